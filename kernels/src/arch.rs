@@ -1,4 +1,4 @@
-//! GPU architectures a bundle can hold code for.
+//! GPU architectures that a bundle can hold code for.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,12 +12,11 @@ pub enum Arch {
     Sm89,
     /// Hopper: H100, H200. The `a` suffix unlocks `wgmma` and `setmaxnreg` and pins the code to 9.0.
     Sm90a,
-    /// The portable kernels, those that every architecture has, built for Hopper (sm_90 without the suffix), so that they
-    /// can be measured on one. No trainer embeds it.
+    /// The portable kernels, common to every architecture, built for Hopper (sm_90 without the suffix) to be measured
+    /// on one. No trainer embeds it.
     Sm90Portable,
     /// GB10 / DGX Spark.
     Sm121,
-    /// The simulated GPU.
     Sim,
 }
 
@@ -27,7 +26,7 @@ impl Arch {
 
     const ALL: [Arch; 5] = [Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable, Arch::Sm121, Arch::Sim];
 
-    /// The name used in files and messages.
+    /// Returns the name in files and messages.
     pub fn name(self) -> &'static str {
         match self {
             Arch::Sm89 => "sm_89",
@@ -38,7 +37,7 @@ impl Arch {
         }
     }
 
-    /// What the compiler calls it: the name, but for the portable kernels of an architecture.
+    /// Returns the compiler's name: differs only for portable kernels.
     pub fn target(self) -> &'static str {
         match self {
             Arch::Sm90Portable => "sm_90",
@@ -46,7 +45,7 @@ impl Arch {
         }
     }
 
-    /// The cargo feature that embeds this architecture in the trainer.
+    /// Returns the cargo feature that embeds this architecture in the trainer.
     pub fn feature(self) -> Option<&'static str> {
         match self {
             Arch::Sm89 => Some("sm_89"),
@@ -56,22 +55,23 @@ impl Arch {
         }
     }
 
-    /// What `--arch` takes: the cargo feature, where there is one.
+    /// Returns the value of `--arch`: the cargo feature, if there is one.
     pub fn argument(self) -> &'static str {
         self.feature().unwrap_or(self.name())
     }
 
-    /// The architecture of this name.
+    /// Finds the architecture with this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|arch| arch.name() == name)
     }
 
-    /// The architecture whose code a device of this compute capability runs; `portable` passes over those with a suffix.
+    /// Finds the architecture whose code a device of this compute capability runs; `portable` skips those with a
+    /// suffix.
     pub fn of_device(major: u32, minor: u32, portable: bool) -> Option<Self> {
         Self::ALL.into_iter().find(|arch| arch.runs_on(major, minor) && !(portable && arch.is_exact()))
     }
 
-    /// Compute capability as (major, minor).
+    /// Returns the compute capability as (major, minor).
     pub fn compute_capability(self) -> Option<(u32, u32)> {
         match self {
             Arch::Sm89 => Some((8, 9)),
@@ -81,8 +81,8 @@ impl Arch {
         }
     }
 
-    /// Multiprocessors of the GPU that it is built for: an RTX 4090, an H100 or H200, a GB10. On one with fewer or more, launches
-    /// that are cut to fit are right but not as fast.
+    /// Returns the multiprocessors of the GPU that it is built for: an RTX 4090, an H100 or H200, a GB10. On a GPU with
+    /// more or fewer, launches sized by it are correct but not as fast.
     pub(crate) fn multiprocessors(self) -> u32 {
         match self {
             Arch::Sm89 | Arch::Sim => 128,
@@ -91,14 +91,13 @@ impl Arch {
         }
     }
 
-    /// Whether the code only runs on exactly this compute capability (the `a` suffix).
+    /// True if the code only runs on exactly this compute capability (the `a` suffix).
     pub fn is_exact(self) -> bool {
         self == Arch::Sm90a
     }
 
-    /// Whether code for this architecture runs on a device of this compute capability: same major and
-    /// an equal or higher minor, or exactly equal for an `a` architecture (CUDA C++ Programming Guide,
-    /// "Binary Compatibility").
+    /// True if code for this architecture runs on a device of this compute capability: same major and an equal or
+    /// higher minor, or exactly equal for an `a` architecture (CUDA C++ Programming Guide, "Binary Compatibility").
     pub fn runs_on(self, major: u32, minor: u32) -> bool {
         match self.compute_capability() {
             None => false,
@@ -107,7 +106,7 @@ impl Arch {
         }
     }
 
-    /// Shared memory of a multiprocessor, bytes (the same table).
+    /// Returns the shared memory of a multiprocessor, bytes (the same table).
     pub(crate) fn shared_bytes(self) -> u32 {
         match self {
             Arch::Sm90a | Arch::Sm90Portable => 228 * 1024,
@@ -115,7 +114,8 @@ impl Arch {
         }
     }
 
-    /// Shared memory one CTA may use, bytes (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"). Portable kernels and the sim take the smallest of them.
+    /// Returns the shared memory that one CTA may use, bytes (CUDA C++ Programming Guide, "Technical Specifications per
+    /// Compute Capability"). Portable kernels and the sim take the smallest.
     pub const fn shared_bytes_per_block(self) -> u32 {
         match self {
             Arch::Sm90a => 227 * 1024,
@@ -130,7 +130,6 @@ impl fmt::Display for Arch {
     }
 }
 
-/// The text names no architecture.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown architecture `{0}`: known are sm_89, sm_90 (= sm_90a), sm_90_portable, sm_121 and sim")]
 pub struct UnknownArch(pub String);
@@ -138,7 +137,7 @@ pub struct UnknownArch(pub String);
 impl FromStr for Arch {
     type Err = UnknownArch;
 
-    /// Reads what `--arch` takes, or the name.
+    /// Parses a value of `--arch`, or a name.
     fn from_str(text: &str) -> Result<Self, UnknownArch> {
         let argument = Self::ALL.into_iter().find(|arch| arch.argument() == text);
         argument.or_else(|| Self::of_name(text)).ok_or_else(|| UnknownArch(text.to_owned()))

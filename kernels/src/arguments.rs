@@ -1,7 +1,7 @@
-//! Arguments of a launch by name: a parameter block without what nobody fills in.
+//! Arguments of a launch by name: a parameter block without reserved fields.
 
-/// Declares the arguments of a parameter block, and makes the block of them: addresses of operands, 0 for those that a launch
-/// does not have, then scalars. What is reserved, and what the driver fills in, is zero.
+/// Declares the arguments of a parameter block, and builds the block from them: addresses of operands, 0 for absent
+/// ones, then scalars. Reserved fields, and those that the driver fills in, are zero.
 macro_rules! arguments {
     ($name:ident of $params:ident {
         operands { $($operand:ident),* }

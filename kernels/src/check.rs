@@ -1,4 +1,4 @@
-//! Checked launches: fresh random inputs, poisoned outputs, and the distance from the host reference.
+//! Checks launches: fresh random inputs, poisoned outputs, and the distance from the host reference.
 
 use bytemuck::Pod;
 use half::bf16;
@@ -14,21 +14,20 @@ use crate::key::Key;
 use crate::operand::{Access, Content, Operand};
 use crate::reference::Tolerance;
 
-/// A byte no kernel leaves behind by itself: four of them are a NaN in f32, two in bf16.
+/// A byte that no kernel writes: four of them are a NaN in f32, two in bf16.
 pub const POISON: u8 = 0xFF;
 
-/// One launch to check: a key, a parameter block with addresses left 0, and the content of its operands.
+/// A launch to check: a key, a parameter block with addresses 0, and the contents of its operands.
 pub struct Case {
     pub key: Key,
-    /// Its parameter block.
     pub params: Vec<u8>,
     pub operands: Vec<Operand>,
-    /// What each operand holds before the launch.
+    /// Contents of each operand before the launch.
     pub before: Vec<Buffer>,
 }
 
 impl Case {
-    /// Random content for every operand that is read, poison for every other one.
+    /// Fills every operand that is read with random content, every other one with poison.
     pub fn new(key: &Key, params: &[u8], seed: u64) -> Self {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let operands = key.kernel().operands(params);
@@ -48,7 +47,7 @@ impl Case {
         Self { key: key.clone(), params: params.to_vec(), operands, before }
     }
 
-    /// What each operand holds after the launch, by the host reference.
+    /// Returns each operand's contents after the launch, by the host reference.
     pub fn reference(&self) -> Vec<Buffer> {
         let mut after = self.before.clone();
         let mut views = Views::new();
@@ -64,16 +63,16 @@ impl Case {
         after
     }
 
-    /// Compares what a launch left in an operand with the reference. What it worked in may hold anything.
+    /// Compares an operand after a launch with the reference. Scratch operands may hold anything.
     ///
     /// # Errors
-    /// [`Mismatch`] where an element was not written, beyond the kernel's tolerance, or where one of them is not finite and the other
-    /// is.
+    /// [`Mismatch`] if an element was not written, is beyond the kernel's tolerance, or is finite while the reference
+    /// is not, or vice versa.
     pub fn compare(&self, operand: &Operand, out: &[u8], reference: &[u8]) -> Result<Distance, Mismatch> {
         self.compare_within(self.key.kernel().tolerance(operand), operand, out, reference)
     }
 
-    /// Compares within another tolerance than the kernel's own.
+    /// Like [`Self::compare`], within another tolerance than the kernel's own.
     ///
     /// # Errors
     /// Those of [`Self::compare`].
@@ -100,7 +99,7 @@ impl Case {
     }
 }
 
-/// The first element of an operand to be written that still holds poison. Of integers poison is a value like any other.
+/// Finds the first element of an output that still holds poison. In integers poison is an ordinary value.
 fn unwritten(operand: &Operand, out: &[u8], reference: &[u8]) -> Option<Fault> {
     let Format::Dense(dtype @ (Dtype::F32 | Dtype::Bf16)) = operand.format else { return None };
     if operand.access != Access::Write {
@@ -117,36 +116,35 @@ fn unwritten(operand: &Operand, out: &[u8], reference: &[u8]) -> Option<Fault> {
     }
 }
 
-/// How far an output is from its reference.
+/// Distance of an output from its reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Distance {
     /// ‖out − ref‖ / ‖ref‖.
     pub norm: f64,
     /// Largest |out − ref|, as a share of the largest |ref|.
     pub element: f64,
-    /// Where the largest difference is.
+    /// Index of the largest difference.
     pub index: usize,
 }
 
 impl Distance {
-    /// Of what is the same.
+    /// The distance of equal outputs.
     pub const NONE: Self = Self { norm: 0.0, element: 0.0, index: 0 };
 }
 
-/// An output is not what its reference says.
+/// An output that differs from its reference.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{key}: operand `{operand}` {fault}")]
 pub struct Mismatch {
-    /// Canonical key text.
     pub key: String,
     pub operand: &'static str,
     pub fault: Fault,
 }
 
-/// What is wrong with an output.
+/// Fault of an output.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Fault {
-    /// It is too far from its reference.
+    /// It is beyond the tolerance.
     #[error(
         "differs from the host reference: ‖out − ref‖ / ‖ref‖ = {:.3e} (allowed {:.1e}), worst element {} by {:.3e} of the \
          largest (allowed {:.1e})",
@@ -169,7 +167,7 @@ fn distance(format: Format, out: &[u8], reference: &[u8], tolerance: Tolerance) 
     let mut result = Distance::NONE;
     let (mut square, mut reference_square, mut largest, mut worst) = (0.0, 0.0, 0.0f64, 0.0f64);
     for (index, (a, b)) in out.iter().zip(&reference).enumerate() {
-        // NaN where the reference has NaN is agreement; anything else that is not finite is not.
+        // NaN agrees with NaN; other non-finite values agree only if equal.
         let same = a == b && (tolerance != Tolerance::EXACT || a.is_sign_negative() == b.is_sign_negative());
         if a.is_nan() && b.is_nan() || same || (a - b).abs() <= tolerance.absolute && a != b {
             largest = if b.is_finite() { largest.max(b.abs()) } else { largest };
@@ -177,7 +175,7 @@ fn distance(format: Format, out: &[u8], reference: &[u8], tolerance: Tolerance) 
             continue;
         }
         let difference = (a - b).abs();
-        // Zeros of two signs are no distance apart, and not the same bits.
+        // Zeros of different signs have no distance, but differ in bits.
         if !difference.is_finite() || difference == 0.0 {
             return Distance { norm: f64::INFINITY, element: f64::INFINITY, index };
         }
@@ -194,7 +192,7 @@ fn distance(format: Format, out: &[u8], reference: &[u8], tolerance: Tolerance) 
     result
 }
 
-/// The elements; of blocks, which are only read, their bytes.
+/// Decodes elements; of blocks, which are only read, returns their bytes.
 fn floats(format: Format, bytes: &[u8]) -> Vec<f64> {
     match format {
         Format::Dense(Dtype::F32) => elements::<f32>(bytes).map(f64::from).collect(),
@@ -257,7 +255,7 @@ fn random(operand: &Operand, content: Content, rng: &mut Pcg64Mcg) -> Vec<u8> {
     }
 }
 
-/// Values after which random ones repeat, a prime: those of a benchmark's launch would take longer than the launch.
+/// Period of random values, a prime: generating all of a benchmark's would take longer than its launch.
 const PERIOD: usize = 4_194_301;
 
 fn store(format: Format, count: usize, mut value: impl FnMut() -> f32) -> Vec<u8> {
@@ -270,7 +268,7 @@ fn store(format: Format, count: usize, mut value: impl FnMut() -> f32) -> Vec<u8
     repeated(bytes, format.bytes(count as u64) as usize)
 }
 
-/// So many bytes: these, again and again.
+/// Repeats these bytes up to `all`.
 fn repeated(mut bytes: Vec<u8>, all: usize) -> Vec<u8> {
     let drawn = bytes.len();
     while bytes.len() < all {
@@ -280,7 +278,7 @@ fn repeated(mut bytes: Vec<u8>, all: usize) -> Vec<u8> {
     bytes
 }
 
-/// Integers, an eighth of them the largest or the smallest.
+/// Draws integers, an eighth of them extreme.
 fn int8(count: usize, rng: &mut Pcg64Mcg) -> Vec<u8> {
     let mut value = || match rng.random_range(0..16) {
         0 => 127,
@@ -290,7 +288,7 @@ fn int8(count: usize, rng: &mut Pcg64Mcg) -> Vec<u8> {
     repeated((0..count.min(PERIOD)).map(|_| value() as u8).collect(), count)
 }
 
-/// What a row or column of so many elements holds: its kind, and where one of them is an outlier.
+/// Content of a row or column: its kind, and the index of the outlier if it has one.
 struct Line {
     kind: u32,
     outlier: u32,
@@ -313,7 +311,7 @@ impl Line {
     }
 }
 
-/// See [`Content::Rows`].
+/// Draws [`Content::Rows`].
 fn rows(format: Format, count: usize, columns: u32, rng: &mut Pcg64Mcg) -> Vec<u8> {
     let (mut row, mut column) = (Line::new(columns, rng), 0);
     store(format, count, || {
@@ -325,7 +323,7 @@ fn rows(format: Format, count: usize, columns: u32, rng: &mut Pcg64Mcg) -> Vec<u
     })
 }
 
-/// See [`Content::Columns`].
+/// Draws [`Content::Columns`].
 fn columns(format: Format, count: usize, columns: u32, rng: &mut Pcg64Mcg) -> Vec<u8> {
     let rows = count as u32 / columns;
     let lines: Vec<Line> = (0..columns).map(|_| Line::new(rows, rng)).collect();
@@ -333,7 +331,8 @@ fn columns(format: Format, count: usize, columns: u32, rng: &mut Pcg64Mcg) -> Ve
     store(format, count, || places.next().map_or(0.0, |(row, line)| line.element(row, rng)))
 }
 
-/// Blocks of random numbers whose scales are finite: most of a size weights have, some subnormal, some zero, of both signs.
+/// Draws blocks of random numbers with finite scales: most of the magnitude of weights, some subnormal, some zero, of
+/// both signs.
 fn blocks(block: Block, bytes: usize, rng: &mut Pcg64Mcg) -> Vec<u8> {
     let mut all = vec![0; bytes];
     rng.fill(&mut all[..]);
@@ -352,7 +351,7 @@ fn blocks(block: Block, bytes: usize, rng: &mut Pcg64Mcg) -> Vec<u8> {
     all
 }
 
-/// A random assignment of rows to sorted ids, ascending within a run of equal ids.
+/// Draws a random assignment of rows to sorted ids, ascending within a run of equal ids.
 fn positions(ids: &[u8], rng: &mut Pcg64Mcg) -> Vec<u8> {
     let ids: Vec<u32> = elements(ids).collect();
     let mut rows: Vec<u32> = (0..ids.len() as u32).collect();

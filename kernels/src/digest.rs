@@ -1,22 +1,21 @@
-//! SHA-256 digests: of files and of what a kernel is built from.
+//! SHA-256 digests of files and of a kernel's sources.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
-    /// The digest of a file's bytes, as `sha256sum` prints it.
+    /// Digests a file's bytes, as `sha256sum` does.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest of a sequence of byte strings under a domain: the domain and every part are preceded by
-    /// their length, so that no two different inputs are the same bytes.
+    /// Digests a sequence of byte strings under a domain: domain and parts are preceded by their length, so that
+    /// different inputs never give the same bytes.
     pub fn of_parts<'a>(domain: &'a str, parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hash = Sha256::new();
         for part in std::iter::once(domain.as_bytes()).chain(parts) {
@@ -26,23 +25,23 @@ impl Digest {
         Self(hash.finalize().into())
     }
 
-    /// The first 12 hex digits: enough for people.
+    /// Returns the first 12 hex digits, for people.
     pub fn short(&self) -> String {
         self.to_string()[..12].to_owned()
     }
 }
 
-/// The digest of bytes that come in parts.
+/// An incremental digest.
 #[derive(Clone, Default)]
 pub struct Hasher(Sha256);
 
 impl Hasher {
-    /// Hashes more bytes; how they are split makes no difference.
+    /// Hashes more bytes; their division does not matter.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The digest of all bytes so far.
+    /// Returns the digest of all bytes so far.
     pub fn digest(&self) -> Digest {
         Digest(self.0.clone().finalize().into())
     }
@@ -67,7 +66,7 @@ impl std::str::FromStr for Digest {
     }
 }
 
-/// A digest that stands as hex digits in JSON: `#[serde(with = "precast_kernels::hex")]`.
+/// Serializes a digest as hex digits in JSON: `#[serde(with = "precast_kernels::hex")]`.
 pub mod hex {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -76,7 +75,7 @@ pub mod hex {
     /// Writes the hex digits.
     ///
     /// # Errors
-    /// The serializer's.
+    /// Those of the serializer.
     pub fn serialize<S: Serializer>(digest: &Digest, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(digest)
     }
@@ -84,13 +83,12 @@ pub mod hex {
     /// Reads the hex digits.
     ///
     /// # Errors
-    /// The deserializer's, or that of text that is no digest.
+    /// Those of the deserializer, and text that is no digest.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Digest, D::Error> {
         String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
-/// The text is not 64 lower-case hex digits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a SHA-256: 64 lower-case hex digits")]
 pub struct NotADigest(pub String);

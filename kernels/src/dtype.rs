@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// Element type of a device buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dtype {
     /// Brain float: the upper half of an IEEE single.
@@ -11,12 +10,12 @@ pub enum Dtype {
     F32,
     /// Token ids, positions and the words of scalar blocks.
     U32,
-    /// What products in int8 multiply: -127 to 127, in units of a scale that the row has.
+    /// Operands of int8 products: -127 to 127, in units of the row's scale.
     I8,
 }
 
 impl Dtype {
-    /// Size of one element.
+    /// Returns the size of one element, bytes.
     pub fn bytes(self) -> u64 {
         match self {
             Dtype::I8 => 1,
@@ -25,14 +24,14 @@ impl Dtype {
         }
     }
 
-    /// Elements a kernel moves at a time where rows have so many: 16 bytes of them if rows are a multiple of that,
-    /// so that each is aligned, or one.
+    /// Returns the elements that a kernel moves at a time in rows of `row`: 16 bytes of them if rows are a multiple of
+    /// that, so that each vector is aligned, else one.
     pub fn vector_width(self, row: u32) -> u32 {
         let width = 16 / self.bytes() as u32;
         if row.is_multiple_of(width) { width } else { 1 }
     }
 
-    /// The name used in keys and messages.
+    /// Returns the name in keys and messages.
     pub fn name(self) -> &'static str {
         match self {
             Dtype::Bf16 => "bf16",
@@ -42,7 +41,7 @@ impl Dtype {
         }
     }
 
-    /// The type's name in the CUDA sources.
+    /// Returns the type's name in the CUDA sources.
     pub fn c_name(self) -> &'static str {
         match self {
             Dtype::Bf16 => "bf16",

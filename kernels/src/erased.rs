@@ -1,4 +1,4 @@
-//! A kernel without its types: parameter blocks are bytes and variants numbers, the traits are the same.
+//! Type-erased kernels: parameter blocks are bytes and variants numbers; the traits are the same.
 
 use std::borrow::Borrow;
 
@@ -16,38 +16,38 @@ use crate::source::Source;
 use crate::tensor_map::TensorMap;
 use crate::variant::{Numbers, Variant};
 
-/// A kernel with all that the registry asks of one.
+/// A kernel that can be registered.
 pub trait Registered: Fields + Kernel<Params: Pod> + Build<Variant: Numbers> + Reference {}
 
 impl<K: Fields + Kernel<Params: Pod> + Build<Variant: Numbers> + Reference> Registered for K {}
 
 pub trait AnyKernel: Kernel<Params = [u8]> + Build<Variant = Variant> + Reference + Send + Sync {}
 
-/// A kernel as [`AnyKernel`].
+/// Implements [`AnyKernel`].
 #[derive(Clone)]
 pub(crate) struct Erased<K>(pub K);
 
 impl<K: Registered> AnyKernel for Erased<K> {}
 
-/// Reads a parameter block, whose last fields may be missing: they are zeros.
+/// Reads a parameter block; missing last fields are zeros.
 ///
 /// # Panics
-/// If there are more bytes: whoever holds a key and a block of another kernel has a bug.
+/// If there are more bytes: the block is another kernel's.
 fn block<P: Pod>(params: &[u8]) -> P {
     let mut block = P::zeroed();
     bytemuck::bytes_of_mut(&mut block)[..params.len()].copy_from_slice(params);
     block
 }
 
-/// The bytes of a parameter block that a launch is given.
+/// Returns the bytes of a parameter block, as a launch receives them.
 pub fn bytes<K: Registered>(kernel: &K, params: &K::Params) -> Vec<u8> {
     bytemuck::bytes_of(params)[..kernel.params_bytes()].to_vec()
 }
 
-/// The typed variant.
+/// Returns the typed variant.
 ///
 /// # Panics
-/// If it is another kernel's: whoever holds a key and a variant that it does not have has a bug.
+/// If it is another kernel's.
 fn typed<V: Numbers>(variant: Variant) -> V {
     V::of(variant).unwrap_or_else(|| panic!("`{variant}` is no variant of this kernel"))
 }

@@ -1,4 +1,4 @@
-//! What is baked into a kernel: the typed fields of its key, declared by [`key!`](crate::key!).
+//! Typed fields of a key, baked into its kernel, declared by [`key!`](crate::key!).
 
 use std::fmt;
 use std::iter::Peekable;
@@ -9,14 +9,14 @@ use crate::format::{Block, Format};
 
 /// A value baked into a key.
 pub trait FieldValue: Copy + PartialEq {
-    /// The value that keys leave out, if there is one.
+    /// The value that keys omit, if any.
     const LEFT_OUT: Option<Self> = None;
 
-    /// The text that a key spells it with.
+    /// Returns its text in a key.
     fn text(self) -> String;
-    /// Reads the canonical text.
+    /// Parses the canonical text.
     fn parse(text: &str) -> Option<Self>;
-    /// The macro value the CUDA source sees.
+    /// Returns its macro value in the CUDA source.
     fn define(self) -> String;
 }
 
@@ -64,7 +64,7 @@ impl FieldValue for Dtype {
         self.name().to_owned()
     }
     fn parse(text: &str) -> Option<Self> {
-        // Token ids are not something to compute with, and values of 8 bits are a format: they have scales.
+        // Token ids are no operands of arithmetic, and 8-bit values are a format: they have scales.
         [Dtype::Bf16, Dtype::F32].into_iter().find(|dtype| dtype.name() == text)
     }
     fn define(self) -> String {
@@ -105,20 +105,20 @@ impl FieldValue for Block {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     pub name: &'static str,
-    /// As its key spells it.
+    /// Text in its key.
     pub value: String,
-    /// What the macro `KEY_<NAME>` is defined as.
+    /// Definition of the macro `KEY_<NAME>`.
     pub define: String,
 }
 
 impl Field {
-    /// A field with its value, unless keys leave that out.
+    /// Returns a field with its value, unless keys omit that.
     pub fn new<V: FieldValue>(name: &'static str, value: V) -> Option<Self> {
         (Some(value) != V::LEFT_OUT).then(|| Self { name, value: value.text(), define: value.define() })
     }
 }
 
-/// Reads the next of the pairs, if it has this name; else the value that keys leave out, if there is one.
+/// Reads the next pair if it has this name; else returns the value that keys omit, if any.
 pub fn take<V: FieldValue>(pairs: &mut Peekable<Iter<'_, (&str, &str)>>, name: &str) -> Option<V> {
     match pairs.next_if(|(next, _)| *next == name) {
         Some((_, text)) => V::parse(text),
@@ -130,7 +130,7 @@ pub fn take<V: FieldValue>(pairs: &mut Peekable<Iter<'_, (&str, &str)>>, name: &
 pub trait Fields: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// Operation name: `family.operation`.
     const OP: &'static str;
-    /// The fields in alphabetical order.
+    /// Returns the fields in alphabetical order.
     fn fields(&self) -> Vec<Field>;
     /// Reads the fields from `name=value` pairs in canonical order.
     fn from_pairs(pairs: &[(&str, &str)]) -> Option<Self>;
@@ -160,7 +160,7 @@ macro_rules! key {
     };
 }
 
-/// The canonical text of a typed key.
+/// Returns the canonical text of a typed key.
 pub(crate) fn text<F: Fields>(key: &F) -> String {
     let fields: Vec<String> = key.fields().into_iter().map(|field| format!("{}={}", field.name, field.value)).collect();
     format!("{}{{{}}}", F::OP, fields.join(","))

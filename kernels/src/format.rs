@@ -1,15 +1,15 @@
-//! How the elements of a tensor are stored, and so what it takes: sizes in bytes come from here and nowhere else.
+//! Storage formats of tensors, the only source of sizes in bytes.
 
 use std::fmt;
 
 use crate::dtype::Dtype;
 
-/// How elements are stored.
+/// Storage format of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
-    /// One after the other, each of a dtype.
+    /// Elements of one dtype.
     Dense(Dtype),
-    /// In blocks that share scales, as ggml packs them.
+    /// Blocks that share scales, as ggml packs them.
     Block(Block),
 }
 
@@ -39,7 +39,6 @@ impl Block {
     pub const ALL: [Self; 8] =
         [Self::Q4_0, Self::Q4_1, Self::Q5_0, Self::Q5_1, Self::Q8_0, Self::Q4_K, Self::Q5_K, Self::Q6_K];
 
-    /// Elements of a block.
     pub const fn elems(self) -> u64 {
         match self {
             Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => 32,
@@ -47,7 +46,7 @@ impl Block {
         }
     }
 
-    /// Bytes of a block.
+    /// Returns the size of a block, bytes.
     pub const fn bytes(self) -> u64 {
         match self {
             Self::Q4_0 => 18,
@@ -61,7 +60,7 @@ impl Block {
         }
     }
 
-    /// Where the half-precision numbers of a block are, bytes from its start: its scale, and its minimum where it has one.
+    /// Returns the offsets of a block's half-precision numbers, bytes: its scale, and its minimum if it has one.
     pub const fn halves(self) -> &'static [usize] {
         match self {
             Self::Q4_0 | Self::Q5_0 | Self::Q8_0 => &[0],
@@ -70,7 +69,7 @@ impl Block {
         }
     }
 
-    /// What the address of a block is a multiple of, bytes: the largest vector whose multiple its size is.
+    /// Returns the alignment of a block, bytes: the largest vector size that divides its own.
     pub const fn align(self) -> u64 {
         let power_of_two = 1 << self.bytes().trailing_zeros();
         if power_of_two < 16 { power_of_two } else { 16 }
@@ -79,16 +78,16 @@ impl Block {
 
 impl fmt::Display for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The names are those of the variants.
+        // Names equal those of the variants.
         write!(f, "{self:?}")
     }
 }
 
 impl Format {
-    /// Bytes of so many elements.
+    /// Returns the bytes of `elems` elements.
     ///
     /// # Panics
-    /// If they are no whole number of blocks.
+    /// If they are not whole blocks.
     pub fn bytes(self, elems: u64) -> u64 {
         match self {
             Format::Dense(dtype) => elems * dtype.bytes(),
@@ -99,7 +98,7 @@ impl Format {
         }
     }
 
-    /// Whether so many elements are whole blocks.
+    /// True if `elems` elements are whole blocks.
     pub fn fits(self, elems: u64) -> bool {
         match self {
             Format::Dense(_) => true,
@@ -107,7 +106,7 @@ impl Format {
         }
     }
 
-    /// What the address of a tensor is a multiple of, bytes.
+    /// Returns the alignment of a tensor, bytes.
     pub fn align(self) -> u64 {
         match self {
             Format::Dense(dtype) => dtype.bytes(),
@@ -115,7 +114,7 @@ impl Format {
         }
     }
 
-    /// The dtype of dense elements.
+    /// Returns the dtype of dense elements.
     pub fn dtype(self) -> Option<Dtype> {
         match self {
             Format::Dense(dtype) => Some(dtype),
@@ -125,7 +124,7 @@ impl Format {
 }
 
 impl Format {
-    /// How outputs, biases and residuals of matrix multiplications are stored whose inputs are stored so.
+    /// Returns the format of outputs, biases and residuals of matrix multiplications with inputs in this one.
     pub(crate) fn output(self) -> Self {
         if self == Dtype::I8 { Dtype::Bf16.into() } else { self }
     }

@@ -1,8 +1,8 @@
-//! Keys: typed values naming what a kernel computes, with a canonical text that parses back.
+//! Keys: typed names of a kernel's computation, with a canonical text that parses back.
 //!
-//! The text is `op{field=value,...}` with the fields in alphabetical order: `rmsnorm.fwd{h=896,residual=false,x=bf16}`. A field that
-//! says what only some keys do is left out of the others, always: `rmsnorm.fwd{h=896,out=bf16+i8,residual=false,x=bf16}`. Two keys
-//! are equal exactly when their texts are.
+//! The text is `op{field=value,...}` with the fields in alphabetical order: `rmsnorm.fwd{h=896,residual=false,x=bf16}`.
+//! A field that only some keys have is always omitted from the others:
+//! `rmsnorm.fwd{h=896,out=bf16+i8,residual=false,x=bf16}`. Two keys are equal exactly when their texts are.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -37,38 +37,36 @@ impl Key {
         }
     }
 
-    /// The canonical text.
+    /// Returns the canonical text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Operation name: `family.operation`.
+    /// Returns the operation name: `family.operation`.
     pub fn op(&self) -> &'static str {
         self.op
     }
 
-    /// Size of the parameter block.
+    /// Returns the size of the parameter block, bytes.
     pub fn params_bytes(&self) -> usize {
         self.params_bytes
     }
 
-    /// What the key computes.
+    /// Returns the kernel.
     pub fn kernel(&self) -> &dyn AnyKernel {
         &*self.kernel
     }
 
-    /// The key built as each of an architecture's variants.
+    /// Returns the key built as each of an architecture's variants.
     pub fn built(&self, arch: Arch) -> impl Iterator<Item = KeyVariant> {
         self.kernel.variants(arch).into_iter().map(|variant| KeyVariant { key: self.clone(), variant })
     }
 }
 
-/// What one module holds: a key built as a variant.
+/// Content of one module: a key built as a variant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyVariant {
-    /// What is computed.
     pub key: Key,
-    /// How it is built.
     pub variant: Variant,
 }
 
@@ -76,12 +74,12 @@ pub struct KeyVariant {
 const ENTRY_DIGITS: usize = 16;
 
 impl KeyVariant {
-    /// The CUDA source.
+    /// Returns the CUDA source.
     pub fn source(&self) -> Source {
         self.key.kernel.source(self.variant)
     }
 
-    /// What key and variant define: `KEY_<FIELD>` and `VARIANT_<NAME>`.
+    /// Returns the macros of key and variant: `KEY_<FIELD>` and `VARIANT_<NAME>`.
     fn baked(&self) -> impl Iterator<Item = (String, String)> {
         let fields = self.key.fields.iter();
         let key = fields.map(|field| (format!("KEY_{}", field.name.to_uppercase()), field.define.clone()));
@@ -89,14 +87,14 @@ impl KeyVariant {
         key.chain(numbers.map(|(name, value)| (format!("VARIANT_{}", name.to_uppercase()), value.to_string())))
     }
 
-    /// Macro definitions: `KEY_<FIELD>`, `VARIANT_<NAME>` and `ENTRY`.
+    /// Returns the macro definitions: `KEY_<FIELD>`, `VARIANT_<NAME>` and `ENTRY`.
     pub fn defines(&self, arch: Arch) -> Vec<(String, String)> {
         self.baked().chain([("ENTRY".to_owned(), self.entry(arch))]).collect()
     }
 
-    /// Digest of everything the machine code is a function of, the compiler apart: source, headers, options, architecture
-    /// and macros. `ENTRY` is not among them: it is made from this. The simulated GPU runs the host reference of a key,
-    /// whatever the source: its digest is of key and variant alone.
+    /// Returns the digest of every input of the machine code except the compiler: source, headers, options,
+    /// architecture and macros. `ENTRY` is left out: it contains this digest. The simulated GPU runs the host reference
+    /// of a key with any source: its digest is of key and variant alone.
     pub fn source_digest(&self, arch: Arch) -> Digest {
         if arch == Arch::Sim {
             let variant = self.variant.to_string();
@@ -109,12 +107,12 @@ impl KeyVariant {
         Digest::of_parts("precast.source", parts.into_iter().chain(defines.iter().map(String::as_bytes)))
     }
 
-    /// Entry symbol: key and variant, then the first 16 digits of the source digest, so that a cubin says itself what it
-    /// was made from.
+    /// Returns the entry symbol: key and variant, then the first 16 digits of the source digest, so that a cubin names
+    /// its own sources.
     pub fn entry(&self, arch: Arch) -> String {
         let mut symbol = self.key.op.replace('.', "_");
         for field in &*self.key.fields {
-            // A symbol has no other signs.
+            // A symbol cannot contain other signs.
             symbol.push_str(&format!("__{}_{}", field.name, field.value.replace('+', "_")));
         }
         for (name, value) in self.variant.numbers() {

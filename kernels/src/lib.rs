@@ -1,9 +1,9 @@
-//! WHAT can be launched.
+//! WHAT can be launched: typed keys, parameter blocks, CUDA sources and host references.
 //!
-//! One folder a kernel family: its C header, CUDA sources and host reference. The header declares a kernel, and `abi` is made
-//! of it: key, parameter block, and what a launch touches ([`Kernel`]). How it is built ([`Build`]) and what it must equal
-//! ([`Reference`]) stand beside it; enumeration, compilation, simulation, checks and benchmarks all come from that, through
-//! [`registry`]. This crate does no I/O and calls no driver.
+//! Each kernel family has a folder: its C header, CUDA sources and host reference. The header declares a kernel, and
+//! `abi` is generated from it: key, parameter block, and operands of a launch ([`Kernel`]). Its builds ([`Build`]) and
+//! its required results ([`Reference`]) stand beside it; enumeration, compilation, simulation, checks and benchmarks
+//! all use these, through [`registry`]. This crate does no I/O and calls no driver.
 
 pub mod abi;
 pub mod arch;

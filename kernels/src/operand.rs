@@ -3,40 +3,39 @@
 use crate::dtype::Dtype;
 use crate::format::Format;
 
-/// What a launch does with an operand.
+/// A launch's access to an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads it and leaves it unchanged.
+    /// Reads it unchanged.
     Read,
     /// Writes every element and reads none.
     Write,
     /// Reads and writes, or writes only some elements.
     ReadWrite,
-    /// Works in it: what is there before means nothing to the launch, and what it leaves means nothing to others.
+    /// Uses it as scratch: neither its earlier nor its later content matters to others.
     Scratch,
 }
 
 impl Access {
-    /// Whether the old content matters.
+    /// True if the old content matters.
     pub fn reads(self) -> bool {
         matches!(self, Access::Read | Access::ReadWrite)
     }
 
-    /// Whether the content changes.
+    /// True if the content changes.
     pub fn writes(self) -> bool {
         self != Access::Read
     }
 
-    /// Whether what is there afterwards is a result.
+    /// True if the new content is a result.
     pub fn is_output(self) -> bool {
         matches!(self, Access::Write | Access::ReadWrite)
     }
 }
 
-/// What a checked launch puts into an operand: fresh random values.
+/// Random content of an operand in a checked launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Content {
-    /// All bytes 0.
     Zeros,
     /// Standard normal times a factor.
     Normal(f32),
@@ -58,17 +57,17 @@ pub enum Content {
     Metrics,
     /// Integers from -127 to 127; of each 64 neighbors eight are one of these two.
     Int8,
-    /// Rows of so many elements, each of one kind: standard normal, all zeros, with an outlier of a thousand, of the largest finite
-    /// magnitude, of magnitudes far below any that counts.
+    /// Rows of this many elements, each of one kind: standard normal, all zeros, with an outlier of a thousand, of the
+    /// largest finite magnitude, of negligibly small magnitudes.
     Rows(u32),
-    /// The same kinds, by column, of rows of so many elements.
+    /// Like [`Self::Rows`], with a kind per column.
     Columns(u32),
-    /// Blocks of any numbers, with finite scales: of both signs, subnormal and zero ones among them.
+    /// Random blocks with finite scales, of both signs, some subnormal, some zero.
     Blocks,
 }
 
 impl Content {
-    /// What an operand of this format holds unless its kernel says more.
+    /// Returns the default content of an operand in this format.
     pub fn of(format: Format) -> Self {
         match format {
             Format::Dense(Dtype::I8) => Content::Int8,
@@ -78,29 +77,26 @@ impl Content {
     }
 }
 
-/// A buffer a launch touches, and the field of the parameter block that points at it.
+/// A buffer that a launch touches, and the field of the parameter block with its address.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operand {
     pub name: &'static str,
     /// Byte offset of the address in the parameter block.
     pub offset: usize,
-    /// What the launch does with it.
     pub access: Access,
-    /// How its elements are stored.
+    /// Storage format of its elements.
     pub format: Format,
-    /// Number of elements.
     pub elems: u64,
-    /// Random content for a checked launch.
+    /// Content in a checked launch.
     pub content: Content,
 }
 
 impl Operand {
-    /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.format.bytes(self.elems)
     }
 
-    /// The same operand with other random content in checks.
+    /// Replaces its content in checks.
     pub fn with(mut self, content: Content) -> Self {
         self.content = content;
         self

@@ -2,30 +2,29 @@
 
 use crate::fields::FieldValue;
 
-/// The formats of the rows that a kernel writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Out {
-    /// In the dtype of its inputs: keys leave it out.
+    /// The dtype of the inputs; keys omit it.
     #[default]
     Dense,
-    /// In bf16, and what that is in rotated int8.
+    /// bf16, and rotated int8 of the bf16 values.
     DenseAndInt8,
-    /// In rotated int8 alone.
+    /// Rotated int8 alone.
     Int8,
 }
 
 impl Out {
-    /// Whether rows are written in the dtype of inputs.
+    /// True if rows are written in the dtype of inputs.
     pub fn is_dense(self) -> bool {
         self != Self::Int8
     }
 
-    /// Whether rows are written in rotated int8.
+    /// True if rows are written in rotated int8.
     pub fn is_int8(self) -> bool {
         self != Self::Dense
     }
 
-    /// What of it a launch reads next, and no later one: int8 alone, where that is written.
+    /// Returns the formats for rows that only the next launch reads: int8 alone, if it is written.
     #[must_use]
     pub fn next(self) -> Self {
         if self.is_int8() { Self::Int8 } else { self }
@@ -47,7 +46,7 @@ impl FieldValue for Out {
         [Self::DenseAndInt8, Self::Int8].into_iter().find(|out| out.text() == text)
     }
     fn define(self) -> String {
-        // `int8/row.cuh` names them.
+        // Names of `int8/row.cuh`.
         let name = match self {
             Self::Dense => "",
             Self::DenseAndInt8 => "BF16_AND_I8",

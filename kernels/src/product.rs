@@ -1,8 +1,8 @@
-//! Matrix products as BLAS libraries have them: so that a library may compute what a kernel does.
+//! Matrix products as BLAS libraries define them, so that a library may replace a kernel.
 
 use crate::dtype::Dtype;
 
-/// A matrix as it lies in memory: column after column, without gaps.
+/// A column-major matrix without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
     pub address: u64,
@@ -11,13 +11,13 @@ pub struct Matrix {
     pub dtype: Dtype,
 }
 
-/// What is added to a product.
+/// Addend of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addend {
     Nothing,
     /// A matrix of the result's shape and dtype.
     Matrix(u64),
-    /// What the result's memory holds, in all micro-batches of a step but the first.
+    /// The result's previous content, in all micro-batches of a step but the first.
     Accumulated,
 }
 
@@ -25,12 +25,12 @@ pub enum Addend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Product {
     pub a: Matrix,
-    /// Whether `a` is multiplied as its transpose.
+    /// True if `a` is multiplied as its transpose.
     pub a_transposed: bool,
     pub b: Matrix,
     pub b_transposed: bool,
     pub d: Matrix,
-    /// An element a row of `d`, of its dtype, added to each column.
+    /// One element per row of `d`, in its dtype, added to each column.
     pub bias: Option<u64>,
     pub addend: Addend,
 }

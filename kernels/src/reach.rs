@@ -1,10 +1,10 @@
-//! The parts of a common header that a source uses: the compiler gets these and no more, and so the digest of a kernel is of
-//! these and no more. A helper that is added to a header moves only kernels that call it.
+//! The parts of common headers that a source uses: the compiler gets only these, and a kernel's digest covers only
+//! these. A helper added to a header changes only kernels that call it.
 //!
-//! A header is a sequence of items: declarations with the comments above them, and preprocessor lines. An item is used where
-//! a name that it declares is mentioned by the source or by an item that is used, a function's where it is called: a field, a
-//! variable or a parameter of its name is something else. What declares no name that is recognised is always used. What this
-//! leaves out by mistake does not compile: it is never a digest that says too little.
+//! A header is a sequence of items: declarations with the comments above them, and preprocessor lines. An item is used
+//! if a name that it declares is mentioned by the source or by a used item; a function's, if it is called there: a
+//! field, a variable or a parameter of its name is something else. An item without a recognized name is always used.
+//! Anything omitted by mistake fails to compile: a digest never covers too little.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -14,32 +14,29 @@ use crate::dtype::Dtype;
 use crate::format::Block;
 use crate::words::{self, identifiers};
 
-/// A header, read once.
+/// A parsed header.
 pub struct Parsed {
     text: &'static str,
     items: Vec<Item>,
 }
 
-/// Some lines of it.
 struct Item {
     lines: Range<usize>,
     declares: Declared,
     mentions: Mentions<String>,
 }
 
-/// Names that an item declares.
 enum Declared {
-    /// Nothing that is recognised: it is always used.
+    /// Nothing recognized: the item is always used.
     Unknown,
-    /// Nothing: it is a comment.
+    /// Nothing: the item is a comment.
     Nothing,
-    /// A function, and those of its name beside it.
+    /// A function, with all overloads.
     Function(String),
-    /// Types, macros, enumerators.
     Names(Vec<String>),
 }
 
-/// Names that are mentioned, and those among them that are called.
+/// Names mentioned, and those among them that are called.
 struct Mentions<Name> {
     all: HashSet<Name>,
     called: HashSet<Name>,
@@ -58,16 +55,16 @@ impl<'a, Name: From<&'a str> + Eq + std::hash::Hash> Mentions<Name> {
     }
 }
 
-/// What the macros of a key may stand for: types that no source needs to mention by name.
+/// Types that macros of a key may stand for, always used: sources need not mention them.
 static ALWAYS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let dense = [Dtype::Bf16, Dtype::F32].map(|dtype| dtype.c_name().to_owned());
     dense.into_iter().chain(Block::ALL.map(|block| block.to_string())).collect()
 });
 
-/// Identifiers that come before a parenthesis and name no function.
+/// Identifiers before a parenthesis that name no function.
 const NO_FUNCTION: [&str; 4] = ["alignas", "__align__", "__launch_bounds__", "__attribute__"];
 
-/// The last identifier of a text, past the arguments of a template.
+/// Returns the last identifier of a text, before the arguments of a template.
 fn last_identifier(text: &str) -> Option<&str> {
     let text = text.trim_end();
     let name = match text.strip_suffix('>') {
@@ -85,7 +82,7 @@ fn last_identifier(text: &str) -> Option<&str> {
     identifiers(&name[start..]).next()
 }
 
-/// Reads the names that the code of an item declares.
+/// Parses the names that the code of an item declares.
 fn declared(code: &[&str]) -> Declared {
     let mut lines = code.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).peekable();
     if lines.peek().is_some_and(|line| line.starts_with("template") && line.ends_with('>')) {
@@ -119,7 +116,7 @@ fn declared(code: &[&str]) -> Declared {
             let head = first.split(['{', ';']).next().unwrap_or(first);
             names(last_identifier(head).into_iter().collect())
         }
-        // A function: what stands before its parenthesis.
+        // A function: its name stands before the parenthesis.
         _ => {
             let before = |line: &str| {
                 let parts = line.match_indices('(').filter_map(|(at, _)| last_identifier(&line[..at]));
@@ -130,7 +127,7 @@ fn declared(code: &[&str]) -> Declared {
     }
 }
 
-/// The lines of an include guard: what is between them is always read.
+/// Returns the lines of an include guard; the code between them is always parsed.
 fn guard(code: &[&str]) -> Option<[usize; 3]> {
     let mut written = (0..code.len()).filter(|index| !code[*index].trim().is_empty());
     let (first, second, last) = (written.next()?, written.next()?, written.next_back()?);
@@ -140,7 +137,7 @@ fn guard(code: &[&str]) -> Option<[usize; 3]> {
 }
 
 impl Parsed {
-    /// Reads a header.
+    /// Parses a header.
     pub fn new(text: &'static str) -> Self {
         let lines: Vec<&str> = text.lines().collect();
         let skeleton = words::skeleton(text);
@@ -150,7 +147,7 @@ impl Parsed {
         let mut close = |range: Range<usize>| {
             if !range.is_empty() {
                 let declares = declared(&code[range.clone()]);
-                // What is always there is there without its comments.
+                // Items that are always used go without their comments.
                 let bare = matches!(declares, Declared::Unknown);
                 let comments = code[range.clone()].iter().take_while(|line| bare && line.is_empty()).count();
                 let own = lines[range.clone()].join("\n");
@@ -187,13 +184,14 @@ impl Parsed {
         Self { text, items }
     }
 
-    /// Returns all of it.
+    /// Returns the whole text.
     pub fn text(&self) -> &'static str {
         self.text
     }
 }
 
-/// Of each header the lines that texts use; the others are empty, so that a compiler counts lines as people do.
+/// Returns for each header the lines that texts use; the others are empty, so that a compiler's line numbers match the
+/// file's.
 pub fn used(headers: &[&Parsed], texts: &[&str]) -> Vec<String> {
     let mut mentioned: HashSet<&str> = ALWAYS.iter().map(String::as_str).collect();
     let mut called = HashSet::new();

@@ -1,21 +1,21 @@
-//! Every kernel there is, one line each: what key texts are read with, and what every program that lists kernels knows.
+//! The registry of kernels, one line each: parses key texts, and lists kernels for every program.
 
 use crate::abi::OPS;
 use crate::erased::Registered;
 use crate::key::Key;
 
-/// An operation the registry knows.
+/// A registered operation.
 #[derive(Clone, Copy)]
 pub struct Op {
     /// `family.operation`.
     pub name: &'static str,
-    /// Reads the key's fields.
+    /// Parses the key's fields.
     parse: fn(&[(&str, &str)]) -> Option<Key>,
     /// See [`Reference::examples`](crate::Reference::examples).
     pub examples: fn() -> Vec<Key>,
 }
 
-/// The registry's row of a kernel.
+/// Returns the registry's row of a kernel.
 pub(crate) const fn op<K: Registered>() -> Op {
     Op {
         name: K::OP,
@@ -24,16 +24,16 @@ pub(crate) const fn op<K: Registered>() -> Op {
     }
 }
 
-/// The examples of every kernel.
+/// Returns the examples of every kernel.
 pub fn examples() -> Vec<Key> {
     OPS.iter().flat_map(|op| (op.examples)()).collect()
 }
 
 impl Key {
-    /// Reads a canonical text.
+    /// Parses a canonical text.
     ///
     /// # Errors
-    /// [`KeyError`] where the operation is unknown or the text is not exactly what a key prints.
+    /// [`KeyError`] if the operation is unknown or the text is not canonical.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let malformed = || KeyError::Malformed(text.to_owned());
         let (name, rest) = text.split_once('{').ok_or_else(malformed)?;
@@ -55,9 +55,8 @@ pub enum KeyError {
     /// No kernel family has this operation.
     #[error("unknown operation `{op}` in key `{text}`: this program and the bundle come from different versions")]
     UnknownOp {
-        /// Operation looked for.
+        /// `family.operation` in the text.
         op: String,
-        /// The whole text.
         text: String,
     },
     /// The text is not canonical.

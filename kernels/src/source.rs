@@ -1,4 +1,4 @@
-//! CUDA sources: their text, the headers they include, and the digest of both.
+//! CUDA sources: their text, the headers that they include, and the digest of both.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, PoisonError, RwLock};
@@ -7,10 +7,10 @@ use crate::digest::Digest;
 use crate::reach::{self, Parsed};
 use crate::words;
 
-/// Options every kernel is compiled with, besides its architecture and macros.
+/// Options common to all kernels, besides architecture and macros.
 pub const OPTIONS: &[&str] = &["--std=c++17"];
 
-/// A CUDA source and the headers of its family. The common headers are always there.
+/// A CUDA source and the headers of its family. The common headers are implicit.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
     /// Path below `kernels/src`.
@@ -23,7 +23,7 @@ pub struct Source {
 /// A header as (include name, text).
 pub type Header = (&'static str, &'static str);
 
-/// Headers any CUDA source may include.
+/// Headers that any CUDA source may include.
 static COMMON_HEADERS: &[Header] = &[
     ("blocks.cuh", include_str!("../cuda/blocks.cuh")),
     ("device.cuh", include_str!("../cuda/device.cuh")),
@@ -39,7 +39,7 @@ static COMMON_HEADERS: &[Header] = &[
     ("wgmma_s8.cuh", include_str!("../cuda/wgmma_s8.cuh")),
 ];
 
-/// Headers that any source may include, by name, read for what of them a source uses.
+/// Common headers by name, parsed to select the parts that a source uses.
 struct Common(BTreeMap<&'static str, Parsed>);
 
 static COMMON: LazyLock<Common> = LazyLock::new(|| Common::new(COMMON_HEADERS));
@@ -49,7 +49,7 @@ impl Common {
         Self(headers.iter().map(|(name, text)| (*name, Parsed::new(text))).collect())
     }
 
-    /// The headers a source includes, directly or through others, in name order.
+    /// Returns the headers that a source includes, also transitively, in name order.
     fn headers(&self, source: &Source) -> Vec<Header> {
         let mut found: Vec<Header> = Vec::new();
         let mut texts = vec![source.text];
@@ -73,7 +73,7 @@ impl Common {
         found
     }
 
-    /// Pairs each of them with what a compiler gets of it.
+    /// Pairs each header with the text that a compiler gets of it.
     fn includes(&self, source: &Source) -> Vec<(&'static str, String)> {
         let (common, own): (Vec<Header>, Vec<Header>) =
             self.headers(source).into_iter().partition(|(name, _)| self.0.contains_key(name));
@@ -86,9 +86,9 @@ impl Common {
         all
     }
 
-    /// Digest of a source's path, and of its code and that of what it includes.
+    /// Digests a source's path, and the code of the source and its includes.
     fn digest(&self, source: &Source) -> Digest {
-        // Where a line stands, and what is said of it, is no part of it.
+        // Neither line numbers nor comments count.
         let code = |text: &str| -> String {
             let code = words::code(text);
             code.lines().map(str::trim).filter(|line| !line.is_empty()).flat_map(|line| [line, "\n"]).collect()
@@ -103,29 +103,29 @@ impl Common {
 }
 
 impl Source {
-    /// The headers this source includes, directly or through others, in name order.
+    /// Returns the headers that this source includes, also transitively, in name order.
     ///
     /// # Panics
-    /// If a header that is included is not there.
+    /// If an included header is missing.
     pub fn headers(&self) -> Vec<Header> {
         COMMON.headers(self)
     }
 
-    /// Pairs each of them with what a compiler gets of it: of the common ones what this source uses.
+    /// Pairs each header with the text that a compiler gets of it: of the common ones, the parts that this source uses.
     pub fn includes(&self) -> Vec<(&'static str, String)> {
         COMMON.includes(self)
     }
 
-    /// Whether the text, or what it uses of a header, has this word.
+    /// True if the text, or the part of a header that it uses, contains this word.
     pub fn mentions(&self, word: &str) -> bool {
         self.text.contains(word) || self.includes().iter().any(|(_, text)| text.contains(word))
     }
 
-    /// Digest of all that a cubin depends on of a source: its path, and the code of the text and of what that uses of the headers
-    /// it includes. Each source is read once in a process: start-up asks for that of every module.
+    /// Digests everything of a source that a cubin depends on: its path, and the code of the text and of its includes'
+    /// used parts. Each source is digested once per process: start-up needs every module's.
     pub(crate) fn digest(&self) -> Digest {
         static DIGESTS: LazyLock<RwLock<HashMap<[usize; 6], Digest>>> = LazyLock::new(RwLock::default);
-        // What is static never changes, so where it lies says what it is, and costs nothing to compare.
+        // Static text never changes, so its address identifies it, at no cost.
         let place = |text: &'static str| [text.as_ptr().addr(), text.len()];
         let [[path, path_bytes], [text, text_bytes]] = [self.path, self.text].map(place);
         let place = [path, path_bytes, text, text_bytes, self.headers.as_ptr().addr(), self.headers.len()];
@@ -138,7 +138,7 @@ impl Source {
     }
 }
 
-/// A CUDA source of a family's folder, with the family's parameter blocks and any further headers beside it.
+/// Declares a CUDA source in a family's folder, with the family's parameter blocks and further headers.
 #[macro_export]
 macro_rules! source {
     ($family:literal, in $folder:literal, $file:literal $(, $header:literal)*) => {
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// Every source that an example is built from, and how many rows are.
+    /// Returns every source that an example is built from, and the number of rows.
     fn rows() -> (Vec<Source>, usize) {
         let keys = crate::examples();
         let archs = [Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable, Arch::Sm121];
@@ -202,11 +202,11 @@ mod tests {
         (sources.into_values().collect(), count)
     }
 
-    /// Words that a function cannot have for a name and that say what an item is.
+    /// Words that cannot name a function and that introduce an item.
     const KEYWORDS: [&str; 10] =
         ["alignas", "__align__", "class", "enum", "operator", "struct", "template", "typedef", "union", "using"];
 
-    /// Common headers, each with functions of these names behind what it has.
+    /// Adds functions of these names to the end of each common header.
     fn with_functions(names: &BTreeSet<&str>) -> Common {
         let added: String =
             names.iter().map(|name| format!("// New.\n__device__ float {name}(float x) {{ return x; }}\n")).collect();
@@ -224,7 +224,7 @@ mod tests {
     fn an_intrinsic_that_is_added_to_the_common_headers_moves_no_row() {
         let (sources, rows) = rows();
         assert!(rows > 400, "{rows}");
-        // Every name that a source or a header has and calls nowhere: fields, variables, parameters, types.
+        // Every name that a source or header has and never calls: fields, variables, parameters, types.
         let texts = || {
             let own = sources.iter().flat_map(|source| source.headers().into_iter().map(|(_, text)| text));
             own.chain(sources.iter().map(|source| source.text))
@@ -241,7 +241,7 @@ mod tests {
             moved.map(|source| source.path).collect()
         };
         assert_eq!(moved(&with_functions(&names)), [""; 0]);
-        // One more of a name that is called moves those that call it.
+        // Another overload of a called name changes its callers.
         let call = |source: &&Source| source.includes().iter().any(|(_, text)| text.contains("float sigmoid("));
         let callers: Vec<&str> = sources.iter().filter(call).map(|source| source.path).collect();
         assert!(!callers.is_empty() && callers.len() < sources.len() / 2);

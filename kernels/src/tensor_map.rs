@@ -1,12 +1,12 @@
-//! What a `tensor_map` field of a parameter block stands for.
+//! Values of `tensor_map` fields in a parameter block.
 
 use crate::dtype::Dtype;
 
-/// A matrix, its rows without gaps, and the box of it that a kernel copies at a time.
+/// A matrix without gaps between rows, and the box of it that a kernel copies at a time.
 ///
-/// Only the CUDA driver can encode one, and only when addresses are known: whoever prepares a launch for it does so
+/// Only the CUDA driver can encode one, and only once addresses are known: the preparation of a launch does
 /// (`cuTensorMapEncodeTiled`). In shared memory the rows of a box follow each other in the swizzle of their size, 64 or
-/// 128 bytes; what of a box is outside the matrix reads as 0 and is not written.
+/// 128 bytes; the part of a box outside of the matrix reads as 0 and is not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorMap {
     /// Byte offset of the `tensor_map` in the parameter block.

@@ -1,8 +1,8 @@
-//! Launches that were measured: how long each variant took, as `precast bench --tune FILE` writes it.
+//! Measured launches: the time of each variant, as `precast bench --tune FILE` writes it.
 //!
 //! A line is `arch key problem variant microseconds`, lines are sorted, and `#` starts a comment. The committed table,
-//! `tuned.txt`, decides before any rule does: what was measured fastest is selected. It holds what an H200 runs, sm_90a and
-//! sm_90_portable; for architectures that have not been measured, the families' rules (waves, shared memory, occupancy) stand.
+//! `tuned.txt`, takes precedence over every rule: the variant measured fastest is selected. It covers an H200, sm_90a
+//! and sm_90_portable; unmeasured architectures follow the families' rules (waves, shared memory, occupancy).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,14 +14,13 @@ use crate::{Arch, Key, Variant};
 static COMMITTED: LazyLock<Table> =
     LazyLock::new(|| include_str!("tuned.txt").parse().unwrap_or_else(|error| panic!("tuned.txt: {error}")));
 
-/// Which launches were measured alike: architecture, key, problem.
+/// Architecture, key and problem: equal for launches measured as one.
 type Launch = (String, String, String);
 
-/// What was measured: of each launch, the microseconds of each variant.
+/// By launch, the microseconds of each variant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table(BTreeMap<Launch, BTreeMap<String, f64>>);
 
-/// A line that is not of a table.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("line {line}: `{text}` is not `arch key problem variant microseconds`")]
 pub struct TableError {
@@ -30,13 +29,13 @@ pub struct TableError {
 }
 
 impl Table {
-    /// Sets what a launch takes with each of its variants. What was known of it is forgotten.
+    /// Replaces the times of a launch, by variant.
     pub fn insert(&mut self, arch: Arch, key: &Key, problem: &str, times: impl IntoIterator<Item = (Variant, f64)>) {
         let times = times.into_iter().map(|(variant, microseconds)| (variant.to_string(), microseconds)).collect();
         self.0.insert((arch.to_string(), key.to_string(), problem.to_owned()), times);
     }
 
-    /// The fastest of these variants among those measured; the first of equals.
+    /// Returns the fastest measured of these variants; the first of equals.
     fn fastest(&self, arch: Arch, key: &Key, problem: &str, variants: &[Variant]) -> Option<Variant> {
         let times = self.0.get(&(arch.to_string(), key.to_string(), problem.to_owned()))?;
         let measured = variants.iter().filter_map(|variant| Some((*variant, *times.get(&variant.to_string())?)));
@@ -44,7 +43,7 @@ impl Table {
     }
 }
 
-/// The variant the committed table has for a launch.
+/// Returns the committed table's variant for a launch.
 fn measured(key: &Key, params: &[u8], arch: Arch) -> Option<Variant> {
     let kernel = key.kernel();
     let problem = kernel.problem(params)?;
@@ -54,7 +53,7 @@ fn measured(key: &Key, params: &[u8], arch: Arch) -> Option<Variant> {
 }
 
 impl Key {
-    /// The variant for a launch: what was measured fastest, else by the family's rule.
+    /// Selects the variant for a launch: the one measured fastest, else by the family's rule.
     pub fn select(&self, params: &[u8], arch: Arch) -> Variant {
         measured(self, params, arch).unwrap_or_else(|| self.kernel().select(params, arch))
     }

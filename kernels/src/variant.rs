@@ -1,4 +1,4 @@
-//! Variants: how a key is built. Kept apart from keys, which say what is computed.
+//! Variants: parameters of a key's build, apart from its computation.
 //!
 //! A kernel declares its own as a type, with [`variant!`](crate::variant!); outside of its family a variant is a
 //! [`Variant`], the same numbers with their names.
@@ -12,13 +12,12 @@ use std::fmt;
 pub struct Variant([(&'static str, u32); Self::MOST]);
 
 impl Variant {
-    /// Most numbers of a variant.
     const MOST: usize = 8;
 
-    /// These numbers.
+    /// Builds a variant of these numbers.
     ///
     /// # Panics
-    /// If they are too many.
+    /// If there are more than 8.
     pub const fn new(numbers: &[(&'static str, u32)]) -> Self {
         let mut all = [("", 0); Self::MOST];
         let mut index = 0;
@@ -29,12 +28,12 @@ impl Variant {
         Self(all)
     }
 
-    /// The numbers and their names.
+    /// Returns the numbers and their names.
     pub fn numbers(&self) -> impl Iterator<Item = (&'static str, u32)> {
         self.0.into_iter().take_while(|(name, _)| !name.is_empty())
     }
 
-    /// Threads in a CTA: `variant!` sees to it that every variant has them.
+    /// Returns the threads per CTA, which `variant!` guarantees.
     pub fn threads(self) -> u32 {
         self.numbers().find(|(name, _)| *name == "threads").map_or(0, |(_, threads)| threads)
     }
@@ -52,17 +51,16 @@ impl fmt::Display for Variant {
 
 /// A kernel's own variant type. Implemented by [`variant!`](crate::variant!).
 pub trait Numbers: Copy + Send + Sync + 'static {
-    /// The numbers and their names.
+    /// Returns the numbers and their names.
     fn erase(self) -> Variant;
-    /// The typed value of these numbers, if they are one of its.
+    /// Returns the typed value; none if the numbers are another type's.
     fn of(variant: Variant) -> Option<Self>;
 }
 
-/// A value that a variant's field may have.
 pub trait Number: Copy {
-    /// As it is written in a variant's text and in `VARIANT_<NAME>`.
+    /// Returns its number in a variant's text and in `VARIANT_<NAME>`.
     fn number(self) -> u32;
-    /// The value of a number, if it is one.
+    /// Returns the value of a number; none if there is no such value.
     fn of(number: u32) -> Option<Self>;
 }
 
@@ -75,7 +73,7 @@ impl Number for u32 {
     }
 }
 
-/// A field with one value: what tells a source that it is built as this kind of variant.
+/// A field with one value, which selects a kind of variant in the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fixed<const N: u32>;
 
@@ -131,9 +129,8 @@ macro_rules! variant {
 }
 
 variant! {
-    /// CTAs of so many threads, and nothing else to choose.
+    /// CTAs with this many threads, and nothing else to choose.
     pub struct Threads {
-        /// Threads of a CTA.
         threads: u32,
     }
 }

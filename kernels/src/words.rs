@@ -1,6 +1,5 @@
-//! CUDA text as a compiler reads it: what is code, and which names it mentions.
+//! Tokenizes CUDA text: separates code from comments, and finds the names that it mentions.
 
-/// A stretch of a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Piece {
     Space,
@@ -13,11 +12,11 @@ enum Piece {
     Sign,
 }
 
-/// A name in a text; those behind `.` and `->` are not there: they are of a type, and not of a header.
+/// A name in a text, except after `.` and `->`: those belong to a type, not to a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mention<'a> {
     pub name: &'a str,
-    /// True if arguments follow, and no declaration gives it its meaning here: it can be a function's.
+    /// True if arguments follow and the text itself does not declare the name: it may be a function's.
     pub is_called: bool,
 }
 
@@ -30,12 +29,12 @@ fn is_name(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
 }
 
-/// The identifiers of a text without comments.
+/// Returns the identifiers of a text without comments.
 pub fn identifiers(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !is_of_word(c)).filter(|word| is_name(word))
 }
 
-/// Bytes of a literal, up to the quote that is not escaped.
+/// Returns the bytes of a literal, up to its closing quote.
 fn literal_bytes(text: &str, quote: char) -> usize {
     let mut escaped = true;
     let end = text.char_indices().find(|(_, c)| {
@@ -46,7 +45,7 @@ fn literal_bytes(text: &str, quote: char) -> usize {
     end.map_or(text.len(), |(at, _)| at + 1)
 }
 
-/// A text, divided.
+/// Splits a text into pieces.
 fn pieces(mut text: &str) -> impl Iterator<Item = (Piece, &str)> {
     std::iter::from_fn(move || {
         let first = text.chars().next()?;
@@ -65,7 +64,7 @@ fn pieces(mut text: &str) -> impl Iterator<Item = (Piece, &str)> {
     })
 }
 
-/// A text with each piece as it is written by `shown`, and nothing but the ends of its lines of others.
+/// Returns a text's pieces selected by `shown`, and only the line ends of others.
 fn shown(text: &str, shown: impl Fn(Piece) -> bool) -> String {
     let write = |(piece, own): (Piece, &str)| match shown(piece) {
         true => own.to_owned(),
@@ -74,20 +73,20 @@ fn shown(text: &str, shown: impl Fn(Piece) -> bool) -> String {
     pieces(text).map(write).collect()
 }
 
-/// A text without comments, line by line.
+/// Returns a text without comments, line by line.
 pub fn code(text: &str) -> String {
     shown(text, |piece| piece != Piece::Comment)
 }
 
-/// A text without comments and literals, line by line.
+/// Returns a text without comments and literals, line by line.
 pub fn skeleton(text: &str) -> String {
     shown(text, |piece| !matches!(piece, Piece::Comment | Piece::Literal))
 }
 
-/// Words before an expression; others before a name say that it is declared.
+/// Words before an expression; any other word before a name declares it.
 const NO_TYPES: [&str; 6] = ["return", "else", "do", "case", "throw", "new"];
 
-/// True if the `<` that the signs start with opens the arguments of a template, and those of a function follow.
+/// True if the leading `<` opens the arguments of a template, followed by those of a function.
 fn is_template_call(signs: &[&str]) -> bool {
     let mut depth = 0;
     let end = signs.iter().position(|sign| {
@@ -97,7 +96,7 @@ fn is_template_call(signs: &[&str]) -> bool {
     end.is_some_and(|end| signs[end] == ">" && signs.get(end + 1) == Some(&"("))
 }
 
-/// Words and signs; the end of a line for the preprocessor is a `;`.
+/// Returns words and signs; the end of a preprocessor line is a `;`.
 fn signs(text: &str) -> Vec<&str> {
     let (mut all, mut starts, mut directive) = (Vec::new(), true, false);
     for (piece, own) in pieces(text) {
@@ -122,7 +121,7 @@ fn signs(text: &str) -> Vec<&str> {
     all
 }
 
-/// The names that a text mentions, as often as it does.
+/// Returns the names that a text mentions, with repetitions.
 pub fn mentions(text: &str) -> Vec<Mention<'_>> {
     let signs = signs(text);
     let before = |index: usize, distance: usize| index.checked_sub(distance).map_or("", |at| signs[at]);

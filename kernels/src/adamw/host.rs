@@ -6,7 +6,7 @@ use crate::Dtype;
 use crate::abi::{adamw_params, step_metrics, update_scalars};
 use crate::host::{Views, vectorized};
 
-/// Elements a thread updates at a time.
+/// Elements updated per task.
 const CHUNK: usize = 1 << 14;
 
 pub(super) fn update(key: AdamwUpdate, p: &adamw_params, views: &mut Views<'_>) {

@@ -1,10 +1,10 @@
 //! AdamW on fp32 master weights, every parameter of the model in one launch.
 //!
-//! With `g = clip_scale * grad`, for element i of a flat buffer:
-//! `m = beta1 m + (1 - beta1) g`, `v = beta2 v + (1 - beta2) g^2`,
-//! `w -= lr * (decay * w + (m / c1) / (sqrt(v / c2) + eps))`, with `decay = weight_decay` for the first
-//! `decayed` elements and 0 after them, and `c1 = 1 - beta1^step`, `c2 = 1 - beta2^step`. With `w=bf16` the
-//! rounded master goes to `weights` too. Nothing changes while `metrics.skipped` is set.
+//! With `g = clip_scale * grad`, for element i of a flat buffer: `m = beta1 m + (1 - beta1) g`,
+//! `v = beta2 v + (1 - beta2) g^2`, `w -= lr * (decay * w + (m / c1) / (sqrt(v / c2) + eps))`, with
+//! `decay = weight_decay` for the first `decayed` elements and 0 after them, and `c1 = 1 - beta1^step`,
+//! `c2 = 1 - beta2^step`. With `w=bf16` the rounded master also goes to `weights`. Nothing changes while
+//! `metrics.skipped` is set.
 //!
 //! Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019.
 
@@ -26,7 +26,7 @@ impl Build for AdamwUpdate {
     }
 
     fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
-        // A vector of four a thread.
+        // A vector of four per thread.
         let blocks = p.n.div_ceil(4 * u64::from(variant.threads)).min(1 << 30);
         Geometry::linear(blocks as u32, variant.threads)
     }

@@ -1,6 +1,6 @@
-// AdamW for every parameter of the model in one launch: clip, moments, decay, update, bf16 copy.
-// Matrices lie before vectors in the flat buffers, so one index decides what decays; no table of tensors. A step whose norm
-// is not finite leaves everything untouched.
+// AdamW for every parameter of the model in one launch: clip, moments, decay, update, bf16 copy. Matrices lie before
+// vectors in the flat buffers, so one index decides decay; no table of tensors. A step whose norm is not finite leaves
+// everything untouched.
 // Bound: memory, 30 bytes per element (28 in fp32), in 16-byte vectors.
 // Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019.
 #include "adamw.h"
@@ -10,7 +10,7 @@ struct Element {
     float w, m, v;
 };
 
-// What is the same for every element.
+// Constants of a step, equal for every element.
 struct Step {
     float clip_scale, lr, correction1, correction2;
 };
@@ -54,7 +54,7 @@ KERNEL(adamw_params) {
     if (metrics.skipped) return;
     const update_scalars scalars = *(const update_scalars*)p.update;
     const Step step = {metrics.clip_scale, scalars.lr, 1.0f / scalars.bias_correction1, 1.0f / scalars.bias_correction2};
-    // A thread has one vector: more blocks than fit at once are faster than a loop.
+    // Each thread has one vector: more CTAs than fit at once are faster than a loop.
     const uint64_t stride = uint64_t(gridDim.x) * VARIANT_THREADS;
     const uint64_t thread = uint64_t(blockIdx.x) * VARIANT_THREADS + threadIdx.x;
     for (uint64_t n = thread; n < p.n / 4; n += stride) update<4>(p, step, n);

@@ -1,5 +1,5 @@
-// The sum of two float buffers, in the place of the second: one node of the tree in which the gradients of replicas are added.
-// A grid-stride loop over vectors of four elements.
+// Adds a float buffer to another, in place: one node of the tree that sums the gradients of replicas. A grid-stride
+// loop over vectors of four elements.
 // Bound: memory, 12 bytes per element. Source: none needed.
 #include "device.cuh"
 #include "add.h"

@@ -2,7 +2,7 @@ use rayon::prelude::*;
 
 use crate::host::Views;
 
-/// Elements a thread adds at a time.
+/// Elements added per task.
 const CHUNK: usize = 1 << 14;
 
 pub(super) fn add(views: &mut Views<'_>) {

@@ -1,8 +1,7 @@
-//! Add: the sum of two float buffers, in the place of the second.
+//! Add: adds a float buffer to another, in place.
 //!
-//! `y[i] = x[i] + y[i]`; `x` and `y` hold n elements, f32. The sum of two numbers does not depend on their order, so that
-//! either place is the right one.
-//! Source: none needed.
+//! `y[i] = x[i] + y[i]`; `x` and `y` hold n elements, f32. Addition of two numbers is commutative, so either may be in
+//! place. Source: none needed.
 
 mod host;
 

@@ -1,11 +1,11 @@
-// delta = row sums of o * do: what the softmax backward subtracts.
-// A group of lanes takes a row, eight elements each: neighbouring lanes read neighbouring vectors.
+// delta = row sums of o * do: the softmax backward subtracts it. A group of lanes takes a row, eight elements each:
+// neighboring lanes read neighboring vectors.
 // Bound: memory. Reads o and do once. Source: Dao, "FlashAttention-2", 2023.
 #include "device.cuh"
 #include "attention.h"
 
 enum : uint32_t {
-    ROW_LANES = KEY_D <= 16 ? 2 : KEY_D <= 32 ? 4 : KEY_D <= 64 ? 8 : 16, // of a row: KEY_D / 8, to a power of two
+    ROW_LANES = KEY_D <= 16 ? 2 : KEY_D <= 32 ? 4 : KEY_D <= 64 ? 8 : 16, // lanes per row: KEY_D / 8, to a power of two
 };
 
 KERNEL(attention_delta_params) {

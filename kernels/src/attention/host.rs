@@ -11,7 +11,7 @@ use crate::host::{Matrix, Views, exp, matmul, round_to, vectorized};
 /// Queries handled at a time.
 const TILE: usize = 64;
 
-/// Where one head's vectors lie in a packed buffer.
+/// Layout of one head's vectors in a packed buffer.
 #[derive(Clone, Copy)]
 struct Layout {
     seq_len: usize,
@@ -21,14 +21,14 @@ struct Layout {
 }
 
 impl Layout {
-    /// Positions `first..first + count` of the head at column `column` of batch row `batch`.
+    /// Returns positions `first..first + count` of the head at column `column` of batch row `batch`.
     fn rows(self, data: &[f32], batch: usize, column: usize, first: usize, count: usize) -> Matrix<'_> {
         let start = (batch * self.seq_len + first) * self.stride + column * self.d;
         Matrix::rows(&data[start..], count, self.d, self.stride)
     }
 }
 
-/// `exp(scale * score - shift)` of a causal tile of rows starting at query `first`; 0 above the diagonal.
+/// Computes `exp(scale * score - shift)` of a causal tile of rows starting at query `first`; 0 above the diagonal.
 fn probabilities(scores: &mut [f32], keys: usize, first: usize, scale: f32, shift: impl Fn(usize) -> f32) {
     for (row, scores) in scores.chunks_mut(keys).enumerate() {
         let shift = shift(row);
@@ -122,7 +122,7 @@ pub(super) fn bwd(key: AttentionBwd, p: &attention_bwd_params, views: &mut Views
     let delta = views.read::<f32>("delta");
     let mut dqkv = views.store("dqkv");
 
-    // One task a key/value head; it owns the gradients of its queries, its keys and its values.
+    // One task per key/value head; it owns the gradients of its queries, its keys and its values.
     let gradients: Vec<[Vec<f32>; 3]> = (0..p.batch as usize * kv_heads)
         .into_par_iter()
         .map(|index| {

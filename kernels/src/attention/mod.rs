@@ -20,7 +20,7 @@ pub use crate::abi::{AttentionBwd, AttentionDelta, AttentionFwd};
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Format, Geometry, Operand, Reference, Source, Threads, Tolerance, source};
 
-/// Whether the kernels take this head dimension.
+/// True if the kernels support this head dimension.
 pub fn supports(d: u32) -> bool {
     d > 0 && d <= 128 && d.is_multiple_of(16)
 }
@@ -28,12 +28,12 @@ pub fn supports(d: u32) -> bool {
 /// Small and ragged (batch, seq_len, heads, kv_heads): a single position, grouped, ungrouped, more tiles than stages.
 const SAMPLES: [(u32, u32, u32, u32); 5] = [(1, 1, 1, 1), (2, 33, 2, 1), (1, 70, 3, 3), (1, 97, 6, 2), (1, 260, 3, 1)];
 
-/// Of a large model, which has four heads of queries for each.
+/// Key/value heads of a large model, with four query heads each.
 fn kv_heads(d: u32) -> u32 {
     (Batch::WIDTH / 4 / d).max(1)
 }
 
-/// Launches of forward and backward, whose parameter blocks have sizes and scale in common.
+/// Samples of forward and backward, whose parameter blocks share sizes and scale.
 macro_rules! samples {
     ($d:expr) => {{
         let scale = 1.0 / ($d as f32).sqrt();
@@ -101,7 +101,7 @@ impl Build for AttentionDelta {
     }
 
     fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
-        // A lane takes eight elements of a row, and a row a power of two of them.
+        // A lane takes eight elements of a row; a row takes a power of two lanes.
         let lanes = (self.d / 8).next_power_of_two();
         let rows = p.batch * p.seq_len * p.heads;
         Geometry::linear(rows.div_ceil(variant.threads / lanes), variant.threads)

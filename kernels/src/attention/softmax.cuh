@@ -1,20 +1,20 @@
-// The online softmax of the tensor-core attention kernels (Milakov and Gimelshein, 2018; Dao, "FlashAttention-2", 2023), on
-// accumulators as mma and wgmma leave them: a thread holds two rows, `half` 0 and 1, a quarter of each; lanes 4 g .. 4 g + 3
-// hold a row together. Exponentials are to base 2, of scores scaled by scale * log2(e).
+// The online softmax of the tensor-core attention kernels (Milakov and Gimelshein, 2018; Dao, "FlashAttention-2",
+// 2023), in the accumulator layout of mma and wgmma: a thread holds two rows, `half` 0 and 1, a quarter of each; lanes
+// 4 g .. 4 g + 3 hold a row together. Exponentials are to base 2, of scores scaled by scale * log2(e).
 #pragma once
 #include "attention.h"
 #include "mma.cuh"
 #include "shared.cuh"
 #include "vector.cuh"
 
-// Running statistics of a thread's two rows, and what the output accumulators have to be multiplied by before a tile is
+// Running statistics of a thread's two rows, and the factor for the output accumulators before a tile is
 // added.
 struct OnlineSoftmax {
     float row_max[2] = {NEGATIVE_INFINITY, NEGATIVE_INFINITY}, row_sum[2] = {}; // row_sum: this thread's quarter
     float rescale[2];
 
-    // Turns a tile of scores into probabilities, relative to the running maximum. Key 0 is in the first tile and visible to
-    // every row, so that is never -inf.
+    // Replaces a tile of scores by probabilities, relative to the running maximum. Key 0 is in the first tile and
+    // visible to every row, so the maximum is never -inf.
     template <uint32_t n> __device__ __forceinline__ void update(float (&s)[n][4], uint32_t half, float scale_log2) {
         float tile_max = row_max[half];
 #pragma unroll
@@ -34,7 +34,7 @@ struct OnlineSoftmax {
         row_sum[half] = fmaf(row_sum[half], rescale[half], tile_sum);
     }
 
-    // The tail: divides a row of the output by the sum of its probabilities; then there is its log-sum-exp.
+    // Divides an output row by the sum of its probabilities, after the last tile; then its log-sum-exp is valid.
     template <uint32_t n> __device__ __forceinline__ void finish(float (&o)[n][4], uint32_t half) {
         row_sum[half] = group_sum<4>(row_sum[half]);
         const float inverse = reciprocal(row_sum[half]);

@@ -1,4 +1,4 @@
-//! How the attention kernels are built, and the launches that follow.
+//! Variants of the attention kernels, and the geometry of their launches.
 //!
 //! | family | keys | source |
 //! | --- | --- | --- |
@@ -11,9 +11,8 @@ use crate::abi::{attention_bwd_params, attention_fwd_params};
 use crate::{Arch, Dtype, Fixed, Geometry, Source, source, variant};
 
 variant! {
-    /// CUDA cores: four threads to a row of a square tile of scores.
+    /// CUDA cores: four threads per row of a square tile of scores.
     pub struct Tiled {
-        /// Threads of a CTA.
         threads: u32,
         /// Rows and columns of a tile of scores.
         tile: u32,
@@ -23,13 +22,12 @@ variant! {
 variant! {
     /// Forward, by `mma.sync`.
     pub struct FwdMma {
-        /// Keys of a tile.
+        /// Keys per tile.
         keys: u32,
-        /// Tells the source that it is built as this.
+        /// Selects this kind in the source.
         mma: Fixed<1>,
-        /// Queries of a CTA.
+        /// Queries per CTA.
         queries: u32,
-        /// Threads of a CTA.
         threads: u32,
     }
 }
@@ -37,15 +35,14 @@ variant! {
 variant! {
     /// Forward, by `wgmma`.
     pub struct FwdWgmma {
-        /// CTAs of a multiprocessor, which share its registers.
+        /// CTAs per multiprocessor, which share its registers.
         blocks: u32,
-        /// Keys of a tile.
+        /// Keys per tile.
         keys: u32,
         /// Stages of keys and values.
         stages: u32,
-        /// Threads of a CTA.
         threads: u32,
-        /// Tells the source that it is built as this.
+        /// Selects this kind in the source.
         wgmma: Fixed<1>,
     }
 }
@@ -53,15 +50,14 @@ variant! {
 variant! {
     /// Backward, by `mma.sync`.
     pub struct BwdMma {
-        /// Tells the source that it is built as this.
+        /// Selects this kind in the source.
         mma: Fixed<1>,
-        /// Rows of the other side that are multiplied at a time.
+        /// Rows of the other side multiplied at a time.
         part: u32,
-        /// Rows of a CTA.
+        /// Rows per CTA.
         rows: u32,
-        /// Threads of a CTA.
         threads: u32,
-        /// Rows of the other side that are copied at a time.
+        /// Rows of the other side copied at a time.
         tile: u32,
     }
 }
@@ -71,15 +67,14 @@ variant! {
     pub struct BwdWgmma {
         /// Stages of tiles of the other side.
         stages: u32,
-        /// Threads of a CTA.
         threads: u32,
-        /// Tells the source that it is built as this.
+        /// Selects this kind in the source.
         wgmma: Fixed<1>,
     }
 }
 
 variant! {
-    /// How the forward is built.
+    /// Variants of the forward kernel.
     pub enum Fwd {
         /// On CUDA cores.
         Tiled,
@@ -91,7 +86,7 @@ variant! {
 }
 
 variant! {
-    /// How the backward is built.
+    /// Variants of the backward kernel.
     pub enum Bwd {
         /// On CUDA cores.
         Tiled,
@@ -104,18 +99,19 @@ variant! {
 
 const TILED: Tiled = Tiled { threads: 128, tile: 32 };
 
-/// Rows a warpgroup multiplies, and threads it has.
+/// Rows that a warpgroup multiplies, and its threads.
 const WARPGROUP_ROWS: u32 = 64;
 const WARPGROUP_THREADS: u32 = 128;
-/// What aligning dynamic shared memory to the swizzle's period may take.
+/// Most bytes that aligning dynamic shared memory to the swizzle's period takes.
 const ALIGNMENT_BYTES: u32 = 1024;
 
-/// Bytes of a row of bf16 in shared memory, padded so that a column is conflict free.
+/// Returns the bytes of a row of bf16 in shared memory, padded so that a column is conflict free.
 fn padded_row(d: u32) -> u32 {
     2 * d + 16
 }
 
-/// Bytes of shared memory for `tiles` tiles of tile x d and one of tile x tile in f32, rows padded by one float.
+/// Returns the bytes of shared memory for `tiles` tiles of tile x d and one of tile x tile in f32, rows padded by one
+/// float.
 fn tiled_bytes(tile: u32, d: u32, tiles: u32) -> u32 {
     4 * tile * (tiles * (d + 1) + tile + 1)
 }
@@ -188,7 +184,7 @@ pub(super) fn bwd_geometry(d: u32, variant: Bwd, p: &attention_bwd_params) -> Ge
             let warpgroups = threads / WARPGROUP_THREADS;
             let of_keys = p.seq_len.div_ceil(WARPGROUP_ROWS);
             let of_queries = (p.seq_len * (p.heads / p.kv_heads)).div_ceil(WARPGROUP_ROWS * warpgroups);
-            // Own rows and the stages, each two tiles; two statistics of each row of a stage.
+            // Own rows and the stages, each two tiles; two statistics per row of a stage.
             let bytes = WARPGROUP_ROWS * ((1 + stages) * 2 * 2 * d + stages * 2 * 4);
             let blocks = (of_keys + of_queries) * p.batch * p.kv_heads;
             ([blocks, 1, 1], threads, ALIGNMENT_BYTES + warpgroups * bytes)

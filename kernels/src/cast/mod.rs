@@ -1,4 +1,4 @@
-//! Cast: one float dtype to another, rounding to nearest even; to the same one it is a copy.
+//! Cast: converts between float dtypes, rounding to nearest even; to the same dtype it copies.
 //!
 //! `y[i] = x[i]`; `x` and `y` hold n elements of the dtypes `from` and `to`.
 //! Source: IEEE 754 conversion; bf16 is the upper half of a single.

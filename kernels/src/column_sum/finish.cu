@@ -1,7 +1,7 @@
-// Adds partial column sums into a gradient: the second step of bias and gamma gradients.
-// A CTA takes 32 columns; each of its warps adds every DEPTH-th partial sum, then they reduce through shared memory in a
-// fixed order. The first micro-batch of a step overwrites the gradient, so nothing has to clear it.
-// Bound: latency; it reads a few megabytes that are still in L2. Source: the gradient of y = x W^T + b with respect to b.
+// Adds partial column sums into a gradient: the second step of bias and gamma gradients. A CTA takes 32 columns; each
+// of its warps adds every DEPTH-th partial sum, then they reduce through shared memory in a fixed order. The first
+// micro-batch of a step overwrites the gradient, so it needs no clearing. Bound: latency; it reads a few megabytes that
+// are still in L2. Source: the gradient of y = x W^T + b with respect to b.
 #include "device.cuh"
 #include "column_sum.h"
 

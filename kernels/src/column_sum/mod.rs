@@ -1,4 +1,4 @@
-//! Column sums in two fixed steps: bias gradients, and the gamma gradients of the norms.
+//! Column sums in two fixed steps, for bias gradients and the gamma gradients of the norms.
 //!
 //! `partial[g] = sum of x[r] over the rows r of group g`; `grad (+)= sum of partial[g] over all groups`.
 //!
@@ -39,7 +39,7 @@ impl Reference for ColumnSumPartial {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        // The last two have more columns, single and in vectors, than a row of CTAs takes at one time.
+        // The last two have more columns, single and in vectors, than a row of CTAs takes at once.
         [(1, 3, 4), (29, 131, 8), (75, 528, 32), (5, 2085, 4), (3, 16456, 8)]
             .map(|(rows, n, group)| Self::Params { rows, n, group, ..Default::default() })
             .into()

@@ -1,6 +1,6 @@
-// Column sums of groups of rows: the first step of every bias gradient.
-// A CTA takes one group and a vector of columns per lane; its warps add every DEPTH-th row, then reduce through shared memory.
-// Which rows share a group depends on the shape alone, so the order of additions is fixed.
+// Column sums of groups of rows: the first step of every bias gradient. A CTA takes one group and a vector of columns
+// per lane; its warps add every DEPTH-th row, then reduce through shared memory. The rows of a group depend on the
+// shape alone, so the order of additions is fixed.
 // Bound: memory. Reads x once. Source: the gradient of y = x W^T + b with respect to b.
 #include "column_sum.h"
 #include "vector.cuh"

@@ -1,6 +1,6 @@
-// Weights in a block format of ggml, made dense: x = w, each value rounded once.
-// Rows are whole blocks, so a matrix is one run of them. A thread takes a vector of 16 bytes of x in each of a few blocks,
-// always at the same place, so that what finds its scales there is computed once; all loads come before the first store.
+// Dequantizes weights in a block format of ggml: x = w, each value rounded once. Rows are whole blocks, so a matrix is
+// one run of them. A thread takes a vector of 16 bytes of x in each of a few blocks, always at one place, so that the
+// index of its scales is computed once; all loads come before the first store.
 // Bound: memory. Reads 0.56 (Q4_K) to 1.06 (Q8_0) bytes per element and writes 2 or 4.
 // Source: dequantize_row_* of ggml-quants.c; "k-quants", llama.cpp pull request 1684.
 #include "blocks.cuh"
@@ -8,7 +8,7 @@
 
 enum : uint32_t {
     WIDTH = WIDTH_OF(KEY_X),
-    PARTS = KEY_W::ELEMS / WIDTH,    // vectors of a block of weights
+    PARTS = KEY_W::ELEMS / WIDTH,    // vectors per block of weights
     STEP = VARIANT_THREADS / PARTS, // blocks of weights that a CTA takes at a time
 };
 

@@ -1,7 +1,7 @@
-//! What blocks hold, on the host: the reference of `dequant`, and what reads GGUF files.
+//! Dequantizes blocks on the host: the reference of `dequant`, and the reader of GGUF files.
 //!
-//! Every product and sum is one `f32` operation, in the order of ggml's reference (`dequantize_row_*`), so that
-//! the values are the same bits. Layouts are those of ggml's `ggml-common.h`.
+//! Every product and sum is one `f32` operation, in the order of ggml's reference (`dequantize_row_*`), so that values
+//! are bit-identical. Layouts are those of ggml's `ggml-common.h`.
 
 use rayon::prelude::*;
 
@@ -11,10 +11,10 @@ use crate::format::Block;
 /// Blocks that one task of the thread pool expands.
 const BLOCKS_A_TASK: usize = 4096;
 
-/// The values of whole blocks, on all threads. `out` has room for exactly as many.
+/// Dequantizes whole blocks on all threads. `out` has room for exactly their values.
 ///
 /// # Panics
-/// If it has not, or `blocks` ends within one.
+/// If it has not, or `blocks` ends within a block.
 pub fn dequantize(block: Block, blocks: &[u8], out: &mut [f32]) {
     let (bytes, elems) = (block.bytes() as usize, block.elems() as usize);
     assert!(blocks.len().is_multiple_of(bytes), "{} bytes are no whole blocks of {block}", blocks.len());

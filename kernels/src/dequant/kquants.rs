@@ -1,4 +1,4 @@
-//! The K-quants: blocks of 256 values with scales of their own for every 16 or 32, themselves quantized.
+//! The K-quants: blocks of 256 values with a scale for every 16 or 32 of them, itself quantized.
 
 use super::quants::half_at;
 use crate::format::Block;
@@ -8,7 +8,7 @@ pub(super) const LEN: usize = Block::Q4_K.elems() as usize;
 /// Values that share a scale and a minimum in Q4_K and Q5_K.
 const GROUP: usize = 32;
 
-/// Scale and minimum of a group, 6 bits each: the first four groups have theirs in the low bits of 8 bytes, the
+/// Returns scale and minimum of a group, 6 bits each: the first four groups have theirs in the low bits of 8 bytes, the
 /// last four in the nibbles of 4 bytes and the high bits of the 8.
 fn scale_min(packed: &[u8], group: usize) -> (f32, f32) {
     let (scale, min) = if group < 4 {
@@ -20,8 +20,8 @@ fn scale_min(packed: &[u8], group: usize) -> (f32, f32) {
     (f32::from(scale), f32::from(min))
 }
 
-/// Groups of 32 values `scale * q - min`; two groups share 32 bytes, one nibble each. `high_bit` gives what the
-/// fifth bit of a value adds.
+/// Dequantizes groups of 32 values `scale * q - min`; two groups share 32 bytes, one nibble each. `high_bit` returns
+/// the contribution of a value's fifth bit.
 fn grouped(block: &[u8], nibbles: &[u8], out: &mut [f32; LEN], high_bit: impl Fn(usize, usize) -> u8) {
     let (scale, min) = (half_at(block, 0), half_at(block, 2));
     for (group, out) in out.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
@@ -40,7 +40,7 @@ pub(super) fn q4_k(block: &[u8; 144], out: &mut [f32; LEN]) {
     grouped(block, &block[16..], out, |_, _| 0);
 }
 
-/// As Q4_K, with 32 bytes of fifth bits, one bit a group, before the 256 numbers.
+/// Like Q4_K, with 32 bytes of fifth bits, one bit per group, before the 256 numbers.
 pub(super) fn q5_k(block: &[u8; 176], out: &mut [f32; LEN]) {
     let high_bits = &block[16..48];
     grouped(block, &block[48..], out, |group, i| (high_bits[i] >> group & 1) << 4);

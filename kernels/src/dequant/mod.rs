@@ -8,9 +8,9 @@
 //! | `w` | n | w |
 //! | `x` | n | x |
 //!
-//! The values are exact: the bits of ggml's reference (`dequantize_row_*`), on the host as on any GPU, so that weights
-//! that are dequantized when a file is read and weights that stay as they are stored give the same run.
-//! Sources: ggml-common.h, ggml-quants.c; "k-quants", llama.cpp pull request 1684.
+//! The values are exact: the bits of ggml's reference (`dequantize_row_*`), on the host as on any GPU, so that
+//! dequantizing at load and in each step give the same run. Sources: ggml-common.h, ggml-quants.c; "k-quants",
+//! llama.cpp pull request 1684.
 
 mod host;
 mod kquants;
@@ -23,11 +23,10 @@ use crate::{Arch, Batch, Block, Build, Dtype, Geometry, Operand, Reference, Sour
 pub use host::dequantize;
 
 variant! {
-    /// Threads that take several vectors each.
+    /// Several vectors per thread.
     pub struct Vectors {
-        /// Threads of a CTA.
         threads: u32,
-        /// Vectors of 16 bytes of `x` that a thread takes.
+        /// Vectors of 16 bytes of `x` per thread.
         vectors: u32,
     }
 }
@@ -62,7 +61,7 @@ impl Reference for Dequant {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        // One block, a few, and more than a CTA takes, from where blocks begin on no larger vector.
+        // One block, a few, and more than a CTA takes, from an address with no larger alignment than a block's.
         let many = (20_000 / self.w.elems()) | 1;
         let launches = [(0, 1), (0, 7), (self.w.align(), many)];
         launches.map(|(w, blocks)| Self::Params { w, n: blocks * self.w.elems(), ..Default::default() }).into()

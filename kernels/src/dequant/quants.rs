@@ -2,12 +2,12 @@
 
 use half::f16;
 
-/// The half-precision number at a byte.
+/// Reads the half-precision number at an offset.
 pub(super) fn half_at(block: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([block[at], block[at + 1]]).to_f32()
 }
 
-/// The two 4-bit numbers of a byte: the low one belongs to the first half of a block.
+/// Splits a byte into two 4-bit numbers: the low one belongs to the first half of a block.
 fn nibbles(byte: u8) -> [u8; 2] {
     [byte & 0xF, byte >> 4]
 }
@@ -30,7 +30,7 @@ pub(super) fn q4_1(block: &[u8; 20], out: &mut [f32; 32]) {
     }
 }
 
-/// The 5-bit numbers `i` and `i + 16`: a nibble each, and a bit each of four bytes.
+/// Returns the 5-bit numbers `i` and `i + 16`: a nibble each, and a bit each of four bytes.
 fn five_bits(high_bits: &[u8; 4], byte: u8, i: usize) -> [u8; 2] {
     let high_bits = u32::from_le_bytes(*high_bits);
     let [low, high] = nibbles(byte);

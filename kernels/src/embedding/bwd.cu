@@ -1,7 +1,7 @@
-// Embedding scatter-add without atomics: dtable[id] += sum of dy over the tokens with that id.
-// One CTA per sorted token and 32 vectors of columns; the one at the head of a run of equal ids owns that part of the table's
-// row, others return at once. In a long run its warps add every DEPTH-th row and reduce through shared memory: the same bits
-// every time, and a frequent token is no long dependency chain.
+// Embedding scatter-add without atomics: dtable[id] += sum of dy over the tokens with that id. One CTA per sorted token
+// and 32 vectors of columns; the one at the head of a run of equal ids owns that part of the table's row, others return
+// at once. In a long run its warps add every DEPTH-th row and reduce through shared memory, in a fixed order: a
+// frequent token forms no long dependency chain.
 // Bound: memory. Reads dy once, reads and writes the rows of dtable that occur.
 // Source: sort-and-segment, as in PyTorch's deterministic embedding backward.
 #include "embedding.h"
@@ -14,7 +14,7 @@ enum : uint32_t {
     SHORT = 8, // most rows that one thread adds by itself
 };
 
-// One past the last of the ids equal to ids[first]: they are sorted.
+// Returns the end of the run of ids equal to ids[first]: they are sorted.
 __device__ __forceinline__ uint32_t run_end(const uint32_t* ids, uint32_t first, uint32_t tokens) {
     const uint32_t id = ids[first];
     uint32_t inside = first, outside = tokens;

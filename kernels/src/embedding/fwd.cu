@@ -1,6 +1,6 @@
-// Embedding gather: y[t] = table[ids[t]].
-// A warp per token; a row is moved in 16-byte vectors: a dense one as bits, so no rounding happens, and one in a block format
-// dequantized on the way, so that the table stays as it is stored.
+// Embedding gather: y[t] = table[ids[t]]. A warp per token; a row is moved in 16-byte vectors: a dense one as bits,
+// so no rounding happens, and one in a block format dequantized on the way, so that the table stays in its stored
+// format.
 // Bound: memory. Reads and writes tokens * h elements. Source: the definition of a lookup table.
 #include "embedding.h"
 #include "blocks.cuh"

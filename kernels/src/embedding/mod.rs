@@ -1,4 +1,4 @@
-//! Embedding: a row of the table for each token, and the gradient scattered back.
+//! Embedding: gathers a row of the table per token, and scatters the gradient back.
 //!
 //! Forward: `y[t] = table[ids[t]]`. Backward: `dtable[id] += sum of dy[t] over the tokens t with that id`.
 //!
@@ -81,7 +81,7 @@ impl Build for EmbeddingBwd {
 
 impl Reference for EmbeddingBwd {
     fn examples() -> Vec<Self> {
-        // The last has more columns than a row of CTAs takes at one time.
+        // The last has more columns than a row of CTAs takes at once.
         let keys = [(7, Dtype::Bf16), (40, Dtype::Bf16), (40, Dtype::F32), (2085, Dtype::Bf16)];
         keys.map(|(h, x)| Self { h, x }).into()
     }

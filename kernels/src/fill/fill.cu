@@ -1,5 +1,5 @@
-// Set a buffer to one value, always or in the first micro-batch of a step only.
-// The condition is read on the device, so that one replayed CUDA graph serves every micro-batch.
+// Sets a buffer to one value, always or only in the first micro-batch of a step. The condition is read on the device,
+// so that one replayed CUDA graph serves every micro-batch.
 // Bound: memory, it only writes. Source: none needed.
 #include "device.cuh"
 #include "fill.h"

@@ -1,4 +1,4 @@
-//! Fill: set a float buffer to one value, always or in the first micro-batch of a step only.
+//! Fill: sets a float buffer to one value, always or only in the first micro-batch of a step.
 //!
 //! `y[i] = value`; with `first`, only while `micro.accumulate` is 0. `y` holds n elements, f32.
 //! Source: none needed.

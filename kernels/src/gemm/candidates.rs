@@ -1,32 +1,32 @@
-//! The tiles that a GEMM can be built with on an architecture: all there are of each instruction, under constraints.
+//! Candidate tiles of a GEMM on an architecture: every tile of each instruction that meets all constraints.
 
 use super::op::GemmOp;
 use super::variants::{CudaCores, Mma, Tiling, Wgmma};
 use crate::{Arch, Fixed};
 
-/// Registers of a multiprocessor, and the most of a thread (CUDA C++ Programming Guide, "Technical Specifications per Compute
-/// Capability").
+/// Registers of a multiprocessor, and the most per thread (CUDA C++ Programming Guide, "Technical Specifications per
+/// Compute Capability").
 const REGISTERS: u32 = 1 << 16;
 const REGISTERS_PER_THREAD: u32 = 255;
-/// A multiprocessor issues for so many warps at once.
+/// Warps for which a multiprocessor issues at once.
 const SCHEDULERS: u32 = 4;
-/// Shared memory that the system takes of each CTA's, bytes.
+/// Shared memory of each CTA that the system reserves, bytes.
 const SYSTEM_BYTES: u32 = 1024;
-/// Stages that hide a copy: one is read, one is waited for, one is on its way.
+/// Fewest stages that hide a copy: one is read, one is waited for, one is in flight.
 const FEWEST_STAGES: u32 = 3;
 /// Columns that the epilogues of tensor cores store at a time.
 const CHUNK: u32 = 32;
 
-/// A bound that tiles keep to.
+/// A constraint on tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Constraint {
     /// The architecture has the instruction.
     Instruction,
-    /// As many warps as schedulers, and no more than leave each thread all the registers that it can address.
+    /// At least as many warps as schedulers, and few enough that each thread gets all registers it can address.
     Threads,
-    /// Sums of a thread take half of its registers.
+    /// The accumulators of a thread take at most half of its registers.
     Registers,
-    /// A CTA can have as much; two on a multiprocessor can, if the warps of one are as few as the schedulers.
+    /// A CTA may use as much; if it has no more warps than schedulers, two fit a multiprocessor.
     SharedMemory,
     /// The epilogue stores whole chunks of a warp's columns.
     Columns,
@@ -35,11 +35,11 @@ pub enum Constraint {
 impl Constraint {
     const ALL: [Self; 5] = [Self::Instruction, Self::Threads, Self::Registers, Self::SharedMemory, Self::Columns];
 
-    /// True if a tile keeps to it.
+    /// True if a tile meets the constraint.
     fn admits(self, op: GemmOp, tiling: Tiling, arch: Arch) -> bool {
         match self {
             Self::Instruction => !matches!(tiling, Tiling::Wgmma(_)) || arch == Arch::Sm90a,
-            // Producers of a pipeline give their registers to those who multiply.
+            // The producers of a pipeline give their registers to the consumers.
             Self::Threads => {
                 let threads = multiplying(tiling);
                 threads >= SCHEDULERS * 32 && threads * (REGISTERS_PER_THREAD + 1) <= REGISTERS
@@ -53,7 +53,7 @@ impl Constraint {
             }
             Self::Columns => match (tiling, op) {
                 (Tiling::CudaCores(_), _) => true,
-                // Of a gated result half of what a warp has summed.
+                // A gated result has half of a warp's columns.
                 (Tiling::Mma(mma), GemmOp::Swiglu) => mma.warp_n / 2 >= CHUNK,
                 (Tiling::Mma(mma), _) => mma.warp_n >= CHUNK,
                 (Tiling::Wgmma(wgmma), GemmOp::Swiglu) => (wgmma.tile_n / 2).is_multiple_of(CHUNK),
@@ -63,7 +63,7 @@ impl Constraint {
     }
 }
 
-/// Threads that multiply.
+/// Returns the number of threads that multiply.
 fn multiplying(tiling: Tiling) -> u32 {
     match tiling {
         Tiling::CudaCores(CudaCores { threads, .. }) | Tiling::Mma(Mma { threads, .. }) => threads,
@@ -72,7 +72,7 @@ fn multiplying(tiling: Tiling) -> u32 {
     }
 }
 
-/// Sums of a thread.
+/// Returns the accumulators of a thread.
 fn sums(tiling: Tiling) -> u32 {
     match tiling {
         Tiling::CudaCores(CudaCores { threads, tile }) => tile * tile / threads,
@@ -81,10 +81,10 @@ fn sums(tiling: Tiling) -> u32 {
     }
 }
 
-/// Shared memory of the fewest stages, or of those that there are, bytes; elements have 2.
+/// Returns the shared memory of the fewest stages, or of a fixed number, bytes; elements have 2.
 fn shared_bytes(tiling: Tiling) -> u32 {
     match tiling {
-        // What its source declares is known to the compiler.
+        // Its source declares static shared memory, which the compiler checks.
         Tiling::CudaCores(_) => 0,
         Tiling::Mma(mma) => (mma.tile_m + mma.tile_n) * mma.tile_k * 2 * mma.stages,
         Tiling::Wgmma(wgmma) => (wgmma.tile_m + wgmma.tile_n) * wgmma.tile_k * 2 * FEWEST_STAGES,
@@ -109,7 +109,7 @@ fn mma() -> impl Iterator<Item = Tiling> {
     })
 }
 
-/// Two warpgroups that multiply, each with the sums of 64 rows, and one that copies; all shared memory of a CTA.
+/// Two consumer warpgroups, each with the accumulators of 64 rows, and a producer; all shared memory of a CTA.
 fn wgmma() -> impl Iterator<Item = Tiling> {
     let tiles = [64, 128].into_iter().flat_map(|m| (64..=256).step_by(32).map(move |n| (m, n)));
     tiles.flat_map(|(tile_m, tile_n)| {
@@ -120,17 +120,17 @@ fn wgmma() -> impl Iterator<Item = Tiling> {
     })
 }
 
-/// The constraints that a tile breaks.
+/// Returns the constraints that a tile breaks.
 fn broken(op: GemmOp, tiling: Tiling, arch: Arch) -> impl Iterator<Item = Constraint> {
     Constraint::ALL.into_iter().filter(move |constraint| !constraint.admits(op, tiling, arch))
 }
 
-/// Every tile, whatever can be built of it.
+/// Returns every tile, buildable or not.
 pub fn tiles() -> impl Iterator<Item = Tiling> {
     cuda_cores().chain(mma()).chain(wgmma())
 }
 
-/// The first constraint that a tile breaks on an architecture; none of a candidate.
+/// Returns the first constraint that a tile breaks on an architecture; none for a candidate.
 pub fn refused(op: GemmOp, tiling: Tiling, arch: Arch) -> Option<Constraint> {
     broken(op, tiling, arch).next()
 }

@@ -5,10 +5,10 @@ use crate::Format;
 use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params, micro_scalars};
 use crate::host::{Matrix, Views, matmul, round_to, sigmoid, vectorized};
 
-/// Depth whose sums of products of 8-bit values are exact in f32, in any order: 1024 x 127^2 < 2^24.
+/// Depth up to which sums of products of 8-bit values are exact in f32, in any order: 1024 x 127^2 < 2^24.
 const EXACT_DEPTH: usize = 1024;
 
-/// `y = x w^T` of values of 8 bits, y [m, n], x [m, k], w [n, k]: exact sums, rounded once.
+/// Computes `y = x w^T` of 8-bit values, y [m, n], x [m, k], w [n, k]: exact sums, rounded once.
 fn exact(y: &mut [f32], x: &[i8], w: &[i8], [m, n, k]: [usize; 3]) {
     let widened = |values: &[i8]| -> Vec<f32> { values.par_iter().map(|value| f32::from(*value)).collect() };
     let (x, w) = (widened(x), widened(w));
@@ -22,7 +22,7 @@ fn exact(y: &mut [f32], x: &[i8], w: &[i8], [m, n, k]: [usize; 3]) {
     y.par_iter_mut().zip(&sums).for_each(|(y, sum)| *y = *sum as f32);
 }
 
-/// `y = x w^T`, y [m, n], in formats alike.
+/// Computes `y = x w^T`, y [m, n], with both inputs in one format.
 fn multiply(y: &mut [f32], format: Format, [m, n, k]: [usize; 3], views: &mut Views<'_>) {
     if !is_int8(format) {
         let (x, w) = (views.load("x"), views.load("w"));

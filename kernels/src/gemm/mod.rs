@@ -5,22 +5,22 @@
 //! - `gemm.dgrad`: `dx = dy w`
 //! - `gemm.wgrad`: `dw (+)= dy^T x`
 //!
-//! Inputs have format x and weights format w, sums are f32 and are rounded once, at the store. m, n and k are run-time arguments:
-//! one module serves every layer, batch and sequence length. `wgrad` overwrites in the first micro-batch of
-//! a step and adds in later ones, or always with `accumulate` (later chunks of the head).
-//! `swiglu` is the gate and up projection of a model that is not trained: gate and up themselves are not needed. It
-//! rounds both to x first, so that its bits are those of `gemm.fwd` and `swiglu.fwd`.
-//! Where tiles are few and sums long, `mma/` divides the depth (split-K) into `splits` parts, whose CTAs add to a tile one after the other;
-//! the fewer products a sum has, the less tensor cores round off, too.
+//! Inputs have format x and weights format w, sums are f32 and are rounded once, at the store. m, n and k are run-time
+//! arguments: one module serves every layer, batch and sequence length. `wgrad` overwrites in the first micro-batch of
+//! a step and adds in later ones, or always with `accumulate` (later chunks of the head). `swiglu` is the gate and up
+//! projection of a frozen model, which keeps neither gate nor up. It rounds both to x first, so that its bits are those
+//! of `gemm.fwd` and `swiglu.fwd`. With few tiles and long sums, `mma/` divides the depth (split-K) into `splits`
+//! parts, whose CTAs add to a tile one after the other; shorter sums also lose less to the rounding of tensor cores.
 //!
-//! With `w=i8,x=i8` both are rotated rows ([`crate::int8`]): `y = (x w^T) (scale_x scale_w) (+ bias) (+ residual)`, bf16. Sums are i32 and
-//! exact: `k 127^2 < 2^31` for k up to [`crate::int8::MOST_DEPTH`], whatever the order, tile or instruction. What follows is f32, each
-//! operation rounded apart in this order, so outputs are the same bits on every architecture, in every variant and on the host; but
-//! for the exponential in `swiglu`. A pair of values is one of the 16-bit elements that the mainloops move: k is a multiple of 16, n of
-//! 8, addresses of 16 bytes; what instructions want beyond k is zeros that the copies fill in.
+//! With `w=i8,x=i8` both are rotated rows ([`crate::int8`]): `y = (x w^T) (scale_x scale_w) (+ bias) (+ residual)`,
+//! bf16. Sums are i32 and exact: `k 127^2 < 2^31` for k up to [`crate::int8::MOST_DEPTH`], in any order, tile or
+//! instruction. Later operations are f32, each rounded separately in this order, so outputs are bit-identical on every
+//! architecture, in every variant and on the host, except for the exponential in `swiglu`. A pair of values is one of
+//! the 16-bit elements that the mainloops move: k is a multiple of 16, n of 8, addresses of 16 bytes; copies fill in
+//! zeros beyond k.
 //!
-//! bf16 runs on tensor cores (`wgmma/` on sm_90a, `mma/` elsewhere), where the rows of all operands are whole vectors of
-//! 16 bytes; all else on CUDA cores (`simt/`).
+//! bf16 runs on tensor cores (`wgmma/` on sm_90a, `mma/` elsewhere) if the rows of all operands are whole vectors of 16
+//! bytes; everything else on CUDA cores (`simt/`).
 //!
 //! Sources: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008 (tiling); NVIDIA,
 //! CUTLASS, "Efficient GEMM in CUDA" (pipelines on tensor cores).
@@ -66,21 +66,21 @@ const SAMPLES: [(u32, u32, u32); 10] = [
     (520, 136, 264),
 ];
 
-/// The same in int8; the last are several slices deep, and several tiles wide and high.
+/// Like [`SAMPLES`], in int8; the last are several slices deep, and several tiles wide and high.
 const INT8_SAMPLES: [(u32, u32, u32); 6] =
     [(1, 8, 16), (33, 72, 48), (130, 264, 272), (70, 136, 1296), (300, 520, 528), (520, 264, 144)];
 
-/// Not divided, and into more parts than a shallow product has slices.
+/// One part, and more parts than a shallow product has slices.
 const SPLITS: [u32; 2] = [1, 3];
 
-/// What rows and columns of every tile of `mma/` divide.
+/// Multiple of the rows and columns of every tile of `mma/`.
 const LARGEST_TILE: u32 = 256;
 
 pub(crate) fn area(rows: u32, columns: u32) -> u64 {
     u64::from(rows) * u64::from(columns)
 }
 
-/// Whether rows of these lengths, in bf16, are whole 16-byte vectors, and these addresses too.
+/// True if rows of these lengths, in bf16, and these addresses are whole 16-byte vectors.
 fn vectors(rows: &[u32], addresses: &[u64]) -> bool {
     rows.iter().all(|elems| elems.is_multiple_of(8)) && addresses.iter().all(|address| address.is_multiple_of(16))
 }
@@ -101,7 +101,7 @@ pub(crate) fn geometry(variant: Tiling, rows: u32, columns: u32, splits: u32) ->
     }
 }
 
-/// A source with the headers of the family: it depends on those that it includes.
+/// Declares a source with the headers of the family that it includes.
 macro_rules! gemm_source {
     ($folder:literal, $file:literal) => {
         source!(
@@ -126,7 +126,7 @@ macro_rules! gemm_source {
     };
 }
 
-/// The sources of a kernel of the family: for CUDA cores, and two for tensor cores.
+/// Selects a kernel's source: for CUDA cores, or one of two for tensor cores.
 macro_rules! dense_source {
     ($variant:expr, $file:literal) => {
         match $variant {
@@ -137,7 +137,7 @@ macro_rules! dense_source {
     };
 }
 
-/// Those of a kernel that reads int8: on tensor cores, with the same mainloops.
+/// Selects the source of a kernel that reads int8: on tensor cores, with the same mainloops.
 macro_rules! int8_source {
     ($variant:expr, $file:literal) => {
         match $variant {
@@ -147,7 +147,7 @@ macro_rules! int8_source {
     };
 }
 
-/// How every kernel of the family is built.
+/// Implements [`Build`] for a kernel of the family.
 macro_rules! gemm_variants {
     ($op:expr, |$key:ident, $variant:ident| $source:expr) => {
         type Variant = Tiling;
@@ -197,7 +197,7 @@ macro_rules! gemm_variants {
     };
 }
 
-/// The dtype of activations and weights alike; none where they differ: no kernel is built for that.
+/// Returns the common dtype of activations and weights; none if they differ: no kernel is built for that.
 fn common(w: Format, x: Format) -> Option<Dtype> {
     w.dtype().filter(|w| x == *w)
 }
@@ -206,17 +206,17 @@ fn is_int8(x: Format) -> bool {
     x == Dtype::I8
 }
 
-/// Elements that the mainloops move of a row of k: pairs of values of 8 bits.
+/// Returns the elements that the mainloops move of a row of k: pairs of 8-bit values.
 fn depth(x: Format, k: u32) -> u32 {
     if is_int8(x) { k / 2 } else { k }
 }
 
-/// The launches of a product of inputs in x as (m, n, k).
+/// Returns sample shapes (m, n, k) of a product with inputs in x.
 fn shapes(x: Format) -> &'static [(u32, u32, u32)] {
     if is_int8(x) { &INT8_SAMPLES } else { &SAMPLES }
 }
 
-/// The size of a product of inputs in x. Of int8, pairs of values and of scales lie on whole vectors, too.
+/// Returns the size of a product with inputs in x. In int8, pairs of values and of scales must be whole vectors too.
 fn problem_size(
     op: GemmOp,
     x: Format,
@@ -273,17 +273,17 @@ impl GemmDgrad {
         ProblemSize { op: GemmOp::Dgrad, rows: p.m, columns: p.k, depth: p.n, splits, dtype: self.x, vectors }
     }
 
-    /// Elements of `workspace`: whole tiles, however large they are.
+    /// Returns the elements of `workspace`: whole tiles of any size.
     pub fn workspace(&self, p: &gemm_dgrad_params) -> u64 {
         area(p.m.next_multiple_of(LARGEST_TILE), p.k.next_multiple_of(LARGEST_TILE))
     }
 
-    /// Semaphores of a launch that splits K.
+    /// Returns the semaphores of a launch that splits K.
     pub(crate) fn semaphores(&self, p: &gemm_dgrad_params) -> u64 {
         select::semaphores(&self.problem_size(p))
     }
 
-    /// Split-K: into how many parts to divide the depth, if that is faster, and how many `semaphores` that takes.
+    /// Returns the number of splits of K, if splitting is faster, and of `semaphores` that they take.
     pub fn division(&self, p: &gemm_dgrad_params, arch: Arch) -> Option<(u32, u64)> {
         select::division(&self.problem_size(p), arch)
     }
@@ -304,12 +304,12 @@ impl GemmWgrad {
         ProblemSize { op: GemmOp::Wgrad, rows: p.n, columns: p.k, depth: p.m, splits, dtype: self.x, vectors }
     }
 
-    /// Semaphores of a launch that splits K.
+    /// Returns the semaphores of a launch that splits K.
     pub(crate) fn semaphores(&self, p: &gemm_wgrad_params) -> u64 {
         select::semaphores(&self.problem_size(p))
     }
 
-    /// Split-K: into how many parts to divide the depth, if that is faster, and how many `semaphores` that takes.
+    /// Returns the number of splits of K, if splitting is faster, and of `semaphores` that they take.
     pub fn division(&self, p: &gemm_wgrad_params, arch: Arch) -> Option<(u32, u64)> {
         select::division(&self.problem_size(p), arch)
     }
@@ -319,7 +319,7 @@ impl GemmWgrad {
     }
 }
 
-/// f32 sums of k products in another order: the distance grows with sqrt(k), and cancellation makes single
+/// Allows for f32 sums of k products in another order: the distance grows with sqrt(k), and cancellation makes single
 /// elements worse than the norm.
 pub(crate) fn tolerance(operand: &Operand) -> Tolerance {
     match operand.format {
@@ -333,7 +333,7 @@ impl Build for GemmFwd {
         if is_int8(key.x) { int8_source!(variant, "fwd.cu") } else { dense_source!(variant, "fwd.cu") }
     });
 
-    /// Rows in memory are columns to a library: `y^T = w x^T`.
+    /// A library's columns are rows in memory: `y^T = w x^T`.
     fn product(&self, p: &Self::Params) -> Option<Product> {
         let dtype = self.inputs().filter(|dtype| *dtype != Dtype::I8)?;
         Some(Product {

@@ -2,7 +2,7 @@
 
 use super::variants::Wgmma;
 
-/// Which of the GEMMs: their operands have other layouts, so other tiles suit them.
+/// A GEMM of a linear layer: operand layouts differ, so different tiles suit them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum GemmOp {
     Fwd,
@@ -12,7 +12,7 @@ pub(crate) enum GemmOp {
 }
 
 impl GemmOp {
-    /// The one that files call so.
+    /// Finds the operation with this name in files.
     pub fn of_name(name: &str) -> Option<Self> {
         match name {
             "fwd" => Some(GemmOp::Fwd),
@@ -23,8 +23,8 @@ impl GemmOp {
         }
     }
 
-    /// Whether the CTAs of a `wgmma` cluster multicast what their tiles have in common, and do not split K: forward, and
-    /// where tiles of 64 rows are many enough to be left whole.
+    /// True if the CTAs of a `wgmma` cluster multicast the common part of their tiles instead of splitting K: in
+    /// forward products, and where 64-row tiles fill the GPU unsplit.
     pub fn multicasts(self, variant: Wgmma) -> bool {
         matches!(self, GemmOp::Fwd | GemmOp::Swiglu) || variant.tile_m == 64
     }

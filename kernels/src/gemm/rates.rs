@@ -1,7 +1,7 @@
-//! How fast tiles multiply, measured: a file an architecture, beside `tuned.txt`.
+//! Measured rates of tiles: one file per architecture, beside `tuned.txt`.
 //!
-//! A line is `ops dtype variant percent` and `#` starts a comment. What is built for an architecture is what has a line, and each is a
-//! candidate: it breaks no [`Constraint`](super::candidates::Constraint).
+//! A line is `ops dtype variant percent` and `#` starts a comment. An architecture builds exactly the tiles with a
+//! line, and each is a candidate: it breaks no [`Constraint`](super::candidates::Constraint).
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -20,7 +20,7 @@ const FILES: [(Arch, &str); 5] = [
     (Arch::Sim, include_str!("../rates/sim.txt")),
 ];
 
-/// A tile, and how fast it multiplies when every multiprocessor is full: a share of the fastest, percent.
+/// A tile and its rate when every multiprocessor is full: percent of the fastest.
 pub type Rate = (Tiling, u32);
 
 /// By architecture, GEMM and dtype of the inputs.
@@ -58,7 +58,7 @@ fn read(tables: &mut Tables, arch: Arch, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the tiles that are built, the first of equals before others; none for a dtype that nothing multiplies.
+/// Returns the tiles that are built, in order of preference among equals; none for an unsupported dtype.
 pub fn rates(op: GemmOp, dtype: Dtype, arch: Arch) -> &'static [Rate] {
     TABLES.get(&(arch, op, dtype)).map_or(&[], Vec::as_slice)
 }

@@ -1,5 +1,5 @@
-// What an exact sum of products stands for: sum * (x_scale * w_scale), each operation rounded apart, and nothing fused into it.
-// So outputs are the same bits however the sum was made.
+// Scales an exact sum of products: sum * (x_scale * w_scale), each operation rounded separately, nothing fused. Outputs
+// do not depend on the order of the sum.
 #pragma once
 #include "mma_s8.cuh"
 

@@ -1,11 +1,11 @@
-//! Which variant a GEMM is built as: the time that each tile of an architecture would take.
+//! Selects a GEMM's variant by the estimated time of each tile of an architecture.
 
 pub(crate) use super::op::GemmOp;
 use super::rates::rates;
 use super::variants::Tiling;
 use crate::{Arch, Dtype};
 
-/// The problem that one launch solves: a result of rows x columns, and what it is computed from.
+/// The problem of one launch: a result of rows x columns, and its operands.
 #[derive(Clone, Copy)]
 pub(crate) struct ProblemSize {
     pub op: GemmOp,
@@ -13,11 +13,11 @@ pub(crate) struct ProblemSize {
     pub columns: u32,
     /// Length of the sums: K of the GEMM, whichever dimension of the layer that is.
     pub depth: u32,
-    /// Split-K: parts of the depth, each a CTA's.
+    /// Split-K: parts of the depth, one CTA each.
     pub splits: u32,
     /// Dtype of the inputs.
     pub dtype: Dtype,
-    /// Whether all rows of all operands are whole 16-byte vectors on 16-byte addresses.
+    /// True if all rows of all operands are whole 16-byte vectors on 16-byte addresses.
     pub vectors: bool,
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn variants(op: GemmOp, dtype: Dtype, arch: Arch) -> Vec<Tiling> {
     rates(op, dtype, arch).iter().map(|(tiling, _)| *tiling).collect()
 }
 
-/// bf16 runs on tensor cores wherever it can be copied in vectors.
+/// Admits bf16 on tensor cores if it can be copied in vectors.
 pub(crate) fn admits(problem: &ProblemSize, variant: Tiling) -> bool {
     let tensor_cores = !matches!(variant, Tiling::CudaCores(_));
     match problem.dtype {
@@ -34,23 +34,23 @@ pub(crate) fn admits(problem: &ProblemSize, variant: Tiling) -> bool {
     }
 }
 
-/// Depth in whose time a CTA runs prologue and epilogue. Where two CTAs share an SM, the other's mainloop hides half of it.
-/// This and the next two are fitted to what `precast bench --tune FILE` measures on an H200 (`tuned.txt`).
+/// Depth whose time equals a CTA's prologue and epilogue. If two CTAs share an SM, the other's mainloop hides half of
+/// it. This and the next two are fitted to measurements of `precast bench --tune FILE` on an H200 (`tuned.txt`).
 const BLOCK_DEPTH: u64 = 256;
-/// Depth in whose time the CTAs of a cluster reduce their accumulators.
+/// Depth whose time equals a cluster's reduction of its accumulators.
 const REDUCTION_DEPTH: u64 = 500;
-/// Depth in whose time one split of a tile waits for another to add.
+/// Depth whose time equals one split's wait for another to add.
 const SEMAPHORE_DEPTH: u64 = 160;
-/// Tensor cores round accumulators towards zero, 1.1e-9 of the norm per step of the depth: at this many it is 3.4e-6, within
-/// the 4e-6 that a result in f32 may be off.
+/// Tensor cores round accumulators towards zero, 1.1e-9 of the norm per step of the depth: at this depth 3.4e-6, within
+/// the 4e-6 allowed for a result in f32.
 const EXACT_DEPTH: u32 = 3072;
 /// Most splits of a tile.
 const MOST_SPLITS: u32 = 8;
 /// Workspace that stays in L2 beside the operands: a sixth of an H200's 50 MiB.
 const WORKSPACE_BYTES: u64 = 8 << 20;
 
-/// Time of a GEMM, if every multiprocessor computes as many tiles as the busiest; those left over by whole waves may
-/// be divided among clusters that do not share columns.
+/// Estimates a GEMM's time, if every multiprocessor computes as many tiles as the busiest; tiles beyond whole waves may
+/// be divided within clusters that do not share columns.
 fn time(problem: &ProblemSize, variant: Tiling, rate: u32, multiprocessors: u64) -> u64 {
     let (m, n) = variant.tile();
     let splits = if matches!(variant, Tiling::Mma(_)) { u64::from(problem.splits) } else { 1 };
@@ -62,7 +62,7 @@ fn time(problem: &ProblemSize, variant: Tiling, rate: u32, multiprocessors: u64)
     };
     let tiles = u64::from(problem.rows.div_ceil(m).next_multiple_of(sharers)) * u64::from(problem.columns.div_ceil(n));
     let (waves, rest) = (tiles * splits / multiprocessors, tiles * splits % multiprocessors);
-    let rounds = rest.div_ceil(multiprocessors / cluster).min(cluster); // each a part of a wave
+    let rounds = rest.div_ceil(multiprocessors / cluster).min(cluster); // each takes a part of a wave
     let pairs = matches!(variant, Tiling::Mma(mma) if mma.threads == 128);
     let depth = u64::from(problem.depth).div_ceil(splits) + if pairs { BLOCK_DEPTH / 2 } else { BLOCK_DEPTH };
     let reduction = if rounds > 0 && rounds < cluster { REDUCTION_DEPTH } else { 0 };
@@ -72,7 +72,7 @@ fn time(problem: &ProblemSize, variant: Tiling, rate: u32, multiprocessors: u64)
     (halves * depth / (2 * cluster) + waits) * u64::from(m * n) * 100 / u64::from(rate)
 }
 
-/// The variant that takes the least time, and that time. The first of equals.
+/// Returns the variant that takes the least time, and that time; the first of equals.
 fn fastest(problem: &ProblemSize, arch: Arch) -> (Tiling, u64) {
     let multiprocessors = arch.multiprocessors().into();
     let admitted = rates(problem.op, problem.dtype, arch).iter().filter(|(variant, _)| admits(problem, *variant));
@@ -80,20 +80,19 @@ fn fastest(problem: &ProblemSize, arch: Arch) -> (Tiling, u64) {
     timed.min_by_key(|(_, time)| *time).expect("every GEMM has a variant that admits it")
 }
 
-/// The variant that takes the least time.
+/// Returns the variant that takes the least time.
 pub(crate) fn select(problem: &ProblemSize, arch: Arch) -> Tiling {
     fastest(problem, arch).0
 }
 
-/// Whether GEMMs of a dtype are built so on an architecture that CTAs can split K. `wgmma` has means of its own,
-/// and the simulated GPU adds up at once.
+/// True if GEMMs of a dtype are built on an architecture so that CTAs can split K. `wgmma` has its own means, and the
+/// simulated GPU sums at once.
 pub fn splits_k(dtype: Dtype, arch: Arch) -> bool {
     let mut variants = rates(GemmOp::Wgrad, dtype, arch).iter();
     arch != Arch::Sim && variants.any(|(variant, _)| matches!(variant, Tiling::Mma(_)))
 }
 
-/// Into how many parts to divide the depth, each a CTA's, if that is faster on an architecture; and how many `semaphores` that
-/// takes.
+/// Returns the number of parts of the depth, one CTA each, if splitting is faster, and of `semaphores` that it takes.
 pub(crate) fn division(problem: &ProblemSize, arch: Arch) -> Option<(u32, u64)> {
     splits(problem, arch).map(|splits| (splits, semaphores(problem)))
 }
@@ -110,7 +109,7 @@ fn splits(problem: &ProblemSize, arch: Arch) -> Option<u32> {
     (least.max(1)..=MOST_SPLITS).min_by_key(time).filter(|splits| *splits > 1)
 }
 
-/// Elements of `semaphores`: tiles, where they are smallest.
+/// Returns the elements of `semaphores`: one per tile of the smallest size.
 pub(crate) fn semaphores(problem: &ProblemSize) -> u64 {
     u64::from(problem.rows.div_ceil(128)) * u64::from(problem.columns.div_ceil(64))
 }

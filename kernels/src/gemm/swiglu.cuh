@@ -1,4 +1,4 @@
-// SwiGLU of accumulators: the bits of swiglu.fwd on what gemm.fwd has stored, so both are rounded first.
+// Computes SwiGLU of accumulators with the bits of swiglu.fwd on gemm.fwd's output, so both are rounded first.
 #pragma once
 #include "vector.cuh"
 

@@ -1,11 +1,10 @@
-//! How a GEMM is built: on CUDA cores, or on tensor cores by one of two instructions.
+//! Variants of a GEMM: on CUDA cores, or on tensor cores by one of two instructions.
 
 use crate::{Fixed, variant};
 
 variant! {
-    /// CUDA cores, any shape: threads in a square, each with as many squared sums as the tile has for it.
+    /// CUDA cores, any shape: a square of threads, each with an equal square of the tile's accumulators.
     pub struct CudaCores {
-        /// Threads of a CTA.
         threads: u32,
         /// Rows and columns of a tile of the result.
         tile: u32,
@@ -15,13 +14,12 @@ variant! {
 variant! {
     /// Tensor cores by `mma.sync`: warps of 64 x `warp_n`.
     pub struct Mma {
-        /// Tells the source that it is built as this.
+        /// Selects this kind in the source.
         mma: Fixed<1>,
-        /// Slices of the depth in shared memory.
+        /// K-tiles in shared memory.
         stages: u32,
-        /// Threads of a CTA.
         threads: u32,
-        /// Depth of a slice.
+        /// Depth of a k-tile.
         tile_k: u32,
         /// Rows of a tile of the result.
         tile_m: u32,
@@ -33,22 +31,21 @@ variant! {
 }
 
 variant! {
-    /// Tensor cores by `wgmma` and copies by TMA: two warpgroups multiply, one copies. The CTAs of a cluster divide the depth
-    /// of what is left over, or copy for each other what their tiles have in common: see `GemmOp::multicasts`.
+    /// Tensor cores by `wgmma` and copies by TMA: two consumer warpgroups, one producer. The CTAs of a cluster split K
+    /// for tiles beyond whole waves, or multicast the common part of their tiles: see `GemmOp::multicasts`.
     pub struct Wgmma {
-        /// CTAs of a cluster.
+        /// CTAs per cluster.
         cluster: u32,
         /// Shared memory in bytes: the pipeline has as many stages as fit.
         shared_bytes: u32,
-        /// Threads of a CTA.
         threads: u32,
-        /// Depth of a slice.
+        /// Depth of a k-tile.
         tile_k: u32,
         /// Rows of a tile of the result.
         tile_m: u32,
         /// Columns of a tile of the result.
         tile_n: u32,
-        /// Tells the source that it is built as this.
+        /// Selects this kind in the source.
         wgmma: Fixed<1>,
     }
 }
@@ -66,7 +63,7 @@ variant! {
 }
 
 impl Tiling {
-    /// Rows and columns of a tile of the result.
+    /// Returns the rows and columns of a tile of the result.
     pub fn tile(self) -> (u32, u32) {
         match self {
             Tiling::CudaCores(CudaCores { tile, .. }) => (tile, tile),

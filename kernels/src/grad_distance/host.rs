@@ -3,7 +3,7 @@ use rayon::prelude::*;
 use crate::abi::grad_distance_partial_params;
 use crate::host::{Views, vectorized};
 
-/// The sum of products of two groups.
+/// Sums the products of two groups.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     vectorized(|| {
         let mut lanes = [0.0f64; 8];

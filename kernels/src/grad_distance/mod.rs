@@ -1,4 +1,4 @@
-//! How far one gradient is from another: what their cosine and the ratio of their norms are made of.
+//! Distance of two gradients: partial sums for their cosine and the ratio of their norms.
 //!
 //! `partial[0] = sum of a b`, `partial[1] = sum of a^2`, `partial[2] = sum of b^2` of each group of elements; the host adds groups
 //! in f64: `cosine = ab / sqrt(aa bb)`, `norm ratio = sqrt(aa / bb)`.
@@ -9,7 +9,7 @@ pub use crate::abi::GradDistancePartial;
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Geometry, Reference, Source, Threads, source};
 
-/// Elements that share one partial sum.
+/// Elements per partial sum.
 pub const GROUP: u32 = 1 << 15;
 
 impl Build for GradDistancePartial {

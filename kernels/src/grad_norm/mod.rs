@@ -1,4 +1,4 @@
-//! Global gradient norm and the clip that follows from it.
+//! Global gradient norm and its clip.
 //!
 //! `grad_norm = sqrt(sum of grad^2)` over one flat buffer, in two fixed steps;
 //! `clip_scale = min(1, clip / (grad_norm + 1e-6))`, or 1 without a clip; `skipped = 1` if the norm is not
@@ -13,7 +13,7 @@ pub use crate::abi::{GradNormFinish, GradNormPartial};
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Geometry, Reference, Source, Threads, source};
 
-/// Elements that share one partial sum.
+/// Elements per partial sum.
 pub const GROUP: u32 = 1 << 15;
 
 impl Build for GradNormPartial {

@@ -1,5 +1,5 @@
-// Sums of squares of fixed groups of the flat gradient: the first step of the global norm.
-// One CTA per group; which elements share a sum does not depend on the GPU, so the norm is the same bits.
+// Sums of squares of fixed groups of the flat gradient: the first step of the global norm. One CTA per group; groups do
+// not depend on the GPU, so the norm is bit-identical.
 // Bound: memory. Reads every gradient once, eight 16-byte vectors in flight per thread. Source: see finish.cu.
 #include "device.cuh"
 #include "grad_norm.h"

@@ -13,13 +13,13 @@ struct alignas(8) SoftmaxSum {
     float shift = LOWEST, sum = 0.0f;
 };
 
-// The same sum with another shift.
+// Shifts the sum.
 __device__ __forceinline__ void rescale(SoftmaxSum& sums, float shift) {
     sums.sum *= exp2_ftz(sums.shift - shift);
     sums.shift = shift;
 }
 
-// Adds a vector. The shift moves only when a logit exceeds it by so much that the sum could overflow: rarely.
+// Adds a vector. The shift moves only when a logit exceeds it so far that the sum could overflow: rarely.
 template <uint32_t width> __device__ __forceinline__ void accumulate(SoftmaxSum& sums, const vector<KEY_X, width>& row) {
     const float shift = largest(row) * LOG2_E;
     if (shift > sums.shift + 16.0f) rescale(sums, shift);
@@ -27,7 +27,7 @@ template <uint32_t width> __device__ __forceinline__ void accumulate(SoftmaxSum&
     for (uint32_t j = 0; j < width; j++) sums.sum += exp2_ftz(fma_rn(row[j], LOG2_E, -sums.shift));
 }
 
-// How the sum of a row is reduced.
+// Reduces the sum of a row.
 struct OverRow {
     template <uint32_t width> static __device__ __forceinline__ SoftmaxSum lanes(SoftmaxSum sums, float) {
         rescale(sums, group_max<width>(sums.shift));
@@ -61,7 +61,7 @@ __device__ __forceinline__ void cross_entropy(const head_ce_params& p, Reduction
         cluster_sync(); // all CTAs run and their shared memory exists
     }
 
-    // A thread reads back only what it copied itself, so waiting for its own copies is enough: no barrier.
+    // A thread reads only its own copies, so waiting for these suffices: no barrier.
     DYNAMIC_SHARED(Vector, kept);
     auto copy = [&](uint32_t i, uint64_t ahead) {
         cp_async(shared_address(kept + i), logits + ahead + i);
@@ -71,12 +71,12 @@ __device__ __forceinline__ void cross_entropy(const head_ce_params& p, Reduction
         if (token < p.tokens)
             for (uint32_t i = threadIdx.x; i < count; i += VARIANT_THREADS) copy(i, 0);
 
-    for (; token < p.tokens; token += clusters, logits += step) { // the same tokens for the whole cluster
+    for (; token < p.tokens; token += clusters, logits += step) { // equal tokens for the whole cluster
         const Vector* row = row_in_shared ? kept : logits;
         const bool more = token + clusters < p.tokens;
         const uint32_t target = ((const uint32_t*)p.targets)[token];
-        const uint64_t target_at = uint64_t(token) * p.vocab + target; // of the target's logit
-        const uint32_t target_vector = target / width - first; // wraps around where another CTA has it
+        const uint64_t target_at = uint64_t(token) * p.vocab + target; // place of the target's logit
+        const uint32_t target_vector = target / width - first; // wraps around if another CTA has it
         const bool has_target = target_vector < count && target_vector % VARIANT_THREADS == threadIdx.x;
         if (target == MASKED_TOKEN) {
             if constexpr (row_in_shared) cp_async_wait<0>();
@@ -117,7 +117,7 @@ __device__ __forceinline__ void cross_entropy(const head_ce_params& p, Reduction
             for (uint32_t j = 0; j < width; j++) gradients[j] = gradient(a[j]);
             logits[i] = Vector::of(gradients);
         }
-        // The target's element again, now with the one-hot term that the store above left out.
+        // The target's element again, now with the one-hot term that the store above omitted.
         if (has_target) {
             ((KEY_X*)p.logits)[target_at] = from_float<KEY_X>(gradient(target_logit) - loss_scale);
             ((float*)p.ce)[token] = LN_2 * (log2f(sums.sum) - fma_rn(target_logit, LOG2_E, -sums.shift));

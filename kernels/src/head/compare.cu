@@ -1,6 +1,6 @@
-// How far the predictions of one model are from those of another, for its certificate: the divergence of the two rows of a
-// token, whether both choose the same token first, and the likelihood of the target under each.
-// One CTA per token, which reads its two rows twice: for the largest logits and where they are, then for the sums.
+// Compares the predictions of two models, for a certificate: the divergence of the two rows of a token, agreement of
+// their most likely tokens, and the likelihood of the target under each. One CTA per token, which reads its two rows
+// twice: for the largest logits and where they are, then for the sums.
 // Bound: memory. Reads both logits, in 16-byte vectors where rows are aligned; the second time from L2.
 // Source: none; sums as in nll.cu.
 #include "head.h"
@@ -18,7 +18,7 @@ struct Choice {
     }
 };
 
-// Over the CTA. Token ids are small enough to be exact in f32.
+// Reduces over the CTA. Token ids are small enough to be exact in f32.
 __device__ __forceinline__ Choice block_choice(Choice own, float* scratch) {
     Choice result;
     result.logit = block_max<VARIANT_THREADS>(own.logit, scratch);

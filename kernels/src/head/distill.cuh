@@ -1,10 +1,10 @@
-// Losses of a student with a teacher and the gradient of its logits, in place: what the kernels of all divergences share.
-// Passes over both rows of a token: the first keeps an online softmax at temperature T and at 1 and the cross term of a KL,
-// the last writes the gradient; between them the mixture's divergences follow from both softmaxes. A cluster of CTAs shares a
-// row and keeps it in shared memory between the passes, copying the next token's row during the last; without a cluster a CTA
-// reads the row in each. Rows of equal bits give a divergence and a gradient of it of exactly 0.
-// FORM, a macro of the including source, says which divergence: KL(p || q), KL(q || p), or of both from their mixture, p of
-// the teacher and q of the student.
+// Losses of a student with a teacher and the gradient of its logits, in place, for all divergences. Passes over both
+// rows of a token: the first keeps an online softmax at temperature T and at 1 and the cross term of a KL, the last
+// writes the gradient; between them the mixture's divergences follow from both softmaxes. A cluster of CTAs shares a
+// row and keeps it in shared memory between the passes, copying the next token's row during the last; without a cluster
+// a CTA reads the row in each. Rows of equal bits give a divergence and a gradient of it of exactly 0. FORM, a macro of
+// the including source, says which divergence: KL(p || q), KL(q || p), or of both from their mixture, p of the teacher
+// and q of the student.
 #pragma once
 #include "head.h"
 #include "head/reduce.cuh"
@@ -18,14 +18,14 @@ struct alignas(8) RowSums {
     float s_shift = LOWEST, t_shift = LOWEST, s_one = 0.0f, s_soft = 0.0f, t_soft = 0.0f, difference = 0.0f;
 };
 
-// 2^exponent at temperature 1, from that at T, `soft`: ONE is 1 where T is 1, 2 where T is 2, else 0.
+// Returns 2^exponent at temperature 1, from that at T, `soft`: ONE is 1 if T is 1, 2 if T is 2, else 0.
 template <uint32_t ONE> __device__ __forceinline__ float at_one(float soft, float exponent, float temperature) {
     if constexpr (ONE == 1) return soft;
     if constexpr (ONE == 2) return soft * soft;
     return exp2_ftz(exponent * temperature);
 }
 
-// The same sums with other shifts.
+// Shifts the sums.
 template <uint32_t ONE>
 __device__ __forceinline__ void rescale(RowSums& sums, float s_shift, float t_shift, float temperature) {
     const float s_factor = exp2_ftz(sums.s_shift - s_shift), t_factor = exp2_ftz(sums.t_shift - t_shift);
@@ -36,7 +36,7 @@ __device__ __forceinline__ void rescale(RowSums& sums, float s_shift, float t_sh
     sums.s_shift = s_shift, sums.t_shift = t_shift;
 }
 
-// Adds a vector of each row. Shifts move only when a logit exceeds them by so much that sums could overflow: rarely.
+// Adds a vector of each row. Shifts move only when a logit exceeds them so far that sums could overflow: rarely.
 template <uint32_t ONE, uint32_t width>
 __device__ __forceinline__ void accumulate(RowSums& sums, const vector<KEY_X, width>& s, const vector<KEY_X, width>& t,
                                            float scale, float temperature, float threshold) {
@@ -55,7 +55,7 @@ __device__ __forceinline__ void accumulate(RowSums& sums, const vector<KEY_X, wi
     }
 }
 
-// The sums of a group of `width` lanes; each of them gets the result.
+// Reduces the sums of a group of `width` lanes; each lane gets the result.
 template <uint32_t ONE, uint32_t width> __device__ __forceinline__ RowSums reduce_lanes(RowSums sums, float temperature) {
     rescale<ONE>(sums, group_max<width>(sums.s_shift), group_max<width>(sums.t_shift), temperature);
     sums.s_one = group_sum<width>(sums.s_one), sums.s_soft = group_sum<width>(sums.s_soft);
@@ -63,7 +63,7 @@ template <uint32_t ONE, uint32_t width> __device__ __forceinline__ RowSums reduc
     return sums;
 }
 
-// How the sums of a row are reduced.
+// Reduces the sums of a row.
 template <uint32_t ONE> struct OverRow {
     template <uint32_t width> static __device__ __forceinline__ RowSums lanes(RowSums sums, float temperature) {
         return reduce_lanes<ONE, width>(sums, temperature);
@@ -82,7 +82,7 @@ struct Mixed {
     float divergence; // beta p log2(p / m) + (1 - beta) q log2(q / m), over the larger
 };
 
-// From log2(p / q), by the smaller over the larger: nothing overflows, and equal ones give exactly 0.
+// Computes from log2(p / q), by the smaller over the larger: nothing overflows, and equal ones give exactly 0.
 __device__ __forceinline__ Mixed mix(float log_ratio, float beta) {
     const bool student_is_smaller = log_ratio > 0.0f;
     const float gap = fabsf(log_ratio), smaller = exp2_ftz(-gap), of_smaller = student_is_smaller ? 1.0f - beta : beta;
@@ -112,7 +112,7 @@ template <> struct StorageOf<JSD> : ReductionStorage<RowSums> {
     ReductionStorage<MixedSums> mixed;
 };
 
-// The teacher's share of the mixture.
+// Returns the teacher's share of the mixture.
 __device__ __forceinline__ float beta_of(const head_distill_params&) { return 0.0f; }
 __device__ __forceinline__ float beta_of(const head_jsd_params& p) { return p.beta; }
 
@@ -143,7 +143,7 @@ __device__ __forceinline__ void distill(const Params& p, Storage& storage) {
         cluster_sync(); // all CTAs run and their shared memory exists
     }
 
-    // A thread reads back only what it copied itself, so waiting for its own copies is enough: no barrier.
+    // A thread reads only its own copies, so waiting for these suffices: no barrier.
     DYNAMIC_SHARED(Vector, rows);
     auto copy = [&](uint32_t i, uint64_t ahead) {
         cp_async(shared_address(rows + i), s + ahead + i);
@@ -154,12 +154,12 @@ __device__ __forceinline__ void distill(const Params& p, Storage& storage) {
         if (token < p.tokens)
             for (uint32_t i = threadIdx.x; i < count; i += VARIANT_THREADS) copy(i, 0);
 
-    for (; token < p.tokens; token += clusters, s += step, t += step) { // the same tokens for the whole cluster
+    for (; token < p.tokens; token += clusters, s += step, t += step) { // equal tokens for the whole cluster
         const Vector *s_row = row_in_shared ? rows : s, *t_row = row_in_shared ? rows + share : t;
         const bool more = token + clusters < p.tokens;
         const uint32_t target = ((const uint32_t*)p.targets)[token];
-        const uint64_t target_at = uint64_t(token) * p.vocab + target; // of the target's logit
-        const uint32_t target_vector = target / width - first; // wraps around where another CTA has it
+        const uint64_t target_at = uint64_t(token) * p.vocab + target; // place of the target's logit
+        const uint32_t target_vector = target / width - first; // wraps around if another CTA has it
         const bool has_target = target_vector < count && target_vector % VARIANT_THREADS == threadIdx.x;
         const bool reports = rank == 0 && threadIdx.x == VARIANT_THREADS - 1;
         if (target == MASKED_TOKEN) {
@@ -189,7 +189,7 @@ __device__ __forceinline__ void distill(const Params& p, Storage& storage) {
         sums = reduce<OverRow<ONE>>(sums, temperature, storage, iteration++);
         // REVERSE: the mean difference of the logits over T. JSD: KL(q || m) and the divergence, in powers of two.
         float mean = 0.0f, divergence = 0.0f;
-        // By how much the teacher's log-sum-exp is larger, in powers of two.
+        // Excess of the teacher's log-sum-exp, in powers of two.
         float lse_apart = 0.0f;
         if constexpr (FORM != FORWARD)
             lse_apart = (sums.t_shift - sums.s_shift) + (log2f(sums.t_soft) - log2f(sums.s_soft));
@@ -234,7 +234,7 @@ __device__ __forceinline__ void distill(const Params& p, Storage& storage) {
             for (uint32_t j = 0; j < width; j++) gradients[j] = gradient(a[j], b[j]);
             s[i] = Vector::of(gradients);
         }
-        // The target's element again, now with the one-hot term that the store above left out.
+        // The target's element again, now with the one-hot term that the store above omitted.
         if (has_target) {
             const float complete = gradient(target_logit, to_float(((const KEY_X*)p.teacher)[target_at])) - ce_scale;
             ((KEY_X*)p.student)[target_at] = from_float<KEY_X>(complete);

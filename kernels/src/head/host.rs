@@ -9,10 +9,10 @@ use crate::host::{Views, exp, vectorized};
 /// Independent partial sums, so that the loops over a vocabulary vectorize.
 const LANES: usize = 16;
 
-/// Terms a lane adds up in f32 before it spills into an f64 total.
+/// Terms that a lane adds up in f32 before it spills into an f64 total.
 const BLOCK: usize = 64 * LANES;
 
-/// Sums over a row of `N` terms of each pair of logits, in f32 lanes and f64 totals.
+/// Sums `N` terms of each pair of logits over a row, in f32 lanes and f64 totals.
 #[inline(always)]
 fn sums<const N: usize>(s: &[f32], t: &[f32], terms: impl Fn(f32, f32) -> [f32; N]) -> [f64; N] {
     let mut totals = [0.0f64; N];
@@ -35,7 +35,7 @@ fn sums<const N: usize>(s: &[f32], t: &[f32], terms: impl Fn(f32, f32) -> [f32; 
     totals
 }
 
-/// The largest element, or NaN if there is one.
+/// Returns the largest element, or NaN if there is one.
 #[inline(always)]
 fn largest(row: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
@@ -86,7 +86,7 @@ struct Mixed {
 }
 
 impl Mixed {
-    /// From `x = ln(p / q)`, by the smaller over the larger: nothing overflows, and equal ones give exactly 0.
+    /// Computes from `x = ln(p / q)`, by the smaller over the larger: nothing overflows, and equal ones give exactly 0.
     #[inline(always)]
     fn new(x: f32, beta: f32) -> Self {
         let (gap, of_smaller) = (x.abs(), if x > 0.0 { 1.0 - beta } else { beta });
@@ -128,8 +128,8 @@ pub(super) fn jsd(p: &head_jsd_params, views: &mut Views<'_>) {
     });
 }
 
-/// Runs `of_row` on every row that counts: it replaces the student's logits by their gradient, given the teacher's, the loss
-/// scale and the target, and returns the divergence and the cross entropy.
+/// Runs `of_row` on every counted row: it replaces the student's logits by their gradient, given the teacher's, the
+/// loss scale and the target, and returns the divergence and the cross entropy.
 fn rows(
     vocab: u32,
     views: &mut Views<'_>,

@@ -13,13 +13,12 @@
 //!
 //! Masked tokens get zero loss and zero gradient.
 //!
-//! `head.compare` trains nothing: it says how far the predictions of one model are from those of another, a token each.
+//! `head.compare` trains nothing: it compares two models' predictions, per token.
 //!
-//! Every divergence is >= 0 and, like its gradient, exactly 0 when both rows of logits are the same bits: both log-sum-exps
-//! are then the same sums in the same order. A teacher with a wider vocabulary never gets here: its head product computes
-//! the student's columns only.
-//! Sources: Hinton et al., "Distilling the Knowledge in a Neural Network", 2015; Agarwal et al., "On-Policy Distillation of
-//! Language Models" (generalized Jensen-Shannon divergence), 2024.
+//! Every divergence is >= 0 and, like its gradient, exactly 0 when both rows of logits have the same bits: both
+//! log-sum-exps are then the same sums in the same order. A wider teacher is cut before: its head product computes the
+//! student's columns only. Sources: Hinton et al., "Distilling the Knowledge in a Neural Network", 2015; Agarwal et
+//! al., "On-Policy Distillation of Language Models" (generalized Jensen-Shannon divergence), 2024.
 
 mod host;
 
@@ -30,58 +29,55 @@ use crate::{
 };
 
 variant! {
-    /// A block reads the rows of a token in each pass.
+    /// A CTA reads the rows of a token in each pass.
     pub struct Block {
-        /// Blocks of a cluster.
+        /// CTAs per cluster.
         cluster: Fixed<1>,
-        /// Threads of a block.
         threads: u32,
     }
 }
 
 variant! {
-    /// A cluster keeps them in shared memory between the passes.
+    /// A cluster keeps the rows in shared memory between the passes.
     pub struct Cluster {
-        /// Blocks of a multiprocessor, beside each other.
+        /// CTAs per multiprocessor.
         blocks: u32,
-        /// Blocks of a cluster.
+        /// CTAs per cluster.
         cluster: u32,
-        /// Threads of a block.
         threads: u32,
     }
 }
 
 variant! {
-    /// Who walks the rows of a token.
+    /// Owner of the rows of a token: a CTA or a cluster.
     pub enum Walkers {
         Block,
-        /// The blocks of a cluster.
+        /// The CTAs of a cluster.
         Cluster,
     }
 }
 
 const BLOCK: Block = Block { cluster: Fixed, threads: 1024 };
 const CLUSTER: Cluster = Cluster { blocks: 3, cluster: 8, threads: 352 };
-/// With threads enough for the registers that the mixture takes.
+/// Enough threads for the registers that the mixture takes.
 const JSD_CLUSTER: Cluster = Cluster { threads: 320, ..CLUSTER };
-/// Where there is one row to keep, more blocks find room beside each other: copies and exponentials of one are behind
-/// another's.
+/// With one row to keep, more CTAs fit a multiprocessor: one's copies and exponentials hide another's.
 const CE_CLUSTER: Cluster = Cluster { blocks: 4, cluster: 8, threads: 416 };
-/// Tokens a cluster walks when there are many.
+/// Tokens per cluster, if there are many.
 const ROWS: u32 = 4;
-/// Most shared memory for a block's share of the rows: two blocks find room beside each other. With Qwen2.5's vocabulary
-/// three do, and one's exponentials are behind another's copies.
+/// Most shared memory for a CTA's share of the rows: two CTAs fit a multiprocessor. With Qwen2.5's vocabulary three do,
+/// and one's exponentials hide another's copies.
 const KEPT_BYTES: u32 = 108 * 1024;
 
 /// Small and ragged (tokens, vocab).
 const SAMPLES: [(u32, u32); 3] = [(1, 1), (7, 701), (3, 2048)];
 
-/// Tokens whose logits are there at a time: a step takes them in chunks.
+/// Returns the tokens whose logits exist at a time: a step takes them in chunks.
 fn chunk(batch: Batch) -> u32 {
     batch.tokens().div_ceil(4)
 }
 
-/// Losses are differences of log-sum-exps: their rounding follows the logits, not the loss.
+/// Losses are differences of log-sum-exps: their rounding scales with the logits, not the loss.
 fn tolerance(operand: &Operand) -> Tolerance {
     match operand.format {
         Format::Dense(Dtype::F32) => Tolerance { norm: 1e-5, element: 2e-5, absolute: 1e-6 },
@@ -97,8 +93,8 @@ struct Rows {
 }
 
 impl Rows {
-    /// Shared memory of a block for its share, in whole vectors of 16 bytes; 0 if the rows are not aligned: they cannot be
-    /// copied so.
+    /// Returns the shared memory of a CTA for its share, bytes, in whole vectors of 16; 0 if the rows are not aligned
+    /// and so cannot be copied.
     fn kept_bytes(&self, cluster: Cluster) -> u32 {
         match self.x.vector_width(self.vocab) {
             1 => 0,
@@ -106,7 +102,7 @@ impl Rows {
         }
     }
 
-    /// A cluster where there are some and each of its blocks has room for its share.
+    /// Returns a cluster if the architecture has them and each CTA's share fits; else a CTA.
     fn select(&self, cluster: Cluster, arch: Arch) -> Walkers {
         let fits = (1..=KEPT_BYTES).contains(&self.kept_bytes(cluster));
         if arch == Arch::Sm90a && fits { Walkers::Cluster(cluster) } else { Walkers::Block(BLOCK) }
@@ -116,7 +112,8 @@ impl Rows {
         match variant {
             Walkers::Block(block) => Geometry::linear(tokens, block.threads),
             Walkers::Cluster(cluster) => {
-                // In a cluster that walks many tokens, fetching one is behind the work on another; few get one each.
+                // With many tokens per cluster, fetching one hides behind the work on another; few tokens get a cluster
+                // each.
                 let groups = tokens.div_ceil(ROWS).max(tokens.min(32));
                 let linear = Geometry::linear(groups * cluster.cluster, cluster.threads);
                 Geometry { shared_bytes: self.kept_bytes(cluster), ..linear }
@@ -130,7 +127,7 @@ fn walkers(cluster: Cluster, arch: Arch) -> Vec<Walkers> {
     if arch == Arch::Sm90a { vec![Walkers::Cluster(cluster), block] } else { vec![block] }
 }
 
-/// (tokens, vocab), alpha and temperature: ragged; more tokens than clusters; more than one vector a thread.
+/// Returns (tokens, vocab), alpha and temperature: ragged; more tokens than clusters; more than one vector per thread.
 fn taught_samples() -> impl Iterator<Item = ((u32, u32), f32, f32)> {
     let small = SAMPLES.into_iter().flat_map(|shape| [(shape, 0.5, 2.0), (shape, 1.0, 1.0)]);
     small.chain([((40, 1096), 0.0, 1.5), ((2, 33_000), 0.3, 1.5)])

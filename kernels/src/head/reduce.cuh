@@ -1,14 +1,14 @@
-// Reduction of a row's sums over lanes, then the warps of a CTA, then the CTAs of a cluster that share the row: a fixed tree.
-// `Sums` are floats, of which an empty one is made by default. `Over` reduces them over a group of `width` lanes, each of
-// which gets the result, and sends them to another CTA; `context` is what it needs besides.
+// Reduction of a row's sums over lanes, then the warps of a CTA, then the CTAs of a cluster that share the row: a fixed
+// tree. `Sums` are floats, of which an empty one is made by default. `Over` reduces them over a group of `width` lanes,
+// each of which gets the result, and sends them to another CTA; `context` holds its further inputs.
 #pragma once
 #include "hopper.cuh"
 
-// Double-buffered: nobody overwrites what another may still read. An mbarrier counts the bytes that other CTAs send: a
-// barrier of the cluster would wait for all earlier stores to global memory.
+// Double-buffered: no CTA overwrites values that another may still read. An mbarrier counts the bytes that other CTAs
+// send: a cluster barrier would wait for all earlier stores to global memory.
 template <typename Sums> struct ReductionStorage {
     enum : uint32_t { WARPS = VARIANT_THREADS / WARP, WARP_STAGES = VARIANT_CLUSTER == 1 ? 2 : 1 };
-    // Shared memory has no constructors: `Sums`, as the floats they are.
+    // Holds `Sums` as floats: shared memory has no constructors.
     struct alignas(8) Floats {
         float v[sizeof(Sums) / sizeof(float)];
     };
@@ -17,7 +17,7 @@ template <typename Sums> struct ReductionStorage {
     uint64_t full[2]; // mbarriers: the sums of all CTAs have arrived
 };
 
-// By one thread of a cluster's CTA, before a barrier of the cluster.
+// Called by one thread of a cluster's CTA, before a cluster barrier.
 template <typename Sums> __device__ __forceinline__ void init(ReductionStorage<Sums>& storage) {
     for (uint32_t stage = 0; stage < 2; stage++) mbarrier_init(shared_address(&storage.full[stage]), 1);
 }
@@ -50,7 +50,7 @@ __device__ __forceinline__ Sums reduce(Sums sums, Context context, ReductionStor
     return Over::template lanes<VARIANT_CLUSTER>(((Sums*)storage.of_ctas[stage])[lane % VARIANT_CLUSTER], context);
 }
 
-// A kernel whose CTAs share rows in clusters, which need sm_90, or not at all.
+// CTAs share rows in clusters, which need sm_90, or not at all.
 #if VARIANT_CLUSTER == 1
 #define ROW_KERNEL(params_t) KERNEL(params_t)
 #else

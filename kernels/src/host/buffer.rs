@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 use bytemuck::{Pod, Zeroable};
 
-/// One cache line: what makes a buffer's alignment.
+/// One cache line, which sets a buffer's alignment.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Line([u8; 64]);
@@ -18,7 +18,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// `bytes` bytes of the same value.
+    /// Returns a buffer of `bytes` equal bytes.
     pub fn filled(bytes: usize, value: u8) -> Self {
         Self { lines: vec![Line([value; 64]); bytes.div_ceil(64)], bytes }
     }

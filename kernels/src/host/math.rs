@@ -1,6 +1,6 @@
 //! Elementary functions that vectorize.
 
-/// Runs a loop with the widest vector instructions this CPU has.
+/// Runs a loop with the widest vector instructions of this CPU.
 ///
 /// Inlines `work` into a copy compiled for each instruction set, so plain loops inside it vectorize.
 #[inline(always)]
@@ -8,7 +8,7 @@ pub fn vectorized<R>(work: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(work)
 }
 
-/// `e^x` within 2 ulp, without branches: 2^n times a polynomial on [-ln2/2, ln2/2] (Cephes `expf`).
+/// Computes `e^x` within 2 ulp, without branches: 2^n times a polynomial on [-ln2/2, ln2/2] (Cephes `expf`).
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
     const LN2_HI: f32 = 0.693_359_4;
@@ -34,7 +34,7 @@ pub fn exp(x: f32) -> f32 {
     if x.is_nan() { x } else { result }
 }
 
-/// `1 / (1 + e^-x)`.
+/// Computes `1 / (1 + e^-x)`.
 #[inline(always)]
 pub fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))

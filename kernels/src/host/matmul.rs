@@ -1,4 +1,4 @@
-//! The matrix product of the host references: the `gemm-f32` crate behind a safe signature.
+//! Matrix product of the host references: the `gemm-f32` crate behind a safe signature.
 
 use gemm_common::Parallelism;
 use rayon::prelude::*;
@@ -14,7 +14,7 @@ pub struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// Rows lie `stride` elements apart.
+    /// Views rows that are `stride` elements apart.
     ///
     /// # Panics
     /// If the slice is too short.
@@ -24,7 +24,7 @@ impl<'a> Matrix<'a> {
         Self { data, rows, columns, row_stride: stride, column_stride: 1 }
     }
 
-    /// The transpose: the same elements with strides swapped.
+    /// Returns the transpose: the same elements with strides swapped.
     pub fn t(self) -> Self {
         Self {
             rows: self.columns,
@@ -36,8 +36,8 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// `out = a b`, or `out += a b`; `out` is [a.rows, b.columns] with rows `out_stride` apart. Uses all
-/// threads of the pool if `parallel`.
+/// Computes `out = a b`, or `out += a b`; `out` is [a.rows, b.columns] with rows `out_stride` apart. Uses all threads
+/// of the pool if `parallel`.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -55,7 +55,7 @@ pub fn matmul(out: &mut [f32], out_stride: usize, a: Matrix<'_>, b: Matrix<'_>, 
         return;
     }
     let parallelism = if parallel { Parallelism::Rayon(0) } else { Parallelism::None };
-    // Its microkernels want the rows of an output side by side: those of out^T = b^T a^T are.
+    // Its microkernels want contiguous output columns: out^T = b^T a^T has them.
     let (lhs, rhs, m, n, strides) =
         if out_stride > 1 { (b.t(), a.t(), n, m, [out_stride as isize, 1]) } else { (a, b, m, n, [1, 1]) };
     let multiply = gemm_f32::gemm::f32::get_gemm_fn();

@@ -1,5 +1,4 @@
-//! What host references are written with: typed views of a launch's buffers, a matrix
-//! product, `exp`.
+//! Building blocks of host references: typed views of a launch's buffers, a matrix product, `exp`.
 
 mod buffer;
 mod math;

@@ -11,7 +11,6 @@ use crate::dtype::Dtype;
 use crate::format::Format;
 use crate::operand::Operand;
 
-/// The bytes of one operand.
 enum Bytes<'a> {
     Read(&'a [u8]),
     Write(&'a mut [u8]),
@@ -21,7 +20,6 @@ enum Bytes<'a> {
 pub struct Views<'a>(Vec<(&'static str, Format, Bytes<'a>)>);
 
 impl<'a> Views<'a> {
-    /// Starts with no buffers.
     pub fn new() -> Self {
         Self(Vec::new())
     }
@@ -46,7 +44,7 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// Takes a buffer to read as it is stored.
+    /// Takes a buffer to read in its stored type.
     pub fn read<T: Pod>(&mut self, name: &str) -> &'a [T] {
         match self.take(name).1 {
             Bytes::Read(bytes) => bytemuck::cast_slice(bytes),
@@ -54,7 +52,7 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// Takes a buffer to write as it is stored.
+    /// Takes a buffer to write in its stored type.
     pub fn write<T: Pod>(&mut self, name: &str) -> &'a mut [T] {
         match self.take(name).1 {
             Bytes::Read(_) => panic!("operand `{name}` is declared as read only"),
@@ -97,14 +95,14 @@ impl Default for Views<'_> {
     }
 }
 
-/// A float buffer being written in f32. A kernel rounds once, at its store: so does this, when dropped.
+/// A float buffer being written in f32. Dropping it rounds once, like a kernel's store.
 pub enum Store<'a> {
     /// The buffer is f32.
     Direct(&'a mut [f32]),
     /// The buffer is bf16.
     Rounded {
         values: Vec<f32>,
-        /// Where they go.
+        /// Destination of the rounded values.
         stored: &'a mut [bf16],
     },
 }
@@ -141,7 +139,7 @@ impl Drop for Store<'_> {
     }
 }
 
-/// Elements a thread converts at a time.
+/// Elements converted per task.
 const CHUNK: usize = 1 << 14;
 
 fn widen(stored: &[bf16]) -> Vec<f32> {
@@ -154,7 +152,7 @@ fn widen(stored: &[bf16]) -> Vec<f32> {
     values
 }
 
-/// Rounds to what a buffer of this dtype would hold: the roundings a kernel makes inside.
+/// Rounds to the dtype, as kernels do internally.
 pub fn round_to(dtype: Dtype, value: f32) -> f32 {
     match dtype {
         Dtype::Bf16 => bf16::from_f32(value).to_f32(),

@@ -1,17 +1,17 @@
-// Columns to int8: what quantize.cu makes of the rows of the transpose, whose rows these are.
-// A CTA has a strip of neighboring columns, a thread one rotation block of one of them at a time: it is rotated in registers,
-// without a shuffle, and stored as whole vectors, while the lanes of a warp load neighboring columns. A column's largest value
-// comes first; going back from the last blocks to the first, those that are no longer in registers are loaded and rotated again.
+// Quantizes columns to int8, with the results of quantize.cu on the transpose. A CTA has a strip of neighboring
+// columns, a thread one rotation block of one of them at a time: it is rotated in registers, without a shuffle, and
+// stored as whole vectors, while the lanes of a warp load neighboring columns. A column's largest value comes first;
+// going back from the last blocks to the first, those that are no longer in registers are loaded and rotated again.
 // Bound: memory. Reads x once and, of columns that registers do not hold, from L2 again; writes one byte a value.
 // Sources: as quantize.cu.
 #include "int8.h"
 #include "quantize.cuh"
 
 enum : uint32_t {
-    WIDTH = 8, // values that are quantized together
+    WIDTH = 8, // values quantized together
     ROWS = KEY_N,
     LOWEST_BIT = ROWS & (~ROWS + 1),
-    ROTATION = LOWEST_BIT < 128 ? LOWEST_BIT : 128, // rows that are rotated together
+    ROTATION = LOWEST_BIT < 128 ? LOWEST_BIT : 128, // rows rotated together
     BLOCKS = ROWS / ROTATION,
     AT_A_TIME = VARIANT_THREADS / VARIANT_COLUMNS, // blocks of a column
     ROUNDS = (BLOCKS + AT_A_TIME - 1) / AT_A_TIME,
@@ -29,7 +29,7 @@ struct alignas(16) int8x16_t {
     int8x8_t eights[2];
 };
 
-// Loads a block, of which `x` is the first element; zeros if not `valid`. Rotates it in Sylvester's order, times 1 / ROTATION.
+// Loads a block with first element `x`; zeros if not `valid`. Rotates it in Sylvester's order, times 1 / ROTATION.
 __device__ __forceinline__ void load_rotated(Block& block, const KEY_X* x, uint32_t columns, bool valid) {
     columns = opaque(columns); // addresses of rows take no registers between rounds
     KEY_X packed[ROTATION];    // all loads are in flight together
@@ -49,7 +49,7 @@ __device__ __forceinline__ void load_rotated(Block& block, const KEY_X* x, uint3
             if (!(row & stride)) butterfly(block.at(row), block.at(row + stride));
 }
 
-// The largest over the threads of a column. All threads of the CTA call it once.
+// Returns the largest value over the threads of a column. All threads of the CTA call it once.
 __device__ __forceinline__ uint32_t column_max(uint32_t value) {
     __shared__ uint32_t scratch[VARIANT_THREADS / WARP][VARIANT_COLUMNS];
 #pragma unroll

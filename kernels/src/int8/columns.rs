@@ -1,4 +1,4 @@
-//! Columns to rotated int8.
+//! Quantizes columns to rotated int8.
 
 use super::{host, rotation};
 pub use crate::abi::Int8Columns;
@@ -9,25 +9,25 @@ use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Tol
 variant! {
     /// A CTA has a strip of neighboring columns, a thread one rotation block of one of them at a time.
     pub struct Strips {
-        /// CTAs that must fit on a multiprocessor.
+        /// Fewest CTAs per multiprocessor.
         blocks: u32,
-        /// Columns of a CTA.
+        /// Columns per CTA.
         columns: u32,
-        /// Threads of a CTA.
         threads: u32,
     }
 }
 
-/// Threads of a multiprocessor whose rotation blocks are in registers at a time: values take half of them.
+/// Returns the threads of a multiprocessor whose rotation blocks fit registers: values take half of them.
 fn threads_at_a_time(rotation: u32) -> u32 {
     (32_768 / rotation).min(512)
 }
 
-/// CTAs that are enough for a GPU.
+/// CTAs that fill a GPU.
 const ENOUGH: u32 = 128;
 
 impl Strips {
-    /// Strips of so many columns: as many threads as have all of a strip in registers, or go over it in the fewest rounds.
+    /// Returns strips of `columns`: with as many threads as keep all of a strip in registers, or go over it in the
+    /// fewest rounds.
     fn of(columns: u32, n: u32, rotation: u32) -> Self {
         let (blocks, most) = (n / rotation, threads_at_a_time(rotation));
         let rounds = blocks.div_ceil(most / columns);
@@ -43,7 +43,7 @@ impl Strips {
 impl Build for Int8Columns {
     type Variant = Strips;
 
-    /// Strips of whole sectors of memory, and of half as many columns where the others are few.
+    /// Strips of whole memory sectors, and of half the columns if those are few.
     fn variants(&self, _arch: Arch) -> Vec<Strips> {
         let strips = |r| [16, 8].map(|columns| Strips::of(columns, self.n, r));
         rotation(self.n).into_iter().flat_map(strips).collect()

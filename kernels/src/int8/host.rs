@@ -7,8 +7,8 @@ use crate::abi::int8_columns_params;
 use crate::host::{Store, Views, round_to, vectorized};
 use crate::{Dtype, Out};
 
-/// The row times 1 / r and the Hadamard matrix of each block of r: the Walsh-Hadamard transform, smallest strides first. The factor comes
-/// first: no sum overflows.
+/// Multiplies the row by 1 / r and by the Hadamard matrix of each block of r: the Walsh-Hadamard transform, smallest
+/// strides first. The factor comes first: no sum overflows.
 fn rotate(row: &mut [f32], r: usize) {
     let factor = 1.0 / r as f32;
     vectorized(|| row.iter_mut().for_each(|value| *value *= factor));
@@ -24,7 +24,7 @@ fn rotate(row: &mut [f32], r: usize) {
     }
 }
 
-/// Rotates a row, and writes its values; returns its scale.
+/// Rotates a row and writes its values; returns its scale.
 fn quantize_row(row: &mut [f32], q: &mut [i8], r: usize) -> f32 {
     const LEAST: f32 = 7.888_609e-31; // 2^-100
     rotate(row, r);
@@ -62,18 +62,18 @@ pub(super) fn columns(n: u32, p: &int8_columns_params, views: &mut Views<'_>) {
     });
 }
 
-/// Rows that a kernel writes, in f32. When dropped they are rounded to what is stored of them, and quantized.
+/// Rows that a kernel writes, in f32. Dropping them rounds them to each stored format, int8 included.
 pub(crate) struct RowStore<'a> {
-    /// Where they are written as they are.
+    /// Destination in floating point.
     dense: Option<Store<'a>>,
-    /// Else they are here.
+    /// Values without such a destination.
     values: Vec<f32>,
     /// Values and scales in int8.
     int8: Option<(&'a mut [i8], &'a mut [f32])>,
 }
 
 impl<'a> RowStore<'a> {
-    /// Takes the buffer of this name, and where rows are quantized.
+    /// Takes the buffer of this name, and those of int8 values and scales if rows are quantized.
     pub fn new(views: &mut Views<'a>, name: &str, out: Out) -> Self {
         let dense = out.is_dense().then(|| views.store(name));
         let int8 = out.is_int8().then(|| (views.write::<i8>("q"), views.write::<f32>("scale")));
@@ -99,7 +99,7 @@ impl DerefMut for RowStore<'_> {
 impl Drop for RowStore<'_> {
     fn drop(&mut self) {
         let Some((q, scales)) = self.int8.take() else { return };
-        // A kernel that writes both writes bf16.
+        // A kernel that writes both formats writes bf16.
         let dtype = if self.dense.is_some() { Dtype::Bf16 } else { Dtype::F32 };
         let width = q.len() / scales.len();
         let r = rotation(width as u32).expect("no variant admits other rows") as usize;

@@ -1,4 +1,4 @@
-//! Rows in int8, rotated: what products of 8-bit values read, whose sums are exact.
+//! Rows in rotated int8, operands of 8-bit products, whose sums are exact.
 //!
 //! A quantized matrix `[rows, k]` is `q`, i8 `[rows, k]`, and `scale`, f32 `[rows]`. Its rows are rotated first, which spreads
 //! outliers over the columns: blocks of r columns, the largest power of two up to 128 that divides k, are multiplied by the
@@ -10,11 +10,11 @@
 //! | `int8.quantize` | `q = round(x H / scale)`, `scale = max abs (x H) / 127` of a row | x rows x k, dtype x |
 //! | `int8.columns` | the same of the columns of x: `q` is i8 `[columns, n]`, with n as k | x n x columns, dtype x |
 //!
-//! Other kernels write their rows so, too, where their key has `out=bf16+i8`, which adds `int8.quantize` of the rows in bf16, or
-//! `out=i8` ([`crate::Out`]); and `gemm.fwd` and `gemm.swiglu` read them where theirs has `x=i8`.
+//! Other kernels also write such rows, if their key has `out=bf16+i8`, which adds `int8.quantize` of the rows in bf16,
+//! or `out=i8` ([`crate::Out`]); `gemm.fwd` and `gemm.swiglu` read them if theirs has `x=i8`.
 //!
-//! Each step is f32, rounded apart, so that both ops give the host's bits. Rows of zeros (all below 2^-100) have scale 0 and values
-//! 0; rows with what is not finite have a scale of NaN.
+//! Each step is f32, rounded separately, so that both ops give the host's bits. Rows of zeros (all below 2^-100) have
+//! scale 0 and values 0; rows with non-finite values have a scale of NaN.
 //!
 //! Sources: Ashkboos et al., "QuaRot: Outlier-Free 4-Bit Inference in Rotated LLMs", 2024 (arXiv 2404.00456); Liu et al., "SpinQuant",
 //! 2024 (arXiv 2405.16406).
@@ -29,19 +29,20 @@ pub(crate) use host::RowStore;
 pub use quantize::Int8Quantize;
 pub(crate) use rows::{RotatedRows, neighbors, rows};
 
-/// Longest sums of products of two values of at most 127 that fit 32 bits: the largest power of two below 2^31 / 127^2.
+/// Most products of two values of at most 127 in a sum that fits 32 bits: the largest power of two below 2^31 / 127^2.
 pub const MOST_DEPTH: u32 = 131_072;
 
-/// Least columns of a rotation block: fewer spread no outliers, and rows would not be whole vectors.
+/// Fewest columns of a rotation block: fewer spread no outliers, and rows would not be whole vectors.
 const LEAST_ROTATION: u32 = 16;
 
-/// Columns of a rotation block of rows of k: the largest power of two up to 128 that divides k; none below 16.
+/// Returns the columns of a rotation block in rows of k: the largest power of two up to 128 that divides k; none below
+/// 16
 pub fn rotation(k: u32) -> Option<u32> {
     let columns = 1 << k.trailing_zeros().min(7);
     (columns >= LEAST_ROTATION && k > 0).then_some(columns)
 }
 
-/// A source that writes rows in int8, with these headers of its family.
+/// Declares a source that writes rows in int8, with these headers of its family.
 macro_rules! int8_source {
     ($family:literal, $file:literal, $abi:literal $(, $header:literal)*) => {
         $crate::Source {

@@ -1,5 +1,5 @@
-// Rows to int8: each block of columns is rotated, the row gets one scale, values are rounded to nearest, even.
-// One pass over memory: a row stays in registers while its largest value is found.
+// Quantizes rows to int8: rotates each block of columns, gives the row one scale, rounds values to nearest even. One
+// pass over memory: a row stays in registers while its largest value is found.
 // Bound: memory. Reads x once, writes one byte a value.
 // Sources: Ashkboos et al., "QuaRot", 2024 (arXiv 2404.00456); Fino and Algazi, "Unified Matrix Treatment of the Fast
 // Walsh-Hadamard Transform", 1976.

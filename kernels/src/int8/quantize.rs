@@ -1,4 +1,4 @@
-//! Rows to rotated int8.
+//! Quantizes rows to rotated int8.
 
 use super::host;
 use super::{RotatedRows, rows};
@@ -23,7 +23,7 @@ impl Build for Int8Quantize {
 }
 
 impl Reference for Int8Quantize {
-    /// Each rotation, ends of rows within what four threads share, and a row that a CTA takes two rounds for.
+    /// Each rotation, rows that end within the columns of four threads, and a row that a CTA takes two rounds for.
     fn examples() -> Vec<Self> {
         let bf16 = [16, 48, 96, 272, 320, 896, 4864, 33_792].map(|k| Self { k, x: Dtype::Bf16 });
         bf16.into_iter().chain([80, 1536].map(|k| Self { k, x: Dtype::F32 })).collect()

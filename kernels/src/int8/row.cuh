@@ -1,8 +1,8 @@
-// How a row of ROW elements that is rotated and quantized lies in the registers of VARIANT_ROW_THREADS threads, from the one load
-// to the one store.
-// Four threads share 128 columns: vector v of thread t of the four is columns 32 v + 8 t to 32 v + 8 t + 7. So a warp loads
-// whole sectors, and of the seven steps of a Walsh-Hadamard transform of 128 five stay within a thread. Two are shuffles.
-// Each step is one rounding, in the order of the columns' bits: the same bits as on the host (host.rs).
+// Register layout of a row of ROW elements over VARIANT_ROW_THREADS threads, from the one load through rotation and
+// quantization to the one store. Four threads share 128 columns: vector v of thread t of the four is columns 32 v + 8 t
+// to 32 v + 8 t + 7. So a warp loads whole sectors, and of the seven steps of a Walsh-Hadamard transform of 128 five
+// stay within a thread. Two are shuffles. Each step is one rounding, in the order of the columns' bits: the same bits
+// as on the host (host.rs).
 #pragma once
 #include "quantize.cuh"
 #include "vector.cuh"
@@ -15,14 +15,14 @@ enum : uint32_t { I8, BF16_AND_I8 };
 
 enum : uint32_t {
     WIDTH = 8,         // columns of a vector: rows are whole rotation blocks, so whole vectors
-    VECTORS = 4,       // of a thread in 128 columns
-    SEGMENT = 128,     // columns of four threads
+    VECTORS = 4,       // vectors per thread in 128 columns
+    SEGMENT = 128,     // columns per four threads
     SEGMENTS = (ROW + SEGMENT - 1) / SEGMENT,
     AT_A_TIME = VARIANT_ROW_THREADS / 4, // segments
     PER_THREAD = (SEGMENTS + AT_A_TIME - 1) / AT_A_TIME * VECTORS,
     ROWS = VARIANT_THREADS / VARIANT_ROW_THREADS, // rows that a CTA works on at a time
     LOWEST_BIT = ROW & (~ROW + 1),
-    ROTATION = LOWEST_BIT < 128 ? LOWEST_BIT : 128, // columns that are rotated together
+    ROTATION = LOWEST_BIT < 128 ? LOWEST_BIT : 128, // columns rotated together
 };
 enum : bool {
     TOGETHER = true, // all threads of a CTA store their rows
@@ -39,19 +39,19 @@ template <> struct vector<float, WIDTH> {
 };
 typedef vector<KEY_X, WIDTH> Vector;
 
-// The row of this thread. Rows go from the last to the first: what the product before has written last is still in L2, and what is
-// written last is what the product after reads first. Beyond the first: no row.
+// Returns this thread's row. Rows go from last to first: the rows that the previous product has written last are still
+// in L2, and those written last are what the next product reads first. Past the first: no row.
 __device__ __forceinline__ uint32_t row_of_thread(uint32_t rows) {
     return rows - 1 - (blockIdx.x * ROWS + threadIdx.x / VARIANT_ROW_THREADS);
 }
 
-// Which vector of the row this thread's vector `j` is.
+// Returns the index in the row of this thread's vector `j`.
 __device__ __forceinline__ uint32_t column_of(uint32_t j) {
     const uint32_t thread = threadIdx.x % VARIANT_ROW_THREADS;
     return (j / VECTORS * AT_A_TIME + thread / 4) * (SEGMENT / WIDTH) + j % VECTORS * 4 + thread % 4;
 }
 
-// Whether a row has it. Where rows are whole segments a thread has all of its vectors of a segment, or none.
+// True if the row has that vector. If rows are whole segments, a thread has all of its vectors of a segment, or none.
 __device__ __forceinline__ bool inside(uint32_t j) {
     return column_of(ROW % SEGMENT == 0 ? j / VECTORS * VECTORS : j) < ROW / WIDTH;
 }
@@ -65,8 +65,8 @@ __device__ __forceinline__ void load_row(Vector (&out)[PER_THREAD], const KEY_X*
     }
 }
 
-// Values of the threads of a row, combined: lanes first, then warps in their order. All threads of the CTA call it. `scratch` holds a
-// word a warp, and may be used again after the next sync_block.
+// Combines values of the threads of a row: lanes first, then warps in order. All threads of the CTA call it. `scratch`
+// holds a word per warp, and may be reused after the next sync_block.
 template <typename T, typename Combine>
 __device__ __forceinline__ T combine_warps(T value, T start, T* scratch, Combine combine) {
     constexpr uint32_t warps = VARIANT_ROW_THREADS / WARP;
@@ -87,12 +87,12 @@ __device__ __forceinline__ uint32_t row_max(uint32_t value, uint32_t* scratch) {
     return combine_warps(warp_max(value), 0u, scratch, [](uint32_t a, uint32_t b) { return a > b ? a : b; });
 }
 
-// A thread's share of a row on its way out.
+// A thread's share of a row to be stored.
 struct Share {
     float v[PER_THREAD][WIDTH];
 
-    // Walsh-Hadamard transform of each block of ROTATION columns, in Sylvester's order, times 1 / ROTATION, so that no sum overflows, in
-    // place of 1 / sqrt(ROTATION), which the scale makes up for. Returns the bits of the largest magnitude.
+    // Walsh-Hadamard transform of each block of ROTATION columns, in Sylvester's order, times 1 / ROTATION, so that no
+    // sum overflows, instead of 1 / sqrt(ROTATION): the scale compensates. Returns the bits of the largest magnitude.
     __device__ __forceinline__ uint32_t rotate() {
         const float first = threadIdx.x & 1 ? -1.0f : 1.0f, second = threadIdx.x & 2 ? -1.0f : 1.0f;
         uint32_t largest = 0;
@@ -133,7 +133,7 @@ struct Share {
         return largest;
     }
 
-    // Stores them as values of 8 bits.
+    // Stores 8-bit values.
     __device__ __forceinline__ void store(uint8_t* q, const RowScale& row) const {
 #pragma unroll
         for (uint32_t j = 0; j < PER_THREAD; j++) {
@@ -144,7 +144,7 @@ struct Share {
     }
 };
 
-// A row on its way out: stored in bf16 as it is made, if it is kept so, and in int8 when it is there.
+// A row to be stored: in bf16 at once, if it is kept, and in int8 when it is complete.
 struct RowOut {
     Share share;
     KEY_X* dense;
@@ -152,7 +152,7 @@ struct RowOut {
 
     __device__ __forceinline__ RowOut(KEY_X* dense, bool valid) : dense(dense), valid(valid) {}
 
-    // Takes this thread's vector `j`. What is quantized is rounded first, if it is kept or `rounds`.
+    // Takes this thread's vector `j`. Rounds before quantization if the row is kept or `rounds`.
     template <bool rounds = KEEPS_DENSE> __device__ __forceinline__ void store(uint32_t j, const float (&values)[WIDTH]) {
         const Vector packed = Vector::of(values);
         if (KEEPS_DENSE && valid && inside(j)) reinterpret_cast<Vector*>(dense)[column_of(j)] = packed;

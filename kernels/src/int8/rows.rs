@@ -1,29 +1,28 @@
-//! How a kernel that quantizes rows is built: a row lies in the registers of its threads (`row.cuh`).
+//! Variants of kernels that quantize rows, which their threads keep in registers (`row.cuh`).
 
 use super::rotation;
 use crate::{Geometry, Operand, Tolerance, variant};
 
 variant! {
-    /// Several rows at a time, or a CTA a row.
+    /// Several rows at a time, or a CTA per row.
     pub struct RotatedRows {
-        /// CTAs that must fit on a multiprocessor.
+        /// Fewest CTAs per multiprocessor.
         blocks: u32,
-        /// Threads that work on a row.
+        /// Threads per row.
         row_threads: u32,
-        /// Threads of a CTA.
         threads: u32,
     }
 }
 
-/// Columns of a row that a thread has in registers at a time.
+/// Columns of a row that a thread keeps in registers.
 const SHARE: u32 = 32;
-/// Most threads of a CTA: with more there are fewer registers than a share needs.
+/// Most threads of a CTA: more leave too few registers for a share.
 const MOST_THREADS: u32 = 1024;
-/// Most CTAs that must fit on a multiprocessor: with more of the smallest there are fewer registers than a share needs.
+/// Largest minimum of CTAs per multiprocessor: more of the smallest leave too few registers for a share.
 const MOST_BLOCKS: u32 = 8;
 
-/// Whole warps for a row, as few as have a share for each thread, if the row is blocks that can be rotated; as many rows as fit
-/// `several` threads, or one; and as many CTAs on a multiprocessor as have so many `threads` together.
+/// Returns the fewest whole warps per row that leave each thread one share, if the row has rotation blocks; as many
+/// rows as fit `several` threads, or one; and as many CTAs per multiprocessor as have `threads` together.
 pub(crate) fn rows(columns: u32, several: u32, threads: u32) -> Vec<RotatedRows> {
     let rounds = columns.div_ceil(SHARE * MOST_THREADS);
     let row_threads = columns.div_ceil(SHARE * rounds.max(1)).next_multiple_of(32);
@@ -38,8 +37,9 @@ impl RotatedRows {
     }
 }
 
-/// What is quantized may differ in its last bit: single values fall to the neighboring integer, and where it was rounded to bf16
-/// before, a whole rotation block moves a little, and with it the row's scale. Had it not been rounded, `q` were 5e-3 off.
+/// Quantized values may differ in the last bit: single values fall to the neighboring integer, and if rows were rounded
+/// to bf16 before, a whole rotation block moves a little, and with it the row's scale. Without that rounding, `q` would
+/// be off by 5e-3.
 pub(crate) fn neighbors(operand: &Operand) -> Tolerance {
     match operand.name {
         "q" => Tolerance { norm: 2e-3, element: 1.01 / 127.0, absolute: 0.0 },

@@ -1,4 +1,4 @@
-//! Gradients of what adapters add: of their inputs, and of their matrices.
+//! Gradients of adapters: of their inputs, and of their matrices.
 
 use super::samples::{SAMPLES, Sample};
 use super::variants::{self, Form, Product, Tiling};
@@ -45,16 +45,16 @@ impl Build for LoraDgradA {
 
 reference_of!(LoraDgradA, host::dgrad_a);
 
-/// As many CTAs as keep an H200's 132 multiprocessors busy: two each.
+/// CTAs that keep an H200's 132 multiprocessors busy: two each.
 const BUSY: u64 = 264;
 /// The edges of a tile: the longer along the matrix's longer edge.
 const TILE: (u64, u64) = (128, 64);
-/// Least rows of a range that is summed apart.
+/// Fewest rows of a range that is summed separately.
 const LEAST_ROWS: u32 = 256;
 
 impl LoraWgrad {
-    /// Into how many ranges to divide the rows: as many as keep a GPU busy, as long as their sums take no more than a quarter of
-    /// the bytes of the matrix of `weights` elements that is adapted.
+    /// Returns the number of ranges of the rows: enough to keep a GPU busy, as long as their sums take at most a
+    /// quarter of the bytes of the adapted matrix of `weights` elements.
     pub fn ranges(p: &lora_wgrad_params, weights: u64) -> u32 {
         let (rows, columns) = (u64::from(width(&p.part)), u64::from(p.columns));
         let elems = rows * columns;

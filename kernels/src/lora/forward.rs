@@ -1,4 +1,4 @@
-//! What adapters add to the output of a stack.
+//! Forward pass of adapters: their contribution to the output of a stack.
 
 use super::samples::{SAMPLES, Sample};
 use super::variants::{self, Form, Product, Tiling};
@@ -11,7 +11,7 @@ use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Tol
 impl Product for LoraFwdA {
     const FORM: Form = Form::Stream;
 
-    /// One for all parts.
+    /// One result for all parts.
     fn results(p: &Self::Params) -> Vec<(u32, u32)> {
         vec![(p.m, p.parts * p.rank)]
     }

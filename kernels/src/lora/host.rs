@@ -4,17 +4,17 @@ use crate::abi::{
 };
 use crate::host::{Matrix, Views, matmul};
 
-/// Columns of part `index` of a matrix whose parts have as many each.
+/// Views the columns of part `index` of a matrix whose parts have equally many.
 fn columns_of(data: &[f32], index: usize, rows: usize, columns: usize, parts: usize) -> Matrix<'_> {
     Matrix::rows(&data[index * columns..], rows, columns, parts * columns)
 }
 
-/// A part's columns of the stack.
+/// Views a part's columns of the stack.
 fn stack_of<'a>(data: &'a [f32], part: &lora_part, rows: usize, stride: usize) -> Matrix<'a> {
     Matrix::rows(&data[part.start as usize..], rows, part.width as usize, stride)
 }
 
-/// A part's rows of b.
+/// Views a part's rows of b.
 fn b_of<'a>(b: &'a [f32], part: &lora_part, rank: usize) -> Matrix<'a> {
     Matrix::rows(&b[part.row as usize * rank..], part.width as usize, rank, rank)
 }
@@ -65,7 +65,7 @@ pub(super) fn dgrad_a(p: &lora_dgrad_a_params, views: &mut Views<'_>) {
     matmul(&mut dx, k, Matrix::rows(&dt, m, rank, rank), Matrix::rows(&a, rank, k, k), true, true);
 }
 
-/// Ranges of tokens are whole slices of so many.
+/// Tokens per slice: ranges of tokens are whole slices.
 const SLICE: usize = 32;
 
 pub(super) fn wgrad(p: &lora_wgrad_params, views: &mut Views<'_>) {

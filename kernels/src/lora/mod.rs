@@ -9,15 +9,15 @@
 //! - `lora.dgrad_a`: `dx += dt A`
 //! - `lora.wgrad`: `dw_p (+)= dy_p^T x_p`, f32, or partial sums of it
 //!
-//! `t` and `dt` carry the scale, so that `lora.wgrad` gives both gradients: `dB_p = dy_p^T t_p`, and `dA = dt^T x` as of one
-//! part. Sums are f32 and are rounded once, at the store. `lora.wgrad` sums `splits` ranges of the tokens apart, whole slices of 32,
-//! in a workspace that `column_sum.finish` adds up in a fixed order, or with one range writes the gradient itself, overwriting it
-//! in the first micro-batch of a step and adding in later ones.
+//! `t` and `dt` carry the scale, so that `lora.wgrad` gives both gradients: `dB_p = dy_p^T t_p`, and `dA = dt^T x` as
+//! of one part. Sums are f32 and are rounded once, at the store. `lora.wgrad` sums `splits` ranges of the tokens
+//! separately, whole slices of 32, in a workspace that `column_sum.finish` adds up in a fixed order, or with one range
+//! writes the gradient itself, overwriting it in the first micro-batch of a step and adding in later ones.
 //!
-//! At the ranks that are common these are bound by memory: a product with W multiplies each element n or k times, these rank
-//! times. So each reads what is large once, for all parts together, and tiles are as narrow as t is. bf16 runs on tensor cores by
-//! `mma.sync` on every architecture (`mma/`), with the mainloop of `gemm/mma`, where all rows are whole vectors of 16 bytes; all
-//! else on CUDA cores (`simt/`).
+//! At common ranks these are memory-bound: a product with W multiplies each element n or k times, these rank times. So
+//! each reads its large operand once, for all parts together, and tiles are as narrow as t. bf16 runs on tensor cores
+//! by `mma.sync` on every architecture (`mma/`), with the mainloop of `gemm/mma`, if all rows are whole vectors of 16
+//! bytes; everything else on CUDA cores (`simt/`).
 //!
 //! Sources: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021 (arXiv 2106.09685); Kalajdzievski, "A Rank
 //! Stabilization Scaling Factor for Fine-Tuning with LoRA", 2023 (arXiv 2312.03732).
@@ -33,7 +33,7 @@ use crate::abi::lora_part;
 pub use backward::{LoraDgradA, LoraDgradB, LoraWgrad};
 pub use forward::{LoraFwdA, LoraFwdB};
 
-/// The sources of a kernel: for CUDA cores, and for tensor cores with the headers of `gemm/mma`.
+/// Selects a kernel's source: for CUDA cores, or for tensor cores with the headers of `gemm/mma`.
 macro_rules! source_of {
     ($variant:expr, $file:literal) => {
         match $variant {
@@ -65,7 +65,7 @@ macro_rules! source_of {
     };
 }
 
-/// What every kernel of the family says of its builds.
+/// Implements the common part of [`Build`] for a kernel of the family.
 macro_rules! build_of {
     ($file:literal) => {
         type Variant = Tiling;
@@ -92,7 +92,7 @@ macro_rules! build_of {
     };
 }
 
-/// What a kernel must equal whose launches are samples: those that differ from each other in their host function alone.
+/// Implements [`Reference`] for kernels whose launches are samples; they differ only in their host function.
 macro_rules! reference_of {
     ($kernel:ident, $host:path) => {
         impl Reference for $kernel {
@@ -121,7 +121,7 @@ macro_rules! reference_of {
 
 use {build_of, reference_of, source_of};
 
-/// Columns of all parts together.
+/// Returns the columns of all parts together.
 fn width(parts: &[lora_part]) -> u32 {
     parts.iter().map(|part| part.width).sum()
 }
@@ -129,7 +129,7 @@ fn width(parts: &[lora_part]) -> u32 {
 macro_rules! with_parts {
     ($($key:ident: $params:ident),*) => {
         $(impl $key {
-            /// Columns of all parts together.
+            /// Returns the columns of all parts together.
             pub(crate) fn width(&self, p: &crate::abi::$params) -> u64 {
                 width(&p.part).into()
             }
@@ -138,7 +138,7 @@ macro_rules! with_parts {
 }
 with_parts!(LoraFwdB: lora_fwd_b_params, LoraDgradB: lora_dgrad_b_params, LoraWgrad: lora_wgrad_params);
 
-/// Whether rows and parts of these lengths, in bf16, are whole 16-byte vectors, and these addresses too.
+/// True if rows and parts of these lengths, in bf16, and these addresses are whole 16-byte vectors.
 fn whole_vectors(lengths: &[u32], parts: &[lora_part], addresses: &[u64]) -> bool {
     let parts = parts.iter().flat_map(|part| [part.start, part.width]);
     lengths.iter().copied().chain(parts).all(|elems| elems.is_multiple_of(8))

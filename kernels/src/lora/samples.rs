@@ -1,4 +1,5 @@
-//! Launches that check the kernels: parts of one column and of several tiles, gaps between them, and ranks of every kind.
+//! Launches that check the kernels: parts of one column and of several tiles, gaps between them, and ranks of every
+//! kind.
 
 use crate::Batch;
 use crate::abi::{lora_dgrad_a_params, lora_dgrad_b_params, lora_fwd_a_params, lora_fwd_b_params, lora_part};
@@ -10,7 +11,7 @@ pub(super) struct Sample {
     pub n: u32,
     pub k: u32,
     pub rank: u32,
-    /// First column and columns of each part.
+    /// First column and number of columns of each part.
     parts: &'static [(u32, u32)],
 }
 
@@ -27,7 +28,7 @@ pub(super) const SAMPLES: [Sample; 8] = [
 ];
 
 impl Sample {
-    /// q, k and v of a large model.
+    /// Returns q, k and v of a large model.
     pub fn typical(batch: Batch) -> Self {
         const W: u32 = Batch::WIDTH;
         let parts = &[(0, W), (W, W / 4), (W + W / 4, W / 4)];
@@ -49,7 +50,7 @@ impl Sample {
     }
 }
 
-/// The launch of a kernel for a sample, of which it has these fields beside the parts.
+/// Builds the launch of a kernel for a sample; these are its fields besides the parts.
 macro_rules! launch_of_parts {
     ($params:ident, $($field:ident),+) => {
         impl From<Sample> for $params {

@@ -1,18 +1,17 @@
-//! How products of adapters are built: on CUDA cores, or on tensor cores with tiles for what each of them moves.
+//! Variants of adapters' products: on CUDA cores, or on tensor cores with tiles for their operands.
 
 use crate::gemm::CudaCores;
 use crate::{Dtype, Fixed, Geometry, Kernel, variant};
 
 variant! {
-    /// Tensor cores by `mma.sync`: the mainloop of `gemm/mma`, with warps that are smaller than a GEMM's.
+    /// Tensor cores by `mma.sync`: the mainloop of `gemm/mma`, with smaller warp tiles than a GEMM's.
     pub struct Mma {
-        /// Tells the source that it is built as this.
+        /// Selects this kind in the source.
         mma: Fixed<1>,
-        /// Slices of the depth in shared memory.
+        /// K-tiles in shared memory.
         stages: u32,
-        /// Threads of a CTA.
         threads: u32,
-        /// Depth of a slice.
+        /// Depth of a k-tile.
         tile_k: u32,
         /// Rows of a tile of the result.
         tile_m: u32,
@@ -28,7 +27,6 @@ variant! {
 variant! {
     /// A row of the family's tables.
     pub enum Tiling {
-        /// CUDA cores.
         CudaCores,
         /// Tensor cores by `mma.sync`.
         Mma,
@@ -44,23 +42,23 @@ const CUDA_CORES: Tiling = Tiling::CudaCores(CudaCores { threads: 256, tile: 64 
 
 static F32: &[Tiling] = &[CUDA_CORES];
 
-/// Long sums with few columns: what is read once streams through pipelines that take all shared memory of an SM that has
-/// 100 KiB. Four warps a CTA, because 4096 tokens are 64 tiles. The last is for large ranks.
+/// Long sums with few columns: operands read once stream through pipelines that take all shared memory of an SM with
+/// 100 KiB. Four warps per CTA, because 4096 tokens are 64 tiles. The last is for large ranks.
 const FEW_COLUMNS: [Tiling; 3] =
     [mma([64, 32, 64], [16, 32], 8), mma([64, 64, 64], [32, 32], 6), mma([128, 128, 32], [64, 64], 3)];
 
 static STREAM: &[Tiling] = &[FEW_COLUMNS[0], FEW_COLUMNS[1], FEW_COLUMNS[2], CUDA_CORES];
 
-/// The same where B is MN-major: its columns come in slabs of 64.
+/// [`FEW_COLUMNS`] for an MN-major B: its columns come in slabs of 64.
 static STREAM_MN: &[Tiling] = &[FEW_COLUMNS[1], FEW_COLUMNS[2], CUDA_CORES];
 
-/// Short sums, added to a large matrix: each warp has its part of that in flight.
+/// Short sums, added to a large matrix: each warp has its part of the matrix in flight.
 static ADD: &[Tiling] = &[mma([64, 64, 32], [32, 32], 2), CUDA_CORES];
 
-/// Gradients of the matrices, which are narrow: B's has few columns, A's few rows.
+/// Gradients of the narrow matrices: B's has few columns, A's few rows.
 static WGRAD: &[Tiling] = &[mma([128, 64, 32], [64, 32], 4), mma([64, 128, 32], [64, 32], 4), CUDA_CORES];
 
-/// Which of the products: their operands and results lie differently, so different tiles suit them.
+/// One of the products: layouts of operands and results differ, so different tiles suit them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Stream,
@@ -80,7 +78,7 @@ impl Form {
         }
     }
 
-    /// The variant for results of this size: of those for few columns the first that is wide enough.
+    /// Selects the variant for results of this size: for few columns the first that is wide enough.
     pub fn select(self, dtype: Dtype, vectors: bool, (rows, columns): (u32, u32)) -> Tiling {
         let suits = |variant: Tiling| match (variant, self) {
             (Tiling::Mma(mma), Form::Stream | Form::StreamMn) => columns <= mma.tile_n,
@@ -94,28 +92,28 @@ impl Form {
     }
 }
 
-/// What a launch of a kernel of the family computes.
+/// Result of a launch of the family.
 pub(super) trait Product: Kernel<Params: Sized> {
     const FORM: Form;
 
-    /// Rows and columns of the result of each part.
+    /// Returns the rows and columns of each part's result.
     fn results(p: &Self::Params) -> Vec<(u32, u32)>;
 
-    /// Whether, in bf16, all rows of all operands are whole 16-byte vectors on 16-byte addresses.
+    /// True if, in bf16, all rows of all operands are whole 16-byte vectors on 16-byte addresses.
     fn vectors(p: &Self::Params) -> bool;
 
-    /// Ranges of the depth that are summed apart.
+    /// Returns the ranges of the depth that are summed separately.
     fn splits(_: &Self::Params) -> u32 {
         1
     }
 }
 
-/// bf16 runs on tensor cores wherever it can be copied in vectors.
+/// Admits bf16 on tensor cores if it can be copied in vectors.
 pub(super) fn admits(variant: Tiling, dtype: Dtype, vectors: bool) -> bool {
     dtype != Dtype::Bf16 || matches!(variant, Tiling::Mma(_)) == vectors
 }
 
-/// A launch: the results of the parts in tiles, each as often as the depth is divided.
+/// Returns the geometry of a launch: the parts' results in tiles, times the splits of the depth.
 pub(super) fn geometry(variant: Tiling, parts: &[(u32, u32)], splits: u32) -> Geometry {
     match variant {
         Tiling::Mma(Mma { stages, threads, tile_k, tile_m, tile_n, .. }) => {

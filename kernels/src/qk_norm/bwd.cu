@@ -17,7 +17,7 @@ KERNEL(qk_norm_bwd_params) {
     gamma.load((const KEY_X*)p.gamma + keys * KEY_D, column, column < COLUMNS);
     float dgamma_a[WIDTH] = {}, dgamma_b[WIDTH] = {};
 
-    for (uint32_t start = 0; start < items; start += GROUPS) { // the same for the whole block
+    for (uint32_t start = 0; start < items; start += GROUPS) { // equal for the whole CTA
         const uint32_t item = start + threadIdx.x / LANES;
         const bool valid = item < items && column < COLUMNS;
         const uint32_t token = first + item / heads, head = before + item % heads;

@@ -1,5 +1,5 @@
-// Gradient through the rotary embedding and the norm of each query and key head, in place, where the gammas do not train.
-// The norm's scale follows from the head, which is read anyway.
+// Gradient through the rotary embedding and the norm of each query and key head, in place, for frozen gammas. The
+// norm's scale follows from the head, which is read anyway.
 // Bound: memory. Reads queries, keys and their gradients once and writes the gradients once.
 // Source: the gradient of fwd.cu; Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 #include "qk_norm_dgrad.h"

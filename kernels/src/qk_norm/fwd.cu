@@ -1,5 +1,5 @@
 // RMSNorm of each query and key head, then the rotary embedding, in place: one read and one write of queries and keys.
-// With KEY_KEEP the heads are written as they were too: what the backward pass normalises again.
+// With KEY_KEEP the unmodified heads are written too: the backward pass normalizes them again.
 // Bound: memory. Reads and writes queries and keys once.
 // Source: Henry et al., "Query-Key Normalization for Transformers", 2020, as Qwen3 has it; rope/rotate.cuh.
 #include "qk_norm/groups.cuh"

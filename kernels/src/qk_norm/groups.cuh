@@ -1,12 +1,12 @@
-// Groups of heads: a few lanes take HEADS neighbouring heads of a token, so that cosines and sines are loaded once for all of
-// them.
+// Groups of heads: a few lanes take HEADS neighboring heads of a token, so that cosines and sines are loaded once for
+// all of them.
 #pragma once
 #include "qk_norm/head.cuh"
 
 enum : uint32_t { HEADS = VARIANT_HEADS };
 
-// Calls `take` with the token and the first head of each of this thread's groups, of `heads` a token, and whether they are there
-// for its column: all threads of a CTA go round equally often.
+// Calls `take` with the token and the first head of each of this thread's groups, of `heads` per token, and true if
+// they exist for its column: all threads of a CTA loop equally often.
 template <typename Take>
 __device__ __forceinline__ void for_each_group(uint32_t tokens, uint32_t heads, uint32_t column, Take take) {
     const uint32_t per_token = (heads + HEADS - 1) / HEADS;

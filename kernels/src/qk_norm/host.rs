@@ -5,13 +5,13 @@ use crate::abi::{qk_norm_bwd_params, qk_norm_dgrad_params, qk_norm_fwd_params};
 use crate::host::Views;
 use crate::rmsnorm::mean;
 
-/// One over the root of the mean square.
+/// Returns one over the root of the mean square.
 fn rstd(head: &[f32], eps: f32) -> f32 {
     let square: f64 = head.iter().map(|x| f64::from(x * x)).sum();
     1.0 / ((square / head.len() as f64) as f32 + eps).sqrt()
 }
 
-/// The gradient of a head before it was rotated.
+/// Returns the gradient of a head before its rotation, in place.
 fn rotate_back(dy: &mut [f32], cos: &[f32], sin: &[f32]) {
     let (first, second) = dy.split_at_mut(cos.len());
     for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cos).zip(sin) {

@@ -1,12 +1,11 @@
-//! RMSNorm of each query and key head, and the rotary embedding behind it, in one pass over queries and keys.
+//! RMSNorm of each query and key head, followed by the rotary embedding, in one pass over queries and keys.
 //!
 //! Forward, for a head `x` of d elements: `rstd = 1 / sqrt(mean(x^2) + eps)`, `y = gamma * x * rstd`, with a gamma for
-//! queries and one for keys; then `y` is rotated as by `rope.fwd`. Between the two nothing is rounded. `keep` writes the
-//! heads as they were to `raw`: the backward pass normalizes them again, and so needs no more than them.
-//! Backward, with the gradient `dy` rotated back, `g = gamma * dy` and `n = x * rstd`:
-//! `dx = rstd * (g - n * mean(g * n))`, `dgamma = sum over tokens and heads of dy * n`, left as one partial sum of each
-//! gamma for each group of `rows` tokens; `column_sum.finish` adds them up. `qk_norm.dgrad` is `dx` alone, where the gammas do not
-//! train.
+//! queries and one for keys; then `y` is rotated as by `rope.fwd`, without rounding between. `keep` writes the
+//! unmodified heads to `raw`: the backward pass normalizes them again and needs nothing else. Backward, with the
+//! gradient `dy` rotated back, `g = gamma * dy` and `n = x * rstd`: `dx = rstd * (g - n * mean(g * n))`,
+//! `dgamma = sum over tokens and heads of dy * n`, left as one partial sum of each gamma for each group of `rows`
+//! tokens; `column_sum.finish` adds them up. `qk_norm.dgrad` is `dx` alone, for frozen gammas.
 //!
 //! Source: "Qwen3 Technical Report", 2025, as Hugging Face's `Qwen3Attention` has it.
 
@@ -19,26 +18,25 @@ use crate::{Arch, Batch, Build, Dtype, Geometry, Reference, Source, Threads, sou
 variant! {
     /// A thread takes its elements of `heads` neighboring heads.
     pub struct Heads {
-        /// Heads of a token that a thread takes.
+        /// Heads of a token per thread.
         heads: u32,
-        /// Threads of a CTA.
         threads: u32,
     }
 }
 
-/// Lanes that share a head: one for each vector of half of it, up to a power of two.
+/// Returns the lanes that share a head: one for each vector of half of it, rounded up to a power of two.
 fn lanes(d: u32, x: Dtype) -> u32 {
     (d / 2 / x.vector_width(d / 2)).next_power_of_two()
 }
 
-/// A few lanes an item, up to a grid that strides.
+/// Returns a grid with `lanes` lanes per item, which strides beyond a limit.
 fn strided(variant: Heads, lanes: u32, tokens: u32, heads: u32) -> Geometry {
     let items = u64::from(tokens) * u64::from(heads.div_ceil(variant.heads));
     let groups = u64::from(variant.threads / lanes);
     Geometry::linear(items.div_ceil(groups).min(1 << 20) as u32, variant.threads)
 }
 
-/// Of queries, of keys, and of a row with the values, in a large model.
+/// Heads of queries, of keys, and of a row with the values, in a large model.
 fn heads(d: u32) -> [u32; 3] {
     let keys = (Batch::WIDTH / 4 / d).max(1);
     [4 * keys, keys, 6 * keys]
@@ -100,7 +98,7 @@ impl Build for QkNormBwd {
         source!("qk_norm", "bwd.cu", "head.cuh")
     }
 
-    /// Queries and keys of each partial.
+    /// A CTA for the queries and one for the keys of each partial.
     fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
         Geometry { grid: [p.tokens.div_ceil(p.rows), 2, 1], ..Geometry::linear(1, variant.threads) }
     }
@@ -144,7 +142,7 @@ impl Build for QkNormDgrad {
     }
 
     fn source(&self, _variant: Heads) -> Source {
-        // A header of its own: what else is built of `qk_norm.h` does not depend on it.
+        // A header of its own: other users of `qk_norm.h` do not depend on it.
         Source {
             path: "qk_norm/dgrad.cu",
             text: include_str!("dgrad.cu"),

@@ -1,5 +1,5 @@
-// RMSNorm backward: dx with the residual stream's gradient added, and partial sums of dgamma, in one pass, see bwd.cuh. The next row
-// is in flight while one is worked on, where registers hold both.
+// RMSNorm backward: dx with the residual stream's gradient added, and partial sums of dgamma, in one pass, see bwd.cuh.
+// The next row is in flight during the work on one, if registers hold both.
 // Bound: memory. Reads x, dy (and dresidual) once, writes dx once.
 // Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 #include "rmsnorm.h"
@@ -7,17 +7,17 @@
 
 enum : uint32_t {
     AHEAD = sizeof(KEY_X) == sizeof(bf16) && PER_THREAD * WIDTH <= 16,
-    // A group's dgamma in shared memory: element i of vector j of a lane at (j * WIDTH + i) * STRIDE + lane, where
+    // A group's dgamma in shared memory: element i of vector j of a lane at (j * WIDTH + i) * STRIDE + lane, so that
     // neither lanes nor neighboring elements share a bank.
     STRIDE = VARIANT_ROW_THREADS + 4,
-    // As many of them as fit 36 KiB, below the 48 KiB of static shared memory; groups that share one add one after the other.
+    // As many groups as fit 36 KiB, below the 48 KiB of static shared memory; groups that share one add in order.
     FIT = 9216 / (PER_THREAD * WIDTH * STRIDE),
     SLOTS = ROWS == 1 ? 1 : FIT >= 8 && ROWS >= 8 ? 8 : FIT >= 4 && ROWS >= 4 ? 4 : FIT >= 2 ? 2 : 1,
 };
 
 typedef float GroupSums[SLOTS][PER_THREAD * WIDTH * STRIDE];
 
-// Adds the groups' shares up, through shared memory.
+// Adds the groups' shares through shared memory.
 __device__ __forceinline__ void add_groups(float (&dgamma)[PER_THREAD][WIDTH], uint32_t group, float* partial, GroupSums& slots) {
     if constexpr (ROWS == 1) {
 #pragma unroll

@@ -1,6 +1,6 @@
-// The loop of RMSNorm's backward pass over the rows of a CTA, however rows lie and whatever they are written as.
-// A CTA takes the `rows` rows of one partial sum; each of its row groups takes every ROWS-th of them with its share of dgamma
-// in registers, then the groups add them up in a fixed order: no atomics, no second pass.
+// The loop of RMSNorm's backward pass over the rows of a CTA, for any layout and format of rows. A CTA takes the `rows`
+// rows of one partial sum; each of its row groups takes every ROWS-th of them with its share of dgamma in registers,
+// then the groups add them up in a fixed order: no atomics, no second pass.
 #pragma once
 
 // A thread's share of a row of every operand.
@@ -11,7 +11,7 @@ struct Loaded {
 #endif
     float rstd;
 
-    // Zeros from row `end` on.
+    // Loads zeros from row `end` on.
     __device__ __forceinline__ void load(const rmsnorm_bwd_params& p, uint32_t token, uint32_t end) {
         const bool valid = token < end;
         const uint64_t row = uint64_t(token) * KEY_H;
@@ -36,7 +36,7 @@ KERNEL(rmsnorm_bwd_params) {
     Loaded next;
     if (AHEAD) next.load(p, first + group, end);
     uint32_t stage = 0;
-    for (uint32_t start = first; start < end; start += ROWS, stage ^= 1) { // the same for the whole block
+    for (uint32_t start = first; start < end; start += ROWS, stage ^= 1) { // equal for the whole CTA
         const uint32_t token = start + group;
         Loaded row;
         if constexpr (AHEAD) {

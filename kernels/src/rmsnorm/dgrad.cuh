@@ -1,5 +1,5 @@
-// The loop of RMSNorm's backward pass over a row where gamma does not train, however rows lie and whatever they are written as.
-// A row stays in registers, packed, between the sum over it and its gradient; the residual's is in flight meanwhile.
+// The loop of RMSNorm's backward pass over a row for a frozen gamma, for any layout and format of rows. A row stays in
+// registers, packed, between the sum over it and its gradient; the residual's is in flight meanwhile.
 #pragma once
 
 KERNEL(rmsnorm_dgrad_params) {

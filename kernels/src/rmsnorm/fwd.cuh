@@ -1,6 +1,6 @@
-// The loop of RMSNorm's forward pass over a row, however rows lie and whatever they are written as.
-// The row stays in registers, packed, between the sum of squares and the scaling; gamma is in flight meanwhile. The sum with
-// the residual branch is rounded before it is normalized: what is normalized is what is stored.
+// The loop of RMSNorm's forward pass over a row, for any layout and format of rows. The row stays in registers, packed,
+// between the sum of squares and the scaling; gamma is in flight meanwhile. The sum with the residual branch is rounded
+// before it is normalized: the stored values are normalized.
 #pragma once
 
 KERNEL(rmsnorm_fwd_params) {

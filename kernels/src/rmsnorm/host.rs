@@ -6,19 +6,20 @@ use crate::abi::{rmsnorm_bwd_params, rmsnorm_fwd_params};
 use crate::host::{Store, Views, round_to};
 use crate::int8::RowStore;
 
-/// Mean of `gamma dy n` over a row, with `n = x rstd`: what its gradient has along n, and what normalizing takes away.
+/// Returns the mean of `gamma dy n` over a row, with `n = x rstd`: the gradient's component along n, which
+/// normalization removes.
 pub(crate) fn mean(gamma: &[f32], dy: &[f32], x: &[f32], rstd: f32) -> f32 {
     let dot: f64 = (0..x.len()).map(|i| f64::from(gamma[i] * dy[i] * (x[i] * rstd))).sum();
     (dot / x.len() as f64) as f32
 }
 
-/// 1 over the root mean square of a row.
+/// Returns 1 over the root mean square of a row.
 pub(crate) fn rstd(x: &[f32], eps: f32) -> f32 {
     let square: f64 = x.iter().map(|x| f64::from(x * x)).sum();
     1.0 / ((square / x.len() as f64) as f32 + eps).sqrt()
 }
 
-/// Stores `sum = x + delta` and returns it: what is normalized is what is stored, so it is rounded first.
+/// Stores `sum = x + delta` and returns it, rounded first: the stored values are normalized.
 fn add_residual<'a>(x: &[f32], dtype: Dtype, views: &mut Views<'a>) -> Store<'a> {
     let delta = views.load("delta");
     let mut sum = views.store("sum");

@@ -1,15 +1,14 @@
 //! RMSNorm, with the residual addition before it and the residual gradient after it.
 //!
-//! Forward: `s = x (+ delta)`, `rstd = 1 / sqrt(mean(s^2) + eps)`, `y = gamma * s * rstd`.
-//! Backward, with `g = gamma * dy` and `n = x * rstd`:
-//! `dx = (dresidual +) rstd * (g - n * mean(g * n))`, `dgamma = sum over tokens of dy * n`, left as one
-//! partial sum for each group of `rows` tokens; `column_sum.finish` adds them up. `rmsnorm.dgrad` is `dx` alone, where gamma does
-//! not train: one pass and no partial sums.
+//! Forward: `s = x (+ delta)`, `rstd = 1 / sqrt(mean(s^2) + eps)`, `y = gamma * s * rstd`. Backward, with
+//! `g = gamma * dy` and `n = x * rstd`: `dx = (dresidual +) rstd * (g - n * mean(g * n))`,
+//! `dgamma = sum over tokens of dy * n`, left as one partial sum for each group of `rows` tokens; `column_sum.finish`
+//! adds them up. `rmsnorm.dgrad` is `dx` alone, for a frozen gamma: one pass and no partial sums.
 //!
-//! `sum` is rounded to its dtype before it is normalized, so that what is normalized is what is stored.
-//! With `out=bf16+i8` y or dx are written in rotated int8, too ([`crate::int8`]), of the values in bf16. With `out=i8` y is, not rounded
-//! before, and nothing that a backward pass reads: neither y in bf16 nor `rstd`.
-//! Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
+//! `sum` is rounded to its dtype before it is normalized, so the stored values are normalized. With `out=bf16+i8` y or
+//! dx are also written in rotated int8 ([`crate::int8`]), from the bf16 values. With `out=i8` y is written only in
+//! int8, without that rounding, and nothing is kept for a backward pass: neither y in bf16 nor `rstd`. Source: Zhang
+//! and Sennrich, "Root Mean Square Layer Normalization", 2019.
 
 mod host;
 
@@ -22,17 +21,16 @@ use crate::int8::{RotatedRows, int8_source, neighbors, rows};
 use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Out, Reference, Source, Tolerance, source, variant};
 
 variant! {
-    /// Several rows at a time, or a CTA a row.
+    /// Several rows at a time, or a CTA per row.
     pub struct Rows {
-        /// Threads that work on a row.
+        /// Threads per row.
         row_threads: u32,
-        /// Threads of a CTA.
         threads: u32,
     }
 }
 
 variant! {
-    /// How rows lie over threads: as they are, or where they are rotated and quantized.
+    /// Layout of rows over threads: plain, or for rotation and quantization.
     pub enum Layout {
         Rows,
         RotatedRows,
@@ -40,7 +38,7 @@ variant! {
 }
 
 impl Layout {
-    /// A CTA has as many rows as its threads are enough for.
+    /// A CTA takes as many rows as fit its threads.
     fn geometry(self, rows: u32) -> Geometry {
         match self {
             Layout::Rows(Rows { row_threads, threads }) => {
@@ -51,19 +49,20 @@ impl Layout {
     }
 }
 
-/// (`row_threads`, `threads`): a warp a row, four rows a CTA; then a CTA a row.
+/// (`row_threads`, `threads`): a warp per row, four rows per CTA; then a CTA per row.
 const FWD: [(u32, u32); 6] = [(32, 128), (64, 128), (128, 128), (256, 256), (512, 512), (1024, 1024)];
 
-/// Several rows at a time, then a CTA a row.
+/// Several rows at a time, then a CTA per row.
 const BWD: [(u32, u32); 5] = [(32, 256), (64, 256), (128, 256), (256, 512), (512, 512)];
 
-/// As forward, with more to keep for each element.
+/// Like forward, with more registers per element.
 const DGRAD: [(u32, u32); 5] = [(32, 128), (64, 128), (128, 128), (256, 256), (512, 512)];
 
-/// Columns of the widest rows whose threads have registers for the gradients of gamma and for what is quantized, too.
+/// Widest rows whose threads have registers for the gradients of gamma and for quantization.
 const MOST_COLUMNS: u32 = 8192;
 
-/// The variant with the fewest threads a row that leave each at most `share` elements to keep in registers; else the last.
+/// Returns the variant with the fewest threads per row that leave each at most `share` elements in registers; else the
+/// last.
 fn fewest(table: &[(u32, u32)], h: u32, share: u32) -> Vec<Layout> {
     let fits = table.iter().find(|(row_threads, _)| h <= row_threads * share);
     let row = fits.or(table.last());
@@ -71,7 +70,7 @@ fn fewest(table: &[(u32, u32)], h: u32, share: u32) -> Vec<Layout> {
     rows.map(Layout::Rows).into_iter().collect()
 }
 
-/// As [`rows`], where something quantizes rows in this dtype.
+/// Like [`rows`], if a kernel quantizes rows in this dtype.
 fn rotated(x: Dtype, h: u32, several: u32, threads: u32) -> Vec<Layout> {
     let rows = if x == Dtype::Bf16 { rows(h, several, threads) } else { Vec::new() };
     rows.into_iter().map(Layout::RotatedRows).collect()
@@ -121,14 +120,14 @@ impl Reference for RmsnormFwd {
         Self::Params { tokens: batch.tokens(), eps: 1e-6, ..Default::default() }
     }
 
-    /// The sum over a row has an order of its own, so single values may fall to the neighboring integer.
+    /// The sum over a row has another order, so single values may fall to the neighboring integer.
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         neighbors(operand)
     }
 }
 
 impl RmsnormBwd {
-    /// The formats that gradients of rows of h are written in, of those asked for.
+    /// Returns the formats of the gradients of rows of h, of those requested.
     pub fn writes(h: u32, out: Out) -> Out {
         if h <= MOST_COLUMNS { out } else { Out::Dense }
     }
@@ -180,7 +179,7 @@ impl Reference for RmsnormBwd {
         Self::Params { tokens: batch.tokens(), rows: 32, ..Default::default() }
     }
 
-    /// The sum over a row has an order of its own, so single values may fall to the neighboring integer.
+    /// The sum over a row has another order, so single values may fall to the neighboring integer.
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         neighbors(operand)
     }
@@ -198,7 +197,7 @@ impl Build for RmsnormDgrad {
     }
 
     fn source(&self, variant: Layout) -> Source {
-        // A header of its own: what else is built of `rmsnorm.h` does not depend on it.
+        // A header of its own: other users of `rmsnorm.h` do not depend on it.
         match variant {
             Layout::Rows(_) => Source {
                 path: "rmsnorm/dgrad.cu",
@@ -240,7 +239,7 @@ impl Reference for RmsnormDgrad {
         Self::Params { tokens: batch.tokens(), ..Default::default() }
     }
 
-    /// The sum over a row has an order of its own, so single values may fall to the neighboring integer.
+    /// The sum over a row has another order, so single values may fall to the neighboring integer.
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         neighbors(operand)
     }

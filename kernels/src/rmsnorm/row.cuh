@@ -1,6 +1,6 @@
-// How a row of KEY_H elements lies over VARIANT_ROW_THREADS threads, where it is written as it is: vectors of 16 bytes, or single elements where
-// rows are not aligned, kept packed in registers from the one load to the last use.
-// A warp per row, several rows per CTA, as long as a thread's share stays small; else a CTA per row.
+// Layout of a row of KEY_H elements over VARIANT_ROW_THREADS threads, without quantization: vectors of 16 bytes, or
+// single elements where rows are not aligned, kept packed in registers from the one load to the last use. A warp per
+// row, several rows per CTA, as long as a thread's share stays small; else a CTA per row.
 #pragma once
 #include "vector.cuh"
 
@@ -8,15 +8,15 @@ enum : uint32_t {
     WIDTH = KEY_H % WIDTH_OF(KEY_X) == 0 ? WIDTH_OF(KEY_X) : 1,
     COLUMNS = KEY_H / WIDTH, // vectors in a row
     PER_THREAD = (COLUMNS + VARIANT_ROW_THREADS - 1) / VARIANT_ROW_THREADS,
-    ROWS = VARIANT_THREADS / VARIANT_ROW_THREADS, // rows a block works on at a time
+    ROWS = VARIANT_THREADS / VARIANT_ROW_THREADS, // rows per CTA at a time
 };
-enum : bool { TOGETHER = false, KEEPS_DENSE = true }; // a thread stores its own, whatever the others do
+enum : bool { TOGETHER = false, KEEPS_DENSE = true }; // a thread stores its own, independently of the others
 typedef vector<KEY_X, WIDTH> Vector;
 
-// The row of this thread, of `rows`.
+// Returns the row of this thread, of `rows`.
 #define row_of_thread(rows) (blockIdx.x * ROWS + threadIdx.x / VARIANT_ROW_THREADS)
 
-// The thread's vector j is vector j * VARIANT_ROW_THREADS + lane of the row, where there is such.
+// The thread's vector j is vector j * VARIANT_ROW_THREADS + lane of the row, if that exists.
 __device__ __forceinline__ uint32_t column_of(uint32_t j) {
     return j * VARIANT_ROW_THREADS + threadIdx.x % VARIANT_ROW_THREADS;
 }
@@ -32,8 +32,8 @@ __device__ __forceinline__ void load_row(Vector (&out)[PER_THREAD], const KEY_X*
     }
 }
 
-// Sum over the threads of a row; all threads of the block call it. `scratch` holds one float a warp and may be used
-// again after the next sync_block.
+// Sums over the threads of a row; all threads of the CTA call it. `scratch` holds one float per warp and may be reused
+// after the next sync_block.
 __device__ __forceinline__ float row_sum(float value, float* scratch) {
     value = group_sum(value);
     constexpr uint32_t warps = VARIANT_ROW_THREADS / WARP;
@@ -48,7 +48,7 @@ __device__ __forceinline__ float row_sum(float value, float* scratch) {
     return value;
 }
 
-// A row on its way out: stored as it is made.
+// A row to be stored, each vector at once.
 struct RowOut {
     KEY_X* row;
 

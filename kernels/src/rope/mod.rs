@@ -1,7 +1,7 @@
-//! Rotary position embedding, half-split pairing: element i of a head turns with element i + d/2.
+//! Rotary position embedding, half-split pairing: element i of a head rotates with element i + d/2.
 //!
-//! With position `t = token mod seq_len` and `c = cos[t, i]`, `s = sin[t, i]`:
-//! `(a, b) -> (a c - b s, b c + a s)`. Backward turns the gradient the other way.
+//! With position `t = token mod seq_len` and `c = cos[t, i]`, `s = sin[t, i]`: `(a, b) -> (a c - b s, b c + a s)`.
+//! Backward rotates the gradient the other way.
 //!
 //! The tables come from the host: theta and any scaling of it stay out of the key, and no thread needs a
 //! trigonometric function (whose large-argument path would spill).
@@ -15,16 +15,15 @@ use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Geometry, Reference, Source, source, variant};
 
 variant! {
-    /// A thread turns one vector of positions in `heads` neighboring heads.
+    /// A thread rotates one vector of positions in `heads` neighboring heads.
     pub struct Heads {
-        /// Heads that a thread turns.
+        /// Heads per thread.
         heads: u32,
-        /// Threads of a CTA.
         threads: u32,
     }
 }
 
-/// A thread an item, up to a grid that strides.
+/// Returns a grid with a thread per item, which strides beyond a limit.
 fn geometry(d: u32, x: Dtype, variant: Heads, p: &rope_params) -> Geometry {
     let width = x.vector_width(d / 2).min(x.vector_width(p.row_stride));
     let items = u64::from(p.tokens) * u64::from(p.heads.div_ceil(variant.heads) * (d / 2 / width));

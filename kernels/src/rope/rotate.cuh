@@ -1,6 +1,6 @@
-// Rotary embedding in place, half-split pairing: element i of a head is rotated with element i + d / 2.
-// A thread takes one vector of positions in the head and rotates it in HEADS neighbouring heads, query and key heads being
-// adjacent: one load of cosines and sines, which come from a table the host made, for all of them.
+// Rotary embedding in place, half-split pairing: element i of a head is rotated with element i + d / 2. A thread takes
+// one vector of positions in the head and rotates it in HEADS neighboring heads, query and key heads being adjacent:
+// one load of cosines and sines, which come from a table the host made, for all of them.
 // Bound: memory. Reads and writes the rotated part of x once.
 // Source: Su et al., "RoFormer", 2021; the pairing of Hugging Face's `rotate_half`.
 #pragma once
@@ -12,8 +12,8 @@ enum : uint32_t { HALF = KEY_D / 2, HEADS = VARIANT_HEADS };
 // `direction` is 1 forward, -1 backward.
 template <uint32_t width> __device__ __forceinline__ void rotate(const rope_params& p, float direction) {
     constexpr uint32_t columns = HALF / width;
-    const uint32_t groups = (p.heads + HEADS - 1) / HEADS; // of heads
-    const uint32_t items = groups * columns;               // of a token
+    const uint32_t groups = (p.heads + HEADS - 1) / HEADS; // groups of heads
+    const uint32_t items = groups * columns;               // items per token
     const uint64_t stride = uint64_t(gridDim.x) * VARIANT_THREADS;
     for (uint64_t item = uint64_t(blockIdx.x) * VARIANT_THREADS + threadIdx.x; item < uint64_t(p.tokens) * items;
          item += stride) {

@@ -1,5 +1,5 @@
-// SwiGLU forward: y = gate * sigmoid(gate) * up.
-// Gate and up are the halves of one row, as one projection wrote them. A few CTAs per token, a vector per thread.
+// SwiGLU forward: y = gate * sigmoid(gate) * up. Gate and up are the halves of one row of their joint projection. A few
+// CTAs per token, a vector per thread.
 // Bound: memory, in 16-byte vectors where the row length allows it.
 // Source: Shazeer, "GLU Variants Improve Transformer", 2020.
 #include "swiglu/segment.cuh"

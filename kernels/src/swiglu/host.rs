@@ -13,7 +13,7 @@ pub(super) fn fwd(key: SwigluFwd, p: &swiglu_fwd_params, views: &mut Views<'_>) 
         let (gate, up) = gate_up.split_at(n);
         vectorized(|| {
             for ((y, gate), up) in y.iter_mut().zip(gate).zip(up) {
-                // Rounded also where it is quantized alone.
+                // Rounded also if only quantized values are stored.
                 *y = round_to(key.x, gate * sigmoid(*gate) * up);
             }
         });

@@ -3,8 +3,9 @@
 //! Forward: `y = gate * sigmoid(gate) * up`. Backward, with `s = sigmoid(gate)`:
 //! `dgate = dy * up * s * (1 + gate * (1 - s))`, `dup = dy * gate * s`.
 //!
-//! `swiglu.fwd` with `out=bf16+i8` writes y in rotated int8, too ([`crate::int8`]), with `out=i8` in that alone: of y in bf16 in both.
-//! `swiglu.bwd` with `out=bf16+i8` does with `dgate_up`. Rows have n elements then, which their keys say.
+//! `swiglu.fwd` with `out=bf16+i8` also writes y in rotated int8 ([`crate::int8`]), with `out=i8` only that, both from
+//! y in bf16. `swiglu.bwd` with `out=bf16+i8` does so with `dgate_up`. Rows then have n elements, a field of their
+//! keys.
 //!
 //! Source: Shazeer, "GLU Variants Improve Transformer", 2020.
 
@@ -19,7 +20,7 @@ use crate::{
 };
 
 variant! {
-    /// How rows lie over threads: as they are, or where they are rotated and quantized.
+    /// Layout of rows over threads: plain, or for rotation and quantization.
     pub enum Layout {
         Threads,
         RotatedRows,
@@ -27,7 +28,7 @@ variant! {
 }
 
 impl Layout {
-    /// Those of a key; `rotated` where a row lies in registers.
+    /// Returns the layouts of a key; `rotated` for rows in registers.
     fn all(n: Option<u32>, out: Out, x: Dtype, rotated: impl Fn(u32) -> Vec<RotatedRows>) -> Vec<Self> {
         match (out, n) {
             (Out::Dense, None) => vec![Layout::Threads(Threads { threads: 128 })],
@@ -38,7 +39,7 @@ impl Layout {
         }
     }
 
-    /// As many CTAs a token as give each thread one vector, up to 64; or as many rows a CTA as its threads are enough for.
+    /// Up to 64 CTAs per token, enough to give each thread one vector; or as many rows per CTA as fit its threads.
     fn geometry(self, x: Dtype, tokens: u32, n: u32) -> Geometry {
         match self {
             Layout::Threads(Threads { threads }) => {
@@ -50,7 +51,7 @@ impl Layout {
     }
 }
 
-/// Small launches as (tokens, n): rows of the n that a key has, or of any.
+/// Returns small launches as (tokens, n): rows of the key's n, or of any.
 fn samples(n: Option<u32>) -> Vec<(u32, u32)> {
     match n {
         Some(n) => vec![(1, n), (19, n)],
@@ -58,19 +59,19 @@ fn samples(n: Option<u32>) -> Vec<(u32, u32)> {
     }
 }
 
-/// The launch that a benchmark times, as (tokens, n): as many elements, however long rows are.
+/// Returns the launch that a benchmark times, as (tokens, n): equally many elements for any n.
 fn typical(n: Option<u32>, batch: Batch) -> (u32, u32) {
     let n = n.unwrap_or(Batch::WIDTH);
     ((batch.elems() / u64::from(n)) as u32, n)
 }
 
 impl SwigluBwd {
-    /// Most elements of gate and up that threads have registers for.
+    /// Most elements of gate and up that fit the threads' registers.
     const MOST_COLUMNS: u32 = 16_384;
-    /// Elements of a row that are rotated together at most: where n is a multiple of it, no rotation block has elements of gate and up.
+    /// Largest rotation block, elements: if it divides n, no block has elements of both gate and up.
     const ROTATION: u32 = 128;
 
-    /// The formats that gradients of n gates are written in, of those asked for.
+    /// Returns the formats of the gradients of n gates, of those requested.
     pub fn writes(n: u32, out: Out) -> Out {
         if n.is_multiple_of(Self::ROTATION) && n <= Self::MOST_COLUMNS { out } else { Out::Dense }
     }
@@ -118,7 +119,8 @@ impl Reference for SwigluFwd {
         Self::Params { tokens, n, ..Default::default() }
     }
 
-    /// The exponential is approximate: a value that is rounded to the neighboring number moves its whole rotation block a little.
+    /// The exponential is approximate: a value rounded to the neighboring number moves its whole rotation block a
+    /// little.
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         neighbors(operand)
     }
@@ -165,7 +167,8 @@ impl Reference for SwigluBwd {
         Self::Params { tokens, n, ..Default::default() }
     }
 
-    /// The exponential is approximate: a value that is rounded to the neighboring number moves its whole rotation block a little.
+    /// The exponential is approximate: a value rounded to the neighboring number moves its whole rotation block a
+    /// little.
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         neighbors(operand)
     }

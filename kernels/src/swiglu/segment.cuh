@@ -1,7 +1,7 @@
-// Which vectors of which row a thread takes: the same number of neighbouring CTAs for each token.
-// As many CTAs as give each thread one 16-byte vector: many loads in flight and no loop to wait for.
-// Rows go from the last to the first: what the GEMM before has written last is still in L2, and what is written last is
-// what the GEMM after it reads first. Rows that are not aligned are read element by element.
+// Assigns vectors of rows to threads: equally many neighboring CTAs per token, enough to give each thread one 16-byte
+// vector: many loads in flight and no loop to wait for. Rows go from last to first: the rows that the previous GEMM has
+// written last are still in L2, and those written last are what the next GEMM reads first. Unaligned rows are read
+// element by element.
 #pragma once
 #include "swiglu.h"
 #include "vector.cuh"

@@ -7,7 +7,7 @@
 
 enum : uint32_t {
     OWN = VARIANT_ROWS,                    // rows of a CTA
-    ROWS = OWN / (VARIANT_THREADS / WARP), // of a warp
+    ROWS = OWN / (VARIANT_THREADS / WARP), // rows per warp
     M = ROWS / 16,
     TILE = VARIANT_TILE, // rows of the other side, copied at a time
     PART = VARIANT_PART, // and multiplied at a time
@@ -51,7 +51,7 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
     const uint32_t own_a = shared + warp * ROWS * PITCH, own_b = own_a + OWN_BYTES, stages = shared + 2 * OWN_BYTES;
     const float scale_log2 = p.scale * LOG2_E;
 
-    // The others: positions begin.. end of `repeat` heads.
+    // The other rows: positions begin.. end of `repeat` heads.
     const uint32_t begin = own_keys ? first / TILE * TILE : 0;
     const uint32_t end = own_keys || first + OWN > p.seq_len ? p.seq_len : first + OWN;
     uint32_t heads_left = own_keys ? group : 1;
@@ -62,7 +62,7 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
     uint64_t next_statistics = statistics;
     copy_stage<own_keys>(p, stages, a, b, statistics, begin);
 
-    float shift[M][2], delta[M][2]; // of own queries
+    float shift[M][2], delta[M][2]; // own queries' values
 #pragma unroll
     for (uint32_t i = 0; i < M; i++)
 #pragma unroll
@@ -187,7 +187,7 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
                    acc_b, 1.0f);
 }
 
-// CTAs in the order of their work: keys before queries, early keys and late queries first.
+// CTAs in order of work: keys before queries, early keys and late queries first.
 KERNEL(attention_bwd_params) {
     DYNAMIC_SHARED(unsigned char, memory);
     const uint32_t shared = shared_address(memory), tiles = (p.seq_len + OWN - 1) / OWN;

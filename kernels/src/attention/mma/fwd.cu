@@ -1,14 +1,14 @@
-// Causal grouped-query attention forward on tensor cores, as FlashAttention-2: a CTA owns a tile of queries of one head,
-// each warp its own rows, and loops over tiles of keys and values that are copied one tile ahead. Scores become
-// probabilities in registers, where they are operand a of the second product. Tiles with most keys start first.
+// Causal grouped-query attention forward on tensor cores, as FlashAttention-2: a CTA owns a tile of queries of one
+// head, each warp its own rows, and loops over tiles of keys and values that are copied one tile ahead. Probabilities
+// replace scores in registers, as operand a of the second product. Tiles with most keys start first.
 // Bound: tensor cores, and next to them the exponentials.
 // Source: Dao, "FlashAttention-2", 2023.
 #include "attention/mma/tile.cuh"
 
 enum : uint32_t {
     QUERIES = VARIANT_QUERIES,
-    KEYS = VARIANT_KEYS,                       // of a tile
-    ROWS = QUERIES / (VARIANT_THREADS / WARP), // of a warp
+    KEYS = VARIANT_KEYS,                       // per tile
+    ROWS = QUERIES / (VARIANT_THREADS / WARP), // per warp
     M = ROWS / 16,
     N = KEYS / 8,
     TILE_BYTES = KEYS * PITCH,
@@ -25,7 +25,7 @@ KERNEL(attention_fwd_params) {
     const Head values = head_of(p.qkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head);
     const uint32_t q = shared_address(memory), stages = q + QUERIES * PITCH; // two stages of k and v
     const uint32_t own_q = q + warp * ROWS * PITCH;
-    const uint32_t end = first + QUERIES < p.seq_len ? first + QUERIES : p.seq_len; // of the visible keys
+    const uint32_t end = first + QUERIES < p.seq_len ? first + QUERIES : p.seq_len; // end of the visible keys
     const float scale_log2 = p.scale * LOG2_E;
 
     copy_rows<QUERIES>(q, head_of(p.qkv, batch, p.seq_len, columns, head), first, p.seq_len);

@@ -1,6 +1,6 @@
-// What the mma.sync attention kernels share: rows of one head in shared memory and their fragments.
-// A row holds one position, padded by 16 bytes: an odd number of 16-byte chunks, so that ldmatrix of eight rows is free of
-// bank conflicts whatever KEY_D is. A warp owns 16 * M consecutive rows and reads them as operand a.
+// Rows of one head in shared memory and their fragments, for the mma.sync attention kernels. A row holds one position,
+// padded by 16 bytes: an odd number of 16-byte chunks, so that ldmatrix of eight rows is free of bank conflicts
+// whatever KEY_D is. A warp owns 16 * M consecutive rows and reads them as operand a.
 #pragma once
 #include "attention/softmax.cuh"
 

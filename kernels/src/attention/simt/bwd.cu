@@ -48,7 +48,7 @@ __device__ __forceinline__ void query_tile(const attention_bwd_params& p, Shared
 __device__ __forceinline__ void key_tile(const attention_bwd_params& p, Shared s, uint32_t kv_head, uint32_t batch) {
     const uint32_t group = p.heads / p.kv_heads;
     const uint32_t columns = p.heads + 2 * p.kv_heads;
-    const auto [row, lane, first, position] = thread_row(); // of the key
+    const auto [row, lane, first, position] = thread_row(); // key's position
     const KEY_X* qkv = (const KEY_X*)p.qkv;
     const Head keys = head_of(batch, p.seq_len, columns, p.heads + kv_head);
     const Head values = head_of(batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head);

@@ -35,7 +35,7 @@ KERNEL(attention_fwd_params) {
             s[j] = k0 + lane + j * ROW_THREADS <= position ? s[j] * p.scale : NEGATIVE_INFINITY;
             tile_max = fmaxf(tile_max, s[j]);
         }
-        // The diagonal is visible in the last tile and everything is in earlier ones: never all -inf.
+        // The last tile contains the diagonal, earlier ones are fully visible: never all -inf.
         const float new_max = fmaxf(row_max, group_max<ROW_THREADS>(tile_max));
         const float rescale = expf(row_max - new_max);
         float tile_sum = 0.0f;

@@ -1,11 +1,11 @@
-// What the CUDA-core attention kernels share: tiles of head vectors in shared memory, and the thread layout.
-// A tile holds TILE positions of one head, rows padded by one float so that a column is conflict free.
-// Four neighbouring threads work on one row of a TILE x TILE block of scores, each on every fourth column.
+// Tiles of head vectors in shared memory, and the thread layout, of the CUDA-core attention kernels. A tile holds TILE
+// positions of one head, rows padded by one float so that a column is conflict free. Four neighboring threads work on
+// one row of a TILE x TILE block of scores, each on every fourth column.
 #pragma once
 #include "device.cuh"
 #include "attention.h"
 
-// Enumerators for the reason device.cuh gives.
+// Enumerators, for the reason in device.cuh.
 enum : uint32_t {
     TILE = VARIANT_TILE,
     ROW_THREADS = VARIANT_THREADS / TILE, // threads that share a row

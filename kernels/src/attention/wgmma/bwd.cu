@@ -1,6 +1,6 @@
-// Causal grouped-query attention backward on wgmma, deterministic: every gradient has one owner.
-// A warpgroup loops with 64 own rows (k, v or q, do) over tiles of the other side; p and ds stay in registers. Warpgroups of
-// keys share their rows, copy tiles of queries each for itself and drift apart; those of queries share the tiles of keys.
+// Causal grouped-query attention backward on wgmma, deterministic: every gradient has one owner. A warpgroup loops with
+// 64 own rows (k, v or q, do) over tiles of the other side; p and ds stay in registers. Warpgroups of keys share their
+// rows, copy tiles of queries independently and drift apart; those of queries share the tiles of keys.
 // Bound: tensor cores. Recomputing the scores in both costs seven products where five and atomics would do.
 // Source: Dao, "FlashAttention-2", 2023; Shah et al., "FlashAttention-3", 2024.
 #include "attention/wgmma/tile.cuh"
@@ -62,12 +62,12 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
     const uint32_t stage_statistics = shared + WARPGROUPS * WARPGROUP_BYTES + warpgroup * STATISTICS_BYTES;
     const float scale_log2 = p.scale * LOG2_E;
 
-    // Warpgroups of keys own the same 64 and take every WARPGROUPS-th of the tiles that see them, head after head. Those
-    // of rows own 64 each and all take all tiles of keys up to the last that a row of the CTA sees.
+    // Warpgroups of keys share the same 64 and take every WARPGROUPS-th of the tiles that see them, head after head.
+    // Those of rows own 64 each and all take all tiles of keys up to the last that a row of the CTA sees.
     const uint32_t own = own_keys ? tile * TILE : (tile * WARPGROUPS + warpgroup) * TILE;
     const uint32_t own_end = own_keys ? p.seq_len : total_rows;
     const auto seen_by = [&](uint32_t end) { return queries.position((end < total_rows ? end : total_rows) - 1) + 1; };
-    const uint32_t visible_end = own < total_rows ? seen_by(own + TILE) : 0; // of keys, to own rows
+    const uint32_t visible_end = own < total_rows ? seen_by(own + TILE) : 0; // end of the keys visible to own rows
     const uint32_t begin = own_keys ? own : 0, heads = own_keys ? group : 1;
     const uint32_t end = own_keys ? (p.seq_len + TILE - 1) / TILE * TILE : seen_by((tile + 1) * WARPGROUPS * TILE);
     uint32_t next = begin, next_head = 0;
@@ -98,7 +98,7 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
         }
         cp_async_commit();
     };
-    // Waits for the copies of the stage that comes next; of others' copies only after a barrier.
+    // Waits for the copies of the next stage; a barrier must follow for others' copies.
     const auto wait_next = [&] {
         cp_async_wait<0>();
         fence_proxy_async();
@@ -106,7 +106,7 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
     const auto sync_sharers = [&] { own_keys ? sync_warpgroup() : sync_block(); };
     copy_next(0);
 
-    // This thread's two own rows: as keys the first position that sees them, as rows the last key they see.
+    // Bounds of this thread's two own rows: for keys the first position that sees them, for rows the last key they see.
     uint32_t bound[2];
     float shift[2], delta[2];
 #pragma unroll
@@ -130,7 +130,7 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
         const uint32_t column_statistics = stage_statistics + stage * TILE * 8 + lane % 4 * 8;
         stage ^= 1;
         advance(own_keys ? WARPGROUPS : 1);
-        if (!own_keys && other >= visible_end) { // to this warpgroup; nothing later is visible
+        if (!own_keys && other >= visible_end) { // for this warpgroup; nothing later is visible
             copy_next(stage);
             wait_next();
             continue;
@@ -212,7 +212,7 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
     }
 }
 
-// CTAs in the order of their work: keys before queries, early keys and late queries first.
+// CTAs in order of work: keys before queries, early keys and late queries first.
 KERNEL(attention_bwd_params) {
     DYNAMIC_SHARED(unsigned char, memory);
     const uint32_t shared = (shared_address(memory) + 1023) / 1024 * 1024;

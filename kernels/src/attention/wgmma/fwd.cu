@@ -6,11 +6,11 @@
 #include "attention/wgmma/tile.cuh"
 
 enum : uint32_t {
-    ROWS = VARIANT_THREADS / WARPGROUP * 64, // of a CTA
-    KEYS = VARIANT_KEYS,                     // of a tile
+    ROWS = VARIANT_THREADS / WARPGROUP * 64, // per CTA
+    KEYS = VARIANT_KEYS,                     // per tile
     N = KEYS / 8,
     STAGES = VARIANT_STAGES,
-    Q_BYTES = 64 * KEY_D * 2, // of a warpgroup
+    Q_BYTES = 64 * KEY_D * 2, // per warpgroup
     TILE_BYTES = KEYS * KEY_D * 2,
 };
 
@@ -25,7 +25,7 @@ KERNEL(attention_fwd_params) {
     const Rows<false> values = rows_of<false>(p.qkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head, 1);
     const uint32_t q = (shared_address(memory) + 1023) / 1024 * 1024 + warpgroup * Q_BYTES;
     const uint32_t stages = (shared_address(memory) + 1023) / 1024 * 1024 + ROWS * KEY_D * 2;
-    const uint32_t last = (first + ROWS < total_rows ? first + ROWS : total_rows) - 1; // row of this CTA
+    const uint32_t last = (first + ROWS < total_rows ? first + ROWS : total_rows) - 1; // last row of this CTA
     const uint32_t tiles = queries.position(last) / KEYS + 1;
     const float scale_log2 = p.scale * LOG2_E;
 
@@ -51,9 +51,9 @@ KERNEL(attention_fwd_params) {
     for (uint32_t tile = 0, k = stages; tile < tiles; tile++, k = after(k)) {
         cp_async_wait<0>();
         fence_proxy_async();
-        sync_block(); // this tile is there, and the one before the last has been read
+        sync_block(); // this tile has arrived, and the one before the last has been read
         const uint32_t k0 = tile * KEYS, v = k + TILE_BYTES;
-        const bool visible = k0 <= last_position; // to this warpgroup; nothing after it is if this is not
+        const bool visible = k0 <= last_position; // to this warpgroup; if this tile is not, no later one is
 
         float s[N][4];
         if (visible) {

@@ -1,5 +1,5 @@
-// What the wgmma attention kernels share. Rows of a head lie in shared memory as slabs of 64 elements: 128 bytes per row,
-// in the 128-byte swizzle, so that a tile is an operand of wgmma K-major and MN-major. Query heads of one key/value head are
+// Rows of the wgmma attention kernels. They lie in shared memory as slabs of 64 elements: 128 bytes per row, in the
+// 128-byte swizzle, so that a tile is an operand of wgmma K-major and MN-major. Query heads of one key/value head are
 // packed (PackGQA): row r of a group stands for position r / group of head r % group, so that a tile of keys or of rows
 // serves the whole group and the diagonal is crossed once.
 #pragma once
@@ -27,7 +27,7 @@ template <bool packed> struct Rows {
         unsigned char* start = data + uint64_t(position(row)) * stride;
         return packed ? start + uint64_t(row) * (KEY_D * 2) : start;
     }
-    // Another head of the buffer.
+    // Returns another head of the buffer.
     __device__ __forceinline__ Rows head(uint32_t index) const {
         return {data + index * (KEY_D * 2), group, inverse, stride};
     }
@@ -46,7 +46,7 @@ template <uint32_t rows> __device__ __forceinline__ uint32_t chunk_at(uint32_t t
     return tile + chunk / 8 * rows * 128 + row * 128 + (chunk % 8 ^ row % 8) * 16;
 }
 
-// `threads` threads start copying `rows` rows from `first`; rows from `end` on become zeros.
+// Lets `threads` threads start copying `rows` rows from `first`; rows from `end` on become zeros.
 template <uint32_t rows, uint32_t threads, bool packed>
 __device__ __forceinline__ void copy_rows(uint32_t tile, Rows<packed> source, uint32_t first, uint32_t end) {
     const uint32_t thread = threadIdx.x % threads, chunk = thread % CHUNKS;
@@ -63,11 +63,11 @@ __device__ __forceinline__ void copy_rows(uint32_t tile, Rows<packed> source, ui
 __device__ __forceinline__ void sync_warpgroup() {
     named_barrier_sync(1 + threadIdx.x / WARPGROUP, WARPGROUP);
 }
-// Warp-uniform, and known to be: addresses made from it need no vector registers.
+// Warp-uniform, which the compiler must know: addresses computed from it need no vector registers.
 __device__ __forceinline__ uint32_t warpgroup_index() { return broadcast(threadIdx.x / WARPGROUP); }
 
-// Matrix descriptors of a tile of `rows` rows, at K step `step` of 16: K along the head (K-major), or along the rows
-// (MN-major).
+// Return matrix descriptors of a tile of `rows` rows, at K step `step` of 16: K along the head (K-major), or along the
+// rows (MN-major).
 template <uint32_t rows> __device__ __forceinline__ uint64_t k_major(uint32_t tile, uint32_t step) {
     return smem_descriptor((tile / 16 | 1 << 16) + step / 4 * rows * 8 + step % 4 * 2);
 }
@@ -75,8 +75,8 @@ template <uint32_t rows> __device__ __forceinline__ uint64_t mn_major(uint32_t t
     return smem_descriptor((tile / 16 | rows * 8 << 16) + step * 128);
 }
 
-// Epilogue: writes a warpgroup's 64 rows of accumulators, times `scale`, through a tile of shared memory that nobody reads
-// any more.
+// Epilogue: writes a warpgroup's 64 rows of accumulators, times `scale`, through a tile of shared memory that is no
+// longer read.
 template <bool packed>
 __device__ __forceinline__ void store_rows(Rows<packed> target, uint32_t first, uint32_t end, uint32_t tile,
                                            const float (&acc)[CHUNKS][4], float scale) {

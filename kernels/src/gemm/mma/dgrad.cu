@@ -1,6 +1,6 @@
-// Gradient of a linear layer's inputs on tensor cores: dx = dy w, summed over the out features.
-// A(i, r) = dy[i, r] is K-major, B(r, j) = w[r, j] MN-major. The head's has few tiles, deep in the vocabulary: split-K, with
-// f32 partial sums in a workspace. n and k are multiples of 8, addresses of 16 bytes; m is any.
+// Gradient of a linear layer's inputs on tensor cores: dx = dy w, summed over the out features. A(i, r) = dy[i, r] is
+// K-major, B(r, j) = w[r, j] MN-major. The head's gradient has few tiles, deep in the vocabulary: split-K, with f32
+// partial sums in a workspace. n and k are multiples of 8, addresses of 16 bytes; m is any.
 // Bound: tensor cores. Source: see mainloop.cuh.
 #include "gemm/mma/split_k.cuh"
 

@@ -1,11 +1,11 @@
-// Epilogue: accumulators to global memory in stores of 16 bytes. mma leaves two neighboring columns to a lane; the four lanes of a row
-// exchange theirs, so that each stores eight neighboring columns of bf16, or four of f32.
-// Rows are whole vectors (n a multiple of 8), so a vector is inside the matrix or outside, never across its edge.
+// Epilogue: accumulators to global memory in stores of 16 bytes. mma gives a lane two neighboring columns; the four
+// lanes of a row exchange theirs, so that each stores eight neighboring columns of bf16, or four of f32. Rows are whole
+// vectors (n a multiple of 8), so a vector is inside the matrix or outside, never across its edge.
 #pragma once
 #include "shared.cuh"
 #include "gemm/mma/mainloop.cuh"
 
-// Element e of lane l becomes element l of lane e, within groups of four lanes.
+// Transposes within groups of four lanes: element e of lane l becomes element l of lane e.
 __device__ __forceinline__ void transpose4(uint32_t (&v)[4]) {
 #pragma unroll
     for (uint32_t bit = 1; bit <= 2; bit *= 2) {
@@ -20,8 +20,8 @@ __device__ __forceinline__ void transpose4(uint32_t (&v)[4]) {
     }
 }
 
-// y = accumulators (+ bias) (+ residual), rounded once; y and residual are rows x columns. Of the warp's blocks of eight
-// columns, the first `blocks`.
+// Stores y = accumulators (+ bias) (+ residual), rounded once; y and residual are rows x columns. Stores only the first
+// `blocks` of the warp's blocks of eight columns.
 template <bool has_bias, bool has_residual, uint32_t blocks = BLOCKS_N>
 __device__ __forceinline__ void store(const Accumulators& acc, address y, address bias, address residual, uint32_t rows,
                                       uint32_t columns) {
@@ -64,7 +64,7 @@ __device__ __forceinline__ void store(const Accumulators& acc, address y, addres
     }
 }
 
-// y = accumulators, or y += accumulators, in f32; other CTAs may have written y.
+// Stores y = accumulators, or y += accumulators, in f32; other CTAs may have written y.
 __device__ __forceinline__ void store(const Accumulators& acc, address y, bool add, uint32_t rows, uint32_t columns) {
     const uint32_t lane = threadIdx.x % WARP;
     const bool odd = lane % 2;

@@ -1,7 +1,7 @@
-// The multistage GEMM behind all forms on tensor cores: C[i, j] = sum over r of A(i, r) B(r, j), bf16 in, f32 accumulators.
-// A CTA owns a tile of C, a warp a part of it; STAGES - 1 k-tiles of A and B are in flight by cp.async while one is
-// multiplied by mma.sync, and fragments are loaded one step ahead. Every sum runs over r in order; split-K gives parts of
-// the depth to several CTAs.
+// The multistage GEMM behind all forms on tensor cores: C[i, j] = sum over r of A(i, r) B(r, j), bf16 in, f32
+// accumulators. A CTA owns a tile of C, a warp a part of it; STAGES - 1 k-tiles of A and B are in flight by cp.async
+// while one is multiplied by mma.sync, and fragments are loaded one step ahead. Every sum runs over r in order; split-K
+// divides the depth among CTAs.
 // Bound: tensor cores. A warp's 64 x 64 tile multiplies each fragment it loads four or eight times.
 // Source: NVIDIA, CUTLASS, "Efficient GEMM in CUDA" (multistage pipeline, swizzled shared memory).
 #pragma once
@@ -9,32 +9,32 @@
 #include "gemm/mma/operand.cuh"
 #include "gemm/raster.cuh"
 
-// With 64 x 64 a warp multiplies each fragment it loads four or eight times. Products that are bound by memory have smaller warps.
+// A 64 x 64 warp tile multiplies each loaded fragment four or eight times; memory-bound products use smaller ones.
 #ifndef VARIANT_WARP_M
 #define VARIANT_WARP_M 64
 #endif
 
-// Enumerators for the reason device.cuh gives.
+// Enumerators, for the reason in device.cuh.
 enum : uint32_t {
     TILE_M = VARIANT_TILE_M,
     TILE_N = VARIANT_TILE_N,
     WARP_M = VARIANT_WARP_M,
     WARP_N = VARIANT_WARP_N,
     STAGES = VARIANT_STAGES,
-    BLOCKS_M = WARP_M / 16, // of 16 rows
-    BLOCKS_N = WARP_N / 8,  // of 8 columns
+    BLOCKS_M = WARP_M / 16, // 16 rows each
+    BLOCKS_N = WARP_N / 8,  // 8 columns each
     STEPS = TILE_K / 16,
     RASTER_BAND = 16, // tile rows
 };
 
-// First row and column of C a warp owns, and its accumulators, laid out as mma leaves them.
+// First row and column of C that a warp owns, and its accumulators in the layout of mma.
 template <typename Sum> struct Sums {
     uint32_t i0, j0;
     Sum v[BLOCKS_M][BLOCKS_N][4];
 };
 typedef Sums<float> Accumulators;
 
-// What a CTA computes: a tile, or split `index` of `count` of its depth. Earlier splits come first in the grid.
+// A CTA's work: a tile, or split `index` of `count` of its depth. Earlier splits come first in the grid.
 struct WorkTile {
     uint32_t tile, index, count;
     __device__ __forceinline__ bool last() const { return index + 1 == count; }
@@ -49,13 +49,13 @@ struct Matrix {
     const void* data;
     uint32_t row, extent, depth;
 
-    // `count` r from `first` on, or as many as there are.
+    // Returns `count` r from `first` on, or as many as there are.
     template <bool mn> __device__ __forceinline__ Matrix part(uint32_t first, uint32_t count) const {
         return {(const bf16*)data + uint64_t(first) * (mn ? row : 1), row, extent, min(count, depth - first)};
     }
 };
 
-// The type of the sums decides which product it is. If `paired`, the upper half of a warp's columns are those that lie b.extent behind the lower half's.
+// The type of the sums selects the product. If `paired`, a warp's upper columns are b.extent after its lower ones.
 template <bool a_mn, bool b_mn, bool paired = false, typename Sum>
 __device__ __forceinline__ void gemm(const Matrix& whole_a, const Matrix& whole_b, const WorkTile& work, Sums<Sum>& acc) {
     static_assert(TILE_M / WARP_M * (TILE_N / WARP_N) * WARP == THREADS, "every warp has a part of the tile");
@@ -116,11 +116,11 @@ __device__ __forceinline__ void gemm(const Matrix& whole_a, const Matrix& whole_
     sync_block();
     load(0, 0);
 #pragma unroll 1
-    while (a.left > -int((STAGES - 1) * TILE_K)) { // until as many k-tiles are multiplied as hold the depth
+    while (a.left > -int((STAGES - 1) * TILE_K)) { // until the multiplied k-tiles cover the depth
 #pragma unroll
         for (uint32_t step = 0; step < STEPS; step++) {
             if (step == STEPS - 1) {
-                // All have read this stage, and the next one has arrived.
+                // All warps have read this stage, and the next one has arrived.
                 cp_async_wait<STAGES - 2>();
                 sync_block();
                 reading += STAGE_BYTES;

@@ -8,14 +8,14 @@
 #pragma once
 #include "mma.cuh"
 
-// Enumerators for the reason device.cuh gives.
+// Enumerators, for the reason in device.cuh.
 enum : uint32_t {
     THREADS = VARIANT_THREADS,
     TILE_K = VARIANT_TILE_K,
     CHUNK = 8, // elements of 16 bytes
 };
 
-// Which operand of mma a fragment is for: its four 8 x 8 matrices follow each other along i first for a, along r for b.
+// Operand of mma that a fragment is for: its four 8 x 8 matrices follow each other along i first for a, along r for b.
 enum class Fragment { a, b };
 
 template <uint32_t tile, bool mn, Fragment fragment> struct Operand {
@@ -31,8 +31,8 @@ template <uint32_t tile, bool mn, Fragment fragment> struct Operand {
     static_assert((mn ? TILE_K : tile) % STEP == 0 && STEP % 8 == 0, "whole rounds of copies");
     static_assert(!mn || tile % 64 == 0, "whole slabs");
 
-    const unsigned char* tile_at; // of the next k-tile, the same for the whole CTA: threads add 32-bit offsets
-    uint32_t from[ROUNDS];        // offsets of this thread's chunks from there, bytes
+    const unsigned char* tile_at; // next k-tile, equal for the whole CTA: threads add 32-bit offsets
+    uint32_t from[ROUNDS];        // offsets of this thread's chunks, bytes
     uint32_t step_bytes;          // from one k-tile to the next
     int left;                     // r left from the next k-tile on
     int own_r;                    // r of this thread's first chunk in a k-tile
@@ -46,7 +46,7 @@ template <uint32_t tile, bool mn, Fragment fragment> struct Operand {
         return row * ROW_BYTES + (chunk ^ key) * 16;
     }
 
-    // The tile starts at i0, the warp's share at `warp` within it.
+    // Starts at tile row i0; the warp's share starts at `warp` within the tile.
     __device__ __forceinline__ Operand(const void* data, uint32_t stride, uint32_t extent, uint32_t depth, uint32_t i0,
                                      uint32_t warp) {
         const uint32_t own_row = threadIdx.x / ROW_CHUNKS, own_chunk = threadIdx.x % ROW_CHUNKS;
@@ -58,7 +58,7 @@ template <uint32_t tile, bool mn, Fragment fragment> struct Operand {
         edge = own_chunk * CHUNK < rest ? rest - own_chunk * CHUNK : 0;
 #pragma unroll
         for (uint32_t round = 0; round < ROUNDS; round++) {
-            // Past the edge the last row once more: nobody stores what comes of it.
+            // Rows past the edge repeat the last row: their results are never stored.
             const uint32_t at = own_row + round * STEP, inside = mn || at < rest ? at : rest - 1;
             from[round] = inside * row_bytes + own_chunk * 16;
         }
@@ -70,7 +70,7 @@ template <uint32_t tile, bool mn, Fragment fragment> struct Operand {
                           : swizzle(warp + along_i * 8 + line, along_r);
     }
 
-    // Starts the copies of the next k-tile. Past the depth, and past the edge of what is MN-major, they write zeros.
+    // Starts the copies of the next k-tile. Past the depth, and past the edge of an MN-major operand, they write zeros.
     __device__ __forceinline__ void copy(uint32_t stage) {
 #pragma unroll
         for (uint32_t round = 0; round < ROUNDS; round++) {
@@ -84,7 +84,7 @@ template <uint32_t tile, bool mn, Fragment fragment> struct Operand {
         left -= TILE_K;
     }
 
-    // The fragment of 16 i, the warp's `block`, and 16 r, the k-tile's `step`.
+    // Loads the fragment of 16 i, the warp's `block`, and 16 r, the k-tile's `step`.
     __device__ __forceinline__ void load(uint32_t (&registers)[4], uint32_t stage, uint32_t block, uint32_t step) const {
         if (mn) {
             const uint32_t at = (stage + read) ^ (block % 4 * 32);

@@ -4,7 +4,7 @@
 #pragma once
 #include "gemm/mma/epilogue.cuh"
 
-// Waits for the splits before this one; what they have stored is then visible.
+// Waits for the splits before this one, whose stores are then visible.
 __device__ __forceinline__ void semaphore_wait(const uint32_t* semaphore, const WorkTile& work) {
     if (threadIdx.x == 0)
         while (load_acquire(semaphore) != work.index) {}
@@ -17,7 +17,7 @@ __device__ __forceinline__ void semaphore_release(uint32_t* semaphore, const Wor
     if (threadIdx.x == 0) store_release(semaphore, work.last() ? 0 : work.index + 1);
 }
 
-// A thread's accumulators of one 16 x 8 mma in the workspace, where a tile is contiguous in the layout of mma.
+// Address of a thread's accumulators of one 16 x 8 mma in the workspace: a tile is contiguous in the layout of mma.
 __device__ __forceinline__ float* workspace_at(address workspace, const WorkTile& work, uint32_t m, uint32_t n) {
     const uint64_t block = (uint64_t(work.tile) * BLOCKS_M + m) * BLOCKS_N + n;
     return (float*)workspace + (block * THREADS + threadIdx.x) * 4;

@@ -5,9 +5,9 @@
 #include "gemm/swiglu.cuh"
 #include "gemm/mma/epilogue.cuh"
 
-enum : uint32_t { GATED_N = BLOCKS_N / 2 }; // blocks of y, whose up accumulators are as many blocks further
+enum : uint32_t { GATED_N = BLOCKS_N / 2 }; // blocks of y; the up accumulators are as many blocks further
 
-// The bias of two neighboring columns.
+// Returns the bias of two neighboring columns.
 __device__ __forceinline__ uint32_t pair_at(const bf16* bias, uint32_t j, uint32_t columns) {
     return j < columns ? *reinterpret_cast<const uint32_t*>(bias + j) : 0;
 }

@@ -15,7 +15,7 @@ struct Matrix {
     uint32_t depth;  // valid r
 };
 
-// Enumerators for the reason device.cuh gives.
+// Enumerators, for the reason in device.cuh.
 enum : uint32_t {
     TILE = VARIANT_TILE,
     TILE_K = 16,
@@ -24,14 +24,14 @@ enum : uint32_t {
     PER_THREAD = TILE * TILE_K / VARIANT_THREADS, // elements of an operand's k-tile that a thread copies
 };
 
-// Element `n` of a thread's share of a k-tile: consecutive threads read consecutive addresses.
+// Sets i and r of element `n` of a thread's share of a k-tile: consecutive threads read consecutive addresses.
 template <bool mn> __device__ __forceinline__ void element_of(uint32_t n, uint32_t& i, uint32_t& r) {
     const uint32_t index = n * VARIANT_THREADS + threadIdx.x;
     i = mn ? index % TILE : index / TILE_K;
     r = mn ? index / TILE : index % TILE_K;
 }
 
-// If `paired`, the upper half of the tile's rows are those that lie `extent` rows behind the lower half's.
+// If `paired`, the upper half of the tile's rows are `extent` rows after the lower half's.
 template <bool mn, bool paired = false>
 __device__ __forceinline__ void load_global(const Matrix& matrix, uint32_t i0, uint32_t r0, float (&fetched)[PER_THREAD]) {
 #pragma unroll
@@ -58,12 +58,12 @@ __device__ __forceinline__ void store_tile(const float (&fetched)[PER_THREAD], f
     }
 }
 
-// A thread's first accumulator in C; the others are EDGE_THREADS rows and columns further each.
+// A thread's first accumulator in C; the others are EDGE_THREADS rows and columns apart.
 struct Origin {
     uint32_t row, column;
 };
 
-// The accumulators of the CTA's tile of C.
+// Computes the accumulators of the CTA's tile of C.
 template <bool a_mn, bool b_mn, bool paired = false>
 __device__ __forceinline__ Origin mainloop(const Matrix& a, const Matrix& b, float (&accumulators)[PER_EDGE][PER_EDGE]) {
     __shared__ float a_tile[TILE_K][TILE + 1], b_tile[TILE_K][TILE + 1];
@@ -110,7 +110,7 @@ __device__ __forceinline__ void gemm(const Matrix& a, const Matrix& b, Epilogue 
         }
 }
 
-// Calls epilogue(i, j, first, second) once for every pair of elements of C, the second b.extent columns behind the first.
+// Calls epilogue(i, j, first, second) for every pair of elements of C, the second b.extent columns after the first.
 template <typename Epilogue> __device__ __forceinline__ void gemm_paired(const Matrix& a, const Matrix& b, Epilogue epilogue) {
     float accumulators[PER_EDGE][PER_EDGE] = {};
     const Origin origin = mainloop<false, false, true>(a, b, accumulators);

@@ -1,6 +1,6 @@
-// Gradient of a linear layer's weights on CUDA cores: dw = dy^T x, summed over the tokens, in f32.
-// A(i, r) = dy[r, i] and B(r, j) = x[r, j] are MN-major. The first micro-batch of a step overwrites dw, so nothing has to
-// clear it.
+// Gradient of a linear layer's weights on CUDA cores: dw = dy^T x, summed over the tokens, in f32. A(i, r) =
+// dy[r, i] and B(r, j) = x[r, j] are MN-major. The first micro-batch of a step overwrites dw, so it needs no
+// clearing.
 // Bound: FP32 arithmetic. Source: see mainloop.cuh.
 #include "gemm/simt/mainloop.cuh"
 

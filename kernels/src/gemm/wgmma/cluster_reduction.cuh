@@ -1,14 +1,14 @@
-// How the CTAs of a cluster that split K reduce their accumulators, through distributed shared memory. CTA c % CLUSTER gets
-// chunk c of `width` columns, and adds in the order of the CTAs: the same bits every time.
-// The parts pass through the memory of the pipeline's stages. mbarriers say when that is free and when all parts are there:
-// a cluster barrier would have to wait for all earlier stores to global memory.
+// Reduces the accumulators of a cluster's CTAs that split K, through distributed shared memory. CTA c % CLUSTER gets
+// chunk c of `width` columns, and adds in the order of the CTAs: the same bits every time. The parts pass through the
+// memory of the pipeline's stages. mbarriers say when that is free and when all parts are there: a cluster barrier
+// would have to wait for all earlier stores to global memory.
 #pragma once
 #include "gemm/wgmma/scheduler.cuh"
 
 struct ClusterReduction {
     uint32_t shared; // the stages' memory
     uint32_t ready, full, empty; // mbarriers: every CTA's mainloop is done; its parts have arrived; they have been read
-    uint32_t parity; // of the next tile's phases
+    uint32_t parity; // parity of the next tile's phases
 
     __device__ __forceinline__ ClusterReduction(uint32_t stages, uint32_t barriers)
         : shared(stages), ready(barriers), full(barriers + 8), empty(barriers + 16), parity(0) {}
@@ -18,7 +18,7 @@ struct ClusterReduction {
         mbarrier_init(empty, CONSUMERS * 4);
     }
 
-    // For the producer warp: waits until the stages' memory is its own again.
+    // For the producer warp: waits until the stages' memory is free again.
     __device__ __forceinline__ void wait_empty() {
         mbarrier_wait(empty, parity);
         parity ^= 1;
@@ -30,7 +30,7 @@ struct ClusterReduction {
     template <uint32_t width> __device__ __forceinline__ void reduce(float (&accumulators)[TILE_N / 8][4], uint32_t rank) {
         enum : uint32_t { CHUNKS = TILE_N / width, QUADS = width / 8, BYTES = CONSUMERS * WARPGROUP * 16 };
         const uint32_t lane = threadIdx.x % WARP;
-        // Where CTA `from` puts quad q of chunk c for this thread.
+        // Address at which CTA `from` puts quad q of chunk c for this thread.
         const auto slot = [&](uint32_t c, uint32_t from, uint32_t q) {
             return shared + (((c / CLUSTER) * CLUSTER + from) * QUADS + q) * BYTES + threadIdx.x * 16;
         };

@@ -1,6 +1,6 @@
-// Gradient of a linear layer's inputs on sm_90a: dx = dy w, summed over the out features.
-// dy is K-major, w MN-major: wgmma reads it transposed. What is no whole wave of tiles is split along K (stream-K).
-// TMA descriptors: dy, w.
+// Gradient of a linear layer's inputs on sm_90a: dx = dy w, summed over the out features. dy is K-major, w
+// MN-major: wgmma reads it transposed. Tiles beyond whole waves are split along K (stream-K). TMA descriptors: dy,
+// w.
 // Bound: tensor cores. Source: see mainloop.cuh.
 #include "gemm/wgmma/epilogue.cuh"
 

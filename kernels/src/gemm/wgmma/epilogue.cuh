@@ -1,6 +1,6 @@
-// Epilogues: how the accumulators of a tile leave the consumer warps' registers. Rounded to bf16 in rows of 16 bytes through
-// a warp's own shared memory, or as they are. A chunk is 16 rows of CHUNK columns: v[q] as wgmma leaves the q-th eight of
-// them. No store waits for an earlier one.
+// Epilogues: store the accumulators of a tile from the consumer warps' registers, rounded to bf16 in rows of 16 bytes
+// through a warp's own shared memory, or in f32. A chunk is 16 rows of CHUNK columns: v[q] holds the q-th eight of them
+// in the layout of wgmma. No store waits for an earlier one.
 #pragma once
 #include "gemm/wgmma/mainloop.cuh"
 
@@ -12,13 +12,13 @@ template <bool has_bias, bool has_residual> struct Bf16Epilogue {
     const bf16 *bias, *residual;
     bf16* out;
     uint32_t rows, columns, scratch;
-    uint32_t column; // of the lane's 16 bytes in the first chunk
-    uint64_t at; // and where they are
-    bool upper, lower; // whether its two rows exist
+    uint32_t column; // column of the lane's 16 bytes in the first chunk
+    uint64_t at; // their address
+    bool upper, lower; // true if its two rows exist
     uint4_t added[has_residual ? 2 * CHUNKS : 1];
-    uint32_t biases[has_bias && !has_residual ? 4 * CHUNKS : 1]; // with a residual there are no registers for them
+    uint32_t biases[has_bias && !has_residual ? 4 * CHUNKS : 1]; // with a residual no registers are left for them
 
-    // First of the lane's pair of columns in an eight: the pair starts at 2 t, the lane's 16 bytes at 8 t.
+    // Returns the first of the lane's pair of columns in an eight: the pair starts at 2 t, the lane's 16 bytes at 8 t.
     __device__ __forceinline__ uint32_t pair_column(uint32_t quad) const { return column - lane() % 4 * 6 + quad * 8; }
     __device__ __forceinline__ uint32_t pair_of(const bf16* biases, uint32_t quad) const {
         const uint32_t j = pair_column(quad);
@@ -48,7 +48,7 @@ template <bool has_bias, bool has_residual> struct Bf16Epilogue {
     __device__ __forceinline__ void chunk(uint32_t c, float (&v)[4][4]) const {
         const uint32_t slot = scratch + c % 2 * SLOT;
         const uint32_t mine = slot + lane() / 4 * 64 + ((lane() ^ lane() >> 3) % 4 << 4); // and 8 rows below
-        const uint32_t row = lane() % 16; // of a matrix
+        const uint32_t row = lane() % 16; // row of a matrix
         if (has_residual) {
             store_shared(mine, added[2 * c]);
             store_shared(mine + 8 * 64, added[2 * c + 1]);
@@ -83,7 +83,7 @@ template <bool has_bias, bool has_residual> struct Bf16Epilogue {
     }
 };
 
-// f32, overwriting C or added to it. Each element is added to once: there is no order to depend on.
+// f32, overwriting C or added to it. Each element is added to once, so there is no order to depend on.
 struct F32Epilogue {
     enum : uint32_t { CHUNK = 32, SLOT = 16 * CHUNK * 4, SCRATCH = 2 * SLOT };
     enum : bool { PAIRED = false };
@@ -91,7 +91,7 @@ struct F32Epilogue {
     float* out;
     uint32_t rows, columns, scratch;
     bool accumulate;
-    uint32_t row, column; // of the lane's 16 bytes in the first chunk
+    uint32_t row, column; // place of the lane's 16 bytes in the first chunk
 
     __device__ __forceinline__ void begin(uint32_t first_row, uint32_t first_column) {
         row = first_row + threadIdx.x % WARP / 8;

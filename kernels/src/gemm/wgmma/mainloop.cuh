@@ -25,7 +25,7 @@ template <uint32_t rows, bool mn> struct OperandTile {
             tma_load_2d(shared, map, k, row, full);
         }
     }
-    // The part of a K-major operand that CTA `rank` loads for all CTAs of the cluster.
+    // Loads the part of a K-major operand that CTA `rank` loads for all CTAs of the cluster.
     static __device__ __forceinline__ void load_multicast(uint32_t shared, const tensor_map* map, uint32_t row, uint32_t k,
                                                           uint32_t full, uint32_t rank) {
         static_assert(!mn && rows % (8 * CLUSTER) == 0, "parts of whole swizzle atoms");
@@ -37,7 +37,7 @@ template <uint32_t rows, bool mn> struct OperandTile {
     }
 };
 
-// For one thread: the mbarriers of the pipeline, `consumer_warps` of which free a stage, and the TMA descriptors.
+// For one thread: sets up the pipeline's mbarriers (`consumer_warps` free a stage) and prefetches the descriptors.
 template <uint32_t stages>
 __device__ __forceinline__ void init_pipeline(const tensor_map* maps, uint32_t full, uint32_t empty, uint32_t consumer_warps) {
     prefetch_tensor_map(maps);
@@ -48,15 +48,15 @@ __device__ __forceinline__ void init_pipeline(const tensor_map* maps, uint32_t f
     }
 }
 
-// C is m x n, the sum runs over k. maps: A and B. `epilogue` takes the accumulators: begin(row, column), the thread's first,
-// while the last wgmma are in flight, then chunk(c, values) for each chunk of CHUNK columns; it may use SCRATCH bytes of
-// shared memory per warp. Its Sum is what accumulators are, and by that the product. If it is PAIRED, B has twice the columns: half of a tile's are those `n` behind the other half,
-// and chunks come as pairs. `a_mn`, `b_mn`: the operand is MN-major in memory, and not K-major.
+// C is m x n, the sum runs over k. maps: A and B. `epilogue` takes the accumulators: begin(row, column), the thread's
+// first, while the last wgmma are in flight, then chunk(c, values) for each chunk of CHUNK columns; it may use SCRATCH
+// bytes of shared memory per warp. Its Sum, the accumulators' type, selects the product. If PAIRED, B has 2 n columns:
+// half of a tile's are n after the other half; chunks come in pairs. `a_mn`, `b_mn`: MN-major.
 template <bool a_mn, bool b_mn, bool stream_k, typename Epilogue>
 __device__ __forceinline__ void gemm(const tensor_map* maps, uint32_t m, uint32_t n, uint32_t k, Epilogue& epilogue) {
     typedef OperandTile<TILE_M, a_mn> A;
     typedef OperandTile<TILE_N, b_mn> B;
-    typedef OperandTile<Epilogue::PAIRED ? TILE_N / 2 : TILE_N, b_mn> BPart; // what one load brings of B
+    typedef OperandTile<Epilogue::PAIRED ? TILE_N / 2 : TILE_N, b_mn> BPart; // part of B per load
     enum : uint32_t {
         B_PARTS = Epilogue::PAIRED ? 2 : 1,
         STAGE_BYTES = A::BYTES + B::BYTES,
@@ -64,7 +64,7 @@ __device__ __forceinline__ void gemm(const tensor_map* maps, uint32_t m, uint32_
         FIT = (SHARED_BYTES - SCRATCH_BYTES - 1024) / STAGE_BYTES, // 1024: mbarriers
         STAGES = FIT < 8 ? FIT : 8,
     };
-    enum : bool { MULTICAST = CLUSTER > 1 && !stream_k }; // the CTAs of a cluster have B in common
+    enum : bool { MULTICAST = CLUSTER > 1 && !stream_k }; // the CTAs of a cluster share B
     extern __shared__ __align__(1024) unsigned char shared[];
     const uint32_t a_stages = shared_address(shared), b_stages = a_stages + STAGES * A::BYTES;
     const uint32_t scratch = a_stages + STAGES * STAGE_BYTES, full = scratch + SCRATCH_BYTES, empty = full + STAGES * 8;
@@ -160,5 +160,5 @@ __device__ __forceinline__ void gemm(const tensor_map* maps, uint32_t m, uint32_
             }
         }
     }
-    if (MULTICAST) cluster_sync(); // others may still write here
+    if (MULTICAST) cluster_sync(); // other CTAs may still write here
 }

@@ -1,9 +1,9 @@
 //! GEMM on sm_90a: TMA, wgmma, warp specialization, and persistent CTAs, one per SM, each with its own list of tiles.
 //!
-//! Where tiles are fewer than SMs, or leave a part of a wave over, clusters of two CTAs split K for what is left and reduce
-//! in a fixed order. In forward products, and where tiles of 64 rows are many enough to be left whole, clusters compute
-//! tiles below each other, and B, which these share, is multicast. Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix
-//! Instructions" and "Tensor Map"; Osama et al., "Stream-K", 2023 (splitting only what is no whole wave).
+//! With fewer tiles than SMs, or tiles beyond whole waves, clusters of two CTAs split K for those and reduce in a fixed
+//! order. In forward products, and where 64-row tiles fill the GPU unsplit, clusters compute tiles below each other and
+//! multicast their common B. Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and "Tensor Map";
+//! Osama et al., "Stream-K", 2023 (splitting only tiles beyond whole waves).
 
 use super::select::GemmOp;
 use super::variants::Wgmma;
@@ -13,7 +13,7 @@ use crate::{Arch, Dtype, Geometry, TensorMap};
 /// Elements in the 128 bytes of a swizzled row: the depth of a k-tile, and the rows of a slab.
 const SWIZZLE_ELEMS: u32 = 64;
 
-/// Whether a CTA's two consumer warpgroups take half of each k-tile, for a tile of 64 rows.
+/// True if a CTA's two consumer warpgroups take half of each k-tile, for a tile of 64 rows.
 fn splits_k_tiles(variant: Wgmma) -> bool {
     variant.tile_m == SWIZZLE_ELEMS
 }
@@ -29,17 +29,17 @@ pub(crate) fn geometry(variant: Wgmma, rows: u32, columns: u32) -> Geometry {
     Geometry { shared_bytes: variant.shared_bytes, ..Geometry::linear(blocks, variant.threads) }
 }
 
-/// A cluster, where CTAs are persistent: tiles of 64 rows have one each.
+/// Returns one cluster if CTAs are persistent; none for tiles of 64 rows, which have a CTA each.
 pub(crate) fn smallest_grid(variant: Wgmma) -> Option<u32> {
     (!splits_k_tiles(variant)).then_some(variant.cluster)
 }
 
-/// An operand: where its address is in the parameter block, its rows and columns in memory, and whether it is MN-major, and
-/// not K-major.
+/// An operand: offset of its address in the parameter block, its rows and columns in memory, and true if it is
+/// MN-major.
 pub(crate) type MatrixLayout = (usize, [u32; 2], bool);
 
-/// Tensor maps of both operands, the first at `offset`. A box of a K-major one is a tile's rows, of an MN-major one a slab of
-/// 64. Of the second one, if CTAs share it, each loads a part.
+/// Returns tensor maps of both operands, the first at `offset`. A box of a K-major operand is a tile's rows, of an
+/// MN-major one a slab of 64. If CTAs share the second operand, each loads a part.
 pub(crate) fn tensor_maps(op: GemmOp, variant: Wgmma, offset: usize, operands: [MatrixLayout; 2]) -> Vec<TensorMap> {
     // A gated tile's columns come from two places.
     let parts = if op == GemmOp::Swiglu { 2 } else { 1 };

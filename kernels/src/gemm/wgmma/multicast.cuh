@@ -1,15 +1,15 @@
-// GEMM of few tiles and long sums on sm_90a, both operands MN-major: every CTA owns a tile of 64 rows over the whole depth,
-// so that no CTA waits for another's sums, and its two consumer warpgroups take half of each k-tile. The CTAs of a cluster
-// are below each other: each loads its share of B's k-tile and multicasts it, as tiles this small would ask too much of L2.
-// Bound: tensor cores, close to L2. Source: NVIDIA, CUTLASS 3 (multicast, warp specialization).
+// GEMM of few tiles and long sums on sm_90a, both operands MN-major: every CTA owns a tile of 64 rows over the whole
+// depth, so that no CTA waits for another's sums, and its two consumer warpgroups take half of each k-tile. The CTAs of
+// a cluster are below each other: each loads its share of B's k-tile and multicasts it, since tiles this small would
+// overload L2. Bound: tensor cores, close to L2. Source: NVIDIA, CUTLASS 3 (multicast, warp specialization).
 #pragma once
 #include "gemm/wgmma/mainloop.cuh"
 
-// Adds the accumulators of the two warpgroups, those of the first one first. Each keeps half of the columns; the others' go
-// through the scratch of the warp that has the same rows.
+// Adds the accumulators of the two warpgroups, in order. Each keeps half of the columns; the others' go through the
+// scratch of the warp with the same rows.
 template <uint32_t count>
 __device__ __forceinline__ void add_halves(float (&half)[count][4], const float (&accumulators)[2 * count][4], uint32_t scratch) {
-    enum : uint32_t { BYTES = count * WARP * 16 }; // of a warp
+    enum : uint32_t { BYTES = count * WARP * 16 }; // bytes per warp
     const uint32_t warpgroup = threadIdx.x / WARPGROUP;
     const uint32_t mine = scratch + threadIdx.x / WARP * BYTES + threadIdx.x % WARP * 16;
     const uint32_t theirs = warpgroup == 0 ? mine + 4 * BYTES : mine - 4 * BYTES;
@@ -32,7 +32,7 @@ __device__ __forceinline__ void add_halves(float (&half)[count][4], const float 
 #pragma unroll
         for (uint32_t e = 0; e < 4; e++) half[q][e] += other[e];
     }
-    named_barrier_sync(1, 2 * WARPGROUP); // the scratch is the epilogue's now
+    named_barrier_sync(1, 2 * WARPGROUP); // the epilogue may use the scratch now
 }
 
 // maps: A and B. C has m rows, the sum runs over k. For `epilogue` see gemm().
@@ -45,7 +45,7 @@ __device__ __forceinline__ void gemm_multicast(const tensor_map* maps, uint32_t 
         STAGES = 8,
         WARPS = 8, // consumers
         SHARE = TILE_K * B::SLABS / CLUSTER, // rows of 128 bytes of B's k-tile that one CTA loads
-        STEPS = TILE_K / 16 / 2, // of a warpgroup in a k-tile
+        STEPS = TILE_K / 16 / 2, // steps of a warpgroup per k-tile
         HALF = TILE_N / 2,
     };
     static_assert(TILE_M == 64 && SHARE <= TILE_K && TILE_K % SHARE == 0, "a share is within one slab");
@@ -78,7 +78,7 @@ __device__ __forceinline__ void gemm_multicast(const tensor_map* maps, uint32_t 
     } else if (warp < WARPS) { // consumers
         const uint32_t warpgroup = warp / 4;
         float accumulators[TILE_N / 8][4] = {};
-        // Nobody waits for the last stages to be released: the other CTAs may have exited.
+        // The last stages are not released: the other CTAs may have exited.
         const auto release = [&](uint32_t k_tile) {
             if (k_tile + STAGES < k_tiles && lane < CLUSTER) mbarrier_arrive(empty + k_tile % STAGES * 8, lane);
         };

@@ -1,7 +1,7 @@
-// The persistent tile scheduler: which tiles of C a CTA computes, in which order, and over which part of K.
-// Every CTA computes its own list of whole tiles. If `stream_k`, what is left over by whole waves goes to clusters instead,
-// whose CTAs split K, where that is faster (Osama et al., "Stream-K", 2023); else the CTAs of a cluster compute tiles below
-// each other and share their columns of B.
+// The persistent tile scheduler: assigns tiles of C to CTAs, in order, with their parts of K. Every CTA computes its
+// own list of whole tiles. If `stream_k`, tiles beyond whole waves go to clusters instead, whose CTAs split K, if that
+// is faster (Osama et al., "Stream-K", 2023); else the CTAs of a cluster compute tiles below each other and share their
+// columns of B.
 #pragma once
 #include "gemm.h"
 #include "gemm/raster.cuh"
@@ -17,8 +17,8 @@ enum : uint32_t {
     WARPGROUP = 128,                // threads
     RASTER_BAND = 16,               // tile rows
     SHARED_BYTES = VARIANT_SHARED_BYTES,
-    // Three warpgroups are launched with 65536 / 384 registers per thread, in units of 8: 168. The producer keeps 40, which
-    // fits its addresses; the two consumers share what it gives up: 40 + 2 x 232 = 3 x 168.
+    // Three warpgroups are launched with 65536 / 384 registers per thread, in units of 8: 168. The producer keeps 40,
+    // which fits its addresses; the two consumers share the rest: 40 + 2 x 232 = 3 x 168.
     PRODUCER_REGISTERS = 40,
     CONSUMER_REGISTERS = 232,
 };

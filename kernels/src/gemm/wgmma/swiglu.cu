@@ -5,7 +5,7 @@
 #include "gemm/swiglu.cuh"
 #include "gemm/wgmma/epilogue.cuh"
 
-// A chunk of gate accumulators and that of the up accumulators of the same columns become one of y.
+// Combines a chunk of gate accumulators and the up accumulators of the same columns into one of y.
 template <bool has_bias> struct SwigluEpilogue : Bf16Epilogue<false, false> {
     enum : bool { PAIRED = true };
     const bf16* gate_up_bias;

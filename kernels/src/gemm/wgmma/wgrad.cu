@@ -1,8 +1,8 @@
-// Gradient of a linear layer's weights on sm_90a: dw = dy^T x, summed over the tokens, in f32.
-// Both operands are MN-major. There are few tiles and many tokens: what is no whole wave of tiles is split along K in
-// clusters that reduce in the order of their CTAs (stream-K), or tiles have 64 rows, and there are enough of them. Tensor
-// cores round accumulators towards zero, as under cuBLAS: the distance from exact sums is 1.1e-9 of the norm per token that
-// one CTA sums. TMA descriptors: dy, x.
+// Gradient of a linear layer's weights on sm_90a: dw = dy^T x, summed over the tokens, in f32. Both operands are
+// MN-major. There are few tiles and many tokens: tiles beyond whole waves are split along K in clusters that reduce in
+// the order of their CTAs (stream-K), or there are enough tiles of 64 rows. Tensor cores round accumulators towards
+// zero, as under cuBLAS: the distance from exact sums is 1.1e-9 of the norm per token that one CTA sums. TMA
+// descriptors: dy, x.
 // Bound: tensor cores. Sources: see mainloop.cuh and multicast.cuh.
 #include "gemm/wgmma/epilogue.cuh"
 #include "gemm/wgmma/multicast.cuh"

@@ -1,9 +1,9 @@
-// Epilogue that adds accumulators to what is there: that is in flight before the product begins, as it is most of what a CTA
-// reads.
+// Epilogue that adds accumulators to the previous values, whose loads start before the product, as they are most of
+// what a CTA reads.
 #pragma once
 #include "lora/mma/epilogue.cuh"
 
-// What is in the warp's part of a tile, all of it in flight at once.
+// Previous values of the warp's part of a tile, all in flight at once.
 struct Before {
     uint4_t v[BLOCKS_M][2];
 
@@ -24,7 +24,7 @@ struct Before {
     }
 };
 
-// y = before + accumulators, rounded.
+// Stores y = before + accumulators, rounded.
 __device__ __forceinline__ void add_rows(const Accumulators& acc, const Before& before, const Rows& y) {
 #pragma unroll
     for (uint32_t m = 0; m < BLOCKS_M; m++)

@@ -1,6 +1,6 @@
-// Gradient of what the down projection of adapters reads, on tensor cores: dx += dt A, all parts of a stack in one sum, in
-// place. A(i, r) = dt[i, r] is K-major, B(r, j) = a[r, j] MN-major. Sums are short, so that what counts is dx: it is in flight
-// before they begin. k and rank are multiples of 8, addresses of 16 bytes; m is any.
+// Gradient of the inputs of adapters' down projection on tensor cores: dx += dt A, all parts of a stack in one sum, in
+// place. A(i, r) = dt[i, r] is K-major, B(r, j) = a[r, j] MN-major. Sums are short and dx dominates: its loads start
+// before them. k and rank are multiples of 8, addresses of 16 bytes; m is any.
 // Bound: memory at the ranks that are common. Source: see mod.rs; gemm/mma/mainloop.cuh.
 #include "lora/mma/add.cuh"
 

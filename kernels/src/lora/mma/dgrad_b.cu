@@ -1,6 +1,6 @@
-// Gradient of what the up projection of adapters reads, on tensor cores: dt = scale dy B, each part of a stack with its own
-// columns of dy. A(i, r) = dy[i, r] is K-major, B(r, j) = b[r, j] MN-major. Tiles are narrow, as dt is, and deep in flight.
-// n, rank and the parts are multiples of 8, addresses of 16 bytes; m is any.
+// Gradient of the inputs of adapters' up projection on tensor cores: dt = scale dy B, each part of a stack with its own
+// columns of dy. A(i, r) = dy[i, r] is K-major, B(r, j) = b[r, j] MN-major. Tiles are narrow, as dt is, and deep in
+// flight. n, rank and the parts are multiples of 8, addresses of 16 bytes; m is any.
 // Bound: memory at the ranks that are common. Source: see mod.rs; gemm/mma/mainloop.cuh.
 #include "lora/mma/epilogue.cuh"
 

@@ -1,4 +1,4 @@
-// Epilogue: accumulators to rows that are `stride` elements apart, in vectors of 16 bytes, as gemm/mma/epilogue.cuh stores them.
+// Epilogue: stores accumulators to rows `stride` elements apart, in 16-byte vectors, like gemm/mma/epilogue.cuh.
 #pragma once
 #include "lora/mma/tile.cuh"
 
@@ -13,14 +13,14 @@ struct Rows {
     }
 };
 
-// A lane's vector: eight columns of a row, of 16 rows of accumulators one half and of their columns 32.
+// A lane's vector: eight columns of a row, within one half of 16 rows of accumulators and 32 of their columns.
 struct Place {
     uint32_t i, j;
     __device__ __forceinline__ Place(uint32_t i0, uint32_t j0, uint32_t m, uint32_t half, uint32_t four)
         : i(i0 + m * 16 + half * 8 + threadIdx.x % WARP / 4), j(j0 + four * 32 + threadIdx.x % 4 * 8) {}
 };
 
-// y = accumulators, rounded.
+// Stores y = accumulators, rounded.
 __device__ __forceinline__ void store_rows(const Accumulators& acc, const Rows& y) {
 #pragma unroll
     for (uint32_t four = 0; four < BLOCKS_N / 4; four++)
@@ -40,7 +40,7 @@ __device__ __forceinline__ void store_rows(const Accumulators& acc, const Rows& 
             }
 }
 
-// Each element of the accumulators times a factor of its block of eight columns.
+// Multiplies each element of the accumulators by a factor of its block of eight columns.
 template <typename Scale> __device__ __forceinline__ void scale_columns(Accumulators& acc, Scale scale) {
 #pragma unroll
     for (uint32_t n = 0; n < BLOCKS_N; n++) {

@@ -8,7 +8,7 @@ KERNEL(lora_fwd_a_params) {
     const uint32_t columns = p.parts * p.rank;
     Accumulators acc;
     gemm<false, false>({(const void*)p.x, p.k, p.m, p.k}, {(const void*)p.a, p.k, columns, p.k}, {blockIdx.x, 0, 1}, acc);
-    // A rank is a multiple of 8, so a block of eight columns is of one part.
+    // A rank is a multiple of 8, so a block of eight columns belongs to one part.
     scale_columns(acc, [&](uint32_t j) { return j < columns ? p.part[j / p.rank].scale : 0.0f; });
     store_rows(acc, {(bf16*)p.t, columns, p.m, columns});
 }

@@ -1,6 +1,6 @@
-// Up projection of adapters on tensor cores: y += t B^T, each part of a stack with its own t and B, in place.
-// Both operands are K-major: A(i, r) = t[i, r], B(r, j) = b[j, r]. Sums are short, so that what counts is y: it is in flight
-// before they begin. n, rank and the parts are multiples of 8, addresses of 16 bytes; m is any.
+// Up projection of adapters on tensor cores: y += t B^T, each part of a stack with its own t and B, in place. Both
+// operands are K-major: A(i, r) = t[i, r], B(r, j) = b[j, r]. Sums are short and y dominates: its loads start before
+// them. n, rank and the parts are multiples of 8, addresses of 16 bytes; m is any.
 // Bound: memory at the ranks that are common. Source: see mod.rs; gemm/mma/mainloop.cuh.
 #include "lora/mma/add.cuh"
 

@@ -1,7 +1,7 @@
-// Gradients of adapters on tensor cores: dw = dy^T x, summed over the tokens, in f32, each part of a stack with its own columns
-// of dy and x. A(i, r) = dy[r, i] and B(r, j) = x[r, j] are MN-major. Few tiles and many tokens: CTAs sum ranges of them
-// apart, and column_sum.finish adds them up in their order. Where tiles are many there is one range, added to dw at once.
-// n, columns and the parts are multiples of 8, addresses of 16 bytes; m is any.
+// Gradients of adapters on tensor cores: dw = dy^T x, summed over the tokens, in f32, each part of a stack with its own
+// columns of dy and x. A(i, r) = dy[r, i] and B(r, j) = x[r, j] are MN-major. Few tiles and many tokens: CTAs sum
+// ranges of them separately, and column_sum.finish adds these in order. With many tiles there is one range, added to dw
+// at once. n, columns and the parts are multiples of 8, addresses of 16 bytes; m is any.
 // Bound: memory at the ranks that are common. Source: see mod.rs; gemm/mma/mainloop.cuh.
 #include "lora/mma/tile.cuh"
 

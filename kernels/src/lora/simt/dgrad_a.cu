@@ -1,4 +1,4 @@
-// Gradient of what the down projection of adapters reads, on CUDA cores: dx += dt A, all parts of a stack in one sum, in
+// Gradient of the inputs of adapters' down projection on CUDA cores: dx += dt A, all parts of a stack in one sum, in
 // place. A(i, r) = dt[i, r] is K-major, B(r, j) = a[r, j] MN-major.
 // Bound: memory at the ranks that are common. Reads and writes dx once. Source: see mod.rs; gemm/simt/mainloop.cuh.
 #include "lora.h"

@@ -1,4 +1,4 @@
-// Gradient of what the up projection of adapters reads, on CUDA cores: dt = scale dy B, each part of a stack with its own
+// Gradient of the inputs of adapters' up projection on CUDA cores: dt = scale dy B, each part of a stack with its own
 // columns of dy. A(i, r) = dy[i, r] is K-major, B(r, j) = b[r, j] MN-major. A part is a layer of the grid.
 // Bound: memory at the ranks that are common. Reads dy once. Source: see mod.rs; gemm/simt/mainloop.cuh.
 #include "lora.h"

@@ -1,7 +1,7 @@
-// Gradients of adapters on CUDA cores: dw = dy^T x, summed over the tokens, in f32, each part of a stack with its own columns
-// of dy and x. A(i, r) = dy[r, i] and B(r, j) = x[r, j] are MN-major. A part of a range of the tokens is a layer of the grid:
-// few tiles and many tokens, so each range is summed apart, and column_sum.finish adds them up in their order. Ranges are whole
-// slices of 32 tokens, as on tensor cores.
+// Gradients of adapters on CUDA cores: dw = dy^T x, summed over the tokens, in f32, each part of a stack with its own
+// columns of dy and x. A(i, r) = dy[r, i] and B(r, j) = x[r, j] are MN-major. A part of a range of the tokens is a
+// layer of the grid: few tiles and many tokens, so each range is summed separately, and column_sum.finish adds these in
+// order. Ranges are whole slices of 32 tokens, as on tensor cores.
 // Bound: memory at the ranks that are common. Reads dy once. Source: see mod.rs; gemm/simt/mainloop.cuh.
 #include "lora.h"
 #include "gemm/simt/mainloop.cuh"

@@ -1,6 +1,6 @@
-// RMSNorm backward: what rmsnorm/bwd.cu writes, and what int8/quantize.cu makes of its dx for the gradient of the product below.
-// Bound: memory. Reads x, dy (and dresidual) once, writes dx and one byte a value.
-// Sources: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019; int8/quantize.cu.
+// RMSNorm backward with quantization: the results of rmsnorm/bwd.cu, and int8/quantize.cu of its dx for the gradient of
+// the product below. Bound: memory. Reads x, dy (and dresidual) once, writes dx and one byte a value. Sources: Zhang
+// and Sennrich, "Root Mean Square Layer Normalization", 2019; int8/quantize.cu.
 #define INT8
 enum : unsigned { ROW = KEY_H };
 #include "int8/row.cuh"
@@ -10,7 +10,7 @@ enum : bool { AHEAD = false }; // registers do not hold two rows
 
 typedef float4_t GroupSums[ROWS == 1 ? 1 : ROW / 4];
 
-// Adds the groups' shares up in shared memory, one after the other.
+// Adds the groups' shares in shared memory, one after the other.
 __device__ __forceinline__ void add_groups(const float (&dgamma)[PER_THREAD][WIDTH], uint32_t group, float* partial, GroupSums& total) {
 #pragma unroll 1
     for (uint32_t turn = 0; turn < ROWS; turn++) {

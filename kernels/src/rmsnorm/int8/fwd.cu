@@ -1,5 +1,5 @@
-// RMSNorm forward to rotated int8, the residual addition fused in: what int8/quantize.cu makes of the rows of rmsnorm/fwd.cu, which
-// are rounded first where they are written, too.
+// RMSNorm forward to rotated int8, the residual addition fused in: int8/quantize.cu of the rows of rmsnorm/fwd.cu,
+// rounded before if they are written too.
 // Bound: memory. Reads x (and delta) once, writes one byte a value (and y, and the sum).
 // Sources: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019; int8/quantize.cu.
 #define INT8

@@ -1,10 +1,10 @@
-// SwiGLU backward, and its result as rotated int8: what swiglu/bwd.cu writes, and what int8/quantize.cu makes of that.
-// One pass over memory: a row of gate and up gradients stays in registers, a thread has the same columns of both. They are whole
-// rotation blocks of 128, so that none has columns of both. What is quantized is what is stored.
+// SwiGLU backward with quantization: the result of swiglu/bwd.cu, and int8/quantize.cu of it. One pass over memory: a
+// row of gate and up gradients stays in registers, a thread has the same columns of both. They are whole rotation
+// blocks of 128, so that none has columns of both. The stored values are quantized.
 // Bound: memory. Reads gate, up and dy once, writes both gradients and one byte a value.
 // Sources: Shazeer, "GLU Variants Improve Transformer", 2020; int8/quantize.cu.
 #define INT8
-enum : unsigned { ROW = KEY_N }; // of either
+enum : unsigned { ROW = KEY_N }; // columns of either
 #include "int8/row.cuh"
 #include "swiglu.h"
 

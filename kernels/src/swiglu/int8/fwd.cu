@@ -1,6 +1,6 @@
-// SwiGLU to rotated int8: what int8/quantize.cu makes of swiglu/fwd.cu's y, and y, if the backward pass reads it.
-// One pass over memory: a row stays in registers from its load to the store of its values. What is quantized is y as it is
-// stored, or would be.
+// SwiGLU to rotated int8: int8/quantize.cu of swiglu/fwd.cu's y, and y if the backward pass reads it. One pass over
+// memory: a row stays in registers from its load to the store of its values. y is rounded to its stored dtype, then
+// quantized.
 // Bound: memory. Reads gate and up once, writes one byte a value (and y).
 // Sources: Shazeer, "GLU Variants Improve Transformer", 2020; int8/quantize.cu.
 #define INT8

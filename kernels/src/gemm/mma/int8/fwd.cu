@@ -1,6 +1,6 @@
-// Linear layer forward in int8 on tensor cores: y = x w^T, scaled by row and column, with bias and residual added before the one
-// rounding in the epilogue. Both operands are K-major, pairs of values pass as elements of 16 bits. n is a multiple of 8, k of
-// 16, addresses of 16 bytes; m is any.
+// Linear layer forward in int8 on tensor cores: y = x w^T, scaled by row and column, with bias and residual added
+// before the one rounding in the epilogue. Both operands are K-major, pairs of values move as elements of 16 bits. n is
+// a multiple of 8, k of 16, addresses of 16 bytes; m is any.
 // Bound: tensor cores. Sources: see gemm/mma/mainloop.cuh; NVIDIA, CUTLASS, "Efficient GEMM in CUDA".
 #define INT8
 #include "gemm/mma/int8/scale.cuh"

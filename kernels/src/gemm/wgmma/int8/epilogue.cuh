@@ -1,5 +1,5 @@
-// Epilogue of exact sums: they get their scales, and leave the registers as those of bf16 do. The scales of a lane's two rows
-// are fetched while the last wgmma are in flight, those of its columns chunk by chunk: there are no registers for more.
+// Epilogue of exact sums: scales them, then stores them like bf16's. The scales of a lane's two rows are fetched while
+// the last wgmma are in flight, those of its columns chunk by chunk: no registers are left for more.
 #pragma once
 #include "wgmma_s8.cuh"
 #include "gemm/scale.cuh"
@@ -7,13 +7,13 @@
 
 struct Scales {
     const float *x, *w;
-    float upper, lower; // of the lane's rows
+    float upper, lower; // scales of the lane's rows
 
     __device__ __forceinline__ void begin(uint32_t row, uint32_t rows) {
         upper = row < rows ? x[row] : 0.0f;
         lower = row + 8 < rows ? x[row + 8] : 0.0f;
     }
-    // The scales of the lane's pair of columns, which starts at j, of as many as `columns`; of W's rows those from `first` on.
+    // Returns the scales of the lane's columns j and j + 1, below `columns`; in W's rows they start at `first`.
     __device__ __forceinline__ float2_t pair(uint32_t j, uint32_t columns, uint32_t first = 0) const {
         return j < columns ? *reinterpret_cast<const float2_t*>(w + first + j) : float2_t{};
     }

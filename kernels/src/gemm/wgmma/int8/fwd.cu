@@ -1,6 +1,6 @@
-// Linear layer forward in int8 on sm_90a: y = x w^T, scaled by row and column, with bias and residual added before the one
-// rounding in the epilogue. Both operands are K-major, pairs of values pass as elements of 16 bits. TMA descriptors: x, w.
-// Bound: tensor cores. Source: see gemm/wgmma/mainloop.cuh; PTX ISA, "wgmma.mma_async".
+// Linear layer forward in int8 on sm_90a: y = x w^T, scaled by row and column, with bias and residual added before the
+// one rounding in the epilogue. Both operands are K-major, pairs of values move as elements of 16 bits. TMA
+// descriptors: x, w. Bound: tensor cores. Source: see gemm/wgmma/mainloop.cuh; PTX ISA, "wgmma.mma_async".
 // Sources: NVIDIA, CUTLASS 3; DeepGEMM.
 #define INT8
 #include "gemm/wgmma/int8/epilogue.cuh"

@@ -5,7 +5,7 @@
 #include "gemm/swiglu.cuh"
 #include "gemm/wgmma/int8/epilogue.cuh"
 
-// A chunk of gate sums and that of the up sums of the same columns become one of y.
+// Combines a chunk of gate sums and the up sums of the same columns into one of y.
 template <bool has_bias> struct Int8SwigluEpilogue : Bf16Epilogue<false, false> {
     enum : bool { PAIRED = true };
     typedef int32_t Sum;
