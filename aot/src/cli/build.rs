@@ -19,12 +19,12 @@ pub struct Arguments {
     targets: Targets,
     #[command(flatten)]
     compiler: Compiler,
-    /// Where to write the bundle
+    /// Bundle file to write
     #[arg(long, short, value_name = "FILE")]
     out: PathBuf,
     #[command(flatten)]
     locks: Locks,
-    /// Fail, and write nothing, where a kernel is not the locked one or a model has no lock
+    /// Fail, and write nothing, if a kernel differs from its lock or a model has no lock
     #[arg(long)]
     locked: bool,
 }

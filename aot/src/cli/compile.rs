@@ -11,16 +11,16 @@ use precast_system::terminal::tell;
 
 use super::Failure;
 
-/// How to compile.
+/// Options of compilation.
 #[derive(Args)]
 pub struct Compiler {
     /// NVRTC to use: a library or its directory [default: $PRECAST_NVRTC, $CUDA_HOME, the pinned wheel]
     #[arg(long, value_name = "PATH")]
     nvrtc: Option<PathBuf>,
-    /// Compile everything, even what the cache holds
+    /// Compile everything, ignoring the cache
     #[arg(long)]
     no_cache: bool,
-    /// Compiler threads, at most one a core [default: one a core]
+    /// Compiler threads, at most one per core [default: one per core]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 }

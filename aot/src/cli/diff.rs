@@ -16,7 +16,7 @@ pub struct Arguments {
     before: PathBuf,
     /// The bundle after
     after: PathBuf,
-    /// Compare machine code apart from names: instructions, registers, memory, parameters. Exit code 1 where a kernel of
+    /// Compare machine code apart from names: instructions, registers, memory, parameters. Exit code 1 if a kernel of
     /// one bundle has no kernel with the same code in the other
     #[arg(long)]
     code: bool,

@@ -17,7 +17,7 @@ pub struct Arguments {
     compiler: Compiler,
     #[command(flatten)]
     locks: Locks,
-    /// Write nothing: fail where a lock file would change
+    /// Write nothing: fail if a lock file would change
     #[arg(long)]
     check: bool,
 }

@@ -41,31 +41,31 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List every key and variant that runs over the models can launch, and kernels that none does yet
+    /// List every key and variant that runs over the models can launch, and kernels that no run launches yet
     Keys(keys::Arguments),
     /// Compile them and write a bundle
     Build(build::Arguments),
-    /// Write the lock files: the digests every build must give
+    /// Write the lock files: the digests that every build must give
     Lock(lock::Arguments),
-    /// What differs between two bundles, and whether source, options or compiler moved
+    /// Compare two bundles, and say if source, options or compiler moved
     Diff(diff::Arguments),
-    /// Say per key whether two chips computed the same, by what `precast evidence` wrote on each
+    /// Compare the results of two chips per key, from the files of `precast evidence`
     CompareEvidence(compare_evidence::Arguments),
-    /// Write what the repository keeps of a file of `precast evidence`: digests and norms, 130 KB
+    /// Summarize a file of `precast evidence` for the repository: digests and norms, 130 KB
     SummarizeEvidence(summarize_evidence::Arguments),
-    /// Sign a file so that `minisign -V` and a trainer with the trusted key take it
+    /// Sign a file so that `minisign -V` and a trainer with the trusted key accept it
     Sign(sign::Arguments),
     /// Write bundle, locks, signatures, bill of materials and provenance as an OCI image layout; needs no network
     Publish(publish::Publish),
-    /// Verify what was published and install it for builds without a compiler
+    /// Verify a published bundle and install it for builds without a compiler
     Fetch(publish::Fetch),
-    /// Check a bundle: signature, encoding, digests, and what each cubin says of itself
+    /// Check a bundle: signature, encoding, digests, and the facts in each cubin
     Verify(verify::Arguments),
-    /// Show what a bundle holds
+    /// Show the content of a bundle
     Inspect(inspect::Arguments),
     /// Install or find the compiler
     Toolchain(toolchain::Arguments),
-    /// Panic, to show what a bug report looks like
+    /// Panic, to show a bug report
     #[command(hide = true)]
     Bug,
 }
@@ -93,16 +93,16 @@ struct Archs {
     arch: Vec<Arch>,
 }
 
-/// Which kernels besides the models'.
+/// Kernels beyond those of the models.
 #[derive(Args)]
 struct Kernels {
-    /// A kernel whatever models there are: a key, or an operation for the examples that it is checked by; repeatable, and
-    /// without --model nothing else [default: what no built-in model launches]
+    /// A kernel independent of models: a key, or an operation for its examples; repeatable, and without --model nothing
+    /// else [default: kernels that no built-in model launches]
     #[arg(long = "key", value_name = "KEY|OPERATION")]
     keys: Vec<String>,
 }
 
-/// What to compile for.
+/// Models, kernels and architectures to compile.
 #[derive(Args)]
 struct Targets {
     #[command(flatten)]
@@ -125,10 +125,10 @@ impl Targets {
     }
 }
 
-/// Where the locks are.
+/// Directory of the locks.
 #[derive(Args)]
 struct Locks {
-    /// Where the models' lock files lie [default: fatbins/ of the checkout]
+    /// Directory of the models' lock files [default: fatbins/ of the checkout]
     #[arg(long, value_name = "DIR")]
     locks: Option<PathBuf>,
 }
@@ -139,10 +139,10 @@ impl Locks {
     }
 }
 
-/// Whose bundles may be used.
+/// Keys whose holders' bundles may be used.
 #[derive(Args)]
 struct Trusted {
-    /// Refuse what this minisign key did not sign: base64 or a .pub file; repeatable
+    /// Refuse files without a signature by this minisign key: base64 or a .pub file; repeatable
     #[arg(long = "trusted-key", value_name = "KEY")]
     keys: Vec<String>,
 }
@@ -178,7 +178,7 @@ pub enum Failure {
         /// Expected path of the lock.
         path: PathBuf,
     },
-    /// A bundle cannot be published, or what was published must not be used.
+    /// A bundle cannot be published, or a published one must not be used.
     #[error(transparent)]
     Publish(#[from] PublishError),
     /// A secret key cannot be read or opened.

@@ -14,7 +14,7 @@ use super::{Archs, Failure, Locks, Models, Trusted, read_bundle};
 
 #[derive(Args)]
 pub struct Publish {
-    /// Where to: a directory, or a file that ends in .tar
+    /// Destination: a directory, or a file that ends in .tar
     #[arg(long, value_name = "DIR|FILE.tar")]
     to: PathBuf,
     /// Publish this bundle instead of building one
@@ -68,10 +68,10 @@ pub fn publish(arguments: &Publish) -> Result<(), Failure> {
 
 #[derive(Args)]
 pub struct Fetch {
-    /// What was published: a directory or a tar file
+    /// Published bundle: a directory or a tar file
     #[arg(long, value_name = "DIR|FILE.tar")]
     from: PathBuf,
-    /// Where to install [default: fatbins/published of the checkout]
+    /// Directory to install into [default: fatbins/published of the checkout]
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
     #[command(flatten)]

@@ -12,7 +12,7 @@ use super::{Failure, read, write};
 
 #[derive(Args)]
 pub struct Arguments {
-    /// What to sign; the signature goes beside it as FILE.minisig
+    /// File to sign; the signature goes beside it as FILE.minisig
     #[arg(value_name = "FILE", required_unless_present = "new_key")]
     file: Option<PathBuf>,
     #[command(flatten)]

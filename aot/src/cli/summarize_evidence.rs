@@ -9,9 +9,9 @@ use super::{Failure, Trusted, compare_evidence, write};
 
 #[derive(Args)]
 pub struct Arguments {
-    /// What a chip computed: a file of `precast evidence`
+    /// File of `precast evidence`
     file: PathBuf,
-    /// Where to write it: a file that is not there yet
+    /// File to write; must not exist
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     #[command(flatten)]

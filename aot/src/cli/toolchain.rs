@@ -21,7 +21,7 @@ enum Command {
         #[arg(long)]
         tools: bool,
     },
-    /// Say which compiler a build would use
+    /// Show the compiler that a build would use
     Which,
 }
 
