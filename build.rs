@@ -29,7 +29,7 @@ mod embed {
     use precast_aot::{Built, Model, Request, home, prebuilt, toolchain};
     use precast_fatbins::TrustedKey;
 
-    /// Compiles through the cache, or takes what was published; compares with the locks; writes the two sections and
+    /// Compiles through the cache, or takes a published bundle; compares with the locks; writes the two sections and
     /// the statics that hold them.
     pub fn write(out: &Path) -> Result<(), Box<dyn Error>> {
         let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
@@ -49,7 +49,7 @@ mod embed {
         Ok(())
     }
 
-    /// An environment variable that this build depends on.
+    /// Reads an environment variable that this build depends on.
     fn variable(name: &str) -> Option<String> {
         println!("cargo::rerun-if-env-changed={name}");
         std::env::var(name).ok().filter(|value| !value.is_empty())
@@ -77,8 +77,8 @@ mod embed {
         Ok(prebuilt::select(directory, &keys?, request)?)
     }
 
-    /// A kernel that is not the locked one is an error, and so is a built-in model without a lock; both are warnings under
-    /// PRECAST_UNLOCKED. A model of the user's need not have a lock.
+    /// Checks kernels against the locks. An unlocked kernel is an error, and so is a built-in model without a lock;
+    /// both are warnings under PRECAST_UNLOCKED. A user's model needs no lock.
     fn check(built: &Built, request: &Request, locks: &Path) -> Result<(), Box<dyn Error>> {
         for model in &request.models {
             println!("cargo::rerun-if-changed={}", lock::path(locks, &model.name).display());
@@ -107,7 +107,7 @@ mod embed {
         precast_aot::Arch::GPUS.into_iter().filter(enabled).collect()
     }
 
-    /// The built-in models, or those of them that PRECAST_BUILT_IN names, and those that PRECAST_MODELS names; both separated by
+    /// Returns the built-in models, or those named in PRECAST_BUILT_IN, and those in PRECAST_MODELS; both separated by
     /// colons.
     fn models() -> Result<Vec<Model>, Box<dyn Error>> {
         let mut models = Model::built_in();
@@ -131,7 +131,7 @@ mod embed {
         Ok(models)
     }
 
-    /// Statics in the sections that cuobjdump and the project's own tools look for, aligned as in a bundle.
+    /// Formats the statics in the sections that cuobjdump and the project's own tools look for, aligned as in a bundle.
     fn statics(fatbin_bytes: usize, manifest_bytes: usize, digest: &str) -> String {
         format!(
             r#"
