@@ -94,7 +94,7 @@ fn refused(checkout: &Path) -> Result<()> {
 fn unlocked(checkout: &Path) -> Result<()> {
     let source = checkout.join("kernels/src/swiglu/fwd.cu");
     let text = fs::read_to_string(&source)?;
-    fs::write(&source, format!("{text}\n")).context("a changed source")?;
+    fs::write(&source, format!("{text};\n")).context("a changed source")?;
     println!("\n== a debug build with one more character in a source");
     let Output { status, stderr, .. } = build(checkout, &[]).output()?;
     let said = String::from_utf8_lossy(&stderr);
