@@ -41,15 +41,16 @@ impl Reference for AdamwUpdate {
         host::update(*self, p, views);
     }
 
+    /// With numbers that nobody takes for granted, and an eps that shows.
     fn samples(&self) -> Vec<Self::Params> {
         [(1, 0), (5003, 1234)]
             .map(|(n, decayed)| Self::Params {
                 n,
                 decayed,
-                beta1: 0.9,
-                beta2: 0.999,
-                eps: 1e-8,
-                weight_decay: 0.1,
+                beta1: 0.8,
+                beta2: 0.97,
+                eps: 0.05,
+                weight_decay: 0.2,
                 ..Default::default()
             })
             .into()

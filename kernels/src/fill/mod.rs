@@ -35,7 +35,7 @@ impl Reference for Fill {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 2.5), (5001, 0.0)].map(|(n, value)| Self::Params { n, value, ..Default::default() }).into()
+        [(1, 0.0), (5001, 2.5)].map(|(n, value)| Self::Params { n, value, ..Default::default() }).into()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
