@@ -1,8 +1,7 @@
-use precast_kernels::Key;
 use precast_kernels::abi::{attention_bwd_params, attention_delta_params, attention_fwd_params};
 
-use super::calculus::{dot, gradient, log_sum_exp};
-use super::launch::{Launch, size};
+use super::calculus::{dot, dots, log_sum_exp};
+use super::launch::Launch;
 
 /// Sizes of an attention: rows are tokens of [query heads, key heads, value heads].
 struct Attention {
@@ -15,8 +14,9 @@ struct Attention {
 }
 
 impl Attention {
-    fn of(key: &Key) -> Self {
-        Self { batch: 2, seq_len: 5, heads: 4, kv_heads: 2, d: size(key, "d"), scale: 0.3 }
+    fn new(sizes: [u32; 4], scale: f32, launch: &Launch) -> Self {
+        let [batch, seq_len, heads, kv_heads] = sizes.map(|size| size as usize);
+        Self { batch, seq_len, heads, kv_heads, d: launch.size("d"), scale: f64::from(scale) }
     }
 
     fn head<'a>(&self, qkv: &'a [f64], token: usize, head: usize) -> &'a [f64] {
@@ -38,8 +38,8 @@ impl Attention {
                 lse[(batch * self.heads + head) * self.seq_len + query] = total;
                 for (key, score) in scores.iter().enumerate() {
                     let value = self.head(qkv, token(key), self.heads + self.kv_heads + group);
-                    let out = &mut o[(token(query) * self.heads + head) * self.d..][..self.d];
-                    out.iter_mut().zip(value).for_each(|(out, value)| *out += (score - total).exp() * value);
+                    let (weight, at) = ((score - total).exp(), (token(query) * self.heads + head) * self.d);
+                    o[at..][..self.d].iter_mut().zip(value).for_each(|(out, value)| *out += weight * value);
                 }
             }
         }
@@ -48,43 +48,37 @@ impl Attention {
 
     /// Sums of each query's output times its gradient, [batch, heads, seq_len].
     fn delta(&self, o: &[f64], d_o: &[f64]) -> Vec<f64> {
-        let row = |token: usize, head: usize| (token * self.heads + head) * self.d;
-        let of = |batch: usize, head: usize, query: usize| {
-            let at = row(batch * self.seq_len + query, head);
-            dot(&o[at..][..self.d], &d_o[at..][..self.d])
-        };
+        let of_tokens = dots(o, d_o, self.d);
         let heads = (0..self.batch).flat_map(|batch| (0..self.heads).map(move |head| (batch, head)));
-        heads
-            .flat_map(|(batch, head)| (0..self.seq_len).map(move |query| (batch, head, query)))
-            .map(|(b, h, q)| of(b, h, q))
-            .collect()
+        let of_head = |(batch, head)| {
+            (0..self.seq_len)
+                .map(move |query| (batch * self.seq_len + query) * self.heads + head)
+                .map(|at| of_tokens[at])
+        };
+        heads.flat_map(of_head).collect()
     }
 }
 
-pub fn fwd(key: &Key) {
-    let sizes = Attention::of(key);
-    let launch = Launch::new(
-        key,
-        attention_fwd_params { batch: 2, seq_len: 5, heads: 4, kv_heads: 2, scale: 0.3, ..Default::default() },
-    );
+pub fn fwd(launch: &mut Launch) {
+    let attention_fwd_params { batch, seq_len, heads, kv_heads, scale, .. } = launch.params();
+    let sizes = Attention::new([batch, seq_len, heads, kv_heads], scale, launch);
     let (o, lse) = sizes.forward(&launch.before("qkv"));
     launch.is("o", &o);
     launch.is("lse", &lse);
 }
 
-pub fn delta(key: &Key) {
-    let sizes = Attention::of(key);
-    let launch = Launch::new(key, attention_delta_params { batch: 2, seq_len: 5, heads: 4, ..Default::default() });
+pub fn delta(launch: &mut Launch) {
+    let attention_delta_params { batch, seq_len, heads, .. } = launch.params();
+    let sizes = Attention::new([batch, seq_len, heads, 0], 0.0, launch);
     launch.is("delta", &sizes.delta(&launch.before("o"), &launch.before("d_o")));
 }
 
-pub fn bwd(key: &Key) {
-    let sizes = Attention::of(key);
-    let params = attention_bwd_params { batch: 2, seq_len: 5, heads: 4, kv_heads: 2, scale: 0.3, ..Default::default() };
-    let launch = Launch::with(key, params, |launch| {
-        let (o, lse) = sizes.forward(&launch.before("qkv"));
-        vec![("lse", lse), ("delta", sizes.delta(&o, &launch.before("d_o")))]
-    });
-    let d_o = launch.before("d_o");
-    launch.is("dqkv", &gradient(&launch.before("qkv"), |qkv| dot(&sizes.forward(qkv).0, &d_o)));
+pub fn bwd(launch: &mut Launch) {
+    let attention_bwd_params { batch, seq_len, heads, kv_heads, scale, .. } = launch.params();
+    let sizes = Attention::new([batch, seq_len, heads, kv_heads], scale, launch);
+    let (qkv, d_o) = (launch.before("qkv"), launch.before("d_o"));
+    let (o, lse) = sizes.forward(&qkv);
+    launch.set("lse", &lse);
+    launch.set("delta", &sizes.delta(&o, &d_o));
+    launch.is_gradient("dqkv", &qkv, |qkv| dots(&sizes.forward(qkv).0, &d_o, o.len() / sizes.batch));
 }

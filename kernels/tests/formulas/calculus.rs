@@ -1,25 +1,32 @@
-//! Dot products, transposes, log-sum-exp, and gradients by central differences: what the formulas are written with.
+//! Dot products, transposes, log-sum-exp, and slopes by central differences: what the formulas are written with.
 
-/// The gradient of a function by central differences.
-pub fn gradient(at: &[f64], mut function: impl FnMut(&[f64]) -> f64) -> Vec<f64> {
+/// The slopes of functions along a direction, by central differences.
+pub fn slopes(at: &[f64], along: &[f64], functions: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
     const STEP: f64 = 1e-5;
-    let mut at = at.to_vec();
-    (0..at.len())
-        .map(|index| {
-            let own = at[index];
-            at[index] = own + STEP;
-            let above = function(&at);
-            at[index] = own - STEP;
-            let below = function(&at);
-            at[index] = own;
-            (above - below) / (2.0 * STEP)
-        })
-        .collect()
+    let moved = |step: f64| functions(&at.iter().zip(along).map(|(at, along)| at + step * along).collect::<Vec<_>>());
+    moved(STEP).iter().zip(moved(-STEP)).map(|(above, below)| (above - below) / (2.0 * STEP)).collect()
 }
 
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len());
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
+    // Sums beside each other, which a processor adds at one time.
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let mut sums = [0.0; 8];
+    for (a, b) in a.iter().zip(b) {
+        (0..8).for_each(|i| sums[i] += a[i] * b[i]);
+    }
+    sums.iter().sum::<f64>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f64>()
+}
+
+/// The dot product of each row.
+pub fn dots(a: &[f64], b: &[f64], columns: usize) -> Vec<f64> {
+    assert_eq!(a.len(), b.len());
+    a.chunks(columns).zip(b.chunks(columns)).map(|(a, b)| dot(a, b)).collect()
+}
+
+pub fn sum(a: &[f64], b: &[f64]) -> Vec<f64> {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| a + b).collect()
 }
 
 pub fn log_sum_exp(values: &[f64]) -> f64 {

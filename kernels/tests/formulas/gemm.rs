@@ -1,55 +1,39 @@
-use precast_kernels::Key;
 use precast_kernels::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params};
 
-use super::calculus::{dot, gradient, product};
-use super::launch::{Launch, field};
+use super::calculus::{dots, product, sum, transposed};
+use super::launch::Launch;
 use super::swiglu::gated;
 
-/// Values to add to a row of features, or none.
-fn added(launch: &Launch, key: &Key, name: &'static str) -> Option<Vec<f64>> {
-    (field(key, name) == "true").then(|| launch.before(name))
+/// `x w^T (+ bias)`.
+fn projected(launch: &Launch, k: u32) -> Vec<f64> {
+    let y = product(&launch.before("x"), &launch.before("w"), k as usize);
+    let bias = if launch.flag("bias") { launch.before("bias") } else { vec![0.0] };
+    y.iter().zip(bias.iter().cycle()).map(|(y, bias)| y + bias).collect()
 }
 
-pub fn fwd(key: &Key) {
-    let (m, n, k) = (5, 7, 9);
-    let launch = Launch::new(key, gemm_fwd_params { m, n, k, ..Default::default() });
-    let mut y = product(&launch.before("x"), &launch.before("w"), k as usize);
-    if let Some(bias) = added(&launch, key, "bias") {
-        y.iter_mut().zip(bias.iter().cycle()).for_each(|(y, bias)| *y += bias);
-    }
-    if let Some(residual) = added(&launch, key, "residual") {
-        y.iter_mut().zip(residual).for_each(|(y, residual)| *y += residual);
-    }
-    launch.is("y", &y);
+pub fn fwd(launch: &mut Launch) {
+    let gemm_fwd_params { k, .. } = launch.params();
+    let y = projected(launch, k);
+    launch.is("y", &if launch.flag("residual") { sum(&y, &launch.before("residual")) } else { y });
 }
 
-pub fn swiglu(key: &Key) {
-    let (m, n, k) = (5, 7, 9);
-    let launch = Launch::new(key, gemm_swiglu_params { m, n, k, ..Default::default() });
-    let mut gate_up = product(&launch.before("x"), &launch.before("w"), k as usize);
-    if let Some(bias) = added(&launch, key, "bias") {
-        gate_up.iter_mut().zip(bias.iter().cycle()).for_each(|(value, bias)| *value += bias);
-    }
-    launch.is("y", &gate_up.chunks(2 * n as usize).flat_map(gated).collect::<Vec<_>>());
+pub fn swiglu(launch: &mut Launch) {
+    let gemm_swiglu_params { n, k, .. } = launch.params();
+    launch.is("y", &projected(launch, k).chunks(2 * n as usize).flat_map(gated).collect::<Vec<_>>());
 }
 
-pub fn dgrad(key: &Key) {
-    let (m, n, k) = (5, 7, 9);
-    let launch = Launch::new(key, gemm_dgrad_params { m, n, k, ..Default::default() });
+pub fn dgrad(launch: &mut Launch) {
+    let gemm_dgrad_params { m, n, k, .. } = launch.params();
     let (dy, w) = (launch.before("dy"), launch.before("w"));
     let x = vec![0.5; (m * k) as usize];
-    launch.is("dx", &gradient(&x, |x| dot(&product(x, &w, k as usize), &dy)));
+    launch.is_gradient("dx", &x, |x| dots(&product(x, &w, k as usize), &dy, n as usize));
 }
 
-pub fn wgrad(key: &Key) {
-    let (m, n, k) = (5, 7, 9);
-    for accumulate in [0, 1] {
-        let launch = Launch::new(key, gemm_wgrad_params { m, n, k, accumulate, ..Default::default() });
-        let (dy, x, old) = (launch.before("dy"), launch.before("x"), launch.before("dw"));
-        let mut dw = gradient(&vec![0.5; old.len()], |w| dot(&product(&x, w, k as usize), &dy));
-        if accumulate == 1 || launch.micro().1 {
-            dw.iter_mut().zip(old).for_each(|(dw, old)| *dw += old);
-        }
-        launch.is("dw", &dw);
-    }
+/// A row of weights makes a column of y.
+pub fn wgrad(launch: &mut Launch) {
+    let gemm_wgrad_params { m, n, k, accumulate, .. } = launch.params();
+    let (m, k) = (m as usize, k as usize);
+    let adds = launch.goes("always adds", accumulate == 1) || launch.goes("later", launch.is_later());
+    let (dy, x, old) = (transposed(&launch.before("dy"), n as usize), launch.before("x"), launch.kept("dw", adds));
+    launch.is_gradient("dw", &old, |w| sum(&dots(&product(w, &x, k), &dy, m), &dots(w, &old, k)));
 }

@@ -1,11 +1,7 @@
-use precast_kernels::Key;
-use precast_kernels::abi::{
-    MASKED_TOKEN, head_ce_params, head_compare_params, head_distill_params, head_jsd_params, head_metrics_params,
-    head_nll_params,
-};
+use precast_kernels::abi::{MASKED_TOKEN, head_distill_params, head_jsd_params};
 
-use super::calculus::{gradient, log_sum_exp};
-use super::launch::{Launch, field};
+use super::calculus::log_sum_exp;
+use super::launch::Launch;
 
 const MASKED: f64 = MASKED_TOKEN as f64;
 
@@ -27,98 +23,81 @@ fn losses([teacher, student]: [&[f64]; 2], target: f64, temperature: f64, beta: 
     (divergence, log_sum_exp(student) - student[target as usize])
 }
 
-/// Losses of each token and the gradient of a row's logits; nothing where it is masked. With alpha 0 the teacher is not
-/// looked at.
-fn trained(launch: &Launch, rows: [&str; 2], [alpha, temperature, beta]: [f64; 3]) -> [Vec<f64>; 3] {
-    let (loss_scale, _) = launch.micro();
+/// (teacher, student, target) of each token as a closure makes of them, nothing where it is masked.
+fn of_tokens<const N: usize>(
+    launch: &Launch,
+    [teacher, student]: [&[f64]; 2],
+    of_token: impl Fn([&[f64]; 2], f64) -> [f64; N],
+) -> [Vec<f64>; N] {
     let targets = launch.before("targets");
-    assert!(targets.contains(&MASKED) && targets.iter().any(|target| *target != MASKED));
-    let [teacher, student] = rows.map(|name| launch.before(name));
     let vocab = student.len() / targets.len();
-    let mut out = [Vec::new(), Vec::new(), Vec::new()];
-    for ((teacher, student), target) in teacher.chunks(vocab).zip(student.chunks(vocab)).zip(targets) {
-        if target == MASKED {
-            out[0].push(0.0);
-            out[1].push(0.0);
-            out[2].extend(vec![0.0; vocab]);
-            continue;
-        }
+    let rows = teacher.chunks(vocab).zip(student.chunks(vocab)).zip(targets);
+    let of_token = |((teacher, student), target)| {
+        if launch.goes("masked", target == MASKED) { [0.0; N] } else { of_token([teacher, student], target) }
+    };
+    let all: Vec<[f64; N]> = rows.map(of_token).collect();
+    std::array::from_fn(|index| all.iter().map(|one| one[index]).collect())
+}
+
+/// Asserts losses of each token and the gradient of its logits. With alpha 0 the teacher is not looked at.
+fn is_trained(launch: &Launch, [teacher, student]: [&str; 2], options: [f32; 3]) {
+    let ([alpha, temperature, beta], loss_scale) = (options.map(f64::from), launch.loss_scale());
+    let (taught, logits) = (launch.before(teacher), launch.before(student));
+    let losses = |[teacher, student]: [&[f64]; 2], target| {
         let (kd, ce) = losses([teacher, student], target, temperature, beta);
-        out[0].push(kd);
-        out[1].push(ce);
-        out[2].extend(gradient(student, |student| {
-            let (kd, ce) = losses([teacher, student], target, temperature, beta);
-            loss_scale * (alpha * temperature * temperature * kd + (1.0 - alpha) * ce)
-        }));
+        [kd, ce, loss_scale * (alpha * temperature * temperature * kd + (1.0 - alpha) * ce)]
+    };
+    let [kd, ce, _] = of_tokens(launch, [&taught, &logits], losses);
+    if teacher != student {
+        launch.is("kd", &kd);
     }
-    out
-}
-
-pub fn distill(key: &Key) {
-    let (tokens, vocab, alpha, temperature) = (9, 23, 0.3f32, 1.75f32);
-    let launch = Launch::new(key, head_distill_params { tokens, vocab, alpha, temperature, ..Default::default() });
-    let beta = if field(key, "reverse") == "true" { 1.0 } else { 0.0 };
-    let [kd, ce, gradients] =
-        trained(&launch, ["teacher", "student"], [f64::from(alpha), f64::from(temperature), beta]);
-    launch.is("kd", &kd);
     launch.is("ce", &ce);
-    launch.is("student", &gradients);
+    launch.is_gradient(student, &logits, |logits| {
+        let [_, _, loss] = of_tokens(launch, [&taught, logits], losses);
+        loss
+    });
 }
 
-pub fn jsd(key: &Key) {
-    let (tokens, vocab, alpha, temperature, beta) = (9, 23, 0.3f32, 1.75f32, 0.25f32);
-    let launch = Launch::new(key, head_jsd_params { tokens, vocab, alpha, temperature, beta, ..Default::default() });
-    let [kd, ce, gradients] =
-        trained(&launch, ["teacher", "student"], [f64::from(alpha), f64::from(temperature), f64::from(beta)]);
-    launch.is("kd", &kd);
-    launch.is("ce", &ce);
-    launch.is("student", &gradients);
+pub fn distill(launch: &mut Launch) {
+    let head_distill_params { alpha, temperature, .. } = launch.params();
+    let beta = if launch.flag("reverse") { 1.0 } else { 0.0 };
+    is_trained(launch, ["teacher", "student"], [alpha, temperature, beta]);
 }
 
-pub fn ce(key: &Key) {
-    let launch = Launch::new(key, head_ce_params { tokens: 9, vocab: 23, ..Default::default() });
-    let [_, ce, gradients] = trained(&launch, ["logits", "logits"], [0.0, 1.0, 0.0]);
-    launch.is("ce", &ce);
-    launch.is("logits", &gradients);
+pub fn jsd(launch: &mut Launch) {
+    let head_jsd_params { alpha, temperature, beta, .. } = launch.params();
+    is_trained(launch, ["teacher", "student"], [alpha, temperature, beta]);
 }
 
-pub fn nll(key: &Key) {
-    let launch = Launch::new(key, head_nll_params { tokens: 9, vocab: 23, ..Default::default() });
+pub fn ce(launch: &mut Launch) {
+    is_trained(launch, ["logits", "logits"], [0.0, 1.0, 0.0]);
+}
+
+pub fn nll(launch: &mut Launch) {
     let logits = launch.before("logits");
-    let rows = logits.chunks(23).zip(launch.before("targets"));
-    let nll = rows.map(|(row, target)| if target == MASKED { 0.0 } else { losses([row, row], target, 1.0, 0.0).1 });
-    launch.is("nll", &nll.collect::<Vec<_>>());
+    let [nll] = of_tokens(launch, [&logits, &logits], |rows, target| [losses(rows, target, 1.0, 0.0).1]);
+    launch.is("nll", &nll);
 }
 
-pub fn compare(key: &Key) {
-    let launch = Launch::new(key, head_compare_params { tokens: 9, vocab: 23, ..Default::default() });
+pub fn compare(launch: &mut Launch) {
     let (reference, logits) = (launch.before("reference"), launch.before("logits"));
-    let rows = reference.chunks(23).zip(logits.chunks(23)).zip(launch.before("targets"));
     let first = |row: &[f64]| (0..row.len()).reduce(|best, at| if row[at] > row[best] { at } else { best });
-    let of_rows: Vec<[f64; 4]> = rows
-        .map(|((r, s), target)| {
-            if target == MASKED {
-                return [0.0; 4];
-            }
-            let (kl, nll) = losses([r, s], target, 1.0, 0.0);
-            let agrees = if first(r) == first(s) { 1.0 } else { 0.0 };
-            [kl, agrees, losses([r, r], target, 1.0, 0.0).1, nll]
-        })
-        .collect();
-    for (index, name) in ["kl", "agrees", "reference_nll", "nll"].into_iter().enumerate() {
-        launch.is(name, &of_rows.iter().map(|row| row[index]).collect::<Vec<_>>());
+    let of_rows = of_tokens(launch, [&reference, &logits], |[r, s], target| {
+        let (kl, nll) = losses([r, s], target, 1.0, 0.0);
+        let agrees = if launch.goes("agrees", first(r) == first(s)) { 1.0 } else { 0.0 };
+        [kl, agrees, losses([r, r], target, 1.0, 0.0).1, nll]
+    });
+    for (name, of_rows) in ["kl", "agrees", "reference_nll", "nll"].into_iter().zip(of_rows) {
+        launch.is(name, &of_rows);
     }
 }
 
-pub fn metrics(key: &Key) {
-    let launch = Launch::new(key, head_metrics_params { tokens: 301, ..Default::default() });
-    let ((loss_scale, adds), before) = (launch.micro(), launch.before("metrics"));
-    let mean =
-        |name: &str, old: f64| loss_scale * launch.before(name).iter().sum::<f64>() + if adds { old } else { 0.0 };
-    let mut expected = before.clone();
+pub fn metrics(launch: &mut Launch) {
+    let old = launch.kept("metrics", launch.is_later());
+    let mean = |name: &str| launch.loss_scale() * launch.before(name).iter().sum::<f64>();
+    let mut expected = launch.before("metrics");
     // Without a teacher there is no divergence to add.
-    let kept = if adds { before[0] } else { 0.0 };
-    let kd = if field(key, "kd") == "true" { mean("kd", before[0]) } else { kept };
-    (expected[0], expected[1]) = (kd, mean("ce", before[1]));
+    let kd = if launch.flag("kd") { mean("kd") } else { 0.0 };
+    (expected[0], expected[1]) = (old[0] + kd, old[1] + mean("ce"));
     launch.is("metrics", &expected);
 }

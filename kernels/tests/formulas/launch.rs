@@ -1,43 +1,73 @@
-//! A launch by its host reference, and what its key says.
+//! A launch by its host reference, what its key and parameter block say, and what its outputs must be.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeSet;
 
 use bytemuck::Pod;
 use precast_kernels::check::Case;
 use precast_kernels::host::Buffer;
 use precast_kernels::{Dtype, Format, Key};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 
-/// A field of a key.
-pub fn field(key: &Key, name: &str) -> String {
-    let fields = key.text().split_once('{').expect("a key has fields").1.trim_end_matches('}');
-    let value = fields.split(',').find_map(|pair| pair.split_once('=').filter(|(own, _)| *own == name));
-    value.unwrap_or_else(|| panic!("{key} has no {name}")).1.to_owned()
-}
-
-pub fn size(key: &Key, name: &str) -> usize {
-    field(key, name).parse().expect("a number")
-}
+use super::calculus::{dots, slopes};
 
 /// A launch by the reference: what each operand holds before and after it. Numbers are u32 where an operand is.
 pub struct Launch {
     case: Case,
-    after: Vec<Buffer>,
+    /// Its place among the samples of its kernel.
+    sample: usize,
+    after: OnceCell<Vec<Buffer>>,
+    ways: RefCell<BTreeSet<(&'static str, bool)>>,
 }
 
 impl Launch {
-    pub fn new<P: Pod>(key: &Key, params: P) -> Self {
-        Self::with(key, params, |_| Vec::new())
+    pub fn new(key: &Key, sample: usize, seed: u64) -> Self {
+        let case = Case::new(key, &key.kernel().samples()[sample], seed);
+        Self { case, sample, after: OnceCell::new(), ways: RefCell::default() }
     }
 
-    /// With operands that follow from others.
-    pub fn with<P: Pod>(key: &Key, params: P, derived: impl FnOnce(&Self) -> Vec<(&'static str, Vec<f64>)>) -> Self {
-        let mut launch = Self { case: Case::new(key, bytemuck::bytes_of(&params), 7), after: Vec::new() };
-        for (name, values) in derived(&launch) {
-            let bytes: Vec<u8> = values.iter().flat_map(|value| (*value as f32).to_le_bytes()).collect();
-            let index = launch.index(name);
-            assert_eq!(launch.case.before[index].len(), bytes.len(), "{name}");
-            launch.case.before[index] = Buffer::from(&bytes[..]);
-        }
-        launch.after = launch.case.reference();
-        launch
+    /// Gives an operand what follows from others.
+    pub fn set(&mut self, name: &str, values: &[f64]) {
+        assert!(self.after.get().is_none(), "{name} comes after the launch");
+        let bytes: Vec<u8> = values.iter().flat_map(|value| (*value as f32).to_le_bytes()).collect();
+        let index = self.index(name);
+        assert_eq!(self.case.before[index].len(), bytes.len(), "{name}");
+        self.case.before[index] = Buffer::from(&bytes[..]);
+    }
+
+    /// The parameter block: zeros where it ends early, as formats that do not need its last fields have it.
+    pub fn params<P: Pod>(&self) -> P {
+        let mut block = P::zeroed();
+        bytemuck::bytes_of_mut(&mut block)[..self.case.params.len()].copy_from_slice(&self.case.params);
+        block
+    }
+
+    /// A field of the key.
+    pub fn field(&self, name: &str) -> &str {
+        let key = &self.case.key;
+        let fields = key.text().split_once('{').expect("a key has fields").1.trim_end_matches('}');
+        let value = fields.split(',').find_map(|pair| pair.split_once('=').filter(|(own, _)| *own == name));
+        value.unwrap_or_else(|| panic!("{key} has no {name}")).1
+    }
+
+    pub fn size(&self, name: &str) -> usize {
+        self.field(name).parse().expect("a number")
+    }
+
+    /// Notes a way that a formula goes where it has two: over its launches it must go both.
+    pub fn goes(&self, branch: &'static str, way: bool) -> bool {
+        self.ways.borrow_mut().insert((branch, way));
+        way
+    }
+
+    /// A field of the key that is a branch.
+    pub fn flag(&self, name: &'static str) -> bool {
+        self.goes(name, self.field(name) == "true")
+    }
+
+    pub fn into_ways(self) -> BTreeSet<(&'static str, bool)> {
+        self.ways.into_inner()
     }
 
     fn index(&self, name: &str) -> usize {
@@ -60,22 +90,55 @@ impl Launch {
     }
 
     pub fn after(&self, name: &str) -> Vec<f64> {
-        self.numbers(name, &self.after)
+        self.numbers(name, self.after.get_or_init(|| self.case.reference()))
     }
 
-    /// `loss_scale`, and whether gradients are added to.
-    pub fn micro(&self) -> (f64, bool) {
-        let words = self.before("micro");
-        (f64::from(f32::from_bits(words[0] as u32)), words[1] != 0.0)
+    /// Returns the addend that an output was before, where it is added to; else zeros.
+    pub fn kept(&self, name: &str, adds: bool) -> Vec<f64> {
+        let before = self.before(name);
+        if self.goes("adds", adds) { before } else { vec![0.0; before.len()] }
+    }
+
+    pub fn loss_scale(&self) -> f64 {
+        f64::from(f32::from_bits(self.before("micro")[0] as u32))
+    }
+
+    /// Says whether the micro-batch is a later one of its step.
+    pub fn is_later(&self) -> bool {
+        self.before("micro")[1] != 0.0
     }
 
     /// Asserts that an output is what its formula says, within the rounding of f32.
     pub fn is(&self, name: &str, expected: &[f64]) {
+        self.are_near(name, &self.after(name), expected);
+    }
+
+    /// Asserts that an output is the gradient of losses, of which each depends on a row of its own, however wide. Along directions of
+    /// random signs losses have the slope that it says: a wrong element shows wherever it is, for the price of a few losses.
+    pub fn is_gradient(&self, name: &str, at: &[f64], losses: impl Fn(&[f64]) -> Vec<f64>) {
         let found = self.after(name);
-        assert_eq!(found.len(), expected.len(), "{}: {name}", self.case.key);
+        let (mut of_found, mut expected) = (Vec::new(), Vec::new());
+        for direction in 0..DIRECTIONS {
+            let mut rng = Pcg64Mcg::seed_from_u64(direction);
+            let signs: Vec<f64> = at.iter().map(|_| if rng.random() { 1.0 } else { -1.0 }).collect();
+            let slopes = slopes(at, &signs, &losses);
+            of_found.extend(dots(&found, &signs, at.len() / slopes.len()));
+            expected.extend(slopes);
+        }
+        self.are_near(name, &of_found, &expected);
+    }
+
+    fn are_near(&self, name: &str, found: &[f64], expected: &[f64]) {
+        let name = format!("{}, sample {}: {name}", self.case.key, self.sample);
+        assert_eq!(found.len(), expected.len(), "{name}");
         let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
         let difference = norm(&mut found.iter().zip(expected).map(|(a, b)| a - b));
         let distance = difference / norm(&mut expected.iter().copied()).max(1e-30);
-        assert!(difference == 0.0 || distance <= 2e-6, "{}: {name} is {distance:e} from its formula", self.case.key);
+        assert!(difference <= ABSOLUTE || distance <= 2e-6, "{name} is {distance:e} from its formula");
     }
 }
+
+/// Directions in which a gradient is compared.
+const DIRECTIONS: u64 = 4;
+/// Distance that is none: f32 rounds by it what is about 1 and cancels.
+const ABSOLUTE: f64 = 2e-7;

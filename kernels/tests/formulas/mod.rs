@@ -1,5 +1,6 @@
-//! Every host reference against its formula in f64, written from the formula alone. Gradients are differences of the
-//! forward formula, so that a reference and a kernel that share a mistake do not agree with it.
+//! Every host reference against its formula in f64, written from the formula alone, in every sample of its kernel: what a
+//! kernel is checked with its reference is. Gradients are differences of the forward formula, so that a reference and a kernel
+//! that share a mistake do not agree with it.
 
 mod attention;
 mod calculus;
@@ -17,10 +18,11 @@ mod swiglu;
 
 use std::collections::BTreeSet;
 
+use launch::Launch;
 use precast_kernels::{Dtype, Key, OPS, examples};
 
-/// An operation and its check.
-type Formula = (&'static str, fn(&Key));
+/// An operation and its check of a launch.
+type Formula = (&'static str, fn(&mut Launch));
 
 const FORMULAS: &[Formula] = &[
     ("adamw.update", elements::adamw),
@@ -73,10 +75,35 @@ fn every_reference_is_its_formula() {
         assert!(here.contains(op.name), "{} has no formula here", op.name);
     }
     for (op, check) in FORMULAS.iter().copied() {
-        let keys = examples().into_iter().filter(|key| key.op() == op && is_plain(key));
-        let checked = keys.map(|key| check(&key)).count();
-        assert!(checked > 0, "{op} has no example in f32");
+        let mut ways = BTreeSet::new();
+        for key in plain(op) {
+            for (sample, params) in key.kernel().samples().iter().enumerate() {
+                for seed in 0..draws(&key, params) {
+                    let mut launch = Launch::new(&key, sample, seed);
+                    check(&mut launch);
+                    ways.extend(launch.into_ways());
+                }
+            }
+        }
+        for (branch, way) in &ways {
+            assert!(ways.contains(&(branch, !way)), "{op}: no launch has another `{branch}` than {way}");
+        }
     }
+}
+
+/// Draws of a sample: what is drawn decides on branches, too, and small samples are to go all ways.
+fn draws(key: &Key, params: &[u8]) -> u64 {
+    let elements: u64 = key.kernel().operands(params).iter().map(|operand| operand.elems).sum();
+    if elements < 10_000 { 4 } else { 1 }
+}
+
+/// The examples of an operation that are plain, and others as they are in f32: their branches are the same.
+fn plain(op: &str) -> BTreeSet<Key> {
+    let keys = examples().into_iter().filter(|key| key.op() == op);
+    let keys = keys.flat_map(|key| Key::parse(&key.text().replace("bf16", "f32")).into_iter().chain([key]));
+    let keys: BTreeSet<Key> = keys.filter(is_plain).collect();
+    assert!(!keys.is_empty(), "{op} has no example in f32");
+    keys
 }
 
 /// Whether nothing is rounded to bf16 or stored in blocks: what is left is the formula. A cast is what it rounds.

@@ -1,23 +1,18 @@
-use precast_kernels::Key;
 use precast_kernels::abi::rope_params;
 
-use super::launch::{Launch, size};
+use super::launch::Launch;
 
 /// Elements i and i + d/2 of a head are a complex number that turns by the angle of position and i, or back.
-fn rope(key: &Key, direction: f64) {
-    let (tokens, seq_len, heads, d) = (15, 5, 3, size(key, "d"));
-    let stride = (heads as usize + 2) * d;
-    let params = rope_params { tokens, seq_len, heads, row_stride: stride as u32, ..Default::default() };
-    let angle = |index: usize| (index as f64 * 0.37).sin() * 3.0;
-    let launch = Launch::with(key, params, |launch| {
-        let angles = || (0..launch.before("cos").len()).map(angle);
-        vec![("cos", angles().map(f64::cos).collect()), ("sin", angles().map(f64::sin).collect())]
-    });
+fn rope(launch: &mut Launch, direction: f64) {
+    let (d, rope_params { seq_len, heads, row_stride, .. }) = (launch.size("d"), launch.params());
+    let angles: Vec<f64> = (0..seq_len as usize * d / 2).map(|index| (index as f64 * 0.37).sin() * 3.0).collect();
+    launch.set("cos", &angles.iter().map(|angle| angle.cos()).collect::<Vec<_>>());
+    launch.set("sin", &angles.iter().map(|angle| angle.sin()).collect::<Vec<_>>());
     let mut x = launch.before("x");
-    for (token, row) in x.chunks_mut(stride).enumerate() {
+    for (token, row) in x.chunks_mut(row_stride as usize).enumerate() {
         for head in row.chunks_mut(d).take(heads as usize) {
             for i in 0..d / 2 {
-                let turn = direction * angle(token % seq_len as usize * (d / 2) + i);
+                let turn = direction * angles[token % seq_len as usize * (d / 2) + i];
                 let (length, own) = (head[i].hypot(head[i + d / 2]), head[i + d / 2].atan2(head[i]));
                 (head[i], head[i + d / 2]) = (length * (own + turn).cos(), length * (own + turn).sin());
             }
@@ -26,10 +21,10 @@ fn rope(key: &Key, direction: f64) {
     launch.is("x", &x);
 }
 
-pub fn fwd(key: &Key) {
-    rope(key, 1.0);
+pub fn fwd(launch: &mut Launch) {
+    rope(launch, 1.0);
 }
 
-pub fn bwd(key: &Key) {
-    rope(key, -1.0);
+pub fn bwd(launch: &mut Launch) {
+    rope(launch, -1.0);
 }

@@ -1,55 +1,47 @@
 //! Sums over columns, and of the squares of all gradients.
 
-use precast_kernels::Key;
 use precast_kernels::abi::{
     column_sum_finish_params, column_sum_partial_params, grad_distance_partial_params, grad_norm_finish_params,
     grad_norm_partial_params,
 };
 
-use super::calculus::{dot, transposed};
+use super::calculus::{dots, sum, transposed};
 use super::launch::Launch;
 
-pub fn column_sum_partial(key: &Key) {
-    let (rows, n, group) = (29, 131, 8);
-    let launch = Launch::new(key, column_sum_partial_params { rows, n, group, ..Default::default() });
-    let x = launch.before("x");
-    let sums = x.chunks((group * n) as usize).flat_map(|group| {
-        transposed(group, n as usize)
-            .chunks(group.len() / n as usize)
-            .map(|column| column.iter().sum())
-            .collect::<Vec<f64>>()
-    });
+fn column_sums(x: &[f64], columns: u32) -> Vec<f64> {
+    let rows = x.len() / columns as usize;
+    transposed(x, columns as usize).chunks(rows).map(|column| column.iter().sum()).collect()
+}
+
+pub fn column_sum_partial(launch: &mut Launch) {
+    let column_sum_partial_params { n, group, .. } = launch.params();
+    let groups = launch.before("x");
+    let sums = groups.chunks((group * n) as usize).flat_map(|group| column_sums(group, n));
     launch.is("partial", &sums.collect::<Vec<_>>());
 }
 
-pub fn column_sum_finish(key: &Key) {
-    let launch = Launch::new(key, column_sum_finish_params { rows: 29, n: 131, ..Default::default() });
-    let (_, adds) = launch.micro();
-    let (partial, old) = (transposed(&launch.before("partial"), 131), launch.before("grad"));
-    let sums =
-        partial.chunks(29).zip(old).map(|(column, old)| column.iter().sum::<f64>() + if adds { old } else { 0.0 });
-    launch.is("grad", &sums.collect::<Vec<_>>());
+pub fn column_sum_finish(launch: &mut Launch) {
+    let column_sum_finish_params { n, .. } = launch.params();
+    launch.is("grad", &sum(&column_sums(&launch.before("partial"), n), &launch.kept("grad", launch.is_later())));
 }
 
-pub fn grad_distance_partial(key: &Key) {
-    let launch = Launch::new(key, grad_distance_partial_params { n: 1000, group: 256, ..Default::default() });
+pub fn grad_distance_partial(launch: &mut Launch) {
+    let grad_distance_partial_params { group, .. } = launch.params();
     let (a, b) = (launch.before("a"), launch.before("b"));
-    let sums = |a: &[f64], b: &[f64]| a.chunks(256).zip(b.chunks(256)).map(|(a, b)| dot(a, b)).collect();
-    launch.is("partial", &[sums(&a, &b), sums(&a, &a), sums(&b, &b)].map(|sums: Vec<f64>| sums).concat());
+    launch.is("partial", &[(&a, &b), (&a, &a), (&b, &b)].map(|(a, b)| dots(a, b, group as usize)).concat());
 }
 
-pub fn grad_norm_partial(key: &Key) {
-    let launch = Launch::new(key, grad_norm_partial_params { n: 1000, group: 256, ..Default::default() });
-    launch.is("partial", &launch.before("grad").chunks(256).map(|group| dot(group, group)).collect::<Vec<_>>());
+pub fn grad_norm_partial(launch: &mut Launch) {
+    let grad_norm_partial_params { group, .. } = launch.params();
+    let grad = launch.before("grad");
+    launch.is("partial", &dots(&grad, &grad, group as usize));
 }
 
-pub fn grad_norm_finish(key: &Key) {
-    // The clip is reached, is not reached, and there is none.
-    for clip in [1.0, 1e6, 0.0] {
-        let launch = Launch::new(key, grad_norm_finish_params { count: 3001, clip, ..Default::default() });
-        let norm = launch.before("partial").iter().sum::<f64>().sqrt();
-        let scale = if clip == 0.0 { 1.0 } else { (f64::from(clip) / (norm + 1e-6)).min(1.0) };
-        let before = launch.before("metrics");
-        launch.is("metrics", &[before[0], before[1], norm, scale, 0.0, before[5]]);
-    }
+pub fn grad_norm_finish(launch: &mut Launch) {
+    let grad_norm_finish_params { clip, .. } = launch.params();
+    let (clip, before) = (f64::from(clip), launch.before("metrics"));
+    let norm = launch.before("partial").iter().sum::<f64>().sqrt();
+    let clips = launch.goes("has a clip", clip > 0.0) && launch.goes("clips", norm > clip);
+    let scale = if clips { clip / (norm + 1e-6) } else { 1.0 };
+    launch.is("metrics", &[before[0], before[1], norm, scale, 0.0, before[5]]);
 }

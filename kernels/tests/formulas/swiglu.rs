@@ -1,7 +1,6 @@
-use precast_kernels::Key;
 use precast_kernels::abi::{swiglu_bwd_params, swiglu_fwd_params};
 
-use super::calculus::{dot, gradient};
+use super::calculus::dots;
 use super::launch::Launch;
 
 /// `gate * sigmoid(gate) * up` of a row of gates and then ups.
@@ -10,14 +9,17 @@ pub fn gated(gate_up: &[f64]) -> Vec<f64> {
     gate.iter().zip(up).map(|(gate, up)| gate / (1.0 + (-gate).exp()) * up).collect()
 }
 
-pub fn fwd(key: &Key) {
-    let launch = Launch::new(key, swiglu_fwd_params { tokens: 5, n: 19, ..Default::default() });
-    launch.is("y", &launch.before("gate_up").chunks(2 * 19).flat_map(gated).collect::<Vec<_>>());
+fn forward(gate_up: &[f64], n: u32) -> Vec<f64> {
+    gate_up.chunks(2 * n as usize).flat_map(gated).collect()
 }
 
-pub fn bwd(key: &Key) {
-    let launch = Launch::new(key, swiglu_bwd_params { tokens: 5, n: 19, ..Default::default() });
+pub fn fwd(launch: &mut Launch) {
+    let swiglu_fwd_params { n, .. } = launch.params();
+    launch.is("y", &forward(&launch.before("gate_up"), n));
+}
+
+pub fn bwd(launch: &mut Launch) {
+    let swiglu_bwd_params { n, .. } = launch.params();
     let (gate_up, dy) = (launch.before("gate_up"), launch.before("dy"));
-    let rows = gate_up.chunks(2 * 19).zip(dy.chunks(19));
-    launch.is("dgate_up", &rows.flat_map(|(row, dy)| gradient(row, |row| dot(&gated(row), dy))).collect::<Vec<_>>());
+    launch.is_gradient("dgate_up", &gate_up, |gate_up| dots(&forward(gate_up, n), &dy, n as usize));
 }
