@@ -1,18 +1,8 @@
 use rayon::prelude::*;
 
 use crate::abi::grad_distance_partial_params;
-use crate::host::{Views, vectorized};
-
-/// Sums the products of two groups.
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    vectorized(|| {
-        let mut lanes = [0.0f64; 8];
-        for (a, b) in a.chunks(8).zip(b.chunks(8)) {
-            lanes.iter_mut().zip(a.iter().zip(b)).for_each(|(lane, (a, b))| *lane += f64::from(*a) * f64::from(*b));
-        }
-        lanes.iter().sum::<f64>() as f32
-    })
-}
+use crate::grad_norm::dot;
+use crate::host::Views;
 
 pub(super) fn partial(p: &grad_distance_partial_params, views: &mut Views<'_>) {
     let (a, b) = (views.read::<f32>("a"), views.read::<f32>("b"));

@@ -6,44 +6,9 @@
 mod host;
 
 pub use crate::abi::GradDistancePartial;
+pub use crate::grad_norm::GROUP;
+use crate::grad_norm::partial_of;
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Geometry, Reference, Source, Threads, source};
 
-/// Elements per partial sum.
-pub const GROUP: u32 = 1 << 15;
-
-impl Build for GradDistancePartial {
-    type Variant = Threads;
-
-    fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 256 }]
-    }
-
-    fn source(&self, _variant: Threads) -> Source {
-        source!("grad_distance", "partial.cu")
-    }
-
-    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.n.div_ceil(u64::from(p.group)) as u32, variant.threads)
-    }
-}
-
-impl Reference for GradDistancePartial {
-    fn examples() -> Vec<Self> {
-        vec![Self {}]
-    }
-
-    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        host::partial(p, views);
-    }
-
-    fn samples(&self) -> Vec<Self::Params> {
-        [(1, GROUP), (70_001, GROUP), (1000, 256)]
-            .map(|(n, group)| Self::Params { n, group, ..Default::default() })
-            .into()
-    }
-
-    fn typical(&self, batch: Batch) -> Self::Params {
-        Self::Params { n: batch.elems(), group: GROUP, ..Default::default() }
-    }
-}
+partial_of!(GradDistancePartial, "grad_distance");

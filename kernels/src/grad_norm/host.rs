@@ -3,18 +3,21 @@ use rayon::prelude::*;
 use crate::abi::{grad_norm_finish_params, grad_norm_partial_params, step_metrics};
 use crate::host::{Views, vectorized};
 
+/// The sum of products of two groups.
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    vectorized(|| {
+        let mut lanes = [0.0f64; 8];
+        for (a, b) in a.chunks(8).zip(b.chunks(8)) {
+            lanes.iter_mut().zip(a.iter().zip(b)).for_each(|(lane, (a, b))| *lane += f64::from(*a) * f64::from(*b));
+        }
+        lanes.iter().sum::<f64>() as f32
+    })
+}
+
 pub(super) fn partial(p: &grad_norm_partial_params, views: &mut Views<'_>) {
     let grad = views.read::<f32>("grad");
     let partial = views.write::<f32>("partial");
-    partial.par_iter_mut().zip(grad.par_chunks(p.group as usize)).for_each(|(sum, grad)| {
-        *sum = vectorized(|| {
-            let mut lanes = [0.0f64; 8];
-            for eight in grad.chunks(8) {
-                lanes.iter_mut().zip(eight).for_each(|(lane, g)| *lane += f64::from(*g) * f64::from(*g));
-            }
-            lanes.iter().sum::<f64>() as f32
-        });
-    });
+    partial.par_iter_mut().zip(grad.par_chunks(p.group as usize)).for_each(|(sum, grad)| *sum = dot(grad, grad));
 }
 
 pub(super) fn finish(p: &grad_norm_finish_params, views: &mut Views<'_>) {

@@ -9,6 +9,8 @@
 
 mod host;
 
+pub(crate) use host::dot;
+
 pub use crate::abi::{GradNormFinish, GradNormPartial};
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Geometry, Reference, Source, Threads, source};
@@ -16,41 +18,50 @@ use crate::{Arch, Batch, Build, Geometry, Reference, Source, Threads, source};
 /// Elements per partial sum.
 pub const GROUP: u32 = 1 << 15;
 
-impl Build for GradNormPartial {
-    type Variant = Threads;
+/// Builds and checks a kernel that sums products of groups of elements.
+macro_rules! partial_of {
+    ($kernel:ident, $family:literal) => {
+        impl Build for $kernel {
+            type Variant = Threads;
 
-    fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 256 }]
-    }
+            fn variants(&self, _arch: Arch) -> Vec<Threads> {
+                vec![Threads { threads: 256 }]
+            }
 
-    fn source(&self, _variant: Threads) -> Source {
-        source!("grad_norm", "partial.cu")
-    }
+            fn source(&self, _variant: Threads) -> Source {
+                source!($family, "partial.cu")
+            }
 
-    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.n.div_ceil(u64::from(p.group)) as u32, variant.threads)
-    }
+            fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
+                Geometry::linear(p.n.div_ceil(u64::from(p.group)) as u32, variant.threads)
+            }
+        }
+
+        impl Reference for $kernel {
+            fn examples() -> Vec<Self> {
+                vec![Self {}]
+            }
+
+            fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+                host::partial(p, views);
+            }
+
+            fn samples(&self) -> Vec<Self::Params> {
+                [(1, GROUP), (70_001, GROUP), (1000, 256)]
+                    .map(|(n, group)| Self::Params { n, group, ..Default::default() })
+                    .into()
+            }
+
+            fn typical(&self, batch: Batch) -> Self::Params {
+                Self::Params { n: batch.elems(), group: GROUP, ..Default::default() }
+            }
+        }
+    };
 }
 
-impl Reference for GradNormPartial {
-    fn examples() -> Vec<Self> {
-        vec![Self {}]
-    }
+pub(crate) use partial_of;
 
-    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        host::partial(p, views);
-    }
-
-    fn samples(&self) -> Vec<Self::Params> {
-        [(1, GROUP), (70_001, GROUP), (1000, 256)]
-            .map(|(n, group)| Self::Params { n, group, ..Default::default() })
-            .into()
-    }
-
-    fn typical(&self, batch: Batch) -> Self::Params {
-        Self::Params { n: batch.elems(), group: GROUP, ..Default::default() }
-    }
-}
+partial_of!(GradNormPartial, "grad_norm");
 
 impl Build for GradNormFinish {
     type Variant = Threads;
