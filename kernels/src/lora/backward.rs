@@ -2,7 +2,7 @@
 
 use super::samples::{SAMPLES, Sample};
 use super::variants::{self, Form, Product, Tiling};
-use super::{build_of, host, reference_of, source_of, whole_vectors, width};
+use super::{host, product_of, whole_vectors, width};
 use crate::abi::lora_wgrad_params;
 pub use crate::abi::{LoraDgradA, LoraDgradB, LoraWgrad};
 use crate::gemm::tolerance;
@@ -21,11 +21,7 @@ impl Product for LoraDgradB {
     }
 }
 
-impl Build for LoraDgradB {
-    build_of!("dgrad_b.cu");
-}
-
-reference_of!(LoraDgradB, host::dgrad_b);
+product_of!(LoraDgradB, "dgrad_b.cu", host::dgrad_b);
 
 impl Product for LoraDgradA {
     const FORM: Form = Form::Add;
@@ -39,11 +35,7 @@ impl Product for LoraDgradA {
     }
 }
 
-impl Build for LoraDgradA {
-    build_of!("dgrad_a.cu");
-}
-
-reference_of!(LoraDgradA, host::dgrad_a);
+product_of!(LoraDgradA, "dgrad_a.cu", host::dgrad_a);
 
 /// CTAs that keep an H200's 132 multiprocessors busy: two each.
 const BUSY: u64 = 264;
@@ -82,9 +74,7 @@ impl Product for LoraWgrad {
     }
 }
 
-impl Build for LoraWgrad {
-    build_of!("wgrad.cu");
-}
+product_of!(LoraWgrad, "wgrad.cu");
 
 impl Reference for LoraWgrad {
     fn examples() -> Vec<Self> {

@@ -2,7 +2,7 @@
 
 use super::samples::{SAMPLES, Sample};
 use super::variants::{self, Form, Product, Tiling};
-use super::{build_of, host, reference_of, source_of, whole_vectors};
+use super::{host, product_of, whole_vectors};
 pub use crate::abi::{LoraFwdA, LoraFwdB};
 use crate::gemm::tolerance;
 use crate::host::Views;
@@ -21,11 +21,7 @@ impl Product for LoraFwdA {
     }
 }
 
-impl Build for LoraFwdA {
-    build_of!("fwd_a.cu");
-}
-
-reference_of!(LoraFwdA, host::fwd_a);
+product_of!(LoraFwdA, "fwd_a.cu", host::fwd_a);
 
 impl Product for LoraFwdB {
     const FORM: Form = Form::Add;
@@ -39,8 +35,4 @@ impl Product for LoraFwdB {
     }
 }
 
-impl Build for LoraFwdB {
-    build_of!("fwd_b.cu");
-}
-
-reference_of!(LoraFwdB, host::fwd_b);
+product_of!(LoraFwdB, "fwd_b.cu", host::fwd_b);

@@ -33,68 +33,62 @@ use crate::abi::lora_part;
 pub use backward::{LoraDgradA, LoraDgradB, LoraWgrad};
 pub use forward::{LoraFwdA, LoraFwdB};
 
-/// Selects a kernel's source: for CUDA cores, or for tensor cores with the headers of `gemm/mma`.
-macro_rules! source_of {
-    ($variant:expr, $file:literal) => {
-        match $variant {
-            Tiling::Mma(_) => Source {
-                path: concat!("lora/mma/", $file),
-                text: include_str!(concat!("mma/", $file)),
-                headers: &[
-                    ("lora.h", include_str!("lora.h")),
-                    ("gemm.h", include_str!("../gemm/gemm.h")),
-                    ("gemm/raster.cuh", include_str!("../gemm/raster.cuh")),
-                    ("gemm/mma/operand.cuh", include_str!("../gemm/mma/operand.cuh")),
-                    ("gemm/mma/mainloop.cuh", include_str!("../gemm/mma/mainloop.cuh")),
-                    ("gemm/mma/epilogue.cuh", include_str!("../gemm/mma/epilogue.cuh")),
-                    ("lora/mma/tile.cuh", include_str!("mma/tile.cuh")),
-                    ("lora/mma/epilogue.cuh", include_str!("mma/epilogue.cuh")),
-                    ("lora/mma/add.cuh", include_str!("mma/add.cuh")),
-                ],
-            },
-            Tiling::CudaCores(_) => Source {
-                path: concat!("lora/simt/", $file),
-                text: include_str!(concat!("simt/", $file)),
-                headers: &[
-                    ("lora.h", include_str!("lora.h")),
-                    ("gemm.h", include_str!("../gemm/gemm.h")),
-                    ("gemm/simt/mainloop.cuh", include_str!("../gemm/simt/mainloop.cuh")),
-                ],
-            },
+/// Builds a kernel of the family from its sources: one for CUDA cores, and one for tensor cores with the headers of `gemm/mma`.
+/// Those that differ from each other in their host function alone, which they name, must equal it in the family's samples.
+macro_rules! product_of {
+    ($kernel:ident, $file:literal) => {
+        impl Build for $kernel {
+            type Variant = Tiling;
+
+            fn source(&self, variant: Tiling) -> Source {
+                match variant {
+                    Tiling::Mma(_) => Source {
+                        path: concat!("lora/mma/", $file),
+                        text: include_str!(concat!("mma/", $file)),
+                        headers: &[
+                            ("lora.h", include_str!("lora.h")),
+                            ("gemm.h", include_str!("../gemm/gemm.h")),
+                            ("gemm/raster.cuh", include_str!("../gemm/raster.cuh")),
+                            ("gemm/mma/operand.cuh", include_str!("../gemm/mma/operand.cuh")),
+                            ("gemm/mma/mainloop.cuh", include_str!("../gemm/mma/mainloop.cuh")),
+                            ("gemm/mma/epilogue.cuh", include_str!("../gemm/mma/epilogue.cuh")),
+                            ("lora/mma/tile.cuh", include_str!("mma/tile.cuh")),
+                            ("lora/mma/epilogue.cuh", include_str!("mma/epilogue.cuh")),
+                            ("lora/mma/add.cuh", include_str!("mma/add.cuh")),
+                        ],
+                    },
+                    Tiling::CudaCores(_) => Source {
+                        path: concat!("lora/simt/", $file),
+                        text: include_str!(concat!("simt/", $file)),
+                        headers: &[
+                            ("lora.h", include_str!("lora.h")),
+                            ("gemm.h", include_str!("../gemm/gemm.h")),
+                            ("gemm/simt/mainloop.cuh", include_str!("../gemm/simt/mainloop.cuh")),
+                        ],
+                    },
+                }
+            }
+
+            fn variants(&self, _arch: Arch) -> Vec<Tiling> {
+                Self::FORM.variants(self.x).to_vec()
+            }
+
+            fn select(&self, p: &Self::Params, _arch: Arch) -> Tiling {
+                Self::FORM.select(self.x, Self::vectors(p), Self::results(p)[0])
+            }
+
+            fn admits(&self, variant: Tiling, p: &Self::Params) -> bool {
+                variants::admits(variant, self.x, Self::vectors(p))
+            }
+
+            fn geometry(&self, variant: Tiling, p: &Self::Params) -> Geometry {
+                variants::geometry(variant, &Self::results(p), Self::splits(p))
+            }
         }
     };
-}
+    ($kernel:ident, $file:literal, $host:path) => {
+        product_of!($kernel, $file);
 
-/// Implements the common part of [`Build`] for a kernel of the family.
-macro_rules! build_of {
-    ($file:literal) => {
-        type Variant = Tiling;
-
-        fn source(&self, variant: Tiling) -> Source {
-            source_of!(variant, $file)
-        }
-
-        fn variants(&self, _arch: Arch) -> Vec<Tiling> {
-            Self::FORM.variants(self.x).to_vec()
-        }
-
-        fn select(&self, p: &Self::Params, _arch: Arch) -> Tiling {
-            Self::FORM.select(self.x, Self::vectors(p), Self::results(p)[0])
-        }
-
-        fn admits(&self, variant: Tiling, p: &Self::Params) -> bool {
-            variants::admits(variant, self.x, Self::vectors(p))
-        }
-
-        fn geometry(&self, variant: Tiling, p: &Self::Params) -> Geometry {
-            variants::geometry(variant, &Self::results(p), Self::splits(p))
-        }
-    };
-}
-
-/// Implements [`Reference`] for kernels whose launches are samples; they differ only in their host function.
-macro_rules! reference_of {
-    ($kernel:ident, $host:path) => {
         impl Reference for $kernel {
             fn examples() -> Vec<Self> {
                 [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
@@ -119,7 +113,7 @@ macro_rules! reference_of {
     };
 }
 
-use {build_of, reference_of, source_of};
+use product_of;
 
 /// Returns the columns of all parts together.
 fn width(parts: &[lora_part]) -> u32 {
