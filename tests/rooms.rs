@@ -6,7 +6,7 @@ use crate::support::root;
 
 /// A package's directory and what it may depend on of this project, as ARCHITECTURE.md lists the rooms: only on those
 /// above it.
-const ROOMS: [(&str, &str, &[&str]); 11] = [
+const ROOMS: [(&str, &str, &[&str]); 12] = [
     ("kernels", "precast-kernels", &[]),
     // What the kernels are made of: it compiles where they do not.
     ("kernels/abi", "precast-abi", &[]),
@@ -21,6 +21,8 @@ const ROOMS: [(&str, &str, &[&str]); 11] = [
     // What kernels of a stand-in do; nothing ships.
     ("tests/libcuda", "precast-libcuda", &["precast-kernels", "precast-fatbins"]),
     ("xtask", "xtask", &["precast-kernels", "precast-plan", "precast-simt", "precast-fatbins", "precast-aot"]),
+    // Nothing is built for it.
+    ("xtask/start", "xtask-start", &[]),
 ];
 
 fn manifest(directory: &str) -> toml::Table {

@@ -23,8 +23,8 @@ pub struct Source {
 /// A header as (include name, text).
 pub type Header = (&'static str, &'static str);
 
-/// Headers that any CUDA source may include.
-static COMMON_HEADERS: &[Header] = &[
+/// Headers any CUDA source may include.
+pub static COMMON_HEADERS: &[Header] = &[
     ("blocks.cuh", include_str!("../cuda/blocks.cuh")),
     ("device.cuh", include_str!("../cuda/device.cuh")),
     ("hopper.cuh", include_str!("../cuda/hopper.cuh")),
@@ -49,8 +49,9 @@ impl Common {
         Self(headers.iter().map(|(name, text)| (*name, Parsed::new(text))).collect())
     }
 
-    /// Returns the headers that a source includes, also transitively, in name order.
-    fn headers(&self, source: &Source) -> Vec<Header> {
+    /// Finds the headers a source includes, directly or through others, in name order; or the name of one that it does not have. What
+    /// it brings itself comes first.
+    fn find(&self, source: &Source) -> Result<Vec<Header>, &'static str> {
         let mut found: Vec<Header> = Vec::new();
         let mut texts = vec![source.text];
         while let Some(text) = texts.pop() {
@@ -65,20 +66,28 @@ impl Common {
                         found.push((name, text));
                         texts.push(text);
                     }
-                    None => panic!("{} includes {name}, which is not among its headers", source.path),
+                    None => return Err(name),
                 }
             }
         }
         found.sort_unstable();
-        found
+        Ok(found)
     }
 
-    /// Pairs each header with the text that a compiler gets of it.
+    fn headers(&self, source: &Source) -> Vec<Header> {
+        let missing = |name| panic!("{} includes {name}, which is not among its headers", source.path);
+        self.find(source).unwrap_or_else(missing)
+    }
+
+    /// Pairs each of them with what a compiler gets of it: of a common one what the source uses, whoever brings its text.
     fn includes(&self, source: &Source) -> Vec<(&'static str, String)> {
         let (common, own): (Vec<Header>, Vec<Header>) =
             self.headers(source).into_iter().partition(|(name, _)| self.0.contains_key(name));
         let own_texts: Vec<&str> = own.iter().map(|(_, text)| *text).chain([source.text]).collect();
-        let parsed: Vec<&Parsed> = common.iter().map(|(name, _)| &self.0[name]).collect();
+        let brought = common.iter().map(|(name, text)| (*text != self.0[name].text()).then(|| Parsed::new(text)));
+        let brought: Vec<Option<Parsed>> = brought.collect();
+        let parsed = common.iter().zip(&brought).map(|((name, _), own)| own.as_ref().unwrap_or(&self.0[name]));
+        let parsed: Vec<&Parsed> = parsed.collect();
         let used = common.iter().map(|(name, _)| *name).zip(reach::used(&parsed, &own_texts));
         let mut all: Vec<(&str, String)> = own.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
         all.extend(used);
@@ -111,7 +120,12 @@ impl Source {
         COMMON.headers(self)
     }
 
-    /// Pairs each header with the text that a compiler gets of it: of the common ones, the parts that this source uses.
+    /// The name of a header that this source includes and does not have.
+    pub fn missing(&self) -> Option<&'static str> {
+        COMMON.find(self).err()
+    }
+
+    /// Pairs each of them with what a compiler gets of it: of the common ones what this source uses.
     pub fn includes(&self) -> Vec<(&'static str, String)> {
         COMMON.includes(self)
     }
@@ -218,6 +232,18 @@ mod tests {
         };
         let headers: Vec<Header> = COMMON_HEADERS.iter().map(|(name, text)| (*name, more(text))).collect();
         Common::new(&headers)
+    }
+
+    #[test]
+    fn of_a_common_header_that_a_source_brings_it_gets_what_it_uses() {
+        const BROUGHT: &[Header] = &[(
+            "device.cuh",
+            "__device__ float used(float x) { return x; }\n__device__ float left(float x) { return x; }\n",
+        )];
+        let source = Source { text: "#include \"device.cuh\"\nused(1)", headers: BROUGHT, ..SOURCE };
+        assert_eq!(source.includes(), [("device.cuh", "__device__ float used(float x) { return x; }\n\n".to_owned())]);
+        assert_eq!(source.missing(), None);
+        assert_eq!(Source { text: "#include \"b.cuh\"", ..SOURCE }.missing(), Some("b.cuh"));
     }
 
     #[test]

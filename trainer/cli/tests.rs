@@ -7,7 +7,7 @@ use super::{Arguments, shell};
 use crate::options::{Change, change};
 
 /// Flags that messages and pages name and `precast` does not have: those of other programs, `precast-aot` among them.
-const OF_OTHERS: [&str; 34] = [
+const OF_OTHERS: [&str; 35] = [
     "--args",
     "--code",
     "--family",
@@ -24,6 +24,7 @@ const OF_OTHERS: [&str; 34] = [
     "--local-dir",
     "--merge",
     "--metrics",
+    "--models",
     "--new-key",
     "--nnodes",
     "--no-python",

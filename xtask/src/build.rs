@@ -8,11 +8,13 @@ use anyhow::{Context, Result};
 use crate::run::{FEATURES, cargo, root, step};
 use crate::setup;
 
-/// Packages of a release: the trainer with every architecture, and `precast-aot`, without the programs of a checkout.
-pub const WHOLE: [&str; 9] = [
+/// What a release holds: the trainer with every architecture, and `precast-aot`; not the programs that a checkout needs.
+pub const WHOLE: [&str; 11] = [
     "--workspace",
     "--exclude",
     "xtask",
+    "--exclude",
+    "xtask-start",
     "--exclude",
     "precast-abi",
     "--exclude",

@@ -38,7 +38,11 @@ cargo xtask prove [DIR]    the second half of ci
 cargo xtask fresh          the part of prove that builds a fresh clone, with and without a network
 cargo xtask abi            regenerate kernels/src/abi.rs from the headers of kernels
 cargo xtask deny           check licences and sources of dependencies against deny.toml
-cargo xtask simt [TEXT]    run the CUDA sources of every kernel whose name contains TEXT on the CPU, under a checker
+cargo xtask simt TEXT      run the CUDA sources of every example whose name contains TEXT on the CPU, under a checker; after
+                           an edit of a CUDA source nothing is built for it
+cargo xtask simt           the same of every key of every model, too
+cargo xtask simt --models TEXT
+                           of those whose name contains TEXT
 cargo xtask simt --report [TEXT]
                            print what they move: sectors per request, share of the bytes that was needed, bank conflicts
 cargo xtask lines          print the lines of shipped Rust of each package and folder, without tests, comments and blanks
@@ -78,7 +82,7 @@ fn command() -> Result<()> {
         ["simt"] => simt::simt(""),
         ["simt", "--report"] => simt::report(""),
         ["simt", "--report", text] => simt::report(text),
-        ["simt", text] => simt::simt(text),
+        ["simt", "--models", text] => simt::simt(text),
         ["lines"] => lines::lines(),
         ["modules"] => modules::modules(),
         ["picture"] => picture::picture(),

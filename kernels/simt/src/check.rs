@@ -70,13 +70,20 @@ pub struct Outcome {
     pub worst: f64,
 }
 
-/// Runs every sample once for each seed, which also decides the random inputs. Architectures whose code is one program share its
-/// launches; what a CTA may have is asked for each.
+/// Runs every sample of a source's build once for each seed, which also decides the random inputs. Architectures whose code is one
+/// program share its launches; what a CTA may have is asked for each.
 ///
 /// # Errors
 /// The first [`Fault`].
-pub fn check_all(simt: &Simt, key: &Key, variant: Variant, archs: &[Arch], seeds: &[u64]) -> Result<Outcome, Fault> {
-    let source = key.kernel().source(variant);
+pub fn check_all(
+    simt: &Simt,
+    source: &Source,
+    pair: &KeyVariant,
+    archs: &[Arch],
+    seeds: &[u64],
+) -> Result<Outcome, Fault> {
+    let KeyVariant { key, variant } = pair;
+    let variant = *variant;
     // It has no other way to know.
     let one_program = !source.mentions("__CUDA_ARCH__");
     let mut total = Outcome { launches: 0, worst: 0.0 };
@@ -85,7 +92,7 @@ pub fn check_all(simt: &Simt, key: &Key, variant: Variant, archs: &[Arch], seeds
         match shared_bytes.filter(|_| one_program) {
             Some(bytes) => each_launch(key, variant, |_, _, geometry| fits(key, variant, arch, bytes, geometry))?,
             None => {
-                let (outcome, bytes) = check_program(simt, &source, key, variant, arch, seeds)?;
+                let (outcome, bytes) = check_program(simt, source, key, variant, arch, seeds)?;
                 total.launches += outcome.launches;
                 total.worst = total.worst.max(outcome.worst);
                 shared_bytes = Some(bytes);

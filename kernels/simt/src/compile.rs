@@ -54,6 +54,10 @@ const KERNEL: &[&str] = &[
     "-fvisibility=hidden",
 ];
 
+/// Options of the machine.
+const SHARED: &[&str] =
+    &["-O3", "-fno-semantic-interposition", "-ftls-model=initial-exec", "-Wall", "-Wextra", "-Werror", "-shared"];
+
 /// Names every kernel's function.
 const ENTRY: &str = "simt_kernel";
 
@@ -112,9 +116,18 @@ fn compile(compiler: &Tool, what: &str, directory: &Path, arguments: &[&str]) ->
     }
 }
 
+/// Compiles the machine from its sources in a directory: `machine.so`.
+fn compile_machine(compiler: &Tool, directory: &Path) -> Result<(), CompileError> {
+    // One unit: each of the sources would compile the same headers.
+    let sources = MACHINE.iter().map(|(name, _)| *name).filter(|name| name.ends_with(".cc"));
+    let unit: String = sources.map(|name| format!("#include \"{name}\"\n")).collect();
+    write(&directory.join("machine.cc"), &unit)?;
+    compile(compiler, "the machine", directory, &[SHARED, &["machine.cc", "-o", "machine.so"]].concat())
+}
+
 impl Simt {
-    /// Compiles the machine into a directory that no other process uses. Kernels are left there for a debugger. Their objects are
-    /// kept in `objects`, on the same file system, for every process that compiles the same.
+    /// Compiles the machine, in a directory that no other process uses. Kernels are left there for a debugger. Their objects and the
+    /// machine are kept in `objects`, on the same file system, for every process that compiles the same.
     ///
     /// # Errors
     /// [`CompileError`], above all where there is no g++.
@@ -127,26 +140,14 @@ impl Simt {
         let directory = directory.canonicalize().map_err(io(directory))?;
         let (compiler, version) = gxx(&directory)?;
         let texts = MACHINE.iter().flat_map(|(name, text)| [*name, *text]);
-        let options = COMMON.iter().chain(KERNEL).copied();
+        let options = [COMMON, KERNEL, SHARED].concat();
         let basis = Digest::of_parts("simt.basis", texts.chain(options).chain([&*version]).map(str::as_bytes));
-        let machine = directory.join("libsimt.so");
-        // One unit: each of the sources would compile the same headers.
-        let sources = MACHINE.iter().map(|(name, _)| *name).filter(|name| name.ends_with(".cc"));
-        let unit: String = sources.map(|name| format!("#include \"{name}\"\n")).collect();
-        write(&directory.join("machine.cc"), &unit)?;
-        let arguments = [
-            "-O3",
-            "-fno-semantic-interposition",
-            "-ftls-model=initial-exec",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-shared",
-            "machine.cc",
-            "-o",
-            "libsimt.so",
-        ];
-        compile(&compiler, "the machine", &directory, &arguments)?;
+        // Whoever compiles it puts it there whole, as kernels are.
+        let machine = objects.join(format!("machine-{basis}.so"));
+        if !machine.exists() {
+            compile_machine(&compiler, &directory)?;
+            std::fs::rename(directory.join("machine.so"), &machine).map_err(io(&machine))?;
+        }
         Ok(Self { compiler, directory, machine, objects, basis, next: Mutex::new(0) })
     }
 

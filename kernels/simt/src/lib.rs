@@ -3,6 +3,7 @@
 //! Nothing that ships depends on this package; g++ is called when kernels are checked, not when this is built.
 
 mod check;
+mod checkout;
 mod compile;
 mod cost;
 mod count;
@@ -11,9 +12,11 @@ mod execute;
 mod launch;
 mod program;
 mod report;
+pub mod suite;
 mod translate;
 
 pub use check::{Fault, Outcome, check_all, check_source};
+pub use checkout::{Checkout, SourceError};
 pub use compile::Simt;
 pub use cost::{Cost, Count, Traffic};
 pub use count::{Counted, count};

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use precast_simt::Simt;
 
+mod checkout;
 mod counters;
 mod hopper;
 mod kernels;

@@ -1,20 +1,19 @@
-//! `cargo xtask simt`: executes the CUDA sources of every key and variant of every architecture on the CPU.
+//! `cargo xtask simt` without a name: the CUDA sources of every key and variant of every model, executed on the CPU. With one, it is
+//! the program of `kernels/simt` alone (`xtask/start`).
 
 mod passed;
 mod report;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use precast_aot::build::Request;
 use precast_aot::compile::Task;
 use precast_aot::models::Model;
-use precast_kernels::{Arch, Key, KeyVariant, examples};
-use precast_simt::{Simt, check_all};
-use rayon::prelude::*;
+use precast_kernels::{Arch, Key, examples};
+use precast_simt::Simt;
+use precast_simt::suite::{ARCHS, Check, SEEDS, check_each};
 
 use crate::setup;
 use passed::Passed;
@@ -28,12 +27,7 @@ const OBJECTS: &str = "target/tmp/kernels";
 /// Directory of [`Passed`].
 const PASSED: &str = "target/simt/passed";
 
-/// Seeds of the scheduler and of the random inputs.
-const SEEDS: [u64; 3] = [1, 2, 3];
-
-/// Architectures with machine code, all of which are executed.
-const ARCHS: [Arch; 4] = [Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable, Arch::Sm121];
-/// Architectures whose traffic is counted: those without hardware here. Hopper's instructions are not counted.
+/// Those whose kernels are counted: nobody here has one, and of Hopper's instructions nothing is counted.
 const COUNTED: [Arch; 2] = [Arch::Sm89, Arch::Sm121];
 
 /// One seed finds most faults: a seed changes which of two conflicting accesses comes second.
@@ -89,45 +83,19 @@ fn without_lengths(key: &str) -> String {
     format!("{op}{{{}}}", others.join(","))
 }
 
+/// Runs what has not passed before. xtask was built a moment ago, of the sources that are there.
 fn run(tasks: Vec<Task>, seeds: &[u64], passed: Option<&Passed>) -> Result<()> {
-    let mut pairs: BTreeMap<KeyVariant, Vec<Arch>> = BTreeMap::new();
-    for Task { pair, arch } in tasks {
-        pairs.entry(pair).or_default().push(arch);
-    }
     let simt = Simt::new(Path::new("target/simt"), Path::new(OBJECTS))?;
-    let (started, launches) = (Instant::now(), AtomicUsize::new(0));
-    let builds: usize = pairs.values().map(Vec::len).sum();
-    let named = |(pair, archs): (KeyVariant, Vec<Arch>)| {
-        let name = format!("{pair} for {}", archs.iter().map(Arch::to_string).collect::<Vec<_>>().join(" "));
-        (name, pair, archs)
-    };
+    let all = Check::of(tasks.into_iter().map(|Task { pair, arch }| (pair, arch)));
     let (before, checks): (Vec<_>, Vec<_>) =
-        pairs.into_iter().map(named).partition(|(name, ..)| passed.is_some_and(|passed| passed.contains(name)));
-    let before: usize = before.iter().map(|(_, _, archs)| archs.len()).sum();
-    let faults: Vec<String> = checks
-        .par_iter()
-        .with_max_len(1)
-        .filter_map(|(name, pair, archs)| {
-            let started = Instant::now();
-            let checked = check_all(&simt, &pair.key, pair.variant, archs, seeds).map_err(anyhow::Error::from);
-            let kept = checked.and_then(|outcome| passed.map_or(Ok(()), |passed| passed.add(name)).map(|()| outcome));
-            match kept {
-                Ok(outcome) => {
-                    launches.fetch_add(outcome.launches, Ordering::Relaxed);
-                    let (seconds, worst) = (started.elapsed().as_secs_f64(), outcome.worst);
-                    println!("{name}: {} launches, distance {worst:.1e}, {seconds:.1} s", outcome.launches);
-                    None
-                }
-                Err(fault) => Some(format!("{name}: {fault}")),
-            }
-        })
-        .collect();
-    ensure!(faults.is_empty(), "{} of {} kernels\n{}", faults.len(), checks.len(), faults.join("\n"));
-    let (launches, seconds) = (launches.into_inner(), started.elapsed().as_secs_f64());
-    println!(
-        "== {} kernels, {launches} launches: as their references, no rule broken; {seconds:.0} s",
-        builds - before
-    );
+        all.into_iter().partition(|check| passed.is_some_and(|passed| passed.contains(&check.name())));
+    let done = |check: &Check, said: Result<&str, &str>| {
+        println!("{}", said.unwrap_or_else(|fault| fault));
+        Ok(passed.filter(|_| said.is_ok()).map_or(Ok(()), |passed| passed.add(&check.name()))?)
+    };
+    let said = check_each(&simt, &checks, seeds, &Ok, &done).map_err(anyhow::Error::from_boxed)?;
+    println!("== {said}");
+    let before: usize = before.iter().map(Check::builds).sum();
     if before > 0 {
         println!("   {before} others were passed before by this very program and g++, and were not run again");
     }
