@@ -43,6 +43,7 @@ float expf(float);
 float logf(float);
 float log2f(float);
 float sqrtf(float);
+float tanhf(float);
 }
 
 #define threadIdx simt_thread()

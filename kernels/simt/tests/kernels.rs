@@ -1,13 +1,13 @@
 //! Defects planted in what ships: the checker has to see them through everything else a real kernel does. That it has nothing to
 //! say of kernels as they are is seen by `cargo xtask simt`, which runs them all.
 
-use precast_kernels::{Arch, Key, Tolerance};
+use precast_kernels::{Arch, Key, Source, Tolerance};
 use precast_simt::{Fault, check_source};
 
 use crate::SIMT;
 
 /// What is found where `from`, the first time it stands in a kernel's source or headers, is `to`.
-fn found(key: &str, from: &str, to: &str) -> String {
+pub fn found(key: &str, from: &str, to: &str) -> String {
     found_on(Arch::Sm121, key, from, to)
 }
 
@@ -18,8 +18,12 @@ fn found_on_hopper(key: &str, from: &str, to: &str) -> String {
 
 fn found_on(arch: Arch, key: &str, from: &str, to: &str) -> String {
     let key = Key::parse(key).unwrap();
-    let variant = key.kernel().variants(arch)[0];
-    let mut source = key.kernel().source(variant);
+    let source = key.kernel().source(key.kernel().variants(arch)[0]);
+    found_in(arch, &key, &changed(source, from, to)).expect("a fault")
+}
+
+/// A source with `to` in place of `from`, the first time that it stands in the text and in each header.
+pub fn changed(mut source: Source, from: &str, to: &str) -> Source {
     let change = |text: &'static str| -> &'static str {
         let changed = text.replacen(from, to, 1);
         if changed == text { text } else { changed.leak() }
@@ -27,10 +31,17 @@ fn found_on(arch: Arch, key: &str, from: &str, to: &str) -> String {
     let headers: Vec<_> = source.headers.iter().map(|(name, text)| (*name, change(text))).collect();
     assert!(source.text.contains(from) || headers.iter().any(|(_, text)| text.contains(to)), "{from} is not there");
     (source.text, source.headers) = (change(source.text), headers.leak());
-    match check_source(&SIMT, &source, &key, variant, arch, &[1]) {
-        Err(Fault::Broken { report, .. }) => report.to_string(),
-        Err(Fault::Mismatch { mismatch, .. }) => mismatch.to_string(),
-        other => panic!("{other:?}"),
+    source
+}
+
+/// What is wrong with a key's first variant, if it is built of a source.
+pub fn found_in(arch: Arch, key: &Key, source: &Source) -> Option<String> {
+    let variant = key.kernel().variants(arch)[0];
+    match check_source(&SIMT, source, key, variant, arch, &[1]) {
+        Err(Fault::Broken { report, .. }) => Some(report.to_string()),
+        Err(Fault::Mismatch { mismatch, stores, .. }) => Some(format!("{mismatch}{stores}")),
+        Err(fault) => panic!("{fault}"),
+        Ok(_) => None,
     }
 }
 

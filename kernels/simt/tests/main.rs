@@ -4,12 +4,20 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use precast_simt::Simt;
+// `softcap` is a folder of `kernels/src`, as CONTRIBUTING.md describes it.
+use precast_kernels::{
+    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, host, key, operand,
+    source,
+};
 
+mod abi;
 mod checkout;
 mod counters;
 mod hopper;
 mod kernels;
+mod mistakes;
 mod planted;
+mod softcap;
 
 /// The machine, compiled once for all tests.
 static SIMT: LazyLock<Simt> = LazyLock::new(|| {

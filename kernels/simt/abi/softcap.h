@@ -1,0 +1,1 @@
+../tests/softcap/softcap.h

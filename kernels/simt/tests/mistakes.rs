@@ -1,0 +1,206 @@
+//! Mistakes that people make in a kernel, each caught, by what, and with which message. Most are planted in the kernel of
+//! CONTRIBUTING.md's page; others in `planted/staged.cu`, which is the same with barriers, in SwiGLU and in RMSNorm. What is wrong in
+//! Rust alone is caught by `cargo test -p precast-kernels`: `cargo xtask ci` plants it (`xtask/src/ci/page.rs`).
+//!
+//! Nobody finds what happens from 2^32 elements on, such as an index of 32 bits: no sample has as many.
+
+use precast_kernels::fields::{Field, Fields};
+use precast_kernels::host::Views;
+use precast_kernels::{Arch, Build, Dtype, Geometry, Kernel, Key, Operand, Reference, Source, Threads};
+
+use crate::abi::softcap_fwd_params;
+use crate::kernels::{changed, found, found_in};
+use crate::softcap::SoftcapFwd;
+
+/// What is found where `from` is `to` in the page's kernel.
+fn softcap(x: Dtype, from: &str, to: &str) -> String {
+    of_softcap(x, "softcap/fwd.cu", include_str!("softcap/fwd.cu"), from, to)
+}
+
+/// The same of the kernel with barriers.
+fn staged(from: &str, to: &str) -> String {
+    of_softcap(Dtype::F32, "softcap/staged.cu", include_str!("planted/staged.cu"), from, to)
+}
+
+fn of_softcap(x: Dtype, path: &'static str, text: &'static str, from: &str, to: &str) -> String {
+    let source = Source { path, text, headers: &[("softcap.h", include_str!("softcap/softcap.h"))] };
+    found_in(Arch::Sm121, &Key::new(SoftcapFwd { x }), &changed(source, from, to)).expect("a fault")
+}
+
+#[test]
+fn without_mistakes_they_are_their_reference() {
+    for x in [Dtype::Bf16, Dtype::F32] {
+        let key = Key::new(SoftcapFwd { x });
+        let page = key.kernel().source(key.kernel().variants(Arch::Sm121)[0]);
+        let staged = Source { path: "softcap/staged.cu", text: include_str!("planted/staged.cu"), ..page };
+        assert_eq!([page, staged].map(|source| found_in(Arch::Sm121, &key, &source)), [None, None], "{key}");
+    }
+}
+
+/// A mistake a line: what is planted, and parts of what is said of it.
+macro_rules! mistakes {
+    ($($test:ident: $plant:expr => $($part:literal),+;)*) => {
+        $(#[test]
+        fn $test() {
+            let message = $plant;
+            println!("{message}");
+            for part in [$($part),+] {
+                assert!(message.contains(part), "`{part}` is not said:\n{message}");
+            }
+        })*
+    };
+}
+
+const TAIL: &str = "i < n; i += stride) y[i]";
+const GATE: &str = "g[j] * sigmoid(g[j]) * u[j]";
+const NORM: &str = "rmsnorm.fwd{h=3584,residual=true,x=bf16}";
+
+mistakes! {
+    // Elements: too many, too few, twice, and where vectors do not begin.
+    a_tail_too_long: softcap(Dtype::Bf16, TAIL, "i <= n; i += stride) y[i]") =>
+        "access out of bounds: 2 bytes at byte 2 of operand `x` (2 bytes)", "thread (1, 0, 0): read at softcap/fwd.cu:21";
+    vectors_rounded_up: softcap(Dtype::Bf16, "i < n / 4; i", "i < (n + 3) / 4; i") =>
+        "access out of bounds: 8 bytes at byte 0 of operand `x` (2 bytes)", "from softcap/fwd.cu:16";
+    a_tail_too_short: softcap(Dtype::Bf16, "n / 4 * 4 + thread", "n / 4 * 4 + 1 + thread") =>
+        "`y` was never written at element 0 of 1";
+    a_stride_too_long: softcap(Dtype::Bf16, "uint64_t(gridDim.x) *", "2 * uint64_t(gridDim.x) *") =>
+        "`y` was never written at element ", "from softcap/fwd.cu:19";
+    elements_of_one_token: softcap(Dtype::Bf16, "uint64_t(p.tokens) * p.n", "p.n") => "`y` was never written at element 1031";
+    a_grid_walked_by_every_block: softcap(Dtype::Bf16, "uint64_t(blockIdx.x) * VARIANT_THREADS + threadIdx.x", "threadIdx.x") =>
+        "data race: 8 bytes at byte", "of operand `y`", "block (3, 0, 0)", "block (2, 0, 0)", "write at device.cuh", "softcap/fwd.cu:19";
+    a_misaligned_vector: softcap(Dtype::Bf16, "load4(x + 4 * i)", "load4(x + 4 * i + 1)") =>
+        "misaligned access: 8 bytes at byte ", "of operand `x`", "softcap/fwd.cu:16";
+
+    // Barriers.
+    a_barrier_missing_behind_the_reads: staged("sync_block(); // the tile has been read", "") =>
+        "data race: 4 bytes at byte", "of shared `tile`", "write at softcap/staged.cu:13", "read at softcap/staged.cu:15";
+    a_barrier_missing_before_the_reads: staged("sync_block(); // the tile is there", "") =>
+        "data race: 4 bytes at byte", "of shared `tile`", "read at softcap/staged.cu:15", "write at softcap/staged.cu:13";
+    a_shared_word_that_nobody_writes: staged("tile[threadIdx.x] = first", "if (threadIdx.x > 0) tile[threadIdx.x] = first") =>
+        "read of uninitialized memory: 4 bytes at byte 0 of shared `tile`", "read at softcap/staged.cu:15";
+    a_barrier_that_some_threads_reach: staged("sync_block(); // the tile is there", "if (first + threadIdx.x < n) sync_block();") =>
+        "data race: 4 bytes at byte", "of shared `tile`", "write at softcap/staged.cu:13", "read at softcap/staged.cu:15";
+    sums_of_warps_read_before_they_are_there: found(NORM, "scratch[warp] = value;\n        sync_block();", "scratch[warp] = value;") =>
+        "data race: 4 bytes at byte", "of shared `scratch`", "read at rmsnorm/row.cuh", "write at rmsnorm/row.cuh";
+    a_sum_of_a_warp_that_nobody_writes: found(NORM, "if (threadIdx.x % WARP == 0) scratch", "if (threadIdx.x == 0) scratch") =>
+        "read of uninitialized memory: 4 bytes at byte 4 of shared `scratch`";
+    a_barrier_behind_the_end_of_some_threads: found(NORM, "const uint64_t row = ", "if (threadIdx.x >= 96) return;\n    const uint64_t row = ") =>
+        "divergent barrier", "waits at", "ended";
+    sums_of_warps_used_again: found(NORM, "row_sum(square, scratch)", "row_sum(square + 0.0f * row_sum(square, scratch), scratch)") =>
+        "data race: 4 bytes at byte", "of shared `scratch`", "rmsnorm/row.cuh";
+
+    // Values.
+    a_large_cap_ignored: softcap(Dtype::Bf16, "return cap", "return cap > 40.0f ? x : cap") =>
+        "operand `y` differs from the host reference";
+    a_cap_ignored_for_large_numbers: softcap(Dtype::Bf16, "return cap", "return fabsf(x) > 4.0f * cap ? x : cap") =>
+        "operand `y` differs from the host reference";
+    a_very_large_cap_ignored: softcap(Dtype::F32, "return cap", "return cap > 100.0f ? x : cap") =>
+        "operand `y` differs from the host reference";
+    a_tanh_rounded_to_bf16: softcap(Dtype::Bf16, "cap * tanhf(x / cap)", "cap * round_to<bf16>(tanhf(x / cap))") =>
+        "operand `y` differs from the host reference";
+    a_gate_rounded_to_bf16: found("swiglu.fwd{x=bf16}", GATE, "round_to<bf16>(g[j] * sigmoid(g[j])) * u[j]") =>
+        "operand `y` differs from the host reference";
+    a_norm_rounded_to_bf16: found(NORM, "gamma[j][i] * (x[j][i] * rstd)", "gamma[j][i] * round_to<bf16>(x[j][i] * rstd)") =>
+        "operand `y` differs from the host reference";
+    squares_rounded_to_bf16: found(NORM, "square += x[j][i] * x[j][i]", "square += round_to<bf16>(x[j][i] * x[j][i])") =>
+        "operand `rstd` differs from the host reference";
+    an_eps_outside_of_the_root: found(NORM, "/ sqrtf(row_sum(square, scratch) / KEY_H + p.eps)", "/ (sqrtf(row_sum(square, scratch) / KEY_H) + p.eps)") =>
+        "operand `y` differs from the host reference";
+
+    // Rows.
+    a_row_behind_the_last: found("rmsnorm.fwd{h=96,residual=false,x=bf16}", "token < p.tokens", "token <= p.tokens") =>
+        "access out of bounds: 16 bytes at byte 320 of operand `x` (192 bytes)", "rmsnorm/fwd.cuh";
+    columns_behind_the_row: found("rmsnorm.fwd{h=2085,residual=true,x=bf16}", "(column_of(j) < COLUMNS)", "true") =>
+        "access out of bounds", "rmsnorm/";
+    a_token_too_many: found("swiglu.fwd{x=bf16}", "tokens - 1 - token", "tokens - token") =>
+        "access out of bounds", "of operand `gate_up`", "swiglu/fwd.cu";
+    an_up_beside_itself: found("swiglu.fwd{x=f32}", "up = gate + p.n", "up = gate + p.n - 1") => "`y` differs from the host reference";
+    no_way_for_rows_that_are_not_aligned: found("swiglu.fwd{x=bf16}", "p.n % WIDTH_OF(KEY_X) == 0", "true") =>
+        "`y` was never written at element 0 of 1";
+
+    // Operands.
+    an_output_declared_too_long: declared(Dtype::Bf16, Mistake::LongOutput) =>
+        "`y` is written at element 1 of 5 neither by the launch nor by the host reference: it is declared too long";
+    operands_declared_for_one_token: declared(Dtype::Bf16, Mistake::OneToken) =>
+        "access out of bounds: 8 bytes at byte ", "(2062 bytes)", "read at device.cuh", "from softcap/fwd.cu:16";
+    an_output_declared_as_f32: declared(Dtype::Bf16, Mistake::WideOutput) =>
+        "operand `y` differs from the host reference", "= inf (allowed 2.0e-6)";
+}
+
+/// What an operand may be declared as, wrongly. An input that is too long is in nobody's way: a plan keeps more alive, no more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mistake {
+    LongOutput,
+    OneToken,
+    WideOutput,
+}
+
+/// What is found where the page's kernel declares its operands so.
+fn declared(x: Dtype, mistake: Mistake) -> String {
+    let key = Key::new(Misdeclared { kernel: SoftcapFwd { x }, mistake });
+    let source = key.kernel().source(key.kernel().variants(Arch::Sm121)[0]);
+    found_in(Arch::Sm121, &key, &source).expect("a fault")
+}
+
+/// The page's kernel, but for its operands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Misdeclared {
+    kernel: SoftcapFwd,
+    mistake: Mistake,
+}
+
+impl Kernel for Misdeclared {
+    type Params = softcap_fwd_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let mut operands = self.kernel.operands(p);
+        match self.mistake {
+            Mistake::LongOutput => operands[1].elems += 4,
+            Mistake::OneToken => operands.iter_mut().for_each(|operand| operand.elems = p.n.into()),
+            Mistake::WideOutput => operands[1].format = Dtype::F32.into(),
+        }
+        operands
+    }
+}
+
+impl Fields for Misdeclared {
+    const OP: &'static str = SoftcapFwd::OP;
+
+    fn fields(&self) -> Vec<Field> {
+        self.kernel.fields()
+    }
+
+    fn from_pairs(_pairs: &[(&str, &str)]) -> Option<Self> {
+        None
+    }
+}
+
+impl Build for Misdeclared {
+    type Variant = Threads;
+
+    fn variants(&self, arch: Arch) -> Vec<Threads> {
+        self.kernel.variants(arch)
+    }
+
+    fn source(&self, variant: Threads) -> Source {
+        self.kernel.source(variant)
+    }
+
+    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
+        self.kernel.geometry(variant, p)
+    }
+}
+
+impl Reference for Misdeclared {
+    fn examples() -> Vec<Self> {
+        Vec::new()
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        self.kernel.host(p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        self.kernel.samples()
+    }
+}
