@@ -19,6 +19,29 @@ fn every_operation_has_examples_of_its_own() {
     assert!(OPS.windows(2).all(|pair| pair[0].name < pair[1].name), "the registry is not alphabetical");
 }
 
+/// A dtype that examples leave out is checked by nobody, until a model launches it.
+#[test]
+fn examples_have_each_dtype_that_a_field_may_be() {
+    let fields = |key: &Key| -> Vec<String> {
+        let body = key.text().split_once('{').expect("a key has fields").1.trim_end_matches('}');
+        body.split(',').map(str::to_owned).collect()
+    };
+    let shown: BTreeSet<(&str, String)> =
+        examples().iter().flat_map(|key| fields(key).into_iter().map(|field| (key.op(), field))).collect();
+    for key in examples() {
+        for field in fields(&key) {
+            let other = match field.split_once('=') {
+                Some((name, "bf16")) => format!("{name}=f32"),
+                Some((name, "f32")) => format!("{name}=bf16"),
+                _ => continue,
+            };
+            let built = Key::parse(&key.text().replacen(&field, &other, 1))
+                .is_ok_and(|key| Arch::GPUS.iter().any(|arch| !key.kernel().variants(*arch).is_empty()));
+            assert!(!built || shown.contains(&(key.op(), other.clone())), "{}: no example has {other}", key.op());
+        }
+    }
+}
+
 #[test]
 fn a_variant_reads_back_and_names_its_threads() {
     for key in examples() {

@@ -32,10 +32,11 @@ cargo xtask build --target aarch64-unknown-linux-gnu
                            the same for GB10's host, on any machine
 cargo xtask emulate        the same, and run it under qemu beside this machine's: plans, losses, checkpoints, tests
 cargo xtask aarch64        the same, and compare it with a build in another directory
-cargo xtask ci [DIR]       test, then run every kernel on the CPU with three seeds, then prove the artifact: locked,
+cargo xtask ci [DIR]       test, then run every kernel on the CPU with three seeds, then page, then prove the artifact: locked,
                            reproducible, published, built offline; DIR (target/ci) receives what to upload
 cargo xtask prove [DIR]    the second half of ci
 cargo xtask fresh          the part of prove that builds a fresh clone, with and without a network
+cargo xtask page           the part of ci that adds a kernel to a copy of the checkout as CONTRIBUTING.md says, and plants mistakes
 cargo xtask abi            regenerate kernels/src/abi.rs from the headers of kernels
 cargo xtask deny           check licences and sources of dependencies against deny.toml
 cargo xtask simt TEXT      run the CUDA sources of every example whose name contains TEXT on the CPU, under a checker; after
@@ -78,6 +79,7 @@ fn command() -> Result<()> {
         ["prove"] => ci::prove("target/ci".as_ref()),
         ["prove", directory] => ci::prove(directory.as_ref()),
         ["fresh"] => ci::fresh(),
+        ["page"] => ci::page(),
         ["abi"] => abi::abi(),
         ["simt"] => simt::simt(""),
         ["simt", "--report"] => simt::report(""),

@@ -1,8 +1,9 @@
-//! `cargo xtask ci`: every test, the whole matrix of kernels on the host, then proofs of the artifact: locked,
+//! `cargo xtask ci`: every test, the whole matrix of kernels on the host, the page's example, then proofs of the artifact: locked,
 //! reproducible, published, built offline, and built from a fresh clone.
 
 mod fresh;
 mod offline;
+mod page;
 mod published;
 mod reproducible;
 
@@ -21,6 +22,7 @@ use crate::{setup, simt, test};
 pub fn ci(out: &Path) -> Result<()> {
     test::test()?;
     simt::simt("")?;
+    page::check()?;
     prove(out)
 }
 
@@ -45,6 +47,11 @@ pub fn prove(out: &Path) -> Result<()> {
 /// Builds a fresh clone as a newcomer does.
 pub fn fresh() -> Result<()> {
     fresh::check()
+}
+
+/// Adds a kernel as CONTRIBUTING.md says.
+pub fn page() -> Result<()> {
+    page::check()
 }
 
 /// Returns the path of `precast-aot` as the tests built it.

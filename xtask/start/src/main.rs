@@ -1,13 +1,14 @@
 //! `cargo xtask`: starts the program of a command. It depends on nothing, so nothing is built for it.
 //!
 //! `simt NAME` is the program of `kernels/simt`. That reads the CUDA sources from disk: where nothing else that it is made of has
-//! changed since cargo built it, it runs as it is, and a verdict on a kernel takes as long as the kernel. All others are `xtask`'s.
+//! changed since cargo built it, it runs as it is, and a verdict on a kernel takes as long as the kernel. `abi` is the program of
+//! `kernels/abi`: it works while the kernels do not compile. All others are `xtask`'s.
 
 mod made;
 
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::SystemTime;
 
@@ -17,6 +18,9 @@ const CHECKER: &str = "precast-simt";
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let command = match &arguments[..] {
+        [abi] if abi == "abi" && libclang_is_installed() => {
+            Ok(cargo(&["run", "--quiet", "--package", "precast-abi"], &[]))
+        }
         [simt, names @ ..] if simt == "simt" && names.first().is_some_and(|name| !name.starts_with('-')) => {
             checker(names)
         }
@@ -42,6 +46,16 @@ fn checker(names: &[String]) -> io::Result<Command> {
     let mut command = Command::new(program);
     command.args(names).current_dir(root);
     Ok(command)
+}
+
+/// True if `xtask` has installed it where `precast-abi` looks for it: that is all that `xtask` would do.
+fn libclang_is_installed() -> bool {
+    let target = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.parent()?.to_owned()));
+    let home = std::env::var_os("PRECAST_HOME").map(PathBuf::from).or_else(|| Some(target?.join("precast")));
+    let toolchain = home.and_then(|home| home.join("toolchain").read_dir().ok());
+    toolchain.is_some_and(|mut packages| {
+        packages.any(|package| package.is_ok_and(|it| it.path().join("libclang.so").exists()))
+    })
 }
 
 /// Cargo, as it was called.
