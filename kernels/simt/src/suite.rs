@@ -13,7 +13,7 @@ use crate::compile::Simt;
 /// Architectures whose kernels are executed: all that have machine code.
 pub const ARCHS: [Arch; 4] = [Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable, Arch::Sm121];
 
-/// Of the scheduler and of the random inputs, where time does not count.
+/// Seeds of the scheduler and of the random inputs, where time does not count.
 pub const SEEDS: [u64; 3] = [1, 2, 3];
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -37,7 +37,7 @@ impl Check {
         pairs.into_iter().map(|(pair, archs)| Self { pair, archs }).collect()
     }
 
-    /// How many builds it checks: one an architecture.
+    /// Counts the builds it checks: one an architecture.
     pub fn builds(&self) -> usize {
         self.archs.len()
     }
@@ -52,7 +52,7 @@ impl Check {
 /// is known. Returns what is said of all.
 ///
 /// # Errors
-/// How many have a fault; or the first of `done`.
+/// The number of those that have a fault; or the first error of `done`.
 pub fn check_each(
     simt: &Simt,
     checks: &[Check],

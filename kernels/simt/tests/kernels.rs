@@ -34,7 +34,7 @@ pub fn changed(mut source: Source, from: &str, to: &str) -> Source {
     source
 }
 
-/// What is wrong with a key's first variant, if it is built of a source.
+/// Returns what is said of a key's first variant, built of a source; nothing if it is right.
 pub fn found_in(arch: Arch, key: &Key, source: &Source) -> Option<String> {
     let variant = key.kernel().variants(arch)[0];
     match check_source(&SIMT, source, key, variant, arch, &[1]) {

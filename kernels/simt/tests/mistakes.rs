@@ -12,12 +12,12 @@ use crate::abi::softcap_fwd_params;
 use crate::kernels::{changed, found, found_in};
 use crate::softcap::SoftcapFwd;
 
-/// What is found where `from` is `to` in the page's kernel.
+/// Returns what is said where `from` is `to` in the page's kernel.
 fn softcap(x: Dtype, from: &str, to: &str) -> String {
     of_softcap(x, "softcap/fwd.cu", include_str!("softcap/fwd.cu"), from, to)
 }
 
-/// The same of the kernel with barriers.
+/// Returns what is said of the kernel with barriers.
 fn staged(from: &str, to: &str) -> String {
     of_softcap(Dtype::F32, "softcap/staged.cu", include_str!("planted/staged.cu"), from, to)
 }
@@ -127,7 +127,7 @@ mistakes! {
         "operand `y` differs from the host reference", "= inf (allowed 2.0e-6)";
 }
 
-/// What an operand may be declared as, wrongly. An input that is too long is in nobody's way: a plan keeps more alive, no more.
+/// Operands that are declared wrongly. An input that is too long is in nobody's way: a plan keeps more alive, no more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mistake {
     LongOutput,
@@ -135,7 +135,7 @@ enum Mistake {
     WideOutput,
 }
 
-/// What is found where the page's kernel declares its operands so.
+/// Returns what is said where the page's kernel declares its operands so.
 fn declared(x: Dtype, mistake: Mistake) -> String {
     let key = Key::new(Misdeclared { kernel: SoftcapFwd { x }, mistake });
     let source = key.kernel().source(key.kernel().variants(Arch::Sm121)[0]);

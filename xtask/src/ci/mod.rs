@@ -49,7 +49,7 @@ pub fn fresh() -> Result<()> {
     fresh::check()
 }
 
-/// Adds a kernel as CONTRIBUTING.md says.
+/// Adds a kernel to a copy of the checkout, as the page says.
 pub fn page() -> Result<()> {
     page::check()
 }

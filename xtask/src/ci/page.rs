@@ -1,4 +1,4 @@
-//! What CONTRIBUTING.md says of adding a kernel, done to a copy of the checkout: the kernel of `kernels/simt/tests/softcap`, its two
+//! CONTRIBUTING.md's way to add a kernel, done to a copy of the checkout: the kernel of `kernels/simt/tests/softcap`, its two
 //! lines, its formula, and the commands of the page. Then mistakes that only `cargo test` of the kernels catches, one at a time.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ const COPY: &str = "target/page";
 /// The example, as a newcomer writes it.
 const EXAMPLE: &str = "kernels/simt/tests/softcap";
 
-/// Where each of its files goes.
+/// Its files, and the place of each.
 const FILES: [(&str, &str); 5] = [
     ("softcap.h", "kernels/abi/softcap.h"),
     ("mod.rs", "kernels/src/softcap/mod.rs"),
@@ -46,7 +46,7 @@ struct Mistake {
     said: &'static str,
 }
 
-/// Those that no launch shows, as reference and kernel agree, or that a launch alone does not. The others:
+/// Mistakes that no launch shows, as reference and kernel agree, or that a launch alone does not. The others:
 /// `kernels/simt/tests/mistakes.rs`.
 const MISTAKES: [Mistake; 7] = [
     Mistake {

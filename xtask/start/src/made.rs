@@ -1,11 +1,11 @@
-//! Which files a program is made of, and whether it still is.
+//! Files that a program is made of: have they changed since?
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What a build is made of that cargo does not write down.
+/// Files that a build is made of and that cargo does not write down.
 const MANIFESTS: [&str; 6] = [
     ".cargo/config.toml",
     "Cargo.lock",
@@ -15,7 +15,7 @@ const MANIFESTS: [&str; 6] = [
     "rust-toolchain.toml",
 ];
 
-/// Where CUDA sources lie: the checker reads these itself.
+/// Folders of CUDA sources: the checker reads these itself.
 const CUDA: [&str; 3] = ["kernels/abi/", "kernels/cuda/", "kernels/src/"];
 
 /// Stands beside a program: its time is when the build of that began. An edit in the meantime may have come too late.
@@ -26,7 +26,7 @@ fn stamp(program: &Path) -> PathBuf {
 /// Writes down when the build of a program began.
 ///
 /// # Errors
-/// Where that cannot be written.
+/// Those of the file system.
 pub fn write(program: &Path, began: SystemTime) -> io::Result<()> {
     fs::File::create(stamp(program))?.set_modified(began)
 }

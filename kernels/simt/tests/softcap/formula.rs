@@ -1,4 +1,4 @@
-//! What keeps numbers below a bound.
+//! Functions that keep numbers below a bound.
 
 use precast_kernels::Key;
 use precast_kernels::abi::softcap_fwd_params;
