@@ -34,7 +34,7 @@ impl Checkout {
         let text = read(&self.0.join("src").join(built.path), built.text)?;
         // A family's own come first, as they do where sources are compiled.
         let headers = built.headers.iter().chain(COMMON_HEADERS).map(|(name, text)| {
-            let path = self.header(name);
+            let path = self.header(built.path, name);
             read(&path, text).map(|text| (*name, text))
         });
         let headers: Vec<Header> = headers.collect::<Result<_, _>>()?;
@@ -45,12 +45,12 @@ impl Checkout {
         }
     }
 
-    /// The file that an include names: below `src`, in the family's folder, or one of the common ones.
-    fn header(&self, name: &str) -> PathBuf {
-        let family = name.split('.').next().unwrap_or(name);
-        let places =
-            [format!("src/{name}"), format!("src/{family}/{name}"), format!("abi/{name}"), format!("cuda/{name}")];
-        let mut places = places.map(|place| self.0.join(place)).into_iter();
+    /// Finds the file that an include of a source names: below `src`, in the folder of its family or in that of its own name, or
+    /// one of the common ones.
+    fn header(&self, source: &str, name: &str) -> PathBuf {
+        let [family, own] = [source.split('/').next(), name.split('.').next()].map(Option::unwrap_or_default);
+        let folders = [String::from("src"), format!("src/{family}"), format!("src/{own}"), "abi".into(), "cuda".into()];
+        let mut places = folders.iter().map(|folder| self.0.join(folder).join(name));
         let last = self.0.join("cuda").join(name);
         places.find(|path| path.is_file()).unwrap_or(last)
     }

@@ -1,5 +1,5 @@
-//! CONTRIBUTING.md's way to add a kernel, done to a copy of the checkout: the kernel of `kernels/simt/tests/softcap`, its two
-//! lines, its formula, and the commands of the page. Then mistakes that only `cargo test` of the kernels catches, one at a time.
+//! CONTRIBUTING.md's way to add a kernel, done to a copy of the checkout: the kernel of `kernels/simt/tests/softcap`, its
+//! line, its formula, and the commands of the page. Then mistakes that only `cargo test` of the kernels catches, one at a time.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ const EXAMPLE: &str = "kernels/simt/tests/softcap";
 
 /// Its files, and the place of each.
 const FILES: [(&str, &str); 5] = [
-    ("softcap.h", "kernels/abi/softcap.h"),
+    ("softcap.h", "kernels/src/softcap/softcap.h"),
     ("mod.rs", "kernels/src/softcap/mod.rs"),
     ("fwd.cu", "kernels/src/softcap/fwd.cu"),
     ("host.rs", "kernels/src/softcap/host.rs"),
@@ -28,9 +28,8 @@ const FILES: [(&str, &str); 5] = [
 ];
 
 /// Lines outside of its folder, each with the line that it stands above.
-const LINES: [(&str, &str, &str); 4] = [
+const LINES: [(&str, &str, &str); 3] = [
     ("kernels/src/lib.rs", "pub mod softcap;", "pub mod swiglu;"),
-    ("kernels/src/registry.rs", "    op::<crate::softcap::SoftcapFwd>(),", "    op::<crate::swiglu::SwigluBwd>(),"),
     ("kernels/tests/formulas/mod.rs", "mod softcap;", "mod sums;"),
     ("kernels/tests/formulas/mod.rs", "    (\"softcap.fwd\", softcap::fwd),", "    (\"swiglu.bwd\", swiglu::bwd),"),
 ];
@@ -69,22 +68,25 @@ const MISTAKES: [Mistake; 7] = [
     },
     Mistake {
         what: "inputs far below the cap",
-        edits: &[("mod.rs", "Content::Normal(40.0)", "Content::Normal(1.0)")],
+        edits: &[("softcap.h", ", normal(40.0)", "")],
         said: "doubled inputs give outputs that are a power of two as large",
     },
     Mistake {
         what: "an output that is declared too long",
-        edits: &[("mod.rs", "y: self.x, elems(p)", "y: self.x, elems(p) + 4")],
+        edits: &[("softcap.h", "[tokens, n] x, write", "[tokens * n + 4] x, write")],
         said: "softcap.fwd{x=bf16}: y is not whole",
     },
     Mistake {
         what: "an input that is declared too long",
-        edits: &[("mod.rs", "x: self.x, elems(p)", "x: self.x, elems(p) + 4")],
+        edits: &[("softcap.h", "[tokens, n] x, read", "[tokens * n + 4] x, read")],
         said: "softcap.fwd{x=f32}: y",
     },
     Mistake {
         what: "operands that are declared for one token",
-        edits: &[("mod.rs", "u64::from(p.tokens) * u64::from(p.n)", "u64::from(p.n)")],
+        edits: &[
+            ("softcap.h", "[tokens, n] x, read", "[n] x, read"),
+            ("softcap.h", "[tokens, n] x, write", "[n] x, write"),
+        ],
         said: "its typical launch has ",
     },
 ];
@@ -174,6 +176,14 @@ fn commands(page: &str) -> Option<Vec<&str>> {
     Some(lines.filter(|line| line.starts_with("cargo ")).collect())
 }
 
+/// Makes `abi.rs` of the headers.
+fn declare(copy: &Path) -> Result<()> {
+    let libclang = setup::libclang()?;
+    let mut generator = in_copy(copy, &["run", "--quiet", "--package", "precast-abi"]);
+    ensure!(generator.env("LIBCLANG_PATH", libclang).status()?.success(), "abi.rs was not made");
+    Ok(())
+}
+
 /// Makes a mistake, which the tests of the kernels must name, and takes it back.
 fn plant(copy: &Path, mistake: &Mistake) -> Result<()> {
     println!("\n== planted: {}", mistake.what);
@@ -185,10 +195,15 @@ fn plant(copy: &Path, mistake: &Mistake) -> Result<()> {
         fs::write(&path, text.replacen(from, to, 1))?;
         right.push((path, text));
     }
+    // A header is one of `abi.rs`.
+    let declared = mistake.edits.iter().any(|(name, ..)| name.ends_with(".h"));
+    let declare = || if declared { declare(copy) } else { Ok(()) };
+    declare()?;
     let tested = in_copy(copy, &["test", "--package", "precast-kernels", "--test", "kernels"]).output();
-    for (path, text) in right {
+    for (path, text) in right.into_iter().rev() {
         fs::write(path, text)?;
     }
+    declare()?;
     let tested = tested?;
     let said = String::from_utf8_lossy(&tested.stdout);
     ensure!(

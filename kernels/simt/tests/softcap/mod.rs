@@ -1,35 +1,13 @@
 //! Softcap: numbers that stay below a bound, as Gemma 2 keeps its logits.
 //!
-//! `y = cap * tanh(x / cap)`; `x` and `y` are tokens x n, of dtype x.
+//! `y = cap * tanh(x / cap)`.
 //! Source: Gemma Team, "Gemma 2: Improving Open Language Models at a Practical Size", 2024.
 
 mod host;
 
-use crate::abi::softcap_fwd_params;
+pub use crate::abi::SoftcapFwd;
 use crate::host::Views;
-use crate::{
-    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source,
-};
-
-key! {
-    /// Bound numbers.
-    pub struct SoftcapFwd = "softcap.fwd" { x: Dtype }
-}
-
-/// Elements of a launch.
-fn elems(p: &softcap_fwd_params) -> u64 {
-    u64::from(p.tokens) * u64::from(p.n)
-}
-
-impl Kernel for SoftcapFwd {
-    type Params = softcap_fwd_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        // Of numbers far below the cap tanh is the identity.
-        let x = operand!(Read Self::Params, x: self.x, elems(p)).with(Content::Normal(40.0));
-        vec![x, operand!(Write Self::Params, y: self.x, elems(p))]
-    }
-}
+use crate::{Arch, Batch, Build, Dtype, Geometry, Reference, Source, Threads, source};
 
 impl Build for SoftcapFwd {
     type Variant = Threads;
@@ -43,7 +21,7 @@ impl Build for SoftcapFwd {
     }
 
     fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
-        Geometry::strided(elems(p), variant.threads)
+        Geometry::strided(u64::from(p.tokens) * u64::from(p.n), variant.threads)
     }
 }
 

@@ -1,1 +1,0 @@
-../tests/softcap/softcap.h
