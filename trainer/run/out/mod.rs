@@ -40,14 +40,9 @@ pub struct Out {
     made: bool,
     /// The run that [`Self::begin`] replaces.
     old: Option<Owned>,
-    /// What this run is about to write or has written, `metrics.jsonl` and `run.json` apart.
-    files: Listing,
-    /// What the files of those names were until they are replaced.
-    replacing: Listing,
-    /// What the run's logs held when it began, by their names.
-    logs: BTreeMap<String, Written>,
-    /// Numbers of the moved runs that this one replaces, deleted at its first checkpoint.
-    replaces: Vec<u64>,
+    /// What this run is about to write or has written, and what its logs held when it began. The moved runs that it replaces are
+    /// deleted at its first checkpoint.
+    own: Owned,
 }
 
 impl Out {
@@ -79,16 +74,7 @@ impl Out {
             Err(ClaimError::Held(pid)) => return Err(OutError::Busy { path: dir, pid }.into()),
             Err(ClaimError::Io(error)) => return Err(OutError::io("lock", dir)(error).into()),
         };
-        let mut out = Self {
-            dir: dir.clone(),
-            claim: Some(claim),
-            made,
-            old: None,
-            files: Listing::default(),
-            replacing: Listing::default(),
-            logs: BTreeMap::new(),
-            replaces: Vec::new(),
-        };
+        let mut out = Self { dir: dir.clone(), claim: Some(claim), made, old: None, own: Owned::default() };
         let empty = is_empty(&dir)?;
         if empty {
             files::sweep(&dir).map_err(OutError::io("clear", &dir))?;
@@ -118,12 +104,7 @@ impl Out {
                 }
                 files::sweep(&dir).map_err(OutError::io("clear", &dir))?;
                 match start {
-                    Start::Resume => {
-                        out.files = owned.files;
-                        out.replacing = owned.replacing;
-                        out.logs = owned.logs;
-                        out.replaces = owned.replaces;
-                    }
+                    Start::Resume => out.own = owned,
                     _ => {
                         owned.check_names(&dir).map_err(OutError::not_ours)?;
                         out.old = Some(owned);
@@ -149,8 +130,8 @@ impl Out {
         old.check(&self.dir).map_err(OutError::not_ours)?;
         let number = (1..).find(|number| !replaced(&self.dir, *number).exists()).expect("a free number");
         let moved = replaced(&self.dir, number);
-        self.replaces = old.replaces;
-        self.replaces.push(number);
+        self.own.replaces = old.replaces;
+        self.own.replaces.push(number);
         let io = |error| OutError::io("replace", &self.dir)(error);
         // The new directory is aside until the old one has moved: where a kill comes in between, the old one goes back.
         let aside = Aside::new(&self.dir).map_err(io)?;
@@ -183,13 +164,13 @@ impl Out {
     }
 
     fn list(&self, record: &mut RunRecord) {
-        record.files(&self.files, &self.replacing, &self.replaces);
+        record.files(&self.own.files, &self.own.replacing, &self.own.replaces);
         let own = log::written();
         let now = |(name, before): (&String, &Written)| {
             let now = if name == LOG { own.unwrap_or(*before) } else { before.now(&self.dir.join(name)) };
             (name.clone(), now)
         };
-        record.logs(&self.logs.iter().map(now).collect());
+        record.logs(&self.own.logs.iter().map(now).collect());
         record.notes(notes());
     }
 
@@ -197,14 +178,14 @@ impl Out {
     pub fn keep_logs(&mut self, ranks: u32) {
         for name in (0..ranks).map(log::name) {
             if self.old.is_some() || fs::symlink_metadata(self.dir.join(&name)).is_err() {
-                self.logs.entry(name).or_default();
+                self.own.logs.entry(name).or_default();
             }
         }
     }
 
     /// Writes what this process prints to the run's log.
     pub fn open_log(&self) {
-        log::open(&self.dir, 0, self.logs.get(LOG).copied());
+        log::open(&self.dir, 0, self.own.logs.get(LOG).copied());
     }
 
     /// Writes `run.json`.
@@ -228,7 +209,7 @@ impl Out {
         let new = new.0.into_iter().map(|(file, digest)| (format!("{name}/{file}"), digest)).collect();
         self.announce(&name, new, record)?;
         aside.publish(Existing::Replace).map_err(RunError::io("write", &target))?;
-        take(&mut self.replacing, &name);
+        take(&mut self.own.replacing, &name);
         Ok(())
     }
 
@@ -240,19 +221,19 @@ impl Out {
         self.announce(name, [(name.to_owned(), Digest::of(bytes))].into(), record)?;
         let path = self.dir.join(name);
         write_whole(&path, bytes).map_err(RunError::io("write", path))?;
-        take(&mut self.replacing, name);
+        take(&mut self.own.replacing, name);
         Ok(())
     }
 
     /// Lists what is about to be put under a name, beside what is there: whichever a kill leaves is this run's.
     fn announce(&mut self, name: &str, new: BTreeMap<String, Digest>, record: &mut RunRecord) -> Result<(), RunError> {
-        list_report(&self.dir, &mut self.files);
+        list_report(&self.dir, &mut self.own.files);
         let there = self.check_replaceable(name)?;
-        for listing in [&mut self.files, &mut self.replacing] {
+        for listing in [&mut self.own.files, &mut self.own.replacing] {
             take(listing, name);
         }
-        self.replacing.0.extend(there);
-        self.files.0.extend(new);
+        self.own.replacing.0.extend(there);
+        self.own.files.0.extend(new);
         self.record(record)
     }
 
@@ -265,12 +246,12 @@ impl Out {
         let Ok(metadata) = fs::symlink_metadata(&path) else { return Ok(BTreeMap::new()) };
         let check = |file: String| {
             let path = self.dir.join(&file);
-            let listed = [&self.files, &self.replacing].map(|listing| listing.0.get(&file).copied());
-            if listed == [None, None] {
+            let listed = self.own.listed(&file);
+            if listed.is_empty() {
                 return Err(ListingError::Foreign(path));
             }
             let found = files::digest(&path).map_err(|error| ListingError::Io { path: path.clone(), error })?;
-            if listed.contains(&Some(found)) { Ok((file, found)) } else { Err(ListingError::Changed(path)) }
+            if listed.contains(&found) { Ok((file, found)) } else { Err(ListingError::Changed(path)) }
         };
         let below = |file: Result<String, PathBuf>| match file {
             Ok(file) => check(format!("{name}/{file}")),
@@ -291,7 +272,7 @@ impl Out {
     pub fn remove(&mut self, name: &str) -> Result<(), RunError> {
         self.check_claim()?;
         let path = self.dir.join(name);
-        let listing = take(&mut self.files, name)
+        let listing = take(&mut self.own.files, name)
             .into_iter()
             .filter_map(|(file, digest)| Some((file.strip_prefix(name)?.strip_prefix('/')?.to_owned(), digest)));
         match Listing(listing.collect()).check_names(&path) {
@@ -308,7 +289,7 @@ impl Out {
     /// # Errors
     /// [`RunError::Io`].
     pub fn remove_replaced(&mut self) -> Result<(), RunError> {
-        for number in std::mem::take(&mut self.replaces) {
+        for number in std::mem::take(&mut self.own.replaces) {
             let path = replaced(&self.dir, number);
             if !path.is_dir() {
                 continue;

@@ -62,6 +62,11 @@ impl Owned {
         Ok(owned)
     }
 
+    /// What a file of the run may hold: it is new, or what it replaces for a moment.
+    pub fn listed(&self, name: &str) -> Vec<Digest> {
+        [&self.files, &self.replacing].iter().filter_map(|listing| listing.0.get(name).copied()).collect()
+    }
+
     /// The first file, link or directory that the run did not write.
     pub fn check_names(&self, dir: &Path) -> Result<(), ListingError> {
         for name in walk(dir)? {
@@ -69,10 +74,7 @@ impl Owned {
             let ours = match name.as_str() {
                 LOCK | RECORD => true,
                 METRICS => self.metrics.is_some(),
-                name => {
-                    [&self.files, &self.replacing].iter().any(|listing| listing.0.contains_key(name))
-                        || self.logs.contains_key(name)
-                }
+                name => !self.listed(name).is_empty() || self.logs.contains_key(name),
             };
             if !ours {
                 return Err(ListingError::Foreign(dir.join(name)));
@@ -110,7 +112,7 @@ impl Owned {
             }
             _ => {
                 let found = files::digest(&path).map_err(|error| ListingError::Io { path: path.clone(), error })?;
-                Ok([&self.files, &self.replacing].iter().any(|listing| listing.0.get(name) == Some(&found)))
+                Ok(self.listed(name).contains(&found))
             }
         }
     }
