@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use precast_system::tee;
+use precast_system::{say, tee};
 use precast_system::terminal::message;
 pub use precast_system::terminal::tell;
 
@@ -21,6 +21,13 @@ pub fn silence() {
 
 pub fn is_silent() -> bool {
     SILENT.load(Ordering::Relaxed)
+}
+
+/// Prints a line of results, unless another process prints the same.
+pub fn print(line: impl Display) {
+    if !is_silent() {
+        say!("{line}");
+    }
 }
 
 /// What a person should know and need not act on. A silent process leaves it to its log.

@@ -3,7 +3,7 @@
 
 use precast_fatbins::Digest;
 use precast_plan::{Comparison, Formats};
-use precast_system::{files, say};
+use precast_system::files;
 use serde_json::{Value, json};
 
 use super::digests::ModelDigests;
@@ -52,9 +52,7 @@ impl Teacher {
             let certificate = Certificate::read(path, teacher, &subject)?;
             let measured = certificate.measured.check(most)?;
             let path_text = path.display().to_string();
-            if !notes::is_silent() {
-                say!("int8 teacher, by {path_text}: {measured}");
-            }
+            notes::print(format_args!("int8 teacher, by {path_text}: {measured}"));
             let sha256 = files::digest(path).map_err(Failure::io("read", path))?.to_string();
             let by = json!({ "file": path_text, "sha256": sha256, "certificate": certificate });
             return Ok(Self::Known(Some(record(by, subject.kernels_sha256, measured))));
@@ -67,9 +65,7 @@ impl Teacher {
             && let Ok(measured) = serde_json::from_value::<Measured>(before["measured"].clone())
         {
             let measured = measured.check(most)?;
-            if !notes::is_silent() {
-                say!("int8 teacher, as it was measured: {measured}");
-            }
+            notes::print(format_args!("int8 teacher, as it was measured: {measured}"));
             return Ok(Self::Known(Some(before.clone())));
         }
         Ok(Self::Unknown(Measuring { kernels_sha256, most }))
@@ -98,9 +94,7 @@ impl Measuring {
         let mut tally = Tally::default();
         tally.add(&batch.targets, columns);
         let measured = tally.measured().check(self.most)?;
-        if !notes::is_silent() {
-            say!("int8 teacher, on the first batch: {measured}");
-        }
+        notes::print(format_args!("int8 teacher, on the first batch: {measured}"));
         Ok(record(json!("first batch"), self.kernels_sha256, measured))
     }
 }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use precast_system::say;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -67,11 +66,6 @@ impl TeacherScore {
         Self { nll: finite(nll), uniform_nll, tokens, warning }
     }
 
-    /// By the record of the run so far.
-    pub fn of(before: Option<&Value>) -> Option<Self> {
-        Self::deserialize(before?.get(TEACHER_SCORE)?).ok()
-    }
-
     /// Says what it is, and refuses a teacher that is far worse than guessing, unless it may be.
     ///
     /// # Errors
@@ -85,11 +79,9 @@ impl TeacherScore {
                  are broken, or its activations overflow; try --precision fp32"
             )));
         };
-        if !notes::is_silent() {
-            say!(
-                "teacher, on the first batch: cross entropy {nll:.4} nats a token over {tokens} tokens; guessing: {uniform:.4}"
-            );
-        }
+        notes::print(format_args!(
+            "teacher, on the first batch: cross entropy {nll:.4} nats a token over {tokens} tokens; guessing: {uniform:.4}"
+        ));
         if nll > uniform + WORSE_BY && tokens >= ENOUGH && !config.untrained {
             return Err(PairError::Teacher(format!(
                 "{teacher}: the teacher's cross entropy of the first batch is {nll:.4} nats a token over {tokens} tokens, worse by more \
@@ -115,10 +107,8 @@ pub fn of_run(
     vocab: u32,
 ) -> Result<Option<TeacherScore>, Failure> {
     let Some(teacher) = &config.teacher else { return Ok(None) };
-    let score = match TeacherScore::of(before) {
-        Some(score) => score,
-        None => measure(session, &first()?, vocab)?,
-    };
+    let before = before.and_then(|before| TeacherScore::deserialize(before.get(TEACHER_SCORE)?).ok());
+    let score = before.map_or_else(|| measure(session, &first()?, vocab), Ok)?;
     score.check(teacher, config)?;
     Ok(Some(score))
 }
