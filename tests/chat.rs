@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use precast::inputs::chat::{ChatTemplate, Source};
-use precast::inputs::data::{Dataset, Packing, Reader};
+use precast::inputs::data::{Corpus, Dataset, Files, Packing, Reader};
 use precast::inputs::tokenizer::Tokenizer;
 use precast_kernels::abi::MASKED_TOKEN;
 use serde::Deserialize;
@@ -49,7 +49,9 @@ fn compare(
 ) -> Result<(), String> {
     let reader =
         Reader { tokenizer: Some(Arc::clone(tokenizer)), chat: Some(Arc::clone(template)), eos: None, vocab: 1000 };
-    let read = Dataset::read(&[row.to_owned()], 4096, Packing::Stream, reader).map_err(|error| error.to_string());
+    let corpus =
+        Files::open(&[row.to_owned()], None).and_then(|files| Corpus::new(files, 4096, Packing::Stream, reader));
+    let read = corpus.and_then(|corpus| Dataset::of(&corpus)).map_err(|error| error.to_string());
     let chunk = match (&read, &expected.raises, &expected.counts) {
         (Err(error), Some(raises), _) if error.contains("the chat template refuses the row: ") => {
             return if error.contains(raises.as_str()) || raises.contains("concatenate") {
@@ -64,7 +66,7 @@ fn compare(
         {
             return Ok(());
         }
-        (Ok(data), None, Some(_)) => &data.chunks()[0],
+        (Ok(data), None, Some(_)) => &data.chunks[0],
         (read, raises, counts) => {
             return Err(format!("{:?} with raises {raises:?}, counts {counts:?}", read.as_ref().err()));
         }

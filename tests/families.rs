@@ -38,7 +38,8 @@ fn check_gradients(case: &Path, precision: Precision, gate: f64) {
         session.micro(&batch, 1.0 / batch.counted as f32, 0).unwrap();
         compare_gradients(&mut session, case, gate);
         let parameters = session.plan().student.weights.parameters.list.clone();
-        let gradients: Vec<Vec<u8>> = parameters.iter().map(|one| session.gradient(one).unwrap()).collect();
+        let gradients: Vec<Vec<u8>> =
+            parameters.iter().map(|one| session.read(session.trained_of(one).grad).unwrap()).collect();
         let same = *first.get_or_insert_with(|| gradients.clone()) == gradients;
         assert!(same, "{}, {precision}, {recompute}", case.display());
     }

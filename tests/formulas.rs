@@ -133,7 +133,7 @@ fn the_gradient_is_that_of_the_loss_by(beta: f32) {
     // The head's weight is linear in the logits: a step along its gradient, small enough for first order.
     let parameter = session.plan().student.weights.parameters.list.iter().find(|p| p.name == "lm_head.weight").cloned();
     let parameter = parameter.unwrap();
-    let gradient = floats(&session.gradient(&parameter).unwrap());
+    let gradient = floats(&session.read(session.trained_of(&parameter).grad).unwrap());
     drop(session);
     let square: f64 = gradient.iter().map(|g| f64::from(*g) * f64::from(*g)).sum();
     let loss = |shift: f64| {
@@ -187,7 +187,7 @@ fn accumulation_is_one_large_batch() {
         }
         let parameters = session.plan().student.weights.parameters.list.clone();
         let gradients = parameters.into_iter().map(|parameter| {
-            let gradient = floats(&session.gradient(&parameter).unwrap());
+            let gradient = floats(&session.read(session.trained_of(&parameter).grad).unwrap());
             (parameter.name, gradient)
         });
         let gradients: Vec<(String, Vec<f32>)> = gradients.collect();
@@ -224,7 +224,8 @@ fn the_optimizer_is_adamw_with_clip_and_decay_of_matrices() {
         let start = 5 * step as u32;
         let rows = vec![(start..start + 17).collect(), (start + 40..start + 57).collect()];
         session.micro(&batch(&rows, 16), 1.0 / 32.0, 0).unwrap();
-        let gradients: Vec<Vec<f64>> = parameters.iter().map(|p| read(session.gradient(p).unwrap())).collect();
+        let gradients: Vec<Vec<f64>> =
+            parameters.iter().map(|p| read(session.read(session.trained_of(p).grad).unwrap())).collect();
         let norm = gradients.iter().flatten().map(|g| g * g).sum::<f64>().sqrt();
         let lr = config.lr_of(step);
         let ticket = session.update(step, lr).unwrap();

@@ -313,7 +313,7 @@ pub fn compare_gradients(session: &mut Session, case: &Path, gate: f64) {
     let expected = std::fs::read(case.join("step0.safetensors")).unwrap();
     let expected = SafeTensors::deserialize(&expected).unwrap();
     for parameter in session.plan().student.weights.parameters.list.clone() {
-        let found = floats(&session.gradient(&parameter).unwrap());
+        let found = floats(&session.read(session.trained_of(&parameter).grad).unwrap());
         let view = expected.tensor(&format!("grad.{}", parameter.name)).unwrap();
         let distance = distance(&found, &floats(view.data()));
         assert!(distance <= gate, "{}: {distance:e} > {gate:e}", parameter.name);

@@ -38,7 +38,7 @@ fn of_first_gradients(precision: Precision) -> Vec<f64> {
         .iter()
         .map(|(name, view)| {
             let parameter = parameters.iter().find(|one| name.strip_prefix("grad.") == Some(&one.name)).unwrap();
-            distance(&floats(&session.gradient(parameter).unwrap()), &floats(view.data()))
+            distance(&floats(&session.read(session.trained_of(parameter).grad).unwrap()), &floats(view.data()))
         })
         .collect()
 }

@@ -199,7 +199,7 @@ fn a_guard_compares_with_the_gradients_of_bf16_and_changes_no_bit() {
             })
             .collect();
         let mut of_layer = |layer: &Vec<Parameter>| -> Vec<f32> {
-            layer.iter().flat_map(|one| floats(&session.gradient(one).unwrap())).collect()
+            layer.iter().flat_map(|one| floats(&session.read(session.trained_of(one).grad).unwrap())).collect()
         };
         layers.iter().map(&mut of_layer).collect::<Vec<_>>()
     };

@@ -98,7 +98,7 @@ fn a_merged_model_is_its_base_and_the_adapter_rounded_once() {
             assert_eq!(merged.tensor(&parameter.name).unwrap().dtype(), dtype);
             let values = |of: &Checkpoint| floats(of.read(&parameter, Dtype::F32, &mut Scratch::new()).unwrap());
             let (before, after) = (values(&model), values(&found));
-            let adapted = adapter.layout().each.iter().find(|adapted| adapted.parameter() == parameter.name);
+            let adapted = adapter.layout.each.iter().find(|adapted| adapted.parameter() == parameter.name);
             let unit = 2f64.powi(-bits);
             let Some(adapted) = adapted else {
                 let near =
@@ -108,7 +108,7 @@ fn a_merged_model_is_its_base_and_the_adapter_rounded_once() {
             };
             changed += 1;
             let factor = |of| floats(adapter.read(adapted, of, &mut Scratch::new()).unwrap());
-            let (a, b, scale) = (factor(Factor::A), factor(Factor::B), f64::from(adapter.layout().scale(adapted)));
+            let (a, b, scale) = (factor(Factor::A), factor(Factor::B), f64::from(adapter.layout.scale(adapted)));
             let (columns, rank) = (adapted.projection.columns as usize, adapted.rank as usize);
             for (index, (before, after)) in before.iter().zip(&after).enumerate() {
                 let (row, column) = (index / columns, index % columns);
@@ -234,8 +234,8 @@ fn an_adapter_of_any_shape_learns_and_resumes_to_the_same_bits() {
         let model = Checkpoint::open(&case.student).unwrap();
         let read = Adapter::open(&whole.join("adapter"), (&case.student, model.config())).unwrap();
         let expected = Lora { rslora: true, ..lora(rank, 2.0 * f64::from(rank), targets) };
-        assert_eq!(read.layout(), &Layout::new(model.config(), &expected));
-        assert_eq!(record["parameters"]["trained"], read.layout().count());
+        assert_eq!(read.layout, Layout::new(model.config(), &expected));
+        assert_eq!(record["parameters"]["trained"], read.layout.count());
         // Of what trains and nothing else: three f32 of each element, and its padding.
         let saved = std::fs::metadata(whole.join("checkpoint-8/master.safetensors")).unwrap().len();
         assert!(saved < 4 * model.config().hidden as u64 * 1000, "{saved} bytes");

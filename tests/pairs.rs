@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use precast::inputs::checkpoint::Checkpoint;
-use precast::inputs::data::{Chunk, Dataset, Packing, Reader};
+use precast::inputs::data::{Chunk, Corpus, Dataset, Files, Packing, Reader};
 use precast::inputs::tokenizer::Tokenizer;
 use precast_plan::Precision;
 use precast_system::files::Existing;
@@ -244,7 +244,8 @@ fn a_document_is_ended_once() {
     for file in [tokenizer(|_| {}), ends] {
         let tokenizer = Tokenizer::new(dir.path(), || file.to_string().parse()).unwrap();
         let reader = Reader { tokenizer: Some(tokenizer.into()), eos: Some(0), vocab: 96, ..Reader::default() };
-        let dataset = Dataset::read(std::slice::from_ref(&text), 7, Packing::Stream, reader).unwrap();
-        assert_eq!(dataset.chunks(), [Chunk::plain([29, 1, 30, 0, 32, 0])]);
+        let files = Files::open(std::slice::from_ref(&text), None).unwrap();
+        let dataset = Dataset::of(&Corpus::new(files, 7, Packing::Stream, reader).unwrap()).unwrap();
+        assert_eq!(dataset.chunks, [Chunk::plain([29, 1, 30, 0, 32, 0])]);
     }
 }

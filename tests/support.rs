@@ -332,7 +332,7 @@ pub fn logits_adapted(model: &Path, adapter: Option<&Path>, ids: &[u32]) -> Vec<
     let arch = driver.device().arch().expect("an architecture");
     let (config, seq_len) = (checkpoint.config(), ids.len() as u32);
     let adapter = adapter.map(|path| Adapter::open(path, (model, config)).expect("an adapter"));
-    let adapters = adapter.as_ref().map_or_else(Adapters::none, |adapter| adapter.layout().adapters());
+    let adapters = adapter.as_ref().map_or_else(Adapters::none, |adapter| adapter.layout.adapters());
     let adapted = Student { config, formats: &Formats::dense(), adapters: &adapters };
     let plan = EvaluationPlan::with(adapted, (1, seq_len), Precision::Fp32, arch).expect("a plan");
     let source = kernels.find(arch, &plan.plan).expect("kernels");

@@ -115,8 +115,10 @@ fn a_score_changes_no_bit_of_the_first_step() {
         }
         session.micro(&batch, 1.0 / 32.0, 0).unwrap();
         let parameters = session.plan().student.weights.parameters.list.clone();
-        let gradients: Vec<Vec<f32>> =
-            parameters.iter().map(|parameter| floats(&session.gradient(parameter).unwrap())).collect();
+        let gradients: Vec<Vec<f32>> = parameters
+            .iter()
+            .map(|parameter| floats(&session.read(session.trained_of(parameter).grad).unwrap()))
+            .collect();
         let ticket = session.update(0, 1e-3).unwrap();
         let metrics = session.metrics(ticket).unwrap().0;
         let masters: Vec<Vec<u8>> = parameters.iter().map(|parameter| session.master(parameter).unwrap()).collect();

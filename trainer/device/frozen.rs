@@ -12,7 +12,7 @@ use crate::base::startup_times::Startup;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::run_heading::Heading;
 use crate::device::seal::{SealedDevice, seal};
-use crate::device::upload::{Staging, upload_model};
+use crate::device::upload::{Staging, Upload};
 use crate::device::weight_format::{Choice, Chosen};
 use crate::device::{self, DeviceError, one_memory};
 use crate::inputs::adapter::Adapter;
@@ -93,7 +93,7 @@ impl Forward {
         let driver = device::open_with(&self.target, *cublas)?;
         let arch = device::arch(driver.device())?;
         let formats = Weights::formats(model);
-        let adapters = adapter.map_or_else(Adapters::none, |adapter| adapter.layout().adapters());
+        let adapters = adapter.map_or_else(Adapters::none, |adapter| adapter.layout.adapters());
         let choice = Choice { flag: "--format", asked: self.format, formats: &formats };
         let device = driver.device();
         let host = |plan: &EvaluationPlan| HostMemory::of_evaluation(plan, data, DeviceMemory::of(device));
@@ -132,7 +132,7 @@ impl Forward {
             let heading = sealed.heading().model("model", &self.model, model);
             say!("{}", adapter.into_iter().fold(heading, Heading::adapter));
         }
-        upload_model(&mut sealed, resident, model, Staging::Quantize, &mut |_| Ok(()))?;
+        Upload::new(&mut sealed, model, &mut |_| Ok(())).model(resident, Staging::Quantize)?;
         Ok(sealed)
     }
 }

@@ -143,5 +143,5 @@ pub(super) fn same_paths(config: &RunConfig) -> bool {
 
 /// Returns the adapters that a plan has: those of the one that trains.
 pub(super) fn adapters(adapter: Option<&Adapter>) -> Adapters {
-    adapter.map_or_else(Adapters::none, |adapter| adapter.layout().adapters())
+    adapter.map_or_else(Adapters::none, |adapter| adapter.layout.adapters())
 }

@@ -43,7 +43,7 @@ pub fn compare(
         WeightFormat::Stored => stored.clone(),
         WeightFormat::Auto | WeightFormat::Bf16 => Formats::dense(),
     };
-    let batches: Vec<MicroBatch> = batches(text.dataset.chunks(), text.batch, text.longest).collect();
+    let batches: Vec<MicroBatch> = batches(&text.dataset.chunks, text.batch, text.longest).collect();
     let all = 2 * batches.len();
 
     let mut opened = open(request, &model, &text, &of_form(forms.against), ComparisonPlan::reference)?;
@@ -104,8 +104,7 @@ fn open(
     let arch = device::arch(driver.device())?;
     let shape = (text.batch, text.longest);
     let plan = lower((model.config(), formats), shape, forward.precision(), arch)?;
-    let tokens =
-        text.dataset.chunks().len().div_ceil(text.batch as usize) as u64 * u64::from(text.batch * text.longest);
+    let tokens = text.dataset.chunks.len().div_ceil(text.batch as usize) as u64 * u64::from(text.batch * text.longest);
     let hidden_bytes = tokens * u64::from(model.config().hidden) * forward.precision().dtype().bytes();
     let host = HostMemory::of_comparison(&plan, hidden_bytes, &request.data, DeviceMemory::of(driver.device()));
     // The reference comes first, and says it for both.

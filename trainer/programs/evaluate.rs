@@ -41,7 +41,7 @@ pub struct Evaluation {
 pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) -> Result<Score, Failure> {
     let opened = request.forward.read()?;
     let Text { dataset, batch, longest } = Text::read(request, &opened.model)?;
-    let chunks = dataset.chunks();
+    let chunks = &dataset.chunks;
 
     let (plan, mut sealed) = request.forward.open(&opened, &request.data, (batch, longest))?;
     let (mut total, mut tokens) = (0.0f64, 0u64);
@@ -78,8 +78,8 @@ impl Text {
         let reader = Reader { tokenizer: tokenizer.cloned(), chat, eos: None, vocab: config.vocab };
         let seq_len = request.seq_len.min(config.max_positions);
         let dataset = Dataset::of(&Corpus::new(files, seq_len, Packing::PerDocument, reader)?)?;
-        dataset.notes().iter().for_each(note);
-        let chunks = dataset.chunks();
+        dataset.notes.iter().for_each(note);
+        let chunks = &dataset.chunks;
         let longest = chunks.iter().map(|chunk| chunk.targets().len()).max().unwrap_or(1) as u32;
         let batch = request.batch_size.min(chunks.len() as u32);
         Ok(Self { dataset, batch, longest })
@@ -98,7 +98,7 @@ pub(crate) fn batches(chunks: &[Chunk], batch: u32, longest: u32) -> impl Iterat
 
 /// Digest of the text as the model reads it.
 pub(crate) fn ids_sha256(dataset: &Dataset) -> Digest {
-    Digest::of_parts("precast.ids", dataset.chunks().iter().flat_map(Chunk::parts))
+    Digest::of_parts("precast.ids", dataset.chunks.iter().flat_map(Chunk::parts))
 }
 
 /// Scores with the defaults of the command line; for the tests and the demo.

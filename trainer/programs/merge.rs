@@ -28,7 +28,7 @@ pub fn merge(base: &Path, adapter: &Path, out: &Path, existing: Existing) -> Res
     let model = Student { config: base.json(), parameters: &parameters, dtype, tokenizer_from: &[&base] };
     let mut scratch = Scratch::new();
     write_model(&out, existing, &model, |parameter, write| {
-        let adapted = adapter.layout().each.iter().find(|adapted| adapted.parameter() == parameter.name);
+        let adapted = adapter.layout.each.iter().find(|adapted| adapted.parameter() == parameter.name);
         match adapted {
             Some(adapted) => add(&base, &adapter, adapted, parameter, &mut scratch)?,
             None => widen(&base, parameter, &mut scratch)?,
@@ -59,7 +59,7 @@ fn add(
     };
     let (a, b) = (values(Factor::A)?, values(Factor::B)?);
     widen(base, parameter, scratch)?;
-    add_product(scratch.values(parameter.elems() as usize), &a, &b, adapter.layout().scale(adapted), adapted.rank);
+    add_product(scratch.values(parameter.elems() as usize), &a, &b, adapter.layout.scale(adapted), adapted.rank);
     Ok(())
 }
 

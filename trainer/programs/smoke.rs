@@ -88,7 +88,7 @@ struct Run {
 /// which of an adapter is its rank times its scale. Those of the projections of a layer add up.
 fn learning_rate(student: &dyn Weights, adapter: Option<&Adapter>) -> f64 {
     let of_adapters = |adapter: &Adapter| {
-        let adapters = adapter.layout().adapters();
+        let adapters = adapter.layout.adapters();
         let widths = adapters.iter().map(|(_, one)| f64::from(one.scale) * f64::from(one.rank));
         PROJECTIONS * widths.fold(0.0, f64::max)
     };
@@ -109,7 +109,7 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
     let mut session = Session::of(&models, &config)?;
     let (device, arch) = (session.device().name.clone(), session.plan().plan.arch.to_string());
     let (bundle, kernels) = (session.bundle.to_string(), session.loads());
-    let teacher_format = config.teacher.as_ref().map(|_| session.teacher_format().to_string());
+    let teacher_format = config.teacher.as_ref().map(|_| session.teacher_format.to_string());
     let first = train(&config, &mut session, &batch)?;
     // One driver at a time.
     drop(session);

@@ -47,7 +47,7 @@ impl Identity {
         let values = [
             ("tokenizer", optional(data.tokenizer.map(|digest| digest.to_string()))),
             ("end of text", optional(data.eos.map(|id| id.to_string()))),
-            ("packing", data.stream.corpus().packing()),
+            ("packing", data.stream.corpus.packing()),
             ("betas", format!("{} {}", Recipe::BETA1, Recipe::BETA2)),
             ("eps", Recipe::EPS.to_string()),
         ];
@@ -57,7 +57,7 @@ impl Identity {
         let rounded = rounded.map(|format| ("rounding of the teacher".to_owned(), format.to_string()));
         let configs = models.models.iter().map(|(role, model)| (format!("{role} config"), json(model)));
         // Of one that was there: a new one follows from options.
-        let digest = models.adapter.as_ref().and_then(|adapter| Some((adapter.digest()?, adapter.layout().digest())));
+        let digest = models.adapter.as_ref().and_then(|adapter| Some((adapter.digest()?, adapter.layout.digest())));
         let adapter = digest.map(|(tensors, layout)| {
             [("adapter".to_owned(), tensors.to_string()), ("adapter config".to_owned(), layout.to_string())]
         });

@@ -49,7 +49,7 @@ impl Still {
 
 /// Names what is zero of a model that trains, or of its adapter.
 pub fn what_is_zero(student: &Checkpoint, adapter: Option<&Adapter>) -> String {
-    let layout = adapter.map(Adapter::layout);
+    let layout = adapter.map(|adapter| &adapter.layout);
     let mut scaled = layout.into_iter().flat_map(|layout| layout.each.iter().map(|adapted| layout.scale(adapted)));
     if scaled.any(|scale| scale == 0.0) {
         return "the adapter's scale is 0 in f32: raise lora_alpha".to_owned();

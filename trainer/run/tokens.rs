@@ -11,7 +11,7 @@ pub fn none() -> Digest {
 
 /// After a step.
 pub fn after(before: Digest, step: &Step) -> Digest {
-    let rows = step.rows().iter().flat_map(|row| row.parts());
+    let rows = step.rows.iter().flat_map(|row| row.parts());
     Digest::of_parts("precast.tokens", std::iter::once(&before.0[..]).chain(rows))
 }
 

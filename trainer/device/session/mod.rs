@@ -24,7 +24,8 @@ use crate::options::{RunConfig, WeightFormat};
 /// A training run, ready to step; what else is done with its device is done as with any that is sealed.
 pub struct Session {
     plan: TrainingPlan,
-    teacher_format: WeightFormat,
+    /// The form in which the teacher's weights live on the device.
+    pub teacher_format: WeightFormat,
     sealed: SealedDevice,
 }
 
@@ -50,11 +51,6 @@ impl Session {
             sealed.watch.step_takes(f64::from(config.division.grad_accum) * phase_s(MICRO) + phase_s(UPDATE));
         }
         Ok(Self { plan, teacher_format: format, sealed })
-    }
-
-    /// Returns the form in which the teacher's weights live on the device.
-    pub fn teacher_format(&self) -> WeightFormat {
-        self.teacher_format
     }
 
     pub fn plan(&self) -> &TrainingPlan {

@@ -44,11 +44,6 @@ impl Session {
         self.sealed.run(CAST)
     }
 
-    /// True if this rank has all master weights.
-    pub fn has_whole_masters(&self) -> bool {
-        self.plan.has_whole_masters()
-    }
-
     /// Returns the optimizer's tensors of all that trains: the student, or its adapter.
     pub(super) fn trained(&self) -> Trained {
         self.plan.trained().trained().expect("something trains")
@@ -91,31 +86,11 @@ impl Session {
         self.read(self.trained_of(parameter).master)
     }
 
-    /// A parameter's gradient, f32, before clipping.
-    ///
-    /// # Errors
-    /// [`DriverError`].
-    pub fn gradient(&mut self, parameter: &Parameter) -> Result<Vec<u8>, DriverError> {
-        self.read(self.trained_of(parameter).grad)
-    }
-
     /// The bytes of a tensor.
     ///
     /// # Errors
     /// [`DriverError`].
     pub fn read(&mut self, tensor: Tensor) -> Result<Vec<u8>, DriverError> {
         self.sealed.read(tensor)
-    }
-
-    /// The bytes of a tensor, part by part: the host holds two parts, however large it is.
-    ///
-    /// # Errors
-    /// [`DriverError`], and those of `take`.
-    pub fn read_parts<E: From<DriverError>>(
-        &mut self,
-        tensor: Tensor,
-        take: impl FnMut(&[u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.sealed.read_parts(tensor, take)
     }
 }

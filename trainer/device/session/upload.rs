@@ -11,7 +11,7 @@ use crate::base::roles::Models;
 use crate::base::stop::Stopped;
 use crate::device::DeviceError;
 use crate::device::run_models::RunModels;
-use crate::device::upload::{Staging, upload_masters, upload_model, upload_parameters, upload_staged, upload_tables};
+use crate::device::upload::{Progress, Staging, Upload};
 use crate::inputs::adapter::extent;
 use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::MicroBatch;
@@ -97,16 +97,16 @@ impl Session {
         &mut self,
         models: &RunModels<impl Borrow<dyn Weights>>,
         staging: Staging,
-        progress: &mut impl FnMut(u64) -> Result<(), Stopped>,
+        progress: &mut Progress<'_>,
     ) -> Result<(), DeviceError> {
         let teacher = self.plan.teacher.as_ref();
         if let Some((weights, teacher)) = models.teacher().zip(teacher) {
-            upload_model(&mut self.sealed, teacher, weights, staging, progress)?;
+            Upload::new(&mut self.sealed, weights, progress).model(teacher, staging)?;
         }
         if self.has_quantised_base() {
             // The certificate is of the teacher, where there is one.
             let staging = if teacher.is_none() { staging } else { Staging::Quantize };
-            upload_model(&mut self.sealed, &self.plan.student, models.student(), staging, progress)?;
+            Upload::new(&mut self.sealed, models.student(), progress).model(&self.plan.student, staging)?;
         }
         Ok(())
     }
@@ -123,29 +123,29 @@ impl Session {
         let student = models.student();
         let sent_wide = self.sent_wide(student);
         let (sent, has_base) = (self.destinations(sent_wide), self.has_quantised_base());
-        let sealed = &mut self.sealed;
-        sealed.run(CLEAR)?;
+        let mut upload = Upload::new(&mut self.sealed, student, &mut progress);
+        upload.sealed.run(CLEAR)?;
         if !has_base {
-            upload_tables(sealed, &self.plan.student, student.config())?;
+            upload.tables(&self.plan.student)?;
         }
         // Weights that come narrow are widened on the device; the padding between them is that of the master weights.
-        sealed.run(CAST)?;
+        upload.sealed.run(CAST)?;
         if sent_wide && !self.plan.has_whole_masters() {
-            upload_masters(sealed, &self.plan, student, &mut progress)?;
+            upload.masters(&self.plan)?;
         } else if !has_base {
-            upload_parameters(sealed, &sent.student, student, &mut progress)?;
+            upload.parameters(&sent.student)?;
             if !sent_wide {
-                upload_staged(sealed, &self.plan.student.staged, student, Staging::Quantize, &mut progress)?;
+                upload.staged(&self.plan.student.staged, Staging::Quantize)?;
             }
         }
         let Some((adapter, weights)) = models.adapter.as_ref().zip(self.plan.adapters.as_ref()) else {
-            return Ok(sealed.run(if sent_wide { CAST } else { WIDEN })?);
+            return Ok(self.sealed.run(if sent_wide { CAST } else { WIDEN })?);
         };
         let master = self.plan.trained().trained().expect("adapters train").master;
         for parameter in &weights.parameters.list {
             let place = master.slice(parameter.start, extent(parameter));
-            sealed.write(place, bytemuck::cast_slice(&adapter.placed(parameter)?))?;
+            self.sealed.write(place, bytemuck::cast_slice(&adapter.placed(parameter)?))?;
         }
-        Ok(sealed.run(CAST)?)
+        Ok(self.sealed.run(CAST)?)
     }
 }

@@ -33,7 +33,7 @@ const LISTED: usize = 20;
 
 /// An adapter of a model: which projections it is on, and where its values come from.
 pub struct Adapter {
-    layout: Layout,
+    pub layout: Layout,
     values: Values,
 }
 
@@ -97,10 +97,6 @@ impl Adapter {
             layout,
             values: Values::File(File { directory: directory.to_owned(), tensors, digest, dropout, zeros }),
         })
-    }
-
-    pub fn layout(&self) -> &Layout {
-        &self.layout
     }
 
     /// One of its matrices, f32, row by row.

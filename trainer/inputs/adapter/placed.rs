@@ -37,7 +37,7 @@ impl Adapter {
     /// # Panics
     /// If the plan is not of this adapter.
     pub fn placed(&self, parameter: &AdapterParameter) -> Result<Vec<f32>, AdapterError> {
-        let adapted = self.layout().each.iter().find(|adapted| adapted.parameter() == parameter.projection);
+        let adapted = self.layout.each.iter().find(|adapted| adapted.parameter() == parameter.projection);
         let adapted = adapted.unwrap_or_else(|| panic!("{} has no adapter", parameter.projection));
         let mut scratch = Scratch::new();
         let values: Vec<f32> = bytemuck::pod_collect_to_vec(self.read(adapted, parameter.factor, &mut scratch)?);

@@ -93,7 +93,7 @@ fn what_is_written_reads_back() {
     ragged.each[5].alpha = 2.5;
     for layout in [uniform, ragged] {
         let read = write(&layout).open().unwrap();
-        assert_eq!(read.layout(), &layout);
+        assert_eq!(read.layout, layout);
         for (adapted, factor) in layout.tensors() {
             let expected = values(adapted.shape(factor).iter().product());
             assert_eq!(
@@ -269,5 +269,5 @@ fn what_stands_in_the_place_of_an_adapter_is_named() {
 fn a_new_adapter_adds_nothing() {
     let adapter = Adapter::new(&model(), &lora(5, "all"), 3);
     assert!(adapter.adds_nothing().unwrap() && adapter.digest().is_none());
-    assert_eq!(adapter.layout().each.len(), 21);
+    assert_eq!(adapter.layout.each.len(), 21);
 }

@@ -31,7 +31,8 @@ pub struct Conversation {
 /// A model's chat template.
 pub struct ChatTemplate {
     templates: Arc<Templates>,
-    digest: Digest,
+    /// Of all that rendering follows from besides messages.
+    pub digest: Digest,
 }
 
 struct Templates {
@@ -53,11 +54,6 @@ impl ChatTemplate {
         let digest = Digest::of_parts("precast.chat", texts.map(str::as_bytes).into_iter().chain(constants));
         let tool_use = source.tool_use.as_deref().map(template).transpose()?;
         Ok(Self { templates: Arc::new(Templates { default: template(&source.default)?, tool_use }), digest })
-    }
-
-    /// Digest of all that rendering follows from besides messages.
-    pub fn digest(&self) -> Digest {
-        self.digest
     }
 
     /// A prompt, up to where the assistant goes on.
@@ -127,7 +123,7 @@ impl Templates {
     fn render(&self, messages: &[Value], first: usize, tools: Option<&Value>) -> Result<Conversation, String> {
         let template = self.tool_use.as_ref().filter(|_| tools.is_some()).unwrap_or(&self.default);
         let (text, spans) = template.render(messages, tools, false)?;
-        if template.has_marks() {
+        if template.has_marks {
             if first == 0 {
                 return Ok(Conversation { text, spans });
             }

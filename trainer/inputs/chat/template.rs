@@ -45,7 +45,8 @@ impl Serialize for Date {
 pub(super) struct Template {
     environment: Environment<'static>,
     constants: Vec<(String, String)>,
-    has_marks: bool,
+    /// It says itself what the assistant says.
+    pub has_marks: bool,
 }
 
 impl Template {
@@ -68,11 +69,6 @@ impl Template {
         let (text, has_marks) = marks::with_filter(text);
         let environment = limits::add(environment, NAME, text, what)?;
         Ok(Self { environment, constants: constants.to_vec(), has_marks })
-    }
-
-    /// Whether it says itself what the assistant says.
-    pub fn has_marks(&self) -> bool {
-        self.has_marks
     }
 
     /// The text of messages, and what is between marks.

@@ -31,17 +31,13 @@ pub enum Access {
 /// Memory that parts of files are read into, and how.
 #[derive(Debug, Default)]
 pub(super) struct Raw {
-    access: Access,
+    pub access: Access,
     memory: Vec<u8>,
 }
 
 impl Raw {
     pub fn new(access: Access) -> Self {
         Self { access, memory: Vec::new() }
-    }
-
-    pub fn access(&self) -> Access {
-        self.access
     }
 
     /// So many bytes that start where direct reads may, to be written whole.

@@ -399,11 +399,11 @@ impl Weights for Checkpoint {
         scratch: &mut Scratch,
         take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<(), CheckpointError> {
-        if scratch.raw.access() != Access::Direct {
+        if scratch.raw.access != Access::Direct {
             let _ = take(Weights::read(self, parameter, format, scratch)?);
             return Ok(());
         }
-        let (elements, unit) = (parameter.elems(), self.tensors().unit(&parameter.name, scratch.raw.access())?);
+        let (elements, unit) = (parameter.elems(), self.tensors().unit(&parameter.name, scratch.raw.access)?);
         let part = (PART_ELEMENTS / unit).max(1) * unit;
         let mut all_zero = true;
         for start in (0..elements).step_by(part as usize) {

@@ -113,7 +113,7 @@ impl Tensors {
         dtype: Dtype,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], CheckpointError> {
-        let place = self.find(name, scratch.raw.access())?;
+        let place = self.find(name, scratch.raw.access)?;
         if self.stored(name) == Some(dtype) {
             return place.bytes(&elements, &mut scratch.raw);
         }
@@ -140,7 +140,7 @@ impl Tensors {
         block: Block,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], CheckpointError> {
-        let place = self.find(name, scratch.raw.access())?;
+        let place = self.find(name, scratch.raw.access)?;
         assert_eq!(place.kind, Kind::Block(block), "the format of {name}");
         let bytes = place.bytes(&elements, &mut scratch.raw)?;
         if place.heads.is_none() {

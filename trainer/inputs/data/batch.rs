@@ -24,7 +24,7 @@ pub enum Order {
 
 /// The steps of a run: a function of the data, so that a run that begins again at the first step comes by the same ones.
 pub struct Batches {
-    stream: Stream,
+    pub stream: Stream,
     batch: usize,
     seq_len: usize,
     order: Order,
@@ -38,7 +38,8 @@ pub struct Batches {
 
 /// One step's micro-batches.
 pub struct Step {
-    rows: Vec<Arc<Chunk>>,
+    /// In order.
+    pub rows: Vec<Arc<Chunk>>,
     batch: usize,
     seq_len: usize,
 }
@@ -63,11 +64,6 @@ impl Batches {
     pub fn new(stream: Stream, batch: u32, seq_len: u32, order: Order) -> Self {
         let (batch, seq_len) = (batch as usize, seq_len as usize);
         Self { stream, batch, seq_len, order, ahead: VecDeque::new(), window: VecDeque::new(), next: (0, 0) }
-    }
-
-    /// What the chunks come from.
-    pub fn stream(&self) -> &Stream {
-        &self.stream
     }
 
     /// The next step, of so many micro-batches.
@@ -148,11 +144,6 @@ impl Step {
     pub fn micro_batch(&self, number: usize) -> MicroBatch {
         let rows = &self.rows[number * self.batch..][..self.batch];
         MicroBatch::of(rows.iter().map(|row| &**row), self.seq_len)
-    }
-
-    /// The rows of the step, in order.
-    pub fn rows(&self) -> &[Arc<Chunk>] {
-        &self.rows
     }
 }
 

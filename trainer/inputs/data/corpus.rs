@@ -39,7 +39,7 @@ pub struct Files(Vec<Opened>);
 pub struct Corpus {
     pub(super) files: Vec<Opened>,
     /// Tokens of a chunk: `seq_len + 1`.
-    pub(super) chunk: usize,
+    pub chunk: usize,
     pub(super) packing: Packing,
     reader: Reader,
 }
@@ -172,7 +172,7 @@ impl Corpus {
     pub fn packing(&self) -> String {
         let mut rules: BTreeSet<String> = self.files.iter().map(|one| one.holds.rule().to_owned()).collect();
         if let Some(chat) = self.reader.chat.as_ref().filter(|_| rules.remove(CHAT_RULE)) {
-            rules.insert(format!("{CHAT_RULE} {}", chat.digest()));
+            rules.insert(format!("{CHAT_RULE} {}", chat.digest));
         }
         let fields = self.files.iter().filter_map(|one| match &one.holds {
             Holds::Rows(Some(Columns { field: Some(field), .. })) => Some(format!("column {field}")),
@@ -199,16 +199,6 @@ impl Corpus {
         }
         let kind = |(what, files): &(String, usize)| format!("{} of {what}", count(*files, "file"));
         kinds.iter().map(kind).collect::<Vec<_>>().join(", ")
-    }
-
-    /// The files themselves.
-    pub fn paths(&self) -> Vec<PathBuf> {
-        self.files.iter().map(|one| one.file.path.clone()).collect()
-    }
-
-    /// Tokens of a chunk.
-    pub fn chunk(&self) -> usize {
-        self.chunk
     }
 
     /// Reads everything once, in file order. `emit` is given each chunk, and says whether to go on.

@@ -13,10 +13,8 @@ mod rows;
 mod stream;
 mod summary;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use precast_fatbins::Digest;
 use precast_kernels::abi::MASKED_TOKEN;
 
 use crate::inputs::chat::ChatTemplate;
@@ -88,21 +86,14 @@ impl Chunk {
 /// Data that are in memory whole: what an evaluation scores.
 #[derive(Clone, Debug)]
 pub struct Dataset {
-    chunks: Vec<Chunk>,
-    digest: Digest,
-    summary: Summary,
-    notes: Vec<String>,
+    pub chunks: Vec<Chunk>,
+    /// What reading them came to.
+    pub summary: Summary,
+    /// What people should know of it.
+    pub notes: Vec<String>,
 }
 
 impl Dataset {
-    /// Reads files, in order: see [`Corpus`].
-    ///
-    /// # Errors
-    /// [`DataError`].
-    pub fn read(paths: &[PathBuf], seq_len: u32, packing: Packing, reader: Reader) -> Result<Self, DataError> {
-        Self::of(&Corpus::new(Files::open(paths, None)?, seq_len, packing, reader)?)
-    }
-
     /// Everything of a corpus.
     ///
     /// # Errors
@@ -113,32 +104,10 @@ impl Dataset {
             chunks.push(chunk);
             true
         })?;
-        let digest = corpus.digest()?;
-        Ok(Self {
-            chunks,
-            digest,
-            notes: corpus.notes().into_iter().chain(summary.note(corpus.chunk())).collect(),
-            summary,
-        })
-    }
-
-    pub fn chunks(&self) -> &[Chunk] {
-        &self.chunks
-    }
-
-    /// What people should know of it.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    /// What reading them came to.
-    pub fn summary(&self) -> Summary {
-        self.summary
-    }
-
-    /// Digest of the files.
-    pub fn digest(&self) -> Digest {
-        self.digest
+        // Refuses files that were changed meanwhile.
+        corpus.digest()?;
+        let notes = corpus.notes().into_iter().chain(summary.note(corpus.chunk)).collect();
+        Ok(Self { chunks, summary, notes })
     }
 }
 

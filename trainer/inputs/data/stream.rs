@@ -18,14 +18,14 @@ pub const MOST_BYTES: u64 = 8 * (2 * MOST_KEPT_TOKENS as u64 + AHEAD_TOKENS as u
 
 /// Chunks in file order, pass after pass.
 pub struct Stream {
-    corpus: Arc<Corpus>,
+    pub corpus: Arc<Corpus>,
     queue: Arc<Queue>,
     /// Those of the first pass; none where they are too many.
     kept: Option<Vec<Arc<Chunk>>>,
     tokens: usize,
     most_kept: usize,
-    /// Of the first pass, once it has ended.
-    summary: Option<Summary>,
+    /// What a pass comes to, once one has ended.
+    pub summary: Option<Summary>,
     /// Where a pass over what is kept is.
     at: usize,
 }
@@ -48,11 +48,6 @@ impl Stream {
         Self { corpus, queue, kept: Some(Vec::new()), tokens: 0, most_kept, summary: None, at: 0 }
     }
 
-    /// The files that it reads.
-    pub fn corpus(&self) -> &Arc<Corpus> {
-        &self.corpus
-    }
-
     /// Waits until a part of what is read ahead is there. Says what a pass comes to, if that is all of one.
     ///
     /// # Errors
@@ -62,11 +57,6 @@ impl Stream {
             Some(summary) => Ok(Some(summary)),
             None => self.queue.filled(FIRST_TOKENS),
         }
-    }
-
-    /// What a pass comes to, once one has ended.
-    pub fn summary(&self) -> Option<Summary> {
-        self.summary
     }
 
     /// The next chunk; none once at the end of each pass.

@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::*;
 
@@ -34,7 +34,7 @@ impl Scratch {
 
     /// The message, without the scratch directory.
     fn message(&self, paths: &[PathBuf], reader: Reader) -> String {
-        let error = Dataset::read(paths, 7, Packing::Stream, reader).unwrap_err().to_string();
+        let error = dataset(paths, 7, Packing::Stream, reader).unwrap_err().to_string();
         error.replace(&self.0.path().display().to_string(), "DIR")
     }
 }
@@ -43,8 +43,12 @@ fn ids(ids: &[u32]) -> Vec<u8> {
     ids.iter().flat_map(|id| id.to_le_bytes()).collect()
 }
 
+fn dataset(paths: &[PathBuf], seq_len: u32, packing: Packing, reader: Reader) -> Result<Dataset, DataError> {
+    Dataset::of(&Corpus::new(Files::open(paths, None)?, seq_len, packing, reader)?)
+}
+
 fn read(path: PathBuf, seq_len: u32) -> Result<Dataset, DataError> {
-    Dataset::read(&[path], seq_len, Packing::Stream, reader())
+    dataset(&[path], seq_len, Packing::Stream, reader())
 }
 
 /// True for an error that says this.
@@ -60,13 +64,13 @@ fn corpus(paths: &[PathBuf], seq_len: u32, reader: Reader) -> Arc<Corpus> {
 fn bin_files_are_cut_into_whole_chunks_in_order() {
     let scratch = Scratch::new();
     let path = scratch.file("a.bin", ids(&[1, 2, 3, 4, 5, 6, 7, 8]));
-    assert_eq!(read(path.clone(), 2).unwrap().chunks(), [[1, 2, 3], [4, 5, 6]].map(Chunk::plain));
+    assert_eq!(read(path.clone(), 2).unwrap().chunks, [[1, 2, 3], [4, 5, 6]].map(Chunk::plain));
     // An evaluation scores what is left, too.
-    let scored = Dataset::read(&[path], 2, Packing::PerDocument, reader()).unwrap();
-    assert_eq!(scored.chunks(), [&[1, 2, 3][..], &[4, 5, 6], &[7, 8]].map(Chunk::plain));
+    let scored = dataset(&[path], 2, Packing::PerDocument, reader()).unwrap();
+    assert_eq!(scored.chunks, [&[1, 2, 3][..], &[4, 5, 6], &[7, 8]].map(Chunk::plain));
     let short = scratch.file("short.bin", ids(&[1, 2]));
     assert!(fails(read(short.clone(), 7), "2 tokens do not fill one chunk of seq_len + 1 = 8"));
-    assert_eq!(Dataset::read(&[short], 7, Packing::PerDocument, reader()).unwrap().chunks(), [Chunk::plain([1, 2])]);
+    assert_eq!(dataset(&[short], 7, Packing::PerDocument, reader()).unwrap().chunks, [Chunk::plain([1, 2])]);
 }
 
 #[test]
@@ -87,7 +91,7 @@ fn bad_files_are_named() {
 fn streams_run_on_and_documents_stand_alone() {
     let scratch = Scratch::new();
     let lines = scratch.file("a.jsonl", "{\"text\": \"w1 w2 w3\"}\n{\"text\": \"w4 w5\"}\n");
-    let chunks = |packing| Dataset::read(std::slice::from_ref(&lines), 2, packing, words()).unwrap().chunks;
+    let chunks = |packing| dataset(std::slice::from_ref(&lines), 2, packing, words()).unwrap().chunks;
     assert_eq!(chunks(Packing::Stream), [&[1, 2, 3][..], &[99, 4, 5]].map(Chunk::plain));
     assert_eq!(chunks(Packing::PerDocument), [&[1, 2, 3][..], &[4, 5, 99]].map(Chunk::plain));
 }
@@ -99,7 +103,7 @@ fn thousands_of_lines_are_packed_in_file_order() {
     let numbers: Vec<u32> = (0..2999).map(|index| index * 7 % 99).collect();
     let lines: String = numbers.iter().map(|number| format!("{{\"text\": \"w{number}\"}}\n")).collect();
     let path = scratch.file("a.jsonl", lines);
-    let chunks = Dataset::read(&[path], 6, Packing::Stream, words()).unwrap().chunks;
+    let chunks = dataset(&[path], 6, Packing::Stream, words()).unwrap().chunks;
     let found: Vec<u32> = chunks.iter().flat_map(|chunk| chunk.ids.clone()).collect();
     let expected: Vec<u32> = numbers.iter().flat_map(|number| [*number, 99]).collect();
     assert!(found == expected && chunks[..chunks.len() - 1].iter().all(|chunk| chunk.ids.len() == 7));
@@ -113,7 +117,7 @@ fn a_directory_is_its_files_in_name_order_and_of_one_kind() {
     scratch.file("data/a.jsonl", "{\"input_ids\": [1, 2]}\n");
     scratch.file("data/.hidden", "");
     scratch.file("data/empty.jsonl", "\n");
-    let chunks = Dataset::read(std::slice::from_ref(&directory), 3, Packing::Stream, reader()).unwrap().chunks;
+    let chunks = dataset(std::slice::from_ref(&directory), 3, Packing::Stream, reader()).unwrap().chunks;
     assert_eq!(chunks, [[1, 2], [3, 4]].map(Chunk::plain));
     let message = || scratch.message(std::slice::from_ref(&directory), words());
     let readme = scratch.file("data/README.md", "w1 w2");
@@ -157,10 +161,10 @@ fn what_is_wrong_with_a_row_is_said_with_its_line_and_remedy() {
 fn only_a_completion_counts() {
     let scratch = Scratch::new();
     let rows = scratch.file("rows.jsonl", "{\"prompt\": \"w1 w2 \", \"completion\": \"w3 w4\"}\n");
-    let data = Dataset::read(&[rows], 7, Packing::Stream, words()).unwrap();
+    let data = dataset(&[rows], 7, Packing::Stream, words()).unwrap();
     let labels = vec![MASKED_TOKEN, MASKED_TOKEN, 3, 4, 99];
-    assert_eq!(data.chunks(), [Chunk { ids: vec![1, 2, 3, 4, 99], labels: Some(labels) }]);
-    assert_eq!((data.summary().masked, data.summary().tokens), (2, 5));
+    assert_eq!(data.chunks, [Chunk { ids: vec![1, 2, 3, 4, 99], labels: Some(labels) }]);
+    assert_eq!((data.summary.masked, data.summary.tokens), (2, 5));
 }
 
 #[test]
@@ -180,7 +184,7 @@ fn rows_that_are_cut_or_passed_over_are_counted() {
         Chunk { ids: vec![1, 2, 3], labels: Some(vec![MASKED_TOKEN, MASKED_TOKEN, 3]) },
         Chunk { ids: vec![5, 6], labels: Some(vec![5, 6]) },
     ];
-    assert_eq!(data.chunks(), expected);
+    assert_eq!(data.chunks, expected);
     let summary = Summary {
         rows: 6,
         chunks: 2,
@@ -192,10 +196,10 @@ fn rows_that_are_cut_or_passed_over_are_counted() {
         reaches_counted: Some(3),
         empty: 0,
     };
-    assert_eq!(data.summary(), summary);
+    assert_eq!(data.summary, summary);
     assert!(
-        data.notes()[0].contains("4 of 6 rows have no token that counts")
-            && data.notes()[0].contains("2 of 6 rows are longer")
+        data.notes[0].contains("4 of 6 rows have no token that counts")
+            && data.notes[0].contains("2 of 6 rows are longer")
     );
     let nothing = scratch.file("nothing.jsonl", rows[1]);
     assert!(fails(read(nothing, 2), "no token to predict: a sequence needs at least two"));
@@ -211,7 +215,7 @@ fn a_step_that_is_looked_at_stays_the_next() {
         for _ in 0..6 {
             let ahead = looked.peek(2).unwrap();
             let (step, expected) = (looked.step(2).unwrap(), plain.step(2).unwrap());
-            assert!(ahead.rows() == step.rows() && step.rows() == expected.rows());
+            assert!(ahead.rows == step.rows && step.rows == expected.rows);
         }
     }
 }
@@ -228,8 +232,8 @@ fn of_several_files_the_one_without_a_text_is_named() {
     scratch.file("texts/a.jsonl", "{\"text\": \"\"}\n");
     scratch.file("texts/b.jsonl", "{\"text\": \"w1 w2\"}\n");
     let directory = scratch.0.path().join("texts");
-    let data = Dataset::read(std::slice::from_ref(&directory), 7, Packing::Stream, words()).unwrap();
-    assert_eq!((data.summary().empty, data.summary().rows), (1, 2));
+    let data = dataset(std::slice::from_ref(&directory), 7, Packing::Stream, words()).unwrap();
+    assert_eq!((data.summary.empty, data.summary.rows), (1, 2));
     std::fs::write(directory.join("b.jsonl"), "").unwrap();
     assert!(scratch.message(&[directory], words()).starts_with("DIR/texts/a.jsonl: its text is empty"));
 }
@@ -242,7 +246,7 @@ fn passes_that_are_read_again_are_those_that_were_kept() {
     let steps = |most_kept: usize, order: Order| -> Vec<Vec<u32>> {
         let stream = Stream::bounded(corpus(std::slice::from_ref(&path), 2, reader()), 7, most_kept);
         let mut batches = Batches::new(stream, 2, 2, order);
-        (0..40).map(|_| batches.step(1).unwrap().rows().iter().map(|row| row.ids[0] / 3).collect()).collect()
+        (0..40).map(|_| batches.step(1).unwrap().rows.iter().map(|row| row.ids[0] / 3).collect()).collect()
     };
     for order in [Order::File, Order::Shuffled { seed: 3, window: 8 }, Order::Shuffled { seed: 3, window: 10 }] {
         let kept = steps(1000, order);

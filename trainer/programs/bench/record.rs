@@ -163,7 +163,7 @@ impl Record {
         Self {
             version: env!("CARGO_PKG_VERSION"),
             config: RunConfig {
-                teacher_format: config.teacher_format.map(|_| session.teacher_format()),
+                teacher_format: config.teacher_format.map(|_| session.teacher_format),
                 ..config.clone()
             },
             device: of_device(session.device()),

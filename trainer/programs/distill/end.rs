@@ -42,7 +42,7 @@ impl Ended<'_> {
     /// Writes what has been trained and how the run ended, if it is this rank that writes.
     pub fn write(mut self) -> Result<(), Failure> {
         let ready = &self.run.run;
-        let summary = of_pass(ready.batches.stream(), ready.opened.summary);
+        let summary = of_pass(&ready.batches.stream, ready.opened.summary);
         let Some(written) = self.run.written.take() else {
             return match self.steps? {
                 // Rank 0 says where, and writes what has been trained.
@@ -94,8 +94,8 @@ fn record_inputs(opened: &mut Opened, summary: Option<Summary>, written: &mut Wr
 /// What a pass over the data came to, once one has ended. What people should know of that is said here, unless it was known at the
 /// start.
 fn of_pass(stream: &Stream, known: Option<Summary>) -> Option<Summary> {
-    let passed = stream.summary();
-    let news = passed.filter(|_| known.is_none()).and_then(|summary| summary.note(stream.corpus().chunk()));
+    let passed = stream.summary;
+    let news = passed.filter(|_| known.is_none()).and_then(|summary| summary.note(stream.corpus.chunk));
     news.into_iter().for_each(notes::note);
     passed
 }

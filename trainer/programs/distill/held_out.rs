@@ -27,7 +27,7 @@ pub struct HeldOut {
 
 impl HeldOut {
     pub fn new(data: &Dataset) -> Self {
-        let chunks = data.chunks().to_vec();
+        let chunks = data.chunks.clone();
         Self { sha256: ids_sha256(data), counted: chunks.iter().map(|chunk| chunk.counted() as u64).sum(), chunks }
     }
 

@@ -41,10 +41,10 @@ pub fn read_data(
     let has_tokenizer = reader.tokenizer.clone();
     let eos = reader.eos;
     let stream = Stream::start(Arc::new(Corpus::new(files, config.shape.seq_len, Packing::Stream, reader)?));
-    let corpus = stream.corpus();
+    let corpus = &stream.corpus;
     let summary = stream.read_ahead()?;
     notes.iter().chain(&corpus.notes()).chain(&config.optimizer.warmup_note(config.steps)).for_each(note);
-    summary.and_then(|summary| summary.note(corpus.chunk())).into_iter().for_each(note);
+    summary.and_then(|summary| summary.note(corpus.chunk)).into_iter().for_each(note);
     // Ids need neither.
     let used = has_tokenizer.filter(|_| corpus.has_text()).map(|tokenizer| tokenizer.text());
     let used = used.transpose().map_err(|reason| CheckpointError::of(models.student.path(), reason))?;
@@ -75,7 +75,7 @@ fn held_out(
         reader.chat = chat(config, models)?;
     }
     let data = Dataset::of(&Corpus::new(files, config.shape.seq_len, Packing::Stream, reader)?)?;
-    data.notes().iter().map(|one| format!("held out {one}")).for_each(note);
+    data.notes.iter().map(|one| format!("held out {one}")).for_each(note);
     Ok(Some(data))
 }
 

@@ -101,12 +101,12 @@ pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
     let config = asked.resolve(Purpose::Run, share, resumed.as_ref().map(Resumed::before))?;
     let models = RunModels::open(&config)?;
     let data = read_data(&config, &models)?;
-    let corpus = data.stream.corpus();
+    let corpus = &data.stream.corpus;
     let summary = match data.stream.read_ahead()? {
         Some(summary) => summary,
         None => {
             let summary = corpus.pass(&mut |_| true)?;
-            summary.note(corpus.chunk()).into_iter().for_each(notes::note);
+            summary.note(corpus.chunk).into_iter().for_each(notes::note);
             summary
         }
     };

@@ -86,7 +86,7 @@ pub(super) fn open(
         })?
     };
     let data = data?;
-    let corpus = Arc::clone(data.stream.corpus());
+    let corpus = Arc::clone(&data.stream.corpus);
     let mut data_digest = DataDigest::start(&corpus);
     startup.end("data");
     models.same_files = models.adapter.is_some() && same_files(&models.models, &mut digests, stop)?;

@@ -41,7 +41,7 @@ pub(super) fn bytes(
 ) -> u64 {
     let parameters = &session.plan().student.weights.parameters.list;
     let student = || model(config, parameters, &[&models.student]).bytes();
-    adapter.as_ref().map_or_else(student, |adapter| 4 * adapter.layout().count())
+    adapter.as_ref().map_or_else(student, |adapter| 4 * adapter.layout.count())
 }
 
 /// The student, with the tokenizer of the first model that has one.
@@ -56,9 +56,10 @@ fn fill_with_student(
     let model = model(config, &parameters, &tokenizer_from);
     let (dtype, mut scratch) = (config.arithmetic.precision.dtype(), Scratch::new());
     fill_model(aside, &model, |parameter, write| {
-        if !session.has_whole_masters() {
+        if !session.plan().has_whole_masters() {
             // What is read of them is what they are rounded to.
-            return session.read_parts(session.working(parameter), |part| Ok(write(part)?));
+            let working = session.working(parameter);
+            return session.read_parts(working, |part| Ok(write(part)?));
         }
         let master = session.trained_of(parameter).master;
         session.read_parts(master, |part| {
@@ -79,7 +80,7 @@ fn fill_with_adapter(
     (student, adapter): (&Checkpoint, &Adapter),
 ) -> Result<(), RunError> {
     let parameters = session.adapter_parameters();
-    fill_adapter(aside, adapter.layout(), (&config.student, student.config()), |adapted, factor, write| {
+    fill_adapter(aside, &adapter.layout, (&config.student, student.config()), |adapted, factor, write| {
         let name = adapted.parameter();
         let parameter = parameters.iter().find(|one| one.factor == factor && one.projection == name);
         let master = session.adapter_master(parameter.expect("the plan is of this adapter"))?;

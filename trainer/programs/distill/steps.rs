@@ -128,7 +128,7 @@ impl Running<'_> {
             session.watch.checkpoint(step);
         }
         let (Some(aside), Some(Written { out, record, .. })) = (aside, written) else { return Ok(()) };
-        record.data(Some(data_sha256), batches.stream().summary());
+        record.data(Some(data_sha256), batches.stream.summary);
         record.metrics((lines, metrics_sha256));
         record.reached(step);
         out.publish(aside, record)?;
