@@ -40,7 +40,7 @@ fn bits(path: &Path, access: Access) -> Vec<(String, Vec<u8>)> {
     let checkpoint = Checkpoint::open(path).unwrap();
     let mut scratch = Scratch::of(access);
     let read = parameters(&checkpoint).into_iter().map(|parameter| {
-        let bytes = checkpoint.read(&parameter, Dtype::F32, &mut scratch).unwrap().to_vec();
+        let bytes = checkpoint.read(&parameter, Dtype::F32.into(), &mut scratch).unwrap().to_vec();
         (parameter.name, bytes)
     });
     read.collect()
@@ -88,7 +88,7 @@ fn blocks_that_ggml_has_too_stay_as_they_are_stored() {
             let blocks = Weights::read(&apr, &parameter, Format::Block(block), &mut blocks).unwrap();
             let mut values = vec![0.0; parameter.elems() as usize];
             precast_kernels::dequant::dequantize(block, blocks, &mut values);
-            let dense = expected.read(&parameter, Dtype::F32, &mut dense).unwrap();
+            let dense = expected.read(&parameter, Dtype::F32.into(), &mut dense).unwrap();
             assert!(bytemuck::cast_slice::<f32, u8>(&values) == dense, "{}", parameter.name);
         }
     }
@@ -256,7 +256,7 @@ fn read_all(path: &Path) -> Result<Checkpoint, CheckpointError> {
     let checkpoint = Checkpoint::open(path)?;
     let mut scratch = Scratch::new();
     for parameter in parameters(&checkpoint) {
-        checkpoint.read(&parameter, Dtype::F32, &mut scratch)?;
+        checkpoint.read(&parameter, Dtype::F32.into(), &mut scratch)?;
     }
     Ok(checkpoint)
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
 use precast::inputs::adapter::{Adapter, Layout, Lora, fill_adapter};
-use precast::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, write_model};
+use precast::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, Weights, write_model};
 use precast::inputs::data::MicroBatch;
 use precast::run::step::StepRecord;
 use precast_kernels::{Block, Dtype};
@@ -49,7 +49,7 @@ fn in_dtype(model: &Path, out: &Path, dtype: Stored) -> PathBuf {
     let parameters = Parameters::new(model.config()).list;
     let student = Student { config: model.json(), parameters: &parameters, dtype, tokenizer_from: &[] };
     write_model(out, Existing::Keep, &student, |parameter, write| -> Result<(), CheckpointError> {
-        let values = floats(model.read(parameter, Dtype::F32, &mut Scratch::new())?);
+        let values = floats(model.read(parameter, Dtype::F32.into(), &mut Scratch::new())?);
         let halves = |narrow: fn(f32) -> [u8; 2]| values.iter().flat_map(|value| narrow(*value)).collect::<Vec<u8>>();
         match dtype {
             Stored::F16 => write(&halves(|value| f16::from_f32(value).to_le_bytes())),
@@ -96,7 +96,7 @@ fn a_merged_model_is_its_base_and_the_adapter_rounded_once() {
         let mut changed = 0;
         for parameter in Parameters::new(model.config()).list {
             assert_eq!(merged.tensor(&parameter.name).unwrap().dtype(), dtype);
-            let values = |of: &Checkpoint| floats(of.read(&parameter, Dtype::F32, &mut Scratch::new()).unwrap());
+            let values = |of: &Checkpoint| floats(of.read(&parameter, Dtype::F32.into(), &mut Scratch::new()).unwrap());
             let (before, after) = (values(&model), values(&found));
             let adapted = adapter.layout.each.iter().find(|adapted| adapted.parameter() == parameter.name);
             let unit = 2f64.powi(-bits);

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
+use precast::base::startup_times::Startup;
 use precast::device::run_models::RunModels;
 use precast::device::session::Session;
 use precast::inputs::adapter::Adapter;
-use precast::inputs::checkpoint::{Checkpoint, Scratch};
+use precast::inputs::checkpoint::{Checkpoint, Scratch, Weights};
 use precast::options::Kernels;
 use precast::options::{ModelOptions, Options, RunConfig};
 use precast::run::metrics::Metrics;
@@ -316,7 +317,10 @@ pub fn session_placed(config: &RunConfig, placement: Placement) -> Session {
 
 pub fn session_on(driver: Box<dyn Driver>, config: &RunConfig, placement: Placement) -> Session {
     let models = RunModels::open(config).expect("models");
-    Session::uploaded(driver, &models, config, placement).expect("a session")
+    let startup = &mut Startup::new();
+    let (mut session, ()) = Session::open(driver, &models, config, placement, startup, |_| ()).expect("a session");
+    session.upload(&models, |_| Ok(())).expect("weights that are sent");
+    session
 }
 
 /// Logits of one sequence under a model, fp32, tokens x vocabulary: what the evaluation plan leaves behind.
@@ -345,7 +349,7 @@ pub fn logits_adapted(model: &Path, adapter: Option<&Path>, ids: &[u32]) -> Vec<
     write(plan.model.rope.sin, bytemuck::cast_slice(&tables.sin));
     for (parameter, weight) in plan.model.weights.list() {
         let mut scratch = Scratch::new();
-        let bytes = checkpoint.read(parameter, Dtype::F32, &mut scratch).expect("weights");
+        let bytes = checkpoint.read(parameter, Dtype::F32.into(), &mut scratch).expect("weights");
         write(weight.tensor, bytes);
     }
     if let Some((adapter, weights)) = adapter.as_ref().zip(plan.adapters.as_ref()) {

@@ -112,7 +112,7 @@ pub fn from_layers(
     let mut scratch = Scratch::new();
     write_model(&out, existing, &student, |parameter, write| {
         let source = Parameter { name: source_name(&parameter.name, layers), ..parameter.clone() };
-        Ok::<_, Failure>(write(teacher.read(&source, dtype, &mut scratch)?)?)
+        Ok::<_, Failure>(write(teacher.read(&source, dtype.into(), &mut scratch)?)?)
     })
 }
 

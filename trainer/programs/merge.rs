@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use safetensors::tensor::Dtype as Stored;
 
 use crate::inputs::adapter::{Adapted, Adapter, AdapterError};
-use crate::inputs::checkpoint::{Checkpoint, Scratch, Student, write_model};
+use crate::inputs::checkpoint::{Checkpoint, Scratch, Student, Weights, write_model};
 use crate::programs::failure::Failure;
 use crate::run::out::check_directory;
 
@@ -41,7 +41,7 @@ pub fn merge(base: &Path, adapter: &Path, out: &Path, existing: Existing) -> Res
 /// A parameter as it is, f32, in `scratch`.
 fn widen(base: &Checkpoint, parameter: &Parameter, scratch: &mut Scratch) -> Result<(), Failure> {
     let mut read = Scratch::new();
-    let bytes = base.read(parameter, Dtype::F32, &mut read)?;
+    let bytes = base.read(parameter, Dtype::F32.into(), &mut read)?;
     bytemuck::cast_slice_mut(scratch.values(parameter.elems() as usize)).copy_from_slice(bytes);
     Ok(())
 }

@@ -1,24 +1,25 @@
 //! A sealed training run on a device: weights up, steps, weights down.
 
-mod adapter;
-mod open;
 mod state;
 mod steps;
 mod upload;
 
+use std::borrow::Borrow;
 use std::ops::{Deref, DerefMut};
 
 use precast_plan::estimate::{self, Peak};
 use precast_plan::training::{MICRO, UPDATE};
-use precast_plan::{Comparison, Tensor, TrainingPlan};
+use precast_plan::{Comparison, Plan, Tensor, TrainingPlan};
 use precast_runtime::{Driver, DriverError, Placement, Sealed};
 
 use crate::base::notes::note;
 use crate::base::startup_times::Startup;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
+use crate::device::run_models::RunModels;
 use crate::device::seal::{SealedDevice, seal};
 use crate::device::weight_format::Chosen;
-use crate::device::{DeviceError, one_memory};
+use crate::device::{self, DeviceError, one_memory};
+use crate::inputs::checkpoint::Weights;
 use crate::options::{RunConfig, WeightFormat};
 
 /// A training run, ready to step; what else is done with its device is done as with any that is sealed.
@@ -30,27 +31,53 @@ pub struct Session {
 }
 
 impl Session {
-    /// Checks memory, verifies and loads the kernels of a plan for the driver's device, seals.
+    /// Opens the device of a configuration, seals there and sends the weights.
+    ///
+    /// # Errors
+    /// As [`Self::open`] and [`Self::upload`], and those of the device.
+    pub fn of(models: &RunModels<impl Borrow<dyn Weights>>, config: &RunConfig) -> Result<Self, DeviceError> {
+        let (driver, startup) = (device::open_for(config)?, &mut Startup::new());
+        let (mut session, ()) = Self::open(driver, models, config, Placement::Arena, startup, |_| ())?;
+        session.upload(models, |_| Ok(()))?;
+        Ok(session)
+    }
+
+    /// Plans for a driver's device, with what `extend` adds to the plan, checks memory, verifies and loads kernels, seals. Nothing is
+    /// uploaded yet.
     ///
     /// # Errors
     /// [`DeviceError`]: nothing has been launched.
-    fn seal(
+    pub fn open<T>(
         driver: Box<dyn Driver>,
-        Chosen { plan, format, note: said }: Chosen<TrainingPlan>,
+        models: &RunModels<impl Borrow<dyn Weights>>,
         config: &RunConfig,
         placement: Placement,
         startup: &mut Startup,
-    ) -> Result<Self, DeviceError> {
-        said.iter().for_each(note);
+        extend: impl FnOnce(&mut Plan) -> T,
+    ) -> Result<(Self, T), DeviceError> {
+        let shapes = models.shapes();
+        let advise = |mut failure| {
+            if let DeviceError::Memory { first, .. } | DeviceError::OneMemory { first, .. } = &mut failure
+                && shapes.student_could_be_stored(config)
+            {
+                *first = "--student-format stored, ";
+            }
+            failure
+        };
         let device = driver.device();
-        one_memory::check(device, &plan.plan, &HostMemory::of(&plan, &config.data, DeviceMemory::of(device)))?;
-        let how = (placement, config.output.patience);
-        let sealed = seal(driver, &plan.plan, &config.target.kernels, &config.model_names(), how, startup)?;
+        let Chosen { mut plan, format: teacher_format, note: said } = shapes.plan(device, config).map_err(advise)?;
+        let extension = extend(&mut plan.plan);
+        startup.end("plan");
+        said.iter().for_each(note);
+        let host = HostMemory::of(&plan, &config.data, DeviceMemory::of(device));
+        one_memory::check(device, &plan.plan, &host).map_err(advise)?;
+        let (kernels, how) = (&config.target.kernels, (placement, config.output.patience));
+        let sealed = seal(driver, &plan.plan, kernels, &config.model_names(), how, startup).map_err(advise)?;
         if let Some(peak) = Peak::reached(&sealed.device().name, plan.plan.arch) {
             let phase_s = |phase| estimate::seconds(&plan.plan, phase, &peak);
             sealed.watch.step_takes(f64::from(config.division.grad_accum) * phase_s(MICRO) + phase_s(UPDATE));
         }
-        Ok(Self { plan, teacher_format: format, sealed })
+        Ok((Self { plan, teacher_format, sealed }, extension))
     }
 
     pub fn plan(&self) -> &TrainingPlan {

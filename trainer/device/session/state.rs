@@ -2,10 +2,11 @@
 
 use precast_plan::training::CAST;
 use precast_plan::weights::Trained;
-use precast_plan::{Parameter, Tensor};
+use precast_plan::{AdapterParameter, Parameter, Tensor};
 use precast_runtime::DriverError;
 
 use super::Session;
+use crate::inputs::adapter::{extent, gathered};
 
 impl Session {
     /// Elements of each of the tensors of [`Self::state`], on all ranks.
@@ -92,5 +93,31 @@ impl Session {
     /// [`DriverError`].
     pub fn read(&mut self, tensor: Tensor) -> Result<Vec<u8>, DriverError> {
         self.sealed.read(tensor)
+    }
+
+    /// The matrices of the adapter that trains; none where the student itself does.
+    pub fn adapter_parameters(&self) -> Vec<AdapterParameter> {
+        self.plan.adapters.as_ref().map(|adapters| adapters.parameters.list.clone()).unwrap_or_default()
+    }
+
+    /// The master weights of a matrix of the adapter, row by row.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn adapter_master(&mut self, parameter: &AdapterParameter) -> Result<Vec<f32>, DriverError> {
+        self.adapter(parameter, self.trained().master)
+    }
+
+    /// The gradient of a matrix of the adapter, row by row, before clipping.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn adapter_gradient(&mut self, parameter: &AdapterParameter) -> Result<Vec<f32>, DriverError> {
+        self.adapter(parameter, self.trained().grad)
+    }
+
+    fn adapter(&mut self, parameter: &AdapterParameter, of: Tensor) -> Result<Vec<f32>, DriverError> {
+        let placed = self.read(of.slice(parameter.start, extent(parameter)))?;
+        Ok(gathered(parameter, &bytemuck::pod_collect_to_vec::<u8, f32>(&placed)))
     }
 }

@@ -90,7 +90,7 @@ impl Adapter {
         let digest = checkpoint::digest(&[file])?;
         let (mut zeros, mut scratch) = (0, Scratch::new());
         for (adapted, factor) in layout.tensors() {
-            let bytes = tensors.read_finite(&adapted.tensor(factor), Dtype::F32, &mut scratch)?;
+            let bytes = tensors.read_finite(&adapted.tensor(factor), &mut scratch)?;
             zeros += usize::from(is_zero(bytes, Format::Dense(Dtype::F32)));
         }
         Ok(Self {
@@ -111,7 +111,7 @@ impl Adapter {
     ) -> Result<&'a [u8], AdapterError> {
         match &self.values {
             Values::Initial { seed } => Ok(bytemuck::cast_slice(initial::read(adapted, factor, *seed, scratch))),
-            Values::File(file) => Ok(file.tensors.read_finite(&adapted.tensor(factor), Dtype::F32, scratch)?),
+            Values::File(file) => Ok(file.tensors.read_finite(&adapted.tensor(factor), scratch)?),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use bytemuck::AnyBitPattern;
+
 use super::fault::Fault;
 
 /// A place in the file's bytes.
@@ -39,34 +41,14 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    /// The next `N` bytes.
-    pub fn array<const N: usize>(&mut self, what: &dyn Display) -> Result<[u8; N], Fault> {
-        self.take(N as u64, what).map(|taken| taken.try_into().expect("as many bytes as are taken"))
-    }
-
-    /// The next byte.
-    pub fn u8(&mut self, what: &dyn Display) -> Result<u8, Fault> {
-        self.array(what).map(u8::from_le_bytes)
-    }
-
-    /// The next two bytes.
-    pub fn u16(&mut self, what: &dyn Display) -> Result<u16, Fault> {
-        self.array(what).map(u16::from_le_bytes)
-    }
-
-    /// The next four bytes.
-    pub fn u32(&mut self, what: &dyn Display) -> Result<u32, Fault> {
-        self.array(what).map(u32::from_le_bytes)
-    }
-
-    /// The next eight bytes.
-    pub fn u64(&mut self, what: &dyn Display) -> Result<u64, Fault> {
-        self.array(what).map(u64::from_le_bytes)
+    /// The next number, or as many bytes as an array has: as memory of this machine has them, the lowest byte first.
+    pub fn number<T: AnyBitPattern>(&mut self, what: &dyn Display) -> Result<T, Fault> {
+        self.take(size_of::<T>() as u64, what).map(bytemuck::pod_read_unaligned)
     }
 
     /// The next string: a length in bytes, then UTF-8.
     pub fn string(&mut self, what: &dyn Display) -> Result<&'a str, Fault> {
-        let len_bytes = self.u64(what)?;
+        let len_bytes = self.number(what)?;
         self.text(len_bytes, what)
     }
 

@@ -15,10 +15,8 @@ mod kind;
 mod missing;
 mod scratch;
 mod store;
-mod stream;
 mod tensors;
 mod write;
-mod write_gguf;
 mod zero;
 
 use std::ops::{ControlFlow, Range};
@@ -46,10 +44,8 @@ pub use formats::Formats;
 use gguf::Gguf;
 pub use scratch::Scratch;
 pub(crate) use store::Tensors;
-pub(crate) use stream::safetensors_header;
-pub use write::{Student, Write, fill_model, stored, write_model};
-pub(crate) use write::{check_space, write_safetensors};
-pub use write_gguf::write_gguf;
+pub use write::{Student, Write, fill_model, stored, write_gguf, write_model};
+pub(crate) use write::{check_space, safetensors_header, write_safetensors};
 use zero::Zeros;
 pub(crate) use zero::is_zero;
 
@@ -202,21 +198,6 @@ impl Checkpoint {
         }
     }
 
-    /// The elements of a parameter as bytes of a dtype: from the file where it holds just that, else from
-    /// `scratch`, which grows to the largest parameter once.
-    ///
-    /// # Errors
-    /// [`CheckpointError`] where the file's dtype is not read, where an element is not finite in `dtype`, and where all are zero
-    /// that must not be.
-    pub fn read<'a>(
-        &'a self,
-        parameter: &Parameter,
-        dtype: Dtype,
-        scratch: &'a mut Scratch,
-    ) -> Result<&'a [u8], CheckpointError> {
-        Weights::read(self, parameter, Format::Dense(dtype), scratch)
-    }
-
     /// Its tensors, of those that have been read, that are wholly zero and should not be.
     pub fn zeros(&self) -> Vec<String> {
         self.zeros.names()
@@ -235,10 +216,7 @@ impl Checkpoint {
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], CheckpointError> {
         let (name, first) = (&parameter.name, elements.start as usize);
-        let bytes = match format {
-            Format::Dense(dtype) => self.tensors().read(name, elements, dtype, scratch)?,
-            Format::Block(block) => self.tensors().read_blocks(name, elements, block, scratch)?,
-        };
+        let bytes = self.tensors().read(name, elements, format, scratch)?;
         finite::check(name, bytes, format).map_err(|what| CheckpointError::NotFinite {
             path: self.path.clone(),
             what: NotFinite { index: first + what.index, ..what },

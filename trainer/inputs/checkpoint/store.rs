@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use precast_kernels::{Block, Dtype, Format};
+use precast_kernels::{Dtype, Format};
 use precast_plan::Formats;
 
 use super::checksum::Checksum;
@@ -100,20 +100,37 @@ impl Tensors {
         Ok(place.heads.map_or(place.kind.elems(), |heads| place.tensor.elements() / heads))
     }
 
-    /// Elements of a tensor, whole units of them, in a dtype; rows of query and key heads are in Hugging Face's order. From the
-    /// file where it has just that, else in `scratch`.
+    /// Elements of a tensor, whole units of them, in a dtype, or in its blocks as the file holds them; rows of query and key heads
+    /// are in Hugging Face's order. From the file where it has just that, else in `scratch`.
     ///
     /// # Errors
     /// [`CheckpointError`] if a file cannot be read or is damaged, the tensor is of a kind that is not read, or its rows do not
     /// divide into heads.
+    ///
+    /// # Panics
+    /// If [`Self::blocks`] says another format of blocks.
     pub fn read<'a>(
         &'a self,
         name: &str,
         elements: Range<u64>,
-        dtype: Dtype,
+        format: Format,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], CheckpointError> {
         let place = self.find(name, scratch.raw.access)?;
+        let dtype = match format {
+            Format::Dense(dtype) => dtype,
+            Format::Block(block) => {
+                assert_eq!(place.kind, Kind::Block(block), "the format of {name}");
+                let bytes = place.bytes(&elements, &mut scratch.raw)?;
+                if place.heads.is_none() {
+                    return Ok(bytes);
+                }
+                scratch.blocks.clear();
+                scratch.blocks.extend(bytes);
+                place.put_in_order(&elements, &mut scratch.blocks);
+                return Ok(&scratch.blocks);
+            }
+        };
         if self.stored(name) == Some(dtype) {
             return place.bytes(&elements, &mut scratch.raw);
         }
@@ -125,48 +142,15 @@ impl Tensors {
         Ok(scratch.encode(dtype))
     }
 
-    /// Blocks of a tensor as the file holds them, of whole units of elements; in `scratch` where rows have to be put in Hugging
-    /// Face's order.
+    /// All elements of a tensor as f32, or why one of them is not finite.
     ///
     /// # Errors
     /// As [`Self::read`].
-    ///
-    /// # Panics
-    /// If [`Self::blocks`] says another format.
-    pub fn read_blocks<'a>(
-        &'a self,
-        name: &str,
-        elements: Range<u64>,
-        block: Block,
-        scratch: &'a mut Scratch,
-    ) -> Result<&'a [u8], CheckpointError> {
-        let place = self.find(name, scratch.raw.access)?;
-        assert_eq!(place.kind, Kind::Block(block), "the format of {name}");
-        let bytes = place.bytes(&elements, &mut scratch.raw)?;
-        if place.heads.is_none() {
-            return Ok(bytes);
-        }
-        scratch.blocks.clear();
-        scratch.blocks.extend(bytes);
-        place.put_in_order(&elements, &mut scratch.blocks);
-        Ok(&scratch.blocks)
-    }
-
-    /// All elements of a tensor, or why one of them is not finite in that dtype.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
-    pub fn read_finite<'a>(
-        &'a self,
-        name: &str,
-        dtype: Dtype,
-        scratch: &'a mut Scratch,
-    ) -> Result<&'a [u8], CheckpointError> {
-        let tensor = &self.list[name];
-        let bytes = self.read(name, 0..tensor.elements(), dtype, scratch)?;
+    pub fn read_finite<'a>(&'a self, name: &str, scratch: &'a mut Scratch) -> Result<&'a [u8], CheckpointError> {
+        let (tensor, format) = (&self.list[name], Format::Dense(Dtype::F32));
+        let bytes = self.read(name, 0..tensor.elements(), format, scratch)?;
         let path = &self.files[tensor.file].0;
-        finite::check(name, bytes, Format::Dense(dtype))
-            .map_err(|what| CheckpointError::NotFinite { path: path.clone(), what })?;
+        finite::check(name, bytes, format).map_err(|what| CheckpointError::NotFinite { path: path.clone(), what })?;
         Ok(bytes)
     }
 

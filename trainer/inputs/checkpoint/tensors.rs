@@ -7,7 +7,7 @@ use precast_kernels::Dtype;
 use precast_plan::family::Bias;
 use precast_plan::{ModelConfig, Parameter, Parameters};
 
-use super::{Checkpoint, CheckpointError, Scratch};
+use super::{Checkpoint, CheckpointError, Scratch, Weights};
 use crate::base::lines::bounded;
 
 /// Problems that are listed.
@@ -107,8 +107,8 @@ fn same_as_embedding(checkpoint: &Checkpoint) -> Result<bool, CheckpointError> {
     // Nothing is copied where a file holds both as they are compared.
     let dtype = checkpoint.tensors().stored(EMBEDDING).unwrap_or(Dtype::F32);
     let [mut one, mut other] = [Scratch::new(), Scratch::new()];
-    Ok(checkpoint.read(&whole(LM_HEAD, head), dtype, &mut one)?
-        == checkpoint.read(&whole(EMBEDDING, embedding), dtype, &mut other)?)
+    Ok(checkpoint.read(&whole(LM_HEAD, head), dtype.into(), &mut one)?
+        == checkpoint.read(&whole(EMBEDDING, embedding), dtype.into(), &mut other)?)
 }
 
 /// Compares stored frequencies with those of the configuration, to the precision they are stored in.
@@ -120,7 +120,7 @@ fn inv_freq(checkpoint: &Checkpoint, name: &str) -> Result<Option<String>, Check
         return Ok(Some(format!("  {name} is {shape:?}, head_dim {} gives [{half}]", config.head_dim)));
     }
     let mut scratch = Scratch::new();
-    let bytes = checkpoint.read(&whole(name, shape), Dtype::F32, &mut scratch)?;
+    let bytes = checkpoint.read(&whole(name, shape), Dtype::F32.into(), &mut scratch)?;
     let stored: Vec<f32> = bytemuck::pod_collect_to_vec(bytes);
     let expected = config.rope_frequencies();
     // Roundings of the computation in f32; else bf16 keeps 8 bits, and f16 no less than 2^-25 of one.

@@ -1,16 +1,16 @@
-//! Writing a model as a Hugging Face directory.
+//! Writing a model as a Hugging Face directory, or as a GGUF file.
 
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::Path;
 
-use precast_kernels::Dtype;
-use precast_plan::Parameter;
+use precast_kernels::{Dtype, Format};
+use precast_plan::{Formats, ModelConfig, Parameter};
 use precast_system::files::{Aside, Existing, free_bytes};
 use precast_system::input;
-use safetensors::tensor::Dtype as Stored;
+use safetensors::tensor::{Dtype as Stored, Metadata, TensorInfo};
 
-use super::{Checkpoint, CheckpointError, NotFinite, Source, finite, safetensors_header};
+use super::{Checkpoint, CheckpointError, NotFinite, Source, finite, gguf};
 use crate::inputs::tokenizer;
 
 /// SentencePiece's own file.
@@ -120,6 +120,25 @@ pub(crate) fn write_safetensors<T, E: From<CheckpointError>>(
     Ok(())
 }
 
+/// The length of the header and the header, for tensors of one dtype that follow it in the order given.
+pub(crate) fn safetensors_header(
+    tensors: impl IntoIterator<Item = (String, Vec<usize>)>,
+    dtype: Stored,
+    metadata: Option<HashMap<String, String>>,
+) -> Vec<u8> {
+    let mut end = 0;
+    let placed = tensors.into_iter().map(|(name, shape)| {
+        let start = end;
+        end += shape.iter().product::<usize>() * dtype.bitsize() / 8;
+        (name, TensorInfo { dtype, shape, data_offsets: (start, end) })
+    });
+    let metadata = Metadata::new(metadata, placed.collect()).expect("tensors that follow each other");
+    let mut header = serde_json::to_vec(&metadata).expect("plain data serialises");
+    // The library pads so, too: what follows is aligned.
+    header.resize(header.len().next_multiple_of(8), b' ');
+    [&(header.len() as u64).to_le_bytes()[..], &header].concat()
+}
+
 fn bytes_of(dtype: Stored) -> usize {
     dtype.bitsize() / 8
 }
@@ -195,11 +214,68 @@ fn write_built(
     aside.write("tokenizer_config.json", format!("{config:#}\n").as_bytes()).map_err(io_config)
 }
 
+/// Writes a directory with a GGUF file whose matrices are stored as `formats` says, and all else in f32. It appears whole or
+/// not at all, with a listing by which Precast knows it again. `read` gives a parameter's bytes in its format, in parts.
+///
+/// # Errors
+/// [`CheckpointError`] of the disk, of `read`, or where a parameter has no name in GGUF files.
+pub fn write_gguf<E: From<CheckpointError>>(
+    directory: &Path,
+    existing: Existing,
+    config: &ModelConfig,
+    formats: &Formats,
+    mut read: impl FnMut(&Parameter, Format, &mut Write<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let unnamed = |parameter: Parameter| {
+        let (path, family, tensor) = (directory.display(), config.family.gguf, parameter.name);
+        CheckpointError::Wrong(format!(
+            "cannot write {path} as GGUF: files of architecture {family} have no tensor for {tensor}; leave out --format for a \
+             Hugging Face directory"
+        ))
+    };
+    let tensors = gguf::tensors(config, formats).map_err(unnamed)?;
+    let io = |error| CheckpointError::Io { what: "write", path: directory.join(gguf::FILE), error };
+    check_space(directory, "the model", tensors.iter().map(gguf::WrittenTensor::padded).sum())?;
+    let mut aside = Aside::new(directory).map_err(io)?;
+    let mut file = aside.create(gguf::FILE).map_err(io)?;
+    file.write_all(&gguf::header(config, &tensors)).map_err(io)?;
+    for tensor in &tensors {
+        let mut done = 0;
+        read(&tensor.parameter, tensor.format, &mut |part| {
+            done += part.len() as u64;
+            file.write_all(part).map_err(io)
+        })?;
+        assert_eq!(done, tensor.bytes(), "bytes of {}", tensor.name);
+        file.write_all(&vec![0; (tensor.padded() - done) as usize]).map_err(io)?;
+    }
+    aside.close(file);
+    aside.list().map_err(io)?;
+    Ok(aside.publish(existing).map_err(io)?)
+}
+
 /// Refuses before anything is written when the disk has too little room.
 pub(crate) fn check_space(path: &Path, what: &'static str, needed: u64) -> Result<(), CheckpointError> {
     let existing = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("."));
     match free_bytes(existing) {
         Some(free) if free < needed => Err(CheckpointError::Space { path: existing.to_owned(), what, needed, free }),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use safetensors::tensor::TensorView;
+
+    use super::*;
+
+    #[test]
+    fn a_file_written_in_parts_is_that_of_the_library() {
+        let (a, b) = (vec![1u8; 2 * 6], vec![2u8; 2 * 4]);
+        let view = |shape: &[usize], bytes| TensorView::new(Stored::BF16, shape.to_vec(), bytes).unwrap();
+        let metadata = Some(HashMap::from([("format".to_owned(), "pt".to_owned())]));
+        let whole = safetensors::serialize([("a", view(&[2, 3], &a)), ("b", view(&[4], &b))], metadata.clone());
+        let shapes = [("a".to_owned(), vec![2, 3]), ("b".to_owned(), vec![4])];
+        let header = safetensors_header(shapes, Stored::BF16, metadata);
+        assert_eq!([&header[..], &a, &b].concat(), whole.unwrap());
     }
 }

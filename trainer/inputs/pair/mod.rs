@@ -7,7 +7,7 @@ use std::path::Path;
 use precast_system::input;
 
 use crate::base::lines::bounded;
-use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch};
+use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Weights};
 use crate::inputs::tokenizer;
 use tokenizers::{Comparison, compare};
 
@@ -116,8 +116,8 @@ pub fn identical(teacher: &Checkpoint, student: &Checkpoint) -> Result<bool, Che
     parameters.sort_by_key(|parameter| parameter.elems());
     let [mut one, mut other] = [Scratch::new(), Scratch::new()];
     for parameter in &parameters {
-        let dtype = precast_kernels::Dtype::F32;
-        if teacher.read(parameter, dtype, &mut one)? != student.read(parameter, dtype, &mut other)? {
+        let format = precast_kernels::Dtype::F32.into();
+        if teacher.read(parameter, format, &mut one)? != student.read(parameter, format, &mut other)? {
             return Ok(false);
         }
     }

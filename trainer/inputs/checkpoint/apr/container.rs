@@ -3,7 +3,8 @@
 use std::fmt::Display;
 use std::ops::Range;
 
-use super::types;
+use precast_kernels::Block;
+
 use crate::inputs::checkpoint::checksum::{self, CHECKSUM_BYTES};
 use crate::inputs::checkpoint::cursor::Cursor;
 use crate::inputs::checkpoint::fault::Fault;
@@ -38,6 +39,9 @@ const REFUSED: [(u16, &str, &str); 5] = [
     (0x800, "COLUMN_MAJOR", "matrices must lie row by row; convert the model again"),
 ];
 
+/// Names of the types that are read.
+const SUPPORTED: &str = "F32, F16, BF16, Q4_K, Q6_K, AprQ4, AprQ8";
+
 /// What the first 64 bytes say.
 pub(super) struct Header {
     tensors: u32,
@@ -68,29 +72,29 @@ impl Header {
             let found = &head[..head.len().min(MAGIC.len())];
             return Err(Fault::Wrong(format!("not an APR file: it starts with {found:02x?}, expected 41 50 52 00")));
         }
-        let header = Cursor::new(head, 0).array::<{ HEADER_BYTES as usize }>(&"the header")?;
+        let header = Cursor::new(head, 0).number::<[u8; HEADER_BYTES as usize]>(&"the header")?;
         let mut cursor = Cursor::new(&header, MAGIC.len());
-        let (major, minor) = (cursor.u8(&"the version")?, cursor.u8(&"the version")?);
+        let (major, minor) = (cursor.number(&"the version")?, cursor.number(&"the version")?);
         if (major, minor) != VERSION {
             return Err(Fault::Wrong(format!(
                 "APR version {major}.{minor} at byte 4 is not supported: 2.0 is. Convert the model again"
             )));
         }
-        let said = u32::from_le_bytes(Cursor::new(&header, CHECKSUM.start).array(&"the header's checksum")?);
+        let said = Cursor::new(&header, CHECKSUM.start).number(&"the header's checksum")?;
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&header[..CHECKSUM.start]);
         hasher.update(&header[CHECKSUM.end..]);
         checksum::compare("the header", said, hasher.finalize())?;
-        flags(cursor.u16(&"the flags")?)?;
+        flags(cursor.number(&"the flags")?)?;
         let read = Self {
-            tensors: cursor.u32(&"the number of tensors")?,
+            tensors: cursor.number(&"the number of tensors")?,
             metadata_bytes: {
-                let metadata_offset = cursor.u64(&"the metadata's offset")?;
+                let metadata_offset = cursor.number(&"the metadata's offset")?;
                 layout("the metadata's offset", 12, metadata_offset, metadata_offset == HEADER_BYTES, "64")?;
-                cursor.u32(&"the metadata's size")?.into()
+                cursor.number::<u32>(&"the metadata's size")?.into()
             },
-            index_offset: cursor.u64(&"the index's offset")?,
-            data_offset: cursor.u64(&"the data's offset")?,
+            index_offset: cursor.number(&"the index's offset")?,
+            data_offset: cursor.number(&"the data's offset")?,
         };
         let unused = header[CHECKSUM.end..].iter().find(|byte| **byte != 0).copied().unwrap_or(0);
         layout("a byte of the header's last 20", CHECKSUM.end as u64, unused.into(), unused == 0, "0")?;
@@ -157,30 +161,29 @@ impl Header {
     fn entry(&self, cursor: &mut Cursor<'_>, index: u32, file_bytes: u64) -> Result<Named, Fault> {
         let offset = cursor.offset();
         let what = &format_args!("the name of tensor {} of {}", index + 1, self.tensors);
-        let name_bytes = cursor.u16(what)?;
+        let name_bytes: u16 = cursor.number(what)?;
         let expected = format!("at most {MOST_NAME_BYTES}");
         layout("a name's length", offset, name_bytes.into(), name_bytes <= MOST_NAME_BYTES, &expected)?;
         let name = cursor.text(name_bytes.into(), what)?.to_owned();
         let what = &format_args!("the index's entry of tensor {name}");
-        let code = cursor.u8(what)?;
-        let rank = cursor.u8(what)?;
+        let code = cursor.number(what)?;
+        let rank: u8 = cursor.number(what)?;
         let expected = format!("at most {MOST_DIMENSIONS}");
         layout("a number of dimensions", offset, rank.into(), rank <= MOST_DIMENSIONS, &expected)?;
         let mut shape = Vec::new();
         for _ in 0..rank {
-            shape.push(cursor.u64(what)?);
+            shape.push(cursor.number(what)?);
         }
-        let (data_offset, size_bytes) = (cursor.u64(what)?, cursor.u64(what)?);
+        let (data_offset, size_bytes): (u64, u64) = (cursor.number(what)?, cursor.number(what)?);
         let refuse = |reason: String| refuse(&name, offset, &shape, reason);
         let elements = shape.iter().try_fold(1_u64, |product, dimension| product.checked_mul(*dimension));
         let elements = elements.ok_or_else(|| refuse("the product of its dimensions overflows".to_owned()))?;
         if !data_offset.is_multiple_of(ALIGNMENT_BYTES) {
             return Err(refuse(format!("its values start at {data_offset} of the data, not a multiple of 64")));
         }
-        let format = types::name(code);
-        let kind = types::of_code(code).ok_or_else(|| {
-            format!("tensor {name} at byte {offset} is of type {format}: supported are {}", types::SUPPORTED)
-        });
+        let format = format_of(code);
+        let kind = kind_of(code)
+            .ok_or_else(|| format!("tensor {name} at byte {offset} is of type {format}: supported are {}", SUPPORTED));
         if let Ok(kind) = kind {
             let columns = shape.last().copied().unwrap_or(1);
             let is_whole = !matches!(kind, Kind::Block(_)) || columns.is_multiple_of(kind.elems());
@@ -233,6 +236,33 @@ fn flags(flags: u16) -> Result<(), Fault> {
 fn layout(what: &str, offset: u64, found: u64, right: bool, expected: &str) -> Result<(), Fault> {
     let wrong = || Fault::damaged(format_args!("{what} at byte {offset} is {found}, expected {expected}"));
     if right { Ok(()) } else { Err(wrong()) }
+}
+
+/// The type with this code, if it is one that is read. Older writers say 8 and 9 for AprQ4 and AprQ8.
+fn kind_of(code: u8) -> Option<Kind> {
+    Some(match code {
+        0 => Kind::F32,
+        1 => Kind::F16,
+        30 => Kind::Bf16,
+        12 => Kind::Block(Block::Q4_K),
+        14 => Kind::Block(Block::Q6_K),
+        8 | 128 => Kind::AprQ4,
+        9 | 129 => Kind::AprQ8,
+        _ => return None,
+    })
+}
+
+/// How errors name the type with this code.
+fn format_of(code: u8) -> String {
+    match (kind_of(code), code) {
+        (Some(known), _) => known.to_string(),
+        (None, 3) => "F64".to_owned(),
+        (None, 4) => "I32".to_owned(),
+        (None, 5) => "I64".to_owned(),
+        (None, 6) => "I8".to_owned(),
+        (None, 7) => "U8".to_owned(),
+        (None, code) => format!("{code} (which APR does not define)"),
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@
 mod config;
 mod container;
 mod tokenizer;
-mod types;
 
 use std::path::{Path, PathBuf};
 

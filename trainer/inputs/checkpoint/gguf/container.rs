@@ -73,8 +73,8 @@ impl Header {
                 "not a GGUF file: it starts with {found:02x?}, expected the bytes of \"GGUF\""
             )));
         }
-        cursor.array::<4>(&"the magic")?;
-        let version = cursor.u32(&"the version")?;
+        cursor.number::<[u8; 4]>(&"the magic")?;
+        let version: u32 = cursor.number(&"the version")?;
         if !VERSIONS.contains(&version) {
             let remedy = match version.swap_bytes() {
                 1..=3 => "The file is big-endian: convert it with gguf-py's gguf_convert_endian.py",
@@ -84,9 +84,9 @@ impl Header {
                 "GGUF version {version} at byte 4 is not supported: 2 and 3 are. {remedy}"
             )));
         }
-        let tensor_count = cursor.u64(&"the number of tensors")?;
+        let tensor_count = cursor.number(&"the number of tensors")?;
         at_most(&"tensors", cursor.offset() - 8, tensor_count, MOST_TENSORS)?;
-        let key_count = cursor.u64(&"the number of metadata keys")?;
+        let key_count = cursor.number(&"the number of metadata keys")?;
         let metadata = Metadata::read(&mut cursor, key_count)?;
         let alignment_bytes = metadata.integer(ALIGNMENT_KEY)?.unwrap_or(DEFAULT_ALIGNMENT_BYTES);
         if !alignment_bytes.is_power_of_two() {
@@ -123,16 +123,16 @@ impl<'a> Row<'a> {
         let offset = cursor.offset();
         let name = cursor.string(&format_args!("the name of tensor {} of {count}", index + 1))?;
         let what = &format_args!("the table's row of tensor {name}");
-        let rank = cursor.u32(what)?;
+        let rank = cursor.number(what)?;
         let mut row = Self { name, offset, dimensions: Vec::new(), code: 0, data_offset: 0 };
         if !(1..=MAX_DIMENSIONS).contains(&rank) {
             return Err(row.bad_shape(format!("{rank} dimensions, expected 1 to {MAX_DIMENSIONS}")));
         }
         for _ in 0..rank {
-            row.dimensions.push(cursor.u64(what)?);
+            row.dimensions.push(cursor.number(what)?);
         }
-        row.code = cursor.u32(what)?;
-        row.data_offset = cursor.u64(what)?;
+        row.code = cursor.number(what)?;
+        row.data_offset = cursor.number(what)?;
         Ok(row)
     }
 
@@ -156,7 +156,7 @@ impl<'a> Row<'a> {
         }
         let format = types::name(code);
         let kind = types::of_code(code).ok_or_else(|| {
-            let supported = types::READ.map(|kind| kind.to_string()).join(", ");
+            let supported = types::read().map(|kind| kind.to_string()).collect::<Vec<_>>().join(", ");
             format!("tensor {name} at byte {offset} is of type {format}: supported are {supported}")
         });
         let size_bytes = match kind {

@@ -33,19 +33,19 @@ impl Value {
         let unknown_type = |what: &str, code: u32| {
             Fault::Wrong(format!("metadata key {key} at byte {offset} has {what} type {code}, which is not supported"))
         };
-        Ok(match cursor.u32(what)? {
-            0 => Self::Integer(u8::from_le_bytes(cursor.array(what)?).into()),
-            1 => Self::Integer(i8::from_le_bytes(cursor.array(what)?).into()),
-            2 => Self::Integer(u16::from_le_bytes(cursor.array(what)?).into()),
-            3 => Self::Integer(i16::from_le_bytes(cursor.array(what)?).into()),
-            4 => Self::Integer(u32::from_le_bytes(cursor.array(what)?).into()),
-            5 => Self::Integer(i32::from_le_bytes(cursor.array(what)?).into()),
-            6 => Self::F32(f32::from_le_bytes(cursor.array(what)?)),
-            7 => Self::Bool(cursor.array(what)? != [0]),
+        Ok(match cursor.number::<u32>(what)? {
+            0 => Self::Integer(cursor.number::<u8>(what)?.into()),
+            1 => Self::Integer(cursor.number::<i8>(what)?.into()),
+            2 => Self::Integer(cursor.number::<u16>(what)?.into()),
+            3 => Self::Integer(cursor.number::<i16>(what)?.into()),
+            4 => Self::Integer(cursor.number::<u32>(what)?.into()),
+            5 => Self::Integer(cursor.number::<i32>(what)?.into()),
+            6 => Self::F32(cursor.number::<f32>(what)?),
+            7 => Self::Bool(cursor.number::<u8>(what)? != 0),
             STRING => Self::String(cursor.string(what)?.to_owned()),
             ARRAY => {
-                let item = cursor.u32(what)?;
-                let count = cursor.u64(what)?;
+                let item = cursor.number(what)?;
+                let count: u64 = cursor.number(what)?;
                 let start = cursor.at();
                 match item_bytes(item) {
                     Some(width) => drop(cursor.take(count.saturating_mul(width), what)?),
@@ -53,7 +53,7 @@ impl Value {
                         at_most(&format_args!("texts of metadata key {key}"), offset, count, MOST_TEXTS)?;
                         // A string takes eight bytes at least, so that an absurd count soon meets the end.
                         for _ in 0..count {
-                            let len_bytes = cursor.u64(what)?;
+                            let len_bytes = cursor.number(what)?;
                             cursor.take(len_bytes, what)?;
                         }
                     }
@@ -61,9 +61,9 @@ impl Value {
                 }
                 Self::Array { item, count, bytes: start..cursor.at() }
             }
-            10 => Self::Integer(u64::from_le_bytes(cursor.array(what)?).into()),
-            11 => Self::Integer(i64::from_le_bytes(cursor.array(what)?).into()),
-            12 => Self::F64(f64::from_le_bytes(cursor.array(what)?)),
+            10 => Self::Integer(cursor.number::<u64>(what)?.into()),
+            11 => Self::Integer(cursor.number::<i64>(what)?.into()),
+            12 => Self::F64(cursor.number::<f64>(what)?),
             code => return Err(unknown_type("value", code)),
         })
     }

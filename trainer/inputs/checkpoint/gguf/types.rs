@@ -12,19 +12,9 @@ const NAMES: [&str; 41] = [
 ];
 
 /// Those that are read.
-pub(super) const READ: [Kind; 11] = [
-    Kind::F32,
-    Kind::F16,
-    Kind::Bf16,
-    Kind::Block(Block::Q4_0),
-    Kind::Block(Block::Q4_1),
-    Kind::Block(Block::Q5_0),
-    Kind::Block(Block::Q5_1),
-    Kind::Block(Block::Q8_0),
-    Kind::Block(Block::Q4_K),
-    Kind::Block(Block::Q5_K),
-    Kind::Block(Block::Q6_K),
-];
+pub(super) fn read() -> impl Iterator<Item = Kind> {
+    [Kind::F32, Kind::F16, Kind::Bf16].into_iter().chain(Block::ALL.map(Kind::Block))
+}
 
 /// How errors name the type with this code.
 pub(super) fn name(code: u32) -> String {
@@ -36,7 +26,7 @@ pub(super) fn name(code: u32) -> String {
 
 /// The type with this code, if it is one that is read.
 pub(super) fn of_code(code: u32) -> Option<Kind> {
-    READ.into_iter().find(|kind| kind.to_string() == name(code))
+    read().find(|kind| kind.to_string() == name(code))
 }
 
 /// The code of a type in files.

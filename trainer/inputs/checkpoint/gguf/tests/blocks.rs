@@ -1,6 +1,6 @@
 //! Dequantisation against values of another implementation.
 
-use super::super::types::{READ, code, name, of_code};
+use super::super::types::{code, name, of_code, read};
 
 #[derive(serde::Deserialize)]
 struct Fixture {
@@ -22,7 +22,7 @@ fn hex(text: &str) -> Vec<u8> {
 #[test]
 fn every_type_has_the_reference_bits() {
     let fixture: Fixture = serde_json::from_str(include_str!("../fixtures/blocks.json")).expect("it is JSON");
-    for kind in READ {
+    for kind in read() {
         let case = fixture.types.iter().find(|case| case.r#type == kind.to_string()).expect("a case of each type");
         let (blocks, values) = (hex(&case.blocks), hex(&case.values));
         let expected: Vec<u32> = values.as_chunks().0.iter().map(|bits| u32::from_le_bytes(*bits)).collect();
@@ -38,7 +38,7 @@ fn every_type_has_the_reference_bits() {
 
 #[test]
 fn types_are_found_by_code() {
-    for kind in READ {
+    for kind in read() {
         assert_eq!(of_code(code(kind)), Some(kind));
         assert_eq!(name(code(kind)), kind.to_string());
     }

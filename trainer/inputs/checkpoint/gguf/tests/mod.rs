@@ -35,5 +35,5 @@ fn read(gguf: &Gguf, name: &str) -> Vec<f32> {
 fn try_read(gguf: &Gguf, name: &str) -> Result<Vec<f32>, CheckpointError> {
     let elements = gguf.tensors.shape(name).expect("the tensor is there").iter().product();
     let mut scratch = Scratch::new();
-    gguf.tensors.read(name, 0..elements, Dtype::F32, &mut scratch).map(bytemuck::pod_collect_to_vec)
+    gguf.tensors.read(name, 0..elements, Dtype::F32.into(), &mut scratch).map(bytemuck::pod_collect_to_vec)
 }

@@ -9,7 +9,7 @@ use super::samples::{model, shape};
 use super::writer::Writer;
 use super::{Gguf, fault, open, read, try_read};
 use crate::inputs::checkpoint::kind::Kind;
-use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch};
+use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Weights};
 
 const QUERY: &str = "model.layers.0.self_attn.q_proj.weight";
 
@@ -321,7 +321,7 @@ fn a_scale_that_is_not_finite_is_refused_where_its_tensor_is_read() {
     let model = Checkpoint::open(&path).unwrap();
     for parameter in &Parameters::new(model.config()).list {
         let mut scratch = Scratch::new();
-        let read = model.read(parameter, Dtype::Bf16, &mut scratch);
+        let read = model.read(parameter, Dtype::Bf16.into(), &mut scratch);
         if parameter.name != "model.layers.0.self_attn.k_proj.weight" {
             assert!(read.is_ok(), "{}", parameter.name);
             continue;
