@@ -12,7 +12,7 @@ use precast_system::{count, say};
 use serde::Serialize;
 
 use super::print_json;
-use crate::device::bundle::{BundleSource, embedded};
+use crate::device::bundle::BundleSource;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::shapes::Shapes;
 use crate::device::weight_format::Chosen;
@@ -55,6 +55,12 @@ impl Finding {
     /// Something bad about the machine: exit code 4.
     fn bad_device(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { ok: false, remedy: Some(remedy.into()), exit_code: 4, ..Self::good(what, found) }
+    }
+
+    /// Something that failed, with the exit code of that.
+    fn failed(what: &'static str, failure: impl Into<Failure>) -> Self {
+        let failure = failure.into();
+        Self { exit_code: failure.exit_code(), ..Self::bad_device(what, failure.to_string(), "see the message") }
     }
 
     /// Something bad about the kernels: exit code 3.
@@ -137,8 +143,7 @@ pub(super) fn examine(options: &Options) -> Vec<Finding> {
         let (models, plan) = match plan(options, &device) {
             Ok((models, chosen)) => (models, chosen.plan),
             Err(failure) => {
-                let bad = Finding::bad_device("run", failure.to_string(), "see the message");
-                findings.push(Finding { exit_code: failure.exit_code(), ..bad });
+                findings.push(Finding::failed("run", failure));
                 return findings;
             }
         };
@@ -180,11 +185,7 @@ fn describe(device: &Device) -> String {
 fn products(gemm: Gemm, choice: DeviceChoice) -> Option<Finding> {
     match device::cublas(gemm, choice) {
         Ok(cublas) => cublas.map(|cublas| Finding::good("products", format!("cuBLASLt {}", cublas.version()))),
-        Err(error) => {
-            let failure = Failure::from(error);
-            let bad = Finding::bad_device("products", failure.to_string(), "see the message");
-            Some(Finding { exit_code: failure.exit_code(), ..bad })
-        }
+        Err(error) => Some(Finding::failed("products", error)),
     }
 }
 
@@ -281,19 +282,13 @@ fn held(bundle: &Bundle<'_>, arch: Arch, models: &[String]) -> Option<Finding> {
 fn read_bundle(kernels: &Kernels, arch: Option<Arch>) -> Result<(Option<BundleSource>, Finding), Finding> {
     let rebuild = "rebuild it: precast-aot build, or cargo build --release --features ...";
     let bad = |failure: DeviceError| Finding::bad_kernels("bundle", failure.to_string(), rebuild);
-    let source = match kernels.file().map_err(bad)? {
-        Some(file) => file,
-        None => match embedded().map_err(bad)? {
-            Some(bundle) => BundleSource::Embedded(bundle),
-            None => {
-                let found = "none embedded: this trainer runs on the simulated GPU alone";
-                if arch == Some(Arch::Sim) {
-                    return Ok((None, Finding::good("bundle", found)));
-                }
-                let remedy = "cargo build --release --features sm_89 (or sm_90, sm_121, or several)";
-                return Ok((None, Finding::bad_kernels("bundle", found, remedy)));
-            }
-        },
+    let Some(source) = kernels.source().map_err(bad)? else {
+        let found = "none embedded: this trainer runs on the simulated GPU alone";
+        if arch == Some(Arch::Sim) {
+            return Ok((None, Finding::good("bundle", found)));
+        }
+        let remedy = "cargo build --release --features sm_89 (or sm_90, sm_121, or several)";
+        return Ok((None, Finding::bad_kernels("bundle", found, remedy)));
     };
     let bundle = source.open().map_err(bad)?;
     bundle.verify().map_err(|error| Finding::bad_kernels("bundle", error.to_string(), rebuild))?;

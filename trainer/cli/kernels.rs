@@ -4,7 +4,7 @@ use clap::Args;
 use precast_system::say;
 
 use super::print_json;
-use crate::device::bundle::{BundleSource, embedded};
+use crate::device::bundle::BundleSource;
 use crate::options::Kernels;
 use crate::programs::failure::Failure;
 
@@ -18,17 +18,12 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
-    let Some(source) = arguments.kernels.file()? else {
-        return match embedded()? {
-            Some(bundle) => list(&BundleSource::Embedded(bundle), arguments.json),
-            None => {
-                say!("no kernels are embedded: this trainer runs on the simulated GPU alone.");
-                say!("Build it for a GPU with: cargo build --release --features sm_89 (or sm_90, sm_121, or several)");
-                Ok(())
-            }
-        };
-    };
-    list(&source, arguments.json)
+    if let Some(source) = arguments.kernels.source()? {
+        return list(&source, arguments.json);
+    }
+    say!("no kernels are embedded: this trainer runs on the simulated GPU alone.");
+    say!("Build it for a GPU with: cargo build --release --features sm_89 (or sm_90, sm_121, or several)");
+    Ok(())
 }
 
 fn list(source: &BundleSource, json: bool) -> Result<(), Failure> {

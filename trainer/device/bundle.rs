@@ -70,12 +70,12 @@ impl Kernels {
         texts.iter().map(find).collect()
     }
 
-    /// The bundle file, if one is named.
+    /// The bundle file, if one is named, else what is embedded; none where neither is there.
     ///
     /// # Errors
     /// [`DeviceError`] where it cannot be read.
-    pub fn file(&self) -> Result<Option<BundleSource>, DeviceError> {
-        let Some(path) = &self.bundle else { return Ok(None) };
+    pub fn source(&self) -> Result<Option<BundleSource>, DeviceError> {
+        let Some(path) = &self.bundle else { return Ok(embedded()?.map(BundleSource::Embedded)) };
         let unreadable = |reason: String| {
             let path = path.display();
             DeviceError::Bundle(format!(
@@ -94,11 +94,8 @@ impl Kernels {
     /// # Errors
     /// [`DeviceError`] where the file cannot be read or either must not be used.
     pub fn archs(&self) -> Result<Vec<Arch>, DeviceError> {
-        let archs = match self.file()? {
-            Some(file) => file.open()?.archs(),
-            None => embedded()?.map_or_else(Vec::new, |bundle| bundle.archs()),
-        };
-        Ok(archs.into_iter().filter(|arch| *arch != Arch::Sim).collect())
+        let archs = self.source()?.map(|source| Ok::<_, DeviceError>(source.open()?.archs())).transpose()?;
+        Ok(archs.into_iter().flatten().filter(|arch| *arch != Arch::Sim).collect())
     }
 
     /// The file if one is named; else for the simulated GPU its own; else the embedded one.
@@ -106,17 +103,12 @@ impl Kernels {
     /// # Errors
     /// [`DeviceError`] where the file cannot be read or the embedded one must not be used.
     pub fn find(&self, arch: Arch, plan: &Plan) -> Result<BundleSource, DeviceError> {
-        if let Some(file) = self.file()? {
-            return Ok(file);
-        }
-        if arch == Arch::Sim {
+        if arch == Arch::Sim && self.bundle.is_none() {
             return Ok(BundleSource::Simulated(Manifest::simulated(&keys(plan)).encode()));
         }
-        match embedded()? {
-            Some(bundle) => Ok(BundleSource::Embedded(bundle)),
-            // An empty bundle: the start-up check says how to build kernels.
-            None => Ok(BundleSource::Simulated(Manifest::simulated([]).encode())),
-        }
+        // An empty bundle: the start-up check says how to build kernels.
+        let empty = || BundleSource::Simulated(Manifest::simulated([]).encode());
+        Ok(self.source()?.unwrap_or_else(empty))
     }
 }
 
