@@ -4,9 +4,9 @@ use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use precast_system::{say, tee};
 use precast_system::terminal::message;
 pub use precast_system::terminal::tell;
+use precast_system::{say, tee};
 
 static SILENT: AtomicBool = AtomicBool::new(false);
 static NOTES: Mutex<Vec<String>> = Mutex::new(Vec::new());

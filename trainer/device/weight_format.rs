@@ -27,6 +27,15 @@ pub struct Choice<'a> {
     pub formats: &'a Formats,
 }
 
+/// The formats of matrices that live in a form, given those that their file has.
+pub fn formats(form: WeightFormat, stored: Option<&Formats>) -> Formats {
+    match form {
+        WeightFormat::Int8 => Formats::int8(),
+        WeightFormat::Stored => stored.cloned().unwrap_or_else(Formats::dense),
+        WeightFormat::Bf16 | WeightFormat::Auto => Formats::dense(),
+    }
+}
+
 /// What kernels have beside them of a memory that the host shares.
 pub fn beside(host_bytes: u64) -> String {
     if host_bytes > 0 { format!(" and {host_bytes} for the host, which shares it") } else { String::new() }

@@ -11,6 +11,7 @@ use crate::device::frozen::Forward;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::seal::SealedDevice;
 use crate::device::session::read_columns;
+use crate::device::weight_format::formats;
 use crate::inputs::checkpoint::{self, Checkpoint, Weights};
 use crate::inputs::data::MicroBatch;
 use crate::options::WeightFormat;
@@ -38,11 +39,7 @@ pub fn compare(
     let model = Checkpoint::open(&request.forward.model)?;
     let text = Text::read(request, &model)?;
     let stored = Weights::formats(&model);
-    let of_form = |format| match format {
-        WeightFormat::Int8 => Formats::int8(),
-        WeightFormat::Stored => stored.clone(),
-        WeightFormat::Auto | WeightFormat::Bf16 => Formats::dense(),
-    };
+    let of_form = |format| formats(format, Some(&stored));
     let batches: Vec<MicroBatch> = batches(&text.dataset.chunks, text.batch, text.longest).collect();
     let all = 2 * batches.len();
 

@@ -2,7 +2,7 @@
 
 use precast_plan::Objective;
 
-use crate::run::step::StepRecord;
+use crate::run::step::{StepRecord, mean};
 
 /// Steps whose losses make a mean, at the start and at the end.
 const MEAN_OF: usize = 10;
@@ -53,12 +53,6 @@ pub fn of(records: &[StepRecord], objective: Objective, vocab: u32) -> Option<Gr
     }
     let (first, last) = (records.first()?.ce_loss?, records.last()?.ce_loss?);
     (last > FACTOR * uniform && last > first).then_some(Growth::Lost { first, last, uniform })
-}
-
-/// Of those that are finite.
-fn mean(records: &[StepRecord], of: fn(&StepRecord) -> Option<f64>) -> Option<f64> {
-    let losses: Vec<f64> = records.iter().filter_map(of).collect();
-    (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::run::guard::GuardRecord;
-use crate::run::step::{StepRecord, guarded};
+use crate::run::step::{StepRecord, guarded, mean};
 
 /// Last steps whose losses make a mean.
 const MEAN_OF: usize = 5;
@@ -83,10 +83,6 @@ pub struct Outcome {
 impl Outcome {
     /// Of a run with these steps.
     pub fn new(status: Status, reason: Option<String>, records: &[StepRecord], wall_s: f64) -> Self {
-        let mean = |records: &[StepRecord]| {
-            let losses: Vec<f64> = records.iter().filter_map(|record| record.loss).collect();
-            (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64)
-        };
         let count = records.len().min(MEAN_OF);
         Self {
             status,
@@ -95,7 +91,7 @@ impl Outcome {
             steps_done: records.len() as u64,
             steps_skipped: skipped(records),
             first_loss: records.first().and_then(|record| record.loss),
-            last_loss: mean(&records[records.len() - count..]),
+            last_loss: mean(&records[records.len() - count..], |record| record.loss),
             wall_s,
         }
     }

@@ -57,3 +57,9 @@ pub struct HeldOutRecord {
 pub fn guarded(records: &[StepRecord]) -> impl DoubleEndedIterator<Item = (u64, &Guarded)> + Clone {
     records.iter().filter_map(|record| Some((record.step, record.guard.as_ref()?)))
 }
+
+/// The mean of what of these steps is finite; none where nothing is.
+pub fn mean(records: &[StepRecord], of: impl Fn(&StepRecord) -> Option<f64>) -> Option<f64> {
+    let values: Vec<f64> = records.iter().filter_map(of).collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}

@@ -55,9 +55,8 @@ pub(super) fn agree(
         let step = resumes.map_or(0, |(step, _)| step);
         return Ok((config.clone(), Begin { step, saved: None, record: None }));
     }
-    let probe = out.map(Probe::new).transpose()?;
-    let announced =
-        probe.as_ref().map(|probe| Announcement { resumes, probe: (probe.name.clone(), probe.text.clone()) });
+    let probe = out.map(put_probe).transpose()?;
+    let announced = probe.as_ref().map(|(_, file)| Announcement { resumes, probe: file.clone() });
     let own = announced.map_or_else(Vec::new, |announced| serde_json::to_vec(&announced).expect("plain data"));
     let malformed = RankError::io("read what rank 0 broadcasts");
     let announced: Announcement = serde_json::from_slice(&ranks.broadcast(&own)?).map_err(malformed)?;
@@ -84,29 +83,16 @@ pub(super) fn agree(
     Ok((config, Begin { step: announced.resumes.map_or(0, |(step, _)| step), saved, record }))
 }
 
-/// A file that says whether two processes see the same directory.
-struct Probe {
-    directory: tempfile::TempDir,
-    name: String,
-    text: String,
-}
-
-impl Probe {
-    fn new(out: &Out) -> Result<Self, Failure> {
-        let io = || Failure::io("write", out.path());
-        // As what is put aside: the next start removes what a kill leaves.
-        let directory = tempfile::Builder::new().prefix(".precast-aside-probe-").tempdir_in(out.path()).map_err(io())?;
-        let text = format!("{}-{:?}", std::process::id(), std::time::SystemTime::now());
-        fs::write(directory.path().join("probe"), &text).map_err(io())?;
-        let below = directory.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Self { directory, name: format!("{below}/probe"), text })
-    }
-}
-
-impl Drop for Probe {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(self.directory.path());
-    }
+/// Puts a file into the output directory, by which another process knows that it sees the same one: its name, and what it holds. It
+/// is there for as long as the directory that it lies in.
+fn put_probe(out: &Out) -> Result<(tempfile::TempDir, (String, String)), Failure> {
+    let io = || Failure::io("write", out.path());
+    // As what is put aside: the next start removes what a kill leaves.
+    let directory = tempfile::Builder::new().prefix(".precast-aside-probe-").tempdir_in(out.path()).map_err(io())?;
+    let text = format!("{}-{:?}", std::process::id(), std::time::SystemTime::now());
+    fs::write(directory.path().join("probe"), &text).map_err(io())?;
+    let below = directory.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok((directory, (format!("{below}/probe"), text)))
 }
 
 /// Compares what ranks were started with and what they have read.

@@ -11,10 +11,11 @@ use serde_json::Value;
 use super::Target;
 use super::forms::Forms;
 use super::kernels::{Kernels, Products};
-use super::room::{self, Fit, Takes};
+use super::room::{Fit, Takes};
 use crate::base::record_text::{display, display_or_none};
 use crate::device::host_memory::HostMemory;
 use crate::device::shapes::Shapes;
+use crate::device::weight_format;
 use crate::options::{RunConfig, ShapeOptions, WeightFormat};
 use crate::programs::failure::Failure;
 
@@ -122,7 +123,7 @@ impl Report {
         let teacher_is_base = shapes.shares_weights(config);
         let own_teacher = shapes.teacher.as_ref().filter(|_| !teacher_is_base).map(|(_, formats)| formats);
         let forms = Forms::of(config, own_teacher, target, |formats| Takes::of(config, &shapes, formats, target))?;
-        let formats = room::formats(forms.planned, own_teacher);
+        let formats = weight_format::formats(forms.planned, own_teacher);
         let recipe = config.recipe();
         let lower = |recipe: Recipe| shapes.lower(config, &recipe, &formats, arch);
         let plan = lower(recipe)?;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Target;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::shapes::Shapes;
-use crate::device::weight_format::{KERNELS_BYTES, beside, fits};
+use crate::device::weight_format::{KERNELS_BYTES, beside, fits, formats};
 use crate::device::{DeviceError, one_memory};
 use crate::options::{RunConfig, ShapeOptions, WeightFormat};
 use crate::programs::failure::Failure;
@@ -216,14 +216,5 @@ impl TooLarge<'_> {
         };
         let flags = flags.into_iter().flatten().collect::<Vec<_>>().join(" ");
         Some(Change { flags, bytes: takes.bytes, effect })
-    }
-}
-
-/// The formats of a teacher's matrices that live in a form.
-pub(super) fn formats(form: WeightFormat, stored: Option<&Formats>) -> Formats {
-    match form {
-        WeightFormat::Int8 => Formats::int8(),
-        WeightFormat::Stored => stored.cloned().unwrap_or_else(Formats::dense),
-        WeightFormat::Bf16 | WeightFormat::Auto => Formats::dense(),
     }
 }

@@ -124,28 +124,22 @@ impl Certificate {
     /// # Errors
     /// [`CertificateError`].
     pub fn read(path: &Path, teacher: &Checkpoint, subject: &Subject) -> Result<Self, CertificateError> {
-        let vocab = teacher.config().vocab;
-        let (path, teacher) = (path.to_owned(), teacher.path().to_owned());
-        let text = match input::read_text(&path, input::SETTINGS_BYTES) {
-            Ok(text) => text,
-            Err(error) => {
-                let reason = format!("cannot read it: {error}");
-                return Err(CertificateError::Unreadable { path, reason, teacher });
-            }
+        let named = || (path.to_owned(), teacher.path().to_owned());
+        let unreadable = |reason: String| {
+            let (path, teacher) = named();
+            CertificateError::Unreadable { path, reason, teacher }
         };
-        let certificate: Self = match serde_json::from_str(&text) {
-            Ok(certificate) => certificate,
-            Err(error) => {
-                let reason = format!("it is no certificate: {error}");
-                return Err(CertificateError::Unreadable { path, reason, teacher });
-            }
-        };
+        let text = input::read_text(path, input::SETTINGS_BYTES);
+        let text = text.map_err(|error| unreadable(format!("cannot read it: {error}")))?;
+        let certificate: Self =
+            serde_json::from_str(&text).map_err(|error| unreadable(format!("it is no certificate: {error}")))?;
         let differences = subject.differences(&certificate.subject);
         if !differences.is_empty() {
+            let (path, teacher) = named();
             return Err(CertificateError::Other { path, differences, teacher });
         }
-        match certificate.fault(&text, vocab) {
-            Some(reason) => Err(CertificateError::Unreadable { path, reason, teacher }),
+        match certificate.fault(&text, teacher.config().vocab) {
+            Some(reason) => Err(unreadable(reason)),
             None => Ok(certificate),
         }
     }
