@@ -263,7 +263,7 @@ fn a_step_whose_products_a_library_computes_is_the_same_step() {
         }
         let [(_, masters), ..] = session.state();
         let weights: Vec<Vec<u8>> = masters.iter().map(|(_, piece)| session.read(*piece).unwrap()).collect();
-        (losses, weights, session.plan().plan.products().count() > 0)
+        (losses, weights, session.plan.plan.products().count() > 0)
     });
     let [(losses, weights, _), (own_losses, own_weights, by_library)] = results;
     assert!(by_library && losses == own_losses && weights == own_weights);

@@ -116,7 +116,7 @@ fn weights_sent_narrow_are_those_sent_wide() {
         let config = config(&case.teacher, student, |options| options.arithmetic.precision = Precision::Bf16);
         let mut session = session_placed(&config, Placement::Arena);
         let sent_wide = session.sent_wide(&Checkpoint::open(student).unwrap());
-        let all = session.plan().student.weights.all;
+        let all = session.plan.student.weights.all;
         let (master, weights) = (all.trained().unwrap().master, all.tensor);
         (!sent_wide, session.read(master).unwrap(), session.read(weights).unwrap())
     });
@@ -148,7 +148,7 @@ fn sharing_and_saving_memory_change_no_bit() {
         for _ in 0..2 {
             session.micro(&MicroBatch::new(&rows, 16), 1.0 / 23.0, 0).unwrap();
         }
-        let parameters = session.plan().student.weights.parameters.list.clone();
+        let parameters = session.plan.student.weights.parameters.list.clone();
         parameters.iter().map(|parameter| session.read(session.trained_of(parameter).grad).unwrap()).collect::<Vec<_>>()
     });
     assert!(gradients.iter().all(|of_way| *of_way == gradients[0]));

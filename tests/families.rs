@@ -37,7 +37,7 @@ fn check_gradients(case: &Path, precision: Precision, gate: f64) {
         let mut session = support::session(&config);
         session.micro(&batch, 1.0 / batch.counted as f32, 0).unwrap();
         compare_gradients(&mut session, case, gate);
-        let parameters = session.plan().student.weights.parameters.list.clone();
+        let parameters = session.plan.student.weights.parameters.list.clone();
         let gradients: Vec<Vec<u8>> =
             parameters.iter().map(|one| session.read(session.trained_of(one).grad).unwrap()).collect();
         let same = *first.get_or_insert_with(|| gradients.clone()) == gradients;

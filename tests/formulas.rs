@@ -131,7 +131,7 @@ fn the_gradient_is_that_of_the_loss_by(beta: f32) {
     let batch = batch(&rows, 16);
     session.micro(&batch, 1.0 / batch.counted as f32, 0).unwrap();
     // The head's weight is linear in the logits: a step along its gradient, small enough for first order.
-    let parameter = session.plan().student.weights.parameters.list.iter().find(|p| p.name == "lm_head.weight").cloned();
+    let parameter = session.plan.student.weights.parameters.list.iter().find(|p| p.name == "lm_head.weight").cloned();
     let parameter = parameter.unwrap();
     let gradient = floats(&session.read(session.trained_of(&parameter).grad).unwrap());
     drop(session);
@@ -142,7 +142,7 @@ fn the_gradient_is_that_of_the_loss_by(beta: f32) {
         let source = Checkpoint::open(&models.student).unwrap();
         let parameters = precast_plan::Parameters::new(source.config()).list;
         let model = precast::inputs::checkpoint::Student {
-            config: source.json(),
+            config: &source.json,
             parameters: &parameters,
             dtype: precast::inputs::checkpoint::stored(precast_kernels::Dtype::F32),
             tokenizer_from: &[],
@@ -185,7 +185,7 @@ fn accumulation_is_one_large_batch() {
                 session.micro(&batch(rows, 16), scale, index).unwrap();
             }
         }
-        let parameters = session.plan().student.weights.parameters.list.clone();
+        let parameters = session.plan.student.weights.parameters.list.clone();
         let gradients = parameters.into_iter().map(|parameter| {
             let gradient = floats(&session.read(session.trained_of(&parameter).grad).unwrap());
             (parameter.name, gradient)
@@ -215,7 +215,7 @@ fn the_optimizer_is_adamw_with_clip_and_decay_of_matrices() {
         (options.optimizer.schedule, options.steps) = (Schedule::Cosine, 4);
     });
     let mut session = session(&config);
-    let parameters = session.plan().student.weights.parameters.list.clone();
+    let parameters = session.plan.student.weights.parameters.list.clone();
     let read = |bytes: Vec<u8>| -> Vec<f64> { floats(&bytes).into_iter().map(f64::from).collect() };
     let mut weights: Vec<Vec<f64>> = parameters.iter().map(|p| read(session.master(p).unwrap())).collect();
     let mut m: Vec<Vec<f64>> = weights.iter().map(|w| vec![0.0; w.len()]).collect();

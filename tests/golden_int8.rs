@@ -33,7 +33,7 @@ fn of_first_gradients(precision: Precision) -> Vec<f64> {
     session.micro(&batch, 1.0 / batch.counted as f32, 0).unwrap();
     let expected = std::fs::read(case.join("int8/step0.safetensors")).unwrap();
     let expected = SafeTensors::deserialize(&expected).unwrap();
-    let parameters = session.plan().student.weights.parameters.list.clone();
+    let parameters = session.plan.student.weights.parameters.list.clone();
     expected
         .iter()
         .map(|(name, view)| {

@@ -120,10 +120,10 @@ fn weights_sent_narrow_are_those_sent_wide() {
         let config = config(&case.teacher, student, |options| options.arithmetic.precision = Precision::Int8);
         let mut session = session(&config);
         let sent_wide = session.sent_wide(&Checkpoint::open(student).unwrap());
-        let plan = &session.plan().plan;
+        let plan = &session.plan.plan;
         let forms = ["int8", "scales", "columns.int8", "columns.scales"].map(|form| format!("student.weights.{form}"));
         let forms = forms.map(|name| plan.tensor(&name).unwrap());
-        let all = session.plan().student.weights.all;
+        let all = session.plan.student.weights.all;
         let tensors = forms.into_iter().chain([all.tensor, all.trained().unwrap().master]);
         (sent_wide, tensors.map(|tensor| session.read(tensor).unwrap()).collect::<Vec<_>>())
     });
@@ -195,7 +195,7 @@ fn a_guard_compares_with_the_gradients_of_bf16_and_changes_no_bit() {
         let layers: Vec<Vec<Parameter>> = (0..2)
             .map(|layer| {
                 let of = |one: &&Parameter| one.shape.len() == 2 && one.name.contains(&format!("layers.{layer}."));
-                session.plan().student.weights.parameters.list.iter().filter(of).cloned().collect()
+                session.plan.student.weights.parameters.list.iter().filter(of).cloned().collect()
             })
             .collect();
         let mut of_layer = |layer: &Vec<Parameter>| -> Vec<f32> {
@@ -236,7 +236,7 @@ fn a_guard_compares_with_the_gradients_of_bf16_and_changes_no_bit() {
                 let ticket = session.update(step, 1e-2).unwrap();
                 session.metrics(ticket).unwrap();
             }
-            let master = session.plan().trained().trained().unwrap().master;
+            let master = session.plan.trained().trained().unwrap().master;
             session.read(master).unwrap()
         });
         assert!(guarded == plain, "{recompute}");
@@ -251,7 +251,7 @@ fn a_skipped_step_changes_no_form_of_the_weights() {
         session(&config(&case.teacher, &case.student, |options| options.arithmetic.precision = Precision::Int8));
     let batch = MicroBatch::new(&[&[1; 17][..], &[2; 17][..]], 16);
     let forms = |session: &mut Session| {
-        let plan = &session.plan().plan;
+        let plan = &session.plan.plan;
         let own = plan.buffers.iter().filter(|one| one.persistent && one.name.starts_with("student.weights"));
         let own: Vec<_> = own.map(|buffer| plan.tensor(&buffer.name).unwrap()).collect();
         own.into_iter().map(|tensor| session.read(tensor).unwrap()).collect::<Vec<_>>()

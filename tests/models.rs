@@ -1,7 +1,9 @@
 //! Real models: their likelihoods are those of an exact forward pass. `cargo xtask truth` asks the same of larger ones.
 
-use precast::options::WeightFormat;
+use precast::device::frozen::Forward;
+use precast::options::{DeviceOptions, Kernels, TextOptions, WeightFormat};
 use precast::programs::evaluate::{Evaluation, evaluate};
+use precast_plan::Gemm;
 
 use crate::support::{bundle, device, fixture, smollm2};
 
@@ -9,10 +11,19 @@ use crate::support::{bundle, device, fixture, smollm2};
 fn smollm2_135m_scores_a_story_as_an_exact_forward_pass_does_in_both_forms() {
     let Some(model) = smollm2() else { return };
     let nll = [WeightFormat::Bf16, WeightFormat::Stored].map(|format| {
-        let mut request = Evaluation::new(&model, &[fixture("tinystory.txt")]);
-        request.forward.format = format;
-        request.forward.target.device = device().parse().unwrap();
-        request.forward.target.kernels.bundle = bundle();
+        let kernels = Kernels { bundle: bundle(), ..Kernels::default() };
+        let forward = Forward {
+            model: model.clone(),
+            adapter: None,
+            format,
+            precision: None,
+            gemm: Gemm::Bundle,
+            target: DeviceOptions { device: device().parse().unwrap(), kernels },
+            heading: false,
+        };
+        let text = TextOptions { data_field: None, chat_date: None };
+        let data = vec![fixture("tinystory.txt")];
+        let request = Evaluation { forward, data, text, batch_size: 8, seq_len: 1024 };
         evaluate(&request, |_, _| {}).unwrap().nll
     });
     assert_eq!(nll[0].to_bits(), nll[1].to_bits());

@@ -151,7 +151,7 @@ fn padding_changes_nothing_that_counts() {
         assert_eq!(batch.counted, 3 + 16);
         let mut session = session(&config);
         session.micro(&batch, 1.0 / 19.0, 0).unwrap();
-        let parameters = session.plan().student.weights.parameters.list.clone();
+        let parameters = session.plan.student.weights.parameters.list.clone();
         let of_norms = parameters.into_iter().filter(|parameter| parameter.shape.len() == 1);
         let gradients: Vec<Vec<f32>> =
             of_norms.map(|parameter| floats(&session.read(session.trained_of(&parameter).grad).unwrap())).collect();

@@ -91,7 +91,7 @@ fn no_model_is_written_from_weights_that_are_not_finite() {
     let model = Checkpoint::open(&random_model(dir.path(), "model", 1, &tiny_config(&[]))).unwrap();
     let parameters = Parameters::new(model.config()).list;
     let student =
-        Student { config: model.json(), parameters: &parameters, dtype: stored(Dtype::F32), tokenizer_from: &[&model] };
+        Student { config: &model.json, parameters: &parameters, dtype: stored(Dtype::F32), tokenizer_from: &[&model] };
     let out = dir.path().join("below/out");
     let last = &parameters[parameters.len() - 1];
     let read = |parameter: &Parameter, write: &mut Write<'_>| {

@@ -9,14 +9,14 @@ use std::sync::{Mutex, PoisonError};
 use precast::base::startup_times::Startup;
 use precast::device::run_models::RunModels;
 use precast::device::session::Session;
-use precast::inputs::adapter::Adapter;
+use precast::inputs::adapter::{Adapter, extent, gathered};
 use precast::inputs::checkpoint::{Checkpoint, Scratch, Weights};
 use precast::options::Kernels;
 use precast::options::{ModelOptions, Options, RunConfig};
 use precast::run::metrics::Metrics;
 use precast::run::step::StepRecord;
 use precast_kernels::Dtype;
-use precast_plan::{Adapters, EvaluationPlan, Formats, Gemm, Precision, Student, evaluation, rope};
+use precast_plan::{AdapterParameter, Adapters, EvaluationPlan, Formats, Gemm, Precision, Student, evaluation, rope};
 use precast_runtime::{Driver, Loading, Placement};
 use precast_system::files::Existing;
 
@@ -321,6 +321,13 @@ pub fn session_on(driver: Box<dyn Driver>, config: &RunConfig, placement: Placem
     let (mut session, ()) = Session::open(driver, &models, config, placement, startup, |_| ()).expect("a session");
     session.upload(&models, |_| Ok(())).expect("weights that are sent");
     session
+}
+
+/// The gradient of a matrix of the adapter, row by row, before clipping.
+pub fn adapter_gradient(session: &mut Session, parameter: &AdapterParameter) -> Vec<f32> {
+    let grad = session.plan.trained().trained().expect("an adapter trains").grad;
+    let placed = session.read(grad.slice(parameter.start, extent(parameter))).expect("gradients");
+    gathered(parameter, &bytemuck::pod_collect_to_vec::<u8, f32>(&placed))
 }
 
 /// Logits of one sequence under a model, fp32, tokens x vocabulary: what the evaluation plan leaves behind.

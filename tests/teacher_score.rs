@@ -114,7 +114,7 @@ fn a_score_changes_no_bit_of_the_first_step() {
             assert!((once / twice - 1.0).abs() < 1e-6 && once > 4.0, "{once} {twice}");
         }
         session.micro(&batch, 1.0 / 32.0, 0).unwrap();
-        let parameters = session.plan().student.weights.parameters.list.clone();
+        let parameters = session.plan.student.weights.parameters.list.clone();
         let gradients: Vec<Vec<f32>> = parameters
             .iter()
             .map(|parameter| floats(&session.read(session.trained_of(parameter).grad).unwrap()))

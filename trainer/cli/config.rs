@@ -15,6 +15,6 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    print_json(Checkpoint::open(&arguments.model)?.json());
+    print_json(&Checkpoint::open(&arguments.model)?.json);
     Ok(())
 }

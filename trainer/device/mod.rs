@@ -102,7 +102,7 @@ pub fn open_rank(
     if ranks.count() == 1 {
         return open_with(target, cublas);
     }
-    let place = ranks.place();
+    let place = &ranks.place;
     let simulated = match (target.device, cuda::count()) {
         (DeviceChoice::Sim, _) => true,
         (DeviceChoice::Auto, Err(found @ (DriverError::NoDriver | DriverError::NoGpu { .. }))) => {

@@ -182,7 +182,7 @@ mod tests {
     fn an_id_that_a_token_does_not_get_is_said() {
         let text = std::fs::read_to_string("tests/fixtures/tokenizers/added.json").unwrap();
         let tokenizer = serde_json::from_str::<Cases>(&text).unwrap().tokenizer.to_string();
-        let notes = |config: &str| read(&tokenizer, config).unwrap().notes().to_vec();
+        let notes = |config: &str| read(&tokenizer, config).unwrap().notes;
         assert_eq!(notes(r#"{"added_tokens_decoder": {"10": {"content": "<think>"}}}"#), [""; 0]);
         let moved = notes(r#"{"added_tokens_decoder": {"12": {"content": "<think>"}}}"#);
         let said =

@@ -20,7 +20,8 @@ pub type Placed = (Vec<u32>, Vec<(usize, usize)>);
 /// says is then the error.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
-    notes: Vec<String>,
+    /// What it asks for that training text is not subjected to.
+    pub notes: Vec<String>,
 }
 
 impl Tokenizer {
@@ -65,11 +66,6 @@ impl Tokenizer {
             Ok(Self { inner, notes })
         });
         made.map_err(panicked)?
-    }
-
-    /// What it asks for that training text is not subjected to.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
     }
 
     /// The ids of a text, with those that the tokenizer puts before and after any text.
@@ -212,7 +208,7 @@ mod tests {
     #[test]
     fn texts_are_neither_cut_nor_padded_nor_split_at_random() {
         let plain = read(&file(|_| {})).unwrap();
-        assert_eq!((plain.encode(TEXT).unwrap(), plain.notes().len()), (vec![3, 2, 3], 0));
+        assert_eq!((plain.encode(TEXT).unwrap(), plain.notes.len()), (vec![3, 2, 3], 0));
         let changed = read(&file(|value| {
             value["truncation"] =
                 json!({"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0});
@@ -223,7 +219,7 @@ mod tests {
             value["model"]["dropout"] = 0.9.into();
         }))
         .unwrap();
-        assert_eq!(changed.notes().len(), 3);
+        assert_eq!(changed.notes.len(), 3);
         for _ in 0..20 {
             assert_eq!(changed.encode(TEXT).unwrap(), [3, 2, 3]);
         }

@@ -1,18 +1,18 @@
 //! `precast eval`: the negative log likelihood of text under a model.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use precast_fatbins::Digest;
-use precast_plan::{Gemm, Recipe, evaluation};
+use precast_plan::{Recipe, evaluation};
 
 use crate::base::notes::note;
 use crate::device::frozen::Forward;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Chunk, Corpus, Dataset, Files, MicroBatch, Packing, Reader};
+use crate::options::TextOptions;
 use crate::options::groups::values::count;
-use crate::options::{Options, TextOptions, WeightFormat};
 use crate::programs::failure::Failure;
 use crate::run::perplexity::Score;
 
@@ -72,7 +72,7 @@ impl Text {
     pub fn read(request: &Evaluation, model: &Checkpoint) -> Result<Self, Failure> {
         let config = model.config();
         let tokenizer = model.tokenizer()?;
-        tokenizer.iter().flat_map(|tokenizer| tokenizer.notes()).for_each(note);
+        tokenizer.iter().flat_map(|tokenizer| &tokenizer.notes).for_each(note);
         let files = Files::open(&request.data, request.text.data_field.as_deref())?;
         let chat = if files.has_chat() { model.chat_template(request.text.chat_date)?.map(Arc::new) } else { None };
         let reader = Reader { tokenizer: tokenizer.cloned(), chat, eos: None, vocab: config.vocab };
@@ -99,22 +99,4 @@ pub(crate) fn batches(chunks: &[Chunk], batch: u32, longest: u32) -> impl Iterat
 /// Digest of the text as the model reads it.
 pub(crate) fn ids_sha256(dataset: &Dataset) -> Digest {
     Digest::of_parts("precast.ids", dataset.chunks.iter().flat_map(Chunk::parts))
-}
-
-/// Scores with the defaults of the command line; for the tests and the demo.
-impl Evaluation {
-    /// A model and its text, in fp32 wherever there is a device.
-    pub fn new(model: &Path, data: &[PathBuf]) -> Self {
-        let forward = Forward {
-            model: model.to_owned(),
-            adapter: None,
-            format: WeightFormat::Auto,
-            precision: None,
-            gemm: Gemm::Bundle,
-            target: Options::default().target,
-            heading: false,
-        };
-        let text = TextOptions { data_field: None, chat_date: None };
-        Self { forward, data: data.to_vec(), text, batch_size: 8, seq_len: 1024 }
-    }
 }

@@ -97,7 +97,7 @@ pub enum Failure {
     Tokens { path: PathBuf, step: u64 },
     /// The device hangs.
     #[error(transparent)]
-    Hung(Box<Hang>),
+    Hung(#[from] Box<Hang>),
     /// Ranks did not come together, or one of them has failed.
     #[error(transparent)]
     Rank(RankError),
@@ -221,12 +221,6 @@ passes_on!(
     Device: Load, Bundle, NotInBundle, Cublas, Memory, OneMemory, Unfit
 );
 passes_on!(RunError: Checkpoint, Driver, Io, Out, Rank; Run: Unusable);
-
-impl From<Hang> for Failure {
-    fn from(hang: Hang) -> Self {
-        Self::Hung(Box::new(hang))
-    }
-}
 
 #[cfg(test)]
 mod tests {

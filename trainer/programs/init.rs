@@ -99,7 +99,7 @@ pub fn from_layers(
         let last = depth - 1;
         return Err(Failure::usage(format!("--layers {layer}: {} has layers 0 to {last}", teacher.path().display())));
     }
-    let mut json = teacher.json().clone();
+    let mut json = teacher.json.clone();
     json["num_hidden_layers"] = layers.len().into();
     // Newer files list a kind for each layer.
     if json.get("layer_types").is_some() {

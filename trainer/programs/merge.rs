@@ -25,7 +25,7 @@ pub fn merge(base: &Path, adapter: &Path, out: &Path, existing: Existing) -> Res
     let adapter = Adapter::open(adapter, (base.path(), base.config()))?;
     let parameters = Parameters::new(base.config()).list;
     let dtype = base.element();
-    let model = Student { config: base.json(), parameters: &parameters, dtype, tokenizer_from: &[&base] };
+    let model = Student { config: &base.json, parameters: &parameters, dtype, tokenizer_from: &[&base] };
     let mut scratch = Scratch::new();
     write_model(&out, existing, &model, |parameter, write| {
         let adapted = adapter.layout.each.iter().find(|adapted| adapted.parameter() == parameter.name);

@@ -53,7 +53,7 @@ impl Watched {
         let hang = Hang { replicas: Some(self.replicas), out, ..hang };
         if self.ranks.count() > 1 {
             let hang = Hang { node: Node::OfRanks, ..hang };
-            let failure = rank_end::ended(&self.ranks, Err(hang.into())).expect_err("it has failed");
+            let failure = rank_end::ended(&self.ranks, Err(Box::new(hang).into())).expect_err("it has failed");
             if !matches!(failure, Failure::Hung(_)) {
                 // Another rank has failed first: this one's waits end, and it says so itself.
                 thread::sleep(LAST_WORDS / 2);
@@ -120,7 +120,7 @@ pub fn replay(asked: Result<Options, UsageError>, hang: Hang) -> Failure {
     let hang = Hang { node, ..hang };
     end_within(LAST_WORDS, || {});
     let _ = record_again(&hang);
-    hang.into()
+    Box::new(hang).into()
 }
 
 fn run(mut asked: Options, hang: &Hang) -> Result<(), Failure> {
@@ -137,7 +137,7 @@ fn run(mut asked: Options, hang: &Hang) -> Result<(), Failure> {
     session.upload(&models, |_| Ok(()))?;
     Steps::new(&config, models.student().config().vocab).one(&mut session)?;
     // What is of some steps alone.
-    let has = |session: &Session, name: &str| session.plan().plan.phases.iter().any(|phase| phase.name == name);
+    let has = |session: &Session, name: &str| session.plan.plan.phases.iter().any(|phase| phase.name == name);
     for phase in hang.phases.iter().filter(|phase| has(&session, phase)).cloned().collect::<Vec<_>>() {
         session.time(&phase, 1)?;
     }
@@ -158,7 +158,7 @@ fn found_in(found: &Hang, of_run: &Hang) -> Node {
 
 /// Ends this process with what is known of a hang.
 fn end(hang: Hang) -> ! {
-    let failure = Failure::from(hang.clone());
+    let failure = Failure::from(Box::new(hang.clone()));
     failure.tell();
     let _ = record_again(&hang);
     low_level::exit(Hang::EXIT_CODE.into())
@@ -169,7 +169,7 @@ fn record(hang: &Hang) -> Result<Option<String>, Failure> {
     let Some(out) = hang.out.as_deref().filter(|out| hang.step.is_some() && out.join(RECORD).exists()) else {
         return Ok(None);
     };
-    let mut record = RunRecord::of(record::read(out)?);
+    let mut record = RunRecord(record::read(out)?);
     let records = Metrics::read(&out.join(METRICS))?.records;
     let reason = hang.to_string();
     let outcome = Outcome::new(Status::Failed, Some(reason.clone()), &records, Startup::new().elapsed_s());

@@ -107,7 +107,7 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
     config.optimizer.lr = lr.unwrap_or_else(|| learning_rate(models.student(), adapter));
     let batch = batch(&config, models.student().config().vocab);
     let mut session = Session::of(&models, &config)?;
-    let (device, arch) = (session.device().name.clone(), session.plan().plan.arch.to_string());
+    let (device, arch) = (session.device().name.clone(), session.plan.plan.arch.to_string());
     let (bundle, kernels) = (session.bundle.to_string(), session.loads());
     let teacher_format = config.teacher.as_ref().map(|_| session.teacher_format.to_string());
     let first = train(&config, &mut session, &batch)?;
@@ -183,7 +183,7 @@ fn train(config: &RunConfig, session: &mut Session, batch: &MicroBatch) -> Resul
 fn weights(session: &mut Session) -> Result<Digest, Failure> {
     let of_adapter = session.adapter_parameters();
     let digests: Result<Vec<Digest>, Failure> = if of_adapter.is_empty() {
-        let parameters = session.plan().student.weights.parameters.list.clone();
+        let parameters = session.plan.student.weights.parameters.list.clone();
         parameters.iter().map(|parameter| Ok(Digest::of(&session.master(parameter)?))).collect()
     } else {
         let matrices = of_adapter.iter();

@@ -37,7 +37,7 @@ pub fn is_printed_by_another(error: &RankError) -> bool {
 /// What a rank that is alone has of others: nothing.
 #[derive(Clone, Default)]
 pub struct Ranks {
-    place: Place,
+    pub place: Place,
     control: Option<Arc<Control>>,
     /// All of them stop after the same step.
     stops: Arc<AtomicBool>,
@@ -73,10 +73,6 @@ impl Ranks {
             });
         }
         Ok(Self { place, control: Some(control), stops: Arc::default() })
-    }
-
-    pub fn place(&self) -> &Place {
-        &self.place
     }
 
     pub fn is_first(&self) -> bool {

@@ -98,7 +98,7 @@ pub fn shards(session: &Session, ranks: &Ranks) -> Vec<Vec<(u64, u64)>> {
     if ranks.count() == 1 {
         return Vec::new();
     }
-    let shards = &session.plan().shards;
+    let shards = &session.plan.shards;
     let pieces = |rank| shards.pieces(rank).iter().map(|piece| (piece.start, piece.elems)).collect();
     (0..ranks.count()).map(pieces).collect()
 }
@@ -106,7 +106,7 @@ pub fn shards(session: &Session, ranks: &Ranks) -> Vec<Vec<(u64, u64)>> {
 /// Writes what this rank has of the tensors, part by part, into a directory: one that rank 0 has aside of its place.
 fn fill_own(aside: &mut Aside, session: &mut Session, ranks: &Ranks, path: &Path) -> Result<(), RunError> {
     let io = || RunError::io("write", path);
-    let (rank, count) = (ranks.place().rank as usize, ranks.count() as usize);
+    let (rank, count) = (ranks.place.rank as usize, ranks.count() as usize);
     for (name, pieces) in session.state() {
         let mut file = aside.create(&file_name(name, rank, count)).map_err(io())?;
         let mut write = |part: &[u8]| file.write_all(part).map_err(io());
@@ -190,7 +190,7 @@ impl Saved {
     /// # Errors
     /// [`RunError`] of the files or the device.
     pub fn restore(&self, session: &mut Session) -> Result<(), RunError> {
-        let elems = session.state_elems();
+        let elems = session.plan.shards.elems();
         let shards = if self.state.shards.is_empty() { vec![vec![(0, elems)]] } else { self.state.shards.clone() };
         for (name, targets) in session.restored_state() {
             let mut found = 0;

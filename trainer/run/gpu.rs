@@ -136,8 +136,8 @@ pub struct Gpu {
     since: Reading,
     /// The same of each rank's SM clock, where there are several.
     clocks: Vec<Mean>,
-    /// In the last step; before it the first reading.
-    sm_clock_mhz: Option<u32>,
+    /// In the last step; before it the first reading. For the other ranks.
+    pub sm_clock_mhz: Option<u32>,
     limits: Limits,
 }
 
@@ -176,11 +176,6 @@ impl Gpu {
         self.sm_clock_mhz = rounded(reading.sm_clock_mhz);
         reading.throttle.into_iter().for_each(|reasons| self.limits.add(reasons));
         self.since.add(&reading);
-    }
-
-    /// In the last step, for the other ranks.
-    pub fn sm_clock_mhz(&self) -> Option<u32> {
-        self.sm_clock_mhz
     }
 
     /// What the ranks have said of theirs.

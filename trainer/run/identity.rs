@@ -42,7 +42,7 @@ impl fmt::Display for Difference {
 impl Identity {
     /// All of it but the digests of weights and data, which take a while: [`Self::models`] and [`Self::data`] add them.
     pub fn new(config: &RunConfig, data: &Data, models: &RunModels<Checkpoint>) -> Self {
-        let json = |model: &Checkpoint| Digest::of(model.json().to_string().as_bytes()).to_string();
+        let json = |model: &Checkpoint| Digest::of(model.json.to_string().as_bytes()).to_string();
         let optional = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
         let values = [
             ("tokenizer", optional(data.tokenizer.map(|digest| digest.to_string()))),

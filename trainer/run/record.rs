@@ -46,7 +46,7 @@ const MOST_NOTES: usize = 1024;
 /// The resolved configuration, digests of everything that went in, the device, memory and start-up.
 #[derive(Serialize)]
 #[serde(transparent)]
-pub struct RunRecord(Value);
+pub struct RunRecord(pub Value);
 
 impl RunRecord {
     /// What is known when the run is sealed.
@@ -88,15 +88,6 @@ impl RunRecord {
         if let (Some(summary), Some(data)) = (summary.map(|summary| json!(summary)), self.0["data"].as_object_mut()) {
             data.extend(summary.as_object().cloned().into_iter().flatten());
         }
-    }
-
-    /// A record that was read.
-    pub fn of(value: Value) -> Self {
-        Self(value)
-    }
-
-    pub fn value(&self) -> &Value {
-        &self.0
     }
 
     /// Begins a part of the run at a step, after the parts of the record of the run so far. `changed` says what is not as
@@ -241,7 +232,7 @@ pub struct MemoryRecord {
 impl MemoryRecord {
     /// Of a sealed session.
     pub fn of(session: &Session) -> Self {
-        Self { planned: MemoryTable::of(&session.plan().plan), taken_bytes: session.taken_bytes }
+        Self { planned: MemoryTable::of(&session.plan.plan), taken_bytes: session.taken_bytes }
     }
 }
 

@@ -24,7 +24,7 @@ use crate::options::{RunConfig, WeightFormat};
 
 /// A training run, ready to step; what else is done with its device is done as with any that is sealed.
 pub struct Session {
-    plan: TrainingPlan,
+    pub plan: TrainingPlan,
     /// The form in which the teacher's weights live on the device.
     pub teacher_format: WeightFormat,
     sealed: SealedDevice,
@@ -78,10 +78,6 @@ impl Session {
             sealed.watch.step_takes(f64::from(config.division.grad_accum) * phase_s(MICRO) + phase_s(UPDATE));
         }
         Ok((Self { plan, teacher_format, sealed }, extension))
-    }
-
-    pub fn plan(&self) -> &TrainingPlan {
-        &self.plan
     }
 
     /// Returns the highest rates of the device; none for the simulated GPU.

@@ -9,11 +9,6 @@ use super::Session;
 use crate::inputs::adapter::{extent, gathered};
 
 impl Session {
-    /// Elements of each of the tensors of [`Self::state`], on all ranks.
-    pub fn state_elems(&self) -> u64 {
-        self.plan.shards.elems()
-    }
-
     /// What the optimizer keeps: master weights, first and second moments, flat, f32: the pieces that this rank updates, each with
     /// where it begins.
     pub fn state(&self) -> [(&'static str, Vec<(u64, Tensor)>); 3] {
@@ -105,19 +100,7 @@ impl Session {
     /// # Errors
     /// [`DriverError`].
     pub fn adapter_master(&mut self, parameter: &AdapterParameter) -> Result<Vec<f32>, DriverError> {
-        self.adapter(parameter, self.trained().master)
-    }
-
-    /// The gradient of a matrix of the adapter, row by row, before clipping.
-    ///
-    /// # Errors
-    /// [`DriverError`].
-    pub fn adapter_gradient(&mut self, parameter: &AdapterParameter) -> Result<Vec<f32>, DriverError> {
-        self.adapter(parameter, self.trained().grad)
-    }
-
-    fn adapter(&mut self, parameter: &AdapterParameter, of: Tensor) -> Result<Vec<f32>, DriverError> {
-        let placed = self.read(of.slice(parameter.start, extent(parameter)))?;
+        let placed = self.read(self.trained().master.slice(parameter.start, extent(parameter)))?;
         Ok(gathered(parameter, &bytemuck::pod_collect_to_vec::<u8, f32>(&placed)))
     }
 }

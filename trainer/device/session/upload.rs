@@ -46,11 +46,6 @@ impl Session {
         sent.iter().flat_map(|(_, list)| list).chain(staged).map(|(_, tensor)| tensor.bytes()).sum()
     }
 
-    /// True if the teacher is not exact and [`Self::certify`] can say how far from the exact one it is.
-    pub fn certifies(&self) -> bool {
-        self.plan.certificate.is_some()
-    }
-
     /// Sends the models' weights and what follows from them. The optimizer starts from zero.
     ///
     /// # Errors

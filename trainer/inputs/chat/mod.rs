@@ -66,32 +66,21 @@ impl ChatTemplate {
     }
 
     /// A conversation, and what the assistant has said in it: between the template's marks if it has any; else what rendering adds
-    /// with each of its messages.
+    /// with each of its messages. Behind a prompt, of which nothing counts.
     ///
     /// # Errors
     /// A text that says what is wrong with it.
-    pub fn conversation(&self, messages: &Value, tools: Option<&Value>) -> Result<Conversation, String> {
-        let messages = messages::read(messages, true)?;
-        let tools = tools.map(messages::tools).transpose()?;
-        self.with(move |templates| templates.render(&messages, 0, tools.as_ref()))
-    }
-
-    /// The same of a prompt and what completes it, of which alone anything counts.
-    ///
-    /// # Errors
-    /// A text that says what is wrong with it.
-    pub fn completion(
+    pub fn conversation(
         &self,
-        prompt: &Value,
-        completion: &Value,
+        prompt: Option<&Value>,
+        messages: &Value,
         tools: Option<&Value>,
     ) -> Result<Conversation, String> {
-        let prompt = messages::read(prompt, false)?;
-        let completion = messages::read(completion, true)?;
-        let of_prompt = prompt.len();
+        let mut all = prompt.map_or_else(|| Ok(Vec::new()), |prompt| messages::read(prompt, false))?;
+        let of_prompt = all.len();
+        all.extend(messages::read(messages, true)?);
         let tools = tools.map(messages::tools).transpose()?;
-        let messages = [prompt, completion].concat();
-        self.with(move |templates| templates.render(&messages, of_prompt, tools.as_ref()))
+        self.with(move |templates| templates.render(&all, of_prompt, tools.as_ref()))
     }
 
     /// Renders a row, which takes no more than it may.

@@ -16,7 +16,7 @@ fn value(json: &str) -> Value {
 
 /// A conversation's text with what the assistant has said in brackets.
 fn said(template: &ChatTemplate, json: &str) -> Result<String, String> {
-    let Conversation { mut text, spans } = template.conversation(&value(json), None)?;
+    let Conversation { mut text, spans } = template.conversation(None, &value(json), None)?;
     for span in spans.iter().rev() {
         text.insert(span.end, ']');
         text.insert(span.start, '[');
@@ -55,7 +55,7 @@ fn only_completions_count() {
         ),
         value(r#"[{"role": "assistant", "content": "d"}]"#),
     );
-    let Conversation { text, spans } = template(CHATML).completion(&prompt, &completion, None).unwrap();
+    let Conversation { text, spans } = template(CHATML).conversation(Some(&prompt), &completion, None).unwrap();
     assert_eq!(spans.iter().map(|span| &text[span.clone()]).collect::<Vec<_>>(), ["d\n"]);
 }
 
@@ -66,10 +66,10 @@ fn of_marks_those_of_the_completion_count() {
                   {% if add_generation_prompt %}<assistant>{% endif %}";
     let prompt = value(r#"[{"role": "user", "content": "a"}]"#);
     let completion = value(r#"[{"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]"#);
-    let Conversation { text, spans } = template(marked).completion(&prompt, &completion, None).unwrap();
+    let Conversation { text, spans } = template(marked).conversation(Some(&prompt), &completion, None).unwrap();
     assert_eq!(spans.iter().map(|span| &text[span.clone()]).collect::<Vec<_>>(), ["b", "c"]);
     let changes = marked.replace("<{{ m.role }}>", "<{{ messages|length }}>");
-    let refused = template(&changes).completion(&prompt, &completion, None);
+    let refused = template(&changes).conversation(Some(&prompt), &completion, None);
     assert_eq!(refused, Err(no_prefix(1)));
 }
 
@@ -82,7 +82,7 @@ fn conversations_with_tools_go_through_the_template_for_them() {
     };
     let template = ChatTemplate::new(&source, None).unwrap();
     let turns = value(TURNS);
-    let text = |tools: Option<&str>| template.conversation(&turns, tools.map(value).as_ref()).unwrap().text;
+    let text = |tools: Option<&str>| template.conversation(None, &turns, tools.map(value).as_ref()).unwrap().text;
     assert!(text(None).starts_with("<user>a"));
     let list = r#"[{"name": "f"}, {"name": "g"}]"#;
     assert!(text(Some(list)).starts_with("f;g;<user>a"));
@@ -105,7 +105,7 @@ fn what_is_no_conversation_is_refused() {
         of(r#"[{"role": "user", "content": "a"}, {"role": "assistant"}]"#),
         said(&raises, TURNS).unwrap_err(),
         said(&dated, TURNS).unwrap_err(),
-        template("").conversation(&value(TURNS), Some(&value(r#""{""#))).unwrap_err(),
+        template("").conversation(None, &value(TURNS), Some(&value(r#""{""#))).unwrap_err(),
     ];
     insta::assert_snapshot!(messages.join("\n"));
     assert!(ChatTemplate::new(&Source { default: "{% if %}".into(), ..Source::default() }, None).is_err());

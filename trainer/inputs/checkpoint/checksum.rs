@@ -44,9 +44,9 @@ pub(super) fn compare(of: &str, said: u32, found: u32) -> Result<(), Fault> {
 }
 
 fn read(file: &WeightFile, access: Access) -> io::Result<(u32, u32)> {
-    let end = file.bytes() - CHECKSUM_BYTES;
+    let end = file.bytes - CHECKSUM_BYTES;
     let mut raw = Raw::new(access);
-    let footer = file.part(end..file.bytes(), &mut raw)?;
+    let footer = file.part(end..file.bytes, &mut raw)?;
     let said = u32::from_le_bytes(footer.try_into().expect("four bytes"));
     let parts: Vec<Range<u64>> =
         (0..end.div_ceil(TASK_BYTES)).map(|i| i * TASK_BYTES..((i + 1) * TASK_BYTES).min(end)).collect();

@@ -9,18 +9,14 @@ use super::fault::Fault;
 /// A place in the file's bytes.
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
-    at: usize,
+    /// Where the next read starts.
+    pub at: usize,
 }
 
 impl<'a> Cursor<'a> {
     /// Starts at an offset, which is inside the bytes.
     pub fn new(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at }
-    }
-
-    /// Where the next read starts.
-    pub fn at(&self) -> usize {
-        self.at
     }
 
     /// Where the next read starts, as errors report it.

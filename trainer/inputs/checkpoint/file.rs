@@ -56,7 +56,7 @@ impl Raw {
 #[derive(Debug)]
 pub(super) struct WeightFile {
     file: File,
-    bytes: u64,
+    pub bytes: u64,
     map: OnceLock<Mmap>,
     /// The same file, to be read past the page cache; none where that cannot be.
     direct: OnceLock<Option<File>>,
@@ -71,10 +71,6 @@ impl WeightFile {
         let file = input::open(path)?;
         let bytes = file.metadata()?.len();
         Ok(Self { file, bytes, map: OnceLock::new(), direct: OnceLock::new() })
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// The first `most` bytes, or all of a shorter file.
@@ -176,7 +172,7 @@ mod tests {
         let content: Vec<u8> = (0..40_961_u32).map(|i| ((i * 31) >> 3) as u8).collect();
         std::fs::write(&path, &content).unwrap();
         let file = WeightFile::open(&path).unwrap();
-        assert_eq!((file.bytes(), file.head(10).unwrap()), (40_961, content[..10].to_vec()));
+        assert_eq!((file.bytes, file.head(10).unwrap()), (40_961, content[..10].to_vec()));
         assert_eq!(file.head(1 << 40).unwrap(), content);
         for access in [Access::Read, Access::Map, Access::Direct] {
             let mut raw = Raw::new(access);

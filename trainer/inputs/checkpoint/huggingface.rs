@@ -81,7 +81,7 @@ impl Tensors {
             Some(what) => CheckpointError::disguised(&path, what),
             None => CheckpointError::of(&path, format_args!("damaged safetensors file ({error}): fetch it again")),
         };
-        let (start, metadata) = parse(&head, file.bytes()).map_err(damaged)?;
+        let (start, metadata) = parse(&head, file.bytes).map_err(damaged)?;
         for (name, info) in metadata.tensors().into_iter().filter(|(name, _)| wanted(name)) {
             let format = format!("{:?}", info.dtype);
             let kind = match info.dtype {

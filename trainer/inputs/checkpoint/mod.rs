@@ -130,7 +130,8 @@ pub struct Checkpoint {
     path: PathBuf,
     source: Source,
     config: ModelConfig,
-    json: serde_json::Value,
+    /// Its `config.json`; for a single file, what that would be.
+    pub json: serde_json::Value,
     /// Read when it is first asked for.
     tokenizer: OnceLock<Option<Arc<Tokenizer>>>,
     zeros: Zeros,
@@ -164,11 +165,6 @@ impl Checkpoint {
 
     pub fn config(&self) -> &ModelConfig {
         &self.config
-    }
-
-    /// Its `config.json`; for a single file, what that would be.
-    pub fn json(&self) -> &serde_json::Value {
-        &self.json
     }
 
     fn tensors(&self) -> &Tensors {

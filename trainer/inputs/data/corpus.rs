@@ -324,11 +324,7 @@ impl Corpus {
             Content::Messages { messages, tools } => (messages, tools, None),
         };
         let chat = self.reader.chat.as_ref().ok_or_else(|| no_template(path, columns.kind))?;
-        let conversation = match prompt {
-            Some(prompt) => chat.completion(&prompt, &messages, tools.as_ref()),
-            None => chat.conversation(&messages, tools.as_ref()),
-        };
-        let conversation = conversation.map_err(fault)?;
+        let conversation = chat.conversation(prompt.as_ref(), &messages, tools.as_ref()).map_err(fault)?;
         let text = &conversation.text;
         let (ids, offsets) = self.tokenizer(path)?.encode_placed(text, false).map_err(DataError::tokenizer(path))?;
         check_ids(ids.iter().map(|id| i64::from(*id)), vocab).map_err(fault)?;

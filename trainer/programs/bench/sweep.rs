@@ -89,7 +89,7 @@ fn point(config: &RunConfig) -> Result<Point, Failure> {
     let once = super::median(steps.time(&mut session, 1)?);
     let count = ((POINT_S / once) as u64).clamp(3, config.steps.max(3));
     let step_s = super::median(steps.time(&mut session, count)?);
-    let plan = &session.plan().plan;
+    let plan = &session.plan.plan;
     let tokens =
         u64::from(config.division.grad_accum) * u64::from(config.shape.batch_size) * u64::from(config.shape.seq_len);
     Ok(Point {

@@ -65,7 +65,7 @@ pub(super) fn agree(
         let (name, text) = &announced.probe;
         let found = input::read_text(&config.out.join(name), input::SETTINGS_BYTES);
         if found.as_ref().ok() != Some(text) {
-            let (rank, out) = (ranks.place().rank, config.out.display());
+            let (rank, out) = (ranks.place.rank, config.out.display());
             let why = found.err().map_or_else(|| "another file is there".to_owned(), |error| error.to_string());
             return Err(RankError::Usage(format!(
                 "--out {out} is not the same directory on rank {rank} as on rank 0, which every rank writes checkpoints to: {why}. \

@@ -63,7 +63,7 @@ impl DataDigest {
 
 /// Digests of the models' weights.
 pub struct ModelDigests {
-    digests: Digests<Models<Digest>, CheckpointError>,
+    pub weights: Digests<Models<Digest>, CheckpointError>,
     files: Models<Vec<PathBuf>>,
     /// True if the page cache is to forget the files once they are hashed.
     forget: Arc<AtomicBool>,
@@ -81,24 +81,14 @@ impl ModelDigests {
             }
             Ok(digest)
         };
-        Self { digests: Digests::of(move || hashed.try_map(&hash)), files, forget }
+        Self { weights: Digests::of(move || hashed.try_map(&hash)), files, forget }
     }
 
     /// Has the page cache forget what hashing reads: where host and device have one memory, nobody maps those pages.
     pub fn forget_pages(&self) {
         self.forget.store(true, Ordering::Release);
-        if self.digests.under_way.as_ref().is_none_or(JoinHandle::is_finished) {
+        if self.weights.under_way.as_ref().is_none_or(JoinHandle::is_finished) {
             self.files.iter().for_each(|(_, files)| checkpoint::forget(files));
         }
-    }
-
-    /// Waits for them while a run starts, unless it is to stop.
-    pub fn wait(&mut self, stop: &Stop) -> Result<Models<Digest>, Failure> {
-        self.digests.wait(stop)
-    }
-
-    /// Waits for them.
-    pub fn get(&mut self) -> Result<Models<Digest>, Failure> {
-        self.digests.get()
     }
 }

@@ -86,7 +86,7 @@ impl Ended<'_> {
 
 /// Records the digests of models and data, as far as they are known.
 fn record_inputs(opened: &mut Opened, summary: Option<Summary>, written: &mut Written) -> Result<(), Failure> {
-    written.record.models(&opened.digests.get()?);
+    written.record.models(&opened.digests.weights.get()?);
     written.record.data(Some(opened.data_digest.get()?), summary);
     Ok(written.out.record(&mut written.record)?)
 }
@@ -160,7 +160,7 @@ impl Written {
             if let Some(warning) = guard.and_then(|guard| guard.warning()) {
                 warn(warning);
             }
-            let html = report::of_run(out.path(), record.value())?;
+            let html = report::of_run(out.path(), &record.0)?;
             out.publish_file(REPORT, html.as_bytes(), record)?;
             if config.output.tensorboard {
                 publish_events(out, record)?;

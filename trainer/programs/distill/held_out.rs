@@ -40,11 +40,11 @@ impl HeldOut {
         let padding = Chunk::plain([]);
         let mut own: Vec<[f32; 2]> = Vec::new();
         let turns = ranks.count() as usize;
-        for rows in self.chunks.chunks(batch).skip(ranks.place().rank as usize).step_by(turns) {
+        for rows in self.chunks.chunks(batch).skip(ranks.place.rank as usize).step_by(turns) {
             let mut rows: Vec<&Chunk> = rows.iter().collect();
             rows.resize(batch, &padding);
             session.micro(&MicroBatch::of(rows.into_iter(), seq_len), loss_scale, 0)?;
-            let metrics: step_metrics = bytemuck::pod_read_unaligned(&session.read(session.plan().metrics)?);
+            let metrics: step_metrics = bytemuck::pod_read_unaligned(&session.read(session.plan.metrics)?);
             own.push([metrics.kd_loss, metrics.ce_loss]);
         }
         let of_ranks = ranks.all_gather(bytemuck::cast_slice(&own))?;

@@ -97,8 +97,7 @@ fn reader(config: &RunConfig, models: &Models<Checkpoint>) -> Result<(Reader, Fi
             found = model.tokenizer()?;
         }
     }
-    let notes = found.iter().flat_map(|tokenizer| tokenizer.notes());
-    notes.for_each(note);
+    found.iter().flat_map(|tokenizer| &tokenizer.notes).for_each(note);
     let files = Files::open(&config.data, config.text.data_field.as_deref())?;
     let chat = if files.has_chat() { chat(config, models)? } else { None };
     let reader = Reader {
@@ -149,6 +148,6 @@ pub fn same_files(models: &Models<Checkpoint>, digests: &mut ModelDigests, stop:
     if pair::same_path(teacher.path(), student.path()) {
         return Ok(true);
     }
-    let digests = digests.wait(stop)?;
+    let digests = digests.weights.wait(stop)?;
     Ok(digests.teacher == Some(digests.student))
 }

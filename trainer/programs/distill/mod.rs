@@ -90,10 +90,8 @@ pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
     let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().collect();
     let inputs = [inputs, config.inputs()].concat();
     refuse_inputs(&config.out, &inputs)?;
-    let out = match mode.start == Start::Resume || config.out.exists() {
-        true => Some(Out::claim(&config.out, mode.start, &inputs)?),
-        false => None,
-    };
+    let is_there = mode.start == Start::Resume || config.out.exists();
+    let out = if is_there { Some(Out::claim(&config.out, mode.start, &inputs)?) } else { None };
     let resumed = match (&out, mode.start) {
         (Some(out), Start::Resume) => Some(Resumed::open(out, asked, &config)?),
         _ => None,
@@ -119,7 +117,7 @@ pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
     let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
     identity.cublas(cublas.map(|cublas| cublas.version()));
     identity.data(corpus.digest()?);
-    identity.models(&digests.get()?);
+    identity.models(&digests.weights.get()?);
     resumed.compare(&identity)?;
     resumed.check_left(&config)
 }

@@ -65,10 +65,7 @@ pub(super) fn open(
     let config = asked.resolve(Purpose::Run, ranks.share(1), None)?;
     let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().collect();
     let inputs = [inputs, config.inputs()].concat();
-    let out = match ranks.is_first() {
-        true => Some(Out::claim(&config.out, mode.start, &inputs)?),
-        false => None,
-    };
+    let out = if ranks.is_first() { Some(Out::claim(&config.out, mode.start, &inputs)?) } else { None };
     let resumed = match (&out, mode.start) {
         (Some(out), Start::Resume) => Some(Resumed::open(out, asked, &config)?),
         _ => None,
@@ -97,7 +94,7 @@ pub(super) fn open(
     }
     if let Some(resumed) = &resumed {
         if resumed.compare(&identity).is_err() {
-            identity.models(&digests.wait(stop)?);
+            identity.models(&digests.weights.wait(stop)?);
             resumed.compare(&identity)?;
         }
         resumed.check_left(&config)?;

@@ -92,7 +92,7 @@ pub(super) fn ready(
     }
     let heading = heading.models(config, models).data(corpus, *summary);
     if let Some(out) = out {
-        say!("{heading}\n\n{}", MemoryTable::of(&session.plan().plan));
+        say!("{heading}\n\n{}", MemoryTable::of(&session.plan.plan));
         let result_bytes = result::bytes(config, &session, models);
         disk_space(config, &session, result_bytes, out, begin.step)?.check(out.path())?;
     }
@@ -101,7 +101,7 @@ pub(super) fn ready(
     startup.end("upload");
     let (mut batches, tokens) = unless_stopped(stop, || seen.join().expect("reading does not panic"))??;
     if ranks.count() > 1 || resumed.is_some() {
-        identity.models(&digests.wait(stop)?);
+        identity.models(&digests.weights.wait(stop)?);
     }
     begin::check_devices(&session, identity, ranks)?;
     if let Some(resumed) = resumed {
@@ -138,7 +138,7 @@ fn disk_space(
     done: u64,
 ) -> Result<DiskSpace, Failure> {
     let (steps, every) = (config.steps, config.output.checkpoint_every);
-    let checkpoint_bytes = checkpoint::bytes(session.state_elems());
+    let checkpoint_bytes = checkpoint::bytes(session.plan.shards.elems());
     if every == 0 {
         return Ok(DiskSpace { checkpoint_bytes, student_bytes, keep: 0, kept: 0, to_come: 0 });
     }

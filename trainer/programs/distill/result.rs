@@ -39,7 +39,7 @@ pub(super) fn bytes(
     session: &Session,
     RunModels { models, adapter, .. }: &RunModels<Checkpoint>,
 ) -> u64 {
-    let parameters = &session.plan().student.weights.parameters.list;
+    let parameters = &session.plan.student.weights.parameters.list;
     let student = || model(config, parameters, &[&models.student]).bytes();
     adapter.as_ref().map_or_else(student, |adapter| 4 * adapter.layout.count())
 }
@@ -51,12 +51,12 @@ fn fill_with_student(
     session: &mut Session,
     models: &Models<Checkpoint>,
 ) -> Result<(), RunError> {
-    let parameters = session.plan().student.weights.parameters.list.clone();
+    let parameters = session.plan.student.weights.parameters.list.clone();
     let tokenizer_from: Vec<&Checkpoint> = models.student_first().collect();
     let model = model(config, &parameters, &tokenizer_from);
     let (dtype, mut scratch) = (config.arithmetic.precision.dtype(), Scratch::new());
     fill_model(aside, &model, |parameter, write| {
-        if !session.plan().has_whole_masters() {
+        if !session.plan.has_whole_masters() {
             // What is read of them is what they are rounded to.
             let working = session.working(parameter);
             return session.read_parts(working, |part| Ok(write(part)?));
@@ -91,5 +91,5 @@ fn fill_with_adapter(
 /// What is written of a student.
 fn model<'a>(config: &RunConfig, parameters: &'a [Parameter], tokenizer_from: &'a [&'a Checkpoint]) -> Student<'a> {
     let dtype = stored(config.arithmetic.precision.dtype());
-    Student { config: tokenizer_from[0].json(), parameters, dtype, tokenizer_from }
+    Student { config: &tokenizer_from[0].json, parameters, dtype, tokenizer_from }
 }

@@ -80,14 +80,14 @@ impl<'a> Running<'a> {
         // The directory is this run's on every rank.
         ranks.barrier()?;
         if !ranks.is_first() {
-            let rank = ranks.place().rank;
+            let rank = ranks.place.rank;
             let logs = run.opened.begin.record.as_ref().map(logs).unwrap_or_default();
             log::open(&run.opened.config.out, rank, logs.get(&log::name(rank)).copied());
         }
         let Ready { opened: Opened { config, begin, .. }, session, .. } = &run;
         let (micros, _) = config.division.share.micros(config.division.grad_accum.into());
         let micros = (micros.end - micros.start) as u32;
-        let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan().plan, micros));
+        let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan.plan, micros));
         let progress = written.as_ref().map(|_| Progress::new(config, begin.step, floor_s));
         let waits = ExchangeWaits::default();
         Ok(Self { run, startup, stop, ranks, written, progress, scores, still, skipped: 0, waits })

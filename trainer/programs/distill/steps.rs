@@ -59,7 +59,7 @@ impl Running<'_> {
             }
             let end = step + 1 == steps;
             // After the last step all is done but the student.
-            let (stopped, clocks) = self.ranks.agree(self.stop, self.run.gpu.sm_clock_mhz())?;
+            let (stopped, clocks) = self.ranks.agree(self.stop, self.run.gpu.sm_clock_mhz)?;
             let stopped = stopped.filter(|_| !end);
             if self.ranks.count() > 1 {
                 self.run.gpu.clocks(&clocks);
@@ -106,7 +106,7 @@ impl Running<'_> {
         }
         let Self { run: Ready { opened, session, batches, tokens, .. }, written, ranks, .. } = self;
         let Opened { config, identity, digests, data_digest, .. } = opened;
-        identity.models(&digests.get()?);
+        identity.models(&digests.weights.get()?);
         let data_sha256 = data_digest.get()?;
         identity.data(data_sha256);
         let (lines, metrics_sha256) = match written {
@@ -209,7 +209,7 @@ impl Running<'_> {
             tokens: pending.tokens,
             step_ms: seconds * 1e3,
             tokens_per_s: pending.tokens as f64 / seconds,
-            memory_bytes: session.plan().plan.device_bytes(),
+            memory_bytes: session.plan.plan.device_bytes(),
             gpu: match &self.progress {
                 Some(progress) if progress.is_due(pending.step) => gpu.record(),
                 _ => GpuRecord::default(),
@@ -245,5 +245,5 @@ impl Running<'_> {
 /// Writes what TensorBoard reads.
 pub(super) fn publish_events(out: &mut Out, record: &mut RunRecord) -> Result<(), RunError> {
     let metrics = Metrics::read(&out.path().join(METRICS))?;
-    out.publish_file(EVENTS, &events(&metrics.records, record.value()), record)
+    out.publish_file(EVENTS, &events(&metrics.records, &record.0), record)
 }

@@ -98,14 +98,12 @@ fn one(target: &DeviceOptions, precision: Precision) -> Result<Golden, DeviceErr
 
 /// That a run needs kernels which are not there; no path of a bundle is in it.
 fn missing(error: &DeviceError) -> Option<String> {
-    let coverage = match error {
-        DeviceError::Load(LoadError::Missing(coverage)) => coverage,
-        DeviceError::NotInBundle { error, .. } => match &**error {
-            LoadError::Missing(coverage) => coverage,
-            _ => return None,
-        },
+    let load = match error {
+        DeviceError::Load(error) => error,
+        DeviceError::NotInBundle { error, .. } => error,
         _ => return None,
     };
+    let LoadError::Missing(coverage) = load else { return None };
     Some(format!("it did not run: {} are not in the bundle", count(coverage.missing.len(), "of its kernels")))
 }
 

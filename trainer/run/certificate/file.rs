@@ -72,7 +72,7 @@ impl Subject {
     ) -> Result<Self, PlanError> {
         Ok(Self {
             weights_sha256,
-            config_sha256: Digest::of(model.json().to_string().as_bytes()),
+            config_sha256: Digest::of(model.json.to_string().as_bytes()),
             format: format.to_string(),
             kernels_sha256: kernels_sha256(model.config(), formats)?,
         })

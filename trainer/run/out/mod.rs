@@ -86,10 +86,7 @@ impl Out {
             Start::Resume | Start::Overwrite => {
                 let unlisted = || OutError::not_ours(ListingError::Unlisted(dir.clone()));
                 if !dir.join(RECORD).exists() {
-                    return Err(match start {
-                        Start::Resume => nothing(),
-                        _ => unlisted().into(),
-                    });
+                    return Err(if start == Start::Resume { nothing() } else { unlisted().into() });
                 }
                 let owned = Owned::read(&dir)?.ok_or_else(unlisted)?;
                 for path in owned.replaces.iter().map(|number| replaced(&dir, *number)) {

@@ -40,7 +40,7 @@ pub fn write(out: &Path) -> Result<(), RunError> {
     let html = of_run(out, &run)?;
     match Out::claim(out, Start::Resume, &[]) {
         Ok(mut out) => {
-            let mut record = RunRecord::of(run);
+            let mut record = RunRecord(run);
             out.publish_file(REPORT, html.as_bytes(), &mut record)?;
             out.record(&mut record)
         }

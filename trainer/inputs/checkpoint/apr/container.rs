@@ -47,7 +47,8 @@ pub(super) struct Header {
     tensors: u32,
     metadata_bytes: u64,
     index_offset: u64,
-    data_offset: u64,
+    /// How much of the file comes before the tensors' values.
+    pub data_offset: u64,
 }
 
 /// A tensor of the index.
@@ -119,11 +120,6 @@ impl Header {
             return Err(Fault::Truncated { what, offset: 0, needed_bytes, file_bytes });
         }
         Ok(())
-    }
-
-    /// How much of the file comes before the tensors' values.
-    pub fn head_bytes(&self) -> u64 {
-        self.data_offset
     }
 
     /// The metadata's bytes.

@@ -51,9 +51,9 @@ impl Apr {
 
     fn read(path: &Path) -> Result<Self, Fault> {
         let file = WeightFile::open(path)?;
-        let header = Header::read(&file.head(HEADER_BYTES)?, file.bytes())?;
-        let head = file.head(header.head_bytes())?;
-        let index = header.index(&head, file.bytes())?.into_iter();
+        let header = Header::read(&file.head(HEADER_BYTES)?, file.bytes)?;
+        let head = file.head(header.data_offset)?;
+        let index = header.index(&head, file.bytes)?.into_iter();
         let metadata = Metadata::read(header.metadata(&head))?;
         let family = config::family(&metadata)?;
         let interleaved = config::interleaves_heads(&metadata, family)?;

@@ -46,7 +46,7 @@ impl Value {
             ARRAY => {
                 let item = cursor.number(what)?;
                 let count: u64 = cursor.number(what)?;
-                let start = cursor.at();
+                let start = cursor.at;
                 match item_bytes(item) {
                     Some(width) => drop(cursor.take(count.saturating_mul(width), what)?),
                     None if item == STRING => {
@@ -59,7 +59,7 @@ impl Value {
                     }
                     None => return Err(unknown_type("array item", item)),
                 }
-                Self::Array { item, count, bytes: start..cursor.at() }
+                Self::Array { item, count, bytes: start..cursor.at }
             }
             10 => Self::Integer(cursor.number::<u64>(what)?.into()),
             11 => Self::Integer(cursor.number::<i64>(what)?.into()),

@@ -161,8 +161,8 @@ fn read_head(file: &WeightFile) -> Result<(Vec<u8>, Header), Fault> {
     let mut most = FIRST_HEAD_BYTES;
     loop {
         let head = file.head(most)?;
-        match Header::read(&head, file.bytes()) {
-            Err(Fault::Truncated { file_bytes, .. }) if file_bytes < file.bytes() => {}
+        match Header::read(&head, file.bytes) {
+            Err(Fault::Truncated { file_bytes, .. }) if file_bytes < file.bytes => {}
             read => return Ok((head, read?)),
         }
         if most >= container::MOST_HEADER_BYTES {
