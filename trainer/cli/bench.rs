@@ -11,7 +11,7 @@ use super::print_json;
 use crate::base::load_trace::Verbose;
 use crate::base::startup_times::Startup;
 use crate::options::groups::values::{MOST_MICRO_BATCHES, MOST_STEPS, count};
-use crate::options::{DivisionOptions, Given, Measurement, Options, ShapeOptions};
+use crate::options::{DivisionOptions, Flags, Measurement, Options, ShapeOptions};
 use crate::programs::bench::{self, Reader, TimedBatch};
 use crate::programs::failure::Failure;
 use crate::run::out::check_directory;
@@ -19,7 +19,7 @@ use crate::run::out::check_directory;
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    measured: Given<Measurement>,
+    measured: Flags<Measurement>,
     /// Micro-batches in a step
     #[arg(long, value_name = "A", default_value_t = 1, value_parser = count(MOST_MICRO_BATCHES))]
     grad_accum: u32,
@@ -51,12 +51,11 @@ pub struct Arguments {
 pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     arguments.verbose.start();
     if let Some(prefix) = &arguments.kernel {
-        let Given { options: Measurement { shape: ShapeOptions { batch_size, seq_len }, target, .. }, given } =
-            &arguments.measured;
-        let batch = Batch { sequences: *batch_size, seq_len: *seq_len };
-        let asked = ["batch_size", "seq_len"].iter().any(|name| given.contains_key(*name));
+        let Measurement { shape: ShapeOptions { batch_size, seq_len }, target, .. } = arguments.measured.values()?;
+        let batch = Batch { sequences: batch_size, seq_len };
+        let asked = ["batch_size", "seq_len"].iter().any(|name| arguments.measured.has(name));
         let batch = if asked { TimedBatch::Asked(batch) } else { TimedBatch::Default(batch) };
-        let timed = bench::time_kernels(target, prefix, batch)?;
+        let timed = bench::time_kernels(&target, prefix, batch)?;
         if arguments.json {
             print_json(&timed);
         } else {

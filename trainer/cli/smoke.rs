@@ -4,14 +4,14 @@ use clap::{Args, value_parser};
 use precast_system::say;
 
 use crate::options::groups::values::{MOST_STEPS, learning_rate};
-use crate::options::{Given, Measurement, OptimizerOptions, Options, OrderOptions};
+use crate::options::{Flags, Measurement, OptimizerOptions, Options, OrderOptions};
 use crate::programs::failure::Failure;
 use crate::programs::smoke::{LEAST_STEPS, smoke};
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    measured: Given<Measurement>,
+    measured: Flags<Measurement>,
     /// Optimizer steps
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = value_parser!(u64).range(LEAST_STEPS..=MOST_STEPS))]
     steps: u64,

@@ -31,7 +31,7 @@ impl Flags {
     /// # Errors
     /// Of a line that is no TOML, or no option and a value that it can have.
     pub fn from_toml(text: &str) -> Result<Self, toml::de::Error> {
-        Ok(Self { given: toml::from_str::<File>(text)?.0 })
+        Ok(Self { given: toml::from_str::<File>(text)?.0, ..Self::default() })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
@@ -19,10 +20,11 @@ pub(super) struct Values {
     pub values: Vec<OsString>,
 }
 
-/// The options that are given to a run, by name.
+/// The options that are given to a run, or to a command that has a group of them, by name.
 #[derive(Debug, Default)]
-pub struct Flags {
+pub struct Flags<G = Options> {
     pub(super) given: BTreeMap<String, Values>,
+    pub(super) group: PhantomData<G>,
 }
 
 impl Default for Options {
@@ -66,6 +68,28 @@ pub(super) fn argument(name: &str, value: &OsStr) -> OsString {
     argument
 }
 
+impl<G: Args> Flags<G> {
+    /// Whether an option is given.
+    pub fn has(&self, name: &str) -> bool {
+        self.given.contains_key(name)
+    }
+
+    /// The values of the options of the group.
+    ///
+    /// # Errors
+    /// [`UsageError`] of a value that an option cannot have.
+    pub fn values(&self) -> Result<G, UsageError> {
+        let arguments = self.given.iter().flat_map(|(name, given)| given.values.iter().map(|v| argument(name, v)));
+        let parsed = command_of::<G>().try_get_matches_from(arguments);
+        parsed.and_then(|matches| G::from_arg_matches(&matches)).map_err(|error| UsageError(what(&error)))
+    }
+
+    /// The names of those that are given, and where.
+    pub(super) fn sources(&self) -> BTreeMap<String, Source> {
+        self.given.iter().map(|(name, given)| (name.clone(), given.source)).collect()
+    }
+}
+
 impl Flags {
     /// These where they are given, and those of `file` elsewhere.
     #[must_use]
@@ -77,14 +101,9 @@ impl Flags {
     /// The values of all options.
     ///
     /// # Errors
-    /// [`UsageError`] for a value that an option cannot have.
+    /// [`UsageError`] of a value that an option cannot have.
     pub fn options(self) -> Result<Options, UsageError> {
-        let arguments = self.given.iter().flat_map(|(name, given)| given.values.iter().map(|v| argument(name, v)));
-        let parsed = OPTIONS.clone().try_get_matches_from(arguments);
-        let options = parsed.and_then(|matches| Options::from_arg_matches(&matches));
-        let mut options = options.map_err(|error| UsageError(what(&error)))?;
-        options.given = self.given.into_iter().map(|(name, given)| (name, given.source)).collect();
-        Ok(options)
+        Ok(Options { given: self.sources(), ..self.values()? })
     }
 }
 
@@ -95,25 +114,26 @@ fn what(error: &Error) -> String {
     text.strip_prefix("error: ").unwrap_or(text).to_owned()
 }
 
-impl Args for Flags {
+impl<G: Args> Args for Flags<G> {
     fn augment_args(command: Command) -> Command {
-        Options::augment_args(command)
+        G::augment_args(command)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        Options::augment_args_for_update(command)
+        G::augment_args_for_update(command)
     }
 }
 
-impl FromArgMatches for Flags {
+impl<G: Args> FromArgMatches for Flags<G> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let names = all().map(|option| option.get_id().as_str());
+        let options = command_of::<G>();
+        let names = options.get_arguments().map(|option| option.get_id().as_str());
         let given = names.filter(|name| matches.value_source(name) == Some(ValueSource::CommandLine));
         let given = given.map(|name| {
             let values = matches.get_raw(name).into_iter().flatten().map(ToOwned::to_owned).collect();
             (name.to_owned(), Values { source: Source::Flag, values })
         });
-        Ok(Self { given: given.collect() })
+        Ok(Self { given: given.collect(), group: PhantomData })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {

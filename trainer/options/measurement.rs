@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::given::Given;
+use super::flags::Flags;
 use super::groups::{AdapterOptions, ArithmeticOptions, DeviceOptions, ModelOptions, ShapeOptions, TeacherOptions};
 use super::groups::{Options, TeachingOptions};
 use super::usage::UsageError;
@@ -36,18 +36,18 @@ const MODEL: &str = "The model to train without a teacher: as for train, or a co
 const TEACHER_FORMAT: &str = "How the teacher's weights live on the device: bf16, stored (a config.json alone stands for a Q4_K_M file \
                               with other random weights), int8 or auto";
 
-impl Given<Measurement> {
+impl Flags<Measurement> {
     /// A run's options, those that a measurement has not at their defaults.
     ///
     /// # Errors
     /// [`UsageError`] where no model is named.
     pub fn into_options(self) -> Result<Options, UsageError> {
-        let Measurement { models, teacher, adapting, shape, arithmetic, target } = self.options;
+        let Measurement { models, teacher, adapting, shape, arithmetic, target } = self.values()?;
         if models.teacher.is_none() && models.model.is_none() {
             return Err(UsageError("no model is named: give --teacher and --student, or --model".into()));
         }
         let default = Options::default();
         let teaching = TeachingOptions { teacher, ..default.teaching };
-        Ok(Options { models, teaching, adapting, shape, arithmetic, target, given: self.given, ..default })
+        Ok(Options { models, teaching, adapting, shape, arithmetic, target, given: self.sources(), ..default })
     }
 }

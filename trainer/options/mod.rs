@@ -26,7 +26,7 @@ use crate::inputs::adapter::{Adapter, AdapterChoice, AdapterError};
 
 pub use device::DeviceChoice;
 pub use flags::{Flags, FlagsAndFile, all, change, is_of_teacher};
-pub use given::{Given, Source};
+pub use given::Source;
 pub use groups::{
     AdapterOptions, ArithmeticOptions, Change, DeviceOptions, Division, DivisionOptions, Kernels, ModelOptions,
     OptimizerOptions, Options, OrderOptions, OutputOptions, ShapeOptions, TeacherOptions, TeachingOptions, TextOptions,
