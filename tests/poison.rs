@@ -100,7 +100,7 @@ fn other_faults_are_errors_too() {
     let models = RunModels::open(&config).unwrap();
     let open = |faults| -> Result<Session, precast::Failure> {
         let driver: Box<dyn Driver> = Box::new(Sim::new(faults));
-        Ok(Session::open(driver, &models, &config, Placement::Arena, &mut Startup::new(), |_| ())?.0)
+        Ok(Session::open(driver, &models, &config, Placement::Arena, &mut Startup::default(), |_| ())?.0)
     };
     // Too little memory is known before anything is taken, with the table that says what for.
     let Err(failure) = open(Faults { memory_bytes: Some(1000), ..Faults::default() }) else {

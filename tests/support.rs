@@ -317,7 +317,7 @@ pub fn session_placed(config: &RunConfig, placement: Placement) -> Session {
 
 pub fn session_on(driver: Box<dyn Driver>, config: &RunConfig, placement: Placement) -> Session {
     let models = RunModels::open(config).expect("models");
-    let startup = &mut Startup::new();
+    let startup = &mut Startup::default();
     let (mut session, ()) = Session::open(driver, &models, config, placement, startup, |_| ()).expect("a session");
     session.upload(&models, |_| Ok(())).expect("weights that are sent");
     session

@@ -27,11 +27,6 @@ pub struct StartupRecord {
 }
 
 impl Startup {
-    /// Starts the clock: the next phase begins now.
-    pub fn new() -> Self {
-        Self { last: Instant::now(), before_main_s: seconds_since_process_start().unwrap_or(0.0), phases: Vec::new() }
-    }
-
     /// Ends a phase; the next begins.
     pub fn end(&mut self, name: &'static str) {
         let now = Instant::now();
@@ -62,8 +57,9 @@ impl Startup {
 }
 
 impl Default for Startup {
+    /// Starts the clock: the next phase begins now.
     fn default() -> Self {
-        Self::new()
+        Self { last: Instant::now(), before_main_s: seconds_since_process_start().unwrap_or(0.0), phases: Vec::new() }
     }
 }
 

@@ -162,15 +162,14 @@ pub fn resume_command() -> String {
 }
 
 #[cfg(test)]
-impl Stop {
-    pub(crate) fn ask(&self, signal: Signal) {
-        self.signal.store(signal.number() as usize, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Stop {
+        pub(crate) fn ask(&self, signal: Signal) {
+            self.signal.store(signal.number() as usize, Ordering::Relaxed);
+        }
+    }
 
     #[test]
     fn the_step_that_is_named_is_the_one_after_which_a_run_stops() {

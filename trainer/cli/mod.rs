@@ -90,7 +90,7 @@ enum Command {
 /// # Errors
 /// [`Failure`] with its exit code.
 pub fn main() -> Result<(), Failure> {
-    let startup = crate::base::startup_times::Startup::new();
+    let startup = crate::base::startup_times::Startup::default();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(usage) if usage.use_stderr() => usage.exit(),

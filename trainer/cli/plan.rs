@@ -35,11 +35,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let options = arguments.options.options()?;
     let place = Place { ranks: arguments.gpus.unwrap_or(1), ..Place::default() };
     let config = options.resolve(Purpose::Plan, Ranks::of(&place).share(1), None)?;
-    let target = Target::find(&config, arguments.arch)?;
-    let target = match arguments.memory {
-        Some(bytes) => target.with_memory(bytes),
-        None => target,
-    };
+    let target = Target::find(&config, arguments.arch)?.with_memory(arguments.memory);
     let report = Report::of(&config, &target)?;
     if arguments.json {
         print_json(&report.to_json());

@@ -126,7 +126,7 @@ impl Forward {
         (model, adapter): (&Checkpoint, Option<&Adapter>),
     ) -> Result<SealedDevice, DeviceError> {
         one_memory::check(driver.device(), plan, host)?;
-        let (models, startup) = ([self.model.display().to_string()], &mut Startup::new());
+        let (models, startup) = ([self.model.display().to_string()], &mut Startup::default());
         let mut sealed = seal(driver, plan, &self.target.kernels, &models, (Placement::Arena, None), startup)?;
         if self.heading {
             let heading = sealed.heading().model("model", &self.model, model);

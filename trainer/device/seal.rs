@@ -3,8 +3,8 @@
 use std::ops::{Deref, DerefMut};
 
 use precast_fatbins::Digest;
-use precast_plan::{MemoryTable, Plan};
-use precast_runtime::{CublasUse, Driver, Loading, Placement, Sealed};
+use precast_plan::{MemoryTable, Plan, Tensor, evaluation};
+use precast_runtime::{CublasUse, Driver, DriverError, Loading, Placement, Sealed};
 
 use crate::base::notes::note;
 use crate::base::startup_times::Startup;
@@ -30,6 +30,16 @@ impl SealedDevice {
         let products = self.cublas().map(|cublas| format!("cuBLASLt {}", cublas.version));
         let heading = Heading::new(self.device(), self.bundle, self.loaded().len());
         heading.with("products", products).with("ranks", self.ranks())
+    }
+
+    /// Has an evaluation, whose inputs these are, score token ids by the token after each.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn score(&mut self, inputs: [Tensor; 2], ids: &[u32], targets: &[u32]) -> Result<(), DriverError> {
+        self.sealed.write(inputs[0], bytemuck::cast_slice(ids))?;
+        self.sealed.write(inputs[1], bytemuck::cast_slice(targets))?;
+        self.sealed.run(evaluation::SCORE)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use precast_fatbins::Digest;
 use precast_kernels::Arch;
-use precast_plan::{ComparisonPlan, Formats, ModelConfig, PlanError, Precision, Side, evaluation};
+use precast_plan::{ComparisonPlan, Formats, ModelConfig, PlanError, Precision, Side};
 
 use crate::device;
 use crate::device::frozen::Forward;
@@ -43,26 +43,26 @@ pub fn compare(
     let batches: Vec<MicroBatch> = batches(&text.dataset.chunks, text.batch, text.longest).collect();
     let all = 2 * batches.len();
 
-    let mut opened = open(request, &model, &text, &of_form(forms.against), ComparisonPlan::reference)?;
-    let Side::Reference { hidden } = opened.plan.side else { unreachable!("a plan of the reference") };
+    let (plan, mut sealed) = open(request, &model, &text, &of_form(forms.against), ComparisonPlan::reference)?;
+    let Side::Reference { hidden } = plan.side else { unreachable!("a plan of the reference") };
     let mut states = Vec::with_capacity(batches.len());
     for (index, micro) in batches.iter().enumerate() {
-        opened.run(micro)?;
-        states.push(opened.sealed.read(hidden)?);
+        sealed.score([plan.ids, plan.targets], &micro.ids, &micro.targets)?;
+        states.push(sealed.read(hidden)?);
         progress(index + 1, all);
     }
-    drop(opened);
+    drop(sealed);
 
-    let mut opened = open(request, &model, &text, &of_form(forms.format), ComparisonPlan::other)?;
-    let Side::Other { reference, compared } = opened.plan.side else { unreachable!("a plan of the other form") };
+    let (plan, mut sealed) = open(request, &model, &text, &of_form(forms.format), ComparisonPlan::other)?;
+    let Side::Other { reference, compared } = plan.side else { unreachable!("a plan of the other form") };
     let mut tally = Tally::default();
     for (index, (micro, hidden)) in batches.iter().zip(&states).enumerate() {
-        opened.sealed.write(reference, hidden)?;
-        opened.run(micro)?;
-        tally.add(&micro.targets, &read_columns(&mut opened.sealed, compared)?);
+        sealed.write(reference, hidden)?;
+        sealed.score([plan.ids, plan.targets], &micro.ids, &micro.targets)?;
+        tally.add(&micro.targets, &read_columns(&mut sealed, compared)?);
         progress(batches.len() + index + 1, all);
     }
-    let device = opened.sealed.device();
+    let device = sealed.device();
     let weights_sha256 = checkpoint::digest(&model.weight_files())?;
     let certificate = Certificate {
         subject: Subject::new(&model, weights_sha256, (forms.format, &of_form(forms.format)))?,
@@ -74,28 +74,23 @@ pub fn compare(
         arch: device::arch(device)?.to_string(),
         device: device.name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        bundle_sha256: opened.sealed.bundle,
+        bundle_sha256: sealed.bundle,
         sha256: Digest([0; 32]),
     };
     Ok(certificate.with_digest())
 }
 
-/// One side, sealed, with its weights on the device.
-struct Opened {
-    plan: ComparisonPlan,
-    sealed: SealedDevice,
-}
-
 /// Lowers a model in a form, and a shape, to one side.
 type Lower = fn((&ModelConfig, &Formats), (u32, u32), Precision, Arch) -> Result<ComparisonPlan, PlanError>;
 
+/// Opens one side: seals its plan, with its weights on the device.
 fn open(
     request: &Evaluation,
     model: &Checkpoint,
     text: &Text,
     formats: &Formats,
     lower: Lower,
-) -> Result<Opened, Failure> {
+) -> Result<(ComparisonPlan, SealedDevice), Failure> {
     let forward = &request.forward;
     let driver = device::open(forward.target.device, &forward.target.kernels)?;
     let arch = device::arch(driver.device())?;
@@ -108,13 +103,5 @@ fn open(
     let heading = forward.heading && matches!(plan.side, Side::Reference { .. });
     let forward = Forward { heading, ..forward.clone() };
     let sealed = forward.seal(driver, (&plan.plan, &plan.model), &host, (model, None))?;
-    Ok(Opened { plan, sealed })
-}
-
-impl Opened {
-    fn run(&mut self, micro: &MicroBatch) -> Result<(), Failure> {
-        self.sealed.write(self.plan.ids, bytemuck::cast_slice(&micro.ids))?;
-        self.sealed.write(self.plan.targets, bytemuck::cast_slice(&micro.targets))?;
-        Ok(self.sealed.run(evaluation::SCORE)?)
-    }
+    Ok((plan, sealed))
 }

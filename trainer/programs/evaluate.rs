@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use precast_fatbins::Digest;
-use precast_plan::{Recipe, evaluation};
+use precast_plan::Recipe;
 
 use crate::base::notes::note;
 use crate::device::frozen::Forward;
@@ -47,9 +47,7 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
     let (mut total, mut tokens) = (0.0f64, 0u64);
     let all = chunks.len().div_ceil(batch as usize);
     for (index, micro) in batches(chunks, batch, longest).enumerate() {
-        sealed.write(plan.ids, bytemuck::cast_slice(&micro.ids))?;
-        sealed.write(plan.targets, bytemuck::cast_slice(&micro.targets))?;
-        sealed.run(evaluation::SCORE)?;
+        sealed.score([plan.ids, plan.targets], &micro.ids, &micro.targets)?;
         let nll: Vec<f32> = bytemuck::pod_collect_to_vec(&sealed.read(plan.nll)?);
         total += nll.iter().map(|nll| f64::from(*nll)).sum::<f64>();
         tokens += u64::from(micro.counted);

@@ -78,9 +78,7 @@ pub fn generate(request: &Generation) -> Result<Generated, Failure> {
     while (ids.len() as u32) < window {
         let mut words = ids.clone();
         words.resize(window as usize, 0);
-        sealed.write(plan.ids, bytemuck::cast_slice(&words))?;
-        sealed.write(plan.targets, bytemuck::cast_slice(&words))?;
-        sealed.run(evaluation::SCORE)?;
+        sealed.score([plan.ids, plan.targets], &words, &words)?;
         let row = ids.len() as u64 - 1 - u64::from(first(window));
         let row = sealed.read(logits.slice(row * vocab, vocab))?;
         let broken = |(id, logit)| {

@@ -131,7 +131,7 @@ fn run(mut asked: Options, hang: &Hang) -> Result<(), Failure> {
     let models = RunModels::open_or_random(&config, RANDOM_SEEDS)?;
     let mut driver = device::open_for(&config)?;
     driver.run_nodes_alone();
-    let (mut session, ()) = Session::open(driver, &models, &config, Placement::Arena, &mut Startup::new(), |_| ())?;
+    let (mut session, ()) = Session::open(driver, &models, &config, Placement::Arena, &mut Startup::default(), |_| ())?;
     let of_run = hang.clone();
     session.watch.on_hang(move |found| end(Hang { node: found_in(&found, &of_run), ..of_run }));
     session.upload(&models, |_| Ok(()))?;
@@ -172,7 +172,7 @@ fn record(hang: &Hang) -> Result<Option<String>, Failure> {
     let mut record = RunRecord(record::read(out)?);
     let records = Metrics::read(&out.join(METRICS))?.records;
     let reason = hang.to_string();
-    let outcome = Outcome::new(Status::Failed, Some(reason.clone()), &records, Startup::new().elapsed_s());
+    let outcome = Outcome::new(Status::Failed, Some(reason.clone()), &records, Startup::default().elapsed_s());
     record.set(OUTCOME, Some(outcome));
     record.write(out)?;
     Ok(Some(reason))

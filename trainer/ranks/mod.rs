@@ -44,14 +44,9 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// One rank.
-    pub fn alone() -> Self {
-        Self::default()
-    }
-
     /// A rank that has not met the others.
     pub fn of(place: &Place) -> Self {
-        Self { place: place.clone(), ..Self::alone() }
+        Self { place: place.clone(), ..Self::default() }
     }
 
     /// Brings all ranks together.
@@ -60,7 +55,7 @@ impl Ranks {
     /// [`RankError`] that says who is missing and where.
     pub fn rendezvous(place: Place, stop: &Stop) -> Result<Self, RankError> {
         if place.ranks == 1 {
-            return Ok(Self { place, ..Self::alone() });
+            return Ok(Self { place, ..Self::default() });
         }
         let peers = rendezvous::rendezvous(&place, stop)?;
         let control = Control::start(place.rank, place.ranks, peers)?;
@@ -202,28 +197,4 @@ impl Ranks {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    /// A rank and its connection to another one, which says nothing.
-    pub(crate) fn rank() -> (Ranks, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let control = Control::start(0, 2, vec![(1, listener.accept().unwrap().0)]).unwrap();
-        let place = Place { ranks: 2, ..Place::default() };
-        (Ranks { place, control: Some(control), ..Ranks::alone() }, peer)
-    }
-
-    #[test]
-    fn a_peer_that_is_gone_soon_is_waited_for() {
-        let (ranks, peer) = rank();
-        let closing = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(50));
-            drop(peer);
-        });
-        let cause = ranks.first_failure(Duration::from_secs(5)).unwrap().to_string();
-        assert!(cause.starts_with("rank 1 of 2 failed: its connection is closed"), "{cause}");
-        closing.join().unwrap();
-        ranks.leave();
-    }
-}
+pub(crate) mod tests;

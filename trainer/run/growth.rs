@@ -58,7 +58,7 @@ pub fn of(records: &[StepRecord], objective: Objective, vocab: u32) -> Option<Gr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::outcome::tests::steps;
+    use crate::run::tests::steps;
 
     const VOCAB: u32 = 96;
 

@@ -20,3 +20,6 @@ pub mod step;
 pub mod still;
 pub mod tensorboard;
 pub mod tokens;
+
+#[cfg(test)]
+pub(crate) mod tests;

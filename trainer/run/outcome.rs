@@ -102,30 +102,9 @@ fn skipped(records: &[StepRecord]) -> u64 {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use crate::run::gpu::GpuRecord;
-
-    /// Steps with these losses, of which those at `skipped` (from 0) are skipped.
-    pub fn steps(losses: &[f64], skipped: &[usize]) -> Vec<StepRecord> {
-        let step = |(index, loss): (usize, &f64)| StepRecord {
-            step: index as u64 + 1,
-            loss: crate::base::record_text::finite(*loss),
-            kd_loss: None,
-            ce_loss: None,
-            grad_norm: None,
-            lr: 1e-3,
-            tokens: 1,
-            step_ms: 1.0,
-            tokens_per_s: 1.0,
-            memory_bytes: 1,
-            gpu: GpuRecord::default(),
-            skipped: skipped.contains(&index),
-            held_out: None,
-            guard: None,
-        };
-        losses.iter().enumerate().map(step).collect()
-    }
+    use crate::run::tests::steps;
 
     #[test]
     fn a_run_that_ends_without_a_loss_has_failed() {

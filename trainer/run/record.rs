@@ -1,6 +1,5 @@
 //! `run.json`: what ran, on what, with which bytes.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,7 +18,6 @@ use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::{Corpus, Summary};
 use crate::options::RunConfig;
 use crate::run::error::RunError;
-use crate::run::log::Written;
 
 /// Its name in a run's output directory.
 pub const RECORD: &str = "run.json";
@@ -134,11 +132,6 @@ impl RunRecord {
     /// What is trained is written, under its name, as it is after a step.
     pub fn result(&mut self, name: &str, step: u64) {
         self.0[name] = json!({ "step": step });
-    }
-
-    /// What the run's logs hold, by their names.
-    pub fn logs(&mut self, logs: &BTreeMap<String, Written>) {
-        self.set(LOGS, Some(logs).filter(|logs| !logs.is_empty()));
     }
 
     /// Adds notes that it does not have.

@@ -81,7 +81,7 @@ fn named(zeros: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::outcome::tests::steps;
+    use crate::run::tests::steps;
 
     /// Steps with these norms, of a run of so many, continued after `before`.
     fn check(norms: &[f64], of: u64, before: usize) -> Result<(), Fault> {

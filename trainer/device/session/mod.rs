@@ -36,7 +36,7 @@ impl Session {
     /// # Errors
     /// As [`Self::open`] and [`Self::upload`], and those of the device.
     pub fn of(models: &RunModels<impl Borrow<dyn Weights>>, config: &RunConfig) -> Result<Self, DeviceError> {
-        let (driver, startup) = (device::open_for(config)?, &mut Startup::new());
+        let (driver, startup) = (device::open_for(config)?, &mut Startup::default());
         let (mut session, ()) = Self::open(driver, models, config, Placement::Arena, startup, |_| ())?;
         session.upload(models, |_| Ok(()))?;
         Ok(session)

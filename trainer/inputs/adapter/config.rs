@@ -8,7 +8,7 @@ use precast_plan::ModelConfig;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::error::AdapterError;
+use super::AdapterError;
 use super::layout::{Adapted, Layout, MOST_RANK, Projection};
 use super::pattern::{Modules, Pairs, ends_in};
 use crate::base::impostors::read_text;

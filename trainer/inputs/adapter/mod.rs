@@ -1,10 +1,8 @@
 //! Low-rank adapters, as PEFT has them: `W x + scale B A x`, in and out of its files.
 
 mod config;
-mod error;
 mod initial;
 mod layout;
-mod options;
 mod pattern;
 mod placed;
 #[cfg(test)]
@@ -17,12 +15,11 @@ use std::path::{Path, PathBuf};
 use precast_fatbins::Digest;
 use precast_kernels::{Dtype, Format};
 use precast_plan::{Factor, ModelConfig};
+use serde::Serialize;
 
 use crate::base::lines::bounded;
-use crate::inputs::checkpoint::{self, Scratch, Tensors, is_zero};
-pub use error::AdapterError;
+use crate::inputs::checkpoint::{self, CheckpointError, Scratch, Tensors, is_zero};
 pub use layout::{Adapted, Layout, Lora, MOST_RANK, Projection, Target, Targets};
-pub use options::AdapterChoice;
 pub use placed::{extent, gathered};
 pub use write::fill_adapter;
 
@@ -30,6 +27,51 @@ pub use write::fill_adapter;
 const TENSORS: &str = "adapter_model.safetensors";
 /// Problems that are listed.
 const LISTED: usize = 20;
+
+/// An adapter that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum AdapterError {
+    /// It is not there, does not fit the model, or asks for what is not computed here.
+    #[error("{0}")]
+    Wrong(String),
+    /// A file of it is damaged, or holds what is not a finite number of a dtype that is read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+}
+
+/// What trains while the student stays as it is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum AdapterChoice {
+    /// A new adapter.
+    New(Lora),
+    /// One that is there, in a PEFT directory.
+    From {
+        #[serde(rename = "adapter", serialize_with = "crate::base::record_text::path")]
+        directory: PathBuf,
+    },
+}
+
+impl AdapterChoice {
+    /// The directory that it is read from.
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            Self::New(_) => None,
+            Self::From { directory } => Some(directory),
+        }
+    }
+
+    /// The adapter, of a model that is at a path; a new one by a seed.
+    ///
+    /// # Errors
+    /// [`AdapterError`] where it cannot be read.
+    pub fn open(&self, model: (&Path, &ModelConfig), seed: u64) -> Result<Adapter, AdapterError> {
+        match self {
+            Self::New(lora) => Ok(Adapter::new(model.1, lora, seed)),
+            Self::From { directory } => Adapter::open(directory, model),
+        }
+    }
+}
 
 /// An adapter of a model: which projections it is on, and where its values come from.
 pub struct Adapter {

@@ -87,30 +87,12 @@ fn open_numbers(label: &str) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use precast_kernels::Arch;
-    use precast_plan::{
-        Gemm, ModelConfig, Objective, Precision, Recipe, Recompute, TrainingPlan, TrainingRequest, keys,
-    };
+    use precast_plan::keys;
 
+    use super::super::tests::plan;
     use super::*;
-
-    /// A small training step.
-    pub fn plan(arch: Arch) -> Plan {
-        let json = include_str!("../../../aot/models/smollm2-135m.json");
-        let config = ModelConfig::from_json(json).unwrap();
-        let recipe = Recipe {
-            batch: 2,
-            seq_len: 64,
-            precision: Precision::Bf16,
-            objective: Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 },
-            weight_decay: 0.01,
-            clip: 1.0,
-            recompute: Recompute::None,
-            gemm: Gemm::Bundle,
-        };
-        TrainingPlan::new(TrainingRequest::new(&config, &recipe, arch).taught_by(Some(&config))).unwrap().plan
-    }
 
     #[test]
     fn every_launch_of_a_step_is_in_one_group() {

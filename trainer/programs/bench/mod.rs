@@ -90,7 +90,7 @@ pub fn bench(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result
     if let Some(version) = record.cublas.clone() {
         let mut by_bundle = config.clone();
         by_bundle.arithmetic.gemm = Gemm::Bundle;
-        let bundle = measure(&by_bundle, Startup::new(), Reader::Program)?;
+        let bundle = measure(&by_bundle, Startup::default(), Reader::Program)?;
         record.beside_bundle = Some(Comparison::new(version, &record, &bundle));
     }
     Ok(record)
@@ -102,19 +102,14 @@ fn measure(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result<R
     let launch_s = groups.iter().map(|group| {
         // Each group works on what a step leaves behind, not on what the group before it made of that.
         steps.one(&mut session)?;
-        launch_seconds(&mut session, group)
+        let samples: Result<Vec<f64>, Failure> = (0..SAMPLES).map(|_| sample(&mut session, group)).collect();
+        Ok(median(samples?))
     });
     let launch_s = launch_s.collect::<Result<Vec<f64>, Failure>>()?;
     Ok(Record::new(config, &session, &startup, step_s, &groups, &launch_s))
 }
 
-/// Seconds of one launch of a group: in a sequence of such launches, the handing over from one to the next included.
-fn launch_seconds(session: &mut Session, group: &Group) -> Result<f64, Failure> {
-    let samples: Result<Vec<f64>, Failure> = (0..SAMPLES).map(|_| sample(session, group)).collect();
-    Ok(median(samples?))
-}
-
-/// The same, measured once.
+/// Seconds of one launch of a group, measured once: in a sequence of such launches, the handing over from one to the next included.
 fn sample(session: &mut Session, group: &Group) -> Result<f64, Failure> {
     Ok(session.time(&group.timed_as, REPEATS)? / group.timed_launches() as f64)
 }
@@ -127,3 +122,6 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
+
+#[cfg(test)]
+mod tests;

@@ -222,7 +222,8 @@ mod tests {
     use precast_kernels::Arch;
     use precast_plan::estimate::seconds;
 
-    use super::super::groups::{add, tests::plan};
+    use super::super::groups::add;
+    use super::super::tests::plan;
     use super::*;
 
     #[test]

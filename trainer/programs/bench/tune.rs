@@ -96,7 +96,7 @@ mod tests {
     use precast_kernels::Arch;
     use precast_plan::keys;
 
-    use super::super::groups::tests::plan;
+    use super::super::tests::plan;
     use super::*;
 
     #[test]

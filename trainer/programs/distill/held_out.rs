@@ -74,11 +74,7 @@ pub struct Since {
 impl Since {
     /// Follows from the record of the run so far and the data now, of a run that continues after `done` steps; none where nothing was
     /// ever held out.
-    pub fn of(before: Option<&Value>, held_out: Option<&HeldOut>, done: u64) -> Option<Self> {
-        Self::of_data(before, held_out.map(|held_out| held_out.sha256), done)
-    }
-
-    fn of_data(before: Option<&Value>, sha256: Option<Digest>, done: u64) -> Option<Self> {
+    pub fn of(before: Option<&Value>, sha256: Option<Digest>, done: u64) -> Option<Self> {
         let before = before.and_then(|before| Self::deserialize(before.get(HELD_OUT)?).ok());
         let Some(sha256) = sha256 else { return before };
         let same = before.filter(|before| before.sha256 == sha256);
@@ -125,7 +121,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::run::outcome::tests::steps;
+    use crate::run::tests::steps;
 
     #[test]
     fn scores_of_other_data_do_not_compare() {
@@ -133,7 +129,7 @@ mod tests {
         let of_none = HeldOutRecord { eval_loss: Some(1.0), eval_kd_loss: None, eval_ce_loss: None, eval_tokens: 1 };
         records[1].held_out = Some(of_none);
         let (one, other) = (Digest::of(b"one"), Digest::of(b"other"));
-        let first = Since::of_data(None, Some(one), 0);
+        let first = Since::of(None, Some(one), 0);
         let record = |since: Option<Since>| json!({ "held_out": since });
         let compared = |since, done: usize| {
             (Since::compared(since, &records[..done]).len(), Since::change(since, &records[..done]))
@@ -141,19 +137,19 @@ mod tests {
         assert_eq!(compared(first, 0), (0, None));
         // The same data, or none for a while.
         for sha256 in [Some(one), None] {
-            assert_eq!(Since::of_data(Some(&record(first)), sha256, 3), first);
+            assert_eq!(Since::of(Some(&record(first)), sha256, 3), first);
         }
         assert_eq!(compared(first, 3), (3, None));
-        let changed = Since::of_data(Some(&record(first)), Some(other), 3);
+        let changed = Since::of(Some(&record(first)), Some(other), 3);
         let (count, said) = compared(changed, 3);
         assert_eq!((count, said.unwrap().ends_with("that of the steps after 3")), (0, true));
         // And so on until they change once more.
-        let later = Since::of_data(Some(&record(changed)), Some(other), 6);
+        let later = Since::of(Some(&record(changed)), Some(other), 6);
         assert_eq!((later, compared(later, 6).0), (changed, 3));
-        assert_eq!(compared(Since::of_data(Some(&record(changed)), Some(one), 6), 6).0, 0);
+        assert_eq!(compared(Since::of(Some(&record(changed)), Some(one), 6), 6).0, 0);
         // A run that held nothing out, and one of a program that did not record what.
-        assert_eq!(compared(Since::of_data(Some(&json!({})), Some(one), 1), 1), (0, None));
-        assert!(compared(Since::of_data(Some(&json!({})), Some(one), 2), 2).1.is_some());
+        assert_eq!(compared(Since::of(Some(&json!({})), Some(one), 1), 1), (0, None));
+        assert!(compared(Since::of(Some(&json!({})), Some(one), 2), 2).1.is_some());
         // Continued from an earlier checkpoint than the change.
         assert_eq!(compared(changed, 2).0, 0);
     }

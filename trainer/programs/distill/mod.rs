@@ -92,10 +92,8 @@ pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
     refuse_inputs(&config.out, &inputs)?;
     let is_there = mode.start == Start::Resume || config.out.exists();
     let out = if is_there { Some(Out::claim(&config.out, mode.start, &inputs)?) } else { None };
-    let resumed = match (&out, mode.start) {
-        (Some(out), Start::Resume) => Some(Resumed::open(out, asked, &config)?),
-        _ => None,
-    };
+    let continued = out.as_ref().filter(|_| mode.start == Start::Resume);
+    let resumed = continued.map(|out| Resumed::open(out, asked, &config)).transpose()?;
     let config = asked.resolve(Purpose::Run, share, resumed.as_ref().map(Resumed::before))?;
     let models = RunModels::open(&config)?;
     let data = read_data(&config, &models)?;

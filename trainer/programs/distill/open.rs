@@ -66,10 +66,8 @@ pub(super) fn open(
     let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().collect();
     let inputs = [inputs, config.inputs()].concat();
     let out = if ranks.is_first() { Some(Out::claim(&config.out, mode.start, &inputs)?) } else { None };
-    let resumed = match (&out, mode.start) {
-        (Some(out), Start::Resume) => Some(Resumed::open(out, asked, &config)?),
-        _ => None,
-    };
+    let continued = out.as_ref().filter(|_| mode.start == Start::Resume);
+    let resumed = continued.map(|out| Resumed::open(out, asked, &config)).transpose()?;
     let (config, begin) = begin::agree(asked, resumed.as_ref(), out.as_ref(), ranks)?;
     let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
     let models = RunModels::open(&config)?;

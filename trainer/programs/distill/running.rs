@@ -70,13 +70,15 @@ impl<'a> Running<'a> {
     pub fn begin(mut run: Ready, startup: Startup, stop: &'a Stop, ranks: &'a Ranks) -> Result<Self, Failure> {
         let Opened { resumed, begin, models, held_out, .. } = &run.opened;
         let before = resumed.as_ref().map_or(&[][..], Resumed::steps);
-        let since = Since::of(resumed.as_ref().map(|resumed| &resumed.record), held_out.as_ref(), begin.step);
+        let since = Since::of(
+            resumed.as_ref().map(|resumed| &resumed.record),
+            held_out.as_ref().map(|data| data.sha256),
+            begin.step,
+        );
         let scores = Scores::of(Since::compared(since, before));
         let still = Still::new(before, still::what_is_zero(&models.models.student, models.adapter.as_ref()));
-        let written = match run.opened.out.take() {
-            Some(out) => Some(Written::take_over(out, &mut run, (since, &scores), ranks)?),
-            None => None,
-        };
+        let out = run.opened.out.take();
+        let written = out.map(|out| Written::take_over(out, &mut run, (since, &scores), ranks)).transpose()?;
         // The directory is this run's on every rank.
         ranks.barrier()?;
         if !ranks.is_first() {

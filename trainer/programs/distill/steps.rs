@@ -195,10 +195,8 @@ impl Running<'_> {
         *last = done;
         gpu.step();
         session.watch.step_takes(seconds);
-        let held_out = match held_out.as_ref().filter(|_| scored) {
-            Some(held_out) => Some(held_out.losses(config, session, self.ranks)?),
-            None => None,
-        };
+        let held_out = held_out.as_ref().filter(|_| scored);
+        let held_out = held_out.map(|data| data.losses(config, session, self.ranks)).transpose()?;
         let record = StepRecord {
             step: pending.step,
             loss: finite(config.loss(&metrics)),

@@ -83,15 +83,9 @@ pub(super) fn run(target: &DeviceOptions) -> Result<Vec<Golden>, DeviceError> {
 
 fn one(target: &DeviceOptions, precision: Precision) -> Result<Golden, DeviceError> {
     let gate = gate(precision);
-    let (losses, fault) = match losses(target, precision) {
-        Ok(losses) => {
-            let fault = fault(&losses, gate);
-            (losses, fault)
-        }
-        Err(error) => match missing(&error) {
-            Some(why) => (Vec::new(), Some(why)),
-            None => return Err(error),
-        },
+    let (fault, losses) = match losses(target, precision) {
+        Ok(losses) => (fault(&losses, gate), losses),
+        Err(error) => (Some(missing(&error).ok_or(error)?), Vec::new()),
     };
     Ok(Golden { case: CASE.to_owned(), precision: precision.to_string(), losses, gate, fault })
 }

@@ -60,10 +60,10 @@ impl Target {
         Self { arch, device: None, room: None }
     }
 
-    /// Compares it with so many bytes of device memory.
+    /// Compares it with so many bytes of device memory, if that is asked for.
     #[must_use]
-    pub fn with_memory(self, bytes: u64) -> Self {
-        Self { room: Some(Room { bytes, device: None }), ..self }
+    pub fn with_memory(self, bytes: Option<u64>) -> Self {
+        Self { room: bytes.map(|bytes| Room { bytes, device: None }).or(self.room), ..self }
     }
 
     /// Known of a device that is there, not of an architecture.

@@ -61,7 +61,7 @@ fn a_base_that_teaches_in_int8_is_in_memory_once_and_has_no_form_of_its_own() {
 fn the_first_form_that_fits_beside_the_kernels_is_chosen() {
     let all = report(Target::of(Arch::Sm89), |_| {}).to_json();
     let chosen = |bytes: u64| {
-        let json = report(Target::of(Arch::Sm89).with_memory(bytes), |_| {}).to_json();
+        let json = report(Target::of(Arch::Sm89).with_memory(Some(bytes)), |_| {}).to_json();
         (json["teacher_format"]["chosen"].clone(), json["room"]["fits"].clone())
     };
     let around = |form: usize| {
@@ -77,7 +77,7 @@ fn a_run_that_does_not_fit_hears_of_the_least_change_by_which_it_does() {
     let stored = |options: &mut Options| options.teaching.teacher.teacher_format = WeightFormat::Stored;
     let whole = report(Target::of(Arch::Sm89), stored);
     let bytes = whole.memory.total_bytes + KERNELS_BYTES - 1;
-    let refused = report(Target::of(Arch::Sm89).with_memory(bytes), stored);
+    let refused = report(Target::of(Arch::Sm89).with_memory(Some(bytes)), stored);
     let json = refused.to_json();
     let change = &json["room"]["least_change"];
     assert_eq!((&change["flags"], &change["effect"]), (&json!("--recompute norms"), &json!("the same bits")));
@@ -89,7 +89,7 @@ fn a_run_that_does_not_fit_hears_of_the_least_change_by_which_it_does() {
     assert_eq!(failure.exit_code(), 4);
     let expected = format!("The least change that fits: --recompute norms: {} bytes, the same bits", change["bytes"]);
     assert!(failure.to_string().ends_with(&expected), "{failure}");
-    let changed = report(Target::of(Arch::Sm89).with_memory(bytes), |options| {
+    let changed = report(Target::of(Arch::Sm89).with_memory(Some(bytes)), |options| {
         stored(options);
         options.arithmetic.recompute = Recompute::Norms;
     });

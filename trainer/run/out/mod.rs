@@ -14,7 +14,7 @@ use precast_system::files::{self, Aside, Claim, ClaimError, Existing, Listing, L
 use crate::base::notes::{note, notes};
 use crate::run::error::{OutError, RunError};
 use crate::run::log::{self, LOG, Written};
-use crate::run::record::{RECORD, RunRecord};
+use crate::run::record::{LOGS, RECORD, RunRecord};
 pub(crate) use owned::logs;
 use owned::{LOCK, Owned, list_report};
 pub use paths::{check_directory, refuse_inputs};
@@ -167,7 +167,8 @@ impl Out {
             let now = if name == LOG { own.unwrap_or(*before) } else { before.now(&self.dir.join(name)) };
             (name.clone(), now)
         };
-        record.logs(&self.own.logs.iter().map(now).collect());
+        let logs: BTreeMap<String, Written> = self.own.logs.iter().map(now).collect();
+        record.set(LOGS, Some(logs).filter(|logs| !logs.is_empty()));
         record.notes(notes());
     }
 
