@@ -12,7 +12,7 @@ use crate::base::load_trace::Verbose;
 use crate::device::frozen::Forward;
 use crate::options::groups::values::frozen_format;
 use crate::options::{MostKl, WeightFormat};
-use crate::programs::compare::{Forms, compare};
+use crate::programs::compare::compare;
 use crate::programs::evaluate::{Evaluation, evaluate};
 use crate::programs::failure::Failure;
 use crate::run::certificate::Certificate;
@@ -125,7 +125,7 @@ fn certify(
         return Err(Failure::usage("--against compares the bundle's products: leave --gemm cublas out"));
     }
     out.map_or(Ok(()), Certificate::check_replaceable)?;
-    let certificate = with_bar(|progress| compare(request, Forms { format, against }, progress))?;
+    let certificate = with_bar(|progress| compare(request, against, progress))?;
     let measured = certificate.measured.check(MostKl::None)?;
     let (nll, tokens) = (measured.perplexity.ln(), measured.tokens);
     let score = Score::new(nll * tokens as f64, tokens, certificate.vocab, certificate.ids_sha256);

@@ -10,7 +10,7 @@ use precast_system::{count, files, input, say};
 use super::doctor;
 use crate::base::notes::tell;
 use crate::options::{DeviceOptions, Options};
-use crate::programs::evidence::{Request, gather};
+use crate::programs::evidence::gather;
 use crate::programs::failure::Failure;
 
 #[derive(Args)]
@@ -42,9 +42,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     });
     let key = key.transpose()?;
     let options = Options { target, ..Options::default() };
-    let doctor = findings(&options);
-    let request = Request { target: options.target, seed, doctor };
-    let evidence = gather(&request, |what| tell(format_args!("{what} ...")))?;
+    let evidence = gather(&options.target, seed, findings(&options), |what| tell(format_args!("{what} ...")))?;
     let text = evidence.encode();
     files::write_whole(&out, text.as_bytes()).map_err(Failure::io("write", &out))?;
     if let Some((path, key)) = key {

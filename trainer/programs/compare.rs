@@ -19,31 +19,23 @@ use crate::programs::evaluate::{Evaluation, Text, batches, ids_sha256};
 use crate::programs::failure::Failure;
 use crate::run::certificate::{Certificate, Subject, Tally};
 
-/// A model's weights in memory, and the form that they are compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forms {
-    pub format: WeightFormat,
-    /// An exact one.
-    pub against: WeightFormat,
-}
-
-/// Scores documents by themselves under a model in two forms.
+/// Scores documents by themselves under a model in the form that is asked for, and in an exact one.
 ///
 /// # Errors
 /// [`Failure`]. `progress` is told how many of how many batches are done.
 pub fn compare(
     request: &Evaluation,
-    forms: Forms,
+    against: WeightFormat,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Certificate, Failure> {
     let model = Checkpoint::open(&request.forward.model)?;
     let text = Text::read(request, &model)?;
-    let stored = Weights::formats(&model);
+    let (format, stored) = (request.forward.format, Weights::formats(&model));
     let of_form = |format| formats(format, Some(&stored));
     let batches: Vec<MicroBatch> = batches(&text.dataset.chunks, text.batch, text.longest).collect();
     let all = 2 * batches.len();
 
-    let (plan, mut sealed) = open(request, &model, &text, &of_form(forms.against), ComparisonPlan::reference)?;
+    let (plan, mut sealed) = open(request, &model, &text, &of_form(against), ComparisonPlan::reference)?;
     let Side::Reference { hidden } = plan.side else { unreachable!("a plan of the reference") };
     let mut states = Vec::with_capacity(batches.len());
     for (index, micro) in batches.iter().enumerate() {
@@ -53,7 +45,7 @@ pub fn compare(
     }
     drop(sealed);
 
-    let (plan, mut sealed) = open(request, &model, &text, &of_form(forms.format), ComparisonPlan::other)?;
+    let (plan, mut sealed) = open(request, &model, &text, &of_form(format), ComparisonPlan::other)?;
     let Side::Other { reference, compared } = plan.side else { unreachable!("a plan of the other form") };
     let mut tally = Tally::default();
     for (index, (micro, hidden)) in batches.iter().zip(&states).enumerate() {
@@ -65,8 +57,8 @@ pub fn compare(
     let device = sealed.device();
     let weights_sha256 = checkpoint::digest(&model.weight_files())?;
     let certificate = Certificate {
-        subject: Subject::new(&model, weights_sha256, (forms.format, &of_form(forms.format)))?,
-        against: forms.against.to_string(),
+        subject: Subject::new(&model, weights_sha256, (format, &of_form(format)))?,
+        against: against.to_string(),
         measured: tally.measured(),
         vocab: model.config().vocab,
         data: request.data.iter().map(|path| path.display().to_string()).collect(),

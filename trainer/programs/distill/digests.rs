@@ -11,7 +11,7 @@ use super::wait::unless_stopped;
 use crate::base::roles::Models;
 use crate::base::stop::Stop;
 use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
-use crate::inputs::data::{Corpus, DataError};
+use crate::inputs::data::DataError;
 use crate::programs::failure::Failure;
 
 /// Digests that a thread computes once, or again where it has failed.
@@ -26,7 +26,7 @@ where
     Failure: From<E>,
 {
     /// Starts hashing. A process that ends does not wait for it.
-    fn of(hash: impl Fn() -> Result<T, E> + Send + Sync + 'static) -> Self {
+    pub fn of(hash: impl Fn() -> Result<T, E> + Send + Sync + 'static) -> Self {
         let hash = Arc::new(hash);
         let work = Arc::clone(&hash);
         Self { hash, under_way: Some(std::thread::spawn(move || work())), done: None }
@@ -53,13 +53,6 @@ where
 
 /// Digest of the training data.
 pub type DataDigest = Digests<Digest, DataError>;
-
-impl DataDigest {
-    pub fn start(corpus: &Arc<Corpus>) -> Self {
-        let corpus = Arc::clone(corpus);
-        Self::of(move || corpus.digest())
-    }
-}
 
 /// Digests of the models' weights.
 pub struct ModelDigests {

@@ -82,7 +82,8 @@ pub(super) fn open(
     };
     let data = data?;
     let corpus = Arc::clone(&data.stream.corpus);
-    let mut data_digest = DataDigest::start(&corpus);
+    let hashed = Arc::clone(&corpus);
+    let mut data_digest = DataDigest::of(move || hashed.digest());
     startup.end("data");
     models.same_files = models.adapter.is_some() && same_files(&models.models, &mut digests, stop)?;
     let mut identity = Identity::new(&config, &data, &models);

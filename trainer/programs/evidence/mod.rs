@@ -15,25 +15,21 @@ use crate::options::DeviceOptions;
 use crate::programs::bench::missing;
 use crate::programs::failure::Failure;
 
-/// Of what evidence is gathered.
-#[derive(Clone, Debug)]
-pub struct Request {
-    pub target: DeviceOptions,
-    /// Of the self-test's random inputs.
-    pub seed: u64,
-    /// What `precast doctor` found.
-    pub doctor: Vec<Finding>,
-}
-
 const SIMULATED: &str = "the simulated GPU executes the host references that kernels are compared with: nothing here was computed by a \
                          chip, and a comparison with it compares references with themselves";
 
-/// Checks every kernel of the bundle, trains the built-in case and times every kernel. `say` is told what happens.
+/// Checks every kernel of the bundle on random inputs of a seed, trains the built-in case and times every kernel. `doctor` is what
+/// `precast doctor` found, and `say` is told what happens.
 ///
 /// # Errors
 /// [`Failure`] where there is nothing to check or the device fails. What the checks find wrong is in the evidence.
-pub fn gather(request: &Request, mut say: impl FnMut(&str)) -> Result<Evidence, Failure> {
-    let Request { target: DeviceOptions { device: choice, kernels }, seed, .. } = request;
+pub fn gather(
+    target: &DeviceOptions,
+    seed: u64,
+    doctor: Vec<Finding>,
+    mut say: impl FnMut(&str),
+) -> Result<Evidence, Failure> {
+    let DeviceOptions { device: choice, kernels } = target;
     let driver = device::open(*choice, kernels)?;
     let opened = driver.device().clone();
     let arch = device::arch(&opened)?;
@@ -42,18 +38,18 @@ pub fn gather(request: &Request, mut say: impl FnMut(&str)) -> Result<Evidence, 
 
     say("every kernel against its reference");
     let mut checks = Vec::new();
-    let loads = selftest(driver, &bundle, "", *seed, |outcome| checks.push(check(outcome)));
+    let loads = selftest(driver, &bundle, "", seed, |outcome| checks.push(check(outcome)));
     let loads = loads.map_err(|error| source.not_loaded(error))?;
     if checks.is_empty() {
         return Err(Failure::usage(missing("", arch)));
     }
     say("a short training run in each precision");
-    let golden = golden::run(&request.target)?;
+    let golden = golden::run(target)?;
     let mut bench = Vec::new();
     if arch != Arch::Sim {
         say("the time of every kernel");
         let driver = device::open(*choice, kernels)?;
-        let timed = time(driver, &bundle, "", None, *seed, |timed| {
+        let timed = time(driver, &bundle, "", None, seed, |timed| {
             bench.push(Timing {
                 kernel: timed.pair.to_string(),
                 microseconds: timed.seconds * 1e6,
@@ -72,9 +68,9 @@ pub fn gather(request: &Request, mut say: impl FnMut(&str)) -> Result<Evidence, 
         },
         chip: chip(&opened, arch),
         note: (arch == Arch::Sim).then(|| SIMULATED.to_owned()),
-        doctor: request.doctor.clone(),
+        doctor,
         loads: loads.iter().map(|load| loaded(load, arch)).collect(),
-        seed: *seed,
+        seed,
         checks,
         golden,
         bench,
