@@ -134,7 +134,7 @@ fn weights_sent_narrow_are_those_sent_wide() {
 
 /// Adapters on a base of 8 bits: it computes as the student that trains whole, and teaches where the teacher is to be of 8 bits.
 #[test]
-fn a_frozen_base_is_quantised_once() {
+fn a_frozen_base_is_quantized_once() {
     let case = case();
     let lora = ["--lora-rank", "4"];
     let adapted = run(&case, "adapted", &[&INT8[..], &lora].concat());

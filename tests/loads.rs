@@ -140,7 +140,7 @@ fn a_run_first_says_what_it_runs_on() {
 }
 
 #[test]
-fn a_quantised_model_says_its_formats() {
+fn a_quantized_model_says_its_formats() {
     let Some(model) = smollm2() else { return };
     let formats = precast::inputs::checkpoint::Checkpoint::open(model.as_ref()).unwrap().formats().to_string();
     assert_eq!(formats, "Q4_1+F32+Q8_0, 272 tensors");

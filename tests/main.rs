@@ -65,3 +65,4 @@ mod teacher_score;
 mod train;
 mod unlaunched;
 mod watch;
+mod words;

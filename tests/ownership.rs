@@ -83,7 +83,7 @@ fn a_second_process_is_refused_and_names_the_first() {
     succeed(precast().arg("report").arg(&out));
     first.kill().unwrap();
     first.wait().unwrap();
-    // The lock died with its process. The run does not list the report, which is recognised unless somebody changed it.
+    // The lock died with its process. The run does not list the report, which is recognized unless somebody changed it.
     let report = fs::read(out.join("report.html")).unwrap();
     fs::write(out.join("report.html"), [&report[..], b"mine"].concat()).unwrap();
     let message = fail(&mut case.owned_run(&out, &["--steps", "1", "--overwrite"]), 2);

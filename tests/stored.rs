@@ -1,4 +1,4 @@
-//! A model that stays on the device as its file holds it computes what it computes when it is dequantised while it is read:
+//! A model that stays on the device as its file holds it computes what it computes when it is dequantized while it is read:
 //! the same bits.
 
 use std::fs;
@@ -15,7 +15,7 @@ use crate::support::{
     succeed, texts, tiny_config, token_file,
 };
 
-/// Rows of every matrix are whole blocks of 256. The head is larger than what layers are dequantised to, so that all of its
+/// Rows of every matrix are whole blocks of 256. The head is larger than what layers are dequantized to, so that all of its
 /// parts are there.
 fn model(family: &str, tied: bool) -> ModelConfig {
     let mut config = model_config("blocks");

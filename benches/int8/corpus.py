@@ -25,7 +25,7 @@ import tempfile
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-# By licence, as each package's `copyright` has it.
+# By license, as each package's `copyright` has it.
 PACKAGES = {
     "linux-doc-6.1": "GPL-2", "git-doc": "GPL-2", "debian-policy": "GPL-2+", "developers-reference": "GPL-2+",
     "debian-reference-en": "GPL-2+", "debian-faq": "GPL-2+", "debian-handbook": "CC-BY-SA-3.0 or GPL-2+", "anarchism": "GPL-2 or GFDL",
@@ -117,7 +117,7 @@ def main():
         if not arguments.packages:
             subprocess.run(["apt-get", "download", *PACKAGES], cwd=scratch, check=True, stdout=subprocess.DEVNULL)
         seen, texts, about = set(), {}, []
-        for package, licence in PACKAGES.items():
+        for package, license in PACKAGES.items():
             (deb,) = debs.glob(f"{package}_*.deb")
             subprocess.run(["dpkg-deb", "-x", deb, scratch / package], check=True)
             counts = collections.Counter()
@@ -127,7 +127,7 @@ def main():
                 if len(text) >= SHORT and ascii_only >= 0.97 * len(text):
                     texts[hashlib.sha256(text.encode()).hexdigest()] = text
                     counts.update(files=1, characters=len(text))
-            about.append(dict(package=deb.name, licence=licence, **counts))
+            about.append(dict(package=deb.name, license=license, **counts))
             print(about[-1], flush=True)
     order = sorted(texts)
     parts = dict(heldout=[d for d in order if int(d[:8], 16) % 100 == 0], train=[d for d in order if int(d[:8], 16) % 100])

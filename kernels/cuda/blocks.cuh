@@ -1,4 +1,4 @@
-// The block formats of ggml as a GGUF file holds them, and neighbouring values of a block in registers.
+// The block formats of ggml as a GGUF file holds them, and neighboring values of a block in registers.
 //
 // Layouts are those of ggml-common.h, arithmetic is that of dequantize_row_* in ggml-quants.c: each product and each sum is
 // rounded by itself, none is fused, in that order. So the bits are those of the host (kernels/src/dequant/host.rs).

@@ -6,7 +6,7 @@
 // Elements of T in 16 bytes.
 #define WIDTH_OF(T) uint32_t(16 / sizeof(T))
 
-// `n` neighbouring elements of T, moved by one load or store: as many as 16 bytes hold, or one where rows are not
+// `n` neighboring elements of T, moved by one load or store: as many as 16 bytes hold, or one where rows are not
 // aligned to 16 bytes.
 template <typename T, uint32_t n> struct vector;
 

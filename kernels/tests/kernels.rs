@@ -134,7 +134,7 @@ fn a_matrix_of_more_elements_than_32_bits_count_has_a_grid() {
             let geometry = key.kernel().geometry(variant, &params);
             assert!(geometry.grid[0] < 1 << 31, "{key}[{variant}]: {geometry:?}");
             let vectors = key.kernel().operands(&params)[1].bytes() / 16;
-            let each = variant.numbers().find(|(name, _)| *name == "vectors").expect("a dequantising variant").1;
+            let each = variant.numbers().find(|(name, _)| *name == "vectors").expect("a dequantizing variant").1;
             let covered = u64::from(geometry.grid[0]) * u64::from(variant.threads() * each);
             assert!(covered >= vectors, "{key}[{variant}]: {geometry:?}");
         }

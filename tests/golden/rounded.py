@@ -68,7 +68,7 @@ class Rounding:
         self.levels = 128 if name == "int8 scaled by 128" else 127
         self.columns = name != "int8 forward alone"
 
-    def quantised(self, x):
+    def quantized(self, x):
         """Rows of x, rotated and rounded to 8 bits, as what they stand for."""
         if self.rotated:
             size = rotation(x.shape[-1])
@@ -78,10 +78,10 @@ class Rounding:
         return np.rint(x / scale) * scale * (127 / self.levels)
 
     def forward(self, x, w):
-        return self.quantised(x) @ self.quantised(w).T if self.int8 else x @ w.T
+        return self.quantized(x) @ self.quantized(w).T if self.int8 else x @ w.T
 
     def of_input(self, dy, w):
-        return self.quantised(dy) @ self.quantised(w.T).T if self.int8 and self.columns else dy @ w
+        return self.quantized(dy) @ self.quantized(w.T).T if self.int8 and self.columns else dy @ w
 
 
 def silu(x):

@@ -7,7 +7,7 @@
     tests/students/check.py target/release/precast .../vendor/llama.cpp TEXT TEACHER...
 
 A teacher is a Hugging Face directory or a GGUF file with a tokenizer, TEXT a .txt file of English. For each teacher Precast writes a
-student with all layers, one with every second layer that it distils for a few steps, and an adapter; nothing is changed by hand. Each
+student with all layers, one with every second layer that it distills for a few steps, and an adapter; nothing is changed by hand. Each
 student is read by transformers, converted by `convert_hf_to_gguf.py --outtype f32`, and what that writes is read by llama.cpp and
 by Precast again. Compared are token ids, mean negative log likelihoods of TEXT, nats, and 64 greedily decoded tokens.
 """

@@ -69,9 +69,9 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         None => None,
     };
     if arguments.json {
-        let mut json = serde_json::to_value(score).expect("plain data serialises");
+        let mut json = serde_json::to_value(score).expect("plain data serializes");
         if let Some((model, baseline)) = &baseline {
-            json["below"] = serde_json::to_value(baseline).expect("plain data serialises");
+            json["below"] = serde_json::to_value(baseline).expect("plain data serializes");
             json["below"]["model"] = model.display().to_string().into();
         }
         print_json(&json);

@@ -147,7 +147,7 @@ fn existing(overwrite: bool) -> Existing {
 
 /// Prints JSON for programs.
 fn print_json(value: &impl serde::Serialize) {
-    say!("{}", serde_json::to_string_pretty(value).expect("plain data serialises"));
+    say!("{}", serde_json::to_string_pretty(value).expect("plain data serializes"));
 }
 
 #[cfg(test)]

@@ -30,6 +30,6 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let order = OrderOptions { seed, ..options.order };
     let record = smoke(Options { steps, optimizer, order, ..options }.planned()?, lr)?;
     // A line for programs: everything else goes to standard error.
-    say!("{}", serde_json::to_string(&record).expect("plain data serialises"));
+    say!("{}", serde_json::to_string(&record).expect("plain data serializes"));
     record.reason.map_or(Ok(()), |reason| Err(Failure::Failed(format!("smoke: {reason}"))))
 }

@@ -35,7 +35,7 @@ impl<'a> Upload<'a> {
         Self { sealed, weights, progress, scratch }
     }
 
-    /// Sends a model that stays as it is: its tables and its parameters, and those that are quantised on the device.
+    /// Sends a model that stays as it is: its tables and its parameters, and those that are quantized on the device.
     pub fn model(&mut self, model: &Resident, staging: Staging) -> Result<(), DeviceError> {
         self.tables(model)?;
         let list: Vec<_> = model.weights.list().map(|(one, weight)| (one.clone(), weight.tensor)).collect();
@@ -43,7 +43,7 @@ impl<'a> Upload<'a> {
         self.staged(&model.staged, staging)
     }
 
-    /// Sends what is quantised on the device, a layer at a time.
+    /// Sends what is quantized on the device, a layer at a time.
     pub fn staged(&mut self, staged: &[Staged], staging: Staging) -> Result<(), DeviceError> {
         for Staged { quantize, certify, parts } in staged {
             self.parameters(parts)?;

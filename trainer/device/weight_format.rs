@@ -67,12 +67,12 @@ impl Choice<'_> {
     /// # Errors
     /// [`UsageError`].
     pub fn check(&self) -> Result<(), UsageError> {
-        let Some(format) = self.formats.dequantised().filter(|_| self.asked == WeightFormat::Stored) else {
+        let Some(format) = self.formats.dequantized().filter(|_| self.asked == WeightFormat::Stored) else {
             return Ok(());
         };
         let flag = self.flag;
         Err(UsageError(format!(
-            "{flag} stored: the model holds matrices in {format}, which no kernel reads: they are dequantised while they are \
+            "{flag} stored: the model holds matrices in {format}, which no kernel reads: they are dequantized while they are \
              loaded. Use {flag} bf16, or auto"
         )))
     }
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_format_that_no_kernel_reads_is_not_kept_and_stored_says_so() {
-        let formats = in_blocks().with_dequantised(Some("AprQ4"));
+        let formats = in_blocks().with_dequantized(Some("AprQ4"));
         let card = device(40 * GIB, Some((9, 0)));
         let failure = choose(WeightFormat::Stored, &formats, &card).unwrap_err();
         assert!(matches!(failure, DeviceError::Usage(_)));

@@ -56,7 +56,7 @@ pub struct RunConfig {
     /// Where results go.
     #[serde(serialize_with = "record_text::path")]
     pub out: PathBuf,
-    /// What is minimised; with a teacher just where there is one.
+    /// What is minimized; with a teacher just where there is one.
     #[serde(flatten)]
     pub objective: Objective,
     /// How the teacher's weights live on the device; none where nobody teaches.
@@ -101,7 +101,7 @@ impl RunConfig {
     /// By the options' names, as a record holds it.
     pub fn to_json(&self) -> Value {
         // As text first: 0.1 in f32 is 0.1, and would be 0.10000000149011612 as a `Value` of its own.
-        let text = serde_json::to_string(self).expect("plain data serialises");
+        let text = serde_json::to_string(self).expect("plain data serializes");
         serde_json::from_str(&text).expect("JSON reads back")
     }
 

@@ -94,7 +94,7 @@ fn become_replay(hang: &Hang) -> std::io::Error {
     let mut arguments = std::env::args_os();
     let mut command = Command::new("/proc/self/exe");
     command.arg0(arguments.next().unwrap_or_default()).args(arguments);
-    command.env(REQUEST, serde_json::to_string(hang).expect("plain data serialises")).exec()
+    command.env(REQUEST, serde_json::to_string(hang).expect("plain data serializes")).exec()
 }
 
 /// What this process is to replay; none of one that is to run.

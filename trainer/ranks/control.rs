@@ -183,7 +183,7 @@ impl Control {
     }
 
     fn send_report(&self, report: &RankFailure) {
-        let bytes = serde_json::to_vec(report).expect("text serialises");
+        let bytes = serde_json::to_vec(report).expect("text serializes");
         // To the rank that failed as well: one that was stopped reads it when it continues.
         for peer in &self.peers {
             let _ = peer.write(Kind::Failed, &bytes);

@@ -119,7 +119,7 @@ impl Ranks {
         if self.control.is_none() {
             return Ok(());
         }
-        let lists = self.all_gather(serde_json::to_string(own).expect("text serialises").as_bytes())?;
+        let lists = self.all_gather(serde_json::to_string(own).expect("text serializes").as_bytes())?;
         alike::check(&lists)
     }
 
@@ -184,7 +184,7 @@ impl Ranks {
     ) -> Result<(Option<Signal>, Vec<Option<u32>>), RankError> {
         let own = stop.close(self.count() > 1);
         let said = (own.map(Signal::exit_code), sm_clock_mhz.filter(|clock| *clock > 0));
-        let all = self.all_gather(&serde_json::to_vec(&said).expect("numbers serialise"))?;
+        let all = self.all_gather(&serde_json::to_vec(&said).expect("numbers serialize"))?;
         let read = |said: &Vec<u8>| serde_json::from_slice::<(Option<u8>, Option<u32>)>(said).unwrap_or_default();
         let (signals, clocks): (Vec<_>, Vec<_>) = all.iter().map(read).unzip();
         let signal = signals.into_iter().flatten().find_map(Signal::of_exit_code);

@@ -145,7 +145,7 @@ pub fn fill(out: &Path, session: &mut Session, state: &State, ranks: &Ranks) -> 
         let files = Listing::parse(&String::from_utf8_lossy(listing));
         aside.include(files.ok_or_else(|| RankError::io("hear what other ranks wrote")("it does not read"))?);
     }
-    let json = serde_json::to_string_pretty(state).expect("a state serialises") + "\n";
+    let json = serde_json::to_string_pretty(state).expect("a state serializes") + "\n";
     aside.write(STATE, json.as_bytes()).map_err(io())?;
     Ok(Some(aside))
 }

@@ -127,7 +127,7 @@ impl MetricsFile {
     /// # Errors
     /// [`IoError`].
     pub fn push(&mut self, record: &StepRecord) -> Result<(), IoError> {
-        let line = serde_json::to_string(record).expect("a record serialises") + "\n";
+        let line = serde_json::to_string(record).expect("a record serializes") + "\n";
         files::append(&mut self.file, line.as_bytes()).map_err(IoError::of("write", &self.path))?;
         self.hasher.update(line.as_bytes());
         self.text.extend(line.as_bytes());

@@ -161,7 +161,7 @@ impl RunRecord {
     /// [`IoError`].
     pub fn write(&self, out: &Path) -> Result<(), IoError> {
         let path = out.join(RECORD);
-        let text = serde_json::to_string_pretty(self).expect("plain data serialises") + "\n";
+        let text = serde_json::to_string_pretty(self).expect("plain data serializes") + "\n";
         files::write_whole(&path, text.as_bytes()).map_err(IoError::of("write", path))
     }
 }

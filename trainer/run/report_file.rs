@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_recognised_unless_a_byte_of_it_changed() {
+    fn a_report_is_recognized_unless_a_byte_of_it_changed() {
         let page = "<html>\n<p>3.0\n</html>\n".to_owned();
         let report = page.clone() + &last_line(page.as_bytes());
         assert!(is_unchanged(report.as_bytes()) && !is_unchanged(page.as_bytes()) && !is_unchanged(b""));

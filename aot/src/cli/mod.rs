@@ -310,5 +310,5 @@ fn write(path: &std::path::Path, bytes: &[u8]) -> Result<(), Failure> {
 }
 
 fn print_json(value: &impl serde::Serialize) {
-    say!("{}", serde_json::to_string_pretty(value).expect("plain data serialises"));
+    say!("{}", serde_json::to_string_pretty(value).expect("plain data serializes"));
 }

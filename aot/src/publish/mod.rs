@@ -138,7 +138,7 @@ pub fn publish(file: &[u8], locks: &[(String, Lock)], sign: Option<Signer<'_>>) 
 }
 
 fn pretty(value: &Value) -> Vec<u8> {
-    let mut text = serde_json::to_vec_pretty(value).expect("plain data serialises");
+    let mut text = serde_json::to_vec_pretty(value).expect("plain data serializes");
     text.push(b'\n');
     text
 }

@@ -66,7 +66,7 @@ fn announcement(pin: &Pin, wheel: &Wheel, home: &Path) -> String {
     let Wheel { sha256, bytes, .. } = wheel;
     let license = pin.files.iter().find(|file| file.ends_with("/License.txt")).map(|file| {
         let text = pin.installed(home, file);
-        format!("; its licence is NVIDIA's: {}, https://docs.nvidia.com/cuda/eula", text.display())
+        format!("; its license is NVIDIA's: {}, https://docs.nvidia.com/cuda/eula", text.display())
     });
     format!("downloading {package} {version} from PyPI: {bytes} bytes, SHA-256 {sha256}{}", license.unwrap_or_default())
 }

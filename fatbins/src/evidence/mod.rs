@@ -157,9 +157,9 @@ struct Seal {
 
 /// Encodes a file: a line of JSON, and a line with its digest.
 fn seal<T: Serialize>(content: &T) -> String {
-    let body = serde_json::to_string(content).expect("plain data serialises");
+    let body = serde_json::to_string(content).expect("plain data serializes");
     let seal = Seal { sha256: Digest::of(body.as_bytes()).to_string() };
-    format!("{body}\n{}\n", serde_json::to_string(&seal).expect("plain data serialises"))
+    format!("{body}\n{}\n", serde_json::to_string(&seal).expect("plain data serializes"))
 }
 
 /// Decodes a file; checks its digest and version.

@@ -13,14 +13,14 @@ use crate::recipe::PlanError;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Formats {
     blocks: BTreeMap<String, Block>,
-    dequantised: Option<&'static str>,
+    dequantized: Option<&'static str>,
     int8: bool,
 }
 
 impl Formats {
     /// Returns the all-dense formats.
     pub const fn dense() -> Self {
-        Self { blocks: BTreeMap::new(), dequantised: None, int8: false }
+        Self { blocks: BTreeMap::new(), dequantized: None, int8: false }
     }
 
     /// Rotates and quantizes matrices of layers to 8 bits at load, with a scale per row: their products are 8-bit too.
@@ -49,13 +49,13 @@ impl Formats {
 
     /// Adds matrices in a format of this name that no kernel reads: they are dequantized at load, and dense.
     #[must_use]
-    pub fn with_dequantised(self, format: Option<&'static str>) -> Self {
-        Self { dequantised: format, ..self }
+    pub fn with_dequantized(self, format: Option<&'static str>) -> Self {
+        Self { dequantized: format, ..self }
     }
 
     /// Returns the format that matrices are dequantized from at load, if any.
-    pub fn dequantised(&self) -> Option<&'static str> {
-        self.dequantised
+    pub fn dequantized(&self) -> Option<&'static str> {
+        self.dequantized
     }
 
     /// True if every matrix is dense.

@@ -229,7 +229,7 @@ pub enum PlanError {
     },
     /// A student in blocks cannot have 8-bit products.
     #[error(
-        "--precision int8 quantises the student's matrices to 8 bits, so they do not stay as they are stored: leave \
+        "--precision int8 quantizes the student's matrices to 8 bits, so they do not stay as they are stored: leave \
          --student-format out, or use --precision bf16"
     )]
     StoredInt8,

@@ -15,7 +15,7 @@ pub struct Staged {
 }
 
 /// Prefix of quantizing phases, before the number of the layer.
-pub const QUANTIZE: &str = "quantise";
+pub const QUANTIZE: &str = "quantize";
 /// Prefix of certifying phases; alone, the last of them, which measures the distance of the int8 model from the dense
 /// one.
 pub const CERTIFY: &str = "certify";

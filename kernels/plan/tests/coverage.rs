@@ -208,13 +208,13 @@ proptest! {
         let mut owner: Vec<(u64, u64, u32)> = Vec::new();
         for (plan, phase) in plans.iter().flat_map(|plan| plan.phases.iter().map(move |phase| (plan, phase))) {
             // Start-up phases pass memory on to each other.
-            let startup = phase.name.starts_with("quantise") || phase.name.starts_with("certify");
-            if !startup || ["quantise.0", "quantise.student.0"].contains(&&*phase.name) {
+            let startup = phase.name.starts_with("quantize") || phase.name.starts_with("certify");
+            if !startup || ["quantize.0", "quantize.student.0"].contains(&&*phase.name) {
                 let persistent = plan.buffers.iter().zip(0..).filter(|(buffer, _)| buffer.persistent);
                 owner = persistent.map(|(buffer, id)| (buffer.offset, buffer.offset + buffer.bytes(), id)).collect();
             }
             // Written by the host before a phase.
-            if phase.name.starts_with("quantise") || phase.name.starts_with("widen.") {
+            if phase.name.starts_with("quantize") || phase.name.starts_with("widen.") {
                 let staged = phase.nodes[0].touches()[0].buffer;
                 let buffer = plan.buffer(staged);
                 let (start, end) = (buffer.offset, buffer.offset + buffer.bytes());

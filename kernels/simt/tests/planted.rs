@@ -110,17 +110,17 @@ fn threads_that_left_make_a_barrier_divergent() {
 
 #[test]
 fn an_uninitialized_sum_is_a_read_of_uninitialized_memory() {
-    insta::assert_snapshot!(planted!("uninitialised_read", 64, 1, 32, 0).found());
+    insta::assert_snapshot!(planted!("uninitialized_read", 64, 1, 32, 0).found());
 }
 
 #[test]
 fn an_uninitialized_fragment_may_be_loaded_but_not_multiplied() {
-    insta::assert_snapshot!(planted!("uninitialised_fragment", 128, 1, 32, 0).found());
+    insta::assert_snapshot!(planted!("uninitialized_fragment", 128, 1, 32, 0).found());
 }
 
 #[test]
 fn an_uninitialized_accumulator_is_not_added_to() {
-    insta::assert_snapshot!(planted!("uninitialised_accumulator", 128, 1, 32, 0).found());
+    insta::assert_snapshot!(planted!("uninitialized_accumulator", 128, 1, 32, 0).found());
 }
 
 #[test]

@@ -82,12 +82,12 @@ impl Session {
         Ok(read_columns(&mut self.sealed, certificate)?)
     }
 
-    /// True if adapters train on a base that is quantised.
-    fn has_quantised_base(&self) -> bool {
+    /// True if adapters train on a base that is quantized.
+    fn has_quantized_base(&self) -> bool {
         self.plan.adapters.is_some() && !self.plan.student.staged.is_empty()
     }
 
-    /// The teacher, and a base that is quantised. Before all else: what is quantised lies meanwhile where what trains will.
+    /// The teacher, and a base that is quantized. Before all else: what is quantized lies meanwhile where what trains will.
     fn upload_frozen(
         &mut self,
         models: &RunModels<impl Borrow<dyn Weights>>,
@@ -98,7 +98,7 @@ impl Session {
         if let Some((weights, teacher)) = models.teacher().zip(teacher) {
             Upload::new(&mut self.sealed, weights, progress).model(teacher, staging)?;
         }
-        if self.has_quantised_base() {
+        if self.has_quantized_base() {
             // The certificate is of the teacher, where there is one.
             let staging = if teacher.is_none() { staging } else { Staging::Quantize };
             Upload::new(&mut self.sealed, models.student(), progress).model(&self.plan.student, staging)?;
@@ -117,7 +117,7 @@ impl Session {
     ) -> Result<(), DeviceError> {
         let student = models.student();
         let sent_wide = self.sent_wide(student);
-        let (sent, has_base) = (self.destinations(sent_wide), self.has_quantised_base());
+        let (sent, has_base) = (self.destinations(sent_wide), self.has_quantized_base());
         let mut upload = Upload::new(&mut self.sealed, student, &mut progress);
         upload.sealed.run(CLEAR)?;
         if !has_base {

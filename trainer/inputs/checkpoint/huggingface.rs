@@ -126,7 +126,7 @@ fn parse(head: &[u8], file_bytes: u64) -> Result<(u64, Metadata), SafeTensorErro
     }
 }
 
-/// Tensor names to file names. Those with a path in them are refused: an index names neighbours.
+/// Tensor names to file names. Those with a path in them are refused: an index names neighbors.
 fn weight_map(json: &serde_json::Value) -> Result<BTreeMap<&str, &str>, String> {
     let map = json.get("weight_map").and_then(|map| map.as_object());
     let map = map.ok_or("no weight_map: expected tensor names to file names")?;

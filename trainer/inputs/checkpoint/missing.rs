@@ -75,15 +75,15 @@ fn extension(path: &Path) -> Option<&str> {
     path.extension().and_then(OsStr::to_str)
 }
 
-/// The Hugging Face id (`organisation/name`) that a path to nothing may be meant as.
+/// The Hugging Face id (`organization/name`) that a path to nothing may be meant as.
 fn hugging_face_id(path: &Path) -> Option<String> {
     let mut parts = path.components().map(|part| match part {
         Component::Normal(part) => part.to_str().filter(|part| is_name(part)),
         _ => None,
     });
-    let (organisation, name) = (parts.next()??, parts.next()??);
+    let (organization, name) = (parts.next()??, parts.next()??);
     // A directory of that name is where somebody keeps models.
-    (parts.next().is_none() && !Path::new(organisation).exists()).then(|| format!("{organisation}/{name}"))
+    (parts.next().is_none() && !Path::new(organization).exists()).then(|| format!("{organization}/{name}"))
 }
 
 fn is_name(part: &str) -> bool {

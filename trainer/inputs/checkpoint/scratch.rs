@@ -46,7 +46,7 @@ impl Scratch {
                 bytemuck::cast_slice(&self.rounded)
             }
             Dtype::F32 | Dtype::U32 => bytemuck::cast_slice(&self.values),
-            Dtype::I8 => panic!("the device quantises: no file is uploaded as int8"),
+            Dtype::I8 => panic!("the device quantizes: no file is uploaded as int8"),
         }
     }
 }

@@ -78,7 +78,7 @@ impl Tensors {
         dtypes.into_iter().find(|(kind, _)| all(*kind)).map(|(_, dtype)| dtype)
     }
 
-    /// The format of each tensor that is in blocks which kernels read; AprQ4 and AprQ8 are dequantised while they are loaded, and
+    /// The format of each tensor that is in blocks which kernels read; AprQ4 and AprQ8 are dequantized while they are loaded, and
     /// named.
     pub fn blocks(&self) -> Formats {
         let in_blocks = self.list.iter().filter_map(|(name, tensor)| match tensor.kind {
@@ -87,7 +87,7 @@ impl Tensors {
         });
         let of_apr = [(Kind::AprQ4, "AprQ4"), (Kind::AprQ8, "AprQ8")].into_iter();
         let mut of_apr = of_apr.filter(|(kind, _)| self.list.values().any(|tensor| tensor.kind == Ok(*kind)));
-        in_blocks.collect::<Formats>().with_dequantised(of_apr.next().map(|(_, name)| name))
+        in_blocks.collect::<Formats>().with_dequantized(of_apr.next().map(|(_, name)| name))
     }
 
     /// How many elements of a tensor have to be read together: those of a head whose rows are to be put in order, or of a

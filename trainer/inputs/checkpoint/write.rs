@@ -78,7 +78,7 @@ pub fn fill_model<E: From<CheckpointError>>(
     model: &Student<'_>,
     read: impl FnMut(&Parameter, &mut Write<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let config = serde_json::to_string_pretty(&config(model)).expect("a JSON value serialises") + "\n";
+    let config = serde_json::to_string_pretty(&config(model)).expect("a JSON value serializes") + "\n";
     let io = CheckpointError::io("write", aside.target().join("config.json"));
     aside.write("config.json", config.as_bytes()).map_err(io)?;
     let tensors = model.parameters.iter().map(|one| (one.name.clone(), one.shape.clone(), one));
@@ -133,7 +133,7 @@ pub(crate) fn safetensors_header(
         (name, TensorInfo { dtype, shape, data_offsets: (start, end) })
     });
     let metadata = Metadata::new(metadata, placed.collect()).expect("tensors that follow each other");
-    let mut header = serde_json::to_vec(&metadata).expect("plain data serialises");
+    let mut header = serde_json::to_vec(&metadata).expect("plain data serializes");
     // The library pads so, too: what follows is aligned.
     header.resize(header.len().next_multiple_of(8), b' ');
     [&(header.len() as u64).to_le_bytes()[..], &header].concat()

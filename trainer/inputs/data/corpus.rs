@@ -79,14 +79,14 @@ impl Holds {
     fn rule(&self) -> &'static str {
         match self.kind() {
             None | Some(Kind::Text) => STREAM_RULE,
-            Some(Kind::Labelled | Kind::Ids) => ROWS_RULE,
+            Some(Kind::Labeled | Kind::Ids) => ROWS_RULE,
             Some(Kind::Messages | Kind::Completion) => CHAT_RULE,
         }
     }
 
     /// Whether a tokenizer reads it.
     fn is_text(&self) -> bool {
-        *self == Self::Document || self.kind().is_some_and(|kind| !matches!(kind, Kind::Labelled | Kind::Ids))
+        *self == Self::Document || self.kind().is_some_and(|kind| !matches!(kind, Kind::Labeled | Kind::Ids))
     }
 }
 
@@ -306,7 +306,7 @@ impl Corpus {
                 let text = format!("{prompt}{completion}");
                 let tokenizer = self.tokenizer(path)?;
                 let (ids, offsets) = tokenizer.encode_placed(&text, true).map_err(DataError::tokenizer(path))?;
-                let mut chunk = labelled(ids, &offsets, std::slice::from_ref(&(prompt.len()..text.len())), &text);
+                let mut chunk = labeled(ids, &offsets, std::slice::from_ref(&(prompt.len()..text.len())), &text);
                 if let Some(eos) = self.reader.eos.filter(|eos| chunk.ids.last() != Some(eos)) {
                     chunk.ids.push(eos);
                     chunk.labels.iter_mut().for_each(|labels| labels.push(eos));
@@ -328,7 +328,7 @@ impl Corpus {
         let text = &conversation.text;
         let (ids, offsets) = self.tokenizer(path)?.encode_placed(text, false).map_err(DataError::tokenizer(path))?;
         check_ids(ids.iter().map(|id| i64::from(*id)), vocab).map_err(fault)?;
-        Ok(sequence_of(labelled(ids, &offsets, &conversation.spans, text), false))
+        Ok(sequence_of(labeled(ids, &offsets, &conversation.spans, text), false))
     }
 
     /// The ids of a document, ended once: some tokenizers end it themselves.
@@ -353,7 +353,7 @@ fn no_template(path: &Path, kind: Kind) -> DataError {
 
 /// Tokens of a text of which those in spans of it count, as transformers finds them: from the token that has the first character
 /// of a span to the one that has its last.
-fn labelled(ids: Vec<u32>, offsets: &[(usize, usize)], spans: &[std::ops::Range<usize>], text: &str) -> Chunk {
+fn labeled(ids: Vec<u32>, offsets: &[(usize, usize)], spans: &[std::ops::Range<usize>], text: &str) -> Chunk {
     let mut labels = vec![MASKED_TOKEN; ids.len()];
     let mut from = 0;
     for span in spans.iter().filter(|span| !span.is_empty()) {

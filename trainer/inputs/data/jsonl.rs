@@ -95,11 +95,11 @@ pub(super) fn row(line: &str, columns: &Columns) -> Result<Content, String> {
     }
     let tools = || row.get("tools").map(|_| row.read::<Value>("tools", "a list of tools")).transpose();
     Ok(match kind {
-        Kind::Labelled | Kind::Ids => {
+        Kind::Labeled | Kind::Ids => {
             let what =
                 r#"{"input_ids": [...], "labels": [...]}, lists of integers; labels may be left out of all rows"#;
             let list = |name: &str| row.value::<Vec<i64>>(name).map_err(|reason| format!("{reason}: expected {what}"));
-            let labels = if *kind == Kind::Labelled { Some(list("labels")?) } else { None };
+            let labels = if *kind == Kind::Labeled { Some(list("labels")?) } else { None };
             let has_mask = columns.is_masked() && row.get(MASK).is_some();
             let mask = has_mask.then(|| row.read::<Vec<Bit>>(MASK, MASK_HOLDS)).transpose()?;
             let mask = mask.map(|mask| mask.into_iter().map(|Bit(counts)| counts).collect());
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn the_first_columns_that_are_there_say_what_a_row_is() {
         let all = r#"{"text": "a", "prompt": "b", "completion": "c", "messages": [], "labels": [1], "input_ids": [1]}"#;
-        assert_eq!(kind(all, None), Ok(Kind::Labelled));
+        assert_eq!(kind(all, None), Ok(Kind::Labeled));
         assert_eq!(kind(r#"{"messages": [], "text": "a", "labels": [1]}"#, None), Ok(Kind::Messages));
         assert_eq!(kind(r#"{"prompt": "b", "text": "a"}"#, None), Ok(Kind::Text));
         assert_eq!(kind(r#"{"prompt": "b", "completion": "a", "text": "a"}"#, None), Ok(Kind::Completion));

@@ -153,8 +153,8 @@ pub(super) fn row(row: Row, columns: &Columns) -> Result<Content, String> {
     let main = take(columns.main());
     let name = columns.main();
     Ok(match columns.kind {
-        Kind::Labelled | Kind::Ids => {
-            let labels = (columns.kind == Kind::Labelled).then(|| ids("labels", take("labels"))).transpose()?;
+        Kind::Labeled | Kind::Ids => {
+            let labels = (columns.kind == Kind::Labeled).then(|| ids("labels", take("labels"))).transpose()?;
             let mask = if columns.is_masked() { mask(take(MASK))? } else { None };
             Content::Ids(Ids { ids: ids(name, main)?, labels, mask })
         }

@@ -23,7 +23,7 @@ const LISTED: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `input_ids` and `labels`.
-    Labelled,
+    Labeled,
     /// `input_ids` alone.
     Ids,
     /// `messages`, and `tools` if there are any.
@@ -39,7 +39,7 @@ impl Kind {
     pub fn of(has: impl Fn(&str) -> bool) -> Option<Self> {
         let both = |one, other| has(one) && has(other);
         match () {
-            () if both("input_ids", "labels") => Some(Self::Labelled),
+            () if both("input_ids", "labels") => Some(Self::Labeled),
             () if has("input_ids") => Some(Self::Ids),
             () if has("messages") => Some(Self::Messages),
             () if both("prompt", "completion") => Some(Self::Completion),
@@ -52,7 +52,7 @@ impl Kind {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Labelled => "input_ids and labels",
+            Self::Labeled => "input_ids and labels",
             Self::Ids => "input_ids alone",
             Self::Messages => "messages",
             Self::Completion => "prompt and completion",
@@ -83,7 +83,7 @@ impl Columns {
     pub fn reads(&self, name: &str) -> bool {
         name == self.main()
             || match self.kind {
-                Kind::Labelled => matches!(name, "labels" | MASK),
+                Kind::Labeled => matches!(name, "labels" | MASK),
                 Kind::Ids => name == MASK,
                 Kind::Messages => name == "tools",
                 Kind::Completion => matches!(name, "completion" | "tools"),
@@ -99,7 +99,7 @@ impl Columns {
     /// The column of ids, messages or text.
     pub fn main(&self) -> &str {
         self.field.as_deref().unwrap_or(match self.kind {
-            Kind::Labelled | Kind::Ids => "input_ids",
+            Kind::Labeled | Kind::Ids => "input_ids",
             Kind::Messages => "messages",
             Kind::Completion => "prompt",
             Kind::Text => "text",

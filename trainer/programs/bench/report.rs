@@ -18,7 +18,7 @@ impl Record {
     /// [`Failure::Out`] where something else is there, [`Failure::Io`].
     pub fn write(&self, out: &Path) -> Result<(), Failure> {
         let out = check_directory(out, Existing::Replace, &[])?;
-        let json = serde_json::to_string_pretty(self).expect("plain data serialises") + "\n";
+        let json = serde_json::to_string_pretty(self).expect("plain data serializes") + "\n";
         let write = || {
             let mut aside = Aside::new(&out)?;
             aside.write("bench.json", json.as_bytes())?;
@@ -44,7 +44,7 @@ impl Record {
         let note = format!("{idle:.2} ms");
         rows.push(Bar { name: "between launches".to_owned(), value: idle.max(0.0), part: 0.0, note });
         let parts = ["the least by the device's limits", "measured"];
-        let run = serde_json::to_value(self).expect("plain data serialises");
+        let run = serde_json::to_value(self).expect("plain data serializes");
         // What is in the pictures is not repeated.
         let drawn = |name: &str| {
             name.starts_with("kernels.")

@@ -16,7 +16,7 @@ use crate::run::report::{Axis, Chart, Series};
 
 /// Sequences in a micro-batch.
 const BATCH_SIZES: [u32; 6] = [1, 2, 4, 8, 16, 32];
-/// Tokens in a sequence, and the colour of its line.
+/// Tokens in a sequence, and the color of its line.
 const SEQ_LENS: [(u32, &str); 5] = [(512, BLUE), (1024, ORANGE), (2048, GREEN), (4096, PURPLE), (8192, RED)];
 /// Steps of a point take about so long.
 const POINT_S: f64 = 0.5;

@@ -155,7 +155,7 @@ impl Report {
 
     /// By the names of its fields, in the order of the alphabet.
     pub fn to_json(&self) -> Value {
-        serde_json::to_value(self).expect("plain data serialises")
+        serde_json::to_value(self).expect("plain data serializes")
     }
 
     /// Refuses a run that does not fit.

@@ -171,7 +171,7 @@ impl Certificate {
     }
 
     fn text(&self) -> String {
-        serde_json::to_string_pretty(self).expect("plain data serialises") + "\n"
+        serde_json::to_string_pretty(self).expect("plain data serializes") + "\n"
     }
 
     /// Refuses to replace a file that is no certificate.

@@ -1,4 +1,4 @@
-//! What every drawing of a report shares: its width, its colours, its frame.
+//! What every drawing of a report shares: its width, its colors, its frame.
 
 use super::escaped;
 
@@ -13,7 +13,7 @@ pub const PURPLE: &str = "#a04bc9";
 pub const GREY: &str = "#6b7480";
 pub const RED: &str = "#c0392b";
 
-/// A heading, a legend of colours and names, and the drawing.
+/// A heading, a legend of colors and names, and the drawing.
 pub fn figure(title: &str, legend: &[(&str, &str)], height: f64, drawing: &str) -> String {
     let entry = |(color, name): &(&str, &str)| format!("<span style=\"color:{color}\">■</span> {}", escaped(name));
     let legend: Vec<String> = legend.iter().map(entry).collect();

@@ -34,7 +34,7 @@ pub fn check() -> Result<()> {
         let said = succeed(&format!("a {profile} build of a fresh clone"), &mut build(&checkout, arguments))?;
         // The first build installs the compiler for both.
         ensure!(said.contains(ANNOUNCED) == (profile == "debug"), "what was said of the download:\n{said}");
-        ensure!(!said.contains(ANNOUNCED) || said.contains("https://docs.nvidia.com/cuda/eula"), "no licence:\n{said}");
+        ensure!(!said.contains(ANNOUNCED) || said.contains("https://docs.nvidia.com/cuda/eula"), "no license:\n{said}");
         let trainer = checkout.join("target").join(profile).join("precast");
         let listed = output(Command::new(trainer).arg("kernels"))?;
         let found = listed.lines().filter(|line| line.starts_with("sm_"));
@@ -44,7 +44,7 @@ pub fn check() -> Result<()> {
         ensure!(!again.contains("Compiling"), "a finished build is rebuilt:\n{again}");
     }
     let home = checkout.join("target/precast/toolchain/nvidia-cuda-nvrtc-13.0.88");
-    ensure!(home.join("License.txt").exists(), "no licence beside the compiler");
+    ensure!(home.join("License.txt").exists(), "no license beside the compiler");
     println!("== {FEATURE}: a fresh clone builds in both profiles, with one download");
     unlocked(&checkout)
 }

@@ -47,12 +47,12 @@ const SETTINGS: [(&str, Neutral, &str); 31] = [
     ("rope_factor", Number(1.0), UNSCALED),
     ("rope_scaling_factor", Number(1.0), UNSCALED),
     ("rope_freq_scale", Number(1.0), UNSCALED),
-    ("rope_interleaved", Flag(false), "the halves of a head are rotated, not neighbours"),
+    ("rope_interleaved", Flag(false), "the halves of a head are rotated, not neighbors"),
     ("rope_local_base_freq", Absent, "every layer rotates by one base"),
     ("no_rope_layers", Absent, "every layer is rotated"),
-    ("use_qk_norm", Flag(false), "queries and keys are not normalised"),
-    ("qk_norm", Flag(false), "queries and keys are not normalised"),
-    ("qk_layernorm", Flag(false), "queries and keys are not normalised"),
+    ("use_qk_norm", Flag(false), "queries and keys are not normalized"),
+    ("qk_norm", Flag(false), "queries and keys are not normalized"),
+    ("qk_layernorm", Flag(false), "queries and keys are not normalized"),
     ("query_pre_attn_scalar", Absent, "scores are scaled by the root of head_dim"),
     ("attention_multiplier", Absent, "scores are scaled by the root of head_dim"),
     ("attn_logit_softcapping", Absent, NOT_CAPPED),
@@ -93,7 +93,7 @@ pub(super) fn refuse(config: &Value) -> Result<(), ConfigError> {
     }
     if let Some(quantization) = given(config, "quantization_config") {
         let method = quantization.get("quant_method").unwrap_or(quantization);
-        let reason = "give an unquantised checkpoint, or a GGUF file";
+        let reason = "give an unquantized checkpoint, or a GGUF file";
         return Err(refuse_at("quantization_config", method, reason));
     }
     Ok(())

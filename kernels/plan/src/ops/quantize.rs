@@ -13,14 +13,14 @@ impl Ops<'_> {
     pub(super) fn in_int8(&mut self, name: &str, x: Rows, width: u32) -> Int8Rows {
         x.int8.unwrap_or_else(|| {
             let int8 = self.int8_rows(name, width);
-            self.quantize_rows(&format!("{name}.quantise"), x.dense(), int8);
+            self.quantize_rows(&format!("{name}.quantize"), x.dense(), int8);
             int8
         })
     }
 
     /// Quantizes a matrix: its rows, and its columns if gradients pass.
     pub fn quantize(&mut self, name: &str, w: Tensor, Int8Matrix { rows, columns, .. }: Int8Matrix) {
-        self.quantize_rows(&format!("{name}.quantise"), w, rows);
+        self.quantize_rows(&format!("{name}.quantize"), w, rows);
         if let Some(columns) = columns {
             self.quantize_columns(&format!("{name}.columns"), w, columns);
         }

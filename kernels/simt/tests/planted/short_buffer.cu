@@ -1,4 +1,4 @@
-// Neighbouring differences through shared memory that holds one element more than the block has threads.
+// Neighboring differences through shared memory that holds one element more than the block has threads.
 #include "device.cuh"
 #include "planted.h"
 

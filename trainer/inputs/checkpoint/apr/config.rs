@@ -93,7 +93,7 @@ pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
 pub(super) fn interleaves_heads(metadata: &Metadata, family: &Family) -> Result<bool, Fault> {
     match (metadata.integer(&["rope_type"])?, family.gguf_interleaves_heads) {
         (Some(0), _) if family.qk_norm => {
-            Err(refuse("rope_type", &0.into(), format!("{family} normalises heads whose halves are apart (2)")))
+            Err(refuse("rope_type", &0.into(), format!("{family} normalizes heads whose halves are apart (2)")))
         }
         (Some(0), _) => Ok(true),
         (Some(2), _) | (None, false) => Ok(false),

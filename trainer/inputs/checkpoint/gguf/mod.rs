@@ -1,6 +1,6 @@
 //! GGUF files: llama.cpp's single-file models, read as if they were Hugging Face directories.
 //!
-//! [`Gguf`] reads the file's header; weights are dequantised one tensor at a time. The format is
+//! [`Gguf`] reads the file's header; weights are dequantized one tensor at a time. The format is
 //! described in ggml's `docs/gguf.md`. A file is not trusted: whatever is wrong with it is a [`FileError`], and
 //! nothing is allocated on the word of a length that the file's size does not bear out.
 
@@ -85,7 +85,7 @@ impl Gguf {
     /// Keys: `architectures`, `model_type`, `hidden_size`, `intermediate_size`, `num_hidden_layers`,
     /// `num_attention_heads`, `num_key_value_heads`, `head_dim`, `vocab_size` (rows of the embedding),
     /// `rope_theta`, `rms_norm_eps`, `max_position_embeddings`, `tie_word_embeddings` (there is no output
-    /// projection), `hidden_act`, `torch_dtype` (`float32`: weights are dequantised), `bos_token_id` and
+    /// projection), `hidden_act`, `torch_dtype` (`float32`: weights are dequantized), `bos_token_id` and
     /// `eos_token_id` where the file has them, for llama and qwen3 `attention_bias`, and `rope_scaling` of type `llama3`
     /// where the file has the tensor `rope_freqs.weight` that scaling gives.
     ///

@@ -1,4 +1,4 @@
-//! Dequantisation against values of another implementation.
+//! Dequantization against values of another implementation.
 
 use super::super::types::{code, name, of_code, read};
 

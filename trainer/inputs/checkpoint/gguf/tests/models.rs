@@ -285,7 +285,7 @@ fn a_tensor_that_no_model_of_the_family_has_is_refused() {
     }
 }
 
-/// A scale that is NaN makes a block of values that are: found after dequantising, by the tensor's Hugging Face name.
+/// A scale that is NaN makes a block of values that are: found after dequantizing, by the tensor's Hugging Face name.
 #[test]
 fn a_scale_that_is_not_finite_is_refused_where_its_tensor_is_read() {
     const F32: Kind = Kind::F32;

@@ -96,7 +96,7 @@ impl<'a> Vocabulary<'a> {
         self.tokens.iter().find(|(_, kind)| *kind == Kind::Unknown).map(|(text, _)| *text)
     }
 
-    /// Tokens that are found in a text before it is normalised and split. All but user-defined ones are special:
+    /// Tokens that are found in a text before it is normalized and split. All but user-defined ones are special:
     /// decoding leaves them out where it is asked to.
     pub(super) fn added_tokens(&self) -> impl Iterator<Item = AddedToken> {
         self.tokens.iter().filter_map(|(text, kind)| match kind {
