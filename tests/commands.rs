@@ -22,7 +22,7 @@ const ELSEWHERE: [(&str, &str); 11] = [
     ("precast bench", "needs a GPU to measure: `smoke::` and `output::`"),
 ];
 
-/// What `...` stands for.
+/// Arguments that `...` stands for.
 const BASE: [(&str, &str); 4] = [("--teacher", "T"), ("--student", "S"), ("--data", "corpus.jsonl"), ("--out", "run")];
 
 /// Sizes for a simulated GPU, of each command that has them.

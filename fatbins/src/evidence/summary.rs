@@ -43,7 +43,7 @@ pub struct Launch(pub usize, pub String, pub f64);
 #[error("it holds a fault, which a summary cannot show: {0}")]
 pub struct Faulty(pub String);
 
-/// Shortens a digest to [`DIGITS`].
+/// Shortens a digest to `DIGITS`.
 pub fn short(digest: &str) -> &str {
     digest.get(..DIGITS).unwrap_or(digest)
 }

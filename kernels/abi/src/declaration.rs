@@ -27,12 +27,12 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// Whether it is an address.
+    /// True for an address.
     pub fn is_operand(&self) -> bool {
         self.kind == "address"
     }
 
-    /// Whether its bytes mean nothing to whoever launches: what is left over, and what the driver fills in.
+    /// True if its bytes mean nothing to whoever launches: padding, and maps that the driver fills in.
     pub fn is_reserved(&self) -> bool {
         self.name.starts_with("reserved") || self.kind.contains("tensor_map")
     }
@@ -64,7 +64,7 @@ pub(crate) fn camel(name: &str) -> String {
     words.collect()
 }
 
-/// Whether a line above a struct declares something of it: a kernel, its cost, or how it is an operand.
+/// True if a line above a struct declares something: a kernel, its cost, or the struct as an operand.
 pub(crate) fn declares(line: &str) -> bool {
     ["flops: ", "bytes: ", "operand: "].iter().any(|word| line.starts_with(word)) || op(line).is_some()
 }
@@ -76,7 +76,7 @@ fn op(line: &str) -> Option<(&str, &str)> {
     (!op.is_empty() && op.chars().all(is_part)).then_some((op, rest))
 }
 
-/// What a parameter block says besides its fields.
+/// Declarations above a parameter block.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     pub kernels: Vec<Kernel>,
@@ -95,7 +95,8 @@ impl Struct {
     /// Where a kernel's line does not parse.
     pub fn block(&self) -> Result<Block> {
         let mut block = Block::default();
-        for line in &self.doc {
+        let operand = self.doc.iter().find(|line| line.starts_with("operand: "));
+        for line in self.doc.iter().filter(|line| Some(*line) != operand) {
             if let Some(flops) = line.strip_prefix("flops: ") {
                 block.flops = Some(flops.to_owned());
             } else if let Some(bytes) = line.strip_prefix("bytes: ") {
@@ -106,7 +107,14 @@ impl Struct {
                 block.doc.push(line.clone());
             }
         }
+        let declared = block.kernels.first();
+        ensure!(declared.is_none() || operand.is_none(), "{}: a parameter block is no operand", self.name);
         Ok(block)
+    }
+
+    /// Returns the dtype and the content of checks of a struct that is an operand.
+    pub fn as_operand(&self) -> Option<(&str, &str)> {
+        self.doc.iter().find_map(|line| line.strip_prefix("operand: ")?.split_once(", "))
     }
 
     /// The names that expressions of a kernel of this block may use.
@@ -179,9 +187,9 @@ pub(crate) struct Use {
 }
 
 impl Operand {
-    /// Whether there are launches without it.
+    /// True if there are launches without it.
     pub fn is_optional(&self) -> bool {
-        matches!(&self.uses[..], [only] if only.condition.is_some())
+        self.uses.len() == 1 && self.uses[0].condition.is_some()
     }
 
     fn parse(comment: &str) -> Result<Self> {
@@ -209,6 +217,15 @@ impl Operand {
             uses.push(Use { access, condition });
         }
         ensure!(!uses.is_empty(), "an operand is `[shape] dtype, access`: read, write, update or scratch");
+        // Two accesses are the two ways of one condition, so that each launch has one of them.
+        let conditions: Vec<Option<&str>> = uses.iter().map(|usage: &Use| usage.condition.as_deref()).collect();
+        let is_either = |[a, b]: [&str; 2]| a.strip_prefix('!') == Some(b) || b.strip_prefix('!') == Some(a);
+        let is_one = match conditions[..] {
+            [_] => true,
+            [Some(a), Some(b)] => is_either([a, b]),
+            _ => false,
+        };
+        ensure!(is_one, "two accesses are `read if x, write if !x`");
         Ok(Self { place, uses, content })
     }
 }
@@ -225,7 +242,7 @@ fn place(text: &str) -> Result<Place> {
 }
 
 /// Splits where no bracket is open.
-fn top_level<'a>(text: &'a str, separator: &str) -> impl Iterator<Item = &'a str> {
+pub(crate) fn top_level<'a>(text: &'a str, separator: &str) -> impl Iterator<Item = &'a str> {
     let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0i32);
     for (index, char) in text.char_indices() {
         match char {

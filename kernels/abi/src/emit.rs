@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result, bail};
 
-use crate::declaration::{Block, Field, Kernel, Operand, Place, Struct, camel};
+use crate::declaration::{Block, Field, Kernel, Operand, Place, Struct, camel, top_level};
 use crate::expression::{Names, dtype, grouped};
 use crate::headers::Headers;
 
@@ -65,7 +65,7 @@ fn pod(block: &Struct, said: &Block) -> Result<String> {
     if !of.is_empty() {
         writeln!(out, "/// Parameter block of {}.", of.join(" and "))?;
     }
-    for paragraph in said.doc.iter().filter(|line| !line.starts_with("operand: ")) {
+    for paragraph in &said.doc {
         out.push_str(&comment(paragraph));
     }
     let align = block.align.map(|align| format!(", align({align})")).unwrap_or_default();
@@ -174,9 +174,8 @@ fn uses(block: &Struct, field: &Field, operand: &Operand, names: &Names<'_>, str
         Place::Step(step) => {
             let found = structs.iter().find(|other| other.name == *step);
             let Some(step) = found else { bail!("`{step}` is no struct of the headers") };
-            let said = step.doc.iter().find_map(|line| line.strip_prefix("operand: ")?.split_once(", "));
             let (format, content) =
-                said.with_context(|| format!("{} does not say `operand: dtype, content`", step.name))?;
+                step.as_operand().with_context(|| format!("{} does not say `operand: dtype, content`", step.name))?;
             let format = dtype(format).with_context(|| format!("`{format}` is no dtype"))?;
             (format.to_owned(), step.fields.len().to_string(), Some(content.to_owned()))
         }
@@ -191,10 +190,8 @@ fn uses(block: &Struct, field: &Field, operand: &Operand, names: &Names<'_>, str
         }
     };
     if let Some(said) = &operand.content {
-        let (kind, rest) = said.split_once('(').unwrap_or((said, ""));
-        let arguments: Result<Vec<String>> = rest
-            .trim_end_matches(')')
-            .split(", ")
+        let (kind, rest) = said.split_once('(').unwrap_or((said, ")"));
+        let arguments: Result<Vec<String>> = top_level(rest.strip_suffix(')').unwrap_or(rest), ", ")
             .filter(|argument| !argument.is_empty())
             .map(|argument| match block.fields.iter().any(|field| field.is_operand() && field.name == argument) {
                 true => Ok(format!("{argument:?}")),

@@ -5,7 +5,7 @@
 
 use anyhow::{Result, bail};
 
-/// What a scalar counts in.
+/// Type of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Number {
     U32,

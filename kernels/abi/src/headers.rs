@@ -1,4 +1,4 @@
-//! What libclang reads in the headers: structs and constants.
+//! Structs and constants of the headers, as libclang reads them.
 
 use std::path::PathBuf;
 
@@ -22,6 +22,20 @@ pub(crate) struct Headers {
 /// Where there is no libclang, a header does not parse, or a struct has bytes that belong to no field: they would be
 /// uninitialized in what is launched.
 pub(crate) fn read(folders: &[PathBuf]) -> Result<Headers> {
+    let all = includes(folders)?;
+    let mut headers = parse(&bindings(folders, &all, Blocks::Whole)?)?;
+    let short = parse(&bindings(folders, &all, Blocks::WithoutInt8)?)?;
+    for whole in &mut headers.structs {
+        let short = short.structs.iter().find(|short| short.name == whole.name);
+        let short =
+            short.with_context(|| format!("{} stands behind `#ifdef INT8`: fields may, no block", whole.name))?;
+        whole.tail = (short.fields.len() < whole.fields.len()).then_some(short.fields.len());
+    }
+    Ok(headers)
+}
+
+/// Returns a line for each header of the folders, in the order of their names, which differ.
+fn includes(folders: &[PathBuf]) -> Result<String> {
     let mut names = Vec::new();
     for folder in folders {
         let read = || format!("cannot read {}", folder.display());
@@ -31,16 +45,12 @@ pub(crate) fn read(folders: &[PathBuf]) -> Result<Headers> {
         }
     }
     names.sort_unstable();
-    let all: String = names.iter().map(|name| format!("#include \"{name}\"\n")).collect();
-    let mut headers = parse(&bindings(folders, &all, Blocks::Whole)?)?;
-    let short = parse(&bindings(folders, &all, Blocks::WithoutInt8)?)?;
-    for (whole, short) in headers.structs.iter_mut().zip(&short.structs) {
-        whole.tail = (short.fields.len() < whole.fields.len()).then_some(short.fields.len());
-    }
-    Ok(headers)
+    let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
+    ensure!(twice.is_none(), "two headers are called {}", twice.map_or("", |pair| &pair[0]));
+    Ok(names.iter().map(|name| format!("#include \"{name}\"\n")).collect())
 }
 
-/// Which fields blocks have.
+/// Fields that blocks have.
 #[derive(Clone, Copy, PartialEq)]
 enum Blocks {
     Whole,
@@ -143,7 +153,8 @@ mod tests {
 
     use super::*;
 
-    /// What clang says in `["Offset of field: block::field"][offset_of!(block, field) - 16usize]`, by what stands in the quotes.
+    /// Returns the numbers of lines like `["Offset of field: block::field"][offset_of!(block, field) - 16usize]`, by the text in
+    /// quotes.
     fn said(bindings: &str) -> BTreeMap<String, u64> {
         let rows = bindings.split("[\"").skip(1).filter_map(|row| {
             let (name, rest) = row.split_once("\"]")?;
@@ -169,17 +180,8 @@ mod tests {
     fn sizes_and_offsets_are_those_of_clang() {
         let folders = crate::folders(&Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("")).unwrap();
         let headers = read(&folders).unwrap();
-        let names: Vec<String> = headers.structs.iter().map(|found| found.name.clone()).collect();
-        let all = std::fs::read_dir(&folders[0]).unwrap().count();
-        assert!(all > 0 && names.len() > 40, "{names:?}");
-        let includes: String = folders
-            .iter()
-            .flat_map(|folder| folder.read_dir().unwrap())
-            .filter_map(|entry| {
-                let name = entry.unwrap().file_name().into_string().unwrap();
-                name.ends_with(".h").then(|| format!("#include \"{name}\"\n"))
-            })
-            .collect();
+        assert!(headers.structs.len() > 40, "{}", headers.structs.len());
+        let includes = includes(&folders).unwrap();
         let clang = said(&bindings(&folders, &includes, Blocks::Whole).unwrap());
         let mut sizes = BTreeMap::new();
         for found in &headers.structs {
@@ -191,5 +193,9 @@ mod tests {
             assert_eq!(clang[&format!("Size of {}", found.name)], offset, "{}", found.name);
             sizes.insert(found.name.clone(), offset);
         }
+        let tail = |name: &str| headers.structs.iter().find(|found| found.name == name).unwrap().tail;
+        let gemm = headers.structs.iter().find(|found| found.name == "gemm_fwd_params").unwrap();
+        assert_eq!(gemm.fields[tail("gemm_fwd_params").unwrap()].name, "x_scale");
+        assert_eq!(tail("gemm_dgrad_params"), None);
     }
 }

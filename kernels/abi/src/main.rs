@@ -1,13 +1,12 @@
 //! `precast-abi [OUT FOLDER...]`: writes the Rust of the headers in these folders. `cargo run -p precast-abi` does so for
-//! `kernels/src/abi.rs`, also while the kernels do not compile; `cargo xtask abi`, which is made of them, installs libclang
-//! before.
+//! `kernels/src/abi.rs`, also while the kernels do not compile; `cargo xtask abi` installs libclang where it is missing.
 
 #![allow(clippy::print_stdout)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 /// Where clang-sys looks for libclang when it is first called.
 const LIBCLANG: &str = "LIBCLANG_PATH";
@@ -23,6 +22,7 @@ fn main() -> Result<ExitCode> {
         arguments.push(kernels.join("src/abi.rs"));
         arguments.extend(precast_abi::folders(&kernels)?);
     }
+    ensure!(arguments.len() > 1, "expected OUT FOLDER...");
     let generated = precast_abi::generate(&arguments[1..], &kernels.join("../rustfmt.toml"))?;
     let path = &arguments[0];
     let unchanged = std::fs::read_to_string(path).is_ok_and(|committed| committed == generated);

@@ -44,6 +44,8 @@ fn padding_is_refused_by_the_name_of_its_struct_and_is_no_obstacle_once_it_is_go
     assert!(generated.contains("pub struct softcap_fwd_params") && !generated.contains("padding"));
     let dir = tempfile::tempdir().unwrap();
     assert!(write(dir.path(), "typedef struct softcap_params { address x").unwrap_err().contains("do not parse"));
+    let twice = generate(&[dir.path().to_path_buf(), folder()]).unwrap_err();
+    assert!(twice.contains("two headers are called types.h"), "{twice}");
 }
 
 #[test]
@@ -78,12 +80,17 @@ fn a_comment_that_does_not_say_what_an_operand_is_is_refused_with_its_field() {
         ("[n] x, read if ceil(n, 2)", "expected `ceil(a / b)`"),
         ("[n] x, read if rows(n)", "`rows` is a method of the key"),
         ("micro_scalars, read", "`micro_scalars` is no struct of the headers"),
+        ("[n] x, read if n > 1, write if n > 2", "two accesses are `read if x, write if !x`"),
+        ("[n] x, read, write if n > 2", "two accesses are `read if x, write if !x`"),
     ] {
         let refused = softcap(KERNEL, operand, RESERVED).unwrap_err();
         assert!(refused.contains(why) && refused.contains("x"), "{operand}: {refused}");
     }
     let refused = softcap("/// softcap.fwd { h }: Caps elements.", "[n, h] x, update", RESERVED).unwrap_err();
     assert!(refused.contains("a field is `name: Type`") && refused.contains("softcap_fwd_params"), "{refused}");
+    let both = format!("{KERNEL}\n/// operand: u32, Micro");
+    let refused = softcap(&both, "[n, h] x, update", RESERVED).unwrap_err();
+    assert!(refused.contains("softcap_fwd_params: a parameter block is no operand"), "{refused}");
     let refused = softcap("/// softcap.fwd { h: u32 }", "[n, h] x, update", RESERVED).unwrap_err();
     assert!(refused.contains("stands `: ` and its text"), "{refused}");
 }

@@ -1,5 +1,5 @@
-//! Every host reference against its formula in f64, written from the formula alone, in every sample of its kernel: what a
-//! kernel is checked with its reference is. Gradients are differences of the forward formula, so that a reference and a kernel
+//! Host references against their formulas in f64, written from the formulas alone, in every sample of each example whose results
+//! are not rounded to bf16: what a kernel is checked with, its reference is. Gradients are differences of the forward formula, so that a reference and a kernel
 //! that share a mistake do not agree with it.
 
 mod attention;
@@ -106,7 +106,7 @@ fn plain(op: &str) -> BTreeSet<Key> {
     keys
 }
 
-/// Whether nothing is rounded to bf16 or stored in blocks: what is left is the formula. A cast is what it rounds.
+/// True if nothing is rounded to bf16 or stored in blocks, so that results are the formula. A cast is its rounding.
 fn is_plain(key: &Key) -> bool {
     let params = key.kernel().samples().pop().expect("a kernel has samples");
     let formats = key.kernel().operands(&params).into_iter().map(|operand| operand.format);

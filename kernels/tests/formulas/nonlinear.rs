@@ -1,4 +1,4 @@
-//! Whether the inputs of checks tell functions that are not linear from the identity.
+//! Inputs of checks tell functions that are not linear from the identity.
 
 use precast_kernels::check::Case;
 use precast_kernels::host::Buffer;
@@ -54,7 +54,7 @@ fn inputs_are_large_enough_to_show_what_is_not_linear() {
     }
 }
 
-/// Of fewer elements one that happens to be large shows what the others do not.
+/// Among fewer elements a single large one decides.
 const LEAST: u64 = 256;
 /// A sample is large that has this part of the largest one's elements. Smaller ones are of one token or one row, whose softmax is 1 and
 /// whose norm keeps the scale.
@@ -66,13 +66,13 @@ fn drawn(key: &Key, params: &[u8]) -> u64 {
     operands.iter().filter(|operand| is_doubled(operand)).map(|operand| operand.elems).max().unwrap_or(0)
 }
 
-/// Whether an operand holds numbers that a check draws, of any size.
+/// True if an operand holds numbers that a check draws, of any size.
 fn is_doubled(operand: &Operand) -> bool {
     let is_drawn = matches!(operand.content, Content::Normal(_) | Content::Uniform(..));
     operand.access.reads() && is_drawn && operand.format != Dtype::U32
 }
 
-/// Whether doubled inputs give outputs that are one power of two times as large, within the kernel's tolerance.
+/// True if doubled inputs give outputs that are one power of two times as large, within the kernel's tolerance.
 fn is_homogeneous(key: &Key, params: &[u8]) -> bool {
     let single = Case::new(key, params, 3);
     let mut double = Case::new(key, params, 3);

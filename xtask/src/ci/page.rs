@@ -51,7 +51,7 @@ const MISTAKES: [Mistake; 7] = [
     Mistake {
         what: "a reference of another formula",
         edits: &[("host.rs", "(x / cap).tanh()", "x.tanh()")],
-        said: "softcap.fwd{x=f32}: y is ",
+        said: "softcap.fwd{x=f32}, sample 0: y is ",
     },
     Mistake {
         what: "a cap that reference and kernel ignore where it is large",
@@ -59,7 +59,7 @@ const MISTAKES: [Mistake; 7] = [
             ("host.rs", "*y = cap", "*y = if cap > 40.0 { *x } else { cap }"),
             ("fwd.cu", "return cap", "return cap > 40.0f ? x : cap"),
         ],
-        said: "softcap.fwd{x=f32}: y is ",
+        said: "softcap.fwd{x=f32}, sample 2: y is ",
     },
     Mistake {
         what: "a dtype that examples leave out",
@@ -79,7 +79,7 @@ const MISTAKES: [Mistake; 7] = [
     Mistake {
         what: "an input that is declared too long",
         edits: &[("softcap.h", "[tokens, n] x, read", "[tokens * n + 4] x, read")],
-        said: "softcap.fwd{x=f32}: y",
+        said: "failed: softcap.fwd{x=f32}, sample 0: y",
     },
     Mistake {
         what: "operands that are declared for one token",

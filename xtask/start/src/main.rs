@@ -1,7 +1,8 @@
 //! `cargo xtask`: starts the program of a command. It depends on nothing, so nothing is built for it.
 //!
 //! `simt NAME` is the program of `kernels/simt`. That reads the CUDA sources from disk: where nothing else that it is made of has
-//! changed since cargo built it, it runs as it is, and a verdict on a kernel takes as long as the kernel. `abi` is the program of
+//! changed since cargo built it, it runs as it is, and a verdict on a kernel takes as long as the kernel; after an edit of a header
+//! `abi.rs` is made again first. `abi` is the program of
 //! `kernels/abi`: it works while the kernels do not compile. All others are `xtask`'s.
 
 mod made;
@@ -38,6 +39,10 @@ fn checker(names: &[String]) -> io::Result<Command> {
     let program = std::env::current_exe()?.with_file_name(CHECKER);
     if !made::is_of_what_is_there(&program, &root) {
         let started = SystemTime::now();
+        // Of headers as they are; without libclang, as they were at the last `cargo xtask abi`.
+        if libclang_is_installed() && !cargo(&["run", "--quiet", "--package", "precast-abi"], &[]).status()?.success() {
+            return Err(io::Error::other("kernels/src/abi.rs is not made"));
+        }
         if !cargo(&["build", "--quiet", "--package", CHECKER], &[]).status()?.success() {
             return Err(io::Error::other(format!("{CHECKER} is not built")));
         }
