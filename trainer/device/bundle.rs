@@ -40,12 +40,12 @@ fn unusable(error: BundleError) -> DeviceError {
     DeviceError::Bundle(format!("the embedded bundle must not be used: {error}"))
 }
 
-/// What a report of a bug says of the kernels: the digest of those embedded.
+/// Returns the digest of the embedded kernels, for a bug report.
 pub fn facts() -> String {
     format!("bundle: {}", EMBEDDED.as_ref().map_or("none embedded", |embedded| embedded.digest))
 }
 
-/// Where the bytes of a run's bundle come from.
+/// Source of the bytes of a run's bundle.
 pub enum BundleSource {
     /// Embedded in this binary.
     Embedded(Bundle<'static>),
@@ -144,7 +144,7 @@ impl BundleSource {
         }
     }
 
-    /// What people should know of a bundle that is not signed by a trusted key.
+    /// Returns a note on a bundle that is not signed by a trusted key.
     pub fn note(&self) -> Option<String> {
         match self {
             Self::File(file, keys) if keys.is_empty() => Some(format!(

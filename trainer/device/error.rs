@@ -43,7 +43,7 @@ pub enum DeviceError {
         /// On the device.
         free: u64,
         device: String,
-        /// What needs it.
+        /// Table of the memory that the run needs.
         table: String,
         /// A line on the memory with weights in 8 bits; empty where that cannot be.
         int8: String,

@@ -42,12 +42,12 @@ pub struct Forward {
     pub gemm: Gemm,
     #[command(flatten)]
     pub target: DeviceOptions,
-    /// Whether device, kernels and model are printed first.
+    /// True if device, kernels and model are printed first.
     #[arg(skip)]
     pub heading: bool,
 }
 
-/// What is read before a device is opened.
+/// Inputs that are read before a device is opened.
 pub(crate) struct Opened {
     cublas: Option<Cublas>,
     pub model: Checkpoint,

@@ -1,4 +1,4 @@
-//! What a run takes of the host's memory, from its plan and the sizes of its data files.
+//! Estimate of the host memory that a run takes, from its plan and the sizes of its data files.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::inputs::checkpoint::PART_ELEMENTS;
 use crate::inputs::data;
 
-/// What direct reads take besides what they read.
+/// Overhead of direct reads, bytes, besides the bytes read.
 const PAGES_BYTES: u64 = 64 << 10;
 
 /// Ownership of a device's memory.
@@ -47,7 +47,7 @@ pub struct HostMemory {
 #[derive(Clone, Debug, Serialize)]
 pub struct HostMemoryRow {
     pub what: &'static str,
-    /// How much, at most.
+    /// Upper bound of what it takes.
     pub bytes: u64,
 }
 
@@ -57,17 +57,17 @@ impl HostMemory {
         let models: Vec<&Resident> = plan.teacher.iter().chain([&plan.student]).collect();
         // Two arrive from the device while one is written.
         let checkpoint = ("parts of a checkpoint", 3 * STAGE_BYTES);
-        // What is read ahead, kept and shuffled, however large the data are.
+        // Data that are read ahead, kept and shuffled, however large the data are.
         let data_bytes = of_data(data).min(data::MOST_BYTES);
         Self::of_models(&plan.plan, &models, checkpoint, data_bytes, memory)
     }
 
-    /// Of an evaluation.
+    /// Estimates the host memory of an evaluation.
     pub fn of_evaluation(plan: &EvaluationPlan, data: &[PathBuf], memory: DeviceMemory) -> Self {
         Self::of_models(&plan.plan, &[&plan.model], ("scores", plan.nll.bytes()), of_data(data), memory)
     }
 
-    /// Of one side of a comparison, which the last hidden states of all batches are kept for.
+    /// Estimates the host memory of one side of a comparison, which keeps the last hidden states of all batches.
     pub fn of_comparison(plan: &ComparisonPlan, hidden_bytes: u64, data: &[PathBuf], memory: DeviceMemory) -> Self {
         Self::of_models(&plan.plan, &[&plan.model], ("last hidden states", hidden_bytes), of_data(data), memory)
     }

@@ -8,12 +8,14 @@ use crate::device::host_memory::HostMemory;
 use crate::device::weight_format::KERNELS_BYTES;
 use crate::inputs::checkpoint::Access;
 
-/// How weights are read for a device: past the page cache, and never from a mapped file, where that takes the device's memory.
+/// Chooses how weights are read for a device: past the page cache, and never from a mapped file, where that takes the
+/// device's memory.
 pub fn access(device: &Device) -> Access {
     if device.integrated { Access::Direct } else { Access::Map }
 }
 
-/// What a run takes of a device's memory besides its plan and its kernels: all that the host takes, where they share one.
+/// Returns the bytes of a device's memory that a run takes besides its plan and its kernels: all that the host takes,
+/// where they share one.
 pub fn host_bytes(device: &Device, host: impl FnOnce() -> HostMemory) -> u64 {
     if device.has_one_memory() { host().total_bytes } else { 0 }
 }

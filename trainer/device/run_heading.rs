@@ -18,7 +18,7 @@ use crate::options::RunConfig;
 pub struct Heading(Vec<(&'static str, String)>);
 
 impl Heading {
-    /// Of a device and as many kernels of a bundle.
+    /// Creates the heading for a device and as many kernels of a bundle.
     pub fn new(device: &Device, bundle: Digest, kernels: usize) -> Self {
         let capability = device.compute_capability.map(|(a, b)| format!(", compute capability {a}.{b}"));
         let driver = device.driver_version.map(|(a, b)| format!(", driver for CUDA {a}.{b}"));

@@ -16,20 +16,21 @@ use crate::inputs::checkpoint;
 use crate::inputs::pair::same_path;
 use crate::options::{RunConfig, UsageError, WeightFormat};
 
-/// What of the models of a run its plan follows from: their shapes, and in which formats their matrices are stored.
+/// Properties of a run's models that its plan follows from: their shapes, and in which formats their matrices are
+/// stored.
 #[derive(Clone, Debug)]
 pub struct Shapes {
     pub teacher: Option<(ModelConfig, Formats)>,
     pub student: (ModelConfig, Formats),
     /// None of them where the student itself trains.
     pub adapters: Adapters,
-    /// Whether teacher and student are the same files, byte for byte.
+    /// True if teacher and student are the same files, byte for byte.
     pub same_files: bool,
 }
 
 impl Shapes {
-    /// Of the models that a configuration names, without their weights; a bare `config.json` stands for a file in the mix of
-    /// Q4_K_M.
+    /// Reads the models that a configuration names, without their weights; a bare `config.json` stands for a file in
+    /// the mix of Q4_K_M.
     ///
     /// # Errors
     /// [`DeviceError`] where one cannot be read.
@@ -55,7 +56,7 @@ impl Shapes {
         }
     }
 
-    /// Whether a student that stays as it is takes less in the blocks of its file, and is not kept so.
+    /// True if a student that stays as it is takes less in the blocks of its file, and is not kept so.
     pub fn student_could_be_stored(&self, config: &RunConfig) -> bool {
         !self.adapters.is_empty() && !self.student.1.is_dense() && self.student_format(config).0 == WeightFormat::Bf16
     }
@@ -78,8 +79,8 @@ impl Shapes {
         choices.try_for_each(|checked| checked)
     }
 
-    /// Whether the teacher's weights are the student's, once in memory: a frozen student of the same files, in the form that is
-    /// asked for.
+    /// True if the teacher's weights are the student's, once in memory: a frozen student of the same files, in the form
+    /// that is asked for.
     pub fn shares_weights(&self, config: &RunConfig) -> bool {
         let dense = self.student.1.is_dense();
         let (asked, form) = (config.teacher_format.unwrap_or_default(), self.student_format(config).0);

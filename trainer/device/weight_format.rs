@@ -1,5 +1,5 @@
-//! How a frozen model's weights live on the device: in the precision of the run, or as their file holds them, which give the
-//! same bits; or in 8 bits, which gives others.
+//! Form of a frozen model's weights on the device: in the precision of the run, or as their file holds them, which give
+//! the same bits; or in 8 bits, which gives others.
 
 use precast_kernels::Arch;
 use precast_plan::memory::human_bytes;
@@ -9,15 +9,15 @@ use precast_runtime::Device;
 use crate::device::error::DeviceError;
 use crate::options::{UsageError, WeightFormat};
 
-/// What the kernels of a run take of a device besides its plan, and more: a plan that fits by less does not.
+/// Device memory for the kernels of a run, bytes, and more than they take: a plan that fits by less does not.
 pub const KERNELS_BYTES: u64 = 64 << 20;
 
-/// Whether a plan of so many bytes fits, with its kernels, into as many that are free.
+/// True if a plan of so many bytes fits, with its kernels, into as many that are free.
 pub fn fits(plan_bytes: u64, free_bytes: u64) -> bool {
     plan_bytes.saturating_add(KERNELS_BYTES) <= free_bytes
 }
 
-/// What there is to choose from: a model's weights, and the flag that says how they live on the device.
+/// Input of a choice of format: a model's weights, and the flag that says how they live on the device.
 pub struct Choice<'a> {
     /// `--teacher-format`, `--format`.
     pub flag: &'static str,
@@ -36,12 +36,12 @@ pub fn formats(form: WeightFormat, stored: Option<&Formats>) -> Formats {
     }
 }
 
-/// What kernels have beside them of a memory that the host shares.
+/// Returns the part of a message that names the bytes of the host, where it shares the memory; else nothing.
 pub fn beside(host_bytes: u64) -> String {
     if host_bytes > 0 { format!(" and {host_bytes} for the host, which shares it") } else { String::new() }
 }
 
-/// What a run would take with weights in 8 bits, as a refusal of one that does not fit says it.
+/// Returns a refusal's line on what a run would take with weights in 8 bits; empty where `bytes` is none.
 fn rounded(flag: &str, bytes: Option<u64>) -> String {
     let line = |bytes| {
         format!(
@@ -57,7 +57,7 @@ pub struct Chosen<P> {
     pub plan: P,
     /// Any but `Auto`.
     pub format: WeightFormat,
-    /// What is to be said of it.
+    /// Note on the choice, for people.
     pub note: Option<String>,
 }
 
@@ -94,7 +94,7 @@ impl Choice<'_> {
         if asked == WeightFormat::Int8 {
             return Ok(Chosen { plan: lower(&Formats::int8())?, format: asked, note: none });
         }
-        // What no run of this kind can have is not offered.
+        // A format that no run of this kind can have is not offered.
         let int8 = || lower(&Formats::int8()).ok().map(|plan| plan.as_ref().arena_bytes);
         if formats.is_dense() {
             let plan = lower(&dense)?;
@@ -191,7 +191,7 @@ mod tests {
         choose_beside(0, asked, formats, device)
     }
 
-    /// The same where the host takes so many bytes of the device's memory.
+    /// Chooses like `choose`, where the host takes so many bytes of the device's memory.
     fn choose_beside(
         host_bytes: u64,
         asked: WeightFormat,
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!((large.format, large.plan.0.arena_bytes), (WeightFormat::Bf16, 30 * GIB));
         assert_eq!((small.format, small.plan.0.arena_bytes), (WeightFormat::Stored, 20 * GIB));
         insta::assert_snapshot!(format!("{}\n\n{}", large.note.unwrap(), small.note.unwrap()));
-        // What the kernels take is not there.
+        // The memory that the kernels take is not free.
         assert_eq!(of(30 * GIB).format, WeightFormat::Stored);
     }
 

@@ -56,7 +56,7 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
     Ok(Score::new(total, tokens, opened.model.config().vocab, ids_sha256(&dataset)))
 }
 
-/// What is scored, and in batches of which shape.
+/// Text to score, and the shape of its batches.
 pub(crate) struct Text {
     pub dataset: Dataset,
     /// Sequences at a time.

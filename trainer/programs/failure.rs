@@ -155,7 +155,7 @@ impl Failure {
             Self::Hung(_) => Hang::EXIT_CODE,
             Self::Driver(_) | Self::Device(_) => 4,
             Self::Doctor { exit_code, .. } => *exit_code,
-            // What cannot be written, be it a checkpoint, is no fault of what was read.
+            // A file that cannot be written, be it a checkpoint, is no fault of what was read.
             Self::Checkpoint(CheckpointError::WouldNotBeFinite { .. } | CheckpointError::Space { .. }) => 1,
             Self::Checkpoint(CheckpointError::Io { what, .. }) if *what != "read" => 1,
             Self::Checkpoint(_)

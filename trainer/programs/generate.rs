@@ -40,7 +40,7 @@ pub struct Generation {
     pub chat_date: Option<Date>,
 }
 
-/// What came of it.
+/// Result of a generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Generated {
     pub prompt_ids: Vec<u32>,
@@ -225,7 +225,7 @@ mod tests {
         assert!(message.ends_with("shorten the prompt"), "{message}");
     }
 
-    /// Of a plan, the logits that stay are those of the rest of its tokens.
+    /// The logits that stay of a plan are those of the rest of its tokens.
     #[test]
     fn what_stays_of_logits_is_the_last_chunk() {
         let config = |vocab: u32| {

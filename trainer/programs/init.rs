@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(source_name("model.norm.weight", &[0, 7]), "model.norm.weight");
     }
 
-    /// What a file holds is what the same configuration and seed give without one.
+    /// A file holds what the same configuration and seed give without one.
     #[test]
     fn a_gguf_file_reads_back_as_the_blocks_it_was_made_of() {
         let dir = tempfile::tempdir().unwrap();

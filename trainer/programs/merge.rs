@@ -46,7 +46,7 @@ fn widen(base: &Checkpoint, parameter: &Parameter, scratch: &mut Scratch) -> Res
     Ok(())
 }
 
-/// The same with the adapter of it added.
+/// Widens a parameter like `widen`, and adds the product of its adapter.
 fn add(
     base: &Checkpoint,
     adapter: &Adapter,

@@ -1,5 +1,5 @@
-//! Which node hangs: the process becomes a new one, whose context the hanging one does not touch, and that one runs the step again,
-//! on random tokens, a node at a time.
+//! Search for the node that hangs: the process becomes a new one, whose context the hanging one does not touch, and
+//! that one runs the step again, on random tokens, a node at a time.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ use crate::run::out::{Out, Start};
 use crate::run::outcome::{Outcome, Status};
 use crate::run::record::{self, OUTCOME, RECORD, RunRecord};
 
-/// What a process that replays is told, as JSON: [`Hang`].
+/// Environment variable that tells a process what to replay, as JSON: [`Hang`].
 const REQUEST: &str = "PRECAST_REPLAY";
 /// A node takes a small part of a phase, for which the run's patience is meant.
 const NODES_OF_PATIENCE: u64 = 10;
@@ -41,7 +41,7 @@ const REPLAY_S: std::ops::RangeInclusive<u64> = 60..=600;
 /// A run that is watched: what becomes of a hang.
 pub struct Watched {
     pub ranks: Ranks,
-    /// Where it writes; none of a rank that does not.
+    /// Directory that it writes to; none of a rank that does not.
     pub out: Option<PathBuf>,
     pub replicas: u32,
 }
@@ -84,7 +84,7 @@ fn replay_s(hang: &Hang) -> u64 {
 
 /// Becomes the process that replays. Returns why it does not.
 fn become_replay(hang: &Hang) -> std::io::Error {
-    // What is still open of the device would keep its context, and the memory that the other one needs.
+    // A file of the device that is still open would keep its context, and the memory that the other one needs.
     for entry in std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
         if let Some(file @ 3..) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) {
             // SAFETY: setting the flag fails if the file has been closed meanwhile, and is harmless if its number is now another file's.
@@ -97,7 +97,7 @@ fn become_replay(hang: &Hang) -> std::io::Error {
     command.env(REQUEST, serde_json::to_string(hang).expect("plain data serializes")).exec()
 }
 
-/// What this process is to replay; none of one that is to run.
+/// Returns the hang that this process is to replay; none of one that is to run.
 pub fn requested() -> Option<Hang> {
     serde_json::from_str(&std::env::var(REQUEST).ok()?).ok()
 }
@@ -136,7 +136,7 @@ fn run(mut asked: Options, hang: &Hang) -> Result<(), Failure> {
     session.watch.on_hang(move |found| end(Hang { node: found_in(&found, &of_run), ..of_run }));
     session.upload(&models, |_| Ok(()))?;
     Steps::new(&config, models.student().config().vocab).one(&mut session)?;
-    // What is of some steps alone.
+    // Some phases are of some steps alone.
     let has = |session: &Session, name: &str| session.plan.plan.phases.iter().any(|phase| phase.name == name);
     for phase in hang.phases.iter().filter(|phase| has(&session, phase)).cloned().collect::<Vec<_>>() {
         session.time(&phase, 1)?;
@@ -144,7 +144,7 @@ fn run(mut asked: Options, hang: &Hang) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a hang of the replay says of the run's.
+/// Returns the node of the run's hang that a hang of the replay tells; unknown where the replay hangs elsewhere.
 fn found_in(found: &Hang, of_run: &Hang) -> Node {
     let is_of_run = of_run.phases.is_empty() || found.phases.iter().any(|phase| of_run.phases.contains(phase));
     match &found.node {

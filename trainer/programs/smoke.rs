@@ -26,19 +26,19 @@ use crate::programs::failure::Failure;
 const MEAN_OF: usize = 5;
 /// Steps without which the two means are of the same steps.
 pub const LEAST_STEPS: u64 = 2 * MEAN_OF as u64;
-/// What the last mean may be of the first.
+/// Upper bound of the last mean, as a share of the first.
 const MOST_RATIO: f64 = 0.8;
-/// How many projections of a layer have adapters at most, seven, as a power of two: it divides a rate exactly.
+/// Upper bound of a layer's projections with adapters, seven, as a power of two: it divides a rate exactly.
 const PROJECTIONS: f64 = 8.0;
 /// Tokens of the cycle, of a large vocabulary.
 const CYCLE: u32 = 256;
 
-/// What a run showed. `ok` is true where there is no `reason`.
+/// Result of a run. `ok` is true where there is no `reason`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Record {
-    /// Whether everything is as it must be.
+    /// True if everything is as it must be.
     pub ok: bool,
-    /// What is not.
+    /// First fault that was found.
     pub reason: Option<String>,
     /// The device's name.
     pub device: String,
@@ -51,23 +51,23 @@ pub struct Record {
     pub precision: String,
     /// The library that computes products.
     pub gemm: String,
-    /// How the teacher's weights live on the device; none without a teacher.
+    /// Form of the teacher's weights on the device; none without a teacher.
     pub teacher_format: Option<String>,
-    /// What is trained in place of the student; none where that trains.
+    /// Adapter that is trained in place of the student; none where that trains.
     pub adapter: Option<String>,
-    /// How such a student's weights live on the device.
+    /// Form of such a student's weights on the device.
     pub student_format: Option<String>,
     /// Tokens of a step.
     pub tokens: u64,
     /// Peak learning rate.
     pub lr: f64,
-    /// Of each step; none where it is not finite.
+    /// Loss of each step; none where it is not finite.
     pub losses: Vec<Option<f64>>,
     /// The mean of the last five losses over that of the first five.
     pub ratio: Option<f64>,
     /// Modules that the driver loaded after the seal, in both runs.
     pub loads_after_seal: u64,
-    /// Whether the second run has the same losses and final weights, bit for bit.
+    /// True if the second run has the same losses and final weights, bit for bit.
     pub bits_equal: bool,
     /// Median time of a step.
     pub step_ms: f64,
@@ -77,7 +77,7 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq)]
 struct Run {
     losses: Vec<f64>,
-    /// Of the master weights after the last step.
+    /// Digest of the master weights after the last step.
     weights: Digest,
     skipped: u64,
     loads_after_seal: u64,
@@ -204,7 +204,7 @@ fn same_bits(first: &Run, second: &Run) -> bool {
     bits(first) == bits(second) && first.weights == second.weights
 }
 
-/// What is not as it must be.
+/// Returns the first fault of two runs of the same; none where all is as it must be.
 fn fault(first: &Run, second: &Run) -> Option<String> {
     let late = first.loads_after_seal + second.loads_after_seal;
     let not_finite = first.losses.iter().position(|loss| !loss.is_finite());

@@ -1,4 +1,4 @@
-//! Whether ranks are alike: the same names with the same values.
+//! Check that ranks are alike: the same names with the same values.
 
 use super::error::RankError;
 use crate::base::lines::bounded;

@@ -15,13 +15,13 @@ use super::error::{RankError, RankFailure};
 use super::frame::{self, Kind};
 use crate::base::notes::tell;
 
-/// How long a rank may be silent, seconds, if the environment does not say it.
+/// Time that a rank may be silent, seconds, if the environment does not say it.
 const PATIENCE_S: u64 = 30;
 /// Heartbeats in that time.
 const HEARTBEATS: u32 = 6;
-/// How long a rank whose peer has failed may take to end by itself.
+/// Time that a rank whose peer has failed may take to end by itself.
 const GRACE: Duration = Duration::from_secs(20);
-/// How long a rank that ends waits for its peers to read its last frame.
+/// Time that a rank that ends waits for its peers to read its last frame.
 const LINGER: Duration = Duration::from_secs(3);
 
 type Abort = Box<dyn Fn() + Send + Sync>;
@@ -44,7 +44,7 @@ struct Peer {
     writing: Mutex<()>,
 }
 
-/// What has arrived from the peers.
+/// Frames that have arrived from the peers.
 struct Inbox {
     failure: Option<RankFailure>,
     /// Parts of collectives that are not consumed yet, by peer.

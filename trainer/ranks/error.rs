@@ -51,7 +51,7 @@ impl RankError {
         move |error| Self::Io(format!("cannot {what}: {error}"))
     }
 
-    /// Whether a rank of `--gpus`, which have one terminal, leaves it to another to print this.
+    /// True if a rank of `--gpus`, which have one terminal, leaves it to another to print this.
     pub fn is_printed_by_another(&self, own: u32) -> bool {
         match self {
             Self::Failed(RankFailure { by_itself: true, rank, .. }) => *rank != own,

@@ -1,4 +1,4 @@
-//! What goes over a connection between ranks: frames of a kind, a length and bytes.
+//! Frames of a connection between ranks: a kind, a length and bytes.
 
 use std::io::{self, Read};
 

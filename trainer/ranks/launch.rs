@@ -19,7 +19,7 @@ use crate::base::signal::Signal;
 use crate::base::stop::Stop;
 use crate::options::DeviceChoice;
 
-/// How many GPUs of this host to train on.
+/// Number of GPUs of this host to train on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gpus {
     All,
@@ -49,11 +49,11 @@ impl fmt::Display for Gpus {
 
 /// No host has more.
 const MOST: u32 = 1024;
-/// How long the others may take to end by themselves once rank 0 has ended.
+/// Time that the others may take to end by themselves once rank 0 has ended.
 const AFTER_FIRST: Duration = Duration::from_secs(10);
-/// How long all may take to end by themselves once one has failed: they hear of it, or find out.
+/// Time that all may take to end by themselves once one has failed: they hear of it, or find out.
 const AFTER_FAILURE: Duration = Duration::from_secs(90);
-/// How long one may take to end once it has been killed.
+/// Time that one may take to end once it has been killed.
 const AFTER_KILL: Duration = Duration::from_secs(5);
 /// Between two looks at what has ended.
 const LOOK: Duration = Duration::from_millis(20);

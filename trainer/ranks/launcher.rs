@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::error::RankError;
 use super::token::Token;
 
-/// What the ranks of `--gpus` are told.
+/// Environment variables that tell the ranks of `--gpus` their place.
 pub const RANK: &str = "PRECAST_RANK";
 pub const RANKS: &str = "PRECAST_RANKS";
 pub const RENDEZVOUS: &str = "PRECAST_RENDEZVOUS";
@@ -41,7 +41,7 @@ impl Launcher {
     }
 }
 
-/// Which rank this process is.
+/// Place of this process among the ranks.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub launcher: Launcher,
@@ -49,9 +49,9 @@ pub struct Place {
     pub ranks: u32,
     /// Among those on this host.
     pub local_rank: u32,
-    /// Where rank 0 listens: the first of these that it can have.
+    /// Addresses for rank 0 to listen at: it takes the first that it can have.
     pub addresses: Vec<String>,
-    /// Where it listens already.
+    /// Listener that is open already.
     pub listener: Option<Arc<TcpListener>>,
     pub token: Token,
 }

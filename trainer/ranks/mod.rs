@@ -28,13 +28,13 @@ pub use error::{RankError, RankFailure};
 pub use launch::{Gpus, start};
 pub use launcher::{Launcher, MOST_RANKS, Place};
 
-/// Whether another rank of `--gpus` prints why this one has failed.
+/// True if another rank of `--gpus` prints why this one has failed.
 pub fn is_printed_by_another(error: &RankError) -> bool {
     let own = std::env::var(launcher::RANK).ok().and_then(|rank| rank.parse().ok());
     own.is_some_and(|own| error.is_printed_by_another(own))
 }
 
-/// What a rank that is alone has of others: nothing.
+/// Connection of a rank to the others; a rank that is alone has none.
 #[derive(Clone, Default)]
 pub struct Ranks {
     pub place: Place,

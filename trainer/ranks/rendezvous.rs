@@ -1,5 +1,5 @@
-//! How ranks find each other: rank 0 listens, the others connect, and each end proves that it knows the token of the job. Whoever
-//! does not is a stranger, and is disconnected.
+//! Rendezvous of ranks: rank 0 listens, the others connect, and each end proves that it knows the token of the job.
+//! Whoever does not is a stranger, and is disconnected.
 //!
 //! ```text
 //! client:  magic, rank, ranks, nonce
@@ -21,11 +21,11 @@ use super::token::{Token, random};
 use crate::base::stop::Stop;
 
 const MAGIC: [u8; 8] = *b"PRECAST2";
-/// How long ranks wait for each other to start, seconds, if the environment does not say it.
+/// Time that ranks wait for each other to start, seconds, if the environment does not say it.
 const WAIT_S: u64 = 120;
-/// How long the other end may take to prove itself.
+/// Time that the other end may take to prove itself.
 const PROOF: Duration = Duration::from_secs(5);
-/// How long one attempt to connect may take.
+/// Time that one attempt to connect may take.
 const ATTEMPT: Duration = Duration::from_secs(5);
 /// Between two attempts, and two looks at a signal.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -122,7 +122,7 @@ pub fn rendezvous(place: &Place, stop: &Stop) -> Result<Vec<(u32, TcpStream)>, R
     receive(&listener, &address, place, wait, stop)
 }
 
-/// Where rank 0 listens.
+/// Opens the listener of rank 0, and returns it with its address.
 fn listen(place: &Place) -> Result<(TcpListener, String), RankError> {
     if let Some(listener) = &place.listener {
         let address = listener.local_addr().map_err(RankError::io("take over the port"))?;
@@ -266,7 +266,8 @@ mod tests {
         Place { rank, ranks, addresses: vec![address.to_owned()], token, ..Place::default() }
     }
 
-    /// What rank 0 of so many says where the others are these, each with its number, theirs of all, and a token.
+    /// Returns the result of rank 0 of so many, where the others are these, each with its number, its count of ranks
+    /// and a job, and the results of the others.
     fn met(ranks: u32, others: &[(u32, u32, &str)]) -> (Result<usize, String>, Vec<Result<(), String>>) {
         let (listener, address) = listening();
         thread::scope(|scope| {

@@ -25,14 +25,14 @@ const STATE: &str = "state.json";
 /// Bytes of a tensor that are in memory at once.
 const PART_BYTES: usize = 16 << 20;
 
-/// Where a run was.
+/// Position and identity of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
     pub step: u64,
     /// Steps that the run was to take, which a cosine follows from.
     pub steps: u64,
-    /// What the run is.
+    /// Identity of the run.
     pub run: Identity,
     /// Running digest of the tokens of those steps.
     #[serde(with = "precast_fatbins::hex")]
@@ -40,7 +40,7 @@ pub struct State {
     /// Digest of the lines of `metrics.jsonl` of those steps.
     #[serde(with = "precast_fatbins::hex")]
     pub metrics_sha256: Digest,
-    /// Where several ranks wrote it: first element and number of elements of each piece of each rank's files.
+    /// Pieces of each rank's files, where several ranks wrote it: first element and number of elements of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shards: Vec<Vec<(u64, u64)>>,
 }
@@ -153,7 +153,7 @@ pub fn fill(out: &Path, session: &mut Session, state: &State, ranks: &Ranks) -> 
 /// A checkpoint of which every byte is as it was written.
 pub struct Saved {
     path: PathBuf,
-    /// Where the run was.
+    /// Position and identity of the run.
     pub state: State,
 }
 

@@ -20,8 +20,8 @@ pub struct DiskSpace {
 }
 
 impl DiskSpace {
-    /// What is added to the disk: before the oldest checkpoint goes there is one more than are kept, and before the old
-    /// student goes there are two.
+    /// Returns the bytes added to the disk: before the oldest checkpoint goes there is one more than are kept, and
+    /// before the old student goes there are two.
     pub fn needed(&self) -> u64 {
         let most = if self.keep == 0 { 0 } else { self.keep.saturating_add(1) };
         // However many may be kept: there are no more than are written.

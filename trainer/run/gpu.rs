@@ -1,4 +1,5 @@
-//! What the GPU did in the steps of a run, by NVML: as `step_ms`, it differs from run to run, and nothing that trains depends on it.
+//! Readings of the GPU in the steps of a run, by NVML: as `step_ms`, they differ from run to run, and nothing that
+//! trains depends on them.
 
 use std::fmt;
 
@@ -24,8 +25,8 @@ const BY_POWER: u64 = 0x84;
 /// `sw_thermal_slowdown` and `hw_thermal_slowdown`.
 const BY_TEMPERATURE: u64 = 0x60;
 
-/// What a line of `metrics.jsonl` says of the GPU: of the steps since the line before that has it. A field that the chip does not
-/// support is absent.
+/// Readings of the GPU in a line of `metrics.jsonl`, over the steps since the line before that has them. A field that
+/// the chip does not support is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GpuRecord {
@@ -33,7 +34,7 @@ pub struct GpuRecord {
     pub power_w: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sm_clock_mhz: Option<u32>,
-    /// Of the rank whose clock was the lowest.
+    /// SM clock of the rank whose clock was the lowest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slowest_sm_clock_mhz: Option<u32>,
     /// The highest one.
@@ -64,7 +65,7 @@ impl GpuRecord {
         }
     }
 
-    /// Of all lines of a run.
+    /// Combines the records of all lines of a run.
     pub fn of_run<'a>(lines: impl Iterator<Item = &'a Self>) -> Self {
         let mut all = Reading::default();
         for gpu in lines {
@@ -134,7 +135,7 @@ pub struct Gpu {
     first: Reading,
     /// Since the last line that says it.
     since: Reading,
-    /// The same of each rank's SM clock, where there are several.
+    /// Means of each rank's SM clock since that line, where there are several ranks.
     clocks: Vec<Mean>,
     /// In the last step; before it the first reading. For the other ranks.
     pub sm_clock_mhz: Option<u32>,
@@ -157,7 +158,7 @@ impl Gpu {
         }
     }
 
-    /// How it is when the run begins, for its heading.
+    /// Returns the GPU's state when the run begins, for its heading.
     pub fn heading(&self) -> Option<String> {
         Some(GpuRecord::of(&self.first).to_string()).filter(|text| !text.is_empty())
     }
@@ -178,7 +179,7 @@ impl Gpu {
         self.since.add(&reading);
     }
 
-    /// What the ranks have said of theirs.
+    /// Takes the SM clocks that the ranks report.
     pub fn clocks(&mut self, of_ranks: &[Option<u32>]) {
         self.clocks.resize(of_ranks.len(), Mean::default());
         for (mean, clock) in self.clocks.iter_mut().zip(of_ranks) {
@@ -186,7 +187,7 @@ impl Gpu {
         }
     }
 
-    /// Of the steps since the last call.
+    /// Returns the record of the steps since the last call.
     pub fn record(&mut self) -> GpuRecord {
         let clocks = std::mem::take(&mut self.clocks);
         let slowest_sm_clock_mhz = clocks.into_iter().filter_map(rounded).min();

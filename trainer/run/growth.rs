@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(of(&[9.3, 9.2]), None);
         assert_eq!(of(&[8.0, 9.1]), None);
         assert_eq!((of(&[9.2]), of(&[])), (None, None));
-        // What is not finite is another fault's.
+        // A loss that is not finite is another fault's.
         assert_eq!(of(&[1.0, f64::NAN]), None);
     }
 }

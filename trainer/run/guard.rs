@@ -10,7 +10,7 @@ use crate::base::record_text::finite;
 /// The gradients of a layer's matrices beside bf16's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayerDistance {
-    /// Of the angle between them; none where one of them is zero or not finite.
+    /// Cosine of the angle between them; none where one of them is zero or not finite.
     pub cosine: Option<f64>,
     /// Norm of int8's over that of bf16's; none where that is no number.
     pub norm: Option<f64>,
@@ -33,13 +33,13 @@ impl LayerDistance {
         Some((1.0 + norm * norm - 2.0 * norm * cosine).max(0.0).sqrt())
     }
 
-    /// Whether it is farther than another: what is beyond the bound is farther than what is not.
+    /// True if it is farther than another: what is beyond the bound is farther than what is not.
     fn is_worse(self, other: Self) -> bool {
         let far = |distance: Self| (!distance.is_within(), distance.apart().unwrap_or(f64::INFINITY));
         far(self) > far(other)
     }
 
-    /// Whether a run may count on it.
+    /// True if a run may count on it.
     pub fn is_within(self) -> bool {
         self.cosine.is_some_and(|cosine| cosine >= LEAST_COSINE)
             && self.norm.is_some_and(|norm| (1.0 / MOST_NORM..=MOST_NORM).contains(&norm))
@@ -79,13 +79,13 @@ impl Guarded {
         self.0.iter().all(|layer| layer.is_within())
     }
 
-    /// Of the layers: the least cosine.
+    /// Returns the least cosine of the layers.
     pub fn least_cosine(&self) -> Option<f64> {
         self.0.iter().map(|layer| layer.cosine).try_fold(f64::INFINITY, |least, cosine| Some(least.min(cosine?)))
     }
 }
 
-/// What people read of one step.
+/// Writes the worst layer of one step and its distance, for people.
 impl fmt::Display for Guarded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (layer, distance) = self.worst();
@@ -102,14 +102,14 @@ impl fmt::Display for LayerDistance {
     }
 }
 
-/// What `run.json` says of a run's guard.
+/// Record of a run's guard in `run.json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GuardRecord {
     /// Steps that were compared, those before a resume among them.
     pub steps: u64,
     /// Those of them beyond the bound.
     pub beyond: u64,
-    /// Whether none of them is.
+    /// True if all of them are within the bound.
     pub within: bool,
     pub bound: Bound,
     /// The worst layer of all these steps.
@@ -118,7 +118,7 @@ pub struct GuardRecord {
     pub last: At,
 }
 
-/// What a run is held against.
+/// Bound that a run is held against.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bound {
     pub least_cosine: f64,
@@ -151,7 +151,7 @@ impl GuardRecord {
         Some(Self { steps: compared.count() as u64, beyond, within: beyond == 0, bound: Self::BOUND, worst, last })
     }
 
-    /// What a run beyond the bound is to say; none of one within it.
+    /// Returns the warning of a run beyond the bound; none of one within it.
     pub fn warning(&self) -> Option<String> {
         let At { step, layer, distance } = self.worst;
         (!self.within).then(|| {

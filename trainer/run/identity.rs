@@ -1,4 +1,4 @@
-//! What a run is: everything that decides its weights.
+//! Identity of a run: everything that decides its weights.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,7 +56,7 @@ impl Identity {
         let rounded = config.teacher_format.filter(|format| !format.is_exact());
         let rounded = rounded.map(|format| ("rounding of the teacher".to_owned(), format.to_string()));
         let configs = models.models.iter().map(|(role, model)| (format!("{role} config"), json(model)));
-        // Of one that was there: a new one follows from options.
+        // Only an adapter that was there has a digest: a new one follows from options.
         let digest = models.adapter.as_ref().and_then(|adapter| Some((adapter.digest()?, adapter.layout.digest())));
         let adapter = digest.map(|(tensors, layout)| {
             [("adapter".to_owned(), tensors.to_string()), ("adapter config".to_owned(), layout.to_string())]
@@ -89,7 +89,8 @@ impl Identity {
         self.0.insert(DATA.to_owned(), digest.to_string());
     }
 
-    /// What is not as it was, by name. Before [`Self::models`] the weights count as the same, and before [`Self::data`] the data.
+    /// Returns the differences, by name. Before [`Self::models`] the weights count as the same, and before
+    /// [`Self::data`] the data.
     pub fn differences(&self, was: &Self) -> Vec<Difference> {
         let complete = self.0.contains_key(Role::Student.name());
         let names = was.0.keys().filter(|name| complete || Role::ALL.iter().all(|role| role.name() != name.as_str()));
@@ -125,7 +126,7 @@ fn text(value: &Value) -> String {
 /// Training data, and how text became tokens.
 pub struct Data {
     pub stream: Stream,
-    /// What the run does not train on.
+    /// Data that the run does not train on.
     pub held_out: Option<Dataset>,
     /// Digest of the tokenizer as it is used; none where no data is text.
     pub tokenizer: Option<Digest>,

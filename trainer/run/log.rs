@@ -29,7 +29,7 @@ pub fn name(rank: u32) -> String {
     if rank == 0 { LOG.to_owned() } else { format!("run.rank-{rank}.log") }
 }
 
-/// How each line of a log begins.
+/// Form of the time at the start of each line of a log.
 const TIME: &[u8; 20] = b"0000-00-00T00:00:00Z";
 
 /// The first bytes of a log, as they stand in `run.json`: none of a log that was listed before it was there. What is behind them
@@ -48,7 +48,7 @@ impl Default for Written {
 }
 
 impl Written {
-    /// Whether a file begins with these bytes.
+    /// True if a file begins with these bytes.
     ///
     /// # Errors
     /// Any I/O error.
@@ -56,13 +56,14 @@ impl Written {
         Ok(self.continued(input::open(path)?)?.is_some())
     }
 
-    /// What a file that begins with these bytes holds by now, to its last whole line; itself where it does not.
+    /// Returns the bytes that a file that begins with these holds by now, to its last whole line; itself where it does
+    /// not.
     pub fn now(self, path: &Path) -> Self {
         let continued = input::open(path).and_then(|file| self.continued(file));
         continued.ok().flatten().map_or(self, |content| content.lines)
     }
 
-    /// Of a file that begins with these bytes.
+    /// Reads the contents of a file that begins with these bytes; none of another.
     fn continued(self, mut file: File) -> io::Result<Option<Content>> {
         let (mut hasher, mut lines, mut bytes, mut ends) = (Hasher::default(), Self::default(), 0, true);
         let (mut is_same, mut has_times, mut column) = (self.bytes == 0, true, 0);
@@ -93,7 +94,7 @@ impl Written {
     }
 }
 
-/// Whether each line begins with a time; `column` is where in a line the last part has ended.
+/// True if each line begins with a time; `column` is where in a line the last part has ended.
 fn times(part: &[u8], column: &mut usize) -> bool {
     part.iter().all(|byte| {
         if *byte == b'\n' {
@@ -108,13 +109,13 @@ fn times(part: &[u8], column: &mut usize) -> bool {
     })
 }
 
-/// What a file holds.
+/// Contents of a file.
 struct Content {
     bytes: u64,
     hasher: Hasher,
     /// To its last whole line.
     lines: Written,
-    /// Whether that is its end.
+    /// True if the file ends with its last whole line.
     ends: bool,
 }
 
@@ -176,7 +177,7 @@ struct Held {
 
 impl Held {
     fn add(&mut self, lines: &str) {
-        // What follows a gap is behind it, and left out as well.
+        // A line after a gap is left out as well.
         if self.left_out.0 == 0 && self.text.len() + lines.len() <= MOST_HELD_BYTES {
             self.text.push_str(lines);
         } else {
@@ -273,7 +274,7 @@ fn add(text: &str) {
     }
 }
 
-/// What this process's log holds, on disk; none where it has none.
+/// Returns the contents of this process's log, on disk; none where it has none.
 pub fn written() -> Option<Written> {
     let log = state();
     let Log::On(file) = &*log else { return None };

@@ -23,9 +23,9 @@ const METRICS_BYTES: u64 = 4 << 30;
 pub struct Metrics {
     path: PathBuf,
     bytes: Vec<u8>,
-    /// Where each line ends.
+    /// End of each line.
     ends: Vec<usize>,
-    /// What each line says.
+    /// Record of each line.
     pub records: Vec<StepRecord>,
 }
 

@@ -1,4 +1,4 @@
-//! How a run ended, and whether it did its work.
+//! Outcome of a run: how it ended, and whether it did its work.
 
 use serde::Serialize;
 
@@ -45,7 +45,7 @@ pub fn check(records: &[StepRecord]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether a run did what was asked.
+/// Status of a run at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -57,15 +57,15 @@ pub enum Status {
     Stopped,
 }
 
-/// What `run.json` says of a run's end. A run that was killed has none.
+/// Record of a run's end in `run.json`. A run that was killed has none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// How it ended.
+    /// Status at the end.
     pub status: Status,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What a run that did its work should make people look twice.
+    /// Warning that should make people look twice at a run that did its work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
     /// Steps done, those before a resume and the skipped ones among them.
@@ -81,7 +81,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Of a run with these steps.
+    /// Creates the outcome of a run with these steps.
     pub fn new(status: Status, reason: Option<String>, records: &[StepRecord], wall_s: f64) -> Self {
         let count = records.len().min(MEAN_OF);
         Self {

@@ -1,11 +1,11 @@
-//! How well a model predicts a text, and whether that is good enough.
+//! Quality of a model's predictions of a text, and the demands on it.
 
 use std::path::Path;
 
 use precast_fatbins::Digest;
 use serde::Serialize;
 
-/// How well a model predicts a text.
+/// Quality of a model's predictions of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Score {
     /// Mean negative log likelihood of a token, nats.
@@ -42,7 +42,7 @@ impl Insufficient {
     }
 }
 
-/// What a score must be.
+/// Demands on a score.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Demands {
     /// It may be no better than guessing.

@@ -47,7 +47,7 @@ const MOST_NOTES: usize = 1024;
 pub struct RunRecord(pub Value);
 
 impl RunRecord {
-    /// What is known when the run is sealed.
+    /// Creates the record of what is known when the run is sealed.
     pub fn new(config: &RunConfig, session: &Session, corpus: &Corpus) -> Self {
         Self(json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -129,7 +129,7 @@ impl RunRecord {
         self.set("best", best.map(|(step, loss)| json!({ "step": step, "eval_loss": loss })));
     }
 
-    /// What is trained is written, under its name, as it is after a step.
+    /// Records that the result is written, under its name, as it is after a step.
     pub fn result(&mut self, name: &str, step: u64) {
         self.0[name] = json!({ "step": step });
     }
@@ -145,7 +145,7 @@ impl RunRecord {
         self.0[NOTES] = all.into();
     }
 
-    /// What the run writes: files, what they replace for a moment, and the runs that it replaces.
+    /// Records what the run writes: files, what they replace for a moment, and the runs that it replaces.
     pub fn files(&mut self, files: &Listing, replacing: &Listing, replaces: &[u64]) {
         let listed = |listing: &Listing| -> Value {
             listing.0.iter().map(|(name, digest)| (name.clone(), Value::from(digest.to_string()))).collect()
@@ -177,7 +177,7 @@ pub fn read(out: &Path) -> Result<Value, RunError> {
     Ok(serde_json::from_str(&text).map_err(json)?)
 }
 
-/// What of a configuration is not as it was, a line each.
+/// Returns the changes of a configuration, a line each.
 pub fn changes(before: &Value, config: &RunConfig) -> Vec<String> {
     let now = config.to_json();
     let was = |name: &str| before.pointer(&format!("/config/{name}")).unwrap_or(&Value::Null);
@@ -223,7 +223,7 @@ pub struct MemoryRecord {
 }
 
 impl MemoryRecord {
-    /// Of a sealed session.
+    /// Describes a sealed session.
     pub fn of(session: &Session) -> Self {
         Self { planned: MemoryTable::of(&session.plan.plan), taken_bytes: session.taken_bytes }
     }

@@ -37,7 +37,7 @@ pub struct StepRecord {
     /// None after most steps.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<HeldOutRecord>,
-    /// How far int8's gradients of its first micro-batch were from bf16's, a layer each: none of most steps.
+    /// Distance of int8's gradients of its first micro-batch from bf16's, a layer each: none of most steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<Guarded>,
 }

@@ -17,7 +17,7 @@ pub struct Still {
 }
 
 impl Still {
-    /// Of a run that continues after these steps.
+    /// Continues a run after these steps.
     pub fn new(before: &[StepRecord], why: String) -> Self {
         let mut still = Self { steps: 0, why };
         before.iter().for_each(|record| still.add(record));

@@ -28,7 +28,7 @@ pub fn events(records: &[StepRecord], run: &Value) -> Vec<u8> {
     file
 }
 
-/// What is shown of a step: what is not finite is not there.
+/// Returns the scalars of a step; one that is not finite is left out.
 fn scalars(step: &StepRecord) -> Vec<(&'static str, f64)> {
     let held_out = step.held_out.as_ref();
     let guard = step.guard.as_ref();

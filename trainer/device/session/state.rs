@@ -9,8 +9,8 @@ use super::Session;
 use crate::inputs::adapter::{extent, gathered};
 
 impl Session {
-    /// What the optimizer keeps: master weights, first and second moments, flat, f32: the pieces that this rank updates, each with
-    /// where it begins.
+    /// Returns the optimizer's state: master weights, first and second moments, flat, f32: the pieces that this rank
+    /// updates, each with where it begins.
     pub fn state(&self) -> [(&'static str, Vec<(u64, Tensor)>); 3] {
         let Trained { master, m, v, .. } = self.trained();
         let whole = self.plan.has_whole_masters();
@@ -23,7 +23,8 @@ impl Session {
         [("master", masters), ("m", pieces(m)), ("v", pieces(v))]
     }
 
-    /// Where a checkpoint's tensors go on this rank: as [`Self::state`], and all master weights where it has them all.
+    /// Returns the destinations of a checkpoint's tensors on this rank: as [`Self::state`], and all master weights
+    /// where it has them all.
     pub fn restored_state(&self) -> [(&'static str, Vec<(u64, Tensor)>); 3] {
         let [mut masters, m, v] = self.state();
         if self.plan.has_whole_masters() {

@@ -19,8 +19,8 @@ use crate::inputs::data::MicroBatch;
 use super::{Session, read_columns};
 
 impl Session {
-    /// Whether a student that trains is sent as master weights. Where the run computes in the dtype in which it is stored, it
-    /// is sent as it is, which halves the bytes.
+    /// True if a student that trains is sent as master weights. Where the run computes in the dtype in which it is
+    /// stored, it is sent as it is, which halves the bytes.
     pub fn sent_wide(&self, student: &dyn Weights) -> bool {
         let weights = self.plan.student.weights.all;
         weights.trained().is_some() && student.dtype().map(Format::Dense) != Some(weights.tensor.format)

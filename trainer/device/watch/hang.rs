@@ -16,23 +16,23 @@ pub struct Hang {
     pub device: String,
     /// The phases one of which hangs.
     pub phases: Vec<String>,
-    /// Of this step, counted from 1; none before the first.
+    /// Step that hangs, counted from 1; none before the first.
     pub step: Option<u64>,
-    /// How long it has done nothing that can be seen, and how long it might have.
+    /// Seconds that it has done nothing that can be seen, and the seconds that it might have.
     pub waited_s: u64,
     pub patience_s: u64,
     /// The step of the last checkpoint.
     pub checkpoint: Option<u64>,
     /// Parts of a step whose gradients are added by a tree; none of what is no run.
     pub replicas: Option<u32>,
-    /// Where the run writes, from the root, and what `run.json` there says of its end.
+    /// Output directory of the run, from the root, and what `run.json` there says of its end.
     pub out: Option<PathBuf>,
     pub recorded: Option<String>,
     #[serde(skip)]
     pub node: Node,
 }
 
-/// What is known of the node that hangs.
+/// Knowledge of the node that hangs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Node {
     /// Nobody has looked for it.
@@ -61,7 +61,7 @@ impl Hang {
         Self { device, phases, step, waited_s, patience_s, checkpoint, replicas: None, out: None, recorded: None, node }
     }
 
-    /// What hangs: a phase and its step.
+    /// Names the phase that hangs and its step.
     pub fn what(&self) -> String {
         let quoted: Vec<String> = self.phases.iter().map(|phase| format!("`{phase}`")).collect();
         let what = match quoted.as_slice() {

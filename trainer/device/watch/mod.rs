@@ -18,7 +18,7 @@ pub use hang::{Hang, Node};
 
 /// Between two looks at the device.
 const SLICE: Duration = Duration::from_millis(250);
-/// How long the last words of a process may take: its output may be a pipe that nobody reads, its disk gone.
+/// Time limit for the last words of a process: its output may be a pipe that nobody reads, its disk gone.
 pub(crate) const LAST_WORDS: Duration = Duration::from_secs(10);
 /// Libraries in the process, which may hold the device for as long as they like.
 const INJECTIONS: [&str; 4] = [
@@ -37,7 +37,7 @@ struct Shared {
     activity: Activity,
     device: String,
     asked: Option<Patience>,
-    /// Of all steps so far; before the first one of the estimate.
+    /// Duration of the longest step so far, milliseconds; before the first step its estimate.
     longest_ms: AtomicU64,
     /// The step of the last checkpoint; 0 before there is one.
     checkpoint: AtomicU64,
@@ -80,12 +80,13 @@ impl Watch {
         Ok(watch)
     }
 
-    /// What becomes of a hang, in place of a message and the end of the process. What returns ends the process without a message.
+    /// Sets the act on a hang, in place of a message and the end of the process. An act that returns ends the process
+    /// without a message.
     pub fn on_hang(&self, act: impl FnOnce(Hang) + Send + 'static) {
         *locked(&self.0.act) = Some(Box::new(act));
     }
 
-    /// What is asked for from here on is of this step, counted from 1.
+    /// Attributes all that is asked for from here on to this step, counted from 1.
     pub fn at_step(&self, step: u64) {
         self.0.activity.at_step(step);
     }
@@ -156,7 +157,7 @@ pub(crate) fn end_within(time: Duration, last_words: impl FnOnce() + Send + 'sta
     let _ = thread::Builder::new().spawn(end);
 }
 
-/// How long a device has done nothing that can be seen.
+/// Tracks how long a device has done nothing that can be seen.
 #[derive(Default)]
 struct Still {
     progress: Option<(u64, u32, u64)>,
@@ -176,7 +177,7 @@ impl Still {
     }
 }
 
-/// Whether a debugger holds this process, by Linux's account of it.
+/// True if a debugger holds this process, by Linux's account of it.
 fn is_traced() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     tracer(&status).is_some_and(|process| process != "0")

@@ -6,7 +6,7 @@ use super::record::{Comparison, KernelRecord, ProductTimes, Record};
 use super::report::shortened;
 
 impl Comparison {
-    /// Of two records of the same step.
+    /// Compares two records of the same step.
     pub(super) fn new(version: String, cublas: &Record, bundle: &Record) -> Self {
         let products = cublas.kernels.iter().filter(|kernel| kernel.kernel.ends_with("[cublas]"));
         Self {
@@ -22,7 +22,7 @@ impl Comparison {
 impl ProductTimes {
     fn new(product: &KernelRecord, bundle: &[KernelRecord]) -> Self {
         let same = |other: &&KernelRecord| other.key == product.key && other.problem == product.problem;
-        // Where gate and up are not needed, the bundle computes SwiGLU with them.
+        // If gate and up are not needed, the bundle computes SwiGLU with them.
         let fused = |other: &&KernelRecord| other.key.starts_with("gemm.swiglu") && other.purpose == product.purpose;
         let other = bundle.iter().find(same).or_else(|| bundle.iter().find(fused));
         Self {

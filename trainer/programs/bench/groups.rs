@@ -8,7 +8,7 @@ use precast_plan::{Launch, Node, Phase, Plan, Work};
 /// A timed sequence has at least this many launches: what starting it costs is then no part of the result.
 const LEAST_LAUNCHES: usize = 16;
 
-/// What the launches of a group have in common: what they compute, whose code does, and their shape.
+/// Key of a group of launches: what they compute, whose code does, and their shape.
 type Alike = (String, Vec<u8>);
 
 /// Launches of one phase with one kernel, or by cuBLASLt, and one shape.
@@ -20,17 +20,17 @@ pub struct Group {
     pub phase: &'static str,
     /// All of them.
     pub launches: Vec<Launch>,
-    /// What each is for.
+    /// Purpose of each launch.
     pub labels: Vec<String>,
 }
 
 impl Group {
-    /// What they compute, and whose code does.
+    /// Names what the launches compute, and whose code does.
     pub fn code(&self) -> String {
         self.launches[0].code()
     }
 
-    /// What the launches are for, each once, layers and chunks left open: `student.layers.*.qkv`.
+    /// Names the purposes of the launches, each once, layers and chunks left open: `student.layers.*.qkv`.
     pub fn purpose(&self) -> String {
         let mut purposes: Vec<String> = self.labels.iter().map(|label| open_numbers(label)).collect();
         purposes.sort_unstable();

@@ -11,13 +11,13 @@ use crate::device;
 use crate::options::DeviceOptions;
 use crate::programs::failure::Failure;
 
-/// Of the random inputs.
+/// Seed of the random inputs.
 const SEED: u64 = 1;
 
 /// Inputs are made on the host: of the largest ones a few gigabytes.
 const MOST_TOKENS: u64 = 1 << 16;
 
-/// What one launch of a kernel takes.
+/// Time of one launch of a kernel.
 #[derive(Debug, Serialize)]
 pub struct KernelTime {
     key: String,
@@ -86,7 +86,7 @@ pub fn time_kernels(target: &DeviceOptions, prefix: &str, batch: TimedBatch) -> 
     Ok(timed)
 }
 
-/// What is said where no kernel of a bundle has a key that starts with `prefix`.
+/// Returns the message for a bundle with no kernel whose key starts with `prefix`.
 pub fn missing(prefix: &str, arch: Arch) -> String {
     let known = precast_kernels::examples().into_iter().find(|key| key.text().starts_with(prefix));
     let next = match known {

@@ -50,7 +50,7 @@ pub enum Reader {
 struct Bench<T> {
     session: Session,
     steps: Steps,
-    /// What [`Bench::open`]'s caller made of the plan.
+    /// Value that the caller of [`Bench::open`] made of the plan.
     of_plan: T,
 }
 

@@ -1,4 +1,4 @@
-//! What a benchmark finds, as data.
+//! Results of a benchmark, as data.
 
 use precast_plan::estimate::{Peak, flops};
 use precast_plan::training::{MICRO, UPDATE};
@@ -15,9 +15,9 @@ use crate::run::record::{MemoryRecord, of_device};
 /// `bench.json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Record {
-    /// Of this program.
+    /// Version of this program.
     pub version: &'static str,
-    /// What was run.
+    /// Configuration of the run.
     pub config: RunConfig,
     pub device: Value,
     /// Digest of the bundle whose kernels ran.
@@ -25,7 +25,7 @@ pub struct Record {
     /// The version of cuBLASLt, where that computes the products.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cublas: Option<String>,
-    /// The same step by the bundle's kernels alone.
+    /// Comparison with the same step by the bundle's kernels alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beside_bundle: Option<Comparison>,
     /// Modules loaded of it.
@@ -47,7 +47,7 @@ pub struct Record {
 /// A step whose products cuBLASLt computes, beside the same step by the bundle's kernels alone.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// Of cuBLASLt.
+    /// Version of cuBLASLt.
     pub version: String,
     pub cublas_step_ms: f64,
     pub bundle_step_ms: f64,
@@ -99,13 +99,13 @@ pub struct StepRecord {
 pub struct KernelRecord {
     /// Key and variant, or cublas.
     pub kernel: String,
-    /// What it computes.
+    /// Operation that it computes.
     #[serde(skip)]
     pub key: String,
     /// In which shape, for a product: m x n x k.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// What the launches are for.
+    /// Purpose of the launches.
     pub purpose: String,
     /// The phase they are in.
     pub phase: &'static str,
@@ -123,7 +123,7 @@ pub struct KernelRecord {
     pub tb_per_s: f64,
     /// The least time by the device's limits, as a share of the time.
     pub share_of_limit: Option<f64>,
-    /// Whether arithmetic, not memory, sets that limit.
+    /// True if arithmetic, not memory, sets that limit.
     pub bound_by_arithmetic: bool,
 }
 
@@ -208,7 +208,7 @@ impl KernelRecord {
         }
     }
 
-    /// What bounds it, as people read it.
+    /// Returns the rate that bounds it, as people read it.
     pub(super) fn rate(&self) -> String {
         match self.tflop_per_s {
             Some(rate) if self.bound_by_arithmetic => format!("{rate:.1} TFLOP/s"),

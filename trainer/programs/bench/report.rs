@@ -1,4 +1,4 @@
-//! What a benchmark finds, as people read it: a table, and `report.html` with a picture.
+//! Results of a benchmark, as people read them: a table, and `report.html` with a picture.
 
 use std::fmt;
 use std::path::Path;
@@ -45,7 +45,7 @@ impl Record {
         rows.push(Bar { name: "between launches".to_owned(), value: idle.max(0.0), part: 0.0, note });
         let parts = ["the least by the device's limits", "measured"];
         let run = serde_json::to_value(self).expect("plain data serializes");
-        // What is in the pictures is not repeated.
+        // A result that is in the pictures is not repeated.
         let drawn = |name: &str| {
             name.starts_with("kernels.")
                 || name.starts_with("beside_bundle.products.")

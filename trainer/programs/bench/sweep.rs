@@ -1,4 +1,4 @@
-//! How tokens a second and memory change with the work of a step.
+//! Sweep of the work of a step: how tokens a second and memory change with it.
 
 use std::fmt;
 
@@ -24,9 +24,9 @@ const POINT_S: f64 = 0.5;
 /// Steps over batch sizes and sequence lengths.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sweep {
-    /// What was measured.
+    /// Points that were measured.
     pub points: Vec<Point>,
-    /// What this device or these models cannot do.
+    /// Points that this device or these models cannot do.
     pub left_out: Vec<LeftOut>,
 }
 

@@ -82,7 +82,7 @@ fn add(plan: &mut Plan) -> Vec<Candidates> {
     all
 }
 
-/// The same launches, built another way.
+/// Returns these launches, built another way.
 fn as_variant(launches: &[Launch], variant: Variant) -> Vec<Launch> {
     let built = |launch: &Launch| {
         let geometry = launch.key.kernel().geometry(variant, &launch.params);

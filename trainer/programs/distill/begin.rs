@@ -1,4 +1,4 @@
-//! What ranks agree on before the first step.
+//! Agreement among ranks before the first step.
 
 use std::fs;
 
@@ -20,17 +20,17 @@ use crate::run::identity::Identity;
 use crate::run::out::Out;
 use crate::run::record::{self, binary_digest};
 
-/// Where a run begins.
+/// Point at which a run begins.
 pub(super) struct Begin {
     /// Steps that are done.
     pub step: u64,
-    /// What a rank that does not own the output directory restores.
+    /// State that a rank that does not own the output directory restores.
     pub saved: Option<Saved>,
-    /// What `run.json` said, to such a rank.
+    /// Contents of `run.json`, for such a rank.
     pub record: Option<Value>,
 }
 
-/// What rank 0 broadcasts of the run that continues, and of the output directory.
+/// Message that rank 0 broadcasts of the run that continues, and of the output directory.
 #[derive(Serialize, Deserialize)]
 struct Announcement {
     /// After which step it continues, and what it takes over.

@@ -17,7 +17,7 @@ use crate::programs::failure::Failure;
 use crate::run::certificate::{Certificate, CertificateError, Measured, Subject, Tally};
 use crate::run::record::TEACHER_CERTIFICATE;
 
-/// What is known of a teacher.
+/// Knowledge of a teacher.
 pub enum Teacher {
     /// As it is to stand in `run.json`; nothing of one that is exact, or of none.
     Known(Option<Value>),
@@ -25,7 +25,7 @@ pub enum Teacher {
     Unknown(Measuring),
 }
 
-/// How what the first batch tells is judged.
+/// Criteria by which the first batch's measurement is judged.
 pub struct Measuring {
     kernels_sha256: Digest,
     most: MostKl,
@@ -86,7 +86,7 @@ impl Teacher {
 }
 
 impl Measuring {
-    /// What is to stand in `run.json` of a measurement.
+    /// Returns the record of a measurement for `run.json`.
     ///
     /// # Errors
     /// [`CertificateError`] where the teacher is too far from the exact one.

@@ -63,7 +63,7 @@ impl Ended<'_> {
         if let Some(text) = limits.and_then(|limits| limits.text()) {
             say!("gpu:     {text}");
         }
-        // What ended the run says more than what could not be recorded of it.
+        // The failure that ended the run says more than what could not be recorded of it.
         let recorded = record_inputs(&mut run.run.opened, summary, &mut written);
         let ended = match steps.and_then(|stopped| recorded.map(|()| stopped)) {
             Err(failure) => Err(failure),
@@ -91,8 +91,8 @@ fn record_inputs(opened: &mut Opened, summary: Option<Summary>, written: &mut Wr
     Ok(written.out.record(&mut written.record)?)
 }
 
-/// What a pass over the data came to, once one has ended. What people should know of that is said here, unless it was known at the
-/// start.
+/// Returns the summary of a pass over the data, once one has ended. Its warning for people is printed here, unless it
+/// was known at the start.
 fn of_pass(stream: &Stream, known: Option<Summary>) -> Option<Summary> {
     let passed = stream.summary;
     let news = passed.filter(|_| known.is_none()).and_then(|summary| summary.note(stream.corpus.chunk));
@@ -130,7 +130,7 @@ fn write_trained(run: &mut Ready, written: &mut Written) -> Result<(), Failure> 
         ))
         .into());
     }
-    // Of a part of the run that was not taken as it is.
+    // A model of a part of the run that was not taken as it is goes.
     if out.path().join(config.diverged()).exists() {
         out.remove(&config.diverged())?;
     }

@@ -62,7 +62,7 @@ impl HeldOut {
     }
 }
 
-/// Which data held-out losses are of, and of which steps: those of other data do not compare. As it stands in `run.json`.
+/// Data and steps that held-out losses are of: those of other data do not compare. As it stands in `run.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Since {
     #[serde(with = "precast_fatbins::hex")]
@@ -135,7 +135,7 @@ mod tests {
             (Since::compared(since, &records[..done]).len(), Since::change(since, &records[..done]))
         };
         assert_eq!(compared(first, 0), (0, None));
-        // The same data, or none for a while.
+        // The record stays for the same data, and for none for a while.
         for sha256 in [Some(one), None] {
             assert_eq!(Since::of(Some(&record(first)), sha256, 3), first);
         }

@@ -1,4 +1,4 @@
-//! What a run reads besides the weights that it trains, and their digests.
+//! Inputs of a run besides the weights that it trains, and their digests.
 
 use std::sync::Arc;
 
@@ -89,7 +89,7 @@ fn chat(config: &RunConfig, models: &Models<Checkpoint>) -> Result<Option<Arc<Ch
     Ok(None)
 }
 
-/// What reads the data of a run, and its files.
+/// Returns the reader of a run's data, and its files.
 fn reader(config: &RunConfig, models: &Models<Checkpoint>) -> Result<(Reader, Files), Failure> {
     let mut found: Option<&Arc<Tokenizer>> = None;
     for model in models.student_first() {
@@ -135,8 +135,8 @@ fn check_gradients(
     ))
 }
 
-/// Whether teacher and student are one model: the same configuration, and weights of the same bytes. Waits for their digests only
-/// where nothing else tells.
+/// True if teacher and student are one model: the same configuration, and weights of the same bytes. Waits for their
+/// digests only where nothing else tells.
 pub fn same_files(models: &Models<Checkpoint>, digests: &mut ModelDigests, stop: &Stop) -> Result<bool, Failure> {
     let (Some(teacher), student) = (&models.teacher, &models.student) else { return Ok(false) };
     let sizes = |model: &Checkpoint| -> Vec<Option<u64>> {

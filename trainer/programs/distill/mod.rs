@@ -41,16 +41,16 @@ use ready::ready;
 use resume::Resumed;
 use running::Running;
 
-/// How a run is done, besides its configuration.
+/// Settings of a run besides its configuration.
 #[derive(Clone, Debug)]
 pub struct Mode {
-    /// What becomes of a run that is in the output directory.
+    /// Treatment of a run that is in the output directory.
     pub start: Start,
     /// The file that options were read from.
     pub config_file: Option<PathBuf>,
     /// Give each buffer its own allocation, for memory checkers.
     pub placement: Placement,
-    /// Which rank of a run this process is.
+    /// Place of this process among the ranks of the run.
     pub place: Place,
 }
 

@@ -1,4 +1,4 @@
-//! What a run reads and checks before it takes a device.
+//! Inputs and checks of a run before it takes a device.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,13 +32,13 @@ use crate::run::tokens;
 pub(super) struct Opened {
     /// With the steps, and the share of each, that ranks and the run so far agree on.
     pub config: RunConfig,
-    /// Of rank 0.
+    /// Output directory; rank 0 has one.
     pub out: Option<Out>,
     pub resumed: Option<Resumed>,
     pub begin: Begin,
     pub models: RunModels<Checkpoint>,
     pub corpus: Arc<Corpus>,
-    /// Of the data, where what is read ahead holds it all.
+    /// Summary of the data, where what is read ahead holds it all.
     pub summary: Option<Summary>,
     pub held_out: Option<HeldOut>,
     pub digests: ModelDigests,
@@ -46,7 +46,7 @@ pub(super) struct Opened {
     pub identity: Identity,
 }
 
-/// What opening the device uses up.
+/// State that opening the device uses up.
 pub(super) struct UnderWay {
     pub cublas: Option<Cublas>,
     pub teacher: Teacher,

@@ -1,4 +1,4 @@
-//! What people see of a run while it trains: a bar where somebody watches, else lines.
+//! Progress of a run, for people, while it trains: a bar where somebody watches, else lines.
 
 use std::io::IsTerminal;
 
@@ -16,13 +16,13 @@ pub struct Progress {
     /// The first step of this process.
     first: u64,
     last: u64,
-    /// Whether a loss has parts.
+    /// True if a loss has parts.
     has_teacher: bool,
     floor_s: Option<f64>,
 }
 
 impl Progress {
-    /// Of the steps from `done` on.
+    /// Creates the progress of the steps from `done` on.
     pub fn new(config: &RunConfig, done: u64, floor_s: Option<f64>) -> Self {
         let watched = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
         let style = "{bar:24} step {pos}/{len}  {msg}  {elapsed} gone, {eta} to go";
@@ -37,7 +37,7 @@ impl Progress {
         Self { bar, every, first: done + 1, last, has_teacher: config.objective.has_teacher(), floor_s }
     }
 
-    /// Whether a step, counted from 1, has a line.
+    /// True if a step, counted from 1, has a line.
     pub fn is_due(&self, step: u64) -> bool {
         step.is_multiple_of(self.every) || [self.first, self.last].contains(&step)
     }

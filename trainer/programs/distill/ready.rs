@@ -48,9 +48,9 @@ pub(super) struct Ready {
     pub batches: Batches,
     /// Digest of the tokens of the steps that are done.
     pub tokens: Digest,
-    /// Of a teacher that is not exact, as it is to stand in `run.json`.
+    /// Certificate of a teacher that is not exact, as it is to stand in `run.json`.
     pub certificate: Option<Value>,
-    /// Of a teacher on the first batch.
+    /// Score of a teacher on the first batch.
     pub teacher_score: Option<TeacherScore>,
 }
 
@@ -129,7 +129,7 @@ pub(super) fn ready(
     Ok(Ready { opened, recorded, session, gpu, batches, tokens, certificate, teacher_score })
 }
 
-/// What the run is going to write.
+/// Returns the disk space for what the run is going to write.
 fn disk_space(
     config: &RunConfig,
     session: &Session,

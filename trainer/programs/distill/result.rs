@@ -1,4 +1,4 @@
-//! What a run trains, as files: the student, as a model, or its adapter, as PEFT has it.
+//! Result of a run, as files: the student, as a model, or its adapter, as PEFT has it.
 
 use precast_kernels::Dtype;
 use precast_plan::Parameter;
@@ -57,7 +57,7 @@ fn fill_with_student(
     let (dtype, mut scratch) = (config.arithmetic.precision.dtype(), Scratch::new());
     fill_model(aside, &model, |parameter, write| {
         if !session.plan.has_whole_masters() {
-            // What is read of them is what they are rounded to.
+            // Without whole masters, the rounded working weights are read.
             let working = session.working(parameter);
             return session.read_parts(working, |part| Ok(write(part)?));
         }
@@ -88,7 +88,7 @@ fn fill_with_adapter(
     })
 }
 
-/// What is written of a student.
+/// Returns the student as it is written.
 fn model<'a>(config: &RunConfig, parameters: &'a [Parameter], tokenizer_from: &'a [&'a Checkpoint]) -> Student<'a> {
     let dtype = stored(config.arithmetic.precision.dtype());
     Student { config: &tokenizer_from[0].json, parameters, dtype, tokenizer_from }

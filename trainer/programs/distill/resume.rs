@@ -1,4 +1,4 @@
-//! What a run that continues has in common with the run so far.
+//! Continuation of a run: what it has in common with the run so far.
 
 use std::path::PathBuf;
 
@@ -57,7 +57,7 @@ impl Resumed {
         Ok(Self { saved, metrics, record: record::read(&path)?, path, steps })
     }
 
-    /// What it takes over from the run so far.
+    /// Returns the state that it takes over from the run so far.
     pub fn before(&self) -> Before {
         before(&self.saved.state)
     }
@@ -103,7 +103,7 @@ impl Resumed {
         changes
     }
 
-    /// Whether the student of a run whose steps are all done is still to be written.
+    /// Checks that the student of a run whose steps are all done is still to be written.
     ///
     /// # Errors
     /// [`Failure::Usage`] where nothing is left to do.

@@ -45,7 +45,8 @@ pub(super) struct Written {
     pub metrics: MetricsFile,
 }
 
-/// How long steps have waited for exchanges among ranks: from the end of the first step that is known of to that of the last.
+/// Time that steps have waited for exchanges among ranks: from the end of the first step that is known of to that of
+/// the last.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ExchangeWaits {
     first: Option<(u64, f64)>,

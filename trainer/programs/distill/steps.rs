@@ -33,7 +33,7 @@ struct Pending {
     lr: f64,
     tokens: u64,
     ticket: Ticket,
-    /// Where int8's gradients were compared with bf16's.
+    /// Comparison of int8's gradients with bf16's, where there was one.
     guard: Option<Guarded>,
 }
 
@@ -139,7 +139,7 @@ impl Running<'_> {
         Ok(out.remove_replaced()?)
     }
 
-    /// Whether this rank compares int8's gradients with bf16's in a step, from 0.
+    /// True if this rank compares int8's gradients with bf16's in a step, from 0.
     fn is_guarded(&self, step: u64) -> bool {
         let (guard_every, steps) = (self.config().output.guard_every, self.config().steps);
         let due = |every| every > 0 && (step == 0 || (step + 1).is_multiple_of(every) || step + 1 == steps);

@@ -1,4 +1,4 @@
-//! Whether a teacher knows anything of the data: its own cross entropy on the first batch, before the first step.
+//! Check that a teacher knows anything of the data: its own cross entropy on the first batch, before the first step.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const ENOUGH: u64 = 512;
 /// A teacher may be this much worse than guessing, as random weights are, nats.
 const WORSE_BY: f64 = 1.0;
 
-/// How well a teacher predicts the tokens of a run.
+/// Quality of a teacher's predictions of the tokens of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TeacherScore {
     /// Its cross entropy over the student's vocabulary, at temperature 1, nats a token; none where that is not finite.

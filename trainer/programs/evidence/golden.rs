@@ -31,7 +31,8 @@ const LR: f64 = 1e-4;
 /// The loss of each step, as the host references compute it in fp32.
 const LOSSES: [f64; 4] = [3.865123927593231, 3.253772735595703, 2.675154983997345, 2.1509125530719757];
 
-/// How far a loss may be from that, as a share of it: what golden cases allow of losses in fp32, and of divergences in bf16.
+/// Returns the tolerance of a loss, as a share of it: what golden cases allow of losses in fp32, and of divergences in
+/// bf16.
 fn gate(precision: Precision) -> f64 {
     if precision == Precision::Fp32 { 2e-5 } else { 3e-3 }
 }
@@ -61,7 +62,7 @@ fn config(target: &DeviceOptions, precision: Precision) -> Result<RunConfig, Usa
     options.planned()
 }
 
-/// What the case launches in bf16 on a device.
+/// Plans the launches of the case in bf16 on a device.
 ///
 /// # Errors
 /// [`DeviceError`] where no build serves the device.

@@ -197,7 +197,7 @@ impl Replicas {
         if share.replicas <= 1 {
             return None;
         }
-        // What the start-up exchanges comes once.
+        // The exchanges of the start-up come once.
         let phases = plan.plan.phases.iter();
         let phases = phases.filter(|phase| [LAST, UPDATE, GATHER].contains(&phase.name.as_str()));
         let sent_bytes = phases.flat_map(|phase| &phase.nodes).map(|node| match &node.work {

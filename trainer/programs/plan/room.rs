@@ -1,4 +1,4 @@
-//! Whether a run fits into the memory that there is, and the least change by which it does.
+//! Fit of a run into the memory that there is, and the least change by which it fits.
 
 use std::fmt;
 
@@ -32,12 +32,12 @@ impl fmt::Display for Room {
     }
 }
 
-/// What a run takes, bytes.
+/// Memory that a run takes, bytes.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Takes {
     /// Bytes of the device.
     pub bytes: u64,
-    /// Of the same memory, by the host.
+    /// Bytes of the same memory that the host takes.
     #[serde(skip)]
     host_bytes: u64,
 }
@@ -51,7 +51,7 @@ impl Takes {
         Ok(Self { bytes: plan.plan.device_bytes(), host_bytes: target.device.as_ref().map_or(0, of_host) })
     }
 
-    /// Whether that fits, with kernels. What there is nothing to compare with does.
+    /// True if that fits, with kernels. A run with nothing to compare with fits.
     pub fn fits(self, room: Option<&Room>) -> bool {
         room.is_none_or(|room| fits(self.bytes.saturating_add(self.host_bytes), room.bytes))
     }
@@ -62,7 +62,7 @@ impl Takes {
 pub(super) struct Change {
     pub flags: String,
     pub bytes: u64,
-    /// What of the run stays, or does not.
+    /// Effect on the run: what of it stays, or does not.
     pub effect: &'static str,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// How a run compares with the memory that there is.
+/// Comparison of a run with the memory that there is.
 #[derive(Debug, Serialize)]
 pub(super) struct Fit {
     #[serde(flatten)]
@@ -126,13 +126,13 @@ struct TooLarge<'a> {
     config: &'a RunConfig,
     shapes: &'a Shapes,
     target: &'a Target,
-    /// How the matrices are stored of a teacher that is in memory for itself.
+    /// Formats of the matrices of a teacher that is in memory for itself.
     own_teacher: Option<&'a Formats>,
     /// In which form of the teacher it does not fit.
     form: WeightFormat,
 }
 
-/// What is tried of a run that does not fit.
+/// Change that is tried of a run that does not fit.
 #[derive(Clone, Copy)]
 struct Variant {
     /// A micro-batch becomes so many.

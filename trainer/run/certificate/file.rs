@@ -17,23 +17,23 @@ use crate::run::identity::Difference;
 /// Forms that are as exact as the model's file.
 const EXACT: [WeightFormat; 2] = [WeightFormat::Bf16, WeightFormat::Stored];
 
-/// What a certificate is of.
+/// Subject of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
-    /// Of the model's weights.
+    /// Digest of the model's weights.
     #[serde(with = "precast_fatbins::hex")]
     pub weights_sha256: Digest,
-    /// Of its configuration.
+    /// Digest of its configuration.
     #[serde(with = "precast_fatbins::hex")]
     pub config_sha256: Digest,
     /// The form that is measured.
     pub format: String,
-    /// Of the sources of the kernels that compute it, on every architecture.
+    /// Digest of the sources of the kernels that compute it, on every architecture.
     #[serde(with = "precast_fatbins::hex")]
     pub kernels_sha256: Digest,
 }
 
-/// What is measured of a model in a form. What else is recorded is not compared.
+/// Measurements of a model in a form. All else that is recorded is not compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Certificate {
@@ -50,7 +50,7 @@ pub struct Certificate {
     pub ids_sha256: Digest,
     pub arch: String,
     pub device: String,
-    /// Of the program.
+    /// Version of the program.
     pub version: String,
     /// Digest of the manifest of the kernels that measured it.
     #[serde(with = "precast_fatbins::hex")]

@@ -1,4 +1,4 @@
-//! How far a model is from the exact one, on some tokens.
+//! Distance of a model from the exact one, on some tokens.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::CertificateError;
 use crate::options::MostKl;
 
-/// Of the tokens that count.
+/// Measurements on the tokens that count.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Mean KL of the exact model's predictions to the other's, nats a token.
@@ -18,9 +18,9 @@ pub struct Measured {
     pub kl_max: f64,
     /// Share of tokens of which both choose the same first.
     pub agreement: f64,
-    /// Of the model.
+    /// Perplexity of the model.
     pub perplexity: f64,
-    /// Of the exact one.
+    /// Perplexity of the exact one.
     pub exact_perplexity: f64,
     pub tokens: u64,
 }
@@ -47,7 +47,7 @@ impl Measured {
     pub fn fault(&self) -> Option<String> {
         let Self { kl_mean, kl_max, agreement, perplexity, exact_perplexity, tokens } = *self;
         let wrong = [
-            // Of the same predictions it is zero but for rounding.
+            // With the same predictions it is zero but for rounding.
             ("kl_mean", kl_mean, kl_mean >= -ROUNDING && kl_mean <= kl_max, "from 0 to kl_max"),
             ("agreement", agreement, (0.0..=1.0).contains(&agreement), "from 0 to 1"),
             ("perplexity", perplexity, perplexity >= 1.0 - ROUNDING, "at least 1"),
@@ -71,7 +71,7 @@ impl fmt::Display for Measured {
     }
 }
 
-/// How far below its bound an fp32 sum may end.
+/// Distance below its bound at which an fp32 sum may end.
 const ROUNDING: f64 = 1e-4;
 
 /// Adds up what is measured.
@@ -100,7 +100,7 @@ impl Tally {
         }
     }
 
-    /// What they come to: numbers that are not finite where there are none.
+    /// Returns the measurements: numbers that are not finite where there are no tokens.
     pub fn measured(self) -> Measured {
         let mean = |sum: f64| sum / self.tokens as f64;
         Measured {

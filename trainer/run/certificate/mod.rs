@@ -1,4 +1,4 @@
-//! What a teacher that is not exact costs: how far its predictions are from the exact one's, in nats.
+//! Cost of a teacher that is not exact: the distance of its predictions from the exact one's, in nats.
 
 mod file;
 mod measured;

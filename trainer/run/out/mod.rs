@@ -20,7 +20,7 @@ use owned::{LOCK, Owned, list_report};
 pub use paths::{check_directory, refuse_inputs};
 use paths::{is_empty, lies_in, put_back, refuse_contents, replaced, resolved};
 
-/// What a run does with an output directory that is not empty.
+/// Treatment of an output directory that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// Refuses a directory that holds a run.
@@ -40,8 +40,8 @@ pub struct Out {
     made: bool,
     /// The run that [`Self::begin`] replaces.
     old: Option<Owned>,
-    /// What this run is about to write or has written, and what its logs held when it began. The moved runs that it replaces are
-    /// deleted at its first checkpoint.
+    /// Files that this run is about to write or has written, and what its logs held when it began. The moved runs that
+    /// it replaces are deleted at its first checkpoint.
     own: Owned,
 }
 
@@ -112,7 +112,7 @@ impl Out {
         Ok(out)
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.dir
     }
@@ -211,7 +211,7 @@ impl Out {
         Ok(())
     }
 
-    /// The same for a file.
+    /// Publishes a file, like [`Self::publish`].
     ///
     /// # Errors
     /// As [`Self::publish`].

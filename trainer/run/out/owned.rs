@@ -1,4 +1,4 @@
-//! What a run wrote, by its `run.json`: that, unchanged, is what may be replaced or deleted.
+//! Files that a run wrote, by its `run.json`: those, unchanged, may be replaced or deleted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,14 +22,14 @@ pub(super) const LOCK: &str = ".precast.lock";
 /// A report grows with its run: this is more than the longest one has.
 const MOST_REPORT_BYTES: u64 = 4 << 30;
 
-/// What `run.json` says a run wrote.
+/// Files that a run wrote, as its `run.json` lists them.
 #[derive(Debug, Default)]
 pub(super) struct Owned {
     pub files: Listing,
     pub replacing: Listing,
     /// Lines of `metrics.jsonl` and their digest, as they were when `run.json` was last written.
     pub metrics: Option<(u64, Digest)>,
-    /// What its logs held then, by their names.
+    /// Contents of its logs then, by their names.
     pub logs: BTreeMap<String, Written>,
     /// Numbers of the runs that it replaces: N of `DIR.replaced-N`.
     pub replaces: Vec<u64>,
@@ -55,14 +55,14 @@ impl Owned {
         })
     }
 
-    /// What the `run.json` in a directory says; none where it lists no files.
+    /// Reads the `run.json` in a directory; none where it lists no files.
     pub fn read(dir: &Path) -> Result<Option<Self>, RunError> {
         let mut owned = Self::of(&record::read(dir)?);
         owned.iter_mut().for_each(|owned| list_report(dir, &mut owned.files));
         Ok(owned)
     }
 
-    /// What a file of the run may hold: it is new, or what it replaces for a moment.
+    /// Returns the digests that a file of the run may have: it is new, or what it replaces for a moment.
     pub fn listed(&self, name: &str) -> Vec<Digest> {
         [&self.files, &self.replacing].iter().filter_map(|listing| listing.0.get(name).copied()).collect()
     }
@@ -83,7 +83,7 @@ impl Owned {
         Ok(())
     }
 
-    /// The same, and the first file whose bytes are not those that the run wrote.
+    /// Checks like `check_names`, and fails on the first file whose bytes are not those that the run wrote.
     pub fn check(&self, dir: &Path) -> Result<(), ListingError> {
         self.check_names(dir)?;
         for name in walk(dir)?.into_iter().flatten() {
@@ -99,7 +99,7 @@ impl Owned {
         Ok(())
     }
 
-    /// Whether a file holds what the run wrote under its name.
+    /// True if a file holds what the run wrote under its name.
     fn wrote(&self, dir: &Path, name: &str) -> Result<bool, ListingError> {
         let path = dir.join(name);
         if let Some(written) = self.logs.get(name) {
@@ -125,7 +125,8 @@ impl Owned {
             all.0.insert(METRICS.to_owned(), digest);
         }
         all.0.extend(self.logs.keys().map(|name| (name.clone(), Digest::of(b""))));
-        // What was changed since is somebody's work by now. What is gone stays listed: its directory goes, too.
+        // A file that was changed since is somebody's work by now. One that is gone stays listed: its directory goes,
+        // too.
         let gone = |name: &str| fs::symlink_metadata(dir.join(name)).is_err();
         all.0.retain(|name, _| gone(name) || self.wrote(dir, name).is_ok_and(|wrote| wrote));
         all.remove(dir)?;
@@ -140,7 +141,7 @@ impl Owned {
     }
 }
 
-/// What the logs of a run hold, by its record.
+/// Returns the contents of a run's logs, by its record.
 pub(crate) fn logs(record: &Value) -> BTreeMap<String, Written> {
     record.get(LOGS).and_then(|logs| BTreeMap::deserialize(logs).ok()).unwrap_or_default()
 }

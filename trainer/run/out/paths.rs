@@ -24,7 +24,7 @@ pub(super) fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// Where a run is moved that another replaces.
+/// Returns the path that a run is moved to when another replaces it.
 pub(super) fn replaced(dir: &Path, number: u64) -> PathBuf {
     let mut name = dir.as_os_str().to_owned();
     name.push(format!(".replaced-{number}"));
@@ -46,7 +46,7 @@ pub fn refuse_inputs(dir: &Path, inputs: &[&Path]) -> Result<(), OutError> {
     }
 }
 
-/// Whether a path is a directory or lies in it.
+/// True if a path is a directory or lies in it.
 pub(super) fn lies_in(input: &Path, dir: &Path) -> bool {
     let path = resolved(dir);
     // As it is spelled too: a link in the directory is replaced with it, wherever it leads.
@@ -58,7 +58,7 @@ pub(super) fn lies_in(input: &Path, dir: &Path) -> bool {
     resolved(input).starts_with(&path) || spelled.starts_with(&path)
 }
 
-/// What is in a directory besides locks and leftovers: one name.
+/// Returns one name in a directory besides locks and leftovers.
 fn first_name(dir: &Path) -> Result<Option<String>, OutError> {
     let entries = fs::read_dir(dir).map_err(OutError::io("read", dir))?;
     let mut names: Vec<String> =
@@ -81,7 +81,7 @@ pub(super) fn refuse_contents(dir: &Path) -> Result<(), OutError> {
     }
 }
 
-/// Where a run was killed while it replaced another, between the two renames: the other goes back. Whether it did.
+/// Puts back a run whose replacement was killed between the two renames. True if it did.
 pub(super) fn put_back(dir: &Path) -> io::Result<bool> {
     if !dir.parent().is_some_and(Path::is_dir) || files::asides(dir)?.is_empty() {
         return Ok(false);

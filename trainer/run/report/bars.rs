@@ -10,9 +10,9 @@ const BAR: f64 = 13.0;
 pub(crate) struct Bar {
     pub name: String,
     pub value: f64,
-    /// How much of it could not be less.
+    /// Part of it that could not be less.
     pub part: f64,
-    /// What stands at its end.
+    /// Note at its end.
     pub note: String,
 }
 

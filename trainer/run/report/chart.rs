@@ -15,7 +15,7 @@ pub(crate) struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// How a chart's horizontal axis counts.
+/// Scale of a chart's horizontal axis.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Axis {
     /// Distances are proportional to differences.
@@ -51,7 +51,7 @@ fn label(value: f64) -> String {
 }
 
 impl Axis {
-    /// Where a value lies, before scaling.
+    /// Returns the position of a value, before scaling.
     fn position(self, value: f64) -> f64 {
         match self {
             Axis::Linear => value,

@@ -1,4 +1,4 @@
-//! What the guard of an int8 run saw, as drawings.
+//! Drawings of what the guard of an int8 run saw.
 
 use super::bars::{Bar, bars};
 use crate::run::guard::{Guarded, LayerDistance};
@@ -9,7 +9,7 @@ use crate::run::step::StepRecord;
 pub(super) fn by_layer(records: &[StepRecord]) -> String {
     let compared: Vec<&Guarded> = records.iter().filter_map(|record| record.guard.as_ref()).collect();
     let Some(last) = compared.last() else { return String::new() };
-    // What is not comparable is as far as can be drawn.
+    // A layer that cannot be compared is drawn as far as the farthest that can.
     let all = compared.iter().flat_map(|guarded| &guarded.0);
     let longest = all.filter_map(|distance| distance.apart()).fold(1.0, f64::max);
     let far = |distance: &LayerDistance| distance.apart().unwrap_or(longest);

@@ -115,7 +115,7 @@ fn html(records: &[StepRecord], run: &Value) -> String {
     page(if has_teacher(run) { "precast distill" } else { "precast train" }, &body)
 }
 
-/// Whether the record of a run names a teacher: without one the loss is the cross entropy, and nothing else.
+/// True if the record of a run names a teacher: without one the loss is the cross entropy, and nothing else.
 fn has_teacher(run: &Value) -> bool {
     run.pointer("/config/teacher").is_some()
 }
@@ -176,16 +176,16 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
     table(&rows.map(|(name, value)| (name.to_owned(), value)).collect::<Vec<_>>())
 }
 
-/// What the summary calls the certificate.
+/// Name of the certificate in the summary.
 const CERTIFICATE: &str = "teacher's certificate";
 
-/// What it calls int8's gradients beside bf16's.
+/// Name of the comparison of int8's gradients with bf16's in the summary.
 const GUARD: &str = "guard";
 
-/// What it calls what the GPU did.
+/// Name of the GPU's readings in the summary.
 const GPU: &str = "GPU";
 
-/// What the GPU did on the average and at most, and what held its clock down; nothing where that is not known.
+/// Describes the GPU on the average and at most, and what held its clock down; nothing where that is not known.
 fn gpu(records: &[StepRecord], run: &Value) -> String {
     let limits = run.get("gpu").and_then(|limits| Limits::deserialize(limits).ok()).and_then(|limits| limits.text());
     let did =
@@ -193,7 +193,7 @@ fn gpu(records: &[StepRecord], run: &Value) -> String {
     did.into_iter().chain(limits).collect::<Vec<_>>().join("; ")
 }
 
-/// What a teacher that is not exact costs, and how that is known; none of an exact one.
+/// Describes the cost of a teacher that is not exact, and how that is known; none of an exact one.
 fn certificate(run: &Value) -> Option<String> {
     let known = run.get("teacher_certificate")?;
     let Ok(measured) = serde_json::from_value::<Measured>(known["measured"].clone()) else {

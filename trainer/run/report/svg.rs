@@ -1,4 +1,4 @@
-//! What every drawing of a report shares: its width, its colors, its frame.
+//! Parts that every drawing of a report shares: its width, its colors, its frame.
 
 use super::escaped;
 
