@@ -8,7 +8,6 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 
 use crate::arguments::arguments;
-use crate::registry::{Op, op};
 use crate::{Block, Content, Dtype, Format, Kernel, Operand, Out, key, operand};
 
 /// A device address; in a plan, a virtual one.
@@ -2216,48 +2215,53 @@ impl Kernel for SwigluBwd {
     }
 }
 
-/// Every operation, alphabetical.
-pub static OPS: &[Op] = &[
-    op::<AdamwUpdate>(),
-    op::<Add>(),
-    op::<AttentionBwd>(),
-    op::<AttentionDelta>(),
-    op::<AttentionFwd>(),
-    op::<Cast>(),
-    op::<ColumnSumFinish>(),
-    op::<ColumnSumPartial>(),
-    op::<Dequant>(),
-    op::<EmbeddingBwd>(),
-    op::<EmbeddingFwd>(),
-    op::<Fill>(),
-    op::<GemmDgrad>(),
-    op::<GemmFwd>(),
-    op::<GemmSwiglu>(),
-    op::<GemmWgrad>(),
-    op::<GradDistancePartial>(),
-    op::<GradNormFinish>(),
-    op::<GradNormPartial>(),
-    op::<HeadCe>(),
-    op::<HeadCompare>(),
-    op::<HeadDistill>(),
-    op::<HeadJsd>(),
-    op::<HeadMetrics>(),
-    op::<HeadNll>(),
-    op::<Int8Columns>(),
-    op::<Int8Quantize>(),
-    op::<LoraDgradA>(),
-    op::<LoraDgradB>(),
-    op::<LoraFwdA>(),
-    op::<LoraFwdB>(),
-    op::<LoraWgrad>(),
-    op::<QkNormBwd>(),
-    op::<QkNormDgrad>(),
-    op::<QkNormFwd>(),
-    op::<RmsnormBwd>(),
-    op::<RmsnormDgrad>(),
-    op::<RmsnormFwd>(),
-    op::<RopeBwd>(),
-    op::<RopeFwd>(),
-    op::<SwigluBwd>(),
-    op::<SwigluFwd>(),
-];
+/// Hands every kernel to a macro, in the order of operations.
+macro_rules! every_kernel {
+    ($of:ident) => {
+        $of! {
+            AdamwUpdate,
+            Add,
+            AttentionBwd,
+            AttentionDelta,
+            AttentionFwd,
+            Cast,
+            ColumnSumFinish,
+            ColumnSumPartial,
+            Dequant,
+            EmbeddingBwd,
+            EmbeddingFwd,
+            Fill,
+            GemmDgrad,
+            GemmFwd,
+            GemmSwiglu,
+            GemmWgrad,
+            GradDistancePartial,
+            GradNormFinish,
+            GradNormPartial,
+            HeadCe,
+            HeadCompare,
+            HeadDistill,
+            HeadJsd,
+            HeadMetrics,
+            HeadNll,
+            Int8Columns,
+            Int8Quantize,
+            LoraDgradA,
+            LoraDgradB,
+            LoraFwdA,
+            LoraFwdB,
+            LoraWgrad,
+            QkNormBwd,
+            QkNormDgrad,
+            QkNormFwd,
+            RmsnormBwd,
+            RmsnormDgrad,
+            RmsnormFwd,
+            RopeBwd,
+            RopeFwd,
+            SwigluBwd,
+            SwigluFwd,
+        }
+    };
+}
+pub(crate) use every_kernel;

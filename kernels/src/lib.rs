@@ -49,7 +49,6 @@ pub mod rmsnorm;
 pub mod rope;
 pub mod swiglu;
 
-pub use abi::OPS;
 pub use arch::Arch;
 pub use build::{Build, Geometry};
 pub use digest::{Digest, Hasher, NotADigest, hex};
@@ -62,7 +61,7 @@ pub use operand::{Access, Content, Operand};
 pub use out::Out;
 pub use product::{Addend, Product};
 pub use reference::{Batch, Reference, Tolerance};
-pub use registry::{KeyError, examples};
+pub use registry::{KeyError, OPS, examples};
 pub use source::{OPTIONS, Source};
 pub use tensor_map::TensorMap;
 pub use variant::{Fixed, Threads, Variant};

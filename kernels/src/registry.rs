@@ -1,6 +1,6 @@
 //! The registry of kernels, one line each: parses key texts, and lists kernels for every program.
 
-use crate::abi::OPS;
+use crate::abi::every_kernel;
 use crate::erased::Registered;
 use crate::key::Key;
 
@@ -16,13 +16,21 @@ pub struct Op {
 }
 
 /// Returns the registry's row of a kernel.
-pub(crate) const fn op<K: Registered>() -> Op {
+const fn op<K: Registered>() -> Op {
     Op {
         name: K::OP,
         parse: |pairs| K::from_pairs(pairs).map(Key::new),
         examples: || K::examples().into_iter().map(Key::new).collect(),
     }
 }
+
+macro_rules! ops {
+    ($($kernel:ident,)*) => {
+        /// Every operation, alphabetical.
+        pub static OPS: &[Op] = &[$(op::<crate::abi::$kernel>()),*];
+    };
+}
+every_kernel!(ops);
 
 /// Returns the examples of every kernel.
 pub fn examples() -> Vec<Key> {

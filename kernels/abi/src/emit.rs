@@ -20,7 +20,6 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 
 use crate::arguments::arguments;
-use crate::registry::{Op, op};
 use crate::{Block, Content, Dtype, Format, Kernel, Operand, Out, key, operand};
 
 /// A device address; in a plan, a virtual one.
@@ -50,11 +49,12 @@ pub(crate) fn file(Headers { constants, structs }: &Headers) -> Result<String> {
         }
     }
     kernels.sort_unstable();
-    out.push_str("\n/// Every operation, alphabetical.\npub static OPS: &[Op] = &[\n");
+    out.push_str("\n/// Hands every kernel to a macro, in the order of operations.\nmacro_rules! every_kernel {\n");
+    out.push_str("    ($of:ident) => {\n        $of! {\n");
     for (_, key) in kernels {
-        writeln!(out, "op::<{key}>(),")?;
+        writeln!(out, "            {key},")?;
     }
-    out.push_str("];\n");
+    out.push_str("        }\n    };\n}\npub(crate) use every_kernel;\n");
     Ok(out)
 }
 

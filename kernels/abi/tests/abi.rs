@@ -61,7 +61,7 @@ fn a_kernel_is_its_key_its_operands_and_a_row_of_the_registry() {
         "(self.x == Dtype::Bf16)",
         "operand!(ReadWrite Self::Params, x: self.x, u64::from(p.n).div_ceil(2) * u64::from(self.h))",
         ".with(Content::Uniform(-1.0, 1.0))",
-        "op::<SoftcapFwd>()",
+        "$of! {\n            SoftcapFwd,\n        }",
     ] {
         assert!(generated.contains(part), "{part}\n{generated}");
     }
