@@ -19,7 +19,7 @@ const STACK_BYTES: usize = 512 << 20;
 /// level, so that 256 MiB of them fit the stack.
 const PIECE_BYTES: usize = 1 << 10;
 
-/// What a piece of work may take.
+/// Limits of a piece of work.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Memory that it holds at one time.

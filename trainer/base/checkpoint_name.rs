@@ -1,4 +1,4 @@
-//! How checkpoints of a run are called, in its directory and in messages.
+//! Names of a run's checkpoints, in its directory and in messages.
 
 pub const PREFIX: &str = "checkpoint-";
 

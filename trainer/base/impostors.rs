@@ -5,13 +5,13 @@ use std::path::Path;
 
 use precast_system::input;
 
-/// What people save or clone in place of a file.
+/// Files that people save or clone in place of the one they want.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Disguise {
-    /// What a clone without git-lfs holds.
+    /// A clone without git-lfs holds it.
     #[error("is a git-lfs pointer, not the file itself: run `git lfs pull` where it was cloned, or download the file")]
     LfsPointer,
-    /// What a browser or `curl` saves where a login is asked for or nothing is found.
+    /// A browser or `curl` saves it where a login is asked for or nothing is found.
     #[error("is a web page, not the file itself: a login or an error page was saved under its name; download it again")]
     WebPage,
     /// Text of another encoding.
@@ -31,7 +31,7 @@ const LOOKED_AT_BYTES: u64 = 512;
 const MOST_TEXT_BYTES: u64 = 256 << 20;
 
 impl Disguise {
-    /// What a file of any kind is by its first bytes, if that is known.
+    /// Recognizes a file of any kind by its first bytes; none if they are not known.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let starts_with = |text: &str, prefix: &str| {
             text.as_bytes().get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))

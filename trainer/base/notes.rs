@@ -30,7 +30,7 @@ pub fn print(line: impl Display) {
     }
 }
 
-/// What a person should know and need not act on. A silent process leaves it to its log.
+/// Tells people something that they need not act on. A silent process leaves it to its log.
 pub fn note(text: impl Display) {
     say(format!("note: {text}"), &text.to_string());
 }

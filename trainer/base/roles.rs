@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a model is in a run.
+/// The part that a model plays in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It is learnt from.

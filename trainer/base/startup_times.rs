@@ -1,4 +1,4 @@
-//! Where the time from process start to the first step goes.
+//! Time from process start to the first step, by phase.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ pub struct Phase {
     pub seconds: f64,
 }
 
-/// Where the time went, in a record.
+/// Start-up times, in a record.
 #[derive(Clone, Debug, Serialize)]
 pub struct StartupRecord {
     /// All of it.

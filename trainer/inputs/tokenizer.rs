@@ -113,7 +113,7 @@ impl Tokenizer {
         self.inner.id_to_token(id)
     }
 
-    /// What its model is called.
+    /// Returns the name of its model's algorithm.
     pub fn kind(&self) -> &'static str {
         match self.inner.get_model() {
             ModelWrapper::BPE(_) => "BPE",

@@ -56,7 +56,7 @@ pub fn change(name: &str) -> Change {
     option.unwrap_or_else(|| panic!("no option is called {name}")).get().copied().unwrap_or_default()
 }
 
-/// Whether an option is of a run with a teacher alone.
+/// True if an option is of a run with a teacher alone.
 pub fn is_of_teacher(name: &str) -> bool {
     ["teacher", "student"].contains(&name) || TEACHING.get_arguments().any(|option| option.get_id() == name)
 }
@@ -69,7 +69,7 @@ pub(super) fn argument(name: &str, value: &OsStr) -> OsString {
 }
 
 impl<G: Args> Flags<G> {
-    /// Whether an option is given.
+    /// True if an option is given.
     pub fn has(&self, name: &str) -> bool {
         self.given.contains_key(name)
     }

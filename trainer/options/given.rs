@@ -1,4 +1,4 @@
-//! Where the options of a run are given.
+//! Places where the options of a run are given.
 
 /// The place where an option is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

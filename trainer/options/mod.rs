@@ -124,7 +124,7 @@ impl RunConfig {
         self.adapter.as_ref().map(open).transpose()
     }
 
-    /// Where the models are.
+    /// Returns the paths of the models.
     pub fn models(&self) -> Models<&Path> {
         Models { teacher: self.teacher.as_deref(), student: &self.student }
     }

@@ -1,4 +1,4 @@
-//! What is wrong with options.
+//! Errors of options.
 
 /// A command line or a file of options that asks for what cannot be.
 #[derive(Debug, thiserror::Error)]

@@ -20,7 +20,7 @@ pub enum WeightFormat {
 impl WeightFormat {
     pub const ALL: [Self; 4] = [Self::Auto, Self::Bf16, Self::Stored, Self::Int8];
 
-    /// Whether it gives the bits of the precision of the run.
+    /// True if it gives the bits of the precision of the run.
     pub fn is_exact(self) -> bool {
         self != Self::Int8
     }

@@ -56,7 +56,7 @@ impl Layers {
 const RANK: u64 = 8;
 const ALPHA: f64 = 8.0;
 
-/// What says nothing of what an adapter computes.
+/// Keys that do not change what an adapter computes.
 const ABOUT: [&str; 11] = [
     "auto_mapping",
     "base_model_name_or_path",
@@ -124,7 +124,7 @@ fn wrong(setting: impl Display, reason: impl Display) -> String {
     format!("{setting} {reason}. Merge it into its model with PEFT (merge_and_unload) and train a new adapter on that")
 }
 
-/// Whether a value asks for nothing.
+/// True if a value asks for nothing: null, false, an empty list or an empty map.
 fn is_off(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,

@@ -35,7 +35,7 @@ impl Projection {
         parameters.iter().filter_map(|parameter| projection(&parameter.name, &parameter.shape)).collect()
     }
 
-    /// What PEFT calls it: `q_proj`.
+    /// Returns PEFT's name for it: `q_proj`.
     pub fn short(&self) -> &str {
         self.module.rsplit_once('.').map_or(&self.module, |(_, short)| short)
     }
@@ -74,14 +74,14 @@ impl Adapted {
     }
 }
 
-/// What precedes the name of a module in PEFT's files.
+/// Prefix of the names of modules in PEFT's files.
 pub(super) const BASE: &str = "base_model.model.";
 
 /// The projections of a model that have adapters, in the order of the model, and what their scales follow from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
     pub each: Vec<Adapted>,
-    /// Whether a scale is `alpha / sqrt(rank)` in place of `alpha / rank`.
+    /// True if a scale is `alpha / sqrt(rank)` in place of `alpha / rank`.
     pub rslora: bool,
 }
 
@@ -94,7 +94,7 @@ impl Layout {
         Self { each: each.collect(), rslora: *rslora }
     }
 
-    /// What `B A x` is multiplied by.
+    /// Returns the factor of `B A x`.
     pub fn scale(&self, adapted: &Adapted) -> f32 {
         let rank = f64::from(adapted.rank);
         (adapted.alpha / if self.rslora { rank.sqrt() } else { rank }) as f32
@@ -169,7 +169,7 @@ pub enum Target {
 const TARGETS: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
 
 impl Target {
-    /// What it may be called.
+    /// Returns all names of targets.
     pub fn names() -> impl Iterator<Item = &'static str> {
         ["all"].into_iter().chain(TARGETS)
     }

@@ -157,7 +157,7 @@ impl Adapter {
         }
     }
 
-    /// Whether it adds nothing yet: every B is 0.
+    /// True if it adds nothing yet: every B is 0.
     ///
     /// # Errors
     /// [`AdapterError`] where one cannot be read.

@@ -23,7 +23,7 @@ fn is_match(regex: &Regex, module: &str) -> Result<bool, String> {
     regex.is_match(module).map_err(|error| format!("is a pattern that takes too long: {error}"))
 }
 
-/// Whether a module has this name, or ends in it.
+/// True if a module has this name, or ends in it.
 pub(super) fn ends_in(module: &str, name: &str) -> bool {
     module.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }

@@ -55,7 +55,7 @@ fn complete(index: usize, message: Value, learnt: bool) -> Result<Value, String>
     Ok(Value::from_pairs(all))
 }
 
-/// Whether a message is the assistant's.
+/// True if a message is the assistant's.
 pub(super) fn is_assistants(message: &Value) -> bool {
     message.get_attr("role").is_ok_and(|role| role.as_str() == Some("assistant"))
 }
@@ -73,7 +73,7 @@ pub(super) fn tools(tools: &Value) -> Result<Value, String> {
     }
 }
 
-/// Whether any text in a value has one of these characters.
+/// True if any text in a value has one of these characters.
 pub(super) fn has_any(value: &Value, characters: [char; 2]) -> bool {
     match value.kind() {
         ValueKind::String => value.as_str().is_some_and(|text| text.contains(characters)),

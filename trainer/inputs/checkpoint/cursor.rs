@@ -9,7 +9,7 @@ use super::fault::Fault;
 /// A place in the file's bytes.
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
-    /// Where the next read starts.
+    /// Offset of the next read.
     pub at: usize,
 }
 
@@ -19,7 +19,7 @@ impl<'a> Cursor<'a> {
         Self { bytes, at }
     }
 
-    /// Where the next read starts, as errors report it.
+    /// Returns the offset of the next read, as errors report it.
     pub fn offset(&self) -> u64 {
         self.at as u64
     }

@@ -12,7 +12,7 @@ use memmap2::Mmap;
 use precast_system::input;
 use rustix::fs::{Advice, OFlags, fadvise};
 
-/// What offsets, lengths and memory of direct reads are multiples of: no device asks for more.
+/// Alignment of offsets, lengths and memory of direct reads, bytes: no device asks for more.
 const DIRECT_ALIGNMENT: usize = 4096;
 
 /// How bytes of a file come into memory.

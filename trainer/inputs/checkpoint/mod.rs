@@ -49,7 +49,7 @@ pub(crate) use write::{check_space, safetensors_header, write_safetensors};
 use zero::Zeros;
 pub(crate) use zero::is_zero;
 
-/// Where a model's weights come from.
+/// The source of a model's weights.
 pub trait Weights {
     fn config(&self) -> &ModelConfig;
 
@@ -158,7 +158,7 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    /// Where it was opened.
+    /// Returns the path that it was opened at.
     pub fn path(&self) -> &Path {
         &self.path
     }

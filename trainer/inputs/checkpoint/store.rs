@@ -17,7 +17,7 @@ use super::{CheckpointError, Scratch, finite};
 pub(super) struct Tensor {
     /// The place of the file among those of the model.
     pub file: usize,
-    /// Where its first byte is in the file.
+    /// Offset of its first byte in the file.
     pub start: u64,
     /// Rows first.
     pub shape: Vec<u64>,

@@ -84,7 +84,7 @@ impl Holds {
         }
     }
 
-    /// Whether a tokenizer reads it.
+    /// True if a tokenizer reads it.
     fn is_text(&self) -> bool {
         *self == Self::Document || self.kind().is_some_and(|kind| !matches!(kind, Kind::Labeled | Kind::Ids))
     }
@@ -182,7 +182,7 @@ impl Corpus {
         rules.into_iter().collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether any of it goes through a tokenizer.
+    /// True if any of it goes through a tokenizer.
     pub fn has_text(&self) -> bool {
         self.files.iter().any(|one| one.holds.is_text())
     }

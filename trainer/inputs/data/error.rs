@@ -1,4 +1,4 @@
-//! What is wrong with data.
+//! Errors of data.
 
 use std::fmt::Display;
 use std::path::Path;

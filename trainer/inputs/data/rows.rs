@@ -79,7 +79,7 @@ impl Columns {
         columns
     }
 
-    /// Whether a column of this name is read.
+    /// True if a column of this name is read.
     pub fn reads(&self, name: &str) -> bool {
         name == self.main()
             || match self.kind {
@@ -91,7 +91,7 @@ impl Columns {
             }
     }
 
-    /// Whether a column says which tokens are padding.
+    /// True if a column says which tokens are padding.
     pub fn is_masked(&self) -> bool {
         self.main() != MASK && self.reads(MASK)
     }

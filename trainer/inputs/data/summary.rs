@@ -1,4 +1,4 @@
-//! What a pass over data came to.
+//! Counts of a pass over data.
 
 use std::fmt;
 
@@ -55,7 +55,7 @@ impl Summary {
         }
     }
 
-    /// Whether there are rows and all of them are empty texts.
+    /// True if there are rows and all of them are empty texts.
     pub(super) fn is_empty(&self) -> bool {
         self.rows > 0 && self.empty == self.rows
     }

@@ -95,7 +95,7 @@ fn same_bytes(one: &Path, other: &Path) -> bool {
     read(one).zip(read(other)).is_some_and(|(one, other)| one == other)
 }
 
-/// Whether two paths lead to one place.
+/// True if two paths lead to one place.
 pub fn same_path(one: &Path, other: &Path) -> bool {
     matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }

@@ -15,9 +15,9 @@ use crate::inputs::checkpoint::store::Tensor;
 pub(super) const MAGIC: [u8; 4] = *b"APR\0";
 const VERSION: (u8, u8) = (2, 0);
 pub(super) const HEADER_BYTES: u64 = 64;
-/// Where the header's own checksum is.
+/// Bytes of the header that hold its own checksum.
 const CHECKSUM: Range<usize> = 40..44;
-/// What sections and tensors start on a multiple of.
+/// Alignment of sections and tensors, bytes.
 const ALIGNMENT_BYTES: u64 = 64;
 const MOST_METADATA_BYTES: u64 = 16 << 20;
 /// Tensors of a file: a dense model of 126 layers has 1137.

@@ -35,7 +35,7 @@ pub struct Apr {
 }
 
 impl Apr {
-    /// Whether the file starts with the magic of APR files of version 2. False too for one that cannot be read.
+    /// True if the file starts with the magic of APR files of version 2. False for one that cannot be read.
     pub fn is_apr(path: &Path) -> bool {
         WeightFile::open(path).and_then(|file| file.head(4)).is_ok_and(|head| head == MAGIC)
     }
@@ -88,7 +88,7 @@ impl Apr {
         tokenizer::tokenizer(&self.metadata).map_err(|fault| self.error(fault))
     }
 
-    /// Whether the file has a tokenizer that can be built: one of a family whose models all split text alike.
+    /// True if the file has a tokenizer that can be built: one of a family whose models all split text alike.
     pub(super) fn has_tokenizer(&self) -> bool {
         tokenizer::is_there(&self.metadata, self.family)
     }

@@ -12,9 +12,9 @@ const MOST_KEYS: u64 = 1 << 16;
 /// Texts of an array: the largest vocabularies have a quarter of a million tokens and half a million merges.
 const MOST_TEXTS: u64 = 1 << 22;
 
-/// What GGUF calls a string, among the types of values.
+/// GGUF's code of a string, among the types of values.
 const STRING: u32 = 8;
-/// What GGUF calls an array.
+/// GGUF's code of an array.
 const ARRAY: u32 = 9;
 
 /// A value. Arrays stay in the file: a vocabulary is read only when it is asked for.

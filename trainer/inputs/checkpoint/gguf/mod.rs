@@ -47,7 +47,7 @@ pub struct Gguf {
 }
 
 impl Gguf {
-    /// Whether the file starts with the GGUF magic. False too for one that cannot be read.
+    /// True if the file starts with the GGUF magic. False for one that cannot be read.
     pub fn is_gguf(path: &Path) -> bool {
         WeightFile::open(path).and_then(|file| file.head(4)).is_ok_and(|head| head == container::MAGIC)
     }
@@ -119,7 +119,7 @@ impl Gguf {
         tokenizer::sentencepiece(&self.metadata, &self.head).map_err(|fault| self.error(fault))
     }
 
-    /// Whether the file has a tokenizer: converters may leave it out.
+    /// True if the file has a tokenizer: converters may leave it out.
     pub(super) fn has_tokenizer(&self) -> bool {
         tokenizer::is_there(&self.metadata)
     }
