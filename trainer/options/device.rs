@@ -1,9 +1,9 @@
-//! Which device to run on.
+//! The device to run on.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Which device to run on.
+/// The device to run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// The first GPU; the simulated one where there is neither a GPU nor kernels for one.

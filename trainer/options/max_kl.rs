@@ -1,9 +1,9 @@
-//! How far a teacher may be from the exact one.
+//! The largest distance of a teacher from the exact one.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How far a teacher may be from the exact one: a mean KL, nats a token.
+/// The largest distance of a teacher from the exact one: a mean KL, nats a token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MostKl {
     /// However far.

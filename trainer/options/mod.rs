@@ -53,7 +53,7 @@ pub struct RunConfig {
     /// Data to compute the loss of and not to train on.
     #[serde(serialize_with = "record_text::paths")]
     pub eval_data: Vec<PathBuf>,
-    /// Where results go.
+    /// Directory of results.
     #[serde(serialize_with = "record_text::path")]
     pub out: PathBuf,
     /// What is minimized; with a teacher just where there is one.
@@ -74,9 +74,9 @@ pub struct RunConfig {
     /// How the weights of a student that stays as it is live on the device; none where it trains.
     #[serde(serialize_with = "record_text::display_or_none", skip_serializing_if = "Option::is_none")]
     pub student_format: Option<WeightFormat>,
-    /// Whether the teacher may predict worse than guessing does.
+    /// True if the teacher may predict worse than guessing does.
     pub untrained: bool,
-    /// Whether the student may be its teacher.
+    /// True if the student may be its teacher.
     pub allow_identical: bool,
     pub steps: u64,
     #[serde(flatten)]
@@ -139,7 +139,7 @@ impl RunConfig {
         if self.adapter.is_some() { "adapter" } else { "student" }
     }
 
-    /// Where a run that diverged leaves that instead.
+    /// Returns the directory that a run that diverged leaves instead.
     pub fn diverged(&self) -> String {
         format!("{}.diverged", self.result())
     }

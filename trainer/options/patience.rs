@@ -1,4 +1,4 @@
-//! How long a device may do nothing.
+//! The time for which a device may do nothing.
 
 use std::fmt;
 use std::str::FromStr;

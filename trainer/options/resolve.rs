@@ -9,7 +9,7 @@ use super::groups::{Options, TeacherOptions, TeachingOptions};
 use super::is_of_teacher;
 use super::usage::{UsageError, flag, missing};
 
-/// What a configuration is for.
+/// The purpose of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A run: it needs data and an output directory.

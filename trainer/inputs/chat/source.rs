@@ -1,4 +1,4 @@
-//! Where a chat template comes from: the files beside a model, or a GGUF file's metadata.
+//! Sources of a chat template: the files beside a model, or a GGUF file's metadata.
 
 use std::path::{Path, PathBuf};
 

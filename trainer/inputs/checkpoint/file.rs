@@ -15,7 +15,7 @@ use rustix::fs::{Advice, OFlags, fadvise};
 /// Alignment of offsets, lengths and memory of direct reads, bytes: no device asks for more.
 const DIRECT_ALIGNMENT: usize = 4096;
 
-/// How bytes of a file come into memory.
+/// The way by which bytes of a file come into memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
     /// They are read into memory of the process, by way of the page cache.

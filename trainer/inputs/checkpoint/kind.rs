@@ -1,4 +1,4 @@
-//! How the values of a tensor are stored: as single numbers, or in blocks that share scales.
+//! Storage of a tensor's values: as single numbers, or in blocks that share scales.
 
 use std::fmt;
 use std::ops::Range;

@@ -176,7 +176,7 @@ impl Tensors {
 struct Place<'a> {
     tensor: &'a Tensor,
     kind: Kind,
-    /// How many heads its rows are of, where the file has their halves interleaved.
+    /// Number of heads that its rows are of, where the file has their halves interleaved.
     heads: Option<u64>,
     path: &'a Path,
     file: &'a WeightFile,

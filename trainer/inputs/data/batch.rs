@@ -30,7 +30,7 @@ pub struct Batches {
     order: Order,
     /// Those that have been looked at, before all others.
     ahead: VecDeque<Arc<Chunk>>,
-    /// What is left of a window, in its order.
+    /// The rest of a window, in its order.
     window: VecDeque<Arc<Chunk>>,
     /// Number of the pass, and of the window in it, that come next.
     next: (u64, u64),

@@ -145,7 +145,7 @@ impl Files {
         self.0.iter().find(|one| inodes.contains(&one.file.inode)).map(|one| &*one.file.path)
     }
 
-    /// Whether any of it may go through a chat template.
+    /// True if any of it may go through a chat template.
     pub fn has_chat(&self) -> bool {
         self.0.iter().any(|one| one.holds.rule() == CHAT_RULE)
     }
@@ -411,7 +411,7 @@ struct Pass<'a> {
     before: Summary,
     /// Of the file.
     summary: Summary,
-    /// Whether anything of the file counts.
+    /// True if anything of the file counts.
     counted: bool,
     goes_on: bool,
     /// Tokens of documents that are in no chunk yet.

@@ -9,7 +9,7 @@ use precast_system::input;
 
 use super::DataError;
 
-/// How a file holds data, by its name.
+/// The form in which a file holds data, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// `.bin`: u32 token ids.

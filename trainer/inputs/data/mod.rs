@@ -30,7 +30,7 @@ pub use summary::Summary;
 /// Longest document: the tokenizers library takes about sixty times its size for a while.
 const MOST_DOCUMENT_BYTES: u64 = 256 << 20;
 
-/// How documents become chunks.
+/// The rule by which documents become chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
     /// For training: documents follow each other, each ended by the end-of-text token; the last chunk is
@@ -89,7 +89,7 @@ pub struct Dataset {
     pub chunks: Vec<Chunk>,
     /// What reading them came to.
     pub summary: Summary,
-    /// What people should know of it.
+    /// Notes for people.
     pub notes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What people should know of files of data that train all the same.
+//! Notes on files of data that train all the same.
 
 use std::collections::HashMap;
 

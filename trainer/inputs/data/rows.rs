@@ -121,7 +121,7 @@ pub(super) enum Content {
 pub(super) struct Ids {
     pub ids: Vec<i64>,
     pub labels: Option<Vec<i64>>,
-    /// Whether each token is one of the text, and not padding.
+    /// True for each token that is of the text, and not padding.
     pub mask: Option<Vec<bool>>,
 }
 

@@ -42,7 +42,7 @@ const REFUSED: [(u16, &str, &str); 5] = [
 /// Names of the types that are read.
 const SUPPORTED: &str = "F32, F16, BF16, Q4_K, Q6_K, AprQ4, AprQ8";
 
-/// What the first 64 bytes say.
+/// Fields of the first 64 bytes.
 pub(super) struct Header {
     tensors: u32,
     metadata_bytes: u64,
@@ -54,10 +54,10 @@ pub(super) struct Header {
 /// A tensor of the index.
 pub(super) struct Named {
     pub name: String,
-    /// Where its entry starts in the file.
+    /// Offset of its entry in the file.
     pub offset: u64,
     pub tensor: Tensor,
-    /// Where its values end in the file.
+    /// End of its values in the file.
     end: u64,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Header {
 /// A tensor by its name in the file.
 pub(super) struct Named {
     pub(super) name: String,
-    /// Where its row of the table starts.
+    /// Offset of its row of the table.
     pub(super) offset: u64,
     pub(super) tensor: Tensor,
 }

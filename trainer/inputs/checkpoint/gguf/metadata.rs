@@ -92,7 +92,7 @@ fn item_bytes(code: u32) -> Option<u64> {
 }
 
 struct Entry {
-    /// Where it starts in the file.
+    /// Offset in the file.
     offset: u64,
     value: Value,
 }
@@ -219,7 +219,7 @@ impl Metadata {
         Fault::Wrong(format!("metadata key {key} at byte {}: item {index} {reason}", self.offset(key)))
     }
 
-    /// Where a key's entry starts in the file.
+    /// Returns the offset of a key's entry in the file.
     fn offset(&self, key: &str) -> u64 {
         self.entries.get(key).map_or(0, |entry| entry.offset)
     }

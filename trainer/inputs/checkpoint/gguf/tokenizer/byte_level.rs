@@ -20,15 +20,15 @@ const PRE_KEY: &str = "tokenizer.ggml.pre";
 struct Family {
     /// As the file names it.
     name: &'static str,
-    /// Whether text is first brought to Unicode's normal form C.
+    /// True if text is first brought to Unicode's normal form C.
     composes: bool,
-    /// Whether digits are split one by one, before all else.
+    /// True if digits are split one by one, before all else.
     splits_digits: bool,
     /// Expressions that split text, each within the pieces of the one before; GPT-2's, which the library has built in, if none.
     splits: &'static [&'static str],
-    /// Whether a word that is a token is taken whole, whatever the merges would make of it.
+    /// True if a word that is a token is taken whole, whatever the merges would make of it.
     ignores_merges: bool,
-    /// Whether texts begin with a token unless the file says otherwise.
+    /// True if texts begin with a token unless the file says otherwise.
     begins: bool,
 }
 
@@ -73,7 +73,7 @@ const FAMILIES: [Family; 5] = [
 /// Other names of families in llama.cpp's `llama-vocab.cpp`.
 const ALIASES: [(&str, &str); 2] = [("llama3", "llama-bpe"), ("llama-v3", "llama-bpe")];
 
-/// Whether texts begin with a token where the file does not say.
+/// True if texts begin with a token where the file does not say.
 pub(super) fn begins(metadata: &Metadata) -> Result<bool, Fault> {
     Ok(Family::of(metadata)?.begins)
 }

@@ -106,7 +106,7 @@ impl<'a> Vocabulary<'a> {
         })
     }
 
-    /// How many ids there are.
+    /// Returns the number of ids.
     pub(super) fn len(&self) -> usize {
         self.tokens.len()
     }
