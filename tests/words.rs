@@ -25,7 +25,7 @@ const BRITISH: [(&str, &str); 15] = [
 
 const ENDINGS: [&str; 9] = ["rs", "cu", "cuh", "h", "cc", "c", "md", "toml", "snap"];
 
-/// Folders of what others wrote, and of what is built.
+/// Folders of build outputs, and of texts by others.
 const SKIPPED: [&str; 5] = ["target", "fixtures", ".git", "demo", "vendor"];
 
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {

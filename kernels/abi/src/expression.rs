@@ -1,7 +1,7 @@
 //! Expressions of the comments, as Rust.
 //!
-//! A name is a scalar of the parameter block (`p.tokens`), else a field of the key (`self.h`). `ceil(a / b)` rounds up,
-//! `name()` is a method of the key that is given the block, `bf16` and its like are dtypes.
+//! A name is a scalar of the parameter block (`p.tokens`), else a field of the key (`self.h`); in counts a local variable, u64.
+//! `ceil(a / b)` rounds up, `name()` is a method of the key that is given the block, `bf16` and its like are dtypes.
 
 use anyhow::{Result, bail};
 
@@ -44,18 +44,40 @@ pub(crate) fn dtype(name: &str) -> Option<&'static str> {
 }
 
 impl Names<'_> {
-    /// A count, of u64.
+    /// Translates a count, u64, of the variables that [`Self::variables`] declares.
     ///
     /// # Errors
-    /// Where it has a name that is not known.
+    /// Unknown names, and parentheses that are not closed.
     pub fn count(&self, text: &str) -> Result<String> {
         self.translate(text, true)
     }
 
-    /// Anything else: a condition, or what a content is given.
+    /// Declares the numbers that counts name, as u64.
+    pub fn variables<'t>(&self, counts: impl Iterator<Item = &'t str>) -> String {
+        let mut declared: Vec<String> = Vec::new();
+        for name in counts.flat_map(tokens) {
+            let scalar = self.scalars.iter().find(|scalar| scalar.name == name);
+            let value = match scalar.map(|scalar| scalar.number) {
+                Some(Number::U32) => format!("u64::from(p.{name})"),
+                Some(Number::U64) => format!("p.{name}"),
+                None if self.is_number(name) => format!("u64::from(self.{name})"),
+                None => continue,
+            };
+            let line = format!("let {name} = {value};\n");
+            declared.extend((!declared.contains(&line)).then_some(line));
+        }
+        declared.concat()
+    }
+
+    /// True for a number of the key.
+    fn is_number(&self, name: &str) -> bool {
+        self.key.iter().any(|(field, kind)| field == name && kind == "u32")
+    }
+
+    /// Translates anything else: a condition, or the arguments of a content.
     ///
     /// # Errors
-    /// Where it has a name that is not known.
+    /// Those of [`Self::count`].
     pub fn value(&self, text: &str) -> Result<String> {
         self.translate(text, false)
     }
@@ -90,14 +112,15 @@ impl Names<'_> {
     }
 
     fn name(&self, name: &str, widen: bool, text: &str) -> Result<String> {
-        if let Some(scalar) = self.scalars.iter().find(|scalar| scalar.name == name) {
-            return Ok(match scalar.number {
-                Number::U32 if widen => format!("u64::from(p.{name})"),
-                Number::U32 | Number::U64 => format!("p.{name}"),
-            });
+        let is_scalar = self.scalars.iter().any(|scalar| scalar.name == name);
+        if widen && (is_scalar || self.is_number(name)) {
+            return Ok(name.to_owned());
         }
-        if let Some((_, kind)) = self.key.iter().find(|(field, _)| field == name) {
-            return Ok(if widen && kind == "u32" { format!("u64::from(self.{name})") } else { format!("self.{name}") });
+        if is_scalar {
+            return Ok(format!("p.{name}"));
+        }
+        if self.key.iter().any(|(field, _)| field == name) {
+            return Ok(format!("self.{name}"));
         }
         if let Some(dtype) = dtype(name) {
             return Ok(dtype.to_owned());
@@ -119,7 +142,7 @@ fn parenthesized(tokens: &[&str], open: usize, text: &str) -> Result<(String, us
 }
 
 /// Names and numbers whole, everything else a character each.
-fn tokens(text: &str) -> Vec<&str> {
+pub(crate) fn tokens(text: &str) -> Vec<&str> {
     let is_word = |char: char| char.is_ascii_alphanumeric() || char == '_';
     let mut tokens = Vec::new();
     let mut rest = text;

@@ -19,7 +19,7 @@ pub(crate) struct Headers {
 /// Reads the headers of these folders, in the order of their names.
 ///
 /// # Errors
-/// Where there is no libclang, a header does not parse, or a struct has bytes that belong to no field: they would be
+/// No libclang, a header that does not parse, or a struct with bytes that belong to no field: they would be
 /// uninitialized in what is launched.
 pub(crate) fn read(folders: &[PathBuf]) -> Result<Headers> {
     let all = includes(folders)?;

@@ -29,7 +29,7 @@ use anyhow::{Context, Result, ensure};
 /// The folders below `kernels` that have headers: those that all families share, and each family's own.
 ///
 /// # Errors
-/// Where they cannot be listed.
+/// Folders that cannot be listed.
 pub fn folders(kernels: &Path) -> Result<Vec<PathBuf>> {
     let families = kernels.join("src");
     let mut folders = vec![kernels.join("abi")];
@@ -46,7 +46,7 @@ pub fn folders(kernels: &Path) -> Result<Vec<PathBuf>> {
 /// The Rust of all headers of some folders.
 ///
 /// # Errors
-/// Where there is no libclang, a header does not parse, a comment does not say what an operand is, or a struct has bytes that
+/// No libclang, a header that does not parse, a comment that does not declare an operand, or a struct with bytes that
 /// belong to no field: they would be uninitialized in what is launched.
 pub fn generate(folders: &[PathBuf], rustfmt: &Path) -> Result<String> {
     formatted(&emit::file(&headers::read(folders)?)?, rustfmt)

@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 
-/// Where clang-sys looks for libclang when it is first called.
+/// Variable in which clang-sys finds the folder of libclang.
 const LIBCLANG: &str = "LIBCLANG_PATH";
 
 fn main() -> Result<ExitCode> {

@@ -1,4 +1,4 @@
-//! What is committed is what the headers say, and a header that is wrong is refused by name.
+//! The committed file is made of the headers, and a wrong header is refused by name.
 
 use std::path::{Path, PathBuf};
 
@@ -59,7 +59,7 @@ fn a_kernel_is_its_key_its_operands_and_a_row_of_the_registry() {
         "optional { x }",
         "scalars { n: u32 }",
         "(self.x == Dtype::Bf16)",
-        "operand!(ReadWrite Self::Params, x: self.x, u64::from(p.n).div_ceil(2) * u64::from(self.h))",
+        "operand!(ReadWrite Self::Params, x: self.x, n.div_ceil(2) * h)",
         ".with(Content::Uniform(-1.0, 1.0))",
         "$of! {\n            SoftcapFwd,\n        }",
     ] {
