@@ -2,10 +2,7 @@
 //! input.
 
 use precast_kernels::Out;
-use precast_kernels::abi::{
-    ColumnSumPartialArgs, GemmDgradArgs, GemmFwdArgs, GemmSwigluArgs, GemmWgradArgs, gemm_dgrad_params,
-    gemm_wgrad_params,
-};
+use precast_kernels::abi::{ColumnSumPartialArgs, GemmDgradArgs, GemmFwdArgs, GemmSwigluArgs, GemmWgradArgs};
 use precast_kernels::column_sum::ColumnSumPartial;
 use precast_kernels::gemm::{GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad};
 
@@ -177,7 +174,7 @@ impl Ops<'_> {
     pub fn weight_gradient(&mut self, name: &str, dy: Tensor, x: Tensor, linear: &Linear, accumulate: bool) {
         let Linear { n, k, .. } = *linear;
         let kernel = GemmWgrad { x: self.x };
-        let mut params = gemm_wgrad_params::from(GemmWgradArgs {
+        let whole = GemmWgradArgs {
             dy,
             x,
             micro: self.gradients().micro,
@@ -188,13 +185,9 @@ impl Ops<'_> {
             accumulate: u32::from(accumulate),
             splits: 0,
             semaphores: None,
-        });
-        if let Some((splits, semaphores)) = kernel.division(&params, self.b.arch())
-            && let Some(semaphores) = self.semaphores(semaphores)
-        {
-            (params.splits, params.semaphores) = (splits, semaphores.address());
-        }
-        self.launch(&format!("{name}.wgrad"), kernel, params);
+        };
+        let (splits, semaphores) = self.divided(kernel.division(&whole.into(), self.b.arch()));
+        self.launch(&format!("{name}.wgrad"), kernel, GemmWgradArgs { splits, semaphores, ..whole });
     }
 
     /// Lowers the input's gradient into dx, from as many rows of dy.
@@ -202,7 +195,7 @@ impl Ops<'_> {
         let Linear { n, k, .. } = *linear;
         let w = self.matrix(&format!("{name}.dgrad"), linear);
         let kernel = GemmDgrad { w: w.format, x: self.x };
-        let mut params = gemm_dgrad_params::from(GemmDgradArgs {
+        let whole = GemmDgradArgs {
             dy,
             w,
             dx,
@@ -212,14 +205,17 @@ impl Ops<'_> {
             splits: 0,
             semaphores: None,
             workspace: None,
-        });
-        if let Some((splits, semaphores)) = kernel.division(&params, self.b.arch())
-            && let Some(semaphores) = self.semaphores(semaphores)
-        {
-            let workspace = self.statistics(&format!("{name}.dgrad_workspace"), kernel.workspace(&params));
-            (params.splits, params.semaphores, params.workspace) = (splits, semaphores.address(), workspace.address());
-        }
-        self.launch(&format!("{name}.dgrad"), kernel, params);
+        };
+        let (splits, semaphores) = self.divided(kernel.division(&whole.into(), self.b.arch()));
+        let elems = kernel.workspace(&whole.into());
+        let workspace = semaphores.map(|_| self.statistics(&format!("{name}.dgrad_workspace"), elems));
+        self.launch(&format!("{name}.dgrad"), kernel, GemmDgradArgs { splits, semaphores, workspace, ..whole });
+    }
+
+    /// Returns splits and semaphores of a launch that is faster divided by depth, if there are so many semaphores left.
+    fn divided(&self, division: Option<(u32, u64)>) -> (u32, Option<Tensor>) {
+        let divided = division.and_then(|(splits, count)| Some((splits, self.semaphores(count)?)));
+        divided.map_or((0, None), |(splits, semaphores)| (splits, Some(semaphores)))
     }
 
     fn bias_gradient(&mut self, name: &str, dy: Tensor, n: u32, bias: &Weight) {
