@@ -12,22 +12,22 @@ fn main() {
     }
 }
 
-#[cfg(not(any(feature = "sm_89", feature = "sm_90", feature = "sm_121")))]
+#[cfg(not(feature = "_kernels"))]
 mod embed {
     pub fn write(out: &std::path::Path) -> Result<(), std::io::Error> {
-        std::fs::write(out.join("embedded.rs"), "static EMBEDDED: Option<Embedded> = None;\n")
+        std::fs::write(out.join("embedded.rs"), "static EMBEDDED: Embedded = Embedded::Nothing;\n")
     }
 }
 
-#[cfg(any(feature = "sm_89", feature = "sm_90", feature = "sm_121"))]
+#[cfg(feature = "_kernels")]
 mod embed {
     use std::error::Error;
     use std::path::{Path, PathBuf};
 
     use precast_aot::cache::Cache;
     use precast_aot::lock::{self, Comparison, NotLocked};
-    use precast_aot::{Built, Model, Request, home, prebuilt, toolchain};
-    use precast_fatbins::TrustedKey;
+    use precast_aot::{Arch, Built, Framed, Model, Request, home, prebuilt, toolchain};
+    use precast_fatbins::{Digest, TrustedKey};
 
     /// Compiles through the cache, or takes a published bundle; compares with the locks; writes the two sections and
     /// the statics that hold them.
@@ -42,11 +42,42 @@ mod embed {
             let compiler = &built.manifest.compiler;
             format!("{error}\nThese are by {compiler}. PRECAST_UNLOCKED=1 embeds them all the same, with a warning")
         })?;
+        let text = match std::env::var_os("CARGO_FEATURE_ALL") {
+            Some(_) => frames(out, &built, &request.archs)?,
+            None => sections(out, &built)?,
+        };
+        std::fs::write(out.join("embedded.rs"), text)?;
+        Ok(())
+    }
+
+    /// Writes the two sections of a bundle. Returns their statics.
+    fn sections(out: &Path, built: &Built) -> Result<String, std::io::Error> {
         let (fatbin, manifest) = built.parts();
         std::fs::write(out.join("bundle.fatbin"), &fatbin)?;
         std::fs::write(out.join("bundle.manifest"), &manifest)?;
-        std::fs::write(out.join("embedded.rs"), statics(fatbin.len(), manifest.len(), &built.digest().to_string()))?;
-        Ok(())
+        Ok(statics(fatbin.len(), manifest.len(), &built.digest().to_string()))
+    }
+
+    /// Writes a frame an architecture, compressed in parallel through the cache. Returns the static over them.
+    fn frames(out: &Path, built: &Built, archs: &[Arch]) -> Result<String, Box<dyn Error>> {
+        let cache = Cache::at(home(out).join("cache"));
+        let rows = precast_aot::frames(built, archs, &cache);
+        let mut items = String::new();
+        for (arch, frame) in archs.iter().zip(rows) {
+            let Framed { bytes, bundle_bytes, bundle } = frame;
+            std::fs::write(out.join(format!("{arch}.frame")), &bytes)?;
+            let (sha256, bundle) = (Digest::of(&bytes).0, bundle.0);
+            items += &format!(
+                "    Frame {{ arch: Arch::{arch:?}, bytes: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{arch}.frame\")), \
+                 sha256: precast_fatbins::Digest({sha256:?}), bundle_bytes: {bundle_bytes}, bundle: precast_fatbins::Digest({bundle:?}) }},\n"
+            );
+        }
+        Ok(format!("static EMBEDDED: Embedded = Embedded::Frames(&[\n{items}]);\n"))
+    }
+
+    fn home(out: &Path) -> PathBuf {
+        let triple = std::env::var("TARGET").expect("cargo sets TARGET");
+        variable("PRECAST_HOME").map_or_else(|| home::of_build(out, &triple), PathBuf::from)
     }
 
     /// Reads an environment variable that this build depends on.
@@ -59,8 +90,7 @@ mod embed {
         for name in ["PRECAST_NVRTC", "CUDA_HOME"].into_iter().chain(toolchain::OFFLINE) {
             println!("cargo::rerun-if-env-changed={name}");
         }
-        let triple = std::env::var("TARGET").expect("cargo sets TARGET");
-        let home = variable("PRECAST_HOME").map_or_else(|| home::of_build(out, &triple), PathBuf::from);
+        let home = home(out);
         let nvrtc = toolchain::provide(&home, |what| println!("cargo::warning={what}"))?;
         println!("cargo::rerun-if-changed={}", nvrtc.path().display());
         if toolchain::is_named(&home) {
@@ -99,12 +129,12 @@ mod embed {
         Ok(())
     }
 
-    fn archs() -> Vec<precast_aot::Arch> {
-        let enabled = |arch: &precast_aot::Arch| {
+    fn archs() -> Vec<Arch> {
+        let enabled = |arch: &Arch| {
             let feature = arch.feature().unwrap_or_default().to_uppercase();
             std::env::var_os(format!("CARGO_FEATURE_{feature}")).is_some()
         };
-        precast_aot::Arch::GPUS.into_iter().filter(enabled).collect()
+        Arch::GPUS.into_iter().filter(enabled).collect()
     }
 
     /// Returns the built-in models, or those named in PRECAST_BUILT_IN, and those in PRECAST_MODELS; both separated by
@@ -143,8 +173,8 @@ static FATBIN: Section<{fatbin_bytes}> = Section(*include_bytes!(concat!(env!("O
 #[used]
 #[unsafe(link_section = ".precast")]
 static MANIFEST: Section<{manifest_bytes}> = Section(*include_bytes!(concat!(env!("OUT_DIR"), "/bundle.manifest")));
-static EMBEDDED: Option<Embedded> =
-    Some(Embedded {{ manifest: &MANIFEST.0, fatbin: &FATBIN.0, digest: "{digest}" }});
+static EMBEDDED: Embedded =
+    Embedded::Sections {{ manifest: &MANIFEST.0, fatbin: &FATBIN.0, digest: "{digest}" }};
 "#
         )
     }

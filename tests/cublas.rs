@@ -12,8 +12,9 @@ use precast_kernels::abi::micro_scalars;
 use precast_kernels::check::Case;
 use precast_kernels::{Access, Addend, examples};
 use precast_plan::Gemm;
+use precast_runtime::Launches;
 use precast_runtime::cublas::Cublas;
-use precast_runtime::cuda::{Code, Cuda};
+use precast_runtime::cuda::Cuda;
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Bound, BoundExchange, BoundProduct, BoundWork, Driver, Placement};
 use serde_json::Value;
@@ -310,7 +311,7 @@ fn what_the_library_takes_is_told_from_what_ranks_take() {
 #[ignore = "the process with stand-ins: what_the_library_takes_is_told_from_what_ranks_take starts it"]
 fn memory_child() {
     const OPERAND_BYTES: u64 = 2 << 20;
-    let mut driver = Cuda::open(0, Code::Own).unwrap();
+    let mut driver = Cuda::open(0, Launches::Own, &[]).unwrap();
     driver.connect(0, 1, Box::new(|own| Ok(vec![own.to_vec()]))).unwrap();
     let (memory, free) = (driver.allocate(32 << 20).unwrap(), driver.free_bytes().unwrap());
     driver.set_cublas(Cublas::open().unwrap()).unwrap();
@@ -335,7 +336,7 @@ fn memory_child() {
 
 /// Every product of the samples by cuBLASLt, prepared once and run as the first micro-batch of a step and as a later one.
 fn check_products() {
-    let mut driver = Cuda::open(0, Code::Own).unwrap();
+    let mut driver = Cuda::open(0, Launches::Own, &[]).unwrap();
     driver.set_cublas(Cublas::open().unwrap()).unwrap();
     const OPERAND_BYTES: u64 = 2 << 20;
     const WORKSPACE_BYTES: u64 = 32 << 20;

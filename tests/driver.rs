@@ -6,7 +6,8 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use precast_runtime::DriverError;
-use precast_runtime::cuda::{Code, Cuda};
+use precast_runtime::Launches;
+use precast_runtime::cuda::Cuda;
 
 use crate::support::{self, fail, fixture, precast, precast_aot, root, succeed};
 
@@ -84,7 +85,7 @@ fn a_driver_that_cannot_be_used_ends_the_start_by_name() {
         &[("PRECAST_FAKE_GPUS", "0")],
         &[("PRECAST_FAKE_GPUS", "0"), ("CUDA_VISIBLE_DEVICES", "7")],
         &[("PRECAST_FAKE_LAZY", "1")],
-        &[("PRECAST_FAKE_CAPABILITY", "8.6")],
+        &[("PRECAST_FAKE_CAPABILITY", "8.7")],
         &[("CUDA_FORCE_PTX_JIT", "1")],
         &[("CUDA_FORCE_JIT", "1")],
         &[("CUDA_INJECTION64_PATH", "/opt/tool.so")],
@@ -120,9 +121,9 @@ fn every_command_names_a_gpu_that_no_build_serves() {
     if support::has_driver() {
         return;
     }
-    let ampere = machine(&[("PRECAST_FAKE_CAPABILITY", "8.6")]);
+    let orin = machine(&[("PRECAST_FAKE_CAPABILITY", "8.7")]);
     let golden = fixture("golden/qwen2-tied");
-    let [teacher, data, out] = [golden.join("teacher"), golden.join("tokens.bin"), ampere.dir.path().join("out")];
+    let [teacher, data, out] = [golden.join("teacher"), golden.join("tokens.bin"), orin.dir.path().join("out")];
     let [teacher, data, out] = [&teacher, &data, &out].map(|path| path.to_str().unwrap());
     let distill =
         ["distill", "--teacher", teacher, "--student", teacher, "--allow-identical", "--data", data, "--out", out];
@@ -134,9 +135,9 @@ fn every_command_names_a_gpu_that_no_build_serves() {
         &[&["plan"][..], &PLAN].concat(),
         &["selftest"],
     ] {
-        let message = ampere.fails(4, arguments);
+        let message = orin.fails(4, arguments);
         assert!(message.contains("no build of Precast has kernels for NVIDIA GB10"), "{arguments:?}: {message}");
-        assert!(message.contains("compute capability 8.6"), "{arguments:?}: {message}");
+        assert!(message.contains("compute capability 8.7"), "{arguments:?}: {message}");
     }
 }
 
@@ -199,7 +200,7 @@ fn auto_does_not_fall_back_where_there_are_kernels_for_a_gpu() {
     let mut plain = precast();
     let output = plain.args(eval).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    if cfg!(any(feature = "sm_89", feature = "sm_90", feature = "sm_121")) {
+    if cfg!(feature = "_kernels") {
         assert_eq!(output.status.code(), Some(4), "{said}");
     } else {
         assert!(output.status.success() && said.contains("note: no NVIDIA driver"), "{said}");
@@ -219,7 +220,7 @@ fn a_plan_without_a_gpu_asks_for_the_architecture() {
     let dry_run = ["distill", "--dry-run", "--teacher", teacher, "--student", student, "--data", data, "--out", "none"];
     for arguments in [&[&["plan"][..], &PLAN].concat(), &dry_run[..]] {
         for message in [without_gpu.fails(2, arguments), fail(precast().args(arguments), 2)] {
-            assert!(message.contains("--arch sm_89, --arch sm_90, --arch sm_121"), "{message}");
+            assert!(message.contains("--arch sm_80, --arch sm_86, --arch sm_89, --arch sm_90"), "{message}");
         }
         for answer in [["--arch", "sm_121"], ["--device", "sim"]] {
             assert!(succeed(precast().args(arguments).args(answer)).contains("phase micro"));
@@ -244,7 +245,7 @@ fn doctor_tells_no_driver_from_no_gpu_from_an_old_one() {
     for variables in [
         &[("PRECAST_FAKE_GPUS", "0")][..],
         &[("PRECAST_FAKE_DRIVER", "12080")],
-        &[("PRECAST_FAKE_CAPABILITY", "8.6")],
+        &[("PRECAST_FAKE_CAPABILITY", "8.7")],
         &[("CUDA_FORCE_PTX_JIT", "1")],
     ] {
         look(&mut machine(variables).run(precast().arg("doctor")));
@@ -277,6 +278,57 @@ fn doctor_ends_with_3_for_kernels_and_with_0_where_all_is_well() {
     assert!(message.contains("error: 1 of 4 checks are BAD: bundle"), "{message}");
 }
 
+/// Runs `doctor` on a device of this capability. Returns its lines on architecture and bundle, or its error.
+fn row_of(machine: &Machine, capability: &str, arguments: &[&str]) -> String {
+    let mut doctor = machine.run(precast().arg("doctor").args(arguments));
+    let output = doctor.env("PRECAST_FAKE_CAPABILITY", capability).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    let of_row = |line: &&str| ["arch", "bundle", "device"].iter().any(|what| line[5..].starts_with(what));
+    let lines = printed.lines().filter(|line| line.len() > 5).filter(of_row).filter(|line| !line.contains("GiB"));
+    let lines: Vec<&str> = lines.map(|line| line.split(", no trusted key").next().unwrap()).collect();
+    format!("{capability}, exit code {}\n  {}\n", output.status.code().unwrap(), lines.join("\n  "))
+}
+
+#[test]
+fn a_device_runs_the_best_row_that_a_bundle_holds() {
+    if support::has_driver() {
+        return;
+    }
+    let machine = machine(&[]);
+    let seen = ["sm_80", "sm_89,sm_121", "sm_80,sm_86,sm_89,sm_90,sm_100,sm_120,sm_121"].map(|archs| {
+        let bundle = machine.path().join(archs);
+        succeed(precast_aot().args(["build", "--key", "fill", "--arch", archs, "--out"]).arg(&bundle));
+        let capabilities = ["7.5", "8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1"];
+        let with = ["--bundle", bundle.to_str().unwrap()];
+        format!("== {archs}\n{}", capabilities.map(|capability| row_of(&machine, capability, &with)).concat())
+    });
+    insta::assert_snapshot!(seen.join("\n"));
+}
+
+#[test]
+fn a_device_stands_in_for_rows_of_portable_kernels() {
+    if support::has_driver() {
+        return;
+    }
+    let machine = machine(&[]);
+    let bundle = machine.path().join("bundle");
+    let build = ["build", "--key", "fill", "--arch", "sm_90,sm_90_portable,sm_121", "--out"];
+    succeed(precast_aot().args(build).arg(&bundle));
+    let doctor =
+        |capability, device| row_of(&machine, capability, &["--device", device, "--bundle", bundle.to_str().unwrap()]);
+    let seen = [
+        doctor("9.0", "as:sm_89"),
+        doctor("9.0", "as:sm_120"),
+        doctor("9.0", "as:sm_90"),
+        doctor("9.0", "portable:0"),
+        doctor("12.1", "as:sm_89"),
+        doctor("12.1", "as:sm_121"),
+        doctor("12.1", "as:sm_90"),
+    ];
+    let embedded = fail(&mut machine.run(precast().args(["selftest", "--device", "as:sm_75"])), 2);
+    insta::assert_snapshot!(seen.concat() + &embedded);
+}
+
 #[test]
 fn a_second_device_waits_for_the_first() {
     if support::has_driver() {
@@ -291,12 +343,12 @@ fn a_second_device_waits_for_the_first() {
 #[test]
 #[ignore = "the process that opens twice: a_second_device_waits_for_the_first starts it"]
 fn second_child() {
-    let first = Cuda::open(0, Code::Own).unwrap();
-    assert_eq!(Cuda::open(0, Code::Own).err(), Some(DriverError::InUse));
-    assert_eq!(Cuda::open(0, Code::Portable).err(), Some(DriverError::InUse));
+    let first = Cuda::open(0, Launches::Own, &[]).unwrap();
+    assert_eq!(Cuda::open(0, Launches::Own, &[]).err(), Some(DriverError::InUse));
+    assert_eq!(Cuda::open(0, Launches::Portable, &[]).err(), Some(DriverError::InUse));
     drop(first);
     // An attempt that fails leaves nothing taken.
-    assert_eq!(Cuda::open(9, Code::Own).err(), Some(DriverError::NoDevice { ordinal: 9, count: 1 }));
-    drop(Cuda::open(0, Code::Own).unwrap());
+    assert_eq!(Cuda::open(9, Launches::Own, &[]).err(), Some(DriverError::NoDevice { ordinal: 9, count: 1 }));
+    drop(Cuda::open(0, Launches::Own, &[]).unwrap());
     println!("one at a time");
 }

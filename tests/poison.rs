@@ -13,7 +13,8 @@ use precast::device::session::Session;
 use precast_fatbins::{Bundle, Manifest};
 use precast_kernels::check::Case;
 use precast_kernels::{Arch, Key, KeyVariant};
-use precast_runtime::cuda::{Code, Cuda};
+use precast_runtime::Launches;
+use precast_runtime::cuda::Cuda;
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Bound, BoundLaunch, BoundWork, Driver, DriverError, Placement};
 
@@ -189,7 +190,7 @@ fn lazy_child() {
     let bundle = std::env::var_os("PRECAST_LAZY_BUNDLE").expect("the parent names a bundle");
     let bytes = std::fs::read(bundle).unwrap();
     let bundle = Bundle::read(&bytes).unwrap();
-    assert_poisoned(load_on_first_use(Cuda::open(0, Code::Own).unwrap(), &bundle));
+    assert_poisoned(load_on_first_use(Cuda::open(0, Launches::Own, &[]).unwrap(), &bundle));
     println!("the loader on first use is dead");
 }
 

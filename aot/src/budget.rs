@@ -1,39 +1,14 @@
 //! Checks what modules need of a multiprocessor against its limits.
 
 use precast_fatbins::ModuleEntry;
-use precast_kernels::Arch;
 
-/// Limits of a multiprocessor. Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
-#[derive(Clone, Copy, Debug)]
-pub struct Multiprocessor {
-    /// Most threads resident at once.
-    pub threads: u32,
-    /// Most CTAs resident at once.
-    pub blocks: u32,
-    /// 32-bit registers.
-    pub registers: u32,
-    /// Shared memory, bytes.
-    pub shared_bytes: u32,
-}
-
+/// 32-bit registers of a multiprocessor (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+const REGISTERS: u32 = 65_536;
 /// Warps are allocated registers in units of this many.
 const REGISTER_UNIT: u32 = 256;
 /// Shared memory of each CTA that the system reserves.
 const SHARED_RESERVED_BYTES: u32 = 1024;
 const WARP: u32 = 32;
-
-impl Multiprocessor {
-    /// Returns the limits of an architecture; none for the simulated GPU.
-    pub fn of(arch: Arch) -> Option<Self> {
-        let (threads, blocks, shared_kib) = match arch {
-            Arch::Sm89 => (1536, 24, 100),
-            Arch::Sm90a | Arch::Sm90Portable => (2048, 32, 228),
-            Arch::Sm121 => (1536, 24, 100),
-            Arch::Sim => return None,
-        };
-        Some(Self { threads, blocks, registers: 65_536, shared_bytes: shared_kib * 1024 })
-    }
-}
 
 /// Resources that a CTA of a module needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,9 +33,9 @@ impl Usage {
         let kernel = pair.key.kernel();
         let dynamic = kernel.samples().iter().map(|params| kernel.geometry(pair.variant, params).shared_bytes).max();
         let shared_bytes = code.static_shared_bytes + dynamic.unwrap_or(0);
-        let limits = Multiprocessor::of(arch)?;
+        let limits = arch.multiprocessor();
         let warps = code.max_threads.div_ceil(WARP);
-        let by_registers = limits.registers / (warps * (code.registers * WARP).next_multiple_of(REGISTER_UNIT)).max(1);
+        let by_registers = REGISTERS / (warps * (code.registers * WARP).next_multiple_of(REGISTER_UNIT)).max(1);
         let by_shared = limits.shared_bytes / (shared_bytes + SHARED_RESERVED_BYTES);
         let by_threads = limits.threads / (warps * WARP).max(1);
         let blocks = by_registers.min(by_shared).min(by_threads).min(limits.blocks);

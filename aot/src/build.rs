@@ -158,6 +158,13 @@ impl Built {
         precast_fatbins::parts(&self.manifest, |module| self.cubin(module))
     }
 
+    /// Returns the bundle of one architecture, equal to a build for it alone.
+    pub fn only(&self, arch: Arch) -> Self {
+        let mut manifest = self.manifest.clone();
+        manifest.modules.retain(|module| [arch.name(), Arch::Sim.name()].contains(&&*module.arch));
+        Self { manifest, cubins: self.cubins.clone(), compiled: 0 }
+    }
+
     fn cubin(&self, module: &ModuleEntry) -> &[u8] {
         module.code.as_ref().and_then(|code| self.cubins.get(&code.digest)).map_or(&[], Vec::as_slice)
     }

@@ -6,6 +6,7 @@ pub mod budget;
 pub mod build;
 pub mod cache;
 pub mod compile;
+mod frames;
 pub mod home;
 pub mod kernels;
 pub mod lock;
@@ -16,6 +17,7 @@ pub mod publish;
 pub mod toolchain;
 
 pub use build::{BuildError, Built, Request, build};
+pub use frames::{Framed, frames};
 pub use models::{Model, ModelError};
 pub use nvrtc::{Nvrtc, NvrtcError};
 pub use precast_kernels::Arch;

@@ -49,7 +49,7 @@ pub mod rmsnorm;
 pub mod rope;
 pub mod swiglu;
 
-pub use arch::Arch;
+pub use arch::{Arch, TEGRA};
 pub use build::{Build, Geometry};
 pub use digest::{Digest, Hasher, NotADigest, hex};
 pub use dtype::Dtype;

@@ -205,12 +205,9 @@ mod tests {
     /// Returns every source that an example is built from, and the number of rows.
     fn rows() -> (Vec<Source>, usize) {
         let keys = crate::examples();
-        let archs = [Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable, Arch::Sm121];
-        let rows: Vec<Source> = archs
-            .iter()
-            .flat_map(|arch| keys.iter().flat_map(|key| key.built(*arch)))
-            .map(|pair| pair.source())
-            .collect();
+        let archs = Arch::GPUS.into_iter().chain([Arch::Sm90Portable]);
+        let rows: Vec<Source> =
+            archs.flat_map(|arch| keys.iter().flat_map(move |key| key.built(arch))).map(|pair| pair.source()).collect();
         let count = rows.len();
         let sources: BTreeMap<&str, Source> = rows.into_iter().map(|source| (source.path, source)).collect();
         (sources.into_values().collect(), count)

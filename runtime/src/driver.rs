@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use precast_fatbins::Module;
 use precast_kernels::{Arch, Geometry, Key, TensorMap};
+use precast_plan::estimate::{Clocks, Peak};
 
 use crate::activity::Activity;
 use crate::cublas::{Cublas, Version};
@@ -26,10 +27,46 @@ pub struct Device {
     pub free_bytes: u64,
     /// True if it shares memory with the host (`CU_DEVICE_ATTRIBUTE_INTEGRATED`).
     pub integrated: bool,
-    /// Multiprocessors, or host threads.
-    pub multiprocessors: u32,
-    /// True if it runs the portable kernels and none of its own.
-    pub portable: bool,
+    /// Multiprocessors, or host threads, and their clocks.
+    pub clocks: Clocks,
+    /// Rows that it runs; none if it takes the code of none.
+    pub rows: Option<Rows>,
+}
+
+/// Kernels that a device is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launches {
+    /// Those of the best row that it takes.
+    Own,
+    /// Portable ones, selected by measurements on the device at hand.
+    Portable,
+    /// Those of another row, built for the device: the device stands in for that row's GPUs.
+    As(Arch),
+}
+
+/// Rows of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// Row that plans are made for: its variants, as selected for it.
+    pub launches: Arch,
+    /// Row whose machine code is loaded.
+    pub code: Arch,
+}
+
+impl Launches {
+    /// Returns the rows that a device of this compute capability runs, of those there is code for (`held`): if it takes
+    /// none of them, those that it would take. None where it takes no row's code.
+    pub fn rows(self, capability: (u32, u32), held: &[Arch]) -> Option<Rows> {
+        let held = held.iter().copied().filter(|arch| Arch::GPUS.contains(arch));
+        let own = Arch::of_device(capability, held).or_else(|| Arch::of_device(capability, Arch::GPUS))?;
+        let portable = if own.is_exact() { Arch::Sm90Portable } else { own };
+        Some(match self {
+            Launches::Own => Rows { launches: own, code: own },
+            Launches::Portable => Rows { launches: portable, code: portable },
+            Launches::As(arch) if arch == own => Rows { launches: own, code: own },
+            Launches::As(arch) => Rows { launches: arch, code: portable },
+        })
+    }
 }
 
 impl Device {
@@ -38,12 +75,14 @@ impl Device {
         self.integrated && self.compute_capability.is_some()
     }
 
-    /// Returns the architecture whose code this device runs, if supported.
+    /// Returns the highest rates of the device; none for the simulated GPU.
+    pub fn peak(&self) -> Option<Peak> {
+        Peak::of_device(&self.name, self.compute_capability, self.clocks)
+    }
+
+    /// Returns the architecture whose launches this device runs, if supported.
     pub fn arch(&self) -> Option<Arch> {
-        match self.compute_capability {
-            None => Some(Arch::Sim),
-            Some((major, minor)) => Arch::of_device(major, minor, self.portable),
-        }
+        self.rows.map(|rows| rows.launches)
     }
 }
 

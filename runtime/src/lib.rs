@@ -20,9 +20,9 @@ pub use activity::{Activity, Doing, NodeName};
 pub use communicator::{Communicator, Mesh};
 pub use driver::{
     Arrived, Bound, BoundExchange, BoundLaunch, BoundProduct, BoundWork, CublasUse, Device, Driver, DriverError,
-    GraphId, KernelId, Ticket,
+    GraphId, KernelId, Launches, Rows, Ticket,
 };
 pub use gauge::{Gauge, GaugeError, Mean, Reading};
-pub use loading::{Coverage, LoadError, Loading, Placement, STAGE_BYTES};
+pub use loading::{Coverage, LoadError, Loading, Placement, STAGE_BYTES, supported};
 pub use loads::Load;
 pub use sealed::Sealed;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use precast_fatbins::{Bundle, BundleError, Stale, build_command};
-use precast_kernels::{Arch, KeyVariant};
+use precast_kernels::{Arch, KeyVariant, TEGRA};
 use precast_plan::{Build, Cublas, Exchange, Executor, Launch, Plan, Tensor, Work, keys};
 
 use crate::driver::{
-    Bound, BoundExchange, BoundLaunch, BoundProduct, BoundWork, Device, Driver, DriverError, GraphId, KernelId,
+    Bound, BoundExchange, BoundLaunch, BoundProduct, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Rows,
 };
 use crate::loads::{self, Load};
 use crate::sealed::Sealed;
@@ -50,18 +50,20 @@ pub enum LoadError {
     Bundle(#[from] BundleError),
     /// No supported architecture runs on this device.
     #[error(
-        "no build of Precast has kernels for {device}, compute capability {major}.{minor}: supported are 8.9 (feature \
-         sm_89), 9.0 (sm_90) and 12.1 (sm_121). Use another GPU, or --device sim"
+        "no build of Precast has kernels for {device}, compute capability {major}.{minor}{}: supported are {}. Use \
+         another GPU, or --device sim",
+        if TEGRA.contains(&(*major, *minor)) { ", a Tegra chip, which takes no code of desktop GPUs" } else { "" },
+        supported()
     )]
     Unsupported { device: String, major: u32, minor: u32 },
     #[error(
-        "the bundle has no code for {device}, which needs {arch}; it holds {}.\n\
+        "the bundle has no code for {device}, which takes {arch}; it holds {}.\n\
          {remedy}",
         if holds.is_empty() { "nothing".to_owned() } else { holds.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ") }
     )]
     NoArch {
         device: String,
-        /// Architecture of the device.
+        /// Best architecture that the device takes.
         arch: Arch,
         /// Architectures of the bundle.
         holds: Vec<Arch>,
@@ -72,6 +74,15 @@ pub enum LoadError {
     Missing(Coverage),
     #[error(transparent)]
     Driver(#[from] DriverError),
+}
+
+/// Lists supported compute capabilities and the features for them.
+pub fn supported() -> String {
+    let row = |arch: Arch| {
+        let (major, minor) = arch.compute_capability().unwrap_or_default();
+        format!("{major}.{minor} ({})", arch.argument())
+    };
+    Arch::GPUS.map(row).join(", ")
 }
 
 impl LoadError {
@@ -221,9 +232,9 @@ fn bind_exchange(exchange: &Exchange, addresses: &[u64]) -> BoundExchange {
     }
 }
 
-/// Returns the device's architecture, if the bundle has code for it.
+/// Returns the architecture whose code the device loads, if the bundle has it.
 pub(crate) fn code_for(device: &Device, bundle: &Bundle<'_>, models: &[String]) -> Result<Arch, LoadError> {
-    let Some(arch) = device.arch() else {
+    let Some(Rows { code: arch, .. }) = device.rows else {
         let (major, minor) = device.compute_capability.unwrap_or_default();
         return Err(LoadError::Unsupported { device: device.name.clone(), major, minor });
     };
@@ -243,7 +254,7 @@ mod tests {
     #[test]
     fn kernels_of_a_model_that_is_not_built_in_are_built_from_it() {
         let models = ["models/mine".to_owned()];
-        for arch in [Arch::Sm89, Arch::Sm90a, Arch::Sm121, Arch::Sm90Portable, Arch::Sim] {
+        for arch in Arch::GPUS.into_iter().chain([Arch::Sm90Portable, Arch::Sim]) {
             let remedy = LoadError::remedy(arch, &models);
             let command =
                 format!("precast-aot build --model models/mine --arch {} --out run.bundle\n", arch.argument());

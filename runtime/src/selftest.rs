@@ -118,9 +118,14 @@ fn prepare(
 ) -> Result<Prepared, LoadError> {
     bundle.verify()?;
     let arch = code_for(driver.device(), bundle, &[])?;
+    let launched = driver.device().arch().unwrap_or(arch);
     let modules = bundle.modules(arch).map_err(BundleError::from)?;
     let (mut cases, mut loads) = (Vec::new(), Vec::new());
-    for module in modules.iter().filter(|module| module.pair.key.text().starts_with(prefix)) {
+    // A stand-in checks the variants of the row that it stands for.
+    let is_launched = |KeyVariant { key, variant }: &KeyVariant| {
+        key.text().starts_with(prefix) && (launched == arch || key.kernel().variants(launched).contains(variant))
+    };
+    for module in modules.iter().filter(|module| is_launched(&module.pair)) {
         let (kernel, load) = loads::load(driver, module)?;
         loads.push(load);
         let KeyVariant { key, variant } = &module.pair;

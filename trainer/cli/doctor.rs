@@ -7,13 +7,14 @@ use precast_fatbins::{Bundle, build_command};
 use precast_kernels::Arch;
 use precast_plan::memory::human_bytes;
 use precast_plan::{Gemm, TrainingPlan, keys};
-use precast_runtime::{Device, DriverError, LoadError, cuda, host};
+use precast_runtime::{Device, DriverError, LoadError, Rows, cuda, host, supported};
 use precast_system::{count, say};
 use serde::Serialize;
 
 use super::print_json;
-use crate::device::bundle::BundleSource;
+use crate::device::bundle::{BundleSource, framed};
 use crate::device::host_memory::{DeviceMemory, HostMemory};
+use crate::device::run_heading;
 use crate::device::shapes::Shapes;
 use crate::device::weight_format::Chosen;
 use crate::device::{self, DeviceError, one_memory};
@@ -119,11 +120,11 @@ pub(super) fn examine(options: &Options) -> Vec<Finding> {
         ));
         findings.push(Finding { device: Some(choice.to_string()), ..Finding::good("device", describe(device)) });
         findings.extend(host::unfragmented_share().filter(|_| device.has_one_memory()).map(fragments));
-        findings.push(architecture(device.arch(), device.compute_capability));
+        findings.push(architecture(device));
         findings.extend(gpus(device));
     }
     findings.extend(products(options.arithmetic.gemm, choice));
-    let arch = device.as_ref().and_then(Device::arch);
+    let arch = device.as_ref().and_then(|device| device.rows).map(|rows| rows.code);
     let bundle = match read_bundle(kernels, arch) {
         Ok((source, finding)) => {
             findings.push(finding);
@@ -135,8 +136,8 @@ pub(super) fn examine(options: &Options) -> Vec<Finding> {
         }
     };
     let (Some(device), Some(arch)) = (device, arch) else { return findings };
-    if let Some(bundle) = bundle.as_ref().and_then(|source| source.open().ok()) {
-        findings.extend(held(&bundle, arch, &models(options)));
+    if bundle.is_some() {
+        findings.extend(held(&kernels.archs().unwrap_or_default(), arch, &models(options)));
     }
     let ModelOptions { teacher, student, model } = &options.models;
     if model.is_some() || teacher.is_some() && student.is_some() {
@@ -198,19 +199,17 @@ fn fragments(share: f64) -> Finding {
     Finding { remedy, ..Finding::good("fragments", found) }
 }
 
-fn architecture(arch: Option<Arch>, capability: Option<(u32, u32)>) -> Finding {
-    match (arch, capability) {
-        (Some(Arch::Sim), _) => Finding::good("arch", "sim"),
-        (Some(arch), _) => Finding::good("arch", rule(arch)),
-        (None, capability) => {
-            let (major, minor) = capability.unwrap_or_default();
-            let distance = |arch: &Arch| {
-                let (own_major, own_minor) = arch.compute_capability().unwrap_or_default();
-                (own_major.abs_diff(major), own_minor.abs_diff(minor))
-            };
-            let nearest = Arch::GPUS.into_iter().min_by_key(distance).map_or(String::new(), rule);
-            let found = format!("no code of this project runs on {major}.{minor}; the nearest: {nearest}");
-            Finding::bad_device("arch", found, "use a GPU of compute capability 8.9, 9.0 or 12.1, or --device sim")
+/// Row of kernels that the device runs.
+fn architecture(device: &Device) -> Finding {
+    match device.rows {
+        Some(Rows { code: Arch::Sim, .. }) => Finding::good("arch", "sim"),
+        Some(Rows { launches, code }) if launches == code => Finding::good("arch", rule(code)),
+        Some(Rows { code, .. }) => Finding::good("arch", format!("{}; {}", run_heading::arch(device), rule(code))),
+        None => {
+            let (major, minor) = device.compute_capability.unwrap_or_default();
+            let found = format!("no code of this project runs on {major}.{minor}");
+            let remedy = format!("use a GPU of compute capability {}, or --device sim", supported());
+            Finding::bad_device("arch", found, remedy)
         }
     }
 }
@@ -267,35 +266,46 @@ fn rule(arch: Arch) -> String {
     }
 }
 
-/// Whether a bundle has code for the device at all.
-fn held(bundle: &Bundle<'_>, arch: Arch, models: &[String]) -> Option<Finding> {
-    if arch == Arch::Sim || bundle.archs().contains(&arch) {
+/// Finds fault with kernels that are for other architectures.
+fn held(archs: &[Arch], arch: Arch, models: &[String]) -> Option<Finding> {
+    if arch == Arch::Sim || archs.contains(&arch) {
         return None;
     }
-    let archs: Vec<String> = bundle.archs().iter().map(ToString::to_string).collect();
+    let archs: Vec<&str> = archs.iter().copied().map(Arch::name).collect();
     let found =
         format!("it holds {} and no {arch}", if archs.is_empty() { "nothing".into() } else { archs.join(", ") });
     Some(Finding::bad_kernels("bundle", found, LoadError::remedy(arch, models)))
+}
+
+/// Lists the features that embed kernels, for a remedy.
+pub(super) fn features() -> String {
+    let features: Vec<&str> = Arch::GPUS.into_iter().filter_map(Arch::feature).collect();
+    format!("all (or one or more of {})", features.join(","))
 }
 
 /// The bundle of a run, verified; none where nothing is embedded, which is bad for a GPU.
 fn read_bundle(kernels: &Kernels, arch: Option<Arch>) -> Result<(Option<BundleSource>, Finding), Finding> {
     let rebuild = "rebuild it: precast-aot build, or cargo build --release --features ...";
     let bad = |failure: DeviceError| Finding::bad_kernels("bundle", failure.to_string(), rebuild);
-    let Some(source) = kernels.source().map_err(bad)? else {
+    let Some(source) = kernels.source(arch).map_err(bad)? else {
         let found = "none embedded: this trainer runs on the simulated GPU alone";
         if arch == Some(Arch::Sim) {
             return Ok((None, Finding::good("bundle", found)));
         }
-        let remedy = "cargo build --release --features sm_89 (or sm_90, sm_121, or several)";
+        let remedy = format!("cargo build --release --features {}", features());
         return Ok((None, Finding::bad_kernels("bundle", found, remedy)));
     };
     let bundle = source.open().map_err(bad)?;
     bundle.verify().map_err(|error| Finding::bad_kernels("bundle", error.to_string(), rebuild))?;
     let archs: Vec<String> = bundle.archs().iter().map(ToString::to_string).collect();
     let signed = source.note().map_or(String::new(), |_| ", no trusted key configured".to_owned());
-    let found =
-        format!("{} verified for {}{signed}", count(bundle.manifest().modules.len(), "module"), archs.join(", "));
+    let others: Vec<&str> = framed().into_iter().filter(|row| !bundle.archs().contains(row)).map(Arch::name).collect();
+    let others = match others.is_empty() || kernels.bundle.is_some() {
+        true => String::new(),
+        false => format!(", decompressed; not looked at: {}", others.join(", ")),
+    };
+    let modules = count(bundle.manifest().modules.len(), "module");
+    let found = format!("{modules} verified for {}{signed}{others}", archs.join(", "));
     drop(bundle);
     Ok((Some(source), Finding::good("bundle", found)))
 }
@@ -352,12 +362,10 @@ mod tests {
 
     #[test]
     fn kernels_for_an_architecture_are_built_from_the_models_that_are_named() {
-        let manifest = precast_fatbins::Manifest::simulated([]).encode();
-        let bundle = Bundle::from_parts(&manifest, &[]).unwrap();
-        let finding = held(&bundle, Arch::Sm121, &["models/mine".into()]).unwrap();
+        let finding = held(&[Arch::Sm120], Arch::Sm121, &["models/mine".into()]).unwrap();
         let remedy = finding.remedy.unwrap();
         assert!(remedy.contains("precast-aot build --model models/mine --arch sm_121 --out run.bundle"), "{remedy}");
-        assert!(held(&bundle, Arch::Sim, &[]).is_none());
+        assert!(held(&[], Arch::Sim, &[]).is_none());
     }
 
     #[test]
@@ -365,15 +373,5 @@ mod tests {
         assert_eq!(nvlinks(&[Some(18), Some(18)]), ", 18 NVLinks each");
         assert_eq!(nvlinks(&[Some(18), Some(0), None]), ", NVLinks by GPU: 18, 0, ?");
         assert!([&[][..], &[None, None], &[Some(0), Some(0)]].into_iter().all(|up| nvlinks(up).is_empty()));
-    }
-
-    #[test]
-    fn a_gpu_without_an_architecture_hears_of_the_nearest() {
-        let found = [(8, 6), (12, 0), (9, 0)].map(|capability| {
-            let (major, minor) = capability;
-            let arch = Arch::of_device(major, minor, false);
-            architecture(arch, Some(capability)).found
-        });
-        insta::assert_snapshot!(found.join("\n"));
     }
 }

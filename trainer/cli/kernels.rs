@@ -1,10 +1,15 @@
 //! `precast kernels`
 
-use clap::Args;
-use precast_system::say;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
+use precast_fatbins::Bundle;
+use precast_kernels::Arch;
+use precast_system::{files, say};
+
+use super::doctor::features;
 use super::print_json;
-use crate::device::bundle::BundleSource;
+use crate::device::bundle::{BundleSource, framed};
 use crate::options::Kernels;
 use crate::programs::failure::Failure;
 
@@ -12,24 +17,81 @@ use crate::programs::failure::Failure;
 pub struct Arguments {
     #[command(flatten)]
     kernels: Kernels,
+    /// Only those of this architecture
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<Arch>,
+    /// Write the embedded bundle to a file, as `precast-aot build` does. A trainer with the kernels of all architectures has a
+    /// bundle of each: name one by --arch
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "bundle"])]
+    write: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
-    if let Some(source) = arguments.kernels.source()? {
-        return list(&source, arguments.json);
+    let Arguments { kernels, arch, write, json } = arguments;
+    let rows = match kernels.bundle {
+        None => framed(),
+        Some(_) => Vec::new(),
+    };
+    let asked: Vec<Option<Arch>> = match arch {
+        Some(_) => vec![arch],
+        None if rows.is_empty() => vec![None],
+        None => rows.iter().copied().map(Some).collect(),
+    };
+    let sources = asked.into_iter().filter_map(|arch| kernels.source(arch).transpose());
+    let sources = sources.collect::<Result<Vec<BundleSource>, _>>()?;
+    if sources.is_empty() {
+        say!("no kernels are embedded: this trainer runs on the simulated GPU alone.");
+        say!("Build it for a GPU with: cargo build --release --features {}", features());
+        return Ok(());
     }
-    say!("no kernels are embedded: this trainer runs on the simulated GPU alone.");
-    say!("Build it for a GPU with: cargo build --release --features sm_89 (or sm_90, sm_121, or several)");
+    let bundles = sources.iter().map(verified).collect::<Result<Vec<Bundle<'_>>, Failure>>()?;
+    if let Some(arch) = arch.filter(|arch| bundles.iter().all(|bundle| !bundle.archs().contains(arch))) {
+        let held = kernels.archs()?.into_iter().map(Arch::argument).collect::<Vec<_>>().join(", ");
+        return Err(Failure::usage(format!("--arch {}: the kernels here are for {held}", arch.argument())));
+    }
+    match (write, &*bundles) {
+        (Some(out), [bundle]) => save(bundle, &out),
+        (Some(_), _) => {
+            let each: Vec<&str> = rows.into_iter().map(Arch::argument).collect();
+            let each = each.join(", ");
+            Err(Failure::usage(format!(
+                "--write: this trainer has a bundle of each architecture: add --arch, of {each}"
+            )))
+        }
+        (None, _) => {
+            list(&bundles, arch, json);
+            Ok(())
+        }
+    }
+}
+
+/// Opens a bundle, all of its digests checked.
+fn verified(source: &BundleSource) -> Result<Bundle<'_>, Failure> {
+    let bundle = source.open()?;
+    bundle.verify().map_err(|error| source.refuse(error))?;
+    Ok(bundle)
+}
+
+/// Writes a bundle to a file that is not there yet.
+fn save(bundle: &Bundle<'_>, out: &Path) -> Result<(), Failure> {
+    if out.exists() {
+        return Err(Failure::usage(format!("--write {} is there already: name another file", out.display())));
+    }
+    let file = bundle.encode();
+    files::write_whole(out, &file).map_err(Failure::io("write", out))?;
+    say!("{}: {} bytes, manifest {}", out.display(), file.len(), bundle.digest());
     Ok(())
 }
 
-fn list(source: &BundleSource, json: bool) -> Result<(), Failure> {
-    let bundle = source.open()?;
-    bundle.verify().map_err(|error| source.refuse(error))?;
-    let with_code = bundle.manifest().modules.iter().filter_map(|m| Some((m, m.code.as_ref()?)));
+fn list(bundles: &[Bundle<'_>], arch: Option<Arch>, json: bool) {
+    let modules = bundles.iter().flat_map(|bundle| &bundle.manifest().modules);
+    let asked = modules.filter(|module| arch.is_none_or(|arch| module.arch == arch.name()));
+    let with_code = asked.filter_map(|module| Some((module, module.code.as_ref()?)));
+    let manifests: Vec<String> = bundles.iter().map(|bundle| bundle.digest().to_string()).collect();
+    let first = bundles[0].manifest();
     if json {
         let rows: Vec<serde_json::Value> = with_code
             .map(|(module, code)| {
@@ -40,17 +102,16 @@ fn list(source: &BundleSource, json: bool) -> Result<(), Failure> {
             })
             .collect();
         print_json(&serde_json::json!({
-            "manifest": bundle.digest().to_string(),
-            "compiler": bundle.manifest().compiler,
-            "models": bundle.manifest().models,
+            "manifest": manifests.join(" "),
+            "compiler": first.compiler,
+            "models": first.models,
             "kernels": rows,
         }));
-        return Ok(());
+        return;
     }
-    say!("manifest {}", bundle.digest());
-    say!("{}, for {}", bundle.manifest().compiler, bundle.manifest().models.join(", "));
+    manifests.iter().for_each(|manifest| say!("manifest {manifest}"));
+    say!("{}, for {}", first.compiler, first.models.join(", "));
     for (module, code) in with_code {
         say!("{:<7} {}  {}[{}]", module.arch, code.digest, module.key, module.variant);
     }
-    Ok(())
 }

@@ -33,7 +33,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let DeviceOptions { device, kernels } = arguments.target;
     let driver = device::open(device, &kernels)?;
     let opened = driver.device().clone();
-    let arch = device::arch(&opened)?;
+    let arch = device::rows(&opened)?.code;
     // The simulated GPU has no bundle of its own: it runs any plan with the references.
     if arch == Arch::Sim && kernels.bundle.is_none() {
         return Err(Failure::NothingToCheck);

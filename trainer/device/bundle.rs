@@ -1,6 +1,9 @@
 //! The kernels a run uses: embedded, from a file, or the simulated GPU's own.
 
-use precast_fatbins::{Bundle, BundleError, BundleFile, Manifest, TrustedKey};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use precast_fatbins::{Bundle, BundleError, BundleFile, Frame, Manifest, TrustedKey};
 use precast_kernels::Arch;
 use precast_plan::{Plan, keys};
 use precast_runtime::LoadError;
@@ -11,22 +14,57 @@ use crate::options::{Kernels, UsageError};
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
-/// The two sections of an embedded bundle, and its manifest's digest.
-struct Embedded {
-    manifest: &'static [u8],
-    fatbin: &'static [u8],
-    digest: &'static str,
+/// Kernels inside this binary. A build has one of these.
+#[allow(dead_code)]
+enum Embedded {
+    Nothing,
+    /// The two sections of a bundle, and its manifest's digest.
+    Sections {
+        manifest: &'static [u8],
+        fatbin: &'static [u8],
+        digest: &'static str,
+    },
+    /// A bundle of each architecture, in a frame.
+    Frames(&'static [Frame]),
 }
 
-/// The bundle inside this binary, if it was built with any architecture.
+/// Returns the bundle inside this binary, if it was built with any architecture: in a binary that has all, that of the
+/// one asked for, else of the first.
 ///
 /// # Errors
-/// [`DeviceError::Bundle`] where it is not the one the binary was built with.
-pub fn embedded() -> Result<Option<Bundle<'static>>, DeviceError> {
-    let Some(Embedded { manifest, fatbin, digest }) = EMBEDDED else { return Ok(None) };
-    let bundle = Bundle::from_parts(manifest, fatbin).map_err(unusable)?;
+/// [`DeviceError::Bundle`] if it is not the one that the binary was built with.
+pub fn embedded(arch: Option<Arch>) -> Result<Option<Bundle<'static>>, DeviceError> {
+    let (bundle, digest) = match EMBEDDED {
+        Embedded::Nothing => return Ok(None),
+        Embedded::Sections { manifest, fatbin, digest } => {
+            (Bundle::from_parts(manifest, fatbin).map_err(unusable)?, digest.to_owned())
+        }
+        Embedded::Frames(frames) => {
+            let named = frames.iter().find(|frame| Some(frame.arch) == arch);
+            return named.or(frames.first()).map(unpacked).transpose();
+        }
+    };
+    with_digest(bundle, &digest).map(Some)
+}
+
+/// Decompresses a frame once a process.
+fn unpacked(frame: &Frame) -> Result<Bundle<'static>, DeviceError> {
+    static FILES: Mutex<BTreeMap<Arch, &'static [u8]>> = Mutex::new(BTreeMap::new());
+    let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    let file = match files.get(&frame.arch) {
+        Some(file) => file,
+        None => {
+            let file = frame.decompress().map_err(|error| DeviceError::Bundle(error.to_string()))?;
+            // A program has a frame an architecture, and reads it while it lives.
+            *files.entry(frame.arch).or_insert(file.leak())
+        }
+    };
+    with_digest(Bundle::read(file).map_err(unusable)?, &frame.bundle.to_string())
+}
+
+fn with_digest(bundle: Bundle<'static>, digest: &str) -> Result<Bundle<'static>, DeviceError> {
     if bundle.digest().to_string() == digest {
-        return Ok(Some(bundle));
+        return Ok(bundle);
     }
     Err(unusable(BundleError::Claim {
         module: "manifest".to_owned(),
@@ -36,13 +74,28 @@ pub fn embedded() -> Result<Option<Bundle<'static>>, DeviceError> {
     }))
 }
 
+/// Returns the architectures whose bundles are in frames; none where one bundle is embedded for all.
+pub fn framed() -> Vec<Arch> {
+    match EMBEDDED {
+        Embedded::Frames(frames) => frames.iter().map(|frame| frame.arch).collect(),
+        Embedded::Nothing | Embedded::Sections { .. } => Vec::new(),
+    }
+}
+
 fn unusable(error: BundleError) -> DeviceError {
     DeviceError::Bundle(format!("the embedded bundle must not be used: {error}"))
 }
 
 /// Returns the digest of the embedded kernels, for a bug report.
 pub fn facts() -> String {
-    format!("bundle: {}", EMBEDDED.as_ref().map_or("none embedded", |embedded| embedded.digest))
+    let digests = match EMBEDDED {
+        Embedded::Nothing => "none embedded".to_owned(),
+        Embedded::Sections { digest, .. } => digest.to_owned(),
+        Embedded::Frames(frames) => {
+            frames.iter().map(|frame| format!("{} {}", frame.arch, frame.bundle)).collect::<Vec<_>>().join(", ")
+        }
+    };
+    format!("bundle: {digests}")
 }
 
 /// Source of the bytes of a run's bundle.
@@ -70,12 +123,12 @@ impl Kernels {
         texts.iter().map(find).collect()
     }
 
-    /// The bundle file, if one is named, else what is embedded; none where neither is there.
+    /// The bundle file, if one is named, else what is embedded for an architecture; none where neither is there.
     ///
     /// # Errors
     /// [`DeviceError`] where it cannot be read.
-    pub fn source(&self) -> Result<Option<BundleSource>, DeviceError> {
-        let Some(path) = &self.bundle else { return Ok(embedded()?.map(BundleSource::Embedded)) };
+    pub fn source(&self, arch: Option<Arch>) -> Result<Option<BundleSource>, DeviceError> {
+        let Some(path) = &self.bundle else { return Ok(embedded(arch)?.map(BundleSource::Embedded)) };
         let unreadable = |reason: String| {
             let path = path.display();
             DeviceError::Bundle(format!(
@@ -94,7 +147,11 @@ impl Kernels {
     /// # Errors
     /// [`DeviceError`] where the file cannot be read or either must not be used.
     pub fn archs(&self) -> Result<Vec<Arch>, DeviceError> {
-        let archs = self.source()?.map(|source| Ok::<_, DeviceError>(source.open()?.archs())).transpose()?;
+        let framed = framed();
+        if self.bundle.is_none() && !framed.is_empty() {
+            return Ok(framed);
+        }
+        let archs = self.source(None)?.map(|source| Ok::<_, DeviceError>(source.open()?.archs())).transpose()?;
         Ok(archs.into_iter().flatten().filter(|arch| *arch != Arch::Sim).collect())
     }
 
@@ -108,7 +165,7 @@ impl Kernels {
         }
         // An empty bundle: the start-up check says how to build kernels.
         let empty = || BundleSource::Simulated(Manifest::simulated([]).encode());
-        Ok(self.source()?.unwrap_or_else(empty))
+        Ok(self.source(Some(arch))?.unwrap_or_else(empty))
     }
 }
 
@@ -139,6 +196,9 @@ impl BundleSource {
             (LoadError::Bundle(error), _) => self.refuse(error),
             (error @ (LoadError::NoArch { .. } | LoadError::Missing(_)), Self::File(file, _)) => {
                 DeviceError::NotInBundle { path: file.path.clone(), error: error.into() }
+            }
+            (LoadError::NoArch { device, arch, remedy, .. }, Self::Embedded(_)) if !framed().is_empty() => {
+                DeviceError::Load(LoadError::NoArch { device, arch, holds: framed(), remedy })
             }
             (other, _) => DeviceError::Load(other),
         }

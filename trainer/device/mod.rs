@@ -17,12 +17,12 @@ pub mod weight_format;
 use precast_kernels::Arch;
 use precast_plan::Gemm;
 use precast_runtime::cublas::Cublas;
-use precast_runtime::cuda::{self, Code, Cuda};
+use precast_runtime::cuda::{self, Cuda};
 use precast_runtime::sim::{Faults, Sim};
-use precast_runtime::{Device, Driver, DriverError, LoadError};
+use precast_runtime::{Device, Driver, DriverError, Launches, LoadError, Rows};
 
 use crate::base::notes::note;
-use crate::options::{DeviceChoice, DeviceOptions, Kernels, RunConfig};
+use crate::options::{DeviceChoice, DeviceOptions, Kernels, RunConfig, UsageError};
 use crate::ranks::Ranks;
 pub use error::DeviceError;
 
@@ -30,13 +30,19 @@ pub use error::DeviceError;
 /// `kernels` hold no code for any GPU: whoever has such code wants it run.
 ///
 /// # Errors
-/// [`DeviceError::Unfit`], or a [`DriverError`].
+/// [`DeviceError::Unfit`], [`DeviceError::Usage`] if it cannot stand in for an architecture, or a [`DriverError`].
 pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<Box<dyn Driver>, DeviceError> {
+    let cuda = |ordinal, launches| open_cuda(ordinal, launches, kernels);
     match choice {
         DeviceChoice::Sim => Ok(Box::new(Sim::new(Faults::default()))),
-        DeviceChoice::Cuda(ordinal) => Ok(Box::new(Cuda::open(ordinal, Code::Own)?)),
-        DeviceChoice::Portable(ordinal) => Ok(Box::new(Cuda::open(ordinal, Code::Portable)?)),
-        DeviceChoice::Auto => match Cuda::open(0, Code::Own) {
+        DeviceChoice::Cuda(ordinal) => Ok(Box::new(cuda(ordinal, Launches::Own)?)),
+        DeviceChoice::Portable(ordinal) => Ok(Box::new(cuda(ordinal, Launches::Portable)?)),
+        DeviceChoice::As(arch, ordinal) => {
+            let driver = cuda(ordinal, Launches::As(arch))?;
+            stands_in(driver.device(), arch)?;
+            Ok(Box::new(driver))
+        }
+        DeviceChoice::Auto => match cuda(0, Launches::Own) {
             Err(found @ (DriverError::NoDriver | DriverError::NoGpu { .. })) => {
                 simulate(&found, kernels, "the simulated GPU")?;
                 open(DeviceChoice::Sim, kernels)
@@ -44,6 +50,24 @@ pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<Box<dyn Driver>, 
             other => Ok(Box::new(other?)),
         },
     }
+}
+
+/// Opens a GPU for the rows that there is code for. A bundle that cannot be read is an error where kernels are loaded.
+fn open_cuda(ordinal: u32, launches: Launches, kernels: &Kernels) -> Result<Cuda, DriverError> {
+    Cuda::open(ordinal, launches, &kernels.archs().unwrap_or_default())
+}
+
+/// Refuses a stand-in for an architecture whose instructions the device lacks.
+fn stands_in(device: &Device, arch: Arch) -> Result<(), UsageError> {
+    if !arch.is_exact() || arch.compute_capability() == device.compute_capability {
+        return Ok(());
+    }
+    Err(UsageError(format!(
+        "--device as:{}: launches of {arch} have instructions that {} lacks. Name a row of portable kernels: {}",
+        arch.argument(),
+        device.name,
+        Arch::GPUS.into_iter().filter(|arch| !arch.is_exact()).map(Arch::argument).collect::<Vec<_>>().join(", ")
+    )))
 }
 
 /// Says that a run is simulated because there is no GPU, unless there are kernels for one.
@@ -117,7 +141,7 @@ pub fn open_rank(
         return Ok(Box::new(sim));
     }
     let ordinal = if cuda::count()? == 1 { 0 } else { place.local_rank };
-    let mut driver = Cuda::open(ordinal, Code::Own)?;
+    let mut driver = open_cuda(ordinal, Launches::Own, &target.kernels)?;
     let of_driver = ranks.clone();
     let all_gather = move |own: &[u8]| of_driver.all_gather(own).map_err(|failure| failure.to_string());
     let abort = driver.connect(place.rank, ranks.count(), Box::new(all_gather))?;
@@ -126,12 +150,12 @@ pub fn open_rank(
     Ok(Box::new(driver))
 }
 
-/// The architecture whose code a device runs.
+/// Returns the rows that a device runs.
 ///
 /// # Errors
-/// [`LoadError::Unsupported`] where no build has any.
-pub fn arch(device: &Device) -> Result<Arch, DeviceError> {
-    device.arch().ok_or_else(|| {
+/// [`LoadError::Unsupported`] if it takes the code of none.
+pub fn rows(device: &Device) -> Result<Rows, DeviceError> {
+    device.rows.ok_or_else(|| {
         let (major, minor) = device.compute_capability.unwrap_or_default();
         DeviceError::Load(LoadError::Unsupported { device: device.name.clone(), major, minor })
     })

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use precast_fatbins::Digest;
-use precast_runtime::Device;
+use precast_runtime::{Device, Rows};
 use precast_system::count;
 
 use crate::device::run_models::RunModels;
@@ -17,16 +17,28 @@ use crate::options::RunConfig;
 /// Lines of a name and what it is.
 pub struct Heading(Vec<(&'static str, String)>);
 
+/// Names the row that a device runs, and the device if it stands in for another.
+pub fn arch(device: &Device) -> String {
+    let Some(Rows { launches, code }) = device.rows else { return "none".to_owned() };
+    let own = launches.compute_capability();
+    match device.compute_capability {
+        _ if launches != code => format!("launches of {launches}, on {}", device.name),
+        Some((major, minor)) if own != device.compute_capability => {
+            format!("{launches}, whose code {major}.{minor} runs")
+        }
+        _ => launches.to_string(),
+    }
+}
+
 impl Heading {
     /// Creates the heading for a device and as many kernels of a bundle.
     pub fn new(device: &Device, bundle: Digest, kernels: usize) -> Self {
         let capability = device.compute_capability.map(|(a, b)| format!(", compute capability {a}.{b}"));
         let driver = device.driver_version.map(|(a, b)| format!(", driver for CUDA {a}.{b}"));
         let about = [Some(format!("{} ({})", device.name, device.ordinal)), capability, driver];
-        let arch = device.arch().map_or_else(|| "none".to_owned(), |arch| arch.to_string());
         Self(vec![
             ("device", about.into_iter().flatten().collect()),
-            ("arch", arch),
+            ("arch", arch(device)),
             ("bundle", format!("{bundle}, {}", count(kernels, "kernel"))),
         ])
     }

@@ -68,7 +68,7 @@ pub(crate) fn seal(
 ) -> Result<SealedDevice, DeviceError> {
     driver.memory_note().iter().for_each(note);
     let device = driver.device();
-    let source = kernels.find(device::arch(device)?, plan)?;
+    let source = kernels.find(device::rows(device)?.code, plan)?;
     source.note().into_iter().for_each(note);
     let bundle = source.open()?;
     let needed = plan.device_bytes();

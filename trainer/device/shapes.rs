@@ -119,7 +119,7 @@ impl Shapes {
     /// [`DeviceError`] where models and run do not go together, or fit in no form.
     pub fn plan(&self, device: &Device, config: &RunConfig) -> Result<Chosen<TrainingPlan>, DeviceError> {
         self.check(config)?;
-        let arch = crate::device::arch(device)?;
+        let arch = crate::device::rows(device)?.launches;
         let (student_format, said) = self.student_format(config);
         said.iter().for_each(note);
         let lower = |formats: &Formats| self.lower(config, &config.recipe(), formats, arch);

@@ -158,8 +158,13 @@ impl Choice<'_> {
 #[cfg(test)]
 mod tests {
     use precast_kernels::Block;
+    use precast_plan::estimate::Clocks;
+    use precast_runtime::Rows;
 
     use super::*;
+
+    const ADA: Rows = Rows { launches: Arch::Sm89, code: Arch::Sm89 };
+    const SIM: Rows = Rows { launches: Arch::Sim, code: Arch::Sim };
 
     fn device(free_bytes: u64, capability: Option<(u32, u32)>) -> Device {
         Device {
@@ -170,8 +175,8 @@ mod tests {
             total_bytes: free_bytes,
             free_bytes,
             integrated: false,
-            multiprocessors: 1,
-            portable: false,
+            clocks: Clocks::default(),
+            rows: Some(if capability.is_some() { ADA } else { SIM }),
         }
     }
 

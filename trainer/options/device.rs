@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use precast_kernels::Arch;
+
 /// The device to run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceChoice {
@@ -12,6 +14,8 @@ pub enum DeviceChoice {
     Cuda(u32),
     /// A GPU by number, with the portable kernels, those that every architecture has, and none of its own.
     Portable(u32),
+    /// A GPU by number that stands in for those of an architecture: with its launches, built for the device.
+    As(Arch, u32),
     /// The simulated GPU.
     Sim,
 }
@@ -22,6 +26,7 @@ impl fmt::Display for DeviceChoice {
             DeviceChoice::Auto => f.write_str("auto"),
             DeviceChoice::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
             DeviceChoice::Portable(ordinal) => write!(f, "portable:{ordinal}"),
+            DeviceChoice::As(arch, ordinal) => write!(f, "as:{}:{ordinal}", arch.argument()),
             DeviceChoice::Sim => f.write_str("sim"),
         }
     }
@@ -38,9 +43,21 @@ impl FromStr for DeviceChoice {
             other => match other.split_once(':').map(|(kind, ordinal)| (kind, ordinal.parse())) {
                 Some(("cuda", Ok(ordinal))) => Ok(DeviceChoice::Cuda(ordinal)),
                 Some(("portable" | "generic", Ok(ordinal))) => Ok(DeviceChoice::Portable(ordinal)),
-                _ => Err(format!("unknown device `{text}`: auto, cuda:N, portable:N or sim")),
+                Some(("as", _)) => stand_in(&other[3..]),
+                _ => Err(format!("unknown device `{text}`: auto, cuda:N, portable:N, as:ARCH[:N] or sim")),
             },
         }
+    }
+}
+
+/// Parses `ARCH` or `ARCH:N`.
+fn stand_in(text: &str) -> Result<DeviceChoice, String> {
+    let (name, ordinal) = text.split_once(':').unwrap_or((text, "0"));
+    let ordinal = ordinal.parse().map_err(|_| format!("`{ordinal}` is no number of a GPU: as:ARCH:N"))?;
+    let arch: Arch = name.parse().map_err(|error| format!("{error}"))?;
+    match arch.feature() {
+        Some(_) => Ok(DeviceChoice::As(arch, ordinal)),
+        None => Err(format!("no GPU is of {arch}: as: takes {}", Arch::GPUS.map(Arch::argument).join(", "))),
     }
 }
 
@@ -50,12 +67,14 @@ mod tests {
 
     #[test]
     fn devices_read_back() {
-        for text in ["auto", "sim", "cuda:1", "portable:0"] {
+        for text in ["auto", "sim", "cuda:1", "portable:0", "as:sm_89:1", "as:sm_90:0"] {
             assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
         }
         assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda(0)));
         // What `portable` was called.
         assert_eq!("generic:2".parse(), Ok(DeviceChoice::Portable(2)));
-        assert!("portable".parse::<DeviceChoice>().is_err());
+        assert_eq!("as:sm_120".parse(), Ok(DeviceChoice::As(Arch::Sm120, 0)));
+        let refused = ["portable", "as:sm_75", "as:sm_90_portable", "as:sm_89:first", "as:"];
+        insta::assert_snapshot!(refused.map(|text| text.parse::<DeviceChoice>().unwrap_err()).join("\n"));
     }
 }

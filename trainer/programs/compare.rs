@@ -63,7 +63,7 @@ pub fn compare(
         vocab: model.config().vocab,
         data: request.data.iter().map(|path| path.display().to_string()).collect(),
         ids_sha256: ids_sha256(&text.dataset),
-        arch: device::arch(device)?.to_string(),
+        arch: device::rows(device)?.launches.to_string(),
         device: device.name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         bundle_sha256: sealed.bundle,
@@ -85,7 +85,7 @@ fn open(
 ) -> Result<(ComparisonPlan, SealedDevice), Failure> {
     let forward = &request.forward;
     let driver = device::open(forward.target.device, &forward.target.kernels)?;
-    let arch = device::arch(driver.device())?;
+    let arch = device::rows(driver.device())?.launches;
     let shape = (text.batch, text.longest);
     let plan = lower((model.config(), formats), shape, forward.precision(), arch)?;
     let tokens = text.dataset.chunks.len().div_ceil(text.batch as usize) as u64 * u64::from(text.batch * text.longest);

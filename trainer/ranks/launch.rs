@@ -101,7 +101,7 @@ pub fn start(gpus: Option<Gpus>, rendezvous: Option<&str>, device: DeviceChoice)
 fn check_device(device: DeviceChoice) -> Result<(), RankError> {
     match device {
         DeviceChoice::Auto | DeviceChoice::Sim => Ok(()),
-        DeviceChoice::Cuda(_) | DeviceChoice::Portable(_) => Err(RankError::Usage(format!(
+        DeviceChoice::Cuda(_) | DeviceChoice::Portable(_) | DeviceChoice::As(..) => Err(RankError::Usage(format!(
             "--device {device} is one GPU, and each rank takes its own: leave --device out, or set CUDA_VISIBLE_DEVICES"
         ))),
     }

@@ -196,6 +196,7 @@ pub(crate) fn of_device(device: &Device) -> Value {
         "name": device.name,
         "ordinal": device.ordinal,
         "arch": device.arch().map(|arch| arch.name()),
+        "code": device.rows.filter(|rows| rows.launches != rows.code).map(|rows| rows.code.name()),
         "compute_capability": device.compute_capability.map(|(major, minor)| format!("{major}.{minor}")),
         "driver": device.driver_version.map(|(major, minor)| format!("{major}.{minor}")),
         "total_bytes": device.total_bytes,

@@ -37,7 +37,12 @@ struct Comparison<'k> {
 /// # Errors
 /// [`Failure::OtherCode`] if a kernel of one bundle has no kernel with the same code in the other.
 pub fn run(before: &Path, after: &Path, as_json: bool) -> Result<(), Failure> {
-    let (before, after) = (kernels(before)?, kernels(after)?);
+    let (mut before, mut after) = (kernels(before)?, kernels(after)?);
+    if let (Some(one), Some(other)) = (only_arch(&before), only_arch(&after))
+        && one != other
+    {
+        (before, after) = (of_any_arch(before), of_any_arch(after));
+    }
     let found = compare(&before, &after);
     let Comparison { same, renamed, changed, missing, added } = &found;
     if as_json {
@@ -94,6 +99,21 @@ fn kernels(path: &Path) -> Result<Kernels, Failure> {
         kernels.insert(name, Kernel { arch: module.arch.clone(), row, code });
     }
     Ok(kernels)
+}
+
+/// Returns the architecture of all kernels, if it is one.
+fn only_arch(kernels: &Kernels) -> Option<String> {
+    let archs: BTreeSet<&str> = kernels.values().map(|kernel| &*kernel.arch).collect();
+    archs.first().filter(|_| archs.len() == 1).map(ToString::to_string)
+}
+
+/// Names kernels without their architecture: bundles of two architectures are compared with each other.
+fn of_any_arch(kernels: Kernels) -> Kernels {
+    let without = |(name, kernel): (String, Kernel)| {
+        let name = name.strip_prefix(&format!("{} ", kernel.arch)).map(str::to_owned).unwrap_or(name);
+        (name, Kernel { arch: String::new(), ..kernel })
+    };
+    kernels.into_iter().map(without).collect()
 }
 
 /// Compares kernels of one name with each other, and every other kernel with all of its architecture.

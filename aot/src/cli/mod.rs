@@ -89,7 +89,7 @@ impl Models {
 #[derive(Args)]
 struct Archs {
     /// Architectures, separated by commas
-    #[arg(long, value_delimiter = ',', default_value = "sm_89,sm_90,sm_121", value_name = "ARCH")]
+    #[arg(long, value_delimiter = ',', default_values = Arch::GPUS.map(Arch::argument), value_name = "ARCH")]
     arch: Vec<Arch>,
 }
 

@@ -107,6 +107,11 @@ impl<'a> Bundle<'a> {
         &self.manifest
     }
 
+    /// Encodes the bundle file.
+    pub fn encode(&self) -> Vec<u8> {
+        elf(self.fatbin, &self.manifest.encode())
+    }
+
     /// Returns the digest of the manifest, which covers everything in the bundle.
     pub fn digest(&self) -> Digest {
         self.digest

@@ -11,7 +11,8 @@ use crate::check::{Outcome, check_all};
 use crate::compile::Simt;
 
 /// Architectures whose kernels are executed: all that have machine code.
-pub const ARCHS: [Arch; 4] = [Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable, Arch::Sm121];
+pub const ARCHS: [Arch; 8] =
+    [Arch::Sm80, Arch::Sm86, Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable, Arch::Sm100, Arch::Sm120, Arch::Sm121];
 
 /// Seeds of the scheduler and of the random inputs, where time does not count.
 pub const SEEDS: [u64; 3] = [1, 2, 3];

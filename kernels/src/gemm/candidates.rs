@@ -48,7 +48,7 @@ impl Constraint {
             Self::SharedMemory => {
                 let bytes = shared_bytes(tiling);
                 let pairs = multiplying(tiling) == SCHEDULERS * 32;
-                let fits = !pairs || 2 * (bytes + SYSTEM_BYTES) <= arch.shared_bytes();
+                let fits = !pairs || 2 * (bytes + SYSTEM_BYTES) <= arch.multiprocessor().shared_bytes;
                 bytes <= arch.shared_bytes_per_block() && fits
             }
             Self::Columns => match (tiling, op) {

@@ -1,4 +1,4 @@
-//! Measured rates of tiles: one file per architecture, beside `tuned.txt`.
+//! Rates of tiles, beside `tuned.txt`: a file per architecture that was measured, and one for all others.
 //!
 //! A line is `ops dtype variant percent` and `#` starts a comment. An architecture builds exactly the tiles with a
 //! line, and each is a candidate: it breaks no [`Constraint`](super::candidates::Constraint).
@@ -12,12 +12,20 @@ use super::variants::Tiling;
 use crate::variant::Numbers;
 use crate::{Arch, Dtype};
 
-const FILES: [(Arch, &str); 5] = [
-    (Arch::Sm89, include_str!("../rates/sm_89.txt")),
+const UNMEASURED: &str = include_str!("../rates/unmeasured.txt");
+/// Rates of every portable tile, measured on an H200. sm_100 has its shared memory, so the same tiles.
+const PORTABLE: &str = include_str!("../rates/sm_90_portable.txt");
+
+const FILES: [(Arch, &str); 9] = [
+    (Arch::Sm80, UNMEASURED),
+    (Arch::Sm86, UNMEASURED),
+    (Arch::Sm89, UNMEASURED),
     (Arch::Sm90a, include_str!("../rates/sm_90a.txt")),
-    (Arch::Sm90Portable, include_str!("../rates/sm_90_portable.txt")),
-    (Arch::Sm121, include_str!("../rates/sm_121.txt")),
-    (Arch::Sim, include_str!("../rates/sim.txt")),
+    (Arch::Sm90Portable, PORTABLE),
+    (Arch::Sm100, PORTABLE),
+    (Arch::Sm120, UNMEASURED),
+    (Arch::Sm121, UNMEASURED),
+    (Arch::Sim, UNMEASURED),
 ];
 
 /// A tile and its rate when every multiprocessor is full: percent of the fastest.

@@ -24,10 +24,14 @@ use std::ffi::{CString, c_void};
 
 use cudarc::driver::sys;
 use precast_fatbins::Module;
+use precast_kernels::Arch;
+use precast_plan::estimate::Clocks;
 
 use crate::activity::{Activity, NodeName};
 use crate::cublas::Cublas;
-use crate::driver::{Arrived, Bound, BoundWork, CublasUse, Device, Driver, DriverError, GraphId, KernelId, Ticket};
+use crate::driver::{
+    Arrived, Bound, BoundWork, CublasUse, Device, Driver, DriverError, GraphId, KernelId, Launches, Rows, Ticket,
+};
 use crate::gauge::Gauge;
 use call::check;
 use exchange::{Beside, Event, Prepared, Ranks, Waits};
@@ -78,22 +82,13 @@ pub struct Cuda {
     _sole: Sole,
 }
 
-/// Kernels that a device is opened for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
-    /// Those of its own architecture.
-    Own,
-    /// Portable ones, for any architecture.
-    Portable,
-}
-
 impl Cuda {
-    /// Opens a device to run these kernels.
+    /// Opens a device to run these kernels, of the rows that there is code for (`held`).
     ///
     /// # Errors
     /// [`DriverError::InUse`], [`DriverError::Environment`], [`DriverError::NoDriver`], [`DriverError::OldDriver`],
     /// [`DriverError::NoGpu`], [`DriverError::NoDevice`], [`DriverError::Lazy`], or a failed call.
-    pub fn open(ordinal: u32, code: Code) -> Result<Self, DriverError> {
+    pub fn open(ordinal: u32, launches: Launches, held: &[Arch]) -> Result<Self, DriverError> {
         let sole = Sole::take()?;
         environment::check(|name| std::env::var_os(name))?;
         let kind = memory::Kind::asked(|name| std::env::var_os(name))?;
@@ -119,7 +114,7 @@ impl Cuda {
             check("cuStreamCreate", sys::cuStreamCreate(&mut stream, flags))?;
         }
         Ok(Self {
-            device: describe(ordinal, handle, code == Code::Portable)?,
+            device: describe(ordinal, handle, |capability| launches.rows(capability, held))?,
             handle,
             stream,
             beside: None,
@@ -335,7 +330,11 @@ fn cuda_version(version: i32) -> (u32, u32) {
 }
 
 /// Describes a device. A context is current.
-fn describe(ordinal: u32, handle: sys::CUdevice, portable: bool) -> Result<Device, DriverError> {
+fn describe(
+    ordinal: u32,
+    handle: sys::CUdevice,
+    rows: impl Fn((u32, u32)) -> Option<Rows>,
+) -> Result<Device, DriverError> {
     use sys::CUdevice_attribute as Attribute;
     let attribute = |which: Attribute| {
         let mut value = 0;
@@ -363,8 +362,13 @@ fn describe(ordinal: u32, handle: sys::CUdevice, portable: bool) -> Result<Devic
         total_bytes,
         free_bytes,
         integrated,
-        multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-        portable,
+        clocks: Clocks {
+            multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            core_khz: attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+            memory_khz: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,
+            bus_bits: attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?,
+        },
+        rows: rows((major, minor)),
     })
 }
 

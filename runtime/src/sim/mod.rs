@@ -11,11 +11,12 @@ use std::time::Instant;
 use precast_fatbins::Module;
 use precast_kernels::abi::micro_scalars;
 use precast_kernels::{Arch, Key};
+use precast_plan::estimate::Clocks;
 
 use crate::communicator::Communicator;
 use crate::driver::{
     Arrived, Bound, BoundExchange, BoundLaunch, BoundProduct, BoundWork, Device, Driver, DriverError, GraphId,
-    KernelId, Ticket,
+    KernelId, Rows, Ticket,
 };
 use crate::host::{self, HostBytes};
 use memory::Memory;
@@ -58,8 +59,8 @@ impl Sim {
             total_bytes: faults.memory_bytes.unwrap_or(host.total),
             free_bytes: faults.memory_bytes.unwrap_or(host.available),
             integrated: true,
-            multiprocessors: threads as u32,
-            portable: false,
+            clocks: Clocks { multiprocessors: threads as u32, ..Clocks::default() },
+            rows: Some(Rows { launches: Arch::Sim, code: Arch::Sim }),
         };
         Self {
             device,

@@ -73,7 +73,7 @@ impl Session {
         one_memory::check(device, &plan.plan, &host).map_err(advise)?;
         let (kernels, how) = (&config.target.kernels, (placement, config.output.patience));
         let sealed = seal(driver, &plan.plan, kernels, &config.model_names(), how, startup).map_err(advise)?;
-        if let Some(peak) = Peak::reached(&sealed.device().name, plan.plan.arch) {
+        if let Some(peak) = sealed.device().peak() {
             let phase_s = |phase| estimate::seconds(&plan.plan, phase, &peak);
             sealed.watch.step_takes(f64::from(config.division.grad_accum) * phase_s(MICRO) + phase_s(UPDATE));
         }
@@ -82,7 +82,7 @@ impl Session {
 
     /// Returns the highest rates of the device; none for the simulated GPU.
     pub fn limit(&self) -> Option<Peak> {
-        Peak::reached(&self.sealed.device().name, self.plan.plan.arch)
+        self.sealed.device().peak()
     }
 }
 

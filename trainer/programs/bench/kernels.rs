@@ -61,7 +61,7 @@ pub fn time_kernels(target: &DeviceOptions, prefix: &str, batch: TimedBatch) -> 
         )));
     }
     let driver = device::open(*device, kernels)?;
-    let arch = device::arch(driver.device())?;
+    let arch = device::rows(driver.device())?.code;
     if arch == Arch::Sim && kernels.bundle.is_none() {
         return Err(Failure::NothingToCheck);
     }

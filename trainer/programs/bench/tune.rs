@@ -30,7 +30,7 @@ pub fn tune(config: &RunConfig, file: &Path, mut startup: Startup) -> Result<usi
     let (mut table, comments) = read(file)?;
     startup.end("arguments");
     let Bench { mut session, mut steps, of_plan: candidates } = Bench::open(config, &mut startup, Reader::Person, add)?;
-    let arch = device::arch(session.device())?;
+    let arch = device::rows(session.device())?.launches;
     for Candidates { key, problem, groups } in &candidates {
         steps.one(&mut session)?;
         // In turn, so that none is measured on a warmer device than another.

@@ -71,7 +71,7 @@ pub(super) fn plan(device: &Device) -> Result<TrainingPlan, DeviceError> {
     let [teacher, student]: [ModelConfig; 2] =
         [TEACHER_LAYERS, STUDENT_LAYERS].map(|layers| model(layers, 0).config().clone());
     let teacher = Some((&teacher, &Formats::dense()));
-    Ok(TrainingPlan::new(TrainingRequest::new(&student, &recipe, device::arch(device)?).taught_by(teacher))?)
+    Ok(TrainingPlan::new(TrainingRequest::new(&student, &recipe, device::rows(device)?.launches).taught_by(teacher))?)
 }
 
 /// Trains the case in each precision.

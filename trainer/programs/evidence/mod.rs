@@ -8,7 +8,7 @@ use precast_fatbins::Digest;
 use precast_fatbins::evidence::{Check, Chip, Evidence, Finding, Loaded, Output, Program, Sketch, Timing, VERSION};
 use precast_kernels::Arch;
 use precast_runtime::selftest::{Outcome, selftest, time};
-use precast_runtime::{Device, Load};
+use precast_runtime::{Device, Load, Rows};
 
 use crate::device;
 use crate::options::DeviceOptions;
@@ -32,7 +32,7 @@ pub fn gather(
     let DeviceOptions { device: choice, kernels } = target;
     let driver = device::open(*choice, kernels)?;
     let opened = driver.device().clone();
-    let arch = device::arch(&opened)?;
+    let Rows { launches, code: arch } = device::rows(&opened)?;
     let source = kernels.find(arch, &golden::plan(&opened)?.plan)?;
     let bundle = source.open()?;
 
@@ -66,7 +66,7 @@ pub fn gather(
             sha256: own_digest()?.to_string(),
             bundle: bundle.digest().to_string(),
         },
-        chip: chip(&opened, arch),
+        chip: chip(&opened, launches),
         note: (arch == Arch::Sim).then(|| SIMULATED.to_owned()),
         doctor,
         loads: loads.iter().map(|load| loaded(load, arch)).collect(),
@@ -85,7 +85,7 @@ fn chip(device: &Device, arch: Arch) -> Chip {
         driver: device.driver_version,
         memory_bytes: device.total_bytes,
         integrated: device.integrated,
-        multiprocessors: device.multiprocessors,
+        multiprocessors: device.clocks.multiprocessors,
         host: std::env::consts::ARCH.to_owned(),
     }
 }

@@ -91,7 +91,7 @@ fn counts<K: Ord>(all: impl Iterator<Item = K>) -> BTreeMap<K, usize> {
 /// The digest of each kernel that the run's bundle holds.
 fn digests(config: &RunConfig, arch: Arch, plan: &Plan) -> Result<BTreeMap<KeyVariant, String>, Failure> {
     let kernels = &config.target.kernels;
-    if kernels.bundle.is_none() && (arch == Arch::Sim || embedded()?.is_none()) {
+    if kernels.bundle.is_none() && (arch == Arch::Sim || embedded(Some(arch))?.is_none()) {
         return Ok(BTreeMap::new());
     }
     let source = kernels.find(arch, plan)?;

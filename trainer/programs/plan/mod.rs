@@ -9,7 +9,7 @@ mod text;
 pub use report::Report;
 
 use precast_kernels::Arch;
-use precast_runtime::{Device, DriverError};
+use precast_runtime::{Device, DriverError, Rows};
 
 use crate::device::host_memory::DeviceMemory;
 use crate::device::{self, DeviceError};
@@ -20,7 +20,7 @@ use room::Room;
 /// Target of a plan.
 #[derive(Debug)]
 pub struct Target {
-    arch: Arch,
+    rows: Rows,
     /// The GPU, where it is one that is there.
     device: Option<Device>,
     /// The memory that the plan is compared with; none of an architecture, and of the simulated GPU.
@@ -50,14 +50,14 @@ impl Target {
             opened => {
                 let device = opened?.device().clone();
                 let room = Room { bytes: device.free_bytes, device: Some(device.name.clone()) };
-                Ok(Self { arch: device::arch(&device)?, device: Some(device), room: Some(room) })
+                Ok(Self { rows: device::rows(&device)?, device: Some(device), room: Some(room) })
             }
         }
     }
 
     /// An architecture, with nothing to compare a plan with.
     pub fn of(arch: Arch) -> Self {
-        Self { arch, device: None, room: None }
+        Self { rows: Rows { launches: arch, code: arch }, device: None, room: None }
     }
 
     /// Compares it with so many bytes of device memory, if that is asked for.

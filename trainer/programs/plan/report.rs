@@ -4,7 +4,7 @@ use precast_kernels::Arch;
 use precast_plan::estimate::{Peak, flops, seconds};
 use precast_plan::training::{GATHER, LAST, MICRO, UPDATE};
 use precast_plan::{Gemm, MemoryTable, Plan, Precision, Recipe, Recompute, Share, TrainingPlan, Work};
-use precast_runtime::DriverError;
+use precast_runtime::{DriverError, Rows};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -114,7 +114,7 @@ impl Report {
     /// # Errors
     /// [`Failure`] where models and run do not go together. What does not fit is in the report: [`Self::check`] refuses it.
     pub fn of(config: &RunConfig, target: &Target) -> Result<Self, Failure> {
-        let arch = target.arch;
+        let Rows { launches: arch, code } = target.rows;
         if config.arithmetic.gemm == Gemm::Cublas && arch == Arch::Sim {
             return Err(DriverError::NoCublas.into());
         }
@@ -147,7 +147,7 @@ impl Report {
             recompute: Recomputes { chosen: recipe.recompute, choices },
             phases: phases(&plan.plan),
             replicas: Replicas::of(config.division.share, &plan),
-            kernels: Kernels::of(config, arch, &plan.plan)?,
+            kernels: Kernels::of(config, code, &plan.plan)?,
             cublas: Products::of(&plan.plan, by_bundle)?,
             step: Step::of(config, &plan.plan),
         })

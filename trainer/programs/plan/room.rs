@@ -45,7 +45,7 @@ pub(super) struct Takes {
 impl Takes {
     /// By a run whose teacher has its matrices in `formats`.
     pub fn of(config: &RunConfig, shapes: &Shapes, formats: &Formats, target: &Target) -> Result<Self, Failure> {
-        let plan = shapes.lower(config, &config.recipe(), formats, target.arch)?;
+        let plan = shapes.lower(config, &config.recipe(), formats, target.rows.launches)?;
         let host = || HostMemory::of(&plan, &config.data, DeviceMemory::Shared);
         let of_host = |device: &Device| one_memory::host_bytes(device, host);
         Ok(Self { bytes: plan.plan.device_bytes(), host_bytes: target.device.as_ref().map_or(0, of_host) })
