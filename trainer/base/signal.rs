@@ -7,15 +7,16 @@ use signal_hook::low_level;
 
 /// A signal that asks a run to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
 pub enum Signal {
     /// SIGHUP: its terminal, or the connection to that, is gone.
-    Hangup,
+    Hangup = SIGHUP,
     /// SIGINT: what Ctrl-C sends.
-    Interrupt,
+    Interrupt = SIGINT,
     /// SIGQUIT: what Ctrl-\ sends.
-    Quit,
+    Quit = SIGQUIT,
     /// SIGTERM: what a job scheduler sends.
-    Terminate,
+    Terminate = SIGTERM,
 }
 
 impl Signal {
@@ -29,12 +30,7 @@ impl Signal {
     }
 
     pub fn number(self) -> i32 {
-        match self {
-            Self::Hangup => SIGHUP,
-            Self::Interrupt => SIGINT,
-            Self::Quit => SIGQUIT,
-            Self::Terminate => SIGTERM,
-        }
+        self as i32
     }
 
     pub fn of_number(number: i32) -> Option<Self> {
