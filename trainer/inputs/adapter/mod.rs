@@ -76,15 +76,9 @@ impl AdapterChoice {
 /// An adapter of a model: which projections it is on, and where its values come from.
 pub struct Adapter {
     pub layout: Layout,
-    values: Values,
-}
-
-enum Values {
-    /// Those of a new adapter.
-    Initial {
-        seed: u64,
-    },
-    File(File),
+    /// Of a new adapter: what its initial values are drawn by.
+    seed: u64,
+    file: Option<File>,
 }
 
 /// A PEFT directory.
@@ -100,7 +94,7 @@ struct File {
 impl Adapter {
     /// A new one, with initial values by a seed.
     pub fn new(model: &ModelConfig, lora: &Lora, seed: u64) -> Self {
-        Self { layout: Layout::new(model, lora), values: Values::Initial { seed } }
+        Self { layout: Layout::new(model, lora), seed, file: None }
     }
 
     /// Opens a PEFT directory and checks that it holds every tensor of its configuration, for a model that is at a path, and
@@ -135,10 +129,8 @@ impl Adapter {
             let bytes = tensors.read_finite(&adapted.tensor(factor), &mut scratch)?;
             zeros += usize::from(is_zero(bytes, Format::Dense(Dtype::F32)));
         }
-        Ok(Self {
-            layout,
-            values: Values::File(File { directory: directory.to_owned(), tensors, digest, dropout, zeros }),
-        })
+        let file = File { directory: directory.to_owned(), tensors, digest, dropout, zeros };
+        Ok(Self { layout, seed: 0, file: Some(file) })
     }
 
     /// One of its matrices, f32, row by row.
@@ -151,9 +143,9 @@ impl Adapter {
         factor: Factor,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], AdapterError> {
-        match &self.values {
-            Values::Initial { seed } => Ok(bytemuck::cast_slice(initial::read(adapted, factor, *seed, scratch))),
-            Values::File(file) => Ok(file.tensors.read_finite(&adapted.tensor(factor), scratch)?),
+        match &self.file {
+            None => Ok(bytemuck::cast_slice(initial::read(adapted, factor, self.seed, scratch))),
+            Some(file) => Ok(file.tensors.read_finite(&adapted.tensor(factor), scratch)?),
         }
     }
 
@@ -174,34 +166,27 @@ impl Adapter {
 
     /// The digest of the tensors that it was read from.
     pub fn digest(&self) -> Option<Digest> {
-        match &self.values {
-            Values::Initial { .. } => None,
-            Values::File(file) => Some(file.digest),
-        }
+        self.file.as_ref().map(|file| file.digest)
     }
 
     /// What people should know of it.
     pub fn notes(&self) -> Vec<String> {
-        let Values::File(File { directory, dropout, zeros, .. }) = &self.values else { return Vec::new() };
+        let Some(File { directory, dropout, zeros, .. }) = &self.file else { return Vec::new() };
         let dropped = format!(
             "{}: lora_dropout {dropout} is not applied: nothing is dropped",
             directory.join(config::CONFIG).display()
         );
         let tensors = self.layout.tensors().count();
         let empty = format!("{}: {zeros} of {tensors} tensors are wholly zero", directory.display());
-        [(*dropout > 0.0, dropped), (*zeros > 0, empty)]
-            .into_iter()
-            .filter(|(said, _)| *said)
-            .map(|(_, note)| note)
-            .collect()
+        [(*dropout > 0.0).then_some(dropped), (*zeros > 0).then_some(empty)].into_iter().flatten().collect()
     }
 }
 
 impl fmt::Display for Adapter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.values {
-            Values::Initial { .. } => write!(f, "new, {}", self.layout),
-            Values::File(file) => write!(f, "{}: {}", file.directory.display(), self.layout),
+        match &self.file {
+            None => write!(f, "new, {}", self.layout),
+            Some(file) => write!(f, "{}: {}", file.directory.display(), self.layout),
         }
     }
 }
