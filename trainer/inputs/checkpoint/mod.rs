@@ -14,6 +14,7 @@ mod huggingface;
 mod kind;
 mod missing;
 mod scratch;
+mod single_file;
 mod store;
 mod tensors;
 mod write;
@@ -43,6 +44,7 @@ pub use finite::NotFinite;
 pub use formats::Formats;
 use gguf::Gguf;
 pub use scratch::Scratch;
+use single_file::SingleFile;
 pub(crate) use store::Tensors;
 pub use write::{Student, Write, fill_model, stored, write_gguf, write_model};
 pub(crate) use write::{check_space, safetensors_header, write_safetensors};
@@ -96,31 +98,29 @@ pub const PART_ELEMENTS: u64 = 4 << 20;
 
 enum Source {
     HuggingFace(Tensors),
-    Gguf(Gguf),
-    Apr(Apr),
+    SingleFile(Box<dyn SingleFile>),
 }
 
 impl Source {
     /// A GGUF or APR file, and what its `config.json` would be; none where it is neither.
     fn of_file(path: &Path) -> Result<Option<(Self, serde_json::Value)>, CheckpointError> {
-        if Gguf::is_gguf(path) {
-            let source = Gguf::open(path)?;
-            let json = source.config()?;
-            return Ok(Some((Self::Gguf(source), json)));
-        }
-        if Apr::is_apr(path) {
-            let source = Apr::open(path)?;
-            let json = source.config()?;
-            return Ok(Some((Self::Apr(source), json)));
-        }
-        Ok(None)
+        let magic = WeightFile::open(path).and_then(|file| file.head(4)).unwrap_or_default();
+        let read = || -> Result<Option<(Self, serde_json::Value)>, Fault> {
+            let file: Box<dyn SingleFile> = match magic.first_chunk() {
+                Some(&gguf::MAGIC) => Box::new(Gguf::read(path)?),
+                Some(&apr::MAGIC) => Box::new(Apr::read(path)?),
+                _ => return Ok(None),
+            };
+            let json = file.config()?;
+            Ok(Some((Self::SingleFile(file), json)))
+        };
+        Ok(read().map_err(|fault| fault.at(path))?)
     }
 
     fn tensors(&self) -> &Tensors {
         match self {
             Self::HuggingFace(tensors) => tensors,
-            Self::Gguf(source) => &source.tensors,
-            Self::Apr(source) => &source.tensors,
+            Self::SingleFile(file) => file.tensors(),
         }
     }
 }
@@ -235,11 +235,8 @@ impl Checkpoint {
 
     fn read_tokenizer(&self) -> Result<Option<Tokenizer>, CheckpointError> {
         let (path, read) = match (&self.source, self.tokenizer_file()) {
-            (Source::Gguf(source), _) if source.has_tokenizer() => {
-                (self.path.clone(), Tokenizer::new(&self.path, || source.tokenizer().map_err(|error| error.fault)))
-            }
-            (Source::Apr(source), _) if source.has_tokenizer() => {
-                (self.path.clone(), Tokenizer::new(&self.path, || source.tokenizer().map_err(|error| error.fault)))
+            (Source::SingleFile(file), _) if file.has_tokenizer() => {
+                (self.path.clone(), Tokenizer::new(&self.path, || file.tokenizer()))
             }
             (Source::HuggingFace(_), Some(path)) => {
                 let bytes = input::read(&path, tokenizer::MOST_BYTES).map_err(CheckpointError::io("read", &path))?;
@@ -281,13 +278,11 @@ impl Checkpoint {
                 let source = chat::Source::of_directory(&self.path);
                 source.map_err(|(path, reason)| CheckpointError::of(&path, reason))?
             }
-            Source::Gguf(gguf) => {
+            Source::SingleFile(file) => {
                 let tokenizer = self.tokenizer()?;
-                let config = gguf.config_beside(|id| tokenizer?.token(id))?;
-                chat::Source::of_config(&config)
+                let config = file.tokenizer_config(&|id| tokenizer?.token(id));
+                chat::Source::of_config(&config.map_err(|fault| fault.at(&self.path))?)
             }
-            Source::Apr(apr) if apr.has_tokenizer() => chat::Source::of_config(&apr.tokenizer_config()?),
-            Source::Apr(_) => None,
         };
         let template = source.map(|source| ChatTemplate::new(&source, date)).transpose();
         template.map_err(|reason| {
@@ -343,8 +338,7 @@ impl Weights for Checkpoint {
     }
 
     fn dtype(&self) -> Option<Dtype> {
-        // Of GGUF files what is loaded is f32, whatever they hold.
-        self.tensors().dtype().filter(|_| !matches!(self.source, Source::Gguf(_)))
+        self.tensors().dtype()
     }
 
     fn stored(&self) -> String {

@@ -41,6 +41,8 @@ pub(crate) struct Tensors {
     pub(super) list: BTreeMap<String, Tensor>,
     /// The heads whose rows files have in another order.
     pub(super) interleaved: Option<Interleaved>,
+    /// They are loaded as f32, whatever the file holds.
+    pub(super) wide: bool,
     /// That of the file itself, compared before the first weight is handed out.
     pub(super) checksum: Option<Checksum>,
 }
@@ -73,7 +75,7 @@ impl Tensors {
 
     /// The dtype of every tensor, where all have the same and a run can compute in it.
     pub fn dtype(&self) -> Option<Dtype> {
-        let all = |kind| self.list.values().all(|tensor| tensor.kind == Ok(kind));
+        let all = |kind| !self.wide && self.list.values().all(|tensor| tensor.kind == Ok(kind));
         let dtypes = [(Kind::F32, Dtype::F32), (Kind::Bf16, Dtype::Bf16)];
         dtypes.into_iter().find(|(kind, _)| all(*kind)).map(|(_, dtype)| dtype)
     }

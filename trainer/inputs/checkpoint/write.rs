@@ -10,7 +10,7 @@ use precast_system::files::{Aside, Existing, free_bytes};
 use precast_system::input;
 use safetensors::tensor::{Dtype as Stored, Metadata, TensorInfo};
 
-use super::{Checkpoint, CheckpointError, NotFinite, Source, finite, gguf};
+use super::{Checkpoint, CheckpointError, Fault, NotFinite, SingleFile, Source, finite, gguf};
 use crate::inputs::tokenizer;
 
 /// SentencePiece's own file.
@@ -174,8 +174,7 @@ fn write_tokenizer(aside: &mut Aside, from: &[&Checkpoint]) -> Result<(), Checkp
     for checkpoint in from {
         match &checkpoint.source {
             Source::HuggingFace(_) if !checkpoint.path.join("tokenizer.json").exists() => continue,
-            Source::Gguf(gguf) if !gguf.has_tokenizer() => continue,
-            Source::Apr(apr) if !apr.has_tokenizer() => continue,
+            Source::SingleFile(file) if !file.has_tokenizer() => continue,
             Source::HuggingFace(_) => {
                 for name in COPIED {
                     let source = checkpoint.path.join(name);
@@ -186,32 +185,26 @@ fn write_tokenizer(aside: &mut Aside, from: &[&Checkpoint]) -> Result<(), Checkp
                     }
                 }
             }
-            Source::Gguf(gguf) => {
-                write_built(aside, checkpoint, &gguf.tokenizer()?, &gguf.tokenizer_config()?)?;
-                if let Some(model) = gguf.sentencepiece()? {
-                    let io = CheckpointError::io("write", aside.target().join(SENTENCEPIECE));
-                    aside.write(SENTENCEPIECE, &model).map_err(io)?;
-                }
-            }
-            Source::Apr(apr) => write_built(aside, checkpoint, &apr.tokenizer()?, &apr.tokenizer_config()?)?,
+            Source::SingleFile(file) => write_built(aside, &checkpoint.path, &**file)?,
         }
         return Ok(());
     }
     Ok(())
 }
 
-/// A tokenizer that was built of a file's metadata, and what belongs beside it.
-fn write_built(
-    aside: &mut Aside,
-    from: &Checkpoint,
-    tokenizer: &tokenizers::Tokenizer,
-    config: &serde_json::Value,
-) -> Result<(), CheckpointError> {
-    let io = |name: &str| CheckpointError::io("write", aside.target().join(name));
-    let (io_tokenizer, io_config) = (io("tokenizer.json"), io("tokenizer_config.json"));
-    let text = tokenizer.to_string(false).map_err(|error| CheckpointError::of(&from.path, error))?;
-    aside.write("tokenizer.json", text.as_bytes()).map_err(io_tokenizer)?;
-    aside.write("tokenizer_config.json", format!("{config:#}\n").as_bytes()).map_err(io_config)
+/// The tokenizer that is built of a file's metadata, and what belongs beside it.
+fn write_built(aside: &mut Aside, path: &Path, file: &dyn SingleFile) -> Result<(), CheckpointError> {
+    let at = |fault: Fault| CheckpointError::from(fault.at(path));
+    let mut write = |name: &str, bytes: &[u8]| {
+        let io = CheckpointError::io("write", aside.target().join(name));
+        aside.write(name, bytes).map_err(io)
+    };
+    let tokenizer = file.tokenizer().map_err(at)?;
+    let config = file.tokenizer_config(&|id| tokenizer.id_to_token(id)).map_err(at)?;
+    let text = tokenizer.to_string(false).map_err(|error| CheckpointError::of(path, error))?;
+    write("tokenizer.json", text.as_bytes())?;
+    write("tokenizer_config.json", format!("{config:#}\n").as_bytes())?;
+    file.sentencepiece().map_err(at)?.map_or(Ok(()), |model| write(SENTENCEPIECE, &model))
 }
 
 /// Writes a directory with a GGUF file whose matrices are stored as `formats` says, and all else in f32. It appears whole or

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Apr, EMBEDDING, HEAD};
 use crate::inputs::checkpoint::fault::Fault;
+use crate::inputs::checkpoint::single_file::SingleFile;
 
 /// Values where a file says nothing.
 const RMS_NORM_EPS: f64 = 1e-6;
@@ -155,8 +156,8 @@ fn of_metadata(apr: &Apr) -> Result<Value, Fault> {
     if let Some(head_dim) = metadata.integer(&["head_dim"])? {
         config["head_dim"] = head_dim.into();
     }
-    for name in ["bos_token_id", "eos_token_id"] {
-        if let Some(id) = token_id(metadata, name)? {
+    for (name, id) in ["bos_token_id", "eos_token_id"].into_iter().zip(apr.token_ids()?) {
+        if let Some(id) = id {
             config[name] = id.into();
         }
     }
@@ -167,10 +168,4 @@ fn of_metadata(apr: &Apr) -> Result<Value, Fault> {
         config[field] = tensors.names().any(|name| name != HEAD && name.ends_with(".bias")).into();
     }
     Ok(config)
-}
-
-/// `bos_token_id` or `eos_token_id`.
-pub(super) fn token_id(metadata: &Metadata, name: &'static str) -> Result<Option<u64>, Fault> {
-    let with_prefix = if name == "bos_token_id" { "tokenizer.bos_token_id" } else { "tokenizer.eos_token_id" };
-    metadata.integer(&[name, with_prefix])
 }

@@ -12,7 +12,7 @@ use crate::inputs::checkpoint::kind::Kind;
 use crate::inputs::checkpoint::store::Tensor;
 
 /// Starts every APR file of version 2.
-pub(super) const MAGIC: [u8; 4] = *b"APR\0";
+pub(in crate::inputs::checkpoint) const MAGIC: [u8; 4] = *b"APR\0";
 const VERSION: (u8, u8) = (2, 0);
 pub(super) const HEADER_BYTES: u64 = 64;
 /// Bytes of the header that hold its own checksum.

@@ -4,12 +4,11 @@
 use std::collections::{HashMap, HashSet};
 
 use precast_plan::Family;
-use serde_json::{Value, json};
 use tokenizers::models::bpe::{Merges, Vocab};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{AddedToken, Tokenizer};
 
-use super::config::{Metadata, missing, refuse, token_id};
+use super::config::{Metadata, missing, refuse};
 use crate::inputs::checkpoint::fault::Fault;
 use crate::inputs::checkpoint::gguf::splits_as_qwen2;
 
@@ -58,20 +57,4 @@ pub(super) fn tokenizer(metadata: &Metadata) -> Result<Tokenizer, Fault> {
         .add_tokens(added.map(|text| AddedToken::from(*text, true).normalized(false)))
         .map_err(Fault::tokenizer)?;
     Ok(tokenizer)
-}
-
-/// What belongs beside the tokenizer, as the value of a `tokenizer_config.json`.
-pub(super) fn config(metadata: &Metadata) -> Result<Value, Fault> {
-    let mut config = json!({ "tokenizer_class": "PreTrainedTokenizerFast" });
-    let texts = metadata.strings(VOCABULARY)?.unwrap_or_default();
-    for (name, key) in [("bos_token", "bos_token_id"), ("eos_token", "eos_token_id")] {
-        let id = token_id(metadata, key)?.and_then(|id| usize::try_from(id).ok());
-        if let Some(token) = id.and_then(|id| texts.get(id)) {
-            config[name] = (*token).into();
-        }
-    }
-    if let Some(template) = metadata.string(&["chat_template"])? {
-        config["chat_template"] = template.into();
-    }
-    Ok(config)
 }

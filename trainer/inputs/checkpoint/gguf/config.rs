@@ -8,6 +8,7 @@ use super::keys::{self, key_of};
 use super::metadata::{Metadata, required};
 use super::rope;
 use crate::inputs::checkpoint::fault::Fault;
+use crate::inputs::checkpoint::single_file::SingleFile;
 
 const ARCHITECTURE_KEY: &str = "general.architecture";
 const SPLIT_KEY: &str = "split.count";
@@ -93,10 +94,8 @@ pub(super) fn config(gguf: &Gguf) -> Result<Value, Fault> {
         "hidden_act": "silu",
         "torch_dtype": "float32",
     });
-    for (name, key) in
-        [("bos_token_id", "tokenizer.ggml.bos_token_id"), ("eos_token_id", "tokenizer.ggml.eos_token_id")]
-    {
-        if let Some(id) = metadata.integer(key)? {
+    for (name, id) in ["bos_token_id", "eos_token_id"].into_iter().zip(gguf.token_ids()?) {
+        if let Some(id) = id {
             config[name] = id.into();
         }
     }

@@ -10,7 +10,7 @@ use crate::inputs::checkpoint::fault::Fault;
 use crate::inputs::checkpoint::store::Tensor;
 
 /// Starts every GGUF file.
-pub(super) const MAGIC: [u8; 4] = *b"GGUF";
+pub(in crate::inputs::checkpoint) const MAGIC: [u8; 4] = *b"GGUF";
 const VERSIONS: Range<u32> = 2..4;
 const ALIGNMENT_KEY: &str = "general.alignment";
 const DEFAULT_ALIGNMENT_BYTES: u64 = 32;

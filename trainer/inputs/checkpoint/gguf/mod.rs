@@ -16,15 +16,17 @@ mod tokenizer;
 mod types;
 mod write;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use precast_plan::Family;
 use tokenizers::Tokenizer;
 
-use super::fault::{Fault, FileError};
+use super::fault::Fault;
 use super::file::WeightFile;
 use super::heads::Interleaved;
+use super::single_file::SingleFile;
 use super::store::{Tensor, Tensors};
+pub(super) use container::MAGIC;
 use container::{Header, Named};
 use metadata::Metadata;
 pub(super) use tokenizer::splits_as_qwen2;
@@ -36,7 +38,6 @@ const FIRST_HEAD_BYTES: u64 = 1 << 20;
 
 /// A GGUF file of a model of a known family, version 2 or 3, little-endian: header read, weights on disk.
 pub struct Gguf {
-    path: PathBuf,
     /// The first bytes of the file: metadata and more.
     head: Vec<u8>,
     metadata: Metadata,
@@ -47,22 +48,13 @@ pub struct Gguf {
 }
 
 impl Gguf {
-    /// True if the file starts with the GGUF magic. False for one that cannot be read.
-    pub fn is_gguf(path: &Path) -> bool {
-        WeightFile::open(path).and_then(|file| file.head(4)).is_ok_and(|head| head == container::MAGIC)
-    }
-
     /// Opens a file, reads its header and finds every tensor's place. No weights are read. The file must not be
     /// written to for as long as the value lives.
     ///
     /// # Errors
-    /// [`FileError`] for a file that cannot be read, is damaged, is one of several parts, or holds another
+    /// [`Fault`] for a file that cannot be read, is damaged, is one of several parts, or holds another
     /// architecture or tensors that its family does not have.
-    pub fn open(path: &Path) -> Result<Self, FileError> {
-        Self::read(path).map_err(|fault| fault.at(path))
-    }
-
-    fn read(path: &Path) -> Result<Self, Fault> {
+    pub(super) fn read(path: &Path) -> Result<Self, Fault> {
         let file = WeightFile::open(path)?;
         let (head, Header { metadata, tensors }) = read_head(&file)?;
         let family = config::family(&metadata)?;
@@ -74,10 +66,17 @@ impl Gguf {
             files: vec![(path.to_owned(), file)],
             list: named.into_iter().map(|named| place(family, named)).collect::<Result<_, _>>()?,
             interleaved: heads.map(|(heads, kv_heads)| Interleaved { family, heads, kv_heads }),
+            wide: true,
             checksum: None,
         };
         let rope_factors = factors.into_iter().next();
-        Ok(Self { path: path.to_owned(), head, metadata, family, tensors, rope_factors })
+        Ok(Self { head, metadata, family, tensors, rope_factors })
+    }
+}
+
+impl SingleFile for Gguf {
+    fn tensors(&self) -> &Tensors {
+        &self.tensors
     }
 
     /// The model's shape as the value of a Hugging Face `config.json`.
@@ -90,10 +89,10 @@ impl Gguf {
     /// where the file has the tensor `rope_freqs.weight` that scaling gives.
     ///
     /// # Errors
-    /// [`FileError`] for keys that are missing or of the wrong type, and for what this program does not compute:
+    /// [`Fault`] for keys that are missing or of the wrong type, and for what this program does not compute:
     /// rotary embeddings that are scaled otherwise or partial, sliding windows, values of another size than keys.
-    pub fn config(&self) -> Result<serde_json::Value, FileError> {
-        config::config(self).map_err(|fault| self.error(fault))
+    fn config(&self) -> Result<serde_json::Value, Fault> {
+        config::config(self)
     }
 
     /// The tokenizer, from the file's own metadata: `tokenizer.ggml.model` `gpt2` (byte-level BPE) or `llama`
@@ -105,54 +104,27 @@ impl Gguf {
     /// and only if the caller asks for special tokens.
     ///
     /// # Errors
-    /// [`FileError`] for keys that are missing, lists that do not go together, and tokenizers that are not known.
-    pub fn tokenizer(&self) -> Result<Tokenizer, FileError> {
-        tokenizer::tokenizer(&self.metadata, &self.head).map_err(|fault| self.error(fault))
+    /// [`Fault`] for keys that are missing, lists that do not go together, and tokenizers that are not known.
+    fn tokenizer(&self) -> Result<Tokenizer, Fault> {
+        tokenizer::tokenizer(&self.metadata, &self.head)
     }
 
-    /// The tokenizer as a `tokenizer.model` has it, where it is one of SentencePiece: with the scores of its pieces, which no
-    /// `tokenizer.json` holds and llama.cpp reads text by.
-    ///
-    /// # Errors
-    /// [`FileError`] as [`Gguf::tokenizer`].
-    pub(super) fn sentencepiece(&self) -> Result<Option<Vec<u8>>, FileError> {
-        tokenizer::sentencepiece(&self.metadata, &self.head).map_err(|fault| self.error(fault))
+    fn sentencepiece(&self) -> Result<Option<Vec<u8>>, Fault> {
+        tokenizer::sentencepiece(&self.metadata, &self.head)
     }
 
     /// True if the file has a tokenizer: converters may leave it out.
-    pub(super) fn has_tokenizer(&self) -> bool {
+    fn has_tokenizer(&self) -> bool {
         tokenizer::is_there(&self.metadata)
     }
 
-    /// What belongs beside the tokenizer, as the value of a `tokenizer_config.json`: its class, the begin and end
-    /// tokens and the chat template, where the file has them.
-    ///
-    /// # Errors
-    /// [`FileError`] as [`Gguf::tokenizer`].
-    pub fn tokenizer_config(&self) -> Result<serde_json::Value, FileError> {
-        let tokenizer = self.tokenizer()?;
-        self.config_beside(|id| tokenizer.id_to_token(id))
+    fn token_ids(&self) -> Result<[Option<u64>; 2], Fault> {
+        let id = |key| self.metadata.integer(key);
+        Ok([id("tokenizer.ggml.bos_token_id")?, id("tokenizer.ggml.eos_token_id")?])
     }
 
-    /// The same, of a tokenizer that has been read.
-    pub(super) fn config_beside(&self, token: impl Fn(u32) -> Option<String>) -> Result<serde_json::Value, FileError> {
-        let mut config = serde_json::json!({ "tokenizer_class": "PreTrainedTokenizerFast" });
-        for (name, key) in [("bos_token", "bos_token_id"), ("eos_token", "eos_token_id")] {
-            let id = self.metadata.integer(&format!("tokenizer.ggml.{key}")).map_err(|fault| self.error(fault))?;
-            let id = id.and_then(|id| u32::try_from(id).ok());
-            if let Some(token) = id.and_then(&token) {
-                config[name] = token.into();
-            }
-        }
-        let template = self.metadata.string("tokenizer.chat_template").map_err(|fault| self.error(fault))?;
-        if let Some(template) = template {
-            config["chat_template"] = template.into();
-        }
-        Ok(config)
-    }
-
-    fn error(&self, fault: Fault) -> FileError {
-        fault.at(&self.path)
+    fn chat_template(&self) -> Result<Option<String>, Fault> {
+        self.metadata.string("tokenizer.chat_template")
     }
 }
 

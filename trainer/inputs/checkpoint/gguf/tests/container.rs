@@ -1,8 +1,11 @@
 //! What is wrong with a file, one thing at a time.
 
+use std::path::Path;
+
 use super::samples::shape;
 use super::writer::Writer;
-use super::{Fault, Gguf, fault, open};
+use super::{Fault, fault, open, open_at};
+use crate::inputs::checkpoint::Source;
 use crate::inputs::checkpoint::kind::Kind;
 use precast_kernels::Block;
 
@@ -19,15 +22,16 @@ fn embedding(dimensions: &[u64], code: u32, values: usize) -> Vec<u8> {
 
 #[test]
 fn a_file_is_known_by_its_first_four_bytes() {
+    let is_read = |path: &Path| !matches!(Source::of_file(path), Ok(None));
     let is_gguf = |bytes: &[u8]| {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), bytes).unwrap();
-        Gguf::is_gguf(file.path())
+        is_read(file.path())
     };
     assert!(is_gguf(&shape("llama").bytes()));
     assert!(is_gguf(b"GGUF"));
     assert!(!is_gguf(b"GGU") && !is_gguf(b"") && !is_gguf(b"{\"a\": 1}"));
-    assert!(!Gguf::is_gguf(std::path::Path::new("/nonexistent")));
+    assert!(!is_read(Path::new("/nonexistent")));
     for bytes in [&b""[..], b"GGU", b"PK\x03\x04 and more"] {
         let found = format!("it starts with {:02x?}", &bytes[..bytes.len().min(4)]);
         assert!(says(&fault(bytes), &found));
@@ -36,10 +40,10 @@ fn a_file_is_known_by_its_first_four_bytes() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
-    let error = Gguf::open(std::path::Path::new("/nonexistent/model.gguf")).err().unwrap();
+    let error = open_at(Path::new("/nonexistent/model.gguf")).err().unwrap();
     assert!(matches!(error.fault, Fault::Io(_)));
     assert!(error.to_string().starts_with("/nonexistent/model.gguf: cannot read: "), "{error}");
-    assert!(matches!(Gguf::open(&std::env::temp_dir()).err().unwrap().fault, Fault::Io(_)));
+    assert!(matches!(open_at(&std::env::temp_dir()).err().unwrap().fault, Fault::Io(_)));
 }
 
 #[test]
@@ -88,12 +92,12 @@ fn an_endless_header_is_refused_before_its_end() {
     // The first array's texts are all empty, and so is the rest of the file.
     std::fs::write(file.path(), writer.raw("z", 8, &(300_u64 << 20).to_le_bytes()).bytes()).unwrap();
     std::fs::OpenOptions::new().write(true).open(file.path()).unwrap().set_len(1 << 40).unwrap();
-    let fault = Gguf::open(file.path()).err().unwrap().fault;
+    let fault = open_at(file.path()).err().unwrap().fault;
     assert!([LONG, ", more than ", " type "].iter().any(|part| says(&fault, part)), "{fault}");
     let long = shape("llama").raw("z", 8, &(300_u64 << 20).to_le_bytes()).bytes();
     std::fs::write(file.path(), long).unwrap();
     std::fs::OpenOptions::new().write(true).open(file.path()).unwrap().set_len(1 << 40).unwrap();
-    let fault = Gguf::open(file.path()).err().unwrap().fault;
+    let fault = open_at(file.path()).err().unwrap().fault;
     assert!(says(&fault, LONG), "{fault}");
 }
 

@@ -4,15 +4,17 @@ use proptest::prelude::*;
 
 use super::samples::shape;
 use super::writer::Writer;
-use super::{open, try_read};
+use super::{Fault, open, try_read};
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::checkpoint::kind::Kind;
+use crate::inputs::checkpoint::single_file::SingleFile;
 use precast_kernels::Block;
 
 /// Does all that can be done with a file.
 fn exercise(bytes: &[u8]) -> Result<(), CheckpointError> {
     let gguf = open(bytes)?;
-    let config = gguf.config().map(drop);
+    let at = |fault: Fault| fault.at("the file");
+    let config = gguf.config().map(drop).map_err(at);
     let mut reads = gguf.tensors.names().map(|name| {
         let elements = gguf.tensors.shape(name).expect("it is listed").iter().product::<u64>() as usize;
         assert!(elements <= 8 * bytes.len());
@@ -25,7 +27,7 @@ fn exercise(bytes: &[u8]) -> Result<(), CheckpointError> {
     });
     config?;
     reads?;
-    Ok(tokenizer?)
+    Ok(tokenizer.map_err(at)?)
 }
 
 /// The last tensor fills its place, so that a file has no byte to spare.

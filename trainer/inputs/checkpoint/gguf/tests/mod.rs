@@ -9,17 +9,22 @@ mod tokenizers;
 mod writer;
 
 use std::io::Write;
+use std::path::Path;
 
 use precast_kernels::Dtype;
 
-use super::{Fault, FileError, Gguf};
-use crate::inputs::checkpoint::{CheckpointError, Scratch};
+use super::{Fault, Gguf};
+use crate::inputs::checkpoint::{CheckpointError, FileError, Scratch};
 
 /// Opens a file of these bytes.
 fn open(bytes: &[u8]) -> Result<Gguf, FileError> {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(bytes).expect("room for it");
-    Gguf::open(file.path())
+    open_at(file.path())
+}
+
+fn open_at(path: &Path) -> Result<Gguf, FileError> {
+    Gguf::read(path).map_err(|fault| fault.at(path))
 }
 
 /// What is wrong with a file of these bytes.

@@ -11,6 +11,7 @@ use super::open;
 use super::samples::{ByteLevelVocabulary, byte_level_vocabulary, shape, with_byte_level, with_sentencepiece};
 use super::writer::Writer;
 use crate::inputs::checkpoint::kind::Kind::F32;
+use crate::inputs::checkpoint::single_file::SingleFile;
 use crate::programs::init;
 
 const TEXTS: [&str; 8] = [
@@ -327,7 +328,11 @@ fn a_tokenizer_that_contradicts_itself_is_refused_with_its_place() {
 
 #[test]
 fn a_tokenizers_configuration_has_its_special_tokens_and_template() {
-    let config = |writer: Writer| open(&writer.bytes()).unwrap().tokenizer_config().unwrap();
+    let config = |writer: Writer| {
+        let gguf = open(&writer.bytes()).unwrap();
+        let tokenizer = gguf.tokenizer().unwrap();
+        gguf.tokenizer_config(&|id| tokenizer.id_to_token(id)).unwrap()
+    };
     let plain = config(with_byte_level(shape("qwen2"), "qwen2"));
     assert_eq!(plain, json!({"tokenizer_class": "PreTrainedTokenizerFast"}));
     let told = with_sentencepiece(shape("llama")).integer("tokenizer.ggml.eos_token_id", 2);
