@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, value_parser};
+use itertools::Itertools;
 use precast_kernels::Batch;
 use precast_system::files::Existing;
 use precast_system::say;
 
-use super::print_json;
+use super::print_as;
 use crate::base::load_trace::Verbose;
 use crate::base::startup_times::Startup;
 use crate::options::groups::values::{MOST_MICRO_BATCHES, MOST_STEPS, count};
@@ -56,11 +57,7 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
         let asked = ["batch_size", "seq_len"].iter().any(|name| arguments.measured.has(name));
         let batch = if asked { TimedBatch::Asked(batch) } else { TimedBatch::Default(batch) };
         let timed = bench::time_kernels(&target, prefix, batch)?;
-        if arguments.json {
-            print_json(&timed);
-        } else {
-            timed.iter().for_each(|kernel| say!("{kernel}"));
-        }
+        print_as(arguments.json, &timed, timed.iter().format("\n"));
         return Ok(());
     }
     let config = Options {
@@ -86,10 +83,6 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     if let Some(out) = &arguments.out {
         record.write(out)?;
     }
-    if arguments.json {
-        print_json(&record);
-    } else {
-        say!("{record}");
-    }
+    print_as(arguments.json, &record, &record);
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use itertools::Itertools;
 use precast_fatbins::{Bundle, build_command};
 use precast_kernels::Arch;
 use precast_plan::memory::human_bytes;
@@ -97,6 +98,13 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
 /// Looks at the machine and its kernels, and at a run if its models are named.
 pub(super) fn examine(options: &Options) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let last = look(options, &mut findings);
+    findings.extend(last.err());
+    findings
+}
+
+/// Adds what is found, one thing after the other, up to one without which nothing further can be looked at.
+fn look(options: &Options, findings: &mut Vec<Finding>) -> Result<(), Finding> {
     let DeviceOptions { device, kernels } = &options.target;
     // What is not asked for is no answer: a GPU is looked for, unless the simulated one is named.
     let choice = match *device {
@@ -125,34 +133,21 @@ pub(super) fn examine(options: &Options) -> Vec<Finding> {
     }
     findings.extend(products(options.arithmetic.gemm, choice));
     let arch = device.as_ref().and_then(|device| device.rows).map(|rows| rows.code);
-    let bundle = match read_bundle(kernels, arch) {
-        Ok((source, finding)) => {
-            findings.push(finding);
-            source
-        }
-        Err(finding) => {
-            findings.push(finding);
-            return findings;
-        }
-    };
-    let (Some(device), Some(arch)) = (device, arch) else { return findings };
+    let (bundle, finding) = read_bundle(kernels, arch)?;
+    findings.push(finding);
+    let (Some(device), Some(arch)) = (device, arch) else { return Ok(()) };
     if bundle.is_some() {
         findings.extend(held(&kernels.archs().unwrap_or_default(), arch, &models(options)));
     }
     let ModelOptions { teacher, student, model } = &options.models;
     if model.is_some() || teacher.is_some() && student.is_some() {
-        let (models, plan) = match plan(options, &device) {
-            Ok((models, chosen)) => (models, chosen.plan),
-            Err(failure) => {
-                findings.push(Finding::failed("run", failure));
-                return findings;
-            }
-        };
+        let (models, Chosen { plan, .. }) =
+            plan(options, &device).map_err(|failure| Finding::failed("run", failure))?;
         let bundle = bundle.as_ref().and_then(|source| source.open().ok());
         findings.push(coverage(bundle.as_ref(), &plan, arch, &models));
         findings.push(memory(&plan, &device, &options.data));
     }
-    findings
+    Ok(())
 }
 
 /// No driver, one that is too old, one that sees no GPU, or another reason why no device opens.
@@ -220,8 +215,8 @@ fn gpus(device: &Device) -> Vec<Finding> {
         Ok(count) if count > 1 && device.compute_capability.is_some() => count,
         _ => return Vec::new(),
     };
-    let links: Vec<String> = cuda::links().into_iter().flatten().map(|link| link.to_string()).collect();
-    let links = if links.is_empty() { "unknown".to_owned() } else { links.join(", ") };
+    let links = cuda::links().into_iter().flatten().join(", ");
+    let links = if links.is_empty() { "unknown" } else { &links };
     let nvlinks = nvlinks(&cuda::nvlinks().unwrap_or_default());
     let mut findings = vec![Finding::good("gpus", format!("{count}{nvlinks}; links: {links}"))];
     findings.push(match cuda::nccl::version() {
@@ -250,8 +245,8 @@ fn nvlinks(up: &[Option<u32>]) -> String {
         }
         _ if up.iter().flatten().all(|up| *up == 0) => String::new(),
         _ => {
-            let up: Vec<String> = up.iter().map(|up| up.map_or("?".to_owned(), |up| up.to_string())).collect();
-            format!(", NVLinks by GPU: {}", up.join(", "))
+            let up = up.iter().map(|up| up.map_or("?".to_owned(), |up| up.to_string()));
+            format!(", NVLinks by GPU: {}", up.format(", "))
         }
     }
 }
@@ -271,9 +266,8 @@ fn held(archs: &[Arch], arch: Arch, models: &[String]) -> Option<Finding> {
     if arch == Arch::Sim || archs.contains(&arch) {
         return None;
     }
-    let archs: Vec<&str> = archs.iter().copied().map(Arch::name).collect();
-    let found =
-        format!("it holds {} and no {arch}", if archs.is_empty() { "nothing".into() } else { archs.join(", ") });
+    let archs = archs.iter().join(", ");
+    let found = format!("it holds {} and no {arch}", if archs.is_empty() { "nothing" } else { &archs });
     Some(Finding::bad_kernels("bundle", found, LoadError::remedy(arch, models)))
 }
 
@@ -297,15 +291,15 @@ fn read_bundle(kernels: &Kernels, arch: Option<Arch>) -> Result<(Option<BundleSo
     };
     let bundle = source.open().map_err(bad)?;
     bundle.verify().map_err(|error| Finding::bad_kernels("bundle", error.to_string(), rebuild))?;
-    let archs: Vec<String> = bundle.archs().iter().map(ToString::to_string).collect();
+    let archs = bundle.archs().iter().join(", ");
     let signed = source.note().map_or(String::new(), |_| ", no trusted key configured".to_owned());
-    let others: Vec<&str> = framed().into_iter().filter(|row| !bundle.archs().contains(row)).map(Arch::name).collect();
+    let others = framed().into_iter().filter(|row| !bundle.archs().contains(row)).join(", ");
     let others = match others.is_empty() || kernels.bundle.is_some() {
         true => String::new(),
-        false => format!(", decompressed; not looked at: {}", others.join(", ")),
+        false => format!(", decompressed; not looked at: {others}"),
     };
     let modules = count(bundle.manifest().modules.len(), "module");
-    let found = format!("{modules} verified for {}{signed}{others}", archs.join(", "));
+    let found = format!("{modules} verified for {archs}{signed}{others}");
     drop(bundle);
     Ok((Some(source), Finding::good("bundle", found)))
 }

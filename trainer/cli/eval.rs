@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use precast_plan::{Gemm, Precision};
 use precast_system::say;
 
-use super::print_json;
+use super::{print_as, print_json};
 use crate::base::load_trace::Verbose;
 use crate::device::frozen::Forward;
 use crate::options::groups::values::frozen_format;
@@ -133,10 +133,7 @@ fn certify(
     if let Some(out) = out {
         certificate.write(out)?;
     }
-    match json {
-        true => print_json(&certificate),
-        false => say!("{format} against {against}: {measured}"),
-    }
+    print_as(json, &certificate, format_args!("{format} against {against}: {measured}"));
     Ok(())
 }
 

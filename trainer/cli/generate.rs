@@ -1,9 +1,8 @@
 //! `precast generate`
 
 use clap::Args;
-use precast_system::say;
 
-use super::print_json;
+use super::print_as;
 use crate::base::load_trace::Verbose;
 use crate::programs::failure::Failure;
 use crate::programs::generate::{Generation, generate};
@@ -23,10 +22,6 @@ pub fn run(Arguments { mut generation, verbose, json }: Arguments) -> Result<(),
     verbose.start();
     generation.forward.heading = !json;
     let generated = generate(&generation)?;
-    if json {
-        print_json(&generated);
-    } else {
-        say!("{}", generated.text);
-    }
+    print_as(json, &generated, &generated.text);
     Ok(())
 }

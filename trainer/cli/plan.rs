@@ -2,9 +2,8 @@
 
 use clap::Args;
 use precast_kernels::Arch;
-use precast_system::say;
 
-use super::print_json;
+use super::print_as;
 use crate::options::{FlagsAndFile, Purpose};
 use crate::programs::failure::Failure;
 use crate::programs::plan::{Report, Target};
@@ -37,10 +36,6 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let config = options.resolve(Purpose::Plan, Ranks::of(&place).share(1), None)?;
     let target = Target::find(&config, arguments.arch)?.with_memory(arguments.memory);
     let report = Report::of(&config, &target)?;
-    if arguments.json {
-        print_json(&report.to_json());
-    } else {
-        say!("{report}");
-    }
+    print_as(arguments.json, &report.to_json(), &report);
     report.check()
 }
