@@ -147,7 +147,7 @@ fn padding_changes_nothing_that_counts() {
         labels: Some([vec![5, 9, 2, 11], vec![MASKED_TOKEN; 5]].concat()),
     };
     let run = |chunks: [&Chunk; 2]| {
-        let batch = MicroBatch::of(chunks.into_iter(), 16);
+        let batch = MicroBatch::of(chunks, (2, 16));
         assert_eq!(batch.counted, 3 + 16);
         let mut session = session(&config);
         session.micro(&batch, 1.0 / 19.0, 0).unwrap();

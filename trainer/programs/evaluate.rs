@@ -86,12 +86,7 @@ impl Text {
 
 /// Chunks as batches of one shape, the last one padded.
 pub(crate) fn batches(chunks: &[Chunk], batch: u32, longest: u32) -> impl Iterator<Item = MicroBatch> {
-    chunks.chunks(batch as usize).map(move |rows| {
-        let padding = Chunk::plain([]);
-        let mut rows: Vec<&Chunk> = rows.iter().collect();
-        rows.resize(batch as usize, &padding);
-        MicroBatch::of(rows.into_iter(), longest as usize)
-    })
+    chunks.chunks(batch as usize).map(move |rows| MicroBatch::of(rows, (batch as usize, longest as usize)))
 }
 
 /// Digest of the text as the model reads it.

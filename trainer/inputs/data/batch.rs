@@ -143,7 +143,7 @@ impl Step {
     /// A micro-batch, laid out: a step may have more of them than there is memory.
     pub fn micro_batch(&self, number: usize) -> MicroBatch {
         let rows = &self.rows[number * self.batch..][..self.batch];
-        MicroBatch::of(rows.iter().map(|row| &**row), self.seq_len)
+        MicroBatch::of(rows.iter().map(|row| &**row), (self.batch, self.seq_len))
     }
 }
 
@@ -151,15 +151,15 @@ impl MicroBatch {
     /// Rows of tokens that are predicted as themselves.
     pub fn new(rows: &[&[u32]], seq_len: usize) -> Self {
         let chunks: Vec<Chunk> = rows.iter().map(|row| Chunk::plain(*row)).collect();
-        Self::of(chunks.iter(), seq_len)
+        Self::of(&chunks, (rows.len(), seq_len))
     }
 
     /// Lays chunks of at most seq_len + 1 tokens out as inputs and targets. Missing tokens are 0, behind those that are there,
-    /// and masked: attention is causal, so they change no loss that counts.
-    pub fn of<'c>(chunks: impl ExactSizeIterator<Item = &'c Chunk>, seq_len: usize) -> Self {
-        let mut ids = vec![0; chunks.len() * seq_len];
-        let mut targets = vec![MASKED_TOKEN; chunks.len() * seq_len];
-        for (row, chunk) in chunks.enumerate() {
+    /// and masked: attention is causal, so they change no loss that counts. So are missing chunks.
+    pub fn of<'c>(chunks: impl IntoIterator<Item = &'c Chunk>, (batch, seq_len): (usize, usize)) -> Self {
+        let mut ids = vec![0; batch * seq_len];
+        let mut targets = vec![MASKED_TOKEN; batch * seq_len];
+        for (row, chunk) in chunks.into_iter().enumerate() {
             let place = |(slot, word): (&mut u32, &u32)| *slot = *word;
             ids[row * seq_len..][..seq_len].iter_mut().zip(&chunk.ids).for_each(place);
             targets[row * seq_len..][..seq_len].iter_mut().zip(chunk.targets()).for_each(place);

@@ -37,13 +37,10 @@ impl HeldOut {
     pub fn losses(&self, config: &RunConfig, session: &mut Session, ranks: &Ranks) -> Result<HeldOutRecord, Failure> {
         let (batch, seq_len) = (config.shape.batch_size as usize, config.shape.seq_len as usize);
         let loss_scale = (1.0 / self.counted as f64) as f32;
-        let padding = Chunk::plain([]);
         let mut own: Vec<[f32; 2]> = Vec::new();
         let turns = ranks.count() as usize;
         for rows in self.chunks.chunks(batch).skip(ranks.place.rank as usize).step_by(turns) {
-            let mut rows: Vec<&Chunk> = rows.iter().collect();
-            rows.resize(batch, &padding);
-            session.micro(&MicroBatch::of(rows.into_iter(), seq_len), loss_scale, 0)?;
+            session.micro(&MicroBatch::of(rows, (batch, seq_len)), loss_scale, 0)?;
             let metrics: step_metrics = bytemuck::pod_read_unaligned(&session.read(session.plan.metrics)?);
             own.push([metrics.kd_loss, metrics.ce_loss]);
         }
