@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use precast_plan::PlanError;
+use precast_plan::{MemoryTable, Plan, PlanError};
 use precast_runtime::cublas::CublasError;
-use precast_runtime::{DriverError, LoadError};
+use precast_runtime::{Device, DriverError, LoadError};
 
 use crate::base::io::IoError;
 use crate::base::stop::Stopped;
@@ -88,4 +88,12 @@ pub enum DeviceError {
     /// A signal came before all weights were sent.
     #[error(transparent)]
     Stopped(#[from] Stopped),
+}
+
+impl DeviceError {
+    /// Refuses a plan that takes more than is free; `int8` is what that would change.
+    pub(super) fn memory(device: &Device, plan: &Plan, needed: u64, int8: String) -> Self {
+        let (free, table) = (device.free_bytes, MemoryTable::of(plan).to_string());
+        Self::Memory { needed, free, device: device.name.clone(), table, int8, first: "" }
+    }
 }

@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 use precast_fatbins::Digest;
-use precast_plan::{MemoryTable, Plan, Tensor, evaluation};
+use precast_plan::{Plan, Tensor, evaluation};
 use precast_runtime::{CublasUse, Driver, DriverError, Loading, Placement, Sealed};
 
 use crate::base::notes::note;
@@ -73,14 +73,7 @@ pub(crate) fn seal(
     let bundle = source.open()?;
     let needed = plan.device_bytes();
     if needed > device.free_bytes {
-        return Err(DeviceError::Memory {
-            int8: String::new(),
-            needed,
-            free: device.free_bytes,
-            device: device.name.clone(),
-            table: MemoryTable::of(plan).to_string(),
-            first: "",
-        });
+        return Err(DeviceError::memory(device, plan, needed, String::new()));
     }
     let free_before = driver.free_bytes()?;
     let mut loading = Loading::new(driver);

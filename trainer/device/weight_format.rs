@@ -100,10 +100,8 @@ impl Choice<'_> {
             let plan = lower(&dense)?;
             let (needed, free) = (plan.as_ref().arena_bytes, device.free_bytes);
             if needed > free && device.arch() != Some(Arch::Sim) && !device.has_one_memory() {
-                let table = MemoryTable::of(plan.as_ref()).to_string();
                 let int8 = rounded(flag, int8().filter(|bytes| *bytes < needed));
-                let device = device.name.clone();
-                return Err(DeviceError::Memory { needed, free, device, table, int8, first: "" });
+                return Err(DeviceError::memory(device, plan.as_ref(), needed, int8));
             }
             let note = format!("{flag} stored: the weights are stored dense, so this is {flag} bf16");
             let note = (asked == WeightFormat::Stored).then_some(note);
