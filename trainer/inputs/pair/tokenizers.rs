@@ -1,7 +1,8 @@
 //! Two tokenizers compared by what they do to text, however their files say it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
+use itertools::Itertools;
 use precast_system::count;
 
 use crate::inputs::tokenizer::Tokenizer;
@@ -38,13 +39,9 @@ pub(super) fn compare(teacher: &Tokenizer, student: &Tokenizer) -> Comparison {
     let lines = tokens.chain(merges(of_teacher, of_student)).chain(encodings(teacher, student));
     comparison.differences.extend(lines.map(|line| format!("  {line}")));
     for (who, one, other) in [("teacher", of_teacher, of_student), ("student", of_student, of_teacher)] {
-        let mut only: Vec<(&u32, &String)> =
-            one.ids.iter().filter(|(text, _)| !other.ids.contains_key(*text)).map(|(text, id)| (id, text)).collect();
-        only.sort_unstable();
-        if !only.is_empty() {
-            let named = only.iter().map(|(id, text)| format!("`{text}` ({id})"));
-            comparison.only.push(format!("{} only the {who} has: {}", count(only.len(), "token"), examples(named)));
-        }
+        let only = one.ids.iter().filter(|(text, _)| !other.ids.contains_key(*text)).map(|(text, id)| (id, text));
+        let name = |(id, text): &(&u32, &String)| format!("`{text}` ({id})");
+        comparison.only.extend(listed("token", &format!("only the {who} has"), only, name));
     }
     comparison
 }
@@ -62,24 +59,24 @@ impl View {
     }
 }
 
-/// The first few, and whether there are more.
-fn examples(all: impl ExactSizeIterator<Item = String>) -> String {
+/// How many there are, and the first few in order; none of none.
+fn listed<T: Ord>(
+    what: &str,
+    about: &str,
+    all: impl Iterator<Item = T>,
+    name: impl Fn(&T) -> String,
+) -> Option<String> {
+    let all: BTreeSet<T> = all.collect();
     let more = if all.len() > EXAMPLES { ", ..." } else { "" };
-    all.take(EXAMPLES).collect::<Vec<_>>().join(", ") + more
+    let first = all.iter().take(EXAMPLES).map(name).join(", ");
+    (!all.is_empty()).then(|| format!("{} {about}: {first}{more}", count(all.len(), what)))
 }
 
 /// Tokens of both with another id in each.
 fn ids(teacher: &View, student: &View) -> Option<String> {
-    let mut moved: Vec<(u32, u32, &str)> = student
-        .ids
-        .iter()
-        .filter_map(|(text, id)| Some((*id, *teacher.ids.get(text)?, text.as_str())))
-        .filter(|(mine, theirs, _)| mine != theirs)
-        .collect();
-    moved.sort_unstable();
-    let named = moved.iter().map(|(mine, theirs, text)| format!("`{text}` is {theirs} and {mine}"));
-    let named = examples(named);
-    (!moved.is_empty()).then(|| format!("{} with other ids: {named}", count(moved.len(), "token")))
+    let both = student.ids.iter().filter_map(|(text, id)| Some((*id, *teacher.ids.get(text)?, text)));
+    let moved = both.filter(|(mine, theirs, _)| mine != theirs);
+    listed("token", "with other ids", moved, |(mine, theirs, text)| format!("`{text}` is {theirs} and {mine}"))
 }
 
 /// Ids of both with another text in each. Added tokens may be renamed, as fine-tuned models do with reserved ones;
@@ -90,14 +87,9 @@ fn texts(teacher: &View, student: &View) -> Option<String> {
         plain.map(|(text, id)| (*id, text.clone())).collect()
     };
     let (of_teacher, of_student) = (plain(teacher), plain(student));
-    let mut renamed: Vec<(u32, &str, &str)> = of_student
-        .iter()
-        .filter_map(|(id, text)| Some((*id, of_teacher.get(id)?.as_str(), text.as_str())))
-        .filter(|(_, theirs, mine)| theirs != mine)
-        .collect();
-    renamed.sort_unstable();
-    let named = examples(renamed.iter().map(|(id, theirs, mine)| format!("{id} is `{theirs}` and `{mine}`")));
-    (!renamed.is_empty()).then(|| format!("{} of other tokens: {named}", count(renamed.len(), "id")))
+    let both = of_student.iter().filter_map(|(id, text)| Some((*id, of_teacher.get(id)?, text)));
+    let renamed = both.filter(|(_, theirs, mine)| theirs != mine);
+    listed("id", "of other tokens", renamed, |(id, theirs, mine)| format!("{id} is `{theirs}` and `{mine}`"))
 }
 
 /// Merges among tokens that both have: those of one alone, and the first whose turn is another's.
@@ -120,20 +112,14 @@ fn merges(teacher: &View, student: &View) -> Vec<String> {
     let sets = common.each_ref().map(|merges| merges.iter().copied().collect::<HashSet<_>>());
     let mut lines = Vec::new();
     for (who, one, other) in [("teacher", &sets[0], &sets[1]), ("student", &sets[1], &sets[0])] {
-        let mut only: Vec<&(String, String)> = one.difference(other).copied().collect();
-        only.sort_unstable();
-        if !only.is_empty() {
-            let named = only.iter().map(|(left, right)| format!("`{left}` + `{right}`"));
-            lines.push(format!("{} only the {who} has: {}", count(only.len(), "merge"), examples(named)));
-        }
+        let only = one.difference(other).copied();
+        let name = |(left, right): &&(String, String)| format!("`{left}` + `{right}`");
+        lines.extend(listed("merge", &format!("only the {who} has"), only, name));
     }
     if lines.is_empty() {
         // A token that is made in several ways has its turn where the first of them has.
-        let [first, second] = common.map(|merges| {
-            let mut seen = HashSet::new();
-            let made = merges.into_iter().map(|(left, right)| format!("{left}{right}"));
-            made.filter(|whole| seen.insert(whole.clone())).collect::<Vec<_>>()
-        });
+        let [first, second] = common
+            .map(|merges| merges.into_iter().map(|(left, right)| format!("{left}{right}")).unique().collect_vec());
         if let Some((turn, (theirs, mine))) = first.iter().zip(&second).enumerate().find(|(_, (a, b))| a != b) {
             lines.push(format!("merge {turn} makes `{theirs}` in the teacher's and `{mine}` in the student's"));
         }
