@@ -1,5 +1,7 @@
 //! Check that ranks are alike: the same names with the same values.
 
+use std::collections::BTreeSet;
+
 use super::error::RankError;
 use crate::base::lines::bounded;
 
@@ -13,9 +15,7 @@ pub fn check(lists: &[Vec<u8>]) -> Result<(), RankError> {
         let value = |list: &[(String, String)], name: &String| {
             list.iter().find(|(one, _)| one == name).map_or_else(|| "none".to_owned(), |(_, value)| value.clone())
         };
-        let mut names: Vec<&String> = first.iter().chain(other).map(|(name, _)| name).collect();
-        names.sort_unstable();
-        names.dedup();
+        let names: BTreeSet<&String> = first.iter().chain(other).map(|(name, _)| name).collect();
         let differs = names.into_iter().filter(|name| value(first, name) != value(other, name));
         different.extend(differs.map(|name| {
             format!("  {name} is {} on rank 0 and {} on rank {rank}", value(first, name), value(other, name))

@@ -1,7 +1,6 @@
 //! Identity of a run: everything that decides its weights.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
 
 use precast_fatbins::Digest;
 use precast_plan::Recipe;
@@ -24,19 +23,14 @@ pub struct Identity(BTreeMap<String, String>);
 const DATA: &str = "data";
 
 /// A value that is not the same.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} was {was}, is {is}")]
 pub struct Difference {
     pub name: String,
     /// In the run so far.
     pub was: String,
     /// As it is asked for now.
     pub is: String,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} was {}, is {}", self.name, self.was, self.is)
-    }
 }
 
 impl Identity {
@@ -95,9 +89,7 @@ impl Identity {
         let complete = self.0.contains_key(Role::Student.name());
         let names = was.0.keys().filter(|name| complete || Role::ALL.iter().all(|role| role.name() != name.as_str()));
         let names = names.filter(|name| *name != DATA || self.0.contains_key(DATA));
-        let mut names: Vec<&String> = names.chain(self.0.keys()).collect();
-        names.sort_unstable();
-        names.dedup();
+        let names: BTreeSet<&String> = names.chain(self.0.keys()).collect();
         let value = |of: &Self, name: &String| of.0.get(name).cloned().unwrap_or_else(|| "none".to_owned());
         let differences = names.into_iter().map(|name| Difference {
             name: name.clone(),

@@ -1,9 +1,11 @@
 //! `adapter_config.json`, as PEFT writes and reads it.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::Path;
 
+use itertools::Itertools;
 use precast_plan::ModelConfig;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -288,10 +290,8 @@ fn number(value: f64) -> Value {
 
 /// Short names where each means the same projections of every layer, else whole ones.
 fn targets(layout: &Layout, all: &[Projection]) -> Vec<String> {
-    let mut shorts: Vec<&str> = layout.each.iter().map(|adapted| adapted.projection.short()).collect();
-    shorts.sort_unstable();
-    shorts.dedup();
-    let meant = all.iter().filter(|projection| shorts.contains(&projection.short())).count();
+    let shorts: BTreeSet<&str> = layout.each.iter().map(|adapted| adapted.projection.short()).collect();
+    let meant = all.iter().filter(|projection| shorts.contains(projection.short())).count();
     match meant == layout.each.len() {
         true => shorts.into_iter().map(str::to_owned).collect(),
         false => layout.each.iter().map(|adapted| adapted.projection.module.clone()).collect(),
@@ -300,9 +300,6 @@ fn targets(layout: &Layout, all: &[Projection]) -> Vec<String> {
 
 /// The value that comes most often; of several the smallest.
 fn most(values: impl Iterator<Item = u64>) -> u64 {
-    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
-    values.for_each(|value| *counts.entry(value).or_default() += 1);
-    let mut counts: Vec<(u64, usize)> = counts.into_iter().collect();
-    counts.sort_by_key(|(value, count)| (std::cmp::Reverse(*count), *value));
-    counts.first().map_or(0, |(value, _)| *value)
+    let most = values.counts().into_iter().max_by_key(|(value, count)| (*count, Reverse(*value)));
+    most.map_or(0, |(value, _)| value)
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use itertools::Itertools;
 use precast_fatbins::Digest;
 use precast_plan::{Adapters, Factor, ModelConfig, Parameters};
 use serde::Serialize;
@@ -132,15 +133,9 @@ impl fmt::Display for Layout {
             (Some(least), Some(most)) if least != most => write!(f, "ranks {least} to {most}")?,
             (least, _) => write!(f, "rank {}", least.unwrap_or(0))?,
         }
-        let mut shorts: Vec<&str> = Vec::new();
-        for adapted in &self.each {
-            let short = adapted.projection.short();
-            if !shorts.contains(&short) {
-                shorts.push(short);
-            }
-        }
+        let shorts = self.each.iter().map(|adapted| adapted.projection.short()).unique();
         let scale = if self.rslora { ", scale alpha / sqrt(rank)" } else { "" };
-        write!(f, " on {}{scale}: {} parameters train", shorts.join(", "), self.count())
+        write!(f, " on {}{scale}: {} parameters train", shorts.format(", "), self.count())
     }
 }
 

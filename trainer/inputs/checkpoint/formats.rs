@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use itertools::Itertools;
 use precast_system::count;
 
 /// How many tensors have which format. Reads `Q4_1+F32+Q6_K, 272 tensors`: that of most tensors first.
@@ -13,9 +14,7 @@ pub struct Formats(BTreeMap<String, usize>);
 impl Formats {
     /// Of each tensor's format.
     pub(super) fn of<'a>(each: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut counts = BTreeMap::new();
-        each.into_iter().for_each(|format| *counts.entry(format.to_owned()).or_default() += 1);
-        Self(counts)
+        Self(each.into_iter().map(str::to_owned).counts().into_iter().collect())
     }
 
     /// The formats that tensors have.
@@ -26,9 +25,8 @@ impl Formats {
 
 impl fmt::Display for Formats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut names: Vec<&str> = self.names().collect();
-        names.sort_by_key(|name| Reverse(self.0[*name]));
-        write!(f, "{}, {}", names.join("+"), count(self.0.values().sum(), "tensor"))
+        let names = self.names().sorted_by_key(|name| Reverse(self.0[*name]));
+        write!(f, "{}, {}", names.format("+"), count(self.0.values().sum(), "tensor"))
     }
 }
 

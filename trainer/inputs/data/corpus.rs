@@ -5,6 +5,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use ::parquet::record::Row;
+use itertools::Itertools;
 use precast_fatbins::Digest;
 use precast_kernels::abi::MASKED_TOKEN;
 use precast_system::{count, files};
@@ -179,7 +180,7 @@ impl Corpus {
             _ => None,
         });
         rules.extend(fields.collect::<BTreeSet<_>>());
-        rules.into_iter().collect::<Vec<_>>().join(", ")
+        rules.into_iter().join(", ")
     }
 
     /// True if any of it goes through a tokenizer.
@@ -189,16 +190,9 @@ impl Corpus {
 
     /// What the files are, in words.
     pub fn what(&self) -> String {
-        let mut kinds: Vec<(String, usize)> = Vec::new();
-        for one in &self.files {
-            let what = one.holds.what();
-            match kinds.iter_mut().find(|(kind, _)| *kind == what) {
-                Some((_, files)) => *files += 1,
-                None => kinds.push((what, 1)),
-            }
-        }
-        let kind = |(what, files): &(String, usize)| format!("{} of {what}", count(*files, "file"));
-        kinds.iter().map(kind).collect::<Vec<_>>().join(", ")
+        let all = || self.files.iter().map(|one| one.holds.what());
+        let files = all().counts();
+        all().unique().map(|what| format!("{} of {what}", count(files[&what], "file"))).join(", ")
     }
 
     /// Reads everything once, in file order. `emit` is given each chunk, and says whether to go on.

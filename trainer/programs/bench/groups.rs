@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use itertools::Itertools;
 use precast_plan::training::{MICRO, UPDATE};
 use precast_plan::{Launch, Node, Phase, Plan, Work};
 
@@ -32,10 +33,7 @@ impl Group {
 
     /// Names the purposes of the launches, each once, layers and chunks left open: `student.layers.*.qkv`.
     pub fn purpose(&self) -> String {
-        let mut purposes: Vec<String> = self.labels.iter().map(|label| open_numbers(label)).collect();
-        purposes.sort_unstable();
-        purposes.dedup();
-        purposes.join(", ")
+        self.labels.iter().map(|label| open_numbers(label)).sorted_unstable().dedup().join(", ")
     }
 
     /// Launches that are timed as one sequence.
@@ -83,7 +81,7 @@ pub fn of(plan: &Plan) -> Vec<Group> {
 /// A label with `*` for each part that is a number.
 fn open_numbers(label: &str) -> String {
     let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    label.split('.').map(|part| if number(part) { "*" } else { part }).collect::<Vec<_>>().join(".")
+    label.split('.').map(|part| if number(part) { "*" } else { part }).join(".")
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! The launches of a plan: kernels of the bundle, and products that cuBLASLt computes.
 
 use std::collections::BTreeMap;
+use std::hash::Hash;
 
+use itertools::Itertools;
 use precast_kernels::{Arch, Key, KeyVariant};
 use precast_plan::{Launch, Plan, TrainingPlan, keys};
 use precast_runtime::LoadError;
@@ -81,11 +83,8 @@ impl Products {
     }
 }
 
-fn counts<K: Ord>(all: impl Iterator<Item = K>) -> BTreeMap<K, usize> {
-    all.fold(BTreeMap::new(), |mut counts, one| {
-        *counts.entry(one).or_default() += 1;
-        counts
-    })
+fn counts<K: Ord + Hash>(all: impl Iterator<Item = K>) -> BTreeMap<K, usize> {
+    all.counts().into_iter().collect()
 }
 
 /// The digest of each kernel that the run's bundle holds.

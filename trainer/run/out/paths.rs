@@ -61,10 +61,8 @@ pub(super) fn lies_in(input: &Path, dir: &Path) -> bool {
 /// Returns one name in a directory besides locks and leftovers.
 fn first_name(dir: &Path) -> Result<Option<String>, OutError> {
     let entries = fs::read_dir(dir).map_err(OutError::io("read", dir))?;
-    let mut names: Vec<String> =
-        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    Ok(names.into_iter().find(|name| name != LOCK && !is_aside(name)))
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.filter(|name| name != LOCK && !is_aside(name)).min())
 }
 
 pub(super) fn is_empty(dir: &Path) -> Result<bool, OutError> {
