@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use precast_fatbins::Digest;
 use precast_plan::Tensor;
+use precast_plan::training::CAST;
 use precast_system::files::{Aside, Listing};
 use precast_system::input;
 use safetensors::tensor::Dtype as Stored;
@@ -19,6 +20,7 @@ pub use crate::base::checkpoint_name::name;
 use crate::base::io::IoError;
 use crate::device::session::Session;
 use crate::inputs::checkpoint::{CheckpointError, safetensors_header};
+use crate::options::Before;
 use crate::ranks::{RankError, Ranks};
 
 const STATE: &str = "state.json";
@@ -46,9 +48,10 @@ pub struct State {
 }
 
 impl State {
-    /// Replicas of each step.
-    pub fn replicas(&self) -> u32 {
-        self.run.value("replicas").and_then(|text| text.parse().ok()).unwrap_or(1)
+    /// Returns the state that a run that continues takes over from the run so far.
+    pub fn before(&self) -> Before {
+        let replicas = self.run.value("replicas").and_then(|text| text.parse().ok()).unwrap_or(1);
+        Before { steps: self.steps, replicas }
     }
 }
 
@@ -204,7 +207,8 @@ impl Saved {
                 return Err(CheckpointError::tensors(&self.path, &problems).into());
             }
         }
-        Ok(session.restored()?)
+        // The working copy is made of what was written.
+        Ok(session.run(CAST)?)
     }
 
     /// Sends what of a file's pieces goes to the targets.

@@ -1,6 +1,5 @@
 //! Pieces of the weights that train, for checkpoints and results.
 
-use precast_plan::training::CAST;
 use precast_plan::weights::Trained;
 use precast_plan::{AdapterParameter, Parameter, Tensor};
 use precast_runtime::DriverError;
@@ -31,14 +30,6 @@ impl Session {
             masters.1 = vec![(0, self.trained().master)];
         }
         [masters, m, v]
-    }
-
-    /// Makes the working copy of what [`precast_runtime::Sealed::write`] has put into the tensors of [`Self::state`].
-    ///
-    /// # Errors
-    /// [`DriverError`].
-    pub fn restored(&mut self) -> Result<(), DriverError> {
-        self.sealed.run(CAST)
     }
 
     /// Returns the optimizer's tensors of all that trains: the student, or its adapter.

@@ -5,7 +5,7 @@ use std::time::Instant;
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_plan::guard::{GUARD, Sums};
 use precast_plan::training::{GATHER, LAST, MICRO, TEACHER, UPDATE};
-use precast_plan::{Fold, Recipe, Tensor};
+use precast_plan::{Recipe, Tensor};
 use precast_runtime::{DriverError, Ticket};
 
 use crate::inputs::data::MicroBatch;
@@ -77,14 +77,6 @@ impl Session {
         self.sealed.run(GUARD)?;
         let guard = self.plan.guard.as_ref().expect("a student that trains in int8");
         Ok(guard.sums(&bytemuck::pod_collect_to_vec(&self.sealed.read(guard.partials)?)))
-    }
-
-    /// Folds one replica's gradients into the reduction tree.
-    ///
-    /// # Errors
-    /// [`DriverError`].
-    pub fn fold(&mut self, fold: Fold) -> Result<(), DriverError> {
-        self.sealed.run(&fold.phase())
     }
 
     /// Norm, clip and AdamW with the learning rate and bias corrections of `step` (from 0). The metrics

@@ -46,7 +46,7 @@ pub(super) fn agree(
     out: Option<&Out>,
     ranks: &Ranks,
 ) -> Result<(RunConfig, Begin), Failure> {
-    let resumes = resumed.map(|resumed| (resumed.saved.state.step, resumed.before()));
+    let resumes = resumed.map(|resumed| (resumed.saved.state.step, resumed.saved.state.before()));
     let resolve =
         |resumes: Option<(u64, Before)>| asked.resolve(Purpose::Run, ranks.share(1), resumes.map(|(_, before)| before));
     // Rank 0 refuses what cannot be before it writes anything.

@@ -94,7 +94,7 @@ pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
     let out = if is_there { Some(Out::claim(&config.out, mode.start, &inputs)?) } else { None };
     let continued = out.as_ref().filter(|_| mode.start == Start::Resume);
     let resumed = continued.map(|out| Resumed::open(out, asked, &config)).transpose()?;
-    let config = asked.resolve(Purpose::Run, share, resumed.as_ref().map(Resumed::before))?;
+    let config = asked.resolve(Purpose::Run, share, resumed.as_ref().map(|resumed| resumed.saved.state.before()))?;
     let models = RunModels::open(&config)?;
     let data = read_data(&config, &models)?;
     let corpus = &data.stream.corpus;

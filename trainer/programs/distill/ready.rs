@@ -138,17 +138,14 @@ fn disk_space(
     done: u64,
 ) -> Result<DiskSpace, Failure> {
     let (steps, every) = (config.steps, config.output.checkpoint_every);
-    let checkpoint_bytes = checkpoint::bytes(session.plan.shards.elems());
-    if every == 0 {
-        return Ok(DiskSpace { checkpoint_bytes, student_bytes, keep: 0, kept: 0, to_come: 0 });
-    }
+    let written = |every| steps / every - done / every + u64::from(!steps.is_multiple_of(every));
     Ok(DiskSpace {
-        checkpoint_bytes,
+        checkpoint_bytes: checkpoint::bytes(session.plan.shards.elems()),
         student_bytes,
         // The best one may be another than the latest.
         keep: config.output.keep.saturating_add(u64::from(!config.eval_data.is_empty())),
         kept: checkpoint::steps(out.path())?.len() as u64,
-        to_come: steps / every - done / every + u64::from(!steps.is_multiple_of(every)),
+        to_come: if every > 0 { written(every) } else { 0 },
     })
 }
 

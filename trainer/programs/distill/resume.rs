@@ -7,7 +7,7 @@ use precast_system::say;
 use serde_json::Value;
 
 use crate::options::schedule::Schedule;
-use crate::options::{Before, Options, RunConfig, Source, UsageError};
+use crate::options::{Options, RunConfig, Source, UsageError};
 use crate::programs::failure::Failure;
 use crate::run::checkpoint::{self, Saved, State};
 use crate::run::error::OutError;
@@ -46,7 +46,7 @@ impl Resumed {
             out.check_replaceable(result)?;
         }
         // The learning rates of a cosine follow from the number of steps, so a file that was edited is not enough.
-        let (was, is) = (saved.state.steps, asked.steps_after(Some(before(&saved.state))));
+        let (was, is) = (saved.state.steps, asked.steps_after(Some(saved.state.before())));
         let by_flag = asked.given.get("steps") == Some(&Source::Flag);
         let refused = is != was && config.optimizer.schedule == Schedule::Cosine && !by_flag;
         let steps = refused.then(|| Difference {
@@ -55,11 +55,6 @@ impl Resumed {
             is: format!("{is}, which under cosine takes --steps {is} on the command line"),
         });
         Ok(Self { saved, metrics, record: record::read(&path)?, path, steps })
-    }
-
-    /// Returns the state that it takes over from the run so far.
-    pub fn before(&self) -> Before {
-        before(&self.saved.state)
     }
 
     /// Refuses to continue another run.
@@ -115,8 +110,4 @@ impl Resumed {
         }
         Ok(())
     }
-}
-
-fn before(state: &State) -> Before {
-    Before { steps: state.steps, replicas: state.replicas() }
 }

@@ -178,7 +178,7 @@ impl Running<'_> {
                 continue;
             }
             if let Some(fold) = share.fold(replica as u32).filter(|_| of_replica + 1 == each) {
-                session.fold(fold)?;
+                session.run(&fold.phase())?;
             }
         }
         let lr = config.lr_of(step);
