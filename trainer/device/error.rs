@@ -15,9 +15,9 @@ use crate::ranks::RankError;
 
 /// A device that does not compute what it is asked for.
 #[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 pub enum DeviceError {
     /// Kernels are missing or a bundle must not be used.
-    #[error(transparent)]
     Load(#[from] LoadError),
     /// A bundle must not be used, or is not where it is named.
     #[error("{0}")]
@@ -30,7 +30,6 @@ pub enum DeviceError {
         error: Box<LoadError>,
     },
     /// There is no cuBLASLt that a run can use, and it asks for one.
-    #[error(transparent)]
     Cublas(#[from] CublasError),
     /// The run needs more memory than there is.
     #[error(
@@ -65,28 +64,20 @@ pub enum DeviceError {
     #[error("{0}")]
     Unfit(String),
     /// The device or its driver failed.
-    #[error(transparent)]
     Driver(#[from] DriverError),
     /// The system gives no thread.
-    #[error(transparent)]
     Io(#[from] IoError),
     /// Options ask for what cannot be.
-    #[error(transparent)]
     Usage(#[from] UsageError),
     /// Model and run do not go together.
-    #[error(transparent)]
     Plan(#[from] PlanError),
     /// A model cannot be read.
-    #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// An adapter cannot be read.
-    #[error(transparent)]
     Adapter(#[from] AdapterError),
     /// Ranks are not connected.
-    #[error(transparent)]
     Rank(#[from] RankError),
     /// A signal came before all weights were sent.
-    #[error(transparent)]
     Stopped(#[from] Stopped),
 }
 

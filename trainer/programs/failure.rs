@@ -24,9 +24,9 @@ use crate::run::perplexity::Insufficient;
 
 /// Why a command failed. [`Failure::exit_code`] is part of the command-line contract.
 #[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 pub enum Failure {
     /// The command line or run.toml asks for something that cannot be.
-    #[error(transparent)]
     Usage(#[from] UsageError),
     /// There is no kernel to compare with its reference.
     #[error(
@@ -54,40 +54,28 @@ pub enum Failure {
         exit_code: u8,
     },
     /// There is no device, or not what a run takes of it.
-    #[error(transparent)]
     Device(DeviceError),
     /// The device or its driver failed.
-    #[error(transparent)]
     Driver(#[from] DriverError),
     /// Model and run do not go together.
-    #[error(transparent)]
     Plan(#[from] PlanError),
     /// A model cannot be read or written.
-    #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// An adapter cannot be read.
-    #[error(transparent)]
     Adapter(#[from] AdapterError),
     /// Training data cannot be used.
-    #[error(transparent)]
     Data(#[from] DataError),
     /// A teacher that is not exact is not known to be good enough.
-    #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// A model's score is not good enough.
-    #[error(transparent)]
     Score(#[from] Insufficient),
     /// A teacher cannot teach a student.
-    #[error(transparent)]
     Pair(PairError),
     /// A file of the run cannot be read or written.
-    #[error(transparent)]
     Io(#[from] IoError),
     /// An output directory must not be used so.
-    #[error(transparent)]
     Out(#[from] OutError),
     /// A run left files that cannot be used.
-    #[error(transparent)]
     Run(RunError),
     /// A resumed run would not have trained on the tokens that the run has seen.
     #[error(
@@ -96,16 +84,12 @@ pub enum Failure {
     )]
     Tokens { path: PathBuf, step: u64 },
     /// The device hangs.
-    #[error(transparent)]
     Hung(#[from] Box<Hang>),
     /// Ranks did not come together, or one of them has failed.
-    #[error(transparent)]
     Rank(RankError),
     /// A signal asked the run to stop, and it did.
-    #[error(transparent)]
     Stopped(#[from] Stopped),
     /// The run reached its last step and did not do its work.
-    #[error(transparent)]
     Fault(#[from] Fault),
     /// The command did not do what it was asked for.
     #[error("{0}")]

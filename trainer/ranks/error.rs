@@ -8,6 +8,7 @@ use crate::base::stop::Stopped;
 
 /// Ranks that do not come together, or do not stay so.
 #[derive(Clone, Debug, thiserror::Error)]
+#[error(transparent)]
 pub enum RankError {
     /// A launcher's environment, options beside it, or those of two ranks that cannot be.
     #[error("{0}")]
@@ -22,10 +23,8 @@ pub enum RankError {
     #[error("{0}")]
     Io(String),
     /// A signal came before all of them did.
-    #[error(transparent)]
     Stopped(#[from] Stopped),
     /// The GPUs of this host cannot be counted.
-    #[error(transparent)]
     Driver(#[from] DriverError),
 }
 

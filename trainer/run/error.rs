@@ -59,24 +59,20 @@ impl OutError {
 
 /// Errors of the files that a run leaves.
 #[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 pub enum RunError {
     /// It is not there, or not as it was written.
     #[error("{0}")]
     Unusable(String),
     /// The directory must not be used so.
-    #[error(transparent)]
     Out(#[from] OutError),
     /// A file cannot be read or written.
-    #[error(transparent)]
     Io(#[from] IoError),
     /// A file does not hold what a run wrote.
-    #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// The device or its driver failed.
-    #[error(transparent)]
     Driver(#[from] DriverError),
     /// Another rank failed.
-    #[error(transparent)]
     Rank(#[from] RankError),
 }
 
