@@ -8,7 +8,6 @@ use precast_runtime::{Device, DriverError, LoadError};
 
 use crate::base::io::IoError;
 use crate::base::stop::Stopped;
-use crate::inputs::adapter::AdapterError;
 use crate::inputs::checkpoint::CheckpointError;
 use crate::options::UsageError;
 use crate::ranks::RankError;
@@ -71,10 +70,8 @@ pub enum DeviceError {
     Usage(#[from] UsageError),
     /// Model and run do not go together.
     Plan(#[from] PlanError),
-    /// A model cannot be read.
+    /// A model or an adapter cannot be read.
     Checkpoint(#[from] CheckpointError),
-    /// An adapter cannot be read.
-    Adapter(#[from] AdapterError),
     /// Ranks are not connected.
     Rank(#[from] RankError),
     /// A signal came before all weights were sent.

@@ -22,7 +22,8 @@ use serde_json::Value;
 
 use crate::base::record_text;
 use crate::base::roles::Models;
-use crate::inputs::adapter::{Adapter, AdapterChoice, AdapterError};
+use crate::inputs::adapter::{Adapter, AdapterChoice};
+use crate::inputs::checkpoint::CheckpointError;
 
 pub use device::DeviceChoice;
 pub use flags::{Flags, FlagsAndFile, all, change, is_of_teacher};
@@ -118,8 +119,8 @@ impl RunConfig {
     /// The adapter that trains, of a student of this shape; none where the student trains.
     ///
     /// # Errors
-    /// [`AdapterError`] where it cannot be read.
-    pub fn open_adapter(&self, student: &ModelConfig) -> Result<Option<Adapter>, AdapterError> {
+    /// [`CheckpointError`] where it cannot be read.
+    pub fn open_adapter(&self, student: &ModelConfig) -> Result<Option<Adapter>, CheckpointError> {
         let open = |choice: &AdapterChoice| choice.open((&self.student, student), self.order.seed);
         self.adapter.as_ref().map(open).transpose()
     }

@@ -11,10 +11,8 @@ use crate::base::notes;
 use crate::base::stop::Stopped;
 use crate::device::DeviceError;
 use crate::device::watch::Hang;
-use crate::inputs::adapter::AdapterError;
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::DataError;
-use crate::inputs::pair::PairError;
 use crate::options::UsageError;
 use crate::ranks::{self, RankError, RankFailure};
 use crate::run::certificate::CertificateError;
@@ -61,16 +59,12 @@ pub enum Failure {
     Plan(#[from] PlanError),
     /// A model cannot be read or written.
     Checkpoint(#[from] CheckpointError),
-    /// An adapter cannot be read.
-    Adapter(#[from] AdapterError),
     /// Training data cannot be used.
     Data(#[from] DataError),
     /// A teacher that is not exact is not known to be good enough.
     Certificate(#[from] CertificateError),
     /// A model's score is not good enough.
     Score(#[from] Insufficient),
-    /// A teacher cannot teach a student.
-    Pair(PairError),
     /// A file of the run cannot be read or written.
     Io(#[from] IoError),
     /// An output directory must not be used so.
@@ -129,11 +123,7 @@ impl Failure {
             // A file that cannot be written, be it a checkpoint, is no fault of what was read.
             Self::Checkpoint(CheckpointError::WouldNotBeFinite { .. } | CheckpointError::Space { .. }) => 1,
             Self::Checkpoint(CheckpointError::Io { what, .. }) if *what != "read" => 1,
-            Self::Checkpoint(_)
-            | Self::Adapter(_)
-            | Self::Data(_)
-            | Self::Pair(_)
-            | Self::Certificate(CertificateError::Unreadable { .. } | CertificateError::Other { .. }) => 5,
+            Self::Checkpoint(_) | Self::Data(_) | Self::Certificate(CertificateError::Unusable { .. }) => 5,
             Self::Score(Insufficient::OtherTokens(_)) => 5,
             Self::Out(OutError::Io(_) | OutError::Gone { .. })
             | Self::Score(_)
@@ -185,10 +175,9 @@ macro_rules! passes_on {
     };
 }
 
-passes_on!(PairError: Checkpoint; Pair: Models, Teacher);
 passes_on!(RankError: Driver, Stopped; Rank: Usage, Failed, Different, Io);
 passes_on!(
-    DeviceError: Adapter, Checkpoint, Driver, Io, Plan, Rank, Stopped, Usage;
+    DeviceError: Checkpoint, Driver, Io, Plan, Rank, Stopped, Usage;
     Device: Load, Bundle, NotInBundle, Cublas, Memory, OneMemory, Unfit
 );
 passes_on!(RunError: Checkpoint, Driver, Io, Out, Rank; Run: Unusable);
@@ -210,10 +199,6 @@ mod tests {
         CheckpointError::io("write", "student")(std::io::ErrorKind::StorageFull.into())
     }
 
-    fn no_adapter() -> AdapterError {
-        AdapterError::Wrong("adapter is not an adapter".to_owned())
-    }
-
     fn failed() -> RankError {
         RankError::Failed(RankFailure { rank: 1, ranks: 2, exit_code: 3, reason: String::new(), by_itself: true })
     }
@@ -222,7 +207,7 @@ mod tests {
     fn an_error_has_one_exit_code_whichever_floor_passes_it_on() {
         let stopped = || Stopped { signal: Signal::Terminate, done: String::new() };
         let usage = || UsageError(String::new());
-        let failures: [(Failure, u8); 28] = [
+        let failures: [(Failure, u8); 25] = [
             (unwritten().into(), 1),
             (DeviceError::from(unwritten()).into(), 1),
             (RunError::from(unwritten()).into(), 1),
@@ -239,11 +224,8 @@ mod tests {
             (no_model().into(), 5),
             (DeviceError::from(no_model()).into(), 5),
             (unwritten_model().into(), 1),
-            (PairError::from(unwritten_model()).into(), 1),
             (DeviceError::from(unwritten_model()).into(), 1),
             (RunError::from(unwritten_model()).into(), 1),
-            (no_adapter().into(), 5),
-            (DeviceError::from(no_adapter()).into(), 5),
             (RunError::Unusable(String::new()).into(), 5),
             (failed().into(), 3),
             (DeviceError::from(failed()).into(), 3),
@@ -275,6 +257,6 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_the_device_and_what_does_not_read_is_an_input() {
         let room = DeviceError::Unfit(String::new());
-        assert_eq!([Failure::from(room).exit_code(), Failure::from(no_adapter()).exit_code()], [4, 5]);
+        assert_eq!([Failure::from(room).exit_code(), Failure::from(no_model()).exit_code()], [4, 5]);
     }
 }

@@ -9,8 +9,8 @@ use precast_system::files::Existing;
 use rayon::prelude::*;
 use safetensors::tensor::Dtype as Stored;
 
-use crate::inputs::adapter::{Adapted, Adapter, AdapterError};
-use crate::inputs::checkpoint::{Checkpoint, Scratch, Student, Weights, write_model};
+use crate::inputs::adapter::{Adapted, Adapter};
+use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, Weights, write_model};
 use crate::programs::failure::Failure;
 use crate::run::out::check_directory;
 
@@ -54,7 +54,7 @@ fn add(
     parameter: &Parameter,
     scratch: &mut Scratch,
 ) -> Result<(), Failure> {
-    let values = |factor| -> Result<Vec<f32>, AdapterError> {
+    let values = |factor| -> Result<Vec<f32>, CheckpointError> {
         Ok(bytemuck::pod_collect_to_vec(adapter.read(adapted, factor, &mut Scratch::new())?))
     };
     let (a, b) = (values(Factor::A)?, values(Factor::B)?);

@@ -10,7 +10,6 @@ use precast_plan::ModelConfig;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::AdapterError;
 use super::layout::{Adapted, Layout, MOST_RANK, Projection};
 use super::pattern::{Modules, Pairs, ends_in};
 use crate::base::impostors::read_text;
@@ -111,11 +110,11 @@ pub(super) struct Read {
 /// Reads the `adapter_config.json` of a directory, for a model.
 ///
 /// # Errors
-/// [`AdapterError`] that names what is not followed.
-pub(super) fn read(directory: &Path, model: &ModelConfig) -> Result<Read, AdapterError> {
+/// [`CheckpointError`] that names what is not followed.
+pub(super) fn read(directory: &Path, model: &ModelConfig) -> Result<Read, CheckpointError> {
     let path = directory.join(CONFIG);
     let text = read_text(&path).map_err(CheckpointError::io("read", &path))?;
-    let wrong = |reason: String| AdapterError::Wrong(format!("{}: {reason}", path.display()));
+    let wrong = |reason: String| CheckpointError::Wrong(format!("{}: {reason}", path.display()));
     let unread = |error| wrong(format!("{error}: save the adapter again with PEFT (save_pretrained)"));
     let file: File = serde_json::from_str(&text).map_err(unread)?;
     file.followed().and_then(|()| file.layout(model)).map_err(wrong)

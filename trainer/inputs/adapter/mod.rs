@@ -28,17 +28,6 @@ const TENSORS: &str = "adapter_model.safetensors";
 /// Problems that are listed.
 const LISTED: usize = 20;
 
-/// An adapter that cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum AdapterError {
-    /// It is not there, does not fit the model, or asks for what is not computed here.
-    #[error("{0}")]
-    Wrong(String),
-    /// A file of it is damaged, or holds what is not a finite number of a dtype that is read.
-    #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-}
-
 /// What trains while the student stays as it is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -64,8 +53,8 @@ impl AdapterChoice {
     /// The adapter, of a model that is at a path; a new one by a seed.
     ///
     /// # Errors
-    /// [`AdapterError`] where it cannot be read.
-    pub fn open(&self, model: (&Path, &ModelConfig), seed: u64) -> Result<Adapter, AdapterError> {
+    /// [`CheckpointError`] where it cannot be read.
+    pub fn open(&self, model: (&Path, &ModelConfig), seed: u64) -> Result<Adapter, CheckpointError> {
         match self {
             Self::New(lora) => Ok(Adapter::new(model.1, lora, seed)),
             Self::From { directory } => Adapter::open(directory, model),
@@ -101,12 +90,12 @@ impl Adapter {
     /// no others, all of them finite.
     ///
     /// # Errors
-    /// [`AdapterError`].
-    pub fn open(directory: &Path, (path, model): (&Path, &ModelConfig)) -> Result<Self, AdapterError> {
+    /// [`CheckpointError`].
+    pub fn open(directory: &Path, (path, model): (&Path, &ModelConfig)) -> Result<Self, CheckpointError> {
         let file = directory.join(TENSORS);
         if let Some(reason) = missing(directory) {
             let expected = "Expected a PEFT directory: adapter_config.json, adapter_model.safetensors";
-            return Err(AdapterError::Wrong(format!(
+            return Err(CheckpointError::Wrong(format!(
                 "{} is not an adapter: {reason}. {expected}",
                 directory.display()
             )));
@@ -115,7 +104,7 @@ impl Adapter {
         let tensors = Tensors::of_file(file.clone())?;
         let problems = problems(&layout, &tensors);
         if !problems.is_empty() {
-            return Err(AdapterError::Wrong(format!(
+            return Err(CheckpointError::Wrong(format!(
                 "{} does not hold the adapter that its adapter_config.json describes, for the model {}:\n{}\n\
                  Name the model that the adapter was trained on, or save the adapter again with PEFT (save_pretrained)",
                 directory.display(),
@@ -136,24 +125,24 @@ impl Adapter {
     /// One of its matrices, f32, row by row.
     ///
     /// # Errors
-    /// [`AdapterError`] where it cannot be read or is not finite.
+    /// [`CheckpointError`] where it cannot be read or is not finite.
     pub fn read<'a>(
         &'a self,
         adapted: &Adapted,
         factor: Factor,
         scratch: &'a mut Scratch,
-    ) -> Result<&'a [u8], AdapterError> {
+    ) -> Result<&'a [u8], CheckpointError> {
         match &self.file {
             None => Ok(bytemuck::cast_slice(initial::read(adapted, factor, self.seed, scratch))),
-            Some(file) => Ok(file.tensors.read_finite(&adapted.tensor(factor), scratch)?),
+            Some(file) => file.tensors.read_finite(&adapted.tensor(factor), scratch),
         }
     }
 
     /// True if it adds nothing yet: every B is 0.
     ///
     /// # Errors
-    /// [`AdapterError`] where one cannot be read.
-    pub fn adds_nothing(&self) -> Result<bool, AdapterError> {
+    /// [`CheckpointError`] where one cannot be read.
+    pub fn adds_nothing(&self) -> Result<bool, CheckpointError> {
         let mut scratch = Scratch::new();
         for adapted in &self.layout.each {
             let b = self.read(adapted, Factor::B, &mut scratch)?;

@@ -3,8 +3,8 @@
 
 use precast_plan::{AdapterParameter, AdapterParameters};
 
-use super::{Adapter, AdapterError};
-use crate::inputs::checkpoint::Scratch;
+use super::Adapter;
+use crate::inputs::checkpoint::{CheckpointError, Scratch};
 
 /// Elements from the first of a matrix to its last, padding between its rows included.
 pub fn extent(parameter: &AdapterParameter) -> u64 {
@@ -32,11 +32,11 @@ impl Adapter {
     /// One of its matrices as it lies on the device.
     ///
     /// # Errors
-    /// [`AdapterError`] where it cannot be read.
+    /// [`CheckpointError`] where it cannot be read.
     ///
     /// # Panics
     /// If the plan is not of this adapter.
-    pub fn placed(&self, parameter: &AdapterParameter) -> Result<Vec<f32>, AdapterError> {
+    pub fn placed(&self, parameter: &AdapterParameter) -> Result<Vec<f32>, CheckpointError> {
         let adapted = self.layout.each.iter().find(|adapted| adapted.parameter() == parameter.projection);
         let adapted = adapted.unwrap_or_else(|| panic!("{} has no adapter", parameter.projection));
         let mut scratch = Scratch::new();
@@ -47,8 +47,8 @@ impl Adapter {
     /// All of them, in one flat buffer with its padding.
     ///
     /// # Errors
-    /// [`AdapterError`] where one cannot be read.
-    pub fn all_placed(&self, parameters: &AdapterParameters) -> Result<Vec<f32>, AdapterError> {
+    /// [`CheckpointError`] where one cannot be read.
+    pub fn all_placed(&self, parameters: &AdapterParameters) -> Result<Vec<f32>, CheckpointError> {
         let mut all = vec![0.0; parameters.elems as usize];
         for parameter in &parameters.list {
             let placed = self.placed(parameter)?;

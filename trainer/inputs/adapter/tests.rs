@@ -45,7 +45,7 @@ fn write(layout: &Layout) -> Written {
 }
 
 impl Written {
-    fn open(&self) -> Result<Adapter, AdapterError> {
+    fn open(&self) -> Result<Adapter, CheckpointError> {
         Adapter::open(&self.path, (Path::new("the/model"), &model()))
     }
 

@@ -3,19 +3,19 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use super::fault::FileError;
+use super::fault::Fault;
 use super::finite::NotFinite;
 use crate::base::impostors::Disguise;
 
-/// A model that cannot be read or written.
+/// A model, an adapter or a pair of models that cannot be read, written or used.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// A file cannot be read or written.
     #[error("cannot {what} {}: {error}", path.display())]
     Io { what: &'static str, path: PathBuf, error: std::io::Error },
     /// A GGUF or APR file is damaged or unsupported.
-    #[error(transparent)]
-    File(#[from] FileError),
+    #[error("{}: {fault}", path.display())]
+    File { path: PathBuf, fault: Fault },
     /// A model, or a file of it, is not there, is damaged, or asks for what is not computed here.
     #[error("{0}")]
     Wrong(String),
@@ -56,5 +56,12 @@ impl CheckpointError {
     pub fn tensors(path: &Path, problems: &[String]) -> Self {
         let path = path.display();
         Self::Wrong(format!("{path} does not hold the model its config.json describes:\n{}", problems.join("\n")))
+    }
+}
+
+impl Fault {
+    /// Names the file.
+    pub(super) fn at(self, path: impl Into<PathBuf>) -> CheckpointError {
+        CheckpointError::File { path: path.into(), fault: self }
     }
 }

@@ -1,16 +1,6 @@
 //! Why a file that holds a whole model cannot be used.
 
 use std::io;
-use std::path::PathBuf;
-
-/// A GGUF or APR file that cannot be used: which one, and why.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {fault}", path.display())]
-pub struct FileError {
-    pub path: PathBuf,
-    /// The reason why it cannot be used.
-    pub fault: Fault,
-}
 
 /// Why a file cannot be used. Offsets are in bytes from its start.
 #[derive(Debug, thiserror::Error)]
@@ -47,9 +37,5 @@ impl Fault {
     /// The error for a tokenizer that the library does not build.
     pub(super) fn tokenizer(error: tokenizers::Error) -> Self {
         Self::Wrong(format!("cannot build the tokenizer: {error}"))
-    }
-
-    pub(super) fn at(self, path: impl Into<PathBuf>) -> FileError {
-        FileError { path: path.into(), fault: self }
     }
 }

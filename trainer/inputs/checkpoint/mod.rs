@@ -37,7 +37,7 @@ use crate::inputs::chat::{self, ChatTemplate, Date};
 use crate::inputs::tokenizer::{self, Tokenizer};
 use apr::Apr;
 pub use error::CheckpointError;
-pub use fault::{Fault, FileError};
+pub use fault::Fault;
 pub use file::Access;
 use file::WeightFile;
 pub use finite::NotFinite;
@@ -114,7 +114,7 @@ impl Source {
             let json = file.config()?;
             Ok(Some((Self::SingleFile(file), json)))
         };
-        Ok(read().map_err(|fault| fault.at(path))?)
+        read().map_err(|fault| fault.at(path))
     }
 
     fn tensors(&self) -> &Tensors {

@@ -194,7 +194,7 @@ fn write_tokenizer(aside: &mut Aside, from: &[&Checkpoint]) -> Result<(), Checkp
 
 /// The tokenizer that is built of a file's metadata, and what belongs beside it.
 fn write_built(aside: &mut Aside, path: &Path, file: &dyn SingleFile) -> Result<(), CheckpointError> {
-    let at = |fault: Fault| CheckpointError::from(fault.at(path));
+    let at = |fault: Fault| fault.at(path);
     let mut write = |name: &str, bytes: &[u8]| {
         let io = CheckpointError::io("write", aside.target().join(name));
         aside.write(name, bytes).map_err(io)

@@ -14,28 +14,18 @@ use tokenizers::{Comparison, compare};
 /// Differences that are listed.
 const LISTED: usize = 10;
 
-/// A pair that cannot teach.
-#[derive(Debug, thiserror::Error)]
-pub enum PairError {
-    /// The models do not go together.
-    #[error("{0}")]
-    Models(String),
-    /// The teacher knows nothing of the data.
-    #[error("{0}")]
-    Teacher(String),
-    /// A model cannot be read.
-    #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-}
-
 /// Refuses a pair that cannot teach; returns what people should know of one that can.
 ///
 /// # Errors
-/// [`PairError`].
-pub fn check(teacher: &Checkpoint, student: &Checkpoint, allow_identical: bool) -> Result<Vec<String>, PairError> {
+/// [`CheckpointError`].
+pub fn check(
+    teacher: &Checkpoint,
+    student: &Checkpoint,
+    allow_identical: bool,
+) -> Result<Vec<String>, CheckpointError> {
     let both = format!("{} and {}", teacher.path().display(), student.path().display());
     if !allow_identical && identical(teacher, student)? {
-        return Err(PairError::Models(format!(
+        return Err(CheckpointError::Wrong(format!(
             "{both} hold the same weights: the student has nothing to learn. Name another model, or pass --allow-identical"
         )));
     }
@@ -43,7 +33,7 @@ pub fn check(teacher: &Checkpoint, student: &Checkpoint, allow_identical: bool) 
     let Comparison { differences, only } = tokens(teacher, student, &mut notes)?.unwrap_or_default();
     if !differences.is_empty() {
         let differences = bounded(differences, LISTED).join("\n");
-        return Err(PairError::Models(format!(
+        return Err(CheckpointError::Wrong(format!(
             "{both} have different tokenizers: the teacher predicts other tokens than the student.\n{differences}\n\
              Choose a teacher of the student's family, or make the student from it: precast init --from TEACHER --layers ..."
         )));

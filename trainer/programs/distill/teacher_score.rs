@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::base::notes::{self, warn};
 use crate::base::record_text::finite;
 use crate::device::session::Session;
+use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::{DataError, MicroBatch, Step};
-use crate::inputs::pair::PairError;
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
 use crate::run::record::TEACHER_SCORE;
@@ -69,12 +69,12 @@ impl TeacherScore {
     /// Says what it is, and refuses a teacher that is far worse than guessing, unless it may be.
     ///
     /// # Errors
-    /// [`PairError`] of such a teacher, and of one that predicts nothing.
-    pub fn check(&self, teacher: &Path, config: &RunConfig) -> Result<(), PairError> {
+    /// [`CheckpointError`] of such a teacher, and of one that predicts nothing.
+    pub fn check(&self, teacher: &Path, config: &RunConfig) -> Result<(), CheckpointError> {
         let Self { nll, uniform_nll: uniform, tokens, .. } = *self;
         let teacher = teacher.display();
         let Some(nll) = nll else {
-            return Err(PairError::Teacher(format!(
+            return Err(CheckpointError::Wrong(format!(
                 "{teacher}: the teacher's cross entropy of the first batch, over {tokens} tokens, is not a finite number: its weights \
                  are broken, or its activations overflow; try --precision fp32"
             )));
@@ -83,7 +83,7 @@ impl TeacherScore {
             "teacher, on the first batch: cross entropy {nll:.4} nats a token over {tokens} tokens; guessing: {uniform:.4}"
         ));
         if nll > uniform + WORSE_BY && tokens >= ENOUGH && !config.untrained {
-            return Err(PairError::Teacher(format!(
+            return Err(CheckpointError::Wrong(format!(
                 "{teacher}: the teacher's cross entropy of the first batch is {nll:.4} nats a token over {tokens} tokens, worse by more \
                  than a nat than the {uniform:.4} of guessing. Its weights are untrained or broken, or its tokens are not those of the \
                  data. See that its tokenizer's files are its own, and that .bin or input_ids were made with them; `precast eval \

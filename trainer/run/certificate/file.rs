@@ -124,19 +124,19 @@ impl Certificate {
     /// # Errors
     /// [`CertificateError`].
     pub fn read(path: &Path, teacher: &Checkpoint, subject: &Subject) -> Result<Self, CertificateError> {
-        let named = || (path.to_owned(), teacher.path().to_owned());
-        let unreadable = |reason: String| {
-            let (path, teacher) = named();
-            CertificateError::Unreadable { path, reason, teacher }
+        let unusable = |reason: String| {
+            let (path, teacher) = (path.to_owned(), teacher.path().to_owned());
+            CertificateError::Unusable { path, reason, teacher }
         };
+        let unreadable = |reason: String| unusable(format!(": {reason}"));
         let text = input::read_text(path, input::SETTINGS_BYTES);
         let text = text.map_err(|error| unreadable(format!("cannot read it: {error}")))?;
         let certificate: Self =
             serde_json::from_str(&text).map_err(|error| unreadable(format!("it is no certificate: {error}")))?;
         let differences = subject.differences(&certificate.subject);
         if !differences.is_empty() {
-            let (path, teacher) = named();
-            return Err(CertificateError::Other { path, differences, teacher });
+            let differences = differences.iter().map(|difference| format!("\n  {difference}"));
+            return Err(unusable(differences.fold(" is of something else:".to_owned(), |all, one| all + &one)));
         }
         match certificate.fault(&text, teacher.config().vocab) {
             Some(reason) => Err(unreadable(reason)),

@@ -10,8 +10,6 @@ pub use measured::{Measured, Tally};
 
 use precast_system::shell::quoted;
 
-use crate::run::identity::Difference;
-
 /// A teacher that is not exact and not known to be good enough.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
@@ -23,16 +21,8 @@ pub enum CertificateError {
     )]
     Missing { teacher: PathBuf },
     /// A file that is no certificate.
-    #[error("--teacher-certificate {}: {reason}\n{}", path.display(), remedy(teacher, path))]
-    Unreadable { path: PathBuf, reason: String, teacher: PathBuf },
-    /// A certificate of something else.
-    #[error(
-        "--teacher-certificate {} is of something else:\n{}\n{}",
-        path.display(),
-        differences.iter().map(|difference| format!("  {difference}")).collect::<Vec<_>>().join("\n"),
-        remedy(teacher, path)
-    )]
-    Other { path: PathBuf, differences: Vec<Difference>, teacher: PathBuf },
+    #[error("--teacher-certificate {}{reason}\n{}", path.display(), remedy(teacher, path))]
+    Unusable { path: PathBuf, reason: String, teacher: PathBuf },
     /// The arithmetic broke down.
     #[error(
         "the int8 teacher's predictions are no numbers on {tokens} tokens: its activations overflow, or the exact model's do. \

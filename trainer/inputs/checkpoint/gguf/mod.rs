@@ -1,7 +1,7 @@
 //! GGUF files: llama.cpp's single-file models, read as if they were Hugging Face directories.
 //!
 //! [`Gguf`] reads the file's header; weights are dequantized one tensor at a time. The format is
-//! described in ggml's `docs/gguf.md`. A file is not trusted: whatever is wrong with it is a [`FileError`], and
+//! described in ggml's `docs/gguf.md`. A file is not trusted: whatever is wrong with it is a [`Fault`], and
 //! nothing is allocated on the word of a length that the file's size does not bear out.
 
 mod config;

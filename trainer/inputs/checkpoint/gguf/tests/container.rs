@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::samples::shape;
 use super::writer::Writer;
-use super::{Fault, fault, open, open_at};
+use super::{Fault, Gguf, fault, open};
 use crate::inputs::checkpoint::Source;
 use crate::inputs::checkpoint::kind::Kind;
 use precast_kernels::Block;
@@ -40,10 +40,12 @@ fn a_file_is_known_by_its_first_four_bytes() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
-    let error = open_at(Path::new("/nonexistent/model.gguf")).err().unwrap();
-    assert!(matches!(error.fault, Fault::Io(_)));
+    let missing = Path::new("/nonexistent/model.gguf");
+    let fault = Gguf::read(missing).err().unwrap();
+    assert!(matches!(fault, Fault::Io(_)));
+    let error = fault.at(missing);
     assert!(error.to_string().starts_with("/nonexistent/model.gguf: cannot read: "), "{error}");
-    assert!(matches!(open_at(&std::env::temp_dir()).err().unwrap().fault, Fault::Io(_)));
+    assert!(matches!(Gguf::read(&std::env::temp_dir()).err().unwrap(), Fault::Io(_)));
 }
 
 #[test]
@@ -92,12 +94,12 @@ fn an_endless_header_is_refused_before_its_end() {
     // The first array's texts are all empty, and so is the rest of the file.
     std::fs::write(file.path(), writer.raw("z", 8, &(300_u64 << 20).to_le_bytes()).bytes()).unwrap();
     std::fs::OpenOptions::new().write(true).open(file.path()).unwrap().set_len(1 << 40).unwrap();
-    let fault = open_at(file.path()).err().unwrap().fault;
+    let fault = Gguf::read(file.path()).err().unwrap();
     assert!([LONG, ", more than ", " type "].iter().any(|part| says(&fault, part)), "{fault}");
     let long = shape("llama").raw("z", 8, &(300_u64 << 20).to_le_bytes()).bytes();
     std::fs::write(file.path(), long).unwrap();
     std::fs::OpenOptions::new().write(true).open(file.path()).unwrap().set_len(1 << 40).unwrap();
-    let fault = open_at(file.path()).err().unwrap().fault;
+    let fault = Gguf::read(file.path()).err().unwrap();
     assert!(says(&fault, LONG), "{fault}");
 }
 

@@ -9,27 +9,22 @@ mod tokenizers;
 mod writer;
 
 use std::io::Write;
-use std::path::Path;
 
 use precast_kernels::Dtype;
 
 use super::{Fault, Gguf};
-use crate::inputs::checkpoint::{CheckpointError, FileError, Scratch};
+use crate::inputs::checkpoint::{CheckpointError, Scratch};
 
 /// Opens a file of these bytes.
-fn open(bytes: &[u8]) -> Result<Gguf, FileError> {
+fn open(bytes: &[u8]) -> Result<Gguf, Fault> {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(bytes).expect("room for it");
-    open_at(file.path())
-}
-
-fn open_at(path: &Path) -> Result<Gguf, FileError> {
-    Gguf::read(path).map_err(|fault| fault.at(path))
+    Gguf::read(file.path())
 }
 
 /// What is wrong with a file of these bytes.
 fn fault(bytes: &[u8]) -> Fault {
-    open(bytes).err().expect("it must not open").fault
+    open(bytes).err().expect("it must not open")
 }
 
 /// A tensor's values.
