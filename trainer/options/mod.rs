@@ -61,7 +61,7 @@ pub struct RunConfig {
     #[serde(flatten)]
     pub objective: Objective,
     /// How the teacher's weights live on the device; none where nobody teaches.
-    #[serde(serialize_with = "record_text::display_or_none", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub teacher_format: Option<WeightFormat>,
     /// What is known of a teacher that is not exact.
     #[serde(serialize_with = "record_text::path_or_none", skip_serializing_if = "Option::is_none")]
@@ -73,7 +73,7 @@ pub struct RunConfig {
     #[serde(flatten)]
     pub adapter: Option<AdapterChoice>,
     /// How the weights of a student that stays as it is live on the device; none where it trains.
-    #[serde(serialize_with = "record_text::display_or_none", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub student_format: Option<WeightFormat>,
     /// True if the teacher may predict worse than guessing does.
     pub untrained: bool,

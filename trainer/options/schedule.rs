@@ -21,10 +21,7 @@ impl Schedule {
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Schedule::Constant => "constant",
-            Schedule::Cosine => "cosine",
-        })
+        self.serialize(f)
     }
 }
 
@@ -32,9 +29,7 @@ impl FromStr for Schedule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|schedule| schedule.to_string() == text)
-            .ok_or_else(|| format!("unknown schedule `{text}`: constant or cosine"))
+        let found = Self::ALL.into_iter().find(|schedule| schedule.to_string() == text);
+        found.ok_or_else(|| format!("unknown schedule `{text}`: constant or cosine"))
     }
 }

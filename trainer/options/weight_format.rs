@@ -3,8 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Serialize;
+
 /// What `--teacher-format` and `--format` ask for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum WeightFormat {
     /// `Bf16` where that fits into the device's memory, else `Stored`.
     #[default]
@@ -28,12 +31,7 @@ impl WeightFormat {
 
 impl fmt::Display for WeightFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Bf16 => "bf16",
-            Self::Stored => "stored",
-            Self::Int8 => "int8",
-        })
+        self.serialize(f)
     }
 }
 

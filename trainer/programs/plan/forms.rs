@@ -8,14 +8,12 @@ use serde::Serialize;
 
 use super::Target;
 use super::room::{Room, Takes};
-use crate::base::record_text::{display, display_or_none};
 use crate::options::{RunConfig, WeightFormat};
 use crate::programs::failure::Failure;
 
 /// A form of the teacher's weights, and what a run takes with it.
 #[derive(Debug, Serialize)]
 pub(super) struct Form {
-    #[serde(serialize_with = "display")]
     pub format: WeightFormat,
     #[serde(flatten)]
     pub takes: Takes,
@@ -25,7 +23,6 @@ pub(super) struct Form {
 #[derive(Debug, Serialize)]
 pub(super) struct Forms {
     /// The form that a run would take; none where it does not fit.
-    #[serde(serialize_with = "display_or_none")]
     chosen: Option<WeightFormat>,
     /// The one that takes most first, but for 8 bits, which stand last.
     pub choices: Vec<Form>,

@@ -12,7 +12,7 @@ use super::Target;
 use super::forms::Forms;
 use super::kernels::{Kernels, Products};
 use super::room::{Fit, Takes};
-use crate::base::record_text::{display, display_or_none};
+use crate::base::record_text::display;
 use crate::device::host_memory::HostMemory;
 use crate::device::shapes::Shapes;
 use crate::device::weight_format;
@@ -35,7 +35,6 @@ pub struct Report {
     /// None of a teacher that is not in memory for itself.
     pub(super) teacher_format: Option<Forms>,
     /// None of a student that trains.
-    #[serde(serialize_with = "display_or_none")]
     pub(super) student_format: Option<WeightFormat>,
     /// True if the teacher's weights are the student's.
     pub(super) teacher_is_base: bool,
