@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use itertools::iproduct;
 use precast_plan::{Formats, Recompute};
 use precast_runtime::Device;
 use serde::Serialize;
@@ -171,16 +172,15 @@ impl TooLarge<'_> {
         let recomputes = Recompute::ALL.into_iter().filter(|more| *more >= self.config.arithmetic.recompute);
         let students: &[bool] =
             if self.shapes.student_could_be_stored(self.config) { &[false, true] } else { &[false] };
-        let mut all = Vec::new();
-        for &parts in parts {
-            for recompute in recomputes.clone() {
-                for &form in forms {
-                    let of = |&student_is_stored| Variant { parts, recompute, form, student_is_stored, seq_len };
-                    all.extend(students.iter().map(of));
-                }
-            }
-        }
-        all
+        let all = iproduct!(parts, recomputes, forms, students);
+        let of = |(&parts, recompute, &form, &student_is_stored)| Variant {
+            parts,
+            recompute,
+            form,
+            student_is_stored,
+            seq_len,
+        };
+        all.map(of).collect()
     }
 
     /// A variant as a change of the run, if that fits.
