@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use itertools::Itertools;
 use precast_runtime::{Gauge, Mean, Reading};
 use serde::{Deserialize, Serialize};
 
@@ -94,7 +95,7 @@ impl fmt::Display for GpuRecord {
             self.temperature_c.map(|degrees| format!("{degrees} °C")),
             self.gpu_busy_percent.map(|percent| format!("{percent} % busy")),
         ];
-        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+        f.write_str(&parts.into_iter().flatten().join(", "))
     }
 }
 
@@ -122,8 +123,7 @@ impl Limits {
         };
         let parts =
             [of("power-limited", self.power_limited_steps), of("thermally limited", self.thermally_limited_steps)];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
-        (!parts.is_empty()).then(|| parts.join(", "))
+        Some(parts.into_iter().flatten().join(", ")).filter(|text| !text.is_empty())
     }
 }
 

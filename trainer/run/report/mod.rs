@@ -7,6 +7,7 @@ pub(crate) mod svg;
 
 use std::path::Path;
 
+use itertools::Itertools;
 use precast_system::files;
 use precast_system::terminal::visible;
 use serde::Deserialize;
@@ -102,14 +103,8 @@ fn html(records: &[StepRecord], run: &Value) -> String {
         chart("Learning rate", vec![line("lr", GREY, |r| Some(r.lr))]),
         chart("Tokens a second", vec![line("tokens_per_s", RED, |r| Some(r.tokens_per_s))]),
     ];
-    let charts: String = [chart("Loss, nats a token", loss)]
-        .iter()
-        .chain(&kd)
-        .chain(&others)
-        .chain(&power)
-        .chain(&clocks)
-        .map(Chart::svg)
-        .collect();
+    let charts = [chart("Loss, nats a token", loss)].into_iter().chain(kd).chain(others).chain(power).chain(clocks);
+    let charts = charts.map(|chart| chart.svg()).join("");
     let guard = guard::by_layer(records);
     let body = format!("{}{charts}{guard}<h2>Run</h2>{}", summary(records, run), table(&flatten("", run)));
     page(if has_teacher(run) { "precast distill" } else { "precast train" }, &body)
@@ -136,61 +131,46 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
         (Some(first), Some(last)) => format!("{first:.4} → {last:.4}"),
         _ => "not finite".to_owned(),
     };
-    let mut speeds: Vec<f64> = records.iter().skip(1).map(|record| record.tokens_per_s).collect();
-    speeds.sort_by(f64::total_cmp);
+    let speeds = records.iter().skip(1).map(|record| record.tokens_per_s).sorted_by(f64::total_cmp).collect_vec();
     let text = |pointer: &str| run.pointer(pointer).and_then(Value::as_str).unwrap_or("?").to_owned();
     let number = |pointer: &str| run.pointer(pointer).map_or("?".to_owned(), Value::to_string);
     // Losses of other data do not compare.
     let since = run.pointer("/held_out/after_step").and_then(Value::as_u64).unwrap_or(0);
     let compared = records.iter().filter(|record| record.step > since);
-    let scored: Vec<(u64, f64)> =
-        compared.filter_map(|record| Some((record.step, record.held_out.as_ref()?.eval_loss?))).collect();
+    let scored = compared.filter_map(|record| Some((record.step, record.held_out.as_ref()?.eval_loss?))).collect_vec();
     let best = scored.iter().min_by(|one, other| one.1.total_cmp(&other.1));
     let held_out = scored.first().zip(scored.last()).zip(best).map(|(((_, first), (_, last)), (step, best))| {
         format!("{first:.4} → {last:.4}, best {best:.4} after step {step}")
     });
+    let of_teacher = |value: String| has_teacher(run).then_some(value);
     let rows = [
-        ("teacher", text("/config/teacher")),
-        ("teacher_format", text("/config/teacher_format")),
-        (CERTIFICATE, certificate(run).unwrap_or_default()),
-        ("student", text("/config/student")),
-        ("parameters that train", format!("{} of {}", number("/parameters/trained"), number("/parameters/all"))),
-        ("device", text("/device/name")),
-        (GPU, gpu(records, run)),
-        ("outcome", text("/outcome/status")),
-        (GUARD, GuardRecord::of(guarded(records)).map(|guard| guard.to_string()).unwrap_or_default()),
-        ("steps", last.step.to_string()),
-        ("tokens", records.iter().map(|record| record.tokens).sum::<u64>().to_string()),
-        ("loss", change(|r| r.loss)),
-        ("kd_loss", change(|r| r.kd_loss)),
-        ("ce_loss", change(|r| r.ce_loss)),
-        ("eval_loss, held out", held_out.unwrap_or_default()),
-        ("median tokens/s", speeds.get(speeds.len() / 2).map_or("?".to_owned(), |speed| format!("{speed:.0}"))),
-        ("device memory, bytes", last.memory_bytes.to_string()),
+        ("teacher", of_teacher(text("/config/teacher"))),
+        ("teacher_format", of_teacher(text("/config/teacher_format"))),
+        ("teacher's certificate", certificate(run)),
+        ("student", Some(text("/config/student"))),
+        ("parameters that train", Some(format!("{} of {}", number("/parameters/trained"), number("/parameters/all")))),
+        ("device", Some(text("/device/name"))),
+        ("GPU", gpu(records, run)),
+        ("outcome", Some(text("/outcome/status"))),
+        ("guard", GuardRecord::of(guarded(records)).map(|guard| guard.to_string())),
+        ("steps", Some(last.step.to_string())),
+        ("tokens", Some(records.iter().map(|record| record.tokens).sum::<u64>().to_string())),
+        ("loss", Some(change(|r| r.loss))),
+        ("kd_loss", of_teacher(change(|r| r.kd_loss))),
+        ("ce_loss", of_teacher(change(|r| r.ce_loss))),
+        ("eval_loss, held out", held_out),
+        ("median tokens/s", Some(speeds.get(speeds.len() / 2).map_or("?".to_owned(), |speed| format!("{speed:.0}")))),
+        ("device memory, bytes", Some(last.memory_bytes.to_string())),
     ];
-    let of_teacher = ["teacher", "teacher_format", "kd_loss", "ce_loss"];
-    let of_some = [CERTIFICATE, GPU, GUARD, "eval_loss, held out"];
-    let rows = rows.into_iter().filter(|(name, value)| {
-        (has_teacher(run) || !of_teacher.contains(name)) && (!of_some.contains(name) || !value.is_empty())
-    });
-    table(&rows.map(|(name, value)| (name.to_owned(), value)).collect::<Vec<_>>())
+    table(&rows.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect_vec())
 }
 
-/// Name of the certificate in the summary.
-const CERTIFICATE: &str = "teacher's certificate";
-
-/// Name of the comparison of int8's gradients with bf16's in the summary.
-const GUARD: &str = "guard";
-
-/// Name of the GPU's readings in the summary.
-const GPU: &str = "GPU";
-
 /// Describes the GPU on the average and at most, and what held its clock down; nothing where that is not known.
-fn gpu(records: &[StepRecord], run: &Value) -> String {
+fn gpu(records: &[StepRecord], run: &Value) -> Option<String> {
     let limits = run.get("gpu").and_then(|limits| Limits::deserialize(limits).ok()).and_then(|limits| limits.text());
-    let did =
-        Some(GpuRecord::of_run(records.iter().map(|record| &record.gpu)).to_string()).filter(|text| !text.is_empty());
-    did.into_iter().chain(limits).collect::<Vec<_>>().join("; ")
+    let did = GpuRecord::of_run(records.iter().map(|record| &record.gpu)).to_string();
+    let all = [did].into_iter().filter(|text| !text.is_empty()).chain(limits).join("; ");
+    Some(all).filter(|text| !text.is_empty())
 }
 
 /// Describes the cost of a teacher that is not exact, and how that is known; none of an exact one.
