@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// A SHA-256: hex digits in JSON, bytes in bundles.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
@@ -66,25 +67,17 @@ impl std::str::FromStr for Digest {
     }
 }
 
-/// Serializes a digest as hex digits in JSON: `#[serde(with = "precast_kernels::hex")]`.
-pub mod hex {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use super::Digest;
-
-    /// Writes the hex digits.
-    ///
-    /// # Errors
-    /// Those of the serializer.
-    pub fn serialize<S: Serializer>(digest: &Digest, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(digest)
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        if to.is_human_readable() { to.collect_str(self) } else { self.0.serialize(to) }
     }
+}
 
-    /// Reads the hex digits.
-    ///
-    /// # Errors
-    /// Those of the deserializer, and text that is no digest.
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Digest, D::Error> {
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        if !from.is_human_readable() {
+            return Deserialize::deserialize(from).map(Self);
+        }
         String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
     }
 }

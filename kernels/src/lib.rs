@@ -51,7 +51,7 @@ pub mod swiglu;
 
 pub use arch::{Arch, TEGRA};
 pub use build::{Build, Geometry};
-pub use digest::{Digest, Hasher, NotADigest, hex};
+pub use digest::{Digest, Hasher, NotADigest};
 pub use dtype::Dtype;
 pub use erased::{AnyKernel, Registered, bytes};
 pub use format::{Block, Format};

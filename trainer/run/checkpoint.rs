@@ -37,10 +37,8 @@ pub struct State {
     /// Identity of the run.
     pub run: Identity,
     /// Running digest of the tokens of those steps.
-    #[serde(with = "precast_fatbins::hex")]
     pub tokens_sha256: Digest,
     /// Digest of the lines of `metrics.jsonl` of those steps.
-    #[serde(with = "precast_fatbins::hex")]
     pub metrics_sha256: Digest,
     /// Pieces of each rank's files, where several ranks wrote it: first element and number of elements of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -167,13 +165,11 @@ impl Saved {
     /// [`RunError::Unusable`] names the file.
     pub fn open(out: &Path, step: u64) -> Result<Self, RunError> {
         let path = out.join(name(step));
-        let others: Vec<u64> = steps(out)?.into_iter().filter(|other| *other < step).collect();
+        let before = steps(out)?.into_iter().rfind(|other| *other < step);
         let damaged = |error| {
-            let advice = match others.last() {
-                Some(before) => format!("Remove it to continue from {}", name(*before)),
-                None => "There is no earlier checkpoint: remove this one and start the run again with --overwrite"
-                    .to_owned(),
-            };
+            let none = "There is no earlier checkpoint: remove this one and start the run again with --overwrite";
+            let advice =
+                before.map_or(none.to_owned(), |before| format!("Remove it to continue from {}", name(before)));
             RunError::Unusable(format!("{} is damaged: {error}\n{advice}", path.display()))
         };
         let listing = Listing::read(&path).map_err(&damaged)?;

@@ -37,7 +37,6 @@ const TIME: &[u8; 20] = b"0000-00-00T00:00:00Z";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     bytes: u64,
-    #[serde(with = "precast_fatbins::hex")]
     sha256: Digest,
 }
 

@@ -62,7 +62,6 @@ impl HeldOut {
 /// Data and steps that held-out losses are of: those of other data do not compare. As it stands in `run.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Since {
-    #[serde(with = "precast_fatbins::hex")]
     sha256: Digest,
     /// Those behind it.
     after_step: u64,

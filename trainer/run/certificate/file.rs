@@ -21,15 +21,12 @@ const EXACT: [WeightFormat; 2] = [WeightFormat::Bf16, WeightFormat::Stored];
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// Digest of the model's weights.
-    #[serde(with = "precast_fatbins::hex")]
     pub weights_sha256: Digest,
     /// Digest of its configuration.
-    #[serde(with = "precast_fatbins::hex")]
     pub config_sha256: Digest,
     /// The form that is measured.
     pub format: String,
     /// Digest of the sources of the kernels that compute it, on every architecture.
-    #[serde(with = "precast_fatbins::hex")]
     pub kernels_sha256: Digest,
 }
 
@@ -46,17 +43,14 @@ pub struct Certificate {
     /// Files of the text.
     pub data: Vec<String>,
     /// Digest of its token ids.
-    #[serde(with = "precast_fatbins::hex")]
     pub ids_sha256: Digest,
     pub arch: String,
     pub device: String,
     /// Version of the program.
     pub version: String,
     /// Digest of the manifest of the kernels that measured it.
-    #[serde(with = "precast_fatbins::hex")]
     pub bundle_sha256: Digest,
     /// Digest of the file, with zeros in place of itself: what is changed by hand is no measurement.
-    #[serde(with = "precast_fatbins::hex")]
     pub sha256: Digest,
 }
 
