@@ -5,12 +5,14 @@ use std::fmt;
 use std::str::FromStr;
 
 use precast_kernels::Dtype;
+use serde::Serialize;
 
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 
 /// Executor of the products of linear layers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Gemm {
     #[default]
     Bundle,
@@ -24,10 +26,7 @@ impl Gemm {
 
 impl fmt::Display for Gemm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Gemm::Bundle => "bundle",
-            Gemm::Cublas => "cublas",
-        })
+        self.serialize(f)
     }
 }
 

@@ -4,13 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 
 use precast_kernels::Dtype;
+use serde::Serialize;
 
 use crate::config::ModelConfig;
 use crate::gemm::Gemm;
 use crate::objective::Objective;
 use crate::share::ShareError;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Precision {
     /// f32 throughout, no TF32.
     Fp32,
@@ -34,11 +36,7 @@ impl Precision {
 
 impl fmt::Display for Precision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Precision::Fp32 => "fp32",
-            Precision::Bf16 => "bf16",
-            Precision::Int8 => "int8",
-        })
+        self.serialize(f)
     }
 }
 
@@ -54,7 +52,8 @@ impl FromStr for Precision {
 }
 
 /// Activations that the backward pass recomputes instead of keeping: the same bits in less memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Recompute {
     #[default]
     None,
@@ -71,11 +70,7 @@ impl Recompute {
 
 impl fmt::Display for Recompute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Recompute::None => "none",
-            Recompute::Norms => "norms",
-            Recompute::Blocks => "blocks",
-        })
+        self.serialize(f)
     }
 }
 

@@ -10,7 +10,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::ValueKind;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::{json, limits, marks, messages, refused};
 
@@ -18,7 +18,7 @@ use super::{json, limits, marks, messages, refused};
 const NAME: &str = "chat_template";
 
 /// The day that `strftime_now` says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Date(NaiveDate);
 
 impl FromStr for Date {
@@ -33,12 +33,6 @@ impl FromStr for Date {
 impl fmt::Display for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-impl Serialize for Date {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
     }
 }
 

@@ -5,7 +5,6 @@ use precast_plan::{Gemm, Precision, Recompute};
 use serde::Serialize;
 
 use super::Change;
-use crate::base::record_text::display;
 
 /// How a step is computed.
 #[derive(Args, Clone, Copy, Debug, Serialize)]
@@ -14,16 +13,13 @@ pub struct ArithmeticOptions {
     /// flag; SwiGLU too) or blocks (all but the residual stream)
     #[arg(long, value_name = "WHAT", default_value_t, num_args = 0..=1, default_missing_value = "norms",
           add = Change::AtResume)]
-    #[serde(serialize_with = "display")]
     pub recompute: Recompute,
     /// Arithmetic: fp32, bf16, or int8: bf16, but the linear layers of what trains compute their outputs and the gradients of their
     /// inputs by 8-bit matrix multiplications, whose operands are rotated and rounded (docs/guides/int8-training.md)
     #[arg(long, value_name = "P", default_value_t = Precision::Bf16)]
-    #[serde(serialize_with = "display")]
     pub precision: Precision,
     /// What computes the matrix multiplications of linear layers: bundle (its kernels) or cublas (NVIDIA's cuBLASLt 13, opened
     /// only then: libcublasLt.so.13 in $PRECAST_CUBLAS, on the library path or in a CUDA toolkit); the bits differ
     #[arg(long, value_name = "WHAT", default_value_t)]
-    #[serde(serialize_with = "display")]
     pub gemm: Gemm,
 }
