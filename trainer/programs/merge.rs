@@ -9,8 +9,8 @@ use precast_system::files::Existing;
 use rayon::prelude::*;
 use safetensors::tensor::Dtype as Stored;
 
-use crate::inputs::adapter::{Adapted, Adapter};
-use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, Weights, write_model};
+use crate::inputs::adapter::Adapter;
+use crate::inputs::checkpoint::{Checkpoint, Scratch, Student, Weights, write_model};
 use crate::programs::failure::Failure;
 use crate::run::out::check_directory;
 
@@ -28,39 +28,17 @@ pub fn merge(base: &Path, adapter: &Path, out: &Path, existing: Existing) -> Res
     let model = Student { config: &base.json, parameters: &parameters, dtype, tokenizer_from: &[&base] };
     let mut scratch = Scratch::new();
     write_model(&out, existing, &model, |parameter, write| {
-        let adapted = adapter.layout.each.iter().find(|adapted| adapted.parameter() == parameter.name);
-        match adapted {
-            Some(adapted) => add(&base, &adapter, adapted, parameter, &mut scratch)?,
-            None => widen(&base, parameter, &mut scratch)?,
+        let mut read = Scratch::new();
+        let values = scratch.values(parameter.elems() as usize);
+        bytemuck::cast_slice_mut(values).copy_from_slice(base.read(parameter, Dtype::F32.into(), &mut read)?);
+        if let Some(adapted) = adapter.layout.each.iter().find(|adapted| adapted.parameter() == parameter.name) {
+            let mut matrix = |factor| adapter.read(adapted, factor, &mut read).map(bytemuck::pod_collect_to_vec);
+            let (a, b): (Vec<f32>, Vec<f32>) = (matrix(Factor::A)?, matrix(Factor::B)?);
+            add_product(values, &a, &b, adapter.layout.scale(adapted), adapted.rank);
         }
         Ok::<_, Failure>(write(&rounded(&mut scratch, parameter, dtype))?)
     })?;
     Ok(format!("{adapter}\nmerged into {} ({}), rounded once to {dtype:?}", base.path().display(), base.formats()))
-}
-
-/// A parameter as it is, f32, in `scratch`.
-fn widen(base: &Checkpoint, parameter: &Parameter, scratch: &mut Scratch) -> Result<(), Failure> {
-    let mut read = Scratch::new();
-    let bytes = base.read(parameter, Dtype::F32.into(), &mut read)?;
-    bytemuck::cast_slice_mut(scratch.values(parameter.elems() as usize)).copy_from_slice(bytes);
-    Ok(())
-}
-
-/// Widens a parameter like `widen`, and adds the product of its adapter.
-fn add(
-    base: &Checkpoint,
-    adapter: &Adapter,
-    adapted: &Adapted,
-    parameter: &Parameter,
-    scratch: &mut Scratch,
-) -> Result<(), Failure> {
-    let values = |factor| -> Result<Vec<f32>, CheckpointError> {
-        Ok(bytemuck::pod_collect_to_vec(adapter.read(adapted, factor, &mut Scratch::new())?))
-    };
-    let (a, b) = (values(Factor::A)?, values(Factor::B)?);
-    widen(base, parameter, scratch)?;
-    add_product(scratch.values(parameter.elems() as usize), &a, &b, adapter.layout.scale(adapted), adapted.rank);
-    Ok(())
 }
 
 /// Adds `scale b a` to `w` [rows, columns]; `a` [rank, columns], `b` [rows, rank]. Each element is
