@@ -173,7 +173,7 @@ mod tests {
         let tokenizer = tokenizer.to_string();
         for Case { config, ids } in cases {
             let found = read(&tokenizer, &config).unwrap();
-            let found: Vec<Vec<u32>> = texts.iter().map(|text| found.encode_plain(text).unwrap()).collect();
+            let found: Vec<Vec<u32>> = texts.iter().map(|text| found.encode(text, false).unwrap()).collect();
             assert_eq!(found, ids, "{config}");
         }
     }

@@ -68,23 +68,11 @@ impl Tokenizer {
         made.map_err(panicked)?
     }
 
-    /// The ids of a text, with those that the tokenizer puts before and after any text.
+    /// The ids of a text; with those that the tokenizer puts before and after any text where `add_special_tokens` says so.
     ///
     /// # Errors
     /// What the library says.
-    pub fn encode(&self, text: &str) -> Result<Vec<u32>, String> {
-        self.ids(text, true)
-    }
-
-    /// The ids of a text and no others.
-    ///
-    /// # Errors
-    /// What the library says.
-    pub fn encode_plain(&self, text: &str) -> Result<Vec<u32>, String> {
-        self.ids(text, false)
-    }
-
-    fn ids(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, String> {
+    pub fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, String> {
         let encoded = bug::guard(|| self.inner.encode_fast(text, add_special_tokens)).map_err(panicked)?;
         encoded.map(|encoding| encoding.get_ids().to_vec()).map_err(|error| error.to_string())
     }
@@ -208,7 +196,7 @@ mod tests {
     #[test]
     fn texts_are_neither_cut_nor_padded_nor_split_at_random() {
         let plain = read(&file(|_| {})).unwrap();
-        assert_eq!((plain.encode(TEXT).unwrap(), plain.notes.len()), (vec![3, 2, 3], 0));
+        assert_eq!((plain.encode(TEXT, true).unwrap(), plain.notes.len()), (vec![3, 2, 3], 0));
         let changed = read(&file(|value| {
             value["truncation"] =
                 json!({"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0});
@@ -221,7 +209,7 @@ mod tests {
         .unwrap();
         assert_eq!(changed.notes.len(), 3);
         for _ in 0..20 {
-            assert_eq!(changed.encode(TEXT).unwrap(), [3, 2, 3]);
+            assert_eq!(changed.encode(TEXT, true).unwrap(), [3, 2, 3]);
         }
     }
 

@@ -107,16 +107,14 @@ fn prompt(request: &Generation, model: &Checkpoint, tokenizer: &Tokenizer) -> Re
     let ids = match template {
         Some(template) => {
             let message = Value::from_pairs([("role", "user"), ("content", &request.prompt)]);
-            let text = template.prompt(&Value::from(vec![message]));
-            tokenizer.encode_plain(
-                &text.map_err(|fault| Failure::usage(format!("--prompt: {fault}; --raw takes it as it is")))?,
-            )
+            let unfit = |fault| Failure::usage(format!("--prompt: {fault}; --raw takes it as it is"));
+            tokenizer.encode(&template.prompt(&Value::from(vec![message])).map_err(unfit)?, false)
         }
         None => {
             if !request.raw {
                 note("the model has no chat template: the prompt is the beginning of a text");
             }
-            tokenizer.encode(&request.prompt)
+            tokenizer.encode(&request.prompt, true)
         }
     };
     let ids = ids.map_err(DataError::tokenizer(path))?;

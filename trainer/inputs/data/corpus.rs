@@ -327,7 +327,7 @@ impl Corpus {
 
     /// The ids of a document, ended once: some tokenizers end it themselves.
     fn document(&self, path: &Path, text: &str) -> Result<Vec<u32>, DataError> {
-        let mut ids = self.tokenizer(path)?.encode(text).map_err(DataError::tokenizer(path))?;
+        let mut ids = self.tokenizer(path)?.encode(text, true).map_err(DataError::tokenizer(path))?;
         ids.extend(self.reader.eos.filter(|eos| ids.last() != Some(eos)));
         Ok(ids)
     }
@@ -542,10 +542,8 @@ impl Pass<'_> {
 }
 
 fn check_vocabulary(file: &DataFile, first: u64, ids: &[u32], vocab: u32) -> Result<(), DataError> {
-    match ids.iter().position(|id| *id >= vocab) {
-        Some(index) => Err(DataError::vocabulary(&file.path, first + index as u64, ids[index], vocab)),
-        None => Ok(()),
-    }
+    let outside = ids.iter().position(|id| *id >= vocab);
+    outside.map_or(Ok(()), |index| Err(DataError::vocabulary(&file.path, first + index as u64, ids[index], vocab)))
 }
 
 /// Rows of a file, in order.

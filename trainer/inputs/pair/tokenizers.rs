@@ -129,7 +129,7 @@ fn merges(teacher: &View, student: &View) -> Vec<String> {
 
 /// Where the ids of the text part.
 fn encodings(teacher: &Tokenizer, student: &Tokenizer) -> Option<String> {
-    let (theirs, mine) = match (teacher.encode_plain(TEXT), student.encode_plain(TEXT)) {
+    let (theirs, mine) = match (teacher.encode(TEXT, false), student.encode(TEXT, false)) {
         (Ok(theirs), Ok(mine)) => (theirs, mine),
         (Err(error), _) => return Some(format!("the teacher's fails: {error}")),
         (_, Err(error)) => return Some(format!("the student's fails: {error}")),
