@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Target;
 use super::forms::Forms;
 use super::kernels::{Kernels, Products};
-use super::room::{Fit, Takes};
+use super::room::{Case, Fit, Takes};
 use crate::base::record_text::display;
 use crate::device::host_memory::HostMemory;
 use crate::device::shapes::Shapes;
@@ -54,14 +54,12 @@ pub struct Report {
 /// Choices of what is recomputed, and what a run takes with each.
 #[derive(Debug, Serialize)]
 pub(super) struct Recomputes {
-    #[serde(serialize_with = "display")]
     pub chosen: Recompute,
     pub choices: Vec<Choice>,
 }
 
 #[derive(Debug, Serialize)]
 pub(super) struct Choice {
-    #[serde(serialize_with = "display")]
     pub recompute: Recompute,
     pub bytes: u64,
     /// In a micro-batch.
@@ -131,6 +129,7 @@ impl Report {
             Ok(Choice { recompute, bytes: plan.device_bytes(), launches: plan.phase(MICRO).nodes.len() })
         });
         let choices = choices.collect::<Result<Vec<Choice>, Failure>>()?;
+        let case = Case { config, shapes: &shapes, target, own_teacher, form: forms.planned };
         let by_bundle = || Ok(lower(Recipe { gemm: Gemm::Bundle, ..recipe })?);
         Ok(Self {
             arch,
@@ -138,7 +137,7 @@ impl Report {
             precision: config.arithmetic.precision,
             memory: MemoryTable::of(&plan.plan),
             host_memory: HostMemory::of(&plan, &config.data, target.memory()),
-            room: Fit::of(config, &shapes, target, own_teacher, (forms.planned, forms.takes())),
+            room: Fit::of(&case, forms.takes()),
             teacher_format: own_teacher.is_some().then_some(forms),
             student_format: config.adapter.as_ref().map(|_| shapes.student_format(config).0),
             teacher_is_base,

@@ -88,17 +88,10 @@ pub(super) struct Fit {
 
 impl Fit {
     /// Compares a run whose own teacher, if it has one, has its matrices in these formats; none where there is nothing to compare with.
-    pub fn of(
-        config: &RunConfig,
-        shapes: &Shapes,
-        target: &Target,
-        own_teacher: Option<&Formats>,
-        (form, takes): (WeightFormat, Takes),
-    ) -> Option<Self> {
-        let room = target.room.clone()?;
+    pub fn of(case: &Case<'_>, takes: Takes) -> Option<Self> {
+        let room = case.target.room.clone()?;
         let fits = takes.fits(Some(&room));
-        let too_large = TooLarge { config, shapes, target, own_teacher, form };
-        let least_change = if fits { None } else { too_large.least_change() };
+        let least_change = if fits { None } else { case.least_change() };
         Some(Self { room, fits, least_change, takes })
     }
 
@@ -122,15 +115,15 @@ impl Fit {
     }
 }
 
-/// A run that does not fit.
-struct TooLarge<'a> {
-    config: &'a RunConfig,
-    shapes: &'a Shapes,
-    target: &'a Target,
+/// A run that may not fit.
+pub(super) struct Case<'a> {
+    pub config: &'a RunConfig,
+    pub shapes: &'a Shapes,
+    pub target: &'a Target,
     /// Formats of the matrices of a teacher that is in memory for itself.
-    own_teacher: Option<&'a Formats>,
-    /// In which form of the teacher it does not fit.
-    form: WeightFormat,
+    pub own_teacher: Option<&'a Formats>,
+    /// In which form of the teacher it may not fit.
+    pub form: WeightFormat,
 }
 
 /// Change that is tried of a run that does not fit.
@@ -144,7 +137,7 @@ struct Variant {
     seq_len: u32,
 }
 
-impl TooLarge<'_> {
+impl Case<'_> {
     /// The least change by which the run fits: what gives the same bits before what keeps a step's tokens, that before a rounded
     /// teacher, and shorter sequences last; none where none of these does.
     fn least_change(&self) -> Option<Change> {
