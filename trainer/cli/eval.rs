@@ -1,6 +1,6 @@
 //! `precast eval`
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -52,22 +52,20 @@ fn positive(text: &str) -> Result<f64, String> {
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     arguments.verbose.start();
-    let mut request = arguments.evaluation;
+    let mut request = arguments.evaluation.clone();
     request.forward.heading = !arguments.json;
     let model = request.forward.model.clone();
     let demands = Demands { untrained: arguments.untrained, max_perplexity: arguments.max_perplexity };
     if let Some(against) = arguments.against {
         request.forward.precision.get_or_insert(Precision::Bf16);
-        return certify(&request, against, arguments.out.as_deref(), demands, arguments.json);
+        return certify(&arguments, &request, against, demands);
     }
     let score = scored(&request)?;
-    let baseline = match &arguments.below {
-        Some(model) => {
-            let forward = Forward { model: model.clone(), adapter: None, ..request.forward.clone() };
-            Some((model, scored(&Evaluation { forward, ..request.clone() })?))
-        }
-        None => None,
-    };
+    let baseline = arguments.below.as_ref().map(|model| {
+        let forward = Forward { model: model.clone(), adapter: None, ..request.forward.clone() };
+        scored(&Evaluation { forward, ..request.clone() }).map(|score| (model, score))
+    });
+    let baseline = baseline.transpose()?;
     if arguments.json {
         let mut json = serde_json::to_value(score).expect("plain data serializes");
         if let Some((model, baseline)) = &baseline {
@@ -106,11 +104,10 @@ fn with_bar<T>(work: impl FnOnce(&mut dyn FnMut(usize, usize)) -> Result<T, Fail
 
 /// Measures a model in two forms, and writes what that gives.
 fn certify(
+    arguments: &Arguments,
     request: &Evaluation,
     against: WeightFormat,
-    out: Option<&Path>,
     demands: Demands,
-    json: bool,
 ) -> Result<(), Failure> {
     let format = request.forward.format;
     if format == WeightFormat::Auto {
@@ -124,16 +121,16 @@ fn certify(
     if request.forward.gemm == Gemm::Cublas {
         return Err(Failure::usage("--against compares the bundle's products: leave --gemm cublas out"));
     }
-    out.map_or(Ok(()), Certificate::check_replaceable)?;
+    arguments.out.as_deref().map_or(Ok(()), Certificate::check_replaceable)?;
     let certificate = with_bar(|progress| compare(request, against, progress))?;
     let measured = certificate.measured.check(MostKl::None)?;
     let (nll, tokens) = (measured.perplexity.ln(), measured.tokens);
     let score = Score::new(nll * tokens as f64, tokens, certificate.vocab, certificate.ids_sha256);
     score.check(&request.forward.model, demands)?;
-    if let Some(out) = out {
+    if let Some(out) = &arguments.out {
         certificate.write(out)?;
     }
-    print_as(json, &certificate, format_args!("{format} against {against}: {measured}"));
+    print_as(arguments.json, &certificate, format_args!("{format} against {against}: {measured}"));
     Ok(())
 }
 

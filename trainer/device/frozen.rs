@@ -9,7 +9,7 @@ use precast_runtime::{Driver, Placement};
 use precast_system::say;
 
 use crate::base::startup_times::Startup;
-use crate::device::host_memory::{DeviceMemory, HostMemory};
+use crate::device::host_memory::HostMemory;
 use crate::device::run_heading::Heading;
 use crate::device::seal::{SealedDevice, seal};
 use crate::device::upload::{Staging, Upload};
@@ -96,7 +96,9 @@ impl Forward {
         let adapters = adapter.map_or_else(Adapters::none, |adapter| adapter.layout.adapters());
         let choice = Choice { flag: "--format", asked: self.format, formats: &formats };
         let device = driver.device();
-        let host = |plan: &EvaluationPlan| HostMemory::of_evaluation(plan, data, DeviceMemory::of(device));
+        let host = |plan: &EvaluationPlan| {
+            HostMemory::of_forward(&plan.plan, &plan.model, ("scores", plan.nll.bytes()), data, device)
+        };
         let host_bytes = |plan: &EvaluationPlan| one_memory::host_bytes(device, || host(plan));
         let Chosen { plan, note, .. } = choice.make(device, host_bytes, |formats| {
             let student = Student { config: model.config(), formats, adapters: &adapters };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use precast_kernels::{Arch, Format};
 use precast_plan::memory::human_bytes;
-use precast_plan::{ComparisonPlan, EvaluationPlan, Plan, Resident, Tensor, TrainingPlan};
+use precast_plan::{Plan, Resident, Tensor, TrainingPlan};
 use precast_runtime::cuda::STAGE_SLOTS;
 use precast_runtime::{Device, STAGE_BYTES};
 use serde::Serialize;
@@ -62,14 +62,9 @@ impl HostMemory {
         Self::of_models(&plan.plan, &models, checkpoint, data_bytes, memory)
     }
 
-    /// Estimates the host memory of an evaluation.
-    pub fn of_evaluation(plan: &EvaluationPlan, data: &[PathBuf], memory: DeviceMemory) -> Self {
-        Self::of_models(&plan.plan, &[&plan.model], ("scores", plan.nll.bytes()), of_data(data), memory)
-    }
-
-    /// Estimates the host memory of one side of a comparison, which keeps the last hidden states of all batches.
-    pub fn of_comparison(plan: &ComparisonPlan, hidden_bytes: u64, data: &[PathBuf], memory: DeviceMemory) -> Self {
-        Self::of_models(&plan.plan, &[&plan.model], ("last hidden states", hidden_bytes), of_data(data), memory)
+    /// Estimates the host memory of a program that trains nothing, and keeps a part of what a model computes.
+    pub fn of_forward(plan: &Plan, model: &Resident, kept: (&'static str, u64), data: &[PathBuf], of: &Device) -> Self {
+        Self::of_models(plan, &[model], kept, of_data(data), DeviceMemory::of(of))
     }
 
     fn of_models(

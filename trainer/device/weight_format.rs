@@ -90,9 +90,10 @@ impl Choice<'_> {
     ) -> Result<Chosen<P>, DeviceError> {
         let Self { flag, asked, formats } = *self;
         self.check()?;
-        let (dense, none) = (Formats::dense(), None);
+        let dense = Formats::dense();
+        let chosen = |formats: &Formats, format| Ok(Chosen { plan: lower(formats)?, format, note: None });
         if asked == WeightFormat::Int8 {
-            return Ok(Chosen { plan: lower(&Formats::int8())?, format: asked, note: none });
+            return chosen(&Formats::int8(), asked);
         }
         // A format that no run of this kind can have is not offered.
         let int8 = || lower(&Formats::int8()).ok().map(|plan| plan.as_ref().arena_bytes);
@@ -108,11 +109,9 @@ impl Choice<'_> {
             return Ok(Chosen { plan, format: WeightFormat::Bf16, note });
         }
         match asked {
-            WeightFormat::Bf16 => return Ok(Chosen { plan: lower(&dense)?, format: asked, note: none }),
-            WeightFormat::Stored => return Ok(Chosen { plan: lower(formats)?, format: asked, note: none }),
-            WeightFormat::Auto if device.arch() == Some(Arch::Sim) => {
-                return Ok(Chosen { plan: lower(&dense)?, format: WeightFormat::Bf16, note: none });
-            }
+            WeightFormat::Bf16 => return chosen(&dense, asked),
+            WeightFormat::Stored => return chosen(formats, asked),
+            WeightFormat::Auto if device.arch() == Some(Arch::Sim) => return chosen(&dense, WeightFormat::Bf16),
             WeightFormat::Auto | WeightFormat::Int8 => {}
         }
         let (wide, stored) = (lower(&dense)?, lower(formats)?);
@@ -136,16 +135,13 @@ impl Choice<'_> {
         };
         let other = if format == WeightFormat::Bf16 { WeightFormat::Stored } else { WeightFormat::Bf16 };
         let takes = |bytes: u64| format!("{} ({bytes} bytes)", human_bytes(bytes));
-        let beside = if host > 0 {
-            format!(", {} more on the host, which shares its memory", takes(host))
-        } else {
-            String::new()
-        };
+        let beside = (host > 0).then(|| format!(", {} more on the host, which shares its memory", takes(host)));
         let note = format!(
-            "{flag} auto is {format}: this run takes {} with bf16 and {} with stored{beside}, and {} has {} free. \
+            "{flag} auto is {format}: this run takes {} with bf16 and {} with stored{}, and {} has {} free. \
              Both give the same bits; {flag} {other} asks for the other",
             takes(of_wide),
             takes(of_stored),
+            beside.unwrap_or_default(),
             device.name,
             takes(free)
         );
