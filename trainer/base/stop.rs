@@ -73,10 +73,7 @@ impl Stop {
     /// # Errors
     /// [`Stopped`].
     pub fn check(&self) -> Result<(), Stopped> {
-        match self.requested() {
-            None => Ok(()),
-            Some(signal) => Err(Stopped { signal, done: "before the first step".to_owned() }),
-        }
+        self.requested().map_or(Ok(()), |signal| Err(Stopped { signal, done: "before the first step".to_owned() }))
     }
 
     /// Ends the start-up: from here on a signal lets a run that has done so many steps finish the next one.

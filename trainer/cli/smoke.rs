@@ -3,7 +3,7 @@
 use clap::{Args, value_parser};
 use precast_system::say;
 
-use crate::options::groups::values::{MOST_STEPS, learning_rate};
+use crate::options::groups::values::{MOST_STEPS, above_zero};
 use crate::options::{Flags, Measurement, OptimizerOptions, Options, OrderOptions};
 use crate::programs::failure::Failure;
 use crate::programs::smoke::{LEAST_STEPS, smoke};
@@ -16,7 +16,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = value_parser!(u64).range(LEAST_STEPS..=MOST_STEPS))]
     steps: u64,
     /// Peak learning rate [default: 1 / the student's hidden size, of an adapter 1 / (8 x rank x scale)]
-    #[arg(long, value_name = "X", value_parser = learning_rate)]
+    #[arg(long, value_name = "X", value_parser = above_zero)]
     lr: Option<f64>,
     /// Seed of the batch, of random weights and of a new adapter
     #[arg(long, value_name = "N", default_value_t = 0)]

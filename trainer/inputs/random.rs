@@ -78,7 +78,7 @@ impl Weights for Random {
                 Ok(scratch.encode(dtype))
             }
             Format::Block(block) => {
-                let blocks = scratch.blocks(random_blocks::bytes(parameter, block));
+                let blocks = scratch.blocks(format.bytes(parameter.elems()) as usize);
                 random_blocks::fill(blocks, block, self.seed ^ name_hash(&parameter.name), self.range);
                 Ok(blocks)
             }

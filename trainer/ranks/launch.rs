@@ -160,11 +160,8 @@ struct Rank {
 impl Rank {
     fn look(&mut self) {
         if self.ended.is_none() {
-            self.ended = match self.child.try_wait() {
-                Ok(status) => status.map(|status| status.code()),
-                // It is not there.
-                Err(_) => Some(None),
-            };
+            // One that is not there has ended, nobody knows how.
+            self.ended = self.child.try_wait().map_or(Some(None), |status| status.map(|status| status.code()));
         }
     }
 
@@ -203,11 +200,8 @@ fn wait(ranks: &mut [Rank], stop: &Stop) -> Result<i32, RankError> {
             break;
         }
         let has_failed = |rank: &Rank| rank.ended.is_some_and(|code| code != Some(0));
-        let patience = if ranks[0].ended.is_some() {
-            Some(AFTER_FIRST)
-        } else {
-            ranks.iter().any(has_failed).then_some(AFTER_FAILURE)
-        };
+        let failed = ranks.iter().any(has_failed).then_some(AFTER_FAILURE);
+        let patience = ranks[0].ended.map_or(failed, |_| Some(AFTER_FIRST));
         if let Some(patience) = patience {
             let until = until.get_or_insert(Instant::now() + patience);
             *until = (*until).min(Instant::now() + patience);

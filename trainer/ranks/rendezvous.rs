@@ -92,20 +92,15 @@ fn admit(mut stream: TcpStream, token: &Token, ranks: u32) -> Result<(u32, TcpSt
         return Err(HandshakeError::Stranger("it does not know the token of this job".to_owned()));
     }
     let (rank, theirs) = (word(8), word(12));
-    let refused = if theirs != ranks {
-        Some(format!("rank {rank} was started as one of {theirs} ranks, and rank 0 as one of {ranks}"))
-    } else if rank >= ranks {
-        Some(format!("there is no rank {rank} of {ranks}"))
-    } else {
-        None
-    };
-    match refused {
-        Some(why) => {
-            refuse(&mut stream, &why);
-            Err(HandshakeError::Refused(why))
-        }
-        None => Ok((rank, stream)),
+    if theirs == ranks && rank < ranks {
+        return Ok((rank, stream));
     }
+    let why = match theirs == ranks {
+        true => format!("there is no rank {rank} of {ranks}"),
+        false => format!("rank {rank} was started as one of {theirs} ranks, and rank 0 as one of {ranks}"),
+    };
+    refuse(&mut stream, &why);
+    Err(HandshakeError::Refused(why))
 }
 
 fn refuse(stream: &mut TcpStream, why: &str) {

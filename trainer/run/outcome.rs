@@ -28,14 +28,9 @@ pub fn check(records: &[StepRecord]) -> Result<(), Fault> {
         return Err(Fault(format!("the loss of the last step ({step}) is not finite{ADVICE}")));
     }
     let last = &records[records.len().saturating_sub(LAST)..];
-    match last.iter().filter(|record| record.skipped).count() {
-        0 => {}
-        skipped => {
-            let of = last.len();
-            return Err(Fault(format!(
-                "{skipped} of the last {of} steps were skipped, their gradients not finite{ADVICE}"
-            )));
-        }
+    let (lately, of) = (skipped(last), last.len());
+    if lately > 0 {
+        return Err(Fault(format!("{lately} of the last {of} steps were skipped, their gradients not finite{ADVICE}")));
     }
     let (skipped, steps) = (skipped(records), records.len() as u64);
     if skipped * MOST_SKIPPED > steps {

@@ -44,10 +44,7 @@ pub enum AdapterChoice {
 impl AdapterChoice {
     /// The directory that it is read from.
     pub fn directory(&self) -> Option<&Path> {
-        match self {
-            Self::New(_) => None,
-            Self::From { directory } => Some(directory),
-        }
+        if let Self::From { directory } = self { Some(directory) } else { None }
     }
 
     /// The adapter, of a model that is at a path; a new one by a seed.

@@ -3,14 +3,14 @@
 use clap::{Args, value_parser};
 use serde::Serialize;
 
-use super::values::{MOST_STEPS, learning_rate, not_negative};
+use super::values::{MOST_STEPS, above_zero, not_negative};
 use crate::options::schedule::Schedule;
 
 /// What the optimizer does.
 #[derive(Args, Clone, Copy, Debug, Serialize)]
 pub struct OptimizerOptions {
     /// Peak learning rate
-    #[arg(long, value_name = "X", default_value = "1e-4", value_parser = learning_rate)]
+    #[arg(long, value_name = "X", default_value = "1e-4", value_parser = above_zero)]
     pub lr: f64,
     /// Steps over which the learning rate rises
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = value_parser!(u64).range(0..=MOST_STEPS))]

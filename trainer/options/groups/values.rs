@@ -39,16 +39,11 @@ pub(crate) fn not_negative(text: &str) -> Result<f32, String> {
     good.then_some(value).ok_or_else(|| "must be a number that is not negative".to_owned())
 }
 
-/// The device computes in f32: what is none of its numbers above 0 is no learning rate.
-pub(crate) fn learning_rate(text: &str) -> Result<f64, String> {
+/// The device computes in f32: what is none of its numbers above 0 is no learning rate, and scales no adapter.
+pub(crate) fn above_zero(text: &str) -> Result<f64, String> {
     let value: f64 = number(text)?;
     let good = (value as f32).is_finite() && value as f32 > 0.0;
     good.then_some(value).ok_or_else(|| "must be a number above 0, in the range of f32".to_owned())
-}
-
-/// As [`learning_rate`], of what scales an adapter.
-pub(crate) fn above_zero(text: &str) -> Result<f64, String> {
-    learning_rate(text)
 }
 
 /// What computes without training has fp32 and bf16.

@@ -87,8 +87,7 @@ fn run(asked: &Options, mode: &Mode, mut startup: Startup, stop: &Stop, ranks: &
 pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
     let share = Ranks::of(&mode.place).share(1);
     let config = asked.resolve(Purpose::Run, share, None)?;
-    let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().collect();
-    let inputs = [inputs, config.inputs()].concat();
+    let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().chain(config.inputs()).collect();
     refuse_inputs(&config.out, &inputs)?;
     let is_there = mode.start == Start::Resume || config.out.exists();
     let out = if is_there { Some(Out::claim(&config.out, mode.start, &inputs)?) } else { None };

@@ -63,8 +63,7 @@ pub(super) fn open(
     ranks: &Ranks,
 ) -> Result<(Opened, UnderWay), Failure> {
     let config = asked.resolve(Purpose::Run, ranks.share(1), None)?;
-    let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().collect();
-    let inputs = [inputs, config.inputs()].concat();
+    let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().chain(config.inputs()).collect();
     let out = if ranks.is_first() { Some(Out::claim(&config.out, mode.start, &inputs)?) } else { None };
     let continued = out.as_ref().filter(|_| mode.start == Start::Resume);
     let resumed = continued.map(|out| Resumed::open(out, asked, &config)).transpose()?;

@@ -88,12 +88,8 @@ impl Owned {
         self.check_names(dir)?;
         for name in walk(dir)?.into_iter().flatten() {
             if !self.wrote(dir, &name)? {
-                let path = dir.join(&name);
-                return Err(if self.logs.contains_key(&name) {
-                    ListingError::Log(path)
-                } else {
-                    ListingError::Changed(path)
-                });
+                let is_log = self.logs.contains_key(&name);
+                return Err(if is_log { ListingError::Log } else { ListingError::Changed }(dir.join(&name)));
             }
         }
         Ok(())

@@ -25,7 +25,7 @@ const LONGEST_PIECE_BYTES: usize = 128;
 /// A score a token.
 fn scores(metadata: &Metadata, file: &[u8], vocabulary: &Vocabulary<'_>) -> Result<Vec<f32>, Fault> {
     let scores = required(SCORES_KEY, metadata.floats(file, SCORES_KEY)?)?;
-    check_len(metadata, SCORES_KEY, scores.len(), vocabulary.len())?;
+    check_len(metadata, SCORES_KEY, scores.len(), vocabulary.all().len())?;
     Ok(scores)
 }
 
@@ -75,7 +75,8 @@ pub(super) fn model(metadata: &Metadata, file: &[u8], vocabulary: &Vocabulary<'_
         model = model.bytes(1, &piece.done());
     }
     let byte_fallback = u64::from(bytes > 0);
-    let trainer = Message::default().integer(3, BPE).integer(4, vocabulary.len() as u64).integer(35, byte_fallback);
+    let trainer =
+        Message::default().integer(3, BPE).integer(4, vocabulary.all().len() as u64).integer(35, byte_fallback);
     let prefix = u64::from(metadata.flag(PREFIX_KEY)?.unwrap_or(true));
     // Texts are taken as they are: `remove_extra_whitespaces` is false.
     let normalizer = Message::default().bytes(1, b"identity").integer(3, prefix).integer(4, 0);

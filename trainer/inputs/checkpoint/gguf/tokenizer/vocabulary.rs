@@ -82,7 +82,7 @@ impl<'a> Vocabulary<'a> {
     }
 
     /// Text and kind of every token, by id.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&'a str, Kind)> {
+    pub(super) fn all(&self) -> impl ExactSizeIterator<Item = (&'a str, Kind)> {
         self.tokens.iter().copied()
     }
 
@@ -104,11 +104,6 @@ impl<'a> Vocabulary<'a> {
             Kind::UserDefined => Some(AddedToken::from(*text, false).normalized(false)),
             Kind::Normal | Kind::Unused | Kind::Byte => None,
         })
-    }
-
-    /// Returns the number of ids.
-    pub(super) fn len(&self) -> usize {
-        self.tokens.len()
     }
 }
 
