@@ -8,6 +8,7 @@ mod ci;
 mod cross;
 mod demo;
 mod deny;
+mod docs;
 mod gpu;
 mod lines;
 mod modules;
@@ -38,6 +39,7 @@ cargo xtask prove [DIR]    the second half of ci
 cargo xtask fresh          the part of prove that builds a fresh clone, with and without a network
 cargo xtask page           the part of ci that adds a kernel to a copy of the checkout as CONTRIBUTING.md says, and plants mistakes
 cargo xtask abi            regenerate kernels/src/abi.rs from the headers of kernels
+cargo xtask docs           build the pages as a site with a search, by mdbook from crates.io; fails on a broken link
 cargo xtask deny           check licenses and sources of dependencies against deny.toml
 cargo xtask simt TEXT      run the CUDA sources of every example whose name contains TEXT on the CPU, under a checker; after
                            an edit of a CUDA source nothing is built for it
@@ -89,6 +91,7 @@ fn command() -> Result<()> {
         ["modules"] => modules::modules(),
         ["picture"] => picture::picture(),
         ["deny"] => deny::check(),
+        ["docs"] => docs::docs(),
         ["truth"] => truth::truth(),
         ["gpu", directory] => gpu::pack(directory.as_ref()),
         [] | ["help" | "--help" | "-h"] => {
