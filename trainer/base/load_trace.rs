@@ -9,7 +9,7 @@ use precast_system::tee;
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Verbose {
     /// Print each kernel as it is loaded, on stderr: digest, bytes, time
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub verbose: bool,
 }
 

@@ -22,24 +22,28 @@ pub struct Arguments {
     #[command(flatten)]
     measured: Flags<Measurement>,
     /// Micro-batches in a step
-    #[arg(long, value_name = "A", default_value_t = 1, value_parser = count(MOST_MICRO_BATCHES))]
+    #[arg(long, value_name = "A", default_value_t = 1, help_heading = "Shape",
+          value_parser = count(MOST_MICRO_BATCHES))]
     grad_accum: u32,
     /// Steps to time
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u64).range(1..=MOST_STEPS))]
     steps: u64,
-    /// Write bench.json and report.html to this directory
+    /// Directory to write bench.json and report.html to
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Also measure steps of 1 to 32 sequences of 512 to 8192 tokens, as far as they fit
+    /// Measure steps of other shapes, too
+    ///
+    /// They have 1 to 32 sequences of 512 to 8192 tokens, as far as memory has room.
     #[arg(long)]
     sweep: bool,
     /// Measure every variant of every launch that has a choice, and write the times to the table FILE (the built-in
     /// one is kernels/src/tuned.txt)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "json", "sweep"])]
+    #[arg(long, value_name = "FILE", help_heading = "Output", conflicts_with_all = ["out", "json", "sweep"])]
     tune: Option<PathBuf>,
-    /// Measure no step, only the kernels of the bundle whose keys start with this, whatever plan has them: each at --batch-size
-    /// times --seq-len tokens, hidden size 4096, vocabulary 131072. On the simulated GPU, unless one of these is given, the
-    /// largest launch that selftest checks it with
+    /// Measure kernels whose keys start with this alone
+    ///
+    /// Each kernel of the bundle is launched at --batch-size times --seq-len tokens, hidden size 4096, vocabulary 131072. On the
+    /// simulated GPU, unless --batch-size or --seq-len is given, it is the largest launch that selftest checks.
     #[arg(long, value_name = "PREFIX", conflicts_with_all = ["teacher", "student", "model", "out", "sweep", "tune"])]
     kernel: Option<String>,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use crate::programs::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// The model: a Hugging Face directory, a .gguf or an .apr file
+    /// Model: Hugging Face directory, .gguf or .apr
     model: PathBuf,
 }
 

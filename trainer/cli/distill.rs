@@ -9,7 +9,7 @@ use precast_system::say;
 use crate::base::load_trace::Verbose;
 use crate::base::startup_times::Startup;
 use crate::base::stop::end_at_signal;
-use crate::options::{FlagsAndFile, ModelOptions, Purpose, UsageError, is_of_teacher, missing};
+use crate::options::{FlagsAndFile, ModelOptions, Purpose, RUN, UsageError, is_of_teacher, missing};
 use crate::programs::distill::{self, Mode};
 use crate::programs::failure::Failure;
 use crate::programs::plan::{Report, Target};
@@ -21,27 +21,28 @@ use crate::run::out::Start;
 pub struct Arguments {
     #[command(flatten)]
     options: FlagsAndFile,
-    /// Continue the run in --out from its last checkpoint. Models, tokenizer, data, objective, optimizer, schedule, batch,
-    /// precision and shuffle must be the same; device, kernels, logging and checkpoints may change, and so may --steps: under
-    /// cosine only where it is given on the command line
+    /// Continue the run in --out from its last checkpoint
+    ///
+    /// Models, tokenizer, data, objective, optimizer, schedule, batch, precision and shuffle must be the same. Device, kernels,
+    /// logging and checkpoints may change, and so may --steps: under cosine only where it is given on the command line.
     #[arg(long, conflicts_with = "overwrite")]
     resume: bool,
     /// Replace the run in --out: once every check has passed, the old run is moved to DIR.replaced-N, and it is deleted at
-    /// the new run's first checkpoint. Files that it did not write are refused by name
-    #[arg(long)]
+    /// the new run's first checkpoint. Files of others are refused by name
+    #[arg(long, help_heading = RUN)]
     overwrite: bool,
     /// Check models, data and the checkpoint to resume from, print the plan, and stop without loading or writing anything
-    #[arg(long)]
+    #[arg(long, help_heading = RUN)]
     dry_run: bool,
     /// With --dry-run: plan for this architecture instead of the device's
-    #[arg(long, requires = "dry_run", value_name = "ARCH")]
+    #[arg(long, requires = "dry_run", help_heading = RUN, value_name = "ARCH")]
     arch: Option<Arch>,
     /// GPUs of this host to train on, one process each. Not needed under torchrun, srun or mpirun: each process that they start
-    /// is a rank
-    #[arg(long, value_name = "N|all")]
+    /// becomes a rank
+    #[arg(long, value_name = "N|all", help_heading = "Device")]
     gpus: Option<Gpus>,
-    /// Address where the ranks of a launcher meet, if it does not give one: the host of rank 0, and a port that is free there
-    #[arg(long, value_name = "HOST:PORT")]
+    /// Address at which the ranks of a launcher meet, if it gives none: the host of rank 0, and a port that is free there
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Device")]
     rendezvous: Option<String>,
     #[command(flatten)]
     verbose: Verbose,
@@ -57,7 +58,7 @@ pub(super) fn of_distill(option: Arg) -> Arg {
 
 /// Hides from `precast train` the options of a teacher. One that is hidden is refused by its name.
 pub(super) fn of_train(option: Arg) -> Arg {
-    let model = "The model to train: a Hugging Face directory, a .gguf or an .apr file (make one with `precast init`)";
+    let model = "Model to train: a directory, .gguf or .apr";
     match option.get_id().as_str() {
         "model" => option.help(model),
         name if is_of_teacher(name) => option.hide(true),

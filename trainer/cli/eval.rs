@@ -22,11 +22,11 @@ use crate::run::perplexity::{Demands, Score};
 pub struct Arguments {
     #[command(flatten)]
     evaluation: Evaluation,
-    /// Measure how far the predictions in --format are from those of the same weights in this form, bf16 or stored: mean and
-    /// largest KL, nats a token, and how often both choose the same token first; in --precision bf16 unless another is given
+    /// Compare predictions in --format with those of the same weights in this form, bf16 or stored: mean and largest KL, nats a
+    /// token, and the share of tokens that both choose first; in --precision bf16 unless another is given
     #[arg(long, value_parser = frozen_format, value_name = "FORM", conflicts_with_all = ["below", "adapter"])]
     against: Option<WeightFormat>,
-    /// Write what --against measures to this file: a certificate, for --teacher-certificate of distill
+    /// Write the measurement of --against to this file: a certificate, for --teacher-certificate of distill
     #[arg(long, requires = "against", value_name = "FILE")]
     out: Option<PathBuf>,
     /// Allow a model that is no better than guessing uniformly

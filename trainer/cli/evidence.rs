@@ -15,7 +15,7 @@ use crate::programs::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Where to write it: a file that is not there yet
+    /// File to write, which is not there yet
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use crate::programs::init;
 #[derive(Args)]
 #[command(group(clap::ArgGroup::new("source").required(true).args(["config", "from"])))]
 pub struct Arguments {
-    /// Random weights for this config.json, or that of this directory
+    /// A config.json, or its directory: the weights are random
     #[arg(long, value_name = "FILE|DIR")]
     config: Option<PathBuf>,
     /// Seed of the random weights
@@ -23,10 +23,10 @@ pub struct Arguments {
     /// Copy the tokenizer of this model
     #[arg(long, conflicts_with = "from", value_name = "PATH")]
     tokenizer: Option<PathBuf>,
-    /// Layers of this model: a Hugging Face directory, a .gguf or an .apr file
+    /// Model to take layers of: Hugging Face directory, .gguf or .apr
     #[arg(long, requires = "layers", value_name = "PATH")]
     from: Option<PathBuf>,
-    /// Which layers, in order, counted from 0
+    /// Layers to take, in order, counted from 0
     #[arg(long, value_delimiter = ',', conflicts_with = "config", value_name = "LIST")]
     layers: Vec<u32>,
     /// Element type to write
@@ -35,7 +35,7 @@ pub struct Arguments {
     /// Write model.gguf, its matrices in this mix of block formats, with random numbers in them
     #[arg(long, conflicts_with_all = ["from", "precision", "tokenizer"], value_name = "F")]
     format: Option<FileFormat>,
-    /// Where to write the model
+    /// Directory to write the model to
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Replace the model in --out, if Precast wrote it and it has not been changed since

@@ -11,13 +11,13 @@ use crate::programs::merge;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// The model that the adapter is of: a Hugging Face directory, a .gguf or an .apr file
+    /// Base of the adapter: Hugging Face directory, .gguf or .apr
     #[arg(long, value_name = "PATH")]
     model: PathBuf,
-    /// The adapter: a PEFT directory, as `precast distill` and `precast train` write it
+    /// Adapter: a PEFT directory, as `precast distill` and `precast train` write it
     #[arg(long, value_name = "DIR")]
     adapter: PathBuf,
-    /// Where to write the model: in the dtype of --model, in bf16 where that is in blocks
+    /// Directory to write the model to, in the dtype of --model, in bf16 where that is in blocks
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Replace the model in --out, if Precast wrote it and it has not been changed since

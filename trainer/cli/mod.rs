@@ -7,6 +7,7 @@ mod doctor;
 mod eval;
 mod evidence;
 mod generate;
+mod help;
 mod init;
 mod kernels;
 mod merge;
@@ -41,10 +42,10 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Train a student on a teacher's predictions
-    #[command(mut_args(distill::of_distill))]
+    #[command(mut_args(distill::of_distill), mut_args(help::first(help::DISTILL)))]
     Distill(Box<distill::Arguments>),
     /// Train a model on data alone, without a teacher
-    #[command(mut_args(distill::of_train))]
+    #[command(mut_args(distill::of_train), mut_args(help::first(help::TRAIN)))]
     Train(Box<distill::Arguments>),
     /// Make a student from random weights or from layers of a teacher
     Init(init::Arguments),
@@ -52,26 +53,34 @@ enum Command {
     Merge(merge::Arguments),
     /// Print a model's config.json; for a .gguf or .apr file, the equivalent
     Config(config::Arguments),
-    /// Show what a run takes: memory, kernels, launches, estimated time
+    /// Show memory, kernels, launches and estimated time of a run
+    #[command(mut_args(help::first(help::PLAN)))]
     Plan(Box<plan::Arguments>),
     /// Measure a step and each of its kernels: random tokens, and random weights for a bare config.json
+    #[command(mut_args(help::first(help::BENCH)))]
     Bench(bench::Arguments),
     /// Measure the perplexity of text under a model
+    #[command(mut_args(help::plain))]
     Eval(eval::Arguments),
     /// Generate text from a prompt by greedy decoding
+    #[command(mut_args(help::plain))]
     Generate(generate::Arguments),
-    /// Check driver, GPU, kernels and memory, and say how to fix what is BAD; exits with 4 if the machine is, 3 if the
-    /// kernels are
+    /// Check driver, GPU, kernels and memory, with a remedy for each that is BAD; exits with 4 for the machine, 3 for kernels
+    #[command(mut_args(help::first(help::DOCTOR)))]
     Doctor(Box<doctor::Arguments>),
-    /// Write down what this chip computes: every kernel against its reference, a short training run, the time of every kernel
+    /// Record the results of this chip: every kernel against its reference, a short training run, the time of every kernel
+    #[command(mut_args(help::plain))]
     Evidence(evidence::Arguments),
     /// List the embedded kernels
+    #[command(mut_args(help::plain))]
     Kernels(kernels::Arguments),
     /// Run every kernel on the device against its host reference
+    #[command(mut_args(help::plain))]
     Selftest(selftest::Arguments),
     /// Train twice on one small batch and check that the loss falls and both runs give the same bits: one line of JSON for CI
+    #[command(mut_args(help::first(help::SMOKE)))]
     Smoke(smoke::Arguments),
-    /// Print what a shell completes: `source <(precast completions bash)`
+    /// Print the completions of a shell: `source <(precast completions bash)`
     Completions(shell::Completions),
     /// Write manual pages
     Man(shell::Man),

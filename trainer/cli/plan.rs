@@ -4,7 +4,7 @@ use clap::Args;
 use precast_kernels::Arch;
 
 use super::print_as;
-use crate::options::{FlagsAndFile, Purpose};
+use crate::options::{FlagsAndFile, Purpose, RUN};
 use crate::programs::failure::Failure;
 use crate::programs::plan::{Report, Target};
 use crate::ranks::{MOST_RANKS, Place, Ranks};
@@ -16,14 +16,16 @@ pub struct Arguments {
     /// Plan for this architecture instead of the device's
     #[arg(long, value_name = "ARCH")]
     arch: Option<Arch>,
-    /// Plan for a rank of so many: what rank 0 takes, which is as much as any
+    /// Plan for rank 0 of so many GPUs: no other takes more
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
     gpus: Option<u32>,
-    /// Compare with so many bytes of device memory instead of what is free on the device: a plan that does not fit exits with 4
+    /// Device memory to fit into, instead of the free memory
+    ///
+    /// A plan that does not fit exits with 4.
     #[arg(long, value_name = "BYTES")]
     memory: Option<u64>,
     /// Ignored: a plan runs nothing
-    #[arg(long)]
+    #[arg(long, help_heading = RUN)]
     dry_run: bool,
     /// Print JSON
     #[arg(long)]

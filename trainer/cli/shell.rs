@@ -25,7 +25,7 @@ pub struct Completions {
 
 #[derive(Args)]
 pub struct Man {
-    /// Where to write the pages: a new or empty directory
+    /// Directory to write the pages to, new or empty
     directory: PathBuf,
 }
 

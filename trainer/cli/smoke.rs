@@ -15,10 +15,12 @@ pub struct Arguments {
     /// Optimizer steps
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = value_parser!(u64).range(LEAST_STEPS..=MOST_STEPS))]
     steps: u64,
-    /// Peak learning rate [default: 1 / the student's hidden size, of an adapter 1 / (8 x rank x scale)]
+    /// Peak learning rate
+    ///
+    /// Default: 1 / the student's hidden size, of an adapter 1 / (8 x rank x scale).
     #[arg(long, value_name = "X", value_parser = above_zero)]
     lr: Option<f64>,
-    /// Seed of the batch, of random weights and of a new adapter
+    /// Seed of batch, weights and new adapter
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }

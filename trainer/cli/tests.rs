@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 
+use super::help::{self, Names};
 use super::{Arguments, shell};
 use crate::options::{Change, change};
 
@@ -45,16 +46,41 @@ const OF_OTHERS: [&str; 35] = [
     "--workspace",
 ];
 
+/// What a person reads who asks a command for help, at a terminal of this width.
+fn help_of(command: &str, flag: &str, columns: usize) -> String {
+    let asked = Arguments::command().term_width(columns).try_get_matches_from(["precast", command, flag]);
+    asked.expect_err("help ends a command").to_string()
+}
+
 #[test]
 fn what_every_command_says_of_its_options() {
-    Arguments::command().debug_assert();
-    let mut program = Arguments::command().term_width(100);
-    program.build();
-    for command in
-        program.get_subcommands_mut().filter(|command| !command.is_hide_set() && command.get_name() != "help")
-    {
-        let help = command.render_help().to_string();
-        insta::assert_snapshot!(format!("help_{}", command.get_name()), help);
+    let program = Arguments::command();
+    program.clone().debug_assert();
+    for command in program.get_subcommands().filter(|command| !command.is_hide_set()) {
+        let name = command.get_name();
+        insta::assert_snapshot!(format!("help_{name}"), help_of(name, "--help", 100));
+    }
+}
+
+/// `-h` is a page of the options that most people need, each on one line of 80 columns.
+#[test]
+fn short_help_has_one_line_an_option() {
+    let short: [(&str, Names); 6] = [
+        ("distill", help::DISTILL),
+        ("train", help::TRAIN),
+        ("plan", help::PLAN),
+        ("bench", help::BENCH),
+        ("smoke", help::SMOKE),
+        ("doctor", help::DOCTOR),
+    ];
+    for (name, first) in short {
+        let help = help_of(name, "-h", 80);
+        let (_, options) = help.split_once("Options:\n").expect("no heading stands before theirs");
+        let shown: Vec<&str> = options.lines().filter_map(|line| line.split_once("--")?.1.split(' ').next()).collect();
+        let mut expected: Vec<String> = first.iter().map(|option| option.replace('_', "-")).collect();
+        expected.push("help".to_owned());
+        insta::assert_snapshot!(format!("short_help_{name}"), &help);
+        assert!(shown == expected && options.lines().count() == expected.len(), "{help}");
     }
 }
 

@@ -23,20 +23,20 @@ use crate::options::{DeviceOptions, UsageError, WeightFormat};
 /// A model that is computed and not trained, and where.
 #[derive(Args, Clone, Debug)]
 pub struct Forward {
-    /// The model: a Hugging Face directory, a .gguf or an .apr file
+    /// Model: Hugging Face directory, .gguf or .apr
     #[arg(long, value_name = "PATH")]
     pub model: PathBuf,
-    /// An adapter of --model: a PEFT directory, as distill and train write it
+    /// Adapter of --model: a PEFT directory, as distill and train write it
     #[arg(long, value_name = "DIR")]
     pub adapter: Option<PathBuf>,
-    /// How the weights live on the device. At the same bits: bf16 (the precision), stored (matrices as a GGUF file holds them) or
+    /// Form of the weights on the device. At the same bits: bf16 (the precision), stored (matrices as a GGUF file holds them) or
     /// auto (bf16 where that fits into the device's memory, else stored); at others: int8, in --precision bf16
     #[arg(long, default_value_t = WeightFormat::Auto, value_name = "FORM")]
     pub format: WeightFormat,
     /// Arithmetic: fp32 or bf16 [default: fp32; bf16 where 8 bits are compared]
     #[arg(long, value_name = "P", value_parser = exact_precision)]
     pub precision: Option<Precision>,
-    /// What computes the matrix multiplications of linear layers: bundle (its kernels) or cublas (NVIDIA's cuBLASLt 13), as for
+    /// Library of the matrix multiplications of linear layers: bundle (its kernels) or cublas (NVIDIA's cuBLASLt 13), as for
     /// distill; the bits differ
     #[arg(long, value_name = "WHAT", default_value_t)]
     pub gemm: Gemm,

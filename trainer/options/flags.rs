@@ -142,13 +142,16 @@ impl<G: Args> FromArgMatches for Flags<G> {
     }
 }
 
+/// The heading of options that say what a command does with a run.
+pub const RUN: &str = "Run";
+
 /// The options of a command that reads them from a file too.
 #[derive(Args, Debug)]
 pub struct FlagsAndFile {
     #[command(flatten)]
     flags: Flags,
-    /// A run.toml with any of these options under their names; flags override it
-    #[arg(long, value_name = "FILE")]
+    /// File of options, run.toml; flags override it
+    #[arg(long, value_name = "FILE", help_heading = RUN)]
     pub config: Option<PathBuf>,
 }
 

@@ -10,7 +10,7 @@ use super::usage::UsageError;
 /// What of a run decides which kernels a step launches, and how long they take.
 #[derive(Args, Clone, Debug)]
 #[command(
-    mut_arg("teacher", |option| option.requires("student").help(TEACHER)),
+    mut_arg("teacher", |option| option.requires("student").help(TEACHER).long_help(None)),
     mut_arg("student", |option| option.requires("teacher").help(STUDENT)),
     mut_arg("model", |option| option.conflicts_with_all(["teacher", "student"]).help(MODEL)),
     mut_arg("teacher_format", |option| option.help(TEACHER_FORMAT))
@@ -30,10 +30,10 @@ pub struct Measurement {
     pub target: DeviceOptions,
 }
 
-const TEACHER: &str = "The model to learn from: as for distill, or a config.json alone for random weights";
-const STUDENT: &str = "The model to train: as for distill, or a config.json alone for random weights";
-const MODEL: &str = "The model to train without a teacher: as for train, or a config.json alone for random weights";
-const TEACHER_FORMAT: &str = "How the teacher's weights live on the device: bf16, stored (a config.json alone stands for a Q4_K_M file \
+const TEACHER: &str = "Model to learn from, or its config.json alone";
+const STUDENT: &str = "Model to train, or its config.json alone";
+const MODEL: &str = "Model without a teacher, or its config.json alone";
+const TEACHER_FORMAT: &str = "Form of the teacher's weights on the device: bf16, stored (a config.json alone stands for a Q4_K_M file \
                               with other random weights), int8 or auto";
 
 impl Flags<Measurement> {

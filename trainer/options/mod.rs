@@ -26,7 +26,7 @@ use crate::inputs::adapter::{Adapter, AdapterChoice};
 use crate::inputs::checkpoint::CheckpointError;
 
 pub use device::DeviceChoice;
-pub use flags::{Flags, FlagsAndFile, all, change, is_of_teacher};
+pub use flags::{Flags, FlagsAndFile, RUN, all, change, is_of_teacher};
 pub use given::Source;
 pub use groups::{
     AdapterOptions, ArithmeticOptions, Change, DeviceOptions, Division, DivisionOptions, Kernels, ModelOptions,

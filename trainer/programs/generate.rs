@@ -26,10 +26,10 @@ use crate::programs::failure::Failure;
 pub struct Generation {
     #[command(flatten)]
     pub forward: Forward,
-    /// What a user says to the model, by its chat template
+    /// Message of a user to the model, by its chat template
     #[arg(long, value_name = "TEXT")]
     pub prompt: String,
-    /// The prompt is the beginning of a text instead
+    /// Take the prompt as the beginning of a text instead
     #[arg(long)]
     pub raw: bool,
     /// Tokens to generate, at most

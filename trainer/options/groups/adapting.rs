@@ -16,26 +16,29 @@ use crate::options::usage::{UsageError, flag};
 
 /// Options of a run in which an adapter trains while the student stays as it is.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Adapter")]
 pub struct AdapterOptions {
-    /// Train a low-rank adapter (LoRA) of this rank, at most 256, while the student stays as it is; 0 for none
+    /// Train a LoRA adapter of this rank; 0 for none
+    ///
+    /// The student itself stays as it is. The rank is at most 256.
     #[arg(long, value_name = "R", value_parser = RangedU64ValueParser::<u32>::new().range(0..=MOST_RANK))]
     pub lora_rank: Option<u32>,
-    /// What the adapter adds is multiplied by alpha / rank [default: twice the rank]
+    /// Scale the adapter's output by alpha / rank [default: twice the rank]
     #[arg(long, value_name = "A", value_parser = above_zero)]
     pub lora_alpha: Option<f64>,
-    /// Projections that the adapter is on: all seven, or names, as in q_proj,v_proj
+    /// Projections with an adapter: all seven, or names, as in q_proj,v_proj
     #[arg(long, value_name = "all|LIST", default_value = "all", value_delimiter = ',')]
     pub lora_targets: Vec<Target>,
-    /// Multiply by alpha / sqrt(rank) instead: rank-stabilized LoRA
+    /// Scale by alpha / sqrt(rank) instead: rank-stabilized LoRA
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
           default_missing_value = "true")]
     pub lora_rslora: bool,
-    /// Continue from this adapter instead of a new one: a PEFT directory, whose adapter_config.json says rank, alpha and targets
+    /// Continue from this adapter instead of a new one: a PEFT directory, whose adapter_config.json gives rank, alpha and targets
     #[arg(long, value_name = "DIR", add = Change::OnAnyHost)]
     pub adapter: Option<PathBuf>,
-    /// How the weights of a student with an adapter live on the device, at the same bits: bf16 (the run's precision) or stored
+    /// Form of the weights of a student with an adapter on the device, at the same bits: bf16 (the run's precision) or stored
     /// (matrices as a GGUF file holds them: QLoRA) [default: bf16]
-    #[arg(long, value_name = "FORM", value_parser = frozen_format, add = Change::AtResume)]
+    #[arg(long, value_name = "FORM", value_parser = frozen_format, help_heading = "Memory", add = Change::AtResume)]
     pub student_format: Option<WeightFormat>,
 }
 

@@ -8,6 +8,7 @@ use crate::inputs::chat::Date;
 
 /// How data become text, and text tokens.
 #[derive(Args, Clone, Debug, Serialize)]
+#[command(next_help_heading = "Data")]
 pub struct TextOptions {
     /// Column to read instead of those that are looked for: text, token ids or messages
     #[arg(long, value_name = "COLUMN")]
@@ -21,6 +22,7 @@ pub struct TextOptions {
 
 /// The order of training data.
 #[derive(Args, Clone, Copy, Debug, Serialize)]
+#[command(next_help_heading = "Data")]
 pub struct OrderOptions {
     /// Seed of the shuffle, and of a new adapter
     #[arg(long, value_name = "N", default_value_t = 0)]

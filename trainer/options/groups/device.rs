@@ -11,9 +11,12 @@ use crate::options::DeviceChoice;
 
 /// Where a plan runs, and by which kernels.
 #[derive(Args, Clone, Debug, Serialize)]
+#[command(next_help_heading = "Device")]
 pub struct DeviceOptions {
-    /// auto (the first GPU; sim where there is neither a GPU nor kernels for one), cuda:N, sim, or portable:N: cuda:N with the
-    /// kernels that every architecture has
+    /// Device: auto, cuda:N, portable:N or sim
+    ///
+    /// auto is the first GPU, and sim where there is neither a GPU nor kernels for one. portable:N is cuda:N with the kernels that
+    /// every architecture has.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto, add = Change::AtResume)]
     #[serde(serialize_with = "display")]
     pub device: DeviceChoice,
@@ -24,8 +27,9 @@ pub struct DeviceOptions {
 
 /// The kernels a run may use: a bundle file, and whose signature it must carry.
 #[derive(Args, Clone, Debug, Default, Serialize)]
+#[command(next_help_heading = "Device")]
 pub struct Kernels {
-    /// Kernels to use instead of the embedded ones
+    /// Bundle of kernels to use instead of the embedded ones
     #[arg(long, value_name = "FILE", add = Change::OnAnyHost)]
     #[serde(serialize_with = "path_or_none")]
     pub bundle: Option<PathBuf>,

@@ -9,12 +9,13 @@ use crate::options::UsageError;
 
 /// How a step is to be divided, as far as that is said.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Shape")]
 pub struct DivisionOptions {
     /// Micro-batches in a step, over all GPUs [default: as many as --replicas]
     #[arg(long, value_name = "A", value_parser = count(MOST_MICRO_BATCHES))]
     pub grad_accum: Option<u32>,
-    /// Parts of a step whose gradients are added by a tree: with the same number a run gives the same weights, to the last bit,
-    /// on one GPU, or on several that take 1, 2, 4, ... parts each [default: GPUs at the first start]
+    /// Parts of a step whose gradients are added by a tree. The same number gives the same weights, to the last bit, on one GPU
+    /// or on several that take 1, 2, 4, ... parts each [default: GPUs at the first start]
     #[arg(long, value_name = "R", value_parser = count(MOST_MICRO_BATCHES))]
     pub replicas: Option<u32>,
 }

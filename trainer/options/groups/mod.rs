@@ -36,29 +36,28 @@ use super::given::Source;
 use values::MOST_STEPS;
 
 /// Every option of a run as it is asked for. [`Self::resolve`] makes a run's configuration of them.
+/// Help shows headings in the order of these fields.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     #[command(flatten)]
     pub models: ModelOptions,
-    /// Training data: .bin (u32 token ids), .txt, or rows in .jsonl or .parquet, of the first of these columns that are there:
-    /// input_ids (and labels, of which -100 do not count, and attention_mask, of which 0 is padding), messages, prompt and
-    /// completion, text. A directory is its files, in name order; repeatable
-    #[arg(long, value_name = "PATH", num_args = 1.., add = Change::OnAnyHost)]
+    /// Training data: .txt, .bin, .jsonl, .parquet; repeatable
+    ///
+    /// .bin holds u32 token ids. Rows of .jsonl and .parquet are read by the first of these columns that they have: input_ids
+    /// (labels beside it, of which -100 do not count, and attention_mask, of which 0 is padding), messages, prompt and
+    /// completion, text. A directory stands for its files, in name order.
+    #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Data", add = Change::OnAnyHost)]
     pub data: Vec<PathBuf>,
-    /// Where checkpoints, metrics, report and the trained student go: a new or empty directory, unless --resume or
-    /// --overwrite is given
-    #[arg(long, value_name = "DIR", add = Change::OnAnyHost)]
-    pub out: Option<PathBuf>,
     /// Held-out data, as --data: its loss is computed at checkpoints, at the end and every --eval-every steps; repeatable
-    #[arg(long, value_name = "PATH", num_args = 1.., add = Change::OnAnyHost)]
+    #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Data", add = Change::OnAnyHost)]
     pub eval_data: Vec<PathBuf>,
     #[command(flatten)]
-    pub teaching: TeachingOptions,
+    pub text: TextOptions,
     #[command(flatten)]
-    pub adapting: AdapterOptions,
+    pub order: OrderOptions,
     /// Optimizer steps
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u64).range(1..=MOST_STEPS),
-          add = Change::AtResume)]
+          help_heading = "Shape", add = Change::AtResume)]
     pub steps: u64,
     #[command(flatten)]
     pub shape: ShapeOptions,
@@ -69,13 +68,18 @@ pub struct Options {
     #[command(flatten)]
     pub arithmetic: ArithmeticOptions,
     #[command(flatten)]
-    pub text: TextOptions,
+    pub teaching: TeachingOptions,
     #[command(flatten)]
-    pub order: OrderOptions,
-    #[command(flatten)]
-    pub target: DeviceOptions,
+    pub adapting: AdapterOptions,
+    /// Directory of checkpoints, report and trained student
+    ///
+    /// It is a new or empty directory, unless --resume or --overwrite is given.
+    #[arg(long, value_name = "DIR", help_heading = "Output", add = Change::OnAnyHost)]
+    pub out: Option<PathBuf>,
     #[command(flatten)]
     pub output: OutputOptions,
+    #[command(flatten)]
+    pub target: DeviceOptions,
     /// The options that are given, and where; all others have their defaults.
     #[arg(skip)]
     pub given: BTreeMap<String, Source>,

@@ -8,14 +8,17 @@ use super::Change;
 
 /// The models of a run: a teacher and its student, or a model alone.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Model")]
 pub struct ModelOptions {
-    /// The model to learn from: a Hugging Face directory, a .gguf or an .apr file
+    /// Model to learn from: a directory, .gguf or .apr
+    ///
+    /// A directory holds Hugging Face's files: config.json, safetensors, tokenizer.
     #[arg(long, value_name = "PATH", add = Change::OnAnyHost)]
     pub teacher: Option<PathBuf>,
-    /// The model to train: a Hugging Face directory, a .gguf or an .apr file (make one with `precast init`)
+    /// Model to train, as --teacher; `precast init` makes one
     #[arg(long, value_name = "PATH", add = Change::OnAnyHost)]
     pub student: Option<PathBuf>,
-    /// The model to train without a teacher, in place of --teacher and --student: a Hugging Face directory, a .gguf or an .apr file
+    /// Model to train without a teacher, as --teacher
     #[arg(long, value_name = "PATH", add = Change::OnAnyHost)]
     pub model: Option<PathBuf>,
 }

@@ -8,6 +8,7 @@ use crate::options::schedule::Schedule;
 
 /// What the optimizer does.
 #[derive(Args, Clone, Copy, Debug, Serialize)]
+#[command(next_help_heading = "Optimizer")]
 pub struct OptimizerOptions {
     /// Peak learning rate
     #[arg(long, value_name = "X", default_value = "1e-4", value_parser = above_zero)]

@@ -12,11 +12,12 @@ use crate::options::{Patience, UsageError};
 
 /// What a run writes, says and watches while it trains.
 #[derive(Args, Clone, Debug, Serialize)]
+#[command(next_help_heading = "Output")]
 pub struct OutputOptions {
     /// Steps between checkpoints that --resume continues from, besides the one at the end; 0 for none at all
     #[arg(long, value_name = "N", default_value_t = 500, add = Change::AtResume)]
     pub checkpoint_every: u64,
-    /// How many checkpoints to keep: the latest, and besides them the one with the lowest loss on --eval-data
+    /// Checkpoints to keep: the latest, and besides them the one with the lowest loss on --eval-data
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = kept, add = Change::AtResume)]
     pub keep: u64,
     /// Steps between losses on --eval-data, besides those at checkpoints and at the end; 0 for none
@@ -25,18 +26,17 @@ pub struct OutputOptions {
     /// Steps between log lines when output is not a terminal; the first and the last step have one
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u64).range(1..), add = Change::AtResume)]
     pub log_every: u64,
-    /// Seconds that the GPU may take for one phase of a step before the run ends with 4 and says what hangs, or none for however
-    /// long; time in which the process was stopped does not count [default: 50 times the longest step, 120 at least]
-    #[arg(long, value_name = "SECONDS|none", add = Change::AtResume)]
+    /// Seconds that the GPU may take for one phase of a step before the run ends with 4 and names what hangs; none for no limit.
+    /// Time in which the process was stopped does not count [default: 50 times the longest step, 120 at least]
+    #[arg(long, value_name = "SECONDS|none", help_heading = "Device", add = Change::AtResume)]
     #[serde(serialize_with = "display_or_none", skip_serializing_if = "Option::is_none")]
     pub patience: Option<Patience>,
     /// Steps between comparisons of --precision int8's gradients with bf16's, a layer each, on one micro-batch, besides those at the
     /// first and the last step; 0 for none [default: 100]
-    #[arg(long, value_name = "N", add = Change::AtResume)]
+    #[arg(long, value_name = "N", help_heading = "Precision", add = Change::AtResume)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard_every: Option<u64>,
-    /// Take a student as it is whose losses have grown so much that the run diverged: it is written as any, and not as
-    /// student.diverged
+    /// Write the student as any other if losses grow so much that the run diverges, and not as student.diverged
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
           default_missing_value = "true", add = Change::AtResume)]
     pub allow_divergence: bool,

@@ -8,6 +8,7 @@ use super::values::count;
 
 /// The shape of a micro-batch.
 #[derive(Args, Clone, Copy, Debug, Serialize)]
+#[command(next_help_heading = "Shape")]
 pub struct ShapeOptions {
     /// Sequences in a micro-batch
     #[arg(long, value_name = "B", default_value_t = 8, value_parser = count(Recipe::MOST_TOKENS))]

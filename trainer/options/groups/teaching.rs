@@ -12,6 +12,7 @@ use crate::options::{MostKl, UsageError, WeightFormat};
 
 /// How a teacher teaches: a run without one refuses these.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Teaching")]
 pub struct TeachingOptions {
     /// Weight of the teacher's term in the loss, 0 to 1
     #[arg(long, value_name = "X", default_value = "0.5", value_parser = within(0.0..=1.0))]
@@ -21,8 +22,8 @@ pub struct TeachingOptions {
     pub temperature: f32,
     #[command(flatten)]
     pub teacher: TeacherOptions,
-    /// Certificate of the teacher for --teacher-format int8, written by `precast eval --format int8 --against bf16 --out FILE`;
-    /// without it a run measures the same on its first batch, if memory has room for that
+    /// Certificate of the teacher for --teacher-format int8, written by `precast eval --format int8 --against bf16 --out FILE`.
+    /// Without it a run measures the KL on its first batch, if memory has room for that
     #[arg(long, value_name = "FILE", add = Change::AtResume)]
     pub teacher_certificate: Option<PathBuf>,
     /// Refuse --teacher-format int8 if its mean KL from the bf16 teacher is above this, nats a token; none for no limit
@@ -41,16 +42,17 @@ pub struct TeachingOptions {
 
 /// What of a teacher decides which kernels run.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Teaching")]
 pub struct TeacherOptions {
     /// Divergence of the teacher's term, t of teacher and s of student: 0 is KL(t || s), 1 is KL(s || t), and between them is
     /// beta KL(t || m) + (1 - beta) KL(s || m) with m = beta t + (1 - beta) s
     #[arg(long, value_name = "X", default_value = "0", value_parser = within(0.0..=1.0))]
     pub beta: f32,
-    /// How the teacher's weights live on the device. At the same bits: bf16 (the run's precision), stored (matrices as a GGUF
+    /// Form of the teacher's weights on the device. At the same bits: bf16 (the run's precision), stored (matrices as a GGUF
     /// file holds them, each dequantized just before its product) or auto (bf16 where that fits into the device's memory, else
     /// stored). At other bits, and faster: int8 (inputs of the layers' matrix multiplications are rotated and rounded to 8
     /// bits; the run says what that costs, in nats)
-    #[arg(long, value_name = "FORM", default_value_t, add = Change::AtResume)]
+    #[arg(long, value_name = "FORM", default_value_t, help_heading = "Memory", add = Change::AtResume)]
     pub teacher_format: WeightFormat,
 }
 
