@@ -105,7 +105,7 @@ fn rows_of_a_real_file_have_their_values() {
     }
 }
 
-/// What a check draws reaches the corners: scales of both signs, zero, subnormal; every nibble.
+/// Random blocks of checks reach the corners: scales of both signs, zero, subnormal; every nibble.
 #[test]
 fn checked_blocks_have_every_kind_of_scale_and_are_finite() {
     for format in Block::ALL {

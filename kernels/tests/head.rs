@@ -6,7 +6,7 @@ use precast_kernels::abi::{MASKED_TOKEN, micro_scalars};
 use precast_kernels::check::Case;
 use precast_kernels::host::Buffer;
 
-/// What a row's loss is made of.
+/// Terms of a row's loss.
 #[derive(Clone, Copy)]
 struct Loss {
     alpha: f64,

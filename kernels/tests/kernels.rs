@@ -1,4 +1,4 @@
-//! What must hold of every kernel family, whatever it computes.
+//! Every kernel family keeps these rules, whatever it computes.
 
 use std::collections::BTreeSet;
 
@@ -158,7 +158,7 @@ fn operands_are_addresses_of_the_parameter_block() {
     }
 }
 
-/// What a launch works in is declared as that: no output is excused from its check.
+/// A launch declares its scratch memory as such: no output is excused from its check.
 #[test]
 fn every_output_is_compared_with_its_reference() {
     for key in examples() {
@@ -171,7 +171,7 @@ fn every_output_is_compared_with_its_reference() {
     }
 }
 
-/// What sums up, or has no more than a number for each token.
+/// Operations that sum up, or have no more than a number for each token.
 const SMALL: [&str; 4] = ["column_sum.finish", "grad_norm.finish", "head.metrics", "lora.wgrad"];
 
 #[test]
@@ -244,7 +244,7 @@ fn an_entry_symbol_says_what_the_code_is_made_from() {
     assert_ne!(simulated(&bf16), simulated(&f32));
 }
 
-/// Whether an element still holds the poison. Of i8 it is a value, -1.
+/// True if an element still holds the poison. Of i8 that is a value, -1.
 fn poisoned(format: Format, bytes: &[u8]) -> bool {
     let is_value = format == Dtype::I8;
     !is_value && bytes.chunks(format.bytes(1) as usize).any(|element| element.iter().all(|byte| *byte == POISON))

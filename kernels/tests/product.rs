@@ -1,4 +1,4 @@
-//! What a BLAS library is told of a product is what the kernel computes: column-major matrices, read element by element.
+//! A BLAS library is told to compute the product of the kernel: column-major matrices, read element by element.
 
 use half::bf16;
 use precast_kernels::abi::micro_scalars;

@@ -144,7 +144,7 @@ fn gradients_are_differences_of_the_formula() {
     close(&partial, &dgamma, 2e-6, "dgamma");
 }
 
-/// What is tested above holds of it too.
+/// The gradient without gammas has the bits of the one with them, so the tests above hold of it, too.
 #[test]
 fn without_the_gammas_the_gradient_of_the_heads_is_the_same() {
     let params = params!(qk_norm_bwd_params { rows: ROWS as u32 });

@@ -1,4 +1,4 @@
-//! What the CUDA sources are held to: they teach, and they name intrinsics in one place.
+//! The CUDA sources keep to rules: they teach, and they name intrinsics in one place.
 
 use std::collections::BTreeMap;
 use std::fs;

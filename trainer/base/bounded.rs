@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Holds the parser of a template of 128 KiB that is nothing but operators, and the end of lists within lists.
 const STACK_BYTES: usize = 512 << 20;
-/// What each piece of memory counts besides its bytes: it may be a list within a list, and writing these takes 1.3 KB of stack a
+/// Bytes that each piece of memory counts besides its own: it may be a list within a list, and writing these takes 1.3 KB of stack a
 /// level, so that 256 MiB of them fit the stack.
 const PIECE_BYTES: usize = 1 << 10;
 

@@ -45,7 +45,7 @@ impl Disguise {
         is_page.then_some(Self::WebPage)
     }
 
-    /// What a text file is by its first bytes, if that is known: the marks of other encodings are numbers elsewhere.
+    /// Returns the kind of a text file by its first bytes, if it is known: the marks of other encodings are numbers elsewhere.
     pub fn of_text(bytes: &[u8]) -> Option<Self> {
         match bytes {
             [0xFF, 0xFE, 0, 0, ..] | [0, 0, 0xFE, 0xFF, ..] => Some(Self::Utf32),
@@ -54,7 +54,7 @@ impl Disguise {
         }
     }
 
-    /// What the file at a path is; none too where it cannot be read.
+    /// Returns the kind of the file at a path; none, too, if it cannot be read.
     pub fn at(path: &Path) -> Option<Self> {
         let mut start = Vec::new();
         input::open(path).and_then(|file| file.take(LOOKED_AT_BYTES).read_to_end(&mut start)).ok()?;

@@ -1,4 +1,4 @@
-//! Where a run is, and so what a signal comes to: the answer to it.
+//! Phases of a run, and the answer of each to a signal.
 
 use super::signal::Signal;
 

@@ -33,29 +33,29 @@ impl fmt::Display for Role {
 /// Something of each model of a run: of one that trains, and of its teacher if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Models<T> {
-    /// Of the teacher.
+    /// The teacher's.
     pub teacher: Option<T>,
-    /// Of the model that trains.
+    /// The student's, which trains.
     pub student: T,
 }
 
 impl<T> Models<T> {
-    /// Each with its role, the teacher first.
+    /// Returns each with its role, the teacher first.
     pub fn iter(&self) -> impl Iterator<Item = (Role, &T)> {
         self.teacher.iter().map(|model| (Role::Teacher, model)).chain([(Role::Student, &self.student)])
     }
 
-    /// Each, the student first: what both have is taken from it.
+    /// Returns each, the student first: what both have is taken from it.
     pub fn student_first(&self) -> impl Iterator<Item = &T> {
         [&self.student].into_iter().chain(&self.teacher)
     }
 
-    /// Something else of each.
+    /// Maps each model's value.
     pub fn map<U>(&self, mut of: impl FnMut(&T) -> U) -> Models<U> {
         Models { teacher: self.teacher.as_ref().map(&mut of), student: of(&self.student) }
     }
 
-    /// The same, if it can be had of each.
+    /// Maps each model's value, if that succeeds of all.
     ///
     /// # Errors
     /// The first one's, the teacher's before the student's.

@@ -40,7 +40,7 @@ impl Startup {
         std::iter::once(first).chain(self.phases.iter().cloned()).collect()
     }
 
-    /// What has been counted so far.
+    /// Returns the times so far, seconds.
     pub fn record(&self) -> StartupRecord {
         StartupRecord { total_s: self.total_s(), phases: self.phases() }
     }

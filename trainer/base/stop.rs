@@ -20,7 +20,7 @@ use crate::base::notes::tell;
 #[error("stopped by {} {done}", signal.name())]
 pub struct Stopped {
     pub signal: Signal,
-    /// Where it stopped, and how to go on.
+    /// Place at which it stopped, and the way to go on.
     pub done: String,
 }
 

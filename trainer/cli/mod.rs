@@ -27,7 +27,7 @@ use crate::run::report_file::REPORT;
 use precast_system::files::Existing;
 use precast_system::{say, stdout};
 
-/// Distil a large Qwen or Llama model into a small one, or train one on data alone: every kernel compiled, verified and loaded
+/// Distill a large Qwen or Llama model into a small one, or train one on data alone: every kernel compiled, verified and loaded
 /// before the first step.
 ///
 /// Exit codes: 0 done, 1 failed, 2 usage, 3 bundle or kernels, 4 device, 5 data or checkpoint; 129, 130, 131 and 143 stopped by

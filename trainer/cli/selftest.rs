@@ -17,7 +17,7 @@ use crate::programs::failure::Failure;
 pub struct Arguments {
     #[command(flatten)]
     target: DeviceOptions,
-    /// Only kernels whose key has this prefix: `gemm.`, `attention.fwd`
+    /// Check only kernels whose keys start with this: `gemm.`, `attention.fwd`
     #[arg(long, default_value = "", value_name = "PREFIX")]
     kernel: String,
     /// Seed of the random inputs

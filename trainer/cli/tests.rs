@@ -46,7 +46,7 @@ const OF_OTHERS: [&str; 35] = [
     "--workspace",
 ];
 
-/// What a person reads who asks a command for help, at a terminal of this width.
+/// Returns the text of a command that is asked for help, at a terminal of this width.
 fn help_of(command: &str, flag: &str, columns: usize) -> String {
     let asked = Arguments::command().term_width(columns).try_get_matches_from(["precast", command, flag]);
     asked.expect_err("help ends a command").to_string()

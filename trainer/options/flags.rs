@@ -47,10 +47,10 @@ pub fn all() -> impl Iterator<Item = &'static Arg> {
     OPTIONS.get_arguments()
 }
 
-/// Who may give an option another value.
+/// Returns who may give an option another value.
 ///
 /// # Panics
-/// Where no option is called so.
+/// If no option has this name.
 pub fn change(name: &str) -> Change {
     let option = all().find(|option| option.get_id() == name);
     option.unwrap_or_else(|| panic!("no option is called {name}")).get().copied().unwrap_or_default()
@@ -107,7 +107,7 @@ impl Flags {
     }
 }
 
-/// What clap finds wrong, without its hints at a usage that nobody sees here.
+/// Returns clap's message, without its hints at a usage that nobody sees here.
 fn what(error: &Error) -> String {
     let text = error.to_string();
     let text = text.split("\n\n").next().unwrap_or_default();

@@ -7,7 +7,7 @@ use super::groups::{AdapterOptions, ArithmeticOptions, DeviceOptions, ModelOptio
 use super::groups::{Options, TeachingOptions};
 use super::usage::UsageError;
 
-/// What of a run decides which kernels a step launches, and how long they take.
+/// Options of a run that decide which kernels a step launches, and how long they take.
 #[derive(Args, Clone, Debug)]
 #[command(
     mut_arg("teacher", |option| option.requires("student").help(TEACHER).long_help(None)),

@@ -57,22 +57,22 @@ pub struct RunConfig {
     /// Directory of results.
     #[serde(serialize_with = "record_text::path")]
     pub out: PathBuf,
-    /// What is minimized; with a teacher just where there is one.
+    /// Minimized by the run; with a teacher's term just where there is one.
     #[serde(flatten)]
     pub objective: Objective,
-    /// How the teacher's weights live on the device; none where nobody teaches.
+    /// Form of the teacher's weights on the device; none where nobody teaches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub teacher_format: Option<WeightFormat>,
-    /// What is known of a teacher that is not exact.
+    /// Measurement of a teacher that is not exact.
     #[serde(serialize_with = "record_text::path_or_none", skip_serializing_if = "Option::is_none")]
     pub teacher_certificate: Option<PathBuf>,
-    /// How far from the exact one such a teacher may be; none of one that is exact.
+    /// Limit of the distance of such a teacher from the exact one; none of one that is exact.
     #[serde(serialize_with = "record_text::display_or_none", skip_serializing_if = "Option::is_none")]
     pub max_teacher_kl: Option<MostKl>,
-    /// What trains while the student stays as it is; none where the student trains.
+    /// Trains while the student stays as it is; none where the student trains.
     #[serde(flatten)]
     pub adapter: Option<AdapterChoice>,
-    /// How the weights of a student that stays as it is live on the device; none where it trains.
+    /// Form on the device of the weights of a student that stays as it is; none where it trains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub student_format: Option<WeightFormat>,
     /// True if the teacher may predict worse than guessing does.
@@ -130,7 +130,7 @@ impl RunConfig {
         Models { teacher: self.teacher.as_deref(), student: &self.student }
     }
 
-    /// The same, as commands in messages name them.
+    /// Returns these paths as commands in messages name them.
     pub fn model_names(&self) -> Vec<String> {
         self.models().iter().map(|(_, path)| path.display().to_string()).collect()
     }
@@ -155,7 +155,7 @@ impl RunConfig {
         self.optimizer.lr_of(step, self.steps)
     }
 
-    /// What the plan follows from.
+    /// Returns the choices that the plan follows from.
     pub fn recipe(&self) -> Recipe {
         let ShapeOptions { batch_size: batch, seq_len } = self.shape;
         let ArithmeticOptions { recompute, precision, gemm } = self.arithmetic;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How long the device may do nothing that can be seen, as a run is told.
+/// Time for which the device may do nothing that can be seen, as a run is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
     /// However long.

@@ -1,4 +1,4 @@
-//! What is asked for becomes what runs: one function, which opens no file.
+//! Resolves options into the configuration of a run: one function, which opens no file.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ pub enum Purpose {
     Plan,
 }
 
-/// What a run that continues takes over where nothing else is asked for.
+/// Values that a run that continues takes over, unless others are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Before {
     pub steps: u64,

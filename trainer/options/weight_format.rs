@@ -1,11 +1,11 @@
-//! How a frozen model's weights are asked to live on the device.
+//! Forms of a frozen model's weights on the device, as they are asked for.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
 
-/// What `--teacher-format` and `--format` ask for.
+/// Value of `--teacher-format` and `--format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WeightFormat {

@@ -43,7 +43,7 @@ pub struct Arguments {
 enum Command {
     /// List every key and variant that runs over the models can launch, and kernels that no run launches yet
     Keys(keys::Arguments),
-    /// Compile them and write a bundle
+    /// Compile the kernels of models, and write a bundle
     Build(build::Arguments),
     /// Write the lock files: the digests that every build must give
     Lock(lock::Arguments),

@@ -12,7 +12,7 @@ use crate::execute::execute;
 use crate::program::Program;
 use crate::report::Report;
 
-/// What is wrong with a kernel.
+/// Fault of a kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// It cannot be prepared.
@@ -22,27 +22,27 @@ pub enum Fault {
     #[error("{arch}, variant {variant}, sample {sample}, seed {seed}: {mismatch}{stores}")]
     Mismatch {
         arch: Arch,
-        /// How it was built.
+        /// Its build.
         variant: Box<Variant>,
-        /// Which of the key's samples.
+        /// Index among the key's samples.
         sample: usize,
         seed: u64,
-        /// How far it is from it.
+        /// Their difference.
         mismatch: Mismatch,
-        /// Where the launch stores, of one that left an element unwritten.
+        /// Lines that store, of a launch that left an element unwritten.
         stores: String,
     },
     /// The launch breaks a rule of the machine.
     #[error("{key}[{variant}] on {arch}, sample {sample}, seed {seed}: {report}")]
     Broken {
         key: Key,
-        /// How it was built.
+        /// Its build.
         variant: Box<Variant>,
         arch: Arch,
-        /// Which of the key's samples.
+        /// Index among the key's samples.
         sample: usize,
         seed: u64,
-        /// Which rule, where and by whom.
+        /// Rule, place and accesses.
         report: Box<Report>,
     },
     /// A launch asks for more than a CTA may have.
@@ -51,7 +51,7 @@ pub enum Fault {
     )]
     Limit {
         key: Key,
-        /// How it was built.
+        /// Its build.
         variant: Box<Variant>,
         arch: Arch,
         /// Shared memory, static and dynamic.
@@ -61,7 +61,7 @@ pub enum Fault {
     },
 }
 
-/// What a check has done.
+/// Counts of a check.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Launches that ran.
@@ -117,7 +117,7 @@ pub fn check_source(
     check_program(simt, source, key, variant, arch, seeds).map(|(outcome, _)| outcome)
 }
 
-/// What it has done, and the static shared memory of the program.
+/// Returns the outcome, and the bytes of static shared memory of the program.
 fn check_program(
     simt: &Simt,
     source: &Source,
@@ -160,7 +160,7 @@ fn each_launch(
     Ok(())
 }
 
-/// Whether a CTA may have what a launch asks for.
+/// Refuses a launch that asks for more shared memory or threads than a CTA may have.
 fn fits(key: &Key, variant: Variant, arch: Arch, static_bytes: u64, geometry: &Geometry) -> Result<(), Fault> {
     let bytes = static_bytes + u64::from(geometry.shared_bytes);
     let threads = geometry.block.iter().product();
@@ -170,7 +170,7 @@ fn fits(key: &Key, variant: Variant, arch: Arch, static_bytes: u64, geometry: &G
     Ok(())
 }
 
-/// How far a kernel may be from its reference here, where approximate instructions are exact. In bf16 kernels that add in the reference's
+/// Returns the tolerance of a kernel here, where approximate instructions are exact. In bf16 kernels that add in the reference's
 /// order are at 4e-8 and attention, whose softmax goes tile by tile, at 1.1e-3; one that rounds once too often is at 3.4e-3.
 fn limit(key: &Key, operand: &Operand) -> Tolerance {
     let tolerance = key.kernel().tolerance(operand);

@@ -92,7 +92,7 @@ fn gxx(directory: &Path) -> Result<(Tool, String), CompileError> {
     new_enough(&version).map(|()| (compiler, version))
 }
 
-/// Whether g++ of a version, as it says it itself, knows all options.
+/// Refuses a g++ whose version, as it prints it, is too old to know all options.
 fn new_enough(version: &str) -> Result<(), CompileError> {
     let major = version.trim().split('.').next().and_then(|major| major.parse::<u32>().ok());
     match major {

@@ -1,11 +1,11 @@
-//! What a kernel's accesses cost the memory system of a GPU: sectors of global memory, wavefronts of shared memory.
+//! Costs of a kernel's accesses in the memory system of a GPU: sectors of global memory, wavefronts of shared memory.
 
 use std::iter::Sum;
 use std::ops::Add;
 
 use crate::launch::RawCount;
 
-/// What an instruction does.
+/// Kind of an instruction that accesses memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Traffic {
     /// Reads global memory.
@@ -32,13 +32,13 @@ impl Traffic {
         self <= Traffic::Copy
     }
 
-    /// What one of [`Cost::moved`] is in terms of [`Cost::needed`]: the bytes of a sector, or a wavefront.
+    /// Returns the unit of [`Cost::moved`] in those of [`Cost::needed`]: 32 bytes of a sector, or 1 wavefront.
     pub fn unit(self) -> u64 {
         if self.is_global() { 32 } else { 1 }
     }
 }
 
-/// What instructions cost.
+/// Cost of instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Warps that executed one.
@@ -65,14 +65,14 @@ impl Sum for Cost {
     }
 }
 
-/// What one instruction of a program cost in a launch.
+/// Cost of one instruction of a program in a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
     /// In the program.
     pub(crate) address: u64,
-    /// What it does.
+    /// Its kind.
     pub traffic: Traffic,
-    /// What it cost.
+    /// Its cost.
     pub cost: Cost,
 }
 

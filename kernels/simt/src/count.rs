@@ -1,4 +1,4 @@
-//! What each instruction of a kernel costs, over all of its samples.
+//! Counts the cost of each instruction of a kernel, over all of its samples.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::compile::Simt;
 use crate::cost::{Cost, Count, Traffic};
 use crate::program::Program;
 
-/// What the samples of a kernel cost.
+/// Costs of a kernel's samples.
 pub struct Counted {
     program: Program,
     /// Each sample that was run, and its instructions.

@@ -22,30 +22,30 @@ pub enum CompileError {
     /// The compiler refuses.
     #[error("{what} does not compile for the host\n{log}")]
     Refused {
-        /// What was compiled.
+        /// Name of the source.
         what: String,
-        /// What the compiler says.
+        /// Messages of the compiler.
         log: String,
     },
     /// Files cannot be written or read.
     #[error("{what}: {error}")]
     Io {
-        /// What was done.
+        /// Action and file.
         what: String,
         /// Why it failed.
         error: std::io::Error,
     },
-    /// What was compiled cannot be loaded.
+    /// A compiled library cannot be loaded.
     #[error("{what} cannot be loaded: {why}")]
     Load {
-        /// What was compiled.
+        /// Name of the source.
         what: String,
         why: String,
     },
     /// More static shared memory than an architecture allows.
     #[error("{what}: {bytes} bytes of static shared memory; {} are allowed", STATIC_SHARED_BYTES)]
     StaticShared {
-        /// What was compiled.
+        /// Name of the source.
         what: String,
         /// Bytes of all static variables.
         bytes: u64,

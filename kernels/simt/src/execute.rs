@@ -10,7 +10,7 @@ use crate::report::Report;
 
 /// Bytes before and behind each operand that belong to nothing.
 const GUARD: usize = 256;
-/// What addresses keep: no access is wider.
+/// Alignment of operands, bytes: no access is wider.
 const ALIGN: usize = 16;
 
 /// `TensorMap` of the machine, in place of what the CUDA driver encodes.

@@ -1,4 +1,4 @@
-//! What passes between Rust and the machine: the twins of `machine/launch.h`, and the one call across.
+//! Passes launches from Rust to the machine: the twins of `machine/launch.h`, and the one call across.
 
 use std::ffi::c_void;
 
@@ -9,9 +9,9 @@ use precast_kernels::Geometry;
 pub struct Operand<'a> {
     pub name: &'a str,
     pub bytes: &'a mut [u8],
-    /// Whether the launch may write it.
+    /// True if the launch may write it.
     pub writable: bool,
-    /// Whether it holds something before the launch.
+    /// True if it holds values before the launch.
     pub written: bool,
 }
 
@@ -96,7 +96,7 @@ unsafe extern "C" fn receive(counts: *mut Vec<RawCount>, count: *const RawCount)
     unsafe { (*counts).push(*count) };
 }
 
-/// Where a program's parts are in memory.
+/// Addresses of a program's parts in memory.
 #[derive(Clone)]
 pub(crate) struct Image {
     pub run: Run,
@@ -108,7 +108,7 @@ pub(crate) struct Image {
     pub cluster: u32,
     /// CTAs that a multiprocessor must be able to hold.
     pub resident_blocks: u32,
-    /// Whether it has Hopper's instructions.
+    /// True if it has Hopper's instructions.
     pub by_clocks: bool,
 }
 

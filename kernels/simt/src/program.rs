@@ -12,7 +12,7 @@ use crate::error::{CompileError, STATIC_SHARED_BYTES, io};
 use crate::launch::{self, Image, Operand, RawCount, Region, Run, RunCounted};
 use crate::report::{Report, lines};
 
-/// What the machine's functions are called whose callers are ordered by clocks.
+/// Prefix of the machine's functions whose callers are ordered by clocks.
 const BY_CLOCKS: &[u8] = b"simt_hopper_";
 
 /// A kernel in memory.
@@ -25,7 +25,7 @@ pub struct Program {
     /// The shared object, and where it is loaded.
     file: PathBuf,
     base: u64,
-    /// What launches cost, if they are counted. Held by each: static shared memory is the program's own.
+    /// Costs of launches, if they are counted. Held by each: static shared memory is the program's own.
     counts: Mutex<Option<Vec<RawCount>>>,
     _library: Library,
 }
@@ -119,7 +119,7 @@ impl Program {
         Err(Box::new(Report::new(&raw, &names, &shared, geometry, &self.file, self.base)))
     }
 
-    /// What launches have cost since the last call. The first one makes that they are counted.
+    /// Returns the costs of launches since the last call. The first call starts the count.
     pub(crate) fn counts(&self) -> Vec<Count> {
         let mut counts = self.counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let since = counts.replace(Vec::new()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is wrong with a launch, as people read it: which rule, where in memory, and both accesses with their lines.
+//! Reports a broken rule of a launch to people: the rule, the place in memory, and both accesses with their lines.
 
 use std::fmt;
 use std::path::Path;
@@ -16,11 +16,11 @@ pub(crate) const SOURCES: &str = "/simt";
 pub struct Report {
     /// The rule that is broken.
     pub rule: &'static str,
-    /// Where in memory, if anywhere.
+    /// Place in memory, of a rule about one.
     pub place: Option<String>,
-    /// What breaks it.
+    /// Access that breaks it.
     pub now: String,
-    /// What it conflicts with.
+    /// Earlier access in conflict with it.
     pub before: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What of CUDA C++ a host compiler cannot read, rewritten in place: `asm` statements become calls of functions named
+//! Rewrites in place the parts of CUDA C++ that no host compiler reads: `asm` statements become calls of functions named
 //! after the instruction (`machine/ptx.h`), and dynamic shared memory becomes a pointer. Vectors are kept whole. Lines
 //! stay where they are.
 
@@ -33,7 +33,7 @@ pub fn translate(text: &str) -> String {
 /// as one, like a GPU's compiler, where it would load and store each element.
 const WHOLE: &str = "volatile char whole[0]; ";
 
-/// What is left of `text` at the end of the structure at its start, if that is aligned as vectors are.
+/// Returns the bytes of `text` behind the structure at its start; none unless that is aligned as vectors are.
 fn vector_end(text: &str) -> Option<usize> {
     let start = text.strip_prefix("struct alignas(")?.split_once('{')?.1;
     Some(start.len() - closing(start, '{', '}')?)
@@ -60,7 +60,7 @@ fn asm(text: &str) -> Option<(usize, String)> {
     Some((text.len() - start.len() + end + 1, call(&template, &operands)))
 }
 
-/// Where what is open at the start of `text` closes.
+/// Returns the bytes of `text` behind the bracket that closes the one open at its start.
 fn closing(text: &str, open: char, close: char) -> Option<usize> {
     let (mut depth, mut quoted) = (0, false);
     for (index, character) in text.char_indices() {
@@ -129,7 +129,7 @@ fn call(template: &str, operands: &[&str]) -> String {
     }
 }
 
-/// What names of an `asm` statement's registers begin with, so that they are no others.
+/// Prefix of the names of an `asm` statement's registers, so that they are no others.
 const REGISTER: &str = "ptx_";
 
 /// The registers that a statement declares, and the types they have here.

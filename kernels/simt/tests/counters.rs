@@ -1,5 +1,5 @@
-//! What the machine counts is what Nsight Compute counted on an H200, for the same samples of the same variants: within
-//! 5 % or 32 events. sm_90_portable has the kernels of sm_89 and sm_121.
+//! The machine counts as Nsight Compute did on an H200, for the same samples of the same variants: within 5 % or 32
+//! events. sm_90_portable has the kernels of sm_89 and sm_121.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::SIMT;
 /// A launch a line: kernel, sample, and the metrics that the first line names. Comments say how it was measured.
 const MEASURED: &str = include_str!("counters/h200.tsv");
 
-/// Of the random inputs, as it was measured.
+/// Seed of the random inputs that were measured.
 const SEED: u64 = 1;
 
-/// What a metric of ncu is here.
+/// Returns the value of a metric of ncu by these counts.
 fn figure(metric: &str, counts: &[Count]) -> u64 {
     let of = |traffic: Traffic| -> Cost {
         counts.iter().filter(|count| count.traffic == traffic).map(|count| count.cost).sum()

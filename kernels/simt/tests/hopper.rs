@@ -9,7 +9,7 @@ use crate::SIMT;
 
 const ROWS: u32 = 64;
 const COLUMNS: u32 = 256;
-/// What the parameter block of `planted.cuh` is made of.
+/// Layout of the parameter block of `planted.cuh`, bytes.
 const PARAMS_BYTES: usize = 192;
 const MAP: usize = 64;
 
@@ -68,7 +68,7 @@ impl Planted {
         SIMT.compile(&self.source, &defines, Arch::Sm90a).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// What is wrong with a launch.
+    /// Returns the fault of a launch; none of one without.
     fn run(&self, program: &Program, seed: u64) -> Option<String> {
         // Small integers: every sum is exact.
         let x: Vec<f32> = (0..ROWS * COLUMNS).map(|n| ((n / COLUMNS * 7 + n % COLUMNS * 3) % 5) as f32 - 2.0).collect();
@@ -106,7 +106,7 @@ impl Planted {
         }
     }
 
-    /// What the first seed finds; the others find something, too. Without the defect there is nothing.
+    /// Returns the report at the first seed. Others have a report, too, and none has one without the defect.
     fn found(&self, defect: u32) -> String {
         let program = self.program(defect);
         let reports: Vec<String> = (0..4).map(|seed| self.run(&program, seed).expect("a defect")).collect();

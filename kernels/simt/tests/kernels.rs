@@ -6,12 +6,12 @@ use precast_simt::{Fault, check_source};
 
 use crate::SIMT;
 
-/// What is found where `from`, the first time it stands in a kernel's source or headers, is `to`.
+/// Returns the report of a kernel after its first `from`, in source or headers, became `to`.
 pub fn found(key: &str, from: &str, to: &str) -> String {
     found_on(Arch::Sm121, key, from, to)
 }
 
-/// The same of Hopper's own kernels.
+/// Returns the report of a kernel of Hopper's own, as [`found`] does.
 fn found_on_hopper(key: &str, from: &str, to: &str) -> String {
     found_on(Arch::Sm90a, key, from, to)
 }

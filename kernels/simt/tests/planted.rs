@@ -62,7 +62,7 @@ impl Planted {
         self.found_of(1)
     }
 
-    /// The same of a kernel that has several defects, one at a time.
+    /// Returns the report on one of a kernel's several defects.
     fn found_of(&self, defect: u32) -> String {
         for arch in [Arch::Sm89, Arch::Sm121] {
             let sound = self.program(arch, None);

@@ -1,4 +1,4 @@
-//! What treats each element by itself.
+//! Formulas of one element at a time.
 
 use precast_kernels::abi::{adamw_params, fill_params};
 

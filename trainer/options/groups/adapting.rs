@@ -72,7 +72,7 @@ impl AdapterOptions {
         }
     }
 
-    /// How a student lives on the device that stays as it is, since an adapter trains; none where it trains itself.
+    /// Returns the form on the device of a student that stays as it is, since an adapter trains; none where it trains itself.
     ///
     /// # Errors
     /// [`UsageError`] for a format that such a student cannot have.

@@ -1,4 +1,4 @@
-//! How a step is computed.
+//! Options of the arithmetic of a step.
 
 use clap::Args;
 use precast_plan::{Gemm, Precision, Recompute};
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Change;
 
-/// How a step is computed.
+/// Arithmetic of a step.
 #[derive(Args, Clone, Copy, Debug, Serialize)]
 #[command(next_help_heading = "Precision")]
 pub struct ArithmeticOptions {

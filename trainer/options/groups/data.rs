@@ -1,4 +1,4 @@
-//! How data are read, and in which order.
+//! Options of reading data, and of their order.
 
 use clap::{ArgAction, Args};
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::values::{MOST_WINDOW, count};
 use crate::inputs::chat::Date;
 
-/// How data become text, and text tokens.
+/// Options of making text of data, and tokens of text.
 #[derive(Args, Clone, Debug, Serialize)]
 #[command(next_help_heading = "Data")]
 pub struct TextOptions {

@@ -1,4 +1,4 @@
-//! Where a plan runs, and by which kernels.
+//! Options of the device and its kernels.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::Change;
 use crate::base::record_text::{display, path_or_none};
 use crate::options::DeviceChoice;
 
-/// Where a plan runs, and by which kernels.
+/// Device that runs a plan, and its kernels.
 #[derive(Args, Clone, Debug, Serialize)]
 #[command(next_help_heading = "Device")]
 pub struct DeviceOptions {

@@ -1,4 +1,4 @@
-//! How a step is divided into replicas and micro-batches.
+//! Divides a step into replicas and micro-batches.
 
 use clap::Args;
 use precast_plan::Share;
@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use super::values::{MOST_MICRO_BATCHES, count};
 use crate::options::UsageError;
 
-/// How a step is to be divided, as far as that is said.
+/// Division of a step, as far as options give it.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Shape")]
 pub struct DivisionOptions {
@@ -20,7 +20,7 @@ pub struct DivisionOptions {
     pub replicas: Option<u32>,
 }
 
-/// How a step is divided among micro-batches, replicas and ranks, and which rank this process is.
+/// Division of a step among micro-batches, replicas and ranks, and the rank of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Division {
     /// Micro-batches in a step, over all ranks.

@@ -1,4 +1,4 @@
-//! What the optimizer does.
+//! Options of the optimizer.
 
 use clap::{Args, value_parser};
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::values::{MOST_STEPS, above_zero, not_negative};
 use crate::options::schedule::Schedule;
 
-/// What the optimizer does.
+/// Options of the optimizer.
 #[derive(Args, Clone, Copy, Debug, Serialize)]
 #[command(next_help_heading = "Optimizer")]
 pub struct OptimizerOptions {
@@ -44,7 +44,7 @@ impl OptimizerOptions {
         }
     }
 
-    /// What people should know of a warm-up that a run of so many steps does not end.
+    /// Returns a note on a warm-up that a run of so many steps does not end.
     pub fn warmup_note(&self, steps: u64) -> Option<String> {
         let Self { warmup, lr, .. } = self;
         (*warmup > steps).then(|| {

@@ -1,4 +1,4 @@
-//! What a run writes, says and watches.
+//! Options of a run's files, lines and watches.
 
 use clap::{ArgAction, Args, value_parser};
 use precast_plan::Precision;
@@ -10,7 +10,7 @@ use crate::base::record_text::display_or_none;
 use crate::inputs::adapter::AdapterChoice;
 use crate::options::{Patience, UsageError};
 
-/// What a run writes, says and watches while it trains.
+/// Files, lines and watches of a run while it trains.
 #[derive(Args, Clone, Debug, Serialize)]
 #[command(next_help_heading = "Output")]
 pub struct OutputOptions {

@@ -1,4 +1,4 @@
-//! How a teacher teaches.
+//! Options of a teacher.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::Change;
 use super::values::within;
 use crate::options::{MostKl, UsageError, WeightFormat};
 
-/// How a teacher teaches: a run without one refuses these.
+/// Options of a teacher: a run without one refuses these.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Teaching")]
 pub struct TeachingOptions {
@@ -40,7 +40,7 @@ pub struct TeachingOptions {
     pub allow_identical: bool,
 }
 
-/// What of a teacher decides which kernels run.
+/// Options of a teacher that decide which kernels run.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Teaching")]
 pub struct TeacherOptions {
@@ -60,7 +60,7 @@ pub struct TeacherOptions {
 const TEMPERATURES: RangeInclusive<f32> = 1e-3..=1e3;
 
 impl TeachingOptions {
-    /// How far from the exact one a teacher may be that is not; none of one that is exact.
+    /// Returns the limit of a rounded teacher's distance from the exact one; none of a teacher that is exact.
     ///
     /// # Errors
     /// [`UsageError`] for an option of a rounded teacher where it is exact, and for a precision that none has.

@@ -1,4 +1,4 @@
-//! Values that options can have: what a parser of clap's takes of them.
+//! Parsers of options' values, for clap.
 
 use std::ops::RangeInclusive;
 
@@ -46,7 +46,7 @@ pub(crate) fn above_zero(text: &str) -> Result<f64, String> {
     good.then_some(value).ok_or_else(|| "must be a number above 0, in the range of f32".to_owned())
 }
 
-/// What computes without training has fp32 and bf16.
+/// Parses the precision of a command that does not train: fp32 or bf16.
 pub(crate) fn exact_precision(text: &str) -> Result<Precision, String> {
     let precision: Precision = number(text)?;
     let trains = precision == Precision::Int8;

@@ -23,7 +23,7 @@ use verdict::Verdict;
 pub struct Arguments {
     /// A file of `precast evidence`, or a summary of one
     a: PathBuf,
-    /// One of another chip
+    /// File or summary of another chip
     b: PathBuf,
     #[command(flatten)]
     trusted: Trusted,
