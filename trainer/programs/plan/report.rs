@@ -16,7 +16,7 @@ use crate::base::record_text::display;
 use crate::device::host_memory::HostMemory;
 use crate::device::shapes::Shapes;
 use crate::device::weight_format;
-use crate::options::{RunConfig, ShapeOptions, WeightFormat};
+use crate::options::{Division, RunConfig, ShapeOptions, WeightFormat};
 use crate::programs::failure::Failure;
 
 /// Memory, kernels and work that a run takes.
@@ -210,11 +210,12 @@ impl Replicas {
 impl Step {
     fn of(config: &RunConfig, plan: &Plan) -> Self {
         let ShapeOptions { batch_size, seq_len } = config.shape;
-        let grad_accum = config.division.grad_accum;
+        let Division { grad_accum, share } = config.division;
         let tokens = u64::from(batch_size) * u64::from(seq_len) * u64::from(grad_accum);
         let estimate = Peak::of(plan.arch).map(|peak| {
-            let accum = f64::from(grad_accum);
-            let seconds = accum * seconds(plan, MICRO, &peak) + seconds(plan, UPDATE, &peak);
+            // Ranks compute at the same time, each as many micro-batches.
+            let own = f64::from(grad_accum / share.ranks);
+            let seconds = own * seconds(plan, MICRO, &peak) + seconds(plan, UPDATE, &peak);
             Estimate { device: peak.device, seconds, tokens_per_s: tokens as f64 / seconds }
         });
         Self { tokens, flops: u64::from(grad_accum) * flops(plan, MICRO) + flops(plan, UPDATE), estimate }

@@ -1,12 +1,12 @@
 use std::path::{Path, PathBuf};
 
 use precast_kernels::Arch;
-use precast_plan::{Precision, Recompute};
+use precast_plan::{Precision, Recompute, Share};
 use serde_json::{Value, json};
 
 use super::{Report, Target};
 use crate::device::weight_format::KERNELS_BYTES;
-use crate::options::{ModelOptions, Options, RunConfig, ShapeOptions, WeightFormat};
+use crate::options::{DivisionOptions, ModelOptions, Options, Purpose, RunConfig, ShapeOptions, WeightFormat};
 
 fn built_in(name: &str) -> Option<PathBuf> {
     Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("aot/models").join(name).with_extension("json"))
@@ -95,4 +95,22 @@ fn a_run_that_does_not_fit_hears_of_the_least_change_by_which_it_does() {
     });
     assert_eq!(json!(changed.memory.total_bytes), change["bytes"]);
     assert!(changed.check().is_ok());
+}
+
+/// Two GPUs share the micro-batches of a step, so that its estimate is near half of what one GPU takes for all of them.
+#[test]
+fn the_estimate_of_a_step_is_of_the_micro_batches_of_one_rank() {
+    let step = |ranks| {
+        let model = || built_in("smollm2-135m");
+        let models = ModelOptions { teacher: model(), student: model(), model: None };
+        let division = DivisionOptions { replicas: Some(4), ..DivisionOptions::default() };
+        let options = Options { models, division, ..Options::default() };
+        let config = options.resolve(Purpose::Plan, Share { ranks, ..Share::ALONE }, None).unwrap();
+        Report::of(&config, &Target::of(Arch::Sm89)).unwrap().to_json()["step"].clone()
+    };
+    let [one, two] = [1, 2].map(step);
+    assert_eq!([&one["tokens"], &one["flops"]], [&two["tokens"], &two["flops"]]);
+    let seconds = |step: &Value| step["estimate"]["seconds"].as_f64().unwrap();
+    let share = seconds(&two) / seconds(&one);
+    assert!((0.45..0.55).contains(&share), "{share}");
 }
