@@ -11,7 +11,7 @@ use crate::nvrtc::{Nvrtc, NvrtcError};
 #[derive(Debug, thiserror::Error)]
 pub enum LocateError {
     #[error(
-        "no NVRTC found; looked for\n{}\nInstall the pinned one with: cargo run --release -p precast-aot -- toolchain install",
+        "no NVRTC found; looked for\n{}\nInstall the pinned one, from this directory, with: precast-aot toolchain install",
         looked.iter().map(|place| format!("  {place}")).collect::<Vec<_>>().join("\n")
     )]
     NotFound {
@@ -132,5 +132,8 @@ mod tests {
         let looked = find(None, home, |_| None).unwrap_err();
         let expected = "/no/home/toolchain/nvidia-cuda-nvrtc-13.0.88/libnvrtc.so.13 (the pinned wheel)";
         assert_eq!(looked, ["$PRECAST_NVRTC (not set)", "$CUDA_HOME (not set)", expected]);
+        // `cargo run` works inside of a checkout alone, whose home is another.
+        let message = LocateError::NotFound { looked }.to_string();
+        assert!(message.ends_with("with: precast-aot toolchain install"), "{message}");
     }
 }
