@@ -94,7 +94,8 @@ impl Chart {
                 "<polyline fill=\"none\" stroke=\"{color}\" stroke-width=\"1.6\" points=\"{}\"/>",
                 path.join(" ")
             ));
-            for (a, b) in points.iter().filter(|_| self.axis == Axis::Doublings) {
+            // A line through one point is not seen.
+            for (a, b) in points.iter().filter(|_| self.axis == Axis::Doublings || points.len() == 1) {
                 drawing.push_str(&format!(
                     "<circle fill=\"{color}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\"/>",
                     x(*a),
@@ -120,6 +121,8 @@ mod tests {
         assert_eq!(marks, ["64.0", "326.0", "850.0"]);
         let ticks = ["1", "2", "4", "8"].map(|tick| format!(">{tick}</text>"));
         assert!(ticks.iter().all(|tick| svg.contains(tick)) && svg.contains("a&lt;b"), "{svg}");
+        let one = Series { name: String::new(), color: "#000", points: vec![(1.0, 10.0)] };
+        assert!(Chart { title: "t", axis: Axis::Linear, series: vec![one] }.svg().contains("<circle"));
         let nothing = |axis| Chart { title: "t", axis, series: Vec::new() }.svg();
         assert!(!nothing(Axis::Linear).contains("NaN") && !nothing(Axis::Doublings).contains("NaN"));
     }

@@ -71,6 +71,8 @@ h1 { font-size: 1.4rem; } h2 { font-size: 1rem; margin: 2rem 0 .3rem; }
 svg { width: 100%; height: auto; } svg text { fill: var(--faint); font-size: 11px; }
 .grid { stroke: var(--line); } table { border-collapse: collapse; } td { padding: .1rem 1.2rem .1rem 0; vertical-align: top; }
 td:first-child { color: var(--faint); } td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+.wide { overflow-x: auto; } .wide svg { min-width: 860px; }
+@media (max-width: 40rem) { svg { overflow: visible; } :not(.wide) > svg text { font-size: 20px; } td { padding-right: .5rem; } }
 ";
 
 fn html(records: &[StepRecord], run: &Value) -> String {
