@@ -190,7 +190,7 @@ proptest! {
                 requested.extend(launched(&training, &built, accum));
                 let evaluation = EvaluationPlan::new(student, (batch, seq_len), recipe.precision, Arch::Sim).unwrap();
                 requested.extend(keys(&evaluation.plan).into_iter().map(|pair| pair.key));
-                // And either may stay as it is stored, or have products of 8 bits where something computes them; and be
+                // And either may stay as it is stored, or have GEMMs of 8 bits where something computes them; and be
                 // compared with another form of itself.
                 for formats in stored(student).chain([Formats::dense(), Formats::int8()]) {
                     let (model, shape) = ((student, &formats), (batch, seq_len));

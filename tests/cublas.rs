@@ -1,6 +1,6 @@
-//! Products by cuBLASLt: over stand-ins for it and for the driver, and on a GPU with the real ones.
+//! GEMMs by cuBLASLt: over stand-ins for it and for the driver, and on a GPU with the real ones.
 //!
-//! The stand-in computes products on the host, by the page of cublasLt.h; kernels of the bundle do nothing there.
+//! The stand-in computes GEMMs on the host, by the page of cublasLt.h; kernels of the bundle do nothing there.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use precast_runtime::Launches;
 use precast_runtime::cublas::Cublas;
 use precast_runtime::cuda::Cuda;
 use precast_runtime::sim::{Faults, Sim};
-use precast_runtime::{Bound, BoundExchange, BoundProduct, BoundWork, Driver, Placement};
+use precast_runtime::{Bound, BoundExchange, BoundGemm, BoundWork, Driver, Placement};
 use serde_json::Value;
 
 use crate::driver::{Machine, machine, sm_121};
@@ -80,7 +80,7 @@ fn loads(record: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_run_needs_no_kernels_of_products_and_loads_those_of_cublas_before_its_first_launch() {
+fn a_run_needs_no_kernels_of_gemms_and_loads_those_of_cublas_before_its_first_launch() {
     if has_driver() {
         return;
     }
@@ -101,19 +101,19 @@ fn a_run_needs_no_kernels_of_products_and_loads_those_of_cublas_before_its_first
     assert_eq!(by_bundle["cublas"], Value::Null);
 
     let (printed, by_cublas, [before, after]) = run("cublas");
-    // Those of products drop out, and no other.
-    let products = |pair: &&String| pair.starts_with("gemm.");
-    let replaced: BTreeSet<String> = loads(&by_bundle).iter().filter(products).cloned().collect();
+    // Those of GEMMs drop out, and no other.
+    let gemms = |pair: &&String| pair.starts_with("gemm.");
+    let replaced: BTreeSet<String> = loads(&by_bundle).iter().filter(gemms).cloned().collect();
     let rest: BTreeSet<String> = loads(&by_bundle).difference(&replaced).cloned().collect();
     assert_eq!(loads(&by_cublas), rest);
     assert!(replaced.len() >= 4, "{replaced:?}");
     // Seen from outside: more loads than the program's own, all before its first launch.
     let of_library = count(&before, "load") - rest.len();
     assert!(of_library > 4, "{of_library} loads of cuBLASLt");
-    assert!(count(&before, "kernel") > 4, "each product is run once before the seal");
+    assert!(count(&before, "kernel") > 4, "each GEMM is run once before the seal");
     assert_eq!([count(&after, "load"), count(&after, "function"), count(&after, "poison")], [0; 3]);
     assert_eq!(count(&after, "kernel"), 0);
-    assert!(printed.contains("products cuBLASLt 13.0.2"), "{printed}");
+    assert!(printed.contains("GEMMs    cuBLASLt 13.0.2"), "{printed}");
     assert_eq!(by_cublas["cublas"]["version"], "13.0.2");
     assert_eq!(by_cublas["config"]["gemm"], "cublas");
 
@@ -211,13 +211,13 @@ fn doctor_says_which_cublas_a_run_would_use() {
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
     let (code, printed) = doctor(&[]);
-    assert!(code == Some(0) && printed.contains("ok   products   cuBLASLt 13.0.2"), "{printed}");
+    assert!(code == Some(0) && printed.contains("ok   GEMMs      cuBLASLt 13.0.2"), "{printed}");
     let (code, printed) = doctor(&[("PRECAST_FAKE_CUBLAS", "140000")]);
-    assert!(code == Some(3) && printed.contains("BAD  products ") && printed.contains("too new"), "{printed}");
+    assert!(code == Some(3) && printed.contains("BAD  GEMMs ") && printed.contains("too new"), "{printed}");
 }
 
 #[test]
-fn a_run_does_not_continue_with_products_of_another_hand() {
+fn a_run_does_not_continue_with_gemms_of_another_hand() {
     if has_driver() {
         return;
     }
@@ -242,7 +242,7 @@ fn a_run_does_not_continue_with_products_of_another_hand() {
 }
 
 #[test]
-fn a_step_whose_products_a_library_computes_is_the_same_step() {
+fn a_step_whose_gemms_a_library_computes_is_the_same_step() {
     let case = support::Case::new(17);
     let results = Gemm::ALL.map(|gemm| {
         let config = support::config(&case.teacher, &case.student, |options| {
@@ -264,35 +264,35 @@ fn a_step_whose_products_a_library_computes_is_the_same_step() {
         }
         let [(_, masters), ..] = session.state();
         let weights: Vec<Vec<u8>> = masters.iter().map(|(_, piece)| session.read(*piece).unwrap()).collect();
-        (losses, weights, session.plan.plan.products().count() > 0)
+        (losses, weights, session.plan.plan.cublas_gemms().count() > 0)
     });
     let [(losses, weights, _), (own_losses, own_weights, by_library)] = results;
     assert!(by_library && losses == own_losses && weights == own_weights);
 }
 
 #[test]
-fn products_are_those_of_the_references() {
+fn gemms_are_those_of_the_references() {
     if support::is_sim() {
         if has_driver() {
             return;
         }
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["cublas::products_child", "--exact", "--ignored", "--nocapture"]);
+        child.args(["cublas::gemms_child", "--exact", "--ignored", "--nocapture"]);
         let printed = succeed(&mut machine_with_cublas(&[]).run(&mut child));
-        assert!(printed.contains("products are those of the references"), "{printed}");
+        assert!(printed.contains("GEMMs are those of the references"), "{printed}");
     } else if !support::skipped(Cublas::open().is_err(), "this machine has no cuBLASLt") {
-        check_products();
+        check_gemms();
     }
 }
 
 #[test]
-#[ignore = "the process with stand-ins: products_are_those_of_the_references starts it"]
-fn products_child() {
-    check_products();
-    println!("products are those of the references");
+#[ignore = "the process with stand-ins: gemms_are_those_of_the_references starts it"]
+fn gemms_child() {
+    check_gemms();
+    println!("GEMMs are those of the references");
 }
 
-/// NCCL connects when an exchange is prepared, beside products.
+/// NCCL connects when an exchange is prepared, beside GEMMs.
 #[test]
 fn what_the_library_takes_is_told_from_what_ranks_take() {
     if has_driver() {
@@ -303,7 +303,7 @@ fn what_the_library_takes_is_told_from_what_ranks_take() {
     child.args(["cublas::memory_child", "--exact", "--ignored", "--nocapture"]);
     child.env("PRECAST_NCCL", build_nccl(card.path())).env("PRECAST_EXCHANGE", "nccl");
     let printed = succeed(&mut card.run(&mut child));
-    // One for itself and one for its first product.
+    // One for itself and one for its first GEMM.
     assert!(printed.contains("taken by cuBLASLt: 2 MiB of 18"), "{printed}");
 }
 
@@ -325,17 +325,17 @@ fn memory_child() {
         params[operand.offset..operand.offset + 8].copy_from_slice(&address.to_ne_bytes());
     }
     let workspace = (memory + (16 << 20), 16 << 20);
-    let product = BoundWork::Product(BoundProduct { key, params, workspace, factors: None });
+    let gemm = BoundWork::Gemm(BoundGemm { key, params, workspace, factors: None });
     let exchange = BoundWork::Exchange(BoundExchange { sends: Vec::new(), receives: Vec::new() });
     let bound = |(label, work): (&str, BoundWork)| Bound { label: label.to_owned(), work, dependencies: Vec::new() };
-    driver.prepare(&[("product", product), ("exchange", exchange)].map(bound)).unwrap();
+    driver.prepare(&[("gemm", gemm), ("exchange", exchange)].map(bound)).unwrap();
     let [by_cublas, by_all] =
         [driver.cublas().unwrap().taken_bytes, free - driver.free_bytes().unwrap()].map(|bytes| bytes >> 20);
     println!("taken by cuBLASLt: {by_cublas} MiB of {by_all}");
 }
 
-/// Every product of the samples by cuBLASLt, prepared once and run as the first micro-batch of a step and as a later one.
-fn check_products() {
+/// Every GEMM of the samples by cuBLASLt, prepared once and run as the first micro-batch of a step and as a later one.
+fn check_gemms() {
     let mut driver = Cuda::open(0, Launches::Own, &[]).unwrap();
     driver.set_cublas(Cublas::open().unwrap()).unwrap();
     const OPERAND_BYTES: u64 = 2 << 20;
@@ -349,22 +349,22 @@ fn check_products() {
     let mut prepared = Vec::new();
     for key in examples() {
         for (sample, params) in key.kernel().samples().into_iter().enumerate() {
-            let Some(product) = key.kernel().product(&params) else { continue };
+            let Some(gemm) = key.kernel().blas_gemm(&params) else { continue };
             let case = Case::new(&key, &params, sample as u64);
             let mut params = params.clone();
             for (index, operand) in case.operands.iter().enumerate() {
                 assert!(index < 7 && operand.bytes() <= OPERAND_BYTES);
                 params[operand.offset..operand.offset + 8].copy_from_slice(&at(index).to_ne_bytes());
             }
-            let factors = (product.addend == Addend::Accumulated).then_some(factors);
-            let bound = BoundProduct { key: key.clone(), params, workspace, factors };
+            let factors = (gemm.addend == Addend::Accumulated).then_some(factors);
+            let bound = BoundGemm { key: key.clone(), params, workspace, factors };
             let label = format!("{key} {sample}");
             let graph =
-                driver.prepare(&[Bound { label, work: BoundWork::Product(bound), dependencies: Vec::new() }]).unwrap();
-            prepared.push((key.clone(), sample, product, case, graph));
+                driver.prepare(&[Bound { label, work: BoundWork::Gemm(bound), dependencies: Vec::new() }]).unwrap();
+            prepared.push((key.clone(), sample, gemm, case, graph));
         }
     }
-    for (key, sample, product, case, graph) in prepared {
+    for (key, sample, gemm, case, graph) in prepared {
         for accumulate in [0u32, 1] {
             let mut case = Case::new(&key, &case.params, sample as u64);
             for (operand, before) in case.operands.iter().zip(&mut case.before) {
@@ -389,7 +389,7 @@ fn check_products() {
                 let compared = case.compare(operand, &found, &reference[index]);
                 compared.unwrap_or_else(|wrong| panic!("sample {sample}, accumulate {accumulate}: {wrong}"));
             }
-            checked.insert((key.op(), accumulate, product.bias.is_some(), matches!(product.addend, Addend::Matrix(_))));
+            checked.insert((key.op(), accumulate, gemm.bias.is_some(), matches!(gemm.addend, Addend::Matrix(_))));
         }
     }
     let ops: BTreeSet<&str> = checked.iter().map(|(op, ..)| *op).collect();

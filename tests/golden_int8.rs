@@ -18,7 +18,7 @@ fn every_step_of_every_case_in_int8() {
     }
 }
 
-/// Distances of the lowest layer's first gradients from the model's, of a case whose products sum over 64, 192 and 272.
+/// Distances of the lowest layer's first gradients from the model's, of a case whose GEMMs sum over 64, 192 and 272.
 fn of_first_gradients(precision: Precision) -> Vec<f64> {
     let case = fixture("golden/llama3-rope");
     let settings = settings(&case);

@@ -301,7 +301,7 @@ fn zeros_are_exact() {
 #[test]
 fn the_edge_of_the_format_trains_no_nan() {
     let case = case();
-    // Rows of the largest numbers whose products with zeros count for nothing.
+    // Rows of the largest numbers, which count for nothing as zeros multiply them.
     let quiet = with_tensor(&case, &case.teacher, "a", "model.layers.0.mlp.up_proj.weight", |_, _| 0.0);
     let largest = f32::from_bits(0x7F7F_0000);
     let edge = with_tensor(&case, &quiet, "b", "model.layers.0.mlp.down_proj.weight", |index, _| {
@@ -393,5 +393,5 @@ fn a_plan_says_what_int8_takes() {
     assert_eq!(int8["teacher_format"]["choices"][2]["bytes"], int8["memory"]["total_bytes"]);
     assert!(int8["memory"]["total_bytes"].as_u64().unwrap() <= 22 << 30);
     let seconds = |plan: &Value| plan["step"]["estimate"]["seconds"].as_f64().unwrap();
-    assert!(1.5 * seconds(&int8) < seconds(&auto), "8-bit products are counted at their own rate");
+    assert!(1.5 * seconds(&int8) < seconds(&auto), "8-bit GEMMs are counted at their own rate");
 }

@@ -176,7 +176,7 @@ fn first_losses(out: &Path) -> [u64; 3] {
     [first.loss, first.kd_loss, first.ce_loss].map(|loss| loss.unwrap().to_bits())
 }
 
-/// Ranks that are padded and ranks that are not, on one projection, on parts of products, and on all.
+/// Ranks that are padded and ranks that are not, on one projection, on parts of GEMMs, and on all.
 const SHAPES: [(&str, &str); 5] =
     [("1", "q_proj"), ("3", "all"), ("8", "q_proj,v_proj"), ("17", "gate_proj,up_proj"), ("16", "o_proj,down_proj")];
 

@@ -24,7 +24,7 @@ fn model(family: &str, tied: bool) -> ModelConfig {
     ModelConfig::from_json(&config.to_string()).unwrap()
 }
 
-/// Every format at once: each product's parts differ, the head and the embedding too. Every seventh matrix is dense.
+/// Every format at once: each GEMM's parts differ, the head and the embedding too. Every seventh matrix is dense.
 fn mix(config: &ModelConfig) -> Formats {
     let matrices = Parameters::new(config).list.into_iter().filter(|parameter| parameter.shape.len() == 2);
     let mixed = matrices.enumerate().filter(|(index, _)| index % 7 != 6);

@@ -45,7 +45,7 @@ pub fn without_trust(stderr: &str) -> String {
     others.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Who computes products in the tests: the bundle's kernels, unless PRECAST_TEST_GEMM says cublas.
+/// Who computes GEMMs in the tests: the bundle's kernels, unless PRECAST_TEST_GEMM says cublas.
 pub fn gemm() -> Gemm {
     std::env::var("PRECAST_TEST_GEMM")
         .map_or(Gemm::Bundle, |name| name.parse().expect("PRECAST_TEST_GEMM names a gemm"))

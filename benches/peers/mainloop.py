@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the mainloop of a product is made of, counted in its machine code.
+"""What the mainloop of a GEMM is made of, counted in its machine code.
 
 usage: mainloop.py CUBIN [FUNCTION...]    (cuobjdump and nvdisasm on PATH; functions by regular expression)
 

@@ -164,7 +164,7 @@ def train(mode, teacher_config, student_config, batch, seq, steps, lora_rank):
 
 def seconds(call, operands, calls=48, samples=5):
     """Median time of one call, each on the next of several operands, as `precast bench` measures a kernel: on a device
-    that a tenth of a second of products has warmed, during which the host gets ahead of it."""
+    that a tenth of a second of GEMMs has warmed, during which the host gets ahead of it."""
     operands, events = itertools.cycle(operands), []
     call(next(operands))
     x, y = random(8192, 8192), random(8192, 8192)
@@ -194,17 +194,17 @@ def random(*shape, grad=False):
 
 
 def limits():
-    """What the device reaches: a large product, and a copy that reads and writes 4 GiB."""
+    """What the device reaches: a large GEMM, and a copy that reads and writes 4 GiB."""
     side, count = 8192, 2**31
     squares = [(random(side, side), random(side, side)) for _ in range(3)]
-    measure("limit.product", f"{side}x{side}x{side}", 2 * side**3, lambda o: o[0] @ o[1].t(), squares)
+    measure("limit.gemm", f"{side}x{side}x{side}", 2 * side**3, lambda o: o[0] @ o[1].t(), squares)
     x = torch.empty(count, device="cuda", dtype=torch.bfloat16)
     y = torch.empty_like(x)
     took = seconds(lambda o: o[1].copy_(o[0]), [(x, y)])
     report(mode="ops", op="limit.copy", shape=str(count), us=1e6 * took, tb_per_s=4 * count / took / 1e12)
 
 
-def products(role, config, tokens, backward):
+def gemms(role, config, tokens, backward):
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     head_dim = config.get("head_dim") or hidden // config["num_attention_heads"]
     width = head_dim * config["num_attention_heads"]
@@ -288,7 +288,7 @@ def main():
         return
     limits()
     for role, config in configs.items():
-        products(role, config, arguments.batch * arguments.seq, backward=role == "student")
+        gemms(role, config, arguments.batch * arguments.seq, backward=role == "student")
         attention(role, config, arguments.batch, arguments.seq, backward=role == "student")
 
 

@@ -1,7 +1,7 @@
 // The block formats of ggml as a GGUF file holds them, and neighboring values of a block in registers.
 //
-// Layouts are those of ggml-common.h, arithmetic is that of dequantize_row_* in ggml-quants.c: each product and each sum is
-// rounded by itself, none is fused, in that order. So the bits are those of the host (kernels/src/dequant/host.rs).
+// Layouts are those of ggml-common.h, arithmetic is that of dequantize_row_* in ggml-quants.c: each multiplication and
+// addition is rounded by itself, none is fused, in that order. So the bits are those of the host (kernels/src/dequant/host.rs).
 // A thread takes 4 or 8 values: one store of 16 bytes. Their numbers are taken out of words, four at a time: bytes and
 // nibbles are never loaded one by one. Blocks are loaded by the widest vectors that their size permits: 16 bytes of Q4_K and
 // Q5_K, 8 of Q5_1, 4 of Q4_1, and 2 of all others, whose size is no multiple of 4.

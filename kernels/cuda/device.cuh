@@ -48,11 +48,11 @@ __device__ __forceinline__ float reciprocal(float value) {
 }
 
 // a * b, rounded before anything is added to it: the compiler may not contract it into a fused multiply-add. Only then is
-// `a * b - c * d` 0 for equal factors; contracted, it is the rounding error of one product.
+// `a * b - c * d` 0 for equal factors; contracted, it is the rounding error of one multiplication.
 __device__ __forceinline__ float mul_rn(float a, float b) { return __fmul_rn(a, b); }
 // a * b + c with one rounding, however the compiler is set.
 __device__ __forceinline__ float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
-// The upper word of the 64-bit product.
+// The upper word of a * b in 64 bits.
 __device__ __forceinline__ uint32_t mul_hi(uint32_t a, uint32_t b) { return __umulhi(a, b); }
 
 // The same value, of which the compiler knows nothing: what a loop computes from it is not computed before the loop and kept.

@@ -1,5 +1,5 @@
-// Tensor cores of sm_90a: wgmma, asynchronous products of a warpgroup with B, and A or not, in shared memory. One wrapper
-// for matrix products and attention (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
+// Tensor cores of sm_90a: wgmma, asynchronous multiplications of a warpgroup with B, and A or not, in shared memory. One
+// wrapper for matrix multiplications and attention (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
 #pragma once
 #include "device.cuh"
 
@@ -28,7 +28,7 @@ template <uint32_t n> __device__ __forceinline__ void wgmma_fence_operand(float 
     for (uint32_t i = 0; i < n; i++) asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])::"memory");
 }
 
-// ---- products -------------------------------------------------------------------------------------------
+// ---- multiplication ----------------------------------------------------------------------------------
 
 // d = a b, or d += a b if `accumulate`, for a 64 x 16 and b 16 x n in bf16 and d 64 x n in f32. Thread (warp w, group g,
 // member t) holds d[j][0..] = row 16 w + g, d[j][2..] = row 16 w + g + 8; columns 8 j + 2 t and the next. A is in shared

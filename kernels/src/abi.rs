@@ -956,7 +956,7 @@ arguments! {
 }
 
 key! {
-    /// Sums products of groups of elements.
+    /// Dot products of groups of elements.
     pub struct GradDistancePartial = "grad_distance.partial" {  }
 }
 

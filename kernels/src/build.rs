@@ -1,8 +1,8 @@
 //! Builds of a kernel: the table of its variants, and their properties.
 
 use crate::arch::Arch;
+use crate::blas::BlasGemm;
 use crate::kernel::Kernel;
-use crate::product::Product;
 use crate::source::Source;
 use crate::tensor_map::TensorMap;
 
@@ -69,7 +69,7 @@ pub trait Build: Kernel {
     }
 
     /// Returns the matrix multiplication that a BLAS library can compute instead; none for other launches.
-    fn product(&self, _params: &Self::Params) -> Option<Product> {
+    fn blas_gemm(&self, _params: &Self::Params) -> Option<BlasGemm> {
         None
     }
 

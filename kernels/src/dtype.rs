@@ -10,7 +10,7 @@ pub enum Dtype {
     F32,
     /// Token ids, positions and the words of scalar blocks.
     U32,
-    /// Operands of int8 products: -127 to 127, in units of the row's scale.
+    /// Operands of int8 GEMMs: -127 to 127, in units of the row's scale.
     I8,
 }
 

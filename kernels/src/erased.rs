@@ -5,12 +5,12 @@ use std::borrow::Borrow;
 use bytemuck::Pod;
 
 use crate::arch::Arch;
+use crate::blas::BlasGemm;
 use crate::build::{Build, Geometry};
 use crate::fields::Fields;
 use crate::host::Views;
 use crate::kernel::Kernel;
 use crate::operand::Operand;
-use crate::product::Product;
 use crate::reference::{Batch, Reference, Tolerance};
 use crate::source::Source;
 use crate::tensor_map::TensorMap;
@@ -90,8 +90,8 @@ impl<K: Registered> Build for Erased<K> {
     fn problem(&self, params: &[u8]) -> Option<String> {
         self.0.problem(&block(params))
     }
-    fn product(&self, params: &[u8]) -> Option<Product> {
-        self.0.product(&block(params))
+    fn blas_gemm(&self, params: &[u8]) -> Option<BlasGemm> {
+        self.0.blas_gemm(&block(params))
     }
     fn select(&self, params: &[u8], arch: Arch) -> Variant {
         self.0.select(&block(params), arch).erase()

@@ -1,5 +1,5 @@
 //! The references of what is in int8 against the formulas in f64: a rotation is an orthonormal matrix, a scale is of the largest value, and
-//! products are those of the matrices that were quantized.
+//! GEMMs are those of the matrices that were quantized.
 
 use precast_kernels::abi::{
     gemm_fwd_params, gemm_swiglu_params, int8_columns_params, int8_quantize_params, rmsnorm_bwd_params,
@@ -188,7 +188,7 @@ fn fused_kernels_write_the_bits_of_the_pairs_in_their_place() {
 }
 
 /// x w^T of dequantized matrices, with a bias.
-fn product(launch: &Launch, [m, n, k]: [usize; 3], has_bias: bool) -> Vec<f64> {
+fn gemm(launch: &Launch, [m, n, k]: [usize; 3], has_bias: bool) -> Vec<f64> {
     let (x, w, sx, sw) =
         (launch.numbers("x"), launch.numbers("w"), launch.numbers("x_scale"), launch.numbers("w_scale"));
     let bias = if has_bias { launch.numbers("bias") } else { vec![0.0; n] };
@@ -209,12 +209,12 @@ fn close(found: &[f64], expected: &[f64], roundings: f64) {
 }
 
 #[test]
-fn products_are_those_of_the_matrices_that_were_quantized() {
+fn gemms_are_those_of_the_matrices_that_were_quantized() {
     let (m, n, k) = (5, 24, 2064);
     let params = gemm_fwd_params { m: m as u32, n: n as u32, k: k as u32, ..Default::default() };
     for (bias, residual) in [(false, false), (true, true)] {
         let launch = Launch::new(&format!("gemm.fwd{{bias={bias},residual={residual},w=i8,x=i8}}"), params, 6);
-        let mut y = product(&launch, [m, n, k], bias);
+        let mut y = gemm(&launch, [m, n, k], bias);
         if residual {
             y.iter_mut().zip(launch.numbers("residual")).for_each(|(y, residual)| *y += residual);
         }
@@ -223,17 +223,17 @@ fn products_are_those_of_the_matrices_that_were_quantized() {
 }
 
 #[test]
-fn gated_products_are_silu_of_one_half_times_the_other() {
+fn gated_gemms_are_silu_of_one_half_times_the_other() {
     let (m, n, k) = (5, 16, 48);
     let params = gemm_swiglu_params { m: m as u32, n: n as u32, k: k as u32, ..Default::default() };
     let launch = Launch::new("gemm.swiglu{bias=true,w=i8,x=i8}", params, 7);
-    let gated = product(&launch, [m, 2 * n, k], true);
+    let gated = gemm(&launch, [m, 2 * n, k], true);
     let silu = |gate: f64| gate / (1.0 + (-gate).exp());
     let y = gated.chunks(2 * n).flat_map(|row| (0..n).map(|j| silu(row[j]) * row[n + j]).collect::<Vec<_>>());
     close(&launch.numbers("y"), &y.collect::<Vec<_>>(), 6.0);
 }
 
-/// Sums at their largest: every product is 127 x 127, over a depth at which f32 would have lost the last bits long before.
+/// Sums at their largest: every term is 127 x 127, over a depth at which f32 would have lost the last bits long before.
 #[test]
 fn sums_are_exact_at_the_depth_of_the_largest_models() {
     let (n, k) = (8, 53_248);

@@ -118,7 +118,7 @@ pub struct Bound {
 #[derive(Clone, Debug)]
 pub enum BoundWork {
     Launch(BoundLaunch),
-    Product(BoundProduct),
+    Gemm(BoundGemm),
     Exchange(BoundExchange),
 }
 
@@ -126,13 +126,13 @@ pub enum BoundWork {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CublasUse {
     pub version: Version,
-    /// Device memory allocated at its setup and at each product's first run, bytes.
+    /// Device memory allocated at its setup and at each GEMM's first run, bytes.
     pub taken_bytes: u64,
 }
 
-/// A product of cuBLASLt.
+/// A GEMM of cuBLASLt.
 #[derive(Clone, Debug)]
-pub struct BoundProduct {
+pub struct BoundGemm {
     pub key: Key,
     /// The parameter block, with real addresses.
     pub params: Vec<u8>,
@@ -142,8 +142,8 @@ pub struct BoundProduct {
     pub factors: Option<u64>,
 }
 
-impl BoundProduct {
-    /// Returns the parameter block with addresses set to 0: the product's shape.
+impl BoundGemm {
+    /// Returns the parameter block with addresses set to 0: the GEMM's shape.
     pub(crate) fn shape(&self) -> Vec<u8> {
         let mut params = self.params.clone();
         for operand in self.key.kernel().operands(&self.params) {
@@ -158,7 +158,7 @@ impl BoundWork {
     pub fn key(&self) -> Option<&Key> {
         match self {
             BoundWork::Launch(launch) => Some(&launch.key),
-            BoundWork::Product(product) => Some(&product.key),
+            BoundWork::Gemm(gemm) => Some(&gemm.key),
             BoundWork::Exchange(_) => None,
         }
     }
@@ -302,7 +302,7 @@ pub trait Driver {
     /// Returns the number of modules loaded, counted where the driver is called.
     fn loads(&self) -> u64;
 
-    /// Computes [`BoundWork::Product`] by cuBLASLt from now on.
+    /// Computes [`BoundWork::Gemm`] by cuBLASLt from now on.
     ///
     /// # Errors
     /// [`DriverError`] of the library, or if the device cannot use it.
@@ -310,7 +310,7 @@ pub trait Driver {
         Err(DriverError::NoCublas)
     }
 
-    /// Returns the version that computes products and its device memory; none without cuBLASLt.
+    /// Returns the version that computes GEMMs and its device memory; none without cuBLASLt.
     fn cublas(&self) -> Option<CublasUse> {
         None
     }

@@ -19,8 +19,8 @@ pub mod sim;
 pub use activity::{Activity, Doing, NodeName};
 pub use communicator::{Communicator, Mesh};
 pub use driver::{
-    Arrived, Bound, BoundExchange, BoundLaunch, BoundProduct, BoundWork, CublasUse, Device, Driver, DriverError,
-    GraphId, KernelId, Launches, Rows, Ticket,
+    Arrived, Bound, BoundExchange, BoundGemm, BoundLaunch, BoundWork, CublasUse, Device, Driver, DriverError, GraphId,
+    KernelId, Launches, Rows, Ticket,
 };
 pub use gauge::{Gauge, GaugeError, Mean, Reading};
 pub use loading::{Coverage, LoadError, Loading, Placement, STAGE_BYTES, supported};

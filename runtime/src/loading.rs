@@ -8,7 +8,7 @@ use precast_kernels::{Arch, KeyVariant, TEGRA};
 use precast_plan::{Build, Cublas, Exchange, Executor, Launch, Plan, Tensor, Work, keys};
 
 use crate::driver::{
-    Bound, BoundExchange, BoundLaunch, BoundProduct, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Rows,
+    Bound, BoundExchange, BoundGemm, BoundLaunch, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Rows,
 };
 use crate::loads::{self, Load};
 use crate::sealed::Sealed;
@@ -208,7 +208,7 @@ fn bind(launch: &Launch, kernels: &BTreeMap<KeyVariant, KernelId>, addresses: &[
         }
         Executor::Cublas(Cublas { workspace, factors }) => {
             let workspace = (address(workspace), workspace.bytes());
-            BoundWork::Product(BoundProduct { key, params, workspace, factors: factors.map(address) })
+            BoundWork::Gemm(BoundGemm { key, params, workspace, factors: factors.map(address) })
         }
     }
 }

@@ -51,7 +51,7 @@ impl Sealed {
         self.driver.loads() - self.loads
     }
 
-    /// Returns the device's cuBLASLt, if it computes the products.
+    /// Returns the device's cuBLASLt, if it computes the GEMMs.
     pub fn cublas(&self) -> Option<CublasUse> {
         self.driver.cublas()
     }

@@ -11,16 +11,16 @@ CASE is a directory of make.py's. Nothing of PyTorch is used: forward and backwa
 rounded is a gradient as often as a value. The rules, R(x) a rounding to bf16, nearest, even:
 
     weights             R(master) at every use; masters, moments, gradients of weights and sums of products are not rounded
-    between kernels     whatever one kernel leaves to another: products with bias and residual added, norms, rotated queries and
+    between kernels     whatever one kernel leaves to another: GEMMs with bias and residual added, norms, rotated queries and
                         keys, attention's output, SwiGLU, logits, and the gradient of each
-    within attention    probabilities before `p v` and `p^T do`, and their gradients before both products
+    within attention    probabilities before `p v` and `p^T do`, and their gradients before both GEMMs
     int8, forward       y = q(x) q(W)^T, a scale a row of x and of W            (linear layers of blocks: q, k, v; o; gate, up; down)
     int8, of the input  dx = q(dy) q(W^T)^T, a scale a row of dy and a column of W
     int8, of weights    dW = dy^T x, of what bf16 has
     q(row)              rotated by Hadamard matrices along the sum, in blocks of the largest power of two up to 128 that divides it; scale
                         is its largest magnitude / 127; to the nearest integer, even
 
-An adapter's products are bf16's, on bf16's activations.
+An adapter's GEMMs are bf16's, on bf16's activations.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def rotation(depth):
 
 
 class Rounding:
-    """How values and products are rounded."""
+    """How values and GEMMs are rounded."""
 
     def __init__(self, name):
         self.r = (lambda x: x) if name == "exact" else bf16
@@ -136,7 +136,7 @@ class Model:
     def w(self, name):
         return self.rounding.r(self.masters[name])
 
-    # Linear layers: several projections of one input are one product with stacked weights.
+    # Linear layers: several projections of one input are one GEMM with stacked weights.
 
     def stacked(self, modules):
         w = np.concatenate([self.w(f"{module}.weight") for module in modules])

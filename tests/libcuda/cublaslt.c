@@ -1,8 +1,8 @@
-/* A libcublasLt.so.13 over the stand-in for libcuda: products are computed on the host, in the order of cublasLt.h's page, when
- * a kernel of the real one would run. Each kind of product loads a module the first time, through cuGetProcAddress, as the real
+/* A libcublasLt.so.13 over the stand-in for libcuda: GEMMs are computed on the host, in the order of cublasLt.h's page, when
+ * a kernel of the real one would run. Each kind of GEMM loads a module the first time, through cuGetProcAddress, as the real
  * one does, and takes 1 MiB of the device's memory for itself. What a caller must not leave to chance it refuses.
  *
- * PRECAST_FAKE_CUBLAS=120901 is the version that it says; under PRECAST_FAKE_CUBLAS_LATE it loads a module when a product is run
+ * PRECAST_FAKE_CUBLAS=120901 is the version that it says; under PRECAST_FAKE_CUBLAS_LATE it loads a module when a GEMM is run
  * from a graph. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -115,7 +115,7 @@ typedef struct {
     void *d, *workspace;
     float alpha, beta;
     int in_graph;
-} product;
+} gemm;
 
 static float get(const void* memory, const layout* l, uint64_t row, uint64_t column) {
     uint64_t at = column * (uint64_t)l->ld + row;
@@ -135,7 +135,7 @@ static void put(void* memory, const layout* l, uint64_t row, uint64_t column, fl
 }
 
 static void run(void* data) {
-    const product* p = data;
+    const gemm* p = data;
     float alpha = p->alpha_on_device ? *(const float*)p->alpha_on_device : p->alpha;
     float beta = p->beta_on_device ? *(const float*)p->beta_on_device : p->beta;
     uint64_t depth = p->o.transa ? p->la.rows : p->la.columns;
@@ -155,8 +155,8 @@ static void run(void* data) {
 }
 
 /* What was run before, by its types and its shape. */
-static int is_new(const product* p) {
-    static product* known;
+static int is_new(const gemm* p) {
+    static gemm* known;
     static size_t count;
     for (size_t i = 0; i < count; i++)
         if (known[i].o.transa == p->o.transa && known[i].o.transb == p->o.transb && known[i].o.epilogue == p->o.epilogue && !memcmp(&known[i].la, &p->la, sizeof p->la) && !memcmp(&known[i].ld, &p->ld, sizeof p->ld)) return 0;
@@ -168,7 +168,7 @@ static int is_new(const product* p) {
 int cublasLtMatmul(void* handle, void* o, const void* alpha, const void* a, void* la, const void* b, void* lb, const void* beta, const void* c, void* lc, void* d, void* ld, const algorithm* algo, void* workspace, size_t bytes, void* stream) {
     int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) = driver("cuLaunchKernel");
     int (*capturing)(void*, int*) = driver("cuStreamIsCapturing");
-    product p, *kept;
+    gemm p, *kept;
     memset(&p, 0, sizeof p);
     p.o = *(desc*)o, p.la = *(layout*)la, p.lb = *(layout*)lb, p.lc = *(layout*)lc, p.ld = *(layout*)ld;
     p.a = a, p.b = b, p.c = c, p.d = d, p.workspace = workspace;

@@ -131,7 +131,7 @@ fn look(options: &Options, findings: &mut Vec<Finding>) -> Result<(), Finding> {
         findings.push(architecture(device));
         findings.extend(gpus(device));
     }
-    findings.extend(products(options.arithmetic.gemm, choice));
+    findings.extend(gemms(options.arithmetic.gemm, choice));
     let arch = device.as_ref().and_then(|device| device.rows).map(|rows| rows.code);
     let (bundle, finding) = read_bundle(kernels, arch)?;
     findings.push(finding);
@@ -177,11 +177,11 @@ fn describe(device: &Device) -> String {
     format!("{}{capability}, {free} of {total} free", device.name)
 }
 
-/// The library that a run has compute its products.
-fn products(gemm: Gemm, choice: DeviceChoice) -> Option<Finding> {
+/// The library that a run has compute its GEMMs.
+fn gemms(gemm: Gemm, choice: DeviceChoice) -> Option<Finding> {
     match device::cublas(gemm, choice) {
-        Ok(cublas) => cublas.map(|cublas| Finding::good("products", format!("cuBLASLt {}", cublas.version()))),
-        Err(error) => Some(Finding::failed("products", error)),
+        Ok(cublas) => cublas.map(|cublas| Finding::good("GEMMs", format!("cuBLASLt {}", cublas.version()))),
+        Err(error) => Some(Finding::failed("GEMMs", error)),
     }
 }
 

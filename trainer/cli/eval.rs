@@ -119,7 +119,7 @@ fn certify(
         )));
     }
     if request.forward.gemm == Gemm::Cublas {
-        return Err(Failure::usage("--against compares the bundle's products: leave --gemm cublas out"));
+        return Err(Failure::usage("--against compares the bundle's GEMMs: leave --gemm cublas out"));
     }
     arguments.out.as_deref().map_or(Ok(()), Certificate::check_replaceable)?;
     let certificate = with_bar(|progress| compare(request, against, progress))?;

@@ -27,9 +27,9 @@ pub struct SealedDevice {
 impl SealedDevice {
     /// Returns what is printed first of what runs there.
     pub fn heading(&self) -> Heading {
-        let products = self.cublas().map(|cublas| format!("cuBLASLt {}", cublas.version));
+        let gemms = self.cublas().map(|cublas| format!("cuBLASLt {}", cublas.version));
         let heading = Heading::new(self.device(), self.bundle, self.loaded().len());
-        heading.with("products", products).with("ranks", self.ranks())
+        heading.with("GEMMs", gemms).with("ranks", self.ranks())
     }
 
     /// Has an evaluation, whose inputs these are, score token ids by the token after each.

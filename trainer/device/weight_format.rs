@@ -45,7 +45,7 @@ pub fn beside(host_bytes: u64) -> String {
 fn rounded(flag: &str, bytes: Option<u64>) -> String {
     let line = |bytes| {
         format!(
-            "With {flag} int8, which rounds what the products of layers read to 8 bits, it would take {bytes} bytes.\n"
+            "With {flag} int8, which rounds what the GEMMs of layers read to 8 bits, it would take {bytes} bytes.\n"
         )
     };
     bytes.map(line).unwrap_or_default()
@@ -246,7 +246,7 @@ mod tests {
     fn dense_weights_that_do_not_fit_hear_what_8_bits_would_take_and_are_not_rounded() {
         let failure = choose(WeightFormat::Auto, &Formats::dense(), &device(26 * GIB, Some((8, 9)))).unwrap_err();
         assert!(matches!(failure, DeviceError::Memory { .. }));
-        let said = "With --teacher-format int8, which rounds what the products of layers read to 8 bits, it would take 26843545600 bytes";
+        let said = "With --teacher-format int8, which rounds what the GEMMs of layers read to 8 bits, it would take 26843545600 bytes";
         assert!(failure.to_string().contains(said), "{failure}");
         // Nor where they would fit in blocks, or where 8 bits alone would.
         assert_eq!(

@@ -2,7 +2,7 @@
 # Qwen2.5-1.5B -> 0.5B shapes at batch 8 x 1024, from the root of the checkout: DIR/qwen.sh [STEPS [bundle|cublas]].
 # Trains twice, and compares the runs bit by bit. Loads and launches are counted from outside the program, in front of the
 # driver's functions, those of libraries too: none may be loaded after the first launch. Under cublas a run by the bundle's
-# kernels alone comes third: what of its kernels the others have not loaded are the products that `precast plan` lists.
+# kernels alone comes third: what of its kernels the others have not loaded are the GEMMs that `precast plan` lists.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 precast="$here/precast"
@@ -21,7 +21,7 @@ sys.stdout.buffer.write(struct.pack('<400000I', *(random.randrange(151643) for _
 models="--teacher $scratch/teacher --student $scratch/student"
 shape="--batch-size 8 --seq-len 1024"
 
-# A run of so many steps: its name, steps, and who computes products.
+# A run of so many steps: its name, steps, and who computes GEMMs.
 train() {
     LD_PRELOAD="$scratch/shim.so" PRECAST_SHIM_LOG="$scratch/calls-$1" "$precast" distill --gemm "$3" $models $shape \
         --data "$scratch/tokens.bin" --out "$scratch/run-$1" --steps "$2" --checkpoint-every 0 > "$scratch/output-$1"
@@ -63,10 +63,10 @@ if library is None:
 else:
     assert seen > len(own), "no load of cuBLASLt was seen"
     by_bundle, seen_by_bundle, _ = counts("bundle")
-    products = set(json.load(open(f"{scratch}/plan"))["cublas"]["in_place_of"])
-    assert seen_by_bundle == len(by_bundle) and by_bundle - own == products, sorted(by_bundle - own ^ products)
-    # What the bundle's products do in one launch with another kernel's work is two launches there.
-    print(f"== {len(by_bundle)} kernels by the bundle; with cuBLASLt {len(own)}, without the {len(products)} of products and with "
+    gemms = set(json.load(open(f"{scratch}/plan"))["cublas"]["in_place_of"])
+    assert seen_by_bundle == len(by_bundle) and by_bundle - own == gemms, sorted(by_bundle - own ^ gemms)
+    # What the bundle's GEMMs do in one launch with another kernel's work is two launches there.
+    print(f"== {len(by_bundle)} kernels by the bundle; with cuBLASLt {len(own)}, without the {len(gemms)} of GEMMs and with "
           f"{sorted(own - by_bundle)}, and {seen - len(own)} loads of cuBLASLt's own")
 PYTHON
 head -n 1 "$scratch/run-1/metrics.jsonl"; tail -n 1 "$scratch/run-1/metrics.jsonl"

@@ -19,7 +19,7 @@ pub(crate) struct Block<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Below {
     Embedding,
-    /// Another block like it, whose last product is the first to read the gradient.
+    /// Another block like it, whose last GEMM is the first to read the gradient.
     Block,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Saved {
     down_ranks: Option<Tensor>,
 }
 
-/// Activations between a block's input and its last product.
+/// Activations between a block's input and its last GEMM.
 struct Kept {
     attention: Attention,
     gate_up: Projected,
@@ -84,13 +84,13 @@ impl Block<'_> {
         (y, Saved { input, kept, down_ranks: ranks })
     }
 
-    /// Lowers SwiGLU in the formats that the last product reads, and if `kept` the backward pass too.
+    /// Lowers SwiGLU in the formats that the last GEMM reads, and if `kept` the backward pass too.
     fn gated(&self, ops: &mut Ops<'_>, gate_up: Tensor, kept: bool) -> Rows {
         let out = self.weights.out();
         ops.swiglu("swiglu", gate_up, if kept { out } else { out.next() })
     }
 
-    /// Lowers everything before SwiGLU and the last product.
+    /// Lowers everything before SwiGLU and the last GEMM.
     fn inner(&self, ops: &mut Ops<'_>, input: Tensor) -> Kept {
         let (attention, norms) = self.attention(ops, input, true);
         let gate_up = ops.linear("gate_up", norms.post.rows, &self.weights.gate_up);
@@ -127,7 +127,7 @@ impl Block<'_> {
     }
 
     /// Propagates the gradient of the block's output to its input if anything `below` trains: a block, or the embedding
-    /// alone. Stops at the lowest product that trains.
+    /// alone. Stops at the lowest GEMM that trains.
     pub fn backward(&self, ops: &mut Ops<'_>, saved: Saved, doutput: Rows, below: Option<Below>) -> Option<Rows> {
         let w = self.weights;
         let out = |is_read| if is_read { w.out() } else { Out::Dense };

@@ -31,7 +31,7 @@ pub enum Category {
     /// First and second moments.
     Moments,
     Gradients,
-    /// Workspaces of cuBLASLt's products.
+    /// Workspaces of cuBLASLt's GEMMs.
     CublasWorkspaces,
     /// cuBLASLt's own memory, in no buffer.
     Cublas,

@@ -96,7 +96,7 @@ impl Builder {
         self.add(label.into(), Launch { key, params, by: Executor::Kernel(Build { variant, geometry }) });
     }
 
-    /// Adds a product that cuBLASLt computes.
+    /// Adds a GEMM that cuBLASLt computes.
     ///
     /// # Panics
     /// Those of [`Self::launch`].

@@ -135,7 +135,7 @@ fn evaluations(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
 }
 
 /// Returns formats that together cover every kernel of a frozen model with any mix of them: all dense, as much as
-/// possible in each block format, and 8-bit products. No other launch of a step depends on formats, in an evaluation or
+/// possible in each block format, and 8-bit GEMMs. No other launch of a step depends on formats, in an evaluation or
 /// in a run.
 fn formats(config: &ModelConfig) -> impl Iterator<Item = Formats> {
     let in_blocks = Block::ALL.into_iter().map(|block| Formats::uniform(config, block));

@@ -95,7 +95,7 @@ impl EvaluationPlan {
         Self::with_gemm(model, shape, (precision, Gemm::Bundle), arch)
     }
 
-    /// Like [`Self::with`], with a choice of who computes products.
+    /// Like [`Self::with`], with a choice of who computes GEMMs.
     ///
     /// # Errors
     /// Those of [`Self::with`].

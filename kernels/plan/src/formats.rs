@@ -8,7 +8,7 @@ use crate::config::ModelConfig;
 use crate::parameters::{Parameters, Stack, stacks};
 use crate::recipe::PlanError;
 
-/// The block format of each matrix in blocks, by Hugging Face name, or 8-bit products of layers. All else is dense, in
+/// The block format of each matrix in blocks, by Hugging Face name, or 8-bit GEMMs of layers. All else is dense, in
 /// the precision of the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Formats {
@@ -23,18 +23,18 @@ impl Formats {
         Self { blocks: BTreeMap::new(), dequantized: None, int8: false }
     }
 
-    /// Rotates and quantizes matrices of layers to 8 bits at load, with a scale per row: their products are 8-bit too.
+    /// Rotates and quantizes matrices of layers to 8 bits at load, with a scale per row: their GEMMs are 8-bit too.
     /// Embedding and head stay dense.
     pub fn int8() -> Self {
         Self { int8: true, ..Self::default() }
     }
 
-    /// True if the products of layers are 8-bit.
+    /// True if the GEMMs of layers are 8-bit.
     pub fn is_int8(&self) -> bool {
         self.int8
     }
 
-    /// Refuses int8 products that no kernel computes: in fp32, and of a depth without a rotation.
+    /// Refuses int8 GEMMs that no kernel computes: in fp32, and of a depth without a rotation.
     pub(crate) fn check(&self, config: &ModelConfig, x: Dtype) -> Result<(), PlanError> {
         if !self.int8 {
             return Ok(());
@@ -113,9 +113,9 @@ impl Formats {
 }
 
 impl Formats {
-    /// Returns the formats of the embedding, the head and the products of layers. A product with a dense part is all
+    /// Returns the formats of the embedding, the head and the GEMMs of layers. A GEMM with a dense part is all
     /// dense.
-    pub(crate) fn of_products(&self, config: &ModelConfig) -> Self {
+    pub(crate) fn of_linears(&self, config: &ModelConfig) -> Self {
         if self.int8 {
             return self.clone();
         }
@@ -133,7 +133,7 @@ impl Formats {
     }
 }
 
-/// Finds the first product of a layer whose depth has no rotation: its first matrix, the depth, and the largest power
+/// Finds the first GEMM of a layer whose depth has no rotation: its first matrix, the depth, and the largest power
 /// of two that divides it.
 fn unrotated(config: &ModelConfig, depth: impl Fn(&Stack) -> u32) -> Option<(String, u32, u32)> {
     let rough = stacks(config).into_iter().find(|stack| int8::rotation(depth(stack)).is_none())?;
@@ -141,7 +141,7 @@ fn unrotated(config: &ModelConfig, depth: impl Fn(&Stack) -> u32) -> Option<(Str
     Some((module, depth, 1 << depth.trailing_zeros()))
 }
 
-/// Refuses products whose sums overflow 32 bits.
+/// Refuses GEMMs whose sums overflow 32 bits.
 fn check_depths(config: &ModelConfig, depth: impl Fn(&Stack) -> u32) -> Result<(), PlanError> {
     let deep = stacks(config).into_iter().find(|stack| depth(stack) > int8::MOST_DEPTH);
     deep.map_or(Ok(()), |stack| {
@@ -150,13 +150,13 @@ fn check_depths(config: &ModelConfig, depth: impl Fn(&Stack) -> u32) -> Result<(
     })
 }
 
-/// Refuses a student whose products no kernel computes in 8 bits, forward and backward.
+/// Refuses a student whose GEMMs no kernel computes in 8 bits, forward and backward.
 pub(crate) fn check_student(config: &ModelConfig) -> Result<(), PlanError> {
     check_depths(config, |stack| stack.columns.max(stack.rows()))?;
     let forward = unrotated(config, |stack| stack.columns).map(|found| ("the output", found));
     let backward = || Some(("the gradient of the input", unrotated(config, Stack::rows)?));
-    forward.or_else(backward).map_or(Ok(()), |(product, (module, depth, block))| {
-        Err(PlanError::StudentRotation { product, module, depth, block })
+    forward.or_else(backward).map_or(Ok(()), |(result, (module, depth, block))| {
+        Err(PlanError::StudentRotation { result, module, depth, block })
     })
 }
 

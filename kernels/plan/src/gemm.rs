@@ -1,4 +1,4 @@
-//! Choice of who computes the products of linear layers: kernels of the bundle, or NVIDIA's cuBLASLt.
+//! Choice of who computes the GEMMs of linear layers: kernels of the bundle, or NVIDIA's cuBLASLt.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 
-/// Executor of the products of linear layers.
+/// Executor of the GEMMs of linear layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Gemm {
@@ -39,10 +39,10 @@ impl FromStr for Gemm {
     }
 }
 
-/// Workspace limit of a cuBLASLt product: NVIDIA's advice for Hopper, and more than other GPUs use.
+/// Workspace limit of a cuBLASLt GEMM: NVIDIA's advice for Hopper, and more than other GPUs use.
 const WORKSPACE_BYTES: u64 = 32 << 20;
 
-/// Workspaces that consecutive products use in rotation, so that two may run concurrently.
+/// Workspaces that consecutive GEMMs use in rotation, so that two may run concurrently.
 const WORKSPACES: usize = 2;
 
 /// Workspaces of cuBLASLt.

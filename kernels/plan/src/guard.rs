@@ -29,7 +29,7 @@ pub struct Guard {
     layers: Vec<[(u64, u64); 4]>,
 }
 
-/// Sums over a layer's gradients: a by int8 products, b by bf16 ones.
+/// Sums over a layer's gradients: a by int8 GEMMs, b by bf16 ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sums {
     pub ab: f64,
@@ -103,10 +103,10 @@ impl Guarded<'_> {
             let dense = self.dense(ops, index, Some(grad));
             let below = (index > 0).then_some(Below::Block);
             let dinput = Block { weights: &dense, ..block }.backward(ops, saved, dstream, below);
-            let products = block.weights.products().into_iter().zip(dense.products());
-            for (product, (int8, bf16)) in products.enumerate() {
+            let linears = block.weights.linears().into_iter().zip(dense.linears());
+            for (at, (int8, bf16)) in linears.enumerate() {
                 let [a, b] = [int8, bf16].map(|linear| linear.weight.trained().expect("it trains").grad);
-                ops.grad_distance(Layer::PRODUCTS[product], a, b, partials.place(index, product));
+                ops.grad_distance(Layer::LINEARS[at], a, b, partials.place(index, at));
             }
             dstream = dinput.unwrap_or(dstream);
         }
@@ -128,8 +128,8 @@ impl Guarded<'_> {
             }
         };
         let ranges = &weights.parameters.layers[index];
-        let linear = |product: usize, linear: &Linear| {
-            let range = &ranges[product];
+        let linear = |at: usize, linear: &Linear| {
+            let range = &ranges[at];
             let (at, elems) = (range.start - start, range.end - range.start);
             let role = grad.map_or(Role::Frozen, |grad| {
                 let grad = grad.slice(at, elems);
@@ -168,8 +168,8 @@ impl Guard {
     }
 
     /// Returns the tensor of a matrix's sums: [3, groups].
-    fn place(&self, layer: usize, product: usize) -> Tensor {
-        let (start, groups) = self.layers[layer][product];
+    fn place(&self, layer: usize, linear: usize) -> Tensor {
+        let (start, groups) = self.layers[layer][linear];
         self.partials.slice(start, 3 * groups)
     }
 }

@@ -142,7 +142,7 @@ pub(crate) fn score(ops: &mut Ops<'_>, head: Head<'_>, targets: Tensor, nll: Ten
 }
 
 /// Largest buffer of logits: 2048 tokens of a vocabulary of 151936 in bf16. Each chunk reads the head's weights and
-/// reads and writes their gradient, so larger chunks move fewer bytes and give the products more tiles.
+/// reads and writes their gradient, so larger chunks move fewer bytes and give the GEMMs more tiles.
 const LOGITS_BYTES: u64 = 640 << 20;
 
 /// Returns the tokens per chunk: as few chunks as [`LOGITS_BYTES`] allows, about equally large, in whole tiles of 128

@@ -87,7 +87,7 @@ pub struct Launch {
 pub enum Executor {
     /// A kernel of the bundle.
     Kernel(Build),
-    /// cuBLASLt: the key has a [`Product`](precast_kernels::Product).
+    /// cuBLASLt: the key has a [`BlasGemm`](precast_kernels::BlasGemm).
     Cublas(Cublas),
 }
 
@@ -99,12 +99,12 @@ pub struct Build {
     pub geometry: Geometry,
 }
 
-/// Additional operands of a cuBLASLt product.
+/// Additional operands of a cuBLASLt GEMM.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cublas {
     /// Its workspace.
     pub workspace: Tensor,
-    /// For a product that accumulates depending on the micro-batch: alpha and beta, f32.
+    /// For a GEMM that accumulates depending on the micro-batch: alpha and beta, f32.
     pub factors: Option<Tensor>,
 }
 

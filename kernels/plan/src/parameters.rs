@@ -1,7 +1,7 @@
 //! A model's parameters, laid out in flat buffers.
 //!
 //! Matrices come before vectors, so that one index decides weight decay. Projections with one input are adjacent (q, k,
-//! v; gate, up), so that one product computes them, and so are the norms of the heads of q and k.
+//! v; gate, up), so that one GEMM computes them, and so are the norms of the heads of q and k.
 
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ pub struct Parameters {
     pub elems: u64,
     /// Number of leading elements that are matrices: weight decay applies to them.
     pub decayed: u64,
-    /// Ranges of each layer's products, elements.
+    /// Ranges of each layer's GEMMs, elements.
     pub(crate) layers: Vec<[Range<u64>; 4]>,
     /// Ends of the embedding, the layers, an untied head and the vectors.
     ends: Vec<Vec<u64>>,
@@ -63,7 +63,7 @@ impl Stack {
     }
 }
 
-/// Returns the products of a layer: q, k and v; o; gate and up; down.
+/// Returns the GEMMs of a layer: q, k and v; o; gate and up; down.
 pub(crate) fn stacks(config: &ModelConfig) -> [Stack; 4] {
     let m = config.family.modules;
     let (hidden, intermediate) = (config.hidden, config.intermediate);

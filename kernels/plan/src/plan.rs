@@ -64,13 +64,13 @@ impl Plan {
         }
     }
 
-    /// Returns its device memory, bytes: the arena, and cuBLASLt's own memory if it computes products.
+    /// Returns its device memory, bytes: the arena, and cuBLASLt's own memory if it computes GEMMs.
     pub fn device_bytes(&self) -> u64 {
-        self.arena_bytes + if self.products().next().is_some() { CUBLAS_BYTES } else { 0 }
+        self.arena_bytes + if self.cublas_gemms().next().is_some() { CUBLAS_BYTES } else { 0 }
     }
 
     /// Returns launches that cuBLASLt computes.
-    pub fn products(&self) -> impl Iterator<Item = &Launch> {
+    pub fn cublas_gemms(&self) -> impl Iterator<Item = &Launch> {
         self.launches().filter(|launch| launch.pair().is_none())
     }
 

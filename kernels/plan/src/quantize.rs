@@ -17,8 +17,8 @@ impl Model<'_> {
             ops.phase(&quantize);
             ops.scope(scope);
             let (parts, dense) = stage(ops, self.config, index as u32, block.weights);
-            let products = block.weights.products().into_iter().zip(dense.products());
-            for (name, (linear, dense)) in Layer::PRODUCTS.into_iter().zip(products) {
+            let linears = block.weights.linears().into_iter().zip(dense.linears());
+            for (name, (linear, dense)) in Layer::LINEARS.into_iter().zip(linears) {
                 let (dense, trained) = (dense.weight.dense(), linear.weight.trained().expect("a matrix that trains"));
                 ops.cast(&format!("{name}.master"), dense, trained.master);
                 ops.quantize(name, dense, linear.weight.int8());
@@ -28,7 +28,7 @@ impl Model<'_> {
         layers.collect()
     }
 
-    /// Quantizes the matrices of int8 products, a start-up phase per layer. With `ids`, another phase per layer
+    /// Quantizes the matrices of int8 GEMMs, a start-up phase per layer. With `ids`, another phase per layer
     /// computes the last hidden states of these tokens, normalized, by the dense matrices.
     pub fn quantize(&self, ops: &mut Ops<'_>, ids: Option<Tensor>) -> (Vec<Staged>, Option<Tensor>) {
         // A frozen student's phases have other names than its teacher's.
@@ -40,8 +40,7 @@ impl Model<'_> {
             ops.startup_phase(&quantize);
             ops.scope(scope);
             let (parts, dense) = stage(ops, self.config, index as u32, block.weights);
-            for ((name, linear), dense) in
-                Layer::PRODUCTS.into_iter().zip(block.weights.products()).zip(dense.products())
+            for ((name, linear), dense) in Layer::LINEARS.into_iter().zip(block.weights.linears()).zip(dense.linears())
             {
                 ops.quantize(name, dense.weight.dense(), linear.weight.int8());
             }
@@ -62,7 +61,7 @@ fn stage(ops: &mut Ops<'_>, config: &ModelConfig, layer: u32, weights: &Layer) -
     let stacks = stacks(config);
     let all = ops.sent("staged", stacks.iter().map(|stack| stack.elems()).sum());
     let (mut start, mut parts) = (0, Vec::new());
-    let mut dense = stacks.iter().zip(weights.products()).map(|(stack, linear)| {
+    let mut dense = stacks.iter().zip(weights.linears()).map(|(stack, linear)| {
         let tensor = all.slice(start, stack.elems());
         for part in &stack.parts {
             let shape = vec![part.rows.into(), stack.columns.into()];
@@ -73,7 +72,7 @@ fn stage(ops: &mut Ops<'_>, config: &ModelConfig, layer: u32, weights: &Layer) -
         }
         Linear { weight: Matrix::Dense(Weight { tensor, role: Role::Frozen }), ..linear.clone() }
     });
-    let mut next = || dense.next().expect("four products");
+    let mut next = || dense.next().expect("four GEMMs");
     let dense = Layer { qkv: next(), o: next(), gate_up: next(), down: next(), ..weights.clone() };
     (parts, dense)
 }

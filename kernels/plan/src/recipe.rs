@@ -18,7 +18,7 @@ pub enum Precision {
     Fp32,
     /// bf16 weights and activations; fp32 master weights, sums, statistics and moments.
     Bf16,
-    /// Like bf16, except that the inputs of the student's layers' products, forward and for gradients of inputs, are
+    /// Like bf16, except that the inputs of the student's layers' GEMMs, forward and for gradients of inputs, are
     /// rotated and quantized to 8 bits.
     Int8,
 }
@@ -59,7 +59,7 @@ pub enum Recompute {
     None,
     /// Outputs of norms and of SwiGLU: each takes one pass over memory.
     Norms,
-    /// All of a block but its last product: only the residual stream into each block is kept.
+    /// All of a block but its last GEMM: only the residual stream into each block is kept.
     Blocks,
 }
 
@@ -105,7 +105,7 @@ pub struct Recipe {
     /// Largest gradient norm; 0 for none.
     pub clip: f32,
     pub recompute: Recompute,
-    /// Executor of products.
+    /// Executor of GEMMs.
     pub gemm: Gemm,
 }
 
@@ -192,14 +192,14 @@ pub enum PlanError {
         "a student that is kept as it is stored does not train itself, and this one has no adapters:          give --lora-rank or --adapter, or --student-format bf16"
     )]
     StoredWithoutAdapters,
-    /// Int8 products in a run that computes in fp32.
+    /// Int8 GEMMs in a run that computes in fp32.
     #[error(
-        "int8 products give bf16: they cannot be combined with --precision fp32; use --precision bf16 or int8, or weights in bf16"
+        "int8 GEMMs give bf16: they cannot be combined with --precision fp32; use --precision bf16 or int8, or weights in bf16"
     )]
     Int8Precision,
-    /// An int8 product's sums overflow 32 bits.
+    /// An int8 GEMM's sums overflow 32 bits.
     #[error(
-        "int8 adds products up in 32 bits, which hold {} of them, and {module} sums over {depth}, forward or for the gradient of its \
+        "int8 sums in 32 bits, which suffice up to a depth of {}, and {module} sums over {depth}, forward or for the gradient of its \
          input: use bf16 in place of int8",
         precast_kernels::int8::MOST_DEPTH
     )]
@@ -208,29 +208,29 @@ pub enum PlanError {
         module: String,
         depth: u32,
     },
-    /// A student's int8 product has a depth without a rotation.
+    /// A student's int8 GEMM has a depth without a rotation.
     #[error(
-        "--precision int8 rotates what a product sums over in blocks of 16 to 128 elements, and {product} of {module} sums over \
+        "--precision int8 rotates what a GEMM sums over in blocks of 16 to 128 elements, and {result} of {module} sums over \
          {depth}: the largest power of two that divides it is {block}. Use --precision bf16"
     )]
     StudentRotation {
         /// `the output`, or `the gradient of the input`.
-        product: &'static str,
+        result: &'static str,
         /// The first matrix of that depth.
         module: String,
         depth: u32,
         /// The largest power of two that divides it.
         block: u32,
     },
-    /// A student in blocks cannot have 8-bit products.
+    /// A student in blocks cannot have 8-bit GEMMs.
     #[error(
         "--precision int8 quantizes the student's matrices to 8 bits, so they do not stay as they are stored: leave \
          --student-format out, or use --precision bf16"
     )]
     StoredInt8,
-    /// An int8 product has a depth without a rotation.
+    /// An int8 GEMM has a depth without a rotation.
     #[error(
-        "int8 rotates what a product sums over in blocks of 16 to 128 elements, and {module} sums over {depth}: the largest power \
+        "int8 rotates what a GEMM sums over in blocks of 16 to 128 elements, and {module} sums over {depth}: the largest power \
          of two that divides it is {block}. Use weights in bf16, or stored"
     )]
     Rotation {

@@ -34,7 +34,7 @@ pub struct Llama3 {
 
 impl Llama3 {
     /// Scales a frequency, radians per position. Each operation is rounded to f32 in the order of transformers'
-    /// `_compute_llama3_parameters`: PyTorch divides a number by a tensor as a product with the reciprocal.
+    /// `_compute_llama3_parameters`: PyTorch divides a number by a tensor as a multiplication by the reciprocal.
     fn scale(self, frequency: f32) -> f32 {
         let original = f64::from(self.original_max_position_embeddings);
         let (factor, low, high) = (self.factor as f32, self.low_freq_factor, self.high_freq_factor);

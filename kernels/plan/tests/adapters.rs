@@ -1,5 +1,5 @@
 //! Adapters train, and leave the base alone: the host references execute plans, which are compared with training the
-//! product `W + scale B A` itself.
+//! matrix `W + scale B A` itself.
 
 use precast_kernels::abi::micro_scalars;
 use precast_kernels::host::{Buffer, Views};
@@ -153,7 +153,7 @@ fn recipe(recompute: Recompute, objective: Objective) -> Recipe {
     }
 }
 
-/// Every kind of adapters: all alike; some, of unequal ranks and scales; one product alone, in the middle.
+/// Every kind of adapters: all alike; some, of unequal ranks and scales; one GEMM alone, in the middle.
 fn cases(config: &ModelConfig) -> Vec<Adapters> {
     let name = |target: Target, layer| target.parameter(config.family, layer);
     let one = |target, layer, rank, scale| (name(target, layer), Adapter { rank, scale });
@@ -214,7 +214,7 @@ fn adapted<'a>(
     machine
 }
 
-/// Runs a micro-batch of all weights, with the adapters' products added to their matrices.
+/// Runs a micro-batch of all weights, with the adapters multiplied out and added to their matrices.
 fn merged<'a>(
     plan: &'a TrainingPlan,
     config: &ModelConfig,
@@ -254,11 +254,11 @@ fn close(found: &[f32], expected: &[f64], what: &str) {
     assert!(size > 1e-9 && difference <= 2e-5 * size, "{what} is {:e} of {size:e} off", difference / size);
 }
 
-/// Checks `dB = scale dW A^T` and `dA = scale B^T dW`, dW being the gradient of the whole product, for every choice of
+/// Checks `dB = scale dW A^T` and `dA = scale B^T dW`, dW being the gradient of the whole matrix, for every choice of
 /// adapters, on every family's blocks, with every recomputation. Padding gets gradients of exactly 0, and a second
 /// micro-batch adds.
 #[test]
-fn adapters_get_the_gradient_of_their_product() {
+fn adapters_get_the_gradient_of_their_matrix() {
     let mut padded = 0;
     for class in ["Qwen2ForCausalLM", "Qwen3ForCausalLM"] {
         let config = config(class, 3);
@@ -276,8 +276,8 @@ fn adapters_get_the_gradient_of_their_product() {
                 let parameters = &plan.adapters.as_ref().unwrap().parameters;
                 let mut machine = adapted(&plan, &config, factor);
                 let full = merged(&whole, &config, adapters, &parameters.list);
-                let [own, of_product] = [(&machine, &plan), (&full, &whole)].map(|(m, p)| m.floats(p.metrics)[1]);
-                assert!((own - of_product).abs() <= 1e-5 * of_product.abs(), "{what}: loss {own}, {of_product}");
+                let [own, of_matrix] = [(&machine, &plan), (&full, &whole)].map(|(m, p)| m.floats(p.metrics)[1]);
+                assert!((own - of_matrix).abs() <= 1e-5 * of_matrix.abs(), "{what}: loss {own}, {of_matrix}");
                 let grad = machine.floats(plan.trained().trained().unwrap().grad);
                 let mut covered = vec![false; grad.len()];
                 for (name, Adapter { rank, scale }) in adapters.iter() {
@@ -419,7 +419,7 @@ fn a_stored_base_is_the_dense_one() {
 }
 
 /// The base gets no launches: no gradient of a matrix, a bias, a norm or the embedding, and none below the lowest
-/// adapted product.
+/// adapted GEMM.
 #[test]
 fn the_backward_pass_stops_at_the_lowest_adapter() {
     let json = include_str!("../../../aot/models/qwen2.5-0.5b.json");
@@ -573,11 +573,10 @@ fn no_workspace_is_of_the_size_of_the_matrix() {
         let student = Student { config: &config, formats: &Formats::dense(), adapters: &adapters };
         let plan = TrainingPlan::new(TrainingRequest::new(student, &recipe, Arch::Sm90a)).unwrap().plan;
         let mut partials = 0;
-        for (product, elems) in
-            [("qkv", 4096 * 1024), ("o", 1024 * 2048), ("gate_up", 6144 * 1024), ("down", 1024 * 3072)]
+        for (gemm, elems) in [("qkv", 4096 * 1024), ("o", 1024 * 2048), ("gate_up", 6144 * 1024), ("down", 1024 * 3072)]
         {
             for factor in ["lora_a", "lora_b"] {
-                let name = format!("student.layers.1.{product}.{factor}.wgrad_partial");
+                let name = format!("student.layers.1.{gemm}.{factor}.wgrad_partial");
                 let Some(partial) = plan.buffers.iter().find(|buffer| buffer.name == name) else { continue };
                 assert!(partial.bytes() <= 2 * elems / 4, "{name} takes {} bytes at rank {rank}", partial.bytes());
                 partials += 1;

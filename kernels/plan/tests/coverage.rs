@@ -301,7 +301,7 @@ fn recomputing_takes_the_same_kernels_and_less_memory() {
         let [none, norms, blocks] = &plans;
         assert!(plans.iter().all(|plan| keys(plan) == keys(none)));
         let launches = plans.each_ref().map(|plan| plan.launches().count() as u64);
-        // Two norms and SwiGLU; of a block all but the last product: those, the rotation, attention and three products.
+        // Two norms and SwiGLU; of a block all but the last GEMM: those, the rotation, attention and three GEMMs.
         assert_eq!([launches[1] - launches[0], launches[2] - launches[0]], [3 * LAYERS, 8 * LAYERS]);
         // Outputs of a block's norms and SwiGLU per token, and the norms' scales.
         let of_block = 8192 * ((2 * HIDDEN + INTERMEDIATE) * precision.dtype().bytes() + 2 * 4);
@@ -352,9 +352,9 @@ fn an_objective_that_learns_from_a_teacher_needs_one() {
     assert!(matches!(TrainingPlan::new(TrainingRequest::new(&student, &recipe, Arch::Sim)), Err(PlanError::NoTeacher)));
 }
 
-/// A block's last product is never recomputed: its output is not read.
+/// A block's last GEMM is never recomputed: its output is not read.
 #[test]
-fn no_last_product_of_a_block_is_recomputed() {
+fn no_last_gemm_of_a_block_is_recomputed() {
     let [.., plan] = qwen_by_recompute(1, 64, Precision::Bf16);
     let again =
         |name: &str| plan.phases.iter().flat_map(|phase| &phase.nodes).filter(|n| n.label.ends_with(name)).count();

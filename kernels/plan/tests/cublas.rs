@@ -1,4 +1,4 @@
-//! Plans with products by cuBLASLt.
+//! Plans with GEMMs by cuBLASLt.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ fn plans(recipe: &Recipe, arch: Arch) -> [Plan; 2] {
     })
 }
 
-/// Returns the library's product of a launch.
+/// Returns the library's GEMM of a launch.
 fn cublas(launch: &Launch) -> Option<Cublas> {
     match launch.by {
         Executor::Cublas(cublas) => Some(cublas),
@@ -35,22 +35,22 @@ fn cublas(launch: &Launch) -> Option<Cublas> {
     }
 }
 
-fn is_product(pair: &KeyVariant) -> bool {
-    is_dense_product(&pair.key)
+fn is_gemm(pair: &KeyVariant) -> bool {
+    is_dense_gemm(&pair.key)
 }
 
-/// False for int8 products, which are always the bundle's.
-fn is_dense_product(key: &Key) -> bool {
+/// False for int8 GEMMs, which are always the bundle's.
+fn is_dense_gemm(key: &Key) -> bool {
     key.op().starts_with("gemm.") && !key.text().contains("w=i8")
 }
 
 #[test]
-fn the_keys_of_products_drop_out_and_all_others_stay() {
+fn the_keys_of_gemms_drop_out_and_all_others_stay() {
     for arch in ARCHS {
         let built = build_keys(&[model()], arch);
         for recipe in Recipe::every(64) {
             let [bundle, library] = plans(&recipe, arch).map(|plan| keys(&plan));
-            let rest: BTreeSet<KeyVariant> = bundle.iter().filter(|pair| !is_product(pair)).cloned().collect();
+            let rest: BTreeSet<KeyVariant> = bundle.iter().filter(|pair| !is_gemm(pair)).cloned().collect();
             // A student's SwiGLU is always a launch of its own.
             assert_eq!(library, rest, "{arch}");
             assert!(library.is_subset(&built) && library.len() < bundle.len(), "{arch}");
@@ -65,7 +65,7 @@ fn the_keys_of_products_drop_out_and_all_others_stay() {
             assert!(bundle.iter().any(|pair| pair.key.op() == "gemm.swiglu"));
             let added: Vec<&str> = library.difference(&bundle).map(|pair| pair.key.op()).collect();
             assert_eq!(added, ["swiglu.fwd"], "{arch}");
-            assert!(library.is_subset(&built) && !library.iter().any(is_product), "{arch}");
+            assert!(library.is_subset(&built) && !library.iter().any(is_gemm), "{arch}");
         }
     }
 }
@@ -84,7 +84,7 @@ fn a_step_is_the_same_launches_with_gate_and_up_apart_from_swiglu() {
             let [bundle, library] = plans(&recipe, arch);
             for (before, after) in bundle.phases.iter().zip(&library.phases) {
                 let mut nodes = after.nodes.iter();
-                // The bundle's products that divide K count in semaphores.
+                // The bundle's GEMMs that divide K count in semaphores.
                 for node in before.nodes.iter().filter(|node| node.label != "clear.semaphores") {
                     let (label, what) = computes(node);
                     let (own_label, own) = computes(nodes.next().unwrap());
@@ -99,14 +99,14 @@ fn a_step_is_the_same_launches_with_gate_and_up_apart_from_swiglu() {
                 }
                 assert!(nodes.next().is_none(), "{}", after.name);
             }
-            assert!(bundle.products().next().is_none());
-            assert!(library.launches().all(|launch| launch.pair().is_none() == is_dense_product(&launch.key)));
+            assert!(bundle.cublas_gemms().next().is_none());
+            assert!(library.launches().all(|launch| launch.pair().is_none() == is_dense_gemm(&launch.key)));
         }
     }
 }
 
 #[test]
-fn a_library_works_in_planned_memory_and_products_take_it_in_turn() {
+fn a_library_works_in_planned_memory_and_gemms_take_it_in_turn() {
     let recipe = Recipe::every(64).next().unwrap();
     let [bundle, library] = plans(&recipe, Arch::Sm90a);
     let micro = library.phase(MICRO);
@@ -126,7 +126,7 @@ fn a_library_works_in_planned_memory_and_products_take_it_in_turn() {
             (workspace.buffer, workspace.offset, 32 << 20)
         );
     }
-    // Two products with one workspace wait for each other.
+    // Two GEMMs with one workspace wait for each other.
     let mut last: BTreeMap<u64, usize> = BTreeMap::new();
     for (index, node) in micro.nodes.iter().enumerate() {
         let Some(launch) = node.launch() else { continue };
@@ -161,10 +161,10 @@ fn the_first_gradient_of_a_weight_in_a_micro_batch_reads_whether_to_add() {
     assert_eq!((factors.elems, factors.offset % 16), (2, 0));
     assert!(factors.offset >= plan.inputs.micro.offset + plan.inputs.micro.bytes());
     assert!(factors.offset + factors.bytes() <= plan.inputs.all.offset + plan.inputs.all.bytes());
-    for product in plan.plan.products() {
-        let addend = product.key.kernel().product(&product.params).unwrap().addend;
-        let reads = cublas(product).unwrap().factors;
-        assert_eq!(reads, (addend == Addend::Accumulated).then_some(factors), "{}", product.key);
-        assert_eq!(product.key.op() == "gemm.wgrad", reads.is_some());
+    for gemm in plan.plan.cublas_gemms() {
+        let addend = gemm.key.kernel().blas_gemm(&gemm.params).unwrap().addend;
+        let reads = cublas(gemm).unwrap().factors;
+        assert_eq!(reads, (addend == Addend::Accumulated).then_some(factors), "{}", gemm.key);
+        assert_eq!(gemm.key.op() == "gemm.wgrad", reads.is_some());
     }
 }

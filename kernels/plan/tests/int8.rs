@@ -61,9 +61,9 @@ fn weights_are_a_byte_an_element_and_a_scale_a_row() {
     assert!(saved.abs_diff(expected) <= 1024, "{saved} {expected}");
 }
 
-/// Every product of the teacher but the head, and none of the student.
+/// Every GEMM of the teacher but the head, and none of the student.
 #[test]
-fn the_products_of_the_teacher_are_of_8_bits() {
+fn the_gemms_of_the_teacher_are_of_8_bits() {
     let (teacher, student) = (config("qwen2.5-1.5b"), config("qwen2.5-0.5b"));
     let plan = lower(&teacher, &student, &recipe(1, 128, Recompute::None), Arch::Sm90a);
     let of = |prefix: &str, op: &str| {
@@ -149,7 +149,7 @@ fn what_nothing_computes_is_refused_by_name() {
 
 /// The plan's other bytes are those of a dense teacher: activations grow only by the quantized rows.
 #[test]
-fn inputs_of_products_are_bytes() {
+fn inputs_of_gemms_are_bytes() {
     let (teacher, student) = (config("qwen2.5-1.5b"), config("qwen2.5-0.5b"));
     let plan = lower(&teacher, &student, &recipe(1, 128, Recompute::None), Arch::Sm90a).plan;
     let touched: Vec<u32> =

@@ -1,4 +1,4 @@
-//! A student that trains in int8: its 8-bit products, memory, and the accesses of its guard.
+//! A student that trains in int8: its 8-bit GEMMs, memory, and the accesses of its guard.
 
 use precast_kernels::int8::MOST_DEPTH;
 use precast_kernels::{Arch, Dtype, Format};
@@ -35,32 +35,30 @@ fn count(plan: &Plan, phase: &str, of: &str, key: &str) -> u32 {
     nodes.filter(|node| node.launch().is_some_and(|launch| launch.key.text().contains(key))).count() as u32
 }
 
-/// Part of an int8 product's key.
-const PRODUCT: &str = "w=i8,x=i8";
+/// Part of an int8 GEMM's key.
+const INT8_GEMM: &str = "w=i8,x=i8";
 
 const LAYERS: u32 = 24;
 
 #[test]
-fn products_of_layers_are_of_8_bits_but_for_gradients_of_weights() {
+fn gemms_of_layers_are_of_8_bits_but_for_gradients_of_weights() {
     for gemm in [Gemm::Bundle, Gemm::Cublas] {
         let recipe = Recipe { gemm, ..recipe(Precision::Int8, Recompute::None) };
         let plan = qwen(&recipe, Share::ALONE).plan;
         let of_student = |op| count(&plan, MICRO, "student.", op);
-        assert_eq!(of_student(PRODUCT), 2 * 4 * LAYERS, "forward and for the gradients of inputs");
+        assert_eq!(of_student(INT8_GEMM), 2 * 4 * LAYERS, "forward and for the gradients of inputs");
         assert_eq!([of_student("gemm.wgrad"), of_student("gemm.")], [4, 4 + 2 * 4].map(|each| each * LAYERS));
         assert_eq!(count(&plan, MICRO, "teacher.", "i8"), 0, "it says nothing of the teacher");
         assert!(count(&plan, MICRO, "head.", "gemm.") > 0);
-        assert!(
-            plan.products().all(|product| product.key.op().starts_with("gemm.") && !product.key.text().contains("i8"))
-        );
-        assert_eq!(plan.products().next().is_some(), gemm == Gemm::Cublas);
+        assert!(plan.cublas_gemms().all(|gemm| gemm.key.op().starts_with("gemm.") && !gemm.key.text().contains("i8")));
+        assert_eq!(plan.cublas_gemms().next().is_some(), gemm == Gemm::Cublas);
     }
 }
 
-/// Norms and SwiGLU, forward and backward, quantize the inputs of int8 products; a pass of its own quantizes the rest:
+/// Norms and SwiGLU, forward and backward, quantize the inputs of int8 GEMMs; a pass of its own quantizes the rest:
 /// the outputs of attention, and the gradients of q, k and v.
 #[test]
-fn what_products_read_is_quantized_by_what_makes_it() {
+fn what_gemms_read_is_quantized_by_what_makes_it() {
     let ops = [
         "rmsnorm.fwd{h=896,out=bf16+i8",
         "swiglu.fwd{n=4864,out=bf16+i8",
@@ -75,14 +73,14 @@ fn what_products_read_is_quantized_by_what_makes_it() {
             let nodes = plan.phase(MICRO).nodes.iter().filter(|node| node.label.starts_with("student."));
             nodes.filter(|node| node.launch().is_some_and(|launch| launch.key.text().starts_with(op))).count() as u32
         };
-        // No product reads the gradient of the lowest block's input; one reads the last norm's.
+        // No GEMM reads the gradient of the lowest block's input; one reads the last norm's.
         assert_eq!(of_residual.map(of), [2 * LAYERS, 1]);
         ops.map(|op| of(op) / LAYERS)
     };
     assert_eq!(counts(Recompute::None), [2, 1, 0, 1, 2]);
     // Unread outputs are not written; recomputation uses the same kernels, for the same bits.
     assert_eq!(counts(Recompute::Norms), [4, 1, 1, 1, 2]);
-    // All of a block but its last product.
+    // All of a block but its last GEMM.
     assert_eq!(counts(Recompute::Blocks), [4, 1, 1, 1, 3]);
 }
 
@@ -155,7 +153,7 @@ fn a_frozen_base_of_8_bits_has_no_guard() {
     assert!(training.guard.is_none() && training.plan.phases.iter().all(|phase| phase.name != GUARD));
     let of_student = |op| count(&training.plan, MICRO, "student.", op);
     // Nothing below the lowest layer's q, k and v trains.
-    assert_eq!([of_student(PRODUCT), of_student("gemm.")], [2 * 4 * LAYERS - 1; 2]);
+    assert_eq!([of_student(INT8_GEMM), of_student("gemm.")], [2 * 4 * LAYERS - 1; 2]);
     assert!(training.certificate.is_some(), "a base that teaches in int8 is measured, as any teacher is");
     // Sent one layer at a time, and quantized once.
     assert_eq!(training.student.staged.len() as u32, LAYERS);
@@ -196,10 +194,10 @@ fn what_nothing_rotates_is_refused_by_name() {
     // Twice 4872 has a rotation, but 4872 has none.
     let found = refused(&ModelConfig { intermediate: 4872, ..model.clone() });
     let module = "model.layers.0.mlp.down_proj.weight".to_owned();
-    assert_eq!(found, PlanError::StudentRotation { product: "the output", module, depth: 4872, block: 8 });
+    assert_eq!(found, PlanError::StudentRotation { result: "the output", module, depth: 4872, block: 8 });
     assert!(found.to_string().contains("Use --precision bf16"), "{found}");
     let found = refused(&ModelConfig { hidden: 904, ..model.clone() });
-    assert!(matches!(found, PlanError::StudentRotation { product: "the output", depth: 904, .. }), "{found}");
+    assert!(matches!(found, PlanError::StudentRotation { result: "the output", depth: 904, .. }), "{found}");
     let stored = Formats::uniform(&model, precast_kernels::Block::Q8_0);
     let adapters = Adapters::uniform(&model, &Target::ALL, 8, 1.0);
     let student = Student { config: &model, formats: &stored, adapters: &adapters };

@@ -1,4 +1,4 @@
-//! A teacher as stored: its plan's memory, and equality of its products with a dense teacher's.
+//! A teacher as stored: its plan's memory, and equality of its GEMMs with a dense teacher's.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ fn is_dequant(launch: &Launch) -> bool {
 
 /// Returns the launches of a plan but dequantization: key, variant and the block without its addresses. The gather of
 /// embeddings differs only in its key.
-fn products(plan: &Plan) -> Vec<(String, String, Vec<u8>)> {
+fn gemms(plan: &Plan) -> Vec<(String, String, Vec<u8>)> {
     let key = |key: &Key| {
         let text = key.to_string();
         if text.starts_with("embedding.fwd") { "embedding.fwd".to_owned() } else { text }
@@ -76,7 +76,7 @@ fn what_is_launched_besides_dequantization_is_what_a_dense_teacher_launches() {
             for arch in Arch::GPUS.into_iter().chain([Arch::Sim]) {
                 let [dense, stored] =
                     [&Formats::dense(), &formats].map(|formats| lower(teacher, formats, student, &recipe, arch));
-                assert!(products(&dense) == products(&stored), "{arch} {precision}");
+                assert!(gemms(&dense) == gemms(&stored), "{arch} {precision}");
                 assert!(stored.launches().any(is_dequant) && !dense.launches().any(is_dequant));
             }
         }
@@ -116,29 +116,29 @@ fn waits(nodes: &[Node], later: usize, earlier: usize) -> bool {
     false
 }
 
-/// Each matrix of a layer may be dequantized while the previous product runs: neither an edge nor shared memory orders
+/// Each matrix of a layer may be dequantized while the previous GEMM runs: neither an edge nor shared memory orders
 /// the two.
 #[test]
-fn a_matrix_may_be_dequantized_while_the_product_before_it_runs() {
+fn a_matrix_may_be_dequantized_while_the_gemm_before_it_runs() {
     let [teacher, student, _] = models();
     let plan = lower(&teacher, &Formats::q4_k_m(&teacher), &student, &recipe(8, 1024, Precision::Bf16), Arch::Sm90a);
     let nodes = &plan.phase(MICRO).nodes;
     let at = |label: &str| nodes.iter().position(|node| node.label == label).unwrap_or_else(|| panic!("{label}"));
-    let dequant = |layer: u32, product: &str| {
-        let prefix = format!("teacher.layers.{layer}.{product}.dequant.");
+    let dequant = |layer: u32, gemm: &str| {
+        let prefix = format!("teacher.layers.{layer}.{gemm}.dequant.");
         let found: Vec<usize> =
             nodes.iter().enumerate().filter(|(_, node)| node.label.starts_with(&prefix)).map(|(at, _)| at).collect();
         assert!(!found.is_empty(), "{prefix}");
         found
     };
-    let product = |layer: u32, name: &str| at(&format!("teacher.layers.{layer}.{name}"));
+    let gemm = |layer: u32, name: &str| at(&format!("teacher.layers.{layer}.{name}"));
     for layer in 1..teacher.layers {
         let order = [(layer - 1, "down"), (layer, "qkv"), (layer, "o"), (layer, "gate_up"), (layer, "down")];
         for pair in order.windows(2) {
             let ((before, before_name), (of, name)) = (pair[0], pair[1]);
             for one in dequant(of, name) {
-                assert!(!waits(nodes, one, product(before, before_name)), "{}", nodes[one].label);
-                assert!(waits(nodes, product(of, name), one), "{}", nodes[one].label);
+                assert!(!waits(nodes, one, gemm(before, before_name)), "{}", nodes[one].label);
+                assert!(waits(nodes, gemm(of, name), one), "{}", nodes[one].label);
             }
         }
     }
@@ -149,7 +149,7 @@ fn a_matrix_may_be_dequantized_while_the_product_before_it_runs() {
 
 /// Two launches if formats agree and parts are adjacent, else one per format.
 #[test]
-fn parts_of_a_product_that_are_stored_alike_are_dequantized_by_one_launch() {
+fn parts_of_a_gemm_that_are_stored_alike_are_dequantized_by_one_launch() {
     let [teacher, _, _] = models();
     let formats = Formats::q4_k_m(&teacher);
     let plan = EvaluationPlan::with_formats((&teacher, &formats), (1, 64), Precision::Bf16, Arch::Sm90a).unwrap().plan;
@@ -159,9 +159,9 @@ fn parts_of_a_product_that_are_stored_alike_are_dequantized_by_one_launch() {
     assert_eq!([count("model.layers.0.qkv.dequant."), count("model.layers.3.qkv.dequant.")], [2, 1]);
 }
 
-/// q in one format, k in another and v dense, which no converter writes: one product still computes all three.
+/// q in one format, k in another and v dense, which no converter writes: one GEMM still computes all three.
 #[test]
-fn a_product_with_a_dense_part_is_dense() {
+fn a_gemm_with_a_dense_part_is_dense() {
     let [_, teacher, _] = models();
     let all = Formats::uniform(&teacher, Block::Q8_0);
     let but = |name: &str| -> Formats {

@@ -34,7 +34,7 @@ fn check(training: &TrainingPlan, what: &str) {
     assert!(alone <= end(plan, |phase| phase != TEACHER), "{what}: {alone}");
     let touches = plan.phase(TEACHER).nodes.iter().flat_map(Node::touches).filter(|touch| touch.access.writes());
     let written = touches.map(|touch| plan.buffer(touch.buffer)).filter(|buffer| buffer.persistent);
-    // Workspaces of products, and scratch of frozen matrices.
+    // Workspaces of GEMMs, and scratch of frozen matrices.
     let works = |name: &&str| *name != "cublas.workspaces" && !name.ends_with(".scratch");
     let written: BTreeSet<&str> = written.map(|buffer| &*buffer.name).filter(works).collect();
     assert_eq!(written.into_iter().collect::<Vec<_>>(), ["metrics"], "{what}");
@@ -63,7 +63,7 @@ fn a_teacher_alone_takes_neither_kernels_nor_memory() {
                 let Ok(training) =
                     TrainingPlan::new(TrainingRequest { teacher, student, recipe, share, arch: Arch::Sm90a })
                 else {
-                    // No int8 products in fp32, or by cuBLASLt.
+                    // No int8 GEMMs in fp32, or by cuBLASLt.
                     assert!(name == "int8", "{recipe:?}");
                     continue;
                 };

@@ -84,9 +84,9 @@ struct Thread {
     MemoryBarrier* barrier = nullptr; // that it waits for
     uint32_t parity = 0;
     bool at_cluster_barrier = false; // has arrived there and not waited
-    bool products_fenced = false;    // it has executed a wgmma.fence
-    uint32_t product_groups = 0;     // of wgmma, committed
-    uint32_t products_done = 0;      // of these, waited for
+    bool wgmma_fenced = false;       // it has executed a wgmma.fence
+    uint32_t wgmma_groups = 0;        // of wgmma, committed
+    uint32_t wgmma_done = 0;          // of these, waited for
     std::vector<Registers> registers;
 
     uint32_t lane() const { return index % WARP; }

@@ -142,7 +142,7 @@ public:
         if (!earlier.happened()) return Kind::Nothing;
         if (earlier.block / launch.cluster != block->index / launch.cluster) return Kind::Race;
         const auto knows = [&](const Clock& clock) { return clock && (*clock)[earlier.slot()] >= earlier.epoch(); };
-        if (earlier.slot() == thread.warp_slot) return thread.products_done >= earlier.epoch() ? Kind::Nothing : Kind::Race;
+        if (earlier.slot() == thread.warp_slot) return thread.wgmma_done >= earlier.epoch() ? Kind::Nothing : Kind::Race;
         const bool own = earlier.slot() == thread.slot;
         if (!own && !knows(thread.known.all)) return Kind::Race;
         if (!is_async || earlier.is_async()) return Kind::Nothing;
@@ -327,7 +327,7 @@ public:
     void touch_registers(const char* p, uint64_t bytes, Action action, const void* pc);
     void use_registers(const char* begin, const char* end, bool accumulators, const void* pc);
     const char* read_chunk(uint32_t shared, uint32_t first_warp, uint32_t of_warps, const void* pc);
-    void wait_products(uint32_t pending);
+    void wait_wgmma(uint32_t pending);
 
 private:
     std::vector<Memory> operands;
@@ -368,7 +368,7 @@ private:
     void tell(JoinedKnowledge& joined, Thread& thread) {
         joined.add(thread.known, all_slots());
         joined.add(thread.slot, thread.epoch, thread.fenced_epoch, all_slots());
-        if (thread.products_done > 0) joined.add(thread.warp_slot, thread.products_done, 0, all_slots());
+        if (thread.wgmma_done > 0) joined.add(thread.warp_slot, thread.wgmma_done, 0, all_slots());
         thread.epoch++;
     }
     void hear(Thread& thread, const Knowledge& known) {

@@ -3,7 +3,7 @@
 #pragma once
 #include <stdint.h>
 
-#include "products.h"
+#include "wgmma.h"
 
 extern "C" {
 void simt_copy_async(uint32_t shared, const void* global, uint32_t bytes, uint32_t valid_bytes);
@@ -34,7 +34,7 @@ uint32_t simt_hopper_map_shared(uint32_t shared, uint32_t rank);
 void simt_hopper_cluster_arrive();
 void simt_hopper_cluster_wait();
 void simt_hopper_set_registers(uint32_t registers, bool more);
-void simt_hopper_wgmma(const simt::Product* product, const void* pc);
+void simt_hopper_wgmma(const simt::Wgmma* wgmma, const void* pc);
 void simt_hopper_wgmma_fence();
 void simt_hopper_wgmma_commit();
 void simt_hopper_wgmma_wait(uint32_t pending);
@@ -244,15 +244,15 @@ SIMT_INLINE void wgmma_fence_sync_aligned() { simt_hopper_wgmma_fence(); }
 SIMT_INLINE void wgmma_commit_group_sync_aligned() { simt_hopper_wgmma_commit(); }
 SIMT_INLINE void wgmma_wait_group_sync_aligned(uint32_t pending) { simt_hopper_wgmma_wait(pending); }
 
-// The operands of a product in the order they are written: sums, A in registers or at a descriptor, the descriptor of B,
+// The operands of a `wgmma` in the order they are written: sums, A in registers or at a descriptor, the descriptor of B,
 // whether to add, signs, and which operands in shared memory run across the depth.
 struct Operands {
-    simt::Product product = {};
+    simt::Wgmma wgmma = {};
     uint32_t sums = 0, others = 0;
     uint64_t other[8] = {};
 
-    SIMT_PLAIN void take(float& sum) { product.d[sums++] = &sum; }
-    SIMT_PLAIN void take(const uint32_t& pair) { product.a[product.a_count++] = &pair; }
+    SIMT_PLAIN void take(float& sum) { wgmma.d[sums++] = &sum; }
+    SIMT_PLAIN void take(const uint32_t& pair) { wgmma.a[wgmma.a_count++] = &pair; }
     SIMT_PLAIN void take(uint64_t value) { other[others++] = value; }
     SIMT_PLAIN void take(bool value) { other[others++] = value; }
     SIMT_PLAIN void take(int value) { other[others++] = value; }
@@ -262,17 +262,17 @@ template <uint32_t columns, typename... T>
 __attribute__((noinline, no_sanitize("thread", "alignment"))) void wgmma(T&&... operands) {
     Operands all;
     (all.take(operands), ...);
-    const bool of_registers = all.product.a_count == 4;
+    const bool of_registers = all.wgmma.a_count == 4;
     static_assert(sizeof...(T) == columns / 2 + 7 || sizeof...(T) == columns / 2 + 9);
     const uint64_t* other = all.other;
-    all.product.columns = columns;
-    if (!of_registers) all.product.a_at = *other++;
-    all.product.b = *other++;
-    all.product.add = *other++;
-    all.product.plus_a = *other++, all.product.plus_b = *other++;
-    if (!of_registers) all.product.a_across = *other++;
-    all.product.b_across = *other++;
-    simt_hopper_wgmma(&all.product, __builtin_return_address(0));
+    all.wgmma.columns = columns;
+    if (!of_registers) all.wgmma.a_at = *other++;
+    all.wgmma.b = *other++;
+    all.wgmma.add = *other++;
+    all.wgmma.plus_a = *other++, all.wgmma.plus_b = *other++;
+    if (!of_registers) all.wgmma.a_across = *other++;
+    all.wgmma.b_across = *other++;
+    simt_hopper_wgmma(&all.wgmma, __builtin_return_address(0));
 }
 #define SIMT_WGMMA(n) \
     template <typename... T> SIMT_INLINE void wgmma_mma_async_sync_aligned_m64n##n##k16_f32_bf16_bf16(T&&... operands) { \
@@ -286,11 +286,11 @@ SIMT_WGMMA(256)
 
 // The same of s8: sums, both descriptors, whether to add.
 struct IntegerOperands {
-    simt::Product product = {};
+    simt::Wgmma wgmma = {};
     uint32_t sums = 0, others = 0;
     uint64_t other[3] = {};
 
-    SIMT_PLAIN void take(int32_t& sum) { product.d[sums++] = reinterpret_cast<float*>(&sum); }
+    SIMT_PLAIN void take(int32_t& sum) { wgmma.d[sums++] = reinterpret_cast<float*>(&sum); }
     SIMT_PLAIN void take(uint64_t value) { other[others++] = value; }
     SIMT_PLAIN void take(bool value) { other[others++] = value; }
 };
@@ -299,11 +299,11 @@ __attribute__((noinline, no_sanitize("thread", "alignment"))) void wgmma_s8(T&&.
     IntegerOperands all;
     (all.take(operands), ...);
     static_assert(sizeof...(T) == columns / 2 + 3);
-    all.product.columns = columns;
-    all.product.a_at = all.other[0], all.product.b = all.other[1], all.product.add = all.other[2];
-    all.product.plus_a = all.product.plus_b = 1;
-    all.product.integers = true;
-    simt_hopper_wgmma(&all.product, __builtin_return_address(0));
+    all.wgmma.columns = columns;
+    all.wgmma.a_at = all.other[0], all.wgmma.b = all.other[1], all.wgmma.add = all.other[2];
+    all.wgmma.plus_a = all.wgmma.plus_b = 1;
+    all.wgmma.integers = true;
+    simt_hopper_wgmma(&all.wgmma, __builtin_return_address(0));
 }
 #define SIMT_WGMMA_S8(n) \
     template <typename... T> SIMT_INLINE void wgmma_mma_async_sync_aligned_m64n##n##k32_s32_s8_s8(T&&... operands) { \

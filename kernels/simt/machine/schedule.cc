@@ -126,8 +126,8 @@ void Machine::begin(Block& one, uint32_t index) {
         if (launch.by_clocks) {
             thread.slot = slot_of(one, i), thread.warp_slot = slot_of(one, threads + i / WARP);
             thread.epoch = 1, thread.fenced_epoch = 0, thread.known = {}, thread.barrier = nullptr;
-            thread.at_cluster_barrier = thread.products_fenced = false;
-            thread.product_groups = thread.products_done = 0;
+            thread.at_cluster_barrier = thread.wgmma_fenced = false;
+            thread.wgmma_groups = thread.wgmma_done = 0;
             thread.registers.clear();
         } else {
             thread.slot = 0, thread.warp_slot = 1;

@@ -1,8 +1,8 @@
-// Products of a warpgroup: `wgmma`. Its operands in shared memory are read, and its sums are written, from when it is
+// `wgmma`, a warpgroup's multiplication. Its operands in shared memory are read, and its sums are written, from when it is
 // issued until a wait of its warp covers its group. Here it computes at once: nobody may look meanwhile.
 // PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 #include "machine.h"
-#include "products.h"
+#include "wgmma.h"
 
 namespace simt {
 namespace {
@@ -10,7 +10,7 @@ namespace {
 constexpr uint32_t ROWS = 64, DEPTH = 16, MOST_COLUMNS = 256, CHUNK = 8; // a chunk is 16 bytes
 constexpr uint32_t ROW_BYTES = 128;
 
-// What a product multiplies, and what it is.
+// What a `wgmma` multiplies, and what it is.
 struct Matrices {
     float a[ROWS][DEPTH], b[DEPTH][MOST_COLUMNS], sum[ROWS][MOST_COLUMNS];
 };
@@ -35,7 +35,7 @@ struct Descriptor {
 };
 
 // What elements hold is pairs of s8.
-void add_integers(const Product** lanes, const Matrices& matrices) {
+void add_integers(const Wgmma** lanes, const Matrices& matrices) {
     const auto byte = [](float pair, uint32_t e) { return int32_t(int8_t(as_bits(pair) >> (16 + 8 * e))); };
     for (uint32_t i = 0; i < WARPGROUP; i++)
         for (uint32_t n = 0; n < lanes[i]->columns / 2; n++) {
@@ -60,9 +60,9 @@ void Machine::touch_registers(const char* p, uint64_t bytes, Action action, cons
     }
 }
 
-// A product takes them, for the group that the thread commits next.
+// A `wgmma` takes them, for the group that the thread commits next.
 void Machine::use_registers(const char* begin, const char* end, bool accumulators, const void* pc) {
-    const uint32_t group = current->product_groups + 1;
+    const uint32_t group = current->wgmma_groups + 1;
     for (Registers& own : current->registers)
         if (own.begin == begin && own.end == end) {
             if (own.touched) fail(Kind::RegisterFence, nullptr, 0, event(*current, Action::Wgmma, pc));
@@ -72,14 +72,14 @@ void Machine::use_registers(const char* begin, const char* end, bool accumulator
     current->registers.push_back({begin, end, group, accumulators, true, false, pc});
 }
 
-// Whether nobody writes what a product reads until it is done: its bytes.
+// Whether nobody writes what a `wgmma` reads until it is done: its bytes.
 const char* Machine::read_chunk(uint32_t shared, uint32_t first_warp, uint32_t of_warps, const void* pc) {
     char* p = shared_pointer(shared);
     Memory* memory = find(p);
     const Thread* before = nullptr;
     for (uint32_t i = first_warp; i < first_warp + of_warps; i++) {
         const Thread& thread = *block->threads[i * WARP];
-        const Event now = event(thread, Action::Wgmma, pc, thread.warp_slot, thread.product_groups + 1);
+        const Event now = event(thread, Action::Wgmma, pc, thread.warp_slot, thread.wgmma_groups + 1);
         if (!memory || !memory->holds(p + 2 * CHUNK - 1)) fail(Kind::OutOfBounds, p, 2 * CHUNK, now);
         const bool same = before && before->known.all == thread.known.all && before->known.fenced == thread.known.fenced;
         memory->each(p, 2 * CHUNK, [&](Cell& cell) {
@@ -96,10 +96,10 @@ const char* Machine::read_chunk(uint32_t shared, uint32_t first_warp, uint32_t o
 }
 
 // wgmma.wait_group: of the current thread's groups, all but `pending`.
-void Machine::wait_products(uint32_t pending) {
-    if (current->product_groups > pending)
-        current->products_done = std::max(current->products_done, current->product_groups - pending);
-    for (Registers& own : current->registers) own.under_way &= own.group > current->products_done;
+void Machine::wait_wgmma(uint32_t pending) {
+    if (current->wgmma_groups > pending)
+        current->wgmma_done = std::max(current->wgmma_done, current->wgmma_groups - pending);
+    for (Registers& own : current->registers) own.under_way &= own.group > current->wgmma_done;
 }
 
 // A thread ends.
@@ -115,32 +115,32 @@ using namespace simt;
 
 extern "C" {
 
-void simt_hopper_wgmma(const Product* product, const void* pc) {
+void simt_hopper_wgmma(const Wgmma* wgmma, const void* pc) {
     Thread& own = *machine->current;
     const auto refuse = [&](Kind kind) { machine->fail(kind, nullptr, 0, machine->event(own, Action::Wgmma, pc)); };
-    if (!own.products_fenced) refuse(Kind::RegisterFence);
-    const bool scaled = product->plus_a != 1 || product->plus_b != 1;
-    const bool of_registers = product->integers && product->a_count > 0; // that no kernel needs
-    if (scaled || of_registers || product->columns % 8 != 0 || product->columns > MOST_COLUMNS) refuse(Kind::Unsupported);
-    if (!Descriptor::is_known(product->b) || (product->a_count == 0 && !Descriptor::is_known(product->a_at)))
+    if (!own.wgmma_fenced) refuse(Kind::RegisterFence);
+    const bool scaled = wgmma->plus_a != 1 || wgmma->plus_b != 1;
+    const bool of_registers = wgmma->integers && wgmma->a_count > 0; // that no kernel needs
+    if (scaled || of_registers || wgmma->columns % 8 != 0 || wgmma->columns > MOST_COLUMNS) refuse(Kind::Unsupported);
+    if (!Descriptor::is_known(wgmma->b) || (wgmma->a_count == 0 && !Descriptor::is_known(wgmma->a_at)))
         refuse(Kind::Description);
-    if (product->columns / 2 + product->a_count > machine->warp().registers) refuse(Kind::RegisterLimit);
-    const uint32_t sums = product->columns / 2;
-    for (uint32_t i = 0; i < product->a_count; i++) {
-        const uint32_t pair = *product->a[i];
+    if (wgmma->columns / 2 + wgmma->a_count > machine->warp().registers) refuse(Kind::RegisterLimit);
+    const uint32_t sums = wgmma->columns / 2;
+    for (uint32_t i = 0; i < wgmma->a_count; i++) {
+        const uint32_t pair = *wgmma->a[i];
         if (pair == UNWRITTEN) refuse(Kind::UnwrittenRegister);
         if ((pair & 0xffff) == POISON || pair >> 16 == POISON) refuse(Kind::Unwritten);
     }
-    for (uint32_t i = 0; product->add && i < sums; i++)
-        if (as_bits(*product->d[i]) == UNWRITTEN) refuse(Kind::UnwrittenRegister);
+    for (uint32_t i = 0; wgmma->add && i < sums; i++)
+        if (as_bits(*wgmma->d[i]) == UNWRITTEN) refuse(Kind::UnwrittenRegister);
 
-    machine->with_warpgroup(Operation::Wgmma, *product, pc, [&](const Product** lanes) {
-        const Product& first = *lanes[0];
+    machine->with_warpgroup(Operation::Wgmma, *wgmma, pc, [&](const Wgmma** lanes) {
+        const Wgmma& first = *lanes[0];
         static thread_local const auto matrices = std::make_unique<Matrices>();
         auto& [a, b, sum] = *matrices;
         const uint32_t warp = machine->current->index / WARPGROUP * 4, columns = first.columns;
         for (uint32_t i = 1; i < WARPGROUP; i++) {
-            const Product& lane = *lanes[i];
+            const Wgmma& lane = *lanes[i];
             const bool same = lane.columns == columns && lane.add == first.add && lane.b == first.b && lane.a_at == first.a_at &&
                               lane.a_count == first.a_count && lane.a_across == first.a_across && lane.b_across == first.b_across;
             if (!same) refuse(Kind::Divergence);
@@ -203,15 +203,15 @@ void simt_hopper_wgmma(const Product* product, const void* pc) {
             machine->use_registers(begin, begin + 4, accumulators, pc);
         }
     };
-    use(product->d, sums, true);
-    if (product->a_count > 0) use(product->a, product->a_count, false);
+    use(wgmma->d, sums, true);
+    if (wgmma->a_count > 0) use(wgmma->a, wgmma->a_count, false);
 }
 
 void simt_hopper_wgmma_fence() {
-    machine->current->products_fenced = true;
+    machine->current->wgmma_fenced = true;
     for (Registers& own : machine->current->registers) own.touched = false;
 }
-void simt_hopper_wgmma_commit() { machine->current->product_groups++; }
-void simt_hopper_wgmma_wait(uint32_t pending) { machine->wait_products(pending); }
+void simt_hopper_wgmma_commit() { machine->current->wgmma_groups++; }
+void simt_hopper_wgmma_wait(uint32_t pending) { machine->wait_wgmma(pending); }
 
 } // extern "C"

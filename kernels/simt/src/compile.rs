@@ -25,7 +25,7 @@ const MACHINE: [(&str, &str); 16] = [
     ("launch.h", include_str!("../machine/launch.h")),
     ("machine.h", include_str!("../machine/machine.h")),
     ("memory.h", include_str!("../machine/memory.h")),
-    ("products.h", include_str!("../machine/products.h")),
+    ("wgmma.h", include_str!("../machine/wgmma.h")),
     ("ptx.h", include_str!("../machine/ptx.h")),
     ("schedule.cc", include_str!("../machine/schedule.cc")),
     ("tensor.cc", include_str!("../machine/tensor.cc")),

@@ -44,7 +44,7 @@ const RULES: [&str; 23] = [
     "write to an operand that is only read",
     "misaligned access",
     "read of uninitialized memory",
-    "product of uninitialized registers",
+    "multiplication of uninitialized registers",
     "data race",
     "access to memory that an asynchronous copy has not finished with",
     "divergent barrier",

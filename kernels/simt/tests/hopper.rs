@@ -32,7 +32,7 @@ macro_rules! source {
 }
 
 /// x x^T over the first columns.
-fn product(x: &[f32], depth: u32) -> Vec<f32> {
+fn multiplied(x: &[f32], depth: u32) -> Vec<f32> {
     let row = |i: u32| &x[(i * COLUMNS) as usize..][..depth as usize];
     let dot = |i, j| row(i).iter().zip(row(j)).map(|(a, b)| a * b).sum();
     (0..ROWS * ROWS).map(|n| dot(n / ROWS, n % ROWS)).collect()
@@ -40,12 +40,12 @@ fn product(x: &[f32], depth: u32) -> Vec<f32> {
 
 fn ring() -> Planted {
     let geometry = Geometry { grid: [1, 1, 1], block: [256, 1, 1], shared_bytes: 2 * 8192 + 32 };
-    Planted { source: source!("ring"), geometry, box_rows: ROWS, reference: |x| product(x, COLUMNS) }
+    Planted { source: source!("ring"), geometry, box_rows: ROWS, reference: |x| multiplied(x, COLUMNS) }
 }
 
 fn proxy() -> Planted {
     let geometry = Geometry { grid: [1, 1, 1], block: [128, 1, 1], shared_bytes: 8192 };
-    Planted { source: source!("proxy"), geometry, box_rows: ROWS, reference: |x| product(x, 64) }
+    Planted { source: source!("proxy"), geometry, box_rows: ROWS, reference: |x| multiplied(x, 64) }
 }
 
 fn pair() -> Planted {
@@ -134,8 +134,8 @@ macro_rules! found {
 }
 
 found! {
-    a_stage_that_is_freed_before_its_product_is_waited_for_is_a_race: ring 1
-    sums_are_not_read_before_their_product_is_waited_for: ring 2
+    a_stage_that_is_freed_before_its_wgmma_is_waited_for_is_a_race: ring 1
+    sums_are_not_read_before_their_wgmma_is_waited_for: ring 2
     a_barrier_that_expects_a_tile_too_much_is_waited_for_in_vain: ring 3
     a_barrier_that_expects_half_a_tile_is_overdrawn: ring 4
     a_stage_that_three_of_four_warps_have_freed_is_not_free: ring 5
@@ -143,15 +143,15 @@ found! {
     a_consumer_that_waits_for_the_wrong_parity_reads_what_is_not_there: ring 7
     a_descriptor_of_another_swizzle_is_refused: ring 8
     a_descriptor_of_another_stride_is_not_the_reference: ring 9
-    a_product_without_a_fence_is_refused: ring 10
+    a_wgmma_without_a_fence_is_refused: ring 10
     a_barrier_that_copies_do_not_know_of_is_refused: ring 11
     registers_that_nobody_gives_are_not_taken: ring 12
     a_barrier_that_every_lane_arrives_at_passes_too_early: ring 13
     a_barrier_that_is_expected_of_twice_has_too_many_arrivals: ring 14
     a_stage_that_nobody_has_freed_is_not_filled: ring 15
     sums_are_not_written_while_they_are_under_way: ring 16
-    sums_that_were_written_are_fenced_before_the_next_product: ring 17
-    stores_are_fenced_before_products_read_them: proxy 1
+    sums_that_were_written_are_fenced_before_the_next_wgmma: ring 17
+    stores_are_fenced_before_wgmma_reads_them: proxy 1
     stores_of_other_warps_are_waited_for: proxy 2
     threads_that_expect_different_numbers_at_a_named_barrier_diverge: proxy 3
     an_operand_is_not_overwritten_while_it_is_multiplied: proxy 4

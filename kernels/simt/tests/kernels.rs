@@ -163,7 +163,7 @@ fn a_warp_does_not_store_where_its_lanes_still_read() {
 
 /// Sums are exact, and each operation after them is rounded apart: `cargo xtask test` holds every variant to the host's bits.
 #[test]
-fn int8_products_are_held_to_the_hosts_bits() {
+fn int8_gemms_are_held_to_the_hosts_bits() {
     let key = Key::parse("gemm.fwd{bias=true,residual=true,w=i8,x=i8}").unwrap();
     let all = |params: &Vec<u8>| key.kernel().operands(params);
     assert!(key.kernel().samples().iter().flat_map(all).all(|it| key.kernel().tolerance(&it) == Tolerance::EXACT));

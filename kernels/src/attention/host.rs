@@ -1,5 +1,5 @@
 //! Tiles of queries against all visible keys, with the same roundings as the kernels: `p` before `p v` and
-//! `p^T do`, `ds` before both of its products. The row maximum is taken over the whole row at once.
+//! `p^T do`, `ds` before both of its GEMMs. The row maximum is taken over the whole row at once.
 
 use rayon::prelude::*;
 

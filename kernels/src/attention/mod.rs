@@ -7,9 +7,9 @@
 //! `dq = scale * ds k`, `dk = scale * ds^T q`, keys and values summed over the query heads of their group.
 //!
 //! d is a multiple of 16 up to 128. Roundings inside: `p` before `p v` and before `p^T do`, and `ds` before
-//! both of its products, each to dtype x, as tensor cores need them.
+//! both of its GEMMs, each to dtype x, as tensor cores need them.
 //!
-//! bf16 keys multiply on tensor cores: `mma` everywhere, warpgroup products (`wgmma`) on Hopper for d 64 and 128; f32
+//! bf16 keys multiply on tensor cores: `mma` everywhere, warpgroup GEMMs (`wgmma`) on Hopper for d 64 and 128; f32
 //! keys on CUDA cores. Every element of every gradient is summed by one CTA in one order: no atomics, no workspace.
 //! Sources: Dao et al., "FlashAttention-2", 2023; Ainslie et al., "GQA", 2023.
 

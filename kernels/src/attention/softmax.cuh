@@ -46,7 +46,7 @@ struct OnlineSoftmax {
     }
 };
 
-// Operand a of step `step` of the second product: columns 16 * step .. of probabilities, rounded to bf16.
+// Operand a of step `step` of the second GEMM: columns 16 * step .. of probabilities, rounded to bf16.
 template <uint32_t n>
 __device__ __forceinline__ void pack_a(uint32_t (&a)[4], const float (&d)[n][4], uint32_t step) {
     a[0] = pack_bf16x2(d[2 * step][0], d[2 * step][1]);

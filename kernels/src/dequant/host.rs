@@ -1,6 +1,6 @@
 //! Dequantizes blocks on the host: the reference of `dequant`, and the reader of GGUF files.
 //!
-//! Every product and sum is one `f32` operation, in the order of ggml's reference (`dequantize_row_*`), so that values
+//! Every multiplication and addition is one `f32` operation, in the order of ggml's reference (`dequantize_row_*`), so that values
 //! are bit-identical. Layouts are those of ggml's `ggml-common.h`.
 
 use rayon::prelude::*;

@@ -1,4 +1,4 @@
-//! The three matrix products of a linear layer with weights `w` [n, k] (out features x in features).
+//! The three matrix multiplications of a linear layer with weights `w` [n, k] (out features x in features).
 //!
 //! - `gemm.fwd`: `y = x w^T (+ bias) (+ residual)`
 //! - `gemm.swiglu`: `y = silu(gate) up` with `(gate, up) = x w^T (+ bias)`
@@ -37,10 +37,10 @@ pub use crate::abi::{GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad};
 use std::mem::offset_of;
 
 use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params};
+use crate::blas::Matrix;
 use crate::host::Views;
-use crate::product::Matrix;
 use crate::{
-    Addend, Arch, Batch, Build, Dtype, Format, Geometry, Operand, Product, Reference, Source, TensorMap, Tolerance,
+    Addend, Arch, Batch, BlasGemm, Build, Dtype, Format, Geometry, Operand, Reference, Source, TensorMap, Tolerance,
     source,
 };
 
@@ -70,7 +70,7 @@ const SAMPLES: [(u32, u32, u32); 10] = [
 const INT8_SAMPLES: [(u32, u32, u32); 6] =
     [(1, 8, 16), (33, 72, 48), (130, 264, 272), (70, 136, 1296), (300, 520, 528), (520, 264, 144)];
 
-/// One part, and more parts than a shallow product has slices.
+/// One part, and more parts than a shallow GEMM has slices.
 const SPLITS: [u32; 2] = [1, 3];
 
 /// Multiple of the rows and columns of every tile of `mma/`.
@@ -211,12 +211,12 @@ fn depth(x: Format, k: u32) -> u32 {
     if is_int8(x) { k / 2 } else { k }
 }
 
-/// Returns sample shapes (m, n, k) of a product with inputs in x.
+/// Returns sample shapes (m, n, k) of a GEMM with inputs in x.
 fn shapes(x: Format) -> &'static [(u32, u32, u32)] {
     if is_int8(x) { &INT8_SAMPLES } else { &SAMPLES }
 }
 
-/// Returns the size of a product with inputs in x. In int8, pairs of values and of scales must be whole vectors too.
+/// Returns the size of a GEMM with inputs in x. In int8, pairs of values and of scales must be whole vectors too.
 fn problem_size(
     op: GemmOp,
     x: Format,
@@ -319,7 +319,7 @@ impl GemmWgrad {
     }
 }
 
-/// Allows for f32 sums of k products in another order: the distance grows with sqrt(k), and cancellation makes single
+/// Allows for f32 sums over a depth of k in another order: the distance grows with sqrt(k), and cancellation makes single
 /// elements worse than the norm.
 pub(crate) fn tolerance(operand: &Operand) -> Tolerance {
     match operand.format {
@@ -334,9 +334,9 @@ impl Build for GemmFwd {
     });
 
     /// A library's columns are rows in memory: `y^T = w x^T`.
-    fn product(&self, p: &Self::Params) -> Option<Product> {
+    fn blas_gemm(&self, p: &Self::Params) -> Option<BlasGemm> {
         let dtype = self.inputs().filter(|dtype| *dtype != Dtype::I8)?;
-        Some(Product {
+        Some(BlasGemm {
             a: Matrix { address: p.w, rows: p.k, columns: p.n, dtype },
             a_transposed: true,
             b: Matrix { address: p.x, rows: p.k, columns: p.m, dtype },
@@ -407,9 +407,9 @@ impl Build for GemmDgrad {
     gemm_variants!(GemmOp::Dgrad, |_key, variant| dense_source!(variant, "dgrad.cu"));
 
     /// `dx^T = w^T dy^T`.
-    fn product(&self, p: &Self::Params) -> Option<Product> {
+    fn blas_gemm(&self, p: &Self::Params) -> Option<BlasGemm> {
         let dtype = self.inputs()?;
-        Some(Product {
+        Some(BlasGemm {
             a: Matrix { address: p.w, rows: p.k, columns: p.n, dtype },
             a_transposed: false,
             b: Matrix { address: p.dy, rows: p.n, columns: p.m, dtype },
@@ -448,9 +448,9 @@ impl Build for GemmWgrad {
     gemm_variants!(GemmOp::Wgrad, |_key, variant| dense_source!(variant, "wgrad.cu"));
 
     /// `dw^T = x^T dy`.
-    fn product(&self, p: &Self::Params) -> Option<Product> {
+    fn blas_gemm(&self, p: &Self::Params) -> Option<BlasGemm> {
         let dtype = self.x;
-        Some(Product {
+        Some(BlasGemm {
             a: Matrix { address: p.x, rows: p.k, columns: p.m, dtype },
             a_transposed: false,
             b: Matrix { address: p.dy, rows: p.n, columns: p.m, dtype },

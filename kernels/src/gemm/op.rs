@@ -24,7 +24,7 @@ impl GemmOp {
     }
 
     /// True if the CTAs of a `wgmma` cluster multicast the common part of their tiles instead of splitting K: in
-    /// forward products, and where 64-row tiles fill the GPU unsplit.
+    /// forward GEMMs, and where 64-row tiles fill the GPU unsplit.
     pub fn multicasts(self, variant: Wgmma) -> bool {
         matches!(self, GemmOp::Fwd | GemmOp::Swiglu) || variant.tile_m == 64
     }

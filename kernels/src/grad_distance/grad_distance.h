@@ -2,7 +2,7 @@
 #define PRECAST_GRAD_DISTANCE_H
 #include "types.h"
 
-/// grad_distance.partial {}: Sums products of groups of elements.
+/// grad_distance.partial {}: Dot products of groups of elements.
 typedef struct grad_distance_partial_params {
     address a;       ///< [n] f32, read
     address b;       ///< [n] f32, read

@@ -1,4 +1,4 @@
-// Sums of products of fixed groups of two gradients: for a cosine and a ratio of norms. One CTA per group; groups do
+// Dot products of fixed groups of two gradients: for a cosine and a ratio of norms. One CTA per group; groups do
 // not depend on the GPU, so the distance is bit-identical.
 // Bound: memory. Reads both gradients once, eight 16-byte vectors in flight per thread.
 // Source: the groups are those of grad_norm/partial.cu.

@@ -3,7 +3,7 @@ use rayon::prelude::*;
 use crate::abi::{grad_norm_finish_params, grad_norm_partial_params, step_metrics};
 use crate::host::{Views, vectorized};
 
-/// The sum of products of two groups.
+/// The dot product of two groups.
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     vectorized(|| {
         let mut lanes = [0.0f64; 8];

@@ -18,7 +18,7 @@ use crate::{Arch, Batch, Build, Geometry, Reference, Source, Threads, source};
 /// Elements per partial sum.
 pub const GROUP: u32 = 1 << 15;
 
-/// Builds and checks a kernel that sums products of groups of elements.
+/// Builds and checks a kernel of dot products of groups of elements.
 macro_rules! partial_of {
     ($kernel:ident, $family:literal) => {
         impl Build for $kernel {

@@ -16,7 +16,7 @@
 //! `head.compare` trains nothing: it compares two models' predictions, per token.
 //!
 //! Every divergence is >= 0 and, like its gradient, exactly 0 when both rows of logits have the same bits: both
-//! log-sum-exps are then the same sums in the same order. A wider teacher is cut before: its head product computes the
+//! log-sum-exps are then the same sums in the same order. A wider teacher is cut before: its head GEMM computes the
 //! student's columns only. Sources: Hinton et al., "Distilling the Knowledge in a Neural Network", 2015; Agarwal et
 //! al., "On-Policy Distillation of Language Models" (generalized Jensen-Shannon divergence), 2024.
 

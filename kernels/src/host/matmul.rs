@@ -1,4 +1,4 @@
-//! Matrix product of the host references: the `gemm-f32` crate behind a safe signature.
+//! Matrix multiplication of the host references: the `gemm-f32` crate behind a safe signature.
 
 use gemm_common::Parallelism;
 use rayon::prelude::*;
@@ -47,7 +47,7 @@ pub fn matmul(out: &mut [f32], out_stride: usize, a: Matrix<'_>, b: Matrix<'_>, 
     if m == 0 || n == 0 {
         return;
     }
-    assert!(n <= out_stride && (m - 1) * out_stride + n <= out.len(), "product reaches past its buffer");
+    assert!(n <= out_stride && (m - 1) * out_stride + n <= out.len(), "GEMM reaches past its buffer");
     if k == 0 {
         if !accumulate {
             out.par_chunks_mut(out_stride).take(m).for_each(|row| row[..n].fill(0.0));
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_product_overwrites_and_its_transpose_is_added() {
+    fn a_multiplication_overwrites_and_its_transpose_is_added() {
         let a = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]; // 2 x 3
         let b = [1.0, 0.0, 0.0, 1.0, 1.0, 1.0]; // 3 x 2
         let (a, b) = (Matrix::rows(&a, 2, 3, 3), Matrix::rows(&b, 3, 2, 2));

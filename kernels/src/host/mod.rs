@@ -1,4 +1,4 @@
-//! Building blocks of host references: typed views of a launch's buffers, a matrix product, `exp`.
+//! Building blocks of host references: typed views of a launch's buffers, a matrix multiplication, `exp`.
 
 mod buffer;
 mod math;

@@ -36,7 +36,7 @@ fn quantize_row(row: &mut [f32], q: &mut [i8], r: usize) -> f32 {
         return if finite { 0.0 } else { f32::NAN };
     }
     let inverse = f64::from(127.0 / largest);
-    // A product of two f32 is exact in f64.
+    // Two f32 multiply exactly in f64.
     q.iter_mut().zip(row.iter()).for_each(|(q, value)| *q = (f64::from(*value) * inverse).round_ties_even() as i8);
     largest * ((r as f32).sqrt() / 127.0)
 }

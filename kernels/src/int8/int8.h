@@ -2,7 +2,7 @@
 #define PRECAST_INT8_H
 #include "types.h"
 
-/* A quantized matrix is its values, i8 [rows, k], and a scale for each row, f32: an element is their product.
+/* A quantized matrix is its values, i8 [rows, k], and a scale for each row, f32: an element is value times scale.
  * Blocks of other headers end in what only kernels need that read or write such: their sources define INT8, and other kernels are
  * given the block up to there. */
 

@@ -1,8 +1,8 @@
-//! Rows in rotated int8, operands of 8-bit products, whose sums are exact.
+//! Rows in rotated int8, operands of 8-bit GEMMs, whose sums are exact.
 //!
 //! A quantized matrix `[rows, k]` is `q`, i8 `[rows, k]`, and `scale`, f32 `[rows]`. Its rows are rotated first, which spreads
 //! outliers over the columns: blocks of r columns, the largest power of two up to 128 that divides k, are multiplied by the
-//! orthonormal Hadamard matrix `H_r / sqrt(r)` in Sylvester's order. With both matrices rotated, products are those of the originals:
+//! orthonormal Hadamard matrix `H_r / sqrt(r)` in Sylvester's order. With both matrices rotated, the GEMM gives the same:
 //! `x w^T = (x H) (w H)^T`.
 //!
 //! | op | result | reads |
@@ -29,7 +29,7 @@ pub(crate) use host::RowStore;
 pub use quantize::Int8Quantize;
 pub(crate) use rows::{RotatedRows, neighbors, rows};
 
-/// Most products of two values of at most 127 in a sum that fits 32 bits: the largest power of two below 2^31 / 127^2.
+/// Greatest depth whose sums of products of values up to 127 fit 32 bits: the largest power of two below 2^31 / 127^2.
 pub const MOST_DEPTH: u32 = 131_072;
 
 /// Fewest columns of a rotation block: fewer spread no outliers, and rows would not be whole vectors.

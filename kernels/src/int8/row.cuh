@@ -39,8 +39,8 @@ template <> struct vector<float, WIDTH> {
 };
 typedef vector<KEY_X, WIDTH> Vector;
 
-// Returns this thread's row. Rows go from last to first: the rows that the previous product has written last are still
-// in L2, and those written last are what the next product reads first. Past the first: no row.
+// Returns this thread's row. Rows go from last to first: the rows that the previous GEMM has written last are still
+// in L2, and those written last are what the next GEMM reads first. Past the first: no row.
 __device__ __forceinline__ uint32_t row_of_thread(uint32_t rows) {
     return rows - 1 - (blockIdx.x * ROWS + threadIdx.x / VARIANT_ROW_THREADS);
 }

@@ -1,16 +1,16 @@
 //! Gradients of adapters: of their inputs, and of their matrices.
 
 use super::samples::{SAMPLES, Sample};
-use super::variants::{self, Form, Product, Tiling};
-use super::{host, product_of, whole_vectors, width};
+use super::variants::{self, GemmForm, LoraGemm, Tiling};
+use super::{host, lora_gemm, whole_vectors, width};
 use crate::abi::lora_wgrad_params;
 pub use crate::abi::{LoraDgradA, LoraDgradB, LoraWgrad};
 use crate::gemm::tolerance;
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance};
 
-impl Product for LoraDgradB {
-    const FORM: Form = Form::StreamMn;
+impl LoraGemm for LoraDgradB {
+    const FORM: GemmForm = GemmForm::StreamMn;
 
     fn results(p: &Self::Params) -> Vec<(u32, u32)> {
         vec![(p.m, p.rank); p.parts as usize]
@@ -21,10 +21,10 @@ impl Product for LoraDgradB {
     }
 }
 
-product_of!(LoraDgradB, "dgrad_b.cu", host::dgrad_b);
+lora_gemm!(LoraDgradB, "dgrad_b.cu", host::dgrad_b);
 
-impl Product for LoraDgradA {
-    const FORM: Form = Form::Add;
+impl LoraGemm for LoraDgradA {
+    const FORM: GemmForm = GemmForm::Add;
 
     fn results(p: &Self::Params) -> Vec<(u32, u32)> {
         vec![(p.m, p.k)]
@@ -35,7 +35,7 @@ impl Product for LoraDgradA {
     }
 }
 
-product_of!(LoraDgradA, "dgrad_a.cu", host::dgrad_a);
+lora_gemm!(LoraDgradA, "dgrad_a.cu", host::dgrad_a);
 
 /// CTAs that keep an H200's 132 multiprocessors busy: two each.
 const BUSY: u64 = 264;
@@ -58,8 +58,8 @@ impl LoraWgrad {
     }
 }
 
-impl Product for LoraWgrad {
-    const FORM: Form = Form::Wgrad;
+impl LoraGemm for LoraWgrad {
+    const FORM: GemmForm = GemmForm::Wgrad;
 
     fn results(p: &Self::Params) -> Vec<(u32, u32)> {
         p.part[..p.parts as usize].iter().map(|part| (part.width, p.columns)).collect()
@@ -74,7 +74,7 @@ impl Product for LoraWgrad {
     }
 }
 
-product_of!(LoraWgrad, "wgrad.cu");
+lora_gemm!(LoraWgrad, "wgrad.cu");
 
 impl Reference for LoraWgrad {
     fn examples() -> Vec<Self> {

@@ -1,15 +1,15 @@
 //! Forward pass of adapters: their contribution to the output of a stack.
 
 use super::samples::{SAMPLES, Sample};
-use super::variants::{self, Form, Product, Tiling};
-use super::{host, product_of, whole_vectors};
+use super::variants::{self, GemmForm, LoraGemm, Tiling};
+use super::{host, lora_gemm, whole_vectors};
 pub use crate::abi::{LoraFwdA, LoraFwdB};
 use crate::gemm::tolerance;
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance};
 
-impl Product for LoraFwdA {
-    const FORM: Form = Form::Stream;
+impl LoraGemm for LoraFwdA {
+    const FORM: GemmForm = GemmForm::Stream;
 
     /// One result for all parts.
     fn results(p: &Self::Params) -> Vec<(u32, u32)> {
@@ -21,10 +21,10 @@ impl Product for LoraFwdA {
     }
 }
 
-product_of!(LoraFwdA, "fwd_a.cu", host::fwd_a);
+lora_gemm!(LoraFwdA, "fwd_a.cu", host::fwd_a);
 
-impl Product for LoraFwdB {
-    const FORM: Form = Form::Add;
+impl LoraGemm for LoraFwdB {
+    const FORM: GemmForm = GemmForm::Add;
 
     fn results(p: &Self::Params) -> Vec<(u32, u32)> {
         p.part[..p.parts as usize].iter().map(|part| (p.m, part.width)).collect()
@@ -35,4 +35,4 @@ impl Product for LoraFwdB {
     }
 }
 
-product_of!(LoraFwdB, "fwd_b.cu", host::fwd_b);
+lora_gemm!(LoraFwdB, "fwd_b.cu", host::fwd_b);

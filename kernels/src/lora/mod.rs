@@ -1,4 +1,4 @@
-//! Low-rank adapters of the projections that one product computes: q, k and v; o; gate and up; down.
+//! Low-rank adapters of the projections that one GEMM computes: q, k and v; o; gate and up; down.
 //!
 //! Each adapted part p of a stack adds `scale_p B_p (A_p x)` to its columns of `y = x W^T`, with A `[rank, k]` and B
 //! `[width_p, rank]`. All parts have one rank, which is padded with zeros: padding stays 0 and gets gradients of exactly 0.
@@ -14,7 +14,7 @@
 //! separately, whole slices of 32, in a workspace that `column_sum.finish` adds up in a fixed order, or with one range
 //! writes the gradient itself, overwriting it in the first micro-batch of a step and adding in later ones.
 //!
-//! At common ranks these are memory-bound: a product with W multiplies each element n or k times, these rank times. So
+//! At common ranks these are memory-bound: a GEMM with W multiplies each element n or k times, these rank times. So
 //! each reads its large operand once, for all parts together, and tiles are as narrow as t. bf16 runs on tensor cores
 //! by `mma.sync` on every architecture (`mma/`), with the mainloop of `gemm/mma`, if all rows are whole vectors of 16
 //! bytes; everything else on CUDA cores (`simt/`).
@@ -35,7 +35,7 @@ pub use forward::{LoraFwdA, LoraFwdB};
 
 /// Builds a kernel of the family from its sources: one for CUDA cores, and one for tensor cores with the headers of `gemm/mma`.
 /// Those that differ from each other in their host function alone, which they name, must equal it in the family's samples.
-macro_rules! product_of {
+macro_rules! lora_gemm {
     ($kernel:ident, $file:literal) => {
         impl Build for $kernel {
             type Variant = Tiling;
@@ -87,7 +87,7 @@ macro_rules! product_of {
         }
     };
     ($kernel:ident, $file:literal, $host:path) => {
-        product_of!($kernel, $file);
+        lora_gemm!($kernel, $file);
 
         impl Reference for $kernel {
             fn examples() -> Vec<Self> {
@@ -113,7 +113,7 @@ macro_rules! product_of {
     };
 }
 
-use product_of;
+use lora_gemm;
 
 /// Returns the columns of all parts together.
 fn width(parts: &[lora_part]) -> u32 {

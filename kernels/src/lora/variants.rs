@@ -1,4 +1,4 @@
-//! Variants of adapters' products: on CUDA cores, or on tensor cores with tiles for their operands.
+//! Variants of adapters' GEMMs: on CUDA cores, or on tensor cores with tiles for their operands.
 
 use crate::gemm::CudaCores;
 use crate::{Dtype, Fixed, Geometry, Kernel, variant};
@@ -58,22 +58,22 @@ static ADD: &[Tiling] = &[mma([64, 64, 32], [32, 32], 2), CUDA_CORES];
 /// Gradients of the narrow matrices: B's has few columns, A's few rows.
 static WGRAD: &[Tiling] = &[mma([128, 64, 32], [64, 32], 4), mma([64, 128, 32], [64, 32], 4), CUDA_CORES];
 
-/// One of the products: layouts of operands and results differ, so different tiles suit them.
+/// One of the GEMMs: layouts of operands and results differ, so different tiles suit them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum GemmForm {
     Stream,
     StreamMn,
     Add,
     Wgrad,
 }
 
-impl Form {
+impl GemmForm {
     pub fn variants(self, dtype: Dtype) -> &'static [Tiling] {
         match (dtype, self) {
-            (Dtype::Bf16, Form::Stream) => STREAM,
-            (Dtype::Bf16, Form::StreamMn) => STREAM_MN,
-            (Dtype::Bf16, Form::Add) => ADD,
-            (Dtype::Bf16, Form::Wgrad) => WGRAD,
+            (Dtype::Bf16, GemmForm::Stream) => STREAM,
+            (Dtype::Bf16, GemmForm::StreamMn) => STREAM_MN,
+            (Dtype::Bf16, GemmForm::Add) => ADD,
+            (Dtype::Bf16, GemmForm::Wgrad) => WGRAD,
             _ => F32,
         }
     }
@@ -81,20 +81,20 @@ impl Form {
     /// Selects the variant for results of this size: for few columns the first that is wide enough.
     pub fn select(self, dtype: Dtype, vectors: bool, (rows, columns): (u32, u32)) -> Tiling {
         let suits = |variant: Tiling| match (variant, self) {
-            (Tiling::Mma(mma), Form::Stream | Form::StreamMn) => columns <= mma.tile_n,
-            (Tiling::Mma(mma), Form::Wgrad) => (columns > rows) == (mma.tile_n > mma.tile_m),
+            (Tiling::Mma(mma), GemmForm::Stream | GemmForm::StreamMn) => columns <= mma.tile_n,
+            (Tiling::Mma(mma), GemmForm::Wgrad) => (columns > rows) == (mma.tile_n > mma.tile_m),
             _ => true,
         };
         let admitted = self.variants(dtype).iter().copied().filter(|variant| admits(*variant, dtype, vectors));
         let (suiting, other): (Vec<Tiling>, Vec<Tiling>) = admitted.partition(|variant| suits(*variant));
         let chosen = suiting.first().or(other.last());
-        *chosen.expect("every product has a variant that admits it")
+        *chosen.expect("every GEMM has a variant that admits it")
     }
 }
 
 /// Result of a launch of the family.
-pub(super) trait Product: Kernel<Params: Sized> {
-    const FORM: Form;
+pub(super) trait LoraGemm: Kernel<Params: Sized> {
+    const FORM: GemmForm;
 
     /// Returns the rows and columns of each part's result.
     fn results(p: &Self::Params) -> Vec<(u32, u32)>;

@@ -34,7 +34,7 @@ pub fn log_sum_exp(values: &[f64]) -> f64 {
 }
 
 /// `x` [m, k] times the transpose of `w` [n, k].
-pub fn product(x: &[f64], w: &[f64], k: usize) -> Vec<f64> {
+pub fn matmul(x: &[f64], w: &[f64], k: usize) -> Vec<f64> {
     x.chunks(k).flat_map(|row| w.chunks(k).map(move |feature| dot(row, feature))).collect()
 }
 

@@ -1,12 +1,12 @@
 use precast_kernels::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params};
 
-use super::calculus::{dots, product, sum, transposed};
+use super::calculus::{dots, matmul, sum, transposed};
 use super::launch::Launch;
 use super::swiglu::gated;
 
 /// `x w^T (+ bias)`.
 fn projected(launch: &Launch, k: u32) -> Vec<f64> {
-    let y = product(&launch.before("x"), &launch.before("w"), k as usize);
+    let y = matmul(&launch.before("x"), &launch.before("w"), k as usize);
     let bias = if launch.flag("bias") { launch.before("bias") } else { vec![0.0] };
     y.iter().zip(bias.iter().cycle()).map(|(y, bias)| y + bias).collect()
 }
@@ -26,7 +26,7 @@ pub fn dgrad(launch: &mut Launch) {
     let gemm_dgrad_params { m, n, k, .. } = launch.params();
     let (dy, w) = (launch.before("dy"), launch.before("w"));
     let x = vec![0.5; (m * k) as usize];
-    launch.is_gradient("dx", &x, |x| dots(&product(x, &w, k as usize), &dy, n as usize));
+    launch.is_gradient("dx", &x, |x| dots(&matmul(x, &w, k as usize), &dy, n as usize));
 }
 
 /// A row of weights makes a column of y.
@@ -35,5 +35,5 @@ pub fn wgrad(launch: &mut Launch) {
     let (m, k) = (m as usize, k as usize);
     let adds = launch.goes("always adds", accumulate == 1) || launch.goes("later", launch.is_later());
     let (dy, x, old) = (transposed(&launch.before("dy"), n as usize), launch.before("x"), launch.kept("dw", adds));
-    launch.is_gradient("dw", &old, |w| sum(&dots(&product(w, &x, k), &dy, m), &dots(w, &old, k)));
+    launch.is_gradient("dw", &old, |w| sum(&dots(&matmul(w, &x, k), &dy, m), &dots(w, &old, k)));
 }

@@ -2,7 +2,7 @@ use precast_kernels::abi::{
     lora_dgrad_a_params, lora_dgrad_b_params, lora_fwd_a_params, lora_fwd_b_params, lora_part, lora_wgrad_params,
 };
 
-use super::calculus::{dot, dots, product, sum};
+use super::calculus::{dot, dots, matmul, sum};
 use super::launch::Launch;
 
 /// `B r` of each part into its columns of n, 0 elsewhere, for rows of `r` that hold the ranks of all parts.
@@ -23,7 +23,7 @@ fn up(ranks: &[f64], b: &[f64], n: u32, parts: &[lora_part], scaled: bool) -> Ve
 
 pub fn fwd_a(launch: &mut Launch) {
     let lora_fwd_a_params { k, rank, parts, part, .. } = launch.params();
-    let mut t = product(&launch.before("x"), &launch.before("a"), k as usize);
+    let mut t = matmul(&launch.before("x"), &launch.before("a"), k as usize);
     let columns = t.chunks_mut(rank as usize).zip(part[..parts as usize].iter().cycle());
     columns.for_each(|(t, part)| t.iter_mut().for_each(|t| *t *= f64::from(part.scale)));
     launch.is("t", &t);
@@ -46,7 +46,7 @@ pub fn dgrad_a(launch: &mut Launch) {
     let lora_dgrad_a_params { k, rank, .. } = launch.params();
     let (k, rank) = (k as usize, rank as usize);
     let (dt, a, before) = (launch.before("dt"), launch.before("a"), launch.before("dx"));
-    launch.is_gradient("dx", &before, |x| sum(&dots(&product(x, &a, k), &dt, rank), &dots(x, &before, k)));
+    launch.is_gradient("dx", &before, |x| sum(&dots(&matmul(x, &a, k), &dt, rank), &dots(x, &before, k)));
 }
 
 pub fn wgrad(launch: &mut Launch) {

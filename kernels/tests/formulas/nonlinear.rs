@@ -6,7 +6,7 @@ use precast_kernels::{Content, Dtype, Format, Key, Operand, examples};
 
 use super::ELSEWHERE;
 
-/// Operations without a function that could be taken for the identity: products, sums, copies, and what takes nothing
+/// Operations without a function that could be taken for the identity: GEMMs, sums, copies, and what takes nothing
 /// normal.
 const LINEAR: [&str; 21] = [
     "add",

@@ -1,4 +1,4 @@
-//! Functions of `libcublasLt.so` that products need, and their constants, from `cublasLt.h` of version 13.
+//! Functions of `libcublasLt.so` that GEMMs need, and their constants, from `cublasLt.h` of version 13.
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -64,11 +64,11 @@ fn lines(tried: &[String]) -> String {
     tried.iter().map(|line| format!("\n  {line}")).collect()
 }
 
-/// Variables under which cuBLASLt computes other bits for the same product.
+/// Variables under which cuBLASLt computes other bits for the same GEMM.
 const ENVIRONMENT: [(&str, &str); 4] = [
-    ("NVIDIA_TF32_OVERRIDE", "round the inputs of products another way"),
-    ("CUBLAS_EMULATE_SINGLE_PRECISION", "emulate fp32 products"),
-    ("CUBLAS_EMULATION_STRATEGY", "emulate fp32 products"),
+    ("NVIDIA_TF32_OVERRIDE", "round the inputs of GEMMs another way"),
+    ("CUBLAS_EMULATE_SINGLE_PRECISION", "emulate fp32 GEMMs"),
+    ("CUBLAS_EMULATION_STRATEGY", "emulate fp32 GEMMs"),
     ("CUBLASLT_HEURISTICS_LUT_FILE", "choose algorithms by a file"),
 ];
 
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_under_which_products_have_other_bits_are_refused() {
+    fn variables_under_which_gemms_have_other_bits_are_refused() {
         for (name, _) in ENVIRONMENT {
             let refused = check_environment(set(&[(name, "1")])).unwrap_err().to_string();
             assert!(refused.starts_with(&format!("{name}=1 is set: cuBLASLt would ")), "{refused}");

@@ -6,12 +6,12 @@
 mod call;
 mod environment;
 mod exchange;
+mod gemms;
 mod graph;
 mod loader;
 mod mark;
 mod memory;
 mod nvml;
-mod products;
 mod sole;
 mod stage;
 mod tensor_map;
@@ -35,10 +35,10 @@ use crate::driver::{
 use crate::gauge::Gauge;
 use call::check;
 use exchange::{Beside, Event, Prepared, Ranks, Waits};
+use gemms::CublasGemms;
 use graph::Graph;
 use mark::Mark;
 use nvml::{BusId, Nvml};
-use products::Products;
 use sole::Sole;
 use stage::Stage;
 use timer::Timer;
@@ -65,7 +65,7 @@ pub struct Cuda {
     /// Allocations: addresses and bytes.
     memory: Vec<(sys::CUdeviceptr, u64)>,
     graphs: Vec<Vec<Part>>,
-    products: Option<Products>,
+    gemms: Option<CublasGemms>,
     /// Connections to other ranks' devices.
     ranks: Option<Ranks>,
     /// Waits for exchanges beside graphs.
@@ -122,7 +122,7 @@ impl Cuda {
             libraries: Vec::new(),
             memory: Vec::new(),
             graphs: Vec::new(),
-            products: None,
+            gemms: None,
             ranks: None,
             waits: Waits::default(),
             stage: None,
@@ -410,14 +410,12 @@ impl Driver for Cuda {
     }
 
     fn set_cublas(&mut self, cublas: Cublas) -> Result<(), DriverError> {
-        self.products = Some(Products::new(&cublas, self.device.integrated)?);
+        self.gemms = Some(CublasGemms::new(&cublas, self.device.integrated)?);
         Ok(())
     }
 
     fn cublas(&self) -> Option<CublasUse> {
-        self.products
-            .as_ref()
-            .map(|products| CublasUse { version: products.version, taken_bytes: products.taken_bytes })
+        self.gemms.as_ref().map(|gemms| CublasUse { version: gemms.version, taken_bytes: gemms.taken_bytes })
     }
 
     fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError> {
@@ -509,10 +507,9 @@ impl Driver for Cuda {
                             &Bound { dependencies: own.map(|earlier| earlier - first).collect(), ..bound.clone() };
                         match &node.work {
                             BoundWork::Launch(launch) => graph.launch(node, self.kernels[launch.kernel.0], launch)?,
-                            BoundWork::Product(product) => {
-                                let products =
-                                    self.products.as_mut().expect("Driver::set_cublas comes before products");
-                                products.prepare(&mut graph, self.stream, node, product)?;
+                            BoundWork::Gemm(gemm) => {
+                                let gemms = self.gemms.as_mut().expect("Driver::set_cublas comes before GEMMs");
+                                gemms.prepare(&mut graph, self.stream, node, gemm)?;
                             }
                             BoundWork::Exchange(_) => unreachable!("a graph has none"),
                         }
@@ -591,7 +588,7 @@ impl Drop for Cuda {
                     let _ = sys::cuGraphExecDestroy(graph);
                 }
             }
-            self.products = None;
+            self.gemms = None;
             let is_shared = self.ranks.as_ref().is_some_and(Ranks::shares_memory);
             self.ranks = None;
             self.waits = Waits::default();

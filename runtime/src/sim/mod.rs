@@ -15,8 +15,8 @@ use precast_plan::estimate::Clocks;
 
 use crate::communicator::Communicator;
 use crate::driver::{
-    Arrived, Bound, BoundExchange, BoundLaunch, BoundProduct, BoundWork, Device, Driver, DriverError, GraphId,
-    KernelId, Rows, Ticket,
+    Arrived, Bound, BoundExchange, BoundGemm, BoundLaunch, BoundWork, Device, Driver, DriverError, GraphId, KernelId,
+    Rows, Ticket,
 };
 use crate::host::{self, HostBytes};
 use memory::Memory;
@@ -97,9 +97,7 @@ impl Sim {
             BoundWork::Launch(launch) => {
                 self.launch(launch).map_err(|reason| DriverError::Launch { label: label(), reason })
             }
-            BoundWork::Product(product) => {
-                self.product(product).map_err(|reason| DriverError::Launch { label: label(), reason })
-            }
+            BoundWork::Gemm(gemm) => self.gemm(gemm).map_err(|reason| DriverError::Launch { label: label(), reason }),
             BoundWork::Exchange(exchange) => {
                 self.exchange(exchange).map_err(|reason| DriverError::Exchange { label: label(), reason })
             }
@@ -160,9 +158,9 @@ impl Sim {
         self.execute(&launch.key, &launch.params)
     }
 
-    /// Computes a product by its reference, in place of a library.
-    fn product(&mut self, product: &BoundProduct) -> Result<(), String> {
-        let BoundProduct { key, params, factors, .. } = product;
+    /// Computes a GEMM by its reference, in place of a library.
+    fn gemm(&mut self, gemm: &BoundGemm) -> Result<(), String> {
+        let BoundGemm { key, params, factors, .. } = gemm;
         let operands = key.kernel().operands(params);
         let micro = operands.iter().find(|operand| operand.name == "micro").zip(*factors);
         if let Some((micro, factors)) = micro {
@@ -174,7 +172,7 @@ impl Sim {
                 (bytemuck::pod_read_unaligned::<[f32; 2]>(&factors), [1.0, f32::from(u8::from(accumulate))]);
             if factors != right {
                 return Err(format!(
-                    "the factors of product and addend are {factors:?}, and {right:?} in this micro-batch"
+                    "the factors of GEMM and addend are {factors:?}, and {right:?} in this micro-batch"
                 ));
             }
         }

@@ -49,7 +49,7 @@ pub struct TeacherOptions {
     #[arg(long, value_name = "X", default_value = "0", value_parser = within(0.0..=1.0))]
     pub beta: f32,
     /// Form of the teacher's weights on the device. At the same bits: bf16 (the run's precision), stored (matrices as a GGUF
-    /// file holds them, each dequantized just before its product) or auto (bf16 where that fits into the device's memory, else
+    /// file holds them, each dequantized just before its GEMM) or auto (bf16 where that fits into the device's memory, else
     /// stored). At other bits, and faster: int8 (inputs of the layers' matrix multiplications are rotated and rounded to 8
     /// bits; the run says what that costs, in nats)
     #[arg(long, value_name = "FORM", default_value_t, help_heading = "Memory", add = Change::AtResume)]

@@ -73,7 +73,7 @@ impl Kernels {
 impl Products {
     /// None where cuBLASLt computes nothing; `by_bundle` is the plan without it.
     pub fn of(plan: &Plan, by_bundle: impl FnOnce() -> Result<TrainingPlan, Failure>) -> Result<Option<Self>, Failure> {
-        let products = counts(plan.products().map(|product| product.key.clone()));
+        let products = counts(plan.cublas_gemms().map(|product| product.key.clone()));
         if products.is_empty() {
             return Ok(None);
         }

@@ -96,7 +96,7 @@ impl Display for Kernels {
 impl Display for Products {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { products, in_place_of } = self;
-        writeln!(f, "{} that cuBLASLt computes ({KNOWN_VERSIONS}):", count(products.len(), "product"))?;
+        writeln!(f, "{} that cuBLASLt computes ({KNOWN_VERSIONS}):", count(products.len(), "GEMM"))?;
         for Product { key, launches } in products {
             writeln!(f, "  {launches:>5} x {key}")?;
         }
@@ -108,7 +108,7 @@ impl Display for Products {
 impl Display for Step {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { tokens, flops, estimate } = self;
-        writeln!(f, "step: {tokens} tokens, {:.3} TFLOP of products", *flops as f64 / 1e12)?;
+        writeln!(f, "step: {tokens} tokens, {:.3} TFLOP of GEMMs", *flops as f64 / 1e12)?;
         let Some(Estimate { device, seconds, tokens_per_s }) = estimate else {
             return write!(f, "no estimate for the simulated GPU");
         };

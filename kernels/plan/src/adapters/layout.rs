@@ -1,6 +1,6 @@
 //! Layout of the adapters' matrices in flat buffers.
 //!
-//! Adapters of projections that one product computes are computed together, and so share one rank: the largest of
+//! Adapters of projections that one GEMM computes are computed together, and so share one rank: the largest of
 //! theirs, padded. Their A's are stacked, `[parts * rank, in]`, and so are their B's, `[out of all parts, rank]`. Rows
 //! of an A and columns of a B beyond a projection's own rank are padding, which is 0 and gets gradients that are
 //! exactly 0.
@@ -39,17 +39,17 @@ pub struct AdapterParameter {
 /// The matrices of a model's adapters, laid out. All other elements are padding, and 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdapterParameters {
-    /// By layer, then by product; of a product the A's, then the B's.
+    /// By layer, then by GEMM; of a GEMM the A's, then the B's.
     pub list: Vec<AdapterParameter>,
     /// Elements of the buffer, padding included.
     pub elems: u64,
-    /// Adapters of each product of each layer; none if it has none.
+    /// Adapters of each GEMM of each layer; none if it has none.
     pub(crate) stacks: Vec<[Option<StackLayout>; 4]>,
     /// End of the adapters of each layer.
     layers: Vec<u64>,
 }
 
-/// An adapted range of a product's output columns.
+/// An adapted range of a GEMM's output columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdaptedPart {
     pub scale: f32,
@@ -57,7 +57,7 @@ pub struct AdaptedPart {
     pub width: u32,
 }
 
-/// Offsets of the adapters of one product.
+/// Offsets of the adapters of one GEMM.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StackLayout {
     pub parts: Vec<AdaptedPart>,

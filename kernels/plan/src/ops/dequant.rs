@@ -1,4 +1,4 @@
-//! Dequantizes matrices in blocks just before a product reads them.
+//! Dequantizes matrices in blocks just before a GEMM reads them.
 
 use precast_kernels::Format;
 use precast_kernels::abi::DequantArgs;

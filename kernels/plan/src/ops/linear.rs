@@ -27,7 +27,7 @@ pub(crate) struct Given {
     pub ranks: Option<Tensor>,
 }
 
-/// Operands of a product, in one format.
+/// Operands of a GEMM, in one format.
 pub(super) struct Factors {
     x: Tensor,
     w: Tensor,
@@ -48,15 +48,15 @@ impl Factors {
 impl Ops<'_> {
     /// Lowers y [m, n] from x [m, k].
     pub fn linear(&mut self, name: &str, x: impl Into<Rows>, linear: &Linear) -> Projected {
-        self.product(name, x.into(), linear, None)
+        self.gemm(name, x.into(), linear, None)
     }
 
     /// Like [`Self::linear`], added to the residual stream.
     pub fn linear_add(&mut self, name: &str, x: impl Into<Rows>, linear: &Linear, residual: Tensor) -> Projected {
-        self.product(name, x.into(), linear, Some(residual))
+        self.gemm(name, x.into(), linear, Some(residual))
     }
 
-    fn product(&mut self, name: &str, x: Rows, linear: &Linear, residual: Option<Tensor>) -> Projected {
+    fn gemm(&mut self, name: &str, x: Rows, linear: &Linear, residual: Option<Tensor>) -> Projected {
         let factors = self.factors(name, x, linear);
         let y = self.rows(name, linear.n);
         self.multiply(name, factors, [linear.n, linear.k], (linear.bias, residual), y);
@@ -105,8 +105,8 @@ impl Ops<'_> {
     /// Lowers SwiGLU of a stacked gate and up projection, keeping only its output; one launch of the bundle if they
     /// have no adapters.
     pub fn linear_swiglu(&mut self, name: &str, x: impl Into<Rows>, gate_up: &Linear) -> Tensor {
-        let is_product = self.by_cublas() && !matches!(gate_up.weight, Matrix::Int8(_));
-        if gate_up.adapter.is_some() || is_product {
+        let by_cublas = self.by_cublas() && !matches!(gate_up.weight, Matrix::Int8(_));
+        if gate_up.adapter.is_some() || by_cublas {
             let Projected { y, .. } = self.linear(name, x, gate_up);
             return self.swiglu("swiglu", y, Out::Dense).dense();
         }

@@ -55,7 +55,7 @@ pub(crate) struct Ops<'a> {
     scope: String,
     /// True while recomputing.
     again: bool,
-    /// Workspaces of cuBLASLt, if it computes the products.
+    /// Workspaces of cuBLASLt, if it computes the GEMMs.
     workspaces: Option<Workspaces>,
     gradients: Option<Gradients>,
 }
@@ -191,14 +191,14 @@ impl<'a> Ops<'a> {
 
     fn launch<K: Registered>(&mut self, name: &str, kernel: K, args: impl Into<K::Params>) {
         let (name, params): (String, K::Params) = (self.name(name), args.into());
-        let Some((workspaces, product)) = self.workspaces.as_ref().zip(kernel.product(&params)) else {
+        let Some((workspaces, gemm)) = self.workspaces.as_ref().zip(kernel.blas_gemm(&params)) else {
             return self.b.launch(name, kernel, params);
         };
-        let factors = (product.addend == Addend::Accumulated).then(|| self.gradients().factors);
+        let factors = (gemm.addend == Addend::Accumulated).then(|| self.gradients().factors);
         self.b.multiply(name, kernel, &params, Cublas { workspace: workspaces.take(), factors });
     }
 
-    /// True if cuBLASLt computes the products.
+    /// True if cuBLASLt computes the GEMMs.
     fn by_cublas(&self) -> bool {
         self.workspaces.is_some()
     }

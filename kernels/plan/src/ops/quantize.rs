@@ -29,8 +29,8 @@ impl Ops<'_> {
     /// Quantizes the matrices of a layer, adjacent as in flat buffers, from `dense` on.
     pub fn quantize_layer(&mut self, weights: &Weights, layer: usize, dense: Tensor) {
         let start = weights.parameters.layer(layer).start;
-        let products = Layer::PRODUCTS.into_iter().zip(weights.layers[layer].products());
-        for ((name, linear), range) in products.zip(&weights.parameters.layers[layer]) {
+        let linears = Layer::LINEARS.into_iter().zip(weights.layers[layer].linears());
+        for ((name, linear), range) in linears.zip(&weights.parameters.layers[layer]) {
             let w = dense.slice(range.start - start, range.end - range.start);
             self.quantize(&format!("layers.{layer}.{name}"), w, linear.weight.int8());
         }

@@ -1,4 +1,4 @@
-//! Activations on their way into a product.
+//! Activations on their way into a GEMM.
 
 use precast_kernels::{Dtype, Out};
 

@@ -93,7 +93,7 @@ impl TrainingPlan {
     /// # Errors
     /// [`PlanError`] if a sequence is longer than either model supports, the teacher is missing or has a narrower
     /// vocabulary, there are no tokens, adapters do not fit the model, a frozen student has no adapters, no kernel
-    /// computes an int8 product, or replicas cannot be divided among the ranks.
+    /// computes an int8 GEMM, or replicas cannot be divided among the ranks.
     pub fn new(request: TrainingRequest<'_>) -> Result<Self, PlanError> {
         let run = Run::new(request)?;
         let certified = Self::lower(&run, true)?;

@@ -35,7 +35,7 @@ pub struct AdapterWeights {
     pub all: Weight,
     /// Place of each matrix in it.
     pub parameters: AdapterParameters,
-    /// By layer and product.
+    /// By layer and GEMM.
     layers: Vec<[Option<LinearAdapter>; 4]>,
 }
 

@@ -21,9 +21,9 @@ pub struct Int8Rows {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Int8Matrix {
-    /// `[n, k]`, rotated along k: read by products for outputs.
+    /// `[n, k]`, rotated along k: read by GEMMs for outputs.
     pub rows: Int8Rows,
-    /// `[k, n]`, rotated along n: read by products for gradients of inputs, if any pass.
+    /// `[k, n]`, rotated along n: read by GEMMs for gradients of inputs, if any pass.
     pub columns: Option<Int8Rows>,
     /// Role of the dense matrix.
     pub role: Role,
@@ -43,7 +43,7 @@ struct Side {
     scales: Tensor,
     /// Elements of values and scales of a layer.
     layer: [u64; 2],
-    /// By product of a layer: start and number of its values and of its scales.
+    /// By GEMM of a layer: start and number of its values and of its scales.
     stacks: [[(u64, u64); 2]; 4],
 }
 
@@ -93,7 +93,7 @@ impl Int8Matrices {
         self.names.contains(name)
     }
 
-    /// Returns the matrix of the product with this index in a layer.
+    /// Returns the matrix of the GEMM with this index in a layer.
     pub fn stack(&self, layer: u32, index: usize, role: Role) -> Int8Matrix {
         let columns = self.columns.as_ref().map(|columns| columns.stack(layer, index));
         Int8Matrix { rows: self.rows.stack(layer, index), columns, role }

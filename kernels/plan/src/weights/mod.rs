@@ -122,7 +122,7 @@ impl Weight {
         Self { tensor: self.tensor.slice(start, elems), role: self.role.slice(start, elems) }
     }
 
-    /// Joins this weight and the next if they are adjacent and agree in format and role: one product computes both.
+    /// Joins this weight and the next if they are adjacent and agree in format and role: one GEMM computes both.
     pub fn join(self, next: Self) -> Option<Self> {
         let role = match (self.role, next.role) {
             (Role::Frozen, Role::Frozen) => Role::Frozen,
@@ -150,7 +150,7 @@ pub struct Norm {
 /// The matrix of a linear layer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Matrix {
-    /// Dense, as products read it.
+    /// Dense, as GEMMs read it.
     Dense(Weight),
     /// In blocks, and frozen.
     Blocks(Blocks),
@@ -158,7 +158,7 @@ pub enum Matrix {
     Int8(Int8Matrix),
 }
 
-/// A matrix in blocks, dequantized just before a product reads it.
+/// A matrix in blocks, dequantized just before a GEMM reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blocks {
     /// Its rows in consecutive parts, in formats that may differ.
@@ -183,7 +183,7 @@ impl Matrix {
     pub(crate) fn dense(&self) -> Tensor {
         match self {
             Matrix::Dense(weight) => weight.tensor,
-            Matrix::Blocks(_) | Matrix::Int8(_) => panic!("a product of dense matrices reads dense weights"),
+            Matrix::Blocks(_) | Matrix::Int8(_) => panic!("a GEMM of dense matrices reads dense weights"),
         }
     }
 
@@ -194,7 +194,7 @@ impl Matrix {
     pub(crate) fn int8(&self) -> Int8Matrix {
         match self {
             Matrix::Int8(int8) => *int8,
-            Matrix::Dense(_) | Matrix::Blocks(_) => panic!("a product in int8 reads weights in int8"),
+            Matrix::Dense(_) | Matrix::Blocks(_) => panic!("a GEMM in int8 reads weights in int8"),
         }
     }
 }
@@ -238,12 +238,12 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// True if any of its products trains.
+    /// True if any of its GEMMs trains.
     pub(crate) fn trains(&self) -> bool {
-        self.products().into_iter().any(Linear::trains)
+        self.linears().into_iter().any(Linear::trains)
     }
 
-    /// Returns the formats that its products read activations in; if gradients pass, the producers of gradients use
+    /// Returns the formats that its GEMMs read activations in; if gradients pass, the producers of gradients use
     /// them too.
     pub(crate) fn out(&self) -> Out {
         match self.qkv.weight {
@@ -253,11 +253,11 @@ impl Layer {
         }
     }
 
-    /// Names of its products, in order of computation.
-    pub(crate) const PRODUCTS: [&str; 4] = ["qkv", "o", "gate_up", "down"];
+    /// Names of its GEMMs, in order of computation.
+    pub(crate) const LINEARS: [&str; 4] = ["qkv", "o", "gate_up", "down"];
 
-    /// Returns its products in that order.
-    pub(crate) fn products(&self) -> [&Linear; 4] {
+    /// Returns its GEMMs in that order.
+    pub(crate) fn linears(&self) -> [&Linear; 4] {
         [&self.qkv, &self.o, &self.gate_up, &self.down]
     }
 }
@@ -297,7 +297,7 @@ impl Weights {
         backward: bool,
     ) -> Self {
         let parameters = Parameters::new(config);
-        let formats = formats.of_products(config);
+        let formats = formats.of_linears(config);
         let mut ends: BTreeMap<Format, u64> = BTreeMap::new();
         let mut places = Vec::new();
         let int8 = formats.is_int8().then(|| Int8Matrices::new(b, (name, category), config, backward));
@@ -405,8 +405,8 @@ impl Weights {
         };
         let layers = (0..config.layers).map(|layer| {
             let stacks = stacks(config);
-            let mut products = stacks.iter().enumerate().map(|stack| linear(layer, stack));
-            let mut next = || products.next().expect("four products");
+            let mut linears = stacks.iter().enumerate().map(|stack| linear(layer, stack));
+            let mut next = || linears.next().expect("four GEMMs");
             Layer {
                 input_norm: norm(modules.input_norm.layer_parameter(layer, "weight")),
                 qkv: next(),
@@ -449,7 +449,7 @@ impl Weights {
 /// Scratch for a model's dequantized matrices. It is not transient: shared memory would order launches that are
 /// independent.
 ///
-/// Consecutive products use two slots in rotation, so that a matrix is dequantized while the previous product runs. The
+/// Consecutive GEMMs use two slots in rotation, so that a matrix is dequantized while the previous GEMM runs. The
 /// head, which comes last, uses all of it: its part outside of both slots waits for nothing.
 struct Scratch {
     all: Tensor,
@@ -483,7 +483,7 @@ impl Scratch {
         })
     }
 
-    /// Returns the matrix [n, k] of the product with this index in a layer, joining adjacent parts of one format.
+    /// Returns the matrix [n, k] of the GEMM with this index in a layer, joining adjacent parts of one format.
     fn stack(&self, index: usize, weights: impl Iterator<Item = Weight>, (n, k): (u32, u32)) -> Matrix {
         let mut parts: Vec<Tensor> = Vec::new();
         for Weight { tensor, .. } in weights {

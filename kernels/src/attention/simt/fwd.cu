@@ -1,7 +1,7 @@
 // Causal grouped-query attention forward with online softmax on CUDA cores: no S x S buffer, one pass over the keys.
 // A CTA owns a tile of queries of one head and loops over the key tiles up to its diagonal; the running maximum and sum
 // stay in registers. Probabilities are rounded before p v, as tensor cores need them.
-// Bound: shared memory, which feeds every multiply-add of the two products.
+// Bound: shared memory, which feeds every multiply-add of the two GEMMs.
 // Source: Dao, "FlashAttention-2", 2023.
 #include "attention/simt/tile.cuh"
 

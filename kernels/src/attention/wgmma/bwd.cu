@@ -1,7 +1,7 @@
 // Causal grouped-query attention backward on wgmma, deterministic: every gradient has one owner. A warpgroup loops with
 // 64 own rows (k, v or q, do) over tiles of the other side; p and ds stay in registers. Warpgroups of keys share their
 // rows, copy tiles of queries independently and drift apart; those of queries share the tiles of keys.
-// Bound: tensor cores. Recomputing the scores in both costs seven products where five and atomics would do.
+// Bound: tensor cores. Recomputing the scores in both costs seven GEMMs where five and atomics would do.
 // Source: Dao, "FlashAttention-2", 2023; Shah et al., "FlashAttention-3", 2024.
 #include "attention/wgmma/tile.cuh"
 

@@ -9,7 +9,7 @@
 #include "gemm/mma/operand.cuh"
 #include "gemm/raster.cuh"
 
-// A 64 x 64 warp tile multiplies each loaded fragment four or eight times; memory-bound products use smaller ones.
+// A 64 x 64 warp tile multiplies each loaded fragment four or eight times; memory-bound GEMMs use smaller ones.
 #ifndef VARIANT_WARP_M
 #define VARIANT_WARP_M 64
 #endif
@@ -55,7 +55,7 @@ struct Matrix {
     }
 };
 
-// The type of the sums selects the product. If `paired`, a warp's upper columns are b.extent after its lower ones.
+// The type of the sums selects the instruction. If `paired`, a warp's upper columns are b.extent after its lower ones.
 template <bool a_mn, bool b_mn, bool paired = false, typename Sum>
 __device__ __forceinline__ void gemm(const Matrix& whole_a, const Matrix& whole_b, const WorkTile& work, Sums<Sum>& acc) {
     static_assert(TILE_M / WARP_M * (TILE_N / WARP_N) * WARP == THREADS, "every warp has a part of the tile");
@@ -132,7 +132,7 @@ __device__ __forceinline__ void gemm(const Matrix& whole_a, const Matrix& whole_
             for (uint32_t m = 0; m < BLOCKS_M; m++)
 #pragma unroll
                 for (uint32_t column = 0; column < BLOCKS_N; column++) {
-                    // Back and forth: neighboring products share a fragment, which the operand reuse cache still holds.
+                    // Back and forth: neighboring multiplications share a fragment, which the operand reuse cache still holds.
                     const uint32_t n = m % 2 ? BLOCKS_N - 1 - column : column;
                     const uint32_t (&pair)[4] = b_fragments[step % 2][n / 2];
                     mma(acc.v[m][n], a_fragments[step % 2][m], pair[n % 2 * 2], pair[n % 2 * 2 + 1]);

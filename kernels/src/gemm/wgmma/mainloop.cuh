@@ -50,7 +50,7 @@ __device__ __forceinline__ void init_pipeline(const tensor_map* maps, uint32_t f
 
 // C is m x n, the sum runs over k. maps: A and B. `epilogue` takes the accumulators: begin(row, column), the thread's
 // first, while the last wgmma are in flight, then chunk(c, values) for each chunk of CHUNK columns; it may use SCRATCH
-// bytes of shared memory per warp. Its Sum, the accumulators' type, selects the product. If PAIRED, B has 2 n columns:
+// bytes of shared memory per warp. Its Sum, the accumulators' type, selects the instruction. If PAIRED, B has 2 n columns:
 // half of a tile's are n after the other half; chunks come in pairs. `a_mn`, `b_mn`: MN-major.
 template <bool a_mn, bool b_mn, bool stream_k, typename Epilogue>
 __device__ __forceinline__ void gemm(const tensor_map* maps, uint32_t m, uint32_t n, uint32_t k, Epilogue& epilogue) {

@@ -1,4 +1,4 @@
-// Epilogue that adds accumulators to the previous values, whose loads start before the product, as they are most of
+// Epilogue that adds accumulators to the previous values, whose loads start before the GEMM, as they are most of
 // what a CTA reads.
 #pragma once
 #include "lora/mma/epilogue.cuh"

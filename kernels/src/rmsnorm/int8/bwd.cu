@@ -1,5 +1,5 @@
 // RMSNorm backward with quantization: the results of rmsnorm/bwd.cu, and int8/quantize.cu of its dx for the gradient of
-// the product below. Bound: memory. Reads x, dy (and dresidual) once, writes dx and one byte a value. Sources: Zhang
+// the GEMM below. Bound: memory. Reads x, dy (and dresidual) once, writes dx and one byte a value. Sources: Zhang
 // and Sennrich, "Root Mean Square Layer Normalization", 2019; int8/quantize.cu.
 #define INT8
 enum : unsigned { ROW = KEY_H };

@@ -1,5 +1,5 @@
 //! Copies between the GPUs of one host by copy engines, which take no multiprocessors from concurrent kernels. NCCL's
-//! send and receive are kernels, and a product with one CTA per multiprocessor takes twice as long beside any.
+//! send and receive are kernels, and a GEMM with one CTA per multiprocessor takes twice as long beside any.
 //!
 //! A rank opens the others' memory and copies their sends. Flags in host memory that all ranks share record progress:
 //! the devices write them and wait for them in stream order. An exchange begins when the sends of all ranks are ready,

@@ -1,4 +1,4 @@
-//! Computes products by cuBLASLt: each runs once when it is prepared, so that everything the library loads or allocates
+//! Computes GEMMs by cuBLASLt: each runs once when it is prepared, so that everything the library loads or allocates
 //! for it is there before the seal.
 
 use std::collections::HashMap;
@@ -7,28 +7,28 @@ use std::fmt::Display;
 use std::ptr::null_mut;
 
 use cudarc::driver::sys;
-use precast_kernels::product::Matrix;
-use precast_kernels::{Addend, Dtype, Key, Product};
+use precast_kernels::blas::Matrix;
+use precast_kernels::{Addend, BlasGemm, Dtype, Key};
 
 use super::call::check_on;
 use super::graph::Graph;
 use super::memory::free_and_total;
 use crate::cublas::ffi::{self, Algorithm, Found, Functions, Status, data_type, desc, preference};
 use crate::cublas::{Cublas, Version};
-use crate::driver::{Bound, BoundProduct, DriverError};
+use crate::driver::{Bound, BoundGemm, DriverError};
 
 /// Alignment of every operand of a plan, bytes.
 const ALIGN: u32 = 16;
 
-/// Inputs to a product's choice of algorithm, besides library and device: key, shape, factors on the device or not.
-/// Addresses are left out: a product has the same bits wherever a plan puts it.
+/// Inputs to a GEMM's choice of algorithm, besides library and device: key, shape, factors on the device or not.
+/// Addresses are left out: a GEMM has the same bits wherever a plan puts it.
 type Shape = (Key, Vec<u8>, bool);
 
 /// The library on a device.
-pub(super) struct Products {
+pub(super) struct CublasGemms {
     functions: &'static Functions,
     handle: Object,
-    /// Algorithms of products that have run.
+    /// Algorithms of GEMMs that have run.
     known: HashMap<Shape, Algorithm>,
     pub version: Version,
     /// Device memory that the library has allocated for itself.
@@ -37,7 +37,7 @@ pub(super) struct Products {
     integrated: bool,
 }
 
-impl Products {
+impl CublasGemms {
     /// Sets the library up on the current device.
     pub fn new(cublas: &Cublas, integrated: bool) -> Result<Self, DriverError> {
         let (functions, free_before) = (cublas.functions, free_and_total(integrated)?.0);
@@ -48,22 +48,22 @@ impl Products {
         Ok(Self { functions, handle, known: HashMap::new(), version: cublas.version(), taken_bytes, integrated })
     }
 
-    /// Adds a product to a graph; runs it once if it is the first of its shape.
+    /// Adds a GEMM to a graph; runs it once if it is the first of its shape.
     pub fn prepare(
         &mut self,
         graph: &mut Graph,
         stream: sys::CUstream,
         node: &Bound,
-        product: &BoundProduct,
+        gemm: &BoundGemm,
     ) -> Result<(), DriverError> {
         let label = &node.label;
-        let operation = Operation::new(self.functions, label, product)?;
-        let shape = (product.key.clone(), product.shape(), product.factors.is_some());
+        let operation = Operation::new(self.functions, label, gemm)?;
+        let shape = (gemm.key.clone(), gemm.shape(), gemm.factors.is_some());
         let algorithm = match self.known.get(&shape) {
             Some(algorithm) => *algorithm,
             None => {
                 let free_before = free_and_total(self.integrated)?.0;
-                let found = operation.choose(self.handle.pointer, product.workspace.1)?;
+                let found = operation.choose(self.handle.pointer, gemm.workspace.1)?;
                 operation.enqueue(self.handle.pointer, &found, stream)?;
                 // The next one may load its code, with nothing running. SAFETY: the stream is live.
                 check_on("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream) }, label)?;
@@ -113,11 +113,11 @@ fn check(functions: &Functions, call: &'static str, status: Status, label: &dyn 
     Err(DriverError::Call { call, code: status as u32, name, context: format!(" on {label}") })
 }
 
-/// A product as the library describes it, with operand addresses.
+/// A GEMM as the library describes it, with operand addresses.
 struct Operation<'a> {
     functions: &'static Functions,
     label: &'a dyn Display,
-    product: Product,
+    gemm: BlasGemm,
     workspace: (u64, u64),
     factors: Option<u64>,
     desc: Object,
@@ -127,8 +127,8 @@ struct Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    fn new(functions: &'static Functions, label: &'a dyn Display, bound: &BoundProduct) -> Result<Self, DriverError> {
-        let product = bound.key.kernel().product(&bound.params).expect("cuBLASLt is given products");
+    fn new(functions: &'static Functions, label: &'a dyn Display, bound: &BoundGemm) -> Result<Self, DriverError> {
+        let gemm = bound.key.kernel().blas_gemm(&bound.params).expect("cuBLASLt is given GEMMs");
         let layout = |Matrix { rows, columns, dtype, .. }: Matrix| {
             let [rows, columns] = [rows, columns].map(u64::from);
             // SAFETY: writes one handle.
@@ -146,18 +146,18 @@ impl<'a> Operation<'a> {
             workspace: bound.workspace,
             factors: bound.factors,
             desc: Object::new(functions, "cublasLtMatmulDescCreate", label, create, destroy)?,
-            a: layout(product.a)?,
-            b: layout(product.b)?,
-            d: layout(product.d)?,
-            product,
+            a: layout(gemm.a)?,
+            b: layout(gemm.b)?,
+            d: layout(gemm.d)?,
+            gemm,
         };
         let transpose = |transposed| if transposed { ffi::TRANSPOSED } else { ffi::AS_IS };
-        operation.describe(desc::TRANSPOSE_A, &transpose(product.a_transposed))?;
-        operation.describe(desc::TRANSPOSE_B, &transpose(product.b_transposed))?;
+        operation.describe(desc::TRANSPOSE_A, &transpose(gemm.a_transposed))?;
+        operation.describe(desc::TRANSPOSE_B, &transpose(gemm.b_transposed))?;
         if bound.factors.is_some() {
             operation.describe(desc::POINTER_MODE, &ffi::FACTORS_ON_DEVICE)?;
         }
-        if product.bias.is_some() {
+        if gemm.bias.is_some() {
             operation.describe(desc::EPILOGUE, &ffi::EPILOGUE_BIAS)?;
         }
         Ok(operation)
@@ -193,7 +193,7 @@ impl<'a> Operation<'a> {
         for operand in preference::LEAST_ALIGNMENTS {
             want(operand, &ALIGN.to_ne_bytes())?;
         }
-        if self.product.bias.is_some() {
+        if self.gemm.bias.is_some() {
             // Only its alignment counts; it is not read.
             self.describe(desc::BIAS_POINTER, &u64::from(ALIGN))?;
         }
@@ -219,9 +219,9 @@ impl<'a> Operation<'a> {
         Ok(found.algorithm)
     }
 
-    /// Enqueues the product on the stream.
+    /// Enqueues the GEMM on the stream.
     fn enqueue(&self, handle: *mut c_void, algorithm: &Algorithm, stream: sys::CUstream) -> Result<(), DriverError> {
-        let Product { a, b, d, bias, addend, .. } = self.product;
+        let BlasGemm { a, b, d, bias, addend, .. } = self.gemm;
         if let Some(bias) = bias {
             self.describe(desc::BIAS_POINTER, &bias)?;
         }
@@ -268,6 +268,6 @@ fn of(dtype: Dtype) -> i32 {
     match dtype {
         Dtype::Bf16 => data_type::BF16,
         Dtype::F32 => data_type::F32,
-        Dtype::U32 | Dtype::I8 => panic!("cuBLASLt is given no product of {dtype}"),
+        Dtype::U32 | Dtype::I8 => panic!("cuBLASLt is given no GEMM of {dtype}"),
     }
 }

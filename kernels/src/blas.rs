@@ -1,4 +1,4 @@
-//! Matrix products as BLAS libraries define them, so that a library may replace a kernel.
+//! Matrix multiplications as BLAS libraries define them, so that a library may replace a kernel.
 
 use crate::dtype::Dtype;
 
@@ -11,7 +11,7 @@ pub struct Matrix {
     pub dtype: Dtype,
 }
 
-/// Addend of a product.
+/// Addend of a GEMM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addend {
     Nothing,
@@ -23,7 +23,7 @@ pub enum Addend {
 
 /// `d = a b (+ bias) (+ addend)`: sums in f32, rounded once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Product {
+pub struct BlasGemm {
     pub a: Matrix,
     /// True if `a` is multiplied as its transpose.
     pub a_transposed: bool,

@@ -4,7 +4,7 @@
 
 namespace simt {
 
-struct Product {
+struct Wgmma {
     uint32_t columns;
     float* d[128];         // sums, as many as half of the columns; i32 if `integers`
     uint32_t a_count;      // registers of A, or 0

@@ -1,11 +1,11 @@
-//! A BLAS library is told to compute the product of the kernel: column-major matrices, read element by element.
+//! A BLAS library is told to compute the GEMM of the kernel: column-major matrices, read element by element.
 
 use half::bf16;
 use precast_kernels::abi::micro_scalars;
+use precast_kernels::blas::Matrix;
 use precast_kernels::check::Case;
 use precast_kernels::host::Buffer;
-use precast_kernels::product::Matrix;
-use precast_kernels::{Addend, Dtype, Product, examples};
+use precast_kernels::{Addend, BlasGemm, Dtype, examples};
 
 /// Operand `index` is here.
 fn address(index: usize) -> u64 {
@@ -22,7 +22,7 @@ impl Memory<'_> {
         match dtype {
             Dtype::Bf16 => bytemuck::cast_slice::<u8, bf16>(bytes)[index].to_f64(),
             Dtype::F32 => bytemuck::cast_slice::<u8, f32>(bytes)[index].into(),
-            Dtype::U32 | Dtype::I8 => unreachable!("no product is of {dtype}"),
+            Dtype::U32 | Dtype::I8 => unreachable!("no GEMM is of {dtype}"),
         }
     }
 
@@ -34,14 +34,14 @@ impl Memory<'_> {
     }
 }
 
-/// The result of a product, f32, in the order of its memory.
-fn multiplied(product: &Product, memory: &Memory<'_>, accumulate: bool) -> Vec<f32> {
-    let Product { a, a_transposed, b, b_transposed, d, bias, addend } = *product;
+/// The result of a GEMM, f32, in the order of its memory.
+fn multiplied(gemm: &BlasGemm, memory: &Memory<'_>, accumulate: bool) -> Vec<f32> {
+    let BlasGemm { a, a_transposed, b, b_transposed, d, bias, addend } = *gemm;
     let depth = if a_transposed { a.rows } else { a.columns };
     let mut result = Vec::new();
     for column in 0..d.columns {
         for row in 0..d.rows {
-            let products = (0..depth)
+            let terms = (0..depth)
                 .map(|at| memory.element(a, a_transposed, row, at) * memory.element(b, b_transposed, at, column));
             let index = column as usize * d.rows as usize + row as usize;
             let bias = bias.map_or(0.0, |bias| memory.get(bias, d.dtype, row as usize));
@@ -50,14 +50,14 @@ fn multiplied(product: &Product, memory: &Memory<'_>, accumulate: bool) -> Vec<f
                 Addend::Accumulated if accumulate => memory.get(d.address, d.dtype, index),
                 Addend::Accumulated | Addend::Nothing => 0.0,
             };
-            result.push((products.sum::<f64>() + bias + added) as f32);
+            result.push((terms.sum::<f64>() + bias + added) as f32);
         }
     }
     result
 }
 
 #[test]
-fn products_are_what_their_kernels_compute() {
+fn gemms_are_what_their_kernels_compute() {
     let mut ops = Vec::new();
     for key in examples() {
         let kernel = key.kernel();
@@ -66,8 +66,8 @@ fn products_are_what_their_kernels_compute() {
             for (index, operand) in operands.iter().enumerate() {
                 params[operand.offset..operand.offset + 8].copy_from_slice(&address(index).to_ne_bytes());
             }
-            let Some(product) = kernel.product(&params) else { continue };
-            if u64::from(product.a.rows) * u64::from(product.a.columns) > 20_000 {
+            let Some(gemm) = kernel.blas_gemm(&params) else { continue };
+            if u64::from(gemm.a.rows) * u64::from(gemm.a.columns) > 20_000 {
                 continue;
             }
             ops.push(key.op());
@@ -75,10 +75,10 @@ fn products_are_what_their_kernels_compute() {
             let named = |name: &str| operands.iter().position(|operand| operand.name == name);
             let micro = named("micro").map(|index| bytemuck::pod_read_unaligned::<micro_scalars>(&case.before[index]));
             let accumulate = micro.is_some_and(|micro| micro.accumulate != 0);
-            let result = multiplied(&product, &Memory(&case.before), accumulate);
-            let output = operands.iter().enumerate().find(|(index, _)| address(*index) == product.d.address);
+            let result = multiplied(&gemm, &Memory(&case.before), accumulate);
+            let output = operands.iter().enumerate().find(|(index, _)| address(*index) == gemm.d.address);
             let (index, operand) = output.expect("the result is an operand");
-            let bytes: Vec<u8> = match product.d.dtype {
+            let bytes: Vec<u8> = match gemm.d.dtype {
                 Dtype::Bf16 => {
                     bytemuck::pod_collect_to_vec(&result.iter().map(|x| bf16::from_f32(*x)).collect::<Vec<_>>())
                 }
