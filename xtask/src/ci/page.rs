@@ -98,9 +98,7 @@ pub fn check() -> Result<()> {
     let copy = PathBuf::from(COPY);
     write_copy(&copy)?;
     let copy = copy.canonicalize()?;
-    if !copy.join("target/precast/toolchain").exists() {
-        toolchain(&copy)?;
-    }
+    toolchain(&copy)?;
     let page = fs::read_to_string(PAGE.0)?;
     for line in commands(&page).context("the page has no commands")? {
         let words: Vec<&str> = line.split_whitespace().skip(1).collect();

@@ -54,12 +54,22 @@ pub fn same(file: &str, a: &Path, b: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Installs the pinned compiler for a checkout, without a cache.
+/// Installs the pinned tools for a checkout, without a cache: those that are installed here now, whatever it had before.
 pub fn toolchain(checkout: &Path) -> Result<()> {
     let home = checkout.join("target/precast");
     fs::create_dir_all(&home)?;
     let installed = home::directory().join("toolchain").canonicalize()?;
-    Ok(symlink(installed, home.join("toolchain"))?)
+    link(&installed, &home.join("toolchain"))
+}
+
+/// Puts a link in place of what is there: another link, or a directory of tools that were pinned before.
+fn link(to: &Path, path: &Path) -> Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(there) if there.is_dir() => fs::remove_dir_all(path)?,
+        Ok(_) => fs::remove_file(path)?,
+        Err(_) => {}
+    }
+    symlink(to, path).with_context(|| path.display().to_string())
 }
 
 /// Makes a CARGO_HOME of another name with the same registry.
@@ -122,4 +132,32 @@ fn one_changed_character(checkout: &Path) -> Result<()> {
     let built = output(Command::new(&program).current_dir(checkout).args(["build", "--out", "precast.bundle"]))?;
     println!("{built}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkout_that_is_kept_gets_the_tools_that_are_installed_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let [old, new, path] = ["old", "new", "kept"].map(|name| dir.path().join(name));
+        let tools = |path: &Path, version: &str| {
+            fs::create_dir_all(path).unwrap();
+            fs::write(path.join("version"), version).unwrap();
+        };
+        let version = || fs::read_to_string(path.join("version")).unwrap();
+        tools(&new, "new");
+        tools(&path, "copied");
+        link(&new, &path).unwrap();
+        assert_eq!(version(), "new", "in place of a copy");
+        symlink(&old, dir.path().join("to-nothing")).unwrap();
+        fs::rename(dir.path().join("to-nothing"), &path).unwrap();
+        link(&new, &path).unwrap();
+        assert_eq!(version(), "new", "in place of a link to nothing");
+        tools(&old, "old");
+        link(&old, &path).unwrap();
+        link(&new, &path).unwrap();
+        assert_eq!([version(), fs::read_to_string(old.join("version")).unwrap()], ["new", "old"]);
+    }
 }
