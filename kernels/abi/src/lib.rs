@@ -19,6 +19,7 @@ mod declaration;
 mod emit;
 mod expression;
 mod headers;
+pub mod libclang;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

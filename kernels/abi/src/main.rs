@@ -3,20 +3,24 @@
 
 #![allow(clippy::print_stdout)]
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
-
-/// Variable in which clang-sys finds the folder of libclang.
-const LIBCLANG: &str = "LIBCLANG_PATH";
+use precast_abi::libclang;
 
 fn main() -> Result<ExitCode> {
-    let mut arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
-    if let (None, Some(installed)) = (std::env::var_os(LIBCLANG), installed()) {
-        let status = Command::new(std::env::current_exe()?).args(&arguments).env(LIBCLANG, installed).status()?;
+    let mut arguments: Vec<PathBuf> = env::args_os().skip(1).map(PathBuf::from).collect();
+    let (program, named) = (env::current_exe()?, env::var_os(libclang::VARIABLE));
+    let folder = libclang::folder(&program, env::var_os("PRECAST_HOME"), named.clone())
+        .context("no libclang: `cargo xtask abi` installs the pinned one and runs this program")?;
+    // clang-sys reads the variable alone.
+    if named.is_none_or(|named| Path::new(&named) != folder) {
+        let status = Command::new(program).args(&arguments).env(libclang::VARIABLE, folder).status()?;
         return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
+    println!("libclang: {}", folder.display());
     let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("");
     if arguments.is_empty() {
         arguments.push(kernels.join("src/abi.rs"));
@@ -31,13 +35,4 @@ fn main() -> Result<ExitCode> {
     }
     println!("{}: {}", path.display(), if unchanged { "as it was" } else { "regenerated" });
     Ok(ExitCode::SUCCESS)
-}
-
-/// The libclang that `cargo xtask` has installed, in the target folder that this program lies in.
-fn installed() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?;
-    let target = program.parent()?.parent()?;
-    let home = std::env::var_os("PRECAST_HOME").map_or_else(|| target.join("precast"), PathBuf::from);
-    let toolchain = home.join("toolchain").read_dir().ok()?.flatten().map(|entry| entry.path());
-    toolchain.into_iter().find(|path| path.join("libclang.so").exists())
 }

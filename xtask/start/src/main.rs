@@ -5,6 +5,8 @@
 //! `abi.rs` is made again first. `abi` is the program of
 //! `kernels/abi`: it works while the kernels do not compile. All others are `xtask`'s.
 
+#[path = "../../../kernels/abi/src/libclang.rs"]
+mod libclang;
 mod made;
 
 use std::io;
@@ -19,7 +21,7 @@ const CHECKER: &str = "precast-simt";
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let command = match &arguments[..] {
-        [abi] if abi == "abi" && libclang_is_installed() => {
+        [abi] if abi == "abi" && libclang(false).is_some() => {
             Ok(cargo(&["run", "--quiet", "--package", "precast-abi"], &[]))
         }
         [simt, names @ ..] if simt == "simt" && names.first().is_some_and(|name| !name.starts_with('-')) => {
@@ -40,7 +42,8 @@ fn checker(names: &[String]) -> io::Result<Command> {
     if !made::is_of_what_is_there(&program, &root) {
         let started = SystemTime::now();
         // Of headers as they are; without libclang, as they were at the last `cargo xtask abi`.
-        if libclang_is_installed() && !cargo(&["run", "--quiet", "--package", "precast-abi"], &[]).status()?.success() {
+        if libclang(true).is_some() && !cargo(&["run", "--quiet", "--package", "precast-abi"], &[]).status()?.success()
+        {
             return Err(io::Error::other("kernels/src/abi.rs is not made"));
         }
         if !cargo(&["build", "--quiet", "--package", CHECKER], &[]).status()?.success() {
@@ -53,14 +56,11 @@ fn checker(names: &[String]) -> io::Result<Command> {
     Ok(command)
 }
 
-/// True if `xtask` has installed it where `precast-abi` looks for it: that is all that `xtask` would do.
-fn libclang_is_installed() -> bool {
-    let target = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.parent()?.to_owned()));
-    let home = std::env::var_os("PRECAST_HOME").map(PathBuf::from).or_else(|| Some(target?.join("precast")));
-    let toolchain = home.and_then(|home| home.join("toolchain").read_dir().ok());
-    toolchain.is_some_and(|mut packages| {
-        packages.any(|package| package.is_ok_and(|it| it.path().join("libclang.so").exists()))
-    })
+/// The folder of the libclang that `precast-abi` would use. If the pinned one is missing, `cargo xtask abi` installs it, and only
+/// others may do with that which the variable names.
+fn libclang(by_variable: bool) -> Option<PathBuf> {
+    let named = std::env::var_os(libclang::VARIABLE).filter(|_| by_variable);
+    libclang::folder(&std::env::current_exe().ok()?, std::env::var_os("PRECAST_HOME"), named)
 }
 
 /// Cargo, as it was called.

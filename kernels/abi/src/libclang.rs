@@ -1,0 +1,53 @@
+//! The libclang that reads the headers. `xtask/start`, for which nothing is built, has this file too.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Variable in which clang-sys finds the folder of libclang.
+pub const VARIABLE: &str = "LIBCLANG_PATH";
+
+/// Folder of the one that `cargo xtask abi` installs: package and version of its pin, which `xtask/src/abi.rs` compares.
+pub const PINNED: &str = "libclang-18.1.1";
+
+/// Finds the folder of the pinned one: below `home`, which is `PRECAST_HOME`, or else below the target folder that a program
+/// lies in.
+pub fn pinned(program: &Path, home: Option<OsString>) -> Option<PathBuf> {
+    let home = match home {
+        Some(home) => PathBuf::from(home),
+        None => program.parent()?.parent()?.join("precast"),
+    };
+    let folder = home.join("toolchain").join(PINNED);
+    folder.join("libclang.so").exists().then_some(folder)
+}
+
+/// Finds the folder of the libclang to use: the pinned one, or else `named`, the value of [`VARIABLE`]. Never any other: of
+/// another version `abi.rs` might differ.
+pub fn folder(program: &Path, home: Option<OsString>, named: Option<OsString>) -> Option<PathBuf> {
+    pinned(program, home).or_else(|| named.map(PathBuf::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_pinned_one_comes_before_that_of_the_variable_and_no_other_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("target/debug/program");
+        let home = dir.path().join("target/precast");
+        let other = home.join("toolchain/libclang-17.0.6");
+        fs::create_dir_all(&other).unwrap();
+        fs::write(other.join("libclang.so"), "").unwrap();
+        let named = || Some(OsString::from("/usr/lib/llvm"));
+        assert_eq!(folder(&program, None, None), None, "another version");
+        assert_eq!(folder(&program, None, named()), Some("/usr/lib/llvm".into()));
+        let pinned = home.join("toolchain").join(PINNED);
+        fs::create_dir_all(&pinned).unwrap();
+        assert_eq!(folder(&program, None, None), None, "a folder without it");
+        fs::write(pinned.join("libclang.so"), "").unwrap();
+        assert_eq!(folder(&program, None, named()), Some(pinned.clone()));
+        assert_eq!(folder(Path::new("/"), Some(home.into()), None), Some(pinned));
+    }
+}
