@@ -13,9 +13,9 @@
 namespace simt {
 
 inline constexpr uint32_t ALL_LANES = 0xffffffffu;
-// What `ldmatrix` makes of elements nobody wrote; `mma` may not multiply them.
+// What `ldmatrix` makes of uninitialized elements; `mma` may not multiply them.
 inline constexpr uint16_t POISON = 0xffff;
-// What registers hold that nobody wrote (-ftrivial-auto-var-init=pattern): as float or bf16, -1.7e38.
+// What uninitialized registers hold (-ftrivial-auto-var-init=pattern): as float or bf16, -1.7e38.
 inline constexpr uint32_t UNWRITTEN = 0xfefefefe;
 // Accesses after which a thread that has not waited for others meanwhile is taken to wait for a word in a loop.
 inline constexpr uint32_t ENDLESS = 1 << 24;
@@ -178,7 +178,7 @@ public:
         for (;;) leave();
     }
 
-    // A row of `ldmatrix`. Reading what nobody wrote is no fault before it is used.
+    // A row of `ldmatrix`. Reading what is uninitialized is no fault before it is used.
     void read_row(const Thread& thread, const char* row, uint16_t (&elements)[8], const void* pc) {
         bool unwritten[8] = {}, any = false;
         if (Memory* memory = find(row); memory && memory->holds(row + sizeof(elements) - 1))
@@ -458,16 +458,19 @@ private:
         return nullptr;
     }
 
-    // The memory an address was probably meant for: none that is further than a page away.
+    // The memory an address was probably meant for: none that is further than a page away. What is as near to an operand is
+    // its guard (`execute.rs`), whatever lies behind that.
     const Memory* nearest(const char* p, const Block& owner) const {
         const Memory* best = nullptr;
-        int64_t least = 4096;
-        for (const std::vector<Memory>* memories : {&operands, &owner.shared})
+        for (const std::vector<Memory>* memories : {&operands, &owner.shared}) {
+            int64_t least = 4096;
             for (const Memory& memory : *memories) {
                 const int64_t below = memory.region.base - p, above = 1 - below - int64_t(memory.region.bytes);
                 const int64_t distance = std::max<int64_t>(0, std::max(below, above));
                 if (distance < least) least = distance, best = &memory;
             }
+            if (best) break;
+        }
         return best;
     }
 

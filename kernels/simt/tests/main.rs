@@ -17,6 +17,7 @@ mod hopper;
 mod kernels;
 mod mistakes;
 mod planted;
+mod skipped;
 mod softcap;
 
 /// The machine, compiled once for all tests.

@@ -122,7 +122,7 @@ mistakes! {
     an_output_declared_too_long: declared(Dtype::Bf16, Mistake::LongOutput) =>
         "`y` is written at element 1 of 5 neither by the launch nor by the host reference: it is declared too long";
     operands_declared_for_one_token: declared(Dtype::Bf16, Mistake::OneToken) =>
-        "access out of bounds: 8 bytes at byte ", "(2062 bytes)", "read at device.cuh", "from softcap/fwd.cu:16";
+        "access out of bounds: 8 bytes at byte ", "of operand `x` (2062 bytes)", "read at device.cuh", "from softcap/fwd.cu:16";
     an_output_declared_as_f32: declared(Dtype::Bf16, Mistake::WideOutput) =>
         "operand `y` differs from the host reference", "= inf (allowed 2.0e-6)";
 }
