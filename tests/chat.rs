@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use precast::inputs::chat::{ChatTemplate, Source};
+use precast::inputs::chat::{ChatSource, ChatTemplate};
 use precast::inputs::data::{Corpus, Dataset, Files, Packing, Reader};
 use precast::inputs::tokenizer::Tokenizer;
 use precast_kernels::abi::MASKED_TOKEN;
@@ -100,7 +100,7 @@ fn conversations_are_rendered_tokenized_and_masked_as_transformers_does() {
         let Fixture { template, cases } = read(&path);
         let constants = [("bos_token", "<|begin_of_text|>"), ("eos_token", "<|im_end|>")];
         let constants = constants.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
-        let template = ChatTemplate::new(&Source { default: template, tool_use: None, constants }, None);
+        let template = ChatTemplate::new(&ChatSource { default: template, tool_use: None, constants }, None);
         let template = Arc::new(template.unwrap_or_else(|error| panic!("{name}: {error}")));
         assert_eq!(cases.len(), conversations.len());
         for (title, expected) in &cases {

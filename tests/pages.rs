@@ -11,7 +11,7 @@ const UNITS: [&str; 20] = [
 ];
 const LONGEST_MEAN_SENTENCE: f64 = 20.0;
 
-enum Block {
+enum PageBlock {
     /// Its first word.
     Code(String),
     /// Cells of each row, the header first and without the line below it.
@@ -19,19 +19,19 @@ enum Block {
     Prose(String),
 }
 
-impl Block {
+impl PageBlock {
     fn table(&self) -> Option<&Vec<Vec<String>>> {
         if let Self::Table(rows) = self { Some(rows) } else { None }
     }
 }
 
-fn blocks(page: &str) -> Vec<Block> {
+fn blocks(page: &str) -> Vec<PageBlock> {
     let mut blocks = Vec::new();
     let mut lines = page.lines().peekable();
     while let Some(line) = lines.next() {
         if line.starts_with("```") {
             let code: Vec<&str> = lines.by_ref().take_while(|line| !line.starts_with("```")).collect();
-            blocks.push(Block::Code(code.join(" ").split_whitespace().next().unwrap_or_default().to_owned()));
+            blocks.push(PageBlock::Code(code.join(" ").split_whitespace().next().unwrap_or_default().to_owned()));
         } else if line.starts_with('|') {
             let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
             let mut rows: Vec<Vec<String>> = vec![cells(line)];
@@ -39,13 +39,13 @@ fn blocks(page: &str) -> Vec<Block> {
                 rows.push(cells(line));
             }
             rows.remove(1);
-            blocks.push(Block::Table(rows));
+            blocks.push(PageBlock::Table(rows));
         } else if !line.is_empty() && !line.starts_with('#') {
             let mut text = line.to_owned();
             while let Some(line) = lines.next_if(|line| !line.is_empty() && !line.starts_with("```")) {
                 text.extend([" ", line]);
             }
-            blocks.push(Block::Prose(text));
+            blocks.push(PageBlock::Prose(text));
         }
     }
     blocks
@@ -90,23 +90,23 @@ fn has(table: &[Vec<String>], number: &str, units: &[String]) -> bool {
 /// Each place where a page of figures breaks the rules above.
 fn faults(page: &str) -> Vec<String> {
     let blocks = blocks(page);
-    let tables: Vec<_> = blocks.iter().filter_map(Block::table).collect();
+    let tables: Vec<_> = blocks.iter().filter_map(PageBlock::table).collect();
     let is_record = |text: &str| text.starts_with("Recorded in `");
     let (mut faults, mut word_count, mut sentences) = (Vec::new(), 0, 0);
     for (at, block) in blocks.iter().enumerate() {
         match block {
-            Block::Code(_) => {}
-            Block::Table(rows) => {
+            PageBlock::Code(_) => {}
+            PageBlock::Table(rows) => {
                 let is_program = |word: &str| PROGRAMS.contains(&word) || root().join(word).is_file();
-                if !matches!(at.checked_sub(1).map(|above| &blocks[above]), Some(Block::Code(word)) if is_program(word))
+                if !matches!(at.checked_sub(1).map(|above| &blocks[above]), Some(PageBlock::Code(word)) if is_program(word))
                 {
                     faults.push(format!("no program of the tree makes {:?}", rows[0]));
                 }
-                if !matches!(blocks.get(at + 1), Some(Block::Prose(text)) if is_record(text)) {
+                if !matches!(blocks.get(at + 1), Some(PageBlock::Prose(text)) if is_record(text)) {
                     faults.push(format!("no commit recorded {:?}", rows[0]));
                 }
             }
-            Block::Prose(text) => {
+            PageBlock::Prose(text) => {
                 for (number, units) in figures(text) {
                     if !tables.iter().any(|table| has(table, &number, &units)) {
                         faults.push(format!("no table has {number} {}", units.join(" ")));
@@ -130,7 +130,7 @@ fn faults(page: &str) -> Vec<String> {
 #[test]
 fn benchmarks_have_their_commands_and_commits() {
     let page = std::fs::read_to_string(root().join("BENCHMARKS.md")).expect("the page of figures is there");
-    let tables = blocks(&page).iter().filter_map(Block::table).count();
+    let tables = blocks(&page).iter().filter_map(PageBlock::table).count();
     assert!(tables > 10, "{tables} tables");
     let faults = faults(&page);
     assert!(faults.is_empty(), "{}", faults.join("\n"));

@@ -94,13 +94,13 @@ impl Case {
         if distance.norm <= tolerance.norm && distance.element <= tolerance.element {
             Ok(distance)
         } else {
-            Err(fault(Fault::Distance { distance, tolerance }))
+            Err(fault(OutputFault::Distance { distance, tolerance }))
         }
     }
 }
 
 /// Finds the first element of an output that still holds poison. In integers poison is an ordinary value.
-fn unwritten(operand: &Operand, out: &[u8], reference: &[u8]) -> Option<Fault> {
+fn unwritten(operand: &Operand, out: &[u8], reference: &[u8]) -> Option<OutputFault> {
     let Format::Dense(dtype @ (Dtype::F32 | Dtype::Bf16)) = operand.format else { return None };
     if operand.access != Access::Write {
         return None;
@@ -111,8 +111,8 @@ fn unwritten(operand: &Operand, out: &[u8], reference: &[u8]) -> Option<Fault> {
     let index = both.position(|(out, _)| is_poison(out))?;
     let elems = operand.elems;
     match is_poison(&reference[index * size..][..size]) {
-        true => Some(Fault::ByNeither { index, elems }),
-        false => Some(Fault::Unwritten { index, elems }),
+        true => Some(OutputFault::ByNeither { index, elems }),
+        false => Some(OutputFault::Unwritten { index, elems }),
     }
 }
 
@@ -138,12 +138,12 @@ impl Distance {
 pub struct Mismatch {
     pub key: String,
     pub operand: &'static str,
-    pub fault: Fault,
+    pub fault: OutputFault,
 }
 
 /// Fault of an output.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Fault {
+pub enum OutputFault {
     /// It is beyond the tolerance.
     #[error(
         "differs from the host reference: ‖out − ref‖ / ‖ref‖ = {:.3e} (allowed {:.1e}), worst element {} by {:.3e} of the \
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_that_nobody_wrote_is_named_and_so_is_one_that_nobody_writes() {
+    fn an_element_that_the_launch_leaves_out_is_named_and_so_is_one_that_both_do() {
         let key = crate::examples().into_iter().find(|key| key.op() == "add").unwrap();
         let case = Case::new(&key, &key.kernel().samples()[0], 1);
         let operand =

@@ -267,7 +267,7 @@ struct alignas(16) wide_t {
 #endif
 ";
 
-    fn of(text: &str) -> String {
+    fn used_by(text: &str) -> String {
         let [header] = used(&[&Parsed::new(HEADER)], &[text]).try_into().unwrap();
         assert_eq!(header.lines().count(), HEADER.lines().count());
         header
@@ -275,17 +275,17 @@ struct alignas(16) wide_t {
 
     #[test]
     fn what_is_mentioned_is_there_with_all_that_it_mentions() {
-        let nothing = of("");
+        let nothing = used_by("");
         assert!(nothing.contains("#pragma once") && nothing.contains("#include") && nothing.contains("BLOCKS 1"));
         for absent in ["square", "power", "from_float", "WARP", "TWICE", "wide_t", "people"] {
             assert!(!nothing.contains(absent), "{absent}");
         }
         assert!(nothing.contains("struct bf16") && nothing.contains("uint16_t;"), "a macro may stand for bf16");
-        let twice = of("y = TWICE(x); // from_float");
+        let twice = used_by("y = TWICE(x); // from_float");
         assert!(twice.contains("float square") && twice.contains("// Squares.") && twice.contains("float power"));
         assert!(twice.contains("    power<2>(x)") && !twice.contains("from_float"));
-        assert_eq!(of("from_float<T>(x)").matches("from_float").count(), 2);
-        assert!(of("WARP").contains("enum") && of("wide_t x;").contains("float v[4];"));
+        assert_eq!(used_by("from_float<T>(x)").matches("from_float").count(), 2);
+        assert!(used_by("WARP").contains("enum") && used_by("wide_t x;").contains("float v[4];"));
     }
 
     #[test]
@@ -297,7 +297,7 @@ struct alignas(16) wide_t {
             used.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
         };
         let before: Vec<String> =
-            of("power<3>(x)").lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
+            used_by("power<3>(x)").lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
         assert_eq!(kept("power<3>(x)"), before);
         assert!(kept("cube(x)").iter().any(|line| line.contains("cube")));
     }

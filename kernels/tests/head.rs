@@ -49,7 +49,7 @@ impl Loss {
         (kd, ce)
     }
 
-    fn of(self, s: &[f64], t: &[f64], target: usize) -> f64 {
+    fn total(self, s: &[f64], t: &[f64], target: usize) -> f64 {
         let (kd, ce) = self.parts(s, t, target);
         self.alpha * self.temperature * self.temperature * kd + (1.0 - self.alpha) * ce
     }
@@ -144,9 +144,9 @@ fn losses_and_gradients(factor: f32) {
             for index in (0..vocab).step_by(1 + vocab / 100) {
                 let (logit, step) = (s[index], 1e-5);
                 s[index] = logit + step;
-                let above = loss.of(&s, &t, target);
+                let above = loss.total(&s, &t, target);
                 s[index] = logit - step;
-                let below = loss.of(&s, &t, target);
+                let below = loss.total(&s, &t, target);
                 s[index] = logit;
                 let expected = scale * (above - below) / (2.0 * step);
                 let apart = (found[index] - expected).abs() / largest;

@@ -13,10 +13,10 @@ const MOST_PHASES: usize = 64;
 
 /// Shared by the threads that call the driver and those that watch it.
 #[derive(Clone, Default)]
-pub struct Activity(Arc<Mutex<State>>);
+pub struct Activity(Arc<Mutex<ActivityState>>);
 
 #[derive(Default)]
-struct State {
+struct ActivityState {
     /// Calls begun, and calls that have not returned, which may be nested.
     calls: u64,
     open: u32,
@@ -94,7 +94,7 @@ impl Drop for Call {
 }
 
 impl Activity {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ActivityState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -165,7 +165,7 @@ impl Activity {
     }
 }
 
-impl State {
+impl ActivityState {
     /// Numbers wrap around: a finished number is less than half the range behind.
     fn forget_done(&mut self) {
         let Some(done) = self.done.as_ref().map(Word::read) else { return };

@@ -80,12 +80,12 @@ pub struct Gauge(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<GaugeState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct GaugeState {
     /// None until known.
     opened: Option<Result<(), GaugeError>>,
     /// Readings since the last [`Gauge::take`].
@@ -96,18 +96,18 @@ struct State {
 }
 
 impl Shared {
-    fn locked(&self) -> MutexGuard<'_, State> {
+    fn locked(&self) -> MutexGuard<'_, GaugeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the state, and wakes its waiters.
-    fn set(&self, change: impl FnOnce(&mut State)) {
+    fn set(&self, change: impl FnOnce(&mut GaugeState)) {
         change(&mut self.locked());
         self.changed.notify_all();
     }
 
     /// Waits for a condition, for a limited time. Returns the state at the end.
-    fn wait(&self, time: Duration, until: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+    fn wait(&self, time: Duration, until: impl Fn(&GaugeState) -> bool) -> MutexGuard<'_, GaugeState> {
         let waited = self.changed.wait_timeout_while(self.locked(), time, |state| !until(state));
         waited.unwrap_or_else(PoisonError::into_inner).0
     }

@@ -21,12 +21,12 @@ const REPEATS: u32 = 20;
 
 /// Result of one checked launch.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct SelftestOutcome {
     pub pair: KeyVariant,
     /// Index of its sample.
     pub sample: usize,
     /// Largest distance over its outputs, or the fault.
-    pub result: Result<Distance, Fault>,
+    pub result: Result<Distance, SelftestFault>,
     /// Contents of every output operand.
     pub outputs: Vec<Output>,
 }
@@ -41,7 +41,7 @@ pub struct Output {
 
 /// A fault of a checked launch.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum SelftestFault {
     /// An output differs from the reference.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
@@ -183,7 +183,7 @@ pub fn selftest(
     bundle: &Bundle<'_>,
     prefix: &str,
     seed: u64,
-    mut report: impl FnMut(Outcome),
+    mut report: impl FnMut(SelftestOutcome),
 ) -> Result<Vec<Load>, LoadError> {
     let Prepared { base, ready, loads } = prepare(&mut *driver, bundle, prefix, 1, |_, samples| samples)?;
     for launch in ready {
@@ -198,7 +198,7 @@ pub fn selftest(
         }
         let result = examine(&launch.pair, &case, layout, &after);
         let outputs = outputs(&case, layout, &after);
-        report(Outcome { pair: launch.pair, sample: launch.sample, result, outputs });
+        report(SelftestOutcome { pair: launch.pair, sample: launch.sample, result, outputs });
     }
     Ok(loads)
 }
@@ -260,14 +260,14 @@ fn outputs(case: &Case, layout: &Layout, after: &[u8]) -> Vec<Output> {
 }
 
 /// Compares every operand with the reference, and every guard with the poison.
-fn examine(pair: &KeyVariant, case: &Case, layout: &Layout, after: &[u8]) -> Result<Distance, Fault> {
+fn examine(pair: &KeyVariant, case: &Case, layout: &Layout, after: &[u8]) -> Result<Distance, SelftestFault> {
     let mut worst = Distance::NONE;
     let mut guard_from = 0;
     let reference = case.reference();
     for ((operand, start), reference) in case.operands.iter().zip(&layout.starts).zip(&reference) {
         let (start, end) = (*start as usize, (*start + operand.bytes()) as usize);
         let clean = |guard: &[u8]| guard.iter().position(|byte| *byte != POISON);
-        let guard = |offset| Fault::Guard { pair: pair.to_string(), operand: operand.name, offset };
+        let guard = |offset| SelftestFault::Guard { pair: pair.to_string(), operand: operand.name, offset };
         if let Some(index) = clean(&after[guard_from..start]) {
             return Err(guard((guard_from + index) as i64 - start as i64));
         }

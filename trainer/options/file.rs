@@ -10,7 +10,7 @@ use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::flags::{Flags, OPTIONS, Values, argument};
-use super::given::Source;
+use super::given::OptionSource;
 use super::usage::UsageError;
 use crate::base::impostors::read_text;
 
@@ -52,7 +52,7 @@ impl<'de> Deserialize<'de> for File {
                 let mut given = BTreeMap::new();
                 while let Some(Name(name)) = map.next_key()? {
                     let values = map.next_value_seed(ValuesOf(name))?;
-                    given.insert(name.to_owned(), Values { source: Source::File, values });
+                    given.insert(name.to_owned(), Values { source: OptionSource::File, values });
                 }
                 // An empty list says nothing.
                 given.retain(|_, given| !given.values.is_empty());

@@ -9,14 +9,14 @@ use std::sync::LazyLock;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
-use super::given::Source;
+use super::given::OptionSource;
 use super::groups::{Change, Options, TeachingOptions};
 use super::usage::{UsageError, flag};
 
 /// An option that is given, as text.
 #[derive(Debug)]
 pub(super) struct Values {
-    pub source: Source,
+    pub source: OptionSource,
     pub values: Vec<OsString>,
 }
 
@@ -85,7 +85,7 @@ impl<G: Args> Flags<G> {
     }
 
     /// The names of those that are given, and where.
-    pub(super) fn sources(&self) -> BTreeMap<String, Source> {
+    pub(super) fn sources(&self) -> BTreeMap<String, OptionSource> {
         self.given.iter().map(|(name, given)| (name.clone(), given.source)).collect()
     }
 }
@@ -131,7 +131,7 @@ impl<G: Args> FromArgMatches for Flags<G> {
         let given = names.filter(|name| matches.value_source(name) == Some(ValueSource::CommandLine));
         let given = given.map(|name| {
             let values = matches.get_raw(name).into_iter().flatten().map(ToOwned::to_owned).collect();
-            (name.to_owned(), Values { source: Source::Flag, values })
+            (name.to_owned(), Values { source: OptionSource::Flag, values })
         });
         Ok(Self { given: given.collect(), group: PhantomData })
     }

@@ -2,7 +2,7 @@
 
 /// The place where an option is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum OptionSource {
     /// On the command line.
     Flag,
     /// In the file that `--config` names.

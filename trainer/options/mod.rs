@@ -27,7 +27,7 @@ use crate::inputs::checkpoint::CheckpointError;
 
 pub use device::DeviceChoice;
 pub use flags::{Flags, FlagsAndFile, RUN, all, change, is_of_teacher};
-pub use given::Source;
+pub use given::OptionSource;
 pub use groups::{
     AdapterOptions, ArithmeticOptions, Change, DeviceOptions, Division, DivisionOptions, Kernels, ModelOptions,
     OptimizerOptions, Options, OrderOptions, OutputOptions, ShapeOptions, TeacherOptions, TeachingOptions, TextOptions,

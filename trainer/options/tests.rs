@@ -127,7 +127,7 @@ fn flags_override_the_file() {
     let flags = ["precast", "--lr=2e-3", "--data", "c", "--seed", "0", "--config", file.to_str().unwrap()];
     let options = <Line as clap::Parser>::parse_from(flags).options.options().unwrap();
     let given = |name: &str| options.given.get(name).copied();
-    let sources = [Some(Source::Flag), Some(Source::File), None];
+    let sources = [Some(OptionSource::Flag), Some(OptionSource::File), None];
     assert_eq!(["lr", "precision", "steps"].map(given), sources);
     let config = options.planned().unwrap();
     assert_eq!((config.optimizer.lr, config.arithmetic.precision, config.steps), (2e-3, Precision::Fp32, 1000));

@@ -17,7 +17,7 @@ use crate::options::UsageError;
 use crate::ranks::{self, RankError, RankFailure};
 use crate::run::certificate::CertificateError;
 use crate::run::error::{OutError, RunError};
-use crate::run::outcome::Fault;
+use crate::run::outcome::RunFault;
 use crate::run::perplexity::Insufficient;
 
 /// Why a command failed. [`Failure::exit_code`] is part of the command-line contract.
@@ -84,7 +84,7 @@ pub enum Failure {
     /// A signal asked the run to stop, and it did.
     Stopped(#[from] Stopped),
     /// The run reached its last step and did not do its work.
-    Fault(#[from] Fault),
+    Fault(#[from] RunFault),
     /// The command did not do what it was asked for.
     #[error("{0}")]
     Failed(String),

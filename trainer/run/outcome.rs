@@ -15,27 +15,27 @@ const MOST_SKIPPED: u64 = 100;
 /// A run that reached its last step and did not do its work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Fault(pub String);
+pub struct RunFault(pub String);
 
 const ADVICE: &str = ": no student is written. Lower --lr, lengthen --warmup, or use --precision fp32";
 
 /// Refuses a run whose steps, all of them, do not show that it worked.
 ///
 /// # Errors
-/// [`Fault`].
-pub fn check(records: &[StepRecord]) -> Result<(), Fault> {
+/// [`RunFault`].
+pub fn check(records: &[StepRecord]) -> Result<(), RunFault> {
     if let Some(StepRecord { step, loss: None, .. }) = records.last() {
-        return Err(Fault(format!("the loss of the last step ({step}) is not finite{ADVICE}")));
+        return Err(RunFault(format!("the loss of the last step ({step}) is not finite{ADVICE}")));
     }
     let last = &records[records.len().saturating_sub(LAST)..];
     let (lately, of) = (skipped(last), last.len());
     if lately > 0 {
-        return Err(Fault(format!("{lately} of the last {of} steps were skipped, their gradients not finite{ADVICE}")));
+        return Err(RunFault(format!("{lately} of the last {of} steps were skipped, their gradients not finite{ADVICE}")));
     }
     let (skipped, steps) = (skipped(records), records.len() as u64);
     if skipped * MOST_SKIPPED > steps {
         let why = format!("{skipped} of {steps} steps were skipped, more than 1 %, their gradients not finite{ADVICE}");
-        return Err(Fault(why));
+        return Err(RunFault(why));
     }
     Ok(())
 }
@@ -105,14 +105,14 @@ mod tests {
     fn a_run_that_ends_without_a_loss_has_failed() {
         assert_eq!(check(&steps(&[2.0, 1.0], &[])), Ok(()));
         for last in [f64::NAN, f64::INFINITY] {
-            let Fault(why) = check(&steps(&[2.0, last], &[1])).unwrap_err();
+            let RunFault(why) = check(&steps(&[2.0, last], &[1])).unwrap_err();
             assert!(why.starts_with("the loss of the last step (2) is not finite: no student is written"), "{why}");
         }
     }
 
     /// A fault to its first comma; nothing where there is none.
-    fn begins(checked: Result<(), Fault>) -> String {
-        let Err(Fault(why)) = checked else { return String::new() };
+    fn begins(checked: Result<(), RunFault>) -> String {
+        let Err(RunFault(why)) = checked else { return String::new() };
         why.split(',').next().unwrap().to_owned()
     }
 

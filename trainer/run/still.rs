@@ -2,7 +2,7 @@
 
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::Checkpoint;
-use crate::run::outcome::Fault;
+use crate::run::outcome::RunFault;
 use crate::run::step::StepRecord;
 
 /// Steps that are looked at. A single one may be of tokens that are predicted to the last bit.
@@ -33,14 +33,14 @@ impl Still {
     /// Looks at the next step of a run of so many.
     ///
     /// # Errors
-    /// [`Fault`] with the tenth step, or the last where there are fewer.
-    pub fn check(&mut self, record: &StepRecord, steps: u64) -> Result<(), Fault> {
+    /// [`RunFault`] with the tenth step, or the last where there are fewer.
+    pub fn check(&mut self, record: &StepRecord, steps: u64) -> Result<(), RunFault> {
         self.add(record);
         let first = FIRST.min(steps);
         if record.step != first || self.steps != first {
             return Ok(());
         }
-        Err(Fault(format!(
+        Err(RunFault(format!(
             "the gradient norm is exactly 0 in each of the first {first} steps, so nothing trains: {}. No student is written",
             self.why
         )))
@@ -84,7 +84,7 @@ mod tests {
     use crate::run::tests::steps;
 
     /// Steps with these norms, of a run of so many, continued after `before`.
-    fn check(norms: &[f64], of: u64, before: usize) -> Result<(), Fault> {
+    fn check(norms: &[f64], of: u64, before: usize) -> Result<(), RunFault> {
         let mut records = steps(&vec![1.0; norms.len()], &[]);
         records.iter_mut().zip(norms).for_each(|(record, norm)| record.grad_norm = Some(*norm));
         let mut still = Still::new(&records[..before], "why".to_owned());
@@ -95,7 +95,7 @@ mod tests {
     fn ten_steps_without_a_gradient_end_a_run() {
         let fault = |steps| {
             let why = "the gradient norm is exactly 0 in each of the first";
-            Err(Fault(format!("{why} {steps} steps, so nothing trains: why. No student is written")))
+            Err(RunFault(format!("{why} {steps} steps, so nothing trains: why. No student is written")))
         };
         assert_eq!(check(&[0.0; 9], 1000, 0), Ok(()));
         assert_eq!(check(&[0.0; 10], 1000, 0), fault(10));

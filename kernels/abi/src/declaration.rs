@@ -78,7 +78,7 @@ fn op(line: &str) -> Option<(&str, &str)> {
 
 /// Declarations above a parameter block.
 #[derive(Debug, Default)]
-pub(crate) struct Block {
+pub(crate) struct BlockComment {
     pub kernels: Vec<Kernel>,
     /// Floating-point operations of a launch, where they bound its time.
     pub flops: Option<String>,
@@ -93,8 +93,8 @@ impl Struct {
     ///
     /// # Errors
     /// Lines of kernels that do not parse.
-    pub fn block(&self) -> Result<Block> {
-        let mut block = Block::default();
+    pub fn block(&self) -> Result<BlockComment> {
+        let mut block = BlockComment::default();
         let operand = self.doc.iter().find(|line| line.starts_with("operand: "));
         for line in self.doc.iter().filter(|line| Some(*line) != operand) {
             if let Some(flops) = line.strip_prefix("flops: ") {
@@ -163,7 +163,7 @@ fn kernel(line: &str) -> Result<Option<Kernel>> {
 /// An operand as its comment says it: `[tokens, h] x, read if residual, uniform(0.5, 1.5): text`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Operand {
-    pub place: Place,
+    pub place: OperandExtent,
     pub uses: Vec<Use>,
     /// Content of a checked launch, where it is not that of the dtype.
     pub content: Option<String>,
@@ -171,7 +171,7 @@ pub(crate) struct Operand {
 
 /// Elements of an operand, and their format.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum OperandExtent {
     /// Extents, and a dtype or a field of the key that is one.
     Array { shape: Vec<String>, format: String },
     /// A struct that the host shares with a step.
@@ -190,8 +190,8 @@ impl Operand {
     /// Returns its extents.
     pub fn shape(&self) -> impl Iterator<Item = &str> {
         let shape = match &self.place {
-            Place::Array { shape, .. } => &shape[..],
-            Place::Step(_) => &[],
+            OperandExtent::Array { shape, .. } => &shape[..],
+            OperandExtent::Step(_) => &[],
         };
         shape.iter().map(String::as_str)
     }
@@ -239,15 +239,15 @@ impl Operand {
     }
 }
 
-fn place(text: &str) -> Result<Place> {
+fn place(text: &str) -> Result<OperandExtent> {
     let Some(rest) = text.strip_prefix('[') else {
         let is_name = !text.is_empty() && text.chars().all(|char| char.is_ascii_alphanumeric() || char == '_');
         ensure!(is_name, "an operand begins with `[shape] dtype`, or with the name of a struct");
-        return Ok(Place::Step(text.to_owned()));
+        return Ok(OperandExtent::Step(text.to_owned()));
     };
     let (shape, format) = rest.split_once("] ").context("behind the shape stands its dtype")?;
     let shape = top_level(shape, ", ").map(str::to_owned).collect();
-    Ok(Place::Array { shape, format: format.to_owned() })
+    Ok(OperandExtent::Array { shape, format: format.to_owned() })
 }
 
 /// Splits where no bracket is open.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result, bail};
 
-use crate::declaration::{Block, Field, Kernel, Operand, Place, Struct, camel, top_level};
+use crate::declaration::{BlockComment, Field, Kernel, Operand, OperandExtent, Struct, camel, top_level};
 use crate::expression::{Names, dtype, grouped, tokens};
 use crate::headers::Headers;
 
@@ -59,7 +59,7 @@ pub(crate) fn file(Headers { constants, structs }: &Headers) -> Result<String> {
 }
 
 /// The block, as bytes.
-fn pod(block: &Struct, said: &Block) -> Result<String> {
+fn pod(block: &Struct, said: &BlockComment) -> Result<String> {
     let mut out = String::from("\n");
     let of: Vec<String> = said.kernels.iter().map(|kernel| format!("`{}`", kernel.op)).collect();
     if !of.is_empty() {
@@ -125,7 +125,7 @@ fn arguments(block: &Struct) -> Result<String> {
 }
 
 /// The key, and what a launch of it touches.
-fn implementation(block: &Struct, said: &Block, kernel: &Kernel, structs: &[Struct]) -> Result<String> {
+fn implementation(block: &Struct, said: &BlockComment, kernel: &Kernel, structs: &[Struct]) -> Result<String> {
     let (names, key) = (block.names(kernel), kernel.key());
     let fields: Vec<String> = kernel.fields.iter().map(|(name, kind)| format!("{name}: {kind}")).collect();
     let fields = fields.join(", ");
@@ -173,7 +173,7 @@ fn implementation(block: &Struct, said: &Block, kernel: &Kernel, structs: &[Stru
 /// An operand once for each access, of which a launch has one at most.
 fn uses(block: &Struct, field: &Field, operand: &Operand, names: &Names<'_>, structs: &[Struct]) -> Result<String> {
     let (format, elems, mut content) = match &operand.place {
-        Place::Step(step) => {
+        OperandExtent::Step(step) => {
             let found = structs.iter().find(|other| other.name == *step);
             let Some(step) = found else { bail!("`{step}` is no struct of the headers") };
             let (format, content) =
@@ -181,7 +181,7 @@ fn uses(block: &Struct, field: &Field, operand: &Operand, names: &Names<'_>, str
             let format = dtype(format).with_context(|| format!("`{format}` is no dtype"))?;
             (format.to_owned(), step.fields.len().to_string(), Some(content.to_owned()))
         }
-        Place::Array { shape, format } => {
+        OperandExtent::Array { shape, format } => {
             let extents: Result<Vec<String>> = shape.iter().map(|extent| names.count(extent)).collect();
             let extents = extents?;
             let elems: Vec<String> = match &extents[..] {

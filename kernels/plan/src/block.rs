@@ -3,13 +3,13 @@
 use precast_kernels::Out;
 
 use crate::buffer::Tensor;
-use crate::ops::{Attended, Given, Heads, Normed, Ops, Projected, Rows};
+use crate::ops::{ActivationRows, Attended, Given, Heads, Normed, Ops, Projected};
 use crate::recipe::Recompute;
 use crate::rope::Rope;
 use crate::weights::Layer;
 
 /// A block: its weights and attention parameters.
-pub(crate) struct Block<'a> {
+pub(crate) struct TransformerBlock<'a> {
     pub weights: &'a Layer,
     pub heads: Heads,
     pub rope: Rope,
@@ -60,7 +60,7 @@ struct Norms {
     post: Normed,
 }
 
-impl Block<'_> {
+impl TransformerBlock<'_> {
     /// Lowers the forward pass; returns the residual stream after the block.
     pub fn forward(&self, ops: &mut Ops<'_>, input: Tensor) -> Tensor {
         let w = self.weights;
@@ -85,7 +85,7 @@ impl Block<'_> {
     }
 
     /// Lowers SwiGLU in the formats that the last GEMM reads, and if `kept` the backward pass too.
-    fn gated(&self, ops: &mut Ops<'_>, gate_up: Tensor, kept: bool) -> Rows {
+    fn gated(&self, ops: &mut Ops<'_>, gate_up: Tensor, kept: bool) -> ActivationRows {
         let out = self.weights.out();
         ops.swiglu("swiglu", gate_up, if kept { out } else { out.next() })
     }
@@ -128,7 +128,13 @@ impl Block<'_> {
 
     /// Propagates the gradient of the block's output to its input if anything `below` trains: a block, or the embedding
     /// alone. Stops at the lowest GEMM that trains.
-    pub fn backward(&self, ops: &mut Ops<'_>, saved: Saved, doutput: Rows, below: Option<Below>) -> Option<Rows> {
+    pub fn backward(
+        &self,
+        ops: &mut Ops<'_>,
+        saved: Saved,
+        doutput: ActivationRows,
+        below: Option<Below>,
+    ) -> Option<ActivationRows> {
         let w = self.weights;
         let out = |is_read| if is_read { w.out() } else { Out::Dense };
         let below_block = below == Some(Below::Block);

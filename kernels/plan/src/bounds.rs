@@ -7,7 +7,7 @@ use crate::recipe::PlanError;
 pub(crate) const MOST_BYTES: u64 = 1 << 40;
 
 /// A model's part in a plan.
-pub(crate) struct Part<'a> {
+pub(crate) struct ModelPart<'a> {
     pub config: &'a ModelConfig,
     /// Bytes per parameter: its weight and optimizer state.
     pub parameter_bytes: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Part<'a> {
 
 /// Refuses a plan whose largest parts alone are too large: parameters and the activations of each kept block. Buffers
 /// of an accepted plan fit the offset bits.
-pub(crate) fn check(parts: &[Part<'_>], tokens: u32, activation_bytes: u64) -> Result<(), PlanError> {
+pub(crate) fn check(parts: &[ModelPart<'_>], tokens: u32, activation_bytes: u64) -> Result<(), PlanError> {
     let bytes: u128 = parts
         .iter()
         .map(|part| {

@@ -2,7 +2,7 @@
 
 /// Results per token of a model's two forms, the first the reference; 0 at masked targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Comparison<T> {
+pub struct TokenComparison<T> {
     /// `KL(reference || other)`, nats.
     pub kl: T,
     /// 1 if both have the same most likely token.
@@ -13,24 +13,24 @@ pub struct Comparison<T> {
     pub nll: T,
 }
 
-impl Comparison<&'static str> {
+impl TokenComparison<&'static str> {
     /// Names of the columns.
     pub(crate) const NAMES: Self = Self { kl: "kl", agrees: "agrees", reference_nll: "reference_nll", nll: "nll" };
 }
 
-impl<T> Comparison<T> {
+impl<T> TokenComparison<T> {
     /// Maps each column.
-    pub fn map<U>(self, mut of: impl FnMut(T) -> U) -> Comparison<U> {
+    pub fn map<U>(self, mut of: impl FnMut(T) -> U) -> TokenComparison<U> {
         let Self { kl, agrees, reference_nll, nll } = self;
-        Comparison { kl: of(kl), agrees: of(agrees), reference_nll: of(reference_nll), nll: of(nll) }
+        TokenComparison { kl: of(kl), agrees: of(agrees), reference_nll: of(reference_nll), nll: of(nll) }
     }
 
     /// Like [`Self::map`], for a function that may fail.
     ///
     /// # Errors
     /// The error of the first column that fails.
-    pub fn try_map<U, E>(self, mut of: impl FnMut(T) -> Result<U, E>) -> Result<Comparison<U>, E> {
+    pub fn try_map<U, E>(self, mut of: impl FnMut(T) -> Result<U, E>) -> Result<TokenComparison<U>, E> {
         let Self { kl, agrees, reference_nll, nll } = self;
-        Ok(Comparison { kl: of(kl)?, agrees: of(agrees)?, reference_nll: of(reference_nll)?, nll: of(nll)? })
+        Ok(TokenComparison { kl: of(kl)?, agrees: of(agrees)?, reference_nll: of(reference_nll)?, nll: of(nll)? })
     }
 }

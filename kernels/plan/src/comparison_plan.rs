@@ -5,7 +5,7 @@ use precast_kernels::{Arch, Dtype};
 
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
-use crate::comparison::Comparison;
+use crate::comparison::TokenComparison;
 use crate::config::ModelConfig;
 use crate::evaluation::{self, SCORE};
 use crate::formats::Formats;
@@ -22,7 +22,7 @@ pub enum Side {
     /// The reference: its last hidden states, normalized, `[tokens, hidden]`.
     Reference { hidden: Tensor },
     /// The other form: reads the reference's hidden states, and gives both forms' results per token.
-    Other { reference: Tensor, compared: Comparison<Tensor> },
+    Other { reference: Tensor, compared: TokenComparison<Tensor> },
 }
 
 /// A plan of one side, with the phase [`SCORE`], and the buffers that its host side writes and reads.

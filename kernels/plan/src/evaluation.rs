@@ -3,7 +3,7 @@
 use precast_kernels::{Arch, Dtype};
 
 use crate::adapters::{AdapterParameters, Adapters};
-use crate::bounds::{self, Part};
+use crate::bounds::{self, ModelPart};
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 use crate::config::ModelConfig;
@@ -57,7 +57,11 @@ pub(crate) fn check(
     check_tokens(config, "model", batch, seq_len)?;
     let dtype = precision.dtype();
     formats.check(config, dtype)?;
-    bounds::check(&[Part { config, parameter_bytes: dtype.bytes(), kept_layers: 1 }], batch * seq_len, dtype.bytes())
+    bounds::check(
+        &[ModelPart { config, parameter_bytes: dtype.bytes(), kept_layers: 1 }],
+        batch * seq_len,
+        dtype.bytes(),
+    )
 }
 
 /// Refuses a plan that is too large.

@@ -3,7 +3,7 @@
 use precast_kernels::Dtype;
 
 use crate::buffer::Tensor;
-use crate::comparison::Comparison;
+use crate::comparison::TokenComparison;
 use crate::objective::Objective;
 use crate::ops::Ops;
 use crate::weights::Linear;
@@ -106,10 +106,10 @@ pub(crate) fn compare(
     reference: Tensor,
     vocab: u32,
     targets: Tensor,
-) -> Comparison<Tensor> {
+) -> TokenComparison<Tensor> {
     let tokens = ops.tokens();
     let chunk = chunk_tokens(tokens, vocab, ops.x);
-    let to = Comparison::NAMES.map(|name| ops.column(name));
+    let to = TokenComparison::NAMES.map(|name| ops.column(name));
     let [reference_logits, logits] = ["reference_logits", "logits"].map(|name| ops.logits_buffer(name, chunk, vocab));
     let linear = ops.dense("logits", head.linear, vocab);
     for (index, first, count) in chunks(tokens, chunk) {

@@ -42,7 +42,7 @@ pub mod weights;
 
 pub use adapters::{Adapter, AdapterParameter, AdapterParameters, Adapters, Factor, Target};
 pub use buffer::{Buffer, BufferId, Category, Tensor};
-pub use comparison::Comparison;
+pub use comparison::TokenComparison;
 pub use comparison_plan::{ComparisonPlan, Side};
 pub use config::{ConfigError, ModelConfig};
 pub use enumerate::{build_keys, keys};

@@ -2,7 +2,7 @@
 
 use precast_kernels::{Dtype, Out};
 
-use crate::block::{Below, Block, Saved};
+use crate::block::{Below, Saved, TransformerBlock};
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 use crate::config::ModelConfig;
@@ -49,10 +49,11 @@ pub(crate) struct Activations {
 }
 
 impl<'a> Model<'a> {
-    pub fn blocks(&self) -> impl DoubleEndedIterator<Item = (String, Block<'a>)> + ExactSizeIterator {
+    pub fn blocks(&self) -> impl DoubleEndedIterator<Item = (String, TransformerBlock<'a>)> + ExactSizeIterator {
         let (name, heads, rope) = (self.name, Heads::of(self.config), self.resident.rope);
         let layers = self.resident.weights.layers.iter().enumerate();
-        layers.map(move |(layer, weights)| (format!("{name}.layers.{layer}"), Block { weights, heads, rope }))
+        layers
+            .map(move |(layer, weights)| (format!("{name}.layers.{layer}"), TransformerBlock { weights, heads, rope }))
     }
 
     /// Lowers the forward pass; returns the last hidden states, normalized. No buffer outlives the launches that read

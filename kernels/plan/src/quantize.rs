@@ -1,6 +1,6 @@
 //! Lowers start-up phases that quantize a model at load, and can also compute a batch by the dense matrices.
 
-use crate::block::Block;
+use crate::block::TransformerBlock;
 use crate::buffer::Tensor;
 use crate::config::ModelConfig;
 use crate::model::Model;
@@ -50,7 +50,7 @@ impl Model<'_> {
             ops.startup_phase(&phase);
             let input = stream.unwrap_or_else(|| self.embedding(ops, ids));
             ops.scope(format!("{}.dense.layers.{index}", self.name));
-            stream = Some(Block { weights: &dense, ..block }.forward(ops, input));
+            stream = Some(TransformerBlock { weights: &dense, ..block }.forward(ops, input));
         }
         (staged, stream.map(|stream| self.norm(ops, stream).rows.dense()))
     }

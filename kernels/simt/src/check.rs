@@ -14,7 +14,7 @@ use crate::report::Report;
 
 /// Fault of a kernel.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum CheckFault {
     /// It cannot be prepared.
     #[error(transparent)]
     Compile(#[from] CompileError),
@@ -63,7 +63,7 @@ pub enum Fault {
 
 /// Counts of a check.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outcome {
+pub struct CheckOutcome {
     /// Launches that ran.
     pub launches: usize,
     /// The largest distance of an output from the reference.
@@ -74,19 +74,19 @@ pub struct Outcome {
 /// program share its launches; what a CTA may have is asked for each.
 ///
 /// # Errors
-/// The first [`Fault`].
+/// The first [`CheckFault`].
 pub fn check_all(
     simt: &Simt,
     source: &Source,
     pair: &KeyVariant,
     archs: &[Arch],
     seeds: &[u64],
-) -> Result<Outcome, Fault> {
+) -> Result<CheckOutcome, CheckFault> {
     let KeyVariant { key, variant } = pair;
     let variant = *variant;
     // It has no other way to know.
     let one_program = !source.mentions("__CUDA_ARCH__");
-    let mut total = Outcome { launches: 0, worst: 0.0 };
+    let mut total = CheckOutcome { launches: 0, worst: 0.0 };
     let mut shared_bytes = None;
     for &arch in archs {
         match shared_bytes.filter(|_| one_program) {
@@ -105,7 +105,7 @@ pub fn check_all(
 /// Runs the same launches of a source in place of the key's own, for one architecture.
 ///
 /// # Errors
-/// The first [`Fault`].
+/// The first [`CheckFault`].
 pub fn check_source(
     simt: &Simt,
     source: &Source,
@@ -113,7 +113,7 @@ pub fn check_source(
     variant: Variant,
     arch: Arch,
     seeds: &[u64],
-) -> Result<Outcome, Fault> {
+) -> Result<CheckOutcome, CheckFault> {
     check_program(simt, source, key, variant, arch, seeds).map(|(outcome, _)| outcome)
 }
 
@@ -125,10 +125,10 @@ fn check_program(
     variant: Variant,
     arch: Arch,
     seeds: &[u64],
-) -> Result<(Outcome, u64), Fault> {
+) -> Result<(CheckOutcome, u64), CheckFault> {
     let defines = KeyVariant { key: key.clone(), variant }.defines(arch);
     let program = simt.compile(source, &defines, arch)?;
-    let mut outcome = Outcome { launches: 0, worst: 0.0 };
+    let mut outcome = CheckOutcome { launches: 0, worst: 0.0 };
     each_launch(key, variant, |sample, params, geometry| {
         for &seed in seeds {
             let case = Case::new(key, params, seed + sample as u64);
@@ -146,8 +146,8 @@ fn check_program(
 fn each_launch(
     key: &Key,
     variant: Variant,
-    mut launch: impl FnMut(usize, &[u8], &Geometry) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+    mut launch: impl FnMut(usize, &[u8], &Geometry) -> Result<(), CheckFault>,
+) -> Result<(), CheckFault> {
     let kernel = key.kernel();
     let samples = kernel.samples();
     for (sample, params) in samples.iter().enumerate().filter(|(_, params)| kernel.admits(variant, params)) {
@@ -161,11 +161,11 @@ fn each_launch(
 }
 
 /// Refuses a launch that asks for more shared memory or threads than a CTA may have.
-fn fits(key: &Key, variant: Variant, arch: Arch, static_bytes: u64, geometry: &Geometry) -> Result<(), Fault> {
+fn fits(key: &Key, variant: Variant, arch: Arch, static_bytes: u64, geometry: &Geometry) -> Result<(), CheckFault> {
     let bytes = static_bytes + u64::from(geometry.shared_bytes);
     let threads = geometry.block.iter().product();
     if bytes > arch.shared_bytes_per_block().into() || threads > 1024 {
-        return Err(Fault::Limit { key: key.clone(), variant: Box::new(variant), arch, bytes, threads });
+        return Err(CheckFault::Limit { key: key.clone(), variant: Box::new(variant), arch, bytes, threads });
     }
     Ok(())
 }
@@ -201,20 +201,21 @@ pub(crate) fn run(
     arch: Arch,
     sample: usize,
     seed: u64,
-) -> Result<Distance, Fault> {
+) -> Result<Distance, CheckFault> {
     let key = &case.key;
     fits(key, variant, arch, program.static_shared_bytes(), geometry)?;
     let mut memory = case.before.clone();
     let maps = key.kernel().tensor_maps(variant, &case.params);
-    execute(program, geometry, &case.params, &case.operands, &maps, &mut memory, seed)
-        .map_err(|report| Fault::Broken { key: key.clone(), variant: Box::new(variant), arch, sample, seed, report })?;
+    execute(program, geometry, &case.params, &case.operands, &maps, &mut memory, seed).map_err(|report| {
+        CheckFault::Broken { key: key.clone(), variant: Box::new(variant), arch, sample, seed, report }
+    })?;
     let mut worst = Distance::NONE;
     for ((operand, after), reference) in case.operands.iter().zip(&memory).zip(&case.reference()) {
         let distance = case.compare_within(limit(key, operand), operand, after, reference);
         let distance = distance.map_err(|mismatch| {
-            let unwritten = matches!(mismatch.fault, check::Fault::Unwritten { .. });
+            let unwritten = matches!(mismatch.fault, check::OutputFault::Unwritten { .. });
             let stores = if unwritten { stores(program, case, geometry, &maps, seed) } else { String::new() };
-            Fault::Mismatch { arch, variant: Box::new(variant), sample, seed, mismatch, stores }
+            CheckFault::Mismatch { arch, variant: Box::new(variant), sample, seed, mismatch, stores }
         })?;
         if distance.norm > worst.norm {
             worst = distance;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use precast_kernels::check::Case;
 use precast_kernels::{Arch, Key, KeyVariant, Variant};
 
-use crate::check::{Fault, run};
+use crate::check::{CheckFault, run};
 use crate::compile::Simt;
 use crate::cost::{Cost, Count, Traffic};
 use crate::program::Program;
@@ -37,8 +37,8 @@ impl Counted {
 /// Runs every sample, checked as [`crate::check_all`] does, and counts.
 ///
 /// # Errors
-/// The first [`Fault`].
-pub fn count(simt: &Simt, key: &Key, variant: Variant, arch: Arch, seed: u64) -> Result<Counted, Fault> {
+/// The first [`CheckFault`].
+pub fn count(simt: &Simt, key: &Key, variant: Variant, arch: Arch, seed: u64) -> Result<Counted, CheckFault> {
     let kernel = key.kernel();
     let pair = KeyVariant { key: key.clone(), variant };
     let program = simt.compile(&pair.source(), &pair.defines(arch), arch)?;

@@ -15,7 +15,7 @@ mod report;
 pub mod suite;
 mod translate;
 
-pub use check::{Fault, Outcome, check_all, check_source};
+pub use check::{CheckFault, CheckOutcome, check_all, check_source};
 pub use checkout::{Checkout, SourceError};
 pub use compile::Simt;
 pub use cost::{Cost, Count, Traffic};

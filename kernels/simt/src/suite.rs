@@ -7,7 +7,7 @@ use std::time::Instant;
 use precast_kernels::{Arch, KeyVariant, Source};
 use rayon::prelude::*;
 
-use crate::check::{Outcome, check_all};
+use crate::check::{CheckOutcome, check_all};
 use crate::compile::Simt;
 
 /// Architectures whose kernels are executed: all that have machine code.
@@ -62,7 +62,7 @@ pub fn check_each(
     done: &Done<'_>,
 ) -> Result<String, Error> {
     let (started, launches, faults) = (Instant::now(), AtomicUsize::new(0), AtomicUsize::new(0));
-    let checked = |Check { pair, archs }: &Check| -> Result<Outcome, Error> {
+    let checked = |Check { pair, archs }: &Check| -> Result<CheckOutcome, Error> {
         Ok(check_all(simt, &source(pair.source())?, pair, archs, seeds)?)
     };
     checks.par_iter().with_max_len(1).try_for_each(|check| {

@@ -2,7 +2,7 @@
 //! say of kernels as they are is seen by `cargo xtask simt`, which runs them all.
 
 use precast_kernels::{Arch, Key, Source, Tolerance};
-use precast_simt::{Fault, check_source};
+use precast_simt::{CheckFault, check_source};
 
 use crate::SIMT;
 
@@ -38,8 +38,8 @@ pub fn changed(mut source: Source, from: &str, to: &str) -> Source {
 pub fn found_in(arch: Arch, key: &Key, source: &Source) -> Option<String> {
     let variant = key.kernel().variants(arch)[0];
     match check_source(&SIMT, source, key, variant, arch, &[1]) {
-        Err(Fault::Broken { report, .. }) => Some(report.to_string()),
-        Err(Fault::Mismatch { mismatch, stores, .. }) => Some(format!("{mismatch}{stores}")),
+        Err(CheckFault::Broken { report, .. }) => Some(report.to_string()),
+        Err(CheckFault::Mismatch { mismatch, stores, .. }) => Some(format!("{mismatch}{stores}")),
         Err(fault) => panic!("{fault}"),
         Ok(_) => None,
     }

@@ -30,7 +30,7 @@ use crate::{
 
 variant! {
     /// A CTA reads the rows of a token in each pass.
-    pub struct Block {
+    pub struct SingleCta {
         /// CTAs per cluster.
         cluster: Fixed<1>,
         threads: u32,
@@ -51,13 +51,13 @@ variant! {
 variant! {
     /// Owner of the rows of a token: a CTA or a cluster.
     pub enum Walkers {
-        Block,
+        SingleCta,
         /// The CTAs of a cluster.
         Cluster,
     }
 }
 
-const BLOCK: Block = Block { cluster: Fixed, threads: 1024 };
+const SINGLE_CTA: SingleCta = SingleCta { cluster: Fixed, threads: 1024 };
 const CLUSTER: Cluster = Cluster { blocks: 3, cluster: 8, threads: 352 };
 /// Enough threads for the registers that the mixture takes.
 const JSD_CLUSTER: Cluster = Cluster { threads: 320, ..CLUSTER };
@@ -86,13 +86,13 @@ fn tolerance(operand: &Operand) -> Tolerance {
 }
 
 /// Rows of a token that a cluster keeps.
-struct Rows {
+struct ClusterRows {
     x: Dtype,
     rows: u32,
     vocab: u32,
 }
 
-impl Rows {
+impl ClusterRows {
     /// Returns the shared memory of a CTA for its share, bytes, in whole vectors of 16; 0 if the rows are not aligned
     /// and so cannot be copied.
     fn kept_bytes(&self, cluster: Cluster) -> u32 {
@@ -105,12 +105,12 @@ impl Rows {
     /// Returns a cluster if the architecture has them and each CTA's share fits; else a CTA.
     fn select(&self, cluster: Cluster, arch: Arch) -> Walkers {
         let fits = (1..=KEPT_BYTES).contains(&self.kept_bytes(cluster));
-        if arch == Arch::Sm90a && fits { Walkers::Cluster(cluster) } else { Walkers::Block(BLOCK) }
+        if arch == Arch::Sm90a && fits { Walkers::Cluster(cluster) } else { Walkers::SingleCta(SINGLE_CTA) }
     }
 
     fn geometry(&self, variant: Walkers, tokens: u32) -> Geometry {
         match variant {
-            Walkers::Block(block) => Geometry::linear(tokens, block.threads),
+            Walkers::SingleCta(block) => Geometry::linear(tokens, block.threads),
             Walkers::Cluster(cluster) => {
                 // With many tokens per cluster, fetching one hides behind the work on another; few tokens get a cluster
                 // each.
@@ -123,7 +123,7 @@ impl Rows {
 }
 
 fn walkers(cluster: Cluster, arch: Arch) -> Vec<Walkers> {
-    let block = Walkers::Block(BLOCK);
+    let block = Walkers::SingleCta(SINGLE_CTA);
     if arch == Arch::Sm90a { vec![Walkers::Cluster(cluster), block] } else { vec![block] }
 }
 
@@ -145,11 +145,11 @@ impl Build for HeadCe {
     }
 
     fn select(&self, p: &Self::Params, arch: Arch) -> Walkers {
-        Rows { x: self.x, rows: 1, vocab: p.vocab }.select(CE_CLUSTER, arch)
+        ClusterRows { x: self.x, rows: 1, vocab: p.vocab }.select(CE_CLUSTER, arch)
     }
 
     fn geometry(&self, variant: Walkers, p: &Self::Params) -> Geometry {
-        Rows { x: self.x, rows: 1, vocab: p.vocab }.geometry(variant, p.tokens)
+        ClusterRows { x: self.x, rows: 1, vocab: p.vocab }.geometry(variant, p.tokens)
     }
 }
 
@@ -188,11 +188,11 @@ impl Build for HeadDistill {
     }
 
     fn select(&self, p: &Self::Params, arch: Arch) -> Walkers {
-        Rows { x: self.x, rows: 2, vocab: p.vocab }.select(CLUSTER, arch)
+        ClusterRows { x: self.x, rows: 2, vocab: p.vocab }.select(CLUSTER, arch)
     }
 
     fn geometry(&self, variant: Walkers, p: &Self::Params) -> Geometry {
-        Rows { x: self.x, rows: 2, vocab: p.vocab }.geometry(variant, p.tokens)
+        ClusterRows { x: self.x, rows: 2, vocab: p.vocab }.geometry(variant, p.tokens)
     }
 }
 
@@ -237,11 +237,11 @@ impl Build for HeadJsd {
     }
 
     fn select(&self, p: &Self::Params, arch: Arch) -> Walkers {
-        Rows { x: self.x, rows: 2, vocab: p.vocab }.select(JSD_CLUSTER, arch)
+        ClusterRows { x: self.x, rows: 2, vocab: p.vocab }.select(JSD_CLUSTER, arch)
     }
 
     fn geometry(&self, variant: Walkers, p: &Self::Params) -> Geometry {
-        Rows { x: self.x, rows: 2, vocab: p.vocab }.geometry(variant, p.tokens)
+        ClusterRows { x: self.x, rows: 2, vocab: p.vocab }.geometry(variant, p.tokens)
     }
 }
 

@@ -28,7 +28,7 @@ const ENOUGH: u32 = 128;
 impl Strips {
     /// Returns strips of `columns`: with as many threads as keep all of a strip in registers, or go over it in the
     /// fewest rounds.
-    fn of(columns: u32, n: u32, rotation: u32) -> Self {
+    fn new(columns: u32, n: u32, rotation: u32) -> Self {
         let (blocks, most) = (n / rotation, threads_at_a_time(rotation));
         let rounds = blocks.div_ceil(most / columns);
         let threads = (blocks.div_ceil(rounds) * columns).next_multiple_of(32);
@@ -45,7 +45,7 @@ impl Build for Int8Columns {
 
     /// Strips of whole memory sectors, and of half the columns if those are few.
     fn variants(&self, _arch: Arch) -> Vec<Strips> {
-        let strips = |r| [16, 8].map(|columns| Strips::of(columns, self.n, r));
+        let strips = |r| [16, 8].map(|columns| Strips::new(columns, self.n, r));
         rotation(self.n).into_iter().flat_map(strips).collect()
     }
 

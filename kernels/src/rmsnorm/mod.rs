@@ -22,7 +22,7 @@ use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Out, Reference, Source
 
 variant! {
     /// Several rows at a time, or a CTA per row.
-    pub struct Rows {
+    pub struct PlainRows {
         /// Threads per row.
         row_threads: u32,
         threads: u32,
@@ -32,7 +32,7 @@ variant! {
 variant! {
     /// Layout of rows over threads: plain, or for rotation and quantization.
     pub enum Layout {
-        Rows,
+        PlainRows,
         RotatedRows,
     }
 }
@@ -41,7 +41,7 @@ impl Layout {
     /// A CTA takes as many rows as fit its threads.
     fn geometry(self, rows: u32) -> Geometry {
         match self {
-            Layout::Rows(Rows { row_threads, threads }) => {
+            Layout::PlainRows(PlainRows { row_threads, threads }) => {
                 Geometry::linear(rows.div_ceil(threads / row_threads), threads)
             }
             Layout::RotatedRows(rotated) => rotated.geometry(rows),
@@ -66,8 +66,8 @@ const MOST_COLUMNS: u32 = 8192;
 fn fewest(table: &[(u32, u32)], h: u32, share: u32) -> Vec<Layout> {
     let fits = table.iter().find(|(row_threads, _)| h <= row_threads * share);
     let row = fits.or(table.last());
-    let rows = row.map(|(row_threads, threads)| Rows { row_threads: *row_threads, threads: *threads });
-    rows.map(Layout::Rows).into_iter().collect()
+    let rows = row.map(|(row_threads, threads)| PlainRows { row_threads: *row_threads, threads: *threads });
+    rows.map(Layout::PlainRows).into_iter().collect()
 }
 
 /// Like [`rows`], if a kernel quantizes rows in this dtype.
@@ -89,7 +89,7 @@ impl Build for RmsnormFwd {
 
     fn source(&self, variant: Layout) -> Source {
         match variant {
-            Layout::Rows(_) => source!("rmsnorm", "fwd.cu", "row.cuh", "fwd.cuh"),
+            Layout::PlainRows(_) => source!("rmsnorm", "fwd.cu", "row.cuh", "fwd.cuh"),
             Layout::RotatedRows(_) => int8_source!("rmsnorm", "fwd.cu", "rmsnorm", "fwd.cuh"),
         }
     }
@@ -146,13 +146,13 @@ impl Build for RmsnormBwd {
 
     fn source(&self, variant: Layout) -> Source {
         match variant {
-            Layout::Rows(_) => source!("rmsnorm", "bwd.cu", "row.cuh", "bwd.cuh"),
+            Layout::PlainRows(_) => source!("rmsnorm", "bwd.cu", "row.cuh", "bwd.cuh"),
             Layout::RotatedRows(_) => int8_source!("rmsnorm", "bwd.cu", "rmsnorm", "bwd.cuh"),
         }
     }
 
     fn geometry(&self, variant: Layout, p: &Self::Params) -> Geometry {
-        let (Layout::Rows(Rows { threads, .. }) | Layout::RotatedRows(RotatedRows { threads, .. })) = variant;
+        let (Layout::PlainRows(PlainRows { threads, .. }) | Layout::RotatedRows(RotatedRows { threads, .. })) = variant;
         Geometry::linear(p.tokens.div_ceil(p.rows), threads)
     }
 }
@@ -199,7 +199,7 @@ impl Build for RmsnormDgrad {
     fn source(&self, variant: Layout) -> Source {
         // A header of its own: other users of `rmsnorm.h` do not depend on it.
         match variant {
-            Layout::Rows(_) => Source {
+            Layout::PlainRows(_) => Source {
                 path: "rmsnorm/dgrad.cu",
                 text: include_str!("dgrad.cu"),
                 headers: &[

@@ -80,18 +80,18 @@ macro_rules! functions {
 }
 
 type Pointer = *mut c_void;
-type Place = *mut *mut c_void;
+type OutPointer = *mut *mut c_void;
 
 functions! {
     cublasLtGetStatusName: fn(Status) -> *const c_char;
-    cublasLtCreate: fn(Place) -> Status;
+    cublasLtCreate: fn(OutPointer) -> Status;
     cublasLtDestroy: fn(Pointer) -> Status;
-    cublasLtMatmulDescCreate: fn(Place, c_int, i32) -> Status;
+    cublasLtMatmulDescCreate: fn(OutPointer, c_int, i32) -> Status;
     cublasLtMatmulDescSetAttribute: fn(Pointer, i32, *const c_void, usize) -> Status;
     cublasLtMatmulDescDestroy: fn(Pointer) -> Status;
-    cublasLtMatrixLayoutCreate: fn(Place, i32, u64, u64, i64) -> Status;
+    cublasLtMatrixLayoutCreate: fn(OutPointer, i32, u64, u64, i64) -> Status;
     cublasLtMatrixLayoutDestroy: fn(Pointer) -> Status;
-    cublasLtMatmulPreferenceCreate: fn(Place) -> Status;
+    cublasLtMatmulPreferenceCreate: fn(OutPointer) -> Status;
     cublasLtMatmulPreferenceSetAttribute: fn(Pointer, i32, *const c_void, usize) -> Status;
     cublasLtMatmulPreferenceDestroy: fn(Pointer) -> Status;
     // Handle, operation, layouts of a, b, c and d, preference, number requested, results, number returned.

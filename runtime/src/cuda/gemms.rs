@@ -132,8 +132,9 @@ impl<'a> Operation<'a> {
         let layout = |Matrix { rows, columns, dtype, .. }: Matrix| {
             let [rows, columns] = [rows, columns].map(u64::from);
             // SAFETY: writes one handle.
-            let create =
-                |place| unsafe { (functions.cublasLtMatrixLayoutCreate)(place, of(dtype), rows, columns, rows as i64) };
+            let create = |place| unsafe {
+                (functions.cublasLtMatrixLayoutCreate)(place, data_type_of(dtype), rows, columns, rows as i64)
+            };
             let destroy = functions.cublasLtMatrixLayoutDestroy;
             Object::new(functions, "cublasLtMatrixLayoutCreate", label, create, destroy)
         };
@@ -264,7 +265,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-fn of(dtype: Dtype) -> i32 {
+fn data_type_of(dtype: Dtype) -> i32 {
     match dtype {
         Dtype::Bf16 => data_type::BF16,
         Dtype::F32 => data_type::F32,

@@ -64,7 +64,7 @@ pub struct Cuda {
     libraries: Vec<sys::CUlibrary>,
     /// Allocations: addresses and bytes.
     memory: Vec<(sys::CUdeviceptr, u64)>,
-    graphs: Vec<Vec<Part>>,
+    graphs: Vec<Vec<PreparedPart>>,
     gemms: Option<CublasGemms>,
     /// Connections to other ranks' devices.
     ranks: Option<Ranks>,
@@ -161,14 +161,14 @@ impl Cuda {
         };
         for part in &self.graphs[graph.0] {
             match part {
-                Part::Graph { graph, exchanges, alone } => {
+                PreparedPart::Graph { graph, exchanges, alone } => {
                     wait_for(&asked, *exchanges)?;
                     match alone {
                         None => launch(*graph, stream)?,
                         Some(node) => launch_alone(*graph, stream, node, &self.activity)?,
                     }
                 }
-                Part::Exchange { label, exchange, done } => {
+                PreparedPart::Exchange { label, exchange, done } => {
                     let (ranks, beside) = among(&self.ranks, &self.beside);
                     beside.follow(stream)?;
                     ranks.exchange(label, exchange, beside.stream)?;
@@ -185,8 +185,8 @@ impl Cuda {
     }
 }
 
-/// A part of a prepared sequence, like [`exchange::Part`].
-enum Part {
+/// A part of a prepared sequence, like [`exchange::SequencePart`].
+enum PreparedPart {
     Graph {
         graph: sys::CUgraphExec,
         exchanges: usize,
@@ -482,7 +482,7 @@ impl Driver for Cuda {
         let all = exchange::divide(nodes);
         for part in if self.nodes_alone { exchange::each_node(all) } else { all } {
             prepared.push(match part {
-                exchange::Part::Exchange(node) => {
+                exchange::SequencePart::Exchange(node) => {
                     let Bound { label, work: BoundWork::Exchange(exchange), .. } = &nodes[node] else {
                         unreachable!("it is an exchange");
                     };
@@ -495,9 +495,9 @@ impl Driver for Cuda {
                     // SAFETY: waits for the stream.
                     check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(beside.stream) })?;
                     ranks.abort().check(label)?;
-                    Part::Exchange { label: label.clone(), exchange, done: Event::new()? }
+                    PreparedPart::Exchange { label: label.clone(), exchange, done: Event::new()? }
                 }
-                exchange::Part::Graph { nodes: range, exchanges } => {
+                exchange::SequencePart::Graph { nodes: range, exchanges } => {
                     let (first, mut graph) = (range.start as u32, Graph::new()?);
                     let alone = self.nodes_alone.then(|| name_of(nodes, range.start));
                     for bound in &nodes[range] {
@@ -514,7 +514,7 @@ impl Driver for Cuda {
                             BoundWork::Exchange(_) => unreachable!("a graph has none"),
                         }
                     }
-                    Part::Graph { graph: graph.instantiate(self.stream)?, exchanges, alone }
+                    PreparedPart::Graph { graph: graph.instantiate(self.stream)?, exchanges, alone }
                 }
             });
         }
@@ -531,8 +531,8 @@ impl Driver for Cuda {
         beside.follow(self.stream)?;
         for part in &self.graphs[graph.0] {
             match part {
-                Part::Graph { graph, .. } => launch(*graph, beside.stream)?,
-                Part::Exchange { label, exchange, .. } => {
+                PreparedPart::Graph { graph, .. } => launch(*graph, beside.stream)?,
+                PreparedPart::Exchange { label, exchange, .. } => {
                     among(&self.ranks, &self.beside).0.exchange(label, exchange, beside.stream)?;
                 }
             }
@@ -584,7 +584,7 @@ impl Drop for Cuda {
             self.mark = None;
             self.beside = None;
             for part in self.graphs.drain(..).flatten() {
-                if let Part::Graph { graph, .. } = part {
+                if let PreparedPart::Graph { graph, .. } = part {
                     let _ = sys::cuGraphExecDestroy(graph);
                 }
             }

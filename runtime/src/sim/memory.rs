@@ -53,7 +53,7 @@ impl Memory {
     /// Returns views of a launch's operands: each inside one live allocation, overlapping no other unless both are only
     /// read.
     pub fn views(&mut self, operands: &[Operand], params: &[u8]) -> Result<Views<'_>, String> {
-        struct Place<'o> {
+        struct OperandPlace<'o> {
             operand: &'o Operand,
             allocation: usize,
             start: usize,
@@ -73,7 +73,7 @@ impl Memory {
                 let bytes = operand.bytes();
                 return Err(format!("operand `{name}`, {bytes} bytes at {address:#x}, is not inside an allocation"));
             };
-            places.push(Place { operand, allocation, start, end: start + operand.bytes() as usize });
+            places.push(OperandPlace { operand, allocation, start, end: start + operand.bytes() as usize });
         }
         places.sort_by_key(|place| (place.allocation, place.start));
 

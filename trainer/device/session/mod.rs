@@ -9,7 +9,7 @@ use std::ops::{Deref, DerefMut};
 
 use precast_plan::estimate::{self, Peak};
 use precast_plan::training::{MICRO, UPDATE};
-use precast_plan::{Comparison, Plan, Tensor, TrainingPlan};
+use precast_plan::{Plan, Tensor, TokenComparison, TrainingPlan};
 use precast_runtime::{Driver, DriverError, Placement, Sealed};
 
 use crate::base::notes::note;
@@ -103,7 +103,7 @@ impl DerefMut for Session {
 /// Reads the columns of a comparison, a value each token.
 pub(crate) fn read_columns(
     sealed: &mut Sealed,
-    columns: Comparison<Tensor>,
-) -> Result<Comparison<Vec<f32>>, DriverError> {
+    columns: TokenComparison<Tensor>,
+) -> Result<TokenComparison<Vec<f32>>, DriverError> {
     columns.try_map(|column| Ok(bytemuck::pod_collect_to_vec(&sealed.read(column)?)))
 }

@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use precast_kernels::Format;
 use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, WIDEN};
-use precast_plan::{Comparison, Parameter, Resident, Tensor};
+use precast_plan::{Parameter, Resident, Tensor, TokenComparison};
 
 use crate::base::roles::Models;
 use crate::base::stop::Stopped;
@@ -72,7 +72,7 @@ impl Session {
         models: &RunModels<impl Borrow<dyn Weights>>,
         batch: &MicroBatch,
         mut progress: impl FnMut(u64) -> Result<(), Stopped>,
-    ) -> Result<Comparison<Vec<f32>>, DeviceError> {
+    ) -> Result<TokenComparison<Vec<f32>>, DeviceError> {
         let certificate = self.plan.certificate.expect("a plan that certifies");
         let inputs = self.plan.inputs;
         self.sealed.write(inputs.ids, bytemuck::cast_slice(&batch.ids))?;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use minijinja::Value;
 use precast_fatbins::Digest;
 
-pub use source::Source;
+pub use source::ChatSource;
 pub use template::Date;
 
 use template::Template;
@@ -46,7 +46,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// Why one of them does not parse.
-    pub fn new(source: &Source, date: Option<Date>) -> Result<Self, String> {
+    pub fn new(source: &ChatSource, date: Option<Date>) -> Result<Self, String> {
         let template = |text: &str| Template::new(text, &source.constants, date);
         let date_text = date.map(|date| date.to_string()).unwrap_or_default();
         let constants = source.constants.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]);

@@ -9,7 +9,7 @@ use crate::inputs::added_tokens;
 
 /// A chat template and the texts that it names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Source {
+pub struct ChatSource {
     pub default: String,
     /// For conversations with tools, where they have a template of their own.
     pub tool_use: Option<String>,
@@ -17,7 +17,7 @@ pub struct Source {
     pub constants: Vec<(String, String)>,
 }
 
-impl Source {
+impl ChatSource {
     /// Of a Hugging Face directory: `chat_template.jinja`, else `chat_template` of `tokenizer_config.json`. None where there is
     /// neither.
     ///

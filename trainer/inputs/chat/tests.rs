@@ -7,7 +7,7 @@ const CHATML: &str = "{% for m in messages %}{{ '<' + m.role + '>' + m.content +
 
 fn template(text: &str) -> ChatTemplate {
     let constants = vec![("bos_token".to_owned(), "^".to_owned())];
-    ChatTemplate::new(&Source { default: text.to_owned(), tool_use: None, constants }, None).unwrap()
+    ChatTemplate::new(&ChatSource { default: text.to_owned(), tool_use: None, constants }, None).unwrap()
 }
 
 fn value(json: &str) -> Value {
@@ -75,7 +75,7 @@ fn of_marks_those_of_the_completion_count() {
 
 #[test]
 fn conversations_with_tools_go_through_the_template_for_them() {
-    let source = Source {
+    let source = ChatSource {
         default: CHATML.into(),
         tool_use: Some(format!("{{% for t in tools %}}{{{{ t.name }}}};{{% endfor %}}{CHATML}")),
         constants: vec![],
@@ -108,12 +108,12 @@ fn what_is_no_conversation_is_refused() {
         template("").conversation(None, &value(TURNS), Some(&value(r#""{""#))).unwrap_err(),
     ];
     insta::assert_snapshot!(messages.join("\n"));
-    assert!(ChatTemplate::new(&Source { default: "{% if %}".into(), ..Source::default() }, None).is_err());
+    assert!(ChatTemplate::new(&ChatSource { default: "{% if %}".into(), ..ChatSource::default() }, None).is_err());
 }
 
 #[test]
 fn a_day_is_said_where_one_is_given() {
-    let source = Source { default: "{{ strftime_now('%d %b %Y') }}".into(), ..Source::default() };
+    let source = ChatSource { default: "{{ strftime_now('%d %b %Y') }}".into(), ..ChatSource::default() };
     let dated = ChatTemplate::new(&source, Some("2024-07-06".parse().unwrap())).unwrap();
     assert_eq!(dated.prompt(&value(TURNS)).unwrap(), "06 Jul 2024");
     assert!("2024-02-30".parse::<Date>().is_err() && "today".parse::<Date>().is_err());
@@ -123,13 +123,13 @@ fn a_day_is_said_where_one_is_given() {
 fn files_beside_a_model_hold_its_template() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
-    let read = || Source::of_directory(dir.path()).unwrap();
+    let read = || ChatSource::of_directory(dir.path()).unwrap();
     assert_eq!(read(), None);
     write("tokenizer_config.json", r#"{"bos_token": null, "eos_token": {"content": "</s>"}, "chat_template": "a"}"#);
     write("special_tokens_map.json", r#"{"eos_token": "no", "pad_token": "<pad>"}"#);
     let constants =
         [("eos_token", "</s>"), ("pad_token", "<pad>")].map(|(name, text)| (name.to_owned(), text.to_owned()));
-    let of = |default: &str| Source { default: default.into(), tool_use: None, constants: constants.to_vec() };
+    let of = |default: &str| ChatSource { default: default.into(), tool_use: None, constants: constants.to_vec() };
     assert_eq!(read(), Some(of("a")));
     write("chat_template.jinja", "b");
     assert_eq!(read(), Some(of("b")));
@@ -137,14 +137,14 @@ fn files_beside_a_model_hold_its_template() {
         { "name": "default", "template": "c" }, { "name": "tool_use", "template": "d" },
     ] });
     assert_eq!(
-        Source::of_config(&list),
-        Some(Source { default: "c".into(), tool_use: Some("d".into()), constants: vec![] })
+        ChatSource::of_config(&list),
+        Some(ChatSource { default: "c".into(), tool_use: Some("d".into()), constants: vec![] })
     );
 }
 
 #[test]
 fn a_template_of_any_depth_is_parsed_or_refused_and_overflows_no_stack() {
-    let parse = |text: String| ChatTemplate::new(&Source { default: text, ..Source::default() }, None).err();
+    let parse = |text: String| ChatTemplate::new(&ChatSource { default: text, ..ChatSource::default() }, None).err();
     for count in [2000, 8000, 200_000] {
         for text in [
             format!("{{% if a %}}{}{{% endif %}}", "{% elif b %}".repeat(count)),
@@ -214,7 +214,7 @@ fn a_row_for_which_a_template_asks_for_more_memory_than_there_is_is_refused() {
         "{% macro a(b) %}{{ b }}{% if b | length < 99999999 %}{{ a(b ~ b) }}{% endif %}{% endmacro %}{{ a('ab') }}"
             .to_owned(),
     ];
-    let source = |default: &str| Source { default: default.to_owned(), ..Source::default() };
+    let source = |default: &str| ChatSource { default: default.to_owned(), ..ChatSource::default() };
     let mut others = Vec::new();
     for form in &forms {
         let rendered = ChatTemplate::new(&source(form), None).map(|template| {

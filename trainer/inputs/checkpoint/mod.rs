@@ -275,13 +275,13 @@ impl Checkpoint {
     pub fn chat_template(&self, date: Option<Date>) -> Result<Option<ChatTemplate>, CheckpointError> {
         let source = match &self.source {
             Source::HuggingFace(_) => {
-                let source = chat::Source::of_directory(&self.path);
+                let source = chat::ChatSource::of_directory(&self.path);
                 source.map_err(|(path, reason)| CheckpointError::of(&path, reason))?
             }
             Source::SingleFile(file) => {
                 let tokenizer = self.tokenizer()?;
                 let config = file.tokenizer_config(&|id| tokenizer?.token(id));
-                chat::Source::of_config(&config.map_err(|fault| fault.at(&self.path))?)
+                chat::ChatSource::of_config(&config.map_err(|fault| fault.at(&self.path))?)
             }
         };
         let template = source.map(|source| ChatTemplate::new(&source, date)).transpose();

@@ -11,7 +11,7 @@ use super::Change;
 use super::values::{above_zero, frozen_format};
 use crate::inputs::adapter::{self, AdapterChoice, Lora, Target};
 use crate::options::WeightFormat;
-use crate::options::given::Source;
+use crate::options::given::OptionSource;
 use crate::options::usage::{UsageError, flag};
 
 /// Options of a run in which an adapter trains while the student stays as it is.
@@ -50,7 +50,7 @@ impl AdapterOptions {
     ///
     /// # Errors
     /// [`UsageError`] for options that do not go together.
-    pub(crate) fn choice(&self, given: &BTreeMap<String, Source>) -> Result<Option<AdapterChoice>, UsageError> {
+    pub(crate) fn choice(&self, given: &BTreeMap<String, OptionSource>) -> Result<Option<AdapterChoice>, UsageError> {
         let of_new = ["lora_rank", "lora_alpha", "lora_targets", "lora_rslora"];
         let of_new = of_new.into_iter().find(|name| given.contains_key(*name)).map(flag);
         match (self.lora_rank, &self.adapter, of_new) {

@@ -32,7 +32,7 @@ pub use output::OutputOptions;
 pub use shape::ShapeOptions;
 pub use teaching::{TeacherOptions, TeachingOptions};
 
-use super::given::Source;
+use super::given::OptionSource;
 use values::MOST_STEPS;
 
 /// Every option of a run as it is asked for. [`Self::resolve`] makes a run's configuration of them.
@@ -82,5 +82,5 @@ pub struct Options {
     pub target: DeviceOptions,
     /// The options that are given, and where; all others have their defaults.
     #[arg(skip)]
-    pub given: BTreeMap<String, Source>,
+    pub given: BTreeMap<String, OptionSource>,
 }

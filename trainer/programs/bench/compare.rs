@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::record::{Comparison, KernelRecord, ProductTimes, Record};
+use super::record::{KernelRecord, ProductTimes, Record, StepComparison};
 use super::report::shortened;
 
-impl Comparison {
+impl StepComparison {
     /// Compares two records of the same step.
     pub(super) fn new(version: String, cublas: &Record, bundle: &Record) -> Self {
         let products = cublas.kernels.iter().filter(|kernel| kernel.kernel.ends_with("[cublas]"));
@@ -37,7 +37,7 @@ impl ProductTimes {
     }
 }
 
-impl fmt::Display for Comparison {
+impl fmt::Display for StepComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { version, cublas_step_ms, bundle_step_ms, modules_loaded: [with, without], products } = self;
         writeln!(f, "cuBLASLt {version}: {cublas_step_ms:.2} ms a step, {with} modules loaded")?;

@@ -25,7 +25,7 @@ use crate::options::RunConfig;
 use crate::programs::failure::Failure;
 use groups::Group;
 pub use kernels::{TimedBatch, missing, time_kernels};
-use record::Comparison;
+use record::StepComparison;
 pub use record::{KernelRecord, Record, StepRecord};
 pub(crate) use steps::Steps;
 pub use sweep::{Sweep, sweep};
@@ -91,7 +91,7 @@ pub fn bench(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result
         let mut by_bundle = config.clone();
         by_bundle.arithmetic.gemm = Gemm::Bundle;
         let bundle = measure(&by_bundle, Startup::default(), Reader::Program)?;
-        record.beside_bundle = Some(Comparison::new(version, &record, &bundle));
+        record.beside_bundle = Some(StepComparison::new(version, &record, &bundle));
     }
     Ok(record)
 }

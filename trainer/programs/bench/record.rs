@@ -27,7 +27,7 @@ pub struct Record {
     pub cublas: Option<String>,
     /// Comparison with the same step by the bundle's kernels alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub beside_bundle: Option<Comparison>,
+    pub beside_bundle: Option<StepComparison>,
     /// Modules loaded of it.
     pub modules_loaded: u64,
     /// Returns the highest rates of the device; none for the simulated GPU.
@@ -46,7 +46,7 @@ pub struct Record {
 
 /// A step whose products cuBLASLt computes, beside the same step by the bundle's kernels alone.
 #[derive(Clone, Debug, Serialize)]
-pub struct Comparison {
+pub struct StepComparison {
     /// Version of cuBLASLt.
     pub version: String,
     pub cublas_step_ms: f64,

@@ -2,7 +2,7 @@
 //! first batch.
 
 use precast_fatbins::Digest;
-use precast_plan::{Comparison, Formats};
+use precast_plan::{Formats, TokenComparison};
 use precast_system::files;
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ impl Measuring {
     ///
     /// # Errors
     /// [`CertificateError`] where the teacher is too far from the exact one.
-    pub fn judge(&self, batch: &MicroBatch, columns: &Comparison<Vec<f32>>) -> Result<Value, CertificateError> {
+    pub fn judge(&self, batch: &MicroBatch, columns: &TokenComparison<Vec<f32>>) -> Result<Value, CertificateError> {
         let mut tally = Tally::default();
         tally.add(&batch.targets, columns);
         let measured = tally.measured().check(self.most)?;

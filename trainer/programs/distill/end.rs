@@ -16,7 +16,7 @@ use crate::programs::failure::Failure;
 use crate::programs::rank_end;
 use crate::run::growth;
 use crate::run::guard::GuardRecord;
-use crate::run::outcome::{self, Fault, Outcome, Status};
+use crate::run::outcome::{self, Outcome, RunFault, Status};
 use crate::run::record::OUTCOME;
 use crate::run::report;
 use crate::run::report_file::REPORT;
@@ -124,7 +124,7 @@ fn write_trained(run: &mut Ready, written: &mut Written) -> Result<(), Failure> 
     out.remove_replaced()?;
     if let Some(growth) = growth {
         let result = out.path().join(name).display().to_string();
-        return Err(Fault(format!(
+        return Err(RunFault(format!(
             "the run diverged: {growth}. It had --lr {lr}, --warmup {warmup} and --clip {clip}: lower --lr, lengthen --warmup or lower \
              --clip. The model is in {result}; --resume --allow-divergence takes it as it is"
         ))

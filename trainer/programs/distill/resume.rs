@@ -7,7 +7,7 @@ use precast_system::say;
 use serde_json::Value;
 
 use crate::options::schedule::Schedule;
-use crate::options::{Options, RunConfig, Source, UsageError};
+use crate::options::{OptionSource, Options, RunConfig, UsageError};
 use crate::programs::failure::Failure;
 use crate::run::checkpoint::{self, Saved, State};
 use crate::run::error::OutError;
@@ -47,7 +47,7 @@ impl Resumed {
         }
         // The learning rates of a cosine follow from the number of steps, so a file that was edited is not enough.
         let (was, is) = (saved.state.steps, asked.steps_after(Some(saved.state.before())));
-        let by_flag = asked.given.get("steps") == Some(&Source::Flag);
+        let by_flag = asked.given.get("steps") == Some(&OptionSource::Flag);
         let refused = is != was && config.optimizer.schedule == Schedule::Cosine && !by_flag;
         let steps = refused.then(|| Difference {
             name: "steps".to_owned(),

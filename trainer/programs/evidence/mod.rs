@@ -7,7 +7,7 @@ use std::path::Path;
 use precast_fatbins::Digest;
 use precast_fatbins::evidence::{Check, Chip, Evidence, Finding, Loaded, Output, Program, Sketch, Timing, VERSION};
 use precast_kernels::Arch;
-use precast_runtime::selftest::{Outcome, selftest, time};
+use precast_runtime::selftest::{SelftestOutcome, selftest, time};
 use precast_runtime::{Device, Load, Rows};
 
 use crate::device;
@@ -100,7 +100,7 @@ fn loaded(load: &Load, arch: Arch) -> Loaded {
     }
 }
 
-fn check(outcome: Outcome) -> Check {
+fn check(outcome: SelftestOutcome) -> Check {
     let outputs = outcome.outputs.iter().map(|output| Output {
         operand: output.operand.to_owned(),
         sha256: Digest::of(&output.bytes).to_string(),

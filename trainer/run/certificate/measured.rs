@@ -3,7 +3,7 @@
 use std::fmt;
 
 use precast_kernels::abi::MASKED_TOKEN;
-use precast_plan::Comparison;
+use precast_plan::TokenComparison;
 use serde::{Deserialize, Serialize};
 
 use super::CertificateError;
@@ -87,7 +87,7 @@ pub struct Tally {
 
 impl Tally {
     /// Adds the tokens that count.
-    pub fn add(&mut self, targets: &[u32], columns: &Comparison<Vec<f32>>) {
+    pub fn add(&mut self, targets: &[u32], columns: &TokenComparison<Vec<f32>>) {
         for (index, _) in targets.iter().enumerate().filter(|(_, target)| **target != MASKED_TOKEN) {
             let of = |column: &[f32]| f64::from(column[index]);
             let kl = of(&columns.kl);
@@ -118,8 +118,9 @@ impl Tally {
 mod tests {
     use super::*;
 
-    fn columns(kl: [f32; 3]) -> Comparison<Vec<f32>> {
-        let columns = Comparison { kl, agrees: [1.0, 0.0, 0.0], reference_nll: [1.0, 0.0, 2.0], nll: [1.5, 0.0, 2.5] };
+    fn columns(kl: [f32; 3]) -> TokenComparison<Vec<f32>> {
+        let columns =
+            TokenComparison { kl, agrees: [1.0, 0.0, 0.0], reference_nll: [1.0, 0.0, 2.0], nll: [1.5, 0.0, 2.5] };
         columns.map(|column| column.to_vec())
     }
 

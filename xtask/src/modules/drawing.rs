@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::graph::{Arrows, Place};
+use super::graph::{Arrows, ModulePath};
 
 const WIDTH: f64 = 860.0;
 const GAP: f64 = 14.0;
@@ -75,7 +75,7 @@ fn lines(words: &[&str], width: f64) -> Vec<String> {
 
 /// Draws a box for each module of a graph, with the modules inside of it, and an arrow for each use that no longer path
 /// replaces.
-pub fn floors(arrows: &Arrows, inside: &BTreeMap<Place, Arrows>) -> String {
+pub fn floors(arrows: &Arrows, inside: &BTreeMap<ModulePath, Arrows>) -> String {
     let heights = floors_of(arrows);
     let top = heights.values().copied().max().unwrap_or(0);
     // Left, top, width and height of each box.

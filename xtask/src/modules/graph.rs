@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::imports::paths;
 
 /// Path of a module from the root of its package; empty for `lib.rs` and `main.rs`.
-pub type Place = Vec<String>;
+pub type ModulePath = Vec<String>;
 
 /// Arrows from each module of a folder to those that it uses.
 pub type Arrows = BTreeMap<String, BTreeSet<String>>;
@@ -19,19 +19,19 @@ const NOT_SHIPPED: [&str; 4] = ["fixtures", "snapshots", "tests", "tests.rs"];
 
 /// Sources below one root, without comments and tests.
 pub struct Package {
-    modules: BTreeMap<Place, String>,
+    modules: BTreeMap<ModulePath, String>,
     /// Module that defines each macro: macros stand at the root of the crate.
-    macros: BTreeMap<String, Place>,
+    macros: BTreeMap<String, ModulePath>,
 }
 
 impl Package {
     /// Reads every source below a root.
     pub fn read(root: &Path) -> Result<Self> {
-        let mut modules: BTreeMap<Place, String> = BTreeMap::new();
+        let mut modules: BTreeMap<ModulePath, String> = BTreeMap::new();
         for path in sources(root)? {
             let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
             let inside = path.strip_prefix(root)?.with_extension("");
-            let mut place: Place = inside.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+            let mut place: ModulePath = inside.iter().map(|name| name.to_string_lossy().into_owned()).collect();
             if place.last().is_some_and(|name| name == "mod") || place == ["lib"] || place == ["main"] {
                 place.pop();
             }
@@ -46,8 +46,8 @@ impl Package {
 
     /// Returns every folder that holds modules, and the uses between these. An item defined in `mod.rs` belongs to the
     /// folder; one that it re-exports, to the module it comes from.
-    pub fn folders(&self) -> BTreeMap<Place, Arrows> {
-        let mut folders: BTreeMap<Place, Arrows> = BTreeMap::new();
+    pub fn folders(&self) -> BTreeMap<ModulePath, Arrows> {
+        let mut folders: BTreeMap<ModulePath, Arrows> = BTreeMap::new();
         for place in self.modules.keys().filter(|place| !place.is_empty()) {
             for depth in 0..place.len() {
                 folders.entry(place[..depth].to_vec()).or_default().entry(place[depth].clone()).or_default();
@@ -69,7 +69,7 @@ impl Package {
     }
 
     /// Returns the module that defines a path's item, as far as exports by name tell.
-    fn resolve(&self, path: Vec<String>) -> Place {
+    fn resolve(&self, path: Vec<String>) -> ModulePath {
         if let [name] = &path[..]
             && let Some(place) = self.macros.get(name)
         {
@@ -88,7 +88,7 @@ impl Package {
     }
 
     /// Returns the child module from which a module exports an item.
-    fn exported(&self, place: &[String], item: &str) -> Option<Place> {
+    fn exported(&self, place: &[String], item: &str) -> Option<ModulePath> {
         let code = self.modules.get(place)?;
         let uses = code.split("pub use ").skip(1).chain(code.split("pub(crate) use ").skip(1));
         uses.filter_map(|rest| rest.split(';').next()).find_map(|statement| {
@@ -151,7 +151,7 @@ fn reached(arrows: &Arrows, from: &str) -> BTreeSet<String> {
 mod tests {
     use super::*;
 
-    fn package(files: &[(&str, &str)]) -> BTreeMap<Place, Arrows> {
+    fn package(files: &[(&str, &str)]) -> BTreeMap<ModulePath, Arrows> {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let path = dir.path().join(name);
@@ -174,10 +174,10 @@ mod tests {
             ("c.rs", "use crate::a;"),
         ];
         let folders = package(&down);
-        assert_eq!(names(circles(&folders[&Place::new()])), [""; 0]);
-        assert_eq!(folders[&Place::new()]["a"], ["b".to_owned()].into());
+        assert_eq!(names(circles(&folders[&ModulePath::new()])), [""; 0]);
+        assert_eq!(folders[&ModulePath::new()]["a"], ["b".to_owned()].into());
         let round = package(&[&down[..], &[("b.rs", "use crate::c::C;")]].concat());
-        assert_eq!(names(circles(&round[&Place::new()])), ["a b c"]);
+        assert_eq!(names(circles(&round[&ModulePath::new()])), ["a b c"]);
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
         ];
         let folders = package(&files);
         assert_eq!(names(circles(&folders[&vec!["a".to_owned()]])), ["x y"]);
-        assert_eq!(folders[&Place::new()]["a"], BTreeSet::new());
+        assert_eq!(folders[&ModulePath::new()]["a"], BTreeSet::new());
     }
 
     #[test]
@@ -201,6 +201,6 @@ mod tests {
             ("a.rs", "use crate::{key, z};"),
         ];
         let folders = package(&files);
-        assert_eq!(folders[&Place::new()]["a"], ["fields".to_owned()].into());
+        assert_eq!(folders[&ModulePath::new()]["a"], ["fields".to_owned()].into());
     }
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::run::{cargo, output};
-use graph::{Arrows, Package, Place};
+use graph::{Arrows, ModulePath, Package};
 
 pub use graph::{shipped, sources};
 
@@ -72,7 +72,7 @@ pub fn members() -> Result<Vec<Member>> {
 }
 
 /// Returns the folders of a package's modules, by place.
-fn folders(member: &Member) -> Result<BTreeMap<Place, Arrows>> {
+fn folders(member: &Member) -> Result<BTreeMap<ModulePath, Arrows>> {
     let mut folders = BTreeMap::new();
     for root in &member.roots {
         folders.extend(Package::read(root)?.folders());

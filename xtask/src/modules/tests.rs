@@ -11,7 +11,7 @@ const FLOORS: [&str; 8] = ["base", "inputs", "options", "ranks", "device", "run"
 fn arrows(package: &str) -> Arrows {
     let members = members().unwrap();
     let member = members.iter().find(|member| member.name == package).unwrap();
-    folders(member).unwrap().remove(&Place::new()).unwrap()
+    folders(member).unwrap().remove(&ModulePath::new()).unwrap()
 }
 
 #[test]

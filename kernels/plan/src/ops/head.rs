@@ -6,7 +6,7 @@ use precast_kernels::head::{HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetri
 use super::Ops;
 use super::linear::Factors;
 use crate::buffer::Tensor;
-use crate::comparison::Comparison;
+use crate::comparison::TokenComparison;
 use crate::objective::{Divergence, Objective};
 use crate::weights::Linear;
 
@@ -63,8 +63,15 @@ impl Ops<'_> {
     }
 
     /// Compares a model's predictions with another's, per token.
-    pub fn compare(&mut self, name: &str, reference: Tensor, logits: Tensor, targets: Tensor, to: Comparison<Tensor>) {
-        let Comparison { kl, agrees, reference_nll, nll } = to;
+    pub fn compare(
+        &mut self,
+        name: &str,
+        reference: Tensor,
+        logits: Tensor,
+        targets: Tensor,
+        to: TokenComparison<Tensor>,
+    ) {
+        let TokenComparison { kl, agrees, reference_nll, nll } = to;
         let args = HeadCompareArgs {
             reference,
             logits,

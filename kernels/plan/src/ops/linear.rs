@@ -6,7 +6,7 @@ use precast_kernels::abi::{ColumnSumPartialArgs, GemmDgradArgs, GemmFwdArgs, Gem
 use precast_kernels::column_sum::ColumnSumPartial;
 use precast_kernels::gemm::{GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad};
 
-use super::{GROUP, Ops, Rows};
+use super::{ActivationRows, GROUP, Ops};
 use crate::buffer::Tensor;
 use crate::weights::{Int8Rows, Linear, Matrix, Weight};
 
@@ -47,16 +47,22 @@ impl Factors {
 
 impl Ops<'_> {
     /// Lowers y [m, n] from x [m, k].
-    pub fn linear(&mut self, name: &str, x: impl Into<Rows>, linear: &Linear) -> Projected {
+    pub fn linear(&mut self, name: &str, x: impl Into<ActivationRows>, linear: &Linear) -> Projected {
         self.gemm(name, x.into(), linear, None)
     }
 
     /// Like [`Self::linear`], added to the residual stream.
-    pub fn linear_add(&mut self, name: &str, x: impl Into<Rows>, linear: &Linear, residual: Tensor) -> Projected {
+    pub fn linear_add(
+        &mut self,
+        name: &str,
+        x: impl Into<ActivationRows>,
+        linear: &Linear,
+        residual: Tensor,
+    ) -> Projected {
         self.gemm(name, x.into(), linear, Some(residual))
     }
 
-    fn gemm(&mut self, name: &str, x: Rows, linear: &Linear, residual: Option<Tensor>) -> Projected {
+    fn gemm(&mut self, name: &str, x: ActivationRows, linear: &Linear, residual: Option<Tensor>) -> Projected {
         let factors = self.factors(name, x, linear);
         let y = self.rows(name, linear.n);
         self.multiply(name, factors, [linear.n, linear.k], (linear.bias, residual), y);
@@ -69,7 +75,7 @@ impl Ops<'_> {
     }
 
     /// Returns the operands of a layer in the format of its matrix.
-    fn factors(&mut self, name: &str, x: Rows, linear: &Linear) -> Factors {
+    fn factors(&mut self, name: &str, x: ActivationRows, linear: &Linear) -> Factors {
         match linear.weight {
             Matrix::Int8(int8) => Factors::int8(self.in_int8(name, x, linear.k), int8.rows),
             Matrix::Dense(_) | Matrix::Blocks(_) => Factors::dense(x.dense(), self.matrix(name, linear)),
@@ -104,7 +110,7 @@ impl Ops<'_> {
 
     /// Lowers SwiGLU of a stacked gate and up projection, keeping only its output; one launch of the bundle if they
     /// have no adapters.
-    pub fn linear_swiglu(&mut self, name: &str, x: impl Into<Rows>, gate_up: &Linear) -> Tensor {
+    pub fn linear_swiglu(&mut self, name: &str, x: impl Into<ActivationRows>, gate_up: &Linear) -> Tensor {
         let by_cublas = self.by_cublas() && !matches!(gate_up.weight, Matrix::Int8(_));
         if gate_up.adapter.is_some() || by_cublas {
             let Projected { y, .. } = self.linear(name, x, gate_up);
@@ -136,7 +142,7 @@ impl Ops<'_> {
     pub fn linear_backward(
         &mut self,
         name: &str,
-        dy: impl Into<Rows>,
+        dy: impl Into<ActivationRows>,
         given: Given,
         linear: &Linear,
         below: bool,

@@ -31,9 +31,9 @@ pub(crate) use attention::{Attended, Heads};
 pub(crate) use embedding::Sorted;
 pub(crate) use linear::{Given, Projected};
 pub(crate) use norm::Normed;
-pub(crate) use optimizer::{State, StepTensors};
+pub(crate) use optimizer::{OptimizerState, StepTensors};
 pub(crate) use replicas::Sums;
-pub(crate) use rows::Rows;
+pub(crate) use rows::ActivationRows;
 
 use crate::buffer::Tensor;
 use crate::builder::Builder;

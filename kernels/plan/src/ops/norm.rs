@@ -4,14 +4,14 @@ use precast_kernels::Out;
 use precast_kernels::abi::{RmsnormBwdArgs, RmsnormDgradArgs, RmsnormFwdArgs};
 use precast_kernels::rmsnorm::{RmsnormBwd, RmsnormDgrad, RmsnormFwd};
 
-use super::{GROUP, Ops, Rows};
+use super::{ActivationRows, GROUP, Ops};
 use crate::buffer::Tensor;
 use crate::weights::Norm;
 
 /// Result of a norm.
 #[derive(Clone, Copy)]
 pub(crate) struct Normed {
-    pub rows: Rows,
+    pub rows: ActivationRows,
     /// Reciprocal root mean square of each row, which the gradient needs; none if rows are in int8 alone.
     rstd: Option<Tensor>,
 }
@@ -65,7 +65,7 @@ impl Ops<'_> {
         norm: &Norm,
         dresidual: Option<Tensor>,
         out: Out,
-    ) -> Rows {
+    ) -> ActivationRows {
         let (h, tokens, residual) = (norm.width(), self.tokens(), dresidual.is_some());
         let out = RmsnormBwd::writes(h, out);
         let rows = self.rows_in(out, &format!("{name}.dx"), h);

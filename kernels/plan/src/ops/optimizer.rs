@@ -29,7 +29,7 @@ const MOST_PLACES: u64 = 8;
 const PLACES_BYTES: u64 = 256 << 20;
 
 /// A trained range of weights, and this rank's share of its update.
-pub(crate) struct State<'s> {
+pub(crate) struct OptimizerState<'s> {
     trained: Trained,
     /// Copy of the master weights that launches read. In fp32 they read the masters.
     copy: Option<Tensor>,
@@ -42,7 +42,7 @@ pub(crate) struct State<'s> {
     whole: bool,
 }
 
-impl<'s> State<'s> {
+impl<'s> OptimizerState<'s> {
     /// # Panics
     /// If the range does not train, or the update cannot write its format.
     pub fn new(range: Weight, quantized: Option<&'s Weights>, shards: &'s Shards, has_adapters: bool) -> Self {
@@ -94,7 +94,7 @@ impl<'s> State<'s> {
 
 impl Ops<'_> {
     /// Makes the weights that launches read from the master weights.
-    pub fn narrow(&mut self, state: &State<'_>) {
+    pub fn narrow(&mut self, state: &OptimizerState<'_>) {
         let Some(weights) = state.copy else { return };
         if state.whole {
             for (name, master, copy) in state.copies() {
@@ -114,7 +114,7 @@ impl Ops<'_> {
     }
 
     /// Rounds and quantizes the matrices of layers, layer by layer.
-    fn narrow_layers(&mut self, weights: &Weights, state: &State<'_>) {
+    fn narrow_layers(&mut self, weights: &Weights, state: &OptimizerState<'_>) {
         let layers: Vec<Range<u64>> = (0..weights.layers.len()).map(|layer| weights.parameters.layer(layer)).collect();
         let largest = layers.iter().map(|range| range.end - range.start).max().unwrap_or(1);
         let count = (PLACES_BYTES / state.dtype.bytes() / largest).clamp(2, MOST_PLACES).min(layers.len() as u64);
@@ -127,7 +127,7 @@ impl Ops<'_> {
     }
 
     /// Quantizes the matrices of layers from the full copy.
-    fn quantize_copy(&mut self, state: &State<'_>) {
+    fn quantize_copy(&mut self, state: &OptimizerState<'_>) {
         let Some((weights, copy)) = state.quantized.zip(state.copy) else { return };
         for layer in 0..weights.layers.len() {
             let Range { start, end } = weights.parameters.layer(layer);
@@ -137,7 +137,7 @@ impl Ops<'_> {
 
     /// Makes the master weights from the weights that launches read; those with temporary copies are made as they are
     /// sent.
-    pub fn widen(&mut self, state: &State<'_>) {
+    pub fn widen(&mut self, state: &OptimizerState<'_>) {
         let Some(weights) = state.copy else { return };
         if state.whole {
             for (name, master, copy) in state.copies() {
@@ -153,8 +153,8 @@ impl Ops<'_> {
     }
 
     /// Updates a trained range of weights, its first `decayed` elements with weight decay.
-    pub fn adamw(&mut self, state: &State<'_>, decayed: u64, step: StepTensors, recipe: &Recipe) {
-        let State { trained, .. } = state;
+    pub fn adamw(&mut self, state: &OptimizerState<'_>, decayed: u64, step: StepTensors, recipe: &Recipe) {
+        let OptimizerState { trained, .. } = state;
         let groups = trained.grad.elems.div_ceil(u64::from(grad_norm::GROUP));
         let partial = self.partial_sums(state, groups);
         let args = GradNormFinishArgs { partial, metrics: step.metrics, count: groups as u32, clip: recipe.clip };
@@ -187,7 +187,7 @@ impl Ops<'_> {
     }
 
     /// Sends this rank's updates to all others, and receives theirs.
-    pub fn spread(&mut self, state: &State<'_>) {
+    pub fn spread(&mut self, state: &OptimizerState<'_>) {
         match state.copy {
             Some(_) if state.whole => {
                 self.gather("master", state.trained.master, state.shards);
@@ -201,8 +201,8 @@ impl Ops<'_> {
     }
 
     /// Lowers the partial sums of the norm; every rank gets all of them.
-    fn partial_sums(&mut self, state: &State<'_>, groups: u64) -> Tensor {
-        let State { trained, shards, .. } = state;
+    fn partial_sums(&mut self, state: &OptimizerState<'_>, groups: u64) -> Tensor {
+        let OptimizerState { trained, shards, .. } = state;
         let share = shards.share();
         let sum = |ops: &mut Self, index: &str, piece: Piece, partial: Tensor| {
             let args = GradNormPartialArgs {

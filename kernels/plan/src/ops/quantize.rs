@@ -4,13 +4,13 @@ use precast_kernels::Format;
 use precast_kernels::abi::{Int8ColumnsArgs, Int8QuantizeArgs};
 use precast_kernels::int8::{Int8Columns, Int8Quantize};
 
-use super::{Ops, Rows};
+use super::{ActivationRows, Ops};
 use crate::buffer::Tensor;
 use crate::weights::{Int8Matrix, Int8Rows, Layer, Weights};
 
 impl Ops<'_> {
     /// Returns activations `[tokens, width]` in int8: as written by their producer, or quantized now.
-    pub(super) fn in_int8(&mut self, name: &str, x: Rows, width: u32) -> Int8Rows {
+    pub(super) fn in_int8(&mut self, name: &str, x: ActivationRows, width: u32) -> Int8Rows {
         x.int8.unwrap_or_else(|| {
             let int8 = self.int8_rows(name, width);
             self.quantize_rows(&format!("{name}.quantize"), x.dense(), int8);

@@ -8,14 +8,14 @@ use crate::weights::Int8Rows;
 
 /// Activations `[tokens, width]` in every format that is read.
 #[derive(Clone, Copy)]
-pub(crate) struct Rows {
+pub(crate) struct ActivationRows {
     /// In the dtype of activations, if read so.
     dense: Option<Tensor>,
     /// In int8, if their producer writes that.
     pub int8: Option<Int8Rows>,
 }
 
-impl Rows {
+impl ActivationRows {
     /// # Panics
     /// If they have not been written.
     pub fn dense(self) -> Tensor {
@@ -29,7 +29,7 @@ impl Rows {
     }
 }
 
-impl From<Tensor> for Rows {
+impl From<Tensor> for ActivationRows {
     fn from(dense: Tensor) -> Self {
         Self { dense: Some(dense), int8: None }
     }
@@ -37,9 +37,9 @@ impl From<Tensor> for Rows {
 
 impl Ops<'_> {
     /// Declares transient buffers of tokens x width activations in these formats.
-    pub(super) fn rows_in(&mut self, out: Out, name: &str, width: u32) -> Rows {
+    pub(super) fn rows_in(&mut self, out: Out, name: &str, width: u32) -> ActivationRows {
         let dense = out.is_dense().then(|| self.rows(name, width));
-        Rows { dense, int8: out.is_int8().then(|| self.int8_rows(name, width)) }
+        ActivationRows { dense, int8: out.is_int8().then(|| self.int8_rows(name, width)) }
     }
 
     /// Declares transient buffers of int8 rows.

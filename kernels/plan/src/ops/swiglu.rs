@@ -4,12 +4,12 @@ use precast_kernels::Out;
 use precast_kernels::abi::{SwigluBwdArgs, SwigluFwdArgs};
 use precast_kernels::swiglu::{SwigluBwd, SwigluFwd};
 
-use super::{Ops, Rows};
+use super::{ActivationRows, Ops};
 use crate::buffer::Tensor;
 
 impl Ops<'_> {
     /// Lowers `silu(gate) up`: tokens x n from tokens x 2n.
-    pub fn swiglu(&mut self, name: &str, gate_up: Tensor, out: Out) -> Rows {
+    pub fn swiglu(&mut self, name: &str, gate_up: Tensor, out: Out) -> ActivationRows {
         let (tokens, n) = (self.tokens(), self.gated_width(gate_up));
         let rows = self.rows_in(out, name, n);
         let [y, q, scale] = rows.tensors();
@@ -19,7 +19,7 @@ impl Ops<'_> {
     }
 
     /// Lowers the gradient of gate and up. `out`: the requested formats, of which one launch may not give all.
-    pub fn swiglu_backward(&mut self, name: &str, dy: Tensor, gate_up: Tensor, out: Out) -> Rows {
+    pub fn swiglu_backward(&mut self, name: &str, dy: Tensor, gate_up: Tensor, out: Out) -> ActivationRows {
         let (tokens, n) = (self.tokens(), self.gated_width(gate_up));
         let out = SwigluBwd::writes(n, out);
         let rows = self.rows_in(out, &format!("{name}.dgate_up"), 2 * n);

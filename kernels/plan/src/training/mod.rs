@@ -22,12 +22,12 @@ use step::Step;
 use crate::bounds;
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
-use crate::comparison::Comparison;
+use crate::comparison::TokenComparison;
 use crate::gemm::{Gemm, Workspaces};
 use crate::guard::Guard;
 use crate::model::Resident;
 use crate::node::Node;
-use crate::ops::{Gradients, Semaphores, State, StepTensors, Sums};
+use crate::ops::{Gradients, OptimizerState, Semaphores, StepTensors, Sums};
 use crate::plan::{Phase, Plan};
 use crate::recipe::PlanError;
 use crate::share::Shards;
@@ -68,7 +68,7 @@ pub struct TrainingPlan {
     pub adapters: Option<AdapterWeights>,
     /// Results of [`CERTIFY`] on the input tokens, if a teacher is in int8 and measuring takes no more memory than
     /// later phases.
-    pub certificate: Option<Comparison<Tensor>>,
+    pub certificate: Option<TokenComparison<Tensor>>,
     /// The inputs that the host sends before each micro-batch.
     pub inputs: MicroInputs,
     /// `update_scalars`, sent before each update.
@@ -139,7 +139,7 @@ impl TrainingPlan {
             tensors: StepTensors { update, metrics },
             shards: &shards,
             sums: Sums::new(&mut b, [grad, metrics.slice(0, LOSSES)], run.share),
-            state: State::new(trained, quantized, &shards, models.adapters.is_some()),
+            state: OptimizerState::new(trained, quantized, &shards, models.adapters.is_some()),
             decayed,
             quantized,
             semaphores,

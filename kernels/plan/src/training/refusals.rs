@@ -4,7 +4,7 @@ use precast_kernels::{Arch, Dtype};
 
 use super::request::{Student, Teacher, TrainingRequest};
 use crate::adapters::AdapterParameters;
-use crate::bounds::{self, Part};
+use crate::bounds::{self, ModelPart};
 use crate::builder::Builder;
 use crate::config::ModelConfig;
 use crate::formats::{Formats, check_student};
@@ -114,8 +114,8 @@ fn check_bytes(
     let bytes = recipe.precision.dtype().bytes();
     let parameter_bytes = if is_frozen { bytes } else { trained_bytes(recipe.precision) };
     let kept_layers = if recipe.recompute == Recompute::Blocks { 1 } else { student.layers };
-    let of_teacher = teacher.map(|(config, _)| Part { config, parameter_bytes: bytes, kept_layers: 1 });
-    let of_student = Part { config: student, parameter_bytes, kept_layers };
-    let parts: Vec<Part<'_>> = of_teacher.into_iter().chain([of_student]).collect();
+    let of_teacher = teacher.map(|(config, _)| ModelPart { config, parameter_bytes: bytes, kept_layers: 1 });
+    let of_student = ModelPart { config: student, parameter_bytes, kept_layers };
+    let parts: Vec<ModelPart<'_>> = of_teacher.into_iter().chain([of_student]).collect();
     bounds::check(&parts, recipe.tokens(), bytes)
 }

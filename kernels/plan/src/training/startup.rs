@@ -7,7 +7,7 @@ use super::step::Step;
 use super::{CAST, CLEAR};
 use crate::buffer::Tensor;
 use crate::builder::Builder;
-use crate::comparison::Comparison;
+use crate::comparison::TokenComparison;
 use crate::config::ModelConfig;
 use crate::head;
 use crate::model::{Model, Resident};
@@ -21,7 +21,7 @@ pub(super) fn quantize(
     Frozen { teacher, base }: &mut Frozen,
     inputs: &MicroInputs,
     certified: bool,
-) -> Option<Comparison<Tensor>> {
+) -> Option<TokenComparison<Tensor>> {
     let ops = &mut run.ops(b, None);
     let mut stage = |name, config: &ModelConfig, resident: &mut Resident, certified: bool| {
         let model = Model { name, config, resident };

@@ -6,7 +6,7 @@ use super::resident::Residents;
 use crate::buffer::Tensor;
 use crate::head::Head;
 use crate::model::Model;
-use crate::ops::{Ops, State, StepTensors, Sums};
+use crate::ops::{Ops, OptimizerState, StepTensors, Sums};
 use crate::share::Shards;
 use crate::weights::Weights;
 
@@ -17,7 +17,7 @@ pub(super) struct Step<'a> {
     pub tensors: StepTensors,
     pub shards: &'a Shards,
     pub sums: Sums,
-    pub state: State<'a>,
+    pub state: OptimizerState<'a>,
     /// Number of decayed elements.
     pub decayed: u64,
     /// Weights of a student that trains with quantized layers.

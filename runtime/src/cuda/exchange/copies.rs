@@ -34,7 +34,7 @@ impl Export {
         format!("{}\n{}\n{}\n{handle}\n{}", self.host, self.base, self.bytes, self.flags)
     }
 
-    fn of(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let mut lines = text.split('\n');
         let (host, base, bytes) = (lines.next()?.to_owned(), lines.next()?.parse().ok()?, lines.next()?.parse().ok()?);
         let hex = lines.next()?;
@@ -125,7 +125,7 @@ impl Copies {
         let exports = all_gather(&encode(export.map(|export| export.text())));
         let opened = exports.and_then(|exports| {
             let opened = decode(&exports).and_then(|exports| {
-                let exports: Option<Vec<Export>> = exports.iter().map(|text| Export::of(text)).collect();
+                let exports: Option<Vec<Export>> = exports.iter().map(|text| Export::parse(text)).collect();
                 Self::map((rank, ranks), &exports.ok_or("what a rank exports cannot be read")?)
             });
             let (opened, why) = match opened {
@@ -262,10 +262,10 @@ mod tests {
     fn an_export_reads_as_it_was_written() {
         let handle = std::array::from_fn(|index| index as u8 * 3);
         let export = Export { host: "a-b".to_owned(), base: 1 << 40, bytes: 7, handle, flags: "/dev/shm/x".to_owned() };
-        let read = Export::of(&export.text()).unwrap();
+        let read = Export::parse(&export.text()).unwrap();
         assert_eq!((read.host.as_str(), read.base, read.bytes, read.handle), ("a-b", 1 << 40, 7, handle));
         assert_eq!(read.flags, "/dev/shm/x");
-        assert!(Export::of("a\n1\n2\nxyz\n").is_none() && Export::of("").is_none());
+        assert!(Export::parse("a\n1\n2\nxyz\n").is_none() && Export::parse("").is_none());
     }
 
     /// Returns the copies of rank 1 of three: rank, source, destination and bytes. `receives` are ranks, addresses and

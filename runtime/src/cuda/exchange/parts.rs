@@ -7,7 +7,7 @@ use crate::driver::{Bound, BoundWork};
 
 /// A part of a sequence. Exchanges wait for the graphs before them, and graphs for the exchanges that they need.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cuda) enum Part {
+pub(in crate::cuda) enum SequencePart {
     Graph {
         nodes: Range<usize>,
         /// Number of exchanges of the sequence that must have ended.
@@ -17,7 +17,7 @@ pub(in crate::cuda) enum Part {
 }
 
 /// Divides a sequence at its exchanges.
-pub(in crate::cuda) fn divide(sequence: &[Bound]) -> Vec<Part> {
+pub(in crate::cuda) fn divide(sequence: &[Bound]) -> Vec<SequencePart> {
     let is_exchange = |node: usize| matches!(sequence[node].work, BoundWork::Exchange(_));
     let all: Vec<usize> = (0..sequence.len()).filter(|node| is_exchange(*node)).collect();
     // The last exchange that a node needs, counted from one: exchanges end in order.
@@ -26,16 +26,16 @@ pub(in crate::cuda) fn divide(sequence: &[Bound]) -> Vec<Part> {
         of_node.map(|exchange| exchange + 1).max().unwrap_or(0)
     };
     let mut parts = Vec::new();
-    let graph = |nodes: Range<usize>, parts: &mut Vec<Part>| {
+    let graph = |nodes: Range<usize>, parts: &mut Vec<SequencePart>| {
         if !nodes.is_empty() {
             let exchanges = sequence[nodes.clone()].iter().map(needs).max().unwrap_or(0);
-            parts.push(Part::Graph { nodes, exchanges });
+            parts.push(SequencePart::Graph { nodes, exchanges });
         }
     };
     let mut first = 0;
     for exchange in &all {
         graph(first..*exchange, &mut parts);
-        parts.push(Part::Exchange(*exchange));
+        parts.push(SequencePart::Exchange(*exchange));
         first = exchange + 1;
     }
     graph(first..sequence.len(), &mut parts);
@@ -43,12 +43,12 @@ pub(in crate::cuda) fn divide(sequence: &[Bound]) -> Vec<Part> {
 }
 
 /// Like [`divide`], with a graph per node.
-pub(in crate::cuda) fn each_node(parts: Vec<Part>) -> Vec<Part> {
+pub(in crate::cuda) fn each_node(parts: Vec<SequencePart>) -> Vec<SequencePart> {
     let alone = |part| match part {
-        Part::Graph { nodes, exchanges } => {
-            nodes.map(|node| Part::Graph { nodes: node..node + 1, exchanges }).collect()
+        SequencePart::Graph { nodes, exchanges } => {
+            nodes.map(|node| SequencePart::Graph { nodes: node..node + 1, exchanges }).collect()
         }
-        exchange @ Part::Exchange(_) => vec![exchange],
+        exchange @ SequencePart::Exchange(_) => vec![exchange],
     };
     parts.into_iter().flat_map(alone).collect()
 }
@@ -93,26 +93,26 @@ mod tests {
             (exchange, vec![]),
             (exchange, vec![]),
         ];
-        let graph = |nodes, exchanges| Part::Graph { nodes, exchanges };
+        let graph = |nodes, exchanges| SequencePart::Graph { nodes, exchanges };
         let expected = [
             graph(0..1, 0),
-            Part::Exchange(1),
+            SequencePart::Exchange(1),
             graph(2..3, 0),
-            Part::Exchange(3),
+            SequencePart::Exchange(3),
             graph(4..6, 1),
-            Part::Exchange(6),
-            Part::Exchange(7),
+            SequencePart::Exchange(6),
+            SequencePart::Exchange(7),
         ];
         assert_eq!(divide(&sequence(&nodes)), expected);
         let alone = [
             graph(0..1, 0),
-            Part::Exchange(1),
+            SequencePart::Exchange(1),
             graph(2..3, 0),
-            Part::Exchange(3),
+            SequencePart::Exchange(3),
             graph(4..5, 1),
             graph(5..6, 1),
-            Part::Exchange(6),
-            Part::Exchange(7),
+            SequencePart::Exchange(6),
+            SequencePart::Exchange(7),
         ];
         assert_eq!(each_node(divide(&sequence(&nodes))), alone);
         assert_eq!(divide(&[]), []);
@@ -143,12 +143,12 @@ mod tests {
             let (mut asked, mut waited, mut seen) = (Vec::new(), 0, 0);
             for part in &parts {
                 match part {
-                    Part::Exchange(node) => {
+                    SequencePart::Exchange(node) => {
                         assert_eq!(*node, seen);
                         asked.push(*node as u32);
                         seen += 1;
                     }
-                    Part::Graph { nodes: range, exchanges } => {
+                    SequencePart::Graph { nodes: range, exchanges } => {
                         assert_eq!(range.start, seen);
                         assert!(*exchanges <= asked.len(), "a graph waits for what has not been asked for");
                         waited = waited.max(*exchanges);
