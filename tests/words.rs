@@ -1,5 +1,6 @@
-//! One spelling: US English, in code, messages, tests and pages.
+//! One spelling, US English, and one name a thing: in code, messages, tests and pages.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::support::root;
@@ -28,6 +29,31 @@ const ENDINGS: [&str; 9] = ["rs", "cu", "cuh", "h", "cc", "c", "md", "toml", "sn
 /// Folders of build outputs, and of texts by others.
 const SKIPPED: [&str; 5] = ["target", "fixtures", ".git", "demo", "vendor"];
 
+/// The page whose tables say which words are not used, and this file, which names exceptions.
+const GLOSSARY: &str = "docs/glossary.md";
+const THIS: &str = "tests/words.rs";
+
+/// Phrases with a word of the glossary's last column: what is meant has that name, here or elsewhere.
+const PHRASES: [&str; 6] = [
+    // Of numbers.
+    "dot product",
+    "sum of products",
+    "sums of products",
+    // Of Rust's iterators.
+    ".product()",
+    ".product::<",
+    // CUTLASS's name of a method.
+    "threadblock swizzle",
+];
+
+/// Folders that may have a word, and why.
+const PLACES: [(&str, &str, &str); 1] =
+    [("trainer/", "product", "names in JSON that programs read, as `beside_bundle.products`, and sizes of tensors")];
+
+/// Bare names of types, each of which says too little to be two public types of the workspace.
+const BARE: [&str; 11] =
+    ["Fault", "Source", "Rows", "Part", "Share", "Block", "Form", "Place", "Comparison", "State", "Outcome"];
+
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).expect("a directory of the checkout") {
         let path = entry.expect("its entry").path();
@@ -40,21 +66,124 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// Every text of the checkout, by its path in that.
+fn texts() -> Vec<(String, String)> {
+    let (root, mut paths) = (root(), Vec::new());
+    files(&root, &mut paths);
+    assert!(paths.len() > 500, "{}", paths.len());
+    let text = |path: PathBuf| {
+        let name = path.strip_prefix(&root).expect("it lies there").to_string_lossy().into_owned();
+        (name, std::fs::read_to_string(&path).expect("a text"))
+    };
+    paths.into_iter().map(text).collect()
+}
+
 #[test]
 fn words_are_spelled_one_way() {
-    let mut paths = Vec::new();
-    files(&root(), &mut paths);
-    assert!(paths.len() > 500, "{}", paths.len());
     let words = BRITISH.map(|(stem, end)| format!("{stem}{end}"));
     let mut faults = Vec::new();
-    for path in paths {
-        let text = std::fs::read_to_string(&path).expect("a text").to_lowercase();
-        for (number, line) in text.lines().enumerate() {
+    for (path, text) in texts() {
+        for (number, line) in text.to_lowercase().lines().enumerate() {
             let is_not_ours = |word: &&String| line.contains(word.as_str());
-            faults.extend(
-                words.iter().find(is_not_ours).map(|word| format!("{}:{}: {word}", path.display(), number + 1)),
-            );
+            faults.extend(words.iter().find(is_not_ours).map(|word| format!("{path}:{}: {word}", number + 1)));
         }
     }
     assert!(faults.is_empty(), "US spelling:\n{}", faults.join("\n"));
+}
+
+/// The words of a text in lower case, of identifiers too: `BoundGemm` and `bound_gemm` are two each. Other signs are words
+/// of their own, so that `self.check` is no `self-check`.
+fn words(text: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for c in text.chars() {
+        match c {
+            ' ' | '-' | '_' => words.push(String::new()),
+            c if !c.is_alphanumeric() => words.extend([c.to_string(), String::new()]),
+            c => {
+                if c.is_uppercase() && was_lower {
+                    words.push(String::new());
+                }
+                words.last_mut().expect("one at least").extend(c.to_lowercase());
+            }
+        }
+        was_lower = c.is_lowercase();
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// True if a line has these words in a row, the last of them perhaps in the plural.
+fn has(line: &[String], twin: &[String]) -> bool {
+    let (last, first) = twin.split_last().expect("a word");
+    line.windows(twin.len()).any(|found| {
+        let (end, start) = found.split_last().expect("as many");
+        start == first && (end == last || end.strip_suffix('s') == Some(last))
+    })
+}
+
+/// Each word of the glossary with those that are not used in its place.
+fn twins(page: &str) -> Vec<(&str, Vec<&str>)> {
+    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
+    let cells = rows.map(|line| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
+    let is_entry = |cells: &Vec<&str>| cells[0] != "Word";
+    cells.filter(is_entry).map(|cells| (cells[0], cells[2].split(", ").collect())).collect()
+}
+
+#[test]
+fn things_have_one_name() {
+    let page = std::fs::read_to_string(root().join(GLOSSARY)).unwrap();
+    let glossary = twins(&page);
+    assert!(glossary.len() > 40, "{}", glossary.len());
+    let twins: Vec<(&str, &str, Vec<String>)> =
+        glossary.iter().flat_map(|(word, others)| others.iter().map(|other| (*word, *other, words(other)))).collect();
+    let (mut faults, mut unused) = (Vec::new(), PLACES.map(|(_, _, why)| why).to_vec());
+    for (path, text) in texts().into_iter().filter(|(path, _)| path != GLOSSARY && path != THIS) {
+        for (number, line) in text.lines().enumerate() {
+            let without = PHRASES.iter().fold(line.to_lowercase(), |line, phrase| line.replace(phrase, ". "));
+            // Humps of identifiers stay where no phrase was taken out.
+            let found = words(if without.len() == line.len() { line } else { &without });
+            for (word, twin, _) in twins.iter().filter(|(.., twin)| has(&found, twin)) {
+                match PLACES.iter().find(|(place, allowed, _)| path.starts_with(place) && twin == allowed) {
+                    Some((.., why)) => unused.retain(|other| other != why),
+                    None => faults.push(format!("{path}:{}: `{twin}` is `{word}` here", number + 1)),
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{GLOSSARY} has one name a thing:\n{}", faults.join("\n"));
+    assert!(unused.is_empty(), "exceptions that nothing needs: {unused:?}");
+}
+
+#[test]
+fn words_of_identifiers_are_found() {
+    let line = words("    let [own, ofProducts] = thread_block_of(BoundGemm::new(mainLoop, self.check));");
+    for (twin, is_there) in
+        [("product", true), ("thread block", true), ("main loop", true), ("gemm", true), ("self check", false)]
+    {
+        assert_eq!(has(&line, &words(twin)), is_there, "{twin}");
+    }
+}
+
+/// A reader of `Fault` alone cannot tell which of two is meant.
+#[test]
+fn no_two_public_types_share_a_bare_name() {
+    let mut declared: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (path, text) in texts().into_iter().filter(|(path, _)| path.ends_with(".rs") && path != THIS) {
+        for line in text.lines() {
+            let line = line.trim_start();
+            let Some(line) = line.strip_prefix("pub ").or_else(|| line.strip_prefix("pub(crate) ")) else { continue };
+            let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+            let kind = words.next().unwrap_or_default();
+            let name = words.next().unwrap_or_default();
+            if ["struct", "enum", "type", "trait", "union"].contains(&kind)
+                && let Some(bare) = BARE.iter().find(|bare| **bare == name)
+            {
+                declared.entry(bare).or_default().push(path.clone());
+            }
+        }
+    }
+    assert!(declared.len() > 5, "{declared:?}");
+    let twice: Vec<_> = declared.iter().filter(|(_, places)| places.len() > 1).collect();
+    assert!(twice.is_empty(), "each says whose it is, as `RunFault`: {twice:#?}");
 }

@@ -30,7 +30,9 @@ pub fn check(records: &[StepRecord]) -> Result<(), RunFault> {
     let last = &records[records.len().saturating_sub(LAST)..];
     let (lately, of) = (skipped(last), last.len());
     if lately > 0 {
-        return Err(RunFault(format!("{lately} of the last {of} steps were skipped, their gradients not finite{ADVICE}")));
+        return Err(RunFault(format!(
+            "{lately} of the last {of} steps were skipped, their gradients not finite{ADVICE}"
+        )));
     }
     let (skipped, steps) = (skipped(records), records.len() as u64);
     if skipped * MOST_SKIPPED > steps {
