@@ -461,6 +461,8 @@ private:
     // The memory an address was probably meant for: none that is further than a page away. What is as near to an operand is
     // its guard (`execute.rs`), whatever lies behind that.
     const Memory* nearest(const char* p, const Block& owner) const {
+        for (const Memory& memory : owner.shared)
+            if (memory.holds(p)) return &memory;
         const Memory* best = nullptr;
         for (const std::vector<Memory>* memories : {&operands, &owner.shared}) {
             int64_t least = 4096;
