@@ -81,3 +81,30 @@ fn machine_code_is_compared_apart_from_names() {
         json["changed"].as_array().unwrap().iter().map(|row| row["module"].as_str().unwrap()).collect();
     assert_eq!(modules, ["sm_89 swiglu.fwd{x=bf16}[threads=128]", "sm_89 swiglu.fwd{x=f32}[threads=128]"]);
 }
+
+#[test]
+fn sm_120_and_sm_121_have_equal_instructions() {
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = |arch: &str| {
+        let path = dir.path().join(arch);
+        let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
+        program.args([
+            "build",
+            "--key",
+            "rmsnorm.fwd",
+            "--key",
+            "gemm.wgrad",
+            "--key",
+            "cast",
+            "--arch",
+            arch,
+            "--out",
+        ]);
+        assert!(program.arg(&path).output().unwrap().status.success());
+        path
+    };
+    let [ada, rtx, spark] = ["sm_89", "sm_120", "sm_121"].map(bundle);
+    let (printed, equal) = diff(&rtx, &spark, &[]);
+    assert!(equal, "{printed}");
+    assert!(!diff(&ada, &rtx, &[]).1, "instructions of two generations are no longer told apart");
+}

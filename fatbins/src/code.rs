@@ -73,6 +73,13 @@ impl CubinCode {
         Ok(Self(parts))
     }
 
+    /// Keeps instructions, constants and shared memory: equal in cubins of two architectures with equal instructions.
+    #[must_use]
+    pub fn of_any_arch(mut self) -> Self {
+        self.0.retain(|(name, _)| [".text", ".nv.constant", ".nv.shared"].iter().any(|kind| name.starts_with(kind)));
+        self
+    }
+
     /// Returns the names of the sections that differ, each once.
     pub fn differing<'c>(&'c self, other: &'c Self) -> Vec<&'c str> {
         let (own, others) = (self.0.iter().collect::<BTreeSet<_>>(), other.0.iter().collect::<BTreeSet<_>>());

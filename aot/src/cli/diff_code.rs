@@ -107,11 +107,11 @@ fn only_arch(kernels: &Kernels) -> Option<String> {
     archs.first().filter(|_| archs.len() == 1).map(ToString::to_string)
 }
 
-/// Names kernels without their architecture: bundles of two architectures are compared with each other.
+/// Leaves out the architecture, in names and code.
 fn of_any_arch(kernels: Kernels) -> Kernels {
     let without = |(name, kernel): (String, Kernel)| {
         let name = name.strip_prefix(&format!("{} ", kernel.arch)).map(str::to_owned).unwrap_or(name);
-        (name, Kernel { arch: String::new(), ..kernel })
+        (name, Kernel { arch: String::new(), code: kernel.code.of_any_arch(), ..kernel })
     };
     kernels.into_iter().map(without).collect()
 }

@@ -13,10 +13,10 @@ use crate::options::DeviceChoice;
 #[derive(Args, Clone, Debug, Serialize)]
 #[command(next_help_heading = "Device")]
 pub struct DeviceOptions {
-    /// Device: auto, cuda:N, portable:N or sim
+    /// auto, cuda:N, portable:N, as:ARCH, sim
     ///
     /// auto is the first GPU, and sim where there is neither a GPU nor kernels for one. portable:N is cuda:N with the kernels that
-    /// every architecture has.
+    /// every architecture has, as measured there; as:ARCH, with the launches of ARCH, for whose GPUs it stands in.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto, add = Change::AtResume)]
     #[serde(serialize_with = "display")]
     pub device: DeviceChoice,

@@ -6,6 +6,7 @@ mod offline;
 mod page;
 mod published;
 mod reproducible;
+mod rows;
 
 pub use published::locked;
 pub use reproducible::{same, toolchain};
@@ -36,6 +37,7 @@ pub fn prove(out: &Path) -> Result<()> {
     offline::check(out)?;
     fresh::check()?;
     reproducible::check()?;
+    rows::check()?;
     for feature in FEATURES.split(',') {
         let what = format!("a trainer for {feature} alone");
         step(&what, &mut cargo(&["build", "--release", "--locked", "--features", feature]))?;
