@@ -103,9 +103,22 @@ impl Failure {
                 5
             }
             Self::Plan(PlanError::TeacherNarrower { .. } | PlanError::UnknownProjection { .. }) => 5,
-            // Options ask for every other plan that there cannot be.
             Self::Usage(_)
-            | Self::Plan(_)
+            | Self::Plan(
+                PlanError::SequenceTooLong { .. }
+                | PlanError::Tokens { .. }
+                | PlanError::TooLarge { .. }
+                | PlanError::NoTeacher
+                | PlanError::Rank { .. }
+                | PlanError::Replicas { .. }
+                | PlanError::StoredWithoutAdapters
+                | PlanError::Int8Precision
+                | PlanError::Rotation { .. }
+                | PlanError::StudentRotation { .. }
+                | PlanError::Int8Depth { .. }
+                | PlanError::StoredInt8
+                | PlanError::BaseWithoutAdapters,
+            )
             | Self::Certificate(CertificateError::Missing { .. })
             | Self::Driver(DriverError::NoCublas) => 2,
             Self::Device(DeviceError::Load(LoadError::Driver(_) | LoadError::Unsupported { .. })) => 4,
