@@ -11,7 +11,7 @@ use super::groups::{self, Group};
 use super::{Bench, Reader, SAMPLES, median, sample};
 use crate::base::startup_times::Startup;
 use crate::device;
-use crate::options::RunConfig;
+use crate::options::{DeviceChoice, RunConfig};
 use crate::programs::failure::Failure;
 
 /// A group of launches, and the same for each variant they may have.
@@ -25,8 +25,16 @@ struct Candidates {
 /// file, with these launches re-measured. Returns how many there were.
 ///
 /// # Errors
-/// [`Failure`] of the models, the device or the file.
+/// [`Failure`] of the models, the device or the file, and on a device that stands in for those of another row: rows of
+/// the table are selected by architecture, and these times are not of its GPUs.
 pub fn tune(config: &RunConfig, file: &Path, mut startup: Startup) -> Result<usize, Failure> {
+    if let DeviceChoice::As(arch, _) = config.target.device {
+        let (device, arch) = (config.target.device, arch.name());
+        return Err(Failure::usage(format!(
+            "--tune with --device {device}: the table would hold times of another chip as those of {arch}. Measure on a GPU \
+             of {arch}, or with --device portable:0"
+        )));
+    }
     let (mut table, comments) = read(file)?;
     startup.end("arguments");
     let Bench { mut session, mut steps, of_plan: candidates } = Bench::open(config, &mut startup, Reader::Person, add)?;
