@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::support::{precast, root, succeed};
+use crate::support::{fail, precast, root, succeed};
 
 fn program() -> PathBuf {
     precast().get_program().into()
@@ -62,6 +62,27 @@ fn nothing_it_depends_on_can_compile_device_code() {
     for name in ["nvrtc", "nvJitLink", "nvPTXCompiler", "cuLinkCreate", "cuLinkAddData", ".target sm_", "libnvvm"] {
         assert!(!contains(name), "the binary holds `{name}`");
     }
+}
+
+#[test]
+fn it_gives_its_bundle_back_and_replaces_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("embedded.bundle");
+    let write = || {
+        let mut kernels = precast();
+        kernels.args(["kernels", "--write"]).arg(&out);
+        kernels
+    };
+    let message = fail(write().args(["--arch", "sm_121"]), 2);
+    assert!(message.contains("leave --arch out"), "{message}");
+    let printed = succeed(&mut write());
+    let bytes = std::fs::read(&out).unwrap();
+    let bundle = precast_fatbins::Bundle::read(&bytes).unwrap();
+    bundle.verify().unwrap();
+    assert!(printed.contains(&bundle.digest().to_string()), "{printed}");
+    let message = fail(&mut write(), 2);
+    assert!(message.contains("is there already"), "{message}");
+    assert_eq!(std::fs::read(&out).unwrap(), bytes);
 }
 
 #[test]

@@ -53,6 +53,11 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--arch {}: the kernels here are for {held}", arch.argument())));
     }
     match (write, &*bundles) {
+        (Some(_), [bundle]) if rows.is_empty() && arch.is_some() => {
+            let held = bundle.archs().into_iter().filter(|arch| *arch != Arch::Sim).map(Arch::name);
+            let held = held.collect::<Vec<_>>().join(", ");
+            Err(Failure::usage(format!("--write: this trainer has one bundle, for {held}: leave --arch out")))
+        }
         (Some(out), [bundle]) => save(bundle, &out),
         (Some(_), _) => {
             let each: Vec<&str> = rows.into_iter().map(Arch::argument).collect();
