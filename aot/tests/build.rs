@@ -7,7 +7,7 @@ use std::process::Command;
 use precast_aot::cache::Cache;
 use precast_aot::compile::{CompileError, Task};
 use precast_aot::{Arch, BuildError, Built, Model, Nvrtc, Request, build, home, toolchain};
-use precast_fatbins::Bundle;
+use precast_fatbins::{Bundle, Digest, Frame};
 use precast_kernels::host::Views;
 use precast_kernels::{Build, Geometry, Kernel, Key, KeyVariant, Operand, Reference, Source, Threads, key};
 
@@ -52,6 +52,25 @@ fn a_bundle_verifies_and_a_second_build_compiles_nothing() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let alone = pool.install(|| built(&request, &Cache::none()));
     assert!(alone.encode() == bytes);
+}
+
+#[test]
+fn a_frame_holds_what_a_build_for_its_architecture_alone_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::at(dir.path().to_owned());
+    let archs = [Arch::Sm89, Arch::Sm120];
+    let both = built(&few(&archs), &cache);
+    let first = precast_aot::frames(&both, &archs, &cache);
+    for (arch, framed) in archs.into_iter().zip(&first) {
+        let alone = built(&few(&[arch]), &cache);
+        let (bytes, sha256) = (&*framed.bytes.clone().leak(), Digest::of(&framed.bytes));
+        let frame = Frame { arch, bytes, sha256, bundle_bytes: framed.bundle_bytes, bundle: framed.bundle };
+        assert!(frame.decompress().unwrap() == alone.encode(), "{arch}");
+        assert_eq!(framed.bundle, alone.digest());
+    }
+    // From the cache, and without it, they are the same bytes.
+    assert!(precast_aot::frames(&both, &archs, &cache) == first);
+    assert!(precast_aot::frames(&both, &archs, &Cache::none()) == first);
 }
 
 /// Budgets are checked when `cargo xtask ci` compiles them all.

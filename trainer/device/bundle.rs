@@ -216,3 +216,41 @@ impl BundleSource {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use precast_fatbins::{Digest, compress, encode};
+
+    use super::*;
+
+    fn frame(arch: Arch) -> Frame {
+        let manifest = Manifest::simulated([]);
+        let file = encode(&manifest, |_| &[]);
+        let (bytes, bundle_bytes): (&[u8], _) = (compress(&file).leak(), file.len() as u64);
+        Frame { arch, bytes, sha256: Digest::of(bytes), bundle_bytes, bundle: manifest.digest() }
+    }
+
+    #[test]
+    fn a_frame_gives_its_bundle_once_it_is_the_one_that_was_built() {
+        let whole = frame(Arch::Sm80);
+        for _ in 0..2 {
+            assert_eq!(unpacked(&whole).unwrap().digest(), whole.bundle);
+        }
+        let message = |frame: Frame| {
+            let failure = unpacked(&frame).unwrap_err();
+            assert!(matches!(failure, DeviceError::Bundle(_)), "{failure}");
+            failure.to_string()
+        };
+        let mut bytes = whole.bytes.to_vec();
+        *bytes.last_mut().unwrap() ^= 1;
+        let flipped = message(Frame { bytes: bytes.leak(), ..frame(Arch::Sm86) });
+        assert!(flipped.starts_with("the frame of sm_86 has SHA-256"), "{flipped}");
+        let other = message(Frame { bundle: Digest::of(b"another"), ..frame(Arch::Sm89) });
+        assert!(other.contains("manifest") && other.contains("digest"), "{other}");
+        let text: &[u8] = b"no bundle";
+        let bytes: &[u8] = compress(text).leak();
+        let (sha256, bundle_bytes) = (Digest::of(bytes), text.len() as u64);
+        let no_bundle = message(Frame { bytes, sha256, bundle_bytes, ..frame(Arch::Sm120) });
+        assert!(no_bundle.contains("the embedded bundle must not be used"), "{no_bundle}");
+    }
+}
