@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use precast_fatbins::Module;
 use precast_kernels::{Arch, Geometry, Key, TensorMap};
-use precast_plan::estimate::{Clocks, Peak};
+use precast_plan::chips::{Clocks, Peak};
 
 use crate::activity::Activity;
 use crate::cublas::{Cublas, Version};

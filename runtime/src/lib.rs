@@ -23,6 +23,6 @@ pub use driver::{
     KernelId, Launches, Rows, Ticket,
 };
 pub use gauge::{Gauge, GaugeError, Mean, Reading};
-pub use loading::{Coverage, LoadError, Loading, Placement, STAGE_BYTES, supported};
+pub use loading::{Coverage, LoadError, Loading, Placement, STAGE_BYTES, supported_capabilities};
 pub use loads::Load;
 pub use sealed::Sealed;

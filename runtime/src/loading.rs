@@ -53,7 +53,7 @@ pub enum LoadError {
         "no build of Precast has kernels for {device}, compute capability {major}.{minor}{}: supported are {}. Use \
          another GPU, or --device sim",
         if TEGRA.contains(&(*major, *minor)) { ", a Tegra chip, which takes no code of desktop GPUs" } else { "" },
-        supported()
+        supported_capabilities()
     )]
     Unsupported { device: String, major: u32, minor: u32 },
     #[error(
@@ -77,7 +77,7 @@ pub enum LoadError {
 }
 
 /// Lists supported compute capabilities and the features for them.
-pub fn supported() -> String {
+pub fn supported_capabilities() -> String {
     let row = |arch: Arch| {
         let (major, minor) = arch.compute_capability().unwrap_or_default();
         format!("{major}.{minor} ({})", arch.argument())

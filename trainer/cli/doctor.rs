@@ -8,7 +8,7 @@ use precast_fatbins::{Bundle, build_command};
 use precast_kernels::Arch;
 use precast_plan::memory::human_bytes;
 use precast_plan::{Gemm, TrainingPlan, keys};
-use precast_runtime::{Device, DriverError, LoadError, Rows, cuda, host, supported};
+use precast_runtime::{Device, DriverError, LoadError, Rows, cuda, host, supported_capabilities};
 use precast_system::{count, say};
 use serde::Serialize;
 
@@ -203,7 +203,7 @@ fn architecture(device: &Device) -> Finding {
         None => {
             let (major, minor) = device.compute_capability.unwrap_or_default();
             let found = format!("no code of this project runs on {major}.{minor}");
-            let remedy = format!("use a GPU of compute capability {}, or --device sim", supported());
+            let remedy = format!("use a GPU of compute capability {}, or --device sim", supported_capabilities());
             Finding::bad_device("arch", found, remedy)
         }
     }

@@ -152,7 +152,7 @@ impl Choice<'_> {
 #[cfg(test)]
 mod tests {
     use precast_kernels::Block;
-    use precast_plan::estimate::Clocks;
+    use precast_plan::chips::Clocks;
     use precast_runtime::Rows;
 
     use super::*;

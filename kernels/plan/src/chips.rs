@@ -63,7 +63,7 @@ const A100_40: Peak = Peak::new(A100, [312.0, 624.0, 19.5, 1555.0]);
 const GH200: &str = "GH200 (NVIDIA data sheet)";
 const RTX_PRO_6000: &str = "RTX PRO 6000 (NVIDIA RTX Blackwell PRO architecture paper)";
 
-/// By the driver's name. A B200 has no row: the rate of `mma.sync` there is not published.
+/// Lists the figures of GPUs by their driver's names. A B200 has no row: the rate of `mma.sync` there is not published.
 const CHIPS: [(&str, Peak); 23] = [
     ("NVIDIA A100-SXM4-40GB", A100_40),
     ("NVIDIA A100-SXM4-80GB", A100_80),

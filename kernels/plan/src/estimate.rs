@@ -2,7 +2,7 @@
 
 use precast_kernels::Dtype;
 
-pub use crate::chips::{Clocks, Peak};
+use crate::chips::Peak;
 use crate::node::Launch;
 use crate::plan::Plan;
 use crate::training::{MICRO, UPDATE};

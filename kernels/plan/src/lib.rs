@@ -11,7 +11,7 @@ mod block;
 mod bounds;
 mod buffer;
 mod builder;
-mod chips;
+pub mod chips;
 pub mod comparison;
 mod comparison_plan;
 pub mod config;

@@ -25,7 +25,7 @@ use std::ffi::{CString, c_void};
 use cudarc::driver::sys;
 use precast_fatbins::Module;
 use precast_kernels::Arch;
-use precast_plan::estimate::Clocks;
+use precast_plan::chips::Clocks;
 
 use crate::activity::{Activity, NodeName};
 use crate::cublas::Cublas;

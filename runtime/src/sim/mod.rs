@@ -11,7 +11,7 @@ use std::time::Instant;
 use precast_fatbins::Module;
 use precast_kernels::abi::micro_scalars;
 use precast_kernels::{Arch, Key};
-use precast_plan::estimate::Clocks;
+use precast_plan::chips::Clocks;
 
 use crate::communicator::Communicator;
 use crate::driver::{

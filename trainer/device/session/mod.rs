@@ -7,7 +7,8 @@ mod upload;
 use std::borrow::Borrow;
 use std::ops::{Deref, DerefMut};
 
-use precast_plan::estimate::{self, Peak};
+use precast_plan::chips::Peak;
+use precast_plan::estimate;
 use precast_plan::training::{MICRO, UPDATE};
 use precast_plan::{Plan, Tensor, TokenComparison, TrainingPlan};
 use precast_runtime::{Driver, DriverError, Placement, Sealed};

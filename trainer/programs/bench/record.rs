@@ -1,6 +1,7 @@
 //! Results of a benchmark, as data.
 
-use precast_plan::estimate::{Peak, flops};
+use precast_plan::chips::Peak;
+use precast_plan::estimate::flops;
 use precast_plan::training::{MICRO, UPDATE};
 use serde::Serialize;
 use serde_json::Value;

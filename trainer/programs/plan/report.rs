@@ -1,7 +1,8 @@
 //! The report of a plan, for people and for programs.
 
 use precast_kernels::Arch;
-use precast_plan::estimate::{Peak, flops, seconds};
+use precast_plan::chips::Peak;
+use precast_plan::estimate::{flops, seconds};
 use precast_plan::training::{GATHER, LAST, MICRO, UPDATE};
 use precast_plan::{Gemm, MemoryTable, Plan, Precision, Recipe, Recompute, Share, TrainingPlan, Work};
 use precast_runtime::{DriverError, Rows};
