@@ -34,7 +34,7 @@ fn metrics(case: &Case, memory: &[Buffer]) -> step_metrics {
     *from_bytes(&memory[index(case, "metrics")])
 }
 
-/// What each operand holds after a launch of the kernel's source, with `to` in place of `from`.
+/// Returns the content of each operand after a launch of the kernel's source, with `to` in place of `from`.
 fn after(case: &Case, [from, to]: [&str; 2]) -> Vec<Buffer> {
     let (kernel, arch) = (case.key.kernel(), Arch::Sm121);
     let variant = kernel.variants(arch)[0];

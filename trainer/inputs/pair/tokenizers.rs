@@ -59,7 +59,7 @@ impl View {
     }
 }
 
-/// How many there are, and the first few in order; none of none.
+/// Counts items and names the first few, in order; none if there are none.
 fn listed<T: Ord>(
     what: &str,
     about: &str,

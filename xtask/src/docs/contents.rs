@@ -68,7 +68,7 @@ pub fn summary(lines: &[Line], title: impl Fn(&str) -> Result<String>) -> Result
 /// Returns the first heading of a page.
 ///
 /// # Errors
-/// Where it has none.
+/// Fails for a page without a heading.
 pub fn title(page: &str) -> Result<String> {
     let heading = page.lines().find_map(|line| line.strip_prefix("# "));
     heading.map(str::to_owned).context("a page begins with its heading")
