@@ -142,7 +142,7 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
-    use crate::inputs::tokenizer::Tokenizer;
+    use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
 
     /// A configuration, and what transformers makes of texts with it.
     #[derive(Deserialize)]
@@ -173,7 +173,8 @@ mod tests {
         let tokenizer = tokenizer.to_string();
         for Case { config, ids } in cases {
             let found = read(&tokenizer, &config).unwrap();
-            let found: Vec<Vec<u32>> = texts.iter().map(|text| found.encode(text, false).unwrap()).collect();
+            let found: Vec<Vec<u32>> =
+                texts.iter().map(|text| found.encode(text, SpecialTokens::Omit).unwrap()).collect();
             assert_eq!(found, ids, "{config}");
         }
     }

@@ -16,6 +16,13 @@ pub(crate) const MOST_BYTES: u64 = 512 << 20;
 /// Token ids, and the bytes of the text that each stands for.
 pub type Placed = (Vec<u32>, Vec<(usize, usize)>);
 
+/// The tokens that a tokenizer puts before and after any text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpecialTokens {
+    Add,
+    Omit,
+}
+
 /// A tokenizer that neither cuts nor pads nor draws lots. Its library panics on some files and texts: what its panic
 /// says is then the error.
 pub struct Tokenizer {
@@ -68,22 +75,21 @@ impl Tokenizer {
         made.map_err(panicked)?
     }
 
-    /// The ids of a text; with those that the tokenizer puts before and after any text where `add_special_tokens` says so.
+    /// Returns the ids of a text.
     ///
     /// # Errors
     /// What the library says.
-    pub fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, String> {
-        let encoded = bug::guard(|| self.inner.encode_fast(text, add_special_tokens)).map_err(panicked)?;
+    pub fn encode(&self, text: &str, special: SpecialTokens) -> Result<Vec<u32>, String> {
+        let encoded = bug::guard(|| self.inner.encode_fast(text, special == SpecialTokens::Add)).map_err(panicked)?;
         encoded.map(|encoding| encoding.get_ids().to_vec()).map_err(|error| error.to_string())
     }
 
-    /// The ids of a text, and the bytes of it that each stands for: none of those that the tokenizer puts before and after any text,
-    /// which are there where `add_special_tokens` says so.
+    /// Returns the ids of a text and the bytes of it that each stands for; special tokens stand for none.
     ///
     /// # Errors
     /// What the library says.
-    pub fn encode_placed(&self, text: &str, add_special_tokens: bool) -> Result<Placed, String> {
-        let encoded = bug::guard(|| self.inner.encode(text, add_special_tokens)).map_err(panicked)?;
+    pub fn encode_placed(&self, text: &str, special: SpecialTokens) -> Result<Placed, String> {
+        let encoded = bug::guard(|| self.inner.encode(text, special == SpecialTokens::Add)).map_err(panicked)?;
         let encoding = encoded.map_err(|error| error.to_string())?;
         Ok((encoding.get_ids().to_vec(), encoding.get_offsets().to_vec()))
     }
@@ -196,7 +202,7 @@ mod tests {
     #[test]
     fn texts_are_neither_cut_nor_padded_nor_split_at_random() {
         let plain = read(&file(|_| {})).unwrap();
-        assert_eq!((plain.encode(TEXT, true).unwrap(), plain.notes.len()), (vec![3, 2, 3], 0));
+        assert_eq!((plain.encode(TEXT, SpecialTokens::Add).unwrap(), plain.notes.len()), (vec![3, 2, 3], 0));
         let changed = read(&file(|value| {
             value["truncation"] =
                 json!({"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0});
@@ -209,7 +215,7 @@ mod tests {
         .unwrap();
         assert_eq!(changed.notes.len(), 3);
         for _ in 0..20 {
-            assert_eq!(changed.encode(TEXT, true).unwrap(), [3, 2, 3]);
+            assert_eq!(changed.encode(TEXT, SpecialTokens::Add).unwrap(), [3, 2, 3]);
         }
     }
 

@@ -18,7 +18,7 @@ use crate::device::frozen::Forward;
 use crate::inputs::chat::Date;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::DataError;
-use crate::inputs::tokenizer::Tokenizer;
+use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
 use crate::programs::failure::Failure;
 
 /// What to generate.
@@ -108,13 +108,13 @@ fn prompt(request: &Generation, model: &Checkpoint, tokenizer: &Tokenizer) -> Re
         Some(template) => {
             let message = Value::from_pairs([("role", "user"), ("content", &request.prompt)]);
             let unfit = |fault| Failure::usage(format!("--prompt: {fault}; --raw takes it as it is"));
-            tokenizer.encode(&template.prompt(&Value::from(vec![message])).map_err(unfit)?, false)
+            tokenizer.encode(&template.prompt(&Value::from(vec![message])).map_err(unfit)?, SpecialTokens::Omit)
         }
         None => {
             if !request.raw {
                 note("the model has no chat template: the prompt is the beginning of a text");
             }
-            tokenizer.encode(&request.prompt, true)
+            tokenizer.encode(&request.prompt, SpecialTokens::Add)
         }
     };
     let ids = ids.map_err(DataError::tokenizer(path))?;

@@ -8,9 +8,16 @@ const MESSAGE: &str = r#"{"role": ..., "content": ...}"#;
 /// Older names of what a model thinks, the one that templates read first.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
-/// The messages of a list, each checked and completed as transformers does. Those of an assistant must say something where they
-/// are learnt from.
-pub(super) fn read(messages: &Value, learnt: bool) -> Result<Vec<Value>, String> {
+/// The part that messages play in a row of data.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Prompt,
+    /// Those of an assistant must say something.
+    Learned,
+}
+
+/// Returns the messages of a list, each checked and completed as transformers does.
+pub(super) fn read(messages: &Value, purpose: Purpose) -> Result<Vec<Value>, String> {
     let wrong = |reason: &str| format!("messages: {reason}: expected a list of {MESSAGE}");
     if messages.kind() != ValueKind::Seq {
         return Err(wrong("no list"));
@@ -19,10 +26,10 @@ pub(super) fn read(messages: &Value, learnt: bool) -> Result<Vec<Value>, String>
     if list.is_empty() {
         return Err(wrong("an empty list"));
     }
-    list.into_iter().enumerate().map(|(index, message)| complete(index, message, learnt)).collect()
+    list.into_iter().enumerate().map(|(index, message)| complete(index, message, purpose)).collect()
 }
 
-fn complete(index: usize, message: Value, learnt: bool) -> Result<Value, String> {
+fn complete(index: usize, message: Value, purpose: Purpose) -> Result<Value, String> {
     let wrong = |reason| format!("messages[{index}]: {reason}: expected {MESSAGE}");
     if message.kind() != ValueKind::Map {
         return Err(wrong("no object"));
@@ -34,7 +41,11 @@ fn complete(index: usize, message: Value, learnt: bool) -> Result<Value, String>
     }
     let says = |name: &str| get(name).is_some_and(|value| value.is_true());
     let reasoning = REASONING.into_iter().find_map(get);
-    if learnt && is_assistants(&message) && reasoning.is_none() && !["content", "tool_calls"].into_iter().any(says) {
+    if purpose == Purpose::Learned
+        && is_assistants(&message)
+        && reasoning.is_none()
+        && !["content", "tool_calls"].into_iter().any(says)
+    {
         let remedy = "remove the message or the row, or give it content or tool_calls";
         return Err(format!("messages[{index}]: the assistant says nothing: {remedy}"));
     }

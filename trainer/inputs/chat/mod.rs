@@ -18,7 +18,7 @@ use precast_fatbins::Digest;
 pub use source::ChatSource;
 pub use template::Date;
 
-use template::Template;
+use template::{Ending, Template};
 
 /// A conversation as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,8 +61,8 @@ impl ChatTemplate {
     /// # Errors
     /// A text that says what is wrong with it.
     pub fn prompt(&self, messages: &Value) -> Result<String, String> {
-        let messages = messages::read(messages, false)?;
-        self.with(move |templates| Ok(templates.default.render(&messages, None, true)?.0))
+        let messages = messages::read(messages, messages::Purpose::Prompt)?;
+        self.with(move |templates| Ok(templates.default.render(&messages, None, Ending::GenerationPrompt)?.0))
     }
 
     /// A conversation, and what the assistant has said in it: between the template's marks if it has any; else what rendering adds
@@ -76,9 +76,10 @@ impl ChatTemplate {
         messages: &Value,
         tools: Option<&Value>,
     ) -> Result<Conversation, String> {
-        let mut all = prompt.map_or_else(|| Ok(Vec::new()), |prompt| messages::read(prompt, false))?;
+        let mut all =
+            prompt.map_or_else(|| Ok(Vec::new()), |prompt| messages::read(prompt, messages::Purpose::Prompt))?;
         let of_prompt = all.len();
-        all.extend(messages::read(messages, true)?);
+        all.extend(messages::read(messages, messages::Purpose::Learned)?);
         let tools = tools.map(messages::tools).transpose()?;
         self.with(move |templates| templates.render(&all, of_prompt, tools.as_ref()))
     }
@@ -111,12 +112,12 @@ impl Templates {
     /// Of the messages from `first` on.
     fn render(&self, messages: &[Value], first: usize, tools: Option<&Value>) -> Result<Conversation, String> {
         let template = self.tool_use.as_ref().filter(|_| tools.is_some()).unwrap_or(&self.default);
-        let (text, spans) = template.render(messages, tools, false)?;
+        let (text, spans) = template.render(messages, tools, Ending::Messages)?;
         if template.has_marks {
             if first == 0 {
                 return Ok(Conversation { text, spans });
             }
-            let (before, _) = template.render(&messages[..first], tools, true)?;
+            let (before, _) = template.render(&messages[..first], tools, Ending::GenerationPrompt)?;
             if !text.starts_with(&before) {
                 return Err(no_prefix(first));
             }
@@ -127,12 +128,12 @@ impl Templates {
         for index in (first..messages.len()).filter(|index| messages::is_assistants(&messages[*index])) {
             let before = match index {
                 // Most templates render no conversation of nothing.
-                0 => template.render(&[], tools, true).map(|(text, _)| text).unwrap_or_default(),
-                _ => template.render(&messages[..index], tools, true)?.0,
+                0 => template.render(&[], tools, Ending::GenerationPrompt).map(|(text, _)| text).unwrap_or_default(),
+                _ => template.render(&messages[..index], tools, Ending::GenerationPrompt)?.0,
             };
             let after = match index + 1 == messages.len() {
                 true => text.clone(),
-                false => template.render(&messages[..=index], tools, false)?.0,
+                false => template.render(&messages[..=index], tools, Ending::Messages)?.0,
             };
             if !after.starts_with(&before) || !text.starts_with(&after) {
                 return Err(no_prefix(index));

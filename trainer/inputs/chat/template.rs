@@ -36,6 +36,15 @@ impl fmt::Display for Date {
     }
 }
 
+/// The end of a rendered text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The last message.
+    Messages,
+    /// The words that an assistant's next message begins with.
+    GenerationPrompt,
+}
+
 pub(super) struct Template {
     environment: Environment<'static>,
     constants: Vec<(String, String)>,
@@ -65,12 +74,12 @@ impl Template {
         Ok(Self { environment, constants: constants.to_vec(), has_marks })
     }
 
-    /// The text of messages, and what is between marks.
+    /// Returns the text of messages and the ranges of bytes between marks.
     pub fn render(
         &self,
         messages: &[Value],
         tools: Option<&Value>,
-        add_generation_prompt: bool,
+        ending: Ending,
     ) -> Result<(String, Vec<Range<usize>>), String> {
         let none = || Value::from(());
         if self.has_marks && messages.iter().chain(tools).any(|one| messages::has_any(one, marks::MARKS)) {
@@ -81,7 +90,7 @@ impl Template {
             ("messages", Value::from(messages.to_vec())),
             ("tools", tools.cloned().unwrap_or_else(none)),
             ("documents", none()),
-            ("add_generation_prompt", Value::from(add_generation_prompt)),
+            ("add_generation_prompt", Value::from(ending == Ending::GenerationPrompt)),
         ]);
         let template = self.environment.get_template(NAME).expect("it is in its environment");
         let text = template.render(Value::from_pairs(context)).map_err(|error| refused(what(&error)))?;

@@ -18,7 +18,7 @@ use super::rows::{Columns, Content, Kind, Part, check_ids, sequence};
 use super::summary::Summary;
 use super::{Chunk, DataError, MOST_DOCUMENT_BYTES, Packing, Reader};
 use crate::base::impostors::{Disguise, without_mark};
-use crate::inputs::tokenizer::Tokenizer;
+use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
 
 /// How text and `.bin` files become chunks under [`Packing::Stream`]: a run that was begun by another rule is another run.
 const STREAM_RULE: &str = "stream 1";
@@ -299,7 +299,8 @@ impl Corpus {
             Content::Completion { prompt: Part::Text(prompt), completion: Part::Text(completion), .. } => {
                 let text = format!("{prompt}{completion}");
                 let tokenizer = self.tokenizer(path)?;
-                let (ids, offsets) = tokenizer.encode_placed(&text, true).map_err(DataError::tokenizer(path))?;
+                let (ids, offsets) =
+                    tokenizer.encode_placed(&text, SpecialTokens::Add).map_err(DataError::tokenizer(path))?;
                 let mut chunk = labeled(ids, &offsets, std::slice::from_ref(&(prompt.len()..text.len())), &text);
                 if let Some(eos) = self.reader.eos.filter(|eos| chunk.ids.last() != Some(eos)) {
                     chunk.ids.push(eos);
@@ -320,14 +321,15 @@ impl Corpus {
         let chat = self.reader.chat.as_ref().ok_or_else(|| no_template(path, columns.kind))?;
         let conversation = chat.conversation(prompt.as_ref(), &messages, tools.as_ref()).map_err(fault)?;
         let text = &conversation.text;
-        let (ids, offsets) = self.tokenizer(path)?.encode_placed(text, false).map_err(DataError::tokenizer(path))?;
+        let (ids, offsets) =
+            self.tokenizer(path)?.encode_placed(text, SpecialTokens::Omit).map_err(DataError::tokenizer(path))?;
         check_ids(ids.iter().map(|id| i64::from(*id)), vocab).map_err(fault)?;
         Ok(sequence_of(labeled(ids, &offsets, &conversation.spans, text), false))
     }
 
     /// The ids of a document, ended once: some tokenizers end it themselves.
     fn document(&self, path: &Path, text: &str) -> Result<Vec<u32>, DataError> {
-        let mut ids = self.tokenizer(path)?.encode(text, true).map_err(DataError::tokenizer(path))?;
+        let mut ids = self.tokenizer(path)?.encode(text, SpecialTokens::Add).map_err(DataError::tokenizer(path))?;
         ids.extend(self.reader.eos.filter(|eos| ids.last() != Some(eos)));
         Ok(ids)
     }

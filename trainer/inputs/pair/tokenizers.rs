@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use itertools::Itertools;
 use precast_system::count;
 
-use crate::inputs::tokenizer::Tokenizer;
+use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
 
 /// Tokens and merges that a line names.
 const EXAMPLES: usize = 5;
@@ -129,7 +129,7 @@ fn merges(teacher: &View, student: &View) -> Vec<String> {
 
 /// Where the ids of the text part.
 fn encodings(teacher: &Tokenizer, student: &Tokenizer) -> Option<String> {
-    let (theirs, mine) = match (teacher.encode(TEXT, false), student.encode(TEXT, false)) {
+    let (theirs, mine) = match (teacher.encode(TEXT, SpecialTokens::Omit), student.encode(TEXT, SpecialTokens::Omit)) {
         (Ok(theirs), Ok(mine)) => (theirs, mine),
         (Err(error), _) => return Some(format!("the teacher's fails: {error}")),
         (_, Err(error)) => return Some(format!("the student's fails: {error}")),
