@@ -16,7 +16,7 @@ pub(crate) const MOST_BYTES: u64 = 512 << 20;
 /// Token ids, and the bytes of the text that each stands for.
 pub type Placed = (Vec<u32>, Vec<(usize, usize)>);
 
-/// The tokens that a tokenizer puts before and after any text.
+/// Adds or omits the tokens that a tokenizer puts before and after any text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpecialTokens {
     Add,
@@ -84,7 +84,7 @@ impl Tokenizer {
         encoded.map(|encoding| encoding.get_ids().to_vec()).map_err(|error| error.to_string())
     }
 
-    /// Returns the ids of a text and the bytes of it that each stands for; special tokens stand for none.
+    /// Returns the ids of a text and the bytes of it that each stands for: none for those that [`SpecialTokens::Add`] adds.
     ///
     /// # Errors
     /// What the library says.
