@@ -1,5 +1,7 @@
 //! Checks launches: fresh random inputs, poisoned outputs, and the distance from the host reference.
 
+use std::mem::offset_of;
+
 use bytemuck::Pod;
 use half::bf16;
 use rand::{RngExt, SeedableRng};
@@ -90,13 +92,27 @@ impl Case {
         if let Some(unwritten) = unwritten(operand, out, reference) {
             return Err(fault(unwritten));
         }
-        let distance = distance(operand.format, out, reference, tolerance);
+        let distance = match unequal(operand, out, reference) {
+            Some(index) => Distance { norm: f64::INFINITY, element: f64::INFINITY, index },
+            None => distance(operand.format, out, reference, tolerance),
+        };
         if distance.norm <= tolerance.norm && distance.element <= tolerance.element {
             Ok(distance)
         } else {
             Err(fault(OutputFault::Distance { distance, tolerance }))
         }
     }
+}
+
+/// Finds the first differing integer in a block of floats, as which 0 and 1 are within any tolerance.
+fn unequal(operand: &Operand, out: &[u8], reference: &[u8]) -> Option<usize> {
+    let integers = match operand.content {
+        Content::Metrics => offset_of!(step_metrics, skipped)..size_of::<step_metrics>(),
+        _ => return None,
+    };
+    let size = size_of::<u32>();
+    let mut both = out[integers.clone()].chunks(size).zip(reference[integers.clone()].chunks(size));
+    both.position(|(out, reference)| out != reference).map(|at| integers.start / size + at)
 }
 
 /// Finds the first element of an output that still holds poison. In integers poison is an ordinary value.
@@ -395,6 +411,19 @@ mod tests {
         let [unwritten, by_neither] = [message(&poisoned, &bytes(&[1.0, 2.0])), message(&poisoned, &poisoned)];
         assert!(unwritten.ends_with("was never written at element 1 of 2"), "{unwritten}");
         assert!(by_neither.ends_with("it is declared too long"), "{by_neither}");
+    }
+
+    #[test]
+    fn integers_in_a_block_of_floats_are_compared_exactly() {
+        let key = crate::examples().into_iter().find(|key| key.op() == "grad_norm.finish").unwrap();
+        let case = Case::new(&key, &key.kernel().samples()[0], 1);
+        let at = case.operands.iter().position(|operand| operand.content == Content::Metrics).unwrap();
+        let (operand, reference) = (&case.operands[at], &case.reference()[at]);
+        case.compare(operand, reference, reference).unwrap();
+        let mut wrong = reference.clone();
+        bytemuck::from_bytes_mut::<step_metrics>(&mut wrong).skipped = 1;
+        let message = case.compare(operand, &wrong, reference).unwrap_err().to_string();
+        assert!(message.contains("worst element 4 by inf"), "{message}");
     }
 
     #[test]
