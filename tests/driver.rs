@@ -330,17 +330,6 @@ fn a_device_stands_in_for_rows_of_portable_kernels() {
 }
 
 #[test]
-fn times_of_a_stand_in_are_not_written_as_those_of_its_architecture() {
-    let dir = tempfile::tempdir().unwrap();
-    let table = dir.path().join("tuned.txt");
-    let mut bench = precast();
-    bench.arg("bench").args(PLAN).args(["--device", "as:sm_89", "--tune"]).arg(&table).current_dir(root());
-    let message = fail(&mut bench, 2);
-    assert!(message.contains("--tune with --device as:sm_89:0"), "{message}");
-    assert!(!table.exists());
-}
-
-#[test]
 fn a_second_device_waits_for_the_first() {
     if support::has_driver() {
         return;

@@ -63,6 +63,7 @@ mod stored;
 mod success;
 mod teacher_score;
 mod train;
+mod tuned;
 mod unlaunched;
 mod watch;
 mod words;

@@ -77,14 +77,14 @@ impl Arch {
     const fn row(self) -> Row {
         // Shared memory a CTA and a multiprocessor, KiB; threads and CTAs a multiprocessor.
         let (name, capability, feature, multiprocessors, limits) = match self {
-            Arch::Sm80 => ("sm_80", Some((8, 0)), Some("sm_80"), 108, (163, 164, 2048, 32)), // A100
-            Arch::Sm86 => ("sm_86", Some((8, 6)), Some("sm_86"), 82, (99, 100, 1536, 16)),   // RTX 3090
-            Arch::Sm89 => ("sm_89", Some((8, 9)), Some("sm_89"), 128, (99, 100, 1536, 24)),  // RTX 4090
-            Arch::Sm90a => ("sm_90a", Some((9, 0)), Some("sm_90"), 132, (227, 228, 2048, 32)), // H100, H200
+            Arch::Sm80 => ("sm_80", Some((8, 0)), Some("sm_80"), 108, (163, 164, 2048, 32)),
+            Arch::Sm86 => ("sm_86", Some((8, 6)), Some("sm_86"), 82, (99, 100, 1536, 16)),
+            Arch::Sm89 => ("sm_89", Some((8, 9)), Some("sm_89"), 128, (99, 100, 1536, 24)),
+            Arch::Sm90a => ("sm_90a", Some((9, 0)), Some("sm_90"), 132, (227, 228, 2048, 32)),
             Arch::Sm90Portable => ("sm_90_portable", Some((9, 0)), None, 132, (227, 228, 2048, 32)),
-            Arch::Sm100 => ("sm_100", Some((10, 0)), Some("sm_100"), 148, (227, 228, 2048, 32)), // B200
-            Arch::Sm120 => ("sm_120", Some((12, 0)), Some("sm_120"), 170, (99, 100, 1536, 24)),  // RTX 5090
-            Arch::Sm121 => ("sm_121", Some((12, 1)), Some("sm_121"), 48, (99, 100, 1536, 24)),   // GB10
+            Arch::Sm100 => ("sm_100", Some((10, 0)), Some("sm_100"), 148, (227, 228, 2048, 32)),
+            Arch::Sm120 => ("sm_120", Some((12, 0)), Some("sm_120"), 170, (99, 100, 1536, 24)),
+            Arch::Sm121 => ("sm_121", Some((12, 1)), Some("sm_121"), 48, (99, 100, 1536, 24)),
             Arch::Sim => ("sim", None, None, 128, (99, 100, 1536, 24)),
         };
         let (per_block, shared, threads, blocks) = limits;
@@ -133,9 +133,23 @@ impl Arch {
         self.row().capability
     }
 
+    /// Returns the driver's name of the GPU that launches are sized for; none for the simulated GPU.
+    pub fn chip(self) -> Option<&'static str> {
+        Some(match self {
+            Arch::Sm80 => "NVIDIA A100-SXM4-80GB",
+            Arch::Sm86 => "NVIDIA GeForce RTX 3090",
+            Arch::Sm89 => "NVIDIA GeForce RTX 4090",
+            Arch::Sm90a | Arch::Sm90Portable => "NVIDIA H200",
+            Arch::Sm100 => "NVIDIA B200",
+            Arch::Sm120 => "NVIDIA GeForce RTX 5090",
+            Arch::Sm121 => "NVIDIA GB10",
+            Arch::Sim => return None,
+        })
+    }
+
     /// Returns the multiprocessors of the GPU that launches are sized for. On a GPU with more or fewer they are
     /// correct but not as fast.
-    pub(crate) fn multiprocessors(self) -> u32 {
+    pub fn multiprocessors(self) -> u32 {
         self.row().multiprocessors
     }
 

@@ -2,6 +2,7 @@
 
 use crate::arch::Arch;
 use crate::blas::BlasGemm;
+use crate::card::Card;
 use crate::kernel::Kernel;
 use crate::source::Source;
 use crate::tensor_map::TensorMap;
@@ -35,7 +36,7 @@ impl Geometry {
 /// maps are functions of it.
 pub trait Build: Kernel {
     /// Parameters of a build: a struct or an enum that [`variant!`](crate::variant!) declares.
-    type Variant: Copy;
+    type Variant: Copy + PartialEq;
 
     /// Returns the rows of an architecture, in order of preference if none is measured faster.
     fn variants(&self, arch: Arch) -> Vec<Self::Variant>;
@@ -66,6 +67,16 @@ pub trait Build: Kernel {
     /// Names the launch's shape in the table of measured launches; none if all rows are equally fast.
     fn problem(&self, _params: &Self::Params) -> Option<String> {
         None
+    }
+
+    /// Selects the variant for a launch by the figures of a card; by the architecture's rule where cards do not differ.
+    fn select_for(&self, params: &Self::Params, arch: Arch, _card: Card) -> Self::Variant {
+        self.select(params, arch)
+    }
+
+    /// True if the results of another variant have the bits of this one's, since both sum in the same order.
+    fn sums_as(&self, selected: Self::Variant, other: Self::Variant) -> bool {
+        selected == other
     }
 
     /// Returns the matrix multiplication that a BLAS library can compute instead; none for other launches.

@@ -7,6 +7,7 @@ use bytemuck::Pod;
 use crate::arch::Arch;
 use crate::blas::BlasGemm;
 use crate::build::{Build, Geometry};
+use crate::card::Card;
 use crate::fields::Fields;
 use crate::host::Views;
 use crate::kernel::Kernel;
@@ -89,6 +90,12 @@ impl<K: Registered> Build for Erased<K> {
     }
     fn problem(&self, params: &[u8]) -> Option<String> {
         self.0.problem(&block(params))
+    }
+    fn select_for(&self, params: &[u8], arch: Arch, card: Card) -> Variant {
+        self.0.select_for(&block(params), arch, card).erase()
+    }
+    fn sums_as(&self, selected: Variant, other: Variant) -> bool {
+        self.0.sums_as(typed(selected), typed(other))
     }
     fn blas_gemm(&self, params: &[u8]) -> Option<BlasGemm> {
         self.0.blas_gemm(&block(params))

@@ -33,6 +33,7 @@ mod words;
 pub mod adamw;
 pub mod add;
 pub mod attention;
+pub mod card;
 pub mod cast;
 pub mod column_sum;
 pub mod dequant;

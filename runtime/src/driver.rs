@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use precast_fatbins::Module;
-use precast_kernels::{Arch, Geometry, Key, TensorMap};
+use precast_kernels::card::{Card, flops_per_clock};
+use precast_kernels::{Arch, Geometry, Key, TensorMap, tuned};
 use precast_plan::chips::{Clocks, Peak};
 
 use crate::activity::Activity;
@@ -38,7 +39,7 @@ pub struct Device {
 pub enum Launches {
     /// Those of the best row that it takes.
     Own,
-    /// Portable ones, selected by measurements on the device at hand.
+    /// Portable ones, selected by measurements on the device at hand; without any, as for sm_89.
     Portable,
     /// Those of another row, built for the device: the device stands in for that row's GPUs.
     As(Arch),
@@ -54,15 +55,17 @@ pub struct Rows {
 }
 
 impl Launches {
-    /// Returns the rows that a device of this compute capability runs, of those there is code for (`held`): if it takes
-    /// none of them, those that it would take. None where it takes no row's code.
-    pub fn rows(self, capability: (u32, u32), held: &[Arch]) -> Option<Rows> {
+    /// Returns the rows that a device runs, of those there is code for (`held`): if it takes none of them, those that it
+    /// would take. None where it takes no row's code.
+    pub(crate) fn rows(self, device: &Device, held: &[Arch]) -> Option<Rows> {
+        let capability = device.compute_capability?;
         let held = held.iter().copied().filter(|arch| Arch::GPUS.contains(arch));
         let own = Arch::of_device(capability, held).or_else(|| Arch::of_device(capability, Arch::GPUS))?;
         let portable = if own.is_exact() { Arch::Sm90Portable } else { own };
         Some(match self {
             Launches::Own => Rows { launches: own, code: own },
-            Launches::Portable => Rows { launches: portable, code: portable },
+            Launches::Portable if device.is_measured(portable) => Rows { launches: portable, code: portable },
+            Launches::Portable => Rows { launches: Arch::Sm89, code: portable },
             Launches::As(arch) if arch == own => Rows { launches: own, code: own },
             Launches::As(arch) => Rows { launches: arch, code: portable },
         })
@@ -70,6 +73,20 @@ impl Launches {
 }
 
 impl Device {
+    /// True if launches of an architecture were measured on this chip, or on one of the architecture with as many
+    /// multiprocessors, within 5 %.
+    pub fn is_measured(&self, arch: Arch) -> bool {
+        let covers = |chip: &str| tuned::committed().covers(chip, arch);
+        let difference = arch.multiprocessors().abs_diff(self.clocks.multiprocessors);
+        covers(&self.name) || (20 * difference <= arch.multiprocessors() && arch.chip().is_some_and(covers))
+    }
+
+    /// Returns the figures that launches are selected by where nothing was measured; none where they are not known.
+    pub fn card(&self) -> Option<Card> {
+        let flops_per_clock = flops_per_clock(&self.name, self.compute_capability?)?;
+        Some(Card { multiprocessors: self.clocks.multiprocessors, flops_per_clock })
+    }
+
     /// True for a GPU that shares the host's memory: host allocations reduce the device's.
     pub fn has_one_memory(&self) -> bool {
         self.integrated && self.compute_capability.is_some()

@@ -17,6 +17,7 @@ use crate::device::bundle::{BundleSource, framed};
 use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::run_heading;
 use crate::device::shapes::Shapes;
+use crate::device::tuning::Tuning;
 use crate::device::weight_format::Chosen;
 use crate::device::{self, DeviceError, one_memory};
 use crate::options::{DeviceChoice, DeviceOptions, Flags, Kernels, ModelOptions, Options};
@@ -314,7 +315,7 @@ fn models(options: &Options) -> Vec<String> {
 /// The paths of a run's models, and its plan.
 fn plan(options: &Options, device: &Device) -> Result<(Vec<String>, Chosen<TrainingPlan>), Failure> {
     let config = options.planned()?;
-    let chosen = Shapes::read(&config)?.plan(device, &config)?;
+    let chosen = Shapes::read(&config)?.plan(device, &config, Tuning::read(&config.tuning)?.as_ref())?;
     Ok((config.model_names(), chosen))
 }
 

@@ -14,7 +14,7 @@ use crate::device::run_heading::Heading;
 use crate::device::seal::{SealedDevice, seal};
 use crate::device::upload::{Staging, Upload};
 use crate::device::weight_format::{Choice, Chosen};
-use crate::device::{self, DeviceError, one_memory};
+use crate::device::{self, DeviceError, one_memory, tuning};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{Checkpoint, Scratch, Weights};
 use crate::options::groups::values::exact_precision;
@@ -100,11 +100,12 @@ impl Forward {
             HostMemory::of_forward(&plan.plan, &plan.model, ("scores", plan.nll.bytes()), data, device)
         };
         let host_bytes = |plan: &EvaluationPlan| one_memory::host_bytes(device, || host(plan));
-        let Chosen { plan, note, .. } = choice.make(device, host_bytes, |formats| {
+        let Chosen { mut plan, note, .. } = choice.make(device, host_bytes, |formats| {
             let student = Student { config: model.config(), formats, adapters: &adapters };
             EvaluationPlan::with_gemm(student, shape, (precision, self.gemm), arch)
         })?;
         note.iter().for_each(crate::base::notes::note);
+        tuning::select(&mut plan.plan, device, None)?;
         let host = host(&plan);
         let mut sealed = self.seal(driver, (&plan.plan, &plan.model), &host, (model, adapter))?;
         if let Some((adapter, weights)) = adapter.zip(plan.adapters.as_ref()) {

@@ -10,6 +10,7 @@ pub mod run_models;
 pub(crate) mod seal;
 pub mod session;
 pub mod shapes;
+pub mod tuning;
 pub(crate) mod upload;
 pub mod watch;
 pub mod weight_format;
@@ -32,17 +33,12 @@ pub use error::DeviceError;
 /// # Errors
 /// [`DeviceError::Unfit`], [`DeviceError::Usage`] if it cannot stand in for an architecture, or a [`DriverError`].
 pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<Box<dyn Driver>, DeviceError> {
-    let cuda = |ordinal, launches| open_cuda(ordinal, launches, kernels);
     match choice {
         DeviceChoice::Sim => Ok(Box::new(Sim::new(Faults::default()))),
-        DeviceChoice::Cuda(ordinal) => Ok(Box::new(cuda(ordinal, Launches::Own)?)),
-        DeviceChoice::Portable(ordinal) => Ok(Box::new(cuda(ordinal, Launches::Portable)?)),
-        DeviceChoice::As(arch, ordinal) => {
-            let driver = cuda(ordinal, Launches::As(arch))?;
-            stands_in(driver.device(), arch)?;
-            Ok(Box::new(driver))
-        }
-        DeviceChoice::Auto => match cuda(0, Launches::Own) {
+        DeviceChoice::Cuda(ordinal) => Ok(Box::new(open_cuda(ordinal, Launches::Own, kernels)?)),
+        DeviceChoice::Portable(ordinal) => Ok(Box::new(open_cuda(ordinal, Launches::Portable, kernels)?)),
+        DeviceChoice::As(arch, ordinal) => Ok(Box::new(stand_in(ordinal, arch, kernels)?)),
+        DeviceChoice::Auto => match open_cuda(0, Launches::Own, kernels) {
             Err(found @ (DriverError::NoDriver | DriverError::NoGpu { .. })) => {
                 simulate(&found, kernels, "the simulated GPU")?;
                 open(DeviceChoice::Sim, kernels)
@@ -55,6 +51,13 @@ pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<Box<dyn Driver>, 
 /// Opens a GPU for the rows that there is code for. A bundle that cannot be read is an error where kernels are loaded.
 fn open_cuda(ordinal: u32, launches: Launches, kernels: &Kernels) -> Result<Cuda, DriverError> {
     Cuda::open(ordinal, launches, &kernels.archs().unwrap_or_default())
+}
+
+/// Opens a GPU that stands in for those of an architecture.
+fn stand_in(ordinal: u32, arch: Arch, kernels: &Kernels) -> Result<Cuda, DeviceError> {
+    let driver = open_cuda(ordinal, Launches::As(arch), kernels)?;
+    stands_in(driver.device(), arch)?;
+    Ok(driver)
 }
 
 /// Refuses a stand-in for an architecture whose instructions the device lacks.
@@ -141,7 +144,13 @@ pub fn open_rank(
         return Ok(Box::new(sim));
     }
     let ordinal = if cuda::count()? == 1 { 0 } else { place.local_rank };
-    let mut driver = open_cuda(ordinal, Launches::Own, &target.kernels)?;
+    let mut driver = match target.device {
+        DeviceChoice::Portable(_) => open_cuda(ordinal, Launches::Portable, &target.kernels)?,
+        DeviceChoice::As(arch, _) => stand_in(ordinal, arch, &target.kernels)?,
+        DeviceChoice::Auto | DeviceChoice::Cuda(_) | DeviceChoice::Sim => {
+            open_cuda(ordinal, Launches::Own, &target.kernels)?
+        }
+    };
     let of_driver = ranks.clone();
     let all_gather = move |own: &[u8]| of_driver.all_gather(own).map_err(|failure| failure.to_string());
     let abort = driver.connect(place.rank, ranks.count(), Box::new(all_gather))?;

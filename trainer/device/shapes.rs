@@ -9,6 +9,7 @@ use precast_runtime::Device;
 use crate::base::notes::note;
 use crate::base::roles::Models;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
+use crate::device::tuning::{self, Tuning};
 use crate::device::weight_format::{Choice, Chosen};
 use crate::device::{DeviceError, one_memory};
 use crate::inputs::adapter::Adapter;
@@ -113,11 +114,24 @@ impl Shapes {
         TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share: config.division.share, arch })
     }
 
-    /// Lowers a run for a device, its teacher in the form that the configuration asks for.
+    /// Lowers a run for a device, its teacher in the form that the configuration asks for, with the variants that were
+    /// measured fastest there.
     ///
     /// # Errors
-    /// [`DeviceError`] where models and run do not go together, or fit in no form.
-    pub fn plan(&self, device: &Device, config: &RunConfig) -> Result<Chosen<TrainingPlan>, DeviceError> {
+    /// [`DeviceError`] where models and run do not go together, or fit in no form; where a table is another chip's.
+    pub fn plan(
+        &self,
+        device: &Device,
+        config: &RunConfig,
+        tuning: Option<&Tuning>,
+    ) -> Result<Chosen<TrainingPlan>, DeviceError> {
+        let mut chosen = self.untuned(device, config)?;
+        tuning::select(&mut chosen.plan.plan, device, tuning)?;
+        Ok(chosen)
+    }
+
+    /// Lowers it with the variants that its architecture's row selects.
+    fn untuned(&self, device: &Device, config: &RunConfig) -> Result<Chosen<TrainingPlan>, DeviceError> {
         self.check(config)?;
         let arch = crate::device::rows(device)?.launches;
         let (student_format, said) = self.student_format(config);

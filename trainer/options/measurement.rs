@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::flags::Flags;
 use super::groups::{AdapterOptions, ArithmeticOptions, DeviceOptions, ModelOptions, ShapeOptions, TeacherOptions};
-use super::groups::{Options, TeachingOptions};
+use super::groups::{Options, TeachingOptions, TuningOptions};
 use super::usage::UsageError;
 
 /// Options of a run that decide which kernels a step launches, and how long they take.
@@ -28,6 +28,8 @@ pub struct Measurement {
     pub arithmetic: ArithmeticOptions,
     #[command(flatten)]
     pub target: DeviceOptions,
+    #[command(flatten)]
+    pub tuning: TuningOptions,
 }
 
 const TEACHER: &str = "Model to learn from, or its config.json alone";
@@ -42,12 +44,12 @@ impl Flags<Measurement> {
     /// # Errors
     /// [`UsageError`] where no model is named.
     pub fn into_options(self) -> Result<Options, UsageError> {
-        let Measurement { models, teacher, adapting, shape, arithmetic, target } = self.values()?;
+        let Measurement { models, teacher, adapting, shape, arithmetic, target, tuning } = self.values()?;
         if models.teacher.is_none() && models.model.is_none() {
             return Err(UsageError("no model is named: give --teacher and --student, or --model".into()));
         }
         let default = Options::default();
         let teaching = TeachingOptions { teacher, ..default.teaching };
-        Ok(Options { models, teaching, adapting, shape, arithmetic, target, given: self.sources(), ..default })
+        Ok(Options { models, teaching, adapting, shape, arithmetic, target, tuning, given: self.sources(), ..default })
     }
 }

@@ -31,6 +31,7 @@ pub use given::OptionSource;
 pub use groups::{
     AdapterOptions, ArithmeticOptions, Change, DeviceOptions, Division, DivisionOptions, Kernels, ModelOptions,
     OptimizerOptions, Options, OrderOptions, OutputOptions, ShapeOptions, TeacherOptions, TeachingOptions, TextOptions,
+    TuningOptions,
 };
 pub use max_kl::MostKl;
 pub use measurement::Measurement;
@@ -95,6 +96,8 @@ pub struct RunConfig {
     #[serde(flatten)]
     pub target: DeviceOptions,
     #[serde(flatten)]
+    pub tuning: TuningOptions,
+    #[serde(flatten)]
     pub output: OutputOptions,
 }
 
@@ -113,7 +116,13 @@ impl RunConfig {
         let models = models.chain(&self.eval_data).chain(&kernels.bundle);
         let adapter = self.adapter.as_ref().and_then(AdapterChoice::directory);
         let keys = kernels.trusted_key.iter().map(Path::new).filter(|key| key.exists());
-        models.chain(&self.teacher_certificate).map(PathBuf::as_path).chain(adapter).chain(keys).collect()
+        models
+            .chain(&self.teacher_certificate)
+            .chain(&self.tuning.tuned)
+            .map(PathBuf::as_path)
+            .chain(adapter)
+            .chain(keys)
+            .collect()
     }
 
     /// The adapter that trains, of a student of this shape; none where the student trains.

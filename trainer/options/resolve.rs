@@ -96,6 +96,7 @@ impl Options {
             text: self.text.clone(),
             order: self.order,
             target: self.target.clone(),
+            tuning: self.tuning.clone(),
             output,
         })
     }

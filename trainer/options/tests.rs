@@ -61,6 +61,7 @@ fn every_option_reads_back_from_a_file_as_from_the_command_line() {
         ("shuffle_window", "5"),
         ("device", "sim"),
         ("bundle", "f"),
+        ("tuned", "j"),
         ("trusted_key", "g"),
         ("untrained", "true"),
         ("allow_identical", "true"),

@@ -6,12 +6,12 @@ use precast_fatbins::Digest;
 use precast_kernels::Arch;
 use precast_plan::{ComparisonPlan, Formats, ModelConfig, PlanError, Precision, Side};
 
-use crate::device;
 use crate::device::frozen::Forward;
 use crate::device::host_memory::HostMemory;
 use crate::device::seal::SealedDevice;
 use crate::device::session::read_columns;
 use crate::device::weight_format::formats;
+use crate::device::{self, tuning};
 use crate::inputs::checkpoint::{self, Checkpoint, Weights};
 use crate::inputs::data::MicroBatch;
 use crate::options::WeightFormat;
@@ -87,7 +87,8 @@ fn open(
     let driver = device::open(forward.target.device, &forward.target.kernels)?;
     let arch = device::rows(driver.device())?.launches;
     let shape = (text.batch, text.longest);
-    let plan = lower((model.config(), formats), shape, forward.precision(), arch)?;
+    let mut plan = lower((model.config(), formats), shape, forward.precision(), arch)?;
+    tuning::select(&mut plan.plan, driver.device(), None)?;
     let tokens = text.dataset.chunks.len().div_ceil(text.batch as usize) as u64 * u64::from(text.batch * text.longest);
     let hidden_bytes = tokens * u64::from(model.config().hidden) * forward.precision().dtype().bytes();
     let kept = ("last hidden states", hidden_bytes);

@@ -12,7 +12,7 @@ use crate::base::roles::{Models, Role};
 use crate::device::run_models::RunModels;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Dataset, Stream};
-use crate::options::{Change, RunConfig, change};
+use crate::options::{Change, DeviceChoice, RunConfig, change};
 
 /// Named values that a run and one that continues it have in common. How many steps it takes is not among them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,18 +49,35 @@ impl Identity {
         // Exact forms of a teacher are one.
         let rounded = config.teacher_format.filter(|format| !format.is_exact());
         let rounded = rounded.map(|format| ("rounding of the teacher".to_owned(), format.to_string()));
+        let stands_in = match config.target.device {
+            DeviceChoice::As(arch, _) => Some(("launches".to_owned(), arch.to_string())),
+            _ => None,
+        };
         let configs = models.models.iter().map(|(role, model)| (format!("{role} config"), json(model)));
         // Only an adapter that was there has a digest: a new one follows from options.
         let digest = models.adapter.as_ref().and_then(|adapter| Some((adapter.digest()?, adapter.layout.digest())));
         let adapter = digest.map(|(tensors, layout)| {
             [("adapter".to_owned(), tensors.to_string()), ("adapter config".to_owned(), layout.to_string())]
         });
-        Self(values.chain(rounded).chain(configs).chain(adapter.into_iter().flatten()).chain(options(config)).collect())
+        Self(
+            values
+                .chain(stands_in)
+                .chain(rounded)
+                .chain(configs)
+                .chain(adapter.into_iter().flatten())
+                .chain(options(config))
+                .collect(),
+        )
     }
 
     /// Adds the version of the library that computes products, if one does: another one may round otherwise.
     pub fn cublas(&mut self, version: Option<Version>) {
         self.0.extend(version.map(|version| ("cuBLASLt".to_owned(), version.to_string())));
+    }
+
+    /// Adds the digest of the table that selects variants, if there is one.
+    pub fn tuned(&mut self, digest: Option<Digest>) {
+        self.0.extend(digest.map(|digest| ("tuned".to_owned(), digest.to_string())));
     }
 
     /// Adds the digests of the weights.

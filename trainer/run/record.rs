@@ -54,6 +54,7 @@ impl RunRecord {
             "config": config.to_json(),
             "device": of_device(session.device()),
             "bundle": session.bundle.to_string(),
+            "tuned": session.tuned.map(|digest| digest.to_string()),
             "binary": binary_digest().map(|digest| digest.to_string()),
             "data": { "files": corpus.what() },
             "cublas": session.cublas().map(|CublasUse { version, taken_bytes }| json!({

@@ -18,6 +18,7 @@ mod setup;
 mod simt;
 mod test;
 mod truth;
+mod tuned;
 
 use std::process::ExitCode;
 
@@ -51,6 +52,7 @@ cargo xtask simt --report [TEXT]
 cargo xtask lines          print the lines of shipped Rust of each package and folder, without tests, comments and blanks
 cargo xtask modules        redraw docs/packages.svg and docs/trainer.svg from the imports, and name circles
 cargo xtask picture        redraw docs/report.svg from the demo's report
+cargo xtask tuned FILE...  add times that `precast bench --tune FILE` measured to kernels/src/tuned.txt
 cargo xtask truth          compare likelihoods of real models with exact ones (fetches 1.2 GB)
 cargo xtask gpu DIR        pack programs, tests and data for a machine with a GPU and without Rust";
 
@@ -90,6 +92,7 @@ fn command() -> Result<()> {
         ["lines"] => lines::lines(),
         ["modules"] => modules::modules(),
         ["picture"] => picture::picture(),
+        ["tuned", ref files @ ..] => tuned::merge(files),
         ["deny"] => deny::check(),
         ["docs"] => docs::docs(),
         ["truth"] => truth::truth(),

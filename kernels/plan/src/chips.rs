@@ -4,6 +4,7 @@
 //! architecture (512 against 1,024 FLOP a clock and multiprocessor on 8.6, 8.9 and 12.x).
 
 use precast_kernels::Arch;
+use precast_kernels::card::flops_per_clock;
 use serde::Serialize;
 
 /// Highest rates of a device.
@@ -118,19 +119,14 @@ impl Peak {
 
     /// Multiplies multiprocessors, clock and operations a clock; none for architectures whose operations are not known.
     fn by_clocks(name: &str, capability: (u32, u32), clocks: Clocks) -> Option<Self> {
-        // bf16 by `mma.sync` or `wgmma`, and fp32, operations a clock and multiprocessor (architecture papers).
-        let (bf16, fp32) = match capability {
-            (8, 0) => (2048, 128),
-            (9, 0) => (4096, 256),
-            (8, 6 | 9) | (12, _) => (1024, 256),
-            _ => return None,
-        };
-        let summed_at_half = if name.contains("GeForce") { 2 } else { 1 };
+        let [bf16, int8] = [flops_per_clock(name, capability)?, 2 * flops_per_clock("", capability)?];
+        // fp32 operations a clock and multiprocessor (architecture papers).
+        let fp32 = if capability == (8, 0) { 128 } else { 256 };
         let per_s = f64::from(clocks.multiprocessors) * f64::from(clocks.core_khz) * 1e3;
         Some(Self {
             device: "a device by its clocks, as the driver states them",
-            bf16_flops: per_s * f64::from(bf16 / summed_at_half),
-            int8_flops: per_s * f64::from(2 * bf16),
+            bf16_flops: per_s * f64::from(bf16),
+            int8_flops: per_s * f64::from(int8),
             fp32_flops: per_s * f64::from(fp32),
             // Two transfers a clock.
             bytes_per_s: f64::from(clocks.memory_khz) * 1e3 * 2.0 * f64::from(clocks.bus_bits) / 8.0,

@@ -38,6 +38,7 @@ mod sections;
 pub mod share;
 pub mod staged;
 pub mod training;
+mod tuning;
 pub mod weights;
 
 pub use adapters::{Adapter, AdapterParameter, AdapterParameters, Adapters, Factor, Target};

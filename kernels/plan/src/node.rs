@@ -70,6 +70,13 @@ impl Node {
             Work::Exchange(_) => None,
         }
     }
+
+    pub(crate) fn launch_mut(&mut self) -> Option<&mut Launch> {
+        match &mut self.work {
+            Work::Launch(launch) => Some(launch),
+            Work::Exchange(_) => None,
+        }
+    }
 }
 
 /// A computation named by a key.

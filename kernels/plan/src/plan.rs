@@ -74,6 +74,10 @@ impl Plan {
         self.launches().filter(|launch| launch.pair().is_none())
     }
 
+    pub(crate) fn launches_mut(&mut self) -> impl Iterator<Item = &mut Launch> {
+        self.phases.iter_mut().flat_map(|phase| &mut phase.nodes).filter_map(Node::launch_mut)
+    }
+
     pub fn launches(&self) -> impl Iterator<Item = &Launch> {
         self.phases.iter().flat_map(Phase::launches)
     }

@@ -27,6 +27,7 @@
 
 mod candidates;
 mod host;
+mod model;
 mod op;
 mod rates;
 pub(crate) mod select;
@@ -38,6 +39,7 @@ use std::mem::offset_of;
 
 use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params};
 use crate::blas::Matrix;
+use crate::card::Card;
 use crate::host::Views;
 use crate::{
     Addend, Arch, Batch, BlasGemm, Build, Dtype, Format, Geometry, Operand, Reference, Source, TensorMap, Tolerance,
@@ -166,6 +168,14 @@ macro_rules! gemm_variants {
 
         fn problem(&self, p: &Self::Params) -> Option<String> {
             Some(format!("{}x{}x{}", p.m, p.n, p.k))
+        }
+
+        fn select_for(&self, p: &Self::Params, arch: Arch, card: Card) -> Tiling {
+            select::select_for(&self.problem_size(p), arch, card)
+        }
+
+        fn sums_as(&self, selected: Tiling, other: Tiling) -> bool {
+            select::sums_as(selected, other)
         }
 
         fn select(&self, p: &Self::Params, arch: Arch) -> Tiling {

@@ -1,8 +1,10 @@
 //! Selects a GEMM's variant by the estimated time of each tile of an architecture.
 
+use super::model;
 pub(crate) use super::op::GemmOp;
 use super::rates::rates;
 use super::variants::Tiling;
+use crate::card::Card;
 use crate::{Arch, Dtype};
 
 /// The problem of one launch: a result of rows x columns, and its operands.
@@ -31,6 +33,16 @@ pub(crate) fn admits(problem: &ProblemSize, variant: Tiling) -> bool {
     match problem.dtype {
         Dtype::Bf16 | Dtype::I8 => tensor_cores == problem.vectors,
         _ => true,
+    }
+}
+
+/// True if two tiles sum in the same order: the instruction's steps of the depth one after another, which neither the
+/// tile's size nor its stages change. A `wgmma` cluster may divide the depth, and for which tiles depends on the problem.
+pub(crate) fn sums_as(selected: Tiling, other: Tiling) -> bool {
+    match (selected, other) {
+        (Tiling::Mma(_), Tiling::Mma(_)) => true,
+        (Tiling::Wgmma(selected), Tiling::Wgmma(other)) => selected.cluster == 1 && other.cluster == 1,
+        (selected, other) => selected == other,
     }
 }
 
@@ -72,17 +84,32 @@ fn time(problem: &ProblemSize, variant: Tiling, rate: u32, multiprocessors: u64)
     (halves * depth / (2 * cluster) + waits) * u64::from(m * n) * 100 / u64::from(rate)
 }
 
-/// Returns the variant that takes the least time, and that time; the first of equals.
+/// Returns the variant that takes the least time, and that time; the first of equals. Rates are the architecture's.
 fn fastest(problem: &ProblemSize, arch: Arch) -> (Tiling, u64) {
-    let multiprocessors = arch.multiprocessors().into();
+    least(problem, arch, arch.multiprocessors(), |_, rate| rate)
+}
+
+/// Returns the variant that takes the least time on so many multiprocessors, and that time. `rate` makes a tile's rate of
+/// the one in the architecture's table.
+fn least(problem: &ProblemSize, arch: Arch, multiprocessors: u32, rate: impl Fn(Tiling, u32) -> u32) -> (Tiling, u64) {
     let admitted = rates(problem.op, problem.dtype, arch).iter().filter(|(variant, _)| admits(problem, *variant));
-    let timed = admitted.map(|(variant, rate)| (*variant, time(problem, *variant, *rate, multiprocessors)));
+    let timed = admitted
+        .map(|(variant, table)| (*variant, time(problem, *variant, rate(*variant, *table), multiprocessors.into())));
     timed.min_by_key(|(_, time)| *time).expect("every GEMM has a variant that admits it")
 }
 
-/// Returns the variant that takes the least time.
+/// Returns the variant that takes the least time on the GPU that an architecture's launches are sized for.
 pub(crate) fn select(problem: &ProblemSize, arch: Arch) -> Tiling {
-    fastest(problem, arch).0
+    arch.card().map_or_else(|| fastest(problem, arch).0, |card| select_for(problem, arch, card))
+}
+
+/// Returns the variant that takes the least time on a card, by its own figures: rates of tiles for `mma.sync` are modeled.
+pub(crate) fn select_for(problem: &ProblemSize, arch: Arch, card: Card) -> Tiling {
+    let rate = |tiling, table| match tiling {
+        Tiling::Mma(tile) => model::rate(tile, card),
+        Tiling::Wgmma(_) | Tiling::CudaCores(_) => table,
+    };
+    least(problem, arch, card.multiprocessors, rate).0
 }
 
 /// True if GEMMs of a dtype are built on an architecture so that CTAs can split K. `wgmma` has its own means, and the
@@ -117,6 +144,8 @@ pub(crate) fn semaphores(problem: &ProblemSize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::variant::Numbers;
+    use crate::{Key, tuned};
 
     #[test]
     fn tiles_fit_the_waves_of_an_h200() {
@@ -179,5 +208,48 @@ mod tests {
         for arch in [Arch::Sm90a, Arch::Sim] {
             assert_eq!((of_weights(arch), splits_k(Dtype::Bf16, arch)), ([None; 3], false));
         }
+    }
+
+    #[test]
+    fn the_model_of_a_card_selects_almost_as_measurements_do() {
+        let card = Card { multiprocessors: 132, flops_per_clock: 4096 };
+        let launches = tuned::committed().launches("NVIDIA H200", Arch::Sm90Portable);
+        let mut lost: Vec<(f64, f64, String)> = launches
+            .map(|(key, problem, times)| {
+                let size = size(&key, problem);
+                let selected = select_for(&size, Arch::Sm90Portable, card).erase().to_string();
+                let best = times.values().copied().fold(f64::INFINITY, f64::min);
+                (times[&selected] - best, best, format!("{key} {problem}: {:.3}", times[&selected] / best))
+            })
+            .collect();
+        let [lost_us, best_us] = lost.iter().fold([0.0, 0.0], |[a, b], (lost, best, _)| [a + lost, b + best]);
+        assert!(lost.len() > 70 && lost_us / best_us < 0.05, "{lost_us} of {best_us}");
+        lost.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let worst: Vec<&str> = lost[..3].iter().map(|(.., launch)| launch.as_str()).collect();
+        assert_eq!(
+            worst,
+            [
+                "gemm.wgrad{x=bf16} 2048x151936x2048: 1.059",
+                "gemm.swiglu{bias=false,w=bf16,x=bf16} 8192x14336x4096: 1.039",
+                "gemm.swiglu{bias=false,w=bf16,x=bf16} 8192x12288x4096: 1.046",
+            ]
+        );
+    }
+
+    /// Returns the size of a launch in the table of times.
+    fn size(key: &Key, problem: &str) -> ProblemSize {
+        let [m, n, k] = problem.split('x').map(|it| it.parse().unwrap()).collect::<Vec<u32>>()[..] else { panic!() };
+        let dtype = if key.text().contains("x=i8") { Dtype::I8 } else { Dtype::Bf16 };
+        let (op, (rows, columns, depth)) = match key.op() {
+            "gemm.fwd" => (GemmOp::Fwd, (m, n, k)),
+            "gemm.swiglu" => (GemmOp::Swiglu, (m, 2 * n, k)),
+            "gemm.dgrad" => (GemmOp::Dgrad, (m, k, n)),
+            _ => (GemmOp::Wgrad, (n, k, m)),
+        };
+        let depth = if dtype == Dtype::I8 { depth / 2 } else { depth };
+        let whole = ProblemSize { op, rows, columns, depth, splits: 1, dtype, vectors: true };
+        let splits =
+            if matches!(op, GemmOp::Dgrad | GemmOp::Wgrad) { splits(&whole, Arch::Sm90Portable) } else { None };
+        ProblemSize { splits: splits.unwrap_or(1), ..whole }
     }
 }

@@ -30,7 +30,7 @@ use precast_plan::chips::Clocks;
 use crate::activity::{Activity, NodeName};
 use crate::cublas::Cublas;
 use crate::driver::{
-    Arrived, Bound, BoundWork, CublasUse, Device, Driver, DriverError, GraphId, KernelId, Launches, Rows, Ticket,
+    Arrived, Bound, BoundWork, CublasUse, Device, Driver, DriverError, GraphId, KernelId, Launches, Ticket,
 };
 use crate::gauge::Gauge;
 use call::check;
@@ -113,8 +113,9 @@ impl Cuda {
             let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
             check("cuStreamCreate", sys::cuStreamCreate(&mut stream, flags))?;
         }
+        let device = describe(ordinal, handle)?;
         Ok(Self {
-            device: describe(ordinal, handle, |capability| launches.rows(capability, held))?,
+            device: Device { rows: launches.rows(&device, held), ..device },
             handle,
             stream,
             beside: None,
@@ -330,11 +331,7 @@ fn cuda_version(version: i32) -> (u32, u32) {
 }
 
 /// Describes a device. A context is current.
-fn describe(
-    ordinal: u32,
-    handle: sys::CUdevice,
-    rows: impl Fn((u32, u32)) -> Option<Rows>,
-) -> Result<Device, DriverError> {
+fn describe(ordinal: u32, handle: sys::CUdevice) -> Result<Device, DriverError> {
     use sys::CUdevice_attribute as Attribute;
     let attribute = |which: Attribute| {
         let mut value = 0;
@@ -368,7 +365,7 @@ fn describe(
             memory_khz: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,
             bus_bits: attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?,
         },
-        rows: rows((major, minor)),
+        rows: None,
     })
 }
 

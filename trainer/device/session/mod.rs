@@ -7,6 +7,7 @@ mod upload;
 use std::borrow::Borrow;
 use std::ops::{Deref, DerefMut};
 
+use precast_fatbins::Digest;
 use precast_plan::chips::Peak;
 use precast_plan::estimate;
 use precast_plan::training::{MICRO, UPDATE};
@@ -18,6 +19,7 @@ use crate::base::startup_times::Startup;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::run_models::RunModels;
 use crate::device::seal::{SealedDevice, seal};
+use crate::device::tuning::Tuning;
 use crate::device::weight_format::Chosen;
 use crate::device::{self, DeviceError, one_memory};
 use crate::inputs::checkpoint::Weights;
@@ -28,6 +30,8 @@ pub struct Session {
     pub plan: TrainingPlan,
     /// The form in which the teacher's weights live on the device.
     pub teacher_format: WeightFormat,
+    /// Digest of the table that selects variants, if the run has one of its own.
+    pub tuned: Option<Digest>,
     sealed: SealedDevice,
 }
 
@@ -66,7 +70,9 @@ impl Session {
             failure
         };
         let device = driver.device();
-        let Chosen { mut plan, format: teacher_format, note: said } = shapes.plan(device, config).map_err(advise)?;
+        let tuning = Tuning::read(&config.tuning)?;
+        let chosen = shapes.plan(device, config, tuning.as_ref()).map_err(advise)?;
+        let Chosen { mut plan, format: teacher_format, note: said } = chosen;
         let extension = extend(&mut plan.plan);
         startup.end("plan");
         said.iter().for_each(note);
@@ -78,7 +84,8 @@ impl Session {
             let phase_s = |phase| estimate::seconds(&plan.plan, phase, &peak);
             sealed.watch.step_takes(f64::from(config.division.grad_accum) * phase_s(MICRO) + phase_s(UPDATE));
         }
-        Ok((Self { plan, teacher_format, sealed }, extension))
+        let tuned = tuning.map(|tuning| tuning.digest);
+        Ok((Self { plan, teacher_format, tuned, sealed }, extension))
     }
 
     /// Returns the highest rates of the device; none for the simulated GPU.

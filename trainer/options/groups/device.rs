@@ -25,6 +25,19 @@ pub struct DeviceOptions {
     pub kernels: Kernels,
 }
 
+/// Selection of the variants of kernels.
+#[derive(Args, Clone, Debug, Default, Serialize)]
+#[command(next_help_heading = "Device")]
+pub struct TuningOptions {
+    /// Table of times that selects variants of kernels
+    ///
+    /// precast bench --tune FILE writes it on the device at hand. All variants are in the bundle, and a table selects those that
+    /// give the same bits.
+    #[arg(long, value_name = "FILE", add = Change::OnAnyHost)]
+    #[serde(serialize_with = "path_or_none", skip_serializing_if = "Option::is_none")]
+    pub tuned: Option<PathBuf>,
+}
+
 /// The kernels a run may use: a bundle file, and whose signature it must carry.
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Device")]

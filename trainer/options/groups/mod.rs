@@ -24,7 +24,7 @@ pub use adapting::AdapterOptions;
 pub use arithmetic::ArithmeticOptions;
 pub use change::Change;
 pub use data::{OrderOptions, TextOptions};
-pub use device::{DeviceOptions, Kernels};
+pub use device::{DeviceOptions, Kernels, TuningOptions};
 pub use division::{Division, DivisionOptions};
 pub use models::ModelOptions;
 pub use optimizer::OptimizerOptions;
@@ -80,6 +80,8 @@ pub struct Options {
     pub output: OutputOptions,
     #[command(flatten)]
     pub target: DeviceOptions,
+    #[command(flatten)]
+    pub tuning: TuningOptions,
     /// The options that are given, and where; all others have their defaults.
     #[arg(skip)]
     pub given: BTreeMap<String, OptionSource>,

@@ -11,7 +11,7 @@ use super::groups::{self, Group};
 use super::{Bench, Reader, SAMPLES, median, sample};
 use crate::base::startup_times::Startup;
 use crate::device;
-use crate::options::{DeviceChoice, RunConfig};
+use crate::options::RunConfig;
 use crate::programs::failure::Failure;
 
 /// A group of launches, and the same for each variant they may have.
@@ -25,20 +25,12 @@ struct Candidates {
 /// file, with these launches re-measured. Returns how many there were.
 ///
 /// # Errors
-/// [`Failure`] of the models, the device or the file, and on a device that stands in for those of another row: rows of
-/// the table are selected by architecture, and these times are not of its GPUs.
+/// [`Failure`] of the models, the device or the file.
 pub fn tune(config: &RunConfig, file: &Path, mut startup: Startup) -> Result<usize, Failure> {
-    if let DeviceChoice::As(arch, _) = config.target.device {
-        let (device, arch) = (config.target.device, arch.name());
-        return Err(Failure::usage(format!(
-            "--tune with --device {device}: the table would hold times of another chip as those of {arch}. Measure on a GPU \
-             of {arch}, or with --device portable:0"
-        )));
-    }
     let (mut table, comments) = read(file)?;
     startup.end("arguments");
     let Bench { mut session, mut steps, of_plan: candidates } = Bench::open(config, &mut startup, Reader::Person, add)?;
-    let arch = device::rows(session.device())?.launches;
+    let (chip, arch) = (session.device().name.clone(), device::rows(session.device())?.launches);
     for Candidates { key, problem, groups } in &candidates {
         steps.one(&mut session)?;
         // In turn, so that none is measured on a warmer device than another.
@@ -49,7 +41,7 @@ pub fn tune(config: &RunConfig, file: &Path, mut startup: Startup) -> Result<usi
             }
         }
         let times = groups.iter().zip(seconds).map(|((variant, _), seconds)| (*variant, median(seconds) * 1e6));
-        table.insert(arch, key, problem, times);
+        table.insert((&chip, arch), key, problem, times);
     }
     files::write_whole(file, format!("{comments}{table}").as_bytes()).map_err(Failure::io("write", file))?;
     Ok(candidates.len())
@@ -130,7 +122,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("tuned.txt");
         assert_eq!(read(&file).unwrap(), (Table::default(), String::new()));
-        let text = "# why\nsm_90a key 1x1x1 threads=64 1.50\n";
+        let text = "# why\nNVIDIA_H200 sm_90a key 1x1x1 threads=64 1.50\n";
         std::fs::write(&file, text).unwrap();
         let (table, comments) = read(&file).unwrap();
         assert_eq!(format!("{comments}{table}"), text);

@@ -26,6 +26,7 @@ use crate::base::startup_times::Startup;
 use crate::base::stop::Stop;
 use crate::device;
 use crate::device::run_models::RunModels;
+use crate::device::tuning::Tuning;
 use crate::options::{Options, Purpose};
 use crate::programs::failure::Failure;
 use crate::programs::rank_end;
@@ -113,6 +114,7 @@ pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
     let mut identity = Identity::new(&config, &data, &models);
     let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
     identity.cublas(cublas.map(|cublas| cublas.version()));
+    identity.tuned(Tuning::read(&config.tuning)?.map(|tuning| tuning.digest));
     identity.data(corpus.digest()?);
     identity.models(&digests.weights.get()?);
     resumed.compare(&identity)?;

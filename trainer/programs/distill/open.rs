@@ -19,6 +19,7 @@ use crate::base::startup_times::Startup;
 use crate::base::stop::Stop;
 use crate::device;
 use crate::device::run_models::RunModels;
+use crate::device::tuning::Tuning;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Batches, Corpus, DataError, Stream, Summary};
 use crate::options::{Options, Purpose, RunConfig};
@@ -87,6 +88,7 @@ pub(super) fn open(
     models.same_files = models.adapter.is_some() && same_files(&models.models, &mut digests, stop)?;
     let mut identity = Identity::new(&config, &data, &models);
     identity.cublas(cublas.as_ref().map(Cublas::version));
+    identity.tuned(Tuning::read(&config.tuning)?.map(|tuning| tuning.digest));
     if ranks.count() > 1 || resumed.is_some() {
         identity.data(data_digest.wait(stop)?);
     }

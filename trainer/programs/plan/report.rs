@@ -16,6 +16,7 @@ use super::room::{Case, Fit, Takes};
 use crate::base::record_text::display;
 use crate::device::host_memory::HostMemory;
 use crate::device::shapes::Shapes;
+use crate::device::tuning::{self, Tuning};
 use crate::device::weight_format;
 use crate::options::{Division, RunConfig, ShapeOptions, WeightFormat};
 use crate::programs::failure::Failure;
@@ -124,7 +125,12 @@ impl Report {
         let formats = weight_format::formats(forms.planned, own_teacher);
         let recipe = config.recipe();
         let lower = |recipe: Recipe| shapes.lower(config, &recipe, &formats, arch);
-        let plan = lower(recipe)?;
+        let mut plan = lower(recipe)?;
+        let tuning = Tuning::read(&config.tuning)?;
+        match &target.device {
+            Some(device) => tuning::select(&mut plan.plan, device, tuning.as_ref())?,
+            None => tuning::select_for_row(&mut plan.plan, tuning.as_ref())?,
+        }
         let choices = Recompute::ALL.into_iter().map(|recompute| {
             let TrainingPlan { plan, .. } = lower(Recipe { recompute, ..recipe })?;
             Ok(Choice { recompute, bytes: plan.device_bytes(), launches: plan.phase(MICRO).nodes.len() })
