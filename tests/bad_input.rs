@@ -208,6 +208,17 @@ fn a_fifo_in_place_of_a_library_is_refused_by_name() {
     }
 }
 
+#[test]
+fn a_compiler_that_is_too_old_is_refused_by_its_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let library = crate::support::build_old_nvrtc(dir.path());
+    let mut build = crate::support::precast_aot();
+    build.args(["build", "--arch", "sm_89", "--key", "cast", "--out"]).arg(dir.path().join("bundle"));
+    let message = fail(build.env("PRECAST_NVRTC", dir.path()), 1);
+    assert!(message.contains(&format!("NVRTC at {} is 12.9: 13.0 or newer is needed", library.display())), "{message}");
+    assert!(message.contains("precast-aot toolchain install"), "{message}");
+}
+
 /// What is opened to be locked is no FIFO, which would wait for its reader.
 #[test]
 fn nothing_but_a_file_is_locked_by_an_installation() {

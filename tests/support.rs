@@ -451,6 +451,11 @@ pub fn build_libcuda(dir: &Path) -> PathBuf {
     library
 }
 
+/// The stand-in for an NVRTC of CUDA 12.9.
+pub fn build_old_nvrtc(dir: &Path) -> PathBuf {
+    build_library("nvrtc.c", dir.join("libnvrtc.so.12"))
+}
+
 /// The stand-in for cuBLASLt, as it is installed.
 pub fn build_cublas(dir: &Path) -> PathBuf {
     build_library("cublaslt.c", dir.join("libcublasLt.so.13"))

@@ -46,6 +46,12 @@ pub struct Nvrtc {
 pub enum NvrtcError {
     #[error("cannot load {}: {error}", path.display())]
     Load { path: PathBuf, error: libloading::Error },
+    #[error(
+        "NVRTC at {} is {major}.{minor}: 13.0 or newer is needed, whose cubins name their compiler. The pinned one, from this directory: \
+         precast-aot toolchain install",
+        path.display()
+    )]
+    Old { path: PathBuf, major: i32, minor: i32 },
     /// One of its files cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: std::io::Error },
@@ -73,6 +79,9 @@ pub struct Unit<'a> {
     pub headers: &'a [(&'a str, &'a str)],
     pub options: &'a [String],
 }
+
+/// Oldest major version whose cubins have the note that names their compiler, `.note.nv.tkinfo`.
+const OLDEST: i32 = 13;
 
 /// Compiled once to learn the compiler's full version, of which `nvrtcVersion` leaves out the last number.
 const PROBE: Unit<'_> = Unit {
@@ -118,6 +127,9 @@ impl Nvrtc {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: both pointers are to integers that outlive the call.
         nvrtc.check("nvrtcVersion", unsafe { version(&mut major, &mut minor) })?;
+        if major < OLDEST {
+            return Err(NvrtcError::Old { path: path.to_owned(), major, minor });
+        }
         // NVRTC opens its builtins by name at the first compilation; this opens them by path first.
         let builtins = path.with_file_name(format!("libnvrtc-builtins.so.{major}.{minor}"));
         nvrtc.libraries.push(load(&builtins)?);
