@@ -91,6 +91,28 @@ fn words_are_spelled_one_way() {
     assert!(faults.is_empty(), "US spelling:\n{}", faults.join("\n"));
 }
 
+/// Portable kernels are measured on a Hopper, with launches that no other card has.
+#[test]
+fn rates_of_portable_kernels_are_said_of_no_other_card() {
+    let has = |sentence: &str, words: &[&str]| words.iter().any(|word| sentence.contains(word));
+    let of_card = |sentence: &str| {
+        has(sentence, &["ortable"])
+            && has(sentence, &["RTX 4090", "GB10", "sm_89", "sm_121"])
+            && has(sentence, &[" ms", "FLOP/s", "TB/s", "tokens/s", "speed", "fast", "rate of", "rates of"])
+            && !has(sentence, &["never", " not ", "no part"])
+    };
+    let claim = "The portable build is what sm_89 runs: 147.2 ms a step";
+    assert!(of_card(claim) && !of_card("Portable figures are never the speed of an RTX 4090"));
+    let pages = texts().into_iter().filter(|(path, _)| path.ends_with(".md") || path.ends_with(".snap"));
+    let faults = pages.flat_map(|(path, text)| {
+        let text = text.replace('\n', " ");
+        let claims = text.split(". ").filter(|sentence| of_card(sentence)).map(str::to_owned);
+        claims.map(|claim| format!("{path}: {claim}")).collect::<Vec<_>>()
+    });
+    let faults: Vec<String> = faults.collect();
+    assert!(faults.is_empty(), "of which card?\n{}", faults.join("\n"));
+}
+
 /// The words of a text in lower case, of identifiers too: `BoundGemm` and `bound_gemm` are two each. Other signs are words
 /// of their own, so that `self.check` is no `self-check`.
 fn words(text: &str) -> Vec<String> {
