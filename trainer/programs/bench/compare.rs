@@ -67,6 +67,7 @@ mod tests {
     fn record(kernel: &str, problem: &str, purpose: &str, launch_us: f64) -> KernelRecord {
         KernelRecord {
             kernel: kernel.to_owned(),
+            grid: None,
             key: kernel.split('[').next().unwrap().to_owned(),
             problem: (!problem.is_empty()).then(|| problem.to_owned()),
             purpose: purpose.to_owned(),

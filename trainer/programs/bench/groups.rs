@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use itertools::Itertools;
 use precast_plan::training::{MICRO, UPDATE};
-use precast_plan::{Launch, Node, Phase, Plan, Work};
+use precast_plan::{Executor, Launch, Node, Phase, Plan, Work};
 
 /// A timed sequence has at least this many launches: what starting it costs is then no part of the result.
 const LEAST_LAUNCHES: usize = 16;
@@ -29,6 +29,20 @@ impl Group {
     /// Names what the launches compute, and whose code does.
     pub fn code(&self) -> String {
         self.launches[0].code()
+    }
+
+    /// Returns the CTAs of a launch along x, y and z; none by cuBLASLt.
+    pub fn grid(&self) -> Option<[u32; 3]> {
+        match &self.launches[0].by {
+            Executor::Kernel(build) => Some(build.geometry.grid),
+            Executor::Cublas(_) => None,
+        }
+    }
+
+    /// Names a problem that variants differ in; none for other launches.
+    pub fn problem(&self) -> Option<String> {
+        let launch = &self.launches[0];
+        launch.key.kernel().problem(&launch.params)
     }
 
     /// Names the purposes of the launches, each once, layers and chunks left open: `student.layers.*.qkv`.

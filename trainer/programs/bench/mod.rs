@@ -4,7 +4,7 @@
 //! the same kernels, memory, graphs and seal.
 
 mod compare;
-mod groups;
+pub(crate) mod groups;
 mod kernels;
 mod record;
 mod report;

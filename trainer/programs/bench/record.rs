@@ -106,6 +106,9 @@ pub struct KernelRecord {
     /// In which shape, for a product: m x n x k.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// CTAs of a launch along x, y and z; none by cuBLASLt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grid: Option<[u32; 3]>,
     /// Purpose of the launches.
     pub purpose: String,
     /// The phase they are in.
@@ -192,7 +195,8 @@ impl KernelRecord {
         Self {
             kernel: group.code(),
             key: launch.key.to_string(),
-            problem: launch.key.kernel().problem(&launch.params),
+            problem: group.problem(),
+            grid: group.grid(),
             purpose: group.purpose(),
             phase: group.phase,
             launches,

@@ -19,6 +19,7 @@ use crate::device::shapes::Shapes;
 use crate::device::tuning::{self, Tuning};
 use crate::device::weight_format;
 use crate::options::{Division, RunConfig, ShapeOptions, WeightFormat};
+use crate::programs::bench::groups::{self, Group};
 use crate::programs::failure::Failure;
 
 /// Memory, kernels and work that a run takes.
@@ -48,9 +49,30 @@ pub struct Report {
     #[serde(skip)]
     pub(super) replicas: Option<Replicas>,
     pub(super) kernels: Kernels,
+    /// Those of a step, as `bench` lists them.
+    pub(super) launches: Vec<StepLaunches>,
     /// None where cuBLASLt computes nothing.
     pub(super) cublas: Option<Products>,
     pub(super) step: Step,
+}
+
+/// Launches of a phase of a step that have one kernel and one shape.
+#[derive(Debug, Serialize)]
+pub(super) struct StepLaunches {
+    phase: &'static str,
+    /// Key and variant, or cublas.
+    kernel: String,
+    problem: Option<String>,
+    /// CTAs of a launch along x, y and z; none by cuBLASLt.
+    grid: Option<[u32; 3]>,
+    launches: usize,
+}
+
+impl StepLaunches {
+    fn of(group: &Group) -> Self {
+        let (kernel, problem, grid) = (group.code(), group.problem(), group.grid());
+        Self { phase: group.phase, kernel, problem, grid, launches: group.launches.len() }
+    }
 }
 
 /// Choices of what is recomputed, and what a run takes with each.
@@ -153,6 +175,7 @@ impl Report {
             phases: phases(&plan.plan),
             replicas: Replicas::of(config.division.share, &plan),
             kernels: Kernels::of(config, code, &plan.plan)?,
+            launches: groups::of(&plan.plan).iter().map(StepLaunches::of).collect(),
             cublas: Products::of(&plan.plan, by_bundle)?,
             step: Step::of(config, &plan.plan),
         })
