@@ -81,6 +81,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     score.check(&model, demands)?;
     if let Some((below, baseline)) = &baseline {
+        score.check_alike(&model, baseline, below)?;
         score.check_below(&model, baseline, below)?;
     }
     Ok(())

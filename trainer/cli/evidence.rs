@@ -57,7 +57,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         0 => Ok(()),
         failed => {
             let checked = evidence.checks.len() + evidence.golden.len();
-            Err(Failure::Selftest { failed, checked, device: evidence.chip.name })
+            Err(Failure::Kernels(format!("{failed} of {checked} kernel checks failed on {}", evidence.chip.name)))
         }
     }
 }

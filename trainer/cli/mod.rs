@@ -22,6 +22,7 @@ use clap::{Parser, Subcommand};
 
 use crate::base::stop::end_at_signal;
 use crate::programs::failure::Failure;
+use crate::run::outcome::RunFault;
 use crate::run::report;
 use crate::run::report_file::REPORT;
 use precast_system::files::Existing;
@@ -146,7 +147,7 @@ pub fn main() -> Result<(), Failure> {
 /// # Errors
 /// [`Failure`] where a line of it did not arrive.
 pub fn finish() -> Result<(), Failure> {
-    stdout::finish().map_err(|error| Failure::Failed(format!("cannot write to standard output: {error}")))
+    stdout::finish().map_err(|error| RunFault(format!("cannot write to standard output: {error}")).into())
 }
 
 /// Says what `--overwrite` does with what lies in `--out`.

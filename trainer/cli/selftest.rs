@@ -2,15 +2,13 @@
 
 use clap::Args;
 use precast_kernels::Arch;
-use precast_plan::Plan;
 use precast_runtime::selftest::selftest;
 use precast_system::{count, say};
 
 use crate::base::load_trace::Verbose;
-use crate::device;
 use crate::device::run_heading::Heading;
 use crate::options::DeviceOptions;
-use crate::programs::bench::missing;
+use crate::programs::bench::{missing, open_kernels};
 use crate::programs::failure::Failure;
 
 #[derive(Args)]
@@ -30,16 +28,8 @@ pub struct Arguments {
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     Verbose { verbose: arguments.verbose }.start();
-    let DeviceOptions { device, kernels } = arguments.target;
-    let driver = device::open(device, &kernels)?;
+    let (driver, arch, source) = open_kernels(&arguments.target)?;
     let opened = driver.device().clone();
-    let arch = device::rows(&opened)?.code;
-    // The simulated GPU has no bundle of its own: it runs any plan with the references.
-    if arch == Arch::Sim && kernels.bundle.is_none() {
-        return Err(Failure::NothingToCheck);
-    }
-    let nothing = Plan { arch, buffers: Vec::new(), phases: Vec::new(), arena_bytes: 0 };
-    let source = kernels.find(arch, &nothing)?;
     let bundle = source.open()?;
     let modules = bundle.modules(arch).map_or(0, |modules| modules.len());
     say!("{}", Heading::new(&opened, bundle.digest(), modules));
@@ -68,7 +58,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         );
     }
     if failed > 0 {
-        return Err(Failure::Selftest { failed, checked, device: opened.name });
+        return Err(Failure::Kernels(format!("{failed} of {checked} kernel checks failed on {}", opened.name)));
     }
     Ok(())
 }

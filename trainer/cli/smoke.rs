@@ -7,6 +7,7 @@ use crate::options::groups::values::{MOST_STEPS, above_zero};
 use crate::options::{Flags, Measurement, OptimizerOptions, Options, OrderOptions};
 use crate::programs::failure::Failure;
 use crate::programs::smoke::{LEAST_STEPS, smoke};
+use crate::run::outcome::RunFault;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -33,5 +34,5 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let record = smoke(Options { steps, optimizer, order, ..options }.planned()?, lr)?;
     // A line for programs: everything else goes to standard error.
     say!("{}", serde_json::to_string(&record).expect("plain data serializes"));
-    record.reason.map_or(Ok(()), |reason| Err(Failure::Failed(format!("smoke: {reason}"))))
+    record.reason.map_or(Ok(()), |reason| Err(RunFault(format!("smoke: {reason}")).into()))
 }

@@ -15,10 +15,8 @@ use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::DataError;
 use crate::options::UsageError;
 use crate::ranks::{self, RankError, RankFailure};
-use crate::run::certificate::CertificateError;
 use crate::run::error::{OutError, RunError};
 use crate::run::outcome::RunFault;
-use crate::run::perplexity::Insufficient;
 
 /// Why a command failed. [`Failure::exit_code`] is part of the command-line contract.
 #[derive(Debug, thiserror::Error)]
@@ -26,21 +24,9 @@ use crate::run::perplexity::Insufficient;
 pub enum Failure {
     /// The command line or run.toml asks for something that cannot be.
     Usage(#[from] UsageError),
-    /// There is no kernel to compare with its reference.
-    #[error(
-        "nothing to check: the simulated GPU executes the host references that kernels are compared with. \
-         Use --device cuda:0 where there is a GPU, or --bundle FILE to check the references themselves"
-    )]
-    NothingToCheck,
-    /// Kernels compute something else than their references.
-    #[error("{failed} of {checked} kernel checks failed on {device}")]
-    Selftest {
-        /// Checks that failed.
-        failed: usize,
-        /// Checks in all.
-        checked: usize,
-        device: String,
-    },
+    /// Kernels compute something else than their references, or there are none to compare.
+    #[error("{0}")]
+    Kernels(String),
     /// A check of `precast doctor` found something bad.
     #[error("{} of {checked} checks are BAD: {}", bad.len(), bad.join(", "))]
     Doctor {
@@ -61,33 +47,20 @@ pub enum Failure {
     Checkpoint(#[from] CheckpointError),
     /// Training data cannot be used.
     Data(#[from] DataError),
-    /// A teacher that is not exact is not known to be good enough.
-    Certificate(#[from] CertificateError),
-    /// A model's score is not good enough.
-    Score(#[from] Insufficient),
     /// A file of the run cannot be read or written.
     Io(#[from] IoError),
     /// An output directory must not be used so.
     Out(#[from] OutError),
     /// A run left files that cannot be used.
     Run(RunError),
-    /// A resumed run would not have trained on the tokens that the run has seen.
-    #[error(
-        "{}: the tokens of its {step} steps are not those that this program would have trained on. The data are the same, \
-         so another version of Precast started the run: continue it with that version", path.display()
-    )]
-    Tokens { path: PathBuf, step: u64 },
     /// The device hangs.
     Hung(#[from] Box<Hang>),
     /// Ranks did not come together, or one of them has failed.
     Rank(RankError),
     /// A signal asked the run to stop, and it did.
     Stopped(#[from] Stopped),
-    /// The run reached its last step and did not do its work.
+    /// The command did not do its work.
     Fault(#[from] RunFault),
-    /// The command did not do what it was asked for.
-    #[error("{0}")]
-    Failed(String),
 }
 
 impl Failure {
@@ -103,24 +76,8 @@ impl Failure {
                 5
             }
             Self::Plan(PlanError::TeacherNarrower { .. } | PlanError::UnknownProjection { .. }) => 5,
-            Self::Usage(_)
-            | Self::Plan(
-                PlanError::SequenceTooLong { .. }
-                | PlanError::Tokens { .. }
-                | PlanError::TooLarge { .. }
-                | PlanError::NoTeacher
-                | PlanError::Rank { .. }
-                | PlanError::Replicas { .. }
-                | PlanError::StoredWithoutAdapters
-                | PlanError::Int8Precision
-                | PlanError::Rotation { .. }
-                | PlanError::StudentRotation { .. }
-                | PlanError::Int8Depth { .. }
-                | PlanError::StoredInt8
-                | PlanError::BaseWithoutAdapters,
-            )
-            | Self::Certificate(CertificateError::Missing { .. })
-            | Self::Driver(DriverError::NoCublas) => 2,
+            // All else that a plan is refused for, options ask for.
+            Self::Usage(_) | Self::Plan(_) | Self::Driver(DriverError::NoCublas) => 2,
             Self::Device(DeviceError::Load(LoadError::Driver(_) | LoadError::Unsupported { .. })) => 4,
             Self::Device(
                 DeviceError::Load(_)
@@ -128,24 +85,17 @@ impl Failure {
                 | DeviceError::NotInBundle { .. }
                 | DeviceError::Cublas(_),
             )
-            | Self::NothingToCheck
-            | Self::Selftest { .. } => 3,
+            | Self::Kernels(_) => 3,
             Self::Hung(_) => Hang::EXIT_CODE,
             Self::Driver(_) | Self::Device(_) => 4,
             Self::Doctor { exit_code, .. } => *exit_code,
             // A file that cannot be written, be it a checkpoint, is no fault of what was read.
             Self::Checkpoint(CheckpointError::WouldNotBeFinite { .. } | CheckpointError::Space { .. }) => 1,
             Self::Checkpoint(CheckpointError::Io { what, .. }) if *what != "read" => 1,
-            Self::Checkpoint(_) | Self::Data(_) | Self::Certificate(CertificateError::Unusable { .. }) => 5,
-            Self::Score(Insufficient::OtherTokens(_)) => 5,
-            Self::Out(OutError::Io(_) | OutError::Gone { .. })
-            | Self::Score(_)
-            | Self::Certificate(CertificateError::NotFinite { .. } | CertificateError::TooFar { .. })
-            | Self::Fault(_)
-            | Self::Io(_)
-            | Self::Failed(_) => 1,
+            Self::Checkpoint(_) | Self::Data(_) => 5,
+            Self::Out(OutError::Io(_) | OutError::Gone { .. }) | Self::Fault(_) | Self::Io(_) => 1,
             Self::Out(_) => 2,
-            Self::Run(_) | Self::Tokens { .. } => 5,
+            Self::Run(_) => 5,
             Self::Rank(RankError::Usage(_) | RankError::Different(_)) => 2,
             Self::Rank(RankError::Failed(RankFailure { exit_code, .. })) => *exit_code,
             Self::Rank(_) => 1,

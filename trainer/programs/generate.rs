@@ -20,6 +20,7 @@ use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::DataError;
 use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
 use crate::programs::failure::Failure;
+use crate::run::outcome::RunFault;
 
 /// What to generate.
 #[derive(Args, Clone, Debug)]
@@ -82,7 +83,7 @@ pub fn generate(request: &Generation) -> Result<Generated, Failure> {
         let row = ids.len() as u64 - 1 - u64::from(first(window));
         let row = sealed.read(logits.slice(row * vocab, vocab))?;
         let broken = |(id, logit)| {
-            Failure::Failed(format!(
+            RunFault(format!(
                 "{}: after {} tokens the logit of token {id} is {logit}. The weights are damaged or activations overflow: try \
                  --precision fp32, and check the model with precast eval",
                 request.forward.model.display(),

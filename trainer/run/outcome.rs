@@ -12,7 +12,7 @@ const LAST: usize = 10;
 /// Skipped steps of all that are too many, as a share of 1 over this.
 const MOST_SKIPPED: u64 = 100;
 
-/// A run that reached its last step and did not do its work.
+/// A run, or another command, that came to its end and did not do its work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RunFault(pub String);

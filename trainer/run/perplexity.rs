@@ -5,6 +5,9 @@ use std::path::Path;
 use precast_fatbins::Digest;
 use serde::Serialize;
 
+use crate::inputs::checkpoint::CheckpointError;
+use crate::run::outcome::RunFault;
+
 /// Quality of a model's predictions of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Score {
@@ -21,25 +24,10 @@ pub struct Score {
     pub ids: Digest,
 }
 
-/// A score that is not good enough.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Insufficient {
-    /// It is no number, or above what it may be.
-    #[error("{0}")]
-    Score(String),
-    /// Two models read a text differently.
-    #[error("{0}")]
-    OtherTokens(String),
-}
-
-impl Insufficient {
-    /// Says that the arithmetic broke down.
-    fn not_finite(model: &Path, nll: f64) -> Self {
-        let model = model.display();
-        Self::Score(format!(
-            "{model}: nll is {nll}, not a number of nats: the model is broken, or its activations overflow"
-        ))
-    }
+/// Says that the arithmetic broke down.
+fn not_finite(model: &Path, nll: f64) -> RunFault {
+    let model = model.display();
+    RunFault(format!("{model}: nll is {nll}, not a number of nats: the model is broken, or its activations overflow"))
 }
 
 /// Demands on a score.
@@ -61,46 +49,56 @@ impl Score {
     /// Refuses a score that is not a number, not better than guessing, or above what is allowed.
     ///
     /// # Errors
-    /// [`Insufficient`].
-    pub fn check(&self, model: &Path, demands: Demands) -> Result<(), Insufficient> {
+    /// [`RunFault`].
+    pub fn check(&self, model: &Path, demands: Demands) -> Result<(), RunFault> {
         let Self { nll, perplexity, uniform_nll, .. } = *self;
         if !nll.is_finite() {
-            return Err(Insufficient::not_finite(model, nll));
+            return Err(not_finite(model, nll));
         }
         let model = model.display();
         if nll >= uniform_nll && !demands.untrained {
-            return Err(Insufficient::Score(format!(
+            return Err(RunFault(format!(
                 "{model}: nll {nll:.4} nats a token is no better than the {uniform_nll:.4} of guessing uniformly: the model is broken, \
                  untrained, or of another language (--untrained allows it)"
             )));
         }
         match demands.max_perplexity {
-            Some(most) if perplexity > most => Err(Insufficient::Score(format!(
-                "{model}: perplexity {perplexity:.4} is above --max-perplexity {most}"
-            ))),
+            Some(most) if perplexity > most => {
+                Err(RunFault(format!("{model}: perplexity {perplexity:.4} is above --max-perplexity {most}")))
+            }
             _ => Ok(()),
         }
     }
 
-    /// Fails unless the score is below the baseline's on the same tokens.
+    /// Refuses scores of texts that two models read differently.
     ///
     /// # Errors
-    /// [`Insufficient`].
-    pub fn check_below(&self, model: &Path, other: &Self, baseline: &Path) -> Result<(), Insufficient> {
-        let (name, other_name) = (model.display(), baseline.display());
-        if self.ids != other.ids {
-            return Err(Insufficient::OtherTokens(format!(
-                "{name} and {other_name} read the text as different tokens, so their scores per token cannot be compared: use models with \
-                 the same tokenizer, and a --seq-len that both support"
-            )));
+    /// [`CheckpointError::Wrong`].
+    pub fn check_alike(&self, model: &Path, other: &Self, baseline: &Path) -> Result<(), CheckpointError> {
+        if self.ids == other.ids {
+            return Ok(());
         }
+        Err(CheckpointError::Wrong(format!(
+            "{} and {} read the text as different tokens, so their scores per token cannot be compared: use models with \
+             the same tokenizer, and a --seq-len that both support",
+            model.display(),
+            baseline.display()
+        )))
+    }
+
+    /// Fails unless the score is below the baseline's, which is of the same tokens.
+    ///
+    /// # Errors
+    /// [`RunFault`].
+    pub fn check_below(&self, model: &Path, other: &Self, baseline: &Path) -> Result<(), RunFault> {
+        let (name, other_name) = (model.display(), baseline.display());
         if !other.nll.is_finite() {
-            return Err(Insufficient::not_finite(baseline, other.nll));
+            return Err(not_finite(baseline, other.nll));
         }
         if self.nll < other.nll {
             return Ok(());
         }
-        Err(Insufficient::Score(format!(
+        Err(RunFault(format!(
             "{name}: nll {:.6} nats a token is not below the {:.6} of {other_name}",
             self.nll, other.nll
         )))
@@ -115,7 +113,7 @@ mod tests {
         Score::new(nll * 10.0, 10, 100, Digest::of(b"ids"))
     }
 
-    fn check(nll: f64, untrained: bool, max_perplexity: Option<f64>) -> Result<(), Insufficient> {
+    fn check(nll: f64, untrained: bool, max_perplexity: Option<f64>) -> Result<(), RunFault> {
         score(nll).check(Path::new("model"), Demands { untrained, max_perplexity })
     }
 
@@ -123,7 +121,7 @@ mod tests {
     fn a_score_is_a_number_and_better_than_guessing() {
         assert_eq!(check(3.0, false, None), Ok(()));
         for nll in [f64::NAN, f64::INFINITY] {
-            assert_eq!(check(nll, true, None), Err(Insufficient::not_finite(Path::new("model"), nll)));
+            assert_eq!(check(nll, true, None), Err(not_finite(Path::new("model"), nll)));
         }
         let uniform = 100f64.ln();
         assert!(check(uniform, false, None).unwrap_err().to_string().contains("no better than the 4.6052 of guessing"));
@@ -145,8 +143,10 @@ mod tests {
         assert_eq!(below(2.0, score(2.5)), Ok(()));
         let message = below(2.0, score(2.0)).unwrap_err().to_string();
         assert_eq!(message, "a: nll 2.000000 nats a token is not below the 2.000000 of b");
-        assert_eq!(below(2.0, score(f64::NAN)), Err(Insufficient::not_finite(Path::new("b"), f64::NAN)));
+        assert_eq!(below(2.0, score(f64::NAN)), Err(not_finite(Path::new("b"), f64::NAN)));
         let other = Score { ids: Digest::of(b"other ids"), ..score(2.5) };
-        assert!(matches!(below(2.0, other), Err(Insufficient::OtherTokens(_))));
+        let alike = |other: &Score| score(2.0).check_alike(Path::new("a"), other, Path::new("b"));
+        assert!(alike(&score(2.5)).is_ok());
+        assert!(alike(&other).unwrap_err().to_string().starts_with("a and b read the text as different tokens"));
     }
 }

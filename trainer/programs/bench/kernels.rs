@@ -4,10 +4,11 @@ use std::fmt;
 
 use precast_kernels::{Arch, Batch};
 use precast_plan::Plan;
-use precast_runtime::selftest;
+use precast_runtime::{Driver, selftest};
 use serde::Serialize;
 
 use crate::device;
+use crate::device::bundle::BundleSource;
 use crate::options::DeviceOptions;
 use crate::programs::failure::Failure;
 
@@ -37,6 +38,23 @@ impl fmt::Display for KernelTime {
     }
 }
 
+/// Opens a device, with its row and the bundle of its kernels, whichever plan launches them.
+///
+/// # Errors
+/// [`Failure::Kernels`] on the simulated GPU, unless it is given a bundle: it has none of its own.
+pub fn open_kernels(target: &DeviceOptions) -> Result<(Box<dyn Driver>, Arch, BundleSource), Failure> {
+    let DeviceOptions { device, kernels } = target;
+    let driver = device::open(*device, kernels)?;
+    let arch = device::rows(driver.device())?.code;
+    if arch == Arch::Sim && kernels.bundle.is_none() {
+        let nothing = "nothing to check: the simulated GPU executes the host references that kernels are compared with. \
+                       Use --device cuda:0 where there is a GPU, or --bundle FILE to check the references themselves";
+        return Err(Failure::Kernels(nothing.to_owned()));
+    }
+    let nothing = Plan { arch, buffers: Vec::new(), phases: Vec::new(), arena_bytes: 0 };
+    Ok((driver, arch, kernels.find(arch, &nothing)?))
+}
+
 /// The batch of the launches that are timed.
 #[derive(Clone, Copy, Debug)]
 pub enum TimedBatch {
@@ -51,7 +69,6 @@ pub enum TimedBatch {
 /// # Errors
 /// [`Failure`] of the device or the bundle, or where there is no such kernel.
 pub fn time_kernels(target: &DeviceOptions, prefix: &str, batch: TimedBatch) -> Result<Vec<KernelTime>, Failure> {
-    let DeviceOptions { device, kernels } = target;
     let (TimedBatch::Asked(whole) | TimedBatch::Default(whole)) = batch;
     let Batch { sequences, seq_len } = whole;
     let tokens = u64::from(sequences) * u64::from(seq_len);
@@ -60,13 +77,7 @@ pub fn time_kernels(target: &DeviceOptions, prefix: &str, batch: TimedBatch) -> 
             "--batch-size {sequences} of --seq-len {seq_len} are {tokens} tokens: --kernel takes at most {MOST_TOKENS}"
         )));
     }
-    let driver = device::open(*device, kernels)?;
-    let arch = device::rows(driver.device())?.code;
-    if arch == Arch::Sim && kernels.bundle.is_none() {
-        return Err(Failure::NothingToCheck);
-    }
-    let nothing = Plan { arch, buffers: Vec::new(), phases: Vec::new(), arena_bytes: 0 };
-    let source = kernels.find(arch, &nothing)?;
+    let (driver, arch, source) = open_kernels(target)?;
     let bundle = source.open()?;
     let mut timed = Vec::new();
     let report = |launch: selftest::Timed| {

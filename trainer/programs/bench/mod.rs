@@ -24,7 +24,7 @@ use crate::device::session::Session;
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
 use groups::Group;
-pub use kernels::{TimedBatch, missing, time_kernels};
+pub use kernels::{TimedBatch, missing, open_kernels, time_kernels};
 use record::StepComparison;
 pub use record::{KernelRecord, Record, StepRecord};
 pub(crate) use steps::Steps;

@@ -1,6 +1,8 @@
 //! A teacher that is not exact: what that costs is known before the first step, by a file, by the run so far, or measured on the
 //! first batch.
 
+use std::path::Path;
+
 use precast_fatbins::Digest;
 use precast_plan::{Formats, TokenComparison};
 use precast_system::files;
@@ -12,9 +14,10 @@ use crate::base::stop::Stop;
 use crate::device::session::Session;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::MicroBatch;
-use crate::options::{MostKl, RunConfig, WeightFormat};
+use crate::options::{MostKl, RunConfig, UsageError, WeightFormat};
 use crate::programs::failure::Failure;
-use crate::run::certificate::{Certificate, CertificateError, Measured, Subject, Tally};
+use crate::run::certificate::{Certificate, Measured, Subject, Tally, measure};
+use crate::run::outcome::RunFault;
 use crate::run::record::TEACHER_CERTIFICATE;
 
 /// Knowledge of a teacher.
@@ -74,12 +77,14 @@ impl Teacher {
     /// Refuses a teacher that nothing is known of and that the run cannot measure.
     ///
     /// # Errors
-    /// [`CertificateError::Missing`].
-    pub fn check_room(&self, config: &RunConfig, session: &Session) -> Result<(), CertificateError> {
+    /// [`UsageError`].
+    pub fn check_room(&self, config: &RunConfig, session: &Session) -> Result<(), UsageError> {
         match (self, &config.teacher) {
-            (Self::Unknown(_), Some(teacher)) if session.plan.certificate.is_none() => {
-                Err(CertificateError::Missing { teacher: teacher.clone() })
-            }
+            (Self::Unknown(_), Some(teacher)) if session.plan.certificate.is_none() => Err(UsageError(format!(
+                "--teacher-format int8: this run has no room to measure on its first batch what that costs. Measure it before, \
+                     and give --teacher-certificate FILE:\n  {}",
+                measure(teacher, Path::new("FILE"))
+            ))),
             _ => Ok(()),
         }
     }
@@ -89,8 +94,8 @@ impl Measuring {
     /// Returns the record of a measurement for `run.json`.
     ///
     /// # Errors
-    /// [`CertificateError`] where the teacher is too far from the exact one.
-    pub fn judge(&self, batch: &MicroBatch, columns: &TokenComparison<Vec<f32>>) -> Result<Value, CertificateError> {
+    /// [`RunFault`] where the teacher is too far from the exact one.
+    pub fn judge(&self, batch: &MicroBatch, columns: &TokenComparison<Vec<f32>>) -> Result<Value, RunFault> {
         let mut tally = Tally::default();
         tally.add(&batch.targets, columns);
         let measured = tally.measured().check(self.most)?;

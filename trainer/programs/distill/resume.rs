@@ -10,7 +10,7 @@ use crate::options::schedule::Schedule;
 use crate::options::{OptionSource, Options, RunConfig, UsageError};
 use crate::programs::failure::Failure;
 use crate::run::checkpoint::{self, Saved, State};
-use crate::run::error::OutError;
+use crate::run::error::{OutError, RunError};
 use crate::run::identity::{Difference, Identity};
 use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::Out;
@@ -77,13 +77,17 @@ impl Resumed {
     /// Refuses to continue on other tokens than those that the run has seen.
     ///
     /// # Errors
-    /// [`Failure::Tokens`].
-    pub fn check_tokens(&self, seen: Digest) -> Result<(), Failure> {
+    /// [`RunError::Unusable`].
+    pub fn check_tokens(&self, seen: Digest) -> Result<(), RunError> {
         let State { step, tokens_sha256, .. } = self.saved.state;
         if seen == tokens_sha256 {
             return Ok(());
         }
-        Err(Failure::Tokens { path: self.path.join(checkpoint::name(step)), step })
+        Err(RunError::Unusable(format!(
+            "{}: the tokens of its {step} steps are not those that this program would have trained on. The data are the same, so \
+             another version of Precast started the run: continue it with that version",
+            self.path.join(checkpoint::name(step)).display()
+        )))
     }
 
     /// Its steps that are done.

@@ -15,6 +15,7 @@ use crate::run::gpu::GpuRecord;
 use crate::run::guard::{Guarded, LayerDistance};
 use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::Out;
+use crate::run::outcome::RunFault;
 use crate::run::record::RunRecord;
 use crate::run::step::StepRecord;
 use crate::run::tensorboard::{EVENTS, events};
@@ -230,11 +231,12 @@ impl Running<'_> {
         self.still.check(&record, config.steps)?;
         self.skipped = if record.skipped { self.skipped + 1 } else { 0 };
         if self.skipped >= MOST_SKIPPED {
-            return Err(Failure::Failed(format!(
+            return Err(RunFault(format!(
                 "{} steps in a row had a gradient norm that is not finite; the weights are those before them. \
                  Lower --lr, lengthen --warmup, or use --precision fp32",
                 self.skipped
-            )));
+            ))
+            .into());
         }
         Ok(())
     }

@@ -5,12 +5,13 @@ use std::path::Path;
 use precast_fatbins::Digest;
 use precast_kernels::Arch;
 use precast_plan::{EvaluationPlan, Formats, ModelConfig, PlanError, Precision, keys};
+use precast_system::shell::quoted;
 use precast_system::{files, input};
 use serde::{Deserialize, Serialize};
 
-use super::{CertificateError, Measured};
+use super::Measured;
 use crate::base::io::IoError;
-use crate::inputs::checkpoint::Checkpoint;
+use crate::inputs::checkpoint::{Checkpoint, CheckpointError};
 use crate::options::{UsageError, WeightFormat};
 use crate::run::identity::Difference;
 
@@ -112,15 +113,21 @@ fn kernels_sha256(config: &ModelConfig, formats: &Formats) -> Result<Digest, Pla
     Ok(Digest::of_parts("precast.certificate", sources.iter().map(|digest| &digest.0[..])))
 }
 
+/// The command that measures a teacher and writes its certificate.
+pub fn measure(teacher: &Path, out: &Path) -> String {
+    let [teacher, out] = [teacher, out].map(|path| quoted(&path.display().to_string()));
+    format!("precast eval --model {teacher} --format int8 --against bf16 --data DATA --out {out}")
+}
+
 impl Certificate {
     /// Reads one of a teacher, and checks that it is of this.
     ///
     /// # Errors
-    /// [`CertificateError`].
-    pub fn read(path: &Path, teacher: &Checkpoint, subject: &Subject) -> Result<Self, CertificateError> {
+    /// [`CheckpointError::Wrong`].
+    pub fn read(path: &Path, teacher: &Checkpoint, subject: &Subject) -> Result<Self, CheckpointError> {
         let unusable = |reason: String| {
-            let (path, teacher) = (path.to_owned(), teacher.path().to_owned());
-            CertificateError::Unusable { path, reason, teacher }
+            let (path_text, measure) = (path.display(), measure(teacher.path(), path));
+            CheckpointError::Wrong(format!("--teacher-certificate {path_text}{reason}\nMeasure it again:\n  {measure}"))
         };
         let unreadable = |reason: String| unusable(format!(": {reason}"));
         let text = input::read_text(path, input::SETTINGS_BYTES);

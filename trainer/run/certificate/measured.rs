@@ -6,8 +6,8 @@ use precast_kernels::abi::MASKED_TOKEN;
 use precast_plan::TokenComparison;
 use serde::{Deserialize, Serialize};
 
-use super::CertificateError;
 use crate::options::MostKl;
+use crate::run::outcome::RunFault;
 
 /// Measurements on the tokens that count.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,14 +29,20 @@ impl Measured {
     /// Refuses what is no number, or too far.
     ///
     /// # Errors
-    /// [`CertificateError::NotFinite`] and [`CertificateError::TooFar`].
-    pub fn check(self, most: MostKl) -> Result<Self, CertificateError> {
+    /// [`RunFault`].
+    pub fn check(self, most: MostKl) -> Result<Self, RunFault> {
         let Self { kl_mean, kl_max, agreement, perplexity, exact_perplexity, tokens } = self;
         if ![kl_mean, kl_max, agreement, perplexity, exact_perplexity].into_iter().all(f64::is_finite) || tokens == 0 {
-            return Err(CertificateError::NotFinite { tokens });
+            return Err(RunFault(format!(
+                "the int8 teacher's predictions are no numbers on {tokens} tokens: its activations overflow, or the exact model's do. \
+                 Use --teacher-format bf16 or stored"
+            )));
         }
         match most {
-            MostKl::Nats(most) if kl_mean > most => Err(CertificateError::TooFar { measured: self, most }),
+            MostKl::Nats(most) if kl_mean > most => Err(RunFault(format!(
+                "{self}: more than --max-teacher-kl {most} allows. Use --teacher-format bf16 or stored, which are exact; or allow it \
+                 with --max-teacher-kl"
+            ))),
             MostKl::Nats(_) | MostKl::None => Ok(self),
         }
     }
@@ -160,11 +166,12 @@ mod tests {
         let near = measured([0.01, 0.0, 0.03]);
         assert_eq!(near.check(MostKl::default()).unwrap(), near, "the mean is what may be allowed");
         let far = measured([0.02, 0.0, 0.04]);
-        assert!(matches!(far.check(MostKl::default()), Err(CertificateError::TooFar { .. })));
         assert!(far.check(MostKl::None).is_ok() && far.check(MostKl::Nats(0.04)).is_ok());
         let broken = measured([f32::NAN, 0.0, 0.0]);
-        assert!(matches!(broken.check(MostKl::None), Err(CertificateError::NotFinite { tokens: 2 })));
-        assert!(matches!(Tally::default().measured().check(MostKl::None), Err(CertificateError::NotFinite { .. })));
+        for (measured, tokens) in [(broken, 2), (Tally::default().measured(), 0)] {
+            let said = measured.check(MostKl::None).unwrap_err().to_string();
+            assert!(said.contains(&format!("are no numbers on {tokens} tokens")), "{said}");
+        }
         let said = far.check(MostKl::default()).unwrap_err().to_string();
         assert!(
             said.starts_with("KL 0.03000 nats a token from the exact model, at most 0.0400; the same first choice"),
