@@ -19,7 +19,7 @@ const BLOCK: usize = 1 << 16;
 pub struct Random {
     pub config: ModelConfig,
     seed: u64,
-    pub range: f32,
+    range: f32,
 }
 
 impl Random {

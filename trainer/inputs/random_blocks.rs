@@ -7,7 +7,7 @@ use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
 /// Elements drawn from one random stream: whole blocks of any format.
-pub const STREAM: u64 = 1 << 16;
+const STREAM: u64 = 1 << 16;
 
 /// The standard deviation of a block's values under a scale of one, and the minimum, in scales, that makes their mean about zero.
 /// All its numbers are uniform, those that scale its groups too.

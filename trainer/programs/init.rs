@@ -2,15 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use precast_kernels::Format;
 use precast_plan::{ModelConfig, Parameter, Parameters, Precision};
 use precast_system::files::Existing;
 
 use crate::inputs::checkpoint::{
     Checkpoint, CheckpointError, Scratch, Student, Weights, config_json, gguf, stored, write_gguf, write_model,
 };
-use crate::inputs::random::{Random, name_hash};
-use crate::inputs::random_blocks;
+use crate::inputs::random::Random;
 use crate::programs::failure::Failure;
 use crate::run::out::check_directory;
 
@@ -42,9 +40,6 @@ pub fn random(
     })
 }
 
-/// Streams of random blocks that are in memory at a time: 16 million elements.
-const STREAMS: u64 = 256;
-
 /// Writes a GGUF file of random weights, `model.gguf` in a directory, its matrices in the mix of formats that llama.cpp calls
 /// Q4_K_M: blocks of random numbers under scales that give their values the configuration's `initializer_range` as standard
 /// deviation. The same seed gives the same bytes on any machine.
@@ -60,20 +55,9 @@ pub fn random_gguf(config: &Path, seed: u64, out: &Path, existing: Existing) -> 
             format!("--format: {} scales its rotary embedding, which init does not write as GGUF", config.display());
         return Err(Failure::usage(message));
     }
-    let (mut scratch, mut blocks) = (Scratch::new(), Vec::new());
+    let mut scratch = Scratch::new();
     write_gguf(&out, existing, &weights.config, &weights.formats(), |parameter, format, write| {
-        let Format::Block(block) = format else {
-            return Ok::<_, Failure>(write(weights.read(parameter, format, &mut scratch)?)?);
-        };
-        let streams = parameter.elems().div_ceil(random_blocks::STREAM);
-        for first in (0..streams).step_by(STREAMS as usize) {
-            let left = parameter.elems() - first * random_blocks::STREAM;
-            blocks.resize(format.bytes(left.min(STREAMS * random_blocks::STREAM)) as usize, 0);
-            let stream = (seed ^ name_hash(&parameter.name)).wrapping_add(first);
-            random_blocks::fill(&mut blocks, block, stream, weights.range);
-            write(&blocks)?;
-        }
-        Ok(())
+        Ok::<_, Failure>(write(weights.read(parameter, format, &mut scratch)?)?)
     })?;
     Ok(out.join(gguf::FILE))
 }
@@ -128,7 +112,7 @@ fn source_name(name: &str, layers: &[u32]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use precast_kernels::Dtype;
+    use precast_kernels::{Dtype, Format};
 
     use super::*;
 
