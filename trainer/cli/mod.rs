@@ -1,7 +1,6 @@
 //! The commands of `precast`.
 
 mod bench;
-mod config;
 mod distill;
 mod doctor;
 mod eval;
@@ -19,8 +18,10 @@ mod smoke;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::base::stop::end_at_signal;
+use crate::inputs::checkpoint::Checkpoint;
 use crate::programs::failure::Failure;
 use crate::run::outcome::RunFault;
 use crate::run::report;
@@ -53,7 +54,10 @@ enum Command {
     /// Merge a LoRA adapter into its model, and write the model
     Merge(merge::Arguments),
     /// Print a model's config.json; for a .gguf or .apr file, the equivalent
-    Config(config::Arguments),
+    Config {
+        /// Model: Hugging Face directory, .gguf or .apr
+        model: PathBuf,
+    },
     /// Show memory, kernels, launches and estimated time of a run
     #[command(mut_args(help::first(help::PLAN)))]
     Plan(Box<plan::Arguments>),
@@ -82,9 +86,15 @@ enum Command {
     #[command(mut_args(help::first(help::SMOKE)))]
     Smoke(smoke::Arguments),
     /// Print the completions of a shell: `source <(precast completions bash)`
-    Completions(shell::Completions),
+    Completions {
+        /// bash, elvish, fish, powershell or zsh
+        shell: Shell,
+    },
     /// Write manual pages
-    Man(shell::Man),
+    Man {
+        /// Directory to write the pages to, new or empty
+        directory: PathBuf,
+    },
     /// Panic, to show what a bug report looks like
     #[command(hide = true)]
     Bug,
@@ -118,7 +128,10 @@ pub fn main() -> Result<(), Failure> {
         Command::Train(arguments) => distill::train(*arguments, startup),
         Command::Init(arguments) => init::run(&arguments),
         Command::Merge(arguments) => merge::run(&arguments),
-        Command::Config(arguments) => config::run(&arguments),
+        Command::Config { model } => {
+            print_json(&Checkpoint::open(&model)?.json);
+            Ok(())
+        }
         Command::Plan(arguments) => plan::run(*arguments),
         Command::Bench(arguments) => bench::run(arguments, startup),
         Command::Eval(arguments) => eval::run(arguments),
@@ -128,11 +141,11 @@ pub fn main() -> Result<(), Failure> {
         Command::Kernels(arguments) => kernels::run(arguments),
         Command::Selftest(arguments) => selftest::run(arguments),
         Command::Smoke(arguments) => smoke::run(arguments),
-        Command::Completions(arguments) => {
-            shell::completions(&arguments);
+        Command::Completions { shell } => {
+            shell::completions(shell);
             Ok(())
         }
-        Command::Man(arguments) => shell::man(&arguments),
+        Command::Man { directory } => shell::man(&directory),
         Command::Bug => panic!("asked for by name"),
         Command::Report { run } => {
             report::write(&run)?;

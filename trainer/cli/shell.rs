@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, Args, Command, CommandFactory, ValueHint};
+use clap::{Arg, Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
 use precast_kernels::Arch;
 use precast_plan::{Gemm, Precision, Recompute};
@@ -17,22 +17,10 @@ use crate::options::{DeviceChoice, WeightFormat};
 use crate::programs::failure::Failure;
 use crate::ranks::Gpus;
 
-#[derive(Args)]
-pub struct Completions {
-    /// bash, elvish, fish, powershell or zsh
-    shell: Shell,
-}
-
-#[derive(Args)]
-pub struct Man {
-    /// Directory to write the pages to, new or empty
-    directory: PathBuf,
-}
-
 /// Prints what a shell completes.
-pub fn completions(arguments: &Completions) {
+pub fn completions(shell: Shell) {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut completed(super::Arguments::command()), "precast", &mut script);
+    clap_complete::generate(shell, &mut completed(super::Arguments::command()), "precast", &mut script);
     say!("{}", String::from_utf8_lossy(&script).trim_end());
 }
 
@@ -75,7 +63,7 @@ const VALUES: [(fn() -> TypeId, Names); 9] = [
     }),
     (TypeId::of::<Arch>, || Arch::GPUS.map(Arch::argument).to_vec()),
     (TypeId::of::<Target>, || Target::names().collect()),
-    (TypeId::of::<Gpus>, || texts([Gpus::All])),
+    (TypeId::of::<Gpus>, || vec!["all"]),
 ];
 
 /// Of the whole program, which ends when it has printed them.
@@ -84,8 +72,7 @@ fn texts<T: ToString>(values: impl IntoIterator<Item = T>) -> Vec<&'static str> 
 }
 
 /// Writes a page for each command.
-pub fn man(arguments: &Man) -> Result<(), Failure> {
-    let directory = &arguments.directory;
+pub fn man(directory: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(directory).map_err(Failure::io("create", directory))?;
     let mut inside = std::fs::read_dir(directory).map_err(Failure::io("read", directory))?;
     if inside.next().is_some() {
