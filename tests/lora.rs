@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use precast::inputs::adapter::{Adapter, Layout, Lora, fill_adapter};
+use precast::inputs::adapter::{Adapter, Layout, Lora, Target, fill_adapter};
 use precast::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, Weights, write_model};
 use precast::inputs::data::MicroBatch;
 use precast::run::step::StepRecord;
@@ -23,7 +23,12 @@ use crate::support::{
 
 /// What `--lora-rank`, `--lora-alpha` and `--lora-targets` say.
 pub fn lora(rank: u32, alpha: f64, targets: &str) -> Lora {
-    Lora { rank, alpha, targets: targets.parse().unwrap(), rslora: false }
+    Lora {
+        rank,
+        alpha,
+        targets: targets.split(',').map(|target| target.parse::<Target>().unwrap()).collect(),
+        rslora: false,
+    }
 }
 
 /// Writes an adapter of uniform values, A's and B's, below `dir`.

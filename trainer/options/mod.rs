@@ -1,11 +1,12 @@
 //! The configuration of a run: flags over run.toml over defaults.
 
+mod bound;
 mod device;
 mod file;
 mod flags;
 mod given;
 pub(crate) mod groups;
-mod max_kl;
+pub(crate) mod max_kl;
 mod measurement;
 pub(crate) mod patience;
 mod resolve;

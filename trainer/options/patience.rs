@@ -1,16 +1,11 @@
 //! The time for which a device may do nothing.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
-/// Time for which the device may do nothing that can be seen, as a run is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
-    /// However long.
-    None,
-    Seconds(u64),
-}
+use super::bound::Bound;
+
+/// Time for which the device may do nothing that can be seen, as a run is told: seconds.
+pub type Patience = Bound<u64>;
 
 /// Of a run that is told nothing: the least, and as a multiple of the longest step.
 const LEAST: Duration = Duration::from_secs(120);
@@ -23,23 +18,10 @@ pub(crate) fn default(longest_step: Duration) -> Duration {
     LEAST.max(longest_step.saturating_mul(STEPS))
 }
 
-impl fmt::Display for Patience {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("none"),
-            Self::Seconds(seconds) => seconds.fmt(f),
-        }
-    }
-}
-
-impl FromStr for Patience {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let seconds = text.parse().ok().filter(|seconds| (1..=MOST_SECONDS).contains(seconds)).map(Self::Seconds);
-        let wrong = || format!("expected seconds, a whole number from 1 to {MOST_SECONDS}, or none");
-        if text == "none" { Ok(Self::None) } else { seconds.ok_or_else(wrong) }
-    }
+pub(crate) fn seconds(text: &str) -> Result<Patience, String> {
+    let seconds = text.parse().ok().filter(|seconds| (1..=MOST_SECONDS).contains(seconds));
+    let wrong = || format!("expected seconds, a whole number from 1 to {MOST_SECONDS}, or none");
+    Bound::of(text, seconds).ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -49,10 +31,10 @@ mod tests {
     #[test]
     fn patience_is_seconds_or_none() {
         for text in ["none", "1", "4294967296"] {
-            assert_eq!(text.parse::<Patience>().unwrap().to_string(), text);
+            assert_eq!(seconds(text).unwrap().to_string(), text);
         }
         for text in ["", "0", "-1", "1.5", "None", "4294967297", "18446744073709551616"] {
-            assert!(text.parse::<Patience>().is_err(), "{text}");
+            assert!(seconds(text).is_err(), "{text}");
         }
     }
 

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use precast_plan::{Objective, Precision, Recipe, Recompute};
 
 use super::*;
-use crate::inputs::adapter::{AdapterChoice, Lora};
+use crate::inputs::adapter::{AdapterChoice, Lora, Target};
 
 /// The options of a command line.
 fn parse(arguments: &[&str]) -> Result<Options, UsageError> {
@@ -270,7 +270,12 @@ fn every_recipe_that_flags_can_reach_is_enumerated() {
 fn an_adapter_is_a_new_one_or_one_that_is_there() {
     let choice = |arguments: &[&str]| complete(&[&PAIR[..], arguments].concat()).map(|config| config.adapter);
     let new = |rank, alpha, targets: &str, rslora| {
-        Some(AdapterChoice::New(Lora { rank, alpha, targets: targets.parse().unwrap(), rslora }))
+        Some(AdapterChoice::New(Lora {
+            rank,
+            alpha,
+            targets: targets.split(',').map(|target| target.parse::<Target>().unwrap()).collect(),
+            rslora,
+        }))
     };
     assert_eq!(choice(&[]).unwrap(), None);
     assert_eq!(choice(&["--lora-rank", "16"]).unwrap(), new(16, 32.0, "all", false));

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use chrono::NaiveDate;
 use clap::Args;
 use half::bf16;
 use minijinja::Value;
@@ -15,7 +16,7 @@ use serde::Serialize;
 
 use crate::base::notes::note;
 use crate::device::frozen::Forward;
-use crate::inputs::chat::Date;
+use crate::inputs::chat::date;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::DataError;
 use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
@@ -37,8 +38,8 @@ pub struct Generation {
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub max_tokens: u32,
     /// Date that strftime_now returns in chat templates, YYYY-MM-DD; undefined without it
-    #[arg(long, value_name = "DATE")]
-    pub chat_date: Option<Date>,
+    #[arg(long, value_name = "DATE", value_parser = date)]
+    pub chat_date: Option<NaiveDate>,
 }
 
 /// Result of a generation.

@@ -125,7 +125,7 @@ pub fn replay(asked: Result<Options, UsageError>, hang: Hang) -> Failure {
 
 fn run(mut asked: Options, hang: &Hang) -> Result<(), Failure> {
     let node_s = (hang.patience_s / NODES_OF_PATIENCE).clamp(*NODE_S.start(), *NODE_S.end());
-    asked.output.patience = Some(Patience::Seconds(node_s));
+    asked.output.patience = Some(Patience::Most(node_s));
     let before = hang.replicas.map(|replicas| Before { steps: asked.steps, replicas });
     let config = asked.resolve(Purpose::Run, Share::ALONE, before)?;
     let models = RunModels::open_or_random(&config, RANDOM_SEEDS)?;

@@ -1,6 +1,5 @@
 //! `--gpus`: starts a process for each GPU of this host, and ends when they have.
 
-use std::fmt;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -34,15 +33,6 @@ impl FromStr for Gpus {
             ("all", _) => Ok(Self::All),
             (_, Ok(count @ 1..=MOST)) => Ok(Self::Count(count)),
             _ => Err(format!("expected a number from 1 to {MOST}, or all")),
-        }
-    }
-}
-
-impl fmt::Display for Gpus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::All => f.write_str("all"),
-            Self::Count(count) => write!(f, "{count}"),
         }
     }
 }

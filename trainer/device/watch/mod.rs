@@ -111,7 +111,7 @@ impl Drop for Watch {
 impl Shared {
     fn patience(&self) -> Duration {
         match self.asked {
-            Some(Patience::Seconds(seconds)) => Duration::from_secs(seconds),
+            Some(Patience::Most(seconds)) => Duration::from_secs(seconds),
             _ => patience::default(Duration::from_millis(self.longest_ms.load(Ordering::Relaxed))),
         }
     }

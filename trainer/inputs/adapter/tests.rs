@@ -18,7 +18,12 @@ fn model() -> ModelConfig {
 }
 
 fn lora(rank: u32, targets: &str) -> Lora {
-    Lora { rank, alpha: 2.0 * f64::from(rank), targets: targets.parse().unwrap(), rslora: false }
+    Lora {
+        rank,
+        alpha: 2.0 * f64::from(rank),
+        targets: targets.split(',').map(|target| target.parse::<Target>().unwrap()).collect(),
+        rslora: false,
+    }
 }
 
 /// An adapter on disk, of values that count from 1, and what changes its files.

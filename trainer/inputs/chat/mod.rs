@@ -12,11 +12,12 @@ use std::fmt::Display;
 use std::ops::Range;
 use std::sync::Arc;
 
+use chrono::NaiveDate;
 use minijinja::Value;
 use precast_fatbins::Digest;
 
 pub use source::ChatSource;
-pub use template::Date;
+pub use template::date;
 
 use template::{Ending, Template};
 
@@ -46,7 +47,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// Why one of them does not parse.
-    pub fn new(source: &ChatSource, date: Option<Date>) -> Result<Self, String> {
+    pub fn new(source: &ChatSource, date: Option<NaiveDate>) -> Result<Self, String> {
         let template = |text: &str| Template::new(text, &source.constants, date);
         let date_text = date.map(|date| date.to_string()).unwrap_or_default();
         let constants = source.constants.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]);

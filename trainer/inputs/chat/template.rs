@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::str::FromStr;
 
 use chrono::NaiveDate;
 use chrono::format::{Item, StrftimeItems};
@@ -10,7 +9,6 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::ValueKind;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
-use serde::Serialize;
 
 use super::{json, limits, marks, messages, refused};
 
@@ -18,22 +16,8 @@ use super::{json, limits, marks, messages, refused};
 const NAME: &str = "chat_template";
 
 /// The day that `strftime_now` says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Date(NaiveDate);
-
-impl FromStr for Date {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let date = NaiveDate::parse_from_str(text, "%Y-%m-%d");
-        date.map(Self).map_err(|_| format!("`{text}` is no date: expected YYYY-MM-DD"))
-    }
-}
-
-impl fmt::Display for Date {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
+pub fn date(text: &str) -> Result<NaiveDate, String> {
+    NaiveDate::parse_from_str(text, "%Y-%m-%d").map_err(|_| format!("`{text}` is no date: expected YYYY-MM-DD"))
 }
 
 /// The end of a rendered text.
@@ -53,7 +37,7 @@ pub(super) struct Template {
 }
 
 impl Template {
-    pub fn new(text: &str, constants: &[(String, String)], date: Option<Date>) -> Result<Self, String> {
+    pub fn new(text: &str, constants: &[(String, String)], date: Option<NaiveDate>) -> Result<Self, String> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.map_err(|error| error.to_string())?);
@@ -66,7 +50,7 @@ impl Template {
         environment.add_filter("tojson", json::filter);
         environment.add_filter(marks::FILTER, |text: &str| marks::filter(text));
         environment.add_function("raise_exception", raise);
-        if let Some(Date(date)) = date {
+        if let Some(date) = date {
             environment.add_function("strftime_now", move |format: &str| strftime(date, format));
         }
         let (text, has_marks) = marks::with_filter(text);

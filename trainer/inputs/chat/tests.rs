@@ -114,9 +114,9 @@ fn what_is_no_conversation_is_refused() {
 #[test]
 fn a_day_is_said_where_one_is_given() {
     let source = ChatSource { default: "{{ strftime_now('%d %b %Y') }}".into(), ..ChatSource::default() };
-    let dated = ChatTemplate::new(&source, Some("2024-07-06".parse().unwrap())).unwrap();
+    let dated = ChatTemplate::new(&source, Some(date("2024-07-06").unwrap())).unwrap();
     assert_eq!(dated.prompt(&value(TURNS)).unwrap(), "06 Jul 2024");
-    assert!("2024-02-30".parse::<Date>().is_err() && "today".parse::<Date>().is_err());
+    assert!(date("2024-02-30").is_err() && date("today").is_err());
 }
 
 #[test]

@@ -24,6 +24,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use chrono::NaiveDate;
 use precast_fatbins::Digest;
 use precast_kernels::{Dtype, Format};
 use precast_plan::{ModelConfig, Parameter};
@@ -33,7 +34,7 @@ use safetensors::tensor::Dtype as Stored;
 
 use crate::base::impostors::{Disguise, read_text, without_mark};
 use crate::inputs::added_tokens::AddedTokens;
-use crate::inputs::chat::{self, ChatTemplate, Date};
+use crate::inputs::chat::{self, ChatTemplate};
 use crate::inputs::tokenizer::{self, Tokenizer};
 use apr::Apr;
 pub use error::CheckpointError;
@@ -272,7 +273,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// [`CheckpointError`] where there is one and it does not read.
-    pub fn chat_template(&self, date: Option<Date>) -> Result<Option<ChatTemplate>, CheckpointError> {
+    pub fn chat_template(&self, date: Option<NaiveDate>) -> Result<Option<ChatTemplate>, CheckpointError> {
         let source = match &self.source {
             Source::HuggingFace(_) => {
                 let source = chat::ChatSource::of_directory(&self.path);

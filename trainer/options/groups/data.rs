@@ -1,10 +1,11 @@
 //! Options of reading data, and of their order.
 
+use chrono::NaiveDate;
 use clap::{ArgAction, Args};
 use serde::Serialize;
 
 use super::values::{MOST_WINDOW, count};
-use crate::inputs::chat::Date;
+use crate::inputs::chat::date;
 
 /// Options of making text of data, and tokens of text.
 #[derive(Args, Clone, Debug, Serialize)]
@@ -15,9 +16,9 @@ pub struct TextOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_field: Option<String>,
     /// Date that strftime_now returns in chat templates, YYYY-MM-DD; undefined without it
-    #[arg(long, value_name = "DATE")]
+    #[arg(long, value_name = "DATE", value_parser = date)]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub chat_date: Option<Date>,
+    pub chat_date: Option<NaiveDate>,
 }
 
 /// The order of training data.

@@ -8,6 +8,7 @@ use super::Change;
 use super::values::kept;
 use crate::base::record_text::display_or_none;
 use crate::inputs::adapter::AdapterChoice;
+use crate::options::patience::seconds;
 use crate::options::{Patience, UsageError};
 
 /// Files, lines and watches of a run while it trains.
@@ -28,7 +29,7 @@ pub struct OutputOptions {
     pub log_every: u64,
     /// Seconds that the GPU may take for one phase of a step before the run ends with 4 and names what hangs; none for no limit.
     /// Time in which the process was stopped does not count [default: 50 times the longest step, 120 at least]
-    #[arg(long, value_name = "SECONDS|none", help_heading = "Device", add = Change::AtResume)]
+    #[arg(long, value_name = "SECONDS|none", value_parser = seconds, help_heading = "Device", add = Change::AtResume)]
     #[serde(serialize_with = "display_or_none", skip_serializing_if = "Option::is_none")]
     pub patience: Option<Patience>,
     /// Steps between comparisons of --precision int8's gradients with bf16's, a layer each, on one micro-batch, besides those at the

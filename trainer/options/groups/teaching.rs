@@ -8,7 +8,7 @@ use precast_plan::Precision;
 
 use super::Change;
 use super::values::within;
-use crate::options::{MostKl, UsageError, WeightFormat};
+use crate::options::{MostKl, UsageError, WeightFormat, max_kl};
 
 /// Options of a teacher: a run without one refuses these.
 #[derive(Args, Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct TeachingOptions {
     pub teacher_certificate: Option<PathBuf>,
     /// Refuse --teacher-format int8 if its mean KL from the bf16 teacher is above this, nats a token; none for no limit
     /// [default: 0.02]
-    #[arg(long, value_name = "X|none", add = Change::AtResume)]
+    #[arg(long, value_name = "X|none", value_parser = max_kl::nats, add = Change::AtResume)]
     pub max_teacher_kl: Option<MostKl>,
     /// Allow a teacher that predicts the first batch far worse than guessing does
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
@@ -82,6 +82,6 @@ impl TeachingOptions {
                  --teacher-format bf16 or stored"
             )));
         }
-        Ok(Some(self.max_teacher_kl.unwrap_or_default()))
+        Ok(Some(self.max_teacher_kl.unwrap_or(max_kl::DEFAULT)))
     }
 }

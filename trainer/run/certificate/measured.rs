@@ -39,11 +39,11 @@ impl Measured {
             )));
         }
         match most {
-            MostKl::Nats(most) if kl_mean > most => Err(RunFault(format!(
+            MostKl::Most(most) if kl_mean > most => Err(RunFault(format!(
                 "{self}: more than --max-teacher-kl {most} allows. Use --teacher-format bf16 or stored, which are exact; or allow it \
                  with --max-teacher-kl"
             ))),
-            MostKl::Nats(_) | MostKl::None => Ok(self),
+            MostKl::Most(_) | MostKl::None => Ok(self),
         }
     }
 }
@@ -123,6 +123,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::max_kl::DEFAULT;
 
     fn columns(kl: [f32; 3]) -> TokenComparison<Vec<f32>> {
         let columns =
@@ -164,15 +165,15 @@ mod tests {
     #[test]
     fn what_is_too_far_or_no_number_is_refused() {
         let near = measured([0.01, 0.0, 0.03]);
-        assert_eq!(near.check(MostKl::default()).unwrap(), near, "the mean is what may be allowed");
+        assert_eq!(near.check(DEFAULT).unwrap(), near, "the mean is what may be allowed");
         let far = measured([0.02, 0.0, 0.04]);
-        assert!(far.check(MostKl::None).is_ok() && far.check(MostKl::Nats(0.04)).is_ok());
+        assert!(far.check(MostKl::None).is_ok() && far.check(MostKl::Most(0.04)).is_ok());
         let broken = measured([f32::NAN, 0.0, 0.0]);
         for (measured, tokens) in [(broken, 2), (Tally::default().measured(), 0)] {
             let said = measured.check(MostKl::None).unwrap_err().to_string();
             assert!(said.contains(&format!("are no numbers on {tokens} tokens")), "{said}");
         }
-        let said = far.check(MostKl::default()).unwrap_err().to_string();
+        let said = far.check(DEFAULT).unwrap_err().to_string();
         assert!(
             said.starts_with("KL 0.03000 nats a token from the exact model, at most 0.0400; the same first choice"),
             "{said}"
