@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::{Digest, Hasher};
+use precast_fatbins::Digest;
 use precast_system::{files, input};
 
 use crate::base::io::IoError;
@@ -92,7 +92,6 @@ pub struct MetricsFile {
     path: PathBuf,
     file: File,
     lines: u64,
-    hasher: Hasher,
     /// All lines, in case that somebody deletes the file: what a run has trained does not depend on it.
     text: Vec<u8>,
 }
@@ -104,7 +103,7 @@ impl MetricsFile {
     /// [`IoError`].
     pub fn create(path: &Path) -> Result<Self, IoError> {
         let file = OpenOptions::new().append(true).create_new(true).open(path).map_err(IoError::of("create", path))?;
-        Ok(Self { path: path.to_owned(), file, lines: 0, hasher: Hasher::default(), text: Vec::new() })
+        Ok(Self { path: path.to_owned(), file, lines: 0, text: Vec::new() })
     }
 
     /// The first `keep` lines of a run that continues, as they are; later ones are cut off.
@@ -114,12 +113,10 @@ impl MetricsFile {
     pub fn resume(metrics: &Metrics, keep: u64) -> Result<Self, IoError> {
         let path = metrics.path.clone();
         let kept = metrics.lines(keep).expect("a checkpoint's lines have been checked");
-        let mut hasher = Hasher::default();
-        hasher.update(kept);
         let file = OpenOptions::new().append(true).open(&path);
         let file = file.and_then(|file| files::truncate(&file, kept.len() as u64).map(|()| file));
         let file = file.map_err(IoError::of("write", &path))?;
-        Ok(Self { path, file, lines: keep, hasher, text: kept.to_vec() })
+        Ok(Self { path, file, lines: keep, text: kept.to_vec() })
     }
 
     /// Adds a line.
@@ -129,7 +126,6 @@ impl MetricsFile {
     pub fn push(&mut self, record: &StepRecord) -> Result<(), IoError> {
         let line = serde_json::to_string(record).expect("a record serializes") + "\n";
         files::append(&mut self.file, line.as_bytes()).map_err(IoError::of("write", &self.path))?;
-        self.hasher.update(line.as_bytes());
         self.text.extend(line.as_bytes());
         self.lines += 1;
         Ok(())
@@ -172,7 +168,7 @@ impl MetricsFile {
     /// [`IoError`].
     pub fn sync(&mut self) -> Result<(u64, Digest), IoError> {
         self.file.sync_data().map_err(IoError::of("write", &self.path))?;
-        Ok((self.lines, self.hasher.digest()))
+        Ok((self.lines, Digest::of(&self.text)))
     }
 }
 
