@@ -2,7 +2,6 @@
 //! that one runs the step again, on random tokens, a node at a time.
 
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -38,44 +37,32 @@ const NODE_S: std::ops::RangeInclusive<u64> = 2..=30;
 /// The whole replay, by the run's patience.
 const REPLAY_S: std::ops::RangeInclusive<u64> = 60..=600;
 
-/// A run that is watched: what becomes of a hang.
-pub struct Watched {
-    pub ranks: Ranks,
-    /// Directory that it writes to; none of a rank that does not.
-    pub out: Option<PathBuf>,
-    pub replicas: u32,
-}
-
-impl Watched {
-    /// Ends this process: alone it becomes one that replays, and among ranks all of them end.
-    pub fn hangs(self, hang: Hang) {
-        let out = self.out.and_then(|out| std::path::absolute(out).ok());
-        let hang = Hang { replicas: Some(self.replicas), out, ..hang };
-        if self.ranks.count() > 1 {
-            let hang = Hang { node: Node::OfRanks, ..hang };
-            let failure = rank_end::ended(&self.ranks, Err(Box::new(hang).into())).expect_err("it has failed");
-            if !matches!(failure, Failure::Hung(_)) {
-                // Another rank has failed first: this one's waits end, and it says so itself.
-                thread::sleep(LAST_WORDS / 2);
-            }
-            failure.tell();
-            if let Failure::Hung(hang) = &failure {
-                let _ = record(hang);
-            }
-            low_level::exit(failure.exit_code().into());
+/// Ends the process of a run that hangs: alone it becomes one that replays, and among ranks all of them end.
+pub fn hangs(ranks: &Ranks, hang: Hang) {
+    if ranks.count() > 1 {
+        let hang = Hang { node: Node::OfRanks, ..hang };
+        let failure = rank_end::ended(ranks, Err(Box::new(hang).into())).expect_err("it has failed");
+        if !matches!(failure, Failure::Hung(_)) {
+            // Another rank has failed first: this one's waits end, and it says so itself.
+            thread::sleep(LAST_WORDS / 2);
         }
-        // Whatever ends the replay, this much is known.
-        let recorded = record(&hang).ok().flatten();
-        let hang = Hang { recorded, ..hang };
-        tell_at_terminal(&format!(
-            "note: {} has not ended for {} s: the run ends. The step is replayed, a node at a time, for at most {} s",
-            hang.what(),
-            hang.waited_s,
-            replay_s(&hang)
-        ));
-        let why = become_replay(&hang);
-        end(Hang { node: Node::Unknown(format!("the replay did not start: {why}")), ..hang });
+        failure.tell();
+        if let Failure::Hung(hang) = &failure {
+            let _ = record(hang);
+        }
+        low_level::exit(failure.exit_code().into());
     }
+    // Whatever ends the replay, this much is known.
+    let recorded = record(&hang).ok().flatten();
+    let hang = Hang { recorded, ..hang };
+    tell_at_terminal(&format!(
+        "note: {} has not ended for {} s: the run ends. The step is replayed, a node at a time, for at most {} s",
+        hang.what(),
+        hang.waited_s,
+        replay_s(&hang)
+    ));
+    let why = become_replay(&hang);
+    end(Hang { node: Node::Unknown(format!("the replay did not start: {why}")), ..hang });
 }
 
 fn replay_s(hang: &Hang) -> u64 {

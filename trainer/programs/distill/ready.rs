@@ -24,11 +24,12 @@ use crate::base::stop::Stop;
 use crate::device;
 use crate::device::run_models::RunModels;
 use crate::device::session::Session;
+use crate::device::watch::Hang;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Batches, Corpus, DataError, Step, Stream};
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
-use crate::programs::replay::Watched;
+use crate::programs::replay;
 use crate::ranks::Ranks;
 use crate::run::checkpoint;
 use crate::run::disk_space::DiskSpace;
@@ -71,12 +72,9 @@ pub(super) fn ready(
     startup.end("device");
     let gauge = driver.gauge();
     let (mut session, ()) = Session::open(driver, models, config, placement, startup, |_| ())?;
-    let watched = Watched {
-        ranks: ranks.clone(),
-        out: out.as_ref().map(|out| out.path().to_owned()),
-        replicas: config.division.share.replicas,
-    };
-    session.watch.on_hang(|hang| watched.hangs(hang));
+    let (of_run, replicas) = (ranks.clone(), Some(config.division.share.replicas));
+    let path = out.as_ref().and_then(|out| std::path::absolute(out.path()).ok());
+    session.watch.on_hang(move |hang| replay::hangs(&of_run, Hang { replicas, out: path, ..hang }));
     session.watch.checkpoint(begin.step);
     known.check_room(config, &session)?;
     let recorded = RunConfig {
