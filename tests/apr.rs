@@ -85,7 +85,7 @@ fn blocks_that_ggml_has_too_stay_as_they_are_stored() {
             parameters(&apr).into_iter().filter(|parameter| formats.of(&parameter.name) == Some(block)).collect();
         assert_eq!(kept.len(), 7, "{arguments:?}");
         for parameter in kept {
-            let (mut blocks, mut dense) = (Scratch::new(), Scratch::new());
+            let (mut blocks, mut dense) = (Scratch::default(), Scratch::default());
             let blocks = Weights::read(&apr, &parameter, Format::Block(block), &mut blocks).unwrap();
             let mut values = vec![0.0; parameter.elems() as usize];
             precast_kernels::dequant::dequantize(block, blocks, &mut values);
@@ -255,7 +255,7 @@ fn one_file_of_a_directory_is_refused_in_its_own_words() {
 /// Reads all weights of a file.
 fn read_all(path: &Path) -> Result<Checkpoint, CheckpointError> {
     let checkpoint = Checkpoint::open(path)?;
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::default();
     for parameter in parameters(&checkpoint) {
         checkpoint.read(&parameter, Dtype::F32.into(), &mut scratch)?;
     }

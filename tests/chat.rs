@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use precast::inputs::added_tokens::AddedTokens;
 use precast::inputs::chat::{ChatSource, ChatTemplate};
 use precast::inputs::data::{Corpus, Dataset, Files, Packing, Reader};
 use precast::inputs::tokenizer::Tokenizer;
@@ -88,7 +89,11 @@ fn compare(
 fn conversations_are_rendered_tokenized_and_masked_as_transformers_does() {
     let folder = fixture("chat");
     let conversations: BTreeMap<String, Conversation> = read(&folder.join("conversations.json"));
-    let tokenizer = Tokenizer::new(&folder, || tokenizers::Tokenizer::from_file(folder.join("tokenizer.json")));
+    let tokenizer = Tokenizer::new(
+        &folder,
+        || tokenizers::Tokenizer::from_file(folder.join("tokenizer.json")),
+        &AddedTokens::default(),
+    );
     let tokenizer = Arc::new(tokenizer.unwrap());
     let dir = tempfile::tempdir().unwrap();
     let (mut compared, mut wrong) = (0, Vec::new());
@@ -101,7 +106,7 @@ fn conversations_are_rendered_tokenized_and_masked_as_transformers_does() {
         let constants = [("bos_token", "<|begin_of_text|>"), ("eos_token", "<|im_end|>")];
         let constants = constants.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
         let template = ChatTemplate::new(&ChatSource { default: template, tool_use: None, constants }, None);
-        let template = Arc::new(template.unwrap_or_else(|error| panic!("{name}: {error}")));
+        let template = template.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(cases.len(), conversations.len());
         for (title, expected) in &cases {
             let Conversation { messages, tools } = &conversations[title];

@@ -152,7 +152,7 @@ fn the_gradient_is_that_of_the_loss_by(beta: f32) {
             Existing::Keep,
             &model,
             |p, write| -> Result<(), CheckpointError> {
-                let mut values = floats(source.read(p, precast_kernels::Dtype::F32.into(), &mut Scratch::new())?);
+                let mut values = floats(source.read(p, precast_kernels::Dtype::F32.into(), &mut Scratch::default())?);
                 if p.name == parameter.name {
                     values.iter_mut().zip(&gradient).for_each(|(value, g)| *value += (shift * f64::from(*g)) as f32);
                 }

@@ -54,7 +54,7 @@ fn in_dtype(model: &Path, out: &Path, dtype: Stored) -> PathBuf {
     let parameters = Parameters::new(model.config()).list;
     let student = Student { config: &model.json, parameters: &parameters, dtype, tokenizer_from: &[] };
     write_model(out, Existing::Keep, &student, |parameter, write| -> Result<(), CheckpointError> {
-        let values = floats(model.read(parameter, Dtype::F32.into(), &mut Scratch::new())?);
+        let values = floats(model.read(parameter, Dtype::F32.into(), &mut Scratch::default())?);
         let halves = |narrow: fn(f32) -> [u8; 2]| values.iter().flat_map(|value| narrow(*value)).collect::<Vec<u8>>();
         match dtype {
             Stored::F16 => write(&halves(|value| f16::from_f32(value).to_le_bytes())),
@@ -101,7 +101,8 @@ fn a_merged_model_is_its_base_and_the_adapter_rounded_once() {
         let mut changed = 0;
         for parameter in Parameters::new(model.config()).list {
             assert_eq!(merged.tensor(&parameter.name).unwrap().dtype(), dtype);
-            let values = |of: &Checkpoint| floats(of.read(&parameter, Dtype::F32.into(), &mut Scratch::new()).unwrap());
+            let values =
+                |of: &Checkpoint| floats(of.read(&parameter, Dtype::F32.into(), &mut Scratch::default()).unwrap());
             let (before, after) = (values(&model), values(&found));
             let adapted = adapter.layout.each.iter().find(|adapted| adapted.parameter() == parameter.name);
             let unit = 2f64.powi(-bits);
@@ -112,7 +113,7 @@ fn a_merged_model_is_its_base_and_the_adapter_rounded_once() {
                 continue;
             };
             changed += 1;
-            let factor = |of| floats(adapter.read(adapted, of, &mut Scratch::new()).unwrap());
+            let factor = |of| floats(adapter.read(adapted, of, &mut Scratch::default()).unwrap());
             let (a, b, scale) = (factor(Factor::A), factor(Factor::B), f64::from(adapter.layout.scale(adapted)));
             let (columns, rank) = (adapted.projection.columns as usize, adapted.rank as usize);
             for (index, (before, after)) in before.iter().zip(&after).enumerate() {

@@ -385,7 +385,7 @@ fn parts_of_a_tensor_are_the_tensor() {
         for parameter in Parameters::new(&config).list {
             let stored = Weights::formats(&model).of(&parameter.name).map(Format::Block);
             for format in [Some(Format::Dense(Dtype::Bf16)), stored].into_iter().flatten() {
-                let whole = Weights::read(&model, &parameter, format, &mut Scratch::new()).unwrap().to_vec();
+                let whole = Weights::read(&model, &parameter, format, &mut Scratch::default()).unwrap().to_vec();
                 let (mut parts, mut count) = (Vec::new(), 0);
                 let mut take = |part: &[u8]| {
                     assert!(part.len() as u64 <= format.bytes(PART_ELEMENTS));

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use precast::inputs::added_tokens::AddedTokens;
 use precast::inputs::checkpoint::Checkpoint;
 use precast::inputs::data::{Chunk, Corpus, Dataset, Files, Packing, Reader};
 use precast::inputs::tokenizer::Tokenizer;
@@ -242,7 +243,7 @@ fn a_document_is_ended_once() {
         });
     });
     for file in [tokenizer(|_| {}), ends] {
-        let tokenizer = Tokenizer::new(dir.path(), || file.to_string().parse()).unwrap();
+        let tokenizer = Tokenizer::new(dir.path(), || file.to_string().parse(), &AddedTokens::default()).unwrap();
         let reader = Reader { tokenizer: Some(tokenizer.into()), eos: Some(0), vocab: 96, ..Reader::default() };
         let files = Files::open(std::slice::from_ref(&text), None).unwrap();
         let dataset = Dataset::of(&Corpus::new(files, 7, Packing::Stream, reader).unwrap()).unwrap();

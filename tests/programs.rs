@@ -232,10 +232,10 @@ fn sharded_models_and_other_dtypes_read_the_same() {
     std::fs::write(sharded.join("model.safetensors.index.json"), index.to_string()).unwrap();
     let (whole, sharded) = (Checkpoint::open(&whole).unwrap(), Checkpoint::open(&sharded).unwrap());
     for parameter in precast_plan::Parameters::new(whole.config()).list {
-        let exact = floats(whole.read(&parameter, Dtype::F32.into(), &mut Scratch::new()).unwrap());
+        let exact = floats(whole.read(&parameter, Dtype::F32.into(), &mut Scratch::default()).unwrap());
         let rounded: Vec<f32> = exact.iter().map(|v| half::f16::from_f32(*v).to_f32()).collect();
         assert_eq!(
-            floats(sharded.read(&parameter, Dtype::F32.into(), &mut Scratch::new()).unwrap()),
+            floats(sharded.read(&parameter, Dtype::F32.into(), &mut Scratch::default()).unwrap()),
             rounded,
             "{}",
             parameter.name

@@ -355,7 +355,7 @@ pub fn logits_adapted(model: &Path, adapter: Option<&Path>, ids: &[u32]) -> Vec<
     write(plan.model.rope.cos, bytemuck::cast_slice(&tables.cos));
     write(plan.model.rope.sin, bytemuck::cast_slice(&tables.sin));
     for (parameter, weight) in plan.model.weights.list() {
-        let mut scratch = Scratch::new();
+        let mut scratch = Scratch::default();
         let bytes = checkpoint.read(parameter, Dtype::F32.into(), &mut scratch).expect("weights");
         write(weight.tensor, bytes);
     }

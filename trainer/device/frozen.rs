@@ -109,7 +109,7 @@ impl Forward {
         let host = host(&plan);
         let mut sealed = self.seal(driver, (&plan.plan, &plan.model), &host, (model, adapter))?;
         if let Some((adapter, weights)) = adapter.zip(plan.adapters.as_ref()) {
-            let mut scratch = Scratch::new();
+            let mut scratch = Scratch::default();
             let all = adapter.all_placed(&weights.parameters)?;
             scratch.values(all.len()).copy_from_slice(&all);
             sealed.write(weights.all.tensor, scratch.encode(precision.dtype()))?;

@@ -1,7 +1,7 @@
 //! What a run reads, and models as they are written: checkpoints, adapters, data, chats, tokenizers.
 
 pub mod adapter;
-pub(crate) mod added_tokens;
+pub mod added_tokens;
 pub(crate) mod charsmap;
 pub mod chat;
 pub mod checkpoint;

@@ -9,7 +9,7 @@ use rand_distr::StandardNormal;
 use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
-use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Weights, config_json};
+use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Read, Scratch, Weights, config_json};
 use crate::inputs::random_blocks;
 
 /// Elements drawn from one random stream.
@@ -66,12 +66,7 @@ impl Weights for Random {
         Formats::q4_k_m(&self.config)
     }
 
-    fn read<'a>(
-        &'a self,
-        parameter: &Parameter,
-        format: Format,
-        scratch: &'a mut Scratch,
-    ) -> Result<&'a [u8], CheckpointError> {
+    fn read<'a>(&'a self, parameter: &Parameter, format: Format, scratch: &'a mut Scratch) -> Read<'a> {
         match format {
             Format::Dense(dtype) => {
                 initial(parameter, self.seed, self.range, scratch);
@@ -118,7 +113,7 @@ mod tests {
     fn weights_depend_on_seed_and_name_alone() {
         let parameter = |name: &str| Parameter { name: name.into(), shape: vec![100, 1000] };
         let values = |name, seed| {
-            let mut scratch = Scratch::new();
+            let mut scratch = Scratch::default();
             initial(&parameter(name), seed, 0.02, &mut scratch);
             scratch.encode(Dtype::F32).to_vec()
         };

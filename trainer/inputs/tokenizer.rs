@@ -46,21 +46,14 @@ impl Tokenizer {
     /// Why they do not read.
     pub(crate) fn parse(path: &Path, bytes: &[u8], added: &AddedTokens) -> Result<Self, String> {
         charsmap::check(bytes)?;
-        Self::build(path, || tokenizers::Tokenizer::from_bytes(bytes), added)
+        Self::new(path, || tokenizers::Tokenizer::from_bytes(bytes), added)
     }
 
-    /// Of what the library makes of a file.
+    /// Of what the library makes of a file, with what the files beside it add.
     ///
     /// # Errors
     /// What the library says.
     pub fn new<E: ToString>(
-        path: &Path,
-        make: impl FnOnce() -> Result<tokenizers::Tokenizer, E>,
-    ) -> Result<Self, String> {
-        Self::build(path, make, &AddedTokens::default())
-    }
-
-    fn build<E: ToString>(
         path: &Path,
         make: impl FnOnce() -> Result<tokenizers::Tokenizer, E>,
         added: &AddedTokens,

@@ -1,7 +1,6 @@
 //! `precast eval`: the negative log likelihood of text under a model.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
 use precast_fatbins::Digest;
@@ -72,7 +71,7 @@ impl Text {
         let tokenizer = model.tokenizer()?;
         tokenizer.iter().flat_map(|tokenizer| &tokenizer.notes).for_each(note);
         let files = Files::open(&request.data, request.text.data_field.as_deref())?;
-        let chat = if files.has_chat() { model.chat_template(request.text.chat_date)?.map(Arc::new) } else { None };
+        let chat = if files.has_chat() { model.chat_template(request.text.chat_date)? } else { None };
         let reader = Reader { tokenizer: tokenizer.cloned(), chat, eos: None, vocab: config.vocab };
         let seq_len = request.seq_len.min(config.max_positions);
         let dataset = Dataset::of(&Corpus::new(files, seq_len, Packing::PerDocument, reader)?)?;

@@ -34,7 +34,7 @@ pub fn random(
     let parameters = Parameters::new(&weights.config).list;
     let dtype = precision.dtype();
     let student = Student { config: &json, parameters: &parameters, dtype: stored(dtype), tokenizer_from: &from };
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::default();
     write_model(&out, existing, &student, |parameter, write| {
         Ok::<_, Failure>(write(weights.read(parameter, dtype.into(), &mut scratch)?)?)
     })
@@ -55,7 +55,7 @@ pub fn random_gguf(config: &Path, seed: u64, out: &Path, existing: Existing) -> 
             format!("--format: {} scales its rotary embedding, which init does not write as GGUF", config.display());
         return Err(Failure::usage(message));
     }
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::default();
     write_gguf(&out, existing, &weights.config, &weights.formats(), |parameter, format, write| {
         Ok::<_, Failure>(write(weights.read(parameter, format, &mut scratch)?)?)
     })?;
@@ -93,7 +93,7 @@ pub fn from_layers(
     let parameters = Parameters::new(&config).list;
     let dtype = precision.dtype();
     let student = Student { config: &json, parameters: &parameters, dtype: stored(dtype), tokenizer_from: &[&teacher] };
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::default();
     write_model(&out, existing, &student, |parameter, write| {
         let source = Parameter { name: source_name(&parameter.name, layers), ..parameter.clone() };
         Ok::<_, Failure>(write(teacher.read(&source, dtype.into(), &mut scratch)?)?)
@@ -141,7 +141,7 @@ mod tests {
             let read = Checkpoint::open(&path).unwrap();
             assert_eq!(read.config(), random.config(), "{class}");
             assert_eq!(Weights::formats(&read), random.formats(), "{class}");
-            let (mut one, mut other) = (Scratch::new(), Scratch::new());
+            let (mut one, mut other) = (Scratch::default(), Scratch::default());
             for parameter in Parameters::new(&random.config).list {
                 let block = random.formats().of(&parameter.name);
                 let format = block.map_or(Format::Dense(Dtype::F32), Format::Block);

@@ -26,9 +26,9 @@ pub fn merge(base: &Path, adapter: &Path, out: &Path, existing: Existing) -> Res
     let parameters = Parameters::new(base.config()).list;
     let dtype = base.element();
     let model = Student { config: &base.json, parameters: &parameters, dtype, tokenizer_from: &[&base] };
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::default();
     write_model(&out, existing, &model, |parameter, write| {
-        let mut read = Scratch::new();
+        let mut read = Scratch::default();
         let values = scratch.values(parameter.elems() as usize);
         bytemuck::cast_slice_mut(values).copy_from_slice(base.read(parameter, Dtype::F32.into(), &mut read)?);
         if let Some(adapted) = adapter.layout.each.iter().find(|adapted| adapted.parameter() == parameter.name) {

@@ -38,7 +38,8 @@ mod tests {
 
     #[test]
     fn a_is_uniform_by_seed_and_name_and_b_is_zero() {
-        let values = |module: &str, factor, seed| read(&adapted(module), factor, seed, &mut Scratch::new()).to_vec();
+        let values =
+            |module: &str, factor, seed| read(&adapted(module), factor, seed, &mut Scratch::default()).to_vec();
         let a = values("model.layers.0.self_attn.q_proj", Factor::A, 7);
         assert_eq!((a.len(), &a), (200 * 400, &values("model.layers.0.self_attn.q_proj", Factor::A, 7)));
         assert_ne!(a, values("model.layers.0.self_attn.q_proj", Factor::A, 8));

@@ -18,7 +18,7 @@ use precast_plan::{Factor, ModelConfig};
 use serde::Serialize;
 
 use crate::base::lines::bounded;
-use crate::inputs::checkpoint::{self, CheckpointError, Scratch, Tensors, is_zero};
+use crate::inputs::checkpoint::{self, CheckpointError, Read, Scratch, Tensors, is_zero};
 pub use layout::{Adapted, Layout, Lora, MOST_RANK, Projection, Target, Targets};
 pub use placed::{extent, gathered};
 pub use write::fill_adapter;
@@ -110,7 +110,7 @@ impl Adapter {
             )));
         }
         let digest = checkpoint::digest(&[file])?;
-        let (mut zeros, mut scratch) = (0, Scratch::new());
+        let (mut zeros, mut scratch) = (0, Scratch::default());
         for (adapted, factor) in layout.tensors() {
             let bytes = tensors.read_finite(&adapted.tensor(factor), &mut scratch)?;
             zeros += usize::from(is_zero(bytes, Format::Dense(Dtype::F32)));
@@ -123,12 +123,7 @@ impl Adapter {
     ///
     /// # Errors
     /// [`CheckpointError`] where it cannot be read or is not finite.
-    pub fn read<'a>(
-        &'a self,
-        adapted: &Adapted,
-        factor: Factor,
-        scratch: &'a mut Scratch,
-    ) -> Result<&'a [u8], CheckpointError> {
+    pub fn read<'a>(&'a self, adapted: &Adapted, factor: Factor, scratch: &'a mut Scratch) -> Read<'a> {
         match &self.file {
             None => Ok(bytemuck::cast_slice(initial::read(adapted, factor, self.seed, scratch))),
             Some(file) => file.tensors.read_finite(&adapted.tensor(factor), scratch),
@@ -140,7 +135,7 @@ impl Adapter {
     /// # Errors
     /// [`CheckpointError`] where one cannot be read.
     pub fn adds_nothing(&self) -> Result<bool, CheckpointError> {
-        let mut scratch = Scratch::new();
+        let mut scratch = Scratch::default();
         for adapted in &self.layout.each {
             let b = self.read(adapted, Factor::B, &mut scratch)?;
             if !is_zero(b, Format::Dense(Dtype::F32)) {

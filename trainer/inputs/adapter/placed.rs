@@ -39,7 +39,7 @@ impl Adapter {
     pub fn placed(&self, parameter: &AdapterParameter) -> Result<Vec<f32>, CheckpointError> {
         let adapted = self.layout.each.iter().find(|adapted| adapted.parameter() == parameter.projection);
         let adapted = adapted.unwrap_or_else(|| panic!("{} has no adapter", parameter.projection));
-        let mut scratch = Scratch::new();
+        let mut scratch = Scratch::default();
         let values: Vec<f32> = bytemuck::pod_collect_to_vec(self.read(adapted, parameter.factor, &mut scratch)?);
         Ok(spread(parameter, &values))
     }

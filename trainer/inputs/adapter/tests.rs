@@ -102,7 +102,7 @@ fn what_is_written_reads_back() {
         for (adapted, factor) in layout.tensors() {
             let expected = values(adapted.shape(factor).iter().product());
             assert_eq!(
-                read.read(adapted, factor, &mut Scratch::new()).unwrap(),
+                read.read(adapted, factor, &mut Scratch::default()).unwrap(),
                 bytemuck::cast_slice::<_, u8>(&expected)
             );
         }
@@ -247,7 +247,7 @@ fn f16_and_bf16_read_as_the_same_numbers() {
         });
         let adapter = written.open().unwrap();
         for (adapted, factor) in layout.tensors() {
-            let mut scratch = Scratch::new();
+            let mut scratch = Scratch::default();
             let found: Vec<f32> = bytemuck::pod_collect_to_vec(adapter.read(adapted, factor, &mut scratch).unwrap());
             assert!(found.iter().enumerate().all(|(i, value)| *value == i as f32 % 128.0 / 64.0), "{dtype:?}");
         }

@@ -31,15 +31,11 @@ pub struct Conversation {
 
 /// A model's chat template.
 pub struct ChatTemplate {
-    templates: Arc<Templates>,
-    /// Of all that rendering follows from besides messages.
-    pub digest: Digest,
-}
-
-struct Templates {
     default: Template,
     /// For conversations with tools; none where one template serves all.
     tool_use: Option<Template>,
+    /// Of all that rendering follows from besides messages.
+    pub digest: Digest,
 }
 
 impl ChatTemplate {
@@ -47,23 +43,23 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// Why one of them does not parse.
-    pub fn new(source: &ChatSource, date: Option<NaiveDate>) -> Result<Self, String> {
+    pub fn new(source: &ChatSource, date: Option<NaiveDate>) -> Result<Arc<Self>, String> {
         let template = |text: &str| Template::new(text, &source.constants, date);
         let date_text = date.map(|date| date.to_string()).unwrap_or_default();
         let constants = source.constants.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]);
         let texts = [source.default.as_str(), source.tool_use.as_deref().unwrap_or_default(), &date_text];
         let digest = Digest::of_parts("precast.chat", texts.map(str::as_bytes).into_iter().chain(constants));
         let tool_use = source.tool_use.as_deref().map(template).transpose()?;
-        Ok(Self { templates: Arc::new(Templates { default: template(&source.default)?, tool_use }), digest })
+        Ok(Arc::new(Self { default: template(&source.default)?, tool_use, digest }))
     }
 
     /// A prompt, up to where the assistant goes on.
     ///
     /// # Errors
     /// A text that says what is wrong with it.
-    pub fn prompt(&self, messages: &Value) -> Result<String, String> {
+    pub fn prompt(self: &Arc<Self>, messages: &Value) -> Result<String, String> {
         let messages = messages::read(messages, messages::Purpose::Prompt)?;
-        self.with(move |templates| Ok(templates.default.render(&messages, None, Ending::GenerationPrompt)?.0))
+        self.with(move |template| Ok(template.default.render(&messages, None, Ending::GenerationPrompt)?.0))
     }
 
     /// A conversation, and what the assistant has said in it: between the template's marks if it has any; else what rendering adds
@@ -72,7 +68,7 @@ impl ChatTemplate {
     /// # Errors
     /// A text that says what is wrong with it.
     pub fn conversation(
-        &self,
+        self: &Arc<Self>,
         prompt: Option<&Value>,
         messages: &Value,
         tools: Option<&Value>,
@@ -82,35 +78,20 @@ impl ChatTemplate {
         let of_prompt = all.len();
         all.extend(messages::read(messages, messages::Purpose::Learned)?);
         let tools = tools.map(messages::tools).transpose()?;
-        self.with(move |templates| templates.render(&all, of_prompt, tools.as_ref()))
+        self.with(move |template| template.render(&all, of_prompt, tools.as_ref()))
     }
 
     /// Renders a row, which takes no more than it may.
     fn with<T: Send + 'static>(
-        &self,
-        render: impl FnOnce(&Templates) -> Result<T, String> + Send + 'static,
+        self: &Arc<Self>,
+        render: impl FnOnce(&Self) -> Result<T, String> + Send + 'static,
     ) -> Result<T, String> {
-        let templates = Arc::clone(&self.templates);
-        let rendered = limits::within(move || render(&templates));
+        let template = Arc::clone(self);
+        let rendered = limits::within(move || render(&template));
         rendered.unwrap_or_else(|exceeded| Err(refused(exceeded)))
     }
-}
 
-/// The error for a row that a template refuses, or fails at.
-fn refused(reason: impl Display) -> String {
-    format!("the chat template refuses the row: {reason}")
-}
-
-/// The error for a message of which the assistant's part cannot be told.
-fn no_prefix(index: usize) -> String {
-    format!(
-        "messages[{index}]: what the template renders of the messages before it is not how it renders all of them, so the assistant's \
-         part cannot be told: give the template {{% generation %}} marks, or rows of one turn each"
-    )
-}
-
-impl Templates {
-    /// Of the messages from `first` on.
+    /// Renders messages, of which those from `first` on count.
     fn render(&self, messages: &[Value], first: usize, tools: Option<&Value>) -> Result<Conversation, String> {
         let template = self.tool_use.as_ref().filter(|_| tools.is_some()).unwrap_or(&self.default);
         let (text, spans) = template.render(messages, tools, Ending::Messages)?;
@@ -143,6 +124,19 @@ impl Templates {
         }
         Ok(Conversation { text, spans })
     }
+}
+
+/// The error for a row that a template refuses, or fails at.
+fn refused(reason: impl Display) -> String {
+    format!("the chat template refuses the row: {reason}")
+}
+
+/// The error for a message of which the assistant's part cannot be told.
+fn no_prefix(index: usize) -> String {
+    format!(
+        "messages[{index}]: what the template renders of the messages before it is not how it renders all of them, so the assistant's \
+         part cannot be told: give the template {{% generation %}} marks, or rows of one turn each"
+    )
 }
 
 #[cfg(test)]

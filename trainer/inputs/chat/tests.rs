@@ -5,7 +5,7 @@ use super::*;
 const CHATML: &str = "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '\n' }}{% endfor %}\
                       {% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}";
 
-fn template(text: &str) -> ChatTemplate {
+fn template(text: &str) -> Arc<ChatTemplate> {
     let constants = vec![("bos_token".to_owned(), "^".to_owned())];
     ChatTemplate::new(&ChatSource { default: text.to_owned(), tool_use: None, constants }, None).unwrap()
 }
@@ -15,7 +15,7 @@ fn value(json: &str) -> Value {
 }
 
 /// A conversation's text with what the assistant has said in brackets.
-fn said(template: &ChatTemplate, json: &str) -> Result<String, String> {
+fn said(template: &Arc<ChatTemplate>, json: &str) -> Result<String, String> {
     let Conversation { mut text, spans } = template.conversation(None, &value(json), None)?;
     for span in spans.iter().rev() {
         text.insert(span.end, ']');

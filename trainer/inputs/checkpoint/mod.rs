@@ -52,6 +52,9 @@ pub(crate) use write::{check_space, safetensors_header, write_safetensors};
 use zero::Zeros;
 pub(crate) use zero::is_zero;
 
+/// Bytes of weights, in scratch memory or where they are mapped.
+pub type Read<'a> = Result<&'a [u8], CheckpointError>;
+
 /// The source of a model's weights.
 pub trait Weights {
     fn config(&self) -> &ModelConfig;
@@ -70,12 +73,7 @@ pub trait Weights {
     ///
     /// # Errors
     /// [`CheckpointError`] where they cannot be read.
-    fn read<'a>(
-        &'a self,
-        parameter: &Parameter,
-        format: Format,
-        scratch: &'a mut Scratch,
-    ) -> Result<&'a [u8], CheckpointError>;
+    fn read<'a>(&'a self, parameter: &Parameter, format: Format, scratch: &'a mut Scratch) -> Read<'a>;
 
     /// The same in parts, in order: of [`PART_ELEMENTS`] elements where weights are read past the page cache, so that the host
     /// holds no more of them, else whole. They end where `take` breaks.
@@ -211,7 +209,7 @@ impl Checkpoint {
         elements: Range<u64>,
         format: Format,
         scratch: &'a mut Scratch,
-    ) -> Result<&'a [u8], CheckpointError> {
+    ) -> Read<'a> {
         let (name, first) = (&parameter.name, elements.start as usize);
         let bytes = self.tensors().read(name, elements, format, scratch)?;
         finite::check(name, bytes, format).map_err(|what| CheckpointError::NotFinite {
@@ -237,7 +235,7 @@ impl Checkpoint {
     fn read_tokenizer(&self) -> Result<Option<Tokenizer>, CheckpointError> {
         let (path, read) = match (&self.source, self.tokenizer_file()) {
             (Source::SingleFile(file), _) if file.has_tokenizer() => {
-                (self.path.clone(), Tokenizer::new(&self.path, || file.tokenizer()))
+                (self.path.clone(), Tokenizer::new(&self.path, || file.tokenizer(), &AddedTokens::default()))
             }
             (Source::HuggingFace(_), Some(path)) => {
                 let bytes = input::read(&path, tokenizer::MOST_BYTES).map_err(CheckpointError::io("read", &path))?;
@@ -273,7 +271,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// [`CheckpointError`] where there is one and it does not read.
-    pub fn chat_template(&self, date: Option<NaiveDate>) -> Result<Option<ChatTemplate>, CheckpointError> {
+    pub fn chat_template(&self, date: Option<NaiveDate>) -> Result<Option<Arc<ChatTemplate>>, CheckpointError> {
         let source = match &self.source {
             Source::HuggingFace(_) => {
                 let source = chat::ChatSource::of_directory(&self.path);
@@ -350,12 +348,7 @@ impl Weights for Checkpoint {
         self.tensors().blocks()
     }
 
-    fn read<'a>(
-        &'a self,
-        parameter: &Parameter,
-        format: Format,
-        scratch: &'a mut Scratch,
-    ) -> Result<&'a [u8], CheckpointError> {
+    fn read<'a>(&'a self, parameter: &Parameter, format: Format, scratch: &'a mut Scratch) -> Read<'a> {
         let bytes = self.read_elements(parameter, 0..parameter.elems(), format, scratch)?;
         self.check_zero(parameter, is_zero(bytes, format))?;
         Ok(bytes)

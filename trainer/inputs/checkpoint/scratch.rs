@@ -16,10 +16,6 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Of a reader that has weights in memory in one way.
     pub fn of(access: Access) -> Self {
         Self { raw: Raw::new(access), ..Self::default() }

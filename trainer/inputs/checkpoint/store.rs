@@ -11,7 +11,7 @@ use super::checksum::Checksum;
 use super::file::{Access, Raw, WeightFile};
 use super::heads::{Interleaved, deinterleave};
 use super::kind::Kind;
-use super::{CheckpointError, Scratch, finite};
+use super::{CheckpointError, Read, Scratch, finite};
 
 /// A tensor in a file.
 pub(super) struct Tensor {
@@ -111,13 +111,7 @@ impl Tensors {
     ///
     /// # Panics
     /// If [`Self::blocks`] says another format of blocks.
-    pub fn read<'a>(
-        &'a self,
-        name: &str,
-        elements: Range<u64>,
-        format: Format,
-        scratch: &'a mut Scratch,
-    ) -> Result<&'a [u8], CheckpointError> {
+    pub fn read<'a>(&'a self, name: &str, elements: Range<u64>, format: Format, scratch: &'a mut Scratch) -> Read<'a> {
         let place = self.find(name, scratch.raw.access)?;
         let dtype = match format {
             Format::Dense(dtype) => dtype,
@@ -148,7 +142,7 @@ impl Tensors {
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub fn read_finite<'a>(&'a self, name: &str, scratch: &'a mut Scratch) -> Result<&'a [u8], CheckpointError> {
+    pub fn read_finite<'a>(&'a self, name: &str, scratch: &'a mut Scratch) -> Read<'a> {
         let (tensor, format) = (&self.list[name], Format::Dense(Dtype::F32));
         let bytes = self.read(name, 0..tensor.elements(), format, scratch)?;
         let path = &self.files[tensor.file].0;
@@ -185,7 +179,7 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    fn bytes(&self, elements: &Range<u64>, raw: &'a mut Raw) -> Result<&'a [u8], CheckpointError> {
+    fn bytes(&self, elements: &Range<u64>, raw: &'a mut Raw) -> Read<'a> {
         let range = self.kind.range(self.tensor.start, elements);
         self.file.part(range, raw).map_err(CheckpointError::io("read", self.path))
     }

@@ -106,7 +106,7 @@ fn same_as_embedding(checkpoint: &Checkpoint) -> Result<bool, CheckpointError> {
     }
     // Nothing is copied where a file holds both as they are compared.
     let dtype = checkpoint.tensors().stored(EMBEDDING).unwrap_or(Dtype::F32);
-    let [mut one, mut other] = [Scratch::new(), Scratch::new()];
+    let [mut one, mut other] = [Scratch::default(), Scratch::default()];
     Ok(checkpoint.read(&whole(LM_HEAD, head), dtype.into(), &mut one)?
         == checkpoint.read(&whole(EMBEDDING, embedding), dtype.into(), &mut other)?)
 }
@@ -119,7 +119,7 @@ fn inv_freq(checkpoint: &Checkpoint, name: &str) -> Result<Option<String>, Check
     if shape != [half] {
         return Ok(Some(format!("  {name} is {shape:?}, head_dim {} gives [{half}]", config.head_dim)));
     }
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::default();
     let bytes = checkpoint.read(&whole(name, shape), Dtype::F32.into(), &mut scratch)?;
     let stored: Vec<f32> = bytemuck::pod_collect_to_vec(bytes);
     let expected = config.rope_frequencies();

@@ -1,6 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use super::*;
+use crate::inputs::added_tokens::AddedTokens;
 
 fn reader() -> Reader {
     Reader { vocab: 100, ..Reader::default() }
@@ -14,7 +15,7 @@ fn words() -> Reader {
         "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": null, "decoder": null,
         "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "w0"},
     });
-    let tokenizer = Tokenizer::new(Path::new("words"), || json.to_string().parse()).unwrap();
+    let tokenizer = Tokenizer::new(Path::new("words"), || json.to_string().parse(), &AddedTokens::default()).unwrap();
     Reader { tokenizer: Some(Arc::new(tokenizer)), eos: Some(99), ..reader() }
 }
 

@@ -104,7 +104,7 @@ pub fn identical(teacher: &Checkpoint, student: &Checkpoint) -> Result<bool, Che
     }
     let mut parameters = precast_plan::Parameters::new(teacher.config()).list;
     parameters.sort_by_key(|parameter| parameter.elems());
-    let [mut one, mut other] = [Scratch::new(), Scratch::new()];
+    let [mut one, mut other] = [Scratch::default(), Scratch::default()];
     for parameter in &parameters {
         let format = precast_kernels::Dtype::F32.into();
         if teacher.read(parameter, format, &mut one)? != student.read(parameter, format, &mut other)? {

@@ -83,7 +83,7 @@ fn held_out(
 fn chat(config: &RunConfig, models: &Models<Checkpoint>) -> Result<Option<Arc<ChatTemplate>>, CheckpointError> {
     for model in models.student_first() {
         if model.tokenizer()?.is_some() {
-            return Ok(model.chat_template(config.text.chat_date)?.map(Arc::new));
+            return model.chat_template(config.text.chat_date);
         }
     }
     Ok(None)

@@ -54,7 +54,7 @@ fn fill_with_student(
     let parameters = session.plan.student.weights.parameters.list.clone();
     let tokenizer_from: Vec<&Checkpoint> = models.student_first().collect();
     let model = model(config, &parameters, &tokenizer_from);
-    let (dtype, mut scratch) = (config.arithmetic.precision.dtype(), Scratch::new());
+    let (dtype, mut scratch) = (config.arithmetic.precision.dtype(), Scratch::default());
     fill_model(aside, &model, |parameter, write| {
         if !session.plan.has_whole_masters() {
             // Without whole masters, the rounded working weights are read.

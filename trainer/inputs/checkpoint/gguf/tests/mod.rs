@@ -34,6 +34,6 @@ fn read(gguf: &Gguf, name: &str) -> Vec<f32> {
 
 fn try_read(gguf: &Gguf, name: &str) -> Result<Vec<f32>, CheckpointError> {
     let elements = gguf.tensors.shape(name).expect("the tensor is there").iter().product();
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::default();
     gguf.tensors.read(name, 0..elements, Dtype::F32.into(), &mut scratch).map(bytemuck::pod_collect_to_vec)
 }

@@ -321,7 +321,7 @@ fn a_scale_that_is_not_finite_is_refused_where_its_tensor_is_read() {
     std::fs::write(&path, writer.bytes()).unwrap();
     let model = Checkpoint::open(&path).unwrap();
     for parameter in &Parameters::new(model.config()).list {
-        let mut scratch = Scratch::new();
+        let mut scratch = Scratch::default();
         let read = model.read(parameter, Dtype::Bf16.into(), &mut scratch);
         if parameter.name != "model.layers.0.self_attn.k_proj.weight" {
             assert!(read.is_ok(), "{}", parameter.name);
