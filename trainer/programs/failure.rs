@@ -15,7 +15,7 @@ use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::DataError;
 use crate::options::UsageError;
 use crate::ranks::{self, RankError, RankFailure};
-use crate::run::error::{OutError, RunError};
+use crate::run::error::RunError;
 use crate::run::outcome::RunFault;
 
 /// Why a command failed. [`Failure::exit_code`] is part of the command-line contract.
@@ -49,9 +49,7 @@ pub enum Failure {
     Data(#[from] DataError),
     /// A file of the run cannot be read or written.
     Io(#[from] IoError),
-    /// An output directory must not be used so.
-    Out(#[from] OutError),
-    /// A run left files that cannot be used.
+    /// An output directory must not be used so, or a run left files in it that cannot be.
     Run(RunError),
     /// The device hangs.
     Hung(#[from] Box<Hang>),
@@ -70,7 +68,7 @@ impl Failure {
         match self {
             Self::Io(IoError { error, .. })
             | Self::Checkpoint(CheckpointError::Io { error, .. })
-            | Self::Out(OutError::Io(IoError { error, .. }))
+            | Self::Run(RunError::Directory(IoError { error, .. }))
                 if files::is_past_limit(error) =>
             {
                 5
@@ -93,9 +91,9 @@ impl Failure {
             Self::Checkpoint(CheckpointError::WouldNotBeFinite { .. } | CheckpointError::Space { .. }) => 1,
             Self::Checkpoint(CheckpointError::Io { what, .. }) if *what != "read" => 1,
             Self::Checkpoint(_) | Self::Data(_) => 5,
-            Self::Out(OutError::Io(_) | OutError::Gone { .. }) | Self::Fault(_) | Self::Io(_) => 1,
-            Self::Out(_) => 2,
-            Self::Run(_) => 5,
+            Self::Run(RunError::Directory(_) | RunError::Gone { .. }) | Self::Fault(_) | Self::Io(_) => 1,
+            Self::Run(RunError::Unusable(_)) => 5,
+            Self::Run(_) => 2,
             Self::Rank(RankError::Usage(_) | RankError::Different(_)) => 2,
             Self::Rank(RankError::Failed(RankFailure { exit_code, .. })) => *exit_code,
             Self::Rank(_) => 1,
@@ -143,7 +141,7 @@ passes_on!(
     DeviceError: Checkpoint, Driver, Io, Plan, Rank, Stopped, Usage;
     Device: Load, Bundle, NotInBundle, Cublas, Memory, OneMemory, Unfit
 );
-passes_on!(RunError: Checkpoint, Driver, Io, Out, Rank; Run: Unusable);
+passes_on!(RunError: Checkpoint, Driver, Io, Rank; Run: Busy, Directory, Gone, Unfit, Unusable);
 
 #[cfg(test)]
 mod tests {
@@ -170,7 +168,7 @@ mod tests {
     fn an_error_has_one_exit_code_whichever_floor_passes_it_on() {
         let stopped = || Stopped { signal: Signal::Terminate, done: String::new() };
         let usage = || UsageError(String::new());
-        let failures: [(Failure, u8); 25] = [
+        let failures: [(Failure, u8); 24] = [
             (unwritten().into(), 1),
             (DeviceError::from(unwritten()).into(), 1),
             (RunError::from(unwritten()).into(), 1),
@@ -178,8 +176,7 @@ mod tests {
             (DeviceError::from(usage()).into(), 2),
             (PlanError::NoTeacher.into(), 2),
             (DeviceError::from(PlanError::NoTeacher).into(), 2),
-            (OutError::Unfit(String::new()).into(), 2),
-            (RunError::from(OutError::Unfit(String::new())).into(), 2),
+            (RunError::Unfit(String::new()).into(), 2),
             (DriverError::NoCublas.into(), 2),
             (DeviceError::from(DriverError::NoCublas).into(), 2),
             (RunError::from(DriverError::NoCublas).into(), 2),
@@ -211,7 +208,8 @@ mod tests {
 
     #[test]
     fn an_output_directory_that_the_system_refuses_has_the_exit_code_of_a_file() {
-        let refused = |kind: std::io::ErrorKind| Failure::from(OutError::Io(IoError::of("lock", "out")(kind.into())));
+        let refused =
+            |kind: std::io::ErrorKind| Failure::from(RunError::Directory(IoError::of("lock", "out")(kind.into())));
         let codes =
             [std::io::ErrorKind::StorageFull, std::io::ErrorKind::FileTooLarge].map(|kind| refused(kind).exit_code());
         assert_eq!(codes, [1, 5]);

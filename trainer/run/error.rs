@@ -9,10 +9,11 @@ use crate::base::io::IoError;
 use crate::inputs::checkpoint::CheckpointError;
 use crate::ranks::RankError;
 
-/// An output directory that must not be used as it is asked for.
+/// An output directory that must not be used as it is asked for, or files of a run that cannot be.
 #[derive(Debug, thiserror::Error)]
-pub enum OutError {
-    /// Another process uses it.
+#[error(transparent)]
+pub enum RunError {
+    /// Another process uses the directory.
     #[error(
         "{} is in use by another run{}: wait for it, or choose another --out",
         path.display(),
@@ -29,15 +30,32 @@ pub enum OutError {
     /// It holds something, or nothing, that does not go with what is asked for.
     #[error("{0}")]
     Unfit(String),
-    /// The file system refuses.
-    #[error(transparent)]
-    Io(IoError),
+    /// The file system refuses the directory: no other rank is why.
+    Directory(IoError),
+    /// A file is not there, or not as it was written.
+    #[error("{0}")]
+    Unusable(String),
+    /// A file cannot be read or written.
+    Io(#[from] IoError),
+    /// A file does not hold what a run wrote.
+    Checkpoint(#[from] CheckpointError),
+    /// The device or its driver failed.
+    Driver(#[from] DriverError),
+    /// Another rank failed.
+    Rank(#[from] RankError),
 }
 
-impl OutError {
-    pub(super) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+impl RunError {
+    /// Names what the system was asked for.
+    pub fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let named = IoError::of(what, path);
-        move |error| Self::Io(named(error))
+        move |error| named(error).into()
+    }
+
+    /// Names what the system was asked for, of the directory itself.
+    pub(super) fn directory(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let named = IoError::of(what, path);
+        move |error| Self::Directory(named(error))
     }
 
     /// Refuses what is no directory.
@@ -54,32 +72,5 @@ impl OutError {
     pub fn no_checkpoint(path: &Path, advice: &str) -> Self {
         let path = path.display();
         Self::Unfit(format!("--resume: no checkpoint at {path}; start the run without --resume{advice}"))
-    }
-}
-
-/// Errors of the files that a run leaves.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub enum RunError {
-    /// It is not there, or not as it was written.
-    #[error("{0}")]
-    Unusable(String),
-    /// The directory must not be used so.
-    Out(#[from] OutError),
-    /// A file cannot be read or written.
-    Io(#[from] IoError),
-    /// A file does not hold what a run wrote.
-    Checkpoint(#[from] CheckpointError),
-    /// The device or its driver failed.
-    Driver(#[from] DriverError),
-    /// Another rank failed.
-    Rank(#[from] RankError),
-}
-
-impl RunError {
-    /// Names what the system was asked for.
-    pub fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
-        let named = IoError::of(what, path);
-        move |error| named(error).into()
     }
 }

@@ -10,7 +10,7 @@ use precast_system::{files, input};
 
 use crate::base::io::IoError;
 use crate::base::notes::note;
-use crate::run::error::{OutError, RunError};
+use crate::run::error::RunError;
 use crate::run::step::StepRecord;
 
 /// Its name in a run's output directory.
@@ -136,7 +136,7 @@ impl MetricsFile {
     ///
     /// # Errors
     /// [`RunError`] where it cannot be written, and where the directory is another run's by now.
-    pub fn put_back(&mut self, check: impl FnOnce() -> Result<(), OutError>) -> Result<(), RunError> {
+    pub fn put_back(&mut self, check: impl FnOnce() -> Result<(), RunError>) -> Result<(), RunError> {
         let io = || IoError::of("write", &self.path);
         let is_whole = match fs::metadata(&self.path) {
             Ok(there) => {

@@ -10,7 +10,7 @@ use crate::options::schedule::Schedule;
 use crate::options::{OptionSource, Options, RunConfig, UsageError};
 use crate::programs::failure::Failure;
 use crate::run::checkpoint::{self, Saved, State};
-use crate::run::error::{OutError, RunError};
+use crate::run::error::RunError;
 use crate::run::identity::{Difference, Identity};
 use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::Out;
@@ -37,7 +37,7 @@ impl Resumed {
     pub fn open(out: &Out, asked: &Options, config: &RunConfig) -> Result<Self, Failure> {
         let path = out.path().to_owned();
         let Some(step) = checkpoint::steps(&path)?.pop() else {
-            return Err(OutError::no_checkpoint(&path, ", with --overwrite").into());
+            return Err(RunError::no_checkpoint(&path, ", with --overwrite").into());
         };
         let saved = Saved::open(&path, step)?;
         let metrics = Metrics::read(&path.join(METRICS))?;

@@ -12,7 +12,7 @@ use precast_fatbins::Digest;
 use precast_system::files::{self, Aside, Claim, ClaimError, Existing, Listing, ListingError, walk, write_whole};
 
 use crate::base::notes::{note, notes};
-use crate::run::error::{OutError, RunError};
+use crate::run::error::RunError;
 use crate::run::log::{self, LOG, Written};
 use crate::run::record::{LOGS, RECORD, RunRecord};
 pub(crate) use owned::logs;
@@ -50,60 +50,59 @@ impl Out {
     /// what must not lie in it.
     ///
     /// # Errors
-    /// [`OutError`], or another [`RunError`] where the run in it cannot be read; nothing of it has been changed.
+    /// [`RunError`], also where the run in it cannot be read; nothing of it has been changed.
     pub fn claim(dir: &Path, start: Start, inputs: &[&Path]) -> Result<Self, RunError> {
         let dir = resolved(dir);
         refuse_inputs(&dir, inputs)?;
         let there = fs::symlink_metadata(&dir);
         if there.as_ref().is_ok_and(|metadata| !metadata.is_dir()) {
-            return Err(OutError::no_directory(&dir).into());
+            return Err(RunError::no_directory(&dir));
         }
-        let made = there.is_err() && !put_back(&dir).map_err(OutError::io("restore", &dir))?;
-        let nothing = || RunError::from(OutError::no_checkpoint(&dir, ""));
+        let made = there.is_err() && !put_back(&dir).map_err(RunError::directory("restore", &dir))?;
+        let nothing = || RunError::no_checkpoint(&dir, "");
         if made {
             if start == Start::Resume {
                 return Err(nothing());
             }
-            fs::create_dir_all(&dir).map_err(OutError::io("create", &dir))?;
+            fs::create_dir_all(&dir).map_err(RunError::directory("create", &dir))?;
         } else if start == Start::Fresh && !dir.join(LOCK).exists() {
             // Nothing is written to a directory of somebody else, not even a lock.
             refuse_contents(&dir)?;
         }
         let claim = match Claim::take(&dir.join(LOCK)) {
             Ok(claim) => claim,
-            Err(ClaimError::Held(pid)) => return Err(OutError::Busy { path: dir, pid }.into()),
-            Err(ClaimError::Io(error)) => return Err(OutError::io("lock", dir)(error).into()),
+            Err(ClaimError::Held(pid)) => return Err(RunError::Busy { path: dir, pid }),
+            Err(ClaimError::Io(error)) => return Err(RunError::directory("lock", dir)(error)),
         };
         let mut out = Self { dir: dir.clone(), claim: Some(claim), made, old: None, own: Owned::default() };
         let empty = is_empty(&dir)?;
         if empty {
-            files::sweep(&dir).map_err(OutError::io("clear", &dir))?;
+            files::sweep(&dir).map_err(RunError::directory("clear", &dir))?;
         }
         match start {
             Start::Fresh => refuse_contents(&dir)?,
             Start::Overwrite if empty => {}
             Start::Resume if empty => return Err(nothing()),
             Start::Resume | Start::Overwrite => {
-                let unlisted = || OutError::not_ours(ListingError::Unlisted(dir.clone()));
+                let unlisted = || RunError::not_ours(ListingError::Unlisted(dir.clone()));
                 if !dir.join(RECORD).exists() {
-                    return Err(if start == Start::Resume { nothing() } else { unlisted().into() });
+                    return Err(if start == Start::Resume { nothing() } else { unlisted() });
                 }
                 let owned = Owned::read(&dir)?.ok_or_else(unlisted)?;
                 for path in owned.replaces.iter().map(|number| replaced(&dir, *number)) {
                     if let Some(input) = inputs.iter().find(|input| lies_in(input, &path)) {
                         let (input, path) = (input.display(), path.display());
-                        return Err(OutError::Unfit(format!(
+                        return Err(RunError::Unfit(format!(
                             "{input} lies in {path}, which this run replaces and deletes at its first checkpoint: move it away, or choose \
                              another --out"
-                        ))
-                        .into());
+                        )));
                     }
                 }
-                files::sweep(&dir).map_err(OutError::io("clear", &dir))?;
+                files::sweep(&dir).map_err(RunError::directory("clear", &dir))?;
                 match start {
                     Start::Resume => out.own = owned,
                     _ => {
-                        owned.check_names(&dir).map_err(OutError::not_ours)?;
+                        owned.check_names(&dir).map_err(RunError::not_ours)?;
                         out.old = Some(owned);
                     }
                 }
@@ -121,15 +120,15 @@ impl Out {
     /// byte and moved away first.
     ///
     /// # Errors
-    /// [`OutError::Unfit`] names what the other run did not write; nothing has been moved then.
+    /// [`RunError::Unfit`] names what the other run did not write; nothing has been moved then.
     pub fn begin(&mut self, record: &mut RunRecord) -> Result<(), RunError> {
         let Some(old) = self.old.take() else { return self.record(record) };
-        old.check(&self.dir).map_err(OutError::not_ours)?;
+        old.check(&self.dir).map_err(RunError::not_ours)?;
         let number = (1..).find(|number| !replaced(&self.dir, *number).exists()).expect("a free number");
         let moved = replaced(&self.dir, number);
         self.own.replaces = old.replaces;
         self.own.replaces.push(number);
-        let io = |error| OutError::io("replace", &self.dir)(error);
+        let io = |error| RunError::directory("replace", &self.dir)(error);
         // The new directory is aside until the old one has moved: where a kill comes in between, the old one goes back.
         let aside = Aside::new(&self.dir).map_err(io)?;
         let claim = Claim::take(&aside.path().join(LOCK));
@@ -140,7 +139,7 @@ impl Out {
         files::rename(&self.dir, &moved).map_err(io)?;
         if let Err(error) = aside.publish(Existing::Keep) {
             let _ = fs::rename(&moved, &self.dir);
-            return Err(io(error).into());
+            return Err(io(error));
         }
         claim.moved(self.dir.join(LOCK));
         if let Some(mut before) = self.claim.replace(claim) {
@@ -152,11 +151,11 @@ impl Out {
     /// Refuses a directory that has another name now: what has this one may be another run's.
     ///
     /// # Errors
-    /// [`OutError::Gone`].
-    pub fn check_claim(&self) -> Result<(), OutError> {
+    /// [`RunError::Gone`].
+    pub fn check_claim(&self) -> Result<(), RunError> {
         match self.claim.as_ref().is_some_and(Claim::holds) {
             true => Ok(()),
-            false => Err(OutError::Gone { path: self.dir.clone() }),
+            false => Err(RunError::Gone { path: self.dir.clone() }),
         }
     }
 
@@ -189,7 +188,7 @@ impl Out {
     /// Writes `run.json`.
     ///
     /// # Errors
-    /// [`RunError::Io`], [`OutError::Gone`].
+    /// [`RunError::Io`], [`RunError::Gone`].
     pub fn record(&self, record: &mut RunRecord) -> Result<(), RunError> {
         self.check_claim()?;
         self.list(record);
@@ -199,7 +198,7 @@ impl Out {
     /// Puts a directory into its place, after `run.json` lists what is in it. Replaces one of this run.
     ///
     /// # Errors
-    /// [`OutError::Unfit`] where what is there is not this run's.
+    /// [`RunError::Unfit`] where what is there is not this run's.
     pub fn publish(&mut self, mut aside: Aside, record: &mut RunRecord) -> Result<(), RunError> {
         let target = aside.target().to_owned();
         let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -238,8 +237,8 @@ impl Out {
     /// Refuses to replace what this run did not write. Returns what is there.
     ///
     /// # Errors
-    /// [`OutError::Unfit`].
-    pub fn check_replaceable(&self, name: &str) -> Result<BTreeMap<String, Digest>, OutError> {
+    /// [`RunError::Unfit`].
+    pub fn check_replaceable(&self, name: &str) -> Result<BTreeMap<String, Digest>, RunError> {
         let path = self.dir.join(name);
         let Ok(metadata) = fs::symlink_metadata(&path) else { return Ok(BTreeMap::new()) };
         let check = |file: String| {
@@ -260,7 +259,7 @@ impl Out {
             (_, true) => walk(&path)?.into_iter().map(below).collect(),
             _ => Err(ListingError::Foreign(path.clone())),
         };
-        all().map_err(OutError::not_ours)
+        all().map_err(RunError::not_ours)
     }
 
     /// Removes a directory of this run; one in which something else lies stays.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use precast_system::files::{self, Existing, is_aside};
 
 use super::owned::LOCK;
-use crate::run::error::OutError;
+use crate::run::error::RunError;
 use crate::run::record::RECORD;
 
 /// An absolute path without links, of which the last part may not exist yet.
@@ -34,10 +34,10 @@ pub(super) fn replaced(dir: &Path, number: u64) -> PathBuf {
 /// Refuses an output directory that an input lies in, or is.
 ///
 /// # Errors
-/// [`OutError::Unfit`].
-pub fn refuse_inputs(dir: &Path, inputs: &[&Path]) -> Result<(), OutError> {
+/// [`RunError::Unfit`].
+pub fn refuse_inputs(dir: &Path, inputs: &[&Path]) -> Result<(), RunError> {
     match inputs.iter().find(|input| lies_in(input, dir)) {
-        Some(input) => Err(OutError::Unfit(format!(
+        Some(input) => Err(RunError::Unfit(format!(
             "{} lies in --out {}: an input is never overwritten; choose another --out",
             input.display(),
             dir.display()
@@ -59,19 +59,19 @@ pub(super) fn lies_in(input: &Path, dir: &Path) -> bool {
 }
 
 /// Returns one name in a directory besides locks and leftovers.
-fn first_name(dir: &Path) -> Result<Option<String>, OutError> {
-    let entries = fs::read_dir(dir).map_err(OutError::io("read", dir))?;
+fn first_name(dir: &Path) -> Result<Option<String>, RunError> {
+    let entries = fs::read_dir(dir).map_err(RunError::directory("read", dir))?;
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     Ok(names.filter(|name| name != LOCK && !is_aside(name)).min())
 }
 
-pub(super) fn is_empty(dir: &Path) -> Result<bool, OutError> {
+pub(super) fn is_empty(dir: &Path) -> Result<bool, RunError> {
     Ok(first_name(dir)?.is_none())
 }
 
-pub(super) fn refuse_contents(dir: &Path) -> Result<(), OutError> {
+pub(super) fn refuse_contents(dir: &Path) -> Result<(), RunError> {
     match first_name(dir)? {
-        Some(holds) => Err(OutError::Unfit(format!(
+        Some(holds) => Err(RunError::Unfit(format!(
             "{} is not empty (it holds {holds}): --resume continues the run in it, --overwrite replaces it; or choose another --out",
             dir.display()
         ))),
@@ -94,26 +94,26 @@ pub(super) fn put_back(dir: &Path) -> io::Result<bool> {
 /// Refuses to write a directory of files where an input lies, or over one that Precast did not write whole. Returns where it leads.
 ///
 /// # Errors
-/// [`OutError`].
-pub fn check_directory(dir: &Path, existing: Existing, inputs: &[&Path]) -> Result<PathBuf, OutError> {
+/// [`RunError`].
+pub fn check_directory(dir: &Path, existing: Existing, inputs: &[&Path]) -> Result<PathBuf, RunError> {
     refuse_inputs(dir, inputs)?;
     let dir = resolved(dir);
     match fs::symlink_metadata(&dir) {
         Err(_) => return Ok(dir),
-        Ok(metadata) if !metadata.is_dir() => return Err(OutError::no_directory(&dir)),
+        Ok(metadata) if !metadata.is_dir() => return Err(RunError::no_directory(&dir)),
         Ok(_) => {}
     }
     if existing == Existing::Keep {
         refuse_everything(&dir)?;
     }
-    files::check_replaceable(&dir).map_err(OutError::not_ours)?;
+    files::check_replaceable(&dir).map_err(RunError::not_ours)?;
     Ok(dir)
 }
 
-fn refuse_everything(dir: &Path) -> Result<(), OutError> {
-    let mut entries = fs::read_dir(dir).map_err(OutError::io("read", dir))?;
+fn refuse_everything(dir: &Path) -> Result<(), RunError> {
+    let mut entries = fs::read_dir(dir).map_err(RunError::directory("read", dir))?;
     match entries.next() {
-        Some(Ok(entry)) => Err(OutError::Unfit(format!(
+        Some(Ok(entry)) => Err(RunError::Unfit(format!(
             "{} is not empty (it holds {}): --overwrite replaces what Precast wrote; or choose another --out",
             dir.display(),
             entry.file_name().to_string_lossy()

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::run::certificate::Measured;
-use crate::run::error::{OutError, RunError};
+use crate::run::error::RunError;
 use crate::run::gpu::{GpuRecord, Limits};
 use crate::run::guard::GuardRecord;
 use crate::run::metrics::{METRICS, Metrics};
@@ -45,7 +45,7 @@ pub fn write(out: &Path) -> Result<(), RunError> {
             out.publish_file(REPORT, html.as_bytes(), &mut record)?;
             out.record(&mut record)
         }
-        Err(RunError::Out(OutError::Busy { .. })) => {
+        Err(RunError::Busy { .. }) => {
             let path = out.join(REPORT);
             files::write_whole(&path, html.as_bytes()).map_err(RunError::io("write", path))
         }
