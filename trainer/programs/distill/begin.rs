@@ -123,9 +123,6 @@ pub(super) fn check_alike(
 
 /// Compares kernels, devices and weights.
 pub(super) fn check_devices(session: &Session, identity: &Identity, ranks: &Ranks) -> Result<(), RankError> {
-    if ranks.count() == 1 {
-        return Ok(());
-    }
     let device = record::of_device(session.device());
     let of_device =
         ["name", "compute_capability", "driver", "arch"].map(|name| (name.to_owned(), device[name].to_string()));

@@ -112,15 +112,16 @@ fn say_where(config: &RunConfig, waited_ms: Option<f64>) {
 
 /// Writes what a run has trained, unless its steps show that it did not work; where its losses have grown, under another name.
 fn write_trained(run: &mut Ready, written: &mut Written) -> Result<(), Failure> {
-    let Ready { opened: Opened { config, models, .. }, session, .. } = run;
-    let Written { out, record, metrics, .. } = written;
-    let records = metrics.records()?;
+    let records = written.metrics.records()?;
     outcome::check(&records)?;
+    let Opened { config, models, .. } = &run.opened;
     let OptimizerOptions { lr, warmup, clip, .. } = config.optimizer;
     let growth = growth::of(&records, config.objective, models.student().config().vocab)
         .filter(|_| !config.output.allow_divergence);
-    let name = if growth.is_some() { config.diverged() } else { config.result().to_owned() };
-    write_result(&name, config, session, models, out, record)?;
+    let diverged = config.diverged();
+    let name = if growth.is_some() { &diverged } else { config.result() };
+    write_result(name, run, written)?;
+    let out = &mut written.out;
     out.remove_replaced()?;
     if let Some(growth) = growth {
         let result = out.path().join(name).display().to_string();
@@ -131,8 +132,8 @@ fn write_trained(run: &mut Ready, written: &mut Written) -> Result<(), Failure> 
         .into());
     }
     // A model of a part of the run that was not taken as it is goes.
-    if out.path().join(config.diverged()).exists() {
-        out.remove(&config.diverged())?;
+    if out.path().join(&diverged).exists() {
+        out.remove(&diverged)?;
     }
     Ok(())
 }

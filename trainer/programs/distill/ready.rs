@@ -14,7 +14,6 @@ use super::begin;
 use super::certify::Teacher;
 use super::inputs::batches;
 use super::open::{Opened, UnderWay};
-use super::result;
 use super::teacher_score::{self, TeacherScore};
 use super::wait::unless_stopped;
 use crate::base::notes;
@@ -91,7 +90,8 @@ pub(super) fn ready(
     let heading = heading.models(config, models).data(corpus, *summary);
     if let Some(out) = out {
         say!("{heading}\n\n{}", MemoryTable::of(&session.plan.plan));
-        let result_bytes = result::bytes(config, &session, models);
+        let dense = || config.arithmetic.precision.dtype().bytes() * session.plan.student.weights.parameters.count();
+        let result_bytes = models.adapter.as_ref().map_or_else(dense, |adapter| 4 * adapter.layout.count());
         disk_space(config, &session, result_bytes, out, begin.step)?.check(out.path())?;
     }
     let certificate = upload(&mut session, models, known, || first_step(corpus, config), stop)?;

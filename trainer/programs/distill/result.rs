@@ -1,8 +1,11 @@
 //! Result of a run, as files: the student, as a model, or its adapter, as PEFT has it.
 
 use precast_kernels::Dtype;
-use precast_plan::Parameter;
 use precast_system::files::Aside;
+
+use super::open::Opened;
+use super::ready::Ready;
+use super::running::Written;
 
 use crate::base::roles::Models;
 use crate::device::run_models::RunModels;
@@ -11,18 +14,11 @@ use crate::inputs::adapter::{Adapter, fill_adapter};
 use crate::inputs::checkpoint::{Checkpoint, Scratch, Student, fill_model, stored};
 use crate::options::RunConfig;
 use crate::run::error::RunError;
-use crate::run::out::Out;
-use crate::run::record::RunRecord;
 
 /// Writes the student, or its adapter, to the output directory, under a name.
-pub(super) fn write_result(
-    name: &str,
-    config: &RunConfig,
-    session: &mut Session,
-    RunModels { models, adapter, .. }: &RunModels<Checkpoint>,
-    out: &mut Out,
-    record: &mut RunRecord,
-) -> Result<(), RunError> {
+pub(super) fn write_result(name: &str, run: &mut Ready, written: &mut Written) -> Result<(), RunError> {
+    let Ready { opened: Opened { config, models: RunModels { models, adapter, .. }, .. }, session, .. } = run;
+    let Written { out, record, .. } = written;
     out.check_claim()?;
     let path = out.path().join(name);
     let mut aside = Aside::new(&path).map_err(RunError::io("write", path))?;
@@ -31,17 +27,6 @@ pub(super) fn write_result(
         None => fill_with_student(&mut aside, config, session, models)?,
     }
     out.publish(aside, record)
-}
-
-/// Bytes of what [`write_result`] writes.
-pub(super) fn bytes(
-    config: &RunConfig,
-    session: &Session,
-    RunModels { models, adapter, .. }: &RunModels<Checkpoint>,
-) -> u64 {
-    let parameters = &session.plan.student.weights.parameters.list;
-    let student = || model(config, parameters, &[&models.student]).bytes();
-    adapter.as_ref().map_or_else(student, |adapter| 4 * adapter.layout.count())
 }
 
 /// The student, with the tokenizer of the first model that has one.
@@ -53,8 +38,10 @@ fn fill_with_student(
 ) -> Result<(), RunError> {
     let parameters = session.plan.student.weights.parameters.list.clone();
     let tokenizer_from: Vec<&Checkpoint> = models.student_first().collect();
-    let model = model(config, &parameters, &tokenizer_from);
     let (dtype, mut scratch) = (config.arithmetic.precision.dtype(), Scratch::default());
+    let json = &models.student.json;
+    let model =
+        Student { config: json, parameters: &parameters, dtype: stored(dtype), tokenizer_from: &tokenizer_from };
     fill_model(aside, &model, |parameter, write| {
         if !session.plan.has_whole_masters() {
             // Without whole masters, the rounded working weights are read.
@@ -86,10 +73,4 @@ fn fill_with_adapter(
         let master = session.adapter_master(parameter.expect("the plan is of this adapter"))?;
         Ok::<_, RunError>(write(bytemuck::cast_slice(&master))?)
     })
-}
-
-/// Returns the student as it is written.
-fn model<'a>(config: &RunConfig, parameters: &'a [Parameter], tokenizer_from: &'a [&'a Checkpoint]) -> Student<'a> {
-    let dtype = stored(config.arithmetic.precision.dtype());
-    Student { config: &tokenizer_from[0].json, parameters, dtype, tokenizer_from }
 }
