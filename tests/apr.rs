@@ -79,7 +79,7 @@ fn blocks_that_ggml_has_too_stay_as_they_are_stored() {
     {
         let written = write(arguments);
         let [apr, expected] = [written.apr(), written.expected()].map(|path| Checkpoint::open(&path).unwrap());
-        let formats = Weights::formats(&apr);
+        let formats = apr.formats();
         assert_eq!(formats.dequantized(), None);
         let kept: Vec<Parameter> =
             parameters(&apr).into_iter().filter(|parameter| formats.of(&parameter.name) == Some(block)).collect();

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use precast::inputs::checkpoint::{Checkpoint, Weights};
 use precast_system::files::Existing;
 
 use crate::driver::{machine, sm_121};
@@ -142,6 +143,6 @@ fn a_run_first_says_what_it_runs_on() {
 #[test]
 fn a_quantized_model_says_its_formats() {
     let Some(model) = smollm2() else { return };
-    let formats = precast::inputs::checkpoint::Checkpoint::open(model.as_ref()).unwrap().formats().to_string();
+    let formats = Weights::stored(&Checkpoint::open(model.as_ref()).unwrap());
     assert_eq!(formats, "Q4_1+F32+Q8_0, 272 tensors");
 }

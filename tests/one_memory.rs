@@ -383,7 +383,7 @@ fn parts_of_a_tensor_are_the_tensor() {
         let model = Checkpoint::open(&path).unwrap();
         let mut most = 0;
         for parameter in Parameters::new(&config).list {
-            let stored = Weights::formats(&model).of(&parameter.name).map(Format::Block);
+            let stored = model.formats().of(&parameter.name).map(Format::Block);
             for format in [Some(Format::Dense(Dtype::Bf16)), stored].into_iter().flatten() {
                 let whole = Weights::read(&model, &parameter, format, &mut Scratch::default()).unwrap().to_vec();
                 let (mut parts, mut count) = (Vec::new(), 0);

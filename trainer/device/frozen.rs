@@ -92,7 +92,7 @@ impl Forward {
         let (precision, adapter) = (self.precision(), adapter.as_ref());
         let driver = device::open_with(&self.target, *cublas)?;
         let arch = device::rows(driver.device())?.launches;
-        let formats = Weights::formats(model);
+        let formats = model.formats();
         let adapters = adapter.map_or_else(Adapters::none, |adapter| adapter.layout.adapters());
         let choice = Choice { flag: "--format", asked: self.format, formats: &formats };
         let device = driver.device();

@@ -30,7 +30,7 @@ pub fn compare(
 ) -> Result<Certificate, Failure> {
     let model = Checkpoint::open(&request.forward.model)?;
     let text = Text::read(request, &model)?;
-    let (format, stored) = (request.forward.format, Weights::formats(&model));
+    let (format, stored) = (request.forward.format, model.formats());
     let of_form = |format| formats(format, Some(&stored));
     let batches: Vec<MicroBatch> = batches(&text.dataset.chunks, text.batch, text.longest).collect();
     let all = 2 * batches.len();

@@ -140,7 +140,7 @@ mod tests {
             let (random, _) = Random::new(&std::fs::read_to_string(&config).unwrap(), 7).unwrap();
             let read = Checkpoint::open(&path).unwrap();
             assert_eq!(read.config(), random.config(), "{class}");
-            assert_eq!(Weights::formats(&read), random.formats(), "{class}");
+            assert_eq!(read.formats(), random.formats(), "{class}");
             let (mut one, mut other) = (Scratch::default(), Scratch::default());
             for parameter in Parameters::new(&random.config).list {
                 let block = random.formats().of(&parameter.name);

@@ -38,7 +38,7 @@ pub fn merge(base: &Path, adapter: &Path, out: &Path, existing: Existing) -> Res
         }
         Ok::<_, Failure>(write(&rounded(&mut scratch, parameter, dtype))?)
     })?;
-    Ok(format!("{adapter}\nmerged into {} ({}), rounded once to {dtype:?}", base.path().display(), base.formats()))
+    Ok(format!("{adapter}\nmerged into {} ({}), rounded once to {dtype:?}", base.path().display(), base.stored()))
 }
 
 /// Adds `scale b a` to `w` [rows, columns]; `a` [rank, columns], `b` [rows, rank]. Each element is

@@ -15,7 +15,10 @@ use super::{json, limits, marks, messages, refused};
 /// Its name in messages.
 const NAME: &str = "chat_template";
 
-/// The day that `strftime_now` says.
+/// Parses the day that `strftime_now` says.
+///
+/// # Errors
+/// A text that says what is expected.
 pub fn date(text: &str) -> Result<NaiveDate, String> {
     NaiveDate::parse_from_str(text, "%Y-%m-%d").map_err(|_| format!("`{text}` is no date: expected YYYY-MM-DD"))
 }

@@ -25,9 +25,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use chrono::NaiveDate;
+use itertools::Itertools;
 use precast_fatbins::Digest;
 use precast_kernels::{Dtype, Format};
-use precast_plan::{ModelConfig, Parameter};
+use precast_plan::{Formats, ModelConfig, Parameter};
 use precast_system::{files, input};
 use rayon::prelude::*;
 use safetensors::tensor::Dtype as Stored;
@@ -42,7 +43,6 @@ pub use fault::Fault;
 pub use file::Access;
 use file::WeightFile;
 pub use finite::NotFinite;
-pub use formats::Formats;
 use gguf::Gguf;
 pub use scratch::Scratch;
 use single_file::SingleFile;
@@ -66,7 +66,7 @@ pub trait Weights {
     fn stored(&self) -> String;
 
     /// In which formats its matrices are stored.
-    fn formats(&self) -> precast_plan::Formats;
+    fn formats(&self) -> Formats;
 
     /// The elements of a parameter as bytes of a dtype, or the blocks that [`Self::formats`] says it is stored in; in
     /// `scratch` unless they are in memory as they are.
@@ -170,17 +170,11 @@ impl Checkpoint {
         self.source.tensors()
     }
 
-    /// In which formats its tensors are stored.
-    pub fn formats(&self) -> Formats {
-        Formats::of(self.tensors().formats())
-    }
-
     /// The dtype of a model that is this one but for some values: that of its tensors, bf16 for those in blocks. Of a single
     /// file, whose vectors are F32 whatever its matrices are, that of its matrices; F32 where dense tensors differ.
     pub fn element(&self) -> Stored {
-        let formats = self.formats();
         let single_file = !matches!(self.source, Source::HuggingFace(_));
-        let mut names: Vec<&str> = formats.names().collect();
+        let mut names: Vec<&str> = self.tensors().formats().sorted_unstable().dedup().collect();
         if single_file && names.len() > 1 {
             names.retain(|name| *name != "F32");
         }
@@ -341,10 +335,10 @@ impl Weights for Checkpoint {
     }
 
     fn stored(&self) -> String {
-        self.formats().to_string()
+        formats::counted(self.tensors().formats())
     }
 
-    fn formats(&self) -> precast_plan::Formats {
+    fn formats(&self) -> Formats {
         self.tensors().blocks()
     }
 
@@ -400,12 +394,12 @@ pub fn config_json(path: &Path) -> Result<String, CheckpointError> {
 ///
 /// # Errors
 /// [`CheckpointError`] where there is none, or the configuration cannot be followed.
-pub fn shape(path: &Path) -> Result<(ModelConfig, precast_plan::Formats), CheckpointError> {
+pub fn shape(path: &Path) -> Result<(ModelConfig, Formats), CheckpointError> {
     let config = ModelConfig::from_json(&config_json(path)?).map_err(|error| CheckpointError::of(path, error))?;
     let formats = match Source::of_file(path)? {
         Some((source, _)) => source.tensors().blocks(),
-        None if path.is_file() => precast_plan::Formats::q4_k_m(&config),
-        None => precast_plan::Formats::dense(),
+        None if path.is_file() => Formats::q4_k_m(&config),
+        None => Formats::dense(),
     };
     Ok((config, formats))
 }
