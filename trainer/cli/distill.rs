@@ -69,9 +69,9 @@ pub(super) fn of_train(option: Arg) -> Arg {
 /// `precast distill`: a student learns from a teacher.
 pub fn distill(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     run(arguments, startup, |models| match models.model {
-        Some(_) => {
-            Err(usage("distill takes --teacher and --student; `precast train --model` trains without a teacher"))
-        }
+        Some(_) => Err(UsageError(
+            "distill takes --teacher and --student; `precast train --model` trains without a teacher".to_owned(),
+        )),
         None => Ok(()),
     })
 }
@@ -80,15 +80,11 @@ pub fn distill(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
 pub fn train(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     run(arguments, startup, |ModelOptions { model, teacher, student }| match model {
         Some(_) => Ok(()),
-        None if teacher.is_some() || student.is_some() => {
-            Err(usage("train has no teacher: give --model; `precast distill` takes --teacher and --student"))
-        }
+        None if teacher.is_some() || student.is_some() => Err(UsageError(
+            "train has no teacher: give --model; `precast distill` takes --teacher and --student".to_owned(),
+        )),
         None => Err(missing("model")),
     })
-}
-
-fn usage(what: &str) -> UsageError {
-    UsageError(what.to_owned())
 }
 
 fn run(

@@ -324,12 +324,9 @@ fn coverage(bundle: Option<&Bundle<'_>>, plan: &TrainingPlan, arch: Arch, models
     if arch == Arch::Sim {
         return Finding::good("kernels", format!("{} of {} have a host reference", needed.len(), needed.len()));
     }
-    let modules = bundle.map(|bundle| {
-        let modules = bundle.modules(arch).unwrap_or_default();
-        modules.into_iter().map(|module| module.pair).collect::<std::collections::BTreeSet<_>>()
-    });
-    let modules = modules.unwrap_or_default();
-    let missing: Vec<String> = needed.difference(&modules).map(ToString::to_string).collect();
+    let modules = bundle.map(|bundle| bundle.modules(arch).unwrap_or_default()).unwrap_or_default();
+    let held = modules.into_iter().map(|module| module.pair).collect();
+    let missing: Vec<String> = needed.difference(&held).map(ToString::to_string).collect();
     if missing.is_empty() {
         return Finding::good("kernels", format!("all {} that this run launches", needed.len()));
     }

@@ -160,11 +160,6 @@ impl RunConfig {
         self.objective.loss(metrics.kd_loss.into(), metrics.ce_loss.into())
     }
 
-    /// The learning rate of a step, from 0.
-    pub fn lr_of(&self, step: u64) -> f64 {
-        self.optimizer.lr_of(step, self.steps)
-    }
-
     /// Returns the choices that the plan follows from.
     pub fn recipe(&self) -> Recipe {
         let ShapeOptions { batch_size: batch, seq_len } = self.shape;

@@ -1,9 +1,5 @@
 //! The disk space that a run takes.
 
-use std::path::Path;
-
-use crate::inputs::checkpoint::{CheckpointError, check_space};
-
 /// Sizes of what a run keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskSpace {
@@ -26,14 +22,6 @@ impl DiskSpace {
         let most = if self.keep == 0 { 0 } else { self.keep.saturating_add(1) };
         // However many may be kept: there are no more than are written.
         self.checkpoint_bytes * most.saturating_sub(self.kept).min(self.to_come) + self.student_bytes
-    }
-
-    /// Refuses a disk that is too small for the run: better now than after hours.
-    ///
-    /// # Errors
-    /// [`CheckpointError::Space`].
-    pub fn check(&self, out: &Path) -> Result<(), CheckpointError> {
-        check_space(out, "the run (checkpoints and student)", self.needed())
     }
 }
 

@@ -8,7 +8,6 @@ use std::borrow::Borrow;
 use std::ops::{Deref, DerefMut};
 
 use precast_fatbins::Digest;
-use precast_plan::chips::Peak;
 use precast_plan::estimate;
 use precast_plan::training::{MICRO, UPDATE};
 use precast_plan::{Plan, Tensor, TokenComparison, TrainingPlan};
@@ -86,11 +85,6 @@ impl Session {
         }
         let tuned = tuning.map(|tuning| tuning.digest);
         Ok((Self { plan, teacher_format, tuned, sealed }, extension))
-    }
-
-    /// Returns the highest rates of the device; none for the simulated GPU.
-    pub fn limit(&self) -> Option<Peak> {
-        self.sealed.device().peak()
     }
 }
 

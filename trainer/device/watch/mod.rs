@@ -86,11 +86,6 @@ impl Watch {
         *locked(&self.0.act) = Some(Box::new(act));
     }
 
-    /// Attributes all that is asked for from here on to this step, counted from 1.
-    pub fn at_step(&self, step: u64) {
-        self.0.activity.at_step(step);
-    }
-
     /// A step takes that long, or is expected to.
     pub fn step_takes(&self, seconds: f64) {
         self.0.longest_ms.fetch_max((1e3 * seconds) as u64, Ordering::Relaxed);

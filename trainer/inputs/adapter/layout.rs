@@ -90,7 +90,7 @@ impl Layout {
     /// The layout that options ask for.
     pub fn new(config: &ModelConfig, lora: &Lora) -> Self {
         let Lora { rank, alpha, targets, rslora } = lora;
-        let targeted = Projection::all(config).into_iter().filter(|projection| targets.has(projection.short()));
+        let targeted = Projection::all(config).into_iter().filter(|projection| targets.0.contains(&projection.short()));
         let each = targeted.map(|projection| Adapted { projection, rank: *rank, alpha: *alpha });
         Self { each: each.collect(), rslora: *rslora }
     }
@@ -152,13 +152,12 @@ pub struct Lora {
     pub rslora: bool,
 }
 
-/// What an adapter may be on: all projections, or one of each layer.
+/// What an adapter may be on: all projections, or one of each layer, by the name that PEFT has for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    All,
-    /// By the name that PEFT has for it.
-    One(&'static str),
-}
+pub struct Target(&'static str);
+
+/// Every one of them.
+const ALL: &str = "all";
 
 /// Every projection that an adapter can be on. All families name them so.
 const TARGETS: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
@@ -166,7 +165,7 @@ const TARGETS: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj",
 impl Target {
     /// Returns all names of targets.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        ["all"].into_iter().chain(TARGETS)
+        [ALL].into_iter().chain(TARGETS)
     }
 }
 
@@ -175,8 +174,7 @@ impl FromStr for Target {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let text = text.trim();
-        let one = TARGETS.into_iter().find(|target| *target == text).map(Self::One);
-        let target = if text == "all" { Some(Self::All) } else { one };
+        let target = Self::names().find(|name| *name == text).map(Self);
         target.ok_or_else(|| format!("unknown target `{text}`: all, or names of {}", TARGETS.join(", ")))
     }
 }
@@ -185,23 +183,17 @@ impl FromStr for Target {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Targets(Vec<&'static str>);
 
-impl Targets {
-    pub fn has(&self, short: &str) -> bool {
-        self.0.contains(&short)
-    }
-}
-
 impl FromIterator<Target> for Targets {
     fn from_iter<I: IntoIterator<Item = Target>>(targets: I) -> Self {
         let targets: Vec<Target> = targets.into_iter().collect();
-        let has = |short| targets.contains(&Target::All) || targets.contains(&Target::One(short));
+        let has = |short| [ALL, short].into_iter().any(|name| targets.contains(&Target(name)));
         Self(TARGETS.into_iter().filter(|short| has(short)).collect())
     }
 }
 
 impl fmt::Display for Targets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.len() == TARGETS.len() { f.write_str("all") } else { f.write_str(&self.0.join(",")) }
+        if self.0.len() == TARGETS.len() { f.write_str(ALL) } else { f.write_str(&self.0.join(",")) }
     }
 }
 

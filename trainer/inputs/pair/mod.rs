@@ -64,20 +64,15 @@ fn tokens(
     {
         return Ok(None);
     }
-    let missing =
-        |who: &str| format!("the {who} has no tokenizer: whether both models have the same ids is not checked");
     let (of_teacher, of_student) = rayon::join(|| teacher.tokenizer(), || student.tokenizer());
-    match (of_teacher?, of_student?) {
-        (Some(teacher), Some(student)) => Ok(Some(compare(teacher, student))),
-        (None, None) => {
-            notes.push("neither model has a tokenizer: whether both have the same ids is not checked".to_owned());
-            Ok(None)
-        }
-        (teacher, _) => {
-            notes.push(missing(if teacher.is_none() { "teacher" } else { "student" }));
-            Ok(None)
-        }
-    }
+    let note = match (of_teacher?, of_student?) {
+        (Some(teacher), Some(student)) => return Ok(Some(compare(teacher, student))),
+        (None, None) => "neither model has a tokenizer: whether both have the same ids is not checked",
+        (None, _) => "the teacher has no tokenizer: whether both models have the same ids is not checked",
+        (_, None) => "the student has no tokenizer: whether both models have the same ids is not checked",
+    };
+    notes.push(note.to_owned());
+    Ok(None)
 }
 
 fn same_bytes(one: &Path, other: &Path) -> bool {

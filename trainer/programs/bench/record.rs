@@ -141,7 +141,7 @@ impl Record {
         groups: &[Group],
         launch_s: &[f64],
     ) -> Self {
-        let (plan, limit) = (&session.plan.plan, session.limit());
+        let (plan, limit) = (&session.plan.plan, session.device().peak());
         let accum = u64::from(config.division.grad_accum);
         let times = |phase: &str| if phase == MICRO { accum } else { 1 };
         let mut kernels: Vec<KernelRecord> = groups

@@ -97,7 +97,10 @@ fn point(config: &RunConfig) -> Result<Point, Failure> {
         seq_len: config.shape.seq_len,
         step_ms: step_s * 1e3,
         tokens_per_s: tokens as f64 / step_s,
-        share_of_floor: session.limit().map(|limit| limit.floor_seconds(plan, config.division.grad_accum) / step_s),
+        share_of_floor: session
+            .device()
+            .peak()
+            .map(|limit| limit.floor_seconds(plan, config.division.grad_accum) / step_s),
         planned_bytes: MemoryTable::of(plan).total_bytes,
     })
 }

@@ -15,7 +15,6 @@ use crate::inputs::chat::ChatTemplate;
 use crate::inputs::checkpoint::{Checkpoint, CheckpointError};
 use crate::inputs::data::{Batches, Corpus, Dataset, Files, Order, Packing, Reader, Stream};
 use crate::inputs::pair;
-use crate::inputs::tokenizer::Tokenizer;
 use crate::options::{OrderOptions, RunConfig, ShapeOptions};
 use crate::programs::failure::Failure;
 use crate::run::identity::Data;
@@ -91,12 +90,7 @@ fn chat(config: &RunConfig, models: &Models<Checkpoint>) -> Result<Option<Arc<Ch
 
 /// Returns the reader of a run's data, and its files.
 fn reader(config: &RunConfig, models: &Models<Checkpoint>) -> Result<(Reader, Files), Failure> {
-    let mut found: Option<&Arc<Tokenizer>> = None;
-    for model in models.student_first() {
-        if found.is_none() {
-            found = model.tokenizer()?;
-        }
-    }
+    let found = models.student_first().find_map(|model| model.tokenizer().transpose()).transpose()?;
     found.iter().flat_map(|tokenizer| &tokenizer.notes).for_each(note);
     let files = Files::open(&config.data, config.text.data_field.as_deref())?;
     let chat = if files.has_chat() { chat(config, models)? } else { None };

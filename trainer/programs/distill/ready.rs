@@ -24,7 +24,7 @@ use crate::device;
 use crate::device::run_models::RunModels;
 use crate::device::session::Session;
 use crate::device::watch::Hang;
-use crate::inputs::checkpoint::Checkpoint;
+use crate::inputs::checkpoint::{Checkpoint, check_space};
 use crate::inputs::data::{Batches, Corpus, DataError, Step, Stream};
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
@@ -92,7 +92,9 @@ pub(super) fn ready(
         say!("{heading}\n\n{}", MemoryTable::of(&session.plan.plan));
         let dense = || config.arithmetic.precision.dtype().bytes() * session.plan.student.weights.parameters.count();
         let result_bytes = models.adapter.as_ref().map_or_else(dense, |adapter| 4 * adapter.layout.count());
-        disk_space(config, &session, result_bytes, out, begin.step)?.check(out.path())?;
+        // Better refused now than after hours.
+        let needed = disk_space(config, &session, result_bytes, out, begin.step)?.needed();
+        check_space(out.path(), "the run (checkpoints and student)", needed)?;
     }
     let certificate = upload(&mut session, models, known, || first_step(corpus, config), stop)?;
     models.models.iter().filter_map(|(role, model)| still::note(role.name(), model)).for_each(notes::note);

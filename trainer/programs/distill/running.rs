@@ -90,7 +90,7 @@ impl<'a> Running<'a> {
         let Ready { opened: Opened { config, begin, .. }, session, .. } = &run;
         let (micros, _) = config.division.share.micros(config.division.grad_accum.into());
         let micros = (micros.end - micros.start) as u32;
-        let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan.plan, micros));
+        let floor_s = session.device().peak().map(|limit| limit.floor_seconds(&session.plan.plan, micros));
         let progress = written.as_ref().map(|_| Progress::new(config, begin.step, floor_s));
         let waits = ExchangeWaits::default();
         Ok(Self { run, startup, stop, ranks, written, progress, scores, still, skipped: 0, waits })

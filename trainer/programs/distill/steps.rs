@@ -151,7 +151,7 @@ impl Running<'_> {
     fn enqueue(&mut self, step: u64) -> Result<Pending, Failure> {
         let is_guarded = self.is_guarded(step);
         let Ready { opened: Opened { config, .. }, session, batches, tokens, .. } = &mut self.run;
-        session.watch.at_step(step + 1);
+        session.activity().at_step(step + 1);
         let accum = u64::from(config.division.grad_accum);
         let rows = batches.step(config.division.grad_accum)?;
         // One mean over all tokens of the step, never a mean of means.
@@ -182,7 +182,7 @@ impl Running<'_> {
                 session.run(&fold.phase())?;
             }
         }
-        let lr = config.lr_of(step);
+        let lr = config.optimizer.lr_of(step, config.steps);
         let ticket = session.update(step, lr)?;
         *tokens = tokens::after(*tokens, &rows);
         Ok(Pending { step: step + 1, lr, tokens: counted, ticket, guard })

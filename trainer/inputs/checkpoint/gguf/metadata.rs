@@ -91,16 +91,8 @@ fn item_bytes(code: u32) -> Option<u64> {
     }
 }
 
-struct Entry {
-    /// Offset in the file.
-    offset: u64,
-    value: Value,
-}
-
-/// The metadata of a file.
-pub(super) struct Metadata {
-    entries: BTreeMap<String, Entry>,
-}
+/// The metadata of a file: values by their keys, and where in the file each begins.
+pub(super) struct Metadata(BTreeMap<String, (u64, Value)>);
 
 impl Metadata {
     /// Reads `count` entries.
@@ -111,11 +103,11 @@ impl Metadata {
             let offset = cursor.offset();
             let key = cursor.string(&format_args!("metadata key {} of {count}", index + 1))?;
             let value = Value::read(cursor, key, offset)?;
-            if entries.insert(key.to_owned(), Entry { offset, value }).is_some() {
+            if entries.insert(key.to_owned(), (offset, value)).is_some() {
                 return Err(twice("metadata key", key, offset));
             }
         }
-        Ok(Self { entries })
+        Ok(Self(entries))
     }
 
     fn get<T>(
@@ -124,7 +116,7 @@ impl Metadata {
         expected: &'static str,
         convert: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<Option<T>, Fault> {
-        let Some(Entry { offset, value }) = self.entries.get(key) else {
+        let Some((offset, value)) = self.0.get(key) else {
             return Ok(None);
         };
         let wrong = || {
@@ -136,7 +128,7 @@ impl Metadata {
 
     /// The keys that start so.
     pub(super) fn keys_after<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
-        self.entries.keys().map(String::as_str).filter(move |key| key.starts_with(prefix))
+        self.0.keys().map(String::as_str).filter(move |key| key.starts_with(prefix))
     }
 
     /// A string, if the key is there.
@@ -221,7 +213,7 @@ impl Metadata {
 
     /// Returns the offset of a key's entry in the file.
     fn offset(&self, key: &str) -> u64 {
-        self.entries.get(key).map_or(0, |entry| entry.offset)
+        self.0.get(key).map_or(0, |(offset, _)| *offset)
     }
 }
 
