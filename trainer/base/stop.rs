@@ -87,13 +87,13 @@ impl Stop {
         Ok(())
     }
 
-    /// The signal that came before this moment, the last one at which it ends the run after the current step. With `others`,
-    /// other ranks may have had one before.
-    pub fn close(&self, others: bool) -> Option<Signal> {
+    /// The signal that came before this moment, the last one at which it ends the run after the current step. Among several
+    /// ranks, others may have had one before.
+    pub fn close(&self, ranks: u32) -> Option<Signal> {
         let mut phase = lock(&self.phase);
         let asked = self.requested();
         if let (None, Phase::Step(step, promise)) = (asked, *phase) {
-            *phase = if others { Phase::Agree(step, promise) } else { after(step, promise) };
+            *phase = if ranks > 1 { Phase::Agree(step, promise) } else { after(step, promise) };
         }
         asked
     }
@@ -171,22 +171,22 @@ mod tests {
     #[test]
     fn the_step_that_is_named_is_the_one_after_which_a_run_stops() {
         let promise = Promise { steps: 4, result: "student", has_checkpoints: true };
-        for others in [false, true] {
+        for ranks in [1, 2] {
             let stop = Stop::default();
             let named = || lock(&stop.phase).answer(Signal::Interrupt);
             stop.begin(1, promise).unwrap();
             assert!(named().contains("after step 2, with"), "{}", named());
             // A signal that comes behind this is of the next step, where no other rank has had one.
-            assert_eq!(stop.close(others), None);
+            assert_eq!(stop.close(ranks), None);
             assert!(
-                named().contains(if others { "after step 2 or 3, with" } else { "after step 3, with" }),
+                named().contains(if ranks > 1 { "after step 2 or 3, with" } else { "after step 3, with" }),
                 "{}",
                 named()
             );
             stop.go_on();
             assert!(named().contains("after step 3, with"), "{}", named());
             stop.ask(Signal::Interrupt);
-            assert_eq!(stop.close(others), Some(Signal::Interrupt));
+            assert_eq!(stop.close(ranks), Some(Signal::Interrupt));
             assert!(named().contains("after step 3, with"), "{}", named());
         }
     }
@@ -198,7 +198,7 @@ mod tests {
         let named = || lock(&stop.phase).answer(Signal::Interrupt);
         stop.begin(1, promise).unwrap();
         assert!(named().contains("step 2 is the last"), "{}", named());
-        stop.close(false);
+        stop.close(1);
         assert!(named().contains("all steps are done"), "{}", named());
         // One that was done before has none left.
         stop.begin(2, promise).unwrap();

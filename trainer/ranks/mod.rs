@@ -182,7 +182,7 @@ impl Ranks {
         stop: &Stop,
         sm_clock_mhz: Option<u32>,
     ) -> Result<(Option<Signal>, Vec<Option<u32>>), RankError> {
-        let own = stop.close(self.count() > 1);
+        let own = stop.close(self.count());
         let said = (own.map(Signal::exit_code), sm_clock_mhz.filter(|clock| *clock > 0));
         let all = self.all_gather(&serde_json::to_vec(&said).expect("numbers serialize"))?;
         let read = |said: &Vec<u8>| serde_json::from_slice::<(Option<u8>, Option<u32>)>(said).unwrap_or_default();
