@@ -145,7 +145,7 @@ fn a_gguf_file_and_its_own_tokenizer_json_go_together() {
     let student = dir.path().join("student");
     precast::programs::init::from_layers(&teacher, &[0], Precision::Bf16, &student, Existing::Keep).unwrap();
     let teacher = Checkpoint::open(&teacher).unwrap();
-    let check = || precast::inputs::pair::check(&teacher, &Checkpoint::open(&student).unwrap(), false);
+    let check = || precast::inputs::pair::check(&teacher, &Checkpoint::open(&student).unwrap());
     assert_eq!(check().unwrap(), [""; 0]);
 
     let path = student.join("tokenizer.json");

@@ -50,11 +50,6 @@ impl<T> Models<T> {
         [&self.student].into_iter().chain(&self.teacher)
     }
 
-    /// Maps each model's value.
-    pub fn map<U>(&self, mut of: impl FnMut(&T) -> U) -> Models<U> {
-        Models { teacher: self.teacher.as_ref().map(&mut of), student: of(&self.student) }
-    }
-
     /// Maps each model's value, if that succeeds of all.
     ///
     /// # Errors
@@ -75,7 +70,7 @@ mod tests {
         assert_eq!(list(pair), [("teacher", 1), ("student", 2)]);
         assert_eq!(list(alone), [("student", 2)]);
         assert_eq!(pair.student_first().collect::<Vec<_>>(), [&2, &1]);
-        assert_eq!(alone.map(|of| of + 1).student, 3);
+        assert_eq!(alone.try_map(|of| Ok::<_, ()>(of + 1)).unwrap().student, 3);
         assert_eq!(pair.try_map(|of| if *of == 2 { Err(*of) } else { Ok(()) }), Err(2));
     }
 }

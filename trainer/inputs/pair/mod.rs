@@ -14,25 +14,33 @@ use tokenizers::{Comparison, compare};
 /// Differences that are listed.
 const LISTED: usize = 10;
 
+/// Refuses a pair that computes the same: its student has nothing to learn.
+///
+/// # Errors
+/// [`CheckpointError`], also where a weight cannot be read.
+pub fn check_distinct(teacher: &Checkpoint, student: &Checkpoint) -> Result<(), CheckpointError> {
+    if !identical(teacher, student)? {
+        return Ok(());
+    }
+    Err(CheckpointError::Wrong(format!(
+        "{} hold the same weights: the student has nothing to learn. Name another model, or pass --allow-identical",
+        both(teacher, student)
+    )))
+}
+
+fn both(teacher: &Checkpoint, student: &Checkpoint) -> String {
+    format!("{} and {}", teacher.path().display(), student.path().display())
+}
+
 /// Refuses a pair that cannot teach; returns what people should know of one that can.
 ///
 /// # Errors
 /// [`CheckpointError`].
-pub fn check(
-    teacher: &Checkpoint,
-    student: &Checkpoint,
-    allow_identical: bool,
-) -> Result<Vec<String>, CheckpointError> {
-    let both = format!("{} and {}", teacher.path().display(), student.path().display());
-    if !allow_identical && identical(teacher, student)? {
-        return Err(CheckpointError::Wrong(format!(
-            "{both} hold the same weights: the student has nothing to learn. Name another model, or pass --allow-identical"
-        )));
-    }
+pub fn check(teacher: &Checkpoint, student: &Checkpoint) -> Result<Vec<String>, CheckpointError> {
     let mut notes = Vec::new();
     let Comparison { differences, only } = tokens(teacher, student, &mut notes)?.unwrap_or_default();
     if !differences.is_empty() {
-        let differences = bounded(differences, LISTED).join("\n");
+        let (both, differences) = (both(teacher, student), bounded(differences, LISTED).join("\n"));
         return Err(CheckpointError::Wrong(format!(
             "{both} have different tokenizers: the teacher predicts other tokens than the student.\n{differences}\n\
              Choose a teacher of the student's family, or make the student from it: precast init --from TEACHER --layers ..."

@@ -64,7 +64,8 @@ pub struct ModelDigests {
 
 impl ModelDigests {
     pub fn start(models: &Models<Checkpoint>) -> Self {
-        let files = models.map(Checkpoint::weight_files);
+        let teacher = models.teacher.as_ref().map(Checkpoint::weight_files);
+        let files = Models { teacher, student: models.student.weight_files() };
         let forget = Arc::new(AtomicBool::new(false));
         let (hashed, forgets) = (files.clone(), Arc::clone(&forget));
         let hash = move |files: &Vec<PathBuf>| {

@@ -30,7 +30,10 @@ pub fn read_data(
         Some(teacher) => {
             check_gradients(config, (teacher, student), adapter)?;
             // An adapter learns what its base does not know of the data.
-            pair::check(teacher, student, config.allow_identical || adapter.is_some())?
+            if !config.allow_identical && adapter.is_none() {
+                pair::check_distinct(teacher, student)?;
+            }
+            pair::check(teacher, student)?
         }
         None => Vec::new(),
     };
