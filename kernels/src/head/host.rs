@@ -1,5 +1,6 @@
 use rayon::prelude::*;
 
+use super::{HeadDistill, HeadMetrics};
 use crate::abi::{
     MASKED_TOKEN, head_ce_params, head_compare_params, head_distill_params, head_jsd_params, head_nll_params,
     micro_scalars, step_metrics,
@@ -46,7 +47,8 @@ fn largest(row: &[f32]) -> f32 {
     lanes.into_iter().fold(f32::NEG_INFINITY, larger)
 }
 
-pub(super) fn distill(reverse: bool, p: &head_distill_params, views: &mut Views<'_>) {
+pub(super) fn distill(key: &HeadDistill, p: &head_distill_params, views: &mut Views<'_>) {
+    let reverse = key.reverse;
     let (temperature, inverse) = (p.temperature, 1.0 / p.temperature);
     rows(p.vocab, views, |s, t, loss_scale, target| {
         let [s_max, t_max] = [largest(s), largest(t)];
@@ -227,9 +229,9 @@ pub(super) fn compare(p: &head_compare_params, views: &mut Views<'_>) {
     }
 }
 
-pub(super) fn metrics(has_kd: bool, views: &mut Views<'_>) {
+pub(super) fn metrics(key: &HeadMetrics, views: &mut Views<'_>) {
     let total = |values: &[f32]| values.iter().map(|value| f64::from(*value)).sum::<f64>() as f32;
-    let kd = if has_kd { total(views.read("kd")) } else { 0.0 };
+    let kd = if key.kd { total(views.read("kd")) } else { 0.0 };
     let ce = total(views.read("ce"));
     let micro = views.read::<micro_scalars>("micro")[0];
     let metrics = &mut views.write::<step_metrics>("metrics")[0];

@@ -202,7 +202,7 @@ impl Reference for HeadDistill {
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        host::distill(self.reverse, p, views);
+        host::distill(self, p, views);
     }
 
     fn samples(&self) -> Vec<Self::Params> {
@@ -374,7 +374,7 @@ impl Reference for HeadMetrics {
     }
 
     fn host(&self, _p: &Self::Params, views: &mut Views<'_>) {
-        host::metrics(self.kd, views);
+        host::metrics(self, views);
     }
 
     fn samples(&self) -> Vec<Self::Params> {

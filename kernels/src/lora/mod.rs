@@ -74,11 +74,12 @@ macro_rules! lora_gemm {
             }
 
             fn select(&self, p: &Self::Params, _arch: Arch) -> Tiling {
-                Self::FORM.select(self.x, Self::vectors(p), Self::results(p)[0])
+                Self::FORM.select(self.x, |variant| self.admits(variant, p), Self::results(p)[0])
             }
 
+            /// Admits bf16 on tensor cores if it can be copied in vectors.
             fn admits(&self, variant: Tiling, p: &Self::Params) -> bool {
-                variants::admits(variant, self.x, Self::vectors(p))
+                self.x != Dtype::Bf16 || matches!(variant, Tiling::Mma(_)) == Self::vectors(p)
             }
 
             fn geometry(&self, variant: Tiling, p: &Self::Params) -> Geometry {

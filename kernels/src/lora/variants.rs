@@ -78,14 +78,14 @@ impl GemmForm {
         }
     }
 
-    /// Selects the variant for results of this size: for few columns the first that is wide enough.
-    pub fn select(self, dtype: Dtype, vectors: bool, (rows, columns): (u32, u32)) -> Tiling {
+    /// Selects the variant for results of this size, of those admitted: for few columns the first that is wide enough.
+    pub fn select(self, dtype: Dtype, admits: impl Fn(Tiling) -> bool, (rows, columns): (u32, u32)) -> Tiling {
         let suits = |variant: Tiling| match (variant, self) {
             (Tiling::Mma(mma), GemmForm::Stream | GemmForm::StreamMn) => columns <= mma.tile_n,
             (Tiling::Mma(mma), GemmForm::Wgrad) => (columns > rows) == (mma.tile_n > mma.tile_m),
             _ => true,
         };
-        let admitted = self.variants(dtype).iter().copied().filter(|variant| admits(*variant, dtype, vectors));
+        let admitted = self.variants(dtype).iter().copied().filter(|variant| admits(*variant));
         let (suiting, other): (Vec<Tiling>, Vec<Tiling>) = admitted.partition(|variant| suits(*variant));
         let chosen = suiting.first().or(other.last());
         *chosen.expect("every GEMM has a variant that admits it")
@@ -106,11 +106,6 @@ pub(super) trait LoraGemm: Kernel<Params: Sized> {
     fn splits(_: &Self::Params) -> u32 {
         1
     }
-}
-
-/// Admits bf16 on tensor cores if it can be copied in vectors.
-pub(super) fn admits(variant: Tiling, dtype: Dtype, vectors: bool) -> bool {
-    dtype != Dtype::Bf16 || matches!(variant, Tiling::Mma(_)) == vectors
 }
 
 /// Returns the geometry of a launch: the parts' results in tiles, times the splits of the depth.
