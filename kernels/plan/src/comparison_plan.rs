@@ -14,7 +14,7 @@ use crate::model::{Model, Resident};
 use crate::ops::Ops;
 use crate::plan::Plan;
 use crate::recipe::{PlanError, Precision};
-use crate::weights::Weights;
+use crate::weights::{Passes, Weights};
 
 /// Form of a plan's model, and the plan's results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,8 @@ impl ComparisonPlan {
         evaluation::check((config, formats), (batch, seq_len), precision)?;
         let (tokens, dtype) = (u64::from(batch * seq_len), precision.dtype());
         let mut b = Builder::new(arch);
-        let weights = Weights::frozen(&mut b, "model", Category::StudentWeights, config, (formats, dtype), false);
+        let weights =
+            Weights::frozen(&mut b, "model", Category::StudentWeights, config, (formats, dtype), Passes::Forward);
         let ids = b.persistent("ids", Category::Inputs, Dtype::U32, tokens);
         let targets = b.persistent("targets", Category::Inputs, Dtype::U32, tokens);
         let mut model = Resident::new(&mut b, "model", config, weights, seq_len);

@@ -15,7 +15,7 @@ use crate::ops::Ops;
 use crate::plan::Plan;
 use crate::recipe::{PlanError, Precision, check_tokens};
 use crate::training::Student;
-use crate::weights::{AdapterWeights, Weights};
+use crate::weights::{AdapterWeights, Passes, Weights};
 
 /// The only phase of an evaluation.
 pub const SCORE: &str = "score";
@@ -116,7 +116,8 @@ impl EvaluationPlan {
         let adapter_elems = adapters.as_ref().map_or(0, |adapters| adapters.elems);
         bounds::refuse(u128::from(adapter_elems) * u128::from(dtype.bytes()))?;
         let mut b = Builder::new(arch);
-        let weights = Weights::frozen(&mut b, "model", Category::StudentWeights, config, (formats, dtype), false);
+        let weights =
+            Weights::frozen(&mut b, "model", Category::StudentWeights, config, (formats, dtype), Passes::Forward);
         let adapters = adapters.map(|parameters| AdapterWeights::frozen(&mut b, "model.adapters", parameters, dtype));
         let weights = match &adapters {
             Some(adapters) => weights.adapted(adapters),

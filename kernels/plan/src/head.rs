@@ -5,7 +5,7 @@ use precast_kernels::Dtype;
 use crate::buffer::Tensor;
 use crate::comparison::TokenComparison;
 use crate::objective::Objective;
-use crate::ops::Ops;
+use crate::ops::{Adding, Ops};
 use crate::weights::Linear;
 
 /// A head and the hidden states that it reads.
@@ -59,7 +59,8 @@ pub(crate) fn losses(
         // The gradient replaces the student's logits.
         ops.losses(&at("loss"), objective, s, teaching, (of_chunk(targets), of_chunk(ce)));
         if trains {
-            ops.weight_gradient(&index.to_string(), s, hidden, &linear, index > 0);
+            let adding = if index > 0 { Adding::Always } else { Adding::AfterFirst };
+            ops.weight_gradient(&index.to_string(), s, hidden, &linear, adding);
         }
         ops.input_gradient(&index.to_string(), s, &linear, rows(dhidden, linear.k, first, count));
     }

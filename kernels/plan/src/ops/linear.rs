@@ -45,6 +45,15 @@ impl Factors {
     }
 }
 
+/// Micro-batches in which a launch adds to a gradient that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adding {
+    /// All but the first, which overwrites it.
+    AfterFirst,
+    /// All: another launch has written to it before.
+    Always,
+}
+
 impl Ops<'_> {
     /// Lowers y [m, n] from x [m, k].
     pub fn linear(&mut self, name: &str, x: impl Into<ActivationRows>, linear: &Linear) -> Projected {
@@ -151,7 +160,7 @@ impl Ops<'_> {
         let dy = rows.dense();
         let x = || given.x.expect("a layer that trains has its input");
         if linear.weight.trained().is_some() {
-            self.weight_gradient(name, dy, x(), linear, false);
+            self.weight_gradient(name, dy, x(), linear, Adding::AfterFirst);
         }
         if let Some(bias) = linear.bias.as_ref().filter(|bias| bias.trained().is_some()) {
             self.bias_gradient(name, dy, linear.n, bias);
@@ -176,8 +185,8 @@ impl Ops<'_> {
         Some(dx)
     }
 
-    /// Lowers the weight's gradient from m rows of dy and x. `accumulate` adds in every micro-batch.
-    pub fn weight_gradient(&mut self, name: &str, dy: Tensor, x: Tensor, linear: &Linear, accumulate: bool) {
+    /// Lowers the weight's gradient from m rows of dy and x.
+    pub fn weight_gradient(&mut self, name: &str, dy: Tensor, x: Tensor, linear: &Linear, adding: Adding) {
         let Linear { n, k, .. } = *linear;
         let kernel = GemmWgrad { x: self.x };
         let whole = GemmWgradArgs {
@@ -188,7 +197,7 @@ impl Ops<'_> {
             m: (x.elems / u64::from(k)) as u32,
             n,
             k,
-            accumulate: u32::from(accumulate),
+            accumulate: u32::from(adding == Adding::Always),
             splits: 0,
             semaphores: None,
         };

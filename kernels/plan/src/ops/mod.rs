@@ -29,7 +29,7 @@ use precast_kernels::{Addend, Dtype, Registered};
 
 pub(crate) use attention::{Attended, Heads};
 pub(crate) use embedding::Sorted;
-pub(crate) use linear::{Given, Projected};
+pub(crate) use linear::{Adding, Given, Projected};
 pub(crate) use norm::Normed;
 pub(crate) use optimizer::{OptimizerState, StepTensors};
 pub(crate) use replicas::Sums;

@@ -12,7 +12,7 @@ use crate::buffer::Tensor;
 use crate::node::Exchange;
 use crate::recipe::Recipe;
 use crate::share::{Piece, Shards};
-use crate::weights::{Trained, Weight, Weights};
+use crate::weights::{AdapterWeights, Trained, Weight, Weights};
 
 /// Operands of an update besides the weights.
 #[derive(Clone, Copy)]
@@ -45,11 +45,16 @@ pub(crate) struct OptimizerState<'s> {
 impl<'s> OptimizerState<'s> {
     /// # Panics
     /// If the range does not train, or the update cannot write its format.
-    pub fn new(range: Weight, quantized: Option<&'s Weights>, shards: &'s Shards, has_adapters: bool) -> Self {
+    pub fn new(
+        range: Weight,
+        quantized: Option<&'s Weights>,
+        shards: &'s Shards,
+        adapters: Option<&AdapterWeights>,
+    ) -> Self {
         let trained = range.trained().expect("a range that trains");
         let Format::Dense(dtype) = range.tensor.format else { panic!("weights in blocks do not train") };
         let copy = (range.tensor != trained.master).then_some(range.tensor);
-        let whole = shards.share().ranks == 1 || has_adapters || copy.is_none();
+        let whole = shards.share().ranks == 1 || adapters.is_some() || copy.is_none();
         Self { trained, copy, dtype, quantized, shards, whole }
     }
 

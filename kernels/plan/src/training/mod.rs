@@ -139,7 +139,7 @@ impl TrainingPlan {
             tensors: StepTensors { update, metrics },
             shards: &shards,
             sums: Sums::new(&mut b, [grad, metrics.slice(0, LOSSES)], run.share),
-            state: OptimizerState::new(trained, quantized, &shards, models.adapters.is_some()),
+            state: OptimizerState::new(trained, quantized, &shards, models.adapters.as_ref()),
             decayed,
             quantized,
             semaphores,

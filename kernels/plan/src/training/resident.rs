@@ -6,7 +6,7 @@ use crate::builder::Builder;
 use crate::formats::Formats;
 use crate::model::Resident;
 use crate::sections::Sections;
-use crate::weights::{AdapterWeights, Weight, Weights};
+use crate::weights::{AdapterWeights, Passes, Weight, Weights};
 
 /// Models that start-up phases may quantize: declared before those phases.
 pub(super) struct Frozen {
@@ -20,12 +20,13 @@ impl Frozen {
     pub fn declare(b: &mut Builder, run: &Run<'_>) -> Self {
         let (dtype, seq_len) = (run.dtype(), run.recipe.seq_len);
         let teacher = run.teacher.map(|(config, formats)| {
-            let weights = Weights::frozen(b, "teacher", Category::TeacherWeights, config, (formats, dtype), false);
+            let weights =
+                Weights::frozen(b, "teacher", Category::TeacherWeights, config, (formats, dtype), Passes::Forward);
             Resident::new(b, "teacher", config, weights, seq_len)
         });
         let base = (run.is_int8() && run.adapters.is_some()).then(|| {
             let int8 = (&Formats::int8(), dtype);
-            let weights = Weights::frozen(b, "student", Category::StudentWeights, run.student, int8, true);
+            let weights = Weights::frozen(b, "student", Category::StudentWeights, run.student, int8, Passes::Both);
             Resident::new(b, "student", run.student, weights, seq_len)
         });
         Self { teacher, base }
@@ -51,7 +52,7 @@ impl Residents {
             (Some(_), _) => None,
             (None, Some(_)) => {
                 let formats = (run.formats, dtype);
-                Some(Weights::frozen(b, "student", Category::StudentWeights, config, formats, false))
+                Some(Weights::frozen(b, "student", Category::StudentWeights, config, formats, Passes::Forward))
             }
             (None, None) => Some(Weights::trained(b, "student", config, run.recipe.precision, run.share)),
         };

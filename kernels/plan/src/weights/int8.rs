@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use precast_kernels::Dtype;
 
-use super::Role;
+use super::{Passes, Role};
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 use crate::config::ModelConfig;
@@ -74,8 +74,8 @@ impl Side {
 }
 
 impl Int8Matrices {
-    /// Declares the rows, and with `backward` the columns.
-    pub fn new(b: &mut Builder, (name, category): (&str, Category), config: &ModelConfig, backward: bool) -> Self {
+    /// Declares the rows, and the columns where gradients of inputs are computed.
+    pub fn new(b: &mut Builder, (name, category): (&str, Category), config: &ModelConfig, passes: Passes) -> Self {
         let stacks = stacks(config);
         let modules = stacks.iter().flat_map(|stack| &stack.parts).map(|part| part.module);
         let names = modules.flat_map(|one| (0..config.layers).map(|layer| one.layer_parameter(layer, "weight")));
@@ -84,7 +84,7 @@ impl Int8Matrices {
         let rows = stacks.each_ref().map(|stack| [stack.elems(), stack.rows().into()]);
         let columns = stacks.each_ref().map(|stack| [stack.elems(), stack.columns.into()]);
         let rows = Side::new(b, (&of_rows, category), config.layers, rows);
-        let columns = backward.then(|| Side::new(b, (&of_columns, category), config.layers, columns));
+        let columns = (passes == Passes::Both).then(|| Side::new(b, (&of_columns, category), config.layers, columns));
         Self { names, rows, columns }
     }
 

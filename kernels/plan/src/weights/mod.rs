@@ -280,27 +280,34 @@ pub struct Weights {
     pub head: Linear,
 }
 
+/// Passes that read frozen weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passes {
+    Forward,
+    /// The backward pass too, which reads int8 matrices by columns.
+    Both,
+}
+
 /// Alignment of tensors in blocks: 16 bytes in any format.
 const ALIGN_BLOCKS: u64 = 8;
 /// Alignment of the head's parts, rows.
 const ALIGN_ROWS: u64 = 64;
 
 impl Weights {
-    /// Declares frozen weights: matrices in the formats given, all else of a dtype. With `backward`, int8 matrices also
-    /// have columns.
+    /// Declares frozen weights: matrices in the formats given, all else of a dtype.
     pub(crate) fn frozen(
         b: &mut Builder,
         name: &str,
         category: Category,
         config: &ModelConfig,
         (formats, dtype): (&Formats, Dtype),
-        backward: bool,
+        passes: Passes,
     ) -> Self {
         let parameters = Parameters::new(config);
         let formats = formats.of_linears(config);
         let mut ends: BTreeMap<Format, u64> = BTreeMap::new();
         let mut places = Vec::new();
-        let int8 = formats.is_int8().then(|| Int8Matrices::new(b, (name, category), config, backward));
+        let int8 = formats.is_int8().then(|| Int8Matrices::new(b, (name, category), config, passes));
         for (parameter, flat) in parameters.list.iter().zip(&parameters.starts) {
             if int8.as_ref().is_some_and(|int8| int8.has(&parameter.name)) {
                 places.push(None);
@@ -349,7 +356,7 @@ impl Weights {
         let parameters = Parameters::new(config);
         let own = Shards::new(share, &parameters.sections()).own_elems();
         let (dtype, category) = (precision.dtype(), Category::StudentWeights);
-        let int8 = (precision == Precision::Int8).then(|| Int8Matrices::new(b, (name, category), config, true));
+        let int8 = (precision == Precision::Int8).then(|| Int8Matrices::new(b, (name, category), config, Passes::Both));
         // Quantized weights have no other form, unless ranks exchange them: then rounded to bf16.
         let left_out = if int8.is_some() && share.ranks == 1 { parameters.matrices() } else { 0..0 };
         let left_out_elems = left_out.end - left_out.start;
