@@ -15,7 +15,7 @@ use super::graph::Graph;
 use super::memory::free_and_total;
 use crate::cublas::ffi::{self, Algorithm, Found, Functions, Status, data_type, desc, preference};
 use crate::cublas::{Cublas, Version};
-use crate::driver::{Bound, BoundGemm, DriverError};
+use crate::driver::{Bound, BoundGemm, Device, DriverError};
 
 /// Alignment of every operand of a plan, bytes.
 const ALIGN: u32 = 16;
@@ -39,7 +39,8 @@ pub(super) struct CublasGemms {
 
 impl CublasGemms {
     /// Sets the library up on the current device.
-    pub fn new(cublas: &Cublas, integrated: bool) -> Result<Self, DriverError> {
+    pub fn new(cublas: &Cublas, device: &Device) -> Result<Self, DriverError> {
+        let integrated = device.integrated;
         let (functions, free_before) = (cublas.functions, free_and_total(integrated)?.0);
         // SAFETY: writes one handle.
         let create = |place| unsafe { (functions.cublasLtCreate)(place) };

@@ -407,7 +407,7 @@ impl Driver for Cuda {
     }
 
     fn set_cublas(&mut self, cublas: Cublas) -> Result<(), DriverError> {
-        self.gemms = Some(CublasGemms::new(&cublas, self.device.integrated)?);
+        self.gemms = Some(CublasGemms::new(&cublas, &self.device)?);
         Ok(())
     }
 
