@@ -15,7 +15,7 @@ impl Record {
     /// Writes `bench.json` and `report.html`, in place of those of an earlier benchmark.
     ///
     /// # Errors
-    /// [`Failure::Out`] where something else is there, [`Failure::Io`].
+    /// [`Failure::Run`] where something else is there, [`Failure::Io`].
     pub fn write(&self, out: &Path) -> Result<(), Failure> {
         let out = check_directory(out, Existing::Replace, &[])?;
         let json = serde_json::to_string_pretty(self).expect("plain data serializes") + "\n";
