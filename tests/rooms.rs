@@ -20,7 +20,11 @@ const ROOMS: [(&str, &str, &[&str]); 12] = [
     (".", "precast", &["precast-kernels", "precast-plan", "precast-system", "precast-fatbins", "precast-runtime"]),
     // What kernels of a stand-in do; nothing ships.
     ("tests/libcuda", "precast-libcuda", &["precast-kernels", "precast-fatbins"]),
-    ("xtask", "xtask", &["precast-kernels", "precast-plan", "precast-simt", "precast-fatbins", "precast-aot"]),
+    (
+        "xtask",
+        "xtask",
+        &["precast-kernels", "precast-plan", "precast-simt", "precast-system", "precast-fatbins", "precast-aot"],
+    ),
     // Nothing is built for it.
     ("xtask/start", "xtask-start", &[]),
 ];
