@@ -227,24 +227,26 @@ fn flags_in(path: &Path) -> Vec<(String, String)> {
 fn the_page_of_options_says_of_each_how_it_is_given_compared_and_completed() {
     let program = shell::completed(Arguments::command());
     let distill = program.find_subcommand("distill").unwrap();
-    let rows = crate::options::all().map(|option| {
-        let name = option.get_id().as_str();
-        let shown = distill.get_arguments().find(|one| one.get_id() == name).expect("distill takes every option");
-        let values = shown.get_possible_values();
-        let values = values.iter().map(|value| format!("`{}`", value.get_name())).collect::<Vec<_>>().join(", ");
-        let completed = match shown.get_value_hint() {
-            _ if !values.is_empty() => values,
-            clap::ValueHint::Other => String::new(),
-            _ => "files".to_owned(),
-        };
-        let (resume, ranks) = match change(name) {
-            Change::Never => ("the same", "the same"),
-            Change::AtResume => ("may change", "the same"),
-            Change::OnAnyHost => ("may change", "may differ"),
-        };
-        format!("| `--{}` | `{name}` | {resume} | {ranks} | {completed} |", option.get_long().unwrap())
+    let options: Vec<&clap::Arg> = (crate::options::all())
+        .map(|option| {
+            distill.get_arguments().find(|one| one.get_id() == option.get_id()).expect("distill takes every option")
+        })
+        .collect();
+    let mut headings = Vec::new();
+    for option in &options {
+        if !headings.contains(&heading(option)) {
+            headings.push(heading(option));
+        }
+    }
+    let tables = headings.into_iter().map(|title| {
+        let rows = options.iter().filter(|option| heading(option) == title).map(|option| help_row(option));
+        format!("### {title}\n\n| option | by default | |\n| --- | --- | --- |\n{}", rows.collect::<String>())
     });
-    let page = format!("{}{}\n", include_str!("options_page.md"), rows.collect::<Vec<_>>().join("\n"));
+    let rows = options.iter().map(|option| comparison_row(option));
+    let page = include_str!("options_page.md");
+    let page = page
+        .replace("{tables}\n", &tables.collect::<Vec<_>>().join("\n"))
+        .replace("{rows}\n", &rows.collect::<String>());
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/options.md");
     if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
         std::fs::write(&path, &page).unwrap();
@@ -254,4 +256,63 @@ fn the_page_of_options_says_of_each_how_it_is_given_compared_and_completed() {
         page,
         "INSTA_UPDATE=always writes docs/reference/options.md"
     );
+}
+
+/// The heading of an option in `--help`; those that it shows first have none.
+fn heading(option: &clap::Arg) -> &str {
+    option.get_help_heading().unwrap_or("Of most runs")
+}
+
+/// How an option is given, its default, and its line of help.
+fn help_row(option: &clap::Arg) -> String {
+    let values = option.get_value_names().unwrap_or_default().iter().map(|name| format!(" {name}")).collect::<String>();
+    let flag = format!("--{}{values}", option.get_long().unwrap());
+    let declared = option.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy()));
+    let help = option.get_help().expect("an option has help").to_string();
+    // A default that is no value stands behind the help.
+    let (help, default) = match help.split_once(" [default: ") {
+        Some((help, default)) => (help.to_owned(), default.trim_end_matches(']').to_owned()),
+        None => (help, declared.collect()),
+    };
+    format!("| `{flag}` | {default} | {help} |\n", flag = flag.replace('|', "\\|"), help = help.replace('|', "\\|"))
+}
+
+/// An option's name in run.toml, what compares it, and what a shell completes.
+fn comparison_row(option: &clap::Arg) -> String {
+    let name = option.get_id().as_str();
+    let values = option.get_possible_values();
+    let values = values.iter().map(|value| format!("`{}`", value.get_name())).collect::<Vec<_>>().join(", ");
+    let completed = match option.get_value_hint() {
+        _ if !values.is_empty() => values,
+        clap::ValueHint::Other => String::new(),
+        _ => "files".to_owned(),
+    };
+    let (resume, ranks) = match change(name) {
+        Change::Never => ("the same", "the same"),
+        Change::AtResume => ("may change", "the same"),
+        Change::OnAnyHost => ("may change", "may differ"),
+    };
+    format!("| `--{}` | `{name}` | {resume} | {ranks} | {completed} |\n", option.get_long().unwrap())
+}
+
+/// The page's table gives each code the meaning that `--help` gives it.
+#[test]
+fn the_page_of_exit_codes_says_what_help_says() {
+    let about = Arguments::command().get_long_about().unwrap().to_string();
+    let (_, codes) = about.split_once("Exit codes: ").expect("help lists exit codes");
+    let (codes, signals) = codes.trim_end_matches('.').split_once("; ").expect("signals come last");
+    let mut said: Vec<(&str, &str)> = codes.split(", ").map(|code| code.split_once(' ').unwrap()).collect();
+    said.push(signals.split_once(" stopped").map(|(codes, _)| (codes, &signals[codes.len() + 1..])).unwrap());
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/exit-codes.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = page
+        .lines()
+        .skip_while(|line| !line.starts_with("| 0"))
+        .take_while(|line| line.starts_with('|'))
+        .map(cells)
+        .collect();
+    let shown = rows.iter().map(|row| (row[0].replace(" and ", ", "), row[1].split(';').next().unwrap().to_owned()));
+    let said = said.iter().map(|(code, meaning)| (code.replace(" and ", ", "), (*meaning).to_owned()));
+    assert_eq!(shown.collect::<Vec<_>>(), said.collect::<Vec<_>>());
 }
