@@ -7,30 +7,26 @@ use clap::Args;
 use precast_fatbins::{Bundle, Change, Code, Lock, Manifest, lock};
 use precast_system::say;
 
-use super::diff_code::{self, json};
-use super::{Failure, examined, print_json, read_bundle};
+use super::{Failure, code_json, examined, print_json, read_bundle};
 
 #[derive(Args)]
 pub struct Arguments {
     /// The bundle before
-    before: PathBuf,
+    pub before: PathBuf,
     /// The bundle after
-    after: PathBuf,
+    pub after: PathBuf,
     /// Compare machine code apart from names: instructions, registers, memory, parameters. Exit code 1 if a kernel of
     /// one bundle has no kernel with the same code in the other. Of bundles of two architectures, one each, instructions,
     /// constants and shared memory are compared
     #[arg(long)]
-    code: bool,
+    pub code: bool,
     /// Print JSON
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
-/// Prints the differences. Different bundles are an error only under `--code`, which exists to prove them equal.
+/// Prints the differences. Different bundles are no error here, as they are under `--code`, which proves them equal.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    if arguments.code {
-        return diff_code::run(&arguments.before, &arguments.after, arguments.json);
-    }
     let (before, after) = (manifest(&arguments.before)?, manifest(&arguments.after)?);
     let changes = Lock::of(&before).compare(&Lock::of(&after));
     let (before, after) = (codes(&before), codes(&after));
@@ -41,8 +37,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
                 "module": module,
                 "change": kind,
                 "moved": if let Change::Changed { moved, .. } = change { moved.clone() } else { Vec::new() },
-                "before": before.get(module).map(|code| json(code)),
-                "after": after.get(module).map(|code| json(code)),
+                "before": before.get(module).map(|code| code_json(code)),
+                "after": after.get(module).map(|code| code_json(code)),
             })
         });
         print_json(&rows.collect::<Vec<_>>());

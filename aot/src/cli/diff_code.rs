@@ -6,7 +6,8 @@ use std::path::Path;
 use precast_fatbins::{Bundle, Code, CubinCode, lock};
 use precast_system::say;
 
-use super::{Failure, examined, print_json, read_bundle};
+use super::diff::Arguments;
+use super::{Failure, code_json, examined, print_json, read_bundle};
 
 /// A kernel with machine code: its row, and its code without names.
 struct Kernel {
@@ -36,8 +37,8 @@ struct Comparison<'k> {
 ///
 /// # Errors
 /// [`Failure::OtherCode`] if a kernel of one bundle has no kernel with the same code in the other.
-pub fn run(before: &Path, after: &Path, as_json: bool) -> Result<(), Failure> {
-    let (mut before, mut after) = (kernels(before)?, kernels(after)?);
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let (mut before, mut after) = (kernels(&arguments.before)?, kernels(&arguments.after)?);
     if let (Some(one), Some(other)) = (only_arch(&before), only_arch(&after))
         && one != other
     {
@@ -45,13 +46,13 @@ pub fn run(before: &Path, after: &Path, as_json: bool) -> Result<(), Failure> {
     }
     let found = compare(&before, &after);
     let Comparison { same, renamed, changed, missing, added } = &found;
-    if as_json {
+    if arguments.json {
         let changed = changed.iter().map(|(name, sections)| {
             serde_json::json!({
                 "module": name,
                 "sections": sections,
-                "before": json(&before[*name].row),
-                "after": json(&after[*name].row),
+                "before": code_json(&before[*name].row),
+                "after": code_json(&after[*name].row),
             })
         });
         print_json(&serde_json::json!({
@@ -73,17 +74,6 @@ pub fn run(before: &Path, after: &Path, as_json: bool) -> Result<(), Failure> {
         0 => Ok(()),
         different => Err(Failure::OtherCode(different)),
     }
-}
-
-/// Describes machine code as both comparisons print it.
-pub(super) fn json(code: &Code) -> serde_json::Value {
-    serde_json::json!({
-        "sha256": code.digest.to_string(),
-        "bytes": code.bytes,
-        "registers": code.registers,
-        "static_shared_bytes": code.static_shared_bytes,
-        "stack_bytes": code.stack_bytes,
-    })
 }
 
 fn kernels(path: &Path) -> Result<Kernels, Failure> {

@@ -264,6 +264,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Keys(arguments) => keys::run(&arguments),
         Command::Build(arguments) => build::run(&arguments),
         Command::Lock(arguments) => lock::run(&arguments),
+        Command::Diff(arguments) if arguments.code => diff_code::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::CompareEvidence(arguments) => compare_evidence::run(&arguments),
         Command::SummarizeEvidence(arguments) => summarize_evidence::run(&arguments),
@@ -307,6 +308,17 @@ fn examined<'b>(path: &std::path::Path, bundle: Result<Bundle<'b>, BundleError>)
 
 fn write(path: &std::path::Path, bytes: &[u8]) -> Result<(), Failure> {
     files::write_whole(path, bytes).map_err(|error| Failure::Io { what: "write", path: path.to_owned(), error })
+}
+
+/// Describes machine code as both comparisons print it.
+fn code_json(code: &precast_fatbins::Code) -> serde_json::Value {
+    serde_json::json!({
+        "sha256": code.digest.to_string(),
+        "bytes": code.bytes,
+        "registers": code.registers,
+        "static_shared_bytes": code.static_shared_bytes,
+        "stack_bytes": code.stack_bytes,
+    })
 }
 
 fn print_json(value: &impl serde::Serialize) {

@@ -3,10 +3,10 @@
 use precast_kernels::Out;
 
 use crate::buffer::Tensor;
-use crate::ops::{ActivationRows, Attended, Given, Heads, Normed, Ops, Projected};
+use crate::ops::{ActivationRows, Attended, ForwardPass, Given, Heads, Normed, Ops, Projected};
 use crate::recipe::Recompute;
 use crate::rope::Rope;
-use crate::weights::Layer;
+use crate::weights::{Layer, Linear};
 
 /// A block: its weights and attention parameters.
 pub(crate) struct TransformerBlock<'a> {
@@ -64,7 +64,7 @@ impl TransformerBlock<'_> {
     /// Lowers the forward pass; returns the residual stream after the block.
     pub fn forward(&self, ops: &mut Ops<'_>, input: Tensor) -> Tensor {
         let w = self.weights;
-        let (Attention { middle, .. }, norms) = self.attention(ops, input, false);
+        let (Attention { middle, .. }, norms) = self.attention(ops, input, ForwardPass::Alone);
         let gated = ops.linear_swiglu("gate_up", norms.post.rows, &w.gate_up);
         ops.linear_add("down", gated, &w.down, middle).y
     }
@@ -92,19 +92,18 @@ impl TransformerBlock<'_> {
 
     /// Lowers everything before SwiGLU and the last GEMM.
     fn inner(&self, ops: &mut Ops<'_>, input: Tensor) -> Kept {
-        let (attention, norms) = self.attention(ops, input, true);
+        let (attention, norms) = self.attention(ops, input, ForwardPass::Saving);
         let gate_up = ops.linear("gate_up", norms.post.rows, &self.weights.gate_up);
         Kept { attention, gate_up, norms: Some(norms), gated: None }
     }
 
-    /// Lowers attention with both norms around it. With `saving` it also writes outputs that only the backward pass
-    /// reads.
-    fn attention(&self, ops: &mut Ops<'_>, input: Tensor, saving: bool) -> (Attention, Norms) {
+    /// Lowers attention with both norms around it.
+    fn attention(&self, ops: &mut Ops<'_>, input: Tensor, pass: ForwardPass) -> (Attention, Norms) {
         let w = self.weights;
         let out = w.out();
         let input_norm = ops.norm("input_norm", input, &w.input_norm, out);
         let qkv = ops.linear("qkv", input_norm.rows, &w.qkv);
-        let raw = self.turn(ops, qkv.y, saving);
+        let raw = self.turn(ops, qkv.y, pass);
         let attended = ops.attention("attention", qkv.y, self.heads);
         // The o projection sums over few elements, so its store is the bottleneck: the norm, which reads the row
         // anyway, adds the residual. The down projection sums over many: there the addition is free.
@@ -114,11 +113,11 @@ impl TransformerBlock<'_> {
         (attention, Norms { input: input_norm, post: post_norm })
     }
 
-    /// Rotates the queries and keys of packed q, k and v, normalized before if the family does that; with `saving`,
-    /// returns them unmodified.
-    fn turn(&self, ops: &mut Ops<'_>, qkv: Tensor, saving: bool) -> Option<Tensor> {
+    /// Rotates the queries and keys of packed q, k and v. If the family normalizes them before and a backward pass
+    /// follows, returns them unmodified.
+    fn turn(&self, ops: &mut Ops<'_>, qkv: Tensor, pass: ForwardPass) -> Option<Tensor> {
         match &self.weights.qk_norm {
-            Some(norm) => ops.qk_norm_rope("qk_norm", qkv, self.heads, self.rope, norm, saving),
+            Some(norm) => ops.qk_norm_rope("qk_norm", qkv, self.heads, self.rope, norm, pass),
             None => {
                 ops.rope("rope", qkv, self.heads, self.rope);
                 None
@@ -151,18 +150,18 @@ impl TransformerBlock<'_> {
         let recomputed = |ops: &mut Ops<'_>| ops.recompute(|ops| self.gated(ops, gate_up.y, true).dense());
         let gated = w.down.trains().then(|| gated.unwrap_or_else(|| recomputed(ops)));
         let given = Given { x: gated, ranks: down_ranks };
-        let dgated = ops.linear_backward("down", doutput, given, &w.down, below_down)?;
+        let dgated = linear_backward(ops, "down", doutput, given, &w.down, below_down)?;
         let dgate_up = ops.swiglu_backward("swiglu", dgated, gate_up.y, out(below_gate_up));
         let post_norm = norms.map(|norms| norms.post);
         let post_norm =
             post_norm.unwrap_or_else(|| ops.recompute(|ops| ops.norm("post_norm", middle, &w.post_norm, w.out())));
         let given = Given { x: Some(post_norm.rows.dense()), ranks: gate_up.ranks };
-        let dnormed = ops.linear_backward("gate_up", dgate_up, given, &w.gate_up, below_gate_up)?;
+        let dnormed = linear_backward(ops, "gate_up", dgate_up, given, &w.gate_up, below_gate_up)?;
         let (dresidual, norm) = (Some(doutput.dense()), (middle, post_norm));
         let dmiddle = ops.norm_backward("post_norm", dnormed, norm, &w.post_norm, dresidual, out(below_o));
 
         let given = Given { x: Some(attended.o), ranks: o_ranks };
-        let d_o = ops.linear_backward("o", dmiddle, given, &w.o, below_o)?;
+        let d_o = linear_backward(ops, "o", dmiddle, given, &w.o, below_o)?;
         let dqkv = ops.attention_backward("attention", d_o, qkv.y, attended, self.heads);
         match w.qk_norm.as_ref().zip(raw) {
             Some((norm, raw)) => ops.qk_norm_rope_backward("qk_norm", dqkv, raw, self.heads, self.rope, norm),
@@ -172,8 +171,21 @@ impl TransformerBlock<'_> {
         let input_norm =
             input_norm.unwrap_or_else(|| ops.recompute(|ops| ops.norm("input_norm", input, &w.input_norm, w.out())));
         let given = Given { x: Some(input_norm.rows.dense()), ranks: qkv.ranks };
-        let dnormed = ops.linear_backward("qkv", dqkv, given, &w.qkv, below)?;
+        let dnormed = linear_backward(ops, "qkv", dqkv.into(), given, &w.qkv, below)?;
         let (dresidual, norm) = (Some(dmiddle.dense()), (input, input_norm));
         Some(ops.norm_backward("input_norm", dnormed, norm, &w.input_norm, dresidual, out(below_block)))
     }
+}
+
+/// Lowers the gradients of a layer's trained weights, and of its input if anything `below` trains.
+fn linear_backward(
+    ops: &mut Ops<'_>,
+    name: &str,
+    dy: ActivationRows,
+    given: Given,
+    linear: &Linear,
+    below: bool,
+) -> Option<Tensor> {
+    let dranks = ops.layer_gradients(name, dy.dense(), given, linear);
+    below.then(|| ops.propagate(name, dy, dranks, linear))
 }

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use super::{AttentionBwd, AttentionDelta, AttentionFwd};
 use crate::Dtype;
 use crate::abi::{attention_bwd_params, attention_delta_params, attention_fwd_params};
-use crate::host::{Matrix, Views, exp, matmul, round_to, vectorized};
+use crate::host::{Matrix, Output, Threads, Views, exp, matmul, round_to, vectorized};
 
 /// Queries handled at a time.
 const TILE: usize = 64;
@@ -67,7 +67,7 @@ pub(super) fn fwd(key: AttentionFwd, p: &attention_fwd_params, views: &mut Views
                 let k = packed.rows(&qkv, batch, heads + kv_head, 0, keys);
                 let v = packed.rows(&qkv, batch, heads + kv_heads + kv_head, 0, keys);
                 let mut scores = vec![0.0; rows * keys];
-                matmul(&mut scores, keys, q, k.t(), false, false);
+                matmul(&mut scores, keys, q, k.t(), Output::Overwrite, Threads::One);
                 let largest: Vec<f32> = scores
                     .chunks(keys)
                     .enumerate()
@@ -78,7 +78,7 @@ pub(super) fn fwd(key: AttentionFwd, p: &attention_fwd_params, views: &mut Views
                     scores.chunks(keys).map(|s| s.iter().map(|s| f64::from(*s)).sum::<f64>() as f32).collect();
                 round_all(key.x, &mut scores);
                 let tile = &mut out[first * d..(first + rows) * d];
-                matmul(tile, d, Matrix::rows(&scores, rows, keys, keys), v, false, false);
+                matmul(tile, d, Matrix::rows(&scores, rows, keys, keys), v, Output::Overwrite, Threads::One);
                 for row in 0..rows {
                     tile[row * d..(row + 1) * d].iter_mut().for_each(|o| *o /= sums[row]);
                     lse[first + row] = largest[row] + sums[row].ln();
@@ -141,10 +141,10 @@ pub(super) fn bwd(key: AttentionBwd, p: &attention_bwd_params, views: &mut Views
                     let v = packed.rows(&qkv, batch, heads + kv_heads + kv_head, 0, keys);
                     let d_o = outputs.rows(&d_o, batch, head, first, rows);
                     let mut probability = vec![0.0; rows * keys];
-                    matmul(&mut probability, keys, q, k.t(), false, false);
+                    matmul(&mut probability, keys, q, k.t(), Output::Overwrite, Threads::One);
                     probabilities(&mut probability, keys, first, p.scale, |row| lse[row]);
                     let mut dscore = vec![0.0; rows * keys];
-                    matmul(&mut dscore, keys, d_o, v.t(), false, false);
+                    matmul(&mut dscore, keys, d_o, v.t(), Output::Overwrite, Threads::One);
                     let by_row = dscore.chunks_mut(keys).zip(probability.chunks(keys)).zip(delta);
                     for ((dscore, probability), delta) in by_row {
                         dscore.iter_mut().zip(probability).for_each(|(ds, p)| *ds = p * (*ds - delta));
@@ -153,9 +153,9 @@ pub(super) fn bwd(key: AttentionBwd, p: &attention_bwd_params, views: &mut Views
                     round_all(key.x, &mut dscore);
                     let probability = Matrix::rows(&probability, rows, keys, keys);
                     let dscore = Matrix::rows(&dscore, rows, keys, keys);
-                    matmul(&mut dv, d, probability.t(), d_o, true, false);
-                    matmul(&mut dk, d, dscore.t(), q, true, false);
-                    matmul(&mut dq[first * d..], d, dscore, k, false, false);
+                    matmul(&mut dv, d, probability.t(), d_o, Output::Accumulate, Threads::One);
+                    matmul(&mut dk, d, dscore.t(), q, Output::Accumulate, Threads::One);
+                    matmul(&mut dq[first * d..], d, dscore, k, Output::Overwrite, Threads::One);
                 }
             }
             dq.iter_mut().chain(&mut dk).for_each(|gradient| *gradient *= p.scale);

@@ -3,7 +3,7 @@ use rayon::prelude::*;
 use super::{GemmFwd, GemmSwiglu, is_int8};
 use crate::Format;
 use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params, micro_scalars};
-use crate::host::{Matrix, Views, matmul, round_to, sigmoid, vectorized};
+use crate::host::{Matrix, Output, Threads, Views, matmul, round_to, sigmoid, vectorized};
 
 /// Depth up to which sums of products of 8-bit values are exact in f32, in any order: 1024 x 127^2 < 2^24.
 const EXACT_DEPTH: usize = 1024;
@@ -16,7 +16,7 @@ fn exact(y: &mut [f32], x: &[i8], w: &[i8], [m, n, k]: [usize; 3]) {
     for first in (0..k).step_by(EXACT_DEPTH) {
         let depth = EXACT_DEPTH.min(k - first);
         let (x, w) = (Matrix::rows(&x[first..], m, depth, k), Matrix::rows(&w[first..], n, depth, k));
-        matmul(y, n, x, w.t(), false, true);
+        matmul(y, n, x, w.t(), Output::Overwrite, Threads::All);
         sums.par_iter_mut().zip(&*y).for_each(|(sum, part)| *sum += *part as i32);
     }
     y.par_iter_mut().zip(&sums).for_each(|(y, sum)| *y = *sum as f32);
@@ -26,7 +26,7 @@ fn exact(y: &mut [f32], x: &[i8], w: &[i8], [m, n, k]: [usize; 3]) {
 fn multiply(y: &mut [f32], format: Format, [m, n, k]: [usize; 3], views: &mut Views<'_>) {
     if !is_int8(format) {
         let (x, w) = (views.load("x"), views.load("w"));
-        return matmul(y, n, Matrix::rows(&x, m, k, k), Matrix::rows(&w, n, k, k).t(), false, true);
+        return matmul(y, n, Matrix::rows(&x, m, k, k), Matrix::rows(&w, n, k, k).t(), Output::Overwrite, Threads::All);
     }
     exact(y, views.read("x"), views.read("w"), [m, n, k]);
     let (x_scale, w_scale) = (views.read::<f32>("x_scale"), views.read::<f32>("w_scale"));
@@ -75,7 +75,7 @@ pub(super) fn dgrad(p: &gemm_dgrad_params, views: &mut Views<'_>) {
     let dy = views.load("dy");
     let w = views.load("w");
     let mut dx = views.store("dx");
-    matmul(&mut dx, k, Matrix::rows(&dy, m, n, n), Matrix::rows(&w, n, k, k), false, true);
+    matmul(&mut dx, k, Matrix::rows(&dy, m, n, n), Matrix::rows(&w, n, k, k), Output::Overwrite, Threads::All);
 }
 
 pub(super) fn wgrad(p: &gemm_wgrad_params, views: &mut Views<'_>) {
@@ -84,6 +84,6 @@ pub(super) fn wgrad(p: &gemm_wgrad_params, views: &mut Views<'_>) {
     let x = views.load("x");
     let micro = views.read::<micro_scalars>("micro")[0];
     let dw = views.write::<f32>("dw");
-    let accumulate = p.accumulate != 0 || micro.accumulate != 0;
-    matmul(dw, k, Matrix::rows(&dy, m, n, n).t(), Matrix::rows(&x, m, k, k), accumulate, true);
+    let output = if p.accumulate != 0 || micro.accumulate != 0 { Output::Accumulate } else { Output::Overwrite };
+    matmul(dw, k, Matrix::rows(&dy, m, n, n).t(), Matrix::rows(&x, m, k, k), output, Threads::All);
 }

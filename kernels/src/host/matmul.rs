@@ -36,12 +36,27 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Computes `out = a b`, or `out += a b`; `out` is [a.rows, b.columns] with rows `out_stride` apart. Uses all threads
-/// of the pool if `parallel`.
+/// Relation of a product to the elements that its output holds before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    Overwrite,
+    Accumulate,
+}
+
+/// Threads that compute a product; its bits do not depend on them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Threads {
+    /// The caller's: it is one of many that work.
+    One,
+    /// All of the pool.
+    All,
+}
+
+/// Computes `out = a b`, or `out += a b`; `out` is [a.rows, b.columns] with rows `out_stride` apart.
 ///
 /// # Panics
 /// If the shapes do not fit.
-pub fn matmul(out: &mut [f32], out_stride: usize, a: Matrix<'_>, b: Matrix<'_>, accumulate: bool, parallel: bool) {
+pub fn matmul(out: &mut [f32], out_stride: usize, a: Matrix<'_>, b: Matrix<'_>, output: Output, threads: Threads) {
     let (m, n, k) = (a.rows, b.columns, a.columns);
     assert_eq!(k, b.rows, "inner dimensions differ");
     if m == 0 || n == 0 {
@@ -49,12 +64,15 @@ pub fn matmul(out: &mut [f32], out_stride: usize, a: Matrix<'_>, b: Matrix<'_>, 
     }
     assert!(n <= out_stride && (m - 1) * out_stride + n <= out.len(), "GEMM reaches past its buffer");
     if k == 0 {
-        if !accumulate {
+        if output == Output::Overwrite {
             out.par_chunks_mut(out_stride).take(m).for_each(|row| row[..n].fill(0.0));
         }
         return;
     }
-    let parallelism = if parallel { Parallelism::Rayon(0) } else { Parallelism::None };
+    let parallelism = match threads {
+        Threads::One => Parallelism::None,
+        Threads::All => Parallelism::Rayon(0),
+    };
     // Its microkernels want contiguous output columns: out^T = b^T a^T has them.
     let (lhs, rhs, m, n, strides) =
         if out_stride > 1 { (b.t(), a.t(), n, m, [out_stride as isize, 1]) } else { (a, b, m, n, [1, 1]) };
@@ -69,7 +87,7 @@ pub fn matmul(out: &mut [f32], out_stride: usize, a: Matrix<'_>, b: Matrix<'_>, 
             out.as_mut_ptr(),
             strides[0],
             strides[1],
-            accumulate,
+            output == Output::Accumulate,
             lhs.data.as_ptr(),
             lhs.column_stride as isize,
             lhs.row_stride as isize,
@@ -96,9 +114,9 @@ mod tests {
         let b = [1.0, 0.0, 0.0, 1.0, 1.0, 1.0]; // 3 x 2
         let (a, b) = (Matrix::rows(&a, 2, 3, 3), Matrix::rows(&b, 3, 2, 2));
         let mut out = [0.0; 4];
-        matmul(&mut out, 2, a, b, false, false);
+        matmul(&mut out, 2, a, b, Output::Overwrite, Threads::One);
         assert_eq!(out, [4.0, 5.0, 10.0, 11.0]);
-        matmul(&mut out, 2, b.t(), a.t(), true, true);
+        matmul(&mut out, 2, b.t(), a.t(), Output::Accumulate, Threads::All);
         assert_eq!(out, [8.0, 15.0, 15.0, 22.0]);
     }
 

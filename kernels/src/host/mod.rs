@@ -7,5 +7,5 @@ mod views;
 
 pub use buffer::Buffer;
 pub use math::{exp, sigmoid, vectorized};
-pub use matmul::{Matrix, matmul};
+pub use matmul::{Matrix, Output, Threads, matmul};
 pub use views::{Store, Views, round_to};

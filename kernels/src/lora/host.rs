@@ -2,7 +2,7 @@ use crate::abi::{
     lora_dgrad_a_params, lora_dgrad_b_params, lora_fwd_a_params, lora_fwd_b_params, lora_part, lora_wgrad_params,
     micro_scalars,
 };
-use crate::host::{Matrix, Views, matmul};
+use crate::host::{Matrix, Output, Threads, Views, matmul};
 
 /// Views the columns of part `index` of a matrix whose parts have equally many.
 fn columns_of(data: &[f32], index: usize, rows: usize, columns: usize, parts: usize) -> Matrix<'_> {
@@ -24,7 +24,14 @@ pub(super) fn fwd_a(p: &lora_fwd_a_params, views: &mut Views<'_>) {
     let x = views.load("x");
     let a = views.load("a");
     let mut t = views.store("t");
-    matmul(&mut t, columns, Matrix::rows(&x, m, k, k), Matrix::rows(&a, columns, k, k).t(), false, true);
+    matmul(
+        &mut t,
+        columns,
+        Matrix::rows(&x, m, k, k),
+        Matrix::rows(&a, columns, k, k).t(),
+        Output::Overwrite,
+        Threads::All,
+    );
     for row in t.chunks_mut(columns) {
         for (t, part) in row.chunks_mut(rank).zip(&p.part) {
             t.iter_mut().for_each(|t| *t *= part.scale);
@@ -39,7 +46,7 @@ pub(super) fn fwd_b(p: &lora_fwd_b_params, views: &mut Views<'_>) {
     let mut y = views.store("y");
     for (index, part) in p.part[..parts].iter().enumerate() {
         let t = columns_of(&t, index, m, rank, parts);
-        matmul(&mut y[part.start as usize..], n, t, b_of(&b, part, rank).t(), true, true);
+        matmul(&mut y[part.start as usize..], n, t, b_of(&b, part, rank).t(), Output::Accumulate, Threads::All);
     }
 }
 
@@ -50,7 +57,7 @@ pub(super) fn dgrad_b(p: &lora_dgrad_b_params, views: &mut Views<'_>) {
     let mut dt = views.store("dt");
     for (index, part) in p.part[..parts].iter().enumerate() {
         let dy = stack_of(&dy, part, m, n);
-        matmul(&mut dt[index * rank..], parts * rank, dy, b_of(&b, part, rank), false, true);
+        matmul(&mut dt[index * rank..], parts * rank, dy, b_of(&b, part, rank), Output::Overwrite, Threads::All);
         for row in dt.chunks_mut(parts * rank) {
             row[index * rank..][..rank].iter_mut().for_each(|dt| *dt *= part.scale);
         }
@@ -62,7 +69,14 @@ pub(super) fn dgrad_a(p: &lora_dgrad_a_params, views: &mut Views<'_>) {
     let dt = views.load("dt");
     let a = views.load("a");
     let mut dx = views.store("dx");
-    matmul(&mut dx, k, Matrix::rows(&dt, m, rank, rank), Matrix::rows(&a, rank, k, k), true, true);
+    matmul(
+        &mut dx,
+        k,
+        Matrix::rows(&dt, m, rank, rank),
+        Matrix::rows(&a, rank, k, k),
+        Output::Accumulate,
+        Threads::All,
+    );
 }
 
 /// Tokens per slice: ranges of tokens are whole slices.
@@ -74,7 +88,11 @@ pub(super) fn wgrad(p: &lora_wgrad_params, views: &mut Views<'_>) {
     let dy = views.load("dy");
     let x = views.load("x");
     let direct = splits == 1;
-    let accumulate = direct && views.read::<micro_scalars>("micro")[0].accumulate != 0;
+    let output = if direct && views.read::<micro_scalars>("micro")[0].accumulate != 0 {
+        Output::Accumulate
+    } else {
+        Output::Overwrite
+    };
     let out = views.write::<f32>(if direct { "dw" } else { "partial" });
     let rows: usize = p.part[..parts].iter().map(|part| part.width as usize).sum();
     for split in 0..splits {
@@ -84,7 +102,7 @@ pub(super) fn wgrad(p: &lora_wgrad_params, views: &mut Views<'_>) {
         for (index, part) in p.part[..parts].iter().enumerate() {
             let dy = stack_of(dy, part, end - begin, n);
             let x = columns_of(x, index, end - begin, columns, parts);
-            matmul(&mut out[part.row as usize * columns..], columns, dy.t(), x, accumulate, true);
+            matmul(&mut out[part.row as usize * columns..], columns, dy.t(), x, output, Threads::All);
         }
     }
 }

@@ -144,20 +144,11 @@ impl Ops<'_> {
         y
     }
 
-    /// Lowers the gradients of a layer's trained weights, and of its input if anything `below` trains.
+    /// Lowers the gradients of a layer's trained weights; returns that of its adapters' ranks.
     ///
     /// # Panics
     /// If a part of the layer trains and `given` lacks its activations.
-    pub fn linear_backward(
-        &mut self,
-        name: &str,
-        dy: impl Into<ActivationRows>,
-        given: Given,
-        linear: &Linear,
-        below: bool,
-    ) -> Option<Tensor> {
-        let rows = dy.into();
-        let dy = rows.dense();
+    pub fn layer_gradients(&mut self, name: &str, dy: Tensor, given: Given, linear: &Linear) -> Option<Tensor> {
         let x = || given.x.expect("a layer that trains has its input");
         if linear.weight.trained().is_some() {
             self.weight_gradient(name, dy, x(), linear, Adding::AfterFirst);
@@ -165,24 +156,25 @@ impl Ops<'_> {
         if let Some(bias) = linear.bias.as_ref().filter(|bias| bias.trained().is_some()) {
             self.bias_gradient(name, dy, linear.n, bias);
         }
-        let dranks = given.ranks.map(|ranks| self.adapter_backward(name, dy, (x(), ranks), linear));
-        if !below {
-            return None;
-        }
+        given.ranks.map(|ranks| self.adapter_backward(name, dy, (x(), ranks), linear))
+    }
+
+    /// Lowers the gradient of a layer's input, of those of its output and of its adapters' ranks.
+    pub fn propagate(&mut self, name: &str, dy: ActivationRows, dranks: Option<Tensor>, linear: &Linear) -> Tensor {
         let dx = self.rows(&format!("{name}.dx"), linear.k);
         match linear.weight {
             Matrix::Int8(int8) => {
                 let columns = int8.columns.expect("a matrix that gradients pass through");
-                let dy = self.in_int8(&format!("{name}.dy"), rows, linear.n);
+                let dy = self.in_int8(&format!("{name}.dy"), dy, linear.n);
                 let factors = Factors::int8(dy, columns);
                 self.multiply(&format!("{name}.dgrad"), factors, [linear.k, linear.n], (None, None), dx);
             }
-            Matrix::Dense(_) | Matrix::Blocks(_) => self.input_gradient(name, dy, linear, dx),
+            Matrix::Dense(_) | Matrix::Blocks(_) => self.input_gradient(name, dy.dense(), linear, dx),
         }
         if let Some(dranks) = dranks {
             self.adapter_input_gradient(name, dranks, dx, linear);
         }
-        Some(dx)
+        dx
     }
 
     /// Lowers the weight's gradient from m rows of dy and x.

@@ -60,6 +60,14 @@ pub(crate) struct Ops<'a> {
     gradients: Option<Gradients>,
 }
 
+/// A forward pass, alone or before its backward pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ForwardPass {
+    Alone,
+    /// Also writes what only the backward pass reads.
+    Saving,
+}
+
 /// Inputs of gradients besides weights and activations.
 pub(crate) struct Gradients {
     /// `micro_scalars`: overwrite or accumulate.

@@ -3,13 +3,14 @@
 use precast_kernels::abi::{QkNormBwdArgs, QkNormDgradArgs, QkNormFwdArgs};
 use precast_kernels::qk_norm::{QkNormBwd, QkNormDgrad, QkNormFwd};
 
-use super::{GROUP, Heads, Ops};
+use super::{ForwardPass, GROUP, Heads, Ops};
 use crate::buffer::Tensor;
 use crate::rope::Rope;
 use crate::weights::Norm;
 
 impl Ops<'_> {
-    /// Normalizes and rotates the queries and keys of packed q, k and v. With `keep`, returns them unmodified.
+    /// Normalizes and rotates the queries and keys of packed q, k and v; returns them unmodified if a backward pass
+    /// follows.
     pub fn qk_norm_rope(
         &mut self,
         name: &str,
@@ -17,8 +18,9 @@ impl Ops<'_> {
         heads: Heads,
         rope: Rope,
         norm: &Norm,
-        keep: bool,
+        pass: ForwardPass,
     ) -> Option<Tensor> {
+        let keep = pass == ForwardPass::Saving;
         let raw = keep.then(|| self.rows(&format!("{name}.raw"), (heads.query + heads.key) * heads.head_dim));
         let args = QkNormFwdArgs {
             x: qkv,
