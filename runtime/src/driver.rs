@@ -202,6 +202,17 @@ pub struct BoundExchange {
     pub receives: Vec<(u32, u64, u64)>,
 }
 
+/// Says which driver is installed, and why it runs no kernel.
+pub fn too_old((major, minor): (u32, u32)) -> String {
+    // CUDA Toolkit release notes, "CUDA Driver": the first driver of each 12.x.
+    const SERIES: [u32; 10] = [525, 530, 535, 545, 550, 555, 560, 565, 570, 575];
+    let series = (major == 12).then(|| SERIES.get(minor as usize)).flatten();
+    let series = series.map_or(String::new(), |series| format!(" (driver {series})"));
+    format!(
+        "it supports CUDA up to {major}.{minor}{series}, and only driver 580 and newer load the kernels' cubins, of CUDA 13.0"
+    )
+}
+
 /// A failed call. The codes are CUDA's, also on the simulated GPU.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DriverError {
@@ -221,10 +232,8 @@ pub enum DriverError {
     },
     /// The driver is older than the kernels.
     #[error(
-        "the NVIDIA driver is too old: it supports CUDA up to {}.{} and the kernels need CUDA 13.0. \
-         Install driver 580 or newer, or use --device sim",
-        takes.0,
-        takes.1
+        "the NVIDIA driver is too old: {}. Install driver 580 or newer, or use --device sim",
+        too_old(*takes)
     )]
     OldDriver {
         /// Highest CUDA version that it supports.

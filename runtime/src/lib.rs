@@ -20,7 +20,7 @@ pub use activity::{Activity, Doing, NodeName};
 pub use communicator::{Communicator, Mesh};
 pub use driver::{
     Arrived, Bound, BoundExchange, BoundGemm, BoundLaunch, BoundWork, CublasUse, Device, Driver, DriverError, GraphId,
-    KernelId, Launches, Rows, Ticket,
+    KernelId, Launches, Rows, Ticket, too_old,
 };
 pub use gauge::{Gauge, GaugeError, Mean, Reading};
 pub use loading::{Coverage, LoadError, Loading, Placement, STAGE_BYTES, supported_capabilities};

@@ -158,8 +158,8 @@ fn without_device(failure: &DeviceError) -> Vec<Finding> {
         DeviceError::Driver(DriverError::NoDriver) => {
             vec![Finding::bad_device("driver", "no NVIDIA driver: libcuda.so is not on the library path", install)]
         }
-        DeviceError::Driver(DriverError::OldDriver { takes: (major, minor) }) => {
-            let found = format!("too old: it supports CUDA up to {major}.{minor}, the kernels need CUDA 13.0");
+        DeviceError::Driver(DriverError::OldDriver { takes }) => {
+            let found = format!("too old: {}", precast_runtime::too_old(*takes));
             vec![Finding::bad_device("driver", found, install)]
         }
         DeviceError::Driver(DriverError::NoGpu { visible }) => {
