@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Case, device, distill, fail, succeed, token_file};
+use crate::support::{Case, device, distill, fail, precast, succeed, token_file};
 
 impl Case {
     fn checked_run(&self, student: &Path, data: &Path, arguments: &[&str]) -> Command {
@@ -26,7 +26,7 @@ fn a_dry_run_plans_and_writes_nothing() {
 #[test]
 fn a_plan_for_the_simulated_gpu_lacks_no_kernels() {
     let case = Case::new(17 * 4);
-    let mut command = crate::support::precast();
+    let mut command = precast();
     command.args(["plan", "--arch", "sim", "--precision", "fp32", "--batch-size", "2", "--seq-len", "16", "--teacher"]);
     let printed = succeed(command.arg(&case.teacher).arg("--student").arg(&case.student));
     assert!(printed.contains(" x reference") && !printed.contains("not in the bundle"), "{printed}");
@@ -52,7 +52,7 @@ fn a_dry_run_fails_where_the_run_would() {
             [&["--dry-run"][..], &[]].map(|arguments| fail(&mut case.checked_run(student, data, arguments), 5));
         assert_eq!(dry, real, "{what}");
     }
-    let mut without_data = crate::support::precast();
+    let mut without_data = precast();
     without_data.args(["distill", "--dry-run", "--device", &device(), "--out"]).arg(case.out());
     without_data.arg("--teacher").arg(&case.teacher).arg("--student").arg(&case.student);
     assert!(fail(&mut without_data, 2).contains("--data is missing"));
@@ -72,4 +72,31 @@ fn a_dry_run_says_whether_a_run_can_be_resumed() {
     let message = fail(&mut run(&["--steps", "4", "--resume", "--dry-run", "--seed", "5"]), 2);
     assert!(message.contains("seed"), "{message}");
     assert_eq!(fs::read(case.out().join("run.json")).unwrap(), before);
+}
+
+/// It opens nothing: neither models nor data are there, and no such device.
+#[test]
+fn a_printed_configuration_is_that_of_the_command_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("run.toml");
+    let print = |arguments: &[&str]| {
+        let mut command = precast();
+        command.args(["distill", "--print-config", "--config"]).arg(&file).args(arguments);
+        command
+    };
+    fs::write(&file, "teacher = 'T'\nstudent = 'S'\ndata = 'D'\nlr = 1e-3\nbatch-size = 3\ndevice = 'cuda:7'\n")
+        .unwrap();
+    let text = succeed(&mut print(&["--out", "nowhere", "--lr", "2e-3", "--gpus", "2"]));
+    let has = |line: &str| text.lines().any(|one| one == line);
+    for line in ["teacher = \"T\"", "lr = 0.002", "batch_size = 3", "out = \"nowhere\"", "replicas = 2", "keep = 1"] {
+        assert!(has(line), "{line}\n{text}");
+    }
+    fs::write(&file, &text).unwrap();
+    assert_eq!(succeed(&mut print(&["--gpus", "2"])), text);
+    let message = fail(&mut print(&["--gpus", "all"]), 2);
+    assert!(message.contains("--print-config counts no GPUs: give --gpus their number"), "{message}");
+    for other in ["--resume", "--dry-run"] {
+        assert!(fail(&mut print(&[other]), 2).contains(other), "{other}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }

@@ -1,5 +1,6 @@
 //! `precast distill` and `precast train`
 
+use clap::builder::StyledStr;
 use clap::{Arg, Args};
 use precast_kernels::Arch;
 use precast_plan::Share;
@@ -9,7 +10,7 @@ use precast_system::say;
 use crate::base::load_trace::Verbose;
 use crate::base::startup_times::Startup;
 use crate::base::stop::end_at_signal;
-use crate::options::{FlagsAndFile, ModelOptions, Purpose, RUN, UsageError, is_of_teacher, missing};
+use crate::options::{FlagsAndFile, ModelOptions, Options, Purpose, RUN, UsageError, is_of_teacher, missing};
 use crate::programs::distill::{self, Mode};
 use crate::programs::failure::Failure;
 use crate::programs::plan::{Report, Target};
@@ -34,6 +35,9 @@ pub struct Arguments {
     /// Check models, data and the checkpoint to resume from, print the plan, and stop without loading or writing anything
     #[arg(long, help_heading = RUN)]
     dry_run: bool,
+    /// Print the run.toml of this run, each option that has a value, and stop without opening models, data or a device
+    #[arg(long, conflicts_with_all = ["resume", "dry_run"], help_heading = RUN)]
+    print_config: bool,
     /// With --dry-run: plan for this architecture instead of the device's
     #[arg(long, requires = "dry_run", help_heading = RUN, value_name = "ARCH")]
     arch: Option<Arch>,
@@ -62,8 +66,24 @@ pub(super) fn of_train(option: Arg) -> Arg {
     match option.get_id().as_str() {
         "model" => option.help(model),
         name if is_of_teacher(name) => option.hide(true),
-        _ => option,
+        _ => {
+            let (help, long) =
+                (option.get_help().map(in_words_of_train), option.get_long_help().map(in_words_of_train));
+            let option = option.help(help.unwrap_or_default());
+            if let Some(long) = long { option.long_help(long) } else { option }
+        }
     }
+}
+
+/// Help of an option that both commands have, where what trains is called the model. Names of files and options stay.
+fn in_words_of_train(help: &StyledStr) -> String {
+    let phrases = ["the student", "The student", "a student", "trained student"];
+    let text = phrases.iter().fold(format!("{help}\n"), |help, phrase| {
+        // A dot or a hyphen behind it makes it a name.
+        let said = phrase.replace("student", "model");
+        help.replace(&format!("{phrase} "), &format!("{said} ")).replace(&format!("{phrase}\n"), &format!("{said}\n"))
+    });
+    text.trim_end().to_owned()
 }
 
 /// `precast distill`: a student learns from a teacher.
@@ -105,6 +125,9 @@ fn run(
     }
     let options = arguments.options.options()?;
     check(&options.models)?;
+    if arguments.print_config {
+        return print_config(&options, arguments.gpus);
+    }
     // Refused before any rank starts.
     let config = options.resolve(Purpose::Run, Share::ALONE, None)?;
     let place = match (arguments.dry_run, arguments.gpus) {
@@ -123,4 +146,16 @@ fn run(
         return report.check();
     }
     distill::distill(&options, &mode, startup)
+}
+
+/// Prints the run.toml of a run on so many GPUs, which decide how a step is divided.
+fn print_config(options: &Options, gpus: Option<Gpus>) -> Result<(), Failure> {
+    let ranks = match gpus {
+        Some(Gpus::Count(ranks)) => ranks,
+        Some(Gpus::All) => return Err(Failure::usage("--print-config counts no GPUs: give --gpus their number")),
+        None => 1,
+    };
+    let config = options.resolve(Purpose::Run, Share { ranks, ..Share::ALONE }, None)?;
+    say!("{}", config.to_toml()?.trim_end());
+    Ok(())
 }

@@ -35,6 +35,34 @@ pub(super) fn first(names: Names) -> impl FnMut(Arg) -> Arg {
     }
 }
 
+/// An example of run.toml, ten lines with those that name the models.
+pub(super) fn run_toml(models: &str) -> String {
+    format!(
+        "\
+# precast ... --config run.toml
+{models}
+data = [\"chats.jsonl\", \"books\"]
+eval-data = \"held-out.jsonl\"
+out = \"run\"
+steps = 2000
+batch-size = 16
+lr = 1e-4
+schedule = \"cosine\"
+"
+    )
+}
+
+/// The lines of a pair, and of a model alone.
+pub(super) const PAIR: &str = "teacher = \"Qwen2.5-1.5B-Instruct\"\nstudent = \"student\"";
+pub(super) const MODEL: &str = "model = \"Qwen2.5-0.5B-Instruct\"";
+
+/// The example as `--help` ends with it.
+pub(super) fn example(models: &str) -> String {
+    let lines = run_toml(models);
+    let indented = lines.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n");
+    format!("An example of run.toml; --print-config writes one of all options:\n{indented}")
+}
+
 /// Puts an option of a command that has few under no heading.
 pub(super) fn plain(option: Arg) -> Arg {
     option.help_heading(None)

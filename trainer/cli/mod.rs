@@ -44,10 +44,10 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Train a student on a teacher's predictions
-    #[command(mut_args(distill::of_distill), mut_args(help::first(help::DISTILL)))]
+    #[command(mut_args(distill::of_distill), mut_args(help::first(help::DISTILL)), after_long_help = help::example(help::PAIR))]
     Distill(Box<distill::Arguments>),
     /// Train a model on data alone, without a teacher
-    #[command(mut_args(distill::of_train), mut_args(help::first(help::TRAIN)))]
+    #[command(mut_args(distill::of_train), mut_args(help::first(help::TRAIN)), after_long_help = help::example(help::MODEL))]
     Train(Box<distill::Arguments>),
     /// Make a student from random weights or from layers of a teacher
     Init(init::Arguments),

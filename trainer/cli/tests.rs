@@ -169,8 +169,15 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
 /// A variable that a program reads is on the page of the environment; tests and processes of one run have others among themselves.
 #[test]
 fn the_page_of_the_environment_names_every_variable() {
-    const AMONG_THEMSELVES: [&str; 6] =
-        ["PRECAST_KILL_AT", "PRECAST_PROC", "PRECAST_RANK", "PRECAST_RANKS", "PRECAST_RENDEZVOUS", "PRECAST_REPLAY"];
+    const AMONG_THEMSELVES: [&str; 7] = [
+        "PRECAST_KILL_AT",
+        "PRECAST_PROC",
+        "PRECAST_PROGRESS_S",
+        "PRECAST_RANK",
+        "PRECAST_RANKS",
+        "PRECAST_RENDEZVOUS",
+        "PRECAST_REPLAY",
+    ];
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = std::fs::read_to_string(root.join("docs/reference/environment.md")).unwrap();
     let mut texts = vec![std::fs::read_to_string(root.join("build.rs")).unwrap()];
@@ -245,6 +252,7 @@ fn the_page_of_options_says_of_each_how_it_is_given_compared_and_completed() {
     let rows = options.iter().map(|option| comparison_row(option));
     let page = include_str!("options_page.md");
     let page = page
+        .replace("{example}", &help::run_toml(help::PAIR))
         .replace("{tables}\n", &tables.collect::<Vec<_>>().join("\n"))
         .replace("{rows}\n", &rows.collect::<String>());
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/options.md");
@@ -256,6 +264,17 @@ fn the_page_of_options_says_of_each_how_it_is_given_compared_and_completed() {
         page,
         "INSTA_UPDATE=always writes docs/reference/options.md"
     );
+}
+
+/// What `--help` and the page show is a run.toml, of ten lines for a pair.
+#[test]
+fn the_example_of_run_toml_is_one() {
+    for models in [help::PAIR, help::MODEL] {
+        let example = help::run_toml(models);
+        let options = crate::options::Flags::from_toml(&example).unwrap().options().unwrap();
+        options.resolve(crate::options::Purpose::Run, precast_plan::Share::ALONE, None).unwrap();
+        assert!(example.lines().count() <= 10, "{example}");
+    }
 }
 
 /// The heading of an option in `--help`; those that it shows first have none.

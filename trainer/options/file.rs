@@ -1,11 +1,14 @@
-//! run.toml: options under their names. What is in it is read as flags are, by the same parsers, so that no option is
-//! described twice. (A crate that layers sources, such as figment, would want each as a serde field besides clap's.)
+//! run.toml: options under their names, with hyphens or underscores. What is in it is read as flags are, by the same parsers, so
+//! that no option is described twice. (A crate that layers sources, such as figment, would want each as a serde field besides
+//! clap's.)
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use clap::error::{ContextKind, ContextValue};
 use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -50,7 +53,7 @@ impl<'de> Deserialize<'de> for File {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<File, A::Error> {
                 let mut given = BTreeMap::new();
-                while let Some(Name(name)) = map.next_key()? {
+                while let Some(name) = map.next_key_seed(NewName(&given))? {
                     let values = map.next_value_seed(ValuesOf(name))?;
                     given.insert(name.to_owned(), Values { source: OptionSource::File, values });
                 }
@@ -63,15 +66,33 @@ impl<'de> Deserialize<'de> for File {
     }
 }
 
-/// The name of an option.
-struct Name(&'static str);
+/// The name of an option that is not given yet.
+struct NewName<'g>(&'g BTreeMap<String, Values>);
 
-impl<'de> Deserialize<'de> for Name {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+impl<'de> DeserializeSeed<'de> for NewName<'_> {
+    type Value = &'static str;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
         let text = String::deserialize(from)?;
-        let known = NAMES.iter().find(|name| **name == text);
-        known.map(|name| Self(name)).ok_or_else(|| D::Error::unknown_field(&text, &NAMES))
+        let name = text.replace('-', "_");
+        match NAMES.iter().find(|known| **known == name) {
+            Some(known) if self.0.contains_key(*known) => Err(D::Error::custom(format!("{known} is given twice"))),
+            Some(known) => Ok(known),
+            None => Err(D::Error::custom(unknown(&text))),
+        }
     }
+}
+
+/// The error for a name that no option has, with the one that is most like it, as clap finds it.
+fn unknown(text: &str) -> String {
+    let asked = OPTIONS.clone().try_get_matches_from([argument(text, OsStr::new(""))]);
+    let remedy = match asked.as_ref().err().and_then(|error| error.get(ContextKind::SuggestedArg)) {
+        Some(ContextValue::String(flag)) => {
+            format!("did you mean {}?", flag.trim_start_matches('-').replace('-', "_"))
+        }
+        _ => "`precast distill --help` lists them".to_owned(),
+    };
+    format!("no option is called {text}: {remedy}")
 }
 
 /// The values of an option of this name.

@@ -9,6 +9,7 @@ pub(crate) mod groups;
 pub(crate) mod max_kl;
 mod measurement;
 pub(crate) mod patience;
+mod print;
 mod resolve;
 pub mod schedule;
 mod usage;
@@ -22,7 +23,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::base::record_text;
-use crate::base::roles::Models;
+use crate::base::roles::{Models, Role};
 use crate::inputs::adapter::{Adapter, AdapterChoice};
 use crate::inputs::checkpoint::CheckpointError;
 
@@ -148,6 +149,19 @@ impl RunConfig {
     /// The directory of what is trained, in the output directory.
     pub fn result(&self) -> &'static str {
         if self.adapter.is_some() { "adapter" } else { "student" }
+    }
+
+    /// What messages call a model of the run: the one that trains without a teacher is no student.
+    pub fn name_of(&self, role: Role) -> &'static str {
+        match (role, &self.teacher) {
+            (Role::Student, None) => "model",
+            (role, _) => role.name(),
+        }
+    }
+
+    /// What messages call that which trains: the adapter, or its model.
+    pub fn trained(&self) -> &'static str {
+        if self.adapter.is_some() { "adapter" } else { self.name_of(Role::Student) }
     }
 
     /// Returns the directory that a run that diverged leaves instead.

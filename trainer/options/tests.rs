@@ -1,6 +1,7 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use precast_plan::{Objective, Precision, Recipe, Recompute};
+use precast_plan::{Objective, Precision, Recipe, Recompute, Share};
+use proptest::prelude::*;
 
 use super::*;
 use crate::inputs::adapter::{AdapterChoice, Lora, Target};
@@ -27,70 +28,75 @@ fn complete(arguments: &[&str]) -> Result<RunConfig, UsageError> {
     parse(arguments)?.planned()
 }
 
+/// Each option of a run, and a value that is not its default.
+const VALUES: [(&str, &str); 50] = [
+    ("teacher", "a"),
+    ("student", "b"),
+    ("model", "c"),
+    ("data", "d"),
+    ("eval_data", "i"),
+    ("out", "e"),
+    ("steps", "7"),
+    ("batch_size", "3"),
+    ("seq_len", "5"),
+    ("grad_accum", "2"),
+    ("lr", "0.3"),
+    ("warmup", "4"),
+    ("schedule", "cosine"),
+    ("weight_decay", "0.7"),
+    ("clip", "0.9"),
+    ("alpha", "0.1"),
+    ("temperature", "1.5"),
+    ("teacher_format", "stored"),
+    ("teacher_certificate", "i"),
+    ("max_teacher_kl", "none"),
+    ("beta", "0.2"),
+    ("recompute", "blocks"),
+    ("precision", "fp32"),
+    ("gemm", "cublas"),
+    ("data_field", "body"),
+    ("chat_date", "2024-07-26"),
+    ("seed", "9"),
+    ("shuffle", "true"),
+    ("shuffle_window", "5"),
+    ("device", "sim"),
+    ("bundle", "f"),
+    ("tuned", "j"),
+    ("trusted_key", "g"),
+    ("untrained", "true"),
+    ("allow_identical", "true"),
+    ("lora_rank", "16"),
+    ("lora_alpha", "8.5"),
+    ("lora_targets", "q_proj,v_proj"),
+    ("lora_rslora", "true"),
+    ("adapter", "h"),
+    ("student_format", "stored"),
+    ("checkpoint_every", "6"),
+    ("keep", "8"),
+    ("eval_every", "11"),
+    ("log_every", "12"),
+    ("replicas", "2"),
+    ("patience", "14"),
+    ("allow_divergence", "true"),
+    ("tensorboard", "true"),
+    ("guard_every", "13"),
+];
+
 #[test]
 fn every_option_reads_back_from_a_file_as_from_the_command_line() {
-    let values = [
-        ("teacher", "a"),
-        ("student", "b"),
-        ("model", "c"),
-        ("data", "d"),
-        ("eval_data", "i"),
-        ("out", "e"),
-        ("steps", "7"),
-        ("batch_size", "3"),
-        ("seq_len", "5"),
-        ("grad_accum", "2"),
-        ("lr", "0.3"),
-        ("warmup", "4"),
-        ("schedule", "cosine"),
-        ("weight_decay", "0.7"),
-        ("clip", "0.9"),
-        ("alpha", "0.1"),
-        ("temperature", "1.5"),
-        ("teacher_format", "stored"),
-        ("teacher_certificate", "i"),
-        ("max_teacher_kl", "none"),
-        ("beta", "0.2"),
-        ("recompute", "blocks"),
-        ("precision", "fp32"),
-        ("gemm", "cublas"),
-        ("data_field", "body"),
-        ("chat_date", "2024-07-26"),
-        ("seed", "9"),
-        ("shuffle", "true"),
-        ("shuffle_window", "5"),
-        ("device", "sim"),
-        ("bundle", "f"),
-        ("tuned", "j"),
-        ("trusted_key", "g"),
-        ("untrained", "true"),
-        ("allow_identical", "true"),
-        ("lora_rank", "16"),
-        ("lora_alpha", "8.5"),
-        ("lora_targets", "q_proj,v_proj"),
-        ("lora_rslora", "true"),
-        ("adapter", "h"),
-        ("student_format", "stored"),
-        ("checkpoint_every", "6"),
-        ("keep", "8"),
-        ("eval_every", "11"),
-        ("log_every", "12"),
-        ("replicas", "2"),
-        ("patience", "14"),
-        ("allow_divergence", "true"),
-        ("tensorboard", "true"),
-        ("guard_every", "13"),
-    ];
     let defaults = format!("{:?}", Options { given: BTreeMap::new(), ..Options::default() });
     let names: Vec<&str> = all().map(|option| option.get_id().as_str()).collect();
-    assert_eq!(names.len(), values.len(), "an option has no value here");
+    assert_eq!(names.len(), VALUES.len(), "an option has no value here");
     for name in names {
-        let (_, value) = values.iter().find(|(of, _)| *of == name).expect("an option has no value here");
+        let (_, value) = VALUES.iter().find(|(of, _)| *of == name).expect("an option has no value here");
         let without_given = |options: Options| format!("{:?}", Options { given: BTreeMap::new(), ..options });
-        let of_flag = without_given(parse(&[&format!("--{}={value}", name.replace('_', "-"))]).unwrap());
+        let hyphenated = name.replace('_', "-");
+        let of_flag = without_given(parse(&[&format!("--{hyphenated}={value}")]).unwrap());
         let bare = value.parse::<f64>().is_ok() || *value == "true";
-        let line = if bare { format!("{name} = {value}") } else { format!("{name} = '{value}'") };
-        assert_eq!(of_flag, without_given(toml(&line).unwrap()), "{name}");
+        for name in [name, &hyphenated] {
+            let line = if bare { format!("{name} = {value}") } else { format!("{name} = '{value}'") };
+            assert_eq!(of_flag, without_given(toml(&line).unwrap()), "{name}");
+        }
         assert_ne!(of_flag, defaults, "{name}");
     }
 }
@@ -140,6 +146,9 @@ fn flags_override_the_file() {
 fn what_a_file_cannot_say_is_refused_with_its_line() {
     let refused = [
         "learning_rate = 1",
+        "batch-sise = 8",
+        "eval_evry = 8",
+        "batch-size = 8\nbatch_size = 9",
         "precision = 'fp16'",
         "recompute = 1",
         "steps = 1.0",
@@ -316,4 +325,108 @@ fn a_configuration_names_the_adapter_that_trains_and_no_other() {
     assert_eq!(named, ["8", "16.0", "\"all\"", "false", "\"stored\""]);
     let from = json(&["--adapter", "a"]);
     assert_eq!([&from["adapter"], &from["student_format"]], ["a", "bf16"]);
+}
+
+/// The configuration of a run, of the rank of one of so many GPUs.
+fn of_run(options: &Options, ranks: u32) -> Result<RunConfig, UsageError> {
+    options.resolve(Purpose::Run, Share { ranks, ..Share::ALONE }, None)
+}
+
+/// Checks that a configuration's run.toml gives that configuration, and returns the file.
+fn printed(config: &RunConfig) -> String {
+    let text = config.to_toml().unwrap();
+    let ranks = config.division.share.ranks;
+    let read = of_run(&toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}")), ranks);
+    let read = read.unwrap_or_else(|error| panic!("{error}\n{text}"));
+    assert_eq!(format!("{config:?}"), format!("{read:?}"), "{text}");
+    text
+}
+
+/// Flags of these options, with their values.
+fn flags(names: &[&str]) -> Vec<String> {
+    let value = |name: &str| VALUES.iter().find(|(of, _)| *of == name).expect("an option").1;
+    names.iter().map(|name| format!("--{}={}", name.replace('_', "-"), value(name))).collect()
+}
+
+#[test]
+fn the_printed_run_toml_has_every_option() {
+    let names = || VALUES.iter().map(|(name, _)| *name);
+    let pair = ["teacher", "student", "data", "out"];
+    let new_adapter = ["lora_rank", "lora_alpha", "lora_targets", "lora_rslora", "student_format"];
+    // Those that stand in the way of others, which follow.
+    let free: Vec<&str> = names()
+        .filter(|name| {
+            let of_int8 = ["max_teacher_kl", "teacher_certificate", "teacher_format", "precision", "guard_every"];
+            !["model", "adapter", "replicas"].contains(name)
+                && ![&pair[..], &new_adapter, &of_int8].concat().contains(name)
+        })
+        .collect();
+    let int8 = ["--precision=int8", "--teacher-format=int8", "--max-teacher-kl=none"].map(str::to_owned).to_vec();
+    let lines = [
+        [flags(&pair), flags(&free)].concat(),
+        [flags(&pair), int8, flags(&["guard_every", "teacher_certificate"])].concat(),
+        [flags(&["model", "data", "out", "replicas"]), flags(&new_adapter)].concat(),
+        [flags(&pair), flags(&["adapter"]), vec!["--precision=int8".to_owned()]].concat(),
+    ];
+    let mut seen = BTreeSet::new();
+    for line in lines {
+        let arguments: Vec<&str> = line.iter().map(String::as_str).collect();
+        let config = of_run(&parse(&arguments).unwrap(), 1).unwrap();
+        let text = printed(&config);
+        seen.extend(text.lines().map(|line| line.split_once(" = ").unwrap().0.to_owned()));
+        // An option that has a default is in it, too, and one of a teacher nowhere else.
+        assert!(text.contains("\nkeep = "), "{text}");
+        assert_eq!(text.contains("\nalpha = "), config.teacher.is_some(), "{text}");
+    }
+    assert_eq!(
+        seen.iter().map(String::as_str).collect::<Vec<_>>(),
+        names().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn a_path_that_toml_cannot_hold_is_refused() {
+    use std::os::unix::ffi::OsStringExt;
+    let odd = PathBuf::from(std::ffi::OsString::from_vec(b"x\xff".to_vec()));
+    let config = complete(&PAIR).unwrap();
+    for config in [RunConfig { out: odd.clone(), ..config.clone() }, RunConfig { data: vec![odd], ..config }] {
+        assert!(config.to_toml().unwrap_err().to_string().starts_with("run.toml cannot name x"));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever a command line asks for, its run.toml asks for too.
+    #[test]
+    fn a_printed_run_toml_reads_back(
+        ranks in prop_oneof![Just(1u32), Just(2), Just(4)],
+        alone in any::<bool>(),
+        path in "[^\\x00]{1,6}",
+        (seed, lr) in (any::<u64>(), 1e-30f64..1e30),
+        (alpha, temperature, clip) in (0f32..=1.0, 1e-3f32..1e3, 0f32..1e30),
+        others in proptest::sample::subsequence(VALUES.to_vec(), 0..=VALUES.len()),
+    ) {
+        let set = ["teacher", "student", "model", "data", "out", "seed", "lr", "alpha", "temperature", "clip"];
+        let others = others.iter().map(|(name, _)| *name).filter(|name| !set.contains(name)).collect::<Vec<_>>();
+        let base = if alone { vec!["model"] } else { vec!["teacher", "student"] };
+        let mut line = [flags(&base), flags(&["data"])].concat();
+        line.extend([format!("--data={path}"), format!("--out={path}"), format!("--seed={seed}"), format!("--lr={lr:e}")]);
+        line.push(format!("--clip={clip:e}"));
+        if !alone {
+            line.extend([format!("--alpha={alpha}"), format!("--temperature={temperature}")]);
+        }
+        // Options that do not go together are another test's.
+        let mut options = None;
+        for name in others {
+            let more = [&line[..], &flags(&[name])].concat();
+            let arguments: Vec<&str> = more.iter().map(String::as_str).collect();
+            if let Ok(config) = parse(&arguments).and_then(|options| of_run(&options, ranks)) {
+                (line, options) = (more, Some(config));
+            }
+        }
+        if let Some(config) = options {
+            printed(&config);
+        }
+    }
 }

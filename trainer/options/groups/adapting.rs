@@ -72,7 +72,8 @@ impl AdapterOptions {
         }
     }
 
-    /// Returns the form on the device of a student that stays as it is, since an adapter trains; none where it trains itself.
+    /// Returns the form on the device of a student that stays as it is, since an adapter trains; none where it trains itself, and where
+    /// the precision decides it.
     ///
     /// # Errors
     /// [`UsageError`] for a format that such a student cannot have.
@@ -87,6 +88,7 @@ impl AdapterOptions {
                  leave --student-format out, or use --precision bf16"
                     .to_owned(),
             )),
+            (Some(_), format) if precision == Precision::Int8 => Ok(format),
             (Some(_), format) => Ok(Some(format.unwrap_or(WeightFormat::Bf16))),
             (None, Some(WeightFormat::Stored | WeightFormat::Int8)) => Err(UsageError(
                 "--student-format stored is of a student that stays as it is, and this one trains: give --lora-rank or \

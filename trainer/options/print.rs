@@ -1,0 +1,50 @@
+//! run.toml as text: what [`super::file`] reads back.
+
+use std::collections::BTreeMap;
+
+use precast_system::terminal::visible;
+use serde_json::value::RawValue;
+
+use super::usage::UsageError;
+use super::{RunConfig, all, is_of_teacher};
+
+impl RunConfig {
+    /// The run.toml that gives this configuration: a line for each option that has a value, in the order of their declarations.
+    ///
+    /// # Errors
+    /// [`UsageError`] for a path that is not UTF-8: TOML has no text for it.
+    pub fn to_toml(&self) -> Result<String, UsageError> {
+        if let Some(path) = self.inputs().into_iter().chain([&*self.out]).find(|path| path.to_str().is_none()) {
+            return Err(UsageError(format!("run.toml cannot name {}: a path there is UTF-8", path.display())));
+        }
+        // As text: a `Value` rounds some numbers.
+        let text = serde_json::to_string(self).expect("plain data serializes");
+        let values: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&text).expect("JSON reads back");
+        let replicas = self.division.share.replicas.to_string();
+        let lines = all().filter_map(|option| {
+            let name = option.get_id().as_str();
+            let json = match (name, &self.teacher) {
+                ("model", None) => values.get("student")?.get(),
+                (name, None) if is_of_teacher(name) => return None,
+                // A record leaves out one replica.
+                ("replicas", _) => &replicas,
+                _ => values.get(name)?.get(),
+            };
+            Some(format!("{name} = {}\n", value(json)?))
+        });
+        Ok(lines.collect())
+    }
+}
+
+/// A value in JSON as TOML has it; none where there is none. Texts and lists are the same in both, once nothing in them is a
+/// character that a terminal would obey.
+fn value(json: &str) -> Option<String> {
+    match json {
+        "null" => None,
+        // Integers of TOML have 63 bits; a text is read as the flag is.
+        number if number.parse::<u64>().is_ok_and(|number| i64::try_from(number).is_err()) => {
+            Some(format!("\"{number}\""))
+        }
+        json => Some(visible(json).into_owned()),
+    }
+}
