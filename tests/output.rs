@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use crate::support::{distill, precast, precast_aot, random_model, tiny_config, token_file};
+use crate::support::{Case, distill, precast, precast_aot, random_model, texts, tiny_config, token_file};
 
 /// A plan: more lines than a pipe's reader waits for here.
 fn plan() -> Command {
@@ -56,4 +56,25 @@ fn a_reader_that_has_gone_away_is_no_error() {
     let output = child.wait_with_output().unwrap();
     assert!(first.starts_with("memory on sm_121"), "{first}");
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+/// Where there is no terminal a line is due every 30 seconds, and here at once.
+#[test]
+fn long_phases_say_how_far_they_are() {
+    let case = Case::new(17 * 8);
+    let run = |out: &str, seconds: Option<&str>| {
+        let mut command = case.distill(&case.path(out), &["--steps", "3", "--log-every", "100", "--untrained"]);
+        let output = command.envs(seconds.map(|seconds| ("PRECAST_PROGRESS_S", seconds))).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        texts(&output)
+    };
+    let (steps, said) = run("often", Some("0"));
+    assert!(said.contains("\nweights: ") || said.starts_with("weights: "), "{said}");
+    assert!(said.contains(" GiB (100 %) after "), "{said}");
+    assert!(steps.contains("\nstep 2/3 "), "{steps}");
+    let (steps, said) = run("seldom", None);
+    assert!(
+        !said.contains("weights: ") && !steps.contains("step 2/3 ") && steps.contains("step 3/3 "),
+        "{steps}{said}"
+    );
 }

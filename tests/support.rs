@@ -130,8 +130,8 @@ pub fn fail(command: &mut Command, exit_code: i32) -> String {
     let (stdout, stderr) = texts(&output);
     assert_eq!(output.status.code(), Some(exit_code), "{command:?}\n{stdout}\n{stderr}");
     assert!(!stderr.contains("panicked"), "{stderr}");
-    // Notes may come first.
-    let error = stderr.lines().find(|line| !is_note(line));
+    // Notes may come first, and a heading.
+    let error = stderr.lines().find(|line| !is_note(line) && !is_heading(line));
     assert!(error.is_some_and(|line| line.starts_with("error: ")), "{stderr}");
     stderr
 }
@@ -139,6 +139,12 @@ pub fn fail(command: &mut Command, exit_code: i32) -> String {
 /// True for a line that ends nothing: it may come before an error.
 pub fn is_note(line: &str) -> bool {
     line.starts_with("note: ") || line.starts_with("warning: ")
+}
+
+/// True for a line of the heading that `eval` and `generate` begin with.
+fn is_heading(line: &str) -> bool {
+    const NAMES: [&str; 6] = ["device", "arch", "bundle", "GEMMs", "model", "adapter"];
+    line.is_empty() || NAMES.iter().any(|name| line.starts_with(&format!("{name:<8} ")))
 }
 
 /// What a program wrote to standard output and standard error.

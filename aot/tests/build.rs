@@ -200,8 +200,14 @@ fn the_program_builds_verifies_and_inspects() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    let printed =
-        run(program().args(["build", "--arch", "sm_90,sm_121", "--out"]).arg(&out).arg("--model").arg(&model));
+    let mut build = program();
+    build.args(["build", "--arch", "sm_90,sm_121", "--out"]).arg(&out).arg("--model").arg(&model);
+    // Here a line of progress is due at once, and else after 30 seconds.
+    let output = build.env("PRECAST_PROGRESS_S", "0").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.contains("compiling: 1 of "), "{said}");
+    assert!(build.env_remove("PRECAST_PROGRESS_S").output().unwrap().stderr.is_empty());
+    let printed = String::from_utf8(output.stdout).unwrap();
     assert!(printed.contains("sm_90a") && printed.contains("for tiny"), "{printed}");
     assert!(run(program().arg("verify").arg(&out)).contains("modules verified"));
     let json: serde_json::Value = serde_json::from_str(&run(program().args(["inspect", "--json"]).arg(&out))).unwrap();

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use precast_system::terminal::message;
 pub use precast_system::terminal::tell;
-use precast_system::{say, tee};
+use precast_system::{progress, say, tee};
 
 static SILENT: AtomicBool = AtomicBool::new(false);
 static NOTES: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -14,8 +14,9 @@ static NOTES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Most notes that [`notes`] keeps.
 const MOST_NOTES: usize = 256;
 
-/// Says no more notes in this process: another one says the same.
+/// Says no more notes in this process, and shows no progress: another one does the same.
 pub fn silence() {
+    progress::silence();
     SILENT.store(true, Ordering::Relaxed);
 }
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use precast_plan::{Gemm, Precision};
+use precast_system::progress::{Progress, Unit};
 use precast_system::say;
 
 use super::{print_as, print_json};
@@ -87,20 +87,14 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Scores a model, with a bar for people.
+/// Scores a model, and shows progress.
 fn scored(request: &Evaluation) -> Result<Score, Failure> {
-    with_bar(|progress| evaluate(request, progress))
+    with_progress(|progress| evaluate(request, progress))
 }
 
-fn with_bar<T>(work: impl FnOnce(&mut dyn FnMut(usize, usize)) -> Result<T, Failure>) -> Result<T, Failure> {
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} batches  {elapsed}").expect("a valid template");
-    let bar = ProgressBar::new(0).with_style(style);
-    let done = work(&mut |done, all| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-    })?;
-    bar.finish_and_clear();
-    Ok(done)
+fn with_progress<T>(work: impl FnOnce(&mut dyn FnMut(usize, usize)) -> Result<T, Failure>) -> Result<T, Failure> {
+    let progress = Progress::start("scoring", Unit::Things("batches"));
+    work(&mut |done, all| progress.set(done as u64, all as u64))
 }
 
 /// Measures a model in two forms, and writes what that gives.
@@ -123,7 +117,7 @@ fn certify(
         return Err(Failure::usage("--against compares the bundle's GEMMs: leave --gemm cublas out"));
     }
     arguments.out.as_deref().map_or(Ok(()), Certificate::check_replaceable)?;
-    let certificate = with_bar(|progress| compare(request, against, progress))?;
+    let certificate = with_progress(|progress| compare(request, against, progress))?;
     let measured = certificate.measured.check(MostKl::None)?;
     let (nll, tokens) = (measured.perplexity.ln(), measured.tokens);
     let score = Score::new(nll * tokens as f64, tokens, certificate.vocab, certificate.ids_sha256);

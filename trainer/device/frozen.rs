@@ -6,7 +6,8 @@ use clap::Args;
 use precast_plan::{Adapters, EvaluationPlan, Gemm, Plan, Precision, Resident, Student};
 use precast_runtime::cublas::Cublas;
 use precast_runtime::{Driver, Placement};
-use precast_system::say;
+use precast_system::progress::Wait;
+use precast_system::terminal::tell;
 
 use crate::base::startup_times::Startup;
 use crate::device::host_memory::HostMemory;
@@ -42,7 +43,7 @@ pub struct Forward {
     pub gemm: Gemm,
     #[command(flatten)]
     pub target: DeviceOptions,
-    /// True if device, kernels and model are printed first.
+    /// True if device, kernels and model are named first, on standard error.
     #[arg(skip)]
     pub heading: bool,
 }
@@ -133,9 +134,14 @@ impl Forward {
         let mut sealed = seal(driver, plan, &self.target.kernels, &models, (Placement::Arena, None), startup)?;
         if self.heading {
             let heading = sealed.heading().model("model", &self.model, model);
-            say!("{}", adapter.into_iter().fold(heading, Heading::adapter));
+            tell(adapter.into_iter().fold(heading, Heading::adapter));
         }
-        Upload::new(&mut sealed, model, &mut |_| Ok(())).model(resident, Staging::Quantize)?;
+        let mut wait = Wait::start("sending weights");
+        Upload::new(&mut sealed, model, &mut |_| {
+            wait.goes_on();
+            Ok(())
+        })
+        .model(resident, Staging::Quantize)?;
         Ok(sealed)
     }
 }

@@ -4,9 +4,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use precast_aot::cache::Cache;
 use precast_aot::{Built, Request, home, toolchain};
+use precast_system::progress::{Progress, Unit};
 use precast_system::terminal::tell;
 
 use super::Failure;
@@ -26,7 +26,7 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// Compiles a request, with a progress bar.
+    /// Compiles a request, and shows progress.
     pub fn build(&self, request: &Request) -> Result<Built, Failure> {
         let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let threads = self.jobs.unwrap_or(cores).min(cores).get();
@@ -38,16 +38,10 @@ impl Compiler {
         let home = home::directory();
         let nvrtc = toolchain::nvrtc(self.nvrtc.as_deref(), &home)?;
         let cache = if self.no_cache { Cache::none() } else { Cache::at(home.join("cache")) };
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} kernels  {elapsed}").expect("a valid template");
-        let bar = ProgressBar::new(0).with_style(style);
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = pool.map_err(|error| Failure::Threads(error.to_string()))?;
-        let progress = |done: usize, all: usize| {
-            bar.set_length(all as u64);
-            bar.set_position(done as u64);
-        };
-        let built = pool.install(|| precast_aot::build(request, &nvrtc, &cache, &progress))?;
-        bar.finish_and_clear();
-        Ok(built)
+        let progress = Progress::start("compiling", Unit::Things("kernels"));
+        let report = |done: usize, all: usize| progress.set(done as u64, all as u64);
+        Ok(pool.install(|| precast_aot::build(request, &nvrtc, &cache, &report))?)
     }
 }

@@ -1,9 +1,10 @@
-//! The system under every program: whole files, bounded input, printed lines, threads, bug reports.
+//! The system under every program: whole files, bounded input, printed lines, progress, threads, bug reports.
 
 pub mod bug;
 mod count;
 pub mod files;
 pub mod input;
+pub mod progress;
 pub mod shell;
 pub mod stdout;
 pub mod tee;

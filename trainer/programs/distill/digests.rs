@@ -35,7 +35,9 @@ where
     /// Waits for it while a run starts, unless it is to stop.
     pub fn wait(&mut self, stop: &Stop) -> Result<T, Failure> {
         if let Some(thread) = self.under_way.take() {
-            self.done = Some(unless_stopped(stop, || thread.join().expect("hashing does not panic"))??);
+            self.done = Some(unless_stopped(stop, "hashing weights and data", || {
+                thread.join().expect("hashing does not panic")
+            })??);
         }
         self.get()
     }

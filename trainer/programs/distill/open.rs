@@ -75,7 +75,7 @@ pub(super) fn open(
     startup.end("models");
     let (mut models, data) = {
         let config = config.clone();
-        unless_stopped(stop, move || {
+        unless_stopped(stop, "reading data", move || {
             let data = read_data(&config, &models);
             (models, data)
         })?

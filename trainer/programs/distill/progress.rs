@@ -1,8 +1,9 @@
 //! Progress of a run, for people, while it trains: a bar where somebody watches, else lines.
 
 use std::io::IsTerminal;
+use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use precast_system::progress::{Bar, Pace};
 use precast_system::{say, tee};
 
 use crate::options::RunConfig;
@@ -10,9 +11,11 @@ use crate::run::step::StepRecord;
 
 pub struct Progress {
     /// None where nobody watches.
-    bar: Option<ProgressBar>,
+    bar: Option<Bar>,
     /// Steps between lines.
     every: u64,
+    /// Time between lines where steps are long.
+    pace: Pace,
     /// The first step of this process.
     first: u64,
     last: u64,
@@ -26,15 +29,9 @@ impl Progress {
     pub fn new(config: &RunConfig, done: u64, floor_s: Option<f64>) -> Self {
         let watched = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
         let style = "{bar:24} step {pos}/{len}  {msg}  {elapsed} gone, {eta} to go";
-        let bar = watched.then(|| {
-            let bar = ProgressBar::with_draw_target(Some(config.steps), ProgressDrawTarget::stderr());
-            bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
-            bar.set_position(done);
-            bar.reset_eta();
-            bar
-        });
-        let (every, last) = (config.output.log_every, config.steps);
-        Self { bar, every, first: done + 1, last, has_teacher: config.objective.has_teacher(), floor_s }
+        let bar = watched.then(|| Bar::new(style).from(done, config.steps));
+        let (every, last, pace) = (config.output.log_every, config.steps, Pace::start());
+        Self { bar, every, pace, first: done + 1, last, has_teacher: config.objective.has_teacher(), floor_s }
     }
 
     /// True if a step, counted from 1, has a line.
@@ -43,14 +40,14 @@ impl Progress {
     }
 
     /// A step is done. What is out of the ordinary has a line of its own, and so have a held-out loss and a guard's distance.
-    pub fn step(&self, record: &StepRecord) {
+    pub fn step(&mut self, record: &StepRecord) {
         let line = line(record, self);
         let beyond = record.guard.as_ref().is_some_and(|guard| !guard.is_within());
         let notable = record.skipped || record.held_out.is_some() || beyond;
         let due = self.is_due(record.step);
         if let Some(bar) = &self.bar {
-            bar.set_position(record.step);
-            bar.set_message(format!("loss {}  {:.0} tokens/s", number(record.loss), record.tokens_per_s));
+            bar.set(record.step, self.last);
+            bar.message(format!("loss {}  {:.0} tokens/s", number(record.loss), record.tokens_per_s));
             if notable {
                 bar.suspend(|| say!("{line}"));
             } else if due {
@@ -59,7 +56,10 @@ impl Progress {
             }
             return;
         }
-        if due || notable || record.guard.is_some() {
+        let now = Instant::now();
+        let is_late = self.pace.is_due(now);
+        if due || notable || record.guard.is_some() || is_late {
+            self.pace.line(now);
             say!("{line}");
         }
     }
@@ -69,14 +69,6 @@ impl Progress {
         match &self.bar {
             Some(bar) => bar.suspend(|| say!("{line}")),
             None => say!("{line}"),
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
         }
     }
 }

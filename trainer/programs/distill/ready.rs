@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use precast_fatbins::Digest;
 use precast_plan::MemoryTable;
 use precast_runtime::Placement;
+use precast_system::progress::{Progress, Unit};
 use precast_system::terminal::visible;
 use precast_system::{say, tee};
 use serde_json::Value;
@@ -94,12 +94,12 @@ pub(super) fn ready(
         let result_bytes = models.adapter.as_ref().map_or_else(dense, |adapter| 4 * adapter.layout.count());
         // Better refused now than after hours.
         let needed = disk_space(config, &session, result_bytes, out, begin.step)?.needed();
-        check_space(out.path(), "the run (checkpoints and student)", needed)?;
+        check_space(out.path(), "the run (checkpoints and what it trains)", needed)?;
     }
     let certificate = upload(&mut session, models, known, || first_step(corpus, config), stop)?;
-    models.models.iter().filter_map(|(role, model)| still::note(role.name(), model)).for_each(notes::note);
+    models.models.iter().filter_map(|(role, model)| still::note(config.name_of(role), model)).for_each(notes::note);
     startup.end("upload");
-    let (mut batches, tokens) = unless_stopped(stop, || seen.join().expect("reading does not panic"))??;
+    let (mut batches, tokens) = unless_stopped(stop, "reading data", || seen.join().expect("reading does not panic"))??;
     if ranks.count() > 1 || resumed.is_some() {
         identity.models(&digests.weights.wait(stop)?);
     }
@@ -125,7 +125,7 @@ pub(super) fn ready(
         startup.end("checkpoint");
     }
     let has_checkpoints = config.output.checkpoint_every > 0 || begin.step > 0;
-    stop.begin(begin.step, Promise { steps: config.steps, result: config.result(), has_checkpoints })?;
+    stop.begin(begin.step, Promise { steps: config.steps, result: config.trained(), has_checkpoints })?;
     Ok(Ready { opened, recorded, session, gpu, batches, tokens, certificate, teacher_score })
 }
 
@@ -163,26 +163,22 @@ fn upload(
     stop: &Stop,
 ) -> Result<Option<Value>, Failure> {
     let total = session.upload_bytes(models);
-    let style = ProgressStyle::with_template("weights {bar:30} {bytes}/{total_bytes} {bytes_per_sec}");
-    let bar = if notes::is_silent() { ProgressBar::hidden() } else { ProgressBar::new(total) };
-    let bar = bar.with_style(style.expect("a valid template"));
+    let shown = Progress::start("weights", Unit::Bytes);
     let progress = |sent| {
-        bar.inc(sent);
+        shown.add(sent, total);
         stop.check()
     };
-    let known = match teacher {
+    match teacher {
         Teacher::Unknown(measuring) => {
             let batch = first_step()?.micro_batch(0);
             let columns = session.certify(models, &batch, progress)?;
-            let known = bar.suspend(|| measuring.judge(&batch, &columns))?;
+            let known = shown.suspend(|| measuring.judge(&batch, &columns))?;
             session.upload_student(models, progress)?;
-            Some(known)
+            Ok(Some(known))
         }
         Teacher::Known(known) => {
             session.upload(models, progress)?;
-            known
+            Ok(known)
         }
-    };
-    bar.finish_and_clear();
-    Ok(known)
+    }
 }

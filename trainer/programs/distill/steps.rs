@@ -225,7 +225,7 @@ impl Running<'_> {
             metrics.push(&record)?;
             metrics.put_back(|| out.check_claim())?;
         }
-        if let Some(progress) = &self.progress {
+        if let Some(progress) = &mut self.progress {
             progress.step(&record);
         }
         self.still.check(&record, config.steps)?;
