@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use precast::inputs::added_tokens::AddedTokens;
-use precast::inputs::chat::{ChatSource, ChatTemplate};
+use precast::inputs::chat::{Chat, ChatSource, ChatTemplate};
 use precast::inputs::data::{Corpus, Dataset, Files, Packing, Reader};
 use precast::inputs::tokenizer::Tokenizer;
 use precast_kernels::abi::MASKED_TOKEN;
@@ -48,8 +48,12 @@ fn compare(
     row: &Path,
     expected: &Expected,
 ) -> Result<(), String> {
-    let reader =
-        Reader { tokenizer: Some(Arc::clone(tokenizer)), chat: Some(Arc::clone(template)), eos: None, vocab: 1000 };
+    let reader = Reader {
+        tokenizer: Some(Arc::clone(tokenizer)),
+        chat: Chat::Template(Arc::clone(template)),
+        eos: None,
+        vocab: 1000,
+    };
     let corpus =
         Files::open(&[row.to_owned()], None).and_then(|files| Corpus::new(files, 4096, Packing::Stream, reader));
     let read = corpus.and_then(|corpus| Dataset::of(&corpus)).map_err(|error| error.to_string());

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use precast::inputs::checkpoint::Checkpoint;
+
 use crate::support::{
     Case, distill, fail, fixture, metrics_of, run_record, skipped, succeed, texts, tiny_config, token_file, tokenizer,
     train, without_trust,
@@ -334,4 +336,52 @@ fn data_larger_than_what_is_read_ahead_train_and_continue() {
     fs::write(&path, rows + "{\"input_ids\": [96]}\n").unwrap();
     let message = fail(&mut run("dry", &["--steps", "1", "--dry-run"]), 5);
     assert!(message.contains("large.jsonl:1201: input_ids[0] is 96"), "{message}");
+}
+
+/// A student without a template learns chats as one that has its teacher's, and is written with that.
+#[test]
+fn a_teachers_template_serves_a_student_that_has_none() {
+    let mut case = case();
+    case.data = data("messages.jsonl");
+    let of = |model: &PathBuf, name: &str| model.join(name);
+    fs::copy(of(&case.student, "tokenizer.json"), of(&case.teacher, "tokenizer.json")).unwrap();
+    fs::copy(of(&case.student, "chat_template.jinja"), of(&case.teacher, "chat_template.jinja")).unwrap();
+    fs::write(of(&case.teacher, "tokenizer_config.json"), r#"{"bos_token": "again", "eos_token": "<e>"}"#).unwrap();
+    fs::write(of(&case.student, "tokenizer_config.json"), r#"{"eos_token": "mat"}"#).unwrap();
+    let run = |out: &str, arguments: &[&str]| {
+        let mut command = case.distill(&case.path(out), &["--precision", "fp32", "--steps", "2"]);
+        let output = command.args(arguments).output().unwrap();
+        let (_, stderr) = texts(&output);
+        (output.status.code(), stderr.replace(&case.dir.path().display().to_string(), "DIR"))
+    };
+    let losses = |out: &str| metrics_of(&case.path(out)).iter().map(|step| step.loss).collect::<Vec<_>>();
+    let (code, own) = run("own", &[]);
+    assert!(code == Some(0) && !own.contains("chat template"), "{own}");
+    fs::remove_file(of(&case.student, "chat_template.jinja")).unwrap();
+    let (code, taken) = run("taken", &[]);
+    let said = "note: the student has no chat template: its teacher's is used, and written with it\n";
+    assert!(code == Some(0) && taken.contains(said), "{taken}");
+    assert_eq!(losses("own"), losses("taken"));
+    let written = Checkpoint::open(&case.path("taken/student")).unwrap().chat_source().unwrap().unwrap();
+    let tokens = [("bos_token", "again"), ("eos_token", "mat")].map(|(name, text)| (name.to_owned(), text.to_owned()));
+    assert_eq!((&*written.default, written.constants), (TEMPLATE, tokens.to_vec()));
+    let (code, adapter) = run("adapter", &["--lora-rank", "2"]);
+    assert!(
+        code == Some(0) && adapter.contains("its teacher's is used, and not written with the adapter"),
+        "{adapter}"
+    );
+
+    // One token more is another tokenizer, and no template is none.
+    let mut more: serde_json::Value =
+        serde_json::from_slice(&fs::read(of(&case.teacher, "tokenizer.json")).unwrap()).unwrap();
+    more["model"]["vocab"]["more"] = 90.into();
+    fs::write(of(&case.teacher, "tokenizer.json"), more.to_string()).unwrap();
+    let (code, other) = run("refused", &[]);
+    let lacks = "messages.jsonl has messages, and the student DIR/student has no chat template, and that of the teacher \
+                 DIR/teacher is not used, since their tokenizers are not the same: put a chat_template.jinja beside";
+    assert!(code == Some(5) && other.contains(lacks), "{other}");
+    fs::remove_file(of(&case.teacher, "chat_template.jinja")).unwrap();
+    let (code, none) = run("refused", &[]);
+    let lacks = "neither the student DIR/student nor the teacher DIR/teacher has a chat template: put";
+    assert!(code == Some(5) && none.contains(lacks), "{none}");
 }

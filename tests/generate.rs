@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::success::planted;
-use crate::support::{Case, fail, logits, on_device, precast, succeed, tokenizer};
+use crate::support::{Case, fail, logits, on_device, precast, succeed, texts, tokenizer};
 
 const TEXT: &str = "again and cat mat on sat the <u> <a> <e>";
 
@@ -68,6 +68,29 @@ fn a_prompt_is_a_message_where_the_model_has_a_template_and_an_end_ends() {
     let ended = ids(&run(&["--max-tokens", "5"]), "ids");
     let length = said.iter().position(|id| *id == end).unwrap() + 1;
     assert_eq!(ended, said[..length]);
+}
+
+/// What a script reads is the text, or the score, and nothing else.
+#[test]
+fn standard_output_has_the_text_or_the_score_alone() {
+    let case = case();
+    fs::write(case.path("words.txt"), TEXT).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = precast();
+        command.args(arguments).arg("--model").arg(&case.student).args(on_device());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        texts(&output)
+    };
+    let (text, heading) = run(&["generate", "--raw", "--prompt", "the cat sat", "--max-tokens", "3"]);
+    let json: Value =
+        serde_json::from_str(&succeed(&mut case.generate("the cat sat", &["--raw", "--max-tokens", "3"]))).unwrap();
+    assert_eq!(text, format!("{}\n", json["text"].as_str().unwrap()));
+    assert!(heading.contains("device   ") && heading.contains("model    "), "{heading}");
+    let words = case.path("words.txt").display().to_string();
+    let (score, heading) = run(&["eval", "--untrained", "--data", &words]);
+    assert!(score.starts_with("nll ") && score.lines().count() == 1, "{score}");
+    assert!(heading.contains("device   ") && heading.contains("model    "), "{heading}");
 }
 
 /// No row of NaN has a likeliest token.

@@ -129,12 +129,25 @@ fn models_without_a_tokenizer_are_said() {
 }
 
 #[test]
-fn a_cut_vocabulary_is_said_with_both_numbers() {
+fn a_truncated_vocabulary_is_said_with_both_numbers() {
     let mut case = Case::new(17 * 4);
     case.teacher = random_model(case.dir.path(), "wide", 3, &tiny_config(&[("vocab_size", 128.into())]));
-    let said = "the teacher's vocabulary of 128 is cut to the student's 96 before the softmax: \
+    let said = "the teacher's vocabulary of 128 is truncated to the student's 96 before the softmax: \
                 its predictions for the last 32 ids are ignored";
     assert_eq!(case.notes()[1], said);
+}
+
+#[test]
+fn a_student_larger_than_its_teacher_is_said() {
+    let mut case = Case::new(17 * 4);
+    case.student = random_model(case.dir.path(), "deep", 3, &tiny_config(&[("num_hidden_layers", 3.into())]));
+    let [theirs, own] = [&case.teacher, &case.student]
+        .map(|model| precast_plan::Parameters::new(Checkpoint::open(model).unwrap().config()).count());
+    let said = format!("the student is larger than its teacher: {own} parameters, and {theirs}");
+    assert!(own > theirs && case.notes().contains(&said), "{own}, {theirs}");
+    // The other way round there is nothing to say.
+    std::mem::swap(&mut case.teacher, &mut case.student);
+    assert!(!case.notes().iter().any(|note| note.contains("larger")));
 }
 
 /// SmolLM2's GGUF file and the `tokenizer.json` that is made of it; and that GGUF against another family.
@@ -146,7 +159,7 @@ fn a_gguf_file_and_its_own_tokenizer_json_go_together() {
     precast::programs::init::from_layers(&teacher, &[0], Precision::Bf16, &student, Existing::Keep).unwrap();
     let teacher = Checkpoint::open(&teacher).unwrap();
     let check = || precast::inputs::pair::check(&teacher, &Checkpoint::open(&student).unwrap());
-    assert_eq!(check().unwrap(), [""; 0]);
+    assert_eq!(check().unwrap().notes, [""; 0]);
 
     let path = student.join("tokenizer.json");
     let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();

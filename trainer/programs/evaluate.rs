@@ -8,6 +8,7 @@ use precast_plan::Recipe;
 
 use crate::base::notes::note;
 use crate::device::frozen::Forward;
+use crate::inputs::chat::Chat;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Chunk, Corpus, Dataset, Files, MicroBatch, Packing, Reader};
 use crate::options::TextOptions;
@@ -71,7 +72,8 @@ impl Text {
         let tokenizer = model.tokenizer()?;
         tokenizer.iter().flat_map(|tokenizer| &tokenizer.notes).for_each(note);
         let files = Files::open(&request.data, request.text.data_field.as_deref())?;
-        let chat = if files.has_chat() { model.chat_template(request.text.chat_date)? } else { None };
+        let template = if files.has_chat() { model.chat_template(request.text.chat_date)? } else { None };
+        let chat = template.map_or_else(|| Chat::Lacking(Chat::lacked_by(model.path())), Chat::Template);
         let reader = Reader { tokenizer: tokenizer.cloned(), chat, eos: None, vocab: config.vocab };
         let seq_len = request.seq_len.min(config.max_positions);
         let dataset = Dataset::of(&Corpus::new(files, seq_len, Packing::PerDocument, reader)?)?;

@@ -11,12 +11,12 @@ use half::bf16;
 use minijinja::Value;
 use precast_kernels::{Dtype, Format};
 use precast_plan::evaluation;
-use precast_system::say;
+use precast_system::terminal::tell;
 use serde::Serialize;
 
 use crate::base::notes::note;
 use crate::device::frozen::Forward;
-use crate::inputs::chat::date;
+use crate::inputs::chat::{Chat, date};
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::DataError;
 use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
@@ -71,7 +71,7 @@ pub fn generate(request: &Generation) -> Result<Generated, Failure> {
 
     let (plan, mut sealed) = forward.open(&opened, &[], (1, window))?;
     if forward.heading {
-        say!("");
+        tell("");
     }
 
     let logits = plan.plan.tensor("head.logits").expect("an evaluation has logits");
@@ -114,7 +114,7 @@ fn prompt(request: &Generation, model: &Checkpoint, tokenizer: &Tokenizer) -> Re
         }
         None => {
             if !request.raw {
-                note("the model has no chat template: the prompt is the beginning of a text");
+                note(format_args!("{}: the prompt is the beginning of a text", Chat::lacked_by(path)));
             }
             tokenizer.encode(&request.prompt, SpecialTokens::Add)
         }

@@ -10,13 +10,14 @@ mod template;
 
 use std::fmt::Display;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use chrono::NaiveDate;
 use minijinja::Value;
 use precast_fatbins::Digest;
 
-pub use source::ChatSource;
+pub use source::{ChatSource, tokenizer_config};
 pub use template::date;
 
 use template::{Ending, Template};
@@ -27,6 +28,31 @@ pub struct Conversation {
     pub text: String,
     /// Bytes of it that the assistant has said, in order.
     pub spans: Vec<Range<usize>>,
+}
+
+/// The chat template that data are read by, or the sentence that says which model lacks one.
+#[derive(Clone)]
+pub enum Chat {
+    Template(Arc<ChatTemplate>),
+    Lacking(String),
+}
+
+impl Chat {
+    /// Names the model that lacks a template.
+    pub fn lacked_by(model: &Path) -> String {
+        format!("the model {} has no chat template", model.display())
+    }
+
+    /// The template, if there is one.
+    pub fn template(&self) -> Option<&Arc<ChatTemplate>> {
+        if let Self::Template(template) = self { Some(template) } else { None }
+    }
+}
+
+impl Default for Chat {
+    fn default() -> Self {
+        Self::Lacking("there is no chat template".to_owned())
+    }
 }
 
 /// A model's chat template.

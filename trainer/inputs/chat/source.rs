@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::base::impostors::read_text;
 use crate::inputs::added_tokens;
@@ -24,20 +24,7 @@ impl ChatSource {
     /// # Errors
     /// The file that does not read, and why.
     pub fn of_directory(directory: &Path) -> Result<Option<Self>, (PathBuf, String)> {
-        let json = |name: &str| -> Result<Value, (PathBuf, String)> {
-            let path = directory.join(name);
-            if !path.exists() {
-                return Ok(Value::Null);
-            }
-            let text = read_text(&path).map_err(|error| (path.clone(), error.to_string()))?;
-            serde_json::from_str(&text).map_err(|error| (path, error.to_string()))
-        };
-        let mut config = json("tokenizer_config.json")?;
-        if let (Value::Object(config), Value::Object(map)) = (&mut config, json("special_tokens_map.json")?) {
-            for (name, token) in map {
-                config.entry(name).or_insert(token);
-            }
-        }
+        let config = tokenizer_config(directory)?;
         let file = directory.join("chat_template.jinja");
         if file.exists() {
             let default = read_text(&file).map_err(|error| (file, error.to_string()))?;
@@ -60,6 +47,54 @@ impl ChatSource {
             _ => None,
         }
     }
+
+    /// These templates for a model with this `tokenizer_config.json`: its own tokens stay, and those that it does not name come along.
+    #[must_use]
+    pub fn beside(&self, mut config: Value) -> Self {
+        self.write_into(&mut config);
+        Self::of_config(&config).unwrap_or_default()
+    }
+
+    /// Puts the templates into the value of a `tokenizer_config.json`, and the tokens that it does not name.
+    pub fn write_into(&self, config: &mut Value) {
+        if !config.is_object() {
+            *config = json!({});
+        }
+        config["chat_template"] = match &self.tool_use {
+            None => self.default.as_str().into(),
+            Some(tool_use) => json!([
+                { "name": "default", "template": self.default },
+                { "name": "tool_use", "template": tool_use },
+            ]),
+        };
+        for (name, token) in &self.constants {
+            let entries = config.as_object_mut().expect("an object, as made above");
+            entries.entry(name).or_insert_with(|| token.as_str().into());
+        }
+    }
+}
+
+/// The value of a directory's `tokenizer_config.json`, with the tokens of `special_tokens_map.json` that it does not name; null where
+/// it is not there.
+///
+/// # Errors
+/// The file that does not read, and why.
+pub fn tokenizer_config(directory: &Path) -> Result<Value, (PathBuf, String)> {
+    let json = |name: &str| -> Result<Value, (PathBuf, String)> {
+        let path = directory.join(name);
+        if !path.exists() {
+            return Ok(Value::Null);
+        }
+        let text = read_text(&path).map_err(|error| (path.clone(), error.to_string()))?;
+        serde_json::from_str(&text).map_err(|error| (path, error.to_string()))
+    };
+    let mut config = json("tokenizer_config.json")?;
+    if let (Value::Object(config), Value::Object(map)) = (&mut config, json("special_tokens_map.json")?) {
+        for (name, token) in map {
+            config.entry(name).or_insert(token);
+        }
+    }
+    Ok(config)
 }
 
 /// The special tokens of a configuration, by name.

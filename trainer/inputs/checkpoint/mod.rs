@@ -35,7 +35,7 @@ use safetensors::tensor::Dtype as Stored;
 
 use crate::base::impostors::{Disguise, read_text, without_mark};
 use crate::inputs::added_tokens::AddedTokens;
-use crate::inputs::chat::{self, ChatTemplate};
+use crate::inputs::chat::{self, ChatSource, ChatTemplate};
 use crate::inputs::tokenizer::{self, Tokenizer};
 use apr::Apr;
 pub use error::CheckpointError;
@@ -133,6 +133,8 @@ pub struct Checkpoint {
     pub json: serde_json::Value,
     /// Read when it is first asked for.
     tokenizer: OnceLock<Option<Arc<Tokenizer>>>,
+    /// Chat template of another model, where it has none.
+    taken_template: OnceLock<ChatSource>,
     zeros: Zeros,
 }
 
@@ -151,8 +153,8 @@ impl Checkpoint {
         let config_path = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
         let config = ModelConfig::from_json(&json.to_string());
         let config = config.map_err(|error| CheckpointError::of(&config_path, error))?;
-        let (tokenizer, zeros) = (OnceLock::new(), Zeros::default());
-        let checkpoint = Self { path: path.to_owned(), source, config, json, tokenizer, zeros };
+        let (tokenizer, taken_template, zeros) = (OnceLock::new(), OnceLock::new(), Zeros::default());
+        let checkpoint = Self { path: path.to_owned(), source, config, json, tokenizer, taken_template, zeros };
         tensors::check(&checkpoint)?;
         Ok(checkpoint)
     }
@@ -266,19 +268,66 @@ impl Checkpoint {
     /// # Errors
     /// [`CheckpointError`] where there is one and it does not read.
     pub fn chat_template(&self, date: Option<NaiveDate>) -> Result<Option<Arc<ChatTemplate>>, CheckpointError> {
-        let source = match &self.source {
+        self.chat_source()?.map(|source| self.parse_template(&source, date)).transpose()
+    }
+
+    /// The text of its chat template, if it has one, and what that names.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where a file of it does not read.
+    pub fn chat_source(&self) -> Result<Option<ChatSource>, CheckpointError> {
+        match &self.source {
             Source::HuggingFace(_) => {
-                let source = chat::ChatSource::of_directory(&self.path);
-                source.map_err(|(path, reason)| CheckpointError::of(&path, reason))?
+                let source = ChatSource::of_directory(&self.path);
+                source.map_err(|(path, reason)| CheckpointError::of(&path, reason))
+            }
+            Source::SingleFile(_) => Ok(ChatSource::of_config(&self.tokenizer_config()?)),
+        }
+    }
+
+    /// Takes the chat template of a model with the same tokenizer, which a model that is written of this one has, too: its text, and
+    /// the tokens that it names where this one's configuration does not.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where that does not read.
+    pub fn take_template(&self, source: &ChatSource) -> Result<&ChatSource, CheckpointError> {
+        let source = source.beside(self.tokenizer_config()?);
+        Ok(self.taken_template.get_or_init(|| source))
+    }
+
+    /// The chat template that it has taken from another model.
+    pub fn taken_template(&self) -> Option<&ChatSource> {
+        self.taken_template.get()
+    }
+
+    /// The value of its `tokenizer_config.json`, or of what a single file says for it; null where there is none.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where it does not read.
+    pub(crate) fn tokenizer_config(&self) -> Result<serde_json::Value, CheckpointError> {
+        match &self.source {
+            Source::HuggingFace(_) => {
+                let config = chat::tokenizer_config(&self.path);
+                config.map_err(|(path, reason)| CheckpointError::of(&path, reason))
             }
             Source::SingleFile(file) => {
                 let tokenizer = self.tokenizer()?;
                 let config = file.tokenizer_config(&|id| tokenizer?.token(id));
-                chat::ChatSource::of_config(&config.map_err(|fault| fault.at(&self.path))?)
+                config.map_err(|fault| fault.at(&self.path))
             }
-        };
-        let template = source.map(|source| ChatTemplate::new(&source, date)).transpose();
-        template.map_err(|reason| {
+        }
+    }
+
+    /// Parses a template of this model.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where it does not parse.
+    pub(crate) fn parse_template(
+        &self,
+        source: &ChatSource,
+        date: Option<NaiveDate>,
+    ) -> Result<Arc<ChatTemplate>, CheckpointError> {
+        ChatTemplate::new(source, date).map_err(|reason| {
             CheckpointError::of(&self.path, format_args!("its chat template does not parse: {reason}"))
         })
     }

@@ -15,11 +15,13 @@ use crate::inputs::tokenizer;
 
 /// SentencePiece's own file.
 const SENTENCEPIECE: &str = "tokenizer.model";
+/// Settings of the tokenizer, and the chat template.
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// Files copied along from the model a student came from.
 const COPIED: [&str; 9] = [
     "tokenizer.json",
     SENTENCEPIECE,
-    "tokenizer_config.json",
+    TOKENIZER_CONFIG,
     "special_tokens_map.json",
     "vocab.json",
     "merges.txt",
@@ -176,7 +178,8 @@ fn write_tokenizer(aside: &mut Aside, from: &[&Checkpoint]) -> Result<(), Checkp
             Source::HuggingFace(_) if !checkpoint.path.join("tokenizer.json").exists() => continue,
             Source::SingleFile(file) if !file.has_tokenizer() => continue,
             Source::HuggingFace(_) => {
-                for name in COPIED {
+                let is_copied = |name: &&str| *name != TOKENIZER_CONFIG || checkpoint.taken_template().is_none();
+                for name in COPIED.into_iter().filter(is_copied) {
                     let source = checkpoint.path.join(name);
                     if source.exists() {
                         let bytes = input::read(&source, tokenizer::MOST_BYTES)
@@ -185,15 +188,25 @@ fn write_tokenizer(aside: &mut Aside, from: &[&Checkpoint]) -> Result<(), Checkp
                     }
                 }
             }
-            Source::SingleFile(file) => write_built(aside, &checkpoint.path, &**file)?,
+            Source::SingleFile(file) => write_built(aside, checkpoint, &**file)?,
         }
-        return Ok(());
+        return write_taken_template(aside, checkpoint);
     }
     Ok(())
 }
 
+/// The settings of a tokenizer with the chat template that its model has taken, if it has.
+fn write_taken_template(aside: &mut Aside, checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
+    let Some(template) = checkpoint.taken_template() else { return Ok(()) };
+    let mut config = checkpoint.tokenizer_config()?;
+    template.write_into(&mut config);
+    let io = CheckpointError::io("write", aside.target().join(TOKENIZER_CONFIG));
+    aside.write(TOKENIZER_CONFIG, format!("{config:#}\n").as_bytes()).map_err(io)
+}
+
 /// The tokenizer that is built of a file's metadata, and what belongs beside it.
-fn write_built(aside: &mut Aside, path: &Path, file: &dyn SingleFile) -> Result<(), CheckpointError> {
+fn write_built(aside: &mut Aside, checkpoint: &Checkpoint, file: &dyn SingleFile) -> Result<(), CheckpointError> {
+    let path = &checkpoint.path;
     let at = |fault: Fault| fault.at(path);
     let mut write = |name: &str, bytes: &[u8]| {
         let io = CheckpointError::io("write", aside.target().join(name));
@@ -201,9 +214,12 @@ fn write_built(aside: &mut Aside, path: &Path, file: &dyn SingleFile) -> Result<
     };
     let tokenizer = file.tokenizer().map_err(at)?;
     let config = file.tokenizer_config(&|id| tokenizer.id_to_token(id)).map_err(at)?;
+    let has_taken = checkpoint.taken_template().is_some();
     let text = tokenizer.to_string(false).map_err(|error| CheckpointError::of(path, error))?;
     write("tokenizer.json", text.as_bytes())?;
-    write("tokenizer_config.json", format!("{config:#}\n").as_bytes())?;
+    if !has_taken {
+        write(TOKENIZER_CONFIG, format!("{config:#}\n").as_bytes())?;
+    }
     file.sentencepiece().map_err(at)?.map_or(Ok(()), |model| write(SENTENCEPIECE, &model))
 }
 

@@ -18,6 +18,7 @@ use super::rows::{Columns, Content, Kind, Part, check_ids, sequence};
 use super::summary::Summary;
 use super::{Chunk, DataError, MOST_DOCUMENT_BYTES, Packing, Reader};
 use crate::base::impostors::{Disguise, without_mark};
+use crate::inputs::chat::Chat;
 use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
 
 /// How text and `.bin` files become chunks under [`Packing::Stream`]: a run that was begun by another rule is another run.
@@ -162,8 +163,8 @@ impl Corpus {
             if holds.is_text() && reader.tokenizer.is_none() {
                 return Err(DataError::no_tokenizer(&file.path));
             }
-            if holds.kind() == Some(Kind::Messages) && reader.chat.is_none() {
-                return Err(no_template(&file.path, Kind::Messages));
+            if let (Some(Kind::Messages), Chat::Lacking(lacks)) = (holds.kind(), &reader.chat) {
+                return Err(no_template(&file.path, Kind::Messages, lacks));
             }
         }
         Ok(Self { files: files.0, chunk: seq_len as usize + 1, packing, reader })
@@ -172,7 +173,7 @@ impl Corpus {
     /// How files become chunks: a run that was begun by another rule is another run.
     pub fn packing(&self) -> String {
         let mut rules: BTreeSet<String> = self.files.iter().map(|one| one.holds.rule().to_owned()).collect();
-        if let Some(chat) = self.reader.chat.as_ref().filter(|_| rules.remove(CHAT_RULE)) {
+        if let Some(chat) = self.reader.chat.template().filter(|_| rules.remove(CHAT_RULE)) {
             rules.insert(format!("{CHAT_RULE} {}", chat.digest));
         }
         let fields = self.files.iter().filter_map(|one| match &one.holds {
@@ -253,7 +254,7 @@ impl Corpus {
                 let rows = of_file.cut_before_counted;
                 let are = if rows == 1 { "is" } else { "are" };
                 format!(
-                    "no token to predict: {} {are} cut to seq_len + 1 = {chunk} tokens before the first one that counts, as where the \
+                    "no token to predict: {} {are} truncated to seq_len + 1 = {chunk} tokens before the first one that counts, as where the \
                      assistant speaks after a long prompt: --seq-len {reaches} reaches the nearest",
                     count(rows as usize, "row")
                 )
@@ -318,7 +319,10 @@ impl Corpus {
             }
             Content::Messages { messages, tools } => (messages, tools, None),
         };
-        let chat = self.reader.chat.as_ref().ok_or_else(|| no_template(path, columns.kind))?;
+        let chat = match &self.reader.chat {
+            Chat::Template(chat) => chat,
+            Chat::Lacking(lacks) => return Err(no_template(path, columns.kind, lacks)),
+        };
         let conversation = chat.conversation(prompt.as_ref(), &messages, tools.as_ref()).map_err(fault)?;
         let text = &conversation.text;
         let (ids, offsets) =
@@ -341,10 +345,10 @@ fn at_row(file: &DataFile, number: u64, reason: String) -> DataError {
     DataError::new(format_args!("{}{place}{number}: {reason}", file.path.display()))
 }
 
-/// The error for messages, and no template to render them by.
-fn no_template(path: &Path, kind: Kind) -> DataError {
-    let remedy = "put a chat_template.jinja beside its config.json, or give rows of text or input_ids";
-    DataError::file(path, format_args!("has {kind}, and the model has no chat template: {remedy}"))
+/// The error for messages, and no template to render them by, with the sentence that says which model lacks it.
+fn no_template(path: &Path, kind: Kind, lacks: &str) -> DataError {
+    let remedy = "put a chat_template.jinja beside a config.json, or give rows of text or input_ids";
+    DataError::file(path, format_args!("has {kind}, and {lacks}: {remedy}"))
 }
 
 /// Tokens of a text of which those in spans of it count, as transformers finds them: from the token that has the first character
@@ -382,7 +386,7 @@ fn holds(file: &DataFile, field: Option<&str>) -> Result<Holds, DataError> {
     }
     let columns = match file.form {
         Form::Ids if !file.bytes.is_multiple_of(4) => {
-            let what = "are not a whole number of u32 token ids: it is cut short, or of another type; write ids as 4 bytes each";
+            let what = "are not a whole number of u32 token ids: it is truncated, or of another type; write ids as 4 bytes each";
             return Err(DataError::of(path, format_args!("{} bytes {what}", file.bytes)));
         }
         Form::Ids => return Ok(Holds::Ids),
@@ -423,7 +427,7 @@ impl Pass<'_> {
         self.goes_on = self.goes_on && (self.emit)(chunk);
     }
 
-    /// A file of token ids, cut in order into whole chunks; of an evaluation the last one may be shorter.
+    /// A file of token ids, divided in order into whole chunks; of an evaluation the last one may be shorter.
     fn ids(&mut self, file: &DataFile) -> Result<(), DataError> {
         let (chunk, vocab) = (self.corpus.chunk, self.corpus.reader.vocab);
         let mut bytes = BufReader::with_capacity(GROUP_BYTES, file.open()?);
@@ -499,7 +503,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// A row by itself, cut to a chunk.
+    /// A row by itself, truncated to a chunk.
     fn sequence(&mut self, mut chunk: Chunk) {
         let most = self.corpus.chunk;
         let is_cut = chunk.ids.len() > most;

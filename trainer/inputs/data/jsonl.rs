@@ -28,7 +28,7 @@ impl Lines {
         Self { file: BufReader::with_capacity(BUFFER_BYTES, file), number: 0 }
     }
 
-    /// The next line, in bytes without its end; none at the end of the file. One that is too long is cut there.
+    /// The next line, in bytes without its end; none at the end of the file. One that is too long is truncated there.
     pub fn next(&mut self) -> io::Result<Option<(u64, Vec<u8>)>> {
         loop {
             let mut line = Vec::new();

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use precast_kernels::abi::MASKED_TOKEN;
 
-use crate::inputs::chat::ChatTemplate;
+use crate::inputs::chat::Chat;
 use crate::inputs::tokenizer::Tokenizer;
 
 pub use batch::{Batches, MicroBatch, Order, Step};
@@ -46,7 +46,7 @@ pub struct Reader {
     /// Turns text into ids.
     pub tokenizer: Option<Arc<Tokenizer>>,
     /// Turns messages into text.
-    pub chat: Option<Arc<ChatTemplate>>,
+    pub chat: Chat,
     /// Ends a document.
     pub eos: Option<u32>,
     /// Ids below this are the student's.

@@ -18,11 +18,11 @@ pub struct Summary {
     pub tokens: u64,
     /// Tokens of those that do not count.
     pub masked: u64,
-    /// Rows that are longer than a chunk and were cut.
+    /// Rows that are longer than a chunk and were truncated.
     pub cut: u64,
     /// Rows with nothing that counts in their chunk: they are not learnt from.
     pub rows_passed_over: u64,
-    /// Those of them that have something behind the cut, as a chat whose assistant speaks late.
+    /// Those of them that have something behind what is left of them, as a chat whose assistant speaks late.
     pub cut_before_counted: u64,
     /// Tokens of the shortest sequence, its target apart, that would reach the nearest of it; none where there is none.
     #[serde(skip)]
@@ -64,13 +64,13 @@ impl Summary {
     pub fn note(&self, chunk: usize) -> Option<String> {
         let Self { rows, cut, rows_passed_over: over, cut_before_counted: before, empty, .. } = *self;
         let reaches = self.reaches_counted.map(|reaches| {
-            format!(" ({before} of them are cut before one that does: --seq-len {reaches} reaches the nearest)")
+            format!(" ({before} of them are truncated before one that does: --seq-len {reaches} reaches the nearest)")
         });
         let over = format!(
-            "{over} of {rows} rows have no token that counts among their first seq_len + 1 = {chunk}: passed over{}",
+            "{over} of {rows} rows have no token that counts among their first seq_len + 1 = {chunk}: skipped{}",
             reaches.unwrap_or_default()
         );
-        let cut = format!("{cut} of {rows} rows are longer than seq_len + 1 = {chunk}: cut");
+        let cut = format!("{cut} of {rows} rows are longer than seq_len + 1 = {chunk}: truncated");
         let empty = format!("{empty} of {rows} rows are empty texts");
         let all = [(self.rows_passed_over, over), (self.cut, cut), (self.empty, empty)];
         let said = all.into_iter().filter(|(number, _)| *number > 0);
@@ -83,6 +83,9 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rows, chunks, tokens, masked, cut, rows_passed_over, .. } = *self;
         let [rows, chunks] = [(rows, "row"), (chunks, "sequence")].map(|(number, what)| count(number as usize, what));
-        write!(f, "{rows}, {chunks}, {tokens} tokens, {masked} masked; {cut} rows cut, {rows_passed_over} passed over")
+        write!(
+            f,
+            "{rows}, {chunks}, {tokens} tokens, {masked} masked; {cut} rows truncated, {rows_passed_over} skipped"
+        )
     }
 }

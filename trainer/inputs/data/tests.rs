@@ -62,7 +62,7 @@ fn corpus(paths: &[PathBuf], seq_len: u32, reader: Reader) -> Arc<Corpus> {
 }
 
 #[test]
-fn bin_files_are_cut_into_whole_chunks_in_order() {
+fn bin_files_are_divided_into_whole_chunks_in_order() {
     let scratch = Scratch::new();
     let path = scratch.file("a.bin", ids(&[1, 2, 3, 4, 5, 6, 7, 8]));
     assert_eq!(read(path.clone(), 2).unwrap().chunks, [[1, 2, 3], [4, 5, 6]].map(Chunk::plain));
@@ -169,12 +169,12 @@ fn only_a_completion_counts() {
 }
 
 #[test]
-fn rows_that_are_cut_or_passed_over_are_counted() {
+fn rows_that_are_truncated_or_skipped_are_counted() {
     let scratch = Scratch::new();
     let rows = [
         r#"{"input_ids": [1, 2, 3, 4], "labels": [-100, -100, 3, 4]}"#,
         r#"{"input_ids": [1, 2, 3], "labels": [-100, -100, -100]}"#,
-        // The first token is predicted by nothing, and the last is cut off.
+        // The first token is predicted by nothing, and the last is truncated.
         r#"{"input_ids": [1, 2, 3, 4], "labels": [1, -100, -100, 4]}"#,
         r#"{"input_ids": [1], "labels": [1]}"#,
         r#"{"input_ids": [], "labels": []}"#,

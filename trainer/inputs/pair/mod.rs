@@ -1,14 +1,17 @@
 //! Whether a teacher can teach a student: the same tokens under the same ids, and other weights.
 
+mod chat;
 mod tokenizers;
 
 use std::path::Path;
 
+use precast_plan::Parameters;
 use precast_system::input;
 
 use crate::base::lines::bounded;
 use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Weights};
 use crate::inputs::tokenizer;
+pub use chat::chat;
 use tokenizers::{Comparison, compare};
 
 /// Differences that are listed.
@@ -32,13 +35,32 @@ fn both(teacher: &Checkpoint, student: &Checkpoint) -> String {
     format!("{} and {}", teacher.path().display(), student.path().display())
 }
 
-/// Refuses a pair that cannot teach; returns what people should know of one that can.
+/// How the tokenizers of a pair compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tokenizers {
+    /// Each text has the same ids under both.
+    Same,
+    /// One has more tokens than the other, or there are not two to compare.
+    Other,
+}
+
+/// A pair that can teach.
+#[derive(Debug)]
+pub struct Pair {
+    /// Notes for people.
+    pub notes: Vec<String>,
+    pub tokenizers: Tokenizers,
+}
+
+/// Refuses a pair that cannot teach.
 ///
 /// # Errors
 /// [`CheckpointError`].
-pub fn check(teacher: &Checkpoint, student: &Checkpoint) -> Result<Vec<String>, CheckpointError> {
-    let mut notes = Vec::new();
-    let Comparison { differences, only } = tokens(teacher, student, &mut notes)?.unwrap_or_default();
+pub fn check(teacher: &Checkpoint, student: &Checkpoint) -> Result<Pair, CheckpointError> {
+    let mut notes: Vec<String> = larger(teacher, student).into_iter().collect();
+    let compared = tokens(teacher, student, &mut notes)?;
+    let is_same = compared.as_ref().is_some_and(|compared| compared.only.is_empty());
+    let Comparison { differences, only } = compared.unwrap_or_default();
     if !differences.is_empty() {
         let (both, differences) = (both(teacher, student), bounded(differences, LISTED).join("\n"));
         return Err(CheckpointError::Wrong(format!(
@@ -49,16 +71,22 @@ pub fn check(teacher: &Checkpoint, student: &Checkpoint) -> Result<Vec<String>, 
     notes.extend(only);
     let (wide, narrow) = (teacher.config().vocab, student.config().vocab);
     if wide > narrow {
-        let cut = wide - narrow;
+        let beyond = wide - narrow;
         notes.push(format!(
-            "the teacher's vocabulary of {wide} is cut to the student's {narrow} before the softmax: \
-             its predictions for the last {cut} ids are ignored"
+            "the teacher's vocabulary of {wide} is truncated to the student's {narrow} before the softmax: \
+             its predictions for the last {beyond} ids are ignored"
         ));
     }
-    Ok(notes)
+    Ok(Pair { notes, tokenizers: if is_same { Tokenizers::Same } else { Tokenizers::Other } })
 }
 
-/// Compares the tokenizers if both models have one, unless they are the same file. Adds a note for a model without one.
+/// Returns a note on a student with more parameters than its teacher.
+fn larger(teacher: &Checkpoint, student: &Checkpoint) -> Option<String> {
+    let [theirs, own] = [teacher, student].map(|model| Parameters::new(model.config()).count());
+    (own > theirs).then(|| format!("the student is larger than its teacher: {own} parameters, and {theirs}"))
+}
+
+/// Compares the tokenizers if both models have one; nothing differs between the same files. Adds a note for a model without one.
 fn tokens(
     teacher: &Checkpoint,
     student: &Checkpoint,
@@ -70,7 +98,7 @@ fn tokens(
         && same_bytes(one, other)
         && teacher.added_tokens()? == student.added_tokens()?
     {
-        return Ok(None);
+        return Ok(Some(Comparison::default()));
     }
     let (of_teacher, of_student) = rayon::join(|| teacher.tokenizer(), || student.tokenizer());
     let note = match (of_teacher?, of_student?) {
@@ -105,7 +133,7 @@ pub fn identical(teacher: &Checkpoint, student: &Checkpoint) -> Result<bool, Che
     if same_path(teacher.path(), student.path()) {
         return Ok(true);
     }
-    let mut parameters = precast_plan::Parameters::new(teacher.config()).list;
+    let mut parameters = Parameters::new(teacher.config()).list;
     parameters.sort_by_key(|parameter| parameter.elems());
     let [mut one, mut other] = [Scratch::default(), Scratch::default()];
     for parameter in &parameters {

@@ -1,5 +1,6 @@
 //! Inputs of a run besides the weights that it trains, and their digests.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use precast_fatbins::Digest;
@@ -11,41 +12,43 @@ use crate::base::roles::Models;
 use crate::base::stop::Stop;
 use crate::device::run_models::RunModels;
 use crate::inputs::adapter::Adapter;
-use crate::inputs::chat::ChatTemplate;
+use crate::inputs::chat::Chat;
 use crate::inputs::checkpoint::{Checkpoint, CheckpointError};
 use crate::inputs::data::{Batches, Corpus, Dataset, Files, Order, Packing, Reader, Stream};
-use crate::inputs::pair;
+use crate::inputs::pair::{self, Pair};
 use crate::options::{OrderOptions, RunConfig, ShapeOptions};
 use crate::programs::failure::Failure;
 use crate::run::identity::Data;
 
 /// Checks that the teacher can teach the student, and begins to read the training data with the tokenizer of the student, or of
-/// the teacher where the student has none; the chat template is that of the same model.
+/// the teacher where the student has none; the chat template is that of the same model, or of a teacher with the same tokenizer.
 pub fn read_data(
     config: &RunConfig,
     RunModels { models, adapter, .. }: &RunModels<Checkpoint>,
 ) -> Result<Data, Failure> {
     let (student, adapter) = (&models.student, adapter.as_ref());
-    let notes = match &models.teacher {
+    let pair = match &models.teacher {
         Some(teacher) => {
             check_gradients(config, (teacher, student), adapter)?;
             // An adapter learns what its base does not know of the data.
             if !config.allow_identical && adapter.is_none() {
                 pair::check_distinct(teacher, student)?;
             }
-            pair::check(teacher, student)?
+            Some(pair::check(teacher, student)?)
         }
-        None => Vec::new(),
+        None => None,
     };
-    let notes: Vec<String> = notes.into_iter().chain(adapter.map(Adapter::notes).unwrap_or_default()).collect();
-    let (reader, files) = reader(config, models)?;
-    let held_out = held_out(config, models, &reader, &files)?;
+    let (reader, files, held_out_files) = reader(config, models, pair.as_ref())?;
+    let held_out = held_out(config, &reader, held_out_files, &files)?;
     let has_tokenizer = reader.tokenizer.clone();
     let eos = reader.eos;
     let stream = Stream::start(Arc::new(Corpus::new(files, config.shape.seq_len, Packing::Stream, reader)?));
     let corpus = &stream.corpus;
     let summary = stream.read_ahead()?;
-    notes.iter().chain(&corpus.notes()).chain(&config.optimizer.warmup_note(config.steps)).for_each(note);
+    pair.iter().flat_map(|pair| &pair.notes).for_each(note);
+    adapter.map(Adapter::notes).unwrap_or_default().iter().for_each(note);
+    taken_template(student, adapter).iter().for_each(note);
+    corpus.notes().iter().chain(&config.optimizer.warmup_note(config.steps)).for_each(note);
     summary.and_then(|summary| summary.note(corpus.chunk)).into_iter().for_each(note);
     // Ids need neither.
     let used = has_tokenizer.filter(|_| corpus.has_text()).map(|tokenizer| tokenizer.text());
@@ -54,17 +57,26 @@ pub fn read_data(
     Ok(Data { tokenizer: used.map(|text| Digest::of(text.as_bytes())), eos, stream, held_out })
 }
 
+/// Returns a note on a student that is read by its teacher's chat template. An adapter's files hold none.
+fn taken_template(student: &Checkpoint, adapter: Option<&Adapter>) -> Option<String> {
+    student.taken_template()?;
+    let written = match adapter {
+        None => "written with it",
+        Some(_) => {
+            "not written with the adapter: before you chat with that, put it beside the student, as chat_template.jinja"
+        }
+    };
+    Some(format!("the student has no chat template: its teacher's is used, and {written}"))
+}
+
 /// The data that are held out, packed as training data are.
 fn held_out(
     config: &RunConfig,
-    models: &Models<Checkpoint>,
     reader: &Reader,
+    files: Option<Files>,
     trained_on: &Files,
 ) -> Result<Option<Dataset>, Failure> {
-    if config.eval_data.is_empty() {
-        return Ok(None);
-    }
-    let files = Files::open(&config.eval_data, config.text.data_field.as_deref())?;
+    let Some(files) = files else { return Ok(None) };
     if let Some(shared) = files.shared(trained_on) {
         note(format_args!(
             "--eval-data {} is in --data too: its loss is that of rows that are trained on, and says nothing of others; hold out a file of \
@@ -72,38 +84,31 @@ fn held_out(
             shared.display()
         ));
     }
-    let mut reader = reader.clone();
-    if files.has_chat() && reader.chat.is_none() {
-        reader.chat = chat(config, models)?;
-    }
-    let data = Dataset::of(&Corpus::new(files, config.shape.seq_len, Packing::Stream, reader)?)?;
+    let data = Dataset::of(&Corpus::new(files, config.shape.seq_len, Packing::Stream, reader.clone())?)?;
     data.notes.iter().map(|one| format!("held out {one}")).for_each(note);
     Ok(Some(data))
 }
 
-/// The template of the model whose tokenizer reads the data.
-fn chat(config: &RunConfig, models: &Models<Checkpoint>) -> Result<Option<Arc<ChatTemplate>>, CheckpointError> {
-    for model in models.student_first() {
-        if model.tokenizer()?.is_some() {
-            return model.chat_template(config.text.chat_date);
-        }
-    }
-    Ok(None)
-}
-
-/// Returns the reader of a run's data, and its files.
-fn reader(config: &RunConfig, models: &Models<Checkpoint>) -> Result<(Reader, Files), Failure> {
+/// Returns the reader of a run's data, its files, and those that are held out.
+fn reader(
+    config: &RunConfig,
+    models: &Models<Checkpoint>,
+    pair: Option<&Pair>,
+) -> Result<(Reader, Files, Option<Files>), Failure> {
     let found = models.student_first().find_map(|model| model.tokenizer().transpose()).transpose()?;
     found.iter().flat_map(|tokenizer| &tokenizer.notes).for_each(note);
-    let files = Files::open(&config.data, config.text.data_field.as_deref())?;
-    let chat = if files.has_chat() { chat(config, models)? } else { None };
+    let open = |paths: &[PathBuf]| Files::open(paths, config.text.data_field.as_deref());
+    let files = open(&config.data)?;
+    let held_out = if config.eval_data.is_empty() { None } else { Some(open(&config.eval_data)?) };
+    let has_chat = files.has_chat() || held_out.as_ref().is_some_and(Files::has_chat);
+    let chat = if has_chat { pair::chat(models, pair, config.text.chat_date)? } else { Chat::default() };
     let reader = Reader {
         tokenizer: found.cloned(),
         chat,
         eos: models.student_first().find_map(Checkpoint::eos_token),
         vocab: models.student.config().vocab,
     };
-    Ok((reader, files))
+    Ok((reader, files, held_out))
 }
 
 /// The steps of a run.
