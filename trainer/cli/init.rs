@@ -1,12 +1,14 @@
 //! `precast init`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use precast_plan::Precision;
-use precast_system::say;
+use precast_plan::{Parameters, Precision};
+use precast_system::terminal::tell;
+use precast_system::{count, say};
 
 use super::existing;
+use crate::inputs::checkpoint::Checkpoint;
 use crate::options::groups::values::exact_precision;
 use crate::programs::failure::Failure;
 use crate::programs::init;
@@ -53,9 +55,7 @@ enum FileFormat {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (precision, out, existing) = (arguments.precision, &arguments.out, existing(arguments.overwrite));
     if let (Some(config), Some(FileFormat::Q4KM)) = (&arguments.config, arguments.format) {
-        let file = init::random_gguf(config, arguments.seed, out, existing)?;
-        say!("{}", file.display());
-        return Ok(());
+        return say_made(&init::random_gguf(config, arguments.seed, out, existing)?, None);
     }
     match (&arguments.config, &arguments.from) {
         (Some(config), _) => {
@@ -64,6 +64,18 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         (None, Some(teacher)) => init::from_layers(teacher, &arguments.layers, precision, out, existing)?,
         (None, None) => unreachable!("the argument group requires one"),
     }
-    say!("{}", out.display());
+    say_made(out, arguments.tokenizer.as_deref().or(arguments.from.as_deref()))
+}
+
+/// Prints where a model is, and on standard error what it is. Its tokenizer, if it has one, is that of another model.
+fn say_made(path: &Path, tokenizer_from: Option<&Path>) -> Result<(), Failure> {
+    let made = Checkpoint::open(path)?;
+    let (parameters, layers) = (Parameters::new(made.config()).count(), count(made.config().layers as usize, "layer"));
+    let tokenizer = match tokenizer_from.filter(|_| made.tokenizer_file().is_some()) {
+        Some(from) => format!("the tokenizer of {}", from.display()),
+        None => "no tokenizer".to_owned(),
+    };
+    tell(format_args!("{parameters} parameters, {layers}, {tokenizer}"));
+    say!("{}", path.display());
     Ok(())
 }
