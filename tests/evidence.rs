@@ -339,7 +339,7 @@ fn what_is_no_evidence_is_refused() {
     damaged[middle] ^= 1;
     let path = made().dir.path().join("damaged");
     fs::write(&path, damaged).unwrap();
-    assert!(refused(&path).contains("it was altered or cut short"));
+    assert!(refused(&path).contains("it was altered or truncated"));
     fs::write(&path, "{}").unwrap();
     assert!(refused(&path).contains("it is not evidence"));
     assert!(refused(&other("earlier", |evidence| evidence.version = 1)).contains("it has version 1"));

@@ -67,7 +67,7 @@ fn losses(models: &Models, rows: &[Vec<u32>], (temperature, beta): (f64, f64), v
         let (teacher, student) = (logits(&models.teacher, inputs), logits(&models.student, inputs));
         let width = teacher.len() / inputs.len();
         for (position, target) in row[1..].iter().enumerate() {
-            // The teacher's logits are cut to the student's vocabulary before the softmax.
+            // The teacher's logits are truncated to the student's vocabulary before the softmax.
             let t = log_softmax(&teacher[position * width..][..vocab], temperature);
             let s = log_softmax(&student[position * vocab..][..vocab], temperature);
             kd += divergence(beta, &t, &s);

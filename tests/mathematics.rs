@@ -1,4 +1,4 @@
-//! What would change the mathematics is refused by name, never passed over.
+//! What would change the mathematics is refused by name, never skipped.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -118,7 +118,7 @@ fn tensors_beyond_the_configuration() {
 }
 
 #[test]
-fn tensors_that_say_again_what_follows_from_others_are_passed_over() {
+fn tensors_that_say_again_what_follows_from_others_are_skipped() {
     let config = tiny_config(&[]);
     let theta = config["rope_theta"].as_f64().unwrap_or(10_000.0);
     let head_dim = config["head_dim"].as_u64().unwrap() as usize;

@@ -141,7 +141,7 @@ fn what_people_read_when_a_file_is_not_what_its_name_says() {
 
 /// A byte order mark before UTF-8 changes nothing.
 #[test]
-fn byte_order_marks_are_passed_over() {
+fn byte_order_marks_are_skipped() {
     let case = case();
     let marked = |bytes: &[u8]| [MARK, bytes].concat();
     let lines = format!("{{\"text\": \"{TEXT}\"}}\n").repeat(2);

@@ -163,7 +163,7 @@ fn padding_changes_nothing_that_counts() {
 }
 
 #[test]
-fn rows_with_nothing_that_counts_are_passed_over_and_said() {
+fn rows_with_nothing_that_counts_are_skipped_and_said() {
     let case = case();
     let masked = line(&[1, 2, 3], |_| false);
     // All that counts is behind the cut.

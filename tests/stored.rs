@@ -221,7 +221,7 @@ fn damaged_blocks_are_refused_before_anything_runs() {
         assert_eq!(notes_apart(&wide), notes_apart(&stored));
         wide
     };
-    assert!(refused("cut", &whole[..whole.len() - 4000]).contains("cut short"));
+    assert!(refused("cut", &whole[..whole.len() - 4000]).contains("truncated"));
     // The scale of a block of the last query matrix, whose rows are put in another order.
     let q = fs::read(&teacher).unwrap().windows(19).position(|at| at == b"blk.1.attn_q.weight").unwrap();
     let entry = q + 19;
@@ -235,7 +235,7 @@ fn damaged_blocks_are_refused_before_anything_runs() {
     let mut damaged = whole.clone();
     damaged[entry + 20..entry + 24].copy_from_slice(&8u32.to_le_bytes());
     damaged.truncate(whole.len() - data_bytes(&config, &formats) + offset + 256 * 256);
-    assert!(refused("type", &damaged).contains("cut short"));
+    assert!(refused("type", &damaged).contains("truncated"));
 }
 
 fn notes_apart(message: &str) -> String {

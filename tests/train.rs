@@ -47,7 +47,7 @@ fn a_run_without_a_teacher_writes_what_every_run_writes() {
     let case = case();
     let out = case.path("out");
     let printed = succeed(&mut case.train("out", &["--steps", "8"]));
-    assert!(printed.contains("student  ") && !printed.contains("teacher") && !printed.contains("  kd "), "{printed}");
+    assert!(printed.contains("model    ") && !printed.contains("teacher") && !printed.contains("  kd "), "{printed}");
     assert_eq!(names_in(&out), ["checkpoint-8", "metrics.jsonl", "report.html", "run.json", "run.log", "student"]);
     let metrics = metrics_of(&out);
     assert!(metrics.iter().all(|step| step.loss == step.ce_loss && step.kd_loss == Some(0.0)));
@@ -199,4 +199,12 @@ fn a_run_continues_to_the_same_bits_and_never_as_one_with_a_teacher() {
     for difference in ["alpha was none, is 0.5", "temperature was none, is 2", "beta was none, is 0"] {
         assert!(message.contains(difference), "{difference}: {message}");
     }
+}
+
+/// What it trains is a model there, and no student.
+#[test]
+fn train_calls_what_it_trains_a_model() {
+    let case = case();
+    let said = succeed(&mut case.train("said", &["--steps", "1"]));
+    assert!(said.contains("\nmodel    ") && said.contains("\nmodel:   ") && !said.contains("student:"), "{said}");
 }

@@ -34,7 +34,7 @@ const GLOSSARY: &str = "docs/glossary.md";
 const THIS: &str = "tests/words.rs";
 
 /// Phrases with a word of the glossary's last column: what is meant has that name, here or elsewhere.
-const PHRASES: [&str; 6] = [
+const PHRASES: [&str; 7] = [
     // Of numbers.
     "dot product",
     "sum of products",
@@ -44,6 +44,8 @@ const PHRASES: [&str; 6] = [
     ".product::<",
     // CUTLASS's name of a method.
     "threadblock swizzle",
+    // A field of run.json, which programs read.
+    "rows_passed_over",
 ];
 
 /// Folders that may have a word, and why.
@@ -175,6 +177,36 @@ fn things_have_one_name() {
     }
     assert!(faults.is_empty(), "{GLOSSARY} has one name a thing:\n{}", faults.join("\n"));
     assert!(unused.is_empty(), "exceptions that nothing needs: {unused:?}");
+}
+
+/// `cargo run` works in a checkout alone, where a build script may say it.
+#[test]
+fn a_built_program_names_itself_in_remedies() {
+    const OF_BUILD_SCRIPTS: &str = "aot/src/toolchain/provide.rs";
+    const SHIPPED: [&str; 6] =
+        ["trainer/", "aot/src/", "runtime/src/", "fatbins/src/", "fatbins/system/src/", "kernels/plan/src/"];
+    let shipped = texts().into_iter().filter(|(path, _)| {
+        path.ends_with(".rs") && path != OF_BUILD_SCRIPTS && SHIPPED.iter().any(|room| path.starts_with(room))
+    });
+    let lines = shipped.flat_map(|(path, text)| {
+        let of_a_message = |line: &&str| line.contains("cargo run") && !line.trim_start().starts_with("//");
+        text.lines().filter(of_a_message).map(|line| format!("{path}: {line}")).collect::<Vec<_>>()
+    });
+    let lines: Vec<String> = lines.collect();
+    assert!(lines.is_empty(), "a program is called by its name:\n{}", lines.join("\n"));
+}
+
+/// The name that `--arch` takes, but where it is that of machine code: bundles and what they hold.
+#[test]
+fn pages_for_users_say_sm_90() {
+    const OF_CODE: [&str; 1] = ["docs/reference/supported.md"];
+    let pages = texts().into_iter().filter(|(path, _)| {
+        let is_for_users =
+            path == "README.md" || path.starts_with("docs/guides/") || path.starts_with("docs/reference/");
+        is_for_users && path.ends_with(".md") && !OF_CODE.contains(&path.as_str())
+    });
+    let faults: Vec<String> = pages.filter(|(_, text)| text.contains("sm_90a")).map(|(path, _)| path).collect();
+    assert!(faults.is_empty(), "{faults:?}");
 }
 
 #[test]

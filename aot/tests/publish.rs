@@ -108,7 +108,7 @@ fn every_altered_file_of_a_layout_is_noticed() {
             assert!(result.is_err() || harmless, "{} at {at}", path.display());
         }
         fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-        assert!(fetch(&to, std::slice::from_ref(&trusted)).is_err(), "{} cut short", path.display());
+        assert!(fetch(&to, std::slice::from_ref(&trusted)).is_err(), "{} truncated", path.display());
         fs::remove_file(&path).unwrap();
         assert!(fetch(&to, std::slice::from_ref(&trusted)).is_err(), "{} gone", path.display());
         fs::write(&path, &bytes).unwrap();

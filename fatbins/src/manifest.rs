@@ -66,7 +66,7 @@ pub enum ManifestError {
         found: Vec<u8>,
     },
     /// The bytes were altered.
-    #[error("manifest has SHA-256 {found}, its own header says {expected}: it was altered or cut short")]
+    #[error("manifest has SHA-256 {found}, its own header says {expected}: it was altered or truncated")]
     Digest {
         /// In the header.
         expected: Digest,

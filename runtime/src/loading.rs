@@ -57,8 +57,9 @@ pub enum LoadError {
     )]
     Unsupported { device: String, major: u32, minor: u32 },
     #[error(
-        "the bundle has no code for {device}, which takes {arch}; it holds {}.\n\
+        "the bundle has no code for {device}, which takes {}; it holds {}.\n\
          {remedy}",
+        arch.argument(),
         if holds.is_empty() { "nothing".to_owned() } else { holds.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ") }
     )]
     NoArch {
@@ -103,7 +104,12 @@ impl LoadError {
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { arch, needed, missing, models } = self;
-        writeln!(f, "{} of {needed} kernels that this run launches are not in the bundle for {arch}:", missing.len())?;
+        writeln!(
+            f,
+            "{} of {needed} kernels that this run launches are not in the bundle for {}:",
+            missing.len(),
+            arch.argument()
+        )?;
         for pair in missing {
             writeln!(f, "  {pair}")?;
         }

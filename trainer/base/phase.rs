@@ -7,7 +7,7 @@ use super::signal::Signal;
 pub struct Promise {
     /// The last step.
     pub steps: u64,
-    /// The directory of what is trained.
+    /// What messages call that which trains.
     pub result: &'static str,
     /// It writes checkpoints as it goes, or continues from one.
     pub has_checkpoints: bool,

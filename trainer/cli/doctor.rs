@@ -267,8 +267,8 @@ fn held(archs: &[Arch], arch: Arch, models: &[String]) -> Option<Finding> {
     if arch == Arch::Sim || archs.contains(&arch) {
         return None;
     }
-    let archs = archs.iter().join(", ");
-    let found = format!("it holds {} and no {arch}", if archs.is_empty() { "nothing" } else { &archs });
+    let archs = archs.iter().map(|arch| arch.argument()).join(", ");
+    let found = format!("it holds {} and no {}", if archs.is_empty() { "nothing" } else { &archs }, arch.argument());
     Some(Finding::bad_kernels("bundle", found, LoadError::remedy(arch, models)))
 }
 

@@ -66,7 +66,7 @@ fn stands_in(device: &Device, arch: Arch) -> Result<(), UsageError> {
         return Ok(());
     }
     Err(UsageError(format!(
-        "--device as:{}: launches of {arch} have instructions that {} lacks. Name a row of portable kernels: {}",
+        "--device as:{0}: launches of {0} have instructions that {1} lacks. Name a row of portable kernels: {2}",
         arch.argument(),
         device.name,
         Arch::GPUS.into_iter().filter(|arch| !arch.is_exact()).map(Arch::argument).collect::<Vec<_>>().join(", ")

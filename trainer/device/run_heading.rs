@@ -22,11 +22,11 @@ pub fn arch(device: &Device) -> String {
     let Some(Rows { launches, code }) = device.rows else { return "none".to_owned() };
     let own = launches.compute_capability();
     match device.compute_capability {
-        _ if launches != code => format!("launches of {launches}, on {}", device.name),
+        _ if launches != code => format!("launches of {}, on {}", launches.argument(), device.name),
         Some((major, minor)) if own != device.compute_capability => {
-            format!("{launches}, whose code {major}.{minor} runs")
+            format!("{}, whose code {major}.{minor} runs", launches.argument())
         }
-        _ => launches.to_string(),
+        _ => launches.argument().to_owned(),
     }
 }
 
@@ -63,7 +63,7 @@ impl Heading {
         let places = config.models();
         let all = places.iter().zip(models.models.iter());
         let of_models =
-            all.fold(self, |lines, ((role, path), (_, model))| lines.model(role.name(), path, model.borrow()));
+            all.fold(self, |lines, ((role, path), (_, model))| lines.model(config.name_of(role), path, model.borrow()));
         models.adapter.iter().fold(of_models, Self::adapter)
     }
 

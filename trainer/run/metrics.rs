@@ -30,7 +30,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Reads the file. A last line without its end was being written when the run was killed, and is passed over.
+    /// Reads the file. A last line without its end was being written when the run was killed, and is skipped.
     ///
     /// # Errors
     /// [`RunError::Unusable`] for the first line that does not read, or is not that of the step after the one before.
@@ -106,7 +106,7 @@ impl MetricsFile {
         Ok(Self { path: path.to_owned(), file, lines: 0, text: Vec::new() })
     }
 
-    /// The first `keep` lines of a run that continues, as they are; later ones are cut off.
+    /// The first `keep` lines of a run that continues, as they are; later ones are truncated.
     ///
     /// # Errors
     /// [`IoError`].
@@ -150,7 +150,10 @@ impl MetricsFile {
         check()?;
         files::write_whole(&self.path, &self.text).map_err(io())?;
         self.file = OpenOptions::new().append(true).open(&self.path).map_err(io())?;
-        note(format_args!("{} was deleted or cut off while the run trained: it is written again", self.path.display()));
+        note(format_args!(
+            "{} was deleted or truncated while the run trained: it is written again",
+            self.path.display()
+        ));
         Ok(())
     }
 
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_deleted_or_cut_off_is_written_again_and_another_one_stays() {
+    fn a_file_that_is_deleted_or_truncated_is_written_again_and_another_one_stays() {
         let dir = tempfile::tempdir().unwrap();
         let out = Out::claim(&dir.path().join("out"), Start::Fresh, &[]).unwrap();
         let path = out.path().join(METRICS);

@@ -41,7 +41,7 @@ impl Still {
             return Ok(());
         }
         Err(RunFault(format!(
-            "the gradient norm is exactly 0 in each of the first {first} steps, so nothing trains: {}. No student is written",
+            "the gradient norm is exactly 0 in each of the first {first} steps, so nothing trains: {}. Nothing is written",
             self.why
         )))
     }
@@ -59,9 +59,9 @@ pub fn what_is_zero(student: &Checkpoint, adapter: Option<&Adapter>) -> String {
 
 fn said(zeros: &[String]) -> String {
     match zeros {
-        [] => "no tensor of the student is wholly zero: one of its weights may be so large that it hides all others"
+        [] => "no tensor of the model that trains is wholly zero: one of its weights may be so large that it hides all others"
             .to_owned(),
-        zeros => format!("wholly zero of the student: {}", named(zeros)),
+        zeros => format!("wholly zero of the model that trains: {}", named(zeros)),
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
     fn ten_steps_without_a_gradient_end_a_run() {
         let fault = |steps| {
             let why = "the gradient norm is exactly 0 in each of the first";
-            Err(RunFault(format!("{why} {steps} steps, so nothing trains: why. No student is written")))
+            Err(RunFault(format!("{why} {steps} steps, so nothing trains: why. Nothing is written")))
         };
         assert_eq!(check(&[0.0; 9], 1000, 0), Ok(()));
         assert_eq!(check(&[0.0; 10], 1000, 0), fault(10));
@@ -118,8 +118,8 @@ mod tests {
     #[test]
     fn zeros_are_named_and_counted() {
         let zeros = ["a", "b", "c", "d", "e"].map(str::to_owned);
-        assert_eq!(said(&zeros), "wholly zero of the student: a, b, c and 2 more");
-        assert_eq!(said(&zeros[..2]), "wholly zero of the student: a, b");
-        assert!(said(&[]).starts_with("no tensor of the student is wholly zero"));
+        assert_eq!(said(&zeros), "wholly zero of the model that trains: a, b, c and 2 more");
+        assert_eq!(said(&zeros[..2]), "wholly zero of the model that trains: a, b");
+        assert!(said(&[]).starts_with("no tensor of the model that trains is wholly zero"));
     }
 }

@@ -15,7 +15,7 @@ pub fn after(before: Digest, step: &Step) -> Digest {
     Digest::of_parts("precast.tokens", std::iter::once(&before.0[..]).chain(rows))
 }
 
-/// After the first `steps` steps, of `accum` micro-batches each, which are passed over.
+/// After the first `steps` steps, of `accum` micro-batches each, which are skipped.
 ///
 /// # Errors
 /// [`DataError`] of what is read.

@@ -13,7 +13,7 @@ pub enum BundleError {
     #[error(transparent)]
     Signature(#[from] SignatureError),
     /// The file is no bundle, or is truncated.
-    #[error("not a bundle ({0}): it is another file or cut short; precast-aot build writes one")]
+    #[error("not a bundle ({0}): it is another file or truncated; precast-aot build writes one")]
     Elf(String),
     /// A section is missing or repeated.
     #[error("section {name} occurs {found} times, expected once")]

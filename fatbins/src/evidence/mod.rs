@@ -145,7 +145,7 @@ pub enum EvidenceError {
     #[error("it has version {found}, this program reads {VERSION}: use the program that wrote it, or a later one")]
     Version { found: u32 },
     /// The file was changed.
-    #[error("its digest is {found} and it says {said}: it was altered or cut short")]
+    #[error("its digest is {found} and it says {said}: it was altered or truncated")]
     Altered { said: String, found: Digest },
 }
 

@@ -11,7 +11,7 @@ pub enum Fault {
     /// It ends early, or a length in it is absurd.
     #[error(
         "{what} at byte {offset} takes {needed_bytes} bytes and the file ends at byte {file_bytes}: \
-         it is cut short or damaged, fetch it again"
+         it is truncated or damaged, fetch it again"
     )]
     Truncated {
         /// The part of it that ends early.

@@ -1,4 +1,4 @@
-//! Whether a model holds the tensors of its configuration, all of them and no others: a tensor that is passed over
+//! Whether a model holds the tensors of its configuration, all of them and no others: a tensor that is skipped
 //! would change what the model computes.
 
 use std::collections::BTreeSet;

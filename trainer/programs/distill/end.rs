@@ -103,11 +103,15 @@ fn of_pass(stream: &Stream, known: Option<Summary>) -> Option<Summary> {
 /// Says where results are.
 fn say_where(config: &RunConfig, waited_ms: Option<f64>) {
     let path = |name| config.out.join(name);
-    let result = config.result();
     if let Some(milliseconds) = waited_ms {
         say!("ranks:   {milliseconds:.2} ms per step spent waiting for exchanges");
     }
-    say!("{result}: {}\nreport:  {}", path(result).display(), path(REPORT).display());
+    say!(
+        "{:<8} {}\nreport:  {}",
+        format!("{}:", config.trained()),
+        path(config.result()).display(),
+        path(REPORT).display()
+    );
 }
 
 /// Writes what a run has trained, unless its steps show that it did not work; where its losses have grown, under another name.

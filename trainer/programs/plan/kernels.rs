@@ -98,7 +98,7 @@ fn digests(config: &RunConfig, arch: Arch, plan: &Plan) -> Result<BTreeMap<KeyVa
     bundle.verify().map_err(|error| source.refuse(error))?;
     if arch != Arch::Sim && !bundle.archs().contains(&arch) {
         let remedy = LoadError::remedy(arch, &config.model_names());
-        note(format_args!("there are no kernels for {arch} here. {remedy}"));
+        note(format_args!("there are no kernels for {} here. {remedy}", arch.argument()));
     }
     let modules = bundle.modules(arch).map_err(|error| source.refuse(error.into()))?;
     let of_code = modules.into_iter().filter_map(|m| Some((m.pair, m.entry.code.as_ref()?.digest.to_string())));

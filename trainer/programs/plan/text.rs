@@ -17,7 +17,9 @@ impl Display for Report {
         writeln!(
             f,
             "memory on {}, batch {batch_size} x {seq_len} tokens, {}:\n{}",
-            self.arch, self.precision, self.memory
+            self.arch.argument(),
+            self.precision,
+            self.memory
         )?;
         if let Some((trained, format)) = self.trained_parameters.zip(self.student_format) {
             let base = if self.teacher_is_base { ", which teaches too" } else { "" };

@@ -49,7 +49,7 @@ impl Passed {
             }
         }
         let text = if path.exists() { fs::read_to_string(&path)? } else { String::new() };
-        // A line without its end was cut off when the process ended.
+        // A line without its end was truncated when the process ended.
         let whole = text.rfind('\n').map_or(0, |last| last + 1);
         let before = text[..whole].lines().map(str::to_owned).collect();
         let file = File::options().create(true).append(true).open(&path).context("kernels that have passed")?;
