@@ -8,8 +8,9 @@ use std::process::Command;
 use crate::support::{on_device, precast, random_model, root, texts, tiny_config, tokenizer};
 
 /// Commands that this machine cannot run, or that other tests do, by how they begin.
-const ELSEWHERE: [(&str, &str); 11] = [
-    ("precast eval --model student.gguf", "takes llama.cpp's converter: `tests/students/check.py`"),
+const ELSEWHERE: [(&str, &str); 12] = [
+    ("precast export", "`export::`, whose models have tokenizers that GGUF has words for"),
+    ("precast eval --model student.gguf", "what `export` writes: `export::`"),
     ("precast doctor", "needs a GPU: `driver::` has a stand-in for one"),
     ("precast selftest", "needs a GPU; `smoke::` and `cargo xtask simt` are of the same kernels"),
     ("precast evidence", "`evidence::`"),

@@ -21,6 +21,7 @@ mod driver;
 mod dry_run;
 mod emulated;
 mod evidence;
+mod export;
 mod families;
 mod formulas;
 mod gauge;

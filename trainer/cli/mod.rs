@@ -5,6 +5,7 @@ mod distill;
 mod doctor;
 mod eval;
 mod evidence;
+mod export;
 mod generate;
 mod help;
 mod init;
@@ -53,6 +54,8 @@ enum Command {
     Init(init::Arguments),
     /// Merge a LoRA adapter into its model, and write the model
     Merge(merge::Arguments),
+    /// Write a model as a GGUF file that llama.cpp and ollama read: weights, tokenizer, chat template
+    Export(export::Arguments),
     /// Print a model's config.json; for a .gguf or .apr file, the equivalent
     Config {
         /// Model: Hugging Face directory, .gguf or .apr
@@ -128,6 +131,7 @@ pub fn main() -> Result<(), Failure> {
         Command::Train(arguments) => distill::train(*arguments, startup),
         Command::Init(arguments) => init::run(&arguments),
         Command::Merge(arguments) => merge::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Config { model } => {
             print_json(&Checkpoint::open(&model)?.json);
             Ok(())

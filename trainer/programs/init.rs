@@ -49,14 +49,15 @@ pub fn random(
 pub fn random_gguf(config: &Path, seed: u64, out: &Path, existing: Existing) -> Result<PathBuf, Failure> {
     let out = check_directory(out, existing, &[config])?;
     let unfit = |error| CheckpointError::of(config, error);
-    let (weights, _) = Random::new(&config_json(config)?, seed).map_err(unfit)?;
+    let (weights, json) = Random::new(&config_json(config)?, seed).map_err(unfit)?;
     if weights.config.rope_scaling.is_some() {
         let message =
             format!("--format: {} scales its rotary embedding, which init does not write as GGUF", config.display());
         return Err(Failure::usage(message));
     }
     let mut scratch = Scratch::default();
-    write_gguf(&out, existing, &weights.config, &weights.formats(), |parameter, format, write| {
+    let shape = (&weights.config, gguf::HeadWidth::of(&json));
+    write_gguf(&out, existing, shape, &weights.formats(), |parameter, format, write| {
         Ok::<_, Failure>(write(weights.read(parameter, format, &mut scratch)?)?)
     })?;
     Ok(out.join(gguf::FILE))

@@ -1,8 +1,9 @@
 //! `precast merge`: an adapter added into its model.
 
+use std::fmt;
 use std::path::Path;
 
-use half::f16;
+use half::{bf16, f16};
 use precast_kernels::Dtype;
 use precast_plan::{Factor, Parameter, Parameters};
 use precast_system::files::Existing;
@@ -21,24 +22,65 @@ use crate::run::out::check_directory;
 /// [`Failure`] where model or adapter cannot be read, or the directory cannot be written.
 pub fn merge(base: &Path, adapter: &Path, out: &Path, existing: Existing) -> Result<String, Failure> {
     let out = check_directory(out, existing, &[base, adapter])?;
-    let base = Checkpoint::open(base)?;
-    let adapter = Adapter::open(adapter, (base.path(), base.config()))?;
+    let merged = Merged::open(base, adapter)?;
+    let base = &merged.base;
     let parameters = Parameters::new(base.config()).list;
-    let dtype = base.element();
-    let model = Student { config: &base.json, parameters: &parameters, dtype, tokenizer_from: &[&base] };
-    let mut scratch = Scratch::default();
+    let dtype = merged.dtype;
+    let model = Student { config: &base.json, parameters: &parameters, dtype, tokenizer_from: &[base] };
+    let (mut values, mut scratch) = (Vec::new(), Scratch::default());
     write_model(&out, existing, &model, |parameter, write| {
-        let mut read = Scratch::default();
-        let values = scratch.values(parameter.elems() as usize);
-        bytemuck::cast_slice_mut(values).copy_from_slice(base.read(parameter, Dtype::F32.into(), &mut read)?);
+        values.resize(parameter.elems() as usize, 0.0);
+        merged.read(parameter, &mut values, &mut scratch)?;
+        Ok::<_, Failure>(write(&stored_as(&values, dtype))?)
+    })?;
+    Ok(merged.to_string())
+}
+
+/// A model with an adapter added to it.
+pub(super) struct Merged {
+    pub base: Checkpoint,
+    adapter: Adapter,
+    /// What its values are rounded to.
+    dtype: Stored,
+}
+
+impl Merged {
+    /// # Errors
+    /// [`Failure`] where model or adapter cannot be read.
+    pub fn open(base: &Path, adapter: &Path) -> Result<Self, Failure> {
+        let base = Checkpoint::open(base)?;
+        let adapter = Adapter::open(adapter, (base.path(), base.config()))?;
+        let dtype = base.element();
+        Ok(Self { base, adapter, dtype })
+    }
+
+    /// The values of a parameter, rounded once to the dtype of the base's own; `values` has room for exactly as many.
+    ///
+    /// # Errors
+    /// [`Failure`] where they cannot be read.
+    pub fn read(&self, parameter: &Parameter, values: &mut [f32], scratch: &mut Scratch) -> Result<(), Failure> {
+        let Self { base, adapter, dtype } = self;
+        bytemuck::cast_slice_mut(values).copy_from_slice(base.read(parameter, Dtype::F32.into(), scratch)?);
         if let Some(adapted) = adapter.layout.each.iter().find(|adapted| adapted.parameter() == parameter.name) {
-            let mut matrix = |factor| adapter.read(adapted, factor, &mut read).map(bytemuck::pod_collect_to_vec);
+            let mut matrix = |factor| adapter.read(adapted, factor, scratch).map(bytemuck::pod_collect_to_vec);
             let (a, b): (Vec<f32>, Vec<f32>) = (matrix(Factor::A)?, matrix(Factor::B)?);
             add_product(values, &a, &b, adapter.layout.scale(adapted), adapted.rank);
         }
-        Ok::<_, Failure>(write(&rounded(&mut scratch, parameter, dtype))?)
-    })?;
-    Ok(format!("{adapter}\nmerged into {} ({}), rounded once to {dtype:?}", base.path().display(), base.stored()))
+        match dtype {
+            Stored::F16 => values.par_iter_mut().for_each(|value| *value = f16::from_f32(*value).to_f32()),
+            Stored::BF16 => values.par_iter_mut().for_each(|value| *value = bf16::from_f32(*value).to_f32()),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Merged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { base, adapter, dtype } = self;
+        let (path, stored) = (base.path().display(), base.stored());
+        write!(f, "{adapter}\nmerged into {path} ({stored}), rounded once to {dtype:?}")
+    }
 }
 
 /// Adds `scale b a` to `w` [rows, columns]; `a` [rank, columns], `b` [rows, rank]. Each element is
@@ -58,18 +100,19 @@ fn add_product(w: &mut [f32], a: &[f32], b: &[f32], scale: f32, rank: u32) {
     );
 }
 
-/// The values of `scratch` as bytes of a dtype, rounded to nearest even.
-fn rounded(scratch: &mut Scratch, parameter: &Parameter, dtype: Stored) -> Vec<u8> {
+/// Values that are of a dtype as its bytes.
+fn stored_as(values: &[f32], dtype: Stored) -> Vec<u8> {
     match dtype {
-        Stored::F16 => {
-            let values = scratch.values(parameter.elems() as usize);
-            let mut halves = vec![f16::ZERO; values.len()];
-            halves.par_iter_mut().zip(values).for_each(|(half, value)| *half = f16::from_f32(*value));
-            bytemuck::cast_slice(&halves).to_vec()
-        }
-        Stored::BF16 => scratch.encode(Dtype::Bf16).to_vec(),
-        _ => scratch.encode(Dtype::F32).to_vec(),
+        Stored::F16 => halves(values, |value| f16::from_f32(value).to_le_bytes()),
+        Stored::BF16 => halves(values, |value| bf16::from_f32(value).to_le_bytes()),
+        _ => bytemuck::cast_slice(values).to_vec(),
     }
+}
+
+fn halves(values: &[f32], half: impl Fn(f32) -> [u8; 2] + Sync) -> Vec<u8> {
+    let mut bytes = vec![[0; 2]; values.len()];
+    bytes.par_iter_mut().zip(values).for_each(|(bytes, value)| *bytes = half(*value));
+    bytes.into_flattened()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ pub mod compare;
 pub mod distill;
 pub mod evaluate;
 pub mod evidence;
+pub mod export;
 pub mod failure;
 pub mod generate;
 pub mod init;

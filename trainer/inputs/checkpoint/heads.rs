@@ -35,3 +35,34 @@ pub(super) fn deinterleave<T: Copy + Send + Sync>(out: &mut [T], head_count: usi
         }
     });
 }
+
+/// Stores the rows of each head as [`deinterleave`] finds them.
+pub(super) fn interleave<T: Copy + Send + Sync>(out: &mut [T], head_count: usize, head_rows: usize) {
+    let head_len = out.len() / head_count;
+    let row_len = head_len / head_rows;
+    out.par_chunks_exact_mut(head_len).for_each(|head| {
+        let plain = head.to_vec();
+        let (first, second) = plain.split_at(head_len / 2);
+        let rows = first.chunks_exact(row_len).zip(second.chunks_exact(row_len));
+        for (pair, (first, second)) in head.chunks_exact_mut(2 * row_len).zip(rows) {
+            pair[..row_len].copy_from_slice(first);
+            pair[row_len..].copy_from_slice(second);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interleaving_is_undone_by_reading() {
+        let plain: Vec<u32> = (0..2 * 6 * 3).collect();
+        let mut rows = plain.clone();
+        interleave(&mut rows, 2, 6);
+        // Rows 0, 3, 1, 4, 2, 5 of the first head.
+        assert_eq!(rows[..9], [0, 1, 2, 9, 10, 11, 3, 4, 5]);
+        deinterleave(&mut rows, 2, 6);
+        assert_eq!(rows, plain);
+    }
+}

@@ -3,7 +3,9 @@
 pub mod apr;
 mod checksum;
 mod cursor;
+mod encode;
 mod error;
+mod export;
 mod fault;
 mod file;
 mod finite;
@@ -39,6 +41,7 @@ use crate::inputs::chat::{self, ChatSource, ChatTemplate};
 use crate::inputs::tokenizer::{self, Tokenizer};
 use apr::Apr;
 pub use error::CheckpointError;
+pub use export::GgufFile;
 pub use fault::Fault;
 pub use file::Access;
 use file::WeightFile;
@@ -341,10 +344,8 @@ impl Checkpoint {
 
     /// The tokens that end an answer, by `eos_token_id` of the configuration and of `generation_config.json`.
     pub fn eos_tokens(&self) -> Vec<u32> {
-        let beside = read_text(&self.path.join("generation_config.json")).ok();
-        let beside: Option<serde_json::Value> = beside.and_then(|text| serde_json::from_str(&text).ok());
-        let lists =
-            [Some(&self.json), beside.as_ref()].into_iter().flatten().filter_map(|json| json.get("eos_token_id"));
+        let beside = self.generation_config();
+        let lists = [&self.json, &beside].into_iter().filter_map(|json| json.get("eos_token_id"));
         let ids = lists.flat_map(|eos| eos.as_array().cloned().unwrap_or_else(|| vec![eos.clone()]));
         ids.filter_map(|id| u32::try_from(id.as_u64()?).ok()).collect()
     }

@@ -40,20 +40,29 @@ pub(super) trait SingleFile: Send + Sync {
     /// [`Fault`] where one is no number.
     fn token_ids(&self) -> Result<[Option<u64>; 2], Fault>;
 
+    /// The token that fills sequences, where the file names it.
+    ///
+    /// # Errors
+    /// [`Fault`] where it is no number.
+    fn padding_id(&self) -> Result<Option<u64>, Fault> {
+        Ok(None)
+    }
+
     /// The chat template beside the tokenizer.
     ///
     /// # Errors
     /// [`Fault`] where it is no text.
     fn chat_template(&self) -> Result<Option<String>, Fault>;
 
-    /// The value of a `tokenizer_config.json` beside a tokenizer: its class, the begin and end tokens and the chat template,
-    /// where the file has them.
+    /// The value of a `tokenizer_config.json` beside a tokenizer: its class, the begin, end and padding tokens and the
+    /// chat template, where the file has them.
     ///
     /// # Errors
     /// [`Fault`] of ids and template.
     fn tokenizer_config(&self, token: &dyn Fn(u32) -> Option<String>) -> Result<Value, Fault> {
         let mut config = json!({ "tokenizer_class": "PreTrainedTokenizerFast" });
-        for (name, id) in ["bos_token", "eos_token"].into_iter().zip(self.token_ids()?) {
+        let [bos, eos] = self.token_ids()?;
+        for (name, id) in [("bos_token", bos), ("eos_token", eos), ("pad_token", self.padding_id()?)] {
             if let Some(token) = id.and_then(|id| token(id.try_into().ok()?)) {
                 config[name] = token.into();
             }

@@ -14,7 +14,7 @@ use super::{Checkpoint, CheckpointError, Fault, NotFinite, SingleFile, Source, f
 use crate::inputs::tokenizer;
 
 /// SentencePiece's own file.
-const SENTENCEPIECE: &str = "tokenizer.model";
+pub(super) const SENTENCEPIECE: &str = "tokenizer.model";
 /// Settings of the tokenizer, and the chat template.
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// Files copied along from the model a student came from.
@@ -231,7 +231,7 @@ fn write_built(aside: &mut Aside, checkpoint: &Checkpoint, file: &dyn SingleFile
 pub fn write_gguf<E: From<CheckpointError>>(
     directory: &Path,
     existing: Existing,
-    config: &ModelConfig,
+    (config, width): (&ModelConfig, gguf::HeadWidth),
     formats: &Formats,
     mut read: impl FnMut(&Parameter, Format, &mut Write<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -242,21 +242,15 @@ pub fn write_gguf<E: From<CheckpointError>>(
              Hugging Face directory"
         ))
     };
-    let tensors = gguf::tensors(config, formats).map_err(unnamed)?;
+    let (header, tensors) = gguf::random_header(config, width, formats).map_err(unnamed)?;
     let io = |error| CheckpointError::Io { what: "write", path: directory.join(gguf::FILE), error };
     check_space(directory, "the model", tensors.iter().map(gguf::WrittenTensor::padded).sum())?;
     let mut aside = Aside::new(directory).map_err(io)?;
     let mut file = aside.create(gguf::FILE).map_err(io)?;
-    file.write_all(&gguf::header(config, &tensors)).map_err(io)?;
-    for tensor in &tensors {
-        let mut done = 0;
-        read(&tensor.parameter, tensor.format, &mut |part| {
-            done += part.len() as u64;
-            file.write_all(part).map_err(io)
-        })?;
-        assert_eq!(done, tensor.bytes(), "bytes of {}", tensor.name);
-        file.write_all(&vec![0; (tensor.padded() - done) as usize]).map_err(io)?;
-    }
+    gguf::write(&mut file, (&header, &tensors), io, |tensor, write| match &tensor.values {
+        gguf::Values::Of(parameter) => read(parameter, tensor.format(), write),
+        gguf::Values::Given(_) => unreachable!("a model of random weights has no scaled rotary embedding"),
+    })?;
     aside.close(file);
     aside.list().map_err(io)?;
     Ok(aside.publish(existing).map_err(io)?)

@@ -10,7 +10,7 @@ use precast_system::input;
 
 use crate::base::lines::bounded;
 use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Weights};
-use crate::inputs::tokenizer;
+use crate::inputs::tokenizer::{self, Tokenizer};
 pub use chat::chat;
 use tokenizers::{Comparison, compare};
 
@@ -102,13 +102,29 @@ fn tokens(
     }
     let (of_teacher, of_student) = rayon::join(|| teacher.tokenizer(), || student.tokenizer());
     let note = match (of_teacher?, of_student?) {
-        (Some(teacher), Some(student)) => return Ok(Some(compare(teacher, student))),
+        (Some(teacher), Some(student)) => return Ok(Some(compare(["teacher", "student"], teacher, student))),
         (None, None) => "neither model has a tokenizer: whether both have the same ids is not checked",
         (None, _) => "the teacher has no tokenizer: whether both models have the same ids is not checked",
         (_, None) => "the student has no tokenizer: whether both models have the same ids is not checked",
     };
     notes.push(note.to_owned());
     Ok(None)
+}
+
+/// Refuses a tokenizer that a file says otherwise than its model does.
+///
+/// # Errors
+/// [`CheckpointError`] with what differs.
+pub fn check_written(model: &Path, own: &Tokenizer, written: &Tokenizer) -> Result<(), CheckpointError> {
+    let Comparison { mut differences, only } = compare(["model", "file"], own, written);
+    differences.extend(only.into_iter().map(|line| format!("  {line}")));
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let differences = bounded(differences, LISTED).join("\n");
+    let reason =
+        format!("its tokenizer cannot be written as GGUF: the file's would make other tokens of text.\n{differences}");
+    Err(CheckpointError::of(model, reason))
 }
 
 fn same_bytes(one: &Path, other: &Path) -> bool {

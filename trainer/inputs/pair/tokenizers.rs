@@ -27,18 +27,18 @@ pub(super) struct Comparison {
     pub only: Vec<String>,
 }
 
-/// Compares a teacher's tokenizer with a student's: ids of the tokens that both have, merges among those, and the ids
-/// of a text.
-pub(super) fn compare(teacher: &Tokenizer, student: &Tokenizer) -> Comparison {
+/// Compares a teacher's tokenizer with a student's, or others under the names of what has them: ids of the tokens that both
+/// have, merges among those, and the ids of a text.
+pub(super) fn compare(who: [&str; 2], teacher: &Tokenizer, student: &Tokenizer) -> Comparison {
     let (of_teacher, of_student) = rayon::join(|| View::of(teacher), || View::of(student));
     let (of_teacher, of_student) = (&of_teacher, &of_student);
     let mut comparison = Comparison::default();
     let kinds = (teacher.kind() != student.kind())
-        .then(|| format!("the teacher's is {}, the student's {}", teacher.kind(), student.kind()));
+        .then(|| format!("the {}'s is {}, the {}'s {}", who[0], teacher.kind(), who[1], student.kind()));
     let tokens = [kinds, ids(of_teacher, of_student), texts(of_teacher, of_student)].into_iter().flatten();
-    let lines = tokens.chain(merges(of_teacher, of_student)).chain(encodings(teacher, student));
+    let lines = tokens.chain(merges(who, of_teacher, of_student)).chain(encodings(who, teacher, student));
     comparison.differences.extend(lines.map(|line| format!("  {line}")));
-    for (who, one, other) in [("teacher", of_teacher, of_student), ("student", of_student, of_teacher)] {
+    for (who, one, other) in [(who[0], of_teacher, of_student), (who[1], of_student, of_teacher)] {
         let only = one.ids.iter().filter(|(text, _)| !other.ids.contains_key(*text)).map(|(text, id)| (id, text));
         let name = |(id, text): &(&u32, &String)| format!("`{text}` ({id})");
         comparison.only.extend(listed("token", &format!("only the {who} has"), only, name));
@@ -93,7 +93,7 @@ fn texts(teacher: &View, student: &View) -> Option<String> {
 }
 
 /// Merges among tokens that both have: those of one alone, and the first whose turn is another's.
-fn merges(teacher: &View, student: &View) -> Vec<String> {
+fn merges(who: [&str; 2], teacher: &View, student: &View) -> Vec<String> {
     let (Some(of_teacher), Some(of_student)) = (&teacher.merges, &student.merges) else { return Vec::new() };
     // Added tokens are found before any merge. Runs of spaces have equal scores in SentencePiece models, and converters
     // order them differently: which goes first changes nothing.
@@ -111,7 +111,7 @@ fn merges(teacher: &View, student: &View) -> Vec<String> {
     let common = [of_teacher, of_student].map(|merges| merges.iter().filter(known).collect::<Vec<_>>());
     let sets = common.each_ref().map(|merges| merges.iter().copied().collect::<HashSet<_>>());
     let mut lines = Vec::new();
-    for (who, one, other) in [("teacher", &sets[0], &sets[1]), ("student", &sets[1], &sets[0])] {
+    for (who, one, other) in [(who[0], &sets[0], &sets[1]), (who[1], &sets[1], &sets[0])] {
         let only = one.difference(other).copied();
         let name = |(left, right): &&(String, String)| format!("`{left}` + `{right}`");
         lines.extend(listed("merge", &format!("only the {who} has"), only, name));
@@ -121,18 +121,19 @@ fn merges(teacher: &View, student: &View) -> Vec<String> {
         let [first, second] = common
             .map(|merges| merges.into_iter().map(|(left, right)| format!("{left}{right}")).unique().collect_vec());
         if let Some((turn, (theirs, mine))) = first.iter().zip(&second).enumerate().find(|(_, (a, b))| a != b) {
-            lines.push(format!("merge {turn} makes `{theirs}` in the teacher's and `{mine}` in the student's"));
+            let [one, other] = who;
+            lines.push(format!("merge {turn} makes `{theirs}` in the {one}'s and `{mine}` in the {other}'s"));
         }
     }
     lines
 }
 
 /// Where the ids of the text part.
-fn encodings(teacher: &Tokenizer, student: &Tokenizer) -> Option<String> {
+fn encodings([one, other]: [&str; 2], teacher: &Tokenizer, student: &Tokenizer) -> Option<String> {
     let (theirs, mine) = match (teacher.encode(TEXT, SpecialTokens::Omit), student.encode(TEXT, SpecialTokens::Omit)) {
         (Ok(theirs), Ok(mine)) => (theirs, mine),
-        (Err(error), _) => return Some(format!("the teacher's fails: {error}")),
-        (_, Err(error)) => return Some(format!("the student's fails: {error}")),
+        (Err(error), _) => return Some(format!("the {one}'s fails: {error}")),
+        (_, Err(error)) => return Some(format!("the {other}'s fails: {error}")),
     };
     let at = theirs
         .iter()
@@ -141,7 +142,7 @@ fn encodings(teacher: &Tokenizer, student: &Tokenizer) -> Option<String> {
         .or_else(|| (theirs.len() != mine.len()).then_some(theirs.len().min(mine.len())))?;
     let from = |ids: &[u32]| format!("{:?}", &ids[at..ids.len().min(at + EXAMPLES)]);
     Some(format!(
-        "a text of {} bytes is {} tokens in the teacher's and {} in the student's; from token {at} on {} and {}",
+        "a text of {} bytes is {} tokens in the {one}'s and {} in the {other}'s; from token {at} on {} and {}",
         TEXT.len(),
         theirs.len(),
         mine.len(),

@@ -110,6 +110,20 @@ pub fn check_directory(dir: &Path, existing: Existing, inputs: &[&Path]) -> Resu
     Ok(dir)
 }
 
+/// Refuses to write a file where something is already.
+///
+/// # Errors
+/// [`RunError::Unfit`].
+pub fn check_file(path: &Path) -> Result<(), RunError> {
+    match fs::symlink_metadata(path) {
+        Err(_) => Ok(()),
+        Ok(_) => Err(RunError::Unfit(format!(
+            "--out {} is there already, and nothing is replaced: remove it, or choose another --out",
+            path.display()
+        ))),
+    }
+}
+
 fn refuse_everything(dir: &Path) -> Result<(), RunError> {
     let mut entries = fs::read_dir(dir).map_err(RunError::directory("read", dir))?;
     match entries.next() {

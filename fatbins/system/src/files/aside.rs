@@ -247,6 +247,16 @@ pub fn remove_directory(path: &Path) -> io::Result<()> {
 /// # Errors
 /// Any I/O error.
 pub fn asides(target: &Path) -> io::Result<Vec<PathBuf>> {
+    entries_aside(target, fs::FileType::is_dir)
+}
+
+/// Removes files aside of a target that no process writes.
+pub(super) fn remove_unused_files(target: &Path) -> io::Result<()> {
+    let files = entries_aside(target, fs::FileType::is_file)?;
+    files.into_iter().filter(|file| unused(file)).try_for_each(|file| remove_all(&file))
+}
+
+fn entries_aside(target: &Path, is_wanted: fn(&fs::FileType) -> bool) -> io::Result<Vec<PathBuf>> {
     let prefix = prefix(target);
     let mut found = Vec::new();
     for entry in fs::read_dir(parent(target))? {
@@ -254,7 +264,7 @@ pub fn asides(target: &Path) -> io::Result<Vec<PathBuf>> {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
         let ours = name.strip_prefix(&prefix).is_some_and(|end| end.len() == 6) && is_aside(name);
-        if ours && entry.file_type()?.is_dir() {
+        if ours && is_wanted(&entry.file_type()?) {
             found.push(entry.path());
         }
     }
@@ -279,8 +289,8 @@ fn settle(target: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn unused(directory: &Path) -> bool {
-    File::open(directory).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
+fn unused(aside: &Path) -> bool {
+    File::open(aside).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
 
 /// Settles leftovers, directories and files, in a directory that only this process uses.

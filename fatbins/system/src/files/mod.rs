@@ -1,13 +1,14 @@
 //! Writes files and directories whole or not at all.
 
 mod aside;
+mod aside_file;
 mod claim;
 mod fault;
 mod limit;
 mod listing;
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,6 +17,7 @@ use precast_kernels::{Digest, Hasher};
 use crate::input;
 
 pub use aside::{Aside, Existing, Writer, asides, is_aside, remove_directory, sweep};
+pub use aside_file::AsideFile;
 pub use claim::{Claim, ClaimError};
 pub use limit::{is_past_limit, outlive_limit};
 pub use listing::{LISTING, Listing, ListingError, check_replaceable, walk};
@@ -49,17 +51,9 @@ fn parent(path: &Path) -> &Path {
 /// # Errors
 /// Any I/O error; the old file is then still there and nothing is left aside.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    fs::create_dir_all(parent(path))?;
-    fault::point();
-    let mut aside = tempfile::Builder::new().prefix(&aside::prefix(path)).tempfile_in(parent(path))?;
-    fault::write(aside.as_file_mut(), bytes)?;
-    readable(aside.path(), 0o644)?;
-    fault::point();
-    aside.as_file().sync_all()?;
-    fault::point();
-    placing();
-    aside.persist(path).map_err(|error| error.error)?;
-    sync(parent(path))
+    let mut aside = AsideFile::create(path)?;
+    aside.write_all(bytes)?;
+    aside.publish(Existing::Replace)
 }
 
 /// Fills a directory aside, flushes it to disk and renames it into place, replacing the old one.

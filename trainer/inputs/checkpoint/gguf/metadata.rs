@@ -12,10 +12,17 @@ const MOST_KEYS: u64 = 1 << 16;
 /// Texts of an array: the largest vocabularies have a quarter of a million tokens and half a million merges.
 const MOST_TEXTS: u64 = 1 << 22;
 
-/// GGUF's code of a string, among the types of values.
-const STRING: u32 = 8;
-/// GGUF's code of an array.
-const ARRAY: u32 = 9;
+/// GGUF's codes of the types of values that are read and written.
+pub(super) mod code {
+    pub const U32: u32 = 4;
+    pub const I32: u32 = 5;
+    pub const F32: u32 = 6;
+    pub const BOOL: u32 = 7;
+    pub const STRING: u32 = 8;
+    pub const ARRAY: u32 = 9;
+}
+
+use code::{ARRAY, STRING};
 
 /// A value. Arrays stay in the file: a vocabulary is read only when it is asked for.
 enum Value {
@@ -38,10 +45,10 @@ impl Value {
             1 => Self::Integer(cursor.number::<i8>(what)?.into()),
             2 => Self::Integer(cursor.number::<u16>(what)?.into()),
             3 => Self::Integer(cursor.number::<i16>(what)?.into()),
-            4 => Self::Integer(cursor.number::<u32>(what)?.into()),
-            5 => Self::Integer(cursor.number::<i32>(what)?.into()),
-            6 => Self::F32(cursor.number::<f32>(what)?),
-            7 => Self::Bool(cursor.number::<u8>(what)? != 0),
+            code::U32 => Self::Integer(cursor.number::<u32>(what)?.into()),
+            code::I32 => Self::Integer(cursor.number::<i32>(what)?.into()),
+            code::F32 => Self::F32(cursor.number::<f32>(what)?),
+            code::BOOL => Self::Bool(cursor.number::<u8>(what)? != 0),
             STRING => Self::String(cursor.string(what)?.to_owned()),
             ARRAY => {
                 let item = cursor.number(what)?;
@@ -191,13 +198,13 @@ impl Metadata {
 
     /// An array of `i32`, if the key is there. `file` is the whole file.
     pub(super) fn integers(&self, file: &[u8], key: &str) -> Result<Option<Vec<i32>>, Fault> {
-        let words = self.words(file, key, 5, "an array of 32-bit integers")?;
+        let words = self.words(file, key, code::I32, "an array of 32-bit integers")?;
         Ok(words.map(|words| words.into_iter().map(i32::from_le_bytes).collect()))
     }
 
     /// An array of `f32`, if the key is there. `file` is the whole file.
     pub(super) fn floats(&self, file: &[u8], key: &str) -> Result<Option<Vec<f32>>, Fault> {
-        let words = self.words(file, key, 6, "an array of 32-bit floating-point numbers")?;
+        let words = self.words(file, key, code::F32, "an array of 32-bit floating-point numbers")?;
         Ok(words.map(|words| words.into_iter().map(f32::from_le_bytes).collect()))
     }
 

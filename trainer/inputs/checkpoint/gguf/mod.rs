@@ -6,10 +6,13 @@
 
 mod config;
 mod container;
+mod export;
+mod key_values;
 mod keys;
 mod metadata;
 mod names;
 mod rope;
+mod shape;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
@@ -28,10 +31,13 @@ use super::single_file::SingleFile;
 use super::store::{Tensor, Tensors};
 pub(super) use container::MAGIC;
 use container::{Header, Named};
+pub use export::Encoding;
+pub(super) use export::{About, Export};
 use metadata::Metadata;
-pub(super) use tokenizer::splits_as_qwen2;
+pub use shape::HeadWidth;
+pub(super) use tokenizer::{Files as TokenizerFiles, splits_as_qwen2};
 pub use write::FILE;
-pub(super) use write::{Tensor as WrittenTensor, header, tensors};
+pub(super) use write::{Tensor as WrittenTensor, Values, random_header, write};
 
 /// Bytes that most headers without a vocabulary fit into.
 const FIRST_HEAD_BYTES: u64 = 1 << 20;
@@ -120,7 +126,11 @@ impl SingleFile for Gguf {
 
     fn token_ids(&self) -> Result<[Option<u64>; 2], Fault> {
         let id = |key| self.metadata.integer(key);
-        Ok([id("tokenizer.ggml.bos_token_id")?, id("tokenizer.ggml.eos_token_id")?])
+        Ok([id(tokenizer::BOS_KEY)?, id(tokenizer::EOS_KEY)?])
+    }
+
+    fn padding_id(&self) -> Result<Option<u64>, Fault> {
+        self.metadata.integer(tokenizer::PADDING_KEY)
     }
 
     fn chat_template(&self) -> Result<Option<String>, Fault> {

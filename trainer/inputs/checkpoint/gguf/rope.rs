@@ -1,8 +1,8 @@
 //! Scaling of the rotary embedding: llama.cpp's files have no key for it, but what each frequency is divided by.
 
-use precast_plan::Family;
 use precast_plan::family::LLAMA3;
 use precast_plan::rope::{Llama3, frequencies};
+use precast_plan::{Family, ModelConfig};
 use serde_json::{Value, json};
 
 use super::Gguf;
@@ -21,6 +21,26 @@ const ORIGINAL_POSITIONS: u32 = 8192;
 
 /// How far a factor may be from what the scaling gives: what rounding to f32 explains, many times over.
 const TOLERANCE: f32 = 1e-4;
+
+/// What each frequency of a model is divided by, [head_dim / 2], if its rotary embedding is scaled. As llama.cpp's converter
+/// computes it, each operation rounded to f32: PyTorch divides a number by a tensor as a multiplication by the reciprocal.
+pub(super) fn factors(config: &ModelConfig) -> Option<Vec<f32>> {
+    let Llama3 { factor, low_freq_factor: low, high_freq_factor: high, original_max_position_embeddings } =
+        config.rope_scaling?;
+    let (original, factor) = (f64::from(original_max_position_embeddings), factor as f32);
+    let divisor = |frequency: f32| {
+        let wavelength = (1.0 / frequency) * std::f32::consts::TAU;
+        if wavelength < (original / high) as f32 {
+            1.0
+        } else if wavelength > (original / low) as f32 {
+            factor
+        } else {
+            let smooth = ((1.0 / wavelength) * original as f32 - low as f32) / (high - low) as f32;
+            1.0 / ((1.0 - smooth) / factor + smooth)
+        }
+    };
+    Some(frequencies(config.rope_theta, None, config.head_dim).into_iter().map(divisor).collect())
+}
 
 /// Whether a tensor of a family is that.
 pub(super) fn is_factors(family: &Family, name: &str) -> bool {

@@ -7,6 +7,7 @@ mod models;
 mod samples;
 mod tokenizers;
 mod writer;
+mod written;
 
 use std::io::Write;
 

@@ -1,5 +1,6 @@
 //! Byte-level BPE: bytes are written as printable characters, and merges are listed best first.
 
+use serde_json::Value;
 use tokenizers::models::bpe::{BPE, Merges, Vocab};
 use tokenizers::normalizers::unicode::NFC;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -10,10 +11,11 @@ use tokenizers::{PreTokenizerWrapper, SplitDelimiterBehavior, Tokenizer};
 
 use super::super::metadata::{Metadata, required};
 use super::vocabulary::Vocabulary;
+use super::write::{Bpe, Json};
 use crate::inputs::checkpoint::fault::Fault;
 
-const MERGES_KEY: &str = "tokenizer.ggml.merges";
-const PRE_KEY: &str = "tokenizer.ggml.pre";
+pub(super) const MERGES_KEY: &str = "tokenizer.ggml.merges";
+pub(super) const PRE_KEY: &str = "tokenizer.ggml.pre";
 
 /// How a family of models splits text into the words that are then merged within.
 #[derive(Clone, Copy)]
@@ -109,6 +111,43 @@ impl Family {
         steps.push(ByteLevel::new(false, true, self.splits.is_empty()).into());
         Ok(Sequence::new(steps).into())
     }
+}
+
+/// The name of the family that splits text as a `tokenizer.json` says, or what it splits text by.
+pub(super) fn name_of(json: &Json, bpe: &Bpe) -> Result<&'static str, String> {
+    let (normalizers, steps) = (steps(&json.normalizer), steps(&json.pre_tokenizer));
+    let is_it = |family: &&Family| {
+        let written = family.pre_tokenizer().ok().and_then(|own| serde_json::to_value(own).ok());
+        written.is_some_and(|own| self::steps(&own) == steps)
+            && normalizers.iter().map(kind_of).eq(family.composes.then_some("NFC"))
+            && bpe.ignore_merges == family.ignores_merges
+    };
+    if let Some(family) = FAMILIES.iter().find(is_it) {
+        return Ok(family.name);
+    }
+    let by = normalizers.iter().chain(&steps).map(kind_of).collect::<Vec<_>>().join(", ");
+    let known = FAMILIES.map(|family| family.name).join(", ");
+    Err(format!("it splits text by {by}, in a way that is none of llama.cpp's {known}"))
+}
+
+fn kind_of(step: &Value) -> &str {
+    step.get("type").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// What a normalizer or a pre-tokenizer does in turn, without what has no part in ids.
+fn steps(value: &Value) -> Vec<Value> {
+    if value.is_null() {
+        return Vec::new();
+    }
+    let within = ["normalizers", "pretokenizers"].into_iter().find_map(|list| value.get(list)?.as_array());
+    if let Some(within) = within {
+        return within.iter().flat_map(steps).collect();
+    }
+    let mut step = value.clone();
+    if let Value::Object(fields) = &mut step {
+        fields.remove("trim_offsets");
+    }
+    vec![step]
 }
 
 /// The tokenizer, without its added tokens.

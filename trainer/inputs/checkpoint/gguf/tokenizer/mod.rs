@@ -3,11 +3,14 @@
 mod byte_level;
 mod sentencepiece;
 mod vocabulary;
+mod write;
 
 use serde_json::json;
 use tokenizers::{PostProcessorWrapper, Tokenizer};
 
 pub(in crate::inputs::checkpoint) use byte_level::splits_as_qwen2;
+pub(in crate::inputs::checkpoint) use write::Files;
+pub(super) use write::write;
 
 use super::metadata::{Metadata, required};
 use crate::inputs::checkpoint::fault::Fault;
@@ -15,7 +18,9 @@ use vocabulary::{TOKENS_KEY, Vocabulary};
 
 const MODEL_KEY: &str = "tokenizer.ggml.model";
 const ADD_BOS_KEY: &str = "tokenizer.ggml.add_bos_token";
-const BOS_KEY: &str = "tokenizer.ggml.bos_token_id";
+pub(super) const BOS_KEY: &str = "tokenizer.ggml.bos_token_id";
+pub(super) const EOS_KEY: &str = "tokenizer.ggml.eos_token_id";
+pub(super) const PADDING_KEY: &str = "tokenizer.ggml.padding_token_id";
 
 type Build = fn(&Metadata, &[u8], &Vocabulary<'_>) -> Result<Tokenizer, Fault>;
 type Begins = fn(&Metadata) -> Result<bool, Fault>;
@@ -77,4 +82,11 @@ fn begin_token(metadata: &Metadata, vocabulary: &Vocabulary<'_>) -> Result<PostP
         "special_tokens": {text: {"id": text, "ids": [id], "tokens": [text]}},
     });
     serde_json::from_value(template).map_err(|error| Fault::tokenizer(error.into()))
+}
+
+/// Text, score and kind of each piece of a `tokenizer.model`, and whether it puts a space before a text.
+#[cfg(test)]
+pub(super) fn tokens_of_model(bytes: &[u8]) -> Result<(Vec<(String, f32, i32)>, bool), Fault> {
+    let sentencepiece::Pieces { list, prefixes } = sentencepiece::pieces(bytes)?;
+    Ok((list.into_iter().map(|(text, score, kind)| (text.to_owned(), score, kind as i32)).collect(), prefixes))
 }

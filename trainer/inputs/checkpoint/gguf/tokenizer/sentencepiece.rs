@@ -12,11 +12,13 @@ use tokenizers::{DecoderWrapper, NormalizerWrapper, Tokenizer};
 
 use super::super::metadata::{Metadata, required};
 use super::vocabulary::{Kind, TOKENS_KEY, Vocabulary, check_len};
-use crate::base::protobuf::Message;
+use crate::base::protobuf::{Field, Message, fields};
 use crate::inputs::checkpoint::fault::Fault;
 
-const SCORES_KEY: &str = "tokenizer.ggml.scores";
-const PREFIX_KEY: &str = "tokenizer.ggml.add_space_prefix";
+pub(super) const SCORES_KEY: &str = "tokenizer.ggml.scores";
+pub(super) const PREFIX_KEY: &str = "tokenizer.ggml.add_space_prefix";
+/// `TrainerSpec.ModelType` of byte-pair encoding.
+const BPE: u64 = 2;
 const SPACE: &str = "▁";
 /// Longer than any piece of a real vocabulary: SentencePiece makes them of 16 characters at most by default. Bounds
 /// the merges, of which there may be one a character.
@@ -59,7 +61,6 @@ pub(super) fn tokenizer(metadata: &Metadata, file: &[u8], vocabulary: &Vocabular
 /// The `ModelProto` of `sentencepiece_model.proto`, as SentencePiece's own library reads it; none where that has no place for the
 /// vocabulary: it wants one token for what is unknown, and all bytes or none.
 pub(super) fn model(metadata: &Metadata, file: &[u8], vocabulary: &Vocabulary<'_>) -> Result<Option<Vec<u8>>, Fault> {
-    const BPE: u64 = 2;
     let count = |wanted| vocabulary.all().filter(|(_, kind)| *kind == wanted).count();
     let (unknown, bytes) = (count(Kind::Unknown), count(Kind::Byte));
     if unknown != 1 || ![0, 256].contains(&bytes) {
@@ -81,6 +82,48 @@ pub(super) fn model(metadata: &Metadata, file: &[u8], vocabulary: &Vocabulary<'_
     // Texts are taken as they are: `remove_extra_whitespaces` is false.
     let normalizer = Message::default().bytes(1, b"identity").integer(3, prefix).integer(4, 0);
     Ok(Some(model.bytes(2, &trainer.done()).bytes(3, &normalizer.done()).done()))
+}
+
+/// A `tokenizer.model`.
+pub(super) struct Pieces<'a> {
+    /// Text, score and kind of each piece, by id.
+    pub list: Vec<(&'a str, f32, Kind)>,
+    /// A space is put before a text.
+    pub prefixes: bool,
+}
+
+/// The inverse of [`model`].
+///
+/// # Errors
+/// [`Fault`] for what is no `ModelProto`, and for a vocabulary that is not merged by scores.
+pub(super) fn pieces(bytes: &[u8]) -> Result<Pieces<'_>, Fault> {
+    let damaged = || Fault::damaged("tokenizer.model is no SentencePiece model");
+    let (mut list, mut prefixes, mut algorithm) = (Vec::new(), true, 1);
+    for (number, field) in fields(bytes).ok_or_else(damaged)? {
+        let Field::Bytes(message) = field else { continue };
+        if !(1..=3).contains(&number) {
+            continue;
+        }
+        let (mut text, mut score, mut kind) = ("", 0.0, Kind::Normal as u64);
+        for field in fields(message).ok_or_else(damaged)? {
+            match (number, field) {
+                (1, (1, Field::Bytes(bytes))) => text = std::str::from_utf8(bytes).map_err(|_| damaged())?,
+                (1, (2, Field::Float(value))) => score = value,
+                (1, (3, Field::Integer(value))) => kind = value,
+                (2, (3, Field::Integer(value))) => algorithm = value,
+                (3, (3, Field::Integer(value))) => prefixes = value != 0,
+                _ => {}
+            }
+        }
+        if number == 1 {
+            list.push((text, score, Kind::of(kind as i32).ok_or_else(damaged)?));
+        }
+    }
+    if algorithm != BPE {
+        let what = "tokenizer.model is no BPE: llama.cpp merges pieces by their scores, and reads others of its own families only";
+        return Err(Fault::Wrong(what.to_owned()));
+    }
+    Ok(Pieces { list, prefixes })
 }
 
 /// Every way to make a token of two others, those of the best token first; among those of equal scores, as Hugging

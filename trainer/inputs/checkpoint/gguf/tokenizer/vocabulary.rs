@@ -9,7 +9,7 @@ use super::super::metadata::{Metadata, required};
 use crate::inputs::checkpoint::fault::Fault;
 
 pub(super) const TOKENS_KEY: &str = "tokenizer.ggml.tokens";
-const TYPES_KEY: &str = "tokenizer.ggml.token_type";
+pub(super) const TYPES_KEY: &str = "tokenizer.ggml.token_type";
 /// Longer than any token of a real vocabulary; bounds the work that a vocabulary takes.
 const LONGEST_TOKEN_BYTES: usize = 1024;
 
@@ -27,6 +27,11 @@ pub(super) enum Kind {
 
 impl Kind {
     const ALL: [Self; 6] = [Self::Normal, Self::Unknown, Self::Control, Self::UserDefined, Self::Unused, Self::Byte];
+
+    /// By its number.
+    pub(super) fn of(code: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as i32 == code)
+    }
 }
 
 /// Tokens by id, and ids by text. Texts are not empty and, but for unused tokens, differ.
@@ -47,8 +52,8 @@ impl<'a> Vocabulary<'a> {
         let mut vocabulary = Self { tokens: Vec::with_capacity(texts.len()), ids: HashMap::new() };
         for (index, (text, code)) in texts.into_iter().zip(codes).enumerate() {
             let refuse = |key, reason| metadata.refuse_item(key, index, reason);
-            let kind = Kind::ALL.into_iter().find(|kind| *kind as i32 == code);
-            let kind = kind.ok_or_else(|| refuse(TYPES_KEY, format!("is {code}: types of tokens are 1 to 6")))?;
+            let kind =
+                Kind::of(code).ok_or_else(|| refuse(TYPES_KEY, format!("is {code}: types of tokens are 1 to 6")))?;
             vocabulary.tokens.push((text, kind));
             if kind == Kind::Unused {
                 continue;
