@@ -163,7 +163,16 @@ fn nothing_is_replaced_and_no_tokenizer_is_guessed() {
     refused(&|json| json["pre_tokenizer"] = json!({"type": "Whitespace"}), "splits text by NFC, Whitespace");
     refused(&|json| json["model"] = crate::support::tokenizer("a b")["model"].clone(), "it is WordLevel");
     refused(&|json| json["model"]["byte_fallback"] = true.into(), "put the model's tokenizer.model beside it");
-    refused(&|json| json["added_tokens"][1]["id"] = 600.into(), "the embedding 512 rows");
+    let more = |json: &mut Value| {
+        let added = json["added_tokens"].as_array_mut().unwrap();
+        let last = added[1].clone();
+        added.extend((262..520).map(|id| {
+            let mut token = last.clone();
+            (token["id"], token["content"]) = (id.into(), format!("<{id}>").into());
+            token
+        }));
+    };
+    refused(&more, "the embedding 512 rows");
     fs::remove_file(model.join("tokenizer.json")).unwrap();
     assert!(fail(&mut export(&model, &out, &[]), 5).contains("it has no tokenizer"));
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
