@@ -147,8 +147,14 @@ mod tests {
 
     #[test]
     fn sizes_are_named_as_llama_cpps_converter_names_them() {
-        let sizes =
-            [(494_032_768, "494M"), (1_543_714_304, "1.5B"), (134_515_008, "135M"), (271, "0.27K"), (9_600, "9.6K")];
+        let sizes = [
+            (494_032_768, "494M"),
+            (1_543_714_304, "1.5B"),
+            (134_515_008, "135M"),
+            (271, "0.27K"),
+            (9_400, "9.4K"),
+            (9_600, "10K"),
+        ];
         sizes.into_iter().for_each(|(parameters, label)| assert_eq!(size_label(parameters), label));
     }
 }
