@@ -57,7 +57,8 @@ pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, width: HeadWidth
     integers.iter().for_each(|(rest, value)| keys.integer(&key(rest), *value));
     keys.float(&key("rope.freq_base"), rope_theta);
     keys.float(&key("attention.layer_norm_rms_epsilon"), rms_norm_eps);
-    if width == HeadWidth::Said {
+    // Readers divide where nothing is said.
+    if width == HeadWidth::Said || head_dim * heads != hidden {
         keys.integer(&key("attention.key_length"), head_dim);
         keys.integer(&key("attention.value_length"), head_dim);
     }
