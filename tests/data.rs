@@ -69,6 +69,36 @@ fn a_table_of_parquet_trains_as_its_lines_do() {
     assert_eq!(named[0].0, 2, "two words, a row of two");
 }
 
+#[test]
+fn conversations_and_instructions_train_as_what_they_stand_for() {
+    let case = case();
+    let losses = |name: &str, row: &str| {
+        let path = case.path(&format!("{name}.jsonl"));
+        fs::write(&path, row.repeat(4)).unwrap();
+        case.data_losses(&[path], name, &["--seq-len", "64"])
+    };
+    let turns = losses(
+        "turns",
+        "{\"conversations\": [{\"from\": \"human\", \"value\": \"mat on\"}, {\"from\": \"gpt\", \"value\": \"cat\"}]}\n",
+    );
+    let messages = losses(
+        "messages",
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"mat on\"}, {\"role\": \"assistant\", \"content\": \"cat\"}]}\n",
+    );
+    assert_eq!(turns, messages);
+    let prompt = "Below is an instruction that describes a task. Write a response that appropriately completes the request.\\n\\n### \
+                  Instruction:\\nmat\\n\\n### Response:\\n";
+    let completion = losses("completion", &format!("{{\"prompt\": \"{prompt}\", \"completion\": \"cat sat\"}}\n"));
+    assert_eq!(
+        losses("instruction", "{\"instruction\": \"mat\", \"input\": \"\", \"output\": \"cat sat\"}\n"),
+        completion
+    );
+    let near = case.path("near.jsonl");
+    fs::write(&near, "{\"conversation\": []}\n").unwrap();
+    let message = case.data_refused(&[near], &[]);
+    assert!(message.contains("DIR/near.jsonl:1: no column `conversations`"), "{message}");
+}
+
 /// Padding that a mask names is not there: neither in what is learnt nor in what is counted, wherever it stands.
 #[test]
 fn rows_that_are_padded_train_as_those_that_are_not() {

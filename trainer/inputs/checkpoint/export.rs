@@ -15,7 +15,6 @@ use super::kind::Kind;
 use super::write::SENTENCEPIECE;
 use super::{Checkpoint, CheckpointError, NotFinite, Source, check_space, finite};
 use crate::inputs::added_tokens::AddedTokens;
-use crate::inputs::chat::ChatSource;
 use crate::inputs::tokenizer::{self, Tokenizer};
 
 /// A model as llama.cpp's converter would write it, but for its weights.

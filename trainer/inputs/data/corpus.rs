@@ -82,7 +82,7 @@ impl Holds {
         match self.kind() {
             None | Some(Kind::Text) => STREAM_RULE,
             Some(Kind::Labeled | Kind::Ids) => ROWS_RULE,
-            Some(Kind::Messages | Kind::Completion) => CHAT_RULE,
+            Some(Kind::Messages | Kind::Conversations | Kind::Completion | Kind::Instruction) => CHAT_RULE,
         }
     }
 
@@ -163,8 +163,8 @@ impl Corpus {
             if holds.is_text() && reader.tokenizer.is_none() {
                 return Err(DataError::no_tokenizer(&file.path));
             }
-            if let (Some(Kind::Messages), Chat::Lacking(lacks)) = (holds.kind(), &reader.chat) {
-                return Err(no_template(&file.path, Kind::Messages, lacks));
+            if let (Some(kind), Chat::Lacking(lacks)) = (holds.kind().filter(|kind| kind.is_chat()), &reader.chat) {
+                return Err(no_template(&file.path, kind, lacks));
             }
         }
         Ok(Self { files: files.0, chunk: seq_len as usize + 1, packing, reader })

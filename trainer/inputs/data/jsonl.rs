@@ -10,8 +10,8 @@ use serde::de::{DeserializeOwned, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::MOST_DOCUMENT_BYTES;
 use super::rows::{Columns, Content, Ids, Kind, MASK, MASK_HOLDS, Part, long, no_column, no_field, wrong};
+use super::{MOST_DOCUMENT_BYTES, dialects};
 use crate::base::impostors::without_mark;
 
 /// Bytes that are read at once.
@@ -67,6 +67,8 @@ pub(super) fn columns(line: &str, field: Option<&str>) -> Result<Columns, String
     let text = row.get(field).ok_or_else(|| no_field(field, &row.names()))?.get();
     let kind = match (text.as_bytes()[0], text[1..].trim_start().as_bytes().first()) {
         (b'"', _) => Kind::Text,
+        // What is wrong with one that does not parse is said when it is read.
+        (b'[', Some(b'{')) if row.value(field).is_ok_and(|list| dialects::has_turns(&list)) => Kind::Conversations,
         (b'[', Some(b'{')) => Kind::Messages,
         (b'[', _) => Kind::Ids,
         _ => {
@@ -109,6 +111,15 @@ pub(super) fn row(line: &str, columns: &Columns) -> Result<Content, String> {
         Kind::Messages => {
             Content::Messages { messages: row.read(columns.main(), "a list of messages")?, tools: tools()? }
         }
+        Kind::Conversations => {
+            let turns = row.read(columns.main(), "a list of turns")?;
+            Content::Messages { messages: dialects::messages(columns.main(), &turns)?, tools: tools()? }
+        }
+        Kind::Instruction => {
+            let text = |name: &str| row.read::<String>(name, "a string");
+            let input = row.get("input").map(|_| text("input")).transpose()?.unwrap_or_default();
+            dialects::instruction(&text("instruction")?, &input, text("output")?)
+        }
         Kind::Completion => {
             let [prompt, completion] = ["prompt", "completion"].map(|name| row.part(name));
             Content::Completion { prompt: prompt?, completion: completion?, tools: tools()? }
@@ -124,7 +135,7 @@ struct Row<'a> {
 
 impl<'a> Row<'a> {
     fn parse(line: &'a str) -> Result<Self, String> {
-        let what = r#"one JSON object a line, with "input_ids" (and "labels"), "messages", "prompt" and "completion", or "text""#;
+        let what = r#"one JSON object a line, with "input_ids" (and "labels"), "messages", "conversations", "prompt" and "completion", "instruction" and "output", or "text""#;
         let wrong = |error| format!("{}: expected {what}", fault_of(&error, 0));
         serde_json::from_str(line).map(|Object(columns)| Self { line, columns }).map_err(wrong)
     }
@@ -268,12 +279,30 @@ mod tests {
         assert_eq!(kind(r#"{"prompt": "b", "text": "a"}"#, None), Ok(Kind::Text));
         assert_eq!(kind(r#"{"prompt": "b", "completion": "a", "text": "a"}"#, None), Ok(Kind::Completion));
         assert_eq!(kind(r#"{"input_ids": null, "text": "a"}"#, None), Ok(Kind::Text));
-        assert!(kind(r#"{"prompt": "b"}"#, None).unwrap_err().contains("text; it has `prompt`; --data-field"));
+        assert_eq!(kind(r#"{"conversations": [], "prompt": "b", "completion": "a"}"#, None), Ok(Kind::Conversations));
+        assert_eq!(kind(r#"{"instruction": "b", "output": "a", "text": "a"}"#, None), Ok(Kind::Instruction));
+    }
+
+    #[test]
+    fn a_row_that_is_near_one_is_told_its_missing_column() {
+        for (row, missing, there) in [
+            (r#"{"conversation": []}"#, "conversations", "conversation"),
+            (r#"{"instruction": "b", "response": "a"}"#, "output", "instruction"),
+            (r#"{"input": "b", "output": "a"}"#, "instruction", "output"),
+            (r#"{"instruction": "b", "output": null}"#, "output", "instruction"),
+            (r#"{"prompt": "b"}"#, "completion", "prompt"),
+            (r#"{"message": []}"#, "messages", "message"),
+        ] {
+            let expected = format!("no column `{missing}`, which rows with `{there}` are read by; it has `");
+            assert!(kind(row, None).unwrap_err().starts_with(&expected), "{row}");
+        }
     }
 
     #[test]
     fn a_field_that_is_asked_for_is_what_its_first_value_is() {
         let line = r#"{"text": "a", "content": "b", "ids": [ 1], "chat": [ {"role": "user"}], "n": 1}"#;
+        let turns = r#"{"chat": [{"from": "human", "value": "b"}], "text": "a"}"#;
+        assert_eq!(kind(turns, Some("chat")), Ok(Kind::Conversations));
         let kinds = ["content", "ids", "chat"].map(|field| kind(line, Some(field)).unwrap());
         assert_eq!(kinds, [Kind::Text, Kind::Ids, Kind::Messages]);
         assert!(kind(line, Some("n")).unwrap_err().starts_with("n: it is neither text nor a list: expected text, "));

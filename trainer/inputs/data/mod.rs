@@ -2,6 +2,7 @@
 
 mod batch;
 mod corpus;
+mod dialects;
 mod error;
 mod files;
 mod jsonl;

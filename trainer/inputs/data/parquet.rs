@@ -17,7 +17,7 @@ use precast_system::bug;
 
 use super::pages;
 use super::rows::{self, Columns, Content, Ids, Kind, MASK, MASK_HOLDS, Part, long, no_column, no_field};
-use super::{DataError, MOST_DOCUMENT_BYTES};
+use super::{DataError, MOST_DOCUMENT_BYTES, dialects};
 
 /// Records that are decoded at once.
 const RECORDS: usize = 256;
@@ -59,22 +59,26 @@ pub(super) fn columns(path: &Path, file: File, field: Option<&str>) -> Result<Co
     let kind = match column(field) {
         None => return Err(DataError::of(path, no_field(field, &names))),
         Some(column) if column.is_primitive() => Kind::Text,
-        Some(column) if leaf_is_primitive(column) => Kind::Ids,
+        Some(column) if leaf(column).is_primitive() => Kind::Ids,
+        Some(column) if has_turns(column) => Kind::Conversations,
         Some(_) => Kind::Messages,
     };
     Ok(Columns::new(kind, Some(field), names))
 }
 
-/// Whether a list is of values, and not of groups of them.
-fn leaf_is_primitive(list: &Type) -> bool {
-    let mut leaf = list;
-    while !leaf.is_primitive() {
-        match leaf.get_fields() {
-            [one] => leaf = one,
-            _ => return false,
-        }
+/// The type of a list's values.
+fn leaf(list: &Type) -> &Type {
+    match list {
+        Type::GroupType { fields, .. } if fields.len() == 1 => leaf(&fields[0]),
+        _ => list,
     }
-    true
+}
+
+/// True if a list is of turns of a conversation.
+fn has_turns(list: &Type) -> bool {
+    let leaf = leaf(list);
+    let has = |name: &str| leaf.get_fields().iter().any(|field| field.name() == name);
+    leaf.is_group() && has("from") && has("value")
 }
 
 impl Table {
@@ -160,6 +164,18 @@ pub(super) fn row(row: Row, columns: &Columns) -> Result<Content, String> {
         }
         Kind::Text => Content::Text(text(name, main, "a string")?),
         Kind::Messages => Content::Messages { messages: list(name, main)?, tools: tools(take("tools")) },
+        Kind::Conversations => {
+            let messages = dialects::messages(name, &list(name, main)?)?;
+            Content::Messages { messages, tools: tools(take("tools")) }
+        }
+        Kind::Instruction => {
+            let input = match take("input") {
+                Field::Null => String::new(),
+                input => text("input", input, "a string")?,
+            };
+            let output = text("output", take("output"), "a string")?;
+            dialects::instruction(&text(name, main, "a string")?, &input, output)
+        }
         Kind::Completion => {
             let completion = take("completion");
             let tools = tools(take("tools"));
@@ -267,6 +283,34 @@ fn value(field: &Field) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_instruction_is_read_of_columns_with_or_without_input() {
+        let columns = Columns::new(Kind::Instruction, None, Vec::new());
+        let read = |input: Field| {
+            let fields =
+                [("instruction", Field::Str("Add.".into())), ("input", input), ("output", Field::Str("4".into()))];
+            row(Row::new(fields.map(|(name, field)| (name.to_owned(), field)).to_vec()), &columns)
+                .map(|row| format!("{row:?}"))
+        };
+        let expected = |input: &str| Ok(format!("{:?}", dialects::instruction("Add.", input, "4".to_owned())));
+        assert_eq!(read(Field::Str("2 and 2".into())), expected("2 and 2"));
+        assert_eq!(read(Field::Null), expected(""));
+        assert!(read(Field::Int(4)).unwrap_err().starts_with("input: it is a number: expected a string"));
+    }
+
+    #[test]
+    fn a_column_of_turns_is_known_by_its_schema() {
+        let of = |names: [&str; 2]| {
+            let fields = names.map(|name| format!("OPTIONAL BINARY {name} (UTF8);")).concat();
+            let list = format!(
+                "OPTIONAL group c (LIST) {{ REPEATED group list {{ OPTIONAL group element {{ {fields} }} }} }}"
+            );
+            let schema = ::parquet::schema::parser::parse_message_type(&format!("message m {{ {list} }}")).unwrap();
+            has_turns(&schema.get_fields()[0])
+        };
+        assert!(of(["from", "value"]) && !of(["role", "content"]));
+    }
 
     #[test]
     fn a_row_is_as_large_as_all_that_it_holds() {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use minijinja::Value;
 use precast_kernels::abi::MASKED_TOKEN;
 
-use super::Chunk;
+use super::{Chunk, dialects};
 
 /// A label that does not count.
 const IGNORED: i64 = -100;
@@ -15,6 +15,10 @@ const IGNORED: i64 = -100;
 pub(super) const MASK: &str = "attention_mask";
 /// What such a column holds, for messages.
 pub(super) const MASK_HOLDS: &str = "a list of 0 and 1, or of true and false";
+
+/// The columns that rows are made of, for messages.
+const ROWS: &str =
+    "input_ids (and labels), messages, conversations, prompt and completion, instruction and output, or text";
 
 /// Names of columns that a message lists.
 const LISTED: usize = 8;
@@ -28,8 +32,12 @@ pub enum Kind {
     Ids,
     /// `messages`, and `tools` if there are any.
     Messages,
+    /// `conversations`: turns of `from` and `value`; and `tools`.
+    Conversations,
     /// `prompt` and `completion`, each text or messages.
     Completion,
+    /// `instruction` and `output`, and `input` if there is any.
+    Instruction,
     /// `text`: a document.
     Text,
 }
@@ -42,10 +50,17 @@ impl Kind {
             () if both("input_ids", "labels") => Some(Self::Labeled),
             () if has("input_ids") => Some(Self::Ids),
             () if has("messages") => Some(Self::Messages),
+            () if has("conversations") => Some(Self::Conversations),
             () if both("prompt", "completion") => Some(Self::Completion),
+            () if both("instruction", "output") => Some(Self::Instruction),
             () if has("text") => Some(Self::Text),
             () => None,
         }
+    }
+
+    /// True if a chat template renders every row.
+    pub fn is_chat(self) -> bool {
+        matches!(self, Self::Messages | Self::Conversations)
     }
 }
 
@@ -55,7 +70,9 @@ impl fmt::Display for Kind {
             Self::Labeled => "input_ids and labels",
             Self::Ids => "input_ids alone",
             Self::Messages => "messages",
+            Self::Conversations => "conversations",
             Self::Completion => "prompt and completion",
+            Self::Instruction => "instruction and output",
             Self::Text => "text",
         })
     }
@@ -85,8 +102,9 @@ impl Columns {
             || match self.kind {
                 Kind::Labeled => matches!(name, "labels" | MASK),
                 Kind::Ids => name == MASK,
-                Kind::Messages => name == "tools",
+                Kind::Messages | Kind::Conversations => name == "tools",
                 Kind::Completion => matches!(name, "completion" | "tools"),
+                Kind::Instruction => matches!(name, "input" | "output"),
                 Kind::Text => false,
             }
     }
@@ -101,7 +119,9 @@ impl Columns {
         self.field.as_deref().unwrap_or(match self.kind {
             Kind::Labeled | Kind::Ids => "input_ids",
             Kind::Messages => "messages",
+            Kind::Conversations => "conversations",
             Kind::Completion => "prompt",
+            Kind::Instruction => "instruction",
             Kind::Text => "text",
         })
     }
@@ -134,8 +154,11 @@ pub(super) enum Part {
 
 /// The error for rows of which no column is one that rows are made of.
 pub(super) fn no_column(columns: &[String]) -> String {
-    let of = "no column of data: expected input_ids (and labels), messages, prompt and completion, or text";
-    format!("{of}{}; --data-field names another", has(columns))
+    let what = match dialects::near(columns) {
+        Some((there, missing)) => format!("no column `{missing}`, which rows with `{there}` are read by"),
+        None => format!("no column of data: expected {ROWS}"),
+    };
+    format!("{what}{}; --data-field names another", has(columns))
 }
 
 /// The error for rows that lack the column that is asked for.

@@ -44,8 +44,8 @@ pub struct Options {
     /// Training data: .txt, .bin, .jsonl, .parquet; repeatable
     ///
     /// .bin holds u32 token ids. Rows of .jsonl and .parquet are read by the first of these columns that they have: input_ids
-    /// (labels beside it, of which -100 do not count, and attention_mask, of which 0 is padding), messages, prompt and
-    /// completion, text. A directory stands for its files, in name order.
+    /// (labels beside it, of which -100 do not count, and attention_mask, of which 0 is padding), messages, conversations (from
+    /// and value), prompt and completion, instruction and output (and input), text. A directory stands for its files, in name order.
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Data", add = Change::OnAnyHost)]
     pub data: Vec<PathBuf>,
     /// Held-out data, as --data: its loss is computed at checkpoints, at the end and every --eval-every steps; repeatable

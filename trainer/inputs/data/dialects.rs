@@ -1,0 +1,127 @@
+//! Rows in the forms of other trainers, as messages or as prompt and completion.
+
+use minijinja::Value;
+use minijinja::value::ValueKind;
+
+use super::rows::{Content, Part};
+
+/// A turn, in messages of errors.
+const TURN: &str = r#"{"from": ..., "value": ...}"#;
+
+/// Who speaks, and the role that templates know.
+const ROLES: [(&str, &str); 7] = [
+    ("human", "user"),
+    ("user", "user"),
+    ("gpt", "assistant"),
+    ("assistant", "assistant"),
+    ("model", "assistant"),
+    ("system", "system"),
+    ("tool", "tool"),
+];
+
+/// Columns that rows are often given with, and the one that is then missing.
+const NEAR: [(&str, &str); 7] = [
+    ("labels", "input_ids"),
+    ("message", "messages"),
+    ("conversation", "conversations"),
+    ("prompt", "completion"),
+    ("completion", "prompt"),
+    ("instruction", "output"),
+    ("output", "instruction"),
+];
+
+/// The first column that is there of a row that nothing is made of, and the one that is missing.
+pub(super) fn near(columns: &[String]) -> Option<(&'static str, &'static str)> {
+    NEAR.into_iter().find(|(there, _)| columns.iter().any(|column| column == there))
+}
+
+/// True if a list is of turns, by its first value.
+pub(super) fn has_turns(list: &Value) -> bool {
+    let first = list.get_item_by_index(0).unwrap_or_default();
+    ["from", "value"].iter().all(|name| first.get_attr(name).is_ok_and(|value| !value.is_undefined()))
+}
+
+/// The messages of the turns in a column.
+pub(super) fn messages(column: &str, turns: &Value) -> Result<Value, String> {
+    if turns.kind() != ValueKind::Seq {
+        return Err(format!("{column}: no list: expected a list of {TURN}"));
+    }
+    let turns = turns.try_iter().map_err(|error| format!("{column}: {error}"))?;
+    turns.enumerate().map(|(index, turn)| message(&turn).map_err(|why| format!("{column}[{index}]: {why}"))).collect()
+}
+
+fn message(turn: &Value) -> Result<Value, String> {
+    let get = |name: &str| {
+        let value = turn.get_attr(name).ok().filter(|value| !value.is_none() && !value.is_undefined());
+        let value =
+            value.ok_or_else(|| format!("no {name}: expected {TURN}; --data-field names a column of messages"))?;
+        match value.as_str() {
+            Some(text) => Ok(text.to_owned()),
+            None => Err(format!("a {name} that is no text: expected {TURN}")),
+        }
+    };
+    let (from, value) = (get("from")?, get("value")?);
+    let Some((_, role)) = ROLES.iter().find(|(name, _)| *name == from) else {
+        let names: Vec<&str> = ROLES.iter().map(|(name, _)| *name).collect();
+        return Err(format!("from is {from:?}: expected one of {}", names.join(", ")));
+    };
+    Ok(Value::from_pairs([("role", Value::from(*role)), ("content", Value::from(value))]))
+}
+
+/// Prompt and completion of an instruction. Source: Stanford Alpaca's prompts, with a line break behind the last heading.
+pub(super) fn instruction(instruction: &str, input: &str, output: String) -> Content {
+    let (paired, input) = match input {
+        "" => ("", String::new()),
+        input => (", paired with an input that provides further context", format!("### Input:\n{input}\n\n")),
+    };
+    let prompt = format!(
+        "Below is an instruction that describes a task{paired}. Write a response that appropriately completes the request.\n\n### \
+         Instruction:\n{instruction}\n\n{input}### Response:\n"
+    );
+    Content::Completion { prompt: Part::Text(prompt), completion: Part::Text(output), tools: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turns(json: &str) -> Result<String, String> {
+        messages("conversations", &serde_json::from_str::<Value>(json).unwrap()).map(|list| list.to_string())
+    }
+
+    #[test]
+    fn each_speaker_has_one_role() {
+        let all = ROLES.map(|(from, _)| format!(r#"{{"from": "{from}", "value": "x"}}"#)).join(", ");
+        let expected = ROLES.map(|(_, role)| format!("{{'role': '{role}', 'content': 'x'}}")).join(", ");
+        assert_eq!(turns(&format!("[{all}]")), Ok(format!("[{expected}]")));
+    }
+
+    #[test]
+    fn a_turn_that_is_none_is_named() {
+        let fault = |turn: &str| turns(&format!(r#"[{{"from": "human", "value": "x"}}, {turn}]"#)).unwrap_err();
+        assert!(
+            fault(r#"{"from": "Human", "value": "x"}"#)
+                .starts_with(r#"conversations[1]: from is "Human": expected one of human"#)
+        );
+        assert!(fault(r#"{"role": "user", "content": "x"}"#).starts_with("conversations[1]: no from: expected {"));
+        assert!(fault(r#"{"from": "gpt", "value": null}"#).starts_with("conversations[1]: no value: expected {"));
+        assert!(fault(r#"{"from": "gpt", "value": 7}"#).starts_with("conversations[1]: a value that is no text"));
+        assert!(turns(r#""text""#).unwrap_err().starts_with("conversations: no list"));
+    }
+
+    #[test]
+    fn a_prompt_says_of_its_input_only_where_there_is_one() {
+        let prompt = |input: &str| match instruction("Add.", input, "4".to_owned()) {
+            Content::Completion { prompt: Part::Text(prompt), completion: Part::Text(output), .. } if output == "4" => {
+                prompt
+            }
+            other => panic!("{other:?}"),
+        };
+        let paired = "Below is an instruction that describes a task, paired with an input that provides further context. Write a response \
+                      that appropriately completes the request.\n\n### Instruction:\nAdd.\n\n### Input:\n2 and 2\n\n### Response:\n";
+        assert_eq!(prompt("2 and 2"), paired);
+        let alone = "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n### \
+                     Instruction:\nAdd.\n\n### Response:\n";
+        assert_eq!(prompt(""), alone);
+    }
+}
