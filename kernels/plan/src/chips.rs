@@ -7,6 +7,19 @@ use precast_kernels::Arch;
 use precast_kernels::card::flops_per_clock;
 use serde::Serialize;
 
+use crate::chip_memory::ChipMemory;
+
+/// A GPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Chip {
+    /// As its driver gives it.
+    pub name: &'static str,
+    /// Compute capability, (major, minor).
+    pub capability: (u32, u32),
+    pub memory: ChipMemory,
+    pub peak: Peak,
+}
+
 /// Highest rates of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Peak {
@@ -64,36 +77,123 @@ const A100_40: Peak = Peak::new(A100, [312.0, 624.0, 19.5, 1555.0]);
 const GH200: &str = "GH200 (NVIDIA data sheet)";
 const RTX_PRO_6000: &str = "RTX PRO 6000 (NVIDIA RTX Blackwell PRO architecture paper)";
 
-/// Lists the figures of GPUs by their driver's names. A B200 has no row: the rate of `mma.sync` there is not published.
-const CHIPS: [(&str, Peak); 23] = [
-    ("NVIDIA A100-SXM4-40GB", A100_40),
-    ("NVIDIA A100-SXM4-80GB", A100_80),
-    ("NVIDIA A100-PCIE-40GB", A100_40),
-    ("NVIDIA A100 80GB PCIe", Peak::new(A100, [312.0, 624.0, 19.5, 1935.0])),
-    ("NVIDIA A30", Peak::new("A30 (NVIDIA A30 data sheet)", [165.0, 330.0, 10.3, 933.0])),
-    ("NVIDIA A10", Peak::new("A10 (NVIDIA A10 data sheet)", [125.0, 250.0, 31.2, 600.0])),
-    ("NVIDIA A40", Peak::new("A40 (NVIDIA A40 data sheet)", [149.7, 299.3, 37.4, 696.0])),
-    ("NVIDIA RTX A6000", Peak::new("RTX A6000 (NVIDIA Ampere GA102 architecture paper)", [154.8, 309.7, 38.7, 768.0])),
-    ("NVIDIA GeForce RTX 3090", RTX_3090),
-    ("NVIDIA GeForce RTX 4090", RTX_4090),
-    ("NVIDIA L4", Peak::new("L4 (NVIDIA L4 data sheet)", [121.0, 242.5, 30.3, 300.0])),
-    ("NVIDIA L40S", Peak::new("L40S (NVIDIA L40S data sheet)", [362.0, 733.0, 91.6, 864.0])),
-    (
+/// Lists GPUs that have figures. A B200 has none: the rate of `mma.sync` there is not published.
+pub static CHIPS: [Chip; 23] = [
+    Chip::new("NVIDIA A100-SXM4-40GB", (8, 0), ChipMemory::published(40), A100_40),
+    Chip::new("NVIDIA A100-SXM4-80GB", (8, 0), ChipMemory::published(80), A100_80),
+    Chip::new("NVIDIA A100-PCIE-40GB", (8, 0), ChipMemory::published(40), A100_40),
+    Chip::new(
+        "NVIDIA A100 80GB PCIe",
+        (8, 0),
+        ChipMemory::published(80),
+        Peak::new(A100, [312.0, 624.0, 19.5, 1935.0]),
+    ),
+    Chip::new(
+        "NVIDIA A30",
+        (8, 0),
+        ChipMemory::published(24),
+        Peak::new("A30 (NVIDIA A30 data sheet)", [165.0, 330.0, 10.3, 933.0]),
+    ),
+    Chip::new(
+        "NVIDIA A10",
+        (8, 6),
+        ChipMemory::published_with_ecc(24),
+        Peak::new("A10 (NVIDIA A10 data sheet)", [125.0, 250.0, 31.2, 600.0]),
+    ),
+    Chip::new(
+        "NVIDIA A40",
+        (8, 6),
+        ChipMemory::published_with_ecc(48),
+        Peak::new("A40 (NVIDIA A40 data sheet)", [149.7, 299.3, 37.4, 696.0]),
+    ),
+    Chip::new(
+        "NVIDIA RTX A6000",
+        (8, 6),
+        ChipMemory::published(48),
+        Peak::new("RTX A6000 (NVIDIA Ampere GA102 architecture paper)", [154.8, 309.7, 38.7, 768.0]),
+    ),
+    Chip::new("NVIDIA GeForce RTX 3090", (8, 6), ChipMemory::published(24), RTX_3090),
+    Chip::new("NVIDIA GeForce RTX 4090", (8, 9), ChipMemory::published(24), RTX_4090),
+    Chip::new(
+        "NVIDIA L4",
+        (8, 9),
+        ChipMemory::published_with_ecc(24),
+        Peak::new("L4 (NVIDIA L4 data sheet)", [121.0, 242.5, 30.3, 300.0]),
+    ),
+    Chip::new(
+        "NVIDIA L40S",
+        (8, 9),
+        ChipMemory::published_with_ecc(48),
+        Peak::new("L40S (NVIDIA L40S data sheet)", [362.0, 733.0, 91.6, 864.0]),
+    ),
+    Chip::new(
         "NVIDIA RTX 6000 Ada Generation",
+        (8, 9),
+        ChipMemory::published(48),
         Peak::new("RTX 6000 Ada (NVIDIA Ada architecture paper)", [364.2, 728.5, 91.1, 960.0]),
     ),
-    ("NVIDIA H100 80GB HBM3", Peak::new("H100 SXM (NVIDIA data sheet)", [989.4, 1978.9, 66.9, 3350.0])),
-    ("NVIDIA H100 PCIe", Peak::new("H100 PCIe (NVIDIA data sheet)", [756.0, 1513.0, 51.2, 2000.0])),
-    ("NVIDIA H100 NVL", Peak::new("H100 NVL (NVIDIA data sheet)", [835.5, 1670.5, 60.0, 3900.0])),
-    ("NVIDIA GH200 480GB", Peak::new(GH200, [990.0, 1979.0, 67.0, 4000.0])),
-    ("NVIDIA GH200 144G HBM3e", Peak::new(GH200, [990.0, 1979.0, 67.0, 4900.0])),
+    Chip::new(
+        "NVIDIA H100 80GB HBM3",
+        (9, 0),
+        ChipMemory::published(80),
+        Peak::new("H100 SXM (NVIDIA data sheet)", [989.4, 1978.9, 66.9, 3350.0]),
+    ),
+    Chip::new(
+        "NVIDIA H100 PCIe",
+        (9, 0),
+        ChipMemory::published(80),
+        Peak::new("H100 PCIe (NVIDIA data sheet)", [756.0, 1513.0, 51.2, 2000.0]),
+    ),
+    Chip::new(
+        "NVIDIA H100 NVL",
+        (9, 0),
+        ChipMemory::published(94),
+        Peak::new("H100 NVL (NVIDIA data sheet)", [835.5, 1670.5, 60.0, 3900.0]),
+    ),
+    Chip::new("NVIDIA GH200 480GB", (9, 0), ChipMemory::published(96), Peak::new(GH200, [990.0, 1979.0, 67.0, 4000.0])),
+    Chip::new(
+        "NVIDIA GH200 144G HBM3e",
+        (9, 0),
+        ChipMemory::published(144),
+        Peak::new(GH200, [990.0, 1979.0, 67.0, 4900.0]),
+    ),
     // A cuBLAS GEMM of 8192 x 8192 x 8192, and a copy of 4 GiB; fp32 and int8 are not measured.
-    ("NVIDIA H200", Peak::new("H200 SXM (measured)", [790.0, 1979.0, 67.0, 4280.0])),
-    ("NVIDIA GeForce RTX 5090", RTX_5090),
-    ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", Peak::new(RTX_PRO_6000, [503.8, 1007.6, 126.0, 1792.0])),
-    ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", Peak::new(RTX_PRO_6000, [438.9, 877.9, 110.0, 1792.0])),
-    ("NVIDIA GB10", GB10),
+    Chip::new(
+        "NVIDIA H200",
+        (9, 0),
+        ChipMemory::reported(150_109_880_320),
+        Peak::new("H200 SXM (measured)", [790.0, 1979.0, 67.0, 4280.0]),
+    ),
+    Chip::new("NVIDIA GeForce RTX 5090", (12, 0), ChipMemory::published(32), RTX_5090),
+    Chip::new(
+        "NVIDIA RTX PRO 6000 Blackwell Workstation Edition",
+        (12, 0),
+        ChipMemory::published(96),
+        Peak::new(RTX_PRO_6000, [503.8, 1007.6, 126.0, 1792.0]),
+    ),
+    Chip::new(
+        "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",
+        (12, 0),
+        ChipMemory::published(96),
+        Peak::new(RTX_PRO_6000, [438.9, 877.9, 110.0, 1792.0]),
+    ),
+    // 128 GB, less than GiB: systems report 119 GiB.
+    Chip::new("NVIDIA GB10", (12, 1), ChipMemory::shared(128_000_000_000), GB10),
 ];
+
+impl Chip {
+    const fn new(name: &'static str, capability: (u32, u32), memory: ChipMemory, peak: Peak) -> Self {
+        Self { name, capability, memory, peak }
+    }
+
+    /// Returns the architecture whose launches it runs.
+    ///
+    /// # Panics
+    /// If a row of the table is of no GPU that a trainer is built for.
+    pub fn arch(&self) -> Arch {
+        Arch::of_device(self.capability, Arch::GPUS).expect("a chip of the table runs an architecture")
+    }
+}
 
 impl Peak {
     /// Returns the data sheet figures of the GPU that an architecture's launches are sized for; none for the simulated
@@ -113,7 +213,7 @@ impl Peak {
     /// Returns the figures of a device by its driver's name: measured ones if there are any, else its data sheet's; of
     /// a device that is not in the table, operations a clock at the clocks that its driver states.
     pub fn of_device(name: &str, capability: Option<(u32, u32)>, clocks: Clocks) -> Option<Self> {
-        let known = CHIPS.iter().find(|(chip, _)| *chip == name).map(|(_, peak)| *peak);
+        let known = CHIPS.iter().find(|chip| chip.name == name).map(|chip| chip.peak);
         known.or_else(|| Self::by_clocks(name, capability?, clocks))
     }
 
@@ -137,6 +237,7 @@ impl Peak {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::human_bytes;
 
     const CLOCKS: Clocks = Clocks { multiprocessors: 24, core_khz: 2_460_000, memory_khz: 8_501_000, bus_bits: 128 };
 
@@ -176,6 +277,15 @@ mod tests {
                 format!("bf16 {bf16:.1}, int8 {int8:.1}, fp32 {fp32:.1} T/s, {:.0} GB/s: {device}", bytes_per_s / 1e9)
             });
             format!("{name}: {figures}")
+        });
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn chips_have_memory_of_a_named_source() {
+        let lines = CHIPS.map(|chip| {
+            let Chip { name, memory, .. } = chip;
+            format!("{name}, {}: {} of {memory}", chip.arch(), human_bytes(memory.bytes()))
         });
         insta::assert_snapshot!(lines.join("\n"));
     }

@@ -11,6 +11,7 @@ mod block;
 mod bounds;
 mod buffer;
 mod builder;
+mod chip_memory;
 pub mod chips;
 pub mod comparison;
 mod comparison_plan;
@@ -43,6 +44,7 @@ pub mod weights;
 
 pub use adapters::{Adapter, AdapterParameter, AdapterParameters, Adapters, Factor, Target};
 pub use buffer::{Buffer, BufferId, Category, Tensor};
+pub use chip_memory::ChipMemory;
 pub use comparison::TokenComparison;
 pub use comparison_plan::{ComparisonPlan, Side};
 pub use config::{ConfigError, ModelConfig};
