@@ -18,7 +18,9 @@ impl Case {
 fn a_dry_run_plans_and_writes_nothing() {
     let case = Case::new(17 * 4);
     let printed = succeed(&mut case.checked_run(&case.student, &case.data, &["--dry-run"]));
-    assert!(printed.contains("activations") && printed.contains("phase micro"), "{printed}");
+    assert!(printed.contains("activations") && !printed.contains("phase micro"), "{printed}");
+    let listed = succeed(&mut case.checked_run(&case.student, &case.data, &["--dry-run", "--verbose"]));
+    assert!(listed.contains("phase micro") && listed.contains("kernels:"), "{listed}");
     assert!(!case.out().exists());
 }
 
@@ -28,7 +30,8 @@ fn a_plan_for_the_simulated_gpu_lacks_no_kernels() {
     let case = Case::new(17 * 4);
     let mut command = precast();
     command.args(["plan", "--arch", "sim", "--precision", "fp32", "--batch-size", "2", "--seq-len", "16", "--teacher"]);
-    let printed = succeed(command.arg(&case.teacher).arg("--student").arg(&case.student));
+    let printed =
+        succeed(command.arg(&case.teacher).arg("--student").arg(&case.student).args(["--verbose", "--check"]));
     assert!(printed.contains(" x reference") && !printed.contains("not in the bundle"), "{printed}");
 }
 

@@ -33,11 +33,12 @@ fn a_plan_that_fits_in_no_form_prints_everything_chooses_none_and_exits_with_4()
     assert_eq!(output.status.code(), Some(4), "{message}");
     assert!(fits.contains("  (chosen)\n  stored"), "{fits}");
     let sections = |text: &str| {
-        let heads =
-            ["memory on ", "host memory", "--teacher-format ", "--recompute ", "phase micro", "step: ", "estimate"];
+        let heads = ["memory on ", "host memory", "--teacher-format ", "--recompute ", "step: ", "estimate"];
         heads.map(|head| text.lines().filter(|line| line.starts_with(head)).count())
     };
     assert_eq!(sections(&printed), sections(&fits));
+    let answer = |text: &str| text.lines().next().unwrap().split(':').next().unwrap().to_owned();
+    assert_eq!([answer(&fits), answer(&printed)], ["fits", "does not fit"]);
     let forms = printed.lines().skip_while(|line| !line.starts_with("--teacher-format"));
     let forms: Vec<&str> = forms.take_while(|line| !line.is_empty()).collect();
     insta::assert_snapshot!(format!("{}\n\n{message}", forms.join("\n")));
@@ -109,4 +110,86 @@ fn a_dry_run_that_does_not_fit_exits_with_4() {
     let message = fail(&mut card.run(command.arg("--out").arg(case.out())), 4);
     assert!(message.contains("this run does not fit"), "{message}");
     assert!(!case.out().exists());
+}
+
+/// What a card's memory is, and what is said first.
+#[test]
+fn a_card_answers_first_by_its_memory_in_the_table() {
+    let answer = |arguments: &[&str], code: i32| -> String {
+        let output = plan(arguments).output().unwrap();
+        let (printed, message) = texts(&output);
+        assert_eq!(output.status.code(), Some(code), "{printed}{message}");
+        printed.split("\n\n").next().unwrap().to_owned()
+    };
+    let answers = [
+        answer(&["--arch", "sm_89"], 0),
+        answer(&["--card", "H200"], 0),
+        answer(&["--card", "rtx 4090", "--teacher-format", "bf16"], 4),
+        answer(&["--card", "gb10"], 0),
+        answer(&["--arch", "sm_90", "--memory", "4GiB"], 4),
+    ];
+    insta::assert_snapshot!(answers.join("\n\n"));
+}
+
+#[test]
+fn a_plan_in_json_has_the_answer_and_its_numbers() {
+    let (code, json) = json_of(&mut plan(&["--card", "4090", "--teacher-format", "bf16"]));
+    assert_eq!((code, &json["fits"], &json["arch"]), (Some(4), &json!(false), &json!("sm_89")));
+    assert_eq!(json["limit_bytes"], json!(23u64 << 30));
+    assert_eq!(json["memory_bytes"], json["memory"]["total_bytes"]);
+    let suggestions = json["suggestions"].as_array().unwrap();
+    assert_eq!(suggestions[0], json["room"]["least_change"]);
+    let most = (23 << 30) - (64 << 20);
+    assert!(
+        (1..=3).contains(&suggestions.len()) && suggestions.iter().all(|one| one["bytes"].as_u64().unwrap() <= most)
+    );
+    let (code, json) = json_of(&mut plan(&["--card", "H200"]));
+    assert_eq!((code, &json["fits"], &json["suggestions"]), (Some(0), &json!(true), &json!([])));
+    let (code, json) = json_of(&mut plan(&["--arch", "sm_89"]));
+    assert_eq!((code, &json["fits"], &json["limit_bytes"]), (Some(0), &json!(null), &json!(null)));
+}
+
+#[test]
+fn a_limit_that_is_none_or_is_given_twice_is_refused() {
+    let refused = [
+        &["--card", "H100"][..],
+        &["--card", "RTX 4080"],
+        &["--memory", "24GB", "--arch", "sm_89"],
+        &["--memory", "24G", "--arch", "sm_89"],
+        &["--memory", "24GiB", "--card", "4090"],
+        &["--memory", "24GiB", "--device", "cuda:0"],
+        &["--card", "4090", "--device", "cuda:0"],
+        &["--card", "4090", "--device", "sim"],
+        &["--card", "4090", "--arch", "sm_90"],
+    ];
+    let message = |arguments: &[&str]| format!("{}\n{}", arguments.join(" "), fail(&mut plan(arguments), 2));
+    insta::assert_snapshot!(refused.map(message).join("\n"));
+}
+
+/// A bundle that holds none of them, so that none is there whatever this trainer embeds.
+#[test]
+fn kernels_that_are_missing_come_last_and_fail_a_check() {
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = dir.path().join("empty.bundle");
+    std::fs::write(&bundle, precast_fatbins::encode(&precast_fatbins::Manifest::simulated([]), |_| &[])).unwrap();
+    let bundle = bundle.to_str().unwrap();
+    let missing = |arguments: &[&str], code: i32| {
+        let output = plan(&[&["--card", "H200", "--bundle", bundle][..], arguments].concat()).output().unwrap();
+        let (printed, message) = texts(&output);
+        assert_eq!(output.status.code(), Some(code), "{printed}{message}");
+        assert!(printed.starts_with("fits: "), "{printed}");
+        let last = printed.lines().next_back().unwrap().to_owned();
+        let command = format!(" kernels are not in {bundle}: precast-aot build --model ");
+        assert!(
+            last.contains(&command) && last.ends_with(" --arch sm_90 --out run.bundle, then --bundle run.bundle"),
+            "{last}"
+        );
+        (last, message)
+    };
+    let (last, _) = missing(&[], 0);
+    let (_, message) = missing(&["--check"], 3);
+    assert!(message.contains(&last), "{message}");
+    // What does not fit does not run, whatever kernels there are.
+    let small = plan(&["--arch", "sm_90", "--memory", "4GiB", "--bundle", bundle, "--check"]).output().unwrap();
+    assert_eq!(small.status.code(), Some(4));
 }

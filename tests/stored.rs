@@ -168,7 +168,9 @@ fn a_stored_hugging_face_directory_is_a_bf16_one() {
     let output = case.run(&teacher, "stored", &["--teacher-format", "stored"]).output().unwrap();
     let (stdout, stderr) = texts(&output);
     assert!(output.status.success(), "{stdout}{stderr}");
-    assert!(stderr.contains("note: --teacher-format stored: the weights are stored dense"), "{stderr}");
+    let heading = stdout.lines().find(|line| line.starts_with("teacher ")).expect(&stdout);
+    assert!(heading.ends_with(", as bf16: nothing in it is quantized"), "{stdout}");
+    assert!(!stdout.lines().any(|line| line.starts_with("student ") && line.contains("quantized")), "{stdout}");
     assert_eq!(run_record(&case.path("stored"))["config"]["teacher_format"], "bf16");
     succeed(&mut case.run(&teacher, "bf16", &["--teacher-format", "bf16"]));
     assert!(bits(&case.path("stored")) == bits(&case.path("bf16")));

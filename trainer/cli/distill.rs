@@ -13,7 +13,7 @@ use crate::base::stop::end_at_signal;
 use crate::options::{FlagsAndFile, ModelOptions, Options, Purpose, RUN, UsageError, is_of_teacher, missing};
 use crate::programs::distill::{self, Mode};
 use crate::programs::failure::Failure;
-use crate::programs::plan::{Report, Target};
+use crate::programs::plan::{Detail, Limit, Report, Target};
 use crate::programs::replay;
 use crate::ranks::{self, Gpus, Place, Ranks};
 use crate::run::out::Start;
@@ -139,10 +139,11 @@ fn run(
     if arguments.dry_run {
         end_at_signal()?;
         let config = options.resolve(Purpose::Run, Ranks::of(&mode.place).share(1), None)?;
-        let target = Target::find(&config, arguments.arch)?;
+        let target = Target::find(&config, arguments.arch, Limit::Device)?;
         distill::check(&options, &mode)?;
         let report = Report::of(&config, &target)?;
-        say!("{report}");
+        let detail = if arguments.verbose.verbose { Detail::Full } else { Detail::Brief };
+        say!("{}", report.text(detail));
         return report.check();
     }
     distill::distill(&options, &mode, startup)

@@ -19,6 +19,8 @@ pub(super) const PLAN: Names = &[
     "arch",
     "gpus",
     "memory",
+    "card",
+    "check",
     "json",
 ];
 pub(super) const BENCH: Names =

@@ -61,7 +61,7 @@ enum Command {
         /// Model: Hugging Face directory, .gguf or .apr
         model: PathBuf,
     },
-    /// Show memory, kernels, launches and estimated time of a run
+    /// Say whether a run fits into memory, and what it takes
     #[command(mut_args(help::first(help::PLAN)))]
     Plan(Box<plan::Arguments>),
     /// Measure a step and each of its kernels: random tokens, and random weights for a bare config.json

@@ -133,7 +133,7 @@ impl Forward {
         let (models, startup) = ([self.model.display().to_string()], &mut Startup::default());
         let mut sealed = seal(driver, plan, &self.target.kernels, &models, (Placement::Arena, None), startup)?;
         if self.heading {
-            let heading = sealed.heading().model("model", &self.model, model);
+            let heading = sealed.heading().model("model", &self.model, model, self.format);
             tell(adapter.into_iter().fold(heading, Heading::adapter));
         }
         let mut wait = Wait::start("sending weights");

@@ -8,11 +8,13 @@ use precast_fatbins::Digest;
 use precast_runtime::{Device, Rows};
 use precast_system::count;
 
+use crate::base::roles::Role;
 use crate::device::run_models::RunModels;
+use crate::device::weight_format::{DENSE, is_stored_dense};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::{Corpus, Summary};
-use crate::options::RunConfig;
+use crate::options::{RunConfig, WeightFormat};
 
 /// Lines of a name and what it is.
 pub struct Heading(Vec<(&'static str, String)>);
@@ -50,10 +52,11 @@ impl Heading {
         self
     }
 
-    /// And a model: where it is and how it is stored.
+    /// And a model: where it is and how it is stored, and that this is dense where blocks are asked for.
     #[must_use]
-    pub fn model(mut self, role: &'static str, path: &Path, weights: &dyn Weights) -> Self {
-        self.0.push((role, format!("{}: {}", path.display(), weights.stored())));
+    pub fn model(mut self, role: &'static str, path: &Path, weights: &dyn Weights, asked: WeightFormat) -> Self {
+        let dense = if is_stored_dense(asked, &weights.formats()) { format!(", {DENSE}") } else { String::new() };
+        self.0.push((role, format!("{}: {}{dense}", path.display(), weights.stored())));
         self
     }
 
@@ -62,8 +65,13 @@ impl Heading {
     pub fn models(self, config: &RunConfig, models: &RunModels<impl Borrow<dyn Weights>>) -> Self {
         let places = config.models();
         let all = places.iter().zip(models.models.iter());
-        let of_models =
-            all.fold(self, |lines, ((role, path), (_, model))| lines.model(config.name_of(role), path, model.borrow()));
+        let of_models = all.fold(self, |lines, ((role, path), (_, model))| {
+            let asked = match role {
+                Role::Teacher => config.teacher_format,
+                Role::Student => config.student_format,
+            };
+            lines.model(config.name_of(role), path, model.borrow(), asked.unwrap_or_default())
+        });
         models.adapter.iter().fold(of_models, Self::adapter)
     }
 

@@ -6,11 +6,10 @@ use precast_plan::{
 };
 use precast_runtime::Device;
 
-use crate::base::notes::note;
 use crate::base::roles::Models;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::tuning::{self, Tuning};
-use crate::device::weight_format::{Choice, Chosen};
+use crate::device::weight_format::{Choice, Chosen, is_stored_dense};
 use crate::device::{DeviceError, one_memory};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
@@ -41,25 +40,27 @@ impl Shapes {
         Ok(Self { teacher, student, adapters: adapters(adapter.as_ref()), same_files: same_paths(config) })
     }
 
-    /// In which form a frozen student is to live on the device, and what is to be said of that.
-    pub fn student_format(&self, config: &RunConfig) -> (WeightFormat, Option<String>) {
+    /// In which form a frozen student is to live on the device.
+    pub fn student_format(&self, config: &RunConfig) -> WeightFormat {
         match config.student_format {
-            _ if config.arithmetic.precision == Precision::Int8 => (WeightFormat::Int8, None),
-            Some(WeightFormat::Stored) if self.student.1.is_dense() => (
-                WeightFormat::Bf16,
-                Some(
-                    "--student-format stored: the weights are stored dense, so this is --student-format bf16"
-                        .to_owned(),
-                ),
-            ),
-            Some(format) => (format, None),
-            None => (WeightFormat::Bf16, None),
+            _ if config.arithmetic.precision == Precision::Int8 => WeightFormat::Int8,
+            Some(WeightFormat::Stored) if self.student.1.is_dense() => WeightFormat::Bf16,
+            Some(format) => format,
+            None => WeightFormat::Bf16,
         }
+    }
+
+    /// Flags that ask to keep a model as its file stores it, where that is dense.
+    pub fn stored_dense(&self, config: &RunConfig) -> Vec<&'static str> {
+        let teacher = self.teacher.as_ref().map(|(_, formats)| ("--teacher-format", config.teacher_format, formats));
+        let asked = teacher.into_iter().chain([("--student-format", config.student_format, &self.student.1)]);
+        let dense = asked.filter(|(_, asked, formats)| is_stored_dense(asked.unwrap_or_default(), formats));
+        dense.map(|(flag, ..)| flag).collect()
     }
 
     /// True if a student that stays as it is takes less in the blocks of its file, and is not kept so.
     pub fn student_could_be_stored(&self, config: &RunConfig) -> bool {
-        !self.adapters.is_empty() && !self.student.1.is_dense() && self.student_format(config).0 == WeightFormat::Bf16
+        !self.adapters.is_empty() && !self.student.1.is_dense() && self.student_format(config) == WeightFormat::Bf16
     }
 
     /// Refuses to keep weights as they are stored where no kernel reads that.
@@ -84,7 +85,7 @@ impl Shapes {
     /// that is asked for.
     pub fn shares_weights(&self, config: &RunConfig) -> bool {
         let dense = self.student.1.is_dense();
-        let (asked, form) = (config.teacher_format.unwrap_or_default(), self.student_format(config).0);
+        let (asked, form) = (config.teacher_format.unwrap_or_default(), self.student_format(config));
         let same_form = match form.is_exact() {
             true => asked.is_exact() && (dense || asked == WeightFormat::Auto || asked == form),
             false => asked == form,
@@ -109,7 +110,7 @@ impl Shapes {
             false => Teacher::Model { config: config_of_teacher, formats: teacher_formats },
         });
         let (of_student, stored) = &self.student;
-        let formats = if self.student_format(config).0 == WeightFormat::Stored { stored } else { &dense };
+        let formats = if self.student_format(config) == WeightFormat::Stored { stored } else { &dense };
         let student = Student { config: of_student, formats, adapters: &self.adapters };
         TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share: config.division.share, arch })
     }
@@ -134,8 +135,7 @@ impl Shapes {
     fn untuned(&self, device: &Device, config: &RunConfig) -> Result<Chosen<TrainingPlan>, DeviceError> {
         self.check(config)?;
         let arch = crate::device::rows(device)?.launches;
-        let (student_format, said) = self.student_format(config);
-        said.iter().for_each(note);
+        let student_format = self.student_format(config);
         let lower = |formats: &Formats| self.lower(config, &config.recipe(), formats, arch);
         if self.shares_weights(config) {
             let note = "the teacher is the student's base: its weights are in memory once".to_owned();

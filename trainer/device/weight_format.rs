@@ -12,6 +12,14 @@ use crate::options::{UsageError, WeightFormat};
 /// Device memory for the kernels of a run, bytes, and more than they take: a plan that fits by less does not.
 pub const KERNELS_BYTES: u64 = 64 << 20;
 
+/// Said of weights that are to stay as their file stores them, where that is dense.
+pub const DENSE: &str = "as bf16: nothing in it is quantized";
+
+/// True if [`DENSE`] is to be said of a model, whose file has its matrices in `formats`.
+pub fn is_stored_dense(asked: WeightFormat, formats: &Formats) -> bool {
+    asked == WeightFormat::Stored && formats.is_dense()
+}
+
 /// True if a plan of so many bytes fits, with its kernels, into as many that are free.
 pub fn fits(plan_bytes: u64, free_bytes: u64) -> bool {
     plan_bytes.saturating_add(KERNELS_BYTES) <= free_bytes
@@ -104,9 +112,7 @@ impl Choice<'_> {
                 let int8 = rounded(flag, int8().filter(|bytes| *bytes < needed));
                 return Err(DeviceError::memory(device, plan.as_ref(), needed, int8));
             }
-            let note = format!("{flag} stored: the weights are stored dense, so this is {flag} bf16");
-            let note = (asked == WeightFormat::Stored).then_some(note);
-            return Ok(Chosen { plan, format: WeightFormat::Bf16, note });
+            return Ok(Chosen { plan, format: WeightFormat::Bf16, note: None });
         }
         match asked {
             WeightFormat::Bf16 => return chosen(&dense, asked),
@@ -271,11 +277,11 @@ mod tests {
     }
 
     #[test]
-    fn dense_weights_are_bf16_and_stored_says_so() {
+    fn dense_weights_are_bf16_in_every_exact_form() {
         for asked in WeightFormat::ALL.into_iter().filter(|format| format.is_exact()) {
             let chosen = choose(asked, &Formats::dense(), &device(40 * GIB, Some((9, 0)))).unwrap();
-            assert_eq!(chosen.format, WeightFormat::Bf16);
-            assert_eq!(chosen.note.is_some(), asked == WeightFormat::Stored);
+            assert_eq!((chosen.format, chosen.note), (WeightFormat::Bf16, None));
+            assert_eq!(is_stored_dense(asked, &Formats::dense()), asked == WeightFormat::Stored);
         }
     }
 

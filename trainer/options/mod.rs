@@ -1,6 +1,7 @@
 //! The configuration of a run: flags over run.toml over defaults.
 
 mod bound;
+pub(crate) mod card;
 mod device;
 mod file;
 mod flags;
@@ -12,6 +13,7 @@ pub(crate) mod patience;
 mod print;
 mod resolve;
 pub mod schedule;
+pub(crate) mod size;
 mod usage;
 mod weight_format;
 

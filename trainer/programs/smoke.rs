@@ -126,7 +126,7 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
         gemm: config.arithmetic.gemm.to_string(),
         teacher_format,
         adapter: adapter.map(ToString::to_string),
-        student_format: adapter.map(|_| models.shapes().student_format(&config).0.to_string()),
+        student_format: adapter.map(|_| models.shapes().student_format(&config).to_string()),
         tokens: u64::from(batch.counted),
         lr: config.optimizer.lr,
         losses: first.losses.iter().map(|loss| finite(*loss)).collect(),

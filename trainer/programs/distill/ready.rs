@@ -77,7 +77,7 @@ pub(super) fn ready(
     session.watch.checkpoint(begin.step);
     known.check_room(config, &session)?;
     let recorded = RunConfig {
-        student_format: models.adapter.as_ref().map(|_| models.shapes().student_format(config).0),
+        student_format: models.adapter.as_ref().map(|_| models.shapes().student_format(config)),
         teacher_format: config.teacher.as_ref().map(|_| session.teacher_format),
         ..config.clone()
     };

@@ -1,15 +1,16 @@
 //! The launches of a plan: kernels of the bundle, and products that cuBLASLt computes.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::hash::Hash;
 
 use itertools::Itertools;
+use precast_fatbins::build_command;
 use precast_kernels::{Arch, Key, KeyVariant};
 use precast_plan::{Launch, Plan, TrainingPlan, keys};
-use precast_runtime::LoadError;
+use precast_system::count;
 use serde::{Serialize, Serializer};
 
-use crate::base::notes::note;
 use crate::device::bundle::embedded;
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
@@ -32,6 +33,17 @@ pub(super) struct Kernel {
     pub launches: usize,
     /// Digest of its code, where the run's bundle holds it.
     pub sha256: Option<String>,
+}
+
+/// Kernels of a plan that its run would not find.
+#[derive(Debug, Serialize)]
+pub(super) struct Missing {
+    pub count: usize,
+    /// Where they are looked for.
+    #[serde(skip)]
+    place: String,
+    /// The command that builds them.
+    command: String,
 }
 
 /// Products of a plan that cuBLASLt computes.
@@ -70,6 +82,34 @@ impl Kernels {
     }
 }
 
+impl Missing {
+    /// None where every kernel is there, or is a reference.
+    pub fn of(config: &RunConfig, arch: Arch, kernels: &Kernels) -> Option<Self> {
+        let bundle = config.target.kernels.bundle.as_ref();
+        if arch == Arch::Sim && bundle.is_none() {
+            return None;
+        }
+        let count = kernels.list.iter().filter(|kernel| kernel.sha256.is_none()).count();
+        let place =
+            bundle.map_or_else(|| "embedded in this trainer".to_owned(), |path| format!("in {}", path.display()));
+        let models: Vec<String> = config.model_names().into_iter().unique().collect();
+        (count > 0).then(|| Self { count, place, command: build_command(&models, &[arch]) })
+    }
+
+    /// Refuses a run that would miss them.
+    pub fn refusal(&self) -> Failure {
+        Failure::Kernels(self.to_string())
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { count: missing, place, command } = self;
+        let verb = if *missing == 1 { "is" } else { "are" };
+        write!(f, "{} {verb} not {place}: {command}, then --bundle run.bundle", count(*missing, "kernel"))
+    }
+}
+
 impl Products {
     /// None where cuBLASLt computes nothing; `by_bundle` is the plan without it.
     pub fn of(plan: &Plan, by_bundle: impl FnOnce() -> Result<TrainingPlan, Failure>) -> Result<Option<Self>, Failure> {
@@ -96,10 +136,6 @@ fn digests(config: &RunConfig, arch: Arch, plan: &Plan) -> Result<BTreeMap<KeyVa
     let source = kernels.find(arch, plan)?;
     let bundle = source.open()?;
     bundle.verify().map_err(|error| source.refuse(error))?;
-    if arch != Arch::Sim && !bundle.archs().contains(&arch) {
-        let remedy = LoadError::remedy(arch, &config.model_names());
-        note(format_args!("there are no kernels for {} here. {remedy}", arch.argument()));
-    }
     let modules = bundle.modules(arch).map_err(|error| source.refuse(error.into()))?;
     let of_code = modules.into_iter().filter_map(|m| Some((m.pair, m.entry.code.as_ref()?.digest.to_string())));
     Ok(of_code.collect())

@@ -1,14 +1,20 @@
 //! `precast plan`: what a run takes, of its device or of an architecture, without loading anything.
 
+mod answer;
+mod changes;
 mod forms;
 mod kernels;
+mod limit;
 mod report;
 mod room;
 mod text;
 
+pub use limit::Limit;
 pub use report::Report;
+pub use text::Detail;
 
 use precast_kernels::Arch;
+use precast_plan::chips::{Chip, Peak};
 use precast_runtime::{Device, DriverError, Rows};
 
 use crate::device::host_memory::DeviceMemory;
@@ -28,17 +34,27 @@ pub struct Target {
 }
 
 impl Target {
-    /// The architecture asked for, or the device that a run would take.
+    /// The architecture asked for, else that of the limit's card, else the device that a run would take.
     ///
     /// # Errors
-    /// [`Failure`] where there is no such device.
-    pub fn find(config: &RunConfig, asked: Option<Arch>) -> Result<Self, Failure> {
+    /// [`Failure`] where there is no such device, and where two of them say how much memory there is.
+    pub fn find(config: &RunConfig, asked: Option<Arch>, limit: Limit) -> Result<Self, Failure> {
+        limit.check(config.target.device, asked)?;
+        let room = limit.room();
+        let target = match (asked, limit) {
+            (Some(arch), _) => Self::of(arch),
+            (None, Limit::Card(chip)) => Self::of(chip.arch()),
+            (None, _) => Self::of_device(config)?,
+        };
+        Ok(Self { room: room.or(target.room), ..target })
+    }
+
+    fn of_device(config: &RunConfig) -> Result<Self, Failure> {
         // A plan for the simulated GPU is of use to those who ask for it.
-        let choice = match (asked, config.target.device) {
-            (Some(arch), _) => return Ok(Self::of(arch)),
-            (None, DeviceChoice::Sim) => return Ok(Self::of(Arch::Sim)),
-            (None, DeviceChoice::Auto) => DeviceChoice::Cuda(0),
-            (None, choice) => choice,
+        let choice = match config.target.device {
+            DeviceChoice::Sim => return Ok(Self::of(Arch::Sim)),
+            DeviceChoice::Auto => DeviceChoice::Cuda(0),
+            choice => choice,
         };
         match device::open(choice, &config.target.kernels) {
             Err(DeviceError::Driver(found @ (DriverError::NoDriver | DriverError::NoGpu { .. })))
@@ -49,8 +65,8 @@ impl Target {
             }
             opened => {
                 let device = opened?.device().clone();
-                let room = Room { bytes: device.free_bytes, device: Some(device.name.clone()) };
-                Ok(Self { rows: device::rows(&device)?, device: Some(device), room: Some(room) })
+                let room = Some(Room::of_device(&device));
+                Ok(Self { rows: device::rows(&device)?, device: Some(device), room })
             }
         }
     }
@@ -60,15 +76,22 @@ impl Target {
         Self { rows: Rows { launches: arch, code: arch }, device: None, room: None }
     }
 
-    /// Compares it with so many bytes of device memory, if that is asked for.
-    #[must_use]
-    pub fn with_memory(self, bytes: Option<u64>) -> Self {
-        Self { room: bytes.map(|bytes| Room { bytes, device: None }).or(self.room), ..self }
+    /// Known of a device that is there and of a card, not of an architecture.
+    fn memory(&self) -> DeviceMemory {
+        let of_card = || match self.card() {
+            Some(chip) if chip.memory.is_shared() => DeviceMemory::Shared,
+            _ => DeviceMemory::Own,
+        };
+        self.device.as_ref().map_or_else(of_card, DeviceMemory::of)
     }
 
-    /// Known of a device that is there, not of an architecture.
-    fn memory(&self) -> DeviceMemory {
-        self.device.as_ref().map_or(DeviceMemory::Own, DeviceMemory::of)
+    fn card(&self) -> Option<&'static Chip> {
+        self.room.as_ref().and_then(Room::card)
+    }
+
+    /// Rates that a step is estimated by; none for the simulated GPU.
+    fn peak(&self) -> Option<Peak> {
+        self.card().map(|chip| chip.peak).or_else(|| Peak::of(self.rows.launches))
     }
 }
 

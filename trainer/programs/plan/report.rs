@@ -7,12 +7,14 @@ use precast_plan::training::{GATHER, LAST, MICRO, UPDATE};
 use precast_plan::{Gemm, MemoryTable, Plan, Precision, Recipe, Recompute, Share, TrainingPlan, Work};
 use precast_runtime::{DriverError, Rows};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Target;
+use super::answer::Fit;
+use super::changes::Case;
 use super::forms::Forms;
-use super::kernels::{Kernels, Products};
-use super::room::{Case, Fit, Takes};
+use super::kernels::{Kernels, Missing, Products};
+use super::room::Takes;
 use crate::base::record_text::display;
 use crate::device::host_memory::HostMemory;
 use crate::device::shapes::Shapes;
@@ -39,6 +41,9 @@ pub struct Report {
     pub(super) teacher_format: Option<Forms>,
     /// None of a student that trains.
     pub(super) student_format: Option<WeightFormat>,
+    /// Flags that ask for blocks of a file that has none.
+    #[serde(skip)]
+    pub(super) stored_dense: Vec<&'static str>,
     /// True if the teacher's weights are the student's.
     pub(super) teacher_is_base: bool,
     /// Parameters of the adapter that trains.
@@ -49,6 +54,8 @@ pub struct Report {
     #[serde(skip)]
     pub(super) replicas: Option<Replicas>,
     pub(super) kernels: Kernels,
+    /// None where all of them are there.
+    pub(super) missing_kernels: Option<Missing>,
     /// Those of a step, as `bench` lists them.
     pub(super) launches: Vec<StepLaunches>,
     /// None where cuBLASLt computes nothing.
@@ -159,6 +166,7 @@ impl Report {
         });
         let choices = choices.collect::<Result<Vec<Choice>, Failure>>()?;
         let case = Case { config, shapes: &shapes, target, own_teacher, form: forms.planned };
+        let kernels = Kernels::of(config, code, &plan.plan)?;
         let by_bundle = || Ok(lower(Recipe { gemm: Gemm::Bundle, ..recipe })?);
         Ok(Self {
             arch,
@@ -168,22 +176,30 @@ impl Report {
             host_memory: HostMemory::of(&plan, &config.data, target.memory()),
             room: Fit::of(&case, forms.takes()),
             teacher_format: own_teacher.is_some().then_some(forms),
-            student_format: config.adapter.as_ref().map(|_| shapes.student_format(config).0),
+            student_format: config.adapter.as_ref().map(|_| shapes.student_format(config)),
+            stored_dense: shapes.stored_dense(config),
             teacher_is_base,
             trained_parameters: trained(&plan),
             recompute: Recomputes { chosen: recipe.recompute, choices },
             phases: phases(&plan.plan),
             replicas: Replicas::of(config.division.share, &plan),
-            kernels: Kernels::of(config, code, &plan.plan)?,
+            missing_kernels: Missing::of(config, code, &kernels),
+            kernels,
             launches: groups::of(&plan.plan).iter().map(StepLaunches::of).collect(),
             cublas: Products::of(&plan.plan, by_bundle)?,
-            step: Step::of(config, &plan.plan),
+            step: Step::of(config, &plan.plan, target.peak()),
         })
     }
 
-    /// By the names of its fields, in the order of the alphabet.
+    /// By the names of its fields, and the answer, in the order of the alphabet.
     pub fn to_json(&self) -> Value {
-        serde_json::to_value(self).expect("plain data serializes")
+        let mut json = serde_json::to_value(self).expect("plain data serializes");
+        let fit = self.room.as_ref();
+        json["fits"] = json!(fit.map(|fit| fit.fits));
+        json["memory_bytes"] = json!(self.memory.total_bytes);
+        json["limit_bytes"] = json!(fit.map(|fit| fit.room.bytes));
+        json["suggestions"] = json!(fit.map_or(&[][..], |fit| fit.changes.as_slice()));
+        json
     }
 
     /// Refuses a run that does not fit.
@@ -192,6 +208,14 @@ impl Report {
     /// [`crate::device::DeviceError::Unfit`], with the least change that fits.
     pub fn check(&self) -> Result<(), Failure> {
         self.room.as_ref().map_or(Ok(()), Fit::check)
+    }
+
+    /// Refuses a run whose kernels are not all there.
+    ///
+    /// # Errors
+    /// [`Failure::Kernels`], with the command that builds them.
+    pub fn check_kernels(&self) -> Result<(), Failure> {
+        self.missing_kernels.as_ref().map_or(Ok(()), |missing| Err(missing.refusal()))
     }
 }
 
@@ -238,11 +262,11 @@ impl Replicas {
 }
 
 impl Step {
-    fn of(config: &RunConfig, plan: &Plan) -> Self {
+    fn of(config: &RunConfig, plan: &Plan, peak: Option<Peak>) -> Self {
         let ShapeOptions { batch_size, seq_len } = config.shape;
         let Division { grad_accum, share } = config.division;
         let tokens = u64::from(batch_size) * u64::from(seq_len) * u64::from(grad_accum);
-        let estimate = Peak::of(plan.arch).map(|peak| {
+        let estimate = peak.map(|peak| {
             // Ranks compute at the same time, each as many micro-batches.
             let own = f64::from(grad_accum / share.ranks);
             let seconds = own * seconds(plan, MICRO, &peak) + seconds(plan, UPDATE, &peak);

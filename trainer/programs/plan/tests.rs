@@ -4,7 +4,7 @@ use precast_kernels::Arch;
 use precast_plan::{Precision, Recompute, Share};
 use serde_json::{Value, json};
 
-use super::{Report, Target};
+use super::{Detail, Limit, Report, Target};
 use crate::device::weight_format::KERNELS_BYTES;
 use crate::options::{DivisionOptions, ModelOptions, Options, Purpose, RunConfig, ShapeOptions, WeightFormat};
 
@@ -26,10 +26,15 @@ fn report(target: Target, change: impl FnOnce(&mut Options)) -> Report {
     Report::of(&config(change), &target).unwrap()
 }
 
+/// An RTX 4090 with so much memory.
+fn of_memory(bytes: u64) -> Target {
+    Target::find(&config(|_| {}), Some(Arch::Sm89), Limit::Memory(bytes)).unwrap()
+}
+
 #[test]
 fn a_plan_for_the_simulated_gpu_in_text_and_in_json() {
     let report = report(Target::of(Arch::Sim), |options| options.arithmetic.precision = Precision::Fp32);
-    insta::assert_snapshot!(format!("{report}\n\n{:#}", report.to_json()));
+    insta::assert_snapshot!(format!("{}\n\n{:#}", report.text(Detail::Full), report.to_json()));
     assert!(report.check().is_ok());
 }
 
@@ -38,7 +43,7 @@ fn a_model_alone_has_no_forms_to_choose_from() {
     let report = report(Target::of(Arch::Sm89), |options| {
         options.models = ModelOptions { teacher: None, student: None, model: built_in("smollm2-135m") };
     });
-    assert!(!report.to_string().contains("--teacher-format"));
+    assert!(!report.text(Detail::Brief).to_string().contains("--teacher-format"));
     let json = report.to_json();
     assert_eq!([&json["teacher_format"], &json["room"], &json["cublas"]], [&Value::Null; 3]);
     assert_eq!(json["recompute"]["chosen"], "none");
@@ -54,14 +59,14 @@ fn a_base_that_teaches_in_int8_is_in_memory_once_and_has_no_form_of_its_own() {
     let json = report.to_json();
     let found = ["teacher_is_base", "student_format", "teacher_format"].map(|name| json[name].clone());
     assert_eq!(found, [json!(true), json!("int8"), json!(null)]);
-    assert!(report.to_string().contains("The student stays as it is, in int8, which teaches too"));
+    assert!(report.text(Detail::Brief).to_string().contains("The student stays as it is, in int8, which teaches too"));
 }
 
 #[test]
 fn the_first_form_that_fits_beside_the_kernels_is_chosen() {
     let all = report(Target::of(Arch::Sm89), |_| {}).to_json();
     let chosen = |bytes: u64| {
-        let json = report(Target::of(Arch::Sm89).with_memory(Some(bytes)), |_| {}).to_json();
+        let json = report(of_memory(bytes), |_| {}).to_json();
         (json["teacher_format"]["chosen"].clone(), json["room"]["fits"].clone())
     };
     let around = |form: usize| {
@@ -77,11 +82,11 @@ fn a_run_that_does_not_fit_hears_of_the_least_change_by_which_it_does() {
     let stored = |options: &mut Options| options.teaching.teacher.teacher_format = WeightFormat::Stored;
     let whole = report(Target::of(Arch::Sm89), stored);
     let bytes = whole.memory.total_bytes + KERNELS_BYTES - 1;
-    let refused = report(Target::of(Arch::Sm89).with_memory(Some(bytes)), stored);
+    let refused = report(of_memory(bytes), stored);
     let json = refused.to_json();
     let change = &json["room"]["least_change"];
     assert_eq!((&change["flags"], &change["effect"]), (&json!("--recompute norms"), &json!("the same bits")));
-    let text = refused.to_string();
+    let text = refused.text(Detail::Brief).to_string();
     assert!(
         text.contains(&format!("  auto: the first that fits; --memory is {bytes} bytes\n  no form is chosen: stored"))
     );
@@ -89,12 +94,55 @@ fn a_run_that_does_not_fit_hears_of_the_least_change_by_which_it_does() {
     assert_eq!(failure.exit_code(), 4);
     let expected = format!("The least change that fits: --recompute norms: {} bytes, the same bits", change["bytes"]);
     assert!(failure.to_string().ends_with(&expected), "{failure}");
-    let changed = report(Target::of(Arch::Sm89).with_memory(Some(bytes)), |options| {
+    let changed = report(of_memory(bytes), |options| {
         stored(options);
         options.arithmetic.recompute = Recompute::Norms;
     });
     assert_eq!(json!(changed.memory.total_bytes), change["bytes"]);
     assert!(changed.check().is_ok());
+}
+
+/// Whatever fits, exact changes come first, and none is another one and more.
+#[test]
+fn changes_that_fit_are_few_and_none_contains_another() {
+    let whole = report(Target::of(Arch::Sm89), |options| options.shape.batch_size = 4);
+    let mut seen = Vec::new();
+    for percent in [99, 96, 93] {
+        let bytes = whole.memory.total_bytes * percent / 100 + KERNELS_BYTES;
+        let refused = report(of_memory(bytes), |options| {
+            options.shape.batch_size = 4;
+            options.teaching.teacher.teacher_format = WeightFormat::Bf16;
+        });
+        let json = refused.to_json();
+        let suggestions = json["suggestions"].as_array().unwrap();
+        assert!((1..=3).contains(&suggestions.len()), "{json}");
+        assert_eq!(suggestions[0], json["room"]["least_change"]);
+        let flags: Vec<&str> = suggestions.iter().map(|one| one["flags"].as_str().unwrap()).collect();
+        for (at, one) in flags.iter().enumerate() {
+            assert!(flags[..at].iter().all(|less| !one.contains(less)), "{flags:?}");
+        }
+        assert!(suggestions.iter().all(|one| one["bytes"].as_u64().unwrap() + KERNELS_BYTES <= bytes));
+        let lines = refused.text(Detail::Brief).to_string();
+        seen.push(lines.split("\n\n").next().unwrap().to_owned());
+    }
+    insta::assert_snapshot!(seen.join("\n\n"));
+}
+
+/// GB10's host takes of the same memory, and a GPU with its own does not count it.
+#[test]
+fn a_card_that_shares_its_memory_counts_what_the_host_takes() {
+    let fit = |name: &str| {
+        let limit = Limit::Card(crate::options::card::card(name).unwrap());
+        let target = Target::find(&config(|_| {}), None, limit).unwrap();
+        report(target, |_| {})
+    };
+    let [own, shared] = ["4090", "gb10"].map(|name| fit(name).text(Detail::Brief).to_string());
+    assert!(!own.contains("for the host, which shares it"), "{own}");
+    assert!(
+        shared.contains("for the host, which shares it, of 111.21 GiB (NVIDIA GB10: 119.21 GiB of host"),
+        "{shared}"
+    );
+    assert!(own.contains("peak figures of a GeForce RTX 4090") && shared.contains("peak figures of a GB10"), "{own}");
 }
 
 /// Two GPUs share the micro-batches of a step, so that its estimate is near half of what one GPU takes for all of them.

@@ -1,6 +1,6 @@
 //! A plan as people read it.
 
-use std::fmt::{self, Display, Formatter};
+use std::fmt::{self, Display, Formatter, from_fn};
 
 use precast_plan::Share;
 use precast_plan::memory::human_bytes;
@@ -9,10 +9,40 @@ use precast_system::count;
 
 use super::kernels::{Kernel, Kernels, Product, Products};
 use super::report::{Choice, Estimate, PhaseCount, Recomputes, Replicas, Report, Step};
+use crate::device::weight_format::DENSE;
 use crate::options::{ShapeOptions, WeightFormat};
 
-impl Display for Report {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+/// How much of a plan people read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// The answer, and what takes memory and time.
+    Brief,
+    /// Every phase, launch and kernel, too.
+    Full,
+}
+
+impl Report {
+    /// As people read it: the answer first, missing kernels last.
+    pub fn text(&self, detail: Detail) -> impl Display {
+        from_fn(move |f| {
+            self.memory_text(f)?;
+            match detail {
+                Detail::Brief => writeln!(f, "{}, which --verbose lists", count(self.kernels.list.len(), "kernel"))?,
+                Detail::Full => self.launches_text(f)?,
+            }
+            write!(f, "{}", self.step)?;
+            self.missing_kernels.iter().try_for_each(|missing| write!(f, "\n\n{missing}"))
+        })
+    }
+
+    fn memory_text(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.room {
+            Some(fit) => writeln!(f, "{fit}")?,
+            None => {
+                let takes = human_bytes(self.memory.total_bytes);
+                writeln!(f, "takes {takes} of device memory: --memory SIZE or --card NAME asks whether that fits\n")?;
+            }
+        }
         let ShapeOptions { batch_size, seq_len } = self.shape;
         writeln!(
             f,
@@ -34,12 +64,15 @@ impl Display for Report {
             let room = self.room.as_ref().map(|fit| &fit.room);
             write!(f, "\n{}", forms.table(room))?;
         }
+        self.stored_dense.iter().try_for_each(|flag| writeln!(f, "{flag} stored: {DENSE}"))?;
         writeln!(f, "\n{}", self.recompute)?;
+        self.replicas.iter().try_for_each(|replicas| writeln!(f, "{replicas}"))
+    }
+
+    fn launches_text(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.phases.iter().try_for_each(|phase| writeln!(f, "{phase}"))?;
-        self.replicas.iter().try_for_each(|replicas| writeln!(f, "\n{replicas}"))?;
-        write!(f, "\n{}", self.kernels)?;
-        self.cublas.iter().try_for_each(|products| write!(f, "\n{products}"))?;
-        write!(f, "\n{}", self.step)
+        writeln!(f, "\n{}", self.kernels)?;
+        self.cublas.iter().try_for_each(|products| writeln!(f, "{products}"))
     }
 }
 

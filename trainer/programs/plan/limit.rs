@@ -1,0 +1,54 @@
+//! The memory that a plan is to fit into, as it is asked for.
+
+use precast_kernels::Arch;
+use precast_plan::chips::Chip;
+
+use super::room::{Owner, Room};
+use crate::options::{DeviceChoice, UsageError};
+
+/// The memory that a plan is to fit into.
+#[derive(Clone, Copy, Debug)]
+pub enum Limit {
+    /// What is free on the device, where it is there.
+    Device,
+    /// `--memory`, bytes.
+    Memory(u64),
+    /// `--card`.
+    Card(&'static Chip),
+}
+
+impl Limit {
+    /// Refuses two answers to one question: a device that is named has a memory of its own, and a card an architecture.
+    ///
+    /// # Errors
+    /// [`UsageError`].
+    pub(super) fn check(self, device: DeviceChoice, asked: Option<Arch>) -> Result<(), UsageError> {
+        let flag = match self {
+            Self::Device => return Ok(()),
+            Self::Memory(_) => "--memory",
+            Self::Card(_) => "--card",
+        };
+        match (self, device) {
+            (_, DeviceChoice::Auto) | (Self::Memory(_), DeviceChoice::Sim) => {}
+            (_, device) => {
+                let message = format!("{flag} and --device {device} both say what the plan is to fit into: give one");
+                return Err(UsageError(message));
+            }
+        }
+        match (self, asked) {
+            (Self::Card(chip), Some(arch)) if Arch::of_device(chip.capability, [arch]).is_none() => {
+                let (own, arch) = (chip.arch().argument(), arch.argument());
+                Err(UsageError(format!("--card {}: it runs {own}, not {arch}: leave --arch out", chip.name)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn room(self) -> Option<Room> {
+        match self {
+            Self::Device => None,
+            Self::Memory(bytes) => Some(Room { bytes, owner: Owner::Option }),
+            Self::Card(chip) => Some(Room { bytes: chip.memory.bytes(), owner: Owner::Card(chip) }),
+        }
+    }
+}
