@@ -1,6 +1,6 @@
 //! Writing a model with its tokenizer as one GGUF file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use itertools::Itertools;
 use precast_kernels::Dtype;
