@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::super::container::Header;
 use super::super::key_values::{Flag, KeyValues};
-use super::super::tokenizer::tokens_of_model;
+use super::super::tokenizer::pieces;
 use super::super::write::{Tensor, Values, header, write};
 use super::open;
 use super::samples::{shape, with_sentencepiece};
@@ -76,12 +76,15 @@ proptest! {
 fn a_sentencepiece_model_is_read_as_it_was_written() {
     let of = |writer: super::writer::Writer| open(&writer.bytes()).unwrap().sentencepiece().unwrap().unwrap();
     let bytes = of(with_sentencepiece(shape("llama")));
-    let (list, prefixes) = tokens_of_model(&bytes).unwrap();
-    assert!(list.len() == 271 && prefixes);
+    let found = pieces(&bytes).unwrap();
+    assert!(found.list.len() == 271 && found.prefixes);
     let expected =
         [(0, ("<unk>", 0.0, 2)), (3, ("<0x00>", 0.0, 6)), (263, ("▁hello", -5.0, 1)), (270, ("o", -14.0, 1))];
-    expected.into_iter().for_each(|(id, (text, score, kind))| assert_eq!(list[id], (text.to_owned(), score, kind)));
+    for (id, piece) in expected {
+        let (text, score, kind) = found.list[id];
+        assert_eq!((text, score, kind as i32), piece);
+    }
     let bare = of(with_sentencepiece(shape("llama")).flag("tokenizer.ggml.add_space_prefix", false));
-    assert!(!tokens_of_model(&bare).unwrap().1);
-    assert!(tokens_of_model(&bytes[..bytes.len() - 1]).is_err() && tokens_of_model(b"").is_err());
+    assert!(!pieces(&bare).unwrap().prefixes);
+    assert!(pieces(&bytes[..bytes.len() - 1]).is_err() && pieces(b"").is_err());
 }

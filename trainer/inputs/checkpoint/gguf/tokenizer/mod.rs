@@ -9,6 +9,8 @@ use serde_json::json;
 use tokenizers::{PostProcessorWrapper, Tokenizer};
 
 pub(in crate::inputs::checkpoint) use byte_level::splits_as_qwen2;
+#[cfg(test)]
+pub(super) use sentencepiece::pieces;
 pub(in crate::inputs::checkpoint) use write::Files;
 pub(super) use write::write;
 
@@ -82,11 +84,4 @@ fn begin_token(metadata: &Metadata, vocabulary: &Vocabulary<'_>) -> Result<PostP
         "special_tokens": {text: {"id": text, "ids": [id], "tokens": [text]}},
     });
     serde_json::from_value(template).map_err(|error| Fault::tokenizer(error.into()))
-}
-
-/// Text, score and kind of each piece of a `tokenizer.model`, and whether it puts a space before a text.
-#[cfg(test)]
-pub(super) fn tokens_of_model(bytes: &[u8]) -> Result<(Vec<(String, f32, i32)>, bool), Fault> {
-    let sentencepiece::Pieces { list, prefixes } = sentencepiece::pieces(bytes)?;
-    Ok((list.into_iter().map(|(text, score, kind)| (text.to_owned(), score, kind as i32)).collect(), prefixes))
 }

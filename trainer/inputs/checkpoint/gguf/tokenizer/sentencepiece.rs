@@ -85,7 +85,7 @@ pub(super) fn model(metadata: &Metadata, file: &[u8], vocabulary: &Vocabulary<'_
 }
 
 /// A `tokenizer.model`.
-pub(super) struct Pieces<'a> {
+pub(in crate::inputs::checkpoint::gguf) struct Pieces<'a> {
     /// Text, score and kind of each piece, by id.
     pub list: Vec<(&'a str, f32, Kind)>,
     /// A space is put before a text.
@@ -96,7 +96,7 @@ pub(super) struct Pieces<'a> {
 ///
 /// # Errors
 /// [`Fault`] for what is no `ModelProto`, and for a vocabulary that is not merged by scores.
-pub(super) fn pieces(bytes: &[u8]) -> Result<Pieces<'_>, Fault> {
+pub(in crate::inputs::checkpoint::gguf) fn pieces(bytes: &[u8]) -> Result<Pieces<'_>, Fault> {
     let damaged = || Fault::damaged("tokenizer.model is no SentencePiece model");
     let (mut list, mut prefixes, mut algorithm) = (Vec::new(), true, 1);
     for (number, field) in fields(bytes).ok_or_else(damaged)? {

@@ -15,7 +15,7 @@ const LONGEST_TOKEN_BYTES: usize = 1024;
 
 /// What a token is, as SentencePiece and llama.cpp number it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::inputs::checkpoint::gguf) enum Kind {
     Normal = 1,
     Unknown = 2,
     Control = 3,
