@@ -5,7 +5,9 @@ use std::process::Command;
 
 use precast::run::step::HeldOutRecord;
 
-use crate::support::{Case, fail, metrics_of, names_in, precast, run_record, succeed, texts, token_file};
+use crate::support::{
+    Case, fail, is_sim, metrics_of, names_in, precast, run_record, skipped, succeed, texts, token_file,
+};
 
 impl Case {
     fn scored_run(&self, out: &str, arguments: &[&str]) -> Command {
@@ -121,4 +123,159 @@ fn an_event_file_is_written_whole_and_owned() {
     assert!(run_record(&case.path("out"))["files"].get("events.out.tfevents.precast").is_some());
     succeed(case.scored_run("out", &["--steps", "1", "--overwrite"]).args(["--checkpoint-every", "1"]));
     assert!(!events.exists());
+}
+
+/// Learns first, and unlearns at a rate that is far too high: the best of six steps is not the last.
+const RISES: [&str; 12] =
+    ["--steps", "6", "--checkpoint-every", "6", "--eval-every", "1", "--warmup", "8", "--lr", "2", "--clip", "0"];
+
+fn rising(case: &Case, out: &str, more: &[&str]) -> Command {
+    let mut command = case.scored_run(out, &RISES);
+    command.arg("--allow-divergence").args(more);
+    command
+}
+
+fn best(case: &Case, out: &str) -> u64 {
+    let scores = case.scores(out);
+    scores.iter().min_by(|a, b| a.1.eval_loss.unwrap().total_cmp(&b.1.eval_loss.unwrap())).unwrap().0
+}
+
+fn names(case: &Case, out: &str) -> Vec<String> {
+    let mut names = names_in(&case.path(out));
+    names.retain(|name| name.starts_with("checkpoint") || name.starts_with("student") || name.starts_with("adapter"));
+    names
+}
+
+/// The best step's weights are those that a run of as many steps leaves.
+#[test]
+fn the_best_student_is_that_of_a_run_up_to_its_step() {
+    let case = Case::new(17 * 9);
+    let printed = succeed(&mut rising(&case, "both", &["--final", "both"]));
+    let step = best(&case, "both");
+    assert!((2..6).contains(&step), "{step}");
+    let lines = [format!("student (step 6)\n"), format!("student.best (step {step})\n")];
+    assert!(lines.iter().all(|line| printed.contains(line.as_str())), "{printed}");
+    let checkpoint = format!("checkpoint-{step}");
+    assert_eq!(names(&case, "both"), [&checkpoint, "checkpoint-6", "student", "student.best"]);
+    let record = run_record(&case.path("both"));
+    assert_eq!((&record["student"]["step"], &record["student.best"]["step"]), (&6.into(), &step.into()));
+    let report = fs::read_to_string(case.path("both/report.html")).unwrap();
+    assert!(report.contains(&format!("student of step 6, student.best of step {step}<")));
+    let short = step.to_string();
+    succeed(&mut rising(&case, "short", &["--steps", &short]));
+    succeed(&mut rising(&case, "last", &[]));
+    succeed(&mut rising(&case, "best", &["--final", "best"]));
+    let model = |path: &str| fs::read(case.path(path).join("model.safetensors")).unwrap();
+    assert!(model("both/student.best") == model("short/student") && model("both/student") == model("last/student"));
+    assert!(model("best/student") == model("short/student") && !case.path("best/student.best").exists());
+    assert_eq!(run_record(&case.path("best"))["student"]["step"], step);
+    // Another choice, once all steps are done; and none left.
+    succeed(&mut rising(&case, "best", &["--final", "both", "--resume"]));
+    assert!(model("best/student") == model("last/student") && model("best/student.best") == model("short/student"));
+    let message = fail(&mut rising(&case, "best", &["--final", "both", "--resume"]), 2);
+    assert!(message.contains("all 6 steps are done; raise --steps"), "{message}");
+    // What the run wrote and somebody changed is not what is written.
+    let file = case.path("last-of-both");
+    crate::support::copy(&case.path("both"), &file);
+    fs::remove_dir_all(file.join("student.best")).unwrap();
+    let master = file.join(&checkpoint).join("master.safetensors");
+    let mut bytes = fs::read(&master).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&master, bytes).unwrap();
+    let message = fail(&mut rising(&case, "last-of-both", &["--final", "both", "--resume"]), 5);
+    assert!(message.contains(&checkpoint) && message.contains("--final last"), "{message}");
+}
+
+#[test]
+fn the_best_adapter_is_that_of_a_run_up_to_its_step() {
+    let case = Case::new(17 * 9);
+    let lora = ["--lora-rank", "3", "--steps", "3", "--final", "both"];
+    succeed(&mut rising(&case, "both", &lora));
+    let step = best(&case, "both").to_string();
+    assert_ne!(step, "3");
+    succeed(&mut rising(&case, "short", &["--lora-rank", "3", "--steps", &step]));
+    let adapter = |path: &str| fs::read(case.path(path).join("adapter_model.safetensors")).unwrap();
+    assert!(adapter("both/adapter.best") == adapter("short/adapter"));
+    assert_eq!(run_record(&case.path("both"))["adapter.best"]["step"].to_string(), step);
+}
+
+#[test]
+fn a_run_that_gains_nothing_ends_early_and_alike_over_resumes() {
+    let case = Case::new(17 * 9);
+    let early = ["--early-stop", "2", "--final", "both", "--schedule", "cosine", "--steps", "20", "--warmup", "8"];
+    let output = rising(&case, "whole", &early).output().unwrap();
+    let (stdout, stderr) = texts(&output);
+    let step = best(&case, "whole");
+    let (end, lines) = (step + 2, metrics_of(&case.path("whole")).len() as u64);
+    assert!(output.status.success() && lines == end, "{stdout}\n{stderr}");
+    assert!(stdout.contains(&format!("early:   after step {end} of 20: 2 losses on --eval-data in a row")), "{stdout}");
+    assert!(stderr.contains("note: --schedule cosine was not finished"), "{stderr}");
+    let record = run_record(&case.path("whole"));
+    assert_eq!((&record["outcome"]["status"], &record["student"]["step"]), (&"done".into(), &end.into()));
+    let checkpoints = [format!("checkpoint-{step}"), format!("checkpoint-{end}")];
+    assert_eq!(names(&case, "whole")[..2], checkpoints);
+    let message = fail(rising(&case, "whole", &early).arg("--resume"), 2);
+    assert!(message.contains(&format!("{end} steps are done; --early-stop has ended the run")), "{message}");
+    // The same, killed at every 29th change to the disk.
+    for at in (1..).step_by(29) {
+        let _ = fs::remove_dir_all(case.path("out"));
+        let status = rising(&case, "out", &early).env("PRECAST_KILL_AT", at.to_string()).output().unwrap().status;
+        if status.success() {
+            break;
+        }
+        let start = match (names(&case, "out").is_empty(), case.path("out/run.json").exists()) {
+            (false, _) => &["--resume"][..],
+            (true, true) => &["--overwrite"],
+            (true, false) => &[],
+        };
+        let (_, message) = texts(&rising(&case, "out", &early).args(start).output().unwrap());
+        assert!(!message.contains("error: ") || message.contains("has ended the run"), "change {at}: {message}");
+        let model = |out: &str, name: &str| fs::read(case.path(out).join(name).join("model.safetensors")).unwrap();
+        assert!(["student", "student.best"].iter().all(|name| model("out", name) == model("whole", name)), "{at}");
+        assert_eq!(names(&case, "out"), names(&case, "whole"), "change {at}");
+        assert_eq!(run_record(&case.path("out"))["best"], record["best"], "change {at}");
+    }
+}
+
+#[test]
+fn ranks_choose_and_end_alike() {
+    if skipped(!is_sim(), "it is of simulated GPUs") {
+        return;
+    }
+    let case = Case::new(17 * 9);
+    let early = ["--early-stop", "2", "--final", "both", "--replicas", "2"];
+    succeed(&mut rising(&case, "one", &early));
+    succeed(rising(&case, "two", &early).args(["--gpus", "2"]));
+    let bf16 = ["--precision", "bf16"];
+    succeed(rising(&case, "one-bf16", &early).args(bf16));
+    succeed(rising(&case, "two-bf16", &early).args(bf16).args(["--gpus", "2"]));
+    let model = |out: &str, name: &str| fs::read(case.path(out).join(name).join("model.safetensors")).unwrap();
+    for (one, two) in [("one", "two"), ("one-bf16", "two-bf16")] {
+        assert_ne!(best(&case, one), 6);
+        assert!(["student", "student.best"].iter().all(|name| model(one, name) == model(two, name)), "{one}");
+        assert_eq!(names(&case, one), names(&case, two));
+    }
+    // Rank 0 alone knows the evaluations before a resume.
+    succeed(rising(&case, "part", &early).args(["--gpus", "2", "--steps", "3"]));
+    succeed(rising(&case, "part", &early).args(["--gpus", "2", "--resume"]));
+    assert!(["student", "student.best"].iter().all(|name| model("one", name) == model("part", name)));
+}
+
+#[test]
+fn a_choice_without_losses_or_checkpoints_is_refused() {
+    let case = Case::new(17 * 9);
+    for option in ["--final=best", "--final=both", "--early-stop=3"] {
+        let message = fail(&mut case.distill(&case.out(), &[option]), 2);
+        assert!(message.contains("needs data to compute the loss of: give --eval-data"), "{option}: {message}");
+    }
+    for (options, expected) in [
+        (&["--final", "both", "--checkpoint-every", "0"][..], "and --checkpoint-every 0 writes none"),
+        (&["--early-stop", "1", "--checkpoint-every", "0"], "give --eval-every N"),
+        (&["--early-stop", "0"], "without --early-stop all --steps are taken"),
+        (&["--final", "first"], "last, best or both"),
+    ] {
+        let message = fail(&mut case.scored_run("out", options), 2);
+        assert!(message.contains(expected), "{options:?}: {message}");
+    }
+    assert!(!case.out().exists());
 }

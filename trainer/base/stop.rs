@@ -98,6 +98,14 @@ impl Stop {
         asked
     }
 
+    /// No step follows the one that is done: the end of the run comes.
+    pub fn end(&self) {
+        let mut phase = lock(&self.phase);
+        if let Phase::Step(_, promise) | Phase::Agree(_, promise) = *phase {
+            *phase = Phase::End(promise);
+        }
+    }
+
     /// Nobody was asked to stop: the next step begins, or the end of the run.
     pub fn go_on(&self) {
         let mut phase = lock(&self.phase);
@@ -205,6 +213,11 @@ mod tests {
         assert!(named().contains("all steps are done"), "{}", named());
         stop.ask(Signal::Hangup);
         assert!(stop.begin(0, promise).is_err());
+        // One that ends early has none left, either.
+        let early = Stop::default();
+        early.begin(0, promise).unwrap();
+        early.end();
+        assert!(lock(&early.phase).answer(Signal::Interrupt).contains("all steps are done"));
     }
 
     #[test]

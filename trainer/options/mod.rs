@@ -4,6 +4,7 @@ mod bound;
 pub(crate) mod card;
 mod device;
 mod file;
+mod final_result;
 mod flags;
 mod given;
 pub(crate) mod groups;
@@ -30,6 +31,7 @@ use crate::inputs::adapter::{Adapter, AdapterChoice};
 use crate::inputs::checkpoint::CheckpointError;
 
 pub use device::DeviceChoice;
+pub use final_result::Final;
 pub use flags::{Flags, FlagsAndFile, RUN, all, change, is_of_teacher};
 pub use given::OptionSource;
 pub use groups::{
@@ -164,6 +166,22 @@ impl RunConfig {
     /// What messages call that which trains: the adapter, or its model.
     pub fn trained(&self) -> &'static str {
         if self.adapter.is_some() { "adapter" } else { self.name_of(Role::Student) }
+    }
+
+    /// The directory of the best step's weights, where those of the last have the other.
+    pub fn best_result(&self) -> String {
+        format!("{}.best", self.result())
+    }
+
+    /// Directories that a run writes at its end, each with the step of its weights: after `done` steps, of which `best` had the lowest
+    /// held-out loss. None of a best step that is not known.
+    pub fn results(&self, done: u64, best: Option<u64>) -> Option<Vec<(String, u64)>> {
+        let result = || self.result().to_owned();
+        Some(match self.output.r#final {
+            Final::Last => vec![(result(), done)],
+            Final::Best => vec![(result(), best?)],
+            Final::Both => vec![(result(), done), (self.best_result(), best?)],
+        })
     }
 
     /// Returns the directory that a run that diverged leaves instead.

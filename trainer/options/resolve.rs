@@ -70,9 +70,7 @@ impl Options {
             return Err(missing("data"));
         }
         let mut output = self.output.clone();
-        if output.eval_every > 0 && eval_data.is_empty() {
-            return Err(UsageError("--eval-every needs data to compute the loss of: give --eval-data".to_owned()));
-        }
+        output.check_held_out(&eval_data)?;
         output.guard_every = output.guard(precision, adapter.as_ref())?;
         Ok(RunConfig {
             teacher,

@@ -29,7 +29,7 @@ fn complete(arguments: &[&str]) -> Result<RunConfig, UsageError> {
 }
 
 /// Each option of a run, and a value that is not its default.
-const VALUES: [(&str, &str); 50] = [
+const VALUES: [(&str, &str); 52] = [
     ("teacher", "a"),
     ("student", "b"),
     ("model", "c"),
@@ -74,6 +74,8 @@ const VALUES: [(&str, &str); 50] = [
     ("checkpoint_every", "6"),
     ("keep", "8"),
     ("eval_every", "11"),
+    ("final", "both"),
+    ("early_stop", "15"),
     ("log_every", "12"),
     ("replicas", "2"),
     ("patience", "14"),
@@ -183,6 +185,8 @@ fn the_option_that_is_wrong_is_the_one_named() {
         ("--weight-decay", "-0.5"),
         ("--clip", "inf"),
         ("--keep", "0"),
+        ("--final", "first"),
+        ("--early-stop", "0"),
     ];
     assert!(complete(&PAIR).is_ok());
     let messages = cases.map(|(option, value)| {

@@ -1,31 +1,28 @@
 //! Checkpoints of a run: master weights, moments and position, so that a resumed run equals an uninterrupted one to the
 //! last bit. `checkpoint-N` is a directory of one file a tensor, `state.json`, and `precast.sha256`, which lists them.
 
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::Digest;
-use precast_plan::Tensor;
 use precast_plan::training::CAST;
 use precast_system::files::{Aside, Listing};
 use precast_system::input;
-use safetensors::tensor::Dtype as Stored;
 use serde::{Deserialize, Serialize};
 
 use super::error::RunError;
 use super::identity::Identity;
 use super::out::Out;
+use super::saved_tensor::{SavedTensor, file_name, header};
 use crate::base::checkpoint_name::PREFIX;
 pub use crate::base::checkpoint_name::name;
 use crate::base::io::IoError;
 use crate::device::session::Session;
-use crate::inputs::checkpoint::{CheckpointError, safetensors_header};
+use crate::inputs::checkpoint::CheckpointError;
 use crate::options::Before;
 use crate::ranks::{RankError, Ranks};
 
 const STATE: &str = "state.json";
-/// Bytes of a tensor that are in memory at once.
-const PART_BYTES: usize = 16 << 20;
 
 /// Position and identity of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,15 +80,6 @@ pub fn prune(out: &mut Out, keep: u64, best: Option<u64>) -> Result<(), RunError
 /// Bytes of a checkpoint's tensors, of so many elements each.
 pub fn bytes(elems: u64) -> u64 {
     3 * 4 * elems
-}
-
-fn header(name: &str, elems: u64) -> Vec<u8> {
-    safetensors_header([(name.to_owned(), vec![elems as usize])], Stored::F32, None)
-}
-
-/// The file of a tensor, or of what a rank of several has of it.
-fn file_name(name: &str, rank: usize, ranks: usize) -> String {
-    if ranks <= 1 { format!("{name}.safetensors") } else { format!("{name}-{:05}-of-{ranks:05}.safetensors", rank + 1) }
 }
 
 /// Pieces of each rank, as a checkpoint lists them.
@@ -165,11 +153,17 @@ impl Saved {
     /// [`RunError::Unusable`] names the file.
     pub fn open(out: &Path, step: u64) -> Result<Self, RunError> {
         let path = out.join(name(step));
-        let before = steps(out)?.into_iter().rfind(|other| *other < step);
+        let all = steps(out)?;
+        let before = all.iter().rfind(|other| **other < step);
         let damaged = |error| {
             let none = "There is no earlier checkpoint: remove this one and start the run again with --overwrite";
-            let advice =
-                before.map_or(none.to_owned(), |before| format!("Remove it to continue from {}", name(before)));
+            let advice = match before {
+                _ if all.last() != Some(&step) => {
+                    "Remove it, and --resume takes the best of the others; or give --final last".to_owned()
+                }
+                Some(before) => format!("Remove it to continue from {}", name(*before)),
+                None => none.to_owned(),
+            };
             RunError::Unusable(format!("{} is damaged: {error}\n{advice}", path.display()))
         };
         let listing = Listing::read(&path).map_err(&damaged)?;
@@ -190,61 +184,38 @@ impl Saved {
     /// [`RunError`] of the files or the device.
     pub fn restore(&self, session: &mut Session) -> Result<(), RunError> {
         let elems = session.plan.shards.elems();
-        let shards = if self.state.shards.is_empty() { vec![vec![(0, elems)]] } else { self.state.shards.clone() };
         for (name, targets) in session.restored_state() {
-            let mut found = 0;
-            for (rank, pieces) in shards.iter().enumerate() {
-                found += pieces.iter().map(|(_, elems)| elems).sum::<u64>();
-                let path = self.path.join(file_name(name, rank, shards.len()));
-                self.restore_file(session, (name, &path), pieces, &targets)?;
-            }
-            if found != elems {
-                let problems = vec![format!("  {name} has {found} values and this student {elems}")];
-                return Err(CheckpointError::tensors(&self.path, &problems).into());
+            let mut tensor = self.tensor(name, elems)?;
+            for (start, target) in targets {
+                let mut done = 0;
+                tensor.read_parts((start, target.elems), |part| {
+                    let count = part.len() as u64 / 4;
+                    session.write(target.slice(done, count), part)?;
+                    done += count;
+                    Ok::<_, RunError>(())
+                })?;
             }
         }
         // The working copy is made of what was written.
         Ok(session.run(CAST)?)
     }
 
-    /// Sends what of a file's pieces goes to the targets.
-    fn restore_file(
-        &self,
-        session: &mut Session,
-        (name, path): (&str, &Path),
-        pieces: &[(u64, u64)],
-        targets: &[(u64, Tensor)],
-    ) -> Result<(), RunError> {
-        let io = || RunError::io("read", path);
-        let all: u64 = pieces.iter().map(|(_, elems)| elems).sum();
-        let mut file = input::open(path).map_err(io())?;
-        // The header of a file of this size and nothing else.
-        let expected = header(name, all);
-        let mut found = vec![0; expected.len()];
-        let whole = file.metadata().map_err(io())?.len() == expected.len() as u64 + all * 4;
-        if !whole || file.read_exact(&mut found).is_err() || found != expected {
-            let problems = vec![format!("  {name} is not the {all} f32 values of this student")];
-            return Err(CheckpointError::tensors(path, &problems).into());
+    /// Opens the master weights, of so many elements.
+    ///
+    /// # Errors
+    /// [`RunError`] where the files do not hold as many.
+    pub fn masters(&self, elems: u64) -> Result<SavedTensor, RunError> {
+        self.tensor("master", elems)
+    }
+
+    fn tensor(&self, name: &str, elems: u64) -> Result<SavedTensor, RunError> {
+        let whole = [vec![(0, elems)]];
+        let shards = if self.state.shards.is_empty() { &whole[..] } else { &self.state.shards };
+        let found: u64 = shards.iter().flatten().map(|(_, elems)| elems).sum();
+        if found != elems {
+            let problems = vec![format!("  {name} has {found} values and this student {elems}")];
+            return Err(CheckpointError::tensors(&self.path, &problems).into());
         }
-        let mut buffer = vec![0; PART_BYTES.min(4 * all as usize)];
-        let mut place = expected.len() as u64;
-        for (start, elems) in pieces {
-            for (target, tensor) in targets {
-                let (from, to) = ((*start).max(*target), (start + elems).min(target + tensor.elems));
-                let mut done = from;
-                if from < to {
-                    file.seek(SeekFrom::Start(place + 4 * (from - start))).map_err(io())?;
-                }
-                while done < to {
-                    let count = (to - done).min(PART_BYTES as u64 / 4);
-                    let part = &mut buffer[..4 * count as usize];
-                    file.read_exact(part).map_err(io())?;
-                    session.write(tensor.slice(done - target, count), part)?;
-                    done += count;
-                }
-            }
-            place += 4 * elems;
-        }
-        Ok(())
+        SavedTensor::open(&self.path, name, shards)
     }
 }

@@ -7,6 +7,7 @@ use precast_fatbins::Digest;
 use precast_plan::MemoryTable;
 use precast_runtime::{CublasUse, Device, Load};
 use precast_system::files::Listing;
+use precast_system::shell::quoted;
 use precast_system::{files, input};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -35,6 +36,9 @@ pub const OUTCOME: &str = "outcome";
 /// The name in it of what its logs hold.
 pub const LOGS: &str = "logs";
 
+/// The names in it of the directories of what is trained, each with the step of its weights.
+pub const RESULTS: [&str; 4] = ["student", "student.best", "adapter", "adapter.best"];
+
 /// The name in it of what people should know of all its parts.
 const NOTES: &str = "notes";
 
@@ -42,7 +46,7 @@ const NOTES: &str = "notes";
 const MOST_NOTES: usize = 1024;
 
 /// The resolved configuration, digests of everything that went in, the device, memory and start-up.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 #[serde(transparent)]
 pub struct RunRecord(pub Value);
 
@@ -105,9 +109,10 @@ impl RunRecord {
             "binary": self.0["binary"],
             "bundle": self.0["bundle"],
             "changed": changed,
+            "command": command(),
         }));
         self.0["parts"] = parts.into();
-        for name in [NOTES, "student", "adapter"] {
+        for name in [NOTES].into_iter().chain(RESULTS) {
             self.set(name, before.and_then(|before| before.get(name)));
         }
     }
@@ -184,7 +189,16 @@ pub fn changes(before: &Value, config: &RunConfig) -> Vec<String> {
     let was = |name: &str| before.pointer(&format!("/config/{name}")).unwrap_or(&Value::Null);
     let values = now.as_object().into_iter().flatten();
     let changed = values.filter(|(name, value)| was(name) != *value);
-    changed.map(|(name, value)| format!("{name} was {}, is {value}", was(name))).collect()
+    let changed = changed.map(|(name, value)| format!("{name} was {}, is {value}", was(name)));
+    // An option that may be absent, and is no longer given.
+    let ended = ["early_stop"].into_iter().filter(|name| !was(name).is_null() && now.get(name).is_none());
+    changed.chain(ended.map(|name| format!("{name} was {}, is none", was(name)))).collect()
+}
+
+/// The command line of this process, to be pasted into a shell.
+fn command() -> String {
+    let arguments = std::env::args_os().map(|argument| quoted(&argument.to_string_lossy()));
+    arguments.collect::<Vec<_>>().join(" ")
 }
 
 fn unix_s() -> u64 {

@@ -67,6 +67,16 @@ impl Objective {
         self.divergence().is_some()
     }
 
+    /// The loss as a formula of `kd` and `ce`, with the numbers of the run: `0.5 x 4 x kd + 0.5 x ce`; none without a teacher.
+    pub fn formula(self) -> Option<String> {
+        let Objective::Distill { alpha, temperature, .. } = self else { return None };
+        let (alpha, temperature) = (f64::from(alpha), f64::from(temperature));
+        // As many digits as f32 has: 0.3 in f32 is 0.30000001192.
+        let digits = |value: f64| format!("{value:.6e}").parse::<f64>().unwrap_or(value);
+        let [alpha, squared, rest] = [alpha, temperature * temperature, 1.0 - alpha].map(digits);
+        Some(format!("{alpha} x {squared} x kd + {rest} x ce"))
+    }
+
     /// Computes the loss from its parts, nats: without a teacher the cross entropy.
     pub fn loss(self, kd: f64, ce: f64) -> f64 {
         match self {
@@ -76,5 +86,19 @@ impl Objective {
                 alpha * temperature * temperature * kd + (1.0 - alpha) * ce
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_formula_has_the_numbers_of_the_run() {
+        let formula = |alpha, temperature| Objective::Distill { alpha, temperature, beta: 0.0 }.formula().unwrap();
+        assert_eq!(formula(0.5, 2.0), "0.5 x 4 x kd + 0.5 x ce");
+        assert_eq!(formula(0.9, 1.1), "0.9 x 1.21 x kd + 0.1 x ce");
+        assert_eq!(formula(1.0, 1.0), "1 x 1 x kd + 0 x ce");
+        assert_eq!(Objective::CrossEntropy.formula(), None);
     }
 }

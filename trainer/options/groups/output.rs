@@ -1,15 +1,17 @@
 //! Options of a run's files, lines and watches.
 
+use std::path::PathBuf;
+
 use clap::{ArgAction, Args, value_parser};
 use precast_plan::Precision;
 use serde::Serialize;
 
 use super::Change;
-use super::values::kept;
+use super::values::{evaluations, kept};
 use crate::base::record_text::display_or_none;
 use crate::inputs::adapter::AdapterChoice;
 use crate::options::patience::seconds;
-use crate::options::{Patience, UsageError};
+use crate::options::{Final, Patience, UsageError};
 
 /// Files, lines and watches of a run while it trains.
 #[derive(Args, Clone, Debug, Serialize)]
@@ -24,6 +26,14 @@ pub struct OutputOptions {
     /// Steps between losses on --eval-data, besides those at checkpoints and at the end; 0 for none
     #[arg(long, value_name = "N", default_value_t = 0, add = Change::AtResume)]
     pub eval_every: u64,
+    /// Step whose weights become student/ or adapter/: last, or best, that with the lowest loss on --eval-data, for which a new lowest
+    /// loss writes a checkpoint that --keep never removes; both writes the best as student.best/ or adapter.best/ besides
+    #[arg(long, value_name = "STEP", default_value_t = Final::Last, add = Change::AtResume)]
+    pub r#final: Final,
+    /// End the run after so many losses on --eval-data in a row without a new lowest, counted over resumes
+    #[arg(long, value_name = "N", value_parser = evaluations, add = Change::AtResume)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub early_stop: Option<u64>,
     /// Steps between log lines when output is not a terminal; the first and the last step have one
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u64).range(1..), add = Change::AtResume)]
     pub log_every: u64,
@@ -47,10 +57,59 @@ pub struct OutputOptions {
     pub tensorboard: bool,
 }
 
+/// What is due after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Due {
+    pub checkpoint: bool,
+    /// The loss on held-out data, of a run that has any. It is computed at these checkpoints, too.
+    pub evaluation: bool,
+}
+
 /// Steps between comparisons of gradients where nothing is said.
 const GUARD_EVERY: u64 = 100;
 
 impl OutputOptions {
+    /// What is due after a step, counted from 1, of a run of so many.
+    pub(crate) fn is_due(&self, step: u64, steps: u64) -> Due {
+        let end = step == steps;
+        let is_due = |every: u64| every > 0 && step.is_multiple_of(every);
+        Due {
+            checkpoint: self.checkpoint_every > 0 && (end || is_due(self.checkpoint_every)),
+            evaluation: end || is_due(self.eval_every),
+        }
+    }
+
+    /// Refuses options of losses on data that nobody gives, and of checkpoints that nobody writes.
+    ///
+    /// # Errors
+    /// [`UsageError`] names the option.
+    pub(crate) fn check_held_out(&self, eval_data: &[PathBuf]) -> Result<(), UsageError> {
+        let Self { checkpoint_every, eval_every, r#final, early_stop, .. } = self;
+        let wants = [
+            ("--eval-every".to_owned(), *eval_every > 0),
+            (format!("--final {final}"), r#final.has_best()),
+            ("--early-stop".to_owned(), early_stop.is_some()),
+        ];
+        let wants = wants.into_iter().find(|(_, wants)| *wants).filter(|_| eval_data.is_empty());
+        if let Some((option, _)) = wants {
+            return Err(UsageError(format!("{option} needs data to compute the loss of: give --eval-data")));
+        }
+        if *checkpoint_every == 0 && r#final.has_best() {
+            return Err(UsageError(format!(
+                "--final {final} takes the weights of the best step from its checkpoint, and --checkpoint-every 0 writes none: give \
+                 --checkpoint-every N"
+            )));
+        }
+        if *checkpoint_every == 0 && *eval_every == 0 && early_stop.is_some() {
+            return Err(UsageError(
+                "--early-stop compares losses on --eval-data, and without checkpoints there is one at the end alone: give \
+                 --eval-every N"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
     /// Steps between comparisons of int8's gradients with bf16's; none of a run that has none to compare.
     ///
     /// # Errors

@@ -59,6 +59,11 @@ pub(crate) fn frozen_format(text: &str) -> Result<WeightFormat, String> {
     if stays { Ok(format) } else { Err("expected bf16 or stored".to_owned()) }
 }
 
+pub(crate) fn evaluations(text: &str) -> Result<u64, String> {
+    let none = || "must be at least 1; without --early-stop all --steps are taken".to_owned();
+    number(text).and_then(|count| if count > 0 { Ok(count) } else { Err(none()) })
+}
+
 pub(crate) fn kept(text: &str) -> Result<u64, String> {
     let none = || "must be at least 1; --checkpoint-every 0 writes no checkpoints".to_owned();
     number(text).and_then(|count| if count > 0 { Ok(count) } else { Err(none()) })

@@ -11,9 +11,11 @@ use crate::base::notes::{self, warn};
 use crate::base::signal::Signal;
 use crate::base::stop::{Stopped, resume_command};
 use crate::inputs::data::{Stream, Summary};
+use crate::options::schedule::Schedule;
 use crate::options::{OptimizerOptions, RunConfig};
 use crate::programs::failure::Failure;
 use crate::programs::rank_end;
+use crate::run::checkpoint::Saved;
 use crate::run::growth;
 use crate::run::guard::GuardRecord;
 use crate::run::outcome::{self, Outcome, RunFault, Status};
@@ -72,14 +74,17 @@ impl Ended<'_> {
                 let done = format!("after step {step} of {steps}. Continue with:\n  {}", resume_command());
                 Err(Stopped { signal, done }.into())
             }
-            Ok(None) => write_trained(&mut run.run, &mut written),
+            Ok(None) => {
+                say_early(run.config(), run.done, &written);
+                write_trained(run.done, &mut run.run, &mut written)
+            }
         };
         // A rank that has failed is why.
         let ended = ended.map_err(|failure| rank_end::cause(run.ranks, failure));
         let elapsed_s = run.startup.elapsed_s();
-        written.record_outcome(run.config(), elapsed_s, ended)?;
+        let results = written.record_outcome(run.config(), (run.done, elapsed_s), ended)?;
         run.ranks.barrier()?;
-        say_where(run.config(), waited_ms);
+        say_where(run.config(), &results, waited_ms);
         Ok(())
     }
 }
@@ -100,35 +105,56 @@ fn of_pass(stream: &Stream, known: Option<Summary>) -> Option<Summary> {
     passed
 }
 
-/// Says where results are.
-fn say_where(config: &RunConfig, waited_ms: Option<f64>) {
-    let path = |name| config.out.join(name);
+/// Says that evaluations have ended a run before its last step.
+fn say_early(config: &RunConfig, done: u64, written: &Written) {
+    let steps = config.steps;
+    if done == steps {
+        return;
+    }
+    say!("early:   after step {done} of {steps}: {}", written.scores.why());
+    if config.optimizer.schedule == Schedule::Cosine {
+        let lr = config.optimizer.lr_of(done - 1, steps);
+        notes::note(format_args!(
+            "--schedule cosine was not finished: the learning rate of step {done}, the last, was {lr:.2e}, and would have come to 0 at \
+             step {steps}"
+        ));
+    }
+}
+
+/// Says where results are, and after which steps their weights are.
+fn say_where(config: &RunConfig, results: &[(String, u64)], waited_ms: Option<f64>) {
+    let path = |name: &str| config.out.join(name);
     if let Some(milliseconds) = waited_ms {
         say!("ranks:   {milliseconds:.2} ms per step spent waiting for exchanges");
     }
-    say!(
-        "{:<8} {}\nreport:  {}",
-        format!("{}:", config.trained()),
-        path(config.result()).display(),
-        path(REPORT).display()
-    );
+    for (name, step) in results {
+        let label = name.replacen(config.result(), config.trained(), 1);
+        say!("{:<8} {} (step {step})", format!("{label}:"), path(name).display());
+    }
+    say!("report:  {}", path(REPORT).display());
 }
 
-/// Writes what a run has trained, unless its steps show that it did not work; where its losses have grown, under another name.
-fn write_trained(run: &mut Ready, written: &mut Written) -> Result<(), Failure> {
+/// Writes what a run has trained in so many steps, unless they show that it did not work; where its losses have grown, under another
+/// name.
+fn write_trained(done: u64, run: &mut Ready, written: &mut Written) -> Result<(), Failure> {
     let records = written.metrics.records()?;
     outcome::check(&records)?;
     let Opened { config, models, .. } = &run.opened;
     let OptimizerOptions { lr, warmup, clip, .. } = config.optimizer;
     let growth = growth::of(&records, config.objective, models.student().config().vocab)
         .filter(|_| !config.output.allow_divergence);
-    let diverged = config.diverged();
-    let name = if growth.is_some() { &diverged } else { config.result() };
-    write_result(name, run, written)?;
+    let (diverged, result) = (config.diverged(), config.result());
+    let results = results_of(config, done, written)?;
+    for (name, step) in &results {
+        let name = if growth.is_some() && name == result { &diverged } else { name };
+        // Of a step before the last the device has nothing: its checkpoint is verified, and read on the host.
+        let saved = (*step != done).then(|| Saved::open(written.out.path(), *step)).transpose()?;
+        write_result(name, saved.as_ref(), run, written)?;
+    }
     let out = &mut written.out;
     out.remove_replaced()?;
     if let Some(growth) = growth {
-        let result = out.path().join(name).display().to_string();
+        let result = out.path().join(diverged).display().to_string();
         return Err(RunFault(format!(
             "the run diverged: {growth}. It had --lr {lr}, --warmup {warmup} and --clip {clip}: lower --lr, lengthen --warmup or lower \
              --clip. The model is in {result}; --resume --allow-divergence takes it as it is"
@@ -142,14 +168,28 @@ fn write_trained(run: &mut Ready, written: &mut Written) -> Result<(), Failure> 
     Ok(())
 }
 
+/// What a run writes that ends after so many steps, and of which steps.
+fn results_of(config: &RunConfig, done: u64, written: &Written) -> Result<Vec<(String, u64)>, RunFault> {
+    let best = written.scores.best().map(|(step, _)| step);
+    config.results(done, best).ok_or_else(|| {
+        RunFault(format!(
+            "--final {}: no loss on --eval-data was finite after a step with a checkpoint, so none is the lowest: no student is written. \
+             --resume --final last writes that of the last step",
+            config.output.r#final
+        ))
+    })
+}
+
 impl Written {
-    /// Writes into `run.json` and `report.html` how a run ended. Its own failure says more than one of writing that.
+    /// Writes into `run.json` and `report.html` how a run ended after so many steps, and seconds. Its own failure says more than one of
+    /// writing that. Returns what it has left, and of which steps.
     pub fn record_outcome(
         &mut self,
         config: &RunConfig,
-        elapsed_s: f64,
+        (done, elapsed_s): (u64, f64),
         ended: Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Vec<(String, u64)>, Failure> {
+        let results = ended.as_ref().ok().and_then(|()| results_of(config, done, self).ok()).unwrap_or_default();
         let Self { out, record, metrics, .. } = self;
         let (status, reason) = match &ended {
             Ok(()) => (Status::Done, None),
@@ -165,19 +205,21 @@ impl Written {
             if let Some(warning) = guard.and_then(|guard| guard.warning()) {
                 warn(warning);
             }
-            let html = report::of_run(out.path(), &record.0)?;
+            // Results are recorded last of all: a run without them rewrites its student and its report.
+            let mut finished = record.clone();
+            results.iter().for_each(|(name, step)| finished.result(name, *step));
+            let html = report::of_run(out.path(), &finished.0)?;
             out.publish_file(REPORT, html.as_bytes(), record)?;
             if config.output.tensorboard {
                 publish_events(out, record)?;
             }
-            // Last of all: a run without it rewrites its student and its report.
             if status == Status::Done {
-                record.reached(config.steps);
-                record.result(config.result(), config.steps);
+                *record = finished;
+                record.reached(done);
             }
             out.record(record)
         };
         let written = write();
-        ended.and(written.map_err(Failure::from))
+        ended.and(written.map_err(Failure::from)).map(|()| results)
     }
 }

@@ -1,7 +1,5 @@
 //! The loss of data that a run does not train on: the launches of a micro-batch, and no update.
 
-use std::collections::BTreeMap;
-
 use precast_fatbins::Digest;
 use precast_kernels::abi::step_metrics;
 use serde::{Deserialize, Serialize};
@@ -10,10 +8,10 @@ use serde_json::Value;
 use crate::base::record_text::finite;
 use crate::device::session::Session;
 use crate::inputs::data::{Chunk, Dataset, MicroBatch};
-use crate::options::RunConfig;
+use crate::options::{OutputOptions, RunConfig};
 use crate::programs::evaluate::ids_sha256;
 use crate::programs::failure::Failure;
-use crate::ranks::Ranks;
+use crate::ranks::{RankError, Ranks};
 use crate::run::record::HELD_OUT;
 use crate::run::step::{HeldOutRecord, StepRecord};
 
@@ -51,7 +49,8 @@ impl HeldOut {
         let sum = |which: usize| all.clone().map(|losses| f64::from(losses[which])).sum::<f64>() as f32;
         let metrics = step_metrics { kd_loss: sum(0), ce_loss: sum(1), ..bytemuck::Zeroable::zeroed() };
         Ok(HeldOutRecord {
-            eval_loss: finite(config.loss(&metrics)),
+            // As f32, like its parts: it reads back to the last bit.
+            eval_loss: finite(f64::from(config.loss(&metrics) as f32)),
             eval_kd_loss: finite(f64::from(metrics.kd_loss)),
             eval_ce_loss: finite(f64::from(metrics.ce_loss)),
             eval_tokens: self.counted,
@@ -91,32 +90,118 @@ impl Since {
     }
 }
 
-/// Held-out losses by step.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Scores(BTreeMap<u64, f64>);
+/// Held-out losses of a run so far: the step whose checkpoint is best by them, and for how long they have not fallen. They are numbers
+/// of f32, which `metrics.jsonl` gives back to the last bit: a run that continues judges by the same ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Scores {
+    /// Step of the last evaluation, and its loss; none where that is not finite.
+    last: Option<(u64, Option<f32>)>,
+    /// The first of the lowest.
+    lowest: Option<(u64, f32)>,
+    /// Evaluations behind that, or all without one.
+    since_lowest: u64,
+    /// The first of the lowest of steps that have a checkpoint.
+    best: Option<(u64, f32)>,
+}
 
 impl Scores {
-    pub fn of<'r>(records: impl IntoIterator<Item = &'r StepRecord>) -> Self {
-        let scored = records.into_iter().filter_map(|record| Some((record.step, record.held_out.as_ref()?.eval_loss?)));
-        Self(scored.collect())
+    /// Those of a run that continues after these steps, with checkpoints after some of them.
+    pub fn of(records: &[StepRecord], checkpoints: &[u64]) -> Self {
+        let mut scores = Self::default();
+        for record in records {
+            scores.add(record);
+            if checkpoints.contains(&record.step) {
+                scores.saved(record.step);
+            }
+        }
+        scores
     }
 
+    /// A step is done, perhaps with an evaluation. A loss that is not finite is none, and of equal ones the first is the lowest.
     pub fn add(&mut self, record: &StepRecord) {
-        self.0.extend(Self::of([record]).0);
+        let Some(held_out) = &record.held_out else { return };
+        let loss = held_out.eval_loss.map(|loss| loss as f32).filter(|loss| loss.is_finite());
+        self.last = Some((record.step, loss));
+        match loss.filter(|loss| self.lowest.is_none_or(|(_, lowest)| *loss < lowest)) {
+            Some(loss) => (self.lowest, self.since_lowest) = (Some((record.step, loss)), 0),
+            None => self.since_lowest += 1,
+        }
     }
 
-    /// The first of the best of these steps, and its loss; none where none was scored.
-    pub fn best(&self, steps: &[u64]) -> Option<(u64, f64)> {
-        let scored = steps.iter().filter_map(|step| Some((*step, *self.0.get(step)?)));
-        scored.min_by(|(_, one), (_, other)| one.total_cmp(other))
+    /// The loss after a step, if it is lower than that of every step with a checkpoint.
+    fn lower(&self, step: u64) -> Option<(u64, f32)> {
+        let (_, loss) = self.last.filter(|(last, _)| *last == step)?;
+        loss.filter(|loss| self.best.is_none_or(|(_, best)| *loss < best)).map(|loss| (step, loss))
+    }
+
+    /// A step has a checkpoint.
+    pub fn saved(&mut self, step: u64) {
+        self.best = self.lower(step).or(self.best);
+    }
+
+    /// The step whose checkpoint is best, and its loss.
+    pub fn best(&self) -> Option<(u64, f64)> {
+        self.best.map(|(step, loss)| (step, loss.into()))
+    }
+
+    /// What follows from the last evaluation, if that was after this step.
+    pub fn verdict(&self, step: u64, output: &OutputOptions) -> Verdict {
+        Verdict { saves: output.r#final.has_best() && self.lower(step).is_some(), ends: self.ends(output) }
+    }
+
+    /// True if losses have not fallen for as long as `--early-stop` waits.
+    pub fn ends(&self, output: &OutputOptions) -> bool {
+        output.early_stop.is_some_and(|most| self.since_lowest >= most)
+    }
+
+    /// Why a run ends before its last step.
+    pub fn why(&self) -> String {
+        let count = self.since_lowest;
+        match self.lowest {
+            Some((step, loss)) => {
+                format!("{count} losses on --eval-data in a row are not below the {loss:.4} of step {step}")
+            }
+            None => format!("{count} losses on --eval-data in a row are not finite"),
+        }
+    }
+
+    /// A note on a lowest loss of a step that has no checkpoint, of a run that is to leave its best step's weights.
+    pub fn note(&self, output: &OutputOptions) -> Option<String> {
+        let (step, loss) = self.lowest.filter(|lowest| output.r#final.has_best() && Some(*lowest) != self.best)?;
+        Some(format!(
+            "the lowest loss on --eval-data so far, {loss:.4} after step {step}, has no checkpoint: --final {} chooses among steps that \
+             have one",
+            output.r#final
+        ))
+    }
+}
+
+/// What follows from an evaluation, for all ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// The step gets a checkpoint.
+    pub saves: bool,
+    /// No step follows.
+    pub ends: bool,
+}
+
+impl Verdict {
+    /// That of rank 0, which knows the evaluations before this process; others have none of their own.
+    pub fn shared(own: Option<Self>, ranks: &Ranks) -> Result<Self, RankError> {
+        let Self { saves, ends } = own.unwrap_or_default();
+        let said = ranks.broadcast(&[saves.into(), ends.into()])?;
+        let is_said = |which: usize| said.get(which) == Some(&1);
+        Ok(Self { saves: is_said(0), ends: is_said(1) })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
+    use crate::options::{Final, Options};
     use crate::run::tests::steps;
 
     #[test]
@@ -150,10 +235,69 @@ mod tests {
         assert_eq!(compared(changed, 2).0, 0);
     }
 
+    /// Scores of evaluations after steps 1, 2, ..., with checkpoints after some.
+    fn scores(losses: &[f64], checkpoints: &[u64]) -> Scores {
+        let mut records = steps(&vec![1.0; losses.len()], &[]);
+        for (record, loss) in records.iter_mut().zip(losses) {
+            let eval_loss = finite(*loss);
+            record.held_out = Some(HeldOutRecord { eval_loss, eval_kd_loss: None, eval_ce_loss: None, eval_tokens: 1 });
+        }
+        Scores::of(&records, checkpoints)
+    }
+
+    fn output(r#final: Final, early_stop: Option<u64>) -> OutputOptions {
+        OutputOptions { r#final, early_stop, ..Options::default().output }
+    }
+
     #[test]
-    fn the_first_of_the_lowest_is_best() {
-        let scores = Scores([(1, 3.0), (2, 2.0), (3, 2.0), (4, 1.0)].into());
-        assert_eq!(scores.best(&[1, 2, 3, 5]), Some((2, 2.0)));
-        assert_eq!((scores.best(&[5]), scores.best(&[])), (None, None));
+    fn the_first_of_the_lowest_with_a_checkpoint_is_best() {
+        let best = |checkpoints: &[u64]| scores(&[3.0, 2.0, 2.0, 1.0], checkpoints).best();
+        assert_eq!(best(&[1, 2, 3]), Some((2, 2.0)));
+        assert_eq!((best(&[1, 3]), best(&[]), best(&[5])), (Some((3, 2.0)), None, None));
+        let both = output(Final::Both, None);
+        assert_eq!(scores(&[3.0, 2.0, 2.0, 1.0], &[4]).note(&both), None);
+        let note = scores(&[3.0, 1.0, 2.0], &[1, 3]).note(&both).unwrap();
+        assert!(note.contains("1.0000 after step 2, has no checkpoint"), "{note}");
+        assert_eq!(scores(&[3.0, 1.0, 2.0], &[1, 3]).note(&output(Final::Last, None)), None);
+    }
+
+    #[test]
+    fn a_loss_that_is_not_finite_is_never_the_best() {
+        let nan = scores(&[f64::NAN, 2.0, f64::NAN, f64::INFINITY], &[1, 2, 3, 4]);
+        assert_eq!(nan.best(), Some((2, 2.0)));
+        assert_eq!(scores(&[f64::NAN], &[1]).best(), None);
+        assert!(!scores(&[f64::NAN], &[]).verdict(1, &output(Final::Best, None)).saves);
+    }
+
+    #[test]
+    fn a_checkpoint_follows_a_new_lowest_where_it_is_asked_for() {
+        let saves = |losses: &[f64], which| {
+            let before: Vec<u64> = (1..losses.len() as u64).collect();
+            scores(losses, &before).verdict(losses.len() as u64, &output(which, None)).saves
+        };
+        assert!(saves(&[3.0], Final::Best) && saves(&[3.0, 2.0], Final::Both));
+        assert!(!saves(&[3.0, 2.0], Final::Last) && !saves(&[3.0, 3.0], Final::Best));
+        // The step after was not evaluated.
+        assert!(!scores(&[3.0, 2.0], &[1]).verdict(3, &output(Final::Best, None)).saves);
+    }
+
+    #[test]
+    fn a_run_ends_after_so_many_losses_without_a_new_lowest() {
+        let ends = |losses: &[f64], most| scores(losses, &[]).ends(&output(Final::Last, most));
+        assert!(!ends(&[2.0], Some(1)) && !ends(&[2.0, 3.0, 1.0], Some(1)) && !ends(&[1.0, 2.0, 3.0], None));
+        assert!(ends(&[2.0, 2.0], Some(1)) && ends(&[1.0, 2.0, f64::NAN], Some(2)) && ends(&[f64::NAN], Some(1)));
+        assert!(!ends(&[1.0, 2.0, 0.5, 2.0], Some(2)));
+    }
+
+    proptest! {
+        /// What `metrics.jsonl` gives back is judged as what was written.
+        #[test]
+        fn losses_compare_alike_after_they_were_read_back(losses in prop::collection::vec(0f32..20.0, 1..20)) {
+            let exact: Vec<f64> = losses.iter().map(|loss| f64::from(*loss)).collect();
+            let text = serde_json::to_string(&exact).unwrap();
+            let read: Vec<f64> = serde_json::from_str(&text).unwrap();
+            let all: Vec<u64> = (1..=losses.len() as u64).collect();
+            prop_assert_eq!(scores(&exact, &all), scores(&read, &all));
+        }
     }
 }

@@ -23,6 +23,7 @@ use crate::device::tuning::Tuning;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Batches, Corpus, DataError, Stream, Summary};
 use crate::options::{Options, Purpose, RunConfig};
+use crate::programs::evaluate::ids_sha256;
 use crate::programs::failure::Failure;
 use crate::ranks::Ranks;
 use crate::run::identity::Identity;
@@ -97,7 +98,7 @@ pub(super) fn open(
             identity.models(&digests.weights.wait(stop)?);
             resumed.compare(&identity)?;
         }
-        resumed.check_left(&config)?;
+        resumed.check_left(&config, data.held_out.as_ref().map(ids_sha256))?;
     }
     begin::check_alike(&config, &identity, &models.models, data.held_out.as_ref(), ranks)?;
     let before = resumed.as_ref().map(|resumed| &resumed.record).or(begin.record.as_ref());

@@ -26,7 +26,7 @@ use crate::device::session::Session;
 use crate::device::watch::Hang;
 use crate::inputs::checkpoint::{Checkpoint, check_space};
 use crate::inputs::data::{Batches, Corpus, DataError, Step, Stream};
-use crate::options::RunConfig;
+use crate::options::{Final, OutputOptions, RunConfig};
 use crate::programs::failure::Failure;
 use crate::programs::replay;
 use crate::ranks::Ranks;
@@ -87,7 +87,7 @@ pub(super) fn ready(
         // Another rank prints what is the same for all.
         tee::line(&visible(&heading.to_string()));
     }
-    let heading = heading.models(config, models).data(corpus, *summary);
+    let heading = heading.models(config, models).data(corpus, *summary).with("loss", config.objective.formula());
     if let Some(out) = out {
         say!("{heading}\n\n{}", MemoryTable::of(&session.plan.plan));
         let dense = || config.arithmetic.precision.dtype().bytes() * session.plan.student.weights.parameters.count();
@@ -137,15 +137,19 @@ fn disk_space(
     out: &Out,
     done: u64,
 ) -> Result<DiskSpace, Failure> {
-    let (steps, every) = (config.steps, config.output.checkpoint_every);
+    let OutputOptions { checkpoint_every: every, eval_every, r#final, .. } = config.output;
+    let steps = config.steps;
     let written = |every| steps / every - done / every + u64::from(!steps.is_multiple_of(every));
+    // Each evaluation may be the best so far.
+    let of_best = if r#final.has_best() && eval_every > 0 { written(eval_every) } else { 0 };
+    let results = if r#final == Final::Both { 2 } else { 1 };
     Ok(DiskSpace {
         checkpoint_bytes: checkpoint::bytes(session.plan.shards.elems()),
-        student_bytes,
+        student_bytes: results * student_bytes,
         // The best one may be another than the latest.
         keep: config.output.keep.saturating_add(u64::from(!config.eval_data.is_empty())),
         kept: checkpoint::steps(out.path())?.len() as u64,
-        to_come: if every > 0 { written(every) } else { 0 },
+        to_come: if every > 0 { written(every) } else { 0 } + of_best,
     })
 }
 

@@ -10,21 +10,31 @@ use super::running::Written;
 use crate::base::roles::Models;
 use crate::device::run_models::RunModels;
 use crate::device::session::Session;
-use crate::inputs::adapter::{Adapter, fill_adapter};
+use crate::inputs::adapter::{Adapter, extent, fill_adapter, gathered};
 use crate::inputs::checkpoint::{Checkpoint, Scratch, Student, fill_model, stored};
 use crate::options::RunConfig;
+use crate::run::checkpoint::Saved;
 use crate::run::error::RunError;
+use crate::run::saved_tensor::SavedTensor;
 
-/// Writes the student, or its adapter, to the output directory, under a name.
-pub(super) fn write_result(name: &str, run: &mut Ready, written: &mut Written) -> Result<(), RunError> {
+/// Writes the student, or its adapter, to the output directory, under a name: as it is on the device, or as a checkpoint has it.
+pub(super) fn write_result(
+    name: &str,
+    saved: Option<&Saved>,
+    run: &mut Ready,
+    written: &mut Written,
+) -> Result<(), RunError> {
     let Ready { opened: Opened { config, models: RunModels { models, adapter, .. }, .. }, session, .. } = run;
     let Written { out, record, .. } = written;
     out.check_claim()?;
+    let mut masters = saved.map(|saved| saved.masters(session.plan.shards.elems())).transpose()?;
     let path = out.path().join(name);
     let mut aside = Aside::new(&path).map_err(RunError::io("write", path))?;
     match adapter {
-        Some(adapter) => fill_with_adapter(&mut aside, config, session, (&models.student, adapter))?,
-        None => fill_with_student(&mut aside, config, session, models)?,
+        Some(adapter) => {
+            fill_with_adapter(&mut aside, config, (session, masters.as_mut()), (&models.student, adapter))?
+        }
+        None => fill_with_student(&mut aside, config, (session, masters.as_mut()), models)?,
     }
     out.publish(aside, record)
 }
@@ -33,7 +43,7 @@ pub(super) fn write_result(name: &str, run: &mut Ready, written: &mut Written) -
 fn fill_with_student(
     aside: &mut Aside,
     config: &RunConfig,
-    session: &mut Session,
+    (session, mut masters): (&mut Session, Option<&mut SavedTensor>),
     models: &Models<Checkpoint>,
 ) -> Result<(), RunError> {
     let parameters = session.plan.student.weights.parameters.list.clone();
@@ -43,19 +53,25 @@ fn fill_with_student(
     let model =
         Student { config: json, parameters: &parameters, dtype: stored(dtype), tokenizer_from: &tokenizer_from };
     fill_model(aside, &model, |parameter, write| {
+        let mut round = |part: &[u8]| {
+            if dtype == Dtype::F32 {
+                return Ok::<_, RunError>(write(part)?);
+            }
+            bytemuck::cast_slice_mut(scratch.values(part.len() / 4)).copy_from_slice(part);
+            Ok(write(scratch.encode(dtype))?)
+        };
+        if let Some(masters) = &mut masters {
+            let mut states = session.plan.student.weights.states();
+            let (_, start, _) = states.find(|(one, ..)| *one == parameter).expect("a parameter of the student");
+            return masters.read_parts((start, parameter.elems()), round);
+        }
         if !session.plan.has_whole_masters() {
             // Without whole masters, the rounded working weights are read.
             let working = session.working(parameter);
             return session.read_parts(working, |part| Ok(write(part)?));
         }
         let master = session.trained_of(parameter).master;
-        session.read_parts(master, |part| {
-            if dtype == Dtype::F32 {
-                return Ok(write(part)?);
-            }
-            bytemuck::cast_slice_mut(scratch.values(part.len() / 4)).copy_from_slice(part);
-            Ok(write(scratch.encode(dtype))?)
-        })
+        session.read_parts(master, &mut round)
     })
 }
 
@@ -63,14 +79,18 @@ fn fill_with_student(
 fn fill_with_adapter(
     aside: &mut Aside,
     config: &RunConfig,
-    session: &mut Session,
+    (session, mut masters): (&mut Session, Option<&mut SavedTensor>),
     (student, adapter): (&Checkpoint, &Adapter),
 ) -> Result<(), RunError> {
     let parameters = session.adapter_parameters();
     fill_adapter(aside, &adapter.layout, (&config.student, student.config()), |adapted, factor, write| {
         let name = adapted.parameter();
         let parameter = parameters.iter().find(|one| one.factor == factor && one.projection == name);
-        let master = session.adapter_master(parameter.expect("the plan is of this adapter"))?;
+        let parameter = parameter.expect("the plan is of this adapter");
+        let master = match &mut masters {
+            Some(masters) => gathered(parameter, &masters.read((parameter.start, extent(parameter)))?),
+            None => session.adapter_master(parameter)?,
+        };
         Ok::<_, RunError>(write(bytemuck::cast_slice(&master))?)
     })
 }

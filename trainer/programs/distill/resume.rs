@@ -6,6 +6,8 @@ use precast_fatbins::Digest;
 use precast_system::say;
 use serde_json::Value;
 
+use super::held_out::{Scores, Since};
+use crate::base::io::IoError;
 use crate::options::schedule::Schedule;
 use crate::options::{OptionSource, Options, RunConfig, UsageError};
 use crate::programs::failure::Failure;
@@ -42,7 +44,7 @@ impl Resumed {
         let saved = Saved::open(&path, step)?;
         let metrics = Metrics::read(&path.join(METRICS))?;
         metrics.check(step, saved.state.metrics_sha256)?;
-        for result in [config.result(), &config.diverged()] {
+        for result in [config.result(), &config.best_result(), &config.diverged()] {
             out.check_replaceable(result)?;
         }
         // The learning rates of a cosine follow from the number of steps, so a file that was edited is not enough.
@@ -95,6 +97,16 @@ impl Resumed {
         &self.metrics.records[..self.saved.state.step as usize]
     }
 
+    /// Held-out losses so far of these data, and since when they are of them.
+    ///
+    /// # Errors
+    /// [`IoError`] of the output directory.
+    pub fn scores(&self, held_out: Option<Digest>) -> Result<(Option<Since>, Scores), IoError> {
+        let since = Since::of(Some(&self.record), held_out, self.saved.state.step);
+        let scores = Scores::of(Since::compared(since, self.steps()), &checkpoint::steps(&self.path)?);
+        Ok((since, scores))
+    }
+
     /// Says, and returns, what is not as it was before.
     pub fn changes(&self, config: &RunConfig) -> Vec<String> {
         let changes = record::changes(&self.record, config);
@@ -102,16 +114,30 @@ impl Resumed {
         changes
     }
 
-    /// Checks that the student of a run whose steps are all done is still to be written.
+    /// Checks that a run whose steps are all done, or whose held-out losses have ended it, has still to write what it has trained.
     ///
     /// # Errors
-    /// [`Failure::Usage`] where nothing is left to do.
-    pub fn check_left(&self, config: &RunConfig) -> Result<(), Failure> {
-        let done = self.saved.state.step;
-        let exported = self.record.pointer(&format!("/{}/step", config.result())).and_then(Value::as_u64) == Some(done);
-        if done > config.steps || done == config.steps && exported && self.path.join(config.result()).exists() {
-            return Err(Failure::usage(format!("--resume: all {done} steps are done; raise --steps")));
+    /// [`Failure::Usage`] where nothing is left to do, or nothing can be written.
+    pub fn check_left(&self, config: &RunConfig, held_out: Option<Digest>) -> Result<(), Failure> {
+        let (done, (_, scores)) = (self.saved.state.step, self.scores(held_out)?);
+        let is_early = done < config.steps && scores.ends(&config.output);
+        if done < config.steps && !is_early {
+            return Ok(());
         }
-        Ok(())
+        let is_written = |(name, step): &(String, u64)| {
+            let recorded = self.record.pointer(&format!("/{name}/step")).and_then(Value::as_u64);
+            recorded == Some(*step) && self.path.join(name).exists()
+        };
+        let results = config.results(done, scores.best().map(|(step, _)| step));
+        let why = match results {
+            None => {
+                "none of them has a checkpoint and a loss on --eval-data that --final could choose; raise --steps, or give --final last"
+            }
+            Some(results) if done <= config.steps && !results.iter().all(is_written) => return Ok(()),
+            Some(_) if is_early => "--early-stop has ended the run; raise it, or leave it out",
+            Some(_) => "raise --steps",
+        };
+        let which = if is_early { "" } else { "all " };
+        Err(Failure::usage(format!("--resume: {which}{done} steps are done; {why}")))
     }
 }

@@ -2,7 +2,7 @@
 
 use precast_fatbins::Digest;
 
-use super::held_out::{Scores, Since};
+use super::held_out::{Scores, Since, Verdict};
 use super::open::Opened;
 use super::progress::Progress;
 use super::ready::Ready;
@@ -30,8 +30,10 @@ pub(super) struct Running<'a> {
     pub written: Option<Written>,
     /// The lines that people see; rank 0 alone prints them.
     pub progress: Option<Progress>,
-    /// Held-out losses so far.
-    pub scores: Scores,
+    /// Steps that are done.
+    pub done: u64,
+    /// True if no step is left before the first one is taken.
+    is_over: bool,
     pub still: Still,
     /// Skipped steps in a row.
     pub skipped: u32,
@@ -43,6 +45,8 @@ pub(super) struct Written {
     pub out: Out,
     pub record: RunRecord,
     pub metrics: MetricsFile,
+    /// Held-out losses so far.
+    pub scores: Scores,
 }
 
 /// Time that steps have waited for exchanges among ranks: from the end of the first step that is known of to that of
@@ -69,19 +73,18 @@ impl ExchangeWaits {
 impl<'a> Running<'a> {
     /// Makes the output directory this run's, from its beginning or from its checkpoint on: every check has passed.
     pub fn begin(mut run: Ready, startup: Startup, stop: &'a Stop, ranks: &'a Ranks) -> Result<Self, Failure> {
-        let Opened { resumed, begin, models, held_out, .. } = &run.opened;
+        let Opened { resumed, models, .. } = &run.opened;
         let before = resumed.as_ref().map_or(&[][..], Resumed::steps);
-        let since = Since::of(
-            resumed.as_ref().map(|resumed| &resumed.record),
-            held_out.as_ref().map(|data| data.sha256),
-            begin.step,
-        );
-        let scores = Scores::of(Since::compared(since, before));
         let still = Still::new(before, still::what_is_zero(&models.models.student, models.adapter.as_ref()));
         let out = run.opened.out.take();
-        let written = out.map(|out| Written::take_over(out, &mut run, (since, &scores), ranks)).transpose()?;
-        // The directory is this run's on every rank.
-        ranks.barrier()?;
+        let written = out.map(|out| Written::take_over(out, &mut run, ranks)).transpose()?;
+        // The directory is this run's on every rank, and so is what its evaluations came to.
+        let output = &run.opened.config.output;
+        let own = written.as_ref().map(|written| Verdict { ends: written.scores.ends(output), saves: false });
+        let is_over = Verdict::shared(own, ranks)?.ends;
+        if is_over {
+            stop.end();
+        }
         if !ranks.is_first() {
             let rank = ranks.place.rank;
             let logs = run.opened.begin.record.as_ref().map(logs).unwrap_or_default();
@@ -93,7 +96,13 @@ impl<'a> Running<'a> {
         let floor_s = session.device().peak().map(|limit| limit.floor_seconds(&session.plan.plan, micros));
         let progress = written.as_ref().map(|_| Progress::new(config, begin.step, floor_s));
         let waits = ExchangeWaits::default();
-        Ok(Self { run, startup, stop, ranks, written, progress, scores, still, skipped: 0, waits })
+        let done = begin.step;
+        Ok(Self { run, startup, stop, ranks, written, progress, done, is_over, still, skipped: 0, waits })
+    }
+
+    /// The last step that is to be taken, as far as is known: evaluations may end the run before.
+    pub fn last_step(&self) -> u64 {
+        if self.is_over { self.done } else { self.config().steps }
     }
 
     pub fn config(&self) -> &RunConfig {
@@ -103,13 +112,13 @@ impl<'a> Running<'a> {
 
 impl Written {
     /// Records that the directory is this run's, and since when.
-    fn take_over(
-        mut out: Out,
-        run: &mut Ready,
-        (since, scores): (Option<Since>, &Scores),
-        ranks: &Ranks,
-    ) -> Result<Self, Failure> {
-        let Ready { opened: Opened { resumed, corpus, summary, .. }, recorded: config, session, .. } = run;
+    fn take_over(mut out: Out, run: &mut Ready, ranks: &Ranks) -> Result<Self, Failure> {
+        let Ready { opened: Opened { resumed, corpus, summary, held_out, .. }, recorded: config, session, .. } = run;
+        let sha256 = held_out.as_ref().map(|data| data.sha256);
+        let (since, scores) = resumed
+            .as_ref()
+            .map_or_else(|| Ok((Since::of(None, sha256, 0), Scores::default())), |resumed| resumed.scores(sha256))?;
+        scores.note(&config.output).iter().for_each(notes::note);
         let mut record = RunRecord::new(config, session, corpus);
         record.data(None, *summary);
         record.set(TEACHER_CERTIFICATE, run.certificate.take());
@@ -124,18 +133,17 @@ impl Written {
         let of_best = resumed.as_ref().and_then(|resumed| Since::change(since, resumed.steps()));
         of_best.iter().for_each(notes::note);
         changes.extend(of_best);
-        record.best(scores.best(&checkpoint::steps(out.path())?));
+        record.best(scores.best());
         record.part(done, resumed.as_ref().map(|resumed| &resumed.record), &changes);
         record.metrics((done, metrics_sha256));
         out.begin(&mut record)?;
         // A kill may have come before the oldest ones went.
-        let best = scores.best(&checkpoint::steps(out.path())?);
-        checkpoint::prune(&mut out, config.output.keep, best.map(|(step, _)| step))?;
+        checkpoint::prune(&mut out, config.output.keep, scores.best().map(|(step, _)| step))?;
         let metrics = match resumed {
             Some(resumed) => MetricsFile::resume(&resumed.metrics, done)?,
             None => MetricsFile::create(&out.path().join(METRICS))?,
         };
         out.open_log();
-        Ok(Self { out, record, metrics })
+        Ok(Self { out, record, metrics, scores })
     }
 }

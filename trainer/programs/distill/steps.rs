@@ -7,7 +7,6 @@ use precast_runtime::Ticket;
 use crate::base::record_text::finite;
 use crate::base::signal::Signal;
 use crate::inputs::data::DataError;
-use crate::options::OutputOptions;
 use crate::programs::failure::Failure;
 use crate::run::checkpoint::{self, State};
 use crate::run::error::RunError;
@@ -21,6 +20,7 @@ use crate::run::step::StepRecord;
 use crate::run::tensorboard::{EVENTS, events};
 use crate::run::tokens;
 
+use super::held_out::Verdict;
 use super::open::Opened;
 use super::ready::Ready;
 use super::running::{Running, Written};
@@ -42,8 +42,8 @@ impl Running<'_> {
     /// Takes the steps that are left. The metrics of a step are read while the next one runs. A signal ends them with a checkpoint:
     /// it and the steps done are returned.
     pub(super) fn take_steps(&mut self) -> Result<Option<(Signal, u64)>, Failure> {
-        let (done, steps) = (self.run.opened.begin.step, self.config().steps);
-        let OutputOptions { checkpoint_every, eval_every, tensorboard, .. } = self.config().output;
+        let (done, steps) = (self.done, self.last_step());
+        let has_data = self.run.opened.held_out.is_some();
         let mut pending: Option<Pending> = None;
         let mut last = Instant::now();
         self.run.gpu.begin();
@@ -65,11 +65,11 @@ impl Running<'_> {
             if self.ranks.count() > 1 {
                 self.run.gpu.clocks(&clocks);
             }
-            let due = stopped.is_some() || checkpoint_every > 0 && (end || (step + 1) % checkpoint_every == 0);
-            let scored =
-                self.run.opened.held_out.is_some() && (due || end || eval_every > 0 && (step + 1) % eval_every == 0);
+            let due = self.config().output.is_due(step + 1, steps);
+            // A signal asks for no evaluation: the run has those that it would have had.
+            let scored = has_data && (due.checkpoint || due.evaluation);
             // The first step is waited for, so that start-up is measured to its end.
-            if due || end || scored || step == done {
+            if stopped.is_some() || due.checkpoint || end || scored || step == done {
                 if let Some(current) = pending.take() {
                     self.finish(current, &mut last, scored)?;
                 }
@@ -80,24 +80,52 @@ impl Running<'_> {
                     }
                 }
             }
-            if due {
+            self.done = step + 1;
+            let verdict = if scored { self.verdict()? } else { Verdict::default() };
+            let is_saved = stopped.is_some()
+                || due.checkpoint
+                || verdict.saves
+                || verdict.ends && self.config().output.checkpoint_every > 0;
+            if is_saved {
                 self.save(step + 1)?;
             }
-            if due || scored {
-                if let Some(Written { out, record, metrics, .. }) = &mut self.written
-                    && tensorboard
-                {
-                    metrics.sync()?;
-                    publish_events(out, record)?;
-                }
+            if is_saved || scored {
+                self.publish_events()?;
                 last = Instant::now();
                 self.run.gpu.begin();
             }
             if let Some(signal) = stopped {
                 return Ok(Some((signal, step + 1)));
             }
+            if verdict.ends {
+                self.end_early()?;
+                break;
+            }
         }
         Ok(None)
+    }
+
+    /// What follows from the evaluation after the last step.
+    fn verdict(&self) -> Result<Verdict, Failure> {
+        let own = self.written.as_ref().map(|written| written.scores.verdict(self.done, &self.config().output));
+        Ok(Verdict::shared(own, self.ranks)?)
+    }
+
+    /// No step follows, though more were asked for.
+    fn end_early(&mut self) -> Result<(), Failure> {
+        self.stop.end();
+        self.still.check_end(self.done)?;
+        Ok(())
+    }
+
+    /// Writes what TensorBoard reads, if that is asked for.
+    fn publish_events(&mut self) -> Result<(), Failure> {
+        let is_asked = self.config().output.tensorboard;
+        if let Some(Written { out, record, metrics, .. }) = self.written.as_mut().filter(|_| is_asked) {
+            metrics.sync()?;
+            publish_events(out, record)?;
+        }
+        Ok(())
     }
 
     /// Writes a checkpoint; then the oldest ones go, and with the first one what this run replaces.
@@ -128,13 +156,14 @@ impl Running<'_> {
         if written.is_none() {
             session.watch.checkpoint(step);
         }
-        let (Some(aside), Some(Written { out, record, .. })) = (aside, written) else { return Ok(()) };
+        let (Some(aside), Some(Written { out, record, scores, .. })) = (aside, written) else { return Ok(()) };
         record.data(Some(data_sha256), batches.stream.summary);
         record.metrics((lines, metrics_sha256));
         record.reached(step);
         out.publish(aside, record)?;
         session.watch.checkpoint(step);
-        let best = self.scores.best(&checkpoint::steps(out.path())?);
+        scores.saved(step);
+        let best = scores.best();
         record.best(best);
         checkpoint::prune(out, config.output.keep, best.map(|(step, _)| step))?;
         Ok(out.remove_replaced()?)
@@ -217,11 +246,11 @@ impl Running<'_> {
             held_out,
             guard: pending.guard,
         };
-        self.scores.add(&record);
         if let Some(seconds) = session.waited_s()? {
             self.waits.add(record.step, seconds);
         }
-        if let Some(Written { out, metrics, .. }) = &mut self.written {
+        if let Some(Written { out, metrics, scores, .. }) = &mut self.written {
+            scores.add(&record);
             metrics.push(&record)?;
             metrics.put_back(|| out.check_claim())?;
         }

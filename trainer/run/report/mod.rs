@@ -8,6 +8,7 @@ pub(crate) mod svg;
 use std::path::Path;
 
 use itertools::Itertools;
+use precast_plan::Objective;
 use precast_system::files;
 use precast_system::terminal::visible;
 use serde::Deserialize;
@@ -19,7 +20,7 @@ use crate::run::gpu::{GpuRecord, Limits};
 use crate::run::guard::GuardRecord;
 use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::{Out, Start};
-use crate::run::record::{self, RunRecord};
+use crate::run::record::{self, RESULTS, RunRecord};
 use crate::run::report_file::{REPORT, last_line};
 use crate::run::step::{StepRecord, guarded};
 pub(crate) use bars::{Bar, bars};
@@ -144,8 +145,20 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
     let held_out = scored.first().zip(scored.last()).zip(best).map(|(((_, first), (_, last)), (step, best))| {
         format!("{first:.4} → {last:.4}, best {best:.4} after step {step}")
     });
+    let perplexities = records.iter().filter(|record| record.step > since);
+    let perplexities = perplexities
+        .filter_map(|record| Some((record.step, record.held_out.as_ref()?.eval_ce_loss?.exp())))
+        .collect_vec();
+    let perplexity = perplexities.first().zip(perplexities.last()).map(|((_, first), (_, last))| {
+        let of_best = best.and_then(|(best, _)| perplexities.iter().find(|(step, _)| step == best));
+        let of_best = of_best.map_or(String::new(), |(step, value)| format!(", {value:.4} after step {step}"));
+        format!("{first:.4} → {last:.4}{of_best}")
+    });
     let of_teacher = |value: String| has_teacher(run).then_some(value);
     let rows = [
+        ("command", command(run)),
+        ("data", run.pointer("/data/files").and_then(Value::as_str).map(str::to_owned)),
+        ("held-out data", list(run, "/config/eval_data")),
         ("teacher", of_teacher(text("/config/teacher"))),
         ("teacher_format", of_teacher(text("/config/teacher_format"))),
         ("teacher's certificate", certificate(run)),
@@ -157,14 +170,42 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
         ("guard", GuardRecord::of(guarded(records)).map(|guard| guard.to_string())),
         ("steps", Some(last.step.to_string())),
         ("tokens", Some(records.iter().map(|record| record.tokens).sum::<u64>().to_string())),
+        ("loss is", formula(run)),
         ("loss", Some(change(|r| r.loss))),
         ("kd_loss", of_teacher(change(|r| r.kd_loss))),
         ("ce_loss", of_teacher(change(|r| r.ce_loss))),
         ("eval_loss, held out", held_out),
+        ("perplexity, held out", perplexity),
+        ("written", written(run)),
         ("median tokens/s", Some(speeds.get(speeds.len() / 2).map_or("?".to_owned(), |speed| format!("{speed:.0}")))),
         ("device memory, bytes", Some(last.memory_bytes.to_string())),
     ];
     table(&rows.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect_vec())
+}
+
+/// The command line of the last part of a run.
+fn command(run: &Value) -> Option<String> {
+    Some(run.get("parts")?.as_array()?.last()?.get("command")?.as_str()?.to_owned())
+}
+
+/// Texts of a list; nothing of an empty one.
+fn list(run: &Value, pointer: &str) -> Option<String> {
+    let all = run.pointer(pointer)?.as_array()?.iter().filter_map(Value::as_str).join(", ");
+    Some(all).filter(|text| !text.is_empty())
+}
+
+/// The loss as a formula of its parts; nothing without a teacher.
+fn formula(run: &Value) -> Option<String> {
+    let number = |name: &str| run.pointer(&format!("/config/{name}")).and_then(Value::as_f64);
+    let (alpha, temperature) = (number("alpha")? as f32, number("temperature")? as f32);
+    Objective::Distill { alpha, temperature, beta: 0.0 }.formula()
+}
+
+/// The steps whose weights are in the directories that the run has written.
+fn written(run: &Value) -> Option<String> {
+    let of = |name: &&str| Some(format!("{name} of step {}", run.get(*name)?.get("step")?));
+    let all = RESULTS.iter().filter_map(of).join(", ");
+    Some(all).filter(|text| !text.is_empty())
 }
 
 /// Describes the GPU on the average and at most, and what held its clock down; nothing where that is not known.
@@ -256,6 +297,36 @@ mod tests {
         let changed = html(&records, &serde_json::json!({ "held_out": { "after_step": 2 } }));
         assert!(changed.contains("2.0000 → 2.0000, best 2.0000 after step 4"), "{changed}");
         assert_eq!(with.matches("<polyline").count(), without.matches("<polyline").count() + 1);
+    }
+
+    #[test]
+    fn what_was_asked_for_and_written_is_in_the_table() {
+        let mut records = [record(1, Some(3.0)), record(2, Some(2.0))];
+        for (record, eval_loss) in records.iter_mut().zip([1.0, 2.0]) {
+            let eval_ce_loss = Some(eval_loss);
+            record.held_out =
+                Some(HeldOutRecord { eval_loss: Some(eval_loss), eval_kd_loss: None, eval_ce_loss, eval_tokens: 1 });
+        }
+        let run = serde_json::json!({
+            "config": { "teacher": "t", "alpha": 0.5, "temperature": 2.0, "eval_data": ["held-out.txt"] },
+            "data": { "files": "1 file of text" },
+            "parts": [{}, { "command": "precast distill --final both" }],
+            "student": { "step": 2 },
+            "student.best": { "step": 1 },
+        });
+        let table = summary(&records, &run);
+        for row in [
+            "command</td><td>precast distill --final both<",
+            "data</td><td>1 file of text<",
+            "held-out data</td><td>held-out.txt<",
+            "loss is</td><td>0.5 x 4 x kd + 0.5 x ce<",
+            "perplexity, held out</td><td>2.7183 → 7.3891, 2.7183 after step 1<",
+            "written</td><td>student of step 2, student.best of step 1<",
+        ] {
+            assert!(table.contains(row), "{row}: {table}");
+        }
+        let bare = summary(&records[..1], &serde_json::json!({ "config": {} }));
+        assert!(!["command", "written", "loss is", "held-out data"].iter().any(|name| bare.contains(name)), "{bare}");
     }
 
     #[test]
