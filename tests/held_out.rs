@@ -153,7 +153,7 @@ fn the_best_student_is_that_of_a_run_up_to_its_step() {
     let printed = succeed(&mut rising(&case, "both", &["--final", "both"]));
     let step = best(&case, "both");
     assert!((2..6).contains(&step), "{step}");
-    let lines = [format!("student (step 6)\n"), format!("student.best (step {step})\n")];
+    let lines = ["student (step 6)\n".to_owned(), format!("student.best (step {step})\n")];
     assert!(lines.iter().all(|line| printed.contains(line.as_str())), "{printed}");
     let checkpoint = format!("checkpoint-{step}");
     assert_eq!(names(&case, "both"), [&checkpoint, "checkpoint-6", "student", "student.best"]);

@@ -13,7 +13,7 @@ use precast_system::{files, say};
 
 use crate::inputs::adapter::Target;
 use crate::options::schedule::Schedule;
-use crate::options::{DeviceChoice, WeightFormat};
+use crate::options::{DeviceChoice, Final, WeightFormat};
 use crate::programs::failure::Failure;
 use crate::ranks::Gpus;
 
@@ -52,11 +52,12 @@ fn with_values(option: Arg) -> Arg {
 /// The values that a type has, or the most usual of them.
 type Names = fn() -> Vec<&'static str>;
 
-const VALUES: [(fn() -> TypeId, Names); 9] = [
+const VALUES: [(fn() -> TypeId, Names); 10] = [
     (TypeId::of::<Precision>, || texts(Precision::ALL)),
     (TypeId::of::<Recompute>, || texts(Recompute::ALL)),
     (TypeId::of::<Gemm>, || texts(Gemm::ALL)),
     (TypeId::of::<Schedule>, || texts(Schedule::ALL)),
+    (TypeId::of::<Final>, || texts(Final::ALL)),
     (TypeId::of::<WeightFormat>, || texts(WeightFormat::ALL)),
     (TypeId::of::<DeviceChoice>, || {
         texts([DeviceChoice::Auto, DeviceChoice::Cuda(0), DeviceChoice::Portable(0), DeviceChoice::Sim])

@@ -32,7 +32,7 @@ pub(super) fn write_result(
     let mut aside = Aside::new(&path).map_err(RunError::io("write", path))?;
     match adapter {
         Some(adapter) => {
-            fill_with_adapter(&mut aside, config, (session, masters.as_mut()), (&models.student, adapter))?
+            fill_with_adapter(&mut aside, config, (session, masters.as_mut()), (&models.student, adapter))?;
         }
         None => fill_with_student(&mut aside, config, (session, masters.as_mut()), models)?,
     }
