@@ -73,7 +73,7 @@ fn a_table_of_parquet_trains_as_its_lines_do() {
 fn conversations_and_instructions_train_as_what_they_stand_for() {
     let case = case();
     let losses = |name: &str, row: &str| {
-        let path = case.path(&format!("{name}.jsonl"));
+        let path = case.path(format!("{name}.jsonl"));
         fs::write(&path, row.repeat(4)).unwrap();
         case.data_losses(&[path], name, &["--seq-len", "64"])
     };

@@ -19,22 +19,6 @@ const ROLES: [(&str, &str); 7] = [
     ("tool", "tool"),
 ];
 
-/// Columns that rows are often given with, and the one that is then missing.
-const NEAR: [(&str, &str); 7] = [
-    ("labels", "input_ids"),
-    ("message", "messages"),
-    ("conversation", "conversations"),
-    ("prompt", "completion"),
-    ("completion", "prompt"),
-    ("instruction", "output"),
-    ("output", "instruction"),
-];
-
-/// The first column that is there of a row that nothing is made of, and the one that is missing.
-pub(super) fn near(columns: &[String]) -> Option<(&'static str, &'static str)> {
-    NEAR.into_iter().find(|(there, _)| columns.iter().any(|column| column == there))
-}
-
 /// True if a list is of turns, by its first value.
 pub(super) fn has_turns(list: &Value) -> bool {
     let first = list.get_item_by_index(0).unwrap_or_default();

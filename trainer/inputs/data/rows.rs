@@ -6,7 +6,7 @@ use std::ops::Range;
 use minijinja::Value;
 use precast_kernels::abi::MASKED_TOKEN;
 
-use super::{Chunk, dialects};
+use super::Chunk;
 
 /// A label that does not count.
 const IGNORED: i64 = -100;
@@ -152,9 +152,25 @@ pub(super) enum Part {
     Messages(Value),
 }
 
+/// Columns that rows are often given with, and the one that is then missing.
+const NEAR: [(&str, &str); 7] = [
+    ("labels", "input_ids"),
+    ("message", "messages"),
+    ("conversation", "conversations"),
+    ("prompt", "completion"),
+    ("completion", "prompt"),
+    ("instruction", "output"),
+    ("output", "instruction"),
+];
+
+/// The first column that is there of a row that nothing is made of, and the one that is missing.
+fn near(columns: &[String]) -> Option<(&'static str, &'static str)> {
+    NEAR.into_iter().find(|(there, _)| columns.iter().any(|column| column == there))
+}
+
 /// The error for rows of which no column is one that rows are made of.
 pub(super) fn no_column(columns: &[String]) -> String {
-    let what = match dialects::near(columns) {
+    let what = match near(columns) {
         Some((there, missing)) => format!("no column `{missing}`, which rows with `{there}` are read by"),
         None => format!("no column of data: expected {ROWS}"),
     };

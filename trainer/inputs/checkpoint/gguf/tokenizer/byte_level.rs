@@ -10,8 +10,8 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::{PreTokenizerWrapper, SplitDelimiterBehavior, Tokenizer};
 
 use super::super::metadata::{Metadata, required};
+use super::json::{Bpe, Json};
 use super::vocabulary::Vocabulary;
-use super::write::{Bpe, Json};
 use crate::inputs::checkpoint::fault::Fault;
 
 pub(super) const MERGES_KEY: &str = "tokenizer.ggml.merges";

@@ -1,6 +1,7 @@
 //! The tokenizer that a file describes in its metadata.
 
 mod byte_level;
+mod json;
 mod sentencepiece;
 mod vocabulary;
 mod write;

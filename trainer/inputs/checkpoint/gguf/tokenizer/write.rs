@@ -1,14 +1,14 @@
 //! A tokenizer as a file's metadata, as llama.cpp's converter writes it: the inverse of what reading does.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use precast_plan::Family;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::key_values::{Flag, KeyValues};
 use super::super::shape::LLAMA;
 use super::byte_level::{MERGES_KEY, PRE_KEY, name_of};
+use super::json::{Added, Bpe, Json};
 use super::sentencepiece::{self, PREFIX_KEY, Pieces, SCORES_KEY};
 use super::vocabulary::{Kind, TOKENS_KEY, TYPES_KEY};
 use super::{ADD_BOS_KEY, BOS_KEY, EOS_KEY, MODEL_KEY, PADDING_KEY};
@@ -43,37 +43,6 @@ pub(in crate::inputs::checkpoint) struct Files<'a> {
     /// Its `tokenizer.model`.
     pub sentencepiece: Option<Vec<u8>>,
     pub template: Option<ChatSource>,
-}
-
-/// A `tokenizer.json`, as far as GGUF says it.
-#[derive(Deserialize)]
-pub(super) struct Json {
-    #[serde(default)]
-    added_tokens: Vec<Added>,
-    #[serde(default)]
-    pub normalizer: Value,
-    #[serde(default)]
-    pub pre_tokenizer: Value,
-    #[serde(default)]
-    post_processor: Value,
-    model: Value,
-}
-
-#[derive(Deserialize)]
-struct Added {
-    id: u32,
-    content: String,
-    #[serde(default)]
-    special: bool,
-}
-
-/// A model of byte pairs, as the library writes it.
-#[derive(Deserialize)]
-pub(super) struct Bpe {
-    vocab: HashMap<String, u32>,
-    merges: Vec<(String, String)>,
-    #[serde(default)]
-    pub ignore_merges: bool,
 }
 
 /// Adds the keys of a tokenizer to those of a model with an embedding of `vocab` rows.
