@@ -216,8 +216,8 @@ fn a_run_that_gains_nothing_ends_early_and_alike_over_resumes() {
     assert_eq!(names(&case, "whole")[..2], checkpoints);
     let message = fail(rising(&case, "whole", &early).arg("--resume"), 2);
     assert!(message.contains(&format!("{end} steps are done; --early-stop has ended the run")), "{message}");
-    // The same, killed at every 29th change to the disk.
-    for at in (1..).step_by(29) {
+    // The same, killed at every 67th change to the disk.
+    for at in (1..).step_by(67) {
         let _ = fs::remove_dir_all(case.path("out"));
         let status = rising(&case, "out", &early).env("PRECAST_KILL_AT", at.to_string()).output().unwrap().status;
         if status.success() {
@@ -243,22 +243,19 @@ fn ranks_choose_and_end_alike() {
         return;
     }
     let case = Case::new(17 * 9);
-    let early = ["--early-stop", "2", "--final", "both", "--replicas", "2"];
+    // In bf16 a rank of two has a part of the master weights.
+    let early = ["--early-stop", "2", "--final", "both", "--replicas", "2", "--precision", "bf16"];
     succeed(&mut rising(&case, "one", &early));
     succeed(rising(&case, "two", &early).args(["--gpus", "2"]));
-    let bf16 = ["--precision", "bf16"];
-    succeed(rising(&case, "one-bf16", &early).args(bf16));
-    succeed(rising(&case, "two-bf16", &early).args(bf16).args(["--gpus", "2"]));
-    let model = |out: &str, name: &str| fs::read(case.path(out).join(name).join("model.safetensors")).unwrap();
-    for (one, two) in [("one", "two"), ("one-bf16", "two-bf16")] {
-        assert_ne!(best(&case, one), 6);
-        assert!(["student", "student.best"].iter().all(|name| model(one, name) == model(two, name)), "{one}");
-        assert_eq!(names(&case, one), names(&case, two));
-    }
     // Rank 0 alone knows the evaluations before a resume.
     succeed(rising(&case, "part", &early).args(["--gpus", "2", "--steps", "3"]));
     succeed(rising(&case, "part", &early).args(["--gpus", "2", "--resume"]));
-    assert!(["student", "student.best"].iter().all(|name| model("one", name) == model("part", name)));
+    assert_ne!(best(&case, "one"), 6);
+    let model = |out: &str, name: &str| fs::read(case.path(out).join(name).join("model.safetensors")).unwrap();
+    for out in ["two", "part"] {
+        assert!(["student", "student.best"].iter().all(|name| model("one", name) == model(out, name)), "{out}");
+        assert_eq!(names(&case, "one"), names(&case, out));
+    }
 }
 
 #[test]
