@@ -175,7 +175,7 @@ fn every_command_that_takes_a_pair_takes_a_model_alone() {
 #[test]
 fn a_dry_run_plans_checks_and_writes_nothing() {
     let case = case();
-    let printed = succeed(&mut case.train("out", &["--dry-run"]));
+    let printed = succeed(&mut case.train("out", &["--dry-run", "--verbose"]));
     assert!(printed.contains("head.ce{x=f32}") && !case.path("out").exists(), "{printed}");
     let garbage = case.path("garbage.bin");
     fs::write(&garbage, [1, 2, 3]).unwrap();
