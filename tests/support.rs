@@ -57,7 +57,9 @@ pub fn is_sim() -> bool {
 
 /// The `precast` program.
 pub fn precast() -> Command {
-    Command::new(program())
+    let mut command = Command::new(program());
+    command.envs(NO_PROGRESS);
+    command
 }
 
 fn program() -> PathBuf {
@@ -69,8 +71,13 @@ fn program() -> PathBuf {
 pub fn precast_aot() -> Command {
     let path = program().with_file_name("precast-aot");
     assert!(path.exists(), "{} is not built: run the tests with `cargo xtask test`", path.display());
-    Command::new(path)
+    let mut command = Command::new(path);
+    command.envs(NO_PROGRESS);
+    command
 }
+
+/// A slow machine adds no line of progress to what tests read.
+const NO_PROGRESS: [(&str, &str); 1] = [("PRECAST_PROGRESS_S", "86400")];
 
 /// Whether a test shows nothing here; the terminal says so. The output of a test that passes is captured, this is not.
 #[track_caller]

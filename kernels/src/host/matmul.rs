@@ -36,14 +36,14 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Relation of a product to the elements that its output holds before.
+/// Relation of a GEMM to the elements that its output holds before.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Output {
     Overwrite,
     Accumulate,
 }
 
-/// Threads that compute a product; its bits do not depend on them.
+/// Threads that compute a GEMM; its bits do not depend on them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Threads {
     /// The caller's: it is one of many that work.
