@@ -70,7 +70,7 @@ fn a_prompt_is_a_message_where_the_model_has_a_template_and_an_end_ends() {
     assert_eq!(ended, said[..length]);
 }
 
-/// What a script reads is the text, or the score, and nothing else.
+/// Standard output carries the text or the score, and nothing else.
 #[test]
 fn standard_output_has_the_text_or_the_score_alone() {
     let case = case();

@@ -1,4 +1,4 @@
-//! What would change the mathematics is refused by name, never skipped.
+//! Programs refuse by name each setting that would change the mathematics; they skip none.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -58,7 +58,7 @@ fn a_reader_that_has_gone_away_is_no_error() {
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
 }
 
-/// Where there is no terminal a line is due every 30 seconds, and here at once.
+/// Programs print a line of progress every 30 seconds where there is no terminal; the test sets the interval to 0.
 #[test]
 fn long_phases_say_how_far_they_are() {
     let case = Case::new(17 * 8);

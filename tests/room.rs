@@ -112,7 +112,7 @@ fn a_dry_run_that_does_not_fit_exits_with_4() {
     assert!(!case.out().exists());
 }
 
-/// What a card's memory is, and what is said first.
+/// `plan --card` compares with the memory of that card in the table, and answers first.
 #[test]
 fn a_card_answers_first_by_its_memory_in_the_table() {
     let answer = |arguments: &[&str], code: i32| -> String {

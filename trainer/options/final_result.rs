@@ -1,4 +1,4 @@
-//! The steps whose weights a run leaves as its result.
+//! `--final`: selects the step whose weights a run leaves.
 
 use std::fmt;
 use std::str::FromStr;

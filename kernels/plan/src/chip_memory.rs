@@ -22,7 +22,7 @@ enum Source {
     Driver,
     /// Data sheet. Driver and context keep some of it: 2 % and at least 1 GiB are assumed.
     DataSheet,
-    /// The same for GDDR with ECC, on by default, which keeps a sixteenth.
+    /// Data sheet of GDDR with ECC, which is on by default and keeps a sixteenth.
     DataSheetEcc,
     /// Data sheet, of a memory that the host shares.
     Host,

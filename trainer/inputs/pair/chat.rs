@@ -1,4 +1,4 @@
-//! The chat template that a run's data are read by: that of the model whose tokenizer reads them, or that of a teacher with the same
+//! Selects the chat template that renders a run's data: the student's own, else its teacher's if both have the same
 //! tokenizer.
 
 use chrono::NaiveDate;

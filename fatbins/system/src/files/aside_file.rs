@@ -43,7 +43,7 @@ impl AsideFile {
         Self::create(target)
     }
 
-    /// The same without a look at what is there.
+    /// Like [`Self::new`], but leaves the files of killed processes where they are.
     pub(super) fn create(target: &Path) -> io::Result<Self> {
         fs::create_dir_all(parent(target))?;
         fault::point();
