@@ -169,15 +169,16 @@ fn every_program_that_writes_outlives_the_limit() {
         let mut command = std::process::Command::new("sh");
         command.arg("-c").arg(format!("ulimit -f {kib}; exec \"$0\" \"$@\"")).arg(program.get_program());
         command.args(program.get_args());
+        command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command
     };
     let mut init = precast();
     init.args(["init", "--config"]).arg(&config).arg("--out").arg(case.path("made"));
     let mut man = precast();
     man.arg("man").arg(case.path("man"));
-    let mut keys = crate::support::precast_aot();
-    keys.args(["lock", "--model"]).arg(&config).arg("--locks").arg(case.path("locks"));
-    for (kib, command, left) in [(4, init, "made"), (1, man, "man/precast.1"), (0, keys, "locks/config.lock")] {
+    let mut build = crate::support::precast_aot();
+    build.args(["build", "--arch", "sm_89", "--key", "cast", "--out"]).arg(case.path("bundle"));
+    for (kib, command, left) in [(4, init, "made"), (1, man, "man/precast.1"), (0, build, "bundle")] {
         let message = fail(&mut limited(kib, command), 5);
         assert!(message.contains("(`ulimit -f`)") || message.contains("File too large"), "{message}");
         assert!(!case.path(left).exists(), "{left}");
