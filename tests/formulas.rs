@@ -227,7 +227,7 @@ fn the_optimizer_is_adamw_with_clip_and_decay_of_matrices() {
         let gradients: Vec<Vec<f64>> =
             parameters.iter().map(|p| read(session.read(session.trained_of(p).grad).unwrap())).collect();
         let norm = gradients.iter().flatten().map(|g| g * g).sum::<f64>().sqrt();
-        let lr = config.optimizer.lr_of(step, config.steps);
+        let lr = config.optimizer.lr_of(step, config.steps());
         let ticket = session.update(step, lr).unwrap();
         let (metrics, _) = session.metrics(ticket).unwrap();
         close(metrics.grad_norm, norm, 1e-6);

@@ -20,6 +20,7 @@ mod determinism;
 mod driver;
 mod dry_run;
 mod emulated;
+mod epochs;
 mod evidence;
 mod export;
 mod families;

@@ -132,7 +132,7 @@ fn train(case: &Path, mut session: Session, steps: usize, config: &RunConfig) ->
         let batch = golden::batch_of(case, index, config.shape.batch_size as usize);
         let step = index as u64;
         session.micro(&batch, 1.0 / batch.counted as f32, 0).unwrap();
-        let lr = config.optimizer.lr_of(step, config.steps);
+        let lr = config.optimizer.lr_of(step, config.steps());
         let ticket = session.update(step, lr).unwrap();
         session.metrics(ticket).unwrap().0
     };

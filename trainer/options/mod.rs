@@ -8,6 +8,7 @@ mod final_result;
 mod flags;
 mod given;
 pub(crate) mod groups;
+mod length;
 pub(crate) mod max_kl;
 mod measurement;
 pub(crate) mod patience;
@@ -39,6 +40,7 @@ pub use groups::{
     OptimizerOptions, Options, OrderOptions, OutputOptions, ShapeOptions, TeacherOptions, TeachingOptions, TextOptions,
     TuningOptions,
 };
+pub use length::{Length, Passes};
 pub use max_kl::MostKl;
 pub use measurement::Measurement;
 pub use patience::Patience;
@@ -86,7 +88,8 @@ pub struct RunConfig {
     pub untrained: bool,
     /// True if the student may be its teacher.
     pub allow_identical: bool,
-    pub steps: u64,
+    #[serde(flatten)]
+    pub length: Length,
     #[serde(flatten)]
     pub shape: ShapeOptions,
     #[serde(flatten)]
@@ -113,6 +116,33 @@ impl RunConfig {
         // As text first: 0.1 in f32 is 0.1, and would be 0.10000000149011612 as a `Value` of its own.
         let text = serde_json::to_string(self).expect("plain data serializes");
         serde_json::from_str(&text).expect("JSON reads back")
+    }
+
+    /// Optimizer steps of the run.
+    ///
+    /// # Panics
+    /// If they follow from data that are not counted yet: see [`Self::over`].
+    pub fn steps(&self) -> u64 {
+        self.length.steps()
+    }
+
+    /// Returns the configuration over data of so many sequences, whose length may follow from them.
+    ///
+    /// # Errors
+    /// [`UsageError`] of more steps than a run may have.
+    pub fn over(self, sequences: u64) -> Result<Self, UsageError> {
+        Ok(Self { length: self.length.counted(sequences, self.sequences_a_step())?, ..self })
+    }
+
+    /// The length of the run beside that of data of so many sequences, if their number is known.
+    pub fn passes(&self, sequences: Option<u64>) -> Passes {
+        let sequences_a_step = self.sequences_a_step();
+        let tokens_a_step = sequences_a_step * u64::from(self.shape.seq_len);
+        Passes { steps: self.steps(), tokens_a_step, sequences_a_step, sequences }
+    }
+
+    fn sequences_a_step(&self) -> u64 {
+        u64::from(self.shape.batch_size) * u64::from(self.division.grad_accum)
     }
 
     /// The files and directories that a run reads.

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use precast_plan::{Objective, Share};
 
-use super::RunConfig;
 use super::groups::{Options, TeacherOptions, TeachingOptions};
 use super::is_of_teacher;
 use super::usage::{UsageError, flag, missing};
+use super::{Length, RunConfig};
 
 /// The purpose of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,10 @@ impl Options {
         if purpose == Purpose::Run && data.is_empty() {
             return Err(missing("data"));
         }
+        let length = match purpose {
+            Purpose::Run => self.length(before)?,
+            Purpose::Plan => Length::Steps { steps: self.steps },
+        };
         let mut output = self.output.clone();
         output.check_held_out(&eval_data)?;
         output.guard_every = output.guard(precision, adapter.as_ref())?;
@@ -86,7 +90,7 @@ impl Options {
             student_format,
             untrained,
             allow_identical,
-            steps: self.steps_after(before),
+            length,
             shape,
             division: self.division.resolve(of, before.map(|before| before.replicas))?,
             optimizer,
@@ -99,9 +103,17 @@ impl Options {
         })
     }
 
-    /// Steps of the run: those of the run that continues, where none are given.
-    pub fn steps_after(&self, before: Option<Before>) -> u64 {
-        before.filter(|_| !self.given.contains_key("steps")).map_or(self.steps, |before| before.steps)
+    /// Returns the length of the run: that of the run that continues, where none is given.
+    fn length(&self, before: Option<Before>) -> Result<Length, UsageError> {
+        let has_steps = self.given.contains_key("steps");
+        match (self.epochs, before) {
+            (Some(epochs), _) if !has_steps => Ok(Length::Epochs { epochs }),
+            (Some(_), _) => {
+                Err(UsageError("--epochs and --steps each say how long the run is: leave one of them out".to_owned()))
+            }
+            (None, Some(before)) if !has_steps => Ok(Length::Steps { steps: before.steps }),
+            (None, _) => Ok(Length::Steps { steps: self.steps }),
+        }
     }
 }
 

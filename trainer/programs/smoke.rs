@@ -163,9 +163,9 @@ fn train(config: &RunConfig, session: &mut Session, batch: &MicroBatch) -> Resul
         Ok(())
     };
     let mut pending = None;
-    for step in 0..config.steps {
+    for step in 0..config.steps() {
         session.micro(batch, (1.0 / f64::from(batch.counted)) as f32, 0)?;
-        let lr = config.optimizer.lr_of(step, config.steps);
+        let lr = config.optimizer.lr_of(step, config.steps());
         // The metrics of a step are read while the next one runs.
         if let Some(previous) = pending.replace(session.update(step, lr)?) {
             arrive(session, previous)?;

@@ -191,7 +191,7 @@ pub fn changes(before: &Value, config: &RunConfig) -> Vec<String> {
     let changed = values.filter(|(name, value)| was(name) != *value);
     let changed = changed.map(|(name, value)| format!("{name} was {}, is {value}", was(name)));
     // An option that may be absent, and is no longer given.
-    let ended = ["early_stop"].into_iter().filter(|name| !was(name).is_null() && now.get(name).is_none());
+    let ended = ["early_stop", "epochs"].into_iter().filter(|name| !was(name).is_null() && now.get(name).is_none());
     changed.chain(ended.map(|name| format!("{name} was {}, is none", was(name)))).collect()
 }
 

@@ -59,6 +59,14 @@ impl Stream {
         }
     }
 
+    /// Counts a pass, which is read for nothing else where it is more than is read ahead.
+    ///
+    /// # Errors
+    /// [`DataError`] of what is read.
+    pub fn count(&self) -> Result<Summary, DataError> {
+        self.read_ahead()?.map_or_else(|| self.corpus.pass(&mut |_| true), Ok)
+    }
+
     /// The next chunk; none once at the end of each pass.
     ///
     /// # Errors

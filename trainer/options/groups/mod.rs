@@ -33,7 +33,7 @@ pub use shape::ShapeOptions;
 pub use teaching::{TeacherOptions, TeachingOptions};
 
 use super::given::OptionSource;
-use values::MOST_STEPS;
+use values::{MOST_STEPS, above_zero};
 
 /// Every option of a run as it is asked for. [`Self::resolve`] makes a run's configuration of them.
 /// Help shows headings in the order of these fields.
@@ -59,6 +59,9 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u64).range(1..=MOST_STEPS),
           help_heading = "Shape", add = Change::AtResume)]
     pub steps: u64,
+    /// Passes over the data, in place of --steps: rounded up to whole steps
+    #[arg(long, value_name = "X", value_parser = above_zero, help_heading = "Shape", add = Change::AtResume)]
+    pub epochs: Option<f64>,
     #[command(flatten)]
     pub shape: ShapeOptions,
     #[command(flatten)]

@@ -98,7 +98,7 @@ pub fn bench(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result
 
 fn measure(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result<Record, Failure> {
     let Bench { mut session, mut steps, of_plan: groups } = Bench::open(config, &mut startup, reader, groups::add)?;
-    let step_s = median(steps.time(&mut session, config.steps)?);
+    let step_s = median(steps.time(&mut session, config.steps())?);
     let launch_s = groups.iter().map(|group| {
         // Each group works on what a step leaves behind, not on what the group before it made of that.
         steps.one(&mut session)?;

@@ -70,7 +70,7 @@ impl Record {
             format!("{} x {} x {} tokens", config.division.grad_accum, config.shape.batch_size, config.shape.seq_len);
         let mut rows = vec![("device", self.device["name"].as_str().unwrap_or("?").to_owned())];
         rows.extend(config.models().iter().map(|(role, path)| (role.name(), path.display().to_string())));
-        rows.push(("step", format!("{step_ms:.2} ms, median of {}", config.steps)));
+        rows.push(("step", format!("{step_ms:.2} ms, median of {}", config.steps())));
         let precision = config.arithmetic.precision;
         rows.push(("tokens", format!("{tokens} ({shape}, {precision}), {tokens_per_s:.0} a second")));
         if let (Some(floor_ms), Some(share), Some(limit)) = (self.step.floor_ms, self.step.share_of_floor, self.limit) {

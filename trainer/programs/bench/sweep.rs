@@ -87,7 +87,7 @@ pub fn sweep(config: &RunConfig) -> Result<Sweep, Failure> {
 fn point(config: &RunConfig) -> Result<Point, Failure> {
     let Bench { mut session, mut steps, .. } = Bench::open(config, &mut Startup::default(), Reader::Program, |_| ())?;
     let once = super::median(steps.time(&mut session, 1)?);
-    let count = ((POINT_S / once) as u64).clamp(3, config.steps.max(3));
+    let count = ((POINT_S / once) as u64).clamp(3, config.steps().max(3));
     let step_s = super::median(steps.time(&mut session, count)?);
     let plan = &session.plan.plan;
     let tokens =

@@ -10,7 +10,7 @@ use super::steps::publish_events;
 use crate::base::notes::{self, warn};
 use crate::base::signal::Signal;
 use crate::base::stop::{Stopped, resume_command};
-use crate::inputs::data::{Stream, Summary};
+use crate::inputs::data::Summary;
 use crate::options::schedule::Schedule;
 use crate::options::{OptimizerOptions, RunConfig};
 use crate::programs::failure::Failure;
@@ -44,7 +44,7 @@ impl Ended<'_> {
     /// Writes what has been trained and how the run ended, if it is this rank that writes.
     pub fn write(mut self) -> Result<(), Failure> {
         let ready = &self.run.run;
-        let summary = of_pass(&ready.batches.stream, ready.opened.summary);
+        let summary = ready.batches.stream.summary;
         let Some(written) = self.run.written.take() else {
             return match self.steps? {
                 // Rank 0 says where, and writes what has been trained.
@@ -70,7 +70,7 @@ impl Ended<'_> {
         let ended = match steps.and_then(|stopped| recorded.map(|()| stopped)) {
             Err(failure) => Err(failure),
             Ok(Some((signal, step))) => {
-                let steps = run.config().steps;
+                let steps = run.config().steps();
                 let done = format!("after step {step} of {steps}. Continue with:\n  {}", resume_command());
                 Err(Stopped { signal, done }.into())
             }
@@ -96,18 +96,9 @@ fn record_inputs(opened: &mut Opened, summary: Option<Summary>, written: &mut Wr
     Ok(written.out.record(&mut written.record)?)
 }
 
-/// Returns the summary of a pass over the data, once one has ended. Its warning for people is printed here, unless it
-/// was known at the start.
-fn of_pass(stream: &Stream, known: Option<Summary>) -> Option<Summary> {
-    let passed = stream.summary;
-    let news = passed.filter(|_| known.is_none()).and_then(|summary| summary.note(stream.corpus.chunk));
-    news.into_iter().for_each(notes::note);
-    passed
-}
-
 /// Says that evaluations have ended a run before its last step.
 fn say_early(config: &RunConfig, done: u64, written: &Written) {
-    let steps = config.steps;
+    let steps = config.steps();
     if done == steps {
         return;
     }

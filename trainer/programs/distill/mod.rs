@@ -38,7 +38,7 @@ use crate::run::out::{Out, Start, refuse_inputs};
 use certify::Teacher;
 use digests::ModelDigests;
 use inputs::read_data;
-use open::open;
+use open::{open, over};
 use ready::ready;
 use resume::Resumed;
 use running::Running;
@@ -94,24 +94,23 @@ pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
     let is_there = mode.start == Start::Resume || config.out.exists();
     let out = if is_there { Some(Out::claim(&config.out, mode.start, &inputs)?) } else { None };
     let continued = out.as_ref().filter(|_| mode.start == Start::Resume);
-    let resumed = continued.map(|out| Resumed::open(out, asked, &config)).transpose()?;
+    let resumed = continued.map(|out| Resumed::open(out, &config)).transpose()?;
     let config = asked.resolve(Purpose::Run, share, resumed.as_ref().map(|resumed| resumed.saved.state.before()))?;
     let models = RunModels::open(&config)?;
     let data = read_data(&config, &models)?;
     let corpus = &data.stream.corpus;
-    let summary = match data.stream.read_ahead()? {
-        Some(summary) => summary,
-        None => {
-            let summary = corpus.pass(&mut |_| true)?;
-            summary.note(corpus.chunk).into_iter().for_each(notes::note);
-            summary
-        }
-    };
+    let ahead = data.stream.read_ahead()?;
+    let summary = data.stream.count()?;
+    let news = if ahead.is_none() { summary.note(corpus.chunk) } else { None };
+    news.into_iter().for_each(notes::note);
+    let config = over(config, Some(summary))?;
     say!("data     {}: {summary}", corpus.what());
+    say!("steps    {}", config.passes(Some(summary.chunks)));
     let mut digests = ModelDigests::start(&models.models);
     let before = resumed.as_ref().map(|resumed| &resumed.record);
     Teacher::open(&config, models.models.teacher.as_ref(), &mut digests, before, &Stop::default())?;
-    let Some(resumed) = resumed else { return Ok(()) };
+    let Some(mut resumed) = resumed else { return Ok(()) };
+    resumed.compare_steps(asked, &config);
     let mut identity = Identity::new(&config, &data, &models);
     let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
     identity.cublas(cublas.map(|cublas| cublas.version()));

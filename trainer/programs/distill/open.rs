@@ -15,6 +15,7 @@ use super::held_out::HeldOut;
 use super::inputs::{batches, read_data, same_files};
 use super::resume::Resumed;
 use super::wait::unless_stopped;
+use crate::base::notes;
 use crate::base::startup_times::Startup;
 use crate::base::stop::Stop;
 use crate::device;
@@ -22,7 +23,7 @@ use crate::device::run_models::RunModels;
 use crate::device::tuning::Tuning;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Batches, Corpus, DataError, Stream, Summary};
-use crate::options::{Options, Purpose, RunConfig};
+use crate::options::{Options, Purpose, RunConfig, UsageError};
 use crate::programs::evaluate::ids_sha256;
 use crate::programs::failure::Failure;
 use crate::ranks::Ranks;
@@ -68,20 +69,22 @@ pub(super) fn open(
     let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().chain(config.inputs()).collect();
     let out = if ranks.is_first() { Some(Out::claim(&config.out, mode.start, &inputs)?) } else { None };
     let continued = out.as_ref().filter(|_| mode.start == Start::Resume);
-    let resumed = continued.map(|out| Resumed::open(out, asked, &config)).transpose()?;
+    let mut resumed = continued.map(|out| Resumed::open(out, &config)).transpose()?;
     let (config, begin) = begin::agree(asked, resumed.as_ref(), out.as_ref(), ranks)?;
     let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
     let models = RunModels::open(&config)?;
     let mut digests = ModelDigests::start(&models.models);
     startup.end("models");
-    let (mut models, data) = {
+    let (mut models, data, summary) = {
         let config = config.clone();
         unless_stopped(stop, "reading data", move || {
             let data = read_data(&config, &models);
-            (models, data)
+            let summary = data.as_ref().ok().map(|data| length_of(&data.stream, &config));
+            (models, data, summary)
         })?
     };
-    let data = data?;
+    let (data, summary) = (data?, summary.transpose()?.flatten());
+    let config = over(config, summary)?;
     let corpus = Arc::clone(&data.stream.corpus);
     let hashed = Arc::clone(&corpus);
     let mut data_digest = DataDigest::of(move || hashed.digest());
@@ -93,7 +96,8 @@ pub(super) fn open(
     if ranks.count() > 1 || resumed.is_some() {
         identity.data(data_digest.wait(stop)?);
     }
-    if let Some(resumed) = &resumed {
+    if let Some(resumed) = &mut resumed {
+        resumed.compare_steps(asked, &config);
         if resumed.compare(&identity).is_err() {
             identity.models(&digests.weights.wait(stop)?);
             resumed.compare(&identity)?;
@@ -104,12 +108,27 @@ pub(super) fn open(
     let before = resumed.as_ref().map(|resumed| &resumed.record).or(begin.record.as_ref());
     let teacher = Teacher::open(&config, models.models.teacher.as_ref(), &mut digests, before, stop)?;
     let held_out = data.held_out.as_ref().map(HeldOut::new);
-    let summary = data.stream.read_ahead()?;
     let seen = seen(data.stream, &config, begin.step);
     stop.check()?;
     let opened =
         Opened { config, out, resumed, begin, models, corpus, summary, held_out, digests, data_digest, identity };
     Ok((opened, UnderWay { cublas, teacher, seen }))
+}
+
+/// What a pass over the data comes to: it is counted where the length of the run follows from it, else known where what is read ahead
+/// holds all of it.
+pub(super) fn length_of(stream: &Stream, config: &RunConfig) -> Result<Option<Summary>, DataError> {
+    if config.length.is_open() { stream.count().map(Some) } else { stream.read_ahead() }
+}
+
+/// Returns the configuration over data that come to `summary`, and says what a user should know of its length.
+pub(super) fn over(config: RunConfig, summary: Option<Summary>) -> Result<RunConfig, UsageError> {
+    let sequences = summary.map(|summary| summary.chunks);
+    let config = config.over(sequences.unwrap_or_default())?;
+    let steps = config.steps();
+    let notes = config.optimizer.warmup_note(steps).into_iter().chain(config.passes(sequences).notes());
+    notes.for_each(notes::note);
+    Ok(config)
 }
 
 /// Starts to pass over the steps that are done, hashing their tokens.

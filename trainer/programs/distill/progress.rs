@@ -29,8 +29,8 @@ impl Progress {
     pub fn new(config: &RunConfig, done: u64, floor_s: Option<f64>) -> Self {
         let watched = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
         let style = "{bar:24} step {pos}/{len}  {msg}  {elapsed} gone, {eta} to go";
-        let bar = watched.then(|| Bar::new(style).from(done, config.steps));
-        let (every, last, pace) = (config.output.log_every, config.steps, Pace::start());
+        let bar = watched.then(|| Bar::new(style).from(done, config.steps()));
+        let (every, last, pace) = (config.output.log_every, config.steps(), Pace::start());
         Self { bar, every, pace, first: done + 1, last, has_teacher: config.objective.has_teacher(), floor_s }
     }
 
@@ -66,9 +66,14 @@ impl Progress {
 
     /// Prints a line beside the bar.
     pub fn say(&self, line: &str) {
+        self.suspend(|| say!("{line}"));
+    }
+
+    /// Has others print beside the bar.
+    pub fn suspend(&self, print: impl FnOnce()) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| say!("{line}")),
-            None => say!("{line}"),
+            Some(bar) => bar.suspend(print),
+            None => print(),
         }
     }
 }

@@ -88,6 +88,8 @@ pub(super) fn ready(
         tee::line(&visible(&heading.to_string()));
     }
     let heading = heading.models(config, models).data(corpus, *summary).with("loss", config.objective.formula());
+    let sequences = summary.map(|summary| summary.chunks);
+    let heading = heading.with("steps", Some(config.passes(sequences).to_string()));
     if let Some(out) = out {
         say!("{heading}\n\n{}", MemoryTable::of(&session.plan.plan));
         let dense = || config.arithmetic.precision.dtype().bytes() * session.plan.student.weights.parameters.count();
@@ -125,7 +127,7 @@ pub(super) fn ready(
         startup.end("checkpoint");
     }
     let has_checkpoints = config.output.checkpoint_every > 0 || begin.step > 0;
-    stop.begin(begin.step, Promise { steps: config.steps, result: config.trained(), has_checkpoints })?;
+    stop.begin(begin.step, Promise { steps: config.steps(), result: config.trained(), has_checkpoints })?;
     Ok(Ready { opened, recorded, session, gpu, batches, tokens, certificate, teacher_score })
 }
 
@@ -138,7 +140,7 @@ fn disk_space(
     done: u64,
 ) -> Result<DiskSpace, Failure> {
     let OutputOptions { checkpoint_every: every, eval_every, r#final, .. } = config.output;
-    let steps = config.steps;
+    let steps = config.steps();
     let written = |every| steps / every - done / every + u64::from(!steps.is_multiple_of(every));
     // Each evaluation may be the best so far.
     let of_best = if r#final.has_best() && eval_every > 0 { written(eval_every) } else { 0 };

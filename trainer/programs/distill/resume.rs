@@ -36,7 +36,7 @@ impl Resumed {
     ///
     /// # Errors
     /// [`Failure`] where there is no checkpoint, or something was changed since it was written.
-    pub fn open(out: &Out, asked: &Options, config: &RunConfig) -> Result<Self, Failure> {
+    pub fn open(out: &Out, config: &RunConfig) -> Result<Self, Failure> {
         let path = out.path().to_owned();
         let Some(step) = checkpoint::steps(&path)?.pop() else {
             return Err(RunError::no_checkpoint(&path, ", with --overwrite").into());
@@ -47,16 +47,20 @@ impl Resumed {
         for result in [config.result(), &config.best_result(), &config.diverged()] {
             out.check_replaceable(result)?;
         }
-        // The learning rates of a cosine follow from the number of steps, so a file that was edited is not enough.
-        let (was, is) = (saved.state.steps, asked.steps_after(Some(saved.state.before())));
-        let by_flag = asked.given.get("steps") == Some(&OptionSource::Flag);
+        Ok(Self { saved, metrics, record: record::read(&path)?, path, steps: None })
+    }
+
+    /// Compares the number of steps, where [`Self::compare`] is to refuse another: the learning rates of a cosine follow from it, so
+    /// a file that was edited is not enough.
+    pub fn compare_steps(&mut self, asked: &Options, config: &RunConfig) {
+        let (was, is) = (self.saved.state.steps, config.steps());
+        let by_flag = ["steps", "epochs"].iter().any(|name| asked.given.get(*name) == Some(&OptionSource::Flag));
         let refused = is != was && config.optimizer.schedule == Schedule::Cosine && !by_flag;
-        let steps = refused.then(|| Difference {
+        self.steps = refused.then(|| Difference {
             name: "steps".to_owned(),
             was: was.to_string(),
             is: format!("{is}, which under cosine takes --steps {is} on the command line"),
         });
-        Ok(Self { saved, metrics, record: record::read(&path)?, path, steps })
     }
 
     /// Refuses to continue another run.
@@ -120,8 +124,8 @@ impl Resumed {
     /// [`Failure::Usage`] where nothing is left to do, or nothing can be written.
     pub fn check_left(&self, config: &RunConfig, held_out: Option<Digest>) -> Result<(), Failure> {
         let (done, (_, scores)) = (self.saved.state.step, self.scores(held_out)?);
-        let is_early = done < config.steps && scores.ends(&config.output);
-        if done < config.steps && !is_early {
+        let is_early = done < config.steps() && scores.ends(&config.output);
+        if done < config.steps() && !is_early {
             return Ok(());
         }
         let is_written = |(name, step): &(String, u64)| {
@@ -133,7 +137,7 @@ impl Resumed {
             None => {
                 "none of them has a checkpoint and a loss on --eval-data that --final could choose; raise --steps, or give --final last"
             }
-            Some(results) if done <= config.steps && !results.iter().all(is_written) => return Ok(()),
+            Some(results) if done <= config.steps() && !results.iter().all(is_written) => return Ok(()),
             Some(_) if is_early => "--early-stop has ended the run; raise it, or leave it out",
             Some(_) => "raise --steps",
         };

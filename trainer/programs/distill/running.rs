@@ -102,7 +102,7 @@ impl<'a> Running<'a> {
 
     /// The last step that is to be taken, as far as is known: evaluations may end the run before.
     pub fn last_step(&self) -> u64 {
-        if self.is_over { self.done } else { self.config().steps }
+        if self.is_over { self.done } else { self.config().steps() }
     }
 
     pub fn config(&self) -> &RunConfig {

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use precast_runtime::Ticket;
 
+use crate::base::notes;
 use crate::base::record_text::finite;
 use crate::base::signal::Signal;
 use crate::inputs::data::DataError;
@@ -55,6 +56,7 @@ impl Running<'_> {
                 self.finish(previous, &mut last, false)?;
             }
             let next = self.enqueue(step)?;
+            self.say_passes();
             if let Some(previous) = pending.replace(next) {
                 self.finish(previous, &mut last, false)?;
             }
@@ -144,7 +146,7 @@ impl Running<'_> {
         };
         let state = State {
             step,
-            steps: config.steps,
+            steps: config.steps(),
             run: identity.clone(),
             tokens_sha256: *tokens,
             metrics_sha256,
@@ -169,9 +171,20 @@ impl Running<'_> {
         Ok(out.remove_replaced()?)
     }
 
+    /// Says what the data come to and how often the run takes them, as soon as a pass over them has ended.
+    fn say_passes(&mut self) {
+        let Ready { opened: Opened { config, corpus, summary: known, .. }, batches, .. } = &mut self.run;
+        let Some(summary) = batches.stream.summary.filter(|_| known.is_none()) else { return };
+        *known = Some(summary);
+        let Some(progress) = &self.progress else { return };
+        let passes = config.passes(Some(summary.chunks));
+        progress.say(&format!("data     {}: {summary}\nsteps    {passes}", corpus.what()));
+        progress.suspend(|| summary.note(corpus.chunk).into_iter().chain(passes.notes()).for_each(notes::note));
+    }
+
     /// True if this rank compares int8's gradients with bf16's in a step, from 0.
     fn is_guarded(&self, step: u64) -> bool {
-        let (guard_every, steps) = (self.config().output.guard_every, self.config().steps);
+        let (guard_every, steps) = (self.config().output.guard_every, self.config().steps());
         let due = |every| every > 0 && (step == 0 || (step + 1).is_multiple_of(every) || step + 1 == steps);
         self.written.is_some() && guard_every.is_some_and(due)
     }
@@ -211,7 +224,7 @@ impl Running<'_> {
                 session.run(&fold.phase())?;
             }
         }
-        let lr = config.optimizer.lr_of(step, config.steps);
+        let lr = config.optimizer.lr_of(step, config.steps());
         let ticket = session.update(step, lr)?;
         *tokens = tokens::after(*tokens, &rows);
         Ok(Pending { step: step + 1, lr, tokens: counted, ticket, guard })
@@ -257,7 +270,7 @@ impl Running<'_> {
         if let Some(progress) = &mut self.progress {
             progress.step(&record);
         }
-        self.still.check(&record, config.steps)?;
+        self.still.check(&record, config.steps())?;
         self.skipped = if record.skipped { self.skipped + 1 } else { 0 };
         if self.skipped >= MOST_SKIPPED {
             return Err(RunFault(format!(
