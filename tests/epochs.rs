@@ -88,6 +88,6 @@ fn too_many_passes_and_too_few_sequences_are_noted() {
     let case = Case::new(17);
     let output = case.distill(&case.out(), &["--precision", "fp32", "--steps", "11"]).output().unwrap();
     let (_, stderr) = texts(&output);
-    assert!(stderr.contains("note: the run takes its data 22 times, and above 20"), "{stderr}");
+    assert!(stderr.contains("note: the run takes the data 22 times, and above 20"), "{stderr}");
     assert!(stderr.contains("note: a step takes 2 sequences and the data have 1"), "{stderr}");
 }

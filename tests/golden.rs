@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use precast::device::session::Session;
-use precast::inputs::data::{Batches, Corpus, Files, MicroBatch, Order, Packing, Reader, Stream};
+use precast::inputs::data::{Batches, Corpus, Files, MicroBatch, Order, Packing, Reader, Streams};
 use precast::run::step::StepRecord;
 use precast_plan::{Precision, Recompute};
 use safetensors::SafeTensors;
@@ -232,7 +232,7 @@ fn every_gradient_of_masked_rows_without_a_teacher() {
         });
         let files = Files::open(&[data(&case)], None).unwrap();
         let corpus = Corpus::new(files, settings.S, Packing::Stream, Reader { vocab: 512, ..Reader::default() });
-        let stream = Stream::start(std::sync::Arc::new(corpus.unwrap()));
+        let stream = Streams::start(std::sync::Arc::new(corpus.unwrap()));
         let step = Batches::new(stream, settings.B, settings.S, Order::File).step(settings.accum).unwrap();
         let micros: Vec<MicroBatch> = (0..step.micros()).map(|micro| step.micro_batch(micro)).collect();
         assert_ne!(micros[0].counted, micros[1].counted);

@@ -41,6 +41,7 @@ mod log;
 mod lora;
 mod mathematics;
 mod messages;
+mod mixture;
 mod models;
 mod one_memory;
 mod other_sources;

@@ -105,7 +105,8 @@ impl HostMemory {
 /// chunks. A file of token ids is there twice.
 fn of_data(paths: &[PathBuf]) -> u64 {
     let of = |path: &PathBuf| {
-        data::bytes(path) * if path.extension().is_some_and(|extension| extension == "bin") { 2 } else { 10 }
+        data::bytes(data::path_of(path))
+            * if path.extension().is_some_and(|extension| extension == "bin") { 2 } else { 10 }
     };
     paths.iter().map(of).sum()
 }

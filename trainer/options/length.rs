@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::groups::values::MOST_STEPS;
 use super::usage::UsageError;
+use crate::inputs::data::Summaries;
 
 /// Passes over the data above which a run gets a note: a model of billions of parameters learns its data by heart.
 const MANY_PASSES: f64 = 20.0;
@@ -54,52 +55,66 @@ impl Length {
 }
 
 /// The length of a run beside that of its data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Passes {
-    pub steps: u64,
+    steps: u64,
     /// Tokens that a step computes.
-    pub tokens_a_step: u64,
-    pub sequences_a_step: u64,
-    /// Sequences of a pass over the data; none where its end has not been read yet.
-    pub sequences: Option<u64>,
+    tokens_a_step: u64,
+    sequences_a_step: u64,
+    /// Sequences of a pass over the data, and passes over each portion of them; none where the end has not been read yet.
+    of_data: Option<(u64, Vec<(String, f64)>)>,
 }
 
 impl Passes {
-    fn count(&self) -> Option<f64> {
-        Some(self.steps as f64 * self.sequences_a_step as f64 / self.sequences? as f64)
+    /// A run of so many steps over data.
+    pub fn of(steps: u64, sequences_a_step: u64, seq_len: u32, data: Option<&Summaries>) -> Self {
+        let passes = |data: &Summaries| {
+            let drawn = data.divide(steps as f64 * sequences_a_step as f64);
+            let each =
+                drawn.zip(&data.0).map(|((portion, drawn), (_, of))| (portion.to_string(), drawn / of.chunks as f64));
+            (data.total().chunks, each.collect())
+        };
+        let tokens_a_step = sequences_a_step * u64::from(seq_len);
+        Self { steps, tokens_a_step, sequences_a_step, of_data: data.map(passes) }
     }
 
     /// Returns what a user should know of data that are too few.
     pub fn notes(&self) -> Vec<String> {
-        let Self { sequences_a_step: step, sequences, .. } = *self;
-        let many = self.count().filter(|passes| *passes > MANY_PASSES).map(|passes| {
+        let Self { sequences_a_step: step, of_data, .. } = self;
+        let each = of_data.iter().flat_map(|(_, each)| each);
+        let many = each.filter(|(_, passes)| *passes > MANY_PASSES).map(|(portion, passes)| {
             format!(
-                "the run takes its data {passes:.0} times, and above {MANY_PASSES:.0} a model learns them by heart: give more data, fewer \
+                "the run takes {portion} {passes:.0} times, and above {MANY_PASSES:.0} a model learns by heart: give more data, fewer \
                  --steps, or --epochs"
             )
         });
-        let few = sequences.filter(|sequences| *sequences < step).map(|sequences| {
+        let few = of_data.as_ref().filter(|(sequences, _)| sequences < step).map(|(sequences, _)| {
             format!(
                 "a step takes {step} sequences and the data have {sequences}: it takes some of them more than once; give a smaller \
                  --batch-size or --grad-accum"
             )
         });
-        many.into_iter().chain(few).collect()
+        many.chain(few).collect()
     }
 }
 
 impl fmt::Display for Passes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} x {} tokens", self.steps, self.tokens_a_step)?;
-        let Some(passes) = self.count() else { return Ok(()) };
-        let digits = if passes < 0.1 { 4 } else { 2 };
-        write!(f, " = {passes:.digits$} passes over the data")
+        for (index, (portion, passes)) in self.of_data.iter().flat_map(|(_, each)| each).enumerate() {
+            let (before, digits) = (if index == 0 { " =" } else { "," }, if *passes < 0.1 { 4 } else { 2 });
+            write!(f, "{before} {passes:.digits$} passes over {portion}")?;
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
+    use crate::inputs::data::{Portion, Summary};
 
     #[test]
     fn epochs_are_the_fewest_steps_that_take_all_of_the_data_as_often() {
@@ -113,14 +128,23 @@ mod tests {
 
     #[test]
     fn passes_are_said_and_too_many_noted() {
-        let of = |steps, sequences| Passes { steps, tokens_a_step: 512, sequences_a_step: 4, sequences };
+        let portion = |name: Option<&str>, share| Portion { name: name.map(PathBuf::from), share, files: (0, 1) };
+        let summary = |chunks, tokens| Summary { chunks, tokens, ..Summary::default() };
+        let of = |steps, sequences: Option<u64>| {
+            let data = sequences.map(|chunks| Summaries(vec![(portion(None, 1.0), summary(chunks, 129 * chunks))]));
+            Passes::of(steps, 4, 128, data.as_ref())
+        };
         assert_eq!(of(40, Some(410)).to_string(), "40 x 512 tokens = 0.39 passes over the data");
         assert_eq!(of(1, Some(100)).to_string(), "1 x 512 tokens = 0.0400 passes over the data");
         assert_eq!(of(40, None).to_string(), "40 x 512 tokens");
         assert_eq!(of(40, None).notes(), [""; 0]);
         assert_eq!(of(20, Some(4)).notes(), [""; 0]);
         let notes = of(21, Some(3)).notes();
-        assert!(notes[0].starts_with("the run takes its data 28 times"), "{notes:?}");
+        assert!(notes[0].starts_with("the run takes the data 28 times"), "{notes:?}");
         assert!(notes[1].starts_with("a step takes 4 sequences and the data have 3"), "{notes:?}");
+        // Sequences of b are twice as long: of 300, each source gives 100 and 200 tokens' worth.
+        let (a, b) = ((portion(Some("a"), 0.5), summary(100, 1000)), (portion(Some("b"), 0.5), summary(10, 200)));
+        let mixed = Passes::of(75, 4, 128, Some(&Summaries(vec![a, b])));
+        assert_eq!(mixed.to_string(), "75 x 512 tokens = 2.00 passes over a, 10.00 passes over b");
     }
 }

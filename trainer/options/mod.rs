@@ -30,6 +30,7 @@ use crate::base::record_text;
 use crate::base::roles::{Models, Role};
 use crate::inputs::adapter::{Adapter, AdapterChoice};
 use crate::inputs::checkpoint::CheckpointError;
+use crate::inputs::data::{Source, Summaries, path_of};
 
 pub use device::DeviceChoice;
 pub use final_result::Final;
@@ -134,11 +135,36 @@ impl RunConfig {
         Ok(Self { length: self.length.counted(sequences, self.sequences_a_step())?, ..self })
     }
 
-    /// The length of the run beside that of data of so many sequences, if their number is known.
-    pub fn passes(&self, sequences: Option<u64>) -> Passes {
-        let sequences_a_step = self.sequences_a_step();
-        let tokens_a_step = sequences_a_step * u64::from(self.shape.seq_len);
-        Passes { steps: self.steps(), tokens_a_step, sequences_a_step, sequences }
+    /// The length of the run beside that of its data, if that is known.
+    pub fn passes(&self, data: Option<&Summaries>) -> Passes {
+        Passes::of(self.steps(), self.sequences_a_step(), self.shape.seq_len, data)
+    }
+
+    /// Sources of the training data, each with its share of the tokens, or none with one.
+    ///
+    /// # Errors
+    /// [`UsageError`] of shares that are not above 0, that only some have, or beside --epochs.
+    pub fn sources(&self) -> Result<Vec<Source>, UsageError> {
+        let sources: Vec<Source> = self.data.iter().map(|named| Source::of(named)).collect();
+        let shared = || sources.iter().filter_map(|Source { path, share }| Some((path.display(), (*share)?)));
+        let Some((path, share)) = shared().next() else { return Ok(sources) };
+        if let Some((path, share)) = shared().find(|(_, share)| !(share.is_finite() && *share > 0.0)) {
+            return Err(UsageError(format!("--data {path}={share}: a share is a number above 0")));
+        }
+        if let Some(other) = sources.iter().find(|source| source.share.is_none()) {
+            let other = other.path.display();
+            return Err(UsageError(format!(
+                "--data {path}={share} has a share of the tokens and --data {other} has none: give each one a share, as {other}={share}, \
+                 or none"
+            )));
+        }
+        if self.length.is_open() {
+            return Err(UsageError(format!(
+                "--epochs counts passes over all data, and with shares (--data {path}={share}) each source is passed over as often as its \
+                 share asks for: give --steps in place of --epochs"
+            )));
+        }
+        Ok(sources)
     }
 
     fn sequences_a_step(&self) -> u64 {
@@ -148,7 +174,7 @@ impl RunConfig {
     /// The files and directories that a run reads.
     pub fn inputs(&self) -> Vec<&Path> {
         let kernels = &self.target.kernels;
-        let models = self.teacher.iter().chain([&self.student]).chain(&self.data);
+        let models = self.teacher.iter().chain([&self.student]);
         let models = models.chain(&self.eval_data).chain(&kernels.bundle);
         let adapter = self.adapter.as_ref().and_then(AdapterChoice::directory);
         let keys = kernels.trusted_key.iter().map(Path::new).filter(|key| key.exists());
@@ -156,6 +182,7 @@ impl RunConfig {
             .chain(&self.teacher_certificate)
             .chain(&self.tuning.tuned)
             .map(PathBuf::as_path)
+            .chain(self.data.iter().map(|named| path_of(named)))
             .chain(adapter)
             .chain(keys)
             .collect()

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::base::roles::{Models, Role};
 use crate::device::run_models::RunModels;
 use crate::inputs::checkpoint::Checkpoint;
-use crate::inputs::data::{Dataset, Stream};
+use crate::inputs::data::{Dataset, Streams};
 use crate::options::{Change, DeviceChoice, RunConfig, change};
 
 /// Named values that a run and one that continues it have in common. How many steps it takes is not among them.
@@ -41,7 +41,7 @@ impl Identity {
         let values = [
             ("tokenizer", optional(data.tokenizer.map(|digest| digest.to_string()))),
             ("end of text", optional(data.eos.map(|id| id.to_string()))),
-            ("packing", data.stream.corpus.packing()),
+            ("packing", data.streams.corpus.packing()),
             ("betas", format!("{} {}", Recipe::BETA1, Recipe::BETA2)),
             ("eps", Recipe::EPS.to_string()),
         ];
@@ -134,7 +134,7 @@ fn text(value: &Value) -> String {
 
 /// Training data, and how text became tokens.
 pub struct Data {
-    pub stream: Stream,
+    pub streams: Streams,
     /// Data that the run does not train on.
     pub held_out: Option<Dataset>,
     /// Digest of the tokenizer as it is used; none where no data is text.

@@ -7,7 +7,7 @@ use precast_kernels::abi::MASKED_TOKEN;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::{Chunk, DataError, Stream};
+use super::{Chunk, DataError, Stream, Streams, Summaries, mixture};
 
 /// The order in which chunks are trained on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,14 +24,22 @@ pub enum Order {
 
 /// The steps of a run: a function of the data, so that a run that begins again at the first step comes by the same ones.
 pub struct Batches {
-    pub stream: Stream,
+    streams: Streams,
     batch: usize,
     seq_len: usize,
     order: Order,
     /// Those that have been looked at, before all others.
     ahead: VecDeque<Arc<Chunk>>,
-    /// The rest of a window, in its order.
-    window: VecDeque<Arc<Chunk>>,
+    /// Of each portion of the data.
+    windows: Vec<Window>,
+    /// Tokens of each portion that have been given.
+    drawn: Vec<u64>,
+}
+
+/// Chunks of a portion of the data that have been read, in the order in which they are trained on.
+#[derive(Clone, Default)]
+struct Window {
+    chunks: VecDeque<Arc<Chunk>>,
     /// Number of the pass, and of the window in it, that come next.
     next: (u64, u64),
 }
@@ -60,10 +68,16 @@ pub struct MicroBatch {
 }
 
 impl Batches {
-    /// The chunks of a stream, pass after pass, in an order.
-    pub fn new(stream: Stream, batch: u32, seq_len: u32, order: Order) -> Self {
+    /// The chunks of streams, pass after pass, in an order; those of several portions by their shares of the tokens.
+    pub fn new(streams: Streams, batch: u32, seq_len: u32, order: Order) -> Self {
         let (batch, seq_len) = (batch as usize, seq_len as usize);
-        Self { stream, batch, seq_len, order, ahead: VecDeque::new(), window: VecDeque::new(), next: (0, 0) }
+        let (windows, drawn) = (vec![Window::default(); streams.portions.len()], vec![0; streams.portions.len()]);
+        Self { streams, batch, seq_len, order, ahead: VecDeque::new(), windows, drawn }
+    }
+
+    /// What a pass over the data comes to, once one over each portion has ended.
+    pub fn passed(&self) -> Option<Summaries> {
+        self.streams.passed()
     }
 
     /// The next step, of so many micro-batches.
@@ -97,25 +111,41 @@ impl Batches {
     }
 
     fn row(&mut self) -> Result<Arc<Chunk>, DataError> {
-        let (seed, window) = match self.order {
+        let portion = mixture::next(&self.drawn, &self.streams.corpus.portions);
+        let (seed, most) = match self.order {
             Order::File => (0, 1),
-            Order::Shuffled { seed, window } => (seed, window as usize),
+            // A window holds as much of all portions as it would of one.
+            Order::Shuffled { seed, window } => (seed, (window as usize).div_ceil(self.windows.len())),
         };
+        let stream = &mut self.streams.portions[portion];
+        let row = self.windows[portion].pop(stream, seed ^ portion_seed(portion), most)?;
+        self.drawn[portion] += row.ids.len() as u64;
+        Ok(row)
+    }
+}
+
+/// Portions are permuted differently.
+fn portion_seed(portion: usize) -> u64 {
+    (portion as u64).wrapping_mul(0xA076_1D64_78BD_642F)
+}
+
+impl Window {
+    fn pop(&mut self, stream: &mut Stream, seed: u64, most: usize) -> Result<Arc<Chunk>, DataError> {
         // A pass has something in it.
-        while self.window.is_empty() {
+        while self.chunks.is_empty() {
             let (mut chunks, mut ended) = (Vec::new(), false);
-            while !ended && chunks.len() < window {
-                match self.stream.next_chunk()? {
+            while !ended && chunks.len() < most {
+                match stream.next_chunk()? {
                     Some(chunk) => chunks.push(chunk),
                     None => ended = true,
                 }
             }
             let (pass, number) = self.next;
             permute(&mut chunks, seed, (pass, number));
-            self.window = chunks.into();
+            self.chunks = chunks.into();
             self.next = if ended { (pass + 1, 0) } else { (pass, number + 1) };
         }
-        Ok(self.window.pop_front().expect("a window with something in it"))
+        Ok(self.chunks.pop_front().expect("a window with something in it"))
     }
 }
 

@@ -16,7 +16,7 @@ use super::jsonl::{self, Lines};
 use super::parquet::{self, Table};
 use super::rows::{Columns, Content, Kind, Part, check_ids, sequence};
 use super::summary::Summary;
-use super::{Chunk, DataError, MOST_DOCUMENT_BYTES, Packing, Reader};
+use super::{Chunk, DataError, MOST_DOCUMENT_BYTES, Packing, Portion, Reader, Source};
 use crate::base::impostors::{Disguise, without_mark};
 use crate::inputs::chat::Chat;
 use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
@@ -34,12 +34,14 @@ const GROUP_BYTES: usize = 1 << 20;
 /// Bytes of a file that say what it is instead.
 const HEAD_BYTES: u64 = 512;
 
-/// Files of data, and what each holds.
-pub struct Files(Vec<Opened>);
+/// Files of data, what each holds, and its portions.
+pub struct Files(Vec<Opened>, Vec<Portion>);
 
 /// Files of data, and how they are read.
 pub struct Corpus {
     pub(super) files: Vec<Opened>,
+    /// Portions of the files, each of which is read by itself.
+    pub portions: Vec<Portion>,
     /// Tokens of a chunk: `seq_len + 1`.
     pub chunk: usize,
     pub(super) packing: Packing,
@@ -113,13 +115,33 @@ impl Files {
     /// # Errors
     /// [`DataError`] of a file that cannot be data.
     pub fn open(paths: &[PathBuf], field: Option<&str>) -> Result<Self, DataError> {
-        let files = find(paths)?.into_iter().map(|file| {
-            let holds = holds(&file, field)?;
-            Ok(Opened { file, holds })
-        });
-        let files = Self(files.collect::<Result<_, DataError>>()?);
-        files.check_directories()?;
-        Ok(files)
+        let files = opened(paths, field)?;
+        let whole = Portion { name: None, share: 1.0, files: (0, files.len()) };
+        Self(files, vec![whole]).checked()
+    }
+
+    /// Like [`Self::open`], of sources of which each has a share of the tokens, or none has.
+    ///
+    /// # Errors
+    /// [`DataError`] of a file that cannot be data.
+    pub fn mixed(sources: &[Source], field: Option<&str>) -> Result<Self, DataError> {
+        let all: Option<f64> = sources.iter().map(|source| source.share).sum();
+        let Some(all) = all else {
+            return Self::open(&sources.iter().map(|source| source.path.clone()).collect::<Vec<_>>(), field);
+        };
+        let (mut files, mut portions) = (Vec::new(), Vec::new());
+        for Source { path, share } in sources {
+            let first = files.len();
+            files.extend(opened(std::slice::from_ref(path), field)?);
+            let share = share.unwrap_or_default() / all;
+            portions.push(Portion { name: Some(path.clone()), share, files: (first, files.len()) });
+        }
+        Self(files, portions).checked()
+    }
+
+    fn checked(self) -> Result<Self, DataError> {
+        self.check_directories()?;
+        Ok(self)
     }
 
     /// A directory is of one kind: nobody means to train on a README.
@@ -167,7 +189,7 @@ impl Corpus {
                 return Err(no_template(&file.path, kind, lacks));
             }
         }
-        Ok(Self { files: files.0, chunk: seq_len as usize + 1, packing, reader })
+        Ok(Self { files: files.0, portions: files.1, chunk: seq_len as usize + 1, packing, reader })
     }
 
     /// How files become chunks: a run that was begun by another rule is another run.
@@ -181,7 +203,11 @@ impl Corpus {
             _ => None,
         });
         rules.extend(fields.collect::<BTreeSet<_>>());
-        rules.into_iter().join(", ")
+        // Which files are whose decides what comes when.
+        let shared = self.portions.iter().filter(|portion| portion.name.is_some());
+        let shares = shared
+            .map(|Portion { share, files: (first, end), .. }| format!("{share} of {}", count(end - first, "file")));
+        rules.into_iter().chain(shares).join(", ")
     }
 
     /// True if any of it goes through a tokenizer.
@@ -196,17 +222,32 @@ impl Corpus {
         all().unique().map(|what| format!("{} of {what}", count(files[&what], "file"))).join(", ")
     }
 
-    /// Reads everything once, in file order. `emit` is given each chunk, and says whether to go on.
+    /// Reads everything once, in file order. `emit` is given each chunk.
     ///
     /// # Errors
     /// [`DataError`] of the first thing that is wrong; the chunks before it have been given.
-    pub fn pass(&self, emit: &mut dyn FnMut(Chunk) -> bool) -> Result<Summary, DataError> {
+    pub fn pass(&self, emit: &mut dyn FnMut(Chunk)) -> Result<Summary, DataError> {
+        (0..self.portions.len()).try_fold(Summary::default(), |before, portion| {
+            let emit = &mut |chunk| {
+                emit(chunk);
+                true
+            };
+            Ok(before.with(self.pass_of(portion, emit)?))
+        })
+    }
+
+    /// Reads a portion once, in file order. `emit` is given each chunk, and says whether to go on.
+    ///
+    /// # Errors
+    /// [`DataError`] of the first thing that is wrong; the chunks before it have been given.
+    pub(super) fn pass_of(&self, portion: usize, emit: &mut dyn FnMut(Chunk) -> bool) -> Result<Summary, DataError> {
+        let (start, end) = self.portions[portion].files;
         let none = Summary::default();
         let (carried, first) = (Vec::new(), 0);
         let mut pass =
             Pass { corpus: self, emit, before: none, summary: none, counted: false, goes_on: true, carried, first };
         let (mut learnt, mut nothing) = (false, None);
-        for Opened { file, holds } in &self.files {
+        for Opened { file, holds } in &self.files[start..end] {
             pass.before = pass.before.with(std::mem::take(&mut pass.summary));
             (pass.counted, pass.first) = (false, 0);
             match holds {
@@ -337,6 +378,15 @@ impl Corpus {
         ids.extend(self.reader.eos.filter(|eos| ids.last() != Some(eos)));
         Ok(ids)
     }
+}
+
+/// Finds files, and looks at the first row of each.
+fn opened(paths: &[PathBuf], field: Option<&str>) -> Result<Vec<Opened>, DataError> {
+    let files = find(paths)?.into_iter().map(|file| {
+        let holds = holds(&file, field)?;
+        Ok(Opened { file, holds })
+    });
+    files.collect()
 }
 
 /// The error for a row, counted from 1, that cannot be used.
@@ -476,8 +526,8 @@ impl Pass<'_> {
     fn rows(&mut self, file: &DataFile, columns: Option<&Columns>) -> Result<(), DataError> {
         let Some(columns) = columns else { return Ok(()) };
         let mut source = match file.form {
-            Form::Table => Source::Table(Table::new(&file.path, file.open()?, columns)?),
-            _ => Source::Lines(Lines::new(file.open()?)),
+            Form::Table => RowSource::Table(Table::new(&file.path, file.open()?, columns)?),
+            _ => RowSource::Lines(Lines::new(file.open()?)),
         };
         while self.goes_on {
             // What is wrong with a row before it is said first.
@@ -553,12 +603,12 @@ fn check_vocabulary(file: &DataFile, first: u64, ids: &[u32], vocab: u32) -> Res
 }
 
 /// Rows of a file, in order.
-enum Source {
+enum RowSource {
     Lines(Lines),
     Table(Table),
 }
 
-impl Source {
+impl RowSource {
     /// The next row, and its number from 1; none at the end of the file.
     fn next(&mut self, path: &Path) -> Result<Option<(u64, Raw)>, DataError> {
         Ok(match self {

@@ -6,12 +6,14 @@ mod dialects;
 mod error;
 mod files;
 mod jsonl;
+mod mixture;
 mod notes;
 mod pages;
 mod parquet;
 mod queue;
 mod rows;
 mod stream;
+mod streams;
 mod summary;
 
 use std::sync::Arc;
@@ -25,7 +27,10 @@ pub use batch::{Batches, MicroBatch, Order, Step};
 pub use corpus::{Corpus, Files};
 pub use error::DataError;
 pub(crate) use files::bytes;
-pub use stream::{MOST_BYTES, Stream};
+pub use mixture::{Portion, Source, Summaries, path_of};
+pub use stream::MOST_BYTES;
+use stream::Stream;
+pub use streams::Streams;
 pub use summary::Summary;
 
 /// Longest document: the tokenizers library takes about sixty times its size for a while.
@@ -101,10 +106,7 @@ impl Dataset {
     /// [`DataError`].
     pub fn of(corpus: &Corpus) -> Result<Self, DataError> {
         let mut chunks = Vec::new();
-        let summary = corpus.pass(&mut |chunk| {
-            chunks.push(chunk);
-            true
-        })?;
+        let summary = corpus.pass(&mut |chunk| chunks.push(chunk))?;
         // Refuses files that were changed meanwhile.
         corpus.digest()?;
         let notes = corpus.notes().into_iter().chain(summary.note(corpus.chunk)).collect();

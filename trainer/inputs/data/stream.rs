@@ -1,4 +1,4 @@
-//! The chunks of data, pass after pass, read ahead on a thread of its own.
+//! The chunks of a portion of data, pass after pass, read ahead on a thread of its own.
 
 use std::sync::Arc;
 
@@ -16,9 +16,11 @@ pub const MOST_KEPT_TOKENS: usize = 16 << 20;
 /// shuffle, read ahead, and rows as they are read and tokenized.
 pub const MOST_BYTES: u64 = 8 * (2 * MOST_KEPT_TOKENS as u64 + AHEAD_TOKENS as u64) + (256 << 20);
 
-/// Chunks in file order, pass after pass.
+/// Chunks of a portion in file order, pass after pass.
 pub struct Stream {
-    pub corpus: Arc<Corpus>,
+    corpus: Arc<Corpus>,
+    /// Index of the portion.
+    portion: usize,
     queue: Arc<Queue>,
     /// Those of the first pass; none where they are too many.
     kept: Option<Vec<Arc<Chunk>>>,
@@ -31,21 +33,21 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Starts reading.
-    pub fn start(corpus: Arc<Corpus>) -> Self {
-        Self::bounded(corpus, AHEAD_TOKENS, MOST_KEPT_TOKENS)
+    /// Starts reading a portion of so many.
+    pub fn start(corpus: Arc<Corpus>, (portion, portions): (usize, usize)) -> Self {
+        Self::bounded(corpus, portion, AHEAD_TOKENS / portions, MOST_KEPT_TOKENS / portions)
     }
 
-    /// The same with as many tokens ahead, and kept.
-    pub(super) fn bounded(corpus: Arc<Corpus>, ahead: usize, most_kept: usize) -> Self {
+    /// Like [`Self::start`], with so many tokens ahead, and kept.
+    pub(super) fn bounded(corpus: Arc<Corpus>, portion: usize, ahead: usize, most_kept: usize) -> Self {
         let queue = Arc::new(Queue::new(ahead));
         let (of_thread, read) = (Arc::clone(&queue), Arc::clone(&corpus));
         // It ends by itself, with the process or as soon as nobody takes what it reads.
         std::thread::spawn(move || {
             let _ended = Ended(Arc::clone(&of_thread));
-            produce(&read, &of_thread, most_kept);
+            produce(&read, portion, &of_thread, most_kept);
         });
-        Self { corpus, queue, kept: Some(Vec::new()), tokens: 0, most_kept, summary: None, at: 0 }
+        Self { corpus, portion, queue, kept: Some(Vec::new()), tokens: 0, most_kept, summary: None, at: 0 }
     }
 
     /// Waits until a part of what is read ahead is there. Says what a pass comes to, if that is all of one.
@@ -64,7 +66,7 @@ impl Stream {
     /// # Errors
     /// [`DataError`] of what is read.
     pub fn count(&self) -> Result<Summary, DataError> {
-        self.read_ahead()?.map_or_else(|| self.corpus.pass(&mut |_| true), Ok)
+        self.read_ahead()?.map_or_else(|| self.corpus.pass_of(self.portion, &mut |_| true), Ok)
     }
 
     /// The next chunk; none once at the end of each pass.
@@ -111,10 +113,10 @@ impl Drop for Ended {
     }
 }
 
-fn produce(corpus: &Corpus, queue: &Queue, most_kept: usize) {
+fn produce(corpus: &Corpus, portion: usize, queue: &Queue, most_kept: usize) {
     loop {
         let mut tokens = 0;
-        let pass = corpus.pass(&mut |chunk| {
+        let pass = corpus.pass_of(portion, &mut |chunk| {
             tokens += chunk.ids.len();
             queue.push(Item::Chunk(Arc::new(chunk)))
         });

@@ -210,7 +210,7 @@ fn rows_that_are_truncated_or_skipped_are_counted() {
 fn a_step_that_is_looked_at_stays_the_next() {
     let scratch = Scratch::new();
     let path = scratch.file("a.bin", ids(&(0..30).collect::<Vec<_>>()));
-    let batches = |order| Batches::new(Stream::start(corpus(std::slice::from_ref(&path), 2, reader())), 2, 2, order);
+    let batches = |order| Batches::new(Streams::start(corpus(std::slice::from_ref(&path), 2, reader())), 2, 2, order);
     for order in [Order::File, Order::Shuffled { seed: 3, window: 4 }] {
         let (mut looked, mut plain) = (batches(order), batches(order));
         for _ in 0..6 {
@@ -245,7 +245,8 @@ fn passes_that_are_read_again_are_those_that_were_kept() {
     let scratch = Scratch::new();
     let path = scratch.file("a.bin", ids(&(0..90).collect::<Vec<_>>()));
     let steps = |most_kept: usize, order: Order| -> Vec<Vec<u32>> {
-        let stream = Stream::bounded(corpus(std::slice::from_ref(&path), 2, reader()), 7, most_kept);
+        let corpus = corpus(std::slice::from_ref(&path), 2, reader());
+        let stream = Streams { portions: vec![Stream::bounded(Arc::clone(&corpus), 0, 7, most_kept)], corpus };
         let mut batches = Batches::new(stream, 2, 2, order);
         (0..40).map(|_| batches.step(1).unwrap().rows.iter().map(|row| row.ids[0] / 3).collect()).collect()
     };
@@ -270,14 +271,53 @@ fn passes_that_are_read_again_are_those_that_were_kept() {
     }
 }
 
+/// Sources of rows of other lengths, one of them smaller than what is drawn of it.
+#[test]
+fn sources_are_mixed_by_shares_of_the_tokens() {
+    let scratch = Scratch::new();
+    let rows = |first: u32, count: u32, length: usize| -> String {
+        (first..first + count).map(|id| format!("{{\"input_ids\": {:?}}}\n", vec![id; length])).collect()
+    };
+    let long = scratch.file("long.jsonl", rows(1, 9, 8));
+    let short = scratch.file("short.jsonl", rows(50, 40, 3));
+    let source = |path: &PathBuf, share| Source { path: path.clone(), share: Some(share) };
+    let draw = |shares: [f64; 2], order| -> Vec<Chunk> {
+        let sources = [source(&long, shares[0]), source(&short, shares[1])];
+        let files = Files::mixed(&sources, None).unwrap();
+        let corpus = Corpus::new(files, 7, Packing::Stream, reader()).unwrap();
+        let mut batches = Batches::new(Streams::start(Arc::new(corpus)), 2, 7, order);
+        (0..100).flat_map(|_| batches.step(1).unwrap().rows).map(|row| (*row).clone()).collect()
+    };
+    for order in [Order::File, Order::Shuffled { seed: 3, window: 8 }] {
+        let drawn = draw([0.7, 0.3], order);
+        assert_eq!(drawn, draw([7.0, 3.0], order));
+        let tokens = |rows: &[Chunk], from: u32| -> usize {
+            rows.iter().filter(|row| (row.ids[0] >= 50) == (from == 50)).map(|row| row.ids.len()).sum()
+        };
+        // After any number of rows no source is further from its share than a row is long.
+        for count in 1..=drawn.len() {
+            let [long, short] = [1, 50].map(|from| tokens(&drawn[..count], from) as f64);
+            assert!((long - 0.7 * (long + short)).abs() <= 8.0, "{count}: {long} {short}");
+        }
+        // Each source is in its order, pass after pass.
+        let of = |from: u32| drawn.iter().map(|row| row.ids[0]).filter(move |id| (*id >= 50) == (from == 50));
+        let mut first: Vec<u32> = of(1).take(9).collect();
+        first.sort_unstable();
+        assert_eq!(first, (1..10).collect::<Vec<_>>());
+        if order == Order::File {
+            assert!(of(50).eq((50..90).cycle().take(of(50).count())));
+        }
+    }
+}
+
 #[test]
 fn what_is_wrong_is_known_at_the_start_as_far_as_is_read_ahead() {
     let scratch = Scratch::new();
     let row = "{\"input_ids\": [1, 2, 3]}\n";
     let path = scratch.file("rows.jsonl", row.repeat(600) + "{\"input_ids\": [1, 200]}\n");
-    let near = Stream::start(corpus(std::slice::from_ref(&path), 2, reader()));
+    let near = Stream::start(corpus(std::slice::from_ref(&path), 2, reader()), (0, 1));
     assert!(near.read_ahead().unwrap_err().to_string().contains("rows.jsonl:601: "));
-    let mut far = Stream::bounded(corpus(&[path], 2, reader()), 30, 1000);
+    let mut far = Stream::bounded(corpus(&[path], 2, reader()), 0, 30, 1000);
     assert!(far.read_ahead().unwrap().is_none());
     for _ in 0..600 {
         far.next_chunk().unwrap().unwrap();
@@ -292,5 +332,5 @@ fn a_file_that_changes_while_it_is_read_is_noticed() {
     let corpus = corpus(std::slice::from_ref(&path), 2, reader());
     std::fs::write(&path, ids(&[1, 2, 3, 4])).unwrap();
     assert!(fails(corpus.digest(), "was changed while the run read it"));
-    assert!(fails(corpus.pass(&mut |_| true), "was changed while the run read it"));
+    assert!(fails(corpus.pass(&mut drop), "was changed while the run read it"));
 }

@@ -44,7 +44,7 @@ impl Ended<'_> {
     /// Writes what has been trained and how the run ended, if it is this rank that writes.
     pub fn write(mut self) -> Result<(), Failure> {
         let ready = &self.run.run;
-        let summary = ready.batches.stream.summary;
+        let summary = ready.batches.passed().map(|passed| passed.total());
         let Some(written) = self.run.written.take() else {
             return match self.steps? {
                 // Rank 0 says where, and writes what has been trained.

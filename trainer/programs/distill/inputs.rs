@@ -1,6 +1,5 @@
 //! Inputs of a run besides the weights that it trains, and their digests.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use precast_fatbins::Digest;
@@ -14,7 +13,7 @@ use crate::device::run_models::RunModels;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::chat::Chat;
 use crate::inputs::checkpoint::{Checkpoint, CheckpointError};
-use crate::inputs::data::{Batches, Corpus, Dataset, Files, Order, Packing, Reader, Stream};
+use crate::inputs::data::{Batches, Corpus, Dataset, Files, Order, Packing, Reader, Streams};
 use crate::inputs::pair::{self, Pair};
 use crate::options::{OrderOptions, RunConfig, ShapeOptions};
 use crate::programs::failure::Failure;
@@ -42,19 +41,19 @@ pub fn read_data(
     let held_out = held_out(config, &reader, held_out_files, &files)?;
     let has_tokenizer = reader.tokenizer.clone();
     let eos = reader.eos;
-    let stream = Stream::start(Arc::new(Corpus::new(files, config.shape.seq_len, Packing::Stream, reader)?));
-    let corpus = &stream.corpus;
-    let summary = stream.read_ahead()?;
+    let streams = Streams::start(Arc::new(Corpus::new(files, config.shape.seq_len, Packing::Stream, reader)?));
+    let corpus = &streams.corpus;
+    let summaries = streams.read_ahead()?;
     pair.iter().flat_map(|pair| &pair.notes).for_each(note);
     adapter.map(Adapter::notes).unwrap_or_default().iter().for_each(note);
     taken_template(student, adapter).iter().for_each(note);
     corpus.notes().iter().for_each(note);
-    summary.and_then(|summary| summary.note(corpus.chunk)).into_iter().for_each(note);
+    summaries.and_then(|summaries| summaries.total().note(corpus.chunk)).into_iter().for_each(note);
     // Ids need neither.
     let used = has_tokenizer.filter(|_| corpus.has_text()).map(|tokenizer| tokenizer.text());
     let used = used.transpose().map_err(|reason| CheckpointError::of(models.student.path(), reason))?;
     let eos = eos.filter(|_| corpus.has_text());
-    Ok(Data { tokenizer: used.map(|text| Digest::of(text.as_bytes())), eos, stream, held_out })
+    Ok(Data { tokenizer: used.map(|text| Digest::of(text.as_bytes())), eos, streams, held_out })
 }
 
 /// Returns a note on a student that is read by its teacher's chat template. An adapter's files hold none.
@@ -97,9 +96,9 @@ fn reader(
 ) -> Result<(Reader, Files, Option<Files>), Failure> {
     let found = models.student_first().find_map(|model| model.tokenizer().transpose()).transpose()?;
     found.iter().flat_map(|tokenizer| &tokenizer.notes).for_each(note);
-    let open = |paths: &[PathBuf]| Files::open(paths, config.text.data_field.as_deref());
-    let files = open(&config.data)?;
-    let held_out = if config.eval_data.is_empty() { None } else { Some(open(&config.eval_data)?) };
+    let field = config.text.data_field.as_deref();
+    let files = Files::mixed(&config.sources()?, field)?;
+    let held_out = if config.eval_data.is_empty() { None } else { Some(Files::open(&config.eval_data, field)?) };
     let has_chat = files.has_chat() || held_out.as_ref().is_some_and(Files::has_chat);
     let chat = if has_chat { pair::chat(models, pair, config.text.chat_date)? } else { Chat::default() };
     let reader = Reader {
@@ -112,11 +111,11 @@ fn reader(
 }
 
 /// The steps of a run.
-pub fn batches(stream: Stream, config: &RunConfig) -> Batches {
+pub fn batches(streams: Streams, config: &RunConfig) -> Batches {
     let (ShapeOptions { batch_size, seq_len }, OrderOptions { seed, shuffle, shuffle_window }) =
         (config.shape, config.order);
     let order = if shuffle { Order::Shuffled { seed, window: shuffle_window } } else { Order::File };
-    Batches::new(stream, batch_size, seq_len, order)
+    Batches::new(streams, batch_size, seq_len, order)
 }
 
 /// Refuses a run in which every gradient is exactly 0.

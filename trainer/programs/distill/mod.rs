@@ -89,6 +89,7 @@ fn run(asked: &Options, mode: &Mode, mut startup: Startup, stop: &Stop, ranks: &
 pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
     let share = Ranks::of(&mode.place).share(1);
     let config = asked.resolve(Purpose::Run, share, None)?;
+    config.sources()?;
     let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().chain(config.inputs()).collect();
     refuse_inputs(&config.out, &inputs)?;
     let is_there = mode.start == Start::Resume || config.out.exists();
@@ -98,14 +99,15 @@ pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
     let config = asked.resolve(Purpose::Run, share, resumed.as_ref().map(|resumed| resumed.saved.state.before()))?;
     let models = RunModels::open(&config)?;
     let data = read_data(&config, &models)?;
-    let corpus = &data.stream.corpus;
-    let ahead = data.stream.read_ahead()?;
-    let summary = data.stream.count()?;
+    let corpus = &data.streams.corpus;
+    let ahead = data.streams.read_ahead()?;
+    let summaries = data.streams.count()?;
+    let summary = summaries.total();
     let news = if ahead.is_none() { summary.note(corpus.chunk) } else { None };
     news.into_iter().for_each(notes::note);
-    let config = over(config, Some(summary))?;
+    let config = over(config, Some(&summaries))?;
     say!("data     {}: {summary}", corpus.what());
-    say!("steps    {}", config.passes(Some(summary.chunks)));
+    say!("steps    {}", config.passes(Some(&summaries)));
     let mut digests = ModelDigests::start(&models.models);
     let before = resumed.as_ref().map(|resumed| &resumed.record);
     Teacher::open(&config, models.models.teacher.as_ref(), &mut digests, before, &Stop::default())?;

@@ -22,7 +22,7 @@ use crate::device;
 use crate::device::run_models::RunModels;
 use crate::device::tuning::Tuning;
 use crate::inputs::checkpoint::Checkpoint;
-use crate::inputs::data::{Batches, Corpus, DataError, Stream, Summary};
+use crate::inputs::data::{Batches, Corpus, DataError, Streams, Summaries};
 use crate::options::{Options, Purpose, RunConfig, UsageError};
 use crate::programs::evaluate::ids_sha256;
 use crate::programs::failure::Failure;
@@ -41,8 +41,8 @@ pub(super) struct Opened {
     pub begin: Begin,
     pub models: RunModels<Checkpoint>,
     pub corpus: Arc<Corpus>,
-    /// Summary of the data, where what is read ahead holds it all.
-    pub summary: Option<Summary>,
+    /// Summaries of the data, where what is read ahead holds it all.
+    pub summaries: Option<Summaries>,
     pub held_out: Option<HeldOut>,
     pub digests: ModelDigests,
     pub data_digest: DataDigest,
@@ -66,6 +66,7 @@ pub(super) fn open(
     ranks: &Ranks,
 ) -> Result<(Opened, UnderWay), Failure> {
     let config = asked.resolve(Purpose::Run, ranks.share(1), None)?;
+    config.sources()?;
     let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().chain(config.inputs()).collect();
     let out = if ranks.is_first() { Some(Out::claim(&config.out, mode.start, &inputs)?) } else { None };
     let continued = out.as_ref().filter(|_| mode.start == Start::Resume);
@@ -75,17 +76,17 @@ pub(super) fn open(
     let models = RunModels::open(&config)?;
     let mut digests = ModelDigests::start(&models.models);
     startup.end("models");
-    let (mut models, data, summary) = {
+    let (mut models, data, summaries) = {
         let config = config.clone();
         unless_stopped(stop, "reading data", move || {
             let data = read_data(&config, &models);
-            let summary = data.as_ref().ok().map(|data| length_of(&data.stream, &config));
-            (models, data, summary)
+            let summaries = data.as_ref().ok().map(|data| length_of(&data.streams, &config));
+            (models, data, summaries)
         })?
     };
-    let (data, summary) = (data?, summary.transpose()?.flatten());
-    let config = over(config, summary)?;
-    let corpus = Arc::clone(&data.stream.corpus);
+    let (data, summaries) = (data?, summaries.transpose()?.flatten());
+    let config = over(config, summaries.as_ref())?;
+    let corpus = Arc::clone(&data.streams.corpus);
     let hashed = Arc::clone(&corpus);
     let mut data_digest = DataDigest::of(move || hashed.digest());
     startup.end("data");
@@ -108,32 +109,31 @@ pub(super) fn open(
     let before = resumed.as_ref().map(|resumed| &resumed.record).or(begin.record.as_ref());
     let teacher = Teacher::open(&config, models.models.teacher.as_ref(), &mut digests, before, stop)?;
     let held_out = data.held_out.as_ref().map(HeldOut::new);
-    let seen = seen(data.stream, &config, begin.step);
+    let seen = seen(data.streams, &config, begin.step);
     stop.check()?;
     let opened =
-        Opened { config, out, resumed, begin, models, corpus, summary, held_out, digests, data_digest, identity };
+        Opened { config, out, resumed, begin, models, corpus, summaries, held_out, digests, data_digest, identity };
     Ok((opened, UnderWay { cublas, teacher, seen }))
 }
 
 /// What a pass over the data comes to: it is counted where the length of the run follows from it, else known where what is read ahead
 /// holds all of it.
-pub(super) fn length_of(stream: &Stream, config: &RunConfig) -> Result<Option<Summary>, DataError> {
-    if config.length.is_open() { stream.count().map(Some) } else { stream.read_ahead() }
+pub(super) fn length_of(streams: &Streams, config: &RunConfig) -> Result<Option<Summaries>, DataError> {
+    if config.length.is_open() { streams.count().map(Some) } else { streams.read_ahead() }
 }
 
-/// Returns the configuration over data that come to `summary`, and says what a user should know of its length.
-pub(super) fn over(config: RunConfig, summary: Option<Summary>) -> Result<RunConfig, UsageError> {
-    let sequences = summary.map(|summary| summary.chunks);
-    let config = config.over(sequences.unwrap_or_default())?;
+/// Returns the configuration over data that come to `summaries`, and says what a user should know of its length.
+pub(super) fn over(config: RunConfig, summaries: Option<&Summaries>) -> Result<RunConfig, UsageError> {
+    let config = config.over(summaries.map_or(0, |summaries| summaries.total().chunks))?;
     let steps = config.steps();
-    let notes = config.optimizer.warmup_note(steps).into_iter().chain(config.passes(sequences).notes());
+    let notes = config.optimizer.warmup_note(steps).into_iter().chain(config.passes(summaries).notes());
     notes.for_each(notes::note);
     Ok(config)
 }
 
 /// Starts to pass over the steps that are done, hashing their tokens.
-fn seen(stream: Stream, config: &RunConfig, done: u64) -> JoinHandle<Result<(Batches, Digest), DataError>> {
-    let (mut batches, accum) = (batches(stream, config), config.division.grad_accum);
+fn seen(streams: Streams, config: &RunConfig, done: u64) -> JoinHandle<Result<(Batches, Digest), DataError>> {
+    let (mut batches, accum) = (batches(streams, config), config.division.grad_accum);
     std::thread::spawn(move || {
         let tokens = tokens::seen(&mut batches, done, accum)?;
         Ok((batches, tokens))

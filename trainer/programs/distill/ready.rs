@@ -25,7 +25,7 @@ use crate::device::run_models::RunModels;
 use crate::device::session::Session;
 use crate::device::watch::Hang;
 use crate::inputs::checkpoint::{Checkpoint, check_space};
-use crate::inputs::data::{Batches, Corpus, DataError, Step, Stream};
+use crate::inputs::data::{Batches, Corpus, DataError, Step, Streams, Summaries};
 use crate::options::{Final, OutputOptions, RunConfig};
 use crate::programs::failure::Failure;
 use crate::programs::replay;
@@ -63,7 +63,7 @@ pub(super) fn ready(
     ranks: &Ranks,
 ) -> Result<Ready, Failure> {
     let UnderWay { cublas, teacher: known, seen } = under_way;
-    let Opened { config, out, resumed, begin, models, corpus, summary, digests, identity, .. } = &mut opened;
+    let Opened { config, out, resumed, begin, models, corpus, summaries, digests, identity, .. } = &mut opened;
     let driver = device::open_rank(&config.target, cublas, ranks)?;
     if driver.device().has_one_memory() {
         digests.forget_pages();
@@ -87,9 +87,11 @@ pub(super) fn ready(
         // Another rank prints what is the same for all.
         tee::line(&visible(&heading.to_string()));
     }
-    let heading = heading.models(config, models).data(corpus, *summary).with("loss", config.objective.formula());
-    let sequences = summary.map(|summary| summary.chunks);
-    let heading = heading.with("steps", Some(config.passes(sequences).to_string()));
+    let heading = heading
+        .models(config, models)
+        .data(corpus, summaries.as_ref().map(Summaries::total))
+        .with("loss", config.objective.formula());
+    let heading = heading.with("steps", Some(config.passes(summaries.as_ref()).to_string()));
     if let Some(out) = out {
         say!("{heading}\n\n{}", MemoryTable::of(&session.plan.plan));
         let dense = || config.arithmetic.precision.dtype().bytes() * session.plan.student.weights.parameters.count();
@@ -157,7 +159,7 @@ fn disk_space(
 
 /// The first step of a run, wherever it continues.
 fn first_step(corpus: &Arc<Corpus>, config: &RunConfig) -> Result<Step, DataError> {
-    batches(Stream::start(Arc::clone(corpus)), config).step(config.division.grad_accum)
+    batches(Streams::start(Arc::clone(corpus)), config).step(config.division.grad_accum)
 }
 
 /// Sends the weights; returns what is known of a teacher that is not exact.

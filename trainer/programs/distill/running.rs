@@ -10,6 +10,7 @@ use super::resume::Resumed;
 use crate::base::notes;
 use crate::base::startup_times::Startup;
 use crate::base::stop::Stop;
+use crate::inputs::data::Summaries;
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
 use crate::ranks::Ranks;
@@ -113,14 +114,14 @@ impl<'a> Running<'a> {
 impl Written {
     /// Records that the directory is this run's, and since when.
     fn take_over(mut out: Out, run: &mut Ready, ranks: &Ranks) -> Result<Self, Failure> {
-        let Ready { opened: Opened { resumed, corpus, summary, held_out, .. }, recorded: config, session, .. } = run;
+        let Ready { opened: Opened { resumed, corpus, summaries, held_out, .. }, recorded: config, session, .. } = run;
         let sha256 = held_out.as_ref().map(|data| data.sha256);
         let (since, scores) = resumed
             .as_ref()
             .map_or_else(|| Ok((Since::of(None, sha256, 0), Scores::default())), |resumed| resumed.scores(sha256))?;
         scores.note(&config.output).iter().for_each(notes::note);
         let mut record = RunRecord::new(config, session, corpus);
-        record.data(None, *summary);
+        record.data(None, summaries.as_ref().map(Summaries::total));
         record.set(TEACHER_CERTIFICATE, run.certificate.take());
         record.set(TEACHER_SCORE, run.teacher_score.take());
         out.keep_logs(ranks.count());

@@ -159,7 +159,7 @@ impl Running<'_> {
             session.watch.checkpoint(step);
         }
         let (Some(aside), Some(Written { out, record, scores, .. })) = (aside, written) else { return Ok(()) };
-        record.data(Some(data_sha256), batches.stream.summary);
+        record.data(Some(data_sha256), batches.passed().map(|passed| passed.total()));
         record.metrics((lines, metrics_sha256));
         record.reached(step);
         out.publish(aside, record)?;
@@ -173,11 +173,13 @@ impl Running<'_> {
 
     /// Says what the data come to and how often the run takes them, as soon as a pass over them has ended.
     fn say_passes(&mut self) {
-        let Ready { opened: Opened { config, corpus, summary: known, .. }, batches, .. } = &mut self.run;
-        let Some(summary) = batches.stream.summary.filter(|_| known.is_none()) else { return };
-        *known = Some(summary);
-        let Some(progress) = &self.progress else { return };
-        let passes = config.passes(Some(summary.chunks));
+        let Ready { opened: Opened { config, corpus, summaries: known, .. }, batches, .. } = &mut self.run;
+        if known.is_some() {
+            return;
+        }
+        *known = batches.passed();
+        let (Some(progress), Some(passed)) = (&self.progress, known) else { return };
+        let (summary, passes) = (passed.total(), config.passes(Some(passed)));
         progress.say(&format!("data     {}: {summary}\nsteps    {passes}", corpus.what()));
         progress.suspend(|| summary.note(corpus.chunk).into_iter().chain(passes.notes()).for_each(notes::note));
     }
