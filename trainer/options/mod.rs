@@ -30,7 +30,7 @@ use crate::base::record_text;
 use crate::base::roles::{Models, Role};
 use crate::inputs::adapter::{Adapter, AdapterChoice};
 use crate::inputs::checkpoint::CheckpointError;
-use crate::inputs::data::{Source, Summaries, path_of};
+use crate::inputs::data::{DataSource, Summaries, path_of};
 
 pub use device::DeviceChoice;
 pub use final_result::Final;
@@ -144,9 +144,9 @@ impl RunConfig {
     ///
     /// # Errors
     /// [`UsageError`] of shares that are not above 0, that only some have, or beside --epochs.
-    pub fn sources(&self) -> Result<Vec<Source>, UsageError> {
-        let sources: Vec<Source> = self.data.iter().map(|named| Source::of(named)).collect();
-        let shared = || sources.iter().filter_map(|Source { path, share }| Some((path.display(), (*share)?)));
+    pub fn sources(&self) -> Result<Vec<DataSource>, UsageError> {
+        let sources: Vec<DataSource> = self.data.iter().map(|named| DataSource::of(named)).collect();
+        let shared = || sources.iter().filter_map(|DataSource { path, share }| Some((path.display(), (*share)?)));
         let Some((path, share)) = shared().next() else { return Ok(sources) };
         if let Some((path, share)) = shared().find(|(_, share)| !(share.is_finite() && *share > 0.0)) {
             return Err(UsageError(format!("--data {path}={share}: a share is a number above 0")));
@@ -160,7 +160,7 @@ impl RunConfig {
         }
         if self.length.is_open() {
             return Err(UsageError(format!(
-                "--epochs counts passes over all data, and with shares (--data {path}={share}) each source is passed over as often as its \
+                "--epochs counts passes over all data, and with shares (--data {path}={share}) each source is read as often as its \
                  share asks for: give --steps in place of --epochs"
             )));
         }

@@ -16,7 +16,7 @@ use super::jsonl::{self, Lines};
 use super::parquet::{self, Table};
 use super::rows::{Columns, Content, Kind, Part, check_ids, sequence};
 use super::summary::Summary;
-use super::{Chunk, DataError, MOST_DOCUMENT_BYTES, Packing, Portion, Reader, Source};
+use super::{Chunk, DataError, DataSource, MOST_DOCUMENT_BYTES, Packing, Portion, Reader};
 use crate::base::impostors::{Disguise, without_mark};
 use crate::inputs::chat::Chat;
 use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
@@ -124,13 +124,13 @@ impl Files {
     ///
     /// # Errors
     /// [`DataError`] of a file that cannot be data.
-    pub fn mixed(sources: &[Source], field: Option<&str>) -> Result<Self, DataError> {
+    pub fn mixed(sources: &[DataSource], field: Option<&str>) -> Result<Self, DataError> {
         let all: Option<f64> = sources.iter().map(|source| source.share).sum();
         let Some(all) = all else {
             return Self::open(&sources.iter().map(|source| source.path.clone()).collect::<Vec<_>>(), field);
         };
         let (mut files, mut portions) = (Vec::new(), Vec::new());
-        for Source { path, share } in sources {
+        for DataSource { path, share } in sources {
             let first = files.len();
             files.extend(opened(std::slice::from_ref(path), field)?);
             let share = share.unwrap_or_default() / all;
@@ -526,8 +526,8 @@ impl Pass<'_> {
     fn rows(&mut self, file: &DataFile, columns: Option<&Columns>) -> Result<(), DataError> {
         let Some(columns) = columns else { return Ok(()) };
         let mut source = match file.form {
-            Form::Table => RowSource::Table(Table::new(&file.path, file.open()?, columns)?),
-            _ => RowSource::Lines(Lines::new(file.open()?)),
+            Form::Table => Source::Table(Table::new(&file.path, file.open()?, columns)?),
+            _ => Source::Lines(Lines::new(file.open()?)),
         };
         while self.goes_on {
             // What is wrong with a row before it is said first.
@@ -603,12 +603,12 @@ fn check_vocabulary(file: &DataFile, first: u64, ids: &[u32], vocab: u32) -> Res
 }
 
 /// Rows of a file, in order.
-enum RowSource {
+enum Source {
     Lines(Lines),
     Table(Table),
 }
 
-impl RowSource {
+impl Source {
     /// The next row, and its number from 1; none at the end of the file.
     fn next(&mut self, path: &Path) -> Result<Option<(u64, Raw)>, DataError> {
         Ok(match self {

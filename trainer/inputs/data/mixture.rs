@@ -8,12 +8,12 @@ use super::Summary;
 
 /// A file or directory of training data, and its share of the tokens beside that of others.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Source {
+pub struct DataSource {
     pub path: PathBuf,
     pub share: Option<f64>,
 }
 
-impl Source {
+impl DataSource {
     /// Reads `PATH` or `PATH=SHARE`: a file of that very name, `=` included, is a path.
     pub fn of(named: &Path) -> Self {
         let (path, share) = split(named);
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_source_may_have_a_share_and_a_file_of_that_name_wins() {
         let source = |named: &str| {
-            let Source { path, share } = Source::of(Path::new(named));
+            let DataSource { path, share } = DataSource::of(Path::new(named));
             (path.display().to_string(), share)
         };
         assert_eq!(source("a.txt"), ("a.txt".to_owned(), None));
@@ -101,7 +101,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let there = dir.path().join("a=0.7");
         std::fs::write(&there, "").unwrap();
-        assert_eq!(Source::of(&there), Source { path: there.clone(), share: None });
+        assert_eq!(DataSource::of(&there), DataSource { path: there.clone(), share: None });
         assert_eq!(path_of(&there.with_file_name("b=1")), there.with_file_name("b"));
     }
 

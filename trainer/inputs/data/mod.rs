@@ -27,7 +27,7 @@ pub use batch::{Batches, MicroBatch, Order, Step};
 pub use corpus::{Corpus, Files};
 pub use error::DataError;
 pub(crate) use files::bytes;
-pub use mixture::{Portion, Source, Summaries, path_of};
+pub use mixture::{DataSource, Portion, Summaries, path_of};
 pub use stream::MOST_BYTES;
 use stream::Stream;
 pub use streams::Streams;

@@ -280,7 +280,7 @@ fn sources_are_mixed_by_shares_of_the_tokens() {
     };
     let long = scratch.file("long.jsonl", rows(1, 9, 8));
     let short = scratch.file("short.jsonl", rows(50, 40, 3));
-    let source = |path: &PathBuf, share| Source { path: path.clone(), share: Some(share) };
+    let source = |path: &PathBuf, share| DataSource { path: path.clone(), share: Some(share) };
     let draw = |shares: [f64; 2], order| -> Vec<Chunk> {
         let sources = [source(&long, shares[0]), source(&short, shares[1])];
         let files = Files::mixed(&sources, None).unwrap();
