@@ -17,7 +17,8 @@ pub struct Chip {
     /// Compute capability, (major, minor).
     pub capability: (u32, u32),
     pub memory: ChipMemory,
-    pub peak: Peak,
+    /// None where its rates are not known.
+    pub peak: Option<Peak>,
 }
 
 /// Highest rates of a device.
@@ -77,8 +78,8 @@ const A100_40: Peak = Peak::new(A100, [312.0, 624.0, 19.5, 1555.0]);
 const GH200: &str = "GH200 (NVIDIA data sheet)";
 const RTX_PRO_6000: &str = "RTX PRO 6000 (NVIDIA RTX Blackwell PRO architecture paper)";
 
-/// Lists GPUs that have figures. A B200 has none: the rate of `mma.sync` there is not published.
-pub static CHIPS: [Chip; 23] = [
+/// Lists GPUs whose memory is known.
+pub static CHIPS: [Chip; 24] = [
     Chip::new("NVIDIA A100-SXM4-40GB", (8, 0), ChipMemory::published(40), A100_40),
     Chip::new("NVIDIA A100-SXM4-80GB", (8, 0), ChipMemory::published(80), A100_80),
     Chip::new("NVIDIA A100-PCIE-40GB", (8, 0), ChipMemory::published(40), A100_40),
@@ -164,6 +165,8 @@ pub static CHIPS: [Chip; 23] = [
         ChipMemory::reported(150_109_880_320),
         Peak::new("H200 SXM (measured)", [790.0, 1979.0, 67.0, 4280.0]),
     ),
+    // Of the 1,440 GB of a DGX B200's data sheet an eighth. The rate of `mma.sync` there is not published.
+    Chip { name: "NVIDIA B200", capability: (10, 0), memory: ChipMemory::published(180), peak: None },
     Chip::new("NVIDIA GeForce RTX 5090", (12, 0), ChipMemory::published(32), RTX_5090),
     Chip::new(
         "NVIDIA RTX PRO 6000 Blackwell Workstation Edition",
@@ -183,7 +186,7 @@ pub static CHIPS: [Chip; 23] = [
 
 impl Chip {
     const fn new(name: &'static str, capability: (u32, u32), memory: ChipMemory, peak: Peak) -> Self {
-        Self { name, capability, memory, peak }
+        Self { name, capability, memory, peak: Some(peak) }
     }
 
     /// Returns the architecture whose launches it runs.
@@ -213,7 +216,7 @@ impl Peak {
     /// Returns the figures of a device by its driver's name: measured ones if there are any, else its data sheet's; of
     /// a device that is not in the table, operations a clock at the clocks that its driver states.
     pub fn of_device(name: &str, capability: Option<(u32, u32)>, clocks: Clocks) -> Option<Self> {
-        let known = CHIPS.iter().find(|chip| chip.name == name).map(|chip| chip.peak);
+        let known = CHIPS.iter().find(|chip| chip.name == name).and_then(|chip| chip.peak);
         known.or_else(|| Self::by_clocks(name, capability?, clocks))
     }
 

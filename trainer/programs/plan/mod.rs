@@ -89,9 +89,9 @@ impl Target {
         self.room.as_ref().and_then(Room::card)
     }
 
-    /// Rates that a step is estimated by; none for the simulated GPU.
+    /// Rates that a step is estimated by; none where they are not known.
     fn peak(&self) -> Option<Peak> {
-        self.card().map(|chip| chip.peak).or_else(|| Peak::of(self.rows.launches))
+        self.card().map_or_else(|| Peak::of(self.rows.launches), |chip| chip.peak)
     }
 }
 

@@ -123,7 +123,7 @@ pub(super) struct Replicas {
 pub(super) struct Step {
     pub tokens: u64,
     pub flops: u64,
-    /// None for the simulated GPU.
+    /// None where the device's rates are not known.
     pub estimate: Option<Estimate>,
 }
 

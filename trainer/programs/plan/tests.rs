@@ -145,6 +145,19 @@ fn a_card_that_shares_its_memory_counts_what_the_host_takes() {
     assert!(own.contains("peak figures of a GeForce RTX 4090") && shared.contains("peak figures of a GB10"), "{own}");
 }
 
+/// Its memory is published, and not the rate of what its kernels compute with.
+#[test]
+fn a_plan_for_a_b200_has_its_memory_and_no_estimate() {
+    let report = report(
+        Target::find(&config(|_| {}), None, Limit::Card(crate::options::card::card("B200").unwrap())).unwrap(),
+        |_| {},
+    );
+    let (text, json) = (report.text(Detail::Brief).to_string(), report.to_json());
+    assert!(text.contains("of 176.40 GiB (NVIDIA B200: 180.00 GiB by its data sheet"), "{text}");
+    assert!(text.contains("GEMMs\nno estimate: no peak figures are known of this device\n"), "{text}");
+    assert_eq!((&json["arch"], &json["step"]["estimate"]), (&json!("sm_100"), &Value::Null));
+}
+
 /// Two GPUs share the micro-batches of a step, so that its estimate is near half of what one GPU takes for all of them.
 #[test]
 fn the_estimate_of_a_step_is_of_the_micro_batches_of_one_rank() {

@@ -145,7 +145,7 @@ impl Display for Step {
         let Self { tokens, flops, estimate } = self;
         writeln!(f, "step: {tokens} tokens, {:.3} TFLOP of GEMMs", *flops as f64 / 1e12)?;
         let Some(Estimate { device, seconds, tokens_per_s }) = estimate else {
-            return write!(f, "no estimate for the simulated GPU");
+            return write!(f, "no estimate: no peak figures are known of this device");
         };
         write!(
             f,
