@@ -1,9 +1,13 @@
 //! Data as people have it: parquet beside .jsonl, directories, broken rows, data larger than what is kept.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
+use parquet::data_type::ByteArrayType;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 use precast::inputs::checkpoint::Checkpoint;
 
 use crate::support::{
@@ -97,6 +101,64 @@ fn conversations_and_instructions_train_as_what_they_stand_for() {
     fs::write(&near, "{\"conversation\": []}\n").unwrap();
     let message = case.data_refused(&[near], &[]);
     assert!(message.contains("DIR/near.jsonl:1: no column `conversations`"), "{message}");
+}
+
+/// Writes rows of turns, each of who speaks and what, as a column of a list of structs.
+fn turns_table(path: &Path, column: &str, rows: &[&[[&str; 2]]]) {
+    let schema = format!(
+        "message rows {{ OPTIONAL group {column} (LIST) {{ REPEATED group list {{ OPTIONAL group element {{
+             OPTIONAL BINARY from (UTF8); OPTIONAL BINARY value (UTF8); }} }} }} }}"
+    );
+    let schema = Arc::new(parse_message_type(&schema).unwrap());
+    let mut file = SerializedFileWriter::new(fs::File::create(path).unwrap(), schema, Arc::default()).unwrap();
+    let mut group = file.next_row_group().unwrap();
+    // Nothing is null at any of four levels, and every turn but a row's first repeats the list.
+    let repeats: Vec<i16> = rows.iter().flat_map(|turns| (0..turns.len()).map(|at| i16::from(at > 0))).collect();
+    for which in 0..2 {
+        let values: Vec<_> = rows.concat().iter().map(|turn| turn[which].into()).collect();
+        let mut column = group.next_column().unwrap().unwrap();
+        let levels = vec![4; values.len()];
+        column.typed::<ByteArrayType>().write_batch(&values, Some(&levels), Some(&repeats)).unwrap();
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    file.close().unwrap();
+}
+
+#[test]
+fn a_table_of_conversations_trains_as_its_lines_do() {
+    let case = case();
+    let rows: [&[[&str; 2]]; 3] = [
+        &[["human", "mat on"], ["gpt", "cat"]],
+        &[["system", "the"], ["user", "and"], ["assistant", "the cat"], ["human", "again"], ["model", "sat"]],
+        &[["human", "cat"], ["gpt", "sat on the mat"]],
+    ];
+    for (column, arguments) in [("conversations", &[][..]), ("talk", &["--data-field", "talk"])] {
+        let [table, lines] = ["parquet", "jsonl"].map(|form| case.path(format!("{column}.{form}")));
+        turns_table(&table, column, &rows);
+        let line = |turns: &[[&str; 2]]| {
+            let turns: Vec<_> =
+                turns.iter().map(|[from, value]| serde_json::json!({"from": from, "value": value})).collect();
+            format!("{}\n", serde_json::json!({ column: turns }))
+        };
+        fs::write(&lines, rows.map(line).concat()).unwrap();
+        let [of_table, of_lines] = [&table, &lines].map(|path| {
+            let out = format!("{}-out", path.extension().unwrap().display());
+            let losses = case.data_losses(std::slice::from_ref(path), &out, &[arguments, &["--overwrite"]].concat());
+            let data = run_record(&case.path(&out))["data"].clone();
+            let weights = fs::read(case.path(&out).join("student/model.safetensors")).unwrap();
+            (losses, ["rows", "chunks", "tokens", "masked"].map(|name| data[name].clone()), weights)
+        });
+        assert!(of_table == of_lines, "{column}: {:?} {:?}", of_table.0, of_table.1);
+        assert_eq!(of_table.1[0], 3, "{column}");
+    }
+    let wrong = case.path("wrong.parquet");
+    turns_table(&wrong, "conversations", &[rows[0], &[["narrator", "sat"]]]);
+    let message = case.data_refused(&[wrong], &[]);
+    assert!(
+        message.contains("DIR/wrong.parquet:") && message.contains("conversations[0]: from is \"narrator\""),
+        "{message}"
+    );
 }
 
 /// Padding that a mask names is not there: neither in what is learnt nor in what is counted, wherever it stands.
