@@ -52,7 +52,9 @@ fn message(turn: &Value) -> Result<Value, String> {
     Ok(Value::from_pairs([("role", Value::from(*role)), ("content", Value::from(value))]))
 }
 
-/// Prompt and completion of an instruction. Source: Stanford Alpaca's prompts, with a line break behind the last heading.
+/// Prompt and completion of an instruction. Source: `PROMPT_DICT` in train.py of github.com/tatsu-lab/stanford_alpaca (761dc5b), with
+/// a line break behind the last heading: tokenizers that join `:` with the word behind it would else begin the completion in the
+/// prompt's last token.
 pub(super) fn instruction(instruction: &str, input: &str, output: String) -> Content {
     let (paired, input) = match input {
         "" => ("", String::new()),
