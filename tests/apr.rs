@@ -207,6 +207,41 @@ fn a_tokenizer_of_a_family_that_splits_in_one_way_is_read() {
     }
 }
 
+/// Each name of a model is that of its file or directory, which the export has too.
+#[test]
+fn a_file_and_its_directory_export_to_the_same_bytes() {
+    // The end token, 2, is one of those that no text has.
+    let vocabulary = r#"tokenizer.vocabulary=["a", "b", "<|im_end|>", "Ġ", "ab", "c"]"#;
+    let tokenizer = ["--set", vocabulary, "--set", r#"tokenizer.merges=["a b"]"#];
+    for more in [&["--tied"][..], &["--only", "BF16"], &["--rope", "0", "--set", r#"chat_template="{{ messages }}""#]] {
+        let written = write(&[&tokenizer[..], more].concat());
+        let directory = written.dir.path().join("directory/model");
+        // Tokenizers of this kind of file are built, and `init` writes what is.
+        let mut init = precast();
+        init.args(["init", "--layers", "0", "--precision", "fp32", "--from"]).arg(written.apr());
+        succeed(init.arg("--out").arg(&directory));
+        for name in ["config.json", "model.safetensors"] {
+            fs::copy(written.expected().join(name), directory.join(name)).unwrap();
+        }
+        for format in ["f32", "bf16", "q8_0"] {
+            let [of_file, of_directory] = [written.apr(), directory.clone()].map(|model| {
+                let out = written.dir.path().join("exported.gguf");
+                let mut export = precast();
+                export.args(["export", "--format", format, "--model"]).arg(model).arg("--out").arg(&out);
+                succeed(&mut export);
+                let bytes = fs::read(&out).unwrap();
+                fs::remove_file(out).unwrap();
+                bytes
+            });
+            assert!(of_file == of_directory, "{more:?} {format}");
+        }
+    }
+    let llama = write(&[&["--family", "llama"], &tokenizer[..]].concat());
+    let mut export = precast();
+    export.arg("export").arg("--model").arg(llama.apr()).arg("--out").arg(llama.dir.path().join("exported.gguf"));
+    assert!(fail(&mut export, 5).contains("it has no tokenizer"));
+}
+
 /// The message of an evaluation, which ends with 5.
 fn refused(path: &Path) -> String {
     let dir = tempfile::tempdir().unwrap();
