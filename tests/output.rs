@@ -78,3 +78,29 @@ fn long_phases_say_how_far_they_are() {
         "{steps}{said}"
     );
 }
+
+/// The loss on held-out data within a run, and every program that writes a model.
+#[test]
+fn evaluations_and_writers_say_how_far_they_are() {
+    let case = Case::new(17 * 8);
+    let said = |command: &mut Command| {
+        let output = command.env("PRECAST_PROGRESS_S", "0").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        texts(&output).1
+    };
+    let adapter = ["--lora-rank", "2", "--steps", "1", "--untrained", "--eval-every", "1"];
+    let run = said(case.distill(&case.path("run"), &adapter).arg("--eval-data").arg(&case.data));
+    assert!(run.contains("held-out loss: 4 of 4 micro-batches (100 %) after "), "{run}");
+    let mut writers = [["init", "--layers", "0"], ["merge", "--adapter", "run/adapter"]].map(|arguments| {
+        let mut command = precast();
+        command.args(arguments).current_dir(case.dir.path());
+        command.arg("--out").arg(case.path(arguments[0]));
+        command
+    });
+    writers[0].arg("--from").arg(&case.student);
+    writers[1].arg("--model").arg(&case.student);
+    for command in &mut writers {
+        let written = said(command);
+        assert!(written.contains("writing the model: 0.00 of 0.00 GiB (100 %) after "), "{written}");
+    }
+}

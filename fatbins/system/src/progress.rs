@@ -2,10 +2,10 @@
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::terminal::tell;
 
@@ -13,6 +13,9 @@ use crate::terminal::tell;
 const EVERY: Duration = Duration::from_secs(30);
 /// Seconds between lines in tests of whole programs.
 const VARIABLE: &str = "PRECAST_PROGRESS_S";
+
+/// All bars, so that one drawn while another is there stands below it.
+static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
 static SILENT: AtomicBool = AtomicBool::new(false);
 
@@ -189,7 +192,8 @@ impl Bar {
     /// # Panics
     /// If it is none.
     pub fn new(template: &str) -> Self {
-        Self(ProgressBar::new(0).with_style(ProgressStyle::with_template(template).expect("a valid template")))
+        let style = ProgressStyle::with_template(template).expect("a valid template");
+        Self(BARS.add(ProgressBar::new(0)).with_style(style))
     }
 
     /// Begins where so much of all is done.

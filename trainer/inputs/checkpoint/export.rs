@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::gguf::{self, Encoding};
 use super::heads::{Interleaved, interleave};
 use super::kind::Kind;
-use super::write::SENTENCEPIECE;
+use super::write::{SENTENCEPIECE, Writing};
 use super::{Checkpoint, CheckpointError, NotFinite, Source, check_space, finite};
 use crate::inputs::added_tokens::AddedTokens;
 use crate::inputs::tokenizer::{self, Tokenizer};
@@ -74,7 +74,7 @@ impl GgufFile {
         let bytes = header.len() as u64 + tensors.iter().map(gguf::WrittenTensor::padded).sum::<u64>();
         check_space(path, "the model", bytes)?;
         let mut file = AsideFile::new(path).map_err(io)?;
-        let mut values = Vec::new();
+        let (mut values, writing) = (Vec::new(), Writing::start(bytes));
         gguf::write::<E, _>(&mut file, (&header, tensors), io, |tensor, write| {
             let parameter = match &tensor.values {
                 gguf::Values::Given(values) => return Ok(write(&tensor.kind.encode(values))?),
@@ -87,7 +87,7 @@ impl GgufFile {
             }
             let bytes = tensor.kind.encode(&values);
             check_finite(path, &parameter.name, tensor.kind, &bytes)?;
-            Ok(write(&bytes)?)
+            Ok(writing.through(write)(&bytes)?)
         })?;
         Ok(file.publish(Existing::Keep).map_err(io)?)
     }

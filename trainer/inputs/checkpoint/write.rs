@@ -8,6 +8,7 @@ use precast_kernels::{Dtype, Format};
 use precast_plan::{Formats, ModelConfig, Parameter};
 use precast_system::files::{Aside, Existing, free_bytes};
 use precast_system::input;
+use precast_system::progress::{Progress, Unit};
 use safetensors::tensor::{Dtype as Stored, Metadata, TensorInfo};
 
 use super::{Checkpoint, CheckpointError, Fault, NotFinite, SingleFile, Source, finite, gguf};
@@ -51,6 +52,28 @@ impl Student<'_> {
 /// Takes a part of a tensor's bytes.
 pub type Write<'w> = dyn FnMut(&[u8]) -> Result<(), CheckpointError> + 'w;
 
+/// Progress of writing a model.
+pub(super) struct Writing {
+    progress: Progress,
+    bytes: u64,
+}
+
+impl Writing {
+    /// Begins to write so many bytes of weights.
+    pub fn start(bytes: u64) -> Self {
+        Self { progress: Progress::start("writing the model", Unit::Bytes), bytes }
+    }
+
+    /// Counts what is written.
+    pub fn through<'w>(&'w self, write: &'w mut Write<'_>) -> impl FnMut(&[u8]) -> Result<(), CheckpointError> + 'w {
+        move |part| {
+            write(part)?;
+            self.progress.add(part.len() as u64, self.bytes);
+            Ok(())
+        }
+    }
+}
+
 /// Writes a Hugging Face directory that `transformers` loads, as [`fill_model`] does. It appears whole or not at all,
 /// with a listing by which Precast knows it again.
 ///
@@ -60,12 +83,14 @@ pub fn write_model<E: From<CheckpointError>>(
     directory: &Path,
     existing: Existing,
     model: &Student<'_>,
-    read: impl FnMut(&Parameter, &mut Write<'_>) -> Result<(), E>,
+    mut read: impl FnMut(&Parameter, &mut Write<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let io = |error| CheckpointError::Io { what: "write", path: directory.to_owned(), error };
-    check_space(directory, "the model", model.bytes())?;
+    let bytes = model.bytes();
+    check_space(directory, "the model", bytes)?;
     let mut aside = Aside::new(directory).map_err(io)?;
-    fill_model(&mut aside, model, read)?;
+    let writing = Writing::start(bytes);
+    fill_model(&mut aside, model, |parameter, write| read(parameter, &mut writing.through(write)))?;
     aside.list().map_err(io)?;
     Ok(aside.publish(existing).map_err(io)?)
 }
@@ -244,11 +269,13 @@ pub fn write_gguf<E: From<CheckpointError>>(
     };
     let (header, tensors) = gguf::random_header(config, width, formats).map_err(unnamed)?;
     let io = |error| CheckpointError::Io { what: "write", path: directory.join(gguf::FILE), error };
-    check_space(directory, "the model", tensors.iter().map(gguf::WrittenTensor::padded).sum())?;
+    let bytes = tensors.iter().map(gguf::WrittenTensor::padded).sum();
+    check_space(directory, "the model", bytes)?;
+    let writing = Writing::start(bytes);
     let mut aside = Aside::new(directory).map_err(io)?;
     let mut file = aside.create(gguf::FILE).map_err(io)?;
     gguf::write(&mut file, (&header, &tensors), io, |tensor, write| match &tensor.values {
-        gguf::Values::Of(parameter) => read(parameter, tensor.format(), write),
+        gguf::Values::Of(parameter) => read(parameter, tensor.format(), &mut writing.through(write)),
         gguf::Values::Given(_) => unreachable!("a model of random weights has no scaled rotary embedding"),
     })?;
     aside.close(file);

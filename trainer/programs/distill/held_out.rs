@@ -2,6 +2,7 @@
 
 use precast_fatbins::Digest;
 use precast_kernels::abi::step_metrics;
+use precast_system::progress::{Progress, Unit};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -37,10 +38,13 @@ impl HeldOut {
         let loss_scale = (1.0 / self.counted as f64) as f32;
         let mut own: Vec<[f32; 2]> = Vec::new();
         let turns = ranks.count() as usize;
+        let progress = Progress::start("held-out loss", Unit::Things("micro-batches"));
+        let most = self.chunks.len().div_ceil(batch * turns) as u64;
         for rows in self.chunks.chunks(batch).skip(ranks.place.rank as usize).step_by(turns) {
             session.micro(&MicroBatch::of(rows, (batch, seq_len)), loss_scale, 0)?;
             let metrics: step_metrics = bytemuck::pod_read_unaligned(&session.read(session.plan.metrics)?);
             own.push([metrics.kd_loss, metrics.ce_loss]);
+            progress.set(own.len() as u64, most);
         }
         let of_ranks = ranks.all_gather(bytemuck::cast_slice(&own))?;
         let of_ranks: Vec<Vec<[f32; 2]>> = of_ranks.iter().map(|said| bytemuck::pod_collect_to_vec(said)).collect();
