@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::support::root;
 
 /// Stems of words and how they are not spelled here: apart, so that this file has none of them.
-const BRITISH: [(&str, &str); 15] = [
+const BRITISH: [(&str, &str); 20] = [
     ("quanti", "s"),
     ("normali", "s"),
     ("initiali", "s"),
@@ -22,6 +22,11 @@ const BRITISH: [(&str, &str); 15] = [
     ("lic", "ence"),
     ("label", "led"),
     ("arte", "fact"),
+    ("generali", "s"),
+    ("utili", "s"),
+    ("col", "our"),
+    ("fav", "our"),
+    ("cent", "re"),
 ];
 
 const ENDINGS: [&str; 9] = ["rs", "cu", "cuh", "h", "cc", "c", "md", "toml", "snap"];
@@ -73,6 +78,9 @@ fn texts() -> Vec<(String, String)> {
     let (root, mut paths) = (root(), Vec::new());
     files(&root, &mut paths);
     assert!(paths.len() > 500, "{}", paths.len());
+    for ending in ENDINGS {
+        assert!(paths.iter().any(|path| path.extension().is_some_and(|own| own == ending)), "no file of {ending}");
+    }
     let text = |path: PathBuf| {
         let name = path.strip_prefix(&root).expect("it lies there").to_string_lossy().into_owned();
         (name, std::fs::read_to_string(&path).expect("a text"))
@@ -83,11 +91,15 @@ fn texts() -> Vec<(String, String)> {
 #[test]
 fn words_are_spelled_one_way() {
     let words = BRITISH.map(|(stem, end)| format!("{stem}{end}"));
+    let not_ours = |line: &str| {
+        let line = line.to_lowercase();
+        words.iter().find(|word| line.contains(word.as_str()))
+    };
+    assert_eq!(words.iter().map(|word| not_ours(&word.to_uppercase())).collect::<Vec<_>>(), words.each_ref().map(Some));
     let mut faults = Vec::new();
     for (path, text) in texts() {
-        for (number, line) in text.to_lowercase().lines().enumerate() {
-            let is_not_ours = |word: &&String| line.contains(word.as_str());
-            faults.extend(words.iter().find(is_not_ours).map(|word| format!("{path}:{}: {word}", number + 1)));
+        for (number, line) in text.lines().enumerate() {
+            faults.extend(not_ours(line).map(|word| format!("{path}:{}: {word}", number + 1)));
         }
     }
     assert!(faults.is_empty(), "US spelling:\n{}", faults.join("\n"));
@@ -205,7 +217,11 @@ fn pages_for_users_say_sm_90() {
             path == "README.md" || path.starts_with("docs/guides/") || path.starts_with("docs/reference/");
         is_for_users && path.ends_with(".md") && !OF_CODE.contains(&path.as_str())
     });
-    let faults: Vec<String> = pages.filter(|(_, text)| text.contains("sm_90a")).map(|(path, _)| path).collect();
+    let pages: Vec<(String, String)> = pages.collect();
+    for place in ["README.md", "docs/guides/", "docs/reference/"] {
+        assert!(pages.iter().any(|(path, _)| path.starts_with(place)), "no page of {place}");
+    }
+    let faults: Vec<&String> = pages.iter().filter(|(_, text)| text.contains("sm_90a")).map(|(path, _)| path).collect();
     assert!(faults.is_empty(), "{faults:?}");
 }
 
@@ -219,20 +235,24 @@ fn words_of_identifiers_are_found() {
     }
 }
 
+/// The name of the public type that a line declares.
+fn public_type(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let line = line.strip_prefix("pub ").or_else(|| line.strip_prefix("pub(crate) "))?;
+    let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let kind = words.next()?;
+    words.next().filter(|_| ["struct", "enum", "type", "trait", "union"].contains(&kind))
+}
+
 /// A reader of `Fault` alone cannot tell which of two is meant.
 #[test]
 fn no_two_public_types_share_a_bare_name() {
+    let lines = ["    pub(crate) enum Part<'a> {", "pub struct Fault;", "pub fn fault() {", "struct Fault;"];
+    assert_eq!(lines.map(public_type), [Some("Part"), Some("Fault"), None, None]);
     let mut declared: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (path, text) in texts().into_iter().filter(|(path, _)| path.ends_with(".rs") && path != THIS) {
         for line in text.lines() {
-            let line = line.trim_start();
-            let Some(line) = line.strip_prefix("pub ").or_else(|| line.strip_prefix("pub(crate) ")) else { continue };
-            let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
-            let kind = words.next().unwrap_or_default();
-            let name = words.next().unwrap_or_default();
-            if ["struct", "enum", "type", "trait", "union"].contains(&kind)
-                && let Some(bare) = BARE.iter().find(|bare| **bare == name)
-            {
+            if let Some(bare) = BARE.iter().find(|bare| public_type(line) == Some(bare)) {
                 declared.entry(bare).or_default().push(path.clone());
             }
         }
