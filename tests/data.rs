@@ -477,3 +477,24 @@ fn a_teachers_template_serves_a_student_that_has_none() {
     let lacks = "neither the student DIR/student nor the teacher DIR/teacher has a chat template: put";
     assert!(code == Some(5) && none.contains(lacks), "{none}");
 }
+
+/// As of the day of the run, whether the student has a tokenizer or is written with its teacher's.
+#[test]
+fn a_teachers_template_says_the_day_of_the_run() {
+    let mut case = case();
+    case.data = data("messages.jsonl");
+    let [tokenizer, template] = ["tokenizer.json", "chat_template.jinja"].map(|name| case.student.join(name));
+    let dated = format!("{{{{ strftime_now('%d') }}}} {TEMPLATE}");
+    fs::copy(&tokenizer, case.teacher.join("tokenizer.json")).unwrap();
+    fs::write(case.teacher.join("chat_template.jinja"), &dated).unwrap();
+    fs::remove_file(template).unwrap();
+    for (out, removed) in [("taken", None), ("written", Some(tokenizer))] {
+        removed.iter().for_each(|file| fs::remove_file(file).unwrap());
+        let message = fail(&mut case.distill(&case.path("refused"), &[]), 5);
+        assert!(message.contains("strftime_now"), "{out}: {message}");
+        succeed(&mut case.distill(&case.path(out), &["--steps", "1", "--chat-date", "2024-07-26"]));
+        let student = Checkpoint::open(&case.path(out).join("student")).unwrap();
+        assert!(student.tokenizer().unwrap().is_some(), "{out}");
+        assert_eq!(*student.chat_source().unwrap().unwrap().default, *dated, "{out}");
+    }
+}

@@ -165,6 +165,17 @@ fn what_a_file_cannot_say_is_refused_with_its_line() {
     ];
     let messages = refused.map(|text| toml(text).unwrap_err().to_string());
     insta::assert_snapshot!(messages.join("\n"));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("run.toml");
+    std::fs::write(&file, refused[0]).unwrap();
+    let message = Flags::read(&file).err().unwrap().to_string();
+    assert!(message.starts_with(&format!("--config {}: ", file.display())), "{message}");
+}
+
+#[test]
+fn an_empty_list_in_a_file_says_nothing() {
+    let options = toml("eval_data = []\nsteps = 3").unwrap();
+    assert_eq!(["eval_data", "steps"].map(|name| options.given.contains_key(name)), [false, true]);
 }
 
 #[test]
@@ -381,6 +392,8 @@ fn the_printed_run_toml_has_every_option() {
         seen.extend(text.lines().map(|line| line.split_once(" = ").unwrap().0.to_owned()));
         // An option that has a default is in it, too, and one of a teacher nowhere else.
         assert!(text.contains("\nkeep = "), "{text}");
+        // On more GPUs, too, it is as many replicas.
+        assert!(text.contains("\nreplicas = "), "{text}");
         assert_eq!(text.contains("\nalpha = "), config.teacher.is_some(), "{text}");
     }
     assert_eq!(

@@ -303,6 +303,11 @@ mod tests {
         let line = r#"{"text": "a", "content": "b", "ids": [ 1], "chat": [ {"role": "user"}], "n": 1}"#;
         let turns = r#"{"chat": [{"from": "human", "value": "b"}], "text": "a"}"#;
         assert_eq!(kind(turns, Some("chat")), Ok(Kind::Conversations));
+        // Half a turn is a message, which a template may know.
+        for half in ["from", "value"] {
+            let line = format!(r#"{{"chat": [{{"{half}": "human", "role": "user"}}]}}"#);
+            assert_eq!(kind(&line, Some("chat")), Ok(Kind::Messages), "{half}");
+        }
         let kinds = ["content", "ids", "chat"].map(|field| kind(line, Some(field)).unwrap());
         assert_eq!(kinds, [Kind::Text, Kind::Ids, Kind::Messages]);
         assert!(kind(line, Some("n")).unwrap_err().starts_with("n: it is neither text nor a list: expected text, "));

@@ -264,3 +264,36 @@ pub(super) fn sequence(row: Ids, vocab: u32) -> Result<Chunk, String> {
         labels: labels.map(|labels| labels.into_iter().map(target).collect()),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_row_has_its_columns() {
+        let names = "input_ids labels attention_mask messages conversations tools prompt completion instruction input output text";
+        let kinds = [
+            (Kind::Labeled, "input_ids labels attention_mask", false),
+            (Kind::Ids, "input_ids attention_mask", false),
+            (Kind::Messages, "messages tools", true),
+            (Kind::Conversations, "conversations tools", true),
+            (Kind::Completion, "tools prompt completion", false),
+            (Kind::Instruction, "instruction input output", false),
+            (Kind::Text, "text", false),
+        ];
+        for (kind, expected, is_chat) in kinds {
+            let columns = Columns::new(kind, None, names.split(' ').map(str::to_owned).collect());
+            let read: Vec<&str> = names.split(' ').filter(|name| columns.reads(name)).collect();
+            assert_eq!((read.join(" ").as_str(), kind.is_chat()), (expected, is_chat), "{kind}");
+            assert_eq!(columns.unread.len() + read.len(), 12, "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_message_lists_eight_columns_and_says_that_there_are_more() {
+        let said = |count: usize| no_column(&(1..=count).map(|number| format!("c{number}")).collect::<Vec<_>>());
+        let eight = "; it has `c1`, `c2`, `c3`, `c4`, `c5`, `c6`, `c7`, `c8`";
+        assert!(said(8).ends_with(&format!("{eight}; --data-field names another")), "{}", said(8));
+        assert!(said(9).ends_with(&format!("{eight}, ...; --data-field names another")), "{}", said(9));
+    }
+}
