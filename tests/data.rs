@@ -219,6 +219,12 @@ fn what_people_read_of_data_that_are_not_what_they_seem() {
         format!("{{\"input_ids\": {:?}, \"labels\": {labels:?}}}\n", [7; 30])
     };
     fs::write(&late, late_row(3) + &late_row(20) + &late_row(25)).unwrap();
+    let roles = case.path("roles.jsonl");
+    let row = |[asks, answers]: [&str; 2]| {
+        let message = |role: &str| serde_json::json!({"role": role, "content": "the cat"});
+        format!("{}\n", serde_json::json!({"messages": [message(asks), message(answers)]}))
+    };
+    fs::write(&roles, [["user", "assistant"], ["user", "bot"], ["human", "gpt"]].map(row).concat()).unwrap();
     let some = case.path("some.jsonl");
     fs::write(&some, "{\"text\": \"the cat\"}\n{\"text\": \"\"}\n").unwrap();
     let said = [
@@ -229,6 +235,7 @@ fn what_people_read_of_data_that_are_not_what_they_seem() {
         notes(&[data("ids.jsonl"), ids], "both", &["--eval-data", &held_out]),
         notes(&[data("ids.jsonl")], "warmup", &["--warmup", "4"]),
         notes(&[late], "late", &[]),
+        notes(&[roles], "roles", &[]),
         notes(&[some], "some", &[]),
     ];
     insta::assert_snapshot!(said.concat());
@@ -253,6 +260,7 @@ fn what_people_read_where_there_is_nothing_to_learn() {
         case.data_refused(&file("answers.jsonl", &"{\"prompt\": \"the\", \"completion\": \"\"}\n".repeat(2)), &[]),
         case.data_refused(&file("empty.txt", ""), &[]),
         case.data_refused(&file("empty.jsonl", "\n"), &[]),
+        case.data_refused(&file("roles.jsonl", &turn.replace("assistant", "gpt")), &[]),
         case.data_refused(&file("masked.jsonl", "{\"input_ids\": [1, 2], \"labels\": [-100, -100]}\n"), &[]),
         case.data_refused(&file("padding.jsonl", "{\"input_ids\": [1, 2], \"attention_mask\": [0, 0]}\n"), &[]),
     ];

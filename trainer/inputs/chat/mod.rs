@@ -152,6 +152,11 @@ impl ChatTemplate {
     }
 }
 
+/// True if one of the messages is the assistant's.
+pub fn has_assistant(messages: &Value) -> bool {
+    messages.try_iter().is_ok_and(|mut all| all.any(|message| messages::is_assistants(&message)))
+}
+
 /// The error for a row that a template refuses, or fails at.
 fn refused(reason: impl Display) -> String {
     format!("the chat template refuses the row: {reason}")

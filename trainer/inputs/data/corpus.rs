@@ -18,7 +18,7 @@ use super::rows::{Columns, Content, Kind, Part, check_ids, sequence};
 use super::summary::Summary;
 use super::{Chunk, DataError, DataSource, MOST_DOCUMENT_BYTES, Packing, Portion, Reader};
 use crate::base::impostors::{Disguise, without_mark};
-use crate::inputs::chat::Chat;
+use crate::inputs::chat::{Chat, has_assistant};
 use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
 
 /// How text and `.bin` files become chunks under [`Packing::Stream`]: a run that was begun by another rule is another run.
@@ -107,6 +107,8 @@ struct Tokens {
     is_document: bool,
     /// It is a text without a character.
     is_empty: bool,
+    /// It is messages, none of them the assistant's.
+    lacks_assistant: bool,
 }
 
 impl Files {
@@ -300,6 +302,10 @@ impl Corpus {
                     count(rows as usize, "row")
                 )
             }
+            None if of_file.without_assistant > 0 => format!(
+                "no token to predict: {} of {rows} rows have no message whose role is assistant, and nothing else counts",
+                of_file.without_assistant
+            ),
             None => "no token to predict: a sequence needs at least two, and one that is not masked".to_owned(),
         };
         DataError::of(&file.path, reason)
@@ -330,13 +336,13 @@ impl Corpus {
             Raw::Line(line) => jsonl::text(&line).and_then(|line| jsonl::row(line, columns)),
             Raw::Row(row) => parquet::row(row, columns),
         };
-        let sequence_of = |chunk, is_empty| Tokens { chunk, is_document: false, is_empty };
+        let sequence_of = |chunk, is_empty| Tokens { chunk, is_document: false, is_empty, lacks_assistant: false };
         let vocab = self.reader.vocab;
         let (messages, tools, prompt) = match content.map_err(fault)? {
             Content::Ids(row) => return Ok(sequence_of(sequence(row, vocab).map_err(fault)?, false)),
             Content::Text(text) => {
                 let chunk = Chunk::plain(self.document(path, &text)?);
-                return Ok(Tokens { chunk, is_document: true, is_empty: text.is_empty() });
+                return Ok(Tokens { is_document: true, ..sequence_of(chunk, text.is_empty()) });
             }
             Content::Completion { prompt: Part::Text(prompt), completion: Part::Text(completion), .. } => {
                 let text = format!("{prompt}{completion}");
@@ -369,7 +375,8 @@ impl Corpus {
         let (ids, offsets) =
             self.tokenizer(path)?.encode_placed(text, SpecialTokens::Omit).map_err(DataError::tokenizer(path))?;
         check_ids(ids.iter().map(|id| i64::from(*id)), vocab).map_err(fault)?;
-        Ok(sequence_of(labeled(ids, &offsets, &conversation.spans, text), false))
+        let chunk = labeled(ids, &offsets, &conversation.spans, text);
+        Ok(Tokens { lacks_assistant: !has_assistant(&messages), ..sequence_of(chunk, false) })
     }
 
     /// The ids of a document, ended once: some tokenizers end it themselves.
@@ -540,11 +547,11 @@ impl Pass<'_> {
                 group.into_par_iter().map(|raw| corpus.read(file, columns, raw)).collect();
             for tokens in read {
                 self.summary.rows += 1;
-                let Tokens { chunk, is_document, is_empty } = tokens?;
+                let Tokens { chunk, is_document, is_empty, lacks_assistant } = tokens?;
                 self.summary.empty += u64::from(is_empty);
                 match is_document {
                     true => self.pack(file, &chunk.ids)?,
-                    false => self.sequence(chunk),
+                    false => self.sequence(chunk, lacks_assistant),
                 }
             }
             ended?;
@@ -554,7 +561,7 @@ impl Pass<'_> {
     }
 
     /// A row by itself, truncated to a chunk.
-    fn sequence(&mut self, mut chunk: Chunk) {
+    fn sequence(&mut self, mut chunk: Chunk, lacks_assistant: bool) {
         let most = self.corpus.chunk;
         let is_cut = chunk.ids.len() > most;
         // How many tokens predict the first one that counts.
@@ -565,6 +572,8 @@ impl Pass<'_> {
         match chunk.counted() {
             0 => {
                 self.summary.rows_passed_over += 1;
+                // A template's own marks may have tokens of others count.
+                self.summary.without_assistant += u64::from(lacks_assistant);
                 self.summary.cut_before_counted += u64::from(reaches.is_some());
                 self.summary.reaches_counted = self.summary.reaches_counted.into_iter().chain(reaches).min();
             }

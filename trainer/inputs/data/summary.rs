@@ -27,6 +27,9 @@ pub struct Summary {
     /// Tokens of the shortest sequence, its target apart, that would reach the nearest of it; none where there is none.
     #[serde(skip)]
     pub reaches_counted: Option<u64>,
+    /// Rows that are not learnt from, of messages none of which is the assistant's.
+    #[serde(skip)]
+    pub without_assistant: u64,
     /// Texts and completions that are empty.
     pub empty: u64,
 }
@@ -51,6 +54,7 @@ impl Summary {
             rows_passed_over: self.rows_passed_over + other.rows_passed_over,
             cut_before_counted: self.cut_before_counted + other.cut_before_counted,
             reaches_counted: self.reaches_counted.into_iter().chain(other.reaches_counted).min(),
+            without_assistant: self.without_assistant + other.without_assistant,
             empty: self.empty + other.empty,
         }
     }
@@ -62,13 +66,17 @@ impl Summary {
 
     /// What people should know of it: rows that are not learnt from, or only their beginnings are.
     pub fn note(&self, chunk: usize) -> Option<String> {
-        let Self { rows, cut, rows_passed_over: over, cut_before_counted: before, empty, .. } = *self;
+        let Self { rows, cut, rows_passed_over: over, cut_before_counted: before, without_assistant, empty, .. } =
+            *self;
         let reaches = self.reaches_counted.map(|reaches| {
-            format!(" ({before} of them are truncated before one that does: --seq-len {reaches} reaches the nearest)")
+            format!("{before} of them are truncated before one that does: --seq-len {reaches} reaches the nearest")
         });
+        let silent = (without_assistant > 0)
+            .then(|| format!("{without_assistant} of them have no message whose role is assistant"));
+        let why: Vec<String> = reaches.into_iter().chain(silent).collect();
+        let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
         let over = format!(
-            "{over} of {rows} rows have no token that counts among their first seq_len + 1 = {chunk}: skipped{}",
-            reaches.unwrap_or_default()
+            "{over} of {rows} rows have no token that counts among their first seq_len + 1 = {chunk}: skipped{why}"
         );
         let cut = format!("{cut} of {rows} rows are longer than seq_len + 1 = {chunk}: truncated");
         let empty = format!("{empty} of {rows} rows are empty texts");

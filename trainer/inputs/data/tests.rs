@@ -195,6 +195,7 @@ fn rows_that_are_truncated_or_skipped_are_counted() {
         rows_passed_over: 4,
         cut_before_counted: 1,
         reaches_counted: Some(3),
+        without_assistant: 0,
         empty: 0,
     };
     assert_eq!(data.summary, summary);
