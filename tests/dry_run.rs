@@ -89,13 +89,18 @@ fn a_printed_configuration_is_that_of_the_command_line() {
     };
     fs::write(&file, "teacher = 'T'\nstudent = 'S'\ndata = 'D'\nlr = 1e-3\nbatch-size = 3\ndevice = 'cuda:7'\n")
         .unwrap();
-    let text = succeed(&mut print(&["--out", "nowhere", "--lr", "2e-3", "--gpus", "2"]));
+    let text = succeed(&mut print(&["--out", "nowhere", "--lr", "2e-3"]));
     let has = |line: &str| text.lines().any(|one| one == line);
-    for line in ["teacher = \"T\"", "lr = 0.002", "batch_size = 3", "out = \"nowhere\"", "replicas = 2", "keep = 1"] {
+    for line in ["teacher = \"T\"", "lr = 0.002", "batch_size = 3", "out = \"nowhere\"", "keep = 1"] {
         assert!(has(line), "{line}\n{text}");
     }
     fs::write(&file, &text).unwrap();
-    assert_eq!(succeed(&mut print(&["--gpus", "2"])), text);
+    // What nobody asked for stands in nobody's way.
+    for gpus in ["1", "2"] {
+        assert_eq!(succeed(&mut print(&["--gpus", gpus])), text);
+    }
+    let divided = succeed(&mut print(&["--gpus", "2", "--replicas", "4", "--grad-accum", "4"]));
+    assert!(divided.contains("\nreplicas = 4\n") && divided.contains("\ngrad_accum = 4\n"), "{divided}");
     let message = fail(&mut print(&["--gpus", "all"]), 2);
     assert!(message.contains("--print-config counts no GPUs: give --gpus their number"), "{message}");
     for other in ["--resume", "--dry-run"] {

@@ -6,10 +6,11 @@ use precast_system::terminal::visible;
 use serde_json::value::RawValue;
 
 use super::usage::UsageError;
-use super::{RunConfig, all, is_of_teacher};
+use super::{Division, RunConfig, all, is_of_teacher};
 
 impl RunConfig {
-    /// The run.toml that gives this configuration: a line for each option that has a value, in the order of their declarations.
+    /// The run.toml that gives this configuration: a line for each option that has a value, in the order of their declarations. What
+    /// follows from the number of GPUs has none.
     ///
     /// # Errors
     /// [`UsageError`] for a path that is not UTF-8: TOML has no text for it.
@@ -20,12 +21,16 @@ impl RunConfig {
         // As text: a `Value` rounds some numbers.
         let text = serde_json::to_string(self).expect("plain data serializes");
         let values: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&text).expect("JSON reads back");
-        let replicas = self.division.share.replicas.to_string();
+        let Division { grad_accum, share } = self.division;
+        let (replicas, is_usual) = (share.replicas.to_string(), share.replicas == share.ranks);
         let lines = all().filter_map(|option| {
             let name = option.get_id().as_str();
             let json = match (name, &self.teacher) {
                 ("model", None) => values.get("student")?.get(),
                 (name, None) if is_of_teacher(name) => return None,
+                // On other GPUs they follow from those.
+                ("replicas", _) if is_usual => return None,
+                ("grad_accum", _) if is_usual && grad_accum == share.replicas => return None,
                 // A record leaves out one replica.
                 ("replicas", _) => &replicas,
                 _ => values.get(name)?.get(),
