@@ -266,6 +266,19 @@ fn the_page_of_options_says_of_each_how_it_is_given_compared_and_completed() {
     );
 }
 
+/// What else they take stands in no file, and is said to be of the command line.
+#[test]
+fn an_option_of_distill_and_train_is_of_a_file_or_of_the_command_line_only() {
+    let program = Arguments::command();
+    let in_file: BTreeSet<&str> = crate::options::all().map(|option| option.get_id().as_str()).collect();
+    for name in ["distill", "train"] {
+        let options = program.find_subcommand(name).unwrap().get_arguments();
+        let others: BTreeSet<&str> =
+            options.map(|option| option.get_id().as_str()).filter(|option| !in_file.contains(option)).collect();
+        assert_eq!(others, BTreeSet::from(crate::options::OF_COMMAND_LINE), "{name}");
+    }
+}
+
 /// What `--help` and the page show is a run.toml, of ten lines for a pair.
 #[test]
 fn the_example_of_run_toml_is_one() {

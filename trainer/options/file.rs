@@ -14,8 +14,22 @@ use serde::{Deserialize, Deserializer};
 
 use super::flags::{Flags, OPTIONS, Values, argument};
 use super::given::OptionSource;
-use super::usage::UsageError;
+use super::usage::{UsageError, flag};
 use crate::base::impostors::read_text;
+
+/// Options that a command line alone has: they say what to do with a run, or where.
+pub(crate) const OF_COMMAND_LINE: [&str; 10] = [
+    "arch",
+    "config",
+    "dry_run",
+    "gpus",
+    "overwrite",
+    "print_config",
+    "rendezvous",
+    "resume",
+    "separate_allocations",
+    "verbose",
+];
 
 static NAMES: LazyLock<Vec<&'static str>> =
     LazyLock::new(|| OPTIONS.get_arguments().map(|option| option.get_id().as_str()).collect());
@@ -85,6 +99,10 @@ impl<'de> DeserializeSeed<'de> for NewName<'_> {
 
 /// The error for a name that no option has, with the one that is most like it, as clap finds it.
 fn unknown(text: &str) -> String {
+    let name = text.replace('-', "_");
+    if OF_COMMAND_LINE.contains(&&*name) {
+        return format!("{text} is an option of the command line only: leave it out here, and give {}", flag(&name));
+    }
     let asked = OPTIONS.clone().try_get_matches_from([argument(text, OsStr::new(""))]);
     let remedy = match asked.as_ref().err().and_then(|error| error.get(ContextKind::SuggestedArg)) {
         Some(ContextValue::String(flag)) => {

@@ -33,6 +33,8 @@ use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::{DataSource, Summaries, path_of};
 
 pub use device::DeviceChoice;
+#[cfg(test)]
+pub(crate) use file::OF_COMMAND_LINE;
 pub use final_result::Final;
 pub use flags::{Flags, FlagsAndFile, RUN, all, change, is_of_teacher};
 pub use given::OptionSource;

@@ -151,6 +151,8 @@ fn what_a_file_cannot_say_is_refused_with_its_line() {
         "learning_rate = 1",
         "batch-sise = 8",
         "eval_evry = 8",
+        "gpus = 2",
+        "dry-run = true",
         "batch-size = 8\nbatch_size = 9",
         "precision = 'fp16'",
         "recompute = 1",
