@@ -330,6 +330,12 @@ fn what_people_read_when_rows_are_broken() {
         case.data_refused(&rows(&format!("{turn}\n{}\n", r#"{"messages": [{"content": "the"}]}"#)), &[]),
         case.data_refused(&rows(&format!("{turn}\n{}\n", r#"{"messages": [{"role": "user""#)), &[]),
     ];
+    // As Alpaca and ShareGPT are published: one array of all rows.
+    for (name, array) in [("alpaca.json", format!("[{turn}, {turn}]")), ("pretty.jsonl", format!("[\n  {turn}\n]\n"))] {
+        let path = case.path(name);
+        fs::write(&path, array).unwrap();
+        messages.push(case.data_refused(&[path], &[]));
+    }
     let cut = case.path("cut.parquet");
     let bytes = fs::read(data("text.parquet")).unwrap();
     fs::write(&cut, &bytes[..bytes.len() - 9]).unwrap();

@@ -451,6 +451,9 @@ fn holds(file: &DataFile, field: Option<&str>) -> Result<Holds, DataError> {
         Form::Lines => match Lines::new(file.open()?).next().map_err(&io)? {
             None => None,
             Some((number, line)) => {
+                if let Some(reason) = jsonl::array(path, &line) {
+                    return Err(DataError::of(path, reason));
+                }
                 let columns = jsonl::text(&line).and_then(|line| jsonl::columns(line, field));
                 Some(columns.map_err(|reason| at_row(file, number, reason))?)
             }

@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
 
 use minijinja::Value;
+use precast_system::shell::quoted;
 use serde::de::{DeserializeOwned, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -56,6 +58,14 @@ pub(super) fn text(line: &[u8]) -> Result<&str, String> {
     }
     let wrong = |at: usize| format!("not UTF-8 text: an invalid byte at column {}", at + 1);
     std::str::from_utf8(line).map_err(|error| wrong(error.valid_up_to()))
+}
+
+/// Why a file whose first line this is has no rows: one list holds them all, as Alpaca and ShareGPT are published.
+pub(super) fn array(path: &Path, line: &[u8]) -> Option<String> {
+    let end = if path.extension() == Some("jsonl".as_ref()) { "rows.jsonl" } else { "jsonl" };
+    let [from, to] = [path, &path.with_extension(end)].map(|path| quoted(&path.display().to_string()));
+    let starts = line.trim_ascii_start().starts_with(b"[");
+    starts.then(|| format!("this is a JSON array, and rows are one object a line: jq -c '.[]' {from} > {to}"))
 }
 
 /// Which columns to read of a file whose first row this is.
