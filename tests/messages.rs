@@ -102,6 +102,12 @@ fn what_people_read_when_something_is_not_there() {
     check(5, &mut case.run(&bare, &data, "out"));
     fs::write(bare.join("pytorch_model.bin"), "PK").unwrap();
     check(5, &mut case.run(&bare, &data, "out"));
+    // A run's directory, and what is in it.
+    for (out, more) in [("run", &[][..]), ("tuned", &["--lora-rank", "2"])] {
+        succeed(case.run(&case.student, &data, out).args(more));
+        check(5, on_device("eval", &["--data"]).arg(&data).arg("--model").arg(case.dir.path().join(out)));
+    }
+    check(5, on_device("eval", &["--data"]).arg(&data).arg("--model").arg(case.dir.path().join("run/checkpoint-2")));
     insta::assert_snapshot!(messages.join("\n"));
     assert!(!case.dir.path().join("out/run.json").exists() && !case.dir.path().join("new").exists());
 }

@@ -3,8 +3,11 @@
 use std::ffi::OsStr;
 use std::path::{Component, Path};
 
+use precast_system::shell::quoted;
+
 use super::CheckpointError;
-use crate::base::impostors::Disguise;
+use crate::base::checkpoint_name::PREFIX;
+use crate::base::impostors::{Disguise, read_text};
 
 /// Weights in formats that are not read.
 const OTHER_WEIGHTS: [&str; 4] = ["bin", "pt", "pth", "ckpt"];
@@ -16,9 +19,9 @@ const EXPECTED: &str = "expected a Hugging Face directory (config.json, model.sa
 pub(super) fn model(path: &Path) -> CheckpointError {
     let not_a_model = |reason: &str| not_a_model(path, reason);
     if path.is_dir() {
-        return not_a_model(
-            "there is no config.json in it; give the directory that holds config.json and model.safetensors",
-        );
+        let other = of_checkpoint(path).or_else(|| of_run(path));
+        let usual = || "give the directory that holds config.json and model.safetensors".to_owned();
+        return not_a_model(&format!("there is no config.json in it; {}", other.unwrap_or_else(usual)));
     }
     if !path.exists() {
         let id = hugging_face_id(path).map(|id| download(&id)).unwrap_or_default();
@@ -56,6 +59,30 @@ pub(super) fn weights(directory: &Path) -> CheckpointError {
     };
     let reason = format!("there is no model.safetensors and no model.safetensors.index.json in it{found}");
     not_a_model(directory, &reason)
+}
+
+/// Says which command writes the model of a checkpoint.
+fn of_checkpoint(directory: &Path) -> Option<String> {
+    let step: u64 = directory.file_name()?.to_str()?.strip_prefix(PREFIX)?.parse().ok()?;
+    directory.join("state.json").exists().then(|| {
+        format!(
+            "a checkpoint is the state of a run: the run's own command with --resume --steps {step} writes the model, if no later \
+             checkpoint is there"
+        )
+    })
+}
+
+/// Names what of a run's directory is a model, or an adapter with its base.
+fn of_run(directory: &Path) -> Option<String> {
+    let [student, adapter] = ["student", "adapter"].map(|name| directory.join(name));
+    if student.join("config.json").exists() {
+        return Some(format!("did you mean {}?", student.display()));
+    }
+    let config: serde_json::Value =
+        serde_json::from_str(&read_text(&adapter.join("adapter_config.json")).ok()?).ok()?;
+    let base = config.get("base_model_name_or_path").and_then(|base| base.as_str()).unwrap_or("BASE");
+    let [base, adapter] = [base, &adapter.display().to_string()].map(quoted);
+    Some(format!("did you mean its adapter, --model {base} --adapter {adapter}?"))
 }
 
 fn not_a_model(path: &Path, reason: &str) -> CheckpointError {
