@@ -221,12 +221,18 @@ fn a_plan_without_a_gpu_asks_for_the_architecture() {
     let dry_run = ["distill", "--dry-run", "--teacher", teacher, "--student", student, "--data", data, "--out", "none"];
     for arguments in [&[&["plan"][..], &PLAN].concat(), &dry_run[..]] {
         for message in [without_gpu.fails(2, arguments), fail(precast().args(arguments), 2)] {
-            assert!(message.contains("--arch sm_80, --arch sm_86, --arch sm_89, --arch sm_90"), "{message}");
+            let named = "Say what to plan for: `precast plan --card NAME`, as 4090, or --arch sm_80, --arch sm_86, --arch sm_89,";
+            assert!(message.contains(named), "{message}");
         }
         for answer in [["--arch", "sm_121"], ["--device", "sim"]] {
             assert!(succeed(precast().args(arguments).args(answer)).contains("takes "));
         }
     }
+    let message = without_gpu.fails(2, &[&["plan"][..], &PLAN, &["--memory", "24GiB"]].concat());
+    assert!(
+        message.contains("--memory names no GPU: give --card NAME in its place, or beside it --arch sm_80,"),
+        "{message}"
+    );
 }
 
 #[test]

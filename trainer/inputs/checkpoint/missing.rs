@@ -24,8 +24,7 @@ pub(super) fn model(path: &Path) -> CheckpointError {
         return not_a_model(&format!("there is no config.json in it; {}", other.unwrap_or_else(usual)));
     }
     if !path.exists() {
-        let id = hugging_face_id(path).map(|id| download(&id)).unwrap_or_default();
-        return CheckpointError::Wrong(format!("no model at {}: {EXPECTED}{id}", path.display()));
+        return nothing(path, EXPECTED);
     }
     if let Some(what) = Disguise::at(path) {
         return CheckpointError::disguised(path, what);
@@ -44,6 +43,16 @@ pub(super) fn model(path: &Path) -> CheckpointError {
         }
         _ => not_a_model(EXPECTED),
     }
+}
+
+/// Why there is no model at a path, where its shape is enough.
+pub(super) fn shape(path: &Path) -> CheckpointError {
+    nothing(path, &format!("{EXPECTED}; for `precast plan` and `precast bench` a bare config.json is enough"))
+}
+
+fn nothing(path: &Path, expected: &str) -> CheckpointError {
+    let id = hugging_face_id(path).map(|id| download(&id)).unwrap_or_default();
+    CheckpointError::Wrong(format!("no model at {}: {expected}{id}", path.display()))
 }
 
 /// Why a directory with a `config.json` has no weights that are read.

@@ -445,6 +445,9 @@ pub fn config_json(path: &Path) -> Result<String, CheckpointError> {
 /// # Errors
 /// [`CheckpointError`] where there is none, or the configuration cannot be followed.
 pub fn shape(path: &Path) -> Result<(ModelConfig, Formats), CheckpointError> {
+    if !path.exists() {
+        return Err(missing::shape(path));
+    }
     let config = ModelConfig::from_json(&config_json(path)?).map_err(|error| CheckpointError::of(path, error))?;
     let formats = match Source::of_file(path)? {
         Some((source, _)) => source.tensors().blocks(),

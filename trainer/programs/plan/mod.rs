@@ -44,12 +44,12 @@ impl Target {
         let target = match (asked, limit) {
             (Some(arch), _) => Self::of(arch),
             (None, Limit::Card(chip)) => Self::of(chip.arch()),
-            (None, _) => Self::of_device(config)?,
+            (None, limit) => Self::of_device(config, limit)?,
         };
         Ok(Self { room: room.or(target.room), ..target })
     }
 
-    fn of_device(config: &RunConfig) -> Result<Self, Failure> {
+    fn of_device(config: &RunConfig, limit: Limit) -> Result<Self, Failure> {
         // A plan for the simulated GPU is of use to those who ask for it.
         let choice = match config.target.device {
             DeviceChoice::Sim => return Ok(Self::of(Arch::Sim)),
@@ -61,7 +61,12 @@ impl Target {
                 if config.target.device == DeviceChoice::Auto =>
             {
                 let archs = Arch::GPUS.map(|arch| format!("--arch {}", arch.argument())).join(", ");
-                Err(Failure::usage(format!("{found}.\nSay what to plan for: {archs}")))
+                // A dry run has no --card.
+                let what = match limit {
+                    Limit::Memory(_) => "--memory names no GPU: give --card NAME in its place, or beside it",
+                    Limit::Device | Limit::Card(_) => "Say what to plan for: `precast plan --card NAME`, as 4090, or",
+                };
+                Err(Failure::usage(format!("{found}.\n{what} {archs}")))
             }
             opened => {
                 let device = opened?.device().clone();
