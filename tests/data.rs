@@ -239,6 +239,19 @@ fn what_people_read_of_data_that_are_not_what_they_seem() {
         notes(&[some], "some", &[]),
     ];
     insta::assert_snapshot!(said.concat());
+    // As data sets are published: a page about them, and rows to hold out.
+    let set = case.path("rows");
+    fs::create_dir(&set).unwrap();
+    for name in ["train.jsonl", "testimony.jsonl"] {
+        fs::copy(data("ids.jsonl"), set.join(name)).unwrap();
+    }
+    assert_eq!(notes(std::slice::from_ref(&set), "plain-set", &[]), "");
+    fs::copy(data("ids.jsonl"), set.join("test-00000.jsonl")).unwrap();
+    for name in ["README.md", "license", "Datasheet.txt"] {
+        fs::write(set.join(name), "About the rows.").unwrap();
+    }
+    let held_out = set.display().to_string();
+    insta::assert_snapshot!("a_data_set", notes(&[set], "set", &["--eval-data", &held_out]));
     assert_eq!(notes(&[data("ids.jsonl")], "none", &["--warmup", "3"]), "");
 }
 

@@ -11,7 +11,7 @@ use precast_kernels::abi::MASKED_TOKEN;
 use precast_system::{count, files};
 use rayon::prelude::*;
 
-use super::files::{DataFile, Form, find};
+use super::files::{DataFile, Form, Found, find};
 use super::jsonl::{self, Lines};
 use super::parquet::{self, Table};
 use super::rows::{Columns, Content, Kind, Part, check_ids, sequence};
@@ -34,14 +34,16 @@ const GROUP_BYTES: usize = 1 << 20;
 /// Bytes of a file that say what it is instead.
 const HEAD_BYTES: u64 = 512;
 
-/// Files of data, what each holds, and its portions.
-pub struct Files(Vec<Opened>, Vec<Portion>);
+/// Files of data, what each holds, its portions, and files of directories that are not read.
+pub struct Files(Vec<Opened>, Vec<Portion>, Vec<PathBuf>);
 
 /// Files of data, and how they are read.
 pub struct Corpus {
     pub(super) files: Vec<Opened>,
     /// Portions of the files, each of which is read by itself.
     pub portions: Vec<Portion>,
+    /// Files of directories that are about the others.
+    pub(super) left_out: Vec<PathBuf>,
     /// Tokens of a chunk: `seq_len + 1`.
     pub chunk: usize,
     pub(super) packing: Packing,
@@ -117,9 +119,9 @@ impl Files {
     /// # Errors
     /// [`DataError`] of a file that cannot be data.
     pub fn open(paths: &[PathBuf], field: Option<&str>) -> Result<Self, DataError> {
-        let files = opened(paths, field)?;
+        let (files, left_out) = opened(paths, field)?;
         let whole = Portion { name: None, share: 1.0, files: (0, files.len()) };
-        Self(files, vec![whole]).checked()
+        Self(files, vec![whole], left_out).checked()
     }
 
     /// Like [`Self::open`], of sources of which each has a share of the tokens, or none has.
@@ -131,14 +133,16 @@ impl Files {
         let Some(all) = all else {
             return Self::open(&sources.iter().map(|source| source.path.clone()).collect::<Vec<_>>(), field);
         };
-        let (mut files, mut portions) = (Vec::new(), Vec::new());
+        let (mut files, mut portions, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
         for DataSource { path, share } in sources {
             let first = files.len();
-            files.extend(opened(std::slice::from_ref(path), field)?);
+            let (of_source, others) = opened(std::slice::from_ref(path), field)?;
+            files.extend(of_source);
+            left_out.extend(others);
             let share = share.unwrap_or_default() / all;
             portions.push(Portion { name: Some(path.clone()), share, files: (first, files.len()) });
         }
-        Self(files, portions).checked()
+        Self(files, portions, left_out).checked()
     }
 
     fn checked(self) -> Result<Self, DataError> {
@@ -146,7 +150,7 @@ impl Files {
         Ok(self)
     }
 
-    /// A directory is of one kind: nobody means to train on a README.
+    /// A directory is of one kind: what else is in it nobody means to train on.
     fn check_directories(&self) -> Result<(), DataError> {
         let with_rows = || self.0.iter().filter(|one| one.holds != Holds::Rows(None));
         for other in with_rows() {
@@ -191,7 +195,8 @@ impl Corpus {
                 return Err(no_template(&file.path, kind, lacks));
             }
         }
-        Ok(Self { files: files.0, portions: files.1, chunk: seq_len as usize + 1, packing, reader })
+        let Files(files, portions, left_out) = files;
+        Ok(Self { files, portions, left_out, chunk: seq_len as usize + 1, packing, reader })
     }
 
     /// How files become chunks: a run that was begun by another rule is another run.
@@ -387,13 +392,14 @@ impl Corpus {
     }
 }
 
-/// Finds files, and looks at the first row of each.
-fn opened(paths: &[PathBuf], field: Option<&str>) -> Result<Vec<Opened>, DataError> {
-    let files = find(paths)?.into_iter().map(|file| {
+/// Finds files, and looks at the first row of each; and those that are not read.
+fn opened(paths: &[PathBuf], field: Option<&str>) -> Result<(Vec<Opened>, Vec<PathBuf>), DataError> {
+    let Found { files, left_out } = find(paths)?;
+    let files = files.into_iter().map(|file| {
         let holds = holds(&file, field)?;
         Ok(Opened { file, holds })
     });
-    files.collect()
+    Ok((files.collect::<Result<_, DataError>>()?, left_out))
 }
 
 /// The error for a row, counted from 1, that cannot be used.

@@ -79,9 +79,34 @@ fn stat(path: &Path) -> Result<(File, Metadata), DataError> {
     input::open(path).and_then(stat).map_err(DataError::io(path))
 }
 
-/// The files that paths lead to: each itself, or those of a directory in name order, hidden ones apart.
-pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<DataFile>, DataError> {
-    let mut files = Vec::new();
+/// Stems of files that are about the data of their directory, in any case.
+const ABOUT: [&str; 3] = ["readme", "license", "datasheet"];
+/// Beginnings of names of data that are usually held out.
+const HELD_OUT: [&str; 5] = ["test", "validation", "valid", "dev", "eval"];
+
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().to_lowercase()
+}
+
+/// True of `test.jsonl` and `test-00000-of-00001.parquet`, not of `testimony.txt`.
+pub(super) fn is_named_held_out(path: &Path) -> bool {
+    let stem = stem(path);
+    let mut rests = HELD_OUT.iter().filter_map(|name| stem.strip_prefix(name));
+    rests.any(|rest| !rest.starts_with(char::is_alphabetic))
+}
+
+/// Files that paths lead to.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub files: Vec<DataFile>,
+    /// Those of directories that are about its data.
+    pub left_out: Vec<PathBuf>,
+}
+
+/// The files that paths lead to: each itself, or those of a directory in name order, without hidden ones and those that are about the
+/// others.
+pub(super) fn find(paths: &[PathBuf]) -> Result<Found, DataError> {
+    let Found { mut files, mut left_out } = Found::default();
     for path in paths {
         if !path.is_dir() {
             files.push(DataFile::new(path.clone(), None)?);
@@ -92,6 +117,7 @@ pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<DataFile>, DataError> {
         let mut inside: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
         inside.retain(|file| !file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")));
         inside.sort();
+        left_out.extend(inside.extract_if(.., |file| ABOUT.contains(&&*stem(file)) && !file.is_dir()));
         if inside.is_empty() {
             let empty = "no data in this directory: expected .bin, .jsonl, .parquet or .txt files";
             return Err(DataError::of(path, empty));
@@ -106,10 +132,10 @@ pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<DataFile>, DataError> {
             files.push(DataFile::new(file, Some(path))?);
         }
     }
-    Ok(files)
+    Ok(Found { files, left_out })
 }
 
 /// Bytes of the files that a path leads to; one that cannot be read has none.
 pub(crate) fn bytes(path: &Path) -> u64 {
-    find(&[path.to_owned()]).map_or(0, |files| files.iter().map(|file| file.bytes).sum())
+    find(&[path.to_owned()]).map_or(0, |found| found.files.iter().map(|file| file.bytes).sum())
 }

@@ -6,13 +6,36 @@ use precast_system::count;
 
 use super::Packing;
 use super::corpus::{Corpus, Holds, Opened};
+use super::files::is_named_held_out;
 use super::rows::listed;
 
 impl Corpus {
     /// What people should know of the files, whatever a pass over them comes to.
     pub fn notes(&self) -> Vec<String> {
-        let notes = [self.unread(), self.twice(), self.dropped()].into_iter().flatten();
+        let notes = [self.left_out(), self.unread(), self.twice(), self.dropped()].into_iter().flatten();
         notes.map(|note| format!("data: {note}")).collect()
+    }
+
+    /// Names the first file of a directory that is trained on with others, and is called as held-out data are.
+    pub fn trains_on_held_out(&self) -> Option<String> {
+        let of_directories =
+            || self.files.iter().filter_map(|Opened { file, .. }| Some((file.directory.as_ref()?, &file.path)));
+        let (directory, path) = of_directories().find(|(directory, path)| {
+            let mut others = of_directories().filter(|(other, _)| other == directory);
+            is_named_held_out(path) && others.any(|(_, other)| !is_named_held_out(other))
+        })?;
+        Some(format!(
+            "data: {} is trained on, as all files of {} are: --eval-data holds one out that --data does not name",
+            path.display(),
+            directory.display()
+        ))
+    }
+
+    /// Names the files of directories that are not read.
+    fn left_out(&self) -> Option<String> {
+        let names: Vec<String> = self.left_out.iter().map(|path| path.display().to_string()).collect();
+        let names = (!names.is_empty()).then(|| names.join(", "))?;
+        Some(format!("left out as no data, by name: {names}; to have one read, name it itself"))
     }
 
     /// Names the first file that is there twice, and counts them.

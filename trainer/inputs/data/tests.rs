@@ -121,9 +121,11 @@ fn a_directory_is_its_files_in_name_order_and_of_one_kind() {
     let chunks = dataset(std::slice::from_ref(&directory), 3, Packing::Stream, reader()).unwrap().chunks;
     assert_eq!(chunks, [[1, 2], [3, 4]].map(Chunk::plain));
     let message = || scratch.message(std::slice::from_ref(&directory), words());
-    let readme = scratch.file("data/README.md", "w1 w2");
-    assert!(message().starts_with("DIR/data: README.md has a document, and a.jsonl has rows of input_ids alone: "));
-    std::fs::remove_file(readme).unwrap();
+    let note = scratch.file("data/NOTE.md", "w1 w2");
+    assert!(message().starts_with("DIR/data: NOTE.md has a document, and a.jsonl has rows of input_ids alone: "));
+    std::fs::remove_file(note).unwrap();
+    scratch.file("data/README.md", "w1 w2");
+    assert_eq!(dataset(std::slice::from_ref(&directory), 3, Packing::Stream, reader()).unwrap().chunks, chunks);
     let csv = scratch.file("data/c.csv", "1");
     assert!(message().starts_with("DIR/data/c.csv: unknown kind of data"));
     std::fs::remove_file(csv).unwrap();

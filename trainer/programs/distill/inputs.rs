@@ -47,7 +47,7 @@ pub fn read_data(
     pair.iter().flat_map(|pair| &pair.notes).for_each(note);
     adapter.map(Adapter::notes).unwrap_or_default().iter().for_each(note);
     taken_template(student, adapter).iter().for_each(note);
-    corpus.notes().iter().for_each(note);
+    corpus.notes().into_iter().chain(corpus.trains_on_held_out()).for_each(note);
     summaries.and_then(|summaries| summaries.total().note(corpus.chunk)).into_iter().for_each(note);
     // Ids need neither.
     let used = has_tokenizer.filter(|_| corpus.has_text()).map(|tokenizer| tokenizer.text());
