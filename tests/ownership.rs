@@ -60,9 +60,12 @@ fn a_directory_with_files_needs_resume_or_overwrite() {
     let project = case.path("project");
     fs::create_dir(&project).unwrap();
     fs::write(project.join("main.rs"), "fn main() {}").unwrap();
-    for arguments in [&[][..], &["--overwrite"], &["--resume"]] {
-        fail(&mut case.owned_run(&project, &[&["--steps", "1"], arguments].concat()), 2);
+    for arguments in [&[][..], &["--overwrite"]] {
+        let message = fail(&mut case.owned_run(&project, &[&["--steps", "1"], arguments].concat()), 2);
+        let said = "project is not empty (it holds main.rs) and is not a run's directory, which has run.json: choose another --out";
+        assert!(message.contains(said) && !message.contains("--overwrite replaces"), "{message}");
     }
+    fail(&mut case.owned_run(&project, &["--steps", "1", "--resume"]), 2);
     assert_eq!(names_in(&project), ["main.rs"]);
     assert_eq!(contents(&out), before);
 }

@@ -18,7 +18,7 @@ use crate::run::record::{LOGS, RECORD, RunRecord};
 pub(crate) use owned::logs;
 use owned::{LOCK, Owned, list_report};
 pub use paths::{check_directory, check_file, refuse_inputs};
-use paths::{is_empty, lies_in, put_back, refuse_contents, replaced, resolved};
+use paths::{is_empty, lies_in, not_a_run, put_back, refuse_contents, replaced, resolved};
 
 /// Treatment of an output directory that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Out {
             Start::Resume | Start::Overwrite => {
                 let unlisted = || RunError::not_ours(ListingError::Unlisted(dir.clone()));
                 if !dir.join(RECORD).exists() {
-                    return Err(if start == Start::Resume { nothing() } else { unlisted() });
+                    return Err(if start == Start::Resume { nothing() } else { not_a_run(&dir) });
                 }
                 let owned = Owned::read(&dir)?.ok_or_else(unlisted)?;
                 for path in owned.replaces.iter().map(|number| replaced(&dir, *number)) {

@@ -71,12 +71,22 @@ pub(super) fn is_empty(dir: &Path) -> Result<bool, RunError> {
 
 pub(super) fn refuse_contents(dir: &Path) -> Result<(), RunError> {
     match first_name(dir)? {
+        Some(_) if !dir.join(RECORD).exists() => Err(not_a_run(dir)),
         Some(holds) => Err(RunError::Unfit(format!(
             "{} is not empty (it holds {holds}): --resume continues the run in it, --overwrite replaces it; or choose another --out",
             dir.display()
         ))),
         None => Ok(()),
     }
+}
+
+/// Refuses a directory that is not empty and holds no run.
+pub(super) fn not_a_run(dir: &Path) -> RunError {
+    let holds = first_name(dir).ok().flatten().map(|name| format!(" (it holds {name})")).unwrap_or_default();
+    RunError::Unfit(format!(
+        "{} is not empty{holds} and is not a run's directory, which has {RECORD}: choose another --out",
+        dir.display()
+    ))
 }
 
 /// Puts back a run whose replacement was killed between the two renames. True if it did.
