@@ -454,7 +454,11 @@ fn data_larger_than_what_is_read_ahead_train_and_continue() {
     // A dry run reads everything.
     fs::write(&path, rows + "{\"input_ids\": [96]}\n").unwrap();
     let message = fail(&mut run("dry", &["--steps", "1", "--dry-run"]), 5);
+    assert!(message.contains("large.jsonl:1201: input_ids[0] is 96") && !message.contains("dry-run"), "{message}");
+    // A run whose first step shuffles all of it comes to the row after its start.
+    let message = fail(&mut run("late", &["--steps", "1", "--shuffle", "true", "--shuffle-window", "1300"]), 5);
     assert!(message.contains("large.jsonl:1201: input_ids[0] is 96"), "{message}");
+    assert!(message.trim_end().ends_with(". `--dry-run` reads all rows before a run"), "{message}");
 }
 
 /// A student without a template learns chats as one that has its teacher's, and is written with that.

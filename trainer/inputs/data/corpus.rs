@@ -405,7 +405,7 @@ fn opened(paths: &[PathBuf], field: Option<&str>) -> Result<(Vec<Opened>, Vec<Pa
 /// The error for a row, counted from 1, that cannot be used.
 fn at_row(file: &DataFile, number: u64, reason: String) -> DataError {
     let place = if file.form == Form::Table { ": row " } else { ":" };
-    DataError::new(format_args!("{}{place}{number}: {reason}", file.path.display()))
+    DataError::of_row(format_args!("{}{place}{number}: {reason}", file.path.display()))
 }
 
 /// The error for messages, and no template to render them by, with the sentence that says which model lacks it.

@@ -5,12 +5,27 @@ use std::path::Path;
 
 /// Data that cannot be used: which file, and why.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{0}")]
-pub struct DataError(String);
+#[error("{text}")]
+pub struct DataError {
+    text: String,
+    /// True where a row is why, which a pass over the data finds.
+    is_of_row: bool,
+}
 
 impl DataError {
     pub(super) fn new(text: impl Display) -> Self {
-        Self(text.to_string())
+        Self { text: text.to_string(), is_of_row: false }
+    }
+
+    /// The error for a row, or a token, that cannot be used.
+    pub(super) fn of_row(text: impl Display) -> Self {
+        Self { is_of_row: true, ..Self::new(text) }
+    }
+
+    /// The same for a run that has begun: it could have been known before.
+    pub(super) fn after_start(self) -> Self {
+        let remedy = if self.is_of_row { ". `--dry-run` reads all rows before a run" } else { "" };
+        Self { text: self.text + remedy, ..self }
     }
 
     /// The error for a file that cannot be used.
@@ -44,7 +59,7 @@ impl DataError {
     /// The error for a token, counted from 0, that is not in a vocabulary of so many.
     pub fn vocabulary(path: &Path, index: u64, id: u32, vocab: u32) -> Self {
         let end = format!("the student's vocabulary ends at {vocab}: tokenize for this model");
-        Self::of(path, format_args!("token {index} has id {id}, {end}"))
+        Self::of_row(format_args!("{}: token {index} has id {id}, {end}", path.display()))
     }
 
     /// The error for a step, counted from 1, of which every token is masked.

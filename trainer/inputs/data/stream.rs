@@ -93,7 +93,7 @@ impl Stream {
                 self.summary.get_or_insert(summary);
                 Ok(None)
             }
-            Item::Failed(error) => Err(error),
+            Item::Failed(error) => Err(error.after_start()),
         }
     }
 }
