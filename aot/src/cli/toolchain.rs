@@ -15,7 +15,7 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Download the pinned compiler from PyPI, checked by SHA-256, into target/
+    /// Download the pinned compiler from PyPI, checked by SHA-256, into target/ of a checkout; elsewhere into the user's cache
     Install {
         /// Also the tools that tests use: cuobjdump, nvdisasm, libclang
         #[arg(long)]
@@ -46,4 +46,17 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Not every directory is a checkout: `home::directory`.
+    #[test]
+    fn help_says_where_the_compiler_goes() {
+        let program = Arguments::augment_args(clap::Command::new("toolchain"));
+        let help = program.find_subcommand("install").unwrap().get_about().unwrap().to_string();
+        assert!(help.contains("target/ of a checkout") && help.contains("the user's cache"), "{help}");
+    }
 }
