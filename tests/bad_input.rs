@@ -144,7 +144,7 @@ fn a_limit_of_file_sizes_is_an_error_of_the_file_and_leaves_nothing_half_written
     // Whether or not the signal that comes with it was ignored.
     for (name, before) in [("signalled", ""), ("ignored", "trap '' XFSZ; ")] {
         let out = case.path(name);
-        // Files of this process cannot grow past 32 KiB, or 16, as shells count: the student's weights do not fit, metrics and run.json do.
+        // Files of this process cannot grow past 32 KiB, or 16, as shells count: the student's weights do not fit, all else does.
         let mut command = std::process::Command::new("sh");
         let program = crate::support::precast();
         command.arg("-c").arg(format!("{before}ulimit -f 32; exec \"$0\" \"$@\"")).arg(program.get_program());
@@ -155,7 +155,7 @@ fn a_limit_of_file_sizes_is_an_error_of_the_file_and_leaves_nothing_half_written
         let message = fail(&mut command, 5);
         assert!(message.contains("cannot write") && message.contains(&format!("{name}/student")), "{message}");
         assert!(message.contains("bytes at most (`ulimit -f`): raise that limit"), "{message}");
-        assert_eq!(crate::support::names_in(&out), ["metrics.jsonl", "run.json", "run.log"]);
+        assert_eq!(crate::support::names_in(&out), ["metrics.jsonl", "report.html", "run.json", "run.log"]);
     }
 }
 

@@ -1,5 +1,7 @@
 //! A line chart as inline SVG.
 
+use itertools::Itertools;
+
 use super::svg::{WIDTH, figure, text};
 
 const HEIGHT: f64 = 220.0;
@@ -59,10 +61,14 @@ impl Axis {
         }
     }
 
-    /// Values that are written, over a range of positions.
+    /// Values that are written, whole numbers, over a range of positions.
     fn ticks(self, (low, high): (f64, f64)) -> Vec<f64> {
         match self {
-            Axis::Linear => (0..=4).map(|tick| low + f64::from(tick) / 4.0 * (high - low)).collect(),
+            Axis::Linear => {
+                let ticks = (0..=4).map(|tick| (low + f64::from(tick) / 4.0 * (high - low)).round());
+                // Few steps have fewer ticks.
+                ticks.filter(|tick| (low..=high).contains(tick)).dedup().collect()
+            }
             Axis::Doublings => (low.ceil() as i32..=high.floor() as i32).map(|tick| f64::from(tick).exp2()).collect(),
         }
     }
@@ -111,6 +117,23 @@ impl Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tick_stands_at_the_number_that_it_names() {
+        let ticks = |low, high| Axis::Linear.ticks((low, high));
+        assert_eq!(ticks(1.0, 6.0), [1.0, 2.0, 4.0, 5.0, 6.0]);
+        assert_eq!(ticks(1.0, 3.0), [1.0, 2.0, 3.0]);
+        assert_eq!(ticks(0.5, 1.5), [1.0]);
+        assert_eq!(ticks(1.0, 200.0), [1.0, 51.0, 101.0, 150.0, 200.0]);
+        let points = (1..=6).map(|step| (f64::from(step), 1.0)).collect();
+        let svg = Chart {
+            title: "t",
+            axis: Axis::Linear,
+            series: vec![Series { name: "loss".into(), color: "#000", points }],
+        };
+        let second = text(64.0 + 786.0 / 5.0, HEIGHT - 6.0, "middle", "2");
+        assert!(svg.svg().contains(&second), "{}", svg.svg());
+    }
 
     #[test]
     fn doublings_are_as_far_apart_and_every_point_has_its_mark() {

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use itertools::Itertools;
 use precast_plan::Objective;
-use precast_system::files;
 use precast_system::terminal::visible;
+use precast_system::{count, files};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -109,7 +109,7 @@ fn html(records: &[StepRecord], run: &Value) -> String {
     let charts = [chart("Loss, nats a token", loss)].into_iter().chain(kd).chain(others).chain(power).chain(clocks);
     let charts = charts.map(|chart| chart.svg()).join("");
     let guard = guard::by_layer(records);
-    let body = format!("{}{charts}{guard}<h2>Run</h2>{}", summary(records, run), table(&flatten("", run)));
+    let body = format!("{}{charts}{guard}<h2>Run</h2>{}", summary(records, run), table(&flatten("", &folded(run))));
     page(if has_teacher(run) { "precast distill" } else { "precast train" }, &body)
 }
 
@@ -224,6 +224,16 @@ fn certificate(run: &Value) -> Option<String> {
     };
     let by = known.pointer("/by/file").or_else(|| known.get("by")).and_then(Value::as_str).unwrap_or("?");
     Some(format!("{measured} ({by})"))
+}
+
+/// The record with its kernels in one row: there are more of them than of all else.
+fn folded(run: &Value) -> Value {
+    let mut run = run.clone();
+    if let Some(loads) = run.get("loads").and_then(Value::as_array) {
+        let bytes: u64 = loads.iter().filter_map(|load| load.get("bytes")?.as_u64()).sum();
+        run["loads"] = format!("{}, {bytes} bytes; each is in run.json", count(loads.len(), "kernel")).into();
+    }
+    run
 }
 
 /// Text as it stands in HTML.
@@ -378,5 +388,13 @@ mod tests {
         assert!(alone.contains("<h1>precast train") && !alone.contains("kd_loss") && !alone.contains("teacher"));
         assert_eq!(alone.matches("<svg").count(), 4);
         let _ = super::html(&[], &Value::Null);
+    }
+
+    #[test]
+    fn the_kernels_of_a_run_are_one_row() {
+        let loads = [100, 23].map(|bytes| serde_json::json!({ "kernel": "a", "bytes": bytes }));
+        let html = html(&[record(1, Some(3.0))], &serde_json::json!({ "config": {}, "loads": loads }));
+        assert!(html.contains("<td>loads</td><td>2 kernels, 123 bytes; each is in run.json</td>"), "{html}");
+        assert!(!html.contains("loads.0"), "{html}");
     }
 }
