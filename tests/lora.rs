@@ -156,7 +156,16 @@ fn a_merged_model_takes_no_place_that_is_not_its_own() {
         assert_eq!(names_in(&out), ["mine.txt"]);
     }
     std::fs::remove_file(out.join("mine.txt")).unwrap();
-    succeed(&mut merge(&base, &path, &out));
+    let said = |command: &mut std::process::Command| {
+        let output = command.output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(said(&mut merge(&base, &path, &out)), "");
+    // Of the same shape, as the student of a run is.
+    let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
+    let note = said(&mut merge(&student, &path, &dir.path().join("of-student")));
+    assert!(note.contains("adapter_config.json: the adapter was trained on base, and is added to "), "{note}");
     fail(&mut merge(&base, &path, &out), 2);
     succeed(merge(&base, &path, &out).arg("--overwrite"));
     // Neither over what it reads.

@@ -10,6 +10,7 @@ use precast_system::files::Existing;
 use rayon::prelude::*;
 use safetensors::tensor::Dtype as Stored;
 
+use crate::base::notes::note;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{Checkpoint, Scratch, Student, Weights, write_model};
 use crate::programs::failure::Failure;
@@ -50,6 +51,7 @@ impl Merged {
     pub fn open(base: &Path, adapter: &Path) -> Result<Self, Failure> {
         let base = Checkpoint::open(base)?;
         let adapter = Adapter::open(adapter, (base.path(), base.config()))?;
+        adapter.other_base_note(base.path()).iter().for_each(note);
         let dtype = base.element();
         Ok(Self { base, adapter, dtype })
     }

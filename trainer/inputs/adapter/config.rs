@@ -105,6 +105,8 @@ pub(super) struct Read {
     pub layout: Layout,
     /// The dropout that it was trained with.
     pub dropout: f64,
+    /// The path or name of the model that it was trained on, if it names one.
+    pub base: Option<String>,
 }
 
 /// Reads the `adapter_config.json` of a directory, for a model.
@@ -191,7 +193,8 @@ impl File {
             each.push(Adapted { projection, rank: rank as u32, alpha });
         }
         let layout = Layout { each, rslora: self.use_rslora.unwrap_or(false) };
-        Ok(Read { layout, dropout: self.lora_dropout.unwrap_or(0.0) })
+        let base = self.rest.get("base_model_name_or_path").and_then(Value::as_str).filter(|base| !base.is_empty());
+        Ok(Read { layout, dropout: self.lora_dropout.unwrap_or(0.0), base: base.map(str::to_owned) })
     }
 
     /// The projections that have adapters.

@@ -73,6 +73,8 @@ struct File {
     tensors: Tensors,
     digest: Digest,
     dropout: f64,
+    /// The model that it was trained on, where that is not the one that it is opened for.
+    other_base: Option<String>,
     /// Its tensors that are wholly zero: each B of one that has not been trained.
     zeros: usize,
 }
@@ -97,7 +99,8 @@ impl Adapter {
                 directory.display()
             )));
         }
-        let config::Read { layout, dropout } = config::read(directory, model)?;
+        let config::Read { layout, dropout, base } = config::read(directory, model)?;
+        let other_base = base.filter(|base| is_other(Path::new(base), path));
         let tensors = Tensors::of_file(file.clone())?;
         let problems = problems(&layout, &tensors);
         if !problems.is_empty() {
@@ -115,7 +118,7 @@ impl Adapter {
             let bytes = tensors.read_finite(&adapted.tensor(factor), &mut scratch)?;
             zeros += usize::from(is_zero(bytes, Format::Dense(Dtype::F32)));
         }
-        let file = File { directory: directory.to_owned(), tensors, digest, dropout, zeros };
+        let file = File { directory: directory.to_owned(), tensors, digest, dropout, other_base, zeros };
         Ok(Self { layout, seed: 0, file: Some(file) })
     }
 
@@ -150,6 +153,16 @@ impl Adapter {
         self.file.as_ref().map(|file| file.digest)
     }
 
+    /// Says that it was trained on another model than this one, which it is added to: its shape does not tell.
+    pub fn other_base_note(&self, base: &Path) -> Option<String> {
+        let File { directory, other_base, .. } = self.file.as_ref()?;
+        let config = directory.join(config::CONFIG);
+        let (config, base, other) = (config.display(), base.display(), other_base.as_ref()?);
+        Some(format!(
+            "{config}: the adapter was trained on {other}, and is added to {base}: right only if that has its weights"
+        ))
+    }
+
     /// What people should know of it.
     pub fn notes(&self) -> Vec<String> {
         let Some(File { directory, dropout, zeros, .. }) = &self.file else { return Vec::new() };
@@ -169,6 +182,15 @@ impl fmt::Display for Adapter {
             None => write!(f, "new, {}", self.layout),
             Some(file) => write!(f, "{}: {}", file.directory.display(), self.layout),
         }
+    }
+}
+
+/// True if a base that is named is another model than that at a path. A name of something that is not here, as of a Hugging Face
+/// repository, may be of a directory with that last part.
+fn is_other(named: &Path, path: &Path) -> bool {
+    match (named.canonicalize(), path.canonicalize()) {
+        (Ok(named), Ok(path)) => named != path,
+        _ => named.file_name() != path.file_name(),
     }
 }
 
