@@ -15,6 +15,8 @@ pub type address = u64;
 
 pub const MASKED_TOKEN: u32 = 4294967295;
 
+pub const IDLE_SLOT: u32 = 4294967295;
+
 /// A CUtensorMap: how a box of a matrix is copied. Opaque: the CUDA driver fills it in when a launch is prepared,
 /// for the variants that use it; elsewhere it is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
@@ -338,6 +340,74 @@ impl Kernel for AttentionBwd {
         let batch = u64::from(p.batch);
         let heads = u64::from(p.heads);
         10 * d * (seq_len * (seq_len + 1) / 2) * batch * heads
+    }
+}
+
+/// Parameter block of `kv.store`.
+/// No two rows have the same slot and position.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct kv_store_params {
+    /// `[rows, heads + 2 * kv_heads, d]` x, read: in each row all query heads, then keys, then values
+    pub qkv: address,
+    /// `[rows]` u32, read, slots(slots): the row's sequence in the pool, or IDLE_SLOT
+    pub slot: address,
+    /// `[rows]` u32, read, ids(seq_len): the row's, in its sequence
+    pub position: address,
+    /// `[slots, kv_heads, seq_len, d]` x, update: those of other positions are untouched
+    pub keys: address,
+    /// `[slots, kv_heads, seq_len, d]` x, update: those of other positions are untouched
+    pub values: address,
+    pub rows: u32,
+    /// sequences that the pool has room for
+    pub slots: u32,
+    /// positions of each
+    pub seq_len: u32,
+    /// query heads
+    pub heads: u32,
+    /// key and value heads
+    pub kv_heads: u32,
+    pub reserved: u32,
+}
+
+arguments! {
+    KvStoreArgs of kv_store_params {
+        operands { qkv, slot, position, keys, values }
+        optional { }
+        scalars { rows: u32, slots: u32, seq_len: u32, heads: u32, kv_heads: u32 }
+    }
+}
+
+key! {
+    /// Stores keys and values of rows in a pool.
+    pub struct KvStore = "kv.store" { d: u32, x: Dtype }
+}
+
+impl Kernel for KvStore {
+    type Params = kv_store_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let rows = u64::from(p.rows);
+        let heads = u64::from(p.heads);
+        let kv_heads = u64::from(p.kv_heads);
+        let d = u64::from(self.d);
+        let slots = u64::from(p.slots);
+        let seq_len = u64::from(p.seq_len);
+        let operands = [
+            Some(operand!(Read Self::Params, qkv: self.x, rows * (heads + 2 * kv_heads) * d)),
+            Some(operand!(Read Self::Params, slot: Dtype::U32, rows).with(Content::Slots(p.slots))),
+            Some(operand!(Read Self::Params, position: Dtype::U32, rows).with(Content::Ids(p.seq_len))),
+            Some(operand!(ReadWrite Self::Params, keys: self.x, slots * kv_heads * seq_len * d)),
+            Some(operand!(ReadWrite Self::Params, values: self.x, slots * kv_heads * seq_len * d)),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+
+    fn bytes(&self, p: &Self::Params) -> u64 {
+        let rows = u64::from(p.rows);
+        let kv_heads = u64::from(p.kv_heads);
+        let d = u64::from(self.d);
+        rows * (8 + 4 * kv_heads * d * self.x.bytes())
     }
 }
 
@@ -2325,6 +2395,7 @@ macro_rules! every_kernel {
             HeadNll,
             Int8Columns,
             Int8Quantize,
+            KvStore,
             LoraDgradA,
             LoraDgradB,
             LoraFwdA,

@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_pcg::Pcg64Mcg;
 
-use crate::abi::{MASKED_TOKEN, micro_scalars, step_metrics, update_scalars};
+use crate::abi::{IDLE_SLOT, MASKED_TOKEN, micro_scalars, step_metrics, update_scalars};
 use crate::dtype::Dtype;
 use crate::format::{Block, Format};
 use crate::host::{Buffer, Views};
@@ -242,6 +242,7 @@ fn random(operand: &Operand, content: Content, rng: &mut Pcg64Mcg) -> Vec<u8> {
             let mut target = || if rng.random_range(0..4) == 0 { MASKED_TOKEN } else { rng.random_range(0..bound) };
             words((0..count).map(|_| target()).collect())
         }
+        Content::Slots(bound) => words(slots(bound, count, rng)),
         Content::SortedIds(bound) => {
             let mut ids: Vec<u32> = (0..count).map(|_| rng.random_range(0..bound)).collect();
             ids.sort_unstable();
@@ -367,13 +368,25 @@ fn blocks(block: Block, bytes: usize, rng: &mut Pcg64Mcg) -> Vec<u8> {
     all
 }
 
+/// Returns the numbers below `count` in random order.
+fn shuffled(count: u32, rng: &mut Pcg64Mcg) -> Vec<u32> {
+    let mut all: Vec<u32> = (0..count).collect();
+    for last in (1..all.len()).rev() {
+        all.swap(last, rng.random_range(0..=last));
+    }
+    all
+}
+
+/// Draws [`Content::Slots`]: those that there are no more slots for are idle, too.
+fn slots(bound: u32, count: usize, rng: &mut Pcg64Mcg) -> Vec<u32> {
+    let slots = shuffled(bound, rng).into_iter().chain(std::iter::repeat(IDLE_SLOT)).take(count);
+    slots.map(|slot| if rng.random_range(0..4) == 0 { IDLE_SLOT } else { slot }).collect()
+}
+
 /// Draws a random assignment of rows to sorted ids, ascending within a run of equal ids.
 fn positions(ids: &[u8], rng: &mut Pcg64Mcg) -> Vec<u8> {
     let ids: Vec<u32> = elements(ids).collect();
-    let mut rows: Vec<u32> = (0..ids.len() as u32).collect();
-    for last in (1..rows.len()).rev() {
-        rows.swap(last, rng.random_range(0..=last));
-    }
+    let mut rows = shuffled(ids.len() as u32, rng);
     let mut start = 0;
     for run in ids.chunk_by(|a, b| a == b) {
         rows[start..start + run.len()].sort_unstable();

@@ -44,6 +44,7 @@ pub mod grad_distance;
 pub mod grad_norm;
 pub mod head;
 pub mod int8;
+pub mod kv;
 pub mod lora;
 pub mod qk_norm;
 pub mod rmsnorm;

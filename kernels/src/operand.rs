@@ -45,6 +45,8 @@ pub enum Content {
     Ids(u32),
     /// Token ids below a bound, about one in four masked.
     Targets(u32),
+    /// Slots below a bound, each once, about one in four of them idle.
+    Slots(u32),
     /// Token ids below a bound, ascending, with runs.
     SortedIds(u32),
     /// A permutation that ascends within each run of the operand named.

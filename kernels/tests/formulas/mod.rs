@@ -8,6 +8,7 @@ mod elements;
 mod embedding;
 mod gemm;
 mod head;
+mod kv;
 mod launch;
 mod lora;
 mod nonlinear;
@@ -49,6 +50,7 @@ const FORMULAS: &[Formula] = &[
     ("head.jsd", head::jsd),
     ("head.metrics", head::metrics),
     ("head.nll", head::nll),
+    ("kv.store", kv::store),
     ("lora.dgrad_a", lora::dgrad_a),
     ("lora.dgrad_b", lora::dgrad_b),
     ("lora.fwd_a", lora::fwd_a),

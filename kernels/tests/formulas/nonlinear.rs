@@ -8,7 +8,7 @@ use super::ELSEWHERE;
 
 /// Operations without a function that could be taken for the identity: GEMMs, sums, copies, and what takes nothing
 /// normal.
-const LINEAR: [&str; 21] = [
+const LINEAR: [&str; 22] = [
     "add",
     "attention.delta",
     "cast",
@@ -23,6 +23,7 @@ const LINEAR: [&str; 21] = [
     "grad_distance.partial",
     "grad_norm.finish",
     "grad_norm.partial",
+    "kv.store",
     "lora.dgrad_a",
     "lora.dgrad_b",
     "lora.fwd_a",

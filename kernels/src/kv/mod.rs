@@ -1,0 +1,77 @@
+//! A pool that keeps the keys and values of sequences while they are decoded.
+//!
+//! It has room for `slots` sequences of `seq_len` positions, keys and values apart, each as [`Pool`] lays them out. A row of a
+//! launch is one token: `slot` names its sequence and `position` its place there; rows of `IDLE_SLOT` have none. `kv.store`
+//! copies the bits of a row's keys, rotated, and of its values to their place; `attention.decode` reads them.
+
+mod host;
+
+pub use crate::abi::KvStore;
+use crate::host::Views;
+use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Threads, Tolerance, source};
+
+/// Layout of keys, or of values: `[slots, kv_heads, seq_len, d]`, as `pool.cuh` has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Pool {
+    pub kv_heads: u32,
+    pub seq_len: u32,
+    pub d: u32,
+}
+
+impl Pool {
+    /// Returns the index of the first element of a head at a position.
+    pub fn at(self, slot: u32, kv_head: u32, position: u32) -> usize {
+        let [slot, kv_head, position] = [slot, kv_head, position].map(|index| index as usize);
+        ((slot * self.kv_heads as usize + kv_head) * self.seq_len as usize + position) * self.d as usize
+    }
+}
+
+impl Build for KvStore {
+    type Variant = Threads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        vec![Threads { threads: 128 }]
+    }
+
+    fn source(&self, _variant: Threads) -> Source {
+        source!("kv", "store.cu", "pool.cuh")
+    }
+
+    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
+        Geometry::linear(p.rows, variant.threads)
+    }
+}
+
+impl Reference for KvStore {
+    fn examples() -> Vec<Self> {
+        [(48, Dtype::Bf16), (64, Dtype::F32)].map(|(d, x)| Self { d, x }).into()
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::store(self.d, p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        // The last has more vectors in a row than a CTA has threads.
+        [(1, 1, 1, 1, 1), (5, 7, 3, 3, 2), (9, 9, 5, 2, 1), (3, 4, 2, 12, 12)]
+            .map(|(rows, slots, seq_len, heads, kv_heads)| Self::Params {
+                rows,
+                slots,
+                seq_len,
+                heads,
+                kv_heads,
+                ..Default::default()
+            })
+            .into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        let kv_heads = (Batch::WIDTH / 4 / self.d).max(1);
+        let (rows, slots) = (batch.tokens(), batch.tokens());
+        Self::Params { rows, slots, seq_len: 16, heads: 4 * kv_heads, kv_heads, ..Default::default() }
+    }
+
+    fn tolerance(&self, _operand: &Operand) -> Tolerance {
+        Tolerance::EXACT
+    }
+}
