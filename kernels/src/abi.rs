@@ -1947,6 +1947,62 @@ impl Kernel for QkNormBwd {
     }
 }
 
+/// Parameter block of `qk_norm.at`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct qk_norm_at_params {
+    /// `[rows, row_heads, d]` x, update: query and key heads, in place; the rest is untouched
+    pub x: address,
+    /// `[2, d]` x, read: of queries, of keys
+    pub gamma: address,
+    /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
+    pub cos: address,
+    /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
+    pub sin: address,
+    /// `[rows]` u32, read, ids(seq_len)
+    pub position: address,
+    pub eps: f32,
+    pub rows: u32,
+    pub seq_len: u32,
+    pub query_heads: u32,
+    /// behind the query heads of a row
+    pub key_heads: u32,
+    /// heads of a row, values' included
+    pub row_heads: u32,
+}
+
+arguments! {
+    QkNormAtArgs of qk_norm_at_params {
+        operands { x, gamma, cos, sin, position }
+        optional { }
+        scalars { eps: f32, rows: u32, seq_len: u32, query_heads: u32, key_heads: u32, row_heads: u32 }
+    }
+}
+
+key! {
+    /// Normalizes query and key heads of rows, and rotates them at positions of their own.
+    pub struct QkNormAt = "qk_norm.at" { d: u32, x: Dtype }
+}
+
+impl Kernel for QkNormAt {
+    type Params = qk_norm_at_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let rows = u64::from(p.rows);
+        let row_heads = u64::from(p.row_heads);
+        let d = u64::from(self.d);
+        let seq_len = u64::from(p.seq_len);
+        let operands = [
+            Some(operand!(ReadWrite Self::Params, x: self.x, rows * row_heads * d)),
+            Some(operand!(Read Self::Params, gamma: self.x, 2 * d)),
+            Some(operand!(Read Self::Params, cos: Dtype::F32, seq_len * (d / 2)).with(Content::Uniform(-1.0, 1.0))),
+            Some(operand!(Read Self::Params, sin: Dtype::F32, seq_len * (d / 2)).with(Content::Uniform(-1.0, 1.0))),
+            Some(operand!(Read Self::Params, position: Dtype::U32, rows).with(Content::Ids(p.seq_len))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
 /// Parameter block of `qk_norm.dgrad`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
@@ -2263,6 +2319,57 @@ impl Kernel for RopeBwd {
     }
 }
 
+/// Parameter block of `rope.at`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct rope_at_params {
+    /// `[rows, row_stride]` x, update: the first heads * d of a row; the rest is untouched
+    pub x: address,
+    /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
+    pub cos: address,
+    /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
+    pub sin: address,
+    /// `[rows]` u32, read, ids(seq_len)
+    pub position: address,
+    pub rows: u32,
+    pub seq_len: u32,
+    /// query heads and key heads together: they are adjacent
+    pub heads: u32,
+    /// elements of a row
+    pub row_stride: u32,
+}
+
+arguments! {
+    RopeAtArgs of rope_at_params {
+        operands { x, cos, sin, position }
+        optional { }
+        scalars { rows: u32, seq_len: u32, heads: u32, row_stride: u32 }
+    }
+}
+
+key! {
+    /// Rotates query and key heads of rows at positions of their own.
+    pub struct RopeAt = "rope.at" { d: u32, x: Dtype }
+}
+
+impl Kernel for RopeAt {
+    type Params = rope_at_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let rows = u64::from(p.rows);
+        let row_stride = u64::from(p.row_stride);
+        let seq_len = u64::from(p.seq_len);
+        let d = u64::from(self.d);
+        let operands = [
+            Some(operand!(ReadWrite Self::Params, x: self.x, rows * row_stride)),
+            Some(operand!(Read Self::Params, cos: Dtype::F32, seq_len * (d / 2)).with(Content::Uniform(-1.0, 1.0))),
+            Some(operand!(Read Self::Params, sin: Dtype::F32, seq_len * (d / 2)).with(Content::Uniform(-1.0, 1.0))),
+            Some(operand!(Read Self::Params, position: Dtype::U32, rows).with(Content::Ids(p.seq_len))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
 /// Parameter block of `swiglu.fwd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
@@ -2401,12 +2508,14 @@ macro_rules! every_kernel {
             LoraFwdA,
             LoraFwdB,
             LoraWgrad,
+            QkNormAt,
             QkNormBwd,
             QkNormDgrad,
             QkNormFwd,
             RmsnormBwd,
             RmsnormDgrad,
             RmsnormFwd,
+            RopeAt,
             RopeBwd,
             RopeFwd,
             SwigluBwd,

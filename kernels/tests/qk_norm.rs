@@ -1,7 +1,7 @@
 //! The references of `qk_norm` against its formula in f64, and its gradients against differences of that.
 
 use precast_kernels::Key;
-use precast_kernels::abi::{qk_norm_bwd_params, qk_norm_dgrad_params, qk_norm_fwd_params};
+use precast_kernels::abi::{qk_norm_at_params, qk_norm_bwd_params, qk_norm_dgrad_params, qk_norm_fwd_params};
 use precast_kernels::check::Case;
 use precast_kernels::host::Buffer;
 
@@ -159,4 +159,36 @@ fn without_the_gammas_the_gradient_of_the_heads_is_the_same() {
     let (expected, found) = (both.reference(), case.reference());
     let (expected, found) = (Operands(&both, &expected).get("dx"), Operands(&case, &found).get("dx"));
     assert_eq!(found, expected);
+}
+
+/// Rows in any order have the bits of the tokens at their positions, so the formula above holds of them, too.
+#[test]
+fn rows_at_positions_of_their_own_are_the_tokens_there() {
+    let of_tokens = params!(qk_norm_fwd_params {});
+    let of_rows = qk_norm_at_params {
+        eps: EPS,
+        rows: TOKENS as u32,
+        seq_len: SEQ_LEN as u32,
+        query_heads: QUERY_HEADS as u32,
+        key_heads: (HEADS - QUERY_HEADS) as u32,
+        row_heads: ROW_HEADS as u32,
+        ..Default::default()
+    };
+    let tokens = Key::parse(&format!("qk_norm.fwd{{d={D},keep=false,x=f32}}")).unwrap();
+    let rows = Key::parse(&format!("qk_norm.at{{d={D},x=f32}}")).unwrap();
+    let tokens = Case::new(&tokens, bytemuck::bytes_of(&of_tokens), 5);
+    let mut rows = Case::new(&rows, bytemuck::bytes_of(&of_rows), 6);
+    let width = ROW_HEADS * D * size_of::<f32>();
+    // Row r is token TOKENS - 1 - r.
+    let reversed = |buffer: &Buffer| -> Vec<u8> { buffer.rchunks(width).flatten().copied().collect() };
+    let positions: Vec<u32> = (0..TOKENS).rev().map(|token| (token % SEQ_LEN) as u32).collect();
+    for (operand, before) in rows.operands.iter().zip(&mut rows.before) {
+        let of_tokens = tokens.operands.iter().position(|other| other.name == operand.name);
+        *before = match of_tokens.map(|index| &tokens.before[index]) {
+            Some(x) if operand.name == "x" => Buffer::from(&reversed(x)[..]),
+            Some(shared) => shared.clone(),
+            None => Buffer::from(bytemuck::cast_slice(&positions)),
+        };
+    }
+    assert_eq!(reversed(&rows.reference()[0])[..], tokens.reference()[0][..]);
 }

@@ -59,6 +59,7 @@ const FORMULAS: &[Formula] = &[
     ("rmsnorm.bwd", rmsnorm::bwd),
     ("rmsnorm.dgrad", rmsnorm::dgrad),
     ("rmsnorm.fwd", rmsnorm::fwd),
+    ("rope.at", rope::at),
     ("rope.bwd", rope::bwd),
     ("rope.fwd", rope::fwd),
     ("swiglu.bwd", swiglu::bwd),
@@ -67,8 +68,8 @@ const FORMULAS: &[Formula] = &[
 
 /// Operations with a test of their own: `tests/blocks.rs` has ggml's values, `tests/qk_norm.rs` the formula in f64, and
 /// `tests/int8.rs` that of what is in int8, also by other operations.
-const ELSEWHERE: [&str; 6] =
-    ["dequant", "int8.columns", "int8.quantize", "qk_norm.bwd", "qk_norm.dgrad", "qk_norm.fwd"];
+const ELSEWHERE: [&str; 7] =
+    ["dequant", "int8.columns", "int8.quantize", "qk_norm.at", "qk_norm.bwd", "qk_norm.dgrad", "qk_norm.fwd"];
 
 #[test]
 fn every_reference_is_its_formula() {

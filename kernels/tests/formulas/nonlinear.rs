@@ -8,7 +8,7 @@ use super::ELSEWHERE;
 
 /// Operations without a function that could be taken for the identity: GEMMs, sums, copies, and what takes nothing
 /// normal.
-const LINEAR: [&str; 22] = [
+const LINEAR: [&str; 23] = [
     "add",
     "attention.delta",
     "cast",
@@ -29,6 +29,7 @@ const LINEAR: [&str; 22] = [
     "lora.fwd_a",
     "lora.fwd_b",
     "lora.wgrad",
+    "rope.at",
     "rope.bwd",
     "rope.fwd",
 ];
