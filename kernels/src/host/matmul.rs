@@ -24,6 +24,11 @@ impl<'a> Matrix<'a> {
         Self { data, rows, columns, row_stride: stride, column_stride: 1 }
     }
 
+    /// Returns up to `count` rows from one on.
+    fn from(self, first: usize, count: usize) -> Self {
+        Self { data: &self.data[first * self.row_stride..], rows: count.min(self.rows - first), ..self }
+    }
+
     /// Returns the transpose: the same elements with strides swapped.
     pub fn t(self) -> Self {
         Self {
@@ -52,7 +57,14 @@ pub enum Threads {
     All,
 }
 
-/// Computes `out = a b`, or `out += a b`; `out` is [a.rows, b.columns] with rows `out_stride` apart.
+/// Deepest sum of the crate's: it divides deeper ones by the other sizes, on which the bits of an element would depend.
+const DEPTH: usize = 512;
+
+/// Outputs of a small GEMM, which the crate adds up along the depth in another order.
+const FEW: usize = 16 * 16;
+
+/// Computes `out = a b`, or `out += a b`; `out` is [a.rows, b.columns] with rows `out_stride` apart. The bits of a row do not depend
+/// on how many there are.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -69,6 +81,32 @@ pub fn matmul(out: &mut [f32], out_stride: usize, a: Matrix<'_>, b: Matrix<'_>, 
         }
         return;
     }
+    if m * n <= FEW || m == 1 {
+        return among_others(out, out_stride, a, b, output, threads);
+    }
+    for first in (0..k).step_by(DEPTH) {
+        let (a, b) = (a.t().from(first, DEPTH).t(), b.from(first, DEPTH));
+        multiply(out, out_stride, a, b, if first == 0 { output } else { Output::Accumulate }, threads);
+    }
+}
+
+/// Computes a small GEMM with as many more rows of zeros as another one has.
+fn among_others(out: &mut [f32], out_stride: usize, a: Matrix<'_>, b: Matrix<'_>, output: Output, threads: Threads) {
+    let (m, n, k) = (a.rows, b.columns, a.columns);
+    let rows = m.max(FEW / n + 1).max(2);
+    let element = |i: usize| if i / k < m { a.data[i / k * a.row_stride + i % k * a.column_stride] } else { 0.0 };
+    let all: Vec<f32> = (0..rows * k).map(element).collect();
+    let mut sums = vec![0.0; rows * n];
+    if output == Output::Accumulate {
+        sums.chunks_mut(n).zip(out.chunks(out_stride)).take(m).for_each(|(sums, row)| sums.copy_from_slice(&row[..n]));
+    }
+    matmul(&mut sums, n, Matrix::rows(&all, rows, k, k), b, output, threads);
+    out.chunks_mut(out_stride).zip(sums.chunks(n)).take(m).for_each(|(row, sums)| row[..n].copy_from_slice(sums));
+}
+
+/// Computes a GEMM whose shapes fit.
+fn multiply(out: &mut [f32], out_stride: usize, a: Matrix<'_>, b: Matrix<'_>, output: Output, threads: Threads) {
+    let (m, n, k) = (a.rows, b.columns, a.columns);
     let parallelism = match threads {
         Threads::One => Parallelism::None,
         Threads::All => Parallelism::Rayon(0),
@@ -77,7 +115,7 @@ pub fn matmul(out: &mut [f32], out_stride: usize, a: Matrix<'_>, b: Matrix<'_>, 
     let (lhs, rhs, m, n, strides) =
         if out_stride > 1 { (b.t(), a.t(), n, m, [out_stride as isize, 1]) } else { (a, b, m, n, [1, 1]) };
     let multiply = gemm_f32::gemm::f32::get_gemm_fn();
-    // SAFETY: both constructors of `Matrix` and the assertions above keep every index of a, b and out
+    // SAFETY: the constructors of `Matrix` and the assertions of `matmul` keep every index of a, b and out
     // inside its slice, and `out` is borrowed mutably, so it overlaps neither input.
     unsafe {
         multiply(
@@ -118,6 +156,24 @@ mod tests {
         assert_eq!(out, [4.0, 5.0, 10.0, 11.0]);
         matmul(&mut out, 2, b.t(), a.t(), Output::Accumulate, Threads::All);
         assert_eq!(out, [8.0, 15.0, 15.0, 22.0]);
+    }
+
+    #[test]
+    fn a_row_has_the_same_bits_among_few_and_among_many() {
+        for (n, k) in [(1, 64), (3, 17), (24, 520), (64, 64), (97, 128), (128, 97), (300, 1300)] {
+            let numbers = |count: usize| (0..count).map(|i| (i as f32 * 0.37).sin()).collect::<Vec<_>>();
+            let (a, b) = (numbers(138 * k), numbers(n * k));
+            let multiplied = |rows: usize| {
+                let mut out = vec![0.0; rows * n];
+                let (a, b) = (Matrix::rows(&a, rows, k, k), Matrix::rows(&b, n, k, k).t());
+                matmul(&mut out, n, a, b, Output::Overwrite, Threads::One);
+                out
+            };
+            let all = multiplied(138);
+            for rows in [1, 2, 3, 64, 65, 137] {
+                assert!(multiplied(rows) == all[..rows * n], "{rows} of 138 rows, n={n}, k={k}");
+            }
+        }
     }
 
     #[test]
