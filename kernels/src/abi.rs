@@ -411,6 +411,80 @@ impl Kernel for KvStore {
     }
 }
 
+/// Parameter block of `attention.decode`.
+/// The row at a position has the bits of that row of `attention.fwd`. Its own key and value are in the pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct attention_decode_params {
+    /// `[rows, heads + 2 * kv_heads, d]` x, read: in each row all query heads; keys and values are not read
+    pub qkv: address,
+    /// `[rows]` u32, read, slots(slots): the row's sequence in the pool, or IDLE_SLOT
+    pub slot: address,
+    /// `[rows]` u32, read, ids(seq_len): the row's, in its sequence
+    pub position: address,
+    /// `[slots, kv_heads, seq_len, d]` x, read
+    pub keys: address,
+    /// `[slots, kv_heads, seq_len, d]` x, read
+    pub values: address,
+    /// `[rows, heads, d]` x, write: zeros for an idle slot
+    pub o: address,
+    pub rows: u32,
+    /// sequences that the pool has room for
+    pub slots: u32,
+    /// positions of each
+    pub seq_len: u32,
+    /// query heads
+    pub heads: u32,
+    /// key and value heads
+    pub kv_heads: u32,
+    /// factor of the scores
+    pub scale: f32,
+}
+
+arguments! {
+    AttentionDecodeArgs of attention_decode_params {
+        operands { qkv, slot, position, keys, values, o }
+        optional { }
+        scalars { rows: u32, slots: u32, seq_len: u32, heads: u32, kv_heads: u32, scale: f32 }
+    }
+}
+
+key! {
+    /// Attends from rows to the keys of their slots up to their positions.
+    pub struct AttentionDecode = "attention.decode" { d: u32, x: Dtype }
+}
+
+impl Kernel for AttentionDecode {
+    type Params = attention_decode_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let rows = u64::from(p.rows);
+        let heads = u64::from(p.heads);
+        let kv_heads = u64::from(p.kv_heads);
+        let d = u64::from(self.d);
+        let slots = u64::from(p.slots);
+        let seq_len = u64::from(p.seq_len);
+        let operands = [
+            Some(operand!(Read Self::Params, qkv: self.x, rows * (heads + 2 * kv_heads) * d)),
+            Some(operand!(Read Self::Params, slot: Dtype::U32, rows).with(Content::Slots(p.slots))),
+            Some(operand!(Read Self::Params, position: Dtype::U32, rows).with(Content::Ids(p.seq_len))),
+            Some(operand!(Read Self::Params, keys: self.x, slots * kv_heads * seq_len * d)),
+            Some(operand!(Read Self::Params, values: self.x, slots * kv_heads * seq_len * d)),
+            Some(operand!(Write Self::Params, o: self.x, rows * heads * d)),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+
+    fn bytes(&self, p: &Self::Params) -> u64 {
+        let rows = u64::from(p.rows);
+        let heads = u64::from(p.heads);
+        let kv_heads = u64::from(p.kv_heads);
+        let seq_len = u64::from(p.seq_len);
+        let d = u64::from(self.d);
+        rows * (8 + (2 * heads + kv_heads * (seq_len + 1)) * d * self.x.bytes())
+    }
+}
+
 /// Parameter block of `cast`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
@@ -2478,6 +2552,7 @@ macro_rules! every_kernel {
             AdamwUpdate,
             Add,
             AttentionBwd,
+            AttentionDecode,
             AttentionDelta,
             AttentionFwd,
             Cast,

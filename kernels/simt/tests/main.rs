@@ -13,6 +13,7 @@ use precast_kernels::{
 mod abi;
 mod checkout;
 mod counters;
+mod decode;
 mod hopper;
 mod kernels;
 mod mistakes;

@@ -3,10 +3,13 @@
 
 use rayon::prelude::*;
 
-use super::{AttentionBwd, AttentionDelta, AttentionFwd};
+use super::{AttentionBwd, AttentionDecode, AttentionDelta, AttentionFwd};
 use crate::Dtype;
-use crate::abi::{attention_bwd_params, attention_delta_params, attention_fwd_params};
+use crate::abi::{
+    IDLE_SLOT, attention_bwd_params, attention_decode_params, attention_delta_params, attention_fwd_params,
+};
 use crate::host::{Matrix, Output, Threads, Views, exp, matmul, round_to, vectorized};
+use crate::kv::Pool;
 
 /// Queries handled at a time.
 const TILE: usize = 64;
@@ -28,11 +31,17 @@ impl Layout {
     }
 }
 
-/// Computes `exp(scale * score - shift)` of a causal tile of rows starting at query `first`; 0 above the diagonal.
-fn probabilities(scores: &mut [f32], keys: usize, first: usize, scale: f32, shift: impl Fn(usize) -> f32) {
+/// Computes `exp(scale * score - shift)` of the first keys of each row, as many as it sees, and 0 of the others.
+fn probabilities(
+    scores: &mut [f32],
+    keys: usize,
+    visible: impl Fn(usize) -> usize,
+    scale: f32,
+    shift: impl Fn(usize) -> f32,
+) {
     for (row, scores) in scores.chunks_mut(keys).enumerate() {
         let shift = shift(row);
-        let (visible, hidden) = scores.split_at_mut(first + row + 1);
+        let (visible, hidden) = scores.split_at_mut(visible(row));
         vectorized(|| visible.iter_mut().for_each(|s| *s = exp(*s * scale - shift)));
         hidden.fill(0.0);
     }
@@ -41,6 +50,45 @@ fn probabilities(scores: &mut [f32], keys: usize, first: usize, scale: f32, shif
 fn round_all(dtype: Dtype, values: &mut [f32]) {
     if dtype != Dtype::F32 {
         values.iter_mut().for_each(|value| *value = round_to(dtype, *value));
+    }
+}
+
+/// Queries of one head, and the keys that they see.
+struct Tile {
+    x: Dtype,
+    scale: f32,
+    rows: usize,
+    keys: usize,
+    d: usize,
+}
+
+impl Tile {
+    /// Attends from each row of `q` to the first `visible` rows of `k` and `v`, and hands its log-sum-exp to `keep`.
+    fn attend(
+        &self,
+        q: Matrix<'_>,
+        k: Matrix<'_>,
+        v: Matrix<'_>,
+        visible: impl Fn(usize) -> usize,
+        out: &mut [f32],
+        mut keep: impl FnMut(usize, f32),
+    ) {
+        let Self { x, scale, rows, keys, d } = *self;
+        let mut scores = vec![0.0; rows * keys];
+        matmul(&mut scores, keys, q, k.t(), Output::Overwrite, Threads::One);
+        let largest: Vec<f32> = scores
+            .chunks(keys)
+            .enumerate()
+            .map(|(row, s)| scale * s[..visible(row)].iter().copied().fold(f32::NEG_INFINITY, f32::max))
+            .collect();
+        probabilities(&mut scores, keys, visible, scale, |row| largest[row]);
+        let sums: Vec<f32> = scores.chunks(keys).map(|s| s.iter().map(|s| f64::from(*s)).sum::<f64>() as f32).collect();
+        round_all(x, &mut scores);
+        matmul(out, d, Matrix::rows(&scores, rows, keys, keys), v, Output::Overwrite, Threads::One);
+        for (row, out) in out.chunks_mut(d).enumerate() {
+            out.iter_mut().for_each(|o| *o /= sums[row]);
+            keep(row, largest[row] + sums[row].ln());
+        }
     }
 }
 
@@ -66,23 +114,9 @@ pub(super) fn fwd(key: AttentionFwd, p: &attention_fwd_params, views: &mut Views
                 let q = packed.rows(&qkv, batch, head, first, rows);
                 let k = packed.rows(&qkv, batch, heads + kv_head, 0, keys);
                 let v = packed.rows(&qkv, batch, heads + kv_heads + kv_head, 0, keys);
-                let mut scores = vec![0.0; rows * keys];
-                matmul(&mut scores, keys, q, k.t(), Output::Overwrite, Threads::One);
-                let largest: Vec<f32> = scores
-                    .chunks(keys)
-                    .enumerate()
-                    .map(|(row, s)| p.scale * s[..first + row + 1].iter().copied().fold(f32::NEG_INFINITY, f32::max))
-                    .collect();
-                probabilities(&mut scores, keys, first, p.scale, |row| largest[row]);
-                let sums: Vec<f32> =
-                    scores.chunks(keys).map(|s| s.iter().map(|s| f64::from(*s)).sum::<f64>() as f32).collect();
-                round_all(key.x, &mut scores);
-                let tile = &mut out[first * d..(first + rows) * d];
-                matmul(tile, d, Matrix::rows(&scores, rows, keys, keys), v, Output::Overwrite, Threads::One);
-                for row in 0..rows {
-                    tile[row * d..(row + 1) * d].iter_mut().for_each(|o| *o /= sums[row]);
-                    lse[first + row] = largest[row] + sums[row].ln();
-                }
+                let tile = Tile { x: key.x, scale: p.scale, rows, keys, d };
+                let out = &mut out[first * d..][..rows * d];
+                tile.attend(q, k, v, |row| first + row + 1, out, |row, log_sum_exp| lse[first + row] = log_sum_exp);
             }
             out
         })
@@ -92,6 +126,36 @@ pub(super) fn fwd(key: AttentionFwd, p: &attention_fwd_params, views: &mut Views
         for (head, slot) in row.chunks_mut(d).enumerate() {
             slot.copy_from_slice(&outputs[batch * heads + head][position * d..][..d]);
         }
+    });
+}
+
+/// Attends from each row to the keys of its slot.
+pub(super) fn decode(key: AttentionDecode, p: &attention_decode_params, views: &mut Views<'_>) {
+    let (d, heads, kv_heads) = (key.d as usize, p.heads as usize, p.kv_heads as usize);
+    let group = heads / kv_heads;
+    let pool = Pool { kv_heads: p.kv_heads, seq_len: p.seq_len, d: key.d };
+    let qkv = views.load("qkv");
+    let [pool_keys, pool_values] = ["keys", "values"].map(|name| views.load(name));
+    let [slots, positions] = ["slot", "position"].map(|name| views.read::<u32>(name));
+    let mut o = views.store("o");
+    o.par_chunks_mut(group * d).enumerate().for_each(|(index, o)| {
+        let (row, kv_head) = (index / kv_heads, index % kv_heads);
+        if slots[row] == IDLE_SLOT {
+            return o.fill(0.0);
+        }
+        let visible = positions[row] as usize + 1;
+        // One or two terms are added up in another order than more.
+        let keys = visible.max(3);
+        let at = pool.at(slots[row], kv_head as u32, 0);
+        let [k, v] = [&pool_keys, &pool_values].map(|pool| {
+            let mut padded = pool[at..][..visible * d].to_vec();
+            padded.resize(keys * d, 0.0);
+            padded
+        });
+        let q = Matrix::rows(&qkv[(row * (heads + 2 * kv_heads) + kv_head * group) * d..], group, d, d);
+        let [k, v] = [&k, &v].map(|rows| Matrix::rows(rows, keys, d, d));
+        let tile = Tile { x: key.x, scale: p.scale, rows: group, keys, d };
+        tile.attend(q, k, v, |_| visible, o, |_, _| {});
     });
 }
 
@@ -142,7 +206,7 @@ pub(super) fn bwd(key: AttentionBwd, p: &attention_bwd_params, views: &mut Views
                     let d_o = outputs.rows(&d_o, batch, head, first, rows);
                     let mut probability = vec![0.0; rows * keys];
                     matmul(&mut probability, keys, q, k.t(), Output::Overwrite, Threads::One);
-                    probabilities(&mut probability, keys, first, p.scale, |row| lse[row]);
+                    probabilities(&mut probability, keys, |row| first + row + 1, p.scale, |row| lse[row]);
                     let mut dscore = vec![0.0; rows * keys];
                     matmul(&mut dscore, keys, d_o, v.t(), Output::Overwrite, Threads::One);
                     let by_row = dscore.chunks_mut(keys).zip(probability.chunks(keys)).zip(delta);

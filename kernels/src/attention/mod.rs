@@ -6,6 +6,8 @@
 //! backward `delta = rowsum(o * do)`, `dv = p^T do`, `ds = p * (do v^T - delta)`,
 //! `dq = scale * ds k`, `dk = scale * ds^T q`, keys and values summed over the query heads of their group.
 //!
+//! `attention.decode` attends from single rows to keys and values in a pool ([`crate::kv`]), with the bits of the forward pass.
+//!
 //! d is a multiple of 16 up to 128. Roundings inside: `p` before `p v` and before `p^T do`, and `ds` before
 //! both of its GEMMs, each to dtype x, as tensor cores need them.
 //!
@@ -13,10 +15,11 @@
 //! keys on CUDA cores. Every element of every gradient is summed by one CTA in one order: no atomics, no workspace.
 //! Sources: Dao et al., "FlashAttention-2", 2023; Ainslie et al., "GQA", 2023.
 
+mod decode;
 mod host;
 mod variants;
 
-pub use crate::abi::{AttentionBwd, AttentionDelta, AttentionFwd};
+pub use crate::abi::{AttentionBwd, AttentionDecode, AttentionDelta, AttentionFwd};
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Format, Geometry, Operand, Reference, Source, Threads, Tolerance, source};
 

@@ -100,19 +100,19 @@ variant! {
 const TILED: Tiled = Tiled { threads: 128, tile: 32 };
 
 /// Rows that a warpgroup multiplies, and its threads.
-const WARPGROUP_ROWS: u32 = 64;
-const WARPGROUP_THREADS: u32 = 128;
+pub(super) const WARPGROUP_ROWS: u32 = 64;
+pub(super) const WARPGROUP_THREADS: u32 = 128;
 /// Most bytes that aligning dynamic shared memory to the swizzle's period takes.
-const ALIGNMENT_BYTES: u32 = 1024;
+pub(super) const ALIGNMENT_BYTES: u32 = 1024;
 
 /// Returns the bytes of a row of bf16 in shared memory, padded so that a column is conflict free.
-fn padded_row(d: u32) -> u32 {
+pub(super) fn padded_row(d: u32) -> u32 {
     2 * d + 16
 }
 
 /// Returns the bytes of shared memory for `tiles` tiles of tile x d and one of tile x tile in f32, rows padded by one
 /// float.
-fn tiled_bytes(tile: u32, d: u32, tiles: u32) -> u32 {
+pub(super) fn tiled_bytes(tile: u32, d: u32, tiles: u32) -> u32 {
     4 * tile * (tiles * (d + 1) + tile + 1)
 }
 
@@ -142,9 +142,9 @@ pub(super) fn bwd(key: AttentionBwd, arch: Arch) -> Bwd {
 
 pub(super) fn fwd_source(variant: Fwd) -> Source {
     match variant {
-        Fwd::FwdWgmma(_) => source!("attention", "wgmma/fwd.cu", "softmax.cuh", "wgmma/tile.cuh"),
-        Fwd::FwdMma(_) => source!("attention", "mma/fwd.cu", "softmax.cuh", "mma/tile.cuh"),
-        Fwd::Tiled(_) => source!("attention", "simt/fwd.cu", "simt/tile.cuh"),
+        Fwd::FwdWgmma(_) => source!("attention", "wgmma/fwd.cu", "softmax.cuh", "wgmma/mainloop.cuh", "wgmma/tile.cuh"),
+        Fwd::FwdMma(_) => source!("attention", "mma/fwd.cu", "softmax.cuh", "mma/mainloop.cuh", "mma/tile.cuh"),
+        Fwd::Tiled(_) => source!("attention", "simt/fwd.cu", "simt/mainloop.cuh", "simt/tile.cuh"),
     }
 }
 

@@ -1,4 +1,6 @@
-use precast_kernels::abi::{attention_bwd_params, attention_delta_params, attention_fwd_params};
+use precast_kernels::abi::{
+    IDLE_SLOT, attention_bwd_params, attention_decode_params, attention_delta_params, attention_fwd_params,
+};
 
 use super::calculus::{dot, dots, log_sum_exp};
 use super::launch::Launch;
@@ -65,6 +67,32 @@ pub fn fwd(launch: &mut Launch) {
     let (o, lse) = sizes.forward(&launch.before("qkv"));
     launch.is("o", &o);
     launch.is("lse", &lse);
+}
+
+/// The last row of a sequence of the slot's keys and values.
+pub fn decode(launch: &mut Launch) {
+    let (d, attention_decode_params { seq_len, heads, kv_heads, scale, .. }) = (launch.size("d"), launch.params());
+    let [seq_len, heads, kv_heads] = [seq_len, heads, kv_heads].map(|size| size as usize);
+    let (slots, positions) = (launch.before("slot"), launch.before("position"));
+    let (qkv, pools) = (launch.before("qkv"), ["keys", "values"].map(|name| launch.before(name)));
+    let rows = qkv.chunks((heads + 2 * kv_heads) * d).zip(slots.iter().zip(&positions));
+    let of_row = |(queries, (slot, position)): (&[f64], (&f64, &f64))| {
+        if launch.goes("idle", *slot == f64::from(IDLE_SLOT)) {
+            return vec![0.0; heads * d];
+        }
+        let last = *position as usize;
+        let at = |kv_head: usize, key: usize| ((*slot as usize * kv_heads + kv_head) * seq_len + key) * d;
+        let of_key = |key: usize| {
+            let of_heads =
+                |pool: &Vec<f64>| (0..kv_heads).flat_map(|head| pool[at(head, key)..][..d].to_vec()).collect();
+            let [keys, values]: [Vec<f64>; 2] = [of_heads(&pools[0]), of_heads(&pools[1])];
+            [&queries[..heads * d], &keys, &values].concat()
+        };
+        let sequence: Vec<f64> = (0..=last).flat_map(of_key).collect();
+        let sizes = Attention { batch: 1, seq_len: last + 1, heads, kv_heads, d, scale: f64::from(scale) };
+        sizes.forward(&sequence).0[last * heads * d..].to_vec()
+    };
+    launch.is("o", &rows.flat_map(of_row).collect::<Vec<_>>());
 }
 
 pub fn delta(launch: &mut Launch) {

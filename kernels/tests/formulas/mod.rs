@@ -29,6 +29,7 @@ const FORMULAS: &[Formula] = &[
     ("adamw.update", elements::adamw),
     ("add", elements::add),
     ("attention.bwd", attention::bwd),
+    ("attention.decode", attention::decode),
     ("attention.delta", attention::delta),
     ("attention.fwd", attention::fwd),
     ("cast", elements::cast),

@@ -1,6 +1,5 @@
 // Causal grouped-query attention forward on wgmma: a CTA owns a tile of rows of one key/value head's group, 64 per
-// warpgroup, and loops over tiles of keys and values that are copied one tile ahead. p v of one tile overlaps q k^T of the
-// next, and other warpgroups issue wgmma while one takes exponentials. Tiles with most keys start first.
+// warpgroup, and loops over tiles of keys and values (mainloop.cuh). Tiles with most keys start first.
 // Bound: tensor cores, and next to them the exponentials: one per 2 d multiply-adds, at 16 a clock and SM against 4096.
 // Source: Dao, "FlashAttention-2", 2023; Shah et al., "FlashAttention-3", 2024 (overlap).
 #include "attention/wgmma/tile.cuh"
@@ -43,60 +42,7 @@ KERNEL(attention_fwd_params) {
     const uint32_t row = own + threadIdx.x % WARPGROUP / WARP * 16 + lane / 4;
     const uint32_t position[2] = {queries.position(row), queries.position(row + 8)};
     const uint32_t first_position = queries.position(own), last_position = queries.position(own + 63);
-    float o[CHUNKS][4] = {};
-    OnlineSoftmax softmax;
-    const auto after = [&](uint32_t stage) {
-        return stage == stages + (STAGES - 1) * 2 * TILE_BYTES ? stages : stage + 2 * TILE_BYTES;
-    };
-    for (uint32_t tile = 0, k = stages; tile < tiles; tile++, k = after(k)) {
-        cp_async_wait<0>();
-        fence_proxy_async();
-        sync_block(); // this tile has arrived, and the one before the last has been read
-        const uint32_t k0 = tile * KEYS, v = k + TILE_BYTES;
-        const bool visible = k0 <= last_position; // to this warpgroup; if this tile is not, no later one is
-
-        float s[N][4];
-        if (visible) {
-            wgmma_fence();
-#pragma unroll
-            for (uint32_t step = 0; step < STEPS; step++)
-                wgmma<false, false>(s, k_major<64>(q, step), k_major<KEYS>(k, step), step > 0);
-            wgmma_commit();
-        }
-        copy_stage(tile + 1, after(k)); // while the wgmma are in flight
-        if (!visible) continue;
-        wgmma_wait<0>();
-        wgmma_fence_operand(s);
-        wgmma_fence_operand(o);
-
-        if (k0 + KEYS > first_position + 1) { // the diagonal
-#pragma unroll
-            for (uint32_t n = 0; n < N; n++)
-#pragma unroll
-                for (uint32_t e = 0; e < 4; e++)
-                    if (k0 + n * 8 + lane % 4 * 2 + e % 2 > position[e / 2]) s[n][e] = NEGATIVE_INFINITY;
-        }
-
-#pragma unroll
-        for (uint32_t half = 0; half < 2; half++) softmax.update(s, half, scale_log2);
-        if (any_lane(softmax.rescale[0] != 1.0f || softmax.rescale[1] != 1.0f)) { // rarely, once the maximum has been seen
-#pragma unroll
-            for (uint32_t n = 0; n < CHUNKS; n++)
-#pragma unroll
-                for (uint32_t e = 0; e < 4; e++) o[n][e] *= softmax.rescale[e / 2];
-        }
-
-        uint32_t a[KEYS / 16][4];
-#pragma unroll
-        for (uint32_t step = 0; step < KEYS / 16; step++) pack_a(a[step], s, step);
-        wgmma_fence_operand(o);
-        wgmma_fence();
-#pragma unroll
-        for (uint32_t step = 0; step < KEYS / 16; step++) wgmma<true>(o, a[step], mn_major<KEYS>(v, step), true);
-        wgmma_commit();
-    }
-    wgmma_wait<0>();
-    wgmma_fence_operand(o);
+#include "attention/wgmma/mainloop.cuh"
 
     float* lse = (float*)p.lse + (uint64_t(batch) * p.heads + kv_head * group) * p.seq_len;
 #pragma unroll
