@@ -47,6 +47,10 @@ __device__ __forceinline__ float reciprocal(float value) {
     return result;
 }
 
+// The bits of a float, and the float of bits.
+__device__ __forceinline__ uint32_t bits_of(float value) { return __float_as_uint(value); }
+__device__ __forceinline__ float float_of(uint32_t bits) { return __uint_as_float(bits); }
+
 // a * b, rounded before anything is added to it: the compiler may not contract it into a fused multiply-add. Only then is
 // `a * b - c * d` 0 for equal factors; contracted, it is the rounding error of one multiplication.
 __device__ __forceinline__ float mul_rn(float a, float b) { return __fmul_rn(a, b); }

@@ -17,6 +17,8 @@ pub const MASKED_TOKEN: u32 = 4294967295;
 
 pub const IDLE_SLOT: u32 = 4294967295;
 
+pub const NO_TOKEN: u32 = 4294967295;
+
 /// A CUtensorMap: how a box of a matrix is copied. Opaque: the CUDA driver fills it in when a launch is prepared,
 /// for the variants that use it; elsewhere it is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
@@ -2444,6 +2446,69 @@ impl Kernel for RopeAt {
     }
 }
 
+/// Parameter block of `sample`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct sample_params {
+    /// `[rows, vocab]` x, read, logits(vocab)
+    pub logits: address,
+    /// `[rows, 2]` u32, read, ids(4294967295): number of the row's sequence, its lower half first
+    pub sequence: address,
+    /// `[rows]` u32, read, ids(4294967295): the row's, in its sequence
+    pub position: address,
+    /// `[rows]` u32, write: NO_TOKEN if a logit is not finite
+    pub token: address,
+    /// `[rows]` f32, write: of the token, at temperature 1; 0 if a logit is not finite
+    pub log_prob: address,
+    /// `[rows]` f32, write: log-sum-exp of all logits; 0 if one is not finite
+    pub lse: address,
+    /// `[rows]` u32, write: 1 + the row's position if a logit is not finite, else 0
+    pub fault: address,
+    pub seed: u64,
+    pub rows: u32,
+    /// at most 2^18
+    pub vocab: u32,
+    /// 0: the token of the largest logit
+    pub temperature: f32,
+    /// draws from as many tokens, the most probable ones; 0: from all
+    pub top_k: u32,
+    /// draws from the fewest tokens that have this share of the probability; 1: from all
+    pub top_p: f32,
+    pub reserved: u32,
+}
+
+arguments! {
+    SampleArgs of sample_params {
+        operands { logits, sequence, position, token, log_prob, lse, fault }
+        optional { }
+        scalars { seed: u64, rows: u32, vocab: u32, temperature: f32, top_k: u32, top_p: f32 }
+    }
+}
+
+key! {
+    /// Draws a token of each row of logits.
+    pub struct Sample = "sample" { x: Dtype }
+}
+
+impl Kernel for Sample {
+    type Params = sample_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let rows = u64::from(p.rows);
+        let vocab = u64::from(p.vocab);
+        let operands = [
+            Some(operand!(Read Self::Params, logits: self.x, rows * vocab).with(Content::Logits(p.vocab))),
+            Some(operand!(Read Self::Params, sequence: Dtype::U32, rows * 2).with(Content::Ids(4294967295))),
+            Some(operand!(Read Self::Params, position: Dtype::U32, rows).with(Content::Ids(4294967295))),
+            Some(operand!(Write Self::Params, token: Dtype::U32, rows)),
+            Some(operand!(Write Self::Params, log_prob: Dtype::F32, rows)),
+            Some(operand!(Write Self::Params, lse: Dtype::F32, rows)),
+            Some(operand!(Write Self::Params, fault: Dtype::U32, rows)),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
 /// Parameter block of `swiglu.fwd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
@@ -2593,6 +2658,7 @@ macro_rules! every_kernel {
             RopeAt,
             RopeBwd,
             RopeFwd,
+            Sample,
             SwigluBwd,
             SwigluFwd,
         }

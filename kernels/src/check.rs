@@ -236,6 +236,7 @@ fn random(operand: &Operand, content: Content, rng: &mut Pcg64Mcg) -> Vec<u8> {
         Content::Uniform(low, high) => store(operand.format, count, || rng.random_range(low..high)),
         Content::Int8 => int8(count, rng),
         Content::Rows(columns) => rows(operand.format, count, columns, rng),
+        Content::Logits(vocab) => logits(operand.format, count, vocab, rng),
         Content::Columns(columns) => self::columns(operand.format, count, columns, rng),
         Content::Ids(bound) => words((0..count).map(|_| rng.random_range(0..bound)).collect()),
         Content::Targets(bound) => {
@@ -337,6 +338,24 @@ fn rows(format: Format, count: usize, columns: u32, rng: &mut Pcg64Mcg) -> Vec<u
         }
         column += 1;
         row.element(column - 1, rng)
+    })
+}
+
+/// Draws [`Content::Logits`].
+fn logits(format: Format, count: usize, vocab: u32, rng: &mut Pcg64Mcg) -> Vec<u8> {
+    let (mut id, mut has_ties, mut fault) = (vocab, false, None);
+    store(format, count, || {
+        if id == vocab {
+            (id, has_ties) = (0, rng.random());
+            fault = (rng.random_range(0..8) == 0).then(|| rng.random_range(0..vocab));
+        }
+        id += 1;
+        let logit = 4.0 * rng.sample::<f32, _>(StandardNormal);
+        match fault {
+            Some(fault) if fault + 1 == id => [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][rng.random_range(0..3)],
+            _ if has_ties => logit.round(),
+            _ => logit,
+        }
     })
 }
 

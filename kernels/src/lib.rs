@@ -49,6 +49,7 @@ pub mod lora;
 pub mod qk_norm;
 pub mod rmsnorm;
 pub mod rope;
+pub mod sample;
 pub mod swiglu;
 
 pub use arch::{Arch, TEGRA};

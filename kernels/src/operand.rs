@@ -62,6 +62,8 @@ pub enum Content {
     /// Rows of this many elements, each of one kind: standard normal, all zeros, with an outlier of a thousand, of the
     /// largest finite magnitude, of negligibly small magnitudes.
     Rows(u32),
+    /// Rows of this many logits, some of them with ties, and about one in eight with one that is not finite.
+    Logits(u32),
     /// Like [`Self::Rows`], with a kind per column.
     Columns(u32),
     /// Random blocks with finite scales, of both signs, some subnormal, some zero.

@@ -244,9 +244,9 @@ fn an_entry_symbol_says_what_the_code_is_made_from() {
     assert_ne!(simulated(&bf16), simulated(&f32));
 }
 
-/// True if an element still holds the poison. Of i8 that is a value, -1.
+/// True if an element still holds the poison. Of integers that is a value.
 fn poisoned(format: Format, bytes: &[u8]) -> bool {
-    let is_value = format == Dtype::I8;
+    let is_value = format == Dtype::I8 || format == Dtype::U32;
     !is_value && bytes.chunks(format.bytes(1) as usize).any(|element| element.iter().all(|byte| *byte == POISON))
 }
 

@@ -62,7 +62,7 @@ enum Blocks {
 fn bindings(folders: &[PathBuf], all: &str, blocks: Blocks) -> Result<String> {
     let mut builder = bindgen::Builder::default()
         .header_contents("all.h", all)
-        .allowlist_var("IDLE_SLOT|MASKED_TOKEN")
+        .allowlist_var("IDLE_SLOT|MASKED_TOKEN|NO_TOKEN")
         .blocklist_type("__uint.*_t")
         .clang_args((blocks == Blocks::Whole).then_some("-DINT8"))
         .clang_arg("-fparse-all-comments")

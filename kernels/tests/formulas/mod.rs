@@ -14,6 +14,7 @@ mod lora;
 mod nonlinear;
 mod rmsnorm;
 mod rope;
+mod sample;
 mod sums;
 mod swiglu;
 
@@ -63,6 +64,7 @@ const FORMULAS: &[Formula] = &[
     ("rope.at", rope::at),
     ("rope.bwd", rope::bwd),
     ("rope.fwd", rope::fwd),
+    ("sample", sample::sample),
     ("swiglu.bwd", swiglu::bwd),
     ("swiglu.fwd", swiglu::fwd),
 ];

@@ -1,0 +1,110 @@
+use rayon::prelude::*;
+
+use super::noise::{gumbel, philox};
+use super::polynomial::{ln, weight_of};
+use crate::abi::{NO_TOKEN, sample_params};
+use crate::host::{Views, vectorized};
+
+/// Weight of one, to which sums of weights are scaled back.
+const UNIT: f32 = 1.0 / (1u64 << 44) as f32;
+
+/// Maps a finite float to an integer that ascends with it. Both zeros are one.
+#[inline(always)]
+fn ascending(value: f32) -> u32 {
+    let bits = (value + 0.0).to_bits();
+    if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
+}
+
+/// Ranks a token: of equal values the smallest id comes first.
+#[inline(always)]
+fn rank_of(value: f32, id: usize) -> u64 {
+    u64::from(ascending(value)) << 32 | u64::from(!(id as u32))
+}
+
+/// Returns the id of the highest rank.
+#[inline(always)]
+fn first(ids: impl Iterator<Item = usize>, rank: impl Fn(usize) -> u64) -> usize {
+    ids.max_by_key(|id| rank(*id)).unwrap_or(0)
+}
+
+/// A draw from a row.
+struct Draw {
+    token: u32,
+    log_prob: f32,
+    lse: f32,
+}
+
+/// Identifies a row's random numbers.
+struct Stream {
+    key: [u32; 2],
+    /// Position, and the two halves of the sequence.
+    counter: [u32; 3],
+}
+
+impl Stream {
+    #[inline(always)]
+    fn gumbel(&self, id: usize) -> f32 {
+        let [position, low, high] = self.counter;
+        gumbel(philox(self.key, [id as u32 / 4, position, low, high])[id % 4])
+    }
+}
+
+/// Returns the tokens that top-k and then top-p leave, of a row whose largest logit is `top`.
+fn kept(p: &sample_params, logits: &[f32], weight: impl Fn(f32) -> u64) -> Vec<usize> {
+    let mut ids: Vec<usize> = (0..logits.len()).collect();
+    if p.top_k == 0 && p.top_p >= 1.0 {
+        return ids;
+    }
+    ids.sort_unstable_by_key(|id| std::cmp::Reverse(rank_of(logits[*id], *id)));
+    if p.top_k > 0 {
+        ids.truncate(p.top_k as usize);
+    }
+    if p.top_p < 1.0 {
+        let weights: Vec<u64> = ids.iter().map(|id| weight(logits[*id])).collect();
+        let target = ((f64::from(p.top_p) * weights.iter().sum::<u64>() as f64) as u64).max(1);
+        let sums = weights.iter().scan(0, |sum, weight| {
+            *sum += weight;
+            Some(*sum)
+        });
+        ids.truncate(sums.take_while(|sum| *sum < target).count() + 1);
+    }
+    ids
+}
+
+/// Draws from a row; none if a logit is not finite.
+#[inline(always)]
+fn draw(p: &sample_params, logits: &[f32], stream: &Stream) -> Option<Draw> {
+    if !logits.iter().all(|logit| logit.is_finite()) {
+        return None;
+    }
+    let largest = first(0..logits.len(), |id| rank_of(logits[id], id));
+    let top = logits[largest];
+    let total: u64 = logits.iter().map(|logit| weight_of(logit - top)).sum();
+    let token = if p.temperature > 0.0 {
+        let inverse = 1.0 / p.temperature;
+        let scaled = |logit: f32| (logit - top) * inverse;
+        let kept = kept(p, logits, |logit| weight_of(scaled(logit)));
+        first(kept.into_iter(), |id| rank_of(scaled(logits[id]) + stream.gumbel(id), id))
+    } else {
+        largest
+    };
+    let log_sum = ln(total as f32 * UNIT);
+    Some(Draw { token: token as u32, log_prob: logits[token] - top - log_sum, lse: top + log_sum })
+}
+
+pub(super) fn sample(p: &sample_params, views: &mut Views<'_>) {
+    let logits = views.load("logits");
+    let [sequences, positions] = ["sequence", "position"].map(|name| views.read::<u32>(name));
+    let [tokens, faults] = ["token", "fault"].map(|name| views.write::<u32>(name));
+    let [log_probs, lses] = ["log_prob", "lse"].map(|name| views.write::<f32>(name));
+    let rows = logits.par_chunks(p.vocab as usize).zip(sequences.par_chunks(2)).zip(positions);
+    let outputs = tokens.par_iter_mut().zip(faults).zip(log_probs).zip(lses);
+    rows.zip(outputs).for_each(|(((logits, sequence), position), (((token, fault), log_prob), lse))| {
+        let stream =
+            Stream { key: [p.seed as u32, (p.seed >> 32) as u32], counter: [*position, sequence[0], sequence[1]] };
+        let drawn = vectorized(|| draw(p, logits, &stream));
+        *fault = if drawn.is_some() { 0 } else { position + 1 };
+        let drawn = drawn.unwrap_or(Draw { token: NO_TOKEN, log_prob: 0.0, lse: 0.0 });
+        (*token, *log_prob, *lse) = (drawn.token, drawn.log_prob, drawn.lse);
+    });
+}

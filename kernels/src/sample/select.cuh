@@ -1,0 +1,112 @@
+// The order of tokens, and exact selection by it. A token's rank is an integer: its logit's bits in an order-preserving
+// form, and below them its id, inverted, as of equal logits the smallest id comes first. So no two have one rank.
+// Source: radix selection, as Alabi et al., "Fast k-Selection Algorithms for GPUs", 2012, from the highest digit.
+#pragma once
+#include "vector.cuh"
+
+enum : uint32_t {
+    LOGIT_BITS = 8 * sizeof(KEY_X),
+    DIGIT = 2, // bits
+    ABOVE = (1 << DIGIT) - 1,
+};
+#define NOT_FINITE 0xffffffffffffffffull
+
+// The bits of a finite float, ascending with it. Both zeros are one.
+__device__ __forceinline__ uint32_t ascending(float value) {
+    const uint32_t bits = bits_of(value + 0.0f);
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+__device__ __forceinline__ uint64_t rank_of(float logit, uint32_t id) {
+    return uint64_t(ascending(logit) >> (32 - LOGIT_BITS)) << 32 | uint32_t(~id);
+}
+__device__ __forceinline__ bool is_finite(float value) { return (bits_of(value) & 0x7f800000u) != 0x7f800000u; }
+
+// A row of logits, of which each thread takes some vectors.
+template <uint32_t width> struct Row {
+    const KEY_X* logits;
+    uint32_t vocab;
+
+    // Calls `take` with ids and logits.
+    template <typename Take> __device__ __forceinline__ void each(Take take) const {
+#pragma unroll 1 // it is instantiated often
+        for (uint32_t i = threadIdx.x; i < vocab / width; i += VARIANT_THREADS) {
+            const vector<KEY_X, width> values = load_vector<width>(logits, i);
+#pragma unroll
+            for (uint32_t j = 0; j < width; j++) take(i * width + j, values[j]);
+        }
+    }
+};
+
+// ---- sums and maxima over a CTA, in integers ------------------------------------------------------------
+
+struct Scratch {
+    uint64_t warps[VARIANT_THREADS / WARP][ABOVE], totals[ABOVE];
+};
+
+__device__ __forceinline__ uint64_t shuffle_xor(uint64_t value, uint32_t lane_mask) {
+    const uint32_t high = shuffle_xor(uint32_t(value >> 32), lane_mask);
+    return uint64_t(high) << 32 | shuffle_xor(uint32_t(value), lane_mask);
+}
+
+// Combines each of `n` numbers over the CTA; every thread gets the results.
+template <uint32_t n, typename Combine>
+__device__ __forceinline__ void combine_block(uint64_t (&values)[n], Scratch& scratch, Combine combine) {
+#pragma unroll
+    for (uint32_t i = 0; i < n; i++)
+#pragma unroll
+        for (uint32_t lanes = WARP / 2; lanes > 0; lanes /= 2) values[i] = combine(values[i], shuffle_xor(values[i], lanes));
+    if (threadIdx.x % WARP == 0)
+#pragma unroll
+        for (uint32_t i = 0; i < n; i++) scratch.warps[threadIdx.x / WARP][i] = values[i];
+    sync_block();
+    if (threadIdx.x < n) {
+        uint64_t total = scratch.warps[0][threadIdx.x];
+        for (uint32_t warp = 1; warp < VARIANT_THREADS / WARP; warp++) total = combine(total, scratch.warps[warp][threadIdx.x]);
+        scratch.totals[threadIdx.x] = total;
+    }
+    sync_block();
+#pragma unroll
+    for (uint32_t i = 0; i < n; i++) values[i] = scratch.totals[i];
+}
+template <uint32_t n> __device__ __forceinline__ void block_sums(uint64_t (&values)[n], Scratch& scratch) {
+    combine_block(values, scratch, [](uint64_t a, uint64_t b) { return a + b; });
+}
+__device__ __forceinline__ uint64_t block_largest(uint64_t value, Scratch& scratch) {
+    uint64_t values[1] = {value};
+    combine_block(values, scratch, [](uint64_t a, uint64_t b) { return a < b ? b : a; });
+    return values[0];
+}
+
+// ---- selection -------------------------------------------------------------------------------------------
+
+// The highest rank from which on tokens measure at least `target` together. Only those of rank `lowest` and above count,
+// which do measure that much.
+template <uint32_t width, typename Measure>
+__device__ __forceinline__ uint64_t select(Row<width> row, uint64_t lowest, uint64_t target, Scratch& scratch,
+                                           Measure measure) {
+    uint64_t prefix = 0, above = 0; // the digits found; the measure of what ranks above all that begin with them
+    for (int shift = 32 + LOGIT_BITS - DIGIT; shift >= 0; shift -= DIGIT) {
+        if (shift < 32 && (row.vocab - 1) >> shift == 0) { // no id has this digit: inverted, all have
+            prefix = prefix << DIGIT | ABOVE;
+            continue;
+        }
+        uint64_t sums[ABOVE] = {}; // of those whose next digit is larger than the index
+        row.each([&](uint32_t id, float logit) {
+            const uint64_t rank = rank_of(logit, id);
+            if (rank < lowest || rank >> shift >> DIGIT != prefix) return;
+            const uint64_t size = measure(logit);
+            const uint32_t digit = uint32_t(rank >> shift) & ABOVE;
+#pragma unroll
+            for (uint32_t i = 0; i < ABOVE; i++) sums[i] += digit > i ? size : 0;
+        });
+        block_sums(sums, scratch);
+        uint32_t digit = 0;
+        uint64_t larger = sums[0]; // of those with a larger digit
+#pragma unroll
+        for (uint32_t i = 0; i < ABOVE; i++)
+            if (above + sums[i] >= target) digit = i + 1, larger = i + 1 < ABOVE ? sums[i + 1 < ABOVE ? i + 1 : 0] : 0;
+        above += larger;
+        prefix = prefix << DIGIT | digit;
+    }
+    return prefix;
+}

@@ -1,0 +1,72 @@
+use precast_kernels::abi::{NO_TOKEN, sample_params};
+
+use super::calculus::log_sum_exp;
+use super::launch::Launch;
+
+/// Philox4x32-10, of which token 4 i + j has number j at counter i.
+fn random(seed: u64, sequence: &[f64], position: f64, token: usize) -> u32 {
+    let mut key = [seed as u32, (seed >> 32) as u32];
+    let mut c = [token as u32 / 4, position as u32, sequence[0] as u32, sequence[1] as u32];
+    for _ in 0..10 {
+        let (a, b) = (0xD251_1F53 * u64::from(c[0]), 0xCD9E_8D57 * u64::from(c[2]));
+        c = [(b >> 32) as u32 ^ c[1] ^ key[0], b as u32, (a >> 32) as u32 ^ c[3] ^ key[1], a as u32];
+        key = [key[0].wrapping_add(0x9E37_79B9), key[1].wrapping_add(0xBB67_AE85)];
+    }
+    c[token % 4]
+}
+
+/// The tokens to draw from, the most probable one first; of equal ones the smallest.
+fn kept(launch: &Launch, p: &sample_params, logits: &[f64]) -> Vec<usize> {
+    let mut tokens: Vec<usize> = (0..logits.len()).collect();
+    tokens.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
+    if launch.goes("top-k", p.top_k > 0) {
+        tokens.truncate(p.top_k as usize);
+    }
+    if launch.goes("top-p", p.top_p < 1.0) {
+        let scaled: Vec<f64> = tokens.iter().map(|token| logits[*token] / f64::from(p.temperature)).collect();
+        let total = log_sum_exp(&scaled);
+        let mut sum = 0.0;
+        let fewer = scaled.iter().take_while(|logit| {
+            sum += (**logit - total).exp();
+            sum < f64::from(p.top_p)
+        });
+        tokens.truncate(fewer.count() + 1);
+    }
+    tokens
+}
+
+/// The largest of logit over temperature and Gumbel noise.
+fn drawn(launch: &Launch, p: &sample_params, logits: &[f64], sequence: &[f64], position: f64) -> usize {
+    let by_temperature = launch.goes("draws", p.temperature > 0.0);
+    let score = |token: usize| {
+        let u = (f64::from(random(p.seed, sequence, position, token)) + 0.5) / 2f64.powi(32);
+        logits[token] / f64::from(p.temperature) - (-(-u).ln_1p()).ln()
+    };
+    match by_temperature {
+        true => {
+            let largest = kept(launch, p, logits).into_iter().max_by(|a, b| score(*a).total_cmp(&score(*b)));
+            largest.expect("one is kept")
+        }
+        false => (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b])).expect("a token"),
+    }
+}
+
+pub fn sample(launch: &mut Launch) {
+    let p: sample_params = launch.params();
+    let (logits, sequences, positions) =
+        (launch.before("logits"), launch.before("sequence"), launch.before("position"));
+    let rows = logits.chunks(p.vocab as usize).zip(sequences.chunks(2)).zip(&positions);
+    let of_row = |((logits, sequence), position): ((&[f64], &[f64]), &f64)| {
+        if launch.goes("is not finite", logits.iter().any(|logit| !logit.is_finite())) {
+            return [f64::from(NO_TOKEN), 0.0, 0.0, position + 1.0];
+        }
+        let (token, lse) = (drawn(launch, &p, logits, sequence, *position), log_sum_exp(logits));
+        [token as f64, logits[token] - lse, lse, 0.0]
+    };
+    let expected: Vec<[f64; 4]> = rows.map(of_row).collect();
+    let of = |index: usize| expected.iter().map(|row| row[index]).collect::<Vec<_>>();
+    assert_eq!(launch.after("token"), of(0));
+    launch.is("log_prob", &of(1));
+    launch.is("lse", &of(2));
+    assert_eq!(launch.after("fault"), of(3));
+}
