@@ -24,6 +24,7 @@ pub mod out;
 mod reach;
 pub mod reference;
 pub mod registry;
+pub mod rows;
 pub mod source;
 pub mod tensor_map;
 pub mod tuned;

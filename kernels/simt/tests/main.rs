@@ -18,6 +18,7 @@ mod hopper;
 mod kernels;
 mod mistakes;
 mod planted;
+mod rows;
 mod skipped;
 mod softcap;
 

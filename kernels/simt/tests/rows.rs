@@ -1,0 +1,86 @@
+//! A row's bits depend on nothing but the row: of every forward operation, by every variant, and by host references.
+
+use std::collections::BTreeSet;
+
+use precast_kernels::check::Case;
+use precast_kernels::host::Buffer;
+use precast_kernels::rows::RowPair;
+use precast_kernels::{Arch, Key, KeyVariant, examples};
+use precast_simt::{Program, execute};
+use rayon::prelude::*;
+
+use crate::SIMT;
+
+/// Elements of a launch that is executed: enough for rows of whole vectors and of others.
+const MOST: u64 = 40_000;
+
+/// The launches of a key: of its parameters that are small enough, those that most variants admit, and of these the largest.
+fn pair(key: &Key) -> Option<RowPair> {
+    let pairs = key.kernel().samples().into_iter().filter_map(|params| RowPair::new(key, &params, 1));
+    let elems = |pair: &RowPair| pair.many.operands.iter().map(|operand| operand.elems).sum::<u64>();
+    let (small, large): (Vec<_>, Vec<_>) = pairs.partition(|pair| elems(pair) <= MOST);
+    let admitting = |pair: &RowPair| variants(key).iter().filter(|(_, built)| admits(built, pair)).count();
+    let most = small.into_iter().max_by_key(|pair| (admitting(pair), elems(pair)));
+    most.or_else(|| large.into_iter().min_by_key(elems))
+}
+
+fn admits(built: &KeyVariant, pair: &RowPair) -> bool {
+    [&pair.few, &pair.many].iter().all(|case| built.key.kernel().admits(built.variant, &case.params))
+}
+
+fn launched(program: &Program, pair: &KeyVariant, case: &Case) -> Vec<Buffer> {
+    let (kernel, mut memory) = (pair.key.kernel(), case.before.clone());
+    let (geometry, maps) =
+        (kernel.geometry(pair.variant, &case.params), kernel.tensor_maps(pair.variant, &case.params));
+    let done = execute(program, &geometry, &case.params, &case.operands, &maps, &mut memory, 1);
+    done.unwrap_or_else(|report| panic!("{}: {report}", pair.key));
+    memory
+}
+
+/// The variants of a key by architecture, each once.
+fn variants(key: &Key) -> Vec<(Arch, KeyVariant)> {
+    let mut seen = Vec::new();
+    for arch in [Arch::Sm89, Arch::Sm90a] {
+        for pair in key.built(arch) {
+            if !seen.iter().any(|(_, other): &(Arch, KeyVariant)| other.variant == pair.variant) {
+                seen.push((arch, pair));
+            }
+        }
+    }
+    seen
+}
+
+/// The forward examples, one of those of an operation and a dtype that are built alike.
+fn keys() -> Vec<(Key, RowPair)> {
+    let mut seen = BTreeSet::new();
+    let keys = examples().into_iter().filter_map(|key| pair(&key).map(|pair| (key, pair)));
+    let mut is_new = |(key, _): &(Key, RowPair)| {
+        let built: Vec<String> = variants(key).iter().map(|(arch, pair)| format!("{arch} {}", pair.variant)).collect();
+        let dtype = key.text().rsplit(',').next().map(str::to_owned);
+        seen.insert((key.op(), dtype, built))
+    };
+    keys.filter(|pair| is_new(pair)).collect()
+}
+
+#[test]
+fn a_row_depends_on_no_other() {
+    let keys = keys();
+    let ops: BTreeSet<&str> = keys.iter().map(|(key, _)| key.op()).collect();
+    assert!(ops.len() == 20, "{ops:?}");
+    let differing = |(key, rows): &(Key, RowPair)| {
+        let mut found: Vec<String> = Vec::new();
+        let on_sim = rows.differs(&rows.few.reference(), &rows.many.reference());
+        found.extend(on_sim.map(|operand| format!("{key} by its host reference: {operand}")));
+        for (arch, pair) in variants(key) {
+            if admits(&pair, rows) {
+                let program = SIMT.compile(&pair.source(), &pair.defines(arch), arch).unwrap();
+                let [few, many] = [&rows.few, &rows.many].map(|case| launched(&program, &pair, case));
+                let other = rows.differs(&few, &many);
+                found.extend(other.map(|operand| format!("{key}[{}] on {arch}: {operand}", pair.variant)));
+            }
+        }
+        found
+    };
+    let found: Vec<String> = keys.par_iter().flat_map_iter(differing).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
