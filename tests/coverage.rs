@@ -11,9 +11,9 @@ use precast_plan::guard::GUARD;
 use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
-    Adapters, ComparisonPlan, EvaluationPlan, Formats, Gemm, ModelConfig, Objective, PlanError, Precision, Recipe,
-    Recompute, Resident, Share, Staged, Student, Target, Teacher, Tensor, TrainingPlan, TrainingRequest, build_keys,
-    keys,
+    Adapters, ComparisonPlan, EvaluationPlan, Formats, Gemm, GenerationPlan, ModelConfig, Objective, PlanError,
+    Precision, Recipe, Recompute, Resident, Sampling, Share, Slots, Staged, Student, Target, Teacher, Tensor,
+    TrainingPlan, TrainingRequest, build_keys, keys,
 };
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
@@ -204,8 +204,13 @@ proptest! {
                     requested.extend(keys(&compared.plan).into_iter().map(|pair| pair.key));
                 }
             }
-            // Replicas and ranks add up what each has.
             let (formats, adapters) = (Formats::dense(), Adapters::none());
+            for config in [&teacher, &student] {
+                let (model, slots) = (Student { config, formats: &formats, adapters: &adapters }, Slots { count: 70, seq_len });
+                let generation = GenerationPlan::new(model, (slots, 2), Sampling::LIKELIEST, recipe.precision, Arch::Sim);
+                requested.extend(keys(&generation.unwrap().plan).into_iter().map(|pair| pair.key));
+            }
+            // Replicas and ranks add up what each has.
             let whole = Student { config: &student, formats: &formats, adapters: &adapters };
             let several = Share { replicas: 4, ranks: 2, rank: 0 };
             let own = recipe.objective.has_teacher().then_some(Teacher::Model { config: &teacher, formats: &formats });

@@ -16,6 +16,7 @@ mod copies;
 mod coverage;
 mod cublas;
 mod data;
+mod decode;
 mod determinism;
 mod driver;
 mod dry_run;

@@ -2509,6 +2509,79 @@ impl Kernel for Sample {
     }
 }
 
+/// Parameter block of `sample.advance`.
+/// A row whose sequence ends is idle from then on, and its last token and position stay. So is a row for which no
+/// token was drawn; its `end` says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct sample_advance_params {
+    /// `[rows]` u32, read, targets(64): drawn after the row's own token, or NO_TOKEN
+    pub token: address,
+    /// `[rows]` f32, read: of the token
+    pub log_prob: address,
+    /// `[rows]` u32, update, ids(seq_len): tokens that the row's sequence has at most; NO_TOKEN once none was drawn
+    pub end: address,
+    /// `[stops]` u32, read, ids(64): tokens that end a sequence
+    pub stop: address,
+    /// `[rows]` u32, update, slots(slots): the row's sequence, or IDLE_SLOT
+    pub slot: address,
+    /// `[rows]` u32, update, ids(seq_len): the row's, in its sequence
+    pub position: address,
+    /// `[rows]` u32, update, ids(64): the row's token
+    pub id: address,
+    /// `[slots, seq_len]` u32, update, ids(64): tokens of the sequences; those of other positions are untouched
+    pub tokens: address,
+    /// `[slots, seq_len]` f32, update: of these tokens
+    pub log_probs: address,
+    pub rows: u32,
+    /// sequences that there is room for
+    pub slots: u32,
+    /// positions of each
+    pub seq_len: u32,
+    pub stops: u32,
+}
+
+arguments! {
+    SampleAdvanceArgs of sample_advance_params {
+        operands { token, log_prob, end, stop, slot, position, id, tokens, log_probs }
+        optional { }
+        scalars { rows: u32, slots: u32, seq_len: u32, stops: u32 }
+    }
+}
+
+key! {
+    /// Moves rows on to the tokens that were drawn for them.
+    pub struct SampleAdvance = "sample.advance" {  }
+}
+
+impl Kernel for SampleAdvance {
+    type Params = sample_advance_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let rows = u64::from(p.rows);
+        let stops = u64::from(p.stops);
+        let slots = u64::from(p.slots);
+        let seq_len = u64::from(p.seq_len);
+        let operands = [
+            Some(operand!(Read Self::Params, token: Dtype::U32, rows).with(Content::Targets(64))),
+            Some(operand!(Read Self::Params, log_prob: Dtype::F32, rows)),
+            Some(operand!(ReadWrite Self::Params, end: Dtype::U32, rows).with(Content::Ids(p.seq_len))),
+            Some(operand!(Read Self::Params, stop: Dtype::U32, stops).with(Content::Ids(64))),
+            Some(operand!(ReadWrite Self::Params, slot: Dtype::U32, rows).with(Content::Slots(p.slots))),
+            Some(operand!(ReadWrite Self::Params, position: Dtype::U32, rows).with(Content::Ids(p.seq_len))),
+            Some(operand!(ReadWrite Self::Params, id: Dtype::U32, rows).with(Content::Ids(64))),
+            Some(operand!(ReadWrite Self::Params, tokens: Dtype::U32, slots * seq_len).with(Content::Ids(64))),
+            Some(operand!(ReadWrite Self::Params, log_probs: Dtype::F32, slots * seq_len)),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+
+    fn bytes(&self, p: &Self::Params) -> u64 {
+        let rows = u64::from(p.rows);
+        rows * 36
+    }
+}
+
 /// Parameter block of `swiglu.fwd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
@@ -2659,6 +2732,7 @@ macro_rules! every_kernel {
             RopeBwd,
             RopeFwd,
             Sample,
+            SampleAdvance,
             SwigluBwd,
             SwigluFwd,
         }

@@ -172,7 +172,7 @@ fn every_output_is_compared_with_its_reference() {
 }
 
 /// Operations that sum up, or have no more than a number for each token.
-const SMALL: [&str; 4] = ["column_sum.finish", "grad_norm.finish", "head.metrics", "lora.wgrad"];
+const SMALL: [&str; 5] = ["column_sum.finish", "grad_norm.finish", "head.metrics", "lora.wgrad", "sample.advance"];
 
 #[test]
 fn a_typical_launch_fills_a_gpu_and_is_in_no_cache() {

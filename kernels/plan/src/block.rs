@@ -3,6 +3,7 @@
 use precast_kernels::Out;
 
 use crate::buffer::Tensor;
+use crate::cache::LayerCache;
 use crate::ops::{ActivationRows, Attended, ForwardPass, Given, Heads, Normed, Ops, Projected};
 use crate::recipe::Recompute;
 use crate::rope::Rope;
@@ -13,6 +14,8 @@ pub(crate) struct TransformerBlock<'a> {
     pub weights: &'a Layer,
     pub heads: Heads,
     pub rope: Rope,
+    /// Keys and values of the block's sequences, where it decodes.
+    pub cache: Option<LayerCache>,
 }
 
 /// Trained part below a block.
@@ -69,6 +72,16 @@ impl TransformerBlock<'_> {
         ops.linear_add("down", gated, &w.down, middle).y
     }
 
+    /// Lowers what the block's keys and values follow from.
+    pub fn fill_cache(&self, ops: &mut Ops<'_>, input: Tensor) {
+        let input_norm = ops.norm("input_norm", input, &self.weights.input_norm, self.weights.out());
+        let qkv = ops.linear("qkv", input_norm.rows, &self.weights.qkv);
+        self.turn(ops, qkv.y, ForwardPass::Alone);
+        if let Some(cache) = self.cache {
+            ops.store("store", qkv.y, self.heads, cache);
+        }
+    }
+
     /// Like [`Self::forward`], saving activations for the backward pass as `recompute` allows.
     pub fn forward_saving(&self, ops: &mut Ops<'_>, input: Tensor, recompute: Recompute) -> (Tensor, Saved) {
         let kept = self.inner(ops, input);
@@ -104,7 +117,13 @@ impl TransformerBlock<'_> {
         let input_norm = ops.norm("input_norm", input, &w.input_norm, out);
         let qkv = ops.linear("qkv", input_norm.rows, &w.qkv);
         let raw = self.turn(ops, qkv.y, pass);
-        let attended = ops.attention("attention", qkv.y, self.heads);
+        let attended = match self.cache {
+            None => ops.attention("attention", qkv.y, self.heads),
+            Some(cache) => {
+                ops.store("store", qkv.y, self.heads, cache);
+                ops.attention_decode("attention", qkv.y, self.heads, cache)
+            }
+        };
         // The o projection sums over few elements, so its store is the bottleneck: the norm, which reads the row
         // anyway, adds the residual. The down projection sums over many: there the addition is free.
         let branch = ops.linear("o", attended.o, &w.o);

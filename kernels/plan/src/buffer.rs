@@ -35,6 +35,8 @@ pub enum Category {
     CublasWorkspaces,
     /// cuBLASLt's own memory, in no buffer.
     Cublas,
+    /// The pool of keys and values that decoding attends to.
+    KeysAndValues,
     /// Rotary tables, inputs, scalars and metrics.
     Inputs,
     /// Activations, their gradients, logits and workspaces, which share memory as their lifetimes allow.
@@ -43,7 +45,7 @@ pub enum Category {
 
 impl Category {
     /// Every category, in table order.
-    pub const ALL: [Category; 12] = [
+    pub const ALL: [Category; 13] = [
         Category::TeacherWeights,
         Category::TeacherScratch,
         Category::StudentWeights,
@@ -54,6 +56,7 @@ impl Category {
         Category::Gradients,
         Category::CublasWorkspaces,
         Category::Cublas,
+        Category::KeysAndValues,
         Category::Inputs,
         Category::Activations,
     ];
@@ -71,6 +74,7 @@ impl Category {
             Category::Gradients => "gradients",
             Category::CublasWorkspaces => "cublas workspaces",
             Category::Cublas => "cublas itself",
+            Category::KeysAndValues => "keys and values",
             Category::Inputs => "inputs and tables",
             Category::Activations => "activations",
         }

@@ -10,10 +10,12 @@ use crate::comparison_plan::ComparisonPlan;
 use crate::config::ModelConfig;
 use crate::evaluation::EvaluationPlan;
 use crate::formats::Formats;
+use crate::generation::{GenerationPlan, Slots};
 use crate::node::Launch;
 use crate::objective::Objective;
 use crate::plan::Plan;
 use crate::recipe::{Precision, Recipe, Recompute};
+use crate::sampling::Sampling;
 use crate::share::Share;
 use crate::training::{Student, Teacher, TrainingPlan, TrainingRequest};
 
@@ -57,6 +59,7 @@ fn lower(models: &[ModelConfig], arch: Arch, mut visit: impl FnMut(&Plan)) {
     for model in &models {
         students(model, arch, &mut visit);
         evaluations(model, arch, &mut visit);
+        generations(model, arch, &mut visit);
     }
     teachers(&models, arch, &mut visit);
     if let Some(model) = models.first() {
@@ -131,6 +134,17 @@ fn evaluations(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
         // A comparison reads two rows of logits, of any form.
         let compared = ComparisonPlan::other((model, &Formats::dense()), (1, TOKENS), precision, arch);
         compared.into_iter().for_each(|compared| visit(&compared.plan));
+    }
+}
+
+/// Lowers generations by a model in each precision. What decoding launches besides an evaluation depends on no format.
+fn generations(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
+    let (formats, adapters) = (Formats::dense(), Adapters::none());
+    let model = Student { config: model, formats: &formats, adapters: &adapters };
+    let (slots, sampling) = (Slots { count: 1, seq_len: TOKENS }, Sampling::LIKELIEST);
+    for precision in [Precision::Fp32, Precision::Bf16] {
+        let generation = GenerationPlan::new(model, (slots, 0), sampling, precision, arch);
+        generation.into_iter().for_each(|generation| visit(&generation.plan));
     }
 }
 

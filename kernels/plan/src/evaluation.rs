@@ -48,6 +48,12 @@ impl AsRef<Plan> for EvaluationPlan {
     }
 }
 
+impl AsMut<Plan> for EvaluationPlan {
+    fn as_mut(&mut self) -> &mut Plan {
+        &mut self.plan
+    }
+}
+
 /// Refuses a model and a shape without a plan.
 pub(crate) fn check(
     (config, formats): (&ModelConfig, &Formats),

@@ -127,6 +127,15 @@ pub(crate) fn compare(
     to
 }
 
+/// Lowers the logits of all tokens, `[tokens, vocab]`.
+pub(crate) fn logits(ops: &mut Ops<'_>, head: Head<'_>) -> Tensor {
+    let (tokens, vocab) = (ops.tokens(), head.linear.n);
+    let logits = ops.logits_buffer("logits", tokens, vocab);
+    let linear = ops.dense("logits", head.linear, vocab);
+    ops.logits("logits", head.hidden, &linear, logits, vocab);
+    logits
+}
+
 /// Lowers negative log likelihoods of the targets into `nll`.
 pub(crate) fn score(ops: &mut Ops<'_>, head: Head<'_>, targets: Tensor, nll: Tensor) {
     let (tokens, vocab) = (ops.tokens(), head.linear.n);

@@ -5,6 +5,7 @@ use precast_kernels::{Dtype, Out};
 use crate::block::{Below, Saved, TransformerBlock};
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
+use crate::cache::LayerCache;
 use crate::config::ModelConfig;
 use crate::head::Head;
 use crate::ops::{Heads, Normed, Ops, Sorted};
@@ -20,6 +21,8 @@ pub struct Resident {
     pub rope: Rope,
     /// Its matrices quantized at load.
     pub staged: Vec<Staged>,
+    /// Keys and values by layer, of a model that decodes.
+    pub caches: Vec<LayerCache>,
 }
 
 impl Resident {
@@ -27,7 +30,7 @@ impl Resident {
         let elems = u64::from(seq_len) * u64::from(config.head_dim / 2);
         let mut table = |part| b.persistent(format!("{name}.rope.{part}"), Category::Inputs, Dtype::F32, elems);
         let rope = Rope { cos: table("cos"), sin: table("sin") };
-        Self { weights, rope, staged: Vec::new() }
+        Self { weights, rope, staged: Vec::new(), caches: Vec::new() }
     }
 }
 
@@ -50,10 +53,11 @@ pub(crate) struct Activations {
 
 impl<'a> Model<'a> {
     pub fn blocks(&self) -> impl DoubleEndedIterator<Item = (String, TransformerBlock<'a>)> + ExactSizeIterator {
-        let (name, heads, rope) = (self.name, Heads::of(self.config), self.resident.rope);
-        let layers = self.resident.weights.layers.iter().enumerate();
-        layers
-            .map(move |(layer, weights)| (format!("{name}.layers.{layer}"), TransformerBlock { weights, heads, rope }))
+        let (name, heads, resident) = (self.name, Heads::of(self.config), self.resident);
+        resident.weights.layers.iter().enumerate().map(move |(layer, weights)| {
+            let cache = resident.caches.get(layer).copied();
+            (format!("{name}.layers.{layer}"), TransformerBlock { weights, heads, rope: resident.rope, cache })
+        })
     }
 
     /// Lowers the forward pass; returns the last hidden states, normalized. No buffer outlives the launches that read
@@ -65,6 +69,19 @@ impl<'a> Model<'a> {
             stream = block.forward(ops, stream);
         }
         self.head(self.norm(ops, stream))
+    }
+
+    /// Lowers what keys and values of all layers follow from: the forward pass up to the last layer's.
+    pub fn fill_cache(&self, ops: &mut Ops<'_>, ids: Tensor) {
+        let mut stream = self.embedding(ops, ids);
+        let last = self.config.layers as usize - 1;
+        for (layer, (scope, block)) in self.blocks().enumerate() {
+            ops.scope(scope);
+            if layer == last {
+                return block.fill_cache(ops, stream);
+            }
+            stream = block.forward(ops, stream);
+        }
     }
 
     /// Like [`Self::forward`], for a model that trains; also returns the activations for the backward pass.

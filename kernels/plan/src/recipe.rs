@@ -256,6 +256,13 @@ pub enum PlanError {
         batch: u32,
         seq_len: u32,
     },
+    /// Tokens are not drawn from so many.
+    #[error("tokens are drawn from a vocabulary of at most {most}, and the model's has {vocab}")]
+    Vocabulary {
+        /// Rows of the model's head.
+        vocab: u32,
+        most: u32,
+    },
     /// The replicas' tree cannot be divided among the ranks.
     #[error(transparent)]
     Replicas(#[from] ShareError),

@@ -11,11 +11,12 @@
 //! Sources: Maddison et al., "A* Sampling", 2014; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011; Holtzman
 //! et al., "The Curious Case of Neural Text Degeneration", 2020.
 
+mod advance;
 mod host;
 mod noise;
 mod polynomial;
 
-pub use crate::abi::Sample;
+pub use crate::abi::{Sample, SampleAdvance};
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance, source, variant};
 

@@ -2,6 +2,7 @@
 //! are not rounded to bf16: what a kernel is checked with, its reference is. Gradients are differences of the forward formula, so that a reference and a kernel
 //! that share a mistake do not agree with it.
 
+mod advance;
 mod attention;
 mod calculus;
 mod elements;
@@ -65,6 +66,7 @@ const FORMULAS: &[Formula] = &[
     ("rope.bwd", rope::bwd),
     ("rope.fwd", rope::fwd),
     ("sample", sample::sample),
+    ("sample.advance", advance::advance),
     ("swiglu.bwd", swiglu::bwd),
     ("swiglu.fwd", swiglu::fwd),
 ];

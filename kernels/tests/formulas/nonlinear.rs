@@ -8,7 +8,7 @@ use super::ELSEWHERE;
 
 /// Operations without a function that could be taken for the identity: GEMMs, sums, copies, and what takes nothing
 /// normal.
-const LINEAR: [&str; 23] = [
+const LINEAR: [&str; 24] = [
     "add",
     "attention.delta",
     "cast",
@@ -32,6 +32,7 @@ const LINEAR: [&str; 23] = [
     "rope.at",
     "rope.bwd",
     "rope.fwd",
+    "sample.advance",
 ];
 
 /// `x sigmoid(x)`, `tanh` and `exp` are told apart from a straight line only where inputs are large.

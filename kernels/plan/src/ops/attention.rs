@@ -25,7 +25,7 @@ impl Heads {
         (self.query + 2 * self.key) * self.head_dim
     }
 
-    fn scale(self) -> f32 {
+    pub(super) fn scale(self) -> f32 {
         1.0 / (self.head_dim as f32).sqrt()
     }
 }
@@ -34,7 +34,8 @@ impl Heads {
 #[derive(Clone, Copy)]
 pub(crate) struct Attended {
     pub o: Tensor,
-    pub lse: Tensor,
+    /// None of decoding, which has no gradient.
+    pub lse: Option<Tensor>,
 }
 
 impl Ops<'_> {
@@ -53,7 +54,7 @@ impl Ops<'_> {
             scale: heads.scale(),
         };
         self.launch(name, AttentionFwd { d: heads.head_dim, x: self.x }, args);
-        Attended { o, lse }
+        Attended { o, lse: Some(lse) }
     }
 
     /// Lowers the gradient of the rotated queries, the rotated keys and the values.
@@ -65,8 +66,9 @@ impl Ops<'_> {
         attended: Attended,
         heads: Heads,
     ) -> Tensor {
+        let lse = attended.lse.expect("a forward pass that keeps what its gradient needs");
         let delta_name = format!("{name}.delta");
-        let delta = self.statistics(&delta_name, attended.lse.elems);
+        let delta = self.statistics(&delta_name, lse.elems);
         let args = AttentionDeltaArgs {
             o: attended.o,
             d_o,
@@ -80,7 +82,7 @@ impl Ops<'_> {
         let args = AttentionBwdArgs {
             qkv,
             d_o,
-            lse: attended.lse,
+            lse,
             delta,
             dqkv,
             batch: self.batch,

@@ -4,6 +4,7 @@
 //! them; its name is the last part of labels and of buffer names.
 
 mod attention;
+mod decode;
 mod dequant;
 mod embedding;
 mod fill;
@@ -37,6 +38,7 @@ pub(crate) use rows::ActivationRows;
 
 use crate::buffer::Tensor;
 use crate::builder::Builder;
+use crate::cache::DecodeRows;
 use crate::gemm::Workspaces;
 use crate::node::Cublas;
 use crate::weights::Weight;
@@ -58,6 +60,8 @@ pub(crate) struct Ops<'a> {
     /// Workspaces of cuBLASLt, if it computes the GEMMs.
     workspaces: Option<Workspaces>,
     gradients: Option<Gradients>,
+    /// Places of the rows, where they are not those of whole sequences.
+    decodes: Option<DecodeRows>,
 }
 
 /// A forward pass, alone or before its backward pass.
@@ -107,7 +111,7 @@ impl Semaphores {
 impl<'a> Ops<'a> {
     /// Starts operations without gradients.
     pub fn new(b: &'a mut Builder, (batch, seq_len): (u32, u32), x: Dtype, workspaces: Option<Workspaces>) -> Self {
-        Self { b, batch, seq_len, x, scope: String::new(), again: false, workspaces, gradients: None }
+        Self { b, batch, seq_len, x, scope: String::new(), again: false, workspaces, gradients: None, decodes: None }
     }
 
     /// Adds gradients.
@@ -180,6 +184,11 @@ impl<'a> Ops<'a> {
     /// Declares a transient buffer of weights.
     pub fn elements(&mut self, name: &str, elems: u64) -> Tensor {
         self.b.transient(self.name(name), self.x, elems)
+    }
+
+    /// Declares a transient buffer of u32.
+    pub fn words(&mut self, name: &str, elems: u64) -> Tensor {
+        self.b.transient(self.name(name), Dtype::U32, elems)
     }
 
     /// Declares a transient buffer of f32.

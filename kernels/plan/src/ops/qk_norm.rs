@@ -1,7 +1,7 @@
 //! RMSNorm of each head of q and k, followed by their rotary embedding, in place.
 
-use precast_kernels::abi::{QkNormBwdArgs, QkNormDgradArgs, QkNormFwdArgs};
-use precast_kernels::qk_norm::{QkNormBwd, QkNormDgrad, QkNormFwd};
+use precast_kernels::abi::{QkNormAtArgs, QkNormBwdArgs, QkNormDgradArgs, QkNormFwdArgs};
+use precast_kernels::qk_norm::{QkNormAt, QkNormBwd, QkNormDgrad, QkNormFwd};
 
 use super::{ForwardPass, GROUP, Heads, Ops};
 use crate::buffer::Tensor;
@@ -20,6 +20,23 @@ impl Ops<'_> {
         norm: &Norm,
         pass: ForwardPass,
     ) -> Option<Tensor> {
+        if let Some(rows) = self.decodes {
+            let args = QkNormAtArgs {
+                x: qkv,
+                gamma: norm.gamma.tensor,
+                cos: rope.cos,
+                sin: rope.sin,
+                position: rows.positions,
+                eps: norm.eps,
+                rows: self.tokens(),
+                seq_len: rows.seq_len,
+                query_heads: heads.query,
+                key_heads: heads.key,
+                row_heads: heads.query + 2 * heads.key,
+            };
+            self.launch(name, QkNormAt { d: heads.head_dim, x: self.x }, args);
+            return None;
+        }
         let keep = pass == ForwardPass::Saving;
         let raw = keep.then(|| self.rows(&format!("{name}.raw"), (heads.query + heads.key) * heads.head_dim));
         let args = QkNormFwdArgs {

@@ -1,0 +1,60 @@
+//! The pool of keys and values, the rows that decoding computes, and what becomes of them.
+
+use precast_kernels::Dtype;
+
+use crate::buffer::{Category, Tensor};
+use crate::builder::Builder;
+use crate::config::ModelConfig;
+
+/// Keys and values of a layer: `[slots, kv_heads, seq_len, head_dim]` each, in the dtype of activations. A slot holds one sequence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerCache {
+    pub keys: Tensor,
+    pub values: Tensor,
+    pub slots: u32,
+    /// Tokens that a slot has room for.
+    pub seq_len: u32,
+}
+
+/// Tokens that are computed together, a row each, wherever they are in their sequences.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DecodeRows {
+    /// Slot of each row; `IDLE_SLOT` of a row that computes nothing.
+    pub slots: Tensor,
+    /// Position of each row's token in its sequence.
+    pub positions: Tensor,
+    /// Positions that there are.
+    pub seq_len: u32,
+}
+
+impl DecodeRows {
+    /// The first `count` rows.
+    pub fn first(self, count: u64) -> Self {
+        Self { slots: self.slots.slice(0, count), positions: self.positions.slice(0, count), ..self }
+    }
+}
+
+/// What rows are drawn with, and what was drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowState {
+    /// Number of each row's sequence, two words, the lower first.
+    pub sequences: Tensor,
+    /// Tokens that each row's sequence has at most.
+    pub ends: Tensor,
+    /// Tokens that end a sequence.
+    pub stops: Tensor,
+    /// Tokens of the sequences, `[slots, seq_len]`, from the first that was drawn on.
+    pub tokens: Tensor,
+    /// Their log-probabilities, nats.
+    pub log_probs: Tensor,
+}
+
+/// Declares the pool: a cache for each layer.
+pub(crate) fn pool(b: &mut Builder, config: &ModelConfig, (slots, seq_len): (u32, u32), x: Dtype) -> Vec<LayerCache> {
+    let elems = u64::from(slots) * u64::from(config.kv_heads) * u64::from(seq_len) * u64::from(config.head_dim);
+    let caches = (0..config.layers).map(|layer| {
+        let mut part = |name| b.persistent(format!("model.layers.{layer}.{name}"), Category::KeysAndValues, x, elems);
+        LayerCache { keys: part("keys"), values: part("values"), slots, seq_len }
+    });
+    caches.collect()
+}

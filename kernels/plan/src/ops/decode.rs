@@ -1,0 +1,102 @@
+//! Decoding: rows at places of their own, and attention to keys and values that earlier rows have stored.
+
+use precast_kernels::abi::{AttentionDecodeArgs, KvStoreArgs, SampleAdvanceArgs, SampleArgs};
+use precast_kernels::attention::AttentionDecode;
+use precast_kernels::kv::KvStore;
+use precast_kernels::sample::{Sample, SampleAdvance};
+
+use super::{Attended, Heads, Ops};
+use crate::buffer::Tensor;
+use crate::cache::{DecodeRows, LayerCache, RowState};
+use crate::sampling::Sampling;
+
+impl Ops<'_> {
+    /// Has later operations compute a token for each of these rows.
+    pub fn decode(&mut self, rows: DecodeRows) {
+        self.decodes = Some(rows);
+    }
+
+    pub(super) fn decode_rows(&self) -> DecodeRows {
+        self.decodes.expect("a phase that decodes")
+    }
+
+    /// Stores the rotated keys and the values of packed q, k and v.
+    pub fn store(&mut self, name: &str, qkv: Tensor, heads: Heads, cache: LayerCache) {
+        let DecodeRows { slots, positions, .. } = self.decode_rows();
+        let args = KvStoreArgs {
+            qkv,
+            slot: slots,
+            position: positions,
+            keys: cache.keys,
+            values: cache.values,
+            rows: self.tokens(),
+            slots: cache.slots,
+            seq_len: cache.seq_len,
+            heads: heads.query,
+            kv_heads: heads.key,
+        };
+        self.launch(name, KvStore { d: heads.head_dim, x: self.x }, args);
+    }
+
+    /// Lowers attention of each row to its own and all earlier keys of its slot.
+    pub fn attention_decode(&mut self, name: &str, qkv: Tensor, heads: Heads, cache: LayerCache) -> Attended {
+        let DecodeRows { slots, positions, .. } = self.decode_rows();
+        let o = self.rows(name, heads.query * heads.head_dim);
+        let args = AttentionDecodeArgs {
+            qkv,
+            keys: cache.keys,
+            values: cache.values,
+            slot: slots,
+            position: positions,
+            o,
+            rows: self.tokens(),
+            slots: cache.slots,
+            seq_len: cache.seq_len,
+            heads: heads.query,
+            kv_heads: heads.key,
+            scale: heads.scale(),
+        };
+        self.launch(name, AttentionDecode { d: heads.head_dim, x: self.x }, args);
+        Attended { o, lse: None }
+    }
+
+    /// Draws the next token of each row from its logits, and moves the row, whose token is in `ids`, on to it.
+    pub fn sample(&mut self, name: &str, logits: Tensor, how: Sampling, (ids, state): (Tensor, RowState)) {
+        let (rows, DecodeRows { slots, positions, seq_len }) = (self.tokens(), self.decode_rows());
+        let [token, fault] = ["token", "fault"].map(|part| self.words(part, rows.into()));
+        let [log_prob, lse] = ["log_prob", "lse"].map(|part| self.statistics(part, rows.into()));
+        let vocab = (logits.elems / u64::from(rows)) as u32;
+        let args = SampleArgs {
+            logits,
+            sequence: state.sequences.slice(0, 2 * u64::from(rows)),
+            position: positions,
+            token,
+            log_prob,
+            lse,
+            fault,
+            seed: how.seed,
+            rows,
+            vocab,
+            temperature: how.temperature,
+            top_k: how.top_k,
+            top_p: how.top_p,
+        };
+        self.launch(name, Sample { x: self.x }, args);
+        let args = SampleAdvanceArgs {
+            token,
+            log_prob,
+            end: state.ends.slice(0, rows.into()),
+            stop: state.stops,
+            slot: slots,
+            position: positions,
+            id: ids,
+            tokens: state.tokens,
+            log_probs: state.log_probs,
+            rows,
+            slots: (state.tokens.elems / u64::from(seq_len)) as u32,
+            seq_len,
+            stops: state.stops.elems as u32,
+        };
+        self.launch("advance", SampleAdvance {}, args);
+    }
+}
