@@ -190,7 +190,7 @@ fn a_tokenizer_of_a_family_that_splits_in_one_way_is_read() {
     let chat = write(&[&arguments[..], &chat[..]].concat());
     let template = Checkpoint::open(&chat.apr()).unwrap().chat_template(None).unwrap().expect("the file has one");
     let messages: minijinja::Value = serde_json::from_str(r#"[{"role": "user", "content": "ab"}]"#).unwrap();
-    assert_eq!(template.prompt(&messages).unwrap(), "ab<|im_end|>");
+    assert_eq!(template.prompt(&messages, None).unwrap(), "ab<|im_end|>");
     // Llama's models split text in several ways, and the file does not say which.
     let llama = write(&[&["--family", "llama"], &arguments[..]].concat());
     assert!(Checkpoint::open(&llama.apr()).unwrap().tokenizer().unwrap().is_none());

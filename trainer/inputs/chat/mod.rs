@@ -83,9 +83,13 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// A text that says what is wrong with it.
-    pub fn prompt(self: &Arc<Self>, messages: &Value) -> Result<String, String> {
+    pub fn prompt(self: &Arc<Self>, messages: &Value, tools: Option<&Value>) -> Result<String, String> {
         let messages = messages::read(messages, messages::Purpose::Prompt)?;
-        self.with(move |template| Ok(template.default.render(&messages, None, Ending::GenerationPrompt)?.0))
+        let tools = tools.map(messages::tools).transpose()?;
+        self.with(move |template| {
+            let of_tools = template.tool_use.as_ref().filter(|_| tools.is_some()).unwrap_or(&template.default);
+            Ok(of_tools.render(&messages, tools.as_ref(), Ending::GenerationPrompt)?.0)
+        })
     }
 
     /// A conversation, and what the assistant has said in it: between the template's marks if it has any; else what rendering adds

@@ -115,7 +115,7 @@ fn what_is_no_conversation_is_refused() {
 fn a_day_is_said_where_one_is_given() {
     let source = ChatSource { default: "{{ strftime_now('%d %b %Y') }}".into(), ..ChatSource::default() };
     let dated = ChatTemplate::new(&source, Some(date("2024-07-06").unwrap())).unwrap();
-    assert_eq!(dated.prompt(&value(TURNS)).unwrap(), "06 Jul 2024");
+    assert_eq!(dated.prompt(&value(TURNS), None).unwrap(), "06 Jul 2024");
     assert!(date("2024-02-30").is_err() && date("today").is_err());
 }
 
@@ -164,7 +164,7 @@ fn a_template_of_any_depth_is_parsed_or_refused_and_overflows_no_stack() {
 fn a_row_that_takes_a_template_forever_is_refused() {
     let refused = |text: &str| {
         let message = value(r#"[{"role": "user", "content": "abc"}]"#);
-        template(text).prompt(&message).unwrap_err()
+        template(text).prompt(&message, None).unwrap_err()
     };
     let loops = "{% for a in range(9999) %}{% for b in range(9999) %}\n{% endfor %}{% endfor %}";
     assert!(refused(loops).contains("it takes more than 1000000 instructions (chat_template:1)"), "{}", refused(loops));
@@ -218,7 +218,7 @@ fn a_row_for_which_a_template_asks_for_more_memory_than_there_is_is_refused() {
     let mut others = Vec::new();
     for form in &forms {
         let rendered = ChatTemplate::new(&source(form), None).map(|template| {
-            let text = template.prompt(&value(r#"[{"role": "user", "content": "abc"}]"#));
+            let text = template.prompt(&value(r#"[{"role": "user", "content": "abc"}]"#), None);
             text.map_or_else(std::convert::identity, |text| format!("{} bytes", text.len()))
         });
         let said = rendered.unwrap_or_else(|error| error);
@@ -234,7 +234,7 @@ fn a_row_for_which_a_template_asks_for_more_memory_than_there_is_is_refused() {
 fn lists_within_lists_overflow_no_stack() {
     let nested = "{% set n = namespace(x=[]) %}{% for i in range(4999) %}{% set n.x = [n.x] %}{% endfor %}done";
     let message = value(r#"[{"role": "user", "content": "abc"}]"#);
-    assert_eq!(template(nested).prompt(&message).unwrap(), "done");
+    assert_eq!(template(nested).prompt(&message, None).unwrap(), "done");
     let bounds = crate::base::bounded::Bounds { bytes: 256 << 20, seconds: 60 };
     type End = fn(&Value) -> usize;
     let ends: [End; 3] =

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use super::files::{DataFile, Form, Found, find};
 use super::jsonl::{self, Lines};
 use super::parquet::{self, Table};
-use super::rows::{Columns, Content, Kind, Part, check_ids, sequence};
+use super::rows::{Columns, Content, Kind, PROMPTS, Part, check_ids, sequence};
 use super::summary::Summary;
 use super::{Chunk, DataError, DataSource, MOST_DOCUMENT_BYTES, Packing, Portion, Reader};
 use crate::base::impostors::{Disguise, without_mark};
@@ -47,7 +47,7 @@ pub struct Corpus {
     /// Tokens of a chunk: `seq_len + 1`.
     pub chunk: usize,
     pub(super) packing: Packing,
-    reader: Reader,
+    pub(super) reader: Reader,
 }
 
 pub(super) struct Opened {
@@ -86,7 +86,9 @@ impl Holds {
         match self.kind() {
             None | Some(Kind::Text) => STREAM_RULE,
             Some(Kind::Labeled | Kind::Ids) => ROWS_RULE,
-            Some(Kind::Messages | Kind::Conversations | Kind::Completion | Kind::Instruction) => CHAT_RULE,
+            Some(Kind::Messages | Kind::Conversations | Kind::Completion | Kind::Instruction | Kind::Prompt) => {
+                CHAT_RULE
+            }
         }
     }
 
@@ -97,7 +99,7 @@ impl Holds {
 }
 
 /// A row as it was read.
-enum Raw {
+pub(super) enum Raw {
     Line(Vec<u8>),
     Row(Row),
 }
@@ -190,6 +192,9 @@ impl Corpus {
         for Opened { file, holds } in &files.0 {
             if holds.is_text() && reader.tokenizer.is_none() {
                 return Err(DataError::no_tokenizer(&file.path));
+            }
+            if packing == Packing::Stream && holds.kind() == Some(Kind::Prompt) {
+                return Err(DataError::of(&file.path, PROMPTS));
             }
             if let (Some(kind), Chat::Lacking(lacks)) = (holds.kind().filter(|kind| kind.is_chat()), &reader.chat) {
                 return Err(no_template(&file.path, kind, lacks));
@@ -329,7 +334,7 @@ impl Corpus {
         Ok(Digest::of_parts("precast.data", digests.iter().map(|digest| &digest.0[..])))
     }
 
-    fn tokenizer(&self, path: &Path) -> Result<&Tokenizer, DataError> {
+    pub(super) fn tokenizer(&self, path: &Path) -> Result<&Tokenizer, DataError> {
         self.reader.tokenizer.as_deref().ok_or_else(|| DataError::no_tokenizer(path))
     }
 
@@ -365,6 +370,7 @@ impl Corpus {
             Content::Completion { prompt: Part::Messages(prompt), completion: Part::Messages(completion), tools } => {
                 (completion, tools, Some(prompt))
             }
+            Content::Prompt { .. } => return Err(fault(PROMPTS.to_owned())),
             Content::Completion { .. } => {
                 let reason = "one is text and the other messages: give both as text or both as messages";
                 return Err(fault(format!("prompt and completion: {reason}")));
@@ -403,13 +409,13 @@ fn opened(paths: &[PathBuf], field: Option<&str>) -> Result<(Vec<Opened>, Vec<Pa
 }
 
 /// The error for a row, counted from 1, that cannot be used.
-fn at_row(file: &DataFile, number: u64, reason: String) -> DataError {
+pub(super) fn at_row(file: &DataFile, number: u64, reason: String) -> DataError {
     let place = if file.form == Form::Table { ": row " } else { ":" };
     DataError::of_row(format_args!("{}{place}{number}: {reason}", file.path.display()))
 }
 
 /// The error for messages, and no template to render them by, with the sentence that says which model lacks it.
-fn no_template(path: &Path, kind: Kind, lacks: &str) -> DataError {
+pub(super) fn no_template(path: &Path, kind: Kind, lacks: &str) -> DataError {
     let remedy = "put a chat_template.jinja beside a config.json, or give rows of text or input_ids";
     DataError::file(path, format_args!("has {kind}, and {lacks}: {remedy}"))
 }
@@ -621,7 +627,7 @@ fn check_vocabulary(file: &DataFile, first: u64, ids: &[u32], vocab: u32) -> Res
 }
 
 /// Rows of a file, in order.
-enum Source {
+pub(super) enum Source {
     Lines(Lines),
     Table(Table),
 }
@@ -638,7 +644,7 @@ impl Source {
     }
 
     /// The next rows; none at the end of the file. And what is wrong behind them.
-    fn group(&mut self, path: &Path) -> (Vec<(u64, Raw)>, Result<(), DataError>) {
+    pub fn group(&mut self, path: &Path) -> (Vec<(u64, Raw)>, Result<(), DataError>) {
         let (mut rows, mut bytes) = (Vec::new(), 0);
         while rows.len() < GROUP_ROWS && bytes < GROUP_BYTES {
             match self.next(path) {

@@ -134,6 +134,7 @@ pub(super) fn row(line: &str, columns: &Columns) -> Result<Content, String> {
             let [prompt, completion] = ["prompt", "completion"].map(|name| row.part(name));
             Content::Completion { prompt: prompt?, completion: completion?, tools: tools()? }
         }
+        Kind::Prompt => Content::Prompt { prompt: row.part("prompt")?, tools: tools()? },
     })
 }
 
@@ -300,7 +301,6 @@ mod tests {
             (r#"{"instruction": "b", "response": "a"}"#, "output", "instruction"),
             (r#"{"input": "b", "output": "a"}"#, "instruction", "output"),
             (r#"{"instruction": "b", "output": null}"#, "output", "instruction"),
-            (r#"{"prompt": "b"}"#, "completion", "prompt"),
             (r#"{"message": []}"#, "messages", "message"),
         ] {
             let expected = format!("no column `{missing}`, which rows with `{there}` are read by; it has `");

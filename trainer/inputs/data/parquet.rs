@@ -181,6 +181,7 @@ pub(super) fn row(row: Row, columns: &Columns) -> Result<Content, String> {
             let tools = tools(take("tools"));
             Content::Completion { prompt: part("prompt", main)?, completion: part("completion", completion)?, tools }
         }
+        Kind::Prompt => Content::Prompt { prompt: part("prompt", main)?, tools: tools(take("tools")) },
     })
 }
 

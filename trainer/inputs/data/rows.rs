@@ -40,6 +40,8 @@ pub enum Kind {
     Instruction,
     /// `text`: a document.
     Text,
+    /// `prompt` alone, which only generation reads.
+    Prompt,
 }
 
 impl Kind {
@@ -54,6 +56,7 @@ impl Kind {
             () if both("prompt", "completion") => Some(Self::Completion),
             () if both("instruction", "output") => Some(Self::Instruction),
             () if has("text") => Some(Self::Text),
+            () if has("prompt") => Some(Self::Prompt),
             () => None,
         }
     }
@@ -74,6 +77,7 @@ impl fmt::Display for Kind {
             Self::Completion => "prompt and completion",
             Self::Instruction => "instruction and output",
             Self::Text => "text",
+            Self::Prompt => "prompts",
         })
     }
 }
@@ -106,6 +110,7 @@ impl Columns {
                 Kind::Completion => matches!(name, "completion" | "tools"),
                 Kind::Instruction => matches!(name, "input" | "output"),
                 Kind::Text => false,
+                Kind::Prompt => name == "tools",
             }
     }
 
@@ -120,7 +125,7 @@ impl Columns {
             Kind::Labeled | Kind::Ids => "input_ids",
             Kind::Messages => "messages",
             Kind::Conversations => "conversations",
-            Kind::Completion => "prompt",
+            Kind::Completion | Kind::Prompt => "prompt",
             Kind::Instruction => "instruction",
             Kind::Text => "text",
         })
@@ -134,6 +139,7 @@ pub(super) enum Content {
     Text(String),
     Messages { messages: Value, tools: Option<Value> },
     Completion { prompt: Part, completion: Part, tools: Option<Value> },
+    Prompt { prompt: Part, tools: Option<Value> },
 }
 
 /// A row of token ids.
@@ -152,12 +158,15 @@ pub(super) enum Part {
     Messages(Value),
 }
 
+/// The reason for which nothing is learned from rows of prompts.
+pub(super) const PROMPTS: &str =
+    "no column `completion`, which rows with `prompt` are learned by; precast generate --data reads prompts alone";
+
 /// Columns that rows are often given with, and the one that is then missing.
-const NEAR: [(&str, &str); 7] = [
+const NEAR: [(&str, &str); 6] = [
     ("labels", "input_ids"),
     ("message", "messages"),
     ("conversation", "conversations"),
-    ("prompt", "completion"),
     ("completion", "prompt"),
     ("instruction", "output"),
     ("output", "instruction"),

@@ -1,0 +1,170 @@
+//! Rows as prompts: what a model is to go on from.
+
+use std::io::{BufReader, Read};
+
+use minijinja::Value;
+use rayon::prelude::*;
+
+use super::corpus::{Corpus, Holds, Opened, Raw, Source, at_row, no_template};
+use super::files::{DataFile, Form};
+use super::jsonl::{self, Lines};
+use super::parquet::{self, Table};
+use super::rows::{Columns, Content, Ids, Part, check_ids, sequence};
+use super::{DataError, MASKED_TOKEN};
+use crate::inputs::chat::Chat;
+use crate::inputs::tokenizer::SpecialTokens;
+
+/// A prompt, and the row that it is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    pub ids: Vec<u32>,
+    /// Number of its file.
+    file: usize,
+    /// Number of its row, from 1; of a file without rows that of the prompt.
+    row: u64,
+}
+
+impl Corpus {
+    /// Reads the prompts of all files, in their order. Files without rows are divided into prompts of `tokens` tokens.
+    ///
+    /// # Errors
+    /// [`DataError`] of a row that is no prompt of this model, and of a file without rows where `tokens` is not given.
+    pub fn prompts(&self, tokens: Option<u32>) -> Result<Vec<Prompt>, DataError> {
+        let mut all = Vec::new();
+        for (index, Opened { file, holds }) in self.files.iter().enumerate() {
+            let before = all.len();
+            let prompt = |(row, ids): (u64, Vec<u32>)| Prompt { ids, file: index, row };
+            match holds {
+                Holds::Rows(None) => {}
+                Holds::Rows(Some(columns)) => self.prompts_of_rows(file, columns, &mut |one| all.push(prompt(one)))?,
+                Holds::Ids | Holds::Document => {
+                    let Some(tokens) = tokens else {
+                        let reason = "has no rows: give --prompt-tokens N, which makes a prompt of each N tokens of it";
+                        return Err(DataError::file(&file.path, reason));
+                    };
+                    let ids = self.ids_of(file, holds)?;
+                    all.extend((1..).zip(ids.chunks_exact(tokens as usize).map(<[u32]>::to_vec)).map(prompt));
+                }
+            }
+            if all.len() == before {
+                return Err(DataError::of(&file.path, "no prompts in it; is it the right file?"));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The error for a prompt that cannot be used.
+    pub fn unfit(&self, prompt: &Prompt, reason: String) -> DataError {
+        at_row(&self.files[prompt.file].file, prompt.row, reason)
+    }
+
+    /// All tokens of a file without rows.
+    fn ids_of(&self, file: &DataFile, holds: &Holds) -> Result<Vec<u32>, DataError> {
+        let mut bytes = Vec::with_capacity(file.bytes as usize);
+        let mut read = BufReader::new(file.open()?).take(file.bytes);
+        read.read_to_end(&mut bytes).map_err(DataError::io(&file.path))?;
+        let ids = match holds {
+            Holds::Document => {
+                let text = std::str::from_utf8(&bytes)
+                    .map_err(|error| DataError::of(&file.path, format_args!("not UTF-8 text: {error}")))?;
+                self.encode(file, text, SpecialTokens::Add)?
+            }
+            _ => bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect(),
+        };
+        let vocab = self.reader.vocab;
+        match ids.iter().position(|id| *id >= vocab) {
+            Some(index) => Err(DataError::vocabulary(&file.path, index as u64, ids[index], vocab)),
+            None => Ok(ids),
+        }
+    }
+
+    fn encode(&self, file: &DataFile, text: &str, special: SpecialTokens) -> Result<Vec<u32>, DataError> {
+        self.tokenizer(&file.path)?.encode(text, special).map_err(DataError::tokenizer(&file.path))
+    }
+
+    fn prompts_of_rows(
+        &self,
+        file: &DataFile,
+        columns: &Columns,
+        emit: &mut dyn FnMut((u64, Vec<u32>)),
+    ) -> Result<(), DataError> {
+        let mut source = match file.form {
+            Form::Table => Source::Table(Table::new(&file.path, file.open()?, columns)?),
+            _ => Source::Lines(Lines::new(file.open()?)),
+        };
+        loop {
+            let (group, ended) = source.group(&file.path);
+            if group.is_empty() && ended.is_ok() {
+                return Ok(());
+            }
+            let read = |(number, raw)| self.prompt(file, columns, raw, number).map(|ids| (number, ids));
+            let prompts: Vec<Result<(u64, Vec<u32>), DataError>> = group.into_par_iter().map(read).collect();
+            prompts.into_iter().try_for_each(|prompt| prompt.map(&mut *emit))?;
+            ended?;
+        }
+    }
+
+    /// The ids of a row's prompt: what is before the first token, or the last message, that an assistant would be trained to say.
+    fn prompt(&self, file: &DataFile, columns: &Columns, raw: Raw, number: u64) -> Result<Vec<u32>, DataError> {
+        let fault = |fault| at_row(file, number, fault);
+        let content = match raw {
+            Raw::Line(line) => jsonl::text(&line).and_then(|line| jsonl::row(line, columns)),
+            Raw::Row(row) => parquet::row(row, columns),
+        };
+        let ids = match content.map_err(fault)? {
+            Content::Ids(row) => of_ids(row, self.reader.vocab).map_err(fault)?,
+            Content::Text(text) | Content::Prompt { prompt: Part::Text(text), .. } => {
+                self.encode(file, &text, SpecialTokens::Add)?
+            }
+            Content::Completion { prompt: Part::Text(text), .. } => self.encode(file, &text, SpecialTokens::Add)?,
+            Content::Completion { prompt: Part::Messages(prompt), tools, .. }
+            | Content::Prompt { prompt: Part::Messages(prompt), tools } => {
+                self.chat(file, columns, &prompt, tools.as_ref(), number)?
+            }
+            Content::Messages { messages, tools } => {
+                self.chat(file, columns, &without_answer(&messages), tools.as_ref(), number)?
+            }
+        };
+        check_ids(ids.iter().map(|id| i64::from(*id)), self.reader.vocab).map_err(fault)?;
+        if ids.is_empty() {
+            return Err(fault("a prompt of no tokens: there is nothing to go on from".to_owned()));
+        }
+        Ok(ids)
+    }
+
+    fn chat(
+        &self,
+        file: &DataFile,
+        columns: &Columns,
+        messages: &Value,
+        tools: Option<&Value>,
+        number: u64,
+    ) -> Result<Vec<u32>, DataError> {
+        let template = match &self.reader.chat {
+            Chat::Template(template) => template,
+            Chat::Lacking(lacks) => return Err(no_template(&file.path, columns.kind, lacks)),
+        };
+        let text = template.prompt(messages, tools).map_err(|reason| at_row(file, number, reason))?;
+        self.encode(file, &text, SpecialTokens::Omit)
+    }
+}
+
+/// The tokens of a row before the first that counts; all of a row without labels.
+fn of_ids(row: Ids, vocab: u32) -> Result<Vec<u32>, String> {
+    let chunk = sequence(row, vocab)?;
+    let counts = |label: &u32| *label != MASKED_TOKEN;
+    let end = chunk.labels.and_then(|labels| labels.iter().position(counts));
+    let mut ids = chunk.ids;
+    ids.truncate(end.unwrap_or(ids.len()));
+    Ok(ids)
+}
+
+/// Messages without the last one, if that is the assistant's.
+fn without_answer(messages: &Value) -> Value {
+    let mut list: Vec<Value> = messages.try_iter().map(Iterator::collect).unwrap_or_default();
+    let role = list.last().and_then(|last| last.get_attr("role").ok());
+    if role.is_some_and(|role| role.as_str() == Some("assistant")) {
+        list.pop();
+    }
+    Value::from(list)
+}
