@@ -120,6 +120,7 @@ fn sandbox() -> tempfile::TempDir {
     let text = "the cat sat on the mat and again ".repeat(40);
     fs::write(dir.path().join("corpus.jsonl"), format!("{}\n", serde_json::json!({"text": text}))).unwrap();
     fs::write(dir.path().join("held-out.txt"), &text).unwrap();
+    fs::write(dir.path().join("prompts.jsonl"), "{\"prompt\": \"the cat\"}\n{\"prompt\": \"on the mat\"}\n").unwrap();
     dir
 }
 

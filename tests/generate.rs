@@ -102,7 +102,7 @@ fn a_model_whose_logits_are_no_numbers_generates_nothing() {
     fs::copy(case.student.join("tokenizer.json"), broken.join("tokenizer.json")).unwrap();
     case.student = broken;
     let message = fail(&mut case.generate("the cat", &["--raw"]), 1);
-    assert!(message.contains("broken: after 2 tokens the logit of token 0 is NaN"), "{message}");
+    assert!(message.contains("sequence 0: after 2 tokens a logit is not finite"), "{message}");
     assert!(message.contains("try --precision fp32, and check the model with precast eval"), "{message}");
 }
 
@@ -126,4 +126,140 @@ fn a_prompt_that_cannot_be_read_is_refused() {
     assert!(fail(&mut case.generate("", &["--raw"]), 2).contains("--prompt has no token to go on from"));
     fs::remove_file(case.student.join("tokenizer.json")).unwrap();
     assert!(fail(&mut case.generate("the", &["--raw"]), 5).contains("has no tokenizer.json"));
+}
+
+/// Rows of prompts of every kind, completed into rows of data.
+mod of_data {
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+    use crate::support::train;
+
+    const CHATS: &str = r#"{"messages": [{"role": "user", "content": "the cat"}, {"role": "assistant", "content": "sat"}]}
+{"messages": [{"role": "user", "content": "on the mat again"}]}
+"#;
+    const IDS: &str = "{\"input_ids\": [1, 2, 3, 4, 5], \"labels\": [-100, -100, -100, 4, 5]}\n{\"input_ids\": [7, 8], \"labels\": [-100, -100]}\n";
+
+    impl Case {
+        fn completes(&self, data: &Path, out: &str, arguments: &[&str]) -> Command {
+            let mut command = precast();
+            command.args(["generate", "--model"]).arg(&self.student).arg("--data").arg(data);
+            command.arg("--out").arg(self.path(out)).args(on_device()).args(arguments);
+            command
+        }
+
+        fn prompts(&self, name: &str, text: &str) -> PathBuf {
+            fs::write(self.path(name), text).unwrap();
+            self.path(name)
+        }
+
+        fn rows(&self, name: &str) -> Vec<Value> {
+            let text = fs::read_to_string(self.path(name)).unwrap();
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        }
+    }
+
+    fn case_with_template() -> Case {
+        let case = case();
+        let template =
+            "{% for m in messages %}<u> {{ m.content }} <e> {% endfor %}{% if add_generation_prompt %}<a>{% endif %}";
+        fs::write(case.student.join("chat_template.jinja"), template).unwrap();
+        case
+    }
+
+    #[test]
+    fn each_kind_of_row_is_a_prompt_and_completions_are_data_again() {
+        let case = case_with_template();
+        let kinds = [
+            ("text.jsonl", "{\"text\": \"the cat\"}\n{\"text\": \"sat on the mat\"}\n", [2, 4]),
+            (
+                "prompt.jsonl",
+                "{\"prompt\": \"the cat sat\"}\n{\"prompt\": [{\"role\": \"user\", \"content\": \"on\"}]}\n",
+                [3, 4],
+            ),
+            (
+                "pairs.jsonl",
+                "{\"prompt\": \"the\", \"completion\": \"cat\"}\n{\"prompt\": \"sat on\", \"completion\": \"\"}\n",
+                [1, 2],
+            ),
+            ("chats.jsonl", CHATS, [5, 7]),
+            ("ids.jsonl", IDS, [3, 2]),
+        ];
+        for (name, text, prompts) in kinds {
+            let out = format!("of-{name}");
+            succeed(&mut case.completes(&case.prompts(name, text), &out, &["--max-tokens", "4"]));
+            let rows = case.rows(&out);
+            assert_eq!(rows.len(), 2, "{name}");
+            for (row, prompt) in rows.iter().zip(prompts) {
+                let labels: Vec<i64> =
+                    row["labels"].as_array().unwrap().iter().map(|label| label.as_i64().unwrap()).collect();
+                let masked = labels.iter().take_while(|label| **label == -100).count();
+                assert_eq!((masked, labels.len()), (prompt, prompt + 4), "{name}: {row}");
+                assert_eq!(ids(row, "input_ids").len(), labels.len());
+            }
+        }
+        let mut run = train(&case.student, &case.path("of-chats.jsonl"), &case.path("run"));
+        succeed(run.args(["--steps", "1", "--batch-size", "2", "--seq-len", "16", "--precision", "fp32"]));
+    }
+
+    /// Sampled by temperature: neighbors, slots and interruptions change no byte.
+    #[test]
+    fn completions_do_not_depend_on_slots_groups_or_interruptions() {
+        let case = case();
+        let text: String = (0..9).map(|row| format!("{{\"input_ids\": [{row}, {}]}}\n", 2 * row + 1)).collect();
+        let data = case.prompts("prompts.jsonl", &text);
+        let how = ["--max-tokens", "40", "--group-size", "2", "--seed", "7", "--top-k", "50", "--top-p", "0.9"];
+        let bytes = |out: &str, more: &[&str]| {
+            succeed(&mut case.completes(&data, out, &[&how[..], more].concat()));
+            fs::read(case.path(out)).unwrap()
+        };
+        let whole = bytes("whole.jsonl", &[]);
+        let rows = case.rows("whole.jsonl");
+        assert_eq!(rows.len(), 18);
+        assert_ne!(rows[0]["input_ids"], rows[1]["input_ids"], "members of a group are draws of their own");
+        assert_eq!(whole, bytes("one.jsonl", &["--slots", "1"]));
+        assert_eq!(whole, bytes("seven.jsonl", &["--slots", "7"]));
+        for kept in [0, whole.len() / 3, whole.len() - 1] {
+            fs::write(case.path("seven.jsonl"), &whole[..kept]).unwrap();
+            assert_eq!(whole, bytes("seven.jsonl", &["--resume"]), "{kept}");
+        }
+        assert_ne!(whole, bytes("other.jsonl", &["--seed", "8"]));
+    }
+
+    #[test]
+    fn what_cannot_be_completed_is_refused_by_name() {
+        let case = case();
+        let ids = case.prompts("ids.jsonl", IDS);
+        let refused = |data: &Path, arguments: &[&str], code| {
+            let message = fail(&mut case.completes(data, "out.jsonl", arguments), code);
+            assert!(!case.path("out.jsonl").exists(), "{message}");
+            message.replace(&case.dir.path().display().to_string(), "DIR")
+        };
+        assert!(
+            refused(&ids, &["--gemm", "cublas"], 2).contains("--gemm cublas: a row of cuBLASLt's GEMMs has other bits")
+        );
+        assert!(refused(&ids, &["--seq-len", "3"], 5).contains("DIR/ids.jsonl:1: a prompt of 3 tokens leaves no room"));
+        let beyond = case.prompts("beyond.jsonl", "{\"input_ids\": [1]}\n{\"input_ids\": [1, 96]}\n");
+        assert!(refused(&beyond, &[], 5).contains("DIR/beyond.jsonl:2: input_ids[1] is 96"));
+        let empty = case.prompts("empty.jsonl", "{\"input_ids\": [5], \"labels\": [5]}\n");
+        assert!(refused(&empty, &[], 5).contains("DIR/empty.jsonl:1: a prompt of no tokens"));
+        let text = case.prompts("story.txt", "the cat sat on the mat");
+        assert!(refused(&text, &[], 5).contains("give --prompt-tokens N"));
+        assert!(refused(&ids, &["--sampling-temperature", "0", "--top-k", "4"], 2).contains("the likeliest is taken"));
+        for (option, value) in [
+            ("--top-p", "0"),
+            ("--top-p", "1.5"),
+            ("--top-k", "0"),
+            ("--sampling-temperature", "-1"),
+            ("--sampling-temperature", "inf"),
+        ] {
+            assert!(refused(&ids, &[&format!("{option}={value}")], 2).contains(option), "{option} {value}");
+        }
+        succeed(&mut case.completes(&text, "of-text.jsonl", &["--prompt-tokens", "2", "--max-tokens", "2"]));
+        assert_eq!(case.rows("of-text.jsonl").len(), 3);
+        let there = fail(&mut case.completes(&ids, "of-text.jsonl", &[]), 2);
+        assert!(there.contains("--resume continues it"), "{there}");
+        let other = fail(&mut case.completes(&ids, "of-text.jsonl", &["--resume"]), 2);
+        assert!(other.contains("is of another generation"), "{other}");
+    }
 }

@@ -221,8 +221,13 @@ fn truncation_padding_and_dropout_do_not_touch_training_text() {
     // `the`, then ` the` nine times: ten tokens, nine of them predicted.
     fs::write(&case.data, ["the"; 10].join(" ")).unwrap();
     let notes = case.notes();
-    let what = ["it truncates texts", "it pads texts", "it splits words at random (dropout)"];
-    assert!(notes.len() == 3 && notes.iter().zip(what).all(|(note, what)| note.contains(what)), "{notes:?}");
+    let what = [
+        "it truncates texts",
+        "it pads texts",
+        "it splits words at random (dropout)",
+        "a step takes 2 sequences and the data have 1",
+    ];
+    assert!(notes.len() == 4 && notes.iter().zip(what).all(|(note, what)| note.contains(what)), "{notes:?}");
     // Two rows of the same chunk.
     assert_eq!(metrics_of(&case.path("out"))[0].tokens, 2 * 9);
     // What the student takes along is the file as it was.

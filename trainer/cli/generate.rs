@@ -5,7 +5,7 @@ use clap::Args;
 use super::print_as;
 use crate::base::load_trace::Verbose;
 use crate::programs::failure::Failure;
-use crate::programs::generate::{Generation, generate};
+use crate::programs::generate::{Generation, answer, complete};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -21,7 +21,10 @@ pub struct Arguments {
 pub fn run(Arguments { mut generation, verbose, json }: Arguments) -> Result<(), Failure> {
     verbose.start();
     generation.forward.heading = !json;
-    let generated = generate(&generation)?;
+    if let Some(out) = generation.out.clone() {
+        return complete(&generation, &out);
+    }
+    let generated = answer(&generation)?;
     print_as(json, &generated, &generated.text);
     Ok(())
 }

@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use precast_plan::{Adapters, EvaluationPlan, Gemm, Plan, Precision, Resident, Student};
+use precast_kernels::Arch;
+use precast_plan::{
+    AdapterWeights, Adapters, EvaluationPlan, Gemm, GenerationPlan, Plan, PlanError, Precision, Resident, Student,
+};
 use precast_runtime::cublas::Cublas;
-use precast_runtime::{Driver, Placement};
+use precast_runtime::{Device, Driver, Placement};
 use precast_system::progress::Wait;
 use precast_system::terminal::tell;
 
@@ -55,6 +58,44 @@ pub(crate) struct Opened {
     adapter: Option<Adapter>,
 }
 
+/// A plan of such a model.
+pub(crate) trait ForwardPlan: AsRef<Plan> + AsMut<Plan> {
+    fn model(&self) -> &Resident;
+
+    fn adapters(&self) -> Option<&AdapterWeights>;
+
+    /// Bytes of results that the host keeps.
+    fn kept_bytes(&self) -> u64;
+}
+
+impl ForwardPlan for EvaluationPlan {
+    fn model(&self) -> &Resident {
+        &self.model
+    }
+
+    fn adapters(&self) -> Option<&AdapterWeights> {
+        self.adapters.as_ref()
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.nll.bytes()
+    }
+}
+
+impl ForwardPlan for GenerationPlan {
+    fn model(&self) -> &Resident {
+        &self.model
+    }
+
+    fn adapters(&self) -> Option<&AdapterWeights> {
+        self.adapters.as_ref()
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.state.tokens.bytes()
+    }
+}
+
 impl Forward {
     /// The precision that is asked for; else bf16 of weights in 8 bits, whose products give that.
     pub fn precision(&self) -> Precision {
@@ -86,10 +127,26 @@ impl Forward {
     /// [`DeviceError`].
     pub(crate) fn open(
         &self,
-        Opened { cublas, model, adapter }: &Opened,
+        opened: &Opened,
         data: &[PathBuf],
         shape: (u32, u32),
     ) -> Result<(EvaluationPlan, SealedDevice), DeviceError> {
+        let lower = |_: &Device, student: Student<'_>, arch| {
+            EvaluationPlan::with_gemm(student, shape, (self.precision(), self.gemm), arch)
+        };
+        self.open_plan(opened, data, lower)
+    }
+
+    /// Like [`Self::open`], of a plan that `lower` makes of the model for a device.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    pub(crate) fn open_plan<P: ForwardPlan>(
+        &self,
+        Opened { cublas, model, adapter }: &Opened,
+        data: &[PathBuf],
+        lower: impl Fn(&Device, Student<'_>, Arch) -> Result<P, PlanError>,
+    ) -> Result<(P, SealedDevice), DeviceError> {
         let (precision, adapter) = (self.precision(), adapter.as_ref());
         let driver = device::open_with(&self.target, *cublas)?;
         let arch = device::rows(driver.device())?.launches;
@@ -97,19 +154,18 @@ impl Forward {
         let adapters = adapter.map_or_else(Adapters::none, |adapter| adapter.layout.adapters());
         let choice = Choice { flag: "--format", asked: self.format, formats: &formats };
         let device = driver.device();
-        let host = |plan: &EvaluationPlan| {
-            HostMemory::of_forward(&plan.plan, &plan.model, ("scores", plan.nll.bytes()), data, device)
+        let host = |plan: &P| {
+            HostMemory::of_forward(plan.as_ref(), plan.model(), ("results", plan.kept_bytes()), data, device)
         };
-        let host_bytes = |plan: &EvaluationPlan| one_memory::host_bytes(device, || host(plan));
+        let host_bytes = |plan: &P| one_memory::host_bytes(device, || host(plan));
         let Chosen { mut plan, note, .. } = choice.make(device, host_bytes, |formats| {
-            let student = Student { config: model.config(), formats, adapters: &adapters };
-            EvaluationPlan::with_gemm(student, shape, (precision, self.gemm), arch)
+            lower(device, Student { config: model.config(), formats, adapters: &adapters }, arch)
         })?;
         note.iter().for_each(crate::base::notes::note);
-        tuning::select(&mut plan.plan, device, None)?;
+        tuning::select(plan.as_mut(), device, None)?;
         let host = host(&plan);
-        let mut sealed = self.seal(driver, (&plan.plan, &plan.model), &host, (model, adapter))?;
-        if let Some((adapter, weights)) = adapter.zip(plan.adapters.as_ref()) {
+        let mut sealed = self.seal(driver, (plan.as_ref(), plan.model()), &host, (model, adapter))?;
+        if let Some((adapter, weights)) = adapter.zip(plan.adapters()) {
             let mut scratch = Scratch::default();
             let all = adapter.all_placed(&weights.parameters)?;
             scratch.values(all.len()).copy_from_slice(&all);

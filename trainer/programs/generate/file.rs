@@ -1,0 +1,212 @@
+//! The file of completions: a row each, appended in the order of the prompts, and a header beside it by which it is continued.
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use precast_system::{files, input};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::schedule::Sequence;
+use crate::base::io::IoError;
+use crate::programs::failure::Failure;
+
+/// The most that is read of a file of completions.
+const MOST_BYTES: u64 = 64 << 30;
+/// A label that does not count, in rows of data.
+const IGNORED: i64 = -100;
+
+/// A completion with its prompt: a row of data.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Completion {
+    /// Those of the prompt, then those of the completion.
+    pub input_ids: Vec<u32>,
+    /// The completion's ids behind one -100 for each of the prompt's.
+    pub labels: Vec<i64>,
+    /// The completion, without special tokens.
+    pub text: String,
+}
+
+impl Completion {
+    /// Of a prompt's ids, and what was written behind them.
+    pub fn new(prompt: &[u32], ids: &[u32], text: String) -> Self {
+        let labels = std::iter::repeat_n(IGNORED, prompt.len()).chain(ids.iter().map(|id| i64::from(*id)));
+        Self { input_ids: [prompt, ids].concat(), labels: labels.collect(), text }
+    }
+
+    /// True if it may be the completion of a sequence.
+    fn is_of(&self, sequence: &Sequence) -> bool {
+        let Self { input_ids: ids, labels, .. } = self;
+        let prompt = sequence.prompt.len();
+        let is_ignored = |label: &i64| *label == IGNORED;
+        ids.len() <= sequence.most as usize
+            && ids.starts_with(&sequence.prompt)
+            && labels.len() == ids.len()
+            && labels[..prompt].iter().all(is_ignored)
+            && !labels[prompt..].iter().any(is_ignored)
+    }
+}
+
+/// The file, as it is written.
+pub(super) struct CompletionsFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl CompletionsFile {
+    /// Creates an empty file, with its header.
+    ///
+    /// # Errors
+    /// [`Failure`] where either is there.
+    pub fn create(path: &Path, header: &Map<String, Value>) -> Result<Self, Failure> {
+        let beside = header_path(path);
+        if let Some(there) = [path, &*beside].into_iter().find(|path| path.symlink_metadata().is_ok()) {
+            let there = there.display();
+            return Err(Failure::usage(format!(
+                "--out: {there} is there: --resume continues it, or choose another FILE"
+            )));
+        }
+        let text = serde_json::to_string_pretty(header).expect("plain data serializes") + "\n";
+        files::write_whole(&beside, text.as_bytes()).map_err(IoError::of("write", &beside))?;
+        let file = OpenOptions::new().append(true).create_new(true).open(path).map_err(IoError::of("create", path))?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    /// Opens the file of a generation that is continued, of which the completions of the first of `sequences` are there; returns
+    /// their number. A last line without its end was being written when it was killed, and is truncated.
+    ///
+    /// # Errors
+    /// [`Failure`] where header or rows are those of another generation.
+    pub fn resume(path: &Path, header: &Map<String, Value>, sequences: &[Sequence]) -> Result<(Self, usize), Failure> {
+        check_header(path, header)?;
+        let bytes = match input::read(path, MOST_BYTES) {
+            // Killed between header and file.
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            read => read.map_err(IoError::of("read", path))?,
+        };
+        let (mut rows, mut end) = (0, 0);
+        for line in bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
+            let row: Option<Completion> = serde_json::from_slice(line).ok();
+            let sequence = sequences.get(rows);
+            rows += 1;
+            end += line.len() as u64;
+            if !row.zip(sequence).is_some_and(|(row, sequence)| row.is_of(sequence)) {
+                let path = path.display();
+                return Err(Failure::usage(format!(
+                    "--resume: {path}:{rows} is not a completion of this generation: choose another FILE"
+                )));
+            }
+        }
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        let file = file.and_then(|file| files::truncate(&file, end).map(|()| file));
+        Ok((Self { path: path.to_owned(), file: file.map_err(IoError::of("write", path))? }, rows))
+    }
+
+    /// Appends a row.
+    ///
+    /// # Errors
+    /// [`IoError`].
+    pub fn push(&mut self, row: &Completion) -> Result<(), IoError> {
+        let line = serde_json::to_string(row).expect("a row serializes") + "\n";
+        files::append(&mut self.file, line.as_bytes()).map_err(IoError::of("write", &self.path))
+    }
+}
+
+/// The path of the header: rows of data are all that a file of data has.
+fn header_path(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".header.json");
+    path.with_file_name(name)
+}
+
+/// Refuses to continue a generation with other settings, all of which are named.
+fn check_header(path: &Path, header: &Map<String, Value>) -> Result<(), Failure> {
+    let beside = header_path(path);
+    let missing = |error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound => {
+            let (path, beside) = (path.display(), beside.display());
+            Failure::usage(format!("--resume: {path} has no header {beside}: leave --resume out to begin"))
+        }
+        _ => IoError::of("read", &beside)(error).into(),
+    };
+    let text = input::read_text(&beside, input::SETTINGS_BYTES).map_err(missing)?;
+    let was: Map<String, Value> = serde_json::from_str(&text)
+        .map_err(|error| Failure::usage(format!("--resume: {}: {error}", beside.display())))?;
+    let names = was.keys().chain(header.keys().filter(|name| !was.contains_key(*name)));
+    let value = |of: &Map<String, Value>, name: &String| of.get(name).map_or("none".to_owned(), ToString::to_string);
+    let differences: Vec<String> = names
+        .filter(|name| was.get(*name) != header.get(*name))
+        .map(|name| format!("  {name} was {}, is {}", value(&was, name), value(header, name)))
+        .collect();
+    if differences.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--resume: {} is of another generation:\n{}\nUse the values that it was started with, or choose another FILE",
+        path.display(),
+        differences.join("\n")
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sequences() -> Vec<Sequence> {
+        (0..3).map(|number| Sequence { number, prompt: vec![number as u32, 7].into(), most: 6 }).collect()
+    }
+
+    fn header(seed: u64) -> Map<String, Value> {
+        Map::from_iter([("seed".to_owned(), seed.into())])
+    }
+
+    fn rows() -> Vec<Completion> {
+        sequences().iter().map(|one| Completion::new(&one.prompt, &[5, 6], "five six".to_owned())).collect()
+    }
+
+    fn message(result: Result<(CompletionsFile, usize), Failure>) -> String {
+        result.err().expect("an error").to_string()
+    }
+
+    #[test]
+    fn a_torn_line_is_written_again_to_the_same_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.jsonl");
+        let mut file = CompletionsFile::create(&path, &header(1)).unwrap();
+        rows().iter().for_each(|row| file.push(row).unwrap());
+        let whole = std::fs::read(&path).unwrap();
+        assert_eq!(whole.iter().filter(|byte| **byte == b'\n').count(), 3);
+        for kept in 0..whole.len() {
+            std::fs::write(&path, &whole[..kept]).unwrap();
+            let (mut file, done) = CompletionsFile::resume(&path, &header(1), &sequences()).unwrap();
+            rows()[done..].iter().for_each(|row| file.push(row).unwrap());
+            assert_eq!(std::fs::read(&path).unwrap(), whole, "{kept}");
+        }
+    }
+
+    #[test]
+    fn what_is_of_another_generation_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.jsonl");
+        let nothing = message(CompletionsFile::resume(&path, &header(1), &sequences()));
+        assert!(nothing.contains("has no header"), "{nothing}");
+        let mut file = CompletionsFile::create(&path, &header(1)).unwrap();
+        file.push(&rows()[0]).unwrap();
+        let again = CompletionsFile::create(&path, &header(1)).err().unwrap().to_string();
+        assert!(again.contains("is there: --resume continues it"), "{again}");
+        let seed = message(CompletionsFile::resume(&path, &header(2), &sequences()));
+        assert!(seed.contains("\n  seed was 1, is 2\n"), "{seed}");
+        let others = message(CompletionsFile::resume(&path, &header(1), &sequences()[1..]));
+        assert!(others.contains("c.jsonl:1 is not a completion of this generation"), "{others}");
+        file.push(&rows()[1]).unwrap();
+        let fewer = message(CompletionsFile::resume(&path, &header(1), &sequences()[..1]));
+        assert!(fewer.contains("c.jsonl:2 is not"), "{fewer}");
+    }
+
+    #[test]
+    fn labels_count_the_completion_alone() {
+        let row = Completion::new(&[1, 2], &[3], "three".to_owned());
+        assert_eq!((row.input_ids, row.labels), (vec![1, 2, 3], vec![-100, -100, 3]));
+    }
+}

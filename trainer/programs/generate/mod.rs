@@ -1,0 +1,145 @@
+//! `precast generate`: what a model goes on with, from one prompt or from many.
+//!
+//! One plan, sealed before the first token: prompts fill a pool of keys and values, then phases compute one token of each sequence and
+//! draw the next. `options` says what is asked for, `sequences` makes prompts of it, `schedule` puts them into slots, `decoder` is the
+//! device, `file` what is written.
+
+mod decoder;
+mod file;
+mod options;
+mod schedule;
+mod sequences;
+
+use std::path::Path;
+
+use precast_fatbins::Digest;
+use precast_plan::Sampling;
+use precast_system::progress::{Progress, Unit};
+use precast_system::say;
+use precast_system::terminal::tell;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::base::notes::note;
+use crate::inputs::checkpoint::{self, Checkpoint};
+use crate::inputs::data::DataError;
+use crate::options::WeightFormat;
+use crate::programs::failure::Failure;
+use decoder::DeviceDecoder;
+use file::{Completion, CompletionsFile};
+pub use options::{Generation, SlotChoice};
+use schedule::{Sequence, run};
+use sequences::Sequences;
+
+/// Result of a generation from one prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Generated {
+    pub prompt_ids: Vec<u32>,
+    /// With the token that ends it, if one does.
+    pub ids: Vec<u32>,
+    /// Without special tokens.
+    pub text: String,
+}
+
+/// Goes on from `--prompt`.
+///
+/// # Errors
+/// [`Failure`].
+pub fn answer(request: &Generation) -> Result<Generated, Failure> {
+    request.check()?;
+    let opened = request.forward.read()?;
+    let sequences = Sequences::of_prompt(request, &opened.model)?;
+    let mut decoder = DeviceDecoder::open(request, &opened, &sequences)?;
+    if request.forward.heading {
+        tell("");
+    }
+    let mut generated = None;
+    let tokenizer = sequences.tokenizer.clone();
+    write_all(&mut decoder, sequences.all, |sequence, ids| {
+        let text = tokenizer.as_ref().map(|tokenizer| tokenizer.decode(&ids)).transpose();
+        let text = text.map_err(DataError::tokenizer(&request.forward.model))?.unwrap_or_default();
+        generated = Some(Generated { prompt_ids: sequence.prompt.to_vec(), ids, text });
+        Ok(())
+    })?;
+    Ok(generated.expect("one sequence has one completion"))
+}
+
+/// Goes on from each prompt of `--data`, and appends the completions to `--out`.
+///
+/// # Errors
+/// [`Failure`]; completions written before it stay, and `--resume` continues behind them.
+pub fn complete(request: &Generation, out: &Path) -> Result<(), Failure> {
+    request.check()?;
+    let opened = request.forward.read()?;
+    let model = &opened.model;
+    let sequences = Sequences::of_data(request, model)?;
+    if model.eos_tokens().is_empty() {
+        note(format_args!(
+            "the model {} names no token that ends a text: --max-tokens ends each completion",
+            model.path().display()
+        ));
+    }
+    let mut decoder = DeviceDecoder::open(request, &opened, &sequences)?;
+    let header = header(request, model, &sequences, &decoder)?;
+    let Sequences { mut all, tokenizer, .. } = sequences;
+    let (mut file, done) = match request.resume {
+        true => CompletionsFile::resume(out, &header, &all)?,
+        false => (CompletionsFile::create(out, &header)?, 0),
+    };
+    let (count, left) = (all.len(), all.split_off(done));
+    if done > 0 {
+        say!("{done} of {count} completions are there");
+    }
+    let progress = Progress::start("completions", Unit::Things("completions"));
+    progress.set(done as u64, count as u64);
+    write_all(&mut decoder, left, |sequence, ids| {
+        let text = tokenizer.as_ref().map(|tokenizer| tokenizer.decode(&ids)).transpose();
+        let text = text.map_err(DataError::tokenizer(&request.forward.model))?.unwrap_or_default();
+        file.push(&Completion::new(&sequence.prompt, &ids, text))?;
+        progress.set(sequence.number + 1, count as u64);
+        Ok(())
+    })?;
+    drop(progress);
+    say!("completions: {} ({count})", out.display());
+    Ok(())
+}
+
+fn write_all(
+    decoder: &mut DeviceDecoder,
+    sequences: Vec<Sequence>,
+    done: impl FnMut(Sequence, Vec<u32>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let shape = decoder.shape();
+    run(decoder, shape, sequences, done)
+}
+
+/// Everything that completions follow from, by name.
+fn header(
+    request: &Generation,
+    model: &Checkpoint,
+    sequences: &Sequences,
+    decoder: &DeviceDecoder,
+) -> Result<Map<String, Value>, Failure> {
+    let Sampling { temperature, top_k, top_p, seed } = request.sampling();
+    let prompts =
+        sequences.all.iter().flat_map(|one| [bytemuck::cast_slice(&one.prompt), bytemuck::bytes_of(&one.most)]);
+    let prompts = Digest::of_parts("precast.prompts", prompts);
+    let values = json!({
+        "model": checkpoint::digest(&model.weight_files())?.to_string(),
+        "config": Digest::of(model.json.to_string().as_bytes()).to_string(),
+        "adapter": request.forward.adapter.as_ref().map(|path| path.display().to_string()),
+        "kernels": decoder.kernels().map(|digest| digest.to_string()),
+        "precision": request.forward.precision().to_string(),
+        "rounded": request.forward.format == WeightFormat::Int8,
+        "sampling_temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "seed": seed,
+        "group_size": request.group_size,
+        "prompts": prompts.to_string(),
+    });
+    match values {
+        Value::Object(values) => Ok(values),
+        _ => unreachable!("an object"),
+    }
+}

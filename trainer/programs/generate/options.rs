@@ -1,0 +1,145 @@
+//! Options of generation.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use chrono::NaiveDate;
+use clap::{Args, value_parser};
+use precast_plan::{Gemm, Sampling};
+
+use crate::device::frozen::Forward;
+use crate::inputs::chat::date;
+use crate::options::UsageError;
+use crate::options::groups::values::number;
+
+/// Tokens of a completion where nothing is said: of an answer, and of one of many.
+const ANSWER_TOKENS: u32 = 128;
+const COMPLETION_TOKENS: u32 = 512;
+/// Slots at most: the rows of the largest phase.
+pub(super) const MOST_SLOTS: u32 = 512;
+
+/// What to generate.
+#[derive(Args, Clone, Debug)]
+pub struct Generation {
+    #[command(flatten)]
+    pub forward: Forward,
+    /// Message of a user to the model, by its chat template
+    #[arg(long, value_name = "TEXT", required_unless_present = "data", conflicts_with = "data")]
+    pub prompt: Option<String>,
+    /// Take the prompt as the beginning of a text instead
+    #[arg(long, conflicts_with = "data")]
+    pub raw: bool,
+    /// Prompts to complete, a file or directory of rows: `prompt` (text or messages), `messages` or `conversations` without the last
+    /// answer, `instruction`, `input_ids` up to the first label that counts, or `text`; repeatable
+    #[arg(long, value_name = "PATH", num_args = 1.., requires = "out")]
+    pub data: Vec<PathBuf>,
+    /// File to write completions to, .jsonl: rows of `input_ids`, `labels` and `text`, which are data again
+    #[arg(long, value_name = "FILE", requires = "data")]
+    pub out: Option<PathBuf>,
+    /// Continue the FILE of --out
+    #[arg(long, requires = "data")]
+    pub resume: bool,
+    /// Make a prompt of each N tokens of files without rows: .txt and .bin
+    #[arg(long, value_name = "N", requires = "data", value_parser = value_parser!(u32).range(1..=1 << 20))]
+    pub prompt_tokens: Option<u32>,
+    /// Completions of each prompt
+    #[arg(long, value_name = "G", default_value_t = 1, requires = "data", value_parser = value_parser!(u32).range(1..=1 << 16))]
+    pub group_size: u32,
+    /// Tokens to generate, at most [default: 128; 512 with --data]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 20))]
+    pub max_tokens: Option<u32>,
+    /// Tokens of a prompt with its completion, at most [default: what the longest needs, and the model takes]
+    #[arg(long, value_name = "S", requires = "data", value_parser = value_parser!(u32).range(2..=1 << 22))]
+    pub seq_len: Option<u32>,
+    /// Divides logits before a token is drawn; 0 takes the likeliest [default: 0; 1 with --data]
+    #[arg(long, value_name = "X", value_parser = temperature)]
+    pub sampling_temperature: Option<f32>,
+    /// Draw from the K likeliest tokens
+    #[arg(long, value_name = "K", value_parser = value_parser!(u32).range(1..=1 << 20))]
+    pub top_k: Option<u32>,
+    /// Draw from the likeliest tokens that together have this probability
+    #[arg(long, value_name = "P", value_parser = probability)]
+    pub top_p: Option<f32>,
+    /// Seed of the draws
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Completions at a time, each with keys and values of its own: a number, or auto for as many as the device has room for, 512 at
+    /// most; results do not depend on it
+    #[arg(long, value_name = "N|auto", default_value = "auto", requires = "data")]
+    pub slots: SlotChoice,
+    /// Column to read in place of those that are looked for
+    #[arg(long, value_name = "COLUMN", requires = "data")]
+    pub data_field: Option<String>,
+    /// Date that strftime_now returns in chat templates, YYYY-MM-DD; undefined without it
+    #[arg(long, value_name = "DATE", value_parser = date)]
+    pub chat_date: Option<NaiveDate>,
+}
+
+/// Completions at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotChoice {
+    Auto,
+    Count(u32),
+}
+
+impl FromStr for SlotChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            _ if text == "auto" => Ok(Self::Auto),
+            Ok(count @ 1..=MOST_SLOTS) => Ok(Self::Count(count)),
+            _ => Err(format!("expected auto or a number from 1 to {MOST_SLOTS}")),
+        }
+    }
+}
+
+impl Generation {
+    pub(super) fn max_tokens(&self) -> u32 {
+        self.max_tokens.unwrap_or(if self.data.is_empty() { ANSWER_TOKENS } else { COMPLETION_TOKENS })
+    }
+
+    /// How tokens are drawn.
+    pub(super) fn sampling(&self) -> Sampling {
+        let temperature = self.sampling_temperature.unwrap_or(if self.data.is_empty() { 0.0 } else { 1.0 });
+        Sampling {
+            temperature,
+            top_k: self.top_k.unwrap_or_default(),
+            top_p: self.top_p.unwrap_or(1.0),
+            seed: self.seed,
+        }
+    }
+
+    /// Refuses options that do not go together.
+    ///
+    /// # Errors
+    /// [`UsageError`].
+    pub(super) fn check(&self) -> Result<(), UsageError> {
+        if self.forward.gemm == Gemm::Cublas {
+            return Err(UsageError(
+                "--gemm cublas: a row of cuBLASLt's GEMMs has other bits where there are other rows beside it, so completions would \
+                 depend on their neighbors: leave it out"
+                    .to_owned(),
+            ));
+        }
+        let draws = [("--top-k", self.top_k.is_some()), ("--top-p", self.top_p.is_some())];
+        match draws.into_iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) if self.sampling().temperature == 0.0 => Err(UsageError(format!(
+                "{option} draws from several tokens, and at --sampling-temperature 0 the likeliest is taken: give a temperature above 0"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn temperature(text: &str) -> Result<f32, String> {
+    let value: f32 = number(text)?;
+    let is_good = value == 0.0 || value.is_normal() && value > 0.0;
+    is_good.then_some(value).ok_or_else(|| "must be a number that is not negative".to_owned())
+}
+
+fn probability(text: &str) -> Result<f32, String> {
+    let value: f32 = number(text)?;
+    let is_good = value > 0.0 && value <= 1.0;
+    is_good.then_some(value).ok_or_else(|| "must be above 0 and at most 1".to_owned())
+}

@@ -1,0 +1,262 @@
+//! Sequences to slots: which rows are computed next.
+//!
+//! A sequence takes a slot from its prompt to its end. Rows are filled again only where the device has been read, every
+//! [`STEPS`] steps; what a row computes does not depend on its neighbors, so neither does any token depend on the number of slots.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use precast_kernels::abi::IDLE_SLOT;
+
+/// Steps between looks at the device.
+pub(super) const STEPS: u32 = 32;
+
+/// A completion to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sequence {
+    /// Its number among all: the order of results, and of the random numbers that draw its tokens.
+    pub number: u64,
+    pub prompt: Arc<[u32]>,
+    /// Tokens at most, with the prompt.
+    pub most: u32,
+}
+
+/// A row of a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub slot: u32,
+    pub position: u32,
+    pub id: u32,
+    pub sequence: u64,
+    /// Position at which the sequence ends.
+    pub end: u32,
+}
+
+impl Row {
+    /// Computes nothing.
+    pub const IDLE: Self = Self { slot: IDLE_SLOT, position: 0, id: 0, sequence: 0, end: 0 };
+}
+
+/// What a device does for a schedule.
+pub(super) trait Decoder {
+    type Error;
+
+    /// Stores keys and values of tokens of prompts.
+    fn prefill(&mut self, rows: &[Row]) -> Result<(), Self::Error>;
+
+    /// Computes these rows, and those that follow from them, `steps` times. Returns each row's length so far, and whether it goes on.
+    fn decode(&mut self, rows: &[Row], steps: u32) -> Result<Vec<Progress>, Self::Error>;
+
+    /// Reads the tokens of a slot from `first` to before `end`.
+    fn read(&mut self, slot: u32, first: u32, end: u32) -> Result<Vec<u32>, Self::Error>;
+}
+
+/// What has become of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// Tokens of its sequence.
+    pub length: u32,
+    /// The last of them.
+    pub id: u32,
+    pub ended: bool,
+}
+
+/// A sequence in its slot.
+struct Active {
+    sequence: Sequence,
+    slot: u32,
+    length: u32,
+    last: u32,
+}
+
+impl Active {
+    fn row(&self) -> Row {
+        let Self { sequence, slot, length, last } = self;
+        Row { slot: *slot, position: length - 1, id: *last, sequence: sequence.number, end: sequence.most }
+    }
+}
+
+/// Writes all sequences; `done` is given each with its completion, in their order.
+///
+/// # Errors
+/// Those of the decoder, and of `done`.
+pub(super) fn run<D: Decoder, E: From<D::Error>>(
+    decoder: &mut D,
+    (slots, most_rows): (u32, u32),
+    sequences: impl IntoIterator<Item = Sequence>,
+    mut done: impl FnMut(Sequence, Vec<u32>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut waiting = sequences.into_iter();
+    let mut free: Vec<u32> = (0..slots).rev().collect();
+    let mut active: Vec<Active> = Vec::new();
+    let mut ended = InOrder::default();
+    loop {
+        let mut prompts = Vec::new();
+        while let Some(slot) = free.pop() {
+            let Some(sequence) = waiting.next() else {
+                free.push(slot);
+                break;
+            };
+            ended.expect(sequence.number);
+            let (length, last) = (sequence.prompt.len() as u32, sequence.prompt[sequence.prompt.len() - 1]);
+            prompts.extend(rows_of_prompt(&sequence, slot));
+            active.push(Active { sequence, slot, length, last });
+        }
+        for rows in prompts.chunks(most_rows as usize) {
+            decoder.prefill(rows)?;
+        }
+        let Some(left) = active.iter().map(|one| one.sequence.most - one.length).max() else { return Ok(()) };
+        let rows: Vec<Row> = active.iter().map(Active::row).collect();
+        let progress = decoder.decode(&rows, left.min(STEPS))?;
+        let before = std::mem::take(&mut active);
+        for (mut one, Progress { length, id, ended: has_ended }) in before.into_iter().zip(progress) {
+            (one.length, one.last) = (length, id);
+            if !has_ended {
+                active.push(one);
+                continue;
+            }
+            let ids = decoder.read(one.slot, one.sequence.prompt.len() as u32, length)?;
+            free.push(one.slot);
+            ended.put(one.sequence, ids);
+        }
+        while let Some((sequence, ids)) = ended.next() {
+            done(sequence, ids)?;
+        }
+    }
+}
+
+/// Rows of a prompt but its last token, whose row is the first that draws one.
+fn rows_of_prompt(sequence: &Sequence, slot: u32) -> impl Iterator<Item = Row> {
+    let Sequence { number, prompt, most } = sequence;
+    let but_last = &prompt[..prompt.len() - 1];
+    (0..).zip(but_last).map(move |(position, id)| Row { slot, position, id: *id, sequence: *number, end: *most })
+}
+
+/// A sequence with its completion.
+type Completed = (Sequence, Vec<u32>);
+
+/// Completions that are given in the order of their sequences.
+#[derive(Default)]
+struct InOrder {
+    /// Numbers that were begun, with the completions that have ended.
+    begun: VecDeque<(u64, Option<Completed>)>,
+}
+
+impl InOrder {
+    fn expect(&mut self, number: u64) {
+        self.begun.push_back((number, None));
+    }
+
+    fn put(&mut self, sequence: Sequence, ids: Vec<u32>) {
+        let place = self.begun.iter_mut().find(|(number, _)| *number == sequence.number);
+        place.expect("it was begun").1 = Some((sequence, ids));
+    }
+
+    /// The first that was begun and not given yet, if it has ended.
+    fn next(&mut self) -> Option<Completed> {
+        self.begun.front()?.1.as_ref()?;
+        self.begun.pop_front()?.1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::convert::Infallible;
+
+    use super::*;
+
+    /// A model whose next token is the sum of all before it, and that ends at 41.
+    #[derive(Default)]
+    struct Sums {
+        slots: HashMap<u32, Vec<u32>>,
+        steps: u32,
+        most: usize,
+    }
+
+    impl Sums {
+        fn store(&mut self, row: &Row) {
+            let slot = self.slots.entry(row.slot).or_default();
+            slot.truncate(row.position as usize);
+            assert_eq!(slot.len(), row.position as usize, "a key is missing");
+            slot.push(row.id);
+        }
+    }
+
+    impl Decoder for Sums {
+        type Error = Infallible;
+
+        fn prefill(&mut self, rows: &[Row]) -> Result<(), Infallible> {
+            assert!(rows.len() <= self.most);
+            rows.iter().for_each(|row| self.store(row));
+            Ok(())
+        }
+
+        fn decode(&mut self, rows: &[Row], steps: u32) -> Result<Vec<Progress>, Infallible> {
+            assert!(rows.len() <= self.most && steps <= STEPS);
+            self.steps += steps;
+            let each = rows.iter().map(|row| {
+                let (mut row, mut ended) = (*row, false);
+                for _ in 0..steps {
+                    if ended {
+                        break;
+                    }
+                    self.store(&row);
+                    let next = self.slots[&row.slot].iter().sum::<u32>() % 97;
+                    (row.id, row.position) = (next, row.position + 1);
+                    ended = next == 41 || row.position + 1 == row.end;
+                }
+                self.store(&row);
+                Progress { length: row.position + 1, id: row.id, ended }
+            });
+            Ok(each.collect())
+        }
+
+        fn read(&mut self, slot: u32, first: u32, end: u32) -> Result<Vec<u32>, Infallible> {
+            Ok(self.slots[&slot][first as usize..end as usize].to_vec())
+        }
+    }
+
+    fn sequences() -> impl Iterator<Item = Sequence> {
+        (0..40u64).map(|number| {
+            let prompt = (0..1 + number as u32 % 5).map(|at| (number as u32 + at) % 96 + 1).collect();
+            Sequence { number, prompt, most: 6 + (number as u32 * 13) % 80 }
+        })
+    }
+
+    /// Completions one at a time.
+    fn alone() -> Vec<Vec<u32>> {
+        sequences()
+            .map(|sequence| {
+                let mut ids = sequence.prompt.to_vec();
+                loop {
+                    let next = ids.iter().sum::<u32>() % 97;
+                    ids.push(next);
+                    if next == 41 || ids.len() as u32 == sequence.most {
+                        break ids.split_off(sequence.prompt.len());
+                    }
+                }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn completions_come_in_order_and_are_those_of_any_number_of_slots() {
+        let expected = alone();
+        assert!(expected.iter().any(|ids| ids.len() > STEPS as usize), "none is longer than what is between two looks");
+        for slots in [1, 2, 7, 64] {
+            let (mut decoder, mut written) = (Sums { most: 8, ..Sums::default() }, Vec::new());
+            if slots > 8 {
+                decoder.most = 64;
+            }
+            let most_rows = decoder.most as u32;
+            run::<_, Infallible>(&mut decoder, (slots, most_rows), sequences(), |sequence, ids| {
+                assert_eq!(sequence.number, written.len() as u64);
+                written.push(ids);
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(written, expected, "{slots} slots");
+        }
+    }
+}

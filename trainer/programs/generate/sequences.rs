@@ -1,0 +1,105 @@
+//! Prompts, and the sequences that complete them.
+
+use std::sync::Arc;
+
+use minijinja::Value;
+
+use super::options::Generation;
+use super::schedule::Sequence;
+use crate::base::notes::note;
+use crate::inputs::chat::Chat;
+use crate::inputs::checkpoint::Checkpoint;
+use crate::inputs::data::{Corpus, DataError, Files, Packing, Prompt, Reader};
+use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
+use crate::programs::failure::Failure;
+
+/// Sequences to write.
+pub(super) struct Sequences {
+    pub all: Vec<Sequence>,
+    /// Tokens of the longest, at most.
+    pub seq_len: u32,
+    /// None where ids are all that there is.
+    pub tokenizer: Option<Arc<Tokenizer>>,
+}
+
+impl Sequences {
+    /// One, of `--prompt`: as a user's message by the model's chat template, or as it is.
+    pub fn of_prompt(request: &Generation, model: &Checkpoint) -> Result<Self, Failure> {
+        let none = || DataError::no_tokenizer(&request.forward.model);
+        let tokenizer = Arc::clone(model.tokenizer()?.ok_or_else(none)?);
+        let prompt = prompt(request, model, &tokenizer)?;
+        let positions = model.config().max_positions;
+        let length = prompt.len() as u32;
+        if length >= positions {
+            return Err(Failure::usage(format!(
+                "--prompt is {length} tokens, and the model takes {positions} with its answer: shorten it"
+            )));
+        }
+        let most = length.saturating_add(request.max_tokens()).min(positions);
+        let all = vec![Sequence { number: 0, prompt: prompt.into(), most }];
+        Ok(Self { all, seq_len: most, tokenizer: Some(tokenizer) })
+    }
+
+    /// `--group-size` of each prompt of `--data`.
+    pub fn of_data(request: &Generation, model: &Checkpoint) -> Result<Self, Failure> {
+        let tokenizer = model.tokenizer()?.cloned();
+        tokenizer.iter().flat_map(|tokenizer| &tokenizer.notes).for_each(note);
+        let files = Files::open(&request.data, request.data_field.as_deref())?;
+        let template = if files.has_chat() { model.chat_template(request.chat_date)? } else { None };
+        let chat = template.map_or_else(|| Chat::Lacking(Chat::lacked_by(model.path())), Chat::Template);
+        let reader = Reader { tokenizer: tokenizer.clone(), chat, eos: None, vocab: model.config().vocab };
+        let corpus = Corpus::new(files, 1, Packing::PerDocument, reader)?;
+        let prompts = corpus.prompts(request.prompt_tokens)?;
+        let positions = model.config().max_positions;
+        if let Some(asked) = request.seq_len.filter(|asked| *asked > positions) {
+            return Err(Failure::usage(format!("--seq-len {asked}: the model takes {positions} positions: lower it")));
+        }
+        let limit = request.seq_len.unwrap_or(positions);
+        let most = |prompt: &Prompt| {
+            let length = prompt.ids.len() as u32;
+            if length >= limit {
+                let what = if request.seq_len.is_some() { "--seq-len is" } else { "the model's positions are" };
+                let reason = format!("a prompt of {length} tokens leaves no room for a completion: {what} {limit}");
+                return Err(corpus.unfit(prompt, reason));
+            }
+            Ok(length.saturating_add(request.max_tokens()).min(limit))
+        };
+        let mut all = Vec::new();
+        for prompt in &prompts {
+            let most = most(prompt)?;
+            let ids: Arc<[u32]> = prompt.ids.as_slice().into();
+            for _ in 0..request.group_size {
+                all.push(Sequence { number: all.len() as u64, prompt: Arc::clone(&ids), most });
+            }
+        }
+        let seq_len = all.iter().map(|one| one.most).max().unwrap_or(1);
+        Ok(Self { all, seq_len, tokenizer })
+    }
+}
+
+/// The ids of the prompt.
+fn prompt(request: &Generation, model: &Checkpoint, tokenizer: &Tokenizer) -> Result<Vec<u32>, Failure> {
+    let text = request.prompt.as_deref().unwrap_or_default();
+    let template = if request.raw { None } else { model.chat_template(request.chat_date)? };
+    let path = &request.forward.model;
+    let ids = match template {
+        Some(template) => {
+            let message = Value::from_pairs([("role", "user"), ("content", text)]);
+            let unfit = |fault| Failure::usage(format!("--prompt: {fault}; --raw takes it as it is"));
+            tokenizer.encode(&template.prompt(&Value::from(vec![message]), None).map_err(unfit)?, SpecialTokens::Omit)
+        }
+        None => {
+            if !request.raw {
+                note(format_args!("{}: the prompt is the beginning of a text", Chat::lacked_by(path)));
+            }
+            tokenizer.encode(text, SpecialTokens::Add)
+        }
+    };
+    let ids = ids.map_err(DataError::tokenizer(path))?;
+    let vocab = model.config().vocab;
+    match ids.iter().enumerate().find(|(_, id)| **id >= vocab) {
+        Some((index, id)) => Err(DataError::vocabulary(path, index as u64, *id, vocab).into()),
+        None if ids.is_empty() => Err(Failure::usage("--prompt has no token to go on from")),
+        None => Ok(ids),
+    }
+}
