@@ -261,5 +261,23 @@ mod of_data {
         assert!(there.contains("--resume continues it"), "{there}");
         let other = fail(&mut case.completes(&ids, "of-text.jsonl", &["--resume"]), 2);
         assert!(other.contains("is of another generation"), "{other}");
+        fs::write(case.student.join("generation_config.json"), "{\"eos_token_id\": 57}").unwrap();
+        let more = ["--prompt-tokens", "2", "--max-tokens", "2", "--resume"];
+        let stops = fail(&mut case.completes(&text, "of-text.jsonl", &more), 2);
+        assert!(stops.contains("\n  stops was []"), "{stops}");
+        let inside = case.path("inside");
+        fs::create_dir(&inside).unwrap();
+        fs::copy(&ids, inside.join("ids.jsonl")).unwrap();
+        fs::write(inside.join("README.md"), "none of it").unwrap();
+        fs::write(inside.join("empty.jsonl"), "").unwrap();
+        let within = fail(&mut case.completes(&inside, "inside/out.jsonl", &[]), 2);
+        assert!(within.contains("where it would be read as prompts"), "{within}");
+        let directory = fail(&mut case.completes(&ids, "inside", &[]), 2);
+        assert!(directory.contains("is a directory: name a file in it"), "{directory}");
+        let output = case.completes(&inside, "of-inside.jsonl", &["--max-tokens", "2"]).output().unwrap();
+        let (_, stderr) = texts(&output);
+        assert!(output.status.success() && stderr.contains("README.md"), "{stderr}");
+        assert!(refused(&ids, &["--json"], 2).contains("--json prints the answer to --prompt"));
+        assert!(refused(&ids, &["--prompt-tokens", "2"], 2).contains("--data has none"));
     }
 }

@@ -22,6 +22,11 @@ pub fn run(Arguments { mut generation, verbose, json }: Arguments) -> Result<(),
     verbose.start();
     generation.forward.heading = !json;
     if let Some(out) = generation.out.clone() {
+        if json {
+            return Err(Failure::usage(
+                "--json prints the answer to --prompt; rows of --out are JSON already: leave it out",
+            ));
+        }
         return complete(&generation, &out);
     }
     let generated = answer(&generation)?;

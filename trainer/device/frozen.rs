@@ -8,7 +8,7 @@ use precast_plan::{
     AdapterWeights, Adapters, EvaluationPlan, Gemm, GenerationPlan, Plan, PlanError, Precision, Resident, Student,
 };
 use precast_runtime::cublas::Cublas;
-use precast_runtime::{Device, Driver, Placement};
+use precast_runtime::{Driver, Placement};
 use precast_system::progress::Wait;
 use precast_system::terminal::tell;
 
@@ -18,7 +18,7 @@ use crate::device::run_heading::Heading;
 use crate::device::seal::{SealedDevice, seal};
 use crate::device::upload::{Staging, Upload};
 use crate::device::weight_format::{Choice, Chosen};
-use crate::device::{self, DeviceError, one_memory, tuning};
+use crate::device::{self, DeviceError, one_memory, tuning, weight_format};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{Checkpoint, Scratch, Weights};
 use crate::options::groups::values::exact_precision;
@@ -55,8 +55,11 @@ pub struct Forward {
 pub(crate) struct Opened {
     cublas: Option<Cublas>,
     pub model: Checkpoint,
-    adapter: Option<Adapter>,
+    pub adapter: Option<Adapter>,
 }
+
+/// True of a plan that fits into the device's memory, beside what the host takes of it.
+pub(crate) type Fits<'a, P> = &'a dyn Fn(&P) -> bool;
 
 /// A plan of such a model.
 pub(crate) trait ForwardPlan: AsRef<Plan> + AsMut<Plan> {
@@ -131,7 +134,7 @@ impl Forward {
         data: &[PathBuf],
         shape: (u32, u32),
     ) -> Result<(EvaluationPlan, SealedDevice), DeviceError> {
-        let lower = |_: &Device, student: Student<'_>, arch| {
+        let lower = |_: Fits<'_, EvaluationPlan>, student: Student<'_>, arch| {
             EvaluationPlan::with_gemm(student, shape, (self.precision(), self.gemm), arch)
         };
         self.open_plan(opened, data, lower)
@@ -145,7 +148,7 @@ impl Forward {
         &self,
         Opened { cublas, model, adapter }: &Opened,
         data: &[PathBuf],
-        lower: impl Fn(&Device, Student<'_>, Arch) -> Result<P, PlanError>,
+        lower: impl Fn(Fits<'_, P>, Student<'_>, Arch) -> Result<P, PlanError>,
     ) -> Result<(P, SealedDevice), DeviceError> {
         let (precision, adapter) = (self.precision(), adapter.as_ref());
         let driver = device::open_with(&self.target, *cublas)?;
@@ -159,7 +162,11 @@ impl Forward {
         };
         let host_bytes = |plan: &P| one_memory::host_bytes(device, || host(plan));
         let Chosen { mut plan, note, .. } = choice.make(device, host_bytes, |formats| {
-            lower(device, Student { config: model.config(), formats, adapters: &adapters }, arch)
+            let fits = |plan: &P| {
+                let bytes = plan.as_ref().device_bytes() + host_bytes(plan);
+                arch == Arch::Sim || weight_format::fits(bytes, device.free_bytes)
+            };
+            lower(&fits, Student { config: model.config(), formats, adapters: &adapters }, arch)
         })?;
         note.iter().for_each(crate::base::notes::note);
         tuning::select(plan.as_mut(), device, None)?;

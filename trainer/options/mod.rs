@@ -52,6 +52,9 @@ pub use usage::UsageError;
 pub(crate) use usage::missing;
 pub use weight_format::WeightFormat;
 
+/// Shares of tokens: their sum and ratios are numbers.
+const SHARES: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
+
 /// A run's configuration, resolved: nothing changes it.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunConfig {
@@ -150,8 +153,11 @@ impl RunConfig {
         let sources: Vec<DataSource> = self.data.iter().map(|named| DataSource::of(named)).collect();
         let shared = || sources.iter().filter_map(|DataSource { path, share }| Some((path.display(), (*share)?)));
         let Some((path, share)) = shared().next() else { return Ok(sources) };
-        if let Some((path, share)) = shared().find(|(_, share)| !(share.is_finite() && *share > 0.0)) {
-            return Err(UsageError(format!("--data {path}={share}: a share is a number above 0")));
+        if let Some((path, share)) = shared().find(|(_, share)| !SHARES.contains(share)) {
+            let (least, most) = (SHARES.start(), SHARES.end());
+            return Err(UsageError(format!(
+                "--data {path}={share}: a share is a number above 0, from {least:e} to {most:e}"
+            )));
         }
         if let Some(other) = sources.iter().find(|source| source.share.is_none()) {
             let other = other.path.display();

@@ -141,7 +141,8 @@ impl Files {
             let (of_source, others) = opened(std::slice::from_ref(path), field)?;
             files.extend(of_source);
             left_out.extend(others);
-            let share = share.unwrap_or_default() / all;
+            // Rounded, so that equal ratios are one share.
+            let share = f64::from((share.unwrap_or_default() / all) as f32);
             portions.push(Portion { name: Some(path.clone()), share, files: (first, files.len()) });
         }
         Self(files, portions, left_out).checked()
@@ -217,8 +218,9 @@ impl Corpus {
         rules.extend(fields.collect::<BTreeSet<_>>());
         // Which files are whose decides what comes when.
         let shared = self.portions.iter().filter(|portion| portion.name.is_some());
-        let shares = shared
-            .map(|Portion { share, files: (first, end), .. }| format!("{share} of {}", count(end - first, "file")));
+        let shares = shared.map(|Portion { share, files: (first, end), .. }| {
+            format!("{} of {}", *share as f32, count(end - first, "file"))
+        });
         rules.into_iter().chain(shares).join(", ")
     }
 
@@ -408,6 +410,31 @@ fn opened(paths: &[PathBuf], field: Option<&str>) -> Result<(Vec<Opened>, Vec<Pa
     Ok((files.collect::<Result<_, DataError>>()?, left_out))
 }
 
+/// Returns all bytes of a file.
+pub(super) fn bytes_of(file: &DataFile) -> Result<Vec<u8>, DataError> {
+    let mut bytes = Vec::with_capacity(file.bytes as usize);
+    file.open()?.take(file.bytes).read_to_end(&mut bytes).map_err(DataError::io(&file.path))?;
+    Ok(bytes)
+}
+
+/// Returns the text of a file that is one document, without its byte order mark.
+pub(super) fn text_of(file: &DataFile) -> Result<String, DataError> {
+    let path = &file.path;
+    if file.bytes > MOST_DOCUMENT_BYTES {
+        let remedy = "split it into several, one per line of a .jsonl file";
+        let bytes = file.bytes;
+        return Err(DataError::of(
+            path,
+            format_args!(
+                "a document of {bytes} bytes: at most {MOST_DOCUMENT_BYTES} are tokenized at a time; {remedy}"
+            ),
+        ));
+    }
+    let bytes = bytes_of(file)?;
+    let text = std::str::from_utf8(without_mark(&bytes)).map(str::to_owned);
+    text.map_err(|error| DataError::of(path, format_args!("not UTF-8 text: {error}")))
+}
+
 /// The error for a row, counted from 1, that cannot be used.
 pub(super) fn at_row(file: &DataFile, number: u64, reason: String) -> DataError {
     let place = if file.form == Form::Table { ": row " } else { ":" };
@@ -521,22 +548,8 @@ impl Pass<'_> {
 
     /// A file that is one document.
     fn document(&mut self, file: &DataFile) -> Result<(), DataError> {
-        let path = &file.path;
-        if file.bytes > MOST_DOCUMENT_BYTES {
-            let remedy = "split it into several, one per line of a .jsonl file";
-            return Err(DataError::of(
-                path,
-                format_args!(
-                    "a document of {} bytes: at most {MOST_DOCUMENT_BYTES} are tokenized at a time; {remedy}",
-                    file.bytes
-                ),
-            ));
-        }
-        let mut bytes = Vec::with_capacity(file.bytes as usize);
-        file.open()?.take(file.bytes).read_to_end(&mut bytes).map_err(DataError::io(path))?;
-        let text = std::str::from_utf8(without_mark(&bytes));
-        let text = text.map_err(|error| DataError::of(path, format_args!("not UTF-8 text: {error}")))?;
-        let ids = self.corpus.document(path, text)?;
+        let text = text_of(file)?;
+        let ids = self.corpus.document(&file.path, &text)?;
         self.summary.rows += 1;
         self.summary.empty += u64::from(text.is_empty());
         self.pack(file, &ids)?;

@@ -29,7 +29,7 @@ pub use corpus::{Corpus, Files};
 pub use error::DataError;
 pub(crate) use files::bytes;
 pub use mixture::{DataSource, Portion, Summaries, path_of};
-pub use prompts::Prompt;
+pub use prompts::{Prompt, beginning};
 pub use stream::MOST_BYTES;
 use stream::Stream;
 pub use streams::Streams;

@@ -1,18 +1,18 @@
 //! Rows as prompts: what a model is to go on from.
 
-use std::io::{BufReader, Read};
-
 use minijinja::Value;
 use rayon::prelude::*;
 
-use super::corpus::{Corpus, Holds, Opened, Raw, Source, at_row, no_template};
+use super::corpus::{Corpus, Holds, Opened, Raw, Source, at_row, bytes_of, no_template, text_of};
 use super::files::{DataFile, Form};
 use super::jsonl::{self, Lines};
 use super::parquet::{self, Table};
 use super::rows::{Columns, Content, Ids, Part, check_ids, sequence};
 use super::{DataError, MASKED_TOKEN};
 use crate::inputs::chat::Chat;
-use crate::inputs::tokenizer::SpecialTokens;
+use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
+
+const NO_PROMPTS: &str = "no prompts in it; is it the right file?";
 
 /// A prompt, and the row that it is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,17 +26,20 @@ pub struct Prompt {
 
 impl Corpus {
     /// Reads the prompts of all files, in their order. Files without rows are divided into prompts of `tokens` tokens.
+    /// A token of `stops` that a tokenizer puts behind a text is none of the prompt.
     ///
     /// # Errors
     /// [`DataError`] of a row that is no prompt of this model, and of a file without rows where `tokens` is not given.
-    pub fn prompts(&self, tokens: Option<u32>) -> Result<Vec<Prompt>, DataError> {
-        let mut all = Vec::new();
+    pub fn prompts(&self, tokens: Option<u32>, stops: &[u32]) -> Result<Vec<Prompt>, DataError> {
+        let mut all: Vec<Prompt> = Vec::new();
         for (index, Opened { file, holds }) in self.files.iter().enumerate() {
             let before = all.len();
             let prompt = |(row, ids): (u64, Vec<u32>)| Prompt { ids, file: index, row };
             match holds {
                 Holds::Rows(None) => {}
-                Holds::Rows(Some(columns)) => self.prompts_of_rows(file, columns, &mut |one| all.push(prompt(one)))?,
+                Holds::Rows(Some(columns)) => {
+                    self.prompts_of_rows(file, (columns, stops), &mut |one| all.push(prompt(one)))?;
+                }
                 Holds::Ids | Holds::Document => {
                     let Some(tokens) = tokens else {
                         let reason = "has no rows: give --prompt-tokens N, which makes a prompt of each N tokens of it";
@@ -46,11 +49,15 @@ impl Corpus {
                     all.extend((1..).zip(ids.chunks_exact(tokens as usize).map(<[u32]>::to_vec)).map(prompt));
                 }
             }
-            if all.len() == before {
-                return Err(DataError::of(&file.path, "no prompts in it; is it the right file?"));
+            // Of a directory, something is meant to be one.
+            if all.len() == before && file.directory.is_none() {
+                return Err(DataError::of(&file.path, NO_PROMPTS));
             }
         }
-        Ok(all)
+        match self.files.first().filter(|_| all.is_empty()) {
+            Some(Opened { file, .. }) => Err(DataError::of(file.directory.as_ref().unwrap_or(&file.path), NO_PROMPTS)),
+            None => Ok(all),
+        }
     }
 
     /// The error for a prompt that cannot be used.
@@ -58,18 +65,20 @@ impl Corpus {
         at_row(&self.files[prompt.file].file, prompt.row, reason)
     }
 
+    /// True if a file is without rows.
+    pub fn has_documents(&self) -> bool {
+        self.files.iter().any(|one| matches!(one.holds, Holds::Ids | Holds::Document))
+    }
+
     /// All tokens of a file without rows.
     fn ids_of(&self, file: &DataFile, holds: &Holds) -> Result<Vec<u32>, DataError> {
-        let mut bytes = Vec::with_capacity(file.bytes as usize);
-        let mut read = BufReader::new(file.open()?).take(file.bytes);
-        read.read_to_end(&mut bytes).map_err(DataError::io(&file.path))?;
-        let ids = match holds {
-            Holds::Document => {
-                let text = std::str::from_utf8(&bytes)
-                    .map_err(|error| DataError::of(&file.path, format_args!("not UTF-8 text: {error}")))?;
-                self.encode(file, text, SpecialTokens::Add)?
-            }
-            _ => bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect(),
+        let ids: Vec<u32> = match holds {
+            // None of its prompts ends where it does.
+            Holds::Document => self.encode(file, &text_of(file)?, SpecialTokens::Add)?,
+            _ => bytes_of(file)?
+                .chunks_exact(4)
+                .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+                .collect(),
         };
         let vocab = self.reader.vocab;
         match ids.iter().position(|id| *id >= vocab) {
@@ -85,7 +94,7 @@ impl Corpus {
     fn prompts_of_rows(
         &self,
         file: &DataFile,
-        columns: &Columns,
+        (columns, stops): (&Columns, &[u32]),
         emit: &mut dyn FnMut((u64, Vec<u32>)),
     ) -> Result<(), DataError> {
         let mut source = match file.form {
@@ -97,7 +106,7 @@ impl Corpus {
             if group.is_empty() && ended.is_ok() {
                 return Ok(());
             }
-            let read = |(number, raw)| self.prompt(file, columns, raw, number).map(|ids| (number, ids));
+            let read = |(number, raw)| self.prompt(file, (columns, stops), raw, number).map(|ids| (number, ids));
             let prompts: Vec<Result<(u64, Vec<u32>), DataError>> = group.into_par_iter().map(read).collect();
             prompts.into_iter().try_for_each(|prompt| prompt.map(&mut *emit))?;
             ended?;
@@ -105,7 +114,13 @@ impl Corpus {
     }
 
     /// The ids of a row's prompt: what is before the first token, or the last message, that an assistant would be trained to say.
-    fn prompt(&self, file: &DataFile, columns: &Columns, raw: Raw, number: u64) -> Result<Vec<u32>, DataError> {
+    fn prompt(
+        &self,
+        file: &DataFile,
+        (columns, stops): (&Columns, &[u32]),
+        raw: Raw,
+        number: u64,
+    ) -> Result<Vec<u32>, DataError> {
         let fault = |fault| at_row(file, number, fault);
         let content = match raw {
             Raw::Line(line) => jsonl::text(&line).and_then(|line| jsonl::row(line, columns)),
@@ -113,10 +128,11 @@ impl Corpus {
         };
         let ids = match content.map_err(fault)? {
             Content::Ids(row) => of_ids(row, self.reader.vocab).map_err(fault)?,
-            Content::Text(text) | Content::Prompt { prompt: Part::Text(text), .. } => {
-                self.encode(file, &text, SpecialTokens::Add)?
+            Content::Text(text)
+            | Content::Prompt { prompt: Part::Text(text), .. }
+            | Content::Completion { prompt: Part::Text(text), .. } => {
+                beginning(self.tokenizer(&file.path)?, &text, stops).map_err(DataError::tokenizer(&file.path))?
             }
-            Content::Completion { prompt: Part::Text(text), .. } => self.encode(file, &text, SpecialTokens::Add)?,
             Content::Completion { prompt: Part::Messages(prompt), tools, .. }
             | Content::Prompt { prompt: Part::Messages(prompt), tools } => {
                 self.chat(file, columns, &prompt, tools.as_ref(), number)?
@@ -147,6 +163,19 @@ impl Corpus {
         let text = template.prompt(messages, tools).map_err(|reason| at_row(file, number, reason))?;
         self.encode(file, &text, SpecialTokens::Omit)
     }
+}
+
+/// Returns the tokens of a text that goes on: without a stop that the tokenizer puts behind it, as some do.
+///
+/// # Errors
+/// As [`Tokenizer::encode`].
+pub fn beginning(tokenizer: &Tokenizer, text: &str, stops: &[u32]) -> Result<Vec<u32>, String> {
+    let mut ids = tokenizer.encode(text, SpecialTokens::Add)?;
+    let spelled = tokenizer.encode(text, SpecialTokens::Omit)?;
+    if ids.last().is_some_and(|last| stops.contains(last)) && ids.last() != spelled.last() {
+        ids.pop();
+    }
+    Ok(ids)
 }
 
 /// The tokens of a row before the first that counts; all of a row without labels.

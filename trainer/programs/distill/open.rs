@@ -119,7 +119,13 @@ pub(super) fn open(
 /// What a pass over the data comes to: it is counted where the length of the run follows from it, else known where what is read ahead
 /// holds all of it.
 pub(super) fn length_of(streams: &Streams, config: &RunConfig) -> Result<Option<Summaries>, DataError> {
-    if config.length.is_open() { streams.count().map(Some) } else { streams.read_ahead() }
+    let ahead = streams.read_ahead()?;
+    if ahead.is_some() || !config.length.is_open() {
+        return Ok(ahead);
+    }
+    let counted = streams.count()?;
+    counted.total().note(streams.corpus.chunk).iter().for_each(notes::note);
+    Ok(Some(counted))
 }
 
 /// Returns the configuration over data that come to `summaries`, and says what a user should know of its length.

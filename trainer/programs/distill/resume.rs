@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::held_out::{Scores, Since};
 use crate::base::io::IoError;
 use crate::options::schedule::Schedule;
-use crate::options::{OptionSource, Options, RunConfig, UsageError};
+use crate::options::{Length, OptionSource, Options, RunConfig, UsageError};
 use crate::programs::failure::Failure;
 use crate::run::checkpoint::{self, Saved, State};
 use crate::run::error::RunError;
@@ -59,7 +59,12 @@ impl Resumed {
         self.steps = refused.then(|| Difference {
             name: "steps".to_owned(),
             was: was.to_string(),
-            is: format!("{is}, which under cosine takes --steps {is} on the command line"),
+            is: match config.length {
+                Length::Counted { epochs, .. } => {
+                    format!("{is}, which under cosine takes --epochs {epochs} on the command line")
+                }
+                _ => format!("{is}, which under cosine takes --steps {is} on the command line"),
+            },
         });
     }
 
@@ -139,6 +144,7 @@ impl Resumed {
             }
             Some(results) if done <= config.steps() && !results.iter().all(is_written) => return Ok(()),
             Some(_) if is_early => "--early-stop has ended the run; raise it, or leave it out",
+            Some(_) if matches!(config.length, Length::Counted { .. }) => "raise --epochs",
             Some(_) => "raise --steps",
         };
         let which = if is_early { "" } else { "all " };

@@ -3,7 +3,6 @@
 use std::cell::Cell;
 
 use precast_fatbins::Digest;
-use precast_kernels::Arch;
 use precast_kernels::abi::{IDLE_SLOT, NO_TOKEN};
 use precast_plan::generation::{BUCKETS, PREFILL, bucket, decode_phase};
 use precast_plan::{GenerationPlan, Slots, Tensor};
@@ -11,9 +10,10 @@ use precast_plan::{GenerationPlan, Slots, Tensor};
 use super::options::{Generation, MOST_SLOTS, SlotChoice};
 use super::schedule::{Decoder, Progress, Row};
 use super::sequences::Sequences;
-use crate::device::frozen::Opened;
+use crate::device::DeviceError;
+use crate::device::frozen::{Fits, Opened};
 use crate::device::seal::SealedDevice;
-use crate::device::{DeviceError, weight_format};
+use crate::options::WeightFormat;
 use crate::programs::failure::Failure;
 use crate::run::outcome::RunFault;
 
@@ -32,13 +32,18 @@ impl DeviceDecoder {
     /// # Errors
     /// [`Failure`] where it has no room for those asked for: in bytes, with the most that it has room for.
     pub fn open(request: &Generation, opened: &Opened, sequences: &Sequences) -> Result<Self, Failure> {
-        let Generation { forward, slots: asked_for, .. } = request;
+        let Generation { forward, slots: asked, .. } = request;
         let (count, seq_len) = (sequences.all.len() as u32, sequences.seq_len);
         let stops = opened.model.eos_tokens();
+        let asked = match asked {
+            SlotChoice::Count(asked) => *asked,
+            SlotChoice::Auto => count.min(MOST_SLOTS),
+        };
         // The most that the device has room for, as far as it was looked for.
         let most = Cell::new(0);
+        let is_auto = request.slots == SlotChoice::Auto;
         let (plan, sealed) = forward
-            .open_plan(opened, &request.data, |device, student, arch| {
+            .open_plan(opened, &request.data, |fits: Fits<'_, GenerationPlan>, student, arch| {
                 let lower = |count| {
                     let slots = Slots { count, seq_len };
                     GenerationPlan::new(
@@ -49,21 +54,14 @@ impl DeviceDecoder {
                         arch,
                     )
                 };
-                let fits = |count: &u32| {
-                    let plan = lower(*count);
-                    plan.is_ok_and(|plan| {
-                        arch == Arch::Sim || weight_format::fits(plan.plan.device_bytes(), device.free_bytes)
-                    })
-                };
-                let asked = match asked_for {
-                    SlotChoice::Count(asked) => *asked,
-                    SlotChoice::Auto => count.min(MOST_SLOTS),
-                };
-                let found = choices(asked).into_iter().find(fits);
-                most.set(found.unwrap_or_default());
-                lower(found.filter(|_| *asked_for == SlotChoice::Auto).unwrap_or(asked))
+                let found = choices(asked).into_iter().find(|count| lower(*count).is_ok_and(|plan| fits(&plan)));
+                // A form that is not asked for is lowered to say what it would take.
+                if student.formats.is_int8() == (forward.format == WeightFormat::Int8) {
+                    most.set(most.get().max(found.unwrap_or_default()));
+                }
+                lower(found.filter(|_| is_auto).unwrap_or(asked))
             })
-            .map_err(|error| too_many(error, (count, seq_len), most.get()))?;
+            .map_err(|error| too_many(error, (asked, seq_len), most.get()))?;
         let mut decoder = Self { sealed, plan };
         let words = decoder.plan.state.stops;
         decoder.sealed.write(words, bytemuck::cast_slice(&padded(&stops, words.elems)))?;
@@ -147,15 +145,23 @@ impl Decoder for DeviceDecoder {
 
 /// Names the most slots that fit where those that are asked for do not.
 fn too_many(error: DeviceError, (count, seq_len): (u32, u32), most: u32) -> Failure {
-    let DeviceError::Memory { needed, free, device, table, .. } = error else { return error.into() };
     let remedy = match most {
         0 => "not even one does: give a smaller --seq-len, or --format stored or int8".to_owned(),
         most => format!("--slots {most} does"),
     };
-    Failure::from(DeviceError::Unfit(format!(
-        "{count} slots of {seq_len} tokens do not fit: the plan takes {needed} bytes of device memory and {device} has {free} free; \
-         {remedy}\n{table}"
-    )))
+    let what = format!("{count} slots of {seq_len} tokens do not fit; {remedy}");
+    Failure::from(match error {
+        DeviceError::Memory { needed, free, device, table, .. } => DeviceError::Unfit(format!(
+            "{what}: the plan takes {needed} bytes of device memory and {device} has {free} free\n{table}"
+        )),
+        // Its advice is of runs.
+        DeviceError::Unfit(reason) if reason.contains("Use --recompute") => {
+            let reason = reason.split("Use --recompute").next().unwrap_or_default();
+            DeviceError::Unfit(format!("{what}\n{}", reason.trim_end()))
+        }
+        DeviceError::OneMemory { reason, .. } => DeviceError::Unfit(format!("{what}\n{reason}")),
+        error => error,
+    })
 }
 
 /// Numbers of slots to try, the largest first.

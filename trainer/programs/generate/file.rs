@@ -1,6 +1,6 @@
 //! The file of completions: a row each, appended in the order of the prompts, and a header beside it by which it is continued.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -58,19 +58,32 @@ impl CompletionsFile {
     /// Creates an empty file, with its header.
     ///
     /// # Errors
-    /// [`Failure`] where either is there.
+    /// [`Failure`] where it cannot be created, or another process writes it.
     pub fn create(path: &Path, header: &Map<String, Value>) -> Result<Self, Failure> {
+        check_place(path, false, &[])?;
         let beside = header_path(path);
-        if let Some(there) = [path, &*beside].into_iter().find(|path| path.symlink_metadata().is_ok()) {
-            let there = there.display();
-            return Err(Failure::usage(format!(
-                "--out: {there} is there: --resume continues it, or choose another FILE"
-            )));
-        }
         let text = serde_json::to_string_pretty(header).expect("plain data serializes") + "\n";
         files::write_whole(&beside, text.as_bytes()).map_err(IoError::of("write", &beside))?;
-        let file = OpenOptions::new().append(true).create_new(true).open(path).map_err(IoError::of("create", path))?;
-        Ok(Self { path: path.to_owned(), file })
+        let file = OpenOptions::new().append(true).create_new(true).open(path).map_err(|error| {
+            // Nothing was begun.
+            let _ = files::remove_file(&beside);
+            IoError::of("create", path)(error)
+        })?;
+        Self { path: path.to_owned(), file }.locked()
+    }
+
+    /// Takes the file for this process.
+    fn locked(self) -> Result<Self, Failure> {
+        match self.file.try_lock() {
+            Ok(()) => Ok(self),
+            Err(TryLockError::WouldBlock) => {
+                let path = self.path.display();
+                Err(Failure::usage(format!(
+                    "--out: another process writes {path}: wait for it, or choose another FILE"
+                )))
+            }
+            Err(TryLockError::Error(error)) => Err(IoError::of("lock", &self.path)(error).into()),
+        }
     }
 
     /// Opens the file of a generation that is continued, of which the completions of the first of `sequences` are there; returns
@@ -80,11 +93,10 @@ impl CompletionsFile {
     /// [`Failure`] where header or rows are those of another generation.
     pub fn resume(path: &Path, header: &Map<String, Value>, sequences: &[Sequence]) -> Result<(Self, usize), Failure> {
         check_header(path, header)?;
-        let bytes = match input::read(path, MOST_BYTES) {
-            // Killed between header and file.
-            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-            read => read.map_err(IoError::of("read", path))?,
-        };
+        // A kill may have come between header and file.
+        let file = OpenOptions::new().append(true).create(true).open(path).map_err(IoError::of("write", path))?;
+        let own = Self { path: path.to_owned(), file }.locked()?;
+        let bytes = input::read(path, MOST_BYTES).map_err(IoError::of("read", path))?;
         let (mut rows, mut end) = (0, 0);
         for line in bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
             let row: Option<Completion> = serde_json::from_slice(line).ok();
@@ -98,9 +110,8 @@ impl CompletionsFile {
                 )));
             }
         }
-        let file = OpenOptions::new().append(true).create(true).open(path);
-        let file = file.and_then(|file| files::truncate(&file, end).map(|()| file));
-        Ok((Self { path: path.to_owned(), file: file.map_err(IoError::of("write", path))? }, rows))
+        files::truncate(&own.file, end).map_err(IoError::of("write", path))?;
+        Ok((own, rows))
     }
 
     /// Appends a row.
@@ -113,11 +124,39 @@ impl CompletionsFile {
     }
 }
 
-/// The path of the header: rows of data are all that a file of data has.
+/// The path of the header: rows of data are all that a file of data has, and a hidden file of a directory is no data.
 fn header_path(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".header.json");
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".header");
     path.with_file_name(name)
+}
+
+/// Refuses a file that cannot be the one of completions, before anything is loaded.
+///
+/// # Errors
+/// [`Failure`] where it, or its header, is there and is not to be continued, or it would be among the prompts.
+pub(super) fn check_place(path: &Path, resumes: bool, data: &[PathBuf]) -> Result<(), Failure> {
+    let named = path.display();
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.is_dir() {
+        return Err(Failure::usage(format!("--out {named} is a directory: name a file in it, as completions.jsonl")));
+    }
+    let canonical = |path: &Path| path.canonicalize().ok();
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if let Some(inside) = data.iter().find(|data| data.is_dir() && canonical(data) == canonical(parent)) {
+        let inside = inside.display();
+        return Err(Failure::usage(format!(
+            "--out {named} is in --data {inside}, where it would be read as prompts: write it elsewhere"
+        )));
+    }
+    let there = [path.to_owned(), header_path(path)].into_iter().find(|path| path.symlink_metadata().is_ok());
+    match there.filter(|_| !resumes) {
+        Some(there) => {
+            let there = there.display();
+            Err(Failure::usage(format!("--out: {there} is there: --resume continues it, or choose another FILE")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Refuses to continue a generation with other settings, all of which are named.
@@ -176,6 +215,9 @@ mod tests {
         let mut file = CompletionsFile::create(&path, &header(1)).unwrap();
         rows().iter().for_each(|row| file.push(row).unwrap());
         let whole = std::fs::read(&path).unwrap();
+        let held = message(CompletionsFile::resume(&path, &header(1), &sequences()));
+        assert!(held.contains("another process writes"), "{held}");
+        drop(file);
         assert_eq!(whole.iter().filter(|byte| **byte == b'\n').count(), 3);
         for kept in 0..whole.len() {
             std::fs::write(&path, &whole[..kept]).unwrap();
@@ -193,13 +235,14 @@ mod tests {
         assert!(nothing.contains("has no header"), "{nothing}");
         let mut file = CompletionsFile::create(&path, &header(1)).unwrap();
         file.push(&rows()[0]).unwrap();
+        file.push(&rows()[1]).unwrap();
+        drop(file);
         let again = CompletionsFile::create(&path, &header(1)).err().unwrap().to_string();
         assert!(again.contains("is there: --resume continues it"), "{again}");
         let seed = message(CompletionsFile::resume(&path, &header(2), &sequences()));
         assert!(seed.contains("\n  seed was 1, is 2\n"), "{seed}");
         let others = message(CompletionsFile::resume(&path, &header(1), &sequences()[1..]));
         assert!(others.contains("c.jsonl:1 is not a completion of this generation"), "{others}");
-        file.push(&rows()[1]).unwrap();
         let fewer = message(CompletionsFile::resume(&path, &header(1), &sequences()[..1]));
         assert!(fewer.contains("c.jsonl:2 is not"), "{fewer}");
     }

@@ -21,7 +21,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::base::notes::note;
-use crate::inputs::checkpoint::{self, Checkpoint};
+use crate::device::frozen::Opened;
+use crate::inputs::adapter::Adapter;
+use crate::inputs::checkpoint::{self, CheckpointError};
 use crate::inputs::data::DataError;
 use crate::options::WeightFormat;
 use crate::programs::failure::Failure;
@@ -72,6 +74,7 @@ pub fn complete(request: &Generation, out: &Path) -> Result<(), Failure> {
     request.check()?;
     let opened = request.forward.read()?;
     let model = &opened.model;
+    file::check_place(out, request.resume, &request.data)?;
     let sequences = Sequences::of_data(request, model)?;
     if model.eos_tokens().is_empty() {
         note(format_args!(
@@ -80,7 +83,7 @@ pub fn complete(request: &Generation, out: &Path) -> Result<(), Failure> {
         ));
     }
     let mut decoder = DeviceDecoder::open(request, &opened, &sequences)?;
-    let header = header(request, model, &sequences, &decoder)?;
+    let header = header(request, &opened, &sequences, &decoder)?;
     let Sequences { mut all, tokenizer, .. } = sequences;
     let (mut file, done) = match request.resume {
         true => CompletionsFile::resume(out, &header, &all)?,
@@ -116,10 +119,13 @@ fn write_all(
 /// Everything that completions follow from, by name.
 fn header(
     request: &Generation,
-    model: &Checkpoint,
+    opened: &Opened,
     sequences: &Sequences,
     decoder: &DeviceDecoder,
 ) -> Result<Map<String, Value>, Failure> {
+    let model = &opened.model;
+    let tokenizer = sequences.tokenizer.as_ref().map(|tokenizer| tokenizer.text()).transpose();
+    let tokenizer = tokenizer.map_err(|reason| CheckpointError::of(model.path(), reason))?;
     let Sampling { temperature, top_k, top_p, seed } = request.sampling();
     let prompts =
         sequences.all.iter().flat_map(|one| [bytemuck::cast_slice(&one.prompt), bytemuck::bytes_of(&one.most)]);
@@ -127,7 +133,9 @@ fn header(
     let values = json!({
         "model": checkpoint::digest(&model.weight_files())?.to_string(),
         "config": Digest::of(model.json.to_string().as_bytes()).to_string(),
-        "adapter": request.forward.adapter.as_ref().map(|path| path.display().to_string()),
+        "adapter": opened.adapter.as_ref().and_then(Adapter::digest).map(|digest| digest.to_string()),
+        "stops": model.eos_tokens(),
+        "tokenizer": tokenizer.map(|text| Digest::of(text.as_bytes()).to_string()),
         "kernels": decoder.kernels().map(|digest| digest.to_string()),
         "precision": request.forward.precision().to_string(),
         "rounded": request.forward.format == WeightFormat::Int8,

@@ -9,7 +9,7 @@ use super::schedule::Sequence;
 use crate::base::notes::note;
 use crate::inputs::chat::Chat;
 use crate::inputs::checkpoint::Checkpoint;
-use crate::inputs::data::{Corpus, DataError, Files, Packing, Prompt, Reader};
+use crate::inputs::data::{Corpus, DataError, Files, Packing, Prompt, Reader, beginning};
 use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
 use crate::programs::failure::Failure;
 
@@ -49,7 +49,13 @@ impl Sequences {
         let chat = template.map_or_else(|| Chat::Lacking(Chat::lacked_by(model.path())), Chat::Template);
         let reader = Reader { tokenizer: tokenizer.clone(), chat, eos: None, vocab: model.config().vocab };
         let corpus = Corpus::new(files, 1, Packing::PerDocument, reader)?;
-        let prompts = corpus.prompts(request.prompt_tokens)?;
+        if request.prompt_tokens.is_some() && !corpus.has_documents() {
+            return Err(Failure::usage(
+                "--prompt-tokens divides files without rows, .txt and .bin, and --data has none: leave it out",
+            ));
+        }
+        corpus.notes().iter().for_each(note);
+        let prompts = corpus.prompts(request.prompt_tokens, &model.eos_tokens())?;
         let positions = model.config().max_positions;
         if let Some(asked) = request.seq_len.filter(|asked| *asked > positions) {
             return Err(Failure::usage(format!("--seq-len {asked}: the model takes {positions} positions: lower it")));
@@ -92,7 +98,7 @@ fn prompt(request: &Generation, model: &Checkpoint, tokenizer: &Tokenizer) -> Re
             if !request.raw {
                 note(format_args!("{}: the prompt is the beginning of a text", Chat::lacked_by(path)));
             }
-            tokenizer.encode(text, SpecialTokens::Add)
+            beginning(tokenizer, text, &model.eos_tokens())
         }
     };
     let ids = ids.map_err(DataError::tokenizer(path))?;
