@@ -70,6 +70,23 @@ pub(crate) fn check(
     )
 }
 
+/// Declares the weights of a model that does not train, and of its adapters, if it has any.
+pub(crate) fn frozen(
+    b: &mut Builder,
+    Student { config, formats, adapters }: Student<'_>,
+    dtype: Dtype,
+) -> Result<(Weights, Option<AdapterWeights>), PlanError> {
+    let adapters = if adapters.is_empty() { None } else { Some(AdapterParameters::new(config, adapters)?) };
+    let adapter_elems = adapters.as_ref().map_or(0, |adapters| adapters.elems);
+    bounds::refuse(u128::from(adapter_elems) * u128::from(dtype.bytes()))?;
+    let weights = Weights::frozen(b, "model", Category::StudentWeights, config, (formats, dtype), Passes::Forward);
+    let adapters = adapters.map(|parameters| AdapterWeights::frozen(b, "model.adapters", parameters, dtype));
+    Ok(match adapters {
+        Some(adapters) => (weights.adapted(&adapters), Some(adapters)),
+        None => (weights, None),
+    })
+}
+
 /// Refuses a plan that is too large.
 pub(crate) fn check_bytes(plan: &Plan) -> Result<(), PlanError> {
     bounds::refuse(plan.arena_bytes.into())
@@ -115,20 +132,11 @@ impl EvaluationPlan {
         (precision, gemm): (Precision, Gemm),
         arch: Arch,
     ) -> Result<Self, PlanError> {
-        let Student { config, formats, adapters } = model;
+        let Student { config, formats, .. } = model;
         check((config, formats), (batch, seq_len), precision)?;
         let (tokens, dtype) = (u64::from(batch * seq_len), precision.dtype());
-        let adapters = if adapters.is_empty() { None } else { Some(AdapterParameters::new(config, adapters)?) };
-        let adapter_elems = adapters.as_ref().map_or(0, |adapters| adapters.elems);
-        bounds::refuse(u128::from(adapter_elems) * u128::from(dtype.bytes()))?;
         let mut b = Builder::new(arch);
-        let weights =
-            Weights::frozen(&mut b, "model", Category::StudentWeights, config, (formats, dtype), Passes::Forward);
-        let adapters = adapters.map(|parameters| AdapterWeights::frozen(&mut b, "model.adapters", parameters, dtype));
-        let weights = match &adapters {
-            Some(adapters) => weights.adapted(adapters),
-            None => weights,
-        };
+        let (weights, adapters) = frozen(&mut b, model, dtype)?;
         let ids = b.persistent("ids", Category::Inputs, Dtype::U32, tokens);
         let targets = b.persistent("targets", Category::Inputs, Dtype::U32, tokens);
         let nll = b.persistent("nll", Category::Inputs, Dtype::F32, tokens);

@@ -2,11 +2,11 @@
 
 use precast_kernels::{Arch, Dtype};
 
-use crate::adapters::AdapterParameters;
 use crate::bounds::{self, ModelPart};
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 use crate::cache::{self, DecodeRows, RowState};
+use crate::evaluation;
 use crate::head;
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
@@ -14,7 +14,7 @@ use crate::plan::Plan;
 use crate::recipe::{PlanError, Precision, check_tokens};
 use crate::sampling::Sampling;
 use crate::training::Student;
-use crate::weights::{AdapterWeights, Passes, Weights};
+use crate::weights::AdapterWeights;
 
 /// Rows of the decoding phases: GEMMs of few rows take as long as those of 64.
 pub const BUCKETS: [u32; 4] = [64, 128, 256, 512];
@@ -78,12 +78,13 @@ impl GenerationPlan {
     /// # Errors
     /// [`PlanError`] if a slot is longer than the model supports, its vocabulary too large, or adapters do not fit the model.
     pub fn new(
-        Student { config, formats, adapters }: Student<'_>,
+        model: Student<'_>,
         (slots, stops): (Slots, u32),
         sampling: Sampling,
         precision: Precision,
         arch: Arch,
     ) -> Result<Self, PlanError> {
+        let Student { config, formats, .. } = model;
         let (most_rows, dtype) = (bucket(slots.count), precision.dtype());
         check_tokens(config, "model", 1, slots.seq_len)?;
         if config.vocab > Self::MOST_VOCAB {
@@ -92,15 +93,8 @@ impl GenerationPlan {
         formats.check(config, dtype)?;
         let part = ModelPart { config, parameter_bytes: dtype.bytes(), kept_layers: 1 };
         bounds::check(&[part], most_rows, dtype.bytes())?;
-        let adapters = if adapters.is_empty() { None } else { Some(AdapterParameters::new(config, adapters)?) };
         let mut b = Builder::new(arch);
-        let weights =
-            Weights::frozen(&mut b, "model", Category::StudentWeights, config, (formats, dtype), Passes::Forward);
-        let adapters = adapters.map(|parameters| AdapterWeights::frozen(&mut b, "model.adapters", parameters, dtype));
-        let weights = match &adapters {
-            Some(adapters) => weights.adapted(adapters),
-            None => weights,
-        };
+        let (weights, adapters) = evaluation::frozen(&mut b, model, dtype)?;
         let (ids, rows, state) = buffers(&mut b, slots, stops, most_rows);
         let mut resident = Resident::new(&mut b, "model", config, weights, slots.seq_len);
         resident.caches = cache::pool(&mut b, config, (slots.count, slots.seq_len), dtype);
@@ -123,7 +117,7 @@ impl GenerationPlan {
             ops.sample("sample", logits, sampling, (ids, state));
         }
         let plan = b.finish();
-        bounds::refuse(plan.arena_bytes.into())?;
+        evaluation::check_bytes(&plan)?;
         Ok(Self { plan, model: resident, adapters, slots, most_rows, ids, rows, state })
     }
 }
