@@ -56,10 +56,7 @@ pub fn answer(request: &Generation) -> Result<Generated, Failure> {
         tell("");
     }
     let mut generated = None;
-    let tokenizer = sequences.tokenizer.clone();
-    write_all(&mut decoder, sequences.all, |sequence, ids| {
-        let text = tokenizer.as_ref().map(|tokenizer| tokenizer.decode(&ids)).transpose();
-        let text = text.map_err(DataError::tokenizer(&request.forward.model))?.unwrap_or_default();
+    write_all(request, &mut decoder, sequences, |sequence, ids, text| {
         generated = Some(Generated { prompt_ids: sequence.prompt.to_vec(), ids, text });
         Ok(())
     })?;
@@ -84,20 +81,18 @@ pub fn complete(request: &Generation, out: &Path) -> Result<(), Failure> {
     }
     let mut decoder = DeviceDecoder::open(request, &opened, &sequences)?;
     let header = header(request, &opened, &sequences, &decoder)?;
-    let Sequences { mut all, tokenizer, .. } = sequences;
     let (mut file, done) = match request.resume {
-        true => CompletionsFile::resume(out, &header, &all)?,
+        true => CompletionsFile::resume(out, &header, &sequences.all)?,
         false => (CompletionsFile::create(out, &header)?, 0),
     };
-    let (count, left) = (all.len(), all.split_off(done));
+    let count = sequences.all.len();
     if done > 0 {
         say!("{done} of {count} completions are there");
     }
     let progress = Progress::start("completions", Unit::Things("completions"));
     progress.set(done as u64, count as u64);
-    write_all(&mut decoder, left, |sequence, ids| {
-        let text = tokenizer.as_ref().map(|tokenizer| tokenizer.decode(&ids)).transpose();
-        let text = text.map_err(DataError::tokenizer(&request.forward.model))?.unwrap_or_default();
+    let left = Sequences { all: sequences.all[done..].to_vec(), ..sequences };
+    write_all(request, &mut decoder, left, |sequence, ids, text| {
         file.push(&Completion::new(&sequence.prompt, &ids, text))?;
         progress.set(sequence.number + 1, count as u64);
         Ok(())
@@ -107,13 +102,19 @@ pub fn complete(request: &Generation, out: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Writes all sequences; `done` is given each with its completion, as ids and as text.
 fn write_all(
+    request: &Generation,
     decoder: &mut DeviceDecoder,
-    sequences: Vec<Sequence>,
-    done: impl FnMut(Sequence, Vec<u32>) -> Result<(), Failure>,
+    Sequences { all, tokenizer, .. }: Sequences,
+    mut done: impl FnMut(Sequence, Vec<u32>, String) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let shape = decoder.shape();
-    run(decoder, shape, sequences, done)
+    run(decoder, shape, all, |sequence, ids| {
+        let text = tokenizer.as_ref().map(|tokenizer| tokenizer.decode(&ids)).transpose();
+        let text = text.map_err(DataError::tokenizer(&request.forward.model))?;
+        done(sequence, ids, text.unwrap_or_default())
+    })
 }
 
 /// Everything that completions follow from, by name.
