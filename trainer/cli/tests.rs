@@ -266,7 +266,7 @@ fn the_page_of_options_says_of_each_how_it_is_given_compared_and_completed() {
     );
 }
 
-/// What else they take stands in no file, and is said to be of the command line.
+/// Other options of theirs stand in no file, and a message says that they are of the command line.
 #[test]
 fn an_option_of_distill_and_train_is_of_a_file_or_of_the_command_line_only() {
     let program = Arguments::command();

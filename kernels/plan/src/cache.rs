@@ -34,7 +34,7 @@ impl DecodeRows {
     }
 }
 
-/// What rows are drawn with, and what was drawn.
+/// Inputs of the draws of rows, and the tokens drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowState {
     /// Number of each row's sequence, two words, the lower first.

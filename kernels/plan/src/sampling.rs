@@ -1,6 +1,6 @@
-//! How tokens are drawn.
+//! The rule by which tokens are drawn from logits.
 
-/// How tokens are drawn.
+/// Parameters of a draw, the same for all rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     /// Divides logits; 0 takes the likeliest token.

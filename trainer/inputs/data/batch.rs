@@ -30,7 +30,7 @@ pub struct Batches {
     order: Order,
     /// Those that have been looked at, before all others.
     ahead: VecDeque<Arc<Chunk>>,
-    /// Of each portion of the data.
+    /// Window of each portion of the data.
     windows: Vec<Window>,
     /// Tokens of each portion that have been given.
     drawn: Vec<u64>,
@@ -75,7 +75,7 @@ impl Batches {
         Self { streams, batch, seq_len, order, ahead: VecDeque::new(), windows, drawn }
     }
 
-    /// What a pass over the data comes to, once one over each portion has ended.
+    /// Returns what a pass over the data comes to, once one over each portion has ended.
     pub fn passed(&self) -> Option<Summaries> {
         self.streams.passed()
     }

@@ -22,7 +22,7 @@ impl DataError {
         Self { is_of_row: true, ..Self::new(text) }
     }
 
-    /// The same for a run that has begun: it could have been known before.
+    /// Adds, for a run that has begun, how it could have been known before.
     pub(super) fn after_start(self) -> Self {
         let remedy = if self.is_of_row { ". `--dry-run` reads all rows before a run" } else { "" };
         Self { text: self.text + remedy, ..self }

@@ -37,7 +37,7 @@ impl Streams {
         Ok(self.summaries(counted).expect("each portion is counted"))
     }
 
-    /// What a pass comes to, once one over each portion has ended.
+    /// Returns what a pass comes to, once one over each portion has ended.
     pub fn passed(&self) -> Option<Summaries> {
         self.summaries(self.portions.iter().map(|portion| portion.summary).collect())
     }

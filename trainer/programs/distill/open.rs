@@ -116,7 +116,7 @@ pub(super) fn open(
     Ok((opened, UnderWay { cublas, teacher, seen }))
 }
 
-/// What a pass over the data comes to: it is counted where the length of the run follows from it, else known where what is read ahead
+/// Returns what a pass over the data comes to: it is counted where the length of the run follows from it, else known where what is read ahead
 /// holds all of it.
 pub(super) fn length_of(streams: &Streams, config: &RunConfig) -> Result<Option<Summaries>, DataError> {
     let ahead = streams.read_ahead()?;

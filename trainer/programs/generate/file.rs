@@ -29,7 +29,7 @@ pub(super) struct Completion {
 }
 
 impl Completion {
-    /// Of a prompt's ids, and what was written behind them.
+    /// Makes a row of a prompt's ids and those written behind them.
     pub fn new(prompt: &[u32], ids: &[u32], text: String) -> Self {
         let labels = std::iter::repeat_n(IGNORED, prompt.len()).chain(ids.iter().map(|id| i64::from(*id)));
         Self { input_ids: [prompt, ids].concat(), labels: labels.collect(), text }

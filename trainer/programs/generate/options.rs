@@ -18,7 +18,7 @@ const COMPLETION_TOKENS: u32 = 512;
 /// Slots at most: the rows of the largest phase.
 pub(super) const MOST_SLOTS: u32 = 512;
 
-/// What to generate.
+/// A request for an answer to a prompt, or for completions of data.
 #[derive(Args, Clone, Debug)]
 pub struct Generation {
     #[command(flatten)]
@@ -99,7 +99,7 @@ impl Generation {
         self.max_tokens.unwrap_or(if self.data.is_empty() { ANSWER_TOKENS } else { COMPLETION_TOKENS })
     }
 
-    /// How tokens are drawn.
+    /// Returns the parameters of the draws, with the defaults of a prompt or of data.
     pub(super) fn sampling(&self) -> Sampling {
         let temperature = self.sampling_temperature.unwrap_or(if self.data.is_empty() { 0.0 } else { 1.0 });
         Sampling {

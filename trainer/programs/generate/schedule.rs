@@ -37,7 +37,7 @@ impl Row {
     pub const IDLE: Self = Self { slot: IDLE_SLOT, position: 0, id: 0, sequence: 0, end: 0 };
 }
 
-/// What a device does for a schedule.
+/// A device that computes the rows of a schedule.
 pub(super) trait Decoder {
     type Error;
 
@@ -51,7 +51,7 @@ pub(super) trait Decoder {
     fn read(&mut self, slot: u32, first: u32, end: u32) -> Result<Vec<u32>, Self::Error>;
 }
 
-/// What has become of a row.
+/// State of a row after some steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
     /// Tokens of its sequence.
