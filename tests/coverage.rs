@@ -11,9 +11,9 @@ use precast_plan::guard::GUARD;
 use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
-    Adapters, ComparisonPlan, EvaluationPlan, Formats, Gemm, GenerationPlan, ModelConfig, Objective, PlanError,
-    Precision, Recipe, Recompute, Resident, Sampling, Share, Slots, Staged, Student, Target, Teacher, Tensor,
-    TrainingPlan, TrainingRequest, build_keys, keys,
+    Adapters, ComparisonPlan, DecodeRequest, EvaluationPlan, Formats, Gemm, GenerationPlan, ModelConfig, Objective,
+    PlanError, Precision, Recipe, Recompute, Resident, Sampling, Share, Slots, Staged, Student, Target, Teacher,
+    Tensor, TrainingPlan, TrainingRequest, build_keys, keys,
 };
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
@@ -205,16 +205,18 @@ proptest! {
                 }
             }
             let (formats, adapters) = (Formats::dense(), Adapters::none());
+            let slots = Slots { count: 70, seq_len };
+            let decode = DecodeRequest { slots, stops: 2, sampling: Sampling::LIKELIEST };
             for config in [&teacher, &student] {
-                let (model, slots) = (Student { config, formats: &formats, adapters: &adapters }, Slots { count: 70, seq_len });
-                let generation = GenerationPlan::new(model, (slots, 2), Sampling::LIKELIEST, recipe.precision, Arch::Sim);
+                let model = Student { config, formats: &formats, adapters: &adapters };
+                let generation = GenerationPlan::new(model, decode, recipe.precision, Arch::Sim);
                 requested.extend(keys(&generation.unwrap().plan).into_iter().map(|pair| pair.key));
             }
             // Replicas and ranks add up what each has.
             let whole = Student { config: &student, formats: &formats, adapters: &adapters };
             let several = Share { replicas: 4, ranks: 2, rank: 0 };
             let own = recipe.objective.has_teacher().then_some(Teacher::Model { config: &teacher, formats: &formats });
-            let request = TrainingRequest { teacher: own, student: whole, recipe, share: several, arch: Arch::Sim };
+            let request = TrainingRequest { teacher: own, student: whole, recipe, share: several, decode: Some(decode), arch: Arch::Sim };
             match TrainingPlan::new(request) {
                 Err(PlanError::StudentRotation { .. }) if recipe.precision == Precision::Int8 => {}
                 training => requested.extend(keys(&training.unwrap().plan).into_iter().map(|pair| pair.key)),
@@ -223,7 +225,7 @@ proptest! {
                 let (formats, adapters) = (Formats::dense(), Adapters::uniform(model, &Target::ALL, 3, 2.0));
                 let adapted = Student { config: model, formats: &formats, adapters: &adapters };
                 let base = recipe.objective.has_teacher().then_some(Teacher::Base);
-                match TrainingPlan::new(TrainingRequest::new(adapted, &recipe, Arch::Sim).taught_by(base)) {
+                match TrainingPlan::new(TrainingRequest::new(adapted, &recipe, Arch::Sim).taught_by(base).decoding(decode)) {
                     Err(PlanError::StudentRotation { .. }) if recipe.precision == Precision::Int8 => {}
                     training => requested.extend(launched(&training.unwrap(), &built, accum)),
                 }

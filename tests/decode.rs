@@ -5,10 +5,10 @@ use std::path::Path;
 use precast::inputs::checkpoint::{Checkpoint, Scratch, Weights};
 use precast::options::Kernels;
 use precast_kernels::abi::IDLE_SLOT;
-use precast_plan::generation::{PREFILL, bucket, decode_phase};
+use precast_plan::decoding::{PREFILL, bucket, decode_phase};
 use precast_plan::{
-    Adapters, EvaluationPlan, Formats, GenerationPlan, Plan, Precision, Resident, Sampling, Slots, Student, evaluation,
-    rope,
+    Adapters, DecodeRequest, EvaluationPlan, Formats, GenerationPlan, Plan, Precision, Resident, Sampling, Slots,
+    Student, evaluation, rope,
 };
 use precast_runtime::{Loading, Placement, Sealed};
 
@@ -54,12 +54,12 @@ fn evaluated(model: &Checkpoint, ids: &[u32], precision: Precision) -> Vec<u8> {
 /// Rows as a phase reads them: slot, position and token.
 fn write_rows(sealed: &mut Sealed, plan: &GenerationPlan, rows: &[(u32, u32, u32)]) {
     let column = |of: fn(&(u32, u32, u32)) -> u32, idle: u32| -> Vec<u32> {
-        rows.iter().map(of).chain(std::iter::repeat(idle)).take(plan.most_rows as usize).collect()
+        rows.iter().map(of).chain(std::iter::repeat(idle)).take(plan.decoding.most_rows as usize).collect()
     };
     let columns = [
-        (plan.rows.slots, column(|row| row.0, IDLE_SLOT)),
-        (plan.rows.positions, column(|row| row.1, 0)),
-        (plan.ids, column(|row| row.2, 0)),
+        (plan.decoding.rows.slots, column(|row| row.0, IDLE_SLOT)),
+        (plan.decoding.rows.positions, column(|row| row.1, 0)),
+        (plan.decoding.ids, column(|row| row.2, 0)),
     ];
     for (tensor, values) in columns {
         sealed.write(tensor, bytemuck::cast_slice(&values)).unwrap();
@@ -78,7 +78,9 @@ fn check(model: &Path, precision: Precision) {
     let seq_len = 40;
     let arch = precast::device::open(device().parse().unwrap(), &Kernels::default()).unwrap().device().arch().unwrap();
     let slots = Slots { count: 5, seq_len };
-    let plan = GenerationPlan::new(student, (slots, 0), Sampling::LIKELIEST, precision, arch).unwrap();
+    let plan =
+        GenerationPlan::new(student, DecodeRequest { slots, stops: 0, sampling: Sampling::LIKELIEST }, precision, arch)
+            .unwrap();
     let mut sealed = sealed(&plan.plan, &plan.model, &model, (seq_len, precision));
     let prompt = |one: usize| sequences[one].len() / 2;
     let slot_of = |one: usize| 4 - one as u32;

@@ -252,7 +252,7 @@ fn a_skipped_step_changes_no_form_of_the_weights() {
     let batch = MicroBatch::new(&[&[1; 17][..], &[2; 17][..]], 16);
     let forms = |session: &mut Session| {
         let plan = &session.plan.plan;
-        let own = plan.buffers.iter().filter(|one| one.persistent && one.name.starts_with("student.weights"));
+        let own = plan.buffers.iter().filter(|one| one.is_persistent() && one.name.starts_with("student.weights"));
         let own: Vec<_> = own.map(|buffer| plan.tensor(&buffer.name).unwrap()).collect();
         own.into_iter().map(|tensor| session.read(tensor).unwrap()).collect::<Vec<_>>()
     };

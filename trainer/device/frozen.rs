@@ -95,7 +95,7 @@ impl ForwardPlan for GenerationPlan {
     }
 
     fn kept_bytes(&self) -> u64 {
-        self.state.tokens.bytes()
+        self.decoding.state.tokens.bytes()
     }
 }
 

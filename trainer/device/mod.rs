@@ -1,6 +1,7 @@
 //! Opening a device.
 
 pub mod bundle;
+pub mod decoding;
 mod error;
 pub mod frozen;
 pub mod host_memory;

@@ -112,7 +112,8 @@ impl Shapes {
         let (of_student, stored) = &self.student;
         let formats = if self.student_format(config) == WeightFormat::Stored { stored } else { &dense };
         let student = Student { config: of_student, formats, adapters: &self.adapters };
-        TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share: config.division.share, arch })
+        let share = config.division.share;
+        TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share, decode: None, arch })
     }
 
     /// Lowers a run for a device, its teacher in the form that the configuration asks for, with the variants that were

@@ -10,6 +10,7 @@ use crate::base::io::IoError;
 use crate::base::notes;
 use crate::base::stop::Stopped;
 use crate::device::DeviceError;
+use crate::device::decoding::DecodeError;
 use crate::device::watch::Hang;
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::DataError;
@@ -57,6 +58,8 @@ pub enum Failure {
     Rank(RankError),
     /// A signal asked the run to stop, and it did.
     Stopped(#[from] Stopped),
+    /// Logits of a sequence that is decoded are not finite.
+    Decode(DecodeError),
     /// The command did not do its work.
     Fault(#[from] RunFault),
 }
@@ -91,7 +94,10 @@ impl Failure {
             Self::Checkpoint(CheckpointError::WouldNotBeFinite { .. } | CheckpointError::Space { .. }) => 1,
             Self::Checkpoint(CheckpointError::Io { what, .. }) if *what != "read" => 1,
             Self::Checkpoint(_) | Self::Data(_) => 5,
-            Self::Run(RunError::Directory(_) | RunError::Gone { .. }) | Self::Fault(_) | Self::Io(_) => 1,
+            Self::Run(RunError::Directory(_) | RunError::Gone { .. })
+            | Self::Fault(_)
+            | Self::Decode(_)
+            | Self::Io(_) => 1,
             Self::Run(RunError::Unusable(_)) => 5,
             Self::Run(_) => 2,
             Self::Rank(RankError::Usage(_) | RankError::Different(_)) => 2,
@@ -136,6 +142,7 @@ macro_rules! passes_on {
     };
 }
 
+passes_on!(DecodeError: Driver; Decode: NotFinite);
 passes_on!(RankError: Driver, Stopped; Rank: Usage, Failed, Different, Io);
 passes_on!(
     DeviceError: Checkpoint, Driver, Io, Plan, Rank, Stopped, Usage;

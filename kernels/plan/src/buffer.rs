@@ -81,6 +81,17 @@ impl Category {
     }
 }
 
+/// Span in which a buffer keeps its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// As long as the plan is run.
+    Persistent,
+    /// While the phases of one stage run, in any order. Stages share memory.
+    Stage,
+    /// From its first node to its last, in one phase. Those of a phase share memory as far as they do not meet.
+    Transient,
+}
+
 /// A named range of device memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buffer {
@@ -90,8 +101,7 @@ pub struct Buffer {
     /// Storage format of its elements.
     pub format: Format,
     pub elems: u64,
-    /// True if it keeps its content between phases. Others share memory as their lifetimes allow.
-    pub persistent: bool,
+    pub lifetime: Lifetime,
     /// True if the host writes it before its phase or reads it after: a transient one then lives all through the phase.
     pub host: bool,
     /// Offset in the arena, bytes.
@@ -105,6 +115,11 @@ impl Buffer {
     /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.format.bytes(self.elems)
+    }
+
+    /// True if no other buffer ever uses its memory.
+    pub fn is_persistent(&self) -> bool {
+        self.lifetime == Lifetime::Persistent
     }
 
     /// Returns the bytes that it takes in the arena, padded to align the next buffer.

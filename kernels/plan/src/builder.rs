@@ -2,8 +2,8 @@
 
 use precast_kernels::{Arch, Dtype, Format, Key, Registered};
 
-use crate::arena::{self, Touched};
-use crate::buffer::{Buffer, BufferId, Category, Tensor};
+use crate::arena::{self, Stage, Touched};
+use crate::buffer::{Buffer, BufferId, Category, Lifetime, Tensor};
 use crate::dependencies::dependencies;
 use crate::node::{Build, Cublas, Exchange, Executor, Launch, Node, Work};
 use crate::plan::{Phase, Plan};
@@ -13,24 +13,26 @@ pub(crate) struct Builder {
     arch: Arch,
     buffers: Vec<Buffer>,
     phases: Vec<Phase>,
-    /// By phase: for start-up phases, the number of buffers declared before the first of them.
-    startup: Vec<Option<usize>>,
+    /// By phase.
+    stages: Vec<Stage>,
+    /// The stage that phases are added to, if they are not stages of their own.
+    current: Option<Stage>,
 }
 
 impl Builder {
     /// Starts an empty plan for an architecture.
     pub fn new(arch: Arch) -> Self {
-        Self { arch, buffers: Vec::new(), phases: Vec::new(), startup: Vec::new() }
+        Self { arch, buffers: Vec::new(), phases: Vec::new(), stages: Vec::new(), current: None }
     }
 
     pub fn arch(&self) -> Arch {
         self.arch
     }
 
-    fn declare(&mut self, name: String, category: Category, format: Format, elems: u64, persistent: bool) -> Tensor {
+    fn declare(&mut self, name: String, category: Category, format: Format, elems: u64, lifetime: Lifetime) -> Tensor {
         assert!(elems > 0, "{name} is empty");
         let buffer = BufferId(self.buffers.len() as u32);
-        self.buffers.push(Buffer { name, category, format, elems, persistent, host: false, offset: 0 });
+        self.buffers.push(Buffer { name, category, format, elems, lifetime, host: false, offset: 0 });
         let declared = &self.buffers[buffer.0 as usize];
         assert!(declared.bytes() < Buffer::MOST_BYTES, "{} is larger than 1 TiB", declared.name);
         Tensor { buffer, offset: 0, format, elems }
@@ -44,12 +46,24 @@ impl Builder {
         format: impl Into<Format>,
         elems: u64,
     ) -> Tensor {
-        self.declare(name.into(), category, format.into(), elems, true)
+        self.declare(name.into(), category, format.into(), elems, Lifetime::Persistent)
+    }
+
+    /// Declares a buffer that host and nodes may write and read in several phases.
+    pub fn lasting(
+        &mut self,
+        name: impl Into<String>,
+        category: Category,
+        format: impl Into<Format>,
+        elems: u64,
+        lifetime: Lifetime,
+    ) -> Tensor {
+        self.declare(name.into(), category, format.into(), elems, lifetime)
     }
 
     /// Declares a buffer that lives from its first node to its last, in one phase.
     pub fn transient(&mut self, name: impl Into<String>, format: impl Into<Format>, elems: u64) -> Tensor {
-        self.declare(name.into(), Category::Activations, format.into(), elems, false)
+        self.declare(name.into(), Category::Activations, format.into(), elems, Lifetime::Transient)
     }
 
     /// Declares a buffer that the host writes before the phase that reads it.
@@ -67,15 +81,27 @@ impl Builder {
     /// Starts a phase; later nodes go to it.
     pub fn phase(&mut self, name: &str) {
         self.phases.push(Phase { name: name.to_owned(), nodes: Vec::new(), cuts: Vec::new() });
-        self.startup.push(None);
+        self.stages.push(self.current.unwrap_or(Stage::Phase));
+    }
+
+    /// Starts a stage: phases up to its end share the buffers that live as long as it does.
+    pub fn start_stage(&mut self) {
+        let stages =
+            self.stages.iter().filter_map(|stage| if let Stage::Shared(stage) = stage { Some(stage) } else { None });
+        self.current = Some(Stage::Shared(stages.max().map_or(0, |last| last + 1)));
+    }
+
+    /// Ends the stage: each later phase is a stage of its own.
+    pub fn end_stage(&mut self) {
+        self.current = None;
     }
 
     /// Starts a phase that runs once, in the order of the plan, before persistent buffers declared after the first such
     /// phase have content. Transient buffers may live from one such phase to another.
     pub fn startup_phase(&mut self, name: &str) {
         self.phase(name);
-        let declared = self.startup.iter().find_map(|declared| *declared).unwrap_or(self.buffers.len());
-        *self.startup.last_mut().expect("it has been started") = Some(declared);
+        let declared = self.stages.iter().find_map(|stage| stage.startup()).unwrap_or(self.buffers.len());
+        *self.stages.last_mut().expect("it has been started") = Stage::Startup { declared };
     }
 
     /// Divides the current phase before the next node.
@@ -146,14 +172,13 @@ impl Builder {
     /// Places the buffers in the arena and finds the dependencies.
     ///
     /// # Panics
-    /// If a transient buffer is read before it is written, or used in two phases that are not both start-up phases.
+    /// If a transient buffer is read before it is written, or used in two phases that are not both start-up phases; if a buffer of
+    /// a stage is used in another.
     pub fn finish(self) -> Plan {
-        let Self { arch, mut buffers, mut phases, startup } = self;
-        let touched = |(phase, startup): (&Phase, Option<usize>)| Touched {
-            startup,
-            nodes: phase.nodes.iter().map(Node::touches).collect(),
-        };
-        let touched: Vec<Touched> = phases.iter().zip(startup).map(touched).collect();
+        let Self { arch, mut buffers, mut phases, stages, .. } = self;
+        let touched =
+            |(phase, stage): (&Phase, Stage)| Touched { stage, nodes: phase.nodes.iter().map(Node::touches).collect() };
+        let touched: Vec<Touched> = phases.iter().zip(stages).map(touched).collect();
         let arena_bytes = arena::place(&mut buffers, &touched);
         for (phase, touched) in phases.iter_mut().zip(&touched) {
             for (node, dependencies) in phase.nodes.iter_mut().zip(dependencies(&touched.nodes, &buffers)) {

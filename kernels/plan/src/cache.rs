@@ -2,9 +2,16 @@
 
 use precast_kernels::Dtype;
 
-use crate::buffer::{Category, Tensor};
+use crate::buffer::{Category, Lifetime, Tensor};
 use crate::builder::Builder;
 use crate::config::ModelConfig;
+
+/// Sequences that are written at a time, and tokens of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slots {
+    pub count: u32,
+    pub seq_len: u32,
+}
 
 /// Keys and values of a layer: `[slots, kv_heads, seq_len, head_dim]` each, in the dtype of activations. A slot holds one sequence.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,11 +56,17 @@ pub struct RowState {
     pub log_probs: Tensor,
 }
 
-/// Declares the pool: a cache for each layer.
-pub(crate) fn pool(b: &mut Builder, config: &ModelConfig, (slots, seq_len): (u32, u32), x: Dtype) -> Vec<LayerCache> {
+/// Declares the pool of a model: a cache for each layer.
+pub(crate) fn pool(
+    b: &mut Builder,
+    config: &ModelConfig,
+    Slots { count: slots, seq_len }: Slots,
+    (x, lifetime): (Dtype, Lifetime),
+) -> Vec<LayerCache> {
     let elems = u64::from(slots) * u64::from(config.kv_heads) * u64::from(seq_len) * u64::from(config.head_dim);
     let caches = (0..config.layers).map(|layer| {
-        let mut part = |name| b.persistent(format!("model.layers.{layer}.{name}"), Category::KeysAndValues, x, elems);
+        let mut part =
+            |name| b.lasting(format!("cache.layers.{layer}.{name}"), Category::KeysAndValues, x, elems, lifetime);
         LayerCache { keys: part("keys"), values: part("values"), slots, seq_len }
     });
     caches.collect()

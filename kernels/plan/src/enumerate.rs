@@ -6,11 +6,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use precast_kernels::{Arch, Block, Key, KeyVariant, Variant};
 
 use crate::adapters::{Adapters, Target};
+use crate::cache::Slots;
 use crate::comparison_plan::ComparisonPlan;
 use crate::config::ModelConfig;
+use crate::decoding::DecodeRequest;
 use crate::evaluation::EvaluationPlan;
 use crate::formats::Formats;
-use crate::generation::{GenerationPlan, Slots};
+use crate::generation::GenerationPlan;
 use crate::node::Launch;
 use crate::objective::Objective;
 use crate::plan::Plan;
@@ -141,9 +143,10 @@ fn evaluations(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
 fn generations(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
     let (formats, adapters) = (Formats::dense(), Adapters::none());
     let model = Student { config: model, formats: &formats, adapters: &adapters };
-    let (slots, sampling) = (Slots { count: 1, seq_len: TOKENS }, Sampling::LIKELIEST);
+    let slots = Slots { count: 1, seq_len: TOKENS };
+    let request = DecodeRequest { slots, stops: 0, sampling: Sampling::LIKELIEST };
     for precision in [Precision::Fp32, Precision::Bf16] {
-        let generation = GenerationPlan::new(model, (slots, 0), sampling, precision, arch);
+        let generation = GenerationPlan::new(model, request, precision, arch);
         generation.into_iter().for_each(|generation| visit(&generation.plan));
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::buffer::Category;
+use crate::buffer::{Category, Lifetime};
 use crate::plan::Plan;
 
 /// Bytes of a plan by category.
@@ -12,6 +12,9 @@ use crate::plan::Plan;
 pub struct MemoryTable {
     /// Categories with bytes.
     pub rows: Vec<MemoryRow>,
+    /// Buffers of stages, in the memory of activations.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<MemoryRow>,
     /// Total: the arena, and cuBLASLt's own memory.
     pub total_bytes: u64,
 }
@@ -26,12 +29,14 @@ pub struct MemoryRow {
 impl MemoryTable {
     /// Tabulates a plan. Activations are the arena without the persistent buffers.
     pub fn of(plan: &Plan) -> Self {
-        let persistent = |category| {
-            let of_category = plan.buffers.iter().filter(|b| b.persistent && b.category == category);
-            of_category.map(|b| b.reserved_bytes()).sum::<u64>()
+        let of = |lifetime| {
+            Category::ALL.into_iter().map(move |category| {
+                let buffers = plan.buffers.iter().filter(|b| b.lifetime == lifetime && b.category == category);
+                MemoryRow { category, bytes: buffers.map(|b| b.reserved_bytes()).sum() }
+            })
         };
-        let mut rows: Vec<MemoryRow> =
-            Category::ALL.into_iter().map(|category| MemoryRow { category, bytes: persistent(category) }).collect();
+        let mut rows: Vec<MemoryRow> = of(Lifetime::Persistent).collect();
+        let shared = of(Lifetime::Stage).filter(|row| row.bytes > 0).collect();
         let held: u64 = rows.iter().map(|row| row.bytes).sum();
         for row in &mut rows {
             match row.category {
@@ -41,7 +46,7 @@ impl MemoryTable {
             }
         }
         rows.retain(|row| row.bytes > 0);
-        Self { rows, total_bytes: plan.device_bytes() }
+        Self { rows, shared, total_bytes: plan.device_bytes() }
     }
 }
 
@@ -61,6 +66,10 @@ impl fmt::Display for MemoryTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for row in &self.rows {
             writeln!(f, "  {:<18} {:>12}  {:>16} bytes", row.category.name(), human_bytes(row.bytes), row.bytes)?;
+        }
+        for row in &self.shared {
+            let name = format!("- {}", row.category.name());
+            writeln!(f, "  {name:<18} {:>12}  {:>16} bytes of these", human_bytes(row.bytes), row.bytes)?;
         }
         write!(f, "  {:<18} {:>12}  {:>16} bytes", "total", human_bytes(self.total_bytes), self.total_bytes)
     }

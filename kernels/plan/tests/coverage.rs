@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 
 use precast_kernels::{Arch, Block, Key};
+use precast_plan::decoding::PREFILL;
 use precast_plan::family::{Bias, FAMILIES};
 use precast_plan::training::TEACHER;
 use precast_plan::{
-    Adapter, Adapters, ComparisonPlan, EvaluationPlan, Formats, Gemm, ModelConfig, Objective, Parameters, Phase,
-    PlanError, Precision, Recipe, Recompute, Student, Target, Teacher, TrainingPlan, TrainingRequest, build_keys, keys,
+    Adapter, Adapters, ComparisonPlan, DecodeRequest, EvaluationPlan, Formats, Gemm, Lifetime, ModelConfig, Objective,
+    Parameters, Phase, PlanError, Precision, Recipe, Recompute, Sampling, Slots, Student, Target, Teacher,
+    TrainingPlan, TrainingRequest, build_keys, keys,
 };
 use proptest::prelude::*;
 
@@ -196,12 +198,15 @@ proptest! {
             plan => Some(plan.unwrap().plan),
         };
         let formats = mix(&teacher, seed);
-        let whole = TrainingRequest::new(&student, &recipe, Arch::Sim);
+        let slots = Slots { count: 1 + seed as u32 % 600, seq_len: recipe.seq_len };
+        let decode = DecodeRequest { slots, stops: 2, sampling: Sampling::LIKELIEST };
+        let whole = TrainingRequest::new(&student, &recipe, Arch::Sim).decoding(decode);
         let int8 = TrainingPlan::new(whole.taught_by(Some((&teacher, &Formats::int8()))));
         let whole = TrainingPlan::new(whole.taught_by(Some((&teacher, &formats))));
         let (formats, adapters) = (if is_int8 { Formats::dense() } else { mix(&student, seed) }, adapters(&student, seed));
         let adapted = Student { config: &student, formats: &formats, adapters: &adapters };
-        let adapted = TrainingPlan::new(TrainingRequest::new(adapted, &recipe, Arch::Sim).taught_by(Some(Teacher::Base)));
+        let adapted = TrainingRequest::new(adapted, &recipe, Arch::Sim).decoding(decode).taught_by(Some(Teacher::Base));
+        let adapted = TrainingPlan::new(adapted);
         let int8 = int8.ok().map(|training| training.plan);
         // Replays the plan, each byte range owned by its last writer: every read must find its own buffer.
         let plans: Vec<_> = [planned(whole), planned(adapted), int8].into_iter().flatten().collect();
@@ -209,9 +214,15 @@ proptest! {
         for (plan, phase) in plans.iter().flat_map(|plan| plan.phases.iter().map(move |phase| (plan, phase))) {
             // Start-up phases pass memory on to each other.
             let startup = phase.name.starts_with("quantize") || phase.name.starts_with("certify");
-            if !startup || ["quantize.0", "quantize.student.0"].contains(&&*phase.name) {
-                let persistent = plan.buffers.iter().zip(0..).filter(|(buffer, _)| buffer.persistent);
+            let decodes = phase.name.starts_with("decode.");
+            if !startup && !decodes || ["quantize.0", "quantize.student.0"].contains(&&*phase.name) {
+                let persistent = plan.buffers.iter().zip(0..).filter(|(buffer, _)| buffer.is_persistent());
                 owner = persistent.map(|(buffer, id)| (buffer.offset, buffer.offset + buffer.bytes(), id)).collect();
+            }
+            if phase.name == PREFILL {
+                // Those of a stage are written by the host or by one of its phases.
+                let staged = plan.buffers.iter().zip(0..).filter(|(buffer, _)| buffer.lifetime == Lifetime::Stage);
+                owner.extend(staged.map(|(buffer, id)| (buffer.offset, buffer.offset + buffer.bytes(), id)));
             }
             // Written by the host before a phase.
             if phase.name.starts_with("quantize") || phase.name.starts_with("widen.") {

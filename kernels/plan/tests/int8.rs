@@ -102,12 +102,12 @@ fn each_layer_is_sent_and_quantized_by_itself() {
         let written = phase.nodes.iter().flat_map(|node| node.touches()).filter(|touch| touch.access.writes());
         for touch in written {
             let buffer = plan.plan.buffer(touch.buffer);
-            assert!(buffer.persistent && buffer.category == Category::TeacherWeights);
+            assert!(buffer.is_persistent() && buffer.category == Category::TeacherWeights);
         }
         // In memory that is used later, and not yet.
         let buffer = plan.plan.buffer(staged.parts[0].1.buffer);
         let kept = [Category::TeacherWeights];
-        let there = plan.plan.buffers.iter().filter(|other| other.persistent && kept.contains(&other.category));
+        let there = plan.plan.buffers.iter().filter(|other| other.is_persistent() && kept.contains(&other.category));
         assert!(there.clone().all(|other| end(other) <= buffer.offset || end(buffer) <= other.offset));
         let student = plan.student.weights.all.tensor.buffer;
         assert!(buffer.offset < end(plan.plan.buffer(student)), "it takes no memory of its own");

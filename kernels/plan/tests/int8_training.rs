@@ -26,7 +26,8 @@ fn qwen(recipe: &Recipe, share: Share) -> TrainingPlan {
     let (dense, adapters) = (Formats::dense(), Adapters::none());
     let teacher = Some(Teacher::Model { config: &teacher, formats: &dense });
     let student = Student { config: &student, formats: &dense, adapters: &adapters };
-    TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share, arch: Arch::Sm90a }).unwrap()
+    TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share, decode: None, arch: Arch::Sm90a })
+        .unwrap()
 }
 
 /// Counts the launches in a phase, by the first part of their labels and a part of their keys.
@@ -134,7 +135,12 @@ fn a_guard_touches_nothing_that_training_reads_and_takes_no_memory() {
         let semaphores = plan.tensor("student.semaphores").map(|tensor| tensor.buffer);
         let writes = plan.phase(GUARD).nodes.iter().flat_map(Node::touches).filter(|touch| touch.access.writes());
         for touch in writes.filter(|touch| Some(touch.buffer) != semaphores) {
-            assert!(!plan.buffer(touch.buffer).persistent, "{} writes {}", touch.name, plan.buffer(touch.buffer).name);
+            assert!(
+                !plan.buffer(touch.buffer).is_persistent(),
+                "{} writes {}",
+                touch.name,
+                plan.buffer(touch.buffer).name
+            );
         }
         assert_eq!(count(plan, GUARD, "guard.", "grad_distance.partial"), 4 * LAYERS);
         assert_eq!(count(plan, GUARD, "guard.", "i8"), 0);

@@ -5,6 +5,7 @@ mod cards;
 mod choices;
 mod coverage;
 mod cublas;
+mod decoding;
 mod int8;
 mod int8_training;
 mod ranks;

@@ -22,7 +22,7 @@ fn keys(plan: &Plan, phase: &str) -> BTreeSet<String> {
 fn end(plan: &Plan, takes: impl Fn(&str) -> bool) -> u64 {
     let phases = plan.phases.iter().filter(|phase| takes(&phase.name));
     let touched = phases.flat_map(|phase| &phase.nodes).flat_map(Node::touches).map(|touch| plan.buffer(touch.buffer));
-    let kept = plan.buffers.iter().filter(|buffer| buffer.persistent);
+    let kept = plan.buffers.iter().filter(|buffer| buffer.is_persistent());
     touched.chain(kept).map(|buffer| buffer.offset + buffer.reserved_bytes()).max().unwrap()
 }
 
@@ -33,7 +33,7 @@ fn check(training: &TrainingPlan, what: &str) {
     let alone = end(plan, |phase| phase == TEACHER);
     assert!(alone <= end(plan, |phase| phase != TEACHER), "{what}: {alone}");
     let touches = plan.phase(TEACHER).nodes.iter().flat_map(Node::touches).filter(|touch| touch.access.writes());
-    let written = touches.map(|touch| plan.buffer(touch.buffer)).filter(|buffer| buffer.persistent);
+    let written = touches.map(|touch| plan.buffer(touch.buffer)).filter(|buffer| buffer.is_persistent());
     // Workspaces of GEMMs, and scratch of frozen matrices.
     let works = |name: &&str| *name != "cublas.workspaces" && !name.ends_with(".scratch");
     let written: BTreeSet<&str> = written.map(|buffer| &*buffer.name).filter(works).collect();
@@ -60,9 +60,14 @@ fn a_teacher_alone_takes_neither_kernels_nor_memory() {
             for (share, (student, teacher)) in shares.into_iter().flat_map(|share| {
                 [(whole, own), (adapted, own), (adapted, Some(Teacher::Base))].map(|pair| (share, pair))
             }) {
-                let Ok(training) =
-                    TrainingPlan::new(TrainingRequest { teacher, student, recipe, share, arch: Arch::Sm90a })
-                else {
+                let Ok(training) = TrainingPlan::new(TrainingRequest {
+                    teacher,
+                    student,
+                    recipe,
+                    share,
+                    decode: None,
+                    arch: Arch::Sm90a,
+                }) else {
                     // No int8 GEMMs in fp32, or by cuBLASLt.
                     assert!(name == "int8", "{recipe:?}");
                     continue;

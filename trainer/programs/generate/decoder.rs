@@ -1,146 +1,50 @@
-//! The device that decodes: a sealed plan, its slots, and the rows that it computes.
+//! The device of a generation: as many slots as are asked for, or as it has room for.
 
 use std::cell::Cell;
 
-use precast_fatbins::Digest;
-use precast_kernels::abi::{IDLE_SLOT, NO_TOKEN};
-use precast_plan::generation::{BUCKETS, PREFILL, bucket, decode_phase};
-use precast_plan::{GenerationPlan, Slots, Tensor};
+use precast_plan::decoding::{BUCKETS, MOST_SLOTS};
+use precast_plan::{DecodeRequest, GenerationPlan, Slots};
 
-use super::options::{Generation, MOST_SLOTS, SlotChoice};
-use super::schedule::{Decoder, Progress, Row};
+use super::options::{Generation, SlotChoice};
 use super::sequences::Sequences;
 use crate::device::DeviceError;
 use crate::device::frozen::{Fits, Opened};
 use crate::device::seal::SealedDevice;
 use crate::options::WeightFormat;
 use crate::programs::failure::Failure;
-use crate::run::outcome::RunFault;
 
-/// A word of a row.
-type Column = fn(&Row) -> u32;
-
-/// A sealed device with the model's weights and a pool of keys and values.
-pub(super) struct DeviceDecoder {
-    sealed: SealedDevice,
-    plan: GenerationPlan,
-}
-
-impl DeviceDecoder {
-    /// Opens the device with as many slots as are asked for, or as it has room for.
-    ///
-    /// # Errors
-    /// [`Failure`] where it has no room for those asked for: in bytes, with the most that it has room for.
-    pub fn open(request: &Generation, opened: &Opened, sequences: &Sequences) -> Result<Self, Failure> {
-        let Generation { forward, slots: asked, .. } = request;
-        let (count, seq_len) = (sequences.all.len() as u32, sequences.seq_len);
-        let stops = opened.model.eos_tokens();
-        let asked = match asked {
-            SlotChoice::Count(asked) => *asked,
-            SlotChoice::Auto => count.min(MOST_SLOTS),
+/// Opens the device, with the model's weights and a pool of keys and values.
+///
+/// # Errors
+/// [`Failure`] where it has no room for the slots asked for: in bytes, with the most that it has room for.
+pub(super) fn open(
+    request: &Generation,
+    opened: &Opened,
+    sequences: &Sequences,
+) -> Result<(GenerationPlan, SealedDevice), Failure> {
+    let Generation { forward, slots: asked, .. } = request;
+    let (count, seq_len) = (sequences.all.len() as u32, sequences.seq_len);
+    let stops = opened.model.eos_tokens().len() as u32;
+    let asked = match asked {
+        SlotChoice::Count(asked) => *asked,
+        SlotChoice::Auto => count.min(MOST_SLOTS),
+    };
+    // The most that the device has room for, as far as it was looked for.
+    let most = Cell::new(0);
+    let is_auto = request.slots == SlotChoice::Auto;
+    let lowered = forward.open_plan(opened, &request.data, |fits: Fits<'_, GenerationPlan>, student, arch| {
+        let lower = |count| {
+            let decode = DecodeRequest { slots: Slots { count, seq_len }, stops, sampling: request.sampling() };
+            GenerationPlan::new(student, decode, forward.precision(), arch)
         };
-        // The most that the device has room for, as far as it was looked for.
-        let most = Cell::new(0);
-        let is_auto = request.slots == SlotChoice::Auto;
-        let (plan, sealed) = forward
-            .open_plan(opened, &request.data, |fits: Fits<'_, GenerationPlan>, student, arch| {
-                let lower = |count| {
-                    let slots = Slots { count, seq_len };
-                    GenerationPlan::new(
-                        student,
-                        (slots, stops.len() as u32),
-                        request.sampling(),
-                        forward.precision(),
-                        arch,
-                    )
-                };
-                let found = choices(asked).into_iter().find(|count| lower(*count).is_ok_and(|plan| fits(&plan)));
-                // A form that is not asked for is lowered to say what it would take.
-                if student.formats.is_int8() == (forward.format == WeightFormat::Int8) {
-                    most.set(most.get().max(found.unwrap_or_default()));
-                }
-                lower(found.filter(|_| is_auto).unwrap_or(asked))
-            })
-            .map_err(|error| too_many(error, (asked, seq_len), most.get()))?;
-        let mut decoder = Self { sealed, plan };
-        let words = decoder.plan.state.stops;
-        decoder.sealed.write(words, bytemuck::cast_slice(&padded(&stops, words.elems)))?;
-        Ok(decoder)
-    }
-
-    /// Slots, and rows at most.
-    pub fn shape(&self) -> (u32, u32) {
-        (self.plan.slots.count, self.plan.most_rows)
-    }
-
-    /// Digest of the kernels; none of the simulated GPU, which has none.
-    pub fn kernels(&self) -> Option<Digest> {
-        self.sealed.device().compute_capability.map(|_| self.sealed.bundle)
-    }
-
-    /// Writes the first `count` rows, those behind `rows` idle.
-    fn write(&mut self, rows: &[Row], count: u32) -> Result<(), Failure> {
-        let rows: Vec<Row> = rows.iter().copied().chain(std::iter::repeat(Row::IDLE)).take(count as usize).collect();
-        let GenerationPlan { ids, rows: places, state, .. } = self.plan;
-        let columns: [(Tensor, Column); 4] = [
-            (ids, |row| row.id),
-            (places.slots, |row| row.slot),
-            (places.positions, |row| row.position),
-            (state.ends, |row| row.end),
-        ];
-        let numbers: Vec<u64> = rows.iter().map(|row| row.sequence).collect();
-        self.sealed.write(state.sequences.slice(0, 2 * u64::from(count)), bytemuck::cast_slice(&numbers))?;
-        for (tensor, of) in columns {
-            let values: Vec<u32> = rows.iter().map(of).collect();
-            self.sealed.write(tensor.slice(0, count.into()), bytemuck::cast_slice(&values))?;
+        let found = choices(asked).into_iter().find(|count| lower(*count).is_ok_and(|plan| fits(&plan)));
+        // A form that is not asked for is lowered to say what it would take.
+        if student.formats.is_int8() == (forward.format == WeightFormat::Int8) {
+            most.set(most.get().max(found.unwrap_or_default()));
         }
-        Ok(())
-    }
-
-    fn column(&mut self, tensor: Tensor, count: usize) -> Result<Vec<u32>, Failure> {
-        Ok(bytemuck::pod_collect_to_vec(&self.sealed.read(tensor.slice(0, count as u64))?))
-    }
-}
-
-impl Decoder for DeviceDecoder {
-    type Error = Failure;
-
-    fn prefill(&mut self, rows: &[Row]) -> Result<(), Failure> {
-        self.write(rows, self.plan.most_rows)?;
-        Ok(self.sealed.run(PREFILL)?)
-    }
-
-    fn decode(&mut self, rows: &[Row], steps: u32) -> Result<Vec<Progress>, Failure> {
-        let bucket = bucket(rows.len() as u32);
-        self.write(rows, bucket)?;
-        let phase = decode_phase(bucket);
-        for _ in 0..steps {
-            self.sealed.run(&phase)?;
-        }
-        let GenerationPlan { ids, rows: places, state, .. } = self.plan;
-        let columns = [places.slots, places.positions, ids, state.ends].map(|tensor| self.column(tensor, rows.len()));
-        let [slots, positions, ids, ends] = columns;
-        let (slots, positions, ids, ends) = (slots?, positions?, ids?, ends?);
-        let each = rows.iter().zip(slots.iter().zip(&positions).zip(ids.iter().zip(&ends)));
-        let progress = each.map(|(row, ((slot, position), (id, end)))| {
-            if *end == NO_TOKEN {
-                return Err(RunFault(format!(
-                    "sequence {}: after {} tokens a logit is not finite. The weights are damaged or activations overflow: try \
-                     --precision fp32, and check the model with precast eval",
-                    row.sequence,
-                    position + 1
-                )));
-            }
-            Ok(Progress { length: position + 1, id: *id, ended: *slot == IDLE_SLOT })
-        });
-        Ok(progress.collect::<Result<_, _>>()?)
-    }
-
-    fn read(&mut self, slot: u32, first: u32, end: u32) -> Result<Vec<u32>, Failure> {
-        let start = u64::from(slot) * u64::from(self.plan.slots.seq_len) + u64::from(first);
-        let tokens = self.plan.state.tokens.slice(start, u64::from(end - first));
-        Ok(bytemuck::pod_collect_to_vec(&self.sealed.read(tokens)?))
-    }
+        lower(found.filter(|_| is_auto).unwrap_or(asked))
+    });
+    lowered.map_err(|error| too_many(error, (asked, seq_len), most.get()))
 }
 
 /// Names the most slots that fit where those that are asked for do not.
@@ -168,11 +72,6 @@ fn too_many(error: DeviceError, (count, seq_len): (u32, u32), most: u32) -> Fail
 fn choices(most: u32) -> Vec<u32> {
     let smaller = BUCKETS.iter().rev().copied().chain([32, 16, 8, 4, 2, 1]);
     std::iter::once(most).chain(smaller.filter(|count| *count < most)).collect()
-}
-
-/// Words behind which none of a model's tokens is.
-fn padded(stops: &[u32], count: u64) -> Vec<u32> {
-    stops.iter().copied().chain(std::iter::repeat(NO_TOKEN)).take(count as usize).collect()
 }
 
 #[cfg(test)]

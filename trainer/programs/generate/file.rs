@@ -8,8 +8,8 @@ use precast_system::{files, input};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::schedule::Sequence;
 use crate::base::io::IoError;
+use crate::device::decoding::schedule::Sequence;
 use crate::programs::failure::Failure;
 
 /// The most that is read of a file of completions.

@@ -1,13 +1,12 @@
 //! `precast generate`: what a model goes on with, from one prompt or from many.
 //!
 //! One plan, sealed before the first token: prompts fill a pool of keys and values, then phases compute one token of each sequence and
-//! draw the next. `options` says what is asked for, `sequences` makes prompts of it, `schedule` puts them into slots, `decoder` is the
-//! device, `file` what is written.
+//! draw the next. `options` says what is asked for, `sequences` makes prompts of it, `decoder` opens the device, `file` is what is
+//! written.
 
 mod decoder;
 mod file;
 mod options;
-mod schedule;
 mod sequences;
 
 use std::path::Path;
@@ -21,16 +20,17 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::base::notes::note;
+use crate::device::decoding::DecodingDevice;
+use crate::device::decoding::schedule::Sequence;
 use crate::device::frozen::Opened;
+use crate::device::seal::SealedDevice;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{self, CheckpointError};
 use crate::inputs::data::DataError;
 use crate::options::WeightFormat;
 use crate::programs::failure::Failure;
-use decoder::DeviceDecoder;
 use file::{Completion, CompletionsFile};
 pub use options::{Generation, SlotChoice};
-use schedule::{Sequence, run};
 use sequences::Sequences;
 
 /// Result of a generation from one prompt.
@@ -51,12 +51,13 @@ pub fn answer(request: &Generation) -> Result<Generated, Failure> {
     request.check()?;
     let opened = request.forward.read()?;
     let sequences = Sequences::of_prompt(request, &opened.model)?;
-    let mut decoder = DeviceDecoder::open(request, &opened, &sequences)?;
+    let (plan, mut sealed) = decoder::open(request, &opened, &sequences)?;
     if request.forward.heading {
         tell("");
     }
     let mut generated = None;
-    write_all(request, &mut decoder, sequences, |sequence, ids, text| {
+    let device = DecodingDevice::new(&mut sealed, plan.decoding, &opened.model.eos_tokens())?;
+    write_all(request, device, sequences, |sequence, ids, text| {
         generated = Some(Generated { prompt_ids: sequence.prompt.to_vec(), ids, text });
         Ok(())
     })?;
@@ -79,8 +80,8 @@ pub fn complete(request: &Generation, out: &Path) -> Result<(), Failure> {
             model.path().display()
         ));
     }
-    let mut decoder = DeviceDecoder::open(request, &opened, &sequences)?;
-    let header = header(request, &opened, &sequences, &decoder)?;
+    let (plan, mut sealed) = decoder::open(request, &opened, &sequences)?;
+    let header = header(request, &opened, &sequences, &sealed)?;
     let (mut file, done) = match request.resume {
         true => CompletionsFile::resume(out, &header, &sequences.all)?,
         false => (CompletionsFile::create(out, &header)?, 0),
@@ -92,7 +93,8 @@ pub fn complete(request: &Generation, out: &Path) -> Result<(), Failure> {
     let progress = Progress::start("completions", Unit::Things("completions"));
     progress.set(done as u64, count as u64);
     let left = Sequences { all: sequences.all[done..].to_vec(), ..sequences };
-    write_all(request, &mut decoder, left, |sequence, ids, text| {
+    let device = DecodingDevice::new(&mut sealed, plan.decoding, &model.eos_tokens())?;
+    write_all(request, device, left, |sequence, ids, text| {
         file.push(&Completion::new(&sequence.prompt, &ids, text))?;
         progress.set(sequence.number + 1, count as u64);
         Ok(())
@@ -105,12 +107,11 @@ pub fn complete(request: &Generation, out: &Path) -> Result<(), Failure> {
 /// Writes all sequences; `done` is given each with its completion, as ids and as text.
 fn write_all(
     request: &Generation,
-    decoder: &mut DeviceDecoder,
+    mut device: DecodingDevice<'_>,
     Sequences { all, tokenizer, .. }: Sequences,
     mut done: impl FnMut(Sequence, Vec<u32>, String) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let shape = decoder.shape();
-    run(decoder, shape, all, |sequence, ids| {
+    device.complete(all, |sequence, ids| {
         let text = tokenizer.as_ref().map(|tokenizer| tokenizer.decode(&ids)).transpose();
         let text = text.map_err(DataError::tokenizer(&request.forward.model))?;
         done(sequence, ids, text.unwrap_or_default())
@@ -122,7 +123,7 @@ fn header(
     request: &Generation,
     opened: &Opened,
     sequences: &Sequences,
-    decoder: &DeviceDecoder,
+    sealed: &SealedDevice,
 ) -> Result<Map<String, Value>, Failure> {
     let model = &opened.model;
     let tokenizer = sequences.tokenizer.as_ref().map(|tokenizer| tokenizer.text()).transpose();
@@ -131,13 +132,15 @@ fn header(
     let prompts =
         sequences.all.iter().flat_map(|one| [bytemuck::cast_slice(&one.prompt), bytemuck::bytes_of(&one.most)]);
     let prompts = Digest::of_parts("precast.prompts", prompts);
+    // The simulated GPU has none.
+    let kernels = sealed.device().compute_capability.map(|_| sealed.bundle);
     let values = json!({
         "model": checkpoint::digest(&model.weight_files())?.to_string(),
         "config": Digest::of(model.json.to_string().as_bytes()).to_string(),
         "adapter": opened.adapter.as_ref().and_then(Adapter::digest).map(|digest| digest.to_string()),
         "stops": model.eos_tokens(),
         "tokenizer": tokenizer.map(|text| Digest::of(text.as_bytes()).to_string()),
-        "kernels": decoder.kernels().map(|digest| digest.to_string()),
+        "kernels": kernels.map(|digest| digest.to_string()),
         "precision": request.forward.precision().to_string(),
         "rounded": request.forward.format == WeightFormat::Int8,
         "sampling_temperature": temperature,

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use chrono::NaiveDate;
 use clap::{Args, value_parser};
+use precast_plan::decoding::MOST_SLOTS;
 use precast_plan::{Gemm, Sampling};
 
 use crate::device::frozen::Forward;
@@ -15,8 +16,6 @@ use crate::options::groups::values::number;
 /// Tokens of a completion where nothing is said: of an answer, and of one of many.
 const ANSWER_TOKENS: u32 = 128;
 const COMPLETION_TOKENS: u32 = 512;
-/// Slots at most: the rows of the largest phase.
-pub(super) const MOST_SLOTS: u32 = 512;
 
 /// A request for an answer to a prompt, or for completions of data.
 #[derive(Args, Clone, Debug)]

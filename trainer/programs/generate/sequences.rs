@@ -5,8 +5,8 @@ use std::sync::Arc;
 use minijinja::Value;
 
 use super::options::Generation;
-use super::schedule::Sequence;
 use crate::base::notes::note;
+use crate::device::decoding::schedule::Sequence;
 use crate::inputs::chat::Chat;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Corpus, DataError, Files, Packing, Prompt, Reader, beginning};

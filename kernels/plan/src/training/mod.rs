@@ -1,5 +1,6 @@
 //! The plan of a training step.
 
+mod decode;
 mod guard;
 mod inputs;
 mod micro;
@@ -23,6 +24,7 @@ use crate::bounds;
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 use crate::comparison::TokenComparison;
+use crate::decoding::Decoding;
 use crate::gemm::{Gemm, Workspaces};
 use crate::guard::Guard;
 use crate::model::Resident;
@@ -58,7 +60,7 @@ const LOSSES: u64 = 2;
 pub struct TrainingPlan {
     /// The plan, with the phases of [`Staged`](crate::Staged), [`CERTIFY`], [`CLEAR`], [`CAST`], [`WIDEN`], [`MICRO`]
     /// and [`UPDATE`], one for each fold of replicas' gradients ([`crate::Fold::phase`]), [`LAST`] and [`GATHER`] with
-    /// several ranks, and [`TEACHER`].
+    /// several ranks, [`TEACHER`], and those of [`Decoding`].
     pub plan: Plan,
     /// The teacher, in the precision of the run or as stored; none without a teacher, or if the student's base teaches.
     pub teacher: Option<Resident>,
@@ -79,6 +81,8 @@ pub struct TrainingPlan {
     pub shards: Shards,
     /// The sums of [`GUARD`](crate::guard::GUARD), if the student trains in int8.
     pub guard: Option<Guard>,
+    /// The stage that decodes under the student, if it was requested.
+    pub decoding: Option<Decoding>,
 }
 
 impl AsRef<Plan> for TrainingPlan {
@@ -93,7 +97,7 @@ impl TrainingPlan {
     /// # Errors
     /// [`PlanError`] if a sequence is longer than either model supports, the teacher is missing or has a narrower
     /// vocabulary, there are no tokens, adapters do not fit the model, a frozen student has no adapters, no kernel
-    /// computes an int8 GEMM, or replicas cannot be divided among the ranks.
+    /// computes an int8 GEMM, the student cannot decode what is requested, or replicas cannot be divided among the ranks.
     pub fn new(request: TrainingRequest<'_>) -> Result<Self, PlanError> {
         let run = Run::new(request)?;
         let certified = Self::lower(&run, true)?;
@@ -109,7 +113,7 @@ impl TrainingPlan {
         let is_startup = |phase: &Phase| [QUANTIZE, CERTIFY].iter().any(|name| phase.name.starts_with(name));
         let later = self.plan.phases.iter().filter(|phase| !is_startup(phase)).flat_map(|phase| &phase.nodes);
         let touched = later.flat_map(Node::touches).map(|touch| self.plan.buffer(touch.buffer));
-        let persistent = self.plan.buffers.iter().filter(|buffer| buffer.persistent);
+        let persistent = self.plan.buffers.iter().filter(|buffer| buffer.is_persistent());
         let end = touched.chain(persistent).map(|buffer| buffer.offset + buffer.reserved_bytes()).max();
         end.is_none_or(|end| end < self.plan.arena_bytes)
     }
@@ -152,11 +156,12 @@ impl TrainingPlan {
         step.update(ops);
         let guard = step.guard(ops);
         step.teacher_alone(ops);
+        let decoding = step.decode(&mut b);
         let plan = b.finish();
         bounds::refuse(plan.arena_bytes.into())?;
         models.student.staged.extend(widened);
         let Residents { teacher, student, adapters, .. } = models;
-        Ok(Self { plan, teacher, student, adapters, certificate, inputs, update, metrics, shards, guard })
+        Ok(Self { plan, teacher, student, adapters, certificate, inputs, update, metrics, shards, guard, decoding })
     }
 
     /// True if this rank has all master weights: launches read them, or they are the adapter that is written at the end.

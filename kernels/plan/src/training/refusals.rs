@@ -7,6 +7,7 @@ use crate::adapters::AdapterParameters;
 use crate::bounds::{self, ModelPart};
 use crate::builder::Builder;
 use crate::config::ModelConfig;
+use crate::decoding::DecodeRequest;
 use crate::formats::{Formats, check_student};
 use crate::gemm::Workspaces;
 use crate::ops::Ops;
@@ -25,6 +26,7 @@ pub(super) struct Run<'a> {
     pub adapters: Option<AdapterParameters>,
     pub recipe: Recipe,
     pub share: Share,
+    pub decode: Option<DecodeRequest>,
     pub arch: Arch,
 }
 
@@ -37,8 +39,14 @@ impl<'a> Run<'a> {
         request.share.check()?;
         let teacher = teacher(&request)?;
         let base_teaches = matches!(teacher, Some(Teacher::Base));
-        let TrainingRequest { student: Student { config: student, formats, adapters }, recipe, share, arch, .. } =
-            request;
+        let TrainingRequest {
+            student: Student { config: student, formats, adapters },
+            recipe,
+            share,
+            decode,
+            arch,
+            ..
+        } = request;
         if adapters.is_empty() && base_teaches {
             return Err(PlanError::BaseWithoutAdapters);
         }
@@ -50,11 +58,12 @@ impl<'a> Run<'a> {
             Some(Teacher::Base) | None => None,
         };
         check_models(teacher, (student, formats), &recipe)?;
+        decode.map_or(Ok(()), |request| request.check(student, recipe.seq_len))?;
         check_bytes(teacher, (student, !adapters.is_empty()), &recipe)?;
         let adapters = if adapters.is_empty() { None } else { Some(AdapterParameters::new(student, adapters)?) };
         let adapter_elems = adapters.as_ref().map_or(0, |adapters| adapters.elems);
         bounds::refuse(u128::from(adapter_elems) * u128::from(trained_bytes(recipe.precision)))?;
-        Ok(Self { teacher, base_teaches, student, formats, adapters, recipe, share, arch })
+        Ok(Self { teacher, base_teaches, student, formats, adapters, recipe, share, decode, arch })
     }
 
     pub fn dtype(&self) -> Dtype {

@@ -4,6 +4,7 @@ use precast_kernels::Arch;
 
 use crate::adapters::Adapters;
 use crate::config::ModelConfig;
+use crate::decoding::DecodeRequest;
 use crate::formats::Formats;
 use crate::recipe::Recipe;
 use crate::share::Share;
@@ -62,13 +63,21 @@ pub struct TrainingRequest<'a> {
     pub recipe: Recipe,
     /// This rank's share of each step.
     pub share: Share,
+    /// Decoding under the student, of sequences that are no longer than those of the recipe.
+    pub decode: Option<DecodeRequest>,
     pub arch: Arch,
 }
 
 impl<'a> TrainingRequest<'a> {
     /// Requests a student without a teacher, on one rank.
     pub fn new(student: impl Into<Student<'a>>, recipe: &Recipe, arch: Arch) -> Self {
-        Self { teacher: None, student: student.into(), recipe: *recipe, share: Share::ALONE, arch }
+        Self { teacher: None, student: student.into(), recipe: *recipe, share: Share::ALONE, decode: None, arch }
+    }
+
+    /// Adds decoding under the student.
+    #[must_use]
+    pub fn decoding(self, request: DecodeRequest) -> Self {
+        Self { decode: Some(request), ..self }
     }
 
     /// Adds a teacher, if there is one.

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use precast_kernels::abi::IDLE_SLOT;
 
 /// Steps between looks at the device.
-pub(super) const STEPS: u32 = 32;
+pub(crate) const STEPS: u32 = 32;
 
 /// A completion to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sequence {
+pub(crate) struct Sequence {
     /// Its number among all: the order of results, and of the random numbers that draw its tokens.
     pub number: u64,
     pub prompt: Arc<[u32]>,
@@ -23,7 +23,7 @@ pub(super) struct Sequence {
 
 /// A row of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Row {
+pub(crate) struct Row {
     pub slot: u32,
     pub position: u32,
     pub id: u32,
@@ -38,7 +38,7 @@ impl Row {
 }
 
 /// A device that computes the rows of a schedule.
-pub(super) trait Decoder {
+pub(crate) trait Decoder {
     type Error;
 
     /// Stores keys and values of tokens of prompts.
@@ -53,7 +53,7 @@ pub(super) trait Decoder {
 
 /// State of a row after some steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     /// Tokens of its sequence.
     pub length: u32,
     /// The last of them.
@@ -80,7 +80,7 @@ impl Active {
 ///
 /// # Errors
 /// Those of the decoder, and of `done`.
-pub(super) fn run<D: Decoder, E: From<D::Error>>(
+pub(crate) fn run<D: Decoder, E: From<D::Error>>(
     decoder: &mut D,
     (slots, most_rows): (u32, u32),
     sequences: impl IntoIterator<Item = Sequence>,

@@ -1,0 +1,111 @@
+//! Phases that compute one token of each row under a model, and what host and device say to each other in them.
+
+use precast_kernels::Dtype;
+
+use crate::buffer::{Category, Lifetime, Tensor};
+use crate::builder::Builder;
+use crate::cache::{DecodeRows, RowState, Slots};
+use crate::config::ModelConfig;
+use crate::head;
+use crate::model::Model;
+use crate::ops::Ops;
+use crate::recipe::PlanError;
+use crate::sampling::Sampling;
+
+/// Rows of the decoding phases: GEMMs of few rows take as long as those of 64.
+pub const BUCKETS: [u32; 4] = [64, 128, 256, 512];
+
+/// Sequences that are decoded at a time, at most.
+pub const MOST_SLOTS: u32 = BUCKETS[BUCKETS.len() - 1];
+
+/// The phase that stores keys and values of prompts: as many rows as there are at most, and no head.
+pub const PREFILL: &str = "prefill";
+
+/// Returns the name of the phase that computes so many rows, and draws a token for each.
+pub fn decode_phase(rows: u32) -> String {
+    format!("decode.{rows}")
+}
+
+/// Returns the smallest of [`BUCKETS`] with room for so many rows.
+pub fn bucket(rows: u32) -> u32 {
+    BUCKETS.into_iter().find(|bucket| rows <= *bucket).unwrap_or(MOST_SLOTS)
+}
+
+/// A request for phases that decode under a model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DecodeRequest {
+    pub slots: Slots,
+    /// Number of tokens that end a sequence.
+    pub stops: u32,
+    pub sampling: Sampling,
+}
+
+/// The buffers that the host writes before [`PREFILL`] and [`decode_phase`], and reads after.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decoding {
+    pub slots: Slots,
+    /// Rows at most.
+    pub most_rows: u32,
+    /// Token of each row.
+    pub ids: Tensor,
+    pub rows: DecodeRows,
+    pub state: RowState,
+}
+
+impl DecodeRequest {
+    /// Largest vocabulary that `sample` draws from.
+    pub const MOST_VOCAB: u32 = 1 << 18;
+
+    /// Refuses a model that cannot draw, and slots that are longer than the sequences that it has rotations for.
+    ///
+    /// # Panics
+    /// If they are longer.
+    pub(crate) fn check(&self, config: &ModelConfig, seq_len: u32) -> Result<(), PlanError> {
+        assert!(self.slots.seq_len <= seq_len, "slots of {} tokens in a plan of {seq_len}", self.slots.seq_len);
+        match config.vocab {
+            vocab if vocab > Self::MOST_VOCAB => Err(PlanError::Vocabulary { vocab, most: Self::MOST_VOCAB }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Decoding {
+    /// Declares the buffers.
+    pub(crate) fn declare(
+        b: &mut Builder,
+        DecodeRequest { slots, stops, .. }: DecodeRequest,
+        lifetime: Lifetime,
+    ) -> Self {
+        let most_rows = bucket(slots.count);
+        let mut words = |name: &str, elems: u32| {
+            b.lasting(format!("decode.{name}"), Category::Inputs, Dtype::U32, elems.into(), lifetime)
+        };
+        let ids = words("ids", most_rows);
+        let rows = DecodeRows {
+            slots: words("slots", most_rows),
+            positions: words("positions", most_rows),
+            seq_len: slots.seq_len,
+        };
+        let (sequences, ends) = (words("sequences", 2 * most_rows), words("ends", most_rows));
+        let (stops, tokens) = (words("stops", stops.max(1)), words("tokens", slots.count * slots.seq_len));
+        let log_probs = b.lasting("decode.log_probs", Category::Inputs, Dtype::F32, tokens.elems, lifetime);
+        Self { slots, most_rows, ids, rows, state: RowState { sequences, ends, stops, tokens, log_probs } }
+    }
+
+    /// Lowers the phases, by a model that has a pool of keys and values.
+    pub(crate) fn lower(&self, ops: &mut Ops<'_>, model: &Model<'_>, sampling: Sampling) {
+        ops.phase(PREFILL);
+        ops.decode(self.rows);
+        model.fill_cache(ops, self.ids);
+        for bucket in BUCKETS.into_iter().filter(|bucket| *bucket <= self.most_rows) {
+            ops.phase(&decode_phase(bucket));
+            ops.batch = bucket;
+            ops.decode(self.rows.first(bucket.into()));
+            let ids = self.ids.slice(0, bucket.into());
+            let last = model.forward(ops, ids);
+            ops.scope("head");
+            let logits = head::logits(ops, last);
+            ops.sample("sample", logits, sampling, (ids, self.state));
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Sequences decoded on a sealed device: `schedule` says which rows are computed next, and these are written and read here.
+
+pub(crate) mod schedule;
+
+use precast_kernels::abi::{IDLE_SLOT, NO_TOKEN};
+use precast_plan::decoding::{PREFILL, bucket, decode_phase};
+use precast_plan::{Decoding, Tensor};
+use precast_runtime::{DriverError, Sealed};
+
+use schedule::{Decoder, Progress, Row, Sequence};
+
+/// A word of a row.
+type Column = fn(&Row) -> u32;
+
+/// A sequence that cannot be decoded on.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// No token is drawn from such logits.
+    #[error(
+        "sequence {sequence}: after {tokens} tokens a logit is not finite. The weights are damaged or activations overflow: try \
+         --precision fp32, and check the model with precast eval"
+    )]
+    NotFinite { sequence: u64, tokens: u32 },
+}
+
+/// The slots of a decoding stage on its device.
+pub(crate) struct DecodingDevice<'a> {
+    sealed: &'a mut Sealed,
+    decoding: Decoding,
+}
+
+impl<'a> DecodingDevice<'a> {
+    /// Takes a stage whose sequences end with one of `stops`.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn new(sealed: &'a mut Sealed, decoding: Decoding, stops: &[u32]) -> Result<Self, DriverError> {
+        let words = decoding.state.stops;
+        sealed.write(words, bytemuck::cast_slice(&padded(stops, words.elems)))?;
+        Ok(Self { sealed, decoding })
+    }
+
+    /// Completes sequences; `done` is given each with its completion, in their order.
+    ///
+    /// # Errors
+    /// [`DecodeError`], and those of `done`.
+    pub fn complete<E: From<DecodeError>>(
+        &mut self,
+        sequences: impl IntoIterator<Item = Sequence>,
+        done: impl FnMut(Sequence, Vec<u32>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let shape = (self.decoding.slots.count, self.decoding.most_rows);
+        schedule::run(self, shape, sequences, done)
+    }
+
+    /// Writes the first `count` rows, those behind `rows` idle.
+    fn write(&mut self, rows: &[Row], count: u32) -> Result<(), DriverError> {
+        let rows: Vec<Row> = rows.iter().copied().chain(std::iter::repeat(Row::IDLE)).take(count as usize).collect();
+        let Decoding { ids, rows: places, state, .. } = self.decoding;
+        let columns: [(Tensor, Column); 4] = [
+            (ids, |row| row.id),
+            (places.slots, |row| row.slot),
+            (places.positions, |row| row.position),
+            (state.ends, |row| row.end),
+        ];
+        let numbers: Vec<u64> = rows.iter().map(|row| row.sequence).collect();
+        self.sealed.write(state.sequences.slice(0, 2 * u64::from(count)), bytemuck::cast_slice(&numbers))?;
+        for (tensor, of) in columns {
+            let values: Vec<u32> = rows.iter().map(of).collect();
+            self.sealed.write(tensor.slice(0, count.into()), bytemuck::cast_slice(&values))?;
+        }
+        Ok(())
+    }
+
+    fn column(&mut self, tensor: Tensor, count: usize) -> Result<Vec<u32>, DriverError> {
+        Ok(bytemuck::pod_collect_to_vec(&self.sealed.read(tensor.slice(0, count as u64))?))
+    }
+}
+
+impl Decoder for DecodingDevice<'_> {
+    type Error = DecodeError;
+
+    fn prefill(&mut self, rows: &[Row]) -> Result<(), DecodeError> {
+        self.write(rows, self.decoding.most_rows)?;
+        Ok(self.sealed.run(PREFILL)?)
+    }
+
+    fn decode(&mut self, rows: &[Row], steps: u32) -> Result<Vec<Progress>, DecodeError> {
+        let bucket = bucket(rows.len() as u32);
+        self.write(rows, bucket)?;
+        let phase = decode_phase(bucket);
+        for _ in 0..steps {
+            self.sealed.run(&phase)?;
+        }
+        let Decoding { ids, rows: places, state, .. } = self.decoding;
+        let columns = [places.slots, places.positions, ids, state.ends].map(|tensor| self.column(tensor, rows.len()));
+        let [slots, positions, ids, ends] = columns;
+        let (slots, positions, ids, ends) = (slots?, positions?, ids?, ends?);
+        let each = rows.iter().zip(slots.iter().zip(&positions).zip(ids.iter().zip(&ends)));
+        each.map(|(row, ((slot, position), (id, end)))| match *end {
+            NO_TOKEN => Err(DecodeError::NotFinite { sequence: row.sequence, tokens: position + 1 }),
+            _ => Ok(Progress { length: position + 1, id: *id, ended: *slot == IDLE_SLOT }),
+        })
+        .collect()
+    }
+
+    fn read(&mut self, slot: u32, first: u32, end: u32) -> Result<Vec<u32>, DecodeError> {
+        let start = u64::from(slot) * u64::from(self.decoding.slots.seq_len) + u64::from(first);
+        let tokens = self.decoding.state.tokens.slice(start, u64::from(end - first));
+        Ok(bytemuck::pod_collect_to_vec(&self.sealed.read(tokens)?))
+    }
+}
+
+/// Words behind which none of a model's tokens is.
+fn padded(stops: &[u32], count: u64) -> Vec<u32> {
+    stops.iter().copied().chain(std::iter::repeat(NO_TOKEN)).take(count as usize).collect()
+}
