@@ -206,7 +206,7 @@ proptest! {
             }
             let (formats, adapters) = (Formats::dense(), Adapters::none());
             let slots = Slots { count: 70, seq_len };
-            let decode = DecodeRequest { slots, stops: 2, sampling: Sampling::LIKELIEST };
+            let decode = DecodeRequest { slots, sampling: Sampling::LIKELIEST };
             for config in [&teacher, &student] {
                 let model = Student { config, formats: &formats, adapters: &adapters };
                 let generation = GenerationPlan::new(model, decode, recipe.precision, Arch::Sim);

@@ -79,8 +79,7 @@ fn check(model: &Path, precision: Precision) {
     let arch = precast::device::open(device().parse().unwrap(), &Kernels::default()).unwrap().device().arch().unwrap();
     let slots = Slots { count: 5, seq_len };
     let plan =
-        GenerationPlan::new(student, DecodeRequest { slots, stops: 0, sampling: Sampling::LIKELIEST }, precision, arch)
-            .unwrap();
+        GenerationPlan::new(student, DecodeRequest { slots, sampling: Sampling::LIKELIEST }, precision, arch).unwrap();
     let mut sealed = sealed(&plan.plan, &plan.model, &model, (seq_len, precision));
     let prompt = |one: usize| sequences[one].len() / 2;
     let slot_of = |one: usize| 4 - one as u32;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use precast::run::sample::SampleRecord;
 use precast::run::step::HeldOutRecord;
 
 use crate::support::{
@@ -52,6 +53,36 @@ fn held_out_losses_are_those_of_eval_and_change_nothing() {
     assert!((last.eval_ce_loss.unwrap() / nll - 1.0).abs() < 1e-5, "{last:?} {nll}");
     let report = fs::read_to_string(case.path("scored/report.html")).unwrap();
     assert!(report.contains("eval_loss, held out") && report.contains("eval_kd_loss, held out"));
+}
+
+/// The report ends with what the student that is written goes on with.
+#[test]
+fn samples_are_those_of_generate() {
+    let case = Case::new(17 * 9);
+    succeed(&mut case.scored_run("out", &["--steps", "2", "--checkpoint-every", "0"]));
+    let record = run_record(&case.path("out"));
+    let samples: Vec<SampleRecord> = serde_json::from_value(record["samples"].clone()).unwrap();
+    // Sequences of 16 tokens, whose first quarter is the prompt: 17 of the file.
+    let held_out = fs::read(case.path("held-out.bin")).unwrap();
+    let held_out: Vec<u32> = held_out.chunks_exact(4).map(|id| u32::from_le_bytes(id.try_into().unwrap())).collect();
+    let text = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+    let prompts = case.path("prompts.jsonl");
+    let rows = held_out.chunks_exact(17).map(|chunk| format!("{{\"input_ids\": {:?}}}\n", &chunk[..4]));
+    fs::write(&prompts, rows.collect::<String>()).unwrap();
+    let mut generate = precast();
+    generate.args(["generate", "--sampling-temperature", "0", "--seq-len", "16", "--data"]).arg(prompts);
+    generate.arg("--model").arg(case.path("out/student")).arg("--out").arg(case.path("completions.jsonl"));
+    succeed(generate.args(crate::support::on_device()));
+    let completions = fs::read_to_string(case.path("completions.jsonl")).unwrap();
+    assert_eq!((samples.len(), completions.lines().count()), (3, 3));
+    for ((sample, chunk), line) in samples.iter().zip(held_out.chunks_exact(17)).zip(completions.lines()) {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let ids: Vec<u32> = serde_json::from_value(line["input_ids"].clone()).unwrap();
+        assert_eq!((sample.step, &sample.prompt, &sample.reference), (2, &text(&chunk[..4]), &text(&chunk[4..])));
+        assert_eq!(sample.completion, text(&ids[4..]));
+    }
+    let report = fs::read_to_string(case.path("out/report.html")).unwrap();
+    assert!(report.contains("Completions of held-out prompts after step 2") && report.contains(&samples[0].completion));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use precast_kernels::Arch;
 use precast_plan::{
-    Adapters, Formats, ModelConfig, PlanError, Precision, Recipe, Student, Teacher, TrainingPlan, TrainingRequest,
+    Adapters, DecodeRequest, Formats, Gemm, ModelConfig, PlanError, Precision, Recipe, Sampling, Slots, Student,
+    Teacher, TrainingPlan, TrainingRequest,
 };
 use precast_runtime::Device;
 
@@ -15,6 +16,9 @@ use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
 use crate::inputs::pair::same_path;
 use crate::options::{RunConfig, UsageError, WeightFormat};
+
+/// Completions of held-out prompts in a report.
+pub const SAMPLES: u32 = 3;
 
 /// Properties of a run's models that its plan follows from: their shapes, and in which formats their matrices are
 /// stored.
@@ -112,8 +116,17 @@ impl Shapes {
         let (of_student, stored) = &self.student;
         let formats = if self.student_format(config) == WeightFormat::Stored { stored } else { &dense };
         let student = Student { config: of_student, formats, adapters: &self.adapters };
-        let share = config.division.share;
-        TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share, decode: None, arch })
+        let (share, decode) = (config.division.share, self.samples(config, recipe));
+        TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share, decode, arch })
+    }
+
+    /// Requests decoding for the report's samples, of a run that holds data out. cuBLASLt's rows depend on their number, and
+    /// decoding is of few.
+    fn samples(&self, config: &RunConfig, recipe: &Recipe) -> Option<DecodeRequest> {
+        let is_asked = !config.eval_data.is_empty() && recipe.gemm == Gemm::Bundle && recipe.seq_len > 1;
+        let slots = Slots { count: SAMPLES, seq_len: recipe.seq_len };
+        let request = DecodeRequest { slots, sampling: Sampling::LIKELIEST };
+        (is_asked && DecodeRequest::draws(&self.student.0)).then_some(request)
     }
 
     /// Lowers a run for a device, its teacher in the form that the configuration asks for, with the variants that were

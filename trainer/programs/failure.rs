@@ -58,7 +58,7 @@ pub enum Failure {
     Rank(RankError),
     /// A signal asked the run to stop, and it did.
     Stopped(#[from] Stopped),
-    /// Logits of a sequence that is decoded are not finite.
+    /// Sequences cannot be decoded.
     Decode(DecodeError),
     /// The command did not do its work.
     Fault(#[from] RunFault),
@@ -93,7 +93,7 @@ impl Failure {
             // A file that cannot be written, be it a checkpoint, is no fault of what was read.
             Self::Checkpoint(CheckpointError::WouldNotBeFinite { .. } | CheckpointError::Space { .. }) => 1,
             Self::Checkpoint(CheckpointError::Io { what, .. }) if *what != "read" => 1,
-            Self::Checkpoint(_) | Self::Data(_) => 5,
+            Self::Checkpoint(_) | Self::Data(_) | Self::Decode(DecodeError::Stops(_)) => 5,
             Self::Run(RunError::Directory(_) | RunError::Gone { .. })
             | Self::Fault(_)
             | Self::Decode(_)
@@ -142,7 +142,7 @@ macro_rules! passes_on {
     };
 }
 
-passes_on!(DecodeError: Driver; Decode: NotFinite);
+passes_on!(DecodeError: Driver; Decode: NotFinite, Stops);
 passes_on!(RankError: Driver, Stopped; Rank: Usage, Failed, Different, Io);
 passes_on!(
     DeviceError: Checkpoint, Driver, Io, Plan, Rank, Stopped, Usage;

@@ -30,6 +30,9 @@ pub const HELD_OUT: &str = "held_out";
 pub const TEACHER_SCORE: &str = "teacher_score";
 pub const TEACHER_CERTIFICATE: &str = "teacher_certificate";
 
+/// Completions of held-out prompts.
+pub const SAMPLES: &str = "samples";
+
 /// The name in it of how it ended.
 pub const OUTCOME: &str = "outcome";
 

@@ -18,6 +18,9 @@ pub const BUCKETS: [u32; 4] = [64, 128, 256, 512];
 /// Sequences that are decoded at a time, at most.
 pub const MOST_SLOTS: u32 = BUCKETS[BUCKETS.len() - 1];
 
+/// Tokens that end a sequence, at most.
+pub const MOST_STOPS: u32 = 16;
+
 /// The phase that stores keys and values of prompts: as many rows as there are at most, and no head.
 pub const PREFILL: &str = "prefill";
 
@@ -35,8 +38,6 @@ pub fn bucket(rows: u32) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DecodeRequest {
     pub slots: Slots,
-    /// Number of tokens that end a sequence.
-    pub stops: u32,
     pub sampling: Sampling,
 }
 
@@ -56,26 +57,25 @@ impl DecodeRequest {
     /// Largest vocabulary that `sample` draws from.
     pub const MOST_VOCAB: u32 = 1 << 18;
 
+    /// True if a model's vocabulary is not too large.
+    pub fn draws(config: &ModelConfig) -> bool {
+        config.vocab <= Self::MOST_VOCAB
+    }
+
     /// Refuses a model that cannot draw, and slots that are longer than the sequences that it has rotations for.
     ///
     /// # Panics
     /// If they are longer.
     pub(crate) fn check(&self, config: &ModelConfig, seq_len: u32) -> Result<(), PlanError> {
         assert!(self.slots.seq_len <= seq_len, "slots of {} tokens in a plan of {seq_len}", self.slots.seq_len);
-        match config.vocab {
-            vocab if vocab > Self::MOST_VOCAB => Err(PlanError::Vocabulary { vocab, most: Self::MOST_VOCAB }),
-            _ => Ok(()),
-        }
+        let refused = PlanError::Vocabulary { vocab: config.vocab, most: Self::MOST_VOCAB };
+        if Self::draws(config) { Ok(()) } else { Err(refused) }
     }
 }
 
 impl Decoding {
     /// Declares the buffers.
-    pub(crate) fn declare(
-        b: &mut Builder,
-        DecodeRequest { slots, stops, .. }: DecodeRequest,
-        lifetime: Lifetime,
-    ) -> Self {
+    pub(crate) fn declare(b: &mut Builder, DecodeRequest { slots, .. }: DecodeRequest, lifetime: Lifetime) -> Self {
         let most_rows = bucket(slots.count);
         let mut words = |name: &str, elems: u32| {
             b.lasting(format!("decode.{name}"), Category::Inputs, Dtype::U32, elems.into(), lifetime)
@@ -87,7 +87,7 @@ impl Decoding {
             seq_len: slots.seq_len,
         };
         let (sequences, ends) = (words("sequences", 2 * most_rows), words("ends", most_rows));
-        let (stops, tokens) = (words("stops", stops.max(1)), words("tokens", slots.count * slots.seq_len));
+        let (stops, tokens) = (words("stops", MOST_STOPS), words("tokens", slots.count * slots.seq_len));
         let log_probs = b.lasting("decode.log_probs", Category::Inputs, Dtype::F32, tokens.elems, lifetime);
         Self { slots, most_rows, ids, rows, state: RowState { sequences, ends, stops, tokens, log_probs } }
     }

@@ -144,7 +144,7 @@ fn generations(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
     let (formats, adapters) = (Formats::dense(), Adapters::none());
     let model = Student { config: model, formats: &formats, adapters: &adapters };
     let slots = Slots { count: 1, seq_len: TOKENS };
-    let request = DecodeRequest { slots, stops: 0, sampling: Sampling::LIKELIEST };
+    let request = DecodeRequest { slots, sampling: Sampling::LIKELIEST };
     for precision in [Precision::Fp32, Precision::Bf16] {
         let generation = GenerationPlan::new(model, request, precision, arch);
         generation.into_iter().for_each(|generation| visit(&generation.plan));

@@ -199,7 +199,7 @@ proptest! {
         };
         let formats = mix(&teacher, seed);
         let slots = Slots { count: 1 + seed as u32 % 600, seq_len: recipe.seq_len };
-        let decode = DecodeRequest { slots, stops: 2, sampling: Sampling::LIKELIEST };
+        let decode = DecodeRequest { slots, sampling: Sampling::LIKELIEST };
         let whole = TrainingRequest::new(&student, &recipe, Arch::Sim).decoding(decode);
         let int8 = TrainingPlan::new(whole.taught_by(Some((&teacher, &Formats::int8()))));
         let whole = TrainingPlan::new(whole.taught_by(Some((&teacher, &formats))));

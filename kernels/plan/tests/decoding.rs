@@ -19,7 +19,7 @@ fn plans(arch: Arch) -> [TrainingPlan; 2] {
     let recipe = Recipe { batch: 8, ..recipe };
     let request = TrainingRequest::new(&student, &recipe, arch).taught_by(Some(&teacher));
     let slots = Slots { count: MOST_SLOTS, seq_len: 1024 };
-    let decode = DecodeRequest { slots, stops: 1, sampling: Sampling::LIKELIEST };
+    let decode = DecodeRequest { slots, sampling: Sampling::LIKELIEST };
     [request, request.decoding(decode)].map(|request| TrainingPlan::new(request).unwrap())
 }
 

@@ -3,7 +3,7 @@
 pub(crate) mod schedule;
 
 use precast_kernels::abi::{IDLE_SLOT, NO_TOKEN};
-use precast_plan::decoding::{PREFILL, bucket, decode_phase};
+use precast_plan::decoding::{MOST_STOPS, PREFILL, bucket, decode_phase};
 use precast_plan::{Decoding, Tensor};
 use precast_runtime::{DriverError, Sealed};
 
@@ -23,6 +23,11 @@ pub enum DecodeError {
          --precision fp32, and check the model with precast eval"
     )]
     NotFinite { sequence: u64, tokens: u32 },
+    #[error(
+        "the model names {0} tokens that end a text, more than {MOST_STOPS}: leave those that matter in eos_token_id of its \
+         generation_config.json and config.json"
+    )]
+    Stops(usize),
 }
 
 /// The slots of a decoding stage on its device.
@@ -35,10 +40,11 @@ impl<'a> DecodingDevice<'a> {
     /// Takes a stage whose sequences end with one of `stops`.
     ///
     /// # Errors
-    /// [`DriverError`].
-    pub fn new(sealed: &'a mut Sealed, decoding: Decoding, stops: &[u32]) -> Result<Self, DriverError> {
-        let words = decoding.state.stops;
-        sealed.write(words, bytemuck::cast_slice(&padded(stops, words.elems)))?;
+    /// [`DecodeError`] of more of them than a stage compares, and of the device.
+    pub fn new(sealed: &'a mut Sealed, decoding: Decoding, stops: &[u32]) -> Result<Self, DecodeError> {
+        let mut words = [NO_TOKEN; MOST_STOPS as usize];
+        words.get_mut(..stops.len()).ok_or(DecodeError::Stops(stops.len()))?.copy_from_slice(stops);
+        sealed.write(decoding.state.stops, bytemuck::cast_slice(&words))?;
         Ok(Self { sealed, decoding })
     }
 
@@ -111,9 +117,4 @@ impl Decoder for DecodingDevice<'_> {
         let tokens = self.decoding.state.tokens.slice(start, u64::from(end - first));
         Ok(bytemuck::pod_collect_to_vec(&self.sealed.read(tokens)?))
     }
-}
-
-/// Words behind which none of a model's tokens is.
-fn padded(stops: &[u32], count: u64) -> Vec<u32> {
-    stops.iter().copied().chain(std::iter::repeat(NO_TOKEN)).take(count as usize).collect()
 }

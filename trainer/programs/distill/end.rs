@@ -6,6 +6,7 @@ use super::open::Opened;
 use super::ready::Ready;
 use super::result::write_result;
 use super::running::{Running, Written};
+use super::samples;
 use super::steps::publish_events;
 use crate::base::notes::{self, warn};
 use crate::base::signal::Signal;
@@ -19,7 +20,7 @@ use crate::run::checkpoint::Saved;
 use crate::run::growth;
 use crate::run::guard::GuardRecord;
 use crate::run::outcome::{self, Outcome, RunFault, Status};
-use crate::run::record::OUTCOME;
+use crate::run::record::{OUTCOME, SAMPLES};
 use crate::run::report;
 use crate::run::report_file::REPORT;
 use crate::run::step::guarded;
@@ -76,7 +77,8 @@ impl Ended<'_> {
             }
             Ok(None) => {
                 say_early(run.config(), run.done, &written);
-                write_trained(run.done, &mut run.run, &mut written)
+                let ended = write_trained(run.done, &mut run.run, &mut written);
+                ended.and_then(|()| take_samples(run.done, &mut run.run, &mut written))
             }
         };
         // A rank that has failed is why.
@@ -87,6 +89,17 @@ impl Ended<'_> {
         say_where(run.config(), &results, waited_ms);
         Ok(())
     }
+}
+
+/// Records completions of held-out prompts, if there are any.
+fn take_samples(done: u64, run: &mut Ready, written: &mut Written) -> Result<(), Failure> {
+    let Ready { opened: Opened { models, held_out, .. }, session, .. } = run;
+    let Some(held_out) = held_out else { return Ok(()) };
+    let found = models.models.student_first().find_map(|model| model.tokenizer().transpose()).transpose()?;
+    let tokenizer = found.map(AsRef::as_ref);
+    let samples = samples::of_held_out(session, (&models.models.student, tokenizer), held_out.chunks(), done)?;
+    written.record.set(SAMPLES, Some(samples));
+    Ok(())
 }
 
 /// Records the digests of models and data, as far as they are known.

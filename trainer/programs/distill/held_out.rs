@@ -30,6 +30,11 @@ impl HeldOut {
         Self { sha256: ids_sha256(data), counted: chunks.iter().map(|chunk| chunk.counted() as u64).sum(), chunks }
     }
 
+    /// Their sequences.
+    pub fn chunks(&self) -> &[Chunk] {
+        &self.chunks
+    }
+
     /// Their losses under the weights as they are: a mean over all tokens that count. Ranks take micro-batches in turn, and each
     /// adds up those of all in their order, so that the sum does not depend on how many ranks there are. What the launches leave in
     /// gradients and metrics the first micro-batch of the next step overwrites.

@@ -12,6 +12,7 @@ mod ready;
 mod result;
 mod resume;
 mod running;
+mod samples;
 mod steps;
 mod teacher_score;
 mod wait;

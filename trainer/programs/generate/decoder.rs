@@ -24,7 +24,6 @@ pub(super) fn open(
 ) -> Result<(GenerationPlan, SealedDevice), Failure> {
     let Generation { forward, slots: asked, .. } = request;
     let (count, seq_len) = (sequences.all.len() as u32, sequences.seq_len);
-    let stops = opened.model.eos_tokens().len() as u32;
     let asked = match asked {
         SlotChoice::Count(asked) => *asked,
         SlotChoice::Auto => count.min(MOST_SLOTS),
@@ -34,7 +33,7 @@ pub(super) fn open(
     let is_auto = request.slots == SlotChoice::Auto;
     let lowered = forward.open_plan(opened, &request.data, |fits: Fits<'_, GenerationPlan>, student, arch| {
         let lower = |count| {
-            let decode = DecodeRequest { slots: Slots { count, seq_len }, stops, sampling: request.sampling() };
+            let decode = DecodeRequest { slots: Slots { count, seq_len }, sampling: request.sampling() };
             GenerationPlan::new(student, decode, forward.precision(), arch)
         };
         let found = choices(asked).into_iter().find(|count| lower(*count).is_ok_and(|plan| fits(&plan)));

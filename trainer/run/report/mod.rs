@@ -3,6 +3,7 @@
 mod bars;
 mod chart;
 mod guard;
+mod samples;
 pub(crate) mod svg;
 
 use std::path::Path;
@@ -20,7 +21,7 @@ use crate::run::gpu::{GpuRecord, Limits};
 use crate::run::guard::GuardRecord;
 use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::{Out, Start};
-use crate::run::record::{self, RESULTS, RunRecord};
+use crate::run::record::{self, RESULTS, RunRecord, SAMPLES};
 use crate::run::report_file::{REPORT, last_line};
 use crate::run::step::{StepRecord, guarded};
 pub(crate) use bars::{Bar, bars};
@@ -72,6 +73,7 @@ h1 { font-size: 1.4rem; } h2 { font-size: 1rem; margin: 2rem 0 .3rem; }
 svg { width: 100%; height: auto; } svg text { fill: var(--faint); font-size: 11px; }
 .grid { stroke: var(--line); } table { border-collapse: collapse; } td { padding: .1rem 1.2rem .1rem 0; vertical-align: top; }
 td:first-child { color: var(--faint); } td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+.samples td { white-space: pre-wrap; padding-bottom: .6rem; }
 .wide { overflow-x: auto; } .wide svg { min-width: 860px; }
 @media (max-width: 40rem) { svg { overflow: visible; } :not(.wide) > svg text { font-size: 20px; } td { padding-right: .5rem; } }
 ";
@@ -109,7 +111,9 @@ fn html(records: &[StepRecord], run: &Value) -> String {
     let charts = [chart("Loss, nats a token", loss)].into_iter().chain(kd).chain(others).chain(power).chain(clocks);
     let charts = charts.map(|chart| chart.svg()).join("");
     let guard = guard::by_layer(records);
-    let body = format!("{}{charts}{guard}<h2>Run</h2>{}", summary(records, run), table(&flatten("", &folded(run))));
+    let samples = samples::table(run);
+    let facts = table(&flatten("", &folded(run)));
+    let body = format!("{}{charts}{guard}{samples}<h2>Run</h2>{facts}", summary(records, run));
     page(if has_teacher(run) { "precast distill" } else { "precast train" }, &body)
 }
 
@@ -226,12 +230,15 @@ fn certificate(run: &Value) -> Option<String> {
     Some(format!("{measured} ({by})"))
 }
 
-/// The record with its kernels in one row: there are more of them than of all else.
+/// The record with its kernels in one row, of which there are more than of all else, and without what has a table of its own.
 fn folded(run: &Value) -> Value {
     let mut run = run.clone();
     if let Some(loads) = run.get("loads").and_then(Value::as_array) {
         let bytes: u64 = loads.iter().filter_map(|load| load.get("bytes")?.as_u64()).sum();
         run["loads"] = format!("{}, {bytes} bytes; each is in run.json", count(loads.len(), "kernel")).into();
+    }
+    if let Some(record) = run.as_object_mut() {
+        record.remove(SAMPLES);
     }
     run
 }

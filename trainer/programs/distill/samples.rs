@@ -1,0 +1,86 @@
+//! Completions of held-out prompts by what a run has trained.
+
+use std::sync::Arc;
+
+use precast_kernels::abi::MASKED_TOKEN;
+
+use crate::base::notes::note;
+use crate::device::decoding::schedule::Sequence;
+use crate::device::decoding::{DecodeError, DecodingDevice};
+use crate::device::session::Session;
+use crate::device::shapes::SAMPLES;
+use crate::inputs::checkpoint::Checkpoint;
+use crate::inputs::data::{Chunk, DataError};
+use crate::inputs::tokenizer::Tokenizer;
+use crate::programs::failure::Failure;
+use crate::run::sample::SampleRecord;
+
+/// New tokens of a sample, at most.
+const MOST_TOKENS: usize = 128;
+/// Tokens of a prompt, at most, where a sequence has none of its own.
+const PROMPT_TOKENS: usize = 64;
+
+/// Completes the first prompts among held-out sequences, by the likeliest tokens; none where no sequence has room for one.
+///
+/// # Errors
+/// [`Failure`] of the device or of the tokenizer.
+pub(super) fn of_held_out(
+    session: &mut Session,
+    (student, tokenizer): (&Checkpoint, Option<&Tokenizer>),
+    chunks: &[Chunk],
+    step: u64,
+) -> Result<Vec<SampleRecord>, Failure> {
+    let Some(decoding) = session.plan.decoding else { return Ok(Vec::new()) };
+    let seq_len = decoding.slots.seq_len as usize;
+    let prompts = chunks.iter().map(|chunk| (chunk, prompt_tokens(chunk)));
+    let prompts: Vec<(&Chunk, usize)> =
+        prompts.filter(|(_, tokens)| (1..seq_len).contains(tokens)).take(SAMPLES as usize).collect();
+    let sequences = prompts.iter().zip(0..).map(|((chunk, tokens), number)| Sequence {
+        number,
+        prompt: Arc::from(&chunk.ids[..*tokens]),
+        most: seq_len.min(tokens + MOST_TOKENS) as u32,
+    });
+    let text = |ids: &[u32]| match tokenizer {
+        Some(tokenizer) => tokenizer.decode(ids).map_err(DataError::tokenizer(student.path())),
+        None => Ok(ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")),
+    };
+    let mut samples = Vec::new();
+    let mut device = DecodingDevice::new(session, decoding, &student.eos_tokens())?;
+    let completed = device.complete(sequences, |sequence, ids| {
+        let (chunk, tokens) = prompts[sequence.number as usize];
+        let reference = text(&chunk.ids[tokens..chunk.ids.len().min(tokens + MOST_TOKENS)])?;
+        samples.push(SampleRecord { step, prompt: text(&sequence.prompt)?, completion: text(&ids)?, reference });
+        Ok::<_, Failure>(())
+    });
+    match completed {
+        // The weights that are written are finite, and so the run has done its work.
+        Err(Failure::Decode(error @ DecodeError::NotFinite { .. })) => note(format_args!("no samples: {error}")),
+        other => other?,
+    }
+    Ok(samples)
+}
+
+/// Tokens of a sequence before the first that counts; of one in which all count, the first quarter.
+fn prompt_tokens(chunk: &Chunk) -> usize {
+    match chunk.targets().iter().position(|target| *target != MASKED_TOKEN) {
+        Some(0) | None => (chunk.ids.len() / 4).clamp(1, PROMPT_TOKENS),
+        Some(first) => first + 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_ends_where_tokens_begin_to_count() {
+        let ids: Vec<u32> = (0..12).collect();
+        let counted = |from: usize| {
+            let labels = (0..12).map(|at| if at < from { MASKED_TOKEN } else { at as u32 }).collect();
+            prompt_tokens(&Chunk { ids: ids.clone(), labels: Some(labels) })
+        };
+        assert_eq!([counted(5), counted(2), counted(11)], [5, 2, 11]);
+        assert_eq!([counted(0), counted(1), counted(12), prompt_tokens(&Chunk::plain(ids.clone()))], [3; 4]);
+        assert_eq!(prompt_tokens(&Chunk::plain(vec![0; 1000])), 64);
+    }
+}
