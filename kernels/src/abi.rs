@@ -2462,8 +2462,6 @@ pub struct sample_params {
     pub log_prob: address,
     /// `[rows]` f32, write: log-sum-exp of all logits; 0 if one is not finite
     pub lse: address,
-    /// `[rows]` u32, write: 1 + the row's position if a logit is not finite, else 0
-    pub fault: address,
     pub seed: u64,
     pub rows: u32,
     /// at most 2^18
@@ -2479,7 +2477,7 @@ pub struct sample_params {
 
 arguments! {
     SampleArgs of sample_params {
-        operands { logits, sequence, position, token, log_prob, lse, fault }
+        operands { logits, sequence, position, token, log_prob, lse }
         optional { }
         scalars { seed: u64, rows: u32, vocab: u32, temperature: f32, top_k: u32, top_p: f32 }
     }
@@ -2503,7 +2501,6 @@ impl Kernel for Sample {
             Some(operand!(Write Self::Params, token: Dtype::U32, rows)),
             Some(operand!(Write Self::Params, log_prob: Dtype::F32, rows)),
             Some(operand!(Write Self::Params, lse: Dtype::F32, rows)),
-            Some(operand!(Write Self::Params, fault: Dtype::U32, rows)),
         ];
         operands.into_iter().flatten().collect()
     }

@@ -95,15 +95,14 @@ fn draw(p: &sample_params, logits: &[f32], stream: &Stream) -> Option<Draw> {
 pub(super) fn sample(p: &sample_params, views: &mut Views<'_>) {
     let logits = views.load("logits");
     let [sequences, positions] = ["sequence", "position"].map(|name| views.read::<u32>(name));
-    let [tokens, faults] = ["token", "fault"].map(|name| views.write::<u32>(name));
+    let tokens = views.write::<u32>("token");
     let [log_probs, lses] = ["log_prob", "lse"].map(|name| views.write::<f32>(name));
     let rows = logits.par_chunks(p.vocab as usize).zip(sequences.par_chunks(2)).zip(positions);
-    let outputs = tokens.par_iter_mut().zip(faults).zip(log_probs).zip(lses);
-    rows.zip(outputs).for_each(|(((logits, sequence), position), (((token, fault), log_prob), lse))| {
+    let outputs = tokens.par_iter_mut().zip(log_probs).zip(lses);
+    rows.zip(outputs).for_each(|(((logits, sequence), position), ((token, log_prob), lse))| {
         let stream =
             Stream { key: [p.seed as u32, (p.seed >> 32) as u32], counter: [*position, sequence[0], sequence[1]] };
         let drawn = vectorized(|| draw(p, logits, &stream));
-        *fault = if drawn.is_some() { 0 } else { position + 1 };
         let drawn = drawn.unwrap_or(Draw { token: NO_TOKEN, log_prob: 0.0, lse: 0.0 });
         (*token, *log_prob, *lse) = (drawn.token, drawn.log_prob, drawn.lse);
     });

@@ -69,7 +69,6 @@ template <uint32_t width> __device__ __forceinline__ void sample(const sample_pa
     ((uint32_t*)p.token)[index] = token;
     ((float*)p.log_prob)[index] = log_prob;
     ((float*)p.lse)[index] = lse;
-    ((uint32_t*)p.fault)[index] = token == NO_TOKEN ? position + 1 : 0;
 }
 
 KERNEL(sample_params) {

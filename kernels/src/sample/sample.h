@@ -13,7 +13,6 @@ typedef struct sample_params {
     address token;      ///< [rows] u32, write: NO_TOKEN if a logit is not finite
     address log_prob;   ///< [rows] f32, write: of the token, at temperature 1; 0 if a logit is not finite
     address lse;        ///< [rows] f32, write: log-sum-exp of all logits; 0 if one is not finite
-    address fault;      ///< [rows] u32, write: 1 + the row's position if a logit is not finite, else 0
     uint64_t seed;
     uint32_t rows;
     uint32_t vocab;     ///< at most 2^18

@@ -63,7 +63,7 @@ impl Ops<'_> {
     /// Draws the next token of each row from its logits, and moves the row, whose token is in `ids`, on to it.
     pub fn sample(&mut self, name: &str, logits: Tensor, how: Sampling, (ids, state): (Tensor, RowState)) {
         let (rows, DecodeRows { slots, positions, seq_len }) = (self.tokens(), self.decode_rows());
-        let [token, fault] = ["token", "fault"].map(|part| self.words(part, rows.into()));
+        let token = self.words("token", rows.into());
         let [log_prob, lse] = ["log_prob", "lse"].map(|part| self.statistics(part, rows.into()));
         let vocab = (logits.elems / u64::from(rows)) as u32;
         let args = SampleArgs {
@@ -73,7 +73,6 @@ impl Ops<'_> {
             token,
             log_prob,
             lse,
-            fault,
             seed: how.seed,
             rows,
             vocab,
