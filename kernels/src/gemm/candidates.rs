@@ -1,7 +1,7 @@
 //! Candidate tiles of a GEMM on an architecture: every tile of each instruction that meets all constraints.
 
 use super::op::GemmOp;
-use super::variants::{CudaCores, Mma, Tiling, Wgmma};
+use super::variants::{CudaCores, FewRows, Mma, Tiling, Wgmma};
 use crate::{Arch, Fixed};
 
 /// Registers of a multiprocessor, and the most per thread (CUDA C++ Programming Guide, "Technical Specifications per
@@ -26,7 +26,8 @@ pub enum Constraint {
     Threads,
     /// The accumulators of a thread take at most half of its registers.
     Registers,
-    /// A CTA may use as much; if it has no more warps than schedulers, two fit a multiprocessor.
+    /// A CTA may use as much; if it has no more warps than schedulers, two fit a multiprocessor, unless it is for few
+    /// rows: there are fewer CTAs than multiprocessors.
     SharedMemory,
     /// The epilogue stores whole chunks of a warp's columns.
     Columns,
@@ -47,15 +48,17 @@ impl Constraint {
             Self::Registers => sums(tiling) <= REGISTERS_PER_THREAD.div_ceil(2),
             Self::SharedMemory => {
                 let bytes = shared_bytes(tiling);
-                let pairs = multiplying(tiling) == SCHEDULERS * 32;
+                let pairs = multiplying(tiling) == SCHEDULERS * 32 && !matches!(tiling, Tiling::FewRows(_));
                 let fits = !pairs || 2 * (bytes + SYSTEM_BYTES) <= arch.multiprocessor().shared_bytes;
                 bytes <= arch.shared_bytes_per_block() && fits
             }
             Self::Columns => match (tiling, op) {
                 (Tiling::CudaCores(_), _) => true,
                 // A gated result has half of a warp's columns.
-                (Tiling::Mma(mma), GemmOp::Swiglu) => mma.warp_n / 2 >= CHUNK,
-                (Tiling::Mma(mma), _) => mma.warp_n >= CHUNK,
+                (Tiling::Mma(Mma { warp_n, .. }) | Tiling::FewRows(FewRows { warp_n, .. }), GemmOp::Swiglu) => {
+                    warp_n / 2 >= CHUNK
+                }
+                (Tiling::Mma(Mma { warp_n, .. }) | Tiling::FewRows(FewRows { warp_n, .. }), _) => warp_n >= CHUNK,
                 (Tiling::Wgmma(wgmma), GemmOp::Swiglu) => (wgmma.tile_n / 2).is_multiple_of(CHUNK),
                 (Tiling::Wgmma(wgmma), _) => wgmma.tile_n.is_multiple_of(CHUNK),
             },
@@ -66,7 +69,9 @@ impl Constraint {
 /// Returns the number of threads that multiply.
 fn multiplying(tiling: Tiling) -> u32 {
     match tiling {
-        Tiling::CudaCores(CudaCores { threads, .. }) | Tiling::Mma(Mma { threads, .. }) => threads,
+        Tiling::CudaCores(CudaCores { threads, .. })
+        | Tiling::Mma(Mma { threads, .. })
+        | Tiling::FewRows(FewRows { threads, .. }) => threads,
         // One warpgroup copies.
         Tiling::Wgmma(wgmma) => wgmma.threads - 128,
     }
@@ -77,6 +82,7 @@ fn sums(tiling: Tiling) -> u32 {
     match tiling {
         Tiling::CudaCores(CudaCores { threads, tile }) => tile * tile / threads,
         Tiling::Mma(mma) => 64 * mma.warp_n / 32,
+        Tiling::FewRows(few) => few.warp_m * few.warp_n / 32,
         Tiling::Wgmma(wgmma) => 64 * wgmma.tile_n / 128,
     }
 }
@@ -86,7 +92,8 @@ fn shared_bytes(tiling: Tiling) -> u32 {
     match tiling {
         // Its source declares static shared memory, which the compiler checks.
         Tiling::CudaCores(_) => 0,
-        Tiling::Mma(mma) => (mma.tile_m + mma.tile_n) * mma.tile_k * 2 * mma.stages,
+        Tiling::Mma(Mma { stages, tile_k, tile_m, tile_n, .. })
+        | Tiling::FewRows(FewRows { stages, tile_k, tile_m, tile_n, .. }) => (tile_m + tile_n) * tile_k * 2 * stages,
         Tiling::Wgmma(wgmma) => (wgmma.tile_m + wgmma.tile_n) * wgmma.tile_k * 2 * FEWEST_STAGES,
     }
 }
@@ -109,7 +116,17 @@ fn mma() -> impl Iterator<Item = Tiling> {
     })
 }
 
-/// Two consumer warpgroups, each with the accumulators of 64 rows, and a producer; all shared memory of a CTA.
+/// Four warps with equal parts of 64 rows and 64 columns, and all shared memory of a CTA.
+fn few_rows() -> impl Iterator<Item = Tiling> {
+    let [tile_m, tile_n, tile_k] = [64; 3];
+    let warps = [(32, 32), (16, 64)].into_iter();
+    warps.map(move |(warp_m, warp_n)| {
+        Tiling::FewRows(FewRows { mma: Fixed, stages: 6, threads: 128, tile_k, tile_m, tile_n, warp_m, warp_n })
+    })
+}
+
+/// Consumer warpgroups with the accumulators of 64 rows each, and a producer; all shared memory of a CTA. The threads of
+/// three warpgroups also where one consumes: registers are divided for them.
 fn wgmma() -> impl Iterator<Item = Tiling> {
     let tiles = [64, 128].into_iter().flat_map(|m| (64..=256).step_by(32).map(move |n| (m, n)));
     tiles.flat_map(|(tile_m, tile_n)| {
@@ -127,7 +144,7 @@ fn broken(op: GemmOp, tiling: Tiling, arch: Arch) -> impl Iterator<Item = Constr
 
 /// Returns every tile, buildable or not.
 pub fn tiles() -> impl Iterator<Item = Tiling> {
-    cuda_cores().chain(mma()).chain(wgmma())
+    cuda_cores().chain(mma()).chain(few_rows()).chain(wgmma())
 }
 
 /// Returns the first constraint that a tile breaks on an architecture; none for a candidate.
@@ -143,7 +160,7 @@ mod tests {
     fn constraints_leave_an_architecture_what_it_can_build() {
         let candidates = |op, arch| tiles().filter(|tiling| refused(op, *tiling, arch).is_none()).count();
         let counts = [Arch::Sm89, Arch::Sm90Portable, Arch::Sm90a].map(|arch| candidates(GemmOp::Fwd, arch));
-        assert_eq!((tiles().count(), counts), (94, [14, 20, 55]));
+        assert_eq!((tiles().count(), counts), (96, [16, 22, 57]));
         // A narrow warp has half a chunk of a gated result.
         assert!(candidates(GemmOp::Swiglu, Arch::Sm89) < candidates(GemmOp::Fwd, Arch::Sm89));
     }

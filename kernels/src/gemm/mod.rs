@@ -47,7 +47,7 @@ use crate::{
 };
 
 use select::{GemmOp, ProblemSize};
-use variants::Tiling;
+use variants::{FewRows, Mma, Tiling};
 
 pub(crate) use variants::CudaCores;
 
@@ -87,15 +87,14 @@ fn vectors(rows: &[u32], addresses: &[u64]) -> bool {
     rows.iter().all(|elems| elems.is_multiple_of(8)) && addresses.iter().all(|address| address.is_multiple_of(16))
 }
 
-pub(crate) fn geometry(variant: Tiling, rows: u32, columns: u32, splits: u32) -> Geometry {
+pub(crate) fn geometry(op: GemmOp, variant: Tiling, (rows, columns): (u32, u32), splits: u32) -> Geometry {
     let (m, n) = variant.tile();
     let (tiles_m, tiles_n) = (rows.div_ceil(m), columns.div_ceil(n));
     match variant {
-        Tiling::Wgmma(wgmma) => wgmma::geometry(wgmma, rows, columns),
-        Tiling::Mma(mma) => {
-            let slice_bytes = (m + n) * mma.tile_k * 2;
-            let linear = Geometry::linear(tiles_m * tiles_n * splits, mma.threads);
-            Geometry { shared_bytes: slice_bytes * mma.stages, ..linear }
+        Tiling::Wgmma(wgmma) => wgmma::geometry(op, wgmma, rows, columns),
+        Tiling::Mma(Mma { stages, threads, tile_k, .. }) | Tiling::FewRows(FewRows { stages, threads, tile_k, .. }) => {
+            let slice_bytes = (m + n) * tile_k * 2;
+            Geometry { shared_bytes: slice_bytes * stages, ..Geometry::linear(tiles_m * tiles_n * splits, threads) }
         }
         Tiling::CudaCores(cuda_cores) => {
             Geometry { grid: [tiles_n, tiles_m, 1], ..Geometry::linear(1, cuda_cores.threads) }
@@ -133,7 +132,7 @@ macro_rules! dense_source {
     ($variant:expr, $file:literal) => {
         match $variant {
             Tiling::Wgmma(_) => gemm_source!("wgmma/", $file),
-            Tiling::Mma(_) => gemm_source!("mma/", $file),
+            Tiling::Mma(_) | Tiling::FewRows(_) => gemm_source!("mma/", $file),
             Tiling::CudaCores(_) => gemm_source!("simt/", $file),
         }
     };
@@ -144,7 +143,7 @@ macro_rules! int8_source {
     ($variant:expr, $file:literal) => {
         match $variant {
             Tiling::Wgmma(_) => gemm_source!("wgmma/int8/", $file),
-            Tiling::Mma(_) | Tiling::CudaCores(_) => gemm_source!("mma/int8/", $file),
+            Tiling::Mma(_) | Tiling::FewRows(_) | Tiling::CudaCores(_) => gemm_source!("mma/int8/", $file),
         }
     };
 }
@@ -188,20 +187,20 @@ macro_rules! gemm_variants {
 
         fn geometry(&self, variant: Tiling, p: &Self::Params) -> Geometry {
             let problem = self.problem_size(p);
-            geometry(variant, problem.rows, problem.columns, problem.splits)
+            geometry($op, variant, (problem.rows, problem.columns), problem.splits)
         }
 
         fn smallest_grid(&self, variant: Tiling) -> Option<u32> {
             match variant {
-                Tiling::Wgmma(wgmma) => wgmma::smallest_grid(wgmma),
-                Tiling::Mma(_) | Tiling::CudaCores(_) => None,
+                Tiling::Wgmma(wgmma) => wgmma::smallest_grid($op, wgmma),
+                Tiling::Mma(_) | Tiling::FewRows(_) | Tiling::CudaCores(_) => None,
             }
         }
 
         fn tensor_maps(&self, variant: Tiling, p: &Self::Params) -> Vec<TensorMap> {
             match variant {
                 Tiling::Wgmma(wgmma) => wgmma::tensor_maps($op, wgmma, offset_of!(Self::Params, maps), self.layouts(p)),
-                Tiling::Mma(_) | Tiling::CudaCores(_) => Vec::new(),
+                Tiling::Mma(_) | Tiling::FewRows(_) | Tiling::CudaCores(_) => Vec::new(),
             }
         }
     };

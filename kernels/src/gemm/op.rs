@@ -23,9 +23,14 @@ impl GemmOp {
         }
     }
 
+    /// True if a CTA's two consumer warpgroups take half of each k-tile: gradients of weights, in tiles of 64 rows.
+    pub fn splits_k_tiles(self, variant: Wgmma) -> bool {
+        self == GemmOp::Wgrad && variant.tile_m == 64
+    }
+
     /// True if the CTAs of a `wgmma` cluster multicast the common part of their tiles instead of splitting K: in
     /// forward GEMMs, and where 64-row tiles fill the GPU unsplit.
     pub fn multicasts(self, variant: Wgmma) -> bool {
-        matches!(self, GemmOp::Fwd | GemmOp::Swiglu) || variant.tile_m == 64
+        matches!(self, GemmOp::Fwd | GemmOp::Swiglu) || self.splits_k_tiles(variant)
     }
 }

@@ -36,11 +36,26 @@ pub(crate) fn admits(problem: &ProblemSize, variant: Tiling) -> bool {
     }
 }
 
+/// Most rows of a forward GEMM in tiles of 64 rows: what a phase of decoding has at most.
+const FEW_ROWS: u32 = 512;
+
+/// True if a tile may be selected for a problem that it admits. Forward GEMMs take tiles of 64 rows where there are few
+/// rows, and CTAs wait for weights: those of many rows read too much for what they multiply.
+fn suits(problem: &ProblemSize, variant: Tiling) -> bool {
+    let is_forward = matches!(problem.op, GemmOp::Fwd | GemmOp::Swiglu);
+    let is_for_few_rows = match variant {
+        Tiling::FewRows(_) => true,
+        Tiling::Wgmma(wgmma) => is_forward && wgmma.tile_m == 64,
+        Tiling::Mma(_) | Tiling::CudaCores(_) => false,
+    };
+    !is_for_few_rows || problem.rows <= FEW_ROWS
+}
+
 /// True if two tiles sum in the same order: the instruction's steps of the depth one after another, which neither the
 /// tile's size nor its stages change. A `wgmma` cluster may divide the depth, and for which tiles depends on the problem.
 pub(crate) fn sums_as(selected: Tiling, other: Tiling) -> bool {
     match (selected, other) {
-        (Tiling::Mma(_), Tiling::Mma(_)) => true,
+        (Tiling::Mma(_) | Tiling::FewRows(_), Tiling::Mma(_) | Tiling::FewRows(_)) => true,
         (Tiling::Wgmma(selected), Tiling::Wgmma(other)) => selected.cluster == 1 && other.cluster == 1,
         (selected, other) => selected == other,
     }
@@ -70,7 +85,7 @@ fn time(problem: &ProblemSize, variant: Tiling, rate: u32, multiprocessors: u64)
     let (sharers, cluster) = match variant {
         Tiling::Wgmma(wgmma) if problem.op.multicasts(wgmma) => (wgmma.cluster, 1),
         Tiling::Wgmma(wgmma) => (1, u64::from(wgmma.cluster)),
-        Tiling::Mma(_) | Tiling::CudaCores(_) => (1, 1),
+        Tiling::Mma(_) | Tiling::FewRows(_) | Tiling::CudaCores(_) => (1, 1),
     };
     let tiles = u64::from(problem.rows.div_ceil(m).next_multiple_of(sharers)) * u64::from(problem.columns.div_ceil(n));
     let (waves, rest) = (tiles * splits / multiprocessors, tiles * splits % multiprocessors);
@@ -94,6 +109,7 @@ fn fastest(problem: &ProblemSize, arch: Arch) -> (Tiling, u64) {
 fn least(problem: &ProblemSize, arch: Arch, multiprocessors: u32, rate: impl Fn(Tiling, u32) -> u32) -> (Tiling, u64) {
     let admitted = rates(problem.op, problem.dtype, arch).iter().filter(|(variant, _)| admits(problem, *variant));
     let timed = admitted
+        .filter(|(variant, _)| suits(problem, *variant))
         .map(|(variant, table)| (*variant, time(problem, *variant, rate(*variant, *table), multiprocessors.into())));
     timed.min_by_key(|(_, time)| *time).expect("every GEMM has a variant that admits it")
 }
@@ -105,11 +121,7 @@ pub(crate) fn select(problem: &ProblemSize, arch: Arch) -> Tiling {
 
 /// Returns the variant that takes the least time on a card, by its own figures: rates of tiles for `mma.sync` are modeled.
 pub(crate) fn select_for(problem: &ProblemSize, arch: Arch, card: Card) -> Tiling {
-    let rate = |tiling, table| match tiling {
-        Tiling::Mma(tile) => model::rate(tile, card),
-        Tiling::Wgmma(_) | Tiling::CudaCores(_) => table,
-    };
-    least(problem, arch, card.multiprocessors, rate).0
+    least(problem, arch, card.multiprocessors, |tiling, table| model::rate(tiling, card).unwrap_or(table)).0
 }
 
 /// True if GEMMs of a dtype are built on an architecture so that CTAs can split K. `wgmma` has its own means, and the
@@ -178,6 +190,32 @@ mod tests {
         assert!(
             archs.iter().all(|arch| !variants(GemmOp::Fwd, Dtype::I8, *arch).iter().any(|it| admits(&ragged, *it)))
         );
+    }
+
+    #[test]
+    fn tiles_of_few_rows_are_selected_for_few_rows_alone() {
+        let tile = |op, dtype, (rows, columns, depth), arch| {
+            select(&ProblemSize { op, rows, columns, depth, splits: 1, dtype, vectors: true }, arch).tile()
+        };
+        let archs = Arch::GPUS.into_iter().chain([Arch::Sm90Portable]);
+        let forward = [GemmOp::Fwd, GemmOp::Swiglu].into_iter().flat_map(|op| [(op, Dtype::Bf16), (op, Dtype::I8)]);
+        for ((op, dtype), arch) in forward.flat_map(|of| archs.clone().map(move |arch| (of, arch))) {
+            for shape in [(1152, 896), (896, 4864), (9728, 896), (151_936, 896), (3584, 18_944)] {
+                let rows_of = |rows| tile(op, dtype, (rows, shape.0, shape.1), arch).0;
+                assert!(
+                    [513, 1024, 8192].iter().all(|rows| rows_of(*rows) >= 128),
+                    "{op:?} {dtype:?} {shape:?} {arch}"
+                );
+            }
+            // Few rows and few columns: of 64 rows each CTA waits for half of what one of 128 does.
+            assert_eq!(tile(op, dtype, (64, 896, 4864), arch).0, 64, "{op:?} {dtype:?} {arch}");
+        }
+        // A decoding step: qkv, o, down.
+        let columns = |rows| {
+            [(1152, 896), (896, 896), (896, 4864)]
+                .map(|(n, k)| tile(GemmOp::Fwd, Dtype::Bf16, (rows, n, k), Arch::Sm90a))
+        };
+        assert_eq!((columns(64), columns(256)), ([(64, 64); 3], [(64, 64); 3]));
     }
 
     #[test]

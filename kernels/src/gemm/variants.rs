@@ -31,8 +31,30 @@ variant! {
 }
 
 variant! {
-    /// Tensor cores by `wgmma` and copies by TMA: two consumer warpgroups, one producer. The CTAs of a cluster split K
-    /// for tiles beyond whole waves, or multicast the common part of their tiles: see `GemmOp::multicasts`.
+    /// Tensor cores by `mma.sync`, for few rows: smaller warp tiles and as many stages as fit, since the weights stream.
+    pub struct FewRows {
+        /// Selects the kind of [`Mma`] in the source.
+        mma: Fixed<1>,
+        /// K-tiles in shared memory.
+        stages: u32,
+        threads: u32,
+        /// Depth of a k-tile.
+        tile_k: u32,
+        /// Rows of a tile of the result.
+        tile_m: u32,
+        /// Columns of a tile of the result.
+        tile_n: u32,
+        /// Rows of a warp's part of the tile.
+        warp_m: u32,
+        /// Columns of a warp's part of the tile.
+        warp_n: u32,
+    }
+}
+
+variant! {
+    /// Tensor cores by `wgmma` and copies by TMA: a consumer warpgroup for each 64 rows, one producer. The CTAs of a
+    /// cluster split K for tiles beyond whole waves, or multicast the common part of their tiles: see
+    /// `GemmOp::multicasts`.
     pub struct Wgmma {
         /// CTAs per cluster.
         cluster: u32,
@@ -57,6 +79,8 @@ variant! {
         CudaCores,
         /// Tensor cores of every architecture.
         Mma,
+        /// Tensor cores of every architecture, forward GEMMs of few rows.
+        FewRows,
         /// Tensor cores of sm_90a.
         Wgmma,
     }
@@ -67,7 +91,9 @@ impl Tiling {
     pub fn tile(self) -> (u32, u32) {
         match self {
             Tiling::CudaCores(CudaCores { tile, .. }) => (tile, tile),
-            Tiling::Mma(Mma { tile_m, tile_n, .. }) | Tiling::Wgmma(Wgmma { tile_m, tile_n, .. }) => (tile_m, tile_n),
+            Tiling::Mma(Mma { tile_m, tile_n, .. })
+            | Tiling::FewRows(FewRows { tile_m, tile_n, .. })
+            | Tiling::Wgmma(Wgmma { tile_m, tile_n, .. }) => (tile_m, tile_n),
         }
     }
 }

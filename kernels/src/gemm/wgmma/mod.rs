@@ -13,15 +13,10 @@ use crate::{Arch, Dtype, Geometry, TensorMap};
 /// Elements in the 128 bytes of a swizzled row: the depth of a k-tile, and the rows of a slab.
 const SWIZZLE_ELEMS: u32 = 64;
 
-/// True if a CTA's two consumer warpgroups take half of each k-tile, for a tile of 64 rows.
-fn splits_k_tiles(variant: Wgmma) -> bool {
-    variant.tile_m == SWIZZLE_ELEMS
-}
-
-pub(crate) fn geometry(variant: Wgmma, rows: u32, columns: u32) -> Geometry {
+pub(crate) fn geometry(op: GemmOp, variant: Wgmma, rows: u32, columns: u32) -> Geometry {
     let cluster = variant.cluster;
     let (rows, columns) = (rows.div_ceil(variant.tile_m), columns.div_ceil(variant.tile_n));
-    let blocks = if splits_k_tiles(variant) {
+    let blocks = if op.splits_k_tiles(variant) {
         rows.next_multiple_of(cluster) * columns
     } else {
         (rows * columns * cluster).min(Arch::Sm90a.multiprocessors() / cluster * cluster)
@@ -29,9 +24,9 @@ pub(crate) fn geometry(variant: Wgmma, rows: u32, columns: u32) -> Geometry {
     Geometry { shared_bytes: variant.shared_bytes, ..Geometry::linear(blocks, variant.threads) }
 }
 
-/// Returns one cluster if CTAs are persistent; none for tiles of 64 rows, which have a CTA each.
-pub(crate) fn smallest_grid(variant: Wgmma) -> Option<u32> {
-    (!splits_k_tiles(variant)).then_some(variant.cluster)
+/// Returns one cluster if CTAs are persistent; none where each tile has a CTA.
+pub(crate) fn smallest_grid(op: GemmOp, variant: Wgmma) -> Option<u32> {
+    (!op.splits_k_tiles(variant)).then_some(variant.cluster)
 }
 
 /// An operand: offset of its address in the parameter block, its rows and columns in memory, and true if it is
