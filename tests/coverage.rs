@@ -216,7 +216,7 @@ proptest! {
             let whole = Student { config: &student, formats: &formats, adapters: &adapters };
             let several = Share { replicas: 4, ranks: 2, rank: 0 };
             let own = recipe.objective.has_teacher().then_some(Teacher::Model { config: &teacher, formats: &formats });
-            let request = TrainingRequest { teacher: own, student: whole, recipe, share: several, decode: Some(decode), arch: Arch::Sim };
+            let request = TrainingRequest { teacher: own, student: whole, recipe, share: several, decode: Some(decode), on_policy: true, arch: Arch::Sim };
             match TrainingPlan::new(request) {
                 Err(PlanError::StudentRotation { .. }) if recipe.precision == Precision::Int8 => {}
                 training => requested.extend(keys(&training.unwrap().plan).into_iter().map(|pair| pair.key)),

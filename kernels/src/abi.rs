@@ -2516,6 +2516,8 @@ pub struct sample_advance_params {
     pub token: address,
     /// `[rows]` f32, read: of the token
     pub log_prob: address,
+    /// `[rows]` f32, read: log-sum-exp of the logits that it was drawn from
+    pub lse: address,
     /// `[rows]` u32, update, ids(seq_len): tokens that the row's sequence has at most; NO_TOKEN once none was drawn
     pub end: address,
     /// `[stops]` u32, read, ids(64): tokens that end a sequence
@@ -2530,6 +2532,8 @@ pub struct sample_advance_params {
     pub tokens: address,
     /// `[slots, seq_len]` f32, update: of these tokens
     pub log_probs: address,
+    /// `[slots, seq_len]` f32, update: of the logits that they were drawn from
+    pub lses: address,
     pub rows: u32,
     /// sequences that there is room for
     pub slots: u32,
@@ -2540,7 +2544,7 @@ pub struct sample_advance_params {
 
 arguments! {
     SampleAdvanceArgs of sample_advance_params {
-        operands { token, log_prob, end, stop, slot, position, id, tokens, log_probs }
+        operands { token, log_prob, lse, end, stop, slot, position, id, tokens, log_probs, lses }
         optional { }
         scalars { rows: u32, slots: u32, seq_len: u32, stops: u32 }
     }
@@ -2562,6 +2566,7 @@ impl Kernel for SampleAdvance {
         let operands = [
             Some(operand!(Read Self::Params, token: Dtype::U32, rows).with(Content::Targets(64))),
             Some(operand!(Read Self::Params, log_prob: Dtype::F32, rows)),
+            Some(operand!(Read Self::Params, lse: Dtype::F32, rows)),
             Some(operand!(ReadWrite Self::Params, end: Dtype::U32, rows).with(Content::Ids(p.seq_len))),
             Some(operand!(Read Self::Params, stop: Dtype::U32, stops).with(Content::Ids(64))),
             Some(operand!(ReadWrite Self::Params, slot: Dtype::U32, rows).with(Content::Slots(p.slots))),
@@ -2569,13 +2574,60 @@ impl Kernel for SampleAdvance {
             Some(operand!(ReadWrite Self::Params, id: Dtype::U32, rows).with(Content::Ids(64))),
             Some(operand!(ReadWrite Self::Params, tokens: Dtype::U32, slots * seq_len).with(Content::Ids(64))),
             Some(operand!(ReadWrite Self::Params, log_probs: Dtype::F32, slots * seq_len)),
+            Some(operand!(ReadWrite Self::Params, lses: Dtype::F32, slots * seq_len)),
         ];
         operands.into_iter().flatten().collect()
     }
 
     fn bytes(&self, p: &Self::Params) -> u64 {
         let rows = u64::from(p.rows);
-        rows * 36
+        rows * 44
+    }
+}
+
+/// Parameter block of `sample.score`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct sample_score_params {
+    /// `[rows, vocab]` x, read, logits(vocab)
+    pub logits: address,
+    /// `[rows]` u32, read, targets(vocab): MASKED_TOKEN of a row that is not read
+    pub token: address,
+    /// `[rows]` f32, write: of the token, at temperature 1; 0 if it is masked or a logit is not finite
+    pub log_prob: address,
+    /// `[rows]` f32, write: log-sum-exp of all logits; 0 likewise
+    pub lse: address,
+    pub rows: u32,
+    /// at most 2^18
+    pub vocab: u32,
+}
+
+arguments! {
+    SampleScoreArgs of sample_score_params {
+        operands { logits, token, log_prob, lse }
+        optional { }
+        scalars { rows: u32, vocab: u32 }
+    }
+}
+
+key! {
+    /// Computes log-probabilities of given tokens, with the bits that `sample` has of tokens that it draws.
+    pub struct SampleScore = "sample.score" { x: Dtype }
+}
+
+impl Kernel for SampleScore {
+    type Params = sample_score_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let rows = u64::from(p.rows);
+        let vocab = u64::from(p.vocab);
+        let operands = [
+            Some(operand!(Read Self::Params, logits: self.x, rows * vocab).with(Content::Logits(p.vocab))),
+            Some(operand!(Read Self::Params, token: Dtype::U32, rows).with(Content::Targets(p.vocab))),
+            Some(operand!(Write Self::Params, log_prob: Dtype::F32, rows)),
+            Some(operand!(Write Self::Params, lse: Dtype::F32, rows)),
+        ];
+        operands.into_iter().flatten().collect()
     }
 }
 
@@ -2730,6 +2782,7 @@ macro_rules! every_kernel {
             RopeFwd,
             Sample,
             SampleAdvance,
+            SampleScore,
             SwigluBwd,
             SwigluFwd,
         }

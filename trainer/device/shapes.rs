@@ -117,7 +117,7 @@ impl Shapes {
         let formats = if self.student_format(config) == WeightFormat::Stored { stored } else { &dense };
         let student = Student { config: of_student, formats, adapters: &self.adapters };
         let (share, decode) = (config.division.share, self.samples(config, recipe));
-        TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share, decode, arch })
+        TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share, decode, on_policy: false, arch })
     }
 
     /// Requests decoding for the report's samples, of a run that holds data out. cuBLASLt's rows depend on their number, and

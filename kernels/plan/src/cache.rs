@@ -54,6 +54,8 @@ pub struct RowState {
     pub tokens: Tensor,
     /// Their log-probabilities, nats.
     pub log_probs: Tensor,
+    /// Log-sum-exp of the logits that they were drawn from, nats.
+    pub lses: Tensor,
 }
 
 /// Declares the pool of a model: a cache for each layer.

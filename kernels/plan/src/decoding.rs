@@ -88,8 +88,9 @@ impl Decoding {
         };
         let (sequences, ends) = (words("sequences", 2 * most_rows), words("ends", most_rows));
         let (stops, tokens) = (words("stops", MOST_STOPS), words("tokens", slots.count * slots.seq_len));
-        let log_probs = b.lasting("decode.log_probs", Category::Inputs, Dtype::F32, tokens.elems, lifetime);
-        Self { slots, most_rows, ids, rows, state: RowState { sequences, ends, stops, tokens, log_probs } }
+        let [log_probs, lses] = ["decode.log_probs", "decode.lses"]
+            .map(|name| b.lasting(name, Category::Inputs, Dtype::F32, tokens.elems, lifetime));
+        Self { slots, most_rows, ids, rows, state: RowState { sequences, ends, stops, tokens, log_probs, lses } }
     }
 
     /// Lowers the phases, by a model that has a pool of keys and values.

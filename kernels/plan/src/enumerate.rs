@@ -24,6 +24,10 @@ use crate::training::{Student, Teacher, TrainingPlan, TrainingRequest};
 /// Tokens of enumerated plans: the count affects the selected variant, never the set of admitted ones.
 const TOKENS: u32 = 1;
 
+/// Decoding of enumerated plans.
+const DECODE: DecodeRequest =
+    DecodeRequest { slots: Slots { count: 1, seq_len: TOKENS }, sampling: Sampling::LIKELIEST };
+
 /// Returns every (key, variant) of the bundle that a plan launches. The only enumeration: the build compiles it,
 /// start-up checks it, the step executes that same plan.
 pub fn keys(plan: &Plan) -> BTreeSet<KeyVariant> {
@@ -89,7 +93,9 @@ fn students(student: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
     let mut lower = |request| TrainingPlan::new(request).into_iter().for_each(|training| visit(&training.plan));
     for recipe in for_blocks().chain(for_the_head()) {
         let teacher = recipe.objective.has_teacher().then_some(student);
-        lower(TrainingRequest::new(student, &recipe, arch).taught_by(teacher));
+        let request = TrainingRequest::new(student, &recipe, arch).taught_by(teacher);
+        let decodes = recipe.recompute == Recompute::None && DecodeRequest::draws(student);
+        lower(if decodes { request.decoding(DECODE).on_policy() } else { request });
     }
     let (formats, adapters) = (Formats::dense(), Adapters::uniform(student, &Target::ALL, 8, 1.0));
     let adapted = Student { config: student, formats: &formats, adapters: &adapters };
@@ -143,10 +149,8 @@ fn evaluations(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
 fn generations(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
     let (formats, adapters) = (Formats::dense(), Adapters::none());
     let model = Student { config: model, formats: &formats, adapters: &adapters };
-    let slots = Slots { count: 1, seq_len: TOKENS };
-    let request = DecodeRequest { slots, sampling: Sampling::LIKELIEST };
     for precision in [Precision::Fp32, Precision::Bf16] {
-        let generation = GenerationPlan::new(model, request, precision, arch);
+        let generation = GenerationPlan::new(model, DECODE, precision, arch);
         generation.into_iter().for_each(|generation| visit(&generation.plan));
     }
 }

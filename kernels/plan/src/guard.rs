@@ -7,7 +7,7 @@ use precast_kernels::{Out, grad_distance};
 
 use crate::block::{Below, TransformerBlock};
 use crate::buffer::Tensor;
-use crate::head::{self, Head};
+use crate::head::{self, Head, Outputs};
 use crate::model::Model;
 use crate::objective::Objective;
 use crate::ops::Ops;
@@ -92,7 +92,7 @@ impl Guarded<'_> {
         };
         ops.scope(format!("{}.head", model.name));
         let last = Head { linear: &head, hidden: normed.rows.dense() };
-        let dhidden = head::losses(ops, self.objective, last, self.teacher, (self.targets, None));
+        let dhidden = head::losses(ops, self.objective, last, self.teacher, (self.targets, Outputs::default()));
         ops.scope(model.name);
         let norm = frozen_norm(&weights.norm);
         let mut dstream = ops.norm_backward("norm", dhidden, (stream, normed), &norm, None, Out::Dense);

@@ -16,7 +16,24 @@ pub(crate) struct Head<'a> {
     pub hidden: Tensor,
 }
 
-/// Lowers losses into `metrics`, if given, the gradient of the student's head if it trains, and that of its hidden
+/// Results of losses besides gradients.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Outputs {
+    /// The mean losses.
+    pub metrics: Option<Tensor>,
+    pub scores: Option<Scores>,
+}
+
+/// Scores of the targets, by the bits that sampling has of tokens that it draws; 0 where masked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scores {
+    /// Log-probability of each target, nats.
+    pub log_prob: Tensor,
+    /// Log-sum-exp of its logits, nats.
+    pub lse: Tensor,
+}
+
+/// Lowers losses, with the results that are asked for, the gradient of the student's head if it trains, and that of its hidden
 /// states, which is returned.
 ///
 /// # Panics
@@ -26,7 +43,7 @@ pub(crate) fn losses(
     objective: Objective,
     student: Head<'_>,
     teacher: Option<Head<'_>>,
-    (targets, metrics): (Tensor, Option<Tensor>),
+    (targets, out): (Tensor, Outputs),
 ) -> Tensor {
     let (vocab, tokens) = (student.linear.n, ops.tokens());
     let chunk = chunk_tokens(tokens, vocab, ops.x);
@@ -56,6 +73,9 @@ pub(crate) fn losses(
             (t, of_chunk(*kd))
         });
         ops.logits(&at("student"), hidden, &linear, s, vocab);
+        if let Some(Scores { log_prob, lse }) = out.scores {
+            ops.score(&at("score"), s, of_chunk(targets), [log_prob, lse].map(of_chunk));
+        }
         // The gradient replaces the student's logits.
         ops.losses(&at("loss"), objective, s, teaching, (of_chunk(targets), of_chunk(ce)));
         if trains {
@@ -64,7 +84,7 @@ pub(crate) fn losses(
         }
         ops.input_gradient(&index.to_string(), s, &linear, rows(dhidden, linear.k, first, count));
     }
-    if let Some(metrics) = metrics {
+    if let Some(metrics) = out.metrics {
         ops.mean_losses("metrics", teacher.map(|(.., kd)| kd), ce, metrics);
     }
     dhidden

@@ -200,12 +200,12 @@ proptest! {
         let formats = mix(&teacher, seed);
         let slots = Slots { count: 1 + seed as u32 % 600, seq_len: recipe.seq_len };
         let decode = DecodeRequest { slots, sampling: Sampling::LIKELIEST };
-        let whole = TrainingRequest::new(&student, &recipe, Arch::Sim).decoding(decode);
+        let whole = TrainingRequest::new(&student, &recipe, Arch::Sim).decoding(decode).on_policy();
         let int8 = TrainingPlan::new(whole.taught_by(Some((&teacher, &Formats::int8()))));
         let whole = TrainingPlan::new(whole.taught_by(Some((&teacher, &formats))));
         let (formats, adapters) = (if is_int8 { Formats::dense() } else { mix(&student, seed) }, adapters(&student, seed));
         let adapted = Student { config: &student, formats: &formats, adapters: &adapters };
-        let adapted = TrainingRequest::new(adapted, &recipe, Arch::Sim).decoding(decode).taught_by(Some(Teacher::Base));
+        let adapted = TrainingRequest::new(adapted, &recipe, Arch::Sim).decoding(decode).on_policy().taught_by(Some(Teacher::Base));
         let adapted = TrainingPlan::new(adapted);
         let int8 = int8.ok().map(|training| training.plan);
         // Replays the plan, each byte range owned by its last writer: every read must find its own buffer.

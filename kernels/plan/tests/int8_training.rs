@@ -26,8 +26,16 @@ fn qwen(recipe: &Recipe, share: Share) -> TrainingPlan {
     let (dense, adapters) = (Formats::dense(), Adapters::none());
     let teacher = Some(Teacher::Model { config: &teacher, formats: &dense });
     let student = Student { config: &student, formats: &dense, adapters: &adapters };
-    TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share, decode: None, arch: Arch::Sm90a })
-        .unwrap()
+    TrainingPlan::new(TrainingRequest {
+        teacher,
+        student,
+        recipe: *recipe,
+        share,
+        decode: None,
+        on_policy: false,
+        arch: Arch::Sm90a,
+    })
+    .unwrap()
 }
 
 /// Counts the launches in a phase, by the first part of their labels and a part of their keys.

@@ -26,8 +26,16 @@ fn plans(
         let student = Student { config, formats: &formats, adapters };
         let teacher = Some(Teacher::Model { config, formats: &formats });
         let share = Share { replicas, ranks, rank };
-        TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share, decode: None, arch: Arch::Sim })
-            .unwrap()
+        TrainingPlan::new(TrainingRequest {
+            teacher,
+            student,
+            recipe: *recipe,
+            share,
+            decode: None,
+            on_policy: false,
+            arch: Arch::Sim,
+        })
+        .unwrap()
     };
     (0..ranks).map(plan).collect()
 }

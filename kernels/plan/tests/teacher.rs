@@ -66,6 +66,7 @@ fn a_teacher_alone_takes_neither_kernels_nor_memory() {
                     recipe,
                     share,
                     decode: None,
+                    on_policy: false,
                     arch: Arch::Sm90a,
                 }) else {
                     // No int8 GEMMs in fp32, or by cuBLASLt.

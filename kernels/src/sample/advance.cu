@@ -25,4 +25,5 @@ KERNEL(sample_advance_params) {
     const uint64_t place = uint64_t(slot) * p.seq_len + position;
     ((uint32_t*)p.tokens)[place] = token;
     ((float*)p.log_probs)[place] = ((const float*)p.log_prob)[row];
+    ((float*)p.lses)[place] = ((const float*)p.lse)[row];
 }

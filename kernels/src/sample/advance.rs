@@ -55,10 +55,10 @@ impl Reference for SampleAdvance {
 
 fn advance(p: &sample_advance_params, views: &mut Views<'_>) {
     let [drawn, stops] = ["token", "stop"].map(|name| views.read::<u32>(name));
-    let of_drawn = views.read::<f32>("log_prob");
+    let [of_drawn, of_logits] = ["log_prob", "lse"].map(|name| views.read::<f32>(name));
     let [slots, positions, ids, ends, tokens] =
         ["slot", "position", "id", "end", "tokens"].map(|name| views.write::<u32>(name));
-    let log_probs = views.write::<f32>("log_probs");
+    let [log_probs, lses] = ["log_probs", "lses"].map(|name| views.write::<f32>(name));
     for row in 0..p.rows as usize {
         let (slot, token, position) = (slots[row], drawn[row], positions[row] + 1);
         if slot == IDLE_SLOT {
@@ -76,6 +76,6 @@ fn advance(p: &sample_advance_params, views: &mut Views<'_>) {
         }
         (ids[row], positions[row]) = (token, position);
         let place = slot as usize * p.seq_len as usize + position as usize;
-        (tokens[place], log_probs[place]) = (token, of_drawn[row]);
+        (tokens[place], log_probs[place], lses[place]) = (token, of_drawn[row], of_logits[row]);
     }
 }

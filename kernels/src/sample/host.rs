@@ -27,6 +27,32 @@ fn first(ids: impl Iterator<Item = usize>, rank: impl Fn(usize) -> u64) -> usize
     ids.max_by_key(|id| rank(*id)).unwrap_or(0)
 }
 
+/// The place of the largest logit of a row, that logit, and the rest of its log-sum-exp.
+pub(super) struct Likelihood {
+    largest: usize,
+    top: f32,
+    log_sum: f32,
+}
+
+impl Likelihood {
+    /// Returns the log-probability of a logit, and the log-sum-exp.
+    pub(super) fn of(&self, logit: f32) -> (f32, f32) {
+        (logit - self.top - self.log_sum, self.top + self.log_sum)
+    }
+}
+
+/// Sums a row up; none if a logit is not finite.
+#[inline(always)]
+pub(super) fn likelihood(logits: &[f32]) -> Option<Likelihood> {
+    if !logits.iter().all(|logit| logit.is_finite()) {
+        return None;
+    }
+    let largest = first(0..logits.len(), |id| rank_of(logits[id], id));
+    let top = logits[largest];
+    let total: u64 = logits.iter().map(|logit| weight_of(logit - top)).sum();
+    Some(Likelihood { largest, top, log_sum: ln(total as f32 * UNIT) })
+}
+
 /// A draw from a row.
 struct Draw {
     token: u32,
@@ -74,22 +100,17 @@ fn kept(p: &sample_params, logits: &[f32], weight: impl Fn(f32) -> u64) -> Vec<u
 /// Draws from a row; none if a logit is not finite.
 #[inline(always)]
 fn draw(p: &sample_params, logits: &[f32], stream: &Stream) -> Option<Draw> {
-    if !logits.iter().all(|logit| logit.is_finite()) {
-        return None;
-    }
-    let largest = first(0..logits.len(), |id| rank_of(logits[id], id));
-    let top = logits[largest];
-    let total: u64 = logits.iter().map(|logit| weight_of(logit - top)).sum();
+    let likelihood = likelihood(logits)?;
     let token = if p.temperature > 0.0 {
-        let inverse = 1.0 / p.temperature;
+        let (inverse, top) = (1.0 / p.temperature, likelihood.top);
         let scaled = |logit: f32| (logit - top) * inverse;
         let kept = kept(p, logits, |logit| weight_of(scaled(logit)));
         first(kept.into_iter(), |id| rank_of(scaled(logits[id]) + stream.gumbel(id), id))
     } else {
-        largest
+        likelihood.largest
     };
-    let log_sum = ln(total as f32 * UNIT);
-    Some(Draw { token: token as u32, log_prob: logits[token] - top - log_sum, lse: top + log_sum })
+    let (log_prob, lse) = likelihood.of(logits[token]);
+    Some(Draw { token: token as u32, log_prob, lse })
 }
 
 pub(super) fn sample(p: &sample_params, views: &mut Views<'_>) {

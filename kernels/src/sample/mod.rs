@@ -15,8 +15,9 @@ mod advance;
 mod host;
 mod noise;
 mod polynomial;
+mod score;
 
-pub use crate::abi::{Sample, SampleAdvance};
+pub use crate::abi::{Sample, SampleAdvance, SampleScore};
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance, source, variant};
 

@@ -5,9 +5,9 @@ use super::launch::Launch;
 /// A row with a slot goes to the token that was drawn, which is kept at its place, and is idle once its sequence ends there.
 pub fn advance(launch: &mut Launch) {
     let sample_advance_params { rows, seq_len, .. } = launch.params();
-    let [drawn, log_prob, stops] = ["token", "log_prob", "stop"].map(|name| launch.before(name));
-    let names = ["slot", "position", "id", "end", "tokens", "log_probs"];
-    let [mut slot, mut position, mut id, mut end, mut tokens, mut log_probs] = names.map(|name| launch.before(name));
+    let [drawn, log_prob, lse, stops] = ["token", "log_prob", "lse", "stop"].map(|name| launch.before(name));
+    let names = ["slot", "position", "id", "end", "tokens", "log_probs", "lses"];
+    let [mut slot, mut position, mut id, mut end, mut tokens, mut log_probs, mut lses] = names.map(|name| launch.before(name));
     for row in 0..rows as usize {
         if launch.goes("idle", slot[row] == f64::from(IDLE_SLOT)) {
             continue;
@@ -26,9 +26,10 @@ pub fn advance(launch: &mut Launch) {
             continue;
         }
         (position[row], id[row]) = (next, drawn[row]);
-        (tokens[of_slot + next as usize], log_probs[of_slot + next as usize]) = (drawn[row], log_prob[row]);
+        let place = of_slot + next as usize;
+        (tokens[place], log_probs[place], lses[place]) = (drawn[row], log_prob[row], lse[row]);
     }
-    for (name, values) in names.into_iter().zip([slot, position, id, end, tokens, log_probs]) {
+    for (name, values) in names.into_iter().zip([slot, position, id, end, tokens, log_probs, lses]) {
         launch.is(name, &values);
     }
 }

@@ -67,6 +67,7 @@ const FORMULAS: &[Formula] = &[
     ("rope.fwd", rope::fwd),
     ("sample", sample::sample),
     ("sample.advance", advance::advance),
+    ("sample.score", sample::score),
     ("swiglu.bwd", swiglu::bwd),
     ("swiglu.fwd", swiglu::fwd),
 ];

@@ -1,4 +1,4 @@
-use precast_kernels::abi::{NO_TOKEN, sample_params};
+use precast_kernels::abi::{MASKED_TOKEN, NO_TOKEN, sample_params, sample_score_params};
 
 use super::calculus::log_sum_exp;
 use super::launch::Launch;
@@ -68,4 +68,21 @@ pub fn sample(launch: &mut Launch) {
     assert_eq!(launch.after("token"), of(0));
     launch.is("log_prob", &of(1));
     launch.is("lse", &of(2));
+}
+
+pub fn score(launch: &mut Launch) {
+    let p: sample_score_params = launch.params();
+    let (logits, tokens) = (launch.before("logits"), launch.before("token"));
+    let of_row = |(logits, token): (&[f64], &f64)| {
+        let is_masked = launch.goes("is masked", *token == f64::from(MASKED_TOKEN));
+        if is_masked || launch.goes("is not finite", logits.iter().any(|logit| !logit.is_finite())) {
+            return [0.0, 0.0];
+        }
+        let lse = log_sum_exp(logits);
+        [logits[*token as usize] - lse, lse]
+    };
+    let expected: Vec<[f64; 2]> = logits.chunks(p.vocab as usize).zip(&tokens).map(of_row).collect();
+    for (index, name) in ["log_prob", "lse"].into_iter().enumerate() {
+        launch.is(name, &expected.iter().map(|row| row[index]).collect::<Vec<_>>());
+    }
 }

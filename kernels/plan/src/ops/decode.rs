@@ -84,6 +84,7 @@ impl Ops<'_> {
         let args = SampleAdvanceArgs {
             token,
             log_prob,
+            lse,
             end: state.ends.slice(0, rows.into()),
             stop: state.stops,
             slot: slots,
@@ -91,6 +92,7 @@ impl Ops<'_> {
             id: ids,
             tokens: state.tokens,
             log_probs: state.log_probs,
+            lses: state.lses,
             rows,
             slots: (state.tokens.elems / u64::from(seq_len)) as u32,
             seq_len,

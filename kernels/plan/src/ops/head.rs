@@ -1,7 +1,10 @@
 //! The head: logits of a chunk of tokens, losses and scores.
 
-use precast_kernels::abi::{HeadCeArgs, HeadCompareArgs, HeadDistillArgs, HeadJsdArgs, HeadMetricsArgs, HeadNllArgs};
+use precast_kernels::abi::{
+    HeadCeArgs, HeadCompareArgs, HeadDistillArgs, HeadJsdArgs, HeadMetricsArgs, HeadNllArgs, SampleScoreArgs,
+};
 use precast_kernels::head::{HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics, HeadNll};
+use precast_kernels::sample::SampleScore;
 
 use super::Ops;
 use super::linear::Factors;
@@ -84,6 +87,13 @@ impl Ops<'_> {
             vocab: (logits.elems / targets.elems) as u32,
         };
         self.launch(name, HeadCompare { x: self.x }, args);
+    }
+
+    /// Lowers log-probability and log-sum-exp of each target, as sampling has them.
+    pub fn score(&mut self, name: &str, logits: Tensor, targets: Tensor, [log_prob, lse]: [Tensor; 2]) {
+        let (rows, vocab) = (targets.elems as u32, (logits.elems / targets.elems) as u32);
+        let args = SampleScoreArgs { logits, token: targets, log_prob, lse, rows, vocab };
+        self.launch(name, SampleScore { x: self.x }, args);
     }
 
     /// Lowers the negative log likelihood of each target.

@@ -1,28 +1,40 @@
 //! Lowers a micro-batch: forward, head, backward and the sum of its gradients; and the teacher alone.
 
 use super::step::Step;
-use super::{LAST, MICRO, TEACHER};
-use crate::head;
+use super::{LAST, MICRO, SequenceLength, TEACHER};
+use crate::head::{self, Outputs};
 use crate::ops::{Ops, Sorted};
 
 impl Step<'_> {
     /// Lowers the phases that compute the gradients of a step.
     pub fn gradients(&self, ops: &mut Ops<'_>) {
         let share = self.run.share;
-        ops.phase(MICRO);
-        self.micro_batch(ops);
+        self.micro_batches(ops, MICRO);
         for fold in share.folds() {
             ops.phase(&fold.phase());
             ops.scope("replicas");
             ops.fold(fold, &self.sums);
         }
         if share.ranks > 1 {
-            ops.phase(LAST);
-            ops.restart();
-            self.micro_batch(ops);
-            ops.scope("ranks");
-            ops.sum_over_ranks(&self.sums, self.shards);
+            self.micro_batches(ops, LAST);
         }
+    }
+
+    /// Lowers a micro-batch of each length that the run has.
+    fn micro_batches(&self, ops: &mut Ops<'_>, phase: &str) {
+        let recipe = &self.run.recipe;
+        let lengths = SequenceLength::of(recipe).take(if self.run.on_policy { SequenceLength::ALL.len() } else { 1 });
+        for length in lengths {
+            ops.phase(&length.phase(phase));
+            ops.restart();
+            (ops.batch, ops.seq_len) = length.shape((recipe.batch, recipe.seq_len));
+            self.micro_batch(ops);
+            if phase == LAST {
+                ops.scope("ranks");
+                ops.sum_over_ranks(&self.sums, self.shards);
+            }
+        }
+        (ops.batch, ops.seq_len) = (recipe.batch, recipe.seq_len);
     }
 
     fn micro_batch(&self, ops: &mut Ops<'_>) {
@@ -35,8 +47,8 @@ impl Step<'_> {
         let model = self.student();
         let (last, saved) = model.forward_saving(ops, inputs.ids, recipe.recompute);
         ops.scope("head");
-        let targets = (inputs.targets, Some(self.tensors.metrics));
-        let dhidden = head::losses(ops, recipe.objective, last, teacher_last, targets);
+        let out = Outputs { metrics: Some(self.tensors.metrics), scores: self.scores };
+        let dhidden = head::losses(ops, recipe.objective, last, teacher_last, (inputs.targets, out));
         let sorted = Sorted { ids: inputs.sorted_ids, positions: inputs.sorted_positions };
         model.backward(ops, saved, dhidden, sorted);
     }

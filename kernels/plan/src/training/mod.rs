@@ -3,6 +3,7 @@
 mod decode;
 mod guard;
 mod inputs;
+mod length;
 mod micro;
 mod refusals;
 mod request;
@@ -15,6 +16,7 @@ use precast_kernels::abi::{step_metrics, update_scalars};
 use precast_kernels::{Dtype, gemm};
 
 pub use inputs::MicroInputs;
+pub use length::SequenceLength;
 use refusals::Run;
 pub use request::{Student, Teacher, TrainingRequest};
 use resident::{Frozen, Residents};
@@ -27,6 +29,7 @@ use crate::comparison::TokenComparison;
 use crate::decoding::Decoding;
 use crate::gemm::{Gemm, Workspaces};
 use crate::guard::Guard;
+use crate::head::Scores;
 use crate::model::Resident;
 use crate::node::Node;
 use crate::ops::{Gradients, OptimizerState, Semaphores, StepTensors, Sums};
@@ -41,7 +44,7 @@ use crate::weights::{AdapterWeights, Weight};
 pub const CLEAR: &str = "clear";
 /// Runs after master weights have arrived: casts the student's weights to the precision of the run.
 pub const CAST: &str = "cast";
-/// Forward and backward pass of one micro-batch.
+/// Forward and backward pass of one micro-batch; of shorter sequences, see [`SequenceLength::phase`].
 pub const MICRO: &str = "micro";
 /// [`MICRO`] of a rank's last micro-batch of a step, with several ranks: gradients are sent as they become complete.
 pub const LAST: &str = "last";
@@ -83,6 +86,8 @@ pub struct TrainingPlan {
     pub guard: Option<Guard>,
     /// The stage that decodes under the student, if it was requested.
     pub decoding: Option<Decoding>,
+    /// Scores of a micro-batch's targets, of a run that trains on what it decodes.
+    pub scores: Option<Scores>,
 }
 
 impl AsRef<Plan> for TrainingPlan {
@@ -132,6 +137,11 @@ impl TrainingPlan {
         let update = b.persistent("update", Category::Inputs, Dtype::U32, size_of::<update_scalars>() as u64 / 4);
         let metrics = b.persistent("metrics", Category::Inputs, Dtype::F32, size_of::<step_metrics>() as u64 / 4);
 
+        let column =
+            |b: &mut Builder, name| b.persistent(name, Category::Inputs, Dtype::F32, run.recipe.tokens().into());
+        let scores = run
+            .on_policy
+            .then(|| Scores { log_prob: column(&mut b, "scores.log_prob"), lse: column(&mut b, "scores.lse") });
         let (trained, decayed, sections) = models.trained();
         let grad = trained.trained().expect("the student trains").grad;
         let shards = Shards::new(run.share, &sections);
@@ -144,6 +154,7 @@ impl TrainingPlan {
             shards: &shards,
             sums: Sums::new(&mut b, [grad, metrics.slice(0, LOSSES)], run.share),
             state: OptimizerState::new(trained, quantized, &shards, models.adapters.as_ref()),
+            scores,
             decayed,
             quantized,
             semaphores,
@@ -161,7 +172,20 @@ impl TrainingPlan {
         bounds::refuse(plan.arena_bytes.into())?;
         models.student.staged.extend(widened);
         let Residents { teacher, student, adapters, .. } = models;
-        Ok(Self { plan, teacher, student, adapters, certificate, inputs, update, metrics, shards, guard, decoding })
+        Ok(Self {
+            plan,
+            teacher,
+            student,
+            adapters,
+            certificate,
+            inputs,
+            update,
+            metrics,
+            shards,
+            guard,
+            decoding,
+            scores,
+        })
     }
 
     /// True if this rank has all master weights: launches read them, or they are the adapter that is written at the end.

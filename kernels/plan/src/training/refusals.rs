@@ -27,6 +27,7 @@ pub(super) struct Run<'a> {
     pub recipe: Recipe,
     pub share: Share,
     pub decode: Option<DecodeRequest>,
+    pub on_policy: bool,
     pub arch: Arch,
 }
 
@@ -44,6 +45,7 @@ impl<'a> Run<'a> {
             recipe,
             share,
             decode,
+            on_policy,
             arch,
             ..
         } = request;
@@ -63,7 +65,7 @@ impl<'a> Run<'a> {
         let adapters = if adapters.is_empty() { None } else { Some(AdapterParameters::new(student, adapters)?) };
         let adapter_elems = adapters.as_ref().map_or(0, |adapters| adapters.elems);
         bounds::refuse(u128::from(adapter_elems) * u128::from(trained_bytes(recipe.precision)))?;
-        Ok(Self { teacher, base_teaches, student, formats, adapters, recipe, share, decode, arch })
+        Ok(Self { teacher, base_teaches, student, formats, adapters, recipe, share, decode, on_policy, arch })
     }
 
     pub fn dtype(&self) -> Dtype {

@@ -65,19 +65,36 @@ pub struct TrainingRequest<'a> {
     pub share: Share,
     /// Decoding under the student, of sequences that are no longer than those of the recipe.
     pub decode: Option<DecodeRequest>,
+    /// True if steps train on what is decoded: their micro-batches have sequences of each [`super::SequenceLength`], and score the tokens
+    /// that they are given.
+    pub on_policy: bool,
     pub arch: Arch,
 }
 
 impl<'a> TrainingRequest<'a> {
     /// Requests a student without a teacher, on one rank.
     pub fn new(student: impl Into<Student<'a>>, recipe: &Recipe, arch: Arch) -> Self {
-        Self { teacher: None, student: student.into(), recipe: *recipe, share: Share::ALONE, decode: None, arch }
+        Self {
+            teacher: None,
+            student: student.into(),
+            recipe: *recipe,
+            share: Share::ALONE,
+            decode: None,
+            on_policy: false,
+            arch,
+        }
     }
 
     /// Adds decoding under the student.
     #[must_use]
     pub fn decoding(self, request: DecodeRequest) -> Self {
         Self { decode: Some(request), ..self }
+    }
+
+    /// Trains on what is decoded.
+    #[must_use]
+    pub fn on_policy(self) -> Self {
+        Self { on_policy: true, ..self }
     }
 
     /// Adds a teacher, if there is one.

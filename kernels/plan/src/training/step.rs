@@ -4,7 +4,7 @@ use super::inputs::MicroInputs;
 use super::refusals::Run;
 use super::resident::Residents;
 use crate::buffer::Tensor;
-use crate::head::Head;
+use crate::head::{Head, Scores};
 use crate::model::Model;
 use crate::ops::{Ops, OptimizerState, StepTensors, Sums};
 use crate::share::Shards;
@@ -17,6 +17,7 @@ pub(super) struct Step<'a> {
     pub tensors: StepTensors,
     pub shards: &'a Shards,
     pub sums: Sums,
+    pub scores: Option<Scores>,
     pub state: OptimizerState<'a>,
     /// Number of decayed elements.
     pub decayed: u64,
