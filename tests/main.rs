@@ -44,6 +44,7 @@ mod mathematics;
 mod messages;
 mod mixture;
 mod models;
+mod on_policy;
 mod one_memory;
 mod other_sources;
 mod output;

@@ -2,8 +2,8 @@
 
 use precast_kernels::Arch;
 use precast_plan::{
-    Adapters, DecodeRequest, Formats, Gemm, ModelConfig, PlanError, Precision, Recipe, Sampling, Slots, Student,
-    Teacher, TrainingPlan, TrainingRequest,
+    Adapters, DecodeRequest, Formats, Gemm, MemoryTable, ModelConfig, PlanError, Precision, Recipe, Sampling, Slots,
+    Student, Teacher, TrainingPlan, TrainingRequest,
 };
 use precast_runtime::Device;
 
@@ -15,7 +15,7 @@ use crate::device::{DeviceError, one_memory};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
 use crate::inputs::pair::same_path;
-use crate::options::{RunConfig, UsageError, WeightFormat};
+use crate::options::{OnPolicy, RunConfig, SlotChoice, UsageError, WeightFormat};
 
 /// Completions of held-out prompts in a report.
 pub const SAMPLES: u32 = 3;
@@ -116,8 +116,10 @@ impl Shapes {
         let (of_student, stored) = &self.student;
         let formats = if self.student_format(config) == WeightFormat::Stored { stored } else { &dense };
         let student = Student { config: of_student, formats, adapters: &self.adapters };
-        let (share, decode) = (config.division.share, self.samples(config, recipe));
-        TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share, decode, on_policy: false, arch })
+        let (share, rollouts) = (config.division.share, rollouts(config, recipe));
+        let on_policy = rollouts.is_some();
+        let decode = rollouts.or_else(|| self.samples(config, recipe));
+        TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share, decode, on_policy, arch })
     }
 
     /// Requests decoding for the report's samples, of a run that holds data out. cuBLASLt's rows depend on their number, and
@@ -140,9 +142,36 @@ impl Shapes {
         config: &RunConfig,
         tuning: Option<&Tuning>,
     ) -> Result<Chosen<TrainingPlan>, DeviceError> {
-        let mut chosen = self.untuned(device, config)?;
+        let mut chosen = self.fitting(device, config)?;
         tuning::select(&mut chosen.plan.plan, device, tuning)?;
         Ok(chosen)
+    }
+
+    /// Lowers it with as many slots of completions as the device has room for, or as are given.
+    fn fitting(&self, device: &Device, config: &RunConfig) -> Result<Chosen<TrainingPlan>, DeviceError> {
+        let Some(on_policy) = config.on_policy else { return self.untuned(device, config) };
+        let with = |count| {
+            let on_policy = Some(OnPolicy { rollout_slots: SlotChoice::Count(count), ..on_policy });
+            self.untuned(device, &RunConfig { on_policy, ..config.clone() })
+        };
+        let fits = |chosen: &Chosen<TrainingPlan>| chosen.plan.plan.device_bytes() <= device.free_bytes;
+        let tries = on_policy.rollout_slots.tries(own_sequences(config));
+        for count in &tries {
+            let chosen = with(*count)?;
+            if fits(&chosen) {
+                return Ok(chosen);
+            }
+        }
+        let SlotChoice::Count(asked) = on_policy.rollout_slots else { return with(1) };
+        let mut fewer = SlotChoice::up_to(asked).into_iter().skip(1);
+        let most = fewer.find_map(|count| with(count).ok().filter(fits).map(|_| count));
+        let (chosen, most) = (with(asked)?, most.map_or("not even one does".to_owned(), |most| format!("{most} do")));
+        let (needed, free) = (chosen.plan.plan.device_bytes(), device.free_bytes);
+        Err(DeviceError::Unfit(format!(
+            "--rollout-slots {asked} do not fit: the plan takes {needed} bytes of device memory and {} has {free} free; {most}\n{}",
+            device.name,
+            MemoryTable::of(&chosen.plan.plan)
+        )))
     }
 
     /// Lowers it with the variants that its architecture's row selects.
@@ -163,6 +192,18 @@ impl Shapes {
         };
         Choice { flag: "--teacher-format", asked, formats }.make(device, host, lower)
     }
+}
+
+/// Sequences of a step that a rank computes.
+fn own_sequences(config: &RunConfig) -> u64 {
+    config.sequences_a_step() / u64::from(config.division.share.ranks)
+}
+
+/// Requests decoding of the sequences that the student writes, of an on-policy run.
+fn rollouts(config: &RunConfig, recipe: &Recipe) -> Option<DecodeRequest> {
+    let OnPolicy { sampling, rollout_slots, .. } = config.on_policy?;
+    let count = rollout_slots.tries(own_sequences(config))[0];
+    Some(DecodeRequest { slots: Slots { count, seq_len: recipe.seq_len }, sampling })
 }
 
 /// True if a configuration names one model as teacher and student.

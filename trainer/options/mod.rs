@@ -16,6 +16,7 @@ mod print;
 mod resolve;
 pub mod schedule;
 pub(crate) mod size;
+mod slot_choice;
 mod usage;
 mod weight_format;
 
@@ -40,14 +41,15 @@ pub use flags::{Flags, FlagsAndFile, RUN, all, change, is_of_teacher};
 pub use given::OptionSource;
 pub use groups::{
     AdapterOptions, ArithmeticOptions, Change, DeviceOptions, Division, DivisionOptions, Kernels, ModelOptions,
-    OptimizerOptions, Options, OrderOptions, OutputOptions, ShapeOptions, TeacherOptions, TeachingOptions, TextOptions,
-    TuningOptions,
+    OnPolicy, OptimizerOptions, Options, OrderOptions, OutputOptions, ShapeOptions, TeacherOptions, TeachingOptions,
+    TextOptions, TuningOptions,
 };
 pub use length::{Length, Passes};
 pub use max_kl::MostKl;
 pub use measurement::Measurement;
 pub use patience::Patience;
 pub use resolve::{Before, Purpose};
+pub use slot_choice::SlotChoice;
 pub use usage::UsageError;
 pub(crate) use usage::missing;
 pub use weight_format::WeightFormat;
@@ -75,6 +77,9 @@ pub struct RunConfig {
     /// Minimized by the run; with a teacher's term just where there is one.
     #[serde(flatten)]
     pub objective: Objective,
+    /// Completions that the student writes and learns from; none where it learns from data.
+    #[serde(flatten)]
+    pub on_policy: Option<OnPolicy>,
     /// Form of the teacher's weights on the device; none where nobody teaches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub teacher_format: Option<WeightFormat>,
@@ -137,12 +142,12 @@ impl RunConfig {
     /// # Errors
     /// [`UsageError`] of more steps than a run may have.
     pub fn over(self, sequences: u64) -> Result<Self, UsageError> {
-        Ok(Self { length: self.length.counted(sequences, self.sequences_a_step())?, ..self })
+        Ok(Self { length: self.length.counted(sequences, self.rows_a_step())?, ..self })
     }
 
     /// The length of the run beside that of its data, if that is known.
     pub fn passes(&self, data: Option<&Summaries>) -> Passes {
-        Passes::of(self.steps(), self.sequences_a_step(), self.shape.seq_len, data)
+        Passes::of(self.steps(), self.rows_a_step(), self.shape.seq_len, data)
     }
 
     /// Sources of the training data, each with its share of the tokens, or none with one.
@@ -175,8 +180,19 @@ impl RunConfig {
         Ok(sources)
     }
 
-    fn sequences_a_step(&self) -> u64 {
+    /// Sequences of a step.
+    pub fn sequences_a_step(&self) -> u64 {
         u64::from(self.shape.batch_size) * u64::from(self.division.grad_accum)
+    }
+
+    /// Micro-batches of the data that a step takes: of on-policy runs those are prompts, one by one.
+    pub fn data_micros(&self) -> u32 {
+        if self.on_policy.is_some() { self.rows_a_step() as u32 } else { self.division.grad_accum }
+    }
+
+    /// Sequences of the data that a step takes: each of its prompts once.
+    pub fn rows_a_step(&self) -> u64 {
+        self.sequences_a_step() / self.on_policy.map_or(1, |on_policy| on_policy.group_size.into())
     }
 
     /// The files and directories that a run reads.

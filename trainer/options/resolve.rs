@@ -45,8 +45,17 @@ impl Options {
         let adapter = adapting.choice(&self.given)?;
         let student_format = adapting.student_format(adapter.as_ref(), precision)?;
         let certified = teaching.certified(precision);
-        let TeachingOptions { alpha, temperature, teacher_certificate, untrained, allow_identical, .. } = teaching;
-        let TeacherOptions { beta, teacher_format } = teaching.teacher;
+        let TeachingOptions { mut alpha, mut temperature, teacher_certificate, untrained, allow_identical, .. } =
+            teaching;
+        let TeacherOptions { mut beta, teacher_format } = teaching.teacher;
+        if self.on_policy.on_policy.is_some() {
+            // What the student writes is no data to learn by heart: of each token the divergence from the teacher counts.
+            for (name, value) in [("alpha", &mut alpha), ("temperature", &mut temperature), ("beta", &mut beta)] {
+                if !self.given.contains_key(name) {
+                    *value = 1.0;
+                }
+            }
+        }
         let (teacher, student, objective) = match models.model {
             Some(model) => {
                 if let Some(name) = self.given.keys().find(|name| is_of_teacher(name)) {
@@ -73,6 +82,8 @@ impl Options {
             Purpose::Run => self.length(before)?,
             Purpose::Plan => Length::Steps { steps: self.steps },
         };
+        let division = self.division.resolve(of, before.map(|before| before.replicas))?;
+        let on_policy = self.on_policy.resolve((objective, arithmetic.gemm), shape, division, self.order.seed)?;
         let mut output = self.output.clone();
         output.check_held_out(&eval_data)?;
         output.guard_every = output.guard(precision, adapter.as_ref())?;
@@ -83,6 +94,7 @@ impl Options {
             eval_data,
             out,
             objective,
+            on_policy,
             teacher_format: objective.has_teacher().then_some(teacher_format),
             teacher_certificate,
             max_teacher_kl,
@@ -92,7 +104,7 @@ impl Options {
             allow_identical,
             length,
             shape,
-            division: self.division.resolve(of, before.map(|before| before.replicas))?,
+            division,
             optimizer,
             arithmetic,
             text: self.text.clone(),

@@ -29,7 +29,7 @@ fn complete(arguments: &[&str]) -> Result<RunConfig, UsageError> {
 }
 
 /// Each option of a run, and a value that is not its default.
-const VALUES: [(&str, &str); 53] = [
+const VALUES: [(&str, &str); 61] = [
     ("teacher", "a"),
     ("student", "b"),
     ("model", "c"),
@@ -83,6 +83,14 @@ const VALUES: [(&str, &str); 53] = [
     ("allow_divergence", "true"),
     ("tensorboard", "true"),
     ("guard_every", "13"),
+    ("on_policy", "0.5"),
+    ("max_tokens", "16"),
+    ("group_size", "2"),
+    ("sampling_temperature", "0.75"),
+    ("top_k", "17"),
+    ("top_p", "0.875"),
+    ("prompt_tokens", "18"),
+    ("rollout_slots", "19"),
 ];
 
 #[test]
@@ -371,12 +379,22 @@ fn the_printed_run_toml_has_every_option() {
     let names = || VALUES.iter().map(|(name, _)| *name);
     let pair = ["teacher", "student", "data", "out"];
     let new_adapter = ["lora_rank", "lora_alpha", "lora_targets", "lora_rslora", "student_format"];
+    let on_policy = [
+        "on_policy",
+        "max_tokens",
+        "group_size",
+        "sampling_temperature",
+        "top_k",
+        "top_p",
+        "prompt_tokens",
+        "rollout_slots",
+    ];
     // Those that stand in the way of others, which follow.
     let free: Vec<&str> = names()
         .filter(|name| {
             let of_int8 = ["max_teacher_kl", "teacher_certificate", "teacher_format", "precision", "guard_every"];
             !["model", "adapter", "replicas", "steps"].contains(name)
-                && ![&pair[..], &new_adapter, &of_int8].concat().contains(name)
+                && ![&pair[..], &new_adapter, &of_int8, &on_policy].concat().contains(name)
         })
         .collect();
     let int8 = ["--precision=int8", "--teacher-format=int8", "--max-teacher-kl=none"].map(str::to_owned).to_vec();
@@ -385,6 +403,7 @@ fn the_printed_run_toml_has_every_option() {
         [flags(&pair), int8, flags(&["guard_every", "teacher_certificate"])].concat(),
         [flags(&["model", "data", "out", "replicas", "steps"]), flags(&new_adapter)].concat(),
         [flags(&pair), flags(&["adapter"]), vec!["--precision=int8".to_owned()]].concat(),
+        [flags(&pair), flags(&on_policy)].concat(),
     ];
     let mut seen = BTreeSet::new();
     for line in lines {

@@ -16,6 +16,7 @@ pub mod perplexity;
 pub mod record;
 pub mod report;
 pub mod report_file;
+pub mod rollout;
 pub mod sample;
 pub mod saved_tensor;
 pub mod step;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::gpu::GpuRecord;
 use crate::run::guard::Guarded;
+use crate::run::rollout::RolloutRecord;
 
 /// One line of `metrics.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +38,9 @@ pub struct StepRecord {
     /// None after most steps.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<HeldOutRecord>,
+    /// Completions that the student wrote for the step, of an on-policy run.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub rollouts: Option<RolloutRecord>,
     /// Distance of int8's gradients of its first micro-batch from bf16's, a layer each: none of most steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<Guarded>,

@@ -21,6 +21,7 @@ pub fn steps(losses: &[f64], skipped: &[usize]) -> Vec<StepRecord> {
         skipped: skipped.contains(&index),
         held_out: None,
         guard: None,
+        rollouts: None,
     };
     losses.iter().enumerate().map(step).collect()
 }

@@ -2,7 +2,8 @@
 
 use precast_kernels::Dtype;
 
-use crate::buffer::Tensor;
+use crate::buffer::{Category, Tensor};
+use crate::builder::Builder;
 use crate::comparison::TokenComparison;
 use crate::objective::Objective;
 use crate::ops::{Adding, Ops};
@@ -16,6 +17,15 @@ pub(crate) struct Head<'a> {
     pub hidden: Tensor,
 }
 
+impl Scores {
+    /// Declares scores of so many tokens.
+    pub(crate) fn declare(b: &mut Builder, tokens: u64) -> Self {
+        let column = tokens.next_multiple_of(4);
+        let all = b.persistent("scores", Category::Inputs, Dtype::F32, 2 * column);
+        Self { all, log_prob: all.slice(0, tokens), lse: all.slice(column, tokens) }
+    }
+}
+
 /// Results of losses besides gradients.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Outputs {
@@ -27,6 +37,8 @@ pub(crate) struct Outputs {
 /// Scores of the targets, by the bits that sampling has of tokens that it draws; 0 where masked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scores {
+    /// Both, in one buffer: log-probabilities first.
+    pub all: Tensor,
     /// Log-probability of each target, nats.
     pub log_prob: Tensor,
     /// Log-sum-exp of its logits, nats.
@@ -73,7 +85,7 @@ pub(crate) fn losses(
             (t, of_chunk(*kd))
         });
         ops.logits(&at("student"), hidden, &linear, s, vocab);
-        if let Some(Scores { log_prob, lse }) = out.scores {
+        if let Some(Scores { log_prob, lse, .. }) = out.scores {
             ops.score(&at("score"), s, of_chunk(targets), [log_prob, lse].map(of_chunk));
         }
         // The gradient replaces the student's logits.

@@ -7,7 +7,8 @@ pub fn advance(launch: &mut Launch) {
     let sample_advance_params { rows, seq_len, .. } = launch.params();
     let [drawn, log_prob, lse, stops] = ["token", "log_prob", "lse", "stop"].map(|name| launch.before(name));
     let names = ["slot", "position", "id", "end", "tokens", "log_probs", "lses"];
-    let [mut slot, mut position, mut id, mut end, mut tokens, mut log_probs, mut lses] = names.map(|name| launch.before(name));
+    let [mut slot, mut position, mut id, mut end, mut tokens, mut log_probs, mut lses] =
+        names.map(|name| launch.before(name));
     for row in 0..rows as usize {
         if launch.goes("idle", slot[row] == f64::from(IDLE_SLOT)) {
             continue;

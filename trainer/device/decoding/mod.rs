@@ -3,11 +3,12 @@
 pub(crate) mod schedule;
 
 use precast_kernels::abi::{IDLE_SLOT, NO_TOKEN};
+use precast_plan::cache::RowState;
 use precast_plan::decoding::{MOST_STOPS, PREFILL, bucket, decode_phase};
 use precast_plan::{Decoding, Tensor};
 use precast_runtime::{DriverError, Sealed};
 
-use schedule::{Decoder, Progress, Row, Sequence};
+use schedule::{Decoder, Drawn, Progress, Row, Sequence};
 
 /// A word of a row.
 type Column = fn(&Row) -> u32;
@@ -55,7 +56,7 @@ impl<'a> DecodingDevice<'a> {
     pub fn complete<E: From<DecodeError>>(
         &mut self,
         sequences: impl IntoIterator<Item = Sequence>,
-        done: impl FnMut(Sequence, Vec<u32>) -> Result<(), E>,
+        done: impl FnMut(Sequence, Drawn) -> Result<(), E>,
     ) -> Result<(), E> {
         let shape = (self.decoding.slots.count, self.decoding.most_rows);
         schedule::run(self, shape, sequences, done)
@@ -112,9 +113,13 @@ impl Decoder for DecodingDevice<'_> {
         .collect()
     }
 
-    fn read(&mut self, slot: u32, first: u32, end: u32) -> Result<Vec<u32>, DecodeError> {
+    fn read(&mut self, slot: u32, first: u32, end: u32) -> Result<Drawn, DecodeError> {
         let start = u64::from(slot) * u64::from(self.decoding.slots.seq_len) + u64::from(first);
-        let tokens = self.decoding.state.tokens.slice(start, u64::from(end - first));
-        Ok(bytemuck::pod_collect_to_vec(&self.sealed.read(tokens)?))
+        let RowState { tokens, log_probs, lses, .. } = self.decoding.state;
+        let mut part = |of: Tensor| self.sealed.read(of.slice(start, u64::from(end - first)));
+        let [ids, log_probs, lses] = [part(tokens)?, part(log_probs)?, part(lses)?];
+        let scores = |bytes: &[u8]| bytemuck::pod_collect_to_vec(bytes);
+        let (log_probs, lses) = (scores(&log_probs), scores(&lses));
+        Ok(Drawn { ids: bytemuck::pod_collect_to_vec(&ids), log_probs, lses })
     }
 }

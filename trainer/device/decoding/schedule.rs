@@ -37,6 +37,16 @@ impl Row {
     pub const IDLE: Self = Self { slot: IDLE_SLOT, position: 0, id: 0, sequence: 0, end: 0 };
 }
 
+/// Tokens that were drawn, and their scores.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Drawn {
+    pub ids: Vec<u32>,
+    /// Log-probability of each, at temperature 1, nats.
+    pub log_probs: Vec<f32>,
+    /// Log-sum-exp of the logits that each was drawn from, nats.
+    pub lses: Vec<f32>,
+}
+
 /// A device that computes the rows of a schedule.
 pub(crate) trait Decoder {
     type Error;
@@ -47,8 +57,8 @@ pub(crate) trait Decoder {
     /// Computes these rows, and those that follow from them, `steps` times. Returns each row's length so far, and whether it goes on.
     fn decode(&mut self, rows: &[Row], steps: u32) -> Result<Vec<Progress>, Self::Error>;
 
-    /// Reads the tokens of a slot from `first` to before `end`.
-    fn read(&mut self, slot: u32, first: u32, end: u32) -> Result<Vec<u32>, Self::Error>;
+    /// Reads what was drawn into a slot from `first` to before `end`.
+    fn read(&mut self, slot: u32, first: u32, end: u32) -> Result<Drawn, Self::Error>;
 }
 
 /// State of a row after some steps.
@@ -84,7 +94,7 @@ pub(crate) fn run<D: Decoder, E: From<D::Error>>(
     decoder: &mut D,
     (slots, most_rows): (u32, u32),
     sequences: impl IntoIterator<Item = Sequence>,
-    mut done: impl FnMut(Sequence, Vec<u32>) -> Result<(), E>,
+    mut done: impl FnMut(Sequence, Drawn) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut waiting = sequences.into_iter();
     let mut free: Vec<u32> = (0..slots).rev().collect();
@@ -115,12 +125,12 @@ pub(crate) fn run<D: Decoder, E: From<D::Error>>(
                 active.push(one);
                 continue;
             }
-            let ids = decoder.read(one.slot, one.sequence.prompt.len() as u32, length)?;
+            let drawn = decoder.read(one.slot, one.sequence.prompt.len() as u32, length)?;
             free.push(one.slot);
-            ended.put(one.sequence, ids);
+            ended.put(one.sequence, drawn);
         }
-        while let Some((sequence, ids)) = ended.next() {
-            done(sequence, ids)?;
+        while let Some((sequence, drawn)) = ended.next() {
+            done(sequence, drawn)?;
         }
     }
 }
@@ -133,7 +143,7 @@ fn rows_of_prompt(sequence: &Sequence, slot: u32) -> impl Iterator<Item = Row> {
 }
 
 /// A sequence with its completion.
-type Completed = (Sequence, Vec<u32>);
+type Completed = (Sequence, Drawn);
 
 /// Completions that are given in the order of their sequences.
 #[derive(Default)]
@@ -147,9 +157,9 @@ impl InOrder {
         self.begun.push_back((number, None));
     }
 
-    fn put(&mut self, sequence: Sequence, ids: Vec<u32>) {
+    fn put(&mut self, sequence: Sequence, drawn: Drawn) {
         let place = self.begun.iter_mut().find(|(number, _)| *number == sequence.number);
-        place.expect("it was begun").1 = Some((sequence, ids));
+        place.expect("it was begun").1 = Some((sequence, drawn));
     }
 
     /// The first that was begun and not given yet, if it has ended.
@@ -212,8 +222,8 @@ mod tests {
             Ok(each.collect())
         }
 
-        fn read(&mut self, slot: u32, first: u32, end: u32) -> Result<Vec<u32>, Infallible> {
-            Ok(self.slots[&slot][first as usize..end as usize].to_vec())
+        fn read(&mut self, slot: u32, first: u32, end: u32) -> Result<Drawn, Infallible> {
+            Ok(Drawn { ids: self.slots[&slot][first as usize..end as usize].to_vec(), ..Drawn::default() })
         }
     }
 
@@ -250,9 +260,9 @@ mod tests {
                 decoder.most = 64;
             }
             let most_rows = decoder.most as u32;
-            run::<_, Infallible>(&mut decoder, (slots, most_rows), sequences(), |sequence, ids| {
+            run::<_, Infallible>(&mut decoder, (slots, most_rows), sequences(), |sequence, drawn| {
                 assert_eq!(sequence.number, written.len() as u64);
-                written.push(ids);
+                written.push(drawn.ids);
                 Ok(())
             })
             .unwrap();

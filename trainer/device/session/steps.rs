@@ -5,7 +5,7 @@ use std::time::Instant;
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_plan::guard::{GUARD, Sums};
 use precast_plan::training::{GATHER, LAST, MICRO, TEACHER, UPDATE};
-use precast_plan::{Recipe, Tensor};
+use precast_plan::{Recipe, SequenceLength, Tensor};
 use precast_runtime::{DriverError, Ticket};
 
 use crate::inputs::data::MicroBatch;
@@ -19,6 +19,31 @@ impl Session {
     /// [`DriverError`].
     pub fn micro(&mut self, batch: &MicroBatch, loss_scale: f32, number: usize) -> Result<(), DriverError> {
         self.compute(MICRO, batch, loss_scale, number)
+    }
+
+    /// As [`Self::micro`], or [`Self::last`] of a rank, of sequences of a length that an on-policy plan has.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn micro_of(
+        &mut self,
+        (length, is_last): (SequenceLength, bool),
+        batch: &MicroBatch,
+        loss_scale: f32,
+        number: usize,
+    ) -> Result<(), DriverError> {
+        self.compute(&length.phase(if is_last { LAST } else { MICRO }), batch, loss_scale, number)
+    }
+
+    /// Starts to read the scores that the micro-batch before has left: [`precast_plan::Scores::all`].
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    ///
+    /// # Panics
+    /// If the plan is of no on-policy run.
+    pub fn scores(&mut self) -> Result<Ticket, DriverError> {
+        self.sealed.read_later(self.plan.scores.expect("an on-policy plan").all)
     }
 
     /// Forward and backward of this rank's last micro-batch of a step, where there are several ranks: behind it gradients and

@@ -160,6 +160,12 @@ fn permute(chunks: &mut [Arc<Chunk>], seed: u64, (pass, window): (u64, u64)) {
 }
 
 impl Step {
+    /// Divides rows into micro-batches; the last one may lack some.
+    pub fn new(mut rows: Vec<Arc<Chunk>>, batch: u32, seq_len: u32) -> Self {
+        rows.resize(rows.len().next_multiple_of(batch as usize), Arc::new(Chunk::plain([])));
+        Self { rows, batch: batch as usize, seq_len: seq_len as usize }
+    }
+
     /// Micro-batches.
     pub fn micros(&self) -> usize {
         self.rows.len() / self.batch

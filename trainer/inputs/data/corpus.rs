@@ -16,7 +16,7 @@ use super::jsonl::{self, Lines};
 use super::parquet::{self, Table};
 use super::rows::{Columns, Content, Kind, PROMPTS, Part, check_ids, sequence};
 use super::summary::Summary;
-use super::{Chunk, DataError, DataSource, MOST_DOCUMENT_BYTES, Packing, Portion, Reader};
+use super::{Chunk, DataError, DataSource, MOST_DOCUMENT_BYTES, Packing, Portion, PromptRule, Reader};
 use crate::base::impostors::{Disguise, without_mark};
 use crate::inputs::chat::{Chat, has_assistant};
 use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
@@ -99,20 +99,21 @@ impl Holds {
 }
 
 /// A row as it was read.
+#[derive(Clone)]
 pub(super) enum Raw {
     Line(Vec<u8>),
     Row(Row),
 }
 
 /// What a row comes to.
-struct Tokens {
-    chunk: Chunk,
+pub(super) struct Tokens {
+    pub chunk: Chunk,
     /// A document, which becomes chunks of its own or of a stream; else a sequence.
-    is_document: bool,
+    pub is_document: bool,
     /// It is a text without a character.
-    is_empty: bool,
+    pub is_empty: bool,
     /// It is messages, none of them the assistant's.
-    lacks_assistant: bool,
+    pub lacks_assistant: bool,
 }
 
 impl Files {
@@ -193,6 +194,13 @@ impl Corpus {
         for Opened { file, holds } in &files.0 {
             if holds.is_text() && reader.tokenizer.is_none() {
                 return Err(DataError::no_tokenizer(&file.path));
+            }
+            if let Packing::Prompts(PromptRule { of_stream: None, .. }) = packing
+                && (matches!(holds, Holds::Ids | Holds::Document) || holds.kind() == Some(Kind::Text))
+            {
+                let reason =
+                    "has no prompts: give --prompt-tokens N, which makes one of the first N tokens of each sequence";
+                return Err(DataError::file(&file.path, reason));
             }
             if packing == Packing::Stream && holds.kind() == Some(Kind::Prompt) {
                 return Err(DataError::of(&file.path, PROMPTS));
@@ -300,6 +308,12 @@ impl Corpus {
                     "{tokens} tokens do not fill one chunk of seq_len + 1 = {chunk}: give more data or a smaller --seq-len"
                 )
             }
+            _ if of_file.without_room > 0 => {
+                let (room, longest) = (self.room(), of_file.longest_prompt);
+                format!(
+                    "every prompt is too long: the longest has {longest} tokens, and --seq-len less --max-tokens leaves room for {room}"
+                )
+            }
             _ if rows == 0 => "no rows in it; is it the right file?".to_owned(),
             _ if of_file.is_empty() && rows == 1 => "its text is empty; is it the right file?".to_owned(),
             _ if of_file.is_empty() => {
@@ -340,8 +354,29 @@ impl Corpus {
         self.reader.tokenizer.as_deref().ok_or_else(|| DataError::no_tokenizer(path))
     }
 
+    /// Tokens of a prompt, at most.
+    fn room(&self) -> u32 {
+        match self.packing {
+            Packing::Prompts(rule) => rule.room,
+            Packing::Stream | Packing::PerDocument => u32::MAX,
+        }
+    }
+
+    /// What a row, counted from 1, comes to.
+    fn row(&self, file: &DataFile, columns: &Columns, (number, raw): (u64, Raw)) -> Result<Tokens, DataError> {
+        match self.packing {
+            Packing::Prompts(rule) if columns.kind != Kind::Text => self.prompt_row(file, columns, (number, raw), rule),
+            _ => self.read(file, columns, (number, raw)),
+        }
+    }
+
     /// The tokens of a row, counted from 1.
-    fn read(&self, file: &DataFile, columns: &Columns, (number, raw): (u64, Raw)) -> Result<Tokens, DataError> {
+    pub(super) fn read(
+        &self,
+        file: &DataFile,
+        columns: &Columns,
+        (number, raw): (u64, Raw),
+    ) -> Result<Tokens, DataError> {
         let path = &file.path;
         let fault = |fault| at_row(file, number, fault);
         let content = match raw {
@@ -520,7 +555,17 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn give(&mut self, chunk: Chunk) {
+    fn give(&mut self, mut chunk: Chunk) {
+        if let Packing::Prompts(rule) = self.corpus.packing {
+            rule.mark(&mut chunk);
+            let length = chunk.prompt().len() as u64;
+            self.summary.longest_prompt = self.summary.longest_prompt.max(length);
+            if length > rule.room.into() {
+                self.summary.without_room += 1;
+                return;
+            }
+            self.counted = true;
+        }
         self.summary.add(&chunk);
         self.counted |= chunk.counted() > 0;
         self.goes_on = self.goes_on && (self.emit)(chunk);
@@ -532,7 +577,7 @@ impl Pass<'_> {
         let mut bytes = BufReader::with_capacity(GROUP_BYTES, file.open()?);
         let mut left = file.bytes as usize / 4;
         let mut first = 0;
-        let least = if self.corpus.packing == Packing::Stream { chunk } else { 2 };
+        let least = if self.corpus.packing == Packing::PerDocument { 2 } else { chunk };
         self.summary.rows += 1;
         while left >= least && self.goes_on {
             let mut ids = vec![0u32; chunk.min(left)];
@@ -572,7 +617,7 @@ impl Pass<'_> {
             }
             let corpus = self.corpus;
             let read: Vec<Result<Tokens, DataError>> =
-                group.into_par_iter().map(|raw| corpus.read(file, columns, raw)).collect();
+                group.into_par_iter().map(|raw| corpus.row(file, columns, raw)).collect();
             for tokens in read {
                 self.summary.rows += 1;
                 let Tokens { chunk, is_document, is_empty, lacks_assistant } = tokens?;
@@ -597,8 +642,9 @@ impl Pass<'_> {
         chunk.ids.truncate(most);
         chunk.labels.iter_mut().for_each(|labels| labels.truncate(most));
         self.summary.cut += u64::from(is_cut);
+        let is_prompt = matches!(self.corpus.packing, Packing::Prompts(_));
         match chunk.counted() {
-            0 => {
+            0 if !is_prompt => {
                 self.summary.rows_passed_over += 1;
                 // A template's own marks may have tokens of others count.
                 self.summary.without_assistant += u64::from(lacks_assistant);

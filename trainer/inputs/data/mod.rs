@@ -46,6 +46,19 @@ pub enum Packing {
     Stream,
     /// For evaluation: every document by itself and nothing added to it; its last chunk is padded.
     PerDocument,
+    /// For students that complete prompts.
+    Prompts(PromptRule),
+}
+
+/// The rule by which sequences become prompts. What counts of a chunk is the completion that its row has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PromptRule {
+    /// Tokens at the beginning of each sequence of a stream that are its prompt.
+    pub of_stream: Option<u32>,
+    /// Tokens of a prompt, at most.
+    pub room: u32,
+    /// True if rows must have completions.
+    pub completed: bool,
 }
 
 /// What reads text.
@@ -73,6 +86,12 @@ impl Chunk {
     /// Tokens that are predicted as themselves.
     pub fn plain(ids: impl Into<Vec<u32>>) -> Self {
         Self { ids: ids.into(), labels: None }
+    }
+
+    /// Tokens before the first that counts.
+    pub fn prompt(&self) -> &[u32] {
+        let labels = self.labels.as_deref().unwrap_or(&self.ids);
+        &self.ids[..labels.iter().position(|label| *label != MASKED_TOKEN).unwrap_or(self.ids.len())]
     }
 
     /// What each token but the first is predicted as, from the ones before it.

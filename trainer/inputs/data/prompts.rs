@@ -3,12 +3,12 @@
 use minijinja::Value;
 use rayon::prelude::*;
 
-use super::corpus::{Corpus, Holds, Opened, Raw, Source, at_row, bytes_of, no_template, text_of};
+use super::corpus::{Corpus, Holds, Opened, Raw, Source, Tokens, at_row, bytes_of, no_template, text_of};
 use super::files::{DataFile, Form};
 use super::jsonl::{self, Lines};
 use super::parquet::{self, Table};
 use super::rows::{Columns, Content, Ids, Part, check_ids, sequence};
-use super::{DataError, MASKED_TOKEN};
+use super::{Chunk, DataError, MASKED_TOKEN, PromptRule};
 use crate::inputs::chat::Chat;
 use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
 
@@ -91,6 +91,35 @@ impl Corpus {
         self.tokenizer(&file.path)?.encode(text, special).map_err(DataError::tokenizer(&file.path))
     }
 
+    /// A row's prompt, and its completion where there must be one.
+    pub(super) fn prompt_row(
+        &self,
+        file: &DataFile,
+        columns: &Columns,
+        (number, raw): (u64, Raw),
+        rule: PromptRule,
+    ) -> Result<Tokens, DataError> {
+        let stops: Vec<u32> = self.reader.eos.into_iter().collect();
+        let ids = self.prompt(file, (columns, &stops), raw.clone(), number)?;
+        let masked = vec![MASKED_TOKEN; ids.len()];
+        let mut chunk = Chunk { labels: Some(masked), ids };
+        if rule.completed {
+            let whole = self.read(file, columns, (number, raw))?.chunk.ids;
+            let completion = whole.strip_prefix(&chunk.ids[..]).filter(|completion| !completion.is_empty());
+            let none = || {
+                at_row(
+                    file,
+                    number,
+                    "no completion behind its prompt: --on-policy below 1 trains on those, too".to_owned(),
+                )
+            };
+            let completion = completion.ok_or_else(none)?;
+            chunk.ids.extend(completion);
+            chunk.labels.iter_mut().for_each(|labels| labels.extend(completion));
+        }
+        Ok(Tokens { chunk, is_document: false, is_empty: false, lacks_assistant: false })
+    }
+
     fn prompts_of_rows(
         &self,
         file: &DataFile,
@@ -162,6 +191,22 @@ impl Corpus {
         };
         let text = template.prompt(messages, tools).map_err(|reason| at_row(file, number, reason))?;
         self.encode(file, &text, SpecialTokens::Omit)
+    }
+}
+
+impl PromptRule {
+    /// Marks the prompt of a sequence of a stream, and drops its completion where that is the student's.
+    pub(super) fn mark(self, chunk: &mut Chunk) {
+        if chunk.labels.is_none() {
+            let prompt = (self.of_stream.unwrap_or_default() as usize).min(chunk.ids.len());
+            let masked = std::iter::repeat_n(MASKED_TOKEN, prompt);
+            chunk.labels = Some(masked.chain(chunk.ids[prompt..].iter().copied()).collect());
+        }
+        if !self.completed {
+            let prompt = chunk.prompt().len();
+            chunk.ids.truncate(prompt);
+            chunk.labels.iter_mut().for_each(|labels| labels.truncate(prompt));
+        }
     }
 }
 

@@ -32,6 +32,17 @@ pub struct Summary {
     pub without_assistant: u64,
     /// Texts and completions that are empty.
     pub empty: u64,
+    /// Prompts that leave no room for a completion: they are skipped.
+    #[serde(skip_serializing_if = "is_none")]
+    pub without_room: u64,
+    /// Tokens of the longest prompt.
+    #[serde(skip)]
+    pub longest_prompt: u64,
+}
+
+/// A number that is left out of a record.
+fn is_none(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Summary {
@@ -56,6 +67,8 @@ impl Summary {
             reaches_counted: self.reaches_counted.into_iter().chain(other.reaches_counted).min(),
             without_assistant: self.without_assistant + other.without_assistant,
             empty: self.empty + other.empty,
+            without_room: self.without_room + other.without_room,
+            longest_prompt: self.longest_prompt.max(other.longest_prompt),
         }
     }
 
@@ -80,7 +93,12 @@ impl Summary {
         );
         let cut = format!("{cut} of {rows} rows are longer than seq_len + 1 = {chunk}: truncated");
         let empty = format!("{empty} of {rows} rows are empty texts");
-        let all = [(self.rows_passed_over, over), (self.cut, cut), (self.empty, empty)];
+        let without_room = format!(
+            "{} prompts leave no room for a completion of --max-tokens in --seq-len, the longest of {} tokens: skipped",
+            self.without_room, self.longest_prompt
+        );
+        let all =
+            [(self.rows_passed_over, over), (self.cut, cut), (self.empty, empty), (self.without_room, without_room)];
         let said = all.into_iter().filter(|(number, _)| *number > 0);
         let said: Vec<String> = said.map(|(_, text)| text).collect();
         (!said.is_empty()).then(|| format!("data: {}", said.join("; ")))

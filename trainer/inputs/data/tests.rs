@@ -199,6 +199,7 @@ fn rows_that_are_truncated_or_skipped_are_counted() {
         reaches_counted: Some(3),
         without_assistant: 0,
         empty: 0,
+        ..Summary::default()
     };
     assert_eq!(data.summary, summary);
     assert!(

@@ -9,6 +9,7 @@ mod data;
 mod device;
 mod division;
 mod models;
+mod on_policy;
 mod optimizer;
 mod output;
 mod shape;
@@ -27,6 +28,7 @@ pub use data::{OrderOptions, TextOptions};
 pub use device::{DeviceOptions, Kernels, TuningOptions};
 pub use division::{Division, DivisionOptions};
 pub use models::ModelOptions;
+pub use on_policy::{OnPolicy, OnPolicyOptions};
 pub use optimizer::OptimizerOptions;
 pub use output::OutputOptions;
 pub use shape::ShapeOptions;
@@ -73,6 +75,8 @@ pub struct Options {
     pub arithmetic: ArithmeticOptions,
     #[command(flatten)]
     pub teaching: TeachingOptions,
+    #[command(flatten)]
+    pub on_policy: OnPolicyOptions,
     #[command(flatten)]
     pub adapting: AdapterOptions,
     /// Directory of checkpoints, report and trained student

@@ -59,6 +59,20 @@ pub(crate) fn frozen_format(text: &str) -> Result<WeightFormat, String> {
     if stays { Ok(format) } else { Err("expected bf16 or stored".to_owned()) }
 }
 
+/// Parses a temperature of draws; 0 takes the likeliest token.
+pub(crate) fn temperature(text: &str) -> Result<f32, String> {
+    let value: f32 = number(text)?;
+    let is_good = value == 0.0 || value.is_normal() && value > 0.0;
+    is_good.then_some(value).ok_or_else(|| "must be a number that is not negative".to_owned())
+}
+
+/// Parses a share of a whole, which has some of it.
+pub(crate) fn share(text: &str) -> Result<f32, String> {
+    let value: f32 = number(text)?;
+    let is_good = value > 0.0 && value <= 1.0;
+    is_good.then_some(value).ok_or_else(|| "must be above 0 and at most 1".to_owned())
+}
+
 pub(crate) fn evaluations(text: &str) -> Result<u64, String> {
     let none = || "must be at least 1; without --early-stop all --steps are taken".to_owned();
     number(text).and_then(|count| if count > 0 { Ok(count) } else { Err(none()) })

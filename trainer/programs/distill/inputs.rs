@@ -13,7 +13,7 @@ use crate::device::run_models::RunModels;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::chat::Chat;
 use crate::inputs::checkpoint::{Checkpoint, CheckpointError};
-use crate::inputs::data::{Batches, Corpus, Dataset, Files, Order, Packing, Reader, Streams};
+use crate::inputs::data::{Batches, Corpus, Dataset, Files, Order, Packing, PromptRule, Reader, Streams};
 use crate::inputs::pair::{self, Pair};
 use crate::options::{OrderOptions, RunConfig, ShapeOptions};
 use crate::programs::failure::Failure;
@@ -41,7 +41,7 @@ pub fn read_data(
     let held_out = held_out(config, &reader, held_out_files, &files)?;
     let has_tokenizer = reader.tokenizer.clone();
     let eos = reader.eos;
-    let streams = Streams::start(Arc::new(Corpus::new(files, config.shape.seq_len, Packing::Stream, reader)?));
+    let streams = Streams::start(Arc::new(Corpus::new(files, config.shape.seq_len, packing(config), reader)?));
     let corpus = &streams.corpus;
     let summaries = streams.read_ahead()?;
     pair.iter().flat_map(|pair| &pair.notes).for_each(note);
@@ -110,11 +110,20 @@ fn reader(
     Ok((reader, files, held_out))
 }
 
+/// The rule by which training data become sequences, or prompts.
+fn packing(config: &RunConfig) -> Packing {
+    config.on_policy.map_or(Packing::Stream, |on_policy| {
+        let (room, completed) = (on_policy.room(config.shape.seq_len), on_policy.share < 1.0);
+        Packing::Prompts(PromptRule { of_stream: on_policy.prompt_tokens, room, completed })
+    })
+}
+
 /// The steps of a run.
 pub fn batches(streams: Streams, config: &RunConfig) -> Batches {
     let (ShapeOptions { batch_size, seq_len }, OrderOptions { seed, shuffle, shuffle_window }) =
         (config.shape, config.order);
     let order = if shuffle { Order::Shuffled { seed, window: shuffle_window } } else { Order::File };
+    let batch_size = if config.on_policy.is_some() { 1 } else { batch_size };
     Batches::new(streams, batch_size, seq_len, order)
 }
 

@@ -139,7 +139,7 @@ pub(super) fn over(config: RunConfig, summaries: Option<&Summaries>) -> Result<R
 
 /// Starts to pass over the steps that are done, hashing their tokens.
 fn seen(streams: Streams, config: &RunConfig, done: u64) -> JoinHandle<Result<(Batches, Digest), DataError>> {
-    let (mut batches, accum) = (batches(streams, config), config.division.grad_accum);
+    let (mut batches, accum) = (batches(streams, config), config.data_micros());
     std::thread::spawn(move || {
         let tokens = tokens::seen(&mut batches, done, accum)?;
         Ok((batches, tokens))

@@ -7,6 +7,7 @@ use precast_system::progress::{Bar, Pace};
 use precast_system::{say, tee};
 
 use crate::options::RunConfig;
+use crate::run::rollout::RolloutRecord;
 use crate::run::step::StepRecord;
 
 pub struct Progress {
@@ -89,13 +90,17 @@ fn line(record: &StepRecord, of: &Progress) -> String {
         false => String::new(),
     };
     let floor = of.floor_s.map(|floor_s| format!("  {:.0} % of floor", 1e5 * floor_s / record.step_ms));
+    let rollouts = record.rollouts.as_ref().map(|rollouts| {
+        let RolloutRecord { completion_tokens, rollout_tokens_per_s, .. } = rollouts;
+        format!("  {completion_tokens:.0} tokens a completion at {rollout_tokens_per_s:.0}/s")
+    });
     let held_out = record.held_out.as_ref().map(|record| format!("  eval {}", number(record.eval_loss)));
     let guard = record
         .guard
         .as_ref()
         .map(|guard| format!("  guard {guard}{}", if guard.is_within() { "" } else { " BEYOND the bound" }));
     format!(
-        "step {}/{}  loss {}{parts}  norm {}  lr {:.2e}  {:.0} tokens/s  {:.0} ms{}{}{}{}",
+        "step {}/{}  loss {}{parts}  norm {}  lr {:.2e}  {:.0} tokens/s  {:.0} ms{}{}{}{}{}",
         record.step,
         of.last,
         number(record.loss),
@@ -103,6 +108,7 @@ fn line(record: &StepRecord, of: &Progress) -> String {
         record.lr,
         record.tokens_per_s,
         record.step_ms,
+        rollouts.unwrap_or_default(),
         floor.unwrap_or_default(),
         held_out.unwrap_or_default(),
         guard.unwrap_or_default(),

@@ -25,8 +25,8 @@ use crate::device::run_models::RunModels;
 use crate::device::session::Session;
 use crate::device::watch::Hang;
 use crate::inputs::checkpoint::{Checkpoint, check_space};
-use crate::inputs::data::{Batches, Corpus, DataError, Step, Streams, Summaries};
-use crate::options::{Final, OutputOptions, RunConfig};
+use crate::inputs::data::{Batches, Chunk, Corpus, DataError, Step, Streams, Summaries};
+use crate::options::{Final, OutputOptions, RunConfig, ShapeOptions};
 use crate::programs::failure::Failure;
 use crate::programs::replay;
 use crate::ranks::Ranks;
@@ -102,6 +102,12 @@ pub(super) fn ready(
     }
     let certificate = upload(&mut session, models, known, || first_step(corpus, config), stop)?;
     models.models.iter().filter_map(|(role, model)| still::note(config.name_of(role), model)).for_each(notes::note);
+    if config.on_policy.is_some() && models.models.student.eos_tokens().is_empty() {
+        notes::note(format_args!(
+            "the model {} names no token that ends a text: --max-tokens ends each completion",
+            config.student.display()
+        ));
+    }
     startup.end("upload");
     let (mut batches, tokens) = unless_stopped(stop, "reading data", || seen.join().expect("reading does not panic"))??;
     if ranks.count() > 1 || resumed.is_some() {
@@ -115,7 +121,7 @@ pub(super) fn ready(
     let teacher_score = {
         let before = resumed.as_ref().map(|resumed| &resumed.record).or(begin.record.as_ref());
         let first = || match begin.step {
-            0 => batches.peek(config.division.grad_accum),
+            0 => batches.peek(config.data_micros()).map(|step| scored(step, config)),
             _ => first_step(corpus, config),
         };
         teacher_score::of_run(config, before, &mut session, first, models.student().config().vocab)?
@@ -157,9 +163,21 @@ fn disk_space(
     })
 }
 
+/// What a teacher is scored on: the data of a step, of an on-policy run all tokens of its prompts.
+fn scored(step: Step, config: &RunConfig) -> Step {
+    let ShapeOptions { batch_size, seq_len } = config.shape;
+    match config.on_policy {
+        Some(_) => {
+            Step::new(step.rows.iter().map(|row| Arc::new(Chunk::plain(row.prompt()))).collect(), batch_size, seq_len)
+        }
+        None => step,
+    }
+}
+
 /// The first step of a run, wherever it continues.
 fn first_step(corpus: &Arc<Corpus>, config: &RunConfig) -> Result<Step, DataError> {
-    batches(Streams::start(Arc::clone(corpus)), config).step(config.division.grad_accum)
+    let step = batches(Streams::start(Arc::clone(corpus)), config).step(config.data_micros())?;
+    Ok(scored(step, config))
 }
 
 /// Sends the weights; returns what is known of a teacher that is not exact.

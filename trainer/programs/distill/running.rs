@@ -39,6 +39,8 @@ pub(super) struct Running<'a> {
     /// Skipped steps in a row.
     pub skipped: u32,
     pub waits: ExchangeWaits,
+    /// Tokens that end a text that the student writes.
+    pub stops: Vec<u32>,
 }
 
 /// The files of a run, as rank 0 writes them.
@@ -91,14 +93,15 @@ impl<'a> Running<'a> {
             let logs = run.opened.begin.record.as_ref().map(logs).unwrap_or_default();
             log::open(&run.opened.config.out, rank, logs.get(&log::name(rank)).copied());
         }
-        let Ready { opened: Opened { config, begin, .. }, session, .. } = &run;
+        let Ready { opened: Opened { config, begin, models, .. }, session, .. } = &run;
         let (micros, _) = config.division.share.micros(config.division.grad_accum.into());
         let micros = (micros.end - micros.start) as u32;
         let floor_s = session.device().peak().map(|limit| limit.floor_seconds(&session.plan.plan, micros));
         let progress = written.as_ref().map(|_| Progress::new(config, begin.step, floor_s));
         let waits = ExchangeWaits::default();
         let done = begin.step;
-        Ok(Self { run, startup, stop, ranks, written, progress, done, is_over, still, skipped: 0, waits })
+        let stops = models.models.student.eos_tokens();
+        Ok(Self { run, startup, stop, ranks, written, progress, done, is_over, still, skipped: 0, waits, stops })
     }
 
     /// The last step that is to be taken, as far as is known: evaluations may end the run before.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use precast_kernels::abi::MASKED_TOKEN;
 
 use crate::base::notes::note;
-use crate::device::decoding::schedule::Sequence;
+use crate::device::decoding::schedule::{Drawn, Sequence};
 use crate::device::decoding::{DecodeError, DecodingDevice};
 use crate::device::session::Session;
 use crate::device::shapes::SAMPLES;
@@ -46,7 +46,7 @@ pub(super) fn of_held_out(
     };
     let mut samples = Vec::new();
     let mut device = DecodingDevice::new(session, decoding, &student.eos_tokens())?;
-    let completed = device.complete(sequences, |sequence, ids| {
+    let completed = device.complete(sequences, |sequence, Drawn { ids, .. }| {
         let (chunk, tokens) = prompts[sequence.number as usize];
         let reference = text(&chunk.ids[tokens..chunk.ids.len().min(tokens + MOST_TOKENS)])?;
         samples.push(SampleRecord { step, prompt: text(&sequence.prompt)?, completion: text(&ids)?, reference });

@@ -17,6 +17,7 @@ use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::Out;
 use crate::run::outcome::RunFault;
 use crate::run::record::RunRecord;
+use crate::run::rollout::RolloutRecord;
 use crate::run::step::StepRecord;
 use crate::run::tensorboard::{EVENTS, events};
 use crate::run::tokens;
@@ -30,13 +31,15 @@ use super::running::{Running, Written};
 const MOST_SKIPPED: u32 = 10;
 
 /// A step whose metrics have not been read yet.
-struct Pending {
-    step: u64,
-    lr: f64,
-    tokens: u64,
-    ticket: Ticket,
+pub(super) struct Pending {
+    pub step: u64,
+    pub lr: f64,
+    pub tokens: u64,
+    pub ticket: Ticket,
     /// Comparison of int8's gradients with bf16's, where there was one.
-    guard: Option<Guarded>,
+    pub guard: Option<Guarded>,
+    /// Completions that the step trains on, and the first token that was scored otherwise in training.
+    pub rollouts: Option<(RolloutRecord, Option<(u64, usize)>)>,
 }
 
 impl Running<'_> {
@@ -185,7 +188,7 @@ impl Running<'_> {
     }
 
     /// True if this rank compares int8's gradients with bf16's in a step, from 0.
-    fn is_guarded(&self, step: u64) -> bool {
+    pub(super) fn is_guarded(&self, step: u64) -> bool {
         let (guard_every, steps) = (self.config().output.guard_every, self.config().steps());
         let due = |every| every > 0 && (step == 0 || (step + 1).is_multiple_of(every) || step + 1 == steps);
         self.written.is_some() && guard_every.is_some_and(due)
@@ -193,6 +196,9 @@ impl Running<'_> {
 
     /// Asks for a step: all of its micro-batches and the update. Waits for nothing but for gradients that are compared.
     fn enqueue(&mut self, step: u64) -> Result<Pending, Failure> {
+        if self.config().on_policy.is_some() {
+            return self.enqueue_rollouts(step);
+        }
         let is_guarded = self.is_guarded(step);
         let Ready { opened: Opened { config, .. }, session, batches, tokens, .. } = &mut self.run;
         session.activity().at_step(step + 1);
@@ -229,7 +235,7 @@ impl Running<'_> {
         let lr = config.optimizer.lr_of(step, config.steps());
         let ticket = session.update(step, lr)?;
         *tokens = tokens::after(*tokens, &rows);
-        Ok(Pending { step: step + 1, lr, tokens: counted, ticket, guard })
+        Ok(Pending { step: step + 1, lr, tokens: counted, ticket, guard, rollouts: None })
     }
 
     /// Waits for a step's metrics, writes and prints them; where it is `scored`, with the held-out losses after it.
@@ -260,6 +266,7 @@ impl Running<'_> {
             skipped: metrics.skipped != 0,
             held_out,
             guard: pending.guard,
+            rollouts: pending.rollouts.as_ref().map(|(record, _)| record.clone()),
         };
         if let Some(seconds) = session.waited_s()? {
             self.waits.add(record.step, seconds);
@@ -271,6 +278,15 @@ impl Running<'_> {
         }
         if let Some(progress) = &mut self.progress {
             progress.step(&record);
+        }
+        if let Some((RolloutRecord { mismatch, .. }, Some((sequence, position)))) = &pending.rollouts {
+            return Err(RunFault(format!(
+                "step {}: {mismatch} tokens have another log-probability in training than when they were drawn, the first of sequence \
+                 {sequence} at position {position}: the student was not decoded by the weights that it trains, or keys and values were \
+                 not its own. That is a bug of precast or a fault of the device: run precast selftest, and report it",
+                record.step
+            ))
+            .into());
         }
         self.still.check(&record, config.steps())?;
         self.skipped = if record.skipped { self.skipped + 1 } else { 0 };

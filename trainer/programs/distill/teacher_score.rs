@@ -108,7 +108,17 @@ pub fn of_run(
 ) -> Result<Option<TeacherScore>, Failure> {
     let Some(teacher) = &config.teacher else { return Ok(None) };
     let before = before.and_then(|before| TeacherScore::deserialize(before.get(TEACHER_SCORE)?).ok());
-    let score = before.map_or_else(|| measure(session, &first()?, vocab), Ok)?;
+    let score = match before {
+        Some(score) => score,
+        None => {
+            let first = first()?;
+            // Prompts of one token each have none after it.
+            if config.on_policy.is_some() && first.counted() == 0 {
+                return Ok(None);
+            }
+            measure(session, &first, vocab)?
+        }
+    };
     score.check(teacher, config)?;
     Ok(Some(score))
 }

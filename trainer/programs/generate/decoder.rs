@@ -2,15 +2,15 @@
 
 use std::cell::Cell;
 
-use precast_plan::decoding::{BUCKETS, MOST_SLOTS};
+use precast_plan::decoding::MOST_SLOTS;
 use precast_plan::{DecodeRequest, GenerationPlan, Slots};
 
-use super::options::{Generation, SlotChoice};
+use super::options::Generation;
 use super::sequences::Sequences;
 use crate::device::DeviceError;
 use crate::device::frozen::{Fits, Opened};
 use crate::device::seal::SealedDevice;
-use crate::options::WeightFormat;
+use crate::options::{SlotChoice, WeightFormat};
 use crate::programs::failure::Failure;
 
 /// Opens the device, with the model's weights and a pool of keys and values.
@@ -36,7 +36,7 @@ pub(super) fn open(
             let decode = DecodeRequest { slots: Slots { count, seq_len }, sampling: request.sampling() };
             GenerationPlan::new(student, decode, forward.precision(), arch)
         };
-        let found = choices(asked).into_iter().find(|count| lower(*count).is_ok_and(|plan| fits(&plan)));
+        let found = SlotChoice::up_to(asked).into_iter().find(|count| lower(*count).is_ok_and(|plan| fits(&plan)));
         // A form that is not asked for is lowered to say what it would take.
         if student.formats.is_int8() == (forward.format == WeightFormat::Int8) {
             most.set(most.get().max(found.unwrap_or_default()));
@@ -65,21 +65,4 @@ fn too_many(error: DeviceError, (count, seq_len): (u32, u32), most: u32) -> Fail
         DeviceError::OneMemory { reason, .. } => DeviceError::Unfit(format!("{what}\n{reason}")),
         error => error,
     })
-}
-
-/// Numbers of slots to try, the largest first.
-fn choices(most: u32) -> Vec<u32> {
-    let smaller = BUCKETS.iter().rev().copied().chain([32, 16, 8, 4, 2, 1]);
-    std::iter::once(most).chain(smaller.filter(|count| *count < most)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn as_many_slots_as_fit_are_taken() {
-        assert_eq!(choices(300), [300, 256, 128, 64, 32, 16, 8, 4, 2, 1]);
-        assert_eq!(choices(1), [1]);
-    }
 }

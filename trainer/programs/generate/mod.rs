@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 
 use crate::base::notes::note;
 use crate::device::decoding::DecodingDevice;
-use crate::device::decoding::schedule::Sequence;
+use crate::device::decoding::schedule::{Drawn, Sequence};
 use crate::device::frozen::Opened;
 use crate::device::seal::SealedDevice;
 use crate::inputs::adapter::Adapter;
@@ -30,7 +30,7 @@ use crate::inputs::data::DataError;
 use crate::options::WeightFormat;
 use crate::programs::failure::Failure;
 use file::{Completion, CompletionsFile};
-pub use options::{Generation, SlotChoice};
+pub use options::Generation;
 use sequences::Sequences;
 
 /// Result of a generation from one prompt.
@@ -111,7 +111,7 @@ fn write_all(
     Sequences { all, tokenizer, .. }: Sequences,
     mut done: impl FnMut(Sequence, Vec<u32>, String) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    device.complete(all, |sequence, ids| {
+    device.complete(all, |sequence, Drawn { ids, .. }| {
         let text = tokenizer.as_ref().map(|tokenizer| tokenizer.decode(&ids)).transpose();
         let text = text.map_err(DataError::tokenizer(&request.forward.model))?;
         done(sequence, ids, text.unwrap_or_default())

@@ -1,17 +1,15 @@
 //! Options of generation.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use chrono::NaiveDate;
 use clap::{Args, value_parser};
-use precast_plan::decoding::MOST_SLOTS;
 use precast_plan::{Gemm, Sampling};
 
 use crate::device::frozen::Forward;
 use crate::inputs::chat::date;
-use crate::options::UsageError;
-use crate::options::groups::values::number;
+use crate::options::groups::values::{share, temperature};
+use crate::options::{SlotChoice, UsageError};
 
 /// Tokens of a completion where nothing is said: of an answer, and of one of many.
 const ANSWER_TOKENS: u32 = 128;
@@ -57,7 +55,7 @@ pub struct Generation {
     #[arg(long, value_name = "K", value_parser = value_parser!(u32).range(1..=1 << 20))]
     pub top_k: Option<u32>,
     /// Draw from the likeliest tokens that together have this probability
-    #[arg(long, value_name = "P", value_parser = probability)]
+    #[arg(long, value_name = "P", value_parser = share)]
     pub top_p: Option<f32>,
     /// Seed of the draws
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -72,25 +70,6 @@ pub struct Generation {
     /// Date that strftime_now returns in chat templates, YYYY-MM-DD; undefined without it
     #[arg(long, value_name = "DATE", value_parser = date)]
     pub chat_date: Option<NaiveDate>,
-}
-
-/// Completions at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SlotChoice {
-    Auto,
-    Count(u32),
-}
-
-impl FromStr for SlotChoice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse() {
-            _ if text == "auto" => Ok(Self::Auto),
-            Ok(count @ 1..=MOST_SLOTS) => Ok(Self::Count(count)),
-            _ => Err(format!("expected auto or a number from 1 to {MOST_SLOTS}")),
-        }
-    }
 }
 
 impl Generation {
@@ -129,16 +108,4 @@ impl Generation {
             _ => Ok(()),
         }
     }
-}
-
-fn temperature(text: &str) -> Result<f32, String> {
-    let value: f32 = number(text)?;
-    let is_good = value == 0.0 || value.is_normal() && value > 0.0;
-    is_good.then_some(value).ok_or_else(|| "must be a number that is not negative".to_owned())
-}
-
-fn probability(text: &str) -> Result<f32, String> {
-    let value: f32 = number(text)?;
-    let is_good = value > 0.0 && value <= 1.0;
-    is_good.then_some(value).ok_or_else(|| "must be above 0 and at most 1".to_owned())
 }

@@ -295,6 +295,7 @@ mod tests {
             skipped: loss.is_none(),
             held_out: None,
             guard: None,
+            rollouts: None,
         }
     }
 

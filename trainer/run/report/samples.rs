@@ -18,7 +18,7 @@ pub(super) fn table(run: &Value) -> String {
     };
     let step = samples[0].step;
     format!(
-        "<h2>Completions of held-out prompts after step {step}, by the likeliest tokens</h2><table class=\"samples\"><tr><td>prompt\
+        "<h2>Completions of held-out prompts after step {step}</h2><table class=\"samples\"><tr><td>prompt\
          </td><td>the student's completion</td><td>the data's</td></tr>{}</table>",
         samples.iter().map(row).join("")
     )

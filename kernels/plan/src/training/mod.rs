@@ -137,11 +137,7 @@ impl TrainingPlan {
         let update = b.persistent("update", Category::Inputs, Dtype::U32, size_of::<update_scalars>() as u64 / 4);
         let metrics = b.persistent("metrics", Category::Inputs, Dtype::F32, size_of::<step_metrics>() as u64 / 4);
 
-        let column =
-            |b: &mut Builder, name| b.persistent(name, Category::Inputs, Dtype::F32, run.recipe.tokens().into());
-        let scores = run
-            .on_policy
-            .then(|| Scores { log_prob: column(&mut b, "scores.log_prob"), lse: column(&mut b, "scores.lse") });
+        let scores = run.on_policy.then(|| Scores::declare(&mut b, run.recipe.tokens().into()));
         let (trained, decayed, sections) = models.trained();
         let grad = trained.trained().expect("the student trains").grad;
         let shards = Shards::new(run.share, &sections);

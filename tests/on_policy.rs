@@ -1,0 +1,146 @@
+//! A student that learns from what it writes: the same bits however it is written, and on any number of ranks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use precast::run::gpu::GpuRecord;
+use precast::run::rollout::RolloutRecord;
+use precast::run::step::StepRecord;
+use serde_json::json;
+
+use crate::support::{Case, fail, is_sim, metrics_of, skipped, succeed, texts};
+
+/// Two tiny models of which the student ends texts by some tokens, and rows of ragged prompts.
+fn case() -> Case {
+    let case = Case::new(17 * 8);
+    fs::write(case.student.join("generation_config.json"), json!({"eos_token_id": [5, 9, 17]}).to_string()).unwrap();
+    let row = |at: u32| {
+        let prompt: Vec<u32> = (0..1 + at * 5 % 11).map(|token| (7 * at + 13 * token * token + 3) % 96).collect();
+        let labels: Vec<i64> = prompt.iter().map(|_| -100).chain([11, 12, 13]).collect();
+        let ids = [&prompt[..], &[11, 12, 13]].concat();
+        json!({"input_ids": ids, "labels": labels}).to_string() + "\n"
+    };
+    fs::write(case.path("prompts.jsonl"), (0..23).map(row).collect::<String>()).unwrap();
+    case
+}
+
+fn run(case: &Case, out: &str, arguments: &[&str]) -> Command {
+    let mut command =
+        crate::support::distill(&case.teacher, &case.student, &case.path("prompts.jsonl"), &case.path(out));
+    command.args(["--on-policy", "--max-tokens", "12", "--batch-size", "2", "--seq-len", "24", "--lr", "1e-2"]);
+    command.args(["--grad-accum", "4", "--steps", "4", "--checkpoint-every", "0"]).args(arguments);
+    command
+}
+
+/// Weights, and the steps without what depends on the clock and on memory.
+fn results(out: &Path) -> (Vec<u8>, Vec<StepRecord>) {
+    let timeless = |record: StepRecord| StepRecord {
+        step_ms: 0.0,
+        tokens_per_s: 0.0,
+        memory_bytes: 0,
+        gpu: GpuRecord::default(),
+        rollouts: record.rollouts.map(|rollouts| RolloutRecord {
+            rollout_s: 0.0,
+            rollout_tokens_per_s: 0.0,
+            ..rollouts
+        }),
+        ..record
+    };
+    let weights = ["student/model.safetensors", "adapter/adapter_model.safetensors"].map(|name| out.join(name));
+    let weights: PathBuf = weights.into_iter().find(|path| path.exists()).expect("something has trained");
+    (fs::read(weights).unwrap(), metrics_of(out).into_iter().map(timeless).collect())
+}
+
+/// Decoding has the bits of training, in every precision, with adapters and under recomputation, whatever the slots.
+#[test]
+fn every_token_is_scored_as_it_was_drawn_in_any_slots() {
+    let case = case();
+    for (name, arguments) in [
+        ("fp32", &["--precision", "fp32"][..]),
+        ("bf16", &["--precision", "bf16", "--top-k", "40", "--top-p", "0.9", "--sampling-temperature", "0.8"]),
+        ("int8", &["--precision", "int8", "--guard-every", "0"]),
+        ("lora", &["--precision", "bf16", "--lora-rank", "3", "--recompute", "blocks"]),
+    ] {
+        let [few, many] = ["3", "512"].map(|slots| {
+            let out = format!("{name}-{slots}");
+            succeed(run(&case, &out, arguments).args(["--rollout-slots", slots]));
+            results(&case.path(out))
+        });
+        assert!(few == many, "{name}");
+        for record in &few.1 {
+            let rollouts = record.rollouts.as_ref().expect("completions");
+            assert_eq!((rollouts.mismatch, record.skipped), (0, false), "{name}");
+            if name == "fp32" {
+                // What was drawn is what counts: both are the mean of the same log-probabilities.
+                assert!((rollouts.entropy / record.ce_loss.unwrap() - 1.0).abs() < 1e-5, "{record:?}");
+            }
+        }
+        let ended = few.1.iter().any(|record| record.rollouts.as_ref().unwrap().ended_share > 0.0);
+        assert!(ended, "{name}: none ended by itself");
+    }
+}
+
+#[test]
+fn a_run_that_resumes_writes_the_same_again() {
+    let case = case();
+    let with = ["--precision", "fp32", "--on-policy", "0.6", "--group-size", "4", "--shuffle", "true"];
+    succeed(&mut run(&case, "whole", &with));
+    succeed(run(&case, "parts", &with).args(["--steps", "2", "--checkpoint-every", "1"]));
+    succeed(run(&case, "parts", &with).args(["--resume", "--checkpoint-every", "1", "--rollout-slots", "2"]));
+    assert!(results(&case.path("parts")) == results(&case.path("whole")));
+    // Some sequences are the data's, others the student's.
+    succeed(&mut run(&case, "own", &["--precision", "fp32", "--group-size", "4", "--shuffle", "true"]));
+    assert!(results(&case.path("own")).0 != results(&case.path("whole")).0);
+    let message =
+        fail(run(&case, "parts", &["--precision", "fp32", "--resume", "--steps", "5"]).args(["--top-k", "3"]), 2);
+    assert!(message.contains("top_k") || message.contains("--top-k"), "{message}");
+}
+
+#[test]
+fn ranks_write_and_learn_the_same() {
+    if skipped(!is_sim(), "it is of simulated GPUs") {
+        return;
+    }
+    let case = case();
+    let with = ["--precision", "bf16", "--replicas", "4"];
+    succeed(&mut run(&case, "one", &with));
+    for count in ["2", "4"] {
+        succeed(run(&case, count, &with).args(["--gpus", count]));
+        assert!(results(&case.path(count)) == results(&case.path("one")), "{count} ranks");
+    }
+}
+
+/// Everything that has no prompts, or none that fits, is refused where it is.
+#[test]
+fn data_without_prompts_that_fit_are_refused() {
+    let case = case();
+    let message = |data: &str, arguments: &[&str]| {
+        let mut command = crate::support::distill(&case.teacher, &case.student, &case.path(data), &case.path("none"));
+        fail(command.args(["--on-policy", "--max-tokens", "12", "--seq-len", "16"]).args(arguments), 5)
+    };
+    assert!(message("data.bin", &[]).contains("data.bin has no prompts: give --prompt-tokens N"));
+    fs::write(case.path("long.jsonl"), json!({"input_ids": [1, 2, 3, 4, 5, 6]}).to_string()).unwrap();
+    let long = message("long.jsonl", &[]);
+    assert!(long.contains("the longest has 6 tokens, and --seq-len less --max-tokens leaves room for 4"), "{long}");
+    fs::write(case.path("alone.jsonl"), json!({"input_ids": [1, 2, 3], "labels": [-100, -100, -100]}).to_string())
+        .unwrap();
+    let alone = message("alone.jsonl", &["--on-policy", "0.5"]);
+    assert!(alone.contains("alone.jsonl:1: no completion behind its prompt"), "{alone}");
+    fs::write(case.path("empty.jsonl"), json!({"input_ids": [1, 2], "labels": [1, 2]}).to_string()).unwrap();
+    let empty = message("empty.jsonl", &[]);
+    assert!(empty.contains("empty.jsonl:1: a prompt of no tokens"), "{empty}");
+    // Of a file without rows each sequence begins with a prompt; those that have no room are counted.
+    let mut command = crate::support::distill(&case.teacher, &case.student, &case.data, &case.path("bin"));
+    command.args(["--on-policy", "--max-tokens", "12", "--seq-len", "16", "--prompt-tokens", "4", "--steps", "2"]);
+    succeed(command.args(["--batch-size", "2", "--precision", "fp32"]));
+    let mut mixed =
+        crate::support::distill(&case.teacher, &case.student, &case.path("prompts.jsonl"), &case.path("some"));
+    mixed.args(["--on-policy", "--max-tokens", "12", "--seq-len", "16", "--steps", "2", "--batch-size", "2"]);
+    let output = mixed.args(["--precision", "fp32"]).output().unwrap();
+    let (_, stderr) = texts(&output);
+    assert!(
+        output.status.success() && stderr.contains("prompts leave no room for a completion of --max-tokens"),
+        "{stderr}"
+    );
+}

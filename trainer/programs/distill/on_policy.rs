@@ -1,0 +1,290 @@
+//! Steps of a student that learns from what it writes: completions, and the micro-batches that they become.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use precast_kernels::abi::MASKED_TOKEN;
+use precast_plan::SequenceLength;
+
+use crate::device::decoding::DecodingDevice;
+use crate::device::decoding::schedule::{Drawn, Sequence};
+use crate::device::session::Session;
+use crate::inputs::data::{Chunk, MicroBatch};
+use crate::options::OnPolicy;
+use crate::programs::failure::Failure;
+use crate::run::rollout::RolloutSums;
+
+/// A sequence that a step trains on.
+pub(super) struct Rollout {
+    /// Its number among all of the run.
+    pub number: u64,
+    pub chunk: Arc<Chunk>,
+    /// Scores of a completion that the student wrote; none of one of the data.
+    pub drawn: Option<Drawn>,
+}
+
+/// Takes a sequence that is complete, and what was drawn for it.
+type Done<'a> = dyn FnMut(Sequence, Drawn) -> Result<(), Failure> + 'a;
+
+/// The sequences of a rank in a step, and the time of writing them.
+pub(super) struct Rollouts {
+    pub all: Vec<Rollout>,
+    pub seconds: f64,
+}
+
+/// A micro-batch of rollouts, by their indices.
+pub(super) struct Packed {
+    pub length: SequenceLength,
+    pub rows: Vec<usize>,
+}
+
+/// True if the student completes the sequence with this number: a share of them, by a hash of seed and number.
+fn is_written(on_policy: &OnPolicy, number: u64) -> bool {
+    let mut hash = on_policy.sampling.seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    for factor in [0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB] {
+        hash = (hash ^ hash >> 30).wrapping_mul(factor);
+    }
+    // As many bits as f32 has, so that a share of 1 has all.
+    ((hash >> 40) as f32) < on_policy.share * (1 << 24) as f32
+}
+
+impl Rollouts {
+    /// Has the student complete prompts, the data's `rows`, for the sequences `own` of a step whose first one has the number `first`.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device, and of logits that are not finite.
+    pub fn write(
+        session: &mut Session,
+        (on_policy, stops): (&OnPolicy, &[u32]),
+        rows: &[Arc<Chunk>],
+        numbered: (u64, Range<u64>),
+    ) -> Result<Self, Failure> {
+        let decoding = session.plan.decoding.expect("an on-policy plan decodes");
+        let mut device = DecodingDevice::new(session, decoding, stops)?;
+        let complete = |sequences, done: &mut Done<'_>| device.complete(sequences, done);
+        Self::write_by(complete, (on_policy, decoding.slots.seq_len), rows, numbered)
+    }
+
+    fn write_by(
+        complete: impl FnOnce(Vec<Sequence>, &mut Done<'_>) -> Result<(), Failure>,
+        (on_policy, seq_len): (&OnPolicy, u32),
+        rows: &[Arc<Chunk>],
+        (first, own): (u64, Range<u64>),
+    ) -> Result<Self, Failure> {
+        let began = Instant::now();
+        let first_own = first + own.start;
+        let mut all: Vec<Rollout> = own
+            .map(|index| {
+                let chunk = Arc::clone(&rows[(index / u64::from(on_policy.group_size)) as usize]);
+                Rollout { number: first + index, chunk, drawn: None }
+            })
+            .collect();
+        let written = all.iter().filter(|rollout| is_written(on_policy, rollout.number));
+        let sequences = written.map(|Rollout { number, chunk, .. }| {
+            let prompt: Arc<[u32]> = chunk.prompt().into();
+            let most = (prompt.len() as u32 + on_policy.max_tokens).min(seq_len);
+            Sequence { number: *number, prompt, most }
+        });
+        let sequences: Vec<Sequence> = sequences.collect();
+        complete(sequences, &mut |Sequence { number, prompt, .. }, drawn| {
+            let rollout = &mut all[(number - first_own) as usize];
+            rollout.chunk = Arc::new(completed(&prompt, &drawn.ids));
+            rollout.drawn = Some(drawn);
+            Ok(())
+        })?;
+        Ok(Self { all, seconds: began.elapsed().as_secs_f64() })
+    }
+
+    /// Returns the sequences of each of so many replicas.
+    pub fn replicas(&self, count: u32) -> impl Iterator<Item = &[Rollout]> {
+        self.all.chunks(self.all.len() / count as usize)
+    }
+
+    /// Lays a micro-batch out.
+    pub fn micro_batch(&self, packed: &Packed, shape: (u32, u32)) -> MicroBatch {
+        let (batch, seq_len) = packed.length.shape(shape);
+        MicroBatch::of(packed.rows.iter().map(|row| &*self.all[*row].chunk), (batch as usize, seq_len as usize))
+    }
+}
+
+impl Rollout {
+    /// Positions that it takes in a micro-batch.
+    pub fn positions(&self) -> usize {
+        self.chunk.ids.len() - 1
+    }
+}
+
+/// Adds up the sequences of a replica, in their order, that are in micro-batches of so many positions.
+pub(super) fn sums(rollouts: &[Rollout], stops: &[u32], positions: u64) -> RolloutSums {
+    let mut sums = RolloutSums { positions, ..RolloutSums::default() };
+    for rollout in rollouts {
+        sums.counted += rollout.chunk.counted() as u64;
+        sums.inputs += rollout.positions() as u64;
+        let Some(Drawn { ids, log_probs, .. }) = &rollout.drawn else { continue };
+        sums.completions += 1;
+        sums.drawn += ids.len() as u64;
+        sums.longest = sums.longest.max(ids.len() as u64);
+        sums.ended += u64::from(ids.last().is_some_and(|last| stops.contains(last)));
+        sums.nll -= log_probs.iter().map(|value| f64::from(*value)).sum::<f64>();
+    }
+    sums
+}
+
+/// A sequence of which the completion counts.
+fn completed(prompt: &[u32], completion: &[u32]) -> Chunk {
+    let masked = std::iter::repeat_n(MASKED_TOKEN, prompt.len());
+    Chunk { ids: [prompt, completion].concat(), labels: Some(masked.chain(completion.iter().copied()).collect()) }
+}
+
+/// Divides sequences of so many positions among micro-batches: the longest first, each with as many as its length has room for.
+pub(super) fn pack(
+    positions: impl Iterator<Item = usize>,
+    (batch, seq_len): (u32, u32),
+    lengths: &[SequenceLength],
+) -> Vec<Packed> {
+    let shortest = |positions: usize| {
+        let fits = |length: &&SequenceLength| positions <= length.shape((batch, seq_len)).1 as usize;
+        *lengths.iter().rev().find(fits).unwrap_or(&lengths[0])
+    };
+    let mut rows: Vec<(SequenceLength, usize)> = positions.map(shortest).zip(0..).collect();
+    rows.sort_unstable();
+    let (mut packed, mut rest) = (Vec::new(), &rows[..]);
+    while let Some((length, _)) = rest.first() {
+        let (taken, others) = rest.split_at(rest.len().min(length.shape((batch, seq_len)).0 as usize));
+        packed.push(Packed { length: *length, rows: taken.iter().map(|(_, row)| *row).collect() });
+        rest = others;
+    }
+    packed
+}
+
+/// Tokens that were scored otherwise in training than at sampling.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Mismatch {
+    pub count: u64,
+    /// Number of the sequence and position of the first.
+    pub first: Option<(u64, usize)>,
+}
+
+impl Mismatch {
+    /// Compares the scores of a micro-batch, log-probabilities and behind them log-sum-exps, with those of its tokens as they were
+    /// drawn.
+    pub fn add(&mut self, rollouts: &Rollouts, packed: &Packed, seq_len: u32, scores: &[u8]) {
+        let scores: Vec<u32> = bytemuck::pod_collect_to_vec(scores);
+        let (log_probs, lses) = scores.split_at(scores.len() / 2);
+        let seq_len = packed.length.shape((1, seq_len)).1 as usize;
+        for (row, index) in packed.rows.iter().enumerate() {
+            let Rollout { number, chunk, drawn: Some(drawn) } = &rollouts.all[*index] else { continue };
+            let prompt = chunk.ids.len() - drawn.ids.len();
+            for (token, (log_prob, lse)) in drawn.log_probs.iter().zip(&drawn.lses).enumerate() {
+                let at = row * seq_len + prompt + token - 1;
+                if (log_probs[at], lses[at]) != (log_prob.to_bits(), lse.to_bits()) {
+                    self.count += 1;
+                    self.first.get_or_insert((*number, prompt + token));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::base::roles::Models;
+    use crate::device::decoding::DecodeError;
+    use crate::device::decoding::schedule::{self, Decoder, Progress, Row};
+    use crate::device::run_models::RunModels;
+    use crate::options::{DeviceChoice, ModelOptions, Options, RunConfig};
+
+    /// A decoder to which rows of prompts are altered on their way.
+    struct Altered<'a> {
+        device: DecodingDevice<'a>,
+        alter: fn(&mut Row),
+    }
+
+    impl Decoder for Altered<'_> {
+        type Error = DecodeError;
+
+        fn prefill(&mut self, rows: &[Row]) -> Result<(), DecodeError> {
+            let mut rows = rows.to_vec();
+            rows.iter_mut().for_each(self.alter);
+            self.device.prefill(&rows)
+        }
+
+        fn decode(&mut self, rows: &[Row], steps: u32) -> Result<Vec<Progress>, DecodeError> {
+            self.device.decode(rows, steps)
+        }
+
+        fn read(&mut self, slot: u32, first: u32, end: u32) -> Result<Drawn, DecodeError> {
+            self.device.read(slot, first, end)
+        }
+    }
+
+    fn config() -> RunConfig {
+        let model = PathBuf::from("tests/models/tiny.json");
+        let models = ModelOptions { teacher: Some(model.clone()), student: Some(model), ..ModelOptions::default() };
+        let mut options = Options { models, ..Options::default() };
+        options.on_policy.on_policy = Some(1.0);
+        options.on_policy.max_tokens = Some(8);
+        (options.shape.batch_size, options.shape.seq_len) = (2, 16);
+        options.target.device = DeviceChoice::Sim;
+        options.planned().unwrap()
+    }
+
+    /// The first token that training scores otherwise than an altered decoder did, and how many there are, of two sequences with
+    /// prompts of 5 tokens.
+    fn mismatch(alter: fn(&mut Row), between: impl FnOnce(&mut Session)) -> Mismatch {
+        let config = config();
+        let models = RunModels::open_or_random(&config, Models { teacher: Some(1), student: 2 }).unwrap();
+        let mut session = Session::of(&models, &config).unwrap();
+        let rows = [[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]].map(|prompt| Arc::new(completed(&prompt, &[])));
+        let decoding = session.plan.decoding.unwrap();
+        let shape = (decoding.slots.count, decoding.most_rows);
+        let complete = |sequences, done: &mut Done<'_>| {
+            let mut altered = Altered { device: DecodingDevice::new(&mut session, decoding, &[]).unwrap(), alter };
+            schedule::run(&mut altered, shape, sequences, done)
+        };
+        let on_policy = config.on_policy.unwrap();
+        let rollouts = Rollouts::write_by(complete, (&on_policy, 16), &rows, (0, 0..2)).unwrap();
+        between(&mut session);
+        let packed = pack([15; 2].into_iter(), (2, 16), &[SequenceLength::Whole]).remove(0);
+        session.micro(&rollouts.micro_batch(&packed, (2, 16)), 1.0, 0).unwrap();
+        let ticket = session.scores().unwrap();
+        let mut mismatch = Mismatch::default();
+        mismatch.add(&rollouts, &packed, 16, &session.wait(ticket).unwrap().bytes);
+        mismatch
+    }
+
+    /// Decoding and training agree on every token; with other weights, keys or positions they do not from the first one on.
+    #[test]
+    fn what_training_scores_otherwise_is_counted_from_its_first_token() {
+        fn keep(_: &mut Row) {}
+        assert_eq!(mismatch(keep, |_| {}), Mismatch::default());
+        let stale = mismatch(keep, |session| {
+            let rows = [Chunk::plain([1, 2, 3]), Chunk::plain([4, 5, 6])];
+            session.micro(&MicroBatch::of(&rows, (2, 16)), 1.0, 0).unwrap();
+            session.update(0, 1e-2).unwrap();
+        });
+        assert_eq!(stale, Mismatch { count: 16, first: Some((0, 5)) });
+        let slot_off = mismatch(|row| row.slot ^= 1, |_| {});
+        assert_eq!((slot_off.count > 8, slot_off.first), (true, Some((0, 5))));
+        let position_off = mismatch(|row| row.position ^= 1, |_| {});
+        assert_eq!((position_off.count > 8, position_off.first), (true, Some((0, 5))));
+    }
+
+    fn packed(positions: &[usize]) -> Vec<(u32, Vec<usize>)> {
+        let all = pack(positions.iter().copied(), (2, 16), &SequenceLength::ALL);
+        all.into_iter().map(|Packed { length, rows }| (length.parts(), rows)).collect()
+    }
+
+    #[test]
+    fn short_sequences_fill_what_long_ones_leave() {
+        assert_eq!(packed(&[16, 4, 8, 9]), [(1, vec![0, 3]), (2, vec![2, 1])]);
+        assert_eq!(packed(&[4, 16, 3]), [(1, vec![1, 0]), (4, vec![2])]);
+        assert_eq!(packed(&[1; 9]), [(4, (0..8).collect()), (4, vec![8])]);
+        let whole = pack([3, 3, 3].into_iter(), (2, 16), &SequenceLength::ALL[..1]);
+        assert_eq!(whole.iter().map(|one| one.rows.len()).collect::<Vec<_>>(), [2, 1]);
+    }
+}
