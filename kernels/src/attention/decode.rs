@@ -5,7 +5,7 @@
 //! neighboring threads. So each variant here is derived from that of `attention.fwd` on the same architecture, has its tile
 //! of keys and runs its mainloop.
 
-use super::variants::{self, ALIGNMENT_BYTES, Fwd, FwdMma, FwdWgmma, Tiled, WARPGROUP_ROWS, WARPGROUP_THREADS};
+use super::variants::{self, Fwd, FwdMma, FwdWgmma, Tiled, WARPGROUP_ROWS, WARPGROUP_THREADS};
 use super::{AttentionFwd, host, kv_heads, tolerance};
 use crate::abi::AttentionDecode;
 use crate::host::Views;
@@ -97,7 +97,7 @@ impl Build for AttentionDecode {
         let (rows, threads, shared_bytes) = match variant {
             Decode::DecodeWgmma(DecodeWgmma { keys, stages, threads, .. }) => {
                 let tile_rows = WARPGROUP_ROWS + 2 * stages * keys;
-                (WARPGROUP_ROWS, threads, ALIGNMENT_BYTES + 2 * d * tile_rows)
+                (WARPGROUP_ROWS, threads, 2 * d * tile_rows)
             }
             Decode::DecodeMma(DecodeMma { keys, threads, .. }) => {
                 // Two stages of keys and values.

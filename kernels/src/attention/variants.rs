@@ -103,7 +103,7 @@ const TILED: Tiled = Tiled { threads: 128, tile: 32 };
 pub(super) const WARPGROUP_ROWS: u32 = 64;
 pub(super) const WARPGROUP_THREADS: u32 = 128;
 /// Most bytes that aligning dynamic shared memory to the swizzle's period takes.
-pub(super) const ALIGNMENT_BYTES: u32 = 1024;
+const ALIGNMENT_BYTES: u32 = 1024;
 
 /// Returns the bytes of a row of bf16 in shared memory, padded so that a column is conflict free.
 pub(super) fn padded_row(d: u32) -> u32 {

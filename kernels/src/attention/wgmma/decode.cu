@@ -19,11 +19,11 @@ __device__ __forceinline__ Rows<false> dense_rows(address data, uint64_t element
 }
 
 KERNEL(attention_decode_params) {
-    DYNAMIC_SHARED(unsigned char, memory);
+    extern __shared__ __align__(1024) unsigned char memory[];
     const uint32_t lane = threadIdx.x % WARP;
     const DecodeRow row = decode_row(p);
     const uint32_t first = blockIdx.z * ROWS, own = row.position, end = own + 1; // first: head of the group
-    const uint32_t q = (shared_address(memory) + 1023) / 1024 * 1024, stages = q + ROWS * KEY_D * 2;
+    const uint32_t q = shared_address(memory), stages = q + ROWS * KEY_D * 2;
     const Rows<false> o_heads = dense_rows(p.o, row.o);
     if (row.slot == IDLE_SLOT) {
         const float zeros[CHUNKS][4] = {};
