@@ -6,6 +6,11 @@
 
 struct uint32x4 {
     uint32_t v[4];
+
+    __device__ __forceinline__ uint32_t of_token(uint32_t id) const {
+        const uint32_t low = id % 2 ? v[1] : v[0], high = id % 2 ? v[3] : v[2];
+        return id % 4 < 2 ? low : high;
+    }
 };
 
 // The numbers of four tokens.
@@ -33,3 +38,7 @@ __device__ __forceinline__ float gumbel(uint32_t random) {
     const float u = fma_rn(float(random), unit, half), rest = fma_rn(float(~random), unit, half); // 1 - u
     return -ln(-(random < 0x55555555u ? ln_1p(-u) : ln(rest)));
 }
+
+// An upper bound on the random numbers whose noise is `least` or more. The noise of r is at most -ln(r / 2^32), but for its
+// rounding and that of this exponential: together far less than the thousandth that is added.
+__device__ __forceinline__ float most_random(float least) { return 1.001f * exp2_ftz(fma_rn(least, -LOG2_E, 32.0f)); }

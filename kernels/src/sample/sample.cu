@@ -1,7 +1,8 @@
 // Draws a token of each row: the largest of logit / temperature + Gumbel noise, which is a draw from the softmax, among the
-// tokens that top-k and top-p leave. A CTA takes a row and reads it two to four times, and once for each digit of a
+// tokens that top-k and top-p leave. A CTA takes a row and reads it two or three times, and once for each digit of a
 // selection. All that is summed is an integer and every function is a polynomial: any GPU and the host agree bit for bit.
-// Bound: memory, the row from L2 but for the first time; with noise the instructions of Philox and two logarithms.
+// Few tokens need logarithms: a random number bounds the noise that is made of it, and the largest score so far is known.
+// Bound: memory, the row from L2 but for the first time; with noise the instructions of Philox.
 // Sources: Maddison et al., "A* Sampling", 2014 (Gumbel-max); Holtzman et al., "The Curious Case of Neural Text
 // Degeneration", 2020 (top-p).
 #include "sample.h"
@@ -41,26 +42,32 @@ template <uint32_t width> __device__ __forceinline__ void sample(const sample_pa
     } else {
         const float top = to_float(row.logits[token]);
         uint64_t total[1] = {};
-        row.each([&](uint32_t, float logit) { total[0] += weight_of(logit - top); });
-        block_sums(total, scratch);
+        const auto add = [&](float logit) { total[0] += weight_of(logit - top); };
         if (p.temperature > 0.0f) {
             const float inverse = 1.0f / p.temperature;
             const auto scaled = [&](float logit) { return mul_rn(logit - top, inverse); };
             const uint64_t lowest = lowest_rank(p, row, scratch, scaled);
             const uint32_t* sequence = (const uint32_t*)p.sequence + 2 * uint64_t(index);
             const Philox philox = {{uint32_t(p.seed), uint32_t(p.seed >> 32)}, {position, sequence[0], sequence[1]}};
-            uint32x4 random;
-            best = 0;
-            row.each([&](uint32_t id, float logit) {
-                if (id % 4 == 0 || width == 1) random = philox.of_tokens(id / 4);
-                if (rank_of(logit, id) < lowest) return;
-                const uint32_t low = id % 2 ? random.v[1] : random.v[0], high = id % 2 ? random.v[3] : random.v[2];
-                const float score = scaled(logit) + gumbel(id % 4 < 2 ? low : high);
-                const uint64_t rank = uint64_t(ascending(score)) << 32 | uint32_t(~id);
-                best = best < rank ? rank : best;
-            });
+            const auto rank = [](float score, uint32_t id) { return uint64_t(ascending(score)) << 32 | uint32_t(~id); };
+            uint32x4 random = philox.of_tokens(token / 4);
+            float largest = gumbel(random.of_token(token)); // score so far: of the largest logit, then within the warp
+            best = rank(largest, token);
+            row.each(
+                [&](uint32_t id, float logit) {
+                    add(logit);
+                    if (id % 4 == 0 || width == 1) random = philox.of_tokens(id / 4);
+                    if (float(random.of_token(id)) > most_random(largest - scaled(logit)) || rank_of(logit, id) < lowest) return;
+                    const float score = scaled(logit) + gumbel(random.of_token(id));
+                    largest = fmaxf(largest, score);
+                    best = best < rank(score, id) ? rank(score, id) : best;
+                },
+                [&] { largest = group_max(largest); });
             token = ~uint32_t(block_largest(best, scratch));
+        } else {
+            row.each([&](uint32_t, float logit) { add(logit); });
         }
+        block_sums(total, scratch);
         const float log_sum = ln(mul_rn(float(total[0]), 0x1p-44f));
         lse = top + log_sum;
         log_prob = to_float(row.logits[token]) - top - log_sum;

@@ -26,14 +26,21 @@ template <uint32_t width> struct Row {
     const KEY_X* logits;
     uint32_t vocab;
 
-    // Calls `take` with ids and logits.
-    template <typename Take> __device__ __forceinline__ void each(Take take) const {
+    // Calls `take` with ids and logits, and `after_each` after each vector, which whole warps reach together.
+    template <typename Take, typename After> __device__ __forceinline__ void each(Take take, After after_each) const {
 #pragma unroll 1 // it is instantiated often
-        for (uint32_t i = threadIdx.x; i < vocab / width; i += VARIANT_THREADS) {
-            const vector<KEY_X, width> values = load_vector<width>(logits, i);
+        for (uint32_t first = 0; first < vocab / width; first += VARIANT_THREADS) {
+            const uint32_t i = first + threadIdx.x;
+            if (i < vocab / width) {
+                const vector<KEY_X, width> values = load_vector<width>(logits, i);
 #pragma unroll
-            for (uint32_t j = 0; j < width; j++) take(i * width + j, values[j]);
+                for (uint32_t j = 0; j < width; j++) take(i * width + j, values[j]);
+            }
+            after_each();
         }
+    }
+    template <typename Take> __device__ __forceinline__ void each(Take take) const {
+        each(take, [] {});
     }
 };
 
