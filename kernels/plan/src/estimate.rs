@@ -1,8 +1,13 @@
 //! Roofline of a plan: a lower bound on its time from peak figures, marked as an estimate.
 
-use precast_kernels::Dtype;
+use std::collections::BTreeMap;
 
+use precast_kernels::{Access, Dtype};
+
+use crate::buffer::{BufferId, Category};
+use crate::cache::LayerCache;
 use crate::chips::Peak;
+use crate::generation::{GenerationPlan, bucket, decode_phase};
 use crate::node::Launch;
 use crate::plan::Plan;
 use crate::training::{MICRO, UPDATE};
@@ -41,4 +46,72 @@ pub fn flops(plan: &Plan, phase: &str) -> u64 {
 /// Returns the time of a phase at the roofline, seconds.
 pub fn seconds(plan: &Plan, phase: &str, peak: &Peak) -> f64 {
     plan.phase(phase).launches().map(|launch| peak.seconds(launch)).sum()
+}
+
+/// Returns the bytes that a step of decoding must read: weights once, however many launches read them, and keys and values of
+/// `rows` rows, each of a sequence of `length` tokens.
+pub fn decode_bytes(GenerationPlan { plan, model, .. }: &GenerationPlan, rows: u32, length: u32) -> u64 {
+    let mut weights: BTreeMap<(BufferId, u64), u64> = BTreeMap::new();
+    for launch in plan.phase(&decode_phase(bucket(rows))).launches() {
+        for (operand, buffer, offset) in launch.operands() {
+            let category = plan.buffers[buffer.0 as usize].category;
+            if operand.access == Access::Read && matches!(category, Category::StudentWeights | Category::Adapters) {
+                // An embedding is looked up in a table of which some rows are read.
+                let bytes = weights.entry((buffer, offset)).or_default();
+                *bytes = operand.bytes().min(launch.bytes()).max(*bytes);
+            }
+        }
+    }
+    let of_token = |cache: &LayerCache| {
+        let tokens = u64::from(cache.slots) * u64::from(cache.seq_len);
+        (cache.keys.bytes() + cache.values.bytes()) / tokens
+    };
+    let cached: u64 = model.caches.iter().map(of_token).sum();
+    weights.values().sum::<u64>() + u64::from(rows) * u64::from(length) * cached
+}
+
+/// Returns a lower bound on the time of such a step, seconds: its bytes at the peak bandwidth or its arithmetic at the peak rate,
+/// whichever is slower.
+pub fn decode_seconds(generation: &GenerationPlan, (rows, length): (u32, u32), peak: &Peak) -> f64 {
+    let phase = generation.plan.phase(&decode_phase(bucket(rows)));
+    let arithmetic: f64 = phase.launches().map(|launch| peak.arithmetic_seconds(launch)).sum();
+    arithmetic.max(decode_bytes(generation, rows, length) as f64 / peak.bytes_per_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use precast_kernels::Arch;
+
+    use super::*;
+    use crate::{Adapters, Formats, ModelConfig, Precision, Sampling, Slots, Student};
+
+    #[test]
+    fn a_step_reads_its_weights_once_and_the_keys_and_values_of_its_rows() {
+        let json = |tied: bool| {
+            let text = include_str!("../../../aot/models/smollm2-135m.json");
+            text.replace("\"tie_word_embeddings\": true", &format!("\"tie_word_embeddings\": {tied}"))
+        };
+        let of = |tied: bool| {
+            let config = ModelConfig::from_json(&json(tied)).unwrap();
+            let student = Student { config: &config, formats: &Formats::dense(), adapters: &Adapters::none() };
+            let sampling = Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, seed: 0 };
+            let slots = Slots { count: 100, seq_len: 64 };
+            let plan = GenerationPlan::new(student, (slots, 1), sampling, Precision::Bf16, Arch::Sm89).unwrap();
+            (config, plan)
+        };
+        let (config, plan) = of(true);
+        let weights: u64 = plan.model.weights.list().map(|(_, weight)| weight.tensor.bytes()).sum();
+        let token = u64::from(2 * config.layers * config.kv_heads * config.head_dim) * 2;
+        assert_eq!(decode_bytes(&plan, 8, 0), weights);
+        assert_eq!(decode_bytes(&plan, 100, 7), weights + 700 * token);
+        // Of a table that is no head's, the rows that are looked up.
+        let (config, apart) = of(false);
+        let all: u64 = apart.model.weights.list().map(|(_, weight)| weight.tensor.bytes()).sum();
+        let table = u64::from(config.vocab) * u64::from(config.hidden) * 2;
+        let read = decode_bytes(&apart, 64, 0);
+        assert!(
+            (all - table..all - table + 64 * (4 * u64::from(config.hidden) + 8)).contains(&read),
+            "{read} of {all}"
+        );
+    }
 }
