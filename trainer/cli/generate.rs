@@ -6,6 +6,7 @@ use super::print_as;
 use crate::base::load_trace::Verbose;
 use crate::programs::failure::Failure;
 use crate::programs::generate::{Generation, answer, complete};
+use crate::ranks;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -20,6 +21,7 @@ pub struct Arguments {
 
 pub fn run(Arguments { mut generation, verbose, json }: Arguments) -> Result<(), Failure> {
     verbose.start();
+    ranks::check_alone("generate")?;
     generation.forward.heading = !json;
     if let Some(out) = generation.out.clone() {
         if json {

@@ -88,6 +88,23 @@ pub fn start(gpus: Option<Gpus>, rendezvous: Option<&str>, device: DeviceChoice)
     Ok(place)
 }
 
+/// Refuses to be one of several ranks, each of which would do all of the work of a command that runs on one GPU.
+///
+/// # Errors
+/// [`RankError::Usage`].
+pub fn check_alone(command: &str) -> Result<(), RankError> {
+    // A rank that meets no other needs no address, and takes whichever GPU it is given.
+    let found = Place::find(|name| std::env::var(name).ok(), Some("nowhere:0"), || 1);
+    match found.ok().flatten().filter(|place| place.ranks > 1) {
+        Some(Place { launcher, ranks, .. }) => Err(RankError::Usage(format!(
+            "{} has started {ranks} ranks, and {command} is one process on one GPU: start it without, or once for each GPU \
+             (--device cuda:N) with a part of the data",
+            launcher.name()
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn check_device(device: DeviceChoice) -> Result<(), RankError> {
     match device {
         DeviceChoice::Auto | DeviceChoice::Sim => Ok(()),

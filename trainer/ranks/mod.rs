@@ -25,7 +25,7 @@ use crate::base::signal::Signal;
 use crate::base::stop::Stop;
 use control::Control;
 pub use error::{RankError, RankFailure};
-pub use launch::{Gpus, start};
+pub use launch::{Gpus, check_alone, start};
 pub use launcher::{Launcher, MOST_RANKS, Place};
 
 /// True if another rank of `--gpus` prints why this one has failed.

@@ -1,10 +1,11 @@
 //! The file of completions: a row each, appended in the order of the prompts, and a header beside it by which it is continued.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use precast_system::{files, input};
+use precast_system::files::{self, AsideFile, Existing};
+use precast_system::input;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -63,7 +64,12 @@ impl CompletionsFile {
         check_place(path, false, &[])?;
         let beside = header_path(path);
         let text = serde_json::to_string_pretty(header).expect("plain data serializes") + "\n";
-        files::write_whole(&beside, text.as_bytes()).map_err(IoError::of("write", &beside))?;
+        let write = || {
+            let mut aside = AsideFile::new(&beside)?;
+            aside.write_all(text.as_bytes())?;
+            aside.publish(Existing::Keep)
+        };
+        write().map_err(IoError::of("write", &beside))?;
         let file = OpenOptions::new().append(true).create_new(true).open(path).map_err(|error| {
             // Nothing was begun.
             let _ = files::remove_file(&beside);
