@@ -13,11 +13,13 @@ use crate::base::load_trace::Verbose;
 use crate::base::startup_times::Startup;
 use crate::options::groups::values::{MOST_MICRO_BATCHES, MOST_STEPS, count};
 use crate::options::{DivisionOptions, Flags, Measurement, Options, ShapeOptions};
-use crate::programs::bench::{self, Reader, TimedBatch};
+use crate::programs::bench::{self, GenerationBench, Reader, TimedBatch};
 use crate::programs::failure::Failure;
+use crate::programs::generate::DecodingOptions;
 use crate::run::out::check_directory;
 
 #[derive(Args)]
+#[command(mut_arg("generate", |option| option.conflicts_with_all(["teacher", "student", "grad_accum", "steps", "sweep", "tune", "kernel"])))]
 pub struct Arguments {
     #[command(flatten)]
     measured: Flags<Measurement>,
@@ -47,14 +49,44 @@ pub struct Arguments {
     #[arg(long, value_name = "PREFIX", conflicts_with_all = ["teacher", "student", "model", "out", "sweep", "tune"])]
     kernel: Option<String>,
     #[command(flatten)]
+    decoding: DecodingOptions,
+    /// Tokens of each prompt, which are random
+    #[arg(long, value_name = "N", default_value_t = 256, requires = "generate", help_heading = "Generation", value_parser = value_parser!(u32).range(1..=1 << 20))]
+    prompt_tokens: u32,
+    /// Tokens of each completion
+    #[arg(long, value_name = "N", default_value_t = 768, requires = "generate", help_heading = "Generation", value_parser = value_parser!(u32).range(1..=1 << 20))]
+    max_tokens: u32,
+    #[command(flatten)]
     verbose: Verbose,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
+/// Measures a generation.
+fn generate(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
+    let Arguments { measured, decoding, prompt_tokens, max_tokens, out, json, .. } = arguments;
+    if measured.has("seq_len") {
+        return Err(Failure::usage(
+            "--seq-len: with --generate it is the sum of --prompt-tokens and --max-tokens: leave it out",
+        ));
+    }
+    let forward = decoding.forward(&measured.into_options()?)?;
+    if let Some(out) = &out {
+        check_directory(out, Existing::Replace, &[&forward.model])?;
+    }
+    let request = GenerationBench { forward, slots: decoding.slots, prompt_tokens, max_tokens };
+    let record = bench::bench_generation(&request, startup, if json { Reader::Program } else { Reader::Person })?;
+    out.iter().try_for_each(|out| record.write(out))?;
+    print_as(json, &record, &record);
+    Ok(())
+}
+
 pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     arguments.verbose.start();
+    if arguments.decoding.generate {
+        return generate(arguments, startup);
+    }
     if let Some(prefix) = &arguments.kernel {
         let Measurement { shape: ShapeOptions { batch_size, seq_len }, target, .. } = arguments.measured.values()?;
         let batch = Batch { sequences: batch_size, seq_len };

@@ -16,6 +16,8 @@ pub(super) const PLAN: Names = &[
     "seq_len",
     "precision",
     "lora_rank",
+    "generate",
+    "slots",
     "arch",
     "gpus",
     "memory",
@@ -23,8 +25,20 @@ pub(super) const PLAN: Names = &[
     "check",
     "json",
 ];
-pub(super) const BENCH: Names =
-    &["teacher", "student", "model", "batch_size", "seq_len", "steps", "sweep", "kernel", "out", "json"];
+pub(super) const BENCH: Names = &[
+    "teacher",
+    "student",
+    "model",
+    "batch_size",
+    "seq_len",
+    "steps",
+    "generate",
+    "slots",
+    "sweep",
+    "kernel",
+    "out",
+    "json",
+];
 pub(super) const SMOKE: Names =
     &["teacher", "student", "model", "batch_size", "seq_len", "steps", "lr", "seed", "device"];
 pub(super) const DOCTOR: Names = &["teacher", "student", "model", "bundle", "device", "json"];

@@ -61,16 +61,16 @@ enum Command {
         /// Model: Hugging Face directory, .gguf or .apr
         model: PathBuf,
     },
-    /// Say whether a run fits into memory, and what it takes
+    /// Say whether a run, or a generation, fits into memory, and what it takes
     #[command(mut_args(help::first(help::PLAN)))]
     Plan(Box<plan::Arguments>),
-    /// Measure a step and each of its kernels: random tokens, and random weights for a bare config.json
+    /// Measure a step of training or decoding, and each of its kernels: random tokens, and random weights for a bare config.json
     #[command(mut_args(help::first(help::BENCH)))]
     Bench(bench::Arguments),
     /// Measure the perplexity of text under a model
     #[command(mut_args(help::plain))]
     Eval(eval::Arguments),
-    /// Generate text from a prompt by greedy decoding
+    /// Complete a prompt, or many prompts, as rows of data
     #[command(mut_args(help::plain))]
     Generate(generate::Arguments),
     /// Check driver, GPU, kernels and memory, with a remedy for each that is BAD; exits with 4 for the machine, 3 for kernels

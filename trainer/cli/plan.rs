@@ -7,10 +7,12 @@ use precast_plan::chips::Chip;
 use super::print_as;
 use crate::options::{FlagsAndFile, Purpose, RUN, card, size};
 use crate::programs::failure::Failure;
-use crate::programs::plan::{Detail, Limit, Report, Target};
+use crate::programs::generate::DecodingOptions;
+use crate::programs::plan::{Detail, GenerationReport, Limit, Report, Target};
 use crate::ranks::{MOST_RANKS, Place, Ranks};
 
 #[derive(Args)]
+#[command(mut_arg("generate", |option| option.conflicts_with("gpus")))]
 pub struct Arguments {
     #[command(flatten)]
     options: FlagsAndFile,
@@ -34,6 +36,8 @@ pub struct Arguments {
     /// Exit with 3 where kernels of the run are missing
     #[arg(long)]
     check: bool,
+    #[command(flatten)]
+    decoding: DecodingOptions,
     /// List phases, launches and kernels
     #[arg(long, help_heading = "Output")]
     verbose: bool,
@@ -47,6 +51,7 @@ pub struct Arguments {
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let options = arguments.options.options()?;
+    let forward = arguments.decoding.generate.then(|| arguments.decoding.forward(&options)).transpose()?;
     let place = Place { ranks: arguments.gpus.unwrap_or(1), ..Place::default() };
     let config = options.resolve(Purpose::Plan, Ranks::of(&place).share(1), None)?;
     let limit = match (arguments.memory, arguments.card) {
@@ -54,8 +59,15 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         (None, Some(chip)) => Limit::Card(chip),
         (None, None) => Limit::Device,
     };
-    let report = Report::of(&config, &Target::find(&config, arguments.arch, limit)?)?;
+    let target = Target::find(&config, arguments.arch, limit)?;
     let detail = if arguments.verbose { Detail::Full } else { Detail::Brief };
+    if let Some(forward) = forward {
+        let report = GenerationReport::of(&config, &forward, arguments.decoding.slots, &target)?;
+        print_as(arguments.json, &report.to_json(), report.text(detail));
+        report.check()?;
+        return if arguments.check { report.check_kernels() } else { Ok(()) };
+    }
+    let report = Report::of(&config, &target)?;
     print_as(arguments.json, &report.to_json(), report.text(detail));
     report.check()?;
     if arguments.check { report.check_kernels() } else { Ok(()) }

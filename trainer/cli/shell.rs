@@ -13,7 +13,7 @@ use precast_system::{files, say};
 
 use crate::inputs::adapter::Target;
 use crate::options::schedule::Schedule;
-use crate::options::{DeviceChoice, Final, WeightFormat};
+use crate::options::{DeviceChoice, Final, SlotChoice, WeightFormat};
 use crate::programs::failure::Failure;
 use crate::ranks::Gpus;
 
@@ -52,7 +52,7 @@ fn with_values(option: Arg) -> Arg {
 /// The values that a type has, or the most usual of them.
 type Names = fn() -> Vec<&'static str>;
 
-const VALUES: [(fn() -> TypeId, Names); 10] = [
+const VALUES: [(fn() -> TypeId, Names); 11] = [
     (TypeId::of::<Precision>, || texts(Precision::ALL)),
     (TypeId::of::<Recompute>, || texts(Recompute::ALL)),
     (TypeId::of::<Gemm>, || texts(Gemm::ALL)),
@@ -65,6 +65,7 @@ const VALUES: [(fn() -> TypeId, Names); 10] = [
     (TypeId::of::<Arch>, || Arch::GPUS.map(Arch::argument).to_vec()),
     (TypeId::of::<Target>, || Target::names().collect()),
     (TypeId::of::<Gpus>, || vec!["all"]),
+    (TypeId::of::<SlotChoice>, || vec!["auto"]),
 ];
 
 /// Of the whole program, which ends when it has printed them.

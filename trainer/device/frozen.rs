@@ -1,6 +1,7 @@
 //! A model that is computed and does not train: its plan, sealed, with its weights on the device.
 
-use std::path::PathBuf;
+use std::borrow::Borrow;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use precast_kernels::Arch;
@@ -13,14 +14,15 @@ use precast_system::progress::Wait;
 use precast_system::terminal::tell;
 
 use crate::base::startup_times::Startup;
-use crate::device::host_memory::HostMemory;
+use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::run_heading::Heading;
 use crate::device::seal::{SealedDevice, seal};
 use crate::device::upload::{Staging, Upload};
 use crate::device::weight_format::{Choice, Chosen};
 use crate::device::{self, DeviceError, one_memory, tuning, weight_format};
 use crate::inputs::adapter::Adapter;
-use crate::inputs::checkpoint::{Checkpoint, Scratch, Weights};
+use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Weights};
+use crate::inputs::random::read_or_random;
 use crate::options::groups::values::exact_precision;
 use crate::options::{DeviceOptions, UsageError, WeightFormat};
 
@@ -52,9 +54,9 @@ pub struct Forward {
 }
 
 /// Inputs that are read before a device is opened.
-pub(crate) struct Opened {
+pub(crate) struct Opened<W = Checkpoint> {
     cublas: Option<Cublas>,
-    pub model: Checkpoint,
+    pub model: W,
     pub adapter: Option<Adapter>,
 }
 
@@ -111,14 +113,29 @@ impl Forward {
     /// # Errors
     /// [`DeviceError`].
     pub(crate) fn read(&self) -> Result<Opened, DeviceError> {
+        self.read_by(Checkpoint::open)
+    }
+
+    /// Like [`Self::read`], but draws the weights of a bare `config.json` by a seed.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    pub(crate) fn read_or_random(&self, seed: u64) -> Result<Opened<Box<dyn Weights>>, DeviceError> {
+        self.read_by(|path| read_or_random(path, seed))
+    }
+
+    fn read_by<W: Borrow<dyn Weights>>(
+        &self,
+        open: impl Fn(&Path) -> Result<W, CheckpointError>,
+    ) -> Result<Opened<W>, DeviceError> {
         if self.format == WeightFormat::Int8 && self.adapter.is_some() {
             let message = "--format int8 computes no adapters: leave --adapter out, or use --format bf16";
             return Err(UsageError(message.to_owned()).into());
         }
         let cublas = device::cublas(self.gemm, self.target.device)?;
-        let model = Checkpoint::open(&self.model)?;
-        let adapter =
-            self.adapter.as_ref().map(|path| Adapter::open(path, (&self.model, model.config()))).transpose()?;
+        let model = open(&self.model)?;
+        let config = model.borrow().config();
+        let adapter = self.adapter.as_ref().map(|path| Adapter::open(path, (&self.model, config))).transpose()?;
         Ok(Opened { cublas, model, adapter })
     }
 
@@ -137,20 +154,21 @@ impl Forward {
         let lower = |_: Fits<'_, EvaluationPlan>, student: Student<'_>, arch| {
             EvaluationPlan::with_gemm(student, shape, (self.precision(), self.gemm), arch)
         };
-        self.open_plan(opened, data, lower)
+        self.open_plan(opened, data, lower, |_| ())
     }
 
-    /// Like [`Self::open`], of a plan that `lower` makes of the model for a device.
+    /// Like [`Self::open`], of a plan that `lower` makes of the model for a device; `extend` adds to it what is measured.
     ///
     /// # Errors
     /// [`DeviceError`].
-    pub(crate) fn open_plan<P: ForwardPlan>(
+    pub(crate) fn open_plan<P: ForwardPlan, W: Borrow<dyn Weights>>(
         &self,
-        Opened { cublas, model, adapter }: &Opened,
+        Opened { cublas, model, adapter }: &Opened<W>,
         data: &[PathBuf],
         lower: impl Fn(Fits<'_, P>, Student<'_>, Arch) -> Result<P, PlanError>,
+        extend: impl FnOnce(&mut P),
     ) -> Result<(P, SealedDevice), DeviceError> {
-        let (precision, adapter) = (self.precision(), adapter.as_ref());
+        let (precision, model, adapter) = (self.precision(), model.borrow(), adapter.as_ref());
         let driver = device::open_with(&self.target, *cublas)?;
         let arch = device::rows(driver.device())?.launches;
         let formats = model.formats();
@@ -158,7 +176,8 @@ impl Forward {
         let choice = Choice { flag: "--format", asked: self.format, formats: &formats };
         let device = driver.device();
         let host = |plan: &P| {
-            HostMemory::of_forward(plan.as_ref(), plan.model(), ("results", plan.kept_bytes()), data, device)
+            let (kept, memory) = (("results", plan.kept_bytes()), DeviceMemory::of(device));
+            HostMemory::of_forward(plan.as_ref(), plan.model(), kept, data, memory)
         };
         let host_bytes = |plan: &P| one_memory::host_bytes(device, || host(plan));
         let Chosen { mut plan, note, .. } = choice.make(device, host_bytes, |formats| {
@@ -170,6 +189,7 @@ impl Forward {
         })?;
         note.iter().for_each(crate::base::notes::note);
         tuning::select(plan.as_mut(), device, None)?;
+        extend(&mut plan);
         let host = host(&plan);
         let mut sealed = self.seal(driver, (plan.as_ref(), plan.model()), &host, (model, adapter))?;
         if let Some((adapter, weights)) = adapter.zip(plan.adapters()) {
@@ -190,7 +210,7 @@ impl Forward {
         driver: Box<dyn Driver>,
         (plan, resident): (&Plan, &Resident),
         host: &HostMemory,
-        (model, adapter): (&Checkpoint, Option<&Adapter>),
+        (model, adapter): (&dyn Weights, Option<&Adapter>),
     ) -> Result<SealedDevice, DeviceError> {
         one_memory::check(driver.device(), plan, host)?;
         let (models, startup) = ([self.model.display().to_string()], &mut Startup::default());

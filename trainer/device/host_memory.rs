@@ -63,8 +63,14 @@ impl HostMemory {
     }
 
     /// Estimates the host memory of a program that trains nothing, and keeps a part of what a model computes.
-    pub fn of_forward(plan: &Plan, model: &Resident, kept: (&'static str, u64), data: &[PathBuf], of: &Device) -> Self {
-        Self::of_models(plan, &[model], kept, of_data(data), DeviceMemory::of(of))
+    pub fn of_forward(
+        plan: &Plan,
+        model: &Resident,
+        kept: (&'static str, u64),
+        data: &[PathBuf],
+        memory: DeviceMemory,
+    ) -> Self {
+        Self::of_models(plan, &[model], kept, of_data(data), memory)
     }
 
     fn of_models(

@@ -15,11 +15,19 @@ pub enum SlotChoice {
 }
 
 impl SlotChoice {
+    /// Returns the slots for so many sequences, at most.
+    pub(crate) fn most(self, sequences: u64) -> u32 {
+        match self {
+            Self::Auto => sequences.min(MOST_SLOTS.into()) as u32,
+            Self::Count(count) => count,
+        }
+    }
+
     /// Returns the numbers of slots for so many sequences, the largest first: one, if it is given.
     pub(crate) fn tries(self, sequences: u64) -> Vec<u32> {
         match self {
             Self::Count(count) => vec![count],
-            Self::Auto => Self::up_to(sequences.min(MOST_SLOTS.into()) as u32),
+            Self::Auto => Self::up_to(self.most(sequences)),
         }
     }
 

@@ -7,7 +7,7 @@ use precast_kernels::Arch;
 use precast_plan::{ComparisonPlan, Formats, ModelConfig, PlanError, Precision, Side};
 
 use crate::device::frozen::Forward;
-use crate::device::host_memory::HostMemory;
+use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::seal::SealedDevice;
 use crate::device::session::read_columns;
 use crate::device::weight_format::formats;
@@ -92,7 +92,7 @@ fn open(
     let tokens = text.dataset.chunks.len().div_ceil(text.batch as usize) as u64 * u64::from(text.batch * text.longest);
     let hidden_bytes = tokens * u64::from(model.config().hidden) * forward.precision().dtype().bytes();
     let kept = ("last hidden states", hidden_bytes);
-    let host = HostMemory::of_forward(&plan.plan, &plan.model, kept, &request.data, driver.device());
+    let host = HostMemory::of_forward(&plan.plan, &plan.model, kept, &request.data, DeviceMemory::of(driver.device()));
     // The reference comes first, and says it for both.
     let heading = forward.heading && matches!(plan.side, Side::Reference { .. });
     let forward = Forward { heading, ..forward.clone() };

@@ -7,7 +7,8 @@ use precast_kernels::{Access, Dtype};
 use crate::buffer::{BufferId, Category};
 use crate::cache::LayerCache;
 use crate::chips::Peak;
-use crate::generation::{GenerationPlan, bucket, decode_phase};
+use crate::decoding::{bucket, decode_phase};
+use crate::generation::GenerationPlan;
 use crate::node::Launch;
 use crate::plan::Plan;
 use crate::training::{MICRO, UPDATE};
@@ -83,7 +84,7 @@ mod tests {
     use precast_kernels::Arch;
 
     use super::*;
-    use crate::{Adapters, Formats, ModelConfig, Precision, Sampling, Slots, Student};
+    use crate::{Adapters, DecodeRequest, Formats, ModelConfig, Precision, Sampling, Slots, Student};
 
     #[test]
     fn a_step_reads_its_weights_once_and_the_keys_and_values_of_its_rows() {
@@ -96,7 +97,8 @@ mod tests {
             let student = Student { config: &config, formats: &Formats::dense(), adapters: &Adapters::none() };
             let sampling = Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, seed: 0 };
             let slots = Slots { count: 100, seq_len: 64 };
-            let plan = GenerationPlan::new(student, (slots, 1), sampling, Precision::Bf16, Arch::Sm89).unwrap();
+            let request = DecodeRequest { slots, sampling };
+            let plan = GenerationPlan::new(student, request, Precision::Bf16, Arch::Sm89).unwrap();
             (config, plan)
         };
         let (config, plan) = of(true);

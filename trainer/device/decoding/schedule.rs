@@ -21,6 +21,15 @@ pub(crate) struct Sequence {
     pub most: u32,
 }
 
+impl Sequence {
+    /// Returns the rows of its prompt but the last token's, which is the first that draws one.
+    pub fn prompt_rows(&self, slot: u32) -> impl Iterator<Item = Row> {
+        let Self { number, prompt, most } = self;
+        let but_last = &prompt[..prompt.len() - 1];
+        (0..).zip(but_last).map(move |(position, id)| Row { slot, position, id: *id, sequence: *number, end: *most })
+    }
+}
+
 /// A row of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
@@ -109,7 +118,7 @@ pub(crate) fn run<D: Decoder, E: From<D::Error>>(
             };
             ended.expect(sequence.number);
             let (length, last) = (sequence.prompt.len() as u32, sequence.prompt[sequence.prompt.len() - 1]);
-            prompts.extend(rows_of_prompt(&sequence, slot));
+            prompts.extend(sequence.prompt_rows(slot));
             active.push(Active { sequence, slot, length, last });
         }
         for rows in prompts.chunks(most_rows as usize) {
@@ -133,13 +142,6 @@ pub(crate) fn run<D: Decoder, E: From<D::Error>>(
             done(sequence, drawn)?;
         }
     }
-}
-
-/// Rows of a prompt but its last token, whose row is the first that draws one.
-fn rows_of_prompt(sequence: &Sequence, slot: u32) -> impl Iterator<Item = Row> {
-    let Sequence { number, prompt, most } = sequence;
-    let but_last = &prompt[..prompt.len() - 1];
-    (0..).zip(but_last).map(move |(position, id)| Row { slot, position, id: *id, sequence: *number, end: *most })
 }
 
 /// A sequence with its completion.

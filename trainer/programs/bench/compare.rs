@@ -71,7 +71,7 @@ mod tests {
             key: kernel.split('[').next().unwrap().to_owned(),
             problem: (!problem.is_empty()).then(|| problem.to_owned()),
             purpose: purpose.to_owned(),
-            phase: "micro",
+            phase: "micro".to_owned(),
             launches: 24,
             launch_us,
             step_ms: launch_us * 24e-3,

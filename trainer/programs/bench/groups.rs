@@ -18,7 +18,7 @@ pub struct Group {
     /// The plan's phase that times it.
     pub timed_as: String,
     /// The phase they are from.
-    pub phase: &'static str,
+    pub phase: String,
     /// All of them.
     pub launches: Vec<Launch>,
     /// Purpose of each launch.
@@ -68,17 +68,20 @@ impl Group {
     }
 }
 
-/// Adds to the plan a phase for each group of its launches. It needs no other kernels and no more memory than before.
-pub fn add(plan: &mut Plan) -> Vec<Group> {
-    let groups = of(plan);
+/// The phases of a training step.
+pub const STEP: [&str; 2] = [MICRO, UPDATE];
+
+/// Adds to the plan a phase for each group of launches of these phases. It needs no other kernels and no more memory than before.
+pub fn add(plan: &mut Plan, phases: &[&str]) -> Vec<Group> {
+    let groups = of(plan, phases);
     plan.phases.extend(groups.iter().map(Group::timed));
     groups
 }
 
-/// The launches of a training step, in groups.
-pub fn of(plan: &Plan) -> Vec<Group> {
+/// The launches of these phases, in groups.
+pub fn of(plan: &Plan, phases: &[&str]) -> Vec<Group> {
     let mut groups = Vec::new();
-    for phase in [MICRO, UPDATE] {
+    for phase in phases {
         let mut alike: BTreeMap<Alike, Vec<(String, Launch)>> = BTreeMap::new();
         for node in &plan.phase(phase).nodes {
             let Some(launch) = node.launch() else { continue };
@@ -86,7 +89,8 @@ pub fn of(plan: &Plan) -> Vec<Group> {
         }
         for of_group in alike.into_values() {
             let (labels, launches) = of_group.into_iter().unzip();
-            groups.push(Group { timed_as: format!("bench.{}", groups.len()), phase, launches, labels });
+            let timed_as = format!("bench.{}", groups.len());
+            groups.push(Group { timed_as, phase: (*phase).to_owned(), launches, labels });
         }
     }
     groups
@@ -110,8 +114,8 @@ mod tests {
     fn every_launch_of_a_step_is_in_one_group() {
         let before = plan(Arch::Sim);
         let mut plan = before.clone();
-        let groups = add(&mut plan);
-        for phase in [MICRO, UPDATE] {
+        let groups = add(&mut plan, &STEP);
+        for phase in STEP {
             let of_phase = groups.iter().filter(|group| group.phase == phase);
             assert_eq!(of_phase.map(|group| group.launches.len()).sum::<usize>(), before.phase(phase).nodes.len());
         }
@@ -122,7 +126,7 @@ mod tests {
     #[test]
     fn a_group_is_one_kernel_one_shape_and_a_chain() {
         let mut plan = plan(Arch::Sim);
-        for group in add(&mut plan) {
+        for group in add(&mut plan, &STEP) {
             assert!(group.launches.iter().all(|launch| launch.shape() == group.launches[0].shape()));
             let timed = &plan.phase(&group.timed_as).nodes;
             assert!(timed.len() >= LEAST_LAUNCHES && timed.len() == group.timed_launches());

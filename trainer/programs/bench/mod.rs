@@ -4,6 +4,7 @@
 //! the same kernels, memory, graphs and seal.
 
 mod compare;
+mod generation;
 pub(crate) mod groups;
 mod kernels;
 mod record;
@@ -23,6 +24,7 @@ use crate::device::run_models::RunModels;
 use crate::device::session::Session;
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
+pub use generation::{GenerationBench, bench_generation};
 use groups::Group;
 pub use kernels::{TimedBatch, missing, open_kernels, time_kernels};
 use record::StepComparison;
@@ -97,7 +99,8 @@ pub fn bench(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result
 }
 
 fn measure(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result<Record, Failure> {
-    let Bench { mut session, mut steps, of_plan: groups } = Bench::open(config, &mut startup, reader, groups::add)?;
+    let Bench { mut session, mut steps, of_plan: groups } =
+        Bench::open(config, &mut startup, reader, |plan| groups::add(plan, &groups::STEP))?;
     let step_s = median(steps.time(&mut session, config.steps())?);
     let launch_s = groups.iter().map(|group| {
         // Each group works on what a step leaves behind, not on what the group before it made of that.

@@ -112,7 +112,7 @@ pub struct KernelRecord {
     /// Purpose of the launches.
     pub purpose: String,
     /// The phase they are in.
-    pub phase: &'static str,
+    pub phase: String,
     /// Launches a step.
     pub launches: u64,
     /// Time of one.
@@ -147,7 +147,7 @@ impl Record {
         let mut kernels: Vec<KernelRecord> = groups
             .iter()
             .zip(launch_s)
-            .map(|(group, seconds)| KernelRecord::new(group, *seconds, times(group.phase), step_s, limit))
+            .map(|(group, seconds)| KernelRecord::new(group, *seconds, times(&group.phase), step_s, limit))
             .collect();
         kernels.sort_by(|a, b| b.step_ms.total_cmp(&a.step_ms));
         let kernels_ms: f64 = kernels.iter().map(|kernel| kernel.step_ms).sum();
@@ -187,7 +187,7 @@ impl Record {
 
 impl KernelRecord {
     /// From the seconds of one launch and how often a step runs the phase.
-    fn new(group: &Group, seconds: f64, times: u64, step_s: f64, limit: Option<Peak>) -> Self {
+    pub(super) fn new(group: &Group, seconds: f64, times: u64, step_s: f64, limit: Option<Peak>) -> Self {
         let launch = &group.launches[0];
         let launches = times * group.launches.len() as u64;
         let (flops, bytes) = (launch.flops(), launch.bytes());
@@ -198,7 +198,7 @@ impl KernelRecord {
             problem: group.problem(),
             grid: group.grid(),
             purpose: group.purpose(),
-            phase: group.phase,
+            phase: group.phase.clone(),
             launches,
             launch_us: seconds * 1e6,
             step_ms: all_s * 1e3,
@@ -227,7 +227,7 @@ mod tests {
     use precast_kernels::Arch;
     use precast_plan::estimate::seconds;
 
-    use super::super::groups::add;
+    use super::super::groups::{STEP, add};
     use super::super::tests::plan;
     use super::*;
 
@@ -235,7 +235,7 @@ mod tests {
     fn a_kernel_at_its_limit_has_all_of_it() {
         let limit = Peak::of(Arch::Sm90a).unwrap();
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9 * b;
-        for group in add(&mut plan(Arch::Sm90a)) {
+        for group in add(&mut plan(Arch::Sm90a), &STEP) {
             let least = limit.seconds(&group.launches[0]);
             let record = KernelRecord::new(&group, least, 3, 1.0, Some(limit));
             assert!(near(record.share_of_limit.unwrap(), 1.0));

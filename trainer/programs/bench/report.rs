@@ -4,9 +4,11 @@ use std::fmt;
 use std::path::Path;
 
 use precast_system::files::{Aside, Existing};
+use serde::Serialize;
 
-use super::record::{Record, StepRecord};
+use super::record::{KernelRecord, Record, StepRecord};
 use super::sweep::Sweep;
+use crate::base::startup_times::StartupRecord;
 use crate::programs::failure::Failure;
 use crate::run::out::check_directory;
 use crate::run::report::{Bar, bars, flatten, page, table};
@@ -17,33 +19,14 @@ impl Record {
     /// # Errors
     /// [`Failure::Run`] where something else is there, [`Failure::Io`].
     pub fn write(&self, out: &Path) -> Result<(), Failure> {
-        let out = check_directory(out, Existing::Replace, &[])?;
-        let json = serde_json::to_string_pretty(self).expect("plain data serializes") + "\n";
-        let write = || {
-            let mut aside = Aside::new(&out)?;
-            aside.write("bench.json", json.as_bytes())?;
-            aside.write("report.html", self.html().as_bytes())?;
-            aside.list()?;
-            aside.publish(Existing::Replace)
-        };
-        write().map_err(Failure::io("write", &out))
+        write(out, self, &self.html())
     }
 
     fn html(&self) -> String {
-        let mut rows: Vec<Bar> = self
-            .kernels
-            .iter()
-            .map(|kernel| Bar {
-                name: format!("{}  {}", shortened(&kernel.purpose, 34), kernel.kernel.split('{').next().unwrap_or("")),
-                value: kernel.step_ms,
-                part: kernel.share_of_limit.unwrap_or(0.0) * kernel.step_ms,
-                note: format!("{:.2} ms, {}", kernel.step_ms, kernel.rate()),
-            })
-            .collect();
+        let mut rows: Vec<Bar> = self.kernels.iter().map(bar).collect();
         let idle = self.step.between_ms;
         let note = format!("{idle:.2} ms");
         rows.push(Bar { name: "between launches".to_owned(), value: idle.max(0.0), part: 0.0, note });
-        let parts = ["the least by the device's limits", "measured"];
         let run = serde_json::to_value(self).expect("plain data serializes");
         // A result that is in the pictures is not repeated.
         let drawn = |name: &str| {
@@ -55,7 +38,7 @@ impl Record {
         let body = format!(
             "{}{}{}<h2>Run</h2>{}",
             table(&self.summary()),
-            bars("Kernels of a step, ms", parts, &rows),
+            bars("Kernels of a step, ms", PARTS, &rows),
             self.sweep.as_ref().map(Sweep::svg).unwrap_or_default(),
             table(&rest)
         );
@@ -87,6 +70,58 @@ impl Record {
     }
 }
 
+/// What a bar and a part of it stand for.
+pub(super) const PARTS: [&str; 2] = ["the least by the device's limits", "measured"];
+
+/// Writes `bench.json` and `report.html`, in place of those of an earlier benchmark.
+pub(super) fn write(out: &Path, record: &impl Serialize, html: &str) -> Result<(), Failure> {
+    let out = check_directory(out, Existing::Replace, &[])?;
+    let json = serde_json::to_string_pretty(record).expect("plain data serializes") + "\n";
+    let write = || {
+        let mut aside = Aside::new(&out)?;
+        aside.write("bench.json", json.as_bytes())?;
+        aside.write("report.html", html.as_bytes())?;
+        aside.list()?;
+        aside.publish(Existing::Replace)
+    };
+    write().map_err(Failure::io("write", &out))
+}
+
+pub(super) fn bar(kernel: &KernelRecord) -> Bar {
+    Bar {
+        name: format!("{}  {}", shortened(&kernel.purpose, 34), kernel.kernel.split('{').next().unwrap_or("")),
+        value: kernel.step_ms,
+        part: kernel.share_of_limit.unwrap_or(0.0) * kernel.step_ms,
+        note: format!("{:.2} ms, {}", kernel.step_ms, kernel.rate()),
+    }
+}
+
+/// Kernels of a step as a table, those that take longest first.
+pub(super) fn kernels_text(kernels: &[KernelRecord], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "\nlaunches  us/launch   ms/step   share           rate  of limit  {:<44}  kernel", "for")?;
+    for kernel in kernels {
+        let share_of_limit = kernel.share_of_limit.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
+        writeln!(
+            f,
+            "{:>8} {:>10.2} {:>9.3} {:>5.1} % {:>14} {share_of_limit:>9}  {:<44}  {}",
+            kernel.launches,
+            kernel.launch_us,
+            kernel.step_ms,
+            100.0 * kernel.share,
+            kernel.rate(),
+            shortened(&kernel.purpose, 44),
+            kernel.kernel,
+        )?;
+    }
+    Ok(())
+}
+
+/// Start-up by phase.
+pub(super) fn startup_text(startup: &StartupRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "\nstart-up {:.3} s", startup.total_s)?;
+    startup.phases.iter().try_for_each(|phase| write!(f, "\n  {:<18} {:>8.3}", phase.name, phase.seconds))
+}
+
 /// At most so many characters of a text.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
@@ -100,28 +135,12 @@ impl fmt::Display for Record {
         for (name, value) in self.summary() {
             writeln!(f, "{name:<17} {value}")?;
         }
-        writeln!(f, "\nlaunches  us/launch   ms/step   share           rate  of limit  {:<44}  kernel", "for")?;
-        for kernel in &self.kernels {
-            let share_of_limit =
-                kernel.share_of_limit.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
-            writeln!(
-                f,
-                "{:>8} {:>10.2} {:>9.3} {:>5.1} % {:>14} {share_of_limit:>9}  {:<44}  {}",
-                kernel.launches,
-                kernel.launch_us,
-                kernel.step_ms,
-                100.0 * kernel.share,
-                kernel.rate(),
-                shortened(&kernel.purpose, 44),
-                kernel.kernel,
-            )?;
-        }
+        kernels_text(&self.kernels, f)?;
         if let Some(comparison) = &self.beside_bundle {
             writeln!(f, "\n{comparison}")?;
         }
         writeln!(f, "\nmemory\n{}", self.memory.planned)?;
-        write!(f, "\nstart-up {:.3} s", self.startup.total_s)?;
-        self.startup.phases.iter().try_for_each(|phase| write!(f, "\n  {:<18} {:>8.3}", phase.name, phase.seconds))?;
+        startup_text(&self.startup, f)?;
         self.sweep.iter().try_for_each(|sweep| write!(f, "\n\n{sweep}"))
     }
 }

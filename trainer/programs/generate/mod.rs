@@ -20,17 +20,16 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::base::notes::note;
-use crate::device::decoding::DecodingDevice;
 use crate::device::decoding::schedule::{Drawn, Sequence};
 use crate::device::frozen::Opened;
-use crate::device::seal::SealedDevice;
 use crate::inputs::adapter::Adapter;
-use crate::inputs::checkpoint::{self, CheckpointError};
+use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::inputs::data::DataError;
 use crate::options::WeightFormat;
 use crate::programs::failure::Failure;
+pub(crate) use decoder::{DecoderRequest, DeviceDecoder, unfit};
 use file::{Completion, CompletionsFile};
-pub use options::Generation;
+pub use options::{DecodingOptions, Generation};
 use sequences::Sequences;
 
 /// Result of a generation from one prompt.
@@ -51,13 +50,13 @@ pub fn answer(request: &Generation) -> Result<Generated, Failure> {
     request.check()?;
     let opened = request.forward.read()?;
     let sequences = Sequences::of_prompt(request, &opened.model)?;
-    let (plan, mut sealed) = decoder::open(request, &opened, &sequences)?;
+    note_no_stops(&opened.model);
+    let mut decoder = open(request, &opened, &sequences)?;
     if request.forward.heading {
         tell("");
     }
     let mut generated = None;
-    let device = DecodingDevice::new(&mut sealed, plan.decoding, &opened.model.eos_tokens())?;
-    write_all(request, device, sequences, |sequence, ids, text| {
+    write_all(request, &mut decoder, sequences, |sequence, ids, text| {
         generated = Some(Generated { prompt_ids: sequence.prompt.to_vec(), ids, text });
         Ok(())
     })?;
@@ -74,14 +73,9 @@ pub fn complete(request: &Generation, out: &Path) -> Result<(), Failure> {
     let model = &opened.model;
     file::check_place(out, request.resume, &request.data)?;
     let sequences = Sequences::of_data(request, model)?;
-    if model.eos_tokens().is_empty() {
-        note(format_args!(
-            "the model {} names no token that ends a text: --max-tokens ends each completion",
-            model.path().display()
-        ));
-    }
-    let (plan, mut sealed) = decoder::open(request, &opened, &sequences)?;
-    let header = header(request, &opened, &sequences, &sealed)?;
+    note_no_stops(model);
+    let mut decoder = open(request, &opened, &sequences)?;
+    let header = header(request, &opened, &sequences, &decoder)?;
     let (mut file, done) = match request.resume {
         true => CompletionsFile::resume(out, &header, &sequences.all)?,
         false => (CompletionsFile::create(out, &header)?, 0),
@@ -93,8 +87,7 @@ pub fn complete(request: &Generation, out: &Path) -> Result<(), Failure> {
     let progress = Progress::start("completions", Unit::Things("completions"));
     progress.set(done as u64, count as u64);
     let left = Sequences { all: sequences.all[done..].to_vec(), ..sequences };
-    let device = DecodingDevice::new(&mut sealed, plan.decoding, &model.eos_tokens())?;
-    write_all(request, device, left, |sequence, ids, text| {
+    write_all(request, &mut decoder, left, |sequence, ids, text| {
         file.push(&Completion::new(&sequence.prompt, &ids, text))?;
         progress.set(sequence.number + 1, count as u64);
         Ok(())
@@ -104,14 +97,35 @@ pub fn complete(request: &Generation, out: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Says what ends a text where the model has no token that does.
+fn note_no_stops(model: &Checkpoint) {
+    if model.eos_tokens().is_empty() {
+        let model = model.path().display();
+        note(format_args!("the model {model} names no token that ends a text: --max-tokens ends each completion"));
+    }
+}
+
+fn open(request: &Generation, opened: &Opened, sequences: &Sequences) -> Result<DeviceDecoder, Failure> {
+    let decoding = DecoderRequest {
+        forward: &request.forward,
+        data: &request.data,
+        slots: request.slots,
+        sequences: sequences.all.len() as u64,
+        seq_len: sequences.seq_len,
+        stops: opened.model.eos_tokens(),
+        sampling: request.sampling(),
+    };
+    DeviceDecoder::open(&decoding, opened, |_| ())
+}
+
 /// Writes all sequences; `done` is given each with its completion, as ids and as text.
 fn write_all(
     request: &Generation,
-    mut device: DecodingDevice<'_>,
+    decoder: &mut DeviceDecoder,
     Sequences { all, tokenizer, .. }: Sequences,
     mut done: impl FnMut(Sequence, Vec<u32>, String) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    device.complete(all, |sequence, Drawn { ids, .. }| {
+    decoder.slots()?.complete(all, |sequence, Drawn { ids, .. }| {
         let text = tokenizer.as_ref().map(|tokenizer| tokenizer.decode(&ids)).transpose();
         let text = text.map_err(DataError::tokenizer(&request.forward.model))?;
         done(sequence, ids, text.unwrap_or_default())
@@ -123,7 +137,7 @@ fn header(
     request: &Generation,
     opened: &Opened,
     sequences: &Sequences,
-    sealed: &SealedDevice,
+    decoder: &DeviceDecoder,
 ) -> Result<Map<String, Value>, Failure> {
     let model = &opened.model;
     let tokenizer = sequences.tokenizer.as_ref().map(|tokenizer| tokenizer.text()).transpose();
@@ -133,7 +147,7 @@ fn header(
         sequences.all.iter().flat_map(|one| [bytemuck::cast_slice(&one.prompt), bytemuck::bytes_of(&one.most)]);
     let prompts = Digest::of_parts("precast.prompts", prompts);
     // The simulated GPU has none.
-    let kernels = sealed.device().compute_capability.map(|_| sealed.bundle);
+    let kernels = decoder.sealed.device().compute_capability.map(|_| decoder.sealed.bundle);
     let values = json!({
         "model": checkpoint::digest(&model.weight_files())?.to_string(),
         "config": Digest::of(model.json.to_string().as_bytes()).to_string(),

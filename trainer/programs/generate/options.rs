@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use chrono::NaiveDate;
 use clap::{Args, value_parser};
-use precast_plan::{Gemm, Sampling};
+use precast_plan::{Gemm, Precision, Sampling};
 
 use crate::device::frozen::Forward;
 use crate::inputs::chat::date;
 use crate::options::groups::values::{share, temperature};
-use crate::options::{SlotChoice, UsageError};
+use crate::options::{OptionSource, Options, SlotChoice, UsageError, WeightFormat, missing};
 
 /// Tokens of a completion where nothing is said: of an answer, and of one of many.
 const ANSWER_TOKENS: u32 = 128;
@@ -72,6 +72,59 @@ pub struct Generation {
     pub chat_date: Option<NaiveDate>,
 }
 
+/// A generation that is planned or measured in place of a training step.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct DecodingOptions {
+    /// Take `precast generate` of --model in place of training
+    #[arg(long, help_heading = "Generation", conflicts_with_all = ["teacher", "student"])]
+    pub generate: bool,
+    /// Completions at a time of --generate
+    ///
+    /// auto is as many as there is room for, 512 at most.
+    #[arg(long, value_name = "N|auto", default_value = "auto", requires = "generate", help_heading = "Generation")]
+    pub slots: SlotChoice,
+    /// Form of the weights on the device, as for generate
+    #[arg(long, default_value_t = WeightFormat::Auto, value_name = "FORM", requires = "generate", help_heading = "Generation")]
+    pub format: WeightFormat,
+}
+
+/// Options of a run that a generation has, too.
+const OF_GENERATION: [&str; 8] =
+    ["model", "adapter", "precision", "gemm", "seq_len", "device", "bundle", "trusted_key"];
+
+impl DecodingOptions {
+    /// Returns the model that is to be computed, and where, from the options of a run; those in a file may be of training.
+    ///
+    /// # Errors
+    /// [`UsageError`] where no model is named, and for a flag of training.
+    pub fn forward(&self, options: &Options) -> Result<Forward, UsageError> {
+        let is_of_training = |(name, source): &(&String, &OptionSource)| {
+            **source == OptionSource::Flag && !OF_GENERATION.contains(&name.as_str())
+        };
+        if let Some((name, _)) = options.given.iter().find(is_of_training) {
+            let name = name.replace('_', "-");
+            return Err(UsageError(format!(
+                "--{name} does not go with --generate, which trains nothing: leave it out"
+            )));
+        }
+        let precision = options.arithmetic.precision;
+        if precision == Precision::Int8 {
+            let message = "--precision int8 is of training: give --format int8, whose products are rounded in bf16";
+            return Err(UsageError(message.to_owned()));
+        }
+        refuse_cublas(options.arithmetic.gemm)?;
+        Ok(Forward {
+            model: options.models.model.clone().ok_or_else(|| missing("model"))?,
+            adapter: options.adapting.adapter.clone(),
+            format: self.format,
+            precision: Some(precision),
+            gemm: options.arithmetic.gemm,
+            target: options.target.clone(),
+            heading: false,
+        })
+    }
+}
+
 impl Generation {
     pub(super) fn max_tokens(&self) -> u32 {
         self.max_tokens.unwrap_or(if self.data.is_empty() { ANSWER_TOKENS } else { COMPLETION_TOKENS })
@@ -93,13 +146,7 @@ impl Generation {
     /// # Errors
     /// [`UsageError`].
     pub(super) fn check(&self) -> Result<(), UsageError> {
-        if self.forward.gemm == Gemm::Cublas {
-            return Err(UsageError(
-                "--gemm cublas: a row of cuBLASLt's GEMMs has other bits where there are other rows beside it, so completions would \
-                 depend on their neighbors: leave it out"
-                    .to_owned(),
-            ));
-        }
+        refuse_cublas(self.forward.gemm)?;
         let draws = [("--top-k", self.top_k.is_some()), ("--top-p", self.top_p.is_some())];
         match draws.into_iter().find(|(_, is_given)| *is_given) {
             Some((option, _)) if self.sampling().temperature == 0.0 => Err(UsageError(format!(
@@ -107,5 +154,16 @@ impl Generation {
             ))),
             _ => Ok(()),
         }
+    }
+}
+
+fn refuse_cublas(gemm: Gemm) -> Result<(), UsageError> {
+    match gemm {
+        Gemm::Bundle => Ok(()),
+        Gemm::Cublas => Err(UsageError(
+            "--gemm cublas: a row of cuBLASLt's GEMMs has other bits where there are other rows beside it, so completions would depend \
+             on their neighbors: leave it out"
+                .to_owned(),
+        )),
     }
 }

@@ -3,12 +3,14 @@
 mod answer;
 mod changes;
 mod forms;
+mod generation;
 mod kernels;
 mod limit;
 mod report;
 mod room;
 mod text;
 
+pub use generation::GenerationReport;
 pub use limit::Limit;
 pub use report::Report;
 pub use text::Detail;

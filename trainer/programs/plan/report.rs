@@ -66,7 +66,7 @@ pub struct Report {
 /// Launches of a phase of a step that have one kernel and one shape.
 #[derive(Debug, Serialize)]
 pub(super) struct StepLaunches {
-    phase: &'static str,
+    phase: String,
     /// Key and variant, or cublas.
     kernel: String,
     problem: Option<String>,
@@ -78,7 +78,7 @@ pub(super) struct StepLaunches {
 impl StepLaunches {
     fn of(group: &Group) -> Self {
         let (kernel, problem, grid) = (group.code(), group.problem(), group.grid());
-        Self { phase: group.phase, kernel, problem, grid, launches: group.launches.len() }
+        Self { phase: group.phase.clone(), kernel, problem, grid, launches: group.launches.len() }
     }
 }
 
@@ -185,7 +185,7 @@ impl Report {
             replicas: Replicas::of(config.division.share, &plan),
             missing_kernels: Missing::of(config, code, &kernels),
             kernels,
-            launches: groups::of(&plan.plan).iter().map(StepLaunches::of).collect(),
+            launches: groups::of(&plan.plan, &groups::STEP).iter().map(StepLaunches::of).collect(),
             cublas: Products::of(&plan.plan, by_bundle)?,
             step: Step::of(config, &plan.plan, target.peak()),
         })

@@ -4,9 +4,12 @@ use precast_kernels::Arch;
 use precast_plan::{Precision, Recompute, Share};
 use serde_json::{Value, json};
 
-use super::{Detail, Limit, Report, Target};
+use super::{Detail, GenerationReport, Limit, Report, Target};
 use crate::device::weight_format::KERNELS_BYTES;
-use crate::options::{DivisionOptions, ModelOptions, Options, Purpose, RunConfig, ShapeOptions, WeightFormat};
+use crate::options::{
+    DivisionOptions, ModelOptions, Options, Purpose, RunConfig, ShapeOptions, SlotChoice, WeightFormat,
+};
+use crate::programs::generate::DecodingOptions;
 
 fn built_in(name: &str) -> Option<PathBuf> {
     Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("aot/models").join(name).with_extension("json"))
@@ -174,4 +177,56 @@ fn the_estimate_of_a_step_is_of_the_micro_batches_of_one_rank() {
     let seconds = |step: &Value| step["estimate"]["seconds"].as_f64().unwrap();
     let share = seconds(&two) / seconds(&one);
     assert!((0.45..0.55).contains(&share), "{share}");
+}
+
+/// A generation of the smallest built-in model into slots of 1024 tokens.
+fn generation(target: &Target, slots: SlotChoice, format: WeightFormat) -> GenerationReport {
+    let mut options = Options::default();
+    options.models.model = built_in("smollm2-135m");
+    if target.rows.launches == Arch::Sim {
+        options.arithmetic.precision = Precision::Fp32;
+    }
+    let forward = DecodingOptions { generate: true, slots, format }.forward(&options).unwrap();
+    GenerationReport::of(&options.planned().unwrap(), &forward, slots, target).unwrap()
+}
+
+#[test]
+fn a_generation_has_its_memory_and_the_least_time_of_its_steps() {
+    let report = |arch| generation(&Target::of(arch), SlotChoice::Count(100), WeightFormat::Auto);
+    insta::assert_snapshot!(report(Arch::Sim).text(Detail::Full).to_string());
+    let report = report(Arch::Sm89);
+    assert!(report.check().is_ok());
+    assert!(report.text(Detail::Brief).to_string().contains("by the peak figures of a GeForce RTX 4090"));
+    let json = report.to_json();
+    let (bytes, seconds) = (&json["steps"][0]["bytes"], &json["steps"][0]["seconds"]);
+    assert!((seconds.as_f64().unwrap() - bytes.as_f64().unwrap() / 1008e9).abs() < 1e-9);
+    assert_eq!(
+        (&json["slots"], &json["fits"], json["steps"].as_array().unwrap().len()),
+        (&json!(100), &Value::Null, 2)
+    );
+}
+
+/// As many as there is room for, in the first form that is asked for; a number that does not fit hears of one that does.
+#[test]
+fn a_generation_takes_as_many_slots_as_fit() {
+    let bytes = |slots| {
+        let report = generation(&Target::of(Arch::Sm89), SlotChoice::Count(slots), WeightFormat::Bf16);
+        report.to_json()["memory_bytes"].as_u64().unwrap()
+    };
+    let room = of_memory(bytes(128) + KERNELS_BYTES);
+    let auto = generation(&room, SlotChoice::Auto, WeightFormat::Bf16);
+    assert_eq!((&auto.to_json()["slots"], &auto.to_json()["fits"]), (&json!(128), &json!(true)));
+    let refused = generation(&room, SlotChoice::Count(300), WeightFormat::Bf16);
+    let failure = refused.check().unwrap_err();
+    let said = format!(
+        "300 slots of 1024 tokens do not fit; --slots 128 does: the plan takes {} bytes of device memory",
+        bytes(300)
+    );
+    assert!(failure.exit_code() == 4 && failure.to_string().starts_with(&said), "{failure}");
+    assert!(refused.text(Detail::Brief).to_string().starts_with("does not fit: "));
+    let none = generation(&of_memory(1 << 20), SlotChoice::Auto, WeightFormat::Auto);
+    assert!(none.check().unwrap_err().to_string().contains("not even one does"));
+    // Weights in blocks leave room for what weights in bf16 do not.
+    let least = of_memory(bytes(1) + KERNELS_BYTES - 1);
+    assert_eq!(generation(&least, SlotChoice::Auto, WeightFormat::Auto).to_json()["format"], json!("stored"));
 }

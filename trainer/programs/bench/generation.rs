@@ -1,0 +1,328 @@
+//! `precast bench --generate`: steps of decoding, by the number of rows, and a whole generation.
+//!
+//! Prompts are random and nothing ends a text, so that every slot is filled to its end. The plan is that of `precast generate`, with a
+//! phase more for each group of launches of the largest step.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use precast_plan::chips::Peak;
+use precast_plan::decoding::{BUCKETS, MOST_SLOTS, bucket, decode_phase};
+use precast_plan::estimate::decode_seconds;
+use precast_plan::{GenerationPlan, MemoryTable, Precision, Sampling, Slots};
+use precast_system::say;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::groups::{self, Group};
+use super::record::KernelRecord;
+use super::report::{PARTS, bar, kernels_text, startup_text, write};
+use super::{RANDOM_SEEDS, REPEATS, Reader, SAMPLES, median};
+use crate::base::record_text;
+use crate::base::startup_times::{Startup, StartupRecord};
+use crate::device::decoding::schedule::{Decoder, Row, STEPS, Sequence};
+use crate::device::frozen::Forward;
+use crate::inputs::checkpoint::Weights;
+use crate::options::{SlotChoice, UsageError, WeightFormat};
+use crate::programs::failure::Failure;
+use crate::programs::generate::{DecoderRequest, DeviceDecoder};
+use crate::run::record::{MemoryRecord, of_device};
+use crate::run::report::{bars, flatten, page, table};
+
+/// Rows that are measured besides those of whole phases.
+const FEW_ROWS: u32 = 8;
+/// Generations that are timed, of which the median counts.
+const GENERATIONS: usize = 3;
+
+/// A generation to measure.
+pub struct GenerationBench {
+    pub forward: Forward,
+    pub slots: SlotChoice,
+    pub prompt_tokens: u32,
+    pub max_tokens: u32,
+}
+
+/// `bench.json` of a generation.
+#[derive(Clone, Debug, Serialize)]
+pub struct GenerationRecord {
+    /// Version of this program.
+    version: &'static str,
+    #[serde(serialize_with = "record_text::path")]
+    model: PathBuf,
+    format: WeightFormat,
+    #[serde(serialize_with = "record_text::display")]
+    precision: Precision,
+    slots: u32,
+    prompt_tokens: u32,
+    max_tokens: u32,
+    device: Value,
+    /// Digest of the bundle whose kernels ran.
+    bundle: String,
+    modules_loaded: u64,
+    /// The highest rates of the device; none for the simulated GPU.
+    limit: Option<Peak>,
+    generation: WholeRecord,
+    /// Steps, by their rows.
+    steps: Vec<DecodeRecord>,
+    /// Kernels of the step of most rows, those that take longest first.
+    kernels: Vec<KernelRecord>,
+    memory: MemoryRecord,
+    startup: StartupRecord,
+}
+
+/// A generation that fills every slot once, prompts included: the median of some.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct WholeRecord {
+    seconds: f64,
+    new_tokens: u64,
+    new_tokens_per_s: f64,
+    /// Tokens of prompts, whose keys and values are stored first.
+    prompt_tokens_per_s: f64,
+}
+
+/// A step of so many rows, each half-way through its slot: the median of some.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct DecodeRecord {
+    rows: u32,
+    /// Rows of the phase that computes them.
+    phase_rows: u32,
+    step_ms: f64,
+    tokens_per_s: f64,
+    /// The least time that its arithmetic, or its weights, keys and values can take on this device.
+    floor_ms: Option<f64>,
+    /// That, as a share of the step.
+    share_of_floor: Option<f64>,
+}
+
+/// Measures a generation.
+///
+/// # Errors
+/// [`Failure`] of the model or the device.
+pub fn bench_generation(
+    request: &GenerationBench,
+    mut startup: Startup,
+    reader: Reader,
+) -> Result<GenerationRecord, Failure> {
+    startup.end("arguments");
+    let GenerationBench { forward, slots, prompt_tokens, max_tokens } = request;
+    let opened = forward.read_or_random(RANDOM_SEEDS.student)?;
+    startup.end("models");
+    let model: &dyn Weights = &*opened.model;
+    let seq_len = prompt_tokens + max_tokens;
+    let positions = model.config().max_positions;
+    if seq_len > positions {
+        return Err(UsageError(format!(
+            "--prompt-tokens {prompt_tokens} and --max-tokens {max_tokens} are {seq_len} tokens: the model takes {positions}"
+        ))
+        .into());
+    }
+    let sampling = Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, seed: 0 };
+    let decoding = DecoderRequest {
+        forward,
+        data: &[],
+        slots: *slots,
+        sequences: MOST_SLOTS.into(),
+        seq_len,
+        stops: Vec::new(),
+        sampling,
+    };
+    let mut groups = Vec::new();
+    let extend = |plan: &mut GenerationPlan| {
+        groups = groups::add(&mut plan.plan, &[&decode_phase(bucket(plan.decoding.slots.count))]);
+    };
+    let mut decoder = DeviceDecoder::open(&decoding, &opened, extend)?;
+    startup.end("device and upload");
+    if reader == Reader::Person {
+        say!("{}\n", decoder.sealed.heading().model("model", &forward.model, model, forward.format));
+    }
+    let all = sequences(decoder.plan.decoding.slots, *prompt_tokens, model.config().vocab);
+    let mut whole = || generation(&mut decoder, &all);
+    whole()?;
+    startup.end("first generation");
+    let seconds = median((0..GENERATIONS).map(|_| whole()).collect::<Result<_, _>>()?);
+    let prompts_s = median((0..GENERATIONS).map(|_| prompts(&mut decoder, &all)).collect::<Result<_, _>>()?);
+    let steps = rows(decoder.plan.decoding.slots.count).into_iter().map(|rows| step(&mut decoder, rows));
+    let steps = steps.collect::<Result<Vec<_>, Failure>>()?;
+    let kernels = kernels(&mut decoder, &groups, steps[steps.len() - 1].step_ms / 1e3)?;
+    let DeviceDecoder { sealed, plan, .. } = &decoder;
+    let count = plan.decoding.slots.count;
+    let new_tokens = u64::from(count) * u64::from(*max_tokens);
+    let of_prompts = u64::from(count) * u64::from(prompt_tokens - 1);
+    Ok(GenerationRecord {
+        version: env!("CARGO_PKG_VERSION"),
+        model: forward.model.clone(),
+        format: forward.format,
+        precision: forward.precision(),
+        slots: count,
+        prompt_tokens: *prompt_tokens,
+        max_tokens: *max_tokens,
+        device: of_device(sealed.device()),
+        bundle: sealed.bundle.to_string(),
+        modules_loaded: sealed.loads(),
+        limit: sealed.device().peak(),
+        generation: WholeRecord {
+            seconds,
+            new_tokens,
+            new_tokens_per_s: new_tokens as f64 / seconds,
+            prompt_tokens_per_s: of_prompts as f64 / prompts_s,
+        },
+        steps,
+        kernels,
+        memory: MemoryRecord { planned: MemoryTable::of(&plan.plan), taken_bytes: sealed.taken_bytes },
+        startup: startup.record(),
+    })
+}
+
+/// A sequence for each slot, of random tokens.
+fn sequences(Slots { count, seq_len }: Slots, prompt_tokens: u32, vocab: u32) -> Vec<Sequence> {
+    let mut rng = Pcg64Mcg::seed_from_u64(0);
+    let mut prompt = || (0..prompt_tokens).map(|_| rng.random_range(0..vocab)).collect::<Vec<u32>>();
+    (0..count).map(|slot| Sequence { number: slot.into(), prompt: prompt().into(), most: seq_len }).collect()
+}
+
+/// Seconds of a generation.
+fn generation(decoder: &mut DeviceDecoder, all: &[Sequence]) -> Result<f64, Failure> {
+    let started = Instant::now();
+    decoder.slots()?.complete(all.iter().cloned(), |_, _| Ok::<_, Failure>(()))?;
+    Ok(started.elapsed().as_secs_f64())
+}
+
+/// Seconds of all prompts.
+fn prompts(decoder: &mut DeviceDecoder, all: &[Sequence]) -> Result<f64, Failure> {
+    let (started, most_rows) = (Instant::now(), decoder.plan.decoding.most_rows);
+    let rows: Vec<Row> = all.iter().zip(0..).flat_map(|(one, slot)| one.prompt_rows(slot)).collect();
+    let mut slots = decoder.slots()?;
+    rows.chunks(most_rows as usize).try_for_each(|rows| slots.prefill(rows))?;
+    // Waits for them.
+    slots.read(0, 0, 1)?;
+    Ok(started.elapsed().as_secs_f64())
+}
+
+/// Numbers of rows to measure: a few, those of whole phases, and all.
+fn rows(slots: u32) -> Vec<u32> {
+    let mut rows: Vec<u32> = [FEW_ROWS].into_iter().chain(BUCKETS).filter(|rows| *rows < slots).collect();
+    rows.push(slots);
+    rows
+}
+
+/// The first `rows` slots, half-way through, `steps` steps before the middle of which.
+fn half_way(Slots { seq_len, .. }: Slots, rows: u32, steps: u32) -> Vec<Row> {
+    let position = (seq_len - 1 - steps) / 2;
+    (0..rows).map(|slot| Row { slot, position, id: slot % 2, sequence: slot.into(), end: seq_len }).collect()
+}
+
+/// Times steps as a generation takes them, what is written before and read behind them included.
+fn step(decoder: &mut DeviceDecoder, rows: u32) -> Result<DecodeRecord, Failure> {
+    let slots = decoder.plan.decoding.slots;
+    let steps = STEPS.min(slots.seq_len - 1);
+    let placed = half_way(slots, rows, steps);
+    decoder.slots()?.decode(&placed, steps)?;
+    let samples = (0..SAMPLES).map(|_| {
+        let started = Instant::now();
+        decoder.slots()?.decode(&placed, steps)?;
+        Ok(started.elapsed().as_secs_f64() / f64::from(steps))
+    });
+    let seconds = median(samples.collect::<Result<Vec<f64>, Failure>>()?);
+    let limit = decoder.sealed.device().peak();
+    let floor_s = limit.map(|limit| decode_seconds(&decoder.plan, (rows, slots.seq_len / 2), &limit));
+    Ok(DecodeRecord {
+        rows,
+        phase_rows: bucket(rows),
+        step_ms: seconds * 1e3,
+        tokens_per_s: f64::from(rows) / seconds,
+        floor_ms: floor_s.map(|floor_s| floor_s * 1e3),
+        share_of_floor: floor_s.map(|floor_s| floor_s / seconds),
+    })
+}
+
+/// Times the kernels of the step of most rows.
+fn kernels(decoder: &mut DeviceDecoder, groups: &[Group], step_s: f64) -> Result<Vec<KernelRecord>, Failure> {
+    let (limit, slots) = (decoder.sealed.device().peak(), decoder.plan.decoding.slots);
+    let kernels = groups.iter().map(|group| {
+        // Each group works on what a step leaves behind.
+        decoder.slots()?.decode(&half_way(slots, slots.count, 1), 1)?;
+        let mut sample = || decoder.sealed.time(&group.timed_as, REPEATS);
+        let samples = (0..SAMPLES).map(|_| sample()).collect::<Result<Vec<f64>, _>>()?;
+        Ok(KernelRecord::new(group, median(samples) / group.timed_launches() as f64, 1, step_s, limit))
+    });
+    let mut kernels = kernels.collect::<Result<Vec<_>, Failure>>()?;
+    kernels.sort_by(|a, b| b.step_ms.total_cmp(&a.step_ms));
+    Ok(kernels)
+}
+
+impl GenerationRecord {
+    /// Writes `bench.json` and `report.html`, in place of those of an earlier benchmark.
+    ///
+    /// # Errors
+    /// [`Failure::Run`] where something else is there, [`Failure::Io`].
+    pub fn write(&self, out: &Path) -> Result<(), Failure> {
+        let run = serde_json::to_value(self).expect("plain data serializes");
+        let rest: Vec<(String, String)> =
+            flatten("", &run).into_iter().filter(|(name, _)| !name.starts_with("kernels.")).collect();
+        let rows: Vec<_> = self.kernels.iter().map(bar).collect();
+        let (summary, kernels) = (table(&self.summary()), bars("Kernels of a step, ms", PARTS, &rows));
+        write(out, self, &page("precast bench", &format!("{summary}{kernels}<h2>Generation</h2>{}", table(&rest))))
+    }
+
+    /// The few numbers people look for first.
+    fn summary(&self) -> Vec<(String, String)> {
+        let WholeRecord { seconds, new_tokens, new_tokens_per_s, prompt_tokens_per_s } = self.generation;
+        let Self { slots, prompt_tokens, max_tokens, precision, .. } = self;
+        let mut rows = vec![
+            ("device", self.device["name"].as_str().unwrap_or("?").to_owned()),
+            ("model", self.model.display().to_string()),
+            ("slots", format!("{slots} of {prompt_tokens} + {max_tokens} tokens, {precision}")),
+            ("generation", format!("{seconds:.3} s, median of {GENERATIONS}: {new_tokens} new tokens")),
+            ("new tokens", format!("{new_tokens_per_s:.0} a second, prompts included")),
+            ("prompts", format!("{prompt_tokens_per_s:.0} tokens a second")),
+        ];
+        if let Some(limit) = self.limit {
+            rows.push((
+                "floor",
+                format!("weights once, keys and values of each row, by the figures of {}", limit.device),
+            ));
+        }
+        rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+impl fmt::Display for GenerationRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in self.summary() {
+            writeln!(f, "{name:<17} {value}")?;
+        }
+        writeln!(f, "\nsteps half-way through the slots, medians of {SAMPLES}")?;
+        writeln!(f, "  rows  of phase    ms/step  new tokens/s  floor, ms  of floor")?;
+        for DecodeRecord { rows, phase_rows, step_ms, tokens_per_s, floor_ms, share_of_floor } in &self.steps {
+            let floor_ms = floor_ms.map_or("-".to_owned(), |ms| format!("{ms:.3}"));
+            let share = share_of_floor.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
+            writeln!(f, "{rows:>6} {phase_rows:>9} {step_ms:>10.3} {tokens_per_s:>13.0} {floor_ms:>10} {share:>9}")?;
+        }
+        kernels_text(&self.kernels, f)?;
+        writeln!(f, "\nmemory\n{}", self.memory.planned)?;
+        startup_text(&self.startup, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_rows_whole_phases_and_all_slots_are_measured() {
+        assert_eq!(rows(300), [8, 64, 128, 256, 300]);
+        assert_eq!((rows(64), rows(8), rows(3)), (vec![8, 64], vec![8], vec![3]));
+    }
+
+    #[test]
+    fn rows_end_before_their_slots_do() {
+        for seq_len in [2, 3, 33, 34, 1024] {
+            let steps = STEPS.min(seq_len - 1);
+            let rows = half_way(Slots { count: 2, seq_len }, 2, steps);
+            assert!(rows.iter().all(|row| row.position + steps < seq_len), "{seq_len}");
+        }
+    }
+}

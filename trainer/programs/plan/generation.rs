@@ -1,0 +1,280 @@
+//! `precast plan --generate`: what a generation takes, and the least time of its steps.
+
+use std::fmt::{self, Display, Formatter, from_fn};
+
+use precast_kernels::Arch;
+use precast_plan::decoding::{BUCKETS, MOST_SLOTS, decode_phase};
+use precast_plan::estimate::{decode_bytes, decode_seconds};
+use precast_plan::memory::human_bytes;
+use precast_plan::{
+    Adapters, DecodeRequest, Formats, GenerationPlan, MemoryTable, ModelConfig, Precision, Sampling, Slots, Student,
+};
+use precast_runtime::Rows;
+use precast_system::count;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::kernels::{Kernels, Missing};
+use super::report::PhaseCount;
+use super::room::{Room, Takes};
+use super::{Detail, Target};
+use crate::base::record_text::display;
+use crate::device::frozen::{Forward, ForwardPlan};
+use crate::device::host_memory::{DeviceMemory, HostMemory};
+use crate::device::weight_format::{Choice, KERNELS_BYTES, beside, formats};
+use crate::device::{DeviceError, tuning};
+use crate::inputs::adapter::Adapter;
+use crate::inputs::checkpoint;
+use crate::options::{RunConfig, SlotChoice, WeightFormat};
+use crate::programs::failure::Failure;
+use crate::programs::generate::unfit;
+
+/// Memory, kernels and steps of a generation.
+#[derive(Debug, Serialize)]
+pub struct GenerationReport {
+    #[serde(serialize_with = "display")]
+    arch: Arch,
+    #[serde(serialize_with = "display")]
+    precision: Precision,
+    /// Form of the weights: any but `auto`.
+    format: WeightFormat,
+    slots: u32,
+    /// Tokens of each slot.
+    seq_len: u32,
+    memory: MemoryTable,
+    host_memory: HostMemory,
+    /// The memory that it is compared with, if it is with any.
+    room: Option<Room>,
+    fits: Option<bool>,
+    /// Most slots that fit where these do not; 0 where not even one does.
+    most_slots: Option<u32>,
+    #[serde(skip)]
+    takes: Takes,
+    #[serde(skip)]
+    phases: Vec<PhaseCount>,
+    steps: Vec<DecodeStep>,
+    /// Whose figures the estimates are by; none where the device's rates are not known.
+    peak: Option<&'static str>,
+    kernels: Kernels,
+    /// None where all of them are there.
+    missing_kernels: Option<Missing>,
+}
+
+/// A step of a phase, each of its rows half-way through its slot.
+#[derive(Debug, Serialize)]
+struct DecodeStep {
+    rows: u32,
+    launches: usize,
+    /// Bytes of weights, keys and values that it must read.
+    bytes: u64,
+    /// The least time of that and of its arithmetic, seconds: an estimate by peak figures.
+    seconds: Option<f64>,
+    tokens_per_s: Option<f64>,
+}
+
+/// Plans of a model with any number of slots.
+struct Lowering<'a> {
+    config: &'a ModelConfig,
+    adapters: Adapters,
+    forward: &'a Forward,
+    seq_len: u32,
+    target: &'a Target,
+}
+
+impl Lowering<'_> {
+    fn plan(&self, formats: &Formats, slots: u32) -> Result<GenerationPlan, Failure> {
+        let student = Student { config: self.config, formats, adapters: &self.adapters };
+        // Neither changes what it takes.
+        let sampling = Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, seed: 0 };
+        let request = DecodeRequest { slots: Slots { count: slots, seq_len: self.seq_len }, sampling };
+        Ok(GenerationPlan::new(student, request, self.forward.precision(), self.target.rows.launches)?)
+    }
+
+    fn host(&self, plan: &GenerationPlan) -> HostMemory {
+        HostMemory::of_forward(&plan.plan, &plan.model, ("results", plan.kept_bytes()), &[], self.target.memory())
+    }
+
+    fn takes(&self, plan: &GenerationPlan) -> Takes {
+        let host_bytes = match self.target.memory() {
+            DeviceMemory::Own => 0,
+            DeviceMemory::Shared => self.host(plan).total_bytes,
+        };
+        Takes { bytes: plan.plan.device_bytes(), host_bytes }
+    }
+
+    /// The most slots up to so many that fit, as far as they are looked for.
+    fn most(&self, formats: &Formats, slots: u32) -> Option<u32> {
+        let fits = |slots: &u32| {
+            self.plan(formats, *slots).is_ok_and(|plan| self.takes(&plan).fits(self.target.room.as_ref()))
+        };
+        SlotChoice::up_to(slots).into_iter().find(fits)
+    }
+}
+
+impl GenerationReport {
+    /// Lowers a generation for a target. `config` is of the same options.
+    ///
+    /// # Errors
+    /// [`Failure`] where the model cannot generate so. What does not fit is in the report: [`Self::check`] refuses it.
+    pub fn of(config: &RunConfig, forward: &Forward, slots: SlotChoice, target: &Target) -> Result<Self, Failure> {
+        let (model, stored) = checkpoint::shape(&forward.model)?;
+        Choice { flag: "--format", asked: forward.format, formats: &stored }.check()?;
+        let adapter = forward.adapter.as_ref().map(|path| Adapter::open(path, (&forward.model, &model))).transpose()?;
+        let adapters = adapter.as_ref().map_or_else(Adapters::none, |adapter| adapter.layout.adapters());
+        let lowering = Lowering { config: &model, adapters, forward, seq_len: config.shape.seq_len, target };
+        let asked = slots.most(MOST_SLOTS.into());
+        let tried = match forward.format {
+            WeightFormat::Auto if stored.is_dense() => vec![WeightFormat::Bf16],
+            WeightFormat::Auto => vec![WeightFormat::Bf16, WeightFormat::Stored],
+            format => vec![format],
+        };
+        // The first form in which it fits, else the one that takes least.
+        let of = |form: &WeightFormat| Some((*form, lowering.most(&formats(*form, Some(&stored)), asked)?));
+        let found =
+            tried.iter().find_map(|form| of(form).filter(|(_, most)| slots == SlotChoice::Auto || *most == asked));
+        let most = found.or_else(|| tried.iter().rev().find_map(of)).map_or(0, |(_, most)| most);
+        let format = found.map_or(tried[tried.len() - 1], |(form, _)| form);
+        let asked = found.map_or(asked, |(_, most)| most);
+        let mut plan = lowering.plan(&formats(format, Some(&stored)), asked)?;
+        match &target.device {
+            Some(device) => tuning::select(&mut plan.plan, device, None)?,
+            None => tuning::select_for_row(&mut plan.plan, None)?,
+        }
+        let (takes, kernels) = (lowering.takes(&plan), Kernels::of(config, target.rows.code, &plan.plan)?);
+        let fits = target.room.as_ref().map(|room| takes.fits(Some(room)));
+        let peak = target.peak();
+        let Rows { launches: arch, code } = target.rows;
+        Ok(Self {
+            arch,
+            precision: forward.precision(),
+            format,
+            slots: asked,
+            seq_len: lowering.seq_len,
+            memory: MemoryTable::of(&plan.plan),
+            host_memory: lowering.host(&plan),
+            room: target.room.clone(),
+            fits,
+            most_slots: (fits == Some(false)).then_some(most),
+            takes,
+            phases: phases(&plan),
+            steps: BUCKETS
+                .into_iter()
+                .filter(|rows| *rows <= plan.decoding.most_rows)
+                .map(|rows| DecodeStep::of(&plan, rows, target))
+                .collect(),
+            peak: peak.map(|peak| peak.device),
+            missing_kernels: Missing::of(config, code, &kernels),
+            kernels,
+        })
+    }
+
+    /// By the names of its fields, and the answer, as of a run.
+    pub fn to_json(&self) -> Value {
+        let mut json = serde_json::to_value(self).expect("plain data serializes");
+        json["memory_bytes"] = json!(self.memory.total_bytes);
+        json["limit_bytes"] = json!(self.room.as_ref().map(|room| room.bytes));
+        json
+    }
+
+    /// Refuses a generation that does not fit.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unfit`], with the most slots that do.
+    pub fn check(&self) -> Result<(), Failure> {
+        let Self { slots, seq_len, takes: Takes { bytes, host_bytes }, .. } = self;
+        let Some((room, most)) = self.room.as_ref().zip(self.most_slots) else { return Ok(()) };
+        let what = unfit((*slots, *seq_len), most);
+        Err(DeviceError::Unfit(format!(
+            "{what}: the plan takes {bytes} bytes of device memory, up to {KERNELS_BYTES} for kernels{}, and {room}",
+            beside(*host_bytes)
+        ))
+        .into())
+    }
+
+    /// Refuses one whose kernels are not all there.
+    ///
+    /// # Errors
+    /// [`Failure::Kernels`], with the command that builds them.
+    pub fn check_kernels(&self) -> Result<(), Failure> {
+        self.missing_kernels.as_ref().map_or(Ok(()), |missing| Err(missing.refusal()))
+    }
+
+    /// As people read it: the answer first, missing kernels last.
+    pub fn text(&self, detail: Detail) -> impl Display {
+        from_fn(move |f| {
+            self.memory_text(f)?;
+            match detail {
+                Detail::Brief => writeln!(f, "{}, which --verbose lists", count(self.kernels.list.len(), "kernel"))?,
+                Detail::Full => {
+                    self.phases.iter().try_for_each(|phase| writeln!(f, "{phase}"))?;
+                    write!(f, "\n{}", self.kernels)?;
+                }
+            }
+            self.steps_text(f)?;
+            self.missing_kernels.iter().try_for_each(|missing| write!(f, "\n\n{missing}"))
+        })
+    }
+
+    fn memory_text(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { slots, seq_len, precision, takes: Takes { bytes, host_bytes }, .. } = self;
+        let (takes, kernels) = (human_bytes(*bytes), human_bytes(KERNELS_BYTES));
+        match &self.room {
+            Some(room) => {
+                let verdict = if self.most_slots.is_none() { "fits" } else { "does not fit" };
+                let host = match host_bytes {
+                    0 => String::new(),
+                    bytes => format!(", {} for the host, which shares it", human_bytes(*bytes)),
+                };
+                writeln!(f, "{verdict}: {takes}, up to {kernels} for kernels{host}, of {}\n", room.described())?;
+            }
+            None => {
+                writeln!(f, "takes {takes} of device memory: --memory SIZE or --card NAME asks whether that fits\n")?;
+            }
+        }
+        let arch = self.arch.argument();
+        writeln!(
+            f,
+            "memory on {arch}, {slots} slots of {seq_len} tokens, {precision}, --format {}:\n{}",
+            self.format, self.memory
+        )?;
+        writeln!(f, "host memory, at most:\n{}\n", self.host_memory)
+    }
+
+    fn steps_text(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\na step, each row half-way through its slot:")?;
+        write!(f, "  rows  launches  reads, GB  at least, ms  at most, new tokens/s")?;
+        for DecodeStep { rows, launches, bytes, seconds, tokens_per_s } in &self.steps {
+            let ms = seconds.map_or("-".to_owned(), |seconds| format!("{:.2}", seconds * 1e3));
+            let rate = tokens_per_s.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
+            write!(f, "\n{rows:>6} {launches:>9} {:>10.2} {ms:>13} {rate:>22}", *bytes as f64 / 1e9)?;
+        }
+        match self.peak {
+            Some(device) => write!(f, "\nestimate (roofline, not measured), by the peak figures of a {device}"),
+            None => write!(f, "\nno estimate: no peak figures are known of this device"),
+        }
+    }
+}
+
+impl DecodeStep {
+    fn of(plan: &GenerationPlan, rows: u32, target: &Target) -> Self {
+        let length = plan.decoding.slots.seq_len / 2;
+        let seconds = target.peak().map(|peak| decode_seconds(plan, (rows, length), &peak));
+        Self {
+            rows,
+            launches: plan.plan.phase(&decode_phase(rows)).nodes.len(),
+            bytes: decode_bytes(plan, rows, length),
+            seconds,
+            tokens_per_s: seconds.map(|seconds| f64::from(rows) / seconds),
+        }
+    }
+}
+
+fn phases(plan: &GenerationPlan) -> Vec<PhaseCount> {
+    let of = |phase: &precast_plan::Phase| PhaseCount {
+        name: phase.name.clone(),
+        phases: 1,
+        launches: phase.nodes.len(),
+        exchanges: 0,
+    };
+    plan.plan.phases.iter().map(of).collect()
+}
