@@ -3,7 +3,10 @@
 //! golden cases.
 
 use precast_fatbins::evidence::Golden;
-use precast_plan::{Formats, ModelConfig, Precision, TrainingPlan, TrainingRequest};
+use precast_plan::{
+    Adapters, Formats, GenerationPlan, ModelConfig, Plan, Precision, Sampling, Slots, Student, TrainingPlan,
+    TrainingRequest,
+};
 use precast_runtime::{Device, LoadError};
 use precast_system::count;
 
@@ -62,16 +65,23 @@ fn config(target: &DeviceOptions, precision: Precision) -> Result<RunConfig, Usa
     options.planned()
 }
 
-/// Plans the launches of the case in bf16 on a device.
+/// Plans the launches of the case in bf16 on a device, and those of its student where it generates.
 ///
 /// # Errors
 /// [`DeviceError`] where no build serves the device.
-pub(super) fn plan(device: &Device) -> Result<TrainingPlan, DeviceError> {
+pub(super) fn plan(device: &Device) -> Result<Plan, DeviceError> {
     let recipe = config(&Options::default().target, Precision::Bf16)?.recipe();
     let [teacher, student]: [ModelConfig; 2] =
         [TEACHER_LAYERS, STUDENT_LAYERS].map(|layers| model(layers, 0).config().clone());
-    let teacher = Some((&teacher, &Formats::dense()));
-    Ok(TrainingPlan::new(TrainingRequest::new(&student, &recipe, device::rows(device)?.launches).taught_by(teacher))?)
+    let (dense, arch) = (Formats::dense(), device::rows(device)?.launches);
+    let TrainingPlan { mut plan, .. } =
+        TrainingPlan::new(TrainingRequest::new(&student, &recipe, arch).taught_by(Some((&teacher, &dense))))?;
+    let student = Student { config: &student, formats: &dense, adapters: &Adapters::none() };
+    let sampling = Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, seed: 0 };
+    let slots = (Slots { count: 1, seq_len: SEQ_LEN }, 1);
+    // Kernels are found by it, and nothing else.
+    plan.phases.extend(GenerationPlan::new(student, slots, sampling, Precision::Bf16, arch)?.plan.phases);
+    Ok(plan)
 }
 
 /// Trains the case in each precision.

@@ -33,7 +33,7 @@ pub fn gather(
     let driver = device::open(*choice, kernels)?;
     let opened = driver.device().clone();
     let Rows { launches, code: arch } = device::rows(&opened)?;
-    let source = kernels.find(arch, &golden::plan(&opened)?.plan)?;
+    let source = kernels.find(arch, &golden::plan(&opened)?)?;
     let bundle = source.open()?;
 
     say("every kernel against its reference");
