@@ -90,6 +90,7 @@ fn in_full(command: &str, dir: &Path, out: &str) -> Vec<String> {
     }
     let takes: &[&str] = match arguments[1].as_str() {
         "distill" | "train" => &["--steps", "--batch-size", "--seq-len"],
+        "plan" if arguments.iter().any(|word| word == "--generate") => &["--seq-len"],
         "plan" | "eval" => &["--batch-size", "--seq-len"],
         _ => &[],
     };

@@ -1,4 +1,4 @@
-//! `precast generate`: greedy, by the model's chat template or without.
+//! `precast generate`: completions of a prompt and of many.
 
 use std::fs;
 use std::process::Command;
@@ -132,8 +132,11 @@ fn a_prompt_that_cannot_be_read_is_refused() {
 mod of_data {
     use std::path::{Path, PathBuf};
 
+    use std::os::unix::process::ExitStatusExt;
+
     use super::*;
-    use crate::support::train;
+    use crate::driver::{Machine, machine, sm_121};
+    use crate::support::{has_driver, is_sim, lacks_compiler, names_in, skipped, tiny_config, train};
 
     const CHATS: &str = r#"{"messages": [{"role": "user", "content": "the cat"}, {"role": "assistant", "content": "sat"}]}
 {"messages": [{"role": "user", "content": "on the mat again"}]}
@@ -279,5 +282,199 @@ mod of_data {
         assert!(output.status.success() && stderr.contains("README.md"), "{stderr}");
         assert!(refused(&ids, &["--json"], 2).contains("--json prints the answer to --prompt"));
         assert!(refused(&ids, &["--prompt-tokens", "2"], 2).contains("--data has none"));
+    }
+
+    /// Prompts of one token to eight, and a model of one layer.
+    fn many(prompts: u32) -> (Case, PathBuf) {
+        many_of(prompts, 64)
+    }
+
+    fn many_of(prompts: u32, positions: u32) -> (Case, PathBuf) {
+        let config = tiny_config(&[("num_hidden_layers", 1.into()), ("max_position_embeddings", positions.into())]);
+        let case = Case::of([&config, &config], 0);
+        let row = |row: u32| {
+            let ids: Vec<u32> = (0..=row % 8).map(|at| (7 * row + at) % 96).collect();
+            format!("{{\"input_ids\": {ids:?}}}\n")
+        };
+        let data = case.prompts("prompts.jsonl", &(0..prompts).map(row).collect::<String>());
+        (case, data)
+    }
+
+    /// The phases of 64 to 512 rows, each with more completions than slots.
+    #[test]
+    fn completions_are_the_same_with_every_number_of_rows() {
+        let (case, data) = many(52);
+        let bytes = |slots: &str| {
+            let how = ["--group-size", "10", "--max-tokens", "6", "--slots", slots];
+            succeed(&mut case.completes(&data, slots, &how));
+            fs::read(case.path(slots)).unwrap()
+        };
+        let whole = bytes("512");
+        assert_eq!(case.rows("512").len(), 520);
+        for slots in ["64", "128", "256"] {
+            assert!(bytes(slots) == whole, "{slots} slots");
+        }
+    }
+
+    #[test]
+    fn greedy_completions_do_not_depend_on_the_order_of_prompts() {
+        let (case, data) = many(9);
+        let lines = fs::read_to_string(&data).unwrap();
+        let back: String = lines.lines().rev().flat_map(|line| [line, "\n"]).collect();
+        let back = case.prompts("back.jsonl", &back);
+        for (data, out) in [(&data, "forth"), (&back, "back")] {
+            let how = ["--sampling-temperature", "0", "--max-tokens", "40", "--slots", "2"];
+            succeed(&mut case.completes(data, out, &how));
+        }
+        let (forth, mut back) = (case.rows("forth"), case.rows("back"));
+        back.reverse();
+        assert_eq!(forth, back);
+    }
+
+    /// Killed at each change to the disk, from the first to the last, and continued.
+    #[test]
+    fn a_generation_killed_at_any_change_to_the_disk_continues_to_the_same_bytes() {
+        let (case, data) = many(5);
+        let run = |out: &str, more: &[&str]| {
+            case.completes(&data, out, &[&["--max-tokens", "3", "--slots", "2"], more].concat())
+        };
+        succeed(&mut run("whole.jsonl", &[]));
+        let whole = fs::read(case.path("whole.jsonl")).unwrap();
+        for at in 1.. {
+            let output = run("out.jsonl", &[]).env("PRECAST_KILL_AT", at.to_string()).output().unwrap();
+            if output.status.success() {
+                return assert!(at > 8, "{at}");
+            }
+            assert_eq!(output.status.signal(), Some(9), "change {at}: {output:?}");
+            let begun = case.path(".out.jsonl.header").exists();
+            succeed(&mut run("out.jsonl", if begun { &["--resume"] } else { &[] }));
+            assert!(fs::read(case.path("out.jsonl")).unwrap() == whole, "change {at}");
+            let left: Vec<String> =
+                names_in(case.dir.path()).into_iter().filter(|name| name.contains("out.jsonl")).collect();
+            assert_eq!(left, [".out.jsonl.header", "out.jsonl"], "change {at}");
+            left.iter().for_each(|name| fs::remove_file(case.path(name)).unwrap());
+        }
+    }
+
+    /// A generation on a machine of the test's own, whose kernels are their references.
+    fn on(machine: &Machine, case: &Case, data: &Path, arguments: &[&str]) -> Command {
+        let bundle = sm_121(machine.path());
+        let mut command = precast();
+        command.args(["generate", "--device", "cuda:0", "--model"]).arg(&case.student).arg("--data").arg(data);
+        command.arg("--out").arg(case.path("on.jsonl")).arg("--bundle").arg(&bundle).args(arguments);
+        let kernels = std::env::current_exe().unwrap().with_file_name("libprecast_libcuda.so");
+        command.env("PRECAST_FAKE_KERNELS", kernels).env("PRECAST_FAKE_BUNDLE", bundle);
+        command.env("PRECAST_LIBCUDA_LOG", machine.path().join("log"));
+        machine.run(&mut command)
+    }
+
+    /// As the driver sees it, which poisons a context that loads late.
+    #[test]
+    fn nothing_is_loaded_or_allocated_once_a_token_is_computed() {
+        if has_driver() || lacks_compiler() {
+            return;
+        }
+        let gb10 = machine(&[("PRECAST_FAKE_LOG_MEMORY", "1")]);
+        let (case, data) = many(70);
+        let how = ["--max-tokens", "34", "--slots", "65"];
+        succeed(&mut on(&gb10, &case, &data, &how));
+        let calls = fs::read_to_string(gb10.path().join("log")).unwrap();
+        let calls: Vec<&str> = calls.lines().collect();
+        let first = calls.iter().position(|call| *call == "launch").unwrap();
+        let taken = |calls: &[&str]| {
+            calls.iter().filter(|call| ["load", "alloc"].iter().any(|of| call.starts_with(of))).count()
+        };
+        assert!(taken(&calls[..first]) > 10 && taken(&calls[first..]) == 0, "{calls:?}");
+        assert!(calls[first..].iter().filter(|call| **call == "launch").count() > 34 * 2);
+        succeed(&mut case.completes(&data, "sim.jsonl", &how));
+        assert!(fs::read(case.path("on.jsonl")).unwrap() == fs::read(case.path("sim.jsonl")).unwrap());
+    }
+
+    #[test]
+    fn slots_that_do_not_fit_are_refused_with_the_most_that_do() {
+        if has_driver() || lacks_compiler() {
+            return;
+        }
+        let card = machine(&[("PRECAST_FAKE_INTEGRATED", "0"), ("PRECAST_FAKE_FREE_MIB", "100")]);
+        let (case, data) = many_of(9, 2048);
+        let how = ["--max-tokens", "1500", "--group-size", "60"];
+        let message = fail(&mut on(&card, &case, &data, &[&how[..], &["--slots", "512"]].concat()), 4);
+        assert!(message.contains("512 slots of 1508 tokens do not fit; --slots 64 does: the plan takes "), "{message}");
+        assert!(message.contains(" bytes of device memory and ") && message.contains("keys and values"), "{message}");
+        assert!(!case.path("on.jsonl").exists());
+        succeed(&mut on(&card, &case, &data, &[&how[..], &["--slots", "64", "--max-tokens", "1"]].concat()));
+    }
+
+    #[test]
+    fn a_rank_of_several_writes_nothing() {
+        if skipped(!is_sim(), "it is of simulated GPUs") {
+            return;
+        }
+        let (case, data) = many(2);
+        let mut rank = case.completes(&data, "out.jsonl", &[]);
+        rank.envs([("RANK", "1"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "1")]);
+        let message = fail(&mut rank, 2);
+        assert!(message.contains("torchrun has started 2 ranks, and generate is one process on one GPU"), "{message}");
+        assert!(!case.path("out.jsonl").exists());
+        succeed(rank.env("RANK", "0").env("WORLD_SIZE", "1").args(["--max-tokens", "1"]));
+    }
+
+    #[test]
+    fn what_ends_no_text_and_logits_that_are_no_numbers_are_said() {
+        let mut case = case();
+        let data = case.prompts("ids.jsonl", IDS);
+        let note = "names no token that ends a text: --max-tokens ends each completion";
+        for mut command in
+            [case.completes(&data, "out.jsonl", &["--max-tokens", "1"]), case.generate("the", &["--raw"])]
+        {
+            let (_, stderr) = texts(&command.output().unwrap());
+            assert_eq!(stderr.matches(note).count(), 1, "{stderr}");
+        }
+        let tensor = "model.layers.0.input_layernorm.weight";
+        case.student = planted(case.dir.path(), &case.student, "broken", tensor, 0, f32::MAX);
+        let message = fail(&mut case.completes(&data, "broken.jsonl", &["--group-size", "2"]), 1);
+        assert!(message.contains("sequence 0: after 3 tokens a logit is not finite"), "{message}");
+        assert!(fs::read(case.path("broken.jsonl")).unwrap().is_empty());
+    }
+}
+
+/// A plan and a benchmark of generations take the memory that they take.
+#[test]
+fn a_generation_is_planned_and_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, out) = (dir.path().join("tiny.json"), dir.path().join("bench"));
+    fs::write(&model, crate::support::tiny_config(&[]).to_string()).unwrap();
+    let command = |name: &str, arguments: &[&str]| {
+        let mut command = precast();
+        command.args([name, "--generate", "--model"]).arg(&model).args(on_device()).args(arguments);
+        command
+    };
+    let shape = ["--slots", "66", "--prompt-tokens", "3", "--max-tokens", "9"];
+    let json = |name: &str, arguments: &[&str]| -> Value {
+        serde_json::from_str(&succeed(command(name, arguments).arg("--json"))).unwrap()
+    };
+    let planned = json("plan", &["--slots", "66", "--seq-len", "12"]);
+    let measured = json("bench", &[&shape[..], &["--out", out.to_str().unwrap()]].concat());
+    assert_eq!(planned["memory"], measured["memory"]["planned"]);
+    let rows: Vec<u64> =
+        measured["steps"].as_array().unwrap().iter().map(|step| step["rows"].as_u64().unwrap()).collect();
+    assert_eq!(rows, [8, 64, 66]);
+    assert_eq!(measured["generation"]["new_tokens"], 66 * 9);
+    let launches =
+        |json: &Value| json.as_array().unwrap().iter().map(|kernel| kernel["launches"].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(launches(&measured["kernels"]), planned["steps"][1]["launches"].as_u64().unwrap());
+    assert!(fs::read_to_string(out.join("report.html")).unwrap().contains("new tokens"));
+    let printed = succeed(&mut command("bench", &shape));
+    assert!(printed.contains("steps half-way through the slots") && printed.contains("keys and values"), "{printed}");
+    for (name, arguments, said) in [
+        ("bench", &["--max-tokens", "62", "--prompt-tokens", "3"][..], "are 65 tokens: the model takes 64"),
+        ("bench", &["--seq-len", "8"], "with --generate it is the sum of --prompt-tokens and --max-tokens"),
+        ("bench", &["--steps", "8"], "cannot be used with"),
+        ("plan", &["--lora-rank", "2"], "--lora-rank does not go with --generate"),
+        ("plan", &["--precision", "int8"], "give --format int8"),
+        ("plan", &["--gemm", "cublas"], "--gemm cublas: a row of cuBLASLt's GEMMs has other bits"),
+    ] {
+        let message = fail(&mut command(name, arguments), 2);
+        assert!(message.contains(said), "{message}");
     }
 }
