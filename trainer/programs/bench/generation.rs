@@ -32,7 +32,7 @@ use crate::programs::generate::{DecoderRequest, DeviceDecoder};
 use crate::run::record::{MemoryRecord, of_device};
 use crate::run::report::{bars, flatten, page, table};
 
-/// Rows that are measured besides those of whole phases.
+/// The fewest rows that are measured.
 const FEW_ROWS: u32 = 8;
 /// Generations that are timed, of which the median counts.
 const GENERATIONS: usize = 3;
@@ -176,21 +176,21 @@ pub fn bench_generation(
     })
 }
 
-/// A sequence for each slot, of random tokens.
+/// Makes a sequence for each slot, of random tokens.
 fn sequences(Slots { count, seq_len }: Slots, prompt_tokens: u32, vocab: u32) -> Vec<Sequence> {
     let mut rng = Pcg64Mcg::seed_from_u64(0);
     let mut prompt = || (0..prompt_tokens).map(|_| rng.random_range(0..vocab)).collect::<Vec<u32>>();
     (0..count).map(|slot| Sequence { number: slot.into(), prompt: prompt().into(), most: seq_len }).collect()
 }
 
-/// Seconds of a generation.
+/// Times a generation; seconds.
 fn generation(decoder: &mut DeviceDecoder, all: &[Sequence]) -> Result<f64, Failure> {
     let started = Instant::now();
     decoder.slots()?.complete(all.iter().cloned(), |_, _| Ok::<_, Failure>(()))?;
     Ok(started.elapsed().as_secs_f64())
 }
 
-/// Seconds of all prompts.
+/// Times the prompts of all slots; seconds.
 fn prompts(decoder: &mut DeviceDecoder, all: &[Sequence]) -> Result<f64, Failure> {
     let (started, most_rows) = (Instant::now(), decoder.plan.decoding.most_rows);
     let rows: Vec<Row> = all.iter().zip(0..).flat_map(|(one, slot)| one.prompt_rows(slot)).collect();
@@ -201,14 +201,14 @@ fn prompts(decoder: &mut DeviceDecoder, all: &[Sequence]) -> Result<f64, Failure
     Ok(started.elapsed().as_secs_f64())
 }
 
-/// Numbers of rows to measure: a few, those of whole phases, and all.
+/// Lists the numbers of rows to measure: a few, those of whole phases, and all.
 fn rows(slots: u32) -> Vec<u32> {
     let mut rows: Vec<u32> = [FEW_ROWS].into_iter().chain(BUCKETS).filter(|rows| *rows < slots).collect();
     rows.push(slots);
     rows
 }
 
-/// The first `rows` slots, half-way through, `steps` steps before the middle of which.
+/// Places rows in the first slots, so that `steps` steps from there pass the middle.
 fn half_way(Slots { seq_len, .. }: Slots, rows: u32, steps: u32) -> Vec<Row> {
     let position = (seq_len - 1 - steps) / 2;
     (0..rows).map(|slot| Row { slot, position, id: slot % 2, sequence: slot.into(), end: seq_len }).collect()

@@ -78,7 +78,7 @@ pub fn add(plan: &mut Plan, phases: &[&str]) -> Vec<Group> {
     groups
 }
 
-/// The launches of these phases, in groups.
+/// Groups the launches of these phases.
 pub fn of(plan: &Plan, phases: &[&str]) -> Vec<Group> {
     let mut groups = Vec::new();
     for phase in phases {

@@ -70,7 +70,7 @@ impl Record {
     }
 }
 
-/// What a bar and a part of it stand for.
+/// Legend of a bar's part and of the bar.
 pub(super) const PARTS: [&str; 2] = ["the least by the device's limits", "measured"];
 
 /// Writes `bench.json` and `report.html`, in place of those of an earlier benchmark.
@@ -96,7 +96,7 @@ pub(super) fn bar(kernel: &KernelRecord) -> Bar {
     }
 }
 
-/// Kernels of a step as a table, those that take longest first.
+/// Writes kernels of a step as a table, in their order.
 pub(super) fn kernels_text(kernels: &[KernelRecord], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "\nlaunches  us/launch   ms/step   share           rate  of limit  {:<44}  kernel", "for")?;
     for kernel in kernels {
@@ -116,7 +116,7 @@ pub(super) fn kernels_text(kernels: &[KernelRecord], f: &mut fmt::Formatter<'_>)
     Ok(())
 }
 
-/// Start-up by phase.
+/// Writes start-up by phase.
 pub(super) fn startup_text(startup: &StartupRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "\nstart-up {:.3} s", startup.total_s)?;
     startup.phases.iter().try_for_each(|phase| write!(f, "\n  {:<18} {:>8.3}", phase.name, phase.seconds))

@@ -102,7 +102,7 @@ impl Lowering<'_> {
         Takes { bytes: plan.plan.device_bytes(), host_bytes }
     }
 
-    /// The most slots up to so many that fit, as far as they are looked for.
+    /// Finds the most slots up to so many that fit, among the numbers that `generate` tries.
     fn most(&self, formats: &Formats, slots: u32) -> Option<u32> {
         let fits = |slots: &u32| {
             self.plan(formats, *slots).is_ok_and(|plan| self.takes(&plan).fits(self.target.room.as_ref()))
@@ -128,7 +128,7 @@ impl GenerationReport {
             WeightFormat::Auto => vec![WeightFormat::Bf16, WeightFormat::Stored],
             format => vec![format],
         };
-        // The first form in which it fits, else the one that takes least.
+        // As `generate` takes them: the first form in which it fits, else the one that takes least.
         let of = |form: &WeightFormat| Some((*form, lowering.most(&formats(*form, Some(&stored)), asked)?));
         let found =
             tried.iter().find_map(|form| of(form).filter(|(_, most)| slots == SlotChoice::Auto || *most == asked));
@@ -168,7 +168,7 @@ impl GenerationReport {
         })
     }
 
-    /// By the names of its fields, and the answer, as of a run.
+    /// Returns the fields by name, and the answer under the names that a run's plan has.
     pub fn to_json(&self) -> Value {
         let mut json = serde_json::to_value(self).expect("plain data serializes");
         json["memory_bytes"] = json!(self.memory.total_bytes);
@@ -199,7 +199,7 @@ impl GenerationReport {
         self.missing_kernels.as_ref().map_or(Ok(()), |missing| Err(missing.refusal()))
     }
 
-    /// As people read it: the answer first, missing kernels last.
+    /// Formats it for people: the answer first, missing kernels last.
     pub fn text(&self, detail: Detail) -> impl Display {
         from_fn(move |f| {
             self.memory_text(f)?;
