@@ -244,6 +244,9 @@ mod of_data {
         assert!(refused(&ids, &["--seq-len", "3"], 5).contains("DIR/ids.jsonl:1: a prompt of 3 tokens leaves no room"));
         let beyond = case.prompts("beyond.jsonl", "{\"input_ids\": [1]}\n{\"input_ids\": [1, 96]}\n");
         assert!(refused(&beyond, &[], 5).contains("DIR/beyond.jsonl:2: input_ids[1] is 96"));
+        let ids_alone = case.prompts("beyond.bin", "\u{1}\0\0\0`\0\0\0");
+        let said = "DIR/beyond.bin: token 1 has id 96, the model's vocabulary ends at 96";
+        assert!(refused(&ids_alone, &["--prompt-tokens", "2"], 5).contains(said));
         let empty = case.prompts("empty.jsonl", "{\"input_ids\": [5], \"labels\": [5]}\n");
         assert!(refused(&empty, &[], 5).contains("DIR/empty.jsonl:1: a prompt of no tokens"));
         let text = case.prompts("story.txt", "the cat sat on the mat");

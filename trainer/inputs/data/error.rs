@@ -58,7 +58,7 @@ impl DataError {
 
     /// The error for a token, counted from 0, that is not in a vocabulary of so many.
     pub fn vocabulary(path: &Path, index: u64, id: u32, vocab: u32) -> Self {
-        let end = format!("the student's vocabulary ends at {vocab}: tokenize for this model");
+        let end = format!("the model's vocabulary ends at {vocab}: tokenize for this model");
         Self::of_row(format_args!("{}: token {index} has id {id}, {end}", path.display()))
     }
 

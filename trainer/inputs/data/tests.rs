@@ -82,7 +82,7 @@ fn bad_files_are_named() {
     let empty = scratch.file("b.bin", []);
     assert!(fails(read(empty, 2), "0 tokens do not fill one chunk of seq_len + 1 = 3"));
     let wide = scratch.file("c.bin", ids(&[1, 2, 3, 4, 5, 100]));
-    assert!(fails(read(wide, 2), "token 5 has id 100, the student's vocabulary ends at 100"));
+    assert!(fails(read(wide, 2), "token 5 has id 100, the model's vocabulary ends at 100"));
     assert!(fails(read(scratch.file("d.csv", "1,2"), 2), "d.csv: unknown kind of data"));
     assert!(fails(read(scratch.file("e.txt", "text"), 2), "e.txt is text and the model has no tokenizer.json"));
     assert!(fails(read("/no/such.bin".into(), 2), "cannot read /no/such.bin: "));
