@@ -4,8 +4,8 @@
 
 use precast_fatbins::evidence::Golden;
 use precast_plan::{
-    Adapters, Formats, GenerationPlan, ModelConfig, Plan, Precision, Sampling, Slots, Student, TrainingPlan,
-    TrainingRequest,
+    Adapters, DecodeRequest, Formats, GenerationPlan, ModelConfig, Plan, Precision, Sampling, Slots, Student,
+    TrainingPlan, TrainingRequest,
 };
 use precast_runtime::{Device, LoadError};
 use precast_system::count;
@@ -78,9 +78,10 @@ pub(super) fn plan(device: &Device) -> Result<Plan, DeviceError> {
         TrainingPlan::new(TrainingRequest::new(&student, &recipe, arch).taught_by(Some((&teacher, &dense))))?;
     let student = Student { config: &student, formats: &dense, adapters: &Adapters::none() };
     let sampling = Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, seed: 0 };
-    let slots = (Slots { count: 1, seq_len: SEQ_LEN }, 1);
+    let slots = Slots { count: 1, seq_len: SEQ_LEN };
     // Kernels are found by it, and nothing else.
-    plan.phases.extend(GenerationPlan::new(student, slots, sampling, Precision::Bf16, arch)?.plan.phases);
+    plan.phases
+        .extend(GenerationPlan::new(student, DecodeRequest { slots, sampling }, Precision::Bf16, arch)?.plan.phases);
     Ok(plan)
 }
 
