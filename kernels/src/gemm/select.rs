@@ -36,16 +36,16 @@ pub(crate) fn admits(problem: &ProblemSize, variant: Tiling) -> bool {
     }
 }
 
-/// Most rows of a forward GEMM in tiles of 64 rows: what a phase of decoding has at most.
+/// Most rows of a forward GEMM in small tiles: what a phase of decoding has at most.
 const FEW_ROWS: u32 = 512;
 
-/// True if a tile may be selected for a problem that it admits. Forward GEMMs take tiles of 64 rows where there are few
-/// rows, and CTAs wait for weights: those of many rows read too much for what they multiply.
+/// True if a tile may be selected for a problem that it admits. Forward GEMMs take small tiles where there are few rows, and
+/// CTAs wait for weights: those of many rows read too much for what they multiply.
 fn suits(problem: &ProblemSize, variant: Tiling) -> bool {
     let is_forward = matches!(problem.op, GemmOp::Fwd | GemmOp::Swiglu);
     let is_for_few_rows = match variant {
         Tiling::FewRows(_) => true,
-        Tiling::Wgmma(wgmma) => is_forward && wgmma.tile_m == 64,
+        Tiling::Wgmma(wgmma) => is_forward && wgmma.tile_m * wgmma.tile_n < 128 * 128,
         Tiling::Mma(_) | Tiling::CudaCores(_) => false,
     };
     !is_for_few_rows || problem.rows <= FEW_ROWS
@@ -201,13 +201,12 @@ mod tests {
         let forward = [GemmOp::Fwd, GemmOp::Swiglu].into_iter().flat_map(|op| [(op, Dtype::Bf16), (op, Dtype::I8)]);
         for ((op, dtype), arch) in forward.flat_map(|of| archs.clone().map(move |arch| (of, arch))) {
             for shape in [(1152, 896), (896, 4864), (9728, 896), (151_936, 896), (3584, 18_944)] {
-                let rows_of = |rows| tile(op, dtype, (rows, shape.0, shape.1), arch).0;
-                assert!(
-                    [513, 1024, 8192].iter().all(|rows| rows_of(*rows) >= 128),
-                    "{op:?} {dtype:?} {shape:?} {arch}"
-                );
+                for rows in [513, 1024, 8192] {
+                    let (m, n) = tile(op, dtype, (rows, shape.0, shape.1), arch);
+                    let is_large = m >= 128 && (n >= 128 || arch != Arch::Sm90a);
+                    assert!(is_large, "{op:?} {dtype:?} {rows} {shape:?} {arch}: {m} x {n}");
+                }
             }
-            // Few rows and few columns: of 64 rows each CTA waits for half of what one of 128 does.
             assert_eq!(tile(op, dtype, (64, 896, 4864), arch).0, 64, "{op:?} {dtype:?} {arch}");
         }
         // A decoding step: qkv, o, down.
@@ -215,7 +214,8 @@ mod tests {
             [(1152, 896), (896, 896), (896, 4864)]
                 .map(|(n, k)| tile(GemmOp::Fwd, Dtype::Bf16, (rows, n, k), Arch::Sm90a))
         };
-        assert_eq!((columns(64), columns(256)), ([(64, 64); 3], [(64, 64); 3]));
+        assert_eq!([64, 256].map(columns), [[(64, 64); 3]; 2]);
+        assert_eq!(columns(512), [(128, 64), (64, 64), (64, 64)]);
     }
 
     #[test]
