@@ -30,10 +30,15 @@ template <uint32_t width> __device__ __forceinline__ void sample(const sample_pa
     const Row<width> row = {(const KEY_X*)p.logits + uint64_t(index) * p.vocab, p.vocab};
 
     uint64_t best = 0;
-    row.each([&](uint32_t id, float logit) {
-        const uint64_t rank = is_finite(logit) ? rank_of(logit, id) : NOT_FINITE;
-        best = best < rank ? rank : best;
-    });
+    float top_so_far = NEGATIVE_INFINITY; // of the warp, whose later ids are larger: of equal logits they lose
+    row.each(
+        [&](uint32_t id, float logit) {
+            if (LOWEST <= logit && logit <= top_so_far) return;
+            const uint64_t rank = is_finite(logit) ? rank_of(logit, id) : NOT_FINITE;
+            best = best < rank ? rank : best;
+            top_so_far = fmaxf(top_so_far, logit);
+        },
+        [&] { top_so_far = group_max(top_so_far); });
     best = block_largest(best, scratch);
     uint32_t token = ~uint32_t(best);
     float log_prob = 0.0f, lse = 0.0f;
