@@ -487,6 +487,70 @@ impl Kernel for AttentionDecode {
     }
 }
 
+/// Parameter block of `bits.compare`.
+/// NaN and zeros of two signs compare as bits. No two rows have the same slot and position.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct bits_compare_params {
+    /// `[rows, vocab]` x, read, few()
+    pub found: address,
+    /// `[slots, seq_len, vocab]` x, read, few()
+    pub expected: address,
+    /// `[rows]` u32, read, slots(slots): the row's sequence, or IDLE_SLOT: nothing is compared
+    pub slot: address,
+    /// `[rows]` u32, read, ids(seq_len): the row's, in its sequence
+    pub position: address,
+    /// `[slots, seq_len]` u32, update, ids(64): elements compared; those of other places are untouched
+    pub compared: address,
+    /// `[slots, seq_len]` u32, update, ids(64): elements of these whose bits differ
+    pub differing: address,
+    pub rows: u32,
+    /// sequences that are expected
+    pub slots: u32,
+    /// positions of each
+    pub seq_len: u32,
+    pub vocab: u32,
+}
+
+arguments! {
+    BitsCompareArgs of bits_compare_params {
+        operands { found, expected, slot, position, compared, differing }
+        optional { }
+        scalars { rows: u32, slots: u32, seq_len: u32, vocab: u32 }
+    }
+}
+
+key! {
+    /// Counts elements of rows whose bits are not those expected at their places in sequences.
+    pub struct BitsCompare = "bits.compare" { x: Dtype }
+}
+
+impl Kernel for BitsCompare {
+    type Params = bits_compare_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let rows = u64::from(p.rows);
+        let vocab = u64::from(p.vocab);
+        let slots = u64::from(p.slots);
+        let seq_len = u64::from(p.seq_len);
+        let operands = [
+            Some(operand!(Read Self::Params, found: self.x, rows * vocab).with(Content::Few)),
+            Some(operand!(Read Self::Params, expected: self.x, slots * seq_len * vocab).with(Content::Few)),
+            Some(operand!(Read Self::Params, slot: Dtype::U32, rows).with(Content::Slots(p.slots))),
+            Some(operand!(Read Self::Params, position: Dtype::U32, rows).with(Content::Ids(p.seq_len))),
+            Some(operand!(ReadWrite Self::Params, compared: Dtype::U32, slots * seq_len).with(Content::Ids(64))),
+            Some(operand!(ReadWrite Self::Params, differing: Dtype::U32, slots * seq_len).with(Content::Ids(64))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+
+    fn bytes(&self, p: &Self::Params) -> u64 {
+        let rows = u64::from(p.rows);
+        let vocab = u64::from(p.vocab);
+        rows * (16 + 2 * vocab * self.x.bytes())
+    }
+}
+
 /// Parameter block of `cast`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
@@ -2742,6 +2806,7 @@ macro_rules! every_kernel {
             AttentionDecode,
             AttentionDelta,
             AttentionFwd,
+            BitsCompare,
             Cast,
             ColumnSumFinish,
             ColumnSumPartial,

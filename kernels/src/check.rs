@@ -237,6 +237,7 @@ fn random(operand: &Operand, content: Content, rng: &mut Pcg64Mcg) -> Vec<u8> {
         Content::Int8 => int8(count, rng),
         Content::Rows(columns) => rows(operand.format, count, columns, rng),
         Content::Logits(vocab) => logits(operand.format, count, vocab, rng),
+        Content::Few => store(operand.format, count, || few(rng)),
         Content::Columns(columns) => self::columns(operand.format, count, columns, rng),
         Content::Ids(bound) => words((0..count).map(|_| rng.random_range(0..bound)).collect()),
         Content::Targets(bound) => {
@@ -357,6 +358,17 @@ fn logits(format: Format, count: usize, vocab: u32, rng: &mut Pcg64Mcg) -> Vec<u
             _ => logit,
         }
     })
+}
+
+/// Draws a value of [`Content::Few`].
+fn few(rng: &mut Pcg64Mcg) -> f32 {
+    match rng.random_range(0..8) {
+        0 => 0.0,
+        1 => -0.0,
+        2 => f32::NAN,
+        3 => -f32::NAN,
+        _ => 1.0,
+    }
 }
 
 /// Draws [`Content::Columns`].

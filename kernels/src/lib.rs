@@ -34,6 +34,7 @@ mod words;
 pub mod adamw;
 pub mod add;
 pub mod attention;
+pub mod bits;
 pub mod card;
 pub mod cast;
 pub mod column_sum;

@@ -64,6 +64,8 @@ pub enum Content {
     Rows(u32),
     /// Rows of this many logits, some of them with ties, and about one in eight with one that is not finite.
     Logits(u32),
+    /// Few distinct values, so that many are equal: 1, zeros and NaN of both signs.
+    Few,
     /// Like [`Self::Rows`], with a kind per column.
     Columns(u32),
     /// Random blocks with finite scales, of both signs, some subnormal, some zero.

@@ -4,6 +4,7 @@
 
 mod advance;
 mod attention;
+mod bits;
 mod calculus;
 mod elements;
 mod embedding;
@@ -34,6 +35,7 @@ const FORMULAS: &[Formula] = &[
     ("attention.decode", attention::decode),
     ("attention.delta", attention::delta),
     ("attention.fwd", attention::fwd),
+    ("bits.compare", bits::compare),
     ("cast", elements::cast),
     ("column_sum.finish", sums::column_sum_finish),
     ("column_sum.partial", sums::column_sum_partial),
