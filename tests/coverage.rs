@@ -11,9 +11,9 @@ use precast_plan::guard::GUARD;
 use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
-    Adapters, ComparisonPlan, DecodeRequest, EvaluationPlan, Formats, Gemm, GenerationPlan, ModelConfig, Objective,
-    PlanError, Precision, Recipe, Recompute, Resident, Sampling, Share, Slots, Staged, Student, Target, Teacher,
-    Tensor, TrainingPlan, TrainingRequest, build_keys, keys,
+    Adapters, ComparisonPlan, DecodeCheckPlan, DecodeRequest, EvaluationPlan, Formats, Gemm, GenerationPlan,
+    ModelConfig, Objective, PlanError, Precision, Recipe, Recompute, Resident, Sampling, Share, Slots, Staged, Student,
+    Target, Teacher, Tensor, TrainingPlan, TrainingRequest, build_keys, keys,
 };
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
@@ -211,6 +211,8 @@ proptest! {
                 let model = Student { config, formats: &formats, adapters: &adapters };
                 let generation = GenerationPlan::new(model, decode, recipe.precision, Arch::Sim);
                 requested.extend(keys(&generation.unwrap().plan).into_iter().map(|pair| pair.key));
+                let check = DecodeCheckPlan::new(model, slots, recipe.precision, Arch::Sim).unwrap();
+                requested.extend(keys(&check.plan).into_iter().map(|pair| pair.key));
             }
             // Replicas and ranks add up what each has.
             let whole = Student { config: &student, formats: &formats, adapters: &adapters };

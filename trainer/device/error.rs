@@ -79,6 +79,23 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
+    /// Replaces the advice to those that train, where `what` does not fit, by that of another command.
+    #[must_use]
+    pub(crate) fn unfit(self, what: &str) -> Self {
+        match self {
+            Self::Memory { needed, free, device, table, .. } => Self::Unfit(format!(
+                "{what}: the plan takes {needed} bytes of device memory and {device} has {free} free\n{table}"
+            )),
+            // Its advice is of runs.
+            Self::Unfit(reason) if reason.contains("Use --recompute") => {
+                let reason = reason.split("Use --recompute").next().unwrap_or_default();
+                Self::Unfit(format!("{what}\n{}", reason.trim_end()))
+            }
+            Self::OneMemory { reason, .. } => Self::Unfit(format!("{what}\n{reason}")),
+            error => error,
+        }
+    }
+
     /// Refuses a plan that takes more than is free; `int8` is what that would change.
     pub(super) fn memory(device: &Device, plan: &Plan, needed: u64, int8: String) -> Self {
         let (free, table) = (device.free_bytes, MemoryTable::of(plan).to_string());

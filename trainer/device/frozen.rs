@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use precast_kernels::Arch;
 use precast_plan::{
-    AdapterWeights, Adapters, EvaluationPlan, Gemm, GenerationPlan, Plan, PlanError, Precision, Resident, Student,
+    AdapterWeights, Adapters, DecodeCheckPlan, EvaluationPlan, Gemm, GenerationPlan, Plan, PlanError, Precision,
+    Resident, Student,
 };
 use precast_runtime::cublas::Cublas;
 use precast_runtime::{Driver, Placement};
@@ -54,17 +55,17 @@ pub struct Forward {
 }
 
 /// Inputs that are read before a device is opened.
-pub(crate) struct Opened<W = Checkpoint> {
+pub struct Opened<W = Checkpoint> {
     cublas: Option<Cublas>,
     pub model: W,
     pub adapter: Option<Adapter>,
 }
 
 /// True of a plan that fits into the device's memory, beside what the host takes of it.
-pub(crate) type Fits<'a, P> = &'a dyn Fn(&P) -> bool;
+pub type Fits<'a, P> = &'a dyn Fn(&P) -> bool;
 
 /// A plan of such a model.
-pub(crate) trait ForwardPlan: AsRef<Plan> + AsMut<Plan> {
+pub trait ForwardPlan: AsRef<Plan> + AsMut<Plan> {
     fn model(&self) -> &Resident;
 
     fn adapters(&self) -> Option<&AdapterWeights>;
@@ -84,6 +85,20 @@ impl ForwardPlan for EvaluationPlan {
 
     fn kept_bytes(&self) -> u64 {
         self.nll.bytes()
+    }
+}
+
+impl ForwardPlan for DecodeCheckPlan {
+    fn model(&self) -> &Resident {
+        &self.model
+    }
+
+    fn adapters(&self) -> Option<&AdapterWeights> {
+        self.adapters.as_ref()
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.counts.compared.bytes() + self.counts.differing.bytes()
     }
 }
 
@@ -112,7 +127,7 @@ impl Forward {
     ///
     /// # Errors
     /// [`DeviceError`].
-    pub(crate) fn read(&self) -> Result<Opened, DeviceError> {
+    pub fn read(&self) -> Result<Opened, DeviceError> {
         self.read_by(Checkpoint::open)
     }
 
@@ -161,7 +176,7 @@ impl Forward {
     ///
     /// # Errors
     /// [`DeviceError`].
-    pub(crate) fn open_plan<P: ForwardPlan, W: Borrow<dyn Weights>>(
+    pub fn open_plan<P: ForwardPlan, W: Borrow<dyn Weights>>(
         &self,
         Opened { cublas, model, adapter }: &Opened<W>,
         data: &[PathBuf],

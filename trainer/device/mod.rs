@@ -8,7 +8,7 @@ pub mod host_memory;
 pub mod one_memory;
 pub mod run_heading;
 pub mod run_models;
-pub(crate) mod seal;
+pub mod seal;
 pub mod session;
 pub mod shapes;
 pub mod tuning;

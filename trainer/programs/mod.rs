@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod compare;
+pub mod decode_check;
 pub mod distill;
 pub mod evaluate;
 pub mod evidence;

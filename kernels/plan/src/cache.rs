@@ -58,6 +58,14 @@ pub struct RowState {
     pub lses: Tensor,
 }
 
+/// Elements of logits by the place of their token, `[slots, seq_len]` each: those that were compared with others, and those of them
+/// whose bits differ.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BitCounts<T> {
+    pub compared: T,
+    pub differing: T,
+}
+
 /// Declares the pool of a model: a cache for each layer.
 pub(crate) fn pool(
     b: &mut Builder,

@@ -95,18 +95,30 @@ impl Decoding {
 
     /// Lowers the phases, by a model that has a pool of keys and values.
     pub(crate) fn lower(&self, ops: &mut Ops<'_>, model: &Model<'_>, sampling: Sampling) {
-        ops.phase(PREFILL);
-        ops.decode(self.rows);
-        model.fill_cache(ops, self.ids);
-        for bucket in BUCKETS.into_iter().filter(|bucket| *bucket <= self.most_rows) {
-            ops.phase(&decode_phase(bucket));
-            ops.batch = bucket;
-            ops.decode(self.rows.first(bucket.into()));
-            let ids = self.ids.slice(0, bucket.into());
-            let last = model.forward(ops, ids);
-            ops.scope("head");
-            let logits = head::logits(ops, last);
-            ops.sample("sample", logits, sampling, (ids, self.state));
-        }
+        let sample = |ops: &mut Ops<'_>, logits, ids| ops.sample("sample", logits, sampling, (ids, self.state));
+        phases(ops, model, (self.ids, self.rows), sample);
+    }
+}
+
+/// Lowers [`PREFILL`] and [`decode_phase`] of each of [`BUCKETS`] up to as many rows as there are ids; `end` lowers what becomes of a
+/// bucket's logits, and is given its ids.
+pub(crate) fn phases(
+    ops: &mut Ops<'_>,
+    model: &Model<'_>,
+    (ids, rows): (Tensor, DecodeRows),
+    end: impl Fn(&mut Ops<'_>, Tensor, Tensor),
+) {
+    ops.phase(PREFILL);
+    ops.decode(rows);
+    model.fill_cache(ops, ids);
+    for bucket in BUCKETS.into_iter().filter(|bucket| u64::from(*bucket) <= ids.elems) {
+        ops.phase(&decode_phase(bucket));
+        ops.batch = bucket;
+        ops.decode(rows.first(bucket.into()));
+        let ids = ids.slice(0, bucket.into());
+        let last = model.forward(ops, ids);
+        ops.scope("head");
+        let logits = head::logits(ops, last);
+        end(ops, logits, ids);
     }
 }

@@ -9,6 +9,7 @@ use crate::adapters::{Adapters, Target};
 use crate::cache::Slots;
 use crate::comparison_plan::ComparisonPlan;
 use crate::config::ModelConfig;
+use crate::decode_check::DecodeCheckPlan;
 use crate::decoding::DecodeRequest;
 use crate::evaluation::EvaluationPlan;
 use crate::formats::Formats;
@@ -145,13 +146,15 @@ fn evaluations(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
     }
 }
 
-/// Lowers generations by a model in each precision. What decoding launches besides an evaluation depends on no format.
+/// Lowers generations by a model in each precision, and their checks. What decoding launches besides an evaluation depends on no format.
 fn generations(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
     let (formats, adapters) = (Formats::dense(), Adapters::none());
     let model = Student { config: model, formats: &formats, adapters: &adapters };
     for precision in [Precision::Fp32, Precision::Bf16] {
         let generation = GenerationPlan::new(model, DECODE, precision, arch);
         generation.into_iter().for_each(|generation| visit(&generation.plan));
+        let check = DecodeCheckPlan::new(model, DECODE.slots, precision, arch);
+        check.into_iter().for_each(|check| visit(&check.plan));
     }
 }
 

@@ -168,6 +168,16 @@ pub(crate) fn logits(ops: &mut Ops<'_>, head: Head<'_>) -> Tensor {
     logits
 }
 
+/// Lowers the logits of all tokens into a buffer that keeps them.
+pub(crate) fn keep_logits(ops: &mut Ops<'_>, head: Head<'_>, kept: Tensor) {
+    let (tokens, vocab) = (ops.tokens(), head.linear.n);
+    let linear = ops.dense("logits", head.linear, vocab);
+    for (index, first, count) in chunks(tokens, chunk_tokens(tokens, vocab, ops.x)) {
+        let hidden = rows(head.hidden, linear.k, first, count);
+        ops.logits(&format!("{index}.logits"), hidden, &linear, rows(kept, vocab, first, count), vocab);
+    }
+}
+
 /// Lowers negative log likelihoods of the targets into `nll`.
 pub(crate) fn score(ops: &mut Ops<'_>, head: Head<'_>, targets: Tensor, nll: Tensor) {
     let (tokens, vocab) = (ops.tokens(), head.linear.n);

@@ -81,19 +81,7 @@ impl DeviceDecoder {
 
 /// Names the most slots that fit where those that are asked for do not.
 fn too_many(error: DeviceError, (count, seq_len): (u32, u32), most: u32) -> Failure {
-    let what = unfit((count, seq_len), most);
-    Failure::from(match error {
-        DeviceError::Memory { needed, free, device, table, .. } => DeviceError::Unfit(format!(
-            "{what}: the plan takes {needed} bytes of device memory and {device} has {free} free\n{table}"
-        )),
-        // Its advice is of runs.
-        DeviceError::Unfit(reason) if reason.contains("Use --recompute") => {
-            let reason = reason.split("Use --recompute").next().unwrap_or_default();
-            DeviceError::Unfit(format!("{what}\n{}", reason.trim_end()))
-        }
-        DeviceError::OneMemory { reason, .. } => DeviceError::Unfit(format!("{what}\n{reason}")),
-        error => error,
-    })
+    error.unfit(&unfit((count, seq_len), most)).into()
 }
 
 /// Says that so many slots of so many tokens do not fit, and how many do.

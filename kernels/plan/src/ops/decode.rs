@@ -1,13 +1,14 @@
 //! Decoding: rows at places of their own, and attention to keys and values that earlier rows have stored.
 
-use precast_kernels::abi::{AttentionDecodeArgs, KvStoreArgs, SampleAdvanceArgs, SampleArgs};
+use precast_kernels::abi::{AttentionDecodeArgs, BitsCompareArgs, KvStoreArgs, SampleAdvanceArgs, SampleArgs};
 use precast_kernels::attention::AttentionDecode;
+use precast_kernels::bits::BitsCompare;
 use precast_kernels::kv::KvStore;
 use precast_kernels::sample::{Sample, SampleAdvance};
 
 use super::{Attended, Heads, Ops};
 use crate::buffer::Tensor;
-use crate::cache::{DecodeRows, LayerCache, RowState};
+use crate::cache::{BitCounts, DecodeRows, LayerCache, RowState};
 use crate::sampling::Sampling;
 
 impl Ops<'_> {
@@ -99,5 +100,23 @@ impl Ops<'_> {
             stops: state.stops.elems as u32,
         };
         self.launch("advance", SampleAdvance {}, args);
+    }
+
+    /// Compares each row's logits with those expected at its place, `[slots, seq_len, vocab]`, bit by bit.
+    pub fn compare_bits(&mut self, name: &str, logits: Tensor, expected: Tensor, counts: BitCounts<Tensor>) {
+        let (rows, DecodeRows { slots, positions, seq_len }) = (self.tokens(), self.decode_rows());
+        let args = BitsCompareArgs {
+            found: logits,
+            expected,
+            slot: slots,
+            position: positions,
+            compared: counts.compared,
+            differing: counts.differing,
+            rows,
+            slots: (counts.compared.elems / u64::from(seq_len)) as u32,
+            seq_len,
+            vocab: (logits.elems / u64::from(rows)) as u32,
+        };
+        self.launch(name, BitsCompare { x: self.x }, args);
     }
 }

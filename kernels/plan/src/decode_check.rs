@@ -1,0 +1,91 @@
+//! The plan that checks decoding: it computes sequences whole and keeps all logits, decodes the same tokens, and counts the logits
+//! whose bits differ.
+
+use precast_kernels::{Arch, Dtype};
+
+use crate::bounds;
+use crate::buffer::{Category, Lifetime, Tensor};
+use crate::builder::Builder;
+use crate::cache::{self, BitCounts, DecodeRows, Slots};
+use crate::decoding::{bucket, phases};
+use crate::evaluation::{self, SCORE};
+use crate::head;
+use crate::model::{Model, Resident};
+use crate::ops::Ops;
+use crate::plan::Plan;
+use crate::recipe::{PlanError, Precision};
+use crate::training::Student;
+use crate::weights::AdapterWeights;
+
+/// A plan that checks decoding, and the buffers that its host side writes and reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DecodeCheckPlan {
+    /// The plan: the phase [`SCORE`] computes all sequences, those of a generation decode.
+    pub plan: Plan,
+    /// The model, in the precision of the run.
+    pub model: Resident,
+    /// Its adapters, if any.
+    pub adapters: Option<AdapterWeights>,
+    pub slots: Slots,
+    /// Tokens of all sequences, `[slots, seq_len]`: in slots, as decoding has them.
+    pub sequences: Tensor,
+    /// Logits of all tokens, `[slots, seq_len, vocab]`.
+    pub expected: Tensor,
+    /// Token of each row.
+    pub ids: Tensor,
+    pub rows: DecodeRows,
+    /// Counts of each token that was decoded.
+    pub counts: BitCounts<Tensor>,
+}
+
+impl AsRef<Plan> for DecodeCheckPlan {
+    fn as_ref(&self) -> &Plan {
+        &self.plan
+    }
+}
+
+impl AsMut<Plan> for DecodeCheckPlan {
+    fn as_mut(&mut self) -> &mut Plan {
+        &mut self.plan
+    }
+}
+
+impl DecodeCheckPlan {
+    /// Lowers a model that decodes in `slots`.
+    ///
+    /// # Errors
+    /// [`PlanError`] if a slot is longer than the model supports, or adapters do not fit the model.
+    pub fn new(model: Student<'_>, slots: Slots, precision: Precision, arch: Arch) -> Result<Self, PlanError> {
+        let Student { config, formats, .. } = model;
+        let (most_rows, dtype) = (bucket(slots.count), precision.dtype());
+        evaluation::check((config, formats), (slots.count, slots.seq_len), precision)?;
+        let tokens = u64::from(slots.count) * u64::from(slots.seq_len);
+        let logits = tokens * u64::from(config.vocab);
+        bounds::refuse(u128::from(logits) * u128::from(dtype.bytes()))?;
+        let mut b = Builder::new(arch);
+        let (weights, adapters) = evaluation::frozen(&mut b, model, dtype)?;
+        let mut words = |name: &str, elems: u64| b.persistent(name, Category::Inputs, Dtype::U32, elems);
+        let (sequences, ids) = (words("sequences", tokens), words("ids", most_rows.into()));
+        let [in_slots, positions] = ["slots", "positions"].map(|name| words(name, most_rows.into()));
+        let rows = DecodeRows { slots: in_slots, positions, seq_len: slots.seq_len };
+        let counts = BitCounts { compared: words("compared", tokens), differing: words("differing", tokens) };
+        let expected = b.persistent("expected", Category::Activations, dtype, logits);
+        let mut resident = Resident::new(&mut b, "model", config, weights, slots.seq_len);
+        let caches = cache::pool(&mut b, config, slots, (dtype, Lifetime::Persistent));
+        let ops = &mut Ops::new(&mut b, (slots.count, slots.seq_len), dtype, None);
+        if formats.is_int8() {
+            resident.staged = Model { name: "model", config, resident: &resident }.quantize(ops, None).0;
+        }
+        ops.phase(SCORE);
+        let last = Model { name: "model", config, resident: &resident }.forward(ops, sequences);
+        ops.scope("head");
+        head::keep_logits(ops, last, expected);
+        resident.caches = caches;
+        let ops = &mut Ops::new(&mut b, (most_rows, 1), dtype, None);
+        let model = Model { name: "model", config, resident: &resident };
+        phases(ops, &model, (ids, rows), |ops, logits, _| ops.compare_bits("compare", logits, expected, counts));
+        let plan = b.finish();
+        evaluation::check_bytes(&plan)?;
+        Ok(Self { plan, model: resident, adapters, slots, sequences, expected, ids, rows, counts })
+    }
+}
