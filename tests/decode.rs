@@ -1,129 +1,246 @@
 //! Decoding by a pool of keys and values: the bits of the forward pass.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use precast::inputs::checkpoint::{Checkpoint, Scratch, Weights};
-use precast::options::Kernels;
-use precast_kernels::abi::IDLE_SLOT;
-use precast_plan::decoding::{PREFILL, bucket, decode_phase};
-use precast_plan::{
-    Adapters, DecodeRequest, EvaluationPlan, Formats, GenerationPlan, Plan, Precision, Resident, Sampling, Slots,
-    Student, evaluation, rope,
+use precast::device::frozen::Forward;
+use precast::options::{DeviceOptions, Kernels, WeightFormat};
+use precast::programs::decode_check::{
+    CheckedRow, CheckedSequence, Compared, DecodeCheck, DecodeChecker, check_decoding, decoded, prompts, sequences,
 };
-use precast_runtime::{Loading, Placement, Sealed};
+use precast_kernels::Block;
+use precast_plan::{Formats, Gemm, ModelConfig, Precision};
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+use serde_json::{Value, json};
 
-use crate::support::{bundle, device, fixture, random_model, tiny_config};
+use crate::gguf;
+use crate::support::{
+    bundle, device, fail, fixture, floats, model_config, on_device, precast, random_model, succeed, texts, tiny_config,
+};
 
-/// A plan sealed on the device under test, with the weights of a model.
-fn sealed(plan: &Plan, resident: &Resident, model: &Checkpoint, (seq_len, precision): (u32, Precision)) -> Sealed {
+/// A model in a form, and how it computes.
+pub fn forward(model: &Path, precision: Precision) -> Forward {
     let kernels = Kernels { bundle: bundle(), ..Kernels::default() };
-    let driver = precast::device::open(device().parse().unwrap(), &kernels).unwrap();
-    let arch = driver.device().arch().unwrap();
-    let source = kernels.find(arch, plan).unwrap();
-    let mut loading = Loading::new(driver);
-    loading.load(&source.open().unwrap(), plan, &[]).unwrap();
-    let mut sealed = loading.seal(plan, Placement::Arena).unwrap();
-    let tables = rope::tables(&model.config().rope_frequencies(), seq_len);
-    sealed.write(resident.rope.cos, bytemuck::cast_slice(&tables.cos)).unwrap();
-    sealed.write(resident.rope.sin, bytemuck::cast_slice(&tables.sin)).unwrap();
-    let mut scratch = Scratch::default();
-    for (parameter, weight) in resident.weights.list() {
-        let bytes = model.read(parameter, precision.dtype().into(), &mut scratch).unwrap();
-        sealed.write(weight.tensor, bytes).unwrap();
-    }
-    sealed
-}
-
-fn student(model: &Checkpoint) -> (Formats, Adapters, &precast_plan::ModelConfig) {
-    (Formats::dense(), Adapters::none(), model.config())
-}
-
-/// Logits of all tokens of a sequence, as bytes, by the plan of an evaluation.
-fn evaluated(model: &Checkpoint, ids: &[u32], precision: Precision) -> Vec<u8> {
-    let (formats, adapters, config) = student(model);
-    let student = Student { config, formats: &formats, adapters: &adapters };
-    let arch = precast::device::open(device().parse().unwrap(), &Kernels::default()).unwrap().device().arch().unwrap();
-    let plan = EvaluationPlan::with(student, (1, ids.len() as u32), precision, arch).unwrap();
-    let mut sealed = sealed(&plan.plan, &plan.model, model, (ids.len() as u32, precision));
-    sealed.write(plan.ids, bytemuck::cast_slice(ids)).unwrap();
-    sealed.write(plan.targets, bytemuck::cast_slice(ids)).unwrap();
-    sealed.run(evaluation::SCORE).unwrap();
-    sealed.read(plan.plan.tensor("head.logits").unwrap()).unwrap()
-}
-
-/// Rows as a phase reads them: slot, position and token.
-fn write_rows(sealed: &mut Sealed, plan: &GenerationPlan, rows: &[(u32, u32, u32)]) {
-    let column = |of: fn(&(u32, u32, u32)) -> u32, idle: u32| -> Vec<u32> {
-        rows.iter().map(of).chain(std::iter::repeat(idle)).take(plan.decoding.most_rows as usize).collect()
-    };
-    let columns = [
-        (plan.decoding.rows.slots, column(|row| row.0, IDLE_SLOT)),
-        (plan.decoding.rows.positions, column(|row| row.1, 0)),
-        (plan.decoding.ids, column(|row| row.2, 0)),
-    ];
-    for (tensor, values) in columns {
-        sealed.write(tensor, bytemuck::cast_slice(&values)).unwrap();
+    Forward {
+        model: model.to_owned(),
+        adapter: None,
+        format: WeightFormat::Auto,
+        precision: Some(precision),
+        gemm: Gemm::Bundle,
+        target: DeviceOptions { device: device().parse().unwrap(), kernels },
+        heading: false,
     }
 }
 
-/// Decodes sequences of several lengths, each in a slot, in an order of their own, from prompts that were stored before.
-fn check(model: &Path, precision: Precision) {
-    let model = Checkpoint::open(model).unwrap();
-    let (formats, adapters, config) = student(&model);
-    let sequences: Vec<Vec<u32>> = (0..5u32)
-        .map(|one| (0..8 * one + 3).map(|at| (7 + 31 * one + 17 * at * at) % config.vocab).collect())
+/// Every kind of base: dense, with an adapter, in 8 bits, in blocks.
+fn bases(dir: &Path) -> Vec<Forward> {
+    let tiny = random_model(dir, "tiny", 3, &tiny_config(&[]));
+    let mut json = model_config("blocks");
+    json["architectures"] = json!(["LlamaForCausalLM"]);
+    let config = ModelConfig::from_json(&json.to_string()).unwrap();
+    let stored = gguf::write(dir, "model.gguf", &config, &Formats::uniform(&config, Block::Q4_K), 5);
+    let lora = fixture("golden").join("lora-qv");
+    let mut all: Vec<Forward> = [Precision::Fp32, Precision::Bf16]
+        .into_iter()
+        .flat_map(|precision| {
+            let adapted =
+                Forward { adapter: Some(lora.join("final-adapter")), ..forward(&lora.join("student"), precision) };
+            let stored = Forward { format: WeightFormat::Stored, ..forward(&stored, precision) };
+            [forward(&tiny, precision), adapted, stored]
+        })
         .collect();
-    let expected: Vec<Vec<u8>> = sequences.iter().map(|ids| evaluated(&model, ids, precision)).collect();
-    let student = Student { config, formats: &formats, adapters: &adapters };
-    let seq_len = 40;
-    let arch = precast::device::open(device().parse().unwrap(), &Kernels::default()).unwrap().device().arch().unwrap();
-    let slots = Slots { count: 5, seq_len };
-    let plan =
-        GenerationPlan::new(student, DecodeRequest { slots, sampling: Sampling::LIKELIEST }, precision, arch).unwrap();
-    let mut sealed = sealed(&plan.plan, &plan.model, &model, (seq_len, precision));
-    let prompt = |one: usize| sequences[one].len() / 2;
-    let slot_of = |one: usize| 4 - one as u32;
-    let stored: Vec<(u32, u32, u32)> = (0..5)
-        .flat_map(|one| (0..prompt(one)).map(move |at| (one, at)))
-        .map(|(one, at)| (slot_of(one), at as u32, sequences[one][at]))
-        .collect();
-    // Rows of prompts need no order, and idle ones may be anywhere.
-    let mut shuffled: Vec<_> = stored.iter().rev().copied().collect();
-    shuffled.insert(3, (IDLE_SLOT, 0, 0));
-    write_rows(&mut sealed, &plan, &shuffled);
-    sealed.run(PREFILL).unwrap();
-    let row_bytes = config.vocab as usize * precision.dtype().bytes() as usize;
-    let phase = decode_phase(bucket(5));
-    let logits = plan.plan.tensor("head.logits").unwrap();
-    let mut compared = 0;
-    for step in 0.. {
-        let active = |one: &usize| prompt(*one) + step < sequences[*one].len();
-        let rows: Vec<(usize, usize)> = (0..5).filter(active).map(|one| (one, prompt(one) + step)).collect();
-        if rows.is_empty() {
-            break;
-        }
-        let of_rows: Vec<_> = rows.iter().map(|(one, at)| (slot_of(*one), *at as u32, sequences[*one][*at])).collect();
-        write_rows(&mut sealed, &plan, &of_rows);
-        sealed.run(&phase).unwrap();
-        let found = sealed.read(logits).unwrap();
-        for (row, (one, at)) in rows.iter().enumerate() {
-            let [found, expected] =
-                [(&found, row), (&expected[*one], *at)].map(|(bytes, at)| &bytes[at * row_bytes..][..row_bytes]);
-            assert!(found == expected, "sequence {one} at {at}");
-            compared += 1;
-        }
-    }
-    assert!(compared > 40, "{compared}");
+    all.push(Forward { format: WeightFormat::Int8, ..forward(&lora.join("student"), Precision::Bf16) });
+    all
+}
+
+/// All models of the golden cases.
+fn golden() -> Vec<PathBuf> {
+    let cases = fs::read_dir(fixture("golden")).unwrap().map(|entry| entry.unwrap().path());
+    let models = cases.flat_map(|case| ["teacher", "student"].map(|role| case.join(role)));
+    let mut all: Vec<PathBuf> = models.filter(|model| model.join("config.json").exists()).collect();
+    all.sort();
+    assert_eq!(all.len(), 13);
+    all
+}
+
+fn request(forward: Forward, rows: u32, seq_len: u32) -> DecodeCheck {
+    DecodeCheck { forward, rows, seq_len: Some(seq_len), tokens: 1, seed: 1 }
 }
 
 #[test]
 fn a_decoded_row_has_the_bits_of_the_forward_pass() {
     let dir = tempfile::tempdir().unwrap();
-    let tiny = random_model(dir.path(), "model", 3, &tiny_config(&[]));
     let golden = ["qwen3-tied", "llama3-rope"].map(|name| fixture("golden").join(name).join("student"));
-    for model in [tiny].iter().chain(&golden) {
-        for precision in [Precision::Fp32, Precision::Bf16] {
-            check(model, precision);
+    let golden = golden.iter().flat_map(|model| [Precision::Fp32, Precision::Bf16].map(|it| forward(model, it)));
+    for forward in bases(dir.path()).into_iter().chain(golden) {
+        let found = check_decoding(&request(forward.clone(), 5, 40)).unwrap();
+        assert!(found.tokens > 40 && found.compared > 40 * 90, "{forward:?}: {found:?}");
+        assert_eq!((found.differing, found.first), (0, None), "{forward:?}");
+    }
+}
+
+/// Sequences end, and fewer rows are left: phases of other sizes, by other tiles.
+#[test]
+fn rows_have_the_same_bits_in_every_bucket() {
+    let dir = tempfile::tempdir().unwrap();
+    let tiny = random_model(dir.path(), "tiny", 3, &tiny_config(&[]));
+    let found = check_decoding(&request(forward(&tiny, Precision::Bf16), 140, 12)).unwrap();
+    assert!(found.tokens > 400 && found.differing == 0, "{found:?}");
+}
+
+/// Sequences that are decoded on a device, faults and all.
+struct Tampered {
+    checker: DecodeChecker,
+    round: Vec<CheckedSequence>,
+}
+
+impl Tampered {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let tiny = random_model(dir.path(), "tiny", 3, &tiny_config(&[]));
+        let request = request(forward(&tiny, Precision::Bf16), 5, 24);
+        let mut checker = DecodeChecker::open(&request, &request.forward.read().unwrap()).unwrap();
+        let round = sequences(checker.plan.slots, 96, &mut Pcg64Mcg::seed_from_u64(5));
+        assert!(round[1].prompt > 2 && round[2].prompt > 2, "prompts to swap rows of: {round:?}");
+        checker.score(&round).unwrap();
+        Self { checker, round }
+    }
+
+    /// Decodes by rows that a fault changes.
+    fn decode(mut self, prompt: fn(&mut [CheckedRow]), step: fn(&mut [CheckedRow], usize)) -> Result<Compared, String> {
+        for mut rows in prompts(&self.round, self.checker.most_rows(), &mut Pcg64Mcg::seed_from_u64(5)) {
+            prompt(&mut rows);
+            self.checker.prefill(&rows).unwrap();
+        }
+        for (number, mut rows) in decoded(&self.round).enumerate() {
+            step(&mut rows, number);
+            self.checker.decode(&rows).unwrap();
+        }
+        self.checker.compared(&self.round, 0).map_err(|fault| fault.to_string())
+    }
+
+    /// Asserts that a fault shows, in the first token that one of its sequences decodes.
+    fn shows(self, of: &[u64], prompt: fn(&mut [CheckedRow]), step: fn(&mut [CheckedRow], usize)) {
+        let firsts: Vec<(u64, u32)> = of.iter().map(|one| (*one, self.round[*one as usize].prompt)).collect();
+        let found = self.decode(prompt, step).unwrap();
+        let first = found.first.expect("a fault that shows");
+        assert!(firsts.contains(&(first.sequence, first.position)), "{found:?}, and not at {firsts:?}");
+        assert!(found.check().unwrap_err().0.contains(&format!("sequence {} at position", first.sequence)));
+    }
+}
+
+#[test]
+fn a_key_in_another_slot_shows_in_the_first_token() {
+    let swap = |rows: &mut [CheckedRow]| {
+        let swapped: Vec<usize> = (0..rows.len()).filter(|row| rows[*row].position == 1).take(2).collect();
+        let [a, b] = swapped[..] else { panic!("two sequences have a second token") };
+        (rows[a].slot, rows[b].slot) = (rows[b].slot, rows[a].slot);
+    };
+    Tampered::new().shows(&[1, 2, 3, 4], swap, |_, _| ());
+}
+
+#[test]
+fn a_position_one_off_shows_in_the_first_token() {
+    let tampered = Tampered::new();
+    let position = tampered.round[1].prompt;
+    let fault = tampered
+        .decode(
+            |_| (),
+            |rows, step| {
+                if step == 0 {
+                    rows[1].position += 1;
+                }
+            },
+        )
+        .unwrap_err();
+    assert_eq!(fault, format!("0 of 96 logits of sequence 1 at position {position} were compared"));
+}
+
+#[test]
+fn a_weight_that_is_stale_shows_in_the_first_token() {
+    let mut tampered = Tampered::new();
+    let norm = tampered.checker.plan.model.weights.norm.gamma.tensor;
+    let mut bytes = tampered.checker.sealed.read(norm).unwrap();
+    bytes[1] ^= 1;
+    tampered.checker.sealed.write(norm, &bytes).unwrap();
+    tampered.shows(&[0], |_| (), |_, _| ());
+}
+
+/// What is decoded at the same bits is still another token where the choice is wrong: so each is compared with the likeliest by the
+/// logits of the whole sequence.
+#[test]
+fn greedy_completions_are_what_recomputing_gives() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("prompts.jsonl");
+    let prompts = (1..4u32).map(|row| (0..2 * row).map(|at| 7 * row + 3 * at).collect::<Vec<_>>());
+    fs::write(&data, prompts.map(|ids| format!("{}\n", json!({ "input_ids": ids }))).collect::<String>()).unwrap();
+    let golden = golden().into_iter().map(|model| forward(&model, Precision::Fp32));
+    for (number, forward) in golden.chain(bases(dir.path())).enumerate() {
+        let out = dir.path().join(format!("{number}.jsonl"));
+        let mut generate = precast();
+        generate.args(["generate", "--sampling-temperature", "0", "--max-tokens", "6", "--data"]).arg(&data);
+        generate.arg("--model").arg(&forward.model).arg("--out").arg(&out).args(on_device());
+        generate.args(["--format", &forward.format.to_string(), "--precision", &forward.precision().to_string()]);
+        if let Some(adapter) = &forward.adapter {
+            generate.arg("--adapter").arg(adapter);
+        }
+        succeed(&mut generate);
+        let rows = fs::read_to_string(&out).unwrap();
+        assert_eq!(rows.lines().count(), 3);
+        for row in rows.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+            let ids: Vec<u32> = serde_json::from_value(row["input_ids"].clone()).unwrap();
+            let prompt = row["labels"].as_array().unwrap().iter().take_while(|label| **label == -100).count();
+            let likeliest = likeliest(&forward, &ids);
+            assert!(ids.len() > prompt, "{forward:?}: {row}");
+            assert_eq!(ids[prompt..], likeliest[prompt - 1..ids.len() - 1], "{forward:?}: {row}");
         }
     }
+}
+
+/// The likeliest token after each of a sequence, by the forward pass; of equal ones the first.
+fn likeliest(forward: &Forward, ids: &[u32]) -> Vec<u32> {
+    let request = request(forward.clone(), 1, ids.len() as u32);
+    let mut checker = DecodeChecker::open(&request, &forward.read().unwrap()).unwrap();
+    checker.score(&[CheckedSequence { slot: 0, ids: ids.to_vec(), prompt: 0 }]).unwrap();
+    let bytes = checker.sealed.read(checker.plan.expected).unwrap();
+    let logits = match forward.precision() {
+        Precision::Fp32 => floats(&bytes),
+        _ => bytes.chunks(2).map(|half| floats(&[0, 0, half[0], half[1]])[0]).collect(),
+    };
+    let first_of = |row: &[f32]| (0..row.len()).rev().max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap() as u32;
+    logits.chunks(logits.len() / ids.len()).map(first_of).collect()
+}
+
+#[test]
+fn the_program_says_what_it_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let tiny = random_model(dir.path(), "tiny", 3, &tiny_config(&[]));
+    let selftest = |arguments: &[&str]| {
+        let mut command = precast();
+        command.args(["selftest", "--rows", "3", "--seq-len", "12", "--tokens", "20", "--model"]).arg(&tiny);
+        command.args(on_device()).args(arguments);
+        command
+    };
+    let json: Value = serde_json::from_str(&succeed(&mut selftest(&["--json"]))).unwrap();
+    let tokens = json["tokens"].as_u64().unwrap();
+    assert!(
+        tokens >= 20 && json["compared"] == 96 * tokens && json["differing"] == 0 && json["first"].is_null(),
+        "{json}"
+    );
+    let output = selftest(&[]).output().unwrap();
+    let (said, heading) = texts(&output);
+    let logits = 96 * tokens;
+    assert_eq!(
+        said,
+        format!("{tokens} decoded tokens, {logits} logits compared with those of the forward pass: 0 differ\n")
+    );
+    assert!(heading.contains("model    "), "{heading}");
+    assert!(
+        fail(&mut selftest(&["--gemm", "cublas"]), 2)
+            .contains("--gemm cublas: a row of cuBLASLt's GEMMs has other bits")
+    );
+    assert!(fail(&mut selftest(&["--seq-len", "65"]), 2).contains("use --seq-len 64 or less"));
+    let mut lacking = precast();
+    assert!(fail(lacking.args(["selftest", "--device", "sim", "--rows", "3"]), 2).contains("--model"));
 }
