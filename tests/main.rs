@@ -60,6 +60,7 @@ mod resume;
 mod room;
 mod rooms;
 mod rows;
+mod sampling;
 mod shell;
 mod simt;
 mod smoke;

@@ -2,6 +2,7 @@
 
 mod blas;
 mod blocks;
+mod draws;
 mod formulas;
 mod head;
 mod int8;

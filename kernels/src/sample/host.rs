@@ -75,8 +75,8 @@ impl Stream {
     }
 }
 
-/// Returns the tokens that top-k and then top-p leave, of a row whose largest logit is `top`.
-fn kept(p: &sample_params, logits: &[f32], weight: impl Fn(f32) -> u64) -> Vec<usize> {
+/// Returns the tokens that top-k and then top-p leave of a row whose logits are finite.
+pub fn kept(p: &sample_params, logits: &[f32]) -> Vec<usize> {
     let mut ids: Vec<usize> = (0..logits.len()).collect();
     if p.top_k == 0 && p.top_p >= 1.0 {
         return ids;
@@ -86,7 +86,8 @@ fn kept(p: &sample_params, logits: &[f32], weight: impl Fn(f32) -> u64) -> Vec<u
         ids.truncate(p.top_k as usize);
     }
     if p.top_p < 1.0 {
-        let weights: Vec<u64> = ids.iter().map(|id| weight(logits[*id])).collect();
+        let (top, inverse) = (logits[ids[0]], 1.0 / p.temperature);
+        let weights: Vec<u64> = ids.iter().map(|id| weight_of((logits[*id] - top) * inverse)).collect();
         let target = ((f64::from(p.top_p) * weights.iter().sum::<u64>() as f64) as u64).max(1);
         let sums = weights.iter().scan(0, |sum, weight| {
             *sum += weight;
@@ -104,8 +105,7 @@ fn draw(p: &sample_params, logits: &[f32], stream: &Stream) -> Option<Draw> {
     let token = if p.temperature > 0.0 {
         let (inverse, top) = (1.0 / p.temperature, likelihood.top);
         let scaled = |logit: f32| (logit - top) * inverse;
-        let kept = kept(p, logits, |logit| weight_of(scaled(logit)));
-        first(kept.into_iter(), |id| rank_of(scaled(logits[id]) + stream.gumbel(id), id))
+        first(kept(p, logits).into_iter(), |id| rank_of(scaled(logits[id]) + stream.gumbel(id), id))
     } else {
         likelihood.largest
     };

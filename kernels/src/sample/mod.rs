@@ -17,6 +17,8 @@ mod noise;
 mod polynomial;
 mod score;
 
+pub use host::kept;
+
 pub use crate::abi::{Sample, SampleAdvance, SampleScore};
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance, source, variant};
