@@ -27,8 +27,14 @@ const ELSEWHERE: [(&str, &str); 12] = [
 const BASE: [(&str, &str); 4] = [("--teacher", "T"), ("--student", "S"), ("--data", "corpus.jsonl"), ("--out", "run")];
 
 /// Sizes for a simulated GPU, of each command that has them.
-const SMALL: [(&str, &str); 5] =
-    [("--steps", "3"), ("--batch-size", "2"), ("--seq-len", "16"), ("--warmup", "1"), ("--layers", "0,3,6")];
+const SMALL: [(&str, &str); 6] = [
+    ("--max-tokens", "4"),
+    ("--steps", "3"),
+    ("--batch-size", "2"),
+    ("--seq-len", "16"),
+    ("--warmup", "1"),
+    ("--layers", "0,3,6"),
+];
 
 /// Files that are here under another name.
 const FILES: [(&str, &str); 4] = [

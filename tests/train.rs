@@ -81,7 +81,7 @@ fn a_run_without_a_teacher_writes_what_every_run_writes() {
 fn what_is_of_a_teacher_is_a_usage_error() {
     let case = case();
     let model = case.model.to_str().unwrap();
-    let options: [(&str, &str, &str); 7] = [
+    let options: [(&str, &str, &str); 8] = [
         ("--teacher", model, "teacher = 'PATH'"),
         ("--student", model, "student = 'PATH'"),
         ("--alpha", "0.5", "alpha = 0.5"),
@@ -89,6 +89,7 @@ fn what_is_of_a_teacher_is_a_usage_error() {
         ("--beta", "0", "beta = 0.0"),
         ("--untrained", "true", "untrained = true"),
         ("--allow-identical", "true", "allow_identical = true"),
+        ("--on-policy", "1", "on_policy = 1.0"),
     ];
     let toml = case.path("run.toml");
     for (option, value, line) in options {

@@ -10,7 +10,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
 use super::given::OptionSource;
-use super::groups::{Change, Options, TeachingOptions};
+use super::groups::{Change, OnPolicyOptions, Options, TeachingOptions};
 use super::usage::{UsageError, flag};
 
 /// An option that is given, as text.
@@ -37,6 +37,7 @@ impl Default for Options {
 /// Every option of a run, as clap has it.
 pub(super) static OPTIONS: LazyLock<Command> = LazyLock::new(command_of::<Options>);
 static TEACHING: LazyLock<Command> = LazyLock::new(command_of::<TeachingOptions>);
+static ON_POLICY: LazyLock<Command> = LazyLock::new(command_of::<OnPolicyOptions>);
 
 fn command_of<A: Args>() -> Command {
     A::augment_args(Command::new("options").no_binary_name(true))
@@ -58,7 +59,8 @@ pub fn change(name: &str) -> Change {
 
 /// True if an option is of a run with a teacher alone.
 pub fn is_of_teacher(name: &str) -> bool {
-    ["teacher", "student"].contains(&name) || TEACHING.get_arguments().any(|option| option.get_id() == name)
+    let of = |group: &Command| group.get_arguments().any(|option| option.get_id() == name);
+    ["teacher", "student"].contains(&name) || of(&TEACHING) || of(&ON_POLICY)
 }
 
 /// A flag with its value, in one word: the value may begin with a dash.
