@@ -52,8 +52,8 @@ impl Running<'_> {
         let mut last = Instant::now();
         self.run.gpu.begin();
         for step in done..steps {
-            // A step that compares gradients waits for them: the time is its own, not that of the step before.
-            if self.is_guarded(step)
+            // A step that compares gradients, or writes its sequences, waits for them: the time is its own, not that of the step before.
+            if (self.is_guarded(step) || self.config().on_policy.is_some())
                 && let Some(previous) = pending.take()
             {
                 self.finish(previous, &mut last, false)?;
