@@ -172,7 +172,8 @@ impl Forward {
         self.open_plan(opened, data, lower, |_| ())
     }
 
-    /// Like [`Self::open`], of a plan that `lower` makes of the model for a device; `extend` adds to it what is measured.
+    /// Plans by what `lower` makes of the model for a device, checks memory, loads kernels, seals, and sends the weights; `extend` adds
+    /// to the plan what is measured.
     ///
     /// # Errors
     /// [`DeviceError`].

@@ -12,9 +12,9 @@ use precast_plan::{
 };
 
 /// Returns the recipe of a step of 8 sequences of 1024 tokens in bf16.
-fn recipe(recompute: Recompute) -> Recipe {
+fn recipe() -> Recipe {
     let mut recipes =
-        Recipe::every(1024).filter(|recipe| recipe.objective.has_teacher() && recipe.recompute == recompute);
+        Recipe::every(1024).filter(|recipe| recipe.objective.has_teacher() && recipe.recompute == Recompute::None);
     Recipe { batch: 8, ..recipes.find(|recipe| recipe.precision == Precision::Bf16).unwrap() }
 }
 
@@ -23,10 +23,7 @@ fn plans(arch: Arch) -> [TrainingPlan; 2] {
     let config = |json: &str| ModelConfig::from_json(json).unwrap();
     let teacher = config(include_str!("../../../aot/models/qwen2.5-1.5b.json"));
     let student = config(include_str!("../../../aot/models/qwen2.5-0.5b.json"));
-    let recipes =
-        Recipe::every(1024).filter(|recipe| recipe.objective.has_teacher() && recipe.recompute == Recompute::None);
-    let recipe = recipes.filter(|recipe| recipe.precision == precast_plan::Precision::Bf16).next().unwrap();
-    let recipe = Recipe { batch: 8, ..recipe };
+    let recipe = recipe();
     let request = TrainingRequest::new(&student, &recipe, arch).taught_by(Some(&teacher));
     let slots = Slots { count: MOST_SLOTS, seq_len: 1024 };
     let decode = DecodeRequest { slots, sampling: Sampling::LIKELIEST };
@@ -62,7 +59,7 @@ fn shorter_sequences_are_micro_batches_of_as_many_tokens() {
     let config = |json: &str| ModelConfig::from_json(json).unwrap();
     let teacher = config(include_str!("../../../aot/models/qwen2.5-1.5b.json"));
     let student = config(include_str!("../../../aot/models/qwen2.5-0.5b.json"));
-    let recipe = recipe(Recompute::None);
+    let recipe = recipe();
     let slots = Slots { count: MOST_SLOTS, seq_len: 1024 };
     let decode = DecodeRequest { slots, sampling: Sampling::LIKELIEST };
     let request = TrainingRequest::new(&student, &recipe, Arch::Sm90a).taught_by(Some(&teacher));
