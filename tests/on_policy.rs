@@ -9,7 +9,7 @@ use precast::run::rollout::RolloutRecord;
 use precast::run::step::StepRecord;
 use serde_json::json;
 
-use crate::support::{Case, fail, is_sim, metrics_of, skipped, succeed, texts};
+use crate::support::{Case, fail, is_sim, metrics_of, skipped, succeed, texts, tokenizer};
 
 /// Two tiny models of which the student ends texts by some tokens, and rows of ragged prompts.
 fn case() -> Case {
@@ -103,12 +103,39 @@ fn ranks_write_and_learn_the_same() {
         return;
     }
     let case = case();
-    let with = ["--precision", "bf16", "--replicas", "4"];
-    succeed(&mut run(&case, "one", &with));
-    for count in ["2", "4"] {
-        succeed(run(&case, count, &with).args(["--gpus", count]));
-        assert!(results(&case.path(count)) == results(&case.path("one")), "{count} ranks");
+    // The guard of the first rank computes a micro-batch more, and changes nothing.
+    for (precision, guard) in [("bf16", &[][..]), ("int8", &["--guard-every", "2"])] {
+        let with = [&["--precision", precision, "--replicas", "4"], guard].concat();
+        let out = |count: &str| format!("{precision}-{count}");
+        succeed(&mut run(&case, &out("1"), &with));
+        for count in ["2", "4"] {
+            succeed(run(&case, &out(count), &with).args(["--gpus", count]));
+            assert!(results(&case.path(out(count))) == results(&case.path(out("1"))), "{precision}, {count} ranks");
+        }
     }
+}
+
+/// Where the student writes a part alone, the rest is what the data have behind their prompts, with their own masks.
+#[test]
+fn completions_of_the_data_are_those_of_their_rows() {
+    let case = case();
+    let text = "again and cat mat on sat the";
+    for model in [&case.teacher, &case.student] {
+        let mut words = tokenizer(text);
+        words["pre_tokenizer"] = json!({"type": "WhitespaceSplit"});
+        fs::write(model.join("tokenizer.json"), words.to_string()).unwrap();
+    }
+    let tokens = |data: &str, out: &str| {
+        fs::write(case.path("rows.jsonl"), data.to_owned() + "\n").unwrap();
+        let mut command =
+            crate::support::distill(&case.teacher, &case.student, &case.path("rows.jsonl"), &case.path(out));
+        command.args(["--on-policy", "1e-6", "--max-tokens", "8", "--seq-len", "16", "--batch-size", "1"]);
+        succeed(command.args(["--steps", "1", "--precision", "fp32"]));
+        metrics_of(&case.path(out))[0].tokens
+    };
+    assert_eq!(tokens(r#"{"prompt": "the cat ", "completion": "sat on the mat"}"#, "text"), 4);
+    let masked = r#"{"input_ids": [1, 2, 3, 4, 5, 6], "labels": [-100, -100, 3, -100, -100, 6]}"#;
+    assert_eq!(tokens(masked, "ids"), 2);
 }
 
 /// Everything that has no prompts, or none that fits, is refused where it is.

@@ -2,8 +2,8 @@
 
 use precast_kernels::Arch;
 use precast_plan::{
-    Adapters, DecodeRequest, Formats, Gemm, MemoryTable, ModelConfig, PlanError, Precision, Recipe, Sampling, Slots,
-    Student, Teacher, TrainingPlan, TrainingRequest,
+    Adapters, DecodeRequest, Formats, Gemm, ModelConfig, PlanError, Precision, Recipe, Sampling, Slots, Student,
+    Teacher, TrainingPlan, TrainingRequest,
 };
 use precast_runtime::Device;
 
@@ -11,7 +11,7 @@ use crate::base::roles::Models;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::tuning::{self, Tuning};
 use crate::device::weight_format::{Choice, Chosen, is_stored_dense};
-use crate::device::{DeviceError, one_memory};
+use crate::device::{DeviceError, one_memory, weight_format};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
 use crate::inputs::pair::same_path;
@@ -19,6 +19,8 @@ use crate::options::{OnPolicy, RunConfig, SlotChoice, UsageError, WeightFormat};
 
 /// Completions of held-out prompts in a report.
 pub const SAMPLES: u32 = 3;
+/// Tokens of each, with its prompt, at most.
+const SAMPLE_TOKENS: u32 = 256;
 
 /// Properties of a run's models that its plan follows from: their shapes, and in which formats their matrices are
 /// stored.
@@ -126,7 +128,7 @@ impl Shapes {
     /// decoding is of few.
     fn samples(&self, config: &RunConfig, recipe: &Recipe) -> Option<DecodeRequest> {
         let is_asked = !config.eval_data.is_empty() && recipe.gemm == Gemm::Bundle && recipe.seq_len > 1;
-        let slots = Slots { count: SAMPLES, seq_len: recipe.seq_len };
+        let slots = Slots { count: SAMPLES, seq_len: recipe.seq_len.min(SAMPLE_TOKENS) };
         let request = DecodeRequest { slots, sampling: Sampling::LIKELIEST };
         (is_asked && DecodeRequest::draws(&self.student.0)).then_some(request)
     }
@@ -154,24 +156,29 @@ impl Shapes {
             let on_policy = Some(OnPolicy { rollout_slots: SlotChoice::Count(count), ..on_policy });
             self.untuned(device, &RunConfig { on_policy, ..config.clone() })
         };
-        let fits = |chosen: &Chosen<TrainingPlan>| chosen.plan.plan.device_bytes() <= device.free_bytes;
-        let tries = on_policy.rollout_slots.tries(own_sequences(config));
-        for count in &tries {
-            let chosen = with(*count)?;
-            if fits(&chosen) {
+        let is_sim = crate::device::rows(device)?.launches == Arch::Sim;
+        let fits = |chosen: &Chosen<TrainingPlan>| {
+            let host =
+                one_memory::host_bytes(device, || HostMemory::of(&chosen.plan, &config.data, DeviceMemory::Shared));
+            is_sim || weight_format::fits(chosen.plan.plan.device_bytes() + host, device.free_bytes)
+        };
+        // A form of the teacher that does not fit is refused before there is a plan.
+        let fitting = |count| match with(count) {
+            Err(DeviceError::Memory { .. } | DeviceError::OneMemory { .. } | DeviceError::Unfit(_)) => Ok(None),
+            other => other.map(|chosen| Some(chosen).filter(&fits)),
+        };
+        for count in on_policy.rollout_slots.tries(own_sequences(config)) {
+            if let Some(chosen) = fitting(count)? {
                 return Ok(chosen);
             }
         }
         let SlotChoice::Count(asked) = on_policy.rollout_slots else { return with(1) };
-        let mut fewer = SlotChoice::up_to(asked).into_iter().skip(1);
-        let most = fewer.find_map(|count| with(count).ok().filter(fits).map(|_| count));
-        let (chosen, most) = (with(asked)?, most.map_or("not even one does".to_owned(), |most| format!("{most} do")));
-        let (needed, free) = (chosen.plan.plan.device_bytes(), device.free_bytes);
-        Err(DeviceError::Unfit(format!(
-            "--rollout-slots {asked} do not fit: the plan takes {needed} bytes of device memory and {} has {free} free; {most}\n{}",
-            device.name,
-            MemoryTable::of(&chosen.plan.plan)
-        )))
+        let fewer = SlotChoice::up_to(asked).into_iter().skip(1);
+        let most = fewer.into_iter().find(|count| matches!(fitting(*count), Ok(Some(_))));
+        let most = most.map_or("not even one does".to_owned(), |most| format!("--rollout-slots {most} does"));
+        let what = format!("--rollout-slots {asked} does not fit; {most}");
+        let Chosen { plan, .. } = with(asked).map_err(|error| error.unfit(&what))?;
+        Err(DeviceError::memory(device, &plan.plan, plan.plan.device_bytes(), String::new()).unfit(&what))
     }
 
     /// Lowers it with the variants that its architecture's row selects.

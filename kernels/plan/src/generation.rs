@@ -51,7 +51,7 @@ impl GenerationPlan {
         arch: Arch,
     ) -> Result<Self, PlanError> {
         let Student { config, formats, .. } = model;
-        let DecodeRequest { slots, sampling, .. } = request;
+        let DecodeRequest { slots, sampling } = request;
         let dtype = precision.dtype();
         check_tokens(config, "model", 1, slots.seq_len)?;
         request.check(config, slots.seq_len)?;

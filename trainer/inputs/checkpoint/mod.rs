@@ -347,7 +347,7 @@ impl Checkpoint {
         let beside = self.generation_config();
         let lists = [&self.json, &beside].into_iter().filter_map(|json| json.get("eos_token_id"));
         let ids = lists.flat_map(|eos| eos.as_array().cloned().unwrap_or_else(|| vec![eos.clone()]));
-        ids.filter_map(|id| u32::try_from(id.as_u64()?).ok()).collect()
+        ids.filter_map(|id| u32::try_from(id.as_u64()?).ok()).unique().collect()
     }
 
     /// The files that hold its weights, in name order.

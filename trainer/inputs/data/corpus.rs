@@ -555,13 +555,23 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
+    /// True if a completion fits behind a prompt; counts those behind which none does.
+    fn has_room(&mut self, chunk: &Chunk, rule: PromptRule) -> bool {
+        let length = chunk.prompt().len() as u64;
+        self.summary.longest_prompt = self.summary.longest_prompt.max(length);
+        let has_room = length <= rule.room.into();
+        self.summary.without_room += u64::from(!has_room);
+        has_room
+    }
+
     fn give(&mut self, mut chunk: Chunk) {
         if let Packing::Prompts(rule) = self.corpus.packing {
             rule.mark(&mut chunk);
-            let length = chunk.prompt().len() as u64;
-            self.summary.longest_prompt = self.summary.longest_prompt.max(length);
-            if length > rule.room.into() {
-                self.summary.without_room += 1;
+            if rule.completed && chunk.counted() == 0 {
+                self.summary.rows_passed_over += 1;
+                return;
+            }
+            if !self.has_room(&chunk, rule) {
                 return;
             }
             self.counted = true;
@@ -635,6 +645,11 @@ impl Pass<'_> {
 
     /// A row by itself, truncated to a chunk.
     fn sequence(&mut self, mut chunk: Chunk, lacks_assistant: bool) {
+        if let Packing::Prompts(rule) = self.corpus.packing
+            && !self.has_room(&chunk, rule)
+        {
+            return;
+        }
         let most = self.corpus.chunk;
         let is_cut = chunk.ids.len() > most;
         // How many tokens predict the first one that counts.
@@ -654,6 +669,7 @@ impl Pass<'_> {
             _ => self.give(chunk),
         }
     }
+
     /// Cuts a tokenized document into chunks. Consecutive chunks of a stream share no token: the first token of a chunk is predicted
     /// by nothing, as in `.bin` files. A chunk of one token has nothing to predict.
     fn pack(&mut self, file: &DataFile, ids: &[u32]) -> Result<(), DataError> {

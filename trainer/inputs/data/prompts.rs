@@ -104,20 +104,41 @@ impl Corpus {
         let masked = vec![MASKED_TOKEN; ids.len()];
         let mut chunk = Chunk { labels: Some(masked), ids };
         if rule.completed {
-            let whole = self.read(file, columns, (number, raw))?.chunk.ids;
-            let completion = whole.strip_prefix(&chunk.ids[..]).filter(|completion| !completion.is_empty());
-            let none = || {
-                at_row(
-                    file,
-                    number,
-                    "no completion behind its prompt: --on-policy below 1 trains on those, too".to_owned(),
-                )
+            let fault = |reason: &str| at_row(file, number, reason.to_owned());
+            let (ids, labels) = match self.text_completion(file, columns, &raw)? {
+                Some(ids) => (ids.clone(), ids),
+                None => {
+                    let whole = self.read(file, columns, (number, raw))?.chunk;
+                    let labels = whole.labels.unwrap_or_else(|| whole.ids.clone());
+                    let other =
+                        "the template writes its prompt otherwise where an answer follows: no completion is behind it";
+                    let ids = whole.ids.strip_prefix(&chunk.ids[..]).ok_or_else(|| fault(other))?;
+                    (ids.to_vec(), labels[chunk.ids.len()..].to_vec())
+                }
             };
-            let completion = completion.ok_or_else(none)?;
-            chunk.ids.extend(completion);
-            chunk.labels.iter_mut().for_each(|labels| labels.extend(completion));
+            if labels.iter().all(|label| *label == MASKED_TOKEN) {
+                return Err(fault("no completion behind its prompt: --on-policy below 1 trains on those, too"));
+            }
+            chunk.ids.extend(ids);
+            chunk.labels.iter_mut().for_each(|all| all.extend(&labels));
         }
         Ok(Tokens { chunk, is_document: false, is_empty: false, lacks_assistant: false })
+    }
+
+    /// Returns the tokens of a completion that is text, with the one that ends it; none of other rows, and of an empty one.
+    fn text_completion(&self, file: &DataFile, columns: &Columns, raw: &Raw) -> Result<Option<Vec<u32>>, DataError> {
+        let content = match raw {
+            Raw::Line(line) => jsonl::text(line).and_then(|line| jsonl::row(line, columns)),
+            Raw::Row(row) => parquet::row(row.clone(), columns),
+        };
+        let Ok(Content::Completion { prompt: Part::Text(_), completion: Part::Text(text), .. }) = content else {
+            return Ok(None);
+        };
+        let mut ids = self.encode(file, &text, SpecialTokens::Omit)?;
+        if !ids.is_empty() {
+            ids.extend(self.reader.eos);
+        }
+        Ok(Some(ids))
     }
 
     fn prompts_of_rows(

@@ -138,11 +138,11 @@ fn check_gradients(
     if !adapter.adds_nothing()? || !pair::identical(teacher, student)? {
         return Ok(());
     }
-    Err(Failure::usage(
+    let below = if config.on_policy.is_some() { "" } else { "--alpha below 1, so that the data count too, " };
+    Err(Failure::usage(format!(
         "--alpha 1: the teacher is the student's own base and its adapter adds nothing yet, so both predict the same and every \
-         gradient is exactly 0. Give --alpha below 1, so that the data count too, another --teacher, or an --adapter that \
-         has been trained",
-    ))
+         gradient is exactly 0. Give {below}another --teacher, or an --adapter that has been trained"
+    )))
 }
 
 /// True if teacher and student are one model: the same configuration, and weights of the same bytes. Waits for their

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use precast_kernels::abi::MASKED_TOKEN;
 use precast_plan::SequenceLength;
+use serde::{Deserialize, Serialize};
 
 use crate::device::decoding::DecodingDevice;
 use crate::device::decoding::schedule::{Drawn, Sequence};
@@ -41,7 +42,7 @@ pub(super) struct Packed {
 
 /// True if the student completes the sequence with this number: a share of them, by a hash of seed and number.
 fn is_written(on_policy: &OnPolicy, number: u64) -> bool {
-    let mut hash = on_policy.sampling.seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut hash = on_policy.sampling.seed.wrapping_add((number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     for factor in [0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB] {
         hash = (hash ^ hash >> 30).wrapping_mul(factor);
     }
@@ -109,7 +110,7 @@ impl Rollouts {
 }
 
 impl Rollout {
-    /// Positions that it takes in a micro-batch.
+    /// Returns the positions that it takes in a micro-batch.
     pub fn positions(&self) -> usize {
         self.chunk.ids.len() - 1
     }
@@ -131,7 +132,7 @@ pub(super) fn sums(rollouts: &[Rollout], stops: &[u32], positions: u64) -> Rollo
     sums
 }
 
-/// A sequence of which the completion counts.
+/// Joins a prompt and its completion, of which the latter counts.
 fn completed(prompt: &[u32], completion: &[u32]) -> Chunk {
     let masked = std::iter::repeat_n(MASKED_TOKEN, prompt.len());
     Chunk { ids: [prompt, completion].concat(), labels: Some(masked.chain(completion.iter().copied()).collect()) }
@@ -159,7 +160,7 @@ pub(super) fn pack(
 }
 
 /// Tokens that were scored otherwise in training than at sampling.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Mismatch {
     pub count: u64,
     /// Number of the sequence and position of the first.
@@ -272,6 +273,14 @@ mod tests {
         assert_eq!((slot_off.count > 8, slot_off.first), (true, Some((0, 5))));
         let position_off = mismatch(|row| row.position ^= 1, |_| {});
         assert_eq!((position_off.count > 8, position_off.first), (true, Some((0, 5))));
+    }
+
+    #[test]
+    fn a_share_of_the_sequences_is_written() {
+        let of_share = |share| OnPolicy { share, ..config().on_policy.unwrap() };
+        let written = |share| (0..10_000).filter(|number| is_written(&of_share(share), *number)).count();
+        assert_eq!((written(1.0), written(1e-6)), (10_000, 0));
+        assert!((4_800..5_200).contains(&written(0.5)), "{}", written(0.5));
     }
 
     fn packed(positions: &[usize]) -> Vec<(u32, Vec<usize>)> {

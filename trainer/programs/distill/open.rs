@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use precast_fatbins::Digest;
+use precast_plan::decoding::MOST_STOPS;
 use precast_runtime::cublas::Cublas;
 
 use super::Mode;
@@ -19,6 +20,7 @@ use crate::base::notes;
 use crate::base::startup_times::Startup;
 use crate::base::stop::Stop;
 use crate::device;
+use crate::device::decoding::DecodeError;
 use crate::device::run_models::RunModels;
 use crate::device::tuning::Tuning;
 use crate::inputs::checkpoint::Checkpoint;
@@ -75,6 +77,10 @@ pub(super) fn open(
     let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
     let models = RunModels::open(&config)?;
     let mut digests = ModelDigests::start(&models.models);
+    let stops = models.models.student.eos_tokens().len();
+    if config.on_policy.is_some() && stops > MOST_STOPS as usize {
+        return Err(DecodeError::Stops(stops).into());
+    }
     startup.end("models");
     let (mut models, data, summaries) = {
         let config = config.clone();

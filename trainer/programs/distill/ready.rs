@@ -25,7 +25,7 @@ use crate::device::run_models::RunModels;
 use crate::device::session::Session;
 use crate::device::watch::Hang;
 use crate::inputs::checkpoint::{Checkpoint, check_space};
-use crate::inputs::data::{Batches, Chunk, Corpus, DataError, Step, Streams, Summaries};
+use crate::inputs::data::{Batches, Chunk, Corpus, DataError, MicroBatch, Step, Streams, Summaries};
 use crate::options::{Final, OutputOptions, RunConfig, ShapeOptions};
 use crate::programs::failure::Failure;
 use crate::programs::replay;
@@ -196,7 +196,10 @@ fn upload(
     };
     match teacher {
         Teacher::Unknown(measuring) => {
-            let batch = first_step()?.micro_batch(0);
+            let first = first_step()?;
+            let mut batches = (0..first.micros()).map(|number| first.micro_batch(number));
+            let counts = |batch: &MicroBatch| batch.counted > 0;
+            let batch = batches.find(counts).ok_or_else(|| DataError::nothing_counted(1))?;
             let columns = session.certify(models, &batch, progress)?;
             let known = shown.suspend(|| measuring.judge(&batch, &columns))?;
             session.upload_student(models, progress)?;

@@ -9,6 +9,7 @@ use super::ready::Ready;
 use super::running::Running;
 use super::steps::Pending;
 use crate::device::session::Session;
+use crate::inputs::data::DataError;
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
 use crate::ranks::{RankError, Ranks};
@@ -41,15 +42,16 @@ impl Running<'_> {
         let rollouts = Rollouts::write(session, (&on_policy, stops), &rows.rows, numbered)?;
         let shape = (config.shape.batch_size, config.shape.seq_len);
         let lengths: Vec<SequenceLength> = SequenceLength::of(&config.recipe()).collect();
-        // The guard computes a micro-batch of whole sequences.
-        let lengths = if is_guarded { &lengths[..1] } else { &lengths[..] };
         let local = config.division.share.local();
-        let packed = rollouts.replicas(local).map(|own| pack(own.iter().map(Rollout::positions), shape, lengths));
+        let packed = rollouts.replicas(local).map(|own| pack(own.iter().map(Rollout::positions), shape, &lengths));
         let packed: Vec<Vec<Packed>> = packed.collect();
         let positions = u64::from(shape.0) * u64::from(shape.1);
         let of_replicas = rollouts.replicas(local).zip(&packed);
         let own = of_replicas.map(|(own, packed)| sums(own, stops, packed.len() as u64 * positions));
         let sums = summed(own.collect(), rollouts.seconds, ranks)?;
+        if sums.counted == 0 {
+            return Err(DataError::nothing_counted(step + 1).into());
+        }
         let mut computed = Computed::default();
         computed.gradients(session, config, (&rollouts, packed, (1.0 / sums.counted as f64) as f32), is_guarded)?;
         let lr = config.optimizer.lr_of(step, config.steps());
@@ -57,6 +59,7 @@ impl Running<'_> {
         computed.check(session, &rollouts, config.shape.seq_len)?;
         *tokens = tokens::after(*tokens, &rows);
         let Computed { guard, mismatch, .. } = computed;
+        let mismatch = of_all(mismatch, ranks)?;
         let rollouts = Some((sums.record(mismatch.count), mismatch.first));
         Ok(Pending { step: step + 1, lr, tokens: sums.counted, ticket, guard, rollouts })
     }
@@ -71,6 +74,17 @@ fn summed(mut own: Vec<RolloutSums>, seconds: f64, ranks: &Ranks) -> Result<Roll
     Ok(RolloutSums::of(&all.collect::<Result<Vec<_>, _>>()?.concat()))
 }
 
+/// Adds up the mismatches of all ranks.
+fn of_all(own: Mismatch, ranks: &Ranks) -> Result<Mismatch, RankError> {
+    let said = ranks.all_gather(&serde_json::to_vec(&own).expect("numbers serialize"))?;
+    let malformed = |error: serde_json::Error| RankError::io("read what a rank has compared")(error);
+    let all = said.iter().map(|said| serde_json::from_slice::<Mismatch>(said).map_err(malformed));
+    Ok(all.collect::<Result<Vec<_>, _>>()?.into_iter().fold(Mismatch::default(), |sum, one| Mismatch {
+        count: sum.count + one.count,
+        first: sum.first.into_iter().chain(one.first).min(),
+    }))
+}
+
 impl Computed {
     /// Asks for the gradients of a rank's sequences, replica by replica.
     fn gradients(
@@ -82,6 +96,12 @@ impl Computed {
     ) -> Result<(), Failure> {
         let (share, shape) = (config.division.share, (config.shape.batch_size, config.shape.seq_len));
         let each = rollouts.all.len() / share.local() as usize;
+        if is_guarded {
+            // Of whole sequences: the first micro-batch overwrites what it leaves.
+            let first = Packed { length: SequenceLength::Whole, rows: (0..each.min(shape.0 as usize)).collect() };
+            session.micro(&rollouts.micro_batch(&first, shape), loss_scale, 0)?;
+            self.guard = Some(Guarded(session.guard()?.into_iter().map(LayerDistance::of).collect()));
+        }
         for (replica, packed) in packed.into_iter().enumerate() {
             let is_last = share.ranks > 1 && replica + 1 == share.local() as usize;
             let count = packed.len();
@@ -89,14 +109,7 @@ impl Computed {
                 packed.rows.iter_mut().for_each(|row| *row += replica * each);
                 let batch = rollouts.micro_batch(&packed, shape);
                 let last = is_last && number + 1 == count;
-                let guarded = is_guarded && self.guard.is_none();
-                if guarded {
-                    session.micro(&batch, loss_scale, number)?;
-                    self.guard = Some(Guarded(session.guard()?.into_iter().map(LayerDistance::of).collect()));
-                }
-                if last || !guarded {
-                    session.micro_of((packed.length, last), &batch, loss_scale, number)?;
-                }
+                session.micro_of((packed.length, last), &batch, loss_scale, number)?;
                 let ticket = session.scores()?;
                 self.check(session, rollouts, shape.1)?;
                 self.under_way = Some((packed, ticket));

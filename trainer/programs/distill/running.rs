@@ -96,7 +96,9 @@ impl<'a> Running<'a> {
         let Ready { opened: Opened { config, begin, models, .. }, session, .. } = &run;
         let (micros, _) = config.division.share.micros(config.division.grad_accum.into());
         let micros = (micros.end - micros.start) as u32;
-        let floor_s = session.device().peak().map(|limit| limit.floor_seconds(&session.plan.plan, micros));
+        // Of a step that packs its sequences by their lengths none is known before.
+        let peak = session.device().peak().filter(|_| config.on_policy.is_none());
+        let floor_s = peak.map(|limit| limit.floor_seconds(&session.plan.plan, micros));
         let progress = written.as_ref().map(|_| Progress::new(config, begin.step, floor_s));
         let waits = ExchangeWaits::default();
         let done = begin.step;

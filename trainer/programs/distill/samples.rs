@@ -45,7 +45,13 @@ pub(super) fn of_held_out(
         None => Ok(ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")),
     };
     let mut samples = Vec::new();
-    let mut device = DecodingDevice::new(session, decoding, &student.eos_tokens())?;
+    let mut device = match DecodingDevice::new(session, decoding, &student.eos_tokens()) {
+        Err(error @ DecodeError::Stops(_)) => {
+            note(format_args!("no samples: {error}"));
+            return Ok(Vec::new());
+        }
+        other => other?,
+    };
     let completed = device.complete(sequences, |sequence, Drawn { ids, .. }| {
         let (chunk, tokens) = prompts[sequence.number as usize];
         let reference = text(&chunk.ids[tokens..chunk.ids.len().min(tokens + MOST_TOKENS)])?;
@@ -53,8 +59,8 @@ pub(super) fn of_held_out(
         Ok::<_, Failure>(())
     });
     match completed {
-        // The weights that are written are finite, and so the run has done its work.
-        Err(Failure::Decode(error @ DecodeError::NotFinite { .. })) => note(format_args!("no samples: {error}")),
+        // The run has done its work without them.
+        Err(Failure::Decode(error)) => note(format_args!("no samples: {error}")),
         other => other?,
     }
     Ok(samples)
