@@ -277,8 +277,8 @@ mod tests {
 
     #[test]
     fn a_share_of_the_sequences_is_written() {
-        let of_share = |share| OnPolicy { share, ..config().on_policy.unwrap() };
-        let written = |share| (0..10_000).filter(|number| is_written(&of_share(share), *number)).count();
+        let own = config().on_policy.unwrap();
+        let written = |share| (0..10_000).filter(|number| is_written(&OnPolicy { share, ..own }, *number)).count();
         assert_eq!((written(1.0), written(1e-6)), (10_000, 0));
         assert!((4_800..5_200).contains(&written(0.5)), "{}", written(0.5));
     }
