@@ -167,8 +167,7 @@ fn a_weight_that_is_stale_shows_in_the_first_token() {
     tampered.shows(&[0], |_| (), |_, _| ());
 }
 
-/// What is decoded at the same bits is still another token where the choice is wrong: so each is compared with the likeliest by the
-/// logits of the whole sequence.
+/// Each token is compared with the likeliest by the logits of the whole sequence: equal bits alone do not make the choice right.
 #[test]
 fn greedy_completions_are_what_recomputing_gives() {
     let dir = tempfile::tempdir().unwrap();

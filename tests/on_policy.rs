@@ -115,7 +115,7 @@ fn ranks_write_and_learn_the_same() {
     }
 }
 
-/// Where the student writes a part alone, the rest is what the data have behind their prompts, with their own masks.
+/// Sequences that the student does not write have the data's completions, with their own masks.
 #[test]
 fn completions_of_the_data_are_those_of_their_rows() {
     let case = case();

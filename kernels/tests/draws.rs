@@ -31,7 +31,7 @@ fn probabilities(p: &sample_params, logits: &[f32]) -> Vec<f64> {
     (0..logits.len()).map(|id| if ids.contains(&id) { weights[id] / all } else { 0.0 }).collect()
 }
 
-/// How often each token is drawn, of rows of the same logits whose sequences and positions are others.
+/// Counts how often each token is drawn, over rows of the same logits with different sequences and positions.
 fn counts(p: sample_params, logits: &[f32], draws: u64) -> Vec<u64> {
     let key = Key::parse("sample{x=f32}").unwrap();
     let p = sample_params { rows: ROWS, vocab: VOCAB as u32, ..p };

@@ -79,7 +79,7 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
-    /// Replaces the advice to those that train, where `what` does not fit, by that of another command.
+    /// Replaces the advice of a run by `what` does not fit and what does, for commands with other remedies.
     #[must_use]
     pub(crate) fn unfit(self, what: &str) -> Self {
         match self {

@@ -57,6 +57,11 @@ pub fn change(name: &str) -> Change {
     option.unwrap_or_else(|| panic!("no option is called {name}")).get().copied().unwrap_or_default()
 }
 
+/// True if an option is of a run whose student writes, besides the one that asks for that.
+pub(super) fn is_of_rollouts(name: &str) -> bool {
+    name != "on_policy" && ON_POLICY.get_arguments().any(|option| option.get_id() == name)
+}
+
 /// True if an option is of a run with a teacher alone.
 pub fn is_of_teacher(name: &str) -> bool {
     let of = |group: &Command| group.get_arguments().any(|option| option.get_id() == name);

@@ -41,8 +41,8 @@ pub use flags::{Flags, FlagsAndFile, RUN, all, change, is_of_teacher};
 pub use given::OptionSource;
 pub use groups::{
     AdapterOptions, ArithmeticOptions, Change, DeviceOptions, Division, DivisionOptions, Kernels, ModelOptions,
-    OnPolicy, OptimizerOptions, Options, OrderOptions, OutputOptions, ShapeOptions, TeacherOptions, TeachingOptions,
-    TextOptions, TuningOptions,
+    OnPolicy, OptimizerOptions, Options, OrderOptions, OutputOptions, SamplingOptions, ShapeOptions, TeacherOptions,
+    TeachingOptions, TextOptions, TuningOptions,
 };
 pub use length::{Length, Passes};
 pub use max_kl::MostKl;

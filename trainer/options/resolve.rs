@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use precast_plan::{Objective, Share};
 
+use super::flags::is_of_rollouts;
 use super::groups::{Options, TeacherOptions, TeachingOptions};
 use super::is_of_teacher;
 use super::usage::{UsageError, flag, missing};
@@ -48,6 +49,14 @@ impl Options {
         let TeachingOptions { mut alpha, mut temperature, teacher_certificate, untrained, allow_identical, .. } =
             teaching;
         let TeacherOptions { mut beta, teacher_format } = teaching.teacher;
+        if self.on_policy.on_policy.is_none()
+            && let Some(name) = self.given.keys().find(|name| models.model.is_none() && is_of_rollouts(name))
+        {
+            let option = flag(name);
+            return Err(UsageError(format!(
+                "{option} is of completions that the student writes: give --on-policy, too"
+            )));
+        }
         if self.on_policy.on_policy.is_some() {
             // What the student writes is no data to learn by heart: of each token the divergence from the teacher counts.
             for (name, value) in [("alpha", &mut alpha), ("temperature", &mut temperature), ("beta", &mut beta)] {

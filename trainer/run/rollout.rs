@@ -34,7 +34,7 @@ pub struct RolloutSums {
     pub longest: u64,
     /// Completions that ended by themselves.
     pub ended: u64,
-    /// Of the negative log-probabilities, nats.
+    /// Sum of the negative log-probabilities, nats.
     pub nll: f64,
     /// Tokens that are inputs.
     pub inputs: u64,

@@ -13,6 +13,8 @@ pub struct Sampling {
 }
 
 impl Sampling {
+    /// Draws from the softmax as it is.
+    pub const PLAIN: Self = Self { temperature: 1.0, top_k: 0, top_p: 1.0, seed: 0 };
     /// Takes the likeliest token.
     pub const LIKELIEST: Self = Self { temperature: 0.0, top_k: 0, top_p: 1.0, seed: 0 };
 }

@@ -350,6 +350,13 @@ impl Checkpoint {
         ids.filter_map(|id| u32::try_from(id.as_u64()?).ok()).unique().collect()
     }
 
+    /// Returns a note on a model without such a token.
+    pub fn note_of_endless(&self) -> Option<String> {
+        let model = self.path().display();
+        let note = format!("the model {model} names no token that ends a text: --max-tokens ends each completion");
+        self.eos_tokens().is_empty().then_some(note)
+    }
+
     /// The files that hold its weights, in name order.
     pub fn weight_files(&self) -> Vec<PathBuf> {
         self.tensors().files.iter().map(|(path, _)| path.clone()).collect()

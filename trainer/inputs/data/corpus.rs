@@ -362,7 +362,7 @@ impl Corpus {
         }
     }
 
-    /// What a row, counted from 1, comes to.
+    /// Reads a row, counted from 1, as the packing has it.
     fn row(&self, file: &DataFile, columns: &Columns, (number, raw): (u64, Raw)) -> Result<Tokens, DataError> {
         match self.packing {
             Packing::Prompts(rule) if columns.kind != Kind::Text => self.prompt_row(file, columns, (number, raw), rule),

@@ -12,6 +12,7 @@ mod models;
 mod on_policy;
 mod optimizer;
 mod output;
+mod sampling;
 mod shape;
 mod teaching;
 pub(crate) mod values;
@@ -31,6 +32,7 @@ pub use models::ModelOptions;
 pub use on_policy::{OnPolicy, OnPolicyOptions};
 pub use optimizer::OptimizerOptions;
 pub use output::OutputOptions;
+pub use sampling::SamplingOptions;
 pub use shape::ShapeOptions;
 pub use teaching::{TeacherOptions, TeachingOptions};
 

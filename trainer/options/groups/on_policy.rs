@@ -4,8 +4,8 @@ use clap::{Args, value_parser};
 use precast_plan::{Gemm, Objective, Sampling};
 use serde::{Serialize, Serializer};
 
-use super::values::{share, temperature};
-use super::{Change, Division, ShapeOptions};
+use super::values::share;
+use super::{Change, Division, SamplingOptions, ShapeOptions};
 use crate::options::{SlotChoice, UsageError};
 
 /// Tokens of a completion where nothing is said.
@@ -25,15 +25,8 @@ pub struct OnPolicyOptions {
     /// Completions of each prompt in a step [default: 1]
     #[arg(long, value_name = "G", value_parser = value_parser!(u32).range(1..=1 << 16))]
     pub group_size: Option<u32>,
-    /// Divides logits before a token is drawn [default: 1]
-    #[arg(long, value_name = "X", value_parser = temperature)]
-    pub sampling_temperature: Option<f32>,
-    /// Draw from the K likeliest tokens
-    #[arg(long, value_name = "K", value_parser = value_parser!(u32).range(1..=1 << 20))]
-    pub top_k: Option<u32>,
-    /// Draw from the likeliest tokens that together have this probability
-    #[arg(long, value_name = "P", value_parser = share)]
-    pub top_p: Option<f32>,
+    #[command(flatten)]
+    pub sampling: SamplingOptions,
     /// Make a prompt of the first N tokens of each sequence of text and of token ids without labels
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 20))]
     pub prompt_tokens: Option<u32>,
@@ -76,7 +69,7 @@ fn draws<S: Serializer>(sampling: &Sampling, to: S) -> Result<S::Ok, S::Error> {
 }
 
 impl OnPolicy {
-    /// Tokens of a prompt, at most, of a run with sequences of so many.
+    /// Returns the tokens of a prompt, at most, of a run with sequences of so many.
     pub fn room(&self, seq_len: u32) -> u32 {
         seq_len - self.max_tokens
     }
@@ -94,7 +87,7 @@ impl OnPolicyOptions {
         division: Division,
         seed: u64,
     ) -> Result<Option<OnPolicy>, UsageError> {
-        let Some(share) = self.on_policy else { return self.refuse_alone() };
+        let Some(share) = self.on_policy else { return Ok(None) };
         let refuse = |reason: String| Err(UsageError(reason));
         let Objective::Distill { alpha, .. } = objective else {
             return refuse(
@@ -127,40 +120,20 @@ impl OnPolicyOptions {
                 "--group-size {group_size} does not divide the {sequences} sequences of a step (--batch-size times --grad-accum)"
             ));
         }
-        let temperature = self.sampling_temperature.unwrap_or(1.0);
-        if temperature == 0.0 {
+        let sampling = self.sampling.resolve(1.0, seed);
+        if sampling.temperature == 0.0 {
             return refuse(
                 "--sampling-temperature 0 takes the likeliest token: all completions of a prompt would be one. Give a number above 0"
                     .into(),
             );
         }
-        let (top_k, top_p) = (self.top_k.unwrap_or_default(), self.top_p.unwrap_or(1.0));
         Ok(Some(OnPolicy {
             share,
             max_tokens,
             group_size,
-            sampling: Sampling { temperature, top_k, top_p, seed },
+            sampling,
             prompt_tokens: self.prompt_tokens,
             rollout_slots: self.rollout_slots.unwrap_or(SlotChoice::Auto),
         }))
-    }
-
-    /// Refuses options of completions where the student writes none.
-    fn refuse_alone<T>(&self) -> Result<Option<T>, UsageError> {
-        let given = [
-            ("--max-tokens", self.max_tokens.is_some()),
-            ("--group-size", self.group_size.is_some()),
-            ("--sampling-temperature", self.sampling_temperature.is_some()),
-            ("--top-k", self.top_k.is_some()),
-            ("--top-p", self.top_p.is_some()),
-            ("--prompt-tokens", self.prompt_tokens.is_some()),
-            ("--rollout-slots", self.rollout_slots.is_some()),
-        ];
-        match given.into_iter().find(|(_, is_given)| *is_given) {
-            Some((option, _)) => {
-                Err(UsageError(format!("{option} is of completions that the student writes: give --on-policy, too")))
-            }
-            None => Ok(None),
-        }
     }
 }

@@ -119,7 +119,7 @@ pub fn bench_generation(
         ))
         .into());
     }
-    let sampling = Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, seed: 0 };
+    let sampling = Sampling::PLAIN;
     let decoding = DecoderRequest {
         forward,
         data: &[],

@@ -102,12 +102,7 @@ pub(super) fn ready(
     }
     let certificate = upload(&mut session, models, known, || first_step(corpus, config), stop)?;
     models.models.iter().filter_map(|(role, model)| still::note(config.name_of(role), model)).for_each(notes::note);
-    if config.on_policy.is_some() && models.models.student.eos_tokens().is_empty() {
-        notes::note(format_args!(
-            "the model {} names no token that ends a text: --max-tokens ends each completion",
-            config.student.display()
-        ));
-    }
+    config.on_policy.and_then(|_| models.models.student.note_of_endless()).iter().for_each(notes::note);
     startup.end("upload");
     let (mut batches, tokens) = unless_stopped(stop, "reading data", || seen.join().expect("reading does not panic"))??;
     if ranks.count() > 1 || resumed.is_some() {
@@ -163,7 +158,7 @@ fn disk_space(
     })
 }
 
-/// What a teacher is scored on: the data of a step, of an on-policy run all tokens of its prompts.
+/// Returns the data that a teacher is scored on: those of a step, of an on-policy run all tokens of its prompts.
 fn scored(step: Step, config: &RunConfig) -> Step {
     let ShapeOptions { batch_size, seq_len } = config.shape;
     match config.on_policy {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use precast_kernels::abi::MASKED_TOKEN;
 
 use crate::base::notes::note;
+use crate::device::decoding::DecodingDevice;
 use crate::device::decoding::schedule::{Drawn, Sequence};
-use crate::device::decoding::{DecodeError, DecodingDevice};
 use crate::device::session::Session;
 use crate::device::shapes::SAMPLES;
 use crate::inputs::checkpoint::Checkpoint;
@@ -45,18 +45,14 @@ pub(super) fn of_held_out(
         None => Ok(ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")),
     };
     let mut samples = Vec::new();
-    let mut device = match DecodingDevice::new(session, decoding, &student.eos_tokens()) {
-        Err(error @ DecodeError::Stops(_)) => {
-            note(format_args!("no samples: {error}"));
-            return Ok(Vec::new());
-        }
-        other => other?,
-    };
-    let completed = device.complete(sequences, |sequence, Drawn { ids, .. }| {
-        let (chunk, tokens) = prompts[sequence.number as usize];
-        let reference = text(&chunk.ids[tokens..chunk.ids.len().min(tokens + MOST_TOKENS)])?;
-        samples.push(SampleRecord { step, prompt: text(&sequence.prompt)?, completion: text(&ids)?, reference });
-        Ok::<_, Failure>(())
+    let completed = DecodingDevice::new(session, decoding, &student.eos_tokens()).map_err(Failure::from);
+    let completed = completed.and_then(|mut device| {
+        device.complete(sequences, |sequence, Drawn { ids, .. }| {
+            let (chunk, tokens) = prompts[sequence.number as usize];
+            let reference = text(&chunk.ids[tokens..chunk.ids.len().min(tokens + MOST_TOKENS)])?;
+            samples.push(SampleRecord { step, prompt: text(&sequence.prompt)?, completion: text(&ids)?, reference });
+            Ok::<_, Failure>(())
+        })
     });
     match completed {
         // The run has done its work without them.

@@ -77,7 +77,7 @@ pub(super) fn plan(device: &Device) -> Result<Plan, DeviceError> {
     let TrainingPlan { mut plan, .. } =
         TrainingPlan::new(TrainingRequest::new(&student, &recipe, arch).taught_by(Some((&teacher, &dense))))?;
     let student = Student { config: &student, formats: &dense, adapters: &Adapters::none() };
-    let sampling = Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, seed: 0 };
+    let sampling = Sampling::PLAIN;
     let slots = Slots { count: 1, seq_len: SEQ_LEN };
     // Kernels are found by it, and nothing else.
     plan.phases

@@ -23,7 +23,7 @@ use crate::base::notes::note;
 use crate::device::decoding::schedule::{Drawn, Sequence};
 use crate::device::frozen::Opened;
 use crate::inputs::adapter::Adapter;
-use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
+use crate::inputs::checkpoint::{self, CheckpointError};
 use crate::inputs::data::DataError;
 use crate::options::WeightFormat;
 use crate::programs::failure::Failure;
@@ -50,7 +50,7 @@ pub fn answer(request: &Generation) -> Result<Generated, Failure> {
     request.check()?;
     let opened = request.forward.read()?;
     let sequences = Sequences::of_prompt(request, &opened.model)?;
-    note_no_stops(&opened.model);
+    opened.model.note_of_endless().iter().for_each(note);
     let mut decoder = open(request, &opened, &sequences)?;
     if request.forward.heading {
         tell("");
@@ -73,7 +73,7 @@ pub fn complete(request: &Generation, out: &Path) -> Result<(), Failure> {
     let model = &opened.model;
     file::check_place(out, request.resume, &request.data)?;
     let sequences = Sequences::of_data(request, model)?;
-    note_no_stops(model);
+    model.note_of_endless().iter().for_each(note);
     let mut decoder = open(request, &opened, &sequences)?;
     let header = header(request, &opened, &sequences, &decoder)?;
     let (mut file, done) = match request.resume {
@@ -95,14 +95,6 @@ pub fn complete(request: &Generation, out: &Path) -> Result<(), Failure> {
     drop(progress);
     say!("completions: {} ({count})", out.display());
     Ok(())
-}
-
-/// Says what ends a text where the model has no token that does.
-fn note_no_stops(model: &Checkpoint) {
-    if model.eos_tokens().is_empty() {
-        let model = model.path().display();
-        note(format_args!("the model {model} names no token that ends a text: --max-tokens ends each completion"));
-    }
 }
 
 fn open(request: &Generation, opened: &Opened, sequences: &Sequences) -> Result<DeviceDecoder, Failure> {

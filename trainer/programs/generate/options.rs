@@ -8,8 +8,7 @@ use precast_plan::{Gemm, Precision, Sampling};
 
 use crate::device::frozen::Forward;
 use crate::inputs::chat::date;
-use crate::options::groups::values::{share, temperature};
-use crate::options::{OptionSource, Options, SlotChoice, UsageError, WeightFormat, missing};
+use crate::options::{OptionSource, Options, SamplingOptions, SlotChoice, UsageError, WeightFormat, missing};
 
 /// Tokens of a completion where nothing is said: of an answer, and of one of many.
 const ANSWER_TOKENS: u32 = 128;
@@ -48,15 +47,8 @@ pub struct Generation {
     /// Tokens of a prompt with its completion, at most [default: what the longest needs, and the model takes]
     #[arg(long, value_name = "S", requires = "data", value_parser = value_parser!(u32).range(2..=1 << 22))]
     pub seq_len: Option<u32>,
-    /// Divides logits before a token is drawn; 0 takes the likeliest [default: 0; 1 with --data]
-    #[arg(long, value_name = "X", value_parser = temperature)]
-    pub sampling_temperature: Option<f32>,
-    /// Draw from the K likeliest tokens
-    #[arg(long, value_name = "K", value_parser = value_parser!(u32).range(1..=1 << 20))]
-    pub top_k: Option<u32>,
-    /// Draw from the likeliest tokens that together have this probability
-    #[arg(long, value_name = "P", value_parser = share)]
-    pub top_p: Option<f32>,
+    #[command(flatten)]
+    pub sampling: SamplingOptions,
     /// Seed of the draws
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
@@ -132,13 +124,7 @@ impl Generation {
 
     /// Returns the parameters of the draws, with the defaults of a prompt or of data.
     pub(super) fn sampling(&self) -> Sampling {
-        let temperature = self.sampling_temperature.unwrap_or(if self.data.is_empty() { 0.0 } else { 1.0 });
-        Sampling {
-            temperature,
-            top_k: self.top_k.unwrap_or_default(),
-            top_p: self.top_p.unwrap_or(1.0),
-            seed: self.seed,
-        }
+        self.sampling.resolve(if self.data.is_empty() { 0.0 } else { 1.0 }, self.seed)
     }
 
     /// Refuses options that do not go together.
@@ -147,7 +133,7 @@ impl Generation {
     /// [`UsageError`].
     pub(super) fn check(&self) -> Result<(), UsageError> {
         refuse_cublas(self.forward.gemm)?;
-        let draws = [("--top-k", self.top_k.is_some()), ("--top-p", self.top_p.is_some())];
+        let draws = [("--top-k", self.sampling.top_k.is_some()), ("--top-p", self.sampling.top_p.is_some())];
         match draws.into_iter().find(|(_, is_given)| *is_given) {
             Some((option, _)) if self.sampling().temperature == 0.0 => Err(UsageError(format!(
                 "{option} draws from several tokens, and at --sampling-temperature 0 the likeliest is taken: give a temperature above 0"

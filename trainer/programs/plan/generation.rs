@@ -85,7 +85,7 @@ impl Lowering<'_> {
     fn plan(&self, formats: &Formats, slots: u32) -> Result<GenerationPlan, Failure> {
         let student = Student { config: self.config, formats, adapters: &self.adapters };
         // Neither changes what it takes.
-        let sampling = Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, seed: 0 };
+        let sampling = Sampling::PLAIN;
         let request = DecodeRequest { slots: Slots { count: slots, seq_len: self.seq_len }, sampling };
         Ok(GenerationPlan::new(student, request, self.forward.precision(), self.target.rows.launches)?)
     }
