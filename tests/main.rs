@@ -33,6 +33,7 @@ mod golden;
 mod golden_int8;
 mod guard;
 mod held_out;
+mod held_out_prompts;
 mod init;
 mod int8;
 mod int8_training;

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::support::{Case, fail, is_sim, metrics_of, skipped, succeed, texts, tokenizer};
 
 /// Two tiny models of which the student ends texts by some tokens, and rows of ragged prompts.
-fn case() -> Case {
+pub fn case() -> Case {
     let case = Case::new(17 * 8);
     fs::write(case.student.join("generation_config.json"), json!({"eos_token_id": [5, 9, 17]}).to_string()).unwrap();
     let row = |at: u32| {
@@ -34,7 +34,7 @@ fn run(case: &Case, out: &str, arguments: &[&str]) -> Command {
 }
 
 /// Weights, and the steps without what depends on the clock and on memory.
-fn results(out: &Path) -> (Vec<u8>, Vec<StepRecord>) {
+pub fn results(out: &Path) -> (Vec<u8>, Vec<StepRecord>) {
     let timeless = |record: StepRecord| StepRecord {
         step_ms: 0.0,
         tokens_per_s: 0.0,

@@ -1,6 +1,7 @@
 //! The shapes of the models of a run, which its plan follows from.
 
 use precast_kernels::Arch;
+use precast_plan::decoding::MOST_SLOTS;
 use precast_plan::{
     Adapters, DecodeRequest, Formats, Gemm, ModelConfig, PlanError, Precision, Recipe, Sampling, Slots, Student,
     Teacher, TrainingPlan, TrainingRequest,
@@ -15,7 +16,7 @@ use crate::device::{DeviceError, one_memory, weight_format};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
 use crate::inputs::pair::same_path;
-use crate::options::{OnPolicy, RunConfig, SlotChoice, UsageError, WeightFormat};
+use crate::options::{Completions, RunConfig, SlotChoice, UsageError, WeightFormat};
 
 /// Completions of held-out prompts in a report.
 pub const SAMPLES: u32 = 3;
@@ -118,9 +119,8 @@ impl Shapes {
         let (of_student, stored) = &self.student;
         let formats = if self.student_format(config) == WeightFormat::Stored { stored } else { &dense };
         let student = Student { config: of_student, formats, adapters: &self.adapters };
-        let (share, rollouts) = (config.division.share, rollouts(config, recipe));
-        let on_policy = rollouts.is_some();
-        let decode = rollouts.or_else(|| self.samples(config, recipe));
+        let (share, on_policy) = (config.division.share, config.on_policy.is_some());
+        let decode = completions(config, recipe).or_else(|| self.samples(config, recipe));
         TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share, decode, on_policy, arch })
     }
 
@@ -151,10 +151,10 @@ impl Shapes {
 
     /// Lowers it with as many slots of completions as the device has room for, or as are given.
     fn fitting(&self, device: &Device, config: &RunConfig) -> Result<Chosen<TrainingPlan>, DeviceError> {
-        let Some(on_policy) = config.on_policy else { return self.untuned(device, config) };
+        let Some(completions) = config.completions else { return self.untuned(device, config) };
         let with = |count| {
-            let on_policy = Some(OnPolicy { rollout_slots: SlotChoice::Count(count), ..on_policy });
-            self.untuned(device, &RunConfig { on_policy, ..config.clone() })
+            let completions = Some(Completions { rollout_slots: SlotChoice::Count(count), ..completions });
+            self.untuned(device, &RunConfig { completions, ..config.clone() })
         };
         let is_sim = crate::device::rows(device)?.launches == Arch::Sim;
         let fits = |chosen: &Chosen<TrainingPlan>| {
@@ -167,12 +167,12 @@ impl Shapes {
             Err(DeviceError::Memory { .. } | DeviceError::OneMemory { .. } | DeviceError::Unfit(_)) => Ok(None),
             other => other.map(|chosen| Some(chosen).filter(&fits)),
         };
-        for count in on_policy.rollout_slots.tries(own_sequences(config)) {
+        for count in completions.rollout_slots.tries(own_sequences(config)) {
             if let Some(chosen) = fitting(count)? {
                 return Ok(chosen);
             }
         }
-        let SlotChoice::Count(asked) = on_policy.rollout_slots else { return with(1) };
+        let SlotChoice::Count(asked) = completions.rollout_slots else { return with(1) };
         let fewer = SlotChoice::up_to(asked).into_iter().skip(1);
         let most = fewer.into_iter().find(|count| matches!(fitting(*count), Ok(Some(_))));
         let most = most.map_or("not even one does".to_owned(), |most| format!("--rollout-slots {most} does"));
@@ -201,14 +201,15 @@ impl Shapes {
     }
 }
 
-/// Sequences of a step that a rank computes.
+/// Sequences of a step that a rank completes; of held-out prompts it is not known how many there are.
 fn own_sequences(config: &RunConfig) -> u64 {
-    config.sequences_a_step() / u64::from(config.division.share.ranks)
+    let of_step = || config.sequences_a_step() / u64::from(config.division.share.ranks);
+    if config.on_policy.is_some() { of_step() } else { MOST_SLOTS.into() }
 }
 
-/// Requests decoding of the sequences that the student writes, of an on-policy run.
-fn rollouts(config: &RunConfig, recipe: &Recipe) -> Option<DecodeRequest> {
-    let OnPolicy { sampling, rollout_slots, .. } = config.on_policy?;
+/// Requests decoding of the sequences that the student writes.
+fn completions(config: &RunConfig, recipe: &Recipe) -> Option<DecodeRequest> {
+    let Completions { sampling, rollout_slots, .. } = config.completions?;
     let count = rollout_slots.tries(own_sequences(config))[0];
     Some(DecodeRequest { slots: Slots { count, seq_len: recipe.seq_len }, sampling })
 }

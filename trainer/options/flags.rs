@@ -58,7 +58,7 @@ pub fn change(name: &str) -> Change {
 }
 
 /// True if an option is of a run whose student writes, besides the one that asks for that.
-pub(super) fn is_of_rollouts(name: &str) -> bool {
+pub fn is_of_rollouts(name: &str) -> bool {
     name != "on_policy" && ON_POLICY.get_arguments().any(|option| option.get_id() == name)
 }
 

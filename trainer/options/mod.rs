@@ -37,12 +37,12 @@ pub use device::DeviceChoice;
 #[cfg(test)]
 pub(crate) use file::OF_COMMAND_LINE;
 pub use final_result::Final;
-pub use flags::{Flags, FlagsAndFile, RUN, all, change, is_of_teacher};
+pub use flags::{Flags, FlagsAndFile, RUN, all, change, is_of_rollouts, is_of_teacher};
 pub use given::OptionSource;
 pub use groups::{
-    AdapterOptions, ArithmeticOptions, Change, DeviceOptions, Division, DivisionOptions, Kernels, ModelOptions,
-    OnPolicy, OptimizerOptions, Options, OrderOptions, OutputOptions, SamplingOptions, ShapeOptions, TeacherOptions,
-    TeachingOptions, TextOptions, TuningOptions,
+    AdapterOptions, ArithmeticOptions, Change, Completions, DeviceOptions, Division, DivisionOptions, Kernels,
+    ModelOptions, OnPolicy, OptimizerOptions, Options, OrderOptions, OutputOptions, SamplingOptions, ShapeOptions,
+    TeacherOptions, TeachingOptions, TextOptions, TuningOptions,
 };
 pub use length::{Length, Passes};
 pub use max_kl::MostKl;
@@ -77,9 +77,12 @@ pub struct RunConfig {
     /// Minimized by the run; with a teacher's term just where there is one.
     #[serde(flatten)]
     pub objective: Objective,
-    /// Completions that the student writes and learns from; none where it learns from data.
+    /// Training on what the student writes; none where it learns from data.
     #[serde(flatten)]
     pub on_policy: Option<OnPolicy>,
+    /// How it writes, where it does: to learn from that, or to be scored by it.
+    #[serde(flatten)]
+    pub completions: Option<Completions>,
     /// Form of the teacher's weights on the device; none where nobody teaches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub teacher_format: Option<WeightFormat>,

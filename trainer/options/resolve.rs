@@ -49,14 +49,7 @@ impl Options {
         let TeachingOptions { mut alpha, mut temperature, teacher_certificate, untrained, allow_identical, .. } =
             teaching;
         let TeacherOptions { mut beta, teacher_format } = teaching.teacher;
-        if self.on_policy.on_policy.is_none()
-            && let Some(name) = self.given.keys().find(|name| models.model.is_none() && is_of_rollouts(name))
-        {
-            let option = flag(name);
-            return Err(UsageError(format!(
-                "{option} is of completions that the student writes: give --on-policy, too"
-            )));
-        }
+        let writes = self.writes()?;
         if self.on_policy.on_policy.is_some() {
             // What the student writes is no data to learn by heart: of each token the divergence from the teacher counts.
             for (name, value) in [("alpha", &mut alpha), ("temperature", &mut temperature), ("beta", &mut beta)] {
@@ -92,7 +85,9 @@ impl Options {
             Purpose::Plan => Length::Steps { steps: self.steps },
         };
         let division = self.division.resolve(of, before.map(|before| before.replicas))?;
-        let on_policy = self.on_policy.resolve((objective, arithmetic.gemm), shape, division, self.order.seed)?;
+        let on_policy = self.on_policy.resolve(objective, shape, division)?;
+        let completions = || self.on_policy.completions(arithmetic.gemm, shape.seq_len, self.order.seed);
+        let completions = writes.then(completions).transpose()?;
         let mut output = self.output.clone();
         output.check_held_out(&eval_data)?;
         output.guard_every = output.guard(precision, adapter.as_ref())?;
@@ -104,6 +99,7 @@ impl Options {
             out,
             objective,
             on_policy,
+            completions,
             teacher_format: objective.has_teacher().then_some(teacher_format),
             teacher_certificate,
             max_teacher_kl,
@@ -122,6 +118,30 @@ impl Options {
             tuning: self.tuning.clone(),
             output,
         })
+    }
+
+    /// Returns true if the student writes completions: to train on them, or of held-out prompts where an option of completions is given.
+    ///
+    /// # Errors
+    /// [`UsageError`] for such an option where it writes none.
+    fn writes(&self) -> Result<bool, UsageError> {
+        if self.on_policy.on_policy.is_some() || self.models.model.is_some() {
+            return Ok(self.on_policy.on_policy.is_some());
+        }
+        let mut given = self.given.keys().filter(|name| is_of_rollouts(name));
+        let unused = |name: &&String| *name == "group_size" || self.eval_data.is_empty();
+        match given.clone().find(unused) {
+            None => Ok(given.next().is_some()),
+            Some(name) if name == "group_size" => Err(UsageError(
+                "--group-size is of completions that a step trains on: give --on-policy, too".to_owned(),
+            )),
+            Some(name) => {
+                let option = flag(name);
+                Err(UsageError(format!(
+                    "{option} is of completions that the student writes: give --on-policy, or --eval-data of prompts to complete"
+                )))
+            }
+        }
     }
 
     /// Returns the length of the run: that of the run that continues, where none is given.

@@ -179,6 +179,30 @@ impl Files {
         self.0.iter().find(|one| inodes.contains(&one.file.inode)).map(|one| &*one.file.path)
     }
 
+    /// Returns true if the files are of prompts alone, which with `prompt_tokens` begin the sequences of streams.
+    ///
+    /// # Errors
+    /// [`DataError`] where some are and others are not.
+    pub fn are_prompts(&self, prompt_tokens: Option<u32>) -> Result<bool, DataError> {
+        let is_prompts = |Opened { holds, .. }: &&Opened| match holds.kind() {
+            Some(Kind::Text) => prompt_tokens.is_some(),
+            Some(kind) => kind == Kind::Prompt,
+            None => prompt_tokens.is_some() && *holds != Holds::Rows(None),
+        };
+        let Some(prompts) = self.0.iter().find(is_prompts) else { return Ok(false) };
+        match self.0.iter().find(|one| one.holds != Holds::Rows(None) && !is_prompts(one)) {
+            None => Ok(true),
+            Some(other) => Err(DataError::file(
+                &other.file.path,
+                format_args!(
+                    "has {} with what is behind their prompts, and {} prompts alone: losses of the two do not compare. Hold out one of them",
+                    other.holds.what(),
+                    prompts.file.path.display()
+                ),
+            )),
+        }
+    }
+
     /// True if any of it may go through a chat template.
     pub fn has_chat(&self) -> bool {
         self.0.iter().any(|one| one.holds.rule() == CHAT_RULE)
@@ -302,16 +326,16 @@ impl Corpus {
     fn nothing(&self, file: &DataFile, holds: &Holds, of_file: &Summary) -> DataError {
         let (chunk, rows) = (self.chunk, of_file.rows);
         let reason = match of_file.reaches_counted {
-            _ if *holds == Holds::Ids && chunk > 1 => {
-                let tokens = file.bytes / 4;
-                format!(
-                    "{tokens} tokens do not fill one chunk of seq_len + 1 = {chunk}: give more data or a smaller --seq-len"
-                )
-            }
             _ if of_file.without_room > 0 => {
                 let (room, longest) = (self.room(), of_file.longest_prompt);
                 format!(
                     "every prompt is too long: the longest has {longest} tokens, and --seq-len less --max-tokens leaves room for {room}"
+                )
+            }
+            _ if *holds == Holds::Ids && chunk > 1 => {
+                let tokens = file.bytes / 4;
+                format!(
+                    "{tokens} tokens do not fill one chunk of seq_len + 1 = {chunk}: give more data or a smaller --seq-len"
                 )
             }
             _ if rows == 0 => "no rows in it; is it the right file?".to_owned(),

@@ -133,6 +133,11 @@ impl Dataset {
         let notes = corpus.notes().into_iter().chain(summary.note(corpus.chunk)).collect();
         Ok(Self { chunks, summary, notes })
     }
+
+    /// Tokens that count: none of prompts alone.
+    pub fn counted(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.counted() as u64).sum()
+    }
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub enum Kind {
     Instruction,
     /// `text`: a document.
     Text,
-    /// `prompt` alone, which only generation reads.
+    /// `prompt` alone, which somebody has to complete.
     Prompt,
 }
 
@@ -159,8 +159,8 @@ pub(super) enum Part {
 }
 
 /// The reason for which nothing is learned from rows of prompts.
-pub(super) const PROMPTS: &str =
-    "no column `completion`, which rows with `prompt` are learned by; precast generate --data reads prompts alone";
+pub(super) const PROMPTS: &str = "no column `completion`, which rows with `prompt` are learned by; prompts alone are read by precast generate --data, by distill \
+     --on-policy, and as --eval-data of a distill run with --max-tokens";
 
 /// Columns that rows are often given with, and the one that is then missing.
 const NEAR: [(&str, &str); 6] = [

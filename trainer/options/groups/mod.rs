@@ -5,6 +5,7 @@
 mod adapting;
 mod arithmetic;
 mod change;
+mod completions;
 mod data;
 mod device;
 mod division;
@@ -25,6 +26,7 @@ use clap::{Args, value_parser};
 pub use adapting::AdapterOptions;
 pub use arithmetic::ArithmeticOptions;
 pub use change::Change;
+pub use completions::Completions;
 pub use data::{OrderOptions, TextOptions};
 pub use device::{DeviceOptions, Kernels, TuningOptions};
 pub use division::{Division, DivisionOptions};
@@ -54,6 +56,8 @@ pub struct Options {
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Data", add = Change::OnAnyHost)]
     pub data: Vec<PathBuf>,
     /// Held-out data, as --data: its loss is computed at checkpoints, at the end and every --eval-every steps; repeatable
+    ///
+    /// Prompts alone are completed by the student each time, with --on-policy or --max-tokens: the loss is that of what it writes.
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Data", add = Change::OnAnyHost)]
     pub eval_data: Vec<PathBuf>,
     #[command(flatten)]

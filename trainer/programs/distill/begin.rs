@@ -6,13 +6,13 @@ use precast_system::input;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::held_out::sha256;
 use super::resume::Resumed;
 use crate::base::roles::Models;
 use crate::device::session::Session;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::Dataset;
 use crate::options::{Before, Change, Options, Purpose, RunConfig, change};
-use crate::programs::evaluate::ids_sha256;
 use crate::programs::failure::Failure;
 use crate::ranks::{RankError, Ranks};
 use crate::run::checkpoint::Saved;
@@ -115,7 +115,7 @@ pub(super) fn check_alike(
         (format!("size of the {role}'s weights"), format!("{bytes} bytes"))
     });
     let program = binary_digest().map_or_else(|| "unknown".to_owned(), |digest| digest.to_string());
-    let held_out = held_out.map(|data| ("held-out data".to_owned(), ids_sha256(data).to_string()));
+    let held_out = held_out.map(|data| ("held-out data".to_owned(), sha256(data, config).to_string()));
     let all = [("program".to_owned(), program)].into_iter().chain(identity.values()).chain(options).chain(sizes);
     let all = all.chain(held_out);
     ranks.check_alike(&all.collect::<Vec<_>>())

@@ -93,11 +93,12 @@ impl Ended<'_> {
 
 /// Records completions of held-out prompts, if there are any.
 fn take_samples(done: u64, run: &mut Ready, written: &mut Written) -> Result<(), Failure> {
-    let Ready { opened: Opened { models, held_out, .. }, session, .. } = run;
+    let Ready { opened: Opened { config, models, held_out, .. }, session, .. } = run;
     let Some(held_out) = held_out else { return Ok(()) };
     let found = models.models.student_first().find_map(|model| model.tokenizer().transpose()).transpose()?;
     let tokenizer = found.map(AsRef::as_ref);
-    let samples = samples::of_held_out(session, (&models.models.student, tokenizer), held_out.chunks(), done)?;
+    let held_out = (held_out.chunks(), config.completions);
+    let samples = samples::of_held_out(session, (&models.models.student, tokenizer), held_out, done)?;
     written.record.set(SAMPLES, Some(samples));
     Ok(())
 }

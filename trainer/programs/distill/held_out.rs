@@ -1,33 +1,53 @@
 //! The loss of data that a run does not train on: the launches of a micro-batch, and no update.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use precast_fatbins::Digest;
 use precast_kernels::abi::step_metrics;
 use precast_system::progress::{Progress, Unit};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::on_policy::completed;
 use crate::base::record_text::finite;
+use crate::device::decoding::DecodingDevice;
+use crate::device::decoding::schedule::{Drawn, Sequence};
 use crate::device::session::Session;
 use crate::inputs::data::{Chunk, Dataset, MicroBatch};
-use crate::options::{OutputOptions, RunConfig};
+use crate::options::{Completions, OutputOptions, RunConfig};
 use crate::programs::evaluate::ids_sha256;
 use crate::programs::failure::Failure;
 use crate::ranks::{RankError, Ranks};
 use crate::run::record::HELD_OUT;
 use crate::run::step::{HeldOutRecord, StepRecord};
 
+/// Number of the first held-out completion: no sequence that is trained on has the random numbers of one.
+pub(super) const FIRST_NUMBER: u64 = 1_000_000_000_000_000_000;
+
 /// Data that a run does not train on, in memory whole.
 pub struct HeldOut {
-    /// Digest of its tokens, as `eval` has it.
+    /// Digest of what losses are of.
     pub sha256: Digest,
     chunks: Vec<Chunk>,
+    /// Tokens that count; 0 of prompts, which the student completes.
     counted: u64,
+    /// Tokens that end what it writes.
+    stops: Vec<u32>,
+}
+
+/// Returns the digest of what losses are of: of held-out tokens, as `eval` has it, and of prompts with how they are completed.
+pub fn sha256(data: &Dataset, config: &RunConfig) -> Digest {
+    let ids = ids_sha256(data);
+    let Some(completions) = config.completions.filter(|_| data.counted() == 0) else { return ids };
+    let Completions { max_tokens, sampling, .. } = completions;
+    let how = format!("{max_tokens} {sampling:?}");
+    Digest::of_parts("precast.held_out_prompts", [&ids.0[..], how.as_bytes()])
 }
 
 impl HeldOut {
-    pub fn new(data: &Dataset) -> Self {
-        let chunks = data.chunks.clone();
-        Self { sha256: ids_sha256(data), counted: chunks.iter().map(|chunk| chunk.counted() as u64).sum(), chunks }
+    pub fn new(data: &Dataset, config: &RunConfig, stops: Vec<u32>) -> Self {
+        Self { sha256: sha256(data, config), chunks: data.chunks.clone(), counted: data.counted(), stops }
     }
 
     /// Their sequences.
@@ -35,17 +55,48 @@ impl HeldOut {
         &self.chunks
     }
 
-    /// Their losses under the weights as they are: a mean over all tokens that count. Ranks take micro-batches in turn, and each
-    /// adds up those of all in their order, so that the sum does not depend on how many ranks there are. What the launches leave in
-    /// gradients and metrics the first micro-batch of the next step overwrites.
+    /// Has the student complete the prompts whose places `is_own` names; the others stay as they are.
+    fn completed(
+        &self,
+        config: &RunConfig,
+        session: &mut Session,
+        is_own: impl Fn(usize) -> bool,
+    ) -> Result<Vec<Chunk>, Failure> {
+        let (completions, decoding) = config.completions.zip(session.plan.decoding).expect("a plan that decodes");
+        let sequences = self.chunks.iter().enumerate().filter(|(index, _)| is_own(*index));
+        let sequences = sequences.map(|(index, chunk)| Sequence {
+            number: FIRST_NUMBER + index as u64,
+            prompt: Arc::from(&chunk.ids[..]),
+            most: chunk.ids.len() as u32 + completions.max_tokens,
+        });
+        let mut all = self.chunks.clone();
+        let mut device = DecodingDevice::new(session, decoding, &self.stops)?;
+        device.complete(sequences, |Sequence { number, prompt, .. }, Drawn { ids, .. }| {
+            all[(number - FIRST_NUMBER) as usize] = completed(&prompt, &ids);
+            Ok::<_, Failure>(())
+        })?;
+        Ok(all)
+    }
+
+    /// Their losses under the weights as they are: a mean over all tokens that count, of prompts over those that the student writes.
+    /// Ranks take micro-batches in turn, and each adds up those of all in their order, so that the sum does not depend on how many
+    /// ranks there are. What the launches leave in gradients and metrics the first micro-batch of the next step overwrites.
     pub fn losses(&self, config: &RunConfig, session: &mut Session, ranks: &Ranks) -> Result<HeldOutRecord, Failure> {
         let (batch, seq_len) = (config.shape.batch_size as usize, config.shape.seq_len as usize);
-        let loss_scale = (1.0 / self.counted as f64) as f32;
+        let (turns, turn) = (ranks.count() as usize, ranks.place.rank as usize);
+        let (chunks, counted) = match self.counted {
+            0 => {
+                let completed = self.completed(config, session, |index| index / batch % turns == turn)?;
+                let own = completed.iter().map(|chunk| chunk.counted() as u64).sum();
+                (Cow::Owned(completed), sum_of_ranks(own, ranks)?)
+            }
+            counted => (Cow::Borrowed(&self.chunks[..]), counted),
+        };
+        let loss_scale = (1.0 / counted as f64) as f32;
         let mut own: Vec<[f32; 2]> = Vec::new();
-        let turns = ranks.count() as usize;
         let progress = Progress::start("held-out loss", Unit::Things("micro-batches"));
-        let most = self.chunks.len().div_ceil(batch * turns) as u64;
-        for rows in self.chunks.chunks(batch).skip(ranks.place.rank as usize).step_by(turns) {
+        let most = chunks.len().div_ceil(batch * turns) as u64;
+        for rows in chunks.chunks(batch).skip(turn).step_by(turns) {
             session.micro(&MicroBatch::of(rows, (batch, seq_len)), loss_scale, 0)?;
             let metrics: step_metrics = bytemuck::pod_read_unaligned(&session.read(session.plan.metrics)?);
             own.push([metrics.kd_loss, metrics.ce_loss]);
@@ -53,7 +104,7 @@ impl HeldOut {
         }
         let of_ranks = ranks.all_gather(bytemuck::cast_slice(&own))?;
         let of_ranks: Vec<Vec<[f32; 2]>> = of_ranks.iter().map(|said| bytemuck::pod_collect_to_vec(said)).collect();
-        let micro_batches = self.chunks.len().div_ceil(batch);
+        let micro_batches = chunks.len().div_ceil(batch);
         let all = (0..micro_batches).map(|index| of_ranks[index % turns][index / turns]);
         let sum = |which: usize| all.clone().map(|losses| f64::from(losses[which])).sum::<f64>() as f32;
         let metrics = step_metrics { kd_loss: sum(0), ce_loss: sum(1), ..bytemuck::Zeroable::zeroed() };
@@ -62,9 +113,15 @@ impl HeldOut {
             eval_loss: finite(f64::from(config.loss(&metrics) as f32)),
             eval_kd_loss: finite(f64::from(metrics.kd_loss)),
             eval_ce_loss: finite(f64::from(metrics.ce_loss)),
-            eval_tokens: self.counted,
+            eval_tokens: counted,
         })
     }
+}
+
+/// Adds up what each rank has counted.
+fn sum_of_ranks(own: u64, ranks: &Ranks) -> Result<u64, RankError> {
+    let of_ranks = ranks.all_gather(&own.to_le_bytes())?;
+    Ok(of_ranks.iter().flat_map(|said| bytemuck::pod_collect_to_vec::<u8, u64>(said)).sum())
 }
 
 /// Data and steps that held-out losses are of: those of other data do not compare. As it stands in `run.json`.

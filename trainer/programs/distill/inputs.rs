@@ -15,7 +15,7 @@ use crate::inputs::chat::Chat;
 use crate::inputs::checkpoint::{Checkpoint, CheckpointError};
 use crate::inputs::data::{Batches, Corpus, Dataset, Files, Order, Packing, PromptRule, Reader, Streams};
 use crate::inputs::pair::{self, Pair};
-use crate::options::{OrderOptions, RunConfig, ShapeOptions};
+use crate::options::{Completions, OrderOptions, RunConfig, ShapeOptions};
 use crate::programs::failure::Failure;
 use crate::run::identity::Data;
 
@@ -68,7 +68,7 @@ fn taken_template(student: &Checkpoint, adapter: Option<&Adapter>) -> Option<Str
     Some(format!("the student has no chat template: its teacher's is used, and {written}"))
 }
 
-/// The data that are held out, packed as training data are.
+/// The data that are held out, packed as training data are, or as prompts.
 fn held_out(
     config: &RunConfig,
     reader: &Reader,
@@ -83,7 +83,18 @@ fn held_out(
             shared.display()
         ));
     }
-    let data = Dataset::of(&Corpus::new(files, config.shape.seq_len, Packing::Stream, reader.clone())?)?;
+    let rule = config.completions.map(|completions| prompt_rule(completions, config, false));
+    let packing = match rule {
+        Some(rule) if files.are_prompts(rule.of_stream)? => Packing::Prompts(rule),
+        Some(_) if config.on_policy.is_none() => {
+            return Err(Failure::usage(
+                "--max-tokens and what else is of completions: --eval-data has no prompts alone. Leave those options out, or give \
+                 --prompt-tokens N, which makes prompts of text and .bin files",
+            ));
+        }
+        _ => Packing::Stream,
+    };
+    let data = Dataset::of(&Corpus::new(files, config.shape.seq_len, packing, reader.clone())?)?;
     data.notes.iter().map(|one| format!("held out {one}")).for_each(note);
     Ok(Some(data))
 }
@@ -112,10 +123,14 @@ fn reader(
 
 /// The rule by which training data become sequences, or prompts.
 fn packing(config: &RunConfig) -> Packing {
-    config.on_policy.map_or(Packing::Stream, |on_policy| {
-        let (room, completed) = (on_policy.room(config.shape.seq_len), on_policy.share < 1.0);
-        Packing::Prompts(PromptRule { of_stream: on_policy.prompt_tokens, room, completed })
+    let asked = config.on_policy.zip(config.completions);
+    asked.map_or(Packing::Stream, |(on_policy, completions)| {
+        Packing::Prompts(prompt_rule(completions, config, on_policy.share < 1.0))
     })
+}
+
+fn prompt_rule(completions: Completions, config: &RunConfig, completed: bool) -> PromptRule {
+    PromptRule { of_stream: completions.prompt_tokens, room: completions.room(config.shape.seq_len), completed }
 }
 
 /// The steps of a run.

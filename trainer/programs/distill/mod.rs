@@ -31,7 +31,6 @@ use crate::device;
 use crate::device::run_models::RunModels;
 use crate::device::tuning::Tuning;
 use crate::options::{Options, Purpose};
-use crate::programs::evaluate::ids_sha256;
 use crate::programs::failure::Failure;
 use crate::programs::rank_end;
 use crate::ranks::{Place, Ranks};
@@ -123,5 +122,5 @@ pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
     identity.data(corpus.digest()?);
     identity.models(&digests.weights.get()?);
     resumed.compare(&identity)?;
-    resumed.check_left(&config, data.held_out.as_ref().map(ids_sha256))
+    resumed.check_left(&config, data.held_out.as_ref().map(|data| held_out::sha256(data, &config)))
 }

@@ -12,7 +12,7 @@ use crate::device::decoding::DecodingDevice;
 use crate::device::decoding::schedule::{Drawn, Sequence};
 use crate::device::session::Session;
 use crate::inputs::data::{Chunk, MicroBatch};
-use crate::options::OnPolicy;
+use crate::options::RunConfig;
 use crate::programs::failure::Failure;
 use crate::run::rollout::RolloutSums;
 
@@ -41,13 +41,13 @@ pub(super) struct Packed {
 }
 
 /// True if the student completes the sequence with this number: a share of them, by a hash of seed and number.
-fn is_written(on_policy: &OnPolicy, number: u64) -> bool {
-    let mut hash = on_policy.sampling.seed.wrapping_add((number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+fn is_written((share, seed): (f32, u64), number: u64) -> bool {
+    let mut hash = seed.wrapping_add((number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     for factor in [0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB] {
         hash = (hash ^ hash >> 30).wrapping_mul(factor);
     }
     // As many bits as f32 has, so that a share of 1 has all.
-    ((hash >> 40) as f32) < on_policy.share * (1 << 24) as f32
+    ((hash >> 40) as f32) < share * (1 << 24) as f32
 }
 
 impl Rollouts {
@@ -57,22 +57,23 @@ impl Rollouts {
     /// [`Failure`] of the device, and of logits that are not finite.
     pub fn write(
         session: &mut Session,
-        (on_policy, stops): (&OnPolicy, &[u32]),
+        (config, stops): (&RunConfig, &[u32]),
         rows: &[Arc<Chunk>],
         numbered: (u64, Range<u64>),
     ) -> Result<Self, Failure> {
         let decoding = session.plan.decoding.expect("an on-policy plan decodes");
         let mut device = DecodingDevice::new(session, decoding, stops)?;
         let complete = |sequences, done: &mut Done<'_>| device.complete(sequences, done);
-        Self::write_by(complete, (on_policy, decoding.slots.seq_len), rows, numbered)
+        Self::write_by(complete, (config, decoding.slots.seq_len), rows, numbered)
     }
 
     fn write_by(
         complete: impl FnOnce(Vec<Sequence>, &mut Done<'_>) -> Result<(), Failure>,
-        (on_policy, seq_len): (&OnPolicy, u32),
+        (config, seq_len): (&RunConfig, u32),
         rows: &[Arc<Chunk>],
         (first, own): (u64, Range<u64>),
     ) -> Result<Self, Failure> {
+        let (on_policy, completions) = config.on_policy.zip(config.completions).expect("an on-policy run");
         let began = Instant::now();
         let first_own = first + own.start;
         let mut all: Vec<Rollout> = own
@@ -81,10 +82,11 @@ impl Rollouts {
                 Rollout { number: first + index, chunk, drawn: None }
             })
             .collect();
-        let written = all.iter().filter(|rollout| is_written(on_policy, rollout.number));
+        let written =
+            all.iter().filter(|rollout| is_written((on_policy.share, completions.sampling.seed), rollout.number));
         let sequences = written.map(|Rollout { number, chunk, .. }| {
             let prompt: Arc<[u32]> = chunk.prompt().into();
-            let most = (prompt.len() as u32 + on_policy.max_tokens).min(seq_len);
+            let most = (prompt.len() as u32 + completions.max_tokens).min(seq_len);
             Sequence { number: *number, prompt, most }
         });
         let sequences: Vec<Sequence> = sequences.collect();
@@ -133,7 +135,7 @@ pub(super) fn sums(rollouts: &[Rollout], stops: &[u32], positions: u64) -> Rollo
 }
 
 /// Joins a prompt and its completion, of which the latter counts.
-fn completed(prompt: &[u32], completion: &[u32]) -> Chunk {
+pub(super) fn completed(prompt: &[u32], completion: &[u32]) -> Chunk {
     let masked = std::iter::repeat_n(MASKED_TOKEN, prompt.len());
     Chunk { ids: [prompt, completion].concat(), labels: Some(masked.chain(completion.iter().copied()).collect()) }
 }
@@ -197,7 +199,7 @@ mod tests {
     use crate::device::decoding::DecodeError;
     use crate::device::decoding::schedule::{self, Decoder, Progress, Row};
     use crate::device::run_models::RunModels;
-    use crate::options::{DeviceChoice, ModelOptions, Options, RunConfig};
+    use crate::options::{DeviceChoice, ModelOptions, Options};
 
     /// A decoder to which rows of prompts are altered on their way.
     struct Altered<'a> {
@@ -247,8 +249,7 @@ mod tests {
             let mut altered = Altered { device: DecodingDevice::new(&mut session, decoding, &[]).unwrap(), alter };
             schedule::run(&mut altered, shape, sequences, done)
         };
-        let on_policy = config.on_policy.unwrap();
-        let rollouts = Rollouts::write_by(complete, (&on_policy, 16), &rows, (0, 0..2)).unwrap();
+        let rollouts = Rollouts::write_by(complete, (&config, 16), &rows, (0, 0..2)).unwrap();
         between(&mut session);
         let packed = pack([15; 2].into_iter(), (2, 16), &[SequenceLength::Whole]).remove(0);
         session.micro(&rollouts.micro_batch(&packed, (2, 16)), 1.0, 0).unwrap();
@@ -277,8 +278,7 @@ mod tests {
 
     #[test]
     fn a_share_of_the_sequences_is_written() {
-        let own = config().on_policy.unwrap();
-        let written = |share| (0..10_000).filter(|number| is_written(&OnPolicy { share, ..own }, *number)).count();
+        let written = |share| (0..10_000).filter(|number| is_written((share, 0), *number)).count();
         assert_eq!((written(1.0), written(1e-6)), (10_000, 0));
         assert!((4_800..5_200).contains(&written(0.5)), "{}", written(0.5));
     }

@@ -12,7 +12,7 @@ use super::Mode;
 use super::begin::{self, Begin};
 use super::certify::Teacher;
 use super::digests::{DataDigest, ModelDigests};
-use super::held_out::HeldOut;
+use super::held_out::{HeldOut, sha256};
 use super::inputs::{batches, read_data, same_files};
 use super::resume::Resumed;
 use super::wait::unless_stopped;
@@ -26,7 +26,6 @@ use crate::device::tuning::Tuning;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Batches, Corpus, DataError, Streams, Summaries};
 use crate::options::{Options, Purpose, RunConfig, UsageError};
-use crate::programs::evaluate::ids_sha256;
 use crate::programs::failure::Failure;
 use crate::ranks::Ranks;
 use crate::run::identity::Identity;
@@ -77,9 +76,9 @@ pub(super) fn open(
     let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
     let models = RunModels::open(&config)?;
     let mut digests = ModelDigests::start(&models.models);
-    let stops = models.models.student.eos_tokens().len();
-    if config.on_policy.is_some() && stops > MOST_STOPS as usize {
-        return Err(DecodeError::Stops(stops).into());
+    let stops = models.models.student.eos_tokens();
+    if config.completions.is_some() && stops.len() > MOST_STOPS as usize {
+        return Err(DecodeError::Stops(stops.len()).into());
     }
     startup.end("models");
     let (mut models, data, summaries) = {
@@ -109,12 +108,12 @@ pub(super) fn open(
             identity.models(&digests.weights.wait(stop)?);
             resumed.compare(&identity)?;
         }
-        resumed.check_left(&config, data.held_out.as_ref().map(ids_sha256))?;
+        resumed.check_left(&config, data.held_out.as_ref().map(|data| sha256(data, &config)))?;
     }
     begin::check_alike(&config, &identity, &models.models, data.held_out.as_ref(), ranks)?;
     let before = resumed.as_ref().map(|resumed| &resumed.record).or(begin.record.as_ref());
     let teacher = Teacher::open(&config, models.models.teacher.as_ref(), &mut digests, before, stop)?;
-    let held_out = data.held_out.as_ref().map(HeldOut::new);
+    let held_out = data.held_out.as_ref().map(|data| HeldOut::new(data, &config, stops));
     let seen = seen(data.streams, &config, begin.step);
     stop.check()?;
     let opened =

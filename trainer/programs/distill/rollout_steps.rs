@@ -34,12 +34,11 @@ impl Running<'_> {
         let Self { run: Ready { opened: Opened { config, .. }, session, batches, tokens, .. }, ranks, stops, .. } =
             self;
         session.activity().at_step(step + 1);
-        let on_policy = config.on_policy.expect("an on-policy run");
         let rows = batches.step(config.data_micros())?;
         let (micros, _) = config.division.share.micros(config.division.grad_accum.into());
         let [start, end] = [micros.start, micros.end].map(|micro| micro * u64::from(config.shape.batch_size));
         let numbered = (step * config.sequences_a_step(), start..end);
-        let rollouts = Rollouts::write(session, (&on_policy, stops), &rows.rows, numbered)?;
+        let rollouts = Rollouts::write(session, (config, stops), &rows.rows, numbered)?;
         let shape = (config.shape.batch_size, config.shape.seq_len);
         let lengths: Vec<SequenceLength> = SequenceLength::of(&config.recipe()).collect();
         let local = config.division.share.local();

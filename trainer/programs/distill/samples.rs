@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use precast_kernels::abi::MASKED_TOKEN;
 
+use super::held_out::FIRST_NUMBER;
 use crate::base::notes::note;
 use crate::device::decoding::DecodingDevice;
 use crate::device::decoding::schedule::{Drawn, Sequence};
@@ -12,6 +13,7 @@ use crate::device::shapes::SAMPLES;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Chunk, DataError};
 use crate::inputs::tokenizer::Tokenizer;
+use crate::options::Completions;
 use crate::programs::failure::Failure;
 use crate::run::sample::SampleRecord;
 
@@ -20,25 +22,26 @@ const MOST_TOKENS: usize = 128;
 /// Tokens of a prompt, at most, where a sequence has none of its own.
 const PROMPT_TOKENS: usize = 64;
 
-/// Completes the first prompts among held-out sequences, by the likeliest tokens; none where no sequence has room for one.
+/// Completes the first prompts among held-out sequences, by the likeliest tokens unless others are asked for; none where no sequence has room for one.
 ///
 /// # Errors
 /// [`Failure`] of the device or of the tokenizer.
 pub(super) fn of_held_out(
     session: &mut Session,
     (student, tokenizer): (&Checkpoint, Option<&Tokenizer>),
-    chunks: &[Chunk],
+    (chunks, completions): (&[Chunk], Option<Completions>),
     step: u64,
 ) -> Result<Vec<SampleRecord>, Failure> {
     let Some(decoding) = session.plan.decoding else { return Ok(Vec::new()) };
     let seq_len = decoding.slots.seq_len as usize;
+    let most_tokens = completions.map_or(MOST_TOKENS, |asked| MOST_TOKENS.min(asked.max_tokens as usize));
     let prompts = chunks.iter().map(|chunk| (chunk, prompt_tokens(chunk)));
     let prompts: Vec<(&Chunk, usize)> =
         prompts.filter(|(_, tokens)| (1..seq_len).contains(tokens)).take(SAMPLES as usize).collect();
-    let sequences = prompts.iter().zip(0..).map(|((chunk, tokens), number)| Sequence {
+    let sequences = prompts.iter().zip(FIRST_NUMBER..).map(|((chunk, tokens), number)| Sequence {
         number,
         prompt: Arc::from(&chunk.ids[..*tokens]),
-        most: seq_len.min(tokens + MOST_TOKENS) as u32,
+        most: seq_len.min(tokens + most_tokens) as u32,
     });
     let text = |ids: &[u32]| match tokenizer {
         Some(tokenizer) => tokenizer.decode(ids).map_err(DataError::tokenizer(student.path())),
@@ -48,8 +51,8 @@ pub(super) fn of_held_out(
     let completed = DecodingDevice::new(session, decoding, &student.eos_tokens()).map_err(Failure::from);
     let completed = completed.and_then(|mut device| {
         device.complete(sequences, |sequence, Drawn { ids, .. }| {
-            let (chunk, tokens) = prompts[sequence.number as usize];
-            let reference = text(&chunk.ids[tokens..chunk.ids.len().min(tokens + MOST_TOKENS)])?;
+            let (chunk, tokens) = prompts[(sequence.number - FIRST_NUMBER) as usize];
+            let reference = text(&chunk.ids[tokens..chunk.ids.len().min(tokens + most_tokens)])?;
             samples.push(SampleRecord { step, prompt: text(&sequence.prompt)?, completion: text(&ids)?, reference });
             Ok::<_, Failure>(())
         })
@@ -62,9 +65,10 @@ pub(super) fn of_held_out(
     Ok(samples)
 }
 
-/// Tokens of a sequence before the first that counts; of one in which all count, the first quarter.
+/// Tokens of a sequence before the first that counts, all of a prompt alone; of one in which all count, the first quarter.
 fn prompt_tokens(chunk: &Chunk) -> usize {
     match chunk.targets().iter().position(|target| *target != MASKED_TOKEN) {
+        None if chunk.labels.is_some() => chunk.ids.len(),
         Some(0) | None => (chunk.ids.len() / 4).clamp(1, PROMPT_TOKENS),
         Some(first) => first + 1,
     }
@@ -81,8 +85,8 @@ mod tests {
             let labels = (0..12).map(|at| if at < from { MASKED_TOKEN } else { at as u32 }).collect();
             prompt_tokens(&Chunk { ids: ids.clone(), labels: Some(labels) })
         };
-        assert_eq!([counted(5), counted(2), counted(11)], [5, 2, 11]);
-        assert_eq!([counted(0), counted(1), counted(12), prompt_tokens(&Chunk::plain(ids.clone()))], [3; 4]);
+        assert_eq!([counted(5), counted(2), counted(11), counted(12)], [5, 2, 11, 12]);
+        assert_eq!([counted(0), counted(1), prompt_tokens(&Chunk::plain(ids.clone()))], [3; 3]);
         assert_eq!(prompt_tokens(&Chunk::plain(vec![0; 1000])), 64);
     }
 }
