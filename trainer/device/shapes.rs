@@ -162,22 +162,20 @@ impl Shapes {
                 one_memory::host_bytes(device, || HostMemory::of(&chosen.plan, &config.data, DeviceMemory::Shared));
             is_sim || weight_format::fits(chosen.plan.plan.device_bytes() + host, device.free_bytes)
         };
-        // A form of the teacher that does not fit is refused before there is a plan.
-        let fitting = |count| match with(count) {
-            Err(DeviceError::Memory { .. } | DeviceError::OneMemory { .. } | DeviceError::Unfit(_)) => Ok(None),
-            other => other.map(|chosen| Some(chosen).filter(&fits)),
+        let found = completions.rollout_slots.search(own_sequences(config), |count| match with(count) {
+            // A form of the teacher that does not fit is refused before there is a plan.
+            Err(DeviceError::Memory { .. } | DeviceError::OneMemory { .. } | DeviceError::Unfit(_)) => None,
+            Ok(chosen) => fits(&chosen).then_some(Ok(chosen)),
+            Err(error) => Some(Err(error)),
+        });
+        let unfit = match found {
+            Ok(chosen) => return chosen,
+            // The run says what it takes with one.
+            Err(_) if completions.rollout_slots == SlotChoice::Auto => return with(1),
+            Err(unfit) => unfit,
         };
-        for count in completions.rollout_slots.tries(own_sequences(config)) {
-            if let Some(chosen) = fitting(count)? {
-                return Ok(chosen);
-            }
-        }
-        let SlotChoice::Count(asked) = completions.rollout_slots else { return with(1) };
-        let fewer = SlotChoice::up_to(asked).into_iter().skip(1);
-        let most = fewer.into_iter().find(|count| matches!(fitting(*count), Ok(Some(_))));
-        let most = most.map_or("not even one does".to_owned(), |most| format!("--rollout-slots {most} does"));
-        let what = format!("--rollout-slots {asked} does not fit; {most}");
-        let Chosen { plan, .. } = with(asked).map_err(|error| error.unfit(&what))?;
+        let what = unfit.message(config.shape.seq_len, "--rollout-slots", "");
+        let Chosen { plan, .. } = with(unfit.asked).map_err(|error| error.unfit(&what))?;
         Err(DeviceError::memory(device, &plan.plan, plan.plan.device_bytes(), String::new()).unfit(&what))
     }
 
@@ -202,7 +200,7 @@ impl Shapes {
 }
 
 /// Sequences of a step that a rank completes; of held-out prompts it is not known how many there are.
-fn own_sequences(config: &RunConfig) -> u64 {
+pub(crate) fn own_sequences(config: &RunConfig) -> u64 {
     let of_step = || config.sequences_a_step() / u64::from(config.division.share.ranks);
     if config.on_policy.is_some() { of_step() } else { MOST_SLOTS.into() }
 }
@@ -210,7 +208,7 @@ fn own_sequences(config: &RunConfig) -> u64 {
 /// Requests decoding of the sequences that the student writes.
 fn completions(config: &RunConfig, recipe: &Recipe) -> Option<DecodeRequest> {
     let Completions { sampling, rollout_slots, .. } = config.completions?;
-    let count = rollout_slots.tries(own_sequences(config))[0];
+    let count = rollout_slots.most(own_sequences(config));
     Some(DecodeRequest { slots: Slots { count, seq_len: recipe.seq_len }, sampling })
 }
 

@@ -50,6 +50,7 @@ pub use measurement::Measurement;
 pub use patience::Patience;
 pub use resolve::{Before, Purpose};
 pub use slot_choice::SlotChoice;
+pub(crate) use slot_choice::SlotsUnfit;
 pub use usage::UsageError;
 pub(crate) use usage::missing;
 pub use weight_format::WeightFormat;

@@ -6,12 +6,11 @@ use std::path::PathBuf;
 
 use precast_plan::{DecodeRequest, GenerationPlan, Sampling, Slots, Student};
 
-use crate::device::DeviceError;
 use crate::device::decoding::{DecodeError, DecodingDevice};
 use crate::device::frozen::{Fits, Forward, Opened};
 use crate::device::seal::SealedDevice;
 use crate::inputs::checkpoint::Weights;
-use crate::options::{SlotChoice, WeightFormat};
+use crate::options::{SlotChoice, SlotsUnfit, WeightFormat};
 use crate::programs::failure::Failure;
 
 /// A generation whose device is to be opened.
@@ -46,27 +45,26 @@ impl DeviceDecoder {
         opened: &Opened<impl Borrow<dyn Weights>>,
         extend: impl FnOnce(&mut GenerationPlan),
     ) -> Result<Self, Failure> {
-        let DecoderRequest { forward, sequences, sampling, .. } = request;
-        let seq_len = request.seq_len;
-        let asked = request.slots.most(*sequences);
-        // The most that the device has room for, as far as it was looked for.
-        let most = Cell::new(0);
-        let is_auto = request.slots == SlotChoice::Auto;
+        let DecoderRequest { forward, sequences, sampling, slots, seq_len, .. } = request;
+        // Those that are asked for, in the form that most fit in.
+        let unfit = Cell::new(SlotsUnfit { asked: slots.most(*sequences), most: 0 });
         let lower = |fits: Fits<'_, GenerationPlan>, student: Student<'_>, arch| {
             let lower = |count| {
-                let decode = DecodeRequest { slots: Slots { count, seq_len }, sampling: *sampling };
+                let decode = DecodeRequest { slots: Slots { count, seq_len: *seq_len }, sampling: *sampling };
                 GenerationPlan::new(student, decode, forward.precision(), arch)
             };
-            let found = SlotChoice::up_to(asked).into_iter().find(|count| lower(*count).is_ok_and(|plan| fits(&plan)));
-            // A form that is not asked for is lowered to say what it would take.
-            if student.formats.is_int8() == (forward.format == WeightFormat::Int8) {
-                most.set(most.get().max(found.unwrap_or_default()));
-            }
-            lower(found.filter(|_| is_auto).unwrap_or(asked))
+            slots.search(*sequences, |count| lower(count).ok().filter(fits)).or_else(|found| {
+                // A form that is not asked for is lowered to say what it would take.
+                let is_asked = student.formats.is_int8() == (forward.format == WeightFormat::Int8);
+                if is_asked {
+                    unfit.set(unfit.get().max(found));
+                }
+                lower(found.asked)
+            })
         };
         let (plan, sealed) = forward
             .open_plan(opened, request.data, lower, extend)
-            .map_err(|error| too_many(error, (asked, seq_len), most.get()))?;
+            .map_err(|error| error.unfit(&too_many(unfit.get(), *seq_len)))?;
         Ok(Self { sealed, plan, stops: request.stops.clone() })
     }
 
@@ -80,15 +78,6 @@ impl DeviceDecoder {
 }
 
 /// Names the most slots that fit where those that are asked for do not.
-fn too_many(error: DeviceError, (count, seq_len): (u32, u32), most: u32) -> Failure {
-    error.unfit(&unfit((count, seq_len), most)).into()
-}
-
-/// Says that so many slots of so many tokens do not fit, and how many do.
-pub(crate) fn unfit((count, seq_len): (u32, u32), most: u32) -> String {
-    let remedy = match most {
-        0 => "not even one does: give a smaller --seq-len, or --format stored or int8".to_owned(),
-        most => format!("--slots {most} does"),
-    };
-    format!("{count} slots of {seq_len} tokens do not fit; {remedy}")
+pub(crate) fn too_many(unfit: SlotsUnfit, seq_len: u32) -> String {
+    unfit.message(seq_len, "--slots", ": give a smaller --seq-len, or --format stored or int8")
 }

@@ -27,7 +27,7 @@ use crate::inputs::checkpoint::{self, CheckpointError};
 use crate::inputs::data::DataError;
 use crate::options::WeightFormat;
 use crate::programs::failure::Failure;
-pub(crate) use decoder::{DecoderRequest, DeviceDecoder, unfit};
+pub(crate) use decoder::{DecoderRequest, DeviceDecoder, too_many};
 use file::{Completion, CompletionsFile};
 pub use options::{DecodingOptions, Generation};
 use sequences::Sequences;

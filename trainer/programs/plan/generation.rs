@@ -25,9 +25,9 @@ use crate::device::weight_format::{Choice, KERNELS_BYTES, beside, formats};
 use crate::device::{DeviceError, tuning};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
-use crate::options::{RunConfig, SlotChoice, WeightFormat};
+use crate::options::{RunConfig, SlotChoice, SlotsUnfit, WeightFormat};
 use crate::programs::failure::Failure;
-use crate::programs::generate::unfit;
+use crate::programs::generate::too_many;
 
 /// Memory, kernels and steps of a generation.
 #[derive(Debug, Serialize)]
@@ -102,12 +102,10 @@ impl Lowering<'_> {
         Takes { bytes: plan.plan.device_bytes(), host_bytes }
     }
 
-    /// Finds the most slots up to so many that fit, among the numbers that `generate` tries.
-    fn most(&self, formats: &Formats, slots: u32) -> Option<u32> {
-        let fits = |slots: &u32| {
-            self.plan(formats, *slots).is_ok_and(|plan| self.takes(&plan).fits(self.target.room.as_ref()))
-        };
-        SlotChoice::up_to(slots).into_iter().find(fits)
+    /// Returns the plan of as many slots as are asked for, or fit.
+    fn fitting(&self, formats: &Formats, slots: SlotChoice) -> Result<GenerationPlan, SlotsUnfit> {
+        let fits = |plan: &GenerationPlan| self.takes(plan).fits(self.target.room.as_ref());
+        slots.search(MOST_SLOTS.into(), |count| self.plan(formats, count).ok().filter(fits))
     }
 }
 
@@ -122,20 +120,21 @@ impl GenerationReport {
         let adapter = forward.adapter.as_ref().map(|path| Adapter::open(path, (&forward.model, &model))).transpose()?;
         let adapters = adapter.as_ref().map_or_else(Adapters::none, |adapter| adapter.layout.adapters());
         let lowering = Lowering { config: &model, adapters, forward, seq_len: config.shape.seq_len, target };
-        let asked = slots.most(MOST_SLOTS.into());
         let tried = match forward.format {
             WeightFormat::Auto if stored.is_dense() => vec![WeightFormat::Bf16],
             WeightFormat::Auto => vec![WeightFormat::Bf16, WeightFormat::Stored],
             format => vec![format],
         };
-        // As `generate` takes them: the first form in which it fits, else the one that takes least.
-        let of = |form: &WeightFormat| Some((*form, lowering.most(&formats(*form, Some(&stored)), asked)?));
-        let found =
-            tried.iter().find_map(|form| of(form).filter(|(_, most)| slots == SlotChoice::Auto || *most == asked));
-        let most = found.or_else(|| tried.iter().rev().find_map(of)).map_or(0, |(_, most)| most);
-        let format = found.map_or(tried[tried.len() - 1], |(form, _)| form);
-        let asked = found.map_or(asked, |(_, most)| most);
-        let mut plan = lowering.plan(&formats(format, Some(&stored)), asked)?;
+        // As `generate` takes them: the first form in which it fits, else the last, which takes least.
+        let (last, mut unfit) = (tried[tried.len() - 1], None);
+        let found = tried.into_iter().find_map(|form| {
+            let found = lowering.fitting(&formats(form, Some(&stored)), slots);
+            found.map_err(|found| unfit = unfit.max(Some(found))).ok().map(|plan| (form, plan))
+        });
+        let (format, mut plan) = match found {
+            Some(found) => found,
+            None => (last, lowering.plan(&formats(last, Some(&stored)), slots.most(MOST_SLOTS.into()))?),
+        };
         match &target.device {
             Some(device) => tuning::select(&mut plan.plan, device, None)?,
             None => tuning::select_for_row(&mut plan.plan, None)?,
@@ -148,13 +147,13 @@ impl GenerationReport {
             arch,
             precision: forward.precision(),
             format,
-            slots: asked,
+            slots: plan.decoding.slots.count,
             seq_len: lowering.seq_len,
             memory: MemoryTable::of(&plan.plan),
             host_memory: lowering.host(&plan),
             room: target.room.clone(),
             fits,
-            most_slots: (fits == Some(false)).then_some(most),
+            most_slots: unfit.filter(|_| fits == Some(false)).map(|unfit| unfit.most),
             takes,
             phases: phases(&plan),
             steps: BUCKETS
@@ -183,7 +182,7 @@ impl GenerationReport {
     pub fn check(&self) -> Result<(), Failure> {
         let Self { slots, seq_len, takes: Takes { bytes, host_bytes }, .. } = self;
         let Some((room, most)) = self.room.as_ref().zip(self.most_slots) else { return Ok(()) };
-        let what = unfit((*slots, *seq_len), most);
+        let what = too_many(SlotsUnfit { asked: *slots, most }, *seq_len);
         Err(DeviceError::Unfit(format!(
             "{what}: the plan takes {bytes} bytes of device memory, up to {KERNELS_BYTES} for kernels{}, and {room}",
             beside(*host_bytes)
