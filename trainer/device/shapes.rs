@@ -1,7 +1,6 @@
 //! The shapes of the models of a run, which its plan follows from.
 
 use precast_kernels::Arch;
-use precast_plan::decoding::MOST_SLOTS;
 use precast_plan::{
     Adapters, DecodeRequest, Formats, Gemm, ModelConfig, PlanError, Precision, Recipe, Sampling, Slots, Student,
     Teacher, TrainingPlan, TrainingRequest,
@@ -152,17 +151,14 @@ impl Shapes {
     /// Lowers it with as many slots of completions as the device has room for, or as are given.
     fn fitting(&self, device: &Device, config: &RunConfig) -> Result<Chosen<TrainingPlan>, DeviceError> {
         let Some(completions) = config.completions else { return self.untuned(device, config) };
-        let with = |count| {
-            let completions = Some(Completions { rollout_slots: SlotChoice::Count(count), ..completions });
-            self.untuned(device, &RunConfig { completions, ..config.clone() })
-        };
+        let with = |count| self.untuned(device, &config.with_slots(count));
         let is_sim = crate::device::rows(device)?.launches == Arch::Sim;
         let fits = |chosen: &Chosen<TrainingPlan>| {
             let host =
                 one_memory::host_bytes(device, || HostMemory::of(&chosen.plan, &config.data, DeviceMemory::Shared));
             is_sim || weight_format::fits(chosen.plan.plan.device_bytes() + host, device.free_bytes)
         };
-        let found = completions.rollout_slots.search(own_sequences(config), |count| match with(count) {
+        let found = completions.rollout_slots.search(config.own_sequences(), |count| match with(count) {
             // A form of the teacher that does not fit is refused before there is a plan.
             Err(DeviceError::Memory { .. } | DeviceError::OneMemory { .. } | DeviceError::Unfit(_)) => None,
             Ok(chosen) => fits(&chosen).then_some(Ok(chosen)),
@@ -199,16 +195,10 @@ impl Shapes {
     }
 }
 
-/// Sequences of a step that a rank completes; of held-out prompts it is not known how many there are.
-pub(crate) fn own_sequences(config: &RunConfig) -> u64 {
-    let of_step = || config.sequences_a_step() / u64::from(config.division.share.ranks);
-    if config.on_policy.is_some() { of_step() } else { MOST_SLOTS.into() }
-}
-
 /// Requests decoding of the sequences that the student writes.
 fn completions(config: &RunConfig, recipe: &Recipe) -> Option<DecodeRequest> {
     let Completions { sampling, rollout_slots, .. } = config.completions?;
-    let count = rollout_slots.most(own_sequences(config));
+    let count = rollout_slots.most(config.own_sequences());
     Some(DecodeRequest { slots: Slots { count, seq_len: recipe.seq_len }, sampling })
 }
 

@@ -23,6 +23,7 @@ mod weight_format;
 use std::path::{Path, PathBuf};
 
 use precast_kernels::abi::step_metrics;
+use precast_plan::decoding::MOST_SLOTS;
 use precast_plan::{ModelConfig, Objective, Recipe};
 use serde::Serialize;
 use serde_json::Value;
@@ -187,6 +188,18 @@ impl RunConfig {
     /// Sequences of a step.
     pub fn sequences_a_step(&self) -> u64 {
         u64::from(self.shape.batch_size) * u64::from(self.division.grad_accum)
+    }
+
+    /// Sequences that a rank completes at a time: those of a step; of held-out prompts it is not known how many there are.
+    pub(crate) fn own_sequences(&self) -> u64 {
+        let of_step = || self.sequences_a_step() / u64::from(self.division.share.ranks);
+        if self.on_policy.is_some() { of_step() } else { MOST_SLOTS.into() }
+    }
+
+    /// Returns a run whose student writes into so many slots; any other as it is.
+    pub(crate) fn with_slots(&self, count: u32) -> Self {
+        let of = |completions| Completions { rollout_slots: SlotChoice::Count(count), ..completions };
+        Self { completions: self.completions.map(of), ..self.clone() }
     }
 
     /// Micro-batches of the data that a step takes: of on-policy runs those are prompts, one by one.

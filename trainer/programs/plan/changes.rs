@@ -11,7 +11,7 @@ use super::Target;
 use super::room::Takes;
 use crate::device::shapes::Shapes;
 use crate::device::weight_format::formats;
-use crate::options::{RunConfig, ShapeOptions, WeightFormat};
+use crate::options::{RunConfig, ShapeOptions, SlotsUnfit, WeightFormat};
 
 /// Changes that are named at most.
 const MOST_CHANGES: usize = 3;
@@ -49,6 +49,8 @@ pub(super) struct Case<'a> {
     pub own_teacher: Option<&'a Formats>,
     /// In which form of the teacher it may not fit.
     pub form: WeightFormat,
+    /// Slots of completions with which it does not fit.
+    pub unfit: Option<SlotsUnfit>,
 }
 
 /// Change that is tried of a run that does not fit.
@@ -66,7 +68,7 @@ impl Case<'_> {
     /// The least changes by which the run fits: what gives the same bits before what keeps a step's tokens, that before a rounded
     /// teacher, and shorter sequences last. None of them is more of another.
     pub fn least_changes(&self) -> Vec<Change> {
-        let (mut least, mut changes) = (Vec::<Variant>::new(), Vec::new());
+        let (mut least, mut changes) = (Vec::<Variant>::new(), Vec::from_iter(self.fewer_slots()));
         for variant in self.variants() {
             if changes.len() == MOST_CHANGES {
                 break;
@@ -80,6 +82,14 @@ impl Case<'_> {
             }
         }
         changes
+    }
+
+    /// Writes fewer completions at a time.
+    fn fewer_slots(&self) -> Option<Change> {
+        let most = self.unfit.map(|unfit| unfit.most).filter(|most| *most > 0)?;
+        let (config, formats) = (self.config.with_slots(most), formats(self.form, self.own_teacher));
+        let takes = Takes::of(&config, self.shapes, &formats, self.target).ok()?;
+        Some(Change { flags: format!("--rollout-slots {most}"), bytes: takes.bytes, effect: "the same bits" })
     }
 
     /// True if a variant changes all that another does, at least as much.
@@ -102,7 +112,9 @@ impl Case<'_> {
             all.extend(self.with(&parts, &[WeightFormat::Int8], seq_len));
         }
         let shorter = std::iter::successors(Some(seq_len / 2), |length| Some(length / 2));
-        let shorter = shorter.take_while(|length| *length > 0);
+        // A completion stays in its sequence.
+        let least = self.config.completions.map_or(0, |completions| completions.max_tokens);
+        let shorter = shorter.take_while(|length| *length > least);
         all.extend(shorter.flat_map(|length| self.with(&[batch], &exact, length)));
         all
     }
@@ -134,6 +146,12 @@ impl Case<'_> {
         if student_is_stored {
             config.student_format = Some(WeightFormat::Stored);
         }
+        // Where not even one slot fits, other changes make room for some.
+        let fewer =
+            self.unfit.filter(|unfit| unfit.most == 0 && config.with_slots(1).completions != config.completions);
+        if fewer.is_some() {
+            config = config.with_slots(1);
+        }
         let takes = Takes::of(&config, self.shapes, &formats(form, self.own_teacher), self.target).ok()?;
         if !takes.fits(self.target.room.as_ref()) {
             return None;
@@ -146,6 +164,7 @@ impl Case<'_> {
             (parts > 1)
                 .then(|| format!("--batch-size {} --grad-accum {}", now.shape.batch_size, now.division.grad_accum)),
             (seq_len != before.shape.seq_len).then(|| format!("--seq-len {seq_len}")),
+            fewer.map(|_| "--rollout-slots auto".to_owned()),
         ];
         let effect = match variant {
             Variant { seq_len, .. } if seq_len != before.shape.seq_len => "shorter sequences",

@@ -12,7 +12,7 @@ use crate::options::{RunConfig, WeightFormat};
 use crate::programs::failure::Failure;
 
 /// A form of the teacher's weights, and what a run takes with it.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Form {
     pub format: WeightFormat,
     #[serde(flatten)]
@@ -20,7 +20,7 @@ pub(super) struct Form {
 }
 
 /// The forms that a teacher's weights can have, and the one that is planned.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Forms {
     /// The form that a run would take; none where it does not fit.
     chosen: Option<WeightFormat>,
@@ -58,6 +58,11 @@ impl Forms {
         let mut forms = Self { chosen: None, choices, planned };
         forms.chosen = forms.takes().fits(target.room.as_ref()).then_some(planned);
         Ok(forms)
+    }
+
+    /// True if the run fits in the form that is planned.
+    pub fn fits(&self) -> bool {
+        self.chosen.is_some()
     }
 
     /// Returns what the run takes in the form that is planned.

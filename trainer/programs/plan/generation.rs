@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::kernels::{Kernels, Missing};
-use super::report::PhaseCount;
+use super::report::{PhaseCount, phases};
 use super::room::{Room, Takes};
 use super::{Detail, Target};
 use crate::base::record_text::display;
@@ -155,7 +155,7 @@ impl GenerationReport {
             fits,
             most_slots: unfit.filter(|_| fits == Some(false)).map(|unfit| unfit.most),
             takes,
-            phases: phases(&plan),
+            phases: phases(&plan.plan),
             steps: BUCKETS
                 .into_iter()
                 .filter(|rows| *rows <= plan.decoding.most_rows)
@@ -266,14 +266,4 @@ impl DecodeStep {
             tokens_per_s: seconds.map(|seconds| f64::from(rows) / seconds),
         }
     }
-}
-
-fn phases(plan: &GenerationPlan) -> Vec<PhaseCount> {
-    let of = |phase: &precast_plan::Phase| PhaseCount {
-        name: phase.name.clone(),
-        phases: 1,
-        launches: phase.nodes.len(),
-        exchanges: 0,
-    };
-    plan.plan.phases.iter().map(of).collect()
 }

@@ -7,6 +7,7 @@ mod generation;
 mod kernels;
 mod limit;
 mod report;
+mod rollouts;
 mod room;
 mod text;
 

@@ -3,6 +3,7 @@
 use precast_kernels::Arch;
 use precast_plan::chips::Peak;
 use precast_plan::estimate::{flops, seconds};
+use precast_plan::staged::{CERTIFY, QUANTIZE, WIDEN};
 use precast_plan::training::{GATHER, LAST, MICRO, UPDATE};
 use precast_plan::{Gemm, MemoryTable, Plan, Precision, Recipe, Recompute, Share, TrainingPlan, Work};
 use precast_runtime::{DriverError, Rows};
@@ -14,6 +15,7 @@ use super::answer::Fit;
 use super::changes::Case;
 use super::forms::Forms;
 use super::kernels::{Kernels, Missing, Products};
+use super::rollouts::{Rollouts, Slotted};
 use super::room::Takes;
 use crate::base::record_text::display;
 use crate::device::host_memory::HostMemory;
@@ -49,6 +51,9 @@ pub struct Report {
     /// Parameters of the adapter that trains.
     pub(super) trained_parameters: Option<u64>,
     pub(super) recompute: Recomputes,
+    /// None of a run that writes nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rollouts: Option<Rollouts>,
     #[serde(skip)]
     pub(super) phases: Vec<PhaseCount>,
     #[serde(skip)]
@@ -97,7 +102,7 @@ pub(super) struct Choice {
     pub launches: usize,
 }
 
-/// The phases of a plan whose names are one but for a number.
+/// A phase of a plan, or those that are one for each layer.
 #[derive(Debug)]
 pub(super) struct PhaseCount {
     pub name: String,
@@ -123,6 +128,9 @@ pub(super) struct Replicas {
 pub(super) struct Step {
     pub tokens: u64,
     pub flops: u64,
+    /// True if the step writes its sequences, which may be shorter.
+    #[serde(skip)]
+    pub writes: bool,
     /// None where the device's rates are not known.
     pub estimate: Option<Estimate>,
 }
@@ -150,7 +158,11 @@ impl Report {
         shapes.check(config)?;
         let teacher_is_base = shapes.shares_weights(config);
         let own_teacher = shapes.teacher.as_ref().filter(|_| !teacher_is_base).map(|(_, formats)| formats);
-        let forms = Forms::of(config, own_teacher, target, |formats| Takes::of(config, &shapes, formats, target))?;
+        let forms = |config: &RunConfig| {
+            Forms::of(config, own_teacher, target, |formats| Takes::of(config, &shapes, formats, target))
+        };
+        let asked = config;
+        let Slotted { config, forms, unfit } = &Slotted::of(config, forms)?;
         let formats = weight_format::formats(forms.planned, own_teacher);
         let recipe = config.recipe();
         let lower = |recipe: Recipe| shapes.lower(config, &recipe, &formats, arch);
@@ -165,7 +177,8 @@ impl Report {
             Ok(Choice { recompute, bytes: plan.device_bytes(), launches: plan.phase(MICRO).nodes.len() })
         });
         let choices = choices.collect::<Result<Vec<Choice>, Failure>>()?;
-        let case = Case { config, shapes: &shapes, target, own_teacher, form: forms.planned };
+        let rollouts = Rollouts::of(asked, config, |run| Ok(Takes::of(run, &shapes, &formats, target)?.bytes))?;
+        let case = Case { config, shapes: &shapes, target, own_teacher, form: forms.planned, unfit: *unfit };
         let kernels = Kernels::of(config, code, &plan.plan)?;
         let by_bundle = || Ok(lower(Recipe { gemm: Gemm::Bundle, ..recipe })?);
         Ok(Self {
@@ -175,12 +188,13 @@ impl Report {
             memory: MemoryTable::of(&plan.plan),
             host_memory: HostMemory::of(&plan, &config.data, target.memory()),
             room: Fit::of(&case, forms.takes()),
-            teacher_format: own_teacher.is_some().then_some(forms),
+            teacher_format: own_teacher.is_some().then(|| forms.clone()),
             student_format: config.adapter.as_ref().map(|_| shapes.student_format(config)),
             stored_dense: shapes.stored_dense(config),
             teacher_is_base,
             trained_parameters: trained(&plan),
             recompute: Recomputes { chosen: recipe.recompute, choices },
+            rollouts,
             phases: phases(&plan.plan),
             replicas: Replicas::of(config.division.share, &plan),
             missing_kernels: Missing::of(config, code, &kernels),
@@ -225,10 +239,12 @@ fn trained(plan: &TrainingPlan) -> Option<u64> {
     Some(adapters.parameters.list.iter().map(|parameter| parameter.shape.iter().product::<u64>()).sum())
 }
 
-fn phases(plan: &Plan) -> Vec<PhaseCount> {
+/// Counts the phases of a plan: those of the start-up that are one for each layer together.
+pub(super) fn phases(plan: &Plan) -> Vec<PhaseCount> {
     let mut all: Vec<PhaseCount> = Vec::new();
     for phase in &plan.phases {
-        let name = phase.name.split('.').next().unwrap_or_default();
+        let prefix = phase.name.split('.').next().unwrap_or_default();
+        let name = if [QUANTIZE, CERTIFY, WIDEN].contains(&prefix) { prefix } else { &phase.name };
         let launches = phase.launches().count();
         let exchanges = phase.nodes.len() - launches;
         match all.iter_mut().find(|known| known.name == name) {
@@ -272,6 +288,7 @@ impl Step {
             let seconds = own * seconds(plan, MICRO, &peak) + seconds(plan, UPDATE, &peak);
             Estimate { device: peak.device, seconds, tokens_per_s: tokens as f64 / seconds }
         });
-        Self { tokens, flops: u64::from(grad_accum) * flops(plan, MICRO) + flops(plan, UPDATE), estimate }
+        let flops = u64::from(grad_accum) * flops(plan, MICRO) + flops(plan, UPDATE);
+        Self { tokens, flops, writes: config.on_policy.is_some(), estimate }
     }
 }

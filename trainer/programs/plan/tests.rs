@@ -1,6 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use precast_kernels::Arch;
+use precast_plan::memory::human_bytes;
 use precast_plan::{Precision, Recompute, Share};
 use serde_json::{Value, json};
 
@@ -177,6 +178,44 @@ fn the_estimate_of_a_step_is_of_the_micro_batches_of_one_rank() {
     let seconds = |step: &Value| step["estimate"]["seconds"].as_f64().unwrap();
     let share = seconds(&two) / seconds(&one);
     assert!((0.45..0.55).contains(&share), "{share}");
+}
+
+/// 300 sequences of a tiny model, with so many slots.
+fn on_policy(target: Target, slots: SlotChoice) -> Report {
+    report(target, |options| {
+        let model = || Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/tiny.json"));
+        options.models = ModelOptions { teacher: model(), student: model(), model: None };
+        options.division.grad_accum = Some(150);
+        options.teaching.teacher.teacher_format = WeightFormat::Bf16;
+        (options.on_policy.on_policy, options.on_policy.max_tokens) = (Some(1.0), Some(40));
+        options.on_policy.rollout_slots = Some(slots);
+    })
+}
+
+/// As many as there is room for; a number that does not fit hears of the most that does.
+#[test]
+fn an_on_policy_run_is_planned_with_the_slots_that_fit() {
+    let of = |slots| on_policy(Target::of(Arch::Sm89), SlotChoice::Count(slots)).memory.total_bytes;
+    let room = || of_memory(of(128) + KERNELS_BYTES);
+    let auto = on_policy(room(), SlotChoice::Auto);
+    let (text, json) = (auto.text(Detail::Full).to_string(), auto.to_json());
+    assert_eq!((&json["rollouts"]["slots"], &json["fits"]), (&json!(128), &json!(true)));
+    assert_eq!(json["rollouts"]["choices"][1], json!({"slots": 256, "bytes": of(256)}));
+    let bytes = of(128);
+    let line = format!("  {:<14} {:>12}  {bytes:>16} bytes  (chosen)", 128, human_bytes(bytes));
+    assert!(text.contains(&line), "{text}");
+    let phases: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("phase ")?.split(' ').next()).collect();
+    assert_eq!(phases[3..], ["micro", "micro.2", "micro.4", "update", "teacher", "prefill", "decode.64", "decode.128"]);
+    // Without anything to compare with they are as many as the sequences.
+    assert_eq!(on_policy(Target::of(Arch::Sm89), SlotChoice::Auto).to_json()["rollouts"]["slots"], 300);
+    let failure = on_policy(room(), SlotChoice::Count(300)).check().unwrap_err();
+    let said = format!("The least change that fits: --rollout-slots 128: {bytes} bytes, the same bits");
+    assert!(failure.exit_code() == 4 && failure.to_string().ends_with(&said), "{failure}");
+    let least = on_policy(of_memory(of(1) + KERNELS_BYTES - 1), SlotChoice::Count(300)).to_json();
+    assert_eq!(least["room"]["least_change"]["flags"], "--recompute norms --rollout-slots auto");
+    // A completion of 40 tokens is in no sequence of 32.
+    let none = on_policy(of_memory(1 << 20), SlotChoice::Auto).to_json();
+    assert_eq!((&none["rollouts"]["slots"], &none["suggestions"]), (&json!(1), &json!([])));
 }
 
 /// A generation of the smallest built-in model into slots of 1024 tokens.

@@ -66,6 +66,7 @@ impl Report {
         }
         self.stored_dense.iter().try_for_each(|flag| writeln!(f, "{flag} stored: {DENSE}"))?;
         writeln!(f, "\n{}", self.recompute)?;
+        self.rollouts.iter().try_for_each(|rollouts| writeln!(f, "{rollouts}"))?;
         self.replicas.iter().try_for_each(|replicas| writeln!(f, "{replicas}"))
     }
 
@@ -91,7 +92,7 @@ impl Display for Recomputes {
 impl Display for PhaseCount {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { name, phases, launches, exchanges } = self;
-        write!(f, "phase {name:<8} {launches:>5} launches")?;
+        write!(f, "phase {name:<10} {launches:>5} launches")?;
         if *exchanges > 0 {
             write!(f, ", {}", count(*exchanges, "exchange"))?;
         }
@@ -142,8 +143,9 @@ impl Display for Products {
 
 impl Display for Step {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { tokens, flops, estimate } = self;
-        writeln!(f, "step: {tokens} tokens, {:.3} TFLOP of GEMMs", *flops as f64 / 1e12)?;
+        let Self { tokens, flops, writes, estimate } = self;
+        let of = if *writes { " where every sequence is whole, besides writing them" } else { "" };
+        writeln!(f, "step: {tokens} tokens, {:.3} TFLOP of GEMMs{of}", *flops as f64 / 1e12)?;
         let Some(Estimate { device, seconds, tokens_per_s }) = estimate else {
             return write!(f, "no estimate: no peak figures are known of this device");
         };
