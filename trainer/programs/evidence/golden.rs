@@ -4,8 +4,8 @@
 
 use precast_fatbins::evidence::Golden;
 use precast_plan::{
-    Adapters, DecodeRequest, Formats, GenerationPlan, ModelConfig, Plan, Precision, Sampling, Slots, Student,
-    TrainingPlan, TrainingRequest,
+    Adapters, DecodeRequest, Formats, GenerationPlan, ModelConfig, Objective, Plan, Precision, Recipe, Sampling, Slots,
+    Student, TrainingPlan, TrainingRequest,
 };
 use precast_runtime::{Device, LoadError};
 use precast_system::count;
@@ -65,7 +65,7 @@ fn config(target: &DeviceOptions, precision: Precision) -> Result<RunConfig, Usa
     options.planned()
 }
 
-/// Plans the launches of the case in bf16 on a device, and those of its student where it generates.
+/// Plans the launches of the case in bf16 on a device, those of its student where it generates, and those of an on-policy run.
 ///
 /// # Errors
 /// [`DeviceError`] where no build serves the device.
@@ -74,14 +74,17 @@ pub(super) fn plan(device: &Device) -> Result<Plan, DeviceError> {
     let [teacher, student]: [ModelConfig; 2] =
         [TEACHER_LAYERS, STUDENT_LAYERS].map(|layers| model(layers, 0).config().clone());
     let (dense, arch) = (Formats::dense(), device::rows(device)?.launches);
-    let TrainingPlan { mut plan, .. } =
-        TrainingPlan::new(TrainingRequest::new(&student, &recipe, arch).taught_by(Some((&teacher, &dense))))?;
-    let student = Student { config: &student, formats: &dense, adapters: &Adapters::none() };
-    let sampling = Sampling::PLAIN;
     let slots = Slots { count: 1, seq_len: SEQ_LEN };
+    let decode = DecodeRequest { slots, sampling: Sampling::PLAIN };
+    let request = TrainingRequest::new(&student, &recipe, arch).taught_by(Some((&teacher, &dense)));
+    let TrainingPlan { mut plan, .. } = TrainingPlan::new(request)?;
+    let objective = Objective::Distill { alpha: 1.0, temperature: 1.0, beta: 1.0 };
+    let recipe = Recipe { objective, ..recipe };
+    let on_policy = TrainingRequest { recipe, decode: Some(decode), on_policy: true, ..request };
+    let student = Student { config: &student, formats: &dense, adapters: &Adapters::none() };
+    let generation = GenerationPlan::new(student, decode, Precision::Bf16, arch)?;
     // Kernels are found by it, and nothing else.
-    plan.phases
-        .extend(GenerationPlan::new(student, DecodeRequest { slots, sampling }, Precision::Bf16, arch)?.plan.phases);
+    plan.phases.extend([TrainingPlan::new(on_policy)?.plan, generation.plan].into_iter().flat_map(|plan| plan.phases));
     Ok(plan)
 }
 
@@ -151,6 +154,12 @@ fn fault(losses: &[f64], gate: f64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use precast_plan::decoding::PREFILL;
+    use precast_plan::keys;
+    use precast_plan::training::MICRO;
+    use precast_runtime::Driver;
+    use precast_runtime::sim::{Faults, Sim};
+
     use super::*;
     use crate::options::DeviceChoice;
 
@@ -163,6 +172,20 @@ mod tests {
         }
         // It learns: losses that do not move would say nothing of gradients.
         const { assert!(LOSSES[3] < 0.99 * LOSSES[0]) };
+    }
+
+    /// A bundle that lacks a kernel of any of them is not the one that a device's evidence is of.
+    #[test]
+    fn kernels_are_found_by_training_generation_and_rollouts() {
+        let sim = Sim::new(Faults::default());
+        let plan = plan(sim.device()).unwrap();
+        let names: Vec<&str> = plan.phases.iter().map(|phase| phase.name.as_str()).collect();
+        assert_eq!(names.iter().filter(|name| **name == MICRO).count(), 2);
+        assert_eq!(names.iter().filter(|name| **name == PREFILL).count(), 2);
+        let keys: Vec<String> = keys(&plan).iter().map(|pair| pair.key.to_string()).collect();
+        for start in ["sample.score{", "sample{", "head.distill{reverse=false", "head.distill{reverse=true"] {
+            assert!(keys.iter().any(|key| key.starts_with(start)), "{start}: {keys:?}");
+        }
     }
 
     #[test]
