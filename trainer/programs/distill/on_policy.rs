@@ -14,6 +14,7 @@ use crate::device::session::Session;
 use crate::inputs::data::{Chunk, MicroBatch};
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
+use crate::run::outcome::RunFault;
 use crate::run::rollout::RolloutSums;
 
 /// A sequence that a step trains on.
@@ -162,17 +163,31 @@ pub(super) fn pack(
 }
 
 /// Tokens that were scored otherwise in training than at sampling.
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Mismatch {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Mismatch {
     pub count: u64,
     /// Number of the sequence and position of the first.
     pub first: Option<(u64, usize)>,
 }
 
 impl Mismatch {
+    /// Refuses a step, from 1, with any.
+    ///
+    /// # Errors
+    /// [`RunFault`], which names the first.
+    pub fn refuse(&self, step: u64) -> Result<(), RunFault> {
+        let Some((sequence, position)) = self.first else { return Ok(()) };
+        Err(RunFault(format!(
+            "step {step}: {} tokens have another log-probability in training than when they were drawn, the first of sequence {sequence} \
+             at position {position}: the student was not decoded by the weights that it trains, or keys and values were not its own. \
+             That is a bug of precast or a fault of the device: run precast selftest, and report it",
+            self.count
+        )))
+    }
+
     /// Compares the scores of a micro-batch, log-probabilities and behind them log-sum-exps, with those of its tokens as they were
     /// drawn.
-    pub fn add(&mut self, rollouts: &Rollouts, packed: &Packed, seq_len: u32, scores: &[u8]) {
+    pub(super) fn add(&mut self, rollouts: &Rollouts, packed: &Packed, seq_len: u32, scores: &[u8]) {
         let scores: Vec<u32> = bytemuck::pod_collect_to_vec(scores);
         let (log_probs, lses) = scores.split_at(scores.len() / 2);
         let seq_len = packed.length.shape((1, seq_len)).1 as usize;
@@ -270,6 +285,10 @@ mod tests {
             session.update(0, 1e-2).unwrap();
         });
         assert_eq!(stale, Mismatch { count: 16, first: Some((0, 5)) });
+        let message = stale.refuse(7).unwrap_err().to_string();
+        let said = "step 7: 16 tokens have another log-probability in training than when they were drawn, the first of sequence 0 at \
+                    position 5: ";
+        assert!(message.starts_with(said) && Mismatch::default().refuse(7).is_ok(), "{message}");
         let slot_off = mismatch(|row| row.slot ^= 1, |_| {});
         assert_eq!((slot_off.count > 8, slot_off.first), (true, Some((0, 5))));
         let position_off = mismatch(|row| row.position ^= 1, |_| {});

@@ -1,5 +1,7 @@
 //! A step on what the student writes for it.
 
+use std::sync::Arc;
+
 use precast_plan::SequenceLength;
 use precast_runtime::Ticket;
 
@@ -9,13 +11,84 @@ use super::ready::Ready;
 use super::running::Running;
 use super::steps::Pending;
 use crate::device::session::Session;
-use crate::inputs::data::DataError;
+use crate::inputs::data::{Chunk, DataError};
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
 use crate::ranks::{RankError, Ranks};
 use crate::run::guard::{Guarded, LayerDistance};
 use crate::run::rollout::RolloutSums;
 use crate::run::tokens;
+
+/// The sequences of a rank in a step, and the micro-batches that they become, replica by replica.
+pub(crate) struct RolloutStep {
+    rollouts: Rollouts,
+    packed: Vec<Vec<Packed>>,
+    /// Sums over the sequences of each replica.
+    pub sums: Vec<RolloutSums>,
+    /// Number of the step, from 0.
+    step: u64,
+}
+
+/// A step that has been asked for.
+pub(crate) struct Trained {
+    /// Of its metrics.
+    pub ticket: Ticket,
+    pub guard: Option<Guarded>,
+    /// Tokens that it scored otherwise than they were drawn.
+    pub mismatch: Mismatch,
+}
+
+impl RolloutStep {
+    /// Has the student write the sequences of a step, from 0, that complete prompts: the data's `rows`.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device, and of logits that are not finite.
+    ///
+    /// # Panics
+    /// If the run is not on-policy.
+    pub fn write(
+        session: &mut Session,
+        config: &RunConfig,
+        stops: &[u32],
+        (step, rows): (u64, &[Arc<Chunk>]),
+    ) -> Result<Self, Failure> {
+        let (micros, _) = config.division.share.micros(config.division.grad_accum.into());
+        let [start, end] = [micros.start, micros.end].map(|micro| micro * u64::from(config.shape.batch_size));
+        let numbered = (step * config.sequences_a_step(), start..end);
+        let rollouts = Rollouts::write(session, (config, stops), rows, numbered)?;
+        let shape = (config.shape.batch_size, config.shape.seq_len);
+        let lengths: Vec<SequenceLength> = SequenceLength::of(&config.recipe()).collect();
+        let local = config.division.share.local();
+        let packed = rollouts.replicas(local).map(|own| pack(own.iter().map(Rollout::positions), shape, &lengths));
+        let packed: Vec<Vec<Packed>> = packed.collect();
+        let positions = u64::from(shape.0) * u64::from(shape.1);
+        let of_replicas = rollouts.replicas(local).zip(&packed);
+        let own = of_replicas.map(|(own, packed)| sums(own, stops, packed.len() as u64 * positions));
+        let sums = own.map(|sums| RolloutSums { seconds: rollouts.seconds, ..sums }).collect();
+        Ok(Self { sums, rollouts, packed, step })
+    }
+
+    /// Asks for the step: all of its micro-batches, of whose tokens `counted` count, and the update at a learning rate. Waits for
+    /// all but the update.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device.
+    pub fn train(
+        self,
+        session: &mut Session,
+        config: &RunConfig,
+        (counted, lr): (u64, f64),
+        is_guarded: bool,
+    ) -> Result<Trained, Failure> {
+        let Self { rollouts, packed, step, .. } = self;
+        let mut computed = Computed::default();
+        computed.gradients(session, config, (&rollouts, packed, (1.0 / counted as f64) as f32), is_guarded)?;
+        let ticket = session.update(step, lr)?;
+        computed.check(session, &rollouts, config.shape.seq_len)?;
+        let Computed { guard, mismatch, .. } = computed;
+        Ok(Trained { ticket, guard, mismatch })
+    }
+}
 
 /// Gradients of a step's micro-batches, as far as they were asked for.
 #[derive(Default)]
@@ -27,47 +100,30 @@ struct Computed {
 }
 
 impl Running<'_> {
-    /// Has the student write the sequences of a step, and asks for the step: all of its micro-batches and the update. Waits for all
-    /// but the update.
+    /// Has the student write the sequences of a step, and asks for the step. Waits for all but the update.
     pub(super) fn enqueue_rollouts(&mut self, step: u64) -> Result<Pending, Failure> {
         let is_guarded = self.is_guarded(step);
         let Self { run: Ready { opened: Opened { config, .. }, session, batches, tokens, .. }, ranks, stops, .. } =
             self;
         session.activity().at_step(step + 1);
         let rows = batches.step(config.data_micros())?;
-        let (micros, _) = config.division.share.micros(config.division.grad_accum.into());
-        let [start, end] = [micros.start, micros.end].map(|micro| micro * u64::from(config.shape.batch_size));
-        let numbered = (step * config.sequences_a_step(), start..end);
-        let rollouts = Rollouts::write(session, (config, stops), &rows.rows, numbered)?;
-        let shape = (config.shape.batch_size, config.shape.seq_len);
-        let lengths: Vec<SequenceLength> = SequenceLength::of(&config.recipe()).collect();
-        let local = config.division.share.local();
-        let packed = rollouts.replicas(local).map(|own| pack(own.iter().map(Rollout::positions), shape, &lengths));
-        let packed: Vec<Vec<Packed>> = packed.collect();
-        let positions = u64::from(shape.0) * u64::from(shape.1);
-        let of_replicas = rollouts.replicas(local).zip(&packed);
-        let own = of_replicas.map(|(own, packed)| sums(own, stops, packed.len() as u64 * positions));
-        let sums = summed(own.collect(), rollouts.seconds, ranks)?;
+        let written = RolloutStep::write(session, config, stops, (step, &rows.rows))?;
+        let sums = summed(&written.sums, ranks)?;
         if sums.counted == 0 {
             return Err(DataError::nothing_counted(step + 1).into());
         }
-        let mut computed = Computed::default();
-        computed.gradients(session, config, (&rollouts, packed, (1.0 / sums.counted as f64) as f32), is_guarded)?;
         let lr = config.optimizer.lr_of(step, config.steps());
-        let ticket = session.update(step, lr)?;
-        computed.check(session, &rollouts, config.shape.seq_len)?;
+        let Trained { ticket, guard, mismatch } = written.train(session, config, (sums.counted, lr), is_guarded)?;
         *tokens = tokens::after(*tokens, &rows);
-        let Computed { guard, mismatch, .. } = computed;
         let mismatch = of_all(mismatch, ranks)?;
-        let rollouts = Some((sums.record(mismatch.count), mismatch.first));
+        let rollouts = Some((sums.record(mismatch.count), mismatch));
         Ok(Pending { step: step + 1, lr, tokens: sums.counted, ticket, guard, rollouts })
     }
 }
 
 /// Adds up the replicas of all ranks, which wrote for as long as the slowest of them.
-fn summed(mut own: Vec<RolloutSums>, seconds: f64, ranks: &Ranks) -> Result<RolloutSums, RankError> {
-    own.iter_mut().for_each(|sums| sums.seconds = seconds);
-    let said = ranks.all_gather(&serde_json::to_vec(&own).expect("numbers serialize"))?;
+fn summed(own: &[RolloutSums], ranks: &Ranks) -> Result<RolloutSums, RankError> {
+    let said = ranks.all_gather(&serde_json::to_vec(own).expect("numbers serialize"))?;
     let malformed = |error: serde_json::Error| RankError::io("read what a rank has written")(error);
     let all = said.iter().map(|said| serde_json::from_slice::<Vec<RolloutSums>>(said).map_err(malformed));
     Ok(RolloutSums::of(&all.collect::<Result<Vec<_>, _>>()?.concat()))

@@ -23,6 +23,7 @@ use crate::run::tensorboard::{EVENTS, events};
 use crate::run::tokens;
 
 use super::held_out::Verdict;
+use super::on_policy::Mismatch;
 use super::open::Opened;
 use super::ready::Ready;
 use super::running::{Running, Written};
@@ -38,8 +39,8 @@ pub(super) struct Pending {
     pub ticket: Ticket,
     /// Comparison of int8's gradients with bf16's, where there was one.
     pub guard: Option<Guarded>,
-    /// Completions that the step trains on, and the first token that was scored otherwise in training.
-    pub rollouts: Option<(RolloutRecord, Option<(u64, usize)>)>,
+    /// Completions that the step trains on, and their tokens that were scored otherwise in training.
+    pub rollouts: Option<(RolloutRecord, Mismatch)>,
 }
 
 impl Running<'_> {
@@ -279,14 +280,8 @@ impl Running<'_> {
         if let Some(progress) = &mut self.progress {
             progress.step(&record);
         }
-        if let Some((RolloutRecord { mismatch, .. }, Some((sequence, position)))) = &pending.rollouts {
-            return Err(RunFault(format!(
-                "step {}: {mismatch} tokens have another log-probability in training than when they were drawn, the first of sequence \
-                 {sequence} at position {position}: the student was not decoded by the weights that it trains, or keys and values were \
-                 not its own. That is a bug of precast or a fault of the device: run precast selftest, and report it",
-                record.step
-            ))
-            .into());
+        if let Some((_, mismatch)) = &pending.rollouts {
+            mismatch.refuse(record.step)?;
         }
         self.still.check(&record, config.steps())?;
         self.skipped = if record.skipped { self.skipped + 1 } else { 0 };
