@@ -7,9 +7,11 @@ use std::process::Command;
 use precast::run::gpu::GpuRecord;
 use precast::run::rollout::RolloutRecord;
 use precast::run::step::StepRecord;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::{Case, fail, is_sim, metrics_of, skipped, succeed, texts, tokenizer};
+use crate::support::{
+    Case, fail, is_sim, metrics_of, on_device, precast, skipped, succeed, texts, tiny_config, tokenizer,
+};
 
 /// Two tiny models of which the student ends texts by some tokens, and rows of ragged prompts.
 pub fn case() -> Case {
@@ -170,4 +172,47 @@ fn data_without_prompts_that_fit_are_refused() {
         output.status.success() && stderr.contains("prompts leave no room for a completion of --max-tokens"),
         "{stderr}"
     );
+}
+
+/// A plan and a benchmark of steps on completions take the memory and the slots that they take.
+#[test]
+fn steps_on_completions_are_planned_and_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, out) = (dir.path().join("tiny.json"), dir.path().join("bench"));
+    fs::write(&model, tiny_config(&[]).to_string()).unwrap();
+    let command = |name: &str, arguments: &[&str]| {
+        let mut command = precast();
+        command.arg(name).arg("--teacher").arg(&model).arg("--student").arg(&model).args(on_device());
+        command.args(["--on-policy", "--batch-size", "2", "--grad-accum", "3", "--seq-len", "16"]).args(arguments);
+        command
+    };
+    let json = |name: &str, arguments: &[&str]| -> Value {
+        serde_json::from_str(&succeed(command(name, arguments).arg("--json"))).unwrap()
+    };
+    let planned = json("plan", &["--max-tokens", "9"]);
+    let measured = json("bench", &["--max-tokens", "9", "--steps", "3", "--out", out.to_str().unwrap()]);
+    assert_eq!(planned["memory"], measured["memory"]["planned"]);
+    assert_eq!([&planned["rollouts"]["slots"], &measured["slots"], &measured["prompt_tokens"]], [6, 6, 7]);
+    let step = &measured["step"];
+    // Six completions, and a target less than each sequence has tokens.
+    assert_eq!([&step["new_tokens"], &step["positions"], &step["mismatch"]], [6 * 9, 6 * 15, 0]);
+    let ms = ["write_ms", "train_ms", "step_ms"].map(|name| step[name].as_f64().unwrap());
+    assert!(ms[0] > 0.0 && ms[1] > 0.0 && (ms[0] + ms[1] - ms[2]).abs() < 1e-6, "{step}");
+    assert!((step["new_tokens_per_s"].as_f64().unwrap() * ms[2] / 54e3 - 1.0).abs() < 1e-6, "{step}");
+    assert!(fs::read_to_string(out.join("report.html")).unwrap().contains("6 slots of 16 tokens"));
+    // Short sequences are in short micro-batches.
+    let short = ["--prompt-tokens", "2", "--max-tokens", "3", "--steps", "1"];
+    let step = json("bench", &short)["step"].clone();
+    assert_eq!([&step["positions"], &step["padding_share"]], [&json!(6 * 4), &json!(0.25)]);
+    let printed = succeed(&mut command("bench", &short));
+    for said in ["6 of 2 + 3 tokens", "ms: 18 new tokens in 6 slots", "\nmismatch          0\n", "keys and values"] {
+        assert!(printed.contains(said), "{said}: {printed}");
+    }
+    for (arguments, said) in [
+        (&["--max-tokens", "9", "--prompt-tokens", "8"][..], "--prompt-tokens 8 and --max-tokens 9 are more than"),
+        (&["--max-tokens", "9", "--sweep"], "cannot be used with"),
+    ] {
+        let message = fail(&mut command("bench", arguments), 2);
+        assert!(message.contains(said), "{message}");
+    }
 }

@@ -12,17 +12,20 @@ use super::print_as;
 use crate::base::load_trace::Verbose;
 use crate::base::startup_times::Startup;
 use crate::options::groups::values::{MOST_MICRO_BATCHES, MOST_STEPS, count};
-use crate::options::{DivisionOptions, Flags, Measurement, Options, ShapeOptions};
+use crate::options::{DivisionOptions, Flags, Measurement, Options, ShapeOptions, StepMeasurement};
 use crate::programs::bench::{self, GenerationBench, Reader, TimedBatch};
 use crate::programs::failure::Failure;
 use crate::programs::generate::DecodingOptions;
 use crate::run::out::check_directory;
 
 #[derive(Args)]
-#[command(mut_arg("generate", |option| option.conflicts_with_all(["teacher", "student", "grad_accum", "steps", "sweep", "tune", "kernel"])))]
+#[command(
+    mut_arg("generate", |option| option.conflicts_with_all(["teacher", "student", "on_policy", "grad_accum", "steps", "sweep", "tune", "kernel"])),
+    mut_arg("on_policy", |option| option.conflicts_with_all(["sweep", "tune", "kernel"]))
+)]
 pub struct Arguments {
     #[command(flatten)]
-    measured: Flags<Measurement>,
+    measured: Flags<StepMeasurement>,
     /// Micro-batches in a step
     #[arg(long, value_name = "A", default_value_t = 1, help_heading = "Shape",
           value_parser = count(MOST_MICRO_BATCHES))]
@@ -50,12 +53,6 @@ pub struct Arguments {
     kernel: Option<String>,
     #[command(flatten)]
     decoding: DecodingOptions,
-    /// Tokens of each prompt, which are random
-    #[arg(long, value_name = "N", default_value_t = 256, requires = "generate", help_heading = "Generation", value_parser = value_parser!(u32).range(1..=1 << 20))]
-    prompt_tokens: u32,
-    /// Tokens of each completion
-    #[arg(long, value_name = "N", default_value_t = 768, requires = "generate", help_heading = "Generation", value_parser = value_parser!(u32).range(1..=1 << 20))]
-    max_tokens: u32,
     #[command(flatten)]
     verbose: Verbose,
     /// Print JSON
@@ -63,15 +60,24 @@ pub struct Arguments {
     json: bool,
 }
 
+/// Tokens of a generation where nothing is said.
+const PROMPT_TOKENS: u32 = 256;
+const MAX_TOKENS: u32 = 768;
+
 /// Measures a generation.
 fn generate(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
-    let Arguments { measured, decoding, prompt_tokens, max_tokens, out, json, .. } = arguments;
+    let Arguments { measured, decoding, out, json, .. } = arguments;
     if measured.has("seq_len") {
         return Err(Failure::usage(
             "--seq-len: with --generate it is the sum of --prompt-tokens and --max-tokens: leave it out",
         ));
     }
-    let forward = decoding.forward(&measured.into_options()?)?;
+    let mut options = measured.into_options()?;
+    // A generation has them, too.
+    options.given.retain(|name, _| !["prompt_tokens", "max_tokens"].contains(&name.as_str()));
+    let (prompt_tokens, max_tokens) = (options.on_policy.prompt_tokens, options.on_policy.max_tokens);
+    let (prompt_tokens, max_tokens) = (prompt_tokens.unwrap_or(PROMPT_TOKENS), max_tokens.unwrap_or(MAX_TOKENS));
+    let forward = decoding.forward(&options)?;
     if let Some(out) = &out {
         check_directory(out, Existing::Replace, &[&forward.model])?;
     }
@@ -88,7 +94,8 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
         return generate(arguments, startup);
     }
     if let Some(prefix) = &arguments.kernel {
-        let Measurement { shape: ShapeOptions { batch_size, seq_len }, target, .. } = arguments.measured.values()?;
+        let StepMeasurement { measurement, .. } = arguments.measured.values()?;
+        let Measurement { shape: ShapeOptions { batch_size, seq_len }, target, .. } = measurement;
         let batch = Batch { sequences: batch_size, seq_len };
         let asked = ["batch_size", "seq_len"].iter().any(|name| arguments.measured.has(name));
         let batch = if asked { TimedBatch::Asked(batch) } else { TimedBatch::Default(batch) };
@@ -112,6 +119,12 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
         check_directory(out, Existing::Replace, &config.inputs())?;
     }
     let reader = if arguments.json { Reader::Program } else { Reader::Person };
+    if config.on_policy.is_some() {
+        let record = bench::bench_rollouts(&config, startup, reader)?;
+        arguments.out.iter().try_for_each(|out| record.write(out))?;
+        print_as(arguments.json, &record, &record);
+        return Ok(());
+    }
     let mut record = bench::bench(&config, startup, reader)?;
     if arguments.sweep {
         record.sweep = Some(bench::sweep(&config)?);

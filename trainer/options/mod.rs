@@ -47,7 +47,7 @@ pub use groups::{
 };
 pub use length::{Length, Passes};
 pub use max_kl::MostKl;
-pub use measurement::Measurement;
+pub use measurement::{Measurement, StepMeasurement};
 pub use patience::Patience;
 pub use resolve::{Before, Purpose};
 pub use slot_choice::SlotChoice;

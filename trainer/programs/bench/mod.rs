@@ -9,6 +9,7 @@ pub(crate) mod groups;
 mod kernels;
 mod record;
 mod report;
+mod rollouts;
 mod steps;
 mod sweep;
 mod tune;
@@ -29,6 +30,7 @@ use groups::Group;
 pub use kernels::{TimedBatch, missing, open_kernels, time_kernels};
 use record::StepComparison;
 pub use record::{KernelRecord, Record, StepRecord};
+pub use rollouts::bench_rollouts;
 pub(crate) use steps::Steps;
 pub use sweep::{Sweep, sweep};
 pub use tune::tune;
@@ -64,21 +66,32 @@ impl<T> Bench<T> {
         reader: Reader,
         extend: impl FnOnce(&mut Plan) -> T,
     ) -> Result<Self, Failure> {
-        let models = RunModels::open_or_random(config, RANDOM_SEEDS)?;
-        startup.end("models");
-        let driver = device::open_for(config)?;
-        startup.end("device");
-        let (mut session, of_plan) = Session::open(driver, &models, config, Placement::Arena, startup, extend)?;
-        if reader == Reader::Person {
-            say!("{}\n", session.heading().models(config, &models));
-        }
-        session.upload(&models, |_| Ok(()))?;
-        startup.end("upload");
-        let mut steps = Steps::new(config, models.student().config().vocab);
+        let (mut session, vocab, of_plan) = session(config, startup, reader, extend)?;
+        let mut steps = Steps::new(config, vocab);
         steps.one(&mut session)?;
         startup.end("first step");
         Ok(Self { session, steps, of_plan })
     }
+}
+
+/// Seals a configuration's plan, after `extend` has added to it, and sends the weights. Returns the student's vocabulary, too.
+fn session<T>(
+    config: &RunConfig,
+    startup: &mut Startup,
+    reader: Reader,
+    extend: impl FnOnce(&mut Plan) -> T,
+) -> Result<(Session, u32, T), Failure> {
+    let models = RunModels::open_or_random(config, RANDOM_SEEDS)?;
+    startup.end("models");
+    let driver = device::open_for(config)?;
+    startup.end("device");
+    let (mut session, of_plan) = Session::open(driver, &models, config, Placement::Arena, startup, extend)?;
+    if reader == Reader::Person {
+        say!("{}\n", session.heading().models(config, &models));
+    }
+    session.upload(&models, |_| Ok(()))?;
+    startup.end("upload");
+    Ok((session, models.student().config().vocab, of_plan))
 }
 
 /// Measures start-up, steps, and every kernel of a step; where cuBLASLt computes the products, those of the bundle's kernels

@@ -43,6 +43,7 @@ use inputs::read_data;
 use open::{open, over};
 use ready::ready;
 use resume::Resumed;
+pub(crate) use rollout_steps::{RolloutStep, Trained};
 use running::Running;
 
 /// Settings of a run besides its configuration.
