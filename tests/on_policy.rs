@@ -10,7 +10,7 @@ use precast::run::step::StepRecord;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Case, fail, is_sim, metrics_of, on_device, precast, skipped, succeed, texts, tiny_config, tokenizer,
+    Case, fail, is_sim, metrics_of, on_device, precast, run_record, skipped, succeed, texts, tiny_config, tokenizer,
 };
 
 /// Two tiny models of which the student ends texts by some tokens, and rows of ragged prompts.
@@ -171,6 +171,24 @@ fn data_without_prompts_that_fit_are_refused() {
     assert!(
         output.status.success() && stderr.contains("prompts leave no room for a completion of --max-tokens"),
         "{stderr}"
+    );
+}
+
+/// The tokens of prompts, which no label of their rows counts, are what 8 bits are measured on.
+#[test]
+fn an_8_bit_teacher_is_measured_on_the_tokens_of_prompts() {
+    let case = case();
+    let int8 = ["--teacher-format", "int8", "--max-teacher-kl", "none", "--precision", "bf16", "--steps", "1"];
+    succeed(&mut run(&case, "int8", &int8));
+    let known = run_record(&case.path("int8"))["teacher_certificate"].clone();
+    // Of the first two prompts, of 1 and of 6 tokens.
+    assert_eq!([&known["by"], &known["measured"]["tokens"]], [&json!("first batch"), &json!(5)]);
+    let short = json!({"input_ids": [7, 8, 9], "labels": [-100, 8, 9]}).to_string();
+    fs::write(case.path("prompts.jsonl"), short).unwrap();
+    let message = fail(&mut run(&case, "short", &int8), 2);
+    assert!(
+        message.contains("no prompt of the first step has a second token")
+            && message.contains("--teacher-certificate FILE:")
     );
 }
 

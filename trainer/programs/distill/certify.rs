@@ -13,7 +13,7 @@ use crate::base::notes;
 use crate::base::stop::Stop;
 use crate::device::session::Session;
 use crate::inputs::checkpoint::Checkpoint;
-use crate::inputs::data::MicroBatch;
+use crate::inputs::data::{DataError, MicroBatch, Step};
 use crate::options::{MostKl, RunConfig, UsageError, WeightFormat};
 use crate::programs::failure::Failure;
 use crate::run::certificate::{Certificate, Measured, Subject, Tally, measure};
@@ -80,17 +80,39 @@ impl Teacher {
     /// [`UsageError`].
     pub fn check_room(&self, config: &RunConfig, session: &Session) -> Result<(), UsageError> {
         match (self, &config.teacher) {
-            (Self::Unknown(_), Some(teacher)) if session.plan.certificate.is_none() => Err(UsageError(format!(
-                "--teacher-format int8: this run has no room to measure on its first batch what that costs. Measure it before, \
-                     and give --teacher-certificate FILE:\n  {}",
-                measure(teacher, Path::new("FILE"))
-            ))),
+            (Self::Unknown(_), Some(teacher)) if session.plan.certificate.is_none() => {
+                Err(unmeasured(teacher, "this run has no room to measure on its first batch what that costs"))
+            }
             _ => Ok(()),
         }
     }
 }
 
+/// Refuses a teacher that the run does not measure, and says how that is done before.
+fn unmeasured(teacher: &Path, why: &str) -> UsageError {
+    let measure = measure(teacher, Path::new("FILE"));
+    UsageError(format!(
+        "--teacher-format int8: {why}. Measure it before, and give --teacher-certificate FILE:\n  {measure}"
+    ))
+}
+
 impl Measuring {
+    /// Returns the first micro-batch of a step that has something to measure on.
+    ///
+    /// # Errors
+    /// [`Failure`] where none has.
+    pub fn batch(&self, first: &Step, config: &RunConfig) -> Result<MicroBatch, Failure> {
+        let mut batches = (0..first.micros()).map(|number| first.micro_batch(number));
+        let counts = |batch: &MicroBatch| batch.counted > 0;
+        batches.find(counts).ok_or_else(|| match (config.on_policy, &config.teacher) {
+            (Some(_), Some(teacher)) => {
+                unmeasured(teacher, "no prompt of the first step has a second token to measure on what that costs")
+                    .into()
+            }
+            _ => DataError::nothing_counted(1).into(),
+        })
+    }
+
     /// Returns the record of a measurement for `run.json`.
     ///
     /// # Errors

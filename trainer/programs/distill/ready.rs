@@ -25,7 +25,7 @@ use crate::device::run_models::RunModels;
 use crate::device::session::Session;
 use crate::device::watch::Hang;
 use crate::inputs::checkpoint::{Checkpoint, check_space};
-use crate::inputs::data::{Batches, Chunk, Corpus, DataError, MicroBatch, Step, Streams, Summaries};
+use crate::inputs::data::{Batches, Chunk, Corpus, DataError, Step, Streams, Summaries};
 use crate::options::{Final, OutputOptions, RunConfig, ShapeOptions};
 use crate::programs::failure::Failure;
 use crate::programs::replay;
@@ -100,7 +100,7 @@ pub(super) fn ready(
         let needed = disk_space(config, &session, result_bytes, out, begin.step)?.needed();
         check_space(out.path(), "the run (checkpoints and what it trains)", needed)?;
     }
-    let certificate = upload(&mut session, models, known, || first_step(corpus, config), stop)?;
+    let certificate = upload(&mut session, models, (known, config), || first_step(corpus, config), stop)?;
     models.models.iter().filter_map(|(role, model)| still::note(config.name_of(role), model)).for_each(notes::note);
     config.completions.and_then(|_| models.models.student.note_of_endless()).iter().for_each(notes::note);
     startup.end("upload");
@@ -179,7 +179,7 @@ fn first_step(corpus: &Arc<Corpus>, config: &RunConfig) -> Result<Step, DataErro
 fn upload(
     session: &mut Session,
     models: &RunModels<Checkpoint>,
-    teacher: Teacher,
+    (teacher, config): (Teacher, &RunConfig),
     first_step: impl FnOnce() -> Result<Step, DataError>,
     stop: &Stop,
 ) -> Result<Option<Value>, Failure> {
@@ -191,10 +191,7 @@ fn upload(
     };
     match teacher {
         Teacher::Unknown(measuring) => {
-            let first = first_step()?;
-            let mut batches = (0..first.micros()).map(|number| first.micro_batch(number));
-            let counts = |batch: &MicroBatch| batch.counted > 0;
-            let batch = batches.find(counts).ok_or_else(|| DataError::nothing_counted(1))?;
+            let batch = measuring.batch(&first_step()?, config)?;
             let columns = session.certify(models, &batch, progress)?;
             let known = shown.suspend(|| measuring.judge(&batch, &columns))?;
             session.upload_student(models, progress)?;
