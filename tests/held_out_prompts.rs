@@ -116,7 +116,7 @@ fn completions_of_nothing_are_refused() {
     let long = message("data.bin", &["--max-tokens", "20", "--prompt-tokens", "5"], 5);
     assert!(long.contains("every prompt is too long"), "{long}");
     let group = message("held-out.jsonl", &["--group-size", "2"], 2);
-    assert!(group.contains("--group-size is of completions that a step trains on: give --on-policy, too"), "{group}");
+    assert!(group.contains("--group-size is of completions that the student writes: give --on-policy"), "{group}");
     let blas = message("held-out.jsonl", &["--max-tokens", "9", "--gemm", "cublas"], 2);
     assert!(blas.contains("completions with --gemm cublas"), "{blas}");
     let no_data = fail(&mut case.distill(&case.out(), &["--top-k", "3"]), 2);

@@ -58,6 +58,7 @@ mod publish;
 mod ranks;
 mod remedies;
 mod resume;
+mod rollout_samples;
 mod room;
 mod rooms;
 mod rows;

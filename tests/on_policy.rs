@@ -27,7 +27,7 @@ pub fn case() -> Case {
     case
 }
 
-fn run(case: &Case, out: &str, arguments: &[&str]) -> Command {
+pub fn run(case: &Case, out: &str, arguments: &[&str]) -> Command {
     let mut command =
         crate::support::distill(&case.teacher, &case.student, &case.path("prompts.jsonl"), &case.path(out));
     command.args(["--on-policy", "--max-tokens", "12", "--batch-size", "2", "--seq-len", "24", "--lr", "1e-2"]);

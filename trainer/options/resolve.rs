@@ -129,19 +129,13 @@ impl Options {
             return Ok(self.on_policy.on_policy.is_some());
         }
         let mut given = self.given.keys().filter(|name| is_of_rollouts(name));
-        let unused = |name: &&String| *name == "group_size" || self.eval_data.is_empty();
-        match given.clone().find(unused) {
-            None => Ok(given.next().is_some()),
-            Some(name) if name == "group_size" => Err(UsageError(
-                "--group-size is of completions that a step trains on: give --on-policy, too".to_owned(),
-            )),
-            Some(name) => {
-                let option = flag(name);
-                Err(UsageError(format!(
-                    "{option} is of completions that the student writes: give --on-policy, or --eval-data of prompts to complete"
-                )))
-            }
-        }
+        let of_steps = |name: &str| ["group_size", "samples_every"].contains(&name);
+        let Some(unused) = given.clone().find(|name| of_steps(name) || self.eval_data.is_empty()) else {
+            return Ok(given.next().is_some());
+        };
+        let (option, or) =
+            (flag(unused), if of_steps(unused) { "" } else { ", or --eval-data of prompts to complete" });
+        Err(UsageError(format!("{option} is of completions that the student writes: give --on-policy{or}")))
     }
 
     /// Returns the length of the run: that of the run that continues, where none is given.

@@ -29,7 +29,7 @@ fn complete(arguments: &[&str]) -> Result<RunConfig, UsageError> {
 }
 
 /// Each option of a run, and a value that is not its default.
-const VALUES: [(&str, &str); 61] = [
+const VALUES: [(&str, &str); 62] = [
     ("teacher", "a"),
     ("student", "b"),
     ("model", "c"),
@@ -91,6 +91,7 @@ const VALUES: [(&str, &str); 61] = [
     ("top_p", "0.875"),
     ("prompt_tokens", "18"),
     ("rollout_slots", "19"),
+    ("samples_every", "20"),
 ];
 
 #[test]
@@ -388,6 +389,7 @@ fn the_printed_run_toml_has_every_option() {
         "top_p",
         "prompt_tokens",
         "rollout_slots",
+        "samples_every",
     ];
     // Those that stand in the way of others, which follow.
     let free: Vec<&str> = names()

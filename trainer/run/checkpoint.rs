@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::error::RunError;
 use super::identity::Identity;
 use super::out::Out;
+use super::samples_file::Extent;
 use super::saved_tensor::{SavedTensor, file_name, header};
 use crate::base::checkpoint_name::PREFIX;
 pub use crate::base::checkpoint_name::name;
@@ -37,6 +38,9 @@ pub struct State {
     pub tokens_sha256: Digest,
     /// Digest of the lines of `metrics.jsonl` of those steps.
     pub metrics_sha256: Digest,
+    /// Bytes of `samples.jsonl` of those steps; none of a run that writes none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<Extent>,
     /// Pieces of each rank's files, where several ranks wrote it: first element and number of elements of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shards: Vec<Vec<(u64, u64)>>,

@@ -18,6 +18,7 @@ pub mod report;
 pub mod report_file;
 pub mod rollout;
 pub mod sample;
+pub mod samples_file;
 pub mod saved_tensor;
 pub mod step;
 pub mod still;

@@ -33,6 +33,9 @@ pub const TEACHER_CERTIFICATE: &str = "teacher_certificate";
 /// Completions of held-out prompts.
 pub const SAMPLES: &str = "samples";
 
+/// The name in it of how much its file of completions holds.
+pub const SAMPLES_WRITTEN: &str = "samples_written";
+
 /// The name in it of how it ended.
 pub const OUTCOME: &str = "outcome";
 

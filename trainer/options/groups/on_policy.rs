@@ -34,6 +34,9 @@ pub struct OnPolicyOptions {
     /// trains on them; results do not depend on it [default: auto]
     #[arg(long, value_name = "N|auto", add = Change::AtResume)]
     pub rollout_slots: Option<SlotChoice>,
+    /// Steps between those whose completions are written to samples.jsonl, with their token ids; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 0, add = Change::AtResume)]
+    pub samples_every: u64,
 }
 
 /// Training on completions.
@@ -44,6 +47,15 @@ pub struct OnPolicy {
     pub share: f32,
     /// Completions of each prompt in a step.
     pub group_size: u32,
+    /// Steps between those whose completions are kept; 0 for none.
+    pub samples_every: u64,
+}
+
+impl OnPolicy {
+    /// True if the completions of a step, counted from 1, are kept.
+    pub fn keeps_samples(&self, step: u64) -> bool {
+        self.samples_every > 0 && step.is_multiple_of(self.samples_every)
+    }
 }
 
 impl OnPolicyOptions {
@@ -83,7 +95,7 @@ impl OnPolicyOptions {
                     .into(),
             );
         }
-        Ok(Some(OnPolicy { share, group_size }))
+        Ok(Some(OnPolicy { share, group_size, samples_every: self.samples_every }))
     }
 
     /// Resolves how the student writes, of a run in which it does.

@@ -95,10 +95,8 @@ impl Ended<'_> {
 fn take_samples(done: u64, run: &mut Ready, written: &mut Written) -> Result<(), Failure> {
     let Ready { opened: Opened { config, models, held_out, .. }, session, .. } = run;
     let Some(held_out) = held_out else { return Ok(()) };
-    let found = models.models.student_first().find_map(|model| model.tokenizer().transpose()).transpose()?;
-    let tokenizer = found.map(AsRef::as_ref);
     let held_out = (held_out.chunks(), config.completions);
-    let samples = samples::of_held_out(session, (&models.models.student, tokenizer), held_out, done)?;
+    let samples = samples::of_held_out(session, models, held_out, done)?;
     written.record.set(SAMPLES, Some(samples));
     Ok(())
 }

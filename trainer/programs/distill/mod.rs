@@ -12,6 +12,7 @@ mod progress;
 mod ready;
 mod result;
 mod resume;
+mod rollout_samples;
 mod rollout_steps;
 mod running;
 mod samples;

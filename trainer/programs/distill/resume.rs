@@ -44,6 +44,7 @@ impl Resumed {
         let saved = Saved::open(&path, step)?;
         let metrics = Metrics::read(&path.join(METRICS))?;
         metrics.check(step, saved.state.metrics_sha256)?;
+        saved.state.samples.map_or(Ok(()), |samples| samples.check(&path))?;
         for result in [config.result(), &config.best_result(), &config.diverged()] {
             out.check_replaceable(result)?;
         }

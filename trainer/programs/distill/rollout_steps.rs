@@ -8,6 +8,7 @@ use precast_runtime::Ticket;
 use super::on_policy::{Mismatch, Packed, Rollout, Rollouts, pack, sums};
 use super::open::Opened;
 use super::ready::Ready;
+use super::rollout_samples;
 use super::running::Running;
 use super::steps::Pending;
 use crate::device::session::Session;
@@ -103,8 +104,8 @@ impl Running<'_> {
     /// Has the student write the sequences of a step, and asks for the step. Waits for all but the update.
     pub(super) fn enqueue_rollouts(&mut self, step: u64) -> Result<Pending, Failure> {
         let is_guarded = self.is_guarded(step);
-        let Self { run: Ready { opened: Opened { config, .. }, session, batches, tokens, .. }, ranks, stops, .. } =
-            self;
+        let Self { run: Ready { opened, session, batches, tokens, .. }, ranks, stops, .. } = self;
+        let Opened { config, models, .. } = &*opened;
         session.activity().at_step(step + 1);
         let rows = batches.step(config.data_micros())?;
         let written = RolloutStep::write(session, config, stops, (step, &rows.rows))?;
@@ -112,12 +113,15 @@ impl Running<'_> {
         if sums.counted == 0 {
             return Err(DataError::nothing_counted(step + 1).into());
         }
+        let is_kept = config.on_policy.is_some_and(|on_policy| on_policy.keeps_samples(step + 1));
+        let lines = || rollout_samples::lines(&written.rollouts, step + 1, models, ranks);
+        let samples = is_kept.then(lines).transpose()?;
         let lr = config.optimizer.lr_of(step, config.steps());
         let Trained { ticket, guard, mismatch } = written.train(session, config, (sums.counted, lr), is_guarded)?;
         *tokens = tokens::after(*tokens, &rows);
         let mismatch = of_all(mismatch, ranks)?;
         let rollouts = Some((sums.record(mismatch.count), mismatch));
-        Ok(Pending { step: step + 1, lr, tokens: sums.counted, ticket, guard, rollouts })
+        Ok(Pending { step: step + 1, lr, tokens: sums.counted, ticket, guard, rollouts, samples })
     }
 }
 

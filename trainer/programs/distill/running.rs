@@ -18,7 +18,8 @@ use crate::run::checkpoint;
 use crate::run::log;
 use crate::run::metrics::{METRICS, MetricsFile};
 use crate::run::out::{Out, logs};
-use crate::run::record::{HELD_OUT, RunRecord, TEACHER_CERTIFICATE, TEACHER_SCORE};
+use crate::run::record::{HELD_OUT, RunRecord, SAMPLES_WRITTEN, TEACHER_CERTIFICATE, TEACHER_SCORE};
+use crate::run::samples_file::{Extent, SamplesFile};
 use crate::run::still::{self, Still};
 
 /// A run whose steps are being taken.
@@ -48,6 +49,8 @@ pub(super) struct Written {
     pub out: Out,
     pub record: RunRecord,
     pub metrics: MetricsFile,
+    /// Completions of some steps, of a run that keeps them.
+    pub samples: Option<SamplesFile>,
     /// Held-out losses so far.
     pub scores: Scores,
 }
@@ -142,6 +145,11 @@ impl Written {
         record.best(scores.best());
         record.part(done, resumed.as_ref().map(|resumed| &resumed.record), &changes);
         record.metrics((done, metrics_sha256));
+        // What a part that was killed wrote behind its checkpoint is this run's, too.
+        let has_samples = |resumed: &Resumed| resumed.record.get(SAMPLES_WRITTEN).map(|_| Extent::default());
+        let samples = resumed.as_ref().and_then(|resumed| resumed.saved.state.samples.or_else(|| has_samples(resumed)));
+        let keeps_samples = samples.is_some() || config.on_policy.is_some_and(|on_policy| on_policy.samples_every > 0);
+        record.set(SAMPLES_WRITTEN, keeps_samples.then(|| samples.unwrap_or_default()));
         out.begin(&mut record)?;
         // A kill may have come before the oldest ones went.
         checkpoint::prune(&mut out, config.output.keep, scores.best().map(|(step, _)| step))?;
@@ -149,7 +157,8 @@ impl Written {
             Some(resumed) => MetricsFile::resume(&resumed.metrics, done)?,
             None => MetricsFile::create(&out.path().join(METRICS))?,
         };
+        let samples = keeps_samples.then(|| SamplesFile::open(out.path(), samples)).transpose()?;
         out.open_log();
-        Ok(Self { out, record, metrics, scores })
+        Ok(Self { out, record, metrics, samples, scores })
     }
 }

@@ -8,11 +8,11 @@ use super::held_out::FIRST_NUMBER;
 use crate::base::notes::note;
 use crate::device::decoding::DecodingDevice;
 use crate::device::decoding::schedule::{Drawn, Sequence};
+use crate::device::run_models::RunModels;
 use crate::device::session::Session;
 use crate::device::shapes::SAMPLES;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Chunk, DataError};
-use crate::inputs::tokenizer::Tokenizer;
 use crate::options::Completions;
 use crate::programs::failure::Failure;
 use crate::run::sample::SampleRecord;
@@ -28,7 +28,7 @@ const PROMPT_TOKENS: usize = 64;
 /// [`Failure`] of the device or of the tokenizer.
 pub(super) fn of_held_out(
     session: &mut Session,
-    (student, tokenizer): (&Checkpoint, Option<&Tokenizer>),
+    models: &RunModels<Checkpoint>,
     (chunks, completions): (&[Chunk], Option<Completions>),
     step: u64,
 ) -> Result<Vec<SampleRecord>, Failure> {
@@ -43,10 +43,8 @@ pub(super) fn of_held_out(
         prompt: Arc::from(&chunk.ids[..*tokens]),
         most: seq_len.min(tokens + most_tokens) as u32,
     });
-    let text = |ids: &[u32]| match tokenizer {
-        Some(tokenizer) => tokenizer.decode(ids).map_err(DataError::tokenizer(student.path())),
-        None => Ok(ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")),
-    };
+    let text = |ids: &[u32]| text(models, ids);
+    let student = &models.models.student;
     let mut samples = Vec::new();
     let completed = DecodingDevice::new(session, decoding, &student.eos_tokens()).map_err(Failure::from);
     let completed = completed.and_then(|mut device| {
@@ -63,6 +61,17 @@ pub(super) fn of_held_out(
         other => other?,
     }
     Ok(samples)
+}
+
+/// Returns the text of tokens, by the tokenizer of the student or its teacher; their ids where neither has one.
+///
+/// # Errors
+/// [`Failure`] of the tokenizer.
+pub(super) fn text(RunModels { models, .. }: &RunModels<Checkpoint>, ids: &[u32]) -> Result<String, Failure> {
+    Ok(match models.student_first().find_map(|model| model.tokenizer().transpose()).transpose()? {
+        Some(tokenizer) => tokenizer.decode(ids).map_err(DataError::tokenizer(models.student.path()))?,
+        None => ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" "),
+    })
 }
 
 /// Tokens of a sequence before the first that counts, all of a prompt alone; of one in which all count, the first quarter.

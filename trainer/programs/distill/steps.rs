@@ -16,8 +16,9 @@ use crate::run::guard::{Guarded, LayerDistance};
 use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::Out;
 use crate::run::outcome::RunFault;
-use crate::run::record::RunRecord;
+use crate::run::record::{RunRecord, SAMPLES_WRITTEN};
 use crate::run::rollout::RolloutRecord;
+use crate::run::samples_file::SamplesFile;
 use crate::run::step::StepRecord;
 use crate::run::tensorboard::{EVENTS, events};
 use crate::run::tokens;
@@ -41,6 +42,8 @@ pub(super) struct Pending {
     pub guard: Option<Guarded>,
     /// Completions that the step trains on, and their tokens that were scored otherwise in training.
     pub rollouts: Option<(RolloutRecord, Mismatch)>,
+    /// Lines of the completions of all ranks, where they are kept.
+    pub samples: Option<Vec<u8>>,
 }
 
 impl Running<'_> {
@@ -148,12 +151,15 @@ impl Running<'_> {
             Some(Written { metrics, .. }) => metrics.sync()?,
             None => (0, tokens::none()),
         };
+        let samples = written.as_ref().and_then(|written| written.samples.as_ref());
+        let samples = samples.map(SamplesFile::sync).transpose()?;
         let state = State {
             step,
             steps: config.steps(),
             run: identity.clone(),
             tokens_sha256: *tokens,
             metrics_sha256,
+            samples,
             shards: checkpoint::shards(session, ranks),
         };
         let path = written.as_ref().map_or(&*config.out, |written| written.out.path());
@@ -165,6 +171,7 @@ impl Running<'_> {
         let (Some(aside), Some(Written { out, record, scores, .. })) = (aside, written) else { return Ok(()) };
         record.data(Some(data_sha256), batches.passed().map(|passed| passed.total()));
         record.metrics((lines, metrics_sha256));
+        record.set(SAMPLES_WRITTEN, samples);
         record.reached(step);
         out.publish(aside, record)?;
         session.watch.checkpoint(step);
@@ -236,7 +243,7 @@ impl Running<'_> {
         let lr = config.optimizer.lr_of(step, config.steps());
         let ticket = session.update(step, lr)?;
         *tokens = tokens::after(*tokens, &rows);
-        Ok(Pending { step: step + 1, lr, tokens: counted, ticket, guard, rollouts: None })
+        Ok(Pending { step: step + 1, lr, tokens: counted, ticket, guard, rollouts: None, samples: None })
     }
 
     /// Waits for a step's metrics, writes and prints them; where it is `scored`, with the held-out losses after it.
@@ -272,7 +279,10 @@ impl Running<'_> {
         if let Some(seconds) = session.waited_s()? {
             self.waits.add(record.step, seconds);
         }
-        if let Some(Written { out, metrics, scores, .. }) = &mut self.written {
+        if let Some(Written { out, metrics, scores, samples, .. }) = &mut self.written {
+            if let (Some(file), Some(lines)) = (samples, &pending.samples) {
+                file.push(lines)?;
+            }
             scores.add(&record);
             metrics.push(&record)?;
             metrics.put_back(|| out.check_claim())?;

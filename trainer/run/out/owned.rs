@@ -14,8 +14,9 @@ use serde_json::Value;
 use crate::run::error::RunError;
 use crate::run::log::Written;
 use crate::run::metrics::{METRICS, Metrics};
-use crate::run::record::{self, LOGS, RECORD};
+use crate::run::record::{self, LOGS, RECORD, SAMPLES_WRITTEN};
 use crate::run::report_file::{REPORT, is_unchanged};
+use crate::run::samples_file::{Extent, SAMPLES_FILE};
 
 /// Held by the process that uses the directory.
 pub(super) const LOCK: &str = ".precast.lock";
@@ -29,6 +30,8 @@ pub(super) struct Owned {
     pub replacing: Listing,
     /// Lines of `metrics.jsonl` and their digest, as they were when `run.json` was last written.
     pub metrics: Option<(u64, Digest)>,
+    /// Contents of `samples.jsonl` then.
+    pub samples: Option<Extent>,
     /// Contents of its logs then, by their names.
     pub logs: BTreeMap<String, Written>,
     /// Numbers of the runs that it replaces: N of `DIR.replaced-N`.
@@ -50,6 +53,7 @@ impl Owned {
             files: listing("files")?,
             replacing: listing("replacing").unwrap_or_default(),
             metrics,
+            samples: record.get(SAMPLES_WRITTEN).and_then(|written| Extent::deserialize(written).ok()),
             logs: logs(record),
             replaces: replaces.into_iter().flatten().filter_map(Value::as_u64).collect(),
         })
@@ -74,6 +78,7 @@ impl Owned {
             let ours = match name.as_str() {
                 LOCK | RECORD => true,
                 METRICS => self.metrics.is_some(),
+                SAMPLES_FILE => self.samples.is_some(),
                 name => !self.listed(name).is_empty() || self.logs.contains_key(name),
             };
             if !ours {
@@ -101,6 +106,9 @@ impl Owned {
         if let Some(written) = self.logs.get(name) {
             return written.begins(&path).map_err(|error| ListingError::Io { path, error });
         }
+        if let Some(written) = self.samples.filter(|_| name == SAMPLES_FILE) {
+            return written.begins(&path).map_err(|error| ListingError::Io { path, error });
+        }
         match (name, self.metrics) {
             (LOCK | RECORD, _) => Ok(true),
             (METRICS, Some((lines, digest))) => {
@@ -120,6 +128,7 @@ impl Owned {
         if let Some((_, digest)) = self.metrics {
             all.0.insert(METRICS.to_owned(), digest);
         }
+        all.0.extend(self.samples.map(|_| (SAMPLES_FILE.to_owned(), Digest::of(b""))));
         all.0.extend(self.logs.keys().map(|name| (name.clone(), Digest::of(b""))));
         // A file that was changed since is somebody's work by now. One that is gone stays listed: its directory goes,
         // too.

@@ -23,6 +23,7 @@ use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::{Out, Start};
 use crate::run::record::{self, RESULTS, RunRecord, SAMPLES};
 use crate::run::report_file::{REPORT, last_line};
+use crate::run::samples_file::{SampleLine, latest};
 use crate::run::step::{StepRecord, guarded};
 pub(crate) use bars::{Bar, bars};
 pub(crate) use chart::{Axis, Chart, Series};
@@ -60,7 +61,8 @@ pub fn write(out: &Path) -> Result<(), RunError> {
 /// # Errors
 /// [`RunError`] where the metrics cannot be read.
 pub fn of_run(out: &Path, run: &Value) -> Result<String, RunError> {
-    let page = html(&Metrics::read(&out.join(METRICS))?.records, run);
+    let of_step = latest(out, samples::OF_STEP)?;
+    let page = html(&Metrics::read(&out.join(METRICS))?.records, &of_step, run);
     let last = last_line(page.as_bytes());
     Ok(page + &last)
 }
@@ -78,7 +80,7 @@ td:first-child { color: var(--faint); } td { font-variant-numeric: tabular-nums;
 @media (max-width: 40rem) { svg { overflow: visible; } :not(.wide) > svg text { font-size: 20px; } td { padding-right: .5rem; } }
 ";
 
-fn html(records: &[StepRecord], run: &Value) -> String {
+fn html(records: &[StepRecord], of_step: &[SampleLine], run: &Value) -> String {
     let line = |name: &str, color, value: fn(&StepRecord) -> Option<f64>| {
         let points = records.iter().filter_map(|record| Some((record.step as f64, value(record)?))).collect();
         Series { name: name.to_owned(), color, points }
@@ -111,7 +113,7 @@ fn html(records: &[StepRecord], run: &Value) -> String {
     let charts = [chart("Loss, nats a token", loss)].into_iter().chain(kd).chain(others).chain(power).chain(clocks);
     let charts = charts.map(|chart| chart.svg()).join("");
     let guard = guard::by_layer(records);
-    let samples = samples::table(run);
+    let samples = samples::of_step(of_step) + &samples::table(run);
     let facts = table(&flatten("", &folded(run)));
     let body = format!("{}{charts}{guard}{samples}<h2>Run</h2>{facts}", summary(records, run));
     page(if has_teacher(run) { "precast distill" } else { "precast train" }, &body)
@@ -308,11 +310,11 @@ mod tests {
             eval_tokens: 1,
         };
         let mut records: Vec<StepRecord> = (1..=4).map(|step| record(step, Some(3.0))).collect();
-        let without = html(&records, &Value::Null);
+        let without = html(&records, &[], &Value::Null);
         (records[0].held_out, records[1].held_out, records[3].held_out) = (Some(of(3.0)), Some(of(1.5)), Some(of(2.0)));
-        let with = html(&records, &Value::Null);
+        let with = html(&records, &[], &Value::Null);
         assert!(with.contains("3.0000 → 2.0000, best 1.5000 after step 2") && !without.contains("held out"));
-        let changed = html(&records, &serde_json::json!({ "held_out": { "after_step": 2 } }));
+        let changed = html(&records, &[], &serde_json::json!({ "held_out": { "after_step": 2 } }));
         assert!(changed.contains("2.0000 → 2.0000, best 2.0000 after step 4"), "{changed}");
         assert_eq!(with.matches("<polyline").count(), without.matches("<polyline").count() + 1);
     }
@@ -350,11 +352,11 @@ mod tests {
     #[test]
     fn what_the_gpu_did_is_in_charts_and_the_table() {
         let mut records: Vec<StepRecord> = (1..=3).map(|step| record(step, Some(3.0))).collect();
-        let without = html(&records, &Value::Null);
+        let without = html(&records, &[], &Value::Null);
         records[0].gpu = GpuRecord { power_w: Some(500.0), temperature_c: Some(60), ..GpuRecord::default() };
         records[2].gpu = GpuRecord { power_w: Some(700.0), sm_clock_mhz: Some(1700), ..GpuRecord::default() };
         let limits = Limits { steps: 3, power_limited_steps: 2, thermally_limited_steps: 0 };
-        let with = html(&records, &serde_json::json!({ "gpu": limits }));
+        let with = html(&records, &[], &serde_json::json!({ "gpu": limits }));
         let said = "GPU</td><td>600 W, SM clock 1700 MHz, 60 °C; power-limited in 67 % of the steps</td>";
         assert!(with.contains(said) && !without.contains("GPU"), "{with}");
         assert_eq!(with.matches("<svg").count(), without.matches("<svg").count() + 2);
@@ -388,20 +390,20 @@ mod tests {
     fn a_report_is_self_contained_and_survives_gaps() {
         let records = [record(1, Some(3.0)), record(2, None), record(3, Some(1.5))];
         let run = serde_json::json!({ "config": { "teacher": "a<b", "student": "s" }, "device": { "name": "sim" } });
-        let html = html(&records, &run);
+        let html = html(&records, &[], &run);
         assert!(html.contains("3.0000 → 1.5000") && html.contains("a&lt;b"));
         assert!(!html.contains("http") && !html.contains("NaN") && !html.contains("<script"));
         assert_eq!(html.matches("<svg").count(), 5);
-        let alone = super::html(&records, &serde_json::json!({ "config": { "student": "s" } }));
+        let alone = super::html(&records, &[], &serde_json::json!({ "config": { "student": "s" } }));
         assert!(alone.contains("<h1>precast train") && !alone.contains("kd_loss") && !alone.contains("teacher"));
         assert_eq!(alone.matches("<svg").count(), 4);
-        let _ = super::html(&[], &Value::Null);
+        let _ = super::html(&[], &[], &Value::Null);
     }
 
     #[test]
     fn the_kernels_of_a_run_are_one_row() {
         let loads = [100, 23].map(|bytes| serde_json::json!({ "kernel": "a", "bytes": bytes }));
-        let html = html(&[record(1, Some(3.0))], &serde_json::json!({ "config": {}, "loads": loads }));
+        let html = html(&[record(1, Some(3.0))], &[], &serde_json::json!({ "config": {}, "loads": loads }));
         assert!(html.contains("<td>loads</td><td>2 kernels, 123 bytes; each is in run.json</td>"), "{html}");
         assert!(!html.contains("loads.0"), "{html}");
     }
