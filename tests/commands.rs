@@ -27,8 +27,9 @@ const ELSEWHERE: [(&str, &str); 12] = [
 const BASE: [(&str, &str); 4] = [("--teacher", "T"), ("--student", "S"), ("--data", "corpus.jsonl"), ("--out", "run")];
 
 /// Sizes for a simulated GPU, of each command that has them.
-const SMALL: [(&str, &str); 6] = [
+const SMALL: [(&str, &str); 7] = [
     ("--max-tokens", "4"),
+    ("--prompt-tokens", "4"),
     ("--steps", "3"),
     ("--batch-size", "2"),
     ("--seq-len", "16"),
