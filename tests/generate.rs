@@ -102,7 +102,7 @@ fn a_model_whose_logits_are_no_numbers_generates_nothing() {
     fs::copy(case.student.join("tokenizer.json"), broken.join("tokenizer.json")).unwrap();
     case.student = broken;
     let message = fail(&mut case.generate("the cat", &["--raw"]), 1);
-    assert!(message.contains("sequence 0: after 2 tokens a logit is not finite"), "{message}");
+    assert!(message.contains("sequence 0 at position 2: a logit is not finite"), "{message}");
     assert!(message.contains("try --precision fp32, and check the model with precast eval"), "{message}");
 }
 
@@ -436,7 +436,7 @@ mod of_data {
         let tensor = "model.layers.0.input_layernorm.weight";
         case.student = planted(case.dir.path(), &case.student, "broken", tensor, 0, f32::MAX);
         let message = fail(&mut case.completes(&data, "broken.jsonl", &["--group-size", "2"]), 1);
-        assert!(message.contains("sequence 0: after 3 tokens a logit is not finite"), "{message}");
+        assert!(message.contains("sequence 0 at position 3: a logit is not finite"), "{message}");
         assert!(fs::read(case.path("broken.jsonl")).unwrap().is_empty());
     }
 }

@@ -151,21 +151,29 @@ impl Activity {
     /// Returns the device's work while a driver call has not returned; else none. Does not call the driver.
     pub fn doing(&self) -> Option<Doing> {
         let mut state = self.state();
-        state.forget_done();
-        let done = state.done.as_ref().map(Word::read);
-        let first_marked = state.phases.iter().position(|launched| launched.marked && done.is_some());
-        let running = state.phases.iter().take(first_marked.map_or(MOST_PHASES, |index| index + 1));
-        let doing = Doing {
-            progress: (state.calls, done.unwrap_or(0), state.nodes),
-            phases: running.map(|launched| launched.phase.clone()).collect(),
-            step: state.phases.front().map_or(state.step, |first| first.step),
-            node: state.node.clone(),
-        };
-        (state.open > 0).then_some(doing)
+        (state.open > 0).then(|| state.unfinished())
+    }
+
+    /// Returns the work that is not known to be finished: where a call has failed, what it failed in. Does not call the driver.
+    pub fn unfinished(&self) -> Doing {
+        self.state().unfinished()
     }
 }
 
 impl ActivityState {
+    fn unfinished(&mut self) -> Doing {
+        self.forget_done();
+        let done = self.done.as_ref().map(Word::read);
+        let first_marked = self.phases.iter().position(|launched| launched.marked && done.is_some());
+        let running = self.phases.iter().take(first_marked.map_or(MOST_PHASES, |index| index + 1));
+        Doing {
+            progress: (self.calls, done.unwrap_or(0), self.nodes),
+            phases: running.map(|launched| launched.phase.clone()).collect(),
+            step: self.phases.front().map_or(self.step, |first| first.step),
+            node: self.node.clone(),
+        }
+    }
+
     /// Numbers wrap around: a finished number is less than half the range behind.
     fn forget_done(&mut self) {
         let Some(done) = self.done.as_ref().map(Word::read) else { return };

@@ -58,10 +58,23 @@ pub enum Failure {
     Rank(RankError),
     /// A signal asked the run to stop, and it did.
     Stopped(#[from] Stopped),
+    /// A step of a run has failed.
+    Step(#[from] Box<StepFailure>),
     /// Sequences cannot be decoded.
     Decode(DecodeError),
     /// The command did not do its work.
     Fault(#[from] RunFault),
+}
+
+/// A failure in a step of a run.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {error}{remedy}")]
+pub struct StepFailure {
+    /// Names the step, and the phase of a device.
+    pub what: String,
+    pub error: Failure,
+    /// How the run goes on; empty where the error says it.
+    pub remedy: String,
 }
 
 impl Failure {
@@ -88,6 +101,7 @@ impl Failure {
             )
             | Self::Kernels(_) => 3,
             Self::Hung(_) => Hang::EXIT_CODE,
+            Self::Step(step) => step.error.exit_code(),
             Self::Driver(_) | Self::Device(_) => 4,
             Self::Doctor { exit_code, .. } => *exit_code,
             // A file that cannot be written, be it a checkpoint, is no fault of what was read.

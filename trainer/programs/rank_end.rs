@@ -51,6 +51,7 @@ fn is_of_rank(failure: &Failure) -> bool {
 fn may_be_of_another(failure: &Failure) -> bool {
     match failure {
         Failure::Driver(DriverError::Exchange { .. } | DriverError::Call { .. }) => true,
+        Failure::Step(step) => may_be_of_another(&step.error),
         Failure::Io(IoError { error, .. }) | Failure::Checkpoint(CheckpointError::Io { error, .. }) => {
             error.kind() == ErrorKind::NotFound
         }

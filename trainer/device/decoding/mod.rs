@@ -20,10 +20,10 @@ pub enum DecodeError {
     Driver(#[from] DriverError),
     /// No token is drawn from such logits.
     #[error(
-        "sequence {sequence}: after {tokens} tokens a logit is not finite. The weights are damaged or activations overflow: try \
-         --precision fp32, and check the model with precast eval"
+        "sequence {sequence} at position {position}: a logit is not finite, and no token is drawn. The weights are damaged or activations \
+         overflow: try --precision fp32, and check the model with precast eval"
     )]
-    NotFinite { sequence: u64, tokens: u32 },
+    NotFinite { sequence: u64, position: u32 },
     #[error(
         "the model names {0} tokens that end a text, more than {MOST_STOPS}: leave those that matter in eos_token_id of its \
          generation_config.json and config.json"
@@ -107,7 +107,7 @@ impl Decoder for DecodingDevice<'_> {
         let (slots, positions, ids, ends) = (slots?, positions?, ids?, ends?);
         let each = rows.iter().zip(slots.iter().zip(&positions).zip(ids.iter().zip(&ends)));
         each.map(|(row, ((slot, position), (id, end)))| match *end {
-            NO_TOKEN => Err(DecodeError::NotFinite { sequence: row.sequence, tokens: position + 1 }),
+            NO_TOKEN => Err(DecodeError::NotFinite { sequence: row.sequence, position: position + 1 }),
             _ => Ok(Progress { length: position + 1, id: *id, ended: *slot == IDLE_SLOT }),
         })
         .collect()

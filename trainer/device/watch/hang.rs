@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use itertools::Itertools;
 use precast_runtime::{Doing, NodeName};
 use serde::{Deserialize, Serialize};
 
@@ -63,14 +64,27 @@ impl Hang {
 
     /// Names the phase that hangs and its step.
     pub fn what(&self) -> String {
-        let quoted: Vec<String> = self.phases.iter().map(|phase| format!("`{phase}`")).collect();
-        let what = match quoted.as_slice() {
-            [] => "a call to its driver".to_owned(),
-            [one] => format!("phase {one}"),
-            several => format!("one of the phases {}", several.join(", ")),
-        };
-        self.step.map_or(what.clone(), |step| format!("{what} of step {step}"))
+        what(&self.phases, self.step)
     }
+}
+
+/// Names the work of a device: phases, of which it may be in any, and their step.
+pub(crate) fn what(phases: &[String], step: Option<u64>) -> String {
+    let quoted: Vec<String> = phases.iter().dedup().map(|phase| format!("`{phase}`")).collect();
+    let what = match quoted.as_slice() {
+        [] => "a call to its driver".to_owned(),
+        [one] => format!("phase {one}"),
+        several => format!("one of the phases {}", several.join(", ")),
+    };
+    step.map_or(what.clone(), |step| format!("{what} of step {step}"))
+}
+
+/// Says how a run goes on from its last checkpoint, if it has one.
+pub(crate) fn continuation(checkpoint: Option<u64>) -> String {
+    let Some(step) = checkpoint else {
+        return "There is no checkpoint yet: start again with --overwrite".to_owned();
+    };
+    format!("The last checkpoint is {}. Continue with:\n  {}", checkpoint_name::name(step), resume_command())
 }
 
 impl fmt::Display for Hang {
@@ -88,20 +102,7 @@ impl fmt::Display for Hang {
             Node::OfRanks => f.write_str(", or another rank hangs that it waits for")?,
         }
         f.write_str(".\nThe system's log (dmesg) has an Xid where the GPU has failed")?;
-        match (replicas, checkpoint) {
-            (None, _) => Ok(()),
-            (_, None) => f.write_str(
-                "; --patience SECONDS waits longer. There is no checkpoint yet: start again with --overwrite",
-            ),
-            (_, Some(step)) => {
-                let name = checkpoint_name::name(*step);
-                write!(
-                    f,
-                    "; --patience SECONDS waits longer. The last checkpoint is {name}. Continue with:\n  {}",
-                    resume_command()
-                )
-            }
-        }
+        replicas.map_or(Ok(()), |_| write!(f, "; --patience SECONDS waits longer. {}", continuation(*checkpoint)))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::base::io::IoError;
 use crate::base::notes::{note, tell};
 use crate::options::{Patience, patience};
 pub use hang::{Hang, Node};
+pub(crate) use hang::{continuation, what};
 
 /// Between two looks at the device.
 const SLICE: Duration = Duration::from_millis(250);
@@ -89,6 +90,11 @@ impl Watch {
     /// A step takes that long, or is expected to.
     pub fn step_takes(&self, seconds: f64) {
         self.0.longest_ms.fetch_max((1e3 * seconds) as u64, Ordering::Relaxed);
+    }
+
+    /// Returns the step that the run continues from, if it has a checkpoint.
+    pub(crate) fn last_checkpoint(&self) -> Option<u64> {
+        Some(self.0.checkpoint.load(Ordering::Relaxed)).filter(|step| *step > 0)
     }
 
     /// The run continues from here.

@@ -2,6 +2,7 @@
 
 use precast_system::say;
 
+use super::fault::in_step;
 use super::open::Opened;
 use super::ready::Ready;
 use super::result::write_result;
@@ -34,7 +35,7 @@ pub(super) struct Ended<'a> {
 impl<'a> Running<'a> {
     /// Takes the steps that are left.
     pub fn steps(mut self) -> Ended<'a> {
-        let steps = self.take_steps();
+        let steps = self.take_steps().map_err(|failure| in_step(failure, &self.run.session, self.done));
         // The bar goes.
         self.progress = None;
         Ended { run: self, steps }

@@ -4,6 +4,7 @@ mod begin;
 mod certify;
 mod digests;
 mod end;
+mod fault;
 mod held_out;
 mod inputs;
 mod on_policy;
