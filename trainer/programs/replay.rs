@@ -6,8 +6,11 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use precast_plan::Share;
+use precast_plan::decoding::{BUCKETS, PREFILL, decode_phase};
+use precast_plan::{Decoding, Share};
 use precast_runtime::Placement;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use rustix::io::{FdFlags, fcntl_setfd};
 use signal_hook::low_level;
 
@@ -15,6 +18,8 @@ use crate::base::notes;
 use crate::base::startup_times::Startup;
 use crate::base::stop::tell_at_terminal;
 use crate::device;
+use crate::device::decoding::DecodingDevice;
+use crate::device::decoding::schedule::Sequence;
 use crate::device::run_models::RunModels;
 use crate::device::session::Session;
 use crate::device::watch::{Hang, LAST_WORDS, Node, end_within};
@@ -122,13 +127,34 @@ fn run(mut asked: Options, hang: &Hang) -> Result<(), Failure> {
     let of_run = hang.clone();
     session.watch.on_hang(move |found| end(Hang { node: found_in(&found, &of_run), ..of_run }));
     session.upload(&models, |_| Ok(()))?;
-    Steps::new(&config, models.student().config().vocab).one(&mut session)?;
+    let vocab = models.student().config().vocab;
+    Steps::new(&config, vocab).one(&mut session)?;
     // Some phases are of some steps alone.
     let has = |session: &Session, name: &str| session.plan.plan.phases.iter().any(|phase| phase.name == name);
     for phase in hang.phases.iter().filter(|phase| has(&session, phase)).cloned().collect::<Vec<_>>() {
-        session.time(&phase, 1)?;
+        match session.plan.decoding.filter(|_| is_of_decoding(&phase)) {
+            Some(decoding) => decode(&mut session, decoding, &phase, vocab)?,
+            None => drop(session.time(&phase, 1)?),
+        }
     }
     Ok(())
+}
+
+/// True of a phase whose rows are nothing but what is written for it.
+fn is_of_decoding(phase: &str) -> bool {
+    phase == PREFILL || BUCKETS.iter().any(|rows| decode_phase(*rows) == phase)
+}
+
+/// Decodes a token of random prompts, as many as the phase has rows.
+fn decode(session: &mut Session, decoding: Decoding, phase: &str, vocab: u32) -> Result<(), Failure> {
+    let rows = BUCKETS.into_iter().find(|rows| decode_phase(*rows) == phase).unwrap_or(decoding.slots.count);
+    let prompt_tokens = decoding.slots.seq_len - 1;
+    let mut rng = Pcg64Mcg::seed_from_u64(0);
+    let sequences = (0..rows.min(decoding.slots.count)).map(|number| {
+        let prompt = (0..prompt_tokens).map(|_| rng.random_range(0..vocab)).collect();
+        Sequence { number: number.into(), prompt, most: decoding.slots.seq_len }
+    });
+    DecodingDevice::new(session, decoding, &[])?.complete(sequences, |_, _| Ok::<_, Failure>(()))
 }
 
 /// Returns the node of the run's hang that a hang of the replay tells; unknown where the replay hangs elsewhere.
