@@ -13,7 +13,7 @@ use crate::support::{Case, build_nccl, fail, has_driver, names_in, precast, run_
 /// A host with GPUs of its own, and what a run takes.
 pub struct Host {
     pub machine: Machine,
-    case: Case,
+    pub case: Case,
     pub bundle: PathBuf,
     /// Where ranks meet that a launcher starts.
     port: u16,
@@ -22,15 +22,19 @@ pub struct Host {
 /// As many GPUs as a test may want. What a stream is asked for begins a little later, by chance, so that ranks and streams come
 /// into many orders.
 pub fn host() -> Host {
-    let machine =
-        machine(&[("PRECAST_FAKE_GPUS", "4"), ("PRECAST_FAKE_INTEGRATED", "0"), ("PRECAST_FAKE_DELAY_US", "300")]);
-    build_nccl(machine.path());
-    let config = tiny_config(&[("num_hidden_layers", 2.into())]);
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    Host { case: Case::of([&config, &config], 17 * 9), bundle: sm_121(machine.path()), machine, port }
+    Host::new(&[("PRECAST_FAKE_GPUS", "4"), ("PRECAST_FAKE_INTEGRATED", "0"), ("PRECAST_FAKE_DELAY_US", "300")])
 }
 
 impl Host {
+    /// One that the environment changes so.
+    pub fn new(variables: &[(&'static str, &'static str)]) -> Self {
+        let machine = machine(variables);
+        build_nccl(machine.path());
+        let config = tiny_config(&[("num_hidden_layers", 2.into())]);
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Self { case: Case::of([&config, &config], 17 * 9), bundle: sm_121(machine.path()), machine, port }
+    }
+
     /// `precast distill` to a directory of this name.
     pub fn distill(&self, out: &str, arguments: &[&str]) -> Command {
         let Case { teacher, student, data, .. } = &self.case;

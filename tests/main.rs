@@ -25,6 +25,7 @@ mod epochs;
 mod evidence;
 mod export;
 mod families;
+mod faults;
 mod formulas;
 mod gauge;
 mod generate;

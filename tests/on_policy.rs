@@ -4,13 +4,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use precast::device::weight_format::KERNELS_BYTES;
 use precast::run::gpu::GpuRecord;
 use precast::run::rollout::RolloutRecord;
 use precast::run::step::StepRecord;
 use serde_json::{Value, json};
 
+use crate::copies::Host;
+use crate::success::planted;
 use crate::support::{
-    Case, fail, is_sim, metrics_of, on_device, precast, run_record, skipped, succeed, texts, tiny_config, tokenizer,
+    Case, fail, has_driver, is_sim, lacks_compiler, metrics_of, on_device, precast, run_record, skipped, succeed,
+    texts, tiny_config, tokenizer,
 };
 
 /// Two tiny models of which the student ends texts by some tokens, and rows of ragged prompts.
@@ -190,6 +194,60 @@ fn an_8_bit_teacher_is_measured_on_the_tokens_of_prompts() {
         message.contains("no prompt of the first step has a second token")
             && message.contains("--teacher-certificate FILE:")
     );
+}
+
+#[test]
+fn logits_that_are_no_numbers_and_a_student_that_ends_no_text_are_said() {
+    let mut case = case();
+    let broken =
+        planted(case.dir.path(), &case.student, "damaged", "model.layers.0.input_layernorm.weight", 0, f32::MAX);
+    let sound = std::mem::replace(&mut case.student, broken);
+    let message = fail(&mut run(&case, "broken", &["--precision", "fp32"]), 1);
+    // Its prompt has one token.
+    let said = "step 1: sequence 0 at position 1: a logit is not finite, and no token is drawn.";
+    assert!(message.contains(said), "{message}");
+    assert!(metrics_of(&case.path("broken")).is_empty());
+    fs::remove_file(sound.join("generation_config.json")).unwrap();
+    case.student = sound;
+    let output = run(&case, "endless", &["--precision", "fp32", "--steps", "1"]).output().unwrap();
+    let note = "names no token that ends a text: --max-tokens ends each completion";
+    assert!(output.status.success() && texts(&output).1.matches(note).count() == 1, "{}", texts(&output).1);
+    assert_eq!(metrics_of(&case.path("endless"))[0].tokens, 8 * 12);
+}
+
+/// A number of slots that does not fit is refused in bytes with the most that does; a run takes as many as its plan says.
+#[test]
+fn slots_are_as_many_as_fit_and_more_are_refused() {
+    if has_driver() || lacks_compiler() {
+        return;
+    }
+    let host = Host::new(&[("PRECAST_FAKE_INTEGRATED", "0")]);
+    let shape = ["--on-policy", "--prompt-tokens", "3", "--max-tokens", "4", "--seq-len", "64", "--grad-accum", "512"];
+    let plan = |arguments: &[&str]| -> Value {
+        let mut plan = precast();
+        plan.args(["plan", "--arch", "sm_121", "--json", "--batch-size", "1"]).args(shape).args(arguments);
+        let Case { teacher, student, .. } = &host.case;
+        let output = plan.arg("--teacher").arg(teacher).arg("--student").arg(student).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let bytes = |slots: &str| plan(&["--rollout-slots", slots])["memory_bytes"].as_u64().unwrap();
+    // For 64, and not for 128.
+    let free_mib = (bytes("128") + KERNELS_BYTES - 1) >> 20;
+    let memory = format!("{free_mib}MiB");
+    let mut command = host.distill("out", &[&shape[..], &["--steps", "1", "--untrained"]].concat());
+    command.env("PRECAST_FAKE_FREE_MIB", free_mib.to_string());
+    let asked = ["--rollout-slots", "512"];
+    let message = fail(command.args(asked), 4);
+    let said = format!(
+        "512 slots of 64 tokens do not fit; --rollout-slots 64 does: the plan takes {} bytes of device memory and ",
+        bytes("512")
+    );
+    assert!(message.contains(&said) && message.contains(&format!(" has {} free", free_mib << 20)), "{message}");
+    assert_eq!(plan(&[&asked[..], &["--memory", &memory]].concat())["suggestions"][0]["flags"], "--rollout-slots 64");
+    let auto = plan(&["--memory", &memory]);
+    assert_eq!(auto["rollouts"]["slots"], 64);
+    succeed(command.args(["--rollout-slots", "auto"]));
+    assert_eq!(metrics_of(&host.out("out"))[0].memory_bytes, auto["memory_bytes"]);
 }
 
 /// A plan and a benchmark of steps on completions take the memory and the slots that they take.

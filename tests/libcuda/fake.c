@@ -10,7 +10,7 @@
  * takes none of the host's, for nothing written to it stays, PRECAST_FAKE_REFUSES=cuIpcGetMemHandle a call that fails,
  * PRECAST_FAKE_FULL=cuLibraryLoadData one that finds no memory for what the driver keeps itself,
  * PRECAST_FAKE_HANGS=adamw kernels that never end, by how their entry symbols begin, or, with PRECAST_FAKE_HANGS_WHILE=FILE,
- * not while the file is there. What is taken is free no more on a card with a memory of its own. Under PRECAST_FAKE_LOG_MEMORY the log also has a line for what is taken and
+ * not while the file is there, PRECAST_FAKE_FAILS=adamw kernels that fail as at an illegal address. What is taken is free no more on a card with a memory of its own. Under PRECAST_FAKE_LOG_MEMORY the log also has a line for what is taken and
  * written. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -131,6 +131,7 @@ int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
     (void)flags;
     if (number("PRECAST_FAKE_INTEGRATED", 1) && !fits(bytes)) return OUT_OF_MEMORY;
     *memory = calloc(bytes, 1);
+    log_memory("pin");
     return *memory ? on_work() : OUT_OF_MEMORY;
 }
 int cuMemFreeHost(void* memory) { return settle(), free(memory), 0; }
@@ -207,11 +208,11 @@ int cuLibraryLoadData(void** library, const void* code, void* jit_options, void*
 }
 int cuLibraryUnload(void* library) { return (void)library, 0; }
 
-/* What does a kernel's work, by its entry symbol, how many bytes its parameters have, and whether it hangs. */
+/* What does a kernel's work, by its entry symbol, how many bytes its parameters have, and whether it hangs or fails. */
 typedef struct {
     void* work;
     size_t bytes;
-    int hangs;
+    int hangs, fails;
 } kernel;
 
 /* A kernel at work. */
@@ -239,12 +240,22 @@ static void run_hang(void* data) {
     while (!file || access(file, F_OK) == 0) usleep(1000);
 }
 
+static void run_failure(void* data) {
+    (void)data;
+    poisoned = failed = 1;
+}
+/* Whether a variable names kernels like this one. */
+static int names(const char* variable, const char* kernel) {
+    const char* value = getenv(variable);
+    return value && !strncmp(kernel, value, strlen(value));
+}
+
 int cuLibraryGetKernel(void** found, void* library, const char* name) {
     kernel* fresh = calloc(1, sizeof *fresh);
-    const char* hangs = getenv("PRECAST_FAKE_HANGS");
     void* (*open)(const char*, size_t*);
     (void)library;
-    fresh->hangs = hangs && !strncmp(name, hangs, strlen(hangs));
+    fresh->hangs = names("PRECAST_FAKE_HANGS", name);
+    fresh->fails = names("PRECAST_FAKE_FAILS", name);
     *(void**)&open = kernels("kernel_open");
     if (getenv("PRECAST_FAKE_KERNELS") && !open) return INVALID_VALUE;
     if (open) fresh->work = open(name, &fresh->bytes);
@@ -314,6 +325,10 @@ int cuGraphAddKernelNode_v2(void** node, void* graph, void* const* dependencies,
         call hang = {run_hang, NULL};
         append(graph, &hang, 1);
     }
+    if (given->function->fails) {
+        call failure = {run_failure, NULL};
+        append(graph, &failure, 1);
+    }
     if (given->function->work) {
         launch* one = calloc(1, sizeof *one + given->function->bytes);
         call run = {run_kernel, one};
@@ -335,7 +350,7 @@ int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long lo
 int cuGraphUpload(void* executable, void* stream) { return (void)executable, (void)stream, full("cuGraphUpload") ? OUT_OF_MEMORY : on_work(); }
 static void run_graph(void* data) {
     const graph_of_calls* graph = data;
-    for (size_t i = 0; i < graph->count; i++) graph->calls[i].run(graph->calls[i].data);
+    for (size_t i = 0; i < graph->count && !failed; i++) graph->calls[i].run(graph->calls[i].data);
 }
 int cuGraphLaunch(void* executable, void* stream) {
     int error = on_launch();

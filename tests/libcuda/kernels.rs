@@ -4,6 +4,7 @@
 use std::ffi::{CStr, c_char};
 use std::path::Path;
 use std::slice;
+use std::sync::LazyLock;
 
 use precast_fatbins::{Bundle, BundleFile};
 use precast_kernels::Key;
@@ -14,6 +15,13 @@ pub struct Kernel {
     key: Key,
     params_bytes: usize,
 }
+
+/// Read and verified once: its kernels are opened one by one.
+static BUNDLE: LazyLock<Bundle<'static>> = LazyLock::new(|| {
+    let path = std::env::var_os("PRECAST_FAKE_BUNDLE").expect("PRECAST_FAKE_BUNDLE names a bundle");
+    let file = BundleFile::read(Path::new(&path)).expect("the bundle can be read");
+    Bundle::read(&Box::leak(Box::new(file)).bytes).expect("it is a bundle")
+});
 
 /// The kernel of an entry symbol, and the bytes of its parameters; null where the bundle has none.
 ///
@@ -26,11 +34,8 @@ pub struct Kernel {
 pub unsafe extern "C" fn kernel_open(name: *const c_char, params_bytes: *mut usize) -> *const Kernel {
     // SAFETY: the caller's.
     let name = unsafe { CStr::from_ptr(name) }.to_str().expect("an entry symbol is ASCII");
-    let path = std::env::var_os("PRECAST_FAKE_BUNDLE").expect("PRECAST_FAKE_BUNDLE names a bundle");
-    let file = BundleFile::read(Path::new(&path)).expect("the bundle can be read");
-    let bundle = Bundle::read(&file.bytes).expect("it is a bundle");
     let is_it = |code: &precast_fatbins::Code| code.entry == name;
-    let Some(entry) = bundle.manifest().modules.iter().find(|entry| entry.code.as_ref().is_some_and(is_it)) else {
+    let Some(entry) = BUNDLE.manifest().modules.iter().find(|entry| entry.code.as_ref().is_some_and(is_it)) else {
         return std::ptr::null();
     };
     let (pair, _) = entry.typed().expect("its kernels are this program's");

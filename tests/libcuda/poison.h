@@ -5,7 +5,7 @@
 
 enum { INVALID_SOURCE = 300, ILLEGAL_ADDRESS = 700 };
 
-static int launched, poisoned;
+static volatile int launched, poisoned;
 
 static void log_call(const char* what) {
     const char* path = getenv(LOG);

@@ -33,6 +33,11 @@ typedef struct {
     double passed_ms;
 } event;
 
+/* Set by work that fails: nothing that comes after it is done, and whoever waits for that need not. */
+static volatile int failed;
+static void pass(void* data);
+static void await(void* data);
+
 /* Of all streams and events: what they do takes longer than waiting for it. */
 static pthread_mutex_t streams = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t progress = PTHREAD_COND_INITIALIZER;
@@ -58,7 +63,7 @@ static void* serve(void* data) {
         own->is_busy = 1;
         pthread_mutex_unlock(&streams);
         delay(&state);
-        next->what.run(next->what.data);
+        if (!failed || next->what.run == pass || next->what.run == await) next->what.run(next->what.data);
         free(next);
         pthread_mutex_lock(&streams);
         own->is_busy = 0;

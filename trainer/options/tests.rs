@@ -132,6 +132,43 @@ fn int8_compares_its_gradients_and_says_nothing_of_the_teacher() {
 }
 
 #[test]
+fn what_does_not_go_with_completions_of_the_student_is_refused() {
+    let refused = |arguments: &[&str]| {
+        let step = ["--batch-size", "2", "--grad-accum", "2"];
+        complete(&[&PAIR[..], &step, arguments].concat()).unwrap_err().to_string()
+    };
+    for (arguments, said) in [
+        (&["--on-policy", "--alpha", "0.5"][..], "--on-policy with --alpha 0.5: "),
+        (&["--on-policy", "--gemm", "cublas"], "--on-policy with --gemm cublas: "),
+        (
+            &["--on-policy", "--seq-len", "16", "--max-tokens", "16"],
+            "--max-tokens 16 leaves no room for a prompt in --seq-len 16: ",
+        ),
+        (&["--on-policy", "--group-size", "3"], "--group-size 3 does not divide the 4 sequences of a step "),
+        (&["--on-policy", "--sampling-temperature", "0"], "--sampling-temperature 0 takes the likeliest token: "),
+    ] {
+        assert!(refused(arguments).starts_with(said), "{}", refused(arguments));
+    }
+    for (option, values) in [
+        ("--top-p", &["0", "-0.5", "1.5", "nan"][..]),
+        ("--sampling-temperature", &["-1", "nan", "inf"]),
+        ("--on-policy", &["0", "1.5"]),
+        ("--rollout-slots", &["0", "513"]),
+        ("--group-size", &["0"]),
+    ] {
+        for value in values {
+            let message = refused(&[&format!("{option}={value}")]);
+            assert!(message.contains(&format!("invalid value '{value}' for '{option}")), "{message}");
+        }
+    }
+    let message = complete(&[&PAIR[..], &["--max-tokens", "16"]].concat()).unwrap_err().to_string();
+    assert!(
+        message.contains("--max-tokens is of completions that the student writes: give --on-policy, too"),
+        "{message}"
+    );
+}
+
+#[test]
 fn flags_override_the_file() {
     #[derive(clap::Parser)]
     struct Line {
