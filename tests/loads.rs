@@ -6,10 +6,11 @@ use std::process::Command;
 use precast::inputs::checkpoint::{Checkpoint, Weights};
 use precast_system::files::Existing;
 
+use crate::copies::Host;
 use crate::driver::{machine, sm_121};
 use crate::support::{
-    bundle, device, distill, has_driver, is_note, precast, random_model, smollm2, succeed, texts, tiny_config,
-    token_file,
+    bundle, device, distill, has_driver, is_note, lacks_compiler, precast, random_model, smollm2, succeed, texts,
+    tiny_config, token_file,
 };
 
 /// (key and variant, digest, bytes) of each line that --verbose prints.
@@ -153,4 +154,30 @@ fn a_quantized_model_says_its_formats() {
     let Some(model) = smollm2() else { return };
     let formats = Weights::stored(&Checkpoint::open(model.as_ref()).unwrap());
     assert_eq!(formats, "Q4_1+F32+Q8_0, 272 tensors");
+}
+
+/// Completions in fewer slots than there are, and whole, half and quarter micro-batches of them, as the driver sees it.
+#[test]
+fn nothing_is_loaded_or_taken_while_a_student_writes_and_learns() {
+    if has_driver() || lacks_compiler() {
+        return;
+    }
+    let host = Host::new(&[("PRECAST_FAKE_LOG_MEMORY", "1"), ("PRECAST_FAKE_INTEGRATED", "0")]);
+    for (prompt, completion) in [("3", "12"), ("3", "5"), ("2", "3")] {
+        let log = host.out(&format!("log-{completion}"));
+        let shape = ["--on-policy", "--prompt-tokens", prompt, "--max-tokens", completion, "--rollout-slots", "3"];
+        let mut run = host.distill(completion, &[&shape[..], &["--grad-accum", "8", "--steps", "2"]].concat());
+        succeed(run.args(["--checkpoint-every", "0"]).env("PRECAST_LIBCUDA_LOG", &log));
+        let calls = std::fs::read_to_string(log).unwrap();
+        let calls: Vec<&str> = calls.lines().collect();
+        let first = calls.iter().position(|call| *call == "launch").unwrap();
+        let taken = |calls: &[&str]| {
+            let takes = |call: &&&str| ["load", "alloc", "pin"].iter().any(|of| call.starts_with(of));
+            calls.iter().filter(takes).count()
+        };
+        assert!(taken(&calls[..first]) > 10 && taken(&calls[first..]) == 0, "{completion}: {calls:?}");
+        // A decode a token of each of the three turns at the slots.
+        let launches = calls[first..].iter().filter(|call| **call == "launch").count();
+        assert!(launches > 2 * 3 * completion.parse::<usize>().unwrap(), "{completion}: {launches}");
+    }
 }
