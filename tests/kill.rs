@@ -4,8 +4,8 @@
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -14,6 +14,8 @@ use serde_json::Value;
 use crate::support::{Case, GPU_FIELDS, copy, names_in, precast, run_record, succeed, tiny_config};
 
 const SIGKILL: i32 = 9;
+/// What has not happened after that never does.
+const FOREVER: Duration = Duration::from_secs(240);
 
 /// One layer: a run is short, for it is repeated for each of its changes to the disk.
 fn case() -> Case {
@@ -30,9 +32,9 @@ impl Case {
     }
 
     /// The results of a run that nothing disturbs.
-    fn undisturbed(&self, steps: u32) -> Results {
+    fn undisturbed(&self, steps: u32, more: &[&str]) -> Results {
         let out = self.dir.path().join(format!("whole-{steps}"));
-        succeed(&mut self.killable_run(&out, steps, 0, &[]));
+        succeed(&mut self.killable_run(&out, steps, 0, more));
         Results::of(&out)
     }
 }
@@ -65,7 +67,8 @@ impl Results {
             for time in ["step_ms", "tokens_per_s"] {
                 assert!(line.as_object_mut().unwrap().remove(time).is_some());
             }
-            line.as_object_mut().unwrap().retain(|name, _| !GPU_FIELDS.contains(&name.as_str()));
+            let timed = |name: &str| name.starts_with("rollout_") || GPU_FIELDS.contains(&name);
+            line.as_object_mut().unwrap().retain(|name, _| !timed(name));
             line
         });
         Self { lines: lines.collect(), weights: fs::read(out.join("student/model.safetensors")).unwrap() }
@@ -106,7 +109,7 @@ fn check(case: &Case, whole: &Results, kept: &[u8], what: &str) {
 
 /// Kills a run at each change it makes to the disk, from the first to the last, and continues it.
 fn kill_at_every_change(case: &Case, steps: u32, every: u32, prepare: impl Fn(&Path), start: &[&str]) -> u32 {
-    let (whole, out) = (case.undisturbed(steps), case.out());
+    let (whole, out) = (case.undisturbed(steps, &[]), case.out());
     for at in 1.. {
         let _ = fs::remove_dir_all(&out);
         prepare(&out);
@@ -153,7 +156,7 @@ fn a_run_killed_at_any_change_while_it_replaces_another_loses_neither() {
     let case = case();
     let first = case.dir.path().join("first");
     succeed(&mut case.killable_run(&first, 1, 1, &[]));
-    let (old, new) = (Results::of(&first), case.undisturbed(2));
+    let (old, new) = (Results::of(&first), case.undisturbed(2, &[]));
     let out = case.out();
     for at in 1.. {
         let _ = fs::remove_dir_all(&out);
@@ -180,17 +183,24 @@ fn names_in_or_none(dir: &Path) -> Vec<String> {
     if dir.exists() { names_in(dir) } else { Vec::new() }
 }
 
-/// `PRECAST_TEST_KILLS` kills at random moments, up to three a run.
-#[test]
-fn runs_killed_at_random_moments_continue() {
-    let kills: u32 = std::env::var("PRECAST_TEST_KILLS").map_or(12, |kills| kills.parse().unwrap());
-    let case = case();
-    let (steps, out) = (8, case.out());
-    let whole = case.undisturbed(steps);
-    // The time a run takes here says where the moments lie.
-    let started = std::time::Instant::now();
-    succeed(&mut case.killable_run(&case.dir.path().join("timed"), steps, 1, &[]));
-    let run_us = started.elapsed().as_micros() as u64;
+/// `PRECAST_TEST_KILLS`, else so many.
+fn kills(otherwise: u32) -> u32 {
+    std::env::var("PRECAST_TEST_KILLS").map_or(otherwise, |kills| kills.parse().unwrap())
+}
+
+/// Kills runs of eight steps, up to three times each, whenever `wait` returns.
+fn kill_at_random(
+    case: &Case,
+    kills: u32,
+    more: &[&str],
+    whole: &Results,
+    mut wait: impl FnMut(&mut Child, &mut Pcg64Mcg),
+) {
+    let (steps, out) = (STEPS, case.out());
+    let run = |every| {
+        let more = [continuation(&out), more].concat();
+        case.killable_run(&out, steps, every, &more)
+    };
     let mut rng = Pcg64Mcg::seed_from_u64(7);
     let mut done = 0;
     while done < kills {
@@ -198,9 +208,8 @@ fn runs_killed_at_random_moments_continue() {
         let every = rng.random_range(1..=3);
         let mut bytes = Vec::new();
         for _ in 0..3 {
-            let mut child =
-                case.killable_run(&out, steps, every, continuation(&out)).stderr(Stdio::null()).spawn().unwrap();
-            std::thread::sleep(Duration::from_micros(rng.random_range(0..run_us)));
+            let mut child = run(every).stderr(Stdio::null()).spawn().unwrap();
+            wait(&mut child, &mut rng);
             child.kill().unwrap();
             let killed = child.wait().unwrap().signal() == Some(SIGKILL);
             let now = fs::read(out.join("metrics.jsonl")).unwrap_or_default();
@@ -214,11 +223,49 @@ fn runs_killed_at_random_moments_continue() {
                 break;
             }
         }
-        let output = case.killable_run(&out, steps, every, continuation(&out)).stderr(Stdio::piped()).output().unwrap();
+        let output = run(every).stderr(Stdio::piped()).output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() || message.contains("steps are done"), "{message}");
-        check(&case, &whole, &bytes, &format!("kill {done}"));
+        check(case, whole, &bytes, &format!("kill {done}"));
     }
+}
+
+/// Steps of runs that are killed at random moments.
+const STEPS: u32 = 8;
+
+#[test]
+fn runs_killed_at_random_moments_continue() {
+    let case = case();
+    let whole = case.undisturbed(STEPS, &[]);
+    // The time a run takes here says where the moments lie.
+    let started = Instant::now();
+    succeed(&mut case.killable_run(&case.dir.path().join("timed"), STEPS, 1, &[]));
+    let run_us = started.elapsed().as_micros() as u64;
+    let sleep =
+        |_: &mut Child, rng: &mut Pcg64Mcg| std::thread::sleep(Duration::from_micros(rng.random_range(0..run_us)));
+    kill_at_random(&case, kills(12), &[], &whole, sleep);
+}
+
+/// A student writes for most of a step: the moments lie in the steps, however long a run takes to start.
+#[test]
+fn runs_killed_while_they_write_or_learn_from_it_continue() {
+    let case = case();
+    let how = ["--on-policy", "--prompt-tokens", "3", "--max-tokens", "12", "--grad-accum", "2", "--precision", "bf16"];
+    let whole = case.undisturbed(STEPS, &how);
+    let step_ms = |line: &str| serde_json::from_str::<Value>(line).unwrap()["step_ms"].as_f64().unwrap();
+    let metrics = fs::read_to_string(case.dir.path().join(format!("whole-{STEPS}/metrics.jsonl"))).unwrap();
+    let step_us = (1e3 * metrics.lines().map(step_ms).sum::<f64>()) as u64 / u64::from(STEPS);
+    let lines = || fs::read(case.out().join("metrics.jsonl")).unwrap_or_default().split(|byte| *byte == b'\n').count();
+    let in_a_step = |child: &mut Child, rng: &mut Pcg64Mcg| {
+        let (before, more) = (lines(), rng.random_range(1..4));
+        // What was written behind the checkpoint goes first.
+        let begun = Instant::now();
+        while lines() < before + more && child.try_wait().unwrap().is_none() && begun.elapsed() < FOREVER {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        std::thread::sleep(Duration::from_micros(rng.random_range(0..step_us)));
+    };
+    kill_at_random(&case, kills(2), &how, &whole, in_a_step);
 }
 
 #[test]
