@@ -7,13 +7,14 @@ use std::rc::Rc;
 
 use precast_fatbins::{Bundle, Manifest, Module};
 use precast_kernels::{Arch, Block, Key, KeyVariant};
+use precast_plan::decoding::{BUCKETS, PREFILL, decode_phase};
 use precast_plan::guard::GUARD;
 use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
-    Adapters, ComparisonPlan, DecodeCheckPlan, DecodeRequest, EvaluationPlan, Formats, Gemm, GenerationPlan,
-    ModelConfig, Objective, PlanError, Precision, Recipe, Recompute, Resident, Sampling, Share, Slots, Staged, Student,
-    Target, Teacher, Tensor, TrainingPlan, TrainingRequest, build_keys, keys,
+    Adapters, ComparisonPlan, DecodeCheckPlan, DecodeRequest, Decoding, EvaluationPlan, Formats, Gemm, GenerationPlan,
+    ModelConfig, Objective, PlanError, Precision, Recipe, Recompute, Resident, Sampling, SequenceLength, Share, Slots,
+    Staged, Student, Target, Teacher, Tensor, TrainingPlan, TrainingRequest, build_keys, keys,
 };
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
@@ -148,9 +149,19 @@ fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -
     sent(&training.student).into_iter().for_each(|tensor| zeros(&mut sealed, tensor));
     sealed.run(CAST).unwrap();
     sealed.run(WIDEN).unwrap();
-    for _ in 0..accum {
+    if let Some(Decoding { ids, rows, state, most_rows, .. }) = training.decoding.filter(|_| training.scores.is_some())
+    {
+        let written = [ids, rows.slots, rows.positions, state.sequences, state.ends, state.stops];
+        written.into_iter().for_each(|rows| zeros(&mut sealed, rows));
+        sealed.run(PREFILL).unwrap();
+        let buckets = BUCKETS.into_iter().filter(|rows| *rows <= most_rows);
+        buckets.for_each(|rows| sealed.run(&decode_phase(rows)).unwrap());
+    }
+    let has = |phase: &String| training.plan.phases.iter().any(|known| known.name == *phase);
+    let micros: Vec<String> = SequenceLength::ALL.map(|length| length.phase(MICRO)).into_iter().filter(has).collect();
+    for micro in micros.iter().cycle().take(micros.len().max(accum as usize)) {
         zeros(&mut sealed, training.inputs.all);
-        sealed.run(MICRO).unwrap();
+        sealed.run(micro).unwrap();
     }
     if training.guard.is_some() {
         sealed.run(GUARD).unwrap();
@@ -174,7 +185,7 @@ proptest! {
 
     #[test]
     fn keys_requested_at_run_time_are_those_enumerated_at_build_time(
-        mut teacher in model(), student in model(), batch in 1u32..3, seq_len in 1u32..12, accum in 1u32..3,
+        mut teacher in model(), student in model(), batch in 1u32..3, seq_len in prop_oneof![1u32..12, Just(4), Just(8)], accum in 1u32..3,
     ) {
         teacher.vocab = teacher.vocab.max(student.vocab);
         let built = build_keys(&[teacher.clone(), student.clone()], Arch::Sim);
@@ -213,6 +224,15 @@ proptest! {
                 requested.extend(keys(&generation.unwrap().plan).into_iter().map(|pair| pair.key));
                 let check = DecodeCheckPlan::new(model, slots, recipe.precision, Arch::Sim).unwrap();
                 requested.extend(keys(&check.plan).into_iter().map(|pair| pair.key));
+            }
+            // A student learns from what it writes.
+            let reverse = matches!(recipe.objective, Objective::Distill { beta: 1.0, .. });
+            if reverse && recipe.recompute == Recompute::None {
+                let request = TrainingRequest::new(&student, &recipe, Arch::Sim).decoding(decode).on_policy();
+                match TrainingPlan::new(request.taught_by(Some(&teacher))) {
+                    Err(PlanError::StudentRotation { .. }) if recipe.precision == Precision::Int8 => {}
+                    training => requested.extend(launched(&training.unwrap(), &built, accum)),
+                }
             }
             // Replicas and ranks add up what each has.
             let whole = Student { config: &student, formats: &formats, adapters: &adapters };

@@ -99,6 +99,13 @@ fn adapters(config: &ModelConfig, seed: u64) -> Adapters {
     drawn.collect()
 }
 
+/// Every other request is of an on-policy run, of any slots, where it may be.
+fn on_policy<'a>(request: TrainingRequest<'a>, may_be: bool, seed: u64) -> TrainingRequest<'a> {
+    let slots = Slots { count: 1 + (seed >> 1) as u32 % 600, seq_len: request.recipe.seq_len };
+    let decode = DecodeRequest { slots, sampling: Sampling::PLAIN };
+    if may_be && seed.is_multiple_of(2) { request.decoding(decode).on_policy() } else { request }
+}
+
 fn archs() -> impl Strategy<Value = Arch> {
     prop_oneof![Just(Arch::Sm89), Just(Arch::Sm90a), Just(Arch::Sm121), Just(Arch::Sim)]
 }
@@ -123,7 +130,8 @@ proptest! {
                 Err(PlanError::Int8Precision | PlanError::Rotation { .. }) if formats.is_int8() => continue,
                 evaluation => evaluation.unwrap(),
             };
-            let training = match TrainingPlan::new(TrainingRequest::new(&student, &recipe, arch).taught_by(Some(model))) {
+            let request = on_policy(TrainingRequest::new(&student, &recipe, arch), formats.is_dense(), seed);
+            let training = match TrainingPlan::new(request.taught_by(Some(model))) {
                 Err(PlanError::StudentRotation { .. }) if recipe.precision == Precision::Int8 => continue,
                 training => training.unwrap(),
             };
@@ -155,7 +163,8 @@ proptest! {
         for formats in &[Formats::dense(), mix(&student, seed)] {
             let adapted = Student { config: &student, formats, adapters };
             for teacher in [Teacher::Base, Teacher::Model { config: &teacher, formats: &of_teacher }] {
-                let training = match TrainingPlan::new(TrainingRequest::new(adapted, &recipe, arch).taught_by(Some(teacher))) {
+                let request = on_policy(TrainingRequest::new(adapted, &recipe, arch), formats.is_dense(), seed);
+                let training = match TrainingPlan::new(request.taught_by(Some(teacher))) {
                     Err(PlanError::StudentRotation { .. } | PlanError::StoredInt8)
                         if recipe.precision == Precision::Int8 =>
                     {
