@@ -58,7 +58,7 @@ fn bases(dir: &Path) -> Vec<Forward> {
 fn golden() -> Vec<PathBuf> {
     let cases = fs::read_dir(fixture("golden")).unwrap().map(|entry| entry.unwrap().path());
     let models = cases.flat_map(|case| ["teacher", "student"].map(|role| case.join(role)));
-    let mut all: Vec<PathBuf> = models.filter(|model| model.join("config.json").exists()).collect();
+    let mut all: Vec<PathBuf> = models.filter(|model| model.join("model.safetensors").exists()).collect();
     all.sort();
     assert_eq!(all.len(), 13);
     all

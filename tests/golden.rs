@@ -1,14 +1,16 @@
 //! The trajectory that PyTorch computed: every step's losses and norm, every gradient, the logits, the result.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use precast::device::session::Session;
 use precast::inputs::data::{Batches, Corpus, Files, MicroBatch, Order, Packing, Reader, Streams};
 use precast::run::step::StepRecord;
 use precast_plan::{Precision, Recompute};
-use safetensors::SafeTensors;
+use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 
+use crate::golden_weights;
 use crate::support::{self, adapter_gradient, distance, distill, fixture, floats, metrics_of, train};
 
 /// Sequences and tokens of the case.
@@ -24,16 +26,18 @@ const OTHERS: [&str; 6] = ["sft-mask", "kl-reverse", "jsd-half", "qwen3-tied", "
 pub struct Settings {
     pub T: Option<f32>,
     pub alpha: Option<f32>,
-    beta: Option<f32>,
+    pub beta: Option<f32>,
     pub lr: f64,
     pub wd: f32,
     pub clip: f32,
     pub B: u32,
     pub S: u32,
-    accum: u32,
+    pub accum: u32,
     pub steps: u64,
     pub warmup: u64,
     pub sched: String,
+    /// Of a student that learns from what it writes.
+    pub options: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -43,7 +47,9 @@ pub struct Reference {
     pub ce_loss: f64,
     pub grad_norm: f64,
     pub lr: f64,
-    tokens: Option<u64>,
+    pub tokens: Option<u64>,
+    /// Standard error of the mean of log s - log t over the tokens that were drawn.
+    pub log_ratio_error: Option<f64>,
     /// Standard deviations over the values above, where `rounded.py` has measured them.
     #[serde(default)]
     spread: Spread,
@@ -89,14 +95,20 @@ fn data(case: &Path) -> PathBuf {
 pub fn run_case(case: &Path, precision: &str) -> Vec<StepRecord> {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let (settings, data) = (settings(case), data(case));
     let mut command = match case.join("teacher").exists() {
-        true => distill(&case.join("teacher"), &case.join("student"), &data, &out),
-        false => train(&case.join("student"), &data, &out),
+        true => distill(&case.join("teacher"), &case.join("student"), &data(case), &out),
+        false => train(&case.join("student"), &data(case), &out),
     };
     if case.join("adapter").exists() {
         command.arg("--adapter").arg(case.join("adapter"));
     }
+    command.args(["--precision", precision]);
+    support::succeed(as_settings_say(&mut command, &settings(case)));
+    metrics_of(&out)
+}
+
+/// Gives a run the options of a case.
+pub fn as_settings_say<'c>(command: &'c mut Command, settings: &Settings) -> &'c mut Command {
     let mut give = |option: &str, value: &dyn std::fmt::Display| {
         command.arg(option).arg(value.to_string());
     };
@@ -111,10 +123,8 @@ pub fn run_case(case: &Path, precision: &str) -> Vec<StepRecord> {
     give("--schedule", &settings.sched);
     give("--weight-decay", &settings.wd);
     give("--clip", &settings.clip);
-    give("--precision", &precision);
     give("--checkpoint-every", &0);
-    support::succeed(&mut command);
-    metrics_of(&out)
+    command
 }
 
 /// What PyTorch's run reports.
@@ -124,7 +134,7 @@ pub fn trajectory_of(case: &Path) -> Vec<Reference> {
 }
 
 /// Largest relative differences over the trajectory: loss, kd_loss, ce_loss, grad_norm.
-fn differences(records: &[StepRecord], reference: &[Reference]) -> [f64; 4] {
+pub fn differences(records: &[StepRecord], reference: &[Reference]) -> [f64; 4] {
     assert_eq!(records.len(), reference.len());
     let mut worst = [0.0f64; 4];
     for (record, reference) in records.iter().zip(reference) {
@@ -314,8 +324,12 @@ pub fn compare_gradients(session: &mut Session, case: &Path, gate: f64) {
     let expected = SafeTensors::deserialize(&expected).unwrap();
     for parameter in session.plan.student.weights.parameters.list.clone() {
         let found = floats(&session.read(session.trained_of(&parameter).grad).unwrap());
-        let view = expected.tensor(&format!("grad.{}", parameter.name)).unwrap();
-        let distance = distance(&found, &floats(view.data()));
+        let name = format!("grad.{}", parameter.name);
+        let view = expected.tensor(&name).unwrap();
+        let distance = match view.dtype() {
+            Dtype::F64 => golden_weights::distance(&name, &found, &bytemuck::pod_collect_to_vec(view.data())),
+            _ => distance(&found, &floats(view.data())),
+        };
         assert!(distance <= gate, "{}: {distance:e} > {gate:e}", parameter.name);
     }
 }

@@ -32,6 +32,8 @@ mod generate;
 mod gguf;
 mod golden;
 mod golden_int8;
+mod golden_rollouts;
+mod golden_weights;
 mod guard;
 mod held_out;
 mod held_out_prompts;

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Golden cases: tiny models trained by PyTorch, step by step, in float32 without TF32.
+"""Golden cases: tiny models trained by PyTorch, step by step, in float32 without TF32, or in float64 with weights of weights.py.
 
     pip install torch==2.11.0 transformers==5.17.0 peft==0.21.0 safetensors
     tests/golden/make.py new CASE --family qwen2 --seed 1        # models, tokens and case.json of a new case, then `train`
     tests/golden/make.py new CASE --lora q_proj,v_proj           # the same, of an adapter of the student
+    tests/golden/make.py rollouts CASE --precast PROGRAM         # the case of MADE with its name, from nothing
     tests/golden/make.py train CASE                              # what follows from them: trajectory, gradients, result
     tests/golden/make.py check CASE                              # train again and compare with what is there
     tests/golden/make.py spread CASE                             # how far roundings of bf16's size move each step's norm
@@ -11,11 +12,15 @@
 CASE is a directory: tests/fixtures/golden/qwen2-tied. It holds
 
     case.json               T, alpha, beta, lr, wd, clip, B, S, accum, steps, warmup, sched; lora, where an adapter trains
-    teacher/ student/       Hugging Face directories; without teacher/ the loss is the cross entropy
+    teacher/ student/       Hugging Face directories; without teacher/ the loss is the cross entropy; their weights by weights.py
+                            where they have none
     tokens.bin              u32, little-endian, chunks of S + 1; micro-batch i takes chunks i B .. i B + B - 1
-    rows.jsonl              or, instead: `input_ids` and `labels` of S + 1 tokens a line; a label of -100 is not counted
-    trajectory.jsonl        loss, kd_loss, ce_loss, grad_norm before clipping, lr and tokens of each step
-    step0.safetensors       logits of the first sequence (the student's columns of both), grad.<name> before clipping
+    rows.jsonl              or, instead: `input_ids` and `labels` of at most S + 1 tokens a line; a label of -100 is not counted
+    prompts.jsonl           of a student that learns from what it writes: what its run is given; what that trained on is rows.jsonl
+    trajectory.jsonl        loss, kd_loss, ce_loss, grad_norm before clipping, lr and tokens of each step; of tokens drawn from the
+                            student as it is, with beta and T 1, the mean of log s - log t, and the standard error of that mean
+    step0.safetensors       logits of the first sequence (the student's columns of both), grad.<name> before clipping; of cases with
+                            weights of weights.py no logits, and of gradients its sums
     final/                  the student after the last step
     adapter/ final-adapter/ instead, where an adapter trains: before the first step (B is not zero) and after the last one
 
@@ -31,14 +36,18 @@ import json
 import math
 import pathlib
 import shutil
+import subprocess
 import tempfile
+import types
 
 import torch
 import torch.nn.functional as F
 import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+
+import weights
 
 # Heads of the teacher are 128 wide, of the student 64; the teacher knows more tokens and is not tied.
 TEACHER = dict(hidden_size=256, intermediate_size=704, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1,
@@ -71,6 +80,25 @@ FAMILIES = {
 LORA = dict(r=8, lora_alpha=16)
 LORA_CASE = dict(lr=2e-3, steps=16)
 CASE = dict(T=2.0, alpha=0.5, lr=1e-3, wd=0.01, clip=1.0, B=4, S=64, accum=1, steps=20, warmup=0, sched="constant")
+
+# Cases whose weights no file holds. No position is so slow that it leaves a key's bias without a gradient, which rounding would then be.
+SLOWEST = dict(rope_type="default", rope_theta=1e2)
+SMALL = dict(
+    teacher=dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+                 vocab_size=224, tie_word_embeddings=False, initializer_range=0.35),
+    student=dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+                 vocab_size=200, tie_word_embeddings=True, initializer_range=0.5),
+)
+ROLLOUTS = dict(alpha=1.0, T=1.0, lr=2e-3, wd=0.01, clip=1.0, B=2, S=32, accum=4, steps=20, warmup=0, sched="constant")
+STOPS = [3, 50, 101, 150, 199]
+# Of students that learn from what they write; `options` are those of the run that writes it.
+MADE = {
+    "rollouts-reverse": dict(family="qwen2", case=dict(beta=1.0, options="--on-policy --max-tokens 16")),
+    "rollouts-jsd": dict(family="qwen3", case=dict(
+        beta=0.5, T=1.5, wd=0.1, warmup=4, sched="cosine", options="--on-policy 0.5 --max-tokens 16 --shuffle true")),
+    "rollouts-forward": dict(family="llama", case=dict(
+        beta=0.0, clip=0.5, options="--on-policy --max-tokens 16 --group-size 2 --sampling-temperature 0.8 --top-k 40 --top-p 0.95")),
+}
 
 
 def exact():
@@ -114,10 +142,72 @@ def new(case, family, seed, lora):
     (case / "case.json").write_text(json.dumps(settings, indent=1))
 
 
-def model_of(directory):
+def made(case):
+    """A case of MADE up to what its student writes: shapes of models, and prompts of all lengths with masked completions."""
+    case.mkdir(parents=True, exist_ok=True)
+    of = MADE[case.name]
+    settings = dict(arch=of["family"], seed=1, dtype="float64") | ROLLOUTS | of["case"]
+    (case / "case.json").write_text(json.dumps(settings))
+    for role, shape in SMALL.items():
+        name = dict(llama="Llama", qwen2="Qwen2", qwen3="Qwen3")[of["family"]] + "ForCausalLM"
+        config = FAMILIES[of["family"]]["config"](
+            architectures=[name], rms_norm_eps=1e-6, max_position_embeddings=64, bos_token_id=None, eos_token_id=None, use_cache=False,
+            rope_parameters=dict(SLOWEST), **shape)
+        config.save_pretrained(case / role)
+        settings.setdefault("weights", {})[role] = weights.digest(weights.of_model(case / role))
+    GenerationConfig(eos_token_id=STOPS).save_pretrained(case / "student")
+    settings |= dict(torch=torch.__version__, transformers=transformers.__version__)
+    (case / "case.json").write_text(json.dumps(settings, indent=1) + "\n")
+    drawn = lambda name, count, below: [int(word) % below for word in weights.words(settings["seed"], name, count)]
+    lines = []
+    for row, (before, behind) in enumerate(zip(drawn("prompts", 43, 16), drawn("completions", 43, 16))):
+        ids = drawn(f"row {row}", before + behind + 2, SMALL["student"]["vocab_size"])
+        counts = [False] * (before + 1) + [True] + [draw < 3 for draw in drawn(f"mask {row}", behind, 4)]
+        lines.append(dict(input_ids=ids, labels=[id if counted else -100 for id, counted in zip(ids, counts)]))
+    write_rows(case / "prompts.jsonl", lines)
+
+
+def write_rows(path, lines):
+    rows = ({name: line[name] for name in ("input_ids", "labels")} for line in lines)
+    path.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
+
+
+def write_rollouts(case, program):
+    """Has the program's simulated GPU train a case, and keeps what its student has written as rows.jsonl."""
+    c = json.loads((case / "case.json").read_text())
+    options = dict(alpha=c["alpha"], temperature=c["T"], beta=c["beta"], steps=c["steps"], batch_size=c["B"], seq_len=c["S"],
+                   grad_accum=c["accum"], lr=c["lr"], warmup=c["warmup"], schedule=c["sched"], weight_decay=c["wd"], clip=c["clip"],
+                   precision="fp32", checkpoint_every=0, device="sim")
+    with tempfile.TemporaryDirectory() as directory:
+        out = pathlib.Path(directory)
+        for role in ("teacher", "student"):
+            shutil.copytree(case / role, out / role)
+            save_file({name: torch.from_numpy(value) for name, value in weights.of_model(case / role).items()}, out / role / "model.safetensors")
+        given = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+        subprocess.run([program, "distill", "--teacher", out / "teacher", "--student", out / "student", "--data", case / "prompts.jsonl",
+                        "--out", out / "run", *given, *c["options"].split()], check=True)
+        lines = [json.loads(line) for line in (out / "run/samples.jsonl").read_text().splitlines()]
+    write_rows(case / "rows.jsonl", lines)
+
+
+def model_of(directory, dtype=torch.float32):
     config = AutoConfig.from_pretrained(directory)
     config.attn_implementation = "eager"
-    return AutoModelForCausalLM.from_pretrained(directory, config=config, dtype=torch.float32)
+    if (directory / "model.safetensors").exists():
+        return AutoModelForCausalLM.from_pretrained(directory, config=config, dtype=dtype)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=dtype)
+    tensors = {name: torch.from_numpy(value) for name, value in weights.of_model(directory).items()}
+    assert tensors.keys() == dict(model.named_parameters()).keys()
+    model.load_state_dict(tensors, strict=False)
+    for module in model.modules():
+        if type(module).__name__.endswith("RMSNorm"):
+            module.forward = types.MethodType(norm, module)
+    return model
+
+
+def norm(self, x):
+    """That of transformers is in float32, whatever the model; so is its eager attention."""
+    return self.weight * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.variance_epsilon))
 
 
 def rate(c, step):
@@ -154,11 +244,20 @@ def losses(c, student_logits, teacher_logits, targets):
     return divergence(c.get("beta", 0), t, s), ce
 
 
+def log_ratios(student_logits, teacher_logits, targets):
+    """Of tokens that count: log s - log t of each, and its variance over tokens that the student might have drawn."""
+    counted = targets != -100
+    s, t = (F.log_softmax(logits[..., : student_logits.size(-1)][counted], -1) for logits in (student_logits, teacher_logits))
+    mean = lambda x: (s.exp() * x).sum(-1)
+    return (s - t).gather(-1, targets[counted][:, None])[:, 0], mean((s - t).square()) - mean(s - t).square()
+
+
 def rows_of(case, c):
     """Inputs and targets, [rows, S] each."""
     if (case / "rows.jsonl").exists():
         rows = [json.loads(line) for line in (case / "rows.jsonl").read_text().splitlines()]
-        ids, labels = (torch.tensor([row[name] for row in rows]) for name in ("input_ids", "labels"))
+        padded = lambda row, by: row + [by] * (c["S"] + 1 - len(row))
+        ids, labels = (torch.tensor([padded(row[name], by) for row in rows]) for name, by in (("input_ids", 0), ("labels", -100)))
     else:
         ids = torch.frombuffer(bytearray((case / "tokens.bin").read_bytes()), dtype=torch.int32).long()
         ids = labels = ids.reshape(-1, c["S"] + 1)
@@ -169,7 +268,8 @@ def train(case, out, moved=None):
     """Writes trajectory.jsonl, step0.safetensors and final/ or final-adapter/ of a case into `out`; with `moved`, of a student
     whose weights that seed has moved by up to half a unit in the last place of bf16."""
     c = json.loads((case / "case.json").read_text())
-    student = model_of(case / "student").train()
+    dtype = getattr(torch, c.get("dtype", "float32"))
+    student = model_of(case / "student", dtype).train()
     if moved is not None:
         torch.manual_seed(moved)
         with torch.no_grad():
@@ -178,7 +278,7 @@ def train(case, out, moved=None):
     if "lora" in c:
         student = PeftModel.from_pretrained(student, case / "adapter", is_trainable=True)
     has_teacher = (case / "teacher").exists()
-    teacher = model_of(case / "teacher").eval().requires_grad_(False) if has_teacher else None
+    teacher = model_of(case / "teacher", dtype).eval().requires_grad_(False) if has_teacher else None
     alpha = c["alpha"] if has_teacher else 0.0
     inputs, targets = rows_of(case, c)
     trained = {name: p for name, p in student.named_parameters() if p.requires_grad}
@@ -186,12 +286,14 @@ def train(case, out, moved=None):
     vectors = [p for p in trained.values() if p.dim() == 1]
     groups = [dict(params=matrices, weight_decay=c["wd"]), dict(params=vectors, weight_decay=0.0)]
     optimizer = torch.optim.AdamW(groups, lr=c["lr"], betas=(0.9, 0.999), eps=1e-8, foreach=False)
+    is_drawn = c.get("beta") == 1 and c["T"] == 1 and "options" in c
     lines = []
     for step in range(c["steps"]):
         of_step = slice(step * c["accum"] * c["B"], (step + 1) * c["accum"] * c["B"])
         micro = list(zip(inputs[of_step].split(c["B"]), targets[of_step].split(c["B"])))
         tokens = sum((y != -100).sum().item() for _, y in micro)
         kd_sum = ce_sum = 0.0
+        ratios = []
         optimizer.zero_grad(set_to_none=True)
         for index, (x, y) in enumerate(micro):
             student_logits = student(x).logits
@@ -201,6 +303,8 @@ def train(case, out, moved=None):
             scaled = alpha * c.get("T", 1.0) ** 2 * kd + (1 - alpha) * ce
             (scaled / tokens).backward()
             kd_sum, ce_sum = kd_sum + kd.item(), ce_sum + ce.item()
+            if is_drawn:
+                ratios.append(torch.stack(log_ratios(student_logits.detach(), teacher_logits, y)))
             if step == 0 and index == 0:
                 columns = student_logits.size(-1)
                 first_logits = {"student_logits": student_logits[0].detach().clone()}
@@ -208,7 +312,8 @@ def train(case, out, moved=None):
                     first_logits["teacher_logits"] = teacher_logits[0, :, :columns].clone()
         if step == 0:
             gradients = {f"grad.{name}": p.grad.clone() for name, p in trained.items()}
-            save_file(first_logits | gradients, out / "step0.safetensors")
+            kept = {name: torch.from_numpy(weights.sums(name, grad.numpy())) for name, grad in gradients.items()}
+            save_file(kept if "weights" in c else first_logits | gradients, out / "step0.safetensors")
         norm = torch.nn.utils.clip_grad_norm_(trained.values(), c["clip"] or math.inf, foreach=False).item()
         for group in optimizer.param_groups:
             group["lr"] = rate(c, step)
@@ -216,8 +321,12 @@ def train(case, out, moved=None):
         kd, ce = kd_sum / tokens, ce_sum / tokens
         loss = alpha * c.get("T", 1.0) ** 2 * kd + (1 - alpha) * ce
         lines.append(dict(step=step + 1, loss=loss, kd_loss=kd, ce_loss=ce, grad_norm=norm, lr=rate(c, step), tokens=tokens))
+        if is_drawn:
+            of_tokens, variances = torch.cat(ratios, 1).sum(1).tolist()
+            lines[-1] |= dict(log_ratio=of_tokens / tokens, log_ratio_error=math.sqrt(variances) / tokens)
     (out / "trajectory.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    student.save_pretrained(out / ("final-adapter" if "lora" in c else "final"))
+    if "weights" not in c:
+        student.save_pretrained(out / ("final-adapter" if "lora" in c else "final"))
 
 
 def check(case):
@@ -255,16 +364,20 @@ def spread(case, runs):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["new", "train", "check", "spread"])
+    parser.add_argument("what", choices=["new", "rollouts", "train", "check", "spread"])
     parser.add_argument("case", type=pathlib.Path)
     parser.add_argument("--family", choices=sorted(FAMILIES), default="qwen2")
     parser.add_argument("--lora", metavar="TARGETS", help="an adapter of the student trains, on these projections")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--precast", type=pathlib.Path, default="target/debug/precast", help="the program that writes rollouts")
     parser.add_argument("--runs", type=int, default=60, help="of spread")
     arguments = parser.parse_args()
     exact()
     if arguments.what == "new":
         new(arguments.case, arguments.family, arguments.seed, arguments.lora)
+    if arguments.what == "rollouts":
+        made(arguments.case)
+        write_rollouts(arguments.case, arguments.precast)
     if arguments.what == "check":
         return check(arguments.case)
     if arguments.what == "spread":

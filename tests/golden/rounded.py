@@ -31,6 +31,8 @@ import pathlib
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+import weights
+
 GATES = dict(loss=1e-3, kd_loss=3e-3, ce_loss=1e-3, grad_norm=1e-2)
 # The step whose norm is ill-conditioned: `make.py spread`.
 SENSITIVE = {("qwen3-tied", 15): 3.3e-2}
@@ -117,12 +119,12 @@ def head_dim(config):
 class Model:
     def __init__(self, directory, rounding, trains, adapter=None):
         self.config = json.loads((directory / "config.json").read_text())
-        weights = {name: value.astype(float) for name, value in load_file(directory / "model.safetensors").items()}
+        masters = {name: value.astype(float) for name, value in weights.of_model(directory).items()}
         if self.config["tie_word_embeddings"]:
-            weights.pop("lm_head.weight", None)
-        self.masters, self.lora, self.rounding = weights, {}, rounding
+            masters.pop("lm_head.weight", None)
+        self.masters, self.lora, self.rounding = masters, {}, rounding
         self.d, self.heads, self.kv = head_dim(self.config), self.config["num_attention_heads"], self.config["num_key_value_heads"]
-        self.trained = list(weights) if trains else []
+        self.trained = list(masters) if trains else []
         if adapter:
             settings = json.loads((adapter / "adapter_config.json").read_text())
             factors = load_file(adapter / "adapter_model.safetensors")
@@ -326,7 +328,8 @@ def rate(c, step):
 def rows_of(case, c):
     if (case / "rows.jsonl").exists():
         rows = [json.loads(line) for line in (case / "rows.jsonl").read_text().splitlines()]
-        ids, labels = (np.array([row[name] for row in rows]) for name in ("input_ids", "labels"))
+        padded = lambda row, by: row + [by] * (c["S"] + 1 - len(row))
+        ids, labels = (np.array([padded(row[name], by) for row in rows]) for name, by in (("input_ids", 0), ("labels", -100)))
     else:
         ids = labels = np.fromfile(case / "tokens.bin", "<u4").astype(int).reshape(-1, c["S"] + 1)
     return ids[:, :-1], labels[:, 1:]

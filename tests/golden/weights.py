@@ -1,0 +1,80 @@
+"""Weights that no file holds: functions of a seed, a name and an index, with the same bits here and in tests/golden_weights.rs.
+
+Element i of tensor NAME of a model with role ROLE (teacher, student, adapter), in float32:
+
+    z = splitmix64's output number i of the state seed ^ FNV-1a("ROLE.NAME")
+    u = (z >> 40) / 2^23 - 1                                    24 bits, from -1 to below 1: exact
+    weight = initializer_range u, and 1 + that of norms         rounded after the product and after the sum
+
+Of a gradient 24 sums of its elements are kept, each with signs of its own, and its norm: the squares of the differences of two
+gradients' sums are, on the average, the square of the distance between the gradients.
+"""
+
+import hashlib
+import json
+
+import numpy as np
+from safetensors.numpy import load_file
+
+
+def words(seed, name, count):
+    """Words of 24 bits."""
+    state = 0xCBF29CE484222325
+    for byte in name.encode():
+        state = (state ^ byte) * 0x100000001B3 % 2**64
+    with np.errstate(over="ignore"):
+        z = np.uint64(seed ^ state) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            z = (z ^ z >> np.uint64(shift)) * np.uint64(factor)
+    return (z ^ z >> np.uint64(31)) >> np.uint64(40)
+
+
+def tensor(seed, scale, name, shape):
+    u = words(seed, name, int(np.prod(shape))).astype(np.float32) * np.float32(2.0**-23) - np.float32(1)
+    base = np.float32(1 if name.endswith("norm.weight") else 0)
+    return (base + np.float32(scale) * u).reshape(shape)
+
+
+def shapes(config):
+    """Names and shapes of a model's parameters."""
+    hidden, mlp, heads, kv = (config[name] for name in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads"))
+    d = config.get("head_dim") or hidden // heads
+    yield "model.embed_tokens.weight", (config["vocab_size"], hidden)
+    yield "model.norm.weight", (hidden,)
+    if not config["tie_word_embeddings"]:
+        yield "lm_head.weight", (config["vocab_size"], hidden)
+    for layer in range(config["num_hidden_layers"]):
+        at = f"model.layers.{layer}."
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            yield f"{at}{norm}.weight", (hidden,)
+        for projection, count in (("q", heads), ("k", kv), ("v", kv)):
+            yield f"{at}self_attn.{projection}_proj.weight", (count * d, hidden)
+            if config["model_type"] == "qwen2":
+                yield f"{at}self_attn.{projection}_proj.bias", (count * d,)
+            if config["model_type"] == "qwen3" and projection != "v":
+                yield f"{at}self_attn.{projection}_norm.weight", (d,)
+        yield f"{at}self_attn.o_proj.weight", (hidden, heads * d)
+        for projection in ("gate", "up"):
+            yield f"{at}mlp.{projection}_proj.weight", (mlp, hidden)
+        yield f"{at}mlp.down_proj.weight", (hidden, mlp)
+
+
+def of_model(directory):
+    """The tensors of a model by their names, float32: those of its file, or by its case's seed."""
+    if (directory / "model.safetensors").exists():
+        return load_file(directory / "model.safetensors")
+    config, case = (json.loads(path.read_text()) for path in (directory / "config.json", directory.parent / "case.json"))
+    made = lambda name, shape: tensor(case["seed"], config["initializer_range"], f"{directory.name}.{name}", shape)
+    return {name: made(name, shape) for name, shape in shapes(config)}
+
+
+def sums(name, gradient):
+    """Sum k has the sign - where bit k of an element's word is 0; the norm is behind them. Float64."""
+    drawn, values = words(0, f"signs.{name}", gradient.size), gradient.astype(float).reshape(-1)
+    signed = [np.where(drawn >> np.uint64(bit) & np.uint64(1), values, -values).sum() for bit in range(24)]
+    return np.array([*signed, np.linalg.norm(values)])
+
+
+def digest(tensors):
+    """SHA-256 of all tensors, little-endian, in the order of their names."""
+    return hashlib.sha256(b"".join(tensors[name].astype("<f4").tobytes() for name in sorted(tensors))).hexdigest()

@@ -1,0 +1,175 @@
+//! Steps of students that learn from what they write, against float64: `golden/make.py`, which was given the tokens that they drew.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use precast::device::session::Session;
+use precast::inputs::data::{Chunk, MicroBatch};
+use precast_kernels::abi::{MASKED_TOKEN, step_metrics};
+use precast_plan::{Objective, SequenceLength};
+use serde::Deserialize;
+
+use crate::golden::{Reference, Settings, as_settings_say, compare_gradients, differences, settings, trajectory_of};
+use crate::golden_weights::Models;
+use crate::support::{self, distill, fixture, is_sim, metrics_of, skipped, succeed};
+
+/// One of each divergence; in the second the student writes half of the sequences, and the others have masks.
+pub const CASES: [&str; 3] = ["rollouts-reverse", "rollouts-jsd", "rollouts-forward"];
+
+/// Of losses, norms and gradients, relative.
+const GATE: f64 = 2e-5;
+
+/// Draws again, where that is meant to be.
+const REMADE: &str = "tests/golden/make.py rollouts tests/fixtures/golden/";
+
+fn case(name: &str) -> PathBuf {
+    fixture("golden").join(name)
+}
+
+/// A token that is drawn otherwise moves its step by far more than the gate.
+#[test]
+fn a_student_draws_and_learns_what_float64_says() {
+    if skipped(!is_sim(), "logits whose last bits differ may draw other tokens") {
+        return;
+    }
+    for name in CASES {
+        let (case, dir) = (case(name), tempfile::tempdir().unwrap());
+        let (models, settings, out) = (Models::of(&case), settings(&case), dir.path().join("out"));
+        let mut command = distill(&models.teacher, &models.student, &case.join("prompts.jsonl"), &out);
+        command.args(settings.options.as_ref().unwrap().split(' ')).args(["--precision", "fp32"]);
+        succeed(as_settings_say(&mut command, &settings));
+        let (found, expected) = (metrics_of(&out), trajectory_of(&case));
+        let of_found = found.iter().map(|record| Some(record.tokens));
+        assert!(
+            of_found.eq(expected.iter().map(|reference| reference.tokens)),
+            "{name} draws otherwise: {REMADE}{name}"
+        );
+        let worst = differences(&found, &expected);
+        assert!(
+            worst.iter().all(|difference| *difference <= GATE),
+            "{name}: {worst:?}; if it draws otherwise, {REMADE}{name}"
+        );
+    }
+}
+
+/// On any device: what was drawn, as an on-policy run lays it out.
+#[test]
+fn steps_and_gradients_of_drawn_tokens_are_those_of_float64() {
+    for name in CASES {
+        let case = case(name);
+        let mut replay = Replay::of(&case);
+        let steps = steps(&case, &replay.settings);
+        assert_eq!(steps.len(), 20);
+        let mut estimate = Estimate::default();
+        for (step, (rows, reference)) in steps.iter().zip(trajectory_of(&case)).enumerate() {
+            let teacher_nll = replay.gradients(rows);
+            if step == 0 {
+                compare_gradients(&mut replay.session, &case, GATE);
+            }
+            let ticket = replay.session.update(step as u64, reference.lr).unwrap();
+            let step_metrics { kd_loss, ce_loss, grad_norm, .. } = replay.session.metrics(ticket).unwrap().0;
+            let found = [kd_loss, ce_loss, grad_norm].map(f64::from);
+            let expected = [reference.kd_loss, reference.ce_loss, reference.grad_norm];
+            let is_within = |(found, expected): (&f64, &f64)| (found / expected - 1.0).abs() <= GATE;
+            assert!(found.iter().zip(&expected).all(is_within), "{name}, step {}: {found:?} {expected:?}", step + 1);
+            estimate.add(&reference, teacher_nll - found[1], found[0]);
+        }
+        if name == "rollouts-reverse" {
+            estimate.check();
+        }
+    }
+}
+
+/// A session in which steps train on rows as an on-policy run does: short ones in micro-batches of short ones.
+struct Replay {
+    session: Session,
+    settings: Settings,
+    shape: (u32, u32),
+}
+
+impl Replay {
+    fn of(case: &Path) -> Self {
+        let (models, settings) = (Models::of(case), settings(case));
+        let shape = (settings.B, settings.S);
+        let mut config = support::config(&models.teacher, &models.student, |options| {
+            (options.shape.batch_size, options.shape.seq_len) = shape;
+            (options.optimizer.weight_decay, options.optimizer.clip) = (settings.wd, settings.clip);
+            (options.on_policy.on_policy, options.on_policy.max_tokens) = (Some(1.0), Some(settings.S / 2));
+        });
+        let (alpha, temperature) = (settings.alpha.unwrap(), settings.T.unwrap());
+        config.objective = Objective::Distill { alpha, temperature, beta: settings.beta.unwrap() };
+        Self { session: support::session(&config), settings, shape }
+    }
+
+    /// Computes the gradients of a step; returns the mean of -log t over its tokens.
+    fn gradients(&mut self, rows: &[Chunk]) -> f64 {
+        let scale = 1.0 / rows.iter().map(Chunk::counted).sum::<usize>() as f32;
+        let all: Vec<&Chunk> = rows.iter().collect();
+        let teacher_nll = self.session.teacher_loss(&self.micro_batches(&all, SequenceLength::Whole), scale).unwrap();
+        let mut number = 0;
+        for length in SequenceLength::ALL {
+            let rows: Vec<&Chunk> = rows.iter().filter(|row| self.shortest(row) == length).collect();
+            for batch in self.micro_batches(&rows, length) {
+                self.session.micro_of((length, false), &batch, scale, number).unwrap();
+                number += 1;
+            }
+        }
+        f64::from(teacher_nll)
+    }
+
+    /// The shortest length that a row fits into.
+    fn shortest(&self, row: &Chunk) -> SequenceLength {
+        let fits = |length: &SequenceLength| row.ids.len() <= length.shape(self.shape).1 as usize + 1;
+        SequenceLength::ALL.into_iter().rfind(fits).unwrap()
+    }
+
+    fn micro_batches(&self, rows: &[&Chunk], length: SequenceLength) -> Vec<MicroBatch> {
+        let (batch, seq_len) = length.shape(self.shape);
+        let shape = (batch as usize, seq_len as usize);
+        rows.chunks(shape.0).map(|rows| MicroBatch::of(rows.iter().copied(), shape)).collect()
+    }
+}
+
+/// The rows of each step.
+fn steps(case: &Path, settings: &Settings) -> Vec<Vec<Chunk>> {
+    #[derive(Deserialize)]
+    struct Row {
+        input_ids: Vec<u32>,
+        labels: Vec<i64>,
+    }
+    let chunk = |line: &str| {
+        let Row { input_ids, labels } = serde_json::from_str(line).unwrap();
+        let labels = labels.into_iter().map(|label| u32::try_from(label).unwrap_or(MASKED_TOKEN));
+        Chunk { ids: input_ids, labels: Some(labels.collect()) }
+    };
+    let text = fs::read_to_string(case.join("rows.jsonl")).unwrap();
+    let rows: Vec<Chunk> = text.lines().map(chunk).collect();
+    rows.chunks((settings.B * settings.accum) as usize).map(<[Chunk]>::to_vec).collect()
+}
+
+/// Sums over all tokens that were drawn.
+#[derive(Default)]
+struct Estimate {
+    tokens: f64,
+    /// Of log s - log t.
+    log_ratio: f64,
+    kd_loss: f64,
+    /// That of `log_ratio`, by float64.
+    variance: f64,
+}
+
+impl Estimate {
+    fn add(&mut self, reference: &Reference, log_ratio: f64, kd_loss: f64) {
+        let tokens = reference.tokens.unwrap() as f64;
+        self.tokens += tokens;
+        self.log_ratio += tokens * log_ratio;
+        self.kd_loss += tokens * kd_loss;
+        self.variance += (tokens * reference.log_ratio_error.unwrap_or_default()).powi(2);
+    }
+
+    /// Tokens drawn from the student estimate KL(s || t) without bias.
+    fn check(&self) {
+        let off = (self.log_ratio - self.kd_loss) / self.variance.sqrt();
+        assert!(off.abs() <= 1.0 && self.tokens > 2000.0, "{} tokens: {off} standard errors", self.tokens);
+    }
+}
