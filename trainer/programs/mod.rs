@@ -12,6 +12,7 @@ pub mod generate;
 pub mod init;
 pub mod merge;
 pub mod plan;
+mod random_steps;
 mod rank_end;
 pub mod replay;
 pub mod smoke;

@@ -10,7 +10,6 @@ mod kernels;
 mod record;
 mod report;
 mod rollouts;
-mod steps;
 mod sweep;
 mod tune;
 
@@ -18,20 +17,19 @@ use precast_plan::{Gemm, Plan};
 use precast_runtime::Placement;
 use precast_system::say;
 
-use crate::base::roles::Models;
 use crate::base::startup_times::Startup;
 use crate::device;
 use crate::device::run_models::RunModels;
 use crate::device::session::Session;
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
+use crate::programs::random_steps::{RANDOM_SEEDS, Steps};
 pub use generation::{GenerationBench, bench_generation};
 use groups::Group;
 pub use kernels::{TimedBatch, missing, open_kernels, time_kernels};
 use record::StepComparison;
 pub use record::{KernelRecord, Record, StepRecord};
 pub use rollouts::bench_rollouts;
-pub(crate) use steps::Steps;
 pub use sweep::{Sweep, sweep};
 pub use tune::tune;
 
@@ -39,8 +37,6 @@ pub use tune::tune;
 const SAMPLES: usize = 5;
 /// Runs of a group's launches in one timing.
 const REPEATS: u32 = 2;
-/// Seeds of models that are a bare `config.json`.
-pub(crate) const RANDOM_SEEDS: Models<u64> = Models { teacher: Some(1), student: 2 };
 
 /// Reader of what is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Training steps on random tokens.
+//! Training steps on random tokens, of models that may be a bare `config.json`.
 
 use std::time::Instant;
 
@@ -6,9 +6,13 @@ use precast_runtime::{DriverError, Ticket};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use crate::base::roles::Models;
 use crate::device::session::Session;
 use crate::inputs::data::MicroBatch;
 use crate::options::RunConfig;
+
+/// Seeds of models that are a bare `config.json`.
+pub(crate) const RANDOM_SEEDS: Models<u64> = Models { teacher: Some(1), student: 2 };
 
 /// Steps that leave the weights as they are: their learning rate is 0.
 pub struct Steps {
