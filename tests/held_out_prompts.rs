@@ -8,6 +8,7 @@ use precast::run::step::HeldOutRecord;
 use serde_json::json;
 
 use crate::on_policy::{case, results};
+use crate::success::planted;
 use crate::support::{Case, fail, is_sim, metrics_of, run_record, skipped, succeed, texts, token_file, tokenizer};
 
 /// A run of four steps on rows of ids.
@@ -96,6 +97,24 @@ fn the_loss_of_completions_is_that_of_the_same_tokens() {
         let [completed, read] = [name, &again].map(|out| scores(&case, out).pop().unwrap());
         assert_eq!(completed, read, "{name}");
         assert!(results(&case.path(name)).0 == results(&case.path(&again)).0, "{name}: an evaluation changes steps");
+    }
+}
+
+#[test]
+fn a_token_that_cannot_be_drawn_is_named_by_its_place() {
+    let mut case = case();
+    prompts(&case);
+    let tensor = "model.layers.0.input_layernorm.weight";
+    let broken = planted(case.dir.path(), &case.student, "broken", tensor, 0, f32::MAX);
+    fs::copy(case.student.join("tokenizer.json"), broken.join("tokenizer.json")).unwrap();
+    case.student = broken;
+    // Prompts of one token both.
+    for (name, how, place) in [("own", &["--on-policy"][..], "step 1"), ("data", &["--eval-every", "1"], "--eval-data")]
+    {
+        let with = [how, &["--max-tokens", "9", "--precision", "bf16"]].concat();
+        let message = fail(&mut run(&case, (name, "held-out.jsonl"), &with), 1);
+        let said = format!("error: {place}: sequence 0 at position 1: a logit is not finite");
+        assert!(message.contains(&said), "{message}");
     }
 }
 

@@ -130,6 +130,17 @@ impl Failure {
         }
     }
 
+    /// Says of which data a token could not be drawn, whose sequences are numbered from `first` on.
+    pub fn of_drawing(self, place: &str, first: u64) -> Self {
+        match self {
+            Self::Decode(DecodeError::NotFinite { sequence, position }) => {
+                let error = DecodeError::NotFinite { sequence: sequence - first, position };
+                RunFault(format!("{place}: {error}")).into()
+            }
+            other => other,
+        }
+    }
+
     /// Refuses a command line that asks for what cannot be.
     pub fn usage(what: impl Into<String>) -> Self {
         UsageError(what.into()).into()

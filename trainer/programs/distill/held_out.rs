@@ -25,6 +25,9 @@ use crate::run::step::{HeldOutRecord, StepRecord};
 /// Number of the first held-out completion: no sequence that is trained on has the random numbers of one.
 pub(super) const FIRST_NUMBER: u64 = 1_000_000_000_000_000_000;
 
+/// Place of its sequences in messages.
+pub(super) const EVAL_DATA: &str = "--eval-data";
+
 /// Data that a run does not train on, in memory whole.
 pub struct HeldOut {
     /// Digest of what losses are of.
@@ -71,11 +74,11 @@ impl HeldOut {
         });
         let mut all = self.chunks.clone();
         let mut device = DecodingDevice::new(session, decoding, &self.stops)?;
-        device.complete(sequences, |Sequence { number, prompt, .. }, Drawn { ids, .. }| {
+        let written = device.complete(sequences, |Sequence { number, prompt, .. }, Drawn { ids, .. }| {
             all[(number - FIRST_NUMBER) as usize] = completed(&prompt, &ids);
             Ok::<_, Failure>(())
-        })?;
-        Ok(all)
+        });
+        written.map_err(|failure| failure.of_drawing(EVAL_DATA, FIRST_NUMBER)).map(|()| all)
     }
 
     /// Their losses under the weights as they are: a mean over all tokens that count, of prompts over those that the student writes.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use precast_kernels::abi::MASKED_TOKEN;
 
-use super::held_out::FIRST_NUMBER;
+use super::held_out::{EVAL_DATA, FIRST_NUMBER};
 use crate::base::notes::note;
 use crate::device::decoding::DecodingDevice;
 use crate::device::decoding::schedule::{Drawn, Sequence};
@@ -55,9 +55,9 @@ pub(super) fn of_held_out(
             Ok::<_, Failure>(())
         })
     });
-    match completed {
+    match completed.map_err(|failure| failure.of_drawing(EVAL_DATA, FIRST_NUMBER)) {
         // The run has done its work without them.
-        Err(Failure::Decode(error)) => note(format_args!("no samples: {error}")),
+        Err(error @ (Failure::Decode(_) | Failure::Fault(_))) => note(format_args!("no samples: {error}")),
         other => other?,
     }
     Ok(samples)
