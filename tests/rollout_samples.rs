@@ -84,3 +84,18 @@ fn samples_of_a_killed_run_are_those_of_a_whole_one() {
     succeed(run(&case, "out", &every).args(["--steps", "1", "--samples-every", "0", "--overwrite"]));
     assert!(!names_in(&case.path("out")).contains(&"samples.jsonl".to_owned()));
 }
+
+#[test]
+fn completions_never_replace_a_file_that_no_run_wrote() {
+    let case = case();
+    let checkpoints = ["--checkpoint-every", "1"];
+    succeed(run(&case, "out", &checkpoints).args(["--steps", "1"]));
+    fs::write(case.path("out/samples.jsonl"), "mine\n").unwrap();
+    let mut resumed = run(&case, "out", &[&EVERY[4..], &checkpoints].concat());
+    // The second time it is the run's no more than the first.
+    for _ in 0..2 {
+        let message = fail(resumed.args(["--steps", "2", "--resume"]), 2);
+        assert!(message.contains("samples.jsonl is not listed: Precast did not write it"), "{message}");
+        assert_eq!(bytes(&case, "out"), b"mine\n");
+    }
+}

@@ -33,7 +33,7 @@ pub const TEACHER_CERTIFICATE: &str = "teacher_certificate";
 /// Completions of held-out prompts.
 pub const SAMPLES: &str = "samples";
 
-/// The name in it of how much its file of completions holds.
+/// The name in it of how much its file of completions held at its last checkpoint.
 pub const SAMPLES_WRITTEN: &str = "samples_written";
 
 /// The name in it of how it ended.

@@ -16,7 +16,8 @@ use crate::run::error::RunError;
 use crate::run::identity::{Difference, Identity};
 use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::Out;
-use crate::run::record;
+use crate::run::record::{self, SAMPLES_WRITTEN};
+use crate::run::samples_file::SAMPLES_FILE;
 use crate::run::step::StepRecord;
 
 /// A run that is to be continued, verified.
@@ -45,10 +46,15 @@ impl Resumed {
         let metrics = Metrics::read(&path.join(METRICS))?;
         metrics.check(step, saved.state.metrics_sha256)?;
         saved.state.samples.map_or(Ok(()), |samples| samples.check(&path))?;
+        let record = record::read(&path)?;
+        // Completions that no part of the run has written are somebody's.
+        if record.get(SAMPLES_WRITTEN).is_none() && config.on_policy.is_some_and(|asked| asked.samples_every > 0) {
+            out.check_replaceable(SAMPLES_FILE)?;
+        }
         for result in [config.result(), &config.best_result(), &config.diverged()] {
             out.check_replaceable(result)?;
         }
-        Ok(Self { saved, metrics, record: record::read(&path)?, path, steps: None })
+        Ok(Self { saved, metrics, record, path, steps: None })
     }
 
     /// Compares the number of steps, where [`Self::compare`] is to refuse another: the learning rates of a cosine follow from it, so
