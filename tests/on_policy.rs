@@ -287,8 +287,14 @@ fn steps_on_completions_are_planned_and_measured() {
     for (arguments, said) in [
         (&["--max-tokens", "9", "--prompt-tokens", "8"][..], "--prompt-tokens 8 and --max-tokens 9 are more than"),
         (&["--max-tokens", "9", "--sweep"], "cannot be used with"),
+        (&["--max-tokens", "9", "--samples-every", "1"], "cannot be used with '--samples-every"),
     ] {
         let message = fail(&mut command("bench", arguments), 2);
         assert!(message.contains(said), "{message}");
+    }
+    // Where nothing is completed, no option of that does anything.
+    for option in ["--max-tokens", "--prompt-tokens", "--group-size", "--top-k"] {
+        let message = fail(precast().args(["bench", "--kernel", "softmax", option, "4"]).args(on_device()), 2);
+        assert!(message.contains("required") && message.contains("--on-policy"), "{message}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, value_parser};
+use clap::{ArgGroup, Args, value_parser};
 use itertools::Itertools;
 use precast_kernels::Batch;
 use precast_system::files::Existing;
@@ -12,7 +12,7 @@ use super::print_as;
 use crate::base::load_trace::Verbose;
 use crate::base::startup_times::Startup;
 use crate::options::groups::values::{MOST_MICRO_BATCHES, MOST_STEPS, count};
-use crate::options::{DivisionOptions, Flags, Measurement, Options, ShapeOptions, StepMeasurement};
+use crate::options::{DivisionOptions, Flags, Measurement, Options, ShapeOptions, StepMeasurement, is_of_rollouts};
 use crate::programs::bench::{self, GenerationBench, Reader, TimedBatch};
 use crate::programs::failure::Failure;
 use crate::programs::generate::DecodingOptions;
@@ -20,6 +20,10 @@ use crate::run::out::check_directory;
 
 #[derive(Args)]
 #[command(
+    group = ArgGroup::new(COMPLETES).args(["on_policy", "generate"]),
+    mut_args(|option| if is_of_rollouts(option.get_id().as_str()) { option.requires(COMPLETES) } else { option }),
+    // A benchmark keeps none.
+    mut_arg("samples_every", |option| option.hide(true).conflicts_with("on_policy")),
     mut_arg("generate", |option| option.conflicts_with_all(["teacher", "student", "on_policy", "grad_accum", "steps", "sweep", "tune", "kernel"])),
     mut_arg("on_policy", |option| option.conflicts_with_all(["sweep", "tune", "kernel"]))
 )]
@@ -59,6 +63,9 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
 }
+
+/// The options of which either has completions written.
+const COMPLETES: &str = "completes";
 
 /// Tokens of a generation where nothing is said.
 const PROMPT_TOKENS: u32 = 256;
