@@ -142,6 +142,16 @@ fn completions_of_the_data_are_those_of_their_rows() {
     assert_eq!(tokens(r#"{"prompt": "the cat ", "completion": "sat on the mat"}"#, "text"), 4);
     let masked = r#"{"input_ids": [1, 2, 3, 4, 5, 6], "labels": [-100, -100, 3, -100, -100, 6]}"#;
     assert_eq!(tokens(masked, "ids"), 2);
+    // A word that tokenizers have and models have not.
+    for model in [&case.teacher, &case.student] {
+        let words = fs::read_to_string(model.join("tokenizer.json")).unwrap();
+        fs::write(model.join("tokenizer.json"), words.replace(r#""sat":5"#, r#""sat":96"#)).unwrap();
+    }
+    let mut command =
+        crate::support::distill(&case.teacher, &case.student, &case.path("rows.jsonl"), &case.path("far"));
+    fs::write(case.path("rows.jsonl"), r#"{"prompt": "the cat ", "completion": "sat on the mat"}"#).unwrap();
+    let far = fail(command.args(["--on-policy", "1e-6", "--max-tokens", "8", "--seq-len", "16"]), 5);
+    assert!(far.contains("rows.jsonl:1: input_ids[0] is 96, and the model's vocabulary is 0 to 95"), "{far}");
 }
 
 /// Everything that has no prompts, or none that fits, is refused where it is.

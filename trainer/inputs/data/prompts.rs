@@ -116,6 +116,7 @@ impl Corpus {
                     (ids.to_vec(), labels[chunk.ids.len()..].to_vec())
                 }
             };
+            check_ids(ids.iter().map(|id| i64::from(*id)), self.reader.vocab).map_err(|reason| fault(&reason))?;
             if labels.iter().all(|label| *label == MASKED_TOKEN) {
                 return Err(fault("no completion behind its prompt: --on-policy below 1 trains on those, too"));
             }
