@@ -232,7 +232,7 @@ fn slots_are_as_many_as_fit_and_more_are_refused() {
         return;
     }
     let host = Host::new(&[("PRECAST_FAKE_INTEGRATED", "0")]);
-    let shape = ["--on-policy", "--prompt-tokens", "3", "--max-tokens", "4", "--seq-len", "64", "--grad-accum", "512"];
+    let shape = ["--on-policy", "--prompt-tokens", "3", "--max-tokens", "4", "--seq-len", "64", "--grad-accum", "130"];
     let plan = |arguments: &[&str]| -> Value {
         let mut plan = precast();
         plan.args(["plan", "--arch", "sm_121", "--json", "--batch-size", "1"]).args(shape).args(arguments);
