@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use precast::device::session::Session;
-use precast::inputs::data::{Batches, Corpus, Files, MicroBatch, Order, Packing, Reader, Streams};
+use precast::inputs::data::{Batches, Chunk, Corpus, Files, MicroBatch, Order, Packing, Reader, Streams};
 use precast::run::step::StepRecord;
+use precast_kernels::abi::MASKED_TOKEN;
 use precast_plan::{Precision, Recompute};
+use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 
-use crate::golden_weights;
+use crate::golden_weights::{self, Models};
 use crate::support::{self, adapter_gradient, distance, distill, fixture, floats, metrics_of, train};
 
 /// Sequences and tokens of the case.
@@ -95,16 +97,41 @@ fn data(case: &Path) -> PathBuf {
 pub fn run_case(case: &Path, precision: &str) -> Vec<StepRecord> {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let mut command = match case.join("teacher").exists() {
-        true => distill(&case.join("teacher"), &case.join("student"), &data(case), &out),
-        false => train(&case.join("student"), &data(case), &out),
+    let models = Models::of(case);
+    let mut command = match models.teacher() {
+        Some(teacher) => distill(&teacher, &models.student(), &data(case), &out),
+        None => train(&models.student(), &data(case), &out),
     };
-    if case.join("adapter").exists() {
-        command.arg("--adapter").arg(case.join("adapter"));
+    if let Some(adapter) = models.adapter() {
+        command.arg("--adapter").arg(adapter);
     }
     command.args(["--precision", precision]);
     support::succeed(as_settings_say(&mut command, &settings(case)));
     metrics_of(&out)
+}
+
+/// The sequences of each step of a case.
+pub fn steps(case: &Path) -> Vec<Vec<Chunk>> {
+    let (settings, data) = (settings(case), data(case));
+    let bytes = std::fs::read(&data).unwrap();
+    let sequences: Vec<Chunk> = if data.ends_with("rows.jsonl") {
+        bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(row).collect()
+    } else {
+        let ids: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes);
+        ids.chunks_exact(settings.S as usize + 1).map(Chunk::plain).collect()
+    };
+    sequences.chunks((settings.B * settings.accum) as usize).map(<[Chunk]>::to_vec).collect()
+}
+
+fn row(line: &[u8]) -> Chunk {
+    #[derive(Deserialize)]
+    struct Row {
+        input_ids: Vec<u32>,
+        labels: Vec<i64>,
+    }
+    let Row { input_ids, labels } = serde_json::from_slice(line).unwrap();
+    let labels = labels.into_iter().map(|label| u32::try_from(label).unwrap_or(MASKED_TOKEN));
+    Chunk { ids: input_ids, labels: Some(labels.collect()) }
 }
 
 /// Gives a run the options of a case.
@@ -325,12 +352,16 @@ pub fn compare_gradients(session: &mut Session, case: &Path, gate: f64) {
     for parameter in session.plan.student.weights.parameters.list.clone() {
         let found = floats(&session.read(session.trained_of(&parameter).grad).unwrap());
         let name = format!("grad.{}", parameter.name);
-        let view = expected.tensor(&name).unwrap();
-        let distance = match view.dtype() {
-            Dtype::F64 => golden_weights::distance(&name, &found, &bytemuck::pod_collect_to_vec(view.data())),
-            _ => distance(&found, &floats(view.data())),
-        };
-        assert!(distance <= gate, "{}: {distance:e} > {gate:e}", parameter.name);
+        let distance = distance_to(&name, &found, &expected.tensor(&name).unwrap());
+        assert!(distance <= gate, "{name}: {distance:e} > {gate:e}");
+    }
+}
+
+/// The relative distance of a tensor from one that a file holds, as it is or as its sums.
+pub fn distance_to(name: &str, found: &[f32], kept: &TensorView) -> f64 {
+    match kept.dtype() {
+        Dtype::F64 => golden_weights::distance(name, found, &bytemuck::pod_collect_to_vec(kept.data())),
+        _ => distance(found, &floats(kept.data())),
     }
 }
 

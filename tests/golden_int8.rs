@@ -5,8 +5,9 @@
 use precast_plan::Precision;
 use safetensors::SafeTensors;
 
-use crate::golden::{batch, run_case, settings, trajectory_of, within_bf16};
-use crate::support::{self, distance, fixture, floats};
+use crate::golden::{batch, distance_to, run_case, settings, trajectory_of, within_bf16};
+use crate::golden_weights::Models;
+use crate::support::{self, fixture, floats};
 
 const CASES: [&str; 7] = ["qwen2-tied", "sft-mask", "kl-reverse", "jsd-half", "qwen3-tied", "llama3-rope", "lora-qv"];
 
@@ -18,11 +19,11 @@ fn every_step_of_every_case_in_int8() {
     }
 }
 
-/// Distances of the lowest layer's first gradients from the model's, of a case whose GEMMs sum over 64, 192 and 272.
-fn of_first_gradients(precision: Precision) -> Vec<f64> {
-    let case = fixture("golden/llama3-rope");
-    let settings = settings(&case);
-    let config = support::config(&case.join("teacher"), &case.join("student"), |options| {
+/// Distances of the lowest layer's first gradients from the model's.
+fn of_first_gradients(name: &str, precision: Precision) -> Vec<f64> {
+    let case = fixture("golden").join(name);
+    let (settings, models) = (settings(&case), Models::of(&case));
+    let config = support::config(&models.teacher().unwrap(), &models.student(), |options| {
         options.arithmetic.precision = precision;
         options.shape.batch_size = settings.B;
         options.shape.seq_len = settings.S;
@@ -38,7 +39,8 @@ fn of_first_gradients(precision: Precision) -> Vec<f64> {
         .iter()
         .map(|(name, view)| {
             let parameter = parameters.iter().find(|one| name.strip_prefix("grad.") == Some(&one.name)).unwrap();
-            distance(&floats(&session.read(session.trained_of(parameter).grad).unwrap()), &floats(view.data()))
+            let found = floats(&session.read(session.trained_of(parameter).grad).unwrap());
+            distance_to(name, &found, &view)
         })
         .collect()
 }
@@ -47,8 +49,10 @@ fn of_first_gradients(precision: Precision) -> Vec<f64> {
 /// 1.1e-2 and more, with a wrong scale 2e-2, unrotated 3e-2.
 #[test]
 fn first_gradients_are_those_of_int8_and_not_of_bf16() {
-    let (int8, bf16) = (of_first_gradients(Precision::Int8), of_first_gradients(Precision::Bf16));
-    assert_eq!(int8.len(), 3);
-    assert!(int8.iter().all(|distance| *distance < 7e-3), "{int8:?}");
-    assert!(bf16.iter().all(|distance| *distance > 1.5e-2), "{bf16:?}");
+    for case in ["llama3-rope", "made-llama3"] {
+        let [int8, bf16] = [Precision::Int8, Precision::Bf16].map(|precision| of_first_gradients(case, precision));
+        assert_eq!(int8.len(), 3);
+        assert!(int8.iter().all(|distance| *distance < 7e-3), "{case}: {int8:?}");
+        assert!(bf16.iter().all(|distance| *distance > 1.5e-2), "{case}: {bf16:?}");
+    }
 }

@@ -1,46 +1,67 @@
-//! What files of golden cases do not hold, weights and whole gradients: made as `golden/weights.py` says, with the same bits.
+//! What files of golden cases do not hold, weights, whole gradients and logits: made as `golden/weights.py` says, with the same bits.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::Digest;
-use precast_plan::{ModelConfig, Parameters};
+use precast_plan::{ModelConfig, Parameter, Parameters};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::Value;
 
-use crate::golden_rollouts::CASES;
 use crate::support::{self, copy, fixture};
+use crate::{golden_made, golden_rollouts};
 
-/// The models of a case, each in a directory with its weights.
+/// A directory of the models of a case, each with its weights: `teacher`, `student`, `adapter`, as far as it has them.
 pub struct Models {
-    pub teacher: PathBuf,
-    pub student: PathBuf,
-    /// Where they are, if they were made.
+    pub root: PathBuf,
     _made: Option<tempfile::TempDir>,
 }
 
 impl Models {
-    /// Those of a case's directory, made if it holds none of their weights.
+    /// The case's own directory, or one that is made if that holds no weights.
     pub fn of(case: &Path) -> Self {
-        let [teacher, student] = ["teacher", "student"].map(|role| case.join(role));
-        if student.join("model.safetensors").exists() {
-            return Self { teacher, student, _made: None };
+        if case.join("student/model.safetensors").exists() {
+            return Self { root: case.to_owned(), _made: None };
         }
         let made = tempfile::tempdir().expect("a scratch directory");
-        for role in ["teacher", "student"] {
+        for (role, file) in [
+            ("teacher", "model.safetensors"),
+            ("student", "model.safetensors"),
+            ("adapter", "adapter_model.safetensors"),
+        ] {
+            if !case.join(role).exists() {
+                continue;
+            }
             let model = made.path().join(role);
             copy(&case.join(role), &model);
             let tensors = tensors(case, role);
-            let views = tensors.iter().map(|(name, shape, bytes)| {
+            let views = tensors.iter().map(|Made { name, shape, bytes }| {
                 (name, TensorView::new(Dtype::F32, shape.clone(), bytes).expect("as many bytes as its shape has"))
             });
             let bytes = safetensors::serialize(views, None).expect("tensors of different names");
-            fs::write(model.join("model.safetensors"), bytes).expect("a scratch directory is writable");
+            fs::write(model.join(file), bytes).expect("a scratch directory is writable");
         }
-        let [teacher, student] = ["teacher", "student"].map(|role| made.path().join(role));
-        Self { teacher, student, _made: Some(made) }
+        Self { root: made.path().to_owned(), _made: Some(made) }
     }
+
+    pub fn teacher(&self) -> Option<PathBuf> {
+        Some(self.root.join("teacher")).filter(|model| model.exists())
+    }
+
+    pub fn student(&self) -> PathBuf {
+        self.root.join("student")
+    }
+
+    pub fn adapter(&self) -> Option<PathBuf> {
+        Some(self.root.join("adapter")).filter(|adapter| adapter.exists())
+    }
+}
+
+struct Made {
+    name: String,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
 }
 
 fn read(path: &Path) -> (String, Value) {
@@ -49,22 +70,38 @@ fn read(path: &Path) -> (String, Value) {
     (text, json)
 }
 
-/// Names, shapes and bytes of a model's tensors, by names.
-fn tensors(case: &Path, role: &str) -> Vec<(String, Vec<usize>, Vec<u8>)> {
-    let seed = read(&case.join("case.json")).1["seed"].as_u64().expect("a seed");
-    let (text, json) = read(&case.join(role).join("config.json"));
+/// The tensors of a model or an adapter, by their names.
+fn tensors(case: &Path, role: &str) -> Vec<Made> {
+    let settings = read(&case.join("case.json")).1;
+    let seed = settings["seed"].as_u64().expect("a seed");
+    let model = if role == "adapter" { "student" } else { role };
+    let (text, json) = read(&case.join(model).join("config.json"));
     let scale = json["initializer_range"].as_f64().expect("initializer_range") as f32;
-    let mut parameters = Parameters::new(&ModelConfig::from_json(&text).expect("a shape")).list;
-    parameters.sort_by(|a, b| a.name.cmp(&b.name));
-    let tensor = |parameter: precast_plan::Parameter| {
-        let base = if parameter.name.ends_with("norm.weight") { 1.0 } else { 0.0 };
-        let stream = seed ^ name_hash(&format!("{role}.{}", parameter.name));
-        let values =
-            (1..=parameter.elems()).map(|index| base + scale * (word(stream, index) as f32 / 8_388_608.0 - 1.0));
-        let bytes = values.flat_map(f32::to_le_bytes).collect();
-        (parameter.name, parameter.shape.iter().map(|dim| *dim as usize).collect(), bytes)
+    let parameters = Parameters::new(&ModelConfig::from_json(&text).expect("a shape")).list.into_iter();
+    let mut shapes: Vec<(String, Vec<u64>)> = match role {
+        "adapter" => parameters.flat_map(|parameter| factors(&parameter, &settings["lora"])).collect(),
+        _ => parameters.map(|parameter| (parameter.name, parameter.shape)).collect(),
     };
-    parameters.into_iter().map(tensor).collect()
+    shapes.sort();
+    let tensor = |(name, shape): (String, Vec<u64>)| {
+        let base = if name.ends_with("norm.weight") { 1.0 } else { 0.0 };
+        let stream = seed ^ name_hash(&format!("{role}.{name}"));
+        let value = |index| base + scale * (word(stream, index) as f32 / 8_388_608.0 - 1.0);
+        let bytes = (1..=shape.iter().product()).map(value).flat_map(f32::to_le_bytes).collect();
+        Made { name, shape: shape.iter().map(|dim| *dim as usize).collect(), bytes }
+    };
+    shapes.into_iter().map(tensor).collect()
+}
+
+/// Names and shapes of the factors of a parameter, if an adapter has any.
+fn factors(parameter: &Parameter, lora: &Value) -> Vec<(String, Vec<u64>)> {
+    let targets = lora["target_modules"].as_array().expect("modules");
+    let module = parameter.name.strip_suffix(".weight").unwrap_or_default();
+    let is_adapted = targets.iter().any(|target| module.ends_with(target.as_str().expect("a module")));
+    let (rank, &[out, of]) = (lora["r"].as_u64().expect("a rank"), &parameter.shape[..]) else { return Vec::new() };
+    let all = [("A", vec![rank, of]), ("B", vec![out, rank])];
+    let named = |(factor, shape)| (format!("base_model.model.{module}.lora_{factor}.weight"), shape);
+    all.into_iter().filter(|_| is_adapted).map(named).collect()
 }
 
 /// FNV-1a.
@@ -81,17 +118,17 @@ fn word(stream: u64, index: u64) -> u64 {
     (hash ^ hash >> 31) >> 40
 }
 
-/// The distance of a gradient from another, of which `golden/weights.py` has kept sums, relative to that one's norm.
-pub fn distance(name: &str, gradient: &[f32], kept: &[f64]) -> f64 {
+/// The distance of a tensor from another, of which `golden/weights.py` has kept sums, relative to that one's norm.
+pub fn distance(name: &str, tensor: &[f32], kept: &[f64]) -> f64 {
     let (norm, kept) = kept.split_last().expect("a norm behind the sums");
-    let squares = sums(name, gradient).into_iter().zip(kept).map(|(sum, kept)| (sum - kept).powi(2));
+    let squares = sums(name, tensor).into_iter().zip(kept).map(|(sum, kept)| (sum - kept).powi(2));
     (squares.sum::<f64>() / kept.len() as f64).sqrt() / norm
 }
 
-fn sums(name: &str, gradient: &[f32]) -> [f64; 24] {
+fn sums(name: &str, tensor: &[f32]) -> [f64; 24] {
     let stream = name_hash(&format!("signs.{name}"));
     let mut sums = [0.0; 24];
-    for (index, value) in (1..).zip(gradient) {
+    for (index, value) in (1..).zip(tensor) {
         let (word, value) = (word(stream, index), f64::from(*value));
         sums.iter_mut().enumerate().for_each(|(bit, sum)| *sum += if word >> bit & 1 == 1 { value } else { -value });
     }
@@ -99,7 +136,7 @@ fn sums(name: &str, gradient: &[f32]) -> [f64; 24] {
 }
 
 #[test]
-fn kept_sums_tell_how_far_apart_gradients_are() {
+fn kept_sums_tell_how_far_apart_tensors_are() {
     let gradient: Vec<f32> = (0..5000).map(|index| word(1, index) as f32 / 8_388_608.0 - 1.0).collect();
     let norm = gradient.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
     let kept = [&sums("any", &gradient)[..], &[norm]].concat();
@@ -120,13 +157,13 @@ fn kept_sums_tell_how_far_apart_gradients_are() {
 #[test]
 fn weights_that_are_made_are_those_of_python() {
     let mut made = 0;
-    for case in CASES.map(|name| fixture("golden").join(name)) {
-        let Value::Object(digests) = read(&case.join("case.json")).1["weights"].take() else { continue };
+    for case in golden_made::CASES.iter().chain(&golden_rollouts::CASES).map(|name| fixture("golden").join(name)) {
+        let Value::Object(digests) = read(&case.join("case.json")).1["weights"].take() else { panic!("digests") };
         for (role, digest) in digests {
-            let bytes: Vec<u8> = tensors(&case, &role).into_iter().flat_map(|(.., bytes)| bytes).collect();
+            let bytes: Vec<u8> = tensors(&case, &role).into_iter().flat_map(|tensor| tensor.bytes).collect();
             assert_eq!(Digest::of(&bytes).to_string(), digest, "{role} of {}", case.display());
             made += 1;
         }
     }
-    assert_eq!(made, 6);
+    assert_eq!(made, 20);
 }

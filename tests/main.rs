@@ -32,6 +32,7 @@ mod generate;
 mod gguf;
 mod golden;
 mod golden_int8;
+mod golden_made;
 mod golden_rollouts;
 mod golden_weights;
 mod guard;

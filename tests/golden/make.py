@@ -4,7 +4,7 @@
     pip install torch==2.11.0 transformers==5.17.0 peft==0.21.0 safetensors
     tests/golden/make.py new CASE --family qwen2 --seed 1        # models, tokens and case.json of a new case, then `train`
     tests/golden/make.py new CASE --lora q_proj,v_proj           # the same, of an adapter of the student
-    tests/golden/make.py rollouts CASE --precast PROGRAM         # the case of MADE with its name, from nothing
+    tests/golden/make.py made CASE --precast PROGRAM             # the case with its name in made.py, from nothing
     tests/golden/make.py train CASE                              # what follows from them: trajectory, gradients, result
     tests/golden/make.py check CASE                              # train again and compare with what is there
     tests/golden/make.py spread CASE                             # how far roundings of bf16's size move each step's norm
@@ -20,7 +20,7 @@ CASE is a directory: tests/fixtures/golden/qwen2-tied. It holds
     trajectory.jsonl        loss, kd_loss, ce_loss, grad_norm before clipping, lr and tokens of each step; of tokens drawn from the
                             student as it is, with beta and T 1, the mean of log s - log t, and the standard error of that mean
     step0.safetensors       logits of the first sequence (the student's columns of both), grad.<name> before clipping; of cases with
-                            weights of weights.py no logits, and of gradients its sums
+                            weights of weights.py their sums
     final/                  the student after the last step
     adapter/ final-adapter/ instead, where an adapter trains: before the first step (B is not zero) and after the last one
 
@@ -36,7 +36,6 @@ import json
 import math
 import pathlib
 import shutil
-import subprocess
 import tempfile
 import types
 
@@ -45,8 +44,9 @@ import torch.nn.functional as F
 import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+from transformers import AutoConfig, AutoModelForCausalLM
 
+import made
 import weights
 
 # Heads of the teacher are 128 wide, of the student 64; the teacher knows more tokens and is not tied.
@@ -80,25 +80,6 @@ FAMILIES = {
 LORA = dict(r=8, lora_alpha=16)
 LORA_CASE = dict(lr=2e-3, steps=16)
 CASE = dict(T=2.0, alpha=0.5, lr=1e-3, wd=0.01, clip=1.0, B=4, S=64, accum=1, steps=20, warmup=0, sched="constant")
-
-# Cases whose weights no file holds. No position is so slow that it leaves a key's bias without a gradient, which rounding would then be.
-SLOWEST = dict(rope_type="default", rope_theta=1e2)
-SMALL = dict(
-    teacher=dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
-                 vocab_size=224, tie_word_embeddings=False, initializer_range=0.35),
-    student=dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
-                 vocab_size=200, tie_word_embeddings=True, initializer_range=0.5),
-)
-ROLLOUTS = dict(alpha=1.0, T=1.0, lr=2e-3, wd=0.01, clip=1.0, B=2, S=32, accum=4, steps=20, warmup=0, sched="constant")
-STOPS = [3, 50, 101, 150, 199]
-# Of students that learn from what they write; `options` are those of the run that writes it.
-MADE = {
-    "rollouts-reverse": dict(family="qwen2", case=dict(beta=1.0, options="--on-policy --max-tokens 16")),
-    "rollouts-jsd": dict(family="qwen3", case=dict(
-        beta=0.5, T=1.5, wd=0.1, warmup=4, sched="cosine", options="--on-policy 0.5 --max-tokens 16 --shuffle true")),
-    "rollouts-forward": dict(family="llama", case=dict(
-        beta=0.0, clip=0.5, options="--on-policy --max-tokens 16 --group-size 2 --sampling-temperature 0.8 --top-k 40 --top-p 0.95")),
-}
 
 
 def exact():
@@ -142,54 +123,6 @@ def new(case, family, seed, lora):
     (case / "case.json").write_text(json.dumps(settings, indent=1))
 
 
-def made(case):
-    """A case of MADE up to what its student writes: shapes of models, and prompts of all lengths with masked completions."""
-    case.mkdir(parents=True, exist_ok=True)
-    of = MADE[case.name]
-    settings = dict(arch=of["family"], seed=1, dtype="float64") | ROLLOUTS | of["case"]
-    (case / "case.json").write_text(json.dumps(settings))
-    for role, shape in SMALL.items():
-        name = dict(llama="Llama", qwen2="Qwen2", qwen3="Qwen3")[of["family"]] + "ForCausalLM"
-        config = FAMILIES[of["family"]]["config"](
-            architectures=[name], rms_norm_eps=1e-6, max_position_embeddings=64, bos_token_id=None, eos_token_id=None, use_cache=False,
-            rope_parameters=dict(SLOWEST), **shape)
-        config.save_pretrained(case / role)
-        settings.setdefault("weights", {})[role] = weights.digest(weights.of_model(case / role))
-    GenerationConfig(eos_token_id=STOPS).save_pretrained(case / "student")
-    settings |= dict(torch=torch.__version__, transformers=transformers.__version__)
-    (case / "case.json").write_text(json.dumps(settings, indent=1) + "\n")
-    drawn = lambda name, count, below: [int(word) % below for word in weights.words(settings["seed"], name, count)]
-    lines = []
-    for row, (before, behind) in enumerate(zip(drawn("prompts", 43, 16), drawn("completions", 43, 16))):
-        ids = drawn(f"row {row}", before + behind + 2, SMALL["student"]["vocab_size"])
-        counts = [False] * (before + 1) + [True] + [draw < 3 for draw in drawn(f"mask {row}", behind, 4)]
-        lines.append(dict(input_ids=ids, labels=[id if counted else -100 for id, counted in zip(ids, counts)]))
-    write_rows(case / "prompts.jsonl", lines)
-
-
-def write_rows(path, lines):
-    rows = ({name: line[name] for name in ("input_ids", "labels")} for line in lines)
-    path.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
-
-
-def write_rollouts(case, program):
-    """Has the program's simulated GPU train a case, and keeps what its student has written as rows.jsonl."""
-    c = json.loads((case / "case.json").read_text())
-    options = dict(alpha=c["alpha"], temperature=c["T"], beta=c["beta"], steps=c["steps"], batch_size=c["B"], seq_len=c["S"],
-                   grad_accum=c["accum"], lr=c["lr"], warmup=c["warmup"], schedule=c["sched"], weight_decay=c["wd"], clip=c["clip"],
-                   precision="fp32", checkpoint_every=0, device="sim")
-    with tempfile.TemporaryDirectory() as directory:
-        out = pathlib.Path(directory)
-        for role in ("teacher", "student"):
-            shutil.copytree(case / role, out / role)
-            save_file({name: torch.from_numpy(value) for name, value in weights.of_model(case / role).items()}, out / role / "model.safetensors")
-        given = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-        subprocess.run([program, "distill", "--teacher", out / "teacher", "--student", out / "student", "--data", case / "prompts.jsonl",
-                        "--out", out / "run", *given, *c["options"].split()], check=True)
-        lines = [json.loads(line) for line in (out / "run/samples.jsonl").read_text().splitlines()]
-    write_rows(case / "rows.jsonl", lines)
-
-
 def model_of(directory, dtype=torch.float32):
     config = AutoConfig.from_pretrained(directory)
     config.attn_implementation = "eager"
@@ -202,6 +135,18 @@ def model_of(directory, dtype=torch.float32):
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
             module.forward = types.MethodType(norm, module)
+    return model
+
+
+def adapted(student, case, c):
+    """A student with an adapter whose weights no file holds."""
+    model = get_peft_model(student, LoraConfig(task_type="CAUSAL_LM", **c["lora"]))
+    factors = weights.of_adapter(case)
+    with torch.no_grad():
+        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        assert {name.replace(".default", "") for name in trained} == factors.keys()
+        for name, parameter in trained.items():
+            parameter.copy_(torch.from_numpy(factors[name.replace(".default", "")]))
     return model
 
 
@@ -275,7 +220,9 @@ def train(case, out, moved=None):
         with torch.no_grad():
             for parameter in student.parameters():
                 parameter.mul_(1 + 2**-9 * (2 * torch.rand_like(parameter) - 1))
-    if "lora" in c:
+    if "lora" in c and "weights" in c:
+        student = adapted(student, case, c).to(dtype)
+    elif "lora" in c:
         student = PeftModel.from_pretrained(student, case / "adapter", is_trainable=True)
     has_teacher = (case / "teacher").exists()
     teacher = model_of(case / "teacher", dtype).eval().requires_grad_(False) if has_teacher else None
@@ -286,7 +233,7 @@ def train(case, out, moved=None):
     vectors = [p for p in trained.values() if p.dim() == 1]
     groups = [dict(params=matrices, weight_decay=c["wd"]), dict(params=vectors, weight_decay=0.0)]
     optimizer = torch.optim.AdamW(groups, lr=c["lr"], betas=(0.9, 0.999), eps=1e-8, foreach=False)
-    is_drawn = c.get("beta") == 1 and c["T"] == 1 and "options" in c
+    is_drawn = c.get("beta") == 1 and c["T"] == 1 and c.get("options", "").startswith("--on-policy --max-tokens")
     lines = []
     for step in range(c["steps"]):
         of_step = slice(step * c["accum"] * c["B"], (step + 1) * c["accum"] * c["B"])
@@ -312,8 +259,9 @@ def train(case, out, moved=None):
                     first_logits["teacher_logits"] = teacher_logits[0, :, :columns].clone()
         if step == 0:
             gradients = {f"grad.{name}": p.grad.clone() for name, p in trained.items()}
-            kept = {name: torch.from_numpy(weights.sums(name, grad.numpy())) for name, grad in gradients.items()}
-            save_file(kept if "weights" in c else first_logits | gradients, out / "step0.safetensors")
+            whole = first_logits | gradients
+            sums = {name: torch.from_numpy(weights.sums(name, value.numpy())) for name, value in whole.items()}
+            save_file(sums if "weights" in c else whole, out / "step0.safetensors")
         norm = torch.nn.utils.clip_grad_norm_(trained.values(), c["clip"] or math.inf, foreach=False).item()
         for group in optimizer.param_groups:
             group["lr"] = rate(c, step)
@@ -364,7 +312,7 @@ def spread(case, runs):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["new", "rollouts", "train", "check", "spread"])
+    parser.add_argument("what", choices=["new", "made", "train", "check", "spread"])
     parser.add_argument("case", type=pathlib.Path)
     parser.add_argument("--family", choices=sorted(FAMILIES), default="qwen2")
     parser.add_argument("--lora", metavar="TARGETS", help="an adapter of the student trains, on these projections")
@@ -375,9 +323,8 @@ def main():
     exact()
     if arguments.what == "new":
         new(arguments.case, arguments.family, arguments.seed, arguments.lora)
-    if arguments.what == "rollouts":
-        made(arguments.case)
-        write_rollouts(arguments.case, arguments.precast)
+    if arguments.what == "made":
+        made.make(arguments.case, arguments.precast)
     if arguments.what == "check":
         return check(arguments.case)
     if arguments.what == "spread":

@@ -29,7 +29,7 @@ import math
 import pathlib
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 import weights
 
@@ -127,7 +127,7 @@ class Model:
         self.trained = list(masters) if trains else []
         if adapter:
             settings = json.loads((adapter / "adapter_config.json").read_text())
-            factors = load_file(adapter / "adapter_model.safetensors")
+            factors = weights.of_adapter(adapter.parent)
             self.masters |= {name: value.astype(float) for name, value in factors.items()}
             self.trained = sorted(factors)
             self.scale = settings["lora_alpha"] / settings["r"]
@@ -419,7 +419,7 @@ def check(case):
 # What is kept of the first step of WITH_GRADIENTS: those of the lowest layer whose distance from themselves, where some roundings fall
 # otherwise (5e-3), is well below that from bf16's and from wrong forms' (1e-2 and more).
 KEPT = ("self_attn.v_proj", "self_attn.o_proj", "mlp.down_proj")
-WITH_GRADIENTS = ("llama3-rope",)
+WITH_GRADIENTS = ("llama3-rope", "made-llama3")
 
 
 # Runs whose mean is what a run must come to, of weights that are moved by roundings of f32, and how far.
@@ -442,7 +442,9 @@ def write(case):
     (out / "trajectory.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if case.name in WITH_GRADIENTS:
         kept = {f"grad.model.layers.0.{name}.weight": first[f"grad.model.layers.0.{name}.weight"] for name in KEPT}
-        save_file({name: value.astype(np.float32) for name, value in kept.items()}, out / "step0.safetensors")
+        made = "weights" in json.loads((case / "case.json").read_text())
+        kept = {name: weights.sums(name, value) if made else value.astype(np.float32) for name, value in kept.items()}
+        save_file(kept, out / "step0.safetensors")
     largest = {name: max(line["spread"][name] for line in lines) for name in GATES}
     print(f"{case.name}: {said(apart(lines, read(case / 'trajectory.jsonl')))} from PyTorch's; spread {said(largest)}", flush=True)
 

@@ -6,8 +6,8 @@ Element i of tensor NAME of a model with role ROLE (teacher, student, adapter), 
     u = (z >> 40) / 2^23 - 1                                    24 bits, from -1 to below 1: exact
     weight = initializer_range u, and 1 + that of norms         rounded after the product and after the sum
 
-Of a gradient 24 sums of its elements are kept, each with signs of its own, and its norm: the squares of the differences of two
-gradients' sums are, on the average, the square of the distance between the gradients.
+Of gradients and logits 24 sums of their elements are kept, each with signs of its own, and their norm: the squares of the differences
+of two tensors' sums are, on the average, the square of the distance between the tensors.
 """
 
 import hashlib
@@ -63,14 +63,30 @@ def of_model(directory):
     """The tensors of a model by their names, float32: those of its file, or by its case's seed."""
     if (directory / "model.safetensors").exists():
         return load_file(directory / "model.safetensors")
-    config, case = (json.loads(path.read_text()) for path in (directory / "config.json", directory.parent / "case.json"))
-    made = lambda name, shape: tensor(case["seed"], config["initializer_range"], f"{directory.name}.{name}", shape)
-    return {name: made(name, shape) for name, shape in shapes(config)}
+    config = json.loads((directory / "config.json").read_text())
+    return made(directory.parent, directory.name, config, shapes(config))
 
 
-def sums(name, gradient):
+def of_adapter(case):
+    """The factors of a case's adapter by their names, float32: those of its file, or by its seed."""
+    if (case / "adapter/adapter_model.safetensors").exists():
+        return load_file(case / "adapter/adapter_model.safetensors")
+    c, config = (json.loads((case / name).read_text()) for name in ("case.json", "student/config.json"))
+    modules = ((name.removesuffix(".weight"), shape) for name, shape in shapes(config))
+    adapted = [(module, shape) for module, shape in modules if module.rsplit(".", 1)[-1] in c["lora"]["target_modules"] and len(shape) == 2]
+    factors = lambda out, of: (("A", (c["lora"]["r"], of)), ("B", (out, c["lora"]["r"])))
+    named = [(f"base_model.model.{module}.lora_{factor}.weight", shape) for module, whole in adapted for factor, shape in factors(*whole)]
+    return made(case, "adapter", config, named)
+
+
+def made(case, role, config, shapes):
+    seed = json.loads((case / "case.json").read_text())["seed"]
+    return {name: tensor(seed, config["initializer_range"], f"{role}.{name}", shape) for name, shape in shapes}
+
+
+def sums(name, tensor):
     """Sum k has the sign - where bit k of an element's word is 0; the norm is behind them. Float64."""
-    drawn, values = words(0, f"signs.{name}", gradient.size), gradient.astype(float).reshape(-1)
+    drawn, values = words(0, f"signs.{name}", tensor.size), tensor.astype(float).reshape(-1)
     signed = [np.where(drawn >> np.uint64(bit) & np.uint64(1), values, -values).sum() for bit in range(24)]
     return np.array([*signed, np.linalg.norm(values)])
 

@@ -1,0 +1,137 @@
+"""Golden cases whose weights no file holds, from nothing: a table, and what make.py and the program are given of each."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import tempfile
+from importlib.metadata import version
+
+import numpy as np
+import transformers
+from safetensors.numpy import save_file
+
+import weights
+
+# The teacher knows more tokens and is not tied.
+SMALL = dict(
+    teacher=dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+                 vocab_size=224, tie_word_embeddings=False, initializer_range=0.35),
+    student=dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+                 vocab_size=200, tie_word_embeddings=True, initializer_range=0.5),
+)
+MEDIUM = dict(
+    teacher=dict(hidden_size=128, intermediate_size=192, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=128,
+                 vocab_size=320, tie_word_embeddings=False, initializer_range=0.1),
+    student=dict(hidden_size=96, intermediate_size=160, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=64,
+                 vocab_size=256, tie_word_embeddings=True, initializer_range=0.1),
+)
+# No position is so slow that it leaves a key's bias without a gradient, which rounding would then be.
+ROPE = dict(rope_type="default", rope_theta=1e2)
+# Positions beyond the original length, and frequencies that are low, high and between.
+LLAMA3 = dict(rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)
+TRAINED = dict(shapes=MEDIUM, case=dict(T=2.0, alpha=0.5, lr=1e-3, wd=0.01, clip=1.0, B=4, S=64, accum=1, steps=12, warmup=0, sched="constant"))
+# `options` are those of the run whose student writes what it learns from.
+WRITTEN = dict(shapes=SMALL, case=dict(alpha=1.0, T=1.0, lr=2e-3, wd=0.01, clip=1.0, B=2, S=32, accum=4, steps=20, warmup=0, sched="constant"))
+STOPS = [3, 50, 101, 150, 199]
+# By name: what is apart from the common shapes and settings above.
+MADE = {
+    "made-qwen2": dict(of=TRAINED),
+    "made-mask": dict(of=TRAINED, alone=True, case=dict(B=3, accum=2)),
+    "made-reverse": dict(of=TRAINED, case=dict(beta=1.0)),
+    "made-half": dict(of=TRAINED, case=dict(beta=0.5, T=1.0, alpha=1.0)),
+    "made-qwen3": dict(of=TRAINED, model="qwen3", student=dict(num_attention_heads=4, num_key_value_heads=2)),
+    "made-llama3": dict(of=TRAINED, model="llama", rope=LLAMA3, teacher=dict(num_key_value_heads=2, vocab_size=256),
+                        student=dict(num_attention_heads=3),
+                        case=dict(T=1.0, alpha=0.9, lr=5e-4, wd=0.1, B=2, S=192, warmup=2, sched="cosine")),
+    "made-lora": dict(of=TRAINED, case=dict(lr=2e-3, lora=dict(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"]))),
+    "rollouts-reverse": dict(of=WRITTEN, case=dict(beta=1.0, options="--on-policy --max-tokens 16")),
+    "rollouts-jsd": dict(of=WRITTEN, model="qwen3", case=dict(
+        beta=0.5, T=1.5, wd=0.1, warmup=4, sched="cosine", options="--on-policy 0.5 --max-tokens 16")),
+    "rollouts-forward": dict(of=WRITTEN, model="llama", case=dict(
+        beta=0.0, clip=0.5, options="--on-policy --max-tokens 16 --group-size 2 --sampling-temperature 0.8 --top-k 40 --top-p 0.95")),
+}
+CLASSES = dict(llama="Llama", qwen2="Qwen2", qwen3="Qwen3")
+
+
+def make(case, program):
+    """Writes all of a case that training does not."""
+    shutil.rmtree(case, ignore_errors=True)
+    case.mkdir(parents=True)
+    entry = MADE[case.name]
+    c = dict(seed=1, dtype="float64") | entry["of"]["case"] | entry.get("case", {})
+    if entry.get("alone"):
+        del c["T"], c["alpha"]
+    write = lambda: (case / "case.json").write_text(json.dumps(c, indent=1) + "\n")
+    write()
+    c["weights"] = {}
+    for role in ["student"] if entry.get("alone") else ["teacher", "student"]:
+        name = CLASSES[entry.get("model", "qwen2")]
+        config = getattr(transformers, f"{name}Config")(
+            architectures=[f"{name}ForCausalLM"], rms_norm_eps=1e-6, max_position_embeddings=512, bos_token_id=None, eos_token_id=None,
+            use_cache=False, rope_parameters=dict(entry.get("rope", ROPE)), **entry["of"]["shapes"][role] | entry.get(role, {}))
+        config.save_pretrained(case / role)
+        c["weights"][role] = weights.digest(weights.of_model(case / role))
+    if "lora" in c:
+        c["weights"]["adapter"] = weights.digest(weights.of_adapter(case))
+        (case / "adapter").mkdir()
+        (case / "adapter/adapter_config.json").write_text(json.dumps(dict(peft_type="LORA", **c["lora"]), indent=1) + "\n")
+    c |= {library: version(library) for library in ("torch", "transformers")}
+    write()
+    drawn = lambda name, count, below: [int(word) % below for word in weights.words(c["seed"], name, count)]
+    vocab = json.loads((case / "student/config.json").read_text())["vocab_size"]
+    if "options" in c:
+        transformers.GenerationConfig(eos_token_id=STOPS).save_pretrained(case / "student")
+        lengths = zip(drawn("prompts", 43, 16), drawn("completions", 43, 16))
+        rows = [row(drawn, number, of_row, vocab) for number, of_row in enumerate(lengths)]
+        write_rows(case / "prompts.jsonl", rows)
+        write_rows(case / "rows.jsonl", sequences(rows, c, rollouts(case, c, program)))
+    elif entry.get("alone"):
+        lengths = ((before, c["S"] - 1 - before) for before in drawn("prompts", c["steps"] * c["accum"] * c["B"], c["S"] - 1))
+        write_rows(case / "rows.jsonl", [row(drawn, number, of_row, vocab) for number, of_row in enumerate(lengths)])
+    else:
+        # Zipf's law: a token's rank is its number.
+        ranks = np.cumsum(1 / np.arange(1, vocab + 1))
+        places = weights.words(c["seed"], "tokens", c["steps"] * c["accum"] * c["B"] * (c["S"] + 1)) / 2**24 * ranks[-1]
+        (case / "tokens.bin").write_bytes(np.searchsorted(ranks, places).astype("<u4").tobytes())
+
+
+def row(drawn, number, lengths, vocab):
+    """A prompt of one token and more, and a completion of which some tokens behind the first do not count."""
+    before, behind = lengths
+    ids = drawn(f"row {number}", before + behind + 2, vocab)
+    counts = [False] * (before + 1) + [True] + [draw < 3 for draw in drawn(f"mask {number}", behind, 4)]
+    return dict(input_ids=ids, labels=[id if counted else -100 for id, counted in zip(ids, counts)])
+
+
+def write_rows(path, rows):
+    path.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
+
+
+def sequences(rows, c, samples):
+    """What the steps of a case train on, in order: what its student has written, and the data's rows in other places."""
+    options = c["options"].split()
+    group = int(options[options.index("--group-size") + 1]) if "--group-size" in options else 1
+    all = [dict(rows[number // group % len(rows)]) for number in range(c["steps"] * c["B"] * c["accum"])]
+    for sample in samples:
+        prompt, completion = sample["prompt_ids"], sample["completion_ids"]
+        before = [-100] * len(prompt)
+        assert all[sample["sequence"]]["input_ids"][: len(prompt)] == prompt and all[sample["sequence"]]["labels"][: len(prompt)] == before
+        all[sample["sequence"]] = dict(input_ids=prompt + completion, labels=before + completion)
+    return all
+
+
+def rollouts(case, c, program):
+    """What the student of a case writes for each step, in fp32 on the program's simulated GPU."""
+    options = dict(alpha=c["alpha"], temperature=c["T"], beta=c["beta"], steps=c["steps"], batch_size=c["B"], seq_len=c["S"],
+                   grad_accum=c["accum"], lr=c["lr"], warmup=c["warmup"], schedule=c["sched"], weight_decay=c["wd"], clip=c["clip"],
+                   precision="fp32", checkpoint_every=0, samples_every=1, device="sim", data=case / "prompts.jsonl")
+    with tempfile.TemporaryDirectory() as directory:
+        scratch = pathlib.Path(directory)
+        for role in ("teacher", "student"):
+            shutil.copytree(case / role, scratch / role)
+            save_file(weights.of_model(case / role), scratch / role / "model.safetensors")
+            options[role] = scratch / role
+        given = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+        subprocess.run([program, "distill", "--out", scratch / "run", *given, *c["options"].split()], check=True)
+        return [json.loads(line) for line in (scratch / "run/samples.jsonl").read_text().splitlines()]
