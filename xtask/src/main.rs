@@ -50,6 +50,7 @@ cargo xtask simt --models TEXT
 cargo xtask simt --report [TEXT]
                            print what they move: sectors per request, share of the bytes that was needed, bank conflicts
 cargo xtask lines          print the lines of shipped Rust of each package and folder, without tests, comments and blanks
+cargo xtask lines --tests  print the lines of tests, of each folder and file
 cargo xtask modules        redraw docs/packages.svg and docs/trainer.svg from the imports, and name circles
 cargo xtask picture        redraw docs/report.svg from the demo's report
 cargo xtask tuned FILE...  add times that `precast bench --tune FILE` measured to kernels/src/tuned.txt
@@ -90,6 +91,7 @@ fn command() -> Result<()> {
         ["simt", "--report", text] => simt::report(text),
         ["simt", "--models", text] => simt::simt(text),
         ["lines"] => lines::lines(),
+        ["lines", "--tests"] => lines::tests(),
         ["modules"] => modules::modules(),
         ["picture"] => picture::picture(),
         ["tuned", ref files @ ..] => tuned::merge(files),
