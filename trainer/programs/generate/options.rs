@@ -101,7 +101,7 @@ impl DecodingOptions {
         }
         let precision = options.arithmetic.precision;
         if precision == Precision::Int8 {
-            let message = "--precision int8 is of training: give --format int8, whose products are rounded in bf16";
+            let message = "--precision int8 is of training: give --format int8, whose GEMMs are rounded to bf16";
             return Err(UsageError(message.to_owned()));
         }
         refuse_cublas(options.arithmetic.gemm)?;

@@ -135,14 +135,14 @@ pub fn check_file(path: &Path) -> Result<(), RunError> {
 }
 
 fn refuse_everything(dir: &Path) -> Result<(), RunError> {
-    let mut entries = fs::read_dir(dir).map_err(RunError::directory("read", dir))?;
-    match entries.next() {
-        Some(Ok(entry)) => Err(RunError::Unfit(format!(
+    let entries = fs::read_dir(dir).map_err(RunError::directory("read", dir))?;
+    match entries.flatten().map(|entry| entry.file_name()).min() {
+        Some(holds) => Err(RunError::Unfit(format!(
             "{} is not empty (it holds {}): --overwrite replaces what Precast wrote; or choose another --out",
             dir.display(),
-            entry.file_name().to_string_lossy()
+            holds.to_string_lossy()
         ))),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 
