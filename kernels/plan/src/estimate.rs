@@ -87,7 +87,7 @@ mod tests {
     use crate::{Adapters, DecodeRequest, Formats, ModelConfig, Precision, Sampling, Slots, Student};
 
     #[test]
-    fn a_step_reads_its_weights_once_and_the_keys_and_values_of_its_rows() {
+    fn a_step_reads_its_weights_once_and_its_keys_and_values() {
         let json = |tied: bool| {
             let text = include_str!("../../../aot/models/smollm2-135m.json");
             text.replace("\"tie_word_embeddings\": true", &format!("\"tie_word_embeddings\": {tied}"))

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_ranks_that_does_not_go_is_refused_with_those_that_do() {
+    fn a_number_of_ranks_that_does_not_go_names_those_that_do() {
         assert!(share(4, 2, 0).check().is_ok() && share(3, 1, 0).check().is_ok() && share(12, 3, 0).check().is_ok());
         let message = |replicas, ranks| share(replicas, ranks, 0).check().unwrap_err().to_string();
         assert!(message(4, 3).contains("1, 2 or 4 GPUs"), "{}", message(4, 3));

@@ -3,14 +3,8 @@
 
 use precast_kernels::abi::micro_scalars;
 use precast_kernels::host::{Buffer, Views};
-use precast_kernels::{Arch, Block, Dtype, Format};
-use precast_plan::guard::GUARD;
-use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE};
-use precast_plan::{
-    Adapter, AdapterParameter, Adapters, EvaluationPlan, Factor, Formats, Gemm, ModelConfig, Objective, Parameters,
-    Phase, Plan, PlanError, Precision, Recipe, Recompute, Resident, Student, Target, Teacher, Tensor, TrainingPlan,
-    TrainingRequest, evaluation, rope,
-};
+
+use crate::support::*;
 
 const BATCH: u32 = 2;
 const SEQ_LEN: u32 = 5;
@@ -47,15 +41,21 @@ impl<'a> Machine<'a> {
         self.bytes(tensor).chunks_exact(4).map(|word| f32::from_le_bytes(word.try_into().unwrap())).collect()
     }
 
+    fn write_floats(&mut self, tensor: Tensor, values: &[f32]) {
+        self.write(tensor, bytemuck::cast_slice(values));
+    }
+
+    /// Gradients of all that trains.
+    fn gradients(&self, training: &TrainingPlan) -> Vec<f32> {
+        self.floats(training.trained().trained().unwrap().grad)
+    }
+
     fn run(&mut self, phase: &str) {
         for node in &self.plan.phase(phase).nodes {
             let launch = node.launch().unwrap();
             let operands = launch.key.kernel().operands(&launch.params);
-            let places: Vec<usize> = node
-                .touches()
-                .iter()
-                .map(|touch| (self.plan.buffer(touch.buffer).offset + touch.offset) as usize)
-                .collect();
+            let place = |touch: Touch| (self.plan.buffer(touch.buffer).offset + touch.offset) as usize;
+            let places: Vec<usize> = node.touches().into_iter().map(place).collect();
             let pairs = || operands.iter().zip(&places);
             let mut held: Vec<Buffer> =
                 pairs().map(|(one, place)| Buffer::from(&self.arena[*place..][..one.bytes() as usize])).collect();
@@ -76,8 +76,8 @@ impl<'a> Machine<'a> {
 
     fn tables(&mut self, config: &ModelConfig, model: &Resident) {
         let tables = rope::tables(&config.rope_frequencies(), SEQ_LEN);
-        self.write(model.rope.cos, bytemuck::cast_slice(&tables.cos));
-        self.write(model.rope.sin, bytemuck::cast_slice(&tables.sin));
+        self.write_floats(model.rope.cos, &tables.cos);
+        self.write_floats(model.rope.sin, &tables.sin);
     }
 
     /// Runs one micro-batch, always the same; `accumulate` adds it to the previous one.
@@ -131,7 +131,7 @@ fn places(one: &AdapterParameter) -> impl Iterator<Item = usize> + use<> {
     (0..rows).flat_map(move |i| (0..columns).map(move |j| (start + i * row + j) as usize))
 }
 
-fn config(class: &str, layers: u32) -> ModelConfig {
+fn tiny(class: &str, layers: u32) -> ModelConfig {
     let json = format!(
         r#"{{"architectures":["{class}"],"hidden_size":32,"intermediate_size":64,"num_hidden_layers":{layers},
         "num_attention_heads":4,"num_key_value_heads":2,"head_dim":16,"vocab_size":40,"max_position_embeddings":64,
@@ -140,17 +140,21 @@ fn config(class: &str, layers: u32) -> ModelConfig {
     ModelConfig::from_json(&json).unwrap()
 }
 
-fn recipe(recompute: Recompute, objective: Objective) -> Recipe {
-    Recipe {
-        batch: BATCH,
-        seq_len: SEQ_LEN,
-        precision: Precision::Fp32,
-        objective,
-        weight_decay: 0.01,
-        clip: 1.0,
-        recompute,
-        gemm: Gemm::Bundle,
+/// All of an adapter's matrices with values `of`, where its plan has them.
+fn padded(parameters: &AdapterParameters, of: impl Fn(&AdapterParameter) -> Vec<f32>) -> Vec<f32> {
+    let mut values = vec![0.0; parameters.elems as usize];
+    for one in &parameters.list {
+        places(one).zip(of(one)).for_each(|(place, value)| values[place] = value);
     }
+    values
+}
+
+/// A step without a teacher or recomputation.
+const PLAIN: Recipe =
+    Recipe { batch: BATCH, seq_len: SEQ_LEN, precision: Precision::Fp32, objective: Objective::CrossEntropy, ..RECIPE };
+
+fn recipe(recompute: Recompute, objective: Objective) -> Recipe {
+    Recipe { objective, recompute, ..PLAIN }
 }
 
 /// Every kind of adapters: all alike; some, of unequal ranks and scales; one GEMM alone, in the middle.
@@ -181,8 +185,8 @@ fn training(
     adapters: &Adapters,
     recipe: &Recipe,
 ) -> TrainingPlan {
-    TrainingPlan::new(TrainingRequest::new(Student { config, formats, adapters }, recipe, Arch::Sim).taught_by(teacher))
-        .unwrap()
+    let student = Student { config, formats, adapters };
+    TrainingPlan::new(TrainingRequest::new(student, recipe, Arch::Sim).taught_by(teacher)).unwrap()
 }
 
 /// Runs a micro-batch of adapters with values `of`, on a base of dense weights.
@@ -196,19 +200,12 @@ fn adapted<'a>(
     machine.tables(config, &plan.student);
     for (parameter, weight) in plan.student.weights.list() {
         assert!(weight.trained().is_none(), "{} trains", parameter.name);
-        let values = weights(&parameter.name, parameter.elems());
-        machine.write(weight.tensor, bytemuck::cast_slice(&values));
+        machine.write_floats(weight.tensor, &weights(&parameter.name, parameter.elems()));
     }
     let adapters = plan.adapters.as_ref().unwrap();
     let master = adapters.all.trained().unwrap().master;
-    let mut values = machine.floats(master);
-    assert!(values.iter().all(|value| value.to_bits() == 0), "padding is 0");
-    for one in &adapters.parameters.list {
-        for (place, value) in places(one).zip(of(one)) {
-            values[place] = value;
-        }
-    }
-    machine.write(master, bytemuck::cast_slice(&values));
+    assert!(machine.floats(master).iter().all(|value| value.to_bits() == 0), "padding is 0");
+    machine.write_floats(master, &padded(&adapters.parameters, of));
     machine.run(CAST);
     machine.micro(plan, false);
     machine
@@ -236,7 +233,7 @@ fn merged<'a>(
                 }
             }
         }
-        machine.write(weight.trained().unwrap().master, bytemuck::cast_slice(&values));
+        machine.write_floats(weight.trained().unwrap().master, &values);
     }
     machine.micro(plan, false);
     machine
@@ -261,14 +258,9 @@ fn close(found: &[f32], expected: &[f64], what: &str) {
 fn adapters_get_the_gradient_of_their_matrix() {
     let mut padded = 0;
     for class in ["Qwen2ForCausalLM", "Qwen3ForCausalLM"] {
-        let config = config(class, 3);
+        let config = tiny(class, 3);
         let dense = Formats::dense();
-        let whole = TrainingPlan::new(TrainingRequest::new(
-            &config,
-            &recipe(Recompute::None, Objective::CrossEntropy),
-            Arch::Sim,
-        ))
-        .unwrap();
+        let whole = alone(&config, &PLAIN, Arch::Sim);
         for (case, adapters) in cases(&config).iter().enumerate() {
             for recompute in Recompute::ALL {
                 let what = format!("{class}, case {case}, recompute {recompute}");
@@ -278,7 +270,7 @@ fn adapters_get_the_gradient_of_their_matrix() {
                 let full = merged(&whole, &config, adapters, &parameters.list);
                 let [own, of_matrix] = [(&machine, &plan), (&full, &whole)].map(|(m, p)| m.floats(p.metrics)[1]);
                 assert!((own - of_matrix).abs() <= 1e-5 * of_matrix.abs(), "{what}: loss {own}, {of_matrix}");
-                let grad = machine.floats(plan.trained().trained().unwrap().grad);
+                let grad = machine.gradients(&plan);
                 let mut covered = vec![false; grad.len()];
                 for (name, Adapter { rank, scale }) in adapters.iter() {
                     let (parameter, weight) = whole.student.weights.list().find(|(one, _)| one.name == name).unwrap();
@@ -307,7 +299,7 @@ fn adapters_get_the_gradient_of_their_matrix() {
                 assert!(padding.iter().all(|grad| *grad == 0.0), "{what}: padding has a gradient");
                 padded += usize::from(!padding.is_empty());
                 machine.micro(&plan, true);
-                let twice = machine.floats(plan.trained().trained().unwrap().grad);
+                let twice = machine.gradients(&plan);
                 close(&twice, &grad.iter().map(|x| 2.0 * f64::from(*x)).collect::<Vec<_>>(), &what);
             }
         }
@@ -319,7 +311,7 @@ fn adapters_get_the_gradient_of_their_matrix() {
 /// evaluation; and the divergence from a teaching base is 0.
 #[test]
 fn a_fresh_adapter_is_its_base() {
-    let config = config("Qwen3ForCausalLM", 2);
+    let config = tiny("Qwen3ForCausalLM", 2);
     let adapters = Adapters::uniform(&config, &Target::ALL, 4, 2.0);
     let (dense, none) = (Formats::dense(), Adapters::none());
     let fresh = |one: &AdapterParameter| {
@@ -336,7 +328,7 @@ fn a_fresh_adapter_is_its_base() {
     let machine = adapted(&plan, &config, fresh);
     let metrics = machine.floats(plan.metrics);
     assert_eq!((metrics[0], metrics[1].to_bits()), (0.0, base.to_bits()));
-    let grad = machine.floats(plan.trained().trained().unwrap().grad);
+    let grad = machine.gradients(&plan);
     assert!(grad.iter().all(|grad| *grad == 0.0), "the base teaches what it knows");
     // A trained adapter learns from its base.
     let machine = adapted(&plan, &config, factor);
@@ -348,14 +340,10 @@ fn a_fresh_adapter_is_its_base() {
         let mut machine = Machine::new(&plan.plan);
         machine.tables(&config, &plan.model);
         for (parameter, weight) in plan.model.weights.list() {
-            machine.write(weight.tensor, bytemuck::cast_slice(&weights(&parameter.name, parameter.elems())));
+            machine.write_floats(weight.tensor, &weights(&parameter.name, parameter.elems()));
         }
         if let Some(adapters) = &plan.adapters {
-            let mut values = vec![0.0; adapters.parameters.elems as usize];
-            for one in &adapters.parameters.list {
-                places(one).zip(fresh(one)).for_each(|(place, value)| values[place] = value);
-            }
-            machine.write(adapters.all.tensor, bytemuck::cast_slice(&values));
+            machine.write_floats(adapters.all.tensor, &padded(&adapters.parameters, fresh));
         }
         machine.write(plan.ids, bytemuck::cast_slice(&[3u32; TOKENS]));
         machine.write(plan.targets, bytemuck::cast_slice(&[5u32; TOKENS]));
@@ -369,7 +357,7 @@ fn a_fresh_adapter_is_its_base() {
 /// A base in blocks gives the gradients of an equal dense base, bit for bit, also as its adapter's teacher.
 #[test]
 fn a_stored_base_is_the_dense_one() {
-    let config = config("Qwen2ForCausalLM", 2);
+    let config = tiny("Qwen2ForCausalLM", 2);
     let adapters = Adapters::uniform(&config, &Target::ALL, 4, 2.0);
     let stored = Formats::uniform(&config, Block::Q8_0);
     assert_eq!(stored.iter().count() as u32, 1 + 7 * config.layers);
@@ -393,23 +381,14 @@ fn a_stored_base_is_the_dense_one() {
                     let (bytes, values) = block(&parameter.name, parameter.elems());
                     match weight.tensor.format {
                         Format::Block(_) => machine.write(weight.tensor, &bytes),
-                        _ if stored.of(&parameter.name).is_some() => {
-                            machine.write(weight.tensor, bytemuck::cast_slice(&values));
-                        }
-                        _ => {
-                            let values = weights(&parameter.name, parameter.elems());
-                            machine.write(weight.tensor, bytemuck::cast_slice(&values));
-                        }
+                        _ if stored.of(&parameter.name).is_some() => machine.write_floats(weight.tensor, &values),
+                        _ => machine.write_floats(weight.tensor, &weights(&parameter.name, parameter.elems())),
                     }
                 }
-                let all = plan.adapters.as_ref().unwrap();
-                let mut values = vec![0.0; all.parameters.elems as usize];
-                for one in &all.parameters.list {
-                    places(one).zip(factor(one)).for_each(|(place, value)| values[place] = value);
-                }
-                machine.write(all.all.trained().unwrap().master, bytemuck::cast_slice(&values));
+                let adapters = plan.adapters.as_ref().unwrap();
+                machine.write_floats(adapters.all.trained().unwrap().master, &padded(&adapters.parameters, factor));
                 machine.micro(&plan, false);
-                let grad = machine.floats(all.all.trained().unwrap().grad);
+                let grad = machine.gradients(&plan);
                 assert!(grad.iter().any(|grad| *grad != 0.0) && grad.iter().all(|grad| grad.is_finite()));
                 grad.into_iter().map(f32::to_bits).collect::<Vec<_>>()
             });
@@ -422,11 +401,9 @@ fn a_stored_base_is_the_dense_one() {
 /// adapted GEMM.
 #[test]
 fn the_backward_pass_stops_at_the_lowest_adapter() {
-    let json = include_str!("../../../aot/models/qwen2.5-0.5b.json");
-    let config = ModelConfig { layers: 4, ..ModelConfig::from_json(json).unwrap() };
+    let config = first_layers(4, "qwen2.5-0.5b");
     let labels = |adapters: &Adapters| -> Vec<String> {
-        let plan =
-            training(None, &config, &Formats::dense(), adapters, &recipe(Recompute::None, Objective::CrossEntropy));
+        let plan = training(None, &config, &Formats::dense(), adapters, &PLAIN);
         plan.plan.phase(MICRO).nodes.iter().map(|node| node.label.clone()).collect()
     };
     let has = |labels: &[String], part: &str| labels.iter().any(|label| label.contains(part));
@@ -441,9 +418,8 @@ fn the_backward_pass_stops_at_the_lowest_adapter() {
     let one = [(Target::O.parameter(config.family, 2), Adapter { rank: 8, scale: 1.0 })].into_iter().collect();
     let one = labels(&one);
     assert!(has(&one, "layers.3.qkv.dgrad") && has(&one, "layers.2.o.lora_a.wgrad"));
-    for part in
-        ["layers.2.o.dgrad", "layers.2.attention.bwd", "layers.1.down.dgrad", "layers.1.swiglu", "layers.3.down.lora"]
-    {
+    let none = ["layers.2.o.dgrad", "layers.2.attention.bwd", "layers.1.down.dgrad", "layers.1.swiglu"];
+    for part in none.into_iter().chain(["layers.3.down.lora"]) {
         assert!(!has(&one, part), "{part}");
     }
 }
@@ -451,23 +427,19 @@ fn the_backward_pass_stops_at_the_lowest_adapter() {
 /// Without adapters a plan launches nothing for them; with adapters, nothing for frozen weights.
 #[test]
 fn no_adapters_are_no_change() {
-    let json = include_str!("../../../aot/models/qwen3-0.6b.json");
-    let config = ModelConfig { layers: 3, ..ModelConfig::from_json(json).unwrap() };
+    let config = first_layers(3, "qwen3-0.6b");
     let of_adapters =
         ["lora.dgrad_a", "lora.dgrad_b", "lora.fwd_a", "lora.fwd_b", "lora.wgrad", "qk_norm.dgrad", "rmsnorm.dgrad"];
     let of_weights = ["embedding.bwd", "gemm.wgrad", "qk_norm.bwd", "rmsnorm.bwd"];
     for recipe in Recipe::every(64).filter(|recipe| !recipe.objective.has_teacher()) {
         let [whole, adapted] = [Adapters::none(), Adapters::uniform(&config, &Target::ALL, 16, 1.0)]
             .map(|adapters| training(None, &config, &Formats::dense(), &adapters, &recipe));
-        assert!(
-            whole == TrainingPlan::new(TrainingRequest::new(&config, &recipe, Arch::Sim)).unwrap()
-                && whole.adapters.is_none()
-        );
+        assert!(whole == alone(&config, &recipe, Arch::Sim) && whole.adapters.is_none());
         let [whole, adapted] = [whole, adapted].map(|training| {
             // A guard freezes everything but the matrices of layers.
             let phases = training.plan.phases.iter().filter(|phase| phase.name != GUARD);
             let launches = phases.flat_map(Phase::launches).map(|launch| launch.key.op());
-            launches.collect::<std::collections::BTreeSet<&str>>()
+            launches.collect::<BTreeSet<&str>>()
         });
         for (launched, has, lacks) in
             [(whole, &of_weights[..], &of_adapters[..]), (adapted, &of_adapters[..], &of_weights[..])]
@@ -480,16 +452,14 @@ fn no_adapters_are_no_change() {
 
 #[test]
 fn what_does_not_fit_is_refused_by_name() {
-    let config = config("Qwen2ForCausalLM", 2);
+    let config = tiny("Qwen2ForCausalLM", 2);
     let (dense, none) = (Formats::dense(), Adapters::none());
     let stored = Formats::uniform(&config, Block::Q8_0);
     let of = |name: &str, rank| [(name.to_owned(), Adapter { rank, scale: 1.0 })].into_iter().collect::<Adapters>();
     let with = |teacher, formats, adapters: &Adapters, objective| {
         let student = Student { config: &config, formats, adapters };
-        TrainingPlan::new(
-            TrainingRequest::new(student, &recipe(Recompute::None, objective), Arch::Sim).taught_by(teacher),
-        )
-        .unwrap_err()
+        let request = TrainingRequest::new(student, &recipe(Recompute::None, objective), Arch::Sim);
+        TrainingPlan::new(request.taught_by(teacher)).unwrap_err()
     };
     let ce = Objective::CrossEntropy;
     let name = "model.layers.1.mlp.up_proj.weight";
@@ -507,10 +477,9 @@ fn what_does_not_fit_is_refused_by_name() {
 /// Elements outside of all parameters are padding; parameters must not overlap.
 #[test]
 fn matrices_lie_apart_and_rows_of_b_are_whole_vectors() {
-    let config = config("Qwen3ForCausalLM", 3);
+    let config = tiny("Qwen3ForCausalLM", 3);
     for adapters in cases(&config) {
-        let plan =
-            training(None, &config, &Formats::dense(), &adapters, &recipe(Recompute::None, Objective::CrossEntropy));
+        let plan = training(None, &config, &Formats::dense(), &adapters, &PLAIN);
         let parameters = &plan.adapters.as_ref().unwrap().parameters;
         assert_eq!(parameters.list.len(), 2 * adapters.iter().count());
         let mut seen = vec![false; parameters.elems as usize];
@@ -533,14 +502,14 @@ fn matrices_lie_apart_and_rows_of_b_are_whole_vectors() {
 #[test]
 fn adapters_of_a_7b_fit_a_card() {
     const GIB: u64 = 1 << 30;
-    let config = ModelConfig::from_json(include_str!("../../../aot/models/qwen2.5-7b.json")).unwrap();
+    let config = config("qwen2.5-7b");
     let adapters = Adapters::uniform(&config, &Target::ALL, 16, 2.0);
     let bytes = |teacher, formats: &Formats, recompute, objective| {
-        let recipe = Recipe { batch: 1, seq_len: 1024, precision: Precision::Bf16, ..recipe(recompute, objective) };
+        let recipe = Recipe { seq_len: 1024, recompute, objective, ..RECIPE };
         let student = Student { config: &config, formats, adapters: &adapters };
         let plan =
             TrainingPlan::new(TrainingRequest::new(student, &recipe, Arch::Sm90a).taught_by(teacher)).unwrap().plan;
-        println!("{}", precast_plan::MemoryTable::of(&plan));
+        println!("{}", MemoryTable::of(&plan));
         plan.arena_bytes
     };
     let stored = Formats::q4_k_m(&config);
@@ -560,18 +529,12 @@ fn adapters_of_a_7b_fit_a_card() {
 /// there are enough ranges to keep a GPU busy.
 #[test]
 fn no_workspace_is_of_the_size_of_the_matrix() {
-    let json = include_str!("../../../aot/models/qwen3-0.6b.json");
-    let config = ModelConfig { layers: 2, ..ModelConfig::from_json(json).unwrap() };
+    let config = first_layers(2, "qwen3-0.6b");
     for rank in [1, 16, 64, 256] {
         let adapters = Adapters::uniform(&config, &Target::ALL, rank, 1.0);
-        let recipe = Recipe {
-            batch: 8,
-            seq_len: 2048,
-            precision: Precision::Bf16,
-            ..recipe(Recompute::None, Objective::CrossEntropy)
-        };
+        let recipe = Recipe { batch: 8, seq_len: 2048, objective: Objective::CrossEntropy, ..RECIPE };
         let student = Student { config: &config, formats: &Formats::dense(), adapters: &adapters };
-        let plan = TrainingPlan::new(TrainingRequest::new(student, &recipe, Arch::Sm90a)).unwrap().plan;
+        let plan = alone(student, &recipe, Arch::Sm90a).plan;
         let mut partials = 0;
         for (gemm, elems) in [("qkv", 4096 * 1024), ("o", 1024 * 2048), ("gate_up", 6144 * 1024), ("down", 1024 * 3072)]
         {

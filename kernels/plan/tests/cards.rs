@@ -1,27 +1,8 @@
 //! One row on several chips: other variants, the same bits.
 
-use precast_kernels::Arch;
 use precast_kernels::card::Card;
-use precast_plan::{
-    Executor, Gemm, ModelConfig, Objective, Plan, Precision, Recipe, Recompute, TrainingPlan, TrainingRequest,
-};
 
-/// Plans Qwen2.5-0.5B with as many sequences.
-fn plan(arch: Arch, batch: u32) -> Plan {
-    let path = format!("{}/../../aot/models/qwen2.5-0.5b.json", env!("CARGO_MANIFEST_DIR"));
-    let config = ModelConfig::from_json(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let recipe = Recipe {
-        batch,
-        seq_len: 512,
-        precision: Precision::Bf16,
-        objective: Objective::CrossEntropy,
-        weight_decay: 0.01,
-        clip: 1.0,
-        gemm: Gemm::Bundle,
-        recompute: Recompute::None,
-    };
-    TrainingPlan::new(TrainingRequest::new(&config, &recipe, arch)).unwrap().plan
-}
+use crate::support::*;
 
 #[test]
 fn chips_of_a_row_have_other_variants_and_the_same_sums() {
@@ -30,7 +11,8 @@ fn chips_of_a_row_have_other_variants_and_the_same_sums() {
     let cards = cards.map(|(multiprocessors, flops_per_clock)| Card { multiprocessors, flops_per_clock });
     let mut changed = 0;
     for batch in [1, 2, 16] {
-        let of_row = plan(Arch::Sm89, batch);
+        let recipe = Recipe { batch, seq_len: 512, objective: Objective::CrossEntropy, ..RECIPE };
+        let of_row = alone(&config("qwen2.5-0.5b"), &recipe, Arch::Sm89).plan;
         for card in cards {
             let mut of_card = of_row.clone();
             of_card.select_for(card);

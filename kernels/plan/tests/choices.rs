@@ -1,12 +1,8 @@
 //! Records the variant of each launch of a built-in model: a moved choice shows.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use precast_kernels::Arch;
-use precast_plan::{
-    Build, Executor, Formats, Gemm, ModelConfig, Objective, Precision, Recipe, Recompute, TrainingPlan, TrainingRequest,
-};
+use crate::support::*;
 
 const ARCHS: [Arch; 5] = [Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable, Arch::Sm121, Arch::Sim];
 
@@ -31,16 +27,12 @@ fn written(build: &Build) -> String {
 }
 
 /// Returns the build of each launch of a step that has a problem, mainly matrix multiplications.
-fn choices(
-    models: &[ModelConfig],
-    (batch, seq_len): (u32, u32),
-    arch: Arch,
-) -> BTreeMap<(String, String), BTreeSet<String>> {
-    let objective = Objective::Distill { alpha: 0.5, temperature: 1.0, beta: 0.0 };
-    let mut found: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
+type Choices = BTreeMap<(String, String), BTreeSet<String>>;
+
+fn choices(models: &[ModelConfig], (batch, seq_len): (u32, u32), arch: Arch) -> Choices {
+    let mut found = Choices::new();
     for (model, precision) in models.iter().flat_map(|model| Precision::ALL.map(|precision| (model, precision))) {
-        let (recompute, gemm) = (Recompute::None, Gemm::Bundle);
-        let recipe = Recipe { batch, seq_len, precision, objective, weight_decay: 0.0, clip: 0.0, recompute, gemm };
+        let recipe = Recipe { batch, seq_len, precision, ..RECIPE };
         let int8 = Formats::int8();
         let taught = TrainingRequest::new(model, &recipe, arch);
         let taught = [taught.taught_by(Some(model)), taught.taught_by(Some((model, &int8)))];

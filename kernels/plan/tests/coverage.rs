@@ -1,17 +1,10 @@
 //! The one list holds: the build enumerates every launch of every run.
 
-use std::collections::BTreeSet;
-
-use precast_kernels::{Arch, Block, Key};
 use precast_plan::decoding::PREFILL;
 use precast_plan::family::{Bias, FAMILIES};
-use precast_plan::training::TEACHER;
-use precast_plan::{
-    Adapter, Adapters, ComparisonPlan, DecodeRequest, EvaluationPlan, Formats, Gemm, Lifetime, ModelConfig, Objective,
-    Parameters, Phase, PlanError, Precision, Recipe, Recompute, Sampling, Slots, Student, Target, Teacher,
-    TrainingPlan, TrainingRequest, build_keys, keys,
-};
 use proptest::prelude::*;
+
+use crate::support::*;
 
 prop_compose! {
     fn model()(
@@ -53,9 +46,7 @@ fn has(bias: Bias, configured: bool) -> bool {
 }
 
 fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
-    let objective = Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 };
-    let (recompute, gemm) = (Recompute::None, Gemm::Bundle);
-    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, recompute, gemm }
+    Recipe { batch, seq_len, precision, ..RECIPE }
 }
 
 /// Draws any recipe that flags can reach.
@@ -64,14 +55,19 @@ fn recipes() -> impl Strategy<Value = Recipe> {
         .prop_map(|(recipe, batch, seq_len)| Recipe { batch, seq_len, ..recipe })
 }
 
+/// Returns a function that draws below a number.
+fn draws(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed;
+    move |of| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % of
+    }
+}
+
 /// Draws a mix of formats that a file of this model may have, from a seed: each matrix is dense or in blocks of its
 /// own.
 fn mix(config: &ModelConfig, seed: u64) -> Formats {
-    let mut state = seed;
-    let mut draw = |of: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % of
-    };
+    let mut draw = draws(seed);
     let matrices = Parameters::new(config).list.into_iter().filter(|parameter| parameter.shape.len() == 2);
     let drawn = matrices.filter_map(|matrix| {
         let fitting: Vec<Block> =
@@ -84,16 +80,12 @@ fn mix(config: &ModelConfig, seed: u64) -> Formats {
 
 /// Draws adapters of any ranks on any projections of any layers, from a seed; at least one.
 fn adapters(config: &ModelConfig, seed: u64) -> Adapters {
-    let mut state = seed;
-    let mut draw = |of: u32| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as u32 % of
-    };
+    let mut draw = draws(seed);
     let all = (0..config.layers).flat_map(|layer| Target::ALL.map(|target| target.parameter(config.family, layer)));
     let all: Vec<String> = all.collect();
-    let always = draw(all.len() as u32) as usize;
+    let always = draw(all.len());
     let drawn = all.into_iter().enumerate().filter_map(|(index, name)| {
-        let rank = if draw(2) == 0 { 1 + draw(16) } else { 1 + draw(Adapter::MOST_RANK) };
+        let rank = 1 + if draw(2) == 0 { draw(16) } else { draw(Adapter::MOST_RANK as usize) } as u32;
         (index == always || draw(3) == 0).then_some((name, Adapter { rank, scale: 0.5 }))
     });
     drawn.collect()
@@ -104,6 +96,11 @@ fn on_policy<'a>(request: TrainingRequest<'a>, may_be: bool, seed: u64) -> Train
     let slots = Slots { count: 1 + (seed >> 1) as u32 % 600, seq_len: request.recipe.seq_len };
     let decode = DecodeRequest { slots, sampling: Sampling::PLAIN };
     if may_be && seed.is_multiple_of(2) { request.decoding(decode).on_policy() } else { request }
+}
+
+fn assert_covered(built: &BTreeSet<KeyVariant>, plan: &Plan) {
+    let missing: Vec<_> = keys(plan).into_iter().filter(|pair| !built.contains(pair)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 fn archs() -> impl Strategy<Value = Arch> {
@@ -135,14 +132,11 @@ proptest! {
                 Err(PlanError::StudentRotation { .. }) if recipe.precision == Precision::Int8 => continue,
                 training => training.unwrap(),
             };
-            let missing: BTreeSet<_> = keys(&training.plan).difference(&built).cloned().collect();
-            prop_assert!(missing.is_empty(), "{missing:?}");
-            let missing: BTreeSet<_> = keys(&evaluation.plan).difference(&built).cloned().collect();
-            prop_assert!(missing.is_empty(), "{missing:?}");
+            assert_covered(&built, &training.plan);
+            assert_covered(&built, &evaluation.plan);
             for lower in [ComparisonPlan::other, ComparisonPlan::reference] {
                 let compared = lower(model, shape, recipe.precision, arch).unwrap();
-                let missing: BTreeSet<_> = keys(&compared.plan).difference(&built).cloned().collect();
-                prop_assert!(missing.is_empty(), "{missing:?}");
+                assert_covered(&built, &compared.plan);
             }
         }
     }
@@ -172,12 +166,10 @@ proptest! {
                     }
                     training => training.unwrap(),
                 };
-                let missing: BTreeSet<_> = keys(&training.plan).difference(&built).cloned().collect();
-                prop_assert!(missing.is_empty(), "{missing:?}");
+                assert_covered(&built, &training.plan);
             }
             let evaluation = EvaluationPlan::with(adapted, (recipe.batch, recipe.seq_len), recipe.precision, arch).unwrap();
-            let missing: BTreeSet<_> = keys(&evaluation.plan).difference(&built).cloned().collect();
-            prop_assert!(missing.is_empty(), "{missing:?}");
+            assert_covered(&built, &evaluation.plan);
         }
     }
 
@@ -264,21 +256,14 @@ proptest! {
 /// does. Without division there are no semaphores to clear.
 #[test]
 fn every_architecture_launches_the_same_keys() {
-    let config = |json: &str| ModelConfig::from_json(json).unwrap();
-    let teacher = config(include_str!("../../../aot/models/qwen2.5-1.5b.json"));
-    let student = config(include_str!("../../../aot/models/qwen2.5-0.5b.json"));
+    let (teacher, student) = (config("qwen2.5-1.5b"), config("qwen2.5-0.5b"));
     let (dense, all) = (Formats::dense(), Adapters::uniform(&student, &Target::ALL, 16, 1.0));
     for (adapters, precision) in [Adapters::none(), all].iter().flat_map(|one| Precision::ALL.map(|two| (one, two))) {
         for (batch, seq_len) in [(1, 33), (8, 1024)] {
             let launches = |arch: Arch| -> Vec<(String, String, Vec<u8>)> {
-                let teacher = Some(Teacher::Model { config: &teacher, formats: &dense });
                 let student = Student { config: &student, formats: &dense, adapters };
-                let plan = TrainingPlan::new(
-                    TrainingRequest::new(student, &recipe(batch, seq_len, precision), arch).taught_by(teacher),
-                )
-                .unwrap()
-                .plan;
-                let of_phase = |phase: precast_plan::Phase| {
+                let plan = taught(&teacher, student, &recipe(batch, seq_len, precision), arch).plan;
+                let of_phase = |phase: Phase| {
                     let name = phase.name.clone();
                     let launches: Vec<_> = phase.launches().map(|l| (l.key.to_string(), l.params.clone())).collect();
                     launches.into_iter().map(move |(key, params)| (name.clone(), key, params))
@@ -300,13 +285,11 @@ fn every_architecture_launches_the_same_keys() {
 }
 
 /// Plans Qwen2.5-1.5B to 0.5B on an H200 for every recomputation.
-fn qwen_by_recompute(batch: u32, seq_len: u32, precision: Precision) -> [precast_plan::Plan; 3] {
-    let config = |json: &str| ModelConfig::from_json(json).unwrap();
-    let teacher = config(include_str!("../../../aot/models/qwen2.5-1.5b.json"));
-    let student = config(include_str!("../../../aot/models/qwen2.5-0.5b.json"));
+fn qwen_by_recompute(batch: u32, seq_len: u32, precision: Precision) -> [Plan; 3] {
+    let (teacher, student) = (config("qwen2.5-1.5b"), config("qwen2.5-0.5b"));
     Recompute::ALL.map(|recompute| {
         let recipe = Recipe { recompute, ..recipe(batch, seq_len, precision) };
-        TrainingPlan::new(TrainingRequest::new(&student, &recipe, Arch::Sm90a).taught_by(Some(&teacher))).unwrap().plan
+        taught(&teacher, &student, &recipe, Arch::Sm90a).plan
     })
 }
 
@@ -345,12 +328,10 @@ fn recomputing_blocks_fits_small_cards() {
 /// One launch normalizes and rotates, forward and backward; recomputation launches the same keys.
 #[test]
 fn queries_and_keys_that_are_normalized_are_not_rotated_again() {
-    let config = |json: &str| ModelConfig::from_json(json).unwrap();
-    let teacher = config(include_str!("../../../aot/models/qwen3-1.7b.json"));
-    let student = config(include_str!("../../../aot/models/qwen3-0.6b.json"));
+    let (teacher, student) = (config("qwen3-1.7b"), config("qwen3-0.6b"));
     let plans = Recompute::ALL.map(|recompute| {
         let recipe = Recipe { recompute, ..recipe(8, 1024, Precision::Bf16) };
-        TrainingPlan::new(TrainingRequest::new(&student, &recipe, Arch::Sm90a).taught_by(Some(&teacher))).unwrap().plan
+        taught(&teacher, &student, &recipe, Arch::Sm90a).plan
     });
     for (plan, again) in plans.iter().zip([0, 0, student.layers]) {
         let launches = || plan.phases.iter().filter(|phase| phase.name != TEACHER).flat_map(Phase::launches);
@@ -367,9 +348,8 @@ fn queries_and_keys_that_are_normalized_are_not_rotated_again() {
 /// A teacher is optional; an objective that needs one and has none is an error.
 #[test]
 fn an_objective_that_learns_from_a_teacher_needs_one() {
-    let student = ModelConfig::from_json(include_str!("../../../aot/models/qwen2.5-0.5b.json")).unwrap();
-    let recipe = recipe(1, 64, Precision::Bf16);
-    assert!(matches!(TrainingPlan::new(TrainingRequest::new(&student, &recipe, Arch::Sim)), Err(PlanError::NoTeacher)));
+    let plan = TrainingPlan::new(TrainingRequest::new(&config("qwen2.5-0.5b"), &RECIPE, Arch::Sim));
+    assert!(matches!(plan, Err(PlanError::NoTeacher)));
 }
 
 /// A block's last GEMM is never recomputed: its output is not read.
@@ -384,8 +364,7 @@ fn no_last_gemm_of_a_block_is_recomputed() {
 
 #[test]
 fn the_keys_of_a_model_are_what_people_read() {
-    let json = include_str!("../../../aot/models/qwen2.5-0.5b.json");
-    let model = ModelConfig::from_json(json).unwrap();
-    let lines: Vec<String> = build_keys(&[model], Arch::Sm121).iter().map(ToString::to_string).collect();
+    let lines: Vec<String> =
+        build_keys(&[config("qwen2.5-0.5b")], Arch::Sm121).iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(lines.join("\n"));
 }

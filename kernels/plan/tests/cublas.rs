@@ -1,38 +1,26 @@
 //! Plans with GEMMs by cuBLASLt.
 
-use std::collections::{BTreeMap, BTreeSet};
+use precast_kernels::Addend;
 
-use precast_kernels::{Access, Addend, Arch, Key, KeyVariant};
-use precast_plan::training::MICRO;
-use precast_plan::{
-    Adapters, Category, Cublas, EvaluationPlan, Executor, Formats, Gemm, Launch, MemoryTable, ModelConfig, Node, Plan,
-    Precision, Recipe, Student, TrainingPlan, TrainingRequest, build_keys, keys,
-};
+use crate::support::*;
 
 const ARCHS: [Arch; 4] = [Arch::Sim, Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable];
 
 fn model() -> ModelConfig {
-    let config = ModelConfig::from_json(include_str!("../../../aot/models/qwen2.5-0.5b.json")).unwrap();
-    ModelConfig { layers: 2, ..config }
+    first_layers(2, "qwen2.5-0.5b")
 }
 
 /// Plans one training step by the bundle's kernels, and by cuBLASLt.
 fn plans(recipe: &Recipe, arch: Arch) -> [Plan; 2] {
     let model = model();
     let teacher = recipe.objective.has_teacher().then_some(&model);
-    Gemm::ALL.map(|gemm| {
-        TrainingPlan::new(TrainingRequest::new(&model, &Recipe { gemm, ..*recipe }, arch).taught_by(teacher))
-            .unwrap()
-            .plan
-    })
+    let request = |gemm| TrainingRequest::new(&model, &Recipe { gemm, ..*recipe }, arch).taught_by(teacher);
+    Gemm::ALL.map(|gemm| TrainingPlan::new(request(gemm)).unwrap().plan)
 }
 
 /// Returns the library's GEMM of a launch.
 fn cublas(launch: &Launch) -> Option<Cublas> {
-    match launch.by {
-        Executor::Cublas(cublas) => Some(cublas),
-        Executor::Kernel(_) => None,
-    }
+    if let Executor::Cublas(cublas) = launch.by { Some(cublas) } else { None }
 }
 
 fn is_gemm(pair: &KeyVariant) -> bool {
@@ -56,12 +44,8 @@ fn the_keys_of_gemms_drop_out_and_all_others_stay() {
             assert!(library.is_subset(&built) && library.len() < bundle.len(), "{arch}");
         }
         for precision in Precision::ALL {
-            let (config, formats, adapters) = (&model(), &Formats::dense(), &Adapters::none());
-            let lower = |gemm| {
-                let student = Student { config, formats, adapters };
-                EvaluationPlan::with_gemm(student, (2, 64), (precision, gemm), arch).unwrap().plan
-            };
-            let [bundle, library] = Gemm::ALL.map(|gemm| keys(&lower(gemm)));
+            let lower = |gemm| EvaluationPlan::with_gemm((&model()).into(), (2, 64), (precision, gemm), arch).unwrap();
+            let [bundle, library] = Gemm::ALL.map(|gemm| keys(&lower(gemm).plan));
             assert!(bundle.iter().any(|pair| pair.key.op() == "gemm.swiglu"));
             let added: Vec<&str> = library.difference(&bundle).map(|pair| pair.key.op()).collect();
             assert_eq!(added, ["swiglu.fwd"], "{arch}");
@@ -78,7 +62,7 @@ fn computes(node: &Node) -> (String, String) {
 }
 
 #[test]
-fn a_step_is_the_same_launches_with_gate_and_up_apart_from_swiglu() {
+fn a_step_is_the_same_launches_but_for_swiglu() {
     for arch in ARCHS {
         for recipe in Recipe::every(64) {
             let [bundle, library] = plans(&recipe, arch);
@@ -135,10 +119,6 @@ fn a_library_works_in_planned_memory_and_gemms_take_it_in_turn() {
             assert!(reaches(&micro.nodes, index, before), "{} does not wait", node.label);
         }
     }
-    let row = |plan: &Plan, category| {
-        let table = MemoryTable::of(plan);
-        table.rows.iter().find(|row| row.category == category).map(|row| row.bytes)
-    };
     assert_eq!(row(&library, Category::CublasWorkspaces), Some(64 << 20));
     assert_eq!(row(&library, Category::Cublas), Some(library.device_bytes() - library.arena_bytes));
     assert_eq!(MemoryTable::of(&library).total_bytes, library.device_bytes());
@@ -152,11 +132,9 @@ fn reaches(nodes: &[Node], from: usize, to: usize) -> bool {
 }
 
 #[test]
-fn the_first_gradient_of_a_weight_in_a_micro_batch_reads_whether_to_add() {
+fn the_first_gradient_of_a_micro_batch_reads_whether_to_add() {
     let recipe = Recipe::every(64).next().unwrap();
-    let model = model();
-    let plan =
-        TrainingPlan::new(TrainingRequest::new(&model, &Recipe { gemm: Gemm::Cublas, ..recipe }, Arch::Sm90a)).unwrap();
+    let plan = alone(&model(), &Recipe { gemm: Gemm::Cublas, ..recipe }, Arch::Sm90a);
     let factors = plan.inputs.factors;
     assert_eq!((factors.elems, factors.offset % 16), (2, 0));
     assert!(factors.offset >= plan.inputs.micro.offset + plan.inputs.micro.bytes());

@@ -1,46 +1,32 @@
 //! Decoding in the memory of training.
 
-use std::collections::BTreeSet;
-
-use precast_kernels::Arch;
 use precast_plan::decoding::{MOST_SLOTS, PREFILL, decode_phase};
 use precast_plan::memory::human_bytes;
-use precast_plan::training::MICRO;
-use precast_plan::{
-    Category, DecodeRequest, Lifetime, MemoryTable, ModelConfig, Precision, Recipe, Recompute, Sampling,
-    SequenceLength, Slots, TrainingPlan, TrainingRequest,
-};
 
-/// Returns the recipe of a step of 8 sequences of 1024 tokens in bf16.
-fn recipe() -> Recipe {
-    let mut recipes =
-        Recipe::every(1024).filter(|recipe| recipe.objective.has_teacher() && recipe.recompute == Recompute::None);
-    Recipe { batch: 8, ..recipes.find(|recipe| recipe.precision == Precision::Bf16).unwrap() }
-}
+use crate::support::*;
 
-/// Plans a step of 8 sequences of 1024 tokens, with and without decoding into 512 slots.
-fn plans(arch: Arch) -> [TrainingPlan; 2] {
-    let config = |json: &str| ModelConfig::from_json(json).unwrap();
-    let teacher = config(include_str!("../../../aot/models/qwen2.5-1.5b.json"));
-    let student = config(include_str!("../../../aot/models/qwen2.5-0.5b.json"));
-    let recipe = recipe();
-    let request = TrainingRequest::new(&student, &recipe, arch).taught_by(Some(&teacher));
+const STEP: Recipe = Recipe { batch: 8, seq_len: 1024, ..RECIPE };
+
+/// Plans a step of 8 sequences of 1024 tokens: alone, with decoding into 512 slots, and training on what it decodes.
+fn plans(arch: Arch) -> [TrainingPlan; 3] {
+    let (teacher, student) = (config("qwen2.5-1.5b"), config("qwen2.5-0.5b"));
+    let request = TrainingRequest::new(&student, &STEP, arch).taught_by(Some(&teacher));
     let slots = Slots { count: MOST_SLOTS, seq_len: 1024 };
-    let decode = DecodeRequest { slots, sampling: Sampling::LIKELIEST };
-    [request, request.decoding(decode)].map(|request| TrainingPlan::new(request).unwrap())
+    let decodes = request.decoding(DecodeRequest { slots, sampling: Sampling::LIKELIEST });
+    [request, decodes, decodes.on_policy()].map(|request| TrainingPlan::new(request).unwrap())
 }
 
 #[test]
 fn decoding_takes_the_memory_that_activations_leave() {
     for arch in [Arch::Sm89, Arch::Sm90a] {
-        let [alone, both] = plans(arch).map(|training| training.plan.arena_bytes);
+        let [alone, both, _] = plans(arch).map(|training| training.plan.arena_bytes);
         assert!(both * 100 <= alone * 102, "{arch}: {} against {}", human_bytes(both), human_bytes(alone));
     }
 }
 
 #[test]
 fn a_stage_adds_phases_and_moves_no_other_buffer() {
-    let [alone, both] = plans(Arch::Sm90a);
+    let [alone, both, _] = plans(Arch::Sm90a);
     let (phases, stage) = both.plan.phases.split_at(alone.plan.phases.len());
     assert_eq!(phases, alone.plan.phases);
     let names: Vec<&str> = stage.iter().map(|phase| &*phase.name).collect();
@@ -55,15 +41,7 @@ fn a_stage_adds_phases_and_moves_no_other_buffer() {
 /// All lengths compute as many tokens, by a step's kernels, and shorter ones take no memory beyond the longest's but for attention's.
 #[test]
 fn shorter_sequences_are_micro_batches_of_as_many_tokens() {
-    let [.., both] = plans(Arch::Sm90a);
-    let config = |json: &str| ModelConfig::from_json(json).unwrap();
-    let teacher = config(include_str!("../../../aot/models/qwen2.5-1.5b.json"));
-    let student = config(include_str!("../../../aot/models/qwen2.5-0.5b.json"));
-    let recipe = recipe();
-    let slots = Slots { count: MOST_SLOTS, seq_len: 1024 };
-    let decode = DecodeRequest { slots, sampling: Sampling::LIKELIEST };
-    let request = TrainingRequest::new(&student, &recipe, Arch::Sm90a).taught_by(Some(&teacher));
-    let training = TrainingPlan::new(request.decoding(decode).on_policy()).unwrap();
+    let [_, both, training] = plans(Arch::Sm90a);
     let keys = |phase: &str| -> BTreeSet<String> {
         training.plan.phase(phase).launches().map(|launch| launch.key.to_string()).collect()
     };
@@ -74,6 +52,6 @@ fn shorter_sequences_are_micro_batches_of_as_many_tokens() {
     }
     let [alone, all] = [&both, &training].map(|training| training.plan.arena_bytes);
     assert!(all * 100 <= alone * 101, "{} against {}", human_bytes(all), human_bytes(alone));
-    let odd = Recipe { seq_len: 6, ..recipe };
+    let odd = Recipe { seq_len: 6, ..STEP };
     assert_eq!(SequenceLength::of(&odd).collect::<Vec<_>>(), [SequenceLength::Whole, SequenceLength::Half]);
 }

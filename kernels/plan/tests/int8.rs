@@ -1,30 +1,13 @@
 //! An 8-bit teacher: its plan's memory, launches, and quantization.
 
-use precast_kernels::{Arch, Dtype, Key};
-use precast_plan::memory::MemoryTable;
-use precast_plan::training::MICRO;
-use precast_plan::{
-    Buffer, Category, EvaluationPlan, Formats, Gemm, ModelConfig, Node, Objective, Plan, PlanError, Precision, Recipe,
-    Recompute, TrainingPlan, TrainingRequest,
-};
-
-fn config(name: &str) -> ModelConfig {
-    let path = format!("{}/../../aot/models/{name}.json", env!("CARGO_MANIFEST_DIR"));
-    ModelConfig::from_json(&std::fs::read_to_string(path).unwrap()).unwrap()
-}
+use crate::support::*;
 
 fn recipe(batch: u32, seq_len: u32, recompute: Recompute) -> Recipe {
-    let objective = Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 };
-    let precision = Precision::Bf16;
-    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, gemm: Gemm::Bundle, recompute }
+    Recipe { batch, seq_len, recompute, ..RECIPE }
 }
 
 fn lower(teacher: &ModelConfig, student: &ModelConfig, recipe: &Recipe, arch: Arch) -> TrainingPlan {
-    TrainingPlan::new(TrainingRequest::new(student, recipe, arch).taught_by(Some((teacher, &Formats::int8())))).unwrap()
-}
-
-fn row(plan: &Plan, category: Category) -> u64 {
-    MemoryTable::of(plan).rows.iter().find(|row| row.category == category).map_or(0, |row| row.bytes)
+    taught((teacher, &Formats::int8()), student, recipe, arch)
 }
 
 #[test]
@@ -33,7 +16,7 @@ fn a_7b_in_int8_fits_a_card_of_24_gib() {
     let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
     for (batch, recompute, most_gib) in [(4, Recompute::None, 22.0), (8, Recompute::Norms, 23.2)] {
         let plan = lower(&teacher, &student, &recipe(batch, 1024, recompute), Arch::Sm89);
-        let weights = row(&plan.plan, Category::TeacherWeights);
+        let weights = row(&plan.plan, Category::TeacherWeights).unwrap();
         assert!(weights <= 8_800_000_000, "{weights}");
         assert!(gib(plan.plan.arena_bytes) <= most_gib, "{}", gib(plan.plan.arena_bytes));
         assert!(plan.certificate.is_some(), "there is room to measure what it costs");
@@ -56,7 +39,8 @@ fn weights_are_a_byte_an_element_and_a_scale_a_row() {
         }
     };
     let layers = u64::from(model.layers);
-    let saved = row(&dense.plan, Category::StudentWeights) - row(&int8.plan, Category::StudentWeights);
+    let of = |plan: &EvaluationPlan| row(&plan.plan, Category::StudentWeights).unwrap();
+    let saved = of(&dense) - of(&int8);
     let expected = layers * (of_layer(0) - 4 * of_layer(1));
     assert!(saved.abs_diff(expected) <= 1024, "{saved} {expected}");
 }

@@ -1,41 +1,18 @@
 //! A student that trains in int8: its 8-bit GEMMs, memory, and the accesses of its guard.
 
 use precast_kernels::int8::MOST_DEPTH;
-use precast_kernels::{Arch, Dtype, Format};
-use precast_plan::guard::GUARD;
-use precast_plan::training::{GATHER, MICRO, UPDATE};
-use precast_plan::{
-    Adapters, Category, Formats, Gemm, ModelConfig, Node, Objective, Plan, PlanError, Precision, Recipe, Recompute,
-    Share, Student, Target, Teacher, TrainingPlan, TrainingRequest,
-};
 
-fn config(name: &str) -> ModelConfig {
-    let path = format!("{}/../../aot/models/{name}.json", env!("CARGO_MANIFEST_DIR"));
-    ModelConfig::from_json(&std::fs::read_to_string(path).unwrap()).unwrap()
-}
+use crate::support::*;
 
 fn recipe(precision: Precision, recompute: Recompute) -> Recipe {
-    let objective = Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 };
-    let (batch, seq_len, gemm) = (8, 1024, Gemm::Bundle);
-    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, gemm, recompute }
+    Recipe { batch: 8, seq_len: 1024, precision, recompute, ..RECIPE }
 }
 
 /// Plans Qwen2.5-1.5B to 0.5B.
 fn qwen(recipe: &Recipe, share: Share) -> TrainingPlan {
     let (teacher, student) = (config("qwen2.5-1.5b"), config("qwen2.5-0.5b"));
-    let (dense, adapters) = (Formats::dense(), Adapters::none());
-    let teacher = Some(Teacher::Model { config: &teacher, formats: &dense });
-    let student = Student { config: &student, formats: &dense, adapters: &adapters };
-    TrainingPlan::new(TrainingRequest {
-        teacher,
-        student,
-        recipe: *recipe,
-        share,
-        decode: None,
-        on_policy: false,
-        arch: Arch::Sm90a,
-    })
-    .unwrap()
+    let request = TrainingRequest::new(&student, recipe, Arch::Sm90a).taught_by(Some(&teacher));
+    TrainingPlan::new(TrainingRequest { share, ..request }).unwrap()
 }
 
 /// Counts the launches in a phase, by the first part of their labels and a part of their keys.
@@ -78,10 +55,9 @@ fn what_gemms_read_is_quantized_by_what_makes_it() {
     let of_residual = ["rmsnorm.bwd{h=896,out=bf16+i8", "rmsnorm.bwd{h=896,residual"];
     let counts = |recompute| {
         let plan = qwen(&recipe(Precision::Int8, recompute), Share::ALONE).plan;
-        let of = |op: &str| {
-            let nodes = plan.phase(MICRO).nodes.iter().filter(|node| node.label.starts_with("student."));
-            nodes.filter(|node| node.launch().is_some_and(|launch| launch.key.text().starts_with(op))).count() as u32
-        };
+        let nodes = || plan.phase(MICRO).nodes.iter().filter(|node| node.label.starts_with("student."));
+        let launches = || nodes().filter_map(|node| node.launch());
+        let of = |op: &str| launches().filter(|launch| launch.key.text().starts_with(op)).count() as u32;
         // No GEMM reads the gradient of the lowest block's input; one reads the last norm's.
         assert_eq!(of_residual.map(of), [2 * LAYERS, 1]);
         ops.map(|op| of(op) / LAYERS)
@@ -128,7 +104,7 @@ fn memory_is_that_of_bf16() {
 /// It writes to memory of its own phase, and to the semaphores, which are 0 again after each launch; and takes no more
 /// memory than the micro-batch, for any recomputation, apart from its results.
 #[test]
-fn a_guard_touches_nothing_that_training_reads_and_takes_no_memory() {
+fn a_guard_writes_nothing_of_training_and_takes_no_memory() {
     let shares = [Share::ALONE, Share { replicas: 2, ranks: 2, rank: 1 }];
     for (recompute, share) in Recompute::ALL.into_iter().flat_map(|recompute| shares.map(|share| (recompute, share))) {
         let training = qwen(&recipe(Precision::Int8, recompute), share);
@@ -143,12 +119,8 @@ fn a_guard_touches_nothing_that_training_reads_and_takes_no_memory() {
         let semaphores = plan.tensor("student.semaphores").map(|tensor| tensor.buffer);
         let writes = plan.phase(GUARD).nodes.iter().flat_map(Node::touches).filter(|touch| touch.access.writes());
         for touch in writes.filter(|touch| Some(touch.buffer) != semaphores) {
-            assert!(
-                !plan.buffer(touch.buffer).is_persistent(),
-                "{} writes {}",
-                touch.name,
-                plan.buffer(touch.buffer).name
-            );
+            let buffer = plan.buffer(touch.buffer);
+            assert!(!buffer.is_persistent(), "{} writes {}", touch.name, buffer.name);
         }
         assert_eq!(count(plan, GUARD, "guard.", "grad_distance.partial"), 4 * LAYERS);
         assert_eq!(count(plan, GUARD, "guard.", "i8"), 0);
@@ -162,8 +134,7 @@ fn a_frozen_base_of_8_bits_has_no_guard() {
     let (dense, adapters) = (Formats::dense(), Adapters::uniform(&student, &Target::ALL, 16, 1.0));
     let adapted = Student { config: &student, formats: &dense, adapters: &adapters };
     let recipe = Recipe { batch: 1, seq_len: 64, ..recipe(Precision::Int8, Recompute::None) };
-    let training =
-        TrainingPlan::new(TrainingRequest::new(adapted, &recipe, Arch::Sm90a).taught_by(Some(Teacher::Base))).unwrap();
+    let training = taught(Teacher::Base, adapted, &recipe, Arch::Sm90a);
     assert!(training.guard.is_none() && training.plan.phases.iter().all(|phase| phase.name != GUARD));
     let of_student = |op| count(&training.plan, MICRO, "student.", op);
     // Nothing below the lowest layer's q, k and v trains.
@@ -191,7 +162,8 @@ fn sums_that_do_not_fit_32_bits_are_refused_by_name() {
     let model = config("qwen2.5-0.5b");
     let recipe = Recipe { objective: Objective::CrossEntropy, ..recipe(Precision::Int8, Recompute::None) };
     let of = |intermediate| {
-        TrainingPlan::new(TrainingRequest::new(&ModelConfig { intermediate, ..model.clone() }, &recipe, Arch::Sim))
+        let model = ModelConfig { intermediate, ..model.clone() };
+        TrainingPlan::new(TrainingRequest::new(&model, &recipe, Arch::Sim))
     };
     // The gradient of gate and up's input sums over both.
     assert!(of(MOST_DEPTH / 2).is_ok());
@@ -212,11 +184,9 @@ fn what_nothing_rotates_is_refused_by_name() {
     assert!(found.to_string().contains("Use --precision bf16"), "{found}");
     let found = refused(&ModelConfig { hidden: 904, ..model.clone() });
     assert!(matches!(found, PlanError::StudentRotation { result: "the output", depth: 904, .. }), "{found}");
-    let stored = Formats::uniform(&model, precast_kernels::Block::Q8_0);
+    let stored = Formats::uniform(&model, Block::Q8_0);
     let adapters = Adapters::uniform(&model, &Target::ALL, 8, 1.0);
     let student = Student { config: &model, formats: &stored, adapters: &adapters };
-    assert_eq!(
-        TrainingPlan::new(TrainingRequest::new(student, &recipe, Arch::Sim)).unwrap_err(),
-        PlanError::StoredInt8
-    );
+    let stored = TrainingPlan::new(TrainingRequest::new(student, &recipe, Arch::Sim));
+    assert_eq!(stored.unwrap_err(), PlanError::StoredInt8);
 }

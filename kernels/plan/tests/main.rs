@@ -10,4 +10,5 @@ mod int8;
 mod int8_training;
 mod ranks;
 mod stored;
+mod support;
 mod teacher;

@@ -1,17 +1,9 @@
 //! Plans of several ranks fit together: sends match receives, and each rank keeps its part.
 
-use std::collections::BTreeMap;
+use crate::support::*;
 
-use precast_kernels::Arch;
-use precast_plan::training::{GATHER, LAST, MICRO};
-use precast_plan::{
-    Adapters, Exchange, Formats, MemoryTable, ModelConfig, Node, Plan, Recipe, Share, Student, Target, Teacher,
-    TrainingPlan, TrainingRequest, Work, build_keys, keys,
-};
-
-fn config() -> ModelConfig {
-    let json = include_str!("../../../aot/models/smollm2-135m.json");
-    ModelConfig { layers: 2, ..ModelConfig::from_json(json).unwrap() }
+fn model() -> ModelConfig {
+    first_layers(2, "smollm2-135m")
 }
 
 /// Plans all ranks.
@@ -22,22 +14,25 @@ fn plans(
     (replicas, ranks): (u32, u32),
 ) -> Vec<TrainingPlan> {
     let formats = Formats::dense();
-    let plan = |rank| {
-        let student = Student { config, formats: &formats, adapters };
-        let teacher = Some(Teacher::Model { config, formats: &formats });
-        let share = Share { replicas, ranks, rank };
-        TrainingPlan::new(TrainingRequest {
-            teacher,
-            student,
-            recipe: *recipe,
-            share,
-            decode: None,
-            on_policy: false,
-            arch: Arch::Sim,
-        })
-        .unwrap()
-    };
+    let student = Student { config, formats: &formats, adapters };
+    let request = TrainingRequest::new(student, recipe, Arch::Sim).taught_by(Some(config));
+    let plan = |rank| TrainingPlan::new(TrainingRequest { share: Share { replicas, ranks, rank }, ..request }).unwrap();
     (0..ranks).map(plan).collect()
+}
+
+/// Calls with the plans of all ranks, for each recipe, with and without adapters, in each of these shares.
+fn each(shares: [(u32, u32); 3], mut check: impl FnMut((u32, u32), Vec<TrainingPlan>)) {
+    let config = model();
+    for recipe in Recipe::every(64) {
+        for adapters in [Adapters::none(), Adapters::uniform(&config, &Target::ALL, 8, 1.0)] {
+            shares.iter().for_each(|share| check(*share, plans(&config, &recipe, &adapters, *share)));
+        }
+    }
+}
+
+/// A recipe with a teacher.
+fn distillation() -> Recipe {
+    Recipe::every(64).find(|recipe| recipe.objective.has_teacher()).unwrap()
 }
 
 /// Returns the exchanges in running order, with their phases.
@@ -54,7 +49,7 @@ fn exchanges(plan: &TrainingPlan) -> Vec<(&str, &Exchange)> {
 type Range = (u64, u64, bool);
 
 fn ranges(plan: &Plan, node: &Node) -> Vec<Range> {
-    let range = |touch: precast_plan::Touch| {
+    let range = |touch: Touch| {
         let start = plan.buffer(touch.buffer).offset + touch.offset;
         (start, start + touch.bytes, touch.access.writes())
     };
@@ -82,48 +77,41 @@ fn waited_for(nodes: &[Node]) -> Vec<Vec<bool>> {
 }
 
 #[test]
-fn gradients_leave_when_they_are_complete_and_are_read_when_they_have_come() {
-    let config = config();
-    let some = Adapters::uniform(&config, &Target::ALL, 8, 1.0);
-    for recipe in Recipe::every(64) {
-        for adapters in [Adapters::none(), some.clone()] {
-            for share in [(2, 2), (3, 3), (8, 4)] {
-                for training in plans(&config, &recipe, &adapters, share) {
-                    let (plan, nodes) = (&training.plan, &training.plan.phase(LAST).nodes);
-                    let (waited, touched) =
-                        (waited_for(nodes), nodes.iter().map(|node| ranges(plan, node)).collect::<Vec<_>>());
-                    let mut sent = 0;
-                    for (index, node) in nodes.iter().enumerate() {
-                        let Work::Exchange(exchange) = &node.work else { continue };
-                        // This rank's losses are already in place.
-                        let gradients =
-                            exchange.sends.iter().map(|(_, tensor)| tensor.buffer != training.metrics.buffer);
-                        let sends = touched[index].iter().zip(gradients).filter(|(_, is_gradient)| *is_gradient);
-                        let sends: Vec<Range> = sends.map(|(range, _)| *range).collect();
-                        sent += exchange.sends.iter().map(|(_, tensor)| tensor.elems).sum::<u64>();
-                        for (other, range) in touched.iter().enumerate().filter(|(other, _)| *other != index) {
-                            if !conflict(range, &touched[index]) {
-                                continue;
-                            }
-                            let label = &nodes[other].label;
-                            let (first, second) = (other.min(index), other.max(index));
-                            assert!(waited[second][first], "{label} and {} run at once", node.label);
-                            assert!(other < index || !conflict(range, &sends), "{label} writes what has left");
-                        }
+fn gradients_leave_complete_and_are_read_after_they_arrive() {
+    each([(2, 2), (3, 3), (8, 4)], |share, plans| {
+        for training in plans {
+            let (plan, nodes) = (&training.plan, &training.plan.phase(LAST).nodes);
+            let (waited, touched) =
+                (waited_for(nodes), nodes.iter().map(|node| ranges(plan, node)).collect::<Vec<_>>());
+            let mut sent = 0;
+            for (index, node) in nodes.iter().enumerate() {
+                let Work::Exchange(exchange) = &node.work else { continue };
+                // This rank's losses are already in place.
+                let gradients = exchange.sends.iter().map(|(_, tensor)| tensor.buffer != training.metrics.buffer);
+                let sends = touched[index].iter().zip(gradients).filter(|(_, is_gradient)| *is_gradient);
+                let sends: Vec<Range> = sends.map(|(range, _)| *range).collect();
+                sent += exchange.sends.iter().map(|(_, tensor)| tensor.elems).sum::<u64>();
+                for (other, range) in touched.iter().enumerate().filter(|(other, _)| *other != index) {
+                    if !conflict(range, &touched[index]) {
+                        continue;
                     }
-                    let shards = &training.shards;
-                    let losses = 2 * u64::from(share.1 - 1);
-                    assert_eq!(sent, shards.elems() - shards.own_elems() + losses, "all gradients leave once");
+                    let label = &nodes[other].label;
+                    let (first, second) = (other.min(index), other.max(index));
+                    assert!(waited[second][first], "{label} and {} run at once", node.label);
+                    assert!(other < index || !conflict(range, &sends), "{label} writes what has left");
                 }
             }
+            let shards = &training.shards;
+            let losses = 2 * u64::from(share.1 - 1);
+            assert_eq!(sent, shards.elems() - shards.own_elems() + losses, "all gradients leave once");
         }
-    }
+    });
 }
 
 #[test]
 fn earlier_layers_compute_while_gradients_of_later_ones_move() {
-    let config = ModelConfig { layers: 4, ..config() };
-    let recipe = Recipe::every(64).find(|recipe| recipe.objective.has_teacher()).unwrap();
+    let config = ModelConfig { layers: 4, ..model() };
+    let recipe = distillation();
     for training in plans(&config, &recipe, &Adapters::none(), (2, 2)) {
         let nodes = &training.plan.phase(LAST).nodes;
         let waited = waited_for(nodes);
@@ -151,71 +139,54 @@ fn earlier_layers_compute_while_gradients_of_later_ones_move() {
 
 #[test]
 fn what_one_sends_another_takes() {
-    let config = config();
-    let some = Adapters::uniform(&config, &Target::ALL, 8, 1.0);
-    for recipe in Recipe::every(64) {
-        for adapters in [Adapters::none(), some.clone()] {
-            for (replicas, ranks) in [(2, 2), (3, 3), (8, 4)] {
-                let plans = plans(&config, &recipe, &adapters, (replicas, ranks));
-                let of_ranks: Vec<_> = plans.iter().map(exchanges).collect();
-                assert!(of_ranks.iter().all(|list| list.len() == of_ranks[0].len() && list.len() >= 3));
-                for (at, (phase, _)) in of_ranks[0].iter().enumerate() {
-                    let mut sent: BTreeMap<(u32, u32), Vec<u64>> = BTreeMap::new();
-                    let mut taken = sent.clone();
-                    for (rank, list) in (0..).zip(&of_ranks) {
-                        assert_eq!(list[at].0, *phase, "ranks are in the same phase");
-                        for (to, tensor) in &list[at].1.sends {
-                            sent.entry((rank, *to)).or_default().push(tensor.bytes());
-                        }
-                        for (from, tensor) in &list[at].1.receives {
-                            taken.entry((*from, rank)).or_default().push(tensor.bytes());
-                        }
-                    }
-                    assert_eq!(sent, taken, "exchange {at}, in {phase}");
+    each([(2, 2), (3, 3), (8, 4)], |_, plans| {
+        let of_ranks: Vec<_> = plans.iter().map(exchanges).collect();
+        assert!(of_ranks.iter().all(|list| list.len() == of_ranks[0].len() && list.len() >= 3));
+        for (at, (phase, _)) in of_ranks[0].iter().enumerate() {
+            let mut sent: BTreeMap<(u32, u32), Vec<u64>> = BTreeMap::new();
+            let mut taken = sent.clone();
+            for (rank, list) in (0..).zip(&of_ranks) {
+                assert_eq!(list[at].0, *phase, "ranks are in the same phase");
+                for (to, tensor) in &list[at].1.sends {
+                    sent.entry((rank, *to)).or_default().push(tensor.bytes());
+                }
+                for (from, tensor) in &list[at].1.receives {
+                    taken.entry((*from, rank)).or_default().push(tensor.bytes());
                 }
             }
+            assert_eq!(sent, taken, "exchange {at}, in {phase}");
         }
-    }
+    });
 }
 
 #[test]
 fn every_kernel_of_a_share_is_built() {
-    let config = config();
-    let built = build_keys(std::slice::from_ref(&config), Arch::Sim);
-    let some = Adapters::uniform(&config, &Target::ALL, 8, 1.0);
-    for recipe in Recipe::every(64) {
-        for adapters in [Adapters::none(), some.clone()] {
-            for share in [(4, 1), (8, 2), (3, 3)] {
-                for plan in plans(&config, &recipe, &adapters, share) {
-                    let missing: Vec<_> = keys(&plan.plan).into_iter().filter(|pair| !built.contains(pair)).collect();
-                    assert!(missing.is_empty(), "{missing:?}");
-                }
-            }
+    let built = build_keys(&[model()], Arch::Sim);
+    each([(4, 1), (8, 2), (3, 3)], |_, plans| {
+        for plan in plans {
+            let missing: Vec<_> = keys(&plan.plan).into_iter().filter(|pair| !built.contains(pair)).collect();
+            assert!(missing.is_empty(), "{missing:?}");
         }
-    }
+    });
 }
 
 #[test]
 fn a_rank_keeps_its_part_and_one_keeps_everything() {
-    let config = config();
-    let recipe = Recipe::every(64).find(|recipe| recipe.objective.has_teacher()).unwrap();
-    let bytes = |share, category: &str| {
-        let plan = &plans(&config, &recipe, &Adapters::none(), share)[0].plan;
-        let rows = MemoryTable::of(plan).rows;
-        rows.iter().find(|row| row.category.name() == category).unwrap().bytes
-    };
-    let [one, two, four] = [(4, 1), (4, 2), (4, 4)].map(|share| bytes(share, "moments"));
+    let config = model();
+    let recipe = distillation();
+    let bytes = |share, category| row(&plans(&config, &recipe, &Adapters::none(), share)[0].plan, category).unwrap();
+    let [one, two, four] = [(4, 1), (4, 2), (4, 4)].map(|share| bytes(share, Category::Moments));
     assert!(two < one * 51 / 100 && four < one * 26 / 100, "{one} {two} {four}");
     // log2 of the rank's replicas more gradient buffers.
-    let [one, two, four] = [(4, 1), (4, 2), (4, 4)].map(|share| bytes(share, "gradients"));
+    let [one, two, four] = [(4, 1), (4, 2), (4, 4)].map(|share| bytes(share, Category::Gradients));
     let gradient = one - two;
     assert!(gradient == two - four && gradient > 4 * 10_000_000, "{one} {two} {four}");
 }
 
 #[test]
 fn weights_are_gathered_beside_the_teacher() {
-    let config = config();
-    let recipe = Recipe::every(64).find(|recipe| recipe.objective.has_teacher()).unwrap();
+    let config = model();
+    let recipe = distillation();
     let plan = &plans(&config, &recipe, &Adapters::none(), (2, 2))[0].plan;
     let touched = |nodes: &[Node]| -> Vec<Range> { nodes.iter().flat_map(|node| ranges(plan, node)).collect() };
     let gathered = touched(&plan.phase(GATHER).nodes);

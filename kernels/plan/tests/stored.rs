@@ -1,39 +1,17 @@
 //! A teacher as stored: its plan's memory, and equality of its GEMMs with a dense teacher's.
 
-use std::collections::BTreeSet;
-
-use precast_kernels::{Arch, Block, Key};
-use precast_plan::memory::MemoryTable;
-use precast_plan::training::MICRO;
-use precast_plan::{
-    Category, EvaluationPlan, Formats, Gemm, Launch, ModelConfig, Node, Objective, Plan, Precision, Recipe, Recompute,
-    TrainingPlan, TrainingRequest, keys,
-};
-
-fn config(json: &str) -> ModelConfig {
-    ModelConfig::from_json(json).unwrap()
-}
+use crate::support::*;
 
 fn models() -> [ModelConfig; 3] {
-    [
-        config(include_str!("../../../aot/models/qwen2.5-7b.json")),
-        config(include_str!("../../../aot/models/qwen2.5-0.5b.json")),
-        config(include_str!("../../../aot/models/smollm2-135m.json")),
-    ]
+    ["qwen2.5-7b", "qwen2.5-0.5b", "smollm2-135m"].map(config)
 }
 
 fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
-    let objective = Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 };
-    let (recompute, gemm) = (Recompute::None, Gemm::Bundle);
-    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, recompute, gemm }
+    Recipe { batch, seq_len, precision, ..RECIPE }
 }
 
 fn lower(teacher: &ModelConfig, formats: &Formats, student: &ModelConfig, recipe: &Recipe, arch: Arch) -> Plan {
-    TrainingPlan::new(TrainingRequest::new(student, recipe, arch).taught_by(Some((teacher, formats)))).unwrap().plan
-}
-
-fn row(plan: &Plan, category: Category) -> u64 {
-    MemoryTable::of(plan).rows.iter().find(|row| row.category == category).map_or(0, |row| row.bytes)
+    taught((teacher, formats), student, recipe, arch).plan
 }
 
 #[test]
@@ -41,12 +19,12 @@ fn a_7b_in_q4_k_m_fits_a_card_of_24_gib() {
     let [teacher, student, _] = models();
     let formats = Formats::q4_k_m(&teacher);
     let plan = lower(&teacher, &formats, &student, &recipe(8, 1024, Precision::Bf16), Arch::Sm89);
-    let (weights, scratch) = (row(&plan, Category::TeacherWeights), row(&plan, Category::TeacherScratch));
+    let [weights, scratch] = [Category::TeacherWeights, Category::TeacherScratch].map(|of| row(&plan, of).unwrap());
     assert!(weights + scratch <= 6_000_000_000, "{weights} {scratch}");
     let most = 45 << 29; // 22.5 GiB
     assert!(plan.arena_bytes <= most, "{}", plan.arena_bytes);
     let dense = lower(&teacher, &Formats::dense(), &student, &recipe(8, 1024, Precision::Bf16), Arch::Sm89);
-    assert_eq!(row(&dense, Category::TeacherScratch), 0);
+    assert_eq!(row(&dense, Category::TeacherScratch), None);
     assert_eq!(row(&dense, Category::Activations), row(&plan, Category::Activations));
 }
 
@@ -67,7 +45,7 @@ fn gemms(plan: &Plan) -> Vec<(String, String, Vec<u8>)> {
 
 /// Bits could depend on variant, shape and order of sums: all are equal, on every architecture.
 #[test]
-fn what_is_launched_besides_dequantization_is_what_a_dense_teacher_launches() {
+fn but_for_dequantization_a_stored_teacher_is_a_dense_one() {
     let [large, student, small] = models();
     for (teacher, student) in [(&large, &student), (&small, &small)] {
         let formats = Formats::q4_k_m(teacher);
@@ -87,18 +65,11 @@ fn what_is_launched_besides_dequantization_is_what_a_dense_teacher_launches() {
 fn without_blocks_a_stored_teacher_is_the_dense_one() {
     let [_, teacher, student] = models();
     let (teacher, student) = (ModelConfig { vocab: student.vocab, ..teacher }, student);
-    let recipe = recipe(1, 64, Precision::Bf16);
-    let dense =
-        TrainingPlan::new(TrainingRequest::new(&student, &recipe, Arch::Sm90a).taught_by(Some(&teacher))).unwrap();
-    let none = Formats::uniform(
-        &ModelConfig { hidden: 8, intermediate: 8, head_dim: 16, heads: 1, ..student.clone() },
-        Block::Q4_K,
-    );
+    let narrow = ModelConfig { hidden: 8, intermediate: 8, head_dim: 16, heads: 1, ..student.clone() };
+    let none = Formats::uniform(&narrow, Block::Q4_K);
     assert!(none.is_dense());
-    let stored =
-        TrainingPlan::new(TrainingRequest::new(&student, &recipe, Arch::Sm90a).taught_by(Some((&teacher, &none))))
-            .unwrap();
-    assert_eq!(dense, stored);
+    let dense = taught(&teacher, &student, &RECIPE, Arch::Sm90a);
+    assert_eq!(dense, taught((&teacher, &none), &student, &RECIPE, Arch::Sm90a));
 }
 
 /// True if node `later` must wait for node `earlier`.
@@ -149,7 +120,7 @@ fn a_matrix_may_be_dequantized_while_the_gemm_before_it_runs() {
 
 /// Two launches if formats agree and parts are adjacent, else one per format.
 #[test]
-fn parts_of_a_gemm_that_are_stored_alike_are_dequantized_by_one_launch() {
+fn parts_stored_alike_are_dequantized_by_one_launch() {
     let [teacher, _, _] = models();
     let formats = Formats::q4_k_m(&teacher);
     let plan = EvaluationPlan::with_formats((&teacher, &formats), (1, 64), Precision::Bf16, Arch::Sm90a).unwrap().plan;
@@ -175,7 +146,7 @@ fn a_gemm_with_a_dense_part_is_dense() {
 }
 
 #[test]
-fn a_teacher_in_one_format_takes_one_kernel_more_and_another_gather() {
+fn a_stored_teacher_takes_one_more_kernel_and_another_gather() {
     let [_, _, model] = models();
     for (precision, x) in [(Precision::Fp32, "f32"), (Precision::Bf16, "bf16")] {
         let recipe = recipe(1, 64, precision);

@@ -1,20 +1,8 @@
 //! Losses of a teacher alone: accesses and memory.
 
-use std::collections::BTreeSet;
+use crate::support::*;
 
-use precast_kernels::{Arch, Block};
-use precast_plan::training::{MICRO, TEACHER};
-use precast_plan::{
-    Adapters, Formats, Gemm, ModelConfig, Node, Plan, Precision, Recipe, Recompute, Share, Student, Target, Teacher,
-    TrainingPlan, TrainingRequest,
-};
-
-fn config(name: &str) -> ModelConfig {
-    let path = format!("{}/../../aot/models/{name}.json", env!("CARGO_MANIFEST_DIR"));
-    ModelConfig { layers: 3, ..ModelConfig::from_json(&std::fs::read_to_string(path).unwrap()).unwrap() }
-}
-
-fn keys(plan: &Plan, phase: &str) -> BTreeSet<String> {
+fn keys_of(plan: &Plan, phase: &str) -> BTreeSet<String> {
     plan.phase(phase).launches().map(|launch| launch.key.to_string()).collect()
 }
 
@@ -28,8 +16,8 @@ fn end(plan: &Plan, takes: impl Fn(&str) -> bool) -> u64 {
 
 fn check(training: &TrainingPlan, what: &str) {
     let plan = &training.plan;
-    let others = keys(plan, MICRO);
-    assert!(keys(plan, TEACHER).is_subset(&others), "{what}");
+    let others = keys_of(plan, MICRO);
+    assert!(keys_of(plan, TEACHER).is_subset(&others), "{what}");
     let alone = end(plan, |phase| phase == TEACHER);
     assert!(alone <= end(plan, |phase| phase != TEACHER), "{what}: {alone}");
     let touches = plan.phase(TEACHER).nodes.iter().flat_map(Node::touches).filter(|touch| touch.access.writes());
@@ -44,7 +32,7 @@ fn check(training: &TrainingPlan, what: &str) {
 /// micro-batch overwrites its losses.
 #[test]
 fn a_teacher_alone_takes_neither_kernels_nor_memory() {
-    let (teacher, student) = (config("qwen2.5-1.5b"), config("qwen2.5-0.5b"));
+    let (teacher, student) = (first_layers(3, "qwen2.5-1.5b"), first_layers(3, "qwen2.5-0.5b"));
     let (dense, none) = (Formats::dense(), Adapters::none());
     let adapters = Adapters::uniform(&student, &Target::ALL, 16, 1.0);
     let whole = Student { config: &student, formats: &dense, adapters: &none };
@@ -60,15 +48,8 @@ fn a_teacher_alone_takes_neither_kernels_nor_memory() {
             for (share, (student, teacher)) in shares.into_iter().flat_map(|share| {
                 [(whole, own), (adapted, own), (adapted, Some(Teacher::Base))].map(|pair| (share, pair))
             }) {
-                let Ok(training) = TrainingPlan::new(TrainingRequest {
-                    teacher,
-                    student,
-                    recipe,
-                    share,
-                    decode: None,
-                    on_policy: false,
-                    arch: Arch::Sm90a,
-                }) else {
+                let request = TrainingRequest::new(student, &recipe, Arch::Sm90a).taught_by(teacher);
+                let Ok(training) = TrainingPlan::new(TrainingRequest { share, ..request }) else {
                     // No int8 GEMMs in fp32, or by cuBLASLt.
                     assert!(name == "int8", "{recipe:?}");
                     continue;
@@ -82,12 +63,8 @@ fn a_teacher_alone_takes_neither_kernels_nor_memory() {
     let stored = Formats::uniform(&student, Block::Q8_0);
     let base = Student { formats: &stored, ..adapted };
     let recipe = Recipe::every(512).find(|it| it.objective.has_teacher() && it.precision == Precision::Bf16).unwrap();
-    check(
-        &TrainingPlan::new(TrainingRequest::new(base, &recipe, Arch::Sm90a).taught_by(Some(Teacher::Base))).unwrap(),
-        "a stored base",
-    );
+    check(&taught(Teacher::Base, base, &recipe, Arch::Sm90a), "a stored base");
     // Without a teacher.
-    let alone = Recipe::every(64).find(|it| !it.objective.has_teacher() && it.recompute == Recompute::None).unwrap();
-    let alone = TrainingPlan::new(TrainingRequest::new(&student, &alone, Arch::Sim)).unwrap();
-    assert!(alone.plan.phases.iter().all(|phase| phase.name != TEACHER));
+    let recipe = Recipe::every(64).find(|it| !it.objective.has_teacher() && it.recompute == Recompute::None).unwrap();
+    assert!(alone(&student, &recipe, Arch::Sim).plan.phases.iter().all(|phase| phase.name != TEACHER));
 }
