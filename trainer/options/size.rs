@@ -41,24 +41,10 @@ mod tests {
 
     #[test]
     fn another_unit_hears_of_the_one_that_is_meant() {
-        let refused = [
-            "24GB",
-            "24G",
-            "24 gib",
-            "5Mb",
-            "3k",
-            "24TiB",
-            "B",
-            "",
-            ".",
-            "1.5",
-            "-1",
-            "GiB",
-            "1e3GiB",
-            "9999999999GiB",
-            "24µ",
-        ];
-        insta::assert_snapshot!(refused.map(|text| format!("{text}: {}", bytes(text).unwrap_err())).join("\n"));
+        let refused = "24GB|24G|24 gib|5Mb|3k|24TiB|B||.|1.5|-1|GiB|1e3GiB|9999999999GiB|24µ";
+        let refused: Vec<String> =
+            refused.split('|').map(|text| format!("{text}: {}", bytes(text).unwrap_err())).collect();
+        insta::assert_snapshot!(refused.join("\n"));
     }
 
     proptest! {

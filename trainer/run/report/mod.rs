@@ -275,6 +275,7 @@ pub(crate) fn flatten(prefix: &str, value: &Value) -> Vec<(String, String)> {
 mod tests {
     use super::*;
     use crate::run::step::HeldOutRecord;
+    use crate::run::tests::steps;
 
     #[test]
     fn text_of_others_is_text() {
@@ -282,23 +283,9 @@ mod tests {
     }
 
     pub(super) fn record(step: u64, loss: Option<f64>) -> StepRecord {
-        StepRecord {
-            step,
-            loss,
-            kd_loss: loss,
-            ce_loss: loss,
-            grad_norm: loss,
-            lr: 1e-3,
-            tokens: 64,
-            step_ms: 10.0,
-            tokens_per_s: 6400.0,
-            memory_bytes: 1 << 20,
-            gpu: GpuRecord::default(),
-            skipped: loss.is_none(),
-            held_out: None,
-            guard: None,
-            rollouts: None,
-        }
+        let numbers = StepRecord { kd_loss: loss, ce_loss: loss, grad_norm: loss, ..steps(&[0.0], &[]).remove(0) };
+        let rates = StepRecord { tokens: 64, step_ms: 10.0, tokens_per_s: 6400.0, memory_bytes: 1 << 20, ..numbers };
+        StepRecord { step, loss, skipped: loss.is_none(), ..rates }
     }
 
     #[test]

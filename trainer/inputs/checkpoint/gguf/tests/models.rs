@@ -18,38 +18,17 @@ const QUERY: &str = "model.layers.0.self_attn.q_proj.weight";
 fn a_llama_file_is_a_llama_in_the_names_of_hugging_face() {
     let gguf = open(&model("llama").bytes()).unwrap();
     let expected = json!({
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "hidden_size": 256,
-        "intermediate_size": 8,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-        "head_dim": 4,
-        "vocab_size": 6,
-        "rope_theta": 1e6,
-        "rms_norm_eps": 1e-6,
-        "max_position_embeddings": 64,
-        "tie_word_embeddings": false,
-        "hidden_act": "silu",
-        "torch_dtype": "float32",
-        "attention_bias": false,
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 256, "intermediate_size": 8,
+        "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4, "vocab_size": 6,
+        "rope_theta": 1e6, "rms_norm_eps": 1e-6, "max_position_embeddings": 64, "tie_word_embeddings": false,
+        "hidden_act": "silu", "torch_dtype": "float32", "attention_bias": false,
     });
     assert_eq!(gguf.config().unwrap(), expected);
     assert_eq!(gguf.config().unwrap()["rms_norm_eps"].to_string(), "1e-6");
     let layer = |layer: u32| {
-        [
-            "input_layernorm",
-            "mlp.down_proj",
-            "mlp.gate_proj",
-            "mlp.up_proj",
-            "post_attention_layernorm",
-            "self_attn.k_proj",
-            "self_attn.o_proj",
-            "self_attn.q_proj",
-            "self_attn.v_proj",
-        ]
-        .map(|module| format!("model.layers.{layer}.{module}.weight"))
+        let modules = "input_layernorm mlp.down_proj mlp.gate_proj mlp.up_proj post_attention_layernorm \
+                       self_attn.k_proj self_attn.o_proj self_attn.q_proj self_attn.v_proj";
+        modules.split(' ').map(|module| format!("model.layers.{layer}.{module}.weight")).collect::<Vec<_>>()
     };
     let first = ["lm_head.weight", "model.embed_tokens.weight"].map(str::to_owned);
     let expected = [&first[..], &layer(0), &layer(1), &["model.norm.weight".to_owned()]].concat();
@@ -228,7 +207,7 @@ fn rows_that_are_no_whole_heads_are_refused() {
 }
 
 #[test]
-fn a_block_type_that_is_not_supported_is_refused_where_it_is_read() {
+fn an_unsupported_block_type_is_refused_where_it_is_read() {
     let writer = model("llama").tensor_raw("blk.2.ffn_down.weight", &[256, 1], 16, vec![0; 66]);
     let gguf = open(&writer.bytes()).unwrap();
     assert_eq!(gguf.tensors.shape("model.layers.2.mlp.down_proj.weight"), Some(&[1, 256][..]));
@@ -239,7 +218,7 @@ fn a_block_type_that_is_not_supported_is_refused_where_it_is_read() {
 }
 
 #[test]
-fn metadata_that_would_change_the_mathematics_are_refused_by_key() {
+fn metadata_that_change_the_mathematics_are_refused_by_key() {
     let refused = |writer: Writer, wanted: &str| {
         let error = open(&writer.bytes()).and_then(|gguf| gguf.config()).unwrap_err().to_string();
         assert!(error.contains(wanted), "{error}");
@@ -288,7 +267,7 @@ fn a_tensor_that_no_model_of_the_family_has_is_refused() {
 
 /// A scale that is NaN makes a block of values that are: found after dequantizing, by the tensor's Hugging Face name.
 #[test]
-fn a_scale_that_is_not_finite_is_refused_where_its_tensor_is_read() {
+fn a_scale_that_is_not_finite_is_refused_where_it_is_read() {
     const F32: Kind = Kind::F32;
     const Q8_0: Kind = Kind::Block(Block::Q8_0);
     let key = |rest: &str| format!("qwen2.{rest}");

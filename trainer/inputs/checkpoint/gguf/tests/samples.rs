@@ -97,24 +97,11 @@ pub(super) fn with_sentencepiece(writer: Writer) -> Writer {
     tokens.extend((0..=255).map(|byte| format!("<0x{byte:02X}>")));
     let mut types = [vec![2, 3, 3], vec![6; 256]].concat();
     let mut scores = vec![0.0; tokens.len()];
-    let pieces = [
-        ("ll", -1.0),
-        ("he", -2.0),
-        ("hell", -3.0),
-        ("hello", -4.0),
-        ("▁hello", -5.0),
-        ("▁▁", -1e9),
-        ("▁▁▁", -1e9),
-        ("▁", -10.0),
-        ("h", -11.0),
-        ("e", -12.0),
-        ("l", -13.0),
-        ("o", -14.0),
-    ];
-    for (text, score) in pieces {
+    let pieces = "ll -1|he -2|hell -3|hello -4|▁hello -5|▁▁ -1e9|▁▁▁ -1e9|▁ -10|h -11|e -12|l -13|o -14";
+    for (text, score) in pieces.split('|').map(|piece| piece.split_once(' ').unwrap()) {
         tokens.push(text.to_owned());
         types.push(1);
-        scores.push(score);
+        scores.push(score.parse().unwrap());
     }
     writer
         .string("tokenizer.ggml.model", "llama")

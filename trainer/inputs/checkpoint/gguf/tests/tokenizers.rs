@@ -136,16 +136,9 @@ fn sentencepiece_merges_pieces_and_falls_back_to_bytes() {
         assert_eq!(tokenizer.decode(&ids(&tokenizer, text), true).unwrap(), text);
     }
     let json = saved(&tokenizer);
-    let merges = json!([
-        ["l", "l"],
-        ["h", "e"],
-        ["he", "ll"],
-        ["hell", "o"],
-        ["▁", "hello"],
-        ["▁▁", "▁"],
-        ["▁", "▁▁"],
-        ["▁", "▁"],
-    ]);
+    let merges =
+        "l l|h e|he ll|hell o|▁ hello|▁▁ ▁|▁ ▁▁|▁ ▁".split('|').map(|merge| merge.split(' ').collect::<Vec<_>>());
+    let merges = json!(merges.collect::<Vec<_>>());
     assert_eq!(json["model"]["merges"], merges);
     assert_eq!((&json["model"]["unk_token"], &json["post_processor"]), (&json!("<unk>"), &Value::Null));
 }
@@ -281,7 +274,7 @@ fn a_text_begins_with_a_token_where_the_file_says_so() {
 
 /// As llama.cpp has it: Llama 3's texts begin with a token unless the file says otherwise, Qwen's do not.
 #[test]
-fn byte_level_texts_begin_with_a_token_in_llama_3_alone_unless_told() {
+fn byte_level_texts_begin_with_a_token_in_llama_3_alone() {
     let begins = |family: &str| {
         let writer = with_byte_level(shape("llama"), family).integer("tokenizer.ggml.bos_token_id", 3);
         let first = tokens(&build(writer), "hello");
@@ -297,7 +290,7 @@ fn byte_level_texts_begin_with_a_token_in_llama_3_alone_unless_told() {
 }
 
 #[test]
-fn a_tokenizer_that_contradicts_itself_is_refused_with_its_place() {
+fn a_tokenizer_that_contradicts_itself_is_refused_by_place() {
     let gpt2 = || with_byte_level(shape("qwen2"), "qwen2");
     let llama = || with_sentencepiece(shape("llama"));
     refused(shape("llama"), "no metadata key tokenizer.ggml.model");
@@ -327,7 +320,7 @@ fn a_tokenizer_that_contradicts_itself_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_tokenizers_configuration_has_its_special_tokens_and_template() {
+fn a_tokenizers_configuration_has_its_tokens_and_template() {
     let config = |writer: Writer| {
         let gguf = open(&writer.bytes()).unwrap();
         let tokenizer = gguf.tokenizer().unwrap();
