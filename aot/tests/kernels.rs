@@ -26,7 +26,7 @@ fn an_operation_is_listed_by_its_examples_and_a_key_by_itself() {
 }
 
 #[test]
-fn a_name_that_no_kernel_has_is_an_error_that_lists_those_there_are() {
+fn a_name_of_no_kernel_lists_the_kernels_there_are() {
     let (code, _, message) = run(&["keys", "--key", "softmax.fwd"]);
     assert_eq!(code, Some(2), "{message}");
     assert!(message.contains("no kernel `softmax.fwd`") && message.contains("swiglu.bwd, swiglu.fwd"), "{message}");

@@ -9,7 +9,7 @@ use precast_kernels::OPTIONS;
 
 /// Finds in seconds the mismatch that a build finds after compiling: a kernel that is not the locked one.
 #[test]
-fn every_kernel_of_every_built_in_model_is_locked_with_its_source_and_options() {
+fn every_kernel_is_locked_with_its_source_and_options() {
     let locks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fatbins");
     let (options, mut wrong) = (OPTIONS.join(" "), Vec::new());
     for model in Model::built_in() {

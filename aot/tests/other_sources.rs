@@ -68,7 +68,7 @@ fn a_bundle_of_other_sources_is_refused_wherever_it_is_taken_in() {
 }
 
 #[test]
-fn a_forged_manifest_is_refused_and_a_forged_symbol_is_for_locks_and_signatures() {
+fn a_forged_manifest_is_refused_and_locks_find_a_forged_symbol() {
     let (request, [today, other]) = built();
     let rows = |built: &Built| -> Vec<usize> {
         let modules = built.manifest.modules.iter().enumerate();

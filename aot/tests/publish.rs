@@ -59,7 +59,7 @@ fn what_is_published_is_fetched_and_built_from() {
 }
 
 #[test]
-fn bill_of_materials_and_provenance_name_no_moment_and_no_machine() {
+fn bill_of_materials_and_provenance_name_no_time_or_machine() {
     let (_dir, to) = published(None);
     let fetched = fetch(&to, &[]).unwrap();
     let text = |name: &str| String::from_utf8(fetched.files[name].clone()).unwrap();
@@ -117,7 +117,7 @@ fn every_altered_file_of_a_layout_is_noticed() {
 }
 
 #[test]
-fn a_bundle_that_is_not_as_locked_is_neither_published_nor_fetched() {
+fn a_bundle_that_is_not_as_locked_is_not_published() {
     let (_, built, mut locks) = tiny();
     let text = locks[0].1.to_string();
     let digest = text.lines().nth(1).unwrap().split(' ').nth(2).unwrap().to_owned();

@@ -131,7 +131,7 @@ fn examine(file: &[u8]) -> Result<Option<Stale>, BundleError> {
 }
 
 #[test]
-fn a_bundle_of_other_sources_that_is_looked_at_is_held_to_its_manifest() {
+fn a_stale_bundle_is_held_to_its_manifest() {
     let stale = |change: fn(&mut Manifest)| {
         let mut other = manifest();
         other.modules.iter_mut().for_each(|module| module.source.0[0] ^= 1);
@@ -163,7 +163,7 @@ fn stale(file: &[u8]) -> Stale {
 }
 
 #[test]
-fn kernels_of_other_sources_are_counted_with_the_command_that_builds_them() {
+fn stale_kernels_are_counted_and_the_command_is_named() {
     let mut other = manifest();
     for module in &mut other.modules {
         match module.key.as_str() {

@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_that_the_launch_leaves_out_is_named_and_so_is_one_that_both_do() {
+    fn an_element_that_no_launch_writes_is_named() {
         let key = crate::examples().into_iter().find(|key| key.op() == "add").unwrap();
         let case = Case::new(&key, &key.kernel().samples()[0], 1);
         let operand =
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_of_two_signs_are_the_same_bits_to_no_kernel_that_is_exact() {
+    fn zeros_of_two_signs_differ_where_a_kernel_is_exact() {
         let distance =
             |tolerance| distance(Format::Dense(Dtype::F32), &bytes(&[1.0, -0.0]), &bytes(&[1.0, 0.0]), tolerance).norm;
         assert_eq!(distance(Tolerance::EXACT), f64::INFINITY);

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn an_intrinsic_that_is_added_to_the_common_headers_moves_no_row() {
+    fn an_intrinsic_added_to_a_common_header_moves_no_row() {
         let (sources, rows) = rows();
         assert!(rows > 400, "{rows}");
         // Every name that a source or header has and never calls: fields, variables, parameters, types.

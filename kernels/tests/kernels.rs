@@ -254,7 +254,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
-    fn references_write_every_element_of_what_they_write_and_nothing_else_twice_the_same(seed in any::<u64>()) {
+    fn references_write_all_of_their_outputs_twice_the_same(seed in any::<u64>()) {
         for key in examples() {
             for params in key.kernel().samples() {
                 let case = Case::new(&key, &params, seed);

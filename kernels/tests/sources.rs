@@ -31,7 +31,7 @@ fn header(source: &Source) -> String {
 }
 
 #[test]
-fn a_kernels_header_names_what_bounds_it_and_where_it_comes_from() {
+fn a_kernels_header_names_its_bound_and_its_source() {
     let missing: Vec<String> = sources()
         .values()
         .flat_map(|source| {
@@ -70,7 +70,7 @@ fn files(directory: &Path, found: &mut Vec<std::path::PathBuf>) {
 }
 
 #[test]
-fn instructions_and_intrinsics_are_named_in_the_common_headers_alone() {
+fn only_common_headers_name_instructions_and_intrinsics() {
     let mut paths = Vec::new();
     files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut paths);
     assert!(paths.len() > 40, "{} sources", paths.len());

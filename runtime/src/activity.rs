@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_that_writes_what_it_has_done_is_in_the_first_phase_behind_it() {
+    fn a_device_is_in_the_first_phase_behind_what_it_wrote() {
         let mut word = Box::new(0u32);
         let activity = Activity::default();
         // SAFETY: the word lives until the end of this test, where it is taken back.

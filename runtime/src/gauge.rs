@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn several_readings_are_means_the_highest_temperature_and_all_reasons() {
+    fn readings_are_means_the_top_temperature_and_all_reasons() {
         let first = Reading { temperature_c: Some(40), throttle: Some(4), ..watts(100.0) };
         let mut all = first;
         all.add(&Reading { temperature_c: Some(38), throttle: Some(1), ..watts(300.0) });

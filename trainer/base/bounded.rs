@@ -170,7 +170,7 @@ mod tests {
     const BOUNDS: Bounds = Bounds { bytes: 1 << 20, seconds: 60 };
 
     #[test]
-    fn work_ends_where_it_holds_too_much_and_not_where_it_gives_back() {
+    fn work_ends_where_it_holds_too_much_not_where_it_frees() {
         let given_back = || (0..100).map(|_| vec![1_u8; 500_000].len()).sum::<usize>();
         assert_eq!(run(BOUNDS, given_back).unwrap(), 50_000_000);
         let grown = || {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_does_one_piece_of_work_after_the_other_and_counts_each_alone() {
+    fn a_thread_counts_each_piece_of_work_alone() {
         // What leaves the thread is not given back to it.
         let used = |_| run(BOUNDS, || (vec![1_u8; 600_000], thread::current().id())).unwrap().1;
         let used: std::collections::HashSet<thread::ThreadId> = (0..50).map(used).collect();

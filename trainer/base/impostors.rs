@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_read_without_its_byte_order_mark_and_other_encodings_are_named() {
+    fn a_byte_order_mark_is_skipped_and_encodings_are_named() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let read = |bytes: &[u8]| {
             std::fs::write(file.path(), bytes).unwrap();

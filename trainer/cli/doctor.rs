@@ -353,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernels_for_an_architecture_are_built_from_the_models_that_are_named() {
+    fn kernels_of_an_architecture_are_built_from_named_models() {
         let finding = held(&[Arch::Sm120], Arch::Sm121, &["models/mine".into()]).unwrap();
         let remedy = finding.remedy.unwrap();
         assert!(remedy.contains("precast-aot build --model models/mine --arch sm_121 --out run.bundle"), "{remedy}");

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn dense_weights_that_do_not_fit_hear_what_8_bits_would_take_and_are_not_rounded() {
+    fn dense_weights_that_do_not_fit_hear_of_8_bits() {
         let failure = choose(WeightFormat::Auto, &Formats::dense(), &device(26 * GIB, Some((8, 9)))).unwrap_err();
         assert!(matches!(failure, DeviceError::Memory { .. }));
         let said = "With --teacher-format int8, which rounds what the GEMMs of layers read to 8 bits, it would take 26843545600 bytes";

@@ -117,7 +117,7 @@ mod tests {
     use crate::inputs::data::{Portion, Summary};
 
     #[test]
-    fn epochs_are_the_fewest_steps_that_take_all_of_the_data_as_often() {
+    fn epochs_are_the_fewest_steps_that_take_all_data_as_often() {
         let steps = |epochs, sequences| Length::Epochs { epochs }.counted(sequences, 8).unwrap().steps();
         assert_eq!([steps(1.0, 16), steps(1.0, 17), steps(0.5, 17), steps(3.0, 17)], [2, 3, 2, 7]);
         assert_eq!(steps(0.001, 17), 1);

@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_told_nothing_waits_for_fifty_of_its_longest_steps_and_for_two_minutes_at_least() {
+    fn by_default_a_run_waits_for_fifty_of_its_longest_steps() {
         let seconds = |step| default(Duration::from_secs_f64(step)).as_secs();
         assert_eq!([seconds(0.0), seconds(2.4), seconds(9.0)], [120, 120, 450]);
     }

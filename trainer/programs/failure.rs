@@ -232,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn another_ranks_failure_is_known_as_such_whichever_floor_passes_it_on() {
+    fn another_ranks_failure_is_known_whichever_floor_passes_it() {
         for failure in [failed().into(), DeviceError::from(failed()).into(), RunError::from(failed()).into()] {
             assert!(matches!(failure, Failure::Rank(RankError::Failed { .. })), "{failure:?}");
         }
     }
 
     #[test]
-    fn an_output_directory_that_the_system_refuses_has_the_exit_code_of_a_file() {
+    fn an_output_that_the_system_refuses_exits_as_a_file() {
         let refused =
             |kind: std::io::ErrorKind| Failure::from(RunError::Directory(IoError::of("lock", "out")(kind.into())));
         let codes =
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_the_device_and_what_does_not_read_is_an_input() {
+    fn what_does_not_fit_is_the_device_and_unread_is_an_input() {
         let room = DeviceError::Unfit(String::new());
         assert_eq!([Failure::from(room).exit_code(), Failure::from(no_model()).exit_code()], [4, 5]);
     }

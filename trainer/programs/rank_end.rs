@@ -71,7 +71,7 @@ mod tests {
 
     /// A device that copies from memory of a process that has just been killed may fail before that process's connection closes.
     #[test]
-    fn a_device_that_fails_because_a_peer_is_gone_is_no_failure_of_this_rank() {
+    fn a_device_that_fails_for_a_lost_peer_is_no_own_failure() {
         let (ranks, peer) = rank();
         let closing = thread::spawn(move || {
             thread::sleep(Duration::from_millis(50));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_that_a_peer_has_given_up_is_no_failure_of_ones_own() {
+    fn a_checkpoint_that_a_peer_gave_up_is_no_own_failure() {
         let failure = |kind: ErrorKind| Failure::io("write", "out/.precast-aside-checkpoint-2-abc123")(kind.into());
         assert!(may_be_of_another(&failure(ErrorKind::NotFound)));
         assert!(!may_be_of_another(&failure(ErrorKind::StorageFull)));

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_is_worse_than_guessing_and_was_better_has_forgotten() {
+    fn a_model_that_became_worse_than_guessing_has_forgotten() {
         // ln 96 is 4.56.
         let ends = |first: f64, last: f64| [vec![first; 10], vec![last; 10]].concat();
         assert!(of(&ends(4.5, 5.6)).unwrap().contains("worse by more than a nat than the 4.5643 of guessing"));

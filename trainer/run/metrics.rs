@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_deleted_or_truncated_is_written_again_and_another_one_stays() {
+    fn a_file_deleted_or_truncated_is_written_again() {
         let dir = tempfile::tempdir().unwrap();
         let out = Out::claim(&dir.path().join("out"), Start::Fresh, &[]).unwrap();
         let path = out.path().join(METRICS);

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_holds_the_first_loss_the_mean_of_the_last_five_and_counts() {
+    fn an_outcome_holds_first_loss_mean_of_last_five_and_counts() {
         let losses = [9.0, f64::NAN, 7.0, 8.0, 8.0, 5.0, 1.0, 2.0, 3.0, 4.0, 5.0];
         let outcome = Outcome::new(Status::Done, None, &steps(&losses, &[1]), 1.5);
         assert_eq!((outcome.first_loss, outcome.last_loss), (Some(9.0), Some(3.0)));

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pinned_one_comes_before_that_of_the_variable_and_no_other_is_taken() {
+    fn the_pinned_libclang_comes_before_that_of_the_variable() {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("target/debug/program");
         let home = dir.path().join("target/precast");

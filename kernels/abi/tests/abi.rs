@@ -37,7 +37,7 @@ const KERNEL: &str = "/// softcap.fwd { h: u32, x: Dtype }: Caps elements.";
 const RESERVED: &str = " uint32_t reserved;";
 
 #[test]
-fn padding_is_refused_by_the_name_of_its_struct_and_is_no_obstacle_once_it_is_gone() {
+fn padding_is_refused_by_the_name_of_its_struct() {
     let refused = softcap(KERNEL, "[n, h] x, update", "").unwrap_err();
     assert!(refused.contains("implicit padding in softcap_fwd_params"), "{refused}");
     let generated = softcap(KERNEL, "[n, h] x, update", RESERVED).unwrap();
@@ -68,7 +68,7 @@ fn a_kernel_is_its_key_its_operands_and_a_row_of_the_registry() {
 }
 
 #[test]
-fn a_comment_that_does_not_say_what_an_operand_is_is_refused_with_its_field() {
+fn a_comment_that_describes_no_operand_is_refused() {
     for (operand, why) in [
         ("", "an operand begins with `[shape] dtype`"),
         ("elements of the input", "an operand begins with `[shape] dtype`"),

@@ -95,7 +95,7 @@ fn parts_of_a_stack_have_tiles_of_their_own() {
 
 /// One rounding too many is within what a GPU's approximate instructions are allowed, and they are exact here.
 #[test]
-fn a_gate_that_is_rounded_before_it_is_multiplied_is_too_far_from_its_reference() {
+fn a_gate_rounded_too_early_is_not_its_reference() {
     let rounded = "to_float(from_float<KEY_X>(g[j] * sigmoid(g[j]))) * u[j]";
     let message = found("swiglu.fwd{x=bf16}", "g[j] * sigmoid(g[j]) * u[j]", rounded);
     assert!(message.contains("operand `y` differs from the host reference"), "{message}");
@@ -171,7 +171,7 @@ fn int8_gemms_are_held_to_the_hosts_bits() {
 
 /// Hardly one output in 10,000 shows it, and one is enough.
 #[test]
-fn a_scale_that_is_two_units_off_in_the_last_place_has_other_bits() {
+fn a_scale_two_units_off_in_the_last_place_has_other_bits() {
     let (exact, off) = ("mul_rn(x_scale, w_scale)", "mul_rn(x_scale, w_scale) * 1.0000002f");
     let found = found("gemm.fwd{bias=false,residual=false,w=i8,x=i8}", exact, off);
     assert!(found.contains("`y` differs from the host reference"), "{found}");

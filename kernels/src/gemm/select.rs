@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn few_tiles_of_long_sums_are_divided_for_the_architecture_that_runs() {
+    fn few_tiles_of_long_sums_are_divided_for_the_architecture() {
         let parts = |op, (rows, columns, depth), arch| {
             splits(&ProblemSize { op, rows, columns, depth, splits: 1, dtype: Dtype::Bf16, vectors: true }, arch)
         };

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_looked_for_where_it_is_named_and_else_on_the_library_path_and_in_toolkits() {
+    fn cublas_is_looked_for_where_it_is_named_and_in_toolkits() {
         let found =
             |variables: &[_]| places(set(variables)).iter().map(|p| p.display().to_string()).collect::<Vec<_>>();
         let default = ["libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13"];

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_come_in_order_and_are_those_of_any_number_of_slots() {
+    fn completions_are_in_order_and_the_same_for_any_slots() {
         let expected = alone();
         assert!(expected.iter().any(|ids| ids.len() > STEPS as usize), "none is longer than what is between two looks");
         for slots in [1, 2, 7, 64] {

@@ -143,7 +143,7 @@ fn files_beside_a_model_hold_its_template() {
 }
 
 #[test]
-fn a_template_of_any_depth_is_parsed_or_refused_and_overflows_no_stack() {
+fn a_template_of_any_depth_overflows_no_stack() {
     let parse = |text: String| ChatTemplate::new(&ChatSource { default: text, ..ChatSource::default() }, None).err();
     for count in [2000, 8000, 200_000] {
         for text in [
@@ -177,7 +177,7 @@ fn a_row_that_takes_a_template_forever_is_refused() {
 
 /// Each doubles what it has, or asks for all at once, in fewer instructions than a message takes.
 #[test]
-fn a_row_for_which_a_template_asks_for_more_memory_than_there_is_is_refused() {
+fn a_row_whose_template_asks_for_all_memory_is_refused() {
     let doubled = |set: &str, then: &str| {
         format!("{{% set n = namespace(x='ab', l=[1], c=0) %}}{{% for i in range(40) %}}{set}{{% endfor %}}{then}")
     };

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_cannot_be_without_is_refused_and_the_rest_is_counted() {
+    fn zeros_of_what_a_model_needs_are_refused_others_counted() {
         let zeros = Zeros::default();
         let found = |name: &str| zeros.found("m".as_ref(), name).map_err(|error| error.to_string());
         assert!(found("lm_head.weight").unwrap_err().starts_with("m: tensor lm_head.weight is wholly zero"));

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_product_of_a_step_is_measured_as_each_variant_it_can_have() {
+    fn every_product_of_a_step_is_measured_in_each_variant() {
         let mut plan = plan(Arch::Sm90a);
         let before = keys(&plan);
         let candidates = add(&mut plan);

@@ -276,7 +276,7 @@ mod tests {
 
     /// Decoding and training agree on every token; with other weights, keys or positions they do not from the first one on.
     #[test]
-    fn what_training_scores_otherwise_is_counted_from_its_first_token() {
+    fn what_training_scores_otherwise_is_counted_from_its_start() {
         fn keep(_: &mut Row) {}
         assert_eq!(mismatch(keep, |_| {}), Mismatch::default());
         let stale = mismatch(keep, |session| {

@@ -54,7 +54,7 @@ fn a_model_alone_has_no_forms_to_choose_from() {
 }
 
 #[test]
-fn a_base_that_teaches_in_int8_is_in_memory_once_and_has_no_form_of_its_own() {
+fn a_base_that_teaches_in_int8_is_in_memory_once() {
     let report = report(Target::of(Arch::Sm89), |options| {
         options.adapting.lora_rank = Some(4);
         options.arithmetic.precision = Precision::Int8;
@@ -82,7 +82,7 @@ fn the_first_form_that_fits_beside_the_kernels_is_chosen() {
 }
 
 #[test]
-fn a_run_that_does_not_fit_hears_of_the_least_change_by_which_it_does() {
+fn a_run_that_does_not_fit_hears_of_the_least_change() {
     let stored = |options: &mut Options| options.teaching.teacher.teacher_format = WeightFormat::Stored;
     let whole = report(Target::of(Arch::Sm89), stored);
     let bytes = whole.memory.total_bytes + KERNELS_BYTES - 1;

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_bar_fills_the_width_and_no_part_is_longer_than_its_bar() {
+    fn the_longest_bar_fills_the_width_and_no_part_its_bar() {
         let bar = |value, part| Bar { name: "a<b".into(), value, part, note: String::new() };
         let svg = bars("title", ["part", "whole"], &[bar(2.0, 1.0), bar(1.0, 3.0), bar(0.0, 0.0)]);
         let widths: Vec<&str> = svg.split("width=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();

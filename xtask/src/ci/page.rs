@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_has_commands_and_its_example_stands_beside_the_checker() {
+    fn the_page_has_commands_and_its_example_is_beside_them() {
         let root = crate::run::root();
         let page = fs::read_to_string(root.join(PAGE.0)).unwrap();
         let commands = commands(&page).unwrap();

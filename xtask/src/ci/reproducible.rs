@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_checkout_that_is_kept_gets_the_tools_that_are_installed_now() {
+    fn a_kept_checkout_gets_the_tools_installed_now() {
         let dir = tempfile::tempdir().unwrap();
         let [old, new, path] = ["old", "new", "kept"].map(|name| dir.path().join(name));
         let tools = |path: &Path, version: &str| {

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_check_counts_for_the_checker_that_made_it_once_its_line_is_whole() {
+    fn a_check_counts_once_its_line_is_whole() {
         let dir = tempfile::tempdir().unwrap();
         let [checker, another] = [b"a", b"b"].map(|bytes| Digest::of(bytes));
         let open = |checker| Passed::of_checker(dir.path(), checker).unwrap();

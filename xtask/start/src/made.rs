@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_built_again_after_every_edit_but_of_a_cuda_source() {
+    fn a_program_is_built_again_after_edits_but_of_cuda_sources() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_waits_for_the_exchanges_that_it_needs_and_no_later_ones() {
+    fn a_graph_waits_for_the_exchanges_that_it_needs_alone() {
         let (launch, exchange) = (false, true);
         let nodes = [
             (launch, vec![]),

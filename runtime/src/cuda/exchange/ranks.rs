@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_of_nccl_says_why_it_is_needed_and_what_memory_is_left() {
+    fn a_failure_of_nccl_says_its_use_and_the_memory_left() {
         let error =
             explained(failed("ranks", "ncclCommInitRank failed"), "rank 1: ranks are on several hosts", 3 << 20);
         let expected = "ranks: ncclCommInitRank failed. 3 MiB of device memory are free. Copy engines are not used because \
