@@ -2,8 +2,6 @@
 //! the templates come from.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 
 use precast::inputs::added_tokens::AddedTokens;
@@ -14,7 +12,7 @@ use precast_kernels::abi::MASKED_TOKEN;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::support::fixture;
+use crate::support::prelude::*;
 
 #[derive(Deserialize)]
 struct Conversation {
@@ -90,7 +88,7 @@ fn compare(
 }
 
 #[test]
-fn conversations_are_rendered_tokenized_and_masked_as_transformers_does() {
+fn conversations_are_rendered_and_masked_as_in_transformers() {
     let folder = fixture("chat");
     let conversations: BTreeMap<String, Conversation> = read(&folder.join("conversations.json"));
     let tokenizer = Tokenizer::new(

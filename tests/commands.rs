@@ -1,11 +1,8 @@
 //! Every command of README and the guides runs: with small models of the names that the pages use, on the simulated GPU.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
-use std::process::Command;
 
-use crate::support::{on_device, precast, random_model, root, texts, tiny_config, tokenizer};
+use crate::support::prelude::*;
 
 /// Commands that this machine cannot run, or that other tests do, by how they begin.
 const ELSEWHERE: [(&str, &str); 12] = [
@@ -44,8 +41,6 @@ const FILES: [(&str, &str); 4] = [
     ("english-heldout.jsonl", "held-out.txt"),
     ("SmolLM2-135M-Instruct.Q4_1.gguf", "T"),
 ];
-
-const TEXT: &str = "again and cat mat on sat the <u> <a> <e>";
 
 /// The commands of a page, in its order: lines of its blocks of shell, and what its tables quote.
 fn commands(page: &str) -> Vec<String> {
@@ -117,19 +112,17 @@ fn in_full(command: &str, dir: &Path, out: &str) -> Vec<String> {
 }
 
 /// The models and texts that pages name.
-fn sandbox() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    let mut words = tokenizer(TEXT);
-    words["pre_tokenizer"] = serde_json::json!({"type": "WhitespaceSplit"});
+fn sandbox() -> Case {
+    let case = Case::empty();
     for (seed, name) in (1..).zip(["T", "S", "M"]) {
-        let model = random_model(dir.path(), name, seed, &tiny_config(&[("num_hidden_layers", 7.into())]));
-        fs::write(model.join("tokenizer.json"), words.to_string()).unwrap();
+        case.model(name, seed, &[("num_hidden_layers", 7.into())]);
+        case.write(&format!("{name}/tokenizer.json"), tokenizer_of_words(WORDS).to_string());
     }
     let text = "the cat sat on the mat and again ".repeat(40);
-    fs::write(dir.path().join("corpus.jsonl"), format!("{}\n", serde_json::json!({"text": text}))).unwrap();
-    fs::write(dir.path().join("held-out.txt"), &text).unwrap();
-    fs::write(dir.path().join("prompts.jsonl"), "{\"prompt\": \"the cat\"}\n{\"prompt\": \"on the mat\"}\n").unwrap();
-    dir
+    case.write("corpus.jsonl", format!("{}\n", json!({"text": text})));
+    case.write("held-out.txt", &text);
+    case.write("prompts.jsonl", "{\"prompt\": \"the cat\"}\n{\"prompt\": \"on the mat\"}\n");
+    case
 }
 
 /// Runs a command and returns its output, or what it says where it fails.
@@ -141,11 +134,10 @@ fn run(dir: &Path, arguments: &[String]) -> Result<String, String> {
     }
     // Random weights guess at random.
     if arguments[1] == "eval" {
-        command.arg("--untrained");
+        command.with("--untrained");
     }
-    let output = command.output().expect("the program starts");
-    let (stdout, stderr) = texts(&output);
-    if output.status.success() { Ok(stdout) } else { Err(format!("{}: {stderr}", arguments.join(" "))) }
+    let (code, stdout, stderr) = command.ends();
+    if code == Some(0) { Ok(stdout) } else { Err(format!("{}: {stderr}", arguments.join(" "))) }
 }
 
 /// Lines of README's transcript that are others on a simulated GPU, or of the few rows of these tests, by how they begin.
@@ -182,21 +174,21 @@ fn commands_of_the_pages_run() {
     pages.sort();
     pages.insert(0, root().join("README.md"));
     let mut unused: BTreeSet<&str> = ELSEWHERE.iter().map(|(start, _)| *start).collect();
-    let (dir, mut ran, mut failed, mut printed) = (sandbox(), Vec::new(), Vec::new(), String::new());
+    let (case, mut ran, mut failed, mut printed) = (sandbox(), Vec::new(), Vec::new(), String::new());
     for page in pages {
         for command in commands(&fs::read_to_string(&page).unwrap()) {
             if let Some((start, _)) = ELSEWHERE.iter().find(|(start, _)| command.starts_with(start)) {
                 unused.remove(start);
                 continue;
             }
-            let mut arguments = in_full(&command, dir.path(), &format!("out-{}", ran.len()));
+            let mut arguments = in_full(&command, case.dir.path(), &format!("out-{}", ran.len()));
             if let Some(at) = arguments.iter().position(|word| word == "--resume") {
                 let first = [&arguments[..at], &arguments[at + 1..]].concat();
                 let steps = arguments.iter().position(|word| word == "--steps").expect("a run has steps");
                 "4".clone_into(&mut arguments[steps + 1]);
-                failed.extend(run(dir.path(), &first).err());
+                failed.extend(run(case.dir.path(), &first).err());
             }
-            match run(dir.path(), &arguments) {
+            match run(case.dir.path(), &arguments) {
                 Ok(output) => printed.push_str(&output),
                 Err(error) => failed.push(error),
             }

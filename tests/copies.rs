@@ -3,12 +3,12 @@
 
 use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 
 use crate::driver::{Machine, machine, sm_121};
-use crate::ranks::{assert_same, end, signal, wait_for_steps};
-use crate::support::{Case, build_nccl, fail, has_driver, names_in, precast, run_record, succeed, tiny_config};
+use crate::ranks::{assert_same, last_checkpoint};
+use crate::support::build_nccl;
+use crate::support::prelude::*;
 
 /// A host with GPUs of its own, and what a run takes.
 pub struct Host {
@@ -25,6 +25,8 @@ pub fn host() -> Host {
     Host::new(&[("PRECAST_FAKE_GPUS", "4"), ("PRECAST_FAKE_INTEGRATED", "0"), ("PRECAST_FAKE_DELAY_US", "300")])
 }
 
+const STEPS: &str = "--batch-size 1 --seq-len 16 --lr 1e-2 --warmup 2";
+
 impl Host {
     /// One that the environment changes so.
     pub fn new(variables: &[(&'static str, &'static str)]) -> Self {
@@ -36,14 +38,13 @@ impl Host {
     }
 
     /// `precast distill` to a directory of this name.
-    pub fn distill(&self, out: &str, arguments: &[&str]) -> Command {
-        let Case { teacher, student, data, .. } = &self.case;
+    pub fn distill(&self, out: &str, arguments: &str) -> Command {
         let mut command = precast();
-        command.arg("distill").arg("--teacher").arg(teacher).arg("--student").arg(student).arg("--data").arg(data);
-        command.arg("--out").arg(self.out(out)).arg("--bundle").arg(&self.bundle);
-        command.args(["--batch-size", "1", "--seq-len", "16", "--lr", "1e-2", "--warmup", "2"]).args(arguments);
+        command.current_dir(self.case.dir.path());
+        command.with(["distill --teacher teacher --student student --data data.bin --out", out, STEPS, arguments]);
         let kernels = std::env::current_exe().unwrap().with_file_name("libprecast_libcuda.so");
         assert!(kernels.exists(), "{}: cargo builds it with the tests", kernels.display());
+        command.arg("--bundle").arg(&self.bundle);
         command.env("PRECAST_FAKE_KERNELS", kernels).env("PRECAST_FAKE_BUNDLE", &self.bundle);
         self.machine.run(&mut command)
     }
@@ -53,7 +54,7 @@ impl Host {
     }
 
     /// A rank of several, as torchrun starts it.
-    pub fn rank(&self, out: &str, rank: u32, ranks: u32, arguments: &[&str]) -> Command {
+    pub fn rank(&self, out: &str, rank: u32, ranks: u32, arguments: &str) -> Command {
         let mut command = self.distill(out, arguments);
         command.env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string()).env("LOCAL_RANK", rank.to_string());
         command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", self.port.to_string());
@@ -64,8 +65,8 @@ impl Host {
 
     /// Ranks that go on until somebody ends them, two steps later.
     fn start(&self, out: &str, ranks: u32, variables: &[(&str, &str)]) -> Vec<Child> {
-        let endless = ["--steps", "1000000", "--checkpoint-every", "1"];
-        let start = |rank| self.rank(out, rank, ranks, &endless).envs(variables.iter().copied()).spawn().unwrap();
+        let endless = "--steps 1000000 --checkpoint-every 1";
+        let start = |rank| self.rank(out, rank, ranks, endless).envs(variables.iter().copied()).spawn().unwrap();
         let mut ranks: Vec<Child> = (0..ranks).map(start).collect();
         wait_for_steps(&self.out(out), 2, &mut ranks[0]);
         ranks
@@ -87,18 +88,15 @@ fn reason(out: &Path) -> String {
 
 #[test]
 fn by_copies_several_ranks_give_the_bits_of_one() {
-    if has_driver() {
-        return;
-    }
+    skip_if!(has_driver());
     let host = host();
     for (precision, replicas, counts) in [("bf16", "4", &["2", "4"][..]), ("fp32", "3", &["3"])] {
-        let common = ["--steps", "4", "--precision", precision, "--replicas", replicas];
+        let common = format!("--steps 4 --precision {precision} --replicas {replicas}");
         let one = format!("{precision}-one");
-        succeed(&mut host.distill(&one, &common));
+        host.distill(&one, &common).succeeds();
         for count in counts {
             let name = format!("{precision}-{count}");
-            let printed = succeed(host.distill(&name, &common).args(["--gpus", count]));
-            assert!(printed.contains(&format!("{count}, by copy engines")), "{printed}");
+            host.distill(&name, &format!("{common} --gpus {count}")).prints(format!("{count}, by copy engines"));
             assert_same(&host.out(&name), &host.out(&one), &name);
             let record = run_record(&host.out(&name));
             assert_eq!(record["ranks"], format!("{count}, by copy engines"));
@@ -106,12 +104,7 @@ fn by_copies_several_ranks_give_the_bits_of_one() {
         }
         // As the simulated GPU computes, which has no streams that could be waited for too early.
         let simulated = format!("{precision}-sim");
-        let mut command = host.distill(&simulated, &common);
-        let bundle = command.get_args().position(|argument| argument == "--bundle").unwrap();
-        let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
-        let kept = arguments.iter().enumerate().filter(|(at, _)| ![bundle, bundle + 1].contains(at));
-        command = precast();
-        succeed(command.args(kept.map(|(_, argument)| argument)).args(["--device", "sim"]));
+        host.case.distill(&simulated, [STEPS, &common]).succeeds();
         assert_same(&host.out(&simulated), &host.out(&one), "the simulated GPU");
     }
 }
@@ -119,16 +112,14 @@ fn by_copies_several_ranks_give_the_bits_of_one() {
 /// A rank that fetches late gets what was sent, and not what its sender has there by then.
 #[test]
 fn what_is_sent_stays_until_the_slowest_rank_has_it() {
-    if has_driver() {
-        return;
-    }
+    skip_if!(has_driver());
     let host = host();
-    let common = ["--steps", "3", "--replicas", "2", "--grad-accum", "4"];
-    succeed(&mut host.distill("one", &common));
+    let common = "--steps 3 --replicas 2 --grad-accum 4";
+    host.distill("one", common).succeeds();
     for slow in [0, 1] {
         let name = format!("slow-{slow}");
         let start = |rank| {
-            let mut command = host.rank(&name, rank, 2, &common);
+            let mut command = host.rank(&name, rank, 2, common);
             if rank == slow {
                 command.env("PRECAST_FAKE_COPY_US", "20000");
             }
@@ -143,9 +134,7 @@ fn what_is_sent_stays_until_the_slowest_rank_has_it() {
 
 #[test]
 fn a_rank_that_is_killed_ends_the_others_by_its_name() {
-    if has_driver() {
-        return;
-    }
+    skip_if!(has_driver());
     let host = host();
     for (count, killed) in [(2, 0), (2, 1), (3, 1)] {
         let name = format!("{killed}-of-{count}");
@@ -158,8 +147,7 @@ fn a_rank_that_is_killed_ends_the_others_by_its_name() {
                 assert_eq!(child.wait_with_output().unwrap().status.signal(), Some(9));
                 continue;
             }
-            let (code, message) = end(child);
-            assert_eq!(code, Some(1), "{message}");
+            let message = ends(child, 1, "");
             // At once: nothing that its device waits for is left.
             let ended =
                 message.starts_with(&format!("error: {expected}")) && !message.contains("did not end by itself");
@@ -171,42 +159,31 @@ fn a_rank_that_is_killed_ends_the_others_by_its_name() {
         }
         assert_eq!(left_by(&processes), [""; 0]);
         // What was there goes on, and comes where a run comes that nobody has killed.
-        let last = names_in(&out).iter().filter_map(|name| name.strip_prefix("checkpoint-")?.parse().ok()).max();
-        let more = (last.unwrap_or(0u64) + 1).to_string();
-        let replicas = count.to_string();
-        succeed(&mut host.distill(&name, &["--steps", &more, "--resume", "--gpus", &replicas]));
-        let whole = format!("{name}-whole");
-        succeed(&mut host.distill(&whole, &["--steps", &more, "--replicas", &replicas]));
+        let (more, whole) = (last_checkpoint(&out) + 1, format!("{name}-whole"));
+        host.distill(&name, &format!("--steps {more} --resume --gpus {count}")).succeeds();
+        host.distill(&whole, &format!("--steps {more} --replicas {count}")).succeeds();
         assert_same(&out, &host.out(&whole), "killed and continued");
     }
 }
 
 #[test]
 fn a_rank_that_is_stopped_is_not_waited_for_forever() {
-    if has_driver() {
-        return;
-    }
+    skip_if!(has_driver());
     let host = host();
     let mut ranks = host.start("out", 2, &[("PRECAST_RANK_PATIENCE_S", "3")]);
     let (stopped, first) = (ranks.remove(1), ranks.remove(0));
     signal(&stopped, "STOP");
-    let (code, message) = end(first);
-    assert_eq!(code, Some(1), "{message}");
     let expected = "rank 1 of 2 failed: nothing has been heard of it for 3 s";
-    assert!(message.starts_with(&format!("error: {expected}")), "{message}");
+    assert!(ends(first, 1, "").starts_with(&format!("error: {expected}")));
     assert!(reason(&host.out("out")).starts_with(expected));
     // It was the first that failed, and reads so when it continues.
     signal(&stopped, "CONT");
-    let (code, message) = end(stopped);
-    assert_eq!(code, Some(1), "{message}");
-    assert!(message.starts_with(&format!("error: {expected}")), "{message}");
+    assert!(ends(stopped, 1, "").starts_with(&format!("error: {expected}")));
 }
 
 #[test]
 fn where_copies_cannot_be_the_reason_is_said_and_nccl_taken() {
-    if has_driver() {
-        return;
-    }
+    skip_if!(has_driver());
     let host = host();
     for (refused, by) in [
         ("cuIpcGetMemHandle", "rank 0: cuIpcGetMemHandle failed"),
@@ -214,19 +191,20 @@ fn where_copies_cannot_be_the_reason_is_said_and_nccl_taken() {
         ("cuMemHostRegister", "rank 0: /dev/shm/precast-"),
     ] {
         let distill = |out: &str| {
-            let mut command = host.distill(out, &["--steps", "2", "--gpus", "2", "--overwrite"]);
+            let mut command = host.distill(out, "--steps 2 --gpus 2 --overwrite");
             command.env("PRECAST_FAKE_REFUSES", refused);
             command
         };
         // There is no NCCL either.
-        let message = fail(distill("none").env("PRECAST_NCCL", "libnccl-of-nobody.so.2"), 4);
-        assert!(message.contains("Copy engines are not used because rank 0: ") && message.contains(by), "{message}");
-        let message = fail(distill("none").env("PRECAST_EXCHANGE", "copies"), 4);
-        assert!(message.contains("PRECAST_EXCHANGE=copies, but copies cannot be used: rank 0: "), "{message}");
+        distill("none")
+            .env("PRECAST_NCCL", "libnccl-of-nobody.so.2")
+            .fails(4, ["Copy engines are not used because rank 0: ", by]);
+        distill("none")
+            .env("PRECAST_EXCHANGE", "copies")
+            .fails(4, "PRECAST_EXCHANGE=copies, but copies cannot be used: rank 0: ");
         // The stand-in for NCCL moves nothing: the run comes to its end, and what it has trained is no matter.
-        let output = distill("nccl").output().unwrap();
-        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(printed.contains("2, by NCCL 2.28.3, since ") && printed.contains(by), "{printed}\n{output:?}");
-        assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+        let (code, printed, stderr) = distill("nccl").ends();
+        assert!(printed.contains("2, by NCCL 2.28.3, since ") && printed.contains(by), "{printed}\n{stderr}");
+        assert!(matches!(code, Some(0 | 1)), "{printed}\n{stderr}");
     }
 }

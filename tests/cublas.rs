@@ -3,8 +3,6 @@
 //! The stand-in computes GEMMs on the host, by the page of cublasLt.h; kernels of the bundle do nothing there.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use precast::inputs::data::MicroBatch;
 use precast::options::DeviceChoice;
@@ -17,55 +15,37 @@ use precast_runtime::cublas::Cublas;
 use precast_runtime::cuda::Cuda;
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Bound, BoundExchange, BoundGemm, BoundWork, Driver, Placement};
-use serde_json::Value;
 
-use crate::driver::{Machine, machine, sm_121};
-use crate::support::{
-    self, build_cublas, build_nccl, build_shim, fail, has_driver, names_in, precast, random_model, run_record, succeed,
-    tiny_config, token_file,
-};
+use crate::driver::{Machine, machine};
+use crate::support::prelude::*;
+use crate::support::{self, Texts, build_cublas, build_nccl, build_shim};
 
-/// A GB10 with cuBLASLt.
+/// A GB10 with cuBLASLt, and what a run takes.
 fn machine_with_cublas(variables: &[(&'static str, &'static str)]) -> Machine {
-    let machine = machine(variables);
+    let machine = machine(variables).equipped();
     build_cublas(machine.path());
     machine
 }
 
-/// Two models, tokens and kernels on a machine.
-struct Files {
-    model: PathBuf,
-    data: PathBuf,
-    bundle: PathBuf,
+/// Two steps of two micro-batches.
+fn distill(machine: &Machine, arguments: impl Texts) -> Command {
+    let files = "distill --teacher model --student model --data data.bin --bundle sm_121.bundle --allow-identical";
+    let shape = "--steps 2 --batch-size 2 --seq-len 16 --grad-accum 2 --precision bf16 --lr 1e-9 --out out";
+    let mut command = machine.line([files, shape, "--device cuda:0"]);
+    command.with(arguments);
+    command
 }
 
-impl Files {
-    fn new(dir: &Path) -> Self {
-        let model = random_model(dir, "student", 1, &tiny_config(&[]));
-        Self { model, data: token_file(dir, "data.bin", 17 * 8, 96), bundle: sm_121(dir) }
-    }
-
-    /// Two steps of two micro-batches.
-    fn distill(&self, out: &Path, arguments: &[&str]) -> Command {
-        let mut command = precast();
-        command.args(["distill", "--allow-identical", "--device", "cuda:0", "--steps", "2", "--batch-size", "2"]);
-        command.args(["--seq-len", "16", "--grad-accum", "2", "--precision", "bf16", "--lr", "1e-9"]).args(arguments);
-        command.arg("--teacher").arg(&self.model).arg("--student").arg(&self.model).arg("--data").arg(&self.data);
-        command.arg("--bundle").arg(&self.bundle).arg("--out").arg(out);
-        command
-    }
-}
-
-/// The same command, with what it has the driver do written to a file.
-fn watched(mut command: Command, shim: &Path, log: &Path) -> Command {
-    command.env("LD_PRELOAD", shim).env("PRECAST_SHIM_LOG", log);
+/// The same command, with what it has the driver do written to `log`.
+fn watched(machine: &Machine, gemm: &str) -> Command {
+    let mut command = distill(machine, ["--overwrite --gemm", gemm]);
+    command.env("LD_PRELOAD", build_shim(machine.path())).env("PRECAST_SHIM_LOG", machine.path().join("log"));
     command
 }
 
 /// Lines of a log before and after the first launch of a graph, each by its first word.
-fn calls(log: &Path) -> [Vec<String>; 2] {
-    let text = std::fs::read_to_string(log).expect("the shim has seen calls");
-    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+fn calls(machine: &Machine) -> [Vec<String>; 2] {
+    let lines: Vec<String> = machine.text("log").lines().map(str::to_owned).collect();
     let first = lines.iter().position(|line| line == "launch").expect("graphs are launched");
     [lines[..first].to_vec(), lines[first..].to_vec()]
 }
@@ -75,25 +55,19 @@ fn count(lines: &[String], what: &str) -> usize {
 }
 
 fn loads(record: &Value) -> BTreeSet<String> {
-    let loads = record["loads"].as_array().expect("a record lists loads").iter();
-    loads.map(|load| format!("{}[{}]", load["key"].as_str().unwrap(), load["variant"].as_str().unwrap())).collect()
+    let [keys, variants] = ["key", "variant"].map(|field| each::<String>(&record["loads"], field));
+    keys.iter().zip(variants).map(|(key, variant)| format!("{key}[{variant}]")).collect()
 }
 
 #[test]
-fn a_run_needs_no_kernels_of_gemms_and_loads_those_of_cublas_before_its_first_launch() {
-    if has_driver() {
-        return;
-    }
+fn a_run_needs_no_kernels_of_gemms_that_cublas_computes() {
+    skip_if!(has_driver());
     let gb10 = machine_with_cublas(&[]);
-    let (dir, files) = (gb10.path(), Files::new(gb10.path()));
-    let (shim, log) = (build_shim(dir), dir.join("log"));
     let run = |gemm: &str| {
-        let out = dir.join(gemm);
-        let command = gb10.run(&mut watched(files.distill(&out, &["--gemm", gemm]), &shim, &log));
-        let printed = succeed(&mut { command });
-        let seen = calls(&log);
-        std::fs::remove_file(&log).unwrap();
-        (printed, run_record(&out), seen)
+        let printed = watched(&gb10, gemm).succeeds();
+        let seen = calls(&gb10);
+        fs::remove_file(gb10.path().join("log")).unwrap();
+        (printed, run_record(&gb10.path().join("out")), seen)
     };
     let (_, by_bundle, [before, after]) = run("bundle");
     assert_eq!(count(&before, "load"), loads(&by_bundle).len());
@@ -118,140 +92,103 @@ fn a_run_needs_no_kernels_of_gemms_and_loads_those_of_cublas_before_its_first_la
     assert_eq!(by_cublas["config"]["gemm"], "cublas");
 
     // And so does `plan`, where there is no library.
-    let mut plan = precast();
-    plan.args(["plan", "--json", "--arch", "sm_121", "--batch-size", "2", "--seq-len", "16", "--gemm", "cublas"]);
-    plan.arg("--teacher").arg(&files.model).arg("--student").arg(&files.model);
-    let plan: Value = serde_json::from_str(&succeed(&mut plan)).unwrap();
-    let listed = plan["cublas"]["in_place_of"].as_array().unwrap().iter().map(|pair| pair.as_str().unwrap().to_owned());
-    assert_eq!(listed.collect::<BTreeSet<String>>(), replaced);
+    let plan = "plan --json --arch sm_121 --batch-size 2 --seq-len 16 --gemm cublas --teacher model --student model";
+    let plan = precast().with(plan).current_dir(gb10.path()).json();
+    let listed: Vec<String> = list(&plan["cublas"]["in_place_of"]);
+    assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), replaced);
 }
 
 #[test]
-fn a_load_after_the_seal_is_seen_wherever_a_library_has_its_functions_from() {
-    if has_driver() {
-        return;
-    }
+fn a_load_after_the_seal_is_seen_whoever_loads() {
+    skip_if!(has_driver());
     let late = machine_with_cublas(&[("PRECAST_FAKE_CUBLAS_LATE", "1")]);
-    let (dir, files) = (late.path(), Files::new(late.path()));
-    let (shim, log) = (build_shim(dir), dir.join("log"));
-    let message =
-        fail(&mut late.run(&mut watched(files.distill(&dir.join("out"), &["--gemm", "cublas"]), &shim, &log)), 4);
-    assert!(message.contains("(700)"), "{message}");
-    let [before, after] = calls(&log);
+    watched(&late, "cublas").fails(4, "(700)");
+    let [before, after] = calls(&late);
     assert!(count(&before, "load") > 4 && count(&before, "poison") == 0);
     assert_eq!([count(&after, "load"), count(&after, "poison")], [1, 1]);
 }
 
 #[test]
 fn a_library_that_cannot_be_used_ends_the_start_with_its_remedy() {
-    if has_driver() {
-        return;
-    }
-    let without = machine(&[]);
-    let files = Files::new(without.path());
-    let out = without.path().join("out");
-    let distill = |machine: &Machine, variables: &[(&str, &Path)], exit_code| {
-        let mut command = files.distill(&out, &["--gemm", "cublas"]);
-        command.envs(variables.iter().copied());
-        fail(&mut machine.run(&mut command), exit_code)
+    skip_if!(has_driver());
+    let without = machine(&[]).equipped();
+    let by_cublas = |machine: &Machine, (name, value): (&str, &str)| {
+        let mut command = distill(machine, "--gemm cublas");
+        command.env(name, value);
+        command
     };
-    let message = distill(&without, &[], 3);
-    for part in ["there is no libcublasLt.so.13", "on the library path", "/usr/local/cuda/lib64", "PRECAST_CUBLAS=DIR"]
-    {
-        assert!(message.contains(part), "no {part}: {message}");
-    }
-    let message = distill(&without, &[("PRECAST_CUBLAS", Path::new("/nowhere"))], 3);
-    assert!(
-        message.contains("/nowhere/libcublasLt.so.13: not there") && !message.contains("library path"),
-        "{message}"
-    );
-    std::fs::write(without.path().join("libcublasLt.so.12"), "").unwrap();
-    let message = distill(&without, &[], 3);
-    assert!(message.contains("but libcublasLt.so.12, which is too old"), "{message}");
+    let none = ("PRECAST_NOTHING", "");
+    let said = ["there is no libcublasLt.so.13", "on the library path", "/usr/local/cuda/lib64", "PRECAST_CUBLAS=DIR"];
+    by_cublas(&without, none).fails(3, said);
+    let message = by_cublas(&without, ("PRECAST_CUBLAS", "/nowhere")).fails(3, "/nowhere/libcublasLt.so.13: not there");
+    assert!(!message.contains("library path"), "{message}");
+    fs::write(without.path().join("libcublasLt.so.12"), "").unwrap();
+    by_cublas(&without, none).fails(3, "but libcublasLt.so.12, which is too old");
     let no_library = without.path().join("libcublasLt.so.13");
-    std::fs::write(&no_library, "").unwrap();
-    let message = distill(&without, &[("PRECAST_CUBLAS", &no_library)], 3);
-    assert!(message.contains("libcublasLt.so.13 cannot be used: "), "{message}");
+    fs::write(&no_library, "").unwrap();
+    by_cublas(&without, ("PRECAST_CUBLAS", no_library.to_str().unwrap()))
+        .fails(3, "libcublasLt.so.13 cannot be used: ");
 
     let found = machine_with_cublas(&[]);
     for (number, said) in
         [("120901", "cuBLASLt 12.9.1, which is too old"), ("140000", "cuBLASLt 14.0.0, which is too new")]
     {
-        let message = distill(&found, &[("PRECAST_FAKE_CUBLAS", Path::new(number))], 3);
-        assert!(message.contains(said) && message.contains("from 13.0 on and below 14"), "{message}");
+        by_cublas(&found, ("PRECAST_FAKE_CUBLAS", number)).fails(3, [said, "from 13.0 on and below 14"]);
     }
-    let message = distill(&found, &[("CUBLAS_EMULATE_SINGLE_PRECISION", Path::new("1"))], 3);
-    assert!(message.contains("CUBLAS_EMULATE_SINGLE_PRECISION=1 is set"), "{message}");
-    assert!(!out.exists() || names_in(&out).is_empty());
+    by_cublas(&found, ("CUBLAS_EMULATE_SINGLE_PRECISION", "1")).fails(3, "CUBLAS_EMULATE_SINGLE_PRECISION=1 is set");
+    for machine in [&without, &found] {
+        assert!(!machine.has("out") || names_in(&machine.path().join("out")).is_empty());
+    }
 
     // The simulated GPU executes references, and says so.
-    for command in ["distill", "plan", "bench"] {
+    for command in ["distill --allow-identical --data data.bin --out out", "plan", "bench"] {
+        let models = "--gemm cublas --device sim --teacher model --student model";
         let mut simulated = precast();
-        simulated.arg(command).args(["--gemm", "cublas", "--device", "sim", "--teacher"]).arg(&files.model);
-        simulated.arg("--student").arg(&files.model);
-        if command == "distill" {
-            simulated.arg("--allow-identical").arg("--data").arg(&files.data).arg("--out").arg(&out);
-        }
-        assert!(fail(&mut simulated, 2).contains("the simulated GPU executes references, and no library"), "{command}");
+        simulated.with([command, models]).current_dir(found.path());
+        simulated.fails(2, "the simulated GPU executes references, and no library");
     }
 }
 
 #[test]
 fn doctor_says_which_cublas_a_run_would_use() {
-    if has_driver() {
-        return;
-    }
+    skip_if!(has_driver());
     let found = machine_with_cublas(&[]);
-    let bundle = sm_121(found.path());
-    let doctor = |variables: &[(&str, &str)]| {
-        let mut command = precast();
-        command.args(["doctor", "--device", "cuda:0", "--gemm", "cublas", "--bundle"]).arg(&bundle);
-        command.envs(variables.iter().copied());
-        let output = found.run(&mut command).output().unwrap();
-        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    let doctor = |version: &str| {
+        let mut doctor = found.line("doctor --device cuda:0 --gemm cublas --bundle sm_121.bundle");
+        doctor.env("PRECAST_FAKE_CUBLAS", version).ends()
     };
-    let (code, printed) = doctor(&[]);
+    let (code, printed, _) = doctor("130002");
     assert!(code == Some(0) && printed.contains("ok   GEMMs      cuBLASLt 13.0.2"), "{printed}");
-    let (code, printed) = doctor(&[("PRECAST_FAKE_CUBLAS", "140000")]);
+    let (code, printed, _) = doctor("140000");
     assert!(code == Some(3) && printed.contains("BAD  GEMMs ") && printed.contains("too new"), "{printed}");
 }
 
 #[test]
 fn a_run_does_not_continue_with_gemms_of_another_hand() {
-    if has_driver() {
-        return;
-    }
+    skip_if!(has_driver());
     let gb10 = machine_with_cublas(&[]);
-    let files = Files::new(gb10.path());
-    let out = gb10.path().join("out");
-    let first = ["--gemm", "cublas", "--checkpoint-every", "1"];
-    succeed(&mut gb10.run(&mut files.distill(&out, &first)));
+    distill(&gb10, "--gemm cublas --checkpoint-every 1").succeeds();
     let resume = |gemm: &str, version: &str| {
-        let mut command = files.distill(&out, &["--checkpoint-every", "1", "--resume", "--gemm", gemm]);
-        command.args(["--steps", "3"]).env("PRECAST_FAKE_CUBLAS", version);
-        gb10.run(&mut command)
+        let mut command = distill(&gb10, ["--checkpoint-every 1 --resume --steps 3 --gemm", gemm]);
+        command.env("PRECAST_FAKE_CUBLAS", version);
+        command
     };
-    let message = fail(&mut resume("bundle", "130002"), 2);
-    assert!(
-        message.contains("gemm was cublas, is bundle") && message.contains("cuBLASLt was 13.0.2, is none"),
-        "{message}"
-    );
-    let message = fail(&mut resume("cublas", "130101"), 2);
-    assert!(message.contains("cuBLASLt was 13.0.2, is 13.1.1"), "{message}");
-    succeed(&mut resume("cublas", "130002"));
+    resume("bundle", "130002").fails(2, ["gemm was cublas, is bundle", "cuBLASLt was 13.0.2, is none"]);
+    resume("cublas", "130101").fails(2, "cuBLASLt was 13.0.2, is 13.1.1");
+    resume("cublas", "130002").succeeds();
 }
 
 #[test]
 fn a_step_whose_gemms_a_library_computes_is_the_same_step() {
     let case = support::Case::new(17);
     let results = Gemm::ALL.map(|gemm| {
-        let config = support::config(&case.teacher, &case.student, |options| {
+        let config = config(&case.teacher, &case.student, |options| {
             options.arithmetic.gemm = gemm;
             options.target.device = DeviceChoice::Sim;
             options.target.kernels.bundle = None;
         });
         // Whoever is to compute them, the simulated GPU executes references. What the library reads besides it checks.
-        let mut session = support::session_on(Box::new(Sim::new(Faults::default())), &config, Placement::Arena);
+        let mut session = session_on(Box::new(Sim::new(Faults::default())), &config, Placement::Arena);
         let mut losses = Vec::new();
         for step in 0..2 {
             for micro in 0..2u32 {
@@ -272,15 +209,12 @@ fn a_step_whose_gemms_a_library_computes_is_the_same_step() {
 
 #[test]
 fn gemms_are_those_of_the_references() {
-    if support::is_sim() {
-        if has_driver() {
-            return;
-        }
+    if is_sim() {
+        skip_if!(has_driver());
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["cublas::gemms_child", "--exact", "--ignored", "--nocapture"]);
-        let printed = succeed(&mut machine_with_cublas(&[]).run(&mut child));
-        assert!(printed.contains("GEMMs are those of the references"), "{printed}");
-    } else if !support::skipped(Cublas::open().is_err(), "this machine has no cuBLASLt") {
+        child.with("cublas::gemms_child --exact --ignored --nocapture");
+        machine_with_cublas(&[]).run(&mut child).prints("GEMMs are those of the references");
+    } else if !skipped(Cublas::open().is_err(), "this machine has no cuBLASLt") {
         check_gemms();
     }
 }
@@ -295,14 +229,12 @@ fn gemms_child() {
 /// NCCL connects when an exchange is prepared, beside GEMMs.
 #[test]
 fn what_the_library_takes_is_told_from_what_ranks_take() {
-    if has_driver() {
-        return;
-    }
+    skip_if!(has_driver());
     let card = machine_with_cublas(&[("PRECAST_FAKE_INTEGRATED", "0")]);
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["cublas::memory_child", "--exact", "--ignored", "--nocapture"]);
+    child.with("cublas::memory_child --exact --ignored --nocapture");
     child.env("PRECAST_NCCL", build_nccl(card.path())).env("PRECAST_EXCHANGE", "nccl");
-    let printed = succeed(&mut card.run(&mut child));
+    let printed = card.run(&mut child).succeeds();
     // One for itself and one for its first GEMM.
     assert!(printed.contains("taken by cuBLASLt: 2 MiB of 18"), "{printed}");
 }

@@ -1,23 +1,17 @@
 //! Decoding by a pool of keys and values: the bits of the forward pass.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use precast::device::frozen::Forward;
 use precast::options::{DeviceOptions, Kernels, WeightFormat};
 use precast::programs::decode_check::{
     CheckedRow, CheckedSequence, Compared, DecodeCheck, DecodeChecker, check_decoding, decoded, prompts, sequences,
 };
 use precast_kernels::Block;
-use precast_plan::{Formats, Gemm, ModelConfig, Precision};
+use precast_plan::{Formats, Gemm, Precision};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
-use serde_json::{Value, json};
 
 use crate::gguf;
-use crate::support::{
-    bundle, device, fail, fixture, floats, model_config, on_device, precast, random_model, succeed, texts, tiny_config,
-};
+use crate::support::prelude::*;
 
 /// A model in a form, and how it computes.
 pub fn forward(model: &Path, precision: Precision) -> Forward {
@@ -38,7 +32,7 @@ fn bases(dir: &Path) -> Vec<Forward> {
     let tiny = random_model(dir, "tiny", 3, &tiny_config(&[]));
     let mut json = model_config("blocks");
     json["architectures"] = json!(["LlamaForCausalLM"]);
-    let config = ModelConfig::from_json(&json.to_string()).unwrap();
+    let config = shape(&json);
     let stored = gguf::write(dir, "model.gguf", &config, &Formats::uniform(&config, Block::Q4_K), 5);
     let lora = fixture("golden").join("lora-qv");
     let mut all: Vec<Forward> = [Precision::Fp32, Precision::Bf16]
@@ -170,26 +164,36 @@ fn a_weight_that_is_stale_shows_in_the_first_token() {
 /// Each token is compared with the likeliest by the logits of the whole sequence: equal bits alone do not make the choice right.
 #[test]
 fn greedy_completions_are_what_recomputing_gives() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("prompts.jsonl");
+    let case = Case::empty();
     let prompts = (1..4u32).map(|row| (0..2 * row).map(|at| 7 * row + 3 * at).collect::<Vec<_>>());
-    fs::write(&data, prompts.map(|ids| format!("{}\n", json!({ "input_ids": ids }))).collect::<String>()).unwrap();
+    case.write(
+        "prompts.jsonl",
+        prompts
+            .map(|ids| {
+                format!(
+                    "{}
+",
+                    json!({ "input_ids": ids })
+                )
+            })
+            .collect::<String>(),
+    );
     let golden = golden().into_iter().map(|model| forward(&model, Precision::Fp32));
-    for (number, forward) in golden.chain(bases(dir.path())).enumerate() {
-        let out = dir.path().join(format!("{number}.jsonl"));
-        let mut generate = precast();
-        generate.args(["generate", "--sampling-temperature", "0", "--max-tokens", "6", "--data"]).arg(&data);
-        generate.arg("--model").arg(&forward.model).arg("--out").arg(&out).args(on_device());
-        generate.args(["--format", &forward.format.to_string(), "--precision", &forward.precision().to_string()]);
+    for (number, forward) in golden.chain(bases(case.dir.path())).enumerate() {
+        let out = format!("{number}.jsonl");
+        let how = format!("--format {} --precision {} --out {out}", forward.format, forward.precision());
+        let greedy = "generate --sampling-temperature 0 --max-tokens 6 --data prompts.jsonl";
+        let mut generate = case.run([greedy, &how]);
+        generate.arg("--model").arg(&forward.model);
         if let Some(adapter) = &forward.adapter {
             generate.arg("--adapter").arg(adapter);
         }
-        succeed(&mut generate);
-        let rows = fs::read_to_string(&out).unwrap();
+        generate.succeeds();
+        let rows = case.text(&out);
         assert_eq!(rows.lines().count(), 3);
         for row in rows.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
-            let ids: Vec<u32> = serde_json::from_value(row["input_ids"].clone()).unwrap();
-            let prompt = row["labels"].as_array().unwrap().iter().take_while(|label| **label == -100).count();
+            let ids: Vec<u32> = list(&row["input_ids"]);
+            let prompt = list::<i64>(&row["labels"]).iter().take_while(|label| **label == -100).count();
             let likeliest = likeliest(&forward, &ids);
             assert!(ids.len() > prompt, "{forward:?}: {row}");
             assert_eq!(ids[prompt..], likeliest[prompt - 1..ids.len() - 1], "{forward:?}: {row}");
@@ -213,33 +217,15 @@ fn likeliest(forward: &Forward, ids: &[u32]) -> Vec<u32> {
 
 #[test]
 fn the_program_says_what_it_compared() {
-    let dir = tempfile::tempdir().unwrap();
-    let tiny = random_model(dir.path(), "tiny", 3, &tiny_config(&[]));
-    let selftest = |arguments: &[&str]| {
-        let mut command = precast();
-        command.args(["selftest", "--rows", "3", "--seq-len", "12", "--tokens", "20", "--model"]).arg(&tiny);
-        command.args(on_device()).args(arguments);
-        command
-    };
-    let json: Value = serde_json::from_str(&succeed(&mut selftest(&["--json"]))).unwrap();
+    let case = Case::empty();
+    case.model("tiny", 3, &[]);
+    let selftest = |more: &str| case.run(["selftest --rows 3 --seq-len 12 --tokens 20 --model tiny", more]);
+    let json = selftest("--json").json();
     let tokens = json["tokens"].as_u64().unwrap();
-    assert!(
-        tokens >= 20 && json["compared"] == 96 * tokens && json["differing"] == 0 && json["first"].is_null(),
-        "{json}"
-    );
-    let output = selftest(&[]).output().unwrap();
-    let (said, heading) = texts(&output);
-    let logits = 96 * tokens;
-    assert_eq!(
-        said,
-        format!("{tokens} decoded tokens, {logits} logits compared with those of the forward pass: 0 differ\n")
-    );
+    assert!(tokens >= 20 && json["compared"] == 96 * tokens, "{json}");
+    assert!(json["differing"] == 0 && json["first"].is_null(), "{json}");
+    let [said, heading] = selftest("").says();
+    let compared = format!("{} logits compared with those of the forward pass: 0 differ\n", 96 * tokens);
+    assert_eq!(said, format!("{tokens} decoded tokens, {compared}"));
     assert!(heading.contains("model    "), "{heading}");
-    assert!(
-        fail(&mut selftest(&["--gemm", "cublas"]), 2)
-            .contains("--gemm cublas: a row of cuBLASLt's GEMMs has other bits")
-    );
-    assert!(fail(&mut selftest(&["--seq-len", "65"]), 2).contains("use --seq-len 64 or less"));
-    let mut lacking = precast();
-    assert!(fail(lacking.args(["selftest", "--device", "sim", "--rows", "3"]), 2).contains("--model"));
 }

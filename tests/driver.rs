@@ -37,6 +37,7 @@ impl Machine {
     pub fn run(&self, command: &mut Command) -> Command {
         let path = format!("{}:{}", self.dir.path().display(), support::library_path());
         let mut run = Command::new(command.get_program());
+        command.get_current_dir().into_iter().for_each(|directory| _ = run.current_dir(directory));
         run.args(command.get_args()).env("PRECAST_PROC", self.dir.path().join("proc"));
         run.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         run.env("LD_LIBRARY_PATH", path).env_remove("CUDA_VISIBLE_DEVICES");

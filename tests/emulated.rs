@@ -2,12 +2,8 @@
 //! tokens, losses as near as golden cases ask for, and runs that continue on either. `cargo xtask emulate` names them in
 //! `PRECAST_TEST_EMULATED`.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use crate::golden;
-use crate::support::{metrics_of, precast, precast_aot, root, skipped, succeed};
+use crate::support::prelude::*;
 
 /// The directory of the emulated programs.
 #[track_caller]
@@ -20,28 +16,20 @@ fn emulated() -> Option<PathBuf> {
 #[test]
 fn plans_kernels_and_memory_are_the_same() {
     let Some(programs) = emulated() else { return };
-    let model = |name: &str| root().join(format!("aot/models/{name}.json"));
-    let (teacher, student) = (model("qwen2.5-1.5b"), model("qwen2.5-0.5b"));
-    for arguments in
-        [&["--batch-size", "8"][..], &["--precision", "fp32"], &["--teacher-format", "stored", "--recompute", "blocks"]]
-    {
-        let plan = |program: Command| {
-            let mut plan = program;
-            plan.args(["plan", "--json", "--arch", "sm_121", "--seq-len", "1024"]).args(arguments);
-            let text = succeed(plan.arg("--teacher").arg(&teacher).arg("--student").arg(&student));
-            let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-            assert!(json["kernels"].as_array().unwrap().len() > 20 && json["memory"].is_object(), "{text}");
+    for arguments in ["--batch-size 8", "--precision fp32", "--teacher-format stored --recompute blocks"] {
+        let plan = |mut program: Command| {
+            let models = "--teacher aot/models/qwen2.5-1.5b.json --student aot/models/qwen2.5-0.5b.json";
+            let json = program.with(["plan --json --arch sm_121 --seq-len 1024", models, arguments]).json();
+            assert!(list::<Value>(&json["kernels"]).len() > 20 && json["memory"].is_object(), "{json}");
             // Whether kernels are embedded is no part of a plan.
-            let kernels = json["kernels"].as_array().unwrap().iter().map(|kernel| {
-                let mut kernel = kernel.clone();
-                kernel.as_object_mut().unwrap().remove("sha256");
-                kernel
-            });
-            (kernels.collect::<Vec<_>>(), json["memory"].clone(), json["host_memory"].clone(), json["step"].clone())
+            let mut kernels: Vec<Value> = list(&json["kernels"]);
+            kernels.iter_mut().for_each(|kernel| _ = kernel.as_object_mut().unwrap().remove("sha256"));
+            (kernels, json["memory"].clone(), json["host_memory"].clone(), json["step"].clone())
         };
         assert_eq!(plan(Command::new(programs.join("precast"))), plan(precast()), "{arguments:?}");
     }
-    let keys = |mut program: Command| succeed(program.args(["keys", "--arch", "sm_121", "--model"]).arg(&student));
+    let keys =
+        |mut program: Command| program.with("keys --arch sm_121 --model aot/models/qwen2.5-0.5b.json").succeeds();
     assert_eq!(keys(Command::new(programs.join("precast-aot"))), keys(precast_aot()));
 }
 
@@ -49,41 +37,25 @@ fn plans_kernels_and_memory_are_the_same() {
 #[test]
 fn a_run_has_the_same_tokens_and_losses_and_continues_on_either() {
     let Some(programs) = emulated() else { return };
-    let dir = tempfile::tempdir().unwrap();
+    let case = Case::golden("qwen2-tied");
     let emulated = || Command::new(programs.join("precast"));
-    let run = |mut program: Command, out: &Path, arguments: &[&str]| {
-        let case = golden::case(".");
-        program.arg("distill").arg("--teacher").arg(case.join("teacher")).arg("--student").arg(case.join("student"));
-        program.arg("--data").arg(case.join("tokens.bin")).arg("--out").arg(out);
-        program.args([
-            "--device",
-            "sim",
-            "--precision",
-            "fp32",
-            "--batch-size",
-            "4",
-            "--seq-len",
-            "64",
-            "--lr",
-            "1e-3",
-        ]);
-        program.args(["--warmup", "0", "--schedule", "constant", "--weight-decay", "0.01", "--clip", "1"]);
-        succeed(program.args(["--alpha", "0.5", "--temperature", "2", "--checkpoint-every", "2"]).args(arguments));
+    let run = |mut program: Command, out: &str, steps: &str| {
+        let files = "distill --teacher golden/teacher --student golden/student --data golden/tokens.bin --device sim";
+        let shape = "--precision fp32 --batch-size 4 --seq-len 64 --lr 1e-3 --warmup 0 --schedule constant";
+        let loss = "--weight-decay 0.01 --clip 1 --alpha 0.5 --temperature 2 --checkpoint-every 2";
+        program.current_dir(case.dir.path()).with([files, shape, loss, "--out", out, "--steps", steps]).succeeds();
     };
-    let [there, here] = ["emulated", "own"].map(|name| dir.path().join(name));
-    run(emulated(), &there, &["--steps", "2"]);
-    run(precast(), &here, &["--steps", "2"]);
-    let state = |out: &Path, step: u32| -> serde_json::Value {
-        let path = out.join(format!("checkpoint-{step}/state.json"));
-        serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
-    };
-    assert_eq!(state(&there, 2)["tokens_sha256"], state(&here, 2)["tokens_sha256"]);
-    assert_eq!(state(&there, 2)["run"], state(&here, 2)["run"]);
+    let (there, here) = ("emulated", "own");
+    run(emulated(), there, "2");
+    run(precast(), here, "2");
+    let state = |out: &str, step: u32| case.json(format!("{out}/checkpoint-{step}/state.json"));
+    assert_eq!(state(there, 2)["tokens_sha256"], state(here, 2)["tokens_sha256"]);
+    assert_eq!(state(there, 2)["run"], state(here, 2)["run"]);
     // Each goes on with what the other has written.
-    run(precast(), &there, &["--steps", "4", "--resume"]);
-    run(emulated(), &here, &["--steps", "4", "--resume"]);
-    assert_eq!(state(&there, 4)["tokens_sha256"], state(&here, 4)["tokens_sha256"]);
-    let (of_there, of_here) = (metrics_of(&there), metrics_of(&here));
+    run(precast(), there, "4 --resume");
+    run(emulated(), here, "4 --resume");
+    assert_eq!(state(there, 4)["tokens_sha256"], state(here, 4)["tokens_sha256"]);
+    let (of_there, of_here) = (case.metrics(there), case.metrics(here));
     assert_eq!((of_there.len(), of_here.len()), (4, 4));
     for ((one, other), pytorch) in of_there.iter().zip(&of_here).zip(golden::trajectory_of(&golden::case("."))) {
         let values = [

@@ -1,58 +1,55 @@
 //! What a chip computed, written down for others: `precast evidence` and `precast-aot compare-evidence`.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use precast_fatbins::evidence::{Check, Evidence, Gathered, PRECISIONS, Summary};
 
-use crate::support::{fail, lacks_compiler, names_in, precast, precast_aot, root, skipped, succeed, texts};
+use crate::support::Texts;
+use crate::support::prelude::*;
 
 /// Evidence of the simulated GPU, made once, in a directory whose name would give its owner away.
 struct Made {
-    dir: tempfile::TempDir,
+    case: Case,
     printed: String,
 }
 
-impl Made {
-    fn path(&self) -> PathBuf {
-        self.dir.path().join("owner/a.evidence")
-    }
-
-    fn read(&self) -> Evidence {
-        Evidence::decode(&fs::read_to_string(self.path()).unwrap()).unwrap()
-    }
-}
+const WHOLE: &str = "owner/a.evidence";
 
 fn made() -> &'static Made {
     static MADE: OnceLock<Made> = OnceLock::new();
     MADE.get_or_init(|| {
-        let dir = tempfile::tempdir().unwrap();
-        let out = dir.path().join("owner/a.evidence");
-        let printed = succeed(precast().args(["evidence", "--device", "sim", "--out"]).arg(out));
-        Made { dir, printed }
+        let case = Case::empty();
+        let printed = case.run(["evidence --device sim --out", WHOLE]).succeeds();
+        Made { case, printed }
     })
 }
 
-fn compare(a: &Path, b: &Path) -> Command {
-    let mut command = precast_aot();
-    command.arg("compare-evidence").arg(a).arg(b);
-    command
+fn read(name: &str) -> Evidence {
+    Evidence::decode(&made().case.text(name)).unwrap()
+}
+
+/// A command line of `precast-aot` where evidence is.
+fn aot(line: impl Texts) -> Command {
+    let mut aot = precast_aot();
+    aot.current_dir(made().case.dir.path()).with(line);
+    aot
+}
+
+fn compare(a: &str, b: &str) -> Command {
+    aot(["compare-evidence", a, b])
 }
 
 /// The same, changed, as another chip's.
-fn other(name: &str, change: impl FnOnce(&mut Evidence)) -> PathBuf {
-    let mut evidence = made().read();
+fn other(name: &'static str, change: impl FnOnce(&mut Evidence)) -> &'static str {
+    let mut evidence = read(WHOLE);
     change(&mut evidence);
-    let path = made().dir.path().join(name);
-    fs::write(&path, evidence.encode()).unwrap();
-    path
+    made().case.write(name, evidence.encode());
+    name
 }
 
 #[test]
 fn evidence_of_the_simulated_gpu_says_what_it_is_not() {
-    let (made, evidence) = (made(), made().read());
+    let (made, evidence) = (made(), read(WHOLE));
     let note = evidence.note.as_deref().unwrap();
     assert!(note.contains("compares references with themselves") && made.printed.contains(note), "{}", made.printed);
     assert_eq!((evidence.chip.name.as_str(), evidence.chip.arch.as_str()), ("simulated GPU", "sim"));
@@ -72,7 +69,7 @@ fn evidence_of_the_simulated_gpu_says_what_it_is_not() {
 
 #[test]
 fn nothing_in_it_says_whose_it_is() {
-    let text = fs::read_to_string(made().path()).unwrap();
+    let text = made().case.text(WHOLE);
     let hostname = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let names =
         [hostname.trim().to_owned(), std::env::current_dir().unwrap().display().to_string(), "owner".to_owned()];
@@ -85,9 +82,9 @@ fn nothing_in_it_says_whose_it_is() {
 
 #[test]
 fn the_same_seed_gives_the_same_evidence() {
-    let again = made().dir.path().join("again");
-    succeed(precast().args(["evidence", "--device", "sim", "--out"]).arg(&again));
-    let (mut one, mut other) = (made().read(), Evidence::decode(&fs::read_to_string(&again).unwrap()).unwrap());
+    let again = || made().case.run("evidence --device sim --out again");
+    again().succeeds();
+    let (mut one, mut other) = (read(WHOLE), read("again"));
     for evidence in [&mut one, &mut other] {
         evidence.loads.iter_mut().for_each(|load| load.microseconds = 0);
         evidence.doctor.clear();
@@ -96,42 +93,26 @@ fn the_same_seed_gives_the_same_evidence() {
     }
     assert!(one == other);
     // Nothing that is there is replaced.
-    let message = fail(precast().args(["evidence", "--device", "sim", "--out"]).arg(&again), 2);
-    assert!(message.contains("is there already"), "{message}");
+    again().fails(2, "is there already");
 }
 
 #[test]
 fn a_signature_is_made_and_asked_for() {
-    if lacks_compiler() {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let (key, out) = (dir.path().join("owner.key"), dir.path().join("signed"));
-    succeed(precast_aot().args(["sign", "--new-key", "--key"]).arg(&key));
-    let public = dir.path().join("owner.key.pub");
-    succeed(precast().args(["evidence", "--device", "sim", "--out"]).arg(&out).arg("--key").arg(&key));
-    let with_key = |a: &Path, b: &Path| {
-        let mut command = compare(a, b);
-        command.arg("--trusted-key").arg(&public);
-        command
-    };
-    succeed(&mut with_key(&out, &out));
-    let message = fail(&mut with_key(&out, &made().path()), 2);
-    assert!(message.contains("not signed"), "{message}");
-    let message = fail(precast().args(["evidence", "--device", "sim", "--out", "none", "--key"]).arg(&public), 2);
-    assert!(message.contains("--key"), "{message}");
+    skip_if!(lacks_compiler());
+    let case = &made().case;
+    aot("sign --new-key --key owner.key").succeeds();
+    case.run("evidence --device sim --out signed --key owner.key").succeeds();
+    compare("signed", "signed").with("--trusted-key owner.key.pub").succeeds();
+    compare("signed", WHOLE).with("--trusted-key owner.key.pub").fails(2, "not signed");
+    case.run("evidence --device sim --out unsigned --key owner.key.pub").fails(2, "--key");
 }
 
 #[test]
 fn chips_agree_by_bits_or_within_what_a_kernel_may_differ() {
-    if lacks_compiler() {
-        return;
-    }
-    let same = succeed(&mut compare(&made().path(), &made().path()));
-    assert!(same.contains("0 apart") && same.contains("bits") && !same.contains("within"), "{same}");
-    assert!(same.contains("note: A: the simulated GPU"), "{same}");
-    let json: serde_json::Value =
-        serde_json::from_str(&succeed(compare(&made().path(), &made().path()).arg("--json"))).unwrap();
+    skip_if!(lacks_compiler());
+    let same = compare(WHOLE, WHOLE).prints(["0 apart", "bits", "note: A: the simulated GPU"]);
+    assert!(!same.contains("within"), "{same}");
+    let json = compare(WHOLE, WHOLE).with("--json").json();
     assert_eq!(json["golden"].as_object().unwrap().len(), 2);
 
     let of = |evidence: &Evidence, op: &str| {
@@ -144,7 +125,7 @@ fn chips_agree_by_bits_or_within_what_a_kernel_may_differ() {
         output.sha256 = "0".repeat(64);
         output.sketch.sums.iter_mut().for_each(|sum| *sum *= 1.0 + 1e-7);
     });
-    let printed = succeed(&mut compare(&made().path(), &rounded));
+    let printed = compare(WHOLE, rounded).succeeds();
     assert!(printed.lines().any(|line| line.starts_with("within ") && line.contains("gemm.fwd")), "{printed}");
 
     type Change = fn(&mut Evidence, usize);
@@ -164,26 +145,20 @@ fn chips_agree_by_bits_or_within_what_a_kernel_may_differ() {
             evidence.checks[at].outputs.iter_mut().for_each(|output| output.sha256.replace_range(..1, "x"));
             change(evidence, at);
         });
-        let mut command = compare(&made().path(), &apart);
-        let output = command.output().unwrap();
-        let printed = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{op}: {printed}");
-        let line =
-            printed.lines().find(|line| line.starts_with("APART  ")).unwrap_or_else(|| panic!("{op}: {printed}"));
+        let (code, printed, _) = compare(WHOLE, apart).ends();
+        assert_eq!(code, Some(1), "{op}: {printed}");
+        let line = printed.lines().find(|line| line.starts_with("APART  ")).expect(&printed);
         assert!(line.contains(op) && line.contains(expected), "{line}");
     }
     let losses = other("losses", |evidence| evidence.golden[0].losses[3] *= 1.001);
-    let message = fail(&mut compare(&made().path(), &losses), 1);
-    assert!(message.contains("disagree on 1 of what both computed"), "{message}");
+    compare(WHOLE, losses).fails(1, "disagree on 1 of what both computed");
 }
 
 #[test]
-fn an_output_that_is_zero_on_one_chip_alone_is_judged_as_the_selftest_judges_it() {
-    if lacks_compiler() {
-        return;
-    }
+fn a_zero_of_one_chip_alone_is_judged_as_the_selftest_does() {
+    skip_if!(lacks_compiler());
     // The divergence of distributions over one token is zero; the kernel's is a difference of larger numbers.
-    let zero = |name: &str, by: f64| {
+    let zero = |name: &'static str, by: f64| {
         other(name, |evidence| {
             let first = |check: &&mut Check| check.kernel.starts_with("head.distill{") && check.sample == 0;
             let outputs = evidence.checks.iter_mut().filter(first).flat_map(|check| &mut check.outputs);
@@ -196,92 +171,72 @@ fn an_output_that_is_zero_on_one_chip_alone_is_judged_as_the_selftest_judges_it(
     };
     let nothing = zero("nothing", 0.0);
     let almost = zero("almost", 1e-9);
-    let printed = succeed(&mut compare(&nothing, &almost));
-    assert!(!printed.contains("inf") && printed.contains(" 0 apart"), "{printed}");
+    let printed = compare(nothing, almost).prints(" 0 apart");
+    assert!(!printed.contains("inf"), "{printed}");
     let far = zero("far", 1e3);
-    assert!(fail(&mut compare(&far, &nothing), 1).contains("disagree on"));
+    compare(far, nothing).fails(1, "disagree on");
 }
 
 #[test]
 fn kernels_of_other_sources_are_counted_and_not_compared() {
-    if lacks_compiler() {
-        return;
-    }
-    let key = made().read().checks[0].kernel.clone();
+    skip_if!(lacks_compiler());
+    let key = read(WHOLE).checks[0].kernel.clone();
     let one = other("one-source", |evidence| evidence.loads[0].source = "0".repeat(64));
-    let printed = succeed(&mut compare(&made().path(), &one));
-    assert!(printed.contains("not compared: 1 of other sources"), "{printed}");
-    let all = made().read().loads.len();
-    assert!(
-        printed.contains(&format!("note: B: {} of {all} kernels are of this program's sources", all - 1)),
-        "{printed}"
-    );
-    assert!(
-        printed.lines().any(
-            |line| line.starts_with("not compared: other sources") && line.contains(key.split('[').next().unwrap())
-        )
-    );
+    let all = read(WHOLE).loads.len();
+    let note = format!("note: B: {} of {all} kernels are of this program's sources", all - 1);
+    let printed = compare(WHOLE, one).prints(["not compared: 1 of other sources", &note]);
+    let key = key.split('[').next().unwrap();
+    assert!(printed.lines().any(|line| line.starts_with("not compared: other sources") && line.contains(key)));
     // Of one architecture two files say it themselves, whatever this program is made from.
     let same = other("same-source", |evidence| evidence.loads[0].source = "0".repeat(64));
-    assert!(succeed(&mut compare(&one, &same)).contains("not compared: 0 of other sources"));
+    compare(one, same).prints("not compared: 0 of other sources");
     let none = other("no-source", |evidence| evidence.loads.iter_mut().for_each(|load| load.source.clear()));
-    assert!(fail(&mut compare(&made().path(), &none), 5).contains("no kernel of both is of the same sources"));
+    compare(WHOLE, none).fails(5, "no kernel of both is of the same sources");
 }
 
 #[test]
-fn a_summary_tells_the_same_bits_from_others_and_says_when_it_cannot() {
-    if lacks_compiler() {
-        return;
+fn a_summary_tells_the_same_bits_from_others() {
+    skip_if!(lacks_compiler());
+    let summarize = |file: &str, out: &str| aot(["summarize-evidence", file, "--out", out]);
+    summarize(WHOLE, "summary").succeeds();
+    let bytes = |name: &str| made().case.read(name).len();
+    assert!(bytes("summary") < bytes(WHOLE) / 10);
+    summarize(WHOLE, "summary").fails(2, "is there already");
+    for (a, b) in [(WHOLE, "summary"), ("summary", WHOLE), ("summary", "summary")] {
+        let printed = compare(a, b).prints(" 0 apart, 0 by their norms alone");
+        assert!(!printed.contains("within"), "{printed}");
     }
-    let summarize = |file: &Path, out: &Path| {
-        let mut command = precast_aot();
-        command.arg("summarize-evidence").arg(file).arg("--out").arg(out);
-        command
-    };
-    let summary = made().dir.path().join("summary");
-    succeed(&mut summarize(&made().path(), &summary));
-    assert!(fs::metadata(&summary).unwrap().len() < fs::metadata(made().path()).unwrap().len() / 10);
-    assert!(fail(&mut summarize(&made().path(), &summary), 2).contains("is there already"));
-    for (a, b) in [(&made().path(), &summary), (&summary, &made().path()), (&summary, &summary)] {
-        let printed = succeed(&mut compare(a, b));
-        assert!(printed.contains(" 0 apart, 0 by their norms alone") && !printed.contains("within"), "{printed}");
-    }
-    let changed = |name: &str, op: &str, norm: f64| {
+    let changed = |name: &'static str, op: &str, norm: f64| {
         other(name, |evidence| {
             let check = evidence.checks.iter_mut().find(|check| check.kernel.starts_with(op)).unwrap();
             check.outputs[0].sha256 = "0".repeat(64);
             check.outputs[0].sketch.norm *= norm;
         })
     };
-    let printed = succeed(&mut compare(&changed("norm", "gemm.fwd", 1.0001), &summary));
-    assert!(printed.contains(" 0 apart, 1 by their norms alone"), "{printed}");
+    compare(changed("norm", "gemm.fwd", 1.0001), "summary").prints(" 0 apart, 1 by their norms alone");
     for (name, op, norm, expected) in
         [("larger", "gemm.fwd", 1.1, "norms differ by"), ("exact", "embedding.fwd", 1.0, "its kernel promises them")]
     {
-        let output = compare(&changed(name, op, norm), &summary).output().unwrap();
-        assert!(output.status.code() == Some(1) && texts(&output).0.contains(expected), "{name}: {:?}", texts(&output));
+        let (code, printed, _) = compare(changed(name, op, norm), "summary").ends();
+        assert!(code == Some(1) && printed.contains(expected), "{name}: {printed}");
     }
     let faulty = other("faulty", |evidence| evidence.checks[0].fault = Some("operand `y` differs".into()));
-    let message = fail(&mut summarize(&faulty, &made().dir.path().join("no")), 5);
-    assert!(message.contains("it holds a fault, which a summary cannot show: operand `y` differs"), "{message}");
+    summarize(faulty, "no").fails(5, "it holds a fault, which a summary cannot show: operand `y` differs");
 }
 
 /// On either side or on both, in whole files and in summaries.
 #[test]
 fn what_was_cut_away_is_counted_and_is_no_agreement() {
-    if lacks_compiler() {
-        return;
-    }
-    let whole = made().path();
-    let summarized = |file: &Path| {
-        let out = file.with_extension("summary");
-        succeed(precast_aot().arg("summarize-evidence").arg(file).arg("--out").arg(&out));
+    skip_if!(lacks_compiler());
+    let summarized = |file: &str| {
+        let out = format!("{file}.summary");
+        aot(["summarize-evidence", file, "--out", &out]).succeeds();
         out
     };
-    let whole_summary = summarized(&other("whole.cut", |_| {}));
-    let first = made().read().checks[0].clone();
-    let kernels = made().read().loads.len();
-    let of_first = made().read().checks.iter().filter(|check| check.kernel == first.kernel).count();
+    let whole_summary = summarized(other("whole.cut", |_| {}));
+    let first = read(WHOLE).checks[0].clone();
+    let kernels = read(WHOLE).loads.len();
+    let of_first = read(WHOLE).checks.iter().filter(|check| check.kernel == first.kernel).count();
     assert!(of_first > 1);
     let no_runs = other("no-runs.cut", |evidence| evidence.golden.clear());
     let one_run = other("one-run.cut", |evidence| evidence.golden.truncate(1));
@@ -294,22 +249,21 @@ fn what_was_cut_away_is_counted_and_is_no_agreement() {
     });
     let samples = |cut: usize| format!("{cut} of {of_first} samples of {}", first.kernel);
     for (cut, missing, expected) in [
-        (&no_runs, 2, "the training run in fp32".to_owned()),
-        (&one_run, 1, "the training run in bf16".to_owned()),
-        (&not_run, 1, "the training run in bf16".to_owned()),
-        (&fewer, 1, samples(1)),
-        (&one, kernels, samples(of_first - 1)),
-        (&unloaded, 1, samples(of_first)),
+        (no_runs, 2, "the training run in fp32".to_owned()),
+        (one_run, 1, "the training run in bf16".to_owned()),
+        (not_run, 1, "the training run in bf16".to_owned()),
+        (fewer, 1, samples(1)),
+        (one, kernels, samples(of_first - 1)),
+        (unloaded, 1, samples(of_first)),
     ] {
-        for (whole, cut) in [(whole.clone(), cut.clone()), (whole_summary.clone(), summarized(cut))] {
-            for (a, b, sides) in [(&cut, &whole, "A"), (&whole, &cut, "B"), (&cut, &cut, "AB")] {
+        for (whole, cut) in [(WHOLE, cut), (&whole_summary, &summarized(cut))] {
+            for (a, b, sides) in [(cut, whole, "A"), (whole, cut, "B"), (cut, cut, "AB")] {
                 // A kernel that neither has loaded cannot be missed.
                 if sides == "AB" && expected == samples(of_first) {
                     continue;
                 }
-                let output = compare(a, b).output().unwrap();
-                let (stdout, stderr) = texts(&output);
-                assert_eq!(output.status.code(), Some(5), "{sides} {expected}: {stdout} {stderr}");
+                let (code, stdout, stderr) = compare(a, b).ends();
+                assert_eq!(code, Some(5), "{sides} {expected}: {stdout} {stderr}");
                 for side in sides.chars() {
                     let line = format!("{side}: {expected}");
                     let is_it = |one: &str| one.starts_with("not compared: missing ") && one.ends_with(&line);
@@ -321,30 +275,26 @@ fn what_was_cut_away_is_counted_and_is_no_agreement() {
             }
         }
     }
-    let printed = succeed(&mut compare(&whole, &whole));
-    assert!(printed.contains(" and 2 training runs compared, 0 apart") && printed.contains(" 0 missing"), "{printed}");
-    let json = texts(&compare(&whole, &one_run).arg("--json").output().unwrap()).0;
-    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json["missing"], serde_json::json!(["B: the training run in bf16"]));
+    compare(WHOLE, WHOLE).prints([" and 2 training runs compared, 0 apart", " 0 missing"]);
+    let (_, json, _) = compare(WHOLE, one_run).with("--json").ends();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["missing"], json!(["B: the training run in bf16"]));
 }
 
 #[test]
 fn what_is_no_evidence_is_refused() {
-    if lacks_compiler() {
-        return;
-    }
-    let refused = |path: &Path| fail(&mut compare(&made().path(), path), 5);
-    let mut damaged = fs::read(made().path()).unwrap();
+    skip_if!(lacks_compiler());
+    let refused = |name: &str, said: &str| compare(WHOLE, name).fails(5, said);
+    let mut damaged = made().case.read(WHOLE);
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
-    let path = made().dir.path().join("damaged");
-    fs::write(&path, damaged).unwrap();
-    assert!(refused(&path).contains("it was altered or truncated"));
-    fs::write(&path, "{}").unwrap();
-    assert!(refused(&path).contains("it is not evidence"));
-    assert!(refused(&other("earlier", |evidence| evidence.version = 1)).contains("it has version 1"));
-    assert!(refused(&other("seed", |evidence| evidence.seed = 1)).contains("seeds 0 and 1"));
-    assert!(refused(&other("none", |evidence| evidence.checks.clear())).contains("no kernel was checked on both"));
+    made().case.write("damaged", damaged);
+    refused("damaged", "it was altered or truncated");
+    made().case.write("damaged", "{}");
+    refused("damaged", "it is not evidence");
+    refused(other("earlier", |evidence| evidence.version = 1), "it has version 1");
+    refused(other("seed", |evidence| evidence.seed = 1), "seeds 0 and 1");
+    refused(other("none", |evidence| evidence.checks.clear()), "no kernel was checked on both");
 }
 
 /// Most bytes of a file that is committed.
@@ -391,9 +341,9 @@ fn wrong(directory: &Path) -> Vec<String> {
         if summary.encode().len() > MOST_BYTES {
             wrong.push(format!("{} is larger than {MOST_BYTES} bytes", row[0]));
         }
-        let output = compare(&directory.join(rows[0][0]), &path).output().unwrap();
-        if !output.status.success() {
-            wrong.push(format!("{} and {}: {:?}", rows[0][0], row[0], texts(&output)));
+        let ended = compare(directory.join(rows[0][0]).to_str().unwrap(), path.to_str().unwrap()).ends();
+        if ended.0 != Some(0) {
+            wrong.push(format!("{} and {}: {ended:?}", rows[0][0], row[0]));
         }
     }
     wrong
@@ -401,25 +351,24 @@ fn wrong(directory: &Path) -> Vec<String> {
 
 #[test]
 fn evidence_that_is_committed_is_what_its_page_says() {
-    if lacks_compiler() {
-        return;
-    }
+    skip_if!(lacks_compiler());
     // What the check itself sees.
-    let dir = tempfile::tempdir().unwrap();
+    let case = Case::empty();
     let add = |name: &str, change: fn(&mut Summary)| {
-        let mut summary = Summary::of(&made().read()).unwrap();
+        let mut summary = Summary::of(&read(WHOLE)).unwrap();
         (summary.note, summary.chip.name) = (None, "a chip".to_owned());
         change(&mut summary);
-        fs::write(dir.path().join(name), summary.encode()).unwrap();
+        case.write(name, summary.encode());
     };
     let page = |rows: &[&str]| {
         let rows: String = rows.iter().map(|name| format!("| `{name}` | a chip | `sim` |\n")).collect();
-        fs::write(dir.path().join("README.md"), rows).unwrap();
-        wrong(dir.path())
+        case.write("README.md", rows);
+        wrong(case.dir.path())
     };
     add("one.evidence", |_| {});
     add("two.evidence", |_| {});
-    assert_eq!(page(&["one.evidence", "two.evidence"]), [""; 0]);
+    let both = ["one.evidence", "two.evidence"];
+    assert_eq!(page(&both), [""; 0]);
     assert!(page(&["one.evidence"])[0].contains("two.evidence"));
     type Change = (fn(&mut Summary), &'static str);
     let changes: [Change; 5] = [
@@ -437,12 +386,12 @@ fn evidence_that_is_committed_is_what_its_page_says() {
     ];
     for (change, expected) in changes {
         add("two.evidence", change);
-        assert!(page(&["one.evidence", "two.evidence"]).concat().contains(expected), "{expected}");
+        assert!(page(&both).concat().contains(expected), "{expected}");
     }
-    fs::write(dir.path().join("two.evidence"), made().read().encode()).unwrap();
-    assert!(page(&["one.evidence", "two.evidence"]).concat().contains("two.evidence is a whole file"));
-    fs::write(dir.path().join("two.evidence"), "{}\n{}\n").unwrap();
-    assert!(page(&["one.evidence", "two.evidence"]).concat().contains("two.evidence: it is not evidence"));
+    case.write("two.evidence", read(WHOLE).encode());
+    assert!(page(&both).concat().contains("two.evidence is a whole file"));
+    case.write("two.evidence", "{}\n{}\n");
+    assert!(page(&both).concat().contains("two.evidence: it is not evidence"));
 
     let committed = root().join("docs/evidence");
     assert_eq!(wrong(&committed), [""; 0]);

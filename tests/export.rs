@@ -1,16 +1,11 @@
 //! `precast export`: what it writes reads back as the model that it was made of.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use precast::inputs::checkpoint::{Checkpoint, Scratch, Weights};
 use precast::inputs::tokenizer::SpecialTokens;
 use precast_kernels::Dtype;
 use precast_plan::{Parameter, Parameters};
-use serde_json::{Value, json};
 
-use crate::support::{copy, fail, fixture, on_device, precast, random_model, succeed, tiny_config, token_file};
+use crate::support::prelude::*;
 
 /// A byte-level `tokenizer.json` of 256 bytes, a few merges and two special tokens, which splits text as Qwen2 does.
 fn tokenizer() -> Value {
@@ -53,17 +48,9 @@ fn with_tokenizer(model: &Path) {
 }
 
 /// A golden model with a tokenizer.
-fn golden(dir: &Path, case: &str) -> PathBuf {
-    let model = dir.join(case);
-    copy(&fixture(&format!("golden/{case}/student")), &model);
-    with_tokenizer(&model);
-    model
-}
-
-fn export(model: &Path, out: &Path, arguments: &[&str]) -> Command {
-    let mut command = precast();
-    command.arg("export").arg("--model").arg(model).arg("--out").arg(out).args(arguments);
-    command
+fn golden(case: &Case, name: &str) {
+    copy(&fixture(&format!("golden/{name}/student")), &case.path(name));
+    with_tokenizer(&case.path(name));
 }
 
 fn values(model: &Checkpoint, parameter: &Parameter) -> Vec<f32> {
@@ -71,94 +58,78 @@ fn values(model: &Checkpoint, parameter: &Parameter) -> Vec<f32> {
     bytemuck::pod_collect_to_vec(model.read(parameter, Dtype::F32.into(), &mut scratch).unwrap())
 }
 
-fn nll(model: &Path, data: &Path) -> f64 {
-    let mut command = precast();
-    command.args(["eval", "--json", "--untrained", "--precision", "fp32", "--batch-size", "2", "--seq-len", "16"]);
-    let printed = succeed(command.arg("--model").arg(model).arg("--data").arg(data).args(on_device()));
-    serde_json::from_str::<Value>(&printed).unwrap()["nll"].as_f64().unwrap()
+fn nll(case: &Case, model: &str) -> f64 {
+    let eval = "eval --json --untrained --precision fp32 --batch-size 2 --seq-len 16 --data data.bin --model";
+    case.run([eval, model]).json()["nll"].as_f64().unwrap()
 }
 
 #[test]
 fn an_exported_model_is_its_source_in_each_family() {
-    let dir = tempfile::tempdir().unwrap();
-    for case in ["qwen2-tied", "qwen3-tied", "llama3-rope"] {
-        let source = golden(dir.path(), case);
-        let file = dir.path().join(format!("{case}.gguf"));
-        succeed(&mut export(&source, &file, &["--format", "f32"]));
-        let [source, file] = [&source, &file].map(|path| Checkpoint::open(path).unwrap());
-        assert_eq!(file.config(), source.config(), "{case}");
+    let case = Case::empty();
+    for name in ["qwen2-tied", "qwen3-tied", "llama3-rope"] {
+        golden(&case, name);
+        case.run(format!("export --model {name} --out {name}.gguf --format f32")).succeeds();
+        let [source, file] = [name, &format!("{name}.gguf")].map(|model| Checkpoint::open(&case.path(model)).unwrap());
+        assert_eq!(file.config(), source.config(), "{name}");
         for parameter in Parameters::new(source.config()).list {
-            assert!(values(&source, &parameter) == values(&file, &parameter), "{case} {}", parameter.name);
+            assert!(values(&source, &parameter) == values(&file, &parameter), "{name} {}", parameter.name);
         }
         let text = "In the end <tool> they're 12345 e\u{301}, 中文<|end|>\n\n  the";
         let ids = |model: &Checkpoint| model.tokenizer().unwrap().unwrap().encode(text, SpecialTokens::Add).unwrap();
-        assert_eq!(ids(&file), ids(&source), "{case}");
+        assert_eq!(ids(&file), ids(&source), "{name}");
         assert!(file.chat_template(None).unwrap().is_some());
     }
 }
 
 #[test]
 fn an_exported_model_scores_as_its_source_does() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = tiny_config(&[("vocab_size", 270.into())]);
-    let data = token_file(dir.path(), "data.bin", 17 * 4, 262);
-    let wide = random_model(dir.path(), "wide", 3, &config);
-    with_tokenizer(&wide);
+    let case = Case::empty();
+    token_file(case.dir.path(), "data.bin", 17 * 4, 262);
+    with_tokenizer(&case.model("wide", 3, &[("vocab_size", 270.into())]));
     // Of values that are bf16 already.
-    let narrow = dir.path().join("narrow");
-    let from = ["init", "--layers", "0", "--precision", "bf16"];
-    succeed(precast().args(from).arg("--from").arg(&wide).arg("--out").arg(&narrow));
-    let exported = |model: &Path, format: &str| {
-        let out = dir.path().join(format!("{}-{format}.gguf", model.file_name().unwrap().display()));
-        succeed(&mut export(model, &out, &["--format", format]));
-        nll(&out, &data)
+    case.run("init --layers 0 --precision bf16 --from wide --out narrow").succeeds();
+    let exported = |model: &str, format: &str| {
+        case.run(format!("export --model {model} --out {model}-{format}.gguf --format {format}")).succeeds();
+        nll(&case, &format!("{model}-{format}.gguf"))
     };
-    let expected = nll(&wide, &data);
-    assert_eq!(exported(&wide, "f32").to_bits(), expected.to_bits());
-    let rough = exported(&wide, "q8_0");
+    let expected = nll(&case, "wide");
+    assert_eq!(exported("wide", "f32").to_bits(), expected.to_bits());
+    let rough = exported("wide", "q8_0");
     assert!(rough != expected && (rough - expected).abs() < 0.01 * expected, "{rough} {expected}");
-    assert_eq!(exported(&narrow, "bf16").to_bits(), nll(&narrow, &data).to_bits());
+    assert_eq!(exported("narrow", "bf16").to_bits(), nll(&case, "narrow").to_bits());
 }
 
 /// And a file of a file is that file.
 #[test]
 fn an_adapter_is_exported_as_it_is_merged() {
-    let dir = tempfile::tempdir().unwrap();
-    let base = golden(dir.path(), "lora-qv");
-    let adapter = fixture("golden/lora-qv/final-adapter");
-    let path = |name: &str| dir.path().join(name);
-    let merged = path("merged/lora-qv");
-    fs::create_dir(path("merged")).unwrap();
-    succeed(precast().arg("merge").arg("--model").arg(&base).arg("--adapter").arg(&adapter).arg("--out").arg(&merged));
-    let with = ["--adapter", adapter.to_str().unwrap()];
-    succeed(&mut export(&base, &path("direct.gguf"), &with));
-    succeed(&mut export(&merged, &path("merged.gguf"), &[]));
-    let read = |name: &str| fs::read(path(name)).unwrap();
-    assert!(read("direct.gguf") == read("merged.gguf"));
-    succeed(&mut export(&base, &path("base.gguf"), &[]));
-    assert!(read("base.gguf") != read("merged.gguf"));
+    let case = Case::empty();
+    golden(&case, "lora-qv");
+    std::os::unix::fs::symlink(fixture("golden/lora-qv/final-adapter"), case.path("adapter")).unwrap();
+    fs::create_dir(case.path("merged")).unwrap();
+    case.run("merge --model lora-qv --adapter adapter --out merged/lora-qv").succeeds();
+    for (out, model) in [("base", "lora-qv"), ("direct", "lora-qv --adapter adapter"), ("merged", "merged/lora-qv")] {
+        case.run(format!("export --out {out}.gguf --model {model}")).succeeds();
+    }
+    assert!(case.read("direct.gguf") == case.read("merged.gguf"));
+    assert!(case.read("base.gguf") != case.read("merged.gguf"));
 }
 
 #[test]
 fn nothing_is_replaced_and_no_tokenizer_is_guessed() {
-    let dir = tempfile::tempdir().unwrap();
-    let model = golden(dir.path(), "qwen2-tied");
-    let out = dir.path().join("model.gguf");
-    fs::write(&out, "mine").unwrap();
-    assert!(fail(&mut export(&model, &out, &[]), 2).contains("is there already"));
-    assert_eq!(fs::read(&out).unwrap(), b"mine");
-    fs::remove_file(&out).unwrap();
+    let case = Case::empty();
+    golden(&case, "qwen2-tied");
+    let export = || case.run("export --model qwen2-tied --out model.gguf");
+    case.write("model.gguf", "mine");
+    export().fails(2, "is there already");
+    assert_eq!(case.text("model.gguf"), "mine");
+    fs::remove_file(case.path("model.gguf")).unwrap();
 
     let refused = |change: &dyn Fn(&mut Value), reason: &str| {
         let mut json = tokenizer();
         change(&mut json);
-        fs::write(model.join("tokenizer.json"), json.to_string()).unwrap();
-        let said = fail(&mut export(&model, &out, &[]), 5);
-        assert!(
-            said.contains("qwen2-tied: its tokenizer cannot be written as GGUF") && said.contains(reason),
-            "{said}"
-        );
-        assert!(!out.exists());
+        case.write("qwen2-tied/tokenizer.json", json.to_string());
+        export().fails(5, ["qwen2-tied: its tokenizer cannot be written as GGUF", reason]);
+        assert!(!case.has("model.gguf"));
     };
     refused(&|json| json["pre_tokenizer"] = json!({"type": "Whitespace"}), "splits text by NFC, Whitespace");
     refused(&|json| json["model"] = crate::support::tokenizer("a b")["model"].clone(), "it is WordLevel");
@@ -173,8 +144,7 @@ fn nothing_is_replaced_and_no_tokenizer_is_guessed() {
         }));
     };
     refused(&more, "the embedding 512 rows");
-    fs::remove_file(model.join("tokenizer.json")).unwrap();
-    assert!(fail(&mut export(&model, &out, &[]), 5).contains("it has no tokenizer"));
-    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["qwen2-tied"]);
+    fs::remove_file(case.path("qwen2-tied/tokenizer.json")).unwrap();
+    export().fails(5, "it has no tokenizer");
+    assert_eq!(names_in(case.dir.path()), ["qwen2-tied"]);
 }

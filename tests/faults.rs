@@ -6,8 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::copies::Host;
 use crate::on_policy::results;
-use crate::ranks::end;
-use crate::support::{copy, has_driver, lacks_compiler, names_in, run_record, succeed};
+use crate::support::{copy, end, has_driver, lacks_compiler, names_in, run_record, succeed};
 
 /// Tokens of prompts and of completions, by which sequences are in whole, half or quarter micro-batches of 16 tokens; and the
 /// kernel that fails, the phase that comes to it first, and the number of GPUs.
@@ -21,7 +20,7 @@ const SHAPES: [(&str, &str, Faults); 3] = [
 fn run(host: &Host, (prompt, completion): (&str, &str), out: &str, arguments: &[&str]) -> Command {
     let shape = ["--on-policy", "--prompt-tokens", prompt, "--max-tokens", completion, "--grad-accum", "2"];
     let common = ["--replicas", "2", "--checkpoint-every", "1", "--precision", "bf16"];
-    let mut command = host.distill(out, &[&shape[..], &common, arguments].concat());
+    let mut command = host.distill(out, &[&shape[..], &common, arguments].concat().join(" "));
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -1,8 +1,6 @@
 //! What the golden case does not reach, against formulas in f64: masks, temperature and weights of the loss,
 //! accumulation, the optimizer with clip and decay, the learning rate, steps that are not finite.
 
-use std::path::PathBuf;
-
 use precast::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Weights};
 use precast::inputs::data::MicroBatch;
 use precast::options::RunConfig;
@@ -10,10 +8,7 @@ use precast::options::schedule::Schedule;
 use precast_plan::Recipe;
 use precast_system::files::Existing;
 
-use crate::support::{
-    config, distance, distill, fail, floats, logits, metrics_of, model_config, random_model, session, succeed,
-    tiny_config, token_file,
-};
+use crate::support::prelude::*;
 
 struct Models {
     dir: tempfile::TempDir,
@@ -259,9 +254,9 @@ fn the_learning_rate_of_a_run_warms_up_and_falls() {
     let data = token_file(models.dir.path(), "data.bin", 17 * 4, 96);
     let out = models.dir.path().join("out");
     let mut command = distill(&models.teacher, &models.student, &data, &out);
-    command.args(["--steps", "8", "--batch-size", "1", "--seq-len", "16", "--precision", "fp32"]);
-    command.args(["--lr", "2e-3", "--warmup", "3", "--schedule", "cosine", "--grad-accum", "2"]);
-    succeed(&mut command);
+    command.with("--steps 8 --batch-size 1 --seq-len 16 --precision fp32");
+    command.with("--lr 2e-3 --warmup 3 --schedule cosine --grad-accum 2");
+    command.succeeds();
     let records = metrics_of(&out);
     for (step, record) in records.iter().enumerate() {
         let expected = if step < 3 {
@@ -305,21 +300,20 @@ fn a_teacher_equal_to_the_student_gives_exactly_zero() {
 }
 
 #[test]
-fn a_step_that_is_not_finite_leaves_the_weights_alone_and_a_run_of_them_ends_the_job() {
+fn a_step_that_is_not_finite_is_skipped_and_a_run_of_them_ends() {
     let dir = tempfile::tempdir().unwrap();
     let [teacher, student] = [1, 2].map(|seed| random_model(dir.path(), &format!("{seed}"), seed, &tiny_config(&[])));
     let weights = student.join("model.safetensors");
-    let mut bytes = std::fs::read(&weights).unwrap();
+    let mut bytes = fs::read(&weights).unwrap();
     let last = bytes.len() - 4;
     // A number, as every weight must be, and too large for what is computed with it.
     bytes[last..].copy_from_slice(&f32::MAX.to_le_bytes());
-    std::fs::write(&weights, bytes).unwrap();
+    fs::write(&weights, bytes).unwrap();
     let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
     let out = dir.path().join("out");
     let mut command = distill(&teacher, &student, &data, &out);
-    command.args(["--steps", "30", "--batch-size", "2", "--seq-len", "16", "--precision", "fp32"]);
-    let message = fail(&mut command, 1);
-    assert!(message.contains("10 steps in a row") && message.contains("--lr"), "{message}");
+    command.with("--steps 30 --batch-size 2 --seq-len 16 --precision fp32");
+    command.fails(1, ["10 steps in a row", "--lr"]);
     let records = metrics_of(&out);
     assert_eq!(records.len(), 10);
     assert!(records.iter().all(|record| record.skipped && record.grad_norm.is_none()));

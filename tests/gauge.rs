@@ -1,15 +1,10 @@
 //! What the GPU did, by a stand-in for NVML beside the one for `libcuda`: in `metrics.jsonl`, in headings, in the report and at the
 //! end of a run, which never waits for it.
 
-use std::path::Path;
-use std::process::{Child, Output};
-use std::time::{Duration, Instant};
-
-use serde_json::{Value, json};
-
 use crate::copies::{Host, host};
-use crate::ranks::{assert_same, end, wait_for_steps};
-use crate::support::{Case, GPU_FIELDS, build_nvml, has_driver, precast, run_record, succeed, texts};
+use crate::ranks::assert_same;
+use crate::support::prelude::*;
+use crate::support::{GPU_FIELDS, build_nvml};
 
 const SAYS: [(&str, &str); 4] = [
     ("PRECAST_FAKE_NVML_POWER", "95000,312400"),
@@ -26,16 +21,14 @@ fn with_nvml() -> Host {
 
 impl Host {
     /// A run that must succeed: what it prints, and its notes.
-    fn says(&self, out: &str, arguments: &[&str], variables: &[(&str, &str)]) -> (String, String) {
-        let output: Output = self.distill(out, arguments).envs(variables.iter().copied()).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        texts(&output)
+    fn says(&self, out: &str, arguments: &str, variables: &[(&str, &str)]) -> [String; 2] {
+        self.distill(out, arguments).envs(variables.iter().copied()).says()
     }
 }
 
 /// What the lines of a run say of the GPU.
 fn lines(out: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(out.join("metrics.jsonl")).unwrap();
+    let text = fs::read_to_string(out.join("metrics.jsonl")).unwrap();
     let of = |line: &str| {
         let mut line: Value = serde_json::from_str(line).unwrap();
         line.as_object_mut().unwrap().retain(|name, _| GPU_FIELDS.contains(&name.as_str()));
@@ -46,12 +39,9 @@ fn lines(out: &Path) -> Vec<Value> {
 
 #[test]
 fn lines_of_logged_steps_say_what_this_gpu_did() {
-    if has_driver() {
-        return;
-    }
+    skip_if!(has_driver());
     let host = with_nvml();
-    let steps = ["--steps", "4", "--log-every", "2"];
-    let (printed, notes) = host.says("out", &[&steps[..], &["--device", "cuda:1"]].concat(), &SAYS);
+    let [printed, notes] = host.says("out", "--steps 4 --log-every 2 --device cuda:1", &SAYS);
     // A temperature this chip does not have.
     let said = json!({
         "power_w": 312.4, "sm_clock_mhz": 1500, "gpu_busy_percent": 97, "throttle": ["gpu_idle", "sw_power_cap"]
@@ -62,10 +52,11 @@ fn lines_of_logged_steps_say_what_this_gpu_did() {
     assert!(!notes.contains("NVML"), "{notes}");
     let limits = json!({ "steps": 4, "power_limited_steps": 4, "thermally_limited_steps": 0 });
     assert_eq!(run_record(&host.out("out"))["gpu"], limits);
-    let report = std::fs::read_to_string(host.out("out").join("report.html")).unwrap();
+    let report = fs::read_to_string(host.out("out").join("report.html")).unwrap();
     assert!(report.contains("Power of the GPU, W") && report.contains("97 % busy; power-limited in 100 %"));
     // A GPU that only waits is not held down; and what is trained does not depend on any of this.
-    let (printed, _) = host.says("other", &steps, &[SAYS[3], ("PRECAST_FAKE_NVML_TEMPERATURE", "64,65")]);
+    let [printed, _] =
+        host.says("other", "--steps 4 --log-every 2", &[SAYS[3], ("PRECAST_FAKE_NVML_TEMPERATURE", "64,65")]);
     assert!(!printed.contains("limited"), "{printed}");
     assert_eq!(lines(&host.out("other"))[0], json!({ "temperature_c": 64, "throttle": ["gpu_idle"] }));
     assert_same(&host.out("other"), &host.out("out"), "another GPU that does other things");
@@ -73,32 +64,28 @@ fn lines_of_logged_steps_say_what_this_gpu_did() {
 
 #[test]
 fn ranks_say_their_own_and_rank_0_the_slowest() {
-    if has_driver() {
-        return;
-    }
+    skip_if!(has_driver());
     let host = with_nvml();
-    let (printed, _) = host.says("out", &["--steps", "2", "--log-every", "1", "--gpus", "2"], &SAYS);
+    let [printed, _] = host.says("out", "--steps 2 --log-every 1 --gpus 2", &SAYS);
     let said = json!({
         "power_w": 95.0, "sm_clock_mhz": 1980, "slowest_sm_clock_mhz": 1500, "gpu_busy_percent": 3, "throttle": ["gpu_idle"]
     });
     assert_eq!(lines(&host.out("out")), [said.clone(), said]);
     assert!(printed.contains("gpu      95 W, SM clock 1980 MHz") && !printed.contains("1500 MHz"), "{printed}");
-    let log = std::fs::read_to_string(host.out("out").join("run.rank-1.log")).unwrap();
+    let log = fs::read_to_string(host.out("out").join("run.rank-1.log")).unwrap();
     assert!(log.contains(" device   ") && log.contains(" gpu      312 W, SM clock 1500 MHz, 97 % busy\n"), "{log}");
 }
 
 #[test]
 fn without_an_answer_of_nvml_a_note_says_why() {
-    if has_driver() {
-        return;
-    }
+    skip_if!(has_driver());
     let without = |host: &Host, variables: &[(&str, &str)]| {
-        let (_, notes) = host.says("out", &["--steps", "2", "--overwrite"], variables);
+        let [_, notes] = host.says("out", "--steps 2 --overwrite", variables);
         assert_eq!(lines(&host.out("out")), [json!({}), json!({})]);
         let record = run_record(&host.out("out"));
         assert!(record.get("gpu").is_none());
-        let kept = record["notes"].as_array().unwrap().iter().filter_map(Value::as_str);
-        let kept: Vec<String> = kept.filter(|note| note.contains("NVML")).map(ToOwned::to_owned).collect();
+        let mut kept: Vec<String> = list(&record["notes"]);
+        kept.retain(|note| note.contains("NVML"));
         assert!(kept.len() == 1 && notes.contains(&format!("note: {}", kept[0])), "{kept:?} {notes}");
         kept[0].clone()
     };
@@ -109,44 +96,33 @@ fn without_an_answer_of_nvml_a_note_says_why() {
     assert!(without(&host, &[("PRECAST_FAKE_NVML_BLOCKS", "0")]).contains("NVML has not answered for 2 s."));
     // Nobody expects it of a GPU that is simulated.
     let case = Case::new(17 * 4);
-    let (_, notes) = texts(&case.distill(&case.out(), &["--steps", "2"]).output().unwrap());
-    assert!(!notes.contains("NVML") && run_record(&case.out())["outcome"]["status"] == "done", "{notes}");
+    let [_, notes] = case.distill("out", "--steps 2").says();
+    assert!(!notes.contains("NVML") && case.record("out")["outcome"]["status"] == "done", "{notes}");
 }
 
 /// As where a GPU is about to hang: neither a step nor the end waits for the reading.
 #[test]
 fn a_reading_that_never_ends_holds_nothing_up() {
-    if has_driver() {
-        return;
-    }
+    skip_if!(has_driver());
     let host = with_nvml();
     let blocked = host.out("blocked");
-    let mut train = host.rank("out", 0, 1, &["--steps", "1000000"]);
+    let mut train = host.rank("out", 0, 1, "--steps 1000000");
     train.envs(SAYS).env("PRECAST_FAKE_NVML_BLOCKS", "1").env("PRECAST_FAKE_NVML_BLOCKED", &blocked);
-    let mut child: Child = train.spawn().unwrap();
-    let begun = Instant::now();
-    while !blocked.exists() {
-        assert!(begun.elapsed() < Duration::from_secs(240) && child.try_wait().unwrap().is_none());
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let mut child = train.spawn().unwrap();
+    wait_while(&mut child, || !blocked.exists());
     wait_for_steps(&host.out("out"), 1, &mut child);
-    let done = std::fs::read_to_string(host.out("out").join("metrics.jsonl")).unwrap().lines().count();
+    let done = fs::read_to_string(host.out("out").join("metrics.jsonl")).unwrap().lines().count();
     wait_for_steps(&host.out("out"), done + 2, &mut child);
-    crate::ranks::signal(&child, "TERM");
-    let (code, message) = end(child);
-    assert_eq!(code, Some(143), "{message}");
+    signal(&child, "TERM");
+    ends(child, 143, "");
 }
 
 #[test]
 fn doctor_counts_nvlinks() {
-    if has_driver() {
-        return;
-    }
+    skip_if!(has_driver());
     let host = with_nvml();
     for (links, said) in [("18,18,18,18", "4, 18 NVLinks each; "), ("18,0", "4, NVLinks by GPU: 18, 0, 0, 0; ")] {
-        let mut doctor =
-            host.machine.run(precast().args(["doctor", "--device", "cuda:0", "--bundle"]).arg(&host.bundle));
-        let printed = succeed(doctor.env("PRECAST_FAKE_NVML_LINKS", links));
-        assert!(printed.contains(said), "{printed}");
+        let mut doctor = host.machine.run(precast().with("doctor --device cuda:0 --bundle").arg(&host.bundle));
+        doctor.env("PRECAST_FAKE_NVML_LINKS", links).prints(said);
     }
 }

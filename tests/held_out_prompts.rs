@@ -8,8 +8,9 @@ use precast::run::step::HeldOutRecord;
 use serde_json::json;
 
 use crate::on_policy::{case, results};
-use crate::success::planted;
-use crate::support::{Case, fail, is_sim, metrics_of, run_record, skipped, succeed, texts, token_file, tokenizer};
+use crate::support::{
+    Case, fail, is_sim, metrics_of, run_record, skipped, succeed, texts, token_file, tokenizer, with_tensor,
+};
 
 /// A run of four steps on rows of ids.
 fn run(case: &Case, (out, held_out): (&str, &str), arguments: &[&str]) -> Command {
@@ -105,8 +106,7 @@ fn a_token_that_cannot_be_drawn_is_named_by_its_place() {
     let mut case = case();
     prompts(&case);
     let tensor = "model.layers.0.input_layernorm.weight";
-    let broken = planted(case.dir.path(), &case.student, "broken", tensor, 0, f32::MAX);
-    fs::copy(case.student.join("tokenizer.json"), broken.join("tokenizer.json")).unwrap();
+    let broken = with_tensor(&case, "student", "broken", tensor, |index, was| if index == 0 { f32::MAX } else { was });
     case.student = broken;
     // Prompts of one token both.
     for (name, how, place) in [("own", &["--on-policy"][..], "step 1"), ("data", &["--eval-every", "1"], "--eval-data")]

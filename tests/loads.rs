@@ -166,7 +166,8 @@ fn nothing_is_loaded_or_taken_while_a_student_writes_and_learns() {
     for (prompt, completion) in [("3", "12"), ("3", "5"), ("2", "3")] {
         let log = host.out(&format!("log-{completion}"));
         let shape = ["--on-policy", "--prompt-tokens", prompt, "--max-tokens", completion, "--rollout-slots", "3"];
-        let mut run = host.distill(completion, &[&shape[..], &["--grad-accum", "8", "--steps", "2"]].concat());
+        let mut run =
+            host.distill(completion, &[&shape[..], &["--grad-accum", "8", "--steps", "2"]].concat().join(" "));
         succeed(run.args(["--checkpoint-every", "0"]).env("PRECAST_LIBCUDA_LOG", &log));
         let calls = std::fs::read_to_string(log).unwrap();
         let calls: Vec<&str> = calls.lines().collect();

@@ -1,27 +1,20 @@
 //! `run.log`: what a run prints, with times, over all its parts.
 
-use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
-use std::process::Command;
 
 use precast_fatbins::Digest;
-use serde_json::{Value, json};
 
-use crate::support::{Case, fail, is_sim, names_in, run_record, skipped, succeed, texts};
+use crate::support::prelude::*;
 
-impl Case {
-    fn logged_run(&self, arguments: &[&str]) -> Command {
-        let mut command = self.distill(&self.out(), &["--lr", "1e-3", "--checkpoint-every", "1", "--log-every", "1"]);
-        // One note at least.
-        command.args(["--teacher-format", "stored"]).args(arguments);
-        command
-    }
+fn run(case: &Case, arguments: &str) -> Command {
+    // One note at least.
+    let notes = "--teacher-format stored";
+    case.distill("out", ["--lr 1e-3 --checkpoint-every 1 --log-every 1", notes, arguments])
 }
 
 /// The lines of a log without their times, which do not fall.
-fn lines(path: &Path) -> Vec<String> {
-    let text = fs::read_to_string(path).unwrap();
+fn lines(case: &Case, name: &str) -> Vec<String> {
+    let text = case.text(format!("out/{name}"));
     let (times, lines): (Vec<String>, Vec<String>) = text
         .lines()
         .map(|line| {
@@ -47,9 +40,9 @@ fn assert_holds(log: &[String], printed: [&str; 2]) {
 }
 
 /// What `run.json` says of a log is so of its first bytes.
-fn assert_recorded(out: &Path, name: &str) {
-    let logs = &run_record(out)["logs"][name];
-    let text = fs::read(out.join(name)).unwrap();
+fn assert_recorded(case: &Case, name: &str) {
+    let logs = &case.record("out")["logs"][name];
+    let text = case.read(format!("out/{name}"));
     let first = &text[..logs["bytes"].as_u64().unwrap() as usize];
     assert!(!first.is_empty() && logs["sha256"] == Digest::of(first).to_string(), "{logs}");
 }
@@ -57,34 +50,28 @@ fn assert_recorded(out: &Path, name: &str) {
 #[test]
 fn a_run_keeps_what_it_prints_over_its_parts() {
     let case = Case::new(17 * 9);
-    let log = case.out().join("run.log");
     let mut so_far = Vec::new();
-    for arguments in [&["--steps", "2", "--verbose"][..], &["--steps", "3", "--resume"]] {
-        let output = case.logged_run(arguments).env("SOME_SECRET", "hunter2").output().unwrap();
-        let (stdout, stderr) = texts(&output);
-        assert!(
-            output.status.success()
-                && stderr.contains("note: ")
-                && stdout.contains("step 2/") != stdout.contains("step 3/")
-        );
-        let now = lines(&log);
+    for arguments in ["--steps 2 --verbose", "--steps 3 --resume"] {
+        let [stdout, stderr] = run(&case, arguments).env("SOME_SECRET", "hunter2").says();
+        assert!(stderr.contains("note: ") && stdout.contains("step 2/") != stdout.contains("step 3/"));
+        let now = lines(&case, "run.log");
         assert!(now.starts_with(&so_far));
         assert_holds(&now[so_far.len()..], [&stdout, &stderr]);
-        assert!(!fs::read_to_string(&log).unwrap().contains("hunter2"));
+        assert!(!case.text("out/run.log").contains("hunter2"));
         so_far = now;
-        assert_recorded(&case.out(), "run.log");
+        assert_recorded(&case, "run.log");
         // Each once, though both parts have said it.
-        let notes = run_record(&case.out())["notes"].clone();
-        let said = |note: &&Value| note.as_str().unwrap().starts_with("neither model has a tokenizer");
-        assert_eq!(notes.as_array().unwrap().iter().filter(said).count(), 1, "{notes}");
+        let notes: Vec<String> = list(&case.record("out")["notes"]);
+        let said = |note: &&String| note.starts_with("neither model has a tokenizer");
+        assert_eq!(notes.iter().filter(said).count(), 1, "{notes:?}");
     }
 }
 
 #[test]
 fn why_a_run_failed_is_in_its_log() {
     let case = Case::new(17 * 9);
-    let message = fail(&mut case.logged_run(&["--steps", "20", "--lr", "1e30"]), 1);
-    let logged = lines(&case.out().join("run.log"));
+    let message = run(&case, "--steps 20 --lr 1e30").fails(1, "");
+    let logged = lines(&case, "run.log");
     assert!(message.lines().all(|line| logged.iter().any(|logged| logged == line)), "{message} {logged:#?}");
 }
 
@@ -92,127 +79,108 @@ fn why_a_run_failed_is_in_its_log() {
 #[test]
 fn a_log_that_cannot_be_written_is_a_note_and_ends_nothing() {
     let case = Case::new(17 * 9);
-    let (out, mine) = (case.out(), case.path("mine"));
-    let log = out.join("run.log");
-    succeed(&mut case.logged_run(&["--steps", "1"]));
-    fs::write(&mine, "mine").unwrap();
-    let text = fs::read_to_string(&log).unwrap();
-    let changed = text.replacen("note: ", "Note: ", 1);
+    let log = case.path("out/run.log");
+    run(&case, "--steps 1").succeeds();
+    case.write("mine", "mine");
+    let changed = case.text("out/run.log").replacen("note: ", "Note: ", 1);
     let resume = |steps: u32| {
-        let output = case.logged_run(&["--resume", "--steps", &steps.to_string()]).output().unwrap();
-        let (_, stderr) = texts(&output);
-        assert!(output.status.success(), "{stderr}");
+        let [_, stderr] = run(&case, &format!("--resume --steps {steps}")).says();
         stderr
     };
     let refused = |what: &str| format!("cannot write {}: {what}", log.display());
-    fs::write(&log, &changed).unwrap();
+    case.write("out/run.log", &changed);
     assert!(resume(2).contains(&refused("it was changed since it was written: what this run prints from")));
-    assert_eq!(fs::read_to_string(&log).unwrap(), changed);
-    assert!(run_record(&out)["notes"].to_string().contains("run.log: it was changed since"));
-    let message = fail(&mut case.logged_run(&["--overwrite", "--steps", "1"]), 2);
-    assert!(message.contains("out/run.log was changed since it was written"), "{message}");
+    assert_eq!(case.text("out/run.log"), changed);
+    assert!(case.record("out")["notes"].to_string().contains("run.log: it was changed since"));
+    run(&case, "--overwrite --steps 1").fails(2, "out/run.log was changed since it was written");
     fs::remove_file(&log).unwrap();
-    symlink(&mine, &log).unwrap();
+    symlink(case.path("mine"), &log).unwrap();
     assert!(resume(3).contains(&refused("")));
-    assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
+    assert_eq!(case.text("mine"), "mine");
     fs::remove_file(&log).unwrap();
     let stderr = resume(4);
-    assert!(!stderr.contains("cannot write") && lines(&log).iter().any(|line| line.starts_with("step 4/4")));
-    assert_recorded(&out, "run.log");
+    assert!(
+        !stderr.contains("cannot write") && lines(&case, "run.log").iter().any(|line| line.starts_with("step 4/4"))
+    );
+    assert_recorded(&case, "run.log");
 }
 
 /// A file of that name in the directory of a run that keeps no log, as earlier versions did not, is somebody else's.
 #[test]
 fn a_file_of_the_name_that_the_run_did_not_write_stays() {
     let case = Case::new(17 * 9);
-    let out = case.out();
-    succeed(&mut case.logged_run(&["--steps", "1"]));
-    let mut record = run_record(&out);
-    record.as_object_mut().unwrap().remove("logs");
-    fs::write(out.join("run.json"), record.to_string()).unwrap();
-    fs::write(out.join("run.log"), "mine").unwrap();
-    let output = case.logged_run(&["--resume", "--steps", "2"]).output().unwrap();
-    let (_, stderr) = texts(&output);
-    assert!(output.status.success() && stderr.contains("run.log: this run did not write it"), "{stderr}");
-    assert_eq!(fs::read_to_string(out.join("run.log")).unwrap(), "mine");
-    assert_eq!(run_record(&out)["logs"], Value::Null);
-    let message = fail(&mut case.logged_run(&["--overwrite", "--steps", "1"]), 2);
-    assert!(message.contains("run.log is not listed"), "{message}");
+    run(&case, "--steps 1").succeeds();
+    case.change("out/run.json", |record| _ = record.as_object_mut().unwrap().remove("logs"));
+    case.write("out/run.log", "mine");
+    let [_, stderr] = run(&case, "--resume --steps 2").says();
+    assert!(stderr.contains("run.log: this run did not write it"), "{stderr}");
+    assert_eq!(case.text("out/run.log"), "mine");
+    assert_eq!(case.record("out")["logs"], Value::Null);
+    run(&case, "--overwrite --steps 1").fails(2, "run.log is not listed");
 }
 
 /// As `precast distill ... | tee -a DIR/run.log` does.
 #[test]
-fn what_others_append_to_a_log_is_not_deleted_until_somebody_does() {
+fn what_others_append_to_a_log_is_not_deleted_by_a_run() {
     let case = Case::new(17 * 9);
-    succeed(&mut case.logged_run(&["--steps", "1"]));
-    let log = case.out().join("run.log");
-    let text = fs::read_to_string(&log).unwrap() + "mine\n";
-    fs::write(&log, &text).unwrap();
-    let message = fail(&mut case.logged_run(&["--steps", "1", "--overwrite"]), 2);
-    assert!(
-        message.contains("run.log was changed since it was written: something else writes to it, too"),
-        "{message}"
-    );
-    assert_eq!(fs::read_to_string(&log).unwrap(), text);
+    run(&case, "--steps 1").succeeds();
+    let text = case.text("out/run.log") + "mine\n";
+    case.write("out/run.log", &text);
+    let said = "run.log was changed since it was written: something else writes to it, too";
+    let message = run(&case, "--steps 1 --overwrite").fails(2, said);
+    assert_eq!(case.text("out/run.log"), text);
+    // Somebody does.
     let (_, command) = message.lines().find_map(|line| line.split_once("if nothing in it is needed: ")).unwrap();
-    succeed(Command::new("sh").arg("-c").arg(command));
-    succeed(&mut case.logged_run(&["--steps", "1", "--overwrite"]));
+    Command::new("sh").arg("-c").arg(command).succeeds();
+    run(&case, "--steps 1 --overwrite").succeeds();
 }
 
 /// Between the listing of a rank's log in `run.json` and its first line.
 #[test]
 fn a_file_in_the_place_of_a_log_that_never_came_stays() {
     let case = Case::new(17 * 9);
-    succeed(&mut case.logged_run(&["--steps", "1"]));
-    let mut record = run_record(&case.out());
-    record["logs"]["run.rank-1.log"] = json!({ "bytes": 0, "sha256": Digest::of(b"").to_string() });
-    fs::write(case.out().join("run.json"), record.to_string()).unwrap();
-    let mine = case.out().join("run.rank-1.log");
-    fs::write(&mine, "mine").unwrap();
-    let message = fail(&mut case.logged_run(&["--steps", "1", "--overwrite"]), 2);
-    assert!(message.contains("run.rank-1.log was changed"), "{message}");
-    assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
+    run(&case, "--steps 1").succeeds();
+    let nothing = json!({ "bytes": 0, "sha256": Digest::of(b"").to_string() });
+    case.change("out/run.json", |record| record["logs"]["run.rank-1.log"] = nothing);
+    case.write("out/run.rank-1.log", "mine");
+    run(&case, "--steps 1 --overwrite").fails(2, "run.rank-1.log was changed");
+    assert_eq!(case.text("out/run.rank-1.log"), "mine");
 }
 
 #[test]
 fn a_run_that_is_replaced_takes_its_log_with_it() {
     let case = Case::new(17 * 9);
-    succeed(&mut case.logged_run(&["--steps", "2"]));
-    succeed(&mut case.logged_run(&["--steps", "1", "--overwrite"]));
-    assert!(!lines(&case.out().join("run.log")).iter().any(|line| line.starts_with("step 2/2")));
+    run(&case, "--steps 2").succeeds();
+    run(&case, "--steps 1 --overwrite").succeeds();
+    assert!(!lines(&case, "run.log").iter().any(|line| line.starts_with("step 2/2")));
     assert!(!names_in(case.dir.path()).iter().any(|name| name.contains("replaced")));
 }
 
 #[test]
 fn ranks_keep_their_notes_and_no_token() {
-    if skipped(!is_sim(), "it is of simulated GPUs") {
-        return;
-    }
+    skip_if!(is_on_gpu());
     let case = Case::new(17 * 9);
-    let out = case.out();
     let token = "0123456789abcdef0123456789abcdef";
-    let run = |arguments: &[&str]| {
-        let mut command = case.logged_run(arguments);
-        command.env("PRECAST_TOKEN", token).env("SOME_SECRET", "hunter2");
-        succeed(&mut command)
+    let run = |arguments: &str| {
+        run(&case, arguments).env("PRECAST_TOKEN", token).env("SOME_SECRET", "hunter2").succeeds();
     };
-    run(&["--steps", "1", "--gpus", "2"]);
-    let of_rank = lines(&out.join("run.rank-1.log"));
+    run("--steps 1 --gpus 2");
+    let of_rank = lines(&case, "run.rank-1.log");
     assert!(of_rank.iter().any(|line| line.starts_with("note: neither model has a tokenizer")), "{of_rank:#?}");
-    run(&["--steps", "2", "--gpus", "2", "--resume"]);
+    run("--steps 2 --gpus 2 --resume");
     // One rank goes on alone: the other's log stays, and is the run's.
-    run(&["--steps", "3", "--resume"]);
-    assert!(lines(&out.join("run.rank-1.log")).len() > of_rank.len());
+    run("--steps 3 --resume");
+    assert!(lines(&case, "run.rank-1.log").len() > of_rank.len());
     for name in ["run.log", "run.rank-1.log"] {
-        assert_recorded(&out, name);
-        let text = fs::read_to_string(out.join(name)).unwrap();
+        assert_recorded(&case, name);
+        let text = case.text(format!("out/{name}"));
         // The launcher makes a token of its own, 64 digits: all of that length are digests that run.json has.
         let digests = text.split(|one: char| !one.is_ascii_hexdigit()).filter(|digits| digits.len() >= 64);
-        let known = run_record(&out).to_string();
+        let known = case.text("out/run.json");
         assert!(digests.into_iter().all(|digest| known.contains(digest)), "{text}");
         assert!(!text.contains(token) && !text.contains("hunter2"), "{text}");
     }
-    assert_eq!(run_record(&out)["replacing"], json!({}));
-    run(&["--steps", "1", "--overwrite"]);
-    assert!(!names_in(&out).contains(&"run.rank-1.log".to_owned()));
+    assert_eq!(case.record("out")["replacing"], json!({}));
+    run("--steps 1 --overwrite");
+    assert!(!case.has("out/run.rank-1.log"));
 }

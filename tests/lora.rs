@@ -1,12 +1,9 @@
 //! Low-rank adapters.
 
-use std::path::{Path, PathBuf};
-
 use half::{bf16, f16};
 use precast::inputs::adapter::{Adapter, Layout, Lora, Target, fill_adapter};
 use precast::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, Weights, write_model};
 use precast::inputs::data::MicroBatch;
-use precast::run::step::StepRecord;
 use precast_kernels::{Block, Dtype};
 use precast_plan::{Factor, Formats, ModelConfig, Parameters};
 use precast_system::files::{Aside, Existing};
@@ -16,19 +13,13 @@ use safetensors::SafeTensors;
 use safetensors::tensor::Dtype as Stored;
 
 use crate::gguf;
-use crate::support::{
-    self, Case, adapter_gradient, distill, fail, floats, is_sim, metrics_of, model_config, names_in, on_device,
-    precast, random_model, run_record, succeed, texts, tiny_config, token_file, train,
-};
+use crate::support::adapter_gradient;
+use crate::support::prelude::*;
 
 /// What `--lora-rank`, `--lora-alpha` and `--lora-targets` say.
 pub fn lora(rank: u32, alpha: f64, targets: &str) -> Lora {
-    Lora {
-        rank,
-        alpha,
-        targets: targets.split(',').map(|target| target.parse::<Target>().unwrap()).collect(),
-        rslora: false,
-    }
+    let targets = targets.split(',').map(|target| target.parse::<Target>().unwrap()).collect();
+    Lora { rank, alpha, targets, rslora: false }
 }
 
 /// Writes an adapter of uniform values, A's and B's, below `dir`.
@@ -66,36 +57,34 @@ fn in_dtype(model: &Path, out: &Path, dtype: Stored) -> PathBuf {
     out.to_owned()
 }
 
-fn merge(model: &Path, adapter: &Path, out: &Path) -> std::process::Command {
-    let mut command = precast();
-    command.arg("merge").arg("--model").arg(model).arg("--adapter").arg(adapter).arg("--out").arg(out);
-    command
+fn merge(case: &Case, model: &str, out: &str) -> Command {
+    case.run(format!("merge --model {model} --adapter adapter --out {out}"))
 }
 
 /// |found - exact| <= u |exact| + (rank + 2) 2^-24 (|w| + scale |b| |a|), u being half a unit in the last place of the dtype that
 /// is written: the sum is computed in f32 and rounded once. All else is as it was.
 #[test]
 fn a_merged_model_is_its_base_and_the_adapter_rounded_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let base = random_model(dir.path(), "base", 1, &tiny_config(&[]));
-    let blocks = ModelConfig::from_json(&model_config("blocks").to_string()).unwrap();
-    let in_blocks = gguf::write(dir.path(), "base.gguf", &blocks, &Formats::uniform(&blocks, Block::Q4_K), 3);
+    let case = Case::empty();
+    let base = case.model("base", 1, &[]);
+    let blocks = shape(&model_config("blocks"));
+    let in_blocks = gguf::write(case.dir.path(), "base.gguf", &blocks, &Formats::uniform(&blocks, Block::Q4_K), 3);
     let cases = [
-        (base.clone(), Stored::F32, 24),
-        (in_dtype(&base, &dir.path().join("f16"), Stored::F16), Stored::F16, 11),
-        (in_dtype(&base, &dir.path().join("bf16"), Stored::BF16), Stored::BF16, 8),
-        (in_blocks, Stored::BF16, 8),
+        (base.clone(), Stored::F32, 24, "float32"),
+        (in_dtype(&base, &case.path("f16"), Stored::F16), Stored::F16, 11, "float16"),
+        (in_dtype(&base, &case.path("bf16"), Stored::BF16), Stored::BF16, 8, "bfloat16"),
+        (in_blocks, Stored::BF16, 8, "bfloat16"),
     ];
-    for (case, (base, dtype, bits)) in cases.into_iter().enumerate() {
+    for (number, (base, dtype, bits, name)) in cases.into_iter().enumerate() {
         let model = Checkpoint::open(&base).unwrap();
         let of = lora(5, 2.5, "q_proj,k_proj,down_proj");
-        let path = adapter(dir.path(), &format!("adapter-{case}"), model.config(), &of, 7);
-        let out = dir.path().join(format!("merged-{case}"));
-        let printed = succeed(&mut merge(&base, &path, &out));
-        assert!(printed.contains("rank 5 on q_proj, k_proj, down_proj"), "{printed}");
+        let path = adapter(case.dir.path(), &format!("adapter-{number}"), model.config(), &of, 7);
+        let (out, base_name) = (case.path(format!("merged-{number}")), base.display());
+        let merge = format!("merge --model {base_name} --adapter adapter-{number} --out merged-{number}");
+        case.run(merge).prints("rank 5 on q_proj, k_proj, down_proj");
 
         let adapter = Adapter::open(&path, (&base, model.config())).unwrap();
-        let bytes = std::fs::read(out.join("model.safetensors")).unwrap();
+        let bytes = fs::read(out.join("model.safetensors")).unwrap();
         let merged = SafeTensors::deserialize(&bytes).unwrap();
         let found = Checkpoint::open(&out).unwrap();
         let mut changed = 0;
@@ -129,89 +118,44 @@ fn a_merged_model_is_its_base_and_the_adapter_rounded_once() {
             }
         }
         assert_eq!(changed, 3 * model.config().layers, "projections");
-        let config: serde_json::Value =
-            serde_json::from_slice(&std::fs::read(out.join("config.json")).unwrap()).unwrap();
-        let name = if dtype == Stored::F16 {
-            "float16"
-        } else if dtype == Stored::F32 {
-            "float32"
-        } else {
-            "bfloat16"
-        };
-        assert_eq!(config["torch_dtype"], name);
+        assert_eq!(case.json(out.join("config.json"))["torch_dtype"], name);
     }
 }
 
 #[test]
-fn a_merged_model_takes_no_place_that_is_not_its_own() {
-    let dir = tempfile::tempdir().unwrap();
-    let base = random_model(dir.path(), "base", 1, &tiny_config(&[]));
-    let config = ModelConfig::from_json(&tiny_config(&[]).to_string()).unwrap();
-    let path = adapter(dir.path(), "adapter", &config, &lora(4, 8.0, "all"), 1);
-    let out = dir.path().join("out");
-    std::fs::create_dir(&out).unwrap();
-    std::fs::write(out.join("mine.txt"), "mine").unwrap();
-    for overwrite in [false, true] {
-        fail(merge(&base, &path, &out).args(overwrite.then_some("--overwrite")), 2);
-        assert_eq!(names_in(&out), ["mine.txt"]);
-    }
-    std::fs::remove_file(out.join("mine.txt")).unwrap();
-    let said = |command: &mut std::process::Command| {
-        let output = command.output().unwrap();
-        assert!(output.status.success());
-        String::from_utf8(output.stderr).unwrap()
-    };
-    assert_eq!(said(&mut merge(&base, &path, &out)), "");
-    // Of the same shape, as the student of a run is.
-    let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
-    let note = said(&mut merge(&student, &path, &dir.path().join("of-student")));
+fn a_merge_into_another_base_of_its_shape_is_noted() {
+    let case = Case::empty();
+    ["base", "student"].iter().for_each(|name| _ = case.model(name, 1, &[]));
+    adapter(case.dir.path(), "adapter", &shape(&tiny_config(&[])), &lora(4, 8.0, "all"), 1);
+    assert_eq!(merge(&case, "base", "out").says()[1], "");
+    // As the student of a run is.
+    let [_, note] = merge(&case, "student", "of-student").says();
     assert!(note.contains("adapter_config.json: the adapter was trained on base, and is added to "), "{note}");
-    fail(&mut merge(&base, &path, &out), 2);
-    succeed(merge(&base, &path, &out).arg("--overwrite"));
-    // Neither over what it reads.
-    fail(merge(&base, &path, &path).arg("--overwrite"), 2);
-    fail(merge(&base, &path, &base).arg("--overwrite"), 2);
-    // Nor from an adapter of another model.
-    let other = random_model(dir.path(), "other", 1, &tiny_config(&[("intermediate_size", 64.into())]));
-    let message = fail(&mut merge(&other, &path, &dir.path().join("none")), 5);
-    assert!(message.contains("gate_proj.lora_B.weight is [") && message.contains("of the model"), "{message}");
-    assert!(!dir.path().join("none").exists());
-}
-
-/// Losses and norms of each step, and the adapter after the last one, to the bit.
-fn bits(out: &Path) -> (Vec<[u64; 4]>, Vec<u8>) {
-    let bits = |value: Option<f64>| value.expect("a finite number").to_bits();
-    let of = |step: &StepRecord| [bits(step.loss), bits(step.kd_loss), bits(step.ce_loss), bits(step.grad_norm)];
-    let tensors = std::fs::read(out.join("adapter/adapter_model.safetensors")).unwrap();
-    (metrics_of(out).iter().map(of).collect(), tensors)
-}
-
-fn first_losses(out: &Path) -> [u64; 3] {
-    let first = &metrics_of(out)[0];
-    [first.loss, first.kd_loss, first.ce_loss].map(|loss| loss.unwrap().to_bits())
+    case.model("other", 1, &[("intermediate_size", 64.into())]);
+    merge(&case, "other", "none").fails(5, ["gate_proj.lora_B.weight is [", "of the model"]);
+    assert!(!case.has("none"));
 }
 
 /// Ranks that are padded and ranks that are not, on one projection, on parts of GEMMs, and on all.
 const SHAPES: [(&str, &str); 5] =
     [("1", "q_proj"), ("3", "all"), ("8", "q_proj,v_proj"), ("17", "gate_proj,up_proj"), ("16", "o_proj,down_proj")];
 
-const QUICK: [&str; 4] = ["--lr", "1e-2", "--checkpoint-every", "0"];
+const QUICK: &str = "--lr 1e-2 --checkpoint-every 0";
 
 /// B is zero at the start: the first step computes what the student without an adapter computes, bit for bit.
 #[test]
 fn a_new_adapter_begins_with_the_losses_of_its_base() {
     let case = Case::new(17 * 9);
     for precision in ["fp32", "bf16"] {
-        let run = |name: &str, arguments: &[&str]| {
+        let run = |name: &str, lora: String| {
             let out = case.path(format!("{name}-{precision}"));
-            let mut command = case.distill(&out, &QUICK);
-            succeed(command.args(["--steps", "1", "--precision", precision]).args(arguments));
-            out
+            case.distill(&out, format!("{QUICK} --steps 1 --precision {precision} {lora}")).succeeds();
+            case.bits(&out).0[0][..3].to_vec()
         };
-        let base = first_losses(&run("base", &[]));
+        let base = run("base", String::new());
         for (rank, targets) in SHAPES {
-            let out = run(&format!("{rank}-{targets}"), &["--lora-rank", rank, "--lora-targets", targets]);
-            assert_eq!(first_losses(&out), base, "{rank} {targets} {precision}");
+            let losses = run(&format!("{rank}-{targets}"), format!("--lora-rank {rank} --lora-targets {targets}"));
+            assert_eq!(losses, base, "{rank} {targets} {precision}");
         }
     }
 }
@@ -221,21 +165,20 @@ fn a_new_adapter_begins_with_the_losses_of_its_base() {
 fn an_adapter_of_any_shape_learns_and_resumes_to_the_same_bits() {
     let case = Case::new(17 * 4);
     for (shape, (rank, targets)) in SHAPES.into_iter().enumerate() {
-        let run = |name: &str, arguments: &[&str]| {
+        let run = |name: &str, arguments: &str| {
             let out = case.path(format!("{name}-{shape}"));
-            let mut command = case.distill(&out, &["--lr", "1e-2", "--checkpoint-every", "2", "--lora-rank", rank]);
             // Passes over two batches.
-            command.args(["--lora-targets", targets, "--lora-rslora", "--precision", "fp32"]).args(arguments);
-            succeed(&mut command);
+            let how = "--lr 1e-2 --checkpoint-every 2 --lora-rslora --precision fp32";
+            let lora = format!("--lora-rank {rank} --lora-targets {targets}");
+            case.distill(&out, [how, &lora, arguments]).succeeds();
             out
         };
-        let whole = run("whole", &["--steps", "8"]);
-        let (stopped, resumed) = (run("resumed", &["--steps", "4"]), run("resumed", &["--steps", "8", "--resume"]));
+        let whole = run("whole", "--steps 8");
+        let (stopped, resumed) = (run("resumed", "--steps 4"), run("resumed", "--steps 8 --resume"));
         assert_eq!(stopped, resumed);
-        let (steps, tensors) = bits(&whole);
-        assert!((steps, tensors) == bits(&resumed), "{rank} {targets}");
-        let records = metrics_of(&whole);
-        let loss = |step: usize| records[step].loss.unwrap() + records[step + 1].loss.unwrap();
+        assert!(case.bits(&whole) == case.bits(&resumed), "{rank} {targets}");
+        let losses = case.losses(&whole);
+        let loss = |step: usize| losses[step] + losses[step + 1];
         assert!(loss(6) < loss(0), "{rank} {targets}: {} {}", loss(0), loss(6));
 
         assert!(!whole.join("student").exists());
@@ -252,7 +195,7 @@ fn an_adapter_of_any_shape_learns_and_resumes_to_the_same_bits() {
         assert_eq!(read.layout, Layout::new(model.config(), &expected));
         assert_eq!(record["parameters"]["trained"], read.layout.count());
         // Of what trains and nothing else: three f32 of each element, and its padding.
-        let saved = std::fs::metadata(whole.join("checkpoint-8/master.safetensors")).unwrap().len();
+        let saved = fs::metadata(whole.join("checkpoint-8/master.safetensors")).unwrap().len();
         assert!(saved < 4 * model.config().hidden as u64 * 1000, "{saved} bytes");
     }
 }
@@ -261,91 +204,44 @@ fn an_adapter_of_any_shape_learns_and_resumes_to_the_same_bits() {
 #[test]
 fn a_run_goes_on_from_an_adapter() {
     let case = Case::new(17 * 2);
-    let run = |name: &str, arguments: &[&str]| {
-        let out = case.path(name);
-        succeed(case.distill(&out, &QUICK).args(["--precision", "fp32", "--schedule", "constant"]).args(arguments));
-        out
+    let run = |name: &str, arguments: &str| {
+        case.distill(name, [QUICK, "--precision fp32 --schedule constant", arguments]).succeeds();
     };
     // Every step is of the same two rows.
-    let first = run("first", &["--steps", "3", "--lora-rank", "5", "--lora-targets", "q_proj,down_proj"]);
-    let whole = run("whole", &["--steps", "4", "--lora-rank", "5", "--lora-targets", "q_proj,down_proj"]);
-    let adapter = first.join("adapter");
-    let next = run("next", &["--steps", "1", "--adapter", adapter.to_str().unwrap()]);
-    let losses = metrics_of(&whole);
-    assert_eq!(losses[3].loss.unwrap().to_bits(), metrics_of(&next)[0].loss.unwrap().to_bits());
+    run("first", "--steps 3 --lora-rank 5 --lora-targets q_proj,down_proj");
+    run("whole", "--steps 4 --lora-rank 5 --lora-targets q_proj,down_proj");
+    run("next", "--steps 1 --adapter first/adapter");
+    assert_eq!(case.losses("whole")[3].to_bits(), case.losses("next")[0].to_bits());
     // It changes nothing of what it started from.
-    assert_eq!(run_record(&next)["config"]["adapter"], adapter.display().to_string());
-    assert_ne!(bits(&next).1, bits(&first).1);
-}
-
-/// What a run that continues has in common with the run so far.
-#[test]
-fn a_run_of_another_adapter_is_refused() {
-    let case = Case::new(17 * 4);
-    let command = |arguments: &[&str]| {
-        let mut command = case.distill(&case.out(), &["--precision", "fp32", "--checkpoint-every", "1"]);
-        command.args(arguments);
-        command
-    };
-    let new = ["--lora-rank", "4", "--lora-alpha", "3", "--lora-targets", "q_proj"];
-    succeed(command(&new).args(["--steps", "1"]));
-    let resume = ["--steps", "2", "--resume"];
-    for (arguments, difference) in [
-        (&["--lora-rank", "5", "--lora-alpha", "3", "--lora-targets", "q_proj"][..], "lora_rank was 4, is 5"),
-        (&["--lora-rank", "4", "--lora-alpha", "8", "--lora-targets", "q_proj"], "lora_alpha was 3, is 8"),
-        (&["--lora-rank", "4", "--lora-alpha", "3", "--lora-targets", "v_proj"], "lora_targets was q_proj, is v_proj"),
-        (&[&new[..], &["--lora-rslora"]].concat(), "lora_rslora was false, is true"),
-        (&[], "lora_rank was 4, is none"),
-    ] {
-        let message = fail(command(arguments).args(resume), 2);
-        assert!(message.contains(difference), "{message}");
-    }
-    succeed(command(&new).args(resume));
-
-    // From an adapter that is there: its tensors and what they mean.
-    let model = ModelConfig::from_json(&tiny_config(&[]).to_string()).unwrap();
-    let adapters = [(1, 8.0), (2, 8.0), (1, 4.0)].map(|(seed, alpha)| {
-        adapter(case.dir.path(), &format!("from-{seed}-{alpha}"), &model, &lora(4, alpha, "q_proj"), seed)
-    });
-    let [one, tensors, alpha] = adapters.each_ref().map(|path| path.to_str().unwrap());
-    succeed(command(&["--overwrite", "--steps", "1", "--adapter", one]).arg("--seed=1"));
-    let resumed = |path| command(&["--steps", "2", "--resume", "--adapter", path, "--seed=1"]);
-    assert!(fail(&mut resumed(tensors), 2).contains("adapter was "));
-    assert!(fail(&mut resumed(alpha), 2).contains("adapter config was "));
-    // It may lie elsewhere.
-    let moved = case.path("moved");
-    std::fs::rename(one, &moved).unwrap();
-    succeed(&mut resumed(moved.to_str().unwrap()));
+    assert_eq!(case.record("next")["config"]["adapter"], "first/adapter");
+    assert_ne!(case.bits("next").1, case.bits("first").1);
 }
 
 /// A frozen base as its file stores it, and in the precision of the run: the same bits, whatever is recomputed. A run may change
 /// from one to the other.
 #[test]
 fn a_stored_base_is_the_same_as_one_in_bf16() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = ModelConfig::from_json(&model_config("blocks").to_string()).unwrap();
-    let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
+    let case = Case::new(17 * 4);
+    let config = shape(&model_config("blocks"));
     for (name, formats) in [("q4_k_m", Formats::q4_k_m(&config)), ("q8_0", Formats::uniform(&config, Block::Q8_0))] {
-        let base = gguf::write(dir.path(), &format!("{name}.gguf"), &config, &formats, 3);
+        gguf::write(case.dir.path(), &format!("{name}.gguf"), &config, &formats, 3);
         for precision in ["fp32", "bf16"] {
-            let run = |format: &str, more: &[&str]| {
-                let out = dir.path().join(format!("{name}-{precision}-{format}"));
-                let mut command = train(&base, &data, &out);
-                command.args(["--batch-size", "2", "--seq-len", "16", "--lr", "1e-2", "--checkpoint-every", "1"]);
-                command.args(["--precision", precision, "--lora-rank", "3", "--student-format", format]).args(more);
-                succeed(&mut command);
+            let run = |format: &str, more: &str| {
+                let out = case.path(format!("{name}-{precision}-{format}"));
+                let base = format!("--model {name}.gguf --precision {precision} --student-format {format}");
+                case.train(&out, [&base, "--lr 1e-2 --checkpoint-every 1 --lora-rank 3", more]).succeeds();
                 out
             };
-            let [wide, stored] = ["bf16", "stored"].map(|format| run(format, &["--steps", "2"]));
-            assert!(bits(&wide) == bits(&stored), "{name} {precision}");
+            let [wide, stored] = ["bf16", "stored"].map(|format| run(format, "--steps 2"));
+            assert!(case.bits(&wide) == case.bits(&stored), "{name} {precision}");
             assert_eq!(run_record(&stored)["config"]["student_format"], "stored");
             let planned =
                 [&wide, &stored].map(|out| run_record(out)["memory"]["planned"]["total_bytes"].as_u64().unwrap());
             assert_ne!(planned[0], planned[1]);
             // One that is continued in the other form.
-            let whole = run("stored", &["--steps", "3", "--resume", "--recompute", "blocks"]);
-            let other = run("bf16", &["--steps", "3", "--resume", "--student-format", "stored"]);
-            assert!(bits(&whole) == bits(&other), "{name} {precision}");
+            let whole = run("stored", "--steps 3 --resume --recompute blocks");
+            let other = run("bf16", "--steps 3 --resume --student-format stored");
+            assert!(case.bits(&whole) == case.bits(&other), "{name} {precision}");
         }
     }
 }
@@ -353,40 +249,30 @@ fn a_stored_base_is_the_same_as_one_in_bf16() {
 /// A teacher that is the student's base has its weights in memory once, and gives the bits of one that has its own.
 #[test]
 fn a_teacher_that_is_the_base_shares_its_weights() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = ModelConfig::from_json(&model_config("blocks").to_string()).unwrap();
-    let base = gguf::write(dir.path(), "base.gguf", &config, &Formats::q4_k_m(&config), 3);
-    let copy = dir.path().join("copy.gguf");
-    std::fs::copy(&base, &copy).unwrap();
-    let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
-    let run = |name: &str, teacher: &Path, arguments: &[&str]| {
-        let out = dir.path().join(name);
-        let mut command = distill(teacher, &base, &data, &out);
-        command.args(["--batch-size", "2", "--seq-len", "16", "--steps", "2", "--precision", "bf16"]).args(QUICK);
-        command.args(["--lora-rank", "4"]).args(arguments);
-        let output = command.output().unwrap();
-        let (stdout, stderr) = texts(&output);
-        assert!(output.status.success(), "{stdout}{stderr}");
-        let planned = run_record(&out)["memory"]["planned"]["total_bytes"].as_u64().unwrap();
-        (bits(&out), planned, stderr.contains("its weights are in memory once"))
+    let case = Case::new(17 * 4);
+    let config = shape(&model_config("blocks"));
+    let base = gguf::write(case.dir.path(), "base.gguf", &config, &Formats::q4_k_m(&config), 3);
+    fs::copy(base, case.path("copy.gguf")).unwrap();
+    let run = |name: &str, teacher: &str, forms: &str| {
+        let models = format!("--teacher {teacher}.gguf --student base.gguf --lora-rank 4 {forms}");
+        let [_, stderr] = case.distill(name, [QUICK, "--steps 2 --precision bf16", &models]).says();
+        let planned = case.record(name)["memory"]["planned"]["total_bytes"].as_u64().unwrap();
+        (case.bits(name), planned, stderr.contains("its weights are in memory once"))
     };
-    let shared = run("shared", &base, &[]);
+    let shared = run("shared", "base", "");
     assert!(shared.2);
     // The same bytes elsewhere are the same model.
-    assert_eq!(run("copied", &copy, &[]), shared);
+    assert_eq!(run("copied", "copy", ""), shared);
     // In another form it has weights of its own.
-    let own = run("own", &base, &["--teacher-format", "stored"]);
+    let own = run("own", "base", "--teacher-format stored");
     assert!(own.0 == shared.0 && !own.2 && own.1 > shared.1);
-    let stored = run("stored", &base, &["--teacher-format", "stored", "--student-format", "stored"]);
+    let stored = run("stored", "base", "--teacher-format stored --student-format stored");
     assert!(stored.0 == shared.0 && stored.2 && stored.1 < own.1);
-    if !is_sim() {
-        return;
-    }
+    skip_if!(!is_sim());
     // The run itself is planned so.
-    let mut plan = precast();
-    plan.args(["plan", "--json", "--device", "sim", "--batch-size", "2", "--seq-len", "16", "--lora-rank", "4"]);
-    plan.arg("--teacher").arg(&base).arg("--student").arg(&base);
-    let plan: serde_json::Value = serde_json::from_str(&succeed(&mut plan)).unwrap();
+    let plan =
+        "plan --json --device sim --batch-size 2 --seq-len 16 --lora-rank 4 --teacher base.gguf --student base.gguf";
+    let plan = case.run(plan).json();
     assert_eq!((plan["memory"]["total_bytes"].as_u64(), &plan["teacher_is_base"]), (Some(shared.1), &true.into()));
 }
 
@@ -394,62 +280,49 @@ fn a_teacher_that_is_the_base_shares_its_weights() {
 #[test]
 fn a_run_whose_gradients_are_all_zero_is_refused() {
     let case = Case::new(17 * 4);
-    let run = |arguments: &[&str]| {
-        let out = case.path(format!("out-{}", arguments.join("-").replace('/', "_")));
-        let mut command = distill(&case.student, &case.student, &case.data, &out);
-        command.args(["--batch-size", "2", "--seq-len", "16", "--steps", "1"]).args(QUICK).args(arguments);
-        command
-    };
-    for check in [&[][..], &["--dry-run"]] {
-        let message = fail(run(&["--lora-rank", "4", "--alpha", "1"]).args(check), 2);
-        assert!(message.contains("every gradient is exactly 0") && message.contains("--alpha below 1"), "{message}");
+    let run = |out: &str, arguments: &str| case.distill(out, ["--teacher student --steps 1", QUICK, arguments]);
+    for check in ["", "--dry-run"] {
+        let zero = format!("--lora-rank 4 --alpha 1 {check}");
+        run("none", &zero).fails(2, ["every gradient is exactly 0", "--alpha below 1"]);
     }
     // What it says is true: it is not the run itself that refuses.
-    let config = support::config(&case.student, &case.student, |options| {
+    let config = config(&case.student, &case.student, |options| {
         options.adapting.lora_rank = Some(4);
         options.teaching.alpha = 1.0;
     });
-    let mut session = support::session(&config);
+    let mut session = session(&config);
     let rows: [&[u32]; 2] = [&[1; 17], &[2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18]];
     session.micro(&MicroBatch::new(&rows, 16), 1.0 / 32.0, 0).unwrap();
     for parameter in session.adapter_parameters() {
         let gradient = adapter_gradient(&mut session, &parameter);
         assert!(gradient.iter().all(|value| *value == 0.0), "{parameter:?}");
     }
-    succeed(&mut run(&["--lora-rank", "4", "--alpha", "0.9"]));
-    let model = ModelConfig::from_json(&tiny_config(&[]).to_string()).unwrap();
-    let trained = adapter(case.dir.path(), "trained", &model, &lora(4, 8.0, "all"), 1);
-    succeed(&mut run(&["--adapter", trained.to_str().unwrap(), "--alpha", "1"]));
-    // Without an adapter it is the pair that is refused.
-    assert!(fail(&mut run(&["--alpha", "0.5"]), 5).contains("hold the same weights"));
+    run("mixed", "--lora-rank 4 --alpha 0.9").succeeds();
+    adapter(case.dir.path(), "trained", &shape(&tiny_config(&[])), &lora(4, 8.0, "all"), 1);
+    run("on", "--adapter trained --alpha 1").succeeds();
 }
 
 #[test]
 fn rank_0_is_no_option_at_all() {
     let case = Case::new(17 * 4);
-    let plan = |arguments: &[&str]| {
-        let mut command = precast();
-        command.args(["plan", "--arch", "sm_90", "--json", "--batch-size", "2", "--seq-len", "16"]).args(arguments);
-        succeed(command.arg("--teacher").arg(&case.teacher).arg("--student").arg(&case.student))
+    let plan = |lora: &str| {
+        let models = "--teacher teacher --student student --batch-size 2 --seq-len 16";
+        case.run(["plan --arch sm_90 --json", models, lora]).json()
     };
-    assert_eq!(plan(&[]), plan(&["--lora-rank", "0", "--lora-targets", "q_proj"]));
-    let adapted: serde_json::Value =
-        serde_json::from_str(&plan(&["--lora-rank", "3", "--lora-targets", "q_proj"])).unwrap();
+    assert_eq!(plan(""), plan("--lora-rank 0 --lora-targets q_proj"));
+    let adapted = plan("--lora-rank 3 --lora-targets q_proj");
     assert_eq!(adapted["trained_parameters"], 2 * 3 * (32 + 64));
     assert_eq!(adapted["student_format"], "bf16");
-    let run = |name: &str, arguments: &[&str]| {
-        let mut command = case.distill(&case.path(name), &QUICK);
-        succeed(command.args(["--steps", "2", "--precision", "fp32"]).args(arguments));
-        std::fs::read(case.path(name).join("student/model.safetensors")).unwrap()
+    let run = |name: &str, lora: &str| {
+        case.distill(name, [QUICK, "--steps 2 --precision fp32", lora]).succeeds();
+        case.weights(name)
     };
-    assert!(run("none", &[]) == run("zero", &["--lora-rank", "0"]));
+    assert!(run("none", "") == run("zero", "--lora-rank 0"));
 }
 
-fn nll(model: &Path, data: &Path, arguments: &[&str]) -> f64 {
-    let mut command = precast();
-    command.args(["eval", "--untrained", "--json", "--seq-len", "16"]).args(on_device()).args(arguments);
-    let printed = succeed(command.arg("--model").arg(model).arg("--data").arg(data));
-    serde_json::from_str::<serde_json::Value>(&printed).unwrap()["nll"].as_f64().unwrap()
+fn nll(case: &Case, arguments: &str) -> f64 {
+    let score = case.run(["eval --untrained --json --seq-len 16 --data data.bin --model", arguments]).json();
+    score["nll"].as_f64().unwrap()
 }
 
 /// An adapter and the model that it was merged into score alike: fp32 within 2e-6 of the negative log likelihood, which is
@@ -457,22 +330,20 @@ fn nll(model: &Path, data: &Path, arguments: &[&str]) -> f64 {
 #[test]
 fn merged_and_unmerged_score_alike() {
     let case = Case::new(17 * 8);
-    let bf16 = in_dtype(&case.student, &case.path("bf16"), Stored::BF16);
-    let model = ModelConfig::from_json(&tiny_config(&[]).to_string()).unwrap();
+    in_dtype(&case.student, &case.path("bf16"), Stored::BF16);
     // Large enough to be told from a rounding.
-    let path = adapter(case.dir.path(), "adapter", &model, &lora(7, 56.0, "all"), 1);
-    for (base, bound) in [(&case.student, 2e-6), (&bf16, 1e-3)] {
-        let merged = case.path(format!("merged-{bound}"));
-        succeed(&mut merge(base, &path, &merged));
-        let adapted = nll(base, &case.data, &["--adapter", path.to_str().unwrap()]);
-        let (merged, alone) = (nll(&merged, &case.data, &[]), nll(base, &case.data, &[]));
+    adapter(case.dir.path(), "adapter", &shape(&tiny_config(&[])), &lora(7, 56.0, "all"), 1);
+    for (base, bound) in [("student", 2e-6), ("bf16", 1e-3)] {
+        merge(&case, base, &format!("merged-{base}")).succeeds();
+        let adapted = nll(&case, &format!("{base} --adapter adapter"));
+        let (merged, alone) = (nll(&case, &format!("merged-{base}")), nll(&case, base));
         assert!((adapted - merged).abs() <= bound * adapted, "{adapted} {merged}");
         let changed = (adapted - alone).abs();
         assert!(changed > 5.0 * (adapted - merged).abs() && changed > 1e-3, "{adapted} {merged} {alone}");
     }
     // In bf16 too, and in whatever form the base is.
-    let in_bf16 = nll(&case.student, &case.data, &["--adapter", path.to_str().unwrap(), "--precision", "bf16"]);
-    let in_fp32 = nll(&case.student, &case.data, &["--adapter", path.to_str().unwrap()]);
+    let in_bf16 = nll(&case, "student --adapter adapter --precision bf16");
+    let in_fp32 = nll(&case, "student --adapter adapter");
     assert!((in_bf16 - in_fp32).abs() <= 2e-2 * in_fp32 && in_bf16 != in_fp32, "{in_bf16} {in_fp32}");
 }
 
@@ -480,98 +351,46 @@ fn merged_and_unmerged_score_alike() {
 #[test]
 fn what_a_run_writes_scores_and_merges() {
     let case = Case::new(17 * 2);
-    let out = case.path("out");
-    let mut command = train(&case.student, &case.data, &out);
-    command.args(["--batch-size", "2", "--seq-len", "16", "--steps", "10", "--precision", "fp32"]).args(QUICK);
-    succeed(command.args(["--lora-rank", "4"]));
-    let adapter = out.join("adapter");
-    let losses = metrics_of(&out);
-    let [before, after] = [&losses[0], &losses[9]].map(|step| step.loss.unwrap());
-    let alone = nll(&case.student, &case.data, &[]);
-    let adapted = nll(&case.student, &case.data, &["--adapter", adapter.to_str().unwrap()]);
+    case.train("out", [QUICK, "--steps 10 --precision fp32 --lora-rank 4"]).succeeds();
+    let losses = case.losses("out");
+    let (before, after) = (losses[0], losses[9]);
+    let (alone, adapted) = (nll(&case, "student"), nll(&case, "student --adapter out/adapter"));
     assert!((alone - before).abs() < 1e-5 * before, "{alone} {before}");
     // The last loss is from before the last step.
     assert!(adapted < after && after < before, "{before} {after} {adapted}");
 }
 
 #[test]
-fn adapters_that_are_none_of_the_model_are_refused_everywhere() {
-    let case = Case::new(17 * 4);
-    let other = ModelConfig::from_json(&tiny_config(&[("hidden_size", 48.into())]).to_string()).unwrap();
-    let path = adapter(case.dir.path(), "adapter", &other, &lora(4, 8.0, "all"), 1);
-    let adapter = ["--adapter", path.to_str().unwrap()];
-    let eval = || {
-        let mut command = precast();
-        command.args(["eval", "--untrained"]).args(on_device()).arg("--model").arg(&case.student);
-        command.arg("--data").arg(&case.data);
-        command
-    };
-    let plan = || {
-        let mut command = precast();
-        command.args(["plan", "--device", "sim", "--seq-len", "16", "--model"]).arg(&case.student);
-        command
-    };
-    for mut command in [case.distill(&case.out(), &[]), case.distill(&case.out(), &["--dry-run"]), eval(), plan()] {
-        let message = fail(command.args(adapter), 5);
-        assert!(message.contains("q_proj.lora_A.weight is [4, 48]"), "{message}");
-        assert!(message.contains("Name the model that the adapter was trained on"), "{message}");
-    }
-    assert!(!case.out().exists());
-    // An adapter is an input of its run.
-    let message = fail(case.distill(&path, &["--overwrite"]).args(adapter), 2);
-    assert!(message.contains("adapter"), "{message}");
-}
-
-#[test]
 fn a_benchmark_measures_an_adapter() {
     let case = Case::new(17);
-    let json = case.path("student.json");
-    let mut command = precast();
-    command.args(["bench", "--json", "--batch-size", "1", "--seq-len", "16", "--steps", "2", "--lora-rank", "3"]);
-    command
-        .args(on_device())
-        .arg("--teacher")
-        .arg(&json)
-        .arg("--student")
-        .arg(&json)
-        .args(["--student-format", "stored"]);
-    let record: serde_json::Value = serde_json::from_str(&succeed(&mut command)).unwrap();
+    let shape = "bench --json --batch-size 1 --seq-len 16 --steps 2 --teacher student.json --student student.json";
+    let record = case.run([shape, "--lora-rank 3 --student-format stored"]).json();
     assert_eq!((&record["config"]["lora_rank"], &record["config"]["student_format"]), (&3.into(), &"stored".into()));
-    let purposes = record["kernels"].to_string();
-    assert!(purposes.contains("lora"), "{purposes}");
+    assert!(record["kernels"].to_string().contains("lora"), "{record}");
 }
 
 /// Wherever it is killed, it continues to the same bits, and leaves the adapter and nothing else behind.
 #[test]
-fn a_run_of_an_adapter_killed_at_any_change_to_the_disk_continues() {
+fn a_run_of_an_adapter_continues_wherever_it_was_killed() {
     let config = tiny_config(&[("num_hidden_layers", 1.into())]);
     let case = Case::of([&config, &config], 17 * 4);
-    let (whole, out) = (case.path("whole"), case.out());
-    let run = |out: &Path, more: &[&str]| {
-        let mut command = case.distill(out, &["--steps", "1", "--checkpoint-every", "1", "--lora-rank", "3"]);
-        command.args(more);
-        command
-    };
-    succeed(&mut run(&whole, &[]));
+    let run = |out: &str, more: &str| case.distill(out, ["--steps 1 --checkpoint-every 1 --lora-rank 3", more]);
+    run("whole", "").succeeds();
     for at in 1.. {
-        let _ = std::fs::remove_dir_all(&out);
-        let status = run(&out, &[]).env("PRECAST_KILL_AT", at.to_string()).output().unwrap().status;
-        if status.success() {
+        let _ = fs::remove_dir_all(case.path("out"));
+        if run("out", "").env("PRECAST_KILL_AT", at.to_string()).ends().0 == Some(0) {
             assert!(at > 40, "{at} changes");
             return;
         }
-        let again: &[&str] = match (out.join("checkpoint-1").exists(), out.join("run.json").exists()) {
-            (true, _) => &["--resume"],
-            (false, true) => &["--overwrite"],
-            (false, false) => &[],
+        let again = match (case.has("out/checkpoint-1"), case.has("out/run.json")) {
+            (true, _) => "--resume",
+            (false, true) => "--overwrite",
+            (false, false) => "",
         };
-        let (_, message) = texts(&run(&out, again).output().unwrap());
+        let (_, _, message) = run("out", again).ends();
         assert!(!message.contains("error: ") || message.contains("steps are done"), "change {at}: {message}");
-        assert!(bits(&out) == bits(&whole), "change {at}");
-        assert_eq!(
-            names_in(&out),
-            ["adapter", "checkpoint-1", "metrics.jsonl", "report.html", "run.json", "run.log"],
-            "change {at}"
-        );
+        assert!(case.bits("out") == case.bits("whole"), "change {at}");
+        let left = ["adapter", "checkpoint-1", "metrics.jsonl", "report.html", "run.json", "run.log"];
+        assert_eq!(case.names("out"), left, "change {at}");
     }
 }

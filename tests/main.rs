@@ -4,6 +4,7 @@
 //! for the models used here: `PRECAST_TEST_BUNDLE`. On a machine other than the one that built them, run
 //! them from the checkout's root with `PRECAST_BIN` naming the `precast` program.
 
+#[macro_use]
 mod support;
 
 mod apr;
@@ -60,6 +61,7 @@ mod poison;
 mod programs;
 mod publish;
 mod ranks;
+mod refusals;
 mod remedies;
 mod resume;
 mod rollout_samples;

@@ -1,15 +1,12 @@
 //! Programs refuse by name each setting that would change the mathematics; they skip none.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 use precast::inputs::checkpoint::{Checkpoint, CheckpointError};
 use precast_system::files::Existing;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
-use serde_json::{Value, json};
 
-use crate::support::{fail, precast, random_model, tiny_config, token_file};
+use crate::support::prelude::*;
 
 type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
 
@@ -171,25 +168,4 @@ fn an_index_is_followed_to_the_letter() {
     ]
     .map(|model| model.refused());
     insta::assert_snapshot!(messages.join("\n"));
-}
-
-#[test]
-fn settings_of_the_rotary_embedding() {
-    let model = Model::new(&[]);
-    let data = token_file(model.dir.path(), "data.bin", 17 * 4, 96);
-    let json = fs::read_to_string(model.path.join("config.json")).unwrap();
-    for (field, value, wanted) in [
-        ("rope_scaling", json!("linear"), "unsupported rope_scaling = linear: expected an object or null"),
-        ("rope_parameters", json!({"rope_theta": 12345.0}), "remove the wrong one"),
-        ("rope_parameters", json!({"partial_rotary_factor": 0.5}), "rope_parameters.partial_rotary_factor = 0.5"),
-    ] {
-        let mut config: Value = serde_json::from_str(&json).unwrap();
-        config["rope_theta"] = 10_000.0.into();
-        config[field] = value;
-        fs::write(model.path.join("config.json"), config.to_string()).unwrap();
-        let mut command = precast();
-        command.args(["eval", "--device", "sim", "--model"]).arg(&model.path).arg("--data").arg(&data);
-        let message = fail(&mut command, 5);
-        assert!(message.contains(wanted), "{message}");
-    }
 }

@@ -5,10 +5,11 @@ use precast::options::{DeviceOptions, Kernels, TextOptions, WeightFormat};
 use precast::programs::evaluate::{Evaluation, evaluate};
 use precast_plan::Gemm;
 
-use crate::support::{bundle, device, fixture, smollm2};
+use crate::support::prelude::*;
+use crate::support::smollm2;
 
 #[test]
-fn smollm2_135m_scores_a_story_as_an_exact_forward_pass_does_in_both_forms() {
+fn smollm2_135m_scores_a_story_as_an_exact_forward_pass() {
     let Some(model) = smollm2() else { return };
     let nll = [WeightFormat::Bf16, WeightFormat::Stored].map(|format| {
         let kernels = Kernels { bundle: bundle(), ..Kernels::default() };

@@ -11,10 +11,9 @@ use precast::run::step::StepRecord;
 use serde_json::{Value, json};
 
 use crate::copies::Host;
-use crate::success::planted;
 use crate::support::{
     Case, fail, has_driver, is_sim, lacks_compiler, metrics_of, on_device, precast, run_record, skipped, succeed,
-    texts, tiny_config, tokenizer,
+    texts, tiny_config, tokenizer, with_tensor,
 };
 
 /// Two tiny models of which the student ends texts by some tokens, and rows of ragged prompts.
@@ -209,8 +208,8 @@ fn an_8_bit_teacher_is_measured_on_the_tokens_of_prompts() {
 #[test]
 fn logits_that_are_no_numbers_and_a_student_that_ends_no_text_are_said() {
     let mut case = case();
-    let broken =
-        planted(case.dir.path(), &case.student, "damaged", "model.layers.0.input_layernorm.weight", 0, f32::MAX);
+    let tensor = "model.layers.0.input_layernorm.weight";
+    let broken = with_tensor(&case, "student", "damaged", tensor, |index, was| if index == 0 { f32::MAX } else { was });
     let sound = std::mem::replace(&mut case.student, broken);
     let message = fail(&mut run(&case, "broken", &["--precision", "fp32"]), 1);
     // Its prompt has one token.
@@ -244,7 +243,7 @@ fn slots_are_as_many_as_fit_and_more_are_refused() {
     // For 64, and not for 128.
     let free_mib = (bytes("128") + KERNELS_BYTES - 1) >> 20;
     let memory = format!("{free_mib}MiB");
-    let mut command = host.distill("out", &[&shape[..], &["--steps", "1", "--untrained"]].concat());
+    let mut command = host.distill("out", &[&shape[..], &["--steps", "1", "--untrained"]].concat().join(" "));
     command.env("PRECAST_FAKE_FREE_MIB", free_mib.to_string());
     let asked = ["--rollout-slots", "512"];
     let message = fail(command.args(asked), 4);

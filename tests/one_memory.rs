@@ -1,94 +1,71 @@
 //! Machines on which host and device have one memory, under a stand-in for `libcuda` that answers as a GB10 does: what a run
 //! takes of both is known before anything is uploaded, and no weights come from a mapped file.
 
-use std::fs;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use precast::inputs::checkpoint::{Access, Checkpoint, PART_ELEMENTS, Scratch, Weights};
 use precast_kernels::{Block, Dtype, Format};
 use precast_plan::memory::human_bytes;
-use precast_plan::{Formats, ModelConfig, Parameters, Precision};
+use precast_plan::{Formats, Parameters, Precision};
 use precast_runtime::STAGE_BYTES;
 use precast_runtime::cuda::STAGE_SLOTS;
 use precast_system::files::Existing;
 
-use crate::driver::{Machine, machine, sm_121};
+use crate::driver::{Machine, machine};
 use crate::gguf;
-use crate::support::{
-    fail, has_driver, model_config, precast, precast_aot, random_model, root, skipped, succeed, texts, tiny_config,
-    token_file,
-};
+use crate::support::prelude::*;
 
 const MIB: u64 = 1 << 20;
 
-/// A GB10 of 8 GiB whose driver counts all but 64 MiB as used, for the page cache holds it, and what a run needs of it.
-struct Gb10 {
-    machine: Machine,
-    model: PathBuf,
-    kernels: PathBuf,
-    data: PathBuf,
-}
+/// A GB10 of 8 GiB whose driver counts all but 64 MiB as used, for the page cache holds it.
+struct Gb10(Machine);
 
 fn gb10(variables: &[(&'static str, &'static str)]) -> Gb10 {
-    let variables = [&[("PRECAST_FAKE_FREE_MIB", "64")], variables].concat();
-    let machine = machine(&variables);
-    let dir = machine.path();
-    let model = random_model(dir, "model", 1, &tiny_config(&[]));
-    let data = token_file(dir, "data.bin", 17 * 4, 96);
-    let kernels = sm_121(dir);
-    Gb10 { model, kernels, data, machine }
+    Gb10(machine(&[&[("PRECAST_FAKE_FREE_MIB", "64")], variables].concat()).equipped())
 }
+
+const MODEL: &str = "train --model model";
 
 impl Gb10 {
     /// A run on the machine while so much of its memory is available; what the driver is asked goes to `log`.
     fn train(&self, available_mib: u64, out: &str) -> Command {
-        let mut train = precast();
-        train.arg("train").arg("--model").arg(&self.model).arg("--bundle").arg(&self.kernels);
-        self.run(1024 * available_mib, &mut train, out)
+        self.run(1024 * available_mib, &format!("{MODEL} --out {out}"))
     }
 
-    /// A command that trains, in the same way.
-    fn run(&self, available_kib: u64, command: &mut Command, out: &str) -> Command {
-        let proc = self.machine.path().join("proc");
-        fs::create_dir_all(&proc).unwrap();
+    /// A command line that trains, in the same way.
+    fn run(&self, available_kib: u64, line: &str) -> Command {
         let meminfo = format!("MemTotal: 8388608 kB\nMemFree: 65536 kB\nMemAvailable: {available_kib} kB\n");
-        fs::write(proc.join("meminfo"), meminfo).unwrap();
-        fs::write(proc.join("buddyinfo"), "Node 0, zone   Normal   9000 10 0 0 0 0 0 0 0 1 0\n").unwrap();
-        let _ = fs::remove_file(self.log());
-        command.args(["--device", "cuda:0", "--steps", "2", "--batch-size", "2", "--seq-len", "16", "--data"]);
-        command.arg(&self.data).arg("--out").arg(self.machine.path().join(out));
-        command.env("PRECAST_PROC", proc).env("PRECAST_LIBCUDA_LOG", self.log()).env("PRECAST_FAKE_LOG_MEMORY", "1");
-        self.machine.run(command)
-    }
-
-    fn log(&self) -> PathBuf {
-        self.machine.path().join("log")
+        fs::write(self.0.path().join("proc/meminfo"), meminfo).unwrap();
+        let buddies = "Node 0, zone   Normal   9000 10 0 0 0 0 0 0 0 1 0\n";
+        fs::write(self.0.path().join("proc/buddyinfo"), buddies).unwrap();
+        let log = self.0.path().join("log");
+        let _ = fs::remove_file(&log);
+        let files = "--bundle sm_121.bundle --data data.bin --device cuda:0 --steps 2 --batch-size 2 --seq-len 16";
+        let mut run = self.0.line([line, files]);
+        run.env("PRECAST_LIBCUDA_LOG", log).env("PRECAST_FAKE_LOG_MEMORY", "1");
+        run
     }
 
     /// The calls that take or write device memory.
     fn calls(&self) -> Vec<String> {
-        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        let log = fs::read_to_string(self.0.path().join("log")).unwrap_or_default();
         log.lines().filter(|line| !["load", "launch"].contains(line)).map(str::to_owned).collect()
-    }
-
-    /// Whether a run comes to its end. Kernels of the stand-in do nothing, so its losses are 0: that is no training, and said.
-    fn runs(&self, command: &mut Command) -> (bool, String) {
-        let output = command.output().unwrap();
-        let (_, stderr) = texts(&output);
-        (output.status.success() || output.status.code() == Some(1), stderr)
     }
 }
 
+/// A run that comes to its end. Kernels of the stand-in do nothing, so its losses are 0: that is no training, and said.
+fn runs(command: &mut Command) -> String {
+    let (code, _, stderr) = command.ends();
+    assert!(matches!(code, Some(0 | 1)), "{stderr}");
+    stderr
+}
+
 #[test]
-fn a_run_that_fits_runs_though_the_driver_counts_the_page_cache_as_used() {
-    if has_driver() {
-        return;
-    }
+fn a_run_fits_though_the_driver_counts_the_page_cache_as_used() {
+    skip_if!(has_driver());
     let gb10 = gb10(&[]);
-    let (ran, said) = gb10.runs(&mut gb10.train(6000, "out"));
-    assert!(ran && gb10.machine.path().join("out/metrics.jsonl").exists(), "{said}");
+    runs(&mut gb10.train(6000, "out"));
+    assert!(gb10.0.has("out/metrics.jsonl"));
     let calls = gb10.calls();
     // One arena, by cuMemAlloc.
     assert_eq!(calls.iter().filter(|call| call.starts_with("alloc ")).count(), 1, "{calls:?}");
@@ -96,28 +73,20 @@ fn a_run_that_fits_runs_though_the_driver_counts_the_page_cache_as_used() {
 }
 
 #[test]
-fn a_run_that_does_not_fit_beside_the_host_is_refused_in_bytes_before_anything_is_taken() {
-    if has_driver() {
-        return;
-    }
+fn a_run_that_does_not_fit_beside_the_host_is_refused_in_bytes() {
+    skip_if!(has_driver());
     let gb10 = gb10(&[]);
     // 512 MiB stay with the system.
-    let output = gb10.train(700, "out").output().unwrap();
-    let (_, message) = texts(&output);
-    assert_eq!(output.status.code(), Some(4), "{message}");
+    let said = ["pinned slots for copies", "parts of a model's file", "parts of a checkpoint", "536870912 bytes stay"];
+    let message = gb10.train(700, "out").fails(4, said);
     let (needed, free) = (number("this run needs ", &message), number("shares with the host, and ", &message));
     assert_eq!(free, 188 * MIB, "{message}");
     assert!(needed > free && needed < 400 * MIB, "{message}");
-    for part in ["pinned slots for copies", "parts of a model's file", "parts of a checkpoint", "536870912 bytes stay"]
-    {
-        assert!(message.contains(part), "{part}: {message}");
-    }
     assert_eq!(gb10.calls(), [""; 0]);
     // What was needed is enough.
-    let (ran, said) = gb10.runs(&mut gb10.train(512 + needed.div_ceil(MIB), "enough"));
-    assert!(ran && gb10.machine.path().join("enough/metrics.jsonl").exists(), "{said}");
-    let output = gb10.train(512 + needed / MIB, "short").output().unwrap();
-    assert_eq!(output.status.code(), Some(4));
+    runs(&mut gb10.train(512 + needed.div_ceil(MIB), "enough"));
+    assert!(gb10.0.has("enough/metrics.jsonl"));
+    gb10.train(512 + needed / MIB, "short").fails(4, "");
 }
 
 /// The number that follows some text in a message.
@@ -129,148 +98,103 @@ fn number(after: &str, message: &str) -> u64 {
 /// Arena and pinned memory are taken of one memory, which ends at each byte that could end the taking of one of them.
 #[test]
 fn memory_that_ends_all_the_same_ends_the_start() {
-    if has_driver() {
-        return;
-    }
+    skip_if!(has_driver());
     let gb10 = gb10(&[]);
-    let with_limit =
-        |bytes: u64| gb10.train(6000, "out").env("PRECAST_FAKE_ALLOC_BYTES", bytes.to_string()).output().unwrap();
-    assert!(matches!(with_limit(1 << 40).status.code(), Some(0 | 1)));
+    let with_limit = |bytes: u64| {
+        let mut train = gb10.train(6000, "out");
+        train.env("PRECAST_FAKE_ALLOC_BYTES", bytes.to_string());
+        train
+    };
+    runs(&mut with_limit(1 << 40));
     let arena = gb10.calls().iter().find_map(|call| call.strip_prefix("alloc ")?.parse::<u64>().ok()).unwrap();
-    fs::remove_dir_all(gb10.machine.path().join("out")).unwrap();
+    fs::remove_dir_all(gb10.0.path().join("out")).unwrap();
     let on_device =
         [0, arena - 1].map(|bytes| (bytes, format!("error: out of device memory: {arena} bytes requested, ")));
     let on_host = (0..STAGE_SLOTS as u64).map(|slot| {
-        let said = format!(
-            "error: out of host memory: {STAGE_BYTES} bytes of pinned memory requested beside {} that",
-            slot * STAGE_BYTES
-        );
-        (arena + (slot + 1) * STAGE_BYTES - 1, said)
+        let pinned = format!("{STAGE_BYTES} bytes of pinned memory requested beside {} that", slot * STAGE_BYTES);
+        (arena + (slot + 1) * STAGE_BYTES - 1, format!("error: out of host memory: {pinned}"))
     });
     for (bytes, said) in on_device.into_iter().chain(on_host) {
-        let output = with_limit(bytes);
-        let (_, message) = texts(&output);
-        assert_eq!(output.status.code(), Some(4), "{bytes}: {message}");
-        let remedied =
-            !said.contains("host") || message.contains(" available. End other programs, or raise the memory limit");
-        assert!(message.contains(&said) && remedied, "{bytes}: {message}");
+        let message = with_limit(bytes).fails(4, &said);
+        let remedy = " available. End other programs, or raise the memory limit";
+        assert!(!said.contains("host") || message.contains(remedy), "{bytes}: {message}");
         assert!(!gb10.calls().iter().any(|call| call == "write"), "{bytes}");
-        assert!(!gb10.machine.path().join("out/run.json").exists(), "{bytes}");
+        assert!(!gb10.0.has("out/run.json"), "{bytes}");
     }
-    assert!(matches!(with_limit(arena + STAGE_SLOTS as u64 * STAGE_BYTES).status.code(), Some(0 | 1)));
+    runs(&mut with_limit(arena + STAGE_SLOTS as u64 * STAGE_BYTES));
 }
 
 /// What the driver keeps itself, code and graphs, comes of the same memory.
 #[test]
-fn a_driver_without_memory_for_its_own_ends_the_start_with_a_remedy() {
-    if has_driver() {
-        return;
-    }
+fn a_driver_without_memory_ends_the_start_with_a_remedy() {
+    skip_if!(has_driver());
     let gb10 = gb10(&[("PRECAST_FAKE_INTEGRATED", "0"), ("PRECAST_FAKE_FREE_MIB", "4000")]);
     for (call, what, remedy) in [
         ("cuLibraryLoadData", " bytes of code, and 4194304000 bytes are free", "End other programs on this GPU"),
         ("cuGraphInstantiate", " launches, and 41", "a smaller --batch-size or --seq-len, or --recompute blocks"),
         ("cuGraphUpload", " launches, and 41", "a smaller --batch-size or --seq-len, or --recompute blocks"),
     ] {
-        let message = fail(gb10.train(6000, "out").env("PRECAST_FAKE_FULL", call), 4);
-        assert!(message.contains("out of device memory: the driver cannot "), "{call}: {message}");
-        assert!(message.contains(what) && message.contains(remedy), "{call}: {message}");
-        assert!(!gb10.machine.path().join("out/run.json").exists(), "{call}");
+        let said = ["out of device memory: the driver cannot ", what, remedy];
+        gb10.train(6000, "out").env("PRECAST_FAKE_FULL", call).fails(4, said);
+        assert!(!gb10.0.has("out/run.json"), "{call}");
     }
 }
 
 #[test]
 fn memory_is_taken_as_it_is_asked_for_and_said() {
-    if has_driver() {
-        return;
-    }
+    skip_if!(has_driver());
     let gb10 = gb10(&[]);
     for (kind, call, taken) in [("managed", "cuMemAllocManaged", "managed "), ("device", "cuMemAlloc", "alloc ")] {
-        let (ran, said) = gb10.runs(gb10.train(6000, kind).env("PRECAST_MEMORY", kind));
+        let said = runs(gb10.train(6000, kind).env("PRECAST_MEMORY", kind));
         let note = format!("note: PRECAST_MEMORY={kind}: device memory is taken by {call}\n");
-        assert!(ran && said.contains(&note), "{said}");
+        assert!(said.contains(&note), "{said}");
         assert!(gb10.calls().iter().any(|call| call.starts_with(taken)));
     }
 }
 
 /// What the host takes is not there for weights, which `auto` and `doctor` know as the run does.
 #[test]
-fn auto_keeps_weights_as_stored_where_the_host_leaves_no_room_for_others() {
-    if has_driver() {
-        return;
-    }
+fn auto_keeps_weights_as_stored_where_the_host_leaves_no_room() {
+    skip_if!(has_driver());
     let gb10 = gb10(&[]);
-    let dir = gb10.machine.path();
-    let config = tiny_config(&[("intermediate_size", 64.into()), ("num_hidden_layers", 24.into())]);
-    let config = ModelConfig::from_json(&config.to_string()).unwrap();
-    let teacher = gguf::write(dir, "teacher.gguf", &config, &Formats::uniform(&config, Block::Q8_0), 3);
+    let config = shape(&tiny_config(&[("intermediate_size", 64.into()), ("num_hidden_layers", 24.into())]));
+    gguf::write(gb10.0.path(), "teacher.gguf", &config, &Formats::uniform(&config, Block::Q8_0), 3);
     let distill = |available_kib: u64, format: &str, out: &str| {
-        let mut distill = precast();
-        distill
-            .args(["distill", "--teacher-format", format, "--teacher"])
-            .arg(&teacher)
-            .arg("--student")
-            .arg(&gb10.model);
-        gb10.run(available_kib, distill.arg("--bundle").arg(&gb10.kernels), out)
+        let models = "distill --teacher teacher.gguf --student model --teacher-format";
+        gb10.run(available_kib, &format!("{models} {format} --out {out}"))
     };
-    let needed = |format| {
-        let (_, message) = texts(&distill(600 << 10, format, "none").output().unwrap());
-        number("this run needs ", &message)
-    };
+    let needed = |format| number("this run needs ", &distill(600 << 10, format, "none").fails(4, ""));
     let (bf16, stored) = (needed("bf16"), needed("stored"));
     let available_kib = (512 << 10) + stored.div_ceil(1024);
     assert!(bf16.div_ceil(1024) > available_kib - (512 << 10), "{bf16} {stored}");
-    assert_eq!(distill(available_kib, "bf16", "none").output().unwrap().status.code(), Some(4));
-    let (ran, said) = gb10.runs(&mut distill(available_kib, "auto", "out"));
-    assert!(
-        ran && said.contains("note: --teacher-format auto is stored: ") && said.contains("more on the host"),
-        "{said}"
-    );
+    distill(available_kib, "bf16", "none").fails(4, "");
+    let said = runs(&mut distill(available_kib, "auto", "out"));
+    assert!(said.contains("note: --teacher-format auto is stored: ") && said.contains("more on the host"), "{said}");
     // Where neither fits, both are said, and what the host takes.
-    let output = distill(available_kib - 1024, "auto", "none").output().unwrap();
-    let (_, message) = texts(&output);
-    assert_eq!(output.status.code(), Some(4), "{message}");
-    assert!(message.contains("in neither form") && message.contains(" for the host, which shares it"), "{message}");
+    let message =
+        distill(available_kib - 1024, "auto", "none").fails(4, ["in neither form", " for the host, which shares it"]);
     let of_host = number("for kernels and ", &message);
     // As `doctor` has it, of a machine with room.
     drop(gb10.train(6000, "unused"));
-    let mut doctor = precast();
-    doctor
-        .args(["doctor", "--batch-size", "2", "--seq-len", "16", "--model"])
-        .arg(&gb10.model)
-        .arg("--data")
-        .arg(&gb10.data);
-    doctor.arg("--bundle").arg(&gb10.kernels).env("PRECAST_PROC", dir.join("proc"));
-    let found = succeed(&mut gb10.machine.run(&mut doctor));
-    assert!(found.contains(&format!("{} of it on the host", human_bytes(of_host))), "{found}");
+    let doctor = "doctor --batch-size 2 --seq-len 16 --model model --data data.bin --bundle sm_121.bundle";
+    gb10.0.line(doctor).prints(format!("{} of it on the host", human_bytes(of_host)));
 }
 
 /// A base that stays as it is may do so in the blocks of its file.
 #[test]
-fn a_run_of_an_adapter_that_does_not_fit_hears_of_stored_weights() {
-    if has_driver() {
-        return;
-    }
+fn an_adapter_that_does_not_fit_hears_of_stored_weights() {
+    skip_if!(has_driver());
     for card in [&[][..], &[("PRECAST_FAKE_INTEGRATED", "0"), ("PRECAST_FAKE_FREE_MIB", "0")]] {
         let gb10 = gb10(card);
-        let config = tiny_config(&[("intermediate_size", 64.into())]);
-        let config = ModelConfig::from_json(&config.to_string()).unwrap();
-        let base = gguf::write(gb10.machine.path(), "base.gguf", &config, &Formats::uniform(&config, Block::Q8_0), 3);
-        let message = |format: &[&str]| {
-            let mut train = precast();
-            train
-                .args(["train", "--lora-rank", "4", "--model"])
-                .arg(&base)
-                .args(format)
-                .arg("--bundle")
-                .arg(&gb10.kernels);
-            fail(&mut gb10.run(600 << 10, &mut train, "out"), 4)
-        };
-        assert!(message(&[]).contains("se --student-format stored, --recompute blocks"), "{}", message(&[]));
-        assert!(!message(&["--student-format", "stored"]).contains("se --student-format"));
+        let config = shape(&tiny_config(&[("intermediate_size", 64.into())]));
+        gguf::write(gb10.0.path(), "base.gguf", &config, &Formats::uniform(&config, Block::Q8_0), 3);
+        let base = "train --lora-rank 4 --model base.gguf --out out";
+        gb10.run(600 << 10, base).fails(4, "se --student-format stored, --recompute blocks");
+        let message = gb10.run(600 << 10, &format!("{base} --student-format stored")).fails(4, "");
+        assert!(!message.contains("se --student-format"), "{message}");
         // Of what trains, nothing is stored in blocks.
-        let output = gb10.train(600, "out").output().unwrap();
-        assert!(!texts(&output).1.contains("--student-format"));
+        let (_, _, message) = gb10.train(600, "out").ends();
+        assert!(!message.contains("--student-format"), "{message}");
     }
 }
 
@@ -281,10 +205,8 @@ fn peak_bytes(command: &Command, report: &Path) -> u64 {
                            open(sys.argv[1], 'w').write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))\n\
                            sys.exit(code)";
     let mut measured = Command::new("python3");
-    measured.args(["-c", MEASURE]).arg(report).arg(command.get_program()).args(command.get_args());
-    measured.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let output = measured.output().unwrap();
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{:?}", texts(&output));
+    measured.args(["-c", MEASURE]).arg(report);
+    runs(&mut under(measured, command));
     fs::read_to_string(report).unwrap().parse::<u64>().unwrap() * 1024
 }
 
@@ -294,81 +216,57 @@ fn peak_bytes(command: &Command, report: &Path) -> u64 {
 #[test]
 fn the_host_takes_no_more_than_300_mb_however_large_a_model_is() {
     const MOST_BYTES: u64 = 300_000_000;
-    if has_driver() {
-        return;
-    }
+    skip_if!(has_driver());
     let machine = machine(&[("PRECAST_FAKE_FORGETS", "1"), ("PRECAST_FAKE_TOTAL_GIB", "64")]);
     let dir = machine.path();
-    let mut config: serde_json::Value =
+    let mut config: Value =
         serde_json::from_str(&fs::read_to_string(root().join("aot/models/qwen2.5-0.5b.json")).unwrap()).unwrap();
     let layers = std::env::var("PRECAST_TEST_MODEL_LAYERS").map_or(1, |layers| layers.parse::<u32>().unwrap());
     config["num_hidden_layers"] = layers.into();
-    let (json, model, kernels) = (dir.join("config.json"), dir.join("model"), dir.join("sm_121.bundle"));
+    let (json, model) = (dir.join("config.json"), dir.join("model"));
     fs::write(&json, config.to_string()).unwrap();
     precast::programs::init::random(&json, None, 1, Precision::Bf16, &model, Existing::Keep).unwrap();
     let model_bytes = fs::metadata(model.join("model.safetensors")).unwrap().len();
     assert!(model_bytes > MOST_BYTES, "{model_bytes}");
-    succeed(precast_aot().args(["build", "--arch", "sm_121", "--model"]).arg(&json).arg("--out").arg(&kernels));
-    let data = token_file(dir, "data.bin", 17 * 4, 96);
+    precast_aot().with("build --arch sm_121 --model").arg(&json).arg("--out").arg(dir.join("sm_121.bundle")).succeeds();
+    token_file(dir, "data.bin", 17 * 4, 96);
     fs::write(dir.join("proc/meminfo"), "MemTotal: 67108864 kB\nMemAvailable: 67108864 kB\n").unwrap();
-    for (steps, resume) in [("1", None), ("2", Some("--resume"))] {
-        let mut train = precast();
-        train.args(["train", "--device", "cuda:0", "--batch-size", "1", "--seq-len", "16", "--checkpoint-every", "1"]);
-        train.args(["--keep", "1", "--steps", steps, "--model"]).arg(&model).arg("--data").arg(&data);
-        train.arg("--bundle").arg(&kernels).arg("--out").arg(dir.join("out")).args(resume);
-        let bytes = peak_bytes(&machine.run(&mut train), &dir.join("peak"));
+    let files = "--data data.bin --bundle sm_121.bundle --out out --device cuda:0 --batch-size 1 --seq-len 16";
+    for (steps, more) in [("1", ""), ("2", "--resume")] {
+        let train = machine.line([MODEL, files, "--checkpoint-every 1 --keep 1 --steps", steps, more]);
+        let bytes = peak_bytes(&train, &dir.join("peak"));
         println!("{steps}: {bytes} bytes beside a model of {model_bytes}");
         assert!(bytes < MOST_BYTES, "{bytes}");
-        assert!(
-            dir.join("out/student/model.safetensors").exists() && dir.join(format!("out/checkpoint-{steps}")).exists()
-        );
+        assert!(machine.has("out/student/model.safetensors") && machine.has(&format!("out/checkpoint-{steps}")));
     }
 }
 
 #[test]
 fn doctor_says_how_the_one_memory_is_cut_up() {
-    if has_driver() {
-        return;
-    }
+    skip_if!(has_driver());
     let gb10 = gb10(&[]);
-    let doctor = |gb10: &Gb10| {
-        // Writes what /proc says.
-        drop(gb10.train(6000, "unused"));
-        let mut doctor = precast();
-        doctor.args(["doctor", "--bundle"]).arg(&gb10.kernels);
-        doctor.env("PRECAST_PROC", gb10.machine.path().join("proc"));
-        succeed(&mut gb10.machine.run(&mut doctor))
-    };
-    let printed = doctor(&gb10);
-    assert!(printed.contains("5.36 GiB of 8.00 GiB free"), "{printed}");
-    assert!(printed.contains("fragments  5 % of the free memory") && printed.contains("compact_memory"), "{printed}");
+    // Writes what /proc says.
+    drop(gb10.train(6000, "unused"));
+    let said = ["5.36 GiB of 8.00 GiB free", "fragments  5 % of the free memory", "compact_memory"];
+    gb10.0.line("doctor --bundle sm_121.bundle").prints(said);
 }
 
 /// Lines of `mmap` that name a file of the model.
-fn mapped(command: &Command, model: &Path, trace: &Path) -> usize {
+fn mapped(gb10: &Gb10) -> usize {
     let mut strace = Command::new("strace");
-    strace.args(["-f", "-y", "-qq", "-e", "trace=mmap", "-o"]).arg(trace).arg(command.get_program());
-    strace.args(command.get_args());
-    strace.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let output = strace.output().unwrap();
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{:?}", texts(&output));
-    let text = fs::read_to_string(trace).unwrap();
+    strace.with("-f -y -qq -e trace=mmap -o trace");
+    runs(&mut under(strace, &gb10.train(6000, "out")));
+    let text = gb10.0.text("trace");
     assert!(text.lines().count() > 10, "{text}");
-    let weights = model.join("model.safetensors").display().to_string();
-    text.lines().filter(|line| line.contains(&weights)).count()
+    text.lines().filter(|line| line.contains("/model/model.safetensors")).count()
 }
 
 #[test]
-fn weights_are_mapped_on_a_card_of_its_own_memory_and_nowhere_else() {
+fn weights_are_mapped_on_a_card_of_its_own_memory_alone() {
     let strace = Command::new("strace").arg("-V").output().is_ok_and(|output| output.status.success());
-    if has_driver() || skipped(!strace, "there is no strace") {
-        return;
-    }
-    let one = gb10(&[]);
-    let trace = one.machine.path().join("trace");
-    assert_eq!(mapped(&one.train(6000, "out"), &one.model, &trace), 0);
-    let card = gb10(&[("PRECAST_FAKE_INTEGRATED", "0"), ("PRECAST_FAKE_FREE_MIB", "8000")]);
-    assert!(mapped(&card.train(6000, "out"), &card.model, &trace) > 0);
+    skip_if!(has_driver() || skipped(!strace, "there is no strace"));
+    assert_eq!(mapped(&gb10(&[])), 0);
+    assert!(mapped(&gb10(&[("PRECAST_FAKE_INTEGRATED", "0"), ("PRECAST_FAKE_FREE_MIB", "8000")])) > 0);
 }
 
 /// Rows that a part ends within, heads whose rows have to be put in order, blocks.
@@ -377,7 +275,7 @@ fn parts_of_a_tensor_are_the_tensor() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = model_config("blocks");
     config["vocab_size"] = 17000.into();
-    let config = ModelConfig::from_json(&config.to_string()).unwrap();
+    let config = shape(&config);
     for formats in [Formats::dense(), Formats::uniform(&config, Block::Q4_K)] {
         let path = gguf::write(dir.path(), "model.gguf", &config, &formats, 3);
         let model = Checkpoint::open(&path).unwrap();

@@ -1,7 +1,7 @@
 //! In BENCHMARKS.md each table stands under the command that makes it and above the commit that recorded it, sentences are
 //! short, and figures of the prose are figures of a table.
 
-use crate::support::root;
+use crate::support::prelude::*;
 
 /// Programs of the tree that are not files of it.
 const PROGRAMS: [&str; 3] = ["precast", "precast-aot", "cargo"];
@@ -129,7 +129,7 @@ fn faults(page: &str) -> Vec<String> {
 
 #[test]
 fn benchmarks_have_their_commands_and_commits() {
-    let page = std::fs::read_to_string(root().join("BENCHMARKS.md")).expect("the page of figures is there");
+    let page = fs::read_to_string(root().join("BENCHMARKS.md")).expect("the page of figures is there");
     let tables = blocks(&page).iter().filter_map(PageBlock::table).count();
     assert!(tables > 10, "{tables} tables");
     let faults = faults(&page);

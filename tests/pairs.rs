@@ -1,46 +1,37 @@
 //! Pairs that cannot teach are refused, and tokenizers are used for what they are.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-
 use precast::inputs::added_tokens::AddedTokens;
 use precast::inputs::checkpoint::Checkpoint;
 use precast::inputs::data::{Chunk, Corpus, Dataset, Files, Packing, Reader};
 use precast::inputs::tokenizer::Tokenizer;
 use precast_plan::Precision;
 use precast_system::files::Existing;
-use serde_json::{Value, json};
 
-use crate::support::{Case, fail, metrics_of, random_model, smollm2, tiny_config, without_trust};
+use crate::support::prelude::*;
+use crate::support::smollm2;
 
-impl Case {
-    fn paired_run(&self) -> Command {
-        let arguments = ["--steps", "1", "--precision", "fp32", "--checkpoint-every", "0", "--overwrite"];
-        self.distill(&self.out(), &arguments)
-    }
+fn run(case: &Case) -> Command {
+    case.distill("out", "--steps 1 --precision fp32 --checkpoint-every 0 --overwrite")
+}
 
-    /// A run that must fail; its message without the scratch directory's name.
-    fn refused(&self) -> String {
-        let message = fail(&mut self.paired_run(), 5);
-        assert!(!self.path("out").exists(), "a refused run wrote something");
-        message.replace(&self.dir.path().display().to_string(), "DIR")
-    }
+/// The message of a run that must fail, without the scratch directory's name.
+fn refused(case: &Case, said: &str) -> String {
+    let message = run(case).fails(5, said);
+    assert!(!case.has("out"), "a refused run wrote something");
+    case.anonymous(&message)
+}
 
-    /// The notes of a run that must succeed, but for the one that its teacher has random weights.
-    fn notes(&self) -> Vec<String> {
-        let output = self.paired_run().output().unwrap();
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{stderr}");
-        let stderr = without_trust(&stderr);
-        let notes = stderr.lines().filter_map(|line| line.strip_prefix("note: "));
-        notes.filter(|note| !note.starts_with("warning: the teacher predicts")).map(str::to_owned).collect()
-    }
+/// The notes of a run that must succeed, but for the one that its teacher has random weights.
+fn notes(case: &Case) -> Vec<String> {
+    let [_, stderr] = run(case).says();
+    let stderr = without_trust(&stderr);
+    let notes = stderr.lines().filter_map(|line| line.strip_prefix("note: "));
+    notes.filter(|note| !note.starts_with("warning: the teacher predicts")).map(str::to_owned).collect()
+}
 
-    fn tokenizers(&self, teacher: &Value, student: &Value) {
-        for (model, tokenizer) in [(&self.teacher, teacher), (&self.student, student)] {
-            fs::write(model.join("tokenizer.json"), tokenizer.to_string()).unwrap();
-        }
+fn tokenizers(case: &Case, teacher: &Value, student: &Value) {
+    for (model, tokenizer) in [("teacher", teacher), ("student", student)] {
+        case.write(&format!("{model}/tokenizer.json"), tokenizer.to_string());
     }
 }
 
@@ -56,10 +47,7 @@ fn tokenizer(change: impl FnOnce(&mut Value)) -> Value {
     let mut tokenizer = json!({
         "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "pre_tokenizer": null,
         "post_processor": null, "decoder": null,
-        "added_tokens": [{
-            "id": 0, "content": "<|end|>", "single_word": false, "lstrip": false, "rstrip": false,
-            "normalized": false, "special": true,
-        }],
+        "added_tokens": [added(0, "<|end|>")],
         "model": {
             "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
             "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
@@ -72,10 +60,8 @@ fn tokenizer(change: impl FnOnce(&mut Value)) -> Value {
 }
 
 fn added(id: u32, content: &str) -> Value {
-    json!({
-        "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
-        "normalized": false, "special": true,
-    })
+    json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+           "special": true})
 }
 
 #[test]
@@ -96,8 +82,8 @@ fn another_tokenizer_is_refused() {
         }),
     ];
     let messages = others.map(|other| {
-        case.tokenizers(&ours, &other);
-        case.refused()
+        tokenizers(&case, &ours, &other);
+        refused(&case, "")
     });
     insta::assert_snapshot!(messages.join("\n"));
 }
@@ -107,47 +93,46 @@ fn tokens_that_one_model_has_alone_are_said() {
     let case = Case::new(17 * 4);
     let more = tokenizer(|t| t["added_tokens"].as_array_mut().unwrap().push(added(34, "<think>")));
     let renamed = tokenizer(|t| t["added_tokens"].as_array_mut().unwrap().push(added(34, "<|reserved|>")));
-    case.tokenizers(&more, &renamed);
-    let notes = case.notes();
+    tokenizers(&case, &more, &renamed);
     let expected =
         ["1 token only the teacher has: `<think>` (34)", "1 token only the student has: `<|reserved|>` (34)"];
-    assert_eq!(notes, expected);
+    assert_eq!(notes(&case), expected);
     // The same tokenizer, spelled differently, is still the same one.
     let spelled = tokenizer(|t| t["model"]["merges"] = json!(["t h", "th e", "i n", "a n", "an d", "  the"][..5]));
     let short = tokenizer(|t| drop(t["model"]["merges"].as_array_mut().unwrap().pop()));
-    case.tokenizers(&spelled, &short);
-    assert_eq!(case.notes(), [""; 0]);
+    tokenizers(&case, &spelled, &short);
+    assert_eq!(notes(&case), [""; 0]);
 }
 
 #[test]
 fn models_without_a_tokenizer_are_said() {
     let case = Case::new(17 * 4);
     let unchecked = "whether both models have the same ids is not checked";
-    assert_eq!(case.notes(), ["neither model has a tokenizer: whether both have the same ids is not checked"]);
-    fs::write(case.teacher.join("tokenizer.json"), tokenizer(|_| {}).to_string()).unwrap();
-    assert_eq!(case.notes(), [format!("the student has no tokenizer: {unchecked}")]);
+    assert_eq!(notes(&case), ["neither model has a tokenizer: whether both have the same ids is not checked"]);
+    case.write("teacher/tokenizer.json", tokenizer(|_| {}).to_string());
+    assert_eq!(notes(&case), [format!("the student has no tokenizer: {unchecked}")]);
 }
 
 #[test]
 fn a_truncated_vocabulary_is_said_with_both_numbers() {
     let mut case = Case::new(17 * 4);
-    case.teacher = random_model(case.dir.path(), "wide", 3, &tiny_config(&[("vocab_size", 128.into())]));
+    case.teacher = case.model("wide", 3, &[("vocab_size", 128.into())]);
     let said = "the teacher's vocabulary of 128 is truncated to the student's 96 before the softmax: \
                 its predictions for the last 32 ids are ignored";
-    assert_eq!(case.notes()[1], said);
+    assert_eq!(notes(&case)[1], said);
 }
 
 #[test]
 fn a_student_larger_than_its_teacher_is_said() {
     let mut case = Case::new(17 * 4);
-    case.student = random_model(case.dir.path(), "deep", 3, &tiny_config(&[("num_hidden_layers", 3.into())]));
+    case.student = case.model("deep", 3, &[("num_hidden_layers", 3.into())]);
     let [theirs, own] = [&case.teacher, &case.student]
         .map(|model| precast_plan::Parameters::new(Checkpoint::open(model).unwrap().config()).count());
     let said = format!("the student is larger than its teacher: {own} parameters, and {theirs}");
-    assert!(own > theirs && case.notes().contains(&said), "{own}, {theirs}");
+    assert!(own > theirs && notes(&case).contains(&said), "{own}, {theirs}");
     // The other way round there is nothing to say.
     std::mem::swap(&mut case.teacher, &mut case.student);
-    assert!(!case.notes().iter().any(|note| note.contains("larger")));
+    assert!(!notes(&case).iter().any(|note| note.contains("larger")));
 }
 
 /// SmolLM2's GGUF file and the `tokenizer.json` that is made of it; and that GGUF against another family.
@@ -180,29 +165,25 @@ fn a_student_that_is_its_teacher_is_refused() {
     precast::programs::init::from_layers(&case.student, &[0, 1], Precision::Fp32, &copy, Existing::Keep).unwrap();
     for teacher in [case.student.clone(), copy.clone()] {
         case.teacher = teacher;
-        let message = case.refused();
-        assert!(message.contains("hold the same weights") && message.contains("--allow-identical"), "{message}");
+        assert!(refused(&case, "hold the same weights").contains("--allow-identical"));
     }
-    assert!(case.paired_run().arg("--allow-identical").output().unwrap().status.success());
-    assert_eq!(metrics_of(&case.path("out"))[0].kd_loss, Some(0.0));
+    assert!(run(&case).with("--allow-identical").ends().0 == Some(0));
+    assert_eq!(case.metrics("out")[0].kd_loss, Some(0.0));
     fs::remove_dir_all(case.path("out")).unwrap();
     // One weight of one matrix is another.
-    let weights = copy.join("model.safetensors");
-    let mut bytes = fs::read(&weights).unwrap();
+    let mut bytes = case.read("copy/model.safetensors");
     let last = bytes.len() - 4;
     bytes[last] ^= 1;
-    fs::write(&weights, bytes).unwrap();
-    case.notes();
+    case.write("copy/model.safetensors", bytes);
+    notes(&case);
 }
 
 #[test]
 fn data_without_a_token_to_predict_is_refused_at_the_start() {
     let mut case = Case::new(17 * 4);
-    case.tokenizers(&tokenizer(|_| {}), &tokenizer(|_| {}));
-    case.data = case.path("one.txt");
-    fs::write(&case.data, "the").unwrap();
-    let message = case.refused();
-    assert!(message.contains("one.txt: no token to predict"), "{message}");
+    tokenizers(&case, &tokenizer(|_| {}), &tokenizer(|_| {}));
+    case.data = case.write("one.txt", "the");
+    refused(&case, "one.txt: no token to predict");
 }
 
 #[test]
@@ -216,11 +197,10 @@ fn truncation_padding_and_dropout_do_not_touch_training_text() {
         });
         t["model"]["dropout"] = 0.5.into();
     });
-    case.tokenizers(&changed, &changed);
-    case.data = case.path("text.txt");
+    tokenizers(&case, &changed, &changed);
     // `the`, then ` the` nine times: ten tokens, nine of them predicted.
-    fs::write(&case.data, ["the"; 10].join(" ")).unwrap();
-    let notes = case.notes();
+    case.data = case.write("text.txt", ["the"; 10].join(" "));
+    let notes = notes(&case);
     let what = [
         "it truncates texts",
         "it pads texts",
@@ -229,10 +209,9 @@ fn truncation_padding_and_dropout_do_not_touch_training_text() {
     ];
     assert!(notes.len() == 4 && notes.iter().zip(what).all(|(note, what)| note.contains(what)), "{notes:?}");
     // Two rows of the same chunk.
-    assert_eq!(metrics_of(&case.path("out"))[0].tokens, 2 * 9);
+    assert_eq!(case.metrics("out")[0].tokens, 2 * 9);
     // What the student takes along is the file as it was.
-    let file = |model: &Path| fs::read(model.join("tokenizer.json")).unwrap();
-    assert_eq!(file(&case.path("out/student")), file(&case.student));
+    assert_eq!(case.read("out/student/tokenizer.json"), case.read("student/tokenizer.json"));
 }
 
 #[test]
@@ -242,8 +221,8 @@ fn a_tokenizer_that_makes_its_library_panic_is_an_error() {
         t["model"]["vocab"] = json!({"a": 0, "b": 1});
         t["model"]["merges"] = json!([["a", "b"]]);
     });
-    case.tokenizers(&panics, &panics);
-    let message = case.refused();
+    tokenizers(&case, &panics, &panics);
+    let message = refused(&case, "");
     let wanted = "error: DIR/student/tokenizer.json: the tokenizers library panics: ";
     assert!(message.starts_with(wanted) && message.lines().count() == 1, "{message}");
 }

@@ -4,21 +4,19 @@
 //! Reproduced on the simulated GPU, under a stand-in for `libcuda` on any machine, and under a shim around
 //! the real one on a GPU. A loader that loads on first use dies under each; Precast runs under each.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use precast::base::startup_times::Startup;
 use precast::device::run_models::RunModels;
 use precast::device::session::Session;
 use precast_fatbins::{Bundle, Manifest};
-use precast_kernels::check::Case;
+use precast_kernels::check::Case as KernelCase;
 use precast_kernels::{Arch, Key, KeyVariant};
 use precast_runtime::Launches;
 use precast_runtime::cuda::Cuda;
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Bound, BoundLaunch, BoundWork, Driver, DriverError, Placement};
 
-use crate::support::{self, config, metrics_of, random_model, tiny_config, token_file};
+use crate::support;
+use crate::support::prelude::*;
 
 const POISONING: Faults = Faults { poison_on_late_load: true, memory_bytes: None, fail_launch: None };
 
@@ -30,7 +28,7 @@ fn load_on_first_use<D: Driver>(mut driver: D, bundle: &Bundle<'_>) -> [Result<(
     let of = |op: &str| modules.iter().find(|module| module.pair.key.op() == op).unwrap();
     let (first, second) = (of("fill"), of("cast"));
     let params = &first.pair.key.kernel().samples()[0];
-    let case = Case::new(&first.pair.key, params, 1);
+    let case = KernelCase::new(&first.pair.key, params, 1);
     let memory = driver.allocate(1 << 20).unwrap();
     driver.stage(1 << 20).unwrap();
     let kernel = driver.load(first).unwrap();
@@ -84,7 +82,7 @@ fn a_sealed_run_never_meets_the_fault() {
         options.target.device = precast::options::DeviceChoice::Sim;
         options.target.kernels.bundle = None;
     });
-    let mut session = support::session_on(Box::new(Sim::new(POISONING)), &config, Placement::Arena);
+    let mut session = session_on(Box::new(Sim::new(POISONING)), &config, Placement::Arena);
     let rows: [&[u32]; 2] = [&[1; 17], &[2; 17]];
     for step in 0..3 {
         session.micro(&precast::inputs::data::MicroBatch::new(&rows, 16), 1.0 / 32.0, 0).unwrap();
@@ -115,80 +113,56 @@ fn other_faults_are_errors_too() {
     assert!(failure.to_string().contains("CUDA_ERROR_LAUNCH_FAILED"), "{failure}");
 }
 
-/// Kernels for the architecture that a kind of libcuda has.
-fn bundle_for(kind: &str, dir: &Path, models: &[&Path]) -> PathBuf {
-    if kind == "shim" {
-        return support::bundle().expect("PRECAST_TEST_BUNDLE names kernels for this GPU");
-    }
-    let bundle = dir.join("sm_121.bundle");
-    let mut command = support::precast_aot();
-    command.args(["build", "--arch", "sm_121", "--out"]).arg(&bundle);
-    models.iter().for_each(|model| {
-        command.arg("--model").arg(model);
-    });
-    support::succeed(&mut command);
-    bundle
-}
-
 /// A sealed run and a loader on first use, each in a process of its own under a libcuda that poisons.
 fn under_a_poisoning_driver(kind: &str) {
-    let dir = tempfile::tempdir().unwrap();
-    let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
-    let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
-    let library = if kind == "shim" { support::build_shim(dir.path()) } else { support::build_libcuda(dir.path()) };
-    let bundle = bundle_for(kind, dir.path(), &[&student]);
-    let log = dir.path().join("log");
-    let under = |command: &mut Command| {
-        if kind == "shim" {
-            command.env("LD_PRELOAD", &library).env("PRECAST_SHIM_LOG", &log);
-            return;
-        }
+    let case = Case::new(17 * 4);
+    let log = case.path("log");
+    // Kernels for the architecture that the libcuda has, and the variables that put it in place.
+    let (bundle, variables) = if kind == "shim" {
+        let shim = support::build_shim(case.dir.path());
+        let bundle = bundle().expect("PRECAST_TEST_BUNDLE names kernels for this GPU");
+        (bundle, [("LD_PRELOAD", shim), ("PRECAST_SHIM_LOG", log.clone())])
+    } else {
+        let library = support::build_libcuda(case.dir.path());
+        case.aot("build --arch sm_121 --out sm_121.bundle --model student").succeeds();
         let path = format!("{}:{}", library.parent().unwrap().display(), support::library_path());
-        command.env("LD_LIBRARY_PATH", path).env("PRECAST_LIBCUDA_LOG", &log);
+        (case.path("sm_121.bundle"), [("LD_LIBRARY_PATH", path.into()), ("PRECAST_LIBCUDA_LOG", log.clone())])
     };
     // Seen from outside the program: every load before the first launch.
     let assert_sealed = || {
-        let calls = std::fs::read_to_string(&log).unwrap();
+        let calls = fs::read_to_string(&log).unwrap();
         let calls: Vec<&str> = calls.lines().collect();
         let first_launch = calls.iter().position(|call| *call == "launch").expect("graphs are launched");
         let loads = calls.iter().filter(|call| **call == "load").count();
         assert!(loads > 10, "{loads} loads");
         assert_eq!(calls[first_launch..].iter().filter(|call| **call == "load").count(), 0);
         assert_eq!(calls.iter().filter(|call| **call == "poison").count(), 0);
-        std::fs::remove_file(&log).unwrap();
+        fs::remove_file(&log).unwrap();
     };
 
-    let out = dir.path().join("out");
-    let mut run = support::precast();
-    run.args(["distill", "--device", "cuda:0", "--steps", "3", "--batch-size", "2", "--seq-len", "16"]);
-    run.args(["--allow-identical", "--precision", "bf16", "--checkpoint-every", "0", "--teacher"]).arg(&student);
-    run.arg("--student").arg(&student).arg("--data").arg(&data).arg("--out").arg(&out);
-    run.arg("--bundle").arg(&bundle);
-    under(&mut run);
-    support::succeed(&mut run);
-    assert_eq!(metrics_of(&out).len(), 3);
+    let run = |line: &str| {
+        let mut command = case.run([line, "--device cuda:0 --steps 3 --batch-size 2 --seq-len 16 --bundle"]);
+        command.arg(&bundle).envs(variables.clone());
+        command
+    };
+    let pair = "--teacher student --student student";
+    let files = "--data data.bin --out out --allow-identical --precision bf16 --checkpoint-every 0";
+    run(&format!("distill {pair} {files}")).succeeds();
+    assert_eq!(case.metrics("out").len(), 3);
     assert_sealed();
-
-    let mut bench = support::precast();
-    bench.args(["bench", "--device", "cuda:0", "--steps", "3", "--batch-size", "2", "--seq-len", "16", "--teacher"]);
-    bench.arg(&student).arg("--student").arg(&student).arg("--bundle").arg(&bundle);
-    under(&mut bench);
-    let printed = support::succeed(&mut bench);
-    assert!(printed.contains("% of floor"), "{printed}");
+    run(&format!("bench {pair}")).prints("% of floor");
     assert_sealed();
 
     let mut lazy = Command::new(std::env::current_exe().unwrap());
-    lazy.args(["poison::lazy_child", "--exact", "--ignored", "--nocapture"]).env("PRECAST_LAZY_BUNDLE", &bundle);
-    under(&mut lazy);
-    let output = support::succeed(&mut lazy);
-    assert!(output.contains("the loader on first use is dead"), "{output}");
+    lazy.with("poison::lazy_child --exact --ignored --nocapture").env("PRECAST_LAZY_BUNDLE", &bundle);
+    lazy.envs(variables.clone()).prints("the loader on first use is dead");
 }
 
 #[test]
 #[ignore = "the process that loads on first use: under_a_poisoning_driver starts it"]
 fn lazy_child() {
     let bundle = std::env::var_os("PRECAST_LAZY_BUNDLE").expect("the parent names a bundle");
-    let bytes = std::fs::read(bundle).unwrap();
+    let bytes = fs::read(bundle).unwrap();
     let bundle = Bundle::read(&bytes).unwrap();
     assert_poisoned(load_on_first_use(Cuda::open(0, Launches::Own, &[]).unwrap(), &bundle));
     println!("the loader on first use is dead");
@@ -197,14 +171,14 @@ fn lazy_child() {
 #[test]
 fn under_a_stand_in_for_gb10() {
     let has_device = std::env::var_os("PRECAST_TEST_DEVICE").is_some();
-    if !support::skipped(has_device, "the device under test stands for itself") {
+    if !skipped(has_device, "the device under test stands for itself") {
         under_a_poisoning_driver("fake");
     }
 }
 
 #[test]
 fn under_a_shim_around_the_real_driver() {
-    if !support::skipped(support::is_sim(), "PRECAST_TEST_DEVICE names no GPU") {
+    if !skipped(is_sim(), "PRECAST_TEST_DEVICE names no GPU") {
         under_a_poisoning_driver("shim");
     }
 }

@@ -1,39 +1,17 @@
 //! Runs of several ranks on simulated GPUs: the same bits on any number of them, started by whom they may, and one end for all.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use precast::run::gpu::GpuRecord;
 use precast::run::step::StepRecord;
 
-use crate::golden;
-use crate::support::{
-    Case, distill, fail, heeding, is_note, is_sim, lacks_compiler, metrics_of, names_in, skipped, succeed, texts,
-    tiny_config, token_file,
-};
+use crate::support::prelude::*;
 
-/// What has not happened after that never does.
-const FOREVER: Duration = Duration::from_secs(240);
-
-/// Ranks exchange over TCP where devices are simulated.
-#[track_caller]
-fn has_gpus() -> bool {
-    skipped(!is_sim(), "it is of simulated GPUs")
-}
-
-/// `precast distill` of the golden case.
-fn run(out: &Path, arguments: &[&str]) -> Command {
-    let mut command = distill(&golden::case("teacher"), &golden::case("student"), &golden::case("tokens.bin"), out);
-    command.args(["--batch-size", "1", "--seq-len", "32", "--lr", "1e-2", "--warmup", "2"]);
-    command.args(["--checkpoint-every", "2"]).args(arguments);
-    command
+/// A run of the golden case.
+fn run(case: &Case, out: &str, arguments: &str) -> Command {
+    case.distill(out, ["--batch-size 1 --seq-len 32 --lr 1e-2 --warmup 2 --checkpoint-every 2", arguments])
 }
 
 /// What does not depend on the clock: weights, and the steps' losses, norms and tokens.
@@ -54,96 +32,76 @@ pub fn assert_same(found: &Path, expected: &Path, what: &str) {
 
 #[test]
 fn the_same_bits_on_one_two_and_four() {
-    if has_gpus() {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
+    skip_if!(is_on_gpu());
+    let case = Case::golden("qwen2-tied");
     for precision in ["bf16", "fp32"] {
         for (replicas, counts) in [("4", &["2", "4"][..]), ("3", &["3"])] {
-            let whole = dir.path().join(format!("{precision}-{replicas}"));
-            let common = ["--steps", "4", "--precision", precision, "--replicas", replicas];
-            let printed = succeed(&mut run(&whole, &common));
-            assert!(printed.contains("step 4/4"), "{printed}");
+            let whole = format!("{precision}-{replicas}");
+            let common = format!("--steps 4 --precision {precision} --replicas {replicas}");
+            run(&case, &whole, &common).prints("step 4/4");
             for count in counts {
-                let out = dir.path().join(format!("{precision}-{replicas}-on-{count}"));
-                let printed = succeed(run(&out, &common).args(["--gpus", count]));
+                let out = format!("{whole}-on-{count}");
+                let printed = run(&case, &out, &format!("{common} --gpus {count}")).succeeds();
                 assert_eq!(printed.matches("step 4/4").count(), 1, "the others are silent: {printed}");
-                assert_same(&out, &whole, &format!("{precision}, {replicas} replicas on {count}"));
+                assert_same(&case.path(&out), &case.path(&whole), &out);
             }
         }
     }
     // Another order of the sum gives other bits: what is compared above can differ.
-    let one = dir.path().join("one");
-    succeed(&mut run(&one, &["--steps", "4", "--precision", "fp32", "--grad-accum", "4"]));
-    assert!(results(&one).0 != results(&dir.path().join("fp32-4")).0);
+    run(&case, "one", "--steps 4 --precision fp32 --grad-accum 4").succeeds();
+    assert!(case.weights("one") != case.weights("fp32-4"));
 }
 
 #[test]
 fn a_run_of_four_goes_on_on_two_and_on_one() {
-    if has_gpus() {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let whole = dir.path().join("whole");
-    succeed(&mut run(&whole, &["--steps", "6", "--replicas", "4"]));
-    let out = dir.path().join("out");
+    skip_if!(is_on_gpu());
+    let case = Case::golden("qwen2-tied");
+    let run = |out: &str, arguments: &str| run(&case, out, arguments);
+    run("whole", "--steps 6 --replicas 4").succeeds();
     // The number of replicas is kept: nobody gives it again.
-    for (count, steps) in [("4", "2"), ("2", "4"), ("1", "6")] {
-        let mut part = run(&out, &["--steps", steps, "--gpus", count]);
-        succeed(if steps == "2" { &mut part } else { part.arg("--resume") });
-    }
-    assert_same(&out, &whole, "four, two, one");
-    let back = dir.path().join("back");
-    succeed(&mut run(&back, &["--steps", "2", "--replicas", "4"]));
-    let files = names_in(&back.join("checkpoint-2"));
-    assert!(files.contains(&"m.safetensors".to_owned()), "{files:?}");
-    succeed(&mut run(&back, &["--steps", "4", "--gpus", "4", "--resume"]));
-    let files = names_in(&back.join("checkpoint-4"));
-    assert!(files.contains(&"m-00003-of-00004.safetensors".to_owned()), "{files:?}");
-    succeed(&mut run(&back, &["--steps", "6", "--gpus", "2", "--resume"]));
-    assert_same(&back, &whole, "one, four, two");
-    let message = fail(&mut run(&back, &["--steps", "8", "--gpus", "3", "--resume"]), 2);
+    run("out", "--steps 2 --gpus 4").succeeds();
+    run("out", "--steps 4 --gpus 2 --resume").succeeds();
+    run("out", "--steps 6 --gpus 1 --resume").succeeds();
+    assert_same(&case.path("out"), &case.path("whole"), "four, two, one");
+    run("back", "--steps 2 --replicas 4").succeeds();
+    assert!(case.has("back/checkpoint-2/m.safetensors"));
+    run("back", "--steps 4 --gpus 4 --resume").succeeds();
+    assert!(case.has("back/checkpoint-4/m-00003-of-00004.safetensors"));
+    run("back", "--steps 6 --gpus 2 --resume").succeeds();
+    assert_same(&case.path("back"), &case.path("whole"), "one, four, two");
+    let message = run("back", "--steps 8 --gpus 3 --resume").fails(2, "");
     assert_eq!(message.matches("1, 2 or 4 GPUs").count(), 1, "{message}");
 }
 
 #[test]
 fn adapters_have_the_same_bits_on_two() {
-    if has_gpus() {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let adapter = |out: &str, more: &[&str]| {
-        let out = dir.path().join(out);
-        succeed(run(&out, &["--steps", "3", "--replicas", "2", "--lora-rank", "4"]).args(more));
-        fs::read(out.join("adapter/adapter_model.safetensors")).unwrap()
+    skip_if!(is_on_gpu());
+    let case = Case::golden("qwen2-tied");
+    let adapter = |out: &str, more: &str| {
+        run(&case, out, &format!("--steps 3 --replicas 2 --lora-rank 4 {more}")).succeeds();
+        case.bits(out).1
     };
-    assert!(adapter("one", &[]) == adapter("two", &["--gpus", "2"]));
+    assert!(adapter("one", "") == adapter("two", "--gpus 2"));
 }
 
 /// The losses of data that nobody trains on are those of one, and scoring changes no bit of the steps after it.
 #[test]
 fn held_out_losses_have_the_same_bits_on_one_two_and_four() {
-    if has_gpus() {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
+    skip_if!(is_on_gpu());
+    let case = Case::golden("qwen2-tied");
     // Seven chunks of 32: no rank has as many as another, and on four one has a single one.
-    let held_out = token_file(dir.path(), "held-out.bin", 33 * 7, 96);
-    let scored = |name: &str, arguments: &[&str]| {
-        let out = dir.path().join(name);
-        let mut command = run(&out, &["--steps", "4", "--replicas", "4", "--eval-every", "1"]);
-        succeed(command.arg("--eval-data").arg(&held_out).args(arguments));
-        out
-    };
-    let whole = scored("one", &[]);
-    let losses: Vec<_> = metrics_of(&whole).into_iter().filter_map(|record| record.held_out?.eval_loss).collect();
+    token_file(case.dir.path(), "held-out.bin", 33 * 7, 96);
+    let run = |out: &str, more: &str| run(&case, out, &format!("--steps 4 --replicas 4 {more}")).succeeds();
+    let scored = "--eval-every 1 --eval-data held-out.bin";
+    run("one", scored);
+    let losses: Vec<_> = case.metrics("one").into_iter().filter_map(|record| record.held_out?.eval_loss).collect();
     assert!(losses.len() == 4 && losses.windows(2).all(|pair| pair[0] != pair[1]), "{losses:?}");
     for count in ["2", "4"] {
-        assert_same(&scored(count, &["--gpus", count]), &whole, &format!("held out on {count}"));
+        run(count, &format!("{scored} --gpus {count}"));
+        assert_same(&case.path(count), &case.path("one"), &format!("held out on {count}"));
     }
-    let plain = dir.path().join("plain");
-    succeed(&mut run(&plain, &["--steps", "4", "--replicas", "4"]));
-    assert!(results(&plain).0 == results(&whole).0, "scoring changes what is trained");
+    run("plain", "");
+    assert!(case.weights("plain") == case.weights("one"), "scoring changes what is trained");
 }
 
 /// Two ranks as a launcher starts them.
@@ -160,105 +118,62 @@ impl Job {
     }
 
     fn out(&self) -> PathBuf {
-        self.case.out()
+        self.case.path("out")
     }
 
     /// A rank, by torchrun's names.
-    fn rank(&self, rank: u32, ranks: u32, arguments: &[&str]) -> Command {
+    fn rank(&self, rank: u32, ranks: u32, arguments: &str) -> Command {
         let (host, port) = self.address.split_once(':').unwrap();
-        let mut command = self.case.distill(&self.out(), &["--lr", "1e-2"]);
-        command.args(arguments).env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string());
+        let mut command = self.case.distill("out", "--lr 1e-2");
+        command.with(arguments).env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string());
         command.env("LOCAL_RANK", rank.to_string()).env("MASTER_ADDR", host).env("MASTER_PORT", port);
         command.env("PRECAST_RENDEZVOUS_S", "60").env("PRECAST_RANK_PATIENCE_S", "60");
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
-    fn start(&self, rank: u32, ranks: u32, arguments: &[&str]) -> Child {
-        let mut command = heeding(&self.rank(rank, ranks, arguments));
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    fn start(&self, rank: u32, ranks: u32, arguments: &str) -> Child {
+        start(&self.rank(rank, ranks, arguments))
     }
-}
-
-/// Exit code, and what was said of an error.
-pub fn end(child: Child) -> (Option<i32>, String) {
-    let ((ended, waits), process) = (mpsc::channel::<()>(), child.id());
-    let watchdog = thread::spawn(move || {
-        let is_late = waits.recv_timeout(FOREVER) == Err(RecvTimeoutError::Timeout);
-        is_late && Command::new("kill").args(["-9", &process.to_string()]).status().is_ok()
-    });
-    let output = child.wait_with_output().unwrap();
-    drop(ended);
-    let (_, stderr) = texts(&output);
-    assert!(!watchdog.join().unwrap(), "it did not end:\n{stderr}");
-    assert!(!stderr.contains("panicked"), "{stderr}");
-    let said = stderr.lines().filter(|line| !is_note(line) && !line.starts_with("SIG"));
-    let said = said.collect::<Vec<_>>().join("\n");
-    (output.status.code(), said)
-}
-
-/// Waits until a run has written the line of a step.
-pub fn wait_for_steps(out: &Path, steps: usize, child: &mut Child) {
-    let lines = || fs::read_to_string(out.join("metrics.jsonl")).map_or(0, |text| text.lines().count());
-    let begun = Instant::now();
-    while lines() < steps {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        assert!(begun.elapsed() < FOREVER, "{} of {steps} lines", lines());
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
-pub fn signal(child: &Child, name: &str) {
-    succeed(Command::new("kill").args(["-s", name, &child.id().to_string()]));
 }
 
 #[test]
 fn every_launcher_starts_the_same_run() {
-    if has_gpus() {
-        return;
-    }
+    skip_if!(is_on_gpu());
     let job = Job::new();
-    let reference = job.case.path("reference");
-    succeed(&mut job.case.distill(&reference, &["--lr", "1e-2", "--steps", "2", "--replicas", "2"]));
-    let torchrun: [(&str, &str); 0] = [];
-    let slurm = [("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), ("SLURM_LOCALID", "")];
-    let mpirun = [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("OMPI_COMM_WORLD_LOCAL_RANK", "")];
-    for (name, names) in [("torchrun", &torchrun[..]), ("srun", &slurm), ("mpirun", &mpirun)] {
-        let out = job.case.path(name);
-        let ranks: Vec<Child> = (0..2)
-            .map(|rank| {
-                let mut command = job.rank(rank, 2, &["--steps", "2", "--overwrite"]);
-                command.arg("--out").arg(&out);
-                if !names.is_empty() {
-                    for name in ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"] {
-                        command.env_remove(name);
-                    }
-                    command.args(["--rendezvous", &job.address]);
+    job.case.distill("reference", "--lr 1e-2 --steps 2 --replicas 2").succeeds();
+    let slurm = ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"];
+    let mpirun = ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"];
+    for (name, names) in [("torchrun", None), ("srun", Some(slurm)), ("mpirun", Some(mpirun))] {
+        let ranks = [0, 1].map(|rank: u32| {
+            let mut command = job.rank(rank, 2, &format!("--steps 2 --overwrite --out {name}"));
+            if let Some(names) = names {
+                for name in ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"] {
+                    command.env_remove(name);
                 }
-                for (of_rank, of_ranks) in names {
-                    command.env(of_rank, rank.to_string());
-                    if !of_ranks.is_empty() {
-                        command.env(of_ranks, "2");
-                    }
-                }
-                command.spawn().unwrap()
-            })
-            .collect();
+                let numbers = [rank, 2, rank].map(|number| number.to_string());
+                command.args(["--rendezvous", &job.address]).envs(names.into_iter().zip(numbers));
+            }
+            command.spawn().unwrap()
+        });
         for rank in ranks {
             assert_eq!(end(rank), (Some(0), String::new()), "{name}");
         }
-        assert_same(&out, &reference, name);
+        assert_same(&job.case.path(name), &job.case.path("reference"), name);
     }
+}
+
+/// The step of the last checkpoint of a run; 0 without one.
+pub fn last_checkpoint(out: &Path) -> u64 {
+    names_in(out).iter().filter_map(|name| name.strip_prefix("checkpoint-")?.parse().ok()).max().unwrap_or(0)
 }
 
 #[test]
 fn a_signal_to_any_rank_stops_all_after_the_same_step() {
-    if has_gpus() {
-        return;
-    }
+    skip_if!(is_on_gpu());
     for (stopped, name, code) in [(0, "HUP", 129), (1, "QUIT", 131)] {
         let job = Job::new();
-        let mut ranks = [0, 1].map(|rank| job.start(rank, 2, &["--steps", "1000000"]));
+        let mut ranks = [0, 1].map(|rank| job.start(rank, 2, "--steps 1000000"));
         wait_for_steps(&job.out(), 2, &mut ranks[0]);
         signal(&ranks[stopped], name);
         let ended = ranks.map(end);
@@ -266,23 +181,20 @@ fn a_signal_to_any_rank_stops_all_after_the_same_step() {
         let stopped_by = format!("stopped by SIG{name} after step ");
         assert!(ended[0].1.starts_with(&stopped_by) && ended[1].1.is_empty(), "{ended:?}");
         let step: u64 = ended[0].1.split(' ').nth(5).unwrap().parse().unwrap();
-        let (out, more) = (job.out(), (step + 1).to_string());
-        assert_eq!(names_in(&out).iter().filter(|name| **name == format!("checkpoint-{step}")).count(), 1);
-        succeed(&mut job.case.distill(&out, &["--lr", "1e-2", "--steps", &more, "--resume"]));
-        let whole = job.case.path("whole");
-        succeed(&mut job.case.distill(&whole, &["--lr", "1e-2", "--steps", &more, "--replicas", "2"]));
-        assert_same(&out, &whole, "stopped and continued");
+        assert!(job.case.has(&format!("out/checkpoint-{step}")));
+        let more = format!("--lr 1e-2 --steps {}", step + 1);
+        job.case.distill("out", [&more, "--resume"]).succeeds();
+        job.case.distill("whole", [&more, "--replicas 2"]).succeeds();
+        assert_same(&job.out(), &job.case.path("whole"), "stopped and continued");
     }
 }
 
 #[test]
 fn a_rank_that_dies_ends_all_by_its_name() {
-    if has_gpus() {
-        return;
-    }
+    skip_if!(is_on_gpu());
     for killed in [0, 1, 2] {
         let job = Job::new();
-        let mut ranks = [0, 1, 2].map(|rank| job.start(rank, 3, &["--steps", "1000000", "--checkpoint-every", "1"]));
+        let mut ranks = [0, 1, 2].map(|rank| job.start(rank, 3, "--steps 1000000 --checkpoint-every 1"));
         wait_for_steps(&job.out(), 2, &mut ranks[0]);
         signal(&ranks[killed], "KILL");
         for (rank, child) in ranks.into_iter().enumerate() {
@@ -290,144 +202,94 @@ fn a_rank_that_dies_ends_all_by_its_name() {
                 assert_eq!(child.wait_with_output().unwrap().status.signal(), Some(9));
                 continue;
             }
-            let (code, message) = end(child);
-            assert_eq!(code, Some(1), "{message}");
             let expected = format!("error: rank {killed} of 3 failed: its connection is closed");
+            let message = ends(child, 1, &expected);
             assert!(message.starts_with(&expected), "rank {rank}: {message}");
         }
         // What was there goes on.
-        let out = job.out();
-        let last = names_in(&out).iter().filter_map(|name| name.strip_prefix("checkpoint-")?.parse().ok()).max();
-        let more = (last.unwrap_or(0u64) + 1).to_string();
-        succeed(&mut job.case.distill(&out, &["--lr", "1e-2", "--steps", &more, "--resume"]));
+        let more = last_checkpoint(&job.out()) + 1;
+        job.case.distill("out", format!("--lr 1e-2 --resume --steps {more}")).succeeds();
     }
 }
 
 /// Of the ranks of `--gpus`, rank 0 or 1 reports a failure: where both are killed, the process that started them does.
 #[test]
 fn ranks_that_are_killed_together_do_not_end_in_silence() {
-    if has_gpus() {
-        return;
-    }
+    skip_if!(is_on_gpu());
     let job = Job::new();
-    let mut command = job.case.distill(&job.out(), &["--steps", "1000000", "--gpus", "2"]);
+    let mut command = job.case.distill("out", "--steps 1000000 --gpus 2");
     let mut parent = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for_steps(&job.out(), 1, &mut parent);
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", parent.id())).unwrap();
     // None of them sees the other's end.
     for name in ["STOP", "KILL"] {
-        succeed(Command::new("kill").args(["-s", name]).args(children.split_whitespace()));
+        Command::new("kill").with(["-s", name, &children]).succeeds();
     }
-    let (code, message) = end(parent);
-    assert_eq!(code, Some(1));
-    assert_eq!(message, "error: ranks 0 and 1 of 2 were killed before any rank reported a failure");
+    let said = "error: ranks 0 and 1 of 2 were killed before any rank reported a failure";
+    assert_eq!(ends(parent, 1, ""), said);
 }
 
 #[test]
 fn a_rank_that_is_stopped_is_not_waited_for_forever() {
-    if has_gpus() {
-        return;
-    }
+    skip_if!(is_on_gpu());
     let job = Job::new();
-    let mut ranks = [0, 1]
-        .map(|rank| job.rank(rank, 2, &["--steps", "1000000"]).env("PRECAST_RANK_PATIENCE_S", "3").spawn().unwrap());
+    let mut ranks =
+        [0, 1].map(|rank| job.rank(rank, 2, "--steps 1000000").env("PRECAST_RANK_PATIENCE_S", "3").spawn().unwrap());
     wait_for_steps(&job.out(), 1, &mut ranks[0]);
     signal(&ranks[1], "STOP");
-    let [first, mut second] = ranks;
-    let (code, message) = end(first);
-    assert_eq!(code, Some(1), "{message}");
-    assert!(message.contains("rank 1 of 2 failed: nothing has been heard of it for 3 s"), "{message}");
-    second.kill().unwrap();
-    second.wait().unwrap();
+    let [first, second] = ranks;
+    ends(first, 1, "rank 1 of 2 failed: nothing has been heard of it for 3 s");
+    kill(second);
 }
 
 #[test]
 fn ranks_that_do_not_come_together_say_who_and_where() {
-    if has_gpus() {
-        return;
-    }
+    skip_if!(is_on_gpu());
     let job = Job::new();
     // One is missing.
-    let missing = |rank| job.rank(rank, 3, &["--steps", "1"]).env("PRECAST_RENDEZVOUS_S", "2").spawn().unwrap();
+    let missing = |rank| job.rank(rank, 3, "--steps 1").env("PRECAST_RENDEZVOUS_S", "2").spawn().unwrap();
     let (first, second) = (missing(0), missing(1));
-    let (code, message) = end(first);
-    assert_eq!(code, Some(1), "{message}");
-    assert!(message.contains(&format!("rank 2 of 3 did not come to {}", job.address)), "{message}");
-    assert!(end(second).0 == Some(1));
+    ends(first, 1, format!("rank 2 of 3 did not come to {}", job.address));
+    ends(second, 1, "");
     // Nobody listens.
-    let (code, message) = end(missing(2));
-    assert_eq!(code, Some(1));
-    assert!(message.contains(&format!("rank 2: rank 0 did not answer at {} within 2 s", job.address)), "{message}");
-    // They count differently.
-    let (first, second) = (job.start(0, 2, &["--steps", "1"]), job.start(1, 3, &["--steps", "1"]));
-    for (code, message) in [end(first), end(second)] {
-        assert_eq!(code, Some(2), "{message}");
-        assert!(message.contains("rank 1 was started as one of 3 ranks, and rank 0 as one of 2"), "{message}");
+    ends(missing(2), 1, format!("rank 2: rank 0 did not answer at {} within 2 s", job.address));
+    // They count differently, hold out other data, or are started with other options.
+    for id in [1u8, 2] {
+        job.case.write(&format!("held-out-{id}.bin"), [id, 0, 0, 0].repeat(40));
     }
-    // They hold out other data.
-    let [one, other] = [1u8, 2].map(|id| {
-        let path = job.case.path(format!("held-out-{id}.bin"));
-        fs::write(&path, [id, 0, 0, 0].repeat(40)).unwrap();
-        path
-    });
-    let held_out = |rank, path: &Path| job.start(rank, 2, &["--steps", "1", "--eval-data", path.to_str().unwrap()]);
-    let (first, second) = (held_out(0, &one), held_out(1, &other));
-    for (code, message) in [end(first), end(second)] {
-        assert_eq!(code, Some(2), "{message}");
-        assert!(message.contains("held-out data is "), "{message}");
-    }
-    // They are started with other options.
-    let (first, second) = (job.start(0, 2, &["--steps", "1"]), job.start(1, 2, &["--steps", "1", "--clip", "3"]));
-    for (code, message) in [end(first), end(second)] {
-        assert_eq!(code, Some(2), "{message}");
-        assert!(message.contains("clip is 1 on rank 0 and 3 on rank 1"), "{message}");
+    for (ranks, [one, other], said) in [
+        (3, ["", ""], "rank 1 was started as one of 3 ranks, and rank 0 as one of 2"),
+        (2, ["--eval-data held-out-1.bin", "--eval-data held-out-2.bin"], "held-out data is "),
+        (2, ["", "--clip 3"], "clip is 1 on rank 0 and 3 on rank 1"),
+    ] {
+        let start = |rank, ranks, more: &str| job.start(rank, ranks, &format!("--steps 1 {more}"));
+        for child in [start(0, 2, one), start(1, ranks, other)] {
+            ends(child, 2, said);
+        }
     }
     // The port is taken.
     let taken = TcpListener::bind(&job.address).unwrap();
-    let (code, message) = end(job.start(0, 2, &["--steps", "1"]));
-    assert_eq!(code, Some(1));
-    assert!(message.contains(&format!("rank 0 cannot listen at {}", job.address)), "{message}");
+    ends(job.start(0, 2, "--steps 1"), 1, format!("rank 0 cannot listen at {}", job.address));
     drop(taken);
     assert!(!job.out().exists(), "none of them has written anything");
 }
 
 #[test]
 fn a_stranger_at_the_port_changes_nothing() {
-    if has_gpus() {
-        return;
-    }
+    skip_if!(is_on_gpu());
     let job = Job::new();
-    let first = job.start(0, 2, &["--steps", "1"]);
+    let first = job.start(0, 2, "--steps 1");
     let mut stranger = loop {
         if let Ok(stream) = TcpStream::connect(&job.address) {
             break stream;
         }
     };
     stranger.write_all(b"GET / HTTP/1.0\r\n\r\n and some more, so that it is as long as what a rank says").unwrap();
-    let other = job.rank(1, 2, &["--steps", "1"]).env("PRECAST_TOKEN", "x").env("PRECAST_RENDEZVOUS_S", "2").spawn();
-    let (code, message) = end(other.unwrap());
-    assert!(code == Some(1) && message.contains("does not know the token of this job"), "{message}");
-    let second = job.start(1, 2, &["--steps", "1"]);
+    let other = job.rank(1, 2, "--steps 1").env("PRECAST_TOKEN", "x").env("PRECAST_RENDEZVOUS_S", "2").spawn();
+    ends(other.unwrap(), 1, "does not know the token of this job");
+    let second = job.start(1, 2, "--steps 1");
     assert_eq!((end(first).0, end(second).0), (Some(0), Some(0)));
     let mut answer = Vec::new();
     let _ = stranger.read_to_end(&mut answer);
     assert!(!answer.windows(5).any(|window| window == b"error"));
-}
-
-#[test]
-fn what_does_not_go_is_refused_before_anything_starts() {
-    if has_gpus() || lacks_compiler() {
-        return;
-    }
-    let case = Case::new(17 * 9);
-    let message = |arguments: &[&str]| fail(&mut case.distill(&case.out(), arguments), 2);
-    assert!(message(&["--gpus", "3", "--replicas", "4"]).contains("1, 2 or 4 GPUs"));
-    assert!(message(&["--gpus", "2", "--device", "cuda:0"]).contains("--device cuda:0 is one GPU"));
-    assert!(message(&["--gpus", "all"]).contains("--gpus N"));
-    assert!(message(&["--replicas", "4", "--grad-accum", "6"]).contains("use --grad-accum 4 or 8,"));
-    assert!(message(&["--rendezvous", "localhost:1"]).contains("no launcher has started any"));
-    assert!(!case.out().exists());
-    // An allocation of Slurm's is no step.
-    let mut alone = case.distill(&case.out(), &["--steps", "1"]);
-    succeed(alone.env("SLURM_NTASKS", "4").env("SLURM_PROCID", "0").env("SLURM_LOCALID", "0"));
 }

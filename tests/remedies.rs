@@ -1,22 +1,15 @@
 //! Commands that messages name, executed as they stand.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-
 use precast_fatbins::Manifest;
 use precast_kernels::{Arch, Block, Key, KeyVariant};
-use precast_plan::{Formats, ModelConfig};
+use precast_plan::Formats;
 
 use crate::gguf;
-use crate::support::{fail, lacks_compiler, precast, precast_aot, root, succeed, tiny_config, token_file};
+use crate::support::prelude::*;
 
-/// Runs a line of a message in a directory, with the programs on the path.
-fn execute(line: &str, dir: &Path) {
-    let mut shell = Command::new("sh");
-    shell.args(["-c", line]).current_dir(dir).env("PRECAST_HOME", root().join("target/precast"));
-    let programs = Path::new(precast().get_program()).parent().unwrap().to_owned();
-    succeed(shell.env("PATH", format!("{}:{}", programs.display(), std::env::var("PATH").unwrap())));
+/// Runs a line of a message in a directory.
+fn execute(line: &str, case: &Case) {
+    shell(line, case.dir.path()).env("PRECAST_HOME", root().join("target/precast")).succeeds();
 }
 
 /// The line that follows some text in a message.
@@ -26,50 +19,43 @@ fn line_after<'a>(text: &str, message: &'a str) -> &'a str {
 }
 
 #[test]
-fn kernels_that_models_in_single_files_lack_are_built_by_the_command_that_is_named() {
-    if lacks_compiler() {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let config = ModelConfig::from_json(&tiny_config(&[("intermediate_size", 64.into())]).to_string()).unwrap();
+fn kernels_of_single_files_are_built_by_the_command_named() {
+    skip_if!(lacks_compiler());
+    let case = Case::empty();
+    let config = shape(&tiny_config(&[("intermediate_size", 64.into())]));
     let formats = Formats::uniform(&config, Block::Q8_0);
     // A shell splits one path and ends a string in the other; what has no extension is a GGUF file by its first bytes.
-    let [teacher, student] =
-        [("the teacher", "model.gguf", 1), ("student's", "model", 2)].map(|(dir_name, file, seed)| {
-            fs::create_dir(dir.path().join(dir_name)).unwrap();
-            gguf::write(&dir.path().join(dir_name), file, &config, &formats, seed)
-        });
-    let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
-    let empty = dir.path().join("empty.bundle");
-    fs::write(&empty, precast_fatbins::encode(&Manifest::simulated([]), |_| &[])).unwrap();
-    let distill = |bundle: &Path| {
-        let mut distill = precast();
-        distill.args(["distill", "--device", "sim", "--steps", "1", "--batch-size", "2", "--seq-len", "16"]);
-        distill.arg("--teacher").arg(&teacher).arg("--student").arg(&student).arg("--data").arg(&data);
-        distill.arg("--bundle").arg(bundle).arg("--out").arg(dir.path().join("out"));
+    let [teacher, student] = [("the teacher", "model.gguf", 1), ("student's", "model", 2)].map(|(dir, file, seed)| {
+        fs::create_dir(case.path(dir)).unwrap();
+        gguf::write(&case.path(dir), file, &config, &formats, seed)
+    });
+    token_file(case.dir.path(), "data.bin", 17 * 4, 96);
+    let distill = |bundle: &str| {
+        let shape = "--data data.bin --out out --device sim --steps 1 --batch-size 2 --seq-len 16 --bundle";
+        let mut distill = case.run(["distill", shape, bundle]);
+        distill.arg("--teacher").arg(&teacher).arg("--student").arg(&student);
         distill
     };
     // A bundle without a kernel for this device, and one that lacks some.
-    let lacking = dir.path().join("lacking.bundle");
     let one: Vec<KeyVariant> = Key::parse("cast{from=f32,to=bf16}").unwrap().built(Arch::Sim).collect();
-    fs::write(&lacking, precast_fatbins::encode(&Manifest::simulated(&one), |_| &[])).unwrap();
-    let messages = [&empty, &lacking].map(|bundle| fail(&mut distill(bundle), 3));
+    case.write("empty.bundle", simulated(&[]));
+    case.write("lacking.bundle", precast_fatbins::encode(&Manifest::simulated(&one), |_| &[]));
+    let messages = ["empty.bundle", "lacking.bundle"].map(|bundle| distill(bundle).fails(3, ""));
     assert!(messages[0].contains("it holds nothing") && messages[1].contains(" are not in the bundle for sim:"));
     let [build, same] = messages.each_ref().map(|message| line_after("Build them with: ", message));
     assert_eq!(build, same);
-    execute(build, dir.path());
-    succeed(&mut distill(&dir.path().join("run.bundle")));
+    execute(build, &case);
+    distill("run.bundle").succeeds();
 
     // And `precast-aot` says it where it is given such a file.
-    fs::remove_file(dir.path().join("model.config.json")).unwrap();
+    fs::remove_file(case.path("model.config.json")).unwrap();
     let keys = |model: &Path| {
-        let mut keys = precast_aot();
-        keys.args(["keys", "--arch", "sm_121", "--model"]).arg(model).current_dir(dir.path());
+        let mut keys = case.aot("keys --arch sm_121 --model");
+        keys.arg(model);
         keys
     };
-    let message = fail(&mut keys(&teacher), 5);
-    assert!(message.contains("model.gguf is a GGUF file"), "{message}");
-    execute(line_after("write it by\n", &message), dir.path());
-    let listed = succeed(&mut keys(line_after("and give --model ", &message).as_ref()));
+    let message = keys(&teacher).fails(5, "model.gguf is a GGUF file");
+    execute(line_after("write it by\n", &message), &case);
+    let listed = keys(line_after("and give --model ", &message).as_ref()).succeeds();
     assert!(listed.lines().count() > 20, "{listed}");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::support::root;
+use crate::support::prelude::*;
 
 /// A package's directory and what it may depend on of this project, as ARCHITECTURE.md lists the rooms: only on those
 /// above it.
@@ -30,7 +30,7 @@ const ROOMS: [(&str, &str, &[&str]); 12] = [
 ];
 
 fn manifest(directory: &str) -> toml::Table {
-    let text = std::fs::read_to_string(root().join(directory).join("Cargo.toml")).expect("a package has a manifest");
+    let text = fs::read_to_string(root().join(directory).join("Cargo.toml")).expect("a package has a manifest");
     text.parse().expect("a manifest is TOML")
 }
 

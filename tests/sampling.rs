@@ -1,8 +1,6 @@
 //! Sampling on a model's logits: the tokens to draw from by sorting in float64, and the tokens that the device draws by its host
 //! reference.
 
-use std::path::{Path, PathBuf};
-
 use precast::device::frozen::Forward;
 use precast::device::seal::SealedDevice;
 use precast::inputs::checkpoint::Checkpoint;
@@ -17,7 +15,7 @@ use precast_plan::{BufferId, DecodeRequest, Decoding, GenerationPlan, Precision,
 use rayon::prelude::*;
 
 use crate::decode::forward;
-use crate::support::{floats, random_model, root, tiny_config};
+use crate::support::prelude::*;
 
 /// Tokens of a prompt.
 const PROMPT: u32 = 8;
@@ -219,7 +217,7 @@ fn check(model: &Path, text: &[u32], (rows, steps): (u32, u32), say: impl Fn(Str
 
 /// `PRECAST_TEST_SAMPLING` is a model with a tokenizer: then 10,240 rows of its logits, after texts of this checkout, by each way.
 #[test]
-fn draws_are_those_of_the_host_reference_among_the_tokens_that_sorting_leaves() {
+fn draws_are_those_of_the_reference_among_the_tokens_left() {
     match std::env::var_os("PRECAST_TEST_SAMPLING").map(PathBuf::from) {
         None => {
             let dir = tempfile::tempdir().unwrap();
@@ -230,7 +228,7 @@ fn draws_are_those_of_the_host_reference_among_the_tokens_that_sorting_leaves() 
             let checkpoint = Checkpoint::open(&model).unwrap();
             let tokenizer = checkpoint.tokenizer().unwrap().expect("a tokenizer");
             let texts = ["docs/guides/data.md", "docs/reference/commands.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
-            let text = texts.map(|path| std::fs::read_to_string(root().join(path)).unwrap()).concat();
+            let text = texts.map(|path| fs::read_to_string(root().join(path)).unwrap()).concat();
             let ids = tokenizer.encode(&text, SpecialTokens::Omit).unwrap();
             check(&model, &ids, (512, 20), |line| println!("{line}"));
         }

@@ -1,21 +1,13 @@
 //! What shells complete, and what manuals say.
 
-use std::fs;
-use std::process::Command;
-
-use crate::support::{fail, names_in, precast, skipped, succeed};
+use crate::support::prelude::*;
 
 #[test]
 fn shells_and_manuals_know_every_command() {
-    let script = succeed(precast().args(["completions", "bash"]));
-    assert!(script.contains("--eval-data") && script.contains("generate"));
-    let case = tempfile::tempdir().unwrap();
-    let pages = case.path().join("man");
-    succeed(precast().arg("man").arg(&pages));
-    assert!(names_in(&pages).contains(&"precast-distill.1".to_owned()), "{:?}", names_in(&pages));
-    assert!(fs::read_to_string(pages.join("precast-distill.1")).unwrap().contains("eval\\-data"));
-    let message = fail(precast().arg("man").arg(&pages), 1);
-    assert!(message.contains("it is not empty"), "{message}");
+    precast().with("completions bash").prints(["--eval-data", "generate"]);
+    let case = Case::empty();
+    case.run("man man").succeeds();
+    assert!(case.text("man/precast-distill.1").contains("eval\\-data"));
 }
 
 /// What bash has in COMPREPLY after a line has been typed so far.
@@ -31,15 +23,13 @@ fn completed(script: &str, line: &[&str]) -> Vec<String> {
     fs::write(file.path(), script).unwrap();
     let mut bash = Command::new("bash");
     bash.args(["--norc", "-c", ask, "bash"]).args(line).stdin(fs::File::open(file.path()).unwrap());
-    succeed(&mut bash).lines().map(str::to_owned).collect()
+    bash.succeeds().lines().map(str::to_owned).collect()
 }
 
 #[test]
 fn bash_completes_commands_options_and_their_values() {
-    if skipped(Command::new("bash").arg("--version").output().is_err(), "there is no bash") {
-        return;
-    }
-    let script = succeed(precast().args(["completions", "bash"]));
+    skip_if!(skipped(Command::new("bash").with("--version").output().is_err(), "there is no bash"));
+    let script = precast().with("completions bash").succeeds();
     assert_eq!(completed(&script, &["d"]), ["distill", "doctor"]);
     assert_eq!(completed(&script, &["generate", "--m"]), ["--model", "--max-tokens"]);
     // Values, and no files in their place.

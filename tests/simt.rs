@@ -2,7 +2,6 @@
 //! those of the simulated GPU, whose launches execute the host references; and PyTorch's, where the batch is the case's.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use precast::device::session::Session;
@@ -19,7 +18,7 @@ use precast_simt::{Program, Simt, execute};
 use rayon::prelude::*;
 
 use crate::golden;
-use crate::support::{self, distance, fixture, floats};
+use crate::support::prelude::*;
 
 /// Of the scheduler.
 const SEED: u64 = 1;
@@ -159,12 +158,10 @@ const SHORT: Length = Length { steps: 1, rows: Some(1) };
 const TWO_SHORT: Length = Length { steps: 2, rows: Some(1) };
 
 fn trains_as_it_should(case: &str, precision: Precision, arch: Arch, length: &Length, gates: &Gates) {
-    if support::skipped(!support::is_sim(), "the device under test executes the kernels itself") {
-        return;
-    }
+    skip_if!(skipped(!is_sim(), "the device under test executes the kernels itself"));
     let case = &fixture("golden").join(case);
     let of_case = golden::settings(case);
-    let config = support::config(&case.join("teacher"), &case.join("student"), |options| {
+    let config = config(&case.join("teacher"), &case.join("student"), |options| {
         options.arithmetic.precision = precision;
         options.shape.batch_size = length.rows.unwrap_or(of_case.B);
         options.shape.seq_len = of_case.S;
@@ -179,9 +176,8 @@ fn trains_as_it_should(case: &str, precision: Precision, arch: Arch, length: &Le
         options.teaching.temperature = of_case.T.unwrap();
     });
     let executed = Box::new(Executed::new(&config, arch));
-    let (metrics, weights) =
-        train(case, support::session_on(executed, &config, Placement::Arena), length.steps, &config);
-    let (simulated_metrics, simulated_weights) = train(case, support::session(&config), length.steps, &config);
+    let (metrics, weights) = train(case, session_on(executed, &config, Placement::Arena), length.steps, &config);
+    let (simulated_metrics, simulated_weights) = train(case, session(&config), length.steps, &config);
     assert_eq!(metrics.len(), length.steps);
     for ((found, simulated), reference) in metrics.iter().zip(&simulated_metrics).zip(golden::trajectory_of(case)) {
         let values = |metrics: &step_metrics| [metrics.kd_loss, metrics.ce_loss, metrics.grad_norm].map(f64::from);

@@ -1,0 +1,100 @@
+//! What programs refuse, and in which words: each command of the pages below docs/reference/errors, run in a directory of
+//! its block. `INSTA_UPDATE=always` writes what they say now.
+
+use crate::support::device_for;
+use crate::support::prelude::*;
+
+/// What is in a block's directory before its first command.
+fn recipe(name: &str) -> Case {
+    let case = match name {
+        "models" => Case::new(17 * 4),
+        "words" => case_of_words(),
+        _ => panic!("no recipe `{name}`"),
+    };
+    let shape = "data = 'data.bin'\nout = 'out'\nbatch_size = 2\nseq_len = 16\nsteps = 2\nprecision = 'fp32'\n";
+    case.write("train.toml", format!("model = 'student'\n{shape}"));
+    case.write("distill.toml", format!("teacher = 'teacher'\nstudent = 'student'\n{shape}"));
+    case
+}
+
+/// How lines begin that follow every error of usage, and name arguments that this test adds.
+const OF_CLAP: [&str; 2] = ["Usage: ", "For more information, try"];
+
+/// A text whose digests are dots: numbers that say nothing to a reader.
+fn without_digests(text: &str) -> String {
+    let words = text.split_inclusive(|c: char| !c.is_ascii_hexdigit());
+    words.map(|word| if word.len() >= 64 { format!("...{}", &word[64..]) } else { word.to_owned() }).collect()
+}
+
+/// Runs a line in a shell. Returns what it says and its exit code, where it fails: then, as in a dry run, it has written
+/// nothing.
+fn said(case: &Case, line: &str) -> String {
+    let before = contents(case.dir.path());
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let device = if words[0] == "precast" { device_for(&words[1..]) } else { Vec::new() };
+    let line = device.iter().fold(line.to_owned(), |line, argument| format!("{line} {}", argument.display()));
+    let (code, _, stderr) = shell(&line, case.dir.path()).ends();
+    let code = code.expect("no signal ends it");
+    let has_written = contents(case.dir.path()) != before;
+    assert!(!has_written || code == 0 && !line.contains("--dry-run"), "{line} wrote something: {stderr}");
+    if code == 0 {
+        return String::new();
+    }
+    assert!(!stderr.contains("panicked"), "{line}: {stderr}");
+    let stderr = without_digests(&case.anonymous(&stderr));
+    let of_others =
+        |line: &str| is_note(line) || is_heading(line) || OF_CLAP.iter().any(|start| line.starts_with(start));
+    let lines: Vec<&str> = stderr.lines().filter(|line| !of_others(line)).collect();
+    assert!(lines[0].starts_with("error: "), "{line}: {stderr}");
+    format!("{}\n[exit code {code}]\n", lines.join("\n"))
+}
+
+/// A page with what its commands say now.
+fn now(page: &str) -> String {
+    let mut case = None;
+    let (mut now, mut lines) = (String::new(), page.lines().peekable());
+    while let Some(line) = lines.next() {
+        now += &format!("{line}\n");
+        if let Some(name) = line.strip_prefix("```console ") {
+            case = Some(recipe(name));
+        } else if line == "```" {
+            case = None;
+        } else if let (Some(case), Some(command)) = (&case, line.strip_prefix("$ ")) {
+            now += &said(case, command);
+            while lines.next_if(|line| !line.starts_with("$ ") && *line != "```").is_some() {}
+        }
+    }
+    now
+}
+
+fn check(name: &str) {
+    skip_if!(is_on_gpu());
+    let path = root().join(format!("docs/reference/errors/{name}.md"));
+    let page = fs::read_to_string(&path).unwrap();
+    let now = now(&page);
+    if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
+        fs::write(path, now).unwrap();
+        return;
+    }
+    let at = page.lines().zip(now.lines()).position(|(page, now)| page != now);
+    let line = |text: &str| at.map(|at| text.lines().skip(at).take(3).collect::<Vec<_>>().join("\n"));
+    assert!(page == now, "{name}.md has\n{:?}\nand they say\n{:?}", line(&page), line(&now));
+}
+
+/// A test for each page.
+macro_rules! pages {
+    ($($page:ident)*) => {
+        $(#[test]
+        fn $page() {
+            check(stringify!($page));
+        })*
+
+        #[test]
+        fn every_page_has_a_test() {
+            let pages = [$(concat!(stringify!($page), ".md")),*];
+            assert_eq!(names_in(&root().join("docs/reference/errors")), pages);
+        }
+    };
+}
+
+pages!(data generation models options runs);

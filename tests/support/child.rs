@@ -1,0 +1,68 @@
+//! Programs under way: waited for, signaled, and ended.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Process, Texts, heeding, is_note, texts};
+
+/// What has not happened after that never does.
+const FOREVER: Duration = Duration::from_secs(240);
+
+/// Exit code, and what was said of an error.
+pub fn end(child: Child) -> (Option<i32>, String) {
+    let ((ended, waits), process) = (mpsc::channel::<()>(), child.id());
+    let watchdog = thread::spawn(move || {
+        let is_late = waits.recv_timeout(FOREVER) == Err(RecvTimeoutError::Timeout);
+        is_late && Command::new("kill").args(["-9", &process.to_string()]).status().is_ok()
+    });
+    let output = child.wait_with_output().unwrap();
+    drop(ended);
+    let (_, stderr) = texts(&output);
+    assert!(!watchdog.join().unwrap(), "it did not end:\n{stderr}");
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    let said = stderr.lines().filter(|line| !is_note(line) && !line.starts_with("SIG"));
+    let said = said.collect::<Vec<_>>().join("\n");
+    (output.status.code(), said)
+}
+
+/// Waits while something is so, which a program is to end.
+pub fn wait_while(child: &mut Child, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while is_so() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        assert!(begun.elapsed() < FOREVER, "it goes on as it is");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Waits until a run has written the line of a step.
+pub fn wait_for_steps(out: &Path, steps: usize, child: &mut Child) {
+    let lines = || std::fs::read_to_string(out.join("metrics.jsonl")).map_or(0, |text| text.lines().count());
+    wait_while(child, || lines() < steps);
+}
+
+pub fn signal(child: &Child, name: &str) {
+    Command::new("kill").args(["-s", name, &child.id().to_string()]).succeeds();
+}
+
+/// Waits for the end of a program that must end with an exit code and say each of the texts.
+pub fn ends(child: Child, expected: i32, said: impl Texts) -> String {
+    let (code, message) = end(child);
+    assert_eq!(code, Some(expected), "{message}");
+    said.each().iter().for_each(|text| assert!(message.contains(text), "no `{text}` in {message}"));
+    message
+}
+
+/// Starts a program that heeds signals and whose outputs are read.
+pub fn start(command: &Command) -> Child {
+    heeding(command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
+}
+
+/// Ends a program, which nothing is heard of.
+pub fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
