@@ -2,14 +2,15 @@
 
 use precast_aot::budget::Usage;
 use precast_aot::compile::Task;
-use precast_aot::{home, toolchain};
 use precast_fatbins::ModuleEntry;
 use precast_kernels::{Arch, Block, Key, KeyVariant};
+
+use crate::support::program::nvrtc;
 
 /// Dequantization is memory-bound and hides latency in other warps: a multiprocessor must be almost full of threads.
 #[test]
 fn every_format_compiles_for_every_architecture_without_spills() {
-    let nvrtc = toolchain::nvrtc(None, &home::directory()).unwrap_or_else(|error| panic!("{error}"));
+    let nvrtc = nvrtc();
     for (block, x) in Block::ALL.into_iter().flat_map(|block| [(block, "bf16"), (block, "f32")]) {
         for text in [format!("dequant{{w={block},x={x}}}"), format!("embedding.fwd{{h=1536,w={block},x={x}}}")] {
             let key = Key::parse(&text).unwrap();

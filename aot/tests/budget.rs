@@ -2,16 +2,17 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
 use precast_aot::cache::Cache;
 use precast_aot::compile::Task;
 use precast_aot::prebuilt::{self, PrebuiltError};
-use precast_aot::{Arch, BuildError, Model, Nvrtc, Request, build, home, toolchain};
+use precast_aot::{Arch, BuildError, Request, build, home};
 use precast_fatbins::{Digest, ModuleEntry};
 use precast_kernels::cast::Cast;
 use precast_kernels::host::Views;
 use precast_kernels::{Build, Dtype, Geometry, Kernel, Key, KeyVariant, Operand, Reference, Source, key};
+
+use crate::support::program::{aot, ends, nvrtc, tiny_json, tiny_model};
 
 key! {
     /// A `cast` whose array has no room in registers.
@@ -61,14 +62,6 @@ impl Reference for Spilling {
 
 const KEYS: [[Dtype; 2]; 2] = [[Dtype::F32, Dtype::Bf16], [Dtype::Bf16, Dtype::F32]];
 
-fn nvrtc() -> Nvrtc {
-    toolchain::nvrtc(None, &home::directory()).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn model() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json")
-}
-
 /// Replaces the trainer's source of a key by a spilling one under the same symbol.
 fn spilling(arch: Arch) -> Vec<(Task, Vec<u8>)> {
     let compiled = KEYS.map(|[from, to]| {
@@ -85,7 +78,7 @@ fn spilling(arch: Arch) -> Vec<(Task, Vec<u8>)> {
 
 #[test]
 fn every_build_of_any_model_is_checked_for_spills() {
-    let request = Request::of_models(vec![Model::find(model().to_str().unwrap()).unwrap()], vec![Arch::Sm89]);
+    let request = Request::of_models(vec![tiny_model()], vec![Arch::Sm89]);
     let (nvrtc, home) = (nvrtc(), tempfile::tempdir().unwrap());
     let cache = Cache::at(home.path().join("cache"));
     let within = build(&request, &nvrtc, &Cache::at(home::directory().join("cache")), &|_, _| {}).unwrap();
@@ -109,11 +102,10 @@ fn every_build_of_any_model_is_checked_for_spills() {
     // The program exits with 3 and writes nothing.
     std::os::unix::fs::symlink(home::directory().join("toolchain"), home.path().join("toolchain")).unwrap();
     let out = home.path().join("out.bundle");
-    let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
-    program.env("PRECAST_HOME", home.path()).args(["build", "--arch", "sm_89", "--model"]).arg(model());
-    let output = program.arg("--out").arg(&out).output().unwrap();
-    assert_eq!(output.status.code(), Some(3));
-    let message = String::from_utf8(output.stderr).unwrap();
+    let mut program = aot("build --arch sm_89 --model");
+    program.env("PRECAST_HOME", home.path()).arg(tiny_json()).arg("--out").arg(&out);
+    let (code, _, message) = ends(&mut program);
+    assert_eq!(code, Some(3));
     assert!(message.contains(&format!("error: {over}")), "{message}");
     assert!(!out.exists());
     // A published bundle is checked like a built one.
@@ -133,10 +125,9 @@ fn every_build_of_any_model_is_checked_for_spills() {
 fn compiler_threads_are_as_many_as_asked_for_up_to_the_cores() {
     let build = |jobs: &str| {
         let dir = tempfile::tempdir().unwrap();
-        let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
-        program.args(["build", "--arch", "sm_89", "--jobs", jobs, "--model"]).arg(model());
-        let output = program.arg("--out").arg(dir.path().join("out")).output().unwrap();
-        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+        let mut program = aot(&format!("build --arch sm_89 --jobs {jobs} --model"));
+        let (code, _, said) = ends(program.arg(tiny_json()).arg("--out").arg(dir.path().join("out")));
+        (code, said)
     };
     let cores = std::thread::available_parallelism().unwrap();
     let (code, said) = build("100000");
@@ -146,9 +137,7 @@ fn compiler_threads_are_as_many_as_asked_for_up_to_the_cores() {
     assert_eq!((code, said.contains("note")), (Some(0), false), "{said}");
     // The thread pool starts no more either.
     let older = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fatbins/tests/fixtures/older/older.bundle");
-    let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
-    let output = program.env("RAYON_NUM_THREADS", "60000").arg("verify").arg(older).output().unwrap();
-    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(ends(aot("verify").env("RAYON_NUM_THREADS", "60000").arg(older)).0, Some(3));
     for wrong in ["0", "-1", "many", "99999999999999999999999"] {
         assert_eq!(build(wrong).0, Some(2), "{wrong}");
     }

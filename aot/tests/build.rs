@@ -1,27 +1,19 @@
 //! Builds bundles of models with the real compiler: `cargo xtask test` installs it.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::process::Command;
 
 use precast_aot::cache::Cache;
 use precast_aot::compile::{CompileError, Task};
-use precast_aot::{Arch, BuildError, Built, Model, Nvrtc, Request, build, home, toolchain};
+use precast_aot::{Arch, BuildError, Built, Model, Nvrtc, Request, build};
 use precast_fatbins::{Bundle, Digest, Frame};
 use precast_kernels::host::Views;
 use precast_kernels::{Build, Geometry, Kernel, Key, KeyVariant, Operand, Reference, Source, Threads, key};
 
-fn nvrtc() -> Nvrtc {
-    toolchain::nvrtc(None, &home::directory()).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn tiny() -> Model {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json");
-    Model::find(path.to_str().unwrap()).unwrap()
-}
+use crate::support::program::{aot, ends, nvrtc, tiny_json, tiny_model};
 
 fn request(archs: &[Arch]) -> Request {
-    Request::of_models(vec![tiny()], archs.to_vec())
+    Request::of_models(vec![tiny_model()], archs.to_vec())
 }
 
 /// Requests kernels that compile fast, two of them from one source.
@@ -139,8 +131,7 @@ fn a_compile_error_shows_the_key_the_line_and_the_log() {
 
 #[test]
 fn one_changed_source_is_another_cubin_and_no_other() {
-    let model = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json");
-    let (_, [today, other]) = crate::support::louder::built(&model, Arch::Sm89);
+    let (_, [today, other]) = crate::support::louder::built(&tiny_json(), Arch::Sm89);
     let changed: Vec<&str> = today
         .manifest
         .modules
@@ -186,54 +177,40 @@ fn a_changed_compiler_of_the_same_version_shares_no_cubin() {
     assert!(build(&own) > 0 && build(&own) == 0 && build(&other) > 0);
 }
 
-fn program() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_precast-aot"))
-}
-
 #[test]
 fn the_program_builds_verifies_and_inspects() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("tiny.bundle");
-    let model = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json");
     let run = |command: &mut Command| {
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+        let (code, printed, message) = ends(command);
+        assert_eq!(code, Some(0), "{message}");
+        printed
     };
-    let mut build = program();
-    build.args(["build", "--arch", "sm_90,sm_121", "--out"]).arg(&out).arg("--model").arg(&model);
+    let mut build = aot("build --arch sm_90,sm_121 --out");
+    build.arg(&out).arg("--model").arg(tiny_json());
     // Here a line of progress is due at once, and else after 30 seconds.
-    let output = build.env("PRECAST_PROGRESS_S", "0").output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && said.contains("compiling: 1 of "), "{said}");
-    assert!(build.env_remove("PRECAST_PROGRESS_S").output().unwrap().stderr.is_empty());
-    let printed = String::from_utf8(output.stdout).unwrap();
+    let (code, printed, said) = ends(build.env("PRECAST_PROGRESS_S", "0"));
+    assert!(code == Some(0) && said.contains("compiling: 1 of "), "{said}");
+    assert_eq!(ends(build.env_remove("PRECAST_PROGRESS_S")).2, "");
     assert!(printed.contains("sm_90a") && printed.contains("for tiny"), "{printed}");
-    assert!(run(program().arg("verify").arg(&out)).contains("modules verified"));
-    let json: serde_json::Value = serde_json::from_str(&run(program().args(["inspect", "--json"]).arg(&out))).unwrap();
-    let keys = run(program().args(["keys", "--arch", "sm_90,sm_121", "--model"]).arg(&model));
+    assert!(run(aot("verify").arg(&out)).contains("modules verified"));
+    let json: serde_json::Value = serde_json::from_str(&run(aot("inspect --json").arg(&out))).unwrap();
+    let keys = run(aot("keys --arch sm_90,sm_121 --model").arg(tiny_json()));
     let with_code = json["modules"].as_array().unwrap().iter().filter(|module| !module["code"].is_null()).count();
     assert_eq!(with_code, keys.lines().count());
     // A damaged file exits with 3 and names its fault.
     let mut bytes = std::fs::read(&out).unwrap();
     bytes[2000] ^= 1;
     std::fs::write(&out, bytes).unwrap();
-    let output = program().arg("verify").arg(&out).output().unwrap();
-    assert_eq!(output.status.code(), Some(3));
-    let message = String::from_utf8(output.stderr).unwrap();
+    let (code, _, message) = ends(aot("verify").arg(&out));
+    assert_eq!(code, Some(3));
     assert!(message.starts_with("error: ") && message.contains("SHA-256"), "{message}");
 }
 
 #[test]
 fn what_cannot_be_found_is_named_with_what_was_tried() {
-    let fail = |command: &mut Command, code: i32| {
-        let output = command.output().unwrap();
-        assert_eq!(output.status.code(), Some(code));
-        String::from_utf8(output.stderr).unwrap()
-    };
-    let message = fail(program().args(["keys", "--model", "gpt-5"]), 5);
-    assert!(message.contains("qwen2.5-0.5b") && message.contains("config.json"), "{message}");
-    let nowhere = ["build", "--model", "smollm2-135m", "--out", "/dev/null", "--nvrtc", "/no/nvrtc"];
-    let message = fail(program().args(nowhere), 1);
-    assert!(message.contains("/no/nvrtc") && message.contains("toolchain install"), "{message}");
+    let (code, _, message) = ends(&mut aot("keys --model gpt-5"));
+    assert!(code == Some(5) && message.contains("qwen2.5-0.5b") && message.contains("config.json"), "{message}");
+    let (code, _, message) = ends(&mut aot("build --model smollm2-135m --out /dev/null --nvrtc /no/nvrtc"));
+    assert!(code == Some(1) && message.contains("/no/nvrtc") && message.contains("toolchain install"), "{message}");
 }

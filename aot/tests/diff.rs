@@ -2,19 +2,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use precast_aot::{Arch, Built};
+
+use crate::support::program::{aot, ends, tiny_json};
 
 const ARCH: Arch = Arch::Sm89;
 
 /// Returns the program's output, and true for exit code 0; any other code must be 1.
 fn diff(before: &Path, after: &Path, more: &[&str]) -> (String, bool) {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
-    let output = program.args(["diff", "--code"]).args(more).arg(before).arg(after).output().unwrap();
-    let code = output.status.code();
-    assert!(code == Some(0) || code == Some(1), "{}", String::from_utf8_lossy(&output.stderr));
-    (String::from_utf8(output.stdout).unwrap(), code == Some(0))
+    let (code, printed, message) = ends(aot("diff --code").args(more).arg(before).arg(after));
+    assert!(code == Some(0) || code == Some(1), "{message}");
+    (printed, code == Some(0))
 }
 
 #[test]
@@ -27,27 +26,18 @@ fn bundles_that_are_looked_at_are_verified() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&damaged, bytes).unwrap();
-    for command in [&["inspect"][..], &["diff"], &["diff", "--code"]] {
-        let look = |bundle: &Path| {
-            let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
-            program.args(command).arg(bundle);
-            if command[0] == "diff" {
-                program.arg(&older);
-            }
-            let output = program.output().unwrap();
-            (output.status.code(), String::from_utf8(output.stderr).unwrap())
-        };
-        let (code, message) = look(&damaged);
+    for command in ["inspect", "diff", "diff --code"] {
+        let look = |bundle: &Path| ends(aot(command).arg(bundle).args((command != "inspect").then_some(&older)));
+        let (code, _, message) = look(&damaged);
         assert!(code == Some(3) && message.contains("the manifest says"), "{command:?}: {code:?} {message}");
-        let (code, message) = look(&older);
+        let (code, _, message) = look(&older);
         assert!(code == Some(0) && message.contains("is NOT VERIFIED: 1 of 2 modules"), "{command:?}: {message}");
     }
 }
 
 #[test]
 fn machine_code_is_compared_apart_from_names() {
-    let model = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json");
-    let (_, [today, other]) = crate::support::louder::built(&model, ARCH);
+    let (_, [today, other]) = crate::support::louder::built(&tiny_json(), ARCH);
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, built: &Built| {
         let path = dir.path().join(name);
@@ -87,9 +77,8 @@ fn sm_120_and_sm_121_have_equal_instructions() {
     let dir = tempfile::tempdir().unwrap();
     let bundle = |arch: &str| {
         let path = dir.path().join(arch);
-        let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
-        program.args("build --key rmsnorm.fwd --key gemm.wgrad --key cast --arch".split(' ')).args([arch, "--out"]);
-        assert!(program.arg(&path).output().unwrap().status.success());
+        let mut build = aot("build --key rmsnorm.fwd --key gemm.wgrad --key cast --out");
+        assert_eq!(ends(build.arg(&path).args(["--arch", arch])).0, Some(0));
         path
     };
     let [ada, rtx, spark] = ["sm_89", "sm_120", "sm_121"].map(bundle);

@@ -11,6 +11,7 @@ use precast_fatbins::{Digest, SignatureError};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::support::program::{aot, ends};
 use crate::support::tiny::{key, published, tiny};
 
 const HUGE: u64 = 1 << 40;
@@ -253,10 +254,8 @@ fn publish_replaces_only_what_it_wrote() {
     again("d.tar", "no file");
     assert_eq!(fs::read_to_string(path("project/main.rs")).unwrap(), "mine");
     // The program refuses before it compiles anything.
-    let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
-    let output = program.args(["publish", "--nvrtc", "/no/nvrtc", "--to"]).arg(path("project")).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    let message = String::from_utf8(output.stderr).unwrap();
+    let (code, _, message) = ends(aot("publish --nvrtc /no/nvrtc --to").arg(path("project")));
+    assert_eq!(code, Some(2));
     assert!(message.contains("project is not replaced: ") && message.contains("--to"), "{message}");
 }
 
@@ -295,8 +294,6 @@ fn fetch_replaces_only_what_it_installed() {
     fs::create_dir(&project).unwrap();
     fs::write(project.join("main.rs"), "mine").unwrap();
     not_ours(fetched.install(&project), "did not write it");
-    let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
-    let output = program.arg("fetch").arg("--from").arg(&from).arg("--to").arg(&project).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(ends(aot("fetch --from").arg(&from).arg("--to").arg(&project)).0, Some(2));
     assert_eq!(fs::read_to_string(project.join("main.rs")).unwrap(), "mine");
 }

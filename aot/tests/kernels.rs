@@ -1,33 +1,26 @@
 //! Kernels by name: those that no model launches are still listed, built and locked.
 
-use std::process::Command;
-
 use precast_fatbins::Bundle;
 use precast_kernels::Key;
 
-/// Returns exit code, standard output and standard error of `precast-aot`.
-fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_precast-aot")).args(arguments).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
-}
+use crate::support::program::{aot, ends};
 
 #[test]
 fn an_operation_is_listed_by_its_examples_and_a_key_by_itself() {
-    let (code, listed, _) = run(&["keys", "--arch", "sm_121", "--key", "rope.fwd", "--key", "cast{from=bf16,to=f32}"]);
+    let (code, listed, _) = ends(&mut aot("keys --arch sm_121 --key rope.fwd --key cast{from=bf16,to=f32}"));
     assert_eq!(code, Some(0));
     insta::assert_snapshot!(listed, @r"
     sm_121  cast{from=bf16,to=f32}[threads=256]
     sm_121  rope.fwd{d=48,x=bf16}[heads=4,threads=128]
     sm_121  rope.fwd{d=64,x=f32}[heads=4,threads=128]
     ");
-    let (_, with_a_model, _) = run(&["keys", "--arch", "sm_121", "--key", "rope.fwd", "--model", "smollm2-135m"]);
+    let (_, with_a_model, _) = ends(&mut aot("keys --arch sm_121 --key rope.fwd --model smollm2-135m"));
     assert!(with_a_model.contains("rope.fwd{d=48,x=bf16}") && with_a_model.contains("adamw.update"));
 }
 
 #[test]
 fn a_name_of_no_kernel_lists_the_kernels_there_are() {
-    let (code, _, message) = run(&["keys", "--key", "softmax.fwd"]);
+    let (code, _, message) = ends(&mut aot("keys --key softmax.fwd"));
     assert_eq!(code, Some(2), "{message}");
     assert!(message.contains("no kernel `softmax.fwd`") && message.contains("swiglu.bwd, swiglu.fwd"), "{message}");
 }
@@ -36,8 +29,7 @@ fn a_name_of_no_kernel_lists_the_kernels_there_are() {
 fn a_bundle_holds_the_kernels_that_were_named() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out.bundle");
-    let path = out.to_str().unwrap();
-    let (code, said, message) = run(&["build", "--arch", "sm_121", "--key", "rope.fwd{d=16,x=bf16}", "--out", path]);
+    let (code, said, message) = ends(aot("build --arch sm_121 --key rope.fwd{d=16,x=bf16} --out").arg(&out));
     assert_eq!(code, Some(0), "{message}");
     assert!(said.contains("1 sm_121") && message.is_empty(), "{said}{message}");
     let bytes = std::fs::read(out).unwrap();

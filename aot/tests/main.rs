@@ -2,6 +2,7 @@
 
 mod support {
     pub mod louder;
+    pub mod program;
     pub mod renamed;
     pub mod tiny;
 }

@@ -1,20 +1,18 @@
 //! Kernels of other sources under current names are always refused.
 
-use std::path::PathBuf;
-use std::process::Command;
-
 use precast_aot::publish::{Layout, PublishError, fetch, media, publish, title};
 use precast_aot::{Arch, Built, Request, lock, prebuilt};
 use precast_fatbins::{Bundle, BundleError, Change, Digest, Stale, StaleModule};
 use serde_json::json;
 
+use crate::support::program::{aot, ends, tiny_json};
 use crate::support::renamed::renamed;
 
 const ARCH: Arch = Arch::Sm121;
 const LOUDER: [&str; 2] = ["swiglu.fwd{x=bf16}[threads=128] sm_121", "swiglu.fwd{x=f32}[threads=128] sm_121"];
 
 fn built() -> (Request, [Built; 2]) {
-    crate::support::louder::built(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json"), ARCH)
+    crate::support::louder::built(&tiny_json(), ARCH)
 }
 
 fn stale(error: BundleError) -> Stale {
@@ -55,10 +53,9 @@ fn a_bundle_of_other_sources_is_refused_wherever_it_is_taken_in() {
     layout.write(&from).unwrap();
     assert!(matches!(fetch(&from, &[]), Err(PublishError::Bundle(BundleError::Stale(_)))));
     let to = dir.path().join("installed");
-    let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
-    let output = program.arg("fetch").arg("--from").arg(&from).arg("--to").arg(&to).output().unwrap();
-    assert_eq!(output.status.code(), Some(3));
-    insta::assert_snapshot!(String::from_utf8(output.stderr).unwrap());
+    let (code, _, message) = ends(aot("fetch --from").arg(&from).arg("--to").arg(&to));
+    assert_eq!(code, Some(3));
+    insta::assert_snapshot!(message);
     assert!(!to.exists());
     // Embedding (PRECAST_FATBINS) refuses it too.
     std::fs::create_dir(&to).unwrap();
