@@ -1,6 +1,7 @@
 //! Binds NVRTC, loaded at run time.
 
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::ptr;
 
@@ -37,8 +38,6 @@ pub struct Nvrtc {
     compiler: String,
     identity: String,
     path: PathBuf,
-    /// Keeps the library's functions loaded.
-    libraries: Vec<Library>,
 }
 
 /// NVRTC cannot be used.
@@ -97,9 +96,11 @@ impl Nvrtc {
     /// # Errors
     /// [`NvrtcError`] if the library does not load or does not work.
     pub fn load(path: &Path) -> Result<Self, NvrtcError> {
+        // Never unloaded: a thread that has compiled calls into the library as it ends, which may be after its pool is gone.
         let load = |path: &Path| {
             // SAFETY: NVRTC's initializers have no preconditions.
             unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }
+                .map(ManuallyDrop::new)
                 .map_err(|error| NvrtcError::Load { path: path.to_owned(), error })
         };
         let library = load(path)?;
@@ -122,7 +123,6 @@ impl Nvrtc {
             compiler: String::new(),
             identity: String::new(),
             path: path.to_owned(),
-            libraries: vec![library],
         };
         let (mut major, mut minor) = (0, 0);
         // SAFETY: both pointers are to integers that outlive the call.
@@ -132,7 +132,7 @@ impl Nvrtc {
         }
         // NVRTC opens its builtins by name at the first compilation; this opens them by path first.
         let builtins = path.with_file_name(format!("libnvrtc-builtins.so.{major}.{minor}"));
-        nvrtc.libraries.push(load(&builtins)?);
+        load(&builtins)?;
         let probe = nvrtc.compile(&Unit { options: &["--gpu-architecture=sm_89".to_owned()], ..PROBE })?;
         let facts = CubinFacts::read(&probe).map_err(|error| NvrtcError::Cubin { path: path.to_owned(), error })?;
         nvrtc.compiler = format!("NVRTC {major}.{minor} ({})", facts.compiler);

@@ -175,6 +175,10 @@ fn a_changed_compiler_of_the_same_version_shares_no_cubin() {
     let cache = Cache::at(dir.path().to_owned());
     let build = |nvrtc: &Nvrtc| build(&few(&[Arch::Sm89]), nvrtc, &cache, &|_, _| {}).unwrap().compiled;
     assert!(build(&own) > 0 && build(&own) == 0 && build(&other) > 0);
+    // Threads of a pool end later than the pool does, and call into it then.
+    let path = other.path().display().to_string();
+    drop(other);
+    assert!(std::fs::read_to_string("/proc/self/maps").unwrap().contains(&path), "{path} is unloaded");
 }
 
 #[test]
