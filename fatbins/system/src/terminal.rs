@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write};
-use std::io::{self, Write as _};
+use std::io;
 
 use crate::tee;
 
@@ -35,7 +35,13 @@ pub fn message(text: &str) -> String {
 pub fn tell(line: impl Display) {
     let text = message(&line.to_string());
     tee::line(&text);
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = write_line(&mut io::stderr(), text);
+}
+
+/// Writes a line in one call, so that lines of several processes do not run into each other.
+fn write_line(to: &mut impl io::Write, mut text: String) -> io::Result<()> {
+    text.push('\n');
+    to.write_all(text.as_bytes())
 }
 
 fn is_hidden(one: char) -> bool {
@@ -55,6 +61,24 @@ mod tests {
         // Escaped JSON parses to the original text.
         let json = visible(&serde_json::to_string("a\u{202e}b").unwrap()).into_owned();
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), "a\u{202e}b");
+    }
+
+    #[test]
+    fn a_line_is_written_in_one_call() {
+        struct Calls(Vec<Vec<u8>>);
+        impl io::Write for Calls {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.push(bytes.to_vec());
+                Ok(bytes.len())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut calls = Calls(Vec::new());
+        write_line(&mut calls, "error: one\nand two".to_owned()).unwrap();
+        assert_eq!(calls.0, [b"error: one\nand two\n"]);
     }
 
     #[test]
