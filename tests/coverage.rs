@@ -180,6 +180,22 @@ fn stored(config: &ModelConfig) -> impl Iterator<Item = Formats> {
     uniform.filter(|formats| !formats.is_dense())
 }
 
+/// Returns the keys of a model's evaluation: as it is, as it may be stored, in 8 bits where something computes them; and of a
+/// comparison with another form of itself.
+fn evaluated(model: &ModelConfig, shape: (u32, u32), precision: Precision) -> BTreeSet<Key> {
+    let evaluation = EvaluationPlan::new(model, shape, precision, Arch::Sim).unwrap();
+    let mut pairs = keys(&evaluation.plan);
+    for formats in stored(model).chain([Formats::dense(), Formats::int8()]) {
+        let evaluation = match EvaluationPlan::with_formats((model, &formats), shape, precision, Arch::Sim) {
+            Err(_) if formats.is_int8() => continue,
+            evaluation => evaluation.unwrap(),
+        };
+        pairs.extend(keys(&evaluation.plan));
+        pairs.extend(keys(&ComparisonPlan::other((model, &formats), shape, precision, Arch::Sim).unwrap().plan));
+    }
+    pairs.into_iter().map(|pair| pair.key).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -199,21 +215,7 @@ proptest! {
                     training => training.unwrap(),
                 };
                 requested.extend(launched(&training, &built, accum));
-                let evaluation = EvaluationPlan::new(student, (batch, seq_len), recipe.precision, Arch::Sim).unwrap();
-                requested.extend(keys(&evaluation.plan).into_iter().map(|pair| pair.key));
-                // And either may stay as it is stored, or have GEMMs of 8 bits where something computes them; and be
-                // compared with another form of itself.
-                for formats in stored(student).chain([Formats::dense(), Formats::int8()]) {
-                    let (model, shape) = ((student, &formats), (batch, seq_len));
-                    let evaluation = EvaluationPlan::with_formats(model, shape, recipe.precision, Arch::Sim);
-                    let evaluation = match evaluation {
-                        Err(_) if formats.is_int8() => continue,
-                        evaluation => evaluation.unwrap(),
-                    };
-                    requested.extend(keys(&evaluation.plan).into_iter().map(|pair| pair.key));
-                    let compared = ComparisonPlan::other(model, shape, recipe.precision, Arch::Sim).unwrap();
-                    requested.extend(keys(&compared.plan).into_iter().map(|pair| pair.key));
-                }
+                requested.extend(evaluated(student, (batch, seq_len), recipe.precision));
             }
             let (formats, adapters) = (Formats::dense(), Adapters::none());
             let slots = Slots { count: 70, seq_len };

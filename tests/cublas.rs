@@ -36,7 +36,7 @@ fn distill(machine: &Machine, arguments: impl Texts) -> Command {
     command
 }
 
-/// The same command, with what it has the driver do written to `log`.
+/// Runs the command over its result under a shim, which writes the driver's calls to `log`.
 fn watched(machine: &Machine, gemm: &str) -> Command {
     let mut command = distill(machine, ["--overwrite --gemm", gemm]);
     command.env("LD_PRELOAD", build_shim(machine.path())).env("PRECAST_SHIM_LOG", machine.path().join("log"));

@@ -1,4 +1,4 @@
-//! What files of golden cases do not hold, weights, whole gradients and logits: made as `golden/weights.py` says, with the same bits.
+//! Makes the weights of golden cases that no file holds, bit for bit as `golden/weights.py` does, and compares tensors by their sums.
 
 use std::fs;
 use std::path::{Path, PathBuf};

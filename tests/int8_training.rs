@@ -21,7 +21,7 @@ fn run(case: &Case, name: &str, arguments: &str) -> Vec<f64> {
     case.losses(name)
 }
 
-/// The same in int8.
+/// Runs the six steps in int8 and returns their losses.
 fn run_int8(case: &Case, name: &str, arguments: &str) -> Vec<f64> {
     run(case, name, &format!("{INT8} {arguments}"))
 }

@@ -11,11 +11,9 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde_json::Value;
 
-use crate::support::{Case, GPU_FIELDS, copy, names_in, precast, run_record, succeed, tiny_config};
+use crate::support::{Case, FOREVER, GPU_FIELDS, copy, names_in, precast, run_record, succeed, tiny_config};
 
 const SIGKILL: i32 = 9;
-/// What has not happened after that never does.
-const FOREVER: Duration = Duration::from_secs(240);
 
 /// One layer: a run is short, for it is repeated for each of its changes to the disk.
 fn case() -> Case {

@@ -1,4 +1,4 @@
-//! What people read of files that begin with a mark, and of bundles that open and do not verify.
+//! Snapshots of messages on files that begin with a byte order mark, and on bundles that open and do not verify.
 
 use precast_fatbins::{Code, Digest, Manifest, encode};
 

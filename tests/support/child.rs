@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::{Process, Texts, heeding, is_note, texts};
 
-/// What has not happened after that never does.
-const FOREVER: Duration = Duration::from_secs(240);
+/// Bounds every wait for a program: a test fails after it.
+pub const FOREVER: Duration = Duration::from_secs(240);
 
 /// Exit code, and what was said of an error.
 pub fn end(child: Child) -> (Option<i32>, String) {
