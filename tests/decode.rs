@@ -11,6 +11,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 use crate::gguf;
+use crate::golden::cases;
 use crate::support::prelude::*;
 
 /// A model in a form, and how it computes.
@@ -28,34 +29,27 @@ pub fn forward(model: &Path, precision: Precision) -> Forward {
 }
 
 /// Every kind of base: dense, with an adapter, in 8 bits, in blocks.
-fn bases(dir: &Path) -> Vec<Forward> {
+fn bases(dir: &Path, lora: &Case) -> Vec<Forward> {
     let tiny = random_model(dir, "tiny", 3, &tiny_config(&[]));
     let mut json = model_config("blocks");
     json["architectures"] = json!(["LlamaForCausalLM"]);
     let config = shape(&json);
     let stored = gguf::write(dir, "model.gguf", &config, &Formats::uniform(&config, Block::Q4_K), 5);
-    let lora = fixture("golden").join("lora-qv");
     let mut all: Vec<Forward> = [Precision::Fp32, Precision::Bf16]
         .into_iter()
         .flat_map(|precision| {
-            let adapted =
-                Forward { adapter: Some(lora.join("final-adapter")), ..forward(&lora.join("student"), precision) };
+            let adapted = Forward { adapter: Some(lora.path("golden/adapter")), ..forward(&lora.student, precision) };
             let stored = Forward { format: WeightFormat::Stored, ..forward(&stored, precision) };
             [forward(&tiny, precision), adapted, stored]
         })
         .collect();
-    all.push(Forward { format: WeightFormat::Int8, ..forward(&lora.join("student"), Precision::Bf16) });
+    all.push(Forward { format: WeightFormat::Int8, ..forward(&lora.student, Precision::Bf16) });
     all
 }
 
-/// All models of the golden cases.
-fn golden() -> Vec<PathBuf> {
-    let cases = fs::read_dir(fixture("golden")).unwrap().map(|entry| entry.unwrap().path());
-    let models = cases.flat_map(|case| ["teacher", "student"].map(|role| case.join(role)));
-    let mut all: Vec<PathBuf> = models.filter(|model| model.join("model.safetensors").exists()).collect();
-    all.sort();
-    assert_eq!(all.len(), 13);
-    all
+/// A case whose student has an adapter, for [`bases`].
+fn adapted() -> Case {
+    Case::golden("made-lora")
 }
 
 fn request(forward: Forward, rows: u32, seq_len: u32) -> DecodeCheck {
@@ -64,10 +58,10 @@ fn request(forward: Forward, rows: u32, seq_len: u32) -> DecodeCheck {
 
 #[test]
 fn a_decoded_row_has_the_bits_of_the_forward_pass() {
-    let dir = tempfile::tempdir().unwrap();
-    let golden = ["qwen3-tied", "llama3-rope"].map(|name| fixture("golden").join(name).join("student"));
-    let golden = golden.iter().flat_map(|model| [Precision::Fp32, Precision::Bf16].map(|it| forward(model, it)));
-    for forward in bases(dir.path()).into_iter().chain(golden) {
+    let (dir, lora) = (tempfile::tempdir().unwrap(), adapted());
+    let golden = ["made-qwen3", "made-llama3"].map(Case::golden);
+    let golden = golden.iter().flat_map(|of| [Precision::Fp32, Precision::Bf16].map(|it| forward(&of.student, it)));
+    for forward in bases(dir.path(), &lora).into_iter().chain(golden) {
         let found = check_decoding(&request(forward.clone(), 5, 40)).unwrap();
         assert!(found.tokens > 40 && found.compared > 40 * 90, "{forward:?}: {found:?}");
         assert_eq!((found.differing, found.first), (0, None), "{forward:?}");
@@ -178,8 +172,10 @@ fn greedy_completions_are_what_recomputing_gives() {
             })
             .collect::<String>(),
     );
-    let golden = golden().into_iter().map(|model| forward(&model, Precision::Fp32));
-    for (number, forward) in golden.chain(bases(case.dir.path())).enumerate() {
+    let (all, lora) = (cases(), adapted());
+    let models = all.iter().flat_map(|golden| golden.teacher().into_iter().chain([&*golden.case.student]));
+    let golden = models.map(|model| forward(model, Precision::Fp32));
+    for (number, forward) in golden.chain(bases(case.dir.path(), &lora)).enumerate() {
         let out = format!("{number}.jsonl");
         let how = format!("--format {} --precision {} --out {out}", forward.format, forward.precision());
         let greedy = "generate --sampling-temperature 0 --max-tokens 6 --data prompts.jsonl";

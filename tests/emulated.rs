@@ -2,7 +2,7 @@
 //! tokens, losses as near as golden cases ask for, and runs that continue on either. `cargo xtask emulate` names them in
 //! `PRECAST_TEST_EMULATED`.
 
-use crate::golden;
+use crate::golden::Golden;
 use crate::support::prelude::*;
 
 /// The directory of the emulated programs.
@@ -37,7 +37,8 @@ fn plans_kernels_and_memory_are_the_same() {
 #[test]
 fn a_run_has_the_same_tokens_and_losses_and_continues_on_either() {
     let Some(programs) = emulated() else { return };
-    let case = Case::golden("qwen2-tied");
+    let golden = Golden::of("made-qwen2");
+    let case = &golden.case;
     let emulated = || Command::new(programs.join("precast"));
     let run = |mut program: Command, out: &str, steps: &str| {
         let files = "distill --teacher golden/teacher --student golden/student --data golden/tokens.bin --device sim";
@@ -57,7 +58,7 @@ fn a_run_has_the_same_tokens_and_losses_and_continues_on_either() {
     assert_eq!(state(there, 4)["tokens_sha256"], state(here, 4)["tokens_sha256"]);
     let (of_there, of_here) = (case.metrics(there), case.metrics(here));
     assert_eq!((of_there.len(), of_here.len()), (4, 4));
-    for ((one, other), pytorch) in of_there.iter().zip(&of_here).zip(golden::trajectory_of(&golden::case("."))) {
+    for ((one, other), pytorch) in of_there.iter().zip(&of_here).zip(golden.trajectory("")) {
         let values = [
             (one.loss, other.loss, pytorch.loss),
             (one.kd_loss, other.kd_loss, pytorch.kd_loss),

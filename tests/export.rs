@@ -47,10 +47,12 @@ fn with_tokenizer(model: &Path) {
     fs::write(model.join("tokenizer_config.json"), config.to_string()).unwrap();
 }
 
-/// A golden model with a tokenizer.
+/// A model of a golden case's shape with a tokenizer, whose tokens need more rows than the case's has.
 fn golden(case: &Case, name: &str) {
-    copy(&fixture(&format!("golden/{name}/student")), &case.path(name));
-    with_tokenizer(&case.path(name));
+    let text = fs::read_to_string(fixture("golden").join(name).join("student/config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    config["vocab_size"] = 300.into();
+    with_tokenizer(&random_model(case.dir.path(), name, 1, &config));
 }
 
 fn values(model: &Checkpoint, parameter: &Parameter) -> Vec<f32> {
@@ -66,7 +68,7 @@ fn nll(case: &Case, model: &str) -> f64 {
 #[test]
 fn an_exported_model_is_its_source_in_each_family() {
     let case = Case::empty();
-    for name in ["qwen2-tied", "qwen3-tied", "llama3-rope"] {
+    for name in ["made-qwen2", "made-qwen3", "made-llama3"] {
         golden(&case, name);
         case.run(format!("export --model {name} --out {name}.gguf --format f32")).succeeds();
         let [source, file] = [name, &format!("{name}.gguf")].map(|model| Checkpoint::open(&case.path(model)).unwrap());
@@ -103,11 +105,14 @@ fn an_exported_model_scores_as_its_source_does() {
 #[test]
 fn an_adapter_is_exported_as_it_is_merged() {
     let case = Case::empty();
-    golden(&case, "lora-qv");
-    std::os::unix::fs::symlink(fixture("golden/lora-qv/final-adapter"), case.path("adapter")).unwrap();
+    golden(&case, "made-lora");
+    let lora = Case::golden("made-lora");
+    std::os::unix::fs::symlink(lora.path("golden/adapter"), case.path("adapter")).unwrap();
     fs::create_dir(case.path("merged")).unwrap();
-    case.run("merge --model lora-qv --adapter adapter --out merged/lora-qv").succeeds();
-    for (out, model) in [("base", "lora-qv"), ("direct", "lora-qv --adapter adapter"), ("merged", "merged/lora-qv")] {
+    case.run("merge --model made-lora --adapter adapter --out merged/made-lora").succeeds();
+    for (out, model) in
+        [("base", "made-lora"), ("direct", "made-lora --adapter adapter"), ("merged", "merged/made-lora")]
+    {
         case.run(format!("export --out {out}.gguf --model {model}")).succeeds();
     }
     assert!(case.read("direct.gguf") == case.read("merged.gguf"));
@@ -117,8 +122,8 @@ fn an_adapter_is_exported_as_it_is_merged() {
 #[test]
 fn nothing_is_replaced_and_no_tokenizer_is_guessed() {
     let case = Case::empty();
-    golden(&case, "qwen2-tied");
-    let export = || case.run("export --model qwen2-tied --out model.gguf");
+    golden(&case, "made-qwen2");
+    let export = || case.run("export --model made-qwen2 --out model.gguf");
     case.write("model.gguf", "mine");
     export().fails(2, "is there already");
     assert_eq!(case.text("model.gguf"), "mine");
@@ -127,8 +132,8 @@ fn nothing_is_replaced_and_no_tokenizer_is_guessed() {
     let refused = |change: &dyn Fn(&mut Value), reason: &str| {
         let mut json = tokenizer();
         change(&mut json);
-        case.write("qwen2-tied/tokenizer.json", json.to_string());
-        export().fails(5, ["qwen2-tied: its tokenizer cannot be written as GGUF", reason]);
+        case.write("made-qwen2/tokenizer.json", json.to_string());
+        export().fails(5, ["made-qwen2: its tokenizer cannot be written as GGUF", reason]);
         assert!(!case.has("model.gguf"));
     };
     refused(&|json| json["pre_tokenizer"] = json!({"type": "Whitespace"}), "splits text by NFC, Whitespace");
@@ -143,8 +148,8 @@ fn nothing_is_replaced_and_no_tokenizer_is_guessed() {
             token
         }));
     };
-    refused(&more, "the embedding 512 rows");
-    fs::remove_file(case.path("qwen2-tied/tokenizer.json")).unwrap();
+    refused(&more, "the embedding 300 rows");
+    fs::remove_file(case.path("made-qwen2/tokenizer.json")).unwrap();
     export().fails(5, "it has no tokenizer");
-    assert_eq!(names_in(case.dir.path()), ["qwen2-tied"]);
+    assert_eq!(names_in(case.dir.path()), ["made-qwen2", "made-qwen2.json"]);
 }

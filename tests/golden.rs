@@ -1,26 +1,18 @@
-//! The trajectory that PyTorch computed: every step's losses and norm, every gradient, the logits, the result.
-
-use std::path::{Path, PathBuf};
-use std::process::Command;
+//! Golden cases: what PyTorch computed of tiny models, in `tests/fixtures/golden` or in the directory that `PRECAST_TEST_GOLDEN` names,
+//! which `cargo xtask truth --golden DIR` compares. `golden/make.py` says what a case holds.
 
 use precast::device::session::Session;
-use precast::inputs::data::{Batches, Chunk, Corpus, Files, MicroBatch, Order, Packing, Reader, Streams};
+use precast::inputs::data::{Chunk, MicroBatch};
+use precast::options::{Options, RunConfig};
 use precast::run::step::StepRecord;
 use precast_kernels::abi::MASKED_TOKEN;
-use precast_plan::{Precision, Recompute};
-use safetensors::tensor::TensorView;
+use precast_plan::{ModelConfig, Precision, Recompute};
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 
-use crate::golden_weights::{self, Models};
-use crate::support::{self, adapter_gradient, distance, distill, fixture, floats, metrics_of, train};
-
-/// Sequences and tokens of the case.
-const BATCH: usize = 4;
-const SEQ_LEN: usize = 64;
-
-/// Cases beside the first: without a teacher on masked rows, of other divergences, of other families, and of an adapter.
-const OTHERS: [&str; 6] = ["sft-mask", "kl-reverse", "jsd-half", "qwen3-tied", "llama3-rope", "lora-qv"];
+use crate::golden_weights;
+use crate::support::prelude::*;
+use crate::support::{Texts, adapter_gradient};
 
 /// What a case says of its run.
 #[derive(Deserialize)]
@@ -54,110 +46,222 @@ pub struct Reference {
     pub log_ratio_error: Option<f64>,
     /// Standard deviations over the values above, where `rounded.py` has measured them.
     #[serde(default)]
-    spread: Spread,
+    pub spread: Spread,
 }
 
 /// Of a step's values, relative to them.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
-struct Spread {
-    loss: f64,
-    kd_loss: f64,
-    ce_loss: f64,
-    grad_norm: f64,
+pub struct Spread {
+    pub loss: f64,
+    pub kd_loss: f64,
+    pub ce_loss: f64,
+    pub grad_norm: f64,
 }
 
-pub fn case(name: &str) -> PathBuf {
-    fixture("golden/qwen2-tied").join(name)
+/// A case, and in `case` a scratch directory whose `golden` has its files, weights among them.
+pub struct Golden {
+    pub name: String,
+    pub case: Case,
+    pub settings: Settings,
 }
 
-fn run(precision: &str, recompute: Recompute) -> (tempfile::TempDir, Vec<StepRecord>) {
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("out");
-    let mut command = distill(&case("teacher"), &case("student"), &case("tokens.bin"), &out);
-    command.args(["--steps", "20", "--batch-size", "4", "--seq-len", "64", "--grad-accum", "1", "--lr", "1e-3"]);
-    command.args(["--warmup", "0", "--schedule", "constant", "--weight-decay", "0.01", "--clip", "1"]);
-    command.args(["--alpha", "0.5", "--temperature", "2", "--checkpoint-every", "0", "--precision", precision]);
-    command.args(["--recompute", &recompute.to_string()]);
-    support::succeed(&mut command);
-    let records = metrics_of(&out);
-    (dir, records)
+/// Opens every case of the tree, or of the directory that is named; says which ones are of models that nothing here computes.
+pub fn cases() -> Vec<Golden> {
+    let directory = std::env::var_os("PRECAST_TEST_GOLDEN").map_or_else(|| fixture("golden"), PathBuf::from);
+    let directories = names_in(&directory).into_iter().map(|name| directory.join(name));
+    let supported = directories.filter(|case| case.join("case.json").exists()).filter(|case| {
+        let refused = ["teacher", "student"].into_iter().find_map(|role| {
+            let text = fs::read_to_string(case.join(role).join("config.json")).ok()?;
+            ModelConfig::from_json(&text).err()
+        });
+        refused.iter().for_each(|error| eprintln!("{}: not compared: {error}", case.display()));
+        refused.is_none()
+    });
+    let all: Vec<Golden> = supported.map(|case| Golden::open(&case)).collect();
+    assert!(!all.is_empty(), "{}: no directory in it is a case of a model that is supported", directory.display());
+    all
 }
 
-pub fn settings(case: &Path) -> Settings {
-    serde_json::from_str(&std::fs::read_to_string(case.join("case.json")).unwrap()).unwrap()
+/// Opens the cases whose students do not write what they learn from.
+pub fn of_data() -> impl Iterator<Item = Golden> {
+    cases().into_iter().filter(|golden| golden.settings.options.is_none())
 }
 
-fn data(case: &Path) -> PathBuf {
-    let rows = case.join("rows.jsonl");
-    if rows.exists() { rows } else { case.join("tokens.bin") }
-}
-
-/// Trains a case with the settings that it names.
-pub fn run_case(case: &Path, precision: &str) -> Vec<StepRecord> {
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("out");
-    let models = Models::of(case);
-    let mut command = match models.teacher() {
-        Some(teacher) => distill(&teacher, &models.student(), &data(case), &out),
-        None => train(&models.student(), &data(case), &out),
-    };
-    if let Some(adapter) = models.adapter() {
-        command.arg("--adapter").arg(adapter);
+impl Golden {
+    /// Opens a case of the tree.
+    pub fn of(name: &str) -> Self {
+        Self::open(&fixture("golden").join(name))
     }
-    command.args(["--precision", precision]);
-    support::succeed(as_settings_say(&mut command, &settings(case)));
-    metrics_of(&out)
+
+    fn open(directory: &Path) -> Self {
+        let case = golden_weights::placed(directory);
+        let settings = serde_json::from_value(case.json("golden/case.json")).expect("settings of a run");
+        let name = directory.file_name().expect("a directory's name").to_string_lossy().into_owned();
+        Self { name, case, settings }
+    }
+
+    pub fn teacher(&self) -> Option<&Path> {
+        Some(&*self.case.teacher).filter(|teacher| teacher.exists())
+    }
+
+    pub fn adapter(&self) -> Option<PathBuf> {
+        Some(self.case.path("golden/adapter")).filter(|adapter| adapter.exists())
+    }
+
+    /// The options of its run.
+    pub fn options(&self) -> String {
+        let Settings { T, alpha, beta, lr, wd, clip, B, S, accum, steps, warmup, sched, options } = &self.settings;
+        let of_teacher = [("alpha", alpha), ("temperature", T), ("beta", beta)];
+        let given = of_teacher.iter().filter_map(|(name, value)| value.map(|value| format!("--{name} {value} ")));
+        let adapter = self.adapter().map_or("", |_| "--adapter golden/adapter");
+        format!(
+            "{} --steps {steps} --batch-size {B} --seq-len {S} --grad-accum {accum} --lr {lr} --warmup {warmup} --schedule {sched} \
+             --weight-decay {wd} --clip {clip} --checkpoint-every 0 {adapter} {}",
+            given.collect::<String>(),
+            options.as_deref().unwrap_or_default()
+        )
+    }
+
+    /// Trains as its settings say. Returns the steps of the run, which is in `out`.
+    pub fn run(&self, arguments: impl Texts) -> Vec<StepRecord> {
+        let options = self.options();
+        let words = [vec![&*options, "--overwrite"], arguments.each()].concat();
+        let mut command = match self.teacher() {
+            Some(_) => self.case.distill("out", words),
+            None => self.case.train("out", words),
+        };
+        command.succeeds();
+        self.case.metrics("out")
+    }
+
+    /// Returns the largest distance of what its run came to from PyTorch's weights, if the case has those.
+    pub fn result(&self) -> Option<f64> {
+        let files = ["final.safetensors", "final/model.safetensors", "final-adapter/adapter_model.safetensors"];
+        let expected = files.iter().find_map(|file| self.kept(file))?;
+        let trained =
+            self.adapter().map_or("out/student/model.safetensors", |_| "out/adapter/adapter_model.safetensors");
+        let found = Kept(self.case.read(trained));
+        assert_eq!(found.tensors().len(), expected.tensors().len(), "{}", self.name);
+        let tensors = found.tensors();
+        let apart = tensors.iter().map(|(name, view)| expected.distance(name, &floats(view.data())));
+        Some(largest(apart))
+    }
+
+    /// What PyTorch's run reports, or `int8/`, that of `golden/rounded.py`.
+    pub fn trajectory(&self, of: &str) -> Vec<Reference> {
+        let text = self.case.text(format!("golden/{of}trajectory.jsonl"));
+        text.lines().map(|line| serde_json::from_str(line).expect("a step")).collect()
+    }
+
+    /// The sequences of each step.
+    pub fn steps(&self) -> Vec<Vec<Chunk>> {
+        let sequences: Vec<Chunk> = if self.case.has("golden/rows.jsonl") {
+            self.case.text("golden/rows.jsonl").lines().map(row).collect()
+        } else {
+            let ids: Vec<u32> = bytemuck::pod_collect_to_vec(&self.case.read("golden/tokens.bin"));
+            ids.chunks_exact(self.settings.S as usize + 1).map(Chunk::plain).collect()
+        };
+        sequences.chunks((self.settings.B * self.settings.accum) as usize).map(<[Chunk]>::to_vec).collect()
+    }
+
+    /// The first sequence, without the token behind it.
+    pub fn ids(&self) -> Vec<u32> {
+        let first = &self.steps()[0][0].ids;
+        first[..first.len().min(self.settings.S as usize)].to_vec()
+    }
+
+    /// A configuration of its models and objective, changed.
+    pub fn config(&self, change: impl FnOnce(&mut Options)) -> RunConfig {
+        let settings = &self.settings;
+        let change = |options: &mut Options| {
+            (options.shape.batch_size, options.shape.seq_len) = (settings.B, settings.S);
+            if let Some((alpha, temperature)) = settings.alpha.zip(settings.T) {
+                (options.teaching.alpha, options.teaching.temperature) = (alpha, temperature);
+                options.teaching.teacher.beta = settings.beta.unwrap_or_default();
+            }
+            options.adapting.adapter = self.adapter();
+            change(options);
+        };
+        match self.teacher() {
+            Some(teacher) => config(teacher, &self.case.student, change),
+            None => config_alone(&self.case.student, change),
+        }
+    }
+
+    /// A session that has the gradients of the first step.
+    pub fn first_step(&self, precision: Precision, recompute: Recompute) -> Session {
+        let mut session = session(&self.config(|options| {
+            (options.arithmetic.precision, options.arithmetic.recompute) = (precision, recompute);
+        }));
+        let rows = self.steps().remove(0);
+        let scale = 1.0 / rows.iter().map(Chunk::counted).sum::<usize>() as f32;
+        for (number, rows) in rows.chunks(self.settings.B as usize).enumerate() {
+            let batch = MicroBatch::of(rows, (self.settings.B as usize, self.settings.S as usize));
+            session.micro(&batch, scale, number).expect("a micro-batch");
+        }
+        session
+    }
+
+    /// Tensors of one of its files.
+    pub fn kept(&self, name: &str) -> Option<Kept> {
+        self.case.has(&format!("golden/{name}")).then(|| Kept(self.case.read(format!("golden/{name}"))))
+    }
 }
 
-/// The sequences of each step of a case.
-pub fn steps(case: &Path) -> Vec<Vec<Chunk>> {
-    let (settings, data) = (settings(case), data(case));
-    let bytes = std::fs::read(&data).unwrap();
-    let sequences: Vec<Chunk> = if data.ends_with("rows.jsonl") {
-        bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(row).collect()
-    } else {
-        let ids: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes);
-        ids.chunks_exact(settings.S as usize + 1).map(Chunk::plain).collect()
-    };
-    sequences.chunks((settings.B * settings.accum) as usize).map(<[Chunk]>::to_vec).collect()
-}
-
-fn row(line: &[u8]) -> Chunk {
+fn row(line: &str) -> Chunk {
     #[derive(Deserialize)]
     struct Row {
         input_ids: Vec<u32>,
         labels: Vec<i64>,
     }
-    let Row { input_ids, labels } = serde_json::from_slice(line).unwrap();
+    let Row { input_ids, labels } = serde_json::from_str(line).expect("a row");
     let labels = labels.into_iter().map(|label| u32::try_from(label).unwrap_or(MASKED_TOKEN));
     Chunk { ids: input_ids, labels: Some(labels.collect()) }
 }
 
-/// Gives a run the options of a case.
-pub fn as_settings_say<'c>(command: &'c mut Command, settings: &Settings) -> &'c mut Command {
-    let mut give = |option: &str, value: &dyn std::fmt::Display| {
-        command.arg(option).arg(value.to_string());
-    };
-    let of_teacher = [("--alpha", settings.alpha), ("--temperature", settings.T), ("--beta", settings.beta)];
-    of_teacher.iter().for_each(|(option, value)| value.iter().for_each(|value| give(option, value)));
-    give("--steps", &settings.steps);
-    give("--batch-size", &settings.B);
-    give("--seq-len", &settings.S);
-    give("--grad-accum", &settings.accum);
-    give("--lr", &settings.lr);
-    give("--warmup", &settings.warmup);
-    give("--schedule", &settings.sched);
-    give("--weight-decay", &settings.wd);
-    give("--clip", &settings.clip);
-    give("--checkpoint-every", &0);
-    command
+/// Reads the gradients of all that trains, by the names that PyTorch has for them.
+pub fn named_gradients(session: &mut Session) -> Vec<(String, Vec<f32>)> {
+    let factors = session.adapter_parameters();
+    let of_factors = factors.iter().map(|factor| {
+        let module = factor.projection.strip_suffix(".weight").expect("a projection");
+        let name = format!("grad.base_model.model.{module}.lora_{:?}.default.weight", factor.factor);
+        (name, adapter_gradient(session, factor))
+    });
+    let of_factors: Vec<_> = of_factors.collect();
+    if !of_factors.is_empty() {
+        return of_factors;
+    }
+    let parameters = session.plan.student.weights.parameters.list.clone();
+    let names = parameters.iter().map(|parameter| format!("grad.{}", parameter.name));
+    names.zip(gradients(session).iter().map(|bytes| floats(bytes))).collect()
 }
 
-/// What PyTorch's run reports.
-pub fn trajectory_of(case: &Path) -> Vec<Reference> {
-    let text = std::fs::read_to_string(case.join("trajectory.jsonl")).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+/// A file of tensors, as they are or as their sums.
+pub struct Kept(pub Vec<u8>);
+
+impl Kept {
+    pub fn tensors(&self) -> SafeTensors<'_> {
+        SafeTensors::deserialize(&self.0).expect("a file of tensors")
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.tensors().tensor(name).is_ok()
+    }
+
+    pub fn values(&self, name: &str) -> Vec<f64> {
+        bytemuck::pod_collect_to_vec(self.tensors().tensor(name).unwrap_or_else(|_| panic!("no {name}")).data())
+    }
+
+    /// The relative distance of a tensor from the one with its name.
+    pub fn distance(&self, name: &str, found: &[f32]) -> f64 {
+        let tensors = self.tensors();
+        let kept = tensors.tensor(name).unwrap_or_else(|_| panic!("no {name}"));
+        match kept.dtype() {
+            Dtype::F64 => golden_weights::distance(name, found, &bytemuck::pod_collect_to_vec(kept.data())),
+            _ => distance(found, &floats(kept.data())),
+        }
+    }
 }
 
 /// Largest relative differences over the trajectory: loss, kd_loss, ce_loss, grad_norm.
@@ -181,234 +285,7 @@ pub fn differences(records: &[StepRecord], reference: &[Reference]) -> [f64; 4] 
     worst
 }
 
-#[test]
-fn every_step_in_fp32() {
-    Recompute::ALL.into_iter().for_each(every_step_in_fp32_with);
-}
-
-fn every_step_in_fp32_with(recompute: Recompute) {
-    let (dir, records) = run("fp32", recompute);
-    let worst = differences(&records, &trajectory_of(&case(".")));
-    assert!(worst.iter().all(|difference| *difference <= 2e-5), "{worst:?}");
-
-    // The weights after the last step. Adam divides by the root of v, which amplifies rounding where a gradient is
-    // nearly zero, as that of a key's bias is (2.6e-4 apart on an H200): a looser gate than the losses'.
-    let bytes = std::fs::read(dir.path().join("out/student/model.safetensors")).unwrap();
-    let expected = std::fs::read(case("final/model.safetensors")).unwrap();
-    let (found, expected) = (SafeTensors::deserialize(&bytes).unwrap(), SafeTensors::deserialize(&expected).unwrap());
-    assert_eq!(found.len(), expected.len());
-    for (name, view) in expected.iter() {
-        let distance = distance(&floats(found.tensor(name).unwrap().data()), &floats(view.data()));
-        assert!(distance <= 5e-4, "{name}: {distance:e}");
-    }
-}
-
-#[test]
-fn every_step_in_bf16() {
-    for recompute in Recompute::ALL {
-        within_bf16("qwen2-tied", &run("bf16", recompute).1, &trajectory_of(&case(".")));
-    }
-}
-
-/// A step whose norm is ill-conditioned: the standard deviation that roundings of bf16's size give it, by `make.py spread`; by
-/// `rounded.py spread` it is 1.4e-2. That of every other step of the case is below 1e-3. Whatever is rounded where, one run in three
-/// is off by more than 1e-2 there.
-const SENSITIVE: (&str, usize, f64) = ("qwen3-tied", 15, 1.1e-2);
-
-pub fn within_bf16(case: &str, records: &[StepRecord], reference: &[Reference]) {
-    assert_eq!(records.len(), reference.len(), "{case}");
-    // All of the loss is the divergence then, and as far off: in float64 with the roundings of bf16, `jsd-half` comes to 9.6e-4 to
-    // 1.07e-3 by `rounded.py spread`.
-    let of_loss = if settings(&fixture("golden").join(case)).alpha == Some(1.0) { 3e-3 } else { 1e-3 };
-    for (index, (record, reference)) in records.iter().zip(reference).enumerate() {
-        let (of, step, spread) = SENSITIVE;
-        let norm = if (of, step) == (case, index + 1) { 3.0 * spread } else { 1e-2 };
-        let Spread { loss, kd_loss, ce_loss, grad_norm } = reference.spread;
-        let gates = [
-            ("loss", of_loss, loss),
-            ("kd_loss", 3e-3, kd_loss),
-            ("ce_loss", 1e-3, ce_loss),
-            ("grad_norm", norm, grad_norm),
-        ];
-        let gates = gates.map(|(name, gate, spread)| (name, f64::max(gate, 3.0 * spread)));
-        let worst = differences(std::slice::from_ref(record), std::slice::from_ref(reference));
-        for (difference, (name, gate)) in worst.into_iter().zip(gates) {
-            assert!(difference <= gate, "{case}, step {}, {name}: {difference:e} > {gate:e}", index + 1);
-        }
-    }
-    assert_eq!(records.len(), reference.len(), "{case}");
-}
-
-#[test]
-fn every_step_of_every_other_case_in_fp32() {
-    for name in OTHERS {
-        let case = fixture("golden").join(name);
-        let worst = differences(&run_case(&case, "fp32"), &trajectory_of(&case));
-        assert!(worst.iter().all(|difference| *difference <= 2e-5), "{name}: {worst:?}");
-    }
-}
-
-#[test]
-fn every_step_of_every_other_case_in_bf16() {
-    for name in OTHERS {
-        let case = fixture("golden").join(name);
-        within_bf16(name, &run_case(&case, "bf16"), &trajectory_of(&case));
-    }
-}
-
-/// Gradients of a step of two micro-batches whose rows count for unequal numbers of tokens.
-#[test]
-fn every_gradient_of_masked_rows_without_a_teacher() {
-    let case = fixture("golden/sft-mask");
-    let settings = settings(&case);
-    for (precision, gate) in [(Precision::Fp32, 2e-5), (Precision::Bf16, 6e-2)] {
-        let config = support::config_alone(&case.join("student"), |options| {
-            options.arithmetic.precision = precision;
-            options.shape.batch_size = settings.B;
-            options.shape.seq_len = settings.S;
-        });
-        let files = Files::open(&[data(&case)], None).unwrap();
-        let corpus = Corpus::new(files, settings.S, Packing::Stream, Reader { vocab: 512, ..Reader::default() });
-        let stream = Streams::start(std::sync::Arc::new(corpus.unwrap()));
-        let step = Batches::new(stream, settings.B, settings.S, Order::File).step(settings.accum).unwrap();
-        let micros: Vec<MicroBatch> = (0..step.micros()).map(|micro| step.micro_batch(micro)).collect();
-        assert_ne!(micros[0].counted, micros[1].counted);
-        let scale = 1.0 / micros.iter().map(|micro| micro.counted as f32).sum::<f32>();
-        let mut session = support::session(&config);
-        for (index, micro) in micros.iter().enumerate() {
-            session.micro(micro, scale, index).unwrap();
-        }
-        compare_gradients(&mut session, &case, gate);
-    }
-}
-
-/// Gradients of the first step of an adapter, and the adapter after the last one.
-#[test]
-fn every_gradient_of_an_adapter() {
-    let case = fixture("golden/lora-qv");
-    let settings = settings(&case);
-    let expected = std::fs::read(case.join("step0.safetensors")).unwrap();
-    let expected = SafeTensors::deserialize(&expected).unwrap();
-    for recompute in Recompute::ALL {
-        for (precision, gate) in [(Precision::Fp32, 2e-5), (Precision::Bf16, 6e-2)] {
-            let config = support::config(&case.join("teacher"), &case.join("student"), |options| {
-                options.arithmetic.precision = precision;
-                options.arithmetic.recompute = recompute;
-                options.shape.batch_size = settings.B;
-                options.shape.seq_len = settings.S;
-                options.adapting.adapter = Some(case.join("adapter"));
-            });
-            let mut session = support::session(&config);
-            let batch = batch(&case, 0);
-            session.micro(&batch, 1.0 / batch.counted as f32, 0).unwrap();
-            let parameters = session.adapter_parameters();
-            assert_eq!(parameters.len(), 8, "A and B on two projections of two layers");
-            for parameter in parameters {
-                let module = parameter.projection.strip_suffix(".weight").unwrap();
-                let name = format!("grad.base_model.model.{module}.lora_{:?}.default.weight", parameter.factor);
-                let view = expected.tensor(&name).unwrap();
-                assert_eq!(view.shape(), parameter.shape.map(|dim| dim as usize));
-                let distance = distance(&adapter_gradient(&mut session, &parameter), &floats(view.data()));
-                assert!(distance <= gate, "{name}, {precision}, {recompute}: {distance:e} > {gate:e}");
-            }
-        }
-    }
-}
-
-/// The micro-batch of a step of a case without accumulation, from 0.
-pub fn batch(case: &Path, step: usize) -> MicroBatch {
-    batch_of(case, step, settings(case).B as usize)
-}
-
-/// Of a step with so many rows in a batch.
-pub fn batch_of(case: &Path, step: usize, rows: usize) -> MicroBatch {
-    let seq_len = settings(case).S as usize;
-    let ids: Vec<u32> = bytemuck::pod_collect_to_vec(&std::fs::read(case.join("tokens.bin")).unwrap());
-    let rows: Vec<&[u32]> = ids.chunks_exact(seq_len + 1).skip(step * rows).take(rows).collect();
-    MicroBatch::new(&rows, seq_len)
-}
-
-fn gradients_are_within(precision: Precision, gate: f64) {
-    Recompute::ALL.into_iter().for_each(|recompute| gradients_are_within_with(precision, gate, recompute));
-}
-
-fn gradients_are_within_with(precision: Precision, gate: f64, recompute: Recompute) {
-    let config = support::config(&case("teacher"), &case("student"), |options| {
-        options.arithmetic.precision = precision;
-        options.arithmetic.recompute = recompute;
-        options.shape.batch_size = BATCH as u32;
-        options.shape.seq_len = SEQ_LEN as u32;
-    });
-    let mut session = support::session(&config);
-    let batch = batch(&case("."), 0);
-    session.micro(&batch, 1.0 / batch.counted as f32, 0).unwrap();
-    compare_gradients(&mut session, &case("."), gate);
-}
-
-/// Compares every gradient of the first step with PyTorch's.
-pub fn compare_gradients(session: &mut Session, case: &Path, gate: f64) {
-    let expected = std::fs::read(case.join("step0.safetensors")).unwrap();
-    let expected = SafeTensors::deserialize(&expected).unwrap();
-    for parameter in session.plan.student.weights.parameters.list.clone() {
-        let found = floats(&session.read(session.trained_of(&parameter).grad).unwrap());
-        let name = format!("grad.{}", parameter.name);
-        let distance = distance_to(&name, &found, &expected.tensor(&name).unwrap());
-        assert!(distance <= gate, "{name}: {distance:e} > {gate:e}");
-    }
-}
-
-/// The relative distance of a tensor from one that a file holds, as it is or as its sums.
-pub fn distance_to(name: &str, found: &[f32], kept: &TensorView) -> f64 {
-    match kept.dtype() {
-        Dtype::F64 => golden_weights::distance(name, found, &bytemuck::pod_collect_to_vec(kept.data())),
-        _ => distance(found, &floats(kept.data())),
-    }
-}
-
-#[test]
-fn every_gradient_in_fp32() {
-    gradients_are_within(Precision::Fp32, 2e-5);
-}
-
-#[test]
-fn every_gradient_in_bf16() {
-    gradients_are_within(Precision::Bf16, 6e-2);
-}
-
-#[test]
-fn logits_of_both_models_in_fp32() {
-    let expected = std::fs::read(case("step0.safetensors")).unwrap();
-    let expected = SafeTensors::deserialize(&expected).unwrap();
-    for role in ["student", "teacher"] {
-        let view = expected.tensor(&format!("{role}_logits")).unwrap();
-        let wanted = floats(view.data());
-        let columns = wanted.len() / SEQ_LEN;
-        let found = logits(&case(role));
-        let vocab = found.len() / SEQ_LEN;
-        // The reference holds the student's columns of the wider teacher.
-        let found: Vec<f32> = found.chunks(vocab).flat_map(|row| row[..columns].to_vec()).collect();
-        let distance = distance(&found, &wanted);
-        assert!(distance <= 2e-5, "{role}: {distance:e}");
-    }
-}
-
-/// What PEFT computes with an adapter.
-#[test]
-fn logits_of_an_adapted_model_in_fp32() {
-    let case = fixture("golden/lora-qv");
-    let expected = std::fs::read(case.join("step0.safetensors")).unwrap();
-    let expected = SafeTensors::deserialize(&expected).unwrap();
-    let batch = batch(&case, 0);
-    let ids = &batch.ids[..settings(&case).S as usize];
-    let expected = floats(expected.tensor("student_logits").unwrap().data());
-    let found = support::logits_adapted(&case.join("student"), Some(&case.join("adapter")), ids);
-    assert!(distance(&found, &expected) <= 2e-5);
-    let alone = support::logits(&case.join("student"), ids);
-    assert!(distance(&alone, &expected) > 1e-2, "the adapter does nothing");
-}
-
-/// Logits of the first sequence under a model, fp32.
-fn logits(model: &std::path::Path) -> Vec<f32> {
-    let batch = batch(&case("."), 0);
-    support::logits(model, &batch.ids[..SEQ_LEN])
+/// The largest of distances, which are no less than 0.
+pub fn largest(distances: impl IntoIterator<Item = f64>) -> f64 {
+    distances.into_iter().fold(0.0, f64::max)
 }

@@ -1,20 +1,19 @@
 //! Steps of students that learn from what they write, against float64: `golden/make.py`, which was given the tokens that they drew.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use precast::device::session::Session;
 use precast::inputs::data::{Chunk, MicroBatch};
 use precast::run::samples_file::SampleLine;
 use precast_kernels::abi::step_metrics;
 use precast_plan::{Objective, SequenceLength};
 
-use crate::golden::{Reference, as_settings_say, compare_gradients, differences, settings, steps, trajectory_of};
-use crate::golden_weights::Models;
-use crate::support::{self, distill, fixture, is_sim, metrics_of, skipped, succeed};
+use crate::golden::{Golden, Reference, cases, differences, largest, named_gradients};
+use crate::golden_steps::RESULT;
+use crate::support::prelude::*;
 
 /// One of each divergence; in the second the student writes half of the sequences, and the others have masks.
-pub const CASES: [&str; 3] = ["rollouts-reverse", "rollouts-jsd", "rollouts-forward"];
+fn of_rollouts() -> impl Iterator<Item = Golden> {
+    cases().into_iter().filter(|golden| golden.settings.options.is_some())
+}
 
 /// Of losses, norms and gradients, relative.
 const GATE: f64 = 2e-5;
@@ -22,48 +21,43 @@ const GATE: f64 = 2e-5;
 /// Has the student of a case draw again.
 const REMADE: &str = "tests/golden/make.py made tests/fixtures/golden/";
 
-fn case(name: &str) -> PathBuf {
-    fixture("golden").join(name)
-}
-
 #[test]
 fn a_student_draws_and_learns_what_float64_says() {
-    if skipped(!is_sim(), "logits whose last bits differ may draw other tokens") {
-        return;
-    }
-    for (name, written) in CASES.into_iter().zip([160, 71, 160]) {
-        let (case, dir) = (case(name), tempfile::tempdir().unwrap());
-        let (models, settings, out) = (Models::of(&case), settings(&case), dir.path().join("out"));
-        let mut command = distill(&models.teacher().unwrap(), &models.student(), &case.join("prompts.jsonl"), &out);
-        let options = settings.options.as_ref().unwrap().split(' ');
-        command.args(options).args(["--precision", "fp32", "--samples-every", "1"]);
-        succeed(as_settings_say(&mut command, &settings));
-        let stored = steps(&case).concat();
-        let drawn = fs::read_to_string(out.join("samples.jsonl")).unwrap();
-        assert_eq!(drawn.lines().count(), written);
+    skip_if!(skipped(!is_sim(), "logits whose last bits differ may draw other tokens"));
+    for golden in of_rollouts() {
+        let (name, case) = (&golden.name, &golden.case);
+        let records = golden.run("--precision fp32 --samples-every 1");
+        let stored = golden.steps().concat();
+        let drawn = case.text("out/samples.jsonl");
+        assert_eq!(drawn.lines().count(), if name == "rollouts-jsd" { 71 } else { stored.len() }, "{name}");
         for line in drawn.lines() {
             let SampleLine { sequence, prompt_ids, completion_ids, .. } = serde_json::from_str(line).unwrap();
             let ids = [prompt_ids, completion_ids].concat();
             assert_eq!(ids, stored[sequence as usize].ids, "sequence {sequence}; if that is meant, {REMADE}{name}");
         }
-        let worst = differences(&metrics_of(&out), &trajectory_of(&case));
-        assert!(worst.iter().all(|difference| *difference <= GATE), "{name}: {worst:?}");
+        let worst = differences(&records, &golden.trajectory(""));
+        assert!(largest(worst) <= GATE, "{name}: {worst:?}");
+        assert!(golden.result().expect("what it comes to") <= RESULT, "{name}: its weights");
+        eprintln!("{name}: the tokens drawn, and steps within {:.1e}", largest(worst));
     }
 }
 
 /// On any device: what was drawn, as an on-policy run lays it out.
 #[test]
 fn steps_and_gradients_of_drawn_tokens_are_those_of_float64() {
-    for name in CASES {
-        let case = case(name);
-        let mut replay = Replay::of(&case);
-        let steps = steps(&case);
+    for golden in of_rollouts() {
+        let name = &golden.name;
+        let mut replay = Replay::of(&golden);
+        let (steps, kept) = (golden.steps(), golden.kept("step0.safetensors").expect("the first step"));
         assert_eq!(steps.len(), 20);
         let mut estimate = Estimate::default();
-        for (step, (rows, reference)) in steps.iter().zip(trajectory_of(&case)).enumerate() {
+        for (step, (rows, reference)) in steps.iter().zip(golden.trajectory("")).enumerate() {
             let teacher_nll = replay.gradients(rows);
             if step == 0 {
-                compare_gradients(&mut replay.session, &case, GATE);
+                for (tensor, found) in named_gradients(&mut replay.session) {
+                    let distance = kept.distance(&tensor, &found);
+                    assert!(distance <= GATE, "{name}, {tensor}: {distance:e}");
+                }
             }
             let ticket = replay.session.update(step as u64, reference.lr).unwrap();
             let step_metrics { kd_loss, ce_loss, grad_norm, .. } = replay.session.metrics(ticket).unwrap().0;
@@ -86,17 +80,15 @@ struct Replay {
 }
 
 impl Replay {
-    fn of(case: &Path) -> Self {
-        let (models, settings) = (Models::of(case), settings(case));
-        let shape = (settings.B, settings.S);
-        let mut config = support::config(&models.teacher().unwrap(), &models.student(), |options| {
-            (options.shape.batch_size, options.shape.seq_len) = shape;
+    fn of(golden: &Golden) -> Self {
+        let settings = &golden.settings;
+        let mut config = golden.config(|options| {
             (options.optimizer.weight_decay, options.optimizer.clip) = (settings.wd, settings.clip);
             (options.on_policy.on_policy, options.on_policy.max_tokens) = (Some(1.0), Some(settings.S / 2));
         });
         let (alpha, temperature) = (settings.alpha.unwrap(), settings.T.unwrap());
         config.objective = Objective::Distill { alpha, temperature, beta: settings.beta.unwrap() };
-        Self { session: support::session(&config), shape }
+        Self { session: session(&config), shape: (settings.B, settings.S) }
     }
 
     /// Computes the gradients of a step; returns the mean of -log t over its tokens.

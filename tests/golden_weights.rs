@@ -1,61 +1,38 @@
 //! Makes the weights of golden cases that no file holds, bit for bit as `golden/weights.py` does, and compares tensors by their sums.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use precast_fatbins::Digest;
 use precast_plan::{ModelConfig, Parameter, Parameters};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
-use serde_json::Value;
 
-use crate::support::{self, copy, fixture};
-use crate::{golden_made, golden_rollouts};
+use crate::golden::cases;
+use crate::support::prelude::*;
 
-/// A directory of the models of a case, each with its weights: `teacher`, `student`, `adapter`, as far as it has them.
-pub struct Models {
-    pub root: PathBuf,
-    _made: Option<tempfile::TempDir>,
-}
-
-impl Models {
-    /// The case's own directory, or one that is made if that holds no weights.
-    pub fn of(case: &Path) -> Self {
-        if case.join("student/model.safetensors").exists() {
-            return Self { root: case.to_owned(), _made: None };
+/// A scratch directory whose `golden` has the files of a case, and the weights of its models and adapter: its own, or those that are
+/// made if it has none.
+pub fn placed(golden: &Path) -> Case {
+    let mut case = Case::empty();
+    fs::create_dir(case.path("golden")).expect("a scratch directory is writable");
+    for name in names_in(golden) {
+        let (from, to) = (golden.join(&name), case.path("golden").join(&name));
+        let file = if name == "adapter" { "adapter_model.safetensors" } else { "model.safetensors" };
+        if !["teacher", "student", "adapter"].contains(&&*name) || from.join(file).exists() {
+            std::os::unix::fs::symlink(from, to).expect("a link");
+            continue;
         }
-        let made = tempfile::tempdir().expect("a scratch directory");
-        for (role, file) in [
-            ("teacher", "model.safetensors"),
-            ("student", "model.safetensors"),
-            ("adapter", "adapter_model.safetensors"),
-        ] {
-            if !case.join(role).exists() {
-                continue;
-            }
-            let model = made.path().join(role);
-            copy(&case.join(role), &model);
-            let tensors = tensors(case, role);
-            let views = tensors.iter().map(|Made { name, shape, bytes }| {
-                (name, TensorView::new(Dtype::F32, shape.clone(), bytes).expect("as many bytes as its shape has"))
-            });
-            let bytes = safetensors::serialize(views, None).expect("tensors of different names");
-            fs::write(model.join(file), bytes).expect("a scratch directory is writable");
-        }
-        Self { root: made.path().to_owned(), _made: Some(made) }
+        copy(&from, &to);
+        let tensors = tensors(golden, &name);
+        let views = tensors.iter().map(|Made { name, shape, bytes }| {
+            (name, TensorView::new(Dtype::F32, shape.clone(), bytes).expect("as many bytes as its shape has"))
+        });
+        let bytes = safetensors::serialize(views, None).expect("tensors of different names");
+        fs::write(to.join(file), bytes).expect("a scratch directory is writable");
     }
-
-    pub fn teacher(&self) -> Option<PathBuf> {
-        Some(self.root.join("teacher")).filter(|model| model.exists())
-    }
-
-    pub fn student(&self) -> PathBuf {
-        self.root.join("student")
-    }
-
-    pub fn adapter(&self) -> Option<PathBuf> {
-        Some(self.root.join("adapter")).filter(|adapter| adapter.exists())
-    }
+    let rows = if case.has("golden/rows.jsonl") { "golden/rows.jsonl" } else { "golden/tokens.bin" };
+    let data = if case.has("golden/prompts.jsonl") { "golden/prompts.jsonl" } else { rows };
+    (case.teacher, case.student, case.data) =
+        (case.path("golden/teacher"), case.path("golden/student"), case.path(data));
+    case
 }
 
 struct Made {
@@ -149,7 +126,7 @@ fn kept_sums_tell_how_far_apart_tensors_are() {
         gradient.iter().map(|value| -value).collect(),
     ];
     for changed in changes {
-        let (found, whole) = (distance("any", &changed, &kept), support::distance(&changed, &gradient));
+        let (found, whole) = (self::distance("any", &changed, &kept), crate::support::distance(&changed, &gradient));
         assert!((found / whole - 1.0).abs() < 0.5, "{found:e} {whole:e}");
     }
 }
@@ -157,11 +134,12 @@ fn kept_sums_tell_how_far_apart_tensors_are() {
 #[test]
 fn weights_that_are_made_are_those_of_python() {
     let mut made = 0;
-    for case in golden_made::CASES.iter().chain(&golden_rollouts::CASES).map(|name| fixture("golden").join(name)) {
-        let Value::Object(digests) = read(&case.join("case.json")).1["weights"].take() else { panic!("digests") };
+    for golden in cases() {
+        let Value::Object(digests) = golden.case.json("golden/case.json")["weights"].take() else { continue };
         for (role, digest) in digests {
-            let bytes: Vec<u8> = tensors(&case, &role).into_iter().flat_map(|tensor| tensor.bytes).collect();
-            assert_eq!(Digest::of(&bytes).to_string(), digest, "{role} of {}", case.display());
+            let tensors = tensors(&golden.case.path("golden"), &role);
+            let bytes: Vec<u8> = tensors.into_iter().flat_map(|tensor| tensor.bytes).collect();
+            assert_eq!(Digest::of(&bytes).to_string(), digest, "{role} of {}", golden.name);
             made += 1;
         }
     }

@@ -9,14 +9,14 @@ use crate::support::prelude::*;
 
 /// A golden case's models and tokens, and a bundle beside them.
 fn case(bundle: impl AsRef<[u8]>) -> Case {
-    let case = Case::golden("qwen2-tied");
+    let case = Case::golden("made-qwen2");
     case.write("bundle", bundle);
     case
 }
 
 /// The commands that run kernels or list them refuse a bundle and name `stale`.
 fn refused(case: &Case, stale: &[&str]) {
-    const PAIR: &str = "--teacher golden/teacher --student golden/student";
+    const PAIR: &str = "--teacher golden/teacher --student golden/student --seq-len 64";
     for command in [
         format!("distill {PAIR} --data golden/tokens.bin --out run"),
         "eval --device sim --model golden/student --data golden/tokens.bin".to_owned(),
@@ -56,7 +56,7 @@ fn a_signed_bundle_of_an_older_version_is_refused_everywhere() {
     }
     refused(&case, &["swiglu.fwd{x=bf16}[threads=128] sm_89"]);
     // The run's models stand in the remedy.
-    let models = "--teacher golden/teacher --student golden/student --data golden/tokens.bin --out out";
+    let models = "--teacher golden/teacher --student golden/student --data golden/tokens.bin --seq-len 64 --out out";
     let message = case.run(["distill --bundle bundle --trusted-key older.pub", models]).fails(3, "");
     insta::assert_snapshot!(message);
     skip_if!(lacks_compiler());

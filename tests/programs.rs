@@ -236,7 +236,7 @@ fn a_plan_touches_no_weights() {
 
 #[test]
 fn doctor_names_a_remedy_for_everything_bad_and_nothing_else() {
-    let case = Case::golden("qwen2-tied");
+    let case = Case::golden("made-qwen2");
     case.write("damaged.bundle", b"\x7fELF and nothing else");
     let bad = |device: &str, more: &str| -> Vec<String> {
         let shape = "--batch-size 2 --seq-len 64 --teacher golden/teacher --student golden/student";

@@ -57,7 +57,7 @@ fn artifact_is_read_by_a_reader_written_from_its_specification() {
 #[test]
 fn a_trainer_with_a_trusted_key_refuses_what_it_did_not_sign() {
     skip_if!(lacks_compiler());
-    let case = Case::golden("qwen2-tied");
+    let case = Case::golden("made-qwen2");
     // The simulated GPU's kernels are enough to be signed; they lack the model's, which is seen after the signature.
     let bundle = case.write("empty.bundle", simulated(&[])).display().to_string();
     for key in ["good", "other"] {

@@ -33,7 +33,7 @@ pub fn assert_same(found: &Path, expected: &Path, what: &str) {
 #[test]
 fn the_same_bits_on_one_two_and_four() {
     skip_if!(is_on_gpu());
-    let case = Case::golden("qwen2-tied");
+    let case = Case::golden("made-qwen2");
     for precision in ["bf16", "fp32"] {
         for (replicas, counts) in [("4", &["2", "4"][..]), ("3", &["3"])] {
             let whole = format!("{precision}-{replicas}");
@@ -55,7 +55,7 @@ fn the_same_bits_on_one_two_and_four() {
 #[test]
 fn a_run_of_four_goes_on_on_two_and_on_one() {
     skip_if!(is_on_gpu());
-    let case = Case::golden("qwen2-tied");
+    let case = Case::golden("made-qwen2");
     let run = |out: &str, arguments: &str| run(&case, out, arguments);
     run("whole", "--steps 6 --replicas 4").succeeds();
     // The number of replicas is kept: nobody gives it again.
@@ -76,7 +76,7 @@ fn a_run_of_four_goes_on_on_two_and_on_one() {
 #[test]
 fn adapters_have_the_same_bits_on_two() {
     skip_if!(is_on_gpu());
-    let case = Case::golden("qwen2-tied");
+    let case = Case::golden("made-qwen2");
     let adapter = |out: &str, more: &str| {
         run(&case, out, &format!("--steps 3 --replicas 2 --lora-rank 4 {more}")).succeeds();
         case.bits(out).1
@@ -88,7 +88,7 @@ fn adapters_have_the_same_bits_on_two() {
 #[test]
 fn held_out_losses_have_the_same_bits_on_one_two_and_four() {
     skip_if!(is_on_gpu());
-    let case = Case::golden("qwen2-tied");
+    let case = Case::golden("made-qwen2");
     // Seven chunks of 32: no rank has as many as another, and on four one has a single one.
     token_file(case.dir.path(), "held-out.bin", 33 * 7, 96);
     let run = |out: &str, more: &str| run(&case, out, &format!("--steps 4 --replicas 4 {more}")).succeeds();

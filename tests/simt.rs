@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use precast::device::session::Session;
 use precast::device::shapes::Shapes;
+use precast::inputs::data::MicroBatch;
 use precast::options::RunConfig;
 use precast_fatbins::Module;
 use precast_kernels::abi::step_metrics;
@@ -17,7 +18,7 @@ use precast_runtime::{Arrived, Bound, BoundWork, Device, Driver, DriverError, Gr
 use precast_simt::{Program, Simt, execute};
 use rayon::prelude::*;
 
-use crate::golden;
+use crate::golden::Golden;
 use crate::support::prelude::*;
 
 /// Of the scheduler.
@@ -126,9 +127,11 @@ impl Driver for Executed {
 }
 
 /// Metrics of a golden case's first steps, and the student after them.
-fn train(case: &Path, mut session: Session, steps: usize, config: &RunConfig) -> (Vec<step_metrics>, Vec<f32>) {
+fn train(golden: &Golden, mut session: Session, steps: usize, config: &RunConfig) -> (Vec<step_metrics>, Vec<f32>) {
+    let rows = golden.steps().concat();
+    let shape = (config.shape.batch_size as usize, config.shape.seq_len as usize);
     let step = |index| {
-        let batch = golden::batch_of(case, index, config.shape.batch_size as usize);
+        let batch = MicroBatch::of(&rows[index * shape.0..][..shape.0], shape);
         let step = index as u64;
         session.micro(&batch, 1.0 / batch.counted as f32, 0).unwrap();
         let lr = config.optimizer.lr_of(step, config.steps());
@@ -159,27 +162,23 @@ const TWO_SHORT: Length = Length { steps: 2, rows: Some(1) };
 
 fn trains_as_it_should(case: &str, precision: Precision, arch: Arch, length: &Length, gates: &Gates) {
     skip_if!(skipped(!is_sim(), "the device under test executes the kernels itself"));
-    let case = &fixture("golden").join(case);
-    let of_case = golden::settings(case);
-    let config = config(&case.join("teacher"), &case.join("student"), |options| {
+    let golden = &Golden::of(case);
+    let of_case = &golden.settings;
+    let config = golden.config(|options| {
         options.arithmetic.precision = precision;
         options.shape.batch_size = length.rows.unwrap_or(of_case.B);
-        options.shape.seq_len = of_case.S;
         options.optimizer.lr = of_case.lr;
         options.optimizer.weight_decay = of_case.wd;
         options.optimizer.clip = of_case.clip;
         options.steps = of_case.steps;
         options.optimizer.warmup = of_case.warmup;
         options.optimizer.schedule = of_case.sched.parse().unwrap();
-        options.adapting.adapter = Some(case.join("adapter")).filter(|adapter| adapter.is_dir());
-        options.teaching.alpha = of_case.alpha.unwrap();
-        options.teaching.temperature = of_case.T.unwrap();
     });
     let executed = Box::new(Executed::new(&config, arch));
-    let (metrics, weights) = train(case, session_on(executed, &config, Placement::Arena), length.steps, &config);
-    let (simulated_metrics, simulated_weights) = train(case, session(&config), length.steps, &config);
+    let (metrics, weights) = train(golden, session_on(executed, &config, Placement::Arena), length.steps, &config);
+    let (simulated_metrics, simulated_weights) = train(golden, session(&config), length.steps, &config);
     assert_eq!(metrics.len(), length.steps);
-    for ((found, simulated), reference) in metrics.iter().zip(&simulated_metrics).zip(golden::trajectory_of(case)) {
+    for ((found, simulated), reference) in metrics.iter().zip(&simulated_metrics).zip(golden.trajectory("")) {
         let values = |metrics: &step_metrics| [metrics.kd_loss, metrics.ce_loss, metrics.grad_norm].map(f64::from);
         let of_pytorch = [reference.kd_loss, reference.ce_loss, reference.grad_norm];
         let of_pytorch = length.rows.is_none().then_some(of_pytorch);
@@ -195,33 +194,33 @@ fn trains_as_it_should(case: &str, precision: Precision, arch: Arch, length: &Le
 
 #[test]
 fn the_sources_train_in_fp32() {
-    trains_as_it_should("qwen2-tied", Precision::Fp32, Arch::Sm89, &WHOLE, &FP32);
+    trains_as_it_should("made-qwen2", Precision::Fp32, Arch::Sm89, &WHOLE, &FP32);
 }
 
 #[test]
 fn the_sources_train_in_bf16() {
-    trains_as_it_should("qwen2-tied", Precision::Bf16, Arch::Sm121, &TWO_SHORT, &BF16);
+    trains_as_it_should("made-qwen2", Precision::Bf16, Arch::Sm121, &TWO_SHORT, &BF16);
 }
 
 /// Norms of the heads of q and k, head_dim apart from the hidden size.
 #[test]
 fn the_sources_of_qwen3_train_in_fp32() {
-    trains_as_it_should("qwen3-tied", Precision::Fp32, Arch::Sm121, &SHORT, &FP32);
+    trains_as_it_should("made-qwen3", Precision::Fp32, Arch::Sm121, &SHORT, &FP32);
 }
 
 /// A scaled rotary embedding, of a step that warms up.
 #[test]
 fn the_sources_of_llama3_train_in_bf16() {
-    trains_as_it_should("llama3-rope", Precision::Bf16, Arch::Sm89, &SHORT, &BF16);
+    trains_as_it_should("made-llama3", Precision::Bf16, Arch::Sm89, &SHORT, &BF16);
 }
 
 /// Adapters of two parts of a stack, and a base that stays as it is.
 #[test]
 fn the_sources_train_an_adapter_in_fp32() {
-    trains_as_it_should("lora-qv", Precision::Fp32, Arch::Sm121, &SHORT, &FP32);
+    trains_as_it_should("made-lora", Precision::Fp32, Arch::Sm121, &SHORT, &FP32);
 }
 
 #[test]
 fn the_sources_train_an_adapter_in_bf16() {
-    trains_as_it_should("lora-qv", Precision::Bf16, Arch::Sm89, &TWO_SHORT, &BF16);
+    trains_as_it_should("made-lora", Precision::Bf16, Arch::Sm89, &TWO_SHORT, &BF16);
 }

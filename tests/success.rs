@@ -76,7 +76,7 @@ fn a_model_that_guesses_fails_its_evaluation_unless_it_may() {
 
 #[test]
 fn a_score_is_held_against_a_number_and_another_model() {
-    let case = Case::golden("qwen2-tied");
+    let case = Case::golden("made-qwen2");
     // One that knows the golden case's tokens better than guessing: distilled on them.
     let trained = "--steps 12 --batch-size 4 --seq-len 64 --lr 1e-2 --alpha 0 --precision fp32 --checkpoint-every 0";
     case.distill("run", trained).succeeds();

@@ -102,7 +102,7 @@ fn a_score_changes_no_bit_of_the_first_step() {
 /// Golden teachers have random weights, and are 0.28 to 0.41 nats worse than guessing.
 #[test]
 fn golden_teachers_need_no_flag() {
-    let case = Case::golden("qwen2-tied");
+    let case = Case::golden("made-qwen2");
     let how = "--batch-size 8 --seq-len 64 --steps 1 --checkpoint-every 0 --precision fp32";
     case.distill("out", how).succeeds();
     let score = score(&case, "out");

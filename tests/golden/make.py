@@ -21,7 +21,7 @@ CASE is a directory: tests/fixtures/golden/qwen2-tied. It holds
                             student as it is, with beta and T 1, the mean of log s - log t, and the standard error of that mean
     step0.safetensors       logits of the first sequence (the student's columns of both), grad.<name> before clipping; of cases with
                             weights of weights.py their sums
-    final/                  the student after the last step
+    final/                  the student after the last step; of cases with weights of weights.py final.safetensors, its sums
     adapter/ final-adapter/ instead, where an adapter trains: before the first step (B is not zero) and after the last one
 
 loss = alpha T^2 D + (1 - alpha) CE, mean over the tokens that count in all micro-batches of the step. D, of softmaxes at T:
@@ -260,8 +260,8 @@ def train(case, out, moved=None):
         if step == 0:
             gradients = {f"grad.{name}": p.grad.clone() for name, p in trained.items()}
             whole = first_logits | gradients
-            sums = {name: torch.from_numpy(weights.sums(name, value.numpy())) for name, value in whole.items()}
-            save_file(sums if "weights" in c else whole, out / "step0.safetensors")
+            kept = sums_of({name: value.numpy() for name, value in whole.items()}) if "weights" in c else whole
+            save_file(kept, out / "step0.safetensors")
         norm = torch.nn.utils.clip_grad_norm_(trained.values(), c["clip"] or math.inf, foreach=False).item()
         for group in optimizer.param_groups:
             group["lr"] = rate(c, step)
@@ -273,8 +273,15 @@ def train(case, out, moved=None):
             of_tokens, variances = torch.cat(ratios, 1).sum(1).tolist()
             lines[-1] |= dict(log_ratio=of_tokens / tokens, log_ratio_error=math.sqrt(variances) / tokens)
     (out / "trajectory.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    if "weights" not in c:
+    if "weights" in c:
+        final = {name.replace(".default", ""): p.detach().numpy() for name, p in trained.items()}
+        save_file(sums_of(final), out / "final.safetensors")
+    else:
         student.save_pretrained(out / ("final-adapter" if "lora" in c else "final"))
+
+
+def sums_of(tensors):
+    return {name: torch.from_numpy(weights.sums(name, value)) for name, value in tensors.items()}
 
 
 def check(case):
@@ -290,12 +297,13 @@ def check(case):
             worst = max(abs(a[name] - b[name]) / max(abs(b[name]), 1e-12) for a, b in zip(found, expected))
             print(f"{name}: {worst:.1e} (allowed {gate:.0e})")
             assert worst <= gate, name
-        if (case / "step0.safetensors").exists():
-            found, expected = load_file(out / "step0.safetensors"), load_file(case / "step0.safetensors")
-            assert found.keys() == expected.keys()
-            worst = max((torch.norm(found[name] - expected[name]) / torch.norm(expected[name])).item() for name in found)
-            print(f"first step: {worst:.1e} (allowed 1e-05)")
-            assert worst <= 1e-5
+        for name in ("step0.safetensors", "final.safetensors"):
+            if (case / name).exists():
+                found, expected = load_file(out / name), load_file(case / name)
+                assert found.keys() == expected.keys()
+                worst = max((torch.norm(found[key] - expected[key]) / torch.norm(expected[key])).item() for key in found)
+                print(f"{name}: {worst:.1e} (allowed 1e-05)")
+                assert worst <= 1e-5, name
 
 
 def spread(case, runs):

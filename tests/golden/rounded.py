@@ -3,7 +3,8 @@
 
     pip install numpy==2.4.6 safetensors==0.8.0
     tests/golden/rounded.py check CASE...       # float64 without roundings, and with those of bf16, against PyTorch's trajectory
-    tests/golden/rounded.py write CASE...       # int8/trajectory.jsonl of each case, of some int8/step0.safetensors
+    tests/golden/rounded.py write CASE...       # int8/trajectory.jsonl of each case
+    tests/golden/rounded.py first CASE...       # int8/step0.safetensors of each case
     tests/golden/rounded.py apart CASE...       # how far bf16 and wrong forms of int8 are from those
     tests/golden/rounded.py spread CASE...      # how far roundings of bf16 that fall otherwise are from PyTorch's trajectory
 
@@ -27,6 +28,7 @@ import argparse
 import json
 import math
 import pathlib
+import re
 
 import numpy as np
 from safetensors.numpy import save_file
@@ -335,22 +337,27 @@ def rows_of(case, c):
     return ids[:, :-1], labels[:, 1:]
 
 
-def train(case, name, moved=0.0, seed=0):
-    """The trajectory under a rounding, and the first step's gradients and logits; of weights that are `moved`, by so much of
-    each at most, before they are rounded."""
-    c, rounding = json.loads((case / "case.json").read_text()), Rounding(name)
+def student_of(case, rounding, trains=True, moved=0.0, seed=0):
+    """The student of a case, of weights that are `moved`, by so much of each at most, before they are rounded."""
     adapter = case / "adapter" if (case / "adapter").exists() else None
-    student = Model(case / "student", rounding, adapter is None, adapter)
+    student = Model(case / "student", rounding, trains and adapter is None, adapter if trains else None)
     random = np.random.default_rng(seed)
     for weight, value in student.masters.items():
         student.masters[weight] = value * (1 + moved * random.uniform(-1, 1, value.shape))
+    return student
+
+
+def train(case, name, moved=0.0, seed=0, steps=None):
+    """The trajectory under a rounding, of its first steps if `steps` says how many, and the first one's gradients and logits."""
+    c, rounding = json.loads((case / "case.json").read_text()), Rounding(name)
+    student = student_of(case, rounding, moved=moved, seed=seed)
     plain = Rounding("exact" if name == "exact" else "bf16")
     teacher = Model(case / "teacher", plain, False) if (case / "teacher").exists() else None
     alpha = c["alpha"] if teacher else 0.0
     inputs, targets = rows_of(case, c)
     moments = {name: (0.0, 0.0) for name in student.trained}
     lines, first = [], None
-    for step in range(c["steps"]):
+    for step in range(steps or c["steps"]):
         begin = step * c["accum"] * c["B"]
         micro = [slice(begin + i * c["B"], begin + (i + 1) * c["B"]) for i in range(c["accum"])]
         tokens = sum((targets[rows] != -100).sum() for rows in micro)
@@ -416,12 +423,6 @@ def check(case):
                 assert off <= gate, f"{case.name}, {name}, step {a['step']}, {quantity}: {off:.1e} > {gate:.0e}"
 
 
-# What is kept of the first step of WITH_GRADIENTS: those of the lowest layer whose distance from themselves, where some roundings fall
-# otherwise (5e-3), is well below that from bf16's and from wrong forms' (1e-2 and more).
-KEPT = ("self_attn.v_proj", "self_attn.o_proj", "mlp.down_proj")
-WITH_GRADIENTS = ("llama3-rope", "made-llama3")
-
-
 # Runs whose mean is what a run must come to, of weights that are moved by roundings of f32, and how far.
 RUNS, MOVED = 12, 2**-22
 
@@ -429,7 +430,6 @@ RUNS, MOVED = 12, 2**-22
 def write(case):
     """A rounding to 8 bits that falls otherwise moves a step as roundings of bf16 do, and single ones always do: what is written is the
     mean of runs whose weights have been moved by less than anything rounds, and their standard deviation over the mean, `spread`."""
-    _, first = train(case, "int8")
     runs = [train(case, "int8", MOVED, seed)[0] for seed in range(RUNS)]
     lines = []
     for of_step in zip(*runs):
@@ -440,13 +440,38 @@ def write(case):
     out = case / "int8"
     out.mkdir(exist_ok=True)
     (out / "trajectory.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    if case.name in WITH_GRADIENTS:
-        kept = {f"grad.model.layers.0.{name}.weight": first[f"grad.model.layers.0.{name}.weight"] for name in KEPT}
-        made = "weights" in json.loads((case / "case.json").read_text())
-        kept = {name: weights.sums(name, value) if made else value.astype(np.float32) for name, value in kept.items()}
-        save_file(kept, out / "step0.safetensors")
     largest = {name: max(line["spread"][name] for line in lines) for name in GATES}
     print(f"{case.name}: {said(apart(lines, read(case / 'trajectory.jsonl')))} from PyTorch's; spread {said(largest)}", flush=True)
+
+
+def divergence(case, name, moved=0.0, seed=0):
+    """Mean KL of the student's predictions in bf16 to those under a rounding, nats a token, over the first micro-batch."""
+    c = json.loads((case / "case.json").read_text())
+    inputs, targets = (rows[: c["B"]] for rows in rows_of(case, c))
+    exact, other = (softmax_log(student_of(case, Rounding(of), False, moved, seed).forward(inputs)) for of in ("bf16", name))
+    return (np.exp(exact) * (exact - other)).sum(-1)[targets.reshape(-1) != -100].mean()
+
+
+def write_first(case):
+    """Of the first step in int8: sums of the gradient of each matrix, means of runs whose weights have been moved; `apart.NAME`, how far
+    the farthest of them is from that, and bf16's; and `kl`, the mean of `divergence`."""
+    runs, (_, bf16) = [train(case, "int8", MOVED, seed, 1)[1] for seed in range(RUNS)], train(case, "bf16", steps=1)
+    kept = {}
+    for name in (name for name, value in bf16.items() if name.startswith("grad.") and value.ndim > 1):
+        # As PyTorch calls an adapter's.
+        known = re.sub("(lora_[AB])", r"\1.default", name)
+        values = [run[name] for run in runs]
+        mean, *sums = (weights.sums(known, value) for value in [sum(values) / RUNS, *values, bf16[name]])
+        off = [math.sqrt(np.square(one[:-1] - mean[:-1]).mean()) / mean[-1] for one in sums]
+        kept |= {known: mean, f"apart.{known}": np.array([max(off[:-1]), off[-1]])}
+    of_runs = np.array([divergence(case, "int8", MOVED, seed) for seed in range(RUNS)])
+    kept["kl"] = np.array([of_runs.mean()])
+    (case / "int8").mkdir(exist_ok=True)
+    save_file(kept, case / "int8/step0.safetensors")
+    for name, (farthest, exact) in ((name, value) for name, value in kept.items() if name.startswith("apart.")):
+        print(f"{case.name}, {name}: {farthest:.1e}, bf16 {exact:.1e}, ratio {exact / farthest:.1f}")
+    others = [f"{name} {divergence(case, name):.2e}" for name in ("exact", "int8 unrotated", "int8 scaled by 128")]
+    print(f"{case.name}, KL: {of_runs.mean():.2e}, standard deviation {of_runs.std(ddof=1):.0e}; {', '.join(others)}", flush=True)
 
 
 def compare(case):
@@ -476,11 +501,11 @@ def spread(case, runs=30):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["check", "write", "apart", "spread"])
+    parser.add_argument("what", choices=["check", "write", "first", "apart", "spread"])
     parser.add_argument("case", type=pathlib.Path, nargs="+")
     arguments = parser.parse_args()
     for case in arguments.case:
-        {"check": check, "write": write, "apart": compare, "spread": spread}[arguments.what](case.resolve())
+        {"check": check, "write": write, "first": write_first, "apart": compare, "spread": spread}[arguments.what](case.resolve())
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ use precast::run::metrics::Metrics;
 use precast::run::step::StepRecord;
 use serde_json::Value;
 
+use crate::golden_weights;
+
 use super::{
     Process, Texts, copy, device_for, fixture, on_device, precast, precast_aot, random_model, tiny_config, token_file,
 };
@@ -41,13 +43,9 @@ impl Case {
         Self { dir, teacher, student, data }
     }
 
-    /// The models and tokens of a golden case, which are in `golden`.
+    /// The models and data of a golden case, which are in `golden`.
     pub fn golden(name: &str) -> Self {
-        let mut case = Self::empty();
-        std::os::unix::fs::symlink(fixture("golden").join(name), case.path("golden")).expect("a link");
-        [case.teacher, case.student, case.data] =
-            ["golden/teacher", "golden/student", "golden/tokens.bin"].map(|name| case.dir.path().join(name));
-        case
+        golden_weights::placed(&fixture("golden").join(name))
     }
 
     /// Writes a model of random weights: the tiny one, changed.

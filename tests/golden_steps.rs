@@ -1,0 +1,124 @@
+//! Every golden case in fp32 and in bf16: each step's losses and norm, the first step's gradients and logits, and the result.
+
+use precast::inputs::data::Chunk;
+use precast::run::step::StepRecord;
+use precast_plan::{Precision, Recompute};
+
+use crate::golden::{Golden, Reference, Spread, differences, largest, named_gradients, of_data};
+use crate::support::logits_adapted;
+use crate::support::prelude::*;
+
+/// Cases, each with another choice of what is computed again.
+fn recomputed() -> impl Iterator<Item = (Golden, Recompute)> {
+    of_data().zip(Recompute::ALL.into_iter().cycle())
+}
+
+/// Of weights after the last step. Adam divides by the root of v, which amplifies rounding where a gradient is nearly zero, as that of
+/// a key's bias is (2.6e-4 apart on an H200): a looser gate than the losses'.
+pub const RESULT: f64 = 5e-4;
+
+#[test]
+fn steps_and_results_are_those_of_pytorch_in_fp32() {
+    for (golden, recompute) in recomputed() {
+        let records = golden.run(format!("--precision fp32 --recompute {recompute}"));
+        let worst = differences(&records, &golden.trajectory(""));
+        let name = &golden.name;
+        assert!(largest(worst) <= 2e-5, "{name}: {worst:?}");
+        eprintln!("{name}, fp32: {} steps within {:.1e}", records.len(), largest(worst));
+        if let Some(distance) = golden.result() {
+            assert!(distance <= RESULT, "{name}: its weights are {distance:e} apart");
+            eprintln!("{name}, fp32: final weights within {distance:.1e}");
+        }
+    }
+}
+
+#[test]
+fn steps_are_those_of_pytorch_in_bf16() {
+    for (golden, recompute) in recomputed() {
+        let records = golden.run(format!("--precision bf16 --recompute {recompute}"));
+        within_bf16(&golden, &records, &golden.trajectory(""));
+    }
+}
+
+/// A step whose norm is ill-conditioned: the standard deviation that roundings of bf16's size give it, by `make.py spread`; by
+/// `rounded.py spread` it is 1.4e-2. That of every other step of the case is below 1e-3. Whatever is rounded where, one run in three
+/// is off by more than 1e-2 there.
+const SENSITIVE: (&str, usize, f64) = ("qwen3-tied", 15, 1.1e-2);
+
+pub fn within_bf16(golden: &Golden, records: &[StepRecord], reference: &[Reference]) {
+    let name = &golden.name;
+    assert_eq!(records.len(), reference.len(), "{name}");
+    // All of the loss is the divergence then, and as far off: in float64 with the roundings of bf16, `jsd-half` comes to 9.6e-4 to
+    // 1.07e-3 by `rounded.py spread`.
+    let of_loss = if golden.settings.alpha == Some(1.0) { 3e-3 } else { 1e-3 };
+    for (index, (record, reference)) in records.iter().zip(reference).enumerate() {
+        let (of, step, spread) = SENSITIVE;
+        let norm = if (of, step) == (name, index + 1) { 3.0 * spread } else { 1e-2 };
+        let Spread { loss, kd_loss, ce_loss, grad_norm } = reference.spread;
+        let gates = [
+            ("loss", of_loss, loss),
+            ("kd_loss", 3e-3, kd_loss),
+            ("ce_loss", 1e-3, ce_loss),
+            ("grad_norm", norm, grad_norm),
+        ];
+        let gates = gates.map(|(what, gate, spread)| (what, f64::max(gate, 3.0 * spread)));
+        let worst = differences(std::slice::from_ref(record), std::slice::from_ref(reference));
+        for (difference, (what, gate)) in worst.into_iter().zip(gates) {
+            assert!(difference <= gate, "{name}, step {}, {what}: {difference:e} > {gate:e}", index + 1);
+        }
+    }
+    eprintln!("{name}: {} steps within {:.1e}", records.len(), largest(differences(records, reference)));
+}
+
+/// And what is computed again changes no bit of them.
+#[test]
+fn first_gradients_are_those_of_pytorch() {
+    for golden in of_data() {
+        let (name, Some(expected)) = (&golden.name, golden.kept("step0.safetensors")) else { continue };
+        let names = expected.tensors().names().iter().filter(|name| name.starts_with("grad.")).count();
+        for (precision, gate) in [(Precision::Fp32, 2e-5), (Precision::Bf16, 6e-2)] {
+            let all = Recompute::ALL.map(|recompute| named_gradients(&mut golden.first_step(precision, recompute)));
+            assert!(all.iter().all(|of_one| *of_one == all[0]), "{name}, {precision}: recomputing changes bits");
+            assert_eq!(all[0].len(), names, "{name}");
+            let distances = all[0].iter().map(|(tensor, found)| (expected.distance(tensor, found), tensor));
+            let (worst, tensor) = distances.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+            assert!(worst <= gate, "{name}, {precision}, {tensor}: {worst:e} > {gate:e}");
+            eprintln!("{name}, {precision}: {names} first gradients within {worst:.1e}");
+        }
+    }
+}
+
+#[test]
+fn logits_are_those_of_pytorch_in_fp32() {
+    for golden in of_data() {
+        let (name, ids, Some(expected)) = (&golden.name, golden.ids(), golden.kept("step0.safetensors")) else {
+            continue;
+        };
+        let alone = logits(&golden.case.student, &ids);
+        let columns = alone.len() / ids.len();
+        if let Some(adapter) = golden.adapter() {
+            let student = logits_adapted(&golden.case.student, Some(&adapter), &ids);
+            assert!(expected.distance("student_logits", &student) <= 2e-5, "{name}");
+            assert!(expected.distance("student_logits", &alone) > 1e-2, "{name}: the adapter does nothing");
+        } else {
+            assert!(expected.distance("student_logits", &alone) <= 2e-5, "{name}");
+        }
+        if let Some(teacher) = golden.teacher() {
+            // The reference holds the student's columns of a wider teacher.
+            let whole = logits(teacher, &ids);
+            let rows = whole.chunks(whole.len() / ids.len());
+            let teacher: Vec<f32> = rows.flat_map(|row| &row[..columns]).copied().collect();
+            assert!(expected.distance("teacher_logits", &teacher) <= 2e-5, "{name}");
+        }
+        eprintln!("{name}: logits");
+    }
+}
+
+/// Micro-batches of rows that count for unequal numbers of tokens: the mean is over the step.
+#[test]
+fn masked_rows_are_counted_over_the_step() {
+    let golden = Golden::of("made-mask");
+    let counted = |rows: &[Chunk]| rows.iter().map(Chunk::counted).sum::<usize>();
+    let counts: Vec<usize> = golden.steps()[0].chunks(golden.settings.B as usize).map(counted).collect();
+    assert!(counts.len() == 2 && counts[0] != counts[1], "{counts:?}");
+}
