@@ -1,6 +1,9 @@
 //! Golden cases: what PyTorch computed of tiny models, in `tests/fixtures/golden` or in the directory that `PRECAST_TEST_GOLDEN` names,
 //! which `cargo xtask truth --golden DIR` compares. `golden/make.py` says what a case holds.
 
+use std::sync::Once;
+
+use itertools::Itertools;
 use precast::device::session::Session;
 use precast::inputs::data::{Chunk, MicroBatch};
 use precast::options::{Options, RunConfig};
@@ -66,21 +69,22 @@ pub struct Golden {
     pub settings: Settings,
 }
 
-/// Opens every case of the tree, or of the directory that is named; says which ones are of models that nothing here computes.
+/// Opens every case of the tree, or of the directory that is named; says once which ones are of models that nothing here computes.
 pub fn cases() -> Vec<Golden> {
+    static SAID: Once = Once::new();
     let directory = std::env::var_os("PRECAST_TEST_GOLDEN").map_or_else(|| fixture("golden"), PathBuf::from);
-    let directories = names_in(&directory).into_iter().map(|name| directory.join(name));
-    let supported = directories.filter(|case| case.join("case.json").exists()).filter(|case| {
+    let all = names_in(&directory).into_iter().map(|name| directory.join(name));
+    let all = all.filter(|case| case.join("case.json").exists()).map(|case| {
         let refused = ["teacher", "student"].into_iter().find_map(|role| {
             let text = fs::read_to_string(case.join(role).join("config.json")).ok()?;
             ModelConfig::from_json(&text).err()
         });
-        refused.iter().for_each(|error| eprintln!("{}: not compared: {error}", case.display()));
-        refused.is_none()
+        refused.map_or_else(|| Ok(case.clone()), |error| Err(format!("{}: not compared: {error}", case.display())))
     });
-    let all: Vec<Golden> = supported.map(|case| Golden::open(&case)).collect();
-    assert!(!all.is_empty(), "{}: no directory in it is a case of a model that is supported", directory.display());
-    all
+    let (supported, refused): (Vec<PathBuf>, Vec<String>) = all.partition_result();
+    SAID.call_once(|| refused.iter().for_each(|error| eprintln!("{error}")));
+    assert!(!supported.is_empty(), "{}: no directory in it is a case of a supported model", directory.display());
+    supported.iter().map(|case| Golden::open(case)).collect()
 }
 
 /// Opens the cases whose students do not write what they learn from.

@@ -4,9 +4,12 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 export PRECAST_BIN="$here/precast" PRECAST_TEST_DEVICE="${PRECAST_TEST_DEVICE:-cuda:0}" PRECAST_TEST_BUNDLE="$here/tests.bundle"
 export INSTA_UPDATE=no INSTA_WORKSPACE_ROOT="$PWD"
-golden=tests/fixtures/golden/qwen2-tied
+golden=tests/fixtures/golden/made-qwen2
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+for role in teacher student; do
+    "$PRECAST_BIN" init --config $golden/$role/config.json --out "$scratch/$role" --seed 1
+done
 
 # Every kernel, and a tiny plan with separate allocations, under one tool of compute-sanitizer, which comes as a library
 # in the driver.
@@ -15,8 +18,8 @@ sanitize() {
     compute-sanitizer --tool "$1" --error-exitcode 9 "$PRECAST_BIN" selftest --device "$PRECAST_TEST_DEVICE" \
         --bundle "$PRECAST_TEST_BUNDLE"
     for precision in fp32 bf16; do
-        compute-sanitizer --tool "$1" --error-exitcode 9 "$PRECAST_BIN" distill --teacher $golden/teacher \
-            --student $golden/student --data $golden/tokens.bin --out "$scratch/$1-$precision" --steps 2 \
+        compute-sanitizer --tool "$1" --error-exitcode 9 "$PRECAST_BIN" distill --teacher "$scratch/teacher" \
+            --student "$scratch/student" --data $golden/tokens.bin --out "$scratch/$1-$precision" --steps 2 \
             --batch-size 2 --seq-len 33 --grad-accum 2 --precision $precision --device "$PRECAST_TEST_DEVICE" \
             --bundle "$PRECAST_TEST_BUNDLE" --checkpoint-every 0 --separate-allocations
     done
@@ -35,6 +38,10 @@ echo "== whole-program tests; what they say of the artifact itself needs cargo a
 # every device.
 "$here/programs" --test-threads 1 --skip artifact --skip kill
 PRECAST_TEST_DEVICE=portable:0 "$here/programs" --test-threads 1 golden determinism
+if [ -d "$here/golden" ]; then
+    echo "== golden cases that were packed beside the tree's"
+    PRECAST_TEST_GOLDEN="$here/golden" "$here/programs" --test-threads 1 --nocapture golden_steps:: golden_int8:: golden_rollouts::
+fi
 if command -v compute-sanitizer > /dev/null; then
     tools="memcheck initcheck racecheck synccheck"
     for tool in $tools; do

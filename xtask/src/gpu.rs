@@ -1,17 +1,20 @@
-//! `cargo xtask gpu DIR`: packs every GPU check for a machine without Rust.
+//! `cargo xtask gpu DIR [GOLDEN]`: packs every GPU check for a machine without Rust.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use precast_aot::Model;
 use serde_json::Value;
 
 use crate::run::{FEATURES, cargo, output, step};
-use crate::setup;
+use crate::{golden, setup};
 
 /// Packs the programs, the whole-program tests, kernels for their models, and the script that runs everything. From the
-/// checkout's root on the other machine: `DIR/run.sh`.
-pub fn pack(directory: &Path) -> Result<()> {
+/// checkout's root on the other machine: `DIR/run.sh`. Golden cases that are named lie in `DIR/golden`, and are compared there.
+pub fn pack(directory: &Path, named: Option<&Path>) -> Result<()> {
+    let mut cases = golden::cases("tests/fixtures/golden".as_ref())?;
+    let named = named.map(golden::cases).transpose()?;
     setup::compiler()?;
     step("build", &mut cargo(&["build", "--release", "--workspace", "--features", FEATURES]))?;
     fs::create_dir_all(directory)?;
@@ -27,12 +30,16 @@ pub fn pack(directory: &Path) -> Result<()> {
     let bundle = directory.join("tests.bundle");
     let mut build = std::process::Command::new("target/release/precast-aot");
     build.args(["build", "--arch", "sm_89,sm_90,sm_90_portable,sm_121", "--out"]).arg(bundle);
-    for case in fs::read_dir("tests/fixtures/golden").context("tests/fixtures/golden")? {
-        let case = case?.path();
-        let models = ["teacher", "student"].map(|role| case.join(role));
-        for model in models.iter().filter(|model| model.join("config.json").exists()) {
-            build.arg("--model").arg(model);
-        }
+    if let Some(named) = named {
+        let copies = directory.join("golden");
+        fs::create_dir_all(&copies)?;
+        step("golden cases", std::process::Command::new("cp").arg("-rL").args(&named).arg(&copies))?;
+        cases.extend(named);
+    }
+    let models = cases.iter().flat_map(|case| ["teacher", "student"].map(|role| case.join(role)));
+    // The tests say which ones are of families that nothing here computes.
+    for model in models.filter(|model| Model::find(&model.display().to_string()).is_ok()) {
+        build.arg("--model").arg(model);
     }
     for model in fs::read_dir("tests/models").context("tests/models")? {
         build.arg("--model").arg(model?.path());

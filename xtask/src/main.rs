@@ -9,6 +9,7 @@ mod cross;
 mod demo;
 mod deny;
 mod docs;
+mod golden;
 mod gpu;
 mod lines;
 mod modules;
@@ -55,7 +56,10 @@ cargo xtask modules        redraw docs/packages.svg and docs/trainer.svg from th
 cargo xtask picture        redraw docs/report.svg from the demo's report
 cargo xtask tuned FILE...  add times that `precast bench --tune FILE` measured to kernels/src/tuned.txt
 cargo xtask truth          compare likelihoods of real models with exact ones (fetches 1.2 GB)
-cargo xtask gpu DIR        pack programs, tests and data for a machine with a GPU and without Rust";
+cargo xtask truth --golden DIR
+                           compare every golden case of DIR, as tests/golden/make.py writes them, with PyTorch's numbers
+cargo xtask gpu DIR [GOLDEN]
+                           pack programs, tests and kernels for a machine with a GPU and without Rust; and golden cases of GOLDEN";
 
 fn main() -> ExitCode {
     match command() {
@@ -98,7 +102,9 @@ fn command() -> Result<()> {
         ["deny"] => deny::check(),
         ["docs"] => docs::docs(),
         ["truth"] => truth::truth(),
-        ["gpu", directory] => gpu::pack(directory.as_ref()),
+        ["truth", "--golden", directory] => golden::compare(directory.as_ref()),
+        ["gpu", directory] => gpu::pack(directory.as_ref(), None),
+        ["gpu", directory, golden] => gpu::pack(directory.as_ref(), Some(golden.as_ref())),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}");
             Ok(())

@@ -18,7 +18,7 @@ const ALL: [&str; 3] = ["--workspace", "--features", FEATURES];
 
 /// Built-in models whose kernels the tests' trainer embeds: compiling all takes minutes and shows no more than
 /// `locks::` of `aot/tests` shows of their sources. `cargo xtask ci` compiles all.
-const MODELS: [(&str, &str); 1] = [("PRECAST_BUILT_IN", "qwen2.5-0.5b")];
+pub const MODELS: [(&str, &str); 1] = [("PRECAST_BUILT_IN", "qwen2.5-0.5b")];
 
 /// Programs whose tests take seconds: properties of kernels and plans.
 const FIRST: [&str; 4] = ["--test", "kernels", "--test", "plans"];
