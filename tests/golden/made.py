@@ -87,13 +87,18 @@ def make(case, program):
         write_rows(case / "prompts.jsonl", rows)
         write_rows(case / "rows.jsonl", sequences(rows, c, rollouts(case, c, program)))
     elif entry.get("alone"):
-        lengths = ((before, c["S"] - 1 - before) for before in drawn("prompts", c["steps"] * c["accum"] * c["B"], c["S"] - 1))
-        write_rows(case / "rows.jsonl", [row(drawn, number, of_row, vocab) for number, of_row in enumerate(lengths)])
+        write_masked(case, c, vocab, drawn)
     else:
         # Zipf's law: a token's rank is its number.
         ranks = np.cumsum(1 / np.arange(1, vocab + 1))
         places = weights.words(c["seed"], "tokens", c["steps"] * c["accum"] * c["B"] * (c["S"] + 1)) / 2**24 * ranks[-1]
         (case / "tokens.bin").write_bytes(np.searchsorted(ranks, places).astype("<u4").tobytes())
+
+
+def write_masked(case, c, vocab, drawn):
+    """Rows for every step, of which prompts and some tokens behind them do not count."""
+    lengths = ((before, c["S"] - 1 - before) for before in drawn("prompts", c["steps"] * c["accum"] * c["B"], c["S"] - 1))
+    write_rows(case / "rows.jsonl", [row(drawn, number, of_row, vocab) for number, of_row in enumerate(lengths)])
 
 
 def row(drawn, number, lengths, vocab):

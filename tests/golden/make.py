@@ -2,14 +2,16 @@
 """Golden cases: tiny models trained by PyTorch, step by step, in float32 without TF32, or in float64 with weights of weights.py.
 
     pip install torch==2.11.0 transformers==5.17.0 peft==0.21.0 safetensors
-    tests/golden/make.py new CASE --family qwen2 --seed 1        # models, tokens and case.json of a new case, then `train`
-    tests/golden/make.py new CASE --lora q_proj,v_proj           # the same, of an adapter of the student
     tests/golden/make.py made CASE --precast PROGRAM             # the case with its name in made.py, from nothing
+    tests/golden/make.py new CASE                                # the case with its name in FILES: models, data, case.json; then `train`
+    tests/golden/make.py new CASE --family qwen2 --seed 1        # another one
+    tests/golden/make.py new CASE --lora q_proj,v_proj           # the same, of an adapter of the student
+    tests/golden/make.py files DIR                               # every case of FILES: for `cargo xtask truth --golden DIR`
     tests/golden/make.py train CASE                              # what follows from them: trajectory, gradients, result
     tests/golden/make.py check CASE                              # train again and compare with what is there
     tests/golden/make.py spread CASE                             # how far roundings of bf16's size move each step's norm
 
-CASE is a directory: tests/fixtures/golden/qwen2-tied. It holds
+CASE is a directory: tests/fixtures/golden/made-qwen2. It holds
 
     case.json               T, alpha, beta, lr, wd, clip, B, S, accum, steps, warmup, sched; lora, where an adapter trains
     teacher/ student/       Hugging Face directories; without teacher/ the loss is the cross entropy; their weights by weights.py
@@ -80,6 +82,18 @@ FAMILIES = {
 LORA = dict(r=8, lora_alpha=16)
 LORA_CASE = dict(lr=2e-3, steps=16)
 CASE = dict(T=2.0, alpha=0.5, lr=1e-3, wd=0.01, clip=1.0, B=4, S=64, accum=1, steps=20, warmup=0, sched="constant")
+# Of cases that begin alike.
+LESS = dict(intermediate_size=512, num_hidden_layers=2, vocab_size=512)
+# Cases whose weights are in files, which are too large for the tree, by name: what is apart from the above. made.py has their twins.
+FILES = {
+    "qwen2-tied": dict(seed=1),
+    "qwen3-tied": dict(seed=11, family="qwen3"),
+    "llama3-rope": dict(seed=12, family="llama3"),
+    "lora-qv": dict(seed=13, teacher=LESS, lora="q_proj,v_proj"),
+    "sft-mask": dict(seed=14, alone=True, settings=dict(B=3, accum=2, steps=12)),
+    "kl-reverse": dict(seed=15, teacher=LESS, settings=dict(beta=1.0, steps=12)),
+    "jsd-half": dict(seed=16, teacher=LESS, settings=dict(beta=0.5, T=1.0, alpha=1.0, steps=12)),
+}
 
 
 def exact():
@@ -88,14 +102,15 @@ def exact():
     torch.backends.cudnn.allow_tf32 = False
 
 
-def new(case, family, seed, lora):
+def new(case, seed, family="qwen2", lora=None, **entry):
     """Models of random weights, norms and biases among them, and tokens that repeat so that there is something to learn."""
     torch.manual_seed(seed)
     case.mkdir(parents=True)
     of = FAMILIES[family]
     rope = of.get("rope", ROPE)
-    shapes = {"teacher": TEACHER | of.get("teacher", {}), "student": STUDENT | of.get("student", {})}
-    for role, shape in shapes.items():
+    shapes = {"teacher": TEACHER | of.get("teacher", {}) | entry.get("teacher", {}), "student": STUDENT | of.get("student", {})}
+    vocab = shapes["student"]["vocab_size"]
+    for role, shape in list(shapes.items())[1 if entry.get("alone") else 0 :]:
         config = of["config"](initializer_range=0.05, rms_norm_eps=1e-6, max_position_embeddings=2048,
                               bos_token_id=None, eos_token_id=None, use_cache=False,
                               rope_parameters=dict(rope), **shape)
@@ -105,7 +120,9 @@ def new(case, family, seed, lora):
                 if parameter.dim() == 1:
                     parameter.add_(0.05 * torch.randn_like(parameter))
         model.save_pretrained(case / role)
-    settings = dict(arch=family, seed=seed, rope=rope) | CASE | of.get("case", {})
+    settings = dict(arch=family, seed=seed, rope=rope) | CASE | of.get("case", {}) | entry.get("settings", {})
+    if entry.get("alone"):
+        del settings["T"], settings["alpha"]
     if lora:
         settings |= dict(lora=LORA | dict(target_modules=lora.split(","))) | LORA_CASE
         model = get_peft_model(model_of(case / "student"), LoraConfig(task_type="CAUSAL_LM", **settings["lora"]))
@@ -115,10 +132,13 @@ def new(case, family, seed, lora):
                     parameter.copy_(0.05 * torch.randn_like(parameter))
         model.save_pretrained(case / "adapter")
     chunks = settings["steps"] * settings["accum"] * settings["B"]
-    # Zipf's law: a token's rank is its number.
-    ranks = 1.0 / torch.arange(1, shapes["student"]["vocab_size"] + 1, dtype=torch.float64)
-    tokens = torch.multinomial(ranks, chunks * (settings["S"] + 1), replacement=True)
-    (case / "tokens.bin").write_bytes(tokens.to(torch.int32).numpy().astype("<u4").tobytes())
+    if entry.get("alone"):
+        made.write_masked(case, settings, vocab, lambda name, count, below: torch.randint(below, (count,)).tolist())
+    else:
+        # Zipf's law: a token's rank is its number.
+        ranks = 1.0 / torch.arange(1, vocab + 1, dtype=torch.float64)
+        tokens = torch.multinomial(ranks, chunks * (settings["S"] + 1), replacement=True)
+        (case / "tokens.bin").write_bytes(tokens.to(torch.int32).numpy().astype("<u4").tobytes())
     settings |= dict(torch=torch.__version__, transformers=transformers.__version__)
     (case / "case.json").write_text(json.dumps(settings, indent=1))
 
@@ -320,7 +340,7 @@ def spread(case, runs):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["new", "made", "train", "check", "spread"])
+    parser.add_argument("what", choices=["new", "made", "files", "train", "check", "spread"])
     parser.add_argument("case", type=pathlib.Path)
     parser.add_argument("--family", choices=sorted(FAMILIES), default="qwen2")
     parser.add_argument("--lora", metavar="TARGETS", help="an adapter of the student trains, on these projections")
@@ -329,8 +349,14 @@ def main():
     parser.add_argument("--runs", type=int, default=60, help="of spread")
     arguments = parser.parse_args()
     exact()
+    if arguments.what == "files":
+        for name, entry in FILES.items():
+            new(arguments.case / name, **entry)
+            train(arguments.case / name, arguments.case / name)
+        return
     if arguments.what == "new":
-        new(arguments.case, arguments.family, arguments.seed, arguments.lora)
+        given = dict(family=arguments.family, seed=arguments.seed, lora=arguments.lora)
+        new(arguments.case, **FILES.get(arguments.case.name, given))
     if arguments.what == "made":
         made.make(arguments.case, arguments.precast)
     if arguments.what == "check":
