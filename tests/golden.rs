@@ -1,5 +1,6 @@
-//! Golden cases: what PyTorch computed of tiny models, in `tests/fixtures/golden` or in the directory that `PRECAST_TEST_GOLDEN` names,
-//! which `cargo xtask truth --golden DIR` compares. `golden/make.py` says what a case holds.
+//! Golden cases: what PyTorch computed of tiny models, in `tests/fixtures/golden` or in the directory that
+//! `PRECAST_TEST_GOLDEN` names, which `cargo xtask truth --golden DIR` compares. `golden/make.py` says what a case
+//! holds.
 
 use std::sync::Once;
 
@@ -69,7 +70,8 @@ pub struct Golden {
     pub settings: Settings,
 }
 
-/// Opens every case of the tree, or of the directory that is named; says once which ones are of models that nothing here computes.
+/// Opens every case of the tree, or of the directory that is named; says once which ones are of models that nothing
+/// here computes.
 pub fn cases() -> Vec<Golden> {
     static SAID: Once = Once::new();
     let directory = std::env::var_os("PRECAST_TEST_GOLDEN").map_or_else(|| fixture("golden"), PathBuf::from);

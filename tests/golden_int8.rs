@@ -1,7 +1,8 @@
-//! Golden cases under `--precision int8`, against a float64 model that is rounded where its kernels round: `golden/rounded.py`. On the
-//! way a few roundings fall otherwise, for which a step has the gates of bf16, or three standard deviations of what that does to it in
-//! the model: of most steps also runs in fp32 are within them. Where roundings fall so early that little follows, in the first gradients
-//! and in the certificate, they tell int8 from anything else.
+//! Golden cases under `--precision int8`, against a float64 model that is rounded where its kernels round:
+//! `golden/rounded.py`. On the way a few roundings fall otherwise, for which a step has the gates of bf16, or three
+//! standard deviations of what that does to it in the model: of most steps also runs in fp32 are within them. Where
+//! roundings fall so early that little follows, in the first gradients and in the certificate, they tell int8 from
+//! anything else.
 
 use precast_kernels::abi::MASKED_TOKEN;
 use precast_plan::{Precision, Recompute};
@@ -12,7 +13,7 @@ use crate::support::prelude::*;
 
 #[test]
 fn steps_are_those_of_int8() {
-    for golden in of_data().filter(|golden| golden.case.has("golden/int8")) {
+    for golden in of_data().filter(|golden| golden.case.has("golden/int8/trajectory.jsonl")) {
         within_bf16(&golden, &golden.run("--precision int8"), &golden.trajectory("int8/"));
     }
 }
@@ -22,8 +23,11 @@ fn of_first_steps() -> impl Iterator<Item = (Golden, Kept)> {
     of_data().filter_map(|golden| golden.kept("int8/step0.safetensors").map(|kept| (golden, kept)))
 }
 
-/// How much farther from the mean of the model's runs than the farthest of those a gradient may be. Those of bf16 are 1.2 to 10 times
-/// as far as it.
+/// How much farther from the mean of the model's runs than the farthest of those a gradient may be. Those of bf16 are
+/// 1.2 to 10 times as far as it.
+///
+/// Of 98 matrices of twins those that are beyond it: all where nothing is rotated, 97 with a scale over 128, and 40 where
+/// gradients of inputs are bf16's, by `rounded.py first`. Of masked rows none are then: they do not tell that.
 const GATE: f64 = 1.5;
 
 #[test]
@@ -38,16 +42,16 @@ fn first_gradients_are_those_of_int8_and_of_nothing_else() {
             let distances: Vec<f64> = matrices.map(of_farthest).collect();
             assert_eq!(2 * distances.len() + 1, expected.tensors().len(), "{}: every matrix", golden.name);
             let beyond = distances.iter().filter(|distance| **distance > GATE).count();
-            let least = if precision == Precision::Int8 { 0 } else { distances.len() / 3 };
-            let is_int8 = beyond == 0;
-            assert!(is_int8 == (least == 0) && beyond >= least, "{}, {precision}: {distances:.2?}", golden.name);
+            let is_told = if precision == Precision::Int8 { beyond == 0 } else { beyond > distances.len() / 3 };
+            assert!(is_told, "{}, {precision}: {distances:.2?}", golden.name);
             eprintln!("{}, {precision}: {beyond} of {} gradients are not int8's", golden.name, distances.len());
         }
     }
 }
 
-/// KL of a student's predictions in bf16 to those in int8: of fp32 it is less than a quarter of that, with a scale of 128 twice
-/// as large. Roundings that fall otherwise in models this small move it by 17 %.
+/// KL of a student's predictions in bf16 to those in int8. In twins it is less than a quarter of that in fp32, two thirds
+/// at most where nothing is rotated, and 1.4 to 2.2 times as large with a scale over 128, by `rounded.py first`. Roundings
+/// that fall otherwise move it by up to 17 % in models this small.
 #[test]
 fn certificates_have_the_kl_of_int8() {
     for (golden, expected) in of_first_steps() {

@@ -1,4 +1,5 @@
-//! Steps of students that learn from what they write, against float64: `golden/make.py`, which was given the tokens that they drew.
+//! Steps of students that learn from what they write, against float64: `golden/make.py`, which was given the tokens
+//! that they drew.
 
 use precast::device::session::Session;
 use precast::inputs::data::{Chunk, MicroBatch};

@@ -1,4 +1,5 @@
-//! Every golden case in fp32 and in bf16: each step's losses and norm, the first step's gradients and logits, and the result.
+//! Every golden case in fp32 and in bf16: each step's losses and norm, the first step's gradients and logits, and the
+//! result.
 
 use precast::inputs::data::Chunk;
 use precast::run::step::StepRecord;
@@ -13,8 +14,8 @@ fn recomputed() -> impl Iterator<Item = (Golden, Recompute)> {
     of_data().zip(Recompute::ALL.into_iter().cycle())
 }
 
-/// Of weights after the last step. Adam divides by the root of v, which amplifies rounding where a gradient is nearly zero, as that of
-/// a key's bias is (2.6e-4 apart on an H200): a looser gate than the losses'.
+/// Of weights after the last step. Adam divides by the root of v, which amplifies rounding where a gradient is nearly
+/// zero, as that of a key's bias is (2.6e-4 apart on an H200): a looser gate than the losses'.
 pub const RESULT: f64 = 5e-4;
 
 #[test]
@@ -40,16 +41,16 @@ fn steps_are_those_of_pytorch_in_bf16() {
     }
 }
 
-/// A step whose norm is ill-conditioned: the standard deviation that roundings of bf16's size give it, by `make.py spread`; by
-/// `rounded.py spread` it is 1.4e-2. That of every other step of the case is below 1e-3. Whatever is rounded where, one run in three
-/// is off by more than 1e-2 there.
+/// A step whose norm is ill-conditioned: the standard deviation that roundings of bf16's size give it, by `make.py
+/// spread`; by `rounded.py spread` it is 1.4e-2. That of every other step of the case is below 1e-3. Whatever is
+/// rounded where, one run in three is off by more than 1e-2 there.
 const SENSITIVE: (&str, usize, f64) = ("qwen3-tied", 15, 1.1e-2);
 
 pub fn within_bf16(golden: &Golden, records: &[StepRecord], reference: &[Reference]) {
     let name = &golden.name;
     assert_eq!(records.len(), reference.len(), "{name}");
-    // All of the loss is the divergence then, and as far off: in float64 with the roundings of bf16, `jsd-half` comes to 9.6e-4 to
-    // 1.07e-3 by `rounded.py spread`.
+    // All of the loss is the divergence then, and as far off: in float64 with the roundings of bf16, `jsd-half` comes
+    // to 9.6e-4 to 1.07e-3 by `rounded.py spread`.
     let of_loss = if golden.settings.alpha == Some(1.0) { 3e-3 } else { 1e-3 };
     for (index, (record, reference)) in records.iter().zip(reference).enumerate() {
         let (of, step, spread) = SENSITIVE;

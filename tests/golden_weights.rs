@@ -1,4 +1,5 @@
-//! Makes the weights of golden cases that no file holds, bit for bit as `golden/weights.py` does, and compares tensors by their sums.
+//! Makes the weights of golden cases that no file holds, bit for bit as `golden/weights.py` does, and compares tensors
+//! by their sums.
 
 use precast_fatbins::Digest;
 use precast_plan::{ModelConfig, Parameter, Parameters};
@@ -8,8 +9,8 @@ use safetensors::tensor::TensorView;
 use crate::golden::cases;
 use crate::support::prelude::*;
 
-/// A scratch directory whose `golden` has the files of a case, and the weights of its models and adapter: its own, or those that are
-/// made if it has none.
+/// A scratch directory whose `golden` has the files of a case, and the weights of its models and adapter: its own, or
+/// those that are made if it has none.
 pub fn placed(golden: &Path) -> Case {
     let mut case = Case::empty();
     fs::create_dir(case.path("golden")).expect("a scratch directory is writable");

@@ -11,7 +11,8 @@ use crate::run::{FEATURES, cargo, output, step};
 use crate::{golden, setup};
 
 /// Packs the programs, the whole-program tests, kernels for their models, and the script that runs everything. From the
-/// checkout's root on the other machine: `DIR/run.sh`. Golden cases that are named lie in `DIR/golden`, and are compared there.
+/// checkout's root on the other machine: `DIR/run.sh`. Golden cases that are named lie in `DIR/golden`, and are
+/// compared there.
 pub fn pack(directory: &Path, named: Option<&Path>) -> Result<()> {
     let mut cases = golden::cases("tests/fixtures/golden".as_ref())?;
     let named = named.map(golden::cases).transpose()?;
