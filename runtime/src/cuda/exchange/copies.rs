@@ -124,11 +124,14 @@ impl Copies {
         });
         let exports = all_gather(&encode(export.map(|export| export.text())));
         let opened = exports.and_then(|exports| {
-            let opened = decode(&exports).and_then(|exports| {
-                let exports: Option<Vec<Export>> = exports.iter().map(|text| Export::parse(text)).collect();
-                Self::map((rank, ranks), &exports.ok_or("what a rank exports cannot be read")?)
-            });
-            let (opened, why) = match opened {
+            // All ranks read the same: a refusal is known to all, by the rank that refuses.
+            let exports = match decode(&exports) {
+                Ok(exports) => exports,
+                Err(why) => return Ok(Err(why)),
+            };
+            let exports: Option<Vec<Export>> = exports.iter().map(|text| Export::parse(text)).collect();
+            let exports = exports.ok_or_else(|| "what a rank exports cannot be read".to_owned());
+            let (opened, why) = match exports.and_then(|exports| Self::map((rank, ranks), &exports)) {
                 Ok(opened) => (Some(opened), Ok(String::new())),
                 Err(why) => (None, Err(why)),
             };
