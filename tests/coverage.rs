@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use precast_fatbins::{Bundle, Manifest, Module};
+use precast_fatbins::{Bundle, Manifest, Module, encode};
 use precast_kernels::{Arch, Block, Key, KeyVariant};
 use precast_plan::decoding::{BUCKETS, PREFILL, decode_phase};
 use precast_plan::guard::GUARD;
@@ -13,15 +13,15 @@ use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
     Adapters, ComparisonPlan, DecodeCheckPlan, DecodeRequest, Decoding, EvaluationPlan, Formats, Gemm, GenerationPlan,
-    ModelConfig, Objective, PlanError, Precision, Recipe, Recompute, Resident, Sampling, SequenceLength, Share, Slots,
-    Staged, Student, Target, Teacher, Tensor, TrainingPlan, TrainingRequest, build_keys, keys,
+    ModelConfig, Objective, Plan, PlanError, Precision, Recipe, Recompute, Resident, Sampling, SequenceLength, Share,
+    Slots, Staged, Student, Target, Teacher, Tensor, TrainingPlan, TrainingRequest, build_keys, keys,
 };
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
 use precast_runtime::{Placement, Sealed, Ticket};
 use proptest::prelude::*;
 
-use crate::support::{distill, fail, random_model, tiny_config, token_file};
+use crate::support::prelude::*;
 
 /// What a driver was asked to do.
 #[derive(Default)]
@@ -110,7 +110,7 @@ prop_compose! {
             ("vocab_size", vocab.into()), ("tie_word_embeddings", tied.into()),
             ("attention_bias", bias.into()), ("mlp_bias", mlp_bias.into()),
         ]);
-        ModelConfig::from_json(&json.to_string()).unwrap()
+        shape(&json)
     }
 }
 
@@ -207,13 +207,15 @@ proptest! {
         let built = build_keys(&[teacher.clone(), student.clone()], Arch::Sim);
         let mut requested = BTreeSet::new();
         for recipe in Recipe::every(seq_len).map(|recipe| Recipe { batch, ..recipe }) {
+            // None where int8 has nothing to rotate.
+            let planned = |request: TrainingRequest<'_>| match TrainingPlan::new(request) {
+                Err(PlanError::StudentRotation { .. }) if recipe.precision == Precision::Int8 => None,
+                training => Some(training.unwrap()),
+            };
             // Every way these two models can be used.
             for (teacher, student) in [(&teacher, &student), (&teacher, &teacher), (&student, &student)] {
                 let request = TrainingRequest::new(student, &recipe, Arch::Sim).taught_by(Some(teacher));
-                let training = match TrainingPlan::new(request) {
-                    Err(PlanError::StudentRotation { .. }) if recipe.precision == Precision::Int8 => continue,
-                    training => training.unwrap(),
-                };
+                let Some(training) = planned(request) else { continue };
                 requested.extend(launched(&training, &built, accum));
                 requested.extend(evaluated(student, (batch, seq_len), recipe.precision));
             }
@@ -231,28 +233,22 @@ proptest! {
             let reverse = matches!(recipe.objective, Objective::Distill { beta: 1.0, .. });
             if reverse && recipe.recompute == Recompute::None {
                 let request = TrainingRequest::new(&student, &recipe, Arch::Sim).decoding(decode).on_policy();
-                match TrainingPlan::new(request.taught_by(Some(&teacher))) {
-                    Err(PlanError::StudentRotation { .. }) if recipe.precision == Precision::Int8 => {}
-                    training => requested.extend(launched(&training.unwrap(), &built, accum)),
-                }
+                let training = planned(request.taught_by(Some(&teacher)));
+                requested.extend(training.iter().flat_map(|training| launched(training, &built, accum)));
             }
             // Replicas and ranks add up what each has.
             let whole = Student { config: &student, formats: &formats, adapters: &adapters };
             let several = Share { replicas: 4, ranks: 2, rank: 0 };
             let own = recipe.objective.has_teacher().then_some(Teacher::Model { config: &teacher, formats: &formats });
             let request = TrainingRequest { teacher: own, student: whole, recipe, share: several, decode: Some(decode), on_policy: true, arch: Arch::Sim };
-            match TrainingPlan::new(request) {
-                Err(PlanError::StudentRotation { .. }) if recipe.precision == Precision::Int8 => {}
-                training => requested.extend(keys(&training.unwrap().plan).into_iter().map(|pair| pair.key)),
-            }
+            let training = planned(request);
+            requested.extend(training.iter().flat_map(|training| keys(&training.plan)).map(|pair| pair.key));
             for model in [&teacher, &student] {
                 let (formats, adapters) = (Formats::dense(), Adapters::uniform(model, &Target::ALL, 3, 2.0));
                 let adapted = Student { config: model, formats: &formats, adapters: &adapters };
                 let base = recipe.objective.has_teacher().then_some(Teacher::Base);
-                match TrainingPlan::new(TrainingRequest::new(adapted, &recipe, Arch::Sim).taught_by(base).decoding(decode)) {
-                    Err(PlanError::StudentRotation { .. }) if recipe.precision == Precision::Int8 => {}
-                    training => requested.extend(launched(&training.unwrap(), &built, accum)),
-                }
+                let training = planned(TrainingRequest::new(adapted, &recipe, Arch::Sim).taught_by(base).decoding(decode));
+                requested.extend(training.iter().flat_map(|training| launched(training, &built, accum)));
             }
             for formats in stored(&teacher).chain([Formats::int8()]).filter(|_| recipe.recompute == Recompute::None) {
                 let model = Some((&teacher, &formats));
@@ -270,21 +266,22 @@ proptest! {
     }
 }
 
+/// A plan of two rows of 16 tokens that a tiny model learns from itself.
+fn tiny_plan(precision: Precision) -> Plan {
+    let model = shape(&tiny_config(&[]));
+    let recipe = recipe(2, 16, precision);
+    TrainingPlan::new(TrainingRequest::new(&model, &recipe, Arch::Sim).taught_by(Some(&model))).unwrap().plan
+}
+
 #[test]
 fn without_any_one_key_a_run_does_not_start() {
-    let model = ModelConfig::from_json(&tiny_config(&[]).to_string()).unwrap();
-    let training = TrainingPlan::new(
-        TrainingRequest::new(&model, &recipe(2, 16, Precision::Bf16), Arch::Sim).taught_by(Some(&model)),
-    )
-    .unwrap();
-    let needed = keys(&training.plan);
+    let plan = tiny_plan(Precision::Bf16);
+    let needed = keys(&plan);
     for removed in &needed {
         let rest: Vec<&KeyVariant> = needed.iter().filter(|pair| *pair != removed).collect();
         let manifest = Manifest::simulated(rest).encode();
         let (driver, log) = Recorder::new();
-        let loaded =
-            Loading::new(Box::new(driver)).load(&Bundle::from_parts(&manifest, &[]).unwrap(), &training.plan, &[]);
-        match loaded {
+        match Loading::new(Box::new(driver)).load(&Bundle::from_parts(&manifest, &[]).unwrap(), &plan, &[]) {
             Err(LoadError::Missing(coverage)) => assert_eq!(coverage.missing, std::slice::from_ref(removed)),
             other => panic!("{removed}: {other:?}"),
         }
@@ -293,24 +290,11 @@ fn without_any_one_key_a_run_does_not_start() {
 }
 
 #[test]
-fn the_program_names_every_missing_key_and_the_command_that_builds_them() {
-    let dir = tempfile::tempdir().unwrap();
-    let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
-    let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
-    let model = ModelConfig::from_json(&tiny_config(&[]).to_string()).unwrap();
-    let plan = TrainingPlan::new(
-        TrainingRequest::new(&model, &recipe(2, 16, Precision::Fp32), Arch::Sim).taught_by(Some(&model)),
-    )
-    .unwrap()
-    .plan;
-    let kept: Vec<KeyVariant> =
-        keys(&plan).into_iter().filter(|pair| !pair.key.text().starts_with("rmsnorm")).collect();
-    let bundle = dir.path().join("lacking.bundle");
-    std::fs::write(&bundle, precast_fatbins::encode(&Manifest::simulated(&kept), |_| &[])).unwrap();
-    let mut command = distill(&student, &student, &data, &dir.path().join("out"));
-    command.args(["--batch-size", "2", "--seq-len", "16", "--precision", "fp32", "--allow-identical"]);
-    command.args(["--device", "sim", "--bundle"]);
-    let message = fail(command.arg(&bundle), 3);
-    let message = message.replace(&dir.path().display().to_string(), "DIR");
-    insta::assert_snapshot!(message);
+fn every_missing_key_is_named_with_what_builds_it() {
+    let case = Case::new(17 * 4);
+    let mut kept = keys(&tiny_plan(Precision::Fp32));
+    kept.retain(|pair| !pair.key.text().starts_with("rmsnorm"));
+    case.write("lacking.bundle", encode(&Manifest::simulated(&kept), |_| &[]));
+    let run = "--precision fp32 --device sim --bundle lacking.bundle";
+    insta::assert_snapshot!(case.anonymous(&case.distill("out", run).fails(3, "")));
 }

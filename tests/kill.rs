@@ -1,19 +1,14 @@
 //! A run that is killed anywhere continues as if it had not been: the same weights, the same metrics, and nothing left
 //! behind.
 
-use std::fs;
-use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use serde_json::Value;
 
-use crate::support::{Case, FOREVER, GPU_FIELDS, copy, names_in, precast, run_record, succeed, tiny_config};
-
-const SIGKILL: i32 = 9;
+use crate::ranks::last_checkpoint;
+use crate::support::prelude::*;
+use crate::support::{FOREVER, GPU_FIELDS};
 
 /// One layer: a run is short, for it is repeated for each of its changes to the disk.
 fn case() -> Case {
@@ -21,119 +16,81 @@ fn case() -> Case {
     Case::of([&config, &config], 17 * 9)
 }
 
-impl Case {
-    fn killable_run(&self, out: &Path, steps: u32, every: u32, more: &[&str]) -> Command {
-        let mut command = self.distill(out, &["--lr", "1e-2", "--shuffle", "true", "--seed", "3"]);
-        command.args(["--steps", &steps.to_string(), "--checkpoint-every", &every.to_string()]).args(more);
-        command.stdout(Stdio::null());
-        command
-    }
-
-    /// The results of a run that nothing disturbs.
-    fn undisturbed(&self, steps: u32, more: &[&str]) -> Results {
-        let out = self.dir.path().join(format!("whole-{steps}"));
-        succeed(&mut self.killable_run(&out, steps, 0, more));
-        Results::of(&out)
-    }
+fn run(case: &Case, out: &str, steps: u32, every: u32, more: &str) -> Command {
+    let length = format!("--steps {steps} --checkpoint-every {every}");
+    case.distill(out, ["--lr 1e-2 --shuffle true --seed 3", &length, more])
 }
 
-/// How a run in `out` is continued: from its checkpoint if it has one, else from the start.
-fn continuation(out: &Path) -> &'static [&'static str] {
-    let entries = || fs::read_dir(out).into_iter().flatten().flatten();
-    let any = |prefix: &str| entries().any(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
-    match (any("checkpoint-"), any("run.json")) {
-        (true, _) => &["--resume"],
-        (false, true) => &["--overwrite"],
-        // Killed while it replaced another: there is nothing at its place for a moment.
-        (false, false) => &[],
-    }
+/// The results of a run that nothing disturbs.
+fn undisturbed(case: &Case, steps: u32, more: &str) -> Results {
+    run(case, "whole", steps, 0, more).succeeds();
+    results(case, "whole")
 }
 
-/// What must be the same.
-#[derive(PartialEq)]
-struct Results {
-    weights: Vec<u8>,
-    /// Lines of metrics.jsonl without their times.
-    lines: Vec<Value>,
+/// What must be the same: weights, and lines of metrics.jsonl without their times.
+type Results = (Vec<u8>, Vec<Value>);
+
+fn results(case: &Case, out: &str) -> Results {
+    let timeless = |line: &str| {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        let fields = line.as_object_mut().unwrap();
+        assert!(["step_ms", "tokens_per_s"].iter().all(|time| fields.remove(*time).is_some()));
+        fields.retain(|name, _| !name.starts_with("rollout_") && !GPU_FIELDS.contains(&&**name));
+        line
+    };
+    (case.weights(out), case.text(format!("{out}/metrics.jsonl")).lines().map(timeless).collect())
 }
 
-impl Results {
-    fn of(out: &Path) -> Self {
-        let text = fs::read_to_string(out.join("metrics.jsonl")).unwrap();
-        let lines = text.lines().map(|line| {
-            let mut line: Value = serde_json::from_str(line).unwrap();
-            for time in ["step_ms", "tokens_per_s"] {
-                assert!(line.as_object_mut().unwrap().remove(time).is_some());
-            }
-            let timed = |name: &str| name.starts_with("rollout_") || GPU_FIELDS.contains(&name);
-            line.as_object_mut().unwrap().retain(|name, _| !timed(name));
-            line
-        });
-        Self { lines: lines.collect(), weights: fs::read(out.join("student/model.safetensors")).unwrap() }
-    }
+fn lines(case: &Case) -> Vec<u8> {
+    fs::read(case.path("out/metrics.jsonl")).unwrap_or_default()
 }
 
 /// The lines that a resumed run keeps: those of the steps of its last checkpoint.
-fn kept(out: &Path) -> Vec<u8> {
-    let steps = names_in_or_none(out).iter().filter_map(|name| name.strip_prefix("checkpoint-")?.parse().ok()).max();
-    let text = fs::read(out.join("metrics.jsonl")).unwrap_or_default();
-    text.split_inclusive(|byte| *byte == b'\n').take(steps.unwrap_or(0)).flatten().copied().collect()
+fn kept(case: &Case) -> Vec<u8> {
+    let steps = if case.has("out") { last_checkpoint(&case.out()) } else { 0 };
+    lines(case).split_inclusive(|byte| *byte == b'\n').take(steps as usize).flatten().copied().collect()
 }
 
 /// A finished run is as one that nothing disturbed, and nothing else is there.
 fn check(case: &Case, whole: &Results, kept: &[u8], what: &str) {
-    let out = case.out();
-    assert!(Results::of(&out) == *whole, "{what}: other results");
-    assert!(fs::read(out.join("metrics.jsonl")).unwrap().starts_with(kept), "{what}: kept lines changed");
-    let steps = whole.lines.len();
+    assert!(results(case, "out") == *whole, "{what}: other results");
+    assert!(lines(case).starts_with(kept), "{what}: kept lines changed");
+    let steps = whole.1.len();
     let expected = [&format!("checkpoint-{steps}"), "metrics.jsonl", "report.html", "run.json", "run.log", "student"];
-    assert_eq!(names_in(&out), expected, "{what}");
-    let mut around = names_in(case.dir.path());
+    assert_eq!(case.names("out"), expected, "{what}");
+    let mut around = case.names("");
     around.retain(|name| name.starts_with(".precast") || name.starts_with("out"));
     assert_eq!(around, ["out"], "{what}");
-    let record = run_record(&out);
-    let parts: Vec<[u64; 2]> = record["parts"]
-        .as_array()
-        .unwrap()
+    let record = case.record("out");
+    let parts: Vec<u64> = list::<Value>(&record["parts"])
         .iter()
-        .map(|part| [part["started_step"].as_u64().unwrap(), part["ended_step"].as_u64().unwrap()])
+        .flat_map(|part| ["started_step", "ended_step"].map(|name| part[name].as_u64().unwrap()))
         .collect();
-    assert!(parts[0][0] == 0 && parts.windows(2).all(|pair| pair[0][1] == pair[1][0]), "{what}: {parts:?}");
-    assert_eq!(parts.last().unwrap()[1], steps as u64, "{what}");
+    let inner = parts[1..parts.len() - 1].chunks(2).all(|pair| pair[0] == pair[1]);
+    assert!(parts[0] == 0 && inner && parts.last() == Some(&(steps as u64)), "{what}: {parts:?}");
     // The run owns all that is there: another may replace it.
-    let listed = record["files"].as_object().unwrap();
-    assert!(listed.contains_key("student/model.safetensors") && record["replacing"] == serde_json::json!({}), "{what}");
+    assert!(record["files"]["student/model.safetensors"].is_string() && record["replacing"] == json!({}), "{what}");
 }
 
-/// Kills a run at each change it makes to the disk, from the first to the last, and continues it.
-fn kill_at_every_change(case: &Case, steps: u32, every: u32, prepare: impl Fn(&Path), start: &[&str]) -> u32 {
-    let (whole, out) = (case.undisturbed(steps, &[]), case.out());
+/// Kills a run of two steps at each change it makes to the disk, from the first to the last, and continues it.
+fn kill_at_every_change(case: &Case, prepare: impl Fn(&Path), start: &str) -> u32 {
+    let (whole, out) = (undisturbed(case, 2, ""), case.out());
     for at in 1.. {
         let _ = fs::remove_dir_all(&out);
         prepare(&out);
-        let mut command = case.killable_run(&out, steps, every, start);
-        let status = command.env("PRECAST_KILL_AT", at.to_string()).status().unwrap();
-        if status.success() {
+        if !is_killed_at(at, &mut run(case, "out", 2, 1, start)) {
             return at - 1;
         }
-        assert_eq!(status.signal(), Some(SIGKILL), "change {at}: {status}");
-        let kept = kept(&out);
-        let mut again = case.killable_run(&out, steps, every, continuation(&out));
-        let output = again.stderr(Stdio::piped()).output().unwrap();
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        // Killed after its last change: nothing is left to do.
-        if !message.contains("steps are done") {
-            assert!(output.status.success(), "change {at}: {message}");
-        }
-        check(case, &whole, &kept, &format!("change {at}"));
+        let (kept, what) = (kept(case), format!("change {at}"));
+        goes_on(&mut run(case, "out", 2, 1, continuation(&out)), &what);
+        check(case, &whole, &kept, &what);
     }
     unreachable!("a run makes finitely many changes")
 }
 
 #[test]
 fn a_run_killed_at_any_change_to_the_disk_continues() {
-    let case = case();
-    let changes = kill_at_every_change(&case, 2, 1, |_| {}, &[]);
+    let changes = kill_at_every_change(&case(), |_| {}, "");
     // Two checkpoints of five files, two lines, a student, a report, and the record again and again.
     assert!(changes > 80, "{changes}");
 }
@@ -142,43 +99,30 @@ fn a_run_killed_at_any_change_to_the_disk_continues() {
 fn a_resumed_run_killed_at_any_change_to_the_disk_continues() {
     let case = case();
     // A finished run of one step, continued: its student and its report are replaced.
-    let first = case.dir.path().join("first");
-    succeed(&mut case.killable_run(&first, 1, 1, &[]));
-    let prepare = |out: &Path| copy(&first, out);
-    let changes = kill_at_every_change(&case, 2, 1, prepare, &["--resume"]);
+    run(&case, "first", 1, 1, "").succeeds();
+    let changes = kill_at_every_change(&case, |out| copy(&case.path("first"), out), "--resume");
     assert!(changes > 50, "{changes}");
 }
 
 #[test]
-fn a_run_killed_at_any_change_while_it_replaces_another_loses_neither() {
+fn a_run_killed_while_it_replaces_another_loses_neither() {
     let case = case();
-    let first = case.dir.path().join("first");
-    succeed(&mut case.killable_run(&first, 1, 1, &[]));
-    let (old, new) = (Results::of(&first), case.undisturbed(2, &[]));
-    let out = case.out();
+    run(&case, "first", 1, 1, "").succeeds();
+    let (old, new) = (results(&case, "first"), undisturbed(&case, 2, ""));
     for at in 1.. {
-        let _ = fs::remove_dir_all(&out);
-        copy(&first, &out);
-        let mut command = case.killable_run(&out, 2, 2, &["--overwrite"]);
-        let status = command.env("PRECAST_KILL_AT", at.to_string()).status().unwrap();
-        if status.success() {
+        let _ = fs::remove_dir_all(case.out());
+        copy(&case.path("first"), &case.out());
+        if !is_killed_at(at, &mut run(&case, "out", 2, 2, "--overwrite")) {
             return assert!(at > 40, "{at}");
         }
-        assert_eq!(status.signal(), Some(SIGKILL), "change {at}: {status}");
-        let checkpoint = names_in_or_none(&out).contains(&"checkpoint-2".to_owned());
-        let moved = case.dir.path().join("out.replaced-1");
-        let kept = || [&out, &moved].into_iter().any(|dir| dir.join("report.html").exists() && Results::of(dir) == old);
-        assert!(checkpoint || kept(), "change {at}: the old run is gone and the new one has no checkpoint");
+        let checkpoint = case.has("out/checkpoint-2");
+        let is_old = |dir: &str| case.has(&format!("{dir}/report.html")) && results(&case, dir) == old;
+        let is_kept = checkpoint || ["out", "out.replaced-1"].into_iter().any(is_old);
+        assert!(is_kept, "change {at}: the old run is gone and the new one has no checkpoint");
         let start = if checkpoint { "--resume" } else { "--overwrite" };
-        let output = case.killable_run(&out, 2, 2, &[start]).stderr(Stdio::piped()).output().unwrap();
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() || message.contains("steps are done"), "change {at}: {message}");
+        goes_on(&mut run(&case, "out", 2, 2, start), &format!("change {at}"));
         check(&case, &new, &[], &format!("change {at}"));
     }
-}
-
-fn names_in_or_none(dir: &Path) -> Vec<String> {
-    if dir.exists() { names_in(dir) } else { Vec::new() }
 }
 
 /// `PRECAST_TEST_KILLS`, else so many.
@@ -190,15 +134,12 @@ fn kills(otherwise: u32) -> u32 {
 fn kill_at_random(
     case: &Case,
     kills: u32,
-    more: &[&str],
+    more: &str,
     whole: &Results,
     mut wait: impl FnMut(&mut Child, &mut Pcg64Mcg),
 ) {
-    let (steps, out) = (STEPS, case.out());
-    let run = |every| {
-        let more = [continuation(&out), more].concat();
-        case.killable_run(&out, steps, every, &more)
-    };
+    let out = case.out();
+    let again = |every| run(case, "out", STEPS, every, &format!("{} {more}", continuation(&out)));
     let mut rng = Pcg64Mcg::seed_from_u64(7);
     let mut done = 0;
     while done < kills {
@@ -206,24 +147,19 @@ fn kill_at_random(
         let every = rng.random_range(1..=3);
         let mut bytes = Vec::new();
         for _ in 0..3 {
-            let mut child = run(every).stderr(Stdio::null()).spawn().unwrap();
+            let mut child = again(every).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
             wait(&mut child, &mut rng);
             child.kill().unwrap();
-            let killed = child.wait().unwrap().signal() == Some(SIGKILL);
-            let now = fs::read(out.join("metrics.jsonl")).unwrap_or_default();
-            assert!(
-                !killed || now.starts_with(&bytes) || !continuation(&out).contains(&"--resume"),
-                "kept lines changed"
-            );
-            bytes = kept(&out);
+            let killed = child.wait().unwrap().code().is_none();
+            let is_kept = lines(case).starts_with(&bytes) || continuation(&out) != "--resume";
+            assert!(!killed || is_kept, "kept lines changed");
+            bytes = kept(case);
             done += u32::from(killed);
             if !killed || done >= kills {
                 break;
             }
         }
-        let output = run(every).stderr(Stdio::piped()).output().unwrap();
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() || message.contains("steps are done"), "{message}");
+        goes_on(&mut again(every), &format!("kill {done}"));
         check(case, whole, &bytes, &format!("kill {done}"));
     }
 }
@@ -234,64 +170,54 @@ const STEPS: u32 = 8;
 #[test]
 fn runs_killed_at_random_moments_continue() {
     let case = case();
-    let whole = case.undisturbed(STEPS, &[]);
+    let whole = undisturbed(&case, STEPS, "");
     // The time a run takes here says where the moments lie.
     let started = Instant::now();
-    succeed(&mut case.killable_run(&case.dir.path().join("timed"), STEPS, 1, &[]));
+    run(&case, "timed", STEPS, 1, "").succeeds();
     let run_us = started.elapsed().as_micros() as u64;
     let sleep =
         |_: &mut Child, rng: &mut Pcg64Mcg| std::thread::sleep(Duration::from_micros(rng.random_range(0..run_us)));
-    kill_at_random(&case, kills(12), &[], &whole, sleep);
+    kill_at_random(&case, kills(12), "", &whole, sleep);
 }
 
 /// A student writes for most of a step: the moments lie in the steps, however long a run takes to start.
 #[test]
 fn runs_killed_while_they_write_or_learn_from_it_continue() {
     let case = case();
-    let how = ["--on-policy", "--prompt-tokens", "3", "--max-tokens", "12", "--grad-accum", "2", "--precision", "bf16"];
-    let whole = case.undisturbed(STEPS, &how);
-    let step_ms = |line: &str| serde_json::from_str::<Value>(line).unwrap()["step_ms"].as_f64().unwrap();
-    let metrics = fs::read_to_string(case.dir.path().join(format!("whole-{STEPS}/metrics.jsonl"))).unwrap();
-    let step_us = (1e3 * metrics.lines().map(step_ms).sum::<f64>()) as u64 / u64::from(STEPS);
-    let lines = || fs::read(case.out().join("metrics.jsonl")).unwrap_or_default().split(|byte| *byte == b'\n').count();
+    let how = "--on-policy --prompt-tokens 3 --max-tokens 12 --grad-accum 2 --precision bf16";
+    let whole = undisturbed(&case, STEPS, how);
+    let step_ms: f64 = case.metrics("whole").iter().map(|step| step.step_ms).sum();
+    let step_us = (1e3 * step_ms) as u64 / u64::from(STEPS);
+    let count = || lines(&case).split(|byte| *byte == b'\n').count();
     let in_a_step = |child: &mut Child, rng: &mut Pcg64Mcg| {
-        let (before, more) = (lines(), rng.random_range(1..4));
+        let (before, more) = (count(), rng.random_range(1..4));
         // What was written behind the checkpoint goes first.
         let begun = Instant::now();
-        while lines() < before + more && child.try_wait().unwrap().is_none() && begun.elapsed() < FOREVER {
+        while count() < before + more && child.try_wait().unwrap().is_none() && begun.elapsed() < FOREVER {
             std::thread::sleep(Duration::from_micros(200));
         }
         std::thread::sleep(Duration::from_micros(rng.random_range(0..step_us)));
     };
-    kill_at_random(&case, kills(2), &how, &whole, in_a_step);
+    kill_at_random(&case, kills(2), how, &whole, in_a_step);
 }
 
 #[test]
 fn a_new_model_killed_at_any_change_is_whole_or_not_there() {
     let case = case();
-    let out = case.out();
-    let init = |seed: &str, more: &[&str]| {
-        let mut command = precast();
-        command.arg("init").arg("--config").arg(case.dir.path().join("student.json")).args(["--seed", seed]);
-        command.arg("--out").arg(&out).args(more).stdout(Stdio::null());
-        command
-    };
-    let weights = || fs::read(out.join("model.safetensors")).ok();
+    let init = |seed: &str, more: &str| case.run(["init --config student.json --out out --seed", seed, more]);
+    let weights = || fs::read(case.path("out/model.safetensors")).ok();
     let made = |seed| {
-        let _ = fs::remove_dir_all(&out);
-        succeed(&mut init(seed, &[]));
+        init(seed, "--overwrite").succeeds();
         weights()
     };
     let (new, old) = (made("2"), made("1"));
     for at in 1.. {
-        let status = init("2", &["--overwrite"]).env("PRECAST_KILL_AT", at.to_string()).status().unwrap();
-        if status.success() {
+        if !is_killed_at(at, &mut init("2", "--overwrite")) {
             return assert!(at > 8, "{at}");
         }
         assert!(weights() == new || weights() == old, "change {at}");
-        succeed(&mut init("1", &["--overwrite"]));
-        assert!(weights() == old, "change {at}");
-        let around: Vec<String> = names_in(case.dir.path()).into_iter().filter(|name| name.starts_with(".")).collect();
+        assert!(made("1") == old, "change {at}");
+        let around: Vec<String> = case.names("").into_iter().filter(|name| name.starts_with(".")).collect();
         assert!(around.is_empty(), "change {at}: {around:?}");
     }
 }

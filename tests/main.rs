@@ -4,9 +4,6 @@
 //! for the models used here: `PRECAST_TEST_BUNDLE`. On a machine other than the one that built them, run
 //! them from the checkout's root with `PRECAST_BIN` naming the `precast` program.
 
-// Helpers take names and paths, owned or borrowed.
-#![allow(clippy::needless_borrows_for_generic_args)]
-
 #[macro_use]
 mod support;
 

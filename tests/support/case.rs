@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use precast::run::gpu::GpuRecord;
 use precast::run::metrics::Metrics;
+use precast::run::rollout::RolloutRecord;
 use precast::run::step::StepRecord;
 use serde_json::Value;
 
@@ -118,6 +120,26 @@ impl Case {
         self.read(self.path(out).join("student/model.safetensors"))
     }
 
+    /// The weights or the adapter of a run, and its steps without what depends on the clock and on memory.
+    pub fn results(&self, out: impl AsRef<Path>) -> (Vec<u8>, Vec<StepRecord>) {
+        let untimed = |rollouts| RolloutRecord { rollout_s: 0.0, rollout_tokens_per_s: 0.0, ..rollouts };
+        let timeless = |record: StepRecord| StepRecord {
+            step_ms: 0.0,
+            tokens_per_s: 0.0,
+            memory_bytes: 0,
+            gpu: GpuRecord::default(),
+            rollouts: record.rollouts.map(untimed),
+            ..record
+        };
+        (self.trained(&out), self.metrics(&out).into_iter().map(timeless).collect())
+    }
+
+    fn trained(&self, out: impl AsRef<Path>) -> Vec<u8> {
+        let files = ["student/model.safetensors", "adapter/adapter_model.safetensors"];
+        let paths = files.map(|name| self.path(&out).join(name));
+        self.read(paths.into_iter().find(|path| path.exists()).expect("something has trained"))
+    }
+
     /// Losses, norm and tokens of each step to the bit, and the weights or the adapter that they come to.
     pub fn bits(&self, out: impl AsRef<Path>) -> (Vec<[u64; 5]>, Vec<u8>) {
         let bits = |value: Option<f64>| value.expect("a finite number").to_bits();
@@ -125,10 +147,7 @@ impl Case {
             let [loss, kd, ce, norm] = [s.loss, s.kd_loss, s.ce_loss, s.grad_norm].map(bits);
             [loss, kd, ce, norm, s.tokens]
         };
-        let trained =
-            ["student/model.safetensors", "adapter/adapter_model.safetensors"].map(|name| self.path(&out).join(name));
-        let trained = trained.into_iter().find(|path| path.exists()).expect("something has trained");
-        (self.metrics(&out).iter().map(of).collect(), self.read(trained))
+        (self.metrics(&out).iter().map(of).collect(), self.trained(&out))
     }
 
     /// A text without the directory's name.

@@ -1,12 +1,13 @@
 //! Programs under way: waited for, signaled, and ended.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Process, Texts, heeding, is_note, texts};
+use super::{Process, Texts, heeding, is_note, names_in, texts};
 
 /// Bounds every wait for a program: a test fails after it.
 pub const FOREVER: Duration = Duration::from_secs(240);
@@ -59,6 +60,31 @@ pub fn ends(child: Child, expected: i32, said: impl Texts) -> String {
 /// Starts a program that heeds signals and whose outputs are read.
 pub fn start(command: &Command) -> Child {
     heeding(command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
+}
+
+/// Kills a program at one of its changes to the disk; false where it makes fewer and ends well.
+pub fn is_killed_at(change: u32, command: &mut Command) -> bool {
+    let status = command.env("PRECAST_KILL_AT", change.to_string()).output().expect("the program starts").status;
+    assert!(status.success() || status.signal() == Some(9), "change {change}: {status}");
+    !status.success()
+}
+
+/// Says how a run that was killed goes on: from its checkpoint if it has one, else from the start.
+pub fn continuation(out: &Path) -> &'static str {
+    // Killed while it replaced another: there is nothing at its place for a moment.
+    let names = if out.exists() { names_in(out) } else { Vec::new() };
+    let has = |prefix: &str| names.iter().any(|name| name.starts_with(prefix));
+    match (has("checkpoint-"), has("run.json")) {
+        (true, _) => "--resume",
+        (false, true) => "--overwrite",
+        (false, false) => "",
+    }
+}
+
+/// Continues a run that was killed. Killed after its last change, nothing is left to do.
+pub fn goes_on(command: &mut Command, what: &str) {
+    let (code, _, message) = command.ends();
+    assert!(code == Some(0) || message.contains("steps are done"), "{what}: {message}");
 }
 
 /// Ends a program, which nothing is heard of.

@@ -14,7 +14,9 @@ mod stand_ins;
 use std::path::PathBuf;
 
 pub use case::{Case, GPU_FIELDS, contents, distill, metrics_of, names_in, run_record, train};
-pub use child::{FOREVER, end, ends, kill, signal, start, wait_for_steps, wait_while};
+pub use child::{
+    FOREVER, continuation, end, ends, goes_on, is_killed_at, kill, signal, start, wait_for_steps, wait_while,
+};
 pub use device::{
     bundle, device, device_and_bundle, device_for, gemm, has_driver, is_on_gpu, is_sim, lacks_compiler, on_device,
     skipped, smollm2, without_trust,
