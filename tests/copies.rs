@@ -43,11 +43,7 @@ impl Host {
         let mut command = precast();
         command.current_dir(self.case.dir.path());
         command.with(["distill --teacher teacher --student student --data data.bin --out", out, STEPS, arguments]);
-        let kernels = std::env::current_exe().unwrap().with_file_name("libprecast_libcuda.so");
-        assert!(kernels.exists(), "{}: cargo builds it with the tests", kernels.display());
-        command.arg("--bundle").arg(&self.bundle);
-        command.env("PRECAST_FAKE_KERNELS", kernels).env("PRECAST_FAKE_BUNDLE", &self.bundle);
-        self.machine.run(&mut command)
+        self.machine.computes(&mut command, &self.bundle)
     }
 
     pub fn out(&self, name: &str) -> PathBuf {

@@ -1,8 +1,7 @@
 //! `precast generate`: completions of a prompt and of many.
 
-use std::os::unix::process::ExitStatusExt;
-
 use crate::driver::{Machine, machine, sm_121};
+use crate::support::launches;
 use crate::support::prelude::*;
 
 fn case() -> Case {
@@ -83,9 +82,7 @@ fn standard_output_has_the_text_or_the_score_alone() {
 #[test]
 fn a_model_whose_logits_are_no_numbers_generates_nothing() {
     let case = case();
-    with_tensor(&case, &case.student, "broken", "model.layers.0.input_layernorm.weight", |index, was| {
-        if index == 0 { f32::MAX } else { was }
-    });
+    with_tensor(&case, &case.student, "broken", "model.layers.0.input_layernorm.weight", first_is_huge);
     let mut broken = answer(&case, "the cat", "--raw --model broken");
     let said = [
         "sequence 0 at position 2: a logit is not finite",
@@ -129,9 +126,7 @@ const KINDS: [(&str, &str, [usize; 2]); 5] = [
 #[test]
 fn each_kind_of_row_is_a_prompt_and_completions_are_data() {
     let case = case();
-    let template =
-        "{% for m in messages %}<u> {{ m.content }} <e> {% endfor %}{% if add_generation_prompt %}<a>{% endif %}";
-    case.write("student/chat_template.jinja", template);
+    case.write("student/chat_template.jinja", TEMPLATE);
     for (name, text, prompts) in KINDS {
         let out = format!("of-{name}");
         case.write(name, text.replace("} {", "}\n{"));
@@ -230,11 +225,9 @@ fn a_generation_continues_wherever_it_was_killed() {
     run("whole.jsonl", "").succeeds();
     let whole = case.read("whole.jsonl");
     for at in 1.. {
-        let output = run("out.jsonl", "").env("PRECAST_KILL_AT", at.to_string()).output().unwrap();
-        if output.status.success() {
+        if !is_killed_at(at, &mut run("out.jsonl", "")) {
             return assert!(at > 8, "{at}");
         }
-        assert_eq!(output.status.signal(), Some(9), "change {at}: {output:?}");
         let begun = case.has(".out.jsonl.header");
         run("out.jsonl", if begun { "--resume" } else { "" }).succeeds();
         assert!(case.read("out.jsonl") == whole, "change {at}");
@@ -247,12 +240,9 @@ fn a_generation_continues_wherever_it_was_killed() {
 
 /// A generation on a machine of the test's own, whose kernels are their references.
 fn on(machine: &Machine, case: &Case, arguments: &str) -> Command {
-    let bundle = sm_121(machine.path());
-    let mut command = completes(case, "prompts.jsonl", "on.jsonl", &format!("--device cuda:0 {arguments} --bundle"));
-    let kernels = std::env::current_exe().unwrap().with_file_name("libprecast_libcuda.so");
-    command.arg(&bundle).env("PRECAST_FAKE_KERNELS", kernels).env("PRECAST_FAKE_BUNDLE", bundle);
+    let mut command = completes(case, "prompts.jsonl", "on.jsonl", &format!("--device cuda:0 {arguments}"));
     command.env("PRECAST_LIBCUDA_LOG", machine.path().join("log"));
-    machine.run(&mut command)
+    machine.computes(&mut command, &sm_121(machine.path()))
 }
 
 /// As the driver sees it, which poisons a context that loads late.
@@ -262,13 +252,7 @@ fn nothing_is_loaded_or_allocated_once_a_token_is_computed() {
     let gb10 = machine(&[("PRECAST_FAKE_LOG_MEMORY", "1")]);
     let (case, how) = (many(70), "--max-tokens 34 --slots 65");
     on(&gb10, &case, how).succeeds();
-    let calls = fs::read_to_string(gb10.path().join("log")).unwrap();
-    let calls: Vec<&str> = calls.lines().collect();
-    let first = calls.iter().position(|call| *call == "launch").unwrap();
-    let taken =
-        |calls: &[&str]| calls.iter().filter(|call| ["load", "alloc"].iter().any(|of| call.starts_with(of))).count();
-    assert!(taken(&calls[..first]) > 10 && taken(&calls[first..]) == 0, "{calls:?}");
-    assert!(calls[first..].iter().filter(|call| **call == "launch").count() > 34 * 2);
+    assert!(launches(&gb10.path().join("log")) > 34 * 2);
     completes(&case, "prompts.jsonl", "sim.jsonl", how).succeeds();
     assert!(case.read("on.jsonl") == case.read("sim.jsonl"));
 }

@@ -3,7 +3,7 @@
 use precast::run::sample::SampleRecord;
 use precast::run::step::HeldOutRecord;
 
-use crate::on_policy::{case, first_is_huge};
+use crate::on_policy::case;
 use crate::support::Texts;
 use crate::support::prelude::*;
 

@@ -378,17 +378,10 @@ fn a_run_of_an_adapter_continues_wherever_it_was_killed() {
     run("whole", "").succeeds();
     for at in 1.. {
         let _ = fs::remove_dir_all(case.path("out"));
-        if run("out", "").env("PRECAST_KILL_AT", at.to_string()).ends().0 == Some(0) {
-            assert!(at > 40, "{at} changes");
-            return;
+        if !is_killed_at(at, &mut run("out", "")) {
+            return assert!(at > 40, "{at} changes");
         }
-        let again = match (case.has("out/checkpoint-1"), case.has("out/run.json")) {
-            (true, _) => "--resume",
-            (false, true) => "--overwrite",
-            (false, false) => "",
-        };
-        let (_, _, message) = run("out", again).ends();
-        assert!(!message.contains("error: ") || message.contains("steps are done"), "change {at}: {message}");
+        goes_on(&mut run("out", continuation(&case.out())), &format!("change {at}"));
         assert!(case.bits("out") == case.bits("whole"), "change {at}");
         let left = ["adapter", "checkpoint-1", "metrics.jsonl", "report.html", "run.json", "run.log"];
         assert_eq!(case.names("out"), left, "change {at}");

@@ -129,11 +129,6 @@ fn a_logit_that_is_no_number_is_named_by_its_place() {
     assert!(case.metrics("broken").is_empty());
 }
 
-/// A change of a tensor after which no logit is finite.
-pub fn first_is_huge(index: usize, was: f32) -> f32 {
-    if index == 0 { f32::MAX } else { was }
-}
-
 #[test]
 fn a_student_that_ends_no_text_is_noted_once() {
     let case = case();

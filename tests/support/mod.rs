@@ -21,12 +21,13 @@ pub use device::{
     bundle, device, device_and_bundle, device_for, gemm, has_driver, is_on_gpu, is_sim, lacks_compiler, on_device,
     skipped, smollm2, without_trust,
 };
+pub use machine::launches;
 pub use process::{
     Process, Texts, fail, heeding, is_heading, is_note, precast, precast_aot, shell, succeed, texts, under,
 };
 pub use recipes::{
-    TEMPLATE, WORDS, case_of_words, copy, each, list, model_config, random_model, shape, simulated, tiny_config,
-    token_file, tokenizer, tokenizer_of_words, with_tensor,
+    TEMPLATE, WORDS, case_of_words, copy, each, first_is_huge, list, model_config, random_model, shape, simulated,
+    tiny_config, token_file, tokenizer, tokenizer_of_words, with_tensor,
 };
 pub use session::{
     adapter_gradient, config, config_alone, distance, floats, gradients, logits, logits_adapted, session, session_on,

@@ -128,6 +128,11 @@ pub fn with_tensor(
     to
 }
 
+/// A change of a norm's weight after which no logit is finite.
+pub fn first_is_huge(index: usize, was: f32) -> f32 {
+    if index == 0 { f32::MAX } else { was }
+}
+
 /// Copies a directory and all below it.
 pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a scratch directory is writable");
