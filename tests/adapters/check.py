@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Adapters go to PEFT and come from it: the same logits within 1e-5, fp32, on the CPU.
 
-    pip install torch==2.11.0 transformers==5.17.0 peft==0.21.0 safetensors
-    cargo build --release && tests/adapters/check.py target/release/precast
+    cargo xtask peers adapters
+
+or, with the packages of xtask/peers/requirements.txt: tests/adapters/check.py PRECAST.
 
 A tiny model, and adapters of it: made by PEFT (ranks and scales by pattern, rank-stabilized scales, other dtypes) and gone on from
 here; made here and read by PEFT. What Precast computes is seen as the negative log likelihood that `precast eval --adapter`

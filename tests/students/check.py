@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Students and adapters go to transformers, peft and llama.cpp: the same tokens and the same likelihood, on the CPU.
 
-    pip install torch==2.11.0 transformers==5.17.0 peft==0.21.2 gguf sentencepiece xllamacpp==2026.10.11549
-    pip download --no-deps --no-binary :all: llama-cpp-python==0.3.36        # holds llama.cpp's convert_hf_to_gguf.py; unpack it
-    cargo build --release
-    tests/students/check.py target/release/precast .../vendor/llama.cpp TEXT TEACHER...
+    cargo xtask peers students
+
+of SmolLM2; of others, after that, with the Python and the llama.cpp that are then below target/peers:
+
+    tests/students/check.py PRECAST .../vendor/llama.cpp TEXT TEACHER...
 
 A teacher is a Hugging Face directory or a GGUF file with a tokenizer, TEXT a .txt file of English. For each teacher Precast writes a
 student with all layers, one with every second layer that it distills for a few steps, and an adapter; nothing is changed by hand. Each

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """What `precast export` writes is what llama.cpp's converter writes: each key, each tensor to the last bit, each token of a text.
 
-    pip install torch==2.11.0 transformers==5.17.0 sentencepiece pyyaml xllamacpp==2026.10.11549
-    pip download --no-deps --no-binary :all: llama-cpp-python==0.3.36        # holds llama.cpp's convert_hf_to_gguf.py; unpack it
-    tests/students/export.py target/release/precast .../vendor/llama.cpp TEXT MODEL...
+    cargo xtask peers export
+
+of SmolLM2; of others, after that, with the Python and the llama.cpp that are then below target/peers:
+
+    tests/students/export.py PRECAST .../vendor/llama.cpp TEXT MODEL...
 
 A model is a Hugging Face directory with a tokenizer, TEXT a .txt file whose first MB is made tokens of: by transformers, by llama.cpp
 of the exported file, and by the `tokenizer.json` that Precast makes of that. For f32, bf16 and q8_0 both files are compared in the order

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares a run's event file, as TensorBoard reads it, with its metrics.jsonl.  pip install tensorboard; check.py RUN"""
+"""Compares a run's event file, as TensorBoard reads it, with its metrics.jsonl: `cargo xtask peers tensorboard`, or check.py RUN."""
 import json, math, pathlib, sys
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

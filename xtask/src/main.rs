@@ -13,6 +13,7 @@ mod golden;
 mod gpu;
 mod lines;
 mod modules;
+mod peers;
 mod picture;
 mod run;
 mod setup;
@@ -55,6 +56,10 @@ cargo xtask lines --tests  print the lines of tests, of each folder and file
 cargo xtask modules        redraw docs/packages.svg and docs/trainer.svg from the imports, and name circles
 cargo xtask picture        redraw docs/report.svg from the demo's report
 cargo xtask tuned FILE...  add times that `precast bench --tune FILE` measured to kernels/src/tuned.txt
+cargo xtask peers [CHECK...]
+                           compare adapters with PEFT, students with transformers and llama.cpp, exports with llama.cpp's
+                           converter and event files with TensorBoard; installs 3 GB from PyPI in target/peers, unless
+                           PRECAST_PEERS_PYTHON names a Python that has xtask/peers/requirements.txt
 cargo xtask truth          compare likelihoods of real models with exact ones (fetches 1.2 GB)
 cargo xtask truth --golden DIR
                            compare every golden case of DIR, as tests/golden/make.py writes them, with PyTorch's numbers
@@ -101,6 +106,7 @@ fn command() -> Result<()> {
         ["tuned", ref files @ ..] => tuned::merge(files),
         ["deny"] => deny::check(),
         ["docs"] => docs::docs(),
+        ["peers", ref names @ ..] => peers::peers(names),
         ["truth"] => truth::truth(),
         ["truth", "--golden", directory] => golden::compare(directory.as_ref()),
         ["gpu", directory] => gpu::pack(directory.as_ref(), None),
