@@ -5,49 +5,10 @@ use precast_kernels::abi::{
     gemm_fwd_params, gemm_swiglu_params, int8_columns_params, int8_quantize_params, rmsnorm_bwd_params,
     rmsnorm_dgrad_params, rmsnorm_fwd_params, swiglu_bwd_params, swiglu_fwd_params,
 };
-use precast_kernels::check::Case;
-use precast_kernels::host::Buffer;
 use precast_kernels::int8::rotation;
-use precast_kernels::{Dtype, Format, Key, Operand};
 
-/// A launch by the reference: operands before and after it, as numbers.
-struct Launch {
-    case: Case,
-    after: Vec<Buffer>,
-}
-
-impl Launch {
-    fn new<P: bytemuck::Pod>(key: &str, params: P, seed: u64) -> Self {
-        Self::with(key, params, seed, |_, _| {})
-    }
-
-    /// With operands that `change` has changed: their names and bytes.
-    fn with<P: bytemuck::Pod>(key: &str, params: P, seed: u64, mut change: impl FnMut(&str, &mut [u8])) -> Self {
-        let mut case = Case::new(&Key::parse(key).unwrap(), bytemuck::bytes_of(&params), seed);
-        case.operands.iter().zip(&mut case.before).for_each(|(operand, bytes)| change(operand.name, bytes));
-        let after = case.reference();
-        Self { case, after }
-    }
-
-    /// An operand, if the kernel has it, and its bytes: what it wrote, or what it read.
-    fn operand(&self, name: &str) -> Option<(&Operand, &[u8])> {
-        let index = self.case.operands.iter().position(|operand| operand.name == name)?;
-        let operand = &self.case.operands[index];
-        let bytes = if operand.access.writes() { &self.after[index] } else { &self.case.before[index] };
-        Some((operand, bytes))
-    }
-
-    fn numbers(&self, name: &str) -> Vec<f64> {
-        let (operand, bytes) = self.operand(name).unwrap();
-        match operand.format {
-            Format::Dense(Dtype::I8) => bytes.iter().map(|byte| f64::from(*byte as i8)).collect(),
-            Format::Dense(Dtype::Bf16) => {
-                bytemuck::pod_collect_to_vec::<u8, half::bf16>(bytes).into_iter().map(f64::from).collect()
-            }
-            _ => bytemuck::pod_collect_to_vec::<u8, f32>(bytes).into_iter().map(f64::from).collect(),
-        }
-    }
-}
+use crate::formulas::calculus::transposed;
+use crate::formulas::launch::Launch;
 
 /// The row times the orthonormal Hadamard matrix of each block of r, by its definition: element (i, j) has the sign of the
 /// number of ones in i and j.
@@ -79,48 +40,44 @@ fn is_quantized(row: &[f64], q: &[f64], scale: f64, what: &str) {
     }
 }
 
+/// Asserts that a launch has quantized these rows; rows of zeros, outliers and the largest numbers among them.
+fn are_quantized(launch: &Launch, rows: &[f64], what: &str) {
+    let (q, scale) = (launch.after("q"), launch.after("scale"));
+    let k = q.len() / scale.len();
+    for (row, scale) in scale.iter().enumerate() {
+        let part = row * k..(row + 1) * k;
+        is_quantized(&rows[part.clone()], &q[part], *scale, &format!("{what}, row {row}"));
+    }
+    assert!(scale.contains(&0.0) && scale.iter().any(|scale| *scale > 1e30), "{scale:?}");
+}
+
 #[test]
 fn values_are_rotated_rows_in_steps_of_their_scale() {
     for (k, x) in [(16, "bf16"), (48, "f32"), (96, "bf16"), (320, "f32"), (1536, "bf16")] {
-        let (rows, key) = (40, format!("int8.quantize{{k={k},x={x}}}"));
-        let launch = Launch::new(&key, int8_quantize_params { rows, ..Default::default() }, 3);
-        let (x, q, scale) = (launch.numbers("x"), launch.numbers("q"), launch.numbers("scale"));
-        for (row, scale) in scale.iter().enumerate() {
-            let part = |all: &[f64]| all[row * k..][..k].to_vec();
-            is_quantized(&part(&x), &part(&q), *scale, &format!("{key}, row {row}"));
-        }
-        // Rows of zeros, outliers and the largest numbers were among them.
-        assert!(scale.contains(&0.0) && scale.iter().any(|scale| *scale > 1e30), "{scale:?}");
+        let key = format!("int8.quantize{{k={k},x={x}}}");
+        let launch = Launch::of(&key, int8_quantize_params { rows: 40, ..Default::default() }, 3);
+        are_quantized(&launch, &launch.before("x"), &key);
     }
 }
 
 #[test]
 fn columns_are_rows_of_the_transpose() {
     for (n, x) in [(16, "bf16"), (96, "bf16"), (1536, "f32")] {
-        let (columns, key) = (40, format!("int8.columns{{n={n},x={x}}}"));
-        let launch = Launch::new(&key, int8_columns_params { columns, ..Default::default() }, 3);
-        let (x, q, scale) = (launch.numbers("x"), launch.numbers("q"), launch.numbers("scale"));
-        for (column, scale) in scale.iter().enumerate() {
-            let row: Vec<f64> = (0..n).map(|i| x[i * columns as usize + column]).collect();
-            is_quantized(&row, &q[column * n..][..n], *scale, &format!("{key}, column {column}"));
-        }
-        assert!(scale.contains(&0.0) && scale.iter().any(|scale| *scale > 1e30), "{scale:?}");
+        let key = format!("int8.columns{{n={n},x={x}}}");
+        let launch = Launch::of(&key, int8_columns_params { columns: 40, ..Default::default() }, 3);
+        are_quantized(&launch, &transposed(&launch.before("x"), 40), &key);
     }
 }
 
 #[test]
 fn what_is_not_finite_has_no_scale_that_is_a_number() {
     let params = int8_quantize_params { rows: 3, ..Default::default() };
-    for poison in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-        let launch = Launch::with("int8.quantize{k=64,x=f32}", params, 5, |name, bytes| {
-            if name == "x" {
-                let x: &mut [f32] = bytemuck::cast_slice_mut(bytes);
-                x.iter_mut().enumerate().for_each(|(i, x)| *x = if i == 70 { poison } else { 1.0 });
-            }
-        });
-        let scale = launch.numbers("scale");
+    for poison in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let mut launch = Launch::of("int8.quantize{k=64,x=f32}", params, 5);
+        launch.set("x", &std::array::from_fn::<f64, 192, _>(|i| if i == 70 { poison } else { 1.0 }));
+        let scale = launch.after("scale");
         assert!(scale[1].is_nan() && scale[0].is_finite() && scale[2].is_finite(), "{poison}: {scale:?}");
-        assert!(launch.numbers("q")[64..128].iter().all(|q| *q == 0.0));
+        assert!(launch.after("q")[64..128].iter().all(|q| *q == 0.0));
     }
 }
 
@@ -128,9 +85,9 @@ fn what_is_not_finite_has_no_scale_that_is_a_number() {
 fn a_norm_gives_the_rotated_rows_of_rmsnorm() {
     let (h, tokens, eps) = (192usize, 7, 1e-2);
     let params = rmsnorm_fwd_params { tokens: tokens as u32, eps, ..Default::default() };
-    let launch = Launch::new(&format!("rmsnorm.fwd{{h={h},out=i8,residual=true,x=bf16}}"), params, 4);
-    let (x, delta, gamma) = (launch.numbers("x"), launch.numbers("delta"), launch.numbers("gamma"));
-    let (sum, q, scale) = (launch.numbers("sum"), launch.numbers("q"), launch.numbers("scale"));
+    let launch = Launch::of(&format!("rmsnorm.fwd{{h={h},out=i8,residual=true,x=bf16}}"), params, 4);
+    let [x, delta, gamma] = ["x", "delta", "gamma"].map(|name| launch.before(name));
+    let [sum, q, scale] = ["sum", "q", "scale"].map(|name| launch.after(name));
     for (token, scale) in scale.iter().enumerate() {
         let at = token * h..(token + 1) * h;
         for i in at.clone() {
@@ -145,24 +102,19 @@ fn a_norm_gives_the_rotated_rows_of_rmsnorm() {
 /// Asserts that a kernel writes, of the same inputs, the bits of another one, and what `int8.quantize` makes of an output of that, of
 /// rows of k.
 fn is_the_pair<P: bytemuck::Pod>(key: &str, other: &str, params: P, output: &str, k: u32) {
-    let rows = 7;
-    let fused = Launch::new(key, params, 9);
-    let other = Launch::with(other, params, 1, |name, bytes| {
-        if let Some((_, given)) = fused.operand(name).filter(|(operand, _)| !operand.access.writes()) {
-            bytes.copy_from_slice(given);
-        }
-    });
-    let quantize = int8_quantize_params { rows, ..Default::default() };
-    let quantized = Launch::with(&format!("int8.quantize{{k={k},x=bf16}}"), quantize, 1, |name, bytes| {
-        if name == "x" {
-            bytes.copy_from_slice(other.operand(output).unwrap().1);
-        }
-    });
-    for (operand, written) in
-        fused.case.operands.iter().zip(&fused.after).filter(|(operand, _)| operand.access.writes())
+    let fused = Launch::of(key, params, 9);
+    let mut other = Launch::of(other, params, 1);
+    for (operand, bytes) in
+        other.case.operands.iter().zip(&mut other.case.before).filter(|(one, _)| !one.access.writes())
     {
-        let pair = quantized.operand(operand.name).or_else(|| other.operand(operand.name));
-        assert!(written[..] == *pair.unwrap().1, "{key}: {}", operand.name);
+        bytes.clone_from(&fused.case.before[fused.find(operand.name).expect("an operand of both")]);
+    }
+    let quantize = int8_quantize_params { rows: 7, ..Default::default() };
+    let mut quantized = Launch::of(&format!("int8.quantize{{k={k},x=bf16}}"), quantize, 1);
+    quantized.set("x", &other.after(output));
+    for (operand, written) in fused.case.operands.iter().zip(fused.outputs()).filter(|(one, _)| one.access.writes()) {
+        let of = |launch: &Launch| launch.find(operand.name).map(|index| launch.outputs()[index].to_vec());
+        assert!(written[..] == of(&quantized).or(of(&other)).expect("an output of one"), "{key}: {}", operand.name);
     }
 }
 
@@ -189,9 +141,8 @@ fn fused_kernels_write_the_bits_of_the_pairs_in_their_place() {
 
 /// x w^T of dequantized matrices, with a bias.
 fn gemm(launch: &Launch, [m, n, k]: [usize; 3], has_bias: bool) -> Vec<f64> {
-    let (x, w, sx, sw) =
-        (launch.numbers("x"), launch.numbers("w"), launch.numbers("x_scale"), launch.numbers("w_scale"));
-    let bias = if has_bias { launch.numbers("bias") } else { vec![0.0; n] };
+    let [x, w, sx, sw] = ["x", "w", "x_scale", "w_scale"].map(|name| launch.before(name));
+    let bias = if has_bias { launch.before("bias") } else { vec![0.0; n] };
     let element = |i: usize, j: usize| {
         let sum: f64 = (0..k).map(|r| x[i * k + r] * sx[i] * w[j * k + r] * sw[j]).sum();
         sum + bias[j]
@@ -213,12 +164,12 @@ fn gemms_are_those_of_the_matrices_that_were_quantized() {
     let (m, n, k) = (5, 24, 2064);
     let params = gemm_fwd_params { m: m as u32, n: n as u32, k: k as u32, ..Default::default() };
     for (bias, residual) in [(false, false), (true, true)] {
-        let launch = Launch::new(&format!("gemm.fwd{{bias={bias},residual={residual},w=i8,x=i8}}"), params, 6);
+        let launch = Launch::of(&format!("gemm.fwd{{bias={bias},residual={residual},w=i8,x=i8}}"), params, 6);
         let mut y = gemm(&launch, [m, n, k], bias);
         if residual {
-            y.iter_mut().zip(launch.numbers("residual")).for_each(|(y, residual)| *y += residual);
+            y.iter_mut().zip(launch.before("residual")).for_each(|(y, residual)| *y += residual);
         }
-        close(&launch.numbers("y"), &y, 1.0);
+        close(&launch.after("y"), &y, 1.0);
     }
 }
 
@@ -226,11 +177,11 @@ fn gemms_are_those_of_the_matrices_that_were_quantized() {
 fn gated_gemms_are_silu_of_one_half_times_the_other() {
     let (m, n, k) = (5, 16, 48);
     let params = gemm_swiglu_params { m: m as u32, n: n as u32, k: k as u32, ..Default::default() };
-    let launch = Launch::new("gemm.swiglu{bias=true,w=i8,x=i8}", params, 7);
+    let launch = Launch::of("gemm.swiglu{bias=true,w=i8,x=i8}", params, 7);
     let gated = gemm(&launch, [m, 2 * n, k], true);
     let silu = |gate: f64| gate / (1.0 + (-gate).exp());
     let y = gated.chunks(2 * n).flat_map(|row| (0..n).map(|j| silu(row[j]) * row[n + j]).collect::<Vec<_>>());
-    close(&launch.numbers("y"), &y.collect::<Vec<_>>(), 6.0);
+    close(&launch.after("y"), &y.collect::<Vec<_>>(), 6.0);
 }
 
 /// Sums at their largest: every term is 127 x 127, over a depth at which f32 would have lost the last bits long before.
@@ -238,19 +189,13 @@ fn gated_gemms_are_silu_of_one_half_times_the_other() {
 fn sums_are_exact_at_the_depth_of_the_largest_models() {
     let (n, k) = (8, 53_248);
     let params = gemm_fwd_params { m: 2, n, k, ..Default::default() };
-    let launch = Launch::with("gemm.fwd{bias=false,residual=true,w=i8,x=i8}", params, 8, |name, bytes| match name {
-        "x" | "w" => bytes.fill(127),
-        "residual" => {
-            let y: &mut [half::bf16] = bytemuck::cast_slice_mut(bytes);
-            y.fill(half::bf16::from_f32(-858_800_000.0)); // nearly all of it
-        }
-        _ => {
-            let scale: &mut [f32] = bytemuck::cast_slice_mut(bytes);
-            scale.fill(1.0);
-        }
-    });
+    let mut launch = Launch::of("gemm.fwd{bias=false,residual=true,w=i8,x=i8}", params, 8);
+    for (name, value) in [("x", 127.0), ("w", 127.0), ("x_scale", 1.0), ("w_scale", 1.0), ("residual", -858_800_000.0)]
+    {
+        launch.set(name, &vec![value; launch.before(name).len()]); // the residual is nearly all of the sum
+    }
     let exact = (f64::from(k) * 127.0 * 127.0) as f32; // of an i32, rounded once
     let expected = exact + half::bf16::from_f32(-858_800_000.0).to_f32();
     let expected = f64::from(half::bf16::from_f32(expected));
-    assert!(launch.numbers("y").iter().all(|y| *y == expected), "{:?} {expected}", launch.numbers("y"));
+    assert!(launch.after("y").iter().all(|y| *y == expected), "{:?} {expected}", launch.after("y"));
 }

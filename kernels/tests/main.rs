@@ -4,8 +4,6 @@ mod blas;
 mod blocks;
 mod draws;
 mod formulas;
-mod head;
 mod int8;
 mod kernels;
-mod qk_norm;
 mod sources;

@@ -5,7 +5,7 @@ use precast_kernels::host::Buffer;
 use precast_kernels::{Access, Arch, Content, Dtype, Geometry, Operand, Source, TensorMap};
 use precast_simt::{Program, execute};
 
-use crate::SIMT;
+use crate::{SIMT, snapshots};
 
 const ROWS: u32 = 64;
 const COLUMNS: u32 = 256;
@@ -124,41 +124,32 @@ fn without_defects_they_are_their_references() {
     }
 }
 
-macro_rules! found {
-    ($($test:ident: $planted:ident $defect:literal)*) => {
-        $(#[test]
-        fn $test() {
-            insta::assert_snapshot!($planted().found($defect));
-        })*
-    };
-}
-
-found! {
-    a_stage_that_is_freed_before_its_wgmma_is_waited_for_is_a_race: ring 1
-    sums_are_not_read_before_their_wgmma_is_waited_for: ring 2
-    a_barrier_that_expects_a_tile_too_much_is_waited_for_in_vain: ring 3
-    a_barrier_that_expects_half_a_tile_is_overdrawn: ring 4
-    a_stage_that_three_of_four_warps_have_freed_is_not_free: ring 5
-    a_producer_that_waits_for_the_wrong_parity_never_starts: ring 6
-    a_consumer_that_waits_for_the_wrong_parity_reads_what_is_not_there: ring 7
-    a_descriptor_of_another_swizzle_is_refused: ring 8
-    a_descriptor_of_another_stride_is_not_the_reference: ring 9
-    a_wgmma_without_a_fence_is_refused: ring 10
-    a_barrier_that_copies_do_not_know_of_is_refused: ring 11
-    registers_that_nobody_gives_are_not_taken: ring 12
-    a_barrier_that_every_lane_arrives_at_passes_too_early: ring 13
-    a_barrier_that_is_expected_of_twice_has_too_many_arrivals: ring 14
-    a_stage_that_nobody_has_freed_is_not_filled: ring 15
-    sums_are_not_written_while_they_are_under_way: ring 16
-    sums_that_were_written_are_fenced_before_the_next_wgmma: ring 17
-    stores_are_fenced_before_wgmma_reads_them: proxy 1
-    stores_of_other_warps_are_waited_for: proxy 2
-    threads_that_expect_different_numbers_at_a_named_barrier_diverge: proxy 3
-    an_operand_is_not_overwritten_while_it_is_multiplied: proxy 4
-    a_multicast_that_misses_a_block_leaves_it_waiting: pair 1
-    a_block_that_ends_before_what_it_is_sent_arrives_is_gone: pair 2
-    a_block_that_may_not_have_begun_is_not_copied_to: pair 3
-    a_barrier_that_expects_half_of_what_is_sent_is_overdrawn: pair 4
-    a_block_that_ends_before_it_is_arrived_at_is_gone: pair 5
-    a_tile_that_is_not_waited_for_is_not_read: pair 6
+snapshots! {
+    a_stage_that_is_freed_before_its_wgmma_is_waited_for_is_a_race: ring().found(1);
+    sums_are_not_read_before_their_wgmma_is_waited_for: ring().found(2);
+    a_barrier_that_expects_a_tile_too_much_is_waited_for_in_vain: ring().found(3);
+    a_barrier_that_expects_half_a_tile_is_overdrawn: ring().found(4);
+    a_stage_that_three_of_four_warps_have_freed_is_not_free: ring().found(5);
+    a_producer_that_waits_for_the_wrong_parity_never_starts: ring().found(6);
+    a_consumer_that_waits_for_the_wrong_parity_reads_what_is_not_there: ring().found(7);
+    a_descriptor_of_another_swizzle_is_refused: ring().found(8);
+    a_descriptor_of_another_stride_is_not_the_reference: ring().found(9);
+    a_wgmma_without_a_fence_is_refused: ring().found(10);
+    a_barrier_that_copies_do_not_know_of_is_refused: ring().found(11);
+    registers_that_nobody_gives_are_not_taken: ring().found(12);
+    a_barrier_that_every_lane_arrives_at_passes_too_early: ring().found(13);
+    a_barrier_that_is_expected_of_twice_has_too_many_arrivals: ring().found(14);
+    a_stage_that_nobody_has_freed_is_not_filled: ring().found(15);
+    sums_are_not_written_while_they_are_under_way: ring().found(16);
+    sums_that_were_written_are_fenced_before_the_next_wgmma: ring().found(17);
+    stores_are_fenced_before_wgmma_reads_them: proxy().found(1);
+    stores_of_other_warps_are_waited_for: proxy().found(2);
+    threads_that_expect_different_numbers_at_a_named_barrier_diverge: proxy().found(3);
+    an_operand_is_not_overwritten_while_it_is_multiplied: proxy().found(4);
+    a_multicast_that_misses_a_block_leaves_it_waiting: pair().found(1);
+    a_block_that_ends_before_what_it_is_sent_arrives_is_gone: pair().found(2);
+    a_block_that_may_not_have_begun_is_not_copied_to: pair().found(3);
+    a_barrier_that_expects_half_of_what_is_sent_is_overdrawn: pair().found(4);
+    a_block_that_ends_before_it_is_arrived_at_is_gone: pair().found(5);
+    a_tile_that_is_not_waited_for_is_not_read: pair().found(6);
 }

@@ -22,6 +22,17 @@ mod rows;
 mod skipped;
 mod softcap;
 
+/// A test a line: its name, and what it compares with the snapshot of that name.
+macro_rules! snapshots {
+    ($($test:ident: $found:expr;)*) => {
+        $(#[test]
+        fn $test() {
+            insta::assert_snapshot!($found);
+        })*
+    };
+}
+use snapshots;
+
 /// The machine, compiled once for all tests.
 static SIMT: LazyLock<Simt> = LazyLock::new(|| {
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));

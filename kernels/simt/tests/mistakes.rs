@@ -52,6 +52,9 @@ macro_rules! mistakes {
 }
 
 const TAIL: &str = "i < n; i += stride) y[i]";
+const GRID: &str = "uint64_t(gridDim.x) * VARIANT_THREADS";
+const SCALE: &str = "mul_rn(x_scale, w_scale)";
+const ROUNDS: &str = "rounds ? packed[i] : values[i]";
 const GATE: &str = "g[j] * sigmoid(g[j]) * u[j]";
 const NORM: &str = "rmsnorm.fwd{h=3584,residual=true,x=bf16}";
 
@@ -65,6 +68,12 @@ mistakes! {
         "`y` was never written at element 0 of 1";
     a_stride_too_long: softcap(Dtype::Bf16, "uint64_t(gridDim.x) *", "2 * uint64_t(gridDim.x) *") =>
         "`y` was never written at element ", "from softcap/fwd.cu:19";
+    a_cast_whose_stride_is_too_long: found("cast{from=f32,to=bf16}", GRID, "2 * uint64_t(gridDim.x) * VARIANT_THREADS") =>
+        "operand `y` was never written at element ";
+    a_fill_whose_stride_is_too_long: found("fill{first=false}", GRID, "2 * uint64_t(gridDim.x) * VARIANT_THREADS") =>
+        "operand `y` was never written at element ";
+    a_swiglu_whose_stride_is_too_long: found("swiglu.fwd{x=bf16}", "segments * VARIANT_THREADS}", "2 * segments * VARIANT_THREADS}") =>
+        "operand `y` was never written at element ";
     elements_of_one_token: softcap(Dtype::Bf16, "uint64_t(p.tokens) * p.n", "p.n") => "`y` was never written at element 1031";
     a_grid_walked_by_every_block: softcap(Dtype::Bf16, "uint64_t(blockIdx.x) * VARIANT_THREADS + threadIdx.x", "threadIdx.x") =>
         "data race: 8 bytes at byte", "of operand `y`", "block (3, 0, 0)", "block (2, 0, 0)", "write at device.cuh", "softcap/fwd.cu:19";
@@ -106,6 +115,15 @@ mistakes! {
         "operand `rstd` differs from the host reference";
     an_eps_outside_of_the_root: found(NORM, "/ sqrtf(row_sum(square, scratch) / KEY_H + p.eps)", "/ (sqrtf(row_sum(square, scratch) / KEY_H) + p.eps)") =>
         "operand `y` differs from the host reference";
+
+    // Hardly one output in 10,000 shows it, and one is enough.
+    a_scale_two_units_off_in_the_last_place: found("gemm.fwd{bias=false,residual=false,w=i8,x=i8}", SCALE, "mul_rn(x_scale, w_scale) * 1.0000002f") =>
+        "`y` differs from the host reference";
+    // A model in float64, and a run that computes the two apart, round first.
+    a_swiglu_quantized_before_it_is_rounded: found("swiglu.fwd{n=272,out=i8,x=bf16}", ROUNDS, "values[i]") => "operand `q` differs";
+    a_gradient_quantized_before_it_is_rounded: found("swiglu.bwd{n=128,out=bf16+i8,x=bf16}", ROUNDS, "values[i]") => "operand `q` differs";
+    a_norm_quantized_before_it_is_rounded: found("rmsnorm.fwd{h=96,out=bf16+i8,residual=false,x=bf16}", ROUNDS, "values[i]") =>
+        "operand `q` differs";
 
     // Rows.
     a_row_behind_the_last: found("rmsnorm.fwd{h=96,residual=false,x=bf16}", "token < p.tokens", "token <= p.tokens") =>

@@ -4,7 +4,7 @@ use precast_kernels::host::Buffer;
 use precast_kernels::{Arch, Geometry, Source};
 use precast_simt::{CompileError, Operand, Program, Report};
 
-use crate::SIMT;
+use crate::{SIMT, snapshots};
 
 /// A kernel with one defect or several, and its launch.
 struct Planted {
@@ -58,12 +58,7 @@ impl Planted {
     }
 
     /// The report of the first seed; the others' break the same rule. Without the defect there is none.
-    fn found(&self) -> String {
-        self.found_of(1)
-    }
-
-    /// Returns the report on one of a kernel's several defects.
-    fn found_of(&self, defect: u32) -> String {
+    fn found(&self, defect: u32) -> String {
         for arch in [Arch::Sm89, Arch::Sm121] {
             let sound = self.program(arch, None);
             for seed in 0..4 {
@@ -78,77 +73,27 @@ impl Planted {
     }
 }
 
-#[test]
-fn a_removed_barrier_is_a_race() {
-    insta::assert_snapshot!(planted!("removed_barrier", 64, 1, 64, 0).found());
-}
-
-#[test]
-fn a_read_before_the_first_barrier_names_its_writer_too() {
-    insta::assert_snapshot!(planted!("first_barrier", 64, 1, 64, 0).found());
-}
-
-#[test]
-fn an_off_by_one_row_is_out_of_bounds() {
-    insta::assert_snapshot!(planted!("off_by_one_row", 6 * 16, 2, 64, 0).found());
-}
-
-#[test]
-fn an_unaligned_vector_is_misaligned() {
-    insta::assert_snapshot!(planted!("unaligned_vector", 64, 1, 32, 0).found());
-}
-
-#[test]
-fn a_missing_wait_reads_what_is_under_way() {
-    insta::assert_snapshot!(planted!("missing_wait", 4 * 64, 1, 64, 16 * 64).found());
-}
-
-#[test]
-fn threads_that_left_make_a_barrier_divergent() {
-    insta::assert_snapshot!(planted!("divergent_barrier", 64, 1, 64, 0).found());
-}
-
-#[test]
-fn an_uninitialized_sum_is_a_read_of_uninitialized_memory() {
-    insta::assert_snapshot!(planted!("uninitialized_read", 64, 1, 32, 0).found());
-}
-
-#[test]
-fn an_uninitialized_fragment_may_be_loaded_but_not_multiplied() {
-    insta::assert_snapshot!(planted!("uninitialized_fragment", 128, 1, 32, 0).found());
-}
-
-#[test]
-fn an_uninitialized_accumulator_is_not_added_to() {
-    insta::assert_snapshot!(planted!("uninitialized_accumulator", 128, 1, 32, 0).found());
-}
-
-#[test]
-fn a_shared_buffer_one_short_is_overrun() {
-    insta::assert_snapshot!(planted!("short_buffer", 64, 1, 64, 0).found());
-}
-
-#[test]
-fn two_blocks_that_write_the_same_element_race() {
-    insta::assert_snapshot!(planted!("cross_block_race", 128, 4, 32, 0).found());
-}
-
-#[test]
-fn a_shuffle_from_a_lane_that_is_gone_is_divergent() {
-    insta::assert_snapshot!(planted!("lane_is_gone", 64, 1, 64, 0).found());
-}
-
-#[test]
-fn each_architecture_is_judged_by_its_own_code() {
-    let planted = planted!("right_under_890", 64, 1, 64, 0);
-    assert_eq!(planted.run(&planted.program(Arch::Sm89, Some(1)), 1), Ok(()));
-    insta::assert_snapshot!(planted.found());
-}
-
-#[test]
-fn more_static_shared_memory_than_a_block_may_have_is_refused() {
-    let error = planted!("too_much_shared", 64, 1, 64, 0).compile(Arch::Sm121, None).err().unwrap();
-    insta::assert_snapshot!(error);
+snapshots! {
+    a_removed_barrier_is_a_race: planted!("removed_barrier", 64, 1, 64, 0).found(1);
+    a_read_before_the_first_barrier_names_its_writer_too: planted!("first_barrier", 64, 1, 64, 0).found(1);
+    an_off_by_one_row_is_out_of_bounds: planted!("off_by_one_row", 6 * 16, 2, 64, 0).found(1);
+    an_unaligned_vector_is_misaligned: planted!("unaligned_vector", 64, 1, 32, 0).found(1);
+    a_missing_wait_reads_what_is_under_way: planted!("missing_wait", 4 * 64, 1, 64, 16 * 64).found(1);
+    threads_that_left_make_a_barrier_divergent: planted!("divergent_barrier", 64, 1, 64, 0).found(1);
+    an_uninitialized_sum_is_a_read_of_uninitialized_memory: planted!("uninitialized_read", 64, 1, 32, 0).found(1);
+    an_uninitialized_fragment_may_be_loaded_but_not_multiplied: planted!("uninitialized_fragment", 128, 1, 32, 0).found(1);
+    an_uninitialized_accumulator_is_not_added_to: planted!("uninitialized_accumulator", 128, 1, 32, 0).found(1);
+    a_shared_buffer_one_short_is_overrun: planted!("short_buffer", 64, 1, 64, 0).found(1);
+    two_blocks_that_write_the_same_element_race: planted!("cross_block_race", 128, 4, 32, 0).found(1);
+    a_shuffle_from_a_lane_that_is_gone_is_divergent: planted!("lane_is_gone", 64, 1, 64, 0).found(1);
+    a_semaphore_that_is_read_without_acquire_is_a_race: semaphore().found(1);
+    a_semaphore_without_a_barrier_after_it_is_a_race: semaphore().found(2);
+    a_semaphore_without_a_barrier_before_it_is_a_race: semaphore().found(3);
+    a_semaphore_that_is_written_without_release_is_a_race: semaphore().found(4);
+    a_semaphore_that_nobody_sets_is_a_deadlock: semaphore().found(5);
+    a_cta_that_waits_for_a_later_one_may_deadlock: planted!("semaphore", 65 * 64, 65, 64, 0).found(6);
+    more_static_shared_memory_than_a_block_may_have_is_refused:
+        planted!("too_much_shared", 64, 1, 64, 0).compile(Arch::Sm121, None).err().unwrap();
 }
 
 /// Four CTAs that store to the same elements one after the other, as a semaphore says.
@@ -157,31 +102,8 @@ fn semaphore() -> Planted {
 }
 
 #[test]
-fn a_semaphore_that_is_read_without_acquire_is_a_race() {
-    insta::assert_snapshot!(semaphore().found_of(1));
-}
-
-#[test]
-fn a_semaphore_without_a_barrier_after_it_is_a_race() {
-    insta::assert_snapshot!(semaphore().found_of(2));
-}
-
-#[test]
-fn a_semaphore_without_a_barrier_before_it_is_a_race() {
-    insta::assert_snapshot!(semaphore().found_of(3));
-}
-
-#[test]
-fn a_semaphore_that_is_written_without_release_is_a_race() {
-    insta::assert_snapshot!(semaphore().found_of(4));
-}
-
-#[test]
-fn a_semaphore_that_nobody_sets_is_a_deadlock() {
-    insta::assert_snapshot!(semaphore().found_of(5));
-}
-
-#[test]
-fn a_cta_that_waits_for_a_later_one_may_deadlock() {
-    insta::assert_snapshot!(planted!("semaphore", 65 * 64, 65, 64, 0).found_of(6));
+fn each_architecture_is_judged_by_its_own_code() {
+    let planted = planted!("right_under_890", 64, 1, 64, 0);
+    assert_eq!(planted.run(&planted.program(Arch::Sm89, Some(1)), 1), Ok(()));
+    insta::assert_snapshot!(planted.found(1));
 }

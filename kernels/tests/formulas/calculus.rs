@@ -30,7 +30,8 @@ pub fn sum(a: &[f64], b: &[f64]) -> Vec<f64> {
 }
 
 pub fn log_sum_exp(values: &[f64]) -> f64 {
-    values.iter().map(|value| value.exp()).sum::<f64>().ln()
+    let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    largest + values.iter().map(|value| (value - largest).exp()).sum::<f64>().ln()
 }
 
 /// `x` [m, k] times the transpose of `w` [n, k].

@@ -14,7 +14,9 @@ fn losses([teacher, student]: [&[f64]; 2], target: f64, temperature: f64, beta: 
         scaled.into_iter().map(|logit| logit - total).collect::<Vec<_>>()
     });
     let kl = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a.exp() * (a - b)).sum::<f64>();
-    let mixture: Vec<f64> = p.iter().zip(&q).map(|(p, q)| (beta * p.exp() + (1.0 - beta) * q.exp()).ln()).collect();
+    // By the larger of the two: both may vanish.
+    let mixed = |p: f64, q: f64| p.max(q) + (beta * (p - p.max(q)).exp() + (1.0 - beta) * (q - p.max(q)).exp()).ln();
+    let mixture: Vec<f64> = p.iter().zip(&q).map(|(p, q)| mixed(*p, *q)).collect();
     let divergence = match beta {
         0.0 => kl(&p, &q),
         1.0 => kl(&q, &p),
@@ -39,8 +41,27 @@ fn of_tokens<const N: usize>(
     std::array::from_fn(|index| all.iter().map(|one| one[index]).collect())
 }
 
-/// Asserts losses of each token and the gradient of its logits. With alpha 0 the teacher is not looked at.
-fn is_trained(launch: &Launch, [teacher, student]: [&str; 2], options: [f32; 3]) {
+/// Factor of logits whose softmaxes are of one token.
+const SHARP: f64 = 40.0;
+
+/// Asserts losses of each token and the gradient of its logits, also of sharp softmaxes. With alpha 0 the teacher is not looked at.
+fn is_trained(launch: &mut Launch, names: [&str; 2], options: [f32; 3]) {
+    are_losses(launch, names, options);
+    let sharp = names.map(|name| launch.before(name).iter().map(|logit| SHARP * logit).collect::<Vec<_>>());
+    launch.again();
+    names.iter().zip(&sharp).for_each(|(name, logits)| launch.set(name, logits));
+    are_losses(launch, names, options);
+    let [teacher, student] = names;
+    if teacher != student {
+        launch.again();
+        launch.set(teacher, &sharp[1]);
+        assert!(launch.after("kd").iter().all(|kd| *kd == 0.0), "equal rows diverge by exactly nothing");
+        let has_gradient = launch.after(student).iter().any(|gradient| *gradient != 0.0);
+        assert!(!launch.goes("divergence alone", options[0] == 1.0) || !has_gradient, "equal rows teach nothing");
+    }
+}
+
+fn are_losses(launch: &Launch, [teacher, student]: [&str; 2], options: [f32; 3]) {
     let ([alpha, temperature, beta], loss_scale) = (options.map(f64::from), launch.loss_scale());
     let (taught, logits) = (launch.before(teacher), launch.before(student));
     let losses = |[teacher, student]: [&[f64]; 2], target| {
@@ -56,6 +77,10 @@ fn is_trained(launch: &Launch, [teacher, student]: [&str; 2], options: [f32; 3])
         let [_, _, loss] = of_tokens(launch, [&taught, logits], losses);
         loss
     });
+    let (targets, gradient) = (launch.before("targets"), launch.after(student));
+    let mut rows = targets.iter().zip(gradient.chunks(gradient.len() / targets.len()));
+    let is_still = |row: &[f64]| row.iter().all(|gradient| *gradient == 0.0);
+    assert!(rows.all(|(target, row)| *target != MASKED || is_still(row)), "a masked token has a gradient");
 }
 
 pub fn distill(launch: &mut Launch) {

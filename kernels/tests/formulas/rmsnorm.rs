@@ -4,7 +4,7 @@ use super::calculus::{dot, dots, sum};
 use super::launch::Launch;
 
 /// Rows divided by their root mean square, times `gamma`; and the divisors' inverses.
-fn normalized(x: &[f64], gamma: &[f64], eps: f64) -> (Vec<f64>, Vec<f64>) {
+pub fn normalized(x: &[f64], gamma: &[f64], eps: f64) -> (Vec<f64>, Vec<f64>) {
     let h = gamma.len();
     let rstd: Vec<f64> = x.chunks(h).map(|row| 1.0 / (dot(row, row) / h as f64 + eps).sqrt()).collect();
     let rows = x.chunks(h).zip(&rstd);

@@ -1,0 +1,109 @@
+use precast_kernels::abi::{qk_norm_at_params, qk_norm_bwd_params, qk_norm_dgrad_params, qk_norm_fwd_params};
+
+use super::calculus::{dot, dots};
+use super::launch::Launch;
+use super::rmsnorm::normalized;
+
+/// Heads of a row: queries, keys behind them, and values that nothing touches.
+struct Heads {
+    d: usize,
+    eps: f64,
+    queries: usize,
+    rotated: usize,
+    all: usize,
+    cos: Vec<f64>,
+    sin: Vec<f64>,
+}
+
+impl Heads {
+    fn new(launch: &Launch, eps: f32, [queries, keys, all]: [u32; 3]) -> Self {
+        let [queries, rotated, all] = [queries, queries + keys, all].map(|heads| heads as usize);
+        let [cos, sin] = ["cos", "sin"].map(|name| launch.before(name));
+        Self { d: launch.size("d"), eps: f64::from(eps), queries, rotated, all, cos, sin }
+    }
+
+    /// Rows at these positions: heads divided by their root mean square, times the gamma of queries or of keys, then rotated.
+    fn forward(&self, x: &[f64], gamma: &[f64], positions: &[usize]) -> Vec<f64> {
+        let d = self.d;
+        let head = |(at, x): (usize, &[f64])| {
+            let (head, position) = (at % self.all, positions[at / self.all]);
+            if head >= self.rotated {
+                return x.to_vec();
+            }
+            let y = normalized(x, &gamma[if head < self.queries { 0 } else { d }..][..d], self.eps).0;
+            let (first, second) = y.split_at(d / 2);
+            let [cos, sin] = [&self.cos, &self.sin].map(|table| &table[position * d / 2..][..d / 2]);
+            let real = (0..d / 2).map(|i| first[i] * cos[i] - second[i] * sin[i]);
+            real.chain((0..d / 2).map(|i| second[i] * cos[i] + first[i] * sin[i])).collect()
+        };
+        x.chunks(d).enumerate().flat_map(head).collect()
+    }
+
+    /// The query and key heads of each row.
+    fn without_values(&self, x: &[f64]) -> Vec<f64> {
+        x.chunks(self.all * self.d).flat_map(|row| row[..self.rotated * self.d].to_vec()).collect()
+    }
+
+    /// Asserts that the heads of values are those of before, to the bit.
+    fn keep_values(&self, launch: &Launch, name: &str) {
+        let values = |x: Vec<f64>| {
+            x.chunks(self.all * self.d).flat_map(|row| row[self.rotated * self.d..].to_vec()).collect::<Vec<_>>()
+        };
+        assert_eq!(values(launch.after(name)), values(launch.before(name)));
+    }
+
+    fn are_forward(&self, launch: &Launch, positions: &[usize]) {
+        launch.is("x", &self.forward(&launch.before("x"), &launch.before("gamma"), positions));
+        self.keep_values(launch, "x");
+    }
+
+    /// Asserts the gradient of the heads, and returns the rows that they were in.
+    fn have_gradient(&self, launch: &Launch, positions: &[usize]) -> Vec<f64> {
+        let (dy, gamma) = (launch.before("dx"), launch.before("gamma"));
+        let mut x = dy.clone();
+        let raw = launch.before("raw");
+        let rows = x.chunks_mut(self.all * self.d).zip(raw.chunks(self.rotated * self.d));
+        rows.for_each(|(row, raw)| row[..raw.len()].copy_from_slice(raw));
+        launch.is_gradient("dx", &x, |x| dots(&self.forward(x, &gamma, positions), &dy, self.d));
+        self.keep_values(launch, "dx");
+        x
+    }
+}
+
+fn in_sequences(tokens: u32, seq_len: u32) -> Vec<usize> {
+    (0..tokens).map(|token| (token % seq_len) as usize).collect()
+}
+
+pub fn fwd(launch: &mut Launch) {
+    let qk_norm_fwd_params { eps, tokens, seq_len, query_heads, key_heads, row_heads, .. } = launch.params();
+    let heads = Heads::new(launch, eps, [query_heads, key_heads, row_heads]);
+    heads.are_forward(launch, &in_sequences(tokens, seq_len));
+    if launch.flag("keep") {
+        assert_eq!(launch.after("raw"), heads.without_values(&launch.before("x")));
+    }
+}
+
+pub fn at(launch: &mut Launch) {
+    let qk_norm_at_params { eps, query_heads, key_heads, row_heads, .. } = launch.params();
+    let positions: Vec<usize> = launch.before("position").into_iter().map(|position| position as usize).collect();
+    Heads::new(launch, eps, [query_heads, key_heads, row_heads]).are_forward(launch, &positions);
+}
+
+pub fn dgrad(launch: &mut Launch) {
+    let qk_norm_dgrad_params { eps, tokens, seq_len, query_heads, key_heads, row_heads, .. } = launch.params();
+    let heads = Heads::new(launch, eps, [query_heads, key_heads, row_heads]);
+    heads.have_gradient(launch, &in_sequences(tokens, seq_len));
+}
+
+pub fn bwd(launch: &mut Launch) {
+    let qk_norm_bwd_params { eps, tokens, seq_len, query_heads, key_heads, row_heads, rows, .. } = launch.params();
+    let heads = Heads::new(launch, eps, [query_heads, key_heads, row_heads]);
+    let positions = in_sequences(tokens, seq_len);
+    let (x, gamma, dy) = (heads.have_gradient(launch, &positions), launch.before("gamma"), launch.before("dx"));
+    let group = rows as usize * heads.all * heads.d;
+    launch.is_gradient("dgamma_partial", &gamma.repeat(tokens.div_ceil(rows) as usize), |gammas| {
+        let groups = x.chunks(group).zip(dy.chunks(group)).zip(positions.chunks(rows as usize));
+        let of_group = |(gamma, ((x, dy), positions))| dot(&heads.forward(x, gamma, positions), dy);
+        gammas.chunks(gamma.len()).zip(groups).map(of_group).collect()
+    });
+}
