@@ -9,69 +9,26 @@ use precast_aot::prebuilt::{self, PrebuiltError};
 use precast_aot::{Arch, BuildError, Request, build, home};
 use precast_fatbins::{Digest, ModuleEntry};
 use precast_kernels::cast::Cast;
-use precast_kernels::host::Views;
-use precast_kernels::{Build, Dtype, Geometry, Kernel, Key, KeyVariant, Operand, Reference, Source, key};
+use precast_kernels::{Dtype, Key};
 
+use crate::support::louder::edited::{Edited, task};
 use crate::support::program::{aot, ends, nvrtc, tiny_json, tiny_model};
 
-key! {
-    /// A `cast` whose array has no room in registers.
-    pub struct Spilling = "cast" { from: Dtype, to: Dtype }
-}
-
-impl Spilling {
-    fn cast(&self) -> Cast {
-        Cast { from: self.from, to: self.to }
-    }
-}
-
-impl Kernel for Spilling {
-    type Params = <Cast as Kernel>::Params;
-
-    fn operands(&self, params: &Self::Params) -> Vec<Operand> {
-        self.cast().operands(params)
-    }
-}
-
-impl Build for Spilling {
-    type Variant = <Cast as Build>::Variant;
-
-    fn variants(&self, arch: Arch) -> Vec<Self::Variant> {
-        self.cast().variants(arch)
-    }
-    fn source(&self, variant: Self::Variant) -> Source {
-        let text = "#include \"cast.h\"\n#include \"device.cuh\"\n\nKERNEL(cast_params) {\n    uint32_t kept[64];\n    \
-                    for (uint32_t i = 0; i < 64; i++) kept[(i * p.n) % 64] = i;\n    \
-                    ((uint32_t*)p.y)[threadIdx.x] = kept[threadIdx.x % 64];\n}\n";
-        Source { text, ..self.cast().source(variant) }
-    }
-    fn geometry(&self, variant: Self::Variant, params: &Self::Params) -> Geometry {
-        self.cast().geometry(variant, params)
-    }
-}
-
-impl Reference for Spilling {
-    fn examples() -> Vec<Self> {
-        Vec::new()
-    }
-    fn host(&self, _params: &Self::Params, _views: &mut Views<'_>) {}
-    fn samples(&self) -> Vec<Self::Params> {
-        Vec::new()
-    }
-}
+/// A `cast` whose array has no room in registers.
+const SPILLING: &str = "#include \"cast.h\"\n#include \"device.cuh\"\n\nKERNEL(cast_params) {\n    uint32_t kept[64];\n    \
+                        for (uint32_t i = 0; i < 64; i++) kept[(i * p.n) % 64] = i;\n    \
+                        ((uint32_t*)p.y)[threadIdx.x] = kept[threadIdx.x % 64];\n}\n";
 
 const KEYS: [[Dtype; 2]; 2] = [[Dtype::F32, Dtype::Bf16], [Dtype::Bf16, Dtype::F32]];
 
 /// Replaces the trainer's source of a key by a spilling one under the same symbol.
 fn spilling(arch: Arch) -> Vec<(Task, Vec<u8>)> {
     let compiled = KEYS.map(|[from, to]| {
-        let key = Key::new(Spilling { from, to });
-        let variant = key.kernel().variants(arch)[0];
-        let task = |key| Task { pair: KeyVariant { key, variant }, arch };
-        let cubin = task(key).compile(&nvrtc()).unwrap_or_else(|error| panic!("{error}"));
-        let own = Key::new(Cast { from, to });
-        let cubin = crate::support::renamed::renamed(&cubin, &task(own.clone()).pair.entry(arch));
-        (task(own), cubin)
+        let edited = Edited::new(Cast { from, to }, |_| SPILLING.to_owned());
+        let cubin = task(Key::new(edited), arch).compile(&nvrtc()).unwrap_or_else(|error| panic!("{error}"));
+        let own = task(Key::new(Cast { from, to }), arch);
+        let cubin = crate::support::renamed::renamed(&cubin, &own.pair.entry(arch));
+        (own, cubin)
     });
     compiled.into()
 }

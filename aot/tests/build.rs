@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use precast_aot::cache::Cache;
-use precast_aot::compile::{CompileError, Task};
+use precast_aot::compile::CompileError;
 use precast_aot::{Arch, BuildError, Built, Model, Nvrtc, Request, build};
 use precast_fatbins::{Bundle, Digest, Frame};
-use precast_kernels::host::Views;
-use precast_kernels::{Build, Geometry, Kernel, Key, KeyVariant, Operand, Reference, Source, Threads, key};
+use precast_kernels::Key;
+use precast_kernels::fill::Fill;
 
+use crate::support::louder::edited::{Edited, task};
 use crate::support::program::{aot, ends, nvrtc, tiny_json, tiny_model};
 
 fn request(archs: &[Arch]) -> Request {
@@ -78,53 +79,10 @@ fn every_built_in_model_has_the_same_keys_everywhere() {
     }
 }
 
-key! {
-    /// A kernel with a broken source.
-    pub struct Broken = "test.broken" { h: u32 }
-}
-
-impl Kernel for Broken {
-    type Params = precast_kernels::abi::cast_params;
-
-    fn operands(&self, _params: &Self::Params) -> Vec<Operand> {
-        Vec::new()
-    }
-}
-
-impl Build for Broken {
-    type Variant = Threads;
-
-    fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 32 }]
-    }
-    fn source(&self, _variant: Threads) -> Source {
-        Source {
-            path: "broken/broken.cu",
-            text: "#include \"device.cuh\"\n\nextern \"C\" __global__ void ENTRY() {\n    undefined_name = KEY_H;\n}\n",
-            headers: &[],
-        }
-    }
-    fn geometry(&self, variant: Threads, _params: &Self::Params) -> Geometry {
-        Geometry::linear(1, variant.threads)
-    }
-}
-
-impl Reference for Broken {
-    fn examples() -> Vec<Self> {
-        Vec::new()
-    }
-    fn host(&self, _params: &Self::Params, _views: &mut Views<'_>) {}
-    fn samples(&self) -> Vec<Self::Params> {
-        Vec::new()
-    }
-}
-
 #[test]
 fn a_compile_error_shows_the_key_the_line_and_the_log() {
-    let key = Key::new(Broken { h: 7 });
-    let variant = key.kernel().variants(Arch::Sm89)[0];
-    let task = Task { pair: KeyVariant { key, variant }, arch: Arch::Sm89 };
-    let error = task.compile(&nvrtc()).unwrap_err();
+    let broken = Edited::new(Fill { first: true }, |text| text.replace("= p.value;", "= undefined_name;"));
+    let error = task(Key::new(broken), Arch::Sm89).compile(&nvrtc()).unwrap_err();
     assert!(matches!(error, CompileError::Source { .. }));
     insta::assert_snapshot!(BuildError::Compile(vec![error]));
 }

@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use minisign::KeyPair;
 use precast_aot::cache::Cache;
 use precast_aot::publish::{Signer, publish};
-use precast_aot::{Arch, Built, Model, Request, build, home, lock, toolchain};
+use precast_aot::{Arch, Built, Request, build, home, lock};
 use precast_fatbins::{Lock, TrustedKey};
 use tempfile::TempDir;
 
+use super::program::{nvrtc, tiny_model};
+
 /// Builds a tiny model's kernels for one architecture, and its lock.
 pub fn tiny() -> (Request, Built, Vec<(String, Lock)>) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json");
-    let model = Model::find(path.to_str().unwrap()).unwrap();
+    let model = tiny_model();
     let request = Request::of_models(vec![model.clone()], vec![Arch::Sm121]);
-    let nvrtc = toolchain::nvrtc(None, &home::directory()).unwrap_or_else(|error| panic!("{error}"));
-    let built = build(&request, &nvrtc, &Cache::at(home::directory().join("cache")), &|_, _| {}).unwrap();
+    let built = build(&request, &nvrtc(), &Cache::at(home::directory().join("cache")), &|_, _| {}).unwrap();
     let lock = lock::of_model(&built.manifest, &request, &model);
     (request, built, vec![("tiny".to_owned(), lock)])
 }

@@ -16,6 +16,25 @@ fn says(fault: &Fault, part: &str) -> bool {
     fault.to_string().contains(part)
 }
 
+/// A number of eight bytes in a file.
+fn with_number(file: &[u8], at: usize, number: u64) -> Vec<u8> {
+    [&file[..at], &number.to_le_bytes(), &file[at + 8..]].concat()
+}
+
+/// Place of the offset of a tensor of so many dimensions: it follows name, rank, dimensions and type.
+fn offset_of(file: &[u8], name: &str, rank: usize) -> usize {
+    let at = file.windows(name.len()).position(|window| window == name.as_bytes()).unwrap();
+    at + name.len() + 4 + 8 * rank + 4
+}
+
+/// A file that ends after a terabyte of zeros, which costs nothing to make.
+fn endless(writer: &Writer) -> Fault {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), writer.bytes()).unwrap();
+    std::fs::OpenOptions::new().write(true).open(file.path()).unwrap().set_len(1 << 40).unwrap();
+    Gguf::read(file.path()).err().unwrap()
+}
+
 fn embedding(dimensions: &[u64], code: u32, values: usize) -> Vec<u8> {
     shape("llama").tensor_raw("token_embd.weight", dimensions, code, vec![0; values]).bytes()
 }
@@ -64,10 +83,8 @@ fn counts_and_lengths_that_the_file_cannot_hold_are_refused() {
     // Of tensors, of keys, of the first key's bytes.
     for at in [8, 16, 24] {
         for value in [u64::MAX, i64::MAX as u64, 1 << 40] {
-            let mut file = file.clone();
-            file[at..at + 8].copy_from_slice(&value.to_le_bytes());
             // More tensors or keys than there are: what follows is read as such, until something is wrong with it.
-            let fault = fault(&file);
+            let fault = fault(&with_number(&file, at, value));
             assert!(matches!(fault, Fault::Truncated { .. }) || says(&fault, ", more than "), "{fault}");
         }
     }
@@ -82,24 +99,14 @@ fn counts_and_lengths_that_the_file_cannot_hold_are_refused() {
     }
 }
 
-/// A header that no file needs is not read to its end: a sparse file of a terabyte costs nothing to make.
 #[test]
 fn an_endless_header_is_refused_before_its_end() {
-    let file = tempfile::NamedTempFile::new().unwrap();
     let array = [&8_u32.to_le_bytes()[..], &(1_u64 << 22).to_le_bytes()].concat();
-    let mut writer = shape("llama");
-    for key in 0..64 {
-        writer = writer.raw(&format!("a.{key}"), 9, &array);
-    }
+    let arrays = (0..64).fold(shape("llama"), |writer, key| writer.raw(&format!("a.{key}"), 9, &array));
     // The first array's texts are all empty, and so is the rest of the file.
-    std::fs::write(file.path(), writer.raw("z", 8, &(300_u64 << 20).to_le_bytes()).bytes()).unwrap();
-    std::fs::OpenOptions::new().write(true).open(file.path()).unwrap().set_len(1 << 40).unwrap();
-    let fault = Gguf::read(file.path()).err().unwrap();
+    let fault = endless(&arrays.raw("z", 8, &(300_u64 << 20).to_le_bytes()));
     assert!([LONG, ", more than ", " type "].iter().any(|part| says(&fault, part)), "{fault}");
-    let long = shape("llama").raw("z", 8, &(300_u64 << 20).to_le_bytes()).bytes();
-    std::fs::write(file.path(), long).unwrap();
-    std::fs::OpenOptions::new().write(true).open(file.path()).unwrap().set_len(1 << 40).unwrap();
-    let fault = Gguf::read(file.path()).err().unwrap();
+    let fault = endless(&shape("llama").raw("z", 8, &(300_u64 << 20).to_le_bytes()));
     assert!(says(&fault, LONG), "{fault}");
 }
 
@@ -125,9 +132,9 @@ fn every_type_of_value_reads_and_no_other_does() {
 fn a_key_or_a_tensor_that_is_there_twice_is_refused() {
     let key = fault(&shape("llama").again("general.architecture").bytes());
     assert!(says(&key, "metadata key general.architecture at byte ") && says(&key, " occurs twice"), "{key}");
-    let tensor = |writer: Writer| writer.tensor("token_embd.weight", &[4, 1], Kind::F32);
-    let tensor = fault(&tensor(tensor(shape("llama"))).bytes());
-    assert!(says(&tensor, "tensor token_embd.weight at byte ") && says(&tensor, " occurs twice"), "{tensor}");
+    let twice = shape("llama").tensor("x", &[4, 1], Kind::F32).tensor("x", &[4, 1], Kind::F32);
+    let tensor = fault(&twice.bytes());
+    assert!(says(&tensor, "tensor x at byte ") && says(&tensor, " occurs twice"), "{tensor}");
 }
 
 #[test]
@@ -148,15 +155,9 @@ fn an_alignment_is_a_power_of_two() {
 #[test]
 fn an_offset_off_the_alignment_or_past_the_end_is_refused() {
     let file = embedding(&[4, 1], 0, 16);
-    let end = file.len() - Writer::ALIGNMENT_BYTES;
-    // The tensor's offset is the last number of the table, before padding.
-    let name = file.windows(10).position(|window| window == b"token_embd").unwrap();
-    let at = name + "token_embd.weight".len() + 4 + 16 + 4;
-    assert!(at + 8 <= end);
+    let at = offset_of(&file, "token_embd.weight", 2);
     for (offset, misaligned) in [(1, true), (16, true), (32, false), (1 << 40, false), (u64::MAX - 31, false)] {
-        let mut file = file.clone();
-        file[at..at + 8].copy_from_slice(&u64::to_le_bytes(offset));
-        match fault(&file) {
+        match fault(&with_number(&file, at, offset)) {
             fault @ Fault::Truncated { .. } => assert!(!misaligned && says(&fault, "token_embd.weight")),
             fault => {
                 let place = format!("start at offset {offset} of the data, not a multiple of the file's alignment 32");
@@ -172,30 +173,21 @@ fn tensors_that_overlap_or_leave_a_gap_are_refused() {
     let file = ["blk.0.attn_q.bias", "blk.0.attn_k.bias", "blk.0.attn_v.bias"].into_iter().fold(shape("qwen2"), tensor);
     let file = file.bytes();
     open(&file).unwrap();
-    // A tensor's offset follows its name, rank, one dimension and type.
-    let at =
-        |name: &str| file.windows(name.len()).position(|window| window == name.as_bytes()).unwrap() + name.len() + 16;
-    let moved = |name: &str, to: u64| {
-        let mut file = file.clone();
-        file[at(name)..][..8].copy_from_slice(&to.to_le_bytes());
-        fault(&file)
-    };
     for (name, to, right) in [
         ("blk.0.attn_q.bias", 32, 0),
         ("blk.0.attn_k.bias", 0, 32),
         ("blk.0.attn_k.bias", 64, 32),
         ("blk.0.attn_v.bias", 32, 64),
     ] {
-        let (fault, place) = (moved(name, to), format!("start at offset {to} of the data, expected {right}, behind"));
+        let fault = fault(&with_number(&file, offset_of(&file, name, 1), to));
+        let place = format!("start at offset {to} of the data, expected {right}, behind");
         assert!(says(&fault, &format!("tensor {name} at byte ")) && says(&fault, &place), "{fault}");
     }
     // Behind a type whose size is not known values may start later, and not before.
     let unknown = shape("qwen2").tensor_raw("blk.0.attn_q.bias", &[512], 99, vec![0; 128]);
     let unknown = tensor(unknown, "blk.0.attn_k.bias").bytes();
     open(&unknown).unwrap();
-    let at = unknown.windows(17).position(|window| window == b"blk.0.attn_k.bias").unwrap() + 17 + 16;
-    let mut early = unknown;
-    early[at..][..8].copy_from_slice(&32_u64.to_le_bytes());
+    let early = with_number(&unknown, offset_of(&unknown, "blk.0.attn_k.bias", 1), 32);
     assert!(says(&fault(&early), "expected 64, behind"));
 }
 

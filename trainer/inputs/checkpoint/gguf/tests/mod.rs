@@ -12,8 +12,11 @@ mod written;
 use std::io::Write;
 
 use precast_kernels::Dtype;
+use serde_json::Value;
 
+use self::writer::Writer;
 use super::{Fault, Gguf};
+use crate::inputs::checkpoint::single_file::SingleFile;
 use crate::inputs::checkpoint::{CheckpointError, Scratch};
 
 /// Opens a file of these bytes.
@@ -26,6 +29,17 @@ fn open(bytes: &[u8]) -> Result<Gguf, Fault> {
 /// What is wrong with a file of these bytes.
 fn fault(bytes: &[u8]) -> Fault {
     open(bytes).err().expect("it must not open")
+}
+
+/// The configuration of a file that opens.
+fn config(writer: &Writer) -> Value {
+    open(&writer.bytes()).and_then(|gguf| gguf.config()).unwrap()
+}
+
+/// Asserts that a file has no configuration, and that the message has this part.
+fn has_no_config(writer: &Writer, part: &str) {
+    let error = open(&writer.bytes()).and_then(|gguf| gguf.config()).unwrap_err().to_string();
+    assert!(error.contains(part), "{error}");
 }
 
 /// A tensor's values.

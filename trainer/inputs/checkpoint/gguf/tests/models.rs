@@ -4,65 +4,29 @@ use precast_kernels::{Block, Dtype};
 use precast_plan::{ModelConfig, Parameters};
 use serde_json::json;
 
-use super::super::types::code;
-use super::samples::{model, shape};
+use super::samples::{model, shape, shape_of, with_biases, with_layer};
 use super::writer::Writer;
-use super::{Gguf, fault, open, read, try_read};
+use super::{Gguf, config, fault, has_no_config, open, read, try_read};
 use crate::inputs::checkpoint::kind::Kind;
 use crate::inputs::checkpoint::single_file::SingleFile;
 use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Weights};
 
 const QUERY: &str = "model.layers.0.self_attn.q_proj.weight";
 
+/// Its configuration, and its tensors in the names and shapes of Hugging Face, all of whose values are read.
 #[test]
-fn a_llama_file_is_a_llama_in_the_names_of_hugging_face() {
-    let gguf = open(&model("llama").bytes()).unwrap();
-    let expected = json!({
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 256, "intermediate_size": 8,
-        "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4, "vocab_size": 6,
-        "rope_theta": 1e6, "rms_norm_eps": 1e-6, "max_position_embeddings": 64, "tie_word_embeddings": false,
-        "hidden_act": "silu", "torch_dtype": "float32", "attention_bias": false,
-    });
-    assert_eq!(gguf.config().unwrap(), expected);
-    assert_eq!(gguf.config().unwrap()["rms_norm_eps"].to_string(), "1e-6");
-    let layer = |layer: u32| {
-        let modules = "input_layernorm mlp.down_proj mlp.gate_proj mlp.up_proj post_attention_layernorm \
-                       self_attn.k_proj self_attn.o_proj self_attn.q_proj self_attn.v_proj";
-        modules.split(' ').map(|module| format!("model.layers.{layer}.{module}.weight")).collect::<Vec<_>>()
-    };
-    let first = ["lm_head.weight", "model.embed_tokens.weight"].map(str::to_owned);
-    let expected = [&first[..], &layer(0), &layer(1), &["model.norm.weight".to_owned()]].concat();
-    assert_eq!(gguf.tensors.names().collect::<Vec<_>>(), expected);
-    assert_eq!(gguf.tensors.shape("model.layers.1.mlp.gate_proj.weight"), Some(&[8, 256][..]));
-    assert_eq!(gguf.tensors.shape("model.layers.2.mlp.gate_proj.weight"), None);
-    assert!(gguf.tensors.names().all(|name| read(&gguf, name).iter().all(|value| value.is_finite())));
-}
-
-#[test]
-fn a_qwen2_file_has_biases_and_the_default_rotary_base() {
-    let writer = model("qwen2").integer("tokenizer.ggml.eos_token_id", 5).without("qwen2.rope.freq_base");
-    let gguf = open(&writer.bytes()).unwrap();
-    let config = gguf.config().unwrap();
-    assert_eq!((&config["architectures"], &config["model_type"]), (&json!(["Qwen2ForCausalLM"]), &json!("qwen2")));
-    assert_eq!((&config["rope_theta"], &config["eos_token_id"]), (&json!(10000.0), &json!(5)));
-    assert_eq!((config.get("attention_bias"), config.get("bos_token_id")), (None, None));
-    assert_eq!(gguf.tensors.shape("model.layers.1.self_attn.q_proj.bias"), Some(&[8][..]));
-    assert_eq!(gguf.tensors.names().count(), 3 + 2 * 12);
-    assert!(gguf.tensors.names().all(|name| read(&gguf, name).iter().all(|value| value.is_finite())));
-}
-
-#[test]
-fn a_qwen3_file_has_norms_of_heads_and_a_head_dim_of_its_own() {
-    let gguf = open(&model("qwen3").bytes()).unwrap();
-    let config = gguf.config().unwrap();
-    assert_eq!((&config["architectures"], &config["model_type"]), (&json!(["Qwen3ForCausalLM"]), &json!("qwen3")));
-    assert_eq!((&config["head_dim"], &config["attention_bias"]), (&json!(4), &json!(false)));
-    for norm in ["q_norm", "k_norm"] {
-        let name = format!("model.layers.1.self_attn.{norm}.weight");
-        assert_eq!(gguf.tensors.shape(&name), Some(&[4][..]), "{name}");
+fn a_file_is_a_model_of_its_family() {
+    let qwen2 = model("qwen2").integer("tokenizer.ggml.eos_token_id", 5).without("qwen2.rope.freq_base");
+    for (family, writer) in [("llama", model("llama")), ("qwen2", qwen2), ("qwen3", model("qwen3"))] {
+        let gguf = open(&writer.bytes()).unwrap();
+        let tensors = gguf.tensors.names().map(|name| {
+            assert!(read(&gguf, name).iter().all(|value| value.is_finite()), "{name}");
+            format!("{name} {:?}", gguf.tensors.shape(name).unwrap())
+        });
+        let tensors = tensors.collect::<Vec<_>>().join("\n");
+        insta::assert_snapshot!(format!("gguf_{family}"), format!("{:#}\n{tensors}", gguf.config().unwrap()));
+        assert_eq!(gguf.tensors.shape("model.layers.2.mlp.gate_proj.weight"), None);
     }
-    assert_eq!(gguf.tensors.names().count(), 3 + 2 * 11);
-    assert!(gguf.tensors.names().all(|name| read(&gguf, name).iter().all(|value| value.is_finite())));
 }
 
 /// What llama.cpp's converter writes for a Llama 3: how its `generate_extra_tensors` computes it.
@@ -84,9 +48,7 @@ fn llama3_factors(theta: f64, head_dim: u32, factor: f64, original: f64) -> Vec<
 
 /// A Llama of so many elements a head, with these divisors of its frequencies.
 fn scaled(head_dim: u32, theta: f32, factors: &[f32]) -> Writer {
-    ["attention.key_length", "attention.value_length", "rope.dimension_count"]
-        .iter()
-        .fold(shape("llama"), |writer, key| writer.integer(&format!("llama.{key}"), head_dim))
+    shape_of("llama", 2, [256, head_dim, 8])
         .float("llama.rope.freq_base", theta)
         .tensor("token_embd.weight", &[256, 6], Kind::F32)
         .tensor_f32("rope_freqs.weight", &[factors.len() as u64], factors)
@@ -108,22 +70,18 @@ fn a_tensor_says_that_rotary_frequencies_are_scaled_as_llama3() {
     }
     // Where no factor lies between, the original length is that of the key, or else Llama 3's.
     let few = scaled(4, 1e8, &[1.0, 8.0]);
-    let original = |writer: Writer| {
-        open(&writer.bytes()).unwrap().config().unwrap()["rope_scaling"]["original_max_position_embeddings"].clone()
-    };
-    assert_eq!(original(few), 8192);
-    let few = scaled(4, 1e8, &[1.0, 8.0]).integer("llama.rope.scaling.original_context_length", 1024);
-    assert_eq!(original(few), 1024);
+    let original = |writer| config(&writer)["rope_scaling"]["original_max_position_embeddings"].clone();
+    assert_eq!(original(few.clone()), 8192);
+    assert_eq!(original(few.integer("llama.rope.scaling.original_context_length", 1024)), 1024);
     // Division by 1 is none.
-    let plain = open(&scaled(64, 5e5, &[1.0; 32]).bytes()).unwrap().config().unwrap();
-    assert_eq!(plain.get("rope_scaling"), None);
+    assert_eq!(config(&scaled(64, 5e5, &[1.0; 32])).get("rope_scaling"), None);
 }
 
 #[test]
 fn factors_that_are_not_llama3s_are_refused() {
-    let refused = |writer: Writer, wanted: &str| {
-        let error = open(&writer.bytes()).unwrap().config().unwrap_err().to_string();
-        assert!(error.contains("rope_freqs.weight at byte ") && error.contains(wanted), "{error}");
+    let refused = |writer: Writer, part: &str| {
+        has_no_config(&writer, "rope_freqs.weight at byte ");
+        has_no_config(&writer, part);
     };
     let factors = llama3_factors(5e5, 64, 8.0, 8192.0);
     let changed = |index: usize, value: f32| {
@@ -147,7 +105,7 @@ fn factors_that_are_not_llama3s_are_refused() {
 fn a_file_of_version_2_reads() {
     let mut writer = model("llama");
     writer.version = 2;
-    open(&writer.bytes()).unwrap().config().unwrap();
+    config(&writer);
 }
 
 #[test]
@@ -157,7 +115,7 @@ fn what_the_metadata_leave_out_follows_from_the_tensors() {
     let writer = ["attention.key_length", "attention.head_count_kv", "attention.value_length", "rope.dimension_count"]
         .iter()
         .fold(writer, |writer, key| writer.without(&format!("llama.{key}")));
-    let config = open(&writer.bytes()).unwrap().config().unwrap();
+    let config = config(&writer);
     assert_eq!((&config["head_dim"], &config["num_key_value_heads"]), (&json!(128), &json!(2)));
     assert_eq!((&config["tie_word_embeddings"], &config["attention_bias"]), (&json!(true), &json!(true)));
 }
@@ -219,10 +177,7 @@ fn an_unsupported_block_type_is_refused_where_it_is_read() {
 
 #[test]
 fn metadata_that_change_the_mathematics_are_refused_by_key() {
-    let refused = |writer: Writer, wanted: &str| {
-        let error = open(&writer.bytes()).and_then(|gguf| gguf.config()).unwrap_err().to_string();
-        assert!(error.contains(wanted), "{error}");
-    };
+    let refused = |writer: Writer, part: &str| has_no_config(&writer, part);
     let llama = || model("llama");
     refused(llama().string("general.architecture", "gemma"), "is gemma: supported are qwen2, qwen3 and llama");
     refused(llama().integer("split.count", 3), "metadata key split.count at byte ");
@@ -249,7 +204,7 @@ fn metadata_that_change_the_mathematics_are_refused_by_key() {
 
     let plain = llama().string("llama.rope.scaling.type", "none").float("llama.rope.scaling.factor", 1.0);
     let plain = plain.integer("llama.attention.sliding_window", 0).integer("llama.vocab_size", 6).float("qwen2.x", 2.0);
-    open(&plain.flag("llama.attention.causal", true).bytes()).unwrap().config().unwrap();
+    config(&plain.flag("llama.attention.causal", true));
 }
 
 #[test]
@@ -268,33 +223,15 @@ fn a_tensor_that_no_model_of_the_family_has_is_refused() {
 /// A scale that is NaN makes a block of values that are: found after dequantizing, by the tensor's Hugging Face name.
 #[test]
 fn a_scale_that_is_not_finite_is_refused_where_it_is_read() {
-    const F32: Kind = Kind::F32;
-    const Q8_0: Kind = Kind::Block(Block::Q8_0);
-    let key = |rest: &str| format!("qwen2.{rest}");
-    let name = |rest: &str| format!("blk.0.{rest}");
-    let mut scales = [vec![0, 0x3C], vec![1; 32]].concat().repeat(16);
-    scales[3 * 34..][..2].copy_from_slice(&[0, 0x7E]);
-    let writer = shape("qwen2")
-        .integer(&key("block_count"), 1)
-        .integer(&key("embedding_length"), 32)
-        .integer(&key("feed_forward_length"), 32)
-        .integer(&key("attention.key_length"), 16)
-        .integer(&key("attention.value_length"), 16)
-        .integer(&key("rope.dimension_count"), 16)
-        .tensor("token_embd.weight", &[32, 8], F32)
-        .tensor("output_norm.weight", &[32], F32)
-        .tensor(&name("attn_norm.weight"), &[32], F32)
-        .tensor(&name("attn_q.weight"), &[32, 32], Q8_0)
-        .tensor(&name("attn_q.bias"), &[32], F32)
-        .tensor_raw(&name("attn_k.weight"), &[32, 16], code(Q8_0), scales)
-        .tensor(&name("attn_k.bias"), &[16], F32)
-        .tensor(&name("attn_v.weight"), &[32, 16], Q8_0)
-        .tensor(&name("attn_v.bias"), &[16], F32)
-        .tensor(&name("attn_output.weight"), &[32, 32], Q8_0)
-        .tensor(&name("ffn_norm.weight"), &[32], F32)
-        .tensor(&name("ffn_gate.weight"), &[32, 32], Q8_0)
-        .tensor(&name("ffn_up.weight"), &[32, 32], Q8_0)
-        .tensor(&name("ffn_down.weight"), &[32, 32], Q8_0);
+    let writer = shape_of("qwen2", 1, [32, 16, 32]).tensor("token_embd.weight", &[32, 8], Kind::F32).tensor(
+        "output_norm.weight",
+        &[32],
+        Kind::F32,
+    );
+    let kind = |name: &str| if name.ends_with("norm") { Kind::F32 } else { Kind::Block(Block::Q8_0) };
+    let mut writer = with_biases(with_layer(writer, 0, [32, 16, 32], kind), 0, 16);
+    // The scale of the fourth block.
+    writer.values("blk.0.attn_k.weight")[3 * 34..][..2].copy_from_slice(&[0, 0x7E]);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.gguf");
     std::fs::write(&path, writer.bytes()).unwrap();

@@ -7,55 +7,81 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
 /// Keys of a model of two layers: hidden size 256, two query heads and one key head of 4, intermediate size 8.
 pub(super) fn shape(architecture: &str) -> Writer {
+    shape_of(architecture, 2, [256, 4, 8])
+}
+
+/// Keys of a model of so many layers, of this hidden size, with heads so wide, and of this intermediate size.
+pub(super) fn shape_of(architecture: &str, layers: u32, [hidden, head_dim, intermediate]: [u32; 3]) -> Writer {
     let key = |rest: &str| format!("{architecture}.{rest}");
     Writer::new()
         .string("general.architecture", architecture)
-        .integer(&key("block_count"), 2)
+        .integer(&key("block_count"), layers)
         .integer(&key("context_length"), 64)
-        .integer(&key("embedding_length"), 256)
-        .integer(&key("feed_forward_length"), 8)
+        .integer(&key("embedding_length"), hidden)
+        .integer(&key("feed_forward_length"), intermediate)
         .integer(&key("attention.head_count"), 2)
         .integer(&key("attention.head_count_kv"), 1)
-        .integer(&key("attention.key_length"), 4)
-        .integer(&key("attention.value_length"), 4)
-        .integer(&key("rope.dimension_count"), 4)
+        .integer(&key("attention.key_length"), head_dim)
+        .integer(&key("attention.value_length"), head_dim)
+        .integer(&key("rope.dimension_count"), head_dim)
         .float(&key("rope.freq_base"), 1e6)
         .float(&key("attention.layer_norm_rms_epsilon"), 1e-6)
 }
 
+/// Adds the tensors of a layer of such a model, each of a kind of its own.
+pub(super) fn with_layer(
+    writer: Writer,
+    layer: u32,
+    [hidden, head_dim, intermediate]: [u64; 3],
+    kind: impl Fn(&str) -> Kind,
+) -> Writer {
+    let tensors: [(&str, &[u64]); 9] = [
+        ("attn_norm", &[hidden]),
+        ("attn_q", &[hidden, 2 * head_dim]),
+        ("attn_k", &[hidden, head_dim]),
+        ("attn_v", &[hidden, head_dim]),
+        ("attn_output", &[2 * head_dim, hidden]),
+        ("ffn_norm", &[hidden]),
+        ("ffn_gate", &[hidden, intermediate]),
+        ("ffn_up", &[hidden, intermediate]),
+        ("ffn_down", &[intermediate, hidden]),
+    ];
+    let add = |writer: Writer, (name, shape): (&str, &[u64])| {
+        writer.tensor(&format!("blk.{layer}.{name}.weight"), shape, kind(name))
+    };
+    tensors.into_iter().fold(writer, add)
+}
+
+/// Adds the biases of a layer's queries, keys and values.
+pub(super) fn with_biases(writer: Writer, layer: u32, head_dim: u64) -> Writer {
+    let add = |writer: Writer, (name, width)| writer.tensor(&format!("blk.{layer}.{name}.bias"), &[width], Kind::F32);
+    [("attn_q", 2 * head_dim), ("attn_k", head_dim), ("attn_v", head_dim)].into_iter().fold(writer, add)
+}
+
 /// A whole model, with tensors of every type.
 pub(super) fn model(architecture: &str) -> Writer {
-    use Kind::{Bf16, F16, F32};
-    let [q4_0, q4_1, q4_k, q5_0, q5_1, q5_k, q6_k, q8_0] =
-        [Block::Q4_0, Block::Q4_1, Block::Q4_K, Block::Q5_0, Block::Q5_1, Block::Q5_K, Block::Q6_K, Block::Q8_0]
-            .map(Kind::Block);
     let mut writer = shape(architecture)
-        .tensor("token_embd.weight", &[256, 6], q4_0)
-        .tensor("output_norm.weight", &[256], F32)
-        .tensor("output.weight", &[256, 6], q4_1);
-    for (layer, value) in [(0, q5_0), (1, q5_1)] {
-        let name = |rest: &str| format!("blk.{layer}.{rest}");
-        writer = writer
-            .tensor(&name("attn_norm.weight"), &[256], F32)
-            .tensor(&name("attn_q.weight"), &[256, 8], q6_k)
-            .tensor(&name("attn_k.weight"), &[256, 4], q8_0)
-            .tensor(&name("attn_v.weight"), &[256, 4], value)
-            .tensor(&name("attn_output.weight"), &[8, 256], F16)
-            .tensor(&name("ffn_norm.weight"), &[256], F32)
-            .tensor(&name("ffn_gate.weight"), &[256, 8], q4_k)
-            .tensor(&name("ffn_up.weight"), &[256, 8], q5_k)
-            .tensor(&name("ffn_down.weight"), &[8, 256], Bf16);
-        if architecture == "qwen2" {
-            writer = writer.tensor(&name("attn_q.bias"), &[8], F32).tensor(&name("attn_k.bias"), &[4], F32).tensor(
-                &name("attn_v.bias"),
-                &[4],
-                F32,
-            );
-        }
-        if architecture == "qwen3" {
-            writer =
-                writer.tensor(&name("attn_q_norm.weight"), &[4], F32).tensor(&name("attn_k_norm.weight"), &[4], F32);
-        }
+        .tensor("token_embd.weight", &[256, 6], Kind::Block(Block::Q4_0))
+        .tensor("output_norm.weight", &[256], Kind::F32)
+        .tensor("output.weight", &[256, 6], Kind::Block(Block::Q4_1));
+    for (layer, value) in [(0, Block::Q5_0), (1, Block::Q5_1)] {
+        writer = with_layer(writer, layer, [256, 4, 8], |name| match name {
+            "attn_q" => Kind::Block(Block::Q6_K),
+            "attn_k" => Kind::Block(Block::Q8_0),
+            "attn_v" => Kind::Block(value),
+            "attn_output" => Kind::F16,
+            "ffn_gate" => Kind::Block(Block::Q4_K),
+            "ffn_up" => Kind::Block(Block::Q5_K),
+            "ffn_down" => Kind::Bf16,
+            _ => Kind::F32,
+        });
+        writer = match architecture {
+            "qwen2" => with_biases(writer, layer, 4),
+            "qwen3" => ["attn_q_norm", "attn_k_norm"]
+                .into_iter()
+                .fold(writer, |writer, name| writer.tensor(&format!("blk.{layer}.{name}.weight"), &[4], Kind::F32)),
+            _ => writer,
+        };
     }
     writer
 }

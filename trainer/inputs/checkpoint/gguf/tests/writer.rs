@@ -84,6 +84,11 @@ impl Writer {
         self.array(key, 6, values.len(), values.iter().flat_map(|value| value.to_le_bytes()).collect())
     }
 
+    /// The bytes of a tensor.
+    pub(super) fn values(&mut self, name: &str) -> &mut [u8] {
+        &mut self.tensors.iter_mut().find(|row| row.name == name).expect("a tensor").values
+    }
+
     /// A tensor of any type and shape.
     pub(super) fn tensor_raw(mut self, name: &str, dimensions: &[u64], code: u32, values: Vec<u8>) -> Self {
         self.tensors.push(Row { name: name.to_owned(), dimensions: dimensions.to_vec(), code, values });
@@ -93,8 +98,8 @@ impl Writer {
     /// A tensor whose bytes count up, with small scales.
     pub(super) fn tensor(self, name: &str, dimensions: &[u64], kind: Kind) -> Self {
         let blocks = dimensions.iter().product::<u64>() as usize / kind.elems() as usize;
-        let values =
-            (0..blocks * kind.bytes(kind.elems()).expect("a block") as usize).map(|i| (i % 61) as u8).collect();
+        let bytes = blocks * kind.bytes(kind.elems()).expect("a block") as usize;
+        let values = (0..bytes).map(|i| (i % 61) as u8).collect();
         self.tensor_raw(name, dimensions, code(kind), values)
     }
 

@@ -6,12 +6,8 @@ use proptest::prelude::*;
 
 use super::super::container::Header;
 use super::super::key_values::{Flag, KeyValues};
-use super::super::tokenizer::pieces;
 use super::super::write::{Tensor, Values, header, write};
-use super::open;
-use super::samples::{shape, with_sentencepiece};
 use crate::inputs::checkpoint::kind::Kind;
-use crate::inputs::checkpoint::single_file::SingleFile;
 
 fn tensor(index: usize, rows: u64, blocks: u64, kind: Kind) -> Tensor {
     let name = format!("blk.{index}.x");
@@ -69,22 +65,4 @@ proptest! {
             prop_assert_eq!(&file[start..start + tensor.bytes() as usize], &fill(tensor)[..]);
         }
     }
-}
-
-/// Text, score and kind of every piece.
-#[test]
-fn a_sentencepiece_model_is_read_as_it_was_written() {
-    let of = |writer: super::writer::Writer| open(&writer.bytes()).unwrap().sentencepiece().unwrap().unwrap();
-    let bytes = of(with_sentencepiece(shape("llama")));
-    let found = pieces(&bytes).unwrap();
-    assert!(found.list.len() == 271 && found.prefixes);
-    let expected =
-        [(0, ("<unk>", 0.0, 2)), (3, ("<0x00>", 0.0, 6)), (263, ("▁hello", -5.0, 1)), (270, ("o", -14.0, 1))];
-    for (id, piece) in expected {
-        let (text, score, kind) = found.list[id];
-        assert_eq!((text, score, kind as i32), piece);
-    }
-    let bare = of(with_sentencepiece(shape("llama")).flag("tokenizer.ggml.add_space_prefix", false));
-    assert!(!pieces(&bare).unwrap().prefixes);
-    assert!(pieces(&bytes[..bytes.len() - 1]).is_err() && pieces(b"").is_err());
 }
