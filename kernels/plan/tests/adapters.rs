@@ -1,6 +1,7 @@
 //! Adapters train, and leave the base alone: the host references execute plans, which are compared with training the
 //! matrix `W + scale B A` itself.
 
+use precast_kernels::Operand;
 use precast_kernels::abi::micro_scalars;
 use precast_kernels::host::{Buffer, Views};
 
@@ -57,8 +58,9 @@ impl<'a> Machine<'a> {
             let place = |touch: Touch| (self.plan.buffer(touch.buffer).offset + touch.offset) as usize;
             let places: Vec<usize> = node.touches().into_iter().map(place).collect();
             let pairs = || operands.iter().zip(&places);
-            let mut held: Vec<Buffer> =
-                pairs().map(|(one, place)| Buffer::from(&self.arena[*place..][..one.bytes() as usize])).collect();
+            let buffer =
+                |(operand, place): (&Operand, &usize)| Buffer::from(&self.arena[*place..][..operand.bytes() as usize]);
+            let mut held: Vec<Buffer> = pairs().map(buffer).collect();
             let mut views = Views::new();
             for (operand, bytes) in operands.iter().zip(&mut held) {
                 match operand.access.writes() {
@@ -74,10 +76,28 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn tables(&mut self, config: &ModelConfig, model: &Resident) {
+    /// A model before its first launch: rotary tables, and each weight as `write` puts it there.
+    fn loaded(
+        plan: &'a Plan,
+        config: &ModelConfig,
+        model: &Resident,
+        write: impl Fn(&mut Self, &Parameter, &Weight),
+    ) -> Self {
+        let mut machine = Self::new(plan);
+        if plan.phases.iter().any(|phase| phase.name == CLEAR) {
+            machine.run(CLEAR);
+        }
         let tables = rope::tables(&config.rope_frequencies(), SEQ_LEN);
-        self.write_floats(model.rope.cos, &tables.cos);
-        self.write_floats(model.rope.sin, &tables.sin);
+        machine.write_floats(model.rope.cos, &tables.cos);
+        machine.write_floats(model.rope.sin, &tables.sin);
+        model.weights.list().for_each(|(parameter, weight)| write(&mut machine, parameter, &weight));
+        machine
+    }
+
+    /// Writes the values of a frozen weight.
+    fn write_frozen(&mut self, parameter: &Parameter, weight: &Weight) {
+        assert!(weight.trained().is_none(), "{} trains", parameter.name);
+        self.write_floats(weight.tensor, &weights(&parameter.name, parameter.elems()));
     }
 
     /// Runs one micro-batch, always the same; `accumulate` adds it to the previous one.
@@ -88,12 +108,8 @@ impl<'a> Machine<'a> {
         let sorted_ids: Vec<u32> = sorted.iter().map(|position| ids[*position as usize]).collect();
         let targets: Vec<u32> = (0..TOKENS as u32).map(|i| i * 11 % 37).collect();
         let inputs = training.inputs;
-        for (tensor, words) in [
-            (inputs.ids, ids),
-            (inputs.targets, targets),
-            (inputs.sorted_ids, sorted_ids),
-            (inputs.sorted_positions, sorted),
-        ] {
+        let tensors = [inputs.ids, inputs.targets, inputs.sorted_ids, inputs.sorted_positions];
+        for (tensor, words) in tensors.into_iter().zip([ids, targets, sorted_ids, sorted]) {
             self.write(tensor, bytemuck::cast_slice(&words));
         }
         let scalars = micro_scalars { loss_scale: 1.0 / TOKENS as f32, accumulate: u32::from(accumulate) };
@@ -104,15 +120,13 @@ impl<'a> Machine<'a> {
 
 /// Returns pseudorandom numbers that depend on a name.
 fn numbers(name: &str, count: u64, size: f32) -> Vec<f32> {
-    let mut state = name
-        .bytes()
-        .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
-    (0..count)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            ((state >> 40) as f32 / (1 << 23) as f32 - 1.0) * size
-        })
-        .collect()
+    let hashed = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+    let mut state = name.bytes().fold(0xCBF2_9CE4_8422_2325, hashed);
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 40) as f32 / (1 << 23) as f32 - 1.0) * size
+    };
+    (0..count).map(next).collect()
 }
 
 fn weights(name: &str, elems: u64) -> Vec<f32> {
@@ -161,21 +175,17 @@ fn recipe(recompute: Recompute, objective: Objective) -> Recipe {
 fn cases(config: &ModelConfig) -> Vec<Adapters> {
     let name = |target: Target, layer| target.parameter(config.family, layer);
     let one = |target, layer, rank, scale| (name(target, layer), Adapter { rank, scale });
-    let mut all = vec![
-        Adapters::uniform(config, &Target::ALL, 3, 2.0),
-        Adapters::uniform(config, &[Target::Q, Target::V], 8, 0.5),
-        [
-            one(Target::Q, 0, 3, 0.5),
-            one(Target::V, 0, 9, 2.0),
-            one(Target::Up, 1, 17, 0.25),
-            one(Target::Gate, 2, 1, 1.0),
-            one(Target::K, 2, 5, 3.0),
-        ]
-        .into_iter()
-        .collect(),
+    let some = [
+        one(Target::Q, 0, 3, 0.5),
+        one(Target::V, 0, 9, 2.0),
+        one(Target::Up, 1, 17, 0.25),
+        one(Target::Gate, 2, 1, 1.0),
+        one(Target::K, 2, 5, 3.0),
     ];
-    all.extend(Target::ALL.map(|target| [one(target, 1, 4, 1.5)].into_iter().collect::<Adapters>()));
-    all
+    let [all, pair] = [(&Target::ALL[..], 3, 2.0), (&[Target::Q, Target::V], 8, 0.5)]
+        .map(|(targets, rank, scale)| Adapters::uniform(config, targets, rank, scale));
+    let alone = Target::ALL.map(|target| [one(target, 1, 4, 1.5)].into_iter().collect());
+    [all, pair, some.into_iter().collect()].into_iter().chain(alone).collect()
 }
 
 fn training(
@@ -195,13 +205,7 @@ fn adapted<'a>(
     config: &ModelConfig,
     of: impl Fn(&AdapterParameter) -> Vec<f32>,
 ) -> Machine<'a> {
-    let mut machine = Machine::new(&plan.plan);
-    machine.run(CLEAR);
-    machine.tables(config, &plan.student);
-    for (parameter, weight) in plan.student.weights.list() {
-        assert!(weight.trained().is_none(), "{} trains", parameter.name);
-        machine.write_floats(weight.tensor, &weights(&parameter.name, parameter.elems()));
-    }
+    let mut machine = Machine::loaded(&plan.plan, config, &plan.student, Machine::write_frozen);
     let adapters = plan.adapters.as_ref().unwrap();
     let master = adapters.all.trained().unwrap().master;
     assert!(machine.floats(master).iter().all(|value| value.to_bits() == 0), "padding is 0");
@@ -218,10 +222,7 @@ fn merged<'a>(
     adapters: &Adapters,
     list: &[AdapterParameter],
 ) -> Machine<'a> {
-    let mut machine = Machine::new(&plan.plan);
-    machine.run(CLEAR);
-    machine.tables(config, &plan.student);
-    for (parameter, weight) in plan.student.weights.list() {
+    let write = |machine: &mut Machine<'_>, parameter: &Parameter, weight: &Weight| {
         let mut values = weights(&parameter.name, parameter.elems());
         if let Some(Adapter { rank, scale }) = adapters.of(&parameter.name) {
             let [a, b] = pair(list, &parameter.name).map(factor);
@@ -234,7 +235,8 @@ fn merged<'a>(
             }
         }
         machine.write_floats(weight.trained().unwrap().master, &values);
-    }
+    };
+    let mut machine = Machine::loaded(&plan.plan, config, &plan.student, write);
     machine.micro(plan, false);
     machine
 }
@@ -337,11 +339,7 @@ fn a_fresh_adapter_is_its_base() {
     let mut scores = [None, Some(&adapters)].map(|adapters| {
         let model = Student { config: &config, formats: &dense, adapters: adapters.unwrap_or(&none) };
         let plan = EvaluationPlan::with(model, (BATCH, SEQ_LEN), Precision::Fp32, Arch::Sim).unwrap();
-        let mut machine = Machine::new(&plan.plan);
-        machine.tables(&config, &plan.model);
-        for (parameter, weight) in plan.model.weights.list() {
-            machine.write_floats(weight.tensor, &weights(&parameter.name, parameter.elems()));
-        }
+        let mut machine = Machine::loaded(&plan.plan, &config, &plan.model, Machine::write_frozen);
         if let Some(adapters) = &plan.adapters {
             machine.write_floats(adapters.all.tensor, &padded(&adapters.parameters, fresh));
         }
@@ -374,17 +372,15 @@ fn a_stored_base_is_the_dense_one() {
         for recompute in Recompute::ALL {
             let grads = [&stored, &Formats::dense()].map(|formats| {
                 let plan = training(teacher, &config, formats, &adapters, &recipe(recompute, objective));
-                let mut machine = Machine::new(&plan.plan);
-                machine.run(CLEAR);
-                machine.tables(&config, &plan.student);
-                for (parameter, weight) in plan.student.weights.list() {
+                let write = |machine: &mut Machine<'_>, parameter: &Parameter, weight: &Weight| {
                     let (bytes, values) = block(&parameter.name, parameter.elems());
                     match weight.tensor.format {
                         Format::Block(_) => machine.write(weight.tensor, &bytes),
                         _ if stored.of(&parameter.name).is_some() => machine.write_floats(weight.tensor, &values),
-                        _ => machine.write_floats(weight.tensor, &weights(&parameter.name, parameter.elems())),
+                        _ => machine.write_frozen(parameter, weight),
                     }
-                }
+                };
+                let mut machine = Machine::loaded(&plan.plan, &config, &plan.student, write);
                 let adapters = plan.adapters.as_ref().unwrap();
                 machine.write_floats(adapters.all.trained().unwrap().master, &padded(&adapters.parameters, factor));
                 machine.micro(&plan, false);

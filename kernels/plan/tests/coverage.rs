@@ -98,11 +98,6 @@ fn on_policy<'a>(request: TrainingRequest<'a>, may_be: bool, seed: u64) -> Train
     if may_be && seed.is_multiple_of(2) { request.decoding(decode).on_policy() } else { request }
 }
 
-fn assert_covered(built: &BTreeSet<KeyVariant>, plan: &Plan) {
-    let missing: Vec<_> = keys(plan).into_iter().filter(|pair| !built.contains(pair)).collect();
-    assert!(missing.is_empty(), "{missing:?}");
-}
-
 fn archs() -> impl Strategy<Value = Arch> {
     prop_oneof![Just(Arch::Sm89), Just(Arch::Sm90a), Just(Arch::Sm121), Just(Arch::Sim)]
 }
@@ -110,6 +105,7 @@ fn archs() -> impl Strategy<Value = Arch> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
+    /// A student whole, or adapters on a base in any formats; taught by another model in any formats, or adapters by their base.
     #[test]
     fn every_plan_is_covered_by_the_build(
         mut teacher in model(),
@@ -120,55 +116,32 @@ proptest! {
     ) {
         teacher.vocab = teacher.vocab.max(student.vocab);
         let built = build_keys(&[teacher.clone(), student.clone()], arch);
-        for formats in [Formats::dense(), mix(&teacher, seed), Formats::int8()] {
-            let model = (&teacher, &formats);
-            let shape = (recipe.batch, recipe.seq_len);
-            let evaluation = match EvaluationPlan::with_formats(model, shape, recipe.precision, arch) {
+        let shape = (recipe.batch, recipe.seq_len);
+        let of_teacher = [Formats::dense(), mix(&teacher, seed ^ 1), Formats::int8()];
+        let mut teachers: Vec<Teacher<'_>> = Vec::new();
+        for formats in &of_teacher {
+            let model = (&teacher, formats);
+            match EvaluationPlan::with_formats(model, shape, recipe.precision, arch) {
                 Err(PlanError::Int8Precision | PlanError::Rotation { .. }) if formats.is_int8() => continue,
-                evaluation => evaluation.unwrap(),
-            };
-            let request = on_policy(TrainingRequest::new(&student, &recipe, arch), formats.is_dense(), seed);
-            let training = match TrainingPlan::new(request.taught_by(Some(model))) {
-                Err(PlanError::StudentRotation { .. }) if recipe.precision == Precision::Int8 => continue,
-                training => training.unwrap(),
-            };
-            assert_covered(&built, &training.plan);
-            assert_covered(&built, &evaluation.plan);
+                evaluation => assert_covered(&built, &evaluation.unwrap().plan),
+            }
             for lower in [ComparisonPlan::other, ComparisonPlan::reference] {
-                let compared = lower(model, shape, recipe.precision, arch).unwrap();
-                assert_covered(&built, &compared.plan);
+                assert_covered(&built, &lower(model, shape, recipe.precision, arch).unwrap().plan);
             }
+            teachers.push(model.into());
         }
-    }
-
-    /// Any adapters, on a base in any formats, taught by another model in any formats or by the base.
-    #[test]
-    fn every_plan_with_adapters_is_covered_by_the_build(
-        mut teacher in model(),
-        student in model(),
-        recipe in recipes(),
-        arch in archs(),
-        seed in any::<u64>(),
-    ) {
-        teacher.vocab = teacher.vocab.max(student.vocab);
-        let built = build_keys(&[teacher.clone(), student.clone()], arch);
-        let adapters = &adapters(&student, seed);
-        let of_teacher = mix(&teacher, seed ^ 1);
-        for formats in &[Formats::dense(), mix(&student, seed)] {
-            let adapted = Student { config: &student, formats, adapters };
-            for teacher in [Teacher::Base, Teacher::Model { config: &teacher, formats: &of_teacher }] {
-                let request = on_policy(TrainingRequest::new(adapted, &recipe, arch), formats.is_dense(), seed);
-                let training = match TrainingPlan::new(request.taught_by(Some(teacher))) {
-                    Err(PlanError::StudentRotation { .. } | PlanError::StoredInt8)
-                        if recipe.precision == Precision::Int8 =>
-                    {
-                        continue;
-                    }
-                    training => training.unwrap(),
-                };
-                assert_covered(&built, &training.plan);
+        let (dense, stored, none, some) = (Formats::dense(), mix(&student, seed), Adapters::none(), adapters(&student, seed));
+        for (formats, adapters) in [(&dense, &none), (&dense, &some), (&stored, &some)] {
+            let student = Student { config: &student, formats, adapters };
+            let base = (adapters.iter().count() > 0).then_some(Teacher::Base);
+            for teacher in teachers.iter().copied().chain(base) {
+                let request = on_policy(TrainingRequest::new(student, &recipe, arch), formats.is_dense(), seed);
+                match TrainingPlan::new(request.taught_by(Some(teacher))) {
+                    Err(PlanError::StudentRotation { .. } | PlanError::StoredInt8) if recipe.precision == Precision::Int8 => {}
+                    training => assert_covered(&built, &training.unwrap().plan),
+                }
             }
-            let evaluation = EvaluationPlan::with(adapted, (recipe.batch, recipe.seq_len), recipe.precision, arch).unwrap();
+            let evaluation = EvaluationPlan::with(student, shape, recipe.precision, arch).unwrap();
             assert_covered(&built, &evaluation.plan);
         }
     }

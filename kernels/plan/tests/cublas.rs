@@ -99,24 +99,16 @@ fn a_library_works_in_planned_memory_and_gemms_take_it_in_turn() {
     assert!(used.windows(2).all(|pair| pair[0].workspace != pair[1].workspace));
     let slots: BTreeSet<u64> = used.iter().map(|one| one.workspace.offset).collect();
     assert_eq!(slots.len(), 2);
-    for node in &micro.nodes {
-        let Some(launch) = node.launch() else { continue };
-        let Some(Cublas { workspace, .. }) = cublas(launch) else { continue };
+    // Two GEMMs with one workspace wait for each other.
+    let (waited, mut last) = (waited_for(&micro.nodes), BTreeMap::new());
+    for (index, node) in micro.nodes.iter().enumerate() {
+        let Some(Cublas { workspace, .. }) = node.launch().and_then(cublas) else { continue };
         let touches = node.touches();
         let scratch: Vec<_> = touches.iter().filter(|touch| touch.access == Access::Scratch).collect();
-        assert_eq!(scratch.len(), 1, "{}", node.label);
-        assert_eq!(
-            (scratch[0].buffer, scratch[0].offset, scratch[0].bytes),
-            (workspace.buffer, workspace.offset, 32 << 20)
-        );
-    }
-    // Two GEMMs with one workspace wait for each other.
-    let mut last: BTreeMap<u64, usize> = BTreeMap::new();
-    for (index, node) in micro.nodes.iter().enumerate() {
-        let Some(launch) = node.launch() else { continue };
-        let Some(Cublas { workspace, .. }) = cublas(launch) else { continue };
+        let places: Vec<_> = scratch.iter().map(|touch| (touch.buffer, touch.offset, touch.bytes)).collect();
+        assert_eq!(places, [(workspace.buffer, workspace.offset, 32 << 20)], "{}", node.label);
         if let Some(before) = last.insert(workspace.offset, index) {
-            assert!(reaches(&micro.nodes, index, before), "{} does not wait", node.label);
+            assert!(waited[index][before], "{} does not wait", node.label);
         }
     }
     assert_eq!(row(&library, Category::CublasWorkspaces), Some(64 << 20));
@@ -124,11 +116,6 @@ fn a_library_works_in_planned_memory_and_gemms_take_it_in_turn() {
     assert_eq!(MemoryTable::of(&library).total_bytes, library.device_bytes());
     assert_eq!([Category::CublasWorkspaces, Category::Cublas].map(|category| row(&bundle, category)), [None, None]);
     assert_eq!(bundle.device_bytes(), bundle.arena_bytes);
-}
-
-/// True if a node waits for an earlier one, also transitively.
-fn reaches(nodes: &[Node], from: usize, to: usize) -> bool {
-    from == to || nodes[from].dependencies.iter().any(|next| *next as usize >= to && reaches(nodes, *next as usize, to))
 }
 
 #[test]

@@ -42,13 +42,10 @@ fn a_stage_adds_phases_and_moves_no_other_buffer() {
 #[test]
 fn shorter_sequences_are_micro_batches_of_as_many_tokens() {
     let [_, both, training] = plans(Arch::Sm90a);
-    let keys = |phase: &str| -> BTreeSet<String> {
-        training.plan.phase(phase).launches().map(|launch| launch.key.to_string()).collect()
-    };
-    let whole = keys(MICRO);
+    let whole = keys_of(&training.plan, MICRO);
     assert!(whole.iter().any(|key| key.starts_with("sample.score")), "{whole:?}");
     for length in [SequenceLength::Half, SequenceLength::Quarter] {
-        assert_eq!(keys(&length.phase(MICRO)), whole, "{length:?}");
+        assert_eq!(keys_of(&training.plan, &length.phase(MICRO)), whole, "{length:?}");
     }
     let [alone, all] = [&both, &training].map(|training| training.plan.arena_bytes);
     assert!(all * 100 <= alone * 101, "{} against {}", human_bytes(all), human_bytes(alone));

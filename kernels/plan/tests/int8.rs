@@ -50,19 +50,12 @@ fn weights_are_a_byte_an_element_and_a_scale_a_row() {
 fn the_gemms_of_the_teacher_are_of_8_bits() {
     let (teacher, student) = (config("qwen2.5-1.5b"), config("qwen2.5-0.5b"));
     let plan = lower(&teacher, &student, &recipe(1, 128, Recompute::None), Arch::Sm90a);
-    let of = |prefix: &str, op: &str| {
-        let nodes = plan.plan.phase(MICRO).nodes.iter().filter(|node| node.label.starts_with(prefix));
-        let of_op = |key: &Key| {
-            key.op().starts_with(op.trim_end_matches(" i8")) && (key.text().contains("i8") || !op.ends_with("i8"))
-        };
-        nodes.filter(|node| node.launch().is_some_and(|launch| of_op(&launch.key))).count() as u32
-    };
-    let of_teacher = |op| of("teacher.", op) / teacher.layers;
-    assert_eq!(["gemm.fwd i8", "gemm.swiglu i8", "gemm."].map(of_teacher), [3, 1, 4]);
+    let of_layer = |key| count(&plan.plan, MICRO, "teacher.", key) / teacher.layers;
+    assert_eq!(["gemm.", "gemm.swiglu", "w=i8,x=i8"].map(of_layer), [4, 1, 4]);
     // Norms quantize their own outputs; attention's and SwiGLU's take a pass of their own.
-    assert_eq!(["rmsnorm.fwd i8", "int8.quantize"].map(of_teacher), [2, 2]);
-    assert_eq!([of("student.", " i8"), of("head.", " i8")], [0, 0]);
-    assert!(of("head.", "gemm.fwd") > 0);
+    assert_eq!(["rmsnorm.fwd{h=1536,out=i8", "int8.quantize"].map(of_layer), [2, 2]);
+    assert_eq!(["student.", "head."].map(|of| count(&plan.plan, MICRO, of, "i8")), [0, 0]);
+    assert!(count(&plan.plan, MICRO, "head.", "gemm.fwd") > 0);
 }
 
 /// Every matrix is sent once, quantized once, and dense nowhere when the first step begins.

@@ -15,12 +15,6 @@ fn qwen(recipe: &Recipe, share: Share) -> TrainingPlan {
     TrainingPlan::new(TrainingRequest { share, ..request }).unwrap()
 }
 
-/// Counts the launches in a phase, by the first part of their labels and a part of their keys.
-fn count(plan: &Plan, phase: &str, of: &str, key: &str) -> u32 {
-    let nodes = plan.phase(phase).nodes.iter().filter(|node| node.label.starts_with(of));
-    nodes.filter(|node| node.launch().is_some_and(|launch| launch.key.text().contains(key))).count() as u32
-}
-
 /// Part of an int8 GEMM's key.
 const INT8_GEMM: &str = "w=i8,x=i8";
 

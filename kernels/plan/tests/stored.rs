@@ -72,21 +72,6 @@ fn without_blocks_a_stored_teacher_is_the_dense_one() {
     assert_eq!(dense, taught((&teacher, &none), &student, &RECIPE, Arch::Sm90a));
 }
 
-/// True if node `later` must wait for node `earlier`.
-fn waits(nodes: &[Node], later: usize, earlier: usize) -> bool {
-    let mut stack = vec![later];
-    let mut seen = BTreeSet::new();
-    while let Some(at) = stack.pop() {
-        if at == earlier {
-            return true;
-        }
-        if at > earlier && seen.insert(at) {
-            stack.extend(nodes[at].dependencies.iter().map(|index| *index as usize));
-        }
-    }
-    false
-}
-
 /// Each matrix of a layer may be dequantized while the previous GEMM runs: neither an edge nor shared memory orders
 /// the two.
 #[test]
@@ -94,22 +79,24 @@ fn a_matrix_may_be_dequantized_while_the_gemm_before_it_runs() {
     let [teacher, student, _] = models();
     let plan = lower(&teacher, &Formats::q4_k_m(&teacher), &student, &recipe(8, 1024, Precision::Bf16), Arch::Sm90a);
     let nodes = &plan.phase(MICRO).nodes;
-    let at = |label: &str| nodes.iter().position(|node| node.label == label).unwrap_or_else(|| panic!("{label}"));
+    let waited = waited_for(nodes);
     let dequant = |layer: u32, gemm: &str| {
         let prefix = format!("teacher.layers.{layer}.{gemm}.dequant.");
-        let found: Vec<usize> =
-            nodes.iter().enumerate().filter(|(_, node)| node.label.starts_with(&prefix)).map(|(at, _)| at).collect();
+        let found: Vec<usize> = (0..nodes.len()).filter(|at| nodes[*at].label.starts_with(&prefix)).collect();
         assert!(!found.is_empty(), "{prefix}");
         found
     };
-    let gemm = |layer: u32, name: &str| at(&format!("teacher.layers.{layer}.{name}"));
+    let gemm = |layer: u32, name: &str| {
+        let label = format!("teacher.layers.{layer}.{name}");
+        nodes.iter().position(|node| node.label == label).unwrap_or_else(|| panic!("{label}"))
+    };
     for layer in 1..teacher.layers {
         let order = [(layer - 1, "down"), (layer, "qkv"), (layer, "o"), (layer, "gate_up"), (layer, "down")];
         for pair in order.windows(2) {
             let ((before, before_name), (of, name)) = (pair[0], pair[1]);
             for one in dequant(of, name) {
-                assert!(!waits(nodes, one, gemm(before, before_name)), "{}", nodes[one].label);
-                assert!(waits(nodes, gemm(of, name), one), "{}", nodes[one].label);
+                assert!(!waited[one][gemm(before, before_name)], "{}", nodes[one].label);
+                assert!(waited[gemm(of, name)][one], "{}", nodes[one].label);
             }
         }
     }

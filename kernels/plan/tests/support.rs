@@ -49,3 +49,34 @@ pub(crate) fn taught<'a>(
 pub(crate) fn row(plan: &Plan, category: Category) -> Option<u64> {
     MemoryTable::of(plan).rows.iter().find(|row| row.category == category).map(|row| row.bytes)
 }
+
+/// Returns the keys that a phase launches.
+pub(crate) fn keys_of(plan: &Plan, phase: &str) -> BTreeSet<String> {
+    plan.phase(phase).launches().map(|launch| launch.key.to_string()).collect()
+}
+
+/// Counts the launches in a phase, by the first part of their labels and a part of their keys.
+pub(crate) fn count(plan: &Plan, phase: &str, of: &str, key: &str) -> u32 {
+    let nodes = plan.phase(phase).nodes.iter().filter(|node| node.label.starts_with(of));
+    nodes.filter(|node| node.launch().is_some_and(|launch| launch.key.text().contains(key))).count() as u32
+}
+
+/// Asserts that a build has every kernel of a plan.
+pub(crate) fn assert_covered(built: &BTreeSet<KeyVariant>, plan: &Plan) {
+    let missing: Vec<_> = keys(plan).into_iter().filter(|pair| !built.contains(pair)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// Returns all that each node waits for, transitively.
+pub(crate) fn waited_for(nodes: &[Node]) -> Vec<Vec<bool>> {
+    let mut all: Vec<Vec<bool>> = Vec::new();
+    for node in nodes {
+        let mut own = vec![false; nodes.len()];
+        for needed in node.dependencies.iter().map(|needed| *needed as usize) {
+            own[needed] = true;
+            own.iter_mut().zip(&all[needed]).for_each(|(own, needed)| *own |= needed);
+        }
+        all.push(own);
+    }
+    all
+}

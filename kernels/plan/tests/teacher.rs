@@ -2,10 +2,6 @@
 
 use crate::support::*;
 
-fn keys_of(plan: &Plan, phase: &str) -> BTreeSet<String> {
-    plan.phase(phase).launches().map(|launch| launch.key.to_string()).collect()
-}
-
 /// Returns the end of the memory that a plan keeps and that some of its phases touch.
 fn end(plan: &Plan, takes: impl Fn(&str) -> bool) -> u64 {
     let phases = plan.phases.iter().filter(|phase| takes(&phase.name));
