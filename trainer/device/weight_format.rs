@@ -166,17 +166,18 @@ mod tests {
     const ADA: Rows = Rows { launches: Arch::Sm89, code: Arch::Sm89 };
     const SIM: Rows = Rows { launches: Arch::Sim, code: Arch::Sim };
 
-    fn device(free_bytes: u64, capability: Option<(u32, u32)>) -> Device {
+    /// A card, or the simulated GPU.
+    fn device(free_bytes: u64, rows: Rows) -> Device {
         Device {
             name: "a card".into(),
             ordinal: "cuda:0".into(),
-            compute_capability: capability,
+            compute_capability: (rows != SIM).then_some((8, 9)),
             driver_version: None,
             total_bytes: free_bytes,
             free_bytes,
             integrated: false,
             clocks: Clocks::default(),
-            rows: Some(if capability.is_some() { ADA } else { SIM }),
+            rows: Some(rows),
         }
     }
 
@@ -191,30 +192,27 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// Plans of 30 GiB, of 20 where matrices are in blocks, and of 25 in 8 bits.
-    fn choose(asked: WeightFormat, formats: &Formats, device: &Device) -> Result<Chosen<Planned>, DeviceError> {
-        choose_beside(0, asked, formats, device)
+    /// Chooses where so many GiB are free, of which the host takes some, for plans of 30 GiB, of 20 where matrices are in blocks, and of
+    /// 25 in 8 bits.
+    fn choose(asked: WeightFormat, formats: &Formats, [free, host]: [u64; 2]) -> Result<Chosen<Planned>, DeviceError> {
+        choose_on(&device(free * GIB, ADA), host * GIB, asked, formats)
     }
 
-    /// Chooses like `choose`, where the host takes so many bytes of the device's memory.
-    fn choose_beside(
+    fn choose_on(
+        device: &Device,
         host_bytes: u64,
         asked: WeightFormat,
         formats: &Formats,
-        device: &Device,
     ) -> Result<Chosen<Planned>, DeviceError> {
-        Choice { flag: "--teacher-format", asked, formats }.make(
-            device,
-            |_| host_bytes,
-            |formats| {
-                let arena_bytes = match (formats.is_int8(), formats.is_dense()) {
-                    (true, _) => 25 * GIB,
-                    (_, true) => 30 * GIB,
-                    (_, false) => 20 * GIB,
-                };
-                Ok(Planned(Plan { arch: Arch::Sm89, buffers: Vec::new(), phases: Vec::new(), arena_bytes }))
-            },
-        )
+        let plan = |formats: &Formats| {
+            let gib = match (formats.is_int8(), formats.is_dense()) {
+                (true, _) => 25,
+                (_, true) => 30,
+                (_, false) => 20,
+            };
+            Ok(Planned(Plan { arch: Arch::Sm89, buffers: Vec::new(), phases: Vec::new(), arena_bytes: gib * GIB }))
+        };
+        Choice { flag: "--teacher-format", asked, formats }.make(device, |_| host_bytes, plan)
     }
 
     fn in_blocks() -> Formats {
@@ -223,63 +221,59 @@ mod tests {
 
     #[test]
     fn auto_takes_the_first_form_that_fits_and_says_why() {
-        let of = |free| choose(WeightFormat::Auto, &in_blocks(), &device(free, Some((8, 9)))).unwrap();
-        let [large, small] = [of(40 * GIB), of(24 * GIB)];
+        let of = |free| choose(WeightFormat::Auto, &in_blocks(), [free, 0]).unwrap();
+        let [large, small] = [of(40), of(24)];
         assert_eq!((large.format, large.plan.0.arena_bytes), (WeightFormat::Bf16, 30 * GIB));
         assert_eq!((small.format, small.plan.0.arena_bytes), (WeightFormat::Stored, 20 * GIB));
         insta::assert_snapshot!(format!("{}\n\n{}", large.note.unwrap(), small.note.unwrap()));
         // The memory that the kernels take is not free.
-        assert_eq!(of(30 * GIB).format, WeightFormat::Stored);
+        assert_eq!(of(30).format, WeightFormat::Stored);
     }
 
     #[test]
     fn what_the_host_takes_of_one_memory_is_not_there_for_weights() {
-        let of = |host, free| choose_beside(host, WeightFormat::Auto, &in_blocks(), &device(free, Some((12, 1))));
-        assert_eq!(of(GIB, 32 * GIB).unwrap().format, WeightFormat::Bf16);
-        assert_eq!(of(2 * GIB, 32 * GIB).unwrap().format, WeightFormat::Stored);
-        let message = of(2 * GIB, 22 * GIB).unwrap_err().to_string();
+        let of = |memory| choose(WeightFormat::Auto, &in_blocks(), memory);
+        assert_eq!([[32, 1], [32, 2]].map(|it| of(it).unwrap().format), [WeightFormat::Bf16, WeightFormat::Stored]);
+        let message = of([22, 2]).unwrap_err().to_string();
         assert!(message.contains("and 2147483648 for the host, which shares it"), "{message}");
     }
 
     #[test]
     fn where_neither_form_fits_auto_says_what_both_take() {
-        let failure = choose(WeightFormat::Auto, &in_blocks(), &device(16 * GIB, Some((8, 9)))).unwrap_err();
+        let failure = choose(WeightFormat::Auto, &in_blocks(), [16, 0]).unwrap_err();
         assert!(matches!(failure, DeviceError::Unfit(_)));
         insta::assert_snapshot!(failure.to_string());
     }
 
     #[test]
     fn dense_weights_that_do_not_fit_hear_of_8_bits() {
-        let failure = choose(WeightFormat::Auto, &Formats::dense(), &device(26 * GIB, Some((8, 9)))).unwrap_err();
+        let failure = choose(WeightFormat::Auto, &Formats::dense(), [26, 0]).unwrap_err();
         assert!(matches!(failure, DeviceError::Memory { .. }));
         let said = "With --teacher-format int8, which rounds what the GEMMs of layers read to 8 bits, it would take 26843545600 bytes";
         assert!(failure.to_string().contains(said), "{failure}");
         // Nor where they would fit in blocks, or where 8 bits alone would.
-        assert_eq!(
-            choose(WeightFormat::Auto, &in_blocks(), &device(22 * GIB, Some((8, 9)))).unwrap().format,
-            WeightFormat::Stored
-        );
+        let in_blocks = choose(WeightFormat::Auto, &in_blocks(), [22, 0]).unwrap();
+        assert_eq!(in_blocks.format, WeightFormat::Stored);
     }
 
     #[test]
     fn a_form_that_is_asked_for_is_taken_whatever_fits() {
-        let forms = [(WeightFormat::Bf16, 30), (WeightFormat::Stored, 20), (WeightFormat::Int8, 25)];
-        for (asked, bytes) in forms.map(|(asked, gib)| (asked, gib * GIB)) {
-            let chosen = choose(asked, &in_blocks(), &device(GIB, Some((8, 9)))).unwrap();
-            assert_eq!((chosen.format, chosen.plan.0.arena_bytes, chosen.note), (asked, bytes, None));
+        for (asked, gib) in [(WeightFormat::Bf16, 30), (WeightFormat::Stored, 20), (WeightFormat::Int8, 25)] {
+            let chosen = choose(asked, &in_blocks(), [1, 0]).unwrap();
+            assert_eq!((chosen.format, chosen.plan.0.arena_bytes, chosen.note), (asked, gib * GIB, None));
         }
     }
 
     #[test]
     fn auto_is_bf16_on_the_simulated_gpu() {
-        let chosen = choose(WeightFormat::Auto, &in_blocks(), &device(GIB, None)).unwrap();
+        let chosen = choose_on(&device(GIB, SIM), 0, WeightFormat::Auto, &in_blocks()).unwrap();
         assert_eq!((chosen.format, chosen.note), (WeightFormat::Bf16, None));
     }
 
     #[test]
     fn dense_weights_are_bf16_in_every_exact_form() {
         for asked in WeightFormat::ALL.into_iter().filter(|format| format.is_exact()) {
-            let chosen = choose(asked, &Formats::dense(), &device(40 * GIB, Some((9, 0)))).unwrap();
+            let chosen = choose(asked, &Formats::dense(), [40, 0]).unwrap();
             assert_eq!((chosen.format, chosen.note), (WeightFormat::Bf16, None));
             assert_eq!(is_stored_dense(asked, &Formats::dense()), asked == WeightFormat::Stored);
         }
@@ -288,12 +282,10 @@ mod tests {
     #[test]
     fn a_format_that_no_kernel_reads_is_not_kept_and_stored_says_so() {
         let formats = in_blocks().with_dequantized(Some("AprQ4"));
-        let card = device(40 * GIB, Some((9, 0)));
-        let failure = choose(WeightFormat::Stored, &formats, &card).unwrap_err();
+        let failure = choose(WeightFormat::Stored, &formats, [40, 0]).unwrap_err();
         assert!(matches!(failure, DeviceError::Usage(_)));
-        assert!(
-            failure.to_string().starts_with("--teacher-format stored: the model holds matrices in AprQ4, which no")
-        );
-        assert_eq!(choose(WeightFormat::Auto, &formats, &card).unwrap().format, WeightFormat::Bf16);
+        let said = "--teacher-format stored: the model holds matrices in AprQ4, which no";
+        assert!(failure.to_string().starts_with(said), "{failure}");
+        assert_eq!(choose(WeightFormat::Auto, &formats, [40, 0]).unwrap().format, WeightFormat::Bf16);
     }
 }

@@ -166,23 +166,24 @@ mod tests {
         Tokenizer::parse(Path::new("tokenizer.json"), tokenizer.as_bytes(), &added)
     }
 
+    fn cases() -> Cases {
+        serde_json::from_str(&std::fs::read_to_string("tests/fixtures/tokenizers/added.json").unwrap()).unwrap()
+    }
+
     #[test]
     fn tokens_are_added_as_transformers_adds_them() {
-        let text = std::fs::read_to_string("tests/fixtures/tokenizers/added.json").unwrap();
-        let Cases { tokenizer, texts, cases } = serde_json::from_str(&text).unwrap();
+        let Cases { tokenizer, texts, cases } = cases();
         let tokenizer = tokenizer.to_string();
         for Case { config, ids } in cases {
             let found = read(&tokenizer, &config).unwrap();
-            let found: Vec<Vec<u32>> =
-                texts.iter().map(|text| found.encode(text, SpecialTokens::Omit).unwrap()).collect();
-            assert_eq!(found, ids, "{config}");
+            let found = texts.iter().map(|text| found.encode(text, SpecialTokens::Omit).unwrap());
+            assert_eq!(found.collect::<Vec<_>>(), ids, "{config}");
         }
     }
 
     #[test]
     fn an_id_that_a_token_does_not_get_is_said() {
-        let text = std::fs::read_to_string("tests/fixtures/tokenizers/added.json").unwrap();
-        let tokenizer = serde_json::from_str::<Cases>(&text).unwrap().tokenizer.to_string();
+        let tokenizer = cases().tokenizer.to_string();
         let notes = |config: &str| read(&tokenizer, config).unwrap().notes;
         assert_eq!(notes(r#"{"added_tokens_decoder": {"10": {"content": "<think>"}}}"#), [""; 0]);
         let moved = notes(r#"{"added_tokens_decoder": {"12": {"content": "<think>"}}}"#);
@@ -193,12 +194,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_configuration_is_said() {
-        let error = |config: &str| read("{}", config).err().unwrap();
-        assert!(error("{").contains("tokenizer_config.json: EOF while parsing an object"));
-        assert!(error("[]").contains("expected an object"));
-        assert!(error(r#"{"added_tokens_decoder": {"x": "<a>"}}"#).ends_with("`x`: an id is a number"));
-        assert!(
-            error(r#"{"added_tokens_decoder": {"7": {}}}"#).ends_with("`7`: a token is an object with its content")
-        );
+        let wrong = ["{", "[]", r#"{"added_tokens_decoder": {"x": "<a>"}}"#, r#"{"added_tokens_decoder": {"7": {}}}"#];
+        insta::assert_snapshot!(wrong.map(|config| read("{}", config).err().unwrap()).join("\n"));
     }
 }

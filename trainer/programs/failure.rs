@@ -177,11 +177,13 @@ passes_on!(RunError: Checkpoint, Driver, Io, Rank; Run: Busy, Directory, Gone, U
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+
     use super::*;
     use crate::base::signal::Signal;
 
     fn unwritten() -> IoError {
-        IoError::of("write", "student")(std::io::ErrorKind::StorageFull.into())
+        IoError::of("write", "student")(ErrorKind::StorageFull.into())
     }
 
     fn no_model() -> CheckpointError {
@@ -189,7 +191,7 @@ mod tests {
     }
 
     fn unwritten_model() -> CheckpointError {
-        CheckpointError::io("write", "student")(std::io::ErrorKind::StorageFull.into())
+        CheckpointError::io("write", "student")(ErrorKind::StorageFull.into())
     }
 
     fn failed() -> RankError {
@@ -200,7 +202,8 @@ mod tests {
     fn an_error_has_one_exit_code_whichever_floor_passes_it_on() {
         let stopped = || Stopped { signal: Signal::Terminate, done: String::new() };
         let usage = || UsageError(String::new());
-        let failures: [(Failure, u8); 24] = [
+        let refused = |kind: ErrorKind| RunError::Directory(IoError::of("lock", "out")(kind.into()));
+        let failures: [(Failure, u8); 27] = [
             (unwritten().into(), 1),
             (DeviceError::from(unwritten()).into(), 1),
             (RunError::from(unwritten()).into(), 1),
@@ -219,6 +222,9 @@ mod tests {
             (DeviceError::from(unwritten_model()).into(), 1),
             (RunError::from(unwritten_model()).into(), 1),
             (RunError::Unusable(String::new()).into(), 5),
+            (refused(ErrorKind::StorageFull).into(), 1),
+            (refused(ErrorKind::FileTooLarge).into(), 5),
+            (DeviceError::Unfit(String::new()).into(), 4),
             (failed().into(), 3),
             (DeviceError::from(failed()).into(), 3),
             (RunError::from(failed()).into(), 3),
@@ -236,20 +242,5 @@ mod tests {
         for failure in [failed().into(), DeviceError::from(failed()).into(), RunError::from(failed()).into()] {
             assert!(matches!(failure, Failure::Rank(RankError::Failed { .. })), "{failure:?}");
         }
-    }
-
-    #[test]
-    fn an_output_that_the_system_refuses_exits_as_a_file() {
-        let refused =
-            |kind: std::io::ErrorKind| Failure::from(RunError::Directory(IoError::of("lock", "out")(kind.into())));
-        let codes =
-            [std::io::ErrorKind::StorageFull, std::io::ErrorKind::FileTooLarge].map(|kind| refused(kind).exit_code());
-        assert_eq!(codes, [1, 5]);
-    }
-
-    #[test]
-    fn what_does_not_fit_is_the_device_and_unread_is_an_input() {
-        let room = DeviceError::Unfit(String::new());
-        assert_eq!([Failure::from(room).exit_code(), Failure::from(no_model()).exit_code()], [4, 5]);
     }
 }

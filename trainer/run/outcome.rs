@@ -112,26 +112,20 @@ mod tests {
         }
     }
 
-    /// A fault to its first comma; nothing where there is none.
-    fn begins(checked: Result<(), RunFault>) -> String {
-        let Err(RunFault(why)) = checked else { return String::new() };
-        why.split(',').next().unwrap().to_owned()
-    }
-
+    /// None of the last ten, and one in a hundred.
     #[test]
-    fn none_of_the_last_ten_steps_is_skipped() {
-        let check = |count: usize, skipped: &[usize]| begins(check(&steps(&vec![1.0; count], skipped)));
-        assert_eq!(check(1000, &[990]), "1 of the last 10 steps were skipped");
-        assert_eq!(check(1000, &[989]), "");
-        assert_eq!(check(3, &[0, 1]), "2 of the last 3 steps were skipped");
-    }
-
-    #[test]
-    fn one_step_in_a_hundred_may_be_skipped_and_no_more() {
-        let check = |count: usize, skipped: &[usize]| begins(check(&steps(&vec![1.0; count], skipped)));
-        assert_eq!(check(200, &[3, 5]), "");
-        assert_eq!(check(200, &[3, 5, 7]), "3 of 200 steps were skipped");
-        assert_eq!(check(99, &[3]), "1 of 99 steps were skipped");
+    fn more_skipped_steps_than_may_be_are_counted() {
+        for (count, skipped, said) in [
+            (1000, &[990][..], "1 of the last 10 steps were skipped"),
+            (1000, &[989], ""),
+            (3, &[0, 1], "2 of the last 3 steps were skipped"),
+            (200, &[3, 5], ""),
+            (200, &[3, 5, 7], "3 of 200 steps were skipped"),
+            (99, &[3], "1 of 99 steps were skipped"),
+        ] {
+            let fault = check(&steps(&vec![1.0; count], skipped)).err().map_or(String::new(), |RunFault(why)| why);
+            assert_eq!(fault.split(',').next(), Some(said), "{skipped:?} of {count}");
+        }
     }
 
     #[test]

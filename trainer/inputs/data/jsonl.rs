@@ -296,16 +296,14 @@ mod tests {
 
     #[test]
     fn a_row_that_is_near_one_is_told_its_missing_column() {
-        for (row, missing, there) in [
-            (r#"{"conversation": []}"#, "conversations", "conversation"),
-            (r#"{"instruction": "b", "response": "a"}"#, "output", "instruction"),
-            (r#"{"input": "b", "output": "a"}"#, "instruction", "output"),
-            (r#"{"instruction": "b", "output": null}"#, "output", "instruction"),
-            (r#"{"message": []}"#, "messages", "message"),
-        ] {
-            let expected = format!("no column `{missing}`, which rows with `{there}` are read by; it has `");
-            assert!(kind(row, None).unwrap_err().starts_with(&expected), "{row}");
-        }
+        let rows = [
+            r#"{"conversation": []}"#,
+            r#"{"instruction": "b", "response": "a"}"#,
+            r#"{"input": "b", "output": "a"}"#,
+            r#"{"instruction": "b", "output": null}"#,
+            r#"{"message": []}"#,
+        ];
+        insta::assert_snapshot!(rows.map(|row| kind(row, None).unwrap_err()).join("\n"));
     }
 
     #[test]
@@ -330,23 +328,17 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_its_column() {
-        let good = r#"{"text": "a"}"#;
-        let fault = |line: &str| read(good, line).unwrap_err();
-        assert!(
-            fault(r#"{"text": 1}"#)
-                .starts_with("text: invalid type: integer `1`, expected a string at column 10: expected")
-        );
-        assert!(fault(r#"{"text": "a", "text": "b"}"#).starts_with("duplicate field `text` at column"));
-        assert!(fault(r#"{"text": "a"} x"#).starts_with("trailing characters at column 15: "));
-        assert!(fault("[1, 2]").contains("expected an object"));
-        assert!(fault(r#"{"words": 1}"#).contains("it has `words`"));
-        let mixed = r#"{"text": "a", "messages": []}"#;
-        assert!(fault(mixed).contains("a row of messages in a file whose first row has text"));
-        let ids = |line: &str| read(r#"{"input_ids": [1]}"#, line).unwrap_err();
-        assert!(
-            ids(r#"{"input_ids": [1, 1.5]}"#)
-                .starts_with("invalid type: floating point `1.5`, expected i64 at column 21")
-        );
+        let rows = [
+            r#"{"text": 1}"#,
+            r#"{"text": "a", "text": "b"}"#,
+            r#"{"text": "a"} x"#,
+            "[1, 2]",
+            r#"{"words": 1}"#,
+            r#"{"text": "a", "messages": []}"#,
+        ];
+        let faults = rows.map(|line| read(r#"{"text": "a"}"#, line).unwrap_err()).join("\n");
+        let of_ids = read(r#"{"input_ids": [1]}"#, r#"{"input_ids": [1, 1.5]}"#).unwrap_err();
+        insta::assert_snapshot!(format!("{faults}\n{of_ids}"));
     }
 
     #[test]
