@@ -57,11 +57,9 @@ fn every_flag_that_a_message_or_a_page_names_is_one() {
     rooms.iter().flatten().for_each(|file| named.extend(flags_in(file)));
     named.retain(|(_, file)| !file.ends_with("cli/tests.rs"));
     assert!(named.len() > 200, "{named:?}");
-    assert!(
-        OF_OTHERS.split(' ').all(|flag| named.iter().any(|(one, _)| one == flag)),
-        "a flag that nothing names is listed"
-    );
-    named.retain(|(flag, _)| !flags.contains(flag) && !OF_OTHERS.split(' ').any(|other| other == flag));
+    let others: Vec<&str> = OF_OTHERS.split(' ').collect();
+    assert!(others.iter().all(|flag| named.iter().any(|(one, _)| one == flag)), "a flag that nothing names is listed");
+    named.retain(|(flag, _)| !flags.contains(flag) && !others.contains(&&**flag));
     assert!(named.is_empty(), "{named:?}");
 }
 
@@ -108,7 +106,7 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
 /// A variable that a program reads is on the page of the environment; tests and processes of one run have others among themselves.
 #[test]
 fn the_page_of_the_environment_names_every_variable() {
-    const AMONG_THEMSELVES: &str = "KILL_AT PROC PROGRESS_S RANK RANKS RENDEZVOUS REPLAY";
+    const AMONG_THEMSELVES: [&str; 7] = ["KILL_AT", "PROC", "PROGRESS_S", "RANK", "RANKS", "RENDEZVOUS", "REPLAY"];
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = std::fs::read_to_string(root.join("docs/reference/environment.md")).unwrap();
     let mut texts = vec![std::fs::read_to_string(root.join("build.rs")).unwrap()];
@@ -119,10 +117,8 @@ fn the_page_of_the_environment_names_every_variable() {
     let names: BTreeSet<&str> =
         quoted.filter(|word| word.chars().all(|c| c.is_ascii_uppercase() || c == '_')).collect();
     assert!(names.len() > 15, "{names:?}");
-    let unsaid: Vec<&&str> = names
-        .iter()
-        .filter(|name| !page.contains(&format!("`{name}")) && !AMONG_THEMSELVES.split(' ').any(|one| name[8..] == *one))
-        .collect();
+    let is_said = |name: &str| page.contains(&format!("`{name}")) || AMONG_THEMSELVES.contains(&&name[8..]);
+    let unsaid: Vec<&&str> = names.iter().filter(|name| !is_said(name)).collect();
     assert!(unsaid.is_empty(), "{unsaid:?}");
 }
 
@@ -155,11 +151,8 @@ fn flags_in(path: &Path) -> Vec<(String, String)> {
 fn the_page_of_options_is_made_of_their_declarations() {
     let program = shell::completed(Arguments::command());
     let distill = program.find_subcommand("distill").unwrap();
-    let options: Vec<&clap::Arg> = (crate::options::all())
-        .map(|option| {
-            distill.get_arguments().find(|one| one.get_id() == option.get_id()).expect("distill takes every option")
-        })
-        .collect();
+    let of_distill = |option: &clap::Arg| distill.get_arguments().find(|one| one.get_id() == option.get_id()).unwrap();
+    let options: Vec<&clap::Arg> = crate::options::all().map(of_distill).collect();
     let mut headings = Vec::new();
     for option in &options {
         if !headings.contains(&heading(option)) {
@@ -180,11 +173,8 @@ fn the_page_of_options_is_made_of_their_declarations() {
     if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
         std::fs::write(&path, &page).unwrap();
     }
-    assert_eq!(
-        std::fs::read_to_string(&path).unwrap_or_default(),
-        page,
-        "INSTA_UPDATE=always writes docs/reference/options.md"
-    );
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(written, page, "INSTA_UPDATE=always writes docs/reference/options.md");
 }
 
 /// Other options of theirs stand in no file, and a message says that they are of the command line.
@@ -259,12 +249,8 @@ fn the_page_of_exit_codes_says_what_help_says() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/exit-codes.md");
     let page = std::fs::read_to_string(page).unwrap();
     let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
-    let rows: Vec<Vec<String>> = page
-        .lines()
-        .skip_while(|line| !line.starts_with("| 0"))
-        .take_while(|line| line.starts_with('|'))
-        .map(cells)
-        .collect();
+    let rows = page.lines().skip_while(|line| !line.starts_with("| 0")).take_while(|line| line.starts_with('|'));
+    let rows: Vec<Vec<String>> = rows.map(cells).collect();
     let shown = rows.iter().map(|row| (row[0].replace(" and ", ", "), row[1].split(';').next().unwrap().to_owned()));
     let said = said.iter().map(|(code, meaning)| (code.replace(" and ", ", "), (*meaning).to_owned()));
     assert_eq!(shown.collect::<Vec<_>>(), said.collect::<Vec<_>>());

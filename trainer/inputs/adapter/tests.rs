@@ -26,6 +26,9 @@ fn lora(rank: u32, targets: &str) -> Lora {
     }
 }
 
+/// Name, dtype, shape and bytes.
+type NamedTensor = (String, Stored, Vec<usize>, Vec<u8>);
+
 /// An adapter on disk, of values that count from 1, and what changes its files.
 struct Written {
     _dir: tempfile::TempDir,
@@ -34,6 +37,11 @@ struct Written {
 
 fn values(count: u64) -> Vec<f32> {
     (0..count).map(|i| (i + 1) as f32 / 64.0).collect()
+}
+
+/// An adapter of rank 4 on queries.
+fn of_queries() -> Written {
+    write(&Layout::new(&model(), &lora(4, "q_proj")))
 }
 
 fn write(layout: &Layout) -> Written {
@@ -71,19 +79,19 @@ impl Written {
     }
 
     /// Writes its tensors again, after a change.
-    fn tensors(&self, change: impl FnOnce(&mut Vec<(String, Stored, Vec<usize>, Vec<u8>)>)) {
+    fn tensors(&self, change: impl FnOnce(&mut Vec<NamedTensor>)) {
         let path = self.path.join(TENSORS);
         let bytes = std::fs::read(&path).unwrap();
         let read = safetensors::SafeTensors::deserialize(&bytes).unwrap();
-        let mut all: Vec<_> = read
-            .iter()
-            .map(|(name, view)| (name.to_owned(), view.dtype(), view.shape().to_vec(), view.data().to_vec()))
-            .collect();
+        let owned = |(name, view): (&str, TensorView<'_>)| {
+            (name.to_owned(), view.dtype(), view.shape().to_vec(), view.data().to_vec())
+        };
+        let mut all: Vec<NamedTensor> = read.iter().map(owned).collect();
         all.sort_by(|one, other| one.0.cmp(&other.0));
         change(&mut all);
         let views = all
             .iter()
-            .map(|(name, dtype, shape, bytes)| (name.as_str(), TensorView::new(*dtype, shape.clone(), bytes).unwrap()));
+            .map(|(name, dtype, shape, bytes)| (name, TensorView::new(*dtype, shape.clone(), bytes).unwrap()));
         std::fs::write(path, safetensors::serialize(views, None).unwrap()).unwrap();
     }
 }
@@ -101,17 +109,14 @@ fn what_is_written_reads_back() {
         assert_eq!(read.layout, layout);
         for (adapted, factor) in layout.tensors() {
             let expected = values(adapted.shape(factor).iter().product());
-            assert_eq!(
-                read.read(adapted, factor, &mut Scratch::default()).unwrap(),
-                bytemuck::cast_slice::<_, u8>(&expected)
-            );
+            let mut scratch = Scratch::default();
+            let found: Vec<f32> = bytemuck::pod_collect_to_vec(read.read(adapted, factor, &mut scratch).unwrap());
+            assert_eq!(found, expected);
         }
         assert!(!read.adds_nothing().unwrap());
     }
-    assert_eq!(
-        Layout::new(&model(), &lora(8, "v_proj,q_proj")).to_string(),
-        "rank 8 on q_proj, v_proj: 2688 parameters train"
-    );
+    let uniform = Layout::new(&model(), &lora(8, "v_proj,q_proj")).to_string();
+    assert_eq!(uniform, "rank 8 on q_proj, v_proj: 2688 parameters train");
 }
 
 /// The scale is PEFT's: alpha / r, or alpha / sqrt(r).
@@ -129,7 +134,7 @@ fn scales_are_those_of_peft() {
 #[test]
 fn a_configuration_is_followed_as_peft_follows_it() {
     let of = |fields: &Value| {
-        let written = write(&Layout::new(&model(), &lora(4, "q_proj")));
+        let written = of_queries();
         written.set(fields);
         let read = config::read(&written.path, &model()).unwrap();
         let each = read.layout.each.into_iter();
@@ -189,7 +194,7 @@ fn what_is_not_followed_is_refused_by_name() {
         json!({"r": "eight"}),
     ];
     let refusals = cases.iter().map(|fields| {
-        let written = write(&Layout::new(&model(), &lora(4, "q_proj")));
+        let written = of_queries();
         written.set(fields);
         written.refusal()
     });
@@ -198,7 +203,7 @@ fn what_is_not_followed_is_refused_by_name() {
 
 #[test]
 fn dropout_is_said_and_not_applied() {
-    let written = write(&Layout::new(&model(), &lora(4, "q_proj")));
+    let written = of_queries();
     assert_eq!(written.open().unwrap().notes(), [""; 0]);
     written.set(&json!({"lora_dropout": 0.05}));
     assert!(written.open().unwrap().notes()[0].contains("lora_dropout 0.05 is not applied"));
@@ -206,8 +211,7 @@ fn dropout_is_said_and_not_applied() {
 
 #[test]
 fn tensors_that_are_not_the_adapter_s_are_refused() {
-    type Change = fn(&mut Vec<(String, Stored, Vec<usize>, Vec<u8>)>);
-    let cases: [Change; 8] = [
+    let cases: [fn(&mut Vec<NamedTensor>); 8] = [
         // Half of a pair, another rank, another base.
         |all| drop(all.remove(1)),
         |all| all[0].2 = vec![8, 16],
@@ -220,12 +224,12 @@ fn tensors_that_are_not_the_adapter_s_are_refused() {
         |all| all[0].1 = Stored::I32,
     ];
     let refusals = cases.into_iter().map(|change| {
-        let written = write(&Layout::new(&model(), &lora(4, "q_proj")));
+        let written = of_queries();
         written.tensors(change);
         written.refusal()
     });
     let refusals: Vec<String> = refusals.collect();
-    let damaged = write(&Layout::new(&model(), &lora(4, "q_proj")));
+    let damaged = of_queries();
     std::fs::write(damaged.path.join(TENSORS), [0; 100]).unwrap();
     insta::assert_snapshot!(format!("{}\n\n{}", refusals.join("\n\n"), damaged.refusal()));
 }
@@ -256,7 +260,7 @@ fn f16_and_bf16_read_as_the_same_numbers() {
 
 #[test]
 fn what_stands_in_the_place_of_an_adapter_is_named() {
-    let written = write(&Layout::new(&model(), &lora(4, "q_proj")));
+    let written = of_queries();
     let remove = |name: &str| std::fs::remove_file(written.path.join(name)).unwrap();
     remove(TENSORS);
     assert!(written.refusal().contains("there is no adapter_model.safetensors in it"));

@@ -24,6 +24,12 @@ fn said(template: &Arc<ChatTemplate>, json: &str) -> Result<String, String> {
     Ok(text)
 }
 
+/// What counts of a completion.
+fn completed(template: &Arc<ChatTemplate>, prompt: &str, completion: &str) -> Result<Vec<String>, String> {
+    let Conversation { text, spans } = template.conversation(Some(&value(prompt)), &value(completion), None)?;
+    Ok(spans.into_iter().map(|span| text[span].to_owned()).collect())
+}
+
 const TURNS: &str = r#"[{"role": "user", "content": "a"}, {"role": "assistant", "content": "é"},
                         {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]"#;
 
@@ -49,14 +55,9 @@ fn a_rendering_that_changes_what_was_before_is_refused() {
 
 #[test]
 fn only_completions_count() {
-    let (prompt, completion) = (
-        value(
-            r#"[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]"#,
-        ),
-        value(r#"[{"role": "assistant", "content": "d"}]"#),
-    );
-    let Conversation { text, spans } = template(CHATML).conversation(Some(&prompt), &completion, None).unwrap();
-    assert_eq!(spans.iter().map(|span| &text[span.clone()]).collect::<Vec<_>>(), ["d\n"]);
+    let prompt = r#"[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]"#;
+    let said = completed(&template(CHATML), prompt, r#"[{"role": "assistant", "content": "d"}]"#);
+    assert_eq!(said.unwrap(), ["d\n"]);
 }
 
 /// Marks are in all of it, and what is before the completion does not count.
@@ -64,13 +65,11 @@ fn only_completions_count() {
 fn of_marks_those_of_the_completion_count() {
     let marked = "{% for m in messages %}<{{ m.role }}>{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}\
                   {% if add_generation_prompt %}<assistant>{% endif %}";
-    let prompt = value(r#"[{"role": "user", "content": "a"}]"#);
-    let completion = value(r#"[{"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]"#);
-    let Conversation { text, spans } = template(marked).conversation(Some(&prompt), &completion, None).unwrap();
-    assert_eq!(spans.iter().map(|span| &text[span.clone()]).collect::<Vec<_>>(), ["b", "c"]);
+    let prompt = r#"[{"role": "user", "content": "a"}]"#;
+    let completion = r#"[{"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]"#;
+    assert_eq!(completed(&template(marked), prompt, completion).unwrap(), ["b", "c"]);
     let changes = marked.replace("<{{ m.role }}>", "<{{ messages|length }}>");
-    let refused = template(&changes).conversation(Some(&prompt), &completion, None);
-    assert_eq!(refused, Err(no_prefix(1)));
+    assert_eq!(completed(&template(&changes), prompt, completion), Err(no_prefix(1)));
 }
 
 #[test]

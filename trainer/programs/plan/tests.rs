@@ -16,11 +16,14 @@ fn built_in(name: &str) -> Option<PathBuf> {
     Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("aot/models").join(name).with_extension("json"))
 }
 
-/// A teacher and a student that are both the smallest built-in model.
+/// A teacher and a student that are both this model.
+fn pair(model: Option<PathBuf>) -> ModelOptions {
+    ModelOptions { teacher: model.clone(), student: model, model: None }
+}
+
+/// Distills the smallest built-in model into itself.
 fn config(change: impl FnOnce(&mut Options)) -> RunConfig {
-    let mut options = Options::default();
-    let model = || built_in("smollm2-135m");
-    options.models = ModelOptions { teacher: model(), student: model(), model: None };
+    let mut options = Options { models: pair(built_in("smollm2-135m")), ..Options::default() };
     options.shape = ShapeOptions { batch_size: 2, seq_len: 64 };
     change(&mut options);
     options.planned().unwrap()
@@ -28,6 +31,21 @@ fn config(change: impl FnOnce(&mut Options)) -> RunConfig {
 
 fn report(target: Target, change: impl FnOnce(&mut Options)) -> Report {
     Report::of(&config(change), &target).unwrap()
+}
+
+/// On a device of which no memory is known.
+fn on_ada(change: impl FnOnce(&mut Options)) -> Report {
+    report(Target::of(Arch::Sm89), change)
+}
+
+/// On a card that is named.
+fn on_card(name: &str) -> Report {
+    let limit = Limit::Card(crate::options::card::card(name).unwrap());
+    report(Target::find(&config(|_| {}), None, limit).unwrap(), |_| {})
+}
+
+fn brief(report: &Report) -> String {
+    report.text(Detail::Brief).to_string()
 }
 
 /// An RTX 4090 with so much memory.
@@ -44,10 +62,10 @@ fn a_plan_for_the_simulated_gpu_in_text_and_in_json() {
 
 #[test]
 fn a_model_alone_has_no_forms_to_choose_from() {
-    let report = report(Target::of(Arch::Sm89), |options| {
+    let report = on_ada(|options| {
         options.models = ModelOptions { teacher: None, student: None, model: built_in("smollm2-135m") };
     });
-    assert!(!report.text(Detail::Brief).to_string().contains("--teacher-format"));
+    assert!(!brief(&report).contains("--teacher-format"));
     let json = report.to_json();
     assert_eq!([&json["teacher_format"], &json["room"], &json["cublas"]], [&Value::Null; 3]);
     assert_eq!(json["recompute"]["chosen"], "none");
@@ -55,7 +73,7 @@ fn a_model_alone_has_no_forms_to_choose_from() {
 
 #[test]
 fn a_base_that_teaches_in_int8_is_in_memory_once() {
-    let report = report(Target::of(Arch::Sm89), |options| {
+    let report = on_ada(|options| {
         options.adapting.lora_rank = Some(4);
         options.arithmetic.precision = Precision::Int8;
         options.teaching.teacher.teacher_format = WeightFormat::Int8;
@@ -63,12 +81,12 @@ fn a_base_that_teaches_in_int8_is_in_memory_once() {
     let json = report.to_json();
     let found = ["teacher_is_base", "student_format", "teacher_format"].map(|name| json[name].clone());
     assert_eq!(found, [json!(true), json!("int8"), json!(null)]);
-    assert!(report.text(Detail::Brief).to_string().contains("The student stays as it is, in int8, which teaches too"));
+    assert!(brief(&report).contains("The student stays as it is, in int8, which teaches too"));
 }
 
 #[test]
 fn the_first_form_that_fits_beside_the_kernels_is_chosen() {
-    let all = report(Target::of(Arch::Sm89), |_| {}).to_json();
+    let all = on_ada(|_| {}).to_json();
     let chosen = |bytes: u64| {
         let json = report(of_memory(bytes), |_| {}).to_json();
         (json["teacher_format"]["chosen"].clone(), json["room"]["fits"].clone())
@@ -84,16 +102,15 @@ fn the_first_form_that_fits_beside_the_kernels_is_chosen() {
 #[test]
 fn a_run_that_does_not_fit_hears_of_the_least_change() {
     let stored = |options: &mut Options| options.teaching.teacher.teacher_format = WeightFormat::Stored;
-    let whole = report(Target::of(Arch::Sm89), stored);
+    let whole = on_ada(stored);
     let bytes = whole.memory.total_bytes + KERNELS_BYTES - 1;
     let refused = report(of_memory(bytes), stored);
     let json = refused.to_json();
     let change = &json["room"]["least_change"];
     assert_eq!((&change["flags"], &change["effect"]), (&json!("--recompute norms"), &json!("the same bits")));
-    let text = refused.text(Detail::Brief).to_string();
-    assert!(
-        text.contains(&format!("  auto: the first that fits; --memory is {bytes} bytes\n  no form is chosen: stored"))
-    );
+    let text = brief(&refused);
+    let none = format!("  auto: the first that fits; --memory is {bytes} bytes\n  no form is chosen: stored");
+    assert!(text.contains(&none), "{text}");
     let failure = refused.check().unwrap_err();
     assert_eq!(failure.exit_code(), 4);
     let expected = format!("The least change that fits: --recompute norms: {} bytes, the same bits", change["bytes"]);
@@ -109,7 +126,7 @@ fn a_run_that_does_not_fit_hears_of_the_least_change() {
 /// Whatever fits, exact changes come first, and none is another one and more.
 #[test]
 fn changes_that_fit_are_few_and_none_contains_another() {
-    let whole = report(Target::of(Arch::Sm89), |options| options.shape.batch_size = 4);
+    let whole = on_ada(|options| options.shape.batch_size = 4);
     let mut seen = Vec::new();
     for percent in [99, 96, 93] {
         let bytes = whole.memory.total_bytes * percent / 100 + KERNELS_BYTES;
@@ -126,8 +143,7 @@ fn changes_that_fit_are_few_and_none_contains_another() {
             assert!(flags[..at].iter().all(|less| !one.contains(less)), "{flags:?}");
         }
         assert!(suggestions.iter().all(|one| one["bytes"].as_u64().unwrap() + KERNELS_BYTES <= bytes));
-        let lines = refused.text(Detail::Brief).to_string();
-        seen.push(lines.split("\n\n").next().unwrap().to_owned());
+        seen.push(brief(&refused).split("\n\n").next().unwrap().to_owned());
     }
     insta::assert_snapshot!(seen.join("\n\n"));
 }
@@ -135,28 +151,18 @@ fn changes_that_fit_are_few_and_none_contains_another() {
 /// GB10's host takes of the same memory, and a GPU with its own does not count it.
 #[test]
 fn a_card_that_shares_its_memory_counts_what_the_host_takes() {
-    let fit = |name: &str| {
-        let limit = Limit::Card(crate::options::card::card(name).unwrap());
-        let target = Target::find(&config(|_| {}), None, limit).unwrap();
-        report(target, |_| {})
-    };
-    let [own, shared] = ["4090", "gb10"].map(|name| fit(name).text(Detail::Brief).to_string());
+    let [own, shared] = ["4090", "gb10"].map(|name| brief(&on_card(name)));
     assert!(!own.contains("for the host, which shares it"), "{own}");
-    assert!(
-        shared.contains("for the host, which shares it, of 111.21 GiB (NVIDIA GB10: 119.21 GiB of host"),
-        "{shared}"
-    );
+    let of_host = "for the host, which shares it, of 111.21 GiB (NVIDIA GB10: 119.21 GiB of host";
+    assert!(shared.contains(of_host), "{shared}");
     assert!(own.contains("peak figures of a GeForce RTX 4090") && shared.contains("peak figures of a GB10"), "{own}");
 }
 
 /// Its memory is published, and not the rate of what its kernels compute with.
 #[test]
 fn a_plan_for_a_b200_has_its_memory_and_no_estimate() {
-    let report = report(
-        Target::find(&config(|_| {}), None, Limit::Card(crate::options::card::card("B200").unwrap())).unwrap(),
-        |_| {},
-    );
-    let (text, json) = (report.text(Detail::Brief).to_string(), report.to_json());
+    let report = on_card("B200");
+    let (text, json) = (brief(&report), report.to_json());
     assert!(text.contains("of 176.40 GiB (NVIDIA B200: 180.00 GiB by its data sheet"), "{text}");
     assert!(text.contains("GEMMs\nno estimate: no peak figures are known of this device\n"), "{text}");
     assert_eq!((&json["arch"], &json["step"]["estimate"]), (&json!("sm_100"), &Value::Null));
@@ -166,8 +172,7 @@ fn a_plan_for_a_b200_has_its_memory_and_no_estimate() {
 #[test]
 fn the_estimate_of_a_step_is_of_the_micro_batches_of_one_rank() {
     let step = |ranks| {
-        let model = || built_in("smollm2-135m");
-        let models = ModelOptions { teacher: model(), student: model(), model: None };
+        let models = pair(built_in("smollm2-135m"));
         let division = DivisionOptions { replicas: Some(4), ..DivisionOptions::default() };
         let options = Options { models, division, ..Options::default() };
         let config = options.resolve(Purpose::Plan, Share { ranks, ..Share::ALONE }, None).unwrap();
@@ -183,8 +188,7 @@ fn the_estimate_of_a_step_is_of_the_micro_batches_of_one_rank() {
 /// 300 sequences of a tiny model, with so many slots.
 fn on_policy(target: Target, slots: SlotChoice) -> Report {
     report(target, |options| {
-        let model = || Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/tiny.json"));
-        options.models = ModelOptions { teacher: model(), student: model(), model: None };
+        options.models = pair(Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/tiny.json")));
         options.division.grad_accum = Some(150);
         options.teaching.teacher.teacher_format = WeightFormat::Bf16;
         (options.on_policy.on_policy, options.on_policy.max_tokens) = (Some(1.0), Some(40));
@@ -239,10 +243,8 @@ fn a_generation_has_its_memory_and_the_least_time_of_its_steps() {
     let json = report.to_json();
     let (bytes, seconds) = (&json["steps"][0]["bytes"], &json["steps"][0]["seconds"]);
     assert!((seconds.as_f64().unwrap() - bytes.as_f64().unwrap() / 1008e9).abs() < 1e-9);
-    assert_eq!(
-        (&json["slots"], &json["fits"], json["steps"].as_array().unwrap().len()),
-        (&json!(100), &Value::Null, 2)
-    );
+    assert_eq!([&json["slots"], &json["fits"]], [&json!(100), &Value::Null]);
+    assert_eq!(json["steps"].as_array().unwrap().len(), 2);
 }
 
 /// As many as there is room for, in the first form that is asked for; a number that does not fit hears of one that does.
@@ -257,10 +259,8 @@ fn a_generation_takes_as_many_slots_as_fit() {
     assert_eq!((&auto.to_json()["slots"], &auto.to_json()["fits"]), (&json!(128), &json!(true)));
     let refused = generation(&room, SlotChoice::Count(300), WeightFormat::Bf16);
     let failure = refused.check().unwrap_err();
-    let said = format!(
-        "300 slots of 1024 tokens do not fit; --slots 128 does: the plan takes {} bytes of device memory",
-        bytes(300)
-    );
+    let said = "300 slots of 1024 tokens do not fit; --slots 128 does: the plan takes";
+    let said = format!("{said} {} bytes of device memory", bytes(300));
     assert!(failure.exit_code() == 4 && failure.to_string().starts_with(&said), "{failure}");
     assert!(refused.text(Detail::Brief).to_string().starts_with("does not fit: "));
     let none = generation(&of_memory(1 << 20), SlotChoice::Auto, WeightFormat::Auto);

@@ -288,89 +288,57 @@ mod tests {
         StepRecord { step, loss, skipped: loss.is_none(), ..rates }
     }
 
-    #[test]
-    fn held_out_losses_are_in_the_chart_and_the_table() {
-        let of = |eval_loss: f64| HeldOutRecord {
-            eval_loss: Some(eval_loss),
-            eval_kd_loss: None,
-            eval_ce_loss: None,
-            eval_tokens: 1,
-        };
-        let mut records: Vec<StepRecord> = (1..=4).map(|step| record(step, Some(3.0))).collect();
-        let without = html(&records, &[], &Value::Null);
-        (records[0].held_out, records[1].held_out, records[3].held_out) = (Some(of(3.0)), Some(of(1.5)), Some(of(2.0)));
-        let with = html(&records, &[], &Value::Null);
-        assert!(with.contains("3.0000 → 2.0000, best 1.5000 after step 2") && !without.contains("held out"));
-        let changed = html(&records, &[], &serde_json::json!({ "held_out": { "after_step": 2 } }));
-        assert!(changed.contains("2.0000 → 2.0000, best 2.0000 after step 4"), "{changed}");
-        assert_eq!(with.matches("<polyline").count(), without.matches("<polyline").count() + 1);
+    fn held_out(loss: f64) -> Option<HeldOutRecord> {
+        let eval_loss = Some(loss);
+        Some(HeldOutRecord { eval_loss, eval_kd_loss: None, eval_ce_loss: eval_loss, eval_tokens: 1 })
     }
 
     #[test]
-    fn what_was_asked_for_and_written_is_in_the_table() {
-        let mut records = [record(1, Some(3.0)), record(2, Some(2.0))];
-        for (record, eval_loss) in records.iter_mut().zip([1.0, 2.0]) {
-            let eval_ce_loss = Some(eval_loss);
-            record.held_out =
-                Some(HeldOutRecord { eval_loss: Some(eval_loss), eval_kd_loss: None, eval_ce_loss, eval_tokens: 1 });
+    fn held_out_losses_and_the_gpu_are_in_charts() {
+        let mut records: Vec<StepRecord> = (1..=4).map(|step| record(step, Some(3.0))).collect();
+        let without = html(&records, &[], &Value::Null);
+        (records[0].held_out, records[1].held_out, records[3].held_out) = (held_out(3.0), held_out(1.5), held_out(2.0));
+        records[0].gpu = GpuRecord { power_w: Some(500.0), ..GpuRecord::default() };
+        records[2].gpu = GpuRecord { sm_clock_mhz: Some(1700), ..GpuRecord::default() };
+        let with = html(&records, &[], &Value::Null);
+        for (element, more) in [("<polyline", 3), ("<svg", 2)] {
+            assert_eq!(with.matches(element).count(), without.matches(element).count() + more, "{element}");
         }
-        let run = serde_json::json!({
+        assert!(with.contains("3.0000 → 2.0000, best 1.5000 after step 2"), "{with}");
+        assert!(!without.contains("held out") && !without.contains("GPU"));
+        let changed = html(&records, &[], &serde_json::json!({ "held_out": { "after_step": 2 } }));
+        assert!(changed.contains("2.0000 → 2.0000, best 2.0000 after step 4"), "{changed}");
+    }
+
+    /// A row a line: of a run that recorded all there is, of the certificate in a file and of one that nobody reads, and of a run that
+    /// recorded nothing.
+    #[test]
+    fn the_table_says_what_was_asked_for_measured_and_written() {
+        let mut records: Vec<StepRecord> = (1..=3).map(|step| record(step, Some(4.0 - step as f64))).collect();
+        (records[0].held_out, records[1].held_out) = (held_out(1.0), held_out(2.0));
+        records[0].gpu = GpuRecord { power_w: Some(500.0), temperature_c: Some(60), ..GpuRecord::default() };
+        records[2].gpu = GpuRecord { power_w: Some(700.0), sm_clock_mhz: Some(1700), ..GpuRecord::default() };
+        let measured = serde_json::json!({
+            "kl_mean": 0.00171, "kl_max": 0.16, "agreement": 0.974, "perplexity": 21.65, "exact_perplexity": 21.55, "tokens": 456
+        });
+        let certificate = |by: &Value| serde_json::json!({ "format": "int8", "measured": measured, "by": by });
+        let whole = serde_json::json!({
             "config": { "teacher": "t", "alpha": 0.5, "temperature": 2.0, "eval_data": ["held-out.txt"] },
             "data": { "files": "1 file of text" },
             "parts": [{}, { "command": "precast distill --final both" }],
             "student": { "step": 2 },
             "student.best": { "step": 1 },
+            "gpu": Limits { steps: 3, power_limited_steps: 2, thermally_limited_steps: 0 },
+            "teacher_certificate": certificate(&"first batch".into()),
         });
-        let table = summary(&records, &run);
-        for row in [
-            "command</td><td>precast distill --final both<",
-            "data</td><td>1 file of text<",
-            "held-out data</td><td>held-out.txt<",
-            "loss is</td><td>0.5 x 4 x kd + 0.5 x ce<",
-            "perplexity, held out</td><td>2.7183 → 7.3891, 2.7183 after step 1<",
-            "written</td><td>student of step 2, student.best of step 1<",
-        ] {
-            assert!(table.contains(row), "{row}: {table}");
-        }
-        let bare = summary(&records[..1], &serde_json::json!({ "config": {} }));
-        assert!(!["command", "written", "loss is", "held-out data"].iter().any(|name| bare.contains(name)), "{bare}");
-    }
-
-    #[test]
-    fn what_the_gpu_did_is_in_charts_and_the_table() {
-        let mut records: Vec<StepRecord> = (1..=3).map(|step| record(step, Some(3.0))).collect();
-        let without = html(&records, &[], &Value::Null);
-        records[0].gpu = GpuRecord { power_w: Some(500.0), temperature_c: Some(60), ..GpuRecord::default() };
-        records[2].gpu = GpuRecord { power_w: Some(700.0), sm_clock_mhz: Some(1700), ..GpuRecord::default() };
-        let limits = Limits { steps: 3, power_limited_steps: 2, thermally_limited_steps: 0 };
-        let with = html(&records, &[], &serde_json::json!({ "gpu": limits }));
-        let said = "GPU</td><td>600 W, SM clock 1700 MHz, 60 °C; power-limited in 67 % of the steps</td>";
-        assert!(with.contains(said) && !without.contains("GPU"), "{with}");
-        assert_eq!(with.matches("<svg").count(), without.matches("<svg").count() + 2);
-    }
-
-    #[test]
-    fn a_teacher_that_is_not_exact_has_its_certificate_in_the_table() {
-        let records = [record(1, Some(3.0))];
-        let measured = serde_json::json!({
-            "kl_mean": 0.00171, "kl_max": 0.16, "agreement": 0.974, "perplexity": 21.65, "exact_perplexity": 21.55, "tokens": 456
-        });
-        let of = |by: Value| {
-            let known = serde_json::json!({ "format": "int8", "measured": measured, "by": by });
-            let run = serde_json::json!({ "config": { "teacher": "t" }, "teacher_certificate": known });
-            summary(&records, &run)
-        };
-        let text = "teacher's certificate</td><td>KL 0.00171 nats a token from the exact model, at most 0.1600; the same first \
-                    choice of 97.40 % of 456 tokens; perplexity 21.6500, of the exact model 21.5500";
-        assert!(of("first batch".into()).contains(&format!("{text} (first batch)</td>")));
-        assert!(of(serde_json::json!({ "file": "t.json" })).contains(&format!("{text} (t.json)</td>")));
-        let other =
-            serde_json::json!({ "config": { "teacher": "t" }, "teacher_certificate": { "measured": { "kl": 1 } } });
-        assert!(
-            summary(&records, &other).contains("certificate</td><td>in run.json, not readable by this version</td>")
-        );
-        let exact = summary(&records, &serde_json::json!({ "config": { "teacher": "t" } }));
-        assert!(exact.contains("teacher_format") && !exact.contains("certificate"));
+        let taught = |certificate: &Value| serde_json::json!({ "config": { "teacher": "t" }, "teacher_certificate": certificate });
+        let of_file = taught(&certificate(&serde_json::json!({ "file": "t.json" })));
+        let of_others = taught(&serde_json::json!({ "measured": { "kl": 1 } }));
+        let one = [record(1, Some(3.0))];
+        let tables = [summary(&records, &whole), summary(&one, &of_file), summary(&one, &of_others)];
+        let exact = summary(&one, &serde_json::json!({ "config": { "teacher": "t" } }));
+        let bare = summary(&one, &serde_json::json!({ "config": {} }));
+        insta::assert_snapshot!([&tables[..], &[exact, bare]].concat().join("\n\n").replace("</tr>", "</tr>\n"));
     }
 
     #[test]
