@@ -233,20 +233,4 @@ mod tests {
         file.put_back(|| out.check_claim()).unwrap();
         assert_eq!((read().as_str(), file.records().unwrap()), ("mine", records));
     }
-
-    #[test]
-    fn a_line_that_no_run_wrote_is_named() {
-        let wrong = |lines: &[String]| {
-            let (_dir, path) = file(&lines.concat());
-            Metrics::read(&path).map(|_| ()).unwrap_err().to_string()
-        };
-        assert!(wrong(&[line(1), "nonsense\n".into(), line(2)]).contains("metrics.jsonl:2: "));
-        assert!(wrong(&[line(1), line(1)]).contains("metrics.jsonl:2: the line of step 1 stands"));
-        assert!(wrong(&[line(1), line(3)]).contains("metrics.jsonl:2: the line of step 3 stands"));
-        assert!(wrong(&[line(2)]).contains("metrics.jsonl:1: "));
-        let (_dir, path) = file(&(line(1) + &line(2)));
-        let metrics = Metrics::read(&path).unwrap();
-        assert!(metrics.check(3, Digest::of(b"")).unwrap_err().to_string().contains(":3: the line is missing"));
-        assert!(metrics.check(2, Digest::of(b"")).unwrap_err().to_string().contains(":2: this line or one before"));
-    }
 }

@@ -11,18 +11,13 @@ const BATCH: u32 = 2;
 const SEQ_LEN: u32 = 5;
 const TOKENS: usize = (BATCH * SEQ_LEN) as usize;
 
-/// A plan and its memory.
+/// A plan and its memory, which is NaN where nothing was written.
 struct Machine<'a> {
     plan: &'a Plan,
     arena: Vec<u8>,
 }
 
 impl<'a> Machine<'a> {
-    /// Uninitialized memory is NaN.
-    fn new(plan: &'a Plan) -> Self {
-        Self { plan, arena: vec![0xFF; plan.arena_bytes as usize] }
-    }
-
     fn place(&self, tensor: Tensor) -> usize {
         (self.plan.buffer(tensor.buffer).offset + tensor.offset) as usize
     }
@@ -77,27 +72,14 @@ impl<'a> Machine<'a> {
     }
 
     /// A model before its first launch: rotary tables, and each weight as `write` puts it there.
-    fn loaded(
-        plan: &'a Plan,
-        config: &ModelConfig,
-        model: &Resident,
-        write: impl Fn(&mut Self, &Parameter, &Weight),
-    ) -> Self {
-        let mut machine = Self::new(plan);
-        if plan.phases.iter().any(|phase| phase.name == CLEAR) {
-            machine.run(CLEAR);
-        }
-        let tables = rope::tables(&config.rope_frequencies(), SEQ_LEN);
-        machine.write_floats(model.rope.cos, &tables.cos);
-        machine.write_floats(model.rope.sin, &tables.sin);
-        model.weights.list().for_each(|(parameter, weight)| write(&mut machine, parameter, &weight));
+    fn loaded(plan: &'a TrainingPlan, config: &ModelConfig, write: impl Fn(&mut Self, &Parameter, &Weight)) -> Self {
+        let mut machine = Self { plan: &plan.plan, arena: vec![0xFF; plan.plan.arena_bytes as usize] };
+        machine.run(CLEAR);
+        let (tables, rope) = (rope::tables(&config.rope_frequencies(), SEQ_LEN), plan.student.rope);
+        machine.write_floats(rope.cos, &tables.cos);
+        machine.write_floats(rope.sin, &tables.sin);
+        plan.student.weights.list().for_each(|(parameter, weight)| write(&mut machine, parameter, &weight));
         machine
-    }
-
-    /// Writes the values of a frozen weight.
-    fn write_frozen(&mut self, parameter: &Parameter, weight: &Weight) {
-        assert!(weight.trained().is_none(), "{} trains", parameter.name);
-        self.write_floats(weight.tensor, &weights(&parameter.name, parameter.elems()));
     }
 
     /// Runs one micro-batch, always the same; `accumulate` adds it to the previous one.
@@ -154,15 +136,6 @@ fn tiny(class: &str, layers: u32) -> ModelConfig {
     ModelConfig::from_json(&json).unwrap()
 }
 
-/// All of an adapter's matrices with values `of`, where its plan has them.
-fn padded(parameters: &AdapterParameters, of: impl Fn(&AdapterParameter) -> Vec<f32>) -> Vec<f32> {
-    let mut values = vec![0.0; parameters.elems as usize];
-    for one in &parameters.list {
-        places(one).zip(of(one)).for_each(|(place, value)| values[place] = value);
-    }
-    values
-}
-
 /// A step without a teacher or recomputation.
 const PLAIN: Recipe =
     Recipe { batch: BATCH, seq_len: SEQ_LEN, precision: Precision::Fp32, objective: Objective::CrossEntropy, ..RECIPE };
@@ -199,17 +172,20 @@ fn training(
     TrainingPlan::new(TrainingRequest::new(student, recipe, Arch::Sim).taught_by(teacher)).unwrap()
 }
 
-/// Runs a micro-batch of adapters with values `of`, on a base of dense weights.
-fn adapted<'a>(
-    plan: &'a TrainingPlan,
-    config: &ModelConfig,
-    of: impl Fn(&AdapterParameter) -> Vec<f32>,
-) -> Machine<'a> {
-    let mut machine = Machine::loaded(&plan.plan, config, &plan.student, Machine::write_frozen);
+/// Runs a micro-batch of adapters, on a base of dense weights.
+fn adapted<'a>(plan: &'a TrainingPlan, config: &ModelConfig) -> Machine<'a> {
+    let mut machine = Machine::loaded(plan, config, |machine, parameter, weight| {
+        assert!(weight.trained().is_none(), "{} trains", parameter.name);
+        machine.write_floats(weight.tensor, &weights(&parameter.name, parameter.elems()));
+    });
     let adapters = plan.adapters.as_ref().unwrap();
     let master = adapters.all.trained().unwrap().master;
     assert!(machine.floats(master).iter().all(|value| value.to_bits() == 0), "padding is 0");
-    machine.write_floats(master, &padded(&adapters.parameters, of));
+    let mut values = vec![0.0; adapters.parameters.elems as usize];
+    for one in &adapters.parameters.list {
+        places(one).zip(factor(one)).for_each(|(place, value)| values[place] = value);
+    }
+    machine.write_floats(master, &values);
     machine.run(CAST);
     machine.micro(plan, false);
     machine
@@ -236,7 +212,7 @@ fn merged<'a>(
         }
         machine.write_floats(weight.trained().unwrap().master, &values);
     };
-    let mut machine = Machine::loaded(&plan.plan, config, &plan.student, write);
+    let mut machine = Machine::loaded(plan, config, write);
     machine.micro(plan, false);
     machine
 }
@@ -268,7 +244,7 @@ fn adapters_get_the_gradient_of_their_matrix() {
                 let what = format!("{class}, case {case}, recompute {recompute}");
                 let plan = training(None, &config, &dense, adapters, &recipe(recompute, Objective::CrossEntropy));
                 let parameters = &plan.adapters.as_ref().unwrap().parameters;
-                let mut machine = adapted(&plan, &config, factor);
+                let mut machine = adapted(&plan, &config);
                 let full = merged(&whole, &config, adapters, &parameters.list);
                 let [own, of_matrix] = [(&machine, &plan), (&full, &whole)].map(|(m, p)| m.floats(p.metrics)[1]);
                 assert!((own - of_matrix).abs() <= 1e-5 * of_matrix.abs(), "{what}: loss {own}, {of_matrix}");
@@ -307,90 +283,6 @@ fn adapters_get_the_gradient_of_their_matrix() {
         }
     }
     assert!(padded > 12, "only {padded} plans have padding");
-}
-
-/// A fresh adapter, whose B is 0, changes nothing: the loss equals the base's bit for bit, in training and in
-/// evaluation; and the divergence from a teaching base is 0.
-#[test]
-fn a_fresh_adapter_is_its_base() {
-    let config = tiny("Qwen3ForCausalLM", 2);
-    let adapters = Adapters::uniform(&config, &Target::ALL, 4, 2.0);
-    let (dense, none) = (Formats::dense(), Adapters::none());
-    let fresh = |one: &AdapterParameter| {
-        if one.factor == Factor::B { vec![0.0; one.shape.iter().product::<u64>() as usize] } else { factor(one) }
-    };
-    let of = |objective| recipe(Recompute::None, objective);
-    let whole = training(None, &config, &dense, &none, &of(Objective::CrossEntropy));
-    let base = merged(&whole, &config, &none, &[]).floats(whole.metrics)[1];
-    let plan = training(None, &config, &dense, &adapters, &of(Objective::CrossEntropy));
-    assert_eq!(adapted(&plan, &config, fresh).floats(plan.metrics)[1].to_bits(), base.to_bits());
-
-    let objective = Objective::Distill { alpha: 1.0, temperature: 2.0, beta: 0.0 };
-    let plan = training(Some(Teacher::Base), &config, &dense, &adapters, &of(objective));
-    let machine = adapted(&plan, &config, fresh);
-    let metrics = machine.floats(plan.metrics);
-    assert_eq!((metrics[0], metrics[1].to_bits()), (0.0, base.to_bits()));
-    let grad = machine.gradients(&plan);
-    assert!(grad.iter().all(|grad| *grad == 0.0), "the base teaches what it knows");
-    // A trained adapter learns from its base.
-    let machine = adapted(&plan, &config, factor);
-    assert!(machine.floats(plan.metrics)[0] > 1e-3);
-
-    let mut scores = [None, Some(&adapters)].map(|adapters| {
-        let model = Student { config: &config, formats: &dense, adapters: adapters.unwrap_or(&none) };
-        let plan = EvaluationPlan::with(model, (BATCH, SEQ_LEN), Precision::Fp32, Arch::Sim).unwrap();
-        let mut machine = Machine::loaded(&plan.plan, &config, &plan.model, Machine::write_frozen);
-        if let Some(adapters) = &plan.adapters {
-            machine.write_floats(adapters.all.tensor, &padded(&adapters.parameters, fresh));
-        }
-        machine.write(plan.ids, bytemuck::cast_slice(&[3u32; TOKENS]));
-        machine.write(plan.targets, bytemuck::cast_slice(&[5u32; TOKENS]));
-        machine.run(evaluation::SCORE);
-        machine.bytes(plan.nll).to_vec()
-    });
-    let [base, adapted] = &mut scores;
-    assert_eq!(base, adapted);
-}
-
-/// A base in blocks gives the gradients of an equal dense base, bit for bit, also as its adapter's teacher.
-#[test]
-fn a_stored_base_is_the_dense_one() {
-    let config = tiny("Qwen2ForCausalLM", 2);
-    let adapters = Adapters::uniform(&config, &Target::ALL, 4, 2.0);
-    let stored = Formats::uniform(&config, Block::Q8_0);
-    assert_eq!(stored.iter().count() as u32, 1 + 7 * config.layers);
-    // A scale and 32 one-byte values.
-    let block = |name: &str, elems: u64| -> (Vec<u8>, Vec<f32>) {
-        let quants: Vec<i8> = numbers(name, elems, 127.0).into_iter().map(|x| x as i8).collect();
-        let scale: u16 = 0x1800; // 2^-9
-        let blocks = quants.chunks(32).map(|block| block.iter().map(|q| *q as u8).collect::<Vec<_>>());
-        let bytes = blocks.flat_map(|block| [scale.to_le_bytes().to_vec(), block].concat()).collect();
-        (bytes, quants.iter().map(|q| f32::from(*q) / 512.0).collect())
-    };
-    let objective = Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 };
-    for (objective, teacher) in [(Objective::CrossEntropy, None), (objective, Some(Teacher::Base))] {
-        for recompute in Recompute::ALL {
-            let grads = [&stored, &Formats::dense()].map(|formats| {
-                let plan = training(teacher, &config, formats, &adapters, &recipe(recompute, objective));
-                let write = |machine: &mut Machine<'_>, parameter: &Parameter, weight: &Weight| {
-                    let (bytes, values) = block(&parameter.name, parameter.elems());
-                    match weight.tensor.format {
-                        Format::Block(_) => machine.write(weight.tensor, &bytes),
-                        _ if stored.of(&parameter.name).is_some() => machine.write_floats(weight.tensor, &values),
-                        _ => machine.write_frozen(parameter, weight),
-                    }
-                };
-                let mut machine = Machine::loaded(&plan.plan, &config, &plan.student, write);
-                let adapters = plan.adapters.as_ref().unwrap();
-                machine.write_floats(adapters.all.trained().unwrap().master, &padded(&adapters.parameters, factor));
-                machine.micro(&plan, false);
-                let grad = machine.gradients(&plan);
-                assert!(grad.iter().any(|grad| *grad != 0.0) && grad.iter().all(|grad| grad.is_finite()));
-                grad.into_iter().map(f32::to_bits).collect::<Vec<_>>()
-            });
-            assert!(grads[0] == grads[1], "recompute {recompute}");
-        }
-    }
 }
 
 /// The base gets no launches: no gradient of a matrix, a bias, a norm or the embedding, and none below the lowest

@@ -107,23 +107,6 @@ fn a_plan_does_not_grow_to_be_certified() {
     assert!(roomy.certificate.is_some() && roomy.plan.phases.iter().any(|phase| phase.name == "certify"));
 }
 
-#[test]
-fn what_nothing_computes_is_refused_by_name() {
-    let model = config("qwen2.5-0.5b");
-    let evaluate = |model: &ModelConfig, precision| {
-        EvaluationPlan::with_formats((model, &Formats::int8()), (1, 16), precision, Arch::Sim).map(|_| ())
-    };
-    assert_eq!(evaluate(&model, Precision::Fp32), Err(PlanError::Int8Precision));
-    let odd = ModelConfig { intermediate: 4872, ..model.clone() };
-    let found = evaluate(&odd, Precision::Bf16).unwrap_err();
-    let module = "model.layers.0.mlp.down_proj.weight".to_owned();
-    assert_eq!(found, PlanError::Rotation { module, depth: 4872, block: 8 });
-    let said = "mlp.down_proj.weight sums over 4872: the largest power of two that divides it is 8";
-    assert!(found.to_string().contains(said), "{found}");
-    let least = ModelConfig { intermediate: 4880, ..model };
-    assert_eq!(evaluate(&least, Precision::Bf16), Ok(()));
-}
-
 /// The plan's other bytes are those of a dense teacher: activations grow only by the quantized rows.
 #[test]
 fn inputs_of_gemms_are_bytes() {

@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use precast_kernels::Arch;
 use precast_plan::memory::human_bytes;
-use precast_plan::{Precision, Recompute, Share};
+use precast_plan::{Precision, Share};
 use serde_json::{Value, json};
 
 use super::{Detail, GenerationReport, Limit, Report, Target};
@@ -82,45 +82,6 @@ fn a_base_that_teaches_in_int8_is_in_memory_once() {
     let found = ["teacher_is_base", "student_format", "teacher_format"].map(|name| json[name].clone());
     assert_eq!(found, [json!(true), json!("int8"), json!(null)]);
     assert!(brief(&report).contains("The student stays as it is, in int8, which teaches too"));
-}
-
-#[test]
-fn the_first_form_that_fits_beside_the_kernels_is_chosen() {
-    let all = on_ada(|_| {}).to_json();
-    let chosen = |bytes: u64| {
-        let json = report(of_memory(bytes), |_| {}).to_json();
-        (json["teacher_format"]["chosen"].clone(), json["room"]["fits"].clone())
-    };
-    let around = |form: usize| {
-        let bytes = all["teacher_format"]["choices"][form]["bytes"].as_u64().unwrap() + KERNELS_BYTES;
-        [bytes, bytes - 1].map(chosen)
-    };
-    assert_eq!(around(0), [(json!("bf16"), json!(true)), (json!("stored"), json!(true))]);
-    assert_eq!(around(1), [(json!("stored"), json!(true)), (json!(null), json!(false))]);
-}
-
-#[test]
-fn a_run_that_does_not_fit_hears_of_the_least_change() {
-    let stored = |options: &mut Options| options.teaching.teacher.teacher_format = WeightFormat::Stored;
-    let whole = on_ada(stored);
-    let bytes = whole.memory.total_bytes + KERNELS_BYTES - 1;
-    let refused = report(of_memory(bytes), stored);
-    let json = refused.to_json();
-    let change = &json["room"]["least_change"];
-    assert_eq!((&change["flags"], &change["effect"]), (&json!("--recompute norms"), &json!("the same bits")));
-    let text = brief(&refused);
-    let none = format!("  auto: the first that fits; --memory is {bytes} bytes\n  no form is chosen: stored");
-    assert!(text.contains(&none), "{text}");
-    let failure = refused.check().unwrap_err();
-    assert_eq!(failure.exit_code(), 4);
-    let expected = format!("The least change that fits: --recompute norms: {} bytes, the same bits", change["bytes"]);
-    assert!(failure.to_string().ends_with(&expected), "{failure}");
-    let changed = report(of_memory(bytes), |options| {
-        stored(options);
-        options.arithmetic.recompute = Recompute::Norms;
-    });
-    assert_eq!(json!(changed.memory.total_bytes), change["bytes"]);
-    assert!(changed.check().is_ok());
 }
 
 /// Whatever fits, exact changes come first, and none is another one and more.
