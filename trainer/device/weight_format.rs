@@ -192,18 +192,13 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// Chooses where so many GiB are free, of which the host takes some, for plans of 30 GiB, of 20 where matrices are in blocks, and of
-    /// 25 in 8 bits.
-    fn choose(asked: WeightFormat, formats: &Formats, [free, host]: [u64; 2]) -> Result<Chosen<Planned>, DeviceError> {
-        choose_on(&device(free * GIB, ADA), host * GIB, asked, formats)
+    /// Chooses where so many GiB are free.
+    fn choose(asked: WeightFormat, formats: &Formats, free_gib: u64) -> Result<Chosen<Planned>, DeviceError> {
+        choose_on(&device(free_gib * GIB, ADA), asked, formats)
     }
 
-    fn choose_on(
-        device: &Device,
-        host_bytes: u64,
-        asked: WeightFormat,
-        formats: &Formats,
-    ) -> Result<Chosen<Planned>, DeviceError> {
+    /// Chooses between plans of 30 GiB, of 20 where matrices are in blocks, and of 25 in 8 bits.
+    fn choose_on(device: &Device, asked: WeightFormat, formats: &Formats) -> Result<Chosen<Planned>, DeviceError> {
         let plan = |formats: &Formats| {
             let gib = match (formats.is_int8(), formats.is_dense()) {
                 (true, _) => 25,
@@ -212,7 +207,7 @@ mod tests {
             };
             Ok(Planned(Plan { arch: Arch::Sm89, buffers: Vec::new(), phases: Vec::new(), arena_bytes: gib * GIB }))
         };
-        Choice { flag: "--teacher-format", asked, formats }.make(device, |_| host_bytes, plan)
+        Choice { flag: "--teacher-format", asked, formats }.make(device, |_| 0, plan)
     }
 
     fn in_blocks() -> Formats {
@@ -221,7 +216,7 @@ mod tests {
 
     #[test]
     fn auto_takes_the_first_form_that_fits_and_says_why() {
-        let of = |free| choose(WeightFormat::Auto, &in_blocks(), [free, 0]).unwrap();
+        let of = |free| choose(WeightFormat::Auto, &in_blocks(), free).unwrap();
         let [large, small] = [of(40), of(24)];
         assert_eq!((large.format, large.plan.0.arena_bytes), (WeightFormat::Bf16, 30 * GIB));
         assert_eq!((small.format, small.plan.0.arena_bytes), (WeightFormat::Stored, 20 * GIB));
@@ -231,61 +226,36 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_takes_of_one_memory_is_not_there_for_weights() {
-        let of = |memory| choose(WeightFormat::Auto, &in_blocks(), memory);
-        assert_eq!([[32, 1], [32, 2]].map(|it| of(it).unwrap().format), [WeightFormat::Bf16, WeightFormat::Stored]);
-        let message = of([22, 2]).unwrap_err().to_string();
-        assert!(message.contains("and 2147483648 for the host, which shares it"), "{message}");
-    }
-
-    #[test]
-    fn where_neither_form_fits_auto_says_what_both_take() {
-        let failure = choose(WeightFormat::Auto, &in_blocks(), [16, 0]).unwrap_err();
-        assert!(matches!(failure, DeviceError::Unfit(_)));
-        insta::assert_snapshot!(failure.to_string());
-    }
-
-    #[test]
     fn dense_weights_that_do_not_fit_hear_of_8_bits() {
-        let failure = choose(WeightFormat::Auto, &Formats::dense(), [26, 0]).unwrap_err();
+        let failure = choose(WeightFormat::Auto, &Formats::dense(), 26).unwrap_err();
         assert!(matches!(failure, DeviceError::Memory { .. }));
         let said = "With --teacher-format int8, which rounds what the GEMMs of layers read to 8 bits, it would take 26843545600 bytes";
         assert!(failure.to_string().contains(said), "{failure}");
         // Nor where they would fit in blocks, or where 8 bits alone would.
-        let in_blocks = choose(WeightFormat::Auto, &in_blocks(), [22, 0]).unwrap();
+        let in_blocks = choose(WeightFormat::Auto, &in_blocks(), 22).unwrap();
         assert_eq!(in_blocks.format, WeightFormat::Stored);
     }
 
     #[test]
     fn a_form_that_is_asked_for_is_taken_whatever_fits() {
         for (asked, gib) in [(WeightFormat::Bf16, 30), (WeightFormat::Stored, 20), (WeightFormat::Int8, 25)] {
-            let chosen = choose(asked, &in_blocks(), [1, 0]).unwrap();
+            let chosen = choose(asked, &in_blocks(), 1).unwrap();
             assert_eq!((chosen.format, chosen.plan.0.arena_bytes, chosen.note), (asked, gib * GIB, None));
         }
     }
 
     #[test]
     fn auto_is_bf16_on_the_simulated_gpu() {
-        let chosen = choose_on(&device(GIB, SIM), 0, WeightFormat::Auto, &in_blocks()).unwrap();
+        let chosen = choose_on(&device(GIB, SIM), WeightFormat::Auto, &in_blocks()).unwrap();
         assert_eq!((chosen.format, chosen.note), (WeightFormat::Bf16, None));
     }
 
     #[test]
     fn dense_weights_are_bf16_in_every_exact_form() {
         for asked in WeightFormat::ALL.into_iter().filter(|format| format.is_exact()) {
-            let chosen = choose(asked, &Formats::dense(), [40, 0]).unwrap();
+            let chosen = choose(asked, &Formats::dense(), 40).unwrap();
             assert_eq!((chosen.format, chosen.note), (WeightFormat::Bf16, None));
             assert_eq!(is_stored_dense(asked, &Formats::dense()), asked == WeightFormat::Stored);
         }
-    }
-
-    #[test]
-    fn a_format_that_no_kernel_reads_is_not_kept_and_stored_says_so() {
-        let formats = in_blocks().with_dequantized(Some("AprQ4"));
-        let failure = choose(WeightFormat::Stored, &formats, [40, 0]).unwrap_err();
-        assert!(matches!(failure, DeviceError::Usage(_)));
-        let said = "--teacher-format stored: the model holds matrices in AprQ4, which no";
-        assert!(failure.to_string().starts_with(said), "{failure}");
-        assert_eq!(choose(WeightFormat::Auto, &formats, [40, 0]).unwrap().format, WeightFormat::Bf16);
     }
 }

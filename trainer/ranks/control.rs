@@ -304,23 +304,6 @@ mod tests {
     }
 
     #[test]
-    fn all_gather_keeps_the_order_of_ranks_and_of_calls() {
-        let ranks = three();
-        thread::scope(|scope| {
-            for control in &ranks {
-                scope.spawn(|| {
-                    for round in 0..3 {
-                        let gathered = control.all_gather(&[control.rank as u8, round]).unwrap();
-                        assert_eq!(gathered, [[0, round], [1, round], [2, round]]);
-                    }
-                    control.leave();
-                });
-            }
-        });
-        assert!(ranks.iter().all(|control| control.first_failure(Duration::ZERO).is_none()));
-    }
-
-    #[test]
     fn what_ends_one_ends_all_by_its_name() {
         let ranks = three();
         let aborted = Arc::new(Mutex::new(0));

@@ -261,15 +261,15 @@ mod tests {
         Place { rank, ranks, addresses: vec![address.to_owned()], token, ..Place::default() }
     }
 
-    /// Returns the result of rank 0 of so many, where the others are these, each with its number, its count of ranks
-    /// and a job, and the results of the others.
-    fn met(ranks: u32, others: &[(u32, u32, &str)]) -> (Result<usize, String>, Vec<Result<(), String>>) {
+    /// Returns the result of rank 0 of so many, where the others are these, each with its number and a job, and the results of the
+    /// others.
+    fn met(ranks: u32, others: &[(u32, &str)]) -> (Result<usize, String>, Vec<Result<(), String>>) {
         let (listener, address) = listening();
         thread::scope(|scope| {
             let others: Vec<_> = others
                 .iter()
-                .map(|(rank, ranks, job)| {
-                    let place = place(*rank, *ranks, &address, job);
+                .map(|(rank, job)| {
+                    let place = place(*rank, ranks, &address, job);
                     let join = move || join(&place, Duration::from_secs(2), &Stop::default());
                     scope.spawn(move || join().map(|_| ()).map_err(|error| error.to_string()))
                 })
@@ -283,14 +283,8 @@ mod tests {
     }
 
     #[test]
-    fn ranks_of_one_job_come_together() {
-        let (own, others) = met(3, &[(2, 3, "job"), (1, 3, "job")]);
-        assert_eq!((own, others), (Ok(2), vec![Ok(()), Ok(())]));
-    }
-
-    #[test]
     fn who_is_missing_is_named_and_strangers_are_counted() {
-        let (own, others) = met(4, &[(2, 4, "job"), (1, 4, "another job")]);
+        let (own, others) = met(4, &[(2, "job"), (1, "another job")]);
         let message = own.unwrap_err();
         assert!(message.starts_with("ranks 1 and 3 of 4 did not come to 127.0.0.1:"), "{message}");
         assert!(message.contains("did not know the token"), "{message}");
@@ -309,13 +303,6 @@ mod tests {
         let joined = join(&place(1, 2, &address, "job"), Duration::from_millis(500), &Stop::default());
         let message = joined.unwrap_err().to_string();
         assert!(answer.join().unwrap() && message.contains("does not know the token"), "{message}");
-    }
-
-    #[test]
-    fn another_count_is_refused_on_both_ends() {
-        let (own, others) = met(2, &[(1, 3, "job")]);
-        let why = "rank 1 was started as one of 3 ranks, and rank 0 as one of 2";
-        assert_eq!((own, others), (Err(why.to_owned()), vec![Err(why.to_owned())]));
     }
 
     /// It says nothing, or something else, and goes on for as long as it likes.

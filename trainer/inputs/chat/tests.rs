@@ -14,14 +14,9 @@ fn value(json: &str) -> Value {
     serde_json::from_str(json).unwrap()
 }
 
-/// A conversation's text with what the assistant has said in brackets.
-fn said(template: &Arc<ChatTemplate>, json: &str) -> Result<String, String> {
-    let Conversation { mut text, spans } = template.conversation(None, &value(json), None)?;
-    for span in spans.iter().rev() {
-        text.insert(span.end, ']');
-        text.insert(span.start, '[');
-    }
-    Ok(text)
+/// Why a conversation is refused.
+fn refused(template: &Arc<ChatTemplate>, json: &str) -> String {
+    template.conversation(None, &value(json), None).unwrap_err()
 }
 
 /// What counts of a completion.
@@ -34,23 +29,10 @@ const TURNS: &str = r#"[{"role": "user", "content": "a"}, {"role": "assistant", 
                         {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]"#;
 
 #[test]
-fn a_turn_is_what_rendering_adds_to_the_rendering_before() {
-    assert_eq!(said(&template(CHATML), TURNS).unwrap(), "<user>a\n<assistant>[é\n]<user>c\n<assistant>[d\n]");
-}
-
-#[test]
-fn marks_say_what_the_assistant_says() {
-    let marked = "{{ bos_token }}{% for m in messages %}\n  {%- if m.role == 'assistant' %}\n    {% generation %}\n\
-                  {{ m.content }}{% endgeneration %}\n!{% else %}{{ m.content }}{% endif %}\n{% endfor %}";
-    assert_eq!(said(&template(marked), TURNS).unwrap(), "^a[é]!c[d]!");
-    let nonchars = r#"[{"role": "assistant", "content": "﷐"}]"#;
-    assert!(said(&template(marked), nonchars).unwrap_err().contains("which are no characters"));
-}
-
-#[test]
-fn a_rendering_that_changes_what_was_before_is_refused() {
-    let last = "{% for m in messages %}{{ m.role if loop.last else '' }}:{{ m.content }}{% endfor %}";
-    assert_eq!(said(&template(last), TURNS), Err(no_prefix(1)));
+fn a_text_that_has_marks_of_its_own_is_refused() {
+    let marked = template("{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}");
+    let message = refused(&marked, r#"[{"role": "assistant", "content": "﷐"}]"#);
+    assert!(message.contains("which are no characters"), "{message}");
 }
 
 #[test]
@@ -91,19 +73,11 @@ fn conversations_with_tools_go_through_the_template_for_them() {
 
 #[test]
 fn what_is_no_conversation_is_refused() {
-    let of = |json: &str| said(&template(CHATML), json).unwrap_err();
-    let raises = template("{{ raise_exception('roles must alternate') }}");
-    let dated = template("{{ strftime_now('%d') }}");
     let messages = [
-        of("[]"),
-        of(r#""text""#),
-        of("[1]"),
-        of(r#"[{"content": "a"}]"#),
-        of(r#"[{"role": 1, "content": "a"}]"#),
-        of(r#"[{"role": "user", "content": "a"}, {"role": "assistant", "content": ""}]"#),
-        of(r#"[{"role": "user", "content": "a"}, {"role": "assistant"}]"#),
-        said(&raises, TURNS).unwrap_err(),
-        said(&dated, TURNS).unwrap_err(),
+        refused(&template(CHATML), "[]"),
+        refused(&template(CHATML), "[1]"),
+        refused(&template(CHATML), r#"[{"role": 1, "content": "a"}]"#),
+        refused(&template(CHATML), r#"[{"role": "user", "content": "a"}, {"role": "assistant"}]"#),
         template("").conversation(None, &value(TURNS), Some(&value(r#""{""#))).unwrap_err(),
     ];
     insta::assert_snapshot!(messages.join("\n"));
