@@ -3,6 +3,7 @@
 #![cfg(feature = "sm_121")]
 
 use crate::support::prelude::*;
+use precast_kernels::KERNELS;
 
 fn program() -> PathBuf {
     precast().get_program().into()
@@ -69,7 +70,7 @@ fn it_gives_its_bundle_back_and_replaces_no_file() {
     write().with("--arch sm_121").fails(2, "leave --arch out");
     let printed = write().succeeds();
     let bytes = fs::read(&out).unwrap();
-    let bundle = precast_fatbins::Bundle::read(&bytes).unwrap();
+    let bundle = precast_fatbins::Bundle::read(&bytes, &KERNELS).unwrap();
     bundle.verify().unwrap();
     assert!(printed.contains(&bundle.digest().to_string()), "{printed}");
     write().fails(2, "is there already");

@@ -6,15 +6,14 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use precast_fatbins::{Bundle, Manifest, Module, encode};
-use precast_kernels::{Arch, Block, Key, KeyVariant};
+use precast_kernels::{Arch, Block, KERNELS, Key, KeyVariant};
 use precast_plan::decoding::{BUCKETS, PREFILL, decode_phase};
-use precast_plan::guard::GUARD;
-use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
     Adapters, ComparisonPlan, DecodeCheckPlan, DecodeRequest, Decoding, EvaluationPlan, Formats, Gemm, GenerationPlan,
     ModelConfig, Objective, Plan, PlanError, Precision, Recipe, Recompute, Resident, Sampling, SequenceLength, Share,
-    Slots, Staged, Student, Target, Teacher, Tensor, TrainingPlan, TrainingRequest, build_keys, keys,
+    Slots, Staged, Student, Target, Teacher, Tensor, TrainingPlan, TrainingRequest, build_keys, guard::GUARD, keys,
+    staged::CERTIFY,
 };
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
@@ -125,7 +124,7 @@ fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -
     let (driver, log) = Recorder::new();
     let manifest = Manifest::simulated(built).encode();
     let mut loading = Loading::new(Box::new(driver));
-    loading.load(&Bundle::from_parts(&manifest, &[]).unwrap(), &training.plan, &[]).unwrap();
+    loading.load(&Bundle::from_parts(&manifest, &[], &KERNELS).unwrap(), &training.plan, &[]).unwrap();
     let mut sealed = loading.seal(&training.plan, Placement::Arena).unwrap();
     let sent = |model: &Resident| {
         let all = model.weights.all;
@@ -281,7 +280,7 @@ fn without_any_one_key_a_run_does_not_start() {
         let rest: Vec<&KeyVariant> = needed.iter().filter(|pair| *pair != removed).collect();
         let manifest = Manifest::simulated(rest).encode();
         let (driver, log) = Recorder::new();
-        match Loading::new(Box::new(driver)).load(&Bundle::from_parts(&manifest, &[]).unwrap(), &plan, &[]) {
+        match Loading::new(Box::new(driver)).load(&Bundle::from_parts(&manifest, &[], &KERNELS).unwrap(), &plan, &[]) {
             Err(LoadError::Missing(coverage)) => assert_eq!(coverage.missing, std::slice::from_ref(removed)),
             other => panic!("{removed}: {other:?}"),
         }

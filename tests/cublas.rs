@@ -6,9 +6,7 @@ use std::collections::BTreeSet;
 
 use precast::inputs::data::MicroBatch;
 use precast::options::DeviceChoice;
-use precast_kernels::abi::micro_scalars;
-use precast_kernels::check::Case;
-use precast_kernels::{Access, Addend, examples};
+use precast_kernels::{Access, Addend, KERNELS, abi::micro_scalars, check::Case};
 use precast_plan::Gemm;
 use precast_runtime::Launches;
 use precast_runtime::cublas::Cublas;
@@ -243,12 +241,12 @@ fn what_the_library_takes_is_told_from_what_ranks_take() {
 #[ignore = "the process with stand-ins: what_the_library_takes_is_told_from_what_ranks_take starts it"]
 fn memory_child() {
     const OPERAND_BYTES: u64 = 2 << 20;
-    let mut driver = Cuda::open(0, Launches::Own, &[]).unwrap();
+    let mut driver = Cuda::open(0, Launches::Own, &[], &KERNELS).unwrap();
     driver.connect(0, 1, Box::new(|own| Ok(vec![own.to_vec()]))).unwrap();
     let (memory, free) = (driver.allocate(32 << 20).unwrap(), driver.free_bytes().unwrap());
     driver.set_cublas(Cublas::open().unwrap()).unwrap();
     driver.connect_ranks().unwrap();
-    let key = examples().into_iter().find(|key| key.op() == "gemm.dgrad").unwrap();
+    let key = KERNELS.examples().into_iter().find(|key| key.op() == "gemm.dgrad").unwrap();
     let mut params = key.kernel().samples().remove(0);
     let operands = key.kernel().operands(&params);
     for (index, operand) in (0..).zip(&operands) {
@@ -268,7 +266,7 @@ fn memory_child() {
 
 /// Every GEMM of the samples by cuBLASLt, prepared once and run as the first micro-batch of a step and as a later one.
 fn check_gemms() {
-    let mut driver = Cuda::open(0, Launches::Own, &[]).unwrap();
+    let mut driver = Cuda::open(0, Launches::Own, &[], &KERNELS).unwrap();
     driver.set_cublas(Cublas::open().unwrap()).unwrap();
     const OPERAND_BYTES: u64 = 2 << 20;
     const WORKSPACE_BYTES: u64 = 32 << 20;
@@ -279,7 +277,7 @@ fn check_gemms() {
     let mut checked = BTreeSet::new();
     // All before the first is run: nothing is loaded after that.
     let mut prepared = Vec::new();
-    for key in examples() {
+    for key in KERNELS.examples() {
         for (sample, params) in key.kernel().samples().into_iter().enumerate() {
             let Some(gemm) = key.kernel().blas_gemm(&params) else { continue };
             let case = Case::new(&key, &params, sample as u64);
@@ -288,7 +286,7 @@ fn check_gemms() {
                 assert!(index < 7 && operand.bytes() <= OPERAND_BYTES);
                 params[operand.offset..operand.offset + 8].copy_from_slice(&at(index).to_ne_bytes());
             }
-            let factors = (gemm.addend == Addend::Accumulated).then_some(factors);
+            let factors = matches!(gemm.addend, Addend::Accumulated(_)).then_some(factors);
             let bound = BoundGemm { key: key.clone(), params, workspace, factors };
             let label = format!("{key} {sample}");
             let graph =

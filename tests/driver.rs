@@ -1,6 +1,7 @@
 //! What a program says of the driver and the GPU it finds, under a stand-in for `libcuda` that is another machine each
 //! time. Nothing falls back to another device by itself.
 
+use precast_kernels::KERNELS;
 use std::sync::LazyLock;
 
 use precast_runtime::DriverError;
@@ -285,12 +286,12 @@ fn a_second_device_waits_for_the_first() {
 #[test]
 #[ignore = "the process that opens twice: a_second_device_waits_for_the_first starts it"]
 fn second_child() {
-    let first = Cuda::open(0, Launches::Own, &[]).unwrap();
-    assert_eq!(Cuda::open(0, Launches::Own, &[]).err(), Some(DriverError::InUse));
-    assert_eq!(Cuda::open(0, Launches::Portable, &[]).err(), Some(DriverError::InUse));
+    let first = Cuda::open(0, Launches::Own, &[], &KERNELS).unwrap();
+    assert_eq!(Cuda::open(0, Launches::Own, &[], &KERNELS).err(), Some(DriverError::InUse));
+    assert_eq!(Cuda::open(0, Launches::Portable, &[], &KERNELS).err(), Some(DriverError::InUse));
     drop(first);
     // An attempt that fails leaves nothing taken.
-    assert_eq!(Cuda::open(9, Launches::Own, &[]).err(), Some(DriverError::NoDevice { ordinal: 9, count: 1 }));
-    drop(Cuda::open(0, Launches::Own, &[]).unwrap());
+    assert_eq!(Cuda::open(9, Launches::Own, &[], &KERNELS).err(), Some(DriverError::NoDevice { ordinal: 9, count: 1 }));
+    drop(Cuda::open(0, Launches::Own, &[], &KERNELS).unwrap());
     println!("one at a time");
 }

@@ -5,8 +5,7 @@ use std::ops::ControlFlow;
 
 use precast::inputs::checkpoint::{Access, Checkpoint, PART_ELEMENTS, Scratch, Weights};
 use precast_kernels::{Block, Dtype, Format};
-use precast_plan::memory::human_bytes;
-use precast_plan::{Formats, Parameters, Precision};
+use precast_plan::{Formats, Parameters, Precision, human_bytes};
 use precast_runtime::STAGE_BYTES;
 use precast_runtime::cuda::STAGE_SLOTS;
 use precast_system::files::Existing;

@@ -8,8 +8,7 @@ use precast::base::startup_times::Startup;
 use precast::device::run_models::RunModels;
 use precast::device::session::Session;
 use precast_fatbins::{Bundle, Manifest};
-use precast_kernels::check::Case as KernelCase;
-use precast_kernels::{Arch, Key, KeyVariant};
+use precast_kernels::{Arch, KERNELS, KeyVariant, check::Case as KernelCase};
 use precast_runtime::Launches;
 use precast_runtime::cuda::Cuda;
 use precast_runtime::sim::{Faults, Sim};
@@ -62,12 +61,12 @@ fn assert_poisoned([load, launch]: [Result<(), DriverError>; 2]) {
 #[test]
 fn loading_on_first_use_dies_on_the_simulated_gpu() {
     let pairs = ["fill{first=false}", "cast{from=f32,to=bf16}"].map(|text| {
-        let key = Key::parse(text).unwrap();
+        let key = KERNELS.parse(text).unwrap();
         let variant = key.kernel().variants(Arch::Sim)[0];
         KeyVariant { key, variant }
     });
     let manifest = Manifest::simulated(&pairs).encode();
-    let bundle = Bundle::from_parts(&manifest, &[]).unwrap();
+    let bundle = Bundle::from_parts(&manifest, &[], &KERNELS).unwrap();
     assert_poisoned(load_on_first_use(Sim::new(POISONING), &bundle));
     // Without the fault the same program gets away with it: that is how it came to be written.
     let [load, launch] = load_on_first_use(Sim::new(Faults::default()), &bundle);
@@ -163,8 +162,8 @@ fn under_a_poisoning_driver(kind: &str) {
 fn lazy_child() {
     let bundle = std::env::var_os("PRECAST_LAZY_BUNDLE").expect("the parent names a bundle");
     let bytes = fs::read(bundle).unwrap();
-    let bundle = Bundle::read(&bytes).unwrap();
-    assert_poisoned(load_on_first_use(Cuda::open(0, Launches::Own, &[]).unwrap(), &bundle));
+    let bundle = Bundle::read(&bytes, &KERNELS).unwrap();
+    assert_poisoned(load_on_first_use(Cuda::open(0, Launches::Own, &[], &KERNELS).unwrap(), &bundle));
     println!("the loader on first use is dead");
 }
 

@@ -1,7 +1,7 @@
 //! Commands that messages name, executed as they stand.
 
 use precast_fatbins::Manifest;
-use precast_kernels::{Arch, Block, Key, KeyVariant};
+use precast_kernels::{Arch, Block, KERNELS, KeyVariant};
 use precast_plan::Formats;
 
 use crate::gguf;
@@ -37,7 +37,7 @@ fn kernels_of_single_files_are_built_by_the_command_named() {
         distill
     };
     // A bundle without a kernel for this device, and one that lacks some.
-    let one: Vec<KeyVariant> = Key::parse("cast{from=f32,to=bf16}").unwrap().built(Arch::Sim).collect();
+    let one: Vec<KeyVariant> = KERNELS.parse("cast{from=f32,to=bf16}").unwrap().built(Arch::Sim).collect();
     case.write("empty.bundle", simulated(&[]));
     case.write("lacking.bundle", precast_fatbins::encode(&Manifest::simulated(&one), |_| &[]));
     let messages = ["empty.bundle", "lacking.bundle"].map(|bundle| distill(bundle).fails(3, ""));

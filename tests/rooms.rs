@@ -6,24 +6,37 @@ use crate::support::prelude::*;
 
 /// A package's directory and what it may depend on of this project, as ARCHITECTURE.md lists the rooms: only on those
 /// above it.
-const ROOMS: [(&str, &str, &[&str]); 12] = [
-    ("kernels", "precast-kernels", &[]),
+const ROOMS: [(&str, &str, &[&str]); 13] = [
+    ("kernels/core", "precast-core", &[]),
+    ("kernels", "precast-kernels", &["precast-core"]),
     // What the kernels are made of: it compiles where they do not.
     ("kernels/abi", "precast-abi", &[]),
-    ("kernels/plan", "precast-plan", &["precast-kernels"]),
-    ("kernels/simt", "precast-simt", &["precast-kernels"]),
-    ("fatbins/system", "precast-system", &["precast-kernels"]),
-    ("fatbins", "precast-fatbins", &["precast-kernels", "precast-system"]),
-    ("aot", "precast-aot", &["precast-kernels", "precast-plan", "precast-system", "precast-fatbins"]),
+    ("kernels/plan", "precast-plan", &["precast-core", "precast-kernels"]),
+    ("kernels/simt", "precast-simt", &["precast-core", "precast-kernels"]),
+    ("fatbins/system", "precast-system", &["precast-core"]),
+    ("fatbins", "precast-fatbins", &["precast-core", "precast-system"]),
+    ("aot", "precast-aot", &["precast-core", "precast-kernels", "precast-plan", "precast-system", "precast-fatbins"]),
     // It cannot compile.
-    ("runtime", "precast-runtime", &["precast-kernels", "precast-plan", "precast-system", "precast-fatbins"]),
-    (".", "precast", &["precast-kernels", "precast-plan", "precast-system", "precast-fatbins", "precast-runtime"]),
+    ("runtime", "precast-runtime", &["precast-core", "precast-system", "precast-fatbins"]),
+    (
+        ".",
+        "precast",
+        &["precast-core", "precast-kernels", "precast-plan", "precast-system", "precast-fatbins", "precast-runtime"],
+    ),
     // What kernels of a stand-in do; nothing ships.
-    ("tests/libcuda", "precast-libcuda", &["precast-kernels", "precast-fatbins"]),
+    ("tests/libcuda", "precast-libcuda", &["precast-core", "precast-kernels", "precast-fatbins"]),
     (
         "xtask",
         "xtask",
-        &["precast-kernels", "precast-plan", "precast-simt", "precast-system", "precast-fatbins", "precast-aot"],
+        &[
+            "precast-core",
+            "precast-kernels",
+            "precast-plan",
+            "precast-simt",
+            "precast-system",
+            "precast-fatbins",
+            "precast-aot",
+        ],
     ),
     // Nothing is built for it.
     ("xtask/start", "xtask-start", &[]),

@@ -5,11 +5,8 @@ use precast::device::frozen::Forward;
 use precast::device::seal::SealedDevice;
 use precast::inputs::checkpoint::Checkpoint;
 use precast::inputs::tokenizer::SpecialTokens;
-use precast_kernels::Key;
 use precast_kernels::abi::{IDLE_SLOT, NO_TOKEN, sample_params};
-use precast_kernels::check::Case;
-use precast_kernels::host::Buffer;
-use precast_kernels::sample::kept;
+use precast_kernels::{KERNELS, check::Case, host::Buffer, sample::kept};
 use precast_plan::decoding::{MOST_STOPS, PREFILL, bucket, decode_phase};
 use precast_plan::{BufferId, DecodeRequest, Decoding, GenerationPlan, Precision, Sampling, Slots, Tensor};
 use rayon::prelude::*;
@@ -128,7 +125,7 @@ impl Generator {
 
     /// Asserts that the host reference draws the same tokens, with the same log-probabilities, from the same logits.
     fn check_draws(&self, drawn: &Drawn) {
-        let (rows, key) = (self.plan.decoding.slots.count, Key::parse("sample{x=bf16}").unwrap());
+        let (rows, key) = (self.plan.decoding.slots.count, KERNELS.parse("sample{x=bf16}").unwrap());
         let mut case = Case::new(&key, bytemuck::bytes_of(&self.params()), 1);
         let index = |case: &Case, name: &str| case.operands.iter().position(|operand| operand.name == name).unwrap();
         let mut set = |name: &str, bytes: &[u8]| {

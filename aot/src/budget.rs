@@ -1,6 +1,7 @@
 //! Checks what modules need of a multiprocessor against its limits.
 
 use precast_fatbins::ModuleEntry;
+use precast_kernels::KERNELS;
 
 /// 32-bit registers of a multiprocessor (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 const REGISTERS: u32 = 65_536;
@@ -29,7 +30,7 @@ impl Usage {
     /// Returns the needs of a module, from its cubin and its launches; none without machine code.
     pub fn of(module: &ModuleEntry) -> Option<Self> {
         let code = module.code.as_ref()?;
-        let (pair, arch) = module.typed().ok()?;
+        let (pair, arch) = module.typed(&KERNELS).ok()?;
         let kernel = pair.key.kernel();
         let dynamic = kernel.samples().iter().map(|params| kernel.geometry(pair.variant, params).shared_bytes).max();
         let shared_bytes = code.static_shared_bytes + dynamic.unwrap_or(0);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use precast_kernels::{Arch, Key, OPS};
+use precast_kernels::{Arch, KERNELS, Key};
 use precast_plan::{ModelConfig, build_keys};
 
 use crate::models::Model;
@@ -11,7 +11,7 @@ use crate::models::Model;
 #[derive(Debug, thiserror::Error)]
 #[error(
     "no kernel `{text}`: looked for a key, exactly as `precast-aot keys` prints one, and for an operation: {}",
-    OPS.iter().map(|op| op.name).collect::<Vec<_>>().join(", ")
+    KERNELS.ops.iter().map(|op| op.name).collect::<Vec<_>>().join(", ")
 )]
 pub struct UnknownKernel {
     text: String,
@@ -22,8 +22,8 @@ pub struct UnknownKernel {
 /// # Errors
 /// [`UnknownKernel`] if it is neither.
 pub fn find(text: &str) -> Result<Vec<Key>, UnknownKernel> {
-    let examples = OPS.iter().find(|op| op.name == text).map(|op| (op.examples)());
-    let key = || Key::parse(text).ok().map(|key| vec![key]);
+    let examples = KERNELS.ops.iter().find(|op| op.name == text).map(|op| (op.examples)());
+    let key = || KERNELS.parse(text).ok().map(|key| vec![key]);
     examples.or_else(key).ok_or_else(|| UnknownKernel { text: text.to_owned() })
 }
 
@@ -36,7 +36,7 @@ pub fn unlaunched() -> Vec<Key> {
 fn not_launched_by(models: &[Model]) -> Vec<Key> {
     let models: Vec<ModelConfig> = models.iter().map(|model| model.config.clone()).collect();
     let launched: BTreeSet<&str> = build_keys(&models, Arch::Sim).iter().map(|pair| pair.key.op()).collect();
-    OPS.iter().filter(|op| !launched.contains(op.name)).flat_map(|op| (op.examples)()).collect()
+    KERNELS.ops.iter().filter(|op| !launched.contains(op.name)).flat_map(|op| (op.examples)()).collect()
 }
 
 #[cfg(test)]
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn examples_stand_for_a_kernel_until_a_plan_launches_it() {
-        assert_eq!(not_launched_by(&[]), precast_kernels::examples());
+        assert_eq!(not_launched_by(&[]), KERNELS.examples());
         let one = not_launched_by(&Model::built_in()[..1]);
         assert!(one.iter().all(|key| key.op() != "swiglu.fwd"), "{one:?}");
     }
@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(
             find("cast").unwrap(),
             ["cast{from=bf16,to=f32}", "cast{from=f32,to=bf16}", "cast{from=f32,to=f32}"]
-                .map(|text| Key::parse(text).unwrap())
+                .map(|text| KERNELS.parse(text).unwrap())
         );
         for text in ["swiglu", "swiglu.fwd{x=f16}", "swiglu.fwd{x=bf16} ", ""] {
             assert!(find(text).unwrap_err().to_string().contains("swiglu.bwd, swiglu.fwd"), "{text}");

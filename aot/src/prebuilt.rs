@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::{BundleError, BundleFile, Digest, ModuleEntry, TrustedKey};
-use precast_kernels::Arch;
+use precast_kernels::{Arch, KERNELS};
 
 use crate::budget::{self, OverBudget};
 use crate::build::{Built, Request, manifest};
@@ -54,7 +54,7 @@ pub fn select(directory: &Path, keys: &[TrustedKey], request: &Request) -> Resul
     let path = path.ok_or_else(|| PrebuiltError::NotThere(directory.to_owned()))?;
     let file = BundleFile::read(&path).map_err(|error| PrebuiltError::Read { path: path.clone(), error })?;
     let failure = |error| PrebuiltError::Bundle { path: path.clone(), error };
-    let bundle = file.open(keys).map_err(failure)?;
+    let bundle = file.open(keys, &KERNELS).map_err(failure)?;
     bundle.verify().map_err(failure)?;
     let mut held = BTreeMap::new();
     for arch in Arch::GPUS {

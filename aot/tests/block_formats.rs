@@ -3,7 +3,7 @@
 use precast_aot::budget::Usage;
 use precast_aot::compile::Task;
 use precast_fatbins::ModuleEntry;
-use precast_kernels::{Arch, Block, Key, KeyVariant};
+use precast_kernels::{Arch, Block, KERNELS, KeyVariant};
 
 use crate::support::program::nvrtc;
 
@@ -13,7 +13,7 @@ fn every_format_compiles_for_every_architecture_without_spills() {
     let nvrtc = nvrtc();
     for (block, x) in Block::ALL.into_iter().flat_map(|block| [(block, "bf16"), (block, "f32")]) {
         for text in [format!("dequant{{w={block},x={x}}}"), format!("embedding.fwd{{h=1536,w={block},x={x}}}")] {
-            let key = Key::parse(&text).unwrap();
+            let key = KERNELS.parse(&text).unwrap();
             for arch in [Arch::Sm89, Arch::Sm90Portable, Arch::Sm90a, Arch::Sm121] {
                 for variant in key.kernel().variants(arch) {
                     let task = Task { pair: KeyVariant { key: key.clone(), variant }, arch };

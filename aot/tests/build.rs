@@ -7,8 +7,7 @@ use precast_aot::cache::Cache;
 use precast_aot::compile::CompileError;
 use precast_aot::{Arch, BuildError, Built, Model, Nvrtc, Request, build};
 use precast_fatbins::{Bundle, Digest, Frame};
-use precast_kernels::Key;
-use precast_kernels::fill::Fill;
+use precast_kernels::{KERNELS, Key, fill::Fill};
 
 use crate::support::louder::edited::{Edited, task};
 use crate::support::program::{aot, ends, nvrtc, tiny_json, tiny_model};
@@ -20,7 +19,7 @@ fn request(archs: &[Arch]) -> Request {
 /// Requests kernels that compile fast, two of them from one source.
 fn few(archs: &[Arch]) -> Request {
     let keys = ["cast{from=bf16,to=f32}", "cast{from=f32,to=bf16}", "fill{first=false}", "swiglu.fwd{x=bf16}"];
-    let keys = keys.map(|text| Key::parse(text).unwrap()).to_vec();
+    let keys = keys.map(|text| KERNELS.parse(text).unwrap()).to_vec();
     Request { models: Vec::new(), keys, archs: archs.to_vec() }
 }
 
@@ -37,7 +36,7 @@ fn a_bundle_verifies_and_a_second_build_compiles_nothing() {
     assert_eq!(first.compiled, request.tasks().len());
     assert!(first.compiled >= 8);
     let bytes = first.encode();
-    Bundle::read(&bytes).unwrap().verify().unwrap();
+    Bundle::read(&bytes, &KERNELS).unwrap().verify().unwrap();
     let second = built(&request, &cache);
     assert_eq!(second.compiled, 0);
     assert!(second.encode() == bytes);

@@ -1,7 +1,7 @@
 //! Kernels by name: those that no model launches are still listed, built and locked.
 
 use precast_fatbins::Bundle;
-use precast_kernels::Key;
+use precast_kernels::KERNELS;
 
 use crate::support::program::{aot, ends};
 
@@ -33,8 +33,8 @@ fn a_bundle_holds_the_kernels_that_were_named() {
     assert_eq!(code, Some(0), "{message}");
     assert!(said.contains("1 sm_121") && message.is_empty(), "{said}{message}");
     let bytes = std::fs::read(out).unwrap();
-    let bundle = Bundle::read(&bytes).unwrap();
+    let bundle = Bundle::read(&bytes, &KERNELS).unwrap();
     bundle.verify().unwrap();
     let modules = bundle.modules(precast_kernels::Arch::Sm121).unwrap();
-    assert_eq!(modules[0].pair.key, Key::parse("rope.fwd{d=16,x=bf16}").unwrap());
+    assert_eq!(modules[0].pair.key, KERNELS.parse("rope.fwd{d=16,x=bf16}").unwrap());
 }

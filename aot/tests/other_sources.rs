@@ -3,6 +3,7 @@
 use precast_aot::publish::{Layout, PublishError, fetch, media, publish, title};
 use precast_aot::{Arch, Built, Request, lock, prebuilt};
 use precast_fatbins::{Bundle, BundleError, Change, Digest, Stale, StaleModule};
+use precast_kernels::KERNELS;
 use serde_json::json;
 
 use crate::support::program::{aot, ends, tiny_json};
@@ -25,9 +26,9 @@ fn stale(error: BundleError) -> Stale {
 #[test]
 fn a_bundle_of_other_sources_is_refused_wherever_it_is_taken_in() {
     let (request, [today, other]) = built();
-    Bundle::read(&today.encode()).unwrap().verify().unwrap();
+    Bundle::read(&today.encode(), &KERNELS).unwrap().verify().unwrap();
     let file = other.encode();
-    let refused = stale(Bundle::read(&file).unwrap().verify().unwrap_err());
+    let refused = stale(Bundle::read(&file, &KERNELS).unwrap().verify().unwrap_err());
     assert_eq!(refused.modules, LOUDER.map(|module| StaleModule::Source(module.to_owned())));
 
     // Everything is current but the digest of the sources.
@@ -79,7 +80,7 @@ fn a_forged_manifest_is_refused_and_locks_find_a_forged_symbol() {
         theirs.code.as_mut().unwrap().entry.clone_from(&ours.code.as_ref().unwrap().entry);
     }
     let file = forged.encode();
-    let error = Bundle::read(&file).unwrap().verify().unwrap_err();
+    let error = Bundle::read(&file, &KERNELS).unwrap().verify().unwrap_err();
     assert!(matches!(error, BundleError::Claim { what: "entry symbol", .. }), "{error}");
     // Now the cubins claim them too: only the machine code is untrue.
     for row in rows(&today) {
@@ -90,7 +91,7 @@ fn a_forged_manifest_is_refused_and_locks_find_a_forged_symbol() {
         forged.cubins.insert(code.digest, renamed);
     }
     let file = forged.encode();
-    Bundle::read(&file).unwrap().verify().unwrap();
+    Bundle::read(&file, &KERNELS).unwrap().verify().unwrap();
     let model = &request.models[0];
     let changes =
         lock::of_model(&today.manifest, &request, model).compare(&lock::of_model(&forged.manifest, &request, model));

@@ -1,5 +1,6 @@
 //! Publishing and fetching: accepted layouts, refused layouts, and no partial results.
 
+use precast_kernels::KERNELS;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,7 +69,7 @@ fn bill_of_materials_and_provenance_name_no_time_or_machine() {
     assert!(sbom["metadata"].get("timestamp").is_none());
     let serial = sbom["serialNumber"].as_str().unwrap();
     assert_eq!((serial.len(), &serial[..9], &serial[23..24]), (45, "urn:uuid:", "8"));
-    let bundle = Bundle::read(&fetched.files["precast.bundle"]).unwrap();
+    let bundle = Bundle::read(&fetched.files["precast.bundle"], &KERNELS).unwrap();
     let with_code = bundle.manifest().modules.iter().filter(|module| module.code.is_some()).count();
     assert_eq!(sbom["components"].as_array().unwrap().len(), with_code);
     let statement: serde_json::Value = serde_json::from_str(&text("precast.provenance.json")).unwrap();

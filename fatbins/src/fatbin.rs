@@ -1,6 +1,6 @@
 //! NVIDIA's fatbin container, as `fatbinary` writes it: one header, then an entry header before each cubin.
 
-use precast_kernels::Arch;
+use precast_core::Arch;
 
 /// Magic number of a container.
 const MAGIC: u32 = 0xBA55_ED50;

@@ -1,6 +1,6 @@
 //! A bundle in a zstd frame, as a trainer with the kernels of all architectures embeds one of each.
 
-use precast_kernels::Arch;
+use precast_core::Arch;
 
 use crate::Digest;
 

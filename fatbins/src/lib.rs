@@ -23,7 +23,7 @@ pub use cubin::{CubinError, CubinFacts};
 pub use frame::{Frame, FrameError, compress};
 pub use lock::{Change, Lock, LockError};
 pub use manifest::{Code, Manifest, ManifestError, ModuleEntry};
-pub use precast_kernels::{Digest, Hasher, NotADigest};
+pub use precast_core::{Digest, Hasher, NotADigest};
 pub use sign::sign;
 pub use stale::{Stale, StaleModule, build_command, single_file};
 pub use trust::{SignatureError, TrustedKey, signature_path};

@@ -1,6 +1,6 @@
 //! The manifest: a bundle's modules, and the claims about each cubin.
 
-use precast_kernels::{Arch, Key, KeyError, KeyVariant};
+use precast_core::{Arch, KeyError, KeyVariant, Registry};
 use serde::Serialize;
 
 use crate::Digest;
@@ -186,9 +186,9 @@ impl ModuleEntry {
     /// Parses key, variant and architecture.
     ///
     /// # Errors
-    /// [`ManifestError`] if this program does not know one of them.
-    pub fn typed(&self) -> Result<(KeyVariant, Arch), ManifestError> {
-        let key = Key::parse(&self.key)?;
+    /// [`ManifestError`] if these kernels lack one of them.
+    pub fn typed(&self, kernels: &Registry) -> Result<(KeyVariant, Arch), ManifestError> {
+        let key = kernels.parse(&self.key)?;
         let arch = self.arch()?;
         let pair = key.built(arch).find(|pair| pair.variant.to_string() == self.variant);
         Ok((pair.ok_or_else(|| self.unknown("variant", &self.variant))?, arch))

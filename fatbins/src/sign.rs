@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use minisign::{PublicKey, SecretKey, SecretKeyBox};
-use precast_kernels::Digest;
+use precast_core::Digest;
 
 /// Signs bytes with a secret key in minisign's text format; an encrypted one is opened with $PRECAST_KEY_PASSWORD.
 /// Returns the text of a `.minisig`.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
 
-use precast_kernels::Arch;
+use precast_core::Arch;
 use precast_system::input;
 use precast_system::shell::quoted;
 

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use precast_kernels::Arch;
+use precast_core::Arch;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 

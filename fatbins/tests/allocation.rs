@@ -1,5 +1,6 @@
 //! A hostile file makes a reader allocate at most a few times its size: declared lengths are not trusted.
 
+use precast_kernels::KERNELS;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -70,7 +71,7 @@ fn lengths_are_not_believed() {
                 body[at..at + 8].copy_from_slice(&length.to_le_bytes());
                 let bytes = sealed(&body);
                 LARGEST.store(0, Ordering::Relaxed);
-                let _ = Bundle::from_parts(&bytes, &[]);
+                let _ = Bundle::from_parts(&bytes, &[], &KERNELS);
                 let largest = LARGEST.load(Ordering::Relaxed);
                 assert!(largest <= 4 * bytes.len() + 4096, "length {length} at {at}: {largest} bytes");
             }

@@ -7,7 +7,7 @@ use precast_fatbins::{
     Bundle, BundleError, BundleFile, Code, CubinError, CubinFacts, Digest, Manifest, ManifestError, ModuleEntry, Stale,
     TrustedKey, encode, parts, signature_path,
 };
-use precast_kernels::{Arch, Key, KeyVariant};
+use precast_kernels::{Arch, KERNELS, KeyVariant};
 
 /// Cubins of older sources.
 const COMPILED: [(&str, &str, &[u8]); 6] = [
@@ -24,7 +24,7 @@ static CUBINS: LazyLock<Vec<(&str, &str, Vec<u8>)>> =
     LazyLock::new(|| COMPILED.map(|(key, arch, cubin)| (key, arch, renamed(cubin, &symbol(key, arch)))).into());
 
 fn pair(key: &str, arch: &str) -> (KeyVariant, Arch) {
-    let (key, arch) = (Key::parse(key).unwrap(), Arch::of_name(arch).unwrap());
+    let (key, arch) = (KERNELS.parse(key).unwrap(), Arch::of_name(arch).unwrap());
     let variant = key.kernel().variants(arch)[0];
     (KeyVariant { key, variant }, arch)
 }
@@ -79,7 +79,7 @@ fn file(manifest: &Manifest) -> Vec<u8> {
 }
 
 fn check(file: &[u8]) -> Result<(), BundleError> {
-    Bundle::read(file)?.verify()
+    Bundle::read(file, &KERNELS)?.verify()
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn cubins_say_what_they_are() {
 fn a_bundle_reads_back_whole() {
     let manifest = manifest();
     let file = file(&manifest);
-    let bundle = Bundle::read(&file).unwrap();
+    let bundle = Bundle::read(&file, &KERNELS).unwrap();
     bundle.verify().unwrap();
     assert_eq!(bundle.manifest(), &manifest);
     assert_eq!(bundle.archs(), [Arch::Sm89, Arch::Sm90a, Arch::Sm121, Arch::Sim]);
@@ -104,7 +104,7 @@ fn a_bundle_reads_back_whole() {
     }
     assert!(bundle.modules(Arch::Sim).unwrap().iter().all(|module| module.image.is_empty()));
     let (fatbin, encoded) = parts(&manifest, |module| cubin(&module.key, &module.arch));
-    assert_eq!(Bundle::from_parts(&encoded, &fatbin).unwrap().digest(), bundle.digest());
+    assert_eq!(Bundle::from_parts(&encoded, &fatbin, &KERNELS).unwrap().digest(), bundle.digest());
 }
 
 /// A bundle of the fill kernel alone, small enough to damage at every byte.
@@ -127,7 +127,7 @@ fn every_flipped_byte_is_noticed() {
 }
 
 fn examine(file: &[u8]) -> Result<Option<Stale>, BundleError> {
-    Bundle::read(file)?.examine()
+    Bundle::read(file, &KERNELS)?.examine()
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn stale_kernels_are_counted_and_the_command_is_named() {
         cubin(name, &module.arch)
     });
     // It still reads: `inspect` and `diff` show it.
-    assert_eq!(Bundle::read(&file).unwrap().manifest(), &other);
+    assert_eq!(Bundle::read(&file, &KERNELS).unwrap().manifest(), &other);
     insta::assert_snapshot!(stale(check(&file)));
 }
 
@@ -188,7 +188,7 @@ fn a_signed_bundle_of_an_older_version_is_whole_and_stale() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/older");
     let key = TrustedKey::find(path.join("older.pub").to_str().unwrap()).unwrap();
     let file = BundleFile::read(&path.join("older.bundle")).unwrap();
-    let bundle = file.open(&[key]).unwrap();
+    let bundle = file.open(&[key], &KERNELS).unwrap();
     insta::assert_snapshot!(stale(bundle.verify()));
 }
 
@@ -302,7 +302,7 @@ fn a_hostile_length_allocates_nothing() {
     let mut large = manifest();
     code(&mut large, 0).bytes = u64::MAX - 3;
     let encoded = large.encode();
-    assert!(matches!(Bundle::from_parts(&encoded, &[]), Err(BundleError::Size { .. })));
+    assert!(matches!(Bundle::from_parts(&encoded, &[], &KERNELS), Err(BundleError::Size { .. })));
 }
 
 #[test]
@@ -391,7 +391,7 @@ fn only_a_trusted_key_opens_a_signed_file() {
     let text = minisign::sign(None, &pairs[0].sk, &small()[..], None, None).unwrap().into_string();
     std::fs::write(&path, small()).unwrap();
     let signature = signature_path(&path);
-    let open = |keys: &[TrustedKey]| BundleFile::read(&path).unwrap().open(keys).map(drop);
+    let open = |keys: &[TrustedKey]| BundleFile::read(&path).unwrap().open(keys, &KERNELS).map(drop);
     let mut errors = vec![open(std::slice::from_ref(&good)).unwrap_err()];
     open(&[]).unwrap();
     std::fs::write(&signature, &text).unwrap();

@@ -7,29 +7,29 @@
 #define MASKED_TOKEN 0xFFFFFFFFu
 
 /// One micro-batch.
-/// operand: u32, Micro
+/// operand: u32
 typedef struct micro_scalars {
-    float loss_scale;    ///< 1 / (counted tokens over all micro-batches of the step)
-    uint32_t accumulate; ///< 0 in the first micro-batch of a step: gradients are overwritten, not added to
+    float loss_scale;    ///< uniform(0.1, 1.0): 1 / (counted tokens over all micro-batches of the step)
+    uint32_t accumulate; ///< below(2): 0 in the first micro-batch of a step: gradients are overwritten, not added to
 } micro_scalars;
 
 /// One optimizer update.
-/// operand: u32, Update
+/// operand: u32
 typedef struct update_scalars {
-    float lr;
-    float bias_correction1; ///< 1 - beta1^step
-    float bias_correction2; ///< 1 - beta2^step
+    float lr;               ///< 1e-3
+    float bias_correction1; ///< uniform(0.1, 1.0): 1 - beta1^step
+    float bias_correction2; ///< uniform(0.1, 1.0): 1 - beta2^step
     uint32_t reserved;
 } update_scalars;
 
 /// Metrics of a step.
-/// operand: f32, Metrics
+/// operand: f32
 typedef struct step_metrics {
-    float kd_loss;    ///< mean over counted tokens, nats, without T^2
-    float ce_loss;    ///< mean over counted tokens, nats
-    float grad_norm;  ///< L2 norm over all gradients, before clipping
-    float clip_scale; ///< what gradients are multiplied by
-    uint32_t skipped; ///< 1: the norm was not finite and the weights were left alone
+    float kd_loss;    ///< 1.0: mean over counted tokens, nats, without T^2
+    float ce_loss;    ///< 2.0: mean over counted tokens, nats
+    float grad_norm;  ///< 3.0: L2 norm over all gradients, before clipping
+    float clip_scale; ///< uniform(0.1, 1.0): what gradients are multiplied by
+    uint32_t skipped; ///< 0: 1 if the norm was not finite and the weights were left alone
     uint32_t reserved;
 } step_metrics;
 

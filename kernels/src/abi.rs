@@ -1,17 +1,15 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/abi` and of the families.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it, and so does `cargo run -p precast-abi`.
-#![allow(non_camel_case_types, missing_docs)]
+#![allow(non_camel_case_types, missing_docs, unused_imports)]
 
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::arguments::arguments;
-use crate::{Block, Content, Dtype, Format, Kernel, Operand, Out, key, operand};
-
-/// A device address; in a plan, a virtual one.
-pub type address = u64;
+use crate::Out;
+pub use precast_core::abi::{address, tensor_map};
+use precast_core::{Block, Content, Dtype, Format, Kernel, Operand, Scalar, arguments, key, operand};
 
 pub const MASKED_TOKEN: u32 = 4294967295;
 
@@ -19,21 +17,13 @@ pub const IDLE_SLOT: u32 = 4294967295;
 
 pub const NO_TOKEN: u32 = 4294967295;
 
-/// A CUtensorMap: how a box of a matrix is copied. Opaque: the CUDA driver fills it in when a launch is prepared,
-/// for the variants that use it; elsewhere it is zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-#[repr(C, align(64))]
-pub struct tensor_map {
-    pub opaque: [u64; 16],
-}
-
 /// One micro-batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct micro_scalars {
-    /// 1 / (counted tokens over all micro-batches of the step)
+    /// uniform(0.1, 1.0): 1 / (counted tokens over all micro-batches of the step)
     pub loss_scale: f32,
-    /// 0 in the first micro-batch of a step: gradients are overwritten, not added to
+    /// below(2): 0 in the first micro-batch of a step: gradients are overwritten, not added to
     pub accumulate: u32,
 }
 
@@ -41,10 +31,11 @@ pub struct micro_scalars {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct update_scalars {
+    /// 1e-3
     pub lr: f32,
-    /// 1 - beta1^step
+    /// uniform(0.1, 1.0): 1 - beta1^step
     pub bias_correction1: f32,
-    /// 1 - beta2^step
+    /// uniform(0.1, 1.0): 1 - beta2^step
     pub bias_correction2: f32,
     pub reserved: u32,
 }
@@ -53,15 +44,15 @@ pub struct update_scalars {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct step_metrics {
-    /// mean over counted tokens, nats, without T^2
+    /// 1.0: mean over counted tokens, nats, without T^2
     pub kd_loss: f32,
-    /// mean over counted tokens, nats
+    /// 2.0: mean over counted tokens, nats
     pub ce_loss: f32,
-    /// L2 norm over all gradients, before clipping
+    /// 3.0: L2 norm over all gradients, before clipping
     pub grad_norm: f32,
-    /// what gradients are multiplied by
+    /// uniform(0.1, 1.0): what gradients are multiplied by
     pub clip_scale: f32,
-    /// 1: the norm was not finite and the weights were left alone
+    /// 0: 1 if the norm was not finite and the weights were left alone
     pub skipped: u32,
     pub reserved: u32,
 }
@@ -114,8 +105,20 @@ impl Kernel for AdamwUpdate {
         let n = p.n;
         let operands = [
             Some(operand!(Read Self::Params, grad: Dtype::F32, n)),
-            Some(operand!(Read Self::Params, update: Dtype::U32, 4).with(Content::Update)),
-            Some(operand!(Read Self::Params, metrics: Dtype::F32, 6).with(Content::Metrics)),
+            Some(operand!(Read Self::Params, update: Dtype::U32, 4).with(Content::Scalars(&[
+                Scalar::Float(1e-3),
+                Scalar::Uniform(0.1, 1.0),
+                Scalar::Uniform(0.1, 1.0),
+                Scalar::Word(0),
+            ]))),
+            Some(operand!(Read Self::Params, metrics: Dtype::F32, 6).with(Content::Scalars(&[
+                Scalar::Float(1.0),
+                Scalar::Float(2.0),
+                Scalar::Float(3.0),
+                Scalar::Uniform(0.1, 1.0),
+                Scalar::Word(0),
+                Scalar::Word(0),
+            ]))),
             Some(operand!(ReadWrite Self::Params, master: Dtype::F32, n)),
             Some(operand!(ReadWrite Self::Params, m: Dtype::F32, n)),
             Some(operand!(ReadWrite Self::Params, v: Dtype::F32, n).with(Content::Uniform(0.0, 1.0))),
@@ -665,7 +668,10 @@ impl Kernel for ColumnSumFinish {
         let n = u64::from(p.n);
         let operands = [
             Some(operand!(Read Self::Params, partial: Dtype::F32, rows * n)),
-            Some(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
+            Some(
+                operand!(Read Self::Params, micro: Dtype::U32, 2)
+                    .with(Content::Scalars(&[Scalar::Uniform(0.1, 1.0), Scalar::Below(2)])),
+            ),
             Some(operand!(ReadWrite Self::Params, grad: Dtype::F32, n)),
         ];
         operands.into_iter().flatten().collect()
@@ -847,7 +853,10 @@ impl Kernel for Fill {
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let n = p.n;
         let operands = [
-            self.first.then(|| operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
+            self.first.then(|| {
+                operand!(Read Self::Params, micro: Dtype::U32, 2)
+                    .with(Content::Scalars(&[Scalar::Uniform(0.1, 1.0), Scalar::Below(2)]))
+            }),
             self.first.then(|| operand!(ReadWrite Self::Params, y: Dtype::F32, n)),
             (!self.first).then(|| operand!(Write Self::Params, y: Dtype::F32, n)),
         ];
@@ -1123,7 +1132,10 @@ impl Kernel for GemmWgrad {
         let operands = [
             Some(operand!(Read Self::Params, dy: self.x, m * n)),
             Some(operand!(Read Self::Params, x: self.x, m * k)),
-            Some(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
+            Some(
+                operand!(Read Self::Params, micro: Dtype::U32, 2)
+                    .with(Content::Scalars(&[Scalar::Uniform(0.1, 1.0), Scalar::Below(2)])),
+            ),
             Some(operand!(ReadWrite Self::Params, dw: Dtype::F32, n * k)),
             (p.splits > 1).then(|| {
                 operand!(ReadWrite Self::Params, semaphores: Dtype::U32, self.semaphores(p)).with(Content::Zeros)
@@ -1260,7 +1272,14 @@ impl Kernel for GradNormFinish {
         let count = u64::from(p.count);
         let operands = [
             Some(operand!(Read Self::Params, partial: Dtype::F32, count).with(Content::Uniform(0.0, 1.0))),
-            Some(operand!(ReadWrite Self::Params, metrics: Dtype::F32, 6).with(Content::Metrics)),
+            Some(operand!(ReadWrite Self::Params, metrics: Dtype::F32, 6).with(Content::Scalars(&[
+                Scalar::Float(1.0),
+                Scalar::Float(2.0),
+                Scalar::Float(3.0),
+                Scalar::Uniform(0.1, 1.0),
+                Scalar::Word(0),
+                Scalar::Word(0),
+            ]))),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -1313,7 +1332,10 @@ impl Kernel for HeadDistill {
             Some(operand!(Read Self::Params, teacher: self.x, tokens * vocab)),
             Some(operand!(ReadWrite Self::Params, student: self.x, tokens * vocab)),
             Some(operand!(Read Self::Params, targets: Dtype::U32, tokens).with(Content::Targets(p.vocab))),
-            Some(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
+            Some(
+                operand!(Read Self::Params, micro: Dtype::U32, 2)
+                    .with(Content::Scalars(&[Scalar::Uniform(0.1, 1.0), Scalar::Below(2)])),
+            ),
             Some(operand!(Write Self::Params, kd: Dtype::F32, tokens)),
             Some(operand!(Write Self::Params, ce: Dtype::F32, tokens)),
         ];
@@ -1370,7 +1392,10 @@ impl Kernel for HeadJsd {
             Some(operand!(Read Self::Params, teacher: self.x, tokens * vocab)),
             Some(operand!(ReadWrite Self::Params, student: self.x, tokens * vocab)),
             Some(operand!(Read Self::Params, targets: Dtype::U32, tokens).with(Content::Targets(p.vocab))),
-            Some(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
+            Some(
+                operand!(Read Self::Params, micro: Dtype::U32, 2)
+                    .with(Content::Scalars(&[Scalar::Uniform(0.1, 1.0), Scalar::Below(2)])),
+            ),
             Some(operand!(Write Self::Params, kd: Dtype::F32, tokens)),
             Some(operand!(Write Self::Params, ce: Dtype::F32, tokens)),
         ];
@@ -1416,7 +1441,10 @@ impl Kernel for HeadCe {
         let operands = [
             Some(operand!(ReadWrite Self::Params, logits: self.x, tokens * vocab)),
             Some(operand!(Read Self::Params, targets: Dtype::U32, tokens).with(Content::Targets(p.vocab))),
-            Some(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
+            Some(
+                operand!(Read Self::Params, micro: Dtype::U32, 2)
+                    .with(Content::Scalars(&[Scalar::Uniform(0.1, 1.0), Scalar::Below(2)])),
+            ),
             Some(operand!(Write Self::Params, ce: Dtype::F32, tokens)),
         ];
         operands.into_iter().flatten().collect()
@@ -1556,8 +1584,18 @@ impl Kernel for HeadMetrics {
         let operands = [
             self.kd.then(|| operand!(Read Self::Params, kd: Dtype::F32, tokens)),
             Some(operand!(Read Self::Params, ce: Dtype::F32, tokens)),
-            Some(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
-            Some(operand!(ReadWrite Self::Params, metrics: Dtype::F32, 6).with(Content::Metrics)),
+            Some(
+                operand!(Read Self::Params, micro: Dtype::U32, 2)
+                    .with(Content::Scalars(&[Scalar::Uniform(0.1, 1.0), Scalar::Below(2)])),
+            ),
+            Some(operand!(ReadWrite Self::Params, metrics: Dtype::F32, 6).with(Content::Scalars(&[
+                Scalar::Float(1.0),
+                Scalar::Float(2.0),
+                Scalar::Float(3.0),
+                Scalar::Uniform(0.1, 1.0),
+                Scalar::Word(0),
+                Scalar::Word(0),
+            ]))),
         ];
         operands.into_iter().flatten().collect()
     }
@@ -1944,7 +1982,10 @@ impl Kernel for LoraWgrad {
             (p.splits == 1).then(|| operand!(ReadWrite Self::Params, dw: Dtype::F32, self.width(p) * columns)),
             (p.splits != 1)
                 .then(|| operand!(Write Self::Params, partial: Dtype::F32, splits * self.width(p) * columns)),
-            (p.splits == 1).then(|| operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
+            (p.splits == 1).then(|| {
+                operand!(Read Self::Params, micro: Dtype::U32, 2)
+                    .with(Content::Scalars(&[Scalar::Uniform(0.1, 1.0), Scalar::Below(2)]))
+            }),
         ];
         operands.into_iter().flatten().collect()
     }

@@ -3,39 +3,17 @@
 //! Each kernel family has a folder: its C header, CUDA sources and host reference. The header declares a kernel, and
 //! `abi` is generated from it: key, parameter block, and operands of a launch ([`Kernel`]). Its builds ([`Build`]) and
 //! its required results ([`Reference`]) stand beside it; enumeration, compilation, simulation, checks and benchmarks
-//! all use these, through [`registry`]. This crate does no I/O and calls no driver.
+//! all use these, through [`KERNELS`]. This crate does no I/O and calls no driver.
 
 pub mod abi;
-pub mod arch;
-mod arguments;
-pub mod blas;
-pub mod build;
-pub mod check;
-pub mod digest;
-pub mod dtype;
-pub mod erased;
-pub mod fields;
-pub mod format;
 pub mod host;
-pub mod kernel;
-pub mod key;
-pub mod operand;
-pub mod out;
-mod reach;
-pub mod reference;
-pub mod registry;
+mod out;
 pub mod rows;
-pub mod source;
-pub mod tensor_map;
-pub mod tuned;
-pub mod variant;
-mod words;
 
 pub mod adamw;
 pub mod add;
 pub mod attention;
 pub mod bits;
-pub mod card;
 pub mod cast;
 pub mod column_sum;
 pub mod dequant;
@@ -54,19 +32,37 @@ pub mod rope;
 pub mod sample;
 pub mod swiglu;
 
-pub use arch::{Arch, TEGRA};
-pub use blas::{Addend, BlasGemm};
-pub use build::{Build, Geometry};
-pub use digest::{Digest, Hasher, NotADigest};
-pub use dtype::Dtype;
-pub use erased::{AnyKernel, Registered, bytes};
-pub use format::{Block, Format};
-pub use kernel::Kernel;
-pub use key::{Key, KeyVariant};
-pub use operand::{Access, Content, Operand};
 pub use out::Out;
-pub use reference::{Batch, Reference, Tolerance};
-pub use registry::{KeyError, OPS, examples};
-pub use source::{OPTIONS, Source};
-pub use tensor_map::TensorMap;
-pub use variant::{Fixed, Threads, Variant};
+use precast_core::source::Common;
+pub use precast_core::{
+    Access, Addend, AnyKernel, Arch, Batch, BlasGemm, Block, Build, Content, Digest, Dtype, Fixed, Format, Geometry,
+    Hasher, Kernel, Key, KeyError, KeyVariant, NotADigest, OPTIONS, Op, Operand, Reference, Registered, Registry,
+    Source, TEGRA, TensorMap, Threads, Tolerance, Variant, arch, blas, bytes, card, check, digest, dtype, erased,
+    fields, format, kernel, key, operand, reference, tensor_map, tuned, variant,
+};
+
+/// Headers that kernels of these families share, beside those of `precast-core`.
+static COMMON: Common = Common::new(&[
+    ("blocks.cuh", include_str!("../cuda/blocks.cuh")),
+    ("quantize.cuh", include_str!("../cuda/quantize.cuh")),
+    ("step.h", include_str!("../abi/step.h")),
+]);
+
+/// Declares a CUDA source with the headers that these families share.
+macro_rules! source {
+    ($($source:tt)*) => { precast_core::source!(@ &$crate::COMMON; $($source)*) };
+}
+use source;
+
+macro_rules! ops {
+    ($($kernel:ident,)*) => {
+        /// Every kernel of the trainer, with the launches measured on an H200.
+        pub static KERNELS: Registry = Registry::measured(&[$(Op::of::<abi::$kernel>()),*], || {
+            include_str!("tuned.txt").parse().unwrap_or_else(|error| panic!("tuned.txt: {error}"))
+        });
+    };
+}
+abi::every_kernel!(ops);
+
+// Checks draw these for ids and slots that are none.
+const _: () = assert!(abi::MASKED_TOKEN == u32::MAX && abi::IDLE_SLOT == u32::MAX);

@@ -1,11 +1,7 @@
 //! A BLAS library is told to compute the GEMM of the kernel: column-major matrices, read element by element.
 
 use half::bf16;
-use precast_kernels::abi::micro_scalars;
-use precast_kernels::blas::Matrix;
-use precast_kernels::check::Case;
-use precast_kernels::host::Buffer;
-use precast_kernels::{Addend, BlasGemm, Dtype, examples};
+use precast_kernels::{Addend, BlasGemm, Dtype, KERNELS, abi::micro_scalars, blas::Matrix, check::Case, host::Buffer};
 
 /// Operand `index` is here.
 fn address(index: usize) -> u64 {
@@ -47,8 +43,8 @@ fn multiplied(gemm: &BlasGemm, memory: &Memory<'_>, accumulate: bool) -> Vec<f32
             let bias = bias.map_or(0.0, |bias| memory.get(bias, d.dtype, row as usize));
             let added = match addend {
                 Addend::Matrix(address) => memory.get(address, d.dtype, index),
-                Addend::Accumulated if accumulate => memory.get(d.address, d.dtype, index),
-                Addend::Accumulated | Addend::Nothing => 0.0,
+                Addend::Accumulated(_) if accumulate => memory.get(d.address, d.dtype, index),
+                Addend::Accumulated(_) | Addend::Nothing => 0.0,
             };
             result.push((terms.sum::<f64>() + bias + added) as f32);
         }
@@ -59,7 +55,7 @@ fn multiplied(gemm: &BlasGemm, memory: &Memory<'_>, accumulate: bool) -> Vec<f32
 #[test]
 fn gemms_are_what_their_kernels_compute() {
     let mut ops = Vec::new();
-    for key in examples() {
+    for key in KERNELS.examples() {
         let kernel = key.kernel();
         for (sample, mut params) in kernel.samples().into_iter().enumerate() {
             let operands = kernel.operands(&params);

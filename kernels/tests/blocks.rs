@@ -5,9 +5,7 @@
 //! The trainer's tests compare every format with what the Python package `gguf` makes of it.
 
 use half::f16;
-use precast_kernels::check::Case;
-use precast_kernels::dequant::dequantize;
-use precast_kernels::{Block, Key};
+use precast_kernels::{Block, KERNELS, check::Case, dequant::dequantize};
 use proptest::prelude::*;
 
 fn half(block: &[u8], at: usize) -> f64 {
@@ -69,7 +67,7 @@ proptest! {
     #[test]
     fn every_format_is_ggmls_formula(seed in any::<u64>(), x in prop::sample::select(vec!["f32", "bf16"])) {
         for format in Block::ALL {
-            let key = Key::parse(&format!("dequant{{w={format},x={x}}}")).unwrap();
+            let key = KERNELS.parse(&format!("dequant{{w={format},x={x}}}")).unwrap();
             let params = key.kernel().samples().pop().unwrap();
             let case = Case::new(&key, &params, seed);
             let after = case.reference();
@@ -109,7 +107,7 @@ fn rows_of_a_real_file_have_their_values() {
 #[test]
 fn checked_blocks_have_every_kind_of_scale_and_are_finite() {
     for format in Block::ALL {
-        let key = Key::parse(&format!("dequant{{w={format},x=f32}}")).unwrap();
+        let key = KERNELS.parse(&format!("dequant{{w={format},x=f32}}")).unwrap();
         let params = key.kernel().samples().pop().unwrap();
         let (mut zeros, mut subnormal, mut negative, mut normal, mut nibbles) = (0, 0, 0, 0, [0; 16]);
         for seed in 0..4 {

@@ -1,9 +1,6 @@
 //! Draws against the distribution that they are of, in float64: Pearson's chi-square test.
 
-use precast_kernels::Key;
-use precast_kernels::abi::sample_params;
-use precast_kernels::check::Case;
-use precast_kernels::host::Buffer;
+use precast_kernels::{KERNELS, abi::sample_params, check::Case, host::Buffer};
 use rayon::prelude::*;
 
 const VOCAB: usize = 96;
@@ -33,7 +30,7 @@ fn probabilities(p: &sample_params, logits: &[f32]) -> Vec<f64> {
 
 /// Counts how often each token is drawn, over rows of the same logits with different sequences and positions.
 fn counts(p: sample_params, logits: &[f32], draws: u64) -> Vec<u64> {
-    let key = Key::parse("sample{x=f32}").unwrap();
+    let key = KERNELS.parse("sample{x=f32}").unwrap();
     let p = sample_params { rows: ROWS, vocab: VOCAB as u32, ..p };
     let mut case = Case::new(&key, bytemuck::bytes_of(&p), 1);
     let [all, sequence, position, token] = ["logits", "sequence", "position", "token"]

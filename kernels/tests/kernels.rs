@@ -2,21 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use precast_kernels::abi::dequant_params;
 use precast_kernels::check::{Case, POISON};
-use precast_kernels::{Access, Arch, Batch, Dtype, Format, Key, KeyError, OPS, Variant, examples};
+use precast_kernels::{Access, Arch, Batch, Dtype, Format, KERNELS, Key, KeyError, Variant, abi::dequant_params};
 use proptest::prelude::*;
 
 #[test]
 fn every_operation_has_examples_of_its_own() {
-    for op in OPS {
+    for op in KERNELS.ops {
         let examples = (op.examples)();
         assert!(!examples.is_empty(), "{} has no examples", op.name);
         assert!(examples.iter().all(|key| key.op() == op.name));
         let distinct: BTreeSet<&Key> = examples.iter().collect();
         assert_eq!(distinct.len(), examples.len(), "{} has an example twice", op.name);
     }
-    assert!(OPS.windows(2).all(|pair| pair[0].name < pair[1].name), "the registry is not alphabetical");
+    assert!(KERNELS.ops.windows(2).all(|pair| pair[0].name < pair[1].name), "the registry is not alphabetical");
 }
 
 /// A dtype that examples leave out is checked by nobody, until a model launches it.
@@ -27,15 +26,16 @@ fn examples_have_each_dtype_that_a_field_may_be() {
         body.split(',').map(str::to_owned).collect()
     };
     let shown: BTreeSet<(&str, String)> =
-        examples().iter().flat_map(|key| fields(key).into_iter().map(|field| (key.op(), field))).collect();
-    for key in examples() {
+        KERNELS.examples().iter().flat_map(|key| fields(key).into_iter().map(|field| (key.op(), field))).collect();
+    for key in KERNELS.examples() {
         for field in fields(&key) {
             let other = match field.split_once('=') {
                 Some((name, "bf16")) => format!("{name}=f32"),
                 Some((name, "f32")) => format!("{name}=bf16"),
                 _ => continue,
             };
-            let built = Key::parse(&key.text().replacen(&field, &other, 1))
+            let built = KERNELS
+                .parse(&key.text().replacen(&field, &other, 1))
                 .is_ok_and(|key| Arch::GPUS.iter().any(|arch| !key.kernel().variants(*arch).is_empty()));
             assert!(!built || shown.contains(&(key.op(), other.clone())), "{}: no example has {other}", key.op());
         }
@@ -66,9 +66,9 @@ fn what_is_not_exactly_a_key_is_refused() {
         "dequant{w=Q3_K,x=bf16}",
     ];
     for text in malformed {
-        assert_eq!(Key::parse(text), Err(KeyError::Malformed(text.to_owned())));
+        assert_eq!(KERNELS.parse(text), Err(KeyError::Malformed(text.to_owned())));
     }
-    assert!(matches!(Key::parse("softmax.fwd{}"), Err(KeyError::UnknownOp { .. })));
+    assert!(matches!(KERNELS.parse("softmax.fwd{}"), Err(KeyError::UnknownOp { .. })));
 }
 
 /// A key that no source can be built for has no variants: no bundle holds one, and nothing selects one.
@@ -91,7 +91,7 @@ fn what_no_kernel_computes_has_no_variants() {
         "swiglu.fwd{out=i8,x=bf16}",
     ];
     for text in texts {
-        let key = Key::parse(text).unwrap();
+        let key = KERNELS.parse(text).unwrap();
         assert!(Arch::GPUS.iter().all(|arch| key.kernel().variants(*arch).is_empty()), "{key}");
     }
 }
@@ -100,7 +100,7 @@ fn what_no_kernel_computes_has_no_variants() {
 #[test]
 fn a_matrix_of_more_elements_than_32_bits_count_has_a_grid() {
     for text in ["dequant{w=Q4_K,x=bf16}", "dequant{w=Q8_0,x=f32}"] {
-        let key = Key::parse(text).unwrap();
+        let key = KERNELS.parse(text).unwrap();
         let n = 5 << 32;
         let params = bytemuck::bytes_of(&dequant_params { n, ..Default::default() }).to_vec();
         for variant in key.kernel().variants(Arch::Sm89) {
@@ -116,7 +116,7 @@ fn a_matrix_of_more_elements_than_32_bits_count_has_a_grid() {
 
 #[test]
 fn operands_are_addresses_of_the_parameter_block() {
-    for key in examples() {
+    for key in KERNELS.examples() {
         let kernel = key.kernel();
         for params in kernel.samples() {
             assert_eq!(params.len(), key.params_bytes(), "{key}");
@@ -134,7 +134,7 @@ fn operands_are_addresses_of_the_parameter_block() {
 /// A launch declares its scratch memory as such: no output is excused from its check.
 #[test]
 fn every_output_is_compared_with_its_reference() {
-    for key in examples() {
+    for key in KERNELS.examples() {
         let kernel = key.kernel();
         for operand in kernel.samples().iter().flat_map(|params| kernel.operands(params)) {
             let tolerance = kernel.tolerance(&operand);
@@ -149,7 +149,7 @@ const SMALL: [&str; 5] = ["column_sum.finish", "grad_norm.finish", "head.metrics
 
 #[test]
 fn a_typical_launch_fills_a_gpu_and_is_in_no_cache() {
-    for key in examples() {
+    for key in KERNELS.examples() {
         let kernel = key.kernel();
         let params = kernel.typical(Batch { sequences: 8, seq_len: 1024 });
         let bytes: u64 = kernel.operands(&params).iter().map(|operand| operand.bytes()).sum();
@@ -160,7 +160,7 @@ fn a_typical_launch_fills_a_gpu_and_is_in_no_cache() {
         assert!(bytes >= least || SMALL.contains(&key.op()), "{key}: its typical launch has {bytes} bytes");
         assert!(bytes < 4 << 30, "{key}: its typical launch has {bytes} bytes");
         for arch in Arch::GPUS {
-            let variant = key.select(&params, arch);
+            let variant = KERNELS.select(&key, &params, arch);
             let geometry = kernel.geometry(variant, &params);
             let blocks: u32 = geometry.grid.iter().product();
             assert!(kernel.admits(variant, &params), "{key}[{variant}] on {arch}");
@@ -171,14 +171,14 @@ fn a_typical_launch_fills_a_gpu_and_is_in_no_cache() {
 
 /// Every sample of each example, on each architecture.
 fn launches() -> impl Iterator<Item = (Key, Arch, Vec<u8>)> {
-    let keys = examples().into_iter().flat_map(|key| Arch::GPUS.map(|arch| (key.clone(), arch)));
+    let keys = KERNELS.examples().into_iter().flat_map(|key| Arch::GPUS.map(|arch| (key.clone(), arch)));
     keys.flat_map(|(key, arch)| key.kernel().samples().into_iter().map(move |params| (key.clone(), arch, params)))
 }
 
 #[test]
 fn what_is_selected_is_a_variant_that_admits_the_launch() {
     for (key, arch, params) in launches() {
-        let (kernel, variant) = (key.kernel(), key.select(&params, arch));
+        let (kernel, variant) = (key.kernel(), KERNELS.select(&key, &params, arch));
         assert!(kernel.variants(arch).contains(&variant) && kernel.admits(variant, &params), "{key}[{variant}]");
     }
 }
@@ -206,7 +206,7 @@ fn a_variant_reads_back_and_its_geometry_fits_its_architecture() {
 #[test]
 fn an_entry_symbol_says_what_the_code_is_made_from() {
     let mut symbols = BTreeSet::new();
-    for key in examples() {
+    for key in KERNELS.examples() {
         for arch in Arch::GPUS {
             for pair in key.built(arch) {
                 let (symbol, digest) = (pair.entry(arch), pair.source_digest(arch));
@@ -218,7 +218,7 @@ fn an_entry_symbol_says_what_the_code_is_made_from() {
         }
     }
     // Nothing of the simulated GPU is made from a source.
-    let [bf16, f32] = ["bf16", "f32"].map(|x| Key::parse(&format!("swiglu.fwd{{x={x}}}")).unwrap());
+    let [bf16, f32] = ["bf16", "f32"].map(|x| KERNELS.parse(&format!("swiglu.fwd{{x={x}}}")).unwrap());
     let simulated = |key: &Key| key.built(Arch::Sim).next().unwrap().source_digest(Arch::Sim);
     assert_ne!(simulated(&bf16), simulated(&f32));
 }
@@ -234,7 +234,7 @@ proptest! {
 
     #[test]
     fn references_write_all_of_their_outputs_twice_the_same(seed in any::<u64>()) {
-        for key in examples() {
+        for key in KERNELS.examples() {
             for params in key.kernel().samples() {
                 let case = Case::new(&key, &params, seed);
                 let (after, again) = (case.reference(), case.reference());
@@ -254,7 +254,7 @@ proptest! {
     /// A reference must notice a wrong kernel: changing its largest output by a few percent is a mismatch.
     #[test]
     fn a_wrong_output_is_a_mismatch(seed in any::<u64>()) {
-        for key in examples() {
+        for key in KERNELS.examples() {
             let params = key.kernel().samples().pop().unwrap();
             let case = Case::new(&key, &params, seed);
             let after = case.reference();

@@ -2,8 +2,11 @@
 
 mod blas;
 mod blocks;
+mod check;
 mod draws;
 mod formulas;
+mod headers;
 mod int8;
 mod kernels;
 mod sources;
+mod tuned;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use precast_kernels::{Arch, Source, examples};
+use precast_kernels::{Arch, KERNELS, Source};
 
 /// Every source that a kernel is built from, by path.
 fn sources() -> BTreeMap<&'static str, Source> {
-    let built = examples().into_iter().flat_map(|key| {
+    let built = KERNELS.examples().into_iter().flat_map(|key| {
         Arch::GPUS.into_iter().chain([Arch::Sm90Portable]).flat_map(move |arch| key.built(arch).collect::<Vec<_>>())
     });
     built.map(|pair| pair.source()).map(|source| (source.path, source)).collect()
@@ -84,5 +84,5 @@ fn only_common_headers_name_instructions_and_intrinsics() {
             named.extend(named_here.map(|word| format!("{}:{number}: {word}", path.display())));
         }
     }
-    assert!(named.is_empty(), "these belong into kernels/cuda:\n{}", named.join("\n"));
+    assert!(named.is_empty(), "these belong into kernels/core/cuda:\n{}", named.join("\n"));
 }

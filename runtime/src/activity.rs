@@ -6,7 +6,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use precast_kernels::Key;
+use precast_core::Key;
 
 /// Most phases remembered for a device that does not report progress.
 const MOST_PHASES: usize = 64;

@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
+use precast_core::card::{Card, flops_per_clock};
+use precast_core::chips::{Clocks, Peak};
+use precast_core::tuned::Table;
+use precast_core::{Arch, Geometry, Key, TensorMap};
 use precast_fatbins::Module;
-use precast_kernels::card::{Card, flops_per_clock};
-use precast_kernels::{Arch, Geometry, Key, TensorMap, tuned};
-use precast_plan::chips::{Clocks, Peak};
 
 use crate::activity::Activity;
 use crate::cublas::{Cublas, Version};
@@ -57,14 +58,14 @@ pub struct Rows {
 impl Launches {
     /// Returns the rows that a device runs, of those there is code for (`held`): if it takes none of them, those that it
     /// would take. None where it takes no row's code.
-    pub(crate) fn rows(self, device: &Device, held: &[Arch]) -> Option<Rows> {
+    pub(crate) fn rows(self, device: &Device, held: &[Arch], tuned: &Table) -> Option<Rows> {
         let capability = device.compute_capability?;
         let held = held.iter().copied().filter(|arch| Arch::GPUS.contains(arch));
         let own = Arch::of_device(capability, held).or_else(|| Arch::of_device(capability, Arch::GPUS))?;
         let portable = if own.is_exact() { Arch::Sm90Portable } else { own };
         Some(match self {
             Launches::Own => Rows { launches: own, code: own },
-            Launches::Portable if device.is_measured(portable) => Rows { launches: portable, code: portable },
+            Launches::Portable if device.is_measured(portable, tuned) => Rows { launches: portable, code: portable },
             Launches::Portable => Rows { launches: Arch::Sm89, code: portable },
             Launches::As(arch) if arch == own => Rows { launches: own, code: own },
             Launches::As(arch) => Rows { launches: arch, code: portable },
@@ -73,10 +74,10 @@ impl Launches {
 }
 
 impl Device {
-    /// True if launches of an architecture were measured on this chip, or on one of the architecture with as many
+    /// True if a table has launches of an architecture that were measured on this chip, or on one of the architecture with as many
     /// multiprocessors, within 5 %.
-    pub fn is_measured(&self, arch: Arch) -> bool {
-        let covers = |chip: &str| tuned::committed().covers(chip, arch);
+    pub fn is_measured(&self, arch: Arch, tuned: &Table) -> bool {
+        let covers = |chip: &str| tuned.covers(chip, arch);
         let difference = arch.multiprocessors().abs_diff(self.clocks.multiprocessors);
         covers(&self.name) || (20 * difference <= arch.multiprocessors() && arch.chip().is_some_and(covers))
     }

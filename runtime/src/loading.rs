@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use precast_core::plan::{Build, Cublas, Exchange, Executor, Launch, Plan, Tensor, Work, keys};
+use precast_core::{Arch, KeyVariant, TEGRA};
 use precast_fatbins::{Bundle, BundleError, Stale, build_command};
-use precast_kernels::{Arch, KeyVariant, TEGRA};
-use precast_plan::{Build, Cublas, Exchange, Executor, Launch, Plan, Tensor, Work, keys};
 
 use crate::driver::{
     Bound, BoundExchange, BoundGemm, BoundLaunch, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Rows,

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
+use precast_core::KeyVariant;
 use precast_fatbins::{Digest, Module};
-use precast_kernels::KeyVariant;
 
 use crate::driver::{Driver, DriverError, KernelId};
 

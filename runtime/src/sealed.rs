@@ -1,6 +1,6 @@
 //! The phase after the seal: nothing is loaded or allocated.
 
-use precast_plan::Tensor;
+use precast_core::plan::Tensor;
 
 use crate::activity::Activity;
 use crate::driver::{Arrived, CublasUse, Device, Driver, DriverError, GraphId, Ticket};

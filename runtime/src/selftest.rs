@@ -1,9 +1,9 @@
 //! Checks every kernel of a bundle against its host reference on the device: fresh random inputs, ragged sizes,
 //! poisoned outputs, guarded operands.
 
+use precast_core::check::{Case, Distance, Mismatch, POISON};
+use precast_core::{Batch, Format, KeyVariant, Operand};
 use precast_fatbins::{Bundle, BundleError};
-use precast_kernels::check::{Case, Distance, Mismatch, POISON};
-use precast_kernels::{Batch, Format, KeyVariant, Operand};
 
 use crate::driver::{Bound, BoundLaunch, BoundWork, Driver, GraphId};
 use crate::loading::{LoadError, code_for};

@@ -7,8 +7,7 @@ use std::slice;
 use std::sync::LazyLock;
 
 use precast_fatbins::{Bundle, BundleFile};
-use precast_kernels::Key;
-use precast_kernels::host::Views;
+use precast_kernels::{KERNELS, Key, host::Views};
 
 /// A kernel, to whom it was opened for.
 pub struct Kernel {
@@ -20,7 +19,7 @@ pub struct Kernel {
 static BUNDLE: LazyLock<Bundle<'static>> = LazyLock::new(|| {
     let path = std::env::var_os("PRECAST_FAKE_BUNDLE").expect("PRECAST_FAKE_BUNDLE names a bundle");
     let file = BundleFile::read(Path::new(&path)).expect("the bundle can be read");
-    Bundle::read(&Box::leak(Box::new(file)).bytes).expect("it is a bundle")
+    Bundle::read(&Box::leak(Box::new(file)).bytes, &KERNELS).expect("it is a bundle")
 });
 
 /// The kernel of an entry symbol, and the bytes of its parameters; null where the bundle has none.
@@ -38,7 +37,7 @@ pub unsafe extern "C" fn kernel_open(name: *const c_char, params_bytes: *mut usi
     let Some(entry) = BUNDLE.manifest().modules.iter().find(|entry| entry.code.as_ref().is_some_and(is_it)) else {
         return std::ptr::null();
     };
-    let (pair, _) = entry.typed().expect("its kernels are this program's");
+    let (pair, _) = entry.typed(&KERNELS).expect("its kernels are this program's");
     let kernel = Kernel { key: pair.key, params_bytes: entry.params_bytes as usize };
     // SAFETY: the caller's.
     unsafe { params_bytes.write(kernel.params_bytes) };

@@ -214,14 +214,6 @@ pub fn distill(teacher: &Path, student: &Path, data: &Path, out: &Path) -> Comma
     command
 }
 
-/// `precast train` with the device under test.
-pub fn train(model: &Path, data: &Path, out: &Path) -> Command {
-    let mut command = precast();
-    command.arg("train").arg("--model").arg(model);
-    command.arg("--data").arg(data).arg("--out").arg(out).args(on_device());
-    command
-}
-
 /// The metrics of a run.
 pub fn metrics_of(out: &Path) -> Vec<StepRecord> {
     Metrics::read(&out.join("metrics.jsonl")).expect("metrics.jsonl is written").records

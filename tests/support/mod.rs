@@ -13,7 +13,7 @@ mod stand_ins;
 
 use std::path::PathBuf;
 
-pub use case::{Case, GPU_FIELDS, contents, distill, metrics_of, names_in, run_record, train};
+pub use case::{Case, GPU_FIELDS, contents, distill, metrics_of, names_in, run_record};
 pub use child::{
     FOREVER, continuation, end, ends, goes_on, is_killed_at, kill, signal, start, wait_for_steps, wait_while,
 };
@@ -22,9 +22,7 @@ pub use device::{
     skipped, smollm2, without_trust,
 };
 pub use machine::launches;
-pub use process::{
-    Process, Texts, fail, heeding, is_heading, is_note, precast, precast_aot, shell, succeed, texts, under,
-};
+pub use process::{Process, Texts, heeding, is_heading, is_note, precast, precast_aot, shell, succeed, texts, under};
 pub use recipes::{
     TEMPLATE, WORDS, case_of_words, copy, each, first_is_huge, list, model_config, random_model, shape, simulated,
     tiny_config, token_file, tokenizer, tokenizer_of_words, with_tensor,

@@ -168,11 +168,6 @@ pub fn succeed(command: &mut Command) -> String {
     command.succeeds()
 }
 
-/// Runs a program that must fail with an exit code and returns its error message.
-pub fn fail(command: &mut Command, exit_code: i32) -> String {
-    command.fails(exit_code, "")
-}
-
 /// True for a line that ends nothing: it may come before an error.
 pub fn is_note(line: &str) -> bool {
     line.starts_with("note: ") || line.starts_with("warning: ")

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use precast_fatbins::{Bundle, BundleError, BundleFile, Frame, Manifest, TrustedKey};
-use precast_kernels::Arch;
+use precast_kernels::{Arch, KERNELS};
 use precast_plan::{Plan, keys};
 use precast_runtime::LoadError;
 
@@ -37,7 +37,7 @@ pub fn embedded(arch: Option<Arch>) -> Result<Option<Bundle<'static>>, DeviceErr
     let (bundle, digest) = match EMBEDDED {
         Embedded::Nothing => return Ok(None),
         Embedded::Sections { manifest, fatbin, digest } => {
-            (Bundle::from_parts(manifest, fatbin).map_err(unusable)?, digest.to_owned())
+            (Bundle::from_parts(manifest, fatbin, &KERNELS).map_err(unusable)?, digest.to_owned())
         }
         Embedded::Frames(frames) => {
             let named = frames.iter().find(|frame| Some(frame.arch) == arch);
@@ -59,7 +59,7 @@ fn unpacked(frame: &Frame) -> Result<Bundle<'static>, DeviceError> {
             *files.entry(frame.arch).or_insert(file.leak())
         }
     };
-    with_digest(Bundle::read(file).map_err(unusable)?, &frame.bundle.to_string())
+    with_digest(Bundle::read(file, &KERNELS).map_err(unusable)?, &frame.bundle.to_string())
 }
 
 fn with_digest(bundle: Bundle<'static>, digest: &str) -> Result<Bundle<'static>, DeviceError> {
@@ -177,8 +177,10 @@ impl BundleSource {
     pub fn open(&self) -> Result<Bundle<'_>, DeviceError> {
         match self {
             Self::Embedded(bundle) => Ok(bundle.clone()),
-            Self::File(file, keys) => file.open(keys).map_err(|error| self.refuse(error)),
-            Self::Simulated(manifest) => Bundle::from_parts(manifest, &[]).map_err(|error| self.refuse(error)),
+            Self::File(file, keys) => file.open(keys, &KERNELS).map_err(|error| self.refuse(error)),
+            Self::Simulated(manifest) => {
+                Bundle::from_parts(manifest, &[], &KERNELS).map_err(|error| self.refuse(error))
+            }
         }
     }
 

@@ -4,8 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use precast_kernels::{Arch, Format};
-use precast_plan::memory::human_bytes;
-use precast_plan::{Plan, Resident, Tensor, TrainingPlan};
+use precast_plan::{Plan, Resident, Tensor, TrainingPlan, human_bytes};
 use precast_runtime::cuda::STAGE_SLOTS;
 use precast_runtime::{Device, STAGE_BYTES};
 use serde::Serialize;

@@ -16,7 +16,7 @@ pub(crate) mod upload;
 pub mod watch;
 pub mod weight_format;
 
-use precast_kernels::Arch;
+use precast_kernels::{Arch, KERNELS};
 use precast_plan::Gemm;
 use precast_runtime::cublas::Cublas;
 use precast_runtime::cuda::{self, Cuda};
@@ -51,7 +51,7 @@ pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<Box<dyn Driver>, 
 
 /// Opens a GPU for the rows that there is code for. A bundle that cannot be read is an error where kernels are loaded.
 fn open_cuda(ordinal: u32, launches: Launches, kernels: &Kernels) -> Result<Cuda, DriverError> {
-    Cuda::open(ordinal, launches, &kernels.archs().unwrap_or_default())
+    Cuda::open(ordinal, launches, &kernels.archs().unwrap_or_default(), &KERNELS)
 }
 
 /// Opens a GPU that stands in for those of an architecture.

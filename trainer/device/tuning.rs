@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use itertools::Itertools;
 use precast_fatbins::Digest;
-use precast_kernels::tuned::{self, Table};
+use precast_kernels::{KERNELS, tuned::Table};
 use precast_plan::Plan;
 use precast_runtime::Device;
 use precast_system::input;
@@ -33,7 +33,7 @@ impl Tuning {
         let text = input::read_text(path, input::SETTINGS_BYTES).map_err(IoError::of("read", path))?;
         let refused = |error| UsageError(format!("--tuned {}: {error}", path.display()));
         let (path, digest) = (path.to_owned(), Digest::of(text.as_bytes()));
-        Ok(Self { table: Table::checked(&text).map_err(refused)?, path, digest })
+        Ok(Self { table: KERNELS.table(&text).map_err(refused)?, path, digest })
     }
 
     /// Selects by it on a chip.
@@ -62,7 +62,9 @@ pub fn select(plan: &mut Plan, device: &Device, tuning: Option<&Tuning>) -> Resu
     let own = device.rows.is_some_and(|rows| rows.launches == rows.code);
     match (tuning, device.card()) {
         (Some(tuning), _) => return tuning.select(plan, &device.name),
-        (None, _) if own && device.is_measured(plan.arch) => plan.select_by(tuned::committed(), &device.name),
+        (None, _) if own && device.is_measured(plan.arch, KERNELS.tuned()) => {
+            plan.select_by(KERNELS.tuned(), &device.name);
+        }
         (None, Some(card)) if own => plan.select_for(card),
         (None, _) => {}
     }

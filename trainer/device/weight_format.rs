@@ -2,8 +2,7 @@
 //! the same bits; or in 8 bits, which gives others.
 
 use precast_kernels::Arch;
-use precast_plan::memory::human_bytes;
-use precast_plan::{Formats, MemoryTable, Plan, PlanError};
+use precast_plan::{Formats, MemoryTable, Plan, PlanError, human_bytes};
 use precast_runtime::Device;
 
 use crate::device::error::DeviceError;

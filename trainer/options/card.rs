@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use itertools::Itertools;
 use precast_kernels::Arch;
 use precast_plan::chips::{CHIPS, Chip};
-use precast_plan::memory::human_bytes;
+use precast_plan::human_bytes;
 
 /// Names that a refusal offers.
 const NEAREST: usize = 3;

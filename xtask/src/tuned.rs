@@ -4,8 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use precast_kernels::Arch;
-use precast_kernels::tuned::Table;
+use precast_kernels::{Arch, KERNELS, tuned::Table};
 use precast_system::files;
 
 const COMMITTED: &str = "kernels/src/tuned.txt";
@@ -25,7 +24,7 @@ pub fn merge(paths: &[&str]) -> Result<()> {
 }
 
 fn read(text: &str) -> Result<Table> {
-    Ok(Table::checked(text)?)
+    Ok(KERNELS.table(text)?)
 }
 
 /// Adds a file's launches, unless a GPU that stood in for another row's measured them. Returns how many there were.

@@ -1,5 +1,6 @@
 //! `precast-aot diff`
 
+use precast_kernels::KERNELS;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -65,7 +66,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn manifest(path: &Path) -> Result<Manifest, Failure> {
     let bytes = read_bundle(path)?;
-    Ok(examined(path, Bundle::read(&bytes))?.manifest().clone())
+    Ok(examined(path, Bundle::read(&bytes, &KERNELS))?.manifest().clone())
 }
 
 fn codes(manifest: &Manifest) -> BTreeMap<String, &Code> {

@@ -1,5 +1,6 @@
 //! `precast-aot diff --code`: compares the machine code of two bundles under any names.
 
+use precast_kernels::KERNELS;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -79,7 +80,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn kernels(path: &Path) -> Result<Kernels, Failure> {
     let bytes = read_bundle(path)?;
     let failure = |error| Failure::Bundle { path: path.to_owned(), error };
-    let bundle = examined(path, Bundle::read(&bytes))?;
+    let bundle = examined(path, Bundle::read(&bytes, &KERNELS))?;
     let mut kernels = Kernels::new();
     for (module, image) in bundle.cubins() {
         let cubin = |source| failure(precast_fatbins::BundleError::Cubin { module: module.to_string(), source });

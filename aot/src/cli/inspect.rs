@@ -1,5 +1,6 @@
 //! `precast-aot inspect`
 
+use precast_kernels::KERNELS;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -27,7 +28,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let failure = |error| Failure::Bundle { path: path.clone(), error };
     let file = BundleFile::read(path).map_err(|error| Failure::NoBundle { path: path.clone(), error })?;
     let keys = arguments.trusted.keys()?;
-    let bundle = examined(path, file.open(&keys))?;
+    let bundle = examined(path, file.open(&keys, &KERNELS))?;
     let signature = match (&file.signature, file.signer(&keys).map_err(|error| failure(error.into()))?) {
         (_, Some(key)) => format!("by {key}"),
         (Some(_), None) => "there, not checked: no --trusted-key".to_owned(),

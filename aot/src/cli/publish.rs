@@ -1,5 +1,6 @@
 //! `precast-aot publish` and `precast-aot fetch`
 
+use precast_kernels::KERNELS;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -48,7 +49,7 @@ pub fn publish(arguments: &Publish) -> Result<(), Failure> {
         (error, _) => error.into(),
     };
     let directory = arguments.locks.directory();
-    let read = Bundle::read(&bundle).and_then(|read| read.verify().map(|()| read));
+    let read = Bundle::read(&bundle, &KERNELS).and_then(|read| read.verify().map(|()| read));
     let models = read.map_err(|error| failure(error.into()))?.manifest().models.clone();
     let mut locks = Vec::new();
     for model in models {

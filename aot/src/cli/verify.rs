@@ -1,5 +1,6 @@
 //! `precast-aot verify`
 
+use precast_kernels::KERNELS;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -21,7 +22,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let keys = arguments.trusted.keys()?;
     let failure = |error| Failure::Bundle { path: path.clone(), error };
     let file = BundleFile::read(path).map_err(|error| Failure::NoBundle { path: path.clone(), error })?;
-    let bundle = file.open(&keys).map_err(failure)?;
+    let bundle = file.open(&keys, &KERNELS).map_err(failure)?;
     bundle.verify().map_err(failure)?;
     say!(
         "{}: {} verified, manifest {}, {}",

@@ -1,5 +1,6 @@
 //! Fetches a published bundle: checks everything in memory, then installs it whole.
 
+use precast_kernels::KERNELS;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::{fs, io};
@@ -75,7 +76,7 @@ pub fn fetch(from: &Path, keys: &[TrustedKey]) -> Result<Fetched, PublishError> 
         let signature = files.get(title::SIGNATURE).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         TrustedKey::check(keys, bytes, signature.as_deref(), &from.join(title::SIGNATURE))?;
     }
-    let bundle = Bundle::read(bytes)?;
+    let bundle = Bundle::read(bytes, &KERNELS)?;
     bundle.verify()?;
     let mut locks = Vec::new();
     for (name, bytes) in &files {

@@ -13,7 +13,7 @@ mod provenance;
 mod sbom;
 
 use precast_fatbins::{Bundle, BundleError, Digest, Lock, ManifestError, SignatureError};
-use precast_kernels::Arch;
+use precast_kernels::{Arch, KERNELS};
 use serde_json::{Value, json};
 
 use crate::compile::Task;
@@ -98,7 +98,7 @@ pub type Signer<'s> = &'s dyn Fn(&[u8]) -> Result<String, String>;
 /// # Errors
 /// [`PublishError`] if the bundle is invalid or contradicts a lock.
 pub fn publish(file: &[u8], locks: &[(String, Lock)], sign: Option<Signer<'_>>) -> Result<Layout, PublishError> {
-    let bundle = Bundle::read(file)?;
+    let bundle = Bundle::read(file, &KERNELS)?;
     bundle.verify()?;
     check_locks(&bundle, locks)?;
     let digest = Digest::of(file);
@@ -151,7 +151,7 @@ fn gpus(bundle: &Bundle<'_>) -> Vec<Arch> {
 /// Returns every compilation behind a bundle.
 fn tasks(bundle: &Bundle<'_>) -> Result<Vec<Task>, ManifestError> {
     let with_code = bundle.manifest().modules.iter().filter(|module| module.code.is_some());
-    with_code.map(|module| module.typed().map(|(pair, arch)| Task { pair, arch })).collect()
+    with_code.map(|module| module.typed(&KERNELS).map(|(pair, arch)| Task { pair, arch })).collect()
 }
 
 /// Checks that every lock line of the bundle's architectures matches the bundle.

@@ -9,6 +9,7 @@
 //! rm -r fuzz/corpus/bundle && mv fuzz/cover fuzz/corpus/bundle
 #![no_main]
 
+use precast_kernels::KERNELS;
 use libfuzzer_sys::fuzz_target;
 use precast_fatbins::{Bundle, CubinFacts, Digest, Lock, Manifest};
 
@@ -16,7 +17,7 @@ use precast_fatbins::{Bundle, CubinFacts, Digest, Lock, Manifest};
 const MAGIC: &[u8] = b"PRECAST\x01";
 
 fuzz_target!(|data: &[u8]| {
-    if let Ok(bundle) = Bundle::read(data) {
+    if let Ok(bundle) = Bundle::read(data, &KERNELS) {
         let _ = bundle.verify();
     }
     let _ = CubinFacts::read(data);
@@ -30,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
     let bytes = [MAGIC, &digest.0, body].concat();
     if let Ok(manifest) = Manifest::decode(&bytes) {
         assert_eq!(manifest.encode(), bytes);
-        if let Ok(bundle) = Bundle::from_parts(&bytes, fatbin) {
+        if let Ok(bundle) = Bundle::from_parts(&bytes, fatbin, &KERNELS) {
             let _ = bundle.verify();
         }
     }

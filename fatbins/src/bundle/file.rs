@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use precast_core::Registry;
 use precast_system::input;
 
 use super::{Bundle, BundleError};
@@ -41,9 +42,9 @@ impl BundleFile {
     ///
     /// # Errors
     /// [`BundleError`]: no part of the file may be used.
-    pub fn open(&self, keys: &[TrustedKey]) -> Result<Bundle<'_>, BundleError> {
+    pub fn open(&self, keys: &[TrustedKey], kernels: &'static Registry) -> Result<Bundle<'_>, BundleError> {
         self.signer(keys)?;
-        Bundle::read(&self.bytes)
+        Bundle::read(&self.bytes, kernels)
     }
 
     /// Returns the trusted key that signed the file; none if no key is trusted.

@@ -8,7 +8,7 @@ mod verify;
 use object::Endianness;
 use object::elf::FileHeader64;
 use object::read::elf::{FileHeader, SectionHeader};
-use precast_kernels::{Arch, KeyVariant};
+use precast_core::{Arch, KeyVariant, Registry};
 
 use crate::fatbin;
 use crate::manifest::{Code, Manifest, ManifestError, ModuleEntry};
@@ -23,6 +23,8 @@ pub use file::BundleFile;
 /// A bundle with checked structure. Digests and cubins are unchecked until [`Bundle::verify`] or [`Bundle::examine`].
 #[derive(Clone, Debug)]
 pub struct Bundle<'a> {
+    /// Kernels of the program that reads it.
+    kernels: &'static Registry,
     manifest: Manifest,
     digest: Digest,
     fatbin: &'a [u8],
@@ -47,14 +49,14 @@ fn arch_of(module: &ModuleEntry) -> Arch {
 }
 
 impl<'a> Bundle<'a> {
-    /// Reads a bundle file: a bounded parse, then equality with the canonical encoding.
+    /// Reads a bundle file for the program with these kernels: a bounded parse, then equality with the canonical encoding.
     ///
     /// # Errors
     /// [`BundleError`]: no part of the file may be used.
-    pub fn read(file: &'a [u8]) -> Result<Self, BundleError> {
+    pub fn read(file: &'a [u8], kernels: &'static Registry) -> Result<Self, BundleError> {
         let fatbin = section(file, FATBIN_SECTION)?;
         let manifest = section(file, MANIFEST_SECTION)?;
-        let bundle = Self::from_parts(manifest, fatbin)?;
+        let bundle = Self::from_parts(manifest, fatbin, kernels)?;
         let canonical = elf(fatbin, manifest);
         if canonical == file {
             return Ok(bundle);
@@ -67,7 +69,7 @@ impl<'a> Bundle<'a> {
     ///
     /// # Errors
     /// [`BundleError`] if either is not canonical.
-    pub fn from_parts(manifest: &[u8], fatbin: &'a [u8]) -> Result<Self, BundleError> {
+    pub fn from_parts(manifest: &[u8], fatbin: &'a [u8], kernels: &'static Registry) -> Result<Self, BundleError> {
         let manifest = Manifest::decode(manifest)?;
         let digest = manifest.digest();
         let (containers, placed, expected) = layout(&manifest);
@@ -96,7 +98,7 @@ impl<'a> Bundle<'a> {
             let pad = code.bytes.next_multiple_of(8) - code.bytes;
             check(offset + code.bytes, &padding[..pad as usize], &|| module.to_string())?;
         }
-        Ok(Self { manifest, digest, fatbin, placed })
+        Ok(Self { kernels, manifest, digest, fatbin, placed })
     }
 
     fn image(&self, offset: u64, code: &Code) -> &'a [u8] {
@@ -139,7 +141,7 @@ impl<'a> Bundle<'a> {
         let of_arch = self.manifest.modules.iter().zip(&self.placed).filter(|(entry, _)| entry.arch == arch.name());
         of_arch
             .map(|(entry, offset)| {
-                let (pair, arch) = entry.typed()?;
+                let (pair, arch) = entry.typed(self.kernels)?;
                 let image = match (offset, &entry.code) {
                     (Some(offset), Some(code)) => self.image(*offset, code),
                     _ => &[],

@@ -1,6 +1,6 @@
 //! Verifies bundles: digests, sources, and the facts in each cubin.
 
-use precast_kernels::{Arch, KeyVariant, OPTIONS};
+use precast_core::{Arch, KeyVariant, OPTIONS};
 use rayon::prelude::*;
 
 use super::{Bundle, BundleError};
@@ -44,7 +44,7 @@ impl Bundle<'_> {
         let modules = self.manifest.modules.par_iter().zip(&self.placed);
         let altered = modules.clone().find_map_first(|(module, at)| self.verify_digest(module, *at).err());
         altered.map_or(Ok(()), Err)?;
-        let rows = modules.map(|(module, at)| match of_program(module) {
+        let rows = modules.map(|(module, at)| match self.of_program(module) {
             Ok((pair, arch)) => (None, self.verify_claims(module, *at, &pair, arch).err()),
             Err(stale) => (Some(stale), self.verify_cubin(module, *at).err()),
         });
@@ -73,6 +73,15 @@ impl Bundle<'_> {
             return Err(BundleError::Claim { module: "manifest".to_owned(), what: "options", expected, found });
         }
         Ok(())
+    }
+
+    /// Returns the key and variant of a module that this program would make from the same sources.
+    fn of_program(&self, module: &ModuleEntry) -> Result<(KeyVariant, Arch), StaleModule> {
+        let (pair, arch) = module.typed(self.kernels).map_err(|_| StaleModule::Unknown(module.to_string()))?;
+        if module.source != pair.source_digest(arch) {
+            return Err(StaleModule::Source(module.to_string()));
+        }
+        Ok((pair, arch))
     }
 
     /// Compares a module's key with the manifest, then both with the cubin.
@@ -105,15 +114,6 @@ impl Bundle<'_> {
         claim(module, "largest block", &code.max_threads, &facts.max_threads)?;
         Ok(Some(facts))
     }
-}
-
-/// Returns the key and variant of a module that this program would make from the same sources.
-fn of_program(module: &ModuleEntry) -> Result<(KeyVariant, Arch), StaleModule> {
-    let (pair, arch) = module.typed().map_err(|_| StaleModule::Unknown(module.to_string()))?;
-    if module.source != pair.source_digest(arch) {
-        return Err(StaleModule::Source(module.to_string()));
-    }
-    Ok((pair, arch))
 }
 
 fn claim(

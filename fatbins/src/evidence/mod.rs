@@ -5,7 +5,7 @@ mod summary;
 
 use std::fmt;
 
-use precast_kernels::Digest;
+use precast_core::Digest;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! Sketches outputs by random signed sums.
 
-use precast_kernels::{Dtype, Format};
+use precast_core::{Dtype, Format};
 use serde::{Deserialize, Serialize};
 
 /// Random signed sums of a vector: two sketches give the approximate distance of their vectors, where digests only tell

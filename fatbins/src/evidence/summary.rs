@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use precast_kernels::Digest;
+use precast_core::Digest;
 use serde::{Deserialize, Serialize};
 
 use super::{Check, Chip, Evidence, Golden, Program, VERSION};

@@ -112,9 +112,9 @@ impl Struct {
         Ok(block)
     }
 
-    /// Returns the dtype and the content of checks of a struct that is an operand.
-    pub fn as_operand(&self) -> Option<(&str, &str)> {
-        self.doc.iter().find_map(|line| line.strip_prefix("operand: ")?.split_once(", "))
+    /// Returns the dtype of a struct that is an operand.
+    pub fn as_operand(&self) -> Option<&str> {
+        self.doc.iter().find_map(|line| line.strip_prefix("operand: "))
     }
 
     /// The names that expressions of a kernel of this block may use.

@@ -1,5 +1,6 @@
 //! Rust of the declarations: parameter blocks, arguments, keys with their operands, and the list of all kernels.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use anyhow::{Context, Result, bail};
@@ -13,17 +14,14 @@ const HEAD: &str = "\
 //! Parameter blocks and kernels, of the C headers of `kernels/abi` and of the families.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it, and so does `cargo run -p precast-abi`.
-#![allow(non_camel_case_types, missing_docs)]
+#![allow(non_camel_case_types, missing_docs, unused_imports)]
 
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::arguments::arguments;
-use crate::{Block, Content, Dtype, Format, Kernel, Operand, Out, key, operand};
-
-/// A device address; in a plan, a virtual one.
-pub type address = u64;
+pub use precast_core::abi::{address, tensor_map};
+use precast_core::{Block, Content, Dtype, Format, Kernel, Operand, Scalar, arguments, key, operand};
 ";
 
 /// Writes all of it.
@@ -32,6 +30,7 @@ pub type address = u64;
 /// Comments that do not declare a kernel or an operand, with struct, field and text.
 pub(crate) fn file(Headers { constants, structs }: &Headers) -> Result<String> {
     let mut out = HEAD.to_owned();
+    out.push_str(&own_types(structs)?);
     for (name, value) in constants {
         writeln!(out, "\npub const {name}: u32 = {value};")?;
     }
@@ -56,6 +55,20 @@ pub(crate) fn file(Headers { constants, structs }: &Headers) -> Result<String> {
     }
     out.push_str("        }\n    };\n}\npub(crate) use every_kernel;\n");
     Ok(out)
+}
+
+/// Imports the types of key fields that are the program's own.
+fn own_types(structs: &[Struct]) -> Result<String> {
+    let mut types = BTreeSet::new();
+    for block in structs {
+        types.extend(block.block()?.kernels.into_iter().flat_map(|kernel| kernel.fields).map(|(_, kind)| {
+            let inner = kind.strip_prefix("Option<").and_then(|rest| rest.strip_suffix('>'));
+            inner.map(str::to_owned).unwrap_or(kind)
+        }));
+    }
+    types.retain(|kind| !["bool", "u32", "Block", "Dtype", "Format"].contains(&&**kind));
+    let types: Vec<String> = types.into_iter().collect();
+    Ok(if types.is_empty() { String::new() } else { format!("use crate::{{{}}};\n", types.join(", ")) })
 }
 
 /// The block, as bytes.
@@ -170,16 +183,31 @@ fn implementation(block: &Struct, said: &BlockComment, kernel: &Kernel, structs:
     Ok(out)
 }
 
+/// A field of a block of scalars as a checked launch gets it: of a range, below a bound, or this number, which is 0 where its
+/// comment begins with none.
+fn scalar(field: &Field) -> Result<String> {
+    let (said, _) = field.doc.split_once(':').unwrap_or((&field.doc, ""));
+    let inside = |name: &str| said.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');
+    let is_number = |text: &str| text.parse::<f64>().is_ok();
+    Ok(match (field.kind.as_str(), inside("uniform"), inside("below")) {
+        ("f32", Some(range), None) if range.split(", ").all(is_number) => format!("Scalar::Uniform({range})"),
+        ("u32", None, Some(bound)) if is_number(bound) => format!("Scalar::Below({bound})"),
+        ("f32", None, None) => format!("Scalar::Float({})", if is_number(said) { said } else { "0.0" }),
+        ("u32", None, None) => format!("Scalar::Word({})", if is_number(said) { said } else { "0" }),
+        _ => bail!("{}: `{said}`: a float is `uniform(a, b)` or a number, a u32 is `below(n)` or a number", field.name),
+    })
+}
+
 /// An operand once for each access, of which a launch has one at most.
 fn uses(block: &Struct, field: &Field, operand: &Operand, names: &Names<'_>, structs: &[Struct]) -> Result<String> {
     let (format, elems, mut content) = match &operand.place {
         OperandExtent::Step(step) => {
             let found = structs.iter().find(|other| other.name == *step);
             let Some(step) = found else { bail!("`{step}` is no struct of the headers") };
-            let (format, content) =
-                step.as_operand().with_context(|| format!("{} does not say `operand: dtype, content`", step.name))?;
+            let format = step.as_operand().with_context(|| format!("{} does not say `operand: dtype`", step.name))?;
             let format = dtype(format).with_context(|| format!("`{format}` is no dtype"))?;
-            (format.to_owned(), step.fields.len().to_string(), Some(content.to_owned()))
+            let fields: Vec<String> = step.fields.iter().map(scalar).collect::<Result<_>>()?;
+            (format.to_owned(), fields.len().to_string(), Some(format!("Scalars(&[{}])", fields.join(", "))))
         }
         OperandExtent::Array { shape, format } => {
             let extents: Result<Vec<String>> = shape.iter().map(|extent| names.count(extent)).collect();

@@ -62,10 +62,10 @@ enum Blocks {
 fn bindings(folders: &[PathBuf], all: &str, blocks: Blocks) -> Result<String> {
     let mut builder = bindgen::Builder::default()
         .header_contents("all.h", all)
-        .allowlist_var("IDLE_SLOT|MASKED_TOKEN|NO_TOKEN")
-        .blocklist_type("__uint.*_t")
+        .blocklist_type("__uint.*_t|address|tensor_map")
         .clang_args((blocks == Blocks::Whole).then_some("-DINT8"))
         .clang_arg("-fparse-all-comments")
+        .clang_arg(concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../core/cuda"))
         .explicit_padding(true)
         .layout_tests(cfg!(test))
         .formatter(bindgen::Formatter::None);
@@ -183,7 +183,7 @@ mod tests {
         assert!(headers.structs.len() > 40, "{}", headers.structs.len());
         let includes = includes(&folders).unwrap();
         let clang = said(&bindings(&folders, &includes, Blocks::Whole).unwrap());
-        let mut sizes = BTreeMap::new();
+        let mut sizes = BTreeMap::from([("tensor_map".to_owned(), 128)]);
         for found in &headers.structs {
             let mut offset = 0;
             for field in &found.fields {

@@ -1,7 +1,9 @@
 //! Kernels as their C headers declare them, in Rust: parameter blocks, arguments, keys and operands.
 //!
 //! A header says everything once. Above a parameter block stands a line for each kernel that takes it; behind each address its
-//! shape, dtype, access and, where they matter, condition and content of checks; behind each scalar its unit.
+//! shape, dtype, access and, where they matter, condition and content of checks; behind each scalar its unit. A struct of scalars
+//! that is an operand says so in a line `operand: dtype`, and its fields begin with what checks draw: `uniform(0.1, 1.0)`,
+//! `below(2)`, or a number.
 //!
 //! ```c
 //! /// cast { from: Dtype, to: Dtype }: Casts elements, rounding to nearest even.

@@ -2,12 +2,12 @@
 
 use precast_kernels::Out;
 
-use crate::buffer::Tensor;
 use crate::cache::LayerCache;
 use crate::ops::{ActivationRows, Attended, ForwardPass, Given, Heads, Normed, Ops, Projected};
 use crate::recipe::Recompute;
 use crate::rope::Rope;
 use crate::weights::{Layer, Linear};
+use precast_core::plan::Tensor;
 
 /// A block: its weights and attention parameters.
 pub(crate) struct TransformerBlock<'a> {

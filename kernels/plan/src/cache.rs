@@ -2,9 +2,9 @@
 
 use precast_kernels::Dtype;
 
-use crate::buffer::{Category, Lifetime, Tensor};
-use crate::builder::Builder;
+use crate::category;
 use crate::config::ModelConfig;
+use precast_core::plan::{Builder, Lifetime, Tensor};
 
 /// Sequences that are written at a time, and tokens of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub(crate) fn pool(
     let elems = u64::from(slots) * u64::from(config.kv_heads) * u64::from(seq_len) * u64::from(config.head_dim);
     let caches = (0..config.layers).map(|layer| {
         let mut part =
-            |name| b.lasting(format!("cache.layers.{layer}.{name}"), Category::KeysAndValues, x, elems, lifetime);
+            |name| b.lasting(format!("cache.layers.{layer}.{name}"), category::KEYS_AND_VALUES, x, elems, lifetime);
         LayerCache { keys: part("keys"), values: part("values"), slots, seq_len }
     });
     caches.collect()

@@ -1,10 +1,9 @@
 //! Plans that measure the distance between two forms of a model: one computes the reference's hidden states, the other
 //! compares.
 
-use precast_kernels::{Arch, Dtype};
+use precast_kernels::{Arch, Dtype, KERNELS};
 
-use crate::buffer::{Category, Tensor};
-use crate::builder::Builder;
+use crate::category;
 use crate::comparison::TokenComparison;
 use crate::config::ModelConfig;
 use crate::evaluation::{self, SCORE};
@@ -12,9 +11,10 @@ use crate::formats::Formats;
 use crate::head;
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
-use crate::plan::Plan;
 use crate::recipe::{PlanError, Precision};
 use crate::weights::{Passes, Weights};
+use precast_core::Plan;
+use precast_core::plan::{Builder, Tensor};
 
 /// Form of a plan's model, and the plan's results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,11 +78,11 @@ impl ComparisonPlan {
     ) -> Result<Self, PlanError> {
         evaluation::check((config, formats), (batch, seq_len), precision)?;
         let (tokens, dtype) = (u64::from(batch * seq_len), precision.dtype());
-        let mut b = Builder::new(arch);
+        let mut b = Builder::new(&KERNELS, arch);
         let weights =
-            Weights::frozen(&mut b, "model", Category::StudentWeights, config, (formats, dtype), Passes::Forward);
-        let ids = b.persistent("ids", Category::Inputs, Dtype::U32, tokens);
-        let targets = b.persistent("targets", Category::Inputs, Dtype::U32, tokens);
+            Weights::frozen(&mut b, "model", category::STUDENT_WEIGHTS, config, (formats, dtype), Passes::Forward);
+        let ids = b.persistent("ids", category::INPUTS, Dtype::U32, tokens);
+        let targets = b.persistent("targets", category::INPUTS, Dtype::U32, tokens);
         let mut model = Resident::new(&mut b, "model", config, weights, seq_len);
         let ops = &mut Ops::new(&mut b, (batch, seq_len), dtype, None);
         if formats.is_int8() {

@@ -1,21 +1,21 @@
 //! The plan that checks decoding: it computes sequences whole and keeps all logits, decodes the same tokens, and counts the logits
 //! whose bits differ.
 
-use precast_kernels::{Arch, Dtype};
+use precast_kernels::{Arch, Dtype, KERNELS};
 
 use crate::bounds;
-use crate::buffer::{Category, Lifetime, Tensor};
-use crate::builder::Builder;
 use crate::cache::{self, BitCounts, DecodeRows, Slots};
+use crate::category;
 use crate::decoding::{bucket, phases};
 use crate::evaluation::{self, SCORE};
 use crate::head;
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
-use crate::plan::Plan;
 use crate::recipe::{PlanError, Precision};
 use crate::training::Student;
 use crate::weights::AdapterWeights;
+use precast_core::Plan;
+use precast_core::plan::{Builder, Category, Lifetime, Tensor};
 
 /// A plan that checks decoding, and the buffers that its host side writes and reads.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,14 +62,14 @@ impl DecodeCheckPlan {
         let tokens = u64::from(slots.count) * u64::from(slots.seq_len);
         let logits = tokens * u64::from(config.vocab);
         bounds::refuse(u128::from(logits) * u128::from(dtype.bytes()))?;
-        let mut b = Builder::new(arch);
+        let mut b = Builder::new(&KERNELS, arch);
         let (weights, adapters) = evaluation::frozen(&mut b, model, dtype)?;
-        let mut words = |name: &str, elems: u64| b.persistent(name, Category::Inputs, Dtype::U32, elems);
+        let mut words = |name: &str, elems: u64| b.persistent(name, category::INPUTS, Dtype::U32, elems);
         let (sequences, ids) = (words("sequences", tokens), words("ids", most_rows.into()));
         let [in_slots, positions] = ["slots", "positions"].map(|name| words(name, most_rows.into()));
         let rows = DecodeRows { slots: in_slots, positions, seq_len: slots.seq_len };
         let counts = BitCounts { compared: words("compared", tokens), differing: words("differing", tokens) };
-        let expected = b.persistent("expected", Category::Activations, dtype, logits);
+        let expected = b.persistent("expected", Category::ACTIVATIONS, dtype, logits);
         let mut resident = Resident::new(&mut b, "model", config, weights, slots.seq_len);
         let caches = cache::pool(&mut b, config, slots, (dtype, Lifetime::Persistent));
         let ops = &mut Ops::new(&mut b, (slots.count, slots.seq_len), dtype, None);

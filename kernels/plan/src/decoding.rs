@@ -2,15 +2,15 @@
 
 use precast_kernels::Dtype;
 
-use crate::buffer::{Category, Lifetime, Tensor};
-use crate::builder::Builder;
 use crate::cache::{DecodeRows, RowState, Slots};
+use crate::category;
 use crate::config::ModelConfig;
 use crate::head;
 use crate::model::Model;
 use crate::ops::Ops;
 use crate::recipe::PlanError;
 use crate::sampling::Sampling;
+use precast_core::plan::{Builder, Lifetime, Tensor};
 
 /// Rows of the decoding phases: GEMMs of few rows take as long as those of 64.
 pub const BUCKETS: [u32; 4] = [64, 128, 256, 512];
@@ -78,7 +78,7 @@ impl Decoding {
     pub(crate) fn declare(b: &mut Builder, DecodeRequest { slots, .. }: DecodeRequest, lifetime: Lifetime) -> Self {
         let most_rows = bucket(slots.count);
         let mut words = |name: &str, elems: u32| {
-            b.lasting(format!("decode.{name}"), Category::Inputs, Dtype::U32, elems.into(), lifetime)
+            b.lasting(format!("decode.{name}"), category::INPUTS, Dtype::U32, elems.into(), lifetime)
         };
         let ids = words("ids", most_rows);
         let rows = DecodeRows {
@@ -89,7 +89,7 @@ impl Decoding {
         let (sequences, ends) = (words("sequences", 2 * most_rows), words("ends", most_rows));
         let (stops, tokens) = (words("stops", MOST_STOPS), words("tokens", slots.count * slots.seq_len));
         let [log_probs, lses] = ["decode.log_probs", "decode.lses"]
-            .map(|name| b.lasting(name, Category::Inputs, Dtype::F32, tokens.elems, lifetime));
+            .map(|name| b.lasting(name, category::INPUTS, Dtype::F32, tokens.elems, lifetime));
         Self { slots, most_rows, ids, rows, state: RowState { sequences, ends, stops, tokens, log_probs, lses } }
     }
 

@@ -14,13 +14,13 @@ use crate::decoding::DecodeRequest;
 use crate::evaluation::EvaluationPlan;
 use crate::formats::Formats;
 use crate::generation::GenerationPlan;
-use crate::node::Launch;
 use crate::objective::Objective;
-use crate::plan::Plan;
 use crate::recipe::{Precision, Recipe, Recompute};
 use crate::sampling::Sampling;
 use crate::share::Share;
 use crate::training::{Student, Teacher, TrainingPlan, TrainingRequest};
+use precast_core::Plan;
+use precast_core::plan::Launch;
 
 /// Tokens of enumerated plans: the count affects the selected variant, never the set of admitted ones.
 const TOKENS: u32 = 1;
@@ -28,12 +28,6 @@ const TOKENS: u32 = 1;
 /// Decoding of enumerated plans.
 const DECODE: DecodeRequest =
     DecodeRequest { slots: Slots { count: 1, seq_len: TOKENS }, sampling: Sampling::LIKELIEST };
-
-/// Returns every (key, variant) of the bundle that a plan launches. The only enumeration: the build compiles it,
-/// start-up checks it, the step executes that same plan.
-pub fn keys(plan: &Plan) -> BTreeSet<KeyVariant> {
-    plan.launches().filter_map(Launch::pair).collect()
-}
 
 /// Returns every (key, variant) that any run over these models can launch: training by every recipe with each pair
 /// whose vocabularies fit, also of adapters, and evaluation of each model in every precision, for any token count and
@@ -194,7 +188,7 @@ mod tests {
         for (teacher, student) in models.iter().flat_map(|teacher| models.iter().map(move |it| (teacher, it))) {
             for recipe in Recipe::every(9) {
                 let request = TrainingRequest::new(student, &recipe, Arch::Sm89).taught_by(Some(teacher));
-                pairs.extend(TrainingPlan::new(request).into_iter().flat_map(|training| keys(&training.plan)));
+                pairs.extend(TrainingPlan::new(request).into_iter().flat_map(|training| crate::keys(&training.plan)));
             }
         }
         assert!(pairs.is_subset(&build_keys(&models, Arch::Sm89)));

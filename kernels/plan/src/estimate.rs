@@ -2,41 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use precast_kernels::{Access, Dtype};
+use precast_kernels::Access;
 
-use crate::buffer::{BufferId, Category};
 use crate::cache::LayerCache;
-use crate::chips::Peak;
+use crate::category;
 use crate::decoding::{bucket, decode_phase};
 use crate::generation::GenerationPlan;
-use crate::node::Launch;
-use crate::plan::Plan;
 use crate::training::{MICRO, UPDATE};
+use precast_core::Plan;
+use precast_core::chips::Peak;
+use precast_core::plan::{BufferId, Launch};
 
-impl Peak {
-    /// Returns a lower bound on a launch's time, seconds: arithmetic at the peak rate or bytes at the peak bandwidth,
-    /// whichever is slower.
-    pub fn seconds(&self, launch: &Launch) -> f64 {
-        self.arithmetic_seconds(launch).max(launch.bytes() as f64 / self.bytes_per_s)
-    }
-
-    /// Returns a lower bound on the time of a launch's arithmetic, seconds.
-    pub fn arithmetic_seconds(&self, launch: &Launch) -> f64 {
-        let operands = launch.key.kernel().operands(&launch.params);
-        let has = |dtype| operands.iter().any(|operand| operand.format == dtype);
-        let rate = match (has(Dtype::I8), has(Dtype::Bf16)) {
-            (true, _) => self.int8_flops,
-            (false, true) => self.bf16_flops,
-            (false, false) => self.fp32_flops,
-        };
-        launch.flops() as f64 / rate
-    }
-
-    /// Returns a lower bound on a step's time, seconds: its arithmetic alone.
-    pub fn floor_seconds(&self, plan: &Plan, grad_accum: u32) -> f64 {
-        let phase = |name| plan.phase(name).launches().map(|launch| self.arithmetic_seconds(launch)).sum::<f64>();
-        f64::from(grad_accum) * phase(MICRO) + phase(UPDATE)
-    }
+/// Returns a lower bound on a step's time, seconds: its arithmetic alone.
+pub fn floor_seconds(plan: &Plan, grad_accum: u32, peak: &Peak) -> f64 {
+    let phase = |name| plan.phase(name).launches().map(|launch| peak.arithmetic_seconds(launch)).sum::<f64>();
+    f64::from(grad_accum) * phase(MICRO) + phase(UPDATE)
 }
 
 /// Returns the arithmetic of a phase, FLOP.
@@ -56,7 +36,7 @@ pub fn decode_bytes(GenerationPlan { plan, model, .. }: &GenerationPlan, rows: u
     for launch in plan.phase(&decode_phase(bucket(rows))).launches() {
         for (operand, buffer, offset) in launch.operands() {
             let category = plan.buffers[buffer.0 as usize].category;
-            if operand.access == Access::Read && matches!(category, Category::StudentWeights | Category::Adapters) {
+            if operand.access == Access::Read && matches!(category, category::STUDENT_WEIGHTS | category::ADAPTERS) {
                 // An embedding is looked up in a table of which some rows are read.
                 let bytes = weights.entry((buffer, offset)).or_default();
                 *bytes = operand.bytes().min(launch.bytes()).max(*bytes);

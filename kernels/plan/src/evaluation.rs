@@ -1,21 +1,21 @@
 //! The plan that scores text under one model.
 
-use precast_kernels::{Arch, Dtype};
+use precast_kernels::{Arch, Dtype, KERNELS};
 
 use crate::adapters::{AdapterParameters, Adapters};
 use crate::bounds::{self, ModelPart};
-use crate::buffer::{Category, Tensor};
-use crate::builder::Builder;
+use crate::category;
 use crate::config::ModelConfig;
 use crate::formats::Formats;
 use crate::gemm::{Gemm, Workspaces};
 use crate::head;
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
-use crate::plan::Plan;
 use crate::recipe::{PlanError, Precision, check_tokens};
 use crate::training::Student;
 use crate::weights::{AdapterWeights, Passes, Weights};
+use precast_core::Plan;
+use precast_core::plan::{Builder, Tensor};
 
 /// The only phase of an evaluation.
 pub const SCORE: &str = "score";
@@ -79,7 +79,7 @@ pub(crate) fn frozen(
     let adapters = if adapters.is_empty() { None } else { Some(AdapterParameters::new(config, adapters)?) };
     let adapter_elems = adapters.as_ref().map_or(0, |adapters| adapters.elems);
     bounds::refuse(u128::from(adapter_elems) * u128::from(dtype.bytes()))?;
-    let weights = Weights::frozen(b, "model", Category::StudentWeights, config, (formats, dtype), Passes::Forward);
+    let weights = Weights::frozen(b, "model", category::STUDENT_WEIGHTS, config, (formats, dtype), Passes::Forward);
     let adapters = adapters.map(|parameters| AdapterWeights::frozen(b, "model.adapters", parameters, dtype));
     Ok(match adapters {
         Some(adapters) => (weights.adapted(&adapters), Some(adapters)),
@@ -135,11 +135,11 @@ impl EvaluationPlan {
         let Student { config, formats, .. } = model;
         check((config, formats), (batch, seq_len), precision)?;
         let (tokens, dtype) = (u64::from(batch * seq_len), precision.dtype());
-        let mut b = Builder::new(arch);
+        let mut b = Builder::new(&KERNELS, arch);
         let (weights, adapters) = frozen(&mut b, model, dtype)?;
-        let ids = b.persistent("ids", Category::Inputs, Dtype::U32, tokens);
-        let targets = b.persistent("targets", Category::Inputs, Dtype::U32, tokens);
-        let nll = b.persistent("nll", Category::Inputs, Dtype::F32, tokens);
+        let ids = b.persistent("ids", category::INPUTS, Dtype::U32, tokens);
+        let targets = b.persistent("targets", category::INPUTS, Dtype::U32, tokens);
+        let nll = b.persistent("nll", category::INPUTS, Dtype::F32, tokens);
         let mut resident = Resident::new(&mut b, "model", config, weights, seq_len);
         let workspaces = (gemm == Gemm::Cublas).then(|| Workspaces::new(&mut b));
         let ops = &mut Ops::new(&mut b, (batch, seq_len), dtype, workspaces);

@@ -1,5 +1,6 @@
 //! Choice of who computes the GEMMs of linear layers: kernels of the bundle, or NVIDIA's cuBLASLt.
 
+use crate::category;
 use std::cell::Cell;
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +8,7 @@ use std::str::FromStr;
 use precast_kernels::Dtype;
 use serde::Serialize;
 
-use crate::buffer::{Category, Tensor};
-use crate::builder::Builder;
+use precast_core::plan::{Builder, Tensor};
 
 /// Executor of the GEMMs of linear layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -54,7 +54,7 @@ pub(crate) struct Workspaces {
 impl Workspaces {
     pub fn new(b: &mut Builder) -> Self {
         let elems = WORKSPACE_BYTES / Dtype::F32.bytes();
-        let all = b.persistent("cublas.workspaces", Category::CublasWorkspaces, Dtype::F32, WORKSPACES as u64 * elems);
+        let all = b.persistent("cublas.workspaces", category::CUBLAS_WORKSPACES, Dtype::F32, WORKSPACES as u64 * elems);
         Self { slots: std::array::from_fn(|slot| all.slice(slot as u64 * elems, elems)), taken: Cell::new(0) }
     }
 

@@ -1,19 +1,18 @@
 //! The plan that writes text under one model.
 
-use precast_kernels::Arch;
+use precast_kernels::{Arch, KERNELS};
 
 use crate::bounds::{self, ModelPart};
-use crate::buffer::Lifetime;
-use crate::builder::Builder;
 use crate::cache;
 use crate::decoding::{DecodeRequest, Decoding, bucket};
 use crate::evaluation;
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
-use crate::plan::Plan;
 use crate::recipe::{PlanError, Precision, check_tokens};
 use crate::training::Student;
 use crate::weights::AdapterWeights;
+use precast_core::Plan;
+use precast_core::plan::{Builder, Lifetime};
 
 /// A plan for generation, and the buffers that its host side writes and reads.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,7 +57,7 @@ impl GenerationPlan {
         formats.check(config, dtype)?;
         let part = ModelPart { config, parameter_bytes: dtype.bytes(), kept_layers: 1 };
         bounds::check(&[part], bucket(slots.count), dtype.bytes())?;
-        let mut b = Builder::new(arch);
+        let mut b = Builder::new(&KERNELS, arch);
         let (weights, adapters) = evaluation::frozen(&mut b, model, dtype)?;
         // No other stage shares their memory.
         let decoding = Decoding::declare(&mut b, request, Lifetime::Persistent);

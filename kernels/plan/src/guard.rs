@@ -6,13 +6,13 @@ use std::ops::Range;
 use precast_kernels::{Out, grad_distance};
 
 use crate::block::{Below, TransformerBlock};
-use crate::buffer::Tensor;
 use crate::head::{self, Head, Outputs};
 use crate::model::Model;
 use crate::objective::Objective;
 use crate::ops::Ops;
 use crate::recipe::Recompute;
 use crate::weights::{Layer, Linear, Matrix, Norm, Role, Trained, Weight};
+use precast_core::plan::Tensor;
 
 /// The comparing phase: runs right after the first micro-batch of a step, whose inputs and gradients it reads.
 pub const GUARD: &str = "guard";
@@ -185,14 +185,16 @@ fn frozen_norm(norm: &Norm) -> Norm {
 
 #[cfg(test)]
 mod tests {
+    use crate::category;
+    use precast_kernels::KERNELS;
     use precast_kernels::{Arch, Dtype};
 
     use super::*;
-    use crate::builder::Builder;
+    use precast_core::plan::Builder;
 
     #[test]
     fn sums_of_groups_and_matrices_add_up_by_layer() {
-        let partials = Builder::new(Arch::Sim).persistent("partials", crate::Category::Inputs, Dtype::F32, 40);
+        let partials = Builder::new(&KERNELS, Arch::Sim).persistent("partials", category::INPUTS, Dtype::F32, 40);
         let layer = |start| [(start, 2), (start + 8, 1), (start + 12, 1), (start + 16, 1)];
         let guard = Guard { partials, layers: vec![layer(0), layer(20)] };
         let mut sums = [0.0; 40];

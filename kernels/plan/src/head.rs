@@ -2,12 +2,12 @@
 
 use precast_kernels::Dtype;
 
-use crate::buffer::{Category, Tensor};
-use crate::builder::Builder;
+use crate::category;
 use crate::comparison::TokenComparison;
 use crate::objective::Objective;
 use crate::ops::{Adding, Ops};
 use crate::weights::Linear;
+use precast_core::plan::{Builder, Tensor};
 
 /// A head and the hidden states that it reads.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ impl Scores {
     /// Declares scores of so many tokens.
     pub(crate) fn declare(b: &mut Builder, tokens: u64) -> Self {
         let column = tokens.next_multiple_of(4);
-        let all = b.persistent("scores", Category::Inputs, Dtype::F32, 2 * column);
+        let all = b.persistent("scores", category::INPUTS, Dtype::F32, 2 * column);
         Self { all, log_prob: all.slice(0, tokens), lse: all.slice(column, tokens) }
     }
 }

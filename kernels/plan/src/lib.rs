@@ -2,24 +2,19 @@
 //!
 //! The order is linear: [`config`] reads a file by its [`family`]'s row, [`weights`] declares the weights on the
 //! device, `block` and `model` describe the computation in `ops`, which fill parameter blocks, and the result is a
-//! [`plan`]. The same value is enumerated when a bundle is built, checked when a run starts, and executed step by step.
+//! [`Plan`]. The same value is enumerated when a bundle is built, checked when a run starts, and executed step by step.
 //! Nothing here touches a GPU or a file.
 
 pub mod adapters;
-mod arena;
 mod block;
 mod bounds;
-mod buffer;
-mod builder;
 pub mod cache;
-mod chip_memory;
-pub mod chips;
+pub mod category;
 pub mod comparison;
 mod comparison_plan;
 pub mod config;
 mod decode_check;
 pub mod decoding;
-mod dependencies;
 mod enumerate;
 pub mod estimate;
 pub mod evaluation;
@@ -29,13 +24,10 @@ pub mod gemm;
 pub mod generation;
 pub mod guard;
 mod head;
-pub mod memory;
 mod model;
-mod node;
 pub mod objective;
 mod ops;
 pub mod parameters;
-pub mod plan;
 mod quantize;
 pub mod recipe;
 pub mod rope;
@@ -44,19 +36,16 @@ mod sections;
 pub mod share;
 pub mod staged;
 pub mod training;
-mod tuning;
 pub mod weights;
 
 pub use adapters::{Adapter, AdapterParameter, AdapterParameters, Adapters, Factor, Target};
-pub use buffer::{Buffer, BufferId, Category, Lifetime, Tensor};
 pub use cache::{BitCounts, Slots};
-pub use chip_memory::ChipMemory;
 pub use comparison::TokenComparison;
 pub use comparison_plan::{ComparisonPlan, Side};
 pub use config::{ConfigError, ModelConfig};
 pub use decode_check::DecodeCheckPlan;
 pub use decoding::{DecodeRequest, Decoding};
-pub use enumerate::{build_keys, keys};
+pub use enumerate::build_keys;
 pub use evaluation::EvaluationPlan;
 pub use family::Family;
 pub use formats::Formats;
@@ -64,12 +53,14 @@ pub use gemm::Gemm;
 pub use generation::GenerationPlan;
 pub use guard::Guard;
 pub use head::Scores;
-pub use memory::MemoryTable;
 pub use model::Resident;
-pub use node::{Build, Cublas, Exchange, Executor, Launch, Node, Touch, Work};
 pub use objective::{Divergence, Objective};
 pub use parameters::{Parameter, Parameters};
-pub use plan::{Phase, Plan};
+pub use precast_core::plan::{
+    Buffer, BufferId, Build, Category, Cublas, Exchange, Executor, Launch, Lifetime, MemoryTable, Node, Phase, Plan,
+    Tensor, Touch, Work, keys,
+};
+pub use precast_core::{ChipMemory, chips, human_bytes};
 pub use recipe::{PlanError, Precision, Recipe, Recompute};
 pub use sampling::Sampling;
 pub use share::{Fold, Piece, Shards, Share, ShareError};

@@ -3,9 +3,8 @@
 use precast_kernels::{Dtype, Out};
 
 use crate::block::{Below, Saved, TransformerBlock};
-use crate::buffer::{Category, Tensor};
-use crate::builder::Builder;
 use crate::cache::LayerCache;
+use crate::category;
 use crate::config::ModelConfig;
 use crate::head::Head;
 use crate::ops::{Heads, Normed, Ops, Sorted};
@@ -13,6 +12,7 @@ use crate::recipe::Recompute;
 use crate::rope::Rope;
 use crate::staged::Staged;
 use crate::weights::{Layer, Weights};
+use precast_core::plan::{Builder, Tensor};
 
 /// A model's weights and tables on the device.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +28,7 @@ pub struct Resident {
 impl Resident {
     pub(crate) fn new(b: &mut Builder, name: &str, config: &ModelConfig, weights: Weights, seq_len: u32) -> Self {
         let elems = u64::from(seq_len) * u64::from(config.head_dim / 2);
-        let mut table = |part| b.persistent(format!("{name}.rope.{part}"), Category::Inputs, Dtype::F32, elems);
+        let mut table = |part| b.persistent(format!("{name}.rope.{part}"), category::INPUTS, Dtype::F32, elems);
         let rope = Rope { cos: table("cos"), sin: table("sin") };
         Self { weights, rope, staged: Vec::new(), caches: Vec::new() }
     }

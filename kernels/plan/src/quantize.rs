@@ -1,13 +1,13 @@
 //! Lowers start-up phases that quantize a model at load, and can also compute a batch by the dense matrices.
 
 use crate::block::TransformerBlock;
-use crate::buffer::Tensor;
 use crate::config::ModelConfig;
 use crate::model::Model;
 use crate::ops::Ops;
 use crate::parameters::{Parameter, stacks};
 use crate::staged::{CERTIFY, QUANTIZE, Staged, WIDEN};
 use crate::weights::{Layer, Linear, Matrix, Role, Weight};
+use precast_core::plan::Tensor;
 
 impl Model<'_> {
     /// Widens the matrices of a model that trains and quantizes them, a phase per layer: the dense form is not kept.

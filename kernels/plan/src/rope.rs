@@ -2,7 +2,7 @@
 
 use std::f32::consts::TAU;
 
-use crate::buffer::Tensor;
+use precast_core::plan::Tensor;
 
 /// A model's tables in a plan, each [seq_len, head_dim / 2], f32.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! Matrices quantized at load: one layer at a time is sent dense, to memory that activations use later.
 
-use crate::buffer::Tensor;
 use crate::parameters::Parameter;
+use precast_core::plan::Tensor;
 
 /// A layer's matrices as sent, and the phases to run then.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,5 +1,6 @@
 //! The one list holds: the build enumerates every launch of every run.
 
+use precast_kernels::KERNELS;
 use precast_plan::decoding::PREFILL;
 use precast_plan::family::{Bias, FAMILIES};
 use proptest::prelude::*;
@@ -151,7 +152,7 @@ proptest! {
         let built = build_keys(&[model], arch);
         let mut entries = BTreeSet::new();
         for pair in &built {
-            let parsed = Key::parse(pair.key.text()).unwrap();
+            let parsed = KERNELS.parse(pair.key.text()).unwrap();
             prop_assert_eq!(&parsed, &pair.key);
             prop_assert!(pair.key.kernel().variants(arch).contains(&pair.variant));
             prop_assert!(entries.insert(pair.entry(arch)), "{} is not unique", pair);

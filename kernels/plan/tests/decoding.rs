@@ -1,7 +1,7 @@
 //! Decoding in the memory of training.
 
 use precast_plan::decoding::{MOST_SLOTS, PREFILL, decode_phase};
-use precast_plan::memory::human_bytes;
+use precast_plan::{category, human_bytes};
 
 use crate::support::*;
 
@@ -34,7 +34,10 @@ fn a_stage_adds_phases_and_moves_no_other_buffer() {
     let decodes = both.decoding.unwrap();
     assert_eq!(both.plan.buffer(decodes.ids.buffer).lifetime, Lifetime::Stage);
     let table = MemoryTable::of(&both.plan);
-    assert!(table.shared.iter().any(|row| row.category == Category::KeysAndValues && row.bytes == 6 << 30), "{table}");
+    assert!(
+        table.shared.iter().any(|row| row.category == category::KEYS_AND_VALUES && row.bytes == 6 << 30),
+        "{table}"
+    );
     assert_eq!(MemoryTable::of(&alone.plan).shared, []);
 }
 

@@ -1,6 +1,7 @@
 //! An 8-bit teacher: its plan's memory, launches, and quantization.
 
 use crate::support::*;
+use precast_plan::category;
 
 fn recipe(batch: u32, seq_len: u32, recompute: Recompute) -> Recipe {
     Recipe { batch, seq_len, recompute, ..RECIPE }
@@ -16,7 +17,7 @@ fn a_7b_in_int8_fits_a_card_of_24_gib() {
     let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
     for (batch, recompute, most_gib) in [(4, Recompute::None, 22.0), (8, Recompute::Norms, 23.2)] {
         let plan = lower(&teacher, &student, &recipe(batch, 1024, recompute), Arch::Sm89);
-        let weights = row(&plan.plan, Category::TeacherWeights).unwrap();
+        let weights = row(&plan.plan, category::TEACHER_WEIGHTS).unwrap();
         assert!(weights <= 8_800_000_000, "{weights}");
         assert!(gib(plan.plan.arena_bytes) <= most_gib, "{}", gib(plan.plan.arena_bytes));
         assert!(plan.certificate.is_some(), "there is room to measure what it costs");
@@ -39,7 +40,7 @@ fn weights_are_a_byte_an_element_and_a_scale_a_row() {
         }
     };
     let layers = u64::from(model.layers);
-    let of = |plan: &EvaluationPlan| row(&plan.plan, Category::StudentWeights).unwrap();
+    let of = |plan: &EvaluationPlan| row(&plan.plan, category::STUDENT_WEIGHTS).unwrap();
     let saved = of(&dense) - of(&int8);
     let expected = layers * (of_layer(0) - 4 * of_layer(1));
     assert!(saved.abs_diff(expected) <= 1024, "{saved} {expected}");
@@ -79,11 +80,11 @@ fn each_layer_is_sent_and_quantized_by_itself() {
         let written = phase.nodes.iter().flat_map(|node| node.touches()).filter(|touch| touch.access.writes());
         for touch in written {
             let buffer = plan.plan.buffer(touch.buffer);
-            assert!(buffer.is_persistent() && buffer.category == Category::TeacherWeights);
+            assert!(buffer.is_persistent() && buffer.category == category::TEACHER_WEIGHTS);
         }
         // In memory that is used later, and not yet.
         let buffer = plan.plan.buffer(staged.parts[0].1.buffer);
-        let kept = [Category::TeacherWeights];
+        let kept = [category::TEACHER_WEIGHTS];
         let there = plan.plan.buffers.iter().filter(|other| other.is_persistent() && kept.contains(&other.category));
         assert!(there.clone().all(|other| end(other) <= buffer.offset || end(buffer) <= other.offset));
         let student = plan.student.weights.all.tensor.buffer;

@@ -1,6 +1,7 @@
 //! A student that trains in int8: its 8-bit GEMMs, memory, and the accesses of its guard.
 
 use precast_kernels::int8::MOST_DEPTH;
+use precast_plan::category;
 
 use crate::support::*;
 
@@ -85,7 +86,8 @@ fn memory_is_that_of_bf16() {
         let more = int8.arena_bytes as i64 - bf16.arena_bytes as i64;
         assert!(more < 8 << 20, "{recompute}: {more}");
         let of_weights = |plan: &Plan, format: Format| -> u64 {
-            let of = plan.buffers.iter().filter(|one| one.category == Category::StudentWeights && one.format == format);
+            let of =
+                plan.buffers.iter().filter(|one| one.category == category::STUDENT_WEIGHTS && one.format == format);
             of.map(|buffer| buffer.bytes()).sum()
         };
         let student = config("qwen2.5-0.5b");

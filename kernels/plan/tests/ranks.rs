@@ -1,6 +1,7 @@
 //! Plans of several ranks fit together: sends match receives, and each rank keeps its part.
 
 use crate::support::*;
+use precast_plan::category;
 
 fn model() -> ModelConfig {
     first_layers(2, "smollm2-135m")
@@ -151,10 +152,10 @@ fn a_rank_keeps_its_part_and_one_keeps_everything() {
     let config = model();
     let recipe = distillation();
     let bytes = |share, category| row(&plans(&config, &recipe, &Adapters::none(), share)[0].plan, category).unwrap();
-    let [one, two, four] = [(4, 1), (4, 2), (4, 4)].map(|share| bytes(share, Category::Moments));
+    let [one, two, four] = [(4, 1), (4, 2), (4, 4)].map(|share| bytes(share, category::MOMENTS));
     assert!(two < one * 51 / 100 && four < one * 26 / 100, "{one} {two} {four}");
     // log2 of the rank's replicas more gradient buffers.
-    let [one, two, four] = [(4, 1), (4, 2), (4, 4)].map(|share| bytes(share, Category::Gradients));
+    let [one, two, four] = [(4, 1), (4, 2), (4, 4)].map(|share| bytes(share, category::GRADIENTS));
     let gradient = one - two;
     assert!(gradient == two - four && gradient > 4 * 10_000_000, "{one} {two} {four}");
 }

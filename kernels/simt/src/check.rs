@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use precast_kernels::check::{self, Case, Distance, Mismatch};
-use precast_kernels::{Arch, Dtype, Format, Geometry, Key, KeyVariant, Operand, Source, TensorMap, Tolerance, Variant};
+use precast_core::check::{self, Case, Distance, Mismatch};
+use precast_core::{Arch, Dtype, Format, Geometry, Key, KeyVariant, Operand, Source, TensorMap, Tolerance, Variant};
 
 use crate::compile::Simt;
 use crate::cost::Traffic;

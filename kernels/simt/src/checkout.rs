@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use precast_kernels::Source;
-use precast_kernels::source::{COMMON_HEADERS, Header};
+use precast_core::Source;
+use precast_core::source::Header;
 
 /// The folder `kernels` of a checkout.
 pub struct Checkout(PathBuf);
@@ -33,12 +33,12 @@ impl Checkout {
     pub fn source(&self, built: &Source) -> Result<Source, SourceError> {
         let text = read(&self.0.join("src").join(built.path), built.text)?;
         // A family's own come first, as they do where sources are compiled.
-        let headers = built.headers.iter().chain(COMMON_HEADERS).map(|(name, text)| {
+        let headers = built.headers.iter().chain(built.common.all()).map(|(name, text)| {
             let path = self.header(built.path, name);
             read(&path, text).map(|text| (*name, text))
         });
         let headers: Vec<Header> = headers.collect::<Result<_, _>>()?;
-        let source = Source { path: built.path, text, headers: headers.leak() };
+        let source = Source { path: built.path, text, headers: headers.leak(), common: built.common };
         match source.missing() {
             Some(header) => Err(SourceError::Header { source_path: source.path, header }),
             None => Ok(source),
@@ -49,8 +49,9 @@ impl Checkout {
     /// one of the common ones.
     fn header(&self, source: &str, name: &str) -> PathBuf {
         let [family, own] = [source.split('/').next(), name.split('.').next()].map(Option::unwrap_or_default);
-        let folders = [String::from("src"), format!("src/{family}"), format!("src/{own}"), "abi".into(), "cuda".into()];
-        let mut places = folders.iter().map(|folder| self.0.join(folder).join(name));
+        let families = [String::from("src"), format!("src/{family}"), format!("src/{own}")];
+        let folders = families.into_iter().chain(["abi", "cuda", "core/cuda"].map(String::from));
+        let mut places = folders.map(|folder| self.0.join(folder).join(name));
         let last = self.0.join("cuda").join(name);
         places.find(|path| path.is_file()).unwrap_or(last)
     }

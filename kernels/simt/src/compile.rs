@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use cc::Tool;
-use precast_kernels::{Arch, Digest, Source};
+use precast_core::{Arch, Digest, Source};
 
 use crate::error::{CompileError, OLDEST, io};
 use crate::program::Program;
@@ -241,7 +241,7 @@ mod tests {
         let (machine, basis) = (directory.join("none.so"), Digest::of(b""));
         let simt = Simt { compiler, directory, machine, objects: objects.clone(), basis, next: Mutex::new(0) };
         let text = "extern \"C\" __global__ void ENTRY(const int p) { (void)(p + KEY_N); }";
-        let source = Source { path: "one.cu", text, headers: &[] };
+        let source = Source { path: "one.cu", text, headers: &[], common: &precast_core::source::COMMON };
         let defines = |n: &str, entry: &str| {
             [("KEY_N", n), ("ENTRY", entry)].map(|(name, value)| (name.to_owned(), value.to_owned()))
         };

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use precast_kernels::check::Case;
-use precast_kernels::{Arch, Key, KeyVariant, Variant};
+use precast_core::check::Case;
+use precast_core::{Arch, Key, KeyVariant, Variant};
 
 use crate::check::{CheckFault, run};
 use crate::compile::Simt;

@@ -1,8 +1,8 @@
 //! A launch as a kernel's description has it: operands with nothing of their own around them.
 
-use precast_kernels::check::POISON;
-use precast_kernels::host::Buffer;
-use precast_kernels::{Geometry, Operand, TensorMap};
+use precast_core::check::POISON;
+use precast_core::host::Buffer;
+use precast_core::{Geometry, Operand, TensorMap};
 
 use crate::launch;
 use crate::program::Program;

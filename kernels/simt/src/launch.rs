@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use precast_kernels::Geometry;
+use precast_core::Geometry;
 
 /// Memory an operand of a launch lives in.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ pub(crate) fn run(
     counts: Option<&mut Vec<RawCount>>,
 ) -> RawReport {
     // Parameter blocks are aligned to 64 bytes, as CUDA passes them.
-    let mut block = precast_kernels::host::Buffer::filled(params.len(), 0);
+    let mut block = precast_core::host::Buffer::filled(params.len(), 0);
     block.copy_from_slice(params);
     let region = |operand: &mut Operand<'_>| Region {
         base: operand.bytes.as_mut_ptr() as u64,

@@ -5,7 +5,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use precast_kernels::{Arch, Key, KeyVariant, examples};
+use precast_core::{Arch, Key, KeyVariant};
+use precast_kernels::KERNELS;
 use precast_simt::suite::{ARCHS, Check, SEEDS, check_each};
 use precast_simt::{Checkout, Simt};
 
@@ -44,7 +45,7 @@ fn simt(texts: &[String]) -> Result<String, Error> {
 
 /// Builds of examples whose name has `text`, or of the key whose name it is. None is an error: what checks nothing finds nothing.
 fn named(text: &str) -> Result<Vec<(KeyVariant, Arch)>, Error> {
-    let keys: Vec<Key> = Key::parse(text).map_or_else(|_| examples(), |key| vec![key]);
+    let keys: Vec<Key> = KERNELS.parse(text).map_or_else(|_| KERNELS.examples(), |key| vec![key]);
     let built = |key: &Key| ARCHS.map(|arch| key.built(arch).map(|pair| (pair, arch)).collect::<Vec<_>>());
     let mut builds: Vec<(KeyVariant, Arch)> = keys.iter().flat_map(built).flatten().collect();
     builds.retain(|(pair, arch)| format!("{arch} {pair}").contains(text));
@@ -67,7 +68,7 @@ mod tests {
         let norms = found("rmsnorm.fwd").unwrap();
         assert!(!norms.is_empty() && norms.iter().all(|name| name.contains("rmsnorm.fwd")), "{norms:?}");
         let key = "rmsnorm.fwd{h=896,residual=false,x=bf16}";
-        assert!(examples().iter().all(|example| example.text() != key));
+        assert!(KERNELS.examples().iter().all(|example| example.text() != key));
         assert!(found(key).unwrap().iter().all(|name| name.starts_with(key)));
         let error = found("rmsnrom").unwrap_err().to_string();
         assert!(error.starts_with("no example has `rmsnrom` in its name"), "{error}");

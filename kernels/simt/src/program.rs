@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use libloading::Library;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
-use precast_kernels::Geometry;
+use precast_core::Geometry;
 
 use crate::cost::Count;
 use crate::error::{CompileError, STATIC_SHARED_BYTES, io};

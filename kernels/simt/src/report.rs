@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::process::Command;
 
-use precast_kernels::Geometry;
+use precast_core::Geometry;
 
 use crate::launch::{RawAccess, RawReport};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use precast_kernels::{Arch, KeyVariant, Source};
+use precast_core::{Arch, KeyVariant, Source};
 use rayon::prelude::*;
 
 use crate::check::{CheckOutcome, check_all};

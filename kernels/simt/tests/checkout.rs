@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use precast_kernels::{Key, Source, examples};
+use precast_kernels::{KERNELS, Key, Source};
 use precast_simt::Checkout;
 use precast_simt::suite::ARCHS;
 
 /// Every source that an example is built from.
 fn sources() -> Vec<Source> {
     let built = |key: Key| ARCHS.into_iter().flat_map(move |arch| key.built(arch).collect::<Vec<_>>());
-    let sources = examples().into_iter().flat_map(built).map(|pair| pair.source());
+    let sources = KERNELS.examples().into_iter().flat_map(built).map(|pair| pair.source());
     sources.map(|source| (source.path, source)).collect::<BTreeMap<_, _>>().into_values().collect()
 }
 
@@ -32,7 +32,7 @@ fn what_lies_on_disk_is_what_programs_are_built_with() {
 /// A checkout of a family's source and of every header.
 fn copy() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    for folder in ["kernels/src/cast", "kernels/cuda", "kernels/abi"] {
+    for folder in ["kernels/src/cast", "kernels/core/cuda", "kernels/cuda", "kernels/abi"] {
         fs::create_dir_all(dir.path().join(folder)).unwrap();
         for entry in fs::read_dir(root().join(folder)).unwrap().map(Result::unwrap) {
             if entry.path().is_file() {
@@ -46,7 +46,7 @@ fn copy() -> tempfile::TempDir {
 #[test]
 fn an_edit_is_read_wherever_it_is() {
     let dir = copy();
-    let key = Key::parse("cast{from=bf16,to=f32}").unwrap();
+    let key = KERNELS.parse("cast{from=bf16,to=f32}").unwrap();
     let built = key.kernel().source(key.kernel().variants(ARCHS[0])[0]);
     let read = || Checkout::at(dir.path()).source(&built).map_err(|error| error.to_string());
     let edit = |name: &str, from: &str, to: &str| {
@@ -56,7 +56,7 @@ fn an_edit_is_read_wherever_it_is() {
     };
     edit("kernels/src/cast/cast.cu", "p.n / 4 * 4", "p.n / 4 * 5");
     assert!(read().unwrap().text.contains("p.n / 4 * 5"));
-    edit("kernels/cuda/device.cuh", "store4(", "store4_(");
+    edit("kernels/core/cuda/device.cuh", "store4(", "store4_(");
     assert!(read().unwrap().includes().iter().any(|(name, text)| *name == "device.cuh" && !text.contains("store4(")));
     // A family's header may lie beside its sources.
     let header = ["kernels/abi/cast.h", "kernels/src/cast/cast.h"].map(|name| dir.path().join(name));

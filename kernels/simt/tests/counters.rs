@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use precast_kernels::{Arch, Key};
+use precast_kernels::{Arch, KERNELS};
 use precast_simt::{Cost, Count, Traffic, count};
 use rayon::prelude::*;
 
@@ -51,7 +51,7 @@ fn the_machine_counts_what_ncu_counted() {
     }
     let compare = |(kernel, launches): (&&str, &Vec<(usize, Vec<&str>)>)| {
         let (key, variant) = kernel.trim_end_matches(']').split_once('[').unwrap();
-        let key = Key::parse(key).unwrap();
+        let key = KERNELS.parse(key).unwrap();
         let mut variants = key.kernel().variants(Arch::Sm90Portable).into_iter();
         let variant = variants.find(|other| other.to_string() == variant).unwrap();
         let counted = count(&SIMT, &key, variant, Arch::Sm90Portable, SEED).unwrap_or_else(|fault| panic!("{fault}"));

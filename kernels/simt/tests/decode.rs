@@ -4,8 +4,7 @@
 use bytemuck::Pod;
 use precast_kernels::abi::{IDLE_SLOT, attention_decode_params, attention_fwd_params, kv_store_params};
 use precast_kernels::check::{Case, POISON};
-use precast_kernels::host::Buffer;
-use precast_kernels::{Arch, Dtype, Key, KeyVariant};
+use precast_kernels::{Arch, Dtype, KERNELS, KeyVariant, host::Buffer};
 use precast_simt::execute;
 
 use crate::SIMT;
@@ -22,7 +21,7 @@ const SLOT_OF: [u32; 2] = [2, 0];
 
 /// Launches a kernel of an operation on these operands, by name; others are as checks draw them, or poison. Returns one of them.
 fn launch<P: Pod>(key: &str, arch: Arch, params: &P, operands: &[(&str, Buffer)], out: &[&str]) -> Vec<Buffer> {
-    let key = Key::parse(key).unwrap();
+    let key = KERNELS.parse(key).unwrap();
     let mut case = Case::new(&key, bytemuck::bytes_of(params), 1);
     let index = |case: &Case, name: &str| case.operands.iter().position(|operand| operand.name == name).unwrap();
     for (name, buffer) in operands {
@@ -33,7 +32,7 @@ fn launch<P: Pod>(key: &str, arch: Arch, params: &P, operands: &[(&str, Buffer)]
     let after = if arch == Arch::Sim {
         case.reference()
     } else {
-        let pair = KeyVariant { variant: key.select(&case.params, arch), key: key.clone() };
+        let pair = KeyVariant { variant: KERNELS.select(&key, &case.params, arch), key: key.clone() };
         let program = SIMT.compile(&pair.source(), &pair.defines(arch), arch).unwrap();
         let geometry = key.kernel().geometry(pair.variant, &case.params);
         let mut memory = case.before.clone();

@@ -27,6 +27,7 @@ macro_rules! source {
             path: concat!($name, ".cu"),
             text: include_str!(concat!("planted/hopper/", $name, ".cu")),
             headers: &[("planted.cuh", include_str!("planted/hopper/planted.cuh"))],
+            common: &precast_core::source::COMMON,
         }
     };
 }

@@ -1,7 +1,7 @@
 //! Defects planted in what ships: the checker has to see them through everything else a real kernel does. That it has nothing to
 //! say of kernels as they are is seen by `cargo xtask simt`, which runs them all.
 
-use precast_kernels::{Arch, Key, Source, Tolerance};
+use precast_kernels::{Arch, KERNELS, Key, Source, Tolerance};
 use precast_simt::{CheckFault, check_source};
 
 use crate::{SIMT, snapshots};
@@ -17,7 +17,7 @@ fn found_on_hopper(key: &str, from: &str, to: &str) -> String {
 }
 
 fn found_on(arch: Arch, key: &str, from: &str, to: &str) -> String {
-    let key = Key::parse(key).unwrap();
+    let key = KERNELS.parse(key).unwrap();
     let source = key.kernel().source(key.kernel().variants(arch)[0]);
     found_in(arch, &key, &changed(source, from, to)).expect("a fault")
 }
@@ -99,7 +99,7 @@ fn parts_of_a_stack_have_tiles_of_their_own() {
 /// Sums are exact, and each operation after them is rounded apart: `cargo xtask test` holds every variant to the host's bits.
 #[test]
 fn int8_gemms_are_held_to_the_hosts_bits() {
-    let key = Key::parse("gemm.fwd{bias=true,residual=true,w=i8,x=i8}").unwrap();
+    let key = KERNELS.parse("gemm.fwd{bias=true,residual=true,w=i8,x=i8}").unwrap();
     let all = |params: &Vec<u8>| key.kernel().operands(params);
     assert!(key.kernel().samples().iter().flat_map(all).all(|it| key.kernel().tolerance(&it) == Tolerance::EXACT));
 }

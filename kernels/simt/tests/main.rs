@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use precast_simt::Simt;
 // `softcap` is a folder of `kernels/src`, as CONTRIBUTING.md describes it.
-use precast_kernels::{
+use precast_core::{
     Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, host, key, operand,
     source,
 };

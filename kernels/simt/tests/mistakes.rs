@@ -23,7 +23,12 @@ fn staged(from: &str, to: &str) -> String {
 }
 
 fn of_softcap(x: Dtype, path: &'static str, text: &'static str, from: &str, to: &str) -> String {
-    let source = Source { path, text, headers: &[("softcap.h", include_str!("softcap/softcap.h"))] };
+    let source = Source {
+        path,
+        text,
+        headers: &[("softcap.h", include_str!("softcap/softcap.h"))],
+        common: &precast_core::source::COMMON,
+    };
     found_in(Arch::Sm121, &Key::new(SoftcapFwd { x }), &changed(source, from, to)).expect("a fault")
 }
 

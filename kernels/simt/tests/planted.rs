@@ -20,6 +20,7 @@ macro_rules! planted {
                 path: concat!($name, ".cu"),
                 text: include_str!(concat!("planted/", $name, ".cu")),
                 headers: &[("planted.h", include_str!("planted/planted.h"))],
+                common: &precast_core::source::COMMON,
             },
             elems: $elems,
             geometry: Geometry { grid: [$blocks, 1, 1], block: [$threads, 1, 1], shared_bytes: $shared },

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use precast_kernels::check::Case;
-use precast_kernels::host::Buffer;
-use precast_kernels::rows::RowPair;
-use precast_kernels::{Arch, Key, KeyVariant, examples};
+use precast_kernels::{Arch, KERNELS, Key, KeyVariant, check::Case, host::Buffer, rows::RowPair};
 use precast_simt::{Program, execute};
 use rayon::prelude::*;
 
@@ -53,7 +50,7 @@ fn variants(key: &Key) -> Vec<(Arch, KeyVariant)> {
 /// The forward examples, one of those of an operation and a dtype that are built alike.
 fn keys() -> Vec<(Key, RowPair)> {
     let mut seen = BTreeSet::new();
-    let keys = examples().into_iter().filter_map(|key| pair(&key).map(|pair| (key, pair)));
+    let keys = KERNELS.examples().into_iter().filter_map(|key| pair(&key).map(|pair| (key, pair)));
     let mut is_new = |(key, _): &(Key, RowPair)| {
         let built: Vec<String> = variants(key).iter().map(|(arch, pair)| format!("{arch} {}", pair.variant)).collect();
         let dtype = key.text().rsplit(',').next().map(str::to_owned);

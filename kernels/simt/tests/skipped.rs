@@ -2,10 +2,7 @@
 //! nothing. `skipped` is 0 or 1 beside metrics in f32, where a tolerance sees neither: it is compared bit by bit.
 
 use bytemuck::{from_bytes, from_bytes_mut};
-use precast_kernels::abi::step_metrics;
-use precast_kernels::check::Case;
-use precast_kernels::host::Buffer;
-use precast_kernels::{Arch, Key, KeyVariant, Source};
+use precast_kernels::{Arch, KERNELS, KeyVariant, Source, abi::step_metrics, check::Case, host::Buffer};
 use precast_simt::execute;
 
 use crate::SIMT;
@@ -16,7 +13,7 @@ const FINISH: &str = "grad_norm.finish{}";
 
 /// Every sample of a key, each with inputs that `change` makes of it.
 fn cases(key: &str, change: impl Fn(&mut Case)) -> Vec<Case> {
-    let key = Key::parse(key).unwrap();
+    let key = KERNELS.parse(key).unwrap();
     let with = |params: &Vec<u8>| {
         let mut case = Case::new(&key, params, 1);
         change(&mut case);

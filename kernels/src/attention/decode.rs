@@ -64,6 +64,7 @@ macro_rules! decode_source {
                 ("kv/pool.cuh", include_str!("../kv/pool.cuh")),
                 $((concat!("attention/", $header), include_str!($header)),)*
             ],
+            common: &crate::COMMON,
         }
     };
 }

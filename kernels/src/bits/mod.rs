@@ -21,6 +21,7 @@ impl Build for BitsCompare {
             path: "bits/compare.cu",
             text: include_str!("compare.cu"),
             headers: &[("kv.h", include_str!("../kv/kv.h")), ("bits.h", include_str!("bits.h"))],
+            common: &crate::COMMON,
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) mod wgmma;
 pub use crate::abi::{GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad};
 use std::mem::offset_of;
 
-use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params};
+use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params, micro_scalars};
 use crate::blas::Matrix;
 use crate::card::Card;
 use crate::host::Views;
@@ -466,7 +466,10 @@ impl Build for GemmWgrad {
             b_transposed: true,
             d: Matrix { address: p.dw, rows: p.k, columns: p.n, dtype: Dtype::F32 },
             bias: None,
-            addend: if p.accumulate == 0 { Addend::Accumulated } else { Addend::Matrix(p.dw) },
+            addend: match p.accumulate {
+                0 => Addend::Accumulated(p.micro + offset_of!(micro_scalars, accumulate) as u64),
+                _ => Addend::Matrix(p.dw),
+            },
         })
     }
 }

@@ -157,7 +157,7 @@ pub(crate) fn semaphores(problem: &ProblemSize) -> u64 {
 mod tests {
     use super::*;
     use crate::variant::Numbers;
-    use crate::{Key, tuned};
+    use crate::{KERNELS, Key};
 
     #[test]
     fn tiles_fit_the_waves_of_an_h200() {
@@ -251,10 +251,10 @@ mod tests {
     #[test]
     fn the_model_of_a_card_selects_almost_as_measurements_do() {
         let card = Card { multiprocessors: 132, flops_per_clock: 4096 };
-        let launches = tuned::committed().launches("NVIDIA H200", Arch::Sm90Portable);
+        let launches = KERNELS.tuned().launches("NVIDIA H200", Arch::Sm90Portable);
         let mut lost: Vec<(f64, f64, String)> = launches
             .map(|(key, problem, times)| {
-                let size = size(&key, problem);
+                let size = size(&KERNELS.parse(key).unwrap(), problem);
                 let selected = select_for(&size, Arch::Sm90Portable, card).erase().to_string();
                 let best = times.values().copied().fold(f64::INFINITY, f64::min);
                 (times[&selected] - best, best, format!("{key} {problem}: {:.3}", times[&selected] / best))

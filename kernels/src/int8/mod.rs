@@ -53,6 +53,7 @@ macro_rules! int8_source {
                 $((concat!($family, "/", $header), include_str!($header)),)*
                 ("int8/row.cuh", include_str!("../int8/row.cuh")),
             ],
+            common: &crate::COMMON,
         }
     };
 }

@@ -56,6 +56,7 @@ macro_rules! lora_gemm {
                             ("lora/mma/epilogue.cuh", include_str!("mma/epilogue.cuh")),
                             ("lora/mma/add.cuh", include_str!("mma/add.cuh")),
                         ],
+                        common: &crate::COMMON,
                     },
                     Tiling::CudaCores(_) => Source {
                         path: concat!("lora/simt/", $file),
@@ -65,6 +66,7 @@ macro_rules! lora_gemm {
                             ("gemm.h", include_str!("../gemm/gemm.h")),
                             ("gemm/simt/mainloop.cuh", include_str!("../gemm/simt/mainloop.cuh")),
                         ],
+                        common: &crate::COMMON,
                     },
                 }
             }

@@ -24,6 +24,7 @@ impl Build for QkNormAt {
                 ("qk_norm/groups.cuh", include_str!("groups.cuh")),
                 ("qk_norm/normalize.cuh", include_str!("normalize.cuh")),
             ],
+            common: &crate::COMMON,
         }
     }
 

@@ -154,6 +154,7 @@ impl Build for QkNormDgrad {
                 ("qk_norm.h", include_str!("qk_norm.h")),
                 ("qk_norm/head.cuh", include_str!("head.cuh")),
             ],
+            common: &crate::COMMON,
         }
     }
 

@@ -207,6 +207,7 @@ impl Build for RmsnormDgrad {
                     ("rmsnorm/row.cuh", include_str!("row.cuh")),
                     ("rmsnorm/dgrad.cuh", include_str!("dgrad.cuh")),
                 ],
+                common: &crate::COMMON,
             },
             Layout::RotatedRows(_) => int8_source!("rmsnorm", "dgrad.cu", "rmsnorm_dgrad", "dgrad.cuh"),
         }

@@ -22,6 +22,7 @@ impl Build for RopeAt {
                 ("rope_at.h", include_str!("rope_at.h")),
                 ("rope/rotate.cuh", include_str!("rotate.cuh")),
             ],
+            common: &crate::COMMON,
         }
     }
 

@@ -20,6 +20,7 @@ impl Build for SampleAdvance {
                 ("sample.h", include_str!("sample.h")),
                 ("sample_advance.h", include_str!("sample_advance.h")),
             ],
+            common: &crate::COMMON,
         }
     }
 

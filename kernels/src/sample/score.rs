@@ -24,6 +24,7 @@ impl Build for SampleScore {
                 ("sample/polynomial.cuh", include_str!("polynomial.cuh")),
                 ("sample/select.cuh", include_str!("select.cuh")),
             ],
+            common: &crate::COMMON,
         }
     }
 

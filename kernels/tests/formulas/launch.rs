@@ -4,9 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
 
 use bytemuck::Pod;
-use precast_kernels::check::Case;
-use precast_kernels::host::Buffer;
-use precast_kernels::{Dtype, Format, Key};
+use precast_kernels::{Dtype, Format, KERNELS, Key, check::Case, host::Buffer};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -29,7 +27,7 @@ impl Launch {
 
     /// Makes a launch of this parameter block.
     pub fn of<P: Pod>(key: &str, params: P, seed: u64) -> Self {
-        Self::named(key.to_owned(), &Key::parse(key).expect("a key"), bytemuck::bytes_of(&params), seed)
+        Self::named(key.to_owned(), &KERNELS.parse(key).expect("a key"), bytemuck::bytes_of(&params), seed)
     }
 
     fn named(name: String, key: &Key, params: &[u8], seed: u64) -> Self {

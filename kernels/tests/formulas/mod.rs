@@ -24,7 +24,7 @@ mod swiglu;
 use std::collections::BTreeSet;
 
 use launch::Launch;
-use precast_kernels::{Dtype, Key, OPS, examples};
+use precast_kernels::{Dtype, KERNELS, Key};
 
 /// An operation and its check of a launch.
 type Formula = (&'static str, fn(&mut Launch));
@@ -86,7 +86,7 @@ const ELSEWHERE: [&str; 3] = ["dequant", "int8.columns", "int8.quantize"];
 #[test]
 fn every_reference_is_its_formula() {
     let here: BTreeSet<&str> = FORMULAS.iter().map(|(op, _)| *op).chain(ELSEWHERE).collect();
-    for op in OPS {
+    for op in KERNELS.ops {
         assert!(here.contains(op.name), "{} has no formula here", op.name);
     }
     for (op, check) in FORMULAS.iter().copied() {
@@ -114,8 +114,8 @@ fn draws(key: &Key, params: &[u8]) -> u64 {
 
 /// The examples of an operation that are plain, and others as they are in f32: their branches are the same.
 fn plain(op: &str) -> BTreeSet<Key> {
-    let keys = examples().into_iter().filter(|key| key.op() == op);
-    let keys = keys.flat_map(|key| Key::parse(&key.text().replace("bf16", "f32")).into_iter().chain([key]));
+    let keys = KERNELS.examples().into_iter().filter(|key| key.op() == op);
+    let keys = keys.flat_map(|key| KERNELS.parse(&key.text().replace("bf16", "f32")).into_iter().chain([key]));
     let keys: BTreeSet<Key> = keys.filter(is_plain).collect();
     assert!(!keys.is_empty(), "{op} has no example in f32");
     keys

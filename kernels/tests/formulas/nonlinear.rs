@@ -1,8 +1,6 @@
 //! Inputs of checks tell functions that are not linear from the identity.
 
-use precast_kernels::check::Case;
-use precast_kernels::host::Buffer;
-use precast_kernels::{Content, Dtype, Format, Key, Operand, examples};
+use precast_kernels::{Content, Dtype, Format, KERNELS, Key, Operand, check::Case, host::Buffer};
 
 use super::ELSEWHERE;
 
@@ -20,7 +18,7 @@ fn is_linear(key: &Key) -> bool {
 /// `x sigmoid(x)`, `tanh` and `exp` are told apart from a straight line only where inputs are large.
 #[test]
 fn inputs_are_large_enough_to_show_what_is_not_linear() {
-    for key in examples().into_iter().filter(|key| !is_linear(key) && !ELSEWHERE.contains(&key.op())) {
+    for key in KERNELS.examples().into_iter().filter(|key| !is_linear(key) && !ELSEWHERE.contains(&key.op())) {
         let samples = key.kernel().samples();
         let most = samples.iter().map(|params| drawn(&key, params)).max().unwrap_or(0);
         // What is in int8 has a scale for each row: `tests/int8.rs` has its formula.

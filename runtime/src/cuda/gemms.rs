@@ -7,8 +7,8 @@ use std::fmt::Display;
 use std::ptr::null_mut;
 
 use cudarc::driver::sys;
-use precast_kernels::blas::Matrix;
-use precast_kernels::{Addend, BlasGemm, Dtype, Key};
+use precast_core::blas::Matrix;
+use precast_core::{Addend, BlasGemm, Dtype, Key};
 
 use super::call::check_on;
 use super::graph::Graph;
@@ -232,7 +232,7 @@ impl<'a> Operation<'a> {
         let (c, factor) = match addend {
             Addend::Nothing => (d.address, host(&zero)),
             Addend::Matrix(address) => (address, host(&one)),
-            Addend::Accumulated => (d.address, std::ptr::null()),
+            Addend::Accumulated(_) => (d.address, std::ptr::null()),
         };
         // Two f32 on the device or on the host: alpha, beta.
         let (alpha, beta) = match self.factors {

@@ -23,9 +23,9 @@ pub use stage::SLOTS as STAGE_SLOTS;
 use std::ffi::{CString, c_void};
 
 use cudarc::driver::sys;
+use precast_core::chips::Clocks;
+use precast_core::{Arch, Registry};
 use precast_fatbins::Module;
-use precast_kernels::Arch;
-use precast_plan::chips::Clocks;
 
 use crate::activity::{Activity, NodeName};
 use crate::cublas::Cublas;
@@ -83,12 +83,12 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// Opens a device to run these kernels, of the rows that there is code for (`held`).
+    /// Opens a device to run kernels of a program, of the rows that there is code for (`held`).
     ///
     /// # Errors
     /// [`DriverError::InUse`], [`DriverError::Environment`], [`DriverError::NoDriver`], [`DriverError::OldDriver`],
     /// [`DriverError::NoGpu`], [`DriverError::NoDevice`], [`DriverError::Lazy`], or a failed call.
-    pub fn open(ordinal: u32, launches: Launches, held: &[Arch]) -> Result<Self, DriverError> {
+    pub fn open(ordinal: u32, launches: Launches, held: &[Arch], kernels: &Registry) -> Result<Self, DriverError> {
         let sole = Sole::take()?;
         environment::check(|name| std::env::var_os(name))?;
         let kind = memory::Kind::asked(|name| std::env::var_os(name))?;
@@ -115,7 +115,7 @@ impl Cuda {
         }
         let device = describe(ordinal, handle)?;
         Ok(Self {
-            device: Device { rows: launches.rows(&device, held), ..device },
+            device: Device { rows: launches.rows(&device, held, kernels.tuned()), ..device },
             handle,
             stream,
             beside: None,

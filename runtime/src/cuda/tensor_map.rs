@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::fmt::Display;
 
 use cudarc::driver::sys;
-use precast_kernels::{Dtype, TensorMap};
+use precast_core::{Dtype, TensorMap};
 
 use super::call::check_on;
 use crate::driver::DriverError;

@@ -3,9 +3,9 @@
 use std::io;
 
 use memmap2::MmapMut;
-use precast_kernels::Operand;
-use precast_kernels::check::POISON;
-use precast_kernels::host::Views;
+use precast_core::Operand;
+use precast_core::check::POISON;
+use precast_core::host::Views;
 
 /// First device address: high enough that no offset is mistaken for one.
 const BASE: u64 = 0x7f00_0000_0000;
@@ -115,7 +115,7 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use precast_kernels::{Access, Content, Dtype};
+    use precast_core::{Access, Content, Dtype};
 
     use super::*;
 

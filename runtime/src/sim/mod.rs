@@ -8,10 +8,9 @@ mod memory;
 
 use std::time::Instant;
 
+use precast_core::chips::Clocks;
+use precast_core::{Addend, Arch, Key};
 use precast_fatbins::Module;
-use precast_kernels::abi::micro_scalars;
-use precast_kernels::{Arch, Key};
-use precast_plan::chips::Clocks;
 
 use crate::communicator::Communicator;
 use crate::driver::{
@@ -161,15 +160,14 @@ impl Sim {
     /// Computes a GEMM by its reference, in place of a library.
     fn gemm(&mut self, gemm: &BoundGemm) -> Result<(), String> {
         let BoundGemm { key, params, factors, .. } = gemm;
-        let operands = key.kernel().operands(params);
-        let micro = operands.iter().find(|operand| operand.name == "micro").zip(*factors);
-        if let Some((micro, factors)) = micro {
-            let micro: u64 = bytemuck::pod_read_unaligned(&params[micro.offset..micro.offset + 8]);
-            let mut read = |address| Some(self.memory.slice_mut(address, 8)?.to_vec());
-            let (micro, factors) = read(micro).zip(read(factors)).ok_or("the factors are not inside an allocation")?;
-            let accumulate = bytemuck::pod_read_unaligned::<micro_scalars>(&micro).accumulate != 0;
+        let addend = key.kernel().blas_gemm(params).map(|gemm| gemm.addend);
+        if let (Some(Addend::Accumulated(flag)), Some(factors)) = (addend, *factors) {
+            let mut read = |address, bytes| Some(self.memory.slice_mut(address, bytes)?.to_vec());
+            let (flag, factors) =
+                read(flag, 4).zip(read(factors, 8)).ok_or("the factors are not inside an allocation")?;
+            let accumulates = flag != [0; 4];
             let (factors, right) =
-                (bytemuck::pod_read_unaligned::<[f32; 2]>(&factors), [1.0, f32::from(u8::from(accumulate))]);
+                (bytemuck::pod_read_unaligned::<[f32; 2]>(&factors), [1.0, f32::from(u8::from(accumulates))]);
             if factors != right {
                 return Err(format!(
                     "the factors of GEMM and addend are {factors:?}, and {right:?} in this micro-batch"

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use precast_kernels::{Arch, Batch};
+use precast_kernels::{Arch, Batch, KERNELS};
 use precast_plan::Plan;
 use precast_runtime::{Driver, selftest};
 use serde::Serialize;
@@ -99,7 +99,7 @@ pub fn time_kernels(target: &DeviceOptions, prefix: &str, batch: TimedBatch) -> 
 
 /// Returns the message for a bundle with no kernel whose key starts with `prefix`.
 pub fn missing(prefix: &str, arch: Arch) -> String {
-    let known = precast_kernels::examples().into_iter().find(|key| key.text().starts_with(prefix));
+    let known = KERNELS.examples().into_iter().find(|key| key.text().starts_with(prefix));
     let next = match known {
         // A kernel that no plan of the bundle's models launches.
         Some(key) => format!(

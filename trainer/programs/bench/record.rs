@@ -1,8 +1,8 @@
 //! Results of a benchmark, as data.
 
-use precast_plan::chips::Peak;
-use precast_plan::estimate::flops;
+use precast_plan::estimate::floor_seconds;
 use precast_plan::training::{MICRO, UPDATE};
+use precast_plan::{chips::Peak, estimate::flops};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -152,7 +152,7 @@ impl Record {
         kernels.sort_by(|a, b| b.step_ms.total_cmp(&a.step_ms));
         let kernels_ms: f64 = kernels.iter().map(|kernel| kernel.step_ms).sum();
         let tokens = accum * u64::from(config.shape.batch_size) * u64::from(config.shape.seq_len);
-        let floor_s = limit.map(|limit| limit.floor_seconds(plan, config.division.grad_accum));
+        let floor_s = limit.map(|limit| floor_seconds(plan, config.division.grad_accum, &limit));
         let step = StepRecord {
             step_ms: step_s * 1e3,
             tokens,
@@ -252,7 +252,7 @@ mod tests {
     fn no_step_is_faster_than_its_floor() {
         let (plan, limit) = (plan(Arch::Sm90a), Peak::of(Arch::Sm90a).unwrap());
         let roofline = 2.0 * seconds(&plan, MICRO, &limit) + seconds(&plan, UPDATE, &limit);
-        let floor = limit.floor_seconds(&plan, 2);
+        let floor = floor_seconds(&plan, 2, &limit);
         assert!(0.0 < floor && floor <= roofline, "{floor} {roofline}");
         let products = (2 * flops(&plan, MICRO) + flops(&plan, UPDATE)) as f64;
         assert!((floor - products / limit.bf16_flops).abs() < 1e-3 * floor);

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use precast_plan::memory::human_bytes;
-use precast_plan::{MemoryTable, PlanError};
+use precast_plan::estimate::floor_seconds;
+use precast_plan::{MemoryTable, PlanError, human_bytes};
 use serde::Serialize;
 
 use super::{Bench, Reader};
@@ -100,7 +100,7 @@ fn point(config: &RunConfig) -> Result<Point, Failure> {
         share_of_floor: session
             .device()
             .peak()
-            .map(|limit| limit.floor_seconds(plan, config.division.grad_accum) / step_s),
+            .map(|limit| floor_seconds(plan, config.division.grad_accum, &limit) / step_s),
         planned_bytes: MemoryTable::of(plan).total_bytes,
     })
 }

@@ -1,6 +1,7 @@
 //! A run that has its directory, and what its steps change.
 
 use precast_fatbins::Digest;
+use precast_plan::estimate::floor_seconds;
 
 use super::held_out::{Scores, Since, Verdict};
 use super::open::Opened;
@@ -101,7 +102,7 @@ impl<'a> Running<'a> {
         let micros = (micros.end - micros.start) as u32;
         // Of a step that packs its sequences by their lengths none is known before.
         let peak = session.device().peak().filter(|_| config.on_policy.is_none());
-        let floor_s = peak.map(|limit| limit.floor_seconds(&session.plan.plan, micros));
+        let floor_s = peak.map(|limit| floor_seconds(&session.plan.plan, micros, &limit));
         let progress = written.as_ref().map(|_| Progress::new(config, begin.step, floor_s));
         let waits = ExchangeWaits::default();
         let done = begin.step;

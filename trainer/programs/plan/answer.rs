@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use precast_plan::memory::human_bytes;
+use precast_plan::human_bytes;
 use serde::{Serialize, Serializer};
 
 use super::changes::{Case, Change};

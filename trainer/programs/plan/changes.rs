@@ -3,8 +3,7 @@
 use std::fmt;
 
 use itertools::iproduct;
-use precast_plan::memory::human_bytes;
-use precast_plan::{Formats, Recompute};
+use precast_plan::{Formats, Recompute, human_bytes};
 use serde::Serialize;
 
 use super::Target;

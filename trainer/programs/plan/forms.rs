@@ -2,8 +2,7 @@
 
 use std::fmt::{Display, from_fn};
 
-use precast_plan::Formats;
-use precast_plan::memory::human_bytes;
+use precast_plan::{Formats, human_bytes};
 use serde::Serialize;
 
 use super::Target;

@@ -5,9 +5,9 @@ use std::fmt::{self, Display, Formatter, from_fn};
 use precast_kernels::Arch;
 use precast_plan::decoding::{BUCKETS, MOST_SLOTS, decode_phase};
 use precast_plan::estimate::{decode_bytes, decode_seconds};
-use precast_plan::memory::human_bytes;
 use precast_plan::{
     Adapters, DecodeRequest, Formats, GenerationPlan, MemoryTable, ModelConfig, Precision, Sampling, Slots, Student,
+    human_bytes,
 };
 use precast_runtime::Rows;
 use precast_system::count;

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use precast_plan::memory::human_bytes;
+use precast_plan::human_bytes;
 use serde::Serialize;
 
 use super::forms::Forms;

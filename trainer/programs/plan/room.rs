@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use precast_plan::Formats;
-use precast_plan::chips::Chip;
-use precast_plan::memory::human_bytes;
+use precast_plan::{Formats, chips::Chip, human_bytes};
 use precast_runtime::Device;
 use serde::Serialize;
 

@@ -1,8 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use precast_kernels::Arch;
-use precast_plan::memory::human_bytes;
-use precast_plan::{Precision, Share};
+use precast_plan::{Precision, Share, human_bytes};
 use serde_json::{Value, json};
 
 use super::{Detail, GenerationReport, Limit, Report, Target};

@@ -2,8 +2,7 @@
 
 use std::fmt::{self, Display, Formatter, from_fn};
 
-use precast_plan::Share;
-use precast_plan::memory::human_bytes;
+use precast_plan::{Share, human_bytes};
 use precast_runtime::cublas::KNOWN_VERSIONS;
 use precast_system::count;
 

@@ -1,6 +1,7 @@
 //! Checks signing and publishing by stock programs: minisign, skopeo, cuobjdump, nvdisasm, and a reader written from
 //! the format's specification alone.
 
+use precast_kernels::KERNELS;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -115,7 +116,8 @@ fn tools(dir: &Path, bundle: &Path, installed: &Path) -> Result<()> {
     fs::copy("target/release/precast", &trainer)?;
     step("strip the trainer", Command::new("strip").arg(&trainer))?;
     let bytes = fs::read(bundle)?;
-    let modules = Bundle::read(&bytes)?.manifest().modules.iter().filter(|module| module.code.is_some()).count();
+    let modules =
+        Bundle::read(&bytes, &KERNELS)?.manifest().modules.iter().filter(|module| module.code.is_some()).count();
     let extracted = dir.join("extracted");
     fs::create_dir(&extracted)?;
     let listed = output(Command::new(&cuobjdump).arg("--list-elf").arg(bundle))?;

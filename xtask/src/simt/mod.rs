@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 use precast_aot::build::Request;
 use precast_aot::compile::Task;
 use precast_aot::models::Model;
-use precast_kernels::{Arch, Key, examples};
+use precast_kernels::{Arch, KERNELS, Key};
 use precast_simt::Simt;
 use precast_simt::suite::{ARCHS, Check, SEEDS, check_each};
 
@@ -40,7 +40,7 @@ const LENGTHS: [&str; 3] = ["h", "k", "n"];
 /// Returns every (key, variant) of every built-in model and example, on some architectures, whose name contains `text`.
 /// An empty result is an error: it would check nothing.
 fn tasks(text: &str, archs: &[Arch]) -> Result<Vec<Task>> {
-    let request = Request { models: Model::built_in(), keys: examples(), archs: archs.to_vec() };
+    let request = Request { models: Model::built_in(), keys: KERNELS.examples(), archs: archs.to_vec() };
     named(text, request.tasks())
 }
 
@@ -65,7 +65,7 @@ pub fn representative() -> Result<()> {
 }
 
 fn representatives(tasks: Vec<Task>) -> Vec<Task> {
-    let examples: BTreeSet<Key> = examples().into_iter().collect();
+    let examples: BTreeSet<Key> = KERNELS.examples().into_iter().collect();
     // Examples come first: their sizes are chosen for checks.
     let (own, of_models): (Vec<Task>, Vec<Task>) =
         tasks.into_iter().partition(|task| examples.contains(&task.pair.key));
@@ -119,7 +119,10 @@ mod tests {
         };
         let some = representatives(all.clone());
         assert_eq!(macros(&some), macros(&all));
-        assert!(some.len() < all.len() && examples().iter().all(|key| some.iter().any(|task| task.pair.key == *key)));
+        assert!(
+            some.len() < all.len()
+                && KERNELS.examples().iter().all(|key| some.iter().any(|task| task.pair.key == *key))
+        );
     }
 
     /// A check of a new kernel runs its examples: a dtype that they leave out would go unchecked.
@@ -138,14 +141,14 @@ mod tests {
             keys.filter_map(of_key).flatten().collect()
         };
         let launched = values(&mut tasks("", &ARCHS).unwrap().into_iter().map(|task| task.pair.key));
-        let shown = values(&mut examples().into_iter());
+        let shown = values(&mut KERNELS.examples().into_iter());
         let missing: Vec<_> = launched.difference(&shown).collect();
         assert!(missing.is_empty() && launched.len() > 100, "{missing:?} of {}", launched.len());
     }
 
     #[test]
     fn a_name_that_no_kernel_has_is_an_error() {
-        let request = Request { models: Vec::new(), keys: examples(), archs: ARCHS.to_vec() };
+        let request = Request { models: Vec::new(), keys: KERNELS.examples(), archs: ARCHS.to_vec() };
         let found = named("rmsnorm.fwd", request.tasks()).unwrap();
         assert!(
             found.iter().all(|task| task.to_string().contains("rmsnorm.fwd")) && found.len() < request.tasks().len()

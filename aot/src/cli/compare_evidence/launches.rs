@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use precast_fatbins::evidence::{Check, Gathered, Launch, Output};
-use precast_kernels::{Key, Operand, Tolerance};
+use precast_kernels::{KERNELS, Key, Operand, Tolerance};
 
 use super::verdict::Verdict;
 
@@ -59,7 +59,7 @@ pub(super) fn of_key(key: &str, a: &[&Launched<'_>], b: &[&Launched<'_>]) -> Opt
     if let Some(fault) = a.iter().chain(b).find_map(|launch| launch.fault) {
         return Some(Verdict::Apart { reason: fault.to_owned() });
     }
-    let Ok(parsed) = Key::parse(key) else {
+    let Ok(parsed) = KERNELS.parse(key) else {
         let bits = |launches: &[&Launched<'_>]| -> BTreeSet<(String, usize, String)> {
             launches.iter().map(|it| (it.kernel.to_owned(), it.brief.0, it.brief.1.clone())).collect()
         };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use precast_fatbins::evidence::{Gathered, Golden, PRECISIONS};
-use precast_kernels::{Arch, Key, KeyVariant};
+use precast_kernels::{Arch, KERNELS, KeyVariant};
 use precast_system::count;
 
 use super::launches::Launched;
@@ -26,7 +26,7 @@ fn kernels(gathered: &Gathered, launched: &BTreeMap<String, Vec<Launched<'_>>>) 
 
 /// Finds a kernel that this program builds for a chip.
 fn known(kernel: &str, arch: Arch) -> Option<KeyVariant> {
-    let key = Key::parse(kernel.rsplit_once('[')?.0).ok()?;
+    let key = KERNELS.parse(kernel.rsplit_once('[')?.0).ok()?;
     key.built(arch).find(|pair| pair.to_string() == kernel)
 }
 

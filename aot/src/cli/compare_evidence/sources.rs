@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use precast_fatbins::evidence::{Gathered, short};
-use precast_kernels::{Arch, Key};
+use precast_kernels::{Arch, KERNELS};
 
 /// Source digests of a file's kernels.
 pub(super) struct Sources<'a> {
@@ -51,7 +51,7 @@ impl<'a> Sources<'a> {
 /// Returns the digest of this program's source of a kernel.
 fn own(arch: &str, kernel: &str) -> Option<String> {
     let arch: Arch = arch.parse().ok()?;
-    let key = Key::parse(kernel.rsplit_once('[')?.0).ok()?;
+    let key = KERNELS.parse(kernel.rsplit_once('[')?.0).ok()?;
     let pair = key.built(arch).find(|pair| pair.to_string() == kernel)?;
     Some(pair.source_digest(arch).to_string())
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use precast_kernels::Digest;
+use precast_core::Digest;
 
 use crate::input;
 use crate::shell::quoted;

@@ -12,7 +12,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use precast_kernels::{Digest, Hasher};
+use precast_core::{Digest, Hasher};
 
 use crate::input;
 

@@ -4,8 +4,8 @@ use precast_kernels::abi::{AttentionBwdArgs, AttentionDeltaArgs, AttentionFwdArg
 use precast_kernels::attention::{AttentionBwd, AttentionDelta, AttentionFwd};
 
 use super::Ops;
-use crate::buffer::Tensor;
 use crate::config::ModelConfig;
+use precast_core::plan::Tensor;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Heads {

@@ -1,15 +1,13 @@
 //! Decoding: rows at places of their own, and attention to keys and values that earlier rows have stored.
 
 use precast_kernels::abi::{AttentionDecodeArgs, BitsCompareArgs, KvStoreArgs, SampleAdvanceArgs, SampleArgs};
-use precast_kernels::attention::AttentionDecode;
-use precast_kernels::bits::BitsCompare;
-use precast_kernels::kv::KvStore;
 use precast_kernels::sample::{Sample, SampleAdvance};
+use precast_kernels::{attention::AttentionDecode, bits::BitsCompare, kv::KvStore};
 
 use super::{Attended, Heads, Ops};
-use crate::buffer::Tensor;
 use crate::cache::{BitCounts, DecodeRows, LayerCache, RowState};
 use crate::sampling::Sampling;
+use precast_core::plan::Tensor;
 
 impl Ops<'_> {
     /// Has later operations compute a token for each of these rows.

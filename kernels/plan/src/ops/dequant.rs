@@ -1,12 +1,10 @@
 //! Dequantizes matrices in blocks just before a GEMM reads them.
 
-use precast_kernels::Format;
-use precast_kernels::abi::DequantArgs;
-use precast_kernels::dequant::Dequant;
+use precast_kernels::{Format, abi::DequantArgs, dequant::Dequant};
 
 use super::Ops;
-use crate::buffer::Tensor;
 use crate::weights::{Blocks, Linear, Matrix, Role, Weight};
+use precast_core::plan::Tensor;
 
 impl Ops<'_> {
     /// Returns the dense matrix of a linear layer, dequantized if needed.

@@ -5,8 +5,8 @@ use precast_kernels::embedding::{EmbeddingBwd, EmbeddingFwd};
 use precast_kernels::fill::Fill;
 
 use super::Ops;
-use crate::buffer::Tensor;
 use crate::weights::{Linear, Matrix, Weight};
+use precast_core::plan::Tensor;
 
 /// Token ids, ascending, with their original positions: the gradient's order of addition.
 #[derive(Clone, Copy)]

@@ -1,11 +1,10 @@
 //! Fills and casts flat buffers.
 
 use precast_kernels::abi::{CastArgs, FillArgs};
-use precast_kernels::cast::Cast;
-use precast_kernels::fill::Fill;
+use precast_kernels::{cast::Cast, fill::Fill};
 
 use super::Ops;
-use crate::buffer::Tensor;
+use precast_core::plan::Tensor;
 
 impl Ops<'_> {
     /// Fills `y` with zeros, in every micro-batch.

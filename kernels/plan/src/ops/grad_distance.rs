@@ -4,7 +4,7 @@ use precast_kernels::abi::GradDistancePartialArgs;
 use precast_kernels::grad_distance::{self, GradDistancePartial};
 
 use super::Ops;
-use crate::buffer::Tensor;
+use precast_core::plan::Tensor;
 
 impl Ops<'_> {
     /// Sums a b, a a and b b over groups of elements, f32: [3, groups].

@@ -8,10 +8,10 @@ use precast_kernels::sample::SampleScore;
 
 use super::Ops;
 use super::linear::Factors;
-use crate::buffer::Tensor;
 use crate::comparison::TokenComparison;
 use crate::objective::{Divergence, Objective};
 use crate::weights::Linear;
+use precast_core::plan::Tensor;
 
 impl Ops<'_> {
     /// Declares a transient buffer for the logits of a chunk.

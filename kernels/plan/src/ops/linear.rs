@@ -1,14 +1,13 @@
 //! Linear layers: `y = x w^T (+ bias) (+ residual)` with adapters, and the gradients of trained weights and of the
 //! input.
 
-use precast_kernels::Out;
 use precast_kernels::abi::{ColumnSumPartialArgs, GemmDgradArgs, GemmFwdArgs, GemmSwigluArgs, GemmWgradArgs};
-use precast_kernels::column_sum::ColumnSumPartial;
 use precast_kernels::gemm::{GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad};
+use precast_kernels::{Out, column_sum::ColumnSumPartial};
 
 use super::{ActivationRows, GROUP, Ops};
-use crate::buffer::Tensor;
 use crate::weights::{Int8Rows, Linear, Matrix, Weight};
+use precast_core::plan::Tensor;
 
 /// Result of a linear layer: its output, and the ranks of its adapters, which their gradient needs.
 #[derive(Clone, Copy)]

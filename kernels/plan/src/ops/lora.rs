@@ -7,8 +7,8 @@ use precast_kernels::column_sum::ColumnSumFinish;
 use precast_kernels::lora::{LoraDgradA, LoraDgradB, LoraFwdA, LoraFwdB, LoraWgrad};
 
 use super::Ops;
-use crate::buffer::Tensor;
 use crate::weights::{Linear, LinearAdapter, Weight};
+use precast_core::plan::Tensor;
 
 impl LinearAdapter {
     /// Returns the parts for parameter blocks.

@@ -24,9 +24,7 @@ mod swiglu;
 
 use std::cell::Cell;
 
-use precast_kernels::abi::ColumnSumFinishArgs;
-use precast_kernels::column_sum::ColumnSumFinish;
-use precast_kernels::{Addend, Dtype, Registered};
+use precast_kernels::{Addend, Dtype, Registered, abi::ColumnSumFinishArgs, column_sum::ColumnSumFinish};
 
 pub(crate) use attention::{Attended, Heads};
 pub(crate) use embedding::Sorted;
@@ -36,12 +34,10 @@ pub(crate) use optimizer::{OptimizerState, StepTensors};
 pub(crate) use replicas::Sums;
 pub(crate) use rows::ActivationRows;
 
-use crate::buffer::Tensor;
-use crate::builder::Builder;
 use crate::cache::DecodeRows;
 use crate::gemm::Workspaces;
-use crate::node::Cublas;
 use crate::weights::Weight;
+use precast_core::plan::{Builder, Cublas, Tensor};
 
 /// Rows per partial sum of a bias or gamma gradient.
 const GROUP: u32 = 32;
@@ -211,7 +207,7 @@ impl<'a> Ops<'a> {
         let Some((workspaces, gemm)) = self.workspaces.as_ref().zip(kernel.blas_gemm(&params)) else {
             return self.b.launch(name, kernel, params);
         };
-        let factors = (gemm.addend == Addend::Accumulated).then(|| self.gradients().factors);
+        let factors = matches!(gemm.addend, Addend::Accumulated(_)).then(|| self.gradients().factors);
         self.b.multiply(name, kernel, &params, Cublas { workspace: workspaces.take(), factors });
     }
 

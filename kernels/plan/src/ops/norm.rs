@@ -5,8 +5,8 @@ use precast_kernels::abi::{RmsnormBwdArgs, RmsnormDgradArgs, RmsnormFwdArgs};
 use precast_kernels::rmsnorm::{RmsnormBwd, RmsnormDgrad, RmsnormFwd};
 
 use super::{ActivationRows, GROUP, Ops};
-use crate::buffer::Tensor;
 use crate::weights::Norm;
+use precast_core::plan::Tensor;
 
 /// Result of a norm.
 #[derive(Clone, Copy)]

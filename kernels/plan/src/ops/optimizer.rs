@@ -3,16 +3,14 @@
 use std::ops::Range;
 
 use precast_kernels::abi::{AdamwArgs, GradNormFinishArgs, GradNormPartialArgs};
-use precast_kernels::adamw::AdamwUpdate;
 use precast_kernels::grad_norm::{self, GradNormFinish, GradNormPartial};
-use precast_kernels::{Dtype, Format};
+use precast_kernels::{Dtype, Format, adamw::AdamwUpdate};
 
 use super::Ops;
-use crate::buffer::Tensor;
-use crate::node::Exchange;
 use crate::recipe::Recipe;
 use crate::share::{Piece, Shards};
 use crate::weights::{AdapterWeights, Trained, Weight, Weights};
+use precast_core::plan::{Exchange, Tensor};
 
 /// Operands of an update besides the weights.
 #[derive(Clone, Copy)]

@@ -4,9 +4,9 @@ use precast_kernels::abi::{QkNormAtArgs, QkNormBwdArgs, QkNormDgradArgs, QkNormF
 use precast_kernels::qk_norm::{QkNormAt, QkNormBwd, QkNormDgrad, QkNormFwd};
 
 use super::{ForwardPass, GROUP, Heads, Ops};
-use crate::buffer::Tensor;
 use crate::rope::Rope;
 use crate::weights::Norm;
+use precast_core::plan::Tensor;
 
 impl Ops<'_> {
     /// Normalizes and rotates the queries and keys of packed q, k and v; returns them unmodified if a backward pass

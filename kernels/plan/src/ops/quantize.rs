@@ -5,8 +5,8 @@ use precast_kernels::abi::{Int8ColumnsArgs, Int8QuantizeArgs};
 use precast_kernels::int8::{Int8Columns, Int8Quantize};
 
 use super::{ActivationRows, Ops};
-use crate::buffer::Tensor;
 use crate::weights::{Int8Matrix, Int8Rows, Layer, Weights};
+use precast_core::plan::Tensor;
 
 impl Ops<'_> {
     /// Returns activations `[tokens, width]` in int8: as written by their producer, or quantized now.

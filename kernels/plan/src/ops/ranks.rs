@@ -5,9 +5,8 @@ use std::ops::Range;
 use precast_kernels::Dtype;
 
 use super::{Ops, Sums};
-use crate::buffer::Tensor;
-use crate::node::{Exchange, Node, Touch};
 use crate::share::{Shards, tree};
+use precast_core::plan::{Exchange, Node, Tensor, Touch};
 
 /// Alignment of received elements: 16 bytes of f32.
 const ALIGN: u64 = 4;

@@ -1,13 +1,11 @@
 //! Sums gradients and losses of replicas.
 
-use precast_kernels::Dtype;
-use precast_kernels::abi::AddArgs;
-use precast_kernels::add::Add;
+use precast_kernels::{Dtype, abi::AddArgs, add::Add};
 
 use super::Ops;
-use crate::buffer::{Category, Tensor};
-use crate::builder::Builder;
+use crate::category;
 use crate::share::{Fold, Share};
+use precast_core::plan::{Builder, Tensor};
 
 /// Operands of the sum, and sums of earlier replicas that wait for their neighbors.
 pub(crate) struct Sums {
@@ -19,8 +17,8 @@ pub(crate) struct Sums {
 impl Sums {
     pub fn new(b: &mut Builder, own: [Tensor; 2], share: Share) -> Self {
         let waiting = (0..share.waiting()).map(|place| {
-            let grad = b.persistent(format!("replicas.{place}.grad"), Category::Gradients, Dtype::F32, own[0].elems);
-            let losses = b.persistent(format!("replicas.{place}.losses"), Category::Inputs, Dtype::F32, own[1].elems);
+            let grad = b.persistent(format!("replicas.{place}.grad"), category::GRADIENTS, Dtype::F32, own[0].elems);
+            let losses = b.persistent(format!("replicas.{place}.losses"), category::INPUTS, Dtype::F32, own[1].elems);
             [grad, losses]
         });
         let waiting = waiting.collect();

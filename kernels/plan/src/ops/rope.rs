@@ -4,8 +4,8 @@ use precast_kernels::abi::{RopeArgs, RopeAtArgs};
 use precast_kernels::rope::{RopeAt, RopeBwd, RopeFwd};
 
 use super::{Heads, Ops};
-use crate::buffer::Tensor;
 use crate::rope::Rope;
+use precast_core::plan::Tensor;
 
 impl Ops<'_> {
     /// Rotates the queries and keys of packed q, k and v.

@@ -3,8 +3,8 @@
 use precast_kernels::{Dtype, Out};
 
 use super::Ops;
-use crate::buffer::Tensor;
 use crate::weights::Int8Rows;
+use precast_core::plan::Tensor;
 
 /// Activations `[tokens, width]` in every format that is read.
 #[derive(Clone, Copy)]

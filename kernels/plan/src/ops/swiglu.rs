@@ -5,7 +5,7 @@ use precast_kernels::abi::{SwigluBwdArgs, SwigluFwdArgs};
 use precast_kernels::swiglu::{SwigluBwd, SwigluFwd};
 
 use super::{ActivationRows, Ops};
-use crate::buffer::Tensor;
+use precast_core::plan::Tensor;
 
 impl Ops<'_> {
     /// Lowers `silu(gate) up`: tokens x n from tokens x 2n.

@@ -1,12 +1,11 @@
 //! Lowers the stage that decodes under the student.
 
 use super::step::Step;
-use crate::buffer::Lifetime;
-use crate::builder::Builder;
 use crate::cache;
 use crate::decoding::Decoding;
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
+use precast_core::plan::{Builder, Lifetime};
 
 impl Step<'_> {
     /// Lowers decoding, if it was requested: by the weights that launches of a step read, in the memory of its activations.

@@ -1,10 +1,9 @@
 //! The inputs that the host sends before each micro-batch.
 
-use precast_kernels::Dtype;
-use precast_kernels::abi::micro_scalars;
+use crate::category;
+use precast_kernels::{Dtype, abi::micro_scalars};
 
-use crate::buffer::{Category, Tensor};
-use crate::builder::Builder;
+use precast_core::plan::{Builder, Tensor};
 
 /// Words of a scalar block, padded to a cache line.
 const BLOCK_WORDS: u64 = 16;
@@ -30,7 +29,7 @@ pub struct MicroInputs {
 impl MicroInputs {
     pub(super) fn new(b: &mut Builder, tokens: u32) -> Self {
         let column = u64::from(tokens).next_multiple_of(BLOCK_WORDS);
-        let all = b.persistent("inputs", Category::Inputs, Dtype::U32, 4 * column + BLOCK_WORDS);
+        let all = b.persistent("inputs", category::INPUTS, Dtype::U32, 4 * column + BLOCK_WORDS);
         let part = |index: u64| all.slice(index * column, u64::from(tokens));
         let micro = all.slice(4 * column, size_of::<micro_scalars>() as u64 / 4);
         let factors = all.slice(4 * column + BLOCK_WORDS / 2, 2);

@@ -13,7 +13,7 @@ mod step;
 mod update;
 
 use precast_kernels::abi::{step_metrics, update_scalars};
-use precast_kernels::{Dtype, gemm};
+use precast_kernels::{Dtype, KERNELS, gemm};
 
 pub use inputs::MicroInputs;
 pub use length::SequenceLength;
@@ -23,22 +23,20 @@ use resident::{Frozen, Residents};
 use step::Step;
 
 use crate::bounds;
-use crate::buffer::{Category, Tensor};
-use crate::builder::Builder;
+use crate::category;
 use crate::comparison::TokenComparison;
 use crate::decoding::Decoding;
 use crate::gemm::{Gemm, Workspaces};
 use crate::guard::Guard;
 use crate::head::Scores;
 use crate::model::Resident;
-use crate::node::Node;
 use crate::ops::{Gradients, OptimizerState, Semaphores, StepTensors, Sums};
-use crate::plan::{Phase, Plan};
 use crate::recipe::PlanError;
 use crate::share::Shards;
 pub use crate::staged::WIDEN;
 use crate::staged::{CERTIFY, QUANTIZE};
 use crate::weights::{AdapterWeights, Weight};
+use precast_core::plan::{Builder, Node, Phase, Plan, Tensor};
 
 /// Runs once, before the weights arrive: clears the optimizer's state, padding included.
 pub const CLEAR: &str = "clear";
@@ -125,7 +123,7 @@ impl TrainingPlan {
 
     /// Lowers a run. With `certified`, the start-up measures the distance of an int8 teacher from the dense one.
     fn lower(run: &Run<'_>, certified: bool) -> Result<Self, PlanError> {
-        let mut b = Builder::new(run.arch);
+        let mut b = Builder::new(&KERNELS, run.arch);
         let mut frozen = Frozen::declare(&mut b, run);
         let inputs = MicroInputs::new(&mut b, run.recipe.tokens());
         let certificate = startup::quantize(&mut b, run, &mut frozen, &inputs, certified);
@@ -133,9 +131,9 @@ impl TrainingPlan {
         let workspaces = (run.recipe.gemm == Gemm::Cublas).then(|| Workspaces::new(&mut b));
         let splits_k = workspaces.is_none() && gemm::splits_k(run.dtype(), run.arch);
         let semaphores =
-            splits_k.then(|| b.persistent("student.semaphores", Category::Gradients, Dtype::U32, Semaphores::WORDS));
-        let update = b.persistent("update", Category::Inputs, Dtype::U32, size_of::<update_scalars>() as u64 / 4);
-        let metrics = b.persistent("metrics", Category::Inputs, Dtype::F32, size_of::<step_metrics>() as u64 / 4);
+            splits_k.then(|| b.persistent("student.semaphores", category::GRADIENTS, Dtype::U32, Semaphores::WORDS));
+        let update = b.persistent("update", category::INPUTS, Dtype::U32, size_of::<update_scalars>() as u64 / 4);
+        let metrics = b.persistent("metrics", category::INPUTS, Dtype::F32, size_of::<step_metrics>() as u64 / 4);
 
         let scores = run.on_policy.then(|| Scores::declare(&mut b, run.recipe.tokens().into()));
         let (trained, decayed, sections) = models.trained();

@@ -5,7 +5,6 @@ use precast_kernels::{Arch, Dtype};
 use super::request::{Student, Teacher, TrainingRequest};
 use crate::adapters::AdapterParameters;
 use crate::bounds::{self, ModelPart};
-use crate::builder::Builder;
 use crate::config::ModelConfig;
 use crate::decoding::DecodeRequest;
 use crate::formats::{Formats, check_student};
@@ -13,6 +12,7 @@ use crate::gemm::Workspaces;
 use crate::ops::Ops;
 use crate::recipe::{PlanError, Precision, Recipe, Recompute, check_tokens};
 use crate::share::Share;
+use precast_core::plan::Builder;
 
 /// A checked request.
 pub(super) struct Run<'a> {

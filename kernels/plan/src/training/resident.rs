@@ -1,12 +1,12 @@
 //! Declares weights that stay on the device from the first step to the last.
 
 use super::refusals::Run;
-use crate::buffer::Category;
-use crate::builder::Builder;
+use crate::category;
 use crate::formats::Formats;
 use crate::model::Resident;
 use crate::sections::Sections;
 use crate::weights::{AdapterWeights, Passes, Weight, Weights};
+use precast_core::plan::Builder;
 
 /// Models that start-up phases may quantize: declared before those phases.
 pub(super) struct Frozen {
@@ -21,12 +21,12 @@ impl Frozen {
         let (dtype, seq_len) = (run.dtype(), run.recipe.seq_len);
         let teacher = run.teacher.map(|(config, formats)| {
             let weights =
-                Weights::frozen(b, "teacher", Category::TeacherWeights, config, (formats, dtype), Passes::Forward);
+                Weights::frozen(b, "teacher", category::TEACHER_WEIGHTS, config, (formats, dtype), Passes::Forward);
             Resident::new(b, "teacher", config, weights, seq_len)
         });
         let base = (run.is_int8() && run.adapters.is_some()).then(|| {
             let int8 = (&Formats::int8(), dtype);
-            let weights = Weights::frozen(b, "student", Category::StudentWeights, run.student, int8, Passes::Both);
+            let weights = Weights::frozen(b, "student", category::STUDENT_WEIGHTS, run.student, int8, Passes::Both);
             Resident::new(b, "student", run.student, weights, seq_len)
         });
         Self { teacher, base }
@@ -52,7 +52,7 @@ impl Residents {
             (Some(_), _) => None,
             (None, Some(_)) => {
                 let formats = (run.formats, dtype);
-                Some(Weights::frozen(b, "student", Category::StudentWeights, config, formats, Passes::Forward))
+                Some(Weights::frozen(b, "student", category::STUDENT_WEIGHTS, config, formats, Passes::Forward))
             }
             (None, None) => Some(Weights::trained(b, "student", config, run.recipe.precision, run.share)),
         };

@@ -5,14 +5,13 @@ use super::refusals::Run;
 use super::resident::Frozen;
 use super::step::Step;
 use super::{CAST, CLEAR};
-use crate::buffer::Tensor;
-use crate::builder::Builder;
 use crate::comparison::TokenComparison;
 use crate::config::ModelConfig;
 use crate::head;
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
 use crate::staged::{CERTIFY, Staged, WIDEN};
+use precast_core::plan::{Builder, Tensor};
 
 /// Quantizes the int8 models. With `certified`, measures the distance of an int8 teacher from the dense one.
 pub(super) fn quantize(

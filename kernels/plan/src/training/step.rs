@@ -3,12 +3,12 @@
 use super::inputs::MicroInputs;
 use super::refusals::Run;
 use super::resident::Residents;
-use crate::buffer::Tensor;
 use crate::head::{Head, Scores};
 use crate::model::Model;
 use crate::ops::{Ops, OptimizerState, StepTensors, Sums};
 use crate::share::Shards;
 use crate::weights::Weights;
+use precast_core::plan::Tensor;
 
 pub(super) struct Step<'a> {
     pub run: &'a Run<'a>,

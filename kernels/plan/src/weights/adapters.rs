@@ -4,9 +4,9 @@ use precast_kernels::Dtype;
 
 use super::{Kept, Layer, Linear, Role, Weight, Weights};
 use crate::adapters::{AdaptedPart, AdapterParameters, StackLayout};
-use crate::buffer::Category;
-use crate::builder::Builder;
+use crate::category;
 use crate::share::{Shards, Share};
+use precast_core::plan::Builder;
 
 /// The adapters of a linear layer: `scale B (A x)`, added to each adapted part of its output.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,13 +51,13 @@ impl AdapterWeights {
         let moments = Shards::new(share, &parameters.sections()).own_elems();
         // The adapter written at the end is its master weights.
         let kept = Kept { weights: parameters.elems, masters: parameters.elems, moments };
-        let all = Weight::declare_trained(b, (name, Category::Adapters), parameters.elems, dtype, kept);
+        let all = Weight::declare_trained(b, (name, category::ADAPTERS), parameters.elems, dtype, kept);
         Self::new(all, parameters)
     }
 
     /// Declares frozen adapters.
     pub(crate) fn frozen(b: &mut Builder, name: &str, parameters: AdapterParameters, dtype: Dtype) -> Self {
-        let tensor = b.persistent(format!("{name}.weights"), Category::Adapters, dtype, parameters.elems);
+        let tensor = b.persistent(format!("{name}.weights"), category::ADAPTERS, dtype, parameters.elems);
         Self::new(Weight { tensor, role: Role::Frozen }, parameters)
     }
 

@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use precast_kernels::Dtype;
 
 use super::{Passes, Role};
-use crate::buffer::{Category, Tensor};
-use crate::builder::Builder;
 use crate::config::ModelConfig;
 use crate::parameters::{ALIGN, stacks};
+use precast_core::plan::{Builder, Category, Tensor};
 
 /// Rows of 8-bit values, rotated; an element is its value times the scale of its row.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -8,13 +8,13 @@ use std::ops::Range;
 
 use precast_kernels::{Dtype, Format, Out};
 
-use crate::buffer::{Category, Tensor};
-use crate::builder::Builder;
+use crate::category;
 use crate::config::ModelConfig;
 use crate::formats::Formats;
 use crate::parameters::{ALIGN, Parameter, Parameters, QK_NORMS, Stack, stacks};
 use crate::recipe::Precision;
 use crate::share::{Shards, Share};
+use precast_core::plan::{Builder, Category, Tensor};
 
 pub use adapters::{AdapterWeights, LinearAdapter};
 use int8::Int8Matrices;
@@ -103,12 +103,12 @@ impl Weight {
             let master = flat("master", category, Dtype::F32, elems);
             (master, master)
         } else {
-            let master = flat("master", Category::MasterWeights, Dtype::F32, masters);
+            let master = flat("master", category::MASTER_WEIGHTS, Dtype::F32, masters);
             (master, Tensor { elems: weights, ..flat("weights", category, dtype, weights) })
         };
-        let grad = flat("grad", Category::Gradients, Dtype::F32, elems);
+        let grad = flat("grad", category::GRADIENTS, Dtype::F32, elems);
         let (m, v) =
-            (flat("m", Category::Moments, Dtype::F32, moments), flat("v", Category::Moments, Dtype::F32, moments));
+            (flat("m", category::MOMENTS, Dtype::F32, moments), flat("v", category::MOMENTS, Dtype::F32, moments));
         Self { tensor, role: Role::Trained(Trained { master, grad, m, v }) }
     }
 
@@ -338,8 +338,8 @@ impl Weights {
         let each = places.into_iter().map(|place| place.map(weight)).collect();
         let all = buffers[&Format::Dense(dtype)];
         let of_scratch = match category {
-            Category::TeacherWeights => Category::TeacherScratch,
-            _ => Category::StudentScratch,
+            category::TEACHER_WEIGHTS => category::TEACHER_SCRATCH,
+            _ => category::STUDENT_SCRATCH,
         };
         let scratch = Scratch::new(b, (name, of_scratch), config, &formats, dtype);
         Self::new(config, parameters, (all, each), (scratch, int8))
@@ -355,7 +355,7 @@ impl Weights {
     ) -> Self {
         let parameters = Parameters::new(config);
         let own = Shards::new(share, &parameters.sections()).own_elems();
-        let (dtype, category) = (precision.dtype(), Category::StudentWeights);
+        let (dtype, category) = (precision.dtype(), category::STUDENT_WEIGHTS);
         let int8 = (precision == Precision::Int8).then(|| Int8Matrices::new(b, (name, category), config, Passes::Both));
         // Quantized weights have no other form, unless ranks exchange them: then rounded to bf16.
         let left_out = if int8.is_some() && share.ranks == 1 { parameters.matrices() } else { 0..0 };
@@ -519,24 +519,25 @@ impl Scratch {
 
 #[cfg(test)]
 mod tests {
+    use precast_kernels::KERNELS;
     use precast_kernels::{Arch, Block};
 
     use super::*;
 
     fn frozen(b: &mut Builder, format: impl Into<Format>) -> Weight {
-        Weight { tensor: b.persistent("weights", Category::TeacherWeights, format, 1024), role: Role::Frozen }
+        Weight { tensor: b.persistent("weights", category::TEACHER_WEIGHTS, format, 1024), role: Role::Frozen }
     }
 
     #[test]
     fn weights_stack_where_format_and_role_agree() {
-        let b = &mut Builder::new(Arch::Sim);
+        let b = &mut Builder::new(&KERNELS, Arch::Sim);
         let whole = frozen(b, Dtype::Bf16);
         let [first, second, third] = [(0, 256), (256, 512), (768, 256)].map(|(start, elems)| whole.slice(start, elems));
         assert_eq!(first.join(second), Some(whole.slice(0, 768)));
         assert_eq!(first.join(third), None, "they are apart");
         let elsewhere = Tensor { offset: 512, ..frozen(b, Dtype::F32).tensor };
         assert_eq!(first.join(Weight { tensor: elsewhere, ..first }), None, "another format");
-        let [master, grad, m, v] = [0; 4].map(|_| b.persistent("state", Category::Moments, Dtype::F32, 1024));
+        let [master, grad, m, v] = [0; 4].map(|_| b.persistent("state", category::MOMENTS, Dtype::F32, 1024));
         let trained = Weight { role: Role::Trained(Trained { master, grad, m, v }), ..whole };
         assert_eq!(trained.slice(0, 256).join(trained.slice(256, 768)), Some(trained));
         assert_eq!(first.join(trained.slice(256, 512)), None, "another role");
@@ -544,13 +545,13 @@ mod tests {
 
     #[test]
     fn a_weight_in_blocks_takes_what_its_format_says() {
-        let b = &mut Builder::new(Arch::Sim);
+        let b = &mut Builder::new(&KERNELS, Arch::Sim);
         let whole = frozen(b, Format::Block(Block::Q4_K));
         assert_eq!(whole.tensor.bytes(), 4 * 144);
         let rest = whole.slice(256, 768);
         assert_eq!((rest.tensor.offset, rest.tensor.bytes()), (144, 3 * 144));
         assert_eq!(whole.slice(0, 256).join(rest), Some(whole));
         b.phase("none");
-        assert_eq!(std::mem::replace(b, Builder::new(Arch::Sim)).finish().arena_bytes, 768);
+        assert_eq!(std::mem::replace(b, Builder::new(&KERNELS, Arch::Sim)).finish().arena_bytes, 768);
     }
 }

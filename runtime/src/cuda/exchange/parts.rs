@@ -61,9 +61,9 @@ mod tests {
 
     /// Builds a sequence: each node is (is an exchange, dependencies).
     fn sequence(nodes: &[(bool, Vec<u32>)]) -> Vec<Bound> {
-        let key = precast_kernels::Key::new(precast_kernels::add::Add {});
+        let key = precast_core::Key::new(precast_kernels::add::Add {});
         let node = |(is_exchange, dependencies): &(bool, Vec<u32>)| {
-            let geometry = precast_kernels::Geometry { grid: [1; 3], block: [1; 3], shared_bytes: 0 };
+            let geometry = precast_core::Geometry { grid: [1; 3], block: [1; 3], shared_bytes: 0 };
             let launch = BoundLaunch {
                 kernel: KernelId(0),
                 key: key.clone(),

@@ -17,8 +17,8 @@ pub enum Addend {
     Nothing,
     /// A matrix of the result's shape and dtype.
     Matrix(u64),
-    /// The result's previous content, in all micro-batches of a step but the first.
-    Accumulated,
+    /// The result's previous content, unless the u32 at this address is 0: then the result is overwritten.
+    Accumulated(u64),
 }
 
 /// `d = a b (+ bias) (+ addend)`: sums in f32, rounded once.

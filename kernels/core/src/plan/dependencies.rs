@@ -1,9 +1,9 @@
 //! Finds the dependencies between nodes of a phase.
 
-use precast_kernels::Access;
+use crate::Access;
 
-use crate::buffer::Buffer;
-use crate::node::Touch;
+use crate::plan::buffer::Buffer;
+use crate::plan::node::Touch;
 
 /// Arena bytes that a node touches.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::memory::human_bytes;
+use crate::human_bytes;
 
 const GIB: u64 = 1 << 30;
 /// Bytes that stay with the system where host and device share one memory.

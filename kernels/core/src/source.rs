@@ -1,7 +1,8 @@
 //! CUDA sources: their text, the headers that they include, and the digest of both.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{LazyLock, PoisonError, RwLock};
+use std::sync::{LazyLock, OnceLock, PoisonError, RwLock};
+use std::{fmt, ptr};
 
 use crate::digest::Digest;
 use crate::reach::{self, Parsed};
@@ -10,7 +11,7 @@ use crate::words;
 /// Options common to all kernels, besides architecture and macros.
 pub const OPTIONS: &[&str] = &["--std=c++17"];
 
-/// A CUDA source and the headers of its family. The common headers are implicit.
+/// A CUDA source and the headers that it may include.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
     /// Path below `kernels/src`.
@@ -18,35 +19,55 @@ pub struct Source {
     pub text: &'static str,
     /// Headers of the family, as (include name, text).
     pub headers: &'static [Header],
+    /// Headers that any source of the program may include.
+    pub common: &'static Common,
 }
 
 /// A header as (include name, text).
 pub type Header = (&'static str, &'static str);
 
-/// Headers any CUDA source may include.
-pub static COMMON_HEADERS: &[Header] = &[
-    ("blocks.cuh", include_str!("../cuda/blocks.cuh")),
+/// Headers of this package: types, vectors, tensor-core tiles, copies and barriers.
+pub const HEADERS: &[Header] = &[
     ("device.cuh", include_str!("../cuda/device.cuh")),
     ("hopper.cuh", include_str!("../cuda/hopper.cuh")),
     ("mma.cuh", include_str!("../cuda/mma.cuh")),
     ("mma_s8.cuh", include_str!("../cuda/mma_s8.cuh")),
-    ("quantize.cuh", include_str!("../cuda/quantize.cuh")),
     ("shared.cuh", include_str!("../cuda/shared.cuh")),
-    ("step.h", include_str!("../abi/step.h")),
-    ("types.h", include_str!("../abi/types.h")),
+    ("types.h", include_str!("../cuda/types.h")),
     ("vector.cuh", include_str!("../cuda/vector.cuh")),
     ("wgmma.cuh", include_str!("../cuda/wgmma.cuh")),
     ("wgmma_s8.cuh", include_str!("../cuda/wgmma_s8.cuh")),
 ];
 
-/// Common headers by name, parsed to select the parts that a source uses.
-struct Common(BTreeMap<&'static str, Parsed>);
+/// The headers of a program that adds none to [`HEADERS`].
+pub static COMMON: Common = Common::new(&[]);
 
-static COMMON: LazyLock<Common> = LazyLock::new(|| Common::new(COMMON_HEADERS));
+/// Headers that any CUDA source of a program may include: [`HEADERS`] and its own, parsed to select the parts that a source
+/// uses.
+pub struct Common {
+    own: &'static [Header],
+    parsed: OnceLock<BTreeMap<&'static str, Parsed>>,
+}
+
+impl fmt::Debug for Common {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.own.iter().map(|(name, _)| name)).finish()
+    }
+}
 
 impl Common {
-    fn new(headers: &[Header]) -> Self {
-        Self(headers.iter().map(|(name, text)| (*name, Parsed::new(text))).collect())
+    /// Adds a program's own headers, as (include name, text).
+    pub const fn new(own: &'static [Header]) -> Self {
+        Self { own, parsed: OnceLock::new() }
+    }
+
+    /// Returns all of them.
+    pub fn all(&self) -> impl Iterator<Item = &'static Header> {
+        HEADERS.iter().chain(self.own)
+    }
+
+    fn parsed(&self) -> &BTreeMap<&'static str, Parsed> {
+        self.parsed.get_or_init(|| self.all().map(|(name, text)| (*name, Parsed::new(text))).collect())
     }
 
     /// Finds the headers a source includes, directly or through others, in name order; or the name of one that it does not have. What
@@ -61,7 +82,7 @@ impl Common {
                     continue;
                 }
                 let own = source.headers.iter().find(|header| header.0 == name).map(|header| header.1);
-                match own.or_else(|| self.0.get(name).map(Parsed::text)) {
+                match own.or_else(|| self.parsed().get(name).map(Parsed::text)) {
                     Some(text) => {
                         found.push((name, text));
                         texts.push(text);
@@ -82,11 +103,12 @@ impl Common {
     /// Pairs each of them with what a compiler gets of it: of a common one what the source uses, whoever brings its text.
     fn includes(&self, source: &Source) -> Vec<(&'static str, String)> {
         let (common, own): (Vec<Header>, Vec<Header>) =
-            self.headers(source).into_iter().partition(|(name, _)| self.0.contains_key(name));
+            self.headers(source).into_iter().partition(|(name, _)| self.parsed().contains_key(name));
         let own_texts: Vec<&str> = own.iter().map(|(_, text)| *text).chain([source.text]).collect();
-        let brought = common.iter().map(|(name, text)| (*text != self.0[name].text()).then(|| Parsed::new(text)));
+        let brought =
+            common.iter().map(|(name, text)| (*text != self.parsed()[name].text()).then(|| Parsed::new(text)));
         let brought: Vec<Option<Parsed>> = brought.collect();
-        let parsed = common.iter().zip(&brought).map(|((name, _), own)| own.as_ref().unwrap_or(&self.0[name]));
+        let parsed = common.iter().zip(&brought).map(|((name, _), own)| own.as_ref().unwrap_or(&self.parsed()[name]));
         let parsed: Vec<&Parsed> = parsed.collect();
         let used = common.iter().map(|(name, _)| *name).zip(reach::used(&parsed, &own_texts));
         let mut all: Vec<(&str, String)> = own.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
@@ -96,7 +118,7 @@ impl Common {
     }
 
     /// Digests a source's path, and the code of the source and its includes.
-    fn digest(&self, source: &Source) -> Digest {
+    pub fn digest(&self, source: &Source) -> Digest {
         // Neither line numbers nor comments count.
         let code = |text: &str| -> String {
             let code = words::code(text);
@@ -117,17 +139,17 @@ impl Source {
     /// # Panics
     /// If an included header is missing.
     pub fn headers(&self) -> Vec<Header> {
-        COMMON.headers(self)
+        self.common.headers(self)
     }
 
     /// The name of a header that this source includes and does not have.
     pub fn missing(&self) -> Option<&'static str> {
-        COMMON.find(self).err()
+        self.common.find(self).err()
     }
 
     /// Pairs each of them with what a compiler gets of it: of the common ones what this source uses.
     pub fn includes(&self) -> Vec<(&'static str, String)> {
-        COMMON.includes(self)
+        self.common.includes(self)
     }
 
     /// True if the text, or the part of a header that it uses, contains this word.
@@ -137,25 +159,34 @@ impl Source {
 
     /// Digests everything of a source that a cubin depends on: its path, and the code of the text and of its includes'
     /// used parts. Each source is digested once per process: start-up needs every module's.
-    pub(crate) fn digest(&self) -> Digest {
-        static DIGESTS: LazyLock<RwLock<HashMap<[usize; 6], Digest>>> = LazyLock::new(RwLock::default);
+    pub fn digest(&self) -> Digest {
+        static DIGESTS: LazyLock<RwLock<HashMap<[usize; 7], Digest>>> = LazyLock::new(RwLock::default);
         // Static text never changes, so its address identifies it, at no cost.
         let place = |text: &'static str| [text.as_ptr().addr(), text.len()];
         let [[path, path_bytes], [text, text_bytes]] = [self.path, self.text].map(place);
-        let place = [path, path_bytes, text, text_bytes, self.headers.as_ptr().addr(), self.headers.len()];
+        let place = [
+            path,
+            path_bytes,
+            text,
+            text_bytes,
+            self.headers.as_ptr().addr(),
+            self.headers.len(),
+            ptr::from_ref(self.common).addr(),
+        ];
         if let Some(digest) = DIGESTS.read().unwrap_or_else(PoisonError::into_inner).get(&place) {
             return *digest;
         }
-        let digest = COMMON.digest(self);
+        let digest = self.common.digest(self);
         DIGESTS.write().unwrap_or_else(PoisonError::into_inner).insert(place, digest);
         digest
     }
 }
 
-/// Declares a CUDA source in a family's folder, with the family's parameter blocks and further headers.
+/// Declares a CUDA source in a family's folder, with the family's parameter blocks and further headers; `@ COMMON;` names
+/// other common headers than those of this package.
 #[macro_export]
 macro_rules! source {
-    ($family:literal, in $folder:literal, $file:literal $(, $header:literal)*) => {
+    (@ $common:expr; $family:literal, in $folder:literal, $file:literal $(, $header:literal)*) => {
         $crate::source::Source {
             path: concat!($family, "/", $folder, $file),
             text: include_str!(concat!($folder, $file)),
@@ -163,21 +194,25 @@ macro_rules! source {
                 (concat!($family, ".h"), include_str!(concat!($family, ".h"))),
                 $((concat!($family, "/", $header), include_str!($header)),)*
             ],
+            common: $common,
         }
     };
-    ($family:literal, $file:literal $(, $header:literal)*) => { $crate::source!($family, in "", $file $(, $header)*) };
+    (@ $common:expr; $family:literal, $file:literal $(, $header:literal)*) => {
+        $crate::source!(@ $common; $family, in "", $file $(, $header)*)
+    };
+    ($family:literal, $($rest:tt)*) => { $crate::source!(@ &$crate::source::COMMON; $family, $($rest)*) };
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
-    use crate::Arch;
-    use crate::words::Mention;
 
-    const SOURCE: Source =
-        Source { path: "a/b.cu", text: "#include \"a/c.cuh\"\ncode", headers: &[("a/c.cuh", "more"), ("a/d.cuh", "")] };
+    const SOURCE: Source = Source {
+        path: "a/b.cu",
+        text: "#include \"a/c.cuh\"\ncode",
+        headers: &[("a/c.cuh", "more"), ("a/d.cuh", "")],
+        common: &COMMON,
+    };
 
     #[test]
     fn a_digest_is_of_path_code_and_what_is_included() {
@@ -202,35 +237,6 @@ mod tests {
         }
     }
 
-    /// Returns every source that an example is built from, and the number of rows.
-    fn rows() -> (Vec<Source>, usize) {
-        let keys = crate::examples();
-        let archs = Arch::GPUS.into_iter().chain([Arch::Sm90Portable]);
-        let rows: Vec<Source> =
-            archs.flat_map(|arch| keys.iter().flat_map(move |key| key.built(arch))).map(|pair| pair.source()).collect();
-        let count = rows.len();
-        let sources: BTreeMap<&str, Source> = rows.into_iter().map(|source| (source.path, source)).collect();
-        (sources.into_values().collect(), count)
-    }
-
-    /// Words that cannot name a function and that introduce an item.
-    const KEYWORDS: [&str; 10] =
-        ["alignas", "__align__", "class", "enum", "operator", "struct", "template", "typedef", "union", "using"];
-
-    /// Adds functions of these names to the end of each common header.
-    fn with_functions(names: &BTreeSet<&str>) -> Common {
-        let added: String =
-            names.iter().map(|name| format!("// New.\n__device__ float {name}(float x) {{ return x; }}\n")).collect();
-        let more = |text: &str| -> &'static str {
-            match text.strip_suffix("#endif\n") {
-                Some(guarded) => format!("{guarded}\n{added}#endif\n").leak(),
-                None => format!("{text}\n{added}").leak(),
-            }
-        };
-        let headers: Vec<Header> = COMMON_HEADERS.iter().map(|(name, text)| (*name, more(text))).collect();
-        Common::new(&headers)
-    }
-
     #[test]
     fn of_a_common_header_that_a_source_brings_it_gets_what_it_uses() {
         const BROUGHT: &[Header] = &[(
@@ -241,33 +247,5 @@ mod tests {
         assert_eq!(source.includes(), [("device.cuh", "__device__ float used(float x) { return x; }\n\n".to_owned())]);
         assert_eq!(source.missing(), None);
         assert_eq!(Source { text: "#include \"b.cuh\"", ..SOURCE }.missing(), Some("b.cuh"));
-    }
-
-    #[test]
-    fn an_intrinsic_added_to_a_common_header_moves_no_row() {
-        let (sources, rows) = rows();
-        assert!(rows > 400, "{rows}");
-        // Every name that a source or header has and never calls: fields, variables, parameters, types.
-        let texts = || {
-            let own = sources.iter().flat_map(|source| source.headers().into_iter().map(|(_, text)| text));
-            own.chain(sources.iter().map(|source| source.text))
-        };
-        let all: Vec<Mention<'_>> = texts().flat_map(words::mentions).collect();
-        let called: BTreeSet<&str> =
-            all.iter().filter(|mention| mention.is_called).map(|mention| mention.name).collect();
-        let names =
-            all.iter().map(|mention| mention.name).filter(|name| !called.contains(name) && !KEYWORDS.contains(name));
-        let names: BTreeSet<&str> = names.collect();
-        assert!(names.len() > 300 && ["rows", "value"].iter().all(|name| names.contains(name)), "{names:?}");
-        let moved = |common: &Common| -> Vec<&str> {
-            let moved = sources.iter().filter(|source| common.digest(source) != COMMON.digest(source));
-            moved.map(|source| source.path).collect()
-        };
-        assert_eq!(moved(&with_functions(&names)), [""; 0]);
-        // Another overload of a called name changes its callers.
-        let call = |source: &&Source| source.includes().iter().any(|(_, text)| text.contains("float sigmoid("));
-        let callers: Vec<&str> = sources.iter().filter(call).map(|source| source.path).collect();
-        assert!(!callers.is_empty() && callers.len() < sources.len() / 2);
-        assert_eq!(moved(&with_functions(&["sigmoid"].into())), callers);
     }
 }

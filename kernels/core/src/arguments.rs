@@ -2,6 +2,7 @@
 
 /// Declares the arguments of a parameter block, and builds the block from them: addresses of operands, 0 for absent
 /// ones, then scalars. Reserved fields, and those that the driver fills in, are zero.
+#[macro_export]
 macro_rules! arguments {
     ($name:ident of $params:ident {
         operands { $($operand:ident),* }
@@ -16,17 +17,16 @@ macro_rules! arguments {
             $(pub $scalar: $type,)*
         }
 
-        impl<A: Into<address>> From<$name<A>> for $params {
+        impl<A: Into<$crate::abi::address>> From<$name<A>> for $params {
             #[allow(clippy::needless_update)] // Not every block has reserved fields.
             fn from(args: $name<A>) -> Self {
                 Self {
                     $($operand: args.$operand.into(),)*
                     $($optional: args.$optional.map_or(0, Into::into),)*
                     $($scalar: args.$scalar,)*
-                    ..bytemuck::Zeroable::zeroed()
+                    ..$crate::bytemuck::Zeroable::zeroed()
                 }
             }
         }
     };
 }
-pub(crate) use arguments;

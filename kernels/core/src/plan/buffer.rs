@@ -1,7 +1,8 @@
 //! Buffers of a plan, and ranges of them.
 
-use precast_kernels::Format;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+
+use crate::Format;
 
 /// Alignment of buffers, bytes.
 const ALIGN: u64 = 256;
@@ -12,72 +13,27 @@ const OFFSET_BITS: u32 = 40;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BufferId(pub u32);
 
-/// Purpose of a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Category {
-    /// Frozen teacher weights.
-    TeacherWeights,
-    /// Scratch for the teacher's dequantized matrices.
-    TeacherScratch,
-    /// The student's weights: in the precision of the run, or frozen ones as stored.
-    StudentWeights,
-    /// Scratch for the frozen student's dequantized matrices.
-    StudentScratch,
-    /// The student's adapters in the precision of the run.
-    Adapters,
-    /// fp32 master weights, unless they are the weights themselves.
-    MasterWeights,
-    /// First and second moments.
-    Moments,
-    Gradients,
-    /// Workspaces of cuBLASLt's GEMMs.
-    CublasWorkspaces,
-    /// cuBLASLt's own memory, in no buffer.
-    Cublas,
-    /// The pool of keys and values that decoding attends to.
-    KeysAndValues,
-    /// Rotary tables, inputs, scalars and metrics.
-    Inputs,
-    /// Activations, their gradients, logits and workspaces, which share memory as their lifetimes allow.
-    Activations,
+/// Purpose of a buffer: a row of the memory table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Category {
+    /// Place in the memory table, ascending.
+    pub rank: u8,
+    /// Name in JSON: `student_weights`.
+    pub key: &'static str,
+    /// Name in the memory table: `student weights`.
+    pub name: &'static str,
 }
 
 impl Category {
-    /// Every category, in table order.
-    pub const ALL: [Category; 13] = [
-        Category::TeacherWeights,
-        Category::TeacherScratch,
-        Category::StudentWeights,
-        Category::StudentScratch,
-        Category::Adapters,
-        Category::MasterWeights,
-        Category::Moments,
-        Category::Gradients,
-        Category::CublasWorkspaces,
-        Category::Cublas,
-        Category::KeysAndValues,
-        Category::Inputs,
-        Category::Activations,
-    ];
+    /// Activations, their gradients and workspaces, which share memory as their lifetimes allow.
+    pub const ACTIVATIONS: Self = Self { rank: u8::MAX, key: "activations", name: "activations" };
+    /// cuBLASLt's own memory, in no buffer.
+    pub const CUBLAS: Self = Self { rank: 100, key: "cublas", name: "cublas itself" };
+}
 
-    /// Returns the name in the memory table.
-    pub fn name(self) -> &'static str {
-        match self {
-            Category::TeacherWeights => "teacher weights",
-            Category::TeacherScratch => "teacher scratch",
-            Category::StudentWeights => "student weights",
-            Category::StudentScratch => "student scratch",
-            Category::Adapters => "adapters",
-            Category::MasterWeights => "master weights",
-            Category::Moments => "moments",
-            Category::Gradients => "gradients",
-            Category::CublasWorkspaces => "cublas workspaces",
-            Category::Cublas => "cublas itself",
-            Category::KeysAndValues => "keys and values",
-            Category::Inputs => "inputs and tables",
-            Category::Activations => "activations",
-        }
+impl Serialize for Category {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.key)
     }
 }
 

@@ -1,16 +1,16 @@
 //! Builds a plan: declares buffers, adds launches, finishes.
 
-use precast_kernels::{Arch, Dtype, Format, Key, Registered};
-
-use crate::arena::{self, Stage, Touched};
-use crate::buffer::{Buffer, BufferId, Category, Lifetime, Tensor};
-use crate::dependencies::dependencies;
-use crate::node::{Build, Cublas, Exchange, Executor, Launch, Node, Work};
+use crate::plan::arena::{self, Stage, Touched};
+use crate::plan::buffer::{Buffer, BufferId, Category, Lifetime, Tensor};
+use crate::plan::dependencies::dependencies;
+use crate::plan::node::{Build, Cublas, Exchange, Executor, Launch, Node, Work};
 use crate::plan::{Phase, Plan};
+use crate::{Arch, Dtype, Format, Key, Registered, Registry};
 
 /// A plan under construction.
-pub(crate) struct Builder {
+pub struct Builder {
     arch: Arch,
+    kernels: &'static Registry,
     buffers: Vec<Buffer>,
     phases: Vec<Phase>,
     /// By phase.
@@ -20,9 +20,9 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Starts an empty plan for an architecture.
-    pub fn new(arch: Arch) -> Self {
-        Self { arch, buffers: Vec::new(), phases: Vec::new(), stages: Vec::new(), current: None }
+    /// Starts an empty plan of these kernels for an architecture.
+    pub fn new(kernels: &'static Registry, arch: Arch) -> Self {
+        Self { arch, kernels, buffers: Vec::new(), phases: Vec::new(), stages: Vec::new(), current: None }
     }
 
     pub fn arch(&self) -> Arch {
@@ -63,7 +63,7 @@ impl Builder {
 
     /// Declares a buffer that lives from its first node to its last, in one phase.
     pub fn transient(&mut self, name: impl Into<String>, format: impl Into<Format>, elems: u64) -> Tensor {
-        self.declare(name.into(), Category::Activations, format.into(), elems, Lifetime::Transient)
+        self.declare(name.into(), Category::ACTIVATIONS, format.into(), elems, Lifetime::Transient)
     }
 
     /// Declares a buffer that the host writes before the phase that reads it.
@@ -115,9 +115,9 @@ impl Builder {
     /// # Panics
     /// If an operand has no buffer, another format than its buffer, or reaches past it: the lowering is wrong.
     pub fn launch<K: Registered>(&mut self, label: impl Into<String>, kernel: K, params: impl Into<K::Params>) {
-        let params = precast_kernels::bytes(&kernel, &params.into());
+        let params = crate::bytes(&kernel, &params.into());
         let key = Key::new(kernel);
-        let variant = key.select(&params, self.arch);
+        let variant = self.kernels.select(&key, &params, self.arch);
         let geometry = key.kernel().geometry(variant, &params);
         self.add(label.into(), Launch { key, params, by: Executor::Kernel(Build { variant, geometry }) });
     }
@@ -127,7 +127,7 @@ impl Builder {
     /// # Panics
     /// Those of [`Self::launch`].
     pub fn multiply<K: Registered>(&mut self, label: impl Into<String>, kernel: K, params: &K::Params, by: Cublas) {
-        let params = precast_kernels::bytes(&kernel, params);
+        let params = crate::bytes(&kernel, params);
         let key = Key::new(kernel);
         self.add(label.into(), Launch { key, params, by: Executor::Cublas(by) });
     }

@@ -1,11 +1,10 @@
 //! Selection of variants for the card at hand, among those that give the same bits.
 
-use precast_kernels::card::Card;
-use precast_kernels::tuned::Table;
-use precast_kernels::{Key, Variant};
-
-use crate::node::{Build, Executor};
+use crate::card::Card;
 use crate::plan::Plan;
+use crate::plan::node::{Build, Executor};
+use crate::tuned::Table;
+use crate::{Key, Variant};
 
 impl Plan {
     /// Replaces variants by those that a table has as faster on a chip and that give the same bits: nothing but the time

@@ -125,7 +125,7 @@ impl Format {
 
 impl Format {
     /// Returns the format of outputs, biases and residuals of matrix multiplications with inputs in this one.
-    pub(crate) fn output(self) -> Self {
+    pub fn output(self) -> Self {
         if self == Dtype::I8 { Dtype::Bf16.into() } else { self }
     }
 }

@@ -43,20 +43,16 @@ pub enum Content {
     Uniform(f32, f32),
     /// Token ids below a bound.
     Ids(u32),
-    /// Token ids below a bound, about one in four masked.
+    /// Token ids below a bound, about one in four of them `u32::MAX`, which is none.
     Targets(u32),
-    /// Slots below a bound, each once, about one in four of them idle.
+    /// Slots below a bound, each once, about one in four of them `u32::MAX`, which is none.
     Slots(u32),
     /// Token ids below a bound, ascending, with runs.
     SortedIds(u32),
     /// A permutation that ascends within each run of the operand named.
     PositionsOf(&'static str),
-    /// A `micro_scalars` block: a loss scale, and accumulation on or off.
-    Micro,
-    /// An `update_scalars` block.
-    Update,
-    /// A `step_metrics` block that does not skip.
-    Metrics,
+    /// A block of scalars, of these fields.
+    Scalars(&'static [Scalar]),
     /// Integers from -127 to 127; of each 64 neighbors eight are one of these two.
     Int8,
     /// Rows of this many elements, each of one kind: standard normal, all zeros, with an outlier of a thousand, of the
@@ -70,6 +66,17 @@ pub enum Content {
     Columns(u32),
     /// Random blocks with finite scales, of both signs, some subnormal, some zero.
     Blocks,
+}
+
+/// A field of a block of scalars, 4 bytes, as a checked launch gets it. Words are compared exactly.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scalar {
+    Float(f32),
+    /// A float, uniform in a range.
+    Uniform(f32, f32),
+    Word(u32),
+    /// A word below a bound.
+    Below(u32),
 }
 
 impl Content {

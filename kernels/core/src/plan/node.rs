@@ -3,9 +3,9 @@
 //! A launch's parameter block holds *virtual addresses* ([`Tensor::address`]). Binding replaces them by real ones;
 //! nothing else about a plan changes when it runs.
 
-use precast_kernels::{Access, Geometry, Key, KeyVariant, Operand, Variant};
+use crate::{Access, Geometry, Key, KeyVariant, Operand, Variant};
 
-use crate::buffer::{BufferId, Tensor};
+use crate::plan::buffer::{BufferId, Tensor};
 
 /// One piece of work of a phase. Arena and dependencies depend only on the ranges that it touches.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,7 +94,7 @@ pub struct Launch {
 pub enum Executor {
     /// A kernel of the bundle.
     Kernel(Build),
-    /// cuBLASLt: the key has a [`BlasGemm`](precast_kernels::BlasGemm).
+    /// cuBLASLt: the key has a [`BlasGemm`](crate::BlasGemm).
     Cublas(Cublas),
 }
 
@@ -155,7 +155,7 @@ impl Launch {
     }
 
     /// Returns its operands with the buffer and offset in the parameter block.
-    pub(crate) fn operands(&self) -> impl Iterator<Item = (Operand, BufferId, u64)> {
+    pub fn operands(&self) -> impl Iterator<Item = (Operand, BufferId, u64)> {
         self.key.kernel().operands(&self.params).into_iter().map(|operand| {
             let address = bytemuck::pod_read_unaligned(&self.params[operand.offset..operand.offset + 8]);
             let Some((buffer, offset)) = Tensor::at(address) else {

@@ -1,11 +1,13 @@
 //! Device memory by category: the table that people read before a run starts.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
 
-use crate::buffer::{Category, Lifetime};
+use crate::human_bytes;
 use crate::plan::Plan;
+use crate::plan::buffer::{Buffer, Category, Lifetime};
 
 /// Bytes of a plan by category.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -29,10 +31,12 @@ pub struct MemoryRow {
 impl MemoryTable {
     /// Tabulates a plan. Activations are the arena without the persistent buffers.
     pub fn of(plan: &Plan) -> Self {
+        let named = plan.buffers.iter().map(|buffer| buffer.category);
+        let all: BTreeSet<Category> = named.chain([Category::CUBLAS, Category::ACTIVATIONS]).collect();
         let of = |lifetime| {
-            Category::ALL.into_iter().map(move |category| {
-                let buffers = plan.buffers.iter().filter(|b| b.lifetime == lifetime && b.category == category);
-                MemoryRow { category, bytes: buffers.map(|b| b.reserved_bytes()).sum() }
+            all.iter().map(move |category| {
+                let buffers = plan.buffers.iter().filter(|b| b.lifetime == lifetime && b.category == *category);
+                MemoryRow { category: *category, bytes: buffers.map(Buffer::reserved_bytes).sum() }
             })
         };
         let mut rows: Vec<MemoryRow> = of(Lifetime::Persistent).collect();
@@ -40,8 +44,8 @@ impl MemoryTable {
         let held: u64 = rows.iter().map(|row| row.bytes).sum();
         for row in &mut rows {
             match row.category {
-                Category::Activations => row.bytes += plan.arena_bytes - held,
-                Category::Cublas => row.bytes += plan.device_bytes() - plan.arena_bytes,
+                Category::ACTIVATIONS => row.bytes += plan.arena_bytes - held,
+                Category::CUBLAS => row.bytes += plan.device_bytes() - plan.arena_bytes,
                 _ => {}
             }
         }
@@ -50,25 +54,13 @@ impl MemoryTable {
     }
 }
 
-/// Formats a byte count for people.
-pub fn human_bytes(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{bytes} B") } else { format!("{value:.2} {}", UNITS[unit]) }
-}
-
 impl fmt::Display for MemoryTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for row in &self.rows {
-            writeln!(f, "  {:<18} {:>12}  {:>16} bytes", row.category.name(), human_bytes(row.bytes), row.bytes)?;
+            writeln!(f, "  {:<18} {:>12}  {:>16} bytes", row.category.name, human_bytes(row.bytes), row.bytes)?;
         }
         for row in &self.shared {
-            let name = format!("- {}", row.category.name());
+            let name = format!("- {}", row.category.name);
             writeln!(f, "  {name:<18} {:>12}  {:>16} bytes of these", human_bytes(row.bytes), row.bytes)?;
         }
         write!(f, "  {:<18} {:>12}  {:>16} bytes", "total", human_bytes(self.total_bytes), self.total_bytes)

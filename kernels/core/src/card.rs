@@ -24,7 +24,7 @@ pub fn flops_per_clock(name: &str, capability: (u32, u32)) -> Option<u32> {
 
 impl Arch {
     /// Returns the figures of the GPU that launches are sized for, where its tiles' rates are not measured.
-    pub(crate) fn card(self) -> Option<Card> {
+    pub fn card(self) -> Option<Card> {
         let measured = matches!(self, Arch::Sm90a | Arch::Sm90Portable);
         let rate = flops_per_clock(self.chip()?, self.compute_capability()?).filter(|_| !measured);
         rate.map(|flops_per_clock| Card { multiprocessors: self.multiprocessors(), flops_per_clock })

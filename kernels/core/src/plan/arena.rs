@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::buffer::{Buffer, Lifetime};
-use crate::node::Touch;
+use crate::plan::buffer::{Buffer, Lifetime};
+use crate::plan::node::Touch;
 
 /// Phases whose buffers may live from one of them to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,28 @@
 //! Plans: buffers in one arena, and phases of nodes with their dependencies.
 
-use precast_kernels::Arch;
+mod arena;
+mod buffer;
+mod builder;
+mod dependencies;
+mod memory;
+mod node;
+mod reselect;
+mod roofline;
 
-use crate::buffer::{Buffer, BufferId, Tensor};
-use crate::node::{Launch, Node};
+use std::collections::BTreeSet;
+
+pub use buffer::{Buffer, BufferId, Category, Lifetime, Tensor};
+pub use builder::Builder;
+pub use memory::{MemoryRow, MemoryTable};
+pub use node::{Build, Cublas, Exchange, Executor, Launch, Node, Touch, Work};
+
+use crate::{Arch, KeyVariant};
+
+/// Returns every (key, variant) of the bundle that a plan launches. The only enumeration: the build compiles it,
+/// start-up checks it, the step executes that same plan.
+pub fn keys(plan: &Plan) -> BTreeSet<KeyVariant> {
+    plan.launches().filter_map(Launch::pair).collect()
+}
 
 /// Nodes that run as one: on a GPU, one graph.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,8 +3,8 @@
 //! Rates are dense. bf16 is summed in fp32: a GeForce does that at half of the rate of the professional card of its
 //! architecture (512 against 1,024 FLOP a clock and multiprocessor on 8.6, 8.9 and 12.x).
 
-use precast_kernels::Arch;
-use precast_kernels::card::flops_per_clock;
+use crate::Arch;
+use crate::card::flops_per_clock;
 use serde::Serialize;
 
 use crate::chip_memory::ChipMemory;
@@ -240,7 +240,7 @@ impl Peak {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::human_bytes;
+    use crate::human_bytes;
 
     const CLOCKS: Clocks = Clocks { multiprocessors: 24, core_khz: 2_460_000, memory_khz: 8_501_000, bus_bits: 128 };
 

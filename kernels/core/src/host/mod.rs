@@ -1,0 +1,7 @@
+//! Typed views of a launch's buffers, for host references.
+
+mod buffer;
+mod views;
+
+pub use buffer::Buffer;
+pub use views::{Store, Views, round_to};

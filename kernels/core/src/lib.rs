@@ -1,0 +1,55 @@
+//! Kernels as values, and plans that launch them, for any program: no kernel, no model and no driver is in here.
+//!
+//! A program declares each kernel once, in a C header, from which `precast-abi` writes its key, parameter block and
+//! operands ([`Kernel`]); it adds builds ([`Build`]) and required results ([`Reference`]), and lists all of them in a
+//! [`Registry`]. The compiler, the runtime, the self-test and the checker take that value. A [`plan::Builder`] makes a
+//! [`Plan`] of launches: its arena and its dependencies follow from the operands.
+
+pub mod abi;
+pub mod arch;
+mod arguments;
+pub mod blas;
+pub mod build;
+pub mod card;
+pub mod check;
+mod chip_memory;
+pub mod chips;
+pub mod digest;
+pub mod dtype;
+pub mod erased;
+pub mod fields;
+pub mod format;
+pub mod host;
+mod human;
+pub mod kernel;
+pub mod key;
+pub mod operand;
+pub mod plan;
+mod reach;
+pub mod reference;
+pub mod registry;
+pub mod source;
+pub mod tensor_map;
+pub mod tuned;
+pub mod variant;
+pub mod words;
+
+pub use arch::{Arch, TEGRA};
+pub use blas::{Addend, BlasGemm};
+pub use build::{Build, Geometry};
+pub use bytemuck;
+pub use chip_memory::ChipMemory;
+pub use digest::{Digest, Hasher, NotADigest};
+pub use dtype::Dtype;
+pub use erased::{AnyKernel, Registered, bytes};
+pub use format::{Block, Format};
+pub use human::human_bytes;
+pub use kernel::Kernel;
+pub use key::{Key, KeyVariant};
+pub use operand::{Access, Content, Operand, Scalar};
+pub use plan::Plan;
+pub use reference::{Batch, Reference, Tolerance};
+pub use registry::{KeyError, Op, Registry};
+pub use source::{OPTIONS, Source};
+pub use tensor_map::TensorMap;
+pub use variant::{Fixed, Threads, Variant};

@@ -1,0 +1,124 @@
+//! The kernels of a program, as a value that it hands to compiler, runtime, self-test and checker.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use crate::arch::Arch;
+use crate::erased::Registered;
+use crate::key::Key;
+use crate::tuned::{self, Table, TableError};
+use crate::variant::Variant;
+
+/// A registered operation.
+#[derive(Clone, Copy)]
+pub struct Op {
+    /// `family.operation`.
+    pub name: &'static str,
+    /// Parses the key's fields.
+    parse: fn(&[(&str, &str)]) -> Option<Key>,
+    /// See [`Reference::examples`](crate::Reference::examples).
+    pub examples: fn() -> Vec<Key>,
+}
+
+impl Op {
+    /// Returns the registry's row of a kernel.
+    pub const fn of<K: Registered>() -> Self {
+        Self {
+            name: K::OP,
+            parse: |pairs| K::from_pairs(pairs).map(Key::new),
+            examples: || K::examples().into_iter().map(Key::new).collect(),
+        }
+    }
+}
+
+/// Every kernel of a program: parses key texts, lists kernels, selects variants.
+pub struct Registry {
+    /// Every operation, alphabetical.
+    pub ops: &'static [Op],
+    tuned: LazyLock<Table>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Registry of {} operations", self.ops.len())
+    }
+}
+
+impl Registry {
+    /// Lists these operations, without measured launches.
+    pub const fn new(ops: &'static [Op]) -> Self {
+        Self::measured(ops, Table::default)
+    }
+
+    /// Lists these operations, with the launches that were measured ([`tuned`]).
+    pub const fn measured(ops: &'static [Op], tuned: fn() -> Table) -> Self {
+        Self { ops, tuned: LazyLock::new(tuned) }
+    }
+
+    /// Returns the examples of every kernel.
+    pub fn examples(&self) -> Vec<Key> {
+        self.ops.iter().flat_map(|op| (op.examples)()).collect()
+    }
+
+    /// Reads a table of measured launches whose every row names an architecture, a kernel and a variant of these.
+    ///
+    /// # Errors
+    /// [`TableError`] with the line.
+    pub fn table(&self, text: &str) -> Result<Table, TableError> {
+        let table = text.parse()?;
+        for (line, text) in tuned::rows(text) {
+            let words: Vec<&str> = text.split(' ').collect();
+            let unknown = |what, name: &str| TableError::Unknown { line, what, name: name.to_owned() };
+            let arch = Arch::of_name(words[1]).ok_or_else(|| unknown("architecture", words[1]))?;
+            let key = self.parse(words[2]).map_err(|_| unknown("kernel", words[2]))?;
+            let variants = key.kernel().variants(arch);
+            if variants.iter().all(|variant| variant.to_string() != words[4]) {
+                return Err(unknown("variant", words[4]));
+            }
+        }
+        Ok(table)
+    }
+
+    /// Returns the measured launches.
+    pub fn tuned(&self) -> &Table {
+        &self.tuned
+    }
+
+    /// Selects the variant for a launch: the one measured fastest on the architecture's chip, else by the family's rule.
+    pub fn select(&self, key: &Key, params: &[u8], arch: Arch) -> Variant {
+        tuned::select(&self.tuned, key, params, arch)
+    }
+
+    /// Parses a canonical text.
+    ///
+    /// # Errors
+    /// [`KeyError`] if the operation is unknown or the text is not canonical.
+    pub fn parse(&self, text: &str) -> Result<Key, KeyError> {
+        let malformed = || KeyError::Malformed(text.to_owned());
+        let (name, rest) = text.split_once('{').ok_or_else(malformed)?;
+        let body = rest.strip_suffix('}').ok_or_else(malformed)?;
+        let op = self.ops.iter().find(|op| op.name == name);
+        let op = op.ok_or_else(|| KeyError::UnknownOp { op: name.to_owned(), text: text.to_owned() })?;
+        let pairs: Vec<(&str, &str)> = match body {
+            "" => Vec::new(),
+            body => body.split(',').map(|pair| pair.split_once('=')).collect::<Option<_>>().ok_or_else(malformed)?,
+        };
+        let key = (op.parse)(&pairs).ok_or_else(malformed)?;
+        if key.text() == text { Ok(key) } else { Err(malformed()) }
+    }
+}
+
+/// The text is no key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// No kernel family has this operation.
+    #[error("unknown operation `{op}` in key `{text}`: this program and the bundle come from different versions")]
+    UnknownOp {
+        /// `family.operation` in the text.
+        op: String,
+        text: String,
+    },
+    /// The text is not canonical.
+    #[error("malformed key `{0}`: expected the canonical text `op{{field=value,...}}`")]
+    Malformed(String),
+}
