@@ -50,48 +50,6 @@ fn a_second_process_is_refused_and_names_the_first() {
 }
 
 #[test]
-fn overwriting_replaces_a_run_and_nothing_else() {
-    let case = Case::new(17 * 4);
-    let out = case.path("out");
-    run(&case, "--steps 2").succeeds();
-    let old = contents(&out);
-    // A start-up that fails leaves the old run where it is.
-    case.write("empty.bin", "");
-    run(&case, "--steps 1 --overwrite --data empty.bin").fails(5, "");
-    run(&case, "--steps 1 --overwrite --bundle data.bin").fails(3, "");
-    assert_eq!(contents(&out), old);
-    // So do files of somebody else, and changed ones: each is named.
-    type Make = fn(&Path);
-    let file: Make = |path| fs::write(path, "mine").unwrap();
-    let foreign: [(&str, Make); 5] = [
-        ("notes.txt", file),
-        ("student/notes.txt", file),
-        ("folder", |path| fs::create_dir(path).unwrap()),
-        ("link", |path| symlink("/", path).unwrap()),
-        ("checkpoint-2/extra", file),
-    ];
-    for (name, make) in foreign {
-        make(&out.join(name));
-        run(&case, "--steps 1 --overwrite").fails(2, format!("out/{name} is not listed"));
-        let _ = fs::remove_file(out.join(name)).or_else(|_| fs::remove_dir(out.join(name)));
-        assert_eq!(contents(&out), old);
-    }
-    for name in ["student/config.json", "metrics.jsonl", "run.log", "checkpoint-2/master.safetensors", "report.html"] {
-        let whole = fs::read(out.join(name)).unwrap();
-        let mut changed = whole.clone();
-        changed[whole.len() / 2] ^= 1;
-        fs::write(out.join(name), changed).unwrap();
-        run(&case, "--steps 1 --overwrite").fails(2, format!("out/{name} was changed since it was written"));
-        fs::write(out.join(name), whole).unwrap();
-    }
-    assert_eq!(replaced(&case), 0);
-    // Without a checkpoint the old run goes at the end.
-    run(&case, "--steps 1 --overwrite --checkpoint-every 0").succeeds();
-    assert_eq!(names_in(&out), ["metrics.jsonl", "report.html", "run.json", "run.log", "student"]);
-    assert_eq!(replaced(&case), 0);
-}
-
-#[test]
 fn the_old_run_stays_until_the_new_one_has_a_checkpoint() {
     let case = Case::new(17 * 4);
     run(&case, "--steps 2").succeeds();
