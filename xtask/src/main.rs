@@ -59,7 +59,8 @@ cargo xtask tuned FILE...  add times that `precast bench --tune FILE` measured t
 cargo xtask peers [CHECK...]
                            compare adapters with PEFT, students with transformers and llama.cpp, exports with llama.cpp's
                            converter and event files with TensorBoard; installs 3 GB from PyPI in target/peers, unless
-                           PRECAST_PEERS_PYTHON names a Python that has xtask/peers/requirements.txt
+                           PRECAST_PEERS_PYTHON names a Python that has xtask/peers/requirements.txt; PRECAST_BIN names
+                           a trainer in place of one that is built
 cargo xtask truth          compare likelihoods of real models with exact ones (fetches 1.2 GB)
 cargo xtask truth --golden DIR
                            compare every golden case of DIR, as tests/golden/make.py writes them, with PyTorch's numbers
