@@ -11,5 +11,6 @@ pub type address = u64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub struct tensor_map {
+    /// The driver's 128 bytes.
     pub opaque: [u64; 16],
 }

@@ -25,6 +25,7 @@ pub enum Arch {
     Sm120,
     /// GB10 / DGX Spark.
     Sm121,
+    /// The simulated GPU: host references, no machine code.
     Sim,
 }
 
@@ -190,9 +191,11 @@ impl fmt::Display for Arch {
     }
 }
 
+/// No architecture has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown architecture `{name}`: known are {}", known())]
 pub struct UnknownArch {
+    /// Text that was given.
     pub name: String,
 }
 

@@ -5,6 +5,7 @@ use crate::Arch;
 /// Figures of a GPU that launches are selected by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Card {
+    /// Multiprocessors of the card.
     pub multiprocessors: u32,
     /// bf16 with fp32 sums by tensor cores: FLOP a clock and multiprocessor.
     pub flops_per_clock: u32,

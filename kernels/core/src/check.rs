@@ -21,8 +21,11 @@ const ABSENT: u32 = u32::MAX;
 
 /// A launch to check: a key, a parameter block with addresses 0, and the contents of its operands.
 pub struct Case {
+    /// Kernel that is launched.
     pub key: Key,
+    /// Parameter block, addresses 0.
     pub params: Vec<u8>,
+    /// Operands of the launch, in the order of the block.
     pub operands: Vec<Operand>,
     /// Contents of each operand before the launch.
     pub before: Vec<Buffer>,
@@ -148,8 +151,11 @@ impl Distance {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{key}: operand `{operand}` {fault}")]
 pub struct Mismatch {
+    /// Canonical text of the key.
     pub key: String,
+    /// Name of the operand.
     pub operand: &'static str,
+    /// Fault of its content.
     pub fault: OutputFault,
 }
 
@@ -162,15 +168,30 @@ pub enum OutputFault {
          largest (allowed {:.1e})",
         distance.norm, tolerance.norm, distance.index, distance.element, tolerance.element
     )]
-    Distance { distance: Distance, tolerance: Tolerance },
+    Distance {
+        /// Measured distance.
+        distance: Distance,
+        /// Allowed distance.
+        tolerance: Tolerance,
+    },
     /// The launch left poison where the reference writes.
     #[error("was never written at element {index} of {elems}")]
-    Unwritten { index: usize, elems: u64 },
+    Unwritten {
+        /// First such element.
+        index: usize,
+        /// Elements of the operand.
+        elems: u64,
+    },
     /// Neither the launch nor the reference writes all of it.
     #[error(
         "is written at element {index} of {elems} neither by the launch nor by the host reference: it is declared too long"
     )]
-    ByNeither { index: usize, elems: u64 },
+    ByNeither {
+        /// First such element.
+        index: usize,
+        /// Elements of the operand.
+        elems: u64,
+    },
 }
 
 fn distance(format: Format, out: &[u8], reference: &[u8], tolerance: Tolerance) -> Distance {

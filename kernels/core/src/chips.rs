@@ -16,6 +16,7 @@ pub struct Chip {
     pub name: &'static str,
     /// Compute capability, (major, minor).
     pub capability: (u32, u32),
+    /// Memory that a run can take.
     pub memory: ChipMemory,
     /// None where its rates are not known.
     pub peak: Option<Peak>,
@@ -39,6 +40,7 @@ pub struct Peak {
 /// Figures that a driver states of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
+    /// Multiprocessors of the device.
     pub multiprocessors: u32,
     /// Highest clock of the multiprocessors, kHz.
     pub core_khz: u32,

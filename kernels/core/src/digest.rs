@@ -82,6 +82,7 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
+/// The text is not 64 hex digits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a SHA-256: 64 lower-case hex digits")]
 pub struct NotADigest(pub String);

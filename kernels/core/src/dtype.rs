@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+/// Type of one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dtype {
     /// Brain float: the upper half of an IEEE single.

@@ -22,6 +22,7 @@ pub trait Registered: Fields + Kernel<Params: Pod> + Build<Variant: Numbers> + R
 
 impl<K: Fields + Kernel<Params: Pod> + Build<Variant: Numbers> + Reference> Registered for K {}
 
+/// A kernel whose key type is erased, as a [`Key`](crate::Key) holds it.
 pub trait AnyKernel: Kernel<Params = [u8]> + Build<Variant = Variant> + Reference + Send + Sync {}
 
 /// Implements [`AnyKernel`].

@@ -104,6 +104,7 @@ impl FieldValue for Block {
 /// One field of a key, erased to text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
+    /// Name in keys: `h`.
     pub name: &'static str,
     /// Text in its key.
     pub value: String,

@@ -36,9 +36,11 @@ pub enum Block {
 }
 
 impl Block {
+    /// Every block format.
     pub const ALL: [Self; 8] =
         [Self::Q4_0, Self::Q4_1, Self::Q5_0, Self::Q5_1, Self::Q8_0, Self::Q4_K, Self::Q5_K, Self::Q6_K];
 
+    /// Returns the elements of a block.
     pub const fn elems(self) -> u64 {
         match self {
             Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => 32,

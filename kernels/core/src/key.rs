@@ -66,7 +66,9 @@ impl Key {
 /// Content of one module: a key built as a variant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyVariant {
+    /// Kernel that is computed.
     pub key: Key,
+    /// Parameters that it is built with.
     pub variant: Variant,
 }
 

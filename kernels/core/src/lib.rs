@@ -5,6 +5,8 @@
 //! [`Registry`]. The compiler, the runtime, the self-test and the checker take that value. A [`plan::Builder`] makes a
 //! [`Plan`] of launches: its arena and its dependencies follow from the operands.
 
+#![deny(missing_docs)]
+
 pub mod abi;
 pub mod arch;
 mod arguments;

@@ -36,6 +36,7 @@ impl Access {
 /// Random content of an operand in a checked launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Content {
+    /// All bits 0.
     Zeros,
     /// Standard normal times a factor.
     Normal(f32),
@@ -71,9 +72,11 @@ pub enum Content {
 /// A field of a block of scalars, 4 bytes, as a checked launch gets it. Words are compared exactly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scalar {
+    /// This float.
     Float(f32),
     /// A float, uniform in a range.
     Uniform(f32, f32),
+    /// This word.
     Word(u32),
     /// A word below a bound.
     Below(u32),
@@ -93,18 +96,22 @@ impl Content {
 /// A buffer that a launch touches, and the field of the parameter block with its address.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operand {
+    /// Name of its field in the parameter block.
     pub name: &'static str,
     /// Byte offset of the address in the parameter block.
     pub offset: usize,
+    /// How a launch touches it.
     pub access: Access,
     /// Storage format of its elements.
     pub format: Format,
+    /// Number of elements.
     pub elems: u64,
     /// Content in a checked launch.
     pub content: Content,
 }
 
 impl Operand {
+    /// Returns its size, bytes.
     pub fn bytes(&self) -> u64 {
         self.format.bytes(self.elems)
     }

@@ -36,7 +36,9 @@ impl Tolerance {
 /// Tokens of a benchmark's launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
+    /// Sequences of a batch.
     pub sequences: u32,
+    /// Tokens of each sequence.
     pub seq_len: u32,
 }
 
@@ -46,6 +48,7 @@ impl Batch {
     /// Size of the vocabulary if a key has none: a large model's.
     pub const VOCAB: u32 = 1 << 17;
 
+    /// Returns the tokens of the batch.
     pub fn tokens(self) -> u32 {
         self.sequences * self.seq_len
     }

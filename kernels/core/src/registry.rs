@@ -116,6 +116,7 @@ pub enum KeyError {
     UnknownOp {
         /// `family.operation` in the text.
         op: String,
+        /// The text.
         text: String,
     },
     /// The text is not canonical.

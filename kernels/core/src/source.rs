@@ -16,6 +16,7 @@ pub const OPTIONS: &[&str] = &["--std=c++17"];
 pub struct Source {
     /// Path below `kernels/src`.
     pub path: &'static str,
+    /// Text of the source, without its headers.
     pub text: &'static str,
     /// Headers of the family, as (include name, text).
     pub headers: &'static [Header],

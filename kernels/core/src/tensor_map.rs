@@ -13,6 +13,7 @@ pub struct TensorMap {
     pub offset: usize,
     /// Byte offset of the matrix's address in the parameter block.
     pub address: usize,
+    /// Type of the matrix's elements.
     pub dtype: Dtype,
     /// Rows and columns of the matrix; a row is a multiple of 16 bytes.
     pub shape: [u32; 2],

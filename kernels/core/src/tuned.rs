@@ -19,12 +19,27 @@ type Launch = [String; 4];
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table(BTreeMap<Launch, BTreeMap<String, f64>>);
 
+/// The text is no table of measured launches.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TableError {
+    /// The line has another form.
     #[error("line {line}: `{text}` is not `chip arch key problem variant microseconds`")]
-    Form { line: usize, text: String },
+    Form {
+        /// Counted from 1.
+        line: usize,
+        /// Text of the line.
+        text: String,
+    },
+    /// The line names what this program does not have.
     #[error("line {line}: no {what} `{name}`")]
-    Unknown { line: usize, what: &'static str, name: String },
+    Unknown {
+        /// Counted from 1.
+        line: usize,
+        /// `architecture`, `kernel` or `variant`.
+        what: &'static str,
+        /// Text in its place.
+        name: String,
+    },
 }
 
 fn launch(chip: &str, arch: Arch, key: &Key, problem: &str) -> Launch {

@@ -57,6 +57,7 @@ pub trait Numbers: Copy + Send + Sync + 'static {
     fn of(variant: Variant) -> Option<Self>;
 }
 
+/// A number of a variant, in its typed form.
 pub trait Number: Copy {
     /// Returns its number in a variant's text and in `VARIANT_<NAME>`.
     fn number(self) -> u32;
@@ -93,7 +94,7 @@ macro_rules! variant {
     ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty),* $(,)? }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        $vis struct $name { $($(#[$doc])* pub $field: $type),* }
+        $vis struct $name { $($(#[$doc])* #[doc = concat!("Number `", stringify!($field), "`.")] pub $field: $type),* }
 
         // Every variant has its threads.
         const _: fn(&$name) -> u32 = |variant| variant.threads;

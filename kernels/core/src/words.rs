@@ -15,6 +15,7 @@ enum Piece {
 /// A name in a text, except after `.` and `->`: those belong to a type, not to a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mention<'a> {
+    /// Text of the name.
     pub name: &'a str,
     /// True if arguments follow and the text itself does not declare the name: it may be a function's.
     pub is_called: bool,

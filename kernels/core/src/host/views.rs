@@ -20,6 +20,7 @@ enum Bytes<'a> {
 pub struct Views<'a>(Vec<(&'static str, Format, Bytes<'a>)>);
 
 impl<'a> Views<'a> {
+    /// Returns a launch without buffers.
     pub fn new() -> Self {
         Self(Vec::new())
     }
@@ -101,6 +102,7 @@ pub enum Store<'a> {
     Direct(&'a mut [f32]),
     /// The buffer is bf16.
     Rounded {
+        /// Values, f32.
         values: Vec<f32>,
         /// Destination of the rounded values.
         stored: &'a mut [bf16],

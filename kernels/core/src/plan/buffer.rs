@@ -10,6 +10,7 @@ const ALIGN: u64 = 256;
 /// Offset bits of a virtual address: a buffer may be as large as 1 TiB.
 const OFFSET_BITS: u32 = 40;
 
+/// Number of a buffer in its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BufferId(pub u32);
 
@@ -53,10 +54,13 @@ pub enum Lifetime {
 pub struct Buffer {
     /// Name for messages and tests: `student.layers.3.qkv`.
     pub name: String,
+    /// Purpose, a row of the memory table.
     pub category: Category,
     /// Storage format of its elements.
     pub format: Format,
+    /// Number of elements.
     pub elems: u64,
+    /// Span in which it keeps its content.
     pub lifetime: Lifetime,
     /// True if the host writes it before its phase or reads it after: a transient one then lives all through the phase.
     pub host: bool,
@@ -87,11 +91,13 @@ impl Buffer {
 /// A range of elements of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tensor {
+    /// Buffer that it is a range of.
     pub buffer: BufferId,
     /// Offset in the buffer, bytes.
     pub offset: u64,
     /// Storage format of its elements.
     pub format: Format,
+    /// Number of elements.
     pub elems: u64,
 }
 

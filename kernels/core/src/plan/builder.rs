@@ -25,6 +25,7 @@ impl Builder {
         Self { arch, kernels, buffers: Vec::new(), phases: Vec::new(), stages: Vec::new(), current: None }
     }
 
+    /// Returns the architecture that variants are selected for.
     pub fn arch(&self) -> Arch {
         self.arch
     }

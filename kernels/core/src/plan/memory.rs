@@ -24,7 +24,9 @@ pub struct MemoryTable {
 /// One row of a [`MemoryTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct MemoryRow {
+    /// Purpose of the buffers.
     pub category: Category,
+    /// Size of these buffers, bytes.
     pub bytes: u64,
 }
 

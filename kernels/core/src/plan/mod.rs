@@ -27,6 +27,7 @@ pub fn keys(plan: &Plan) -> BTreeSet<KeyVariant> {
 /// Nodes that run as one: on a GPU, one graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
+    /// Name, by which programs run it.
     pub name: String,
     /// In an order that respects the dependencies.
     pub nodes: Vec<Node>,
@@ -42,6 +43,7 @@ impl Phase {
         ends.scan(0, |start, end| Some(std::mem::replace(start, end)..end))
     }
 
+    /// Returns its launches, in order.
     pub fn launches(&self) -> impl Iterator<Item = &Launch> {
         self.nodes.iter().filter_map(Node::launch)
     }
@@ -55,13 +57,16 @@ const CUBLAS_BYTES: u64 = 256 << 20;
 pub struct Plan {
     /// Architecture that variants are selected for.
     pub arch: Arch,
+    /// Every buffer, by [`BufferId`].
     pub buffers: Vec<Buffer>,
+    /// Phases, in the order in which they were started.
     pub phases: Vec<Phase>,
     /// Size of the one allocation for all buffers.
     pub arena_bytes: u64,
 }
 
 impl Plan {
+    /// Returns the buffer of a number.
     pub fn buffer(&self, id: BufferId) -> &Buffer {
         &self.buffers[id.0 as usize]
     }
@@ -97,6 +102,7 @@ impl Plan {
         self.phases.iter_mut().flat_map(|phase| &mut phase.nodes).filter_map(Node::launch_mut)
     }
 
+    /// Returns the launches of all phases.
     pub fn launches(&self) -> impl Iterator<Item = &Launch> {
         self.phases.iter().flat_map(Phase::launches)
     }

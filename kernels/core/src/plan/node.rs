@@ -12,15 +12,19 @@ use crate::plan::buffer::{BufferId, Tensor};
 pub struct Node {
     /// Name in messages: `student.layers.3.qkv`.
     pub label: String,
+    /// Work for the device.
     pub work: Work,
     /// Earlier nodes of the phase that must have finished.
     pub dependencies: Vec<u32>,
 }
 
+/// Work of a node.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "nearly all work is launches: a box would be a pointer more each")]
 pub enum Work {
+    /// Launches a kernel, or a library in its place.
     Launch(Launch),
+    /// Moves tensors between ranks.
     Exchange(Exchange),
 }
 
@@ -82,6 +86,7 @@ impl Node {
 /// A computation named by a key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
+    /// Computation that is asked for.
     pub key: Key,
     /// The parameter block, with virtual addresses.
     pub params: Vec<u8>,
@@ -101,6 +106,7 @@ pub enum Executor {
 /// A kernel of the bundle, as it is launched.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Build {
+    /// Parameters that the kernel is built with.
     pub variant: Variant,
     /// Grid, block and dynamic shared memory.
     pub geometry: Geometry,
@@ -118,11 +124,15 @@ pub struct Cublas {
 /// A node's access to a range of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Touch {
+    /// Name of the operand.
     pub name: &'static str,
+    /// Reads, writes or both.
     pub access: Access,
+    /// Buffer that is touched.
     pub buffer: BufferId,
     /// First byte in the buffer.
     pub offset: u64,
+    /// Size of the range, bytes.
     pub bytes: u64,
 }
 
