@@ -27,7 +27,7 @@ use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Batches, Corpus, DataError, Streams, Summaries};
 use crate::options::{Options, Purpose, RunConfig, UsageError};
 use crate::programs::failure::Failure;
-use crate::ranks::Ranks;
+use crate::ranks::{Launcher, RankError, RankFailure, Ranks};
 use crate::run::identity::Identity;
 use crate::run::out::{Out, Start};
 use crate::run::tokens;
@@ -66,7 +66,7 @@ pub(super) fn open(
     stop: &Stop,
     ranks: &Ranks,
 ) -> Result<(Opened, UnderWay), Failure> {
-    let config = asked.resolve(Purpose::Run, ranks.share(1), None)?;
+    let config = asked.resolve(Purpose::Run, ranks.share(1), None).map_err(|error| refused(error, ranks))?;
     config.sources()?;
     let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().chain(config.inputs()).collect();
     let out = if ranks.is_first() { Some(Out::claim(&config.out, mode.start, &inputs)?) } else { None };
@@ -119,6 +119,16 @@ pub(super) fn open(
     let opened =
         Opened { config, out, resumed, begin, models, corpus, summaries, held_out, digests, data_digest, identity };
     Ok((opened, UnderWay { cublas, teacher, seen }))
+}
+
+/// Fails as options do that are refused on all ranks alike: the first of those that share a terminal says why.
+fn refused(error: UsageError, ranks: &Ranks) -> Failure {
+    if ranks.is_first() || ranks.place.launcher != Launcher::Precast {
+        return error.into();
+    }
+    let (reason, exit_code) = (error.to_string(), Failure::from(error).exit_code());
+    let failure = RankFailure { rank: 0, ranks: ranks.count(), exit_code, reason, by_itself: true };
+    Failure::Rank(RankError::Failed(failure))
 }
 
 /// Returns what a pass over the data comes to: it is counted where the length of the run follows from it, else known where what is read ahead
