@@ -100,7 +100,7 @@ pub struct Operand {
     pub name: &'static str,
     /// Byte offset of the address in the parameter block.
     pub offset: usize,
-    /// How a launch touches it.
+    /// Access of a launch to it.
     pub access: Access,
     /// Storage format of its elements.
     pub format: Format,

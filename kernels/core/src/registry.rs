@@ -45,13 +45,8 @@ impl fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// Lists these operations, without measured launches.
-    pub const fn new(ops: &'static [Op]) -> Self {
-        Self::measured(ops, Table::default)
-    }
-
-    /// Lists these operations, with the launches that were measured ([`tuned`]).
-    pub const fn measured(ops: &'static [Op], tuned: fn() -> Table) -> Self {
+    /// Lists these operations, with the launches that were measured ([`tuned`]), or `Table::default` without any.
+    pub const fn new(ops: &'static [Op], tuned: fn() -> Table) -> Self {
         Self { ops, tuned: LazyLock::new(tuned) }
     }
 
