@@ -154,7 +154,7 @@ impl Golden {
         Some(largest(apart))
     }
 
-    /// What PyTorch's run reports, or `int8/`, that of `golden/rounded.py`.
+    /// Returns the steps of PyTorch's run, or with `int8/` those of `golden/rounded.py`.
     pub fn trajectory(&self, of: &str) -> Vec<Reference> {
         let text = self.case.text(format!("golden/{of}trajectory.jsonl"));
         text.lines().map(|line| serde_json::from_str(line).expect("a step")).collect()

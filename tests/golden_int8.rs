@@ -23,8 +23,8 @@ fn of_first_steps() -> impl Iterator<Item = (Golden, Kept)> {
     of_data().filter_map(|golden| golden.kept("int8/step0.safetensors").map(|kept| (golden, kept)))
 }
 
-/// How much farther from the mean of the model's runs than the farthest of those a gradient may be. Those of bf16 are
-/// 1.2 to 10 times as far as it.
+/// Bounds a gradient's distance from the mean of the model's runs, as a multiple of the farthest run's. Gradients of bf16
+/// have 1.2 to 10 times this distance.
 ///
 /// Of 98 matrices of twins those that are beyond it: all where nothing is rotated, 97 with a scale over 128, and 40 where
 /// gradients of inputs are bf16's, by `rounded.py first`. Of masked rows none are then: they do not tell that.

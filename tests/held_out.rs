@@ -224,7 +224,7 @@ fn a_run_that_gains_nothing_ends_early_and_alike_over_resumes() {
     }
 }
 
-/// Whether two runs have the same checkpoints and models, of the last step and of the best.
+/// True if two runs have the same checkpoints and models, of the last step and of the best.
 fn same_models(case: &Case, one: &str, other: &str) -> bool {
     let is_same = |name| model(case, &format!("{one}/{name}")) == model(case, &format!("{other}/{name}"));
     names(case, one) == names(case, other) && ["student", "student.best"].into_iter().all(is_same)

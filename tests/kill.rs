@@ -27,7 +27,7 @@ fn undisturbed(case: &Case, steps: u32, more: &str) -> Results {
     results(case, "whole")
 }
 
-/// What must be the same: weights, and lines of metrics.jsonl without their times.
+/// Results that a kill must not change: weights, and lines of metrics.jsonl without their times.
 type Results = (Vec<u8>, Vec<Value>);
 
 fn results(case: &Case, out: &str) -> Results {

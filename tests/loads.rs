@@ -25,7 +25,7 @@ fn said(stderr: &str) -> Vec<(String, String, u64)> {
 
 const SMALL: &str = "--steps 1 --batch-size 2 --seq-len 16 --precision bf16 --checkpoint-every 0";
 
-/// The same of each kernel that a file of JSON lists.
+/// Returns name, digest and bytes of each kernel that a file of JSON lists.
 fn listed(kernels: &Value) -> Vec<(String, String, u64)> {
     let text = |kernel: &Value, field: &str| kernel[field].as_str().unwrap().to_owned();
     let of_one = |kernel: &Value| {

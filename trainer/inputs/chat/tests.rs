@@ -19,7 +19,7 @@ fn refused(template: &Arc<ChatTemplate>, json: &str) -> String {
     template.conversation(None, &value(json), None).unwrap_err()
 }
 
-/// What counts of a completion.
+/// Returns the parts of a completion that count.
 fn completed(template: &Arc<ChatTemplate>, prompt: &str, completion: &str) -> Result<Vec<String>, String> {
     let Conversation { text, spans } = template.conversation(Some(&value(prompt)), &value(completion), None)?;
     Ok(spans.into_iter().map(|span| text[span].to_owned()).collect())
