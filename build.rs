@@ -26,19 +26,21 @@ mod embed {
 
     use precast_aot::cache::Cache;
     use precast_aot::lock::{self, Comparison, NotLocked};
-    use precast_aot::{Arch, Built, Framed, Model, Request, home, prebuilt, toolchain};
+    use precast_aot::{Arch, Built, Framed, Request, home, prebuilt, toolchain};
     use precast_fatbins::{Digest, TrustedKey};
+    use precast_models::{Model, Selection};
 
     /// Compiles through the cache, or takes a published bundle; compares with the locks; writes the two sections and
     /// the statics that hold them.
     pub fn write(out: &Path) -> Result<(), Box<dyn Error>> {
         let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
-        let request = Request::of_models(models()?, archs());
+        let selection = Selection::of_models(models()?, archs());
+        let request = selection.request();
         let built = match variable("PRECAST_FATBINS") {
             Some(directory) => published(&root.join(directory), &request)?,
             None => compiled(out, &request)?,
         };
-        check(&built, &request, &root.join("fatbins")).map_err(|error| {
+        check(&built, &selection, &root.join("fatbins")).map_err(|error| {
             let compiler = &built.manifest.compiler;
             format!("{error}\nThese are by {compiler}. PRECAST_UNLOCKED=1 embeds them all the same, with a warning")
         })?;
@@ -109,11 +111,12 @@ mod embed {
 
     /// Checks kernels against the locks. An unlocked kernel is an error, and so is a built-in model without a lock;
     /// both are warnings under PRECAST_UNLOCKED. A user's model needs no lock.
-    fn check(built: &Built, request: &Request, locks: &Path) -> Result<(), Box<dyn Error>> {
-        for model in &request.models {
+    fn check(built: &Built, selection: &Selection, locks: &Path) -> Result<(), Box<dyn Error>> {
+        for model in &selection.models {
             println!("cargo::rerun-if-changed={}", lock::path(locks, &model.name).display());
         }
-        let Comparison { changes, unlocked } = lock::compare(&built.manifest, request, locks)?;
+        let Comparison { changes, unlocked } =
+            lock::compare(&built.manifest, &selection.locked(), &selection.archs, locks)?;
         let any_allowed = variable("PRECAST_UNLOCKED").is_some_and(|value| value != "0");
         for model in unlocked {
             let lacks = format!("model {model} has no lock: precast-aot lock --model {model} writes it");

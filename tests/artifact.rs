@@ -80,7 +80,7 @@ fn it_gives_its_bundle_back_and_replaces_no_file() {
 #[test]
 fn cuobjdump_lists_its_cubins() {
     let tool = root().join("target/precast/toolchain/nvidia-cuda-cuobjdump-13.4.92/cuobjdump");
-    assert!(tool.exists(), "cargo run --release -p precast-aot -- toolchain install --tools");
+    assert!(tool.exists(), "cargo run --release -p precast-models -- toolchain install --tools");
     let listed = Command::new(tool).arg("--list-elf").arg(program()).succeeds();
     let printed = precast().with("kernels --json").succeeds();
     let kernels: Value = serde_json::from_str(&printed).unwrap();

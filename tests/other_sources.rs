@@ -1,6 +1,6 @@
 //! Kernels of other sources under today's names: no command starts with them.
 
-#[path = "../aot/tests/support/louder.rs"]
+#[path = "../aot/models/tests/support/louder.rs"]
 mod louder;
 
 use precast_aot::Arch;

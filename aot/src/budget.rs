@@ -1,7 +1,7 @@
 //! Checks what modules need of a multiprocessor against its limits.
 
+use precast_core::Registry;
 use precast_fatbins::ModuleEntry;
-use precast_kernels::KERNELS;
 
 /// 32-bit registers of a multiprocessor (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 const REGISTERS: u32 = 65_536;
@@ -27,10 +27,10 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns the needs of a module, from its cubin and its launches; none without machine code.
-    pub fn of(module: &ModuleEntry) -> Option<Self> {
+    /// Returns the needs of a module of these kernels, from its cubin and its launches; none without machine code.
+    pub fn of(module: &ModuleEntry, kernels: &Registry) -> Option<Self> {
         let code = module.code.as_ref()?;
-        let (pair, arch) = module.typed(&KERNELS).ok()?;
+        let (pair, arch) = module.typed(kernels).ok()?;
         let kernel = pair.key.kernel();
         let dynamic = kernel.samples().iter().map(|params| kernel.geometry(pair.variant, params).shared_bytes).max();
         let shared_bytes = code.static_shared_bytes + dynamic.unwrap_or(0);
@@ -59,8 +59,8 @@ pub struct OverBudget(pub Vec<String>);
 ///
 /// # Errors
 /// [`OverBudget`] with every module that exceeds its budget.
-pub fn check_all(modules: &[ModuleEntry]) -> Result<(), OverBudget> {
-    let over: Vec<String> = modules.iter().filter_map(|module| check(module).err()).collect();
+pub fn check_all(modules: &[ModuleEntry], kernels: &Registry) -> Result<(), OverBudget> {
+    let over: Vec<String> = modules.iter().filter_map(|module| check(module, kernels).err()).collect();
     if over.is_empty() { Ok(()) } else { Err(OverBudget(over)) }
 }
 
@@ -69,8 +69,8 @@ pub fn check_all(modules: &[ModuleEntry]) -> Result<(), OverBudget> {
 ///
 /// # Errors
 /// The module's name and the limit that it exceeds.
-fn check(module: &ModuleEntry) -> Result<(), String> {
-    let Some(usage) = Usage::of(module) else { return Ok(()) };
+fn check(module: &ModuleEntry, kernels: &Registry) -> Result<(), String> {
+    let Some(usage) = Usage::of(module, kernels) else { return Ok(()) };
     let arch = module.arch().map_err(|error| format!("{module}: {error}"))?;
     if usage.stack_bytes > 0 {
         return Err(format!("{module}: stack frame of {} bytes", usage.stack_bytes));
@@ -89,6 +89,7 @@ fn check(module: &ModuleEntry) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use precast_fatbins::{Code, Digest};
+    use precast_kernels::KERNELS;
 
     use super::*;
 
@@ -108,7 +109,8 @@ mod tests {
 
     #[test]
     fn occupancy_follows_the_scarcest_resource() {
-        let occupancy = |arch, registers, shared| Usage::of(&module(arch, registers, shared, 0)).unwrap().occupancy;
+        let occupancy =
+            |arch, registers, shared| Usage::of(&module(arch, registers, shared, 0), &KERNELS).unwrap().occupancy;
         assert_eq!(occupancy("sm_89", 32, 0), 1.0);
         // 256 threads of 128 registers: two CTAs fill the register file.
         assert_eq!(occupancy("sm_89", 128, 0), 512.0 / 1536.0);
@@ -121,9 +123,9 @@ mod tests {
     #[test]
     fn all_that_are_over_budget_are_named() {
         let within = module("sm_121", 255, 99 * 1024, 0);
-        assert_eq!(check_all(std::slice::from_ref(&within)), Ok(()));
+        assert_eq!(check_all(std::slice::from_ref(&within), &KERNELS), Ok(()));
         let over = [module("sm_121", 64, 0, 16), module("sm_89", 64, 99 * 1024 + 16, 0), module("sm_90a", 300, 0, 0)];
         let [spills, shared, registers] = over;
-        insta::assert_snapshot!(check_all(&[spills, within, shared, registers]).unwrap_err());
+        insta::assert_snapshot!(check_all(&[spills, within, shared, registers], &KERNELS).unwrap_err());
     }
 }

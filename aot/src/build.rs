@@ -1,27 +1,38 @@
-//! Compiles the kernels of models into a bundle.
+//! Compiles the kernels of a program into a bundle.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use precast_core::{Arch, KeyVariant, OPTIONS, Registry};
 use precast_fatbins::{CubinError, Digest, Manifest, ModuleEntry};
-use precast_kernels::{Arch, Key, KeyVariant, OPTIONS};
-use precast_plan::{ModelConfig, build_keys};
 use rayon::prelude::*;
 
 use crate::budget::{self, OverBudget};
 use crate::cache::Cache;
 use crate::compile::{CompileError, Task};
-use crate::models::Model;
 use crate::nvrtc::Nvrtc;
 
-/// Models, keys and architectures to build.
-#[derive(Clone, Debug)]
+/// Returns every (key, variant) that an architecture needs.
+pub type Keys = Arc<dyn Fn(Arch) -> BTreeSet<KeyVariant> + Send + Sync>;
+
+/// Kernels and architectures to build.
+#[derive(Clone)]
 pub struct Request {
-    pub models: Vec<Model>,
-    /// Kernels beyond those of the models.
-    pub keys: Vec<Key>,
+    /// Kernels of the program.
+    pub kernels: &'static Registry,
+    /// Names of what they are built for, sorted: the trainer's models.
+    pub built_for: Vec<String>,
+    pub keys: Keys,
     /// GPUs to build for; the simulated one is always added.
     pub archs: Vec<Arch>,
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Request for {:?} on {:?}", self.built_for, self.archs)
+    }
 }
 
 /// A manifest and the cubins that it names, not yet encoded.
@@ -53,18 +64,15 @@ pub enum BuildError {
 }
 
 impl Request {
-    /// Requests the kernels of models and no others.
-    pub fn of_models(models: Vec<Model>, archs: Vec<Arch>) -> Self {
-        Self { models, keys: Vec::new(), archs }
+    /// Requests the examples of all kernels of a program.
+    pub fn of_examples(kernels: &'static Registry, archs: Vec<Arch>) -> Self {
+        let keys = |arch| kernels.examples().iter().flat_map(|key| key.built(arch).collect::<Vec<_>>()).collect();
+        Self { kernels, built_for: Vec::new(), keys: Arc::new(keys), archs }
     }
 
-    /// Returns every (key, variant) that an architecture needs: those that runs over the models launch, and those
-    /// requested by name.
+    /// Returns every (key, variant) that an architecture needs.
     pub fn keys(&self, arch: Arch) -> BTreeSet<KeyVariant> {
-        let configs: Vec<ModelConfig> = self.models.iter().map(|model| model.config.clone()).collect();
-        let mut keys = build_keys(&configs, arch);
-        keys.extend(self.keys.iter().flat_map(|key| key.built(arch)));
-        keys
+        (self.keys)(arch)
     }
 
     /// Returns every compilation, sorted.
@@ -121,7 +129,7 @@ pub fn build(
         by_digest.insert(Digest::of(&cubin), cubin);
         modules.push(module);
     }
-    budget::check_all(&modules)?;
+    budget::check_all(&modules, request.kernels)?;
     modules.extend(request.keys(Arch::Sim).iter().map(ModuleEntry::simulated));
     Ok(Built {
         manifest: manifest(request, nvrtc.compiler(), modules),
@@ -133,11 +141,10 @@ pub fn build(
 /// Builds a manifest over modules, sorted.
 pub(crate) fn manifest(request: &Request, compiler: &str, mut modules: Vec<ModuleEntry>) -> Manifest {
     modules.sort_by(|a, b| a.order().cmp(&b.order()));
-    let models: BTreeSet<String> = request.models.iter().map(|model| model.name.clone()).collect();
     Manifest {
         compiler: compiler.to_owned(),
         options: OPTIONS.iter().map(|option| (*option).to_owned()).collect(),
-        models: models.into_iter().collect(),
+        models: request.built_for.clone(),
         modules,
     }
 }

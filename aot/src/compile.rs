@@ -1,7 +1,7 @@
 //! Compiles one (key, variant) for one architecture to a cubin.
 
+use precast_core::{Arch, KeyVariant, OPTIONS, Source};
 use precast_fatbins::Digest;
-use precast_kernels::{Arch, KeyVariant, OPTIONS, Source};
 
 use crate::nvrtc::{Nvrtc, NvrtcError, Unit};
 

@@ -1,7 +1,7 @@
 //! Bundles in zstd frames: one of each architecture, for trainers that have all.
 
+use precast_core::Arch;
 use precast_fatbins::{Digest, compress};
-use precast_kernels::Arch;
 use rayon::prelude::*;
 
 use crate::build::Built;

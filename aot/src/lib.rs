@@ -1,6 +1,6 @@
-//! BEFORE the run: turns models into keys, keys into cubins, cubins into a bundle.
+//! BEFORE the run: turns the keys of a program's kernels into cubins, and cubins into a bundle.
 //!
-//! The only crate that can compile device code. The trainer does not depend on it; its build script does.
+//! The only crate that can compile device code. Programs do not depend on it; their build scripts do.
 
 pub mod budget;
 pub mod build;
@@ -8,16 +8,13 @@ pub mod cache;
 pub mod compile;
 mod frames;
 pub mod home;
-pub mod kernels;
 pub mod lock;
-pub mod models;
 pub mod nvrtc;
 pub mod prebuilt;
 pub mod publish;
 pub mod toolchain;
 
-pub use build::{BuildError, Built, Request, build};
+pub use build::{BuildError, Built, Keys, Request, build};
 pub use frames::{Framed, frames};
-pub use models::{Model, ModelError};
 pub use nvrtc::{Nvrtc, NvrtcError};
-pub use precast_kernels::Arch;
+pub use precast_core::Arch;

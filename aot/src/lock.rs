@@ -1,25 +1,31 @@
-//! Reads lock files of models and compares builds with them.
+//! Reads lock files and compares builds with them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use precast_core::Arch;
 use precast_fatbins::{Change, Lock, LockError, Manifest};
-use precast_kernels::Arch;
 use precast_system::input;
 
-use crate::build::Request;
-use crate::compile::Task;
-use crate::kernels;
-use crate::models::Model;
+use crate::build::Keys;
 
-/// Name of the lock of kernels that no model launches.
-pub const UNLAUNCHED: &str = "unlaunched";
+/// Kernels that have a lock file.
+#[derive(Clone)]
+pub struct Part {
+    /// Name of the file: `NAME.lock`.
+    pub name: String,
+    pub keys: Keys,
+    /// True if a build without a locked kernel differs; else a build may have some of the kernels, and no file is
+    /// expected.
+    pub is_whole: bool,
+}
 
-/// Differences of a build from its models' locks.
+/// Differences of a build from its locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
     /// Every difference once, sorted.
     pub changes: Vec<Change>,
+    /// Names without a lock file.
     pub unlocked: Vec<String>,
 }
 
@@ -47,17 +53,17 @@ pub struct NotLocked {
     pub changes: Vec<Change>,
 }
 
-/// Returns the path of a model's lock file.
-pub fn path(directory: &Path, model: &str) -> PathBuf {
-    directory.join(format!("{model}.lock"))
+/// Returns the path of a lock file.
+pub fn path(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}.lock"))
 }
 
-/// Reads the lock of a model; none if it has no file.
+/// Reads a lock; none if it has no file.
 ///
 /// # Errors
 /// [`LockFileError`] if the file exists and cannot be used.
-pub fn read(directory: &Path, model: &str) -> Result<Option<Lock>, LockFileError> {
-    let path = path(directory, model);
+pub fn read(directory: &Path, name: &str) -> Result<Option<Lock>, LockFileError> {
+    let path = path(directory, name);
     match input::read_text(&path, input::SETTINGS_BYTES) {
         Ok(text) => text.parse().map(Some).map_err(|error| LockFileError::Parse { path, error }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -65,49 +71,39 @@ pub fn read(directory: &Path, model: &str) -> Result<Option<Lock>, LockFileError
     }
 }
 
-/// Selects a manifest's entries of one model on the requested architectures.
-pub fn of_model(manifest: &Manifest, request: &Request, model: &Model) -> Lock {
-    of(manifest, &Request::of_models(vec![model.clone()], request.archs.clone()))
-}
-
-/// Selects a manifest's entries of requested kernels that no run over the built-in models launches.
-pub fn of_unlaunched(manifest: &Manifest, request: &Request) -> Lock {
-    if request.keys.is_empty() {
-        return Lock::default();
-    }
-    let unlaunched = kernels::unlaunched();
-    let keys = request.keys.iter().filter(|key| unlaunched.contains(key)).cloned().collect();
-    of(manifest, &Request { models: Vec::new(), keys, archs: request.archs.clone() })
-}
-
-/// Selects a manifest's entries of a request.
-fn of(manifest: &Manifest, request: &Request) -> Lock {
-    let name = |task: Task| (task.arch.to_string(), task.pair.to_string());
-    let names: BTreeSet<(String, String)> = request.tasks().into_iter().map(name).collect();
+/// Selects a manifest's entries of a part, on these architectures.
+pub fn of(manifest: &Manifest, part: &Part, archs: &[Arch]) -> Lock {
+    let name = |arch: Arch| (part.keys)(arch).into_iter().map(move |pair| (arch.to_string(), pair.to_string()));
+    let names: BTreeSet<(String, String)> = archs.iter().copied().flat_map(name).collect();
     Lock::of(manifest).filtered(|arch, name| names.contains(&(arch.to_owned(), name.to_owned())))
 }
 
-/// Compares a build with the locks of its models, on its architectures. Kernels that no trainer embeds are not locked.
+/// Compares a build with the locks of its parts, on its architectures. Kernels that no program embeds are not locked.
 ///
 /// # Errors
 /// [`LockFileError`] if a lock file cannot be used.
-pub fn compare(manifest: &Manifest, request: &Request, directory: &Path) -> Result<Comparison, LockFileError> {
+pub fn compare(
+    manifest: &Manifest,
+    parts: &[Part],
+    archs: &[Arch],
+    directory: &Path,
+) -> Result<Comparison, LockFileError> {
     let mut comparison = Comparison::default();
-    let wanted = |arch: &str| request.archs.iter().any(|wanted| wanted.name() == arch);
+    let wanted = |arch: &str| archs.iter().any(|wanted| wanted.name() == arch);
     let locked = |arch: &str| Arch::GPUS.iter().any(|target| target.name() == arch);
-    for model in &request.models {
-        let Some(lock) = read(directory, &model.name)? else {
-            comparison.unlocked.push(model.name.clone());
-            continue;
+    for part in parts {
+        let lock = match read(directory, &part.name)? {
+            Some(lock) => lock,
+            None if part.is_whole => {
+                comparison.unlocked.push(part.name.clone());
+                continue;
+            }
+            None => Lock::default(),
         };
-        let built = of_model(manifest, request, model).filtered(|arch, _| locked(arch));
-        comparison.changes.extend(lock.filtered(|arch, _| wanted(arch)).compare(&built));
+        let built = of(manifest, part, archs).filtered(|arch, _| locked(arch));
+        let changes = lock.filtered(|arch, _| wanted(arch)).compare(&built).into_iter();
+        comparison.changes.extend(changes.filter(|change| part.is_whole || !matches!(change, Change::Missing(_))));
     }
-    // A request may name fewer kernels than are locked.
-    let built = of_unlaunched(manifest, request).filtered(|arch, _| locked(arch));
-    let lock = read(directory, UNLAUNCHED)?.unwrap_or_default();
-    let changes = lock.compare(&built).into_iter().filter(|change| !matches!(change, Change::Missing(_)));
-    comparison.changes.extend(changes);
     comparison.changes.sort_by_key(ToString::to_string);
     comparison.changes.dedup();
     Ok(comparison)

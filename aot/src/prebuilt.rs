@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use precast_core::Arch;
 use precast_fatbins::{BundleError, BundleFile, Digest, ModuleEntry, TrustedKey};
-use precast_kernels::{Arch, KERNELS};
 
 use crate::budget::{self, OverBudget};
 use crate::build::{Built, Request, manifest};
@@ -54,7 +54,7 @@ pub fn select(directory: &Path, keys: &[TrustedKey], request: &Request) -> Resul
     let path = path.ok_or_else(|| PrebuiltError::NotThere(directory.to_owned()))?;
     let file = BundleFile::read(&path).map_err(|error| PrebuiltError::Read { path: path.clone(), error })?;
     let failure = |error| PrebuiltError::Bundle { path: path.clone(), error };
-    let bundle = file.open(keys, &KERNELS).map_err(failure)?;
+    let bundle = file.open(keys, request.kernels).map_err(failure)?;
     bundle.verify().map_err(failure)?;
     let mut held = BTreeMap::new();
     for arch in Arch::GPUS {
@@ -74,10 +74,10 @@ pub fn select(directory: &Path, keys: &[TrustedKey], request: &Request) -> Resul
     }
     if !lacking.is_empty() {
         let archs: Vec<&str> = request.archs.iter().filter_map(|arch| arch.feature()).collect();
-        let models = request.models.iter().map(|model| format!(" --model {}", model.name)).collect();
+        let models = request.built_for.iter().map(|model| format!(" --model {model}")).collect();
         return Err(PrebuiltError::Lacking { path, lacking, archs: archs.join(","), models });
     }
-    budget::check_all(&modules).map_err(|error| PrebuiltError::OverBudget { path, error })?;
+    budget::check_all(&modules, request.kernels).map_err(|error| PrebuiltError::OverBudget { path, error })?;
     modules.extend(request.keys(Arch::Sim).iter().map(ModuleEntry::simulated));
     Ok(Built { manifest: manifest(request, &bundle.manifest().compiler, modules), cubins, compiled: 0 })
 }

@@ -125,7 +125,7 @@ pub fn emulate() -> Result<PathBuf> {
     ensure!(locked("fatbins".as_ref(), "sm_121")? == held, "its kernels for sm_121 are not the locked ones:\n{listed}");
     println!("== it holds the locked kernels for sm_121");
     // This machine's own programs, for comparison.
-    let own = ["build", "--release", "--locked", "--package", "precast", "--package", "precast-aot"];
+    let own = ["build", "--release", "--locked", "--package", "precast", "--package", "precast-models"];
     step("build this machine's programs", &mut cargo(&own))?;
     let tests = || cargo(&["test", "--release", "--locked", "--test", "programs", "--"]);
     step(

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use precast_aot::Model;
+use precast_models::Model;
 use serde_json::Value;
 
 use crate::run::{FEATURES, cargo, output, step};

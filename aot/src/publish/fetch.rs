@@ -1,10 +1,10 @@
 //! Fetches a published bundle: checks everything in memory, then installs it whole.
 
-use precast_kernels::KERNELS;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::{fs, io};
 
+use precast_core::Registry;
 use precast_fatbins::{Bundle, Digest, Lock, TrustedKey};
 use precast_system::files;
 use serde_json::Value;
@@ -29,13 +29,13 @@ pub struct Fetched {
     pub signed_by: Option<String>,
 }
 
-/// Reads a layout and checks, in this order: the signature over the OCI manifest, sizes and digests of its files, the
+/// Reads a layout of a program's kernels and checks, in this order: the signature over the OCI manifest, sizes and digests of its files, the
 /// signature over the bundle, the bundle, its locks, the subjects of provenance and bill of materials. With a trusted
 /// key, no file is parsed before its signature is checked.
 ///
 /// # Errors
 /// [`PublishError`] at the first fault: then no part of the layout may be used.
-pub fn fetch(from: &Path, keys: &[TrustedKey]) -> Result<Fetched, PublishError> {
+pub fn fetch(from: &Path, keys: &[TrustedKey], kernels: &'static Registry) -> Result<Fetched, PublishError> {
     let archive = Archive::open(from)?;
     let index = index(&archive)?;
     // Tags and types are not signed: they only locate the manifests.
@@ -76,7 +76,7 @@ pub fn fetch(from: &Path, keys: &[TrustedKey]) -> Result<Fetched, PublishError> 
         let signature = files.get(title::SIGNATURE).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         TrustedKey::check(keys, bytes, signature.as_deref(), &from.join(title::SIGNATURE))?;
     }
-    let bundle = Bundle::read(bytes, &KERNELS)?;
+    let bundle = Bundle::read(bytes, kernels)?;
     bundle.verify()?;
     let mut locks = Vec::new();
     for (name, bytes) in &files {

@@ -12,8 +12,8 @@ mod layout;
 mod provenance;
 mod sbom;
 
+use precast_core::{Arch, Registry};
 use precast_fatbins::{Bundle, BundleError, Digest, Lock, ManifestError, SignatureError};
-use precast_kernels::{Arch, KERNELS};
 use serde_json::{Value, json};
 
 use crate::compile::Task;
@@ -93,12 +93,17 @@ impl From<ManifestError> for PublishError {
 /// Signs bytes and returns the text of a `.minisig`.
 pub type Signer<'s> = &'s dyn Fn(&[u8]) -> Result<String, String>;
 
-/// Publishes a verified bundle and its locks, as (model, lock), into a layout.
+/// Publishes a verified bundle of a program's kernels and its locks, as (name, lock), into a layout.
 ///
 /// # Errors
 /// [`PublishError`] if the bundle is invalid or contradicts a lock.
-pub fn publish(file: &[u8], locks: &[(String, Lock)], sign: Option<Signer<'_>>) -> Result<Layout, PublishError> {
-    let bundle = Bundle::read(file, &KERNELS)?;
+pub fn publish(
+    file: &[u8],
+    kernels: &'static Registry,
+    locks: &[(String, Lock)],
+    sign: Option<Signer<'_>>,
+) -> Result<Layout, PublishError> {
+    let bundle = Bundle::read(file, kernels)?;
     bundle.verify()?;
     check_locks(&bundle, locks)?;
     let digest = Digest::of(file);
@@ -151,7 +156,7 @@ fn gpus(bundle: &Bundle<'_>) -> Vec<Arch> {
 /// Returns every compilation behind a bundle.
 fn tasks(bundle: &Bundle<'_>) -> Result<Vec<Task>, ManifestError> {
     let with_code = bundle.manifest().modules.iter().filter(|module| module.code.is_some());
-    with_code.map(|module| module.typed(&KERNELS).map(|(pair, arch)| Task { pair, arch })).collect()
+    with_code.map(|module| module.typed(bundle.kernels()).map(|(pair, arch)| Task { pair, arch })).collect()
 }
 
 /// Checks that every lock line of the bundle's architectures matches the bundle.

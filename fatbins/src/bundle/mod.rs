@@ -105,6 +105,11 @@ impl<'a> Bundle<'a> {
         &self.fatbin[offset as usize..(offset + code.bytes) as usize]
     }
 
+    /// Returns the kernels that it was read for.
+    pub fn kernels(&self) -> &'static Registry {
+        self.kernels
+    }
+
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }

@@ -112,7 +112,7 @@ fn one_changed_character(checkout: &Path) -> Result<()> {
     let text = fs::read_to_string(&path)?;
     fs::write(&path, format!("{text};\n"))?;
     let mut build = reproducible(checkout, "build")?;
-    step("build with one more character in a source", build.args(["--package", "precast-aot"]))?;
+    step("build with one more character in a source", build.args(["--package", "precast-models"]))?;
     let program = checkout.join("target/reproducible/release/precast-aot");
     let check = Command::new(&program).current_dir(checkout).args(["lock", "--check"]).output()?;
     ensure!(check.status.code() == Some(3), "lock --check ends with {} where a source changed", check.status);

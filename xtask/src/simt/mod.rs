@@ -8,10 +8,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use precast_aot::build::Request;
 use precast_aot::compile::Task;
-use precast_aot::models::Model;
 use precast_kernels::{Arch, KERNELS, Key};
+use precast_models::{Model, Selection};
 use precast_simt::Simt;
 use precast_simt::suite::{ARCHS, Check, SEEDS, check_each};
 
@@ -40,8 +39,8 @@ const LENGTHS: [&str; 3] = ["h", "k", "n"];
 /// Returns every (key, variant) of every built-in model and example, on some architectures, whose name contains `text`.
 /// An empty result is an error: it would check nothing.
 fn tasks(text: &str, archs: &[Arch]) -> Result<Vec<Task>> {
-    let request = Request { models: Model::built_in(), keys: KERNELS.examples(), archs: archs.to_vec() };
-    named(text, request.tasks())
+    let selection = Selection { models: Model::built_in(), keys: KERNELS.examples(), archs: archs.to_vec() };
+    named(text, selection.request().tasks())
 }
 
 fn named(text: &str, mut tasks: Vec<Task>) -> Result<Vec<Task>> {
@@ -148,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_name_that_no_kernel_has_is_an_error() {
-        let request = Request { models: Vec::new(), keys: KERNELS.examples(), archs: ARCHS.to_vec() };
+        let request = precast_aot::Request::of_examples(&KERNELS, ARCHS.to_vec());
         let found = named("rmsnorm.fwd", request.tasks()).unwrap();
         assert!(
             found.iter().all(|task| task.to_string().contains("rmsnorm.fwd")) && found.len() < request.tasks().len()

@@ -17,7 +17,7 @@ use times::Times;
 const ALL: [&str; 3] = ["--workspace", "--features", FEATURES];
 
 /// Built-in models whose kernels the tests' trainer embeds: compiling all takes minutes and shows no more than
-/// `locks::` of `aot/tests` shows of their sources. `cargo xtask ci` compiles all.
+/// `locks::` of `aot/models/tests` shows of their sources. `cargo xtask ci` compiles all.
 pub const MODELS: [(&str, &str); 1] = [("PRECAST_BUILT_IN", "qwen2.5-0.5b")];
 
 /// Programs whose tests take seconds: properties of kernels and plans.

@@ -31,10 +31,12 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = Instant::now();
-    let request = arguments.targets.request()?;
+    let selection = arguments.targets.selection()?;
+    let request = selection.request();
     let built = arguments.compiler.build(&request)?;
     let directory = arguments.locks.directory();
-    let lock::Comparison { changes, unlocked } = lock::compare(&built.manifest, &request, &directory)?;
+    let lock::Comparison { changes, unlocked } =
+        lock::compare(&built.manifest, &selection.locked(), &request.archs, &directory)?;
     if arguments.locked {
         if let Some(model) = unlocked.into_iter().next() {
             return Err(Failure::NoLock { path: lock::path(&directory, &model), model });

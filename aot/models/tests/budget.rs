@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use precast_aot::cache::Cache;
 use precast_aot::compile::Task;
 use precast_aot::prebuilt::{self, PrebuiltError};
-use precast_aot::{Arch, BuildError, Request, build, home};
+use precast_aot::{Arch, BuildError, build, home};
 use precast_fatbins::{Digest, ModuleEntry};
 use precast_kernels::cast::Cast;
 use precast_kernels::{Dtype, Key};
+use precast_models::Selection;
 
 use crate::support::louder::edited::{Edited, task};
 use crate::support::program::{aot, ends, nvrtc, tiny_json, tiny_model};
@@ -35,7 +36,7 @@ fn spilling(arch: Arch) -> Vec<(Task, Vec<u8>)> {
 
 #[test]
 fn every_build_of_any_model_is_checked_for_spills() {
-    let request = Request::of_models(vec![tiny_model()], vec![Arch::Sm89]);
+    let request = Selection::of_models(vec![tiny_model()], vec![Arch::Sm89]).request();
     let (nvrtc, home) = (nvrtc(), tempfile::tempdir().unwrap());
     let cache = Cache::at(home.path().join("cache"));
     let within = build(&request, &nvrtc, &Cache::at(home::directory().join("cache")), &|_, _| {}).unwrap();
@@ -93,7 +94,7 @@ fn compiler_threads_are_as_many_as_asked_for_up_to_the_cores() {
     let (code, said) = build("1");
     assert_eq!((code, said.contains("note")), (Some(0), false), "{said}");
     // The thread pool starts no more either.
-    let older = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fatbins/tests/fixtures/older/older.bundle");
+    let older = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fatbins/tests/fixtures/older/older.bundle");
     assert_eq!(ends(aot("verify").env("RAYON_NUM_THREADS", "60000").arg(older)).0, Some(3));
     for wrong in ["0", "-1", "many", "99999999999999999999999"] {
         assert_eq!(build(wrong).0, Some(2), "{wrong}");

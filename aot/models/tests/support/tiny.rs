@@ -7,6 +7,8 @@ use precast_aot::cache::Cache;
 use precast_aot::publish::{Signer, publish};
 use precast_aot::{Arch, Built, Request, build, home, lock};
 use precast_fatbins::{Lock, TrustedKey};
+use precast_kernels::KERNELS;
+use precast_models::Selection;
 use tempfile::TempDir;
 
 use super::program::{nvrtc, tiny_model};
@@ -14,9 +16,10 @@ use super::program::{nvrtc, tiny_model};
 /// Builds a tiny model's kernels for one architecture, and its lock.
 pub fn tiny() -> (Request, Built, Vec<(String, Lock)>) {
     let model = tiny_model();
-    let request = Request::of_models(vec![model.clone()], vec![Arch::Sm121]);
+    let selection = Selection::of_models(vec![model], vec![Arch::Sm121]);
+    let request = selection.request();
     let built = build(&request, &nvrtc(), &Cache::at(home::directory().join("cache")), &|_, _| {}).unwrap();
-    let lock = lock::of_model(&built.manifest, &request, &model);
+    let lock = lock::of(&built.manifest, &selection.locked()[0], &request.archs);
     (request, built, vec![("tiny".to_owned(), lock)])
 }
 
@@ -36,6 +39,6 @@ pub fn published(sign: Option<Signer<'_>>) -> (TempDir, PathBuf) {
     let (_, built, locks) = tiny();
     let dir = tempfile::tempdir().unwrap();
     let to = dir.path().join("layout");
-    publish(&built.encode(), &locks, sign).unwrap().write(&to).unwrap();
+    publish(&built.encode(), &KERNELS, &locks, sign).unwrap().write(&to).unwrap();
     (dir, to)
 }

@@ -1,9 +1,10 @@
 //! `precast-aot lock`
 
 use clap::Args;
-use precast_aot::{Request, kernels, lock};
+use precast_aot::lock;
 use precast_fatbins::Lock;
 use precast_kernels::Arch;
+use precast_models::{Selection, UNLAUNCHED, kernels};
 use precast_system::{count, say};
 
 use super::compile::Compiler;
@@ -26,19 +27,18 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let directory = arguments.locks.directory();
     let all = arguments.models.models.is_empty();
     let keys = if all { kernels::unlaunched() } else { Vec::new() };
-    let request = Request { models: arguments.models.find()?, keys, archs: Arch::GPUS.to_vec() };
-    let built = arguments.compiler.build(&request)?;
-    let models = request.models.iter().map(|model| (&*model.name, lock::of_model(&built.manifest, &request, model)));
-    let mut locks: Vec<(&str, Lock)> = models.collect();
-    let unlaunched = lock::of_unlaunched(&built.manifest, &request);
+    let selection = Selection { models: arguments.models.find()?, keys, archs: Arch::GPUS.to_vec() };
+    let built = arguments.compiler.build(&selection.request())?;
+    let of = |part: lock::Part| (lock::of(&built.manifest, &part, &selection.archs), part.name);
+    let mut locks: Vec<(Lock, String)> = selection.locked().into_iter().map(of).collect();
     // Kernels that are launched by now leave that lock.
-    if all && (!unlaunched.is_empty() || lock::path(&directory, lock::UNLAUNCHED).exists()) {
-        locks.push((lock::UNLAUNCHED, unlaunched));
+    if all && selection.keys.is_empty() && lock::path(&directory, UNLAUNCHED).exists() {
+        locks.push((Lock::default(), UNLAUNCHED.to_owned()));
     }
     let mut changed = Vec::new();
-    for (name, new) in locks {
-        let path = lock::path(&directory, name);
-        let old = match lock::read(&directory, name) {
+    for (new, name) in locks {
+        let path = lock::path(&directory, &name);
+        let old = match lock::read(&directory, &name) {
             // A file of an older version is replaced whole.
             Err(lock::LockFileError::Parse { .. }) | Ok(None) => Lock::default(),
             read => read?.unwrap_or_default(),

@@ -9,17 +9,17 @@ use precast_system::shell::quoted;
 
 /// Built-in configurations, by name.
 const BUILT_IN: [(&str, &str); 11] = [
-    ("llama-3.1-8b", include_str!("../models/llama-3.1-8b.json")),
-    ("llama-3.2-1b", include_str!("../models/llama-3.2-1b.json")),
-    ("qwen2.5-0.5b", include_str!("../models/qwen2.5-0.5b.json")),
-    ("qwen2.5-1.5b", include_str!("../models/qwen2.5-1.5b.json")),
-    ("qwen2.5-7b", include_str!("../models/qwen2.5-7b.json")),
-    ("qwen3-0.6b", include_str!("../models/qwen3-0.6b.json")),
-    ("qwen3-1.7b", include_str!("../models/qwen3-1.7b.json")),
-    ("qwen3-4b", include_str!("../models/qwen3-4b.json")),
-    ("qwen3-8b", include_str!("../models/qwen3-8b.json")),
-    ("smollm2-135m", include_str!("../models/smollm2-135m.json")),
-    ("smollm2-360m", include_str!("../models/smollm2-360m.json")),
+    ("llama-3.1-8b", include_str!("../llama-3.1-8b.json")),
+    ("llama-3.2-1b", include_str!("../llama-3.2-1b.json")),
+    ("qwen2.5-0.5b", include_str!("../qwen2.5-0.5b.json")),
+    ("qwen2.5-1.5b", include_str!("../qwen2.5-1.5b.json")),
+    ("qwen2.5-7b", include_str!("../qwen2.5-7b.json")),
+    ("qwen3-0.6b", include_str!("../qwen3-0.6b.json")),
+    ("qwen3-1.7b", include_str!("../qwen3-1.7b.json")),
+    ("qwen3-4b", include_str!("../qwen3-4b.json")),
+    ("qwen3-8b", include_str!("../qwen3-8b.json")),
+    ("smollm2-135m", include_str!("../smollm2-135m.json")),
+    ("smollm2-360m", include_str!("../smollm2-360m.json")),
 ];
 
 /// A model to build kernels for.

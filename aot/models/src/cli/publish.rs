@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use precast_aot::publish::{self, title};
-use precast_aot::{Request, home, lock};
+use precast_aot::{home, lock};
 use precast_fatbins::{Bundle, Digest};
+use precast_models::Selection;
 use precast_system::{count, say};
 
 use super::compile::Compiler;
@@ -39,8 +40,8 @@ pub fn publish(arguments: &Publish) -> Result<(), Failure> {
     let bundle = match &arguments.bundle {
         Some(path) => read_bundle(path)?,
         None => {
-            let request = Request::of_models(arguments.models.find()?, arguments.archs.arch.clone());
-            arguments.compiler.build(&request)?.encode()
+            let selection = Selection::of_models(arguments.models.find()?, arguments.archs.arch.clone());
+            arguments.compiler.build(&selection.request())?.encode()
         }
     };
     // An invalid bundle is reported with the path of its file.
@@ -60,7 +61,7 @@ pub fn publish(arguments: &Publish) -> Result<(), Failure> {
     }
     let sign = |bytes: &[u8]| arguments.key.sign(bytes).map_err(|error| error.to_string());
     let signer: Option<publish::Signer<'_>> = if arguments.key.is_given() { Some(&sign) } else { None };
-    let layout = publish::publish(&bundle, &locks, signer).map_err(failure)?;
+    let layout = publish::publish(&bundle, &KERNELS, &locks, signer).map_err(failure)?;
     layout.write(&arguments.to).map_err(publish::PublishError::from)?;
     let signed = if arguments.key.is_given() { "signed" } else { "not signed: no --key" };
     say!("{}: bundle {}, {}, {signed}", arguments.to.display(), Digest::of(&bundle), count(locks.len(), "lock"));
@@ -81,7 +82,7 @@ pub struct Fetch {
 
 pub fn fetch(arguments: &Fetch) -> Result<(), Failure> {
     let keys = arguments.trusted.keys()?;
-    let fetched = publish::fetch(&arguments.from, &keys)?;
+    let fetched = publish::fetch(&arguments.from, &keys, &KERNELS)?;
     let to = arguments.to.clone().unwrap_or_else(|| home::locks().join("published"));
     fetched.install(&to).map_err(publish::PublishError::from)?;
     say!("{}: {}", to.display(), fetched.files.keys().cloned().collect::<Vec<_>>().join(", "));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use precast_kernels::{Arch, KERNELS, Key};
 use precast_plan::{ModelConfig, build_keys};
 
-use crate::models::Model;
+use crate::model::Model;
 
 /// The text names no kernel.
 #[derive(Debug, thiserror::Error)]

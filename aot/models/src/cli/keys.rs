@@ -15,7 +15,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let request = arguments.targets.request()?;
+    let request = arguments.targets.selection()?;
     let rows: Vec<(String, String, String)> = request
         .archs
         .iter()

@@ -6,8 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use precast_aot::publish::{PublishError, fetch, publish};
-use precast_aot::{Arch, Model, Request, prebuilt};
+use precast_aot::{Arch, Request, prebuilt};
 use precast_fatbins::{Bundle, BundleError, SignatureError};
+use precast_models::{Model, Selection};
 
 use crate::support::tiny::{key, published, tiny};
 
@@ -28,7 +29,7 @@ fn files_below(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 fn what_is_published_is_fetched_and_built_from() {
     let (request, built, locks) = tiny();
     let (sign, trusted) = key();
-    let layout = publish(&built.encode(), &locks, Some(&sign)).unwrap();
+    let layout = publish(&built.encode(), &KERNELS, &locks, Some(&sign)).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let installed = dir.path().join("fatbins/published");
     for name in ["layout", "layout.tar"] {
@@ -39,7 +40,7 @@ fn what_is_published_is_fetched_and_built_from() {
         layout.write(&again).unwrap();
         assert!(to.is_dir() || fs::read(&to).unwrap() == fs::read(&again).unwrap());
 
-        let fetched = fetch(&to, std::slice::from_ref(&trusted)).unwrap();
+        let fetched = fetch(&to, std::slice::from_ref(&trusted), &KERNELS).unwrap();
         let names: Vec<&String> = fetched.files.keys().collect();
         let expected =
             ["precast.bundle", "precast.bundle.minisig", "precast.cdx.json", "precast.provenance.json", "tiny.lock"];
@@ -62,7 +63,7 @@ fn what_is_published_is_fetched_and_built_from() {
 #[test]
 fn bill_of_materials_and_provenance_name_no_time_or_machine() {
     let (_dir, to) = published(None);
-    let fetched = fetch(&to, &[]).unwrap();
+    let fetched = fetch(&to, &[], &KERNELS).unwrap();
     let text = |name: &str| String::from_utf8(fetched.files[name].clone()).unwrap();
     let sbom: serde_json::Value = serde_json::from_str(&text("precast.cdx.json")).unwrap();
     assert_eq!((&sbom["bomFormat"], &sbom["specVersion"]), (&"CycloneDX".into(), &"1.6".into()));
@@ -85,12 +86,12 @@ fn bill_of_materials_and_provenance_name_no_time_or_machine() {
 fn only_what_a_trusted_key_signed_is_fetched() {
     let ((sign, good), (_, other)) = (key(), key());
     let (_dir, signed) = published(Some(&sign));
-    fetch(&signed, std::slice::from_ref(&good)).unwrap();
-    fetch(&signed, &[]).unwrap();
-    let refused = fetch(&signed, &[other]).unwrap_err();
+    fetch(&signed, std::slice::from_ref(&good), &KERNELS).unwrap();
+    fetch(&signed, &[], &KERNELS).unwrap();
+    let refused = fetch(&signed, &[other], &KERNELS).unwrap_err();
     assert!(matches!(refused, PublishError::Signature(SignatureError::OtherKey { .. })), "{refused}");
     let (_dir, unsigned) = published(None);
-    let refused = fetch(&unsigned, &[good]).unwrap_err();
+    let refused = fetch(&unsigned, &[good], &KERNELS).unwrap_err();
     assert!(matches!(refused, PublishError::Signature(SignatureError::Missing(_))), "{refused}");
 }
 
@@ -103,18 +104,18 @@ fn every_altered_file_of_a_layout_is_noticed() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
             fs::write(&path, &damaged).unwrap();
-            let result = fetch(&to, std::slice::from_ref(&trusted));
+            let result = fetch(&to, std::slice::from_ref(&trusted), &KERNELS);
             // The index is not signed: only another tag in it goes unnoticed.
             let harmless = result.as_ref().is_ok_and(|_| path.ends_with("index.json"));
             assert!(result.is_err() || harmless, "{} at {at}", path.display());
         }
         fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-        assert!(fetch(&to, std::slice::from_ref(&trusted)).is_err(), "{} truncated", path.display());
+        assert!(fetch(&to, std::slice::from_ref(&trusted), &KERNELS).is_err(), "{} truncated", path.display());
         fs::remove_file(&path).unwrap();
-        assert!(fetch(&to, std::slice::from_ref(&trusted)).is_err(), "{} gone", path.display());
+        assert!(fetch(&to, std::slice::from_ref(&trusted), &KERNELS).is_err(), "{} gone", path.display());
         fs::write(&path, &bytes).unwrap();
     }
-    fetch(&to, &[trusted]).unwrap();
+    fetch(&to, &[trusted], &KERNELS).unwrap();
 }
 
 #[test]
@@ -123,7 +124,7 @@ fn a_bundle_that_is_not_as_locked_is_not_published() {
     let text = locks[0].1.to_string();
     let digest = text.lines().nth(1).unwrap().split(' ').nth(2).unwrap().to_owned();
     locks[0].1 = text.replace(&digest, &"0".repeat(64)).parse().unwrap();
-    let refused = publish(&built.encode(), &locks, None).unwrap_err();
+    let refused = publish(&built.encode(), &KERNELS, &locks, None).unwrap_err();
     assert!(matches!(refused, PublishError::Lock { .. }), "{refused}");
     let damaged = {
         let mut file = built.encode();
@@ -131,7 +132,7 @@ fn a_bundle_that_is_not_as_locked_is_not_published() {
         file[middle] ^= 1;
         file
     };
-    let refused = publish(&damaged, &[], None).unwrap_err();
+    let refused = publish(&damaged, &KERNELS, &[], None).unwrap_err();
     assert!(
         matches!(refused, PublishError::Bundle(BundleError::Digest { .. } | BundleError::Layout { .. })),
         "{refused}"
@@ -142,7 +143,7 @@ fn a_bundle_that_is_not_as_locked_is_not_published() {
 fn a_full_disk_leaves_what_was_there() {
     // A file in place of the layout's directory makes every write fail, as a full disk does.
     let (_, built, locks) = tiny();
-    let layout = publish(&built.encode(), &locks, None).unwrap();
+    let layout = publish(&built.encode(), &KERNELS, &locks, None).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let blocked = dir.path().join("file");
     fs::write(&blocked, "old").unwrap();
@@ -157,7 +158,7 @@ fn keys_of_models_together_are_those_of_each() {
     // One lock per model suffices.
     let models = Model::built_in();
     for arch in Arch::GPUS {
-        let keys = |models: &[Model]| Request::of_models(models.to_vec(), vec![arch]).keys(arch);
+        let keys = |models: &[Model]| Selection::of_models(models.to_vec(), vec![arch]).keys(arch);
         let each: std::collections::BTreeSet<_> =
             models.iter().flat_map(|model| keys(std::slice::from_ref(model))).collect();
         assert!(each == keys(&models), "{arch}");

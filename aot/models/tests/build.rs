@@ -5,22 +5,23 @@ use std::process::Command;
 
 use precast_aot::cache::Cache;
 use precast_aot::compile::CompileError;
-use precast_aot::{Arch, BuildError, Built, Model, Nvrtc, Request, build};
+use precast_aot::{Arch, BuildError, Built, Nvrtc, Request, build};
 use precast_fatbins::{Bundle, Digest, Frame};
 use precast_kernels::{KERNELS, Key, fill::Fill};
+use precast_models::{Model, Selection};
 
 use crate::support::louder::edited::{Edited, task};
 use crate::support::program::{aot, ends, nvrtc, tiny_json, tiny_model};
 
 fn request(archs: &[Arch]) -> Request {
-    Request::of_models(vec![tiny_model()], archs.to_vec())
+    Selection::of_models(vec![tiny_model()], archs.to_vec()).request()
 }
 
 /// Requests kernels that compile fast, two of them from one source.
 fn few(archs: &[Arch]) -> Request {
     let keys = ["cast{from=bf16,to=f32}", "cast{from=f32,to=bf16}", "fill{first=false}", "swiglu.fwd{x=bf16}"];
     let keys = keys.map(|text| KERNELS.parse(text).unwrap()).to_vec();
-    Request { models: Vec::new(), keys, archs: archs.to_vec() }
+    Selection { models: Vec::new(), keys, archs: archs.to_vec() }.request()
 }
 
 fn built(request: &Request, cache: &Cache) -> Built {
@@ -68,7 +69,7 @@ fn a_frame_holds_what_a_build_for_its_architecture_alone_writes() {
 /// Budgets are checked when `cargo xtask ci` compiles them all.
 #[test]
 fn every_built_in_model_has_the_same_keys_everywhere() {
-    let request = Request::of_models(Model::built_in(), Arch::GPUS.to_vec());
+    let request = Selection::of_models(Model::built_in(), Arch::GPUS.to_vec());
     // A key of one architecture that another lacks is a missing kernel.
     let of = |arch: Arch| -> BTreeSet<Key> { request.keys(arch).into_iter().map(|pair| pair.key).collect() };
     let simulated = of(Arch::Sim);

@@ -84,7 +84,7 @@ fn table(manifest: &Manifest) -> String {
         let name = lock::name(module);
         let Some(code) = &module.code else { continue };
         // Only keys of this version have known dynamic shared memory.
-        let usage = Usage::of(module);
+        let usage = Usage::of(module, &KERNELS);
         let shared = usage.map_or("?".to_owned(), |usage| usage.shared_bytes.to_string());
         let occupancy = usage.map_or("?".to_owned(), |usage| format!("{:.0}%", 100.0 * usage.occupancy));
         out.push_str(&format!(
@@ -105,7 +105,7 @@ fn table(manifest: &Manifest) -> String {
 fn json(bundle: &Bundle<'_>) -> Value {
     let manifest = bundle.manifest();
     let modules = manifest.modules.iter().map(|module| {
-        let usage = Usage::of(module);
+        let usage = Usage::of(module, &KERNELS);
         let code = module.code.as_ref().map(|code| {
             json!({
                 "entry": code.entry,

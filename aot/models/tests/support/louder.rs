@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use precast_aot::cache::Cache;
-use precast_aot::{Arch, Built, Model, Request, build, home, toolchain};
+use precast_aot::{Arch, Built, build, home, toolchain};
 use precast_fatbins::{Digest, ModuleEntry};
 use precast_kernels::swiglu::SwigluFwd;
 use precast_kernels::{Dtype, Key, Out};
+use precast_models::{Model, Selection};
 
 use edited::{Edited, task};
 
@@ -21,9 +22,10 @@ fn louder(text: &str) -> String {
 }
 
 /// Builds a model's kernels from the current sources, and from a copy with that change.
-pub fn built(model: &Path, arch: Arch) -> (Request, [Built; 2]) {
+pub fn built(model: &Path, arch: Arch) -> (Selection, [Built; 2]) {
     let model = Model::find(model.to_str().expect("a UTF-8 path")).expect("a model");
-    let request = Request::of_models(vec![model], vec![arch]);
+    let selection = Selection::of_models(vec![model], vec![arch]);
+    let request = selection.request();
     let nvrtc = toolchain::nvrtc(None, &home::directory()).unwrap_or_else(|error| panic!("{error}"));
     let cache = Cache::at(home::directory().join("cache"));
     let today = || build(&request, &nvrtc, &cache, &|_, _| {}).unwrap_or_else(|error| panic!("{error}"));
@@ -36,5 +38,5 @@ pub fn built(model: &Path, arch: Arch) -> (Request, [Built; 2]) {
         *row.expect("the model has a SwiGLU") = louder;
         other.cubins.insert(Digest::of(&cubin), cubin);
     }
-    (request, [today, other])
+    (selection, [today, other])
 }

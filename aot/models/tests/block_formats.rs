@@ -18,7 +18,8 @@ fn every_format_compiles_for_every_architecture_without_spills() {
                 for variant in key.kernel().variants(arch) {
                     let task = Task { pair: KeyVariant { key: key.clone(), variant }, arch };
                     let cubin = task.compile(&nvrtc).unwrap_or_else(|error| panic!("{error}"));
-                    let usage = Usage::of(&ModuleEntry::compiled(&task.pair, task.arch, &cubin).unwrap()).unwrap();
+                    let usage =
+                        Usage::of(&ModuleEntry::compiled(&task.pair, task.arch, &cubin).unwrap(), &KERNELS).unwrap();
                     assert_eq!(usage.stack_bytes, 0, "{task}");
                     let full = text.starts_with("embedding") || usage.occupancy >= 0.75;
                     assert!(full, "{task}: {} registers", usage.registers);

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use precast_aot::publish::{Layout, LayoutError, PublishError, fetch, media, publish, title};
 use precast_fatbins::{Digest, SignatureError};
+use precast_kernels::KERNELS;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -46,7 +47,7 @@ fn with_json(layout: &Path, change: impl FnOnce(&mut Value)) {
 }
 
 fn refused(layout: &Path) -> LayoutError {
-    match fetch(layout, &[]).unwrap_err() {
+    match fetch(layout, &[], &KERNELS).unwrap_err() {
         PublishError::Layout(error) => error,
         other => panic!("{other}"),
     }
@@ -121,8 +122,8 @@ fn sizes_in_a_tar_file_are_not_believed() {
     let (_, built, locks) = tiny();
     let dir = tempfile::tempdir().unwrap();
     let tar = dir.path().join("layout.tar");
-    publish(&built.encode(), &locks, None).unwrap().write(&tar).unwrap();
-    fetch(&tar, &[]).unwrap();
+    publish(&built.encode(), &KERNELS, &locks, None).unwrap().write(&tar).unwrap();
+    fetch(&tar, &[], &KERNELS).unwrap();
     let whole = fs::read(&tar).unwrap();
     // Headers of the first and the last member, with another size and its checksum.
     let last = (0..whole.len()).step_by(512).rfind(|at| whole[*at..].starts_with(b"oci-layout")).unwrap();
@@ -162,7 +163,7 @@ fn a_signature_is_checked_before_what_it_signs_is_looked_into() {
         let digest = index["manifests"][0]["digest"].as_str().unwrap().replace(':', "-");
         index["manifests"][1]["annotations"]["org.opencontainers.image.ref.name"] = format!("{digest}.sig").into();
         fs::write(to.join("index.json"), index.to_string()).unwrap();
-        let error = fetch(&to, std::slice::from_ref(&trusted)).unwrap_err();
+        let error = fetch(&to, std::slice::from_ref(&trusted), &KERNELS).unwrap_err();
         assert!(matches!(error, PublishError::Signature(SignatureError::Altered(_))), "{error}");
         assert!(matches!(refused(&to), LayoutError::Malformed { .. }));
     }
@@ -174,7 +175,7 @@ fn nothing_is_installed_but_what_the_manifest_names() {
     fs::write(from.join("Makefile"), "all:").unwrap();
     fs::write(from.join("blobs/sha256/stray"), "x").unwrap();
     let to = dir.path().join("to");
-    fetch(&from, &[]).unwrap().install(&to).unwrap();
+    fetch(&from, &[], &KERNELS).unwrap().install(&to).unwrap();
     let mut names: Vec<String> =
         fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -209,8 +210,10 @@ fn not_ours(result: Result<(), LayoutError>, what: &str) {
 fn publish_replaces_only_what_it_wrote() {
     let (_, built, locks) = tiny();
     let (sign, _) = key();
-    let layouts =
-        [publish(&built.encode(), &locks, None).unwrap(), publish(&built.encode(), &locks, Some(&sign)).unwrap()];
+    let layouts = [
+        publish(&built.encode(), &KERNELS, &locks, None).unwrap(),
+        publish(&built.encode(), &KERNELS, &locks, Some(&sign)).unwrap(),
+    ];
     let dir = tempfile::tempdir().unwrap();
     for name in ["layout", "layout.tar"] {
         let to = dir.path().join(name);
@@ -263,7 +266,7 @@ fn publish_replaces_only_what_it_wrote() {
 #[test]
 fn fetch_replaces_only_what_it_installed() {
     let (dir, from) = published(None);
-    let fetched = fetch(&from, &[]).unwrap();
+    let fetched = fetch(&from, &[], &KERNELS).unwrap();
     let install = || -> (TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let to = dir.path().join("to");

@@ -1,9 +1,10 @@
 //! Kernels of other sources under current names are always refused.
 
 use precast_aot::publish::{Layout, PublishError, fetch, media, publish, title};
-use precast_aot::{Arch, Built, Request, lock, prebuilt};
+use precast_aot::{Arch, Built, lock, prebuilt};
 use precast_fatbins::{Bundle, BundleError, Change, Digest, Stale, StaleModule};
 use precast_kernels::KERNELS;
+use precast_models::Selection;
 use serde_json::json;
 
 use crate::support::program::{aot, ends, tiny_json};
@@ -12,7 +13,7 @@ use crate::support::renamed::renamed;
 const ARCH: Arch = Arch::Sm121;
 const LOUDER: [&str; 2] = ["swiglu.fwd{x=bf16}[threads=128] sm_121", "swiglu.fwd{x=f32}[threads=128] sm_121"];
 
-fn built() -> (Request, [Built; 2]) {
+fn built() -> (Selection, [Built; 2]) {
     crate::support::louder::built(&tiny_json(), ARCH)
 }
 
@@ -25,7 +26,7 @@ fn stale(error: BundleError) -> Stale {
 
 #[test]
 fn a_bundle_of_other_sources_is_refused_wherever_it_is_taken_in() {
-    let (request, [today, other]) = built();
+    let (selection, [today, other]) = built();
     Bundle::read(&today.encode(), &KERNELS).unwrap().verify().unwrap();
     let file = other.encode();
     let refused = stale(Bundle::read(&file, &KERNELS).unwrap().verify().unwrap_err());
@@ -43,7 +44,7 @@ fn a_bundle_of_other_sources_is_refused_wherever_it_is_taken_in() {
     assert_eq!(named(&today), named(&other));
     assert_eq!(named(&today).len(), 2);
 
-    assert!(matches!(publish(&file, &[], None), Err(PublishError::Bundle(BundleError::Stale(_)))));
+    assert!(matches!(publish(&file, &KERNELS, &[], None), Err(PublishError::Bundle(BundleError::Stale(_)))));
     // Fetch refuses a bundle that another program published.
     let dir = tempfile::tempdir().unwrap();
     let mut layout = Layout::new();
@@ -52,7 +53,7 @@ fn a_bundle_of_other_sources_is_refused_wherever_it_is_taken_in() {
     layout.index(media::ARTIFACT, manifest.to_string().as_bytes(), "1");
     let from = dir.path().join("theirs.tar");
     layout.write(&from).unwrap();
-    assert!(matches!(fetch(&from, &[]), Err(PublishError::Bundle(BundleError::Stale(_)))));
+    assert!(matches!(fetch(&from, &[], &KERNELS), Err(PublishError::Bundle(BundleError::Stale(_)))));
     let to = dir.path().join("installed");
     let (code, _, message) = ends(aot("fetch --from").arg(&from).arg("--to").arg(&to));
     assert_eq!(code, Some(3));
@@ -61,13 +62,13 @@ fn a_bundle_of_other_sources_is_refused_wherever_it_is_taken_in() {
     // Embedding (PRECAST_FATBINS) refuses it too.
     std::fs::create_dir(&to).unwrap();
     std::fs::write(to.join(title::BUNDLE), &file).unwrap();
-    let error = prebuilt::select(&to, &[], &request).unwrap_err().to_string();
+    let error = prebuilt::select(&to, &[], &selection.request()).unwrap_err().to_string();
     assert!(LOUDER.iter().all(|module| error.contains(module)) && error.contains("precast-aot build"), "{error}");
 }
 
 #[test]
 fn a_forged_manifest_is_refused_and_locks_find_a_forged_symbol() {
-    let (request, [today, other]) = built();
+    let (selection, [today, other]) = built();
     let rows = |built: &Built| -> Vec<usize> {
         let modules = built.manifest.modules.iter().enumerate();
         modules.filter(|(_, row)| LOUDER.contains(&row.to_string().as_str())).map(|(index, _)| index).collect()
@@ -92,9 +93,8 @@ fn a_forged_manifest_is_refused_and_locks_find_a_forged_symbol() {
     }
     let file = forged.encode();
     Bundle::read(&file, &KERNELS).unwrap().verify().unwrap();
-    let model = &request.models[0];
-    let changes =
-        lock::of_model(&today.manifest, &request, model).compare(&lock::of_model(&forged.manifest, &request, model));
+    let lock = |built: &Built| lock::of(&built.manifest, &selection.locked()[0], &[ARCH]);
+    let changes = lock(&today).compare(&lock(&forged));
     let bytes_alone =
         |change: &Change| matches!(change, Change::Changed { moved, same_code: false, .. } if moved.is_empty());
     assert!(changes.len() == 2 && changes.iter().all(bytes_alone), "{changes:?}");

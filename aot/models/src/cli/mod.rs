@@ -17,14 +17,16 @@ mod verify;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use precast_aot::kernels::{self, UnknownKernel};
+
 use precast_aot::lock::{LockFileError, NotLocked};
-use precast_aot::models::{Model, ModelError};
+
+use precast_aot::home;
 use precast_aot::publish::{LayoutError, PublishError};
 use precast_aot::toolchain::LocateError;
-use precast_aot::{Request, home};
 use precast_fatbins::{Bundle, BundleError, SignatureError, TrustedKey};
 use precast_kernels::Arch;
+use precast_models::kernels::{self, UnknownKernel};
+use precast_models::{Model, ModelError, Selection};
 use precast_system::terminal::tell;
 use precast_system::{files, input, say, stdout};
 
@@ -114,14 +116,14 @@ struct Targets {
 }
 
 impl Targets {
-    fn request(&self) -> Result<Request, Failure> {
+    fn selection(&self) -> Result<Selection, Failure> {
         let keys = self.kernels.keys.iter().map(|text| kernels::find(text)).collect::<Result<Vec<_>, _>>()?.concat();
-        let request = match (&*self.models.models, &*keys) {
-            ([], []) => Request { models: Model::built_in(), keys: kernels::unlaunched(), archs: Vec::new() },
-            ([], _) => Request { models: Vec::new(), keys, archs: Vec::new() },
-            _ => Request { models: self.models.find()?, keys, archs: Vec::new() },
-        };
-        Ok(Request { archs: self.archs.arch.clone(), ..request })
+        let archs = self.archs.arch.clone();
+        Ok(match (&*self.models.models, &*keys) {
+            ([], []) => Selection { models: Model::built_in(), keys: kernels::unlaunched(), archs },
+            ([], _) => Selection { models: Vec::new(), keys, archs },
+            _ => Selection { models: self.models.find()?, keys, archs },
+        })
     }
 }
 

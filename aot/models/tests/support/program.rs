@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use precast_aot::{Model, Nvrtc, home, toolchain};
+use precast_aot::{Nvrtc, home, toolchain};
+use precast_models::Model;
 
 pub fn nvrtc() -> Nvrtc {
     toolchain::nvrtc(None, &home::directory()).unwrap_or_else(|error| panic!("{error}"))
@@ -11,7 +12,7 @@ pub fn nvrtc() -> Nvrtc {
 
 /// The `config.json` of a tiny model.
 pub fn tiny_json() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/models/tiny.json")
 }
 
 pub fn tiny_model() -> Model {

@@ -18,7 +18,7 @@ fn diff(before: &Path, after: &Path, more: &[&str]) -> (String, bool) {
 
 #[test]
 fn bundles_that_are_looked_at_are_verified() {
-    let older = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fatbins/tests/fixtures/older/older.bundle");
+    let older = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fatbins/tests/fixtures/older/older.bundle");
     let dir = tempfile::tempdir().unwrap();
     let damaged = dir.path().join("damaged.bundle");
     let mut bytes = fs::read(&older).unwrap();
