@@ -122,9 +122,9 @@ fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
 /// Runs a whole step through the recorder, from the bundle of the build's list, and returns what it launched.
 fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -> BTreeSet<Key> {
     let (driver, log) = Recorder::new();
-    let manifest = Manifest::simulated(built).encode();
+    let manifest = Manifest::simulated(&KERNELS, built).encode();
     let mut loading = Loading::new(Box::new(driver));
-    loading.load(&Bundle::from_parts(&manifest, &[], &KERNELS).unwrap(), &training.plan, &[]).unwrap();
+    loading.load(&Bundle::from_parts(&manifest, &[], &KERNELS).unwrap(), &training.plan).unwrap();
     let mut sealed = loading.seal(&training.plan, Placement::Arena).unwrap();
     let sent = |model: &Resident| {
         let all = model.weights.all;
@@ -278,9 +278,9 @@ fn without_any_one_key_a_run_does_not_start() {
     let needed = keys(&plan);
     for removed in &needed {
         let rest: Vec<&KeyVariant> = needed.iter().filter(|pair| *pair != removed).collect();
-        let manifest = Manifest::simulated(rest).encode();
+        let manifest = Manifest::simulated(&KERNELS, rest).encode();
         let (driver, log) = Recorder::new();
-        match Loading::new(Box::new(driver)).load(&Bundle::from_parts(&manifest, &[], &KERNELS).unwrap(), &plan, &[]) {
+        match Loading::new(Box::new(driver)).load(&Bundle::from_parts(&manifest, &[], &KERNELS).unwrap(), &plan) {
             Err(LoadError::Missing(coverage)) => assert_eq!(coverage.missing, std::slice::from_ref(removed)),
             other => panic!("{removed}: {other:?}"),
         }
@@ -293,7 +293,7 @@ fn every_missing_key_is_named_with_what_builds_it() {
     let case = Case::new(17 * 4);
     let mut kept = keys(&tiny_plan(Precision::Fp32));
     kept.retain(|pair| !pair.key.text().starts_with("rmsnorm"));
-    case.write("lacking.bundle", encode(&Manifest::simulated(&kept), |_| &[]));
+    case.write("lacking.bundle", encode(&Manifest::simulated(&KERNELS, &kept), |_| &[]));
     let run = "--precision fp32 --device sim --bundle lacking.bundle";
     insta::assert_snapshot!(case.anonymous(&case.distill("out", run).fails(3, "")));
 }

@@ -1,6 +1,7 @@
 //! Snapshots of messages on files that begin with a byte order mark, and on bundles that open and do not verify.
 
 use precast_fatbins::{Code, Digest, Manifest, encode};
+use precast_kernels::KERNELS;
 
 use crate::support::prelude::*;
 
@@ -48,7 +49,7 @@ fn byte_order_marks_are_skipped() {
 fn a_bundle_that_is_refused_is_not_called_embedded() {
     let case = case();
     let keys = precast_plan::build_keys(&[shape(&tiny_config(&[]))], precast_kernels::Arch::Sim);
-    let mut manifest = Manifest::simulated(&keys);
+    let mut manifest = Manifest::simulated(&KERNELS, &keys);
     let code = b"no machine code";
     let module = &mut manifest.modules[0];
     module.arch = "sm_90a".to_owned();

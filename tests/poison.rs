@@ -65,7 +65,7 @@ fn loading_on_first_use_dies_on_the_simulated_gpu() {
         let variant = key.kernel().variants(Arch::Sim)[0];
         KeyVariant { key, variant }
     });
-    let manifest = Manifest::simulated(&pairs).encode();
+    let manifest = Manifest::simulated(&KERNELS, &pairs).encode();
     let bundle = Bundle::from_parts(&manifest, &[], &KERNELS).unwrap();
     assert_poisoned(load_on_first_use(Sim::new(POISONING), &bundle));
     // Without the fault the same program gets away with it: that is how it came to be written.

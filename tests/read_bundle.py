@@ -20,14 +20,15 @@ from itertools import groupby
 ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
 NAMES = b"\0.precast\0.nv_fatbin\0.shstrtab\0"
-MAGIC, DOMAIN = b"PRECAST\x01", b"precast.manifest"
+MAGIC, OLDER, DOMAIN = b"PRECAST\x02", b"PRECAST\x01", b"precast.manifest"
 CAPABILITIES = {"sm_89": 89, "sm_90_portable": 90, "sm_90a": 90, "sm_121": 121}  # and sim, which has no machine code
 
 # The manifest's body: a dict is a record with its fields in order, a pair is a list or an option of its second half.
 CODE = dict(entry="string", sha256="digest", size="u64", registers="u32", shared="u32", stack="u32", threads="u32")
 MODULE = dict(key="string", variant="string", arch="string", params="u32", source="digest", code=("option", CODE))
 STRINGS = ("list", "string")
-BODY = dict(compiler="string", options=STRINGS, models=STRINGS, modules=("list", MODULE))
+FORMAT_1 = dict(compiler="string", options=STRINGS, built_for=STRINGS, modules=("list", MODULE))
+FORMAT_2 = dict(program="string", core="string", **FORMAT_1)
 
 
 class Bad(Exception):
@@ -139,17 +140,17 @@ def find_sections(file):
 
 def read_manifest(precast):
     """Check 2: magic, digest, encoding and order."""
-    require(precast.startswith(MAGIC), "the manifest's magic or version is another")
+    require(precast.startswith((MAGIC, OLDER)), "the manifest's magic or version is another")
     require(precast[8:40] == digest(precast[40:]), "the manifest's digest is another")
     reader = Reader(precast[40:])
-    manifest = reader.read(BODY)
+    manifest = reader.read(FORMAT_2 if precast.startswith(MAGIC) else FORMAT_1)
     require(reader.at == len(reader.data), "bytes follow the manifest")
     for module in manifest["modules"]:
         arch, code = module["arch"], module["code"]
         require(arch == "sim" or arch in CAPABILITIES, f"{arch!r} is no architecture")
         require((arch == "sim") == (code is None), f"a module for {arch} has code, or lacks it, against the format")
-    models = [name.encode() for name in manifest["models"]]
-    require(models == sorted(models), "the models are not sorted")
+    names = [name.encode() for name in manifest["built_for"]]
+    require(names == sorted(names), "the names are not sorted")
     order = [tuple(module[name].encode() for name in ("key", "variant", "arch")) for module in manifest["modules"]]
     require(order == sorted(set(order)), "the modules are not sorted, each once")
     return manifest
@@ -182,8 +183,8 @@ def read_bundle(file):
     coded = [module for module in manifest["modules"] if module["code"]]
     containers = [list(group) for _, group in groupby(coded, lambda module: (module["key"], module["variant"]))]
     cubins = read_cubins(containers, fatbin)
-    body = encode(BODY, manifest)
-    again = encode_file(fatbin, MAGIC + digest(body) + body)  # check 3 has re-encoded .nv_fatbin
+    body = encode(FORMAT_2 if "program" in manifest else FORMAT_1, manifest)
+    again = encode_file(fatbin, precast[:8] + digest(body) + body)  # check 3 has re-encoded .nv_fatbin
     require(file == again, "the file differs from its re-encoding")  # check 4
     for module, cubin in zip(coded, cubins):  # check 5
         require(module["code"]["sha256"] == hashlib.sha256(cubin).digest(), "a cubin's SHA-256 is another")
@@ -205,7 +206,7 @@ def main():
         sys.exit(f"error: {error}")
     rows = [dict(arch=m["arch"], key=m["key"], variant=m["variant"], sha256=m["code"]["sha256"].hex()) for m in coded]
     if arguments.json:
-        head = {name: manifest[name] for name in ("compiler", "options", "models")}
+        head = {name: manifest.get(name) for name in ("program", "core", "compiler", "options", "built_for")}
         print(json.dumps({"manifest": manifest_digest.hex(), **head, "modules": rows}, indent=2))
     else:
         sys.stdout.writelines("{arch} {key}[{variant}] {sha256}\n".format(**row) for row in rows)

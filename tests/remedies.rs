@@ -39,7 +39,7 @@ fn kernels_of_single_files_are_built_by_the_command_named() {
     // A bundle without a kernel for this device, and one that lacks some.
     let one: Vec<KeyVariant> = KERNELS.parse("cast{from=f32,to=bf16}").unwrap().built(Arch::Sim).collect();
     case.write("empty.bundle", simulated(&[]));
-    case.write("lacking.bundle", precast_fatbins::encode(&Manifest::simulated(&one), |_| &[]));
+    case.write("lacking.bundle", precast_fatbins::encode(&Manifest::simulated(&KERNELS, &one), |_| &[]));
     let messages = ["empty.bundle", "lacking.bundle"].map(|bundle| distill(bundle).fails(3, ""));
     assert!(messages[0].contains("it holds nothing") && messages[1].contains(" are not in the bundle for sim:"));
     let [build, same] = messages.each_ref().map(|message| line_after("Build them with: ", message));

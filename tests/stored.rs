@@ -1,7 +1,7 @@
 //! A model that stays on the device as its file holds it computes what it computes when it is dequantized while it is read:
 //! the same bits.
 
-use precast_kernels::{Arch, Block};
+use precast_kernels::{Arch, Block, KERNELS};
 use precast_plan::{Formats, ModelConfig, Parameters, build_keys};
 
 use crate::gguf;
@@ -209,7 +209,10 @@ fn kernels_that_a_stored_teacher_needs_are_missed_at_the_start() {
     teacher(&case, "teacher.gguf", &config, &Formats::uniform(&config, Block::Q5_1), 5);
     let mut keys = build_keys(&[config, shape(&case.json("student/config.json"))], Arch::Sim);
     keys.retain(|pair| !pair.to_string().starts_with("dequant{w=Q5_1"));
-    case.write("without.bundle", precast_fatbins::encode(&precast_fatbins::Manifest::simulated(&keys), |_| &[]));
+    case.write(
+        "without.bundle",
+        precast_fatbins::encode(&precast_fatbins::Manifest::simulated(&KERNELS, &keys), |_| &[]),
+    );
     let run = |format: &str| run(&case, "teacher.gguf", format, ["--bundle without.bundle --teacher-format", format]);
     run("bf16").succeeds();
     run("stored").fails(3, ["1 of ", "dequant{w=Q5_1,x=bf16}"]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use precast_core::{Arch, KeyVariant, OPTIONS, Registry};
-use precast_fatbins::{CubinError, Digest, Manifest, ModuleEntry};
+use precast_fatbins::{CubinError, Digest, Manifest, ModuleEntry, Origin};
 use rayon::prelude::*;
 
 use crate::budget::{self, OverBudget};
@@ -138,13 +138,20 @@ pub fn build(
     })
 }
 
+/// Returns the kernels of a request for the simulated GPU alone, which takes no compiler.
+pub(crate) fn simulated(request: &Request) -> Built {
+    let modules = request.keys(Arch::Sim).iter().map(ModuleEntry::simulated).collect();
+    Built { manifest: manifest(request, "none", modules), cubins: BTreeMap::new(), compiled: 0 }
+}
+
 /// Builds a manifest over modules, sorted.
 pub(crate) fn manifest(request: &Request, compiler: &str, mut modules: Vec<ModuleEntry>) -> Manifest {
     modules.sort_by(|a, b| a.order().cmp(&b.order()));
     Manifest {
+        origin: Some(Origin::of(request.kernels)),
         compiler: compiler.to_owned(),
         options: OPTIONS.iter().map(|option| (*option).to_owned()).collect(),
-        models: request.built_for.clone(),
+        built_for: request.built_for.clone(),
         modules,
     }
 }

@@ -6,6 +6,7 @@ pub mod budget;
 pub mod build;
 pub mod cache;
 pub mod compile;
+mod embed;
 mod frames;
 pub mod home;
 pub mod lock;
@@ -15,6 +16,7 @@ pub mod publish;
 pub mod toolchain;
 
 pub use build::{BuildError, Built, Keys, Request, build};
+pub use embed::{Embed, EmbedError, embed, features, variable};
 pub use frames::{Framed, frames};
 pub use nvrtc::{Nvrtc, NvrtcError};
 pub use precast_core::Arch;

@@ -1,11 +1,12 @@
 //! Reads lock files and compares builds with them.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use precast_core::Arch;
 use precast_fatbins::{Change, Lock, LockError, Manifest};
-use precast_system::input;
+use precast_system::{files, input};
 
 use crate::build::Keys;
 
@@ -15,9 +16,24 @@ pub struct Part {
     /// Name of the file: `NAME.lock`.
     pub name: String,
     pub keys: Keys,
-    /// True if a build without a locked kernel differs; else a build may have some of the kernels, and no file is
-    /// expected.
-    pub is_whole: bool,
+    pub strictness: Strictness,
+}
+
+/// Expectations of a lock file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strictness {
+    /// It is there, and a build has the kernels in it.
+    Required,
+    /// If it is there, a build has the kernels in it.
+    Optional,
+    /// A build may have some of the kernels in it, and others without a file.
+    Partial,
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Part {} ({:?})", self.name, self.strictness)
+    }
 }
 
 /// Differences of a build from its locks.
@@ -25,8 +41,8 @@ pub struct Part {
 pub struct Comparison {
     /// Every difference once, sorted.
     pub changes: Vec<Change>,
-    /// Names without a lock file.
-    pub unlocked: Vec<String>,
+    /// Parts without a lock file that are not [`Strictness::Partial`].
+    pub unlocked: Vec<(String, Strictness)>,
 }
 
 /// A lock file that cannot be used.
@@ -41,7 +57,7 @@ pub enum LockFileError {
 /// Kernels that differ from the locked ones.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{} kernels are not the locked ones ({}):\n  {}\nIf they should be: precast-aot lock, and commit {}",
+    "{} kernels are not the locked ones ({}):\n  {}\nIf they should be: {command}, and commit {}",
     changes.len(),
     directory.display(),
     changes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n  "),
@@ -51,6 +67,8 @@ pub struct NotLocked {
     /// Directory of the lock files.
     pub directory: PathBuf,
     pub changes: Vec<Change>,
+    /// Command that writes the locks.
+    pub command: String,
 }
 
 /// Returns the path of a lock file.
@@ -78,6 +96,16 @@ pub fn of(manifest: &Manifest, part: &Part, archs: &[Arch]) -> Lock {
     Lock::of(manifest).filtered(|arch, name| names.contains(&(arch.to_owned(), name.to_owned())))
 }
 
+/// Writes the lock files of a build's parts, whole.
+///
+/// # Errors
+/// Any I/O error.
+pub fn write(manifest: &Manifest, parts: &[Part], archs: &[Arch], directory: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    let text = |part: &Part| of(manifest, part, archs).to_string();
+    parts.iter().try_for_each(|part| files::write_whole(&path(directory, &part.name), text(part).as_bytes()))
+}
+
 /// Compares a build with the locks of its parts, on its architectures. Kernels that no program embeds are not locked.
 ///
 /// # Errors
@@ -94,15 +122,17 @@ pub fn compare(
     for part in parts {
         let lock = match read(directory, &part.name)? {
             Some(lock) => lock,
-            None if part.is_whole => {
-                comparison.unlocked.push(part.name.clone());
+            None if part.strictness == Strictness::Partial => Lock::default(),
+            None => {
+                comparison.unlocked.push((part.name.clone(), part.strictness));
                 continue;
             }
-            None => Lock::default(),
         };
         let built = of(manifest, part, archs).filtered(|arch, _| locked(arch));
         let changes = lock.filtered(|arch, _| wanted(arch)).compare(&built).into_iter();
-        comparison.changes.extend(changes.filter(|change| part.is_whole || !matches!(change, Change::Missing(_))));
+        comparison.changes.extend(
+            changes.filter(|change| part.strictness != Strictness::Partial || !matches!(change, Change::Missing(_))),
+        );
     }
     comparison.changes.sort_by_key(ToString::to_string);
     comparison.changes.dedup();

@@ -29,17 +29,15 @@ pub enum PrebuiltError {
     #[error("{}: {error}", path.display())]
     OverBudget { path: PathBuf, error: OverBudget },
     #[error(
-        "{} lacks what this build embeds:\n  {}\nWhere there is a compiler: precast-aot publish --arch {archs}{models} --to FILE.tar, \
-         then precast-aot fetch --from FILE.tar here",
+        "{} lacks what this build embeds:\n  {}\nWhere there is a compiler: {remedy}; publish that, and fetch it here",
         path.display(),
         lacking.join("\n  ")
     )]
     Lacking {
         path: PathBuf,
         lacking: Vec<String>,
-        archs: String,
-        /// Models to publish, as command-line options.
-        models: String,
+        /// Command that builds them.
+        remedy: String,
     },
 }
 
@@ -73,9 +71,8 @@ pub fn select(directory: &Path, keys: &[TrustedKey], request: &Request) -> Resul
         }
     }
     if !lacking.is_empty() {
-        let archs: Vec<&str> = request.archs.iter().filter_map(|arch| arch.feature()).collect();
-        let models = request.built_for.iter().map(|model| format!(" --model {model}")).collect();
-        return Err(PrebuiltError::Lacking { path, lacking, archs: archs.join(","), models });
+        let remedy = (request.kernels.rebuild)(&request.built_for, &request.archs);
+        return Err(PrebuiltError::Lacking { path, lacking, remedy });
     }
     budget::check_all(&modules, request.kernels).map_err(|error| PrebuiltError::OverBudget { path, error })?;
     modules.extend(request.keys(Arch::Sim).iter().map(ModuleEntry::simulated));

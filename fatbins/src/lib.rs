@@ -7,8 +7,10 @@
 mod bundle;
 mod code;
 mod cubin;
+mod embedded;
 pub mod evidence;
 mod fatbin;
+mod foreign;
 mod frame;
 pub mod lock;
 mod manifest;
@@ -20,12 +22,14 @@ mod wire;
 pub use bundle::{Bundle, BundleError, BundleFile, Module, encode, parts};
 pub use code::CubinCode;
 pub use cubin::{CubinError, CubinFacts};
+pub use embedded::{Embedded, EmbeddedError};
+pub use foreign::Foreign;
 pub use frame::{Frame, FrameError, compress};
 pub use lock::{Change, Lock, LockError};
-pub use manifest::{Code, Manifest, ManifestError, ModuleEntry};
-pub use precast_core::{Digest, Hasher, NotADigest};
+pub use manifest::{Code, Manifest, ManifestError, ModuleEntry, Origin};
+pub use precast_core::{Arch, Digest, Hasher, NotADigest};
 pub use sign::sign;
-pub use stale::{Stale, StaleModule, build_command, single_file};
+pub use stale::{Stale, StaleModule};
 pub use trust::{SignatureError, TrustedKey, signature_path};
 
 /// Section of the fatbin containers.

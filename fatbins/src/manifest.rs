@@ -7,17 +7,39 @@ use crate::Digest;
 use crate::cubin::{CubinError, CubinFacts};
 
 /// Magic bytes of a manifest, with its version.
-pub(crate) const MAGIC: [u8; 8] = *b"PRECAST\x01";
+pub(crate) const MAGIC: [u8; 8] = *b"PRECAST\x02";
+
+/// Those of a manifest that names no program: it is shown, never used.
+pub(crate) const OLDER: [u8; 8] = *b"PRECAST\x01";
+
+/// Program that a bundle is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Origin {
+    /// Name of the program: `Registry::program`.
+    pub program: String,
+    /// Version of `precast-core` that it is built with.
+    pub core: String,
+}
+
+impl Origin {
+    /// Returns the origin of bundles of these kernels, as this build of the core writes and takes them.
+    pub fn of(kernels: &Registry) -> Self {
+        Self { program: kernels.program.to_owned(), core: precast_core::VERSION.to_owned() }
+    }
+}
 
 /// Modules of a bundle and their compiler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Manifest {
+    /// Program that the modules are for; none in a bundle of format 1.
+    #[serde(skip)]
+    pub origin: Option<Origin>,
     /// The compiler and its version: `NVRTC 13.0.88`.
     pub compiler: String,
     /// Options common to all kernels, besides architecture and macros.
     pub options: Vec<String>,
-    /// Models that the kernels are built for, sorted.
-    pub models: Vec<String>,
+    /// Names of what the kernels are built for, sorted: the trainer's models.
+    pub built_for: Vec<String>,
     /// Modules, sorted by key, variant and architecture.
     pub modules: Vec<ModuleEntry>,
 }
@@ -78,8 +100,8 @@ pub enum ManifestError {
     /// Re-encoding gives other bytes.
     #[error("manifest is not canonical: decoding and re-encoding it gives other bytes")]
     NotCanonical,
-    /// Models or modules are out of order or repeated.
-    #[error("models or modules are not sorted, or one occurs twice: `{0}`")]
+    /// Names or modules are out of order or repeated.
+    #[error("names or modules are not sorted, or one occurs twice: `{0}`")]
     Order(String),
     /// The simulated GPU has machine code, or another architecture has none.
     #[error("`{0}`: every architecture but sim has machine code, and sim has none")]
@@ -98,30 +120,38 @@ pub enum ManifestError {
 }
 
 impl Manifest {
-    /// Returns the manifest of a bundle for the simulated GPU alone, which has a host reference for every key.
-    pub fn simulated<'k>(pairs: impl IntoIterator<Item = &'k KeyVariant>) -> Self {
+    /// Returns the manifest of a bundle for the simulated GPU alone, which has a host reference for every key of these
+    /// kernels.
+    pub fn simulated<'k>(kernels: &Registry, pairs: impl IntoIterator<Item = &'k KeyVariant>) -> Self {
         let mut modules: Vec<ModuleEntry> = pairs.into_iter().map(ModuleEntry::simulated).collect();
         modules.sort_by(|a, b| a.order().cmp(&b.order()));
-        Self { compiler: "none".to_owned(), options: Vec::new(), models: Vec::new(), modules }
+        let origin = Some(Origin::of(kernels));
+        Self { origin, compiler: "none".to_owned(), options: Vec::new(), built_for: Vec::new(), modules }
     }
 
-    /// Returns the canonical encoding: magic, the digest of the rest, and the rest: bincode with fixed-width
-    /// little-endian integers.
+    /// Returns the canonical encoding: magic, the digest of the rest, and the rest.
     pub fn encode(&self) -> Vec<u8> {
-        let body = self.body();
-        [&MAGIC[..], &body_digest(&body).0, &body].concat()
+        let (body, magic) = (self.body(), if self.origin.is_some() { MAGIC } else { OLDER });
+        [&magic[..], &body_digest(&body).0, &body].concat()
     }
 
     /// Encodes all but the header.
     pub(crate) fn body(&self) -> Vec<u8> {
-        let config = bincode::config::standard().with_fixed_int_encoding();
-        bincode::serde::encode_to_vec(self, config).expect("a vector takes any number of bytes")
+        let mut body = self.origin.as_ref().map(encoded).unwrap_or_default();
+        body.extend(encoded(self));
+        body
     }
 
     /// Returns the digest in the header of the encoding, which covers everything in the bundle.
     pub fn digest(&self) -> Digest {
         body_digest(&self.body())
     }
+}
+
+/// Encodes a value: bincode with fixed-width little-endian integers.
+fn encoded(value: &impl Serialize) -> Vec<u8> {
+    let config = bincode::config::standard().with_fixed_int_encoding();
+    bincode::serde::encode_to_vec(value, config).expect("a vector takes any number of bytes")
 }
 
 pub(crate) fn body_digest(body: &[u8]) -> Digest {

@@ -9,16 +9,23 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::Digest;
-use crate::manifest::{Code, MAGIC, Manifest, ManifestError, ModuleEntry, body_digest};
+use crate::manifest::{Code, MAGIC, Manifest, ManifestError, ModuleEntry, OLDER, Origin, body_digest};
 
-/// [`Manifest`] with fields borrowed from the file.
+/// [`Origin`] with fields borrowed from the file.
+#[derive(Deserialize)]
+struct WireOrigin<'a> {
+    program: &'a str,
+    core: &'a str,
+}
+
+/// [`Manifest`] with fields borrowed from the file, after its origin.
 #[derive(Deserialize)]
 struct WireManifest<'a> {
     compiler: &'a str,
     #[serde(borrow, deserialize_with = "list")]
     options: Vec<&'a str>,
     #[serde(borrow, deserialize_with = "list")]
-    models: Vec<&'a str>,
+    built_for: Vec<&'a str>,
     #[serde(borrow, deserialize_with = "list")]
     modules: Vec<WireModule<'a>>,
 }
@@ -52,19 +59,25 @@ impl Manifest {
     /// [`ManifestError`] if the version is another, the bytes are altered, do not decode or are not canonical, or
     /// modules are not sorted.
     pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
-        let header = bytes.strip_prefix(&MAGIC).and_then(|rest| rest.split_first_chunk::<32>());
-        let Some((expected, body)) = header else {
+        let of_version = |magic| bytes.strip_prefix(magic).and_then(<[u8]>::split_first_chunk::<32>);
+        let Some((expected, body)) = of_version(&MAGIC).or_else(|| of_version(&OLDER)) else {
             return Err(ManifestError::Magic { found: bytes[..bytes.len().min(8)].to_vec() });
         };
         let (expected, found) = (Digest(*expected), body_digest(body));
         if expected != found {
             return Err(ManifestError::Digest { expected, found });
         }
-        let manifest = Self::from(parse(body)?);
+        let (origin, rest) = match bytes.starts_with(&MAGIC) {
+            true => {
+                parse::<WireOrigin<'_>>(body).map(|(origin, bytes)| (Some(Origin::from(origin)), &body[bytes..]))?
+            }
+            false => (None, body),
+        };
+        let manifest = Self { origin, ..Self::from(parse::<WireManifest<'_>>(rest)?.0) };
         if manifest.body() != body {
             return Err(ManifestError::NotCanonical);
         }
-        if let Some(pair) = manifest.models.windows(2).find(|pair| pair[0] >= pair[1]) {
+        if let Some(pair) = manifest.built_for.windows(2).find(|pair| pair[0] >= pair[1]) {
             return Err(ManifestError::Order(pair[1].clone()));
         }
         if let Some(pair) = manifest.modules.windows(2).find(|pair| pair[0].order() >= pair[1].order()) {
@@ -80,11 +93,11 @@ impl Manifest {
     }
 }
 
-/// Decodes the body of a manifest.
-fn parse(body: &[u8]) -> Result<WireManifest<'_>, ManifestError> {
+/// Decodes the beginning of a body. Returns its length, bytes, too.
+fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<(T, usize), ManifestError> {
     let config = bincode::config::standard().with_fixed_int_encoding();
     let decoded = bincode::serde::borrow_decode_from_slice(body, config);
-    decoded.map(|(manifest, _)| manifest).map_err(|error| ManifestError::Decode(error.to_string()))
+    decoded.map_err(|error| ManifestError::Decode(error.to_string()))
 }
 
 /// Reads a list without reserving memory for its declared length.
@@ -108,13 +121,20 @@ fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T
     from.deserialize_seq(Items(PhantomData))
 }
 
+impl From<WireOrigin<'_>> for Origin {
+    fn from(wire: WireOrigin<'_>) -> Self {
+        Self { program: wire.program.to_owned(), core: wire.core.to_owned() }
+    }
+}
+
 impl From<WireManifest<'_>> for Manifest {
     fn from(wire: WireManifest<'_>) -> Self {
         let owned = |texts: Vec<&str>| texts.into_iter().map(str::to_owned).collect();
         Self {
+            origin: None,
             compiler: wire.compiler.to_owned(),
             options: owned(wire.options),
-            models: owned(wire.models),
+            built_for: owned(wire.built_for),
             modules: wire.modules.into_iter().map(ModuleEntry::from).collect(),
         }
     }

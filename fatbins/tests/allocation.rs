@@ -4,7 +4,7 @@ use precast_kernels::KERNELS;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use precast_fatbins::{Bundle, Code, Digest, Manifest, ModuleEntry};
+use precast_fatbins::{Bundle, Code, Digest, Manifest, ModuleEntry, Origin};
 
 /// The system's allocator, recording the largest request.
 struct Watched;
@@ -31,7 +31,7 @@ static ALLOCATOR: Watched = Watched;
 /// Makes a manifest with this body and a correct digest.
 fn sealed(body: &[u8]) -> Vec<u8> {
     let digest = Digest::of_parts("precast.manifest", [body]);
-    [&b"PRECAST\x01"[..], &digest.0, body].concat()
+    [&b"PRECAST\x02"[..], &digest.0, body].concat()
 }
 
 /// Makes a manifest with one of each field that has a length.
@@ -54,13 +54,14 @@ fn manifest() -> Manifest {
         max_threads: 256,
     };
     let modules = vec![module("sim", None), module("sm_89", Some(code))];
-    let [options, models] = ["--std=c++17", "tiny"].map(|text| vec![text.to_owned()]);
-    Manifest { compiler: "NVRTC 13.0".to_owned(), options, models, modules }
+    let [options, built_for] = ["--std=c++17", "tiny"].map(|text| vec![text.to_owned()]);
+    let origin = Some(Origin::of(&KERNELS));
+    Manifest { origin, compiler: "NVRTC 13.0".to_owned(), options, built_for, modules }
 }
 
 #[test]
 fn lengths_are_not_believed() {
-    for manifest in [Manifest::simulated([]), manifest()] {
+    for manifest in [Manifest::simulated(&KERNELS, []), manifest()] {
         let whole = manifest.encode();
         let body = &whole[40..];
         assert_eq!(Manifest::decode(&sealed(body)).as_ref(), Ok(&manifest));

@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use minisign::KeyPair;
 use precast_fatbins::{
-    Bundle, BundleError, BundleFile, Code, CubinError, CubinFacts, Digest, Manifest, ManifestError, ModuleEntry, Stale,
-    TrustedKey, encode, parts, signature_path,
+    Bundle, BundleError, BundleFile, Code, CubinError, CubinFacts, Digest, Manifest, ManifestError, ModuleEntry,
+    Origin, Stale, TrustedKey, encode, parts, signature_path,
 };
 use precast_kernels::{Arch, KERNELS, KeyVariant};
 
@@ -67,9 +67,10 @@ fn manifest() -> Manifest {
     modules.extend(["cast{from=f32,to=bf16}", "fill{first=false}"].map(simulated));
     modules.sort_by(|a, b| a.order().cmp(&b.order()));
     Manifest {
+        origin: Some(Origin::of(&KERNELS)),
         compiler: "NVRTC 13.0 (V13.0.88)".into(),
         options: vec!["--std=c++17".into()],
-        models: vec!["tiny".into()],
+        built_for: vec!["tiny".into()],
         modules,
     }
 }
@@ -126,7 +127,7 @@ fn every_flipped_byte_is_noticed() {
     }
 }
 
-fn examine(file: &[u8]) -> Result<Option<Stale>, BundleError> {
+fn examine(file: &[u8]) -> Result<Option<BundleError>, BundleError> {
     Bundle::read(file, &KERNELS)?.examine()
 }
 
@@ -138,8 +139,8 @@ fn a_stale_bundle_is_held_to_its_manifest() {
         change(&mut other);
         examine(&file(&other))
     };
-    assert_eq!(examine(&file(&manifest())).unwrap(), None);
-    let whole = stale(|_| {}).unwrap().unwrap();
+    assert!(examine(&file(&manifest())).unwrap().is_none());
+    let Some(BundleError::Stale(whole)) = stale(|_| {}).unwrap() else { panic!("every module is stale") };
     assert_eq!((whole.modules.len(), whole.total), (8, 8));
     assert!(matches!(stale(|m| code(m, 0).digest = Digest::of(b"")), Err(BundleError::Digest { .. })));
     assert!(matches!(stale(|m| code(m, 1).registers += 1), Err(BundleError::Claim { what: "registers", .. })));
@@ -183,13 +184,29 @@ fn stale_kernels_are_counted_and_the_command_is_named() {
 }
 
 #[test]
-fn a_signed_bundle_of_an_older_version_is_whole_and_stale() {
+fn bundles_of_other_programs_and_cores_are_refused_by_name() {
+    let of = |program: &str, core: &str| {
+        let origin = Some(Origin { program: program.to_owned(), core: core.to_owned() });
+        let file = file(&Manifest { origin, ..manifest() });
+        // It still reads, and is shown as it is.
+        let reason = Bundle::read(&file, &KERNELS).unwrap().examine().unwrap();
+        let refused = check(&file).unwrap_err();
+        assert_eq!(reason.unwrap().to_string(), refused.to_string());
+        assert!(matches!(refused, BundleError::Foreign(_)), "{refused}");
+        refused.to_string()
+    };
+    insta::assert_snapshot!([of("saxpy", precast_core::VERSION), of("precast", "0.0.9")].join("\n\n"));
+}
+
+#[test]
+fn a_signed_bundle_of_format_1_is_whole_and_refused() {
     // Built and signed by the version before entry symbols contained a digest of the sources.
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/older");
     let key = TrustedKey::find(path.join("older.pub").to_str().unwrap()).unwrap();
     let file = BundleFile::read(&path.join("older.bundle")).unwrap();
     let bundle = file.open(&[key], &KERNELS).unwrap();
-    insta::assert_snapshot!(stale(bundle.verify()));
+    insta::assert_snapshot!(bundle.verify().unwrap_err());
+    assert_eq!(bundle.encode(), file.bytes, "and written as it was");
 }
 
 #[test]

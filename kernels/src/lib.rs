@@ -33,6 +33,7 @@ pub mod sample;
 pub mod swiglu;
 
 pub use out::Out;
+use precast_core::shell::quoted;
 use precast_core::source::Common;
 pub use precast_core::{
     Access, Addend, AnyKernel, Arch, Batch, BlasGemm, Block, Build, Content, Digest, Dtype, Fixed, Format, Geometry,
@@ -57,12 +58,23 @@ use source;
 macro_rules! ops {
     ($($kernel:ident,)*) => {
         /// Every kernel of the trainer, with the launches measured on an H200.
-        pub static KERNELS: Registry = Registry::new(&[$(Op::of::<abi::$kernel>()),*], || {
-            include_str!("tuned.txt").parse().unwrap_or_else(|error| panic!("tuned.txt: {error}"))
-        });
+        pub static KERNELS: Registry =
+            Registry::with("precast", &[$(Op::of::<abi::$kernel>()),*], tuned_launches, rebuild);
     };
 }
 abi::every_kernel!(ops);
+
+fn tuned_launches() -> tuned::Table {
+    include_str!("tuned.txt").parse().unwrap_or_else(|error| panic!("tuned.txt: {error}"))
+}
+
+/// Returns the command that builds the kernels of models, each a name, a directory or a configuration.
+pub fn rebuild(models: &[String], archs: &[Arch]) -> String {
+    let models: String = models.iter().map(|model| format!(" --model {}", quoted(model))).collect();
+    let archs: Vec<&str> = archs.iter().map(|arch| arch.argument()).collect();
+    let archs = if archs.is_empty() { String::new() } else { format!(" --arch {}", archs.join(",")) };
+    format!("precast-aot build{models}{archs} --out run.bundle")
+}
 
 // Checks draw these for ids and slots that are none.
 const _: () = assert!(abi::MASKED_TOKEN == u32::MAX && abi::IDLE_SLOT == u32::MAX);

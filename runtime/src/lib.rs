@@ -25,4 +25,5 @@ pub use driver::{
 pub use gauge::{Gauge, GaugeError, Mean, Reading};
 pub use loading::{Coverage, LoadError, Loading, Placement, STAGE_BYTES, supported_capabilities};
 pub use loads::Load;
+pub use precast_fatbins::{Bundle, embedded};
 pub use sealed::Sealed;

@@ -5,13 +5,16 @@ use std::fmt;
 
 use precast_core::plan::{Build, Cublas, Exchange, Executor, Launch, Plan, Tensor, Work, keys};
 use precast_core::{Arch, KeyVariant, TEGRA};
-use precast_fatbins::{Bundle, BundleError, Stale, build_command};
+use precast_fatbins::{Bundle, BundleError};
 
+use crate::cuda::Cuda;
 use crate::driver::{
-    Bound, BoundExchange, BoundGemm, BoundLaunch, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Rows,
+    Bound, BoundExchange, BoundGemm, BoundLaunch, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Launches,
+    Rows,
 };
 use crate::loads::{self, Load};
 use crate::sealed::Sealed;
+use crate::sim::{Faults, Sim};
 
 /// Bytes of one pinned slot.
 pub const STAGE_BYTES: u64 = 16 << 20;
@@ -40,8 +43,8 @@ pub struct Coverage {
     pub needed: usize,
     /// Pairs missing from the bundle, sorted.
     pub missing: Vec<KeyVariant>,
-    /// Models to build them for, in the remedy.
-    pub models: Vec<String>,
+    /// Commands that build them.
+    pub remedy: String,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -86,24 +89,9 @@ pub fn supported_capabilities() -> String {
     Arch::GPUS.map(row).join(", ")
 }
 
-impl LoadError {
-    /// Returns the commands that give kernels for an architecture: those of the built-in models, or of these.
-    pub fn remedy(arch: Arch, models: &[String]) -> String {
-        let cargo = arch.feature().map(|feature| format!("cargo build --release --features {feature}"));
-        if let Some(cargo) = cargo.as_ref().filter(|_| models.is_empty()) {
-            return format!("Build the trainer with: {cargo}");
-        }
-        let command = build_command(models, &[arch]);
-        let built_in = cargo.map_or_else(String::new, |cargo| {
-            format!("; without --bundle, a trainer built with `{cargo}` has those of the built-in models")
-        });
-        format!("Build them with: {command}\nand run this command with --bundle run.bundle{built_in}")
-    }
-}
-
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { arch, needed, missing, models } = self;
+        let Self { arch, needed, missing, remedy } = self;
         writeln!(
             f,
             "{} of {needed} kernels that this run launches are not in the bundle for {}:",
@@ -113,8 +101,7 @@ impl fmt::Display for Coverage {
         for pair in missing {
             writeln!(f, "  {pair}")?;
         }
-        let command = build_command(models, &[*arch]);
-        write!(f, "Build them with: {command}\nand run this command with --bundle run.bundle")
+        write!(f, "Build them with: {remedy}")
     }
 }
 
@@ -124,29 +111,37 @@ impl Loading {
         Self { driver, kernels: BTreeMap::new(), loads: Vec::new() }
     }
 
+    /// Starts on the simulated GPU.
+    pub fn sim() -> Self {
+        Self::new(Box::new(Sim::new(Faults::default())))
+    }
+
+    /// Starts on a GPU, with the machine code that a bundle has for it.
+    ///
+    /// # Errors
+    /// Those of [`Cuda::open`].
+    pub fn cuda(ordinal: u32, bundle: &Bundle<'_>) -> Result<Self, DriverError> {
+        Ok(Self::new(Box::new(Cuda::open(ordinal, Launches::Own, &bundle.archs(), bundle.kernels())?)))
+    }
+
     pub fn device(&self) -> &Device {
         self.driver.device()
     }
 
-    /// Verifies a bundle and loads every module that a plan launches. `models` are named in the remedy if modules are
-    /// missing.
+    /// Verifies a bundle and loads every module that a plan launches.
     ///
     /// # Errors
     /// [`LoadError`] before the first load, if the bundle is invalid or incomplete; later ones are the driver's.
-    pub fn load(&mut self, bundle: &Bundle<'_>, plan: &Plan, models: &[String]) -> Result<(), LoadError> {
-        let mut models = models.to_vec();
-        models.dedup();
-        bundle.verify().map_err(|error| match error {
-            BundleError::Stale(stale) => BundleError::Stale(Stale { models: models.clone(), ..stale }),
-            error => error,
-        })?;
-        let arch = code_for(self.driver.device(), bundle, &models)?;
+    pub fn load(&mut self, bundle: &Bundle<'_>, plan: &Plan) -> Result<(), LoadError> {
+        bundle.verify()?;
+        let arch = code_for(self.driver.device(), bundle)?;
         let modules = bundle.modules(arch).map_err(BundleError::from)?;
         let needed = keys(plan);
         let missing: Vec<KeyVariant> =
             needed.iter().filter(|pair| !modules.iter().any(|module| module.pair == **pair)).cloned().collect();
         if !missing.is_empty() {
-            return Err(LoadError::Missing(Coverage { arch, needed: needed.len(), missing, models }));
+            let remedy = remedy(bundle, arch);
+            return Err(LoadError::Missing(Coverage { arch, needed: needed.len(), missing, remedy }));
         }
         for module in modules.iter().filter(|module| needed.contains(&module.pair)) {
             let (kernel, load) = loads::load(&mut *self.driver, module)?;
@@ -239,7 +234,7 @@ fn bind_exchange(exchange: &Exchange, addresses: &[u64]) -> BoundExchange {
 }
 
 /// Returns the architecture whose code the device loads, if the bundle has it.
-pub(crate) fn code_for(device: &Device, bundle: &Bundle<'_>, models: &[String]) -> Result<Arch, LoadError> {
+pub(crate) fn code_for(device: &Device, bundle: &Bundle<'_>) -> Result<Arch, LoadError> {
     let Some(Rows { code: arch, .. }) = device.rows else {
         let (major, minor) = device.compute_capability.unwrap_or_default();
         return Err(LoadError::Unsupported { device: device.name.clone(), major, minor });
@@ -249,24 +244,11 @@ pub(crate) fn code_for(device: &Device, bundle: &Bundle<'_>, models: &[String]) 
         return Ok(arch);
     }
     let holds = holds.into_iter().filter(|arch| *arch != Arch::Sim).collect();
-    let remedy = LoadError::remedy(arch, models);
+    let remedy = format!("Build them with: {}", remedy(bundle, arch));
     Err(LoadError::NoArch { device: device.name.clone(), arch, holds, remedy })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kernels_of_a_model_that_is_not_built_in_are_built_from_it() {
-        let models = ["models/mine".to_owned()];
-        for arch in Arch::GPUS.into_iter().chain([Arch::Sm90Portable, Arch::Sim]) {
-            let remedy = LoadError::remedy(arch, &models);
-            let command =
-                format!("precast-aot build --model models/mine --arch {} --out run.bundle\n", arch.argument());
-            assert!(remedy.contains(&command) && remedy.contains("--bundle run.bundle"), "{remedy}");
-        }
-        let built_in = LoadError::remedy(Arch::Sm90a, &[]);
-        assert_eq!(built_in, "Build the trainer with: cargo build --release --features sm_90");
-    }
+/// Returns the command that builds what a bundle was built for, for an architecture.
+fn remedy(bundle: &Bundle<'_>, arch: Arch) -> String {
+    (bundle.kernels().rebuild)(&bundle.manifest().built_for, &[arch])
 }

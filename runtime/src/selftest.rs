@@ -117,7 +117,7 @@ fn prepare(
     choose: impl Fn(&KeyVariant, Vec<(usize, Vec<u8>)>) -> Vec<(usize, Vec<u8>)>,
 ) -> Result<Prepared, LoadError> {
     bundle.verify()?;
-    let arch = code_for(driver.device(), bundle, &[])?;
+    let arch = code_for(driver.device(), bundle)?;
     let launched = driver.device().arch().unwrap_or(arch);
     let modules = bundle.modules(arch).map_err(BundleError::from)?;
     let (mut cases, mut loads) = (Vec::new(), Vec::new());

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::{Manifest, encode};
-use precast_kernels::Arch;
+use precast_kernels::{Arch, KERNELS};
 use precast_plan::{ModelConfig, Precision, build_keys};
 use precast_system::files::Existing;
 use serde::de::DeserializeOwned;
@@ -43,7 +43,7 @@ pub fn each<T: DeserializeOwned>(json: &Value, field: &str) -> Vec<T> {
 
 /// A bundle for the simulated GPU of all kernels of some models.
 pub fn simulated(models: &[ModelConfig]) -> Vec<u8> {
-    encode(&Manifest::simulated(&build_keys(models, Arch::Sim)), |_| &[])
+    encode(&Manifest::simulated(&KERNELS, &build_keys(models, Arch::Sim)), |_| &[])
 }
 
 /// Writes a model of random weights below `dir`.

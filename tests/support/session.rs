@@ -86,7 +86,7 @@ pub fn logits_adapted(model: &Path, adapter: Option<&Path>, ids: &[u32]) -> Vec<
     let plan = EvaluationPlan::with(adapted, (1, seq_len), Precision::Fp32, arch).expect("a plan");
     let source = kernels.find(arch, &plan.plan).expect("kernels");
     let mut loading = Loading::new(driver);
-    loading.load(&source.open().expect("a bundle"), &plan.plan, &[]).expect("kernels load");
+    loading.load(&source.open().expect("a bundle"), &plan.plan).expect("kernels load");
     let mut sealed = loading.seal(&plan.plan, Placement::Arena).expect("memory");
     let tables = rope::tables(&config.rope_frequencies(), seq_len);
     let mut write = |tensor, bytes: &[u8]| sealed.write(tensor, bytes).expect("a copy");

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use precast_core::shell::quoted;
 use precast_system::files;
-use precast_system::shell::quoted;
 use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
 

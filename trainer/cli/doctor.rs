@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use itertools::Itertools;
-use precast_fatbins::{Bundle, build_command};
+use precast_fatbins::Bundle;
 use precast_kernels::Arch;
 use precast_plan::{Gemm, TrainingPlan, human_bytes, keys};
-use precast_runtime::{Device, DriverError, LoadError, Rows, cuda, host, supported_capabilities};
+use precast_runtime::{Device, DriverError, Rows, cuda, host, supported_capabilities};
 use precast_system::{count, say};
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ use crate::device::run_heading;
 use crate::device::shapes::Shapes;
 use crate::device::tuning::Tuning;
 use crate::device::weight_format::Chosen;
-use crate::device::{self, DeviceError, one_memory};
+use crate::device::{self, DeviceError, one_memory, remedy};
 use crate::options::{DeviceChoice, DeviceOptions, Flags, Kernels, ModelOptions, Options};
 use crate::programs::failure::Failure;
 
@@ -268,7 +268,7 @@ fn held(archs: &[Arch], arch: Arch, models: &[String]) -> Option<Finding> {
     }
     let archs = archs.iter().map(|arch| arch.argument()).join(", ");
     let found = format!("it holds {} and no {}", if archs.is_empty() { "nothing" } else { &archs }, arch.argument());
-    Some(Finding::bad_kernels("bundle", found, LoadError::remedy(arch, models)))
+    Some(Finding::bad_kernels("bundle", found, remedy::for_device(models, arch)))
 }
 
 /// Lists the features that embed kernels, for a remedy.
@@ -330,7 +330,8 @@ fn coverage(bundle: Option<&Bundle<'_>>, plan: &TrainingPlan, arch: Arch, models
         return Finding::good("kernels", format!("all {} that this run launches", needed.len()));
     }
     let found = format!("{} of {} missing: {}", missing.len(), needed.len(), missing.join(" "));
-    let remedy = format!("{}, then --bundle run.bundle", build_command(models, &[arch]));
+    let command = remedy::build_command(models, &[arch]);
+    let remedy = format!("{command}, then --bundle run.bundle");
     Finding::bad_kernels("kernels", found, remedy)
 }
 

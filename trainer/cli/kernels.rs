@@ -109,13 +109,13 @@ fn list(bundles: &[Bundle<'_>], arch: Option<Arch>, json: bool) {
         print_json(&serde_json::json!({
             "manifest": manifests.join(" "),
             "compiler": first.compiler,
-            "models": first.models,
+            "models": first.built_for,
             "kernels": rows,
         }));
         return;
     }
     manifests.iter().for_each(|manifest| say!("manifest {manifest}"));
-    say!("{}, for {}", first.compiler, first.models.join(", "));
+    say!("{}, for {}", first.compiler, first.built_for.join(", "));
     for (module, code) in with_code {
         say!("{:<7} {}  {}[{}]", module.arch, code.digest, module.key, module.variant);
     }

@@ -107,7 +107,7 @@ fn kernels(arguments: &Arguments) -> Result<(), Failure> {
             }
         }
     })
-    .map_err(|error| source.not_loaded(error))?;
+    .map_err(|error| source.not_loaded(error, &[]))?;
     if checked == 0 {
         return Err(Failure::usage(missing(&arguments.kernel, arch)));
     }

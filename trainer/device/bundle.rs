@@ -1,32 +1,20 @@
 //! The kernels a run uses: embedded, from a file, or the simulated GPU's own.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
-
-use precast_fatbins::{Bundle, BundleError, BundleFile, Frame, Manifest, TrustedKey};
+use precast_fatbins::{Bundle, BundleError, BundleFile, Embedded, EmbeddedError, Manifest, TrustedKey};
 use precast_kernels::{Arch, KERNELS};
 use precast_plan::{Plan, keys};
 use precast_runtime::LoadError;
 
 use crate::base::impostors::Disguise;
 use crate::device::error::DeviceError;
+use crate::device::remedy;
 use crate::options::{Kernels, UsageError};
 
-include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
-
-/// Kernels inside this binary. A build has one of these.
-#[allow(dead_code)]
-enum Embedded {
-    Nothing,
-    /// The two sections of a bundle, and its manifest's digest.
-    Sections {
-        manifest: &'static [u8],
-        fatbin: &'static [u8],
-        digest: &'static str,
-    },
-    /// A bundle of each architecture, in a frame.
-    Frames(&'static [Frame]),
-}
+/// Kernels inside this binary.
+#[cfg(feature = "_kernels")]
+static EMBEDDED: Embedded = precast_fatbins::embedded!();
+#[cfg(not(feature = "_kernels"))]
+static EMBEDDED: Embedded = Embedded::Nothing;
 
 /// Returns the bundle inside this binary, if it was built with any architecture: in a binary that has all, that of the
 /// one asked for, else of the first.
@@ -34,68 +22,21 @@ enum Embedded {
 /// # Errors
 /// [`DeviceError::Bundle`] if it is not the one that the binary was built with.
 pub fn embedded(arch: Option<Arch>) -> Result<Option<Bundle<'static>>, DeviceError> {
-    let (bundle, digest) = match EMBEDDED {
-        Embedded::Nothing => return Ok(None),
-        Embedded::Sections { manifest, fatbin, digest } => {
-            (Bundle::from_parts(manifest, fatbin, &KERNELS).map_err(unusable)?, digest.to_owned())
-        }
-        Embedded::Frames(frames) => {
-            let named = frames.iter().find(|frame| Some(frame.arch) == arch);
-            return named.or(frames.first()).map(unpacked).transpose();
-        }
-    };
-    with_digest(bundle, &digest).map(Some)
-}
-
-/// Decompresses a frame once a process.
-fn unpacked(frame: &Frame) -> Result<Bundle<'static>, DeviceError> {
-    static FILES: Mutex<BTreeMap<Arch, &'static [u8]>> = Mutex::new(BTreeMap::new());
-    let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
-    let file = match files.get(&frame.arch) {
-        Some(file) => file,
-        None => {
-            let file = frame.decompress().map_err(|error| DeviceError::Bundle(error.to_string()))?;
-            // A program has a frame an architecture, and reads it while it lives.
-            *files.entry(frame.arch).or_insert(file.leak())
-        }
-    };
-    with_digest(Bundle::read(file, &KERNELS).map_err(unusable)?, &frame.bundle.to_string())
-}
-
-fn with_digest(bundle: Bundle<'static>, digest: &str) -> Result<Bundle<'static>, DeviceError> {
-    if bundle.digest().to_string() == digest {
-        return Ok(bundle);
-    }
-    Err(unusable(BundleError::Claim {
-        module: "manifest".to_owned(),
-        what: "digest",
-        expected: digest.to_owned(),
-        found: bundle.digest().to_string(),
-    }))
+    EMBEDDED.open(arch, &KERNELS).map_err(|error| DeviceError::Bundle(error.to_string()))
 }
 
 /// Returns the architectures whose bundles are in frames; none where one bundle is embedded for all.
 pub fn framed() -> Vec<Arch> {
-    match EMBEDDED {
-        Embedded::Frames(frames) => frames.iter().map(|frame| frame.arch).collect(),
-        Embedded::Nothing | Embedded::Sections { .. } => Vec::new(),
-    }
+    EMBEDDED.framed()
 }
 
 fn unusable(error: BundleError) -> DeviceError {
-    DeviceError::Bundle(format!("the embedded bundle must not be used: {error}"))
+    DeviceError::Bundle(EmbeddedError::from(error).to_string())
 }
 
 /// Returns the digest of the embedded kernels, for a bug report.
 pub fn facts() -> String {
-    let digests = match EMBEDDED {
-        Embedded::Nothing => "none embedded".to_owned(),
-        Embedded::Sections { digest, .. } => digest.to_owned(),
-        Embedded::Frames(frames) => {
-            frames.iter().map(|frame| format!("{} {}", frame.arch, frame.bundle)).collect::<Vec<_>>().join(", ")
-        }
-    };
-    format!("bundle: {digests}")
+    format!("bundle: {}", EMBEDDED.digests())
 }
 
 /// Source of the bytes of a run's bundle.
@@ -161,10 +102,10 @@ impl Kernels {
     /// [`DeviceError`] where the file cannot be read or the embedded one must not be used.
     pub fn find(&self, arch: Arch, plan: &Plan) -> Result<BundleSource, DeviceError> {
         if arch == Arch::Sim && self.bundle.is_none() {
-            return Ok(BundleSource::Simulated(Manifest::simulated(&keys(plan)).encode()));
+            return Ok(BundleSource::Simulated(Manifest::simulated(&KERNELS, &keys(plan)).encode()));
         }
         // An empty bundle: the start-up check says how to build kernels.
-        let empty = || BundleSource::Simulated(Manifest::simulated([]).encode());
+        let empty = || BundleSource::Simulated(Manifest::simulated(&KERNELS, []).encode());
         Ok(self.source(Some(arch))?.unwrap_or_else(empty))
     }
 }
@@ -192,8 +133,9 @@ impl BundleSource {
         }
     }
 
-    /// Why a run must not start: the file is named where what is wrong is in one.
-    pub fn not_loaded(&self, error: LoadError) -> DeviceError {
+    /// Why a run over models must not start: the file is named where what is wrong is in one.
+    pub fn not_loaded(&self, error: LoadError, models: &[String]) -> DeviceError {
+        let error = remedy::of_run(error, models);
         match (error, self) {
             (LoadError::Bundle(error), _) => self.refuse(error),
             (error @ (LoadError::NoArch { .. } | LoadError::Missing(_)), Self::File(file, _)) => {
@@ -216,43 +158,5 @@ impl BundleSource {
             )),
             _ => None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use precast_fatbins::{Digest, compress, encode};
-
-    use super::*;
-
-    fn frame(arch: Arch) -> Frame {
-        let manifest = Manifest::simulated([]);
-        let file = encode(&manifest, |_| &[]);
-        let (bytes, bundle_bytes): (&[u8], _) = (compress(&file).leak(), file.len() as u64);
-        Frame { arch, bytes, sha256: Digest::of(bytes), bundle_bytes, bundle: manifest.digest() }
-    }
-
-    #[test]
-    fn a_frame_gives_its_bundle_once_it_is_the_one_that_was_built() {
-        let whole = frame(Arch::Sm80);
-        for _ in 0..2 {
-            assert_eq!(unpacked(&whole).unwrap().digest(), whole.bundle);
-        }
-        let message = |frame: Frame| {
-            let failure = unpacked(&frame).unwrap_err();
-            assert!(matches!(failure, DeviceError::Bundle(_)), "{failure}");
-            failure.to_string()
-        };
-        let mut bytes = whole.bytes.to_vec();
-        *bytes.last_mut().unwrap() ^= 1;
-        let flipped = message(Frame { bytes: bytes.leak(), ..frame(Arch::Sm86) });
-        assert!(flipped.starts_with("the frame of sm_86 has SHA-256"), "{flipped}");
-        let other = message(Frame { bundle: Digest::of(b"another"), ..frame(Arch::Sm89) });
-        assert!(other.contains("manifest") && other.contains("digest"), "{other}");
-        let text: &[u8] = b"no bundle";
-        let bytes: &[u8] = compress(text).leak();
-        let (sha256, bundle_bytes) = (Digest::of(bytes), text.len() as u64);
-        let no_bundle = message(Frame { bytes, sha256, bundle_bytes, ..frame(Arch::Sm120) });
-        assert!(no_bundle.contains("the embedded bundle must not be used"), "{no_bundle}");
     }
 }

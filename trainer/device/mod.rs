@@ -6,6 +6,7 @@ mod error;
 pub mod frozen;
 pub mod host_memory;
 pub mod one_memory;
+pub mod remedy;
 pub mod run_heading;
 pub mod run_models;
 pub mod seal;

@@ -77,7 +77,7 @@ pub(crate) fn seal(
     }
     let free_before = driver.free_bytes()?;
     let mut loading = Loading::new(driver);
-    loading.load(&bundle, plan, models).map_err(|error| source.not_loaded(error))?;
+    loading.load(&bundle, plan).map_err(|error| source.not_loaded(error, models))?;
     startup.end("verify and load");
     let sealed = loading.seal(plan, placement)?;
     let taken_bytes = free_before.saturating_sub(sealed.free_bytes()?);

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use precast_core::shell::quoted;
 use precast_fatbins::Digest;
 use precast_plan::MemoryTable;
 use precast_runtime::{CublasUse, Device, Load};
 use precast_system::files::Listing;
-use precast_system::shell::quoted;
 use precast_system::{files, input};
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -5,4 +5,4 @@ mod model;
 mod selection;
 
 pub use model::{Model, ModelError};
-pub use selection::{Selection, UNLAUNCHED};
+pub use selection::{LOCK, Selection, UNLAUNCHED};

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::single_file;
+use precast_core::shell::quoted;
+use precast_plan::single_file::{START_BYTES, single_file};
 use precast_plan::{ConfigError, ModelConfig};
 use precast_system::input;
-use precast_system::shell::quoted;
 
 /// Built-in configurations, by name.
 const BUILT_IN: [(&str, &str); 11] = [
@@ -88,7 +88,7 @@ impl Model {
             return Err(ModelError::Unknown { name: text.to_owned() });
         }
         let read = |error| ModelError::Read { path: path.clone(), error };
-        if let Some(what) = single_file(&path).map_err(read)? {
+        if let Some(what) = single_file(&input::start(&path, START_BYTES).map_err(read)?) {
             let config = quoted(&format!("{}.config.json", path.file_stem().unwrap_or_default().display()));
             return Err(ModelError::SingleFile { path, what, config });
         }

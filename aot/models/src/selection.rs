@@ -1,10 +1,12 @@
 //! Selects the kernels of a build: those of models, and further ones by name.
 
 use std::collections::BTreeSet;
+use std::error::Error;
+use std::path::Path;
 use std::sync::Arc;
 
-use precast_aot::lock::Part;
-use precast_aot::{Keys, Request};
+use precast_aot::lock::{Part, Strictness};
+use precast_aot::{Embed, Keys, Request, variable};
 use precast_kernels::{Arch, KERNELS, Key, KeyVariant};
 use precast_plan::{ModelConfig, build_keys};
 
@@ -13,6 +15,9 @@ use crate::model::Model;
 
 /// Name of the lock of kernels that no model launches.
 pub const UNLAUNCHED: &str = "unlaunched";
+
+/// Command that writes the lock files.
+pub const LOCK: &str = "precast-aot lock";
 
 /// Models, further keys and architectures to build.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +30,33 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// Selects for a build of the trainer: the built-in models, or those named in `PRECAST_BUILT_IN`, and those in
+    /// `PRECAST_MODELS`; both separated by colons.
+    ///
+    /// # Errors
+    /// Names that are no built-in model, no file and no architecture.
+    pub fn of_build(archs: Vec<&str>) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        let mut models = Model::built_in();
+        if let Some(named) = variable("PRECAST_BUILT_IN") {
+            let named: Vec<&str> = named.split(':').collect();
+            if let Some(unknown) = named.iter().find(|name| models.iter().all(|model| model.name != **name)) {
+                let names: Vec<&str> = models.iter().map(|model| &*model.name).collect();
+                let names = names.join(", ");
+                return Err(format!("PRECAST_BUILT_IN names `{unknown}`, and built in are {names}").into());
+            }
+            models.retain(|model| named.contains(&&*model.name));
+        }
+        let named = variable("PRECAST_MODELS").unwrap_or_default();
+        for name in named.split(':').filter(|name| !name.is_empty()) {
+            if Path::new(name).exists() {
+                println!("cargo::rerun-if-changed={name}");
+            }
+            models.push(Model::find(name)?);
+        }
+        let archs = archs.into_iter().map(str::parse).collect::<Result<_, _>>()?;
+        Ok(Self::of_models(models, archs))
+    }
+
     /// Selects the kernels of models and no others.
     pub fn of_models(models: Vec<Model>, archs: Vec<Arch>) -> Self {
         Self { models, keys: Vec::new(), archs }
@@ -51,19 +83,30 @@ impl Selection {
         }
     }
 
+    /// Returns what the trainer's build script embeds.
+    pub fn embed(&self) -> Embed {
+        precast_aot::embed(&KERNELS).request(self.request()).locks("fatbins", self.locked(), LOCK)
+    }
+
     /// Returns what has a lock: each model, and the selected kernels that no built-in model launches.
     pub fn locked(&self) -> Vec<Part> {
-        let part = |name: &str, is_whole, selection: Self| {
+        let built_in: Vec<String> = Model::built_in().into_iter().map(|model| model.name).collect();
+        let part = |name: &str, strictness, selection: Self| {
             let keys: Keys = Arc::new(move |arch| selection.keys(arch));
-            Part { name: name.to_owned(), keys, is_whole }
+            Part { name: name.to_owned(), keys, strictness }
         };
-        let of_model = |model: &Model| part(&model.name, true, Self { models: vec![model.clone()], ..Self::default() });
+        let of_model = |model: &Model| {
+            // A user's model needs no lock.
+            let is_built_in = built_in.contains(&model.name);
+            let strictness = if is_built_in { Strictness::Required } else { Strictness::Optional };
+            part(&model.name, strictness, Self { models: vec![model.clone()], ..Self::default() })
+        };
         let mut parts: Vec<Part> = self.models.iter().map(of_model).collect();
         if !self.keys.is_empty() {
             let unlaunched = kernels::unlaunched();
             let keys = self.keys.iter().filter(|key| unlaunched.contains(key)).cloned().collect();
             // A selection may name fewer kernels than are locked.
-            parts.push(part(UNLAUNCHED, false, Self { keys, ..Self::default() }));
+            parts.push(part(UNLAUNCHED, Strictness::Partial, Self { keys, ..Self::default() }));
         }
         parts
     }

@@ -128,7 +128,7 @@ pub fn publish(
         "dev.precast.manifest": bundle.digest().to_string(),
         "dev.precast.compiler": bundle.manifest().compiler,
         "dev.precast.archs": gpus(&bundle).iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
-        "dev.precast.models": bundle.manifest().models.join(","),
+        "dev.precast.built_for": bundle.manifest().built_for.join(","),
     });
     let manifest = layout.manifest(media::ARTIFACT, &layers, None, annotations);
     let bytes = manifest.to_string().into_bytes();

@@ -35,7 +35,7 @@ pub fn statement(bundle: &Bundle<'_>, digest: Digest) -> Result<Value, ManifestE
         "predicate": {
             "buildDefinition": {
                 "buildType": "https://precast.dev/aot/v1",
-                "externalParameters": { "models": manifest.models, "archs": archs },
+                "externalParameters": { "builtFor": manifest.built_for, "archs": archs },
                 "internalParameters": {
                     "compiler": manifest.compiler,
                     "options": manifest.options,

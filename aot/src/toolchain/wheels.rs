@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use precast_core::shell::quoted;
 use precast_fatbins::Digest;
-use precast_system::shell::quoted;
 use precast_system::{files, input};
 
 use super::pins::{Pin, Wheel};

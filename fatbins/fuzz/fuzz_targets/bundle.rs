@@ -14,7 +14,7 @@ use libfuzzer_sys::fuzz_target;
 use precast_fatbins::{Bundle, CubinFacts, Digest, Lock, Manifest};
 
 /// Magic bytes of a manifest.
-const MAGIC: &[u8] = b"PRECAST\x01";
+const MAGIC: &[u8] = b"PRECAST\x02";
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(bundle) = Bundle::read(data, &KERNELS) {

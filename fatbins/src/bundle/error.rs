@@ -1,6 +1,7 @@
 //! Errors of bundles.
 
 use crate::cubin::CubinError;
+use crate::foreign::Foreign;
 use crate::manifest::ManifestError;
 use crate::stale::Stale;
 use crate::trust::SignatureError;
@@ -57,6 +58,9 @@ pub enum BundleError {
     /// A cubin is not readable.
     #[error("{module}: {source}")]
     Cubin { module: String, source: CubinError },
+    /// The bundle is another program's, or of another format or core.
+    #[error(transparent)]
+    Foreign(#[from] Foreign),
     /// Every kernel whose sources are not this program's.
     #[error(transparent)]
     Stale(#[from] Stale),

@@ -6,11 +6,14 @@ use rayon::prelude::*;
 use super::{Bundle, BundleError};
 use crate::Digest;
 use crate::cubin::CubinFacts;
+use crate::foreign::Foreign;
 use crate::manifest::ModuleEntry;
 use crate::stale::{Stale, StaleModule};
 
 /// Findings in a bundle whose cubins match their digests.
 struct Findings {
+    /// Another program, core or format.
+    foreign: Option<Foreign>,
     /// Modules of other sources.
     stale: Option<Stale>,
     /// The first false claim.
@@ -18,26 +21,26 @@ struct Findings {
 }
 
 impl Bundle<'_> {
-    /// Checks every digest; then that this program's sources would give every module; then every cubin's facts against
-    /// the manifest and its key.
+    /// Checks every digest; then that the bundle is this program's and that its sources would give every module; then
+    /// every cubin's facts against the manifest and its key.
     ///
     /// # Errors
-    /// An altered cubin, else [`BundleError::Stale`] with all stale modules, else the first false claim.
+    /// An altered cubin, else [`BundleError::Foreign`], else [`BundleError::Stale`] with all stale modules, else the first
+    /// false claim.
     pub fn verify(&self) -> Result<(), BundleError> {
-        match self.findings()? {
-            Findings { stale: Some(stale), .. } => Err(stale.into()),
-            Findings { untrue, .. } => untrue.map_or(Ok(()), Err),
-        }
+        let Findings { foreign, stale, untrue } = self.findings()?;
+        let refused = foreign.map(BundleError::from).or(stale.map(BundleError::from)).or(untrue);
+        refused.map_or(Ok(()), Err)
     }
 
-    /// Checks a bundle for inspection only: like [`Self::verify`], but returns modules of other sources, whose cubins
-    /// are compared with the manifest alone.
+    /// Checks a bundle for inspection only: like [`Self::verify`], but returns why it is not this program's. Cubins of other
+    /// sources are compared with the manifest alone.
     ///
     /// # Errors
     /// An altered cubin, else the first false claim.
-    pub fn examine(&self) -> Result<Option<Stale>, BundleError> {
-        let Findings { stale, untrue } = self.findings()?;
-        untrue.map_or(Ok(stale), Err)
+    pub fn examine(&self) -> Result<Option<BundleError>, BundleError> {
+        let Findings { foreign, stale, untrue } = self.findings()?;
+        untrue.map_or(Ok(foreign.map(BundleError::from).or(stale.map(BundleError::from))), Err)
     }
 
     fn findings(&self) -> Result<Findings, BundleError> {
@@ -50,11 +53,12 @@ impl Bundle<'_> {
         });
         let (stale, untrue): (Vec<_>, Vec<_>) = rows.collect::<Vec<_>>().into_iter().unzip();
         let stale: Vec<StaleModule> = stale.into_iter().flatten().collect();
-        let stale = (!stale.is_empty()).then(|| Stale::new(&self.manifest, stale));
+        let stale = (!stale.is_empty()).then(|| Stale::new(&self.manifest, stale, self.kernels));
+        let foreign = Foreign::check(&self.manifest, self.kernels).err();
         let untrue = untrue.into_iter().flatten().next();
         // Other sources may have other options.
         let untrue = untrue.or_else(|| if stale.is_none() { self.verify_options().err() } else { None });
-        Ok(Findings { stale, untrue })
+        Ok(Findings { foreign, stale, untrue })
     }
 
     fn verify_digest(&self, module: &ModuleEntry, offset: Option<u64>) -> Result<(), BundleError> {

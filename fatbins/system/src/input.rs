@@ -69,6 +69,16 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(read(path, most)?).map_err(|error| io::Error::new(ErrorKind::InvalidData, error.utf8_error()))
 }
 
+/// Reads the first bytes of a regular file: all of a shorter one.
+///
+/// # Errors
+/// Those of [`open`].
+pub fn start(path: &Path, bytes: usize) -> io::Result<Vec<u8>> {
+    let mut start = Vec::with_capacity(bytes);
+    open(path)?.take(bytes as u64).read_to_end(&mut start)?;
+    Ok(start)
+}
+
 fn refused(what: String) -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, what)
 }

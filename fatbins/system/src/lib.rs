@@ -5,7 +5,6 @@ mod count;
 pub mod files;
 pub mod input;
 pub mod progress;
-pub mod shell;
 pub mod stdout;
 pub mod tee;
 pub mod terminal;

@@ -84,8 +84,12 @@ pub trait Build: Kernel {
         None
     }
 
-    /// Selects the row for a launch that was not measured: a pure function.
-    fn select(&self, _params: &Self::Params, arch: Arch) -> Self::Variant {
-        self.variants(arch)[0]
+    /// Selects the row for a launch that was not measured: a pure function. The default is the first that admits it.
+    ///
+    /// # Panics
+    /// If no row admits the launch.
+    fn select(&self, params: &Self::Params, arch: Arch) -> Self::Variant {
+        let mut rows = self.variants(arch).into_iter();
+        rows.find(|row| self.admits(*row, params)).expect("a variant admits any launch")
     }
 }

@@ -30,11 +30,15 @@ pub mod plan;
 mod reach;
 pub mod reference;
 pub mod registry;
+pub mod shell;
 pub mod source;
 pub mod tensor_map;
 pub mod tuned;
 pub mod variant;
 pub mod words;
+
+/// Version of this package, which a bundle and the program that reads it share.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub use arch::{Arch, TEGRA};
 pub use blas::{Addend, BlasGemm};
@@ -51,7 +55,7 @@ pub use key::{Key, KeyVariant};
 pub use operand::{Access, Content, Operand, Scalar};
 pub use plan::Plan;
 pub use reference::{Batch, Reference, Tolerance};
-pub use registry::{KeyError, Op, Registry};
+pub use registry::{KeyError, Op, Rebuild, Registry};
 pub use source::{OPTIONS, Source};
 pub use tensor_map::TensorMap;
 pub use variant::{Fixed, Threads, Variant};

@@ -31,11 +31,18 @@ impl Op {
     }
 }
 
+/// Returns the command that builds a bundle again, for what it was built for and these architectures.
+pub type Rebuild = fn(built_for: &[String], archs: &[Arch]) -> String;
+
 /// Every kernel of a program: parses key texts, lists kernels, selects variants.
 pub struct Registry {
+    /// Name of the program: its bundles carry it.
+    pub program: &'static str,
     /// Every operation, alphabetical.
     pub ops: &'static [Op],
     tuned: LazyLock<Table>,
+    /// Command in messages about bundles that cannot be used.
+    pub rebuild: Rebuild,
 }
 
 impl fmt::Debug for Registry {
@@ -44,10 +51,25 @@ impl fmt::Debug for Registry {
     }
 }
 
+/// Names cargo, whose build script embeds what is missing.
+fn by_cargo(_: &[String], archs: &[Arch]) -> String {
+    let archs: Vec<&str> = archs.iter().map(|arch| arch.argument()).collect();
+    let archs = if archs.is_empty() { String::new() } else { format!(", for {}", archs.join(", ")) };
+    format!(
+        "cargo build, whose build script embeds the `examples` of each kernel for the architectures it names{archs}"
+    )
+}
+
 impl Registry {
-    /// Lists these operations, with the launches that were measured ([`tuned`]), or `Table::default` without any.
-    pub const fn new(ops: &'static [Op], tuned: fn() -> Table) -> Self {
-        Self { ops, tuned: LazyLock::new(tuned) }
+    /// Lists the operations of a program whose build script embeds their examples: no launch was measured.
+    pub const fn new(program: &'static str, ops: &'static [Op]) -> Self {
+        Self::with(program, ops, Table::default, by_cargo)
+    }
+
+    /// Lists the operations of a program, with the launches that were measured ([`tuned`]) and the command that builds
+    /// its bundles.
+    pub const fn with(program: &'static str, ops: &'static [Op], tuned: fn() -> Table, rebuild: Rebuild) -> Self {
+        Self { program, ops, tuned: LazyLock::new(tuned), rebuild }
     }
 
     /// Returns the examples of every kernel.

@@ -34,6 +34,7 @@ pub mod rope;
 pub mod sampling;
 mod sections;
 pub mod share;
+pub mod single_file;
 pub mod staged;
 pub mod training;
 pub mod weights;

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Component, Path};
 
-use precast_system::shell::quoted;
+use precast_core::shell::quoted;
 
 use super::CheckpointError;
 use crate::base::checkpoint_name::PREFIX;

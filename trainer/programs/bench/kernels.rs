@@ -90,7 +90,7 @@ pub fn time_kernels(target: &DeviceOptions, prefix: &str, batch: TimedBatch) -> 
         });
     };
     let batch = Some(whole).filter(|_| arch != Arch::Sim || matches!(batch, TimedBatch::Asked(_)));
-    selftest::time(driver, &bundle, prefix, batch, SEED, report).map_err(|error| source.not_loaded(error))?;
+    selftest::time(driver, &bundle, prefix, batch, SEED, report).map_err(|error| source.not_loaded(error, &[]))?;
     if timed.is_empty() {
         return Err(Failure::usage(missing(prefix, arch)));
     }

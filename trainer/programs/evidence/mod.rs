@@ -39,7 +39,7 @@ pub fn gather(
     say("every kernel against its reference");
     let mut checks = Vec::new();
     let loads = selftest(driver, &bundle, "", seed, |outcome| checks.push(check(outcome)));
-    let loads = loads.map_err(|error| source.not_loaded(error))?;
+    let loads = loads.map_err(|error| source.not_loaded(error, &[]))?;
     if checks.is_empty() {
         return Err(Failure::usage(missing("", arch)));
     }
@@ -57,7 +57,7 @@ pub fn gather(
                 flops: timed.flops,
             });
         });
-        timed.map_err(|error| source.not_loaded(error))?;
+        timed.map_err(|error| source.not_loaded(error, &[]))?;
     }
     Ok(Evidence {
         version: VERSION,

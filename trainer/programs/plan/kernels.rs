@@ -5,13 +5,13 @@ use std::fmt;
 use std::hash::Hash;
 
 use itertools::Itertools;
-use precast_fatbins::build_command;
 use precast_kernels::{Arch, Key, KeyVariant};
 use precast_plan::{Launch, Plan, TrainingPlan, keys};
 use precast_system::count;
 use serde::{Serialize, Serializer};
 
 use crate::device::bundle::embedded;
+use crate::device::remedy::build_command;
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
 

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use precast_core::shell::quoted;
 use precast_fatbins::Digest;
 use precast_kernels::Arch;
 use precast_plan::{EvaluationPlan, Formats, ModelConfig, PlanError, Precision, keys};
-use precast_system::shell::quoted;
 use precast_system::{files, input};
 use serde::{Deserialize, Serialize};
 

@@ -7,6 +7,7 @@ use clap::Args;
 use precast_aot::lock;
 use precast_fatbins::Digest;
 use precast_kernels::Arch;
+use precast_models::LOCK;
 use precast_system::say;
 use precast_system::terminal::tell;
 
@@ -38,11 +39,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let lock::Comparison { changes, unlocked } =
         lock::compare(&built.manifest, &selection.locked(), &request.archs, &directory)?;
     if arguments.locked {
-        if let Some(model) = unlocked.into_iter().next() {
+        if let Some((model, _)) = unlocked.into_iter().next() {
             return Err(Failure::NoLock { path: lock::path(&directory, &model), model });
         }
         if !changes.is_empty() {
-            return Err(lock::NotLocked { directory, changes }.into());
+            return Err(lock::NotLocked { directory, changes, command: LOCK.to_owned() }.into());
         }
     } else {
         changes.iter().for_each(|change| tell(format_args!("warning: not as locked: {change}")));
@@ -51,7 +52,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     write(&arguments.out, &bundle)?;
     let count = |arch: &Arch| built.manifest.modules.iter().filter(|module| module.arch == arch.name()).count();
     let archs: Vec<String> = request.archs.iter().map(|arch| format!("{} {arch}", count(arch))).collect();
-    let models = match &*built.manifest.models {
+    let models = match &*built.manifest.built_for {
         [] => String::new(),
         models => format!(" for {}", models.join(", ")),
     };

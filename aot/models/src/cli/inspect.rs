@@ -62,7 +62,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     say!("compiler   {}", manifest.compiler);
     say!("options    {}", manifest.options.join(" "));
-    say!("models     {}", manifest.models.join(", "));
+    let origin = manifest.origin.as_ref();
+    say!("program    {}", origin.map_or("not named: format 1", |origin| &origin.program));
+    say!("core       {}", origin.map_or("not named: format 1", |origin| &origin.core));
+    say!("models     {}", manifest.built_for.join(", "));
     say!("archs      {}", archs.join(", "));
     say!("{}", table(manifest));
     Ok(())
@@ -132,7 +135,9 @@ fn json(bundle: &Bundle<'_>) -> Value {
         "manifest": bundle.digest().to_string(),
         "compiler": manifest.compiler,
         "options": manifest.options,
-        "models": manifest.models,
+        "program": manifest.origin.as_ref().map(|origin| &origin.program),
+        "core": manifest.origin.as_ref().map(|origin| &origin.core),
+        "models": manifest.built_for,
         "modules": modules.collect::<Vec<_>>(),
     })
 }

@@ -4,7 +4,7 @@ use clap::Args;
 use precast_aot::lock;
 use precast_fatbins::Lock;
 use precast_kernels::Arch;
-use precast_models::{Selection, UNLAUNCHED, kernels};
+use precast_models::{LOCK, Selection, UNLAUNCHED, kernels};
 use precast_system::{count, say};
 
 use super::compile::Compiler;
@@ -54,7 +54,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         changed.extend(changes);
     }
     if arguments.check && !changed.is_empty() {
-        return Err(lock::NotLocked { directory, changes: changed }.into());
+        return Err(lock::NotLocked { directory, changes: changed, command: LOCK.to_owned() }.into());
     }
     Ok(())
 }

@@ -299,10 +299,10 @@ fn read_bundle(path: &std::path::Path) -> Result<Vec<u8>, Failure> {
 /// # Errors
 /// [`Failure::Bundle`] if any part of it is not as declared.
 fn examined<'b>(path: &std::path::Path, bundle: Result<Bundle<'b>, BundleError>) -> Result<Bundle<'b>, Failure> {
-    let examined = bundle.and_then(|bundle| bundle.examine().map(|stale| (bundle, stale)));
-    let (bundle, stale) = examined.map_err(|error| Failure::Bundle { path: path.to_owned(), error })?;
-    if let Some(stale) = stale {
-        tell(format_args!("note: {} is NOT VERIFIED: {stale}", path.display()));
+    let examined = bundle.and_then(|bundle| bundle.examine().map(|reason| (bundle, reason)));
+    let (bundle, reason) = examined.map_err(|error| Failure::Bundle { path: path.to_owned(), error })?;
+    if let Some(reason) = reason {
+        tell(format_args!("note: {} is NOT VERIFIED: {reason}", path.display()));
         tell("Its digests hold, and so does what its cubins say of themselves; no program uses it.");
     }
     Ok(bundle)

@@ -51,7 +51,7 @@ pub fn publish(arguments: &Publish) -> Result<(), Failure> {
     };
     let directory = arguments.locks.directory();
     let read = Bundle::read(&bundle, &KERNELS).and_then(|read| read.verify().map(|()| read));
-    let models = read.map_err(|error| failure(error.into()))?.manifest().models.clone();
+    let models = read.map_err(|error| failure(error.into()))?.manifest().built_for.clone();
     let mut locks = Vec::new();
     for model in models {
         let lock = lock::read(&directory, &model)?;

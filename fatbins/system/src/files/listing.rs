@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use precast_core::Digest;
 
 use crate::input;
-use crate::shell::quoted;
+use precast_core::shell::quoted;
 
 /// Name of a directory's listing: `sha256sum -c precast.sha256` checks its files.
 pub const LISTING: &str = "precast.sha256";

@@ -1,0 +1,51 @@
+//! Tells bundles of other programs, cores and formats apart.
+
+use precast_core::{Arch, Registry};
+
+use crate::manifest::{Manifest, Origin};
+
+/// A bundle that is not for this program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}\nBuild it again with: {remedy}")]
+pub struct Foreign {
+    /// Format, program or core that is another.
+    pub reason: String,
+    /// Architectures of the bundle, sorted.
+    pub archs: Vec<Arch>,
+    /// Command that builds one for this program.
+    pub remedy: String,
+}
+
+impl Foreign {
+    /// Compares the origin that a manifest names with the program that reads it.
+    ///
+    /// # Errors
+    /// [`Foreign`] if the format, the program or the core is another.
+    pub(crate) fn check(manifest: &Manifest, kernels: &Registry) -> Result<(), Self> {
+        let own = Origin::of(kernels);
+        let reason = match &manifest.origin {
+            None => "the bundle is of format 1, which names no program: this one takes format 2".to_owned(),
+            Some(origin) if origin.program != own.program => {
+                format!("the bundle is of the program `{}`, and this is `{}`", origin.program, own.program)
+            }
+            Some(origin) if origin.core != own.core => {
+                format!("the bundle is for precast-core {}, and this program has {}", origin.core, own.core)
+            }
+            Some(_) => return Ok(()),
+        };
+        // What another program was built for says nothing here.
+        let is_own = manifest.origin.as_ref().is_none_or(|origin| origin.program == own.program);
+        let built_for = if is_own { &*manifest.built_for } else { &[] };
+        let archs = gpus(manifest);
+        Err(Self { reason, remedy: (kernels.rebuild)(built_for, &archs), archs })
+    }
+}
+
+/// Returns the architectures of a manifest that have machine code, sorted.
+pub(crate) fn gpus(manifest: &Manifest) -> Vec<Arch> {
+    let mut archs: Vec<Arch> = manifest.modules.iter().filter_map(|module| Arch::of_name(&module.arch)).collect();
+    archs.sort_unstable();
+    archs.dedup();
+    archs.retain(|arch| *arch != Arch::Sim);
+    archs
+}
