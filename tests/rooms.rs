@@ -10,7 +10,7 @@ const ROOMS: [(&str, &str, &[&str]); 14] = [
     ("kernels/core", "precast-core", &[]),
     ("kernels", "precast-kernels", &["precast-core"]),
     // What the kernels are made of: it compiles where they do not.
-    ("kernels/abi", "precast-abi", &[]),
+    ("kernels/abi", "precast-abi", &["precast-core"]),
     ("kernels/plan", "precast-plan", &["precast-core", "precast-kernels"]),
     ("kernels/simt", "precast-simt", &["precast-core", "precast-kernels"]),
     ("fatbins/system", "precast-system", &["precast-core"]),

@@ -2,6 +2,7 @@
 //!
 //! The only crate that can compile device code. Programs do not depend on it; their build scripts do.
 
+pub mod abi;
 pub mod budget;
 pub mod build;
 pub mod cache;

@@ -1,14 +1,16 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/abi` and of the families.
 //!
-//! Not edited by hand: `cargo xtask abi` regenerates it, and so does `cargo run -p precast-abi`.
-#![allow(non_camel_case_types, missing_docs, unused_imports)]
+//! Not edited by hand: `cargo xtask abi` regenerates it.
+// Headers: ae29d1b56f3f359c1539cef4a77289b1dfc253418fc7dff5b01ab0b39515f233
+// Body: 0b4c0c726fbe60c4530f60aa21715e35d42c72290c67c3bbf757aae408e5e386
+#![cfg_attr(rustfmt, rustfmt_skip)]
+#![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
 use std::mem::offset_of;
 
-use bytemuck::{Pod, Zeroable};
-
-use crate::Out;
+use super::Out;
 pub use precast_core::abi::{address, tensor_map};
+use precast_core::bytemuck::{Pod, Zeroable};
 use precast_core::{Block, Content, Dtype, Format, Kernel, Operand, Scalar, arguments, key, operand};
 
 pub const MASKED_TOKEN: u32 = 4294967295;
@@ -19,6 +21,7 @@ pub const NO_TOKEN: u32 = 4294967295;
 
 /// One micro-batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct micro_scalars {
     /// uniform(0.1, 1.0): 1 / (counted tokens over all micro-batches of the step)
@@ -29,6 +32,7 @@ pub struct micro_scalars {
 
 /// One optimizer update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct update_scalars {
     /// 1e-3
@@ -42,6 +46,7 @@ pub struct update_scalars {
 
 /// Metrics of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct step_metrics {
     /// 1.0: mean over counted tokens, nats, without T^2
@@ -59,6 +64,7 @@ pub struct step_metrics {
 
 /// Parameter block of `adamw.update`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct adamw_params {
     /// `[n]` f32, read
@@ -130,6 +136,7 @@ impl Kernel for AdamwUpdate {
 
 /// Parameter block of `add`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct add_params {
     /// `[n]` f32, read
@@ -168,6 +175,7 @@ impl Kernel for Add {
 
 /// Parameter block of `attention.fwd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct attention_fwd_params {
     /// `[batch, seq_len, heads + 2 * kv_heads, d]` x, read: in each row all query heads, then keys, then values
@@ -230,6 +238,7 @@ impl Kernel for AttentionFwd {
 
 /// Parameter block of `attention.delta`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct attention_delta_params {
     /// `[batch, seq_len, heads, d]` x, read
@@ -280,6 +289,7 @@ impl Kernel for AttentionDelta {
 /// Parameter block of `attention.bwd`.
 /// Checks put `lse` above any score, so that probabilities stay below one as in a real backward pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct attention_bwd_params {
     /// `[batch, seq_len, heads + 2 * kv_heads, d]` x, read
@@ -351,6 +361,7 @@ impl Kernel for AttentionBwd {
 /// Parameter block of `kv.store`.
 /// No two rows have the same slot and position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct kv_store_params {
     /// `[rows, heads + 2 * kv_heads, d]` x, read: in each row all query heads, then keys, then values
@@ -419,6 +430,7 @@ impl Kernel for KvStore {
 /// Parameter block of `attention.decode`.
 /// The row at a position has the bits of that row of `attention.fwd`. Its own key and value are in the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct attention_decode_params {
     /// `[rows, heads + 2 * kv_heads, d]` x, read: in each row all query heads; keys and values are not read
@@ -493,6 +505,7 @@ impl Kernel for AttentionDecode {
 /// Parameter block of `bits.compare`.
 /// NaN and zeros of two signs compare as bits. No two rows have the same slot and position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct bits_compare_params {
     /// `[rows, vocab]` x, read, few()
@@ -556,6 +569,7 @@ impl Kernel for BitsCompare {
 
 /// Parameter block of `cast`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct cast_params {
     /// `[n]` from, read
@@ -592,6 +606,7 @@ impl Kernel for Cast {
 
 /// Parameter block of `column_sum.partial`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct column_sum_partial_params {
     /// `[rows, n]` x, read
@@ -635,6 +650,7 @@ impl Kernel for ColumnSumPartial {
 
 /// Parameter block of `column_sum.finish`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct column_sum_finish_params {
     /// `[rows, n]` f32, read
@@ -680,6 +696,7 @@ impl Kernel for ColumnSumFinish {
 
 /// Parameter block of `dequant`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct dequant_params {
     /// `[n]` w, read
@@ -716,6 +733,7 @@ impl Kernel for Dequant {
 
 /// Parameter block of `embedding.fwd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct embedding_fwd_params {
     /// `[tokens]` u32, read, ids(vocab): each below `vocab`
@@ -766,6 +784,7 @@ impl Kernel for EmbeddingFwd {
 /// Parameter block of `embedding.bwd`.
 /// Rows of tokens that do not occur stay as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct embedding_bwd_params {
     /// `[tokens]` u32, read, sorted_ids(vocab): ascending
@@ -822,6 +841,7 @@ impl Kernel for EmbeddingBwd {
 
 /// Parameter block of `fill`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct fill_params {
     /// micro_scalars, read if first
@@ -866,6 +886,7 @@ impl Kernel for Fill {
 
 /// Parameter block of `gemm.fwd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C, align(64))]
 pub struct gemm_fwd_params {
     /// `[m, k]` x, read
@@ -942,6 +963,7 @@ impl Kernel for GemmFwd {
 
 /// Parameter block of `gemm.swiglu`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C, align(64))]
 pub struct gemm_swiglu_params {
     /// `[m, k]` x, read
@@ -1015,6 +1037,7 @@ impl Kernel for GemmSwiglu {
 
 /// Parameter block of `gemm.dgrad`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C, align(64))]
 pub struct gemm_dgrad_params {
     /// `[m, n]` x, read
@@ -1082,6 +1105,7 @@ impl Kernel for GemmDgrad {
 
 /// Parameter block of `gemm.wgrad`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C, align(64))]
 pub struct gemm_wgrad_params {
     /// `[m, n]` x, read
@@ -1154,6 +1178,7 @@ impl Kernel for GemmWgrad {
 
 /// Parameter block of `grad_distance.partial`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct grad_distance_partial_params {
     /// `[n]` f32, read
@@ -1199,6 +1224,7 @@ impl Kernel for GradDistancePartial {
 
 /// Parameter block of `grad_norm.partial`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct grad_norm_partial_params {
     /// `[n]` f32, read
@@ -1241,6 +1267,7 @@ impl Kernel for GradNormPartial {
 
 /// Parameter block of `grad_norm.finish`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct grad_norm_finish_params {
     /// `[count]` f32, read, uniform(0.0, 1.0)
@@ -1287,6 +1314,7 @@ impl Kernel for GradNormFinish {
 
 /// Parameter block of `head.distill`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct head_distill_params {
     /// `[tokens, vocab]` x, read: logits
@@ -1345,6 +1373,7 @@ impl Kernel for HeadDistill {
 
 /// Parameter block of `head.jsd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct head_jsd_params {
     /// `[tokens, vocab]` x, read: logits
@@ -1405,6 +1434,7 @@ impl Kernel for HeadJsd {
 
 /// Parameter block of `head.ce`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct head_ce_params {
     /// `[tokens, vocab]` x, update: replaced by their gradient
@@ -1453,6 +1483,7 @@ impl Kernel for HeadCe {
 
 /// Parameter block of `head.nll`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct head_nll_params {
     /// `[tokens, vocab]` x, read
@@ -1495,6 +1526,7 @@ impl Kernel for HeadNll {
 
 /// Parameter block of `head.compare`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct head_compare_params {
     /// `[tokens, vocab]` x, read: logits that others are compared with
@@ -1549,6 +1581,7 @@ impl Kernel for HeadCompare {
 
 /// Parameter block of `head.metrics`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct head_metrics_params {
     /// `[tokens]` f32, read if kd
@@ -1603,6 +1636,7 @@ impl Kernel for HeadMetrics {
 
 /// Parameter block of `int8.quantize`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct int8_quantize_params {
     /// `[rows, k]` x, read, rows(k)
@@ -1645,6 +1679,7 @@ impl Kernel for Int8Quantize {
 
 /// Parameter block of `int8.columns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct int8_columns_params {
     /// `[n, columns]` x, read, columns(columns)
@@ -1687,6 +1722,7 @@ impl Kernel for Int8Columns {
 
 /// An adapted part of a stack: one of the projections that one matrix multiplication computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct lora_part {
     pub scale: f32,
@@ -1700,6 +1736,7 @@ pub struct lora_part {
 
 /// Parameter block of `lora.fwd_a`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct lora_fwd_a_params {
     /// `[m, k]` x, read
@@ -1756,6 +1793,7 @@ impl Kernel for LoraFwdA {
 
 /// Parameter block of `lora.fwd_b`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct lora_fwd_b_params {
     /// `[m, parts * rank]` x, read
@@ -1817,6 +1855,7 @@ impl Kernel for LoraFwdB {
 
 /// Parameter block of `lora.dgrad_b`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct lora_dgrad_b_params {
     /// `[m, n]` x, read: columns of parts
@@ -1878,6 +1917,7 @@ impl Kernel for LoraDgradB {
 
 /// Parameter block of `lora.dgrad_a`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct lora_dgrad_a_params {
     /// `[m, rank]` x, read
@@ -1931,6 +1971,7 @@ impl Kernel for LoraDgradA {
 
 /// Parameter block of `lora.wgrad`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct lora_wgrad_params {
     /// `[m, n]` x, read: columns of parts
@@ -2007,6 +2048,7 @@ impl Kernel for LoraWgrad {
 
 /// Parameter block of `qk_norm.fwd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct qk_norm_fwd_params {
     /// `[tokens, row_heads, d]` x, update: query and key heads, in place; the rest is untouched
@@ -2065,6 +2107,7 @@ impl Kernel for QkNormFwd {
 
 /// Parameter block of `qk_norm.bwd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct qk_norm_bwd_params {
     /// `[tokens, row_heads, d]` x, update: gradient of the rotated heads, replaced by that of `raw`
@@ -2130,6 +2173,7 @@ impl Kernel for QkNormBwd {
 
 /// Parameter block of `qk_norm.at`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct qk_norm_at_params {
     /// `[rows, row_heads, d]` x, update: query and key heads, in place; the rest is untouched
@@ -2186,6 +2230,7 @@ impl Kernel for QkNormAt {
 
 /// Parameter block of `qk_norm.dgrad`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct qk_norm_dgrad_params {
     /// `[tokens, row_heads, d]` x, update: gradient of the rotated heads, replaced by that of `raw`
@@ -2244,6 +2289,7 @@ impl Kernel for QkNormDgrad {
 
 /// Parameter block of `rmsnorm.fwd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct rmsnorm_fwd_params {
     /// `[tokens, h]` x, read
@@ -2305,6 +2351,7 @@ impl Kernel for RmsnormFwd {
 
 /// Parameter block of `rmsnorm.bwd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct rmsnorm_bwd_params {
     /// `[tokens, h]` x, read
@@ -2371,6 +2418,7 @@ impl Kernel for RmsnormBwd {
 
 /// Parameter block of `rmsnorm.dgrad`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct rmsnorm_dgrad_params {
     /// `[tokens, h]` x, read
@@ -2432,6 +2480,7 @@ impl Kernel for RmsnormDgrad {
 
 /// Parameter block of `rope.fwd` and `rope.bwd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct rope_params {
     /// `[tokens, row_stride]` x, update: the first heads * d of a row; the rest is untouched
@@ -2502,6 +2551,7 @@ impl Kernel for RopeBwd {
 
 /// Parameter block of `rope.at`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct rope_at_params {
     /// `[rows, row_stride]` x, update: the first heads * d of a row; the rest is untouched
@@ -2553,6 +2603,7 @@ impl Kernel for RopeAt {
 
 /// Parameter block of `sample`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct sample_params {
     /// `[rows, vocab]` x, read, logits(vocab)
@@ -2615,6 +2666,7 @@ impl Kernel for Sample {
 /// A row whose sequence ends is idle from then on, and its last token and position stay. So is a row for which no
 /// token was drawn; its `end` says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct sample_advance_params {
     /// `[rows]` u32, read, targets(64): drawn after the row's own token, or NO_TOKEN
@@ -2692,6 +2744,7 @@ impl Kernel for SampleAdvance {
 
 /// Parameter block of `sample.score`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct sample_score_params {
     /// `[rows, vocab]` x, read, logits(vocab)
@@ -2738,6 +2791,7 @@ impl Kernel for SampleScore {
 
 /// Parameter block of `swiglu.fwd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct swiglu_fwd_params {
     /// `[tokens, 2 * n]` x, read: gate, then up
@@ -2787,6 +2841,7 @@ impl Kernel for SwigluFwd {
 
 /// Parameter block of `swiglu.bwd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
 #[repr(C)]
 pub struct swiglu_bwd_params {
     /// `[tokens, 2 * n]` x, read: gate, then up

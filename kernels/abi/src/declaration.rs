@@ -8,6 +8,8 @@ use crate::expression::{Names, Number, Scalar};
 #[derive(Debug)]
 pub(crate) struct Struct {
     pub name: String,
+    /// Where it is declared: `path:line`.
+    pub place: String,
     /// The comment above it, a paragraph a line.
     pub doc: Vec<String>,
     pub fields: Vec<Field>,
@@ -24,6 +26,8 @@ pub(crate) struct Field {
     /// Its Rust type.
     pub kind: String,
     pub doc: String,
+    /// Where it is declared: `path:line`.
+    pub place: String,
 }
 
 impl Field {
@@ -101,14 +105,17 @@ impl Struct {
                 block.flops = Some(flops.to_owned());
             } else if let Some(bytes) = line.strip_prefix("bytes: ") {
                 block.bytes = Some(bytes.to_owned());
-            } else if let Some(kernel) = kernel(line).with_context(|| format!("{}: `{line}`", self.name))? {
+            } else if let Some(kernel) =
+                kernel(line).with_context(|| format!("{}: {}: `{line}`", self.place, self.name))?
+            {
                 block.kernels.push(kernel);
             } else {
                 block.doc.push(line.clone());
             }
         }
         let declared = block.kernels.first();
-        ensure!(declared.is_none() || operand.is_none(), "{}: a parameter block is no operand", self.name);
+        let is_one = declared.is_none() || operand.is_none();
+        ensure!(is_one, "{}: {}: a parameter block is no operand", self.place, self.name);
         Ok(block)
     }
 
@@ -138,7 +145,7 @@ impl Struct {
         let addresses = self.fields.iter().filter(|field| field.is_operand());
         addresses
             .map(|field| {
-                let place = || format!("{}.{}: `{}`", self.name, field.name, field.doc);
+                let place = || format!("{}: {}.{}: `{}`", field.place, self.name, field.name, field.doc);
                 Ok((field, Operand::parse(&field.doc).with_context(place)?))
             })
             .collect()
@@ -153,11 +160,35 @@ fn kernel(line: &str) -> Result<Option<Kernel>> {
     let fields: Result<Vec<(String, String)>> = pairs
         .map(|field| {
             let (name, kind) = field.split_once(':').context("a field is `name: Type`")?;
-            Ok((name.trim().to_owned(), kind.trim().to_owned()))
+            let (name, kind) = (name.trim(), kind.trim());
+            ensure!(is_name(name), "`{field}`: a field is `name: Type`");
+            ensure!(
+                is_type(kind),
+                "`{field}`: a field is of {}, or of a type of the program, `Like`",
+                TYPES.join(", ")
+            );
+            Ok((name.to_owned(), kind.to_owned()))
         })
         .collect();
+    let fields = fields?;
+    let is_sorted = fields.windows(2).all(|pair| pair[0].0 < pair[1].0);
+    ensure!(is_sorted, "the fields of a key stand in alphabetical order, each once");
     let doc = doc.strip_prefix(": ").context("behind the fields of a kernel stands `: ` and its text")?;
-    Ok(Some(Kernel { op: op.to_owned(), fields: fields?, doc: doc.to_owned() }))
+    Ok(Some(Kernel { op: op.to_owned(), fields, doc: doc.to_owned() }))
+}
+
+/// Types of a key's fields that are not the program's own.
+pub(crate) const TYPES: [&str; 6] = ["bool", "u32", "Option<u32>", "Block", "Dtype", "Format"];
+
+/// True for a word as C and Rust have it.
+fn is_name(text: &str) -> bool {
+    let is_word = text.chars().all(|char| char.is_ascii_alphanumeric() || char == '_');
+    is_word && text.starts_with(|char: char| char.is_ascii_alphabetic() || char == '_')
+}
+
+/// True for the type of a field of a key.
+fn is_type(text: &str) -> bool {
+    TYPES.contains(&text) || is_name(text) && text.starts_with(|char: char| char.is_ascii_uppercase())
 }
 
 /// An operand as its comment says it: `[tokens, h] x, read if residual, uniform(0.5, 1.5): text`.
@@ -241,8 +272,7 @@ impl Operand {
 
 fn place(text: &str) -> Result<OperandExtent> {
     let Some(rest) = text.strip_prefix('[') else {
-        let is_name = !text.is_empty() && text.chars().all(|char| char.is_ascii_alphanumeric() || char == '_');
-        ensure!(is_name, "an operand begins with `[shape] dtype`, or with the name of a struct");
+        ensure!(is_name(text), "an operand begins with `[shape] dtype`, or with the name of a struct");
         return Ok(OperandExtent::Step(text.to_owned()));
     };
     let (shape, format) = rest.split_once("] ").context("behind the shape stands its dtype")?;

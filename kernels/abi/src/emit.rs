@@ -1,40 +1,36 @@
 //! Rust of the declarations: parameter blocks, arguments, keys with their operands, and the list of all kernels.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
-use crate::declaration::{BlockComment, Field, Kernel, Operand, OperandExtent, Struct, camel, top_level};
+use crate::declaration::{BlockComment, Field, Kernel, Operand, OperandExtent, Struct, TYPES, camel, top_level};
 use crate::expression::{Names, dtype, grouped, tokens};
 use crate::headers::Headers;
 
-/// The file's head.
-const HEAD: &str = "\
-//! Parameter blocks and kernels, of the C headers of `kernels/abi` and of the families.
-//!
-//! Not edited by hand: `cargo xtask abi` regenerates it, and so does `cargo run -p precast-abi`.
-#![allow(non_camel_case_types, missing_docs, unused_imports)]
+/// What all of it uses.
+const IMPORTS: &str = "\
+#![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
 use std::mem::offset_of;
 
-use bytemuck::{Pod, Zeroable};
-
 pub use precast_core::abi::{address, tensor_map};
+use precast_core::bytemuck::{Pod, Zeroable};
 use precast_core::{Block, Content, Dtype, Format, Kernel, Operand, Scalar, arguments, key, operand};
 ";
 
-/// Writes all of it.
+/// Writes all of it, but for what stands in the head.
 ///
 /// # Errors
-/// Comments that do not declare a kernel or an operand, with struct, field and text.
-pub(crate) fn file(Headers { constants, structs }: &Headers) -> Result<String> {
-    let mut out = HEAD.to_owned();
+/// Comments that do not declare a kernel or an operand, with file, line, struct, field and text; two kernels of one name; none.
+pub(crate) fn body(Headers { constants, structs }: &Headers) -> Result<String> {
+    let mut out = IMPORTS.to_owned();
     out.push_str(&own_types(structs)?);
     for (name, value) in constants {
         writeln!(out, "\npub const {name}: u32 = {value};")?;
     }
-    let mut kernels = Vec::new();
+    let mut kernels: BTreeMap<String, (String, &Struct)> = BTreeMap::new();
     for block in structs {
         let said = block.block()?;
         out.push_str(&pod(block, &said)?);
@@ -43,14 +39,25 @@ pub(crate) fn file(Headers { constants, structs }: &Headers) -> Result<String> {
         }
         out.push_str(&arguments(block)?);
         for kernel in &said.kernels {
-            out.push_str(&implementation(block, &said, kernel, structs).with_context(|| kernel.op.clone())?);
-            kernels.push((kernel.op.clone(), kernel.key()));
+            out.push_str(&implementation(block, &said, kernel, structs)?);
+            // Of two names one type may be made, too: `a.b_c` and `a_b.c`.
+            let key = kernel.key();
+            if let Some((op, (_, other))) = kernels.iter().find(|(_, (name, _))| *name == key) {
+                bail!(
+                    "{}: {}: `{}` is a kernel already: `{op}` of {}",
+                    block.place,
+                    block.name,
+                    kernel.op,
+                    other.place
+                );
+            }
+            kernels.insert(kernel.op.clone(), (key, block));
         }
     }
-    kernels.sort_unstable();
+    ensure!(!kernels.is_empty(), "no header declares a kernel: above a block stands `/// op {{ field: Type }}: text`");
     out.push_str("\n/// Hands every kernel to a macro, in the order of operations.\nmacro_rules! every_kernel {\n");
     out.push_str("    ($of:ident) => {\n        $of! {\n");
-    for (_, key) in kernels {
+    for (key, _) in kernels.values() {
         writeln!(out, "            {key},")?;
     }
     out.push_str("        }\n    };\n}\npub(crate) use every_kernel;\n");
@@ -61,14 +68,11 @@ pub(crate) fn file(Headers { constants, structs }: &Headers) -> Result<String> {
 fn own_types(structs: &[Struct]) -> Result<String> {
     let mut types = BTreeSet::new();
     for block in structs {
-        types.extend(block.block()?.kernels.into_iter().flat_map(|kernel| kernel.fields).map(|(_, kind)| {
-            let inner = kind.strip_prefix("Option<").and_then(|rest| rest.strip_suffix('>'));
-            inner.map(str::to_owned).unwrap_or(kind)
-        }));
+        types.extend(block.block()?.kernels.into_iter().flat_map(|kernel| kernel.fields).map(|(_, kind)| kind));
     }
-    types.retain(|kind| !["bool", "u32", "Block", "Dtype", "Format"].contains(&&**kind));
+    types.retain(|kind| !TYPES.contains(&&**kind));
     let types: Vec<String> = types.into_iter().collect();
-    Ok(if types.is_empty() { String::new() } else { format!("use crate::{{{}}};\n", types.join(", ")) })
+    Ok(if types.is_empty() { String::new() } else { format!("use super::{{{}}};\n", types.join(", ")) })
 }
 
 /// The block, as bytes.
@@ -82,7 +86,8 @@ fn pod(block: &Struct, said: &BlockComment) -> Result<String> {
         out.push_str(&comment(paragraph));
     }
     let align = block.align.map(|align| format!(", align({align})")).unwrap_or_default();
-    writeln!(out, "#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]\n#[repr(C{align})]")?;
+    writeln!(out, "#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]")?;
+    writeln!(out, "#[bytemuck(crate = \"precast_core::bytemuck\")]\n#[repr(C{align})]")?;
     writeln!(out, "pub struct {} {{", block.name)?;
     for field in &block.fields {
         out.push_str(&comment(&quoted(&field.doc)));
@@ -148,15 +153,18 @@ fn implementation(block: &Struct, said: &BlockComment, kernel: &Kernel, structs:
         kernel.op
     );
     writeln!(out, "type Params = {};\n", block.name)?;
+    let at = || format!("{}: {} of {}", block.place, kernel.op, block.name);
     if let Some(tail) = block.tail {
         let fields = &block.fields[tail..];
         let (_, first) = block
             .operands()?
             .into_iter()
             .find(|(field, _)| field.name == fields[0].name)
-            .context("the first field behind `#ifdef INT8` is no operand")?;
+            .context("the first field behind `#ifdef INT8` is no operand")
+            .with_context(at)?;
         let condition = first.uses.first().and_then(|first| first.condition.as_deref());
-        let condition = names.value(condition.context("what stands behind `#ifdef INT8` has a condition")?)?;
+        let condition = condition.context("what stands behind `#ifdef INT8` has a condition");
+        let condition = condition.and_then(|condition| names.value(condition)).with_context(at)?;
         writeln!(
             out,
             "fn params_bytes(&self) -> usize {{\nif {condition} {{ size_of::<Self::Params>() }} else {{ \
@@ -166,7 +174,8 @@ fn implementation(block: &Struct, said: &BlockComment, kernel: &Kernel, structs:
     }
     let mut operands = String::new();
     for (field, operand) in block.operands()? {
-        operands.push_str(&uses(block, field, &operand, &names, structs).with_context(|| field.name.clone())?);
+        let at = || format!("{}: {}: {}.{}: `{}`", field.place, kernel.op, block.name, field.name, field.doc);
+        operands.push_str(&uses(block, field, &operand, &names, structs).with_context(at)?);
     }
     let declared = block.operands()?;
     let variables = names.variables(declared.iter().flat_map(|(_, operand)| operand.shape()));
@@ -175,7 +184,8 @@ fn implementation(block: &Struct, said: &BlockComment, kernel: &Kernel, structs:
     writeln!(out, "fn operands(&self, {}: &Self::Params) -> Vec<Operand> {{\n{body}\n}}", p(&body))?;
     for (name, expression) in [("flops", &said.flops), ("bytes", &said.bytes)] {
         if let Some(expression) = expression {
-            let body = names.variables([expression.as_str()].into_iter()) + &names.count(expression)?;
+            let count = names.count(expression).with_context(|| format!("{}: {name}", at()))?;
+            let body = names.variables([expression.as_str()].into_iter()) + &count;
             writeln!(out, "\nfn {name}(&self, {}: &Self::Params) -> u64 {{\n{body}\n}}", p(&body))?;
         }
     }
@@ -194,7 +204,11 @@ fn scalar(field: &Field) -> Result<String> {
         ("u32", None, Some(bound)) if is_number(bound) => format!("Scalar::Below({bound})"),
         ("f32", None, None) => format!("Scalar::Float({})", if is_number(said) { said } else { "0.0" }),
         ("u32", None, None) => format!("Scalar::Word({})", if is_number(said) { said } else { "0" }),
-        _ => bail!("{}: `{said}`: a float is `uniform(a, b)` or a number, a u32 is `below(n)` or a number", field.name),
+        _ => bail!(
+            "{}: {}: `{said}`: a float is `uniform(a, b)` or a number, a u32 is `below(n)` or a number",
+            field.place,
+            field.name
+        ),
     })
 }
 
@@ -216,7 +230,7 @@ fn uses(block: &Struct, field: &Field, operand: &Operand, names: &Names<'_>, str
                 [only] => vec![only.clone()],
                 _ => extents.iter().map(|extent| grouped(extent)).collect(),
             };
-            (names.value(format)?, elems.join(" * "), None)
+            (names.dtype(format)?, elems.join(" * "), None)
         }
     };
     if let Some(said) = &operand.content {

@@ -3,7 +3,7 @@
 //! A name is a scalar of the parameter block (`p.tokens`), else a field of the key (`self.h`); in counts a local variable, u64.
 //! `ceil(a / b)` rounds up, `name()` is a method of the key that is given the block, `bf16` and its like are dtypes.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 /// Type of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,6 +82,17 @@ impl Names<'_> {
         self.translate(text, false)
     }
 
+    /// Translates what stands behind a shape: a dtype, or a field of the key that is or has one.
+    ///
+    /// # Errors
+    /// Those of [`Self::count`], and a number.
+    pub fn dtype(&self, text: &str) -> Result<String> {
+        let is_field = |kind: &str| self.key.iter().any(|(field, of)| field == text && of == kind);
+        let is_number = self.scalars.iter().any(|scalar| scalar.name == text) || is_field("u32") || is_field("bool");
+        ensure!(!is_number, "`{text}` is no dtype: bf16, f32, i8, u32, or a field of the key that is one");
+        self.value(text)
+    }
+
     fn translate(&self, text: &str, widen: bool) -> Result<String> {
         let tokens = tokens(text);
         let mut rust = String::new();
@@ -105,6 +116,10 @@ impl Names<'_> {
                 rust.push_str(&format!("self.{token}(p)"));
                 index = next;
             } else {
+                // In a count a method may follow what is no number itself: `w.rows()`.
+                let kind = self.key.iter().find(|(field, _)| field == token).map(|(_, kind)| kind.as_str());
+                let is_number = tokens.get(index) == Some(&".") || !matches!(kind, Some("bool" | "Dtype" | "Format"));
+                ensure!(!widen || is_number, "`{text}`: `{token}` is a {}, no number", kind.unwrap_or_default());
                 rust.push_str(&self.name(token, widen, text)?);
             }
         }

@@ -1,12 +1,16 @@
 //! Structs and constants of the headers, as libclang reads them.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use precast_core::generated::HeaderFile;
+use precast_core::source::HEADERS;
 use quote::ToTokens;
 use syn::{Attribute, Expr, ExprLit, Fields, Item, Lit, Meta};
 
 use crate::declaration::{Field, Struct, declares};
+use crate::expression::tokens;
 
 /// All that the headers say.
 #[derive(Debug, Default)]
@@ -16,16 +20,17 @@ pub(crate) struct Headers {
     pub structs: Vec<Struct>,
 }
 
-/// Reads the headers of these folders, in the order of their names.
+/// Reads headers; those of `precast-core` lie in `scratch` meanwhile.
 ///
 /// # Errors
 /// No libclang, a header that does not parse, or a struct with bytes that belong to no field: they would be
 /// uninitialized in what is launched.
-pub(crate) fn read(folders: &[PathBuf]) -> Result<Headers> {
-    let all = includes(folders)?;
-    let mut headers = parse(&bindings(folders, &all, Blocks::Whole)?)?;
-    let short = parse(&bindings(folders, &all, Blocks::WithoutInt8)?)?;
+pub(crate) fn read(files: &[HeaderFile], scratch: &Path) -> Result<Headers> {
+    let mut headers = parse(&bindings(files, scratch, Blocks::Whole)?)?;
+    let short = parse(&bindings(files, scratch, Blocks::WithoutInt8)?)?;
     for whole in &mut headers.structs {
+        place(whole, files);
+        refuse(whole)?;
         let short = short.structs.iter().find(|short| short.name == whole.name);
         let short =
             short.with_context(|| format!("{} stands behind `#ifdef INT8`: fields may, no block", whole.name))?;
@@ -34,20 +39,37 @@ pub(crate) fn read(folders: &[PathBuf]) -> Result<Headers> {
     Ok(headers)
 }
 
-/// Returns a line for each header of the folders, in the order of their names, which differ.
-fn includes(folders: &[PathBuf]) -> Result<String> {
-    let mut names = Vec::new();
-    for folder in folders {
-        let read = || format!("cannot read {}", folder.display());
-        for entry in folder.read_dir().with_context(read)? {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            names.extend(name.ends_with(".h").then_some(name));
-        }
+/// Says of a struct and its fields where they are declared, as `path:line`.
+fn place(found: &mut Struct, files: &[HeaderFile]) {
+    let starts = |line: &str| tokens(line).windows(3).any(|words| words[0] == "struct" && words[2] == found.name);
+    let at = files.iter().find_map(|file| Some((file, file.text.lines().position(starts)?)));
+    let Some((file, first)) = at else { return };
+    let place = |line: usize| format!("{}:{}", file.path.display(), line + 1);
+    found.place = place(first);
+    let block = || file.text.lines().enumerate().skip(first).take_while(|(_, line)| !line.starts_with('}'));
+    for field in &mut found.fields {
+        let code = |line: &str| line.split("//").next().is_some_and(|code| tokens(code).contains(&&*field.name));
+        field.place = place(block().find(|(_, line)| code(line)).map_or(first, |(line, _)| line));
     }
-    names.sort_unstable();
-    let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
-    ensure!(twice.is_none(), "two headers are called {}", twice.map_or("", |pair| &pair[0]));
-    Ok(names.iter().map(|name| format!("#include \"{name}\"\n")).collect())
+}
+
+/// Refuses a struct that cannot be sent to a device.
+fn refuse(found: &Struct) -> Result<()> {
+    let Struct { name, place, .. } = found;
+    ensure!(
+        !found.fields.iter().any(|field| field.name.starts_with("__bindgen_padding")),
+        "{place}: implicit padding in {name}: order the fields by size, addresses first, or declare the rest as \
+         `uint32_t reserved`"
+    );
+    let pointer = found.fields.iter().find(|field| field.kind.starts_with('*'));
+    match pointer {
+        Some(field) => bail!(
+            "{}: {name}.{} is a pointer: an operand is `address {1}`, and its dtype stands in its comment",
+            field.place,
+            field.name
+        ),
+        None => Ok(()),
+    }
 }
 
 /// Fields that blocks have.
@@ -59,26 +81,36 @@ enum Blocks {
 }
 
 /// Lets bindgen translate the headers.
-fn bindings(folders: &[PathBuf], all: &str, blocks: Blocks) -> Result<String> {
+fn bindings(files: &[HeaderFile], scratch: &Path, blocks: Blocks) -> Result<String> {
+    for (name, text) in HEADERS {
+        std::fs::write(scratch.join(name), text)?;
+    }
+    let all: String = files.iter().map(|file| format!("#include \"{}\"\n", file.name())).collect();
     let mut builder = bindgen::Builder::default()
-        .header_contents("all.h", all)
+        .header_contents("all.h", &all)
         .blocklist_type("__uint.*_t|address|tensor_map")
         .clang_args((blocks == Blocks::Whole).then_some("-DINT8"))
         .clang_arg("-fparse-all-comments")
-        .clang_arg(concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../core/cuda"))
         .explicit_padding(true)
         .layout_tests(cfg!(test))
         .formatter(bindgen::Formatter::None);
+    let folders: BTreeSet<&Path> = files.iter().filter_map(|file| file.path.parent()).collect();
     for folder in folders {
         let folder = folder.canonicalize().with_context(|| format!("cannot read {}", folder.display()))?;
-        builder = builder
-            .clang_arg(format!("-I{}", folder.display()))
-            .allowlist_file(format!("{}/[a-z0-9_]+\\.h", folder.display()));
+        let folder = folder.to_str().with_context(|| format!("{} is not UTF-8", folder.display()))?;
+        builder = builder.clang_arg(format!("-I{folder}")).allowlist_file(format!("{}/[^/]+\\.h", literal(folder)));
     }
+    builder = builder.clang_arg(format!("-I{}", scratch.display()));
     // It panics where there is no libclang.
     let bindings = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| builder.generate()));
-    let bindings = bindings.map_err(|_| anyhow!("no libclang: `cargo xtask abi` installs it and runs this program"))?;
+    let bindings = bindings.map_err(|_| anyhow!("no libclang: {} names its folder", crate::libclang::VARIABLE))?;
     Ok(bindings.context("the headers do not parse")?.to_string())
+}
+
+/// A regular expression of this text alone.
+fn literal(text: &str) -> String {
+    let is_plain = |char: char| char.is_alphanumeric() || "/_- ".contains(char);
+    text.chars().flat_map(|char| (!is_plain(char)).then_some('\\').into_iter().chain([char])).collect()
 }
 
 fn parse(bindings: &str) -> Result<Headers> {
@@ -94,15 +126,12 @@ fn parse(bindings: &str) -> Result<Headers> {
                     name: field.ident.map(|ident| ident.to_string()).unwrap_or_default(),
                     kind: field.ty.to_token_stream().to_string().replace("usize", "").replace(" ;", ";"),
                     doc: doc(&field.attrs).join(" "),
+                    place: String::new(),
                 });
                 let (name, fields): (String, Vec<Field>) = (item.ident.to_string(), fields.collect());
-                ensure!(
-                    !fields.iter().any(|field| field.name.starts_with("__bindgen_padding")),
-                    "implicit padding in {name}: order the fields by size, addresses first, or declare the rest as \
-                     `uint32_t reserved`"
-                );
                 headers.structs.push(Struct {
                     name,
+                    place: String::from("a header"),
                     doc: doc(&item.attrs),
                     fields,
                     align: align(&item.attrs),
@@ -149,7 +178,6 @@ fn align(attributes: &[Attribute]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::path::Path;
 
     use super::*;
 
@@ -178,11 +206,13 @@ mod tests {
 
     #[test]
     fn sizes_and_offsets_are_those_of_clang() {
-        let folders = crate::folders(&Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("")).unwrap();
-        let headers = read(&folders).unwrap();
+        let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("");
+        let mut folders = precast_core::generated::folders(&kernels.join("src")).unwrap();
+        folders.push(kernels.join("abi"));
+        let (files, scratch) = (precast_core::generated::headers(&folders).unwrap(), tempfile::tempdir().unwrap());
+        let headers = read(&files, scratch.path()).unwrap();
         assert!(headers.structs.len() > 40, "{}", headers.structs.len());
-        let includes = includes(&folders).unwrap();
-        let clang = said(&bindings(&folders, &includes, Blocks::Whole).unwrap());
+        let clang = said(&bindings(&files, scratch.path(), Blocks::Whole).unwrap());
         let mut sizes = BTreeMap::from([("tensor_map".to_owned(), 128)]);
         for found in &headers.structs {
             let mut offset = 0;

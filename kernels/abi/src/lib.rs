@@ -14,8 +14,11 @@
 //! } cast_params;
 //! ```
 //!
-//! `kernels/src/abi.rs` is committed, so that a plain build needs no libclang. This package depends on nothing that is
-//! made of it: where a header is wrong and the kernels do not compile, it still does.
+//! The generated file is committed, so that a plain build needs no libclang, and tells in its head what it was made of:
+//! [`precast_core::generated::check`] compares. This package depends on nothing that is made of it: where a header is wrong and
+//! the kernels do not compile, it still does.
+
+#![deny(missing_docs)]
 
 mod declaration;
 mod emit;
@@ -23,46 +26,75 @@ mod expression;
 mod headers;
 pub mod libclang;
 
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use precast_core::generated;
 
-/// The folders below `kernels` that have headers: those that all families share, and each family's own.
+/// Formats whatever folder it is called in, and whatever is configured there.
+const FORMAT: &str = "max_width = 120\nuse_small_heuristics = \"Max\"\n";
+
+/// Runs this program again, with the variable that says where libclang is. Returns `None` where the variable says so already, and
+/// this process may call [`generate`]: it cannot set its own.
 ///
 /// # Errors
-/// Folders that cannot be listed.
-pub fn folders(kernels: &Path) -> Result<Vec<PathBuf>> {
-    let families = kernels.join("src");
-    let mut folders = vec![kernels.join("abi")];
-    for entry in families.read_dir().with_context(|| format!("cannot read {}", families.display()))? {
-        let folder = entry?.path();
-        let has_header = |name: &str| folder.join(format!("{name}.h")).exists();
-        folders
-            .extend(folder.file_name().and_then(|name| name.to_str()).is_some_and(has_header).then(|| folder.clone()));
+/// A program that cannot be started.
+pub fn again(libclang: &Path) -> io::Result<Option<ExitStatus>> {
+    if std::env::var_os(libclang::VARIABLE).is_some_and(|named| Path::new(&named) == libclang) {
+        return Ok(None);
     }
-    folders.sort_unstable();
-    Ok(folders)
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(std::env::args_os().skip(1)).env(libclang::VARIABLE, libclang).status().map(Some)
 }
 
-/// The Rust of all headers of some folders.
+/// Writes the Rust of a folder's headers, and of those in its folders, to a file of the module that has the types of its keys.
+/// Returns false where the file is as it was.
 ///
 /// # Errors
-/// No libclang, a header that does not parse, a comment that does not declare an operand, or a struct with bytes that
-/// belong to no field: they would be uninitialized in what is launched.
-pub fn generate(folders: &[PathBuf], rustfmt: &Path) -> Result<String> {
-    formatted(&emit::file(&headers::read(folders)?)?, rustfmt)
+/// Those of [`generate`], and a file that cannot be written.
+pub fn write(folder: &Path, out: &Path) -> Result<bool> {
+    let of = format!("`{}`", folder.display());
+    let command = format!("precast-aot abi {} --out {}", folder.display(), out.display());
+    put(out, &generate(&generated::folders(folder)?, &of, &command)?)
 }
 
-fn formatted(text: &str, rustfmt: &Path) -> Result<String> {
-    let mut child = Command::new("rustfmt")
-        .args(["--edition", "2024", "--config-path"])
-        .arg(rustfmt)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot start rustfmt")?;
+/// Writes a file that is not as it is to be. Returns false where it is.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn put(out: &Path, text: &str) -> Result<bool> {
+    let differs = std::fs::read_to_string(out).ok().is_none_or(|committed| committed != text);
+    if differs {
+        std::fs::write(out, text).with_context(|| format!("cannot write {}", out.display()))?;
+    }
+    Ok(differs)
+}
+
+/// Returns the Rust of all headers of some folders. Its head says `of` what it is, in words, and which `command` regenerates it.
+///
+/// # Errors
+/// No libclang or rustfmt, a header that does not parse, a comment that does not declare a kernel or an operand, two kernels of
+/// one name, or a struct with bytes that belong to no field, which would be uninitialized in what is launched; each with its
+/// file and line.
+pub fn generate(folders: &[PathBuf], of: &str, command: &str) -> Result<String> {
+    let files = generated::headers(folders)?;
+    let scratch = tempfile::tempdir()?;
+    let body = emit::body(&headers::read(&files, scratch.path())?)?;
+    let body = format!("#![cfg_attr(rustfmt, rustfmt_skip)]\n{}", formatted(&body, scratch.path())?);
+    Ok(generated::stamped(of, command, &files, &body))
+}
+
+fn formatted(text: &str, scratch: &Path) -> Result<String> {
+    let config = scratch.join("rustfmt.toml");
+    std::fs::write(&config, FORMAT)?;
+    let mut command = Command::new("rustfmt");
+    command.args(["--edition", "2024", "--config-path"]).arg(config).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = match command.spawn() {
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!("no rustfmt: `rustup component add rustfmt`"),
+        spawned => spawned.context("cannot start rustfmt")?,
+    };
     child.stdin.take().context("rustfmt has no input")?.write_all(text.as_bytes())?;
     let output = child.wait_with_output()?;
     ensure!(output.status.success(), "rustfmt refuses what was generated");

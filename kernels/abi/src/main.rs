@@ -1,38 +1,28 @@
-//! `precast-abi [OUT FOLDER...]`: writes the Rust of the headers in these folders. `cargo run -p precast-abi` does so for
-//! `kernels/src/abi.rs`, also while the kernels do not compile; `cargo xtask abi` installs libclang where it is missing.
+//! `precast-abi`: writes `kernels/src/abi.rs`, also while the kernels do not compile; `cargo xtask abi` installs libclang where
+//! it is missing. For the headers of others it is `precast-aot abi`.
 
 #![allow(clippy::print_stdout)]
 
 use std::env;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::path::Path;
+use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use precast_abi::libclang;
+use precast_core::generated;
 
 fn main() -> Result<ExitCode> {
-    let mut arguments: Vec<PathBuf> = env::args_os().skip(1).map(PathBuf::from).collect();
-    let (program, named) = (env::current_exe()?, env::var_os(libclang::VARIABLE));
-    let folder = libclang::folder(&program, env::var_os("PRECAST_HOME"), named.clone())
+    let [home, named] = ["PRECAST_HOME", libclang::VARIABLE].map(env::var_os);
+    let folder = libclang::folder(&env::current_exe()?, home, named)
         .context("no libclang: `cargo xtask abi` installs the pinned one and runs this program")?;
-    // clang-sys reads the variable alone.
-    if named.is_none_or(|named| Path::new(&named) != folder) {
-        let status = Command::new(program).args(&arguments).env(libclang::VARIABLE, folder).status()?;
+    if let Some(status) = precast_abi::again(&folder)? {
         return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     println!("libclang: {}", folder.display());
     let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("");
-    if arguments.is_empty() {
-        arguments.push(kernels.join("src/abi.rs"));
-        arguments.extend(precast_abi::folders(&kernels)?);
-    }
-    ensure!(arguments.len() > 1, "expected OUT FOLDER...");
-    let generated = precast_abi::generate(&arguments[1..], &kernels.join("../rustfmt.toml"))?;
-    let path = &arguments[0];
-    let unchanged = std::fs::read_to_string(path).is_ok_and(|committed| committed == generated);
-    if !unchanged {
-        std::fs::write(path, &generated).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    println!("{}: {}", path.display(), if unchanged { "as it was" } else { "regenerated" });
+    let (mut folders, out) = (generated::folders(&kernels.join("src"))?, kernels.join("src/abi.rs"));
+    folders.push(kernels.join("abi"));
+    let text = precast_abi::generate(&folders, "`kernels/abi` and of the families", "cargo xtask abi")?;
+    println!("{}: {}", out.display(), if precast_abi::put(&out, &text)? { "regenerated" } else { "as it was" });
     Ok(ExitCode::SUCCESS)
 }

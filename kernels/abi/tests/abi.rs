@@ -2,19 +2,25 @@
 
 use std::path::{Path, PathBuf};
 
+use precast_core::generated::{self, Stale};
+
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn generate(folders: &[PathBuf]) -> Result<String, String> {
-    precast_abi::generate(folders, &folder().join("../../rustfmt.toml")).map_err(|error| format!("{error:#}"))
+    let generated = precast_abi::generate(folders, "`kernels/abi` and of the families", "cargo xtask abi");
+    generated.map_err(|error| format!("{error:#}"))
 }
 
 #[test]
 fn the_committed_file_is_made_of_the_headers() {
-    let committed = std::fs::read_to_string(folder().join("../src/abi.rs")).unwrap();
-    let folders = precast_abi::folders(&folder().join("..")).unwrap();
+    let kernels = folder().join("..");
+    let (mut folders, file) = (generated::folders(&kernels.join("src")).unwrap(), kernels.join("src/abi.rs"));
+    folders.push(kernels.join("abi"));
+    let committed = std::fs::read_to_string(&file).unwrap();
     assert!(committed == generate(&folders).unwrap(), "the headers and kernels/src/abi.rs differ: cargo xtask abi");
+    generated::check(&folders, &file).unwrap();
 }
 
 /// The Rust of a kernel with these lines above its block, this comment behind its operand, and this end.
@@ -38,11 +44,12 @@ const RESERVED: &str = " uint32_t reserved;";
 #[test]
 fn padding_is_refused_by_the_name_of_its_struct() {
     let refused = softcap(KERNEL, "[n, h] x, update", "").unwrap_err();
-    assert!(refused.contains("implicit padding in softcap_fwd_params"), "{refused}");
+    assert!(refused.contains("softcap.h:3: implicit padding in softcap_fwd_params"), "{refused}");
     let generated = softcap(KERNEL, "[n, h] x, update", RESERVED).unwrap();
     assert!(generated.contains("pub struct softcap_fwd_params") && !generated.contains("padding"));
     let dir = tempfile::tempdir().unwrap();
-    assert!(write(dir.path(), "typedef struct softcap_params { address x").unwrap_err().contains("do not parse"));
+    let refused = write(dir.path(), "typedef struct softcap_params { address x").unwrap_err();
+    assert!(refused.contains("do not parse") && refused.contains("softcap.h:1:33: error: unknown type"), "{refused}");
     std::fs::write(dir.path().join("step.h"), "").unwrap();
     let twice = generate(&[dir.path().to_path_buf(), folder()]).unwrap_err();
     assert!(twice.contains("two headers are called step.h"), "{twice}");
@@ -68,7 +75,7 @@ fn a_kernel_is_its_key_its_operands_and_a_row_of_the_registry() {
 }
 
 #[test]
-fn a_comment_that_describes_no_operand_is_refused() {
+fn a_comment_that_describes_no_operand_is_refused_with_its_line() {
     for (operand, why) in [
         ("", "an operand begins with `[shape] dtype`"),
         ("elements of the input", "an operand begins with `[shape] dtype`"),
@@ -76,7 +83,9 @@ fn a_comment_that_describes_no_operand_is_refused() {
         ("[n, h] x, raed", "`raed` is no access"),
         ("[n, h] x, read when x", "`read when x`: expected `if`"),
         ("[n, h, cap] x, read", "`cap` is neither a scalar of the block nor a field of the key"),
+        ("[n, x] x, read", "`x` is a Dtype, no number"),
         ("[n, h] dtype, read", "`dtype` is neither a scalar of the block nor a field of the key"),
+        ("[n, h] h, read", "`h` is no dtype"),
         ("[n] x, read if ceil(n, 2)", "expected `ceil(a / b)`"),
         ("[n] x, read if rows(n)", "`rows` is a method of the key"),
         ("micro_scalars, read", "`micro_scalars` is no struct of the headers"),
@@ -84,13 +93,77 @@ fn a_comment_that_describes_no_operand_is_refused() {
         ("[n] x, read, write if n > 2", "two accesses are `read if x, write if !x`"),
     ] {
         let refused = softcap(KERNEL, operand, RESERVED).unwrap_err();
-        assert!(refused.contains(why) && refused.contains("x"), "{operand}: {refused}");
+        let place = "softcap.h:4: ";
+        assert!([place, "softcap_fwd_params.x", why].iter().all(|part| refused.contains(part)), "{operand}: {refused}");
     }
-    let refused = softcap("/// softcap.fwd { h }: Caps elements.", "[n, h] x, update", RESERVED).unwrap_err();
-    assert!(refused.contains("a field is `name: Type`") && refused.contains("softcap_fwd_params"), "{refused}");
-    let both = format!("{KERNEL}\n/// operand: u32");
-    let refused = softcap(&both, "[n, h] x, update", RESERVED).unwrap_err();
-    assert!(refused.contains("softcap_fwd_params: a parameter block is no operand"), "{refused}");
-    let refused = softcap("/// softcap.fwd { h: u32 }", "[n, h] x, update", RESERVED).unwrap_err();
-    assert!(refused.contains("stands `: ` and its text"), "{refused}");
+}
+
+#[test]
+fn a_line_that_declares_no_kernel_is_refused_with_its_block() {
+    for (above, why) in [
+        ("softcap.fwd { h }: Caps.", "a field is `name: Type`"),
+        (
+            "softcap.fwd { h: u32, x: }: Caps.",
+            "`x:`: a field is of bool, u32, Option<u32>, Block, Dtype, Format, or of a",
+        ),
+        ("softcap.fwd { h: i32 }: Caps.", "`h: i32`: a field is of"),
+        ("softcap.fwd { x: Dtype, h: u32 }: Caps.", "the fields of a key stand in alphabetical order, each once"),
+        ("softcap.fwd { h: u32, h: u32 }: Caps.", "the fields of a key stand in alphabetical order, each once"),
+        ("softcap.fwd { h: u32 }", "stands `: ` and its text"),
+        ("softcap.fwd { h: u32, x: Dtype }: Caps.\n/// operand: u32", "a parameter block is no operand"),
+        ("softcap.fwd { h: u32, x: Dtype }: Caps.\n/// flops: 2 * m", "`m` is neither a scalar of the block"),
+        (
+            "softcap.fwd { h: u32, x: Dtype }: Caps.\n/// softcap.fwd { h: u32, x: Dtype }: Again.",
+            "`softcap.fwd` is a kernel already: `softcap.fwd` of ",
+        ),
+        ("// softcap.fwd { h: u32, x: Dtype }: Caps.", "no header declares a kernel"),
+    ] {
+        let refused = softcap(&format!("/// {above}"), "[n] x, update", RESERVED).unwrap_err();
+        let place = if above.starts_with('/') { "" } else { "softcap_fwd_params" };
+        assert!(refused.contains(place) && refused.contains(why), "{above}: {refused}");
+        assert!(place.is_empty() || refused.contains("softcap.h:"), "{above}: {refused}");
+    }
+    let pointer = "#include \"types.h\"\ntypedef struct softcap_params {\n    const float* x;\n} softcap_params;\n";
+    let refused = write(tempfile::tempdir().unwrap().path(), pointer).unwrap_err();
+    assert!(refused.contains("softcap.h:3: softcap_params.x is a pointer: an operand is `address x`"), "{refused}");
+}
+
+#[test]
+fn a_client_is_told_of_a_stale_or_edited_file() {
+    let dir = tempfile::tempdir().unwrap();
+    // A folder is no regular expression.
+    let (kernels, family) = (dir.path().join("c++ (mine)"), dir.path().join("c++ (mine)/softcap"));
+    std::fs::create_dir_all(&family).unwrap();
+    let header = |name: &str, op: &str| {
+        format!(
+            "#include \"types.h\"\n/// {op} {{ like: Like, x: Dtype }}: Caps.\ntypedef struct {name}_params {{\n\
+             address x; ///< [n] x, update\nuint64_t n;\n}} {name}_params;\n"
+        )
+    };
+    std::fs::write(kernels.join("cap.h"), header("cap", "cap.fwd")).unwrap();
+    std::fs::write(family.join("softcap.h"), header("softcap", "softcap.fwd")).unwrap();
+    let (out, command) = (kernels.join("abi.rs"), format!("`precast-aot abi {} --out ", kernels.display()));
+    assert!(precast_abi::write(&kernels, &out).unwrap(), "there was none");
+    assert!(!precast_abi::write(&kernels, &out).unwrap(), "it is as it was");
+    let made = std::fs::read_to_string(&out).unwrap();
+    // Wherever the module is; and the program need not list what this depends on.
+    for part in ["use super::Like;", "crate = \"precast_core::bytemuck\"", "CapFwd,", "SoftcapFwd,"] {
+        assert!(made.contains(part), "{part}\n{made}");
+    }
+    let check = || generated::check(&generated::folders(&kernels).unwrap(), &out);
+    check().unwrap();
+    let refused = |what: &str| {
+        let error = check().unwrap_err();
+        assert!(error.to_string().contains(&command) && error.to_string().contains(what), "{error}");
+    };
+    std::fs::write(&out, made.replace("pub n: u64", "pub n: u32")).unwrap();
+    refused("was edited by hand");
+    std::fs::write(&out, &made).unwrap();
+    std::fs::write(family.join("softcap.h"), header("softcap", "softcap.bwd")).unwrap();
+    refused("is not of the headers as they are");
+    std::fs::write(&out, "").unwrap();
+    assert!(matches!(check(), Err(Stale::NoHead(_))));
+    let none = dir.path().join("none");
+    std::fs::create_dir(&none).unwrap();
+    assert!(matches!(generated::folders(&none), Err(Stale::NoHeader(_))));
 }

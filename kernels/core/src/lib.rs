@@ -21,6 +21,7 @@ pub mod dtype;
 pub mod erased;
 pub mod fields;
 pub mod format;
+pub mod generated;
 pub mod host;
 mod human;
 pub mod kernel;

@@ -1,0 +1,162 @@
+//! Rust that is generated of C headers. Its head says by which command, of which headers and with which body: a test tells a
+//! stale or edited file without a C compiler.
+
+use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
+
+use crate::digest::Digest;
+
+/// Begins the line whose backquoted part is the command that regenerates the file.
+const COMMAND: &str = "//! Not edited by hand: ";
+/// Begins the line with the digest of the headers.
+const HEADERS: &str = "// Headers: ";
+/// Begins the line with the digest of all that is behind it.
+const BODY: &str = "// Body: ";
+
+/// A C header on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderFile {
+    /// Its folder, as it was named, and its name.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: String,
+}
+
+impl HeaderFile {
+    /// Returns the name by which sources include it.
+    pub fn name(&self) -> &str {
+        self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+}
+
+/// A generated file that is not what the generator would write, or headers that it cannot be made of.
+#[derive(thiserror::Error)]
+pub enum Stale {
+    /// A file or folder cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// There is nothing to generate from.
+    #[error("no header (*.h) is in {} or in a folder of it", .0.display())]
+    NoHeader(PathBuf),
+    /// An include would find one of them only.
+    #[error("two headers are called {0}: sources include a header by its name alone")]
+    Twice(String),
+    /// It does not say what it was made of.
+    #[error("{} has no head that says what it was made of: `precast-aot abi FOLDER --out FILE` writes one", .0.display())]
+    NoHead(PathBuf),
+    /// A header was edited since, added or removed.
+    #[error("{} is not of the headers as they are: `{command}` makes it again", file.display())]
+    Headers {
+        /// The generated file.
+        file: PathBuf,
+        /// Regenerates it.
+        command: String,
+    },
+    /// Somebody edited it.
+    #[error("{} was edited by hand: `{command}` makes it again", file.display())]
+    Edited {
+        /// The generated file.
+        file: PathBuf,
+        /// Regenerates it.
+        command: String,
+    },
+}
+
+/// Tests that unwrap it say what [`fmt::Display`] says.
+impl fmt::Debug for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Finds the folders with headers: a folder and those directly in it.
+///
+/// # Errors
+/// [`Stale::Read`], and [`Stale::NoHeader`] where there is none.
+pub fn folders(folder: &Path) -> Result<Vec<PathBuf>, Stale> {
+    let mut found = vec![folder.to_owned()];
+    found.extend(entries(folder)?.into_iter().filter(|path| path.is_dir()));
+    let mut kept = Vec::new();
+    for folder in found {
+        if entries(&folder)?.iter().any(|path| is_header(path)) {
+            kept.push(folder);
+        }
+    }
+    if kept.is_empty() { Err(Stale::NoHeader(folder.to_owned())) } else { Ok(kept) }
+}
+
+/// Reads the headers of folders, in the order of their names.
+///
+/// # Errors
+/// [`Stale::Read`], and [`Stale::Twice`] where two have one name.
+pub fn headers(folders: &[PathBuf]) -> Result<Vec<HeaderFile>, Stale> {
+    let mut found = Vec::new();
+    for folder in folders {
+        for path in entries(folder)?.into_iter().filter(|path| is_header(path)) {
+            let text = read(&path)?;
+            found.push(HeaderFile { path, text });
+        }
+    }
+    found.sort_by(|a, b| a.name().cmp(b.name()));
+    match found.windows(2).find(|pair| pair[0].name() == pair[1].name()) {
+        Some(pair) => Err(Stale::Twice(pair[0].name().to_owned())),
+        None => Ok(found),
+    }
+}
+
+/// Puts the head of a generated file before its body. `of` says in words where the headers are, `command` regenerates the file.
+pub fn stamped(of: &str, command: &str, headers: &[HeaderFile], body: &str) -> String {
+    format!(
+        "//! Parameter blocks and kernels, of the C headers of {of}.\n//!\n{COMMAND}`{command}` regenerates it.\n\
+         {HEADERS}{}\n{BODY}{}\n{body}",
+        digest(headers),
+        Digest::of(body.as_bytes())
+    )
+}
+
+/// Compares a generated file with its own head, and that with the headers of these folders.
+///
+/// # Errors
+/// [`Stale`] with the command that regenerates the file.
+pub fn check(folders: &[PathBuf], file: &Path) -> Result<(), Stale> {
+    let text = read(file)?;
+    let line = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
+    let body = text.split_once(BODY).and_then(|(_, rest)| rest.split_once('\n'));
+    let (Some(said), Some(of), Some((own, body))) = (line(COMMAND), line(HEADERS), body) else {
+        return Err(Stale::NoHead(file.to_owned()));
+    };
+    let (file, command) = (file.to_owned(), said.split('`').nth(1).unwrap_or_default().to_owned());
+    if of != digest(&headers(folders)?).to_string() {
+        return Err(Stale::Headers { file, command });
+    }
+    if own != Digest::of(body.as_bytes()).to_string() {
+        return Err(Stale::Edited { file, command });
+    }
+    Ok(())
+}
+
+fn digest(headers: &[HeaderFile]) -> Digest {
+    let parts = headers.iter().flat_map(|header| [header.name(), &header.text]);
+    Digest::of_parts("precast.headers", parts.map(str::as_bytes))
+}
+
+fn is_header(path: &Path) -> bool {
+    path.is_file() && path.extension().is_some_and(|end| end == "h")
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, Stale> {
+    let failed = |error| Stale::Read { path: folder.to_owned(), error };
+    let entries = fs::read_dir(folder).map_err(failed)?.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths: Vec<PathBuf> = entries.collect::<Result<_, _>>().map_err(failed)?;
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+fn read(path: &Path) -> Result<String, Stale> {
+    fs::read_to_string(path).map_err(|error| Stale::Read { path: path.to_owned(), error })
+}
