@@ -62,13 +62,20 @@ fn by_cargo(_: &[String], archs: &[Arch]) -> String {
 
 impl Registry {
     /// Lists the operations of a program whose build script embeds their examples: no launch was measured.
+    ///
+    /// # Panics
+    /// If two operations have one name; of a `static`, when it is compiled.
     pub const fn new(program: &'static str, ops: &'static [Op]) -> Self {
         Self::with(program, ops, Table::default, by_cargo)
     }
 
     /// Lists the operations of a program, with the launches that were measured ([`tuned`]) and the command that builds
     /// its bundles.
+    ///
+    /// # Panics
+    /// Those of [`Self::new`].
     pub const fn with(program: &'static str, ops: &'static [Op], tuned: fn() -> Table, rebuild: Rebuild) -> Self {
+        each_once(ops);
         Self { program, ops, tuned: LazyLock::new(tuned), rebuild }
     }
 
@@ -125,6 +132,27 @@ impl Registry {
     }
 }
 
+/// Panics if two operations have one name: a key would be parsed as the first one's.
+const fn each_once(ops: &[Op]) {
+    let mut index = 0;
+    while index < ops.len() {
+        let mut before = 0;
+        while before < index {
+            assert!(!same(ops[index].name.as_bytes(), ops[before].name.as_bytes()), "two operations have one name");
+            before += 1;
+        }
+        index += 1;
+    }
+}
+
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
+}
+
 /// The text is no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
@@ -139,4 +167,24 @@ pub enum KeyError {
     /// The text is not canonical.
     #[error("malformed key `{0}`: expected the canonical text `op{{field=value,...}}`")]
     Malformed(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Op = Op { name: "softcap.fwd", parse: |_| None, examples: Vec::new };
+
+    #[test]
+    fn operations_differ_in_any_part_of_their_names() {
+        static OPS: [Op; 3] = [Op { name: "softcap.fwd2", ..ONE }, ONE, Op { name: "softcap.fwd_b", ..ONE }];
+        static KERNELS: Registry = Registry::new("softcap", &OPS);
+        assert_eq!(KERNELS.ops.len(), 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "two operations have one name")]
+    fn two_operations_of_one_name_are_refused() {
+        Registry::new("softcap", &[Op { name: "softcap.bwd", ..ONE }, ONE, ONE]);
+    }
 }
