@@ -47,7 +47,8 @@ static COMMON: Common = Common::new(&[
     ("blocks.cuh", include_str!("../cuda/blocks.cuh")),
     ("quantize.cuh", include_str!("../cuda/quantize.cuh")),
     ("step.h", include_str!("../abi/step.h")),
-]);
+])
+.in_folder("kernels/src");
 
 /// Declares a CUDA source with the headers that these families share.
 macro_rules! source {

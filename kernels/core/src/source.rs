@@ -14,7 +14,7 @@ pub const OPTIONS: &[&str] = &["--std=c++17"];
 /// A CUDA source and the headers that it may include.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
-    /// Path below `kernels/src`.
+    /// Path below the root of `common`; in digests.
     pub path: &'static str,
     /// Text of the source, without its headers.
     pub text: &'static str,
@@ -47,6 +47,8 @@ pub static COMMON: Common = Common::new(&[]);
 /// uses.
 pub struct Common {
     own: &'static [Header],
+    /// Folder of the sources in their package, for messages.
+    root: &'static str,
     parsed: OnceLock<BTreeMap<&'static str, Parsed>>,
 }
 
@@ -57,9 +59,20 @@ impl fmt::Debug for Common {
 }
 
 impl Common {
-    /// Adds a program's own headers, as (include name, text).
+    /// Adds a program's own headers, as (include name, text). Its sources are in `src`.
     pub const fn new(own: &'static [Header]) -> Self {
-        Self { own, parsed: OnceLock::new() }
+        Self { own, root: "src", parsed: OnceLock::new() }
+    }
+
+    /// Says that the program's sources are in another folder than `src`. Messages name it; keys and digests do not.
+    pub const fn in_folder(mut self, root: &'static str) -> Self {
+        self.root = root;
+        self
+    }
+
+    /// Returns the folder of the program's sources, in its package.
+    pub fn root(&self) -> &'static str {
+        self.root
     }
 
     /// Returns all of them.
@@ -141,6 +154,11 @@ impl Source {
     /// If an included header is missing.
     pub fn headers(&self) -> Vec<Header> {
         self.common.headers(self)
+    }
+
+    /// Returns the path of the file in its package, for messages.
+    pub fn file(&self) -> String {
+        format!("{}/{}", self.common.root, self.path)
     }
 
     /// The name of a header that this source includes and does not have.
@@ -227,6 +245,11 @@ mod tests {
         for same in alike {
             assert_eq!(same.digest(), digest, "{same:?}");
         }
+        // Nor does the folder: it is for messages.
+        static MOVED: Common = Common::new(&[]).in_folder("kernels/src");
+        let moved = Source { common: &MOVED, ..SOURCE };
+        assert_eq!((moved.digest(), moved.file()), (digest, String::from("kernels/src/a/b.cu")));
+        assert_eq!(SOURCE.file(), "src/a/b.cu");
         let others = [
             Source { path: "a/e.cu", ..SOURCE },
             Source { text: "#include \"a/c.cuh\"\nco de", ..SOURCE },
