@@ -12,7 +12,7 @@ const ROOMS: [(&str, &str, &[&str]); 14] = [
     // What the kernels are made of: it compiles where they do not.
     ("kernels/abi", "precast-abi", &["precast-core"]),
     ("kernels/plan", "precast-plan", &["precast-core", "precast-kernels"]),
-    ("kernels/simt", "precast-simt", &["precast-core", "precast-kernels"]),
+    ("kernels/simt", "precast-simt", &["precast-core"]),
     ("fatbins/system", "precast-system", &["precast-core"]),
     ("fatbins", "precast-fatbins", &["precast-core", "precast-system"]),
     ("aot", "precast-aot", &["precast-core", "precast-system", "precast-fatbins"]),
@@ -44,6 +44,7 @@ const ROOMS: [(&str, &str, &[&str]); 14] = [
             "precast-models",
         ],
     ),
+    ("xtask/simt", "xtask-simt", &["precast-core", "precast-kernels", "precast-simt"]),
     // Nothing is built for it.
     ("xtask/start", "xtask-start", &[]),
 ];

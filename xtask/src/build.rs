@@ -9,10 +9,12 @@ use crate::run::{FEATURES, cargo, root, step};
 use crate::setup;
 
 /// What a release holds: the trainer with every architecture, and `precast-aot`; not the programs that a checkout needs.
-pub const WHOLE: [&str; 11] = [
+pub const WHOLE: [&str; 13] = [
     "--workspace",
     "--exclude",
     "xtask",
+    "--exclude",
+    "xtask-simt",
     "--exclude",
     "xtask-start",
     "--exclude",

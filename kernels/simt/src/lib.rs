@@ -3,7 +3,6 @@
 //! Nothing that ships depends on this package; g++ is called when kernels are checked, not when this is built.
 
 mod check;
-mod checkout;
 mod compile;
 mod cost;
 mod count;
@@ -16,7 +15,6 @@ pub mod suite;
 mod translate;
 
 pub use check::{CheckFault, CheckOutcome, check_all, check_source};
-pub use checkout::{Checkout, SourceError};
 pub use compile::Simt;
 pub use cost::{Cost, Count, Traffic};
 pub use count::{Counted, count};

@@ -11,7 +11,6 @@ use precast_core::{
 };
 
 mod abi;
-mod checkout;
 mod counters;
 mod decode;
 mod hopper;

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Files that a build is made of and that cargo does not write down.
-const MANIFESTS: [&str; 6] = [
+const MANIFESTS: [&str; 7] = [
     ".cargo/config.toml",
     "Cargo.lock",
     "Cargo.toml",
     "kernels/Cargo.toml",
     "kernels/simt/Cargo.toml",
     "rust-toolchain.toml",
+    "xtask/simt/Cargo.toml",
 ];
 
 /// Folders of CUDA sources: the checker reads these itself. Headers that declare kernels are in Rust, too.
@@ -72,7 +73,7 @@ mod tests {
             fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
             path
         };
-        let program = put("target/debug/precast-simt", old);
+        let program = put("target/debug/xtask-simt", old);
         write(&program, old + Duration::from_secs(1)).unwrap();
         let names = [
             "kernels/src/cast/mod.rs",

@@ -1,6 +1,6 @@
 //! `cargo xtask`: starts the program of a command. It depends on nothing, so nothing is built for it.
 //!
-//! `simt NAME` is the program of `kernels/simt`. That reads the CUDA sources from disk: where nothing else that it is made of has
+//! `simt NAME` is the program of `xtask/simt`. That reads the CUDA sources from disk: where nothing else that it is made of has
 //! changed since cargo built it, it runs as it is, and a verdict on a kernel takes as long as the kernel; after an edit of a header
 //! `abi.rs` is made again first. `abi` is the program of
 //! `kernels/abi`: it works while the kernels do not compile. All others are `xtask`'s.
@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::SystemTime;
 
-/// The program of `kernels/simt`, and its package.
-const CHECKER: &str = "precast-simt";
+/// The program of `xtask/simt`, and its package.
+const CHECKER: &str = "xtask-simt";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

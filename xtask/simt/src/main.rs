@@ -2,13 +2,19 @@
 
 #![allow(clippy::print_stdout)]
 
+mod checkout;
+#[cfg(test)]
+mod tests;
+
 use std::path::Path;
 use std::process::ExitCode;
 
 use precast_core::{Arch, Key, KeyVariant};
 use precast_kernels::KERNELS;
+use precast_simt::Simt;
 use precast_simt::suite::{ARCHS, Check, SEEDS, check_each};
-use precast_simt::{Checkout, Simt};
+
+use checkout::Checkout;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -54,23 +60,5 @@ fn named(text: &str) -> Result<Vec<(KeyVariant, Arch)>, Error> {
         true => {
             Err(format!("no example has `{text}` in its name: `cargo xtask simt` runs all, and models' kernels").into())
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn examples_are_found_by_a_part_of_their_name() {
-        let found =
-            |text: &str| named(text).map(|checks| checks.iter().map(|(pair, _)| pair.to_string()).collect::<Vec<_>>());
-        let norms = found("rmsnorm.fwd").unwrap();
-        assert!(!norms.is_empty() && norms.iter().all(|name| name.contains("rmsnorm.fwd")), "{norms:?}");
-        let key = "rmsnorm.fwd{h=896,residual=false,x=bf16}";
-        assert!(KERNELS.examples().iter().all(|example| example.text() != key));
-        assert!(found(key).unwrap().iter().all(|name| name.starts_with(key)));
-        let error = found("rmsnrom").unwrap_err().to_string();
-        assert!(error.starts_with("no example has `rmsnrom` in its name"), "{error}");
     }
 }

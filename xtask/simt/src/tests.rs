@@ -5,8 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use precast_kernels::{KERNELS, Key, Source};
-use precast_simt::Checkout;
 use precast_simt::suite::ARCHS;
+
+use crate::checkout::Checkout;
+use crate::named;
 
 /// Every source that an example is built from.
 fn sources() -> Vec<Source> {
@@ -70,4 +72,17 @@ fn an_edit_is_read_wherever_it_is() {
     assert_eq!(error, "cast/cast.cu includes cast/new.cuh, which its `source!` does not list (`mod.rs` of the family)");
     fs::remove_file(&header[1]).unwrap();
     assert!(read().unwrap_err().contains("cast.h: No such file"), "a source is never taken in part from the program");
+}
+
+#[test]
+fn examples_are_found_by_a_part_of_their_name() {
+    let found =
+        |text: &str| named(text).map(|checks| checks.iter().map(|(pair, _)| pair.to_string()).collect::<Vec<_>>());
+    let norms = found("rmsnorm.fwd").unwrap();
+    assert!(!norms.is_empty() && norms.iter().all(|name| name.contains("rmsnorm.fwd")), "{norms:?}");
+    let key = "rmsnorm.fwd{h=896,residual=false,x=bf16}";
+    assert!(KERNELS.examples().iter().all(|example| example.text() != key));
+    assert!(found(key).unwrap().iter().all(|name| name.starts_with(key)));
+    let error = found("rmsnrom").unwrap_err().to_string();
+    assert!(error.starts_with("no example has `rmsnrom` in its name"), "{error}");
 }
