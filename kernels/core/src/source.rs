@@ -1,6 +1,7 @@
 //! CUDA sources: their text, the headers that they include, and the digest of both.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::{LazyLock, OnceLock, PoisonError, RwLock};
 use std::{fmt, ptr};
 
@@ -158,7 +159,7 @@ impl Source {
 
     /// Returns the path of the file in its package, for messages.
     pub fn file(&self) -> String {
-        format!("{}/{}", self.common.root, self.path)
+        Path::new(self.common.root).join(self.path).display().to_string()
     }
 
     /// The name of a header that this source includes and does not have.

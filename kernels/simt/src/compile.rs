@@ -156,18 +156,21 @@ impl Simt {
     /// # Errors
     /// [`CompileError`] where it does not compile, or declares too much shared memory.
     pub fn compile(&self, source: &Source, defines: &[(String, String)], arch: Arch) -> Result<Program, CompileError> {
-        let what = source.path;
+        let what = &*source.file();
         let number = {
             let mut next = self.next.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             *next += 1;
             *next
         };
         let directory = self.directory.join(format!("{arch}-{number}"));
-        let headers = source.includes();
-        let headers = headers.iter().map(|(name, text)| (*name, text.as_str()));
-        for (name, text) in headers.chain([(source.path, source.text)]) {
-            write(&directory.join(name), text)?;
+        // Reports name what is the program's own as it lies in its package.
+        let root = source.common.root();
+        for (name, text) in source.includes() {
+            let is_common = source.common.all().any(|(common, _)| *common == name);
+            let folder = if is_common { directory.clone() } else { directory.join(root) };
+            write(&folder.join(name), &text)?;
         }
+        write(&directory.join(what), source.text)?;
         // An entry symbol names its architecture: without it several have one object.
         let defines =
             defines.iter().filter(|(name, _)| name != "ENTRY").map(|(name, value)| format!("-D{name}={value}"));
@@ -179,12 +182,16 @@ impl Simt {
         // `cuda.h`'s to include. Text that names no directory is the same in each.
         write(&directory.join("stdint.h"), "")?;
         let expanded = directory.join("expanded.cc");
-        write(&directory.join("source.cc"), &format!("#include \"{}\"\n", source.path))?;
+        write(&directory.join("source.cc"), &format!("#include \"{what}\"\n"))?;
         compile(
             &self.compiler,
             what,
             &directory,
-            &[&defines[..], &["-I.", "-fno-working-directory", "-E", "source.cc", "-o", "expanded.cc"]].concat(),
+            &[
+                &defines[..],
+                &[&*format!("-I./{root}"), "-I.", "-fno-working-directory", "-E", "source.cc", "-o", "expanded.cc"],
+            ]
+            .concat(),
         )?;
         let text = std::fs::read_to_string(&expanded).map_err(io(&expanded))?;
         let cluster = argument(&text, "__cluster_dims__", 0).unwrap_or("1");

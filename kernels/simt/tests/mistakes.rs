@@ -66,13 +66,13 @@ const NORM: &str = "rmsnorm.fwd{h=3584,residual=true,x=bf16}";
 mistakes! {
     // Elements: too many, too few, twice, and where vectors do not begin.
     a_tail_too_long: softcap(Dtype::Bf16, TAIL, "i <= n; i += stride) y[i]") =>
-        "access out of bounds: 2 bytes at byte 2 of operand `x` (2 bytes)", "thread (1, 0, 0): read at softcap/fwd.cu:21";
+        "access out of bounds: 2 bytes at byte 2 of operand `x` (2 bytes)", "thread (1, 0, 0): read at src/softcap/fwd.cu:21";
     vectors_rounded_up: softcap(Dtype::Bf16, "i < n / 4; i", "i < (n + 3) / 4; i") =>
-        "access out of bounds: 8 bytes at byte 0 of operand `x` (2 bytes)", "from softcap/fwd.cu:16";
+        "access out of bounds: 8 bytes at byte 0 of operand `x` (2 bytes)", "from src/softcap/fwd.cu:16";
     a_tail_too_short: softcap(Dtype::Bf16, "n / 4 * 4 + thread", "n / 4 * 4 + 1 + thread") =>
         "`y` was never written at element 0 of 1";
     a_stride_too_long: softcap(Dtype::Bf16, "uint64_t(gridDim.x) *", "2 * uint64_t(gridDim.x) *") =>
-        "`y` was never written at element ", "from softcap/fwd.cu:19";
+        "`y` was never written at element ", "from src/softcap/fwd.cu:19";
     a_cast_whose_stride_is_too_long: found("cast{from=f32,to=bf16}", GRID, "2 * uint64_t(gridDim.x) * VARIANT_THREADS") =>
         "operand `y` was never written at element ";
     a_fill_whose_stride_is_too_long: found("fill{first=false}", GRID, "2 * uint64_t(gridDim.x) * VARIANT_THREADS") =>
@@ -81,21 +81,21 @@ mistakes! {
         "operand `y` was never written at element ";
     elements_of_one_token: softcap(Dtype::Bf16, "uint64_t(p.tokens) * p.n", "p.n") => "`y` was never written at element 1031";
     a_grid_walked_by_every_block: softcap(Dtype::Bf16, "uint64_t(blockIdx.x) * VARIANT_THREADS + threadIdx.x", "threadIdx.x") =>
-        "data race: 8 bytes at byte", "of operand `y`", "block (3, 0, 0)", "block (2, 0, 0)", "write at device.cuh", "softcap/fwd.cu:19";
+        "data race: 8 bytes at byte", "of operand `y`", "block (3, 0, 0)", "block (2, 0, 0)", "write at device.cuh", "src/softcap/fwd.cu:19";
     a_misaligned_vector: softcap(Dtype::Bf16, "load4(x + 4 * i)", "load4(x + 4 * i + 1)") =>
-        "misaligned access: 8 bytes at byte ", "of operand `x`", "softcap/fwd.cu:16";
+        "misaligned access: 8 bytes at byte ", "of operand `x`", "src/softcap/fwd.cu:16";
 
     // Barriers.
     a_barrier_missing_behind_the_reads: staged("sync_block(); // the tile has been read", "") =>
-        "data race: 4 bytes at byte", "of shared `tile`", "write at softcap/staged.cu:13", "read at softcap/staged.cu:15";
+        "data race: 4 bytes at byte", "of shared `tile`", "write at src/softcap/staged.cu:13", "read at src/softcap/staged.cu:15";
     a_barrier_missing_before_the_reads: staged("sync_block(); // the tile is there", "") =>
-        "data race: 4 bytes at byte", "of shared `tile`", "read at softcap/staged.cu:15", "write at softcap/staged.cu:13";
+        "data race: 4 bytes at byte", "of shared `tile`", "read at src/softcap/staged.cu:15", "write at src/softcap/staged.cu:13";
     a_shared_word_that_nobody_writes: staged("tile[threadIdx.x] = first", "if (threadIdx.x > 0) tile[threadIdx.x] = first") =>
-        "read of uninitialized memory: 4 bytes at byte 0 of shared `tile`", "read at softcap/staged.cu:15";
+        "read of uninitialized memory: 4 bytes at byte 0 of shared `tile`", "read at src/softcap/staged.cu:15";
     a_barrier_that_some_threads_reach: staged("sync_block(); // the tile is there", "if (first + threadIdx.x < n) sync_block();") =>
-        "data race: 4 bytes at byte", "of shared `tile`", "write at softcap/staged.cu:13", "read at softcap/staged.cu:15";
+        "data race: 4 bytes at byte", "of shared `tile`", "write at src/softcap/staged.cu:13", "read at src/softcap/staged.cu:15";
     sums_of_warps_read_before_they_are_there: found(NORM, "scratch[warp] = value;\n        sync_block();", "scratch[warp] = value;") =>
-        "data race: 4 bytes at byte", "of shared `scratch`", "read at rmsnorm/row.cuh", "write at rmsnorm/row.cuh";
+        "data race: 4 bytes at byte", "of shared `scratch`", "read at kernels/src/rmsnorm/row.cuh", "write at kernels/src/rmsnorm/row.cuh";
     a_sum_of_a_warp_that_nobody_writes: found(NORM, "if (threadIdx.x % WARP == 0) scratch", "if (threadIdx.x == 0) scratch") =>
         "read of uninitialized memory: 4 bytes at byte 4 of shared `scratch`";
     a_barrier_behind_the_end_of_some_threads: found(NORM, "const uint64_t row = ", "if (threadIdx.x >= 96) return;\n    const uint64_t row = ") =>
@@ -145,7 +145,7 @@ mistakes! {
     an_output_declared_too_long: declared(Dtype::Bf16, Mistake::LongOutput) =>
         "`y` is written at element 1 of 5 neither by the launch nor by the host reference: it is declared too long";
     operands_declared_for_one_token: declared(Dtype::Bf16, Mistake::OneToken) =>
-        "access out of bounds: 8 bytes at byte ", "of operand `x` (2062 bytes)", "read at device.cuh", "from softcap/fwd.cu:16";
+        "access out of bounds: 8 bytes at byte ", "of operand `x` (2062 bytes)", "read at device.cuh", "from src/softcap/fwd.cu:16";
     an_output_declared_as_f32: declared(Dtype::Bf16, Mistake::WideOutput) =>
         "operand `y` differs from the host reference", "= inf (allowed 2.0e-6)";
 }
