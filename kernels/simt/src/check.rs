@@ -21,11 +21,13 @@ pub enum CheckFault {
     /// An output is not what the reference says.
     #[error("{arch}, variant {variant}, sample {sample}, seed {seed}: {mismatch}{stores}")]
     Mismatch {
+        /// Architecture that it is executed for.
         arch: Arch,
         /// Its build.
         variant: Box<Variant>,
         /// Index among the key's samples.
         sample: usize,
+        /// Of the scheduler and of the random inputs.
         seed: u64,
         /// Their difference.
         mismatch: Mismatch,
@@ -35,12 +37,15 @@ pub enum CheckFault {
     /// The launch breaks a rule of the machine.
     #[error("{key}[{variant}] on {arch}, sample {sample}, seed {seed}: {report}")]
     Broken {
+        /// Its kernel.
         key: Key,
         /// Its build.
         variant: Box<Variant>,
+        /// Architecture that it is executed for.
         arch: Arch,
         /// Index among the key's samples.
         sample: usize,
+        /// Of the scheduler and of the random inputs.
         seed: u64,
         /// Rule, place and accesses.
         report: Box<Report>,
@@ -50,9 +55,11 @@ pub enum CheckFault {
         "{key}[{variant}] on {arch}: {bytes} bytes of shared memory or {threads} threads are more than a block may have"
     )]
     Limit {
+        /// Its kernel.
         key: Key,
         /// Its build.
         variant: Box<Variant>,
+        /// Architecture that it is executed for.
         arch: Arch,
         /// Shared memory, static and dynamic.
         bytes: u64,

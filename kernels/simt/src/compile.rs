@@ -1,5 +1,6 @@
 //! A kernel's source, its headers and macros to a shared object: g++, with instrumentation that calls the machine.
 
+use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -71,6 +72,8 @@ pub struct Simt {
     /// Identifies the compiler, its options and what all kernels include.
     basis: Digest,
     next: Mutex<usize>,
+    /// Held as long as nobody else may use the directory, if it was asked for.
+    pub(crate) lock: Option<File>,
 }
 
 fn write(path: &Path, text: &str) -> Result<(), CompileError> {
@@ -148,7 +151,7 @@ impl Simt {
             compile_machine(&compiler, &directory)?;
             std::fs::rename(directory.join("machine.so"), &machine).map_err(io(&machine))?;
         }
-        Ok(Self { compiler, directory, machine, objects, basis, next: Mutex::new(0) })
+        Ok(Self { compiler, directory, machine, objects, basis, next: Mutex::new(0), lock: None })
     }
 
     /// Compiles and loads a kernel for an architecture.
@@ -246,7 +249,8 @@ mod tests {
         let compiler = gxx(&directory).unwrap().0;
         // Nothing is linked: the object is all that is asked for.
         let (machine, basis) = (directory.join("none.so"), Digest::of(b""));
-        let simt = Simt { compiler, directory, machine, objects: objects.clone(), basis, next: Mutex::new(0) };
+        let simt =
+            Simt { compiler, directory, machine, objects: objects.clone(), basis, next: Mutex::new(0), lock: None };
         let text = "extern \"C\" __global__ void ENTRY(const int p) { (void)(p + KEY_N); }";
         let source = Source { path: "one.cu", text, headers: &[], common: &precast_core::source::COMMON };
         let defines = |n: &str, entry: &str| {

@@ -40,6 +40,7 @@ pub enum CompileError {
     Load {
         /// Name of the source.
         what: String,
+        /// Why it cannot.
         why: String,
     },
     /// More static shared memory than an architecture allows.

@@ -7,7 +7,9 @@ use precast_core::Geometry;
 /// Memory an operand of a launch lives in.
 #[derive(Debug)]
 pub struct Operand<'a> {
+    /// Its name in reports.
     pub name: &'a str,
+    /// Its content, before and after the launch.
     pub bytes: &'a mut [u8],
     /// True if the launch may write it.
     pub writable: bool,

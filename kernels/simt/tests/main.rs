@@ -17,6 +17,7 @@ mod hopper;
 mod kernels;
 mod mistakes;
 mod planted;
+mod program;
 mod rows;
 mod skipped;
 mod softcap;

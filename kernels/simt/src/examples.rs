@@ -1,0 +1,114 @@
+//! Every example of a program's kernels: what a test of the program checks.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use precast_core::{Arch, Key, KeyVariant, Registry};
+
+use crate::compile::Simt;
+use crate::error::CompileError;
+use crate::suite::{ARCHS, Check, SEEDS, check_each};
+
+/// Kernels that were checked, a line each, and the sum of all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// Key, variant, architectures, launches, distance from the host reference.
+    pub kernels: Vec<String>,
+    /// Counts of kernels and launches.
+    pub sum: String,
+}
+
+impl fmt::Display for Checked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kernels.iter().try_for_each(|kernel| writeln!(f, "{kernel}"))?;
+        write!(f, "{}", self.sum)
+    }
+}
+
+/// Kernels that are not what they have to be, or that cannot be checked.
+#[derive(thiserror::Error)]
+pub enum CheckError {
+    /// There is no compiler for the host, or no place for what it writes.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// A check of nothing would find nothing.
+    #[error("nothing is checked: {0}")]
+    Nothing(String),
+    /// Some kernels have a fault: the first of each, with the lines of the accesses.
+    #[error("{}\n{said}", .faults.join("\n"))]
+    Faults {
+        /// Rule, place and lines, of each.
+        faults: Vec<String>,
+        /// Their number, and that of all.
+        said: String,
+    },
+}
+
+/// Tests that return it, or unwrap it, say what [`fmt::Display`] says.
+impl fmt::Debug for CheckError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Executes every example of a program's kernels on the host under the checker: each variant of these architectures, each sample
+/// that it admits, with three seeds. Outputs are compared with the host reference; races, accesses out of bounds, divergent
+/// barriers and the other faults of the README are named with the lines of the CUDA source that the program was built with.
+///
+/// Objects are kept in cargo's `target/tmp`: what has not changed is not compiled again.
+///
+/// ```ignore
+/// #[test]
+/// fn kernels_compute_their_references() -> Result<(), precast_simt::CheckError> {
+///     println!("{}", precast_simt::check(&KERNELS, [Arch::Sm89, Arch::Sm90a])?);
+///     Ok(())
+/// }
+/// ```
+///
+/// # Errors
+/// [`CheckError`]: every fault, or nothing to check for an architecture or a key, or no g++.
+pub fn check(kernels: &Registry, archs: impl IntoIterator<Item = Arch>) -> Result<Checked, CheckError> {
+    let checks = Check::of(builds(&kernels.examples(), archs.into_iter().collect())?);
+    let (passed, faults) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let done = |_: &Check, said: Result<&str, &str>| {
+        let (list, said) = said.map_or_else(|fault| (&faults, fault), |said| (&passed, said));
+        list.lock().unwrap_or_else(PoisonError::into_inner).push(said.to_owned());
+        Ok(())
+    };
+    let sum = check_each(&Simt::of_this_program()?, &checks, &SEEDS, &Ok, &done);
+    let [kernels, faults] = [passed, faults].map(|list| {
+        let mut list = list.into_inner().unwrap_or_else(PoisonError::into_inner);
+        list.sort_unstable();
+        list
+    });
+    match sum {
+        Ok(sum) => Ok(Checked { kernels, sum }),
+        Err(error) => Err(CheckError::Faults { faults, said: error.to_string() }),
+    }
+}
+
+/// Returns the builds of examples for some architectures, of which each has one, and each example a sample.
+fn builds(examples: &[Key], archs: BTreeSet<Arch>) -> Result<Vec<(KeyVariant, Arch)>, CheckError> {
+    let nothing = |why: String| Err(CheckError::Nothing(why));
+    let mut builds = Vec::new();
+    for arch in archs {
+        if !ARCHS.contains(&arch) {
+            return nothing(format!("{arch} has no machine code"));
+        }
+        let before = builds.len();
+        for key in examples {
+            let (kernel, variants) = (key.kernel(), key.kernel().variants(arch));
+            let samples = kernel.samples();
+            let is_launched = |variant| samples.iter().any(|params| kernel.admits(variant, params));
+            if !variants.is_empty() && !variants.iter().copied().any(is_launched) {
+                return nothing(format!("{key} has no sample that a variant for {arch} admits"));
+            }
+            builds.extend(key.built(arch).map(|pair| (pair, arch)));
+        }
+        if builds.len() == before {
+            return nothing(format!("no example has a variant for {arch}"));
+        }
+    }
+    if builds.is_empty() { nothing(String::from("no architecture is named")) } else { Ok(builds) }
+}

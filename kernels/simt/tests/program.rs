@@ -1,0 +1,119 @@
+//! What the test of another program is told of its kernels.
+
+use precast_core::fields::{Field, Fields};
+use precast_core::host::Views;
+use precast_core::{
+    Arch, Build, Dtype, Geometry, Kernel, Op, Operand, Reference, Registered, Registry, Source, Threads,
+};
+use precast_simt::check;
+
+use crate::abi::softcap_fwd_params;
+use crate::kernels::changed;
+use crate::softcap::SoftcapFwd;
+
+const RACE: u8 = 1;
+const NO_SAMPLE: u8 = 2;
+
+const KERNEL: SoftcapFwd = SoftcapFwd { x: Dtype::F32 };
+
+/// The page's kernel through shared memory, with something wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Wrong<const WHAT: u8>;
+
+impl<const WHAT: u8> Kernel for Wrong<WHAT> {
+    type Params = softcap_fwd_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        KERNEL.operands(p)
+    }
+}
+
+impl<const WHAT: u8> Fields for Wrong<WHAT> {
+    const OP: &'static str = SoftcapFwd::OP;
+
+    fn fields(&self) -> Vec<Field> {
+        KERNEL.fields()
+    }
+
+    fn from_pairs(_pairs: &[(&str, &str)]) -> Option<Self> {
+        None
+    }
+}
+
+impl<const WHAT: u8> Build for Wrong<WHAT> {
+    type Variant = Threads;
+
+    fn variants(&self, arch: Arch) -> Vec<Threads> {
+        KERNEL.variants(arch)
+    }
+
+    fn source(&self, variant: Threads) -> Source {
+        let page = KERNEL.source(variant);
+        let staged = Source { path: "softcap/staged.cu", text: include_str!("planted/staged.cu"), ..page };
+        if WHAT == RACE { changed(staged, "sync_block(); // the tile has been read", "") } else { staged }
+    }
+
+    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
+        KERNEL.geometry(variant, p)
+    }
+}
+
+impl<const WHAT: u8> Reference for Wrong<WHAT> {
+    fn examples() -> Vec<Self> {
+        vec![Self]
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        KERNEL.host(p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        if WHAT == NO_SAMPLE { Vec::new() } else { KERNEL.samples() }
+    }
+}
+
+fn registry<K: Registered>() -> Registry {
+    Registry::new("of the test", vec![Op::of::<K>()].leak())
+}
+
+/// What is said of a kernel that is not right.
+fn refused(kernels: &Registry, archs: &[Arch]) -> String {
+    let error = check(kernels, archs.iter().copied()).unwrap_err();
+    // `unwrap` and a test's result say the same.
+    assert_eq!(error.to_string(), format!("{error:?}"));
+    error.to_string()
+}
+
+#[test]
+fn a_program_without_faults_is_told_what_was_checked() {
+    let checked = check(&registry::<SoftcapFwd>(), [Arch::Sm89, Arch::Sm90a]).unwrap();
+    // Two dtypes; both architectures run one program, four samples with three seeds.
+    assert_eq!(checked.kernels.len(), 2);
+    assert!(
+        checked.kernels[1].starts_with("softcap.fwd{x=f32}[threads=256] for sm_89 sm_90a: 12 launches"),
+        "{checked}"
+    );
+    assert!(checked.to_string().contains("4 kernels, 24 launches: as their references"), "{checked}");
+}
+
+#[test]
+fn a_race_of_a_program_is_named_with_its_two_lines() {
+    let said = refused(&registry::<Wrong<RACE>>(), &[Arch::Sm89]);
+    for part in ["data race", "write at src/softcap/staged.cu:13", "read at src/softcap/staged.cu:15", "1 of 1 kernels"]
+    {
+        assert!(said.contains(part), "`{part}` is not said:\n{said}");
+    }
+}
+
+#[test]
+fn a_check_of_nothing_is_an_error() {
+    let none = Registry::new("of the test", &[]);
+    for (said, why) in [
+        (refused(&none, &[Arch::Sm89]), "no example has a variant for sm_89"),
+        (refused(&registry::<SoftcapFwd>(), &[]), "no architecture is named"),
+        (refused(&registry::<SoftcapFwd>(), &[Arch::Sim]), "sim has no machine code"),
+        (refused(&registry::<Wrong<NO_SAMPLE>>(), &[Arch::Sm89]), "has no sample that a variant for sm_89 admits"),
+    ] {
+        assert!(said.starts_with("nothing is checked: ") && said.contains(why), "{said}");
+    }
+}
