@@ -6,7 +6,7 @@ use crate::support::prelude::*;
 
 /// A package's directory and what it may depend on of this project, as ARCHITECTURE.md lists the rooms: only on those
 /// above it.
-const ROOMS: [(&str, &str, &[&str]); 14] = [
+const ROOMS: [(&str, &str, &[&str]); 15] = [
     ("kernels/core", "precast-core", &[]),
     ("kernels", "precast-kernels", &["precast-core"]),
     // What the kernels are made of: it compiles where they do not.
@@ -19,7 +19,15 @@ const ROOMS: [(&str, &str, &[&str]); 14] = [
     (
         "aot/models",
         "precast-models",
-        &["precast-core", "precast-kernels", "precast-plan", "precast-system", "precast-fatbins", "precast-aot"],
+        &[
+            "precast-core",
+            "precast-kernels",
+            "precast-plan",
+            "precast-system",
+            "precast-fatbins",
+            "precast-aot",
+            "precast-abi",
+        ],
     ),
     // It cannot compile.
     ("runtime", "precast-runtime", &["precast-core", "precast-system", "precast-fatbins"]),

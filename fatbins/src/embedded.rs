@@ -1,6 +1,7 @@
 //! Kernels inside a program: what its build script embeds.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use precast_core::{Arch, Registry};
@@ -27,7 +28,7 @@ pub enum Embedded {
 }
 
 /// An embedded bundle that must not be used.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum EmbeddedError {
     /// The program was built without kernels.
     #[error("this program has no kernels: precast_aot::embed(..).emit() in its build script embeds them")]
@@ -38,6 +39,13 @@ pub enum EmbeddedError {
     /// The bundle is not canonical, or not the one that was built.
     #[error("the embedded bundle must not be used: {0}")]
     Bundle(#[from] BundleError),
+}
+
+/// Prints what it says: a program whose `main` returns it ends with that.
+impl fmt::Debug for EmbeddedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Includes what `precast_aot::embed(..).emit()` wrote for the package: an [`Embedded`].

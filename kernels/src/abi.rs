@@ -2,7 +2,7 @@
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
 // Headers: ae29d1b56f3f359c1539cef4a77289b1dfc253418fc7dff5b01ab0b39515f233
-// Body: 0b4c0c726fbe60c4530f60aa21715e35d42c72290c67c3bbf757aae408e5e386
+// Body: 3f4ef450cd07953b8f080896b0aa7de74f81a0a2f4fdfba6cf58f4866f5a8946
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -11,7 +11,7 @@ use std::mem::offset_of;
 use super::Out;
 pub use precast_core::abi::{address, tensor_map};
 use precast_core::bytemuck::{Pod, Zeroable};
-use precast_core::{Block, Content, Dtype, Format, Kernel, Operand, Scalar, arguments, key, operand};
+use precast_core::{Block, Content, Dtype, Format, Kernel, Op, Operand, Scalar, arguments, key, operand};
 
 pub const MASKED_TOKEN: u32 = 4294967295;
 
@@ -2892,61 +2892,56 @@ impl Kernel for SwigluBwd {
     }
 }
 
-/// Hands every kernel to a macro, in the order of operations.
-macro_rules! every_kernel {
-    ($of:ident) => {
-        $of! {
-            AdamwUpdate,
-            Add,
-            AttentionBwd,
-            AttentionDecode,
-            AttentionDelta,
-            AttentionFwd,
-            BitsCompare,
-            Cast,
-            ColumnSumFinish,
-            ColumnSumPartial,
-            Dequant,
-            EmbeddingBwd,
-            EmbeddingFwd,
-            Fill,
-            GemmDgrad,
-            GemmFwd,
-            GemmSwiglu,
-            GemmWgrad,
-            GradDistancePartial,
-            GradNormFinish,
-            GradNormPartial,
-            HeadCe,
-            HeadCompare,
-            HeadDistill,
-            HeadJsd,
-            HeadMetrics,
-            HeadNll,
-            Int8Columns,
-            Int8Quantize,
-            KvStore,
-            LoraDgradA,
-            LoraDgradB,
-            LoraFwdA,
-            LoraFwdB,
-            LoraWgrad,
-            QkNormAt,
-            QkNormBwd,
-            QkNormDgrad,
-            QkNormFwd,
-            RmsnormBwd,
-            RmsnormDgrad,
-            RmsnormFwd,
-            RopeAt,
-            RopeBwd,
-            RopeFwd,
-            Sample,
-            SampleAdvance,
-            SampleScore,
-            SwigluBwd,
-            SwigluFwd,
-        }
-    };
-}
-pub(crate) use every_kernel;
+/// Every kernel, in the order of operations.
+pub const OPS: &[Op] = &[
+    Op::of::<AdamwUpdate>(),
+    Op::of::<Add>(),
+    Op::of::<AttentionBwd>(),
+    Op::of::<AttentionDecode>(),
+    Op::of::<AttentionDelta>(),
+    Op::of::<AttentionFwd>(),
+    Op::of::<BitsCompare>(),
+    Op::of::<Cast>(),
+    Op::of::<ColumnSumFinish>(),
+    Op::of::<ColumnSumPartial>(),
+    Op::of::<Dequant>(),
+    Op::of::<EmbeddingBwd>(),
+    Op::of::<EmbeddingFwd>(),
+    Op::of::<Fill>(),
+    Op::of::<GemmDgrad>(),
+    Op::of::<GemmFwd>(),
+    Op::of::<GemmSwiglu>(),
+    Op::of::<GemmWgrad>(),
+    Op::of::<GradDistancePartial>(),
+    Op::of::<GradNormFinish>(),
+    Op::of::<GradNormPartial>(),
+    Op::of::<HeadCe>(),
+    Op::of::<HeadCompare>(),
+    Op::of::<HeadDistill>(),
+    Op::of::<HeadJsd>(),
+    Op::of::<HeadMetrics>(),
+    Op::of::<HeadNll>(),
+    Op::of::<Int8Columns>(),
+    Op::of::<Int8Quantize>(),
+    Op::of::<KvStore>(),
+    Op::of::<LoraDgradA>(),
+    Op::of::<LoraDgradB>(),
+    Op::of::<LoraFwdA>(),
+    Op::of::<LoraFwdB>(),
+    Op::of::<LoraWgrad>(),
+    Op::of::<QkNormAt>(),
+    Op::of::<QkNormBwd>(),
+    Op::of::<QkNormDgrad>(),
+    Op::of::<QkNormFwd>(),
+    Op::of::<RmsnormBwd>(),
+    Op::of::<RmsnormDgrad>(),
+    Op::of::<RmsnormFwd>(),
+    Op::of::<RopeAt>(),
+    Op::of::<RopeBwd>(),
+    Op::of::<RopeFwd>(),
+    Op::of::<Sample>(),
+    Op::of::<SampleAdvance>(),
+    Op::of::<SampleScore>(),
+    Op::of::<SwigluBwd>(),
+    Op::of::<SwigluFwd>(),
+];

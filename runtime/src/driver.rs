@@ -1,5 +1,6 @@
 //! The interface to a GPU, real or simulated.
 
+use std::fmt;
 use std::time::Instant;
 
 use precast_core::card::{Card, flops_per_clock};
@@ -215,7 +216,7 @@ pub fn too_old((major, minor): (u32, u32)) -> String {
 }
 
 /// A failed call. The codes are CUDA's, also on the simulated GPU.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DriverError {
     /// This machine has no driver.
     #[error(
@@ -314,6 +315,13 @@ pub enum DriverError {
         /// Rule that the launch violates.
         reason: String,
     },
+}
+
+/// Prints what it says: a program whose `main` returns it ends with that.
+impl fmt::Debug for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// A GPU. All work after [`Driver::prepare`] is ordered: writes, launches and reads take effect in call order.

@@ -47,7 +47,7 @@ pub struct Coverage {
     pub remedy: String,
 }
 
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum LoadError {
     #[error(transparent)]
     Bundle(#[from] BundleError),
@@ -78,6 +78,13 @@ pub enum LoadError {
     Missing(Coverage),
     #[error(transparent)]
     Driver(#[from] DriverError),
+}
+
+/// Prints what it says: a program whose `main` returns it ends with that.
+impl fmt::Debug for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Lists supported compute capabilities and the features for them.

@@ -9,6 +9,7 @@ mod cross;
 mod demo;
 mod deny;
 mod docs;
+mod examples;
 mod golden;
 mod gpu;
 mod lines;
@@ -42,6 +43,7 @@ cargo xtask prove [DIR]    the second half of ci
 cargo xtask fresh          the part of prove that builds a fresh clone, with and without a network
 cargo xtask page           the part of ci that adds a kernel to a copy of the checkout as CONTRIBUTING.md says, and plants mistakes
 cargo xtask abi            regenerate kernels/src/abi.rs from the headers of kernels
+cargo xtask examples       the part of ci that builds, runs and tests docs/examples, and plants mistakes in one
 cargo xtask docs           build the pages as a site with a search, by mdbook from crates.io; fails on a broken link
 cargo xtask deny           check licenses and sources of dependencies against deny.toml
 cargo xtask simt TEXT      run the CUDA sources of every example whose name contains TEXT on the CPU, under a checker; after
@@ -96,6 +98,7 @@ fn command() -> Result<()> {
         ["fresh"] => ci::fresh(),
         ["page"] => ci::page(),
         ["abi"] => abi::abi(),
+        ["examples"] => examples::all(),
         ["simt"] => simt::simt(""),
         ["simt", "--report"] => simt::report(""),
         ["simt", "--report", text] => simt::report(text),

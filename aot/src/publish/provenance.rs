@@ -55,7 +55,7 @@ fn sources(bundle: &Bundle<'_>) -> Result<BTreeMap<String, Digest>, ManifestErro
     let mut found = BTreeMap::new();
     for task in tasks(bundle)? {
         let source = task.source();
-        found.insert(format!("kernels/src/{}", source.path), Digest::of(source.text.as_bytes()));
+        found.insert(format!("{}/{}", source.common.root(), source.path), Digest::of(source.text.as_bytes()));
         for (name, text) in source.headers() {
             found.insert(format!("include {name}"), Digest::of(text.as_bytes()));
         }

@@ -17,7 +17,7 @@ use std::mem::offset_of;
 
 pub use precast_core::abi::{address, tensor_map};
 use precast_core::bytemuck::{Pod, Zeroable};
-use precast_core::{Block, Content, Dtype, Format, Kernel, Operand, Scalar, arguments, key, operand};
+use precast_core::{Block, Content, Dtype, Format, Kernel, Op, Operand, Scalar, arguments, key, operand};
 ";
 
 /// Writes all of it, but for what stands in the head.
@@ -55,12 +55,11 @@ pub(crate) fn body(Headers { constants, structs }: &Headers) -> Result<String> {
         }
     }
     ensure!(!kernels.is_empty(), "no header declares a kernel: above a block stands `/// op {{ field: Type }}: text`");
-    out.push_str("\n/// Hands every kernel to a macro, in the order of operations.\nmacro_rules! every_kernel {\n");
-    out.push_str("    ($of:ident) => {\n        $of! {\n");
+    out.push_str("\n/// Every kernel, in the order of operations.\npub const OPS: &[Op] = &[\n");
     for (key, _) in kernels.values() {
-        writeln!(out, "            {key},")?;
+        writeln!(out, "Op::of::<{key}>(),")?;
     }
-    out.push_str("        }\n    };\n}\npub(crate) use every_kernel;\n");
+    out.push_str("];\n");
     Ok(out)
 }
 

@@ -17,13 +17,14 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::run::{FEATURES, cargo, step};
-use crate::{setup, simt, test};
+use crate::{examples, setup, simt, test};
 
 /// Runs every check that needs no GPU. `out` receives bundle, locks and provenance.
 pub fn ci(out: &Path) -> Result<()> {
     test::test()?;
     simt::simt("")?;
     page::check()?;
+    examples::all()?;
     prove(out)
 }
 

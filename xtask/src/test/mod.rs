@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 
 use crate::run::{FEATURES, cargo, output};
-use crate::{deny, setup, simt};
+use crate::{deny, examples, setup, simt};
 use programs::Program;
 use times::Times;
 
@@ -56,6 +56,7 @@ fn steps(times: &mut Times) -> Result<()> {
     let environment = [("LIBCLANG_PATH", &*libclang), ("PRECAST_TEST_SMOLLM2", &*smollm2)];
     run(times, "tests of the other packages", &others, &environment)?;
     times.step("kernels on the host", |_| simt::representative())?;
+    times.step("examples", |_| examples::saxpy())?;
     run(times, "whole-program tests", &last, &environment)
 }
 

@@ -1,5 +1,6 @@
 //! Commands of `precast-aot`.
 
+mod abi;
 mod build;
 mod compare_evidence;
 mod compile;
@@ -65,6 +66,8 @@ enum Command {
     Verify(verify::Arguments),
     /// Show the content of a bundle
     Inspect(inspect::Arguments),
+    /// Write the Rust of a program's kernels from their C headers
+    Abi(abi::Arguments),
     /// Install or find the compiler
     Toolchain(toolchain::Arguments),
     /// Panic, to show a bug report
@@ -222,6 +225,9 @@ pub enum Failure {
          whole, with `precast evidence --out FILE`"
     )]
     Missing(usize),
+    /// Headers declare no kernels, or the Rust of them cannot be written.
+    #[error("{0}")]
+    Headers(String),
     /// Standard output could not be written.
     #[error("cannot write to standard output: {0}")]
     Output(String),
@@ -248,7 +254,11 @@ impl Failure {
             Failure::Publish(PublishError::Layout(LayoutError::NotOurs { .. })) => 2,
             Failure::Lock(_) | Failure::Publish(_) => 3,
             Failure::TrustedKey(_) | Failure::Kernel(_) | Failure::Exists(_) => 2,
-            Failure::Model(_) | Failure::Evidence { .. } | Failure::Incomparable(_) | Failure::Missing(_) => 5,
+            Failure::Headers(_)
+            | Failure::Model(_)
+            | Failure::Evidence { .. }
+            | Failure::Incomparable(_)
+            | Failure::Missing(_) => 5,
             Failure::OtherCode(_)
             | Failure::Apart(_)
             | Failure::Locate(_)
@@ -275,6 +285,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Fetch(arguments) => publish::fetch(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Abi(arguments) => abi::run(&arguments),
         Command::Toolchain(arguments) => toolchain::run(&arguments),
         Command::Bug => panic!("asked for by name"),
     }

@@ -1,0 +1,46 @@
+//! `precast-aot abi`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use precast_abi::libclang;
+use precast_aot::home;
+use precast_aot::toolchain::{pins, wheels};
+use precast_system::say;
+
+use super::Failure;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Folder of the headers, or of folders that have some
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Rust file to write, to be committed
+    #[arg(long, short, value_name = "FILE")]
+    out: PathBuf,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let failure = |error: &dyn std::fmt::Display| Failure::Headers(format!("{error:#}"));
+    let home = home::directory();
+    let program = std::env::current_exe().map_err(|error| failure(&error))?;
+    let named = std::env::var_os(libclang::VARIABLE);
+    let folder = match libclang::folder(&program, Some(home.clone().into()), named) {
+        Some(folder) => folder,
+        None => {
+            let library = wheels::install(&pins::LIBCLANG, &home, |what| say!("{what}"))?;
+            let folder = library.first().and_then(|path| path.parent()).expect("the wheel has the library");
+            folder.to_owned()
+        }
+    };
+    // A program that reads headers is started with the variable that says where libclang is.
+    match precast_abi::again(&folder).map_err(|error| failure(&error))? {
+        Some(status) if status.success() => return Ok(()),
+        // It has said why.
+        Some(status) => std::process::exit(status.code().unwrap_or(1)),
+        None => {}
+    }
+    let is_new = precast_abi::write(&arguments.folder, &arguments.out).map_err(|error| failure(&error))?;
+    say!("{}: {}", arguments.out.display(), if is_new { "written" } else { "as it was" });
+    Ok(())
+}
