@@ -55,9 +55,11 @@ pub fn again(libclang: &Path) -> io::Result<Option<ExitStatus>> {
 /// # Errors
 /// Those of [`generate`], and a file that cannot be written.
 pub fn write(folder: &Path, out: &Path) -> Result<bool> {
-    let of = format!("`{}`", folder.display());
-    let command = format!("precast-aot abi {} --out {}", folder.display(), out.display());
-    put(out, &generate(&generated::folders(folder)?, &of, &command)?)
+    // Where a checkout lies is nobody's business.
+    let here = std::env::current_dir()?;
+    let [of, to] = [folder, out].map(|path| path.strip_prefix(&here).unwrap_or(path).display());
+    let command = format!("precast-aot abi {of} --out {to}");
+    put(out, &generate(&generated::folders(folder)?, &format!("`{of}`"), &command)?)
 }
 
 /// Writes a file that is not as it is to be. Returns false where it is.
@@ -97,6 +99,9 @@ fn formatted(text: &str, scratch: &Path) -> Result<String> {
     };
     child.stdin.take().context("rustfmt has no input")?.write_all(text.as_bytes())?;
     let output = child.wait_with_output()?;
-    ensure!(output.status.success(), "rustfmt refuses what was generated");
+    ensure!(
+        output.status.success(),
+        "rustfmt refuses what was generated, or is not there: `rustup component add rustfmt`"
+    );
     Ok(String::from_utf8(output.stdout)?)
 }

@@ -76,7 +76,7 @@ pub fn check_each(
             }
             Err(fault) => {
                 faults.fetch_add(1, Ordering::Relaxed);
-                done(check, Err(&format!("{}: {fault}", check.name())))
+                done(check, Err(&format!("{}\n  {fault}", check.name())))
             }
         }
     })?;
