@@ -1,6 +1,5 @@
 //! Compiles the kernels and embeds their machine code.
 
-#[allow(dead_code, unused_imports)]
 #[path = "src/saxpy/mod.rs"]
 mod saxpy;
 

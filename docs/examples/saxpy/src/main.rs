@@ -1,13 +1,12 @@
 //! Computes `y += 2 x` and then `x += -1 y` on a GPU (`cargo run cuda:0`) or on the simulated one (`cargo run`).
 
 mod saxpy;
-#[cfg(test)]
-mod tests;
 
 use precast_core::plan::{Builder, Category};
 use precast_core::{Arch, Dtype, bytemuck};
 use precast_runtime::{Loading, Placement};
-use saxpy::{KERNELS, Saxpy, SaxpyArgs};
+use saxpy::KERNELS;
+use saxpy::abi::{Saxpy, SaxpyArgs};
 
 const VECTORS: Category = Category { rank: 0, key: "vectors", name: "vectors" };
 const N: u32 = 5000;

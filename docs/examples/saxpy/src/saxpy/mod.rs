@@ -1,8 +1,8 @@
 //! `y += a x`, for f32 and bf16: how it is built, and what it must equal.
 
-mod abi;
+pub mod abi;
 
-pub use abi::{Saxpy, SaxpyArgs};
+use abi::Saxpy;
 use precast_core::host::Views;
 use precast_core::*;
 

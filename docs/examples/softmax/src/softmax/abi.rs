@@ -2,15 +2,15 @@
 //!
 //! Not edited by hand: `precast-aot abi src/softmax --out src/softmax/abi.rs` regenerates it.
 // Headers: f06005787c336e87b129ddd483406ba49303286d542def7ec01899754f0d8cf8
-// Body: dc7c4a9019e6ca34a294ed1cf549379eba532ed66827b81212841739c67c1373
+// Body: 23b3eb159b596bbad2087ebadb460fb742cea06f353fa596acd0d8ac96930ace
 #![cfg_attr(rustfmt, rustfmt_skip)]
-#![allow(dead_code, missing_docs, non_camel_case_types, unused_imports, unused_macros)]
+#![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
 use std::mem::offset_of;
 
 pub use precast_core::abi::{address, tensor_map};
 use precast_core::bytemuck::{Pod, Zeroable};
-use precast_core::{Block, Content, Dtype, Format, Kernel, Operand, Scalar, arguments, key, operand};
+use precast_core::{Block, Content, Dtype, Format, Kernel, Op, Operand, Scalar, arguments, key, operand};
 
 /// Parameter block of `softmax`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
@@ -53,12 +53,5 @@ impl Kernel for Softmax {
     }
 }
 
-/// Hands every kernel to a macro, in the order of operations.
-macro_rules! every_kernel {
-    ($of:ident) => {
-        $of! {
-            Softmax,
-        }
-    };
-}
-pub(crate) use every_kernel;
+/// Every kernel, in the order of operations.
+pub const OPS: &[Op] = &[Op::of::<Softmax>()];

@@ -6,7 +6,7 @@ use abi::Softmax;
 use precast_core::host::Views;
 use precast_core::*;
 
-pub static KERNELS: Registry = Registry::new("softmax", &[Op::of::<Softmax>()]);
+pub static KERNELS: Registry = Registry::new("softmax", abi::OPS);
 
 impl Build for Softmax {
     type Variant = Threads;

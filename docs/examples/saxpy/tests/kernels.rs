@@ -1,0 +1,17 @@
+//! The CUDA source, executed on this machine under a checker of races, bounds and barriers; no GPU takes part.
+
+#[path = "../src/saxpy/mod.rs"]
+mod saxpy;
+
+use precast_core::Arch;
+
+#[test]
+fn kernels_compute_their_references_without_a_race() -> Result<(), precast_simt::CheckError> {
+    println!("{}", precast_simt::check(&saxpy::KERNELS, [Arch::Sm89, Arch::Sm90a])?);
+    Ok(())
+}
+
+#[test]
+fn the_declaration_in_rust_is_of_the_header() -> Result<(), precast_aot::abi::Stale> {
+    precast_aot::abi::check("src/saxpy", "src/saxpy/abi.rs")
+}
