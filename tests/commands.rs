@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use crate::support::prelude::*;
 
 /// Commands that this machine cannot run, or that other tests do, by how they begin.
-const ELSEWHERE: [(&str, &str); 12] = [
+const ELSEWHERE: [(&str, &str); 13] = [
     ("precast export", "`export::`, whose models have tokenizers that GGUF has words for"),
     ("precast eval --model student.gguf", "what `export` writes: `export::`"),
     ("precast doctor", "needs a GPU: `driver::` has a stand-in for one"),
     ("precast selftest", "needs a GPU; `smoke::` and `cargo xtask simt` are of the same kernels"),
     ("precast evidence", "`evidence::`"),
+    ("precast-aot abi", "`cargo xtask examples`, whose programs have such headers"),
     ("precast-aot sign", "`publish::`"),
     ("precast-aot publish", "`publish::`"),
     ("precast-aot fetch", "`publish::`"),

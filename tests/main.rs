@@ -24,6 +24,7 @@ mod dry_run;
 mod emulated;
 mod epochs;
 mod evidence;
+mod examples;
 mod export;
 mod families;
 mod faults;

@@ -135,6 +135,14 @@ impl Loading {
         self.driver.device()
     }
 
+    /// Returns the architecture that plans for the device are made for.
+    ///
+    /// # Errors
+    /// [`LoadError::Unsupported`] if it takes the code of none.
+    pub fn arch(&self) -> Result<Arch, LoadError> {
+        rows(self.device()).map(|rows| rows.launches)
+    }
+
     /// Verifies a bundle and loads every module that a plan launches.
     ///
     /// # Errors
@@ -240,12 +248,14 @@ fn bind_exchange(exchange: &Exchange, addresses: &[u64]) -> BoundExchange {
     }
 }
 
+fn rows(device: &Device) -> Result<Rows, LoadError> {
+    let (major, minor) = device.compute_capability.unwrap_or_default();
+    device.rows.ok_or_else(|| LoadError::Unsupported { device: device.name.clone(), major, minor })
+}
+
 /// Returns the architecture whose code the device loads, if the bundle has it.
 pub(crate) fn code_for(device: &Device, bundle: &Bundle<'_>) -> Result<Arch, LoadError> {
-    let Some(Rows { code: arch, .. }) = device.rows else {
-        let (major, minor) = device.compute_capability.unwrap_or_default();
-        return Err(LoadError::Unsupported { device: device.name.clone(), major, minor });
-    };
+    let arch = rows(device)?.code;
     let holds: Vec<Arch> = bundle.archs();
     if holds.contains(&arch) {
         return Ok(arch);

@@ -3,7 +3,7 @@
 mod saxpy;
 
 use precast_core::plan::{Builder, Category};
-use precast_core::{Arch, Dtype, bytemuck};
+use precast_core::{Dtype, bytemuck};
 use precast_runtime::{Loading, Placement};
 use saxpy::KERNELS;
 use saxpy::abi::{Saxpy, SaxpyArgs};
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(device) if device == "cuda:0" => Loading::cuda(0, &bundle)?,
         _ => Loading::sim(),
     };
-    let mut plan = Builder::new(&KERNELS, loading.device().arch().unwrap_or(Arch::Sim));
+    let mut plan = Builder::new(&KERNELS, loading.arch()?);
     let [x, y] = ["x", "y"].map(|name| plan.persistent(name, VECTORS, Dtype::F32, N.into()));
     plan.phase("step");
     plan.launch("y += 2 x", Saxpy { x: Dtype::F32 }, SaxpyArgs { x, y, n: N, a: 2.0 });

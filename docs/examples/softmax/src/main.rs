@@ -3,7 +3,7 @@
 mod softmax;
 
 use precast_core::plan::{Builder, Category};
-use precast_core::{Arch, Dtype, bytemuck};
+use precast_core::{Dtype, bytemuck};
 use precast_runtime::{Loading, Placement};
 use softmax::KERNELS;
 use softmax::abi::{Softmax, SoftmaxArgs};
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         _ => Loading::sim(),
     };
     let (rows, x) = (ROWS.len() as u32, Dtype::F32);
-    let mut plan = Builder::new(&KERNELS, loading.device().arch().unwrap_or(Arch::Sim));
+    let mut plan = Builder::new(&KERNELS, loading.arch()?);
     let [logits, probabilities] = ["logits", "probabilities"]
         .map(|name| plan.persistent(name, MATRICES, x, u64::from(rows) * u64::from(COLUMNS)));
     plan.phase("step");

@@ -1,0 +1,62 @@
+//! The programs of `docs/examples` are what their page says, and as short; `cargo xtask examples` builds and runs them.
+
+use std::collections::BTreeMap;
+
+use crate::support::prelude::*;
+
+/// The page that quotes saxpy.
+const PAGE: &str = "docs/guides/your-own-kernels.md";
+
+fn examples() -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join("docs/examples")).unwrap().map(|entry| entry.unwrap().path());
+    let examples: Vec<PathBuf> = entries.filter(|folder| folder.join("Cargo.toml").is_file()).collect();
+    assert!(examples.len() >= 2, "{examples:?}");
+    examples
+}
+
+/// Returns the versions that a lock file names, of packages from a registry.
+fn versions(lock: &Path) -> BTreeMap<(String, String), String> {
+    let lock: toml::Table = fs::read_to_string(lock).unwrap().parse().unwrap();
+    let packages = lock["package"].as_array().unwrap().iter().filter(|package| package.get("checksum").is_some());
+    let text = |package: &toml::Value, field: &str| package[field].as_str().unwrap().to_owned();
+    packages.map(|package| ((text(package, "name"), text(package, "version")), text(package, "checksum"))).collect()
+}
+
+#[test]
+fn examples_are_locked_to_the_packages_of_the_workspace() {
+    let all = versions(&root().join("Cargo.lock"));
+    for example in examples() {
+        let own = versions(&example.join("Cargo.lock"));
+        let other: Vec<_> = own.iter().filter(|(package, sum)| all.get(*package) != Some(*sum)).collect();
+        assert!(own.len() > 50 && other.is_empty(), "{}: {other:?}", example.display());
+    }
+}
+
+#[test]
+fn the_page_quotes_the_program_as_it_is() {
+    let page = fs::read_to_string(root().join(PAGE)).unwrap();
+    let blocks = page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once("\n// "));
+    let mut quoted = 0;
+    for (_, block) in blocks {
+        let (file, text) = block.split_once('\n').unwrap();
+        let path = root().join("docs/examples/saxpy").join(file);
+        let Ok(own) = fs::read_to_string(&path) else { continue };
+        assert!(own.contains(text.trim_end()), "{PAGE} quotes {file}, which has no\n{text}");
+        quoted += 1;
+    }
+    assert!(quoted >= 8, "{quoted} quotations");
+}
+
+/// Lines that say something: neither blank nor a comment.
+fn lines(files: &[&str]) -> usize {
+    let text: String =
+        files.iter().map(|file| fs::read_to_string(root().join("docs/examples/saxpy").join(file)).unwrap()).collect();
+    text.lines().filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with("//")).count()
+}
+
+#[test]
+fn saxpy_is_short() {
+    assert!(lines(&["build.rs"]) <= 10);
+    assert!(lines(&["src/saxpy/saxpy.h", "src/saxpy/saxpy.cu", "src/saxpy/mod.rs"]) <= 60);
+    assert!(lines(&["src/main.rs"]) <= 50);
+}
