@@ -68,9 +68,15 @@ pub fn features() -> Vec<&'static str> {
     Arch::GPUS.into_iter().filter_map(Arch::feature).filter(enabled).collect()
 }
 
+/// Instructs cargo, which reads what a build script prints.
+#[allow(clippy::print_stdout)]
+pub fn instruct(instruction: impl fmt::Display) {
+    println!("cargo::{instruction}");
+}
+
 /// Reads an environment variable that the build depends on.
 pub fn variable(name: &str) -> Option<String> {
-    println!("cargo::rerun-if-env-changed={name}");
+    instruct(format_args!("rerun-if-env-changed={name}"));
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
@@ -127,7 +133,7 @@ impl Embed {
     /// # Panics
     /// Outside of a build script.
     pub fn emit(self) -> Result<(), EmbedError> {
-        println!("cargo::rerun-if-changed=build.rs");
+        instruct("rerun-if-changed=build.rs");
         if !self.unknown.is_empty() {
             let known = Arch::GPUS.map(Arch::argument).join(", ");
             return Err(format!("no architecture {}: there are {known}", self.unknown.join(", ")).into());
@@ -151,19 +157,19 @@ impl Embed {
             return Ok(crate::build::simulated(&self.request));
         }
         for name in ["PRECAST_NVRTC", "CUDA_HOME"].into_iter().chain(toolchain::OFFLINE) {
-            println!("cargo::rerun-if-env-changed={name}");
+            instruct(format_args!("rerun-if-env-changed={name}"));
         }
-        let nvrtc = toolchain::provide(home, |what| println!("cargo::warning={what}"))?;
-        println!("cargo::rerun-if-changed={}", nvrtc.path().display());
+        let nvrtc = toolchain::provide(home, |what| instruct(format_args!("warning={what}")))?;
+        instruct(format_args!("rerun-if-changed={}", nvrtc.path().display()));
         if toolchain::is_named(home) {
             let (compiler, path) = (nvrtc.compiler(), nvrtc.path().display());
-            println!("cargo::warning=kernels are compiled by {compiler} at {path}, which the environment names");
+            instruct(format_args!("warning=kernels are compiled by {compiler} at {path}, which the environment names"));
         }
         Ok(crate::build(&self.request, &nvrtc, &Cache::at(home.join("cache")), &|_, _| {})?)
     }
 
     fn published(&self, directory: &Path) -> Result<Built, EmbedError> {
-        println!("cargo::rerun-if-changed={}", directory.display());
+        instruct(format_args!("rerun-if-changed={}", directory.display()));
         let keys = variable("PRECAST_TRUSTED_KEY").unwrap_or_default();
         let keys: Result<Vec<TrustedKey>, _> = keys.split_whitespace().map(TrustedKey::find).collect();
         Ok(prebuilt::select(directory, &keys?, &self.request)?)
@@ -175,7 +181,7 @@ impl Embed {
         let Some(Locks { directory, parts, command }) = &self.locks else { return Ok(()) };
         let directory = package.join(directory);
         for part in parts {
-            println!("cargo::rerun-if-changed={}", lock::path(&directory, &part.name).display());
+            instruct(format_args!("rerun-if-changed={}", lock::path(&directory, &part.name).display()));
         }
         if variable("PRECAST_LOCK").is_some_and(|value| value != "0") {
             return Ok(lock::write(&built.manifest, parts, &self.request.archs, &directory)?);
@@ -191,12 +197,12 @@ impl Embed {
             if !any_allowed && strictness == Strictness::Required {
                 return Err(refused(&lacks).into());
             }
-            println!("cargo::warning={lacks}");
+            instruct(format_args!("warning={lacks}"));
         }
         if !changes.is_empty() && !any_allowed {
             return Err(refused(&NotLocked { directory, changes, command: command.clone() }).into());
         }
-        changes.iter().for_each(|change| println!("cargo::warning=not as locked: {change}"));
+        changes.iter().for_each(|change| instruct(format_args!("warning=not as locked: {change}")));
         Ok(())
     }
 }

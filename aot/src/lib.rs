@@ -17,7 +17,7 @@ pub mod publish;
 pub mod toolchain;
 
 pub use build::{BuildError, Built, Keys, Request, build};
-pub use embed::{Embed, EmbedError, embed, features, variable};
+pub use embed::{Embed, EmbedError, embed, features, instruct, variable};
 pub use frames::{Framed, frames};
 pub use nvrtc::{Nvrtc, NvrtcError};
 pub use precast_core::Arch;

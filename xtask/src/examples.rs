@@ -22,7 +22,7 @@ struct Mistake {
     says: &'static [&'static str],
 }
 
-const MISTAKES: [Mistake; 6] = [
+const MISTAKES: [Mistake; 8] = [
     Mistake {
         file: "src/saxpy/saxpy.cu",
         before: "store_vector(y, i, sums);",
@@ -58,6 +58,20 @@ const MISTAKES: [Mistake; 6] = [
         after: "[Dtype::Bf16].map",
         command: "run",
         says: &["are not in the bundle for sim", "saxpy{x=f32}", "Build them with: cargo build"],
+    },
+    Mistake {
+        file: "build.rs",
+        before: "\"sm_121\"",
+        after: "\"sm_12\"",
+        command: "build",
+        says: &["no architecture sm_12: there are sm_80"],
+    },
+    Mistake {
+        file: "build.rs",
+        before: ".emit()",
+        after: ".locked(\"locks\").emit()",
+        command: "build",
+        says: &["saxpy/locks/saxpy.lock: PRECAST_LOCK=1 cargo build writes it", "PRECAST_UNLOCKED=1 embeds them"],
     },
     Mistake {
         file: "src/saxpy/mod.rs",
@@ -109,12 +123,36 @@ pub fn all() -> Result<()> {
     for folder in folders()? {
         crate::run::step(&format!("test {}", folder.display()), &mut command(&folder, "target", &["test"])?)?;
     }
-    MISTAKES.iter().try_for_each(planted)
+    MISTAKES.iter().try_for_each(|mistake| planted(mistake))?;
+    locked()
 }
 
-/// Plants a mistake in a copy of saxpy, as far below the checkout as saxpy is, and reads the message.
+/// Target folder of copies. Cargo takes two packages of one name and version, each the root of its workspace, for one.
+const OF_COPIES: &str = "target/mistaken/target";
+
+/// Plants a mistake in a copy of saxpy, and reads the message.
 fn planted(Mistake { file, before, after, command: name, says }: &Mistake) -> Result<()> {
     println!("\n== planted in {file}: {after}");
+    let copy = copied(&[(file, before, after)])?;
+    fails(&mut command(&copy, OF_COPIES, &[name])?, says)
+}
+
+/// Locks the kernels of a copy of saxpy, and then changes one.
+fn locked() -> Result<()> {
+    println!("\n== locked, and then changed");
+    let locked = ("build.rs", ".emit()", ".locked(\"locks\").emit()");
+    let copy = copied(&[locked])?;
+    output(command(&copy, OF_COPIES, &["build"])?.env("PRECAST_LOCK", "1"))?;
+    output(&mut command(&copy, OF_COPIES, &["build"])?)?;
+    let source = copy.join("src/saxpy/saxpy.cu");
+    let text = fs::read_to_string(&source)?;
+    fs::write(&source, text.replace("fmaf(p.a,", "fmaf(2.0f * p.a,"))?;
+    let says = ["kernels are not the locked ones", "PRECAST_LOCK=1 cargo build, and commit", "source"];
+    fails(&mut command(&copy, OF_COPIES, &["build"])?, &says)
+}
+
+/// Copies saxpy with edits of its files, each a file, a text in it and another; as far below the checkout as saxpy is.
+fn copied(edits: &[(&str, &str, &str)]) -> Result<PathBuf> {
     let copy = root().canonicalize()?.join("target/mistaken/saxpy");
     if copy.exists() {
         fs::remove_dir_all(&copy)?;
@@ -123,20 +161,22 @@ fn planted(Mistake { file, before, after, command: name, says }: &Mistake) -> Re
     for path in listed.lines() {
         let to = copy.join(path.trim_start_matches("docs/examples/saxpy/"));
         fs::create_dir_all(to.parent().context("a file lies in a folder")?)?;
-        let text = fs::read_to_string(path)?;
-        let text = if path.ends_with(file) {
+        let mut text = fs::read_to_string(path)?;
+        for (_, before, after) in edits.iter().filter(|(file, ..)| path.ends_with(file)) {
             ensure!(text.contains(before), "{path} is no longer what this mistake changes: {before}");
-            text.replace(before, after)
-        } else {
-            text
-        };
+            text = text.replace(before, after);
+        }
         fs::write(to, text)?;
     }
-    // Cargo takes two packages of one name and version, each the root of its workspace, for one.
-    let ended = command(&copy, "target/mistaken/target", &[name])?.output()?;
+    Ok(copy)
+}
+
+/// Runs a command that must fail, and say so.
+fn fails(command: &mut Command, says: &[&str]) -> Result<()> {
+    let ended = command.output()?;
     let text = String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned();
-    ensure!(!ended.status.success(), "cargo {name} finds nothing:\n{text}");
-    for part in *says {
+    ensure!(!ended.status.success(), "nothing is found:\n{text}");
+    for part in says {
         ensure!(text.contains(part), "the message lacks `{part}`:\n{text}");
     }
     println!("found: {}", says.join(", "));

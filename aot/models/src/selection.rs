@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use precast_aot::lock::{Part, Strictness};
-use precast_aot::{Embed, Keys, Request, variable};
+use precast_aot::{Embed, Keys, Request, instruct, variable};
 use precast_kernels::{Arch, KERNELS, Key, KeyVariant};
 use precast_plan::{ModelConfig, build_keys};
 
@@ -49,7 +49,7 @@ impl Selection {
         let named = variable("PRECAST_MODELS").unwrap_or_default();
         for name in named.split(':').filter(|name| !name.is_empty()) {
             if Path::new(name).exists() {
-                println!("cargo::rerun-if-changed={name}");
+                instruct(format_args!("rerun-if-changed={name}"));
             }
             models.push(Model::find(name)?);
         }
