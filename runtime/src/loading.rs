@@ -131,6 +131,11 @@ impl Loading {
         Ok(Self::new(Box::new(Cuda::open(ordinal, Launches::Own, &bundle.archs(), bundle.kernels())?)))
     }
 
+    /// Gives the driver up for checks that load and launch by themselves.
+    pub(crate) fn into_driver(self) -> Box<dyn Driver> {
+        self.driver
+    }
+
     pub fn device(&self) -> &Device {
         self.driver.device()
     }

@@ -1,6 +1,10 @@
 //! Checks every kernel of a bundle against its host reference on the device: fresh random inputs, ragged sizes,
 //! poisoned outputs, guarded operands.
 
+mod check;
+
+pub use check::{CheckError, Checked, check, measure};
+
 use precast_core::check::{Case, Distance, Mismatch, POISON};
 use precast_core::{Batch, Format, KeyVariant, Operand};
 use precast_fatbins::{Bundle, BundleError};
