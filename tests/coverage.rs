@@ -17,7 +17,7 @@ use precast_plan::{
 };
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
-use precast_runtime::{Placement, Sealed, Ticket};
+use precast_runtime::{Permit, Placement, Sealed, Ticket};
 use proptest::prelude::*;
 
 use crate::support::prelude::*;
@@ -49,12 +49,12 @@ impl Driver for Recorder {
     fn device(&self) -> &Device {
         self.inner.device()
     }
-    fn load(&mut self, module: &Module<'_>) -> Result<KernelId, DriverError> {
+    fn load(&mut self, module: &Module<'_>, permit: &Permit) -> Result<KernelId, DriverError> {
         let mut log = self.log.borrow_mut();
         log.loaded.insert(module.pair.clone());
         log.launches_before_last_load = log.launches;
         drop(log);
-        self.inner.load(module)
+        self.inner.load(module, permit)
     }
     fn loads(&self) -> u64 {
         self.inner.loads()

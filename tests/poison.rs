@@ -4,56 +4,120 @@
 //! Reproduced on the simulated GPU, under a stand-in for `libcuda` on any machine, and under a shim around
 //! the real one on a GPU. A loader that loads on first use dies under each; Precast runs under each.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use precast::base::startup_times::Startup;
 use precast::device::run_models::RunModels;
 use precast::device::session::Session;
-use precast_fatbins::{Bundle, Manifest};
+use precast_fatbins::{Bundle, Manifest, Module};
 use precast_kernels::{Arch, KERNELS, KeyVariant, check::Case as KernelCase};
-use precast_runtime::Launches;
 use precast_runtime::cuda::Cuda;
+use precast_runtime::selftest::selftest;
 use precast_runtime::sim::{Faults, Sim};
-use precast_runtime::{Bound, BoundLaunch, BoundWork, Driver, DriverError, Placement};
+use precast_runtime::{
+    Arrived, Bound, BoundLaunch, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Launches,
+};
+use precast_runtime::{Permit, Placement, STAGE_BYTES, Ticket};
 
 use crate::support;
 use crate::support::prelude::*;
 
 const POISONING: Faults = Faults { poison_on_late_load: true, memory_bytes: None, fail_launch: None };
 
-/// What the defective trainers do: load a kernel when it is first launched. Returns what happened to the
-/// second kernel's load, and to the first kernel's next launch.
-fn load_on_first_use<D: Driver>(mut driver: D, bundle: &Bundle<'_>) -> [Result<(), DriverError>; 2] {
-    let arch = driver.device().arch().unwrap();
-    let modules = bundle.modules(arch).unwrap();
-    let of = |op: &str| modules.iter().find(|module| module.pair.key.op() == op).unwrap();
-    let (first, second) = (of("fill"), of("cast"));
-    let params = &first.pair.key.kernel().samples()[0];
-    let case = KernelCase::new(&first.pair.key, params, 1);
-    let memory = driver.allocate(1 << 20).unwrap();
-    driver.stage(1 << 20).unwrap();
-    let kernel = driver.load(first).unwrap();
-    let mut bound = params.clone();
-    for (index, operand) in case.operands.iter().enumerate() {
-        let address = memory + index as u64 * 65_536;
-        bound[operand.offset..operand.offset + 8].copy_from_slice(&address.to_ne_bytes());
-    }
-    let launch = Bound {
-        label: "first".into(),
-        work: BoundWork::Launch(BoundLaunch {
-            kernel,
-            key: first.pair.key.clone(),
-            geometry: first.pair.key.kernel().geometry(first.pair.variant, params),
-            params: bound,
-            tensor_maps: Vec::new(),
-        }),
-        dependencies: Vec::new(),
-    };
-    let graph = driver.prepare(&[launch]).unwrap();
-    driver.run(graph).unwrap();
-    let second = driver.load(second).map(|_| ());
-    [second, driver.run(graph)]
+/// What happened to the second kernel's load, and to the first kernel's next launch.
+type Outcome = [Result<(), DriverError>; 2];
+
+/// What the defective trainers do: launches each kernel as soon as it is loaded, and so loads the second beside work. It
+/// misuses the permit that it is lent.
+struct FirstUse<D> {
+    inner: D,
+    /// Of the first kernel.
+    launched: Option<GraphId>,
+    outcome: Rc<RefCell<Option<Outcome>>>,
 }
 
-fn assert_poisoned([load, launch]: [Result<(), DriverError>; 2]) {
+impl<D: Driver> FirstUse<D> {
+    /// Launches a kernel on its first sample.
+    fn launch(&mut self, kernel: KernelId, KeyVariant { key, variant }: &KeyVariant) -> GraphId {
+        let samples = key.kernel().samples();
+        let params = samples.iter().find(|params| key.kernel().admits(*variant, params)).unwrap();
+        let case = KernelCase::new(key, params, 1);
+        let mut bound = params.clone();
+        self.inner.stage(STAGE_BYTES).unwrap();
+        for (operand, before) in case.operands.iter().zip(&case.before) {
+            let address = self.inner.allocate(operand.bytes()).unwrap();
+            self.inner.write(address, before).unwrap();
+            bound[operand.offset..operand.offset + 8].copy_from_slice(&address.to_ne_bytes());
+        }
+        let launch = BoundLaunch {
+            kernel,
+            key: key.clone(),
+            geometry: key.kernel().geometry(*variant, params),
+            tensor_maps: key.kernel().tensor_maps(*variant, &bound),
+            params: bound,
+        };
+        let bound = Bound { label: "first".into(), work: BoundWork::Launch(launch), dependencies: Vec::new() };
+        let graph = self.inner.prepare(&[bound]).unwrap();
+        self.inner.run(graph).unwrap();
+        graph
+    }
+}
+
+impl<D: Driver> Driver for FirstUse<D> {
+    fn load(&mut self, module: &Module<'_>, permit: &Permit) -> Result<KernelId, DriverError> {
+        let loaded = self.inner.load(module, permit);
+        match self.launched {
+            None => self.launched = Some(self.launch(loaded.clone().unwrap(), &module.pair)),
+            Some(first) => {
+                let launched = self.inner.run(first);
+                *self.outcome.borrow_mut() = Some([loaded.clone().map(|_| ()), launched]);
+            }
+        }
+        loaded
+    }
+    fn device(&self) -> &Device {
+        self.inner.device()
+    }
+    fn loads(&self) -> u64 {
+        self.inner.loads()
+    }
+    fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError> {
+        self.inner.allocate(bytes)
+    }
+    fn free_bytes(&self) -> Result<u64, DriverError> {
+        self.inner.free_bytes()
+    }
+    fn stage(&mut self, bytes: u64) -> Result<(), DriverError> {
+        self.inner.stage(bytes)
+    }
+    fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
+        self.inner.prepare(nodes)
+    }
+    fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {
+        self.inner.run(graph)
+    }
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DriverError> {
+        self.inner.write(address, bytes)
+    }
+    fn read(&mut self, address: u64, bytes: u64) -> Result<Ticket, DriverError> {
+        self.inner.read(address, bytes)
+    }
+    fn wait(&mut self, ticket: Ticket) -> Result<Arrived, DriverError> {
+        self.inner.wait(ticket)
+    }
+}
+
+fn load_on_first_use(driver: impl Driver + 'static, bundle: &Bundle<'_>) -> Outcome {
+    let outcome = Rc::default();
+    let driver = FirstUse { inner: driver, launched: None, outcome: Rc::clone(&outcome) };
+    let ended = selftest(Box::new(driver), bundle, "", 1, |_| ());
+    let outcome = outcome.take().expect("it loads two kernels");
+    assert_eq!(ended.is_ok(), outcome[0].is_ok());
+    outcome
+}
+
+fn assert_poisoned([load, launch]: Outcome) {
     assert!(matches!(&load, Err(DriverError::Call { code: 300, .. })), "the late load: {load:?}");
     assert!(matches!(&launch, Err(DriverError::Call { code: 700, .. })), "the launch after it: {launch:?}");
 }
@@ -163,7 +227,7 @@ fn lazy_child() {
     let bundle = std::env::var_os("PRECAST_LAZY_BUNDLE").expect("the parent names a bundle");
     let bytes = fs::read(bundle).unwrap();
     let bundle = Bundle::read(&bytes, &KERNELS).unwrap();
-    assert_poisoned(load_on_first_use(Cuda::open(0, Launches::Own, &[], &KERNELS).unwrap(), &bundle));
+    assert_poisoned(load_on_first_use(Cuda::open(0, Launches::Own, &bundle.archs(), &KERNELS).unwrap(), &bundle));
     println!("the loader on first use is dead");
 }
 

@@ -14,7 +14,9 @@ use precast_kernels::host::Buffer;
 use precast_kernels::{Arch, KeyVariant, Operand};
 use precast_plan::{Formats, Precision, keys};
 use precast_runtime::sim::{Faults, Sim};
-use precast_runtime::{Arrived, Bound, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Placement, Ticket};
+use precast_runtime::{
+    Arrived, Bound, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Permit, Placement, Ticket,
+};
 use precast_simt::{Program, Simt, execute};
 use rayon::prelude::*;
 
@@ -88,8 +90,8 @@ impl Driver for Executed {
     fn device(&self) -> &Device {
         self.sim.device()
     }
-    fn load(&mut self, module: &Module<'_>) -> Result<KernelId, DriverError> {
-        let id = self.sim.load(module)?;
+    fn load(&mut self, module: &Module<'_>, permit: &Permit) -> Result<KernelId, DriverError> {
+        let id = self.sim.load(module, permit)?;
         self.loaded.push((id, module.pair.clone()));
         Ok(id)
     }

@@ -12,6 +12,7 @@ use precast_fatbins::Module;
 use crate::activity::Activity;
 use crate::cublas::{Cublas, Version};
 use crate::gauge::Gauge;
+use crate::permit::Permit;
 
 /// Properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -328,11 +329,11 @@ impl fmt::Debug for DriverError {
 pub trait Driver {
     fn device(&self) -> &Device;
 
-    /// Loads a module and makes its kernel resident.
+    /// Loads a module and makes its kernel resident. Only this crate can call it: it makes the [`Permit`].
     ///
     /// # Errors
     /// [`DriverError`] of the driver.
-    fn load(&mut self, module: &Module<'_>) -> Result<KernelId, DriverError>;
+    fn load(&mut self, module: &Module<'_>, permit: &Permit) -> Result<KernelId, DriverError>;
 
     /// Returns the number of modules loaded, counted where the driver is called.
     fn loads(&self) -> u64;

@@ -12,6 +12,7 @@ mod gauge;
 pub mod host;
 mod loading;
 mod loads;
+mod permit;
 mod sealed;
 pub mod selftest;
 pub mod sim;
@@ -25,5 +26,6 @@ pub use driver::{
 pub use gauge::{Gauge, GaugeError, Mean, Reading};
 pub use loading::{Coverage, LoadError, Loading, Placement, STAGE_BYTES, supported_capabilities};
 pub use loads::Load;
+pub use permit::Permit;
 pub use precast_fatbins::{Bundle, embedded};
 pub use sealed::Sealed;

@@ -12,7 +12,7 @@ use crate::driver::{
     Bound, BoundExchange, BoundGemm, BoundLaunch, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Launches,
     Rows,
 };
-use crate::loads::{self, Load};
+use crate::loads::Loads;
 use crate::sealed::Sealed;
 use crate::sim::{Faults, Sim};
 
@@ -32,7 +32,7 @@ pub enum Placement {
 pub struct Loading {
     driver: Box<dyn Driver>,
     kernels: BTreeMap<KeyVariant, KernelId>,
-    loads: Vec<Load>,
+    loads: Loads,
 }
 
 /// Kernels that a plan needs, against those of a bundle.
@@ -115,7 +115,7 @@ impl fmt::Display for Coverage {
 impl Loading {
     /// Starts with nothing loaded.
     pub fn new(driver: Box<dyn Driver>) -> Self {
-        Self { driver, kernels: BTreeMap::new(), loads: Vec::new() }
+        Self { driver, kernels: BTreeMap::new(), loads: Loads::default() }
     }
 
     /// Starts on the simulated GPU.
@@ -164,9 +164,8 @@ impl Loading {
             return Err(LoadError::Missing(Coverage { arch, needed: needed.len(), missing, remedy }));
         }
         for module in modules.iter().filter(|module| needed.contains(&module.pair)) {
-            let (kernel, load) = loads::load(&mut *self.driver, module)?;
+            let kernel = self.loads.load(module, |permit| self.driver.load(module, permit))?;
             self.kernels.insert(module.pair.clone(), kernel);
-            self.loads.push(load);
         }
         Ok(())
     }
@@ -208,7 +207,7 @@ impl Loading {
             let parts = phase.parts().map(|part| driver.prepare(&of_part(&bound, part)));
             graphs.push((phase.name.clone(), parts.collect::<Result<_, _>>()?));
         }
-        Ok(Sealed::new(self.driver, self.loads, addresses, graphs, STAGE_BYTES))
+        Ok(Sealed::new(self.driver, self.loads.0, addresses, graphs, STAGE_BYTES))
     }
 }
 

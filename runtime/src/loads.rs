@@ -5,11 +5,13 @@ use std::time::Instant;
 use precast_core::KeyVariant;
 use precast_fatbins::{Digest, Module};
 
-use crate::driver::{Driver, DriverError, KernelId};
+use crate::driver::DriverError;
+use crate::permit::Permit;
 
 /// A loaded module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
+    /// Key and variant of its kernel.
     pub pair: KeyVariant,
     /// Digest of its cubin; none for the simulated GPU.
     pub digest: Option<Digest>,
@@ -19,24 +21,35 @@ pub struct Load {
     pub microseconds: u64,
 }
 
-/// Loads a module and emits one `tracing` event.
-pub(crate) fn load(driver: &mut dyn Driver, module: &Module<'_>) -> Result<(KernelId, Load), DriverError> {
-    let started = Instant::now();
-    let kernel = driver.load(module)?;
-    let microseconds = started.elapsed().as_micros() as u64;
-    let code = module.entry.code.as_ref();
-    let load = Load {
-        pair: module.pair.clone(),
-        digest: code.map(|code| code.digest),
-        bytes: code.map_or(0, |code| code.bytes),
-        microseconds,
-    };
-    tracing::info!(
-        kernel = %load.pair,
-        sha256 = load.digest.map_or_else(|| "none".to_owned(), |digest| digest.to_string()),
-        bytes = load.bytes,
-        microseconds,
-        "load {}", driver.loads()
-    );
-    Ok((kernel, load))
+/// Loaded modules, in order.
+#[derive(Default)]
+pub(crate) struct Loads(pub Vec<Load>);
+
+impl Loads {
+    /// Loads a module by `load`, records it and emits one `tracing` event.
+    pub fn load<T>(
+        &mut self,
+        module: &Module<'_>,
+        load: impl FnOnce(&Permit) -> Result<T, DriverError>,
+    ) -> Result<T, DriverError> {
+        let started = Instant::now();
+        let loaded = load(&Permit::new())?;
+        let microseconds = started.elapsed().as_micros() as u64;
+        let code = module.entry.code.as_ref();
+        let load = Load {
+            pair: module.pair.clone(),
+            digest: code.map(|code| code.digest),
+            bytes: code.map_or(0, |code| code.bytes),
+            microseconds,
+        };
+        tracing::info!(
+            kernel = %load.pair,
+            sha256 = load.digest.map_or_else(|| "none".to_owned(), |digest| digest.to_string()),
+            bytes = load.bytes,
+            microseconds,
+            "load {}", self.0.len() + 1
+        );
+        self.0.push(load);
+        Ok(loaded)
+    }
 }

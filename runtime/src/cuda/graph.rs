@@ -6,8 +6,8 @@ use std::ptr::null_mut;
 use cudarc::driver::sys;
 
 use super::call::{check, check_on};
+use super::library;
 use super::memory::check_memory;
-use super::tensor_map;
 use crate::driver::{Bound, BoundLaunch, DriverError};
 
 /// Remedies that leave the driver memory for graphs.
@@ -42,10 +42,7 @@ impl Graph {
     ) -> Result<(), DriverError> {
         // The driver copies the block when the node is added, in the size that the kernel declares; the bundle's
         // verification has compared that size with this block's.
-        let mut bytes = launch.params.clone();
-        for map in &launch.tensor_maps {
-            tensor_map::fill(&mut bytes, map, label)?;
-        }
+        let bytes = library::ready(function, &launch.geometry, &launch.params, &launch.tensor_maps, label)?;
         let mut arguments = [bytes.as_ptr().cast::<c_void>().cast_mut()];
         let [grid, block] = [launch.geometry.grid, launch.geometry.block];
         let params = sys::CUDA_KERNEL_NODE_PARAMS {
@@ -63,11 +60,8 @@ impl Graph {
             ctx: null_mut(),
         };
         let (dependencies, mut node) = (self.dependencies(dependencies), null_mut());
-        // SAFETY: the function is loaded; all pointers outlive the call; dependencies are nodes of this graph.
+        // SAFETY: all pointers outlive the call; dependencies are nodes of this graph.
         unsafe {
-            let limit = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            let raised = sys::cuFuncSetAttribute(function, limit, launch.geometry.shared_bytes as i32);
-            check_on("cuFuncSetAttribute", raised, label)?;
             let (count, first) = (dependencies.len(), dependencies.as_ptr());
             let added = sys::cuGraphAddKernelNode_v2(&mut node, self.graph, first, count, &params);
             check_on("cuGraphAddKernelNode", added, label)?;

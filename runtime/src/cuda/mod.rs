@@ -8,6 +8,7 @@ mod environment;
 mod exchange;
 mod gemms;
 mod graph;
+mod library;
 mod loader;
 mod mark;
 mod memory;
@@ -20,8 +21,6 @@ mod timer;
 pub use exchange::{Abort, AllGather, nccl};
 pub use stage::SLOTS as STAGE_SLOTS;
 
-use std::ffi::{CString, c_void};
-
 use cudarc::driver::sys;
 use precast_core::chips::Clocks;
 use precast_core::{Arch, Registry};
@@ -33,10 +32,12 @@ use crate::driver::{
     Arrived, Bound, BoundWork, CublasUse, Device, Driver, DriverError, GraphId, KernelId, Launches, Ticket,
 };
 use crate::gauge::Gauge;
+use crate::permit::Permit;
 use call::check;
 use exchange::{Beside, Event, Prepared, Ranks, Waits};
 use gemms::CublasGemms;
 use graph::Graph;
+use library::Libraries;
 use mark::Mark;
 use nvml::{BusId, Nvml};
 use sole::Sole;
@@ -61,7 +62,7 @@ pub struct Cuda {
     /// Side stream, with several ranks.
     beside: Option<Beside>,
     kernels: Vec<sys::CUfunction>,
-    libraries: Vec<sys::CUlibrary>,
+    libraries: Libraries,
     /// Allocations: addresses and bytes.
     memory: Vec<(sys::CUdeviceptr, u64)>,
     graphs: Vec<Vec<PreparedPart>>,
@@ -90,24 +91,12 @@ impl Cuda {
     /// [`DriverError::NoGpu`], [`DriverError::NoDevice`], [`DriverError::Lazy`], or a failed call.
     pub fn open(ordinal: u32, launches: Launches, held: &[Arch], kernels: &Registry) -> Result<Self, DriverError> {
         let sole = Sole::take()?;
-        environment::check(|name| std::env::var_os(name))?;
         let kind = memory::Kind::asked(|name| std::env::var_os(name))?;
-        if !is_present() {
-            return Err(DriverError::NoDriver);
-        }
-        initialize()?;
-        let (mut count, mut handle, mut context, mut stream) = (0, 0, std::ptr::null_mut(), std::ptr::null_mut());
+        let handle = find(ordinal)?;
+        let (mut context, mut stream) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: each call writes to a variable of the type it takes; the context made current here stays
         // current on this thread for as long as this value lives.
         unsafe {
-            check("cuDeviceGetCount", sys::cuDeviceGetCount(&mut count))?;
-            if count == 0 {
-                return Err(no_gpu());
-            }
-            if i64::from(ordinal) >= i64::from(count) {
-                return Err(DriverError::NoDevice { ordinal, count: count as u32 });
-            }
-            check("cuDeviceGet", sys::cuDeviceGet(&mut handle, ordinal as i32))?;
             check("cuDevicePrimaryCtxRetain", sys::cuDevicePrimaryCtxRetain(&mut context, handle))?;
             check("cuCtxSetCurrent", sys::cuCtxSetCurrent(context))?;
             let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
@@ -120,7 +109,7 @@ impl Cuda {
             stream,
             beside: None,
             kernels: Vec::new(),
-            libraries: Vec::new(),
+            libraries: Libraries::default(),
             memory: Vec::new(),
             graphs: Vec::new(),
             gemms: None,
@@ -237,11 +226,7 @@ fn among<'a>(ranks: &'a Option<Ranks>, beside: &'a Option<Beside>) -> (&'a Ranks
 /// # Errors
 /// Those of [`Cuda::open`].
 pub fn count() -> Result<u32, DriverError> {
-    environment::check(|name| std::env::var_os(name))?;
-    if !is_present() {
-        return Err(DriverError::NoDriver);
-    }
-    initialize()?;
+    start()?;
     let mut count = 0;
     // SAFETY: writes one integer.
     check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
@@ -298,7 +283,26 @@ pub fn nvlinks() -> Result<Vec<Option<u32>>, DriverError> {
     Ok((0..count()?).map(up).collect())
 }
 
-/// Initializes the driver; checks its version and eager loading.
+/// Returns the handle of a device. Initializes the driver.
+///
+/// # Errors
+/// Those of [`count`], or [`DriverError::NoDevice`].
+fn find(ordinal: u32) -> Result<sys::CUdevice, DriverError> {
+    let (count, mut handle) = (count()?, 0);
+    if ordinal >= count {
+        return Err(DriverError::NoDevice { ordinal, count });
+    }
+    // SAFETY: writes one handle.
+    check("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut handle, ordinal as i32) })?;
+    Ok(handle)
+}
+
+/// Checks the environment, then initializes the driver and checks its version and eager loading.
+fn start() -> Result<(), DriverError> {
+    environment::check(|name| std::env::var_os(name))?;
+    if is_present() { initialize() } else { Err(DriverError::NoDriver) }
+}
+
 fn initialize() -> Result<(), DriverError> {
     let (mut version, mut mode) = (0, sys::CUmoduleLoadingMode::CU_MODULE_LAZY_LOADING);
     // SAFETY: each call writes to a variable of the type it takes; the first one needs no initialized driver.
@@ -374,31 +378,9 @@ impl Driver for Cuda {
         &self.device
     }
 
-    fn load(&mut self, module: &Module<'_>) -> Result<KernelId, DriverError> {
-        let code = module.entry.code.as_ref().ok_or_else(|| DriverError::Launch {
-            label: module.pair.to_string(),
-            reason: "has no machine code".to_owned(),
-        })?;
-        let entry = CString::new(code.entry.as_str()).expect("a verified entry symbol holds no NUL");
-        let (mut library, mut kernel, mut function) =
-            (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
-        let none = std::ptr::null_mut();
-        // SAFETY: the image is a whole cubin whose digest and structure have been verified; the driver copies
-        // it. No options are passed.
-        unsafe {
-            let image = module.image.as_ptr().cast::<c_void>();
-            self.loads += 1;
-            let loaded = sys::cuLibraryLoadData(&mut library, image, none, none.cast(), 0, none.cast(), none.cast(), 0);
-            let what = format!("load {}, {} bytes of code", module.pair, module.image.len());
-            let remedy = "End other programs on this GPU: nvidia-smi lists them";
-            memory::check_memory("cuLibraryLoadData", loaded, &what, remedy)?;
-            self.libraries.push(library);
-            let found = sys::cuLibraryGetKernel(&mut kernel, library, entry.as_ptr());
-            call::check_on("cuLibraryGetKernel", found, &module.pair)?;
-            call::check_on("cuKernelGetFunction", sys::cuKernelGetFunction(&mut function, kernel), &module.pair)?;
-            call::check_on("cuFuncLoad", sys::cuFuncLoad(function), &module.pair)?;
-        }
-        self.kernels.push(function);
+    fn load(&mut self, module: &Module<'_>, permit: &Permit) -> Result<KernelId, DriverError> {
+        self.loads += 1;
+        self.kernels.push(self.libraries.load(module, permit)?);
         Ok(KernelId(self.kernels.len() - 1))
     }
 
@@ -595,9 +577,7 @@ impl Drop for Cuda {
             for (address, _) in self.memory.drain(..).filter(|_| !is_shared) {
                 let _ = sys::cuMemFree_v2(address);
             }
-            for library in self.libraries.drain(..) {
-                let _ = sys::cuLibraryUnload(library);
-            }
+            self.libraries = Libraries::default();
             let _ = sys::cuStreamDestroy_v2(self.stream);
             if !is_shared {
                 let _ = sys::cuDevicePrimaryCtxRelease_v2(self.handle);

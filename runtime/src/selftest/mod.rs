@@ -11,7 +11,7 @@ use precast_fatbins::{Bundle, BundleError};
 
 use crate::driver::{Bound, BoundLaunch, BoundWork, Driver, GraphId};
 use crate::loading::{LoadError, code_for};
-use crate::loads::{self, Load};
+use crate::loads::{Load, Loads};
 
 /// Bytes before and after each operand that no kernel may touch.
 const GUARD: u64 = 256;
@@ -124,14 +124,13 @@ fn prepare(
     let arch = code_for(driver.device(), bundle)?;
     let launched = driver.device().arch().unwrap_or(arch);
     let modules = bundle.modules(arch).map_err(BundleError::from)?;
-    let (mut cases, mut loads) = (Vec::new(), Vec::new());
+    let (mut cases, mut loads) = (Vec::new(), Loads::default());
     // A stand-in checks the variants of the row that it stands for.
     let is_launched = |KeyVariant { key, variant }: &KeyVariant| {
         key.text().starts_with(prefix) && (launched == arch || key.kernel().variants(launched).contains(variant))
     };
     for module in modules.iter().filter(|module| is_launched(&module.pair)) {
-        let (kernel, load) = loads::load(driver, module)?;
-        loads.push(load);
+        let kernel = loads.load(module, |permit| driver.load(module, permit))?;
         let KeyVariant { key, variant } = &module.pair;
         let admitted = |(_, params): &(usize, Vec<u8>)| key.kernel().admits(*variant, params);
         let samples = key.kernel().samples().into_iter().enumerate().filter(admitted).collect();
@@ -141,7 +140,7 @@ fn prepare(
         }
     }
     let Some(largest) = cases.iter().map(|(_, _, _, layout, _)| layout.bytes).max() else {
-        return Ok(Prepared { base: 0, ready: Vec::new(), loads });
+        return Ok(Prepared { base: 0, ready: Vec::new(), loads: loads.0 });
     };
     let base = driver.allocate(largest)?;
     driver.stage(STAGE_BYTES)?;
@@ -165,7 +164,7 @@ fn prepare(
         let graph = driver.prepare(&(0..repeats).map(launch).collect::<Vec<_>>())?;
         ready.push(Ready { pair, sample, params, layout, graph });
     }
-    Ok(Prepared { base, ready, loads })
+    Ok(Prepared { base, ready, loads: loads.0 })
 }
 
 /// Uploads a launch's memory image.

@@ -18,6 +18,7 @@ use crate::driver::{
     Rows, Ticket,
 };
 use crate::host::{self, HostBytes};
+use crate::permit::Permit;
 use memory::Memory;
 
 /// Injectable faults.
@@ -196,7 +197,7 @@ impl Driver for Sim {
         &self.device
     }
 
-    fn load(&mut self, module: &Module<'_>) -> Result<KernelId, DriverError> {
+    fn load(&mut self, module: &Module<'_>, _permit: &Permit) -> Result<KernelId, DriverError> {
         self.check("cuLibraryLoadData")?;
         if self.faults.poison_on_late_load && self.launches > 0 {
             self.poisoned = true;

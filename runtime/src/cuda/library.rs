@@ -1,0 +1,72 @@
+//! Loads modules, and readies launches of their kernels.
+
+use std::ffi::{CString, c_void};
+use std::fmt::Display;
+use std::ptr::null_mut;
+
+use cudarc::driver::sys;
+use precast_core::{Geometry, TensorMap};
+use precast_fatbins::Module;
+
+use super::call::check_on;
+use super::{memory, tensor_map};
+use crate::driver::DriverError;
+use crate::permit::Permit;
+
+/// Loaded modules, unloaded on drop.
+#[derive(Default)]
+pub(super) struct Libraries(Vec<sys::CUlibrary>);
+
+impl Libraries {
+    /// Loads a module into every context of the process. Returns its kernel in the current one.
+    pub fn load(&mut self, module: &Module<'_>, _permit: &Permit) -> Result<sys::CUfunction, DriverError> {
+        let code = module.entry.code.as_ref().ok_or_else(|| DriverError::Launch {
+            label: module.pair.to_string(),
+            reason: "has no machine code".to_owned(),
+        })?;
+        let entry = CString::new(code.entry.as_str()).expect("a verified entry symbol holds no NUL");
+        let (mut library, mut kernel, mut function) = (null_mut(), null_mut(), null_mut());
+        let none = null_mut();
+        // SAFETY: the image is a whole cubin whose digest and structure have been verified; the driver copies
+        // it. No options are passed.
+        unsafe {
+            let image = module.image.as_ptr().cast::<c_void>();
+            let loaded = sys::cuLibraryLoadData(&mut library, image, none, none.cast(), 0, none.cast(), none.cast(), 0);
+            let what = format!("load {}, {} bytes of code", module.pair, module.image.len());
+            let remedy = "End other programs on this GPU: nvidia-smi lists them";
+            memory::check_memory("cuLibraryLoadData", loaded, &what, remedy)?;
+            self.0.push(library);
+            let found = sys::cuLibraryGetKernel(&mut kernel, library, entry.as_ptr());
+            check_on("cuLibraryGetKernel", found, &module.pair)?;
+            check_on("cuKernelGetFunction", sys::cuKernelGetFunction(&mut function, kernel), &module.pair)?;
+            check_on("cuFuncLoad", sys::cuFuncLoad(function), &module.pair)?;
+        }
+        Ok(function)
+    }
+}
+
+impl Drop for Libraries {
+    fn drop(&mut self) {
+        for library in self.0.drain(..) {
+            // SAFETY: the handle was made by this value, and nothing runs of it.
+            let _ = unsafe { sys::cuLibraryUnload(library) };
+        }
+    }
+}
+
+/// Readies a launch: allows its shared memory, and encodes its tensor maps. Returns the parameter block.
+pub(super) fn ready(
+    function: sys::CUfunction,
+    geometry: &Geometry,
+    params: &[u8],
+    tensor_maps: &[TensorMap],
+    label: &dyn Display,
+) -> Result<Vec<u8>, DriverError> {
+    let mut bytes = params.to_vec();
+    tensor_maps.iter().try_for_each(|map| tensor_map::fill(&mut bytes, map, label))?;
+    let limit = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    // SAFETY: the function is loaded.
+    let raised = unsafe { sys::cuFuncSetAttribute(function, limit, geometry.shared_bytes as i32) };
+    check_on("cuFuncSetAttribute", raised, label)?;
+    Ok(bytes)
+}

@@ -1,0 +1,13 @@
+//! Who may load a module.
+
+/// The right to load a module: [`Driver::load`](crate::Driver::load) takes one, and only this crate makes it, where all
+/// modules of a program are loaded before its first launch. Another crate can implement a driver and forward the permit
+/// that it is lent; a call of its own, at any later time, does not compile.
+#[derive(Debug)]
+pub struct Permit(());
+
+impl Permit {
+    pub(crate) fn new() -> Self {
+        Self(())
+    }
+}
