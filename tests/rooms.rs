@@ -6,7 +6,7 @@ use crate::support::prelude::*;
 
 /// A package's directory and what it may depend on of this project, as ARCHITECTURE.md lists the rooms: only on those
 /// above it.
-const ROOMS: [(&str, &str, &[&str]); 15] = [
+const ROOMS: [(&str, &str, &[&str]); 16] = [
     ("kernels/core", "precast-core", &[]),
     ("kernels", "precast-kernels", &["precast-core"]),
     // What the kernels are made of: it compiles where they do not.
@@ -37,7 +37,12 @@ const ROOMS: [(&str, &str, &[&str]); 15] = [
         &["precast-core", "precast-kernels", "precast-plan", "precast-system", "precast-fatbins", "precast-runtime"],
     ),
     // What kernels of a stand-in do; nothing ships.
-    ("tests/libcuda", "precast-libcuda", &["precast-core", "precast-kernels", "precast-fatbins"]),
+    ("tests/libcuda", "precast-libcuda", &["precast-core", "precast-fatbins"]),
+    (
+        "tests/libcuda/kernels",
+        "precast-libcuda-kernels",
+        &["precast-core", "precast-kernels", "precast-fatbins", "precast-libcuda"],
+    ),
     (
         "xtask",
         "xtask",

@@ -1,6 +1,7 @@
 /* A libcuda.so without a GPU that looks like a GB10: memory is host memory, which processes can share, streams are threads,
  * kernels do nothing, and a late module load poisons the context. It shows the order in which a program calls the driver on any
- * machine. PRECAST_FAKE_KERNELS names a library that does what kernels would: kernels.rs.
+ * machine. What kernels would do is done by the functions that precast_fake_kernels is given, or by a library that
+ * PRECAST_FAKE_KERNELS names: lib.rs.
  *
  * The environment makes another machine of it: PRECAST_FAKE_DRIVER=12080 what cuDriverGetVersion says,
  * PRECAST_FAKE_GPUS=0 how many there are, PRECAST_FAKE_CAPABILITY=8.6 what they are, PRECAST_FAKE_LAZY=1 a driver
@@ -23,8 +24,9 @@
 
 typedef unsigned long long address;
 
-enum { CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76, MULTIPROCESSORS = 16, INTEGRATED = 18 };
-enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, NOT_READY = 600, NOT_SUPPORTED = 801 };
+enum { MAX_SHARED = 8, CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76, MULTIPROCESSORS = 16, INTEGRATED = 18 };
+enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_CONTEXT = 201, NOT_READY = 600, NOT_SUPPORTED = 801 };
+enum { CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901 };
 enum { EAGER = 1, LAZY = 2, ACCESS_SUPPORTED = 2 };
 
 static int handles;
@@ -71,11 +73,25 @@ int cuDeviceGetP2PAttribute(int* value, int attribute, int device, int other) {
     (void)device, (void)other;
     return *value = attribute == ACCESS_SUPPORTED, 0;
 }
-int cuDevicePrimaryCtxRetain(void** context, int device) { return (void)device, give(context); }
-int cuDevicePrimaryCtxRelease_v2(int device) { return (void)device, on_release(); }
-int cuCtxSetCurrent(void* context) { return context ? 0 : INVALID_VALUE; }
+/* A device's primary context is one, however often it is retained. */
+static int retained;
+static __thread void* current;
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+    retained++;
+    *context = (void*)(size_t)(0x1000 + device);
+    return 0;
+}
+int cuDevicePrimaryCtxRelease_v2(int device) { return (void)device, --retained ? 0 : on_release(); }
+int cuCtxSetCurrent(void* context) { return context ? current = context, 0 : INVALID_VALUE; }
+int cuCtxGetCurrent(void** context) { return *context = current, 0; }
 int cuGetErrorName(int error, const char** name) {
-    *name = error == INVALID_SOURCE ? "CUDA_ERROR_INVALID_SOURCE" : error == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : error == ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS" : error == NOT_SUPPORTED ? "CUDA_ERROR_NOT_SUPPORTED" : "unknown";
+    static const struct {
+        int error;
+        const char* name;
+    } all[] = {{INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"}, {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"}, {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"}, {INVALID_SOURCE, "CUDA_ERROR_INVALID_SOURCE"}, {ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED"}, {CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"}};
+    *name = "unknown";
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].error == error) *name = all[i].name;
     return 0;
 }
 
@@ -127,22 +143,60 @@ int cuMemFree_v2(address memory) {
     if (!forgets()) memory_free((void*)(size_t)memory);
     return 0;
 }
+int cuMemAllocAsync(address* memory, size_t bytes, void* stream) { return (void)stream, take("alloc", memory, bytes); }
+int cuMemFreeAsync(address memory, void* stream) { return stream_wait(stream), cuMemFree_v2(memory); }
+int cuMemsetD8Async(address to, unsigned char value, size_t bytes, void* stream) {
+    if (value) return NOT_SUPPORTED;
+    stream_copy(stream, (void*)(size_t)to, NULL, bytes, run_zeros);
+    return on_work();
+}
+
+/* Pinned memory of the host. */
+typedef struct pinned {
+    const char* at;
+    size_t bytes;
+    struct pinned* next;
+} pinned;
+static pinned* pins;
+
+static int is_pinned(const void* at) {
+    const pinned* found = pins;
+    while (found && ((const char*)at < found->at || (const char*)at >= found->at + found->bytes)) found = found->next;
+    return found != NULL;
+}
 int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
+    pinned* fresh;
     (void)flags;
     if (number("PRECAST_FAKE_INTEGRATED", 1) && !fits(bytes)) return OUT_OF_MEMORY;
     *memory = calloc(bytes, 1);
     log_memory("pin");
-    return *memory ? on_work() : OUT_OF_MEMORY;
+    if (!*memory) return OUT_OF_MEMORY;
+    fresh = malloc(sizeof *fresh);
+    fresh->at = *memory, fresh->bytes = bytes, fresh->next = pins;
+    pins = fresh;
+    return on_work();
 }
-int cuMemFreeHost(void* memory) { return settle(), free(memory), 0; }
+int cuMemFreeHost(void* memory) {
+    pinned **found = &pins, *gone;
+    settle();
+    while (*found && (*found)->at != memory) found = &(*found)->next;
+    gone = *found;
+    if (gone) *found = gone->next, free(gone);
+    free(memory);
+    return 0;
+}
+/* Of memory that is not pinned a copy has been read, or is there, when the call returns: as of a real driver. */
 int cuMemcpyHtoDAsync_v2(address to, const void* from, size_t bytes, void* stream) {
     log_memory("write");
-    if (!forgets()) stream_copy(stream, (void*)(size_t)to, from, bytes, run_copy);
+    if (forgets()) return on_work();
+    if (is_pinned(from)) stream_copy(stream, (void*)(size_t)to, from, bytes, run_copy);
+    else stream_copy_now(stream, (void*)(size_t)to, from, bytes);
     return on_work();
 }
 int cuMemcpyDtoHAsync_v2(void* to, address from, size_t bytes, void* stream) {
-    if (forgets()) unwritten(to, bytes);
-    else stream_copy(stream, to, (void*)(size_t)from, bytes, run_copy);
+    if (forgets()) return unwritten(to, bytes), on_work();
+    stream_copy(stream, to, (void*)(size_t)from, bytes, run_copy);
+    if (!is_pinned(to)) stream_wait(stream);
     return on_work();
 }
 
@@ -208,12 +262,17 @@ int cuLibraryLoadData(void** library, const void* code, void* jit_options, void*
 }
 int cuLibraryUnload(void* library) { return (void)library, 0; }
 
-/* What does a kernel's work, by its entry symbol, how many bytes its parameters have, and whether it hangs or fails. */
-typedef struct {
+/* What does a kernel's work, by its entry symbol, how many bytes its parameters have, how much shared memory it may be launched
+ * with, and whether it hangs or fails. */
+typedef struct kernel {
     void* work;
     size_t bytes;
+    unsigned shared;
     int hangs, fails;
+    struct kernel* older;
 } kernel;
+
+static kernel* newest_kernel;
 
 /* A kernel at work. */
 typedef struct {
@@ -221,18 +280,28 @@ typedef struct {
     char params[];
 } launch;
 
-static void* kernels(const char* name) {
-    static void* library;
+static void* (*kernel_open)(const char*, size_t*);
+static void (*kernel_run)(void*, const void*);
+
+/* What opens a kernel by its entry symbol, and says the bytes of its parameters, and what runs one. */
+void precast_fake_kernels(void* (*open)(const char*, size_t*), void (*run)(void*, const void*)) { kernel_open = open, kernel_run = run; }
+
+/* 0 where it is known what kernels do, or nobody says. */
+static int find_kernels(void) {
     const char* path = getenv("PRECAST_FAKE_KERNELS");
-    if (path && !library) library = dlopen(path, RTLD_NOW);
-    return library ? dlsym(library, name) : NULL;
+    void* library;
+    if (kernel_open || !path) return 0;
+    library = dlopen(path, RTLD_NOW);
+    if (!library) return INVALID_VALUE;
+    *(void**)&kernel_open = dlsym(library, "kernel_open");
+    *(void**)&kernel_run = dlsym(library, "kernel_run");
+    return kernel_open && kernel_run ? 0 : INVALID_VALUE;
 }
 static void run_kernel(void* data) {
     const launch* one = data;
-    static void (*run)(void*, const void*);
-    if (!run) *(void**)&run = kernels("kernel_run");
-    run(one->work, one->params);
+    kernel_run(one->work, one->params);
 }
+static void run_kernel_once(void* data) { run_kernel(data), free(data); }
 
 static void run_hang(void* data) {
     const char* file = getenv("PRECAST_FAKE_HANGS_WHILE");
@@ -252,19 +321,21 @@ static int names(const char* variable, const char* kernel) {
 
 int cuLibraryGetKernel(void** found, void* library, const char* name) {
     kernel* fresh = calloc(1, sizeof *fresh);
-    void* (*open)(const char*, size_t*);
     (void)library;
     fresh->hangs = names("PRECAST_FAKE_HANGS", name);
     fresh->fails = names("PRECAST_FAKE_FAILS", name);
-    *(void**)&open = kernels("kernel_open");
-    if (getenv("PRECAST_FAKE_KERNELS") && !open) return INVALID_VALUE;
-    if (open) fresh->work = open(name, &fresh->bytes);
-    return *found = fresh, open && !fresh->work ? INVALID_VALUE : 0;
+    fresh->shared = 48 * 1024;
+    fresh->older = newest_kernel, newest_kernel = fresh;
+    if (find_kernels()) return INVALID_VALUE;
+    if (kernel_open) fresh->work = kernel_open(name, &fresh->bytes);
+    return *found = fresh, kernel_open && !fresh->work ? INVALID_VALUE : 0;
 }
 int cuKernelGetFunction(void** function, void* kernel) { return *function = kernel, 0; }
 int cuFuncLoad(void* function) { return (void)function, on_work(); }
 int cuFuncSetAttribute(void* function, int attribute, int value) {
-    return (void)function, (void)attribute, value > 99 * 1024 ? INVALID_VALUE : on_work();
+    if (attribute != MAX_SHARED || value > 99 * 1024) return INVALID_VALUE;
+    ((kernel*)function)->shared = (unsigned)value;
+    return on_work();
 }
 
 typedef struct {
@@ -272,7 +343,10 @@ typedef struct {
     size_t count;
 } graph_of_calls;
 
+/* What the one stream that captures has captured; null once the capture is invalid. */
 static graph_of_calls* captured;
+static int is_capturing;
+static void* capturing;
 
 static void append(graph_of_calls* to, const call* calls, size_t count) {
     to->calls = realloc(to->calls, (to->count + count + 1) * sizeof *calls);
@@ -280,28 +354,59 @@ static void append(graph_of_calls* to, const call* calls, size_t count) {
     to->count += count;
 }
 
+/* A launch of a kernel, with a copy of its parameters. */
+static launch* launch_of(const kernel* function, void** params) {
+    launch* one = calloc(1, sizeof *one + function->bytes);
+    one->work = function->work;
+    memcpy(one->params, params[0], function->bytes);
+    return one;
+}
+
 int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream, void** params, void** extra) {
+    const kernel* known = newest_kernel;
+    int is_captured = is_capturing && stream == capturing, error = 0;
     call one;
-    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)extra;
+    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)extra;
+    while (known && known != function) known = known->older;
+    if (is_captured && !captured) return CAPTURE_INVALIDATED;
     /* What stand-ins for libraries launch is a function of theirs. */
-    *(void**)&one.run = function;
-    one.data = params;
-    if (captured) append(captured, &one, 1);
+    if (!known) {
+        *(void**)&one.run = function;
+        one.data = params;
+    } else {
+        if (shared > known->shared) return INVALID_VALUE;
+        if (!is_captured) error = on_launch();
+        if (error || !known->work) return error;
+        one.run = is_captured ? run_kernel : run_kernel_once;
+        one.data = launch_of(known, params);
+    }
+    if (is_captured) append(captured, &one, 1);
     else enqueue(stream, one.run, one.data);
     return on_work();
 }
-int cuStreamIsCapturing(void* stream, int* status) { return (void)stream, *status = captured != NULL, 0; }
+int cuStreamIsCapturing(void* stream, int* status) {
+    *status = is_capturing && stream == capturing ? captured ? 1 : 2 : 0;
+    return 0;
+}
 int cuStreamBeginCapture_v2(void* stream, int mode) {
-    (void)stream, (void)mode;
-    if (captured) return INVALID_VALUE;
+    (void)mode;
+    if (is_capturing || !stream) return INVALID_VALUE;
     captured = calloc(1, sizeof *captured);
+    is_capturing = 1, capturing = stream;
     return on_work();
 }
 int cuStreamEndCapture(void* stream, void** graph) {
-    (void)stream;
-    if (!captured) return INVALID_VALUE;
+    if (!is_capturing || stream != capturing) return INVALID_VALUE;
     *graph = captured;
-    captured = NULL;
+    captured = NULL, is_capturing = 0;
+    return *graph ? on_work() : CAPTURE_INVALIDATED;
+}
+/* Who waits for a context makes what one of its streams captures invalid. */
+int cuCtxSynchronize(void) {
+    if (!current) return INVALID_CONTEXT;
+    if (is_capturing) return captured = NULL, CAPTURE_UNSUPPORTED;
+    log_call("wait");
+    all_streams_wait();
     return on_work();
 }
 
@@ -329,11 +434,9 @@ int cuGraphAddKernelNode_v2(void** node, void* graph, void* const* dependencies,
         call failure = {run_failure, NULL};
         append(graph, &failure, 1);
     }
+    if (given->shared > given->function->shared) return INVALID_VALUE;
     if (given->function->work) {
-        launch* one = calloc(1, sizeof *one + given->function->bytes);
-        call run = {run_kernel, one};
-        one->work = given->function->work;
-        memcpy(one->params, given->params[0], given->function->bytes);
+        call run = {run_kernel, launch_of(given->function, given->params)};
         append(graph, &run, 1);
     }
     return give(node);

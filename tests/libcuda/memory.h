@@ -1,6 +1,7 @@
 /* Memory of the stand-in's device: the host's, in files without a name, so that another process can open it as it opens memory
  * of a GPU. */
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,14 @@ typedef struct allocation {
 } allocation;
 
 static allocation* allocations;
+static pthread_mutex_t memory = PTHREAD_MUTEX_INITIALIZER;
+
+static void remember(allocation* fresh) {
+    pthread_mutex_lock(&memory);
+    fresh->next = allocations;
+    allocations = fresh;
+    pthread_mutex_unlock(&memory);
+}
 
 static allocation** allocation_at(const void* at) {
     allocation** found = &allocations;
@@ -47,17 +56,18 @@ static void* memory_take(size_t bytes) {
     allocation* fresh = calloc(1, sizeof *fresh);
     if (at == MAP_FAILED) return NULL;
     unwritten(at, bytes);
-    fresh->at = at, fresh->next = allocations;
-    fresh->what.bytes = bytes, fresh->what.process = getpid(), fresh->what.file = file;
-    allocations = fresh;
+    fresh->at = at, fresh->what.bytes = bytes, fresh->what.process = getpid(), fresh->what.file = file;
+    remember(fresh);
     return at;
 }
 
 static void memory_free(void* at) {
-    allocation** found = allocation_at(at);
-    allocation* gone = *found;
+    allocation **found, *gone;
+    pthread_mutex_lock(&memory);
+    found = allocation_at(at), gone = *found;
+    if (gone) *found = gone->next;
+    pthread_mutex_unlock(&memory);
     if (!gone) return;
-    *found = gone->next;
     munmap(at, gone->what.bytes);
     close(gone->what.file);
     free(gone);
@@ -82,7 +92,7 @@ static void* memory_import(const ipc_handle* handle) {
     at = file < 0 ? MAP_FAILED : mmap(NULL, what.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (at == MAP_FAILED) return NULL;
     what.file = file;
-    fresh->at = at, fresh->what = what, fresh->next = allocations;
-    allocations = fresh;
+    fresh->at = at, fresh->what = what;
+    remember(fresh);
     return at;
 }

@@ -43,6 +43,10 @@ static pthread_mutex_t streams = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t progress = PTHREAD_COND_INITIALIZER;
 static stream* newest;
 
+static void* default_stream;
+static int stream_create(void** made);
+static void default_create(void) { stream_create(&default_stream); }
+
 static void delay(unsigned* state) {
     const char* most_us = getenv("PRECAST_FAKE_DELAY_US");
     if (most_us) usleep((useconds_t)(rand_r(state) % (atoi(most_us) + 1)));
@@ -83,9 +87,17 @@ static int stream_create(void** made) {
     return pthread_create(&thread, NULL, serve, fresh) || pthread_detach(thread);
 }
 
+/* A stream by its handle: the default one has none, and no other waits for it. */
+static stream* stream_of(void* handle) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (handle) return handle;
+    pthread_once(&once, default_create);
+    return default_stream;
+}
+
 /* Asks a stream for something; what `data` is belongs to it. */
 static void enqueue(void* to, void (*run)(void*), void* data) {
-    stream* own = to;
+    stream* own = stream_of(to);
     work* fresh = calloc(1, sizeof *fresh);
     fresh->what.run = run, fresh->what.data = data;
     pthread_mutex_lock(&streams);
@@ -96,9 +108,16 @@ static void enqueue(void* to, void (*run)(void*), void* data) {
 }
 
 static void stream_wait(void* of) {
-    stream* own = of;
+    stream* own = stream_of(of);
     pthread_mutex_lock(&streams);
     while (own->first || own->is_busy) pthread_cond_wait(&progress, &streams);
+    pthread_mutex_unlock(&streams);
+}
+
+static void all_streams_wait(void) {
+    pthread_mutex_lock(&streams);
+    for (stream* each = newest; each; each = each->older)
+        while (each->first || each->is_busy) pthread_cond_wait(&progress, &streams);
     pthread_mutex_unlock(&streams);
 }
 
@@ -180,6 +199,23 @@ static void stream_copy(void* on, void* to, const void* from, size_t bytes, void
     copy* fresh = malloc(sizeof *fresh);
     fresh->to = to, fresh->from = from, fresh->bytes = bytes;
     enqueue(on, run, fresh);
+}
+
+/* A copy of its own of what is on the host: whose memory is not pinned may take it back at once. */
+static void run_owned_copy(void* data) {
+    copy one = *(copy*)data;
+    run_copy(data);
+    free((void*)one.from);
+}
+static void stream_copy_now(void* on, void* to, const void* from, size_t bytes) {
+    void* own = malloc(bytes);
+    stream_copy(on, to, memcpy(own, from, bytes), bytes, run_owned_copy);
+}
+
+static void run_zeros(void* data) {
+    copy* one = data;
+    memset(one->to, 0, one->bytes);
+    free(one);
 }
 
 /* A word that another process may write as well. */

@@ -33,7 +33,7 @@ impl Machine {
 
     /// A command on it whose kernels, those of a bundle, are their host references.
     pub fn computes(&self, command: &mut Command, bundle: &Path) -> Command {
-        let kernels = std::env::current_exe().unwrap().with_file_name("libprecast_libcuda.so");
+        let kernels = std::env::current_exe().unwrap().with_file_name("libprecast_libcuda_kernels.so");
         assert!(kernels.exists(), "{}: cargo builds it with the tests", kernels.display());
         command.arg("--bundle").arg(bundle);
         self.run(command.env("PRECAST_FAKE_KERNELS", kernels).env("PRECAST_FAKE_BUNDLE", bundle))

@@ -2,20 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use super::{root, succeed};
+use super::root;
 
 /// Puts a source of tests/libcuda into a directory as a library. Each is compiled once in a process.
 fn build_library(source: &'static str, library: PathBuf) -> PathBuf {
     static BUILT: Mutex<BTreeMap<&str, Vec<u8>>> = Mutex::new(BTreeMap::new());
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     let code = built.entry(source).or_insert_with(|| {
-        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-        let mut command = Command::new(compiler);
-        command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library);
-        succeed(command.arg(root().join("tests/libcuda").join(source)).args(["-ldl", "-pthread"]));
+        precast_libcuda::compile(&root().join("tests/libcuda").join(source), &library).expect("a C compiler");
         std::fs::read(&library).expect("the compiler writes a library")
     });
     std::fs::write(&library, code).expect("a scratch directory is writable");
