@@ -10,6 +10,7 @@ mod support;
 mod apr;
 mod artifact;
 mod bad_input;
+mod beside;
 mod bounds;
 mod chat;
 mod commands;

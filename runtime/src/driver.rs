@@ -262,6 +262,18 @@ pub enum DriverError {
         "this process already has a GPU open, and nothing may be loaded while its kernels run: one process, one GPU"
     )]
     InUse,
+    /// Modules are loaded beside cudarc, in this process, for as long as it lives.
+    #[error(
+        "this process has loaded its modules beside cudarc, and nothing more may be loaded while their kernels may run: load \
+         every kernel of the program in one call, or the rest in another process"
+    )]
+    Loaded,
+    /// A stream of the context captures a graph.
+    #[error(
+        "a stream of the CUDA context captures a graph, and nothing may be loaded meanwhile: load before any capture begins. \
+         The driver has made that capture invalid"
+    )]
+    Capturing,
     #[error("no device cuda:{ordinal}: the driver sees {count}")]
     NoDevice {
         ordinal: u32,

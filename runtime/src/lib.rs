@@ -12,10 +12,14 @@ mod gauge;
 pub mod host;
 mod loading;
 mod loads;
+mod modules;
 mod permit;
 mod sealed;
 pub mod selftest;
 pub mod sim;
+
+/// Contexts, streams and buffers of [`Modules`], in the version of the crate that it takes.
+pub use cudarc;
 
 pub use activity::{Activity, Doing, NodeName};
 pub use communicator::{Communicator, Mesh};
@@ -26,6 +30,7 @@ pub use driver::{
 pub use gauge::{Gauge, GaugeError, Mean, Reading};
 pub use loading::{Coverage, LoadError, Loading, Placement, STAGE_BYTES, supported_capabilities};
 pub use loads::Load;
+pub use modules::Modules;
 pub use permit::Permit;
 pub use precast_fatbins::{Bundle, embedded};
 pub use sealed::Sealed;

@@ -1,11 +1,11 @@
 //! The phase before the seal: loads modules, allocates memory and prepares graphs. Nothing can be launched yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use precast_core::plan::{Build, Cublas, Exchange, Executor, Launch, Plan, Tensor, Work, keys};
 use precast_core::{Arch, KeyVariant, TEGRA};
-use precast_fatbins::{Bundle, BundleError};
+use precast_fatbins::{Bundle, BundleError, Module};
 
 use crate::cuda::Cuda;
 use crate::driver::{
@@ -157,12 +157,7 @@ impl Loading {
         let arch = code_for(self.driver.device(), bundle)?;
         let modules = bundle.modules(arch).map_err(BundleError::from)?;
         let needed = keys(plan);
-        let missing: Vec<KeyVariant> =
-            needed.iter().filter(|pair| !modules.iter().any(|module| module.pair == **pair)).cloned().collect();
-        if !missing.is_empty() {
-            let remedy = remedy(bundle, arch);
-            return Err(LoadError::Missing(Coverage { arch, needed: needed.len(), missing, remedy }));
-        }
+        cover(bundle, arch, &modules, &needed)?;
         for module in modules.iter().filter(|module| needed.contains(&module.pair)) {
             let kernel = self.loads.load(module, |permit| self.driver.load(module, permit))?;
             self.kernels.insert(module.pair.clone(), kernel);
@@ -255,6 +250,21 @@ fn bind_exchange(exchange: &Exchange, addresses: &[u64]) -> BoundExchange {
 fn rows(device: &Device) -> Result<Rows, LoadError> {
     let (major, minor) = device.compute_capability.unwrap_or_default();
     device.rows.ok_or_else(|| LoadError::Unsupported { device: device.name.clone(), major, minor })
+}
+
+/// Checks that a bundle's modules of an architecture are all that are needed.
+pub(crate) fn cover(
+    bundle: &Bundle<'_>,
+    arch: Arch,
+    modules: &[Module<'_>],
+    needed: &BTreeSet<KeyVariant>,
+) -> Result<(), LoadError> {
+    let is_missing = |pair: &&KeyVariant| modules.iter().all(|module| module.pair != **pair);
+    let missing: Vec<KeyVariant> = needed.iter().filter(is_missing).cloned().collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(LoadError::Missing(Coverage { arch, needed: needed.len(), missing, remedy: remedy(bundle, arch) }))
 }
 
 /// Returns the architecture whose code the device loads, if the bundle has it.

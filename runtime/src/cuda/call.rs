@@ -8,17 +8,17 @@ use cudarc::driver::sys;
 use crate::driver::DriverError;
 
 /// Checks the result of a call.
-pub(super) fn check(call: &'static str, result: sys::CUresult) -> Result<(), DriverError> {
+pub(crate) fn check(call: &'static str, result: sys::CUresult) -> Result<(), DriverError> {
     check_with(call, result, String::new)
 }
 
 /// Checks the result of a call, naming its object on failure.
-pub(super) fn check_on(call: &'static str, result: sys::CUresult, on: &dyn Display) -> Result<(), DriverError> {
+pub(crate) fn check_on(call: &'static str, result: sys::CUresult, on: &dyn Display) -> Result<(), DriverError> {
     check_with(call, result, || format!(" on {on}"))
 }
 
 /// Checks the result of a call, with a context computed on failure.
-pub(super) fn check_with(
+pub(crate) fn check_with(
     call: &'static str,
     result: sys::CUresult,
     context: impl FnOnce() -> String,

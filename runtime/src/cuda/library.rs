@@ -15,7 +15,7 @@ use crate::permit::Permit;
 
 /// Loaded modules, unloaded on drop.
 #[derive(Default)]
-pub(super) struct Libraries(Vec<sys::CUlibrary>);
+pub(crate) struct Libraries(Vec<sys::CUlibrary>);
 
 impl Libraries {
     /// Loads a module into every context of the process. Returns its kernel in the current one.
@@ -43,6 +43,11 @@ impl Libraries {
         }
         Ok(function)
     }
+
+    /// Leaves the modules loaded until the process ends: launches and graphs of theirs may outlive this value.
+    pub fn keep(mut self) {
+        self.0.clear();
+    }
 }
 
 impl Drop for Libraries {
@@ -55,7 +60,7 @@ impl Drop for Libraries {
 }
 
 /// Readies a launch: allows its shared memory, and encodes its tensor maps. Returns the parameter block.
-pub(super) fn ready(
+pub(crate) fn ready(
     function: sys::CUfunction,
     geometry: &Geometry,
     params: &[u8],

@@ -3,17 +3,17 @@
 //! All calls to `libcuda` go through cudarc's generated bindings. Graphs are made of explicit nodes and the plan's own
 //! edges; copies go through pinned slots that are reused once their event has passed.
 
-mod call;
+pub(crate) mod call;
 mod environment;
 mod exchange;
 mod gemms;
 mod graph;
-mod library;
+pub(crate) mod library;
 mod loader;
 mod mark;
 mod memory;
 mod nvml;
-mod sole;
+pub(crate) mod sole;
 mod stage;
 mod tensor_map;
 mod timer;
@@ -287,7 +287,7 @@ pub fn nvlinks() -> Result<Vec<Option<u32>>, DriverError> {
 ///
 /// # Errors
 /// Those of [`count`], or [`DriverError::NoDevice`].
-fn find(ordinal: u32) -> Result<sys::CUdevice, DriverError> {
+pub(crate) fn find(ordinal: u32) -> Result<sys::CUdevice, DriverError> {
     let (count, mut handle) = (count()?, 0);
     if ordinal >= count {
         return Err(DriverError::NoDevice { ordinal, count });
@@ -298,7 +298,7 @@ fn find(ordinal: u32) -> Result<sys::CUdevice, DriverError> {
 }
 
 /// Checks the environment, then initializes the driver and checks its version and eager loading.
-fn start() -> Result<(), DriverError> {
+pub(crate) fn start() -> Result<(), DriverError> {
     environment::check(|name| std::env::var_os(name))?;
     if is_present() { initialize() } else { Err(DriverError::NoDriver) }
 }
@@ -335,7 +335,7 @@ fn cuda_version(version: i32) -> (u32, u32) {
 }
 
 /// Describes a device. A context is current.
-fn describe(ordinal: u32, handle: sys::CUdevice) -> Result<Device, DriverError> {
+pub(crate) fn describe(ordinal: u32, handle: sys::CUdevice) -> Result<Device, DriverError> {
     use sys::CUdevice_attribute as Attribute;
     let attribute = |which: Attribute| {
         let mut value = 0;

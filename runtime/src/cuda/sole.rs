@@ -1,29 +1,54 @@
 //! Allows one open device per process.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::driver::DriverError;
 
-static TAKEN: AtomicBool = AtomicBool::new(false);
+/// Who may load modules.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Free,
+    Taken,
+    /// Nobody, ever again.
+    Spent,
+}
+
+static STATE: Mutex<State> = Mutex::new(State::Free);
+
+/// Sets the state if it may be `from`; returns the one before.
+fn exchange(from: State, to: State) -> State {
+    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = *state;
+    if before == from {
+        *state = to;
+    }
+    before
+}
 
 /// The right to have a device open, returned on drop: while one driver value is sealed and its kernels run, a second
 /// could load modules. Several GPUs take as many processes.
-pub(super) struct Sole(());
+pub(crate) struct Sole(());
 
 impl Sole {
     /// # Errors
-    /// [`DriverError::InUse`] if another value holds it.
+    /// [`DriverError::InUse`] if another value holds it, [`DriverError::Loaded`] if it was spent.
     pub fn take() -> Result<Self, DriverError> {
-        if TAKEN.swap(true, Ordering::AcqRel) {
-            return Err(DriverError::InUse);
+        match exchange(State::Free, State::Taken) {
+            State::Free => Ok(Self(())),
+            State::Taken => Err(DriverError::InUse),
+            State::Spent => Err(DriverError::Loaded),
         }
-        Ok(Self(()))
+    }
+
+    /// Gives the right to nobody any more: kernels may run as long as the process does.
+    pub fn spend(self) {
+        exchange(State::Taken, State::Spent);
     }
 }
 
 impl Drop for Sole {
     fn drop(&mut self) {
-        TAKEN.store(false, Ordering::Release);
+        exchange(State::Taken, State::Free);
     }
 }
 
@@ -31,6 +56,7 @@ impl Drop for Sole {
 mod tests {
     use super::*;
 
+    /// One test, for the state is the process's.
     #[test]
     fn a_second_one_waits_for_the_first_to_be_dropped() {
         let first = Sole::take().unwrap();
@@ -39,5 +65,8 @@ mod tests {
         assert_eq!(Sole::take().err(), Some(DriverError::InUse));
         drop(first);
         drop(Sole::take().unwrap());
+        Sole::take().unwrap().spend();
+        assert_eq!(Sole::take().err(), Some(DriverError::Loaded));
+        assert_eq!(Sole::take().err(), Some(DriverError::Loaded));
     }
 }

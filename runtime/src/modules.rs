@@ -1,0 +1,202 @@
+//! A bundle's kernels beside cudarc: on streams and buffers that a program manages itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ptr::null_mut;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::{CudaContext, CudaStream, sys};
+use precast_core::{Arch, Key, KeyVariant, Registered, Registry};
+use precast_fatbins::{Bundle, BundleError};
+
+use crate::cuda::call::{check, check_on};
+use crate::cuda::library::{self, Libraries};
+use crate::cuda::sole::Sole;
+use crate::cuda::{describe, find, start};
+use crate::driver::{Device, DriverError, Launches};
+use crate::loading::{LoadError, code_for, cover};
+use crate::loads::{Load, Loads};
+
+/// Every module of a bundle for one GPU, loaded into a context of cudarc: launches on any of its streams, and cannot load.
+///
+/// A process loads once. What was loaded stays until the process ends, also when this value is dropped, since launches
+/// and captured graphs may outlive it; so a second load, or a [`Cuda`](crate::cuda::Cuda) opened later, is
+/// [`DriverError::Loaded`]. [`Modules::load`] waits for all work of the context; the program must not launch from other
+/// threads meanwhile, in this context or another one of the process, nor load modules by cudarc later.
+///
+/// ```ignore
+/// let modules = Modules::open(0, &bundle, &[Key::new(Saxpy { x: Dtype::F32 })])?;
+/// let stream = modules.context().new_stream()?;
+/// let (x, mut y) = (stream.clone_htod(&x)?, stream.clone_htod(&y)?);
+/// {
+///     // cudarc's guards, alive until the launch is queued, order streams that share a buffer.
+///     let ((x, _x), (y, _y)) = (x.device_ptr(&stream), y.device_ptr_mut(&stream));
+///     // SAFETY: x and y are buffers of n elements on this context, and apart.
+///     unsafe { modules.launch(&stream, Saxpy { x: Dtype::F32 }, SaxpyArguments { x, y, n, a: 2.0 })? };
+/// }
+/// ```
+pub struct Modules {
+    context: Arc<CudaContext>,
+    device: Device,
+    /// Architecture that variants are selected for.
+    arch: Arch,
+    registry: &'static Registry,
+    functions: BTreeMap<KeyVariant, Function>,
+    loaded: Vec<Load>,
+    /// Held from the moment that a launch sets its kernel's limit of shared memory until it is queued.
+    launching: Mutex<()>,
+}
+
+/// A loaded kernel.
+struct Function(sys::CUfunction);
+
+// SAFETY: the driver takes its handles from any thread on which their context is current.
+unsafe impl Send for Function {}
+// SAFETY: as above; launches of one function are serialized by the caller.
+unsafe impl Sync for Function {}
+
+impl fmt::Debug for Modules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} modules for {} on {}", self.loaded.len(), self.arch.argument(), self.device.ordinal)
+    }
+}
+
+impl Modules {
+    /// Verifies a bundle and loads all of its modules for a GPU into the GPU's primary context, which [`Self::context`]
+    /// returns. `keys` are those that the program launches.
+    ///
+    /// # Errors
+    /// [`LoadError`] before the first load: a bundle that is invalid, has no code for the GPU, or lacks one of `keys`
+    /// (all of them are named); no driver or no such GPU; [`DriverError::InUse`], [`DriverError::Loaded`],
+    /// [`DriverError::Capturing`]. Later ones are the driver's.
+    pub fn open(ordinal: u32, bundle: &Bundle<'_>, keys: &[Key]) -> Result<Self, LoadError> {
+        let sole = Sole::take()?;
+        find(ordinal)?;
+        let context = from_cudarc("cuDevicePrimaryCtxRetain", CudaContext::new(ordinal as usize))?;
+        Self::into_context(sole, context, bundle, keys)
+    }
+
+    /// Verifies a bundle, waits for all work of a context, and loads all modules for its GPU into it. `keys` are those that
+    /// the program launches.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub fn load(context: Arc<CudaContext>, bundle: &Bundle<'_>, keys: &[Key]) -> Result<Self, LoadError> {
+        let sole = Sole::take()?;
+        start()?;
+        Self::into_context(sole, context, bundle, keys)
+    }
+
+    fn into_context(
+        sole: Sole,
+        context: Arc<CudaContext>,
+        bundle: &Bundle<'_>,
+        keys: &[Key],
+    ) -> Result<Self, LoadError> {
+        bundle.verify()?;
+        let registry = bundle.kernels();
+        from_cudarc("cuCtxSetCurrent", context.bind_to_thread())?;
+        let mut device = describe(context.ordinal() as u32, context.cu_device())?;
+        device.rows = Launches::Own.rows(&device, &bundle.archs(), registry.tuned());
+        let code = code_for(&device, bundle)?;
+        let arch = device.arch().unwrap_or(code);
+        let modules = bundle.modules(code).map_err(BundleError::from)?;
+        let needed: BTreeSet<KeyVariant> = keys.iter().flat_map(|key| key.built(arch)).collect();
+        cover(bundle, arch, &modules, &needed)?;
+        wait_for_all_work()?;
+        let (mut libraries, mut loads, mut functions) = (Libraries::default(), Loads::default(), BTreeMap::new());
+        for module in modules {
+            let function = loads.load(&module, |permit| libraries.load(&module, permit))?;
+            functions.insert(module.pair, Function(function));
+        }
+        libraries.keep();
+        sole.spend();
+        Ok(Self { context, device, arch, registry, functions, loaded: loads.0, launching: Mutex::new(()) })
+    }
+
+    /// Returns the context, for streams and buffers.
+    pub fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    /// Returns the GPU.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Returns the loaded modules, in order.
+    pub fn loaded(&self) -> &[Load] {
+        &self.loaded
+    }
+
+    /// Queues a launch on a stream, or adds it to the graph that the stream captures. Addresses in the parameter block
+    /// are of device memory; the variant is the registry's for this GPU.
+    ///
+    /// # Errors
+    /// [`DriverError::Launch`] if the bundle lacks the kernel, as it does none of the keys that it was loaded with; if the
+    /// stream is of another context; or if an operand is not aligned to 16 bytes. Otherwise a failed call, of this or
+    /// earlier work.
+    ///
+    /// # Safety
+    /// Each operand that the kernel declares for these parameters lies, with all of its bytes, in memory that the GPU can
+    /// access in this context until the launch, or each launch of the graph, has ended. Until then nothing else writes to an
+    /// operand, nothing else touches one that the kernel writes, and none of the latter overlaps another operand.
+    pub unsafe fn launch<K: Registered>(
+        &self,
+        stream: &CudaStream,
+        kernel: K,
+        params: impl Into<K::Params>,
+    ) -> Result<(), DriverError> {
+        let params = precast_core::bytes(&kernel, &params.into());
+        let key = Key::new(kernel);
+        let variant = self.registry.select(&key, &params, self.arch);
+        let pair = KeyVariant { key, variant };
+        let refuse = |reason: String| Err(DriverError::Launch { label: pair.to_string(), reason });
+        let Some(function) = self.functions.get(&pair) else {
+            return refuse(
+                "is not in the bundle; name its key where the modules are loaded, to know at start-up".into(),
+            );
+        };
+        if stream.context().cu_ctx() != self.context.cu_ctx() {
+            return refuse("its modules are in another context than the stream".into());
+        }
+        let kernel = pair.key.kernel();
+        for operand in kernel.operands(&params) {
+            let address: u64 = bytemuck::pod_read_unaligned(&params[operand.offset..operand.offset + 8]);
+            if !address.is_multiple_of(16) {
+                return refuse(format!("operand `{}` at {address:#x} is not aligned to 16 bytes", operand.name));
+            }
+        }
+        let geometry = kernel.geometry(variant, &params);
+        from_cudarc("cuCtxSetCurrent", self.context.bind_to_thread())?;
+        let _launching = self.launching.lock().unwrap_or_else(PoisonError::into_inner);
+        let tensor_maps = kernel.tensor_maps(variant, &params);
+        let mut bytes = library::ready(function.0, &geometry, &params, &tensor_maps, &pair)?;
+        let mut arguments = [bytes.as_mut_ptr().cast()];
+        let ([gx, gy, gz], [bx, by, bz], shared) = (geometry.grid, geometry.block, geometry.shared_bytes);
+        // SAFETY: the function is of this context, which is current, and so is the stream. The driver copies the block, in the
+        // size that the kernel declares, which verification has compared with this block's. The memory is the caller's.
+        let queued = unsafe {
+            let stream = stream.cu_stream();
+            sys::cuLaunchKernel(function.0, gx, gy, gz, bx, by, bz, shared, stream, arguments.as_mut_ptr(), null_mut())
+        };
+        check_on("cuLaunchKernel", queued, &pair)
+    }
+}
+
+/// Waits until no stream of the current context has work.
+fn wait_for_all_work() -> Result<(), DriverError> {
+    use sys::CUresult as Code;
+    // SAFETY: waits for the current context.
+    match unsafe { sys::cuCtxSynchronize() } {
+        Code::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+        | Code::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+        | Code::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT => Err(DriverError::Capturing),
+        result => check("cuCtxSynchronize", result),
+    }
+}
+
+/// Names the call of a result of cudarc.
+fn from_cudarc<T>(call: &'static str, result: Result<T, cudarc::driver::DriverError>) -> Result<T, DriverError> {
+    result.or_else(|error| check(call, error.0).map(|()| unreachable!("an error is not a success")))
+}
