@@ -10,6 +10,8 @@ const REGISTER_UNIT: u32 = 256;
 /// Shared memory of each CTA that the system reserves.
 const SHARED_RESERVED_BYTES: u32 = 1024;
 const WARP: u32 = 32;
+/// Begins the entry of a source.
+const ENTRY: &str = "KERNEL(";
 
 /// Resources that a CTA of a module needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,17 +75,27 @@ fn check(module: &ModuleEntry, kernels: &Registry) -> Result<(), String> {
     let Some(usage) = Usage::of(module, kernels) else { return Ok(()) };
     let arch = module.arch().map_err(|error| format!("{module}: {error}"))?;
     if usage.stack_bytes > 0 {
-        return Err(format!("{module}: stack frame of {} bytes", usage.stack_bytes));
+        return Err(format!("{module}: stack frame of {} bytes{}", usage.stack_bytes, place(module, kernels)));
     }
     let (shared, most) = (usage.shared_bytes, arch.shared_bytes_per_block());
     if shared > most {
-        return Err(format!("{module}: {shared} bytes of shared memory, a block may have {most}"));
+        let place = place(module, kernels);
+        return Err(format!("{module}: {shared} bytes of shared memory, a block may have {most}{place}"));
     }
     if usage.occupancy == 0.0 {
         let (registers, threads) = (usage.registers, usage.threads);
-        return Err(format!("{module}: {registers} registers x {threads} threads do not fit a multiprocessor"));
+        let place = place(module, kernels);
+        return Err(format!("{module}: {registers} registers x {threads} threads do not fit a multiprocessor{place}"));
     }
     Ok(())
+}
+
+/// Names the file and the line of a module's entry.
+fn place(module: &ModuleEntry, kernels: &Registry) -> String {
+    let Ok((pair, _)) = module.typed(kernels) else { return String::new() };
+    let source = pair.source();
+    let line = source.text.lines().position(|line| line.starts_with(ENTRY)).map_or(1, |index| index + 1);
+    format!(" ({}:{line})", source.file())
 }
 
 #[cfg(test)]

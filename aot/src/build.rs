@@ -27,6 +27,8 @@ pub struct Request {
     pub keys: Keys,
     /// GPUs to build for; the simulated one is always added.
     pub archs: Vec<Arch>,
+    /// Commands that make such a bundle where there is a compiler, and bring it to a build without one.
+    pub publish: String,
 }
 
 impl fmt::Debug for Request {
@@ -67,7 +69,8 @@ impl Request {
     /// Requests the examples of all kernels of a program.
     pub fn of_examples(kernels: &'static Registry, archs: Vec<Arch>) -> Self {
         let keys = |arch| kernels.examples().iter().flat_map(|key| key.built(arch).collect::<Vec<_>>()).collect();
-        Self { kernels, built_for: Vec::new(), keys: Arc::new(keys), archs }
+        let publish = "PRECAST_BUNDLE=DIR/precast.bundle cargo build, and PRECAST_FATBINS=DIR here".to_owned();
+        Self { kernels, built_for: Vec::new(), keys: Arc::new(keys), archs, publish }
     }
 
     /// Returns every (key, variant) that an architecture needs.

@@ -67,7 +67,7 @@ impl Task {
         options.extend(defines.into_iter().map(|(name, value)| format!("-D{name}={value}")));
         let headers = source.includes();
         let headers: Vec<(&str, &str)> = headers.iter().map(|(name, text)| (*name, text.as_str())).collect();
-        let name = format!("{}/{}", source.common.root(), source.path);
+        let name = source.file();
         let unit = Unit { name: &name, text: source.text, headers: &headers, options: &options };
         nvrtc.compile(&unit).map_err(|error| match error {
             NvrtcError::Compile { log } => {

@@ -1,10 +1,10 @@
 //! Embeds a program's kernels from its build script.
 
 use std::error::Error;
-use std::fmt;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
-use precast_core::{Arch, Registry};
+use precast_core::{Arch, Registry, generated};
 use precast_fatbins::{Digest, TrustedKey};
 use precast_system::files;
 
@@ -14,52 +14,56 @@ use crate::frames::{Framed, frames};
 use crate::lock::{self, Comparison, NotLocked, Part, Strictness};
 use crate::{home, prebuilt, toolchain};
 
-/// Returns a builder that embeds the examples of a program's kernels, for no GPU yet.
+/// Embeds the examples of a program's kernels, for no GPU yet.
 ///
 /// ```ignore
-/// #[path = "src/kernels/mod.rs"]
-/// mod kernels;
+/// #[path = "src/saxpy/mod.rs"]
+/// mod saxpy;
 ///
 /// fn main() -> Result<(), precast_aot::EmbedError> {
-///     precast_aot::embed(&kernels::KERNELS).archs(["sm_89", "sm_121"]).emit()
+///     precast_aot::embed(&saxpy::KERNELS).archs(["sm_89", "sm_121"]).emit()
 /// }
 /// ```
 pub fn embed(kernels: &'static Registry) -> Embed {
-    Embed { request: Request::of_examples(kernels, Vec::new()), unknown: Vec::new(), locks: None, framed: false }
+    Embed::of(Request::of_examples(kernels, Vec::new()))
 }
 
-/// What a build script embeds.
+/// Kernels that a build script embeds.
 #[derive(Clone, Debug)]
 pub struct Embed {
     request: Request,
-    /// Names of no architecture.
+    /// Names of no GPU.
     unknown: Vec<String>,
-    locks: Option<Locks>,
+    locks: Locks,
     framed: bool,
 }
 
 /// Lock files of a build.
 #[derive(Clone, Debug)]
-struct Locks {
-    directory: PathBuf,
-    parts: Vec<Part>,
-    /// Command that writes them.
-    command: String,
+enum Locks {
+    None,
+    /// One of the whole program, in this directory. The build itself writes it.
+    Own(PathBuf),
+    /// Those of parts, which other programs write.
+    Parts(PathBuf, Vec<Part>),
 }
 
 /// Kernels that cannot be embedded. A build script returns it from `main`: cargo then prints its text.
-pub struct EmbedError(Box<dyn Error + Send + Sync>);
+#[derive(thiserror::Error)]
+#[error("the kernels cannot be embedded\n{0}")]
+pub struct EmbedError(#[source] Box<dyn Error + Send + Sync>);
 
-impl fmt::Debug for EmbedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the kernels cannot be embedded\n{}", self.0)
+precast_core::debug_is_display!(EmbedError);
+
+/// Puts an error of a build script's own steps behind the same words.
+impl From<Box<dyn Error + Send + Sync>> for EmbedError {
+    fn from(error: Box<dyn Error + Send + Sync>) -> Self {
+        Self(error)
     }
 }
 
-impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for EmbedError {
-    fn from(error: E) -> Self {
-        Self(error.into())
-    }
+fn boxed(error: impl Into<Box<dyn Error + Send + Sync>>) -> EmbedError {
+    EmbedError(error.into())
 }
 
 /// Returns the architectures that the package being built has as enabled features: `sm_89`, `sm_90`.
@@ -81,51 +85,49 @@ pub fn variable(name: &str) -> Option<String> {
 }
 
 impl Embed {
+    /// Embeds the kernels of a request.
+    pub fn of(request: Request) -> Self {
+        Self { request, unknown: Vec::new(), locks: Locks::None, framed: false }
+    }
+
     /// Adds GPUs to compile for, by name: `sm_89`, `sm_90`. The simulated GPU is always added.
     #[must_use]
     pub fn archs(mut self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         for name in names {
             match name.as_ref().parse() {
-                Ok(arch) => self.request.archs.push(arch),
-                Err(_) => self.unknown.push(name.as_ref().to_owned()),
+                Ok(arch) if arch != Arch::Sim => self.request.archs.push(arch),
+                _ => self.unknown.push(name.as_ref().to_owned()),
             }
         }
         self
     }
 
-    /// Embeds these kernels instead, for their architectures.
-    #[must_use]
-    pub fn request(self, request: Request) -> Self {
-        Self { request, ..self }
-    }
-
-    /// Refuses kernels that differ from those of `PROGRAM.lock` in a directory below the package. `PRECAST_LOCK=1` writes
-    /// the file.
+    /// Refuses kernels that differ from those of `PROGRAM.lock` in a directory of the package. `PRECAST_LOCK=1` writes the
+    /// build's architectures into the file.
     #[must_use]
     pub fn locked(self, directory: impl Into<PathBuf>) -> Self {
-        let Request { kernels, keys, .. } = self.request.clone();
-        let part = Part { name: kernels.program.to_owned(), keys, strictness: Strictness::Required };
-        self.locks(directory, vec![part], "PRECAST_LOCK=1 cargo build")
+        Self { locks: Locks::Own(directory.into()), ..self }
     }
 
-    /// Refuses kernels that differ from the lock files of these parts, which `command` writes.
+    /// Refuses kernels that differ from the lock files of these parts, in a directory of the package.
     #[must_use]
-    pub fn locks(self, directory: impl Into<PathBuf>, parts: Vec<Part>, command: &str) -> Self {
-        let locks = Locks { directory: directory.into(), parts, command: command.to_owned() };
-        Self { locks: Some(locks), ..self }
+    pub fn locked_in(self, directory: impl Into<PathBuf>, parts: Vec<Part>) -> Self {
+        Self { locks: Locks::Parts(directory.into(), parts), ..self }
     }
 
-    /// Compresses the bundle of each architecture in a frame of its own if `framed`, for programs that have many.
+    /// Compresses the bundle of each architecture in a frame of its own if `framed`, for programs that have many:
+    /// [`precast_fatbins::Embedded::open`] then takes the architecture of the GPU at hand.
     #[must_use]
     pub fn framed(self, framed: bool) -> Self {
         Self { framed, ..self }
     }
 
-    /// Compiles through the cache, or takes a published bundle; compares with the locks; writes what
-    /// [`precast_fatbins::embedded!`] includes into `OUT_DIR`.
+    /// Compiles through the cache, or takes a bundle that was built elsewhere; compares with the locks; writes what
+    /// [`precast_fatbins::embedded!`] includes into `OUT_DIR`, and the bundle to the file that `PRECAST_BUNDLE` names, if
+    /// it does.
     ///
     /// The compiler is the pinned one, installed on first use below the target folder, or the one that the environment
-    /// names (`PRECAST_NVRTC`, `CUDA_HOME`). `PRECAST_FATBINS` names a directory with a bundle to take instead.
+    /// names (`PRECAST_NVRTC`, `CUDA_HOME`). `PRECAST_FATBINS` names the directory of a `precast.bundle` to take instead.
     ///
     /// # Errors
     /// [`EmbedError`] with every kernel that does not compile, spills, exceeds a multiprocessor or is not as locked.
@@ -136,20 +138,27 @@ impl Embed {
         instruct("rerun-if-changed=build.rs");
         if !self.unknown.is_empty() {
             let known = Arch::GPUS.map(Arch::argument).join(", ");
-            return Err(format!("no architecture {}: there are {known}", self.unknown.join(", ")).into());
+            return Err(boxed(format!("no architecture {}: there are {known}", self.unknown.join(", "))));
         }
         let folder = |name: &str| PathBuf::from(std::env::var_os(name).unwrap_or_else(|| panic!("cargo sets {name}")));
         let (out, package) = (folder("OUT_DIR"), folder("CARGO_MANIFEST_DIR"));
+        let sources = package.join("src");
+        if sources.is_dir() {
+            generated::check_all(&package, &sources).map_err(boxed)?;
+        }
         let built = match variable("PRECAST_FATBINS") {
             Some(directory) => self.published(&package.join(directory))?,
             None => self.compiled(&home(&out))?,
         };
         self.check(&built, &package)?;
+        if let Some(file) = variable("PRECAST_BUNDLE") {
+            files::write_whole(&package.join(file), &built.encode()).map_err(boxed)?;
+        }
         let text = match self.framed {
-            true => framed(&out, &built, &self.request.archs)?,
-            false => sections(&out, &built)?,
+            true => framed(&out, &built, &self.request.archs),
+            false => sections(&out, &built),
         };
-        Ok(files::write_whole(&out.join("precast.rs"), text.as_bytes())?)
+        files::write_whole(&out.join("precast.rs"), text.map_err(boxed)?.as_bytes()).map_err(boxed)
     }
 
     fn compiled(&self, home: &Path) -> Result<Built, EmbedError> {
@@ -159,48 +168,61 @@ impl Embed {
         for name in ["PRECAST_NVRTC", "CUDA_HOME"].into_iter().chain(toolchain::OFFLINE) {
             instruct(format_args!("rerun-if-env-changed={name}"));
         }
-        let nvrtc = toolchain::provide(home, |what| instruct(format_args!("warning={what}")))?;
+        let nvrtc = toolchain::provide(home, |what| instruct(format_args!("warning={what}"))).map_err(boxed)?;
         instruct(format_args!("rerun-if-changed={}", nvrtc.path().display()));
         if toolchain::is_named(home) {
             let (compiler, path) = (nvrtc.compiler(), nvrtc.path().display());
             instruct(format_args!("warning=kernels are compiled by {compiler} at {path}, which the environment names"));
         }
-        Ok(crate::build(&self.request, &nvrtc, &Cache::at(home.join("cache")), &|_, _| {})?)
+        crate::build(&self.request, &nvrtc, &Cache::at(home.join("cache")), &|_, _| {}).map_err(boxed)
     }
 
     fn published(&self, directory: &Path) -> Result<Built, EmbedError> {
         instruct(format_args!("rerun-if-changed={}", directory.display()));
         let keys = variable("PRECAST_TRUSTED_KEY").unwrap_or_default();
         let keys: Result<Vec<TrustedKey>, _> = keys.split_whitespace().map(TrustedKey::find).collect();
-        Ok(prebuilt::select(directory, &keys?, &self.request)?)
+        prebuilt::select(directory, &keys.map_err(boxed)?, &self.request).map_err(boxed)
     }
 
     /// Checks kernels against the locks. A kernel that is not as locked is an error, and so is a required file that is
     /// missing; both are warnings under PRECAST_UNLOCKED.
     fn check(&self, built: &Built, package: &Path) -> Result<(), EmbedError> {
-        let Some(Locks { directory, parts, command }) = &self.locks else { return Ok(()) };
-        let directory = package.join(directory);
-        for part in parts {
+        let Request { kernels, keys, archs, .. } = &self.request;
+        let (directory, parts) = match &self.locks {
+            Locks::None => return Ok(()),
+            Locks::Own(directory) => {
+                let (keys, command) = (keys.clone(), "PRECAST_LOCK=1 cargo build".to_owned());
+                let name = kernels.program.to_owned();
+                (package.join(directory), vec![Part { name, keys, strictness: Strictness::Required, command }])
+            }
+            Locks::Parts(directory, parts) => (package.join(directory), parts.clone()),
+        };
+        for part in &parts {
             instruct(format_args!("rerun-if-changed={}", lock::path(&directory, &part.name).display()));
         }
-        if variable("PRECAST_LOCK").is_some_and(|value| value != "0") {
-            return Ok(lock::write(&built.manifest, parts, &self.request.archs, &directory)?);
+        let writes = variable("PRECAST_LOCK").is_some_and(|value| value != "0");
+        if let (true, Locks::Own(_), [part]) = (writes, &self.locks, &*parts) {
+            return lock::write(&built.manifest, part, archs, &directory).map_err(boxed);
         }
-        let Comparison { changes, unlocked } = lock::compare(&built.manifest, parts, &self.request.archs, &directory)?;
+        let Comparison { changes, unlocked } =
+            lock::compare(&built.manifest, &parts, archs, &directory).map_err(boxed)?;
         let any_allowed = variable("PRECAST_UNLOCKED").is_some_and(|value| value != "0");
         let compiler = &built.manifest.compiler;
         let refused = |error: &dyn fmt::Display| {
-            format!("{error}\nThese are by {compiler}. PRECAST_UNLOCKED=1 embeds them all the same, with a warning")
+            boxed(format!(
+                "{error}\nThese are by {compiler}. PRECAST_UNLOCKED=1 embeds them all the same, with a warning"
+            ))
         };
-        for (name, strictness) in unlocked {
-            let lacks = format!("no lock {}: {command} writes it", lock::path(&directory, &name).display());
-            if !any_allowed && strictness == Strictness::Required {
-                return Err(refused(&lacks).into());
+        for Part { name, strictness, command, .. } in unlocked {
+            let lacks = format!("no lock {}: {command} writes it", lock::path(&directory, name).display());
+            if !any_allowed && *strictness == Strictness::Required {
+                return Err(refused(&lacks));
             }
             instruct(format_args!("warning={lacks}"));
         }
         if !changes.is_empty() && !any_allowed {
-            return Err(refused(&NotLocked { directory, changes, command: command.clone() }).into());
+            let command = parts.first().map_or_else(String::new, |part| part.command.clone());
+            return Err(refused(&NotLocked { directory, changes, command }));
         }
         changes.iter().for_each(|change| instruct(format_args!("warning=not as locked: {change}")));
         Ok(())
@@ -214,7 +236,7 @@ fn home(out: &Path) -> PathBuf {
 
 /// Writes the two sections of a bundle. Returns the expression over them: statics in the sections that cuobjdump and
 /// `precast-aot inspect` look for, aligned as in a bundle.
-fn sections(out: &Path, built: &Built) -> Result<String, EmbedError> {
+fn sections(out: &Path, built: &Built) -> io::Result<String> {
     let (fatbin, manifest) = built.parts();
     std::fs::write(out.join("bundle.fatbin"), &fatbin)?;
     std::fs::write(out.join("bundle.manifest"), &manifest)?;
@@ -236,7 +258,7 @@ fn sections(out: &Path, built: &Built) -> Result<String, EmbedError> {
 }
 
 /// Writes a frame an architecture, compressed in parallel through the cache. Returns the expression over them.
-fn framed(out: &Path, built: &Built, archs: &[Arch]) -> Result<String, EmbedError> {
+fn framed(out: &Path, built: &Built, archs: &[Arch]) -> io::Result<String> {
     let rows = frames(built, archs, &Cache::at(home(out).join("cache")));
     let mut items = String::new();
     for (arch, frame) in archs.iter().zip(rows) {

@@ -17,6 +17,8 @@ pub struct Part {
     pub name: String,
     pub keys: Keys,
     pub strictness: Strictness,
+    /// Command that writes the file.
+    pub command: String,
 }
 
 /// Expectations of a lock file.
@@ -37,12 +39,12 @@ impl fmt::Debug for Part {
 }
 
 /// Differences of a build from its locks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Comparison {
+#[derive(Clone, Debug, Default)]
+pub struct Comparison<'p> {
     /// Every difference once, sorted.
     pub changes: Vec<Change>,
     /// Parts without a lock file that are not [`Strictness::Partial`].
-    pub unlocked: Vec<(String, Strictness)>,
+    pub unlocked: Vec<&'p Part>,
 }
 
 /// A lock file that cannot be used.
@@ -50,7 +52,9 @@ pub struct Comparison {
 pub enum LockFileError {
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: std::io::Error },
-    #[error("{}: {error}\nprecast-aot lock rewrites it", path.display())]
+    #[error("cannot write {}: {error}", path.display())]
+    Write { path: PathBuf, error: std::io::Error },
+    #[error("{}: {error}\nRemove it, and lock the kernels again", path.display())]
     Parse { path: PathBuf, error: LockError },
 }
 
@@ -96,26 +100,29 @@ pub fn of(manifest: &Manifest, part: &Part, archs: &[Arch]) -> Lock {
     Lock::of(manifest).filtered(|arch, name| names.contains(&(arch.to_owned(), name.to_owned())))
 }
 
-/// Writes the lock files of a build's parts, whole.
+/// Writes a part's kernels on these architectures into its lock file; those of other architectures stay.
 ///
 /// # Errors
-/// Any I/O error.
-pub fn write(manifest: &Manifest, parts: &[Part], archs: &[Arch], directory: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(directory)?;
-    let text = |part: &Part| of(manifest, part, archs).to_string();
-    parts.iter().try_for_each(|part| files::write_whole(&path(directory, &part.name), text(part).as_bytes()))
+/// [`LockFileError`] if the file cannot be used or written.
+pub fn write(manifest: &Manifest, part: &Part, archs: &[Arch], directory: &Path) -> Result<(), LockFileError> {
+    let other = |arch: &str| archs.iter().all(|own| own.name() != arch);
+    let kept = read(directory, &part.name)?.unwrap_or_default().filtered(|arch, _| other(arch));
+    let path = path(directory, &part.name);
+    let text = kept.merged(of(manifest, part, archs)).to_string();
+    let written = std::fs::create_dir_all(directory).and_then(|()| files::write_whole(&path, text.as_bytes()));
+    written.map_err(|error| LockFileError::Write { path, error })
 }
 
 /// Compares a build with the locks of its parts, on its architectures. Kernels that no program embeds are not locked.
 ///
 /// # Errors
 /// [`LockFileError`] if a lock file cannot be used.
-pub fn compare(
+pub fn compare<'p>(
     manifest: &Manifest,
-    parts: &[Part],
+    parts: &'p [Part],
     archs: &[Arch],
     directory: &Path,
-) -> Result<Comparison, LockFileError> {
+) -> Result<Comparison<'p>, LockFileError> {
     let mut comparison = Comparison::default();
     let wanted = |arch: &str| archs.iter().any(|wanted| wanted.name() == arch);
     let locked = |arch: &str| Arch::GPUS.iter().any(|target| target.name() == arch);
@@ -124,7 +131,7 @@ pub fn compare(
             Some(lock) => lock,
             None if part.strictness == Strictness::Partial => Lock::default(),
             None => {
-                comparison.unlocked.push((part.name.clone(), part.strictness));
+                comparison.unlocked.push(part);
                 continue;
             }
         };

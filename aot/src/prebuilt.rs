@@ -29,15 +29,15 @@ pub enum PrebuiltError {
     #[error("{}: {error}", path.display())]
     OverBudget { path: PathBuf, error: OverBudget },
     #[error(
-        "{} lacks what this build embeds:\n  {}\nWhere there is a compiler: {remedy}; publish that, and fetch it here",
+        "{} lacks what this build embeds:\n  {}\nWhere there is a compiler: {publish}",
         path.display(),
         lacking.join("\n  ")
     )]
     Lacking {
         path: PathBuf,
         lacking: Vec<String>,
-        /// Command that builds them.
-        remedy: String,
+        /// Commands that make and bring them.
+        publish: String,
     },
 }
 
@@ -71,8 +71,7 @@ pub fn select(directory: &Path, keys: &[TrustedKey], request: &Request) -> Resul
         }
     }
     if !lacking.is_empty() {
-        let remedy = (request.kernels.rebuild)(&request.built_for, &request.archs);
-        return Err(PrebuiltError::Lacking { path, lacking, remedy });
+        return Err(PrebuiltError::Lacking { path, lacking, publish: request.publish.clone() });
     }
     budget::check_all(&modules, request.kernels).map_err(|error| PrebuiltError::OverBudget { path, error })?;
     modules.extend(request.keys(Arch::Sim).iter().map(ModuleEntry::simulated));

@@ -1,7 +1,6 @@
 //! Kernels inside a program: what its build script embeds.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use precast_core::{Arch, Registry};
@@ -41,12 +40,7 @@ pub enum EmbeddedError {
     Bundle(#[from] BundleError),
 }
 
-/// Prints what it says: a program whose `main` returns it ends with that.
-impl fmt::Debug for EmbeddedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+precast_core::debug_is_display!(EmbeddedError);
 
 /// Includes what `precast_aot::embed(..).emit()` wrote for the package: an [`Embedded`].
 #[macro_export]

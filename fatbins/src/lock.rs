@@ -90,6 +90,13 @@ impl Lock {
         Self(self.0.iter().filter(|((arch, name), _)| keep(arch, name)).map(|(k, v)| (k.clone(), v.clone())).collect())
     }
 
+    /// Adds the modules of another lock.
+    #[must_use]
+    pub fn merged(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
     /// Returns the number of modules.
     pub fn len(&self) -> usize {
         self.0.len()

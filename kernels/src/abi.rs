@@ -1,7 +1,7 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/abi` and of the families.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: ae29d1b56f3f359c1539cef4a77289b1dfc253418fc7dff5b01ab0b39515f233
+// Headers: 1879c8f454cb4906311efd4cc8d174866201fc82e80eb3e821298e79c28e96a5
 // Body: 3f4ef450cd07953b8f080896b0aa7de74f81a0a2f4fdfba6cf58f4866f5a8946
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]

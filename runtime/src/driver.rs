@@ -1,6 +1,5 @@
 //! The interface to a GPU, real or simulated.
 
-use std::fmt;
 use std::time::Instant;
 
 use precast_core::card::{Card, flops_per_clock};
@@ -274,6 +273,15 @@ pub enum DriverError {
          The driver has made that capture invalid"
     )]
     Capturing,
+    /// The process has a context of another GPU.
+    #[error(
+        "this process has a context on GPU {ordinal} too, and modules are loaded into every context of a process: one process, one \
+         GPU"
+    )]
+    OtherContext {
+        /// Number of the other GPU.
+        ordinal: u32,
+    },
     #[error("no device cuda:{ordinal}: the driver sees {count}")]
     NoDevice {
         ordinal: u32,
@@ -330,12 +338,7 @@ pub enum DriverError {
     },
 }
 
-/// Prints what it says: a program whose `main` returns it ends with that.
-impl fmt::Debug for DriverError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+precast_core::debug_is_display!(DriverError);
 
 /// A GPU. All work after [`Driver::prepare`] is ordered: writes, launches and reads take effect in call order.
 pub trait Driver {

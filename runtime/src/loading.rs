@@ -80,12 +80,7 @@ pub enum LoadError {
     Driver(#[from] DriverError),
 }
 
-/// Prints what it says: a program whose `main` returns it ends with that.
-impl fmt::Debug for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+precast_core::debug_is_display!(LoadError);
 
 /// Lists supported compute capabilities and the features for them.
 pub fn supported_capabilities() -> String {

@@ -22,7 +22,11 @@ use crate::loads::{Load, Loads};
 /// A process loads once. What was loaded stays until the process ends, also when this value is dropped, since launches
 /// and captured graphs may outlive it; so a second load, or a [`Cuda`](crate::cuda::Cuda) opened later, is
 /// [`DriverError::Loaded`]. [`Modules::load`] waits for all work of the context; the program must not launch from other
-/// threads meanwhile, in this context or another one of the process, nor load modules by cudarc later.
+/// threads meanwhile, nor load modules by cudarc later, nor make another context: the driver loads every module into each
+/// context that there is and that is made later (CUDA driver API, `cuLibraryLoadData`).
+///
+/// A program that links this crate has `CUDA_MODULE_LOADING` and `CUDA_MODULE_DATA_LOADING` set to `EAGER`, and
+/// `NCCL_NVLS_ENABLE` to 0, before `main`.
 ///
 /// ```ignore
 /// let modules = Modules::open(0, &bundle, &[Key::new(Saxpy { x: Dtype::F32 })])?;
@@ -32,7 +36,7 @@ use crate::loads::{Load, Loads};
 ///     // cudarc's guards, alive until the launch is queued, order streams that share a buffer.
 ///     let ((x, _x), (y, _y)) = (x.device_ptr(&stream), y.device_ptr_mut(&stream));
 ///     // SAFETY: x and y are buffers of n elements on this context, and apart.
-///     unsafe { modules.launch(&stream, Saxpy { x: Dtype::F32 }, SaxpyArguments { x, y, n, a: 2.0 })? };
+///     unsafe { modules.launch(&stream, Saxpy { x: Dtype::F32 }, SaxpyArgs { x, y, n, a: 2.0 })? };
 /// }
 /// ```
 pub struct Modules {
@@ -68,7 +72,7 @@ impl Modules {
     /// # Errors
     /// [`LoadError`] before the first load: a bundle that is invalid, has no code for the GPU, or lacks one of `keys`
     /// (all of them are named); no driver or no such GPU; [`DriverError::InUse`], [`DriverError::Loaded`],
-    /// [`DriverError::Capturing`]. Later ones are the driver's.
+    /// [`DriverError::Capturing`], [`DriverError::OtherContext`]. Later ones are the driver's.
     pub fn open(ordinal: u32, bundle: &Bundle<'_>, keys: &[Key]) -> Result<Self, LoadError> {
         let sole = Sole::take()?;
         find(ordinal)?;
@@ -80,7 +84,8 @@ impl Modules {
     /// the program launches.
     ///
     /// # Errors
-    /// Those of [`Self::open`].
+    /// Those of [`Self::open`]. [`DriverError::Capturing`] ends the capture that it refuses, as any call does that waits for
+    /// the context.
     pub fn load(context: Arc<CudaContext>, bundle: &Bundle<'_>, keys: &[Key]) -> Result<Self, LoadError> {
         let sole = Sole::take()?;
         start()?;
@@ -99,10 +104,12 @@ impl Modules {
         let mut device = describe(context.ordinal() as u32, context.cu_device())?;
         device.rows = Launches::Own.rows(&device, &bundle.archs(), registry.tuned());
         let code = code_for(&device, bundle)?;
-        let arch = device.arch().unwrap_or(code);
+        // Own launches are of the code that is loaded.
+        let arch = code;
         let modules = bundle.modules(code).map_err(BundleError::from)?;
         let needed: BTreeSet<KeyVariant> = keys.iter().flat_map(|key| key.built(arch)).collect();
         cover(bundle, arch, &modules, &needed)?;
+        alone(context.ordinal())?;
         wait_for_all_work()?;
         let (mut libraries, mut loads, mut functions) = (Libraries::default(), Loads::default(), BTreeMap::new());
         for module in modules {
@@ -133,8 +140,8 @@ impl Modules {
     /// are of device memory; the variant is the registry's for this GPU.
     ///
     /// # Errors
-    /// [`DriverError::Launch`] if the bundle lacks the kernel, as it does none of the keys that it was loaded with; if the
-    /// stream is of another context; or if an operand is not aligned to 16 bytes. Otherwise a failed call, of this or
+    /// [`DriverError::Launch`] if the bundle lacks the kernel, as it does none of the keys that it was loaded with; if no
+    /// variant admits the parameters; if the stream is of another context; or if an operand is not aligned to 16 bytes. Otherwise a failed call, of this or
     /// earlier work.
     ///
     /// # Safety
@@ -149,6 +156,11 @@ impl Modules {
     ) -> Result<(), DriverError> {
         let params = precast_core::bytes(&kernel, &params.into());
         let key = Key::new(kernel);
+        let mut variants = key.kernel().variants(self.arch).into_iter();
+        if !variants.any(|variant| key.kernel().admits(variant, &params)) {
+            let reason = format!("no variant for {} admits these parameters", self.arch.argument());
+            return Err(DriverError::Launch { label: key.to_string(), reason });
+        }
         let variant = self.registry.select(&key, &params, self.arch);
         let pair = KeyVariant { key, variant };
         let refuse = |reason: String| Err(DriverError::Launch { label: pair.to_string(), reason });
@@ -182,6 +194,27 @@ impl Modules {
         };
         check_on("cuLaunchKernel", queued, &pair)
     }
+}
+
+/// Refuses a process that has another GPU's context: the driver loads a module into every context, and those have work of
+/// their own.
+fn alone(ordinal: usize) -> Result<(), DriverError> {
+    let mut count = 0;
+    // SAFETY: writes one integer.
+    check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
+    for other in (0..count).filter(|other| *other as usize != ordinal) {
+        let (mut device, mut flags, mut active) = (0, 0, 0);
+        // SAFETY: each call writes integers; the number is a device's.
+        unsafe {
+            check("cuDeviceGet", sys::cuDeviceGet(&mut device, other))?;
+            let state = sys::cuDevicePrimaryCtxGetState(device, &mut flags, &mut active);
+            check("cuDevicePrimaryCtxGetState", state)?;
+        }
+        if active != 0 {
+            return Err(DriverError::OtherContext { ordinal: other as u32 });
+        }
+    }
+    Ok(())
 }
 
 /// Waits until no stream of the current context has work.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use precast_aot::lock::{Part, Strictness};
 use precast_aot::{Embed, Keys, Request, instruct, variable};
+use precast_core::shell::quoted;
 use precast_kernels::{Arch, KERNELS, Key, KeyVariant};
 use precast_plan::{ModelConfig, build_keys};
 
@@ -75,7 +76,14 @@ impl Selection {
     pub fn request(&self) -> Request {
         let selection = self.clone();
         let models: BTreeSet<String> = self.models.iter().map(|model| model.name.clone()).collect();
+        let archs: Vec<&str> = self.archs.iter().filter_map(|arch| arch.feature()).collect();
+        let named: String = models.iter().map(|model| format!(" --model {}", quoted(model))).collect();
+        let publish = format!(
+            "precast-aot publish --arch {}{named} --to FILE.tar, then precast-aot fetch --from FILE.tar here",
+            archs.join(",")
+        );
         Request {
+            publish,
             kernels: &KERNELS,
             built_for: models.into_iter().collect(),
             keys: Arc::new(move |arch| selection.keys(arch)),
@@ -85,28 +93,31 @@ impl Selection {
 
     /// Returns what the trainer's build script embeds.
     pub fn embed(&self) -> Embed {
-        precast_aot::embed(&KERNELS).request(self.request()).locks("fatbins", self.locked(), LOCK)
+        Embed::of(self.request()).locked_in("fatbins", self.locked())
     }
 
     /// Returns what has a lock: each model, and the selected kernels that no built-in model launches.
     pub fn locked(&self) -> Vec<Part> {
         let built_in: Vec<String> = Model::built_in().into_iter().map(|model| model.name).collect();
-        let part = |name: &str, strictness, selection: Self| {
+        let part = |name: &str, strictness, command: String, selection: Self| {
             let keys: Keys = Arc::new(move |arch| selection.keys(arch));
-            Part { name: name.to_owned(), keys, strictness }
+            Part { name: name.to_owned(), keys, strictness, command }
         };
         let of_model = |model: &Model| {
             // A user's model needs no lock.
             let is_built_in = built_in.contains(&model.name);
-            let strictness = if is_built_in { Strictness::Required } else { Strictness::Optional };
-            part(&model.name, strictness, Self { models: vec![model.clone()], ..Self::default() })
+            let (strictness, command) = match is_built_in {
+                true => (Strictness::Required, LOCK.to_owned()),
+                false => (Strictness::Optional, format!("{LOCK} --model {}", quoted(&model.name))),
+            };
+            part(&model.name, strictness, command, Self { models: vec![model.clone()], ..Self::default() })
         };
         let mut parts: Vec<Part> = self.models.iter().map(of_model).collect();
         if !self.keys.is_empty() {
             let unlaunched = kernels::unlaunched();
             let keys = self.keys.iter().filter(|key| unlaunched.contains(key)).cloned().collect();
             // A selection may name fewer kernels than are locked.
-            parts.push(part(UNLAUNCHED, Strictness::Partial, Self { keys, ..Self::default() }));
+            parts.push(part(UNLAUNCHED, Strictness::Partial, LOCK.to_owned(), Self { keys, ..Self::default() }));
         }
         parts
     }

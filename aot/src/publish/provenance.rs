@@ -34,7 +34,7 @@ pub fn statement(bundle: &Bundle<'_>, digest: Digest) -> Result<Value, ManifestE
         "predicateType": "https://slsa.dev/provenance/v1",
         "predicate": {
             "buildDefinition": {
-                "buildType": "https://precast.dev/aot/v1",
+                "buildType": "https://precast.dev/aot/v2",
                 "externalParameters": { "builtFor": manifest.built_for, "archs": archs },
                 "internalParameters": {
                     "compiler": manifest.compiler,
@@ -55,7 +55,7 @@ fn sources(bundle: &Bundle<'_>) -> Result<BTreeMap<String, Digest>, ManifestErro
     let mut found = BTreeMap::new();
     for task in tasks(bundle)? {
         let source = task.source();
-        found.insert(format!("{}/{}", source.common.root(), source.path), Digest::of(source.text.as_bytes()));
+        found.insert(source.file(), Digest::of(source.text.as_bytes()));
         for (name, text) in source.headers() {
             found.insert(format!("include {name}"), Digest::of(text.as_bytes()));
         }

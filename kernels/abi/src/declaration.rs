@@ -244,11 +244,10 @@ impl Operand {
                 "write" => "Write",
                 "update" => "ReadWrite",
                 "scratch" => "Scratch",
-                _ if part == "zeros" || part.ends_with(')') => {
-                    content = Some(part.to_owned());
+                _ => {
+                    content = Some(self::content(part)?);
                     continue;
                 }
-                _ => bail!("`{part}` is no access (read, write, update, scratch), and no content"),
             };
             let condition = match rest {
                 "" => None,
@@ -268,6 +267,47 @@ impl Operand {
         ensure!(is_one, "two accesses are `read if x, write if !x`");
         Ok(Self { place, uses, content })
     }
+}
+
+/// Contents of checked launches, each with its arguments.
+const CONTENTS: [(&str, &[Argument]); 12] = [
+    ("zeros", &[]),
+    ("few", &[]),
+    ("normal", &[Argument::Float]),
+    ("uniform", &[Argument::Float, Argument::Float]),
+    ("ids", &[Argument::Other]),
+    ("targets", &[Argument::Other]),
+    ("slots", &[Argument::Other]),
+    ("sorted_ids", &[Argument::Other]),
+    ("positions_of", &[Argument::Other]),
+    ("rows", &[Argument::Other]),
+    ("logits", &[Argument::Other]),
+    ("columns", &[Argument::Other]),
+];
+
+/// Argument of a content.
+enum Argument {
+    Float,
+    /// A size, a field, or an operand.
+    Other,
+}
+
+/// Reads a content: one of the list, with as many arguments, floats as Rust has them.
+fn content(part: &str) -> Result<String> {
+    let (name, rest) = part.split_once('(').unwrap_or((part, ")"));
+    let Some((_, arguments)) = CONTENTS.iter().find(|(known, _)| *known == name) else {
+        let known: Vec<&str> = CONTENTS.iter().map(|(name, _)| *name).collect();
+        bail!("`{part}` is no access (read, write, update, scratch), and no content ({})", known.join(", "));
+    };
+    let rest = rest.strip_suffix(')').with_context(|| format!("`{part}`: a bracket is open"))?;
+    let given: Vec<&str> = top_level(rest, ", ").filter(|argument| !argument.is_empty()).collect();
+    ensure!(given.len() == arguments.len(), "`{part}`: `{name}` has {} arguments", arguments.len());
+    let float = |(text, kind): (&&str, &Argument)| match kind {
+        Argument::Float if text.parse::<i64>().is_ok() => format!("{text}.0"),
+        _ => (*text).to_owned(),
+    };
+    let given: Vec<String> = given.iter().zip(*arguments).map(float).collect();
+    Ok(if given.is_empty() { name.to_owned() } else { format!("{name}({})", given.join(", ")) })
 }
 
 fn place(text: &str) -> Result<OperandExtent> {

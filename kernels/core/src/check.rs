@@ -95,6 +95,9 @@ impl Case {
         if let Some(unwritten) = unwritten(operand, out, reference) {
             return Err(fault(unwritten));
         }
+        if let Some(integers) = integers(operand, out, reference).filter(|_| tolerance == Tolerance::EXACT) {
+            return Err(fault(integers));
+        }
         let distance = match unequal(operand, out, reference) {
             Some(index) => Distance { norm: f64::INFINITY, element: f64::INFINITY, index },
             None => distance(operand.format, out, reference, tolerance),
@@ -112,6 +115,22 @@ fn unequal(operand: &Operand, out: &[u8], reference: &[u8]) -> Option<usize> {
     let Content::Scalars(fields) = operand.content else { return None };
     let mut both = fields.iter().zip(out.chunks(4).zip(reference.chunks(4)));
     both.position(|(field, (out, reference))| matches!(field, Scalar::Word(_) | Scalar::Below(_)) && out != reference)
+}
+
+/// Counts integers that differ.
+fn integers(operand: &Operand, out: &[u8], reference: &[u8]) -> Option<OutputFault> {
+    let read = |bytes: &[u8], index: usize| match operand.format {
+        Format::Dense(Dtype::U32) => Some(i64::from(bytemuck::pod_read_unaligned::<u32>(&bytes[4 * index..][..4]))),
+        Format::Dense(Dtype::I8) => Some(i64::from(bytes[index] as i8)),
+        _ => None,
+    };
+    if matches!(operand.content, Content::Scalars(_)) {
+        return None;
+    }
+    let mut differ = (0..operand.elems as usize).filter(|index| read(out, *index) != read(reference, *index));
+    let index = differ.next()?;
+    let (found, expected) = (read(out, index)?, read(reference, index)?);
+    Some(OutputFault::Integers { index, found, expected, count: 1 + differ.count(), elems: operand.elems })
 }
 
 /// Finds the first element of an output that still holds poison. In integers poison is an ordinary value.
@@ -173,6 +192,20 @@ pub enum OutputFault {
         distance: Distance,
         /// Allowed distance.
         tolerance: Tolerance,
+    },
+    /// Integers that have to be equal are not.
+    #[error("has {found} at element {index}, and the host reference {expected}; {count} of {elems} differ")]
+    Integers {
+        /// First element that differs.
+        index: usize,
+        /// Element of the output.
+        found: i64,
+        /// Element of the reference.
+        expected: i64,
+        /// Elements that differ.
+        count: usize,
+        /// Elements of the operand.
+        elems: u64,
     },
     /// The launch left poison where the reference writes.
     #[error("was never written at element {index} of {elems}")]

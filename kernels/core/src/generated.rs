@@ -140,9 +140,31 @@ pub fn check(folders: &[PathBuf], file: &Path) -> Result<(), Stale> {
     Ok(())
 }
 
+/// Checks every generated file `abi.rs` below a folder of a package as its own head says: the command there names its
+/// headers. Files without a head are not looked at.
+///
+/// # Errors
+/// Those of [`check`].
+pub fn check_all(package: &Path, below: &Path) -> Result<(), Stale> {
+    for path in entries(below)? {
+        if path.is_dir() {
+            check_all(package, &path)?;
+        } else if path.file_name().is_some_and(|name| name == "abi.rs") {
+            let text = read(&path)?;
+            let command = text.lines().find_map(|line| line.strip_prefix(COMMAND)?.split('`').nth(1));
+            let folder = command.and_then(|command| command.strip_prefix("precast-aot abi ")?.split(" --out ").next());
+            if let Some(folder) = folder.map(|folder| package.join(folder)).filter(|folder| folder.is_dir()) {
+                check(&folders(&folder)?, &path)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 fn digest(headers: &[HeaderFile]) -> Digest {
     let parts = headers.iter().flat_map(|header| [header.name(), &header.text]);
-    Digest::of_parts("precast.headers", parts.map(str::as_bytes))
+    // Another version may declare more, or other Rust.
+    Digest::of_parts("precast.headers", [crate::VERSION].into_iter().chain(parts).map(str::as_bytes))
 }
 
 fn is_header(path: &Path) -> bool {

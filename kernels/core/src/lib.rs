@@ -38,6 +38,19 @@ pub mod tuned;
 pub mod variant;
 pub mod words;
 
+/// Prints a type by what it says where its debug form is asked for: a program or a test whose `main` returns it ends with
+/// that.
+#[macro_export]
+macro_rules! debug_is_display {
+    ($type:ty) => {
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+
 /// Version of this package, which a bundle and the program that reads it share.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 

@@ -51,13 +51,12 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// Names cargo, whose build script embeds what is missing.
+/// Says what a build script embeds.
 fn by_cargo(_: &[String], archs: &[Arch]) -> String {
-    let archs: Vec<&str> = archs.iter().map(|arch| arch.argument()).collect();
-    let archs = if archs.is_empty() { String::new() } else { format!(", for {}", archs.join(", ")) };
-    format!(
-        "cargo build, whose build script embeds the `examples` of each kernel for the architectures it names{archs}"
-    )
+    let gpus = archs.iter().filter(|arch| **arch != Arch::Sim).map(|arch| arch.argument());
+    let gpus = gpus.collect::<Vec<_>>().join(", ");
+    let named = if gpus.is_empty() { gpus } else { format!(" for {gpus}, which build.rs names in .archs([..])") };
+    format!("cargo build{named}; `examples` of a kernel returns the keys that are embedded")
 }
 
 impl Registry {

@@ -101,8 +101,12 @@ fn builds(examples: &[Key], archs: BTreeSet<Arch>) -> Result<Vec<(KeyVariant, Ar
             let (kernel, variants) = (key.kernel(), key.kernel().variants(arch));
             let samples = kernel.samples();
             let is_launched = |variant| samples.iter().any(|params| kernel.admits(variant, params));
-            if !variants.is_empty() && !variants.iter().copied().any(is_launched) {
-                return nothing(format!("{key} has no sample that a variant for {arch} admits"));
+            if let Some(variant) = variants.iter().find(|variant| !is_launched(**variant)) {
+                return nothing(format!("{key}[{variant}] for {arch} admits no sample: add one to `samples`"));
+            }
+            let is_run = |params: &Vec<u8>| variants.iter().any(|variant| kernel.admits(*variant, params));
+            if let Some(number) = samples.iter().position(|params| !is_run(params)).filter(|_| !variants.is_empty()) {
+                return nothing(format!("no variant of {key} for {arch} admits sample {number}"));
             }
             builds.extend(key.built(arch).map(|pair| (pair, arch)));
         }

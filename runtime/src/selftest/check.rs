@@ -1,7 +1,5 @@
 //! The self-test as one call, for the tests of a program.
 
-use std::fmt;
-
 use precast_core::check::Distance;
 use precast_fatbins::Bundle;
 
@@ -13,7 +11,7 @@ const SEED: u64 = 1;
 
 /// Launches that computed what their references do.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Checked {
+pub struct SelftestSum {
     /// Number of launches: an admitted sample of a kernel each.
     pub launches: usize,
     /// Largest distance of an output from its reference.
@@ -22,7 +20,7 @@ pub struct Checked {
 
 /// Kernels that do not compute their references, or could not be checked.
 #[derive(thiserror::Error)]
-pub enum CheckError {
+pub enum SelftestError {
     /// The bundle cannot be used on the device.
     #[error(transparent)]
     Load(#[from] LoadError),
@@ -39,21 +37,16 @@ pub enum CheckError {
     },
 }
 
-/// Prints what it says: a test that returns it ends with that.
-impl fmt::Debug for CheckError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+precast_core::debug_is_display!(SelftestError);
 
 /// Compares every kernel of a bundle with its host reference on the device: each admitted sample with random inputs,
 /// poisoned outputs and guarded operands. On the simulated GPU, which executes the references, this checks the samples
 /// and the bundle alone.
 ///
 /// # Errors
-/// [`CheckError`] with every fault.
-pub fn check(loading: Loading, bundle: &Bundle<'_>) -> Result<Checked, CheckError> {
-    let (mut faults, mut checked) = (Vec::new(), Checked { launches: 0, worst: Distance::NONE });
+/// [`SelftestError`] with every fault.
+pub fn check(loading: Loading, bundle: &Bundle<'_>) -> Result<SelftestSum, SelftestError> {
+    let (mut faults, mut checked) = (Vec::new(), SelftestSum { launches: 0, worst: Distance::NONE });
     let device = loading.device().name.clone();
     selftest(loading.into_driver(), bundle, "", SEED, |SelftestOutcome { pair, sample, result, .. }| {
         checked.launches += 1;
@@ -64,9 +57,9 @@ pub fn check(loading: Loading, bundle: &Bundle<'_>) -> Result<Checked, CheckErro
         }
     })?;
     match checked.launches {
-        0 => Err(CheckError::Nothing(device)),
+        0 => Err(SelftestError::Nothing(device)),
         _ if faults.is_empty() => Ok(checked),
-        launches => Err(CheckError::Faults { faults, launches }),
+        launches => Err(SelftestError::Faults { faults, launches }),
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod check;
 
-pub use check::{CheckError, Checked, check, measure};
+pub use check::{SelftestError, SelftestSum, check, measure};
 
 use precast_core::check::{Case, Distance, Mismatch, POISON};
 use precast_core::{Batch, Format, KeyVariant, Operand};

@@ -36,10 +36,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let request = selection.request();
     let built = arguments.compiler.build(&request)?;
     let directory = arguments.locks.directory();
-    let lock::Comparison { changes, unlocked } =
-        lock::compare(&built.manifest, &selection.locked(), &request.archs, &directory)?;
+    let parts = selection.locked();
+    let lock::Comparison { changes, unlocked } = lock::compare(&built.manifest, &parts, &request.archs, &directory)?;
     if arguments.locked {
-        if let Some((model, _)) = unlocked.into_iter().next() {
+        if let Some(part) = unlocked.first() {
+            let model = part.name.clone();
             return Err(Failure::NoLock { path: lock::path(&directory, &model), model });
         }
         if !changes.is_empty() {

@@ -13,9 +13,10 @@ const N: u32 = 5000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bundle = precast_runtime::embedded!().bundle(&KERNELS)?;
-    let mut loading = match std::env::args().nth(1) {
-        Some(device) if device == "cuda:0" => Loading::cuda(0, &bundle)?,
-        _ => Loading::sim(),
+    let mut loading = match std::env::args().nth(1).as_deref() {
+        None => Loading::sim(),
+        Some("cuda:0") => Loading::cuda(0, &bundle)?,
+        Some(other) => return Err(format!("no device {other}: cuda:0, or none for the simulated GPU").into()),
     };
     let mut plan = Builder::new(&KERNELS, loading.arch()?);
     let [x, y] = ["x", "y"].map(|name| plan.persistent(name, VECTORS, Dtype::F32, N.into()));

@@ -16,9 +16,10 @@ const ROWS: [fn(u32) -> f32; 3] =
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bundle = precast_runtime::embedded!().bundle(&KERNELS)?;
-    let mut loading = match std::env::args().nth(1) {
-        Some(device) if device == "cuda:0" => Loading::cuda(0, &bundle)?,
-        _ => Loading::sim(),
+    let mut loading = match std::env::args().nth(1).as_deref() {
+        None => Loading::sim(),
+        Some("cuda:0") => Loading::cuda(0, &bundle)?,
+        Some(other) => return Err(format!("no device {other}: cuda:0, or none for the simulated GPU").into()),
     };
     let (rows, x) = (ROWS.len() as u32, Dtype::F32);
     let mut plan = Builder::new(&KERNELS, loading.arch()?);

@@ -114,13 +114,16 @@ impl Builder {
     /// Adds a launch of a kernel of the bundle.
     ///
     /// # Panics
-    /// If an operand has no buffer, another format than its buffer, or reaches past it: the lowering is wrong.
+    /// If an operand has no buffer, another format than its buffer, or reaches past it, or no variant admits the launch: the
+    /// lowering is wrong.
     pub fn launch<K: Registered>(&mut self, label: impl Into<String>, kernel: K, params: impl Into<K::Params>) {
-        let params = crate::bytes(&kernel, &params.into());
+        let (label, params) = (label.into(), crate::bytes(&kernel, &params.into()));
         let key = Key::new(kernel);
+        let is_admitted = key.kernel().variants(self.arch).into_iter().any(|row| key.kernel().admits(row, &params));
+        assert!(is_admitted, "{label}: no variant of {key} for {} admits its parameters", self.arch);
         let variant = self.kernels.select(&key, &params, self.arch);
         let geometry = key.kernel().geometry(variant, &params);
-        self.add(label.into(), Launch { key, params, by: Executor::Kernel(Build { variant, geometry }) });
+        self.add(label, Launch { key, params, by: Executor::Kernel(Build { variant, geometry }) });
     }
 
     /// Adds a GEMM that cuBLASLt computes.

@@ -1,7 +1,7 @@
 //! Parameter blocks and kernels, of the C headers of `src/saxpy`.
 //!
 //! Not edited by hand: `precast-aot abi src/saxpy --out src/saxpy/abi.rs` regenerates it.
-// Headers: 1528f485ab36d327d7a92ca21ee893b0bfa210463d0830246ff8e993b2b25b5c
+// Headers: 35aacc0d94ec3d2806ee1d7eadcbf3fc3abc5563ea4caa85f6a6f53ebfa0ca86
 // Body: 61cbb8903f1b21c8b45ebc39e61a4876d97b844af3cabca04e3cf034dd9faed4
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]

@@ -1,7 +1,7 @@
 //! Parameter blocks and kernels, of the C headers of `src/softmax`.
 //!
 //! Not edited by hand: `precast-aot abi src/softmax --out src/softmax/abi.rs` regenerates it.
-// Headers: f06005787c336e87b129ddd483406ba49303286d542def7ec01899754f0d8cf8
+// Headers: 770506497b5f5a0b740e30c277187de688bfbc2ebfe2c1452d788c1b0794cc6b
 // Body: 23b3eb159b596bbad2087ebadb460fb742cea06f353fa596acd0d8ac96930ace
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]

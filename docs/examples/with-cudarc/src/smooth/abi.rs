@@ -1,7 +1,7 @@
 //! Parameter blocks and kernels, of the C headers of `src/smooth`.
 //!
 //! Not edited by hand: `precast-aot abi src/smooth --out src/smooth/abi.rs` regenerates it.
-// Headers: cf93768b4c4f8b2ee6f2f0929e142a77d22a888bad13cc8db19cefc7a6067d5f
+// Headers: 1bf4c82cd2b8036ea562ccca7536722feda07f218b6e0cd9f00d5f2253e2f839
 // Body: a26fa883197d9c6f496d96f9ca9a1b53798bc13b7f027c11a440918879f4f9cc
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
