@@ -170,6 +170,15 @@ fn loads_child() {
     assert_eq!(stream.capture_status().unwrap(), CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_INVALIDATED);
     assert!(stream.end_capture(CUgraphInstantiate_flags(0)).is_err());
 
+    // A module is loaded into every context; a machine with one GPU has no other.
+    if let Ok(other) = CudaContext::new(1) {
+        assert_eq!(
+            refused(Modules::load(Arc::clone(&context), &bundle, &keys())),
+            DriverError::OtherContext { ordinal: 1 }
+        );
+        drop(other);
+    }
+
     // No model is so wide.
     let wide = KERNELS.parse("rmsnorm.fwd{h=24,residual=false,x=bf16}").unwrap();
     let with_more: Vec<Key> = keys().into_iter().chain([wide.clone()]).collect();

@@ -74,14 +74,15 @@ int cuDeviceGetP2PAttribute(int* value, int attribute, int device, int other) {
     return *value = attribute == ACCESS_SUPPORTED, 0;
 }
 /* A device's primary context is one, however often it is retained. */
-static int retained;
+static int retained, retained_of[16];
 static __thread void* current;
 int cuDevicePrimaryCtxRetain(void** context, int device) {
-    retained++;
+    retained++, retained_of[device]++;
     *context = (void*)(size_t)(0x1000 + device);
     return 0;
 }
-int cuDevicePrimaryCtxRelease_v2(int device) { return (void)device, --retained ? 0 : on_release(); }
+int cuDevicePrimaryCtxRelease_v2(int device) { return retained_of[device]--, --retained ? 0 : on_release(); }
+int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) { return *flags = 0, *active = retained_of[device] > 0, 0; }
 int cuCtxSetCurrent(void* context) { return context ? current = context, 0 : INVALID_VALUE; }
 int cuCtxGetCurrent(void** context) { return *context = current, 0; }
 int cuGetErrorName(int error, const char** name) {
