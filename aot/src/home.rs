@@ -33,9 +33,9 @@ fn checkout() -> Option<PathBuf> {
     current.ancestors().find(|dir| dir.join("fatbins/Cargo.toml").is_file()).map(PathBuf::from)
 }
 
-/// Directory of lock files: `fatbins/` of the checkout around the current directory, else the current directory.
-pub fn locks() -> PathBuf {
-    checkout().map_or_else(PathBuf::new, |root| root.join("fatbins"))
+/// Names a directory of the checkout around the current directory; outside of any, the current directory.
+pub fn of_checkout(directory: &str) -> PathBuf {
+    checkout().map_or_else(PathBuf::new, |root| root.join(directory))
 }
 
 #[cfg(test)]

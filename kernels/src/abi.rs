@@ -1,4 +1,4 @@
-//! Parameter blocks and kernels, of the C headers of `kernels/abi` and of the families.
+//! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
 // Headers: 1879c8f454cb4906311efd4cc8d174866201fc82e80eb3e821298e79c28e96a5

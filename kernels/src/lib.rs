@@ -46,7 +46,7 @@ pub use precast_core::{
 static COMMON: Common = Common::new(&[
     ("blocks.cuh", include_str!("../cuda/blocks.cuh")),
     ("quantize.cuh", include_str!("../cuda/quantize.cuh")),
-    ("step.h", include_str!("../abi/step.h")),
+    ("step.h", include_str!("step.h")),
 ])
 .in_folder("kernels/src");
 

@@ -122,7 +122,10 @@ pub fn emulate() -> Result<PathBuf> {
     let listed = output(Command::new(&trainer).arg("kernels"))?;
     let held = listed.lines().filter(|line| line.starts_with("sm_121"));
     let held = held.filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect();
-    ensure!(locked("fatbins".as_ref(), "sm_121")? == held, "its kernels for sm_121 are not the locked ones:\n{listed}");
+    ensure!(
+        locked("aot/models/locks".as_ref(), "sm_121")? == held,
+        "its kernels for sm_121 are not the locked ones:\n{listed}"
+    );
     println!("== it holds the locked kernels for sm_121");
     // This machine's own programs, for comparison.
     let own = ["build", "--release", "--locked", "--package", "precast", "--package", "precast-models"];

@@ -41,6 +41,7 @@ cargo xtask ci [DIR]       test, then run every kernel on the CPU with three see
                            reproducible, published, built offline; DIR (target/ci) receives what to upload
 cargo xtask prove [DIR]    the second half of ci
 cargo xtask fresh          the part of prove that builds a fresh clone, with and without a network
+cargo xtask packages       the part of prove that packages each crate, and builds them and a trainer from the packages alone
 cargo xtask page           the part of ci that adds a kernel to a copy of the checkout as CONTRIBUTING.md says, and plants mistakes
 cargo xtask abi            regenerate kernels/src/abi.rs from the headers of kernels
 cargo xtask examples       the part of ci that builds, runs and tests docs/examples, and plants mistakes in one
@@ -96,6 +97,7 @@ fn command() -> Result<()> {
         ["prove"] => ci::prove("target/ci".as_ref()),
         ["prove", directory] => ci::prove(directory.as_ref()),
         ["fresh"] => ci::fresh(),
+        ["packages"] => ci::packages(),
         ["page"] => ci::page(),
         ["abi"] => abi::abi(),
         ["examples"] => examples::all(),

@@ -17,6 +17,9 @@ use crate::model::Model;
 /// Name of the lock of kernels that no model launches.
 pub const UNLAUNCHED: &str = "unlaunched";
 
+/// Directory of the lock files: they are a part of this package.
+const LOCKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/locks");
+
 /// Command that writes the lock files.
 pub const LOCK: &str = "precast-aot lock";
 
@@ -93,7 +96,7 @@ impl Selection {
 
     /// Returns what the trainer's build script embeds.
     pub fn embed(&self) -> Embed {
-        Embed::of(self.request()).locked_in("fatbins", self.locked())
+        Embed::of(self.request()).locked_in(LOCKS, self.locked())
     }
 
     /// Returns what has a lock: each model, and the selected kernels that no built-in model launches.

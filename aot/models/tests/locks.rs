@@ -11,7 +11,7 @@ use precast_models::{Model, Selection};
 /// Finds in seconds the mismatch that a build finds after compiling: a kernel that is not the locked one.
 #[test]
 fn every_kernel_is_locked_with_its_source_and_options() {
-    let locks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fatbins");
+    let locks = Path::new(env!("CARGO_MANIFEST_DIR")).join("locks");
     let (options, mut wrong) = (OPTIONS.join(" "), Vec::new());
     for model in Model::built_in() {
         let path = precast_aot::lock::path(&locks, &model.name);

@@ -20,9 +20,8 @@ fn main() -> Result<ExitCode> {
     }
     println!("libclang: {}", folder.display());
     let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("");
-    let (mut folders, out) = (generated::folders(&kernels.join("src"))?, kernels.join("src/abi.rs"));
-    folders.push(kernels.join("abi"));
-    let text = precast_abi::generate(&folders, "`kernels/abi` and of the families", "cargo xtask abi")?;
+    let (folders, out) = (generated::folders(&kernels.join("src"))?, kernels.join("src/abi.rs"));
+    let text = precast_abi::generate(&folders, "`kernels/src`", "cargo xtask abi")?;
     println!("{}: {}", out.display(), if precast_abi::put(&out, &text)? { "regenerated" } else { "as it was" });
     Ok(ExitCode::SUCCESS)
 }

@@ -4,20 +4,18 @@ use std::path::{Path, PathBuf};
 
 use precast_core::generated::{self, Stale};
 
-fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("src")
 }
 
 fn generate(folders: &[PathBuf]) -> Result<String, String> {
-    let generated = precast_abi::generate(folders, "`kernels/abi` and of the families", "cargo xtask abi");
+    let generated = precast_abi::generate(folders, "`kernels/src`", "cargo xtask abi");
     generated.map_err(|error| format!("{error:#}"))
 }
 
 #[test]
 fn the_committed_file_is_made_of_the_headers() {
-    let kernels = folder().join("..");
-    let (mut folders, file) = (generated::folders(&kernels.join("src")).unwrap(), kernels.join("src/abi.rs"));
-    folders.push(kernels.join("abi"));
+    let (folders, file) = (generated::folders(&sources()).unwrap(), sources().join("abi.rs"));
     let committed = std::fs::read_to_string(&file).unwrap();
     assert!(committed == generate(&folders).unwrap(), "the headers and kernels/src/abi.rs differ: cargo xtask abi");
     generated::check(&folders, &file).unwrap();
@@ -51,7 +49,7 @@ fn padding_is_refused_by_the_name_of_its_struct() {
     let refused = write(dir.path(), "typedef struct softcap_params { address x").unwrap_err();
     assert!(refused.contains("do not parse") && refused.contains("softcap.h:1:33: error: unknown type"), "{refused}");
     std::fs::write(dir.path().join("step.h"), "").unwrap();
-    let twice = generate(&[dir.path().to_path_buf(), folder()]).unwrap_err();
+    let twice = generate(&[dir.path().to_path_buf(), sources()]).unwrap_err();
     assert!(twice.contains("two headers are called step.h"), "{twice}");
 }
 

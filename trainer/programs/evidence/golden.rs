@@ -22,7 +22,7 @@ use crate::options::{
     TeachingOptions, UsageError, WeightFormat,
 };
 
-const MODEL: &str = include_str!("../../../aot/models/smollm2-135m.json");
+const MODEL: &str = include_str!("smollm2-135m.json");
 const CASE: &str = "smollm2-135m, 2 layers teach 1, 4 steps of 2 x 32 tokens";
 const VOCAB: u32 = 512;
 const TEACHER_LAYERS: u32 = 2;

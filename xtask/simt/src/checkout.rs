@@ -50,7 +50,7 @@ impl Checkout {
     fn header(&self, source: &str, name: &str) -> PathBuf {
         let [family, own] = [source.split('/').next(), name.split('.').next()].map(Option::unwrap_or_default);
         let families = [String::from("src"), format!("src/{family}"), format!("src/{own}")];
-        let folders = families.into_iter().chain(["abi", "cuda", "core/cuda"].map(String::from));
+        let folders = families.into_iter().chain(["cuda", "core/cuda"].map(String::from));
         let mut places = folders.map(|folder| self.0.join(folder).join(name));
         let last = self.0.join("cuda").join(name);
         places.find(|path| path.is_file()).unwrap_or(last)

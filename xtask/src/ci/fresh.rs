@@ -39,7 +39,7 @@ pub fn check() -> Result<()> {
         let listed = output(Command::new(trainer).arg("kernels"))?;
         let found = listed.lines().filter(|line| line.starts_with("sm_"));
         let found = found.filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect();
-        ensure!(published::locked(&checkout.join("fatbins"), FEATURE)? == found, "not the locked kernels");
+        ensure!(published::locked(&checkout.join("aot/models/locks"), FEATURE)? == found, "not the locked kernels");
         let again = succeed("the same again", &mut build(&checkout, arguments))?;
         ensure!(!again.contains("Compiling"), "a finished build is rebuilt:\n{again}");
     }

@@ -1,8 +1,9 @@
 //! `cargo xtask ci`: every test, the whole matrix of kernels on the host, the page's example, then proofs of the artifact: locked,
-//! reproducible, published, built offline, and built from a fresh clone.
+//! reproducible, published, built offline, built from packages alone, and built from a fresh clone.
 
 mod fresh;
 mod offline;
+mod packages;
 mod page;
 mod published;
 mod reproducible;
@@ -36,6 +37,7 @@ pub fn prove(out: &Path) -> Result<()> {
     step("every kernel is the locked one", Command::new(aot()).args(["lock", "--check"]))?;
     published::check(out)?;
     offline::check(out)?;
+    packages::check()?;
     fresh::check()?;
     reproducible::check()?;
     rows::check()?;
@@ -50,6 +52,12 @@ pub fn prove(out: &Path) -> Result<()> {
 /// Builds a fresh clone as a newcomer does.
 pub fn fresh() -> Result<()> {
     fresh::check()
+}
+
+/// Packages what others may depend on, and builds from that.
+pub fn packages() -> Result<()> {
+    setup::compiler()?;
+    packages::check()
 }
 
 /// Adds a kernel to a copy of the checkout, as the page says.

@@ -118,7 +118,7 @@ fn one_changed_character(checkout: &Path) -> Result<()> {
     ensure!(check.status.code() == Some(3), "lock --check ends with {} where a source changed", check.status);
     let message = String::from_utf8_lossy(&check.stderr);
     let changed: Vec<&str> = message.lines().filter(|line| line.starts_with("  ")).collect();
-    let lock = fs::read_dir(checkout.join("fatbins"))?.filter_map(|entry| Some(entry.ok()?.path()));
+    let lock = fs::read_dir(checkout.join("aot/models/locks"))?.filter_map(|entry| Some(entry.ok()?.path()));
     let locks: Vec<PathBuf> = lock.filter(|path| path.extension().is_some_and(|e| e == "lock")).collect();
     let mut expected = 0;
     for lock in locks {

@@ -40,7 +40,7 @@ pub fn check() -> Result<()> {
 
 /// Returns the names of built-in models, each of which has a lock.
 fn locked_models() -> Result<Vec<String>> {
-    let files = fs::read_dir("fatbins")?.collect::<Result<Vec<_>, _>>()?;
+    let files = fs::read_dir("aot/models/locks")?.collect::<Result<Vec<_>, _>>()?;
     let names = files.iter().map(|file| file.file_name().to_string_lossy().into_owned());
     Ok(names.filter_map(|name| Some(name.strip_suffix(".lock")?.to_owned())).collect())
 }

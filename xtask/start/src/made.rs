@@ -17,7 +17,7 @@ const MANIFESTS: [&str; 7] = [
 ];
 
 /// Folders of CUDA sources: the checker reads these itself. Headers that declare kernels are in Rust, too.
-const CUDA: [&str; 4] = ["kernels/abi/", "kernels/core/cuda/", "kernels/cuda/", "kernels/src/"];
+const CUDA: [&str; 3] = ["kernels/core/cuda/", "kernels/cuda/", "kernels/src/"];
 
 /// Stands beside a program: its time is when the build of that began. An edit in the meantime may have come too late.
 fn stamp(program: &Path) -> PathBuf {

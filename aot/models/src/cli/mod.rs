@@ -133,14 +133,14 @@ impl Targets {
 /// Directory of the locks.
 #[derive(Args)]
 struct Locks {
-    /// Directory of the models' lock files [default: fatbins/ of the checkout]
+    /// Directory of the models' lock files [default: aot/models/locks of the checkout]
     #[arg(long, value_name = "DIR")]
     locks: Option<PathBuf>,
 }
 
 impl Locks {
     fn directory(&self) -> PathBuf {
-        self.locks.clone().unwrap_or_else(home::locks)
+        self.locks.clone().unwrap_or_else(|| home::of_checkout("aot/models/locks"))
     }
 }
 

@@ -83,7 +83,7 @@ pub struct Fetch {
 pub fn fetch(arguments: &Fetch) -> Result<(), Failure> {
     let keys = arguments.trusted.keys()?;
     let fetched = publish::fetch(&arguments.from, &keys, &KERNELS)?;
-    let to = arguments.to.clone().unwrap_or_else(|| home::locks().join("published"));
+    let to = arguments.to.clone().unwrap_or_else(|| home::of_checkout("fatbins").join("published"));
     fetched.install(&to).map_err(publish::PublishError::from)?;
     say!("{}: {}", to.display(), fetched.files.keys().cloned().collect::<Vec<_>>().join(", "));
     say!("bundle {}", Digest::of(&fetched.files[title::BUNDLE]));

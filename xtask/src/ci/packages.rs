@@ -1,0 +1,64 @@
+//! Packages each crate that others may depend on, builds each from what it holds, and a trainer with kernels from all of them: no
+//! path leaves a package. Nothing is published.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::run::{cargo, output, step};
+
+/// Size limit of a compressed package, bytes: lock files take most of the largest, and no fixture is as large.
+const MOST_BYTES: u64 = 2 << 20;
+
+/// Fields of a package that a registry shows.
+const SHOWN: [&str; 5] = ["description", "license", "readme", "keywords", "categories"];
+
+/// Packages all but what says `publish = false`, and builds from the packages.
+pub fn check() -> Result<()> {
+    let listed = output(&mut cargo(&["metadata", "--format-version", "1", "--no-deps", "--offline"]))?;
+    let listed: Value = serde_json::from_str(&listed)?;
+    let text = |value: &Value| value.as_str().map(str::to_owned).context("cargo names its packages");
+    let mut package = cargo(&["package", "--workspace", "--offline", "--allow-dirty"]);
+    let mut names = Vec::new();
+    for found in listed["packages"].as_array().context("cargo lists packages")? {
+        let name = text(&found["name"])?;
+        if found["publish"].as_array().is_some_and(Vec::is_empty) {
+            package.args(["--exclude", &name]);
+            continue;
+        }
+        let is_shown = |field: &&str| {
+            !matches!(found.get(*field), None | Some(Value::Null)) && found[*field] != serde_json::json!([])
+        };
+        let lacking: Vec<&str> = SHOWN.into_iter().filter(|field| !is_shown(field)).collect();
+        ensure!(lacking.is_empty(), "{name} has no {}", lacking.join(", "));
+        names.push((name, text(&found["version"])?));
+    }
+    step("each package builds from what it holds", &mut package)?;
+    let target = PathBuf::from(text(&listed["target_directory"])?);
+    trainer(&names, &target)
+}
+
+/// Builds a trainer with kernels where there is nothing but packages: its build script finds the lock files in one of them.
+fn trainer(names: &[(String, String)], target: &Path) -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut build = cargo(&["build", "--offline", "--features", "sm_121"]);
+    for (name, version) in names {
+        let file = target.join("package").join(format!("{name}-{version}.crate"));
+        let bytes = fs::metadata(&file).with_context(|| file.display().to_string())?.len();
+        ensure!(bytes <= MOST_BYTES, "{} has {bytes} bytes, more than {MOST_BYTES}", file.display());
+        output(Command::new("tar").arg("-xzf").arg(&file).arg("-C").arg(dir.path()))?;
+        let folder = dir.path().join(format!("{name}-{version}"));
+        match name.as_str() {
+            "precast" => build.current_dir(folder),
+            _ => build.arg("--config").arg(format!("patch.crates-io.{name}.path={:?}", folder.display().to_string())),
+        };
+    }
+    build.env("CARGO_TARGET_DIR", dir.path().join("target")).env("PRECAST_HOME", target.join("precast"));
+    step("a trainer with kernels, of packages alone", &mut build)?;
+    let listed = output(Command::new(dir.path().join("target/debug/precast")).arg("kernels"))?;
+    ensure!(listed.lines().any(|line| line.starts_with("sm_121")), "no kernel is embedded:\n{listed}");
+    Ok(())
+}
