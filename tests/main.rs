@@ -15,6 +15,7 @@ mod bounds;
 mod chat;
 mod commands;
 mod copies;
+mod core_packages;
 mod coverage;
 mod cublas;
 mod data;

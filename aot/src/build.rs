@@ -22,8 +22,9 @@ pub type Keys = Arc<dyn Fn(Arch) -> BTreeSet<KeyVariant> + Send + Sync>;
 pub struct Request {
     /// Kernels of the program.
     pub kernels: &'static Registry,
-    /// Names of what they are built for, sorted: the trainer's models.
+    /// Names of what they are built for, sorted, as the program gives them.
     pub built_for: Vec<String>,
+    /// Kernels that each architecture needs.
     pub keys: Keys,
     /// GPUs to build for; the simulated one is always added.
     pub archs: Vec<Arch>,
@@ -40,6 +41,7 @@ impl fmt::Debug for Request {
 /// A manifest and the cubins that it names, not yet encoded.
 #[derive(Debug)]
 pub struct Built {
+    /// Manifest over all modules.
     pub manifest: Manifest,
     /// Cubins by digest.
     pub cubins: BTreeMap<Digest, Vec<u8>>,
@@ -58,6 +60,7 @@ pub enum BuildError {
     Cubin {
         /// Key, variant and architecture.
         task: String,
+        /// Fault of the machine code.
         error: CubinError,
     },
     /// Kernels that spill, or of which not one CTA fits a multiprocessor.

@@ -8,6 +8,7 @@ use precast_system::{files, input};
 /// Upper limit on a cubin's size.
 const MOST_BYTES: u64 = 256 << 20;
 
+/// Machine code of earlier builds, by the digest of all that it follows from.
 #[derive(Clone, Debug)]
 pub struct Cache(Option<PathBuf>);
 

@@ -8,6 +8,7 @@ use crate::nvrtc::{Nvrtc, NvrtcError, Unit};
 /// One compilation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Task {
+    /// Kernel to compile.
     pub pair: KeyVariant,
     /// An architecture with machine code.
     pub arch: Arch,
@@ -23,12 +24,15 @@ pub enum CompileError {
         task: String,
         /// The offending line of the source, if the log names one.
         excerpt: String,
+        /// Compiler's log.
         log: String,
     },
+    /// The compiler failed, and not because of the source.
     #[error("{task}: {error}")]
     Nvrtc {
         /// Key, variant and architecture.
         task: String,
+        /// Its error.
         error: NvrtcError,
     },
 }

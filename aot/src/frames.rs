@@ -1,4 +1,4 @@
-//! Bundles in zstd frames: one of each architecture, for trainers that have all.
+//! Bundles in zstd frames: one of each architecture, for programs that have all.
 
 use precast_core::Arch;
 use precast_fatbins::{Digest, compress};
@@ -10,6 +10,7 @@ use crate::cache::Cache;
 /// The bundle of one architecture in a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Framed {
+    /// Compressed bundle.
     pub bytes: Vec<u8>,
     /// Size of the bundle, bytes.
     pub bundle_bytes: u64,

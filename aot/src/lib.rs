@@ -2,6 +2,8 @@
 //!
 //! The only crate that can compile device code. Programs do not depend on it; their build scripts do.
 
+#![deny(missing_docs)]
+
 pub mod abi;
 pub mod budget;
 pub mod build;

@@ -15,7 +15,9 @@ use crate::build::Keys;
 pub struct Part {
     /// Name of the file: `NAME.lock`.
     pub name: String,
+    /// Kernels that it has, by architecture.
     pub keys: Keys,
+    /// Rules of its file.
     pub strictness: Strictness,
     /// Command that writes the file.
     pub command: String,
@@ -50,12 +52,30 @@ pub struct Comparison<'p> {
 /// A lock file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LockFileError {
+    /// A file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
-    Read { path: PathBuf, error: std::io::Error },
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Error of the system.
+        error: std::io::Error,
+    },
+    /// A file cannot be written.
     #[error("cannot write {}: {error}", path.display())]
-    Write { path: PathBuf, error: std::io::Error },
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Error of the system.
+        error: std::io::Error,
+    },
+    /// A file is no lock file.
     #[error("{}: {error}\nRemove it, and lock the kernels again", path.display())]
-    Parse { path: PathBuf, error: LockError },
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// First fault.
+        error: LockError,
+    },
 }
 
 /// Kernels that differ from the locked ones.
@@ -70,6 +90,7 @@ pub enum LockFileError {
 pub struct NotLocked {
     /// Directory of the lock files.
     pub directory: PathBuf,
+    /// Modules that differ.
     pub changes: Vec<Change>,
     /// Command that writes the locks.
     pub command: String,

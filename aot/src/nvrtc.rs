@@ -26,6 +26,7 @@ type GetBytes = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
 type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
 type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;
 
+/// An opened NVRTC. It compiles from any number of threads.
 pub struct Nvrtc {
     create: CreateProgram,
     destroy: DestroyProgram,
@@ -37,45 +38,78 @@ pub struct Nvrtc {
     error_string: ErrorString,
     compiler: String,
     identity: String,
+    /// The library.
     path: PathBuf,
 }
 
 /// NVRTC cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NvrtcError {
+    /// The library cannot be opened.
     #[error("cannot load {}: {error}", path.display())]
-    Load { path: PathBuf, error: libloading::Error },
+    Load {
+        /// The library.
+        path: PathBuf,
+        /// Error of the loader.
+        error: libloading::Error,
+    },
+    /// The library is older than the kernels.
     #[error(
         "NVRTC at {} is {major}.{minor}: 13.0 or newer is needed, whose cubins name their compiler. The pinned one, from this directory: \
          precast-aot toolchain install",
         path.display()
     )]
-    Old { path: PathBuf, major: i32, minor: i32 },
+    Old {
+        /// The library.
+        path: PathBuf,
+        /// Major version.
+        major: i32,
+        /// Minor version.
+        minor: i32,
+    },
     /// One of its files cannot be read.
     #[error("cannot read {}: {error}", path.display())]
-    Read { path: PathBuf, error: std::io::Error },
+    Read {
+        /// The library.
+        path: PathBuf,
+        /// Error of the system.
+        error: std::io::Error,
+    },
     /// A call fails for a reason other than the source.
     #[error("NVRTC at {}: {call} failed: {reason}", path.display())]
     Call {
+        /// The library.
         path: PathBuf,
+        /// Function that failed.
         call: &'static str,
         /// NVRTC's description of the code.
         reason: String,
     },
     /// The source does not compile without warnings; holds NVRTC's log.
     #[error("{log}")]
-    Compile { log: String },
+    Compile {
+        /// Compiler's log, with file and line.
+        log: String,
+    },
     /// NVRTC's output is not a valid cubin.
     #[error("NVRTC at {}: {error}", path.display())]
-    Cubin { path: PathBuf, error: CubinError },
+    Cubin {
+        /// The library.
+        path: PathBuf,
+        /// Fault of its machine code.
+        error: CubinError,
+    },
 }
 
 /// A translation unit.
 pub struct Unit<'a> {
+    /// Name in messages.
     pub name: &'a str,
+    /// CUDA source.
     pub text: &'a str,
     /// Headers as (include name, text).
     pub headers: &'a [(&'a str, &'a str)],
+    /// Options of the compiler.
     pub options: &'a [String],
 }
 

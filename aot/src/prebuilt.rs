@@ -21,20 +21,40 @@ pub enum PrebuiltError {
         .0.display()
     )]
     NotThere(PathBuf),
+    /// A file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
-    Read { path: PathBuf, error: std::io::Error },
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Error of the system.
+        error: std::io::Error,
+    },
+    /// The bundle must not be used.
     #[error("{}: {error}", path.display())]
-    Bundle { path: PathBuf, error: BundleError },
+    Bundle {
+        /// The bundle.
+        path: PathBuf,
+        /// Its fault.
+        error: BundleError,
+    },
     /// Some of its kernels are over budget.
     #[error("{}: {error}", path.display())]
-    OverBudget { path: PathBuf, error: OverBudget },
+    OverBudget {
+        /// The bundle.
+        path: PathBuf,
+        /// Kernels and limits.
+        error: OverBudget,
+    },
+    /// Kernels of the build are not in the bundle.
     #[error(
         "{} lacks what this build embeds:\n  {}\nWhere there is a compiler: {publish}",
         path.display(),
         lacking.join("\n  ")
     )]
     Lacking {
+        /// The bundle.
         path: PathBuf,
+        /// Key, variant and architecture of each.
         lacking: Vec<String>,
         /// Commands that make and bring them.
         publish: String,

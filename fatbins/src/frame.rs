@@ -1,4 +1,4 @@
-//! A bundle in a zstd frame, as a trainer with the kernels of all architectures embeds one of each.
+//! A bundle in a zstd frame, as a program with the kernels of all architectures embeds one of each.
 
 use precast_core::Arch;
 
@@ -12,7 +12,9 @@ const LEVEL: i32 = 19;
 /// A frame, and what the build script found of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
+    /// Architecture of the bundle.
     pub arch: Arch,
+    /// Compressed bundle.
     pub bytes: &'static [u8],
     /// SHA-256 of `bytes`.
     pub sha256: Digest,
@@ -26,6 +28,7 @@ pub struct Frame {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the frame of {arch} {reason}: the program's file is damaged; install it again")]
 pub struct FrameError {
+    /// Architecture of the bundle.
     pub arch: Arch,
     reason: String,
 }

@@ -4,6 +4,8 @@
 //! that `cuobjdump` and Nsight open it; section `.precast` holds the manifest. The encoding is canonical: a bundle
 //! equals its own re-encoding byte for byte. `README.md` beside this crate is the specification.
 
+#![deny(missing_docs)]
+
 mod bundle;
 mod code;
 mod cubin;

@@ -1,10 +1,10 @@
-//! Lock files: the expected digest of every kernel of a model.
+//! Lock files: the expected digest of each of the kernels that were built for one thing.
 //!
-//! Text, one line per module in sorted order, committed beside this crate as `<model>.lock`:
+//! Text, one line per module in sorted order, committed as `<name>.lock`:
 //!
 //! ```text
 //! # precast lock 1, written by `precast-aot lock`
-//! sm_121 fill{first=false}[threads=256] <cubin SHA-256> <source digest> <compiler>; <options>
+//! sm_121 saxpy{x=f32}[threads=256,width=4] <cubin SHA-256> <source digest> <compiler>; <options>
 //! ```
 //!
 //! The source digest covers sources, headers, options, macros and architecture. Together with compiler and options it
@@ -37,6 +37,7 @@ pub struct Locked {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lock(BTreeMap<(String, String), Locked>);
 
+/// A text that is no lock file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
     /// The format or version is unknown.
@@ -50,6 +51,7 @@ pub enum LockError {
     Line {
         /// Counted from 1.
         line: usize,
+        /// The line.
         text: String,
     },
     /// Lines are out of order or repeated.
@@ -69,6 +71,7 @@ pub enum Change {
     Added(String),
     /// Built differently than locked.
     Changed {
+        /// Architecture, key and variant of the module.
         module: String,
         /// Those of source, options and compiler that moved; none if only the bytes did. The source is not listed if
         /// the options moved, because its digest covers them.

@@ -38,7 +38,7 @@ pub struct Manifest {
     pub compiler: String,
     /// Options common to all kernels, besides architecture and macros.
     pub options: Vec<String>,
-    /// Names of what the kernels are built for, sorted: the trainer's models.
+    /// Names of what the kernels are built for, sorted, as the program gives them.
     pub built_for: Vec<String>,
     /// Modules, sorted by key, variant and architecture.
     pub modules: Vec<ModuleEntry>,
@@ -51,6 +51,7 @@ pub struct ModuleEntry {
     pub key: String,
     /// Canonical variant text.
     pub variant: String,
+    /// Name of the architecture.
     pub arch: String,
     /// Size of the parameter block, bytes.
     pub params_bytes: u32,
@@ -79,6 +80,7 @@ pub struct Code {
     pub max_threads: u32,
 }
 
+/// A manifest that this program does not accept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// The bytes are no manifest of this version.
@@ -95,6 +97,7 @@ pub enum ManifestError {
         /// Digest of the bytes.
         found: Digest,
     },
+    /// The bytes are no manifest.
     #[error("manifest does not decode: {0}")]
     Decode(String),
     /// Re-encoding gives other bytes.
@@ -114,7 +117,9 @@ pub enum ManifestError {
     Unknown {
         /// `variant` or `architecture`.
         what: &'static str,
+        /// Text as it stands.
         text: String,
+        /// Key in question.
         key: String,
     },
 }

@@ -28,6 +28,7 @@ pub enum SignatureError {
     /// An untrusted key signed the file.
     #[error("{} was made with a key other than the trusted {}", path.display(), keys.join(", "))]
     OtherKey {
+        /// Signature file.
         path: PathBuf,
         /// Trusted keys, in base64.
         keys: Vec<String>,

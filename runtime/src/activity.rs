@@ -59,6 +59,7 @@ pub struct NodeName {
     pub number: usize,
     /// Number of nodes in the phase.
     pub of: usize,
+    /// Name of the node.
     pub label: String,
     /// Kernel key; none for an exchange.
     pub key: Option<Key>,

@@ -1,5 +1,6 @@
 //! The interface to a GPU, real or simulated.
 
+use std::fmt;
 use std::time::Instant;
 
 use precast_core::card::{Card, flops_per_clock};
@@ -105,9 +106,11 @@ impl Device {
     }
 }
 
+/// A loaded kernel of one driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelId(pub(crate) usize);
 
+/// A prepared sequence of one driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraphId(pub(crate) usize);
 
@@ -115,8 +118,10 @@ pub struct GraphId(pub(crate) usize);
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ticket(pub(crate) usize);
 
+/// Bytes that were read from the device.
 #[derive(Clone, Debug)]
 pub struct Arrived {
+    /// The bytes, as many as were asked for.
     pub bytes: Vec<u8>,
     /// Time of completion as far as the host knows: an asynchronous device is known to be finished when it is waited
     /// for, a synchronous one at the end of the call.
@@ -128,6 +133,7 @@ pub struct Arrived {
 pub struct Bound {
     /// Name in messages.
     pub label: String,
+    /// Work to do.
     pub work: BoundWork,
     /// Earlier nodes of the sequence that must have finished.
     pub dependencies: Vec<u32>,
@@ -136,14 +142,18 @@ pub struct Bound {
 /// Work of a node.
 #[derive(Clone, Debug)]
 pub enum BoundWork {
+    /// A kernel of the bundle is launched.
     Launch(BoundLaunch),
+    /// cuBLASLt computes a GEMM.
     Gemm(BoundGemm),
+    /// Bytes go from rank to rank.
     Exchange(BoundExchange),
 }
 
 /// cuBLASLt on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CublasUse {
+    /// Version of the library.
     pub version: Version,
     /// Device memory allocated at its setup and at each GEMM's first run, bytes.
     pub taken_bytes: u64,
@@ -152,6 +162,7 @@ pub struct CublasUse {
 /// A GEMM of cuBLASLt.
 #[derive(Clone, Debug)]
 pub struct BoundGemm {
+    /// Key of the kernel.
     pub key: Key,
     /// The parameter block, with real addresses.
     pub params: Vec<u8>,
@@ -183,9 +194,12 @@ impl BoundWork {
     }
 }
 
+/// A launch of a loaded kernel.
 #[derive(Clone, Debug)]
 pub struct BoundLaunch {
+    /// Kernel, as [`Driver::load`] returned it.
     pub kernel: KernelId,
+    /// Key of the kernel.
     pub key: Key,
     /// Grid, block and dynamic shared memory.
     pub geometry: Geometry,
@@ -220,12 +234,12 @@ pub fn too_old((major, minor): (u32, u32)) -> String {
 pub enum DriverError {
     /// This machine has no driver.
     #[error(
-        "no NVIDIA driver: libcuda.so is not on the library path. Install driver 580 or newer, or use --device sim"
+        "no NVIDIA driver: libcuda.so is not on the library path. Install driver 580 or newer, or use the simulated GPU"
     )]
     NoDriver,
     /// The driver sees no GPU.
     #[error(
-        "the NVIDIA driver sees no GPU{}. `nvidia-smi` lists the GPUs of this machine; or use --device sim",
+        "the NVIDIA driver sees no GPU{}. `nvidia-smi` lists the GPUs of this machine; or use the simulated GPU",
         visible.as_ref().map(|value| format!(" (CUDA_VISIBLE_DEVICES is `{value}`)")).unwrap_or_default()
     )]
     NoGpu {
@@ -234,7 +248,7 @@ pub enum DriverError {
     },
     /// The driver is older than the kernels.
     #[error(
-        "the NVIDIA driver is too old: {}. Install driver 580 or newer, or use --device sim",
+        "the NVIDIA driver is too old: {}. Install driver 580 or newer, or use the simulated GPU",
         too_old(*takes)
     )]
     OldDriver {
@@ -244,10 +258,13 @@ pub enum DriverError {
     /// An environment variable changes the code that would run.
     #[error("{name}={value} is set: {effect}; {remedy}")]
     Environment {
+        /// Name of the variable.
         name: &'static str,
+        /// Its value.
         value: String,
         /// Its effect.
         effect: &'static str,
+        /// Way out.
         remedy: String,
     },
     /// The driver would load kernels at their first launch.
@@ -282,22 +299,31 @@ pub enum DriverError {
         /// Number of the other GPU.
         ordinal: u32,
     },
+    /// The driver has no GPU of this number.
     #[error("no device cuda:{ordinal}: the driver sees {count}")]
     NoDevice {
+        /// Number that was asked for.
         ordinal: u32,
         /// Number of devices.
         count: u32,
     },
     /// Device memory ran out.
     #[error("out of device memory: {asked} bytes requested, {free} free")]
-    OutOfMemory { asked: u64, free: u64 },
+    OutOfMemory {
+        /// Bytes that were asked for.
+        asked: u64,
+        /// Free device memory, bytes.
+        free: u64,
+    },
     /// The driver has no memory for its own objects.
     #[error("out of device memory: the driver cannot {what}, and {free} bytes are free. {remedy}")]
     OutOfDriverMemory {
+        /// Action that needs it.
         what: String,
+        /// Free device memory, bytes.
         free: u64,
-        /// Ways to free memory.
-        remedy: &'static str,
+        /// Ways to free some.
+        remedy: MoreMemory,
     },
     /// Host memory, or the pinnable part of it, ran out.
     #[error(
@@ -306,25 +332,32 @@ pub enum DriverError {
         available.map(|bytes| format!("; the system has {bytes} available")).unwrap_or_default()
     )]
     OutOfHostMemory {
+        /// Bytes that were asked for.
         asked: u64,
+        /// Pinned bytes that this process has.
         taken: u64,
         /// From /proc/meminfo, if present: a container's limit is not in it.
         available: Option<u64>,
     },
+    /// A call of the driver failed.
     #[error("{call} failed: {name} ({code}){context}")]
     Call {
+        /// Function that was called.
         call: &'static str,
+        /// CUDA's code of the error.
         code: u32,
+        /// CUDA's name of the error.
         name: String,
         /// Object of the call; may be empty.
         context: String,
     },
     /// The device cannot use cuBLASLt.
-    #[error("the simulated GPU executes references, and no library: leave --gemm cublas out, or use --device cuda:0")]
+    #[error("the simulated GPU executes references, and no library: do without cuBLASLt, or use a GPU")]
     NoCublas,
     /// Ranks failed to connect, or one of them is gone.
     #[error("{label}: {reason}")]
     Exchange {
+        /// Name of the node.
         label: String,
         /// Cause of the failure, for people.
         reason: String,
@@ -332,16 +365,37 @@ pub enum DriverError {
     /// The simulated GPU rejects a launch that a real one might accept.
     #[error("{label}: {reason}")]
     Launch {
+        /// Name of the node.
         label: String,
         /// Rule that the launch violates.
         reason: String,
     },
 }
 
+/// Ways to leave the driver more memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoreMemory {
+    /// Only other programs hold any.
+    EndOthers,
+    /// Other programs hold some, and this one's buffers too.
+    SmallerBuffers,
+}
+
+impl fmt::Display for MoreMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("End other programs on this GPU (nvidia-smi lists them)")?;
+        match self {
+            Self::EndOthers => Ok(()),
+            Self::SmallerBuffers => f.write_str(", or let this one take less, by smaller buffers"),
+        }
+    }
+}
+
 precast_core::debug_is_display!(DriverError);
 
 /// A GPU. All work after [`Driver::prepare`] is ordered: writes, launches and reads take effect in call order.
 pub trait Driver {
+    /// Returns the properties of the device.
     fn device(&self) -> &Device;
 
     /// Loads a module and makes its kernel resident. Only this crate can call it: it makes the [`Permit`].

@@ -19,8 +19,15 @@ pub enum GaugeError {
     /// The library is missing or lacks a function.
     #[error("{0}")]
     Library(String),
+    /// A call of NVML failed.
     #[error("{call} failed ({code})")]
-    Call { call: &'static str, code: u32 },
+    Call {
+        /// Function that was called.
+        call: &'static str,
+        /// NVML's code of the error.
+        code: u32,
+    },
+    /// NVML does not answer.
     #[error("NVML has not answered for {} s", OPENS.as_secs())]
     Silent,
 }
@@ -38,6 +45,7 @@ impl Mean {
         value.map_or_else(Self::default, |sum| Self { sum, count: 1 })
     }
 
+    /// Adds the values of another mean.
     pub fn add(&mut self, other: Self) {
         self.sum += other.sum;
         self.count += other.count;
@@ -52,7 +60,9 @@ impl Mean {
 /// A GPU's state at a moment, or over several. Unknown values are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reading {
+    /// Power, watts.
     pub power_w: Mean,
+    /// Clock of the multiprocessors, MHz.
     pub sm_clock_mhz: Mean,
     /// Share of the time in which a kernel ran.
     pub busy_percent: Mean,
@@ -63,6 +73,7 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// Adds the values of a later reading.
     pub fn add(&mut self, other: &Self) {
         self.power_w.add(other.power_w);
         self.sm_clock_mhz.add(other.sm_clock_mhz);

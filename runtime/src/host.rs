@@ -12,8 +12,10 @@ fn read(name: &str) -> Option<String> {
     input::read_text(&proc.join(name), input::SETTINGS_BYTES).ok()
 }
 
+/// Memory of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostBytes {
+    /// All of it, bytes.
     pub total: u64,
     /// Available without swapping: reclaimable page cache counts as available.
     pub available: u64,

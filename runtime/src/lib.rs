@@ -3,6 +3,8 @@
 //! [`Loading`] loads modules and cannot launch; [`Loading::seal`] turns it into [`Sealed`], which launches and cannot
 //! load. Neither this crate nor its dependencies can compile.
 
+#![deny(missing_docs)]
+
 mod activity;
 mod communicator;
 pub mod cublas;
@@ -25,7 +27,7 @@ pub use activity::{Activity, Doing, NodeName};
 pub use communicator::{Communicator, Mesh};
 pub use driver::{
     Arrived, Bound, BoundExchange, BoundGemm, BoundLaunch, BoundWork, CublasUse, Device, Driver, DriverError, GraphId,
-    KernelId, Launches, Rows, Ticket, too_old,
+    KernelId, Launches, MoreMemory, Rows, Ticket, too_old,
 };
 pub use gauge::{Gauge, GaugeError, Mean, Reading};
 pub use loading::{Coverage, LoadError, Loading, Placement, STAGE_BYTES, supported_capabilities};

@@ -38,6 +38,7 @@ pub struct Loading {
 /// Kernels that a plan needs, against those of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coverage {
+    /// Architecture whose code the device loads.
     pub arch: Arch,
     /// Number of (key, variant) pairs that the plan launches.
     pub needed: usize,
@@ -47,18 +48,28 @@ pub struct Coverage {
     pub remedy: String,
 }
 
+/// A bundle that cannot be loaded, or not for this plan or device.
 #[derive(thiserror::Error)]
 pub enum LoadError {
+    /// The bundle must not be used.
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// No supported architecture runs on this device.
     #[error(
         "no build of Precast has kernels for {device}, compute capability {major}.{minor}{}: supported are {}. Use \
-         another GPU, or --device sim",
+         another GPU, or the simulated one",
         if TEGRA.contains(&(*major, *minor)) { ", a Tegra chip, which takes no code of desktop GPUs" } else { "" },
         supported_capabilities()
     )]
-    Unsupported { device: String, major: u32, minor: u32 },
+    Unsupported {
+        /// Name of the device.
+        device: String,
+        /// Major part of its compute capability.
+        major: u32,
+        /// Minor part of its compute capability.
+        minor: u32,
+    },
+    /// The bundle has no code for the device.
     #[error(
         "the bundle has no code for {device}, which takes {}; it holds {}.\n\
          {remedy}",
@@ -66,16 +77,19 @@ pub enum LoadError {
         if holds.is_empty() { "nothing".to_owned() } else { holds.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ") }
     )]
     NoArch {
+        /// Name of the device.
         device: String,
         /// Best architecture that the device takes.
         arch: Arch,
         /// Architectures of the bundle.
         holds: Vec<Arch>,
+        /// Commands that build it.
         remedy: String,
     },
     /// Every missing kernel.
     #[error("{0}")]
     Missing(Coverage),
+    /// The driver failed.
     #[error(transparent)]
     Driver(#[from] DriverError),
 }
@@ -131,6 +145,7 @@ impl Loading {
         self.driver
     }
 
+    /// Returns the properties of the device.
     pub fn device(&self) -> &Device {
         self.driver.device()
     }

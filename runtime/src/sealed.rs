@@ -31,6 +31,7 @@ impl Sealed {
         Self { driver, addresses, graphs, stage_bytes, loads, loaded, beside: false, activity }
     }
 
+    /// Returns the properties of the device.
     pub fn device(&self) -> &Device {
         self.driver.device()
     }

@@ -9,7 +9,7 @@ use precast_runtime::{Device, DriverError, LoadError};
 use crate::base::io::IoError;
 use crate::base::stop::Stopped;
 use crate::inputs::checkpoint::CheckpointError;
-use crate::options::UsageError;
+use crate::options::{Advised, UsageError};
 use crate::ranks::RankError;
 
 /// A device that does not compute what it is asked for.
@@ -17,6 +17,7 @@ use crate::ranks::RankError;
 #[error(transparent)]
 pub enum DeviceError {
     /// Kernels are missing or a bundle must not be used.
+    #[error("{}{}", .0, .0.options())]
     Load(#[from] LoadError),
     /// A bundle must not be used, or is not where it is named.
     #[error("{0}")]
@@ -29,6 +30,7 @@ pub enum DeviceError {
         error: Box<LoadError>,
     },
     /// There is no cuBLASLt that a run can use, and it asks for one.
+    #[error("{}{}", .0, .0.options())]
     Cublas(#[from] CublasError),
     /// The run needs more memory than there is.
     #[error(
@@ -63,6 +65,7 @@ pub enum DeviceError {
     #[error("{0}")]
     Unfit(String),
     /// The device or its driver failed.
+    #[error("{}{}", .0, .0.options())]
     Driver(#[from] DriverError),
     /// The system gives no thread.
     Io(#[from] IoError),

@@ -1,5 +1,6 @@
 //! The configuration of a run: flags over run.toml over defaults.
 
+mod advised;
 mod bound;
 pub(crate) mod card;
 mod device;
@@ -34,6 +35,7 @@ use crate::inputs::adapter::{Adapter, AdapterChoice};
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::{DataSource, Summaries, path_of};
 
+pub use advised::Advised;
 pub use device::DeviceChoice;
 #[cfg(test)]
 pub(crate) use file::OF_COMMAND_LINE;

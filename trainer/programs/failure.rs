@@ -14,7 +14,7 @@ use crate::device::decoding::DecodeError;
 use crate::device::watch::Hang;
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::DataError;
-use crate::options::UsageError;
+use crate::options::{Advised, UsageError};
 use crate::ranks::{self, RankError, RankFailure};
 use crate::run::error::RunError;
 use crate::run::outcome::RunFault;
@@ -41,6 +41,7 @@ pub enum Failure {
     /// There is no device, or not what a run takes of it.
     Device(DeviceError),
     /// The device or its driver failed.
+    #[error("{}{}", .0, .0.options())]
     Driver(#[from] DriverError),
     /// Model and run do not go together.
     Plan(#[from] PlanError),

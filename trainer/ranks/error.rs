@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::io::IoError;
 use crate::base::stop::Stopped;
+use crate::options::Advised;
 
 /// Ranks that do not come together, or do not stay so.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -25,6 +26,7 @@ pub enum RankError {
     /// A signal came before all of them did.
     Stopped(#[from] Stopped),
     /// The GPUs of this host cannot be counted.
+    #[error("{}{}", .0, .0.options())]
     Driver(#[from] DriverError),
 }
 

@@ -7,6 +7,7 @@ use precast_system::files::ListingError;
 
 use crate::base::io::IoError;
 use crate::inputs::checkpoint::CheckpointError;
+use crate::options::Advised;
 use crate::ranks::RankError;
 
 /// An output directory that must not be used as it is asked for, or files of a run that cannot be.
@@ -40,6 +41,7 @@ pub enum RunError {
     /// A file does not hold what a run wrote.
     Checkpoint(#[from] CheckpointError),
     /// The device or its driver failed.
+    #[error("{}{}", .0, .0.options())]
     Driver(#[from] DriverError),
     /// Another rank failed.
     Rank(#[from] RankError),

@@ -8,17 +8,31 @@ use precast_fatbins::Digest;
 /// A layout that must not be used, or cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
+    /// The system refuses a file.
     #[error("cannot {what} {}: {error}", path.display())]
-    Io { what: &'static str, path: PathBuf, error: io::Error },
+    Io {
+        /// Action that failed.
+        what: &'static str,
+        /// File or directory.
+        path: PathBuf,
+        /// Error of the system.
+        error: io::Error,
+    },
     /// A mandatory file is missing.
     #[error("not an OCI image layout: it has no {0}")]
     Missing(String),
     /// A file violates the specification.
     #[error("{file}: {what}")]
-    Malformed { file: String, what: String },
+    Malformed {
+        /// Name of the file.
+        file: String,
+        /// Its first fault.
+        what: String,
+    },
     /// A file exceeds its limit.
     #[error("{file} is {found} bytes; at most {limit} are read")]
     TooLarge {
+        /// Name of the file.
         file: String,
         /// Size in the layout, bytes.
         found: u64,
@@ -38,10 +52,16 @@ pub enum LayoutError {
     },
     /// A blob's digest differs from its descriptor's.
     #[error("blob {expected} has SHA-256 {found}")]
-    Digest { expected: Digest, found: Digest },
+    Digest {
+        /// Digest that names the blob.
+        expected: Digest,
+        /// Digest of its bytes.
+        found: Digest,
+    },
     /// A blob's size differs from its descriptor's.
     #[error("blob {digest} is {found} bytes, its descriptor says {expected}")]
     Size {
+        /// Digest that names the blob.
         digest: Digest,
         /// Size in the descriptor, bytes.
         expected: u64,

@@ -22,6 +22,7 @@ const SIGNATURE_BYTES: u64 = 16 << 10;
 /// A published bundle, verified.
 #[derive(Clone, Debug)]
 pub struct Fetched {
+    /// Artifact's OCI manifest.
     pub manifest: Vec<u8>,
     /// Published files by title.
     pub files: BTreeMap<String, Vec<u8>>,
@@ -80,10 +81,10 @@ pub fn fetch(from: &Path, keys: &[TrustedKey], kernels: &'static Registry) -> Re
     bundle.verify()?;
     let mut locks = Vec::new();
     for (name, bytes) in &files {
-        if let Some(model) = name.strip_suffix(".lock") {
+        if let Some(stem) = name.strip_suffix(".lock") {
             let text = String::from_utf8_lossy(bytes);
             let lock: Lock = text.parse().map_err(|error| malformed(name, format!("{error}")))?;
-            locks.push((model.to_owned(), lock));
+            locks.push((stem.to_owned(), lock));
         }
     }
     check_locks(&bundle, &locks)?;

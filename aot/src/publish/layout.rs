@@ -26,7 +26,7 @@ const MARKER_BYTES: u64 = 4 << 10;
 const INDEX_BYTES: u64 = 1 << 20;
 /// Size limit of a manifest, as in registries.
 pub const MANIFEST_BYTES: u64 = 4 << 20;
-/// Limit on the total size of a manifest's files: a hundred times the bundle of the built-in models.
+/// Limit on the total size of a manifest's files: far above the kernels of large programs.
 pub const FILES_BYTES: u64 = 1 << 30;
 
 /// A layout in memory: files by path.
@@ -113,6 +113,7 @@ pub fn index(archive: &Archive) -> Result<Vec<Descriptor>, LayoutError> {
 }
 
 impl Layout {
+    /// Starts a layout without blobs.
     pub fn new() -> Self {
         let marker = json!({ "imageLayoutVersion": "1.0.0" }).to_string();
         Self { files: BTreeMap::from([(MARKER.to_owned(), marker.into_bytes())]), index: Vec::new() }

@@ -22,11 +22,13 @@ pub use error::LayoutError;
 pub use fetch::{Fetched, check_replaceable, fetch};
 pub use layout::Layout;
 
-/// Names of the published files; a lock file is `<model>.lock`.
+/// Names of the published files; a lock file is `<name>.lock`.
 pub mod title {
+    /// The bundle.
     pub const BUNDLE: &str = "precast.bundle";
     /// The signature over the bundle.
     pub const SIGNATURE: &str = "precast.bundle.minisig";
+    /// CycloneDX list of components.
     pub const SBOM: &str = "precast.cdx.json";
     /// In-toto statement with SLSA provenance.
     pub const PROVENANCE: &str = "precast.provenance.json";
@@ -36,7 +38,9 @@ pub mod title {
     pub const MANIFEST_SIGNATURE: &str = "manifest.minisig";
 }
 
+/// Media types of the published files.
 pub mod media {
+    /// An OCI image manifest.
     pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
     /// The two bytes `{}`.
     pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
@@ -44,10 +48,13 @@ pub mod media {
     pub const ARTIFACT: &str = "application/vnd.precast.artifact.v1";
     /// Artifact type of a signature over a manifest.
     pub const ARTIFACT_SIGNATURE: &str = "application/vnd.precast.signature.v1";
+    /// A bundle.
     pub const BUNDLE: &str = "application/vnd.precast.bundle.v1";
+    /// A lock file.
     pub const LOCK: &str = "application/vnd.precast.lock.v1";
     /// A detached minisign signature.
     pub const MINISIGN: &str = "application/vnd.precast.minisign.v1";
+    /// A CycloneDX list of components.
     pub const SBOM: &str = "application/vnd.cyclonedx+json";
     /// An in-toto statement.
     pub const PROVENANCE: &str = "application/vnd.in-toto+json";
@@ -59,6 +66,7 @@ pub enum PublishError {
     /// The layout is malformed or incomplete.
     #[error(transparent)]
     Layout(#[from] LayoutError),
+    /// The bundle must not be used.
     #[error("precast.bundle: {0}")]
     Bundle(#[from] BundleError),
     /// No trusted key signed it.
@@ -69,12 +77,15 @@ pub enum PublishError {
     Lock {
         /// File name of the lock.
         lock: String,
+        /// Modules that differ.
         changes: String,
     },
     /// Provenance or bill of materials describes another bundle.
     #[error("{file} names SHA-256 {found}, the bundle has {expected}")]
     About {
+        /// Name of the file.
         file: &'static str,
+        /// Digest of the bundle.
         expected: Digest,
         /// Digest in the file.
         found: String,
@@ -114,8 +125,8 @@ pub fn publish(
     if let Some(signature) = sign(file)? {
         layers.push(layout.add(media::MINISIGN, title::SIGNATURE, signature.as_bytes()));
     }
-    for (model, lock) in locks {
-        layers.push(layout.add(media::LOCK, &format!("{model}.lock"), lock.to_string().as_bytes()));
+    for (name, lock) in locks {
+        layers.push(layout.add(media::LOCK, &format!("{name}.lock"), lock.to_string().as_bytes()));
     }
     layers.push(layout.add(media::SBOM, title::SBOM, &pretty(&sbom::sbom(&bundle, digest))));
     layers.push(layout.add(media::PROVENANCE, title::PROVENANCE, &pretty(&provenance::statement(&bundle, digest)?)));
@@ -162,9 +173,9 @@ fn tasks(bundle: &Bundle<'_>) -> Result<Vec<Task>, ManifestError> {
 /// Checks that every lock line of the bundle's architectures matches the bundle.
 fn check_locks(bundle: &Bundle<'_>, locks: &[(String, Lock)]) -> Result<(), PublishError> {
     let (archs, held) = (gpus(bundle), Lock::of(bundle.manifest()));
-    for (model, lock) in locks {
+    for (name, lock) in locks {
         let lock = lock.filtered(|arch, _| archs.iter().any(|held| held.name() == arch));
-        // Kernels absent from this lock belong to other models.
+        // Kernels absent from this lock belong to other locks.
         let changes: Vec<String> = lock
             .compare(&held)
             .iter()
@@ -172,7 +183,7 @@ fn check_locks(bundle: &Bundle<'_>, locks: &[(String, Lock)]) -> Result<(), Publ
             .map(ToString::to_string)
             .collect();
         if !changes.is_empty() {
-            return Err(PublishError::Lock { lock: format!("{model}.lock"), changes: changes.join(", ") });
+            return Err(PublishError::Lock { lock: format!("{name}.lock"), changes: changes.join(", ") });
         }
     }
     Ok(())

@@ -5,6 +5,7 @@
 pub struct Pin {
     /// Name on PyPI.
     pub package: &'static str,
+    /// Its version.
     pub version: &'static str,
     /// One wheel per machine.
     pub wheels: &'static [Wheel],
@@ -21,6 +22,7 @@ pub struct Wheel {
     pub machine: &'static str,
     /// SHA-256 of the wheel, in hexadecimal.
     pub sha256: &'static str,
+    /// Size of the file, bytes.
     pub bytes: u64,
 }
 

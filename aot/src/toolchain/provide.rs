@@ -11,9 +11,9 @@ use crate::nvrtc::Nvrtc;
 /// Remedies for a build that may not or cannot download its compiler.
 const REMEDIES: &str = "\
 One of these gives it kernels:
-  cargo run --release -p precast-models -- toolchain install   on a machine with a network, and target/precast copied here
-  PRECAST_NVRTC=/path/to/libnvrtc.so.13                     a compiler that is here: the pinned kernels are NVRTC 13.0.88's
-  PRECAST_FATBINS=fatbins/published                         kernels that `precast-aot fetch` installed, and no compiler";
+  precast-aot toolchain install           on a machine with a network, and target/precast copied here
+  PRECAST_NVRTC=/path/to/libnvrtc.so.13   a compiler that is here: the pinned kernels are NVRTC 13.0.88's
+  PRECAST_FATBINS=fatbins/published       kernels that `precast-aot fetch` installed, and no compiler";
 
 /// No compiler for a build.
 #[derive(Debug, thiserror::Error)]

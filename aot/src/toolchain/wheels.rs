@@ -18,32 +18,72 @@ use super::pins::{Pin, Wheel};
 /// A wheel that cannot be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum WheelError {
+    /// No wheel is pinned for this machine.
     #[error("{package} {version} has no pinned wheel for {}", std::env::consts::ARCH)]
-    Machine { package: &'static str, version: &'static str },
+    Machine {
+        /// Name on PyPI.
+        package: &'static str,
+        /// Pinned version.
+        version: &'static str,
+    },
     /// pip is missing or fails.
     #[error(
         "python3 -m pip download {package}=={version} failed: {reason}\nIt needs Python 3 with pip (Debian: python3-pip), and PyPI"
     )]
     Pip {
+        /// Name on PyPI.
         package: &'static str,
+        /// Pinned version.
         version: &'static str,
         /// pip's message.
         reason: String,
     },
     /// The wheel's digest is not the pinned one.
     #[error("{} has SHA-256 {found}, pinned is {expected}: not used", path.display())]
-    Digest { path: PathBuf, expected: &'static str, found: Digest },
+    Digest {
+        /// The wheel.
+        path: PathBuf,
+        /// Pinned SHA-256.
+        expected: &'static str,
+        /// SHA-256 of the file.
+        found: Digest,
+    },
     /// The wheel's size is not the pinned one.
     #[error("{} has {found} bytes, {expected} are pinned: not used", path.display())]
-    Size { path: PathBuf, expected: u64, found: u64 },
+    Size {
+        /// The wheel.
+        path: PathBuf,
+        /// Pinned size, bytes.
+        expected: u64,
+        /// Size of the file, bytes.
+        found: u64,
+    },
     /// The wheel lacks a file.
     #[error("{package} {version}: {error}")]
-    Unpack { package: &'static str, version: &'static str, error: io::Error },
+    Unpack {
+        /// Name on PyPI.
+        package: &'static str,
+        /// Pinned version.
+        version: &'static str,
+        /// Fault of the archive, or error of the system.
+        error: io::Error,
+    },
     /// The lock file cannot be opened.
     #[error("cannot lock {}: {error}\nRemove it: rm -r {}", path.display(), quoted(&path.to_string_lossy()))]
-    Lock { path: PathBuf, error: io::Error },
+    Lock {
+        /// File of the lock.
+        path: PathBuf,
+        /// Error of the system.
+        error: io::Error,
+    },
+    /// The system refuses a file.
     #[error("cannot install into {}: {error}", path.display())]
-    Io { path: PathBuf, error: io::Error },
+    Io {
+        /// Directory to install into.
+        path: PathBuf,
+        /// Error of the system.
+        error: io::Error,
+    },
 }
 
 /// Installs a pinned package below `home` unless it is there, and returns the paths of its files. `announce` receives a

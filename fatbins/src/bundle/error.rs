@@ -19,6 +19,7 @@ pub enum BundleError {
     /// A section is missing or repeated.
     #[error("section {name} occurs {found} times, expected once")]
     Section {
+        /// Name of the section.
         name: &'static str,
         /// Number of such sections.
         found: usize,
@@ -37,16 +38,21 @@ pub enum BundleError {
     /// Bytes between the cubins are not what the manifest implies.
     #[error("section {FATBIN_SECTION} differs from its canonical encoding at offset {offset} (in {module})")]
     Layout {
+        /// Place in the file, bytes.
         offset: u64,
         /// The module before or around these bytes.
         module: String,
     },
     /// The file differs from its own re-encoding.
     #[error("file differs from its canonical encoding at offset {offset}")]
-    NotCanonical { offset: usize },
+    NotCanonical {
+        /// First byte that differs.
+        offset: usize,
+    },
     /// A cubin was altered.
     #[error("{module}: cubin at offset {offset} has SHA-256 {found}, the manifest says {expected}")]
     Digest {
+        /// Key, variant and architecture of the module.
         module: String,
         /// Its offset in the section.
         offset: u64,
@@ -57,7 +63,12 @@ pub enum BundleError {
     },
     /// A cubin is not readable.
     #[error("{module}: {source}")]
-    Cubin { module: String, source: CubinError },
+    Cubin {
+        /// Key, variant and architecture of the module.
+        module: String,
+        /// Its fault.
+        source: CubinError,
+    },
     /// The bundle is another program's, or of another format or core.
     #[error(transparent)]
     Foreign(#[from] Foreign),
@@ -67,7 +78,9 @@ pub enum BundleError {
     /// A cubin contradicts the manifest or its key.
     #[error("{module}: {what} is {found}, expected {expected}")]
     Claim {
+        /// Key, variant and architecture of the module.
         module: String,
+        /// Fact that differs.
         what: &'static str,
         /// In the manifest or the key.
         expected: String,

@@ -9,7 +9,7 @@ use precast_system::input;
 use super::{Bundle, BundleError};
 use crate::trust::{SignatureError, TrustedKey, signature_path};
 
-/// Size limit of a bundle, far above the kernels of many models.
+/// Size limit of a bundle, far above the kernels of large programs.
 const MOST_BYTES: u64 = 4 << 30;
 
 /// A bundle file in memory, with its detached signature.
@@ -17,6 +17,7 @@ const MOST_BYTES: u64 = 4 << 30;
 pub struct BundleFile {
     /// Path of the file, for messages.
     pub path: PathBuf,
+    /// Content of the file.
     pub bytes: Vec<u8>,
     /// Text of `FILE.minisig`, if present.
     pub signature: Option<String>,

@@ -35,7 +35,9 @@ pub struct Bundle<'a> {
 /// A module of a bundle.
 #[derive(Clone, Debug)]
 pub struct Module<'a> {
+    /// Kernel that it has the code of.
     pub pair: KeyVariant,
+    /// Architecture that it was compiled for.
     pub arch: Arch,
     /// Row of the manifest.
     pub entry: &'a ModuleEntry,
@@ -65,7 +67,7 @@ impl<'a> Bundle<'a> {
         Err(BundleError::NotCanonical { offset: differs.unwrap_or(canonical.len().min(file.len())) })
     }
 
-    /// Reads the two sections of a bundle, as a trainer embeds them.
+    /// Reads the two sections of a bundle, as a program embeds them.
     ///
     /// # Errors
     /// [`BundleError`] if either is not canonical.
@@ -110,6 +112,7 @@ impl<'a> Bundle<'a> {
         self.kernels
     }
 
+    /// Returns the manifest, as it was read.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }

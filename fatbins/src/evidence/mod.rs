@@ -26,22 +26,30 @@ pub const MOST_BYTES: u64 = 256 << 20;
 pub struct Evidence {
     /// [`VERSION`].
     pub version: u32,
+    /// Program that wrote it.
     pub program: Program,
+    /// Device that it was measured on.
     pub chip: Chip,
     /// Caveat for readers.
     pub note: Option<String>,
+    /// Findings about machine and program.
     pub doctor: Vec<Finding>,
     /// In loading order.
     pub loads: Vec<Loaded>,
     /// Seed of the random inputs.
     pub seed: u64,
+    /// Comparisons of kernels with their references.
     pub checks: Vec<Check>,
+    /// Short training runs.
     pub golden: Vec<Golden>,
+    /// Times of kernels.
     pub bench: Vec<Timing>,
 }
 
+/// A program and what it was built of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
+    /// Its version.
     pub version: String,
     /// Digest of its file.
     pub sha256: String,
@@ -49,65 +57,83 @@ pub struct Program {
     pub bundle: String,
 }
 
+/// A device as its driver describes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chip {
     /// `NVIDIA H200`, `simulated GPU`.
     pub name: String,
+    /// Architecture whose launches it runs.
     pub arch: String,
     /// None for the simulated GPU.
     pub compute_capability: Option<(u32, u32)>,
     /// Highest CUDA version that the driver supports.
     pub driver: Option<(u32, u32)>,
+    /// Device memory, bytes.
     pub memory_bytes: u64,
     /// True if host and device share memory.
     pub integrated: bool,
+    /// Number of multiprocessors.
     pub multiprocessors: u32,
     /// Architecture of the host's processor: `x86_64`, `aarch64`.
     pub host: String,
 }
 
-/// A finding of `precast doctor`.
+/// A finding about the machine or the program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
+    /// Thing that was looked at.
     pub what: String,
+    /// True if it is as it should be.
     pub ok: bool,
+    /// Text for people.
     pub found: String,
 }
 
+/// A module that was loaded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Loaded {
+    /// Key and variant of the kernel.
     pub kernel: String,
     /// `KeyVariant::source_digest` for the chip's architecture.
     pub source: String,
     /// None for the simulated GPU.
     pub sha256: Option<String>,
+    /// Size of its code, bytes.
     pub bytes: u64,
+    /// Time that the load took, microseconds.
     pub microseconds: u64,
 }
 
 /// A launch of the self-test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
+    /// Key and variant of the kernel.
     pub kernel: String,
     /// Index of its sample.
     pub sample: usize,
     /// Difference from the reference, for people; none if it passes.
     pub fault: Option<String>,
+    /// Outputs of the launch, in the order of the operands.
     pub outputs: Vec<Output>,
 }
 
 /// Contents of an operand after a launch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Output {
+    /// Name of the operand.
     pub operand: String,
+    /// SHA-256 of its bytes, in hexadecimal digits.
     pub sha256: String,
+    /// Sums over its values, by which two outputs are compared.
     pub sketch: Sketch,
 }
 
 /// A short training run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Golden {
+    /// Name of the run.
     pub case: String,
+    /// Precision that it trained in.
     pub precision: String,
     /// Loss of each step; empty if it did not run.
     pub losses: Vec<f64>,
@@ -117,9 +143,12 @@ pub struct Golden {
     pub fault: Option<String>,
 }
 
+/// Time of a launch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
+    /// Key and variant of the kernel.
     pub kernel: String,
+    /// Time per launch, microseconds.
     pub microseconds: f64,
     /// Bytes that it must move.
     pub bytes: u64,
@@ -131,7 +160,9 @@ pub struct Timing {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum Gathered {
+    /// Evidence with every output.
     Whole(Evidence),
+    /// Evidence in short, as it is committed.
     Summary(Summary),
 }
 
@@ -139,14 +170,22 @@ pub enum Gathered {
 #[derive(Debug, thiserror::Error)]
 pub enum EvidenceError {
     /// The file has another layout.
-    #[error("it is not evidence that `precast evidence` wrote: {0}")]
+    #[error("it is not evidence of a chip: {0}")]
     Malformed(String),
     /// A later program wrote it.
     #[error("it has version {found}, this program reads {VERSION}: use the program that wrote it, or a later one")]
-    Version { found: u32 },
+    Version {
+        /// Version of the file.
+        found: u32,
+    },
     /// The file was changed.
     #[error("its digest is {found} and it says {said}: it was altered or truncated")]
-    Altered { said: String, found: Digest },
+    Altered {
+        /// Digest that the file states.
+        said: String,
+        /// Digest of its content.
+        found: Digest,
+    },
 }
 
 /// Last line of a file.
@@ -207,6 +246,7 @@ impl Gathered {
         unseal(text)
     }
 
+    /// Returns the device.
     pub fn chip(&self) -> &Chip {
         match self {
             Self::Whole(evidence) => &evidence.chip,
@@ -214,6 +254,7 @@ impl Gathered {
         }
     }
 
+    /// Returns the seed of the inputs.
     pub fn seed(&self) -> u64 {
         match self {
             Self::Whole(evidence) => evidence.seed,
@@ -221,6 +262,7 @@ impl Gathered {
         }
     }
 
+    /// Returns a remark of whoever gathered it.
     pub fn note(&self) -> &Option<String> {
         match self {
             Self::Whole(evidence) => &evidence.note,
@@ -228,6 +270,7 @@ impl Gathered {
         }
     }
 
+    /// Returns the training runs.
     pub fn golden(&self) -> &[Golden] {
         match self {
             Self::Whole(evidence) => &evidence.golden,

@@ -12,7 +12,9 @@ use super::{Check, Chip, Evidence, Golden, Program, VERSION};
 pub struct Summary {
     /// [`VERSION`].
     pub version: u32,
+    /// Program that wrote it.
     pub program: Program,
+    /// Device that it was measured on.
     pub chip: Chip,
     /// Caveat for readers.
     pub note: Option<String>,
@@ -20,13 +22,16 @@ pub struct Summary {
     pub seed: u64,
     /// By key and variant.
     pub kernels: BTreeMap<String, KernelSummary>,
+    /// Short training runs.
     pub golden: Vec<Golden>,
 }
 
+/// Outputs of one kernel, in short.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KernelSummary {
     /// The first 16 digits of `KeyVariant::source_digest` for the chip's architecture.
     pub source: String,
+    /// Launches that were checked.
     pub launches: Vec<Launch>,
 }
 

@@ -18,7 +18,9 @@ thread_local! {
 /// Facts of a program for its bug reports.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
+    /// Name of the program.
     pub name: &'static str,
+    /// Version of the program.
     pub version: &'static str,
     /// Further lines of a report.
     pub facts: fn() -> String,

@@ -1,5 +1,7 @@
 //! The system under every program: whole files, bounded input, printed lines, progress, threads, bug reports.
 
+#![deny(missing_docs)]
+
 pub mod bug;
 mod count;
 pub mod files;

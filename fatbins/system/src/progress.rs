@@ -60,6 +60,7 @@ impl Pace {
 /// Unit in which work is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
+    /// Bytes, printed in binary units.
     Bytes,
     /// Things of this name, in the plural.
     Things(&'static str),
@@ -204,6 +205,7 @@ impl Bar {
         self
     }
 
+    /// Shows that `done` of `all` units are done.
     pub fn set(&self, done: u64, all: u64) {
         self.0.set_length(all);
         self.0.set_position(done);

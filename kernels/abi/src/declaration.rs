@@ -53,7 +53,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// The name of its key type: `rmsnorm.fwd` gives `RmsnormFwd`.
+    /// The name of its key type: `softmax.rows` gives `SoftmaxRows`.
     pub fn key(&self) -> String {
         camel(&self.op)
     }

@@ -17,7 +17,7 @@ pub enum Arch {
     /// Hopper: H100, H200, GH200. The `a` suffix unlocks `wgmma` and `setmaxnreg` and pins the code to 9.0.
     Sm90a,
     /// The portable kernels of all other rows, built for Hopper (sm_90 without the suffix) to be measured on one. No
-    /// trainer embeds it.
+    /// program embeds it.
     Sm90Portable,
     /// Blackwell: B200, B300. Portable kernels, by `mma.sync`.
     Sm100,
@@ -47,7 +47,7 @@ struct Row {
     name: &'static str,
     /// Compute capability as (major, minor).
     capability: Option<(u32, u32)>,
-    /// Cargo feature that embeds it in the trainer.
+    /// Cargo feature that embeds it in a program.
     feature: Option<&'static str>,
     /// Multiprocessors of the GPU that launches are sized for.
     multiprocessors: u32,
@@ -59,7 +59,7 @@ struct Row {
 pub const TEGRA: [(u32, u32); 3] = [(8, 7), (10, 1), (11, 0)];
 
 impl Arch {
-    /// Architectures a trainer is built for.
+    /// Architectures that programs are built for.
     pub const GPUS: [Arch; 7] =
         [Arch::Sm80, Arch::Sm86, Arch::Sm89, Arch::Sm90a, Arch::Sm100, Arch::Sm120, Arch::Sm121];
 
@@ -107,12 +107,12 @@ impl Arch {
         }
     }
 
-    /// Returns the cargo feature that embeds this architecture in the trainer.
+    /// Returns the cargo feature that embeds this architecture in a program.
     pub fn feature(self) -> Option<&'static str> {
         self.row().feature
     }
 
-    /// Returns the value of `--arch`: the cargo feature, if there is one.
+    /// Returns its name on command lines: the cargo feature, if there is one.
     pub fn argument(self) -> &'static str {
         self.feature().unwrap_or(self.name())
     }
@@ -199,7 +199,7 @@ pub struct UnknownArch {
     pub name: String,
 }
 
-/// Lists the values of `--arch`.
+/// Lists the names on command lines.
 fn known() -> String {
     Arch::ALL.map(Arch::argument).join(", ")
 }
@@ -207,7 +207,7 @@ fn known() -> String {
 impl FromStr for Arch {
     type Err = UnknownArch;
 
-    /// Parses a value of `--arch`, or a name.
+    /// Parses a name, or one on command lines.
     fn from_str(text: &str) -> Result<Self, UnknownArch> {
         let argument = Self::ALL.into_iter().find(|arch| arch.argument() == text);
         argument.or_else(|| Self::of_name(text)).ok_or_else(|| UnknownArch { name: text.to_owned() })

@@ -194,7 +194,7 @@ impl Chip {
     /// Returns the architecture whose launches it runs.
     ///
     /// # Panics
-    /// If a row of the table is of no GPU that a trainer is built for.
+    /// If a row of the table is of no GPU that programs are built for.
     pub fn arch(&self) -> Arch {
         Arch::of_device(self.capability, Arch::GPUS).expect("a chip of the table runs an architecture")
     }

@@ -7,7 +7,7 @@ use crate::operand::{Access, Operand};
 
 /// Properties of a kernel that follow from its key and a parameter block, in any build.
 pub trait Kernel {
-    /// The parameter block: the Rust twin of the C struct in `kernels/abi`; bytes if the kernel's type is erased.
+    /// The parameter block: the Rust twin of the C struct in its header; bytes if the kernel's type is erased.
     type Params: ToOwned + ?Sized;
 
     /// Returns the bytes of the parameter block that a launch receives: the block may end in fields for other formats

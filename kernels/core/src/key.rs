@@ -1,8 +1,8 @@
 //! Keys: typed names of a kernel's computation, with a canonical text that parses back.
 //!
-//! The text is `op{field=value,...}` with the fields in alphabetical order: `rmsnorm.fwd{h=896,residual=false,x=bf16}`.
+//! The text is `op{field=value,...}` with the fields in alphabetical order: `softmax.rows{h=896,scaled=false,x=bf16}`.
 //! A field that only some keys have is always omitted from the others:
-//! `rmsnorm.fwd{h=896,out=bf16+i8,residual=false,x=bf16}`. Two keys are equal exactly when their texts are.
+//! `softmax.rows{h=896,out=bf16+i8,scaled=false,x=bf16}`. Two keys are equal exactly when their texts are.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

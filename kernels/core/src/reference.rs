@@ -43,9 +43,9 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Width of a row if a key has none: a large model's.
+    /// Width of a row if a key has none: a large one.
     pub const WIDTH: u32 = 4096;
-    /// Size of the vocabulary if a key has none: a large model's.
+    /// Size of the vocabulary if a key has none: a large one.
     pub const VOCAB: u32 = 1 << 17;
 
     /// Returns the tokens of the batch.
@@ -61,7 +61,7 @@ impl Batch {
 
 /// Required results of a kernel in every build.
 pub trait Reference: Kernel {
-    /// Returns keys to check for any set of models: each dtype and flag, and sizes that are no whole vectors. Programs
+    /// Returns keys to check for any program: each dtype and flag, and sizes that are no whole vectors. Programs
     /// that list or check kernels know a kernel by them before any plan launches it.
     fn examples() -> Vec<Self>
     where
@@ -73,7 +73,7 @@ pub trait Reference: Kernel {
     /// Returns parameter blocks (addresses 0) of small, ragged launches that check the kernel.
     fn samples(&self) -> Vec<<Self::Params as ToOwned>::Owned>;
 
-    /// Returns the launch that a benchmark times, addresses 0: of a model's size, so that it fills a GPU and exceeds
+    /// Returns the launch that a benchmark times, addresses 0: of a size in use, so that it fills a GPU and exceeds
     /// its caches. The default is the largest sample, which does neither.
     fn typical(&self, _batch: Batch) -> <Self::Params as ToOwned>::Owned {
         let samples = self.samples().into_iter();

@@ -1,4 +1,4 @@
-//! Measured launches: the time of each variant, as `precast bench --tune FILE` writes it.
+//! Measured launches: the time of each variant, as a benchmark writes it.
 //!
 //! A line is `chip arch key problem variant microseconds`, the chip by its driver's name with `_` for blanks; lines are
 //! sorted, and `#` starts a comment. The committed table, `tuned.txt`, takes precedence over every rule: for an

@@ -28,6 +28,7 @@ pub const KNOWN_VERSIONS: &str = "versions from 13.0 on and below 14";
 const LEAST_VERSION: usize = 130_000;
 const NEXT_VERSION: usize = 140_000;
 
+/// A version of cuBLASLt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version(usize);
 
@@ -40,25 +41,45 @@ impl fmt::Display for Version {
 /// A missing or unusable cuBLASLt. All variants share `remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CublasError {
-    #[error("--gemm cublas: there is no {LIBRARY}. Looked for:{}\n{}", lines(tried), REMEDY)]
+    /// No place has it.
+    #[error("cuBLASLt: there is no {LIBRARY}. Looked for:{}\n{}", lines(tried), REMEDY)]
     NotFound {
         /// Places searched, with any other version found there.
         tried: Vec<String>,
     },
-    #[error("--gemm cublas: {} cannot be used: {reason}\n{}", path.display(), REMEDY)]
-    Unusable { path: PathBuf, reason: String },
+    /// The library does not open or lacks a function.
+    #[error("cuBLASLt: {} cannot be used: {reason}\n{}", path.display(), REMEDY)]
+    Unusable {
+        /// The library.
+        path: PathBuf,
+        /// Error of the loader.
+        reason: String,
+    },
+    /// The library is of a version that is not known.
     #[error(
-        "--gemm cublas: {} is cuBLASLt {version}, which is too {}: known are {KNOWN_VERSIONS}\n{}",
+        "cuBLASLt: {} is cuBLASLt {version}, which is too {}: known are {KNOWN_VERSIONS}\n{}",
         path.display(), if version.0 < LEAST_VERSION { "old" } else { "new" }, REMEDY
     )]
-    Version { path: PathBuf, version: Version },
+    Version {
+        /// The library.
+        path: PathBuf,
+        /// Its version.
+        version: Version,
+    },
     /// An environment variable changes its results.
-    #[error("{name}={value} is set: cuBLASLt would {effect}; unset it, or leave --gemm cublas out")]
-    Environment { name: &'static str, value: String, effect: &'static str },
+    #[error("{name}={value} is set: cuBLASLt would {effect}; unset it, or do without cuBLASLt")]
+    Environment {
+        /// Name of the variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// Its effect, behind "would".
+        effect: &'static str,
+    },
 }
 
 const REMEDY: &str = "CUDA 13's toolkit has it, and so has `pip install \"nvidia-cublas==13.*\"`, in nvidia/cu13/lib of its \
-                      site-packages: PRECAST_CUBLAS=DIR names that directory. Or leave --gemm cublas out";
+                      site-packages: PRECAST_CUBLAS=DIR names that directory. Or do without it";
 
 fn lines(tried: &[String]) -> String {
     tried.iter().map(|line| format!("\n  {line}")).collect()
@@ -123,6 +144,7 @@ impl Cublas {
         Ok(Self { functions: Box::leak(Box::new(functions)), version })
     }
 
+    /// Returns the version of the library.
     pub fn version(&self) -> Version {
         self.version
     }

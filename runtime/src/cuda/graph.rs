@@ -8,11 +8,7 @@ use cudarc::driver::sys;
 use super::call::{check, check_on};
 use super::library;
 use super::memory::check_memory;
-use crate::driver::{Bound, BoundLaunch, DriverError};
-
-/// Remedies that leave the driver memory for graphs.
-const LESS_MEMORY: &str = "End other programs on this GPU (nvidia-smi lists them), or let this one take less: a smaller \
-                           --batch-size or --seq-len, or --recompute blocks";
+use crate::driver::{Bound, BoundLaunch, DriverError, MoreMemory};
 
 /// A graph and its nodes in order of addition.
 pub(super) struct Graph {
@@ -107,8 +103,8 @@ impl Graph {
         // SAFETY: the graph is complete; the executable keeps what it needs of it.
         unsafe {
             let instantiated = sys::cuGraphInstantiateWithFlags(&mut executable, self.graph, 0);
-            check_memory("cuGraphInstantiate", instantiated, &what, LESS_MEMORY)?;
-            check_memory("cuGraphUpload", sys::cuGraphUpload(executable, stream), &what, LESS_MEMORY)?;
+            check_memory("cuGraphInstantiate", instantiated, &what, MoreMemory::SmallerBuffers)?;
+            check_memory("cuGraphUpload", sys::cuGraphUpload(executable, stream), &what, MoreMemory::SmallerBuffers)?;
             check("cuStreamSynchronize", sys::cuStreamSynchronize(stream))?;
         }
         Ok(executable)

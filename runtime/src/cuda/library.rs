@@ -10,7 +10,7 @@ use precast_fatbins::Module;
 
 use super::call::check_on;
 use super::{memory, tensor_map};
-use crate::driver::DriverError;
+use crate::driver::{DriverError, MoreMemory};
 use crate::permit::Permit;
 
 /// Loaded modules, unloaded on drop.
@@ -33,8 +33,7 @@ impl Libraries {
             let image = module.image.as_ptr().cast::<c_void>();
             let loaded = sys::cuLibraryLoadData(&mut library, image, none, none.cast(), 0, none.cast(), none.cast(), 0);
             let what = format!("load {}, {} bytes of code", module.pair, module.image.len());
-            let remedy = "End other programs on this GPU: nvidia-smi lists them";
-            memory::check_memory("cuLibraryLoadData", loaded, &what, remedy)?;
+            memory::check_memory("cuLibraryLoadData", loaded, &what, MoreMemory::EndOthers)?;
             self.0.push(library);
             let found = sys::cuLibraryGetKernel(&mut kernel, library, entry.as_ptr());
             check_on("cuLibraryGetKernel", found, &module.pair)?;

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use cudarc::driver::sys;
 
 use super::call::{check, check_with};
-use crate::driver::DriverError;
+use crate::driver::{DriverError, MoreMemory};
 use crate::host;
 
 /// Chooses the kind of device memory.
@@ -87,7 +87,7 @@ pub(super) fn check_memory(
     call: &'static str,
     result: sys::CUresult,
     what: &dyn Display,
-    remedy: &'static str,
+    remedy: MoreMemory,
 ) -> Result<(), DriverError> {
     if result != sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
         return check_with(call, result, || format!(": cannot {what}"));

@@ -236,6 +236,7 @@ pub fn count() -> Result<u32, DriverError> {
 /// Link between two GPUs of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
+    /// Ordinals of the two GPUs.
     pub gpus: (u32, u32),
     /// True if one can read the other's memory; else bytes go through the host.
     pub direct: bool,

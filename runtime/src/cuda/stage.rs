@@ -19,6 +19,7 @@ const COPY_BYTES: usize = 1 << 20;
 /// Slots for copies from the device, each held until its wait.
 const READ_SLOTS: usize = 4;
 
+/// Slots of pinned memory, for writes and for reads.
 pub const SLOTS: usize = WRITE_SLOTS + READ_SLOTS;
 
 struct Slot {

@@ -26,6 +26,7 @@ const REPEATS: u32 = 20;
 /// Result of one checked launch.
 #[derive(Debug)]
 pub struct SelftestOutcome {
+    /// Kernel that was launched.
     pub pair: KeyVariant,
     /// Index of its sample.
     pub sample: usize,
@@ -38,8 +39,11 @@ pub struct SelftestOutcome {
 /// Contents of an operand after a launch.
 #[derive(Debug)]
 pub struct Output {
+    /// Name of the operand.
     pub operand: &'static str,
+    /// Format of its values.
     pub format: Format,
+    /// Its bytes after the launch.
     pub bytes: Vec<u8>,
 }
 
@@ -52,6 +56,7 @@ pub enum SelftestFault {
     /// A byte outside the operands changed.
     #[error("{pair}: wrote {} bytes {} operand `{operand}`", offset.unsigned_abs(), if *offset < 0 { "before" } else { "past the end of" })]
     Guard {
+        /// Kernel that was launched.
         pair: String,
         /// The operand nearest to the byte.
         operand: &'static str,
@@ -209,6 +214,7 @@ pub fn selftest(
 /// Time of a launch, independent of any plan.
 #[derive(Debug)]
 pub struct Timed {
+    /// Kernel that was launched.
     pub pair: KeyVariant,
     /// Bytes that it must move.
     pub bytes: u64,

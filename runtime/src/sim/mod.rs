@@ -33,6 +33,7 @@ pub struct Faults {
     pub fail_launch: Option<u64>,
 }
 
+/// The simulated GPU: host references under the checks of a real one.
 pub struct Sim {
     device: Device,
     faults: Faults,

@@ -8,6 +8,7 @@ use precast_plan::decoding::{MOST_STOPS, PREFILL, bucket, decode_phase};
 use precast_plan::{Decoding, Tensor};
 use precast_runtime::{DriverError, Sealed};
 
+use crate::options::Advised;
 use schedule::{Decoder, Drawn, Progress, Row, Sequence};
 
 /// A word of a row.
@@ -16,7 +17,7 @@ type Column = fn(&Row) -> u32;
 /// A sequence that cannot be decoded on.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    #[error(transparent)]
+    #[error("{}{}", .0, .0.options())]
     Driver(#[from] DriverError),
     /// No token is drawn from such logits.
     #[error(

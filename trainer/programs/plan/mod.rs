@@ -22,7 +22,7 @@ use precast_runtime::{Device, DriverError, Rows};
 
 use crate::device::host_memory::DeviceMemory;
 use crate::device::{self, DeviceError};
-use crate::options::{DeviceChoice, RunConfig};
+use crate::options::{Advised, DeviceChoice, RunConfig};
 use crate::programs::failure::Failure;
 use room::Room;
 
@@ -69,7 +69,7 @@ impl Target {
                     Limit::Memory(_) => "--memory names no GPU: give --card NAME in its place, or beside it",
                     Limit::Device | Limit::Card(_) => "Say what to plan for: `precast plan --card NAME`, as 4090, or",
                 };
-                Err(Failure::usage(format!("{found}.\n{what} {archs}")))
+                Err(Failure::usage(format!("{found}{}.\n{what} {archs}", found.options())))
             }
             opened => {
                 let device = opened?.device().clone();

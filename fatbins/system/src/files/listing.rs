@@ -26,12 +26,15 @@ pub enum ListingError {
     /// The listing does not parse.
     #[error("{}: line {line} is not a SHA-256, two blanks and a name", path.display())]
     Line {
+        /// File of the list.
         path: PathBuf,
         /// Counted from 1.
         line: usize,
     },
+    /// A file stands there that is not listed.
     #[error("{} is not listed: Precast did not write it", .0.display())]
     Foreign(PathBuf),
+    /// A file has another digest than the listed one.
     #[error("{} was changed since it was written: its SHA-256 differs", .0.display())]
     Changed(PathBuf),
     /// A log has bytes that its run did not write.
@@ -42,10 +45,17 @@ pub enum ListingError {
         quoted = quoted(&.0.to_string_lossy())
     )]
     Log(PathBuf),
+    /// A listed file is gone.
     #[error("{} is missing", .0.display())]
     Missing(PathBuf),
+    /// A file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
-    Io { path: PathBuf, error: io::Error },
+    Io {
+        /// File or directory.
+        path: PathBuf,
+        /// Error of the system.
+        error: io::Error,
+    },
 }
 
 impl ListingError {

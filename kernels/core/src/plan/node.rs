@@ -159,7 +159,7 @@ impl Launch {
         }
     }
 
-    /// Formats key and executor: `gemm.fwd{...}[threads=64]`, `gemm.fwd{...}[cublas]`.
+    /// Formats key and executor: `matmul{...}[threads=64]`, `matmul{...}[cublas]`.
     pub fn code(&self) -> String {
         self.pair().map_or_else(|| format!("{}[cublas]", self.key), |pair| pair.to_string())
     }

@@ -185,6 +185,7 @@ struct Shared {
 }
 
 impl Abort {
+    /// Ends the exchanges of this rank: what waits for another rank fails.
     pub fn now(&self) {
         if self.0.aborted.swap(true, Ordering::AcqRel) {
             return;
