@@ -123,7 +123,7 @@ pub fn all() -> Result<()> {
     for folder in folders()? {
         crate::run::step(&format!("test {}", folder.display()), &mut command(&folder, "target", &["test"])?)?;
     }
-    MISTAKES.iter().try_for_each(|mistake| planted(mistake))?;
+    MISTAKES.iter().try_for_each(planted)?;
     locked()
 }
 

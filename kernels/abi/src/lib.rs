@@ -32,6 +32,7 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use precast_core::generated;
+use precast_core::shell::quoted;
 
 /// Formats whatever folder it is called in, and whatever is configured there.
 const FORMAT: &str = "max_width = 120\nuse_small_heuristics = \"Max\"\n";
@@ -57,8 +58,8 @@ pub fn again(libclang: &Path) -> io::Result<Option<ExitStatus>> {
 pub fn write(folder: &Path, out: &Path) -> Result<bool> {
     // Where a checkout lies is nobody's business.
     let here = std::env::current_dir()?;
-    let [of, to] = [folder, out].map(|path| path.strip_prefix(&here).unwrap_or(path).display());
-    let command = format!("precast-aot abi {of} --out {to}");
+    let [of, to] = [folder, out].map(|path| path.strip_prefix(&here).unwrap_or(path).display().to_string());
+    let command = format!("precast-aot abi {} --out {}", quoted(&of), quoted(&to));
     put(out, &generate(&generated::folders(folder)?, &format!("`{of}`"), &command)?)
 }
 

@@ -55,18 +55,18 @@ fn padding_is_refused_by_the_name_of_its_struct() {
 
 #[test]
 fn a_kernel_is_its_key_its_operands_and_a_row_of_the_registry() {
-    let generated = softcap(KERNEL, "[ceil(n / 2), h] x, update if x == bf16, uniform(-1.0, 1.0): capped", RESERVED);
+    let generated = softcap(KERNEL, "[ceil(n / 2), h] x, update if x == bf16, uniform(-1, 1): capped", RESERVED);
     let generated = generated.unwrap();
     for part in [
         "pub struct SoftcapFwd = \"softcap.fwd\" { h: u32, x: Dtype }",
-        "/// `[ceil(n / 2), h]` x, update if x == bf16, uniform(-1.0, 1.0): capped",
+        "/// `[ceil(n / 2), h]` x, update if x == bf16, uniform(-1, 1): capped",
         "SoftcapFwdArgs of softcap_fwd_params {",
         "optional { x }",
         "scalars { n: u32 }",
         "(self.x == Dtype::Bf16)",
         "operand!(ReadWrite Self::Params, x: self.x, n.div_ceil(2) * h)",
         ".with(Content::Uniform(-1.0, 1.0))",
-        "$of! {\n            SoftcapFwd,\n        }",
+        "pub const OPS: &[Op] = &[Op::of::<SoftcapFwd>()];",
     ] {
         assert!(generated.contains(part), "{part}\n{generated}");
     }
@@ -79,6 +79,8 @@ fn a_comment_that_describes_no_operand_is_refused_with_its_line() {
         ("elements of the input", "an operand begins with `[shape] dtype`"),
         ("[n, h] x", "an operand is `[shape] dtype, access`"),
         ("[n, h] x, raed", "`raed` is no access"),
+        ("[n, h] x, read, nonsense(h)", "no content (zeros, few, normal, uniform"),
+        ("[n, h] x, read, uniform(1.0)", "`uniform` has 2 arguments"),
         ("[n, h] x, read when x", "`read when x`: expected `if`"),
         ("[n, h, cap] x, read", "`cap` is neither a scalar of the block nor a field of the key"),
         ("[n, x] x, read", "`x` is a Dtype, no number"),
@@ -140,12 +142,13 @@ fn a_client_is_told_of_a_stale_or_edited_file() {
     };
     std::fs::write(kernels.join("cap.h"), header("cap", "cap.fwd")).unwrap();
     std::fs::write(family.join("softcap.h"), header("softcap", "softcap.fwd")).unwrap();
-    let (out, command) = (kernels.join("abi.rs"), format!("`precast-aot abi {} --out ", kernels.display()));
+    let (out, command) = (kernels.join("abi.rs"), format!("`precast-aot abi '{}' --out ", kernels.display()));
     assert!(precast_abi::write(&kernels, &out).unwrap(), "there was none");
     assert!(!precast_abi::write(&kernels, &out).unwrap(), "it is as it was");
     let made = std::fs::read_to_string(&out).unwrap();
     // Wherever the module is; and the program need not list what this depends on.
-    for part in ["use super::Like;", "crate = \"precast_core::bytemuck\"", "CapFwd,", "SoftcapFwd,"] {
+    for part in ["use super::Like;", "crate = \"precast_core::bytemuck\"", "Op::of::<CapFwd>(), Op::of::<SoftcapFwd>()"]
+    {
         assert!(made.contains(part), "{part}\n{made}");
     }
     let check = || generated::check(&generated::folders(&kernels).unwrap(), &out);

@@ -485,6 +485,17 @@ mod tests {
     }
 
     #[test]
+    fn integers_that_differ_are_counted() {
+        let format = Format::Dense(Dtype::U32);
+        let content = Content::of(format);
+        let operand = Operand { name: "index", offset: 0, format, elems: 4, access: Access::Write, content };
+        let words = |values: [u32; 4]| bytemuck::cast_slice::<u32, u8>(&values).to_vec();
+        let found = integers(&operand, &words([7, 9, 2, u32::MAX]), &words([7, 1, 2, 3])).unwrap();
+        assert_eq!(found.to_string(), "has 9 at element 1, and the host reference 1; 2 of 4 differ");
+        assert_eq!(integers(&operand, &words([1; 4]), &words([1; 4])), None);
+    }
+
+    #[test]
     fn distance_is_relative_to_the_reference() {
         let distance = |out: &[f32], reference: &[f32], absolute| {
             let tolerance = Tolerance { absolute, ..Tolerance::of(Format::Dense(Dtype::F32)) };

@@ -112,7 +112,7 @@ fn a_check_of_nothing_is_an_error() {
         (refused(&none, &[Arch::Sm89]), "no example has a variant for sm_89"),
         (refused(&registry::<SoftcapFwd>(), &[]), "no architecture is named"),
         (refused(&registry::<SoftcapFwd>(), &[Arch::Sim]), "sim has no machine code"),
-        (refused(&registry::<Wrong<NO_SAMPLE>>(), &[Arch::Sm89]), "has no sample that a variant for sm_89 admits"),
+        (refused(&registry::<Wrong<NO_SAMPLE>>(), &[Arch::Sm89]), "for sm_89 admits no sample: add one to `samples`"),
     ] {
         assert!(said.starts_with("nothing is checked: ") && said.contains(why), "{said}");
     }
