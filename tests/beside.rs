@@ -1,5 +1,5 @@
-//! Kernels of a bundle beside cudarc: on its streams and buffers, under a stand-in for `libcuda` whose kernels are their host
-//! references. A process loads once, so each test is one.
+//! Kernels of a bundle beside cudarc: on its streams and buffers, under a stand-in for `libcuda` whose kernels are
+//! their host references. A process loads once, so each test is one.
 
 use std::sync::{Arc, LazyLock};
 use std::thread;

@@ -1,4 +1,5 @@
-//! Every command of README and the guides runs: with small models of the names that the pages use, on the simulated GPU.
+//! Every command of README and the guides runs: with small models of the names that the pages use, on the simulated
+//! GPU.
 
 use std::collections::BTreeSet;
 
@@ -141,7 +142,8 @@ fn run(dir: &Path, arguments: &[String]) -> Result<String, String> {
     if code == Some(0) { Ok(stdout) } else { Err(format!("{}: {stderr}", arguments.join(" "))) }
 }
 
-/// Lines of README's transcript that are others on a simulated GPU, or of the few rows of these tests, by how they begin.
+/// Lines of README's transcript that are others on a simulated GPU, or of the few rows of these tests, by how they
+/// begin.
 const OF_A_GPU: [&str; 5] = ["device ", "arch ", "bundle ", "gpu ", "gpu: "];
 /// Those of data larger than what is read ahead, of many rows: `epochs::` compares them.
 const OF_LARGE_DATA: [&str; 3] = [
@@ -150,8 +152,8 @@ const OF_LARGE_DATA: [&str; 3] = [
     "steps    200 x 8192 tokens",
 ];
 
-/// A line of output without numbers, paths, names of models, and the units that sizes and durations choose. A simulated GPU
-/// has no floor.
+/// A line of output without numbers, paths, names of models, and the units that sizes and durations choose. A simulated
+/// GPU has no floor.
 fn masked(line: &str) -> String {
     let is_model = ["teacher  ", "student  "].iter().any(|start| line.starts_with(start));
     let word = |(index, word): (usize, &str)| {

@@ -179,8 +179,8 @@ fn stored(config: &ModelConfig) -> impl Iterator<Item = Formats> {
     uniform.filter(|formats| !formats.is_dense())
 }
 
-/// Returns the keys of a model's evaluation: as it is, as it may be stored, in 8 bits where something computes them; and of a
-/// comparison with another form of itself.
+/// Returns the keys of a model's evaluation: as it is, as it may be stored, in 8 bits where something computes them;
+/// and of a comparison with another form of itself.
 fn evaluated(model: &ModelConfig, shape: (u32, u32), precision: Precision) -> BTreeSet<Key> {
     let evaluation = EvaluationPlan::new(model, shape, precision, Arch::Sim).unwrap();
     let mut pairs = keys(&evaluation.plan);

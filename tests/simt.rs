@@ -1,5 +1,6 @@
-//! Training steps whose launches execute the CUDA sources that ship, on the host and under the checker: their losses are
-//! those of the simulated GPU, whose launches execute the host references; and PyTorch's, where the batch is the case's.
+//! Training steps whose launches execute the CUDA sources that ship, on the host and under the checker: their losses
+//! are those of the simulated GPU, whose launches execute the host references; and PyTorch's, where the batch is the
+//! case's.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};

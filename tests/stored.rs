@@ -1,5 +1,5 @@
-//! A model that stays on the device as its file holds it computes what it computes when it is dequantized while it is read:
-//! the same bits.
+//! A model that stays on the device as its file holds it computes what it computes when it is dequantized while it is
+//! read: the same bits.
 
 use precast_kernels::{Arch, Block, KERNELS};
 use precast_plan::{Formats, ModelConfig, Parameters, build_keys};
@@ -8,8 +8,8 @@ use crate::gguf;
 use crate::support::Texts;
 use crate::support::prelude::*;
 
-/// Rows of every matrix are whole blocks of 256. The head is larger than what layers are dequantized to, so that all of its
-/// parts are there.
+/// Rows of every matrix are whole blocks of 256. The head is larger than what layers are dequantized to, so that all of
+/// its parts are there.
 fn model(family: &str, tied: bool) -> ModelConfig {
     let mut config = model_config("blocks");
     config["architectures"] = json!([family]);

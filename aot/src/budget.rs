@@ -3,7 +3,8 @@
 use precast_core::Registry;
 use precast_fatbins::ModuleEntry;
 
-/// 32-bit registers of a multiprocessor (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+/// 32-bit registers of a multiprocessor (CUDA C++ Programming Guide, "Technical Specifications per Compute
+/// Capability").
 const REGISTERS: u32 = 65_536;
 /// Warps are allocated registers in units of this many.
 const REGISTER_UNIT: u32 = 256;

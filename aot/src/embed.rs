@@ -102,8 +102,8 @@ impl Embed {
         self
     }
 
-    /// Refuses kernels that differ from those of `PROGRAM.lock` in a directory of the package. `PRECAST_LOCK=1` writes the
-    /// build's architectures into the file.
+    /// Refuses kernels that differ from those of `PROGRAM.lock` in a directory of the package. `PRECAST_LOCK=1` writes
+    /// the build's architectures into the file.
     #[must_use]
     pub fn locked(self, directory: impl Into<PathBuf>) -> Self {
         Self { locks: Locks::Own(directory.into()), ..self }
@@ -123,11 +123,12 @@ impl Embed {
     }
 
     /// Compiles through the cache, or takes a bundle that was built elsewhere; compares with the locks; writes what
-    /// [`precast_fatbins::embedded!`] includes into `OUT_DIR`, and the bundle to the file that `PRECAST_BUNDLE` names, if
-    /// it does.
+    /// [`precast_fatbins::embedded!`] includes into `OUT_DIR`, and the bundle to the file that `PRECAST_BUNDLE` names,
+    /// if it does.
     ///
     /// The compiler is the pinned one, installed on first use below the target folder, or the one that the environment
-    /// names (`PRECAST_NVRTC`, `CUDA_HOME`). `PRECAST_FATBINS` names the directory of a `precast.bundle` to take instead.
+    /// names (`PRECAST_NVRTC`, `CUDA_HOME`). `PRECAST_FATBINS` names the directory of a `precast.bundle` to take
+    /// instead.
     ///
     /// # Errors
     /// [`EmbedError`] with every kernel that does not compile, spills, exceeds a multiprocessor or is not as locked.

@@ -130,7 +130,8 @@ impl Nvrtc {
     /// # Errors
     /// [`NvrtcError`] if the library does not load or does not work.
     pub fn load(path: &Path) -> Result<Self, NvrtcError> {
-        // Never unloaded: a thread that has compiled calls into the library as it ends, which may be after its pool is gone.
+        // Never unloaded: a thread that has compiled calls into the library as it ends, which may be after its pool is
+        // gone.
         let load = |path: &Path| {
             // SAFETY: NVRTC's initializers have no preconditions.
             unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }

@@ -155,7 +155,8 @@ impl Activity {
         (state.open > 0).then(|| state.unfinished())
     }
 
-    /// Returns the work that is not known to be finished: where a call has failed, what it failed in. Does not call the driver.
+    /// Returns the work that is not known to be finished: where a call has failed, what it failed in. Does not call the
+    /// driver.
     pub fn unfinished(&self) -> Doing {
         self.state().unfinished()
     }

@@ -58,8 +58,8 @@ pub struct Rows {
 }
 
 impl Launches {
-    /// Returns the rows that a device runs, of those there is code for (`held`): if it takes none of them, those that it
-    /// would take. None where it takes no row's code.
+    /// Returns the rows that a device runs, of those there is code for (`held`): if it takes none of them, those that
+    /// it would take. None where it takes no row's code.
     pub(crate) fn rows(self, device: &Device, held: &[Arch], tuned: &Table) -> Option<Rows> {
         let capability = device.compute_capability?;
         let held = held.iter().copied().filter(|arch| Arch::GPUS.contains(arch));
@@ -76,8 +76,8 @@ impl Launches {
 }
 
 impl Device {
-    /// True if a table has launches of an architecture that were measured on this chip, or on one of the architecture with as many
-    /// multiprocessors, within 5 %.
+    /// True if a table has launches of an architecture that were measured on this chip, or on one of the architecture
+    /// with as many multiprocessors, within 5 %.
     pub fn is_measured(&self, arch: Arch, tuned: &Table) -> bool {
         let covers = |chip: &str| tuned.covers(chip, arch);
         let difference = arch.multiprocessors().abs_diff(self.clocks.multiprocessors);

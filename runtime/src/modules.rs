@@ -17,13 +17,14 @@ use crate::driver::{Device, DriverError, Launches};
 use crate::loading::{LoadError, code_for, cover};
 use crate::loads::{Load, Loads};
 
-/// Every module of a bundle for one GPU, loaded into a context of cudarc: launches on any of its streams, and cannot load.
+/// Every module of a bundle for one GPU, loaded into a context of cudarc: launches on any of its streams, and cannot
+/// load.
 ///
 /// A process loads once. What was loaded stays until the process ends, also when this value is dropped, since launches
 /// and captured graphs may outlive it; so a second load, or a [`Cuda`](crate::cuda::Cuda) opened later, is
 /// [`DriverError::Loaded`]. [`Modules::load`] waits for all work of the context; the program must not launch from other
-/// threads meanwhile, nor load modules by cudarc later, nor make another context: the driver loads every module into each
-/// context that there is and that is made later (CUDA driver API, `cuLibraryLoadData`).
+/// threads meanwhile, nor load modules by cudarc later, nor make another context: the driver loads every module into
+/// each context that there is and that is made later (CUDA driver API, `cuLibraryLoadData`).
 ///
 /// A program that links this crate has `CUDA_MODULE_LOADING` and `CUDA_MODULE_DATA_LOADING` set to `EAGER`, and
 /// `NCCL_NVLS_ENABLE` to 0, before `main`.
@@ -80,12 +81,12 @@ impl Modules {
         Self::into_context(sole, context, bundle, keys)
     }
 
-    /// Verifies a bundle, waits for all work of a context, and loads all modules for its GPU into it. `keys` are those that
-    /// the program launches.
+    /// Verifies a bundle, waits for all work of a context, and loads all modules for its GPU into it. `keys` are those
+    /// that the program launches.
     ///
     /// # Errors
-    /// Those of [`Self::open`]. [`DriverError::Capturing`] ends the capture that it refuses, as any call does that waits for
-    /// the context.
+    /// Those of [`Self::open`]. [`DriverError::Capturing`] ends the capture that it refuses, as any call does that
+    /// waits for the context.
     pub fn load(context: Arc<CudaContext>, bundle: &Bundle<'_>, keys: &[Key]) -> Result<Self, LoadError> {
         let sole = Sole::take()?;
         start()?;
@@ -140,14 +141,15 @@ impl Modules {
     /// are of device memory; the variant is the registry's for this GPU.
     ///
     /// # Errors
-    /// [`DriverError::Launch`] if the bundle lacks the kernel, as it does none of the keys that it was loaded with; if no
-    /// variant admits the parameters; if the stream is of another context; or if an operand is not aligned to 16 bytes. Otherwise a failed call, of this or
-    /// earlier work.
+    /// [`DriverError::Launch`] if the bundle lacks the kernel, as it does none of the keys that it was loaded with; if
+    /// no variant admits the parameters; if the stream is of another context; or if an operand is not aligned to 16
+    /// bytes. Otherwise a failed call, of this or earlier work.
     ///
     /// # Safety
-    /// Each operand that the kernel declares for these parameters lies, with all of its bytes, in memory that the GPU can
-    /// access in this context until the launch, or each launch of the graph, has ended. Until then nothing else writes to an
-    /// operand, nothing else touches one that the kernel writes, and none of the latter overlaps another operand.
+    /// Each operand that the kernel declares for these parameters lies, with all of its bytes, in memory that the GPU
+    /// can access in this context until the launch, or each launch of the graph, has ended. Until then nothing else
+    /// writes to an operand, nothing else touches one that the kernel writes, and none of the latter overlaps another
+    /// operand.
     pub unsafe fn launch<K: Registered>(
         &self,
         stream: &CudaStream,
@@ -186,8 +188,9 @@ impl Modules {
         let mut bytes = library::ready(function.0, &geometry, &params, &tensor_maps, &pair)?;
         let mut arguments = [bytes.as_mut_ptr().cast()];
         let ([gx, gy, gz], [bx, by, bz], shared) = (geometry.grid, geometry.block, geometry.shared_bytes);
-        // SAFETY: the function is of this context, which is current, and so is the stream. The driver copies the block, in the
-        // size that the kernel declares, which verification has compared with this block's. The memory is the caller's.
+        // SAFETY: the function is of this context, which is current, and so is the stream. The driver copies the block,
+        // in the size that the kernel declares, which verification has compared with this block's. The memory is the
+        // caller's.
         let queued = unsafe {
             let stream = stream.cu_stream();
             sys::cuLaunchKernel(function.0, gx, gy, gz, bx, by, bz, shared, stream, arguments.as_mut_ptr(), null_mut())
@@ -196,8 +199,8 @@ impl Modules {
     }
 }
 
-/// Refuses a process that has another GPU's context: the driver loads a module into every context, and those have work of
-/// their own.
+/// Refuses a process that has another GPU's context: the driver loads a module into every context, and those have work
+/// of their own.
 fn alone(ordinal: usize) -> Result<(), DriverError> {
     let mut count = 0;
     // SAFETY: writes one integer.

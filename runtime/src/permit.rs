@@ -1,4 +1,4 @@
-//! Who may load a module.
+//! The right to load a module, as a value.
 
 /// The right to load a module: [`Driver::load`](crate::Driver::load) takes one, and only this crate makes it, where all
 /// modules of a program are loaded before its first launch. Another crate can implement a driver and forward the permit

@@ -1,8 +1,9 @@
-//! A stand-in for libcuda whose kernels are their host references, for tests of programs that launch a bundle's kernels.
+//! A stand-in for libcuda whose kernels are their host references, for tests of programs that launch a bundle's
+//! kernels.
 //!
-//! A test calls [`install`] before anything opens the driver; from then on this process has a GPU, a GB10, whose memory is
-//! the host's and whose streams are threads. The stand-in counts and orders what it is asked for as `fake.c` says. It runs
-//! machine code of no kind: a GPU's results are `precast-simt`'s and the self-test's to compare.
+//! A test calls [`install`] before anything opens the driver; from then on this process has a GPU, a GB10, whose memory
+//! is the host's and whose streams are threads. The stand-in counts and orders what it is asked for as `fake.c` says.
+//! It runs machine code of no kind: a GPU's results are `precast-simt`'s and the self-test's to compare.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char};
@@ -32,8 +33,8 @@ type Open = unsafe extern "C" fn(*const c_char, *mut usize) -> *const Kernel;
 /// The signature of [`kernel_run`].
 type Run = unsafe extern "C" fn(*const Kernel, *const u8);
 
-/// Puts the stand-in in the place of the driver in this process, also where there is a real one, and lets it do what the
-/// kernels of a bundle do. Called again it adds those of another bundle.
+/// Puts the stand-in in the place of the driver in this process, also where there is a real one, and lets it do what
+/// the kernels of a bundle do. Called again it adds those of another bundle.
 ///
 /// # Panics
 /// Without a C compiler: `CC` or `cc`.

@@ -50,8 +50,8 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Answers the first signal, from a thread: a step may take minutes. Behind [`Self::install`], whose handlers a signal comes
-    /// to first.
+    /// Answers the first signal, from a thread: a step may take minutes. Behind [`Self::install`], whose handlers a
+    /// signal comes to first.
     ///
     /// # Errors
     /// As [`Self::install`].
@@ -87,8 +87,8 @@ impl Stop {
         Ok(())
     }
 
-    /// The signal that came before this moment, the last one at which it ends the run after the current step. Among several
-    /// ranks, others may have had one before.
+    /// The signal that came before this moment, the last one at which it ends the run after the current step. Among
+    /// several ranks, others may have had one before.
     pub fn close(&self, ranks: u32) -> Option<Signal> {
         let mut phase = lock(&self.phase);
         let asked = self.requested();

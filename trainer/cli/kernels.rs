@@ -20,8 +20,8 @@ pub struct Arguments {
     /// Only those of this architecture
     #[arg(long, value_name = "ARCH")]
     arch: Option<Arch>,
-    /// Write the embedded bundle to a file, as `precast-aot build` does. A trainer with the kernels of all architectures has a
-    /// bundle of each: name one by --arch
+    /// Write the embedded bundle to a file, as `precast-aot build` does. A trainer with the kernels of all
+    /// architectures has a bundle of each: name one by --arch
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "bundle"])]
     write: Option<PathBuf>,
     /// Print JSON

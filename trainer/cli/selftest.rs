@@ -51,7 +51,8 @@ struct Decoding {
     /// Arithmetic: fp32 or bf16 [default: fp32; bf16 where 8 bits are compared]
     #[arg(long, value_name = "P", value_parser = exact_precision, requires = "model")]
     precision: Option<Precision>,
-    /// Library of the matrix multiplications of linear layers: bundle; cublas is refused, as its rows depend on their number
+    /// Library of the matrix multiplications of linear layers: bundle; cublas is refused, as its rows depend on their
+    /// number
     #[arg(long, value_name = "WHAT", default_value_t, requires = "model")]
     gemm: Gemm,
     /// Sequences at a time

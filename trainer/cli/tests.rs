@@ -103,7 +103,8 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// A variable that a program reads is on the page of the environment; tests and processes of one run have others among themselves.
+/// A variable that a program reads is on the page of the environment; tests and processes of one run have others among
+/// themselves.
 #[test]
 fn the_page_of_the_environment_names_every_variable() {
     const AMONG_THEMSELVES: [&str; 7] = ["KILL_AT", "PROC", "PROGRESS_S", "RANK", "RANKS", "RENDEZVOUS", "REPLAY"];

@@ -119,8 +119,8 @@ pub fn open_for(config: &RunConfig) -> Result<Box<dyn Driver>, DeviceError> {
     open_with(&config.target, cublas(config.arithmetic.gemm, config.target.device)?)
 }
 
-/// Opens the device of a rank, and connects it with those of the others: the simulated GPU, or the GPU of the rank's number on its
-/// host; where it sees one alone, that one.
+/// Opens the device of a rank, and connects it with those of the others: the simulated GPU, or the GPU of the rank's
+/// number on its host; where it sees one alone, that one.
 ///
 /// # Errors
 /// As [`open`], and where ranks do not come together.

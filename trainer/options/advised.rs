@@ -5,8 +5,8 @@ use precast_runtime::{DriverError, LoadError, MoreMemory};
 
 /// An error of the runtime.
 pub trait Advised {
-    /// Returns what is printed behind the error: options that do what it advises. Empty where it advises nothing that an
-    /// option does.
+    /// Returns what is printed behind the error: options that do what it advises. Empty where it advises nothing that
+    /// an option does.
     fn options(&self) -> &'static str;
 }
 

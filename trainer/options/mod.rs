@@ -192,7 +192,8 @@ impl RunConfig {
         u64::from(self.shape.batch_size) * u64::from(self.division.grad_accum)
     }
 
-    /// Sequences that a rank completes at a time: those of a step; of held-out prompts it is not known how many there are.
+    /// Sequences that a rank completes at a time: those of a step; of held-out prompts it is not known how many there
+    /// are.
     pub(crate) fn own_sequences(&self) -> u64 {
         let of_step = || self.sequences_a_step() / u64::from(self.division.share.ranks);
         if self.on_policy.is_some() { of_step() } else { MOST_SLOTS.into() }
@@ -273,8 +274,8 @@ impl RunConfig {
         format!("{}.best", self.result())
     }
 
-    /// Directories that a run writes at its end, each with the step of its weights: after `done` steps, of which `best` had the lowest
-    /// held-out loss. None of a best step that is not known.
+    /// Directories that a run writes at its end, each with the step of its weights: after `done` steps, of which `best`
+    /// had the lowest held-out loss. None of a best step that is not known.
     pub fn results(&self, done: u64, best: Option<u64>) -> Option<Vec<(String, u64)>> {
         let result = || self.result().to_owned();
         Some(match self.output.r#final {

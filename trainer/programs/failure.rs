@@ -79,8 +79,8 @@ pub struct StepFailure {
 }
 
 impl Failure {
-    /// 1 failed (a disk that is full for one), 2 usage, 3 bundle or kernels, 4 device, 5 data, model or checkpoint that cannot
-    /// be used, or a file that may not grow further (`ulimit -f`), 129, 130, 131 and 143 stopped by a signal.
+    /// 1 failed (a disk that is full for one), 2 usage, 3 bundle or kernels, 4 device, 5 data, model or checkpoint that
+    /// cannot be used, or a file that may not grow further (`ulimit -f`), 129, 130, 131 and 143 stopped by a signal.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Io(IoError { error, .. })

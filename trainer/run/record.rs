@@ -99,8 +99,8 @@ impl RunRecord {
         }
     }
 
-    /// Begins a part of the run at a step, after the parts of the record of the run so far. `changed` says what is not as
-    /// it was in the part before.
+    /// Begins a part of the run at a step, after the parts of the record of the run so far. `changed` says what is not
+    /// as it was in the part before.
     pub fn part(&mut self, step: u64, before: Option<&Value>, changed: &[String]) {
         let mut parts = before.and_then(|before| before.get("parts")?.as_array().cloned()).unwrap_or_default();
         if let Some(last) = parts.last_mut() {

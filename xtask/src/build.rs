@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 use crate::run::{FEATURES, cargo, root, step};
 use crate::setup;
 
-/// What a release holds: the trainer with every architecture, and `precast-aot`; not the programs that a checkout needs.
+/// What a release holds: the trainer with every architecture, and `precast-aot`; not the programs that a checkout
+/// needs.
 pub const WHOLE: [&str; 13] = [
     "--workspace",
     "--exclude",

@@ -64,7 +64,8 @@ fn build_at(checkout: &Path, target: &str) -> Result<PathBuf> {
     Ok(built)
 }
 
-/// Builds the trainer and `precast-aot` for a target with every architecture, as releases are built; returns their directory.
+/// Builds the trainer and `precast-aot` for a target with every architecture, as releases are built; returns their
+/// directory.
 pub fn build(target: &str) -> Result<PathBuf> {
     set_up(target, &PACKAGES[..1])?;
     let built = build_at(&root().canonicalize().context("the checkout")?, target)?;

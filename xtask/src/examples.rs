@@ -1,5 +1,5 @@
-//! `cargo xtask examples`: builds, runs and tests the programs of `docs/examples`, which are no members of the workspace,
-//! and plants mistakes in one.
+//! `cargo xtask examples`: builds, runs and tests the programs of `docs/examples`, which are no members of the
+//! workspace, and plants mistakes in one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -91,8 +91,8 @@ fn folders() -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// Returns a cargo command in an example's folder that shares a target folder, and this checkout's profile and compiler:
-/// what both need is compiled once.
+/// Returns a cargo command in an example's folder that shares a target folder, and this checkout's profile and
+/// compiler: what both need is compiled once.
 fn command(folder: &Path, target: &str, arguments: &[&str]) -> Result<Command> {
     let root = root().canonicalize()?;
     let manifest = fs::read_to_string(root.join("Cargo.toml"))?;

@@ -30,9 +30,9 @@ pub struct Fetched {
     pub signed_by: Option<String>,
 }
 
-/// Reads a layout of a program's kernels and checks, in this order: the signature over the OCI manifest, sizes and digests of its files, the
-/// signature over the bundle, the bundle, its locks, the subjects of provenance and bill of materials. With a trusted
-/// key, no file is parsed before its signature is checked.
+/// Reads a layout of a program's kernels and checks, in this order: the signature over the OCI manifest, sizes and
+/// digests of its files, the signature over the bundle, the bundle, its locks, the subjects of provenance and bill of
+/// materials. With a trusted key, no file is parsed before its signature is checked.
 ///
 /// # Errors
 /// [`PublishError`] at the first fault: then no part of the layout may be used.

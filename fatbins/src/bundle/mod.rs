@@ -51,7 +51,8 @@ fn arch_of(module: &ModuleEntry) -> Arch {
 }
 
 impl<'a> Bundle<'a> {
-    /// Reads a bundle file for the program with these kernels: a bounded parse, then equality with the canonical encoding.
+    /// Reads a bundle file for the program with these kernels: a bounded parse, then equality with the canonical
+    /// encoding.
     ///
     /// # Errors
     /// [`BundleError`]: no part of the file may be used.

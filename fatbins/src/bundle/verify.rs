@@ -25,16 +25,16 @@ impl Bundle<'_> {
     /// every cubin's facts against the manifest and its key.
     ///
     /// # Errors
-    /// An altered cubin, else [`BundleError::Foreign`], else [`BundleError::Stale`] with all stale modules, else the first
-    /// false claim.
+    /// An altered cubin, else [`BundleError::Foreign`], else [`BundleError::Stale`] with all stale modules, else the
+    /// first false claim.
     pub fn verify(&self) -> Result<(), BundleError> {
         let Findings { foreign, stale, untrue } = self.findings()?;
         let refused = foreign.map(BundleError::from).or(stale.map(BundleError::from)).or(untrue);
         refused.map_or(Ok(()), Err)
     }
 
-    /// Checks a bundle for inspection only: like [`Self::verify`], but returns why it is not this program's. Cubins of other
-    /// sources are compared with the manifest alone.
+    /// Checks a bundle for inspection only: like [`Self::verify`], but returns why it is not this program's. Cubins of
+    /// other sources are compared with the manifest alone.
     ///
     /// # Errors
     /// An altered cubin, else the first false claim.

@@ -9,7 +9,7 @@ use crate::declaration::{BlockComment, Field, Kernel, Operand, OperandExtent, St
 use crate::expression::{Names, dtype, grouped, tokens};
 use crate::headers::Headers;
 
-/// What all of it uses.
+/// Imports of the file.
 const IMPORTS: &str = "\
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -23,7 +23,8 @@ use precast_core::{Block, Content, Dtype, Format, Kernel, Op, Operand, Scalar, a
 /// Writes all of it, but for what stands in the head.
 ///
 /// # Errors
-/// Comments that do not declare a kernel or an operand, with file, line, struct, field and text; two kernels of one name; none.
+/// Comments that do not declare a kernel or an operand, with file, line, struct, field and text; two kernels of one
+/// name; none.
 pub(crate) fn body(Headers { constants, structs }: &Headers) -> Result<String> {
     let mut out = IMPORTS.to_owned();
     out.push_str(&own_types(structs)?);
@@ -122,7 +123,8 @@ fn quoted(doc: &str) -> String {
     }
 }
 
-/// Arguments of a launch, by name: operands, those that some launches do not have, scalars. What means nothing is not there.
+/// Arguments of a launch, by name: operands, those that some launches do not have, scalars. What means nothing is not
+/// there.
 fn arguments(block: &Struct) -> Result<String> {
     let (mut operands, mut optional) = (Vec::new(), Vec::new());
     for (field, operand) in block.operands()? {
@@ -192,8 +194,8 @@ fn implementation(block: &Struct, said: &BlockComment, kernel: &Kernel, structs:
     Ok(out)
 }
 
-/// A field of a block of scalars as a checked launch gets it: of a range, below a bound, or this number, which is 0 where its
-/// comment begins with none.
+/// A field of a block of scalars as a checked launch gets it: of a range, below a bound, or this number, which is 0
+/// where its comment begins with none.
 fn scalar(field: &Field) -> Result<String> {
     let (said, _) = field.doc.split_once(':').unwrap_or((&field.doc, ""));
     let inside = |name: &str| said.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');

@@ -1,7 +1,8 @@
 //! Expressions of the comments, as Rust.
 //!
-//! A name is a scalar of the parameter block (`p.tokens`), else a field of the key (`self.h`); in counts a local variable, u64.
-//! `ceil(a / b)` rounds up, `name()` is a method of the key that is given the block, `bf16` and its like are dtypes.
+//! A name is a scalar of the parameter block (`p.tokens`), else a field of the key (`self.h`); in counts a local
+//! variable, u64. `ceil(a / b)` rounds up, `name()` is a method of the key that is given the block, `bf16` and its like
+//! are dtypes.
 
 use anyhow::{Result, bail, ensure};
 

@@ -144,7 +144,8 @@ fn parse(bindings: &str) -> Result<Headers> {
     Ok(headers)
 }
 
-/// Paragraphs of a comment, each a line, without the `<` of one behind its field. Those that declare something begin one.
+/// Paragraphs of a comment, each a line, without the `<` of one behind its field. Those that declare something begin
+/// one.
 fn doc(attributes: &[Attribute]) -> Vec<String> {
     let texts = attributes.iter().filter_map(|attribute| match &attribute.meta {
         Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
@@ -181,8 +182,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the numbers of lines like `["Offset of field: block::field"][offset_of!(block, field) - 16usize]`, by the text in
-    /// quotes.
+    /// Returns the numbers of lines like `["Offset of field: block::field"][offset_of!(block, field) - 16usize]`, by
+    /// the text in quotes.
     fn said(bindings: &str) -> BTreeMap<String, u64> {
         let rows = bindings.split("[\"").skip(1).filter_map(|row| {
             let (name, rest) = row.split_once("\"]")?;

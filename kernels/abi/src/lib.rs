@@ -1,9 +1,9 @@
 //! Kernels as their C headers declare them, in Rust: parameter blocks, arguments, keys and operands.
 //!
-//! A header says everything once. Above a parameter block stands a line for each kernel that takes it; behind each address its
-//! shape, dtype, access and, where they matter, condition and content of checks; behind each scalar its unit. A struct of scalars
-//! that is an operand says so in a line `operand: dtype`, and its fields begin with what checks draw: `uniform(0.1, 1.0)`,
-//! `below(2)`, or a number.
+//! A header says everything once. Above a parameter block stands a line for each kernel that takes it; behind each
+//! address its shape, dtype, access and, where they matter, condition and content of checks; behind each scalar its
+//! unit. A struct of scalars that is an operand says so in a line `operand: dtype`, and its fields begin with what
+//! checks draw: `uniform(0.1, 1.0)`, `below(2)`, or a number.
 //!
 //! ```c
 //! /// cast { from: Dtype, to: Dtype }: Casts elements, rounding to nearest even.
@@ -15,8 +15,8 @@
 //! ```
 //!
 //! The generated file is committed, so that a plain build needs no libclang, and tells in its head what it was made of:
-//! [`precast_core::generated::check`] compares. This package depends on nothing that is made of it: where a header is wrong and
-//! the kernels do not compile, it still does.
+//! [`precast_core::generated::check`] compares. This package depends on nothing that is made of it: where a header is
+//! wrong and the kernels do not compile, it still does.
 
 #![deny(missing_docs)]
 
@@ -37,8 +37,8 @@ use precast_core::shell::quoted;
 /// Formats whatever folder it is called in, and whatever is configured there.
 const FORMAT: &str = "max_width = 120\nuse_small_heuristics = \"Max\"\n";
 
-/// Runs this program again, with the variable that says where libclang is. Returns `None` where the variable says so already, and
-/// this process may call [`generate`]: it cannot set its own.
+/// Runs this program again, with the variable that says where libclang is. Returns `None` where the variable says so
+/// already, and this process may call [`generate`]: it cannot set its own.
 ///
 /// # Errors
 /// A program that cannot be started.
@@ -50,8 +50,8 @@ pub fn again(libclang: &Path) -> io::Result<Option<ExitStatus>> {
     command.args(std::env::args_os().skip(1)).env(libclang::VARIABLE, libclang).status().map(Some)
 }
 
-/// Writes the Rust of a folder's headers, and of those in its folders, to a file of the module that has the types of its keys.
-/// Returns false where the file is as it was.
+/// Writes the Rust of a folder's headers, and of those in its folders, to a file of the module that has the types of
+/// its keys. Returns false where the file is as it was.
 ///
 /// # Errors
 /// Those of [`generate`], and a file that cannot be written.
@@ -75,12 +75,13 @@ pub fn put(out: &Path, text: &str) -> Result<bool> {
     Ok(differs)
 }
 
-/// Returns the Rust of all headers of some folders. Its head says `of` what it is, in words, and which `command` regenerates it.
+/// Returns the Rust of all headers of some folders. Its head says `of` what it is, in words, and which `command`
+/// regenerates it.
 ///
 /// # Errors
-/// No libclang or rustfmt, a header that does not parse, a comment that does not declare a kernel or an operand, two kernels of
-/// one name, or a struct with bytes that belong to no field, which would be uninitialized in what is launched; each with its
-/// file and line.
+/// No libclang or rustfmt, a header that does not parse, a comment that does not declare a kernel or an operand, two
+/// kernels of one name, or a struct with bytes that belong to no field, which would be uninitialized in what is
+/// launched; each with its file and line.
 pub fn generate(folders: &[PathBuf], of: &str, command: &str) -> Result<String> {
     let files = generated::headers(folders)?;
     let scratch = tempfile::tempdir()?;

@@ -1,5 +1,5 @@
-//! `precast-abi`: writes `kernels/src/abi.rs`, also while the kernels do not compile; `cargo xtask abi` installs libclang where
-//! it is missing. For the headers of others it is `precast-aot abi`.
+//! `precast-abi`: writes `kernels/src/abi.rs`, also while the kernels do not compile; `cargo xtask abi` installs
+//! libclang where it is missing. For the headers of others it is `precast-aot abi`.
 
 #![allow(clippy::print_stdout)]
 

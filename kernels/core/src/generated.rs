@@ -1,5 +1,5 @@
-//! Rust that is generated of C headers. Its head says by which command, of which headers and with which body: a test tells a
-//! stale or edited file without a C compiler.
+//! Rust that is generated of C headers. Its head says by which command, of which headers and with which body: a test
+//! tells a stale or edited file without a C compiler.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
@@ -37,7 +37,7 @@ pub enum Stale {
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// Error of the system.
         error: io::Error,
     },
     /// There is nothing to generate from.
@@ -109,7 +109,8 @@ pub fn headers(folders: &[PathBuf]) -> Result<Vec<HeaderFile>, Stale> {
     }
 }
 
-/// Puts the head of a generated file before its body. `of` says in words where the headers are, `command` regenerates the file.
+/// Puts the head of a generated file before its body. `of` says in words where the headers are, `command` regenerates
+/// the file.
 pub fn stamped(of: &str, command: &str, headers: &[HeaderFile], body: &str) -> String {
     format!(
         "//! Parameter blocks and kernels, of the C headers of {of}.\n//!\n{COMMAND}`{command}` regenerates it.\n\

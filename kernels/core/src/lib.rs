@@ -38,8 +38,8 @@ pub mod tuned;
 pub mod variant;
 pub mod words;
 
-/// Prints a type by what it says where its debug form is asked for: a program or a test whose `main` returns it ends with
-/// that.
+/// Prints a type by what it says where its debug form is asked for: a program or a test whose `main` returns it ends
+/// with that.
 #[macro_export]
 macro_rules! debug_is_display {
     ($type:ty) => {

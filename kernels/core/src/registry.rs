@@ -107,7 +107,8 @@ impl Registry {
         &self.tuned
     }
 
-    /// Selects the variant for a launch: the one measured fastest on the architecture's chip, else by the family's rule.
+    /// Selects the variant for a launch: the one measured fastest on the architecture's chip, else by the family's
+    /// rule.
     pub fn select(&self, key: &Key, params: &[u8], arch: Arch) -> Variant {
         tuned::select(&self.tuned, key, params, arch)
     }

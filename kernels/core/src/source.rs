@@ -44,8 +44,8 @@ pub const HEADERS: &[Header] = &[
 /// The headers of a program that adds none to [`HEADERS`].
 pub static COMMON: Common = Common::new(&[]);
 
-/// Headers that any CUDA source of a program may include: [`HEADERS`] and its own, parsed to select the parts that a source
-/// uses.
+/// Headers that any CUDA source of a program may include: [`HEADERS`] and its own, parsed to select the parts that a
+/// source uses.
 pub struct Common {
     own: &'static [Header],
     /// Folder of the sources in their package, for messages.
@@ -85,8 +85,8 @@ impl Common {
         self.parsed.get_or_init(|| self.all().map(|(name, text)| (*name, Parsed::new(text))).collect())
     }
 
-    /// Finds the headers a source includes, directly or through others, in name order; or the name of one that it does not have. What
-    /// it brings itself comes first.
+    /// Finds the headers a source includes, directly or through others, in name order; or the name of one that it does
+    /// not have. What it brings itself comes first.
     fn find(&self, source: &Source) -> Result<Vec<Header>, &'static str> {
         let mut found: Vec<Header> = Vec::new();
         let mut texts = vec![source.text];
@@ -115,7 +115,8 @@ impl Common {
         self.find(source).unwrap_or_else(missing)
     }
 
-    /// Pairs each of them with what a compiler gets of it: of a common one what the source uses, whoever brings its text.
+    /// Pairs each of them with what a compiler gets of it: of a common one what the source uses, whoever brings its
+    /// text.
     fn includes(&self, source: &Source) -> Vec<(&'static str, String)> {
         let (common, own): (Vec<Header>, Vec<Header>) =
             self.headers(source).into_iter().partition(|(name, _)| self.parsed().contains_key(name));
@@ -202,8 +203,8 @@ impl Source {
     }
 }
 
-/// Declares a CUDA source in a family's folder, with the family's parameter blocks and further headers; `@ COMMON;` names
-/// other common headers than those of this package.
+/// Declares a CUDA source in a family's folder, with the family's parameter blocks and further headers; `@ COMMON;`
+/// names other common headers than those of this package.
 #[macro_export]
 macro_rules! source {
     (@ $common:expr; $family:literal, in $folder:literal, $file:literal $(, $header:literal)*) => {

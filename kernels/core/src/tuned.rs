@@ -2,8 +2,8 @@
 //!
 //! A line is `chip arch key problem variant microseconds`, the chip by its driver's name with `_` for blanks; lines are
 //! sorted, and `#` starts a comment. The committed table, `tuned.txt`, takes precedence over every rule: for an
-//! architecture the variant is selected that was measured fastest on its chip ([`Arch::chip`]). It covers an H200, sm_90a
-//! and sm_90_portable; unmeasured architectures follow the families' rules (waves, shared memory, occupancy).
+//! architecture the variant is selected that was measured fastest on its chip ([`Arch::chip`]). It covers an H200,
+//! sm_90a and sm_90_portable; unmeasured architectures follow the families' rules (waves, shared memory, occupancy).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -82,8 +82,8 @@ impl Table {
         self.0.keys().any(|[on, of, ..]| *on == chip && of == arch)
     }
 
-    /// Returns the key and the problem of each launch of an architecture that was measured on a chip, with the microseconds
-    /// of each variant.
+    /// Returns the key and the problem of each launch of an architecture that was measured on a chip, with the
+    /// microseconds of each variant.
     pub fn launches(&self, chip: &str, arch: Arch) -> impl Iterator<Item = (&str, &str, &BTreeMap<String, f64>)> {
         let on = [word(chip), arch.to_string()];
         let launches = self.0.iter().filter(move |(launch, _)| launch[..2] == on);

@@ -27,7 +27,7 @@ pub enum CheckFault {
         variant: Box<Variant>,
         /// Index among the key's samples.
         sample: usize,
-        /// Of the scheduler and of the random inputs.
+        /// Seed of the scheduler and of the random inputs.
         seed: u64,
         /// Their difference.
         mismatch: Mismatch,
@@ -45,7 +45,7 @@ pub enum CheckFault {
         arch: Arch,
         /// Index among the key's samples.
         sample: usize,
-        /// Of the scheduler and of the random inputs.
+        /// Seed of the scheduler and of the random inputs.
         seed: u64,
         /// Rule, place and accesses.
         report: Box<Report>,
@@ -77,8 +77,8 @@ pub struct CheckOutcome {
     pub worst: f64,
 }
 
-/// Runs every sample of a source's build once for each seed, which also decides the random inputs. Architectures whose code is one
-/// program share its launches; what a CTA may have is asked for each.
+/// Runs every sample of a source's build once for each seed, which also decides the random inputs. Architectures whose
+/// code is one program share its launches; what a CTA may have is asked for each.
 ///
 /// # Errors
 /// The first [`CheckFault`].
@@ -177,8 +177,9 @@ fn fits(key: &Key, variant: Variant, arch: Arch, static_bytes: u64, geometry: &G
     Ok(())
 }
 
-/// Returns the tolerance of a kernel here, where approximate instructions are exact. In bf16 kernels that add in the reference's
-/// order are at 4e-8 and attention, whose softmax goes tile by tile, at 1.1e-3; one that rounds once too often is at 3.4e-3.
+/// Returns the tolerance of a kernel here, where approximate instructions are exact. In bf16 kernels that add in the
+/// reference's order are at 4e-8 and attention, whose softmax goes tile by tile, at 1.1e-3; one that rounds once too
+/// often is at 3.4e-3.
 fn limit(key: &Key, operand: &Operand) -> Tolerance {
     let tolerance = key.kernel().tolerance(operand);
     match operand.format {

@@ -129,8 +129,9 @@ fn compile_machine(compiler: &Tool, directory: &Path) -> Result<(), CompileError
 }
 
 impl Simt {
-    /// Compiles the machine, in a directory that no other process uses. Kernels are left there for a debugger. Their objects and the
-    /// machine are kept in `objects`, on the same file system, for every process that compiles the same.
+    /// Compiles the machine, in a directory that no other process uses. Kernels are left there for a debugger. Their
+    /// objects and the machine are kept in `objects`, on the same file system, for every process that compiles the
+    /// same.
     ///
     /// # Errors
     /// [`CompileError`], above all where there is no g++.
@@ -181,8 +182,8 @@ impl Simt {
         let arch = format!("-D__CUDA_ARCH__={}", major * 100 + minor * 10);
         let defines: Vec<String> = defines.chain([arch, format!("-DENTRY={ENTRY}")]).collect();
         let defines: Vec<&str> = defines.iter().map(String::as_str).collect();
-        // Instructions are put together by macros: they are read once those are expanded. What the standard header has is
-        // `cuda.h`'s to include. Text that names no directory is the same in each.
+        // Instructions are put together by macros: they are read once those are expanded. What the standard header has
+        // is `cuda.h`'s to include. Text that names no directory is the same in each.
         write(&directory.join("stdint.h"), "")?;
         let expanded = directory.join("expanded.cc");
         write(&directory.join("source.cc"), &format!("#include \"{what}\"\n"))?;

@@ -32,7 +32,7 @@ pub enum CompileError {
     Io {
         /// Action and file.
         what: String,
-        /// Why it failed.
+        /// Reason, for people.
         error: std::io::Error,
     },
     /// A compiled library cannot be loaded.
@@ -40,7 +40,7 @@ pub enum CompileError {
     Load {
         /// Name of the source.
         what: String,
-        /// Why it cannot.
+        /// Reason, for people.
         why: String,
     },
     /// More static shared memory than an architecture allows.

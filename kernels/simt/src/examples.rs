@@ -52,9 +52,10 @@ impl fmt::Debug for CheckError {
     }
 }
 
-/// Executes every example of a program's kernels on the host under the checker: each variant of these architectures, each sample
-/// that it admits, with three seeds. Outputs are compared with the host reference; races, accesses out of bounds, divergent
-/// barriers and the other faults of the README are named with the lines of the CUDA source that the program was built with.
+/// Executes every example of a program's kernels on the host under the checker: each variant of these architectures,
+/// each sample that it admits, with three seeds. Outputs are compared with the host reference; races, accesses out of
+/// bounds, divergent barriers and the other faults of the README are named with the lines of the CUDA source that the
+/// program was built with.
 ///
 /// Objects are kept in cargo's `target/tmp`: what has not changed is not compiled again.
 ///

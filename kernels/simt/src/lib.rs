@@ -1,7 +1,7 @@
 //! The CUDA sources of a program, compiled for the host and executed under a checker. See `README.md`.
 //!
-//! A program's test calls [`check`]. Nothing that ships depends on this package; g++ is called when kernels are checked, not when
-//! this is built.
+//! A program's test calls [`check`]. Nothing that ships depends on this package; g++ is called when kernels are
+//! checked, not when this is built.
 
 #![deny(missing_docs)]
 

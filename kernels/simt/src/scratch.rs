@@ -1,4 +1,5 @@
-//! Where a program's test compiles its kernels: below cargo's target folder, in a directory that nobody else uses meanwhile.
+//! Where a program's test compiles its kernels: below cargo's target folder, in a directory that nobody else uses
+//! meanwhile.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -7,8 +8,8 @@ use crate::compile::Simt;
 use crate::error::{CompileError, io};
 
 impl Simt {
-    /// Compiles the machine for this program, below `target/tmp` if it is a test of cargo's, or else beside the program. Objects
-    /// there are everybody's, each other file is of one [`Simt`] alone as long as that lives.
+    /// Compiles the machine for this program, below `target/tmp` if it is a test of cargo's, or else beside the
+    /// program. Objects there are everybody's, each other file is of one [`Simt`] alone as long as that lives.
     ///
     /// # Errors
     /// [`CompileError`], above all where there is no g++.

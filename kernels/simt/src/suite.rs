@@ -49,8 +49,8 @@ impl Check {
     }
 }
 
-/// Runs checks, each with every seed, of the text that `source` gives for what is built in. `done` is told of each as soon as it
-/// is known. Returns what is said of all.
+/// Runs checks, each with every seed, of the text that `source` gives for what is built in. `done` is told of each as
+/// soon as it is known. Returns what is said of all.
 ///
 /// # Errors
 /// The number of those that have a fault; or the first error of `done`.

@@ -75,8 +75,8 @@ impl Graph {
         enqueue: impl FnOnce() -> Result<(), DriverError>,
     ) -> Result<(), DriverError> {
         let (dependencies, mut captured, mut node) = (self.dependencies(dependencies), null_mut(), null_mut());
-        // SAFETY: the stream is live and nothing else captures it; whatever `enqueue` did the capture ends, which writes one
-        // handle; the child is copied when it is added, and destroyed once.
+        // SAFETY: the stream is live and nothing else captures it; whatever `enqueue` did the capture ends, which
+        // writes one handle; the child is copied when it is added, and destroyed once.
         unsafe {
             let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
             check_on("cuStreamBeginCapture", sys::cuStreamBeginCapture_v2(stream, mode), label)?;

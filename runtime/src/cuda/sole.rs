@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::driver::DriverError;
 
-/// Who may load modules.
+/// State of the right to load.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Free,

@@ -1,4 +1,5 @@
-//! Sequences decoded on a sealed device: `schedule` says which rows are computed next, and these are written and read here.
+//! Sequences decoded on a sealed device: `schedule` says which rows are computed next, and these are written and read
+//! here.
 
 pub(crate) mod schedule;
 

@@ -222,8 +222,8 @@ impl<'de> Deserialize<'de> for Bit {
     }
 }
 
-/// What is wrong with JSON, and in which column of its line, given what stands before it there: the library counts the line as
-/// the first of its text.
+/// What is wrong with JSON, and in which column of its line, given what stands before it there: the library counts the
+/// line as the first of its text.
 fn fault_of(error: &serde_json::Error, before: usize) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {

@@ -63,8 +63,8 @@ pub enum TimedBatch {
     Default(Batch),
 }
 
-/// Times each kernel whose key starts with `prefix`, built as each of the variants there are: the launch that a large model has
-/// for the batch.
+/// Times each kernel whose key starts with `prefix`, built as each of the variants there are: the launch that a large
+/// model has for the batch.
 ///
 /// # Errors
 /// [`Failure`] of the device or the bundle, or where there is no such kernel.

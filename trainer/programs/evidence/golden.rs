@@ -1,6 +1,6 @@
-//! A training run that every build of the program can repeat: the shapes of a built-in model, of few layers and tokens, with
-//! weights from a seed. Its losses follow from the host references, in fp32; those are compared with PyTorch by this project's
-//! golden cases.
+//! A training run that every build of the program can repeat: the shapes of a built-in model, of few layers and tokens,
+//! with weights from a seed. Its losses follow from the host references, in fp32; those are compared with PyTorch by
+//! this project's golden cases.
 
 use precast_fatbins::evidence::Golden;
 use precast_plan::{
@@ -65,7 +65,8 @@ fn config(target: &DeviceOptions, precision: Precision) -> Result<RunConfig, Usa
     options.planned()
 }
 
-/// Plans the launches of the case in bf16 on a device, those of its student where it generates, and those of an on-policy run.
+/// Plans the launches of the case in bf16 on a device, those of its student where it generates, and those of an
+/// on-policy run.
 ///
 /// # Errors
 /// [`DeviceError`] where no build serves the device.

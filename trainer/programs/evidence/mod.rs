@@ -18,8 +18,8 @@ use crate::programs::failure::Failure;
 const SIMULATED: &str = "the simulated GPU executes the host references that kernels are compared with: nothing here was computed by a \
                          chip, and a comparison with it compares references with themselves";
 
-/// Checks every kernel of the bundle on random inputs of a seed, trains the built-in case and times every kernel. `doctor` is what
-/// `precast doctor` found, and `say` is told what happens.
+/// Checks every kernel of the bundle on random inputs of a seed, trains the built-in case and times every kernel.
+/// `doctor` is what `precast doctor` found, and `say` is told what happens.
 ///
 /// # Errors
 /// [`Failure`] where there is nothing to check or the device fails. What the checks find wrong is in the evidence.

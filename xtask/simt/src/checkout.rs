@@ -1,4 +1,5 @@
-//! CUDA sources as they lie on disk, in place of those that this program was built with: after an edit nothing is built.
+//! CUDA sources as they lie on disk, in place of those that this program was built with: after an edit nothing is
+//! built.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,8 +46,8 @@ impl Checkout {
         }
     }
 
-    /// Finds the file that an include of a source names: below `src`, in the folder of its family or in that of its own name, or
-    /// one of the common ones.
+    /// Finds the file that an include of a source names: below `src`, in the folder of its family or in that of its own
+    /// name, or one of the common ones.
     fn header(&self, source: &str, name: &str) -> PathBuf {
         let [family, own] = [source.split('/').next(), name.split('.').next()].map(Option::unwrap_or_default);
         let families = [String::from("src"), format!("src/{family}"), format!("src/{own}")];

@@ -49,7 +49,8 @@ fn simt(texts: &[String]) -> Result<String, Error> {
     check_each(&simt, &Check::of(builds), &SEEDS, &source, &done)
 }
 
-/// Builds of examples whose name has `text`, or of the key whose name it is. None is an error: what checks nothing finds nothing.
+/// Builds of examples whose name has `text`, or of the key whose name it is. None is an error: what checks nothing
+/// finds nothing.
 fn named(text: &str) -> Result<Vec<(KeyVariant, Arch)>, Error> {
     let keys: Vec<Key> = KERNELS.parse(text).map_or_else(|_| KERNELS.examples(), |key| vec![key]);
     let built = |key: &Key| ARCHS.map(|arch| key.built(arch).map(|pair| (pair, arch)).collect::<Vec<_>>());

@@ -1,4 +1,5 @@
-//! Sources are read from disk by the checker's program alone: it checks what all others are built with, where nothing was edited.
+//! Sources are read from disk by the checker's program alone: it checks what all others are built with, where nothing
+//! was edited.
 
 use std::collections::BTreeMap;
 use std::fs;

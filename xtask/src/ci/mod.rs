@@ -1,5 +1,5 @@
-//! `cargo xtask ci`: every test, the whole matrix of kernels on the host, the page's example, then proofs of the artifact: locked,
-//! reproducible, published, built offline, built from packages alone, and built from a fresh clone.
+//! `cargo xtask ci`: every test, the whole matrix of kernels on the host, the page's example, then proofs of the
+//! artifact: locked, reproducible, published, built offline, built from packages alone, and built from a fresh clone.
 
 mod fresh;
 mod offline;

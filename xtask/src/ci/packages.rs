@@ -1,5 +1,5 @@
-//! Packages each crate that others may depend on, builds each from what it holds, and a trainer with kernels from all of them: no
-//! path leaves a package. Nothing is published.
+//! Packages each crate that others may depend on, builds each from what it holds, and a trainer with kernels from all
+//! of them: no path leaves a package. Nothing is published.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,8 @@ pub fn check() -> Result<()> {
     trainer(&names, &target)
 }
 
-/// Builds a trainer with kernels where there is nothing but packages: its build script finds the lock files in one of them.
+/// Builds a trainer with kernels where there is nothing but packages: its build script finds the lock files in one of
+/// them.
 fn trainer(names: &[(String, String)], target: &Path) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let mut build = cargo(&["build", "--offline", "--features", "sm_121"]);

@@ -54,7 +54,8 @@ pub fn same(file: &str, a: &Path, b: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Installs the pinned tools for a checkout, without a cache: those that are installed here now, whatever it had before.
+/// Installs the pinned tools for a checkout, without a cache: those that are installed here now, whatever it had
+/// before.
 pub fn toolchain(checkout: &Path) -> Result<()> {
     let home = checkout.join("target/precast");
     fs::create_dir_all(&home)?;

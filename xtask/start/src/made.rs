@@ -32,7 +32,8 @@ pub fn write(program: &Path, began: SystemTime) -> io::Result<()> {
     fs::File::create(stamp(program))?.set_modified(began)
 }
 
-/// True if no file that a program was built of has changed since its build began, CUDA sources apart. Cargo lists them beside it.
+/// True if no file that a program was built of has changed since its build began, CUDA sources apart. Cargo lists them
+/// beside it.
 pub fn is_of_what_is_there(program: &Path, root: &Path) -> bool {
     let modified = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
     let Some(began) = modified(&stamp(program)).filter(|_| program.is_file()) else { return false };

@@ -1,9 +1,9 @@
 //! `cargo xtask`: starts the program of a command. It depends on nothing, so nothing is built for it.
 //!
-//! `simt NAME` is the program of `xtask/simt`. That reads the CUDA sources from disk: where nothing else that it is made of has
-//! changed since cargo built it, it runs as it is, and a verdict on a kernel takes as long as the kernel; after an edit of a header
-//! `abi.rs` is made again first. `abi` is the program of
-//! `kernels/abi`: it works while the kernels do not compile. All others are `xtask`'s.
+//! `simt NAME` is the program of `xtask/simt`. That reads the CUDA sources from disk: where nothing else that it is
+//! made of has changed since cargo built it, it runs as it is, and a verdict on a kernel takes as long as the kernel;
+//! after an edit of a header `abi.rs` is made again first. `abi` is the program of `kernels/abi`: it works while the
+//! kernels do not compile. All others are `xtask`'s.
 
 #[path = "../../../kernels/abi/src/libclang.rs"]
 mod libclang;
@@ -56,8 +56,8 @@ fn checker(names: &[String]) -> io::Result<Command> {
     Ok(command)
 }
 
-/// The folder of the libclang that `precast-abi` would use. If the pinned one is missing, `cargo xtask abi` installs it, and only
-/// others may do with that which the variable names.
+/// The folder of the libclang that `precast-abi` would use. If the pinned one is missing, `cargo xtask abi` installs
+/// it, and only others may do with that which the variable names.
 fn libclang(by_variable: bool) -> Option<PathBuf> {
     let named = std::env::var_os(libclang::VARIABLE).filter(|_| by_variable);
     libclang::folder(&std::env::current_exe().ok()?, std::env::var_os("PRECAST_HOME"), named)

@@ -17,8 +17,8 @@ pub struct Arguments {
     /// The bundle after
     pub after: PathBuf,
     /// Compare machine code apart from names: instructions, registers, memory, parameters. Exit code 1 if a kernel of
-    /// one bundle has no kernel with the same code in the other. Of bundles of two architectures, one each, instructions,
-    /// constants and shared memory are compared
+    /// one bundle has no kernel with the same code in the other. Of bundles of two architectures, one each,
+    /// instructions, constants and shared memory are compared
     #[arg(long)]
     pub code: bool,
     /// Print JSON

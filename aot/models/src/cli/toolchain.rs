@@ -15,7 +15,8 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Download the pinned compiler from PyPI, checked by SHA-256, into target/ of a checkout; elsewhere into the user's cache
+    /// Download the pinned compiler from PyPI, checked by SHA-256, into target/ of a checkout; elsewhere into the
+    /// user's cache
     Install {
         /// Also the tools that tests use: cuobjdump, nvdisasm, libclang
         #[arg(long)]

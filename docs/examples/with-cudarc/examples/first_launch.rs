@@ -1,5 +1,6 @@
-//! Measures the time from the start of a process to the end of its first kernel, of machine code that is in the program and of
-//! the same CUDA source, compiled at run time by cudarc and NVRTC. On a machine with a GPU and libnvrtc on the library path:
+//! Measures the time from the start of a process to the end of its first kernel, of machine code that is in the program
+//! and of the same CUDA source, compiled at run time by cudarc and NVRTC. On a machine with a GPU and libnvrtc on the
+//! library path:
 //!
 //! ```sh
 //! cargo run --release --example first_launch

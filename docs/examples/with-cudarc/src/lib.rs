@@ -1,5 +1,5 @@
-//! A kernel of one's own on the streams and buffers of cudarc: compiled ahead of time, verified, and loaded before anything is
-//! launched.
+//! A kernel of one's own on the streams and buffers of cudarc: compiled ahead of time, verified, and loaded before
+//! anything is launched.
 
 pub mod smooth;
 

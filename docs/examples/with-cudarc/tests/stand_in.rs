@@ -1,4 +1,5 @@
-//! The program's launches on a machine without a GPU: under a stand-in for libcuda whose kernels are their host references.
+//! The program's launches on a machine without a GPU: under a stand-in for libcuda whose kernels are their host
+//! references.
 
 use std::sync::LazyLock;
 

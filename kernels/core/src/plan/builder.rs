@@ -114,8 +114,8 @@ impl Builder {
     /// Adds a launch of a kernel of the bundle.
     ///
     /// # Panics
-    /// If an operand has no buffer, another format than its buffer, or reaches past it, or no variant admits the launch: the
-    /// lowering is wrong.
+    /// If an operand has no buffer, another format than its buffer, or reaches past it, or no variant admits the
+    /// launch: the lowering is wrong.
     pub fn launch<K: Registered>(&mut self, label: impl Into<String>, kernel: K, params: impl Into<K::Params>) {
         let (label, params) = (label.into(), crate::bytes(&kernel, &params.into()));
         let key = Key::new(kernel);
@@ -176,8 +176,8 @@ impl Builder {
     /// Places the buffers in the arena and finds the dependencies.
     ///
     /// # Panics
-    /// If a transient buffer is read before it is written, or used in two phases that are not both start-up phases; if a buffer of
-    /// a stage is used in another.
+    /// If a transient buffer is read before it is written, or used in two phases that are not both start-up phases; if
+    /// a buffer of a stage is used in another.
     pub fn finish(self) -> Plan {
         let Self { arch, mut buffers, mut phases, stages, .. } = self;
         let touched =
