@@ -8,10 +8,11 @@ use super::{Arguments, shell};
 use crate::options::{Change, change};
 
 /// Flags that messages and pages name and `precast` does not have: those of other programs, `precast-aot` among them.
-const OF_OTHERS: &str = "--args --build --code --dev --features --from --golden --gpus-per-node --gpus-per-task --help --ignored --kernel-name --key \
-    --launch-count --lib --list-elf --local-dir --merge --metrics --models --new-key --nnodes --no-python --nodes --nonsense \
-    --nproc-per-node --ntasks-per-node --offline --open --outfile --outtype --path --query-gpu --release --report --section \
-    --signal --target --test --tests --to --workspace";
+const OF_OTHERS: &str = "--args --build --code --dev --example --features --from --golden --gpus-per-node \
+    --gpus-per-task --help --ignored --kernel-name --key --launch-count --lib --list-elf --local-dir --merge \
+    --metrics --models --new-key --nnodes --no-python --nodes --nonsense --nproc-per-node --ntasks-per-node \
+    --offline --open --outfile --outtype --path --query-gpu --release --report --section --signal --target --test \
+    --tests --to --workspace";
 
 /// Returns the text of a command that is asked for help, at a terminal of this width.
 fn help_of(command: &str, flag: &str, columns: usize) -> String {

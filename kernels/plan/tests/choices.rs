@@ -9,8 +9,10 @@ const ARCHS: [Arch; 5] = [Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable, Arch::Sm1
 /// Returns every built-in model with two layers: blocks are alike.
 fn models() -> Vec<ModelConfig> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../aot/models");
-    let files = std::fs::read_dir(folder).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
-    files.map(|json| ModelConfig { layers: 2, ..ModelConfig::from_json(&json).unwrap() }).collect()
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|end| end == "json"));
+    let texts = files.map(|path| std::fs::read_to_string(path).unwrap());
+    texts.map(|json| ModelConfig { layers: 2, ..ModelConfig::from_json(&json).unwrap() }).collect()
 }
 
 /// Formats a build: `128x256x32s4/96`, the stages or the CTAs of a cluster after the tile, then the CTAs of the grid.
