@@ -9,7 +9,7 @@ use crate::options::{Change, change};
 
 /// Flags that messages and pages name and `precast` does not have: those of other programs, `precast-aot` among them.
 const OF_OTHERS: &str = "--args --build --code --dev --example --features --from --golden --gpus-per-node \
-    --gpus-per-task --help --ignored --kernel-name --key --launch-count --lib --list-elf --local-dir --merge \
+    --gpus-per-task --help --ignored --kernel-name --key --launch-count --lib --list-elf --local-dir --manifest-path --merge \
     --metrics --models --new-key --nnodes --no-python --nodes --nonsense --nproc-per-node --ntasks-per-node \
     --offline --open --outfile --outtype --path --query-gpu --release --report --section --signal --target --test \
     --tests --to --workspace";
