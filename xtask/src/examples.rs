@@ -124,7 +124,8 @@ pub fn all() -> Result<()> {
         crate::run::step(&format!("test {}", folder.display()), &mut command(&folder, "target", &["test"])?)?;
     }
     MISTAKES.iter().try_for_each(planted)?;
-    locked()
+    locked()?;
+    bundles()
 }
 
 /// Target folder of copies. Cargo takes two packages of one name and version, each the root of its workspace, for one.
@@ -149,6 +150,26 @@ fn locked() -> Result<()> {
     fs::write(&source, text.replace("fmaf(p.a,", "fmaf(2.0f * p.a,"))?;
     let says = ["kernels are not the locked ones", "PRECAST_LOCK=1 cargo build, and commit", "source"];
     fails(&mut command(&copy, OF_COPIES, &["build"])?, &says)
+}
+
+/// Builds a copy of saxpy from a bundle in place of a compiler, and refuses one of other sources or of another program.
+fn bundles() -> Result<()> {
+    println!("\n== a bundle in place of a compiler");
+    let folder = root().canonicalize()?.join("target/mistaken/bundle");
+    let copy = copied(&[])?;
+    output(command(&copy, OF_COPIES, &["build"])?.env("PRECAST_BUNDLE", folder.join("precast.bundle")))?;
+    let from_it = |copy: &Path| {
+        command(copy, OF_COPIES, &["run"]).map(|mut run| {
+            run.env("PRECAST_FATBINS", &folder).env("PRECAST_NVRTC", "/no/nvrtc");
+            run
+        })
+    };
+    let printed = output(&mut from_it(&copy)?)?;
+    ensure!(SAXPY.iter().all(|line| printed.contains(line)), "{printed}");
+    let copy = copied(&[("src/saxpy/saxpy.cu", "fmaf(p.a,", "fmaf(2.0f * p.a,")])?;
+    fails(&mut from_it(&copy)?, &["STALE   saxpy{x=", "Build them with: cargo build"])?;
+    let copy = copied(&[("src/saxpy/mod.rs", "\"saxpy\", abi::OPS", "\"other\", abi::OPS")])?;
+    fails(&mut from_it(&copy)?, &["the bundle is of the program `saxpy`, and this is `other`", "cargo build"])
 }
 
 /// Copies saxpy with edits of its files, each a file, a text in it and another; as far below the checkout as saxpy is.
