@@ -133,7 +133,7 @@ impl BundleSource {
         }
     }
 
-    /// Why a run over models must not start: the file is named where what is wrong is in one.
+    /// Says why a run over models must not start; names the file, if the fault is in one.
     pub fn not_loaded(&self, error: LoadError, models: &[String]) -> DeviceError {
         let error = remedy::of_run(error, models);
         match (error, self) {

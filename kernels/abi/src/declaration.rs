@@ -8,7 +8,7 @@ use crate::expression::{Names, Number, Scalar};
 #[derive(Debug)]
 pub(crate) struct Struct {
     pub name: String,
-    /// Where it is declared: `path:line`.
+    /// Place of its declaration: `path:line`.
     pub place: String,
     /// The comment above it, a paragraph a line.
     pub doc: Vec<String>,
@@ -26,7 +26,7 @@ pub(crate) struct Field {
     /// Its Rust type.
     pub kind: String,
     pub doc: String,
-    /// Where it is declared: `path:line`.
+    /// Place of its declaration: `path:line`.
     pub place: String,
 }
 

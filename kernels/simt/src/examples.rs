@@ -40,7 +40,7 @@ pub enum CheckError {
     Faults {
         /// Rule, place and lines, of each.
         faults: Vec<String>,
-        /// Their number, and that of all.
+        /// Counts of faulty and of checked kernels, in words.
         said: String,
     },
 }

@@ -1,5 +1,5 @@
-//! Where a program's test compiles its kernels: below cargo's target folder, in a directory that nobody else uses
-//! meanwhile.
+//! The folder in which a program's test compiles its kernels: below cargo's target folder, in a directory that nobody
+//! else uses meanwhile.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};

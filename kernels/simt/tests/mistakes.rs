@@ -1,6 +1,6 @@
 //! Mistakes that people make in a kernel, each caught, by what, and with which message. Most are planted in the kernel
 //! of CONTRIBUTING.md's page; others in `planted/staged.cu`, which is the same with barriers, in SwiGLU and in RMSNorm.
-//! What is wrong in Rust alone is caught by `cargo test -p precast-kernels`: `cargo xtask ci` plants it
+//! Mistakes in Rust alone are caught by `cargo test -p precast-kernels`: `cargo xtask ci` plants it
 //! (`xtask/src/ci/page.rs`).
 //!
 //! Nobody finds what happens from 2^32 elements on, such as an index of 32 bits: no sample has as many.

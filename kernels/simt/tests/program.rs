@@ -1,4 +1,4 @@
-//! What the test of another program is told of its kernels.
+//! Messages that the test of another program gets about its kernels.
 
 use precast_core::fields::{Field, Fields};
 use precast_core::host::Views;

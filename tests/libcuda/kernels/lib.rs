@@ -1,4 +1,4 @@
-//! What the trainer's kernels do under the stand-in for libcuda, in a process of the trainer: `fake.c` opens this
+//! Executes the trainer's kernels under the stand-in for libcuda, in a process of the trainer: `fake.c` opens this
 //! library where `PRECAST_FAKE_KERNELS` names it; `PRECAST_FAKE_BUNDLE` is the bundle whose kernels they are.
 
 use std::ffi::c_char;

@@ -54,7 +54,7 @@ pub fn fresh() -> Result<()> {
     fresh::check()
 }
 
-/// Packages what others may depend on, and builds from that.
+/// Packages each crate that others may depend on, and builds it from its package.
 pub fn packages() -> Result<()> {
     setup::compiler()?;
     packages::check()

@@ -21,7 +21,7 @@ type Done = Result<(), Box<dyn Error>>;
 /// Processes of each kind, after one that nobody measures.
 const PROCESSES: usize = 10;
 
-/// What a process does, by its argument.
+/// A kind of process, chosen by its argument.
 struct Kind {
     name: &'static str,
     argument: &'static str,
