@@ -30,7 +30,7 @@ pub use driver::{
     KernelId, Launches, MoreMemory, Rows, Ticket, too_old,
 };
 pub use gauge::{Gauge, GaugeError, Mean, Reading};
-pub use loading::{Coverage, LoadError, Loading, Placement, STAGE_BYTES, supported_capabilities};
+pub use loading::{Coverage, LoadError, Loading, Placement, STAGE_BYTES, rows, supported_capabilities};
 pub use loads::Load;
 pub use modules::Modules;
 pub use permit::Permit;

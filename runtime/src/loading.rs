@@ -257,7 +257,11 @@ fn bind_exchange(exchange: &Exchange, addresses: &[u64]) -> BoundExchange {
     }
 }
 
-fn rows(device: &Device) -> Result<Rows, LoadError> {
+/// Returns the rows that a device runs.
+///
+/// # Errors
+/// [`LoadError::Unsupported`] if it takes the code of none.
+pub fn rows(device: &Device) -> Result<Rows, LoadError> {
     let (major, minor) = device.compute_capability.unwrap_or_default();
     device.rows.ok_or_else(|| LoadError::Unsupported { device: device.name.clone(), major, minor })
 }

@@ -22,7 +22,7 @@ use precast_plan::Gemm;
 use precast_runtime::cublas::Cublas;
 use precast_runtime::cuda::{self, Cuda};
 use precast_runtime::sim::{Faults, Sim};
-use precast_runtime::{Device, Driver, DriverError, Launches, LoadError, Rows};
+use precast_runtime::{Device, Driver, DriverError, Launches, Rows};
 
 use crate::base::notes::note;
 use crate::options::{Advised, DeviceChoice, DeviceOptions, Kernels, RunConfig, UsageError};
@@ -165,10 +165,7 @@ pub fn open_rank(
 /// Returns the rows that a device runs.
 ///
 /// # Errors
-/// [`LoadError::Unsupported`] if it takes the code of none.
+/// [`DeviceError::Load`] if it takes the code of none.
 pub fn rows(device: &Device) -> Result<Rows, DeviceError> {
-    device.rows.ok_or_else(|| {
-        let (major, minor) = device.compute_capability.unwrap_or_default();
-        DeviceError::Load(LoadError::Unsupported { device: device.name.clone(), major, minor })
-    })
+    Ok(precast_runtime::rows(device)?)
 }
