@@ -18,6 +18,13 @@ pub struct Parameter {
 }
 
 impl Parameter {
+    /// Returns the matrix of a model's head, `[vocab, hidden]`: its embedding where both are one.
+    pub fn head(config: &ModelConfig) -> Self {
+        let modules = config.family.modules;
+        let module = if config.tied { &modules.embedding } else { &modules.head };
+        Self { name: module.parameter("weight"), shape: vec![config.vocab.into(), config.hidden.into()] }
+    }
+
     pub fn elems(&self) -> u64 {
         self.shape.iter().product()
     }

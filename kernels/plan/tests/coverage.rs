@@ -129,8 +129,12 @@ proptest! {
             for lower in [ComparisonPlan::other, ComparisonPlan::reference] {
                 assert_covered(&built, &lower(model, shape, recipe.precision, arch).unwrap().plan);
             }
+            if !formats.is_int8() {
+                assert_covered(&built, &HiddenPlan::new(model, shape, recipe.precision, arch).unwrap().plan);
+            }
             teachers.push(model.into());
         }
+        teachers.push(Teacher::Cached(&teacher));
         let (dense, stored, none, some) = (Formats::dense(), mix(&student, seed), Adapters::none(), adapters(&student, seed));
         for (formats, adapters) in [(&dense, &none), (&dense, &some), (&stored, &some)] {
             let student = Student { config: &student, formats, adapters };

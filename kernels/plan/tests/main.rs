@@ -1,6 +1,7 @@
 //! Tests plans: coverage by the build, variants of launches, memory, ranks, adapters and formats.
 
 mod adapters;
+mod cached;
 mod cards;
 mod choices;
 mod coverage;

@@ -23,6 +23,7 @@ use resident::{Frozen, Residents};
 use step::Step;
 
 use crate::bounds;
+use crate::cached::CachedTeacher;
 use crate::category;
 use crate::comparison::TokenComparison;
 use crate::decoding::Decoding;
@@ -63,8 +64,11 @@ pub struct TrainingPlan {
     /// and [`UPDATE`], one for each fold of replicas' gradients ([`crate::Fold::phase`]), [`LAST`] and [`GATHER`] with
     /// several ranks, [`TEACHER`], and those of [`Decoding`].
     pub plan: Plan,
-    /// The teacher, in the precision of the run or as stored; none without a teacher, or if the student's base teaches.
+    /// The teacher, in the precision of the run or as stored; none without a teacher, if it is cached, or if the student's base
+    /// teaches.
     pub teacher: Option<Resident>,
+    /// The head and the input of a teacher that is cached.
+    pub cached: Option<CachedTeacher>,
     /// The model that trains, or the frozen base of adapters.
     pub student: Resident,
     /// The adapters that train, if any.
@@ -165,10 +169,11 @@ impl TrainingPlan {
         let plan = b.finish();
         bounds::refuse(plan.arena_bytes.into())?;
         models.student.staged.extend(widened);
-        let Residents { teacher, student, adapters, .. } = models;
+        let Residents { teacher, cached, student, adapters, .. } = models;
         Ok(Self {
             plan,
             teacher,
+            cached,
             student,
             adapters,
             certificate,

@@ -16,10 +16,8 @@ use precast_core::plan::Builder;
 
 /// A checked request.
 pub(super) struct Run<'a> {
-    /// The teacher, if it has weights of its own.
-    pub teacher: Option<(&'a ModelConfig, &'a Formats)>,
-    /// True if the student's base teaches.
-    pub base_teaches: bool,
+    /// The teacher, if the objective needs one.
+    pub teacher: Option<Teacher<'a>>,
     pub student: &'a ModelConfig,
     pub formats: &'a Formats,
     /// The adapters that train, if any.
@@ -39,7 +37,6 @@ impl<'a> Run<'a> {
     pub fn new(request: TrainingRequest<'a>) -> Result<Self, PlanError> {
         request.share.check()?;
         let teacher = teacher(&request)?;
-        let base_teaches = matches!(teacher, Some(Teacher::Base));
         let TrainingRequest {
             student: Student { config: student, formats, adapters },
             recipe,
@@ -49,23 +46,32 @@ impl<'a> Run<'a> {
             arch,
             ..
         } = request;
-        if adapters.is_empty() && base_teaches {
+        if adapters.is_empty() && matches!(teacher, Some(Teacher::Base)) {
             return Err(PlanError::BaseWithoutAdapters);
         }
         if adapters.is_empty() && !formats.is_dense() {
             return Err(PlanError::StoredWithoutAdapters);
         }
-        let teacher = match teacher {
-            Some(Teacher::Model { config, formats }) => Some((config, formats)),
-            Some(Teacher::Base) | None => None,
-        };
         check_models(teacher, (student, formats), &recipe)?;
         decode.map_or(Ok(()), |request| request.check(student, recipe.seq_len))?;
         check_bytes(teacher, (student, !adapters.is_empty()), &recipe)?;
         let adapters = if adapters.is_empty() { None } else { Some(AdapterParameters::new(student, adapters)?) };
         let adapter_elems = adapters.as_ref().map_or(0, |adapters| adapters.elems);
         bounds::refuse(u128::from(adapter_elems) * u128::from(trained_bytes(recipe.precision)))?;
-        Ok(Self { teacher, base_teaches, student, formats, adapters, recipe, share, decode, on_policy, arch })
+        Ok(Self { teacher, student, formats, adapters, recipe, share, decode, on_policy, arch })
+    }
+
+    /// Returns the teacher, if it has weights of its own on the device.
+    pub fn resident_teacher(&self) -> Option<(&'a ModelConfig, &'a Formats)> {
+        match self.teacher? {
+            Teacher::Model { config, formats } => Some((config, formats)),
+            Teacher::Base | Teacher::Cached(_) => None,
+        }
+    }
+
+    /// Returns true if the student's base teaches.
+    pub fn base_teaches(&self) -> bool {
+        matches!(self.teacher, Some(Teacher::Base))
     }
 
     pub fn dtype(&self) -> Dtype {
@@ -92,17 +98,23 @@ fn teacher<'a>(request: &TrainingRequest<'a>) -> Result<Option<Teacher<'a>>, Pla
 
 /// Refuses models that do not fit the recipe or each other.
 fn check_models(
-    teacher: Option<(&ModelConfig, &Formats)>,
+    teacher: Option<Teacher<'_>>,
     (student, formats): (&ModelConfig, &Formats),
     recipe: &Recipe,
 ) -> Result<(), PlanError> {
-    for (role, config) in [("teacher", teacher.map(|(config, _)| config)), ("student", Some(student))] {
+    let other = teacher.and_then(|teacher| match teacher {
+        Teacher::Model { config, .. } | Teacher::Cached(config) => Some(config),
+        Teacher::Base => None,
+    });
+    for (role, config) in [("teacher", other), ("student", Some(student))] {
         config.map_or(Ok(()), |config| check_tokens(config, role, recipe.batch, recipe.seq_len))?;
     }
-    if let Some((teacher, _)) = teacher.filter(|(teacher, _)| teacher.vocab < student.vocab) {
+    if let Some(teacher) = other.filter(|teacher| teacher.vocab < student.vocab) {
         return Err(PlanError::TeacherNarrower { teacher: teacher.vocab, student: student.vocab });
     }
-    teacher.map_or(Ok(()), |(config, formats)| formats.check(config, recipe.precision.dtype()))?;
+    if let Some(Teacher::Model { config, formats }) = teacher {
+        formats.check(config, recipe.precision.dtype())?;
+    }
     match recipe.precision {
         Precision::Int8 if !formats.is_dense() => Err(PlanError::StoredInt8),
         Precision::Int8 => check_student(student),
@@ -118,14 +130,23 @@ fn trained_bytes(precision: Precision) -> u64 {
 
 /// Refuses models whose largest parts alone are too large.
 fn check_bytes(
-    teacher: Option<(&ModelConfig, &Formats)>,
+    teacher: Option<Teacher<'_>>,
     (student, is_frozen): (&ModelConfig, bool),
     recipe: &Recipe,
 ) -> Result<(), PlanError> {
     let bytes = recipe.precision.dtype().bytes();
     let parameter_bytes = if is_frozen { bytes } else { trained_bytes(recipe.precision) };
     let kept_layers = if recipe.recompute == Recompute::Blocks { 1 } else { student.layers };
-    let of_teacher = teacher.map(|(config, _)| ModelPart { config, parameter_bytes: bytes, kept_layers: 1 });
+    let head;
+    let of_teacher = match teacher {
+        Some(Teacher::Model { config, .. }) => Some((config, 1)),
+        Some(Teacher::Cached(config)) => {
+            head = ModelConfig { layers: 0, tied: true, ..config.clone() };
+            Some((&head, 0))
+        }
+        Some(Teacher::Base) | None => None,
+    };
+    let of_teacher = of_teacher.map(|(config, kept_layers)| ModelPart { config, parameter_bytes: bytes, kept_layers });
     let of_student = ModelPart { config: student, parameter_bytes, kept_layers };
     let parts: Vec<ModelPart<'_>> = of_teacher.into_iter().chain([of_student]).collect();
     bounds::check(&parts, recipe.tokens(), bytes)

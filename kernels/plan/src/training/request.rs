@@ -39,6 +39,8 @@ pub enum Teacher<'a> {
     },
     /// The student's base, without its adapters: one copy of the weights serves both.
     Base,
+    /// A model whose last hidden states were computed before: they are sent with each micro-batch, and its head alone is on the device.
+    Cached(&'a ModelConfig),
 }
 
 impl<'a> From<&'a ModelConfig> for Teacher<'a> {

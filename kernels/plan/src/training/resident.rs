@@ -1,6 +1,8 @@
 //! Declares weights that stay on the device from the first step to the last.
 
 use super::refusals::Run;
+use super::request::Teacher;
+use crate::cached::CachedTeacher;
 use crate::category;
 use crate::formats::Formats;
 use crate::model::Resident;
@@ -19,7 +21,7 @@ pub(super) struct Frozen {
 impl Frozen {
     pub fn declare(b: &mut Builder, run: &Run<'_>) -> Self {
         let (dtype, seq_len) = (run.dtype(), run.recipe.seq_len);
-        let teacher = run.teacher.map(|(config, formats)| {
+        let teacher = run.resident_teacher().map(|(config, formats)| {
             let weights =
                 Weights::frozen(b, "teacher", category::TEACHER_WEIGHTS, config, (formats, dtype), Passes::Forward);
             Resident::new(b, "teacher", config, weights, seq_len)
@@ -37,6 +39,8 @@ impl Frozen {
 pub(super) struct Residents {
     /// The teacher, if it has weights of its own.
     pub teacher: Option<Resident>,
+    /// The teacher, if it is cached.
+    pub cached: Option<CachedTeacher>,
     /// The student without adapters.
     pub base: Resident,
     pub student: Resident,
@@ -48,6 +52,10 @@ impl Residents {
     /// Declares the models not yet declared.
     pub fn declare(b: &mut Builder, run: &Run<'_>, Frozen { teacher, base }: Frozen) -> Self {
         let (config, dtype) = (run.student, run.dtype());
+        let cached = match run.teacher {
+            Some(Teacher::Cached(config)) => Some(CachedTeacher::declare(b, config, run.recipe.tokens(), dtype)),
+            _ => None,
+        };
         let weights = match (&base, &run.adapters) {
             (Some(_), _) => None,
             (None, Some(_)) => {
@@ -65,7 +73,7 @@ impl Residents {
             Some(adapters) => Resident { weights: base.weights.clone().adapted(adapters), ..base.clone() },
             None => base.clone(),
         };
-        Self { teacher, base, student, adapters }
+        Self { teacher, cached, base, student, adapters }
     }
 
     /// Returns the weights that the optimizer updates, the number of their decayed elements, and their sections.

@@ -34,10 +34,10 @@ pub(super) fn quantize(
         resident.staged = staged;
         certificate
     };
-    let own = run.teacher.filter(|(_, formats)| formats.is_int8()).zip(teacher.as_mut());
+    let own = run.resident_teacher().filter(|(_, formats)| formats.is_int8()).zip(teacher.as_mut());
     let of_teacher = own.and_then(|((config, _), resident)| stage("teacher", config, resident, certified));
     let base = base.as_mut();
-    let of_base = base.and_then(|resident| stage("student", run.student, resident, certified && run.base_teaches));
+    let of_base = base.and_then(|resident| stage("student", run.student, resident, certified && run.base_teaches()));
     of_teacher.or(of_base)
 }
 

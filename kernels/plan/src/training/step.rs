@@ -3,6 +3,7 @@
 use super::inputs::MicroInputs;
 use super::refusals::Run;
 use super::resident::Residents;
+use crate::cached::CachedTeacher;
 use crate::head::{Head, Scores};
 use crate::model::Model;
 use crate::ops::{Ops, OptimizerState, StepTensors, Sums};
@@ -32,11 +33,14 @@ impl<'a> Step<'a> {
         Model { name: "student", config: self.run.student, resident: &self.models.student }
     }
 
-    /// Lowers the teacher; returns its last hidden states, if there is one.
+    /// Lowers the teacher, unless it is cached; returns its last hidden states, if there is one.
     pub fn teach(&self, ops: &mut Ops<'_>) -> Option<Head<'a>> {
-        let Residents { teacher, base, .. } = self.models;
-        let own = self.run.teacher.map(|(config, _)| config).zip(teacher.as_ref());
-        let teaching = own.or(self.run.base_teaches.then_some((self.run.student, base)));
+        let Residents { teacher, cached, base, .. } = self.models;
+        if let Some(CachedTeacher { head, hidden, .. }) = cached {
+            return Some(Head { linear: head, hidden: *hidden });
+        }
+        let own = self.run.resident_teacher().map(|(config, _)| config).zip(teacher.as_ref());
+        let teaching = own.or(self.run.base_teaches().then_some((self.run.student, base)));
         teaching.map(|(config, resident)| Model { name: "teacher", config, resident }.forward(ops, self.inputs.ids))
     }
 }

@@ -426,7 +426,7 @@ impl Weights {
         });
         let layers = layers.collect();
         let embedding = weight(modules.embedding.parameter("weight"));
-        let head = if config.tied { embedding } else { weight(modules.head.parameter("weight")) };
+        let head = weight(Parameter::head(config).name);
         let head = match &scratch {
             Some(scratch) if head.tensor.format.dtype().is_none() => scratch.head(head, config),
             _ => Matrix::Dense(head),
@@ -472,7 +472,6 @@ impl Scratch {
         formats: &Formats,
         dtype: Dtype,
     ) -> Option<Self> {
-        let modules = config.family.modules;
         let mut slots = [0; 2];
         for (index, stack) in stacks(config).iter().enumerate() {
             let first = stack.parts[0].module;
@@ -481,8 +480,8 @@ impl Scratch {
                 slots[index % 2] = slots[index % 2].max(stack.elems().next_multiple_of(ALIGN));
             }
         }
-        let head = if config.tied { &modules.embedding } else { &modules.head };
-        let of_head = formats.of(&head.parameter("weight")).map(|_| u64::from(config.vocab) * u64::from(config.hidden));
+        let head = Parameter::head(config);
+        let of_head = formats.of(&head.name).map(|_| head.elems());
         let elems = of_head.unwrap_or(0).max(slots[0] + slots[1]);
         (elems > 0).then(|| {
             let all = b.persistent(format!("{name}.scratch"), category, dtype, elems);

@@ -1,0 +1,71 @@
+//! A cached teacher: what a run launches without it, and what fills the cache.
+
+use crate::support::*;
+use precast_plan::category;
+
+/// Returns launches as far as bits depend on them: key, variant and the block without its addresses. `labels` chooses them.
+fn launches(plan: &Plan, phase: &str, labels: impl Fn(&str) -> bool) -> Vec<(String, String, Vec<u8>)> {
+    let nodes = plan.phase(phase).nodes.iter().filter(|node| labels(&node.label));
+    let launches = nodes.filter_map(Node::launch);
+    launches
+        .map(|launch| (launch.key.to_string(), launch.pair().unwrap().variant.to_string(), launch.shape()))
+        .collect()
+}
+
+/// Calls `check` for models, forms of the teacher, precisions and architectures, with the run that has that teacher online.
+fn for_each_run(mut check: impl FnMut((&ModelConfig, &Formats), &ModelConfig, &Recipe, &TrainingPlan)) {
+    let pairs = [("qwen2.5-1.5b", "qwen2.5-0.5b"), ("qwen3-1.7b", "qwen3-0.6b"), ("smollm2-135m", "smollm2-135m")];
+    for (teacher, student) in pairs.map(|(teacher, student)| (first_layers(2, teacher), first_layers(2, student))) {
+        let stored = Formats::q4_k_m(&teacher);
+        for (formats, precision) in
+            [&Formats::dense(), &stored].into_iter().flat_map(|f| Precision::ALL.map(|p| (f, p)))
+        {
+            let recipe = Recipe { batch: 2, seq_len: 128, precision, ..RECIPE };
+            for arch in Arch::GPUS.into_iter().chain([Arch::Sim]) {
+                let Ok(online) = TrainingPlan::new(
+                    TrainingRequest::new(&student, &recipe, arch).taught_by(Some((&teacher, formats))),
+                ) else {
+                    // No product of such a width is computed in int8.
+                    assert_eq!(precision, Precision::Int8);
+                    continue;
+                };
+                check((&teacher, formats), &student, &recipe, &online);
+            }
+        }
+    }
+}
+
+/// Launches of the teacher in a step, its head apart: on every architecture, in each form and precision the same keys, variants and
+/// blocks fill a cache.
+#[test]
+fn what_fills_a_cache_is_what_a_step_launches() {
+    let mut checked = 0;
+    for_each_run(|teacher, _, recipe, online| {
+        let arch = online.plan.arch;
+        let shape = (recipe.batch, recipe.seq_len);
+        let filling = HiddenPlan::new(teacher, shape, recipe.precision, arch).unwrap();
+        let of_step = launches(&online.plan, MICRO, |label| label.starts_with("teacher."));
+        assert!(of_step == launches(&filling.plan, HiddenPlan::HIDDEN, |_| true), "{arch} {recipe:?}");
+        assert!(!of_step.is_empty());
+        checked += 1;
+    });
+    assert!(checked > 30, "{checked}");
+}
+
+/// All of a step but the teacher is launched as before, and of the teacher's weights the head alone is in memory.
+#[test]
+fn a_cached_teacher_changes_nothing_but_its_own_launches() {
+    for_each_run(|(teacher, formats), student, recipe, online| {
+        let cached = taught(Teacher::Cached(teacher), student, recipe, online.plan.arch);
+        for phase in online.plan.phases.iter().filter(|phase| ![TEACHER, CERTIFY].contains(&&*phase.name)) {
+            let rest = |label: &str| !label.starts_with("teacher.") && !label.contains("dequant");
+            let [was, is] = [&online.plan, &cached.plan].map(|plan| launches(plan, &phase.name, rest));
+            assert!(was == is, "{} of {recipe:?}", phase.name);
+        }
+        let head = recipe.precision.dtype().bytes() * u64::from(teacher.vocab) * u64::from(teacher.hidden);
+        assert_eq!(row(&cached.plan, category::TEACHER_WEIGHTS), Some(head));
+        assert_eq!(row(&cached.plan, category::TEACHER_SCRATCH), None);
+        assert!(formats.is_dense() || row(&online.plan, category::TEACHER_SCRATCH).is_some());
+        assert!(keys_of(&cached.plan, TEACHER).is_subset(&keys_of(&online.plan, TEACHER)));
+    });
+}
