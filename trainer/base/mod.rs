@@ -2,6 +2,7 @@
 
 pub(crate) mod bounded;
 pub mod checkpoint_name;
+pub mod difference;
 pub mod impostors;
 pub mod io;
 pub(crate) mod lines;

@@ -10,4 +10,5 @@ pub(crate) mod members;
 pub mod pair;
 pub mod random;
 pub mod random_blocks;
+pub mod teacher_cache;
 pub mod tokenizer;

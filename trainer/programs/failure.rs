@@ -14,6 +14,7 @@ use crate::device::decoding::DecodeError;
 use crate::device::watch::Hang;
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::DataError;
+use crate::inputs::teacher_cache::CacheError;
 use crate::options::{Advised, UsageError};
 use crate::ranks::{self, RankError, RankFailure};
 use crate::run::error::RunError;
@@ -49,6 +50,8 @@ pub enum Failure {
     Checkpoint(#[from] CheckpointError),
     /// Training data cannot be used.
     Data(#[from] DataError),
+    /// A teacher cache cannot be filled or read.
+    Cache(CacheError),
     /// A file of the run cannot be read or written.
     Io(#[from] IoError),
     /// An output directory must not be used so, or a run left files in it that cannot be.
@@ -112,9 +115,11 @@ impl Failure {
             Self::Run(RunError::Directory(_) | RunError::Gone { .. })
             | Self::Fault(_)
             | Self::Decode(_)
+            | Self::Cache(CacheError::Gone(_))
             | Self::Io(_) => 1,
-            Self::Run(RunError::Unusable(_)) => 5,
-            Self::Run(_) => 2,
+            Self::Cache(CacheError::Damaged { .. } | CacheError::Format { .. } | CacheError::NoSequence { .. })
+            | Self::Run(RunError::Unusable(_)) => 5,
+            Self::Cache(_) | Self::Run(_) => 2,
             Self::Rank(RankError::Usage(_) | RankError::Different(_)) => 2,
             Self::Rank(RankError::Failed(RankFailure { exit_code, .. })) => *exit_code,
             Self::Rank(_) => 1,
@@ -174,6 +179,10 @@ passes_on!(
     DeviceError: Checkpoint, Driver, Io, Plan, Rank, Stopped, Usage;
     Device: Load, Bundle, NotInBundle, Cublas, Memory, OneMemory, Unfit
 );
+passes_on!(
+    CacheError: Io;
+    Cache: NotACache, Busy, Different, Complete, Gone, Missing, Incomplete, Format, Damaged, NoSequence
+);
 passes_on!(RunError: Checkpoint, Driver, Io, Rank; Run: Busy, Directory, Gone, Unfit, Unusable);
 
 #[cfg(test)]
@@ -204,7 +213,8 @@ mod tests {
         let stopped = || Stopped { signal: Signal::Terminate, done: String::new() };
         let usage = || UsageError(String::new());
         let refused = |kind: ErrorKind| RunError::Directory(IoError::of("lock", "out")(kind.into()));
-        let failures: [(Failure, u8); 27] = [
+        let cache = || PathBuf::from("cache");
+        let failures: [(Failure, u8); 33] = [
             (unwritten().into(), 1),
             (DeviceError::from(unwritten()).into(), 1),
             (RunError::from(unwritten()).into(), 1),
@@ -225,6 +235,12 @@ mod tests {
             (RunError::Unusable(String::new()).into(), 5),
             (refused(ErrorKind::StorageFull).into(), 1),
             (refused(ErrorKind::FileTooLarge).into(), 5),
+            (CacheError::from(unwritten()).into(), 1),
+            (CacheError::Gone(cache()).into(), 1),
+            (CacheError::NotACache(cache()).into(), 2),
+            (CacheError::Incomplete { path: cache(), sequences: 1 }.into(), 2),
+            (CacheError::Format { path: cache(), format: 2 }.into(), 5),
+            (CacheError::Damaged { path: cache(), what: String::new() }.into(), 5),
             (DeviceError::Unfit(String::new()).into(), 4),
             (failed().into(), 3),
             (DeviceError::from(failed()).into(), 3),

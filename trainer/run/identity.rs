@@ -8,6 +8,7 @@ use precast_runtime::cublas::Version;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::base::difference::Difference;
 use crate::base::roles::{Models, Role};
 use crate::device::run_models::RunModels;
 use crate::inputs::checkpoint::Checkpoint;
@@ -21,17 +22,6 @@ pub struct Identity(BTreeMap<String, String>);
 
 /// The name of the data's digest.
 const DATA: &str = "data";
-
-/// A value that is not the same.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name} was {was}, is {is}")]
-pub struct Difference {
-    pub name: String,
-    /// In the run so far.
-    pub was: String,
-    /// As it is asked for now.
-    pub is: String,
-}
 
 impl Identity {
     /// All of it but the digests of weights and data, which take a while: [`Self::models`] and [`Self::data`] add them.

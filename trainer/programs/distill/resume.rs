@@ -7,13 +7,14 @@ use precast_system::say;
 use serde_json::Value;
 
 use super::held_out::{Scores, Since};
+use crate::base::difference::Difference;
 use crate::base::io::IoError;
 use crate::options::schedule::Schedule;
 use crate::options::{Length, OptionSource, Options, RunConfig, UsageError};
 use crate::programs::failure::Failure;
 use crate::run::checkpoint::{self, Saved, State};
 use crate::run::error::RunError;
-use crate::run::identity::{Difference, Identity};
+use crate::run::identity::Identity;
 use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::Out;
 use crate::run::record::{self, SAMPLES_WRITTEN};

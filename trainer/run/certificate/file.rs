@@ -10,10 +10,10 @@ use precast_system::{files, input};
 use serde::{Deserialize, Serialize};
 
 use super::Measured;
+use crate::base::difference::Difference;
 use crate::base::io::IoError;
 use crate::inputs::checkpoint::{Checkpoint, CheckpointError};
 use crate::options::{UsageError, WeightFormat};
-use crate::run::identity::Difference;
 
 /// Forms that are as exact as the model's file.
 const EXACT: [WeightFormat; 2] = [WeightFormat::Bf16, WeightFormat::Stored];

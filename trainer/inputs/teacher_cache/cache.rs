@@ -1,0 +1,84 @@
+//! A complete cache.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use precast_fatbins::Digest;
+
+use super::ahead::Ahead;
+use super::error::CacheError;
+use super::index::RECORD_BYTES;
+use super::key::Key;
+use super::layout::{FILLING, INDEX, MANIFEST, TEACHER};
+use super::manifest::{self, Made, Manifest};
+use super::rows::Hidden;
+
+/// A complete teacher cache, open for reading.
+pub struct TeacherCache {
+    dir: PathBuf,
+    manifest: Manifest,
+    hidden: Arc<Hidden>,
+    /// Its threads start with the first hint.
+    ahead: OnceLock<Ahead>,
+}
+
+impl TeacherCache {
+    /// Opens a cache after it has verified the manifest, the whole index and the sizes of files. Rows are verified when
+    /// they are read.
+    ///
+    /// # Errors
+    /// [`CacheError::Missing`], [`CacheError::Incomplete`], [`CacheError::Format`], [`CacheError::Damaged`] and those of
+    /// I/O.
+    pub fn open(dir: &Path) -> Result<Self, CacheError> {
+        let Some(manifest) = manifest::read::<Manifest>(&dir.join(MANIFEST))? else {
+            return Err(match manifest::read::<Made>(&dir.join(FILLING))? {
+                Some(_) => {
+                    let bytes = dir.join(INDEX).metadata().map_or(0, |index| index.len());
+                    CacheError::Incomplete { path: dir.to_owned(), sequences: bytes / RECORD_BYTES as u64 }
+                }
+                None => CacheError::Missing(dir.to_owned()),
+            });
+        };
+        let hidden = Arc::new(Hidden::open(dir, &manifest)?);
+        Ok(Self { dir: dir.to_owned(), manifest, hidden, ahead: OnceLock::new() })
+    }
+
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Returns the digest of `cache.json`: through the digest of the index it covers every row.
+    pub fn sha256(&self) -> Digest {
+        Digest::of(manifest::text(&self.manifest).as_bytes())
+    }
+
+    /// Returns the path of the directory.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Returns the directory of the teacher's configuration, tokenizer and head.
+    pub fn teacher(&self) -> PathBuf {
+        self.dir.join(TEACHER)
+    }
+
+    /// True if it has the rows of a sequence.
+    pub fn has(&self, key: &Key) -> bool {
+        self.hidden.bytes(key).is_some()
+    }
+
+    /// Returns the rows of a sequence, verified: a row for each position that counts, in order.
+    ///
+    /// # Errors
+    /// [`CacheError::NoSequence`], [`CacheError::Damaged`] and those of I/O.
+    pub fn read(&self, key: &Key) -> Result<Vec<u8>, CacheError> {
+        let ahead = self.ahead.get().and_then(|ahead| ahead.take(key));
+        ahead.unwrap_or_else(|| self.hidden.read(key))
+    }
+
+    /// Has the rows of sequences that are about to be read, in this order, read into memory meanwhile: as many as there is
+    /// room for, which each [`Self::read`] makes. What [`Self::read`] returns does not depend on it.
+    pub fn read_ahead(&self, keys: &[Key]) {
+        self.ahead.get_or_init(|| Ahead::start(Arc::clone(&self.hidden))).want(keys);
+    }
+}

@@ -1,0 +1,84 @@
+//! Why a teacher cache cannot be filled or read.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::key::Key;
+use super::manifest::FORMAT;
+use crate::base::difference::Difference;
+use crate::base::io::IoError;
+
+/// A teacher cache that cannot be filled, opened or read.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub enum CacheError {
+    /// What is to be filled holds something else.
+    #[error("{} is not empty and no teacher cache: nothing was changed. Move it away, or choose another --out", .0.display())]
+    NotACache(PathBuf),
+    /// Another process fills it.
+    #[error(
+        "{} is in use by another process{}: wait for it, or choose another --out",
+        path.display(),
+        pid.map(|pid| format!(", {pid}")).unwrap_or_default()
+    )]
+    Busy { path: PathBuf, pid: Option<u32> },
+    /// It is filled from something else.
+    #[error(
+        "{} is being filled from something else:{}\nNothing was changed. Fill it from the same, or choose another --out",
+        path.display(),
+        differences.iter().map(|difference| format!("\n  {difference}")).collect::<String>()
+    )]
+    Different { path: PathBuf, differences: Vec<Difference> },
+    /// Nothing is left to fill.
+    #[error("{} is a complete teacher cache: nothing was changed. Remove it, or choose another --out", .0.display())]
+    Complete(PathBuf),
+    /// It is no longer the directory that this process has claimed.
+    #[error("{} was moved or removed while it was filled: run the same `precast cache` again, with that as --out", .0.display())]
+    Gone(PathBuf),
+    /// There is none.
+    #[error("{} is no teacher cache, as it has no cache.json: `precast cache` makes one", .0.display())]
+    Missing(PathBuf),
+    /// Its filling has not ended.
+    #[error(
+        "{} is incomplete, with {sequences} sequences so far: run the same `precast cache` again, which continues it",
+        path.display()
+    )]
+    Incomplete { path: PathBuf, sequences: u64 },
+    /// It is of another version.
+    #[error("{} is of format {format}, expected {FORMAT}: remove the cache and make it again, with `precast cache`", path.display())]
+    Format { path: PathBuf, format: u32 },
+    /// A file is not as it was written.
+    #[error("{}: {what}: the file is damaged. Remove the cache and make it again, with `precast cache`", path.display())]
+    Damaged { path: PathBuf, what: String },
+    /// It lacks a sequence.
+    #[error(
+        "{} has no hidden states of sequence {key:?}: it is of other data, or another --seq-len. Make one of this data, with \
+         `precast cache`",
+        path.display()
+    )]
+    NoSequence { path: PathBuf, key: Key },
+    /// A file cannot be read or written.
+    Io(#[from] IoError),
+}
+
+impl CacheError {
+    /// Names what the system was asked for.
+    pub(super) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let named = IoError::of(what, path);
+        move |error| named(error).into()
+    }
+
+    pub(super) fn damaged(path: &Path, what: impl Into<String>) -> Self {
+        Self::Damaged { path: path.to_owned(), what: what.into() }
+    }
+
+    /// Tells a file that is not there, is no file or ends early from one that cannot be read.
+    pub(super) fn reading(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        move |error| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::InvalidInput | ErrorKind::UnexpectedEof => {
+                Self::damaged(path, error.to_string())
+            }
+            _ => Self::io("read", path)(error),
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Fills a cache: it can be killed at any moment and continued, and comes to the same bytes.
+//!
+//! Rows are made durable before the records that name them, and records before the manifest.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use precast_system::files::{self, Claim, ClaimError, write_whole};
+use precast_system::input;
+
+use super::error::CacheError;
+use super::index::{RECORD_BYTES, Records, Span, checksum, encode};
+use super::key::Key;
+use super::layout::{FILLING, HIDDEN, INDEX, LOCK, MANIFEST, TEACHER};
+use super::manifest::{self, Made, Manifest};
+
+/// Bytes at the end of `hidden.bin` that are verified before a filling continues.
+const VERIFIED_BYTES: u64 = 256 << 20;
+
+/// A cache that this process fills.
+#[derive(Debug)]
+pub struct Filling {
+    dir: PathBuf,
+    made: Made,
+    claim: Claim,
+    hidden: File,
+    index: File,
+    keys: HashSet<Key>,
+    /// Bytes of `hidden.bin`.
+    end: u64,
+    /// Records of rows that may not be durable yet.
+    pending: Vec<u8>,
+    /// No write has failed.
+    is_whole: bool,
+}
+
+/// What is in a directory that is to be filled.
+enum Found {
+    Nothing,
+    Filling(Made),
+    Complete,
+}
+
+impl Filling {
+    /// Takes a directory for this process, which it creates, or in which it continues what a stopped filling left.
+    ///
+    /// # Errors
+    /// [`CacheError::NotACache`], [`CacheError::Complete`], [`CacheError::Different`], [`CacheError::Busy`]; also
+    /// [`CacheError::Damaged`] and [`CacheError::Format`], and those of I/O. Then no sequence has been changed.
+    ///
+    /// # Panics
+    /// If `made` has no row or another format.
+    pub fn open(dir: &Path, made: &Made) -> Result<Self, CacheError> {
+        assert!(made.format == manifest::FORMAT && made.row_bytes() > 0, "{made:?}");
+        let claim = claim(dir)?;
+        let found = look(dir)?;
+        files::sweep(dir).map_err(CacheError::io("clear", dir))?;
+        let filling = dir.join(FILLING);
+        let made = match found {
+            Found::Complete => {
+                // A kill may have left it.
+                files::remove_file(&filling).map_err(CacheError::io("remove", filling))?;
+                return Err(CacheError::Complete(dir.to_owned()));
+            }
+            Found::Nothing => {
+                write_whole(&filling, manifest::text(made).as_bytes()).map_err(CacheError::io("write", filling))?;
+                made.clone()
+            }
+            Found::Filling(was) => {
+                let differences = made.differences(&was);
+                if !differences.is_empty() {
+                    return Err(CacheError::Different { path: dir.to_owned(), differences });
+                }
+                // The form of the teacher on the device is the first one's, as in the manifest without a kill.
+                was
+            }
+        };
+        let open = |name: &str| {
+            let path = dir.join(name);
+            input::open_or_create(&path).map_err(CacheError::io("open", path))
+        };
+        let (mut hidden, mut index) = (open(HIDDEN)?, open(INDEX)?);
+        let recovered = recover(&mut index, &mut hidden, &made, VERIFIED_BYTES);
+        let (keys, end) = recovered.map_err(CacheError::io("continue", dir))?;
+        files::sync(dir).map_err(CacheError::io("flush", dir))?;
+        Ok(Self { dir: dir.to_owned(), made, claim, hidden, index, keys, end, pending: Vec::new(), is_whole: true })
+    }
+
+    /// Returns the directory of the teacher's configuration, tokenizer and head, which the caller writes.
+    pub fn teacher(&self) -> PathBuf {
+        self.dir.join(TEACHER)
+    }
+
+    /// True if the sequence is there already.
+    pub fn has(&self, key: &Key) -> bool {
+        self.keys.contains(key)
+    }
+
+    /// Returns the number of sequences so far.
+    pub fn sequences(&self) -> u64 {
+        self.keys.len() as u64
+    }
+
+    /// Adds a sequence: the rows of its positions that count, in order. They are durable after [`Self::sync`].
+    ///
+    /// # Errors
+    /// Those of I/O. After one the cache is opened again.
+    ///
+    /// # Panics
+    /// If the sequence is there, or has no row, a part of one, or more than positions; or after an error.
+    pub fn push(&mut self, key: Key, rows: &[u8]) -> Result<(), CacheError> {
+        let (bytes, row_bytes) = (rows.len() as u64, self.made.row_bytes());
+        let count = bytes / row_bytes;
+        assert!(
+            bytes.is_multiple_of(row_bytes) && (1..=u64::from(self.made.seq_len)).contains(&count),
+            "{bytes} bytes"
+        );
+        assert!(self.keys.insert(key), "sequence {key:?} is there");
+        self.begin();
+        files::append(&mut self.hidden, rows).map_err(CacheError::io("write", self.dir.join(HIDDEN)))?;
+        let span = Span { offset: self.end, rows: count as u32, checksum: checksum(rows) };
+        self.pending.extend(encode(&key, &span));
+        self.end += bytes;
+        self.is_whole = true;
+        Ok(())
+    }
+
+    /// Makes all sequences so far durable: what a kill or a loss of power leaves has them.
+    ///
+    /// # Errors
+    /// [`CacheError::Gone`] and those of I/O. After one the cache is opened again.
+    ///
+    /// # Panics
+    /// After an error.
+    pub fn sync(&mut self) -> Result<(), CacheError> {
+        if !self.claim.holds() {
+            return Err(CacheError::Gone(self.dir.clone()));
+        }
+        self.begin();
+        if !self.pending.is_empty() {
+            let [hidden, index] = [HIDDEN, INDEX].map(|name| self.dir.join(name));
+            files::sync(&hidden).map_err(CacheError::io("flush", hidden))?;
+            files::append(&mut self.index, &self.pending).map_err(CacheError::io("write", &index))?;
+            files::sync(&index).map_err(CacheError::io("flush", index))?;
+            self.pending.clear();
+        }
+        self.is_whole = true;
+        Ok(())
+    }
+
+    /// Makes it a complete cache.
+    ///
+    /// # Errors
+    /// Those of [`Self::sync`].
+    ///
+    /// # Panics
+    /// After an error.
+    pub fn finish(mut self) -> Result<Manifest, CacheError> {
+        self.sync()?;
+        let [index, manifest, filling] = [INDEX, MANIFEST, FILLING].map(|name| self.dir.join(name));
+        let index_sha256 = files::digest(&index).map_err(CacheError::io("read", index))?;
+        let Self { made, end, .. } = &self;
+        let (made, rows) = (made.clone(), end / made.row_bytes());
+        let complete = Manifest { made, sequences: self.sequences(), rows, hidden_bytes: *end, index_sha256 };
+        let text = manifest::text(&complete);
+        write_whole(&manifest, text.as_bytes()).map_err(CacheError::io("write", manifest))?;
+        files::remove_file(&filling).map_err(CacheError::io("remove", filling))?;
+        Ok(complete)
+    }
+
+    fn begin(&mut self) {
+        assert!(std::mem::take(&mut self.is_whole), "a write has failed: the cache is opened again");
+    }
+}
+
+/// Claims a directory, which it makes. Nothing is written to one that holds something else, not even a lock.
+fn claim(dir: &Path) -> Result<Claim, CacheError> {
+    if fs::symlink_metadata(dir).is_err() {
+        fs::create_dir_all(dir).map_err(CacheError::io("create", dir))?;
+        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        files::sync(parent).map_err(CacheError::io("flush", parent))?;
+    } else if !dir.join(LOCK).exists() {
+        let found = look(dir)?;
+        if matches!(found, Found::Complete) && !dir.join(FILLING).exists() {
+            return Err(CacheError::Complete(dir.to_owned()));
+        }
+    }
+    Claim::take(&dir.join(LOCK)).map_err(|error| match error {
+        ClaimError::Held(pid) => CacheError::Busy { path: dir.to_owned(), pid },
+        ClaimError::Io(error) => CacheError::io("lock", dir)(error),
+    })
+}
+
+/// Looks what is in a directory.
+///
+/// # Errors
+/// [`CacheError::NotACache`] for what is of somebody else; that of a file that cannot be read.
+fn look(dir: &Path) -> Result<Found, CacheError> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotADirectory => return Err(CacheError::NotACache(dir.to_owned())),
+        entries => entries.map_err(CacheError::io("read", dir))?,
+    };
+    if manifest::read::<Manifest>(&dir.join(MANIFEST))?.is_some() {
+        return Ok(Found::Complete);
+    }
+    if let Some(made) = manifest::read(&dir.join(FILLING))? {
+        return Ok(Found::Filling(made));
+    }
+    for entry in entries {
+        let name = entry.map_err(CacheError::io("read", dir))?.file_name();
+        if !name.to_str().is_some_and(|name| name == LOCK || files::is_aside(name)) {
+            return Err(CacheError::NotACache(dir.to_owned()));
+        }
+    }
+    Ok(Found::Nothing)
+}
+
+/// Truncates both files behind the last sequence that is whole in them. Of the rows, those in the last `verified` bytes
+/// must have their checksums: records before them were written after their rows were durable.
+///
+/// Returns the sequences, and the bytes of their rows.
+pub(super) fn recover(
+    index: &mut File,
+    hidden: &mut File,
+    made: &Made,
+    verified: u64,
+) -> io::Result<(HashSet<Key>, u64)> {
+    let (row_bytes, hidden_bytes) = (made.row_bytes(), hidden.metadata()?.len());
+    let mut records = Records::new(index.try_clone()?, made);
+    let (mut keys, mut spans): (HashSet<Key>, Vec<(Key, Span)>) = Default::default();
+    while let Some((key, span)) = records.next()? {
+        if records.end > hidden_bytes || !keys.insert(key) {
+            break;
+        }
+        spans.push((key, span));
+    }
+    let ends = |span: &Span| span.end(row_bytes).unwrap_or_default();
+    let last = spans.last().map_or(0, |(_, span)| ends(span));
+    let first = spans.partition_point(|(_, span)| ends(span) <= last.saturating_sub(verified));
+    let mut kept = spans.len();
+    for (at, (_, span)) in spans.iter().enumerate().skip(first) {
+        let mut rows = vec![0; (ends(span) - span.offset) as usize];
+        hidden.read_exact_at(&mut rows, span.offset)?;
+        if checksum(&rows) != span.checksum {
+            kept = at;
+            break;
+        }
+    }
+    for (key, _) in spans.drain(kept..) {
+        keys.remove(&key);
+    }
+    let end = spans.last().map_or(0, |(_, span)| ends(span));
+    for (file, bytes) in [(index, (spans.len() * RECORD_BYTES) as u64), (hidden, end)] {
+        if file.metadata()?.len() != bytes {
+            files::truncate(file, bytes)?;
+        }
+        file.seek(SeekFrom::Start(bytes))?;
+    }
+    Ok((keys, end))
+}

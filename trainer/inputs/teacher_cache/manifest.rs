@@ -1,0 +1,137 @@
+//! What a cache is made from, and its manifest.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use precast_fatbins::Digest;
+use precast_plan::Precision;
+use precast_system::input;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::error::CacheError;
+use crate::base::difference::Difference;
+
+/// The version of the files.
+pub const FORMAT: u32 = 1;
+
+/// Everything that a cache's bytes follow from, besides the sequences.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Digest of the teacher's weights.
+    pub teacher_sha256: Digest,
+    /// Digest of its config.json.
+    pub teacher_config_sha256: Digest,
+    /// Formats of its weights as they are stored, for people: `Q4_K, Q6_K, 339 tensors`.
+    pub teacher_stored: String,
+    /// Their form on the device, `bf16` or `stored`: both give the same bits.
+    pub teacher_format: String,
+    /// Decides the elements of hidden states: f32 in fp32, else bf16.
+    #[serde(deserialize_with = "precision")]
+    pub precision: Precision,
+    /// Elements of a row.
+    pub hidden: u32,
+    /// Tokens that the teacher chooses among.
+    pub vocab: u32,
+    /// Tokens of a sequence.
+    pub seq_len: u32,
+    /// Digest of the sources of the kernels that compute the teacher.
+    pub kernels_sha256: Digest,
+    /// The architecture that they are built for.
+    pub arch: String,
+}
+
+fn precision<'de, D: Deserializer<'de>>(from: D) -> Result<Precision, D::Error> {
+    String::deserialize(from)?.parse().map_err(D::Error::custom)
+}
+
+impl Made {
+    /// Returns the bytes of a row: the hidden state of one position.
+    pub fn row_bytes(&self) -> u64 {
+        u64::from(self.hidden) * self.precision.dtype().bytes()
+    }
+
+    /// Returns the differences that decide bits, by name.
+    pub fn differences(&self, was: &Self) -> Vec<Difference> {
+        let both = was.values().into_iter().zip(self.values());
+        let all = both.map(|((name, was), (_, is))| Difference { name: name.to_owned(), was, is });
+        all.filter(|difference| difference.was != difference.is).collect()
+    }
+
+    fn values(&self) -> [(&'static str, String); 10] {
+        // Destructured, so that no field is forgotten.
+        let Self {
+            format,
+            teacher_sha256,
+            teacher_config_sha256,
+            teacher_stored,
+            teacher_format: _,
+            precision,
+            hidden,
+            vocab,
+            seq_len,
+            kernels_sha256,
+            arch,
+        } = self;
+        [
+            ("the format of the cache", format.to_string()),
+            ("the digest of the teacher's weights", teacher_sha256.to_string()),
+            ("the digest of the teacher's config.json", teacher_config_sha256.to_string()),
+            ("the teacher as it is stored", teacher_stored.clone()),
+            ("precision", precision.to_string()),
+            ("the teacher's hidden size", hidden.to_string()),
+            ("the teacher's vocabulary", vocab.to_string()),
+            ("seq-len", seq_len.to_string()),
+            ("the digest of the kernels' sources", kernels_sha256.to_string()),
+            ("the architecture", arch.clone()),
+        ]
+    }
+}
+
+/// The manifest of a complete cache. Its own digest covers all that a run reads of hidden states.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    #[serde(flatten)]
+    pub made: Made,
+    /// Sequences, each once.
+    pub sequences: u64,
+    /// Rows of all of them.
+    pub rows: u64,
+    /// Bytes of `hidden.bin`.
+    pub hidden_bytes: u64,
+    /// Digest of `index.bin`.
+    pub index_sha256: Digest,
+}
+
+/// Returns the one text of a file.
+pub(super) fn text(of: &impl Serialize) -> String {
+    serde_json::to_string_pretty(of).expect("plain data serializes") + "\n"
+}
+
+/// Reads a file that [`text`] has made; none if it is not there.
+///
+/// # Errors
+/// [`CacheError::Format`], [`CacheError::Damaged`] and those of I/O.
+pub(super) fn read<T: Serialize + DeserializeOwned>(path: &Path) -> Result<Option<T>, CacheError> {
+    #[derive(Deserialize)]
+    struct Version {
+        format: u32,
+    }
+    let bytes = match input::read(path, input::SETTINGS_BYTES) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(CacheError::reading(path)(error)),
+    };
+    let damaged = |error: serde_json::Error| CacheError::damaged(path, error.to_string());
+    let Version { format } = serde_json::from_slice(&bytes).map_err(damaged)?;
+    if format != FORMAT {
+        return Err(CacheError::Format { path: path.to_owned(), format });
+    }
+    let value: T = serde_json::from_slice(&bytes).map_err(damaged)?;
+    match text(&value).as_bytes() == bytes {
+        true => Ok(Some(value)),
+        false => Err(CacheError::damaged(path, "it is not what `precast cache` writes")),
+    }
+}

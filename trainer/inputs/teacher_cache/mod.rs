@@ -1,0 +1,21 @@
+//! A teacher cache: a frozen teacher's last hidden states of sequences, computed once and read by runs in its place.
+//!
+//! `docs/reference/teacher-cache.md` specifies its files.
+
+mod ahead;
+mod cache;
+mod error;
+mod filling;
+mod index;
+mod key;
+mod layout;
+mod manifest;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+pub use cache::TeacherCache;
+pub use error::CacheError;
+pub use filling::Filling;
+pub use key::Key;
+pub use manifest::{FORMAT, Made, Manifest};

@@ -1,0 +1,179 @@
+//! What stopped fillings leave, and what is not filled.
+
+use std::fs::OpenOptions;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::inputs::teacher_cache::filling::recover;
+
+/// What becomes of the files between two fillings. Places are fractions of the file.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    Nothing,
+    /// Of the index, or of the rows, the end is missing.
+    Truncated {
+        rows: bool,
+        at: f64,
+    },
+    /// The last byte has changed.
+    Flipped,
+    /// More bytes are there than were made durable.
+    Longer {
+        rows: bool,
+        zeros: usize,
+    },
+}
+
+fn losses() -> impl Strategy<Value = Loss> {
+    prop_oneof![
+        Just(Loss::Nothing),
+        (any::<bool>(), 0.0..=1.0).prop_map(|(rows, at)| Loss::Truncated { rows, at }),
+        (any::<bool>(), 0.0..=1.0).prop_map(|(rows, at)| Loss::Truncated { rows, at }),
+        Just(Loss::Flipped),
+        (any::<bool>(), 1..200_usize).prop_map(|(rows, zeros)| Loss::Longer { rows, zeros }),
+    ]
+}
+
+fn lose(dir: &Path, loss: Loss) {
+    let path = |rows| dir.join(if rows { "hidden.bin" } else { "index.bin" });
+    let resize = |rows, size: &dyn Fn(u64) -> u64| {
+        let file = OpenOptions::new().write(true).open(path(rows)).unwrap();
+        file.set_len(size(file.metadata().unwrap().len())).unwrap();
+    };
+    match loss {
+        Loss::Nothing => {}
+        Loss::Truncated { rows, at } => resize(rows, &|bytes| (bytes as f64 * at) as u64),
+        Loss::Longer { rows, zeros } => resize(rows, &|bytes| bytes + zeros as u64),
+        Loss::Flipped => {
+            let mut bytes = fs::read(path(true)).unwrap();
+            bytes.iter_mut().last().into_iter().for_each(|byte| *byte ^= 1);
+            fs::write(path(true), bytes).unwrap();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// However often it is stopped, and whatever part of its files is lost then.
+    #[test]
+    fn a_filling_continues_to_the_same_bytes(
+        sequences in prop::collection::vec((1..=SEQ_LEN, any::<bool>()), 1..12),
+        stops in prop::collection::vec((0..12_usize, prop::collection::vec(losses(), 0..3)), 1..4),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let [whole, stopped] = ["whole", "stopped"].map(|name| dir.path().join(name));
+        let counts: Vec<u32> = sequences.iter().map(|(count, _)| *count).collect();
+        filled(&whole, &counts);
+        for (after, losses) in stops {
+            let mut filling = Filling::open(&stopped, &made()).unwrap();
+            fill(&mut filling, &sequences[..after.min(sequences.len())]);
+            // Rows that have no record yet, as after a kill.
+            drop(filling);
+            losses.into_iter().for_each(|loss| lose(&stopped, loss));
+        }
+        filled(&stopped, &counts);
+        prop_assert_eq!(contents(&whole), contents(&stopped));
+    }
+}
+
+#[test]
+fn what_was_synced_is_there_after_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Filling::open(&dir.path().join("cache"), &made()).unwrap();
+    let mut filling = open();
+    fill(&mut filling, &[(1, false), (2, true), (3, false)]);
+    assert!(filling.has(&key(2)) && filling.sequences() == 3);
+    drop(filling);
+    let filling = open();
+    assert_eq!([0, 1, 2].map(|id| filling.has(&key(id))), [true, true, false]);
+    assert_eq!(filling.sequences(), 2);
+    assert_eq!(contents(&dir.path().join("cache"))["hidden.bin"], [rows(0, 1), rows(1, 2)].concat());
+}
+
+#[test]
+fn rows_before_the_last_are_not_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("cache");
+    drop(filled(&dir, &[2, 2, 2]));
+    let mut bytes = fs::read(dir.join("hidden.bin")).unwrap();
+    bytes[0] ^= 1;
+    fs::write(dir.join("hidden.bin"), bytes).unwrap();
+    let open = |name: &str| OpenOptions::new().read(true).write(true).open(dir.join(name)).unwrap();
+    let kept = |verified| recover(&mut open("index.bin"), &mut open("hidden.bin"), &made(), verified).unwrap();
+    assert_eq!(kept(16).1, 24);
+    assert_eq!(kept(17).1, 0);
+}
+
+#[test]
+#[should_panic(expected = "is there")]
+fn a_sequence_is_pushed_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut filling = Filling::open(&dir.path().join("cache"), &made()).unwrap();
+    for _ in 0..2 {
+        filling.push(key(0), &rows(0, 1)).unwrap();
+    }
+}
+
+#[test]
+fn nothing_of_others_is_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let (others, file) = (dir.path().join("others"), dir.path().join("file"));
+    fs::create_dir(&others).unwrap();
+    for path in [&others.join("notes"), &file] {
+        fs::write(path, "precious").unwrap();
+    }
+    for path in [&others, &file] {
+        assert!(matches!(Filling::open(path, &made()), Err(CacheError::NotACache(named)) if named == *path));
+    }
+    assert_eq!(contents(&others).keys().collect::<Vec<_>>(), ["notes"]);
+    // Nor is a file of a cache's name that is no cache's.
+    for name in ["cache.json", "filling.json"] {
+        let path = dir.path().join(name);
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join(name), "{\"format\": 1}\n").unwrap();
+        assert!(is_damaged(Filling::open(&path, &made()), name));
+        assert_eq!(contents(&path).keys().collect::<Vec<_>>(), [name]);
+    }
+    // What a kill leaves before anything is written is nobody's.
+    let empty = dir.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    for name in [LOCK, ".precast-aside-filling.json-abc123"] {
+        fs::write(empty.join(name), "").unwrap();
+    }
+    drop(filled(&empty, &[1]));
+    assert_eq!(contents(&empty).keys().collect::<Vec<_>>(), ["cache.json", "hidden.bin", "index.bin"]);
+}
+
+#[test]
+fn one_process_fills_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Filling::open(dir.path(), &made()).unwrap();
+    let own = std::process::id();
+    let again = Filling::open(dir.path(), &made());
+    assert!(matches!(again, Err(CacheError::Busy { pid: Some(pid), .. }) if pid == own));
+    drop(first);
+    assert!(Claim::take(&dir.path().join(LOCK)).is_ok());
+    let (moved, there) = (dir.path().join("moved"), dir.path().join("there"));
+    let mut filling = Filling::open(&there, &made()).unwrap();
+    fill(&mut filling, &[(1, false)]);
+    fs::rename(&there, moved).unwrap();
+    assert!(matches!(filling.finish(), Err(CacheError::Gone(path)) if path == there));
+    assert!(!there.exists());
+}
+
+#[test]
+fn a_complete_cache_is_not_filled() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(filled(dir.path(), &[1]));
+    let complete = contents(dir.path());
+    let filling = super::super::manifest::text(&made());
+    // The second was killed behind its manifest.
+    for left in [None, Some(filling)] {
+        left.into_iter().for_each(|text| fs::write(dir.path().join("filling.json"), text).unwrap());
+        assert!(TeacherCache::open(dir.path()).is_ok());
+        assert!(matches!(Filling::open(dir.path(), &made()), Err(CacheError::Complete(_))));
+        assert_eq!(contents(dir.path()), complete);
+    }
+}
