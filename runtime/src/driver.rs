@@ -507,6 +507,14 @@ pub trait Driver {
         self.run(graph)
     }
 
+    /// Makes the stream of [`Self::run_beside`], where there is none yet.
+    ///
+    /// # Errors
+    /// [`DriverError`] of the driver.
+    fn side_stream(&mut self) -> Result<(), DriverError> {
+        Ok(())
+    }
+
     /// Orders later work after the side sequence.
     ///
     /// # Errors

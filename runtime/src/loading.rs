@@ -196,6 +196,9 @@ impl Loading {
         };
         driver.stage(STAGE_BYTES)?;
         driver.connect_ranks()?;
+        if plan.phases.iter().any(|phase| phase.beside) {
+            driver.side_stream()?;
+        }
         let mut graphs: Vec<(String, Vec<GraphId>)> = Vec::new();
         for phase in &plan.phases {
             let bound: Vec<Bound> = phase

@@ -66,10 +66,15 @@ struct Norms {
 impl TransformerBlock<'_> {
     /// Lowers the forward pass; returns the residual stream after the block.
     pub fn forward(&self, ops: &mut Ops<'_>, input: Tensor) -> Tensor {
+        self.forward_to(ops, input, None)
+    }
+
+    /// Like [`Self::forward`]; writes the residual stream to `output`, if that is given, which may be `input`.
+    pub fn forward_to(&self, ops: &mut Ops<'_>, input: Tensor, output: Option<Tensor>) -> Tensor {
         let w = self.weights;
         let (Attention { middle, .. }, norms) = self.attention(ops, input, ForwardPass::Alone);
         let gated = ops.linear_swiglu("gate_up", norms.post.rows, &w.gate_up);
-        ops.linear_add("down", gated, &w.down, middle).y
+        ops.linear_add("down", gated, &w.down, middle, output).y
     }
 
     /// Lowers what the block's keys and values follow from.
@@ -88,7 +93,7 @@ impl TransformerBlock<'_> {
         let down = &self.weights.down;
         let keeps = down.trains() && recompute == Recompute::None || down.adapter.is_some();
         let gated = self.gated(ops, kept.gate_up.y, keeps);
-        let Projected { y, ranks } = ops.linear_add("down", gated, down, kept.attention.middle);
+        let Projected { y, ranks } = ops.linear_add("down", gated, down, kept.attention.middle, None);
         let kept = match recompute {
             Recompute::None => Some(Kept { gated: keeps.then(|| gated.dense()), ..kept }),
             Recompute::Norms => Some(Kept { norms: None, ..kept }),

@@ -14,6 +14,11 @@ use crate::ops::Ops;
 use crate::recipe::{PlanError, Precision};
 use crate::training::Student;
 
+/// Returns the shape of a model of whose head nothing is launched: where it has weights of its own, they stay away.
+pub(crate) fn without_head(config: &ModelConfig) -> ModelConfig {
+    ModelConfig { tied: true, ..config.clone() }
+}
+
 /// A plan for the last hidden states of a model, normalized: the launches of a teacher in a step, without its head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HiddenPlan {
@@ -53,6 +58,7 @@ impl HiddenPlan {
         precision: Precision,
         arch: Arch,
     ) -> Result<Self, PlanError> {
+        let config = &without_head(config);
         check((config, formats), (batch, seq_len), precision)?;
         let dtype = precision.dtype();
         let mut b = Builder::new(&KERNELS, arch);

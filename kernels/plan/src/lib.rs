@@ -38,6 +38,7 @@ mod sections;
 pub mod share;
 pub mod single_file;
 pub mod staged;
+mod sweep_plan;
 pub mod training;
 pub mod weights;
 
@@ -70,5 +71,6 @@ pub use recipe::{PlanError, Precision, Recipe, Recompute};
 pub use sampling::Sampling;
 pub use share::{Fold, Piece, Shards, Share, ShareError};
 pub use staged::Staged;
+pub use sweep_plan::SweepPlan;
 pub use training::{SequenceLength, Student, Teacher, TrainingPlan, TrainingRequest};
 pub use weights::{AdapterWeights, Weight, Weights};

@@ -32,6 +32,14 @@ impl Precision {
             Precision::Bf16 | Precision::Int8 => Dtype::Bf16,
         }
     }
+
+    /// Returns the precision of a run's models that do not train, which is that of its activations.
+    pub fn exact(self) -> Self {
+        match self {
+            Precision::Fp32 => Precision::Fp32,
+            Precision::Bf16 | Precision::Int8 => Precision::Bf16,
+        }
+    }
 }
 
 impl fmt::Display for Precision {

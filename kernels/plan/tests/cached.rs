@@ -52,6 +52,53 @@ fn what_fills_a_cache_is_what_a_step_launches() {
     assert!(checked > 30, "{checked}");
 }
 
+/// A sweep takes each batch through the launches of the teacher in a step: the same keys, variants and blocks.
+#[test]
+fn a_sweep_launches_of_each_batch_what_a_step_does() {
+    for_each_run(|(teacher, formats), _, recipe, online| {
+        let (arch, shape) = (online.plan.arch, (recipe.batch, recipe.seq_len));
+        if !formats.is_dense() {
+            return;
+        }
+        let sweep = SweepPlan::new(teacher, (shape, 3), recipe.precision, arch).unwrap();
+        let filling = HiddenPlan::new((teacher, formats), shape, recipe.precision, arch).unwrap();
+        let all = launches(&filling.plan, HiddenPlan::HIDDEN, |_| true);
+        let of = |phase: &str| launches(&sweep.plan, phase, |_| true);
+        let [embed, layer, other] = [SweepPlan::EMBED, "layer.0", "layer.1"].map(of);
+        assert!(embed == vec![all[0].clone(); 3], "{recipe:?}");
+        // Two layers, and the norm before the head.
+        let layers = &all[1..all.len() - 1];
+        assert!(layer == vec![layers[..layers.len() / 2].to_vec(); 3].concat() && layer == other, "{recipe:?}");
+        for batch in 0..3 {
+            assert!(of(&SweepPlan::norm_phase(batch)) == all[all.len() - 1..], "{recipe:?}");
+        }
+    });
+}
+
+/// Every parameter of the model has one place, and that of a layer is not that of the layer before.
+#[test]
+fn a_sweep_has_a_place_for_every_parameter() {
+    for name in ["qwen2.5-1.5b", "qwen3-1.7b", "smollm2-135m", "llama-3.2-1b"] {
+        let config = config(name);
+        let sweep = SweepPlan::new(&config, ((1, 64), 2), Precision::Bf16, Arch::Sm89).unwrap();
+        let layers = (0..config.layers).flat_map(|layer| sweep.layer(layer).collect::<Vec<_>>());
+        let placed: Vec<(Parameter, Tensor)> = layers.chain([sweep.embedding.clone(), sweep.norm()]).collect();
+        let names: BTreeSet<&str> = placed.iter().map(|(parameter, _)| &*parameter.name).collect();
+        let expected = Parameters::new(&ModelConfig { tied: true, ..config.clone() }).list;
+        assert_eq!(names, expected.iter().map(|parameter| &*parameter.name).collect(), "{name}");
+        for (parameter, tensor) in &placed {
+            assert!(expected.contains(parameter) && tensor.elems == parameter.elems(), "{name}: {}", parameter.name);
+        }
+        for (one, next) in sweep.layer(0).zip(sweep.layer(1)) {
+            assert_ne!(one.1.buffer, next.1.buffer);
+        }
+        // Two layers, however many the model has.
+        let layer: u64 = sweep.layer(0).map(|(_, tensor)| tensor.bytes()).sum();
+        let weights = row(&sweep.plan, category::TEACHER_WEIGHTS).unwrap();
+        assert!((2 * layer..2 * layer + (1 << 20)).contains(&weights), "{name}: {weights} {layer}");
+    }
+}
+
 /// All of a step but the teacher is launched as before, and of the teacher's weights the head alone is in memory.
 #[test]
 fn a_cached_teacher_changes_nothing_but_its_own_launches() {

@@ -506,6 +506,13 @@ impl Driver for Cuda {
         self.run_parts(graph)
     }
 
+    fn side_stream(&mut self) -> Result<(), DriverError> {
+        if self.beside.is_none() {
+            self.beside = Some(Beside::new()?);
+        }
+        Ok(())
+    }
+
     fn run_beside(&mut self, graph: GraphId) -> Result<(), DriverError> {
         let Some(beside) = &self.beside else { return self.run(graph) };
         beside.follow(self.stream)?;

@@ -64,7 +64,7 @@ impl Group {
             work: Work::Launch(launch.clone()),
             dependencies: index.checked_sub(1).into_iter().collect(),
         });
-        Phase { name: self.timed_as.clone(), nodes: nodes.collect(), cuts: Vec::new() }
+        Phase { name: self.timed_as.clone(), nodes: nodes.collect(), cuts: Vec::new(), beside: false }
     }
 }
 

@@ -81,7 +81,7 @@ impl Builder {
 
     /// Starts a phase; later nodes go to it.
     pub fn phase(&mut self, name: &str) {
-        self.phases.push(Phase { name: name.to_owned(), nodes: Vec::new(), cuts: Vec::new() });
+        self.phases.push(Phase { name: name.to_owned(), nodes: Vec::new(), cuts: Vec::new(), beside: false });
         self.stages.push(self.current.unwrap_or(Stage::Phase));
     }
 
@@ -103,6 +103,11 @@ impl Builder {
         self.phase(name);
         let declared = self.stages.iter().find_map(|stage| stage.startup()).unwrap_or(self.buffers.len());
         *self.stages.last_mut().expect("it has been started") = Stage::Startup { declared };
+    }
+
+    /// Makes the current phase one that runs on the side stream, beside later copies to the device.
+    pub fn beside(&mut self) {
+        self.phases.last_mut().expect("a phase has been started").beside = true;
     }
 
     /// Divides the current phase before the next node.

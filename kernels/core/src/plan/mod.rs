@@ -34,6 +34,8 @@ pub struct Phase {
     /// Nodes before which the phase is divided: the part before the first cut may run beside another phase's unfinished
     /// work.
     pub cuts: Vec<u32>,
+    /// True if it runs on the side stream, beside later copies to the device.
+    pub beside: bool,
 }
 
 impl Phase {

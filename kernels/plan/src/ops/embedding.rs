@@ -19,6 +19,13 @@ impl Ops<'_> {
     /// Gathers a row of the table [vocab, h] per token.
     pub fn embedding(&mut self, name: &str, ids: Tensor, table: &Weight, h: u32) -> Tensor {
         let y = self.rows(name, h);
+        self.embed(name, ids, table, y);
+        y
+    }
+
+    /// Lowers the rows of a table into `y`, `[tokens, hidden]`.
+    pub fn embed(&mut self, name: &str, ids: Tensor, table: &Weight, y: Tensor) {
+        let h = (y.elems / u64::from(self.tokens())) as u32;
         let args = EmbeddingFwdArgs {
             ids,
             table: table.tensor,
@@ -27,7 +34,6 @@ impl Ops<'_> {
             vocab: (table.tensor.elems / u64::from(h)) as u32,
         };
         self.launch(name, EmbeddingFwd { h, w: table.tensor.format, x: self.x }, args);
-        y
     }
 
     /// Adds the gradient to the rows of the tokens that occur. The head has overwritten the whole gradient of a tied

@@ -56,23 +56,30 @@ pub enum Adding {
 impl Ops<'_> {
     /// Lowers y [m, n] from x [m, k].
     pub fn linear(&mut self, name: &str, x: impl Into<ActivationRows>, linear: &Linear) -> Projected {
-        self.gemm(name, x.into(), linear, None)
+        self.gemm(name, x.into(), linear, (None, None))
     }
 
-    /// Like [`Self::linear`], added to the residual stream.
+    /// Like [`Self::linear`], added to the residual stream; the sum is written to `y`, if that is given.
     pub fn linear_add(
         &mut self,
         name: &str,
         x: impl Into<ActivationRows>,
         linear: &Linear,
         residual: Tensor,
+        y: Option<Tensor>,
     ) -> Projected {
-        self.gemm(name, x.into(), linear, Some(residual))
+        self.gemm(name, x.into(), linear, (Some(residual), y))
     }
 
-    fn gemm(&mut self, name: &str, x: ActivationRows, linear: &Linear, residual: Option<Tensor>) -> Projected {
+    fn gemm(
+        &mut self,
+        name: &str,
+        x: ActivationRows,
+        linear: &Linear,
+        (residual, y): (Option<Tensor>, Option<Tensor>),
+    ) -> Projected {
         let factors = self.factors(name, x, linear);
-        let y = self.rows(name, linear.n);
+        let y = y.unwrap_or_else(|| self.rows(name, linear.n));
         self.multiply(name, factors, [linear.n, linear.k], (linear.bias, residual), y);
         if linear.adapter.is_none() {
             return Projected { y, ranks: None };

@@ -125,6 +125,11 @@ impl<'a> Ops<'a> {
         self.b.startup_phase(name);
     }
 
+    /// Makes the phase one of the side stream.
+    pub fn beside(&mut self) {
+        self.b.beside();
+    }
+
     /// Divides the phase: later operations read what ranks have gathered.
     pub fn cut(&mut self) {
         self.b.cut();

@@ -1,0 +1,146 @@
+//! The plan that computes the last hidden states of a model that does not fit: layer after layer, of many sequences at a time.
+
+use precast_core::Plan;
+use precast_core::plan::{Builder, Category, Tensor};
+use precast_kernels::{Arch, Dtype, KERNELS, Out};
+
+use crate::block::TransformerBlock;
+use crate::category;
+use crate::config::ModelConfig;
+use crate::evaluation::{check, check_bytes};
+use crate::formats::Formats;
+use crate::hidden_plan::without_head;
+use crate::model::Resident;
+use crate::ops::{Heads, Ops};
+use crate::parameters::{ALIGN, Parameter};
+use crate::recipe::{PlanError, Precision};
+use crate::weights::{Passes, Role, Weight, Weights};
+
+/// A plan for the last hidden states of batches of sequences, which pass through a layer before the next layer's weights are there.
+///
+/// Weights of two layers are on the device: one layer computes while the next arrives. Keys, variants and blocks are those of
+/// [`HiddenPlan`](crate::HiddenPlan), so the bits are too.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SweepPlan {
+    /// The plan, with the phases [`Self::EMBED`], [`Self::layer_phase`] and [`Self::norm_phase`].
+    pub plan: Plan,
+    /// Token ids of each batch, `[batch, seq_len]`, sent first.
+    pub ids: Vec<Tensor>,
+    /// Embedding table, `[vocab, hidden]`, sent before [`Self::EMBED`].
+    pub embedding: (Parameter, Tensor),
+    /// A model of one layer: the first place of a layer, and the norm before the head.
+    pub first: Resident,
+    /// The second place of a layer.
+    second: Weights,
+    /// Results of each batch after its [`Self::norm_phase`], `[tokens, hidden]`, in the dtype of activations.
+    pub hidden: Vec<Tensor>,
+}
+
+/// Declares a buffer of so many tensors of so many elements, each aligned, and returns them.
+fn each(b: &mut Builder, (name, category): (&str, Category), dtype: Dtype, (count, elems): (u32, u64)) -> Vec<Tensor> {
+    let stride = elems.next_multiple_of(ALIGN);
+    let all = b.persistent(name, category, dtype, u64::from(count) * stride);
+    (0..u64::from(count)).map(|index| all.slice(index * stride, elems)).collect()
+}
+
+impl AsRef<Plan> for SweepPlan {
+    fn as_ref(&self) -> &Plan {
+        &self.plan
+    }
+}
+
+impl AsMut<Plan> for SweepPlan {
+    fn as_mut(&mut self) -> &mut Plan {
+        &mut self.plan
+    }
+}
+
+impl SweepPlan {
+    /// Name of the phase that gathers rows of the embedding table for all batches.
+    pub const EMBED: &str = "embed";
+
+    /// Returns the phase that takes all batches through a layer. It runs on the side stream, beside copies of the next layer.
+    pub fn layer_phase(layer: u32) -> String {
+        format!("layer.{}", layer % 2)
+    }
+
+    /// Returns the phase that normalizes what a batch has come to.
+    pub fn norm_phase(batch: usize) -> String {
+        format!("norm.{batch}")
+    }
+
+    /// Lowers a model and so many batches of a shape; matrices are dense.
+    ///
+    /// # Errors
+    /// [`PlanError`] if the sequence is longer than the model supports, or there are no tokens or too many.
+    pub fn new(
+        config: &ModelConfig,
+        ((batch, seq_len), batches): ((u32, u32), u32),
+        precision: Precision,
+        arch: Arch,
+    ) -> Result<Self, PlanError> {
+        let dense = Formats::dense();
+        // As many parameters as are on the device at a time.
+        let one = ModelConfig { layers: 1, vocab: 1, ..without_head(config) };
+        check((&ModelConfig { layers: 2, ..without_head(config) }, &dense), (batch, seq_len), precision)?;
+        let (dtype, hidden) = (precision.dtype(), u64::from(config.hidden));
+        let tokens = u64::from(batch * seq_len);
+        let mut b = Builder::new(&KERNELS, arch);
+        let mut place = |name| {
+            let formats = (&dense, dtype);
+            Weights::frozen(&mut b, name, category::TEACHER_WEIGHTS, &one, formats, Passes::Forward)
+        };
+        let (first, second) = (place("model.first"), place("model.second"));
+        let ids = each(&mut b, ("ids", category::INPUTS), Dtype::U32, (batches, tokens));
+        let streams = each(&mut b, ("streams", category::STREAMS), dtype, (batches, tokens * hidden));
+        let first = Resident::new(&mut b, "model", &one, first, seq_len);
+        let ops = &mut Ops::new(&mut b, (batch, seq_len), dtype, None);
+
+        ops.phase(Self::EMBED);
+        ops.scope("model");
+        let parameter = Parameter::head(&without_head(config));
+        let tensor = ops.sent("table", parameter.elems());
+        let table = Weight { tensor, role: Role::Frozen };
+        for (index, (ids, stream)) in ids.iter().zip(&streams).enumerate() {
+            ops.embed(&format!("{index}.embedding"), *ids, &table, *stream);
+        }
+        for (slot, weights) in [&first.weights, &second].into_iter().enumerate() {
+            ops.phase(&Self::layer_phase(slot as u32));
+            ops.beside();
+            let block = TransformerBlock {
+                weights: &weights.layers[0],
+                heads: Heads::of(config),
+                rope: first.rope,
+                cache: None,
+            };
+            for (index, stream) in streams.iter().enumerate() {
+                ops.scope(format!("model.layer.{index}"));
+                block.forward_to(ops, *stream, Some(*stream));
+            }
+        }
+        let normalize = |(index, stream): (usize, &Tensor)| {
+            ops.phase(&Self::norm_phase(index));
+            ops.scope("model");
+            let hidden = ops.norm("norm", *stream, &first.weights.norm, Out::Dense).rows.dense();
+            ops.read_back(hidden);
+            hidden
+        };
+        let hidden = streams.iter().enumerate().map(normalize).collect();
+        let plan = b.finish();
+        check_bytes(&plan)?;
+        Ok(Self { plan, ids, embedding: (parameter, tensor), first, second, hidden })
+    }
+
+    /// Returns the parameters of a layer, each with its place, which they are sent to before its phase.
+    pub fn layer(&self, layer: u32) -> impl Iterator<Item = (Parameter, Tensor)> {
+        let weights = if layer.is_multiple_of(2) { &self.first.weights } else { &self.second };
+        weights.list().filter_map(move |(parameter, weight)| Some((parameter.of_layer(layer)?, weight.tensor)))
+    }
+
+    /// Returns the weights of the norm before the head, and their place.
+    pub fn norm(&self) -> (Parameter, Tensor) {
+        let gamma = self.first.weights.norm.gamma.tensor;
+        let own = self.first.weights.list().find(|(_, weight)| weight.tensor == gamma);
+        own.map(|(parameter, weight)| (parameter.clone(), weight.tensor)).expect("a model has a norm")
+    }
+}
