@@ -78,6 +78,7 @@ mod smoke;
 mod stop;
 mod stored;
 mod success;
+mod teacher_cache;
 mod teacher_score;
 mod train;
 mod tuned;

@@ -170,7 +170,7 @@ impl Case {
         command
     }
 
-    /// `precast distill` of two rows of 16 tokens a step; what the arguments name is theirs.
+    /// `precast distill` of two rows of 16 tokens a step; what the arguments name is theirs, and a cache stands for the teacher.
     pub fn distill(&self, out: impl AsRef<Path>, arguments: impl Texts) -> Command {
         let models = [("--teacher", &self.teacher), ("--student", &self.student), ("--data", &self.data)];
         self.steps("distill", &models, out.as_ref(), arguments)
@@ -185,7 +185,8 @@ impl Case {
         let words = arguments.words();
         let mut command = precast();
         command.arg(name).args(on_device()).current_dir(self.dir.path()).arg("--out").arg(self.path(out));
-        for (flag, path) in inputs.iter().filter(|(flag, _)| !words.contains(flag)) {
+        let cached = if words.contains(&"--teacher-cache") { "--teacher" } else { "" };
+        for (flag, path) in inputs.iter().filter(|(flag, _)| !words.contains(flag) && *flag != cached) {
             command.arg(flag).arg(path);
         }
         for (flag, size) in [("--batch-size", "2"), ("--seq-len", "16")] {

@@ -32,7 +32,12 @@ pub fn is_sim() -> bool {
 pub fn device_for(words: &[&str]) -> Vec<OsString> {
     let is_named = ["--device", "--arch", "--card"].iter().any(|name| words.contains(name));
     let computes = ["bench", "distill", "eval", "generate", "selftest", "train"].contains(&words[0]);
-    if computes && !is_named { on_device() } else { Vec::new() }
+    match words[0] {
+        _ if is_named => Vec::new(),
+        "cache" => device_and_bundle(),
+        _ if computes => on_device(),
+        _ => Vec::new(),
+    }
 }
 
 /// The arguments that name the device under test and its kernels.

@@ -98,9 +98,9 @@ pub fn distill(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
 
 /// `precast train`: a model learns from data alone.
 pub fn train(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
-    run(arguments, startup, |ModelOptions { model, teacher, student }| match model {
+    run(arguments, startup, |ModelOptions { model, teacher, teacher_cache, student }| match model {
         Some(_) => Ok(()),
-        None if teacher.is_some() || student.is_some() => Err(UsageError(
+        None if teacher.is_some() || teacher_cache.is_some() || student.is_some() => Err(UsageError(
             "train has no teacher: give --model; `precast distill` takes --teacher and --student".to_owned(),
         )),
         None => Err(missing("model")),

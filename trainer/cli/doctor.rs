@@ -139,8 +139,8 @@ fn look(options: &Options, findings: &mut Vec<Finding>) -> Result<(), Finding> {
     if bundle.is_some() {
         findings.extend(held(&kernels.archs().unwrap_or_default(), arch, &models(options)));
     }
-    let ModelOptions { teacher, student, model } = &options.models;
-    if model.is_some() || teacher.is_some() && student.is_some() {
+    let ModelOptions { teacher, teacher_cache, student, model } = &options.models;
+    if model.is_some() || teacher.as_ref().or(teacher_cache.as_ref()).is_some() && student.is_some() {
         let (models, Chosen { plan, .. }) =
             plan(options, &device).map_err(|failure| Finding::failed("run", failure))?;
         let bundle = bundle.as_ref().and_then(|source| source.open().ok());
@@ -306,7 +306,7 @@ fn read_bundle(kernels: &Kernels, arch: Option<Arch>) -> Result<(Option<BundleSo
 
 /// The paths of the models that are named.
 fn models(options: &Options) -> Vec<String> {
-    let ModelOptions { teacher, student, model } = &options.models;
+    let ModelOptions { teacher, teacher_cache: _, student, model } = &options.models;
     let named = [teacher, student, model];
     named.into_iter().flatten().map(|path| path.display().to_string()).collect()
 }

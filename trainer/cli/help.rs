@@ -8,6 +8,8 @@ pub(super) const DISTILL: Names =
     &["teacher", "student", "data", "out", "steps", "batch_size", "seq_len", "lr", "lora_rank", "resume"];
 pub(super) const TRAIN: Names =
     &["model", "data", "out", "steps", "batch_size", "seq_len", "lr", "lora_rank", "resume", "config"];
+pub(super) const CACHE: Names =
+    &["teacher", "student", "data", "eval_data", "out", "seq_len", "batch_size", "precision", "memory", "json"];
 pub(super) const PLAN: Names = &[
     "teacher",
     "student",

@@ -1,6 +1,7 @@
 //! The commands of `precast`.
 
 mod bench;
+mod cache;
 mod distill;
 mod doctor;
 mod eval;
@@ -50,6 +51,9 @@ enum Command {
     /// Train a model on data alone, without a teacher
     #[command(mut_args(distill::of_train), mut_args(help::first(help::TRAIN)), after_long_help = help::example(help::MODEL))]
     Train(Box<distill::Arguments>),
+    /// Compute a teacher's hidden states on data once, for runs with --teacher-cache
+    #[command(mut_args(help::first(help::CACHE)))]
+    Cache(Box<cache::Arguments>),
     /// Make a student from random weights or from layers of a teacher
     Init(init::Arguments),
     /// Merge a LoRA adapter into its model, and write the model
@@ -129,6 +133,7 @@ pub fn main() -> Result<(), Failure> {
     match arguments.command {
         Command::Distill(arguments) => distill::distill(*arguments, startup),
         Command::Train(arguments) => distill::train(*arguments, startup),
+        Command::Cache(arguments) => cache::run(*arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Merge(arguments) => merge::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),

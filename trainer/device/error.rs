@@ -9,6 +9,7 @@ use precast_runtime::{Device, DriverError, LoadError};
 use crate::base::io::IoError;
 use crate::base::stop::Stopped;
 use crate::inputs::checkpoint::CheckpointError;
+use crate::inputs::teacher_cache::CacheError;
 use crate::options::{Advised, UsageError};
 use crate::ranks::RankError;
 
@@ -75,6 +76,8 @@ pub enum DeviceError {
     Plan(#[from] PlanError),
     /// A model or an adapter cannot be read.
     Checkpoint(#[from] CheckpointError),
+    /// A teacher's cache cannot be used.
+    Cache(#[from] CacheError),
     /// Ranks are not connected.
     Rank(#[from] RankError),
     /// A signal came before all weights were sent.
@@ -100,7 +103,7 @@ impl DeviceError {
     }
 
     /// Refuses a plan that takes more than is free; `int8` is what that would change.
-    pub(super) fn memory(device: &Device, plan: &Plan, needed: u64, int8: String) -> Self {
+    pub(crate) fn memory(device: &Device, plan: &Plan, needed: u64, int8: String) -> Self {
         let (free, table) = (device.free_bytes, MemoryTable::of(plan).to_string());
         Self::Memory { needed, free, device: device.name.clone(), table, int8, first: "" }
     }

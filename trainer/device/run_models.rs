@@ -1,13 +1,16 @@
 //! The models of a run: files, or random weights.
 
 use std::borrow::Borrow;
+use std::path::Path;
+use std::sync::Arc;
 
 use crate::base::roles::Models;
 use crate::device::DeviceError;
 use crate::device::shapes::{Shapes, adapters, same_paths};
 use crate::inputs::adapter::Adapter;
-use crate::inputs::checkpoint::{Checkpoint, Weights};
+use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Weights};
 use crate::inputs::random::read_or_random;
+use crate::inputs::teacher_cache::TeacherCache;
 use crate::options::RunConfig;
 
 /// The models of a run.
@@ -18,6 +21,8 @@ pub struct RunModels<W> {
     pub adapter: Option<Adapter>,
     /// True if teacher and student are the same files, byte for byte.
     pub same_files: bool,
+    /// Hidden states of the teacher, of which no more than the head is a model then.
+    pub cache: Option<Arc<TeacherCache>>,
 }
 
 impl Borrow<dyn Weights> for Checkpoint {
@@ -26,15 +31,23 @@ impl Borrow<dyn Weights> for Checkpoint {
     }
 }
 
+/// Opens a teacher: of one that is cached its head alone is there.
+fn open_teacher(path: &Path, is_cached: bool) -> Result<Checkpoint, CheckpointError> {
+    if is_cached { Checkpoint::open_head(path) } else { Checkpoint::open(path) }
+}
+
 impl RunModels<Checkpoint> {
     /// Opens the models that a configuration names; those of one path are the same files.
     ///
     /// # Errors
     /// [`DeviceError`] where one cannot be read.
     pub fn open(config: &RunConfig) -> Result<Self, DeviceError> {
-        let models = config.models().try_map(|path| Checkpoint::open(path))?;
+        let cache = config.open_cache()?.map(Arc::new);
+        let Models { teacher, student } = config.models();
+        let teacher = teacher.map(|path| open_teacher(path, cache.is_some())).transpose()?;
+        let models = Models { teacher, student: Checkpoint::open(student)? };
         let adapter = config.open_adapter(models.student.config())?;
-        Ok(Self { models, adapter, same_files: same_paths(config) })
+        Ok(Self { models, adapter, same_files: same_paths(config), cache })
     }
 }
 
@@ -44,11 +57,15 @@ impl RunModels<Box<dyn Weights>> {
     /// # Errors
     /// [`DeviceError`] where one cannot be read.
     pub fn open_or_random(config: &RunConfig, seeds: Models<u64>) -> Result<Self, DeviceError> {
+        let cache = config.open_cache()?.map(Arc::new);
         let teacher = config.teacher.as_deref().zip(seeds.teacher);
-        let teacher = teacher.map(|(path, seed)| read_or_random(path, seed)).transpose()?;
-        let student = read_or_random(&config.student, seeds.student)?;
+        let teacher = teacher.map(|(path, seed)| match &cache {
+            Some(_) => open_teacher(path, true).map(|model| Box::new(model) as Box<dyn Weights>),
+            None => read_or_random(path, seed),
+        });
+        let (teacher, student) = (teacher.transpose()?, read_or_random(&config.student, seeds.student)?);
         let adapter = config.open_adapter(student.config())?;
-        Ok(Self { models: Models { teacher, student }, adapter, same_files: same_paths(config) })
+        Ok(Self { models: Models { teacher, student }, adapter, same_files: same_paths(config), cache })
     }
 }
 
@@ -71,6 +88,7 @@ impl<W: Borrow<dyn Weights>> RunModels<W> {
             student: shape(self.student()),
             adapters: adapters(self.adapter.as_ref()),
             same_files: self.same_files,
+            is_cached: self.cache.is_some(),
         }
     }
 }

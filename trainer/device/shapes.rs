@@ -32,6 +32,8 @@ pub struct Shapes {
     pub adapters: Adapters,
     /// True if teacher and student are the same files, byte for byte.
     pub same_files: bool,
+    /// True if the teacher's hidden states are read from a cache.
+    pub is_cached: bool,
 }
 
 impl Shapes {
@@ -41,9 +43,10 @@ impl Shapes {
     /// # Errors
     /// [`DeviceError`] where one cannot be read.
     pub fn read(config: &RunConfig) -> Result<Self, DeviceError> {
+        let is_cached = config.open_cache()?.is_some();
         let Models { teacher, student } = config.models().try_map(|path| checkpoint::shape(path))?;
         let adapter = config.open_adapter(&student.0)?;
-        Ok(Self { teacher, student, adapters: adapters(adapter.as_ref()), same_files: same_paths(config) })
+        Ok(Self { teacher, student, adapters: adapters(adapter.as_ref()), same_files: same_paths(config), is_cached })
     }
 
     /// In which form a frozen student is to live on the device.
@@ -58,7 +61,7 @@ impl Shapes {
 
     /// Flags that ask to keep a model as its file stores it, where that is dense.
     pub fn stored_dense(&self, config: &RunConfig) -> Vec<&'static str> {
-        let teacher = self.teacher.as_ref().map(|(_, formats)| ("--teacher-format", config.teacher_format, formats));
+        let teacher = self.own_teacher().map(|(_, formats)| ("--teacher-format", config.teacher_format, formats));
         let asked = teacher.into_iter().chain([("--student-format", config.student_format, &self.student.1)]);
         let dense = asked.filter(|(_, asked, formats)| is_stored_dense(asked.unwrap_or_default(), formats));
         dense.map(|(flag, ..)| flag).collect()
@@ -79,7 +82,7 @@ impl Shapes {
             return Err(UsageError(PlanError::StoredInt8.to_string()));
         }
         Choice { flag: "--student-format", asked, formats: &self.student.1 }.check()?;
-        let teacher = self.teacher.iter().filter(|_| !self.shares_weights(config));
+        let teacher = self.own_teacher().into_iter().filter(|_| !self.shares_weights(config));
         let mut choices = teacher.map(|(_, formats)| {
             let asked = config.teacher_format.unwrap_or_default();
             Choice { flag: "--teacher-format", asked, formats }.check()
@@ -96,7 +99,12 @@ impl Shapes {
             true => asked.is_exact() && (dense || asked == WeightFormat::Auto || asked == form),
             false => asked == form,
         };
-        self.teacher.is_some() && self.same_files && !self.adapters.is_empty() && same_form
+        self.own_teacher().is_some() && self.same_files && !self.adapters.is_empty() && same_form
+    }
+
+    /// Returns the teacher that is computed in the run, if there is one.
+    pub fn own_teacher(&self) -> Option<&(ModelConfig, Formats)> {
+        self.teacher.as_ref().filter(|_| !self.is_cached)
     }
 
     /// Lowers a run, its teacher's matrices in the formats given unless it shares its weights with the student.
@@ -113,6 +121,7 @@ impl Shapes {
         let dense = Formats::dense();
         let teacher = self.teacher.as_ref().map(|(config_of_teacher, _)| match self.shares_weights(config) {
             true => Teacher::Base,
+            false if self.is_cached => Teacher::Cached(config_of_teacher),
             false => Teacher::Model { config: config_of_teacher, formats: teacher_formats },
         });
         let (of_student, stored) = &self.student;
@@ -186,7 +195,7 @@ impl Shapes {
             return Ok(Chosen { plan: lower(&Formats::dense())?, format: student_format, note: Some(note) });
         }
         let dense = Formats::dense();
-        let formats = self.teacher.as_ref().map_or(&dense, |(_, formats)| formats);
+        let formats = self.own_teacher().map_or(&dense, |(_, formats)| formats);
         let asked = config.teacher_format.unwrap_or_default();
         let host = |plan: &TrainingPlan| {
             one_memory::host_bytes(device, || HostMemory::of(plan, &config.data, DeviceMemory::Shared))

@@ -65,7 +65,7 @@ pub fn is_of_rollouts(name: &str) -> bool {
 /// True if an option is of a run with a teacher alone.
 pub fn is_of_teacher(name: &str) -> bool {
     let of = |group: &Command| group.get_arguments().any(|option| option.get_id() == name);
-    ["teacher", "student"].contains(&name) || of(&TEACHING) || of(&ON_POLICY)
+    ["teacher", "teacher_cache", "student"].contains(&name) || of(&TEACHING) || of(&ON_POLICY)
 }
 
 /// A flag with its value, in one word: the value may begin with a dash.

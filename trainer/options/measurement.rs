@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use super::flags::Flags;
 use super::given::OptionSource;
@@ -16,8 +16,10 @@ use super::usage::UsageError;
 #[derive(Args, Clone, Debug)]
 #[command(
     mut_arg("teacher", |option| option.requires("student").help(TEACHER).long_help(None)),
-    mut_arg("student", |option| option.requires("teacher").help(STUDENT)),
-    mut_arg("model", |option| option.conflicts_with_all(["teacher", "student"]).help(MODEL)),
+    mut_arg("teacher_cache", |option| option.requires("student")),
+    group(ArgGroup::new("taught").args(["teacher", "teacher_cache"]).multiple(true)),
+    mut_arg("student", |option| option.requires("taught").help(STUDENT)),
+    mut_arg("model", |option| option.conflicts_with_all(["teacher", "teacher_cache", "student"]).help(MODEL)),
     mut_arg("teacher_format", |option| option.help(TEACHER_FORMAT))
 )]
 pub struct Measurement {
@@ -67,7 +69,7 @@ impl Measurement {
     /// A run's options, those that a measurement has not at their defaults.
     fn into_options(self, given: BTreeMap<String, OptionSource>) -> Result<Options, UsageError> {
         let Self { models, teacher, adapting, shape, arithmetic, target, tuning } = self;
-        if models.teacher.is_none() && models.model.is_none() {
+        if models.teacher.is_none() && models.teacher_cache.is_none() && models.model.is_none() {
             return Err(UsageError("no model is named: give --teacher and --student, or --model".into()));
         }
         let default = Options::default();

@@ -2,6 +2,7 @@
 
 mod advised;
 mod bound;
+mod cached;
 pub(crate) mod card;
 mod device;
 mod file;
@@ -34,6 +35,7 @@ use crate::base::roles::{Models, Role};
 use crate::inputs::adapter::{Adapter, AdapterChoice};
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::{DataSource, Summaries, path_of};
+use crate::inputs::teacher_cache::{CacheError, Made, TeacherCache};
 
 pub use advised::Advised;
 pub use device::DeviceChoice;
@@ -67,6 +69,12 @@ pub struct RunConfig {
     /// The model to learn from; none where nobody teaches.
     #[serde(serialize_with = "record_text::path_or_none", skip_serializing_if = "Option::is_none")]
     pub teacher: Option<PathBuf>,
+    /// The cache whose model that is, if there is one: the teacher's hidden states are read from it.
+    #[serde(serialize_with = "record_text::path_or_none", skip_serializing_if = "Option::is_none")]
+    pub teacher_cache: Option<PathBuf>,
+    /// Model that the cache must be of.
+    #[serde(skip)]
+    pub beside_cache: Option<PathBuf>,
     /// The model to train.
     #[serde(serialize_with = "record_text::path")]
     pub student: PathBuf,
@@ -87,7 +95,7 @@ pub struct RunConfig {
     /// How it writes, where it does: to learn from that, or to be scored by it.
     #[serde(flatten)]
     pub completions: Option<Completions>,
-    /// Form of the teacher's weights on the device; none where nobody teaches.
+    /// Form of the teacher's weights on the device; none where nobody teaches, or a cache does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub teacher_format: Option<WeightFormat>,
     /// Measurement of a teacher that is not exact.
@@ -218,7 +226,7 @@ impl RunConfig {
     /// The files and directories that a run reads.
     pub fn inputs(&self) -> Vec<&Path> {
         let kernels = &self.target.kernels;
-        let models = self.teacher.iter().chain([&self.student]);
+        let models = self.teacher.iter().chain(&self.teacher_cache).chain(&self.beside_cache).chain([&self.student]);
         let models = models.chain(&self.eval_data).chain(&kernels.bundle);
         let adapter = self.adapter.as_ref().and_then(AdapterChoice::directory);
         let keys = kernels.trusted_key.iter().map(Path::new).filter(|key| key.exists());
@@ -239,6 +247,25 @@ impl RunConfig {
     pub fn open_adapter(&self, student: &ModelConfig) -> Result<Option<Adapter>, CheckpointError> {
         let open = |choice: &AdapterChoice| choice.open((&self.student, student), self.order.seed);
         self.adapter.as_ref().map(open).transpose()
+    }
+
+    /// Opens the cache of the teacher, if the run has one.
+    ///
+    /// # Errors
+    /// [`CacheError`] where it cannot be read or is of other runs than this.
+    pub fn open_cache(&self) -> Result<Option<TeacherCache>, CacheError> {
+        let Some(path) = &self.teacher_cache else { return Ok(None) };
+        let cache = TeacherCache::open(path)?;
+        let Made { precision, seq_len, .. } = &cache.manifest().made;
+        let exact = self.arithmetic.precision.exact();
+        let own = [
+            ("--precision", precision.to_string(), exact.to_string()),
+            ("--seq-len", seq_len.to_string(), self.shape.seq_len.to_string()),
+        ];
+        match own.into_iter().find(|(_, was, is)| was != is) {
+            None => Ok(Some(cache)),
+            Some((option, was, is)) => Err(cache.of_another_run(option, was, is)),
+        }
     }
 
     /// Returns the paths of the models.

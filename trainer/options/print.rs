@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use precast_system::terminal::visible;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::usage::UsageError;
@@ -23,10 +24,13 @@ impl RunConfig {
         let values: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&text).expect("JSON reads back");
         let Division { grad_accum, share } = self.division;
         let (replicas, is_usual) = (share.replicas.to_string(), share.replicas == share.ranks);
+        let beside = self.beside_cache.as_ref().map(|path| Value::from(path.to_string_lossy()).to_string());
         let lines = all().filter_map(|option| {
             let name = option.get_id().as_str();
             let json = match (name, &self.teacher) {
                 ("model", None) => values.get("student")?.get(),
+                // That of the cache follows from it.
+                ("teacher", Some(_)) if self.teacher_cache.is_some() => beside.as_deref()?,
                 (name, None) if is_of_teacher(name) => return None,
                 // On other GPUs they follow from those.
                 ("replicas", _) if is_usual => return None,

@@ -9,6 +9,7 @@ use super::groups::{Options, TeacherOptions, TeachingOptions};
 use super::is_of_teacher;
 use super::usage::{UsageError, flag, missing};
 use super::{Length, RunConfig};
+use crate::inputs::teacher_cache;
 
 /// The purpose of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,11 @@ impl Options {
             teaching;
         let TeacherOptions { mut beta, teacher_format } = teaching.teacher;
         let writes = self.writes()?;
+        self.check_cached()?;
+        let (taught_by, beside_cache) = match &models.teacher_cache {
+            Some(cache) => (Some(teacher_cache::model(cache)), models.teacher),
+            None => (models.teacher, None),
+        };
         if self.on_policy.on_policy.is_some() {
             // What the student writes is no data to learn by heart: of each token the divergence from the teacher counts.
             for (name, value) in [("alpha", &mut alpha), ("temperature", &mut temperature), ("beta", &mut beta)] {
@@ -66,11 +72,12 @@ impl Options {
                 (None, model, Objective::CrossEntropy)
             }
             None => (
-                Some(models.teacher.ok_or_else(|| missing("teacher"))?),
+                Some(taught_by.ok_or_else(|| missing("teacher"))?),
                 models.student.ok_or_else(|| missing("student"))?,
                 Objective::Distill { alpha, temperature, beta },
             ),
         };
+        let is_on_device = objective.has_teacher() && self.models.teacher_cache.is_none();
         let max_teacher_kl = certified?.filter(|_| objective.has_teacher());
         let out = match (out, purpose) {
             (Some(out), _) => out,
@@ -93,6 +100,8 @@ impl Options {
         output.guard_every = output.guard(precision, adapter.as_ref())?;
         Ok(RunConfig {
             teacher,
+            teacher_cache: models.teacher_cache,
+            beside_cache,
             student,
             data,
             eval_data,
@@ -100,7 +109,7 @@ impl Options {
             objective,
             on_policy,
             completions,
-            teacher_format: objective.has_teacher().then_some(teacher_format),
+            teacher_format: is_on_device.then_some(teacher_format),
             teacher_certificate,
             max_teacher_kl,
             adapter,
@@ -124,7 +133,7 @@ impl Options {
     ///
     /// # Errors
     /// [`UsageError`] for such an option where it writes none.
-    fn writes(&self) -> Result<bool, UsageError> {
+    pub(super) fn writes(&self) -> Result<bool, UsageError> {
         if self.on_policy.on_policy.is_some() || self.models.model.is_some() {
             return Ok(self.on_policy.on_policy.is_some());
         }

@@ -30,7 +30,7 @@ fn complete(arguments: &[&str]) -> Result<RunConfig, UsageError> {
 
 /// Each option of a run, and a value that is not its default.
 const VALUES: &str = "\
-    teacher=a student=b model=c data=d eval_data=i out=e steps=7 epochs=0.25 batch_size=3 seq_len=5 grad_accum=2 \
+    teacher=a teacher_cache=k student=b model=c data=d eval_data=i out=e steps=7 epochs=0.25 batch_size=3 seq_len=5 grad_accum=2 \
     lr=0.3 warmup=4 schedule=cosine weight_decay=0.7 clip=0.9 alpha=0.1 temperature=1.5 teacher_format=stored \
     teacher_certificate=i max_teacher_kl=none beta=0.2 recompute=blocks precision=fp32 gemm=cublas data_field=body \
     chat_date=2024-07-26 seed=9 shuffle=true shuffle_window=5 device=sim bundle=f tuned=j trusted_key=g \
@@ -309,7 +309,8 @@ fn the_printed_run_toml_has_every_option() {
     // Those that stand in the way of others, which follow.
     let of_int8 = ["max_teacher_kl", "teacher_certificate", "teacher_format", "precision", "guard_every"];
     let of_others =
-        [&["model", "adapter", "replicas", "steps"][..], &pair, &new_adapter, &of_int8, &on_policy].concat();
+        [&["model", "adapter", "replicas", "steps", "teacher_cache"][..], &pair, &new_adapter, &of_int8, &on_policy]
+            .concat();
     let free: Vec<&str> = names().filter(|name| !of_others.contains(name)).collect();
     let int8 = ["--precision=int8", "--teacher-format=int8", "--max-teacher-kl=none"].map(str::to_owned).to_vec();
     let lines = [
@@ -318,6 +319,7 @@ fn the_printed_run_toml_has_every_option() {
         [flags(&["model", "data", "out", "replicas", "steps"]), flags(&new_adapter)].concat(),
         [flags(&pair), flags(&["adapter"]), vec!["--precision=int8".to_owned()]].concat(),
         [flags(&pair), flags(&on_policy)].concat(),
+        [flags(&pair), flags(&["teacher_cache"])].concat(),
     ];
     let mut seen = BTreeSet::new();
     for line in lines {

@@ -106,7 +106,7 @@ impl Failure {
             | Self::Kernels(_) => 3,
             Self::Hung(_) => Hang::EXIT_CODE,
             Self::Step(step) => step.error.exit_code(),
-            Self::Driver(_) | Self::Device(_) => 4,
+            Self::Driver(_) | Self::Device(_) | Self::Cache(CacheError::Space { .. }) => 4,
             Self::Doctor { exit_code, .. } => *exit_code,
             // A file that cannot be written, be it a checkpoint, is no fault of what was read.
             Self::Checkpoint(CheckpointError::WouldNotBeFinite { .. } | CheckpointError::Space { .. }) => 1,
@@ -117,7 +117,12 @@ impl Failure {
             | Self::Decode(_)
             | Self::Cache(CacheError::Gone(_))
             | Self::Io(_) => 1,
-            Self::Cache(CacheError::Damaged { .. } | CacheError::Format { .. } | CacheError::NoSequence { .. })
+            Self::Cache(
+                CacheError::Damaged { .. }
+                | CacheError::Format { .. }
+                | CacheError::NoSequence { .. }
+                | CacheError::LacksData { .. },
+            )
             | Self::Run(RunError::Unusable(_)) => 5,
             Self::Cache(_) | Self::Run(_) => 2,
             Self::Rank(RankError::Usage(_) | RankError::Different(_)) => 2,
@@ -176,12 +181,13 @@ macro_rules! passes_on {
 passes_on!(DecodeError: Driver; Decode: NotFinite, Stops);
 passes_on!(RankError: Driver, Stopped; Rank: Usage, Failed, Different, Io);
 passes_on!(
-    DeviceError: Checkpoint, Driver, Io, Plan, Rank, Stopped, Usage;
+    DeviceError: Cache, Checkpoint, Driver, Io, Plan, Rank, Stopped, Usage;
     Device: Load, Bundle, NotInBundle, Cublas, Memory, OneMemory, Unfit
 );
 passes_on!(
     CacheError: Io;
-    Cache: NotACache, Busy, Different, Complete, Gone, Missing, Incomplete, Format, Damaged, NoSequence
+    Cache: NotACache, Busy, Different, Complete, Gone, Missing, Incomplete, Format, Damaged, OtherOption, OtherTeacher, LacksData,
+    LacksHeldOut, Space, NoSequence
 );
 passes_on!(RunError: Checkpoint, Driver, Io, Rank; Run: Busy, Directory, Gone, Unfit, Unusable);
 

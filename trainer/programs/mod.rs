@@ -1,6 +1,7 @@
 //! The commands, each from its start to its end.
 
 pub mod bench;
+pub mod cache;
 pub mod compare;
 pub mod decode_check;
 pub mod distill;

@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
-use precast_runtime::{DriverError, Ticket};
+use precast_runtime::Ticket;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::base::roles::Models;
+use crate::device::DeviceError;
 use crate::device::session::Session;
 use crate::inputs::data::MicroBatch;
 use crate::options::RunConfig;
@@ -36,23 +37,23 @@ impl Steps {
     }
 
     /// Asks for a step.
-    fn enqueue(&mut self, session: &mut Session) -> Result<Ticket, DriverError> {
+    fn enqueue(&mut self, session: &mut Session) -> Result<Ticket, DeviceError> {
         for (index, micro) in self.micros.iter().enumerate() {
             session.micro(micro, self.loss_scale, index)?;
         }
         self.done += 1;
-        session.update(self.done - 1, 0.0)
+        Ok(session.update(self.done - 1, 0.0)?)
     }
 
     /// One step, waited for.
-    pub fn one(&mut self, session: &mut Session) -> Result<(), DriverError> {
+    pub fn one(&mut self, session: &mut Session) -> Result<(), DeviceError> {
         let ticket = self.enqueue(session)?;
-        session.metrics(ticket).map(drop)
+        Ok(session.metrics(ticket).map(drop)?)
     }
 
     /// Seconds of each of `count` steps, which follow each other as in a run: the metrics of a step are read while the
     /// next one runs.
-    pub fn time(&mut self, session: &mut Session, count: u64) -> Result<Vec<f64>, DriverError> {
+    pub fn time(&mut self, session: &mut Session, count: u64) -> Result<Vec<f64>, DeviceError> {
         let mut pending = self.enqueue(session)?;
         let mut ends: Vec<Instant> = Vec::new();
         for _ in 0..count {

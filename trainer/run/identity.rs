@@ -36,6 +36,7 @@ impl Identity {
             ("eps", Recipe::EPS.to_string()),
         ];
         let values = values.map(|(name, value)| (name.to_owned(), value)).into_iter();
+        let cache = models.cache.as_ref().map(|cache| ("teacher cache".to_owned(), cache.sha256().to_string()));
         // Exact forms of a teacher are one.
         let rounded = config.teacher_format.filter(|format| !format.is_exact());
         let rounded = rounded.map(|format| ("rounding of the teacher".to_owned(), format.to_string()));
@@ -53,6 +54,7 @@ impl Identity {
             values
                 .chain(stands_in)
                 .chain(rounded)
+                .chain(cache)
                 .chain(configs)
                 .chain(adapter.into_iter().flatten())
                 .chain(options(config))
@@ -134,6 +136,15 @@ pub struct Data {
     pub tokenizer: Option<Digest>,
     /// The token that ends a document.
     pub eos: Option<u32>,
+}
+
+impl Data {
+    /// Digest of everything that decides the training sequences, shuffling and shares apart: files, and how they become tokens.
+    pub fn signature(&self, files: Digest) -> Digest {
+        let corpus = &self.streams.corpus;
+        let rule = format!("{} {:?} {:?} {}", corpus.packing(), self.tokenizer, self.eos, corpus.chunk);
+        Digest::of_parts("precast.sequences", [&files.0[..], rule.as_bytes()])
+    }
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ fn for_each_run(mut check: impl FnMut((&ModelConfig, &Formats), &ModelConfig, &R
                 let Ok(online) = TrainingPlan::new(
                     TrainingRequest::new(&student, &recipe, arch).taught_by(Some((&teacher, formats))),
                 ) else {
-                    // No product of such a width is computed in int8.
+                    // No GEMM of such a width is computed in int8.
                     assert_eq!(precision, Precision::Int8);
                     continue;
                 };

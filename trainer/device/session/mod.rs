@@ -1,5 +1,6 @@
 //! A sealed training run on a device: weights up, steps, weights down.
 
+mod hidden_states;
 mod state;
 mod steps;
 mod upload;
@@ -23,6 +24,7 @@ use crate::device::weight_format::Chosen;
 use crate::device::{self, DeviceError, one_memory};
 use crate::inputs::checkpoint::Weights;
 use crate::options::{RunConfig, WeightFormat};
+pub use hidden_states::{HiddenStates, key_of};
 
 /// A training run, ready to step; what else is done with its device is done as with any that is sealed.
 pub struct Session {
@@ -31,6 +33,8 @@ pub struct Session {
     pub teacher_format: WeightFormat,
     /// Digest of the table that selects variants, if the run has one of its own.
     pub tuned: Option<Digest>,
+    /// Source of the teacher's hidden states, if they are cached.
+    pub hidden: Option<HiddenStates>,
     sealed: SealedDevice,
 }
 
@@ -84,7 +88,8 @@ impl Session {
             sealed.watch.step_takes(f64::from(config.division.grad_accum) * phase_s(MICRO) + phase_s(UPDATE));
         }
         let tuned = tuning.map(|tuning| tuning.digest);
-        Ok((Self { plan, teacher_format, tuned, sealed }, extension))
+        let hidden = models.cache.as_ref().map(|cache| HiddenStates::of(cache, config.arithmetic.precision.dtype()));
+        Ok((Self { plan, teacher_format, tuned, hidden, sealed }, extension))
     }
 }
 

@@ -8,6 +8,7 @@ use precast_plan::training::{GATHER, LAST, MICRO, TEACHER, UPDATE};
 use precast_plan::{Recipe, SequenceLength, Tensor};
 use precast_runtime::{DriverError, Ticket};
 
+use crate::device::DeviceError;
 use crate::inputs::data::MicroBatch;
 
 use super::Session;
@@ -16,22 +17,22 @@ impl Session {
     /// Forward and backward of one micro-batch, by its `number` in the replica: 0 overwrites gradients, others add.
     ///
     /// # Errors
-    /// [`DriverError`].
-    pub fn micro(&mut self, batch: &MicroBatch, loss_scale: f32, number: usize) -> Result<(), DriverError> {
+    /// [`DeviceError`] of the device, and of the cache of a teacher.
+    pub fn micro(&mut self, batch: &MicroBatch, loss_scale: f32, number: usize) -> Result<(), DeviceError> {
         self.compute(MICRO, batch, loss_scale, number)
     }
 
     /// As [`Self::micro`], or [`Self::last`] of a rank, of sequences of a length that an on-policy plan has.
     ///
     /// # Errors
-    /// [`DriverError`].
+    /// Those of [`Self::micro`].
     pub fn micro_of(
         &mut self,
         (length, is_last): (SequenceLength, bool),
         batch: &MicroBatch,
         loss_scale: f32,
         number: usize,
-    ) -> Result<(), DriverError> {
+    ) -> Result<(), DeviceError> {
         self.compute(&length.phase(if is_last { LAST } else { MICRO }), batch, loss_scale, number)
     }
 
@@ -50,8 +51,8 @@ impl Session {
     /// losses are those of all.
     ///
     /// # Errors
-    /// [`DriverError`].
-    pub fn last(&mut self, batch: &MicroBatch, loss_scale: f32, number: usize) -> Result<(), DriverError> {
+    /// Those of [`Self::micro`].
+    pub fn last(&mut self, batch: &MicroBatch, loss_scale: f32, number: usize) -> Result<(), DeviceError> {
         self.compute(LAST, batch, loss_scale, number)
     }
 
@@ -59,11 +60,11 @@ impl Session {
     /// first micro-batch of a step overwrites. Waits for it.
     ///
     /// # Errors
-    /// [`DriverError`].
+    /// Those of [`Self::micro`].
     ///
     /// # Panics
     /// If there is no teacher.
-    pub fn teacher_loss(&mut self, batches: &[MicroBatch], loss_scale: f32) -> Result<f32, DriverError> {
+    pub fn teacher_loss(&mut self, batches: &[MicroBatch], loss_scale: f32) -> Result<f32, DeviceError> {
         for (number, batch) in batches.iter().enumerate() {
             self.compute(TEACHER, batch, loss_scale, number)?;
         }
@@ -71,7 +72,7 @@ impl Session {
         Ok(metrics.ce_loss)
     }
 
-    fn compute(&mut self, phase: &str, batch: &MicroBatch, loss_scale: f32, number: usize) -> Result<(), DriverError> {
+    fn compute(&mut self, phase: &str, batch: &MicroBatch, loss_scale: f32, number: usize) -> Result<(), DeviceError> {
         let inputs = self.plan.inputs;
         let mut words = vec![0u32; inputs.all.elems as usize];
         let mut put = |tensor: Tensor, values: &[u32]| {
@@ -87,7 +88,10 @@ impl Session {
         put(inputs.micro, bytemuck::cast_slice(bytemuck::bytes_of(&scalars)));
         put(inputs.factors, &[1.0, accumulate.into()].map(f32::to_bits));
         self.sealed.write(inputs.all, bytemuck::cast_slice(&words))?;
-        self.sealed.run(phase)
+        if let Some((hidden, cached)) = self.hidden.as_mut().zip(self.plan.cached.as_ref()) {
+            self.sealed.write(cached.hidden, hidden.of_batch(batch)?)?;
+        }
+        Ok(self.sealed.run(phase)?)
     }
 
     /// The gradients of each layer by products of 8 bits beside bf16's, the lowest layer first: of the first micro-batch of a step,

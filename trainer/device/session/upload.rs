@@ -33,7 +33,8 @@ impl Session {
             true => self.plan.student.weights.states().map(|(one, _, own)| (one.clone(), own.master)).collect(),
             false => of(&self.plan.student),
         };
-        Models { teacher: self.plan.teacher.as_ref().map(of), student }
+        let head = || self.plan.cached.as_ref().map(|cached| vec![(cached.parameter.clone(), cached.weights())]);
+        Models { teacher: self.plan.teacher.as_ref().map(of).or_else(head), student }
     }
 
     /// Bytes of the models' weights that are sent.
@@ -97,6 +98,10 @@ impl Session {
         let teacher = self.plan.teacher.as_ref();
         if let Some((weights, teacher)) = models.teacher().zip(teacher) {
             Upload::new(&mut self.sealed, weights, progress).model(teacher, staging)?;
+        }
+        if let Some((weights, cached)) = models.teacher().zip(self.plan.cached.as_ref()) {
+            let head = [(cached.parameter.clone(), cached.weights())];
+            Upload::new(&mut self.sealed, weights, progress).parameters(&head)?;
         }
         if self.has_quantized_base() {
             // The certificate is of the teacher, where there is one.

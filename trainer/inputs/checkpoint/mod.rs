@@ -30,7 +30,7 @@ use chrono::NaiveDate;
 use itertools::Itertools;
 use precast_fatbins::Digest;
 use precast_kernels::{Dtype, Format};
-use precast_plan::{Formats, ModelConfig, Parameter};
+use precast_plan::{Formats, ModelConfig, Parameter, Parameters};
 use precast_system::{files, input};
 use rayon::prelude::*;
 use safetensors::tensor::Dtype as Stored;
@@ -51,7 +51,7 @@ pub use scratch::Scratch;
 use single_file::SingleFile;
 pub(crate) use store::Tensors;
 pub use write::{Student, Write, fill_model, stored, write_gguf, write_model};
-pub(crate) use write::{check_space, safetensors_header, write_safetensors};
+pub(crate) use write::{check_space, free_space, safetensors_header, write_safetensors};
 use zero::Zeros;
 pub(crate) use zero::is_zero;
 
@@ -148,6 +148,18 @@ impl Checkpoint {
     /// # Errors
     /// [`CheckpointError`].
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+        Self::open_with(path, |config| Parameters::new(config).list)
+    }
+
+    /// Like [`Self::open`], of a directory that holds a model's head and none of its other weights.
+    ///
+    /// # Errors
+    /// [`CheckpointError`].
+    pub fn open_head(path: &Path) -> Result<Self, CheckpointError> {
+        Self::open_with(path, |config| vec![Parameter::head(config)])
+    }
+
+    fn open_with(path: &Path, expected: impl FnOnce(&ModelConfig) -> Vec<Parameter>) -> Result<Self, CheckpointError> {
         let (source, json) = match Source::of_file(path)? {
             Some(single) => single,
             None if path.is_dir() => Tensors::open(path).map(|(tensors, json)| (Source::HuggingFace(tensors), json))?,
@@ -158,7 +170,7 @@ impl Checkpoint {
         let config = config.map_err(|error| CheckpointError::of(&config_path, error))?;
         let (tokenizer, taken_template, zeros) = (OnceLock::new(), OnceLock::new(), Zeros::default());
         let checkpoint = Self { path: path.to_owned(), source, config, json, tokenizer, taken_template, zeros };
-        tensors::check(&checkpoint)?;
+        tensors::check(&checkpoint, &expected(checkpoint.config()))?;
         Ok(checkpoint)
     }
 

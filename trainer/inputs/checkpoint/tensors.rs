@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use precast_kernels::Dtype;
 use precast_plan::family::Bias;
-use precast_plan::{ModelConfig, Parameter, Parameters};
+use precast_plan::{ModelConfig, Parameter};
 
 use super::{Checkpoint, CheckpointError, Scratch, Weights};
 use crate::base::lines::bounded;
@@ -19,9 +19,7 @@ const LM_HEAD: &str = "lm_head.weight";
 ///
 /// # Errors
 /// [`CheckpointError`] that lists what is wrong.
-pub(super) fn check(checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
-    let config = checkpoint.config();
-    let parameters = Parameters::new(config).list;
+pub(super) fn check(checkpoint: &Checkpoint, parameters: &[Parameter]) -> Result<(), CheckpointError> {
     let mut problems: Vec<String> = parameters.iter().filter_map(|parameter| problem(checkpoint, parameter)).collect();
     let expected: BTreeSet<&str> = parameters.iter().map(|parameter| parameter.name.as_str()).collect();
     for name in checkpoint.tensors().names().filter(|name| !expected.contains(name)) {

@@ -285,11 +285,18 @@ pub fn write_gguf<E: From<CheckpointError>>(
 
 /// Refuses before anything is written when the disk has too little room.
 pub(crate) fn check_space(path: &Path, what: &'static str, needed: u64) -> Result<(), CheckpointError> {
-    let existing = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("."));
-    match free_bytes(existing) {
-        Some(free) if free < needed => Err(CheckpointError::Space { path: existing.to_owned(), what, needed, free }),
+    match free_space(path) {
+        (Some(free), existing) if free < needed => {
+            Err(CheckpointError::Space { path: existing.to_owned(), what, needed, free })
+        }
         _ => Ok(()),
     }
+}
+
+/// Returns the bytes that are free where a path is or is going to be, if that is known, and what is there of the path.
+pub(crate) fn free_space(path: &Path) -> (Option<u64>, &Path) {
+    let existing = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("."));
+    (free_bytes(existing), existing)
 }
 
 #[cfg(test)]

@@ -196,9 +196,8 @@ impl MicroBatch {
         let mut ids = vec![0; batch * seq_len];
         let mut targets = vec![MASKED_TOKEN; batch * seq_len];
         for (row, chunk) in chunks.into_iter().enumerate() {
-            let place = |(slot, word): (&mut u32, &u32)| *slot = *word;
-            ids[row * seq_len..][..seq_len].iter_mut().zip(&chunk.ids).for_each(place);
-            targets[row * seq_len..][..seq_len].iter_mut().zip(chunk.targets()).for_each(place);
+            let [ids, targets] = [&mut ids, &mut targets].map(|all| &mut all[row * seq_len..][..seq_len]);
+            chunk.lay_out(ids, targets);
         }
         let counted = targets.iter().filter(|target| **target != MASKED_TOKEN).count() as u32;
         let mut sorted_positions: Vec<u32> = (0..ids.len() as u32).collect();

@@ -273,10 +273,22 @@ impl Corpus {
     /// # Errors
     /// [`DataError`] of the first thing that is wrong; the chunks before it have been given.
     pub fn pass(&self, emit: &mut dyn FnMut(Chunk)) -> Result<Summary, DataError> {
+        self.pass_while(&mut |chunk| {
+            emit(chunk);
+            true
+        })
+    }
+
+    /// Reads everything once, in file order, until `emit`, which is given each chunk, returns false.
+    ///
+    /// # Errors
+    /// [`DataError`] of the first thing that is wrong; the chunks before it have been given.
+    pub fn pass_while(&self, emit: &mut dyn FnMut(Chunk) -> bool) -> Result<Summary, DataError> {
+        let mut goes_on = true;
         (0..self.portions.len()).try_fold(Summary::default(), |before, portion| {
             let emit = &mut |chunk| {
-                emit(chunk);
-                true
+                goes_on = goes_on && emit(chunk);
+                goes_on
             };
             Ok(before.with(self.pass_of(portion, emit)?))
         })

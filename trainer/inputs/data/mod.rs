@@ -99,6 +99,13 @@ impl Chunk {
         self.labels.as_ref().unwrap_or(&self.ids).get(1..).unwrap_or_default()
     }
 
+    /// Lays it out as inputs and targets, which are 0 and masked where it ends before them.
+    pub fn lay_out(&self, ids: &mut [u32], targets: &mut [u32]) {
+        let place = |(slot, word): (&mut u32, &u32)| *slot = *word;
+        ids.iter_mut().zip(&self.ids).for_each(place);
+        targets.iter_mut().zip(self.targets()).for_each(place);
+    }
+
     /// Tokens that count.
     pub fn counted(&self) -> usize {
         self.targets().iter().filter(|target| **target != MASKED_TOKEN).count()

@@ -9,7 +9,7 @@ use super::ahead::Ahead;
 use super::error::CacheError;
 use super::index::RECORD_BYTES;
 use super::key::Key;
-use super::layout::{FILLING, INDEX, MANIFEST, TEACHER};
+use super::layout::{FILLING, INDEX, MANIFEST, model};
 use super::manifest::{self, Made, Manifest};
 use super::rows::Hidden;
 
@@ -49,7 +49,7 @@ impl TeacherCache {
 
     /// Returns the digest of `cache.json`: through the digest of the index it covers every row.
     pub fn sha256(&self) -> Digest {
-        Digest::of(manifest::text(&self.manifest).as_bytes())
+        self.manifest.sha256()
     }
 
     /// Returns the path of the directory.
@@ -59,7 +59,7 @@ impl TeacherCache {
 
     /// Returns the directory of the teacher's configuration, tokenizer and head.
     pub fn teacher(&self) -> PathBuf {
-        self.dir.join(TEACHER)
+        model(&self.dir)
     }
 
     /// True if it has the rows of a sequence.

@@ -3,8 +3,10 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use precast_fatbins::Digest;
+
 use super::key::Key;
-use super::manifest::FORMAT;
+use super::layout::FORMAT;
 use crate::base::difference::Difference;
 use crate::base::io::IoError;
 
@@ -50,6 +52,40 @@ pub enum CacheError {
     /// A file is not as it was written.
     #[error("{}: {what}: the file is damaged. Remove the cache and make it again, with `precast cache`", path.display())]
     Damaged { path: PathBuf, what: String },
+    /// It is of runs with another value of an option.
+    #[error(
+        "{} is of {option} {was}, and this run is of {is}: give {option} {was}, or make a cache of this run, with \
+         `precast cache {option} {is}`",
+        path.display()
+    )]
+    OtherOption { path: PathBuf, option: &'static str, was: String, is: String },
+    /// It is of another teacher than the one that is named.
+    #[error(
+        "{} is of a teacher whose weights have the digest {was}, and those of {} have {is}: leave --teacher out, or make a cache of that \
+         one, with `precast cache`",
+        path.display(),
+        teacher.display()
+    )]
+    OtherTeacher { path: PathBuf, teacher: PathBuf, was: Digest, is: Digest },
+    /// It lacks training data of a run.
+    #[error(
+        "{} has no hidden states of sequence {number} of the training data, counted from 1: they were made of other rows, or rows read \
+         otherwise (another --data-field, tokenizer or chat template). Make a cache of these, with `precast cache --data {}`",
+        path.display(),
+        data.join(" ")
+    )]
+    LacksData { path: PathBuf, number: u64, data: Vec<String> },
+    /// It lacks held-out data of a run.
+    #[error(
+        "{} has no hidden states of sequence {number} of the held-out data, counted from 1. Make a cache of them too, with \
+         `precast cache --eval-data {}`, or leave --eval-data out",
+        path.display(),
+        data.join(" ")
+    )]
+    LacksHeldOut { path: PathBuf, number: u64, data: Vec<String> },
+    /// There is too little room for it.
+    #[error("{} has {free} bytes free and the cache takes {needed} more: nothing was written", path.display())]
+    Space { path: PathBuf, needed: u64, free: u64 },
     /// It lacks a sequence.
     #[error(
         "{} has no hidden states of sequence {key:?}: it is of other data, or another --seq-len. Make one of this data, with \

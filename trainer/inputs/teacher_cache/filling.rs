@@ -8,13 +8,14 @@ use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use precast_fatbins::Digest;
 use precast_system::files::{self, Claim, ClaimError, write_whole};
 use precast_system::input;
 
 use super::error::CacheError;
 use super::index::{RECORD_BYTES, Records, Span, checksum, encode};
 use super::key::Key;
-use super::layout::{FILLING, HIDDEN, INDEX, LOCK, MANIFEST, TEACHER};
+use super::layout::{FILLING, FORMAT, HIDDEN, INDEX, LOCK, MANIFEST, model};
 use super::manifest::{self, Made, Manifest};
 
 /// Bytes at the end of `hidden.bin` that are verified before a filling continues.
@@ -54,7 +55,7 @@ impl Filling {
     /// # Panics
     /// If `made` has no row or another format.
     pub fn open(dir: &Path, made: &Made) -> Result<Self, CacheError> {
-        assert!(made.format == manifest::FORMAT && made.row_bytes() > 0, "{made:?}");
+        assert!(made.format == FORMAT && made.row_bytes() > 0, "{made:?}");
         let claim = claim(dir)?;
         let found = look(dir)?;
         files::sweep(dir).map_err(CacheError::io("clear", dir))?;
@@ -70,11 +71,7 @@ impl Filling {
                 made.clone()
             }
             Found::Filling(was) => {
-                let differences = made.differences(&was);
-                if !differences.is_empty() {
-                    return Err(CacheError::Different { path: dir.to_owned(), differences });
-                }
-                // The form of the teacher on the device is the first one's, as in the manifest without a kill.
+                refuse_another(dir, made, &was)?;
                 was
             }
         };
@@ -89,9 +86,28 @@ impl Filling {
         Ok(Self { dir: dir.to_owned(), made, claim, hidden, index, keys, end, pending: Vec::new(), is_whole: true })
     }
 
+    /// Refuses a directory that [`Self::open`] would refuse, but for one that another process fills, and changes nothing. Returns the
+    /// sequences in it.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn check(dir: &Path, made: &Made) -> Result<u64, CacheError> {
+        if fs::symlink_metadata(dir).is_err() {
+            return Ok(0);
+        }
+        match look(dir)? {
+            Found::Nothing => Ok(0),
+            Found::Complete => Err(CacheError::Complete(dir.to_owned())),
+            Found::Filling(was) => {
+                refuse_another(dir, made, &was)?;
+                Ok(dir.join(INDEX).metadata().map_or(0, |index| index.len()) / RECORD_BYTES as u64)
+            }
+        }
+    }
+
     /// Returns the directory of the teacher's configuration, tokenizer and head, which the caller writes.
     pub fn teacher(&self) -> PathBuf {
-        self.dir.join(TEACHER)
+        model(&self.dir)
     }
 
     /// True if the sequence is there already.
@@ -151,20 +167,21 @@ impl Filling {
         Ok(())
     }
 
-    /// Makes it a complete cache.
+    /// Makes it a complete cache, of sequences that follow from training data of this digest.
     ///
     /// # Errors
     /// Those of [`Self::sync`].
     ///
     /// # Panics
     /// After an error.
-    pub fn finish(mut self) -> Result<Manifest, CacheError> {
+    pub fn finish(mut self, data_sha256: Digest) -> Result<Manifest, CacheError> {
         self.sync()?;
         let [index, manifest, filling] = [INDEX, MANIFEST, FILLING].map(|name| self.dir.join(name));
         let index_sha256 = files::digest(&index).map_err(CacheError::io("read", index))?;
         let Self { made, end, .. } = &self;
         let (made, rows) = (made.clone(), end / made.row_bytes());
-        let complete = Manifest { made, sequences: self.sequences(), rows, hidden_bytes: *end, index_sha256 };
+        let complete =
+            Manifest { made, data_sha256, sequences: self.sequences(), rows, hidden_bytes: *end, index_sha256 };
         let text = manifest::text(&complete);
         write_whole(&manifest, text.as_bytes()).map_err(CacheError::io("write", manifest))?;
         files::remove_file(&filling).map_err(CacheError::io("remove", filling))?;
@@ -174,6 +191,12 @@ impl Filling {
     fn begin(&mut self) {
         assert!(std::mem::take(&mut self.is_whole), "a write has failed: the cache is opened again");
     }
+}
+
+/// Refuses to continue what is filled from something else.
+fn refuse_another(dir: &Path, made: &Made, was: &Made) -> Result<(), CacheError> {
+    let differences = made.differences(was);
+    if differences.is_empty() { Ok(()) } else { Err(CacheError::Different { path: dir.to_owned(), differences }) }
 }
 
 /// Claims a directory, which it makes. Nothing is written to one that holds something else, not even a lock.

@@ -9,7 +9,7 @@ use super::key::Key;
 use super::manifest::Made;
 
 /// Bytes of a record.
-pub(super) const RECORD_BYTES: usize = 64;
+pub const RECORD_BYTES: usize = 64;
 
 /// A sequence's rows in `hidden.bin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,10 @@
 //! Names in a cache's directory.
 
+use std::path::{Path, PathBuf};
+
+/// The version of the files.
+pub const FORMAT: u32 = 1;
+
 /// Claims the directory: the name of a run's lock, so that no run and no filling share one.
 pub(super) const LOCK: &str = ".precast.lock";
 /// The teacher without its layers.
@@ -10,3 +15,13 @@ pub(super) const HIDDEN: &str = "hidden.bin";
 pub(super) const INDEX: &str = "index.bin";
 /// The manifest of a complete cache.
 pub(super) const MANIFEST: &str = "cache.json";
+
+/// Returns the directory of the teacher's configuration, tokenizer and head in a cache.
+pub fn model(cache: &Path) -> PathBuf {
+    cache.join(TEACHER)
+}
+
+/// Returns the bytes of hidden states that a directory holds so far.
+pub fn stored_bytes(cache: &Path) -> u64 {
+    cache.join(HIDDEN).metadata().map_or(0, |file| file.len())
+}

@@ -10,10 +10,8 @@ use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::error::CacheError;
+use super::layout::FORMAT;
 use crate::base::difference::Difference;
-
-/// The version of the files.
-pub const FORMAT: u32 = 1;
 
 /// Everything that a cache's bytes follow from, besides the sequences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,8 +24,6 @@ pub struct Made {
     pub teacher_config_sha256: Digest,
     /// Formats of its weights as they are stored, for people: `Q4_K, Q6_K, 339 tensors`.
     pub teacher_stored: String,
-    /// Their form on the device, `bf16` or `stored`: both give the same bits.
-    pub teacher_format: String,
     /// Decides the elements of hidden states: f32 in fp32, else bf16.
     #[serde(deserialize_with = "precision")]
     pub precision: Precision,
@@ -67,7 +63,6 @@ impl Made {
             teacher_sha256,
             teacher_config_sha256,
             teacher_stored,
-            teacher_format: _,
             precision,
             hidden,
             vocab,
@@ -95,6 +90,8 @@ impl Made {
 pub struct Manifest {
     #[serde(flatten)]
     pub made: Made,
+    /// Digest of the training data and of how they become sequences: a run of the same need not look for each of them.
+    pub data_sha256: Digest,
     /// Sequences, each once.
     pub sequences: u64,
     /// Rows of all of them.
@@ -103,6 +100,13 @@ pub struct Manifest {
     pub hidden_bytes: u64,
     /// Digest of `index.bin`.
     pub index_sha256: Digest,
+}
+
+impl Manifest {
+    /// Returns the digest of its file, which is that of the cache: through the digest of the index it covers every row.
+    pub fn sha256(&self) -> Digest {
+        Digest::of(text(self).as_bytes())
+    }
 }
 
 /// Returns the one text of a file.

@@ -10,6 +10,7 @@ mod index;
 mod key;
 mod layout;
 mod manifest;
+mod refusal;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -17,5 +18,7 @@ mod tests;
 pub use cache::TeacherCache;
 pub use error::CacheError;
 pub use filling::Filling;
+pub use index::RECORD_BYTES;
 pub use key::Key;
-pub use manifest::{FORMAT, Made, Manifest};
+pub use layout::{FORMAT, model, stored_bytes};
+pub use manifest::{Made, Manifest};

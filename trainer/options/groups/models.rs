@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::Change;
 
-/// The models of a run: a teacher and its student, or a model alone.
+/// The models of a run: a teacher, or a cache of one, and its student; or a model alone.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Model")]
 pub struct ModelOptions {
@@ -15,6 +15,10 @@ pub struct ModelOptions {
     /// A directory holds Hugging Face's files: config.json, safetensors, tokenizer.
     #[arg(long, value_name = "PATH", add = Change::OnAnyHost)]
     pub teacher: Option<PathBuf>,
+    /// Cache that `precast cache` made of a teacher: its hidden states are read from there in place of being computed, and --teacher
+    /// may be left out
+    #[arg(long, value_name = "DIR", add = Change::OnAnyHost)]
+    pub teacher_cache: Option<PathBuf>,
     /// Model to train, as --teacher; `precast init` makes one
     #[arg(long, value_name = "PATH", add = Change::OnAnyHost)]
     pub student: Option<PathBuf>,

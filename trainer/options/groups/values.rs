@@ -59,6 +59,12 @@ pub(crate) fn frozen_format(text: &str) -> Result<WeightFormat, String> {
     if stays { Ok(format) } else { Err("expected bf16 or stored".to_owned()) }
 }
 
+/// Parses a form of weights that gives the bits of the file.
+pub(crate) fn exact_format(text: &str) -> Result<WeightFormat, String> {
+    let format: WeightFormat = number(text)?;
+    if format.is_exact() { Ok(format) } else { Err("expected auto, bf16 or stored: int8 gives other bits".to_owned()) }
+}
+
 /// Parses a temperature of draws; 0 takes the likeliest token.
 pub(crate) fn temperature(text: &str) -> Result<f32, String> {
     let value: f32 = number(text)?;

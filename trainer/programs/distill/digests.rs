@@ -10,6 +10,7 @@ use precast_fatbins::Digest;
 use super::wait::unless_stopped;
 use crate::base::roles::Models;
 use crate::base::stop::Stop;
+use crate::device::run_models::RunModels;
 use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::inputs::data::DataError;
 use crate::programs::failure::Failure;
@@ -65,7 +66,9 @@ pub struct ModelDigests {
 }
 
 impl ModelDigests {
-    pub fn start(models: &Models<Checkpoint>) -> Self {
+    pub fn start(RunModels { models, cache, .. }: &RunModels<Checkpoint>) -> Self {
+        // Of a teacher that is cached, the weights that its hidden states follow from.
+        let cached = cache.as_ref().map(|cache| cache.manifest().made.teacher_sha256);
         let teacher = models.teacher.as_ref().map(Checkpoint::weight_files);
         let files = Models { teacher, student: models.student.weight_files() };
         let forget = Arc::new(AtomicBool::new(false));
@@ -77,7 +80,11 @@ impl ModelDigests {
             }
             Ok(digest)
         };
-        Self { weights: Digests::of(move || hashed.try_map(&hash)), files, forget }
+        let weights = Digests::of(move || {
+            let digests = hashed.try_map(&hash)?;
+            Ok(Models { teacher: cached.or(digests.teacher), ..digests })
+        });
+        Self { weights, files, forget }
     }
 
     /// Has the page cache forget what hashing reads: where host and device have one memory, nobody maps those pages.

@@ -12,7 +12,7 @@ use crate::base::stop::Stop;
 use crate::device::run_models::RunModels;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::chat::Chat;
-use crate::inputs::checkpoint::{Checkpoint, CheckpointError};
+use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::inputs::data::{Batches, Corpus, Dataset, Files, Order, Packing, PromptRule, Reader, Streams};
 use crate::inputs::pair::{self, Pair};
 use crate::options::{Completions, OrderOptions, RunConfig, ShapeOptions};
@@ -21,17 +21,15 @@ use crate::run::identity::Data;
 
 /// Checks that the teacher can teach the student, and begins to read the training data with the tokenizer of the student, or of
 /// the teacher where the student has none; the chat template is that of the same model, or of a teacher with the same tokenizer.
-pub fn read_data(
-    config: &RunConfig,
-    RunModels { models, adapter, .. }: &RunModels<Checkpoint>,
-) -> Result<Data, Failure> {
+pub fn read_data(config: &RunConfig, run_models: &RunModels<Checkpoint>) -> Result<Data, Failure> {
+    let RunModels { models, adapter, .. } = run_models;
     let (student, adapter) = (&models.student, adapter.as_ref());
     let pair = match &models.teacher {
         Some(teacher) => {
-            check_gradients(config, (teacher, student), adapter)?;
+            check_gradients(config, run_models)?;
             // An adapter learns what its base does not know of the data.
-            if !config.allow_identical && adapter.is_none() {
-                pair::check_distinct(teacher, student)?;
+            if !config.allow_identical && adapter.is_none() && are_identical(run_models)? {
+                return Err(pair::nothing_to_learn(teacher, student).into());
             }
             Some(pair::check(teacher, student)?)
         }
@@ -143,14 +141,10 @@ pub fn batches(streams: Streams, config: &RunConfig) -> Batches {
 }
 
 /// Refuses a run in which every gradient is exactly 0.
-fn check_gradients(
-    config: &RunConfig,
-    (teacher, student): (&Checkpoint, &Checkpoint),
-    adapter: Option<&Adapter>,
-) -> Result<(), Failure> {
+fn check_gradients(config: &RunConfig, models: &RunModels<Checkpoint>) -> Result<(), Failure> {
     let Objective::Distill { alpha: 1.0, .. } = config.objective else { return Ok(()) };
-    let Some(adapter) = adapter else { return Ok(()) };
-    if !adapter.adds_nothing()? || !pair::identical(teacher, student)? {
+    let Some(adapter) = &models.adapter else { return Ok(()) };
+    if !adapter.adds_nothing()? || !are_identical(models)? {
         return Ok(());
     }
     let below = if config.on_policy.is_some() { "" } else { "--alpha below 1, so that the data count too, " };
@@ -158,6 +152,16 @@ fn check_gradients(
         "--alpha 1: the teacher is the student's own base and its adapter adds nothing yet, so both predict the same and every \
          gradient is exactly 0. Give {below}another --teacher, or an --adapter that has been trained"
     )))
+}
+
+/// Returns true if teacher and student compute the same. A teacher that is cached is known by the digest of its weights.
+fn are_identical(RunModels { models, cache, .. }: &RunModels<Checkpoint>) -> Result<bool, CheckpointError> {
+    let (Some(teacher), student) = (&models.teacher, &models.student) else { return Ok(false) };
+    match cache {
+        None => pair::identical(teacher, student),
+        Some(_) if teacher.config() != student.config() => Ok(false),
+        Some(cache) => Ok(checkpoint::digest(&student.weight_files())? == cache.manifest().made.teacher_sha256),
+    }
 }
 
 /// True if teacher and student are one model: the same configuration, and weights of the same bytes. Waits for their

@@ -2,6 +2,7 @@
 
 mod begin;
 mod certify;
+mod covered;
 mod digests;
 mod end;
 mod fault;
@@ -41,7 +42,7 @@ use crate::run::log;
 use crate::run::out::{Out, Start, refuse_inputs};
 use certify::Teacher;
 use digests::ModelDigests;
-use inputs::read_data;
+pub(crate) use inputs::read_data;
 use open::{open, over};
 use ready::ready;
 use resume::Resumed;
@@ -113,7 +114,10 @@ pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
     let config = over(config, Some(&summaries))?;
     say!("data     {}: {summary}", corpus.what());
     say!("steps    {}", config.passes(Some(&summaries)));
-    let mut digests = ModelDigests::start(&models.models);
+    let mut digests = ModelDigests::start(&models);
+    if let Some(cache) = &models.cache {
+        covered::check(cache, &config, &data, || Ok(corpus.digest()?))?;
+    }
     let before = resumed.as_ref().map(|resumed| &resumed.record);
     Teacher::open(&config, models.models.teacher.as_ref(), &mut digests, before, &Stop::default())?;
     let Some(mut resumed) = resumed else { return Ok(()) };

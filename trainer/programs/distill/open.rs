@@ -11,6 +11,7 @@ use precast_runtime::cublas::Cublas;
 use super::Mode;
 use super::begin::{self, Begin};
 use super::certify::Teacher;
+use super::covered;
 use super::digests::{DataDigest, ModelDigests};
 use super::held_out::{HeldOut, sha256};
 use super::inputs::{batches, read_data, same_files};
@@ -75,7 +76,7 @@ pub(super) fn open(
     let (config, begin) = begin::agree(asked, resumed.as_ref(), out.as_ref(), ranks)?;
     let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
     let models = RunModels::open(&config)?;
-    let mut digests = ModelDigests::start(&models.models);
+    let mut digests = ModelDigests::start(&models);
     let stops = models.models.student.eos_tokens();
     if config.completions.is_some() && stops.len() > MOST_STOPS as usize {
         return Err(DecodeError::Stops(stops.len()).into());
@@ -101,6 +102,9 @@ pub(super) fn open(
     identity.tuned(Tuning::read(&config.tuning)?.map(|tuning| tuning.digest));
     if ranks.count() > 1 || resumed.is_some() {
         identity.data(data_digest.wait(stop)?);
+    }
+    if let Some(cache) = &models.cache {
+        covered::check(cache, &config, &data, || data_digest.wait(stop))?;
     }
     if let Some(resumed) = &mut resumed {
         resumed.compare_steps(asked, &config);

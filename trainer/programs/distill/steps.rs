@@ -220,6 +220,11 @@ impl Running<'_> {
         let loss_scale = (1.0 / counted as f64) as f32;
         let share = config.division.share;
         let (own, each) = share.micros(accum);
+        if let Some(hidden) = session.hidden.as_ref().filter(|_| step + 1 < config.steps()) {
+            let next = batches.peek(config.division.grad_accum)?;
+            let batch = config.shape.batch_size as usize;
+            hidden.read_ahead(&next.rows[own.start as usize * batch..own.end as usize * batch]);
+        }
         let mut guard = None;
         for micro in own.clone() {
             let (replica, of_replica) = ((micro - own.start) / each, (micro - own.start) % each);

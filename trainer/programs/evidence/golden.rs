@@ -53,7 +53,7 @@ fn config(target: &DeviceOptions, precision: Precision) -> Result<RunConfig, Usa
     let model = || Some(std::path::PathBuf::from("built in"));
     let teacher = TeacherOptions { teacher_format: WeightFormat::Bf16, ..default.teaching.teacher };
     let options = Options {
-        models: ModelOptions { teacher: model(), student: model(), model: None },
+        models: ModelOptions { teacher: model(), student: model(), ..ModelOptions::default() },
         teaching: TeachingOptions { teacher, ..default.teaching },
         steps: LOSSES.len() as u64,
         shape: ShapeOptions { batch_size: BATCH, seq_len: SEQ_LEN },
@@ -121,7 +121,7 @@ fn losses(target: &DeviceOptions, precision: Precision) -> Result<Vec<f64>, Devi
     let config = config(target, precision)?;
     let model = |layers, seed| -> Box<dyn Weights> { Box::new(model(layers, seed)) };
     let models = Models { teacher: Some(model(TEACHER_LAYERS, 1)), student: model(STUDENT_LAYERS, 2) };
-    let mut session = Session::of(&RunModels { models, adapter: None, same_files: false }, &config)?;
+    let mut session = Session::of(&RunModels { models, adapter: None, same_files: false, cache: None }, &config)?;
     let batch = batch();
     let steps = 0..LOSSES.len() as u64;
     let losses = steps.map(|step| {

@@ -157,7 +157,7 @@ impl Report {
         let shapes = Shapes::read(config)?;
         shapes.check(config)?;
         let teacher_is_base = shapes.shares_weights(config);
-        let own_teacher = shapes.teacher.as_ref().filter(|_| !teacher_is_base).map(|(_, formats)| formats);
+        let own_teacher = shapes.own_teacher().filter(|_| !teacher_is_base).map(|(_, formats)| formats);
         let forms = |config: &RunConfig| {
             Forms::of(config, own_teacher, target, |formats| Takes::of(config, &shapes, formats, target))
         };

@@ -17,7 +17,7 @@ fn built_in(name: &str) -> Option<PathBuf> {
 
 /// A teacher and a student that are both this model.
 fn pair(model: Option<PathBuf>) -> ModelOptions {
-    ModelOptions { teacher: model.clone(), student: model, model: None }
+    ModelOptions { teacher: model.clone(), student: model, ..ModelOptions::default() }
 }
 
 /// Distills the smallest built-in model into itself.
@@ -62,7 +62,7 @@ fn a_plan_for_the_simulated_gpu_in_text_and_in_json() {
 #[test]
 fn a_model_alone_has_no_forms_to_choose_from() {
     let report = on_ada(|options| {
-        options.models = ModelOptions { teacher: None, student: None, model: built_in("smollm2-135m") };
+        options.models = ModelOptions { model: built_in("smollm2-135m"), ..ModelOptions::default() };
     });
     assert!(!brief(&report).contains("--teacher-format"));
     let json = report.to_json();

@@ -5,7 +5,7 @@ use std::path::Path;
 use precast_core::shell::quoted;
 use precast_fatbins::Digest;
 use precast_kernels::Arch;
-use precast_plan::{EvaluationPlan, Formats, ModelConfig, PlanError, Precision, keys};
+use precast_plan::{EvaluationPlan, Formats, HiddenPlan, ModelConfig, Plan, PlanError, Precision, keys};
 use precast_system::{files, input};
 use serde::{Deserialize, Serialize};
 
@@ -104,13 +104,28 @@ fn digest_of(text: &str, own: Digest) -> Digest {
 fn kernels_sha256(config: &ModelConfig, formats: &Formats) -> Result<Digest, PlanError> {
     let two = &ModelConfig { layers: config.layers.min(2), max_positions: u32::MAX, ..config.clone() };
     let plan = EvaluationPlan::with_formats((two, formats), (1, 16), Precision::Bf16, Arch::Sim)?.plan;
-    let keys = keys(&plan).into_iter().map(|pair| pair.key);
+    Ok(sources_sha256("precast.certificate", &plan))
+}
+
+/// A digest of the sources of all kernels that compute a model's last hidden states, whatever the architecture.
+///
+/// # Errors
+/// [`PlanError`] where nothing computes them.
+pub fn hidden_kernels_sha256(config: &ModelConfig, precision: Precision) -> Result<Digest, PlanError> {
+    let two = &ModelConfig { layers: config.layers.min(2), max_positions: u32::MAX, ..config.clone() };
+    let plan = HiddenPlan::new((two, &Formats::dense()), (1, 16), precision, Arch::Sim)?.plan;
+    Ok(sources_sha256("precast.hidden", &plan))
+}
+
+/// Hashes the sources of a plan's kernels on every architecture.
+fn sources_sha256(domain: &str, plan: &Plan) -> Digest {
+    let keys = keys(plan).into_iter().map(|pair| pair.key);
     let sources = keys.flat_map(|key| {
         let of = |arch| key.built(arch).map(|pair| pair.source_digest(arch)).collect::<Vec<_>>();
         Arch::GPUS.into_iter().flat_map(of).collect::<Vec<_>>()
     });
     let sources: Vec<Digest> = sources.collect();
-    Ok(Digest::of_parts("precast.certificate", sources.iter().map(|digest| &digest.0[..])))
+    Digest::of_parts(domain, sources.iter().map(|digest| &digest.0[..]))
 }
 
 /// The command that measures a teacher and writes its certificate.

@@ -3,5 +3,5 @@
 mod file;
 mod measured;
 
-pub use file::{Certificate, Subject, measure};
+pub use file::{Certificate, Subject, hidden_kernels_sha256, measure};
 pub use measured::{Measured, Tally};

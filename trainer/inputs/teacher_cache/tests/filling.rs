@@ -4,6 +4,8 @@ use std::fs::OpenOptions;
 
 use proptest::prelude::*;
 
+use precast_fatbins::Digest;
+
 use super::*;
 use crate::inputs::teacher_cache::filling::recover;
 
@@ -159,7 +161,7 @@ fn one_process_fills_it() {
     let mut filling = Filling::open(&there, &made()).unwrap();
     fill(&mut filling, &[(1, false)]);
     fs::rename(&there, moved).unwrap();
-    assert!(matches!(filling.finish(), Err(CacheError::Gone(path)) if path == there));
+    assert!(matches!(filling.finish(Digest::of(b"data")), Err(CacheError::Gone(path)) if path == there));
     assert!(!there.exists());
 }
 

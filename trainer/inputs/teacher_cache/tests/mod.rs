@@ -24,7 +24,6 @@ fn made() -> Made {
         teacher_sha256: Digest::of(b"teacher"),
         teacher_config_sha256: Digest::of(b"config"),
         teacher_stored: "BF16, 12 tensors".to_owned(),
-        teacher_format: "bf16".to_owned(),
         precision: Precision::Bf16,
         hidden: 2,
         vocab: 16,
@@ -59,7 +58,7 @@ fn fill(filling: &mut Filling, sequences: &[(u32, bool)]) {
 fn filled(dir: &Path, counts: &[u32]) -> TeacherCache {
     let mut filling = Filling::open(dir, &made()).unwrap();
     fill(&mut filling, &counts.iter().map(|count| (*count, false)).collect::<Vec<_>>());
-    let manifest = filling.finish().unwrap();
+    let manifest = filling.finish(Digest::of(b"data")).unwrap();
     let cache = TeacherCache::open(dir).unwrap();
     assert_eq!(*cache.manifest(), manifest);
     cache
@@ -85,7 +84,7 @@ fn bytes_are_those_of_the_page() {
     let mut filling = Filling::open(&dir, &made()).unwrap();
     let rows: Vec<u8> = (0..8).collect();
     filling.push(key, &rows).unwrap();
-    let manifest = filling.finish().unwrap();
+    let manifest = filling.finish(Digest::of(b"data")).unwrap();
     let written = contents(&dir);
     let hex: String = written["index.bin"].iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, [KEY, REST].concat());
@@ -111,7 +110,6 @@ fn every_difference_of_what_it_is_made_from_is_named() {
         teacher_sha256: Digest::of(b"another"),
         teacher_config_sha256: Digest::of(b"another"),
         teacher_stored: "Q4_K, 12 tensors".to_owned(),
-        teacher_format: "stored".to_owned(),
         precision: Precision::Fp32,
         hidden: 3,
         vocab: 17,
@@ -121,7 +119,7 @@ fn every_difference_of_what_it_is_made_from_is_named() {
     };
     let names: Vec<String> = is.differences(&was).into_iter().map(|difference| difference.name).collect();
     assert_eq!(names.len(), 10, "{names:?}");
-    let texts = Made { hidden: 3, teacher_format: "stored".to_owned(), ..made() }.differences(&was);
+    let texts = Made { hidden: 3, ..made() }.differences(&was);
     assert_eq!(texts.iter().map(ToString::to_string).collect::<Vec<_>>(), ["the teacher's hidden size was 2, is 3"]);
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("cache");

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use precast_fatbins::Digest;
+
 use super::*;
 use crate::inputs::teacher_cache::ahead::Ahead;
 use crate::inputs::teacher_cache::rows::Hidden;
@@ -88,7 +90,7 @@ fn a_cache_that_is_not_complete_says_so() {
     fill(&mut filling, &[(1, false), (2, true), (3, false)]);
     assert!(matches!(error(), CacheError::Incomplete { sequences: 2, .. }));
     assert_eq!(filling.teacher(), dir.join("teacher"));
-    filling.finish().unwrap();
+    filling.finish(Digest::of(b"data")).unwrap();
     let cache = TeacherCache::open(&dir).unwrap();
     assert_eq!((cache.manifest().rows, cache.teacher()), (6, dir.join("teacher")));
     let text = fs::read_to_string(dir.join("cache.json")).unwrap();

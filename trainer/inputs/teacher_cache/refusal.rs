@@ -1,0 +1,36 @@
+//! Refusals of a cache that is not that of a run.
+
+use std::path::{Path, PathBuf};
+
+use precast_core::shell::quoted;
+use precast_fatbins::Digest;
+
+use super::cache::TeacherCache;
+use super::error::CacheError;
+
+impl TeacherCache {
+    /// Refuses it for a run with another value of an option.
+    pub fn of_another_run(&self, option: &'static str, was: String, is: String) -> CacheError {
+        CacheError::OtherOption { path: self.path().to_owned(), option, was, is }
+    }
+
+    /// Refuses it beside a teacher whose weights have the digest `is`.
+    pub fn of_another_teacher(&self, teacher: &Path, is: Digest) -> CacheError {
+        let (path, was) = (self.path().to_owned(), self.manifest().made.teacher_sha256);
+        CacheError::OtherTeacher { path, teacher: teacher.to_owned(), was, is }
+    }
+
+    /// Refuses it for training data that have a sequence which it lacks, counted from 1.
+    pub fn lacks_sequence(&self, number: u64, data: &[PathBuf]) -> CacheError {
+        CacheError::LacksData { path: self.path().to_owned(), number, data: named(data) }
+    }
+
+    /// Refuses it for held-out data that have a sequence which it lacks, counted from 1.
+    pub fn lacks_held_out(&self, number: u64, data: &[PathBuf]) -> CacheError {
+        CacheError::LacksHeldOut { path: self.path().to_owned(), number, data: named(data) }
+    }
+}
+
+fn named(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| quoted(&path.display().to_string())).collect()
+}

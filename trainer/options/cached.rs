@@ -1,0 +1,51 @@
+//! Options that a cached teacher does not go with.
+
+use precast_plan::Gemm;
+
+use super::groups::Options;
+use super::usage::{UsageError, flag};
+
+/// Options of a teacher that is computed in the run.
+const OF_DEVICE: [&str; 3] = ["teacher_format", "teacher_certificate", "max_teacher_kl"];
+
+impl Options {
+    /// Refuses what a cached teacher does not go with.
+    ///
+    /// # Errors
+    /// [`UsageError`] that names the option.
+    pub(super) fn check_cached(&self) -> Result<(), UsageError> {
+        if self.models.teacher_cache.is_none() {
+            return Ok(());
+        }
+        let refuse = |message: String| Err(UsageError(message));
+        if let Some(name) = OF_DEVICE.into_iter().find(|name| self.given.contains_key(*name)) {
+            let option = flag(name);
+            return refuse(format!(
+                "{option} is of a teacher that the run computes, and --teacher-cache holds one that was computed before: leave {option} \
+                 out, or give --teacher in place of the cache"
+            ));
+        }
+        if self.on_policy.on_policy.is_some() {
+            return refuse(
+                "--on-policy trains on what the student writes, and a cache holds what the teacher says of data: give --teacher in place \
+                 of --teacher-cache"
+                    .to_owned(),
+            );
+        }
+        if self.writes()? {
+            return refuse(
+                "held-out prompts are completed by the student, and a cache holds what the teacher says of data: give --eval-data with \
+                 completions, or --teacher in place of --teacher-cache"
+                    .to_owned(),
+            );
+        }
+        if self.arithmetic.gemm == Gemm::Cublas {
+            return refuse(
+                "--gemm cublas: the rows of its products depend on how many there are, and a cache is filled by the bundle's kernels: \
+                 leave it out, or give --teacher in place of --teacher-cache"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+}

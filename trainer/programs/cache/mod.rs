@@ -1,0 +1,138 @@
+//! `precast cache`: the last hidden states of a teacher on data, computed once for all runs that learn from it.
+
+mod engine;
+mod filler;
+mod open;
+mod request;
+mod resident;
+mod sequences;
+mod sweep;
+
+use std::time::Instant;
+
+use precast_fatbins::Digest;
+use precast_kernels::Format;
+use precast_plan::{ModelConfig, Parameter, Precision, human_bytes};
+use precast_system::count;
+use precast_system::files::Existing;
+use serde::Serialize;
+
+use crate::base::notes::note;
+use crate::device;
+use crate::device::run_models::RunModels;
+use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError, Scratch, Student, Weights, write_model};
+use crate::inputs::teacher_cache::{FORMAT, Filling, Made, Manifest};
+use crate::programs::distill::read_data;
+use crate::programs::failure::Failure;
+use crate::run::certificate;
+use crate::run::out::refuse_inputs;
+use engine::Opening;
+pub use request::CacheRequest;
+use sequences::Contents;
+
+/// Result of a filling.
+#[derive(Clone, Debug, Serialize)]
+pub struct Filled {
+    #[serde(flatten)]
+    pub manifest: Manifest,
+    /// Digest of the cache.
+    pub sha256: Digest,
+    /// Sequences that were there before.
+    pub continued: u64,
+    /// Tokens that this process has computed a second, those that do not count too; none where nothing was left.
+    pub tokens_per_s: Option<f64>,
+}
+
+/// Fills the cache in `--out`, or continues to.
+///
+/// # Errors
+/// [`Failure`]. What was computed before it stays, and the same command continues behind it.
+pub fn fill(request: &CacheRequest) -> Result<Filled, Failure> {
+    let config = request.run()?;
+    config.sources()?;
+    refuse_inputs(&request.out, &config.inputs())?;
+    let models = RunModels::open(&config)?;
+    let data = read_data(&config, &models)?;
+    let teacher = models.models.teacher.as_ref().expect("a cache is of a teacher");
+    let contents = Contents::of(&data, config.shape.seq_len)?;
+    let driver = device::open_with(&request.target, None)?;
+    let arch = device::rows(driver.device())?.launches;
+    let made = made(request, teacher, arch.argument().to_owned())?;
+    let row_bytes = u64::from(made.hidden) * config.arithmetic.precision.dtype().bytes();
+    request.check_space(contents.bytes(row_bytes) + head_bytes(teacher.config(), request.precision))?;
+    let there = Filling::check(&request.out, &made)?;
+    let mut engine = Opening { driver, request, teacher }.open(contents.sequences.saturating_sub(there))?;
+    let mut filling = Filling::open(&request.out, &made)?;
+    write_head(&filling, teacher, request.precision)?;
+    let continued = filling.sequences();
+    if continued > 0 {
+        note(format_args!("{} are there already: the filling continues", count(continued as usize, "sequence")));
+    }
+    let started = Instant::now();
+    let computed = filler::fill(&mut *engine, &mut filling, &contents, &data)?;
+    let seconds = started.elapsed().as_secs_f64();
+    let manifest = filling.finish(data.signature(data.streams.corpus.digest()?))?;
+    let tokens_per_s = (computed > 0).then(|| computed as f64 / seconds);
+    Ok(Filled { sha256: manifest.sha256(), manifest, continued, tokens_per_s })
+}
+
+/// Describes what the cache is made from.
+fn made(request: &CacheRequest, teacher: &Checkpoint, arch: String) -> Result<Made, Failure> {
+    let config = teacher.config();
+    Ok(Made {
+        format: FORMAT,
+        teacher_sha256: checkpoint::digest(&teacher.weight_files())?,
+        teacher_config_sha256: Digest::of(teacher.json.to_string().as_bytes()),
+        teacher_stored: teacher.stored(),
+        precision: request.precision,
+        hidden: config.hidden,
+        vocab: config.vocab,
+        seq_len: request.shape.seq_len,
+        kernels_sha256: certificate::hidden_kernels_sha256(config, request.precision)?,
+        arch,
+    })
+}
+
+fn head_bytes(config: &ModelConfig, precision: Precision) -> u64 {
+    Parameter::head(config).elems() * precision.dtype().bytes()
+}
+
+/// Writes the teacher's head, configuration and tokenizer, unless they are there.
+fn write_head(filling: &Filling, teacher: &Checkpoint, precision: Precision) -> Result<(), CheckpointError> {
+    let directory = filling.teacher();
+    if directory.exists() {
+        return Ok(());
+    }
+    let head = [Parameter::head(teacher.config())];
+    let dtype = precision.dtype();
+    let written = Student {
+        config: &teacher.json,
+        parameters: &head,
+        dtype: checkpoint::stored(dtype),
+        tokenizer_from: &[teacher],
+    };
+    let mut scratch = Scratch::default();
+    write_model(&directory, Existing::Keep, &written, |parameter, write| {
+        write(teacher.read(parameter, Format::Dense(dtype), &mut scratch)?)
+    })
+}
+
+impl Filled {
+    /// Bytes on disk of a token that counts.
+    fn bytes_a_token(&self) -> f64 {
+        self.manifest.hidden_bytes as f64 / self.manifest.rows as f64
+    }
+}
+
+impl std::fmt::Display for Filled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Manifest { sequences, rows, hidden_bytes, .. } = &self.manifest;
+        let (sequences, tokens) = (count(*sequences as usize, "sequence"), count(*rows as usize, "token"));
+        write!(f, "{sequences}, {tokens} that count, {} ({hidden_bytes} bytes", human_bytes(*hidden_bytes))?;
+        write!(f, ", {:.0} a token), digest {}", self.bytes_a_token(), self.sha256)?;
+        match self.tokens_per_s {
+            Some(rate) => write!(f, "; {rate:.0} tokens/s"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Chooses where a teacher's weights are: on the device, or two layers of them at a time.
+
+use precast_plan::{Formats, HiddenPlan, Plan, PlanError, SweepPlan, human_bytes};
+use precast_runtime::Device;
+
+use super::engine::{Engine, Opening};
+use super::resident::Resident;
+use super::sweep::Sweep;
+use crate::base::notes::note;
+use crate::device::weight_format::{Choice, Chosen, KERNELS_BYTES};
+use crate::device::{self, DeviceError};
+use crate::inputs::checkpoint::Weights;
+
+impl<'a> Opening<'a> {
+    /// Plans for as many sequences as are to be computed, loads kernels and seals: the teacher resident where it fits into the
+    /// memory that there is or may be taken, else swept.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    pub fn open(self, sequences: u64) -> Result<Box<dyn Engine + 'a>, DeviceError> {
+        let memory = self.memory();
+        match self.resident(memory) {
+            Ok(Chosen { plan, note: said, .. }) if self.is_allowed(&plan) => {
+                said.iter().for_each(note);
+                Ok(Box::new(Resident::open(self, plan)?))
+            }
+            Ok(_) | Err(DeviceError::Memory { .. } | DeviceError::OneMemory { .. } | DeviceError::Unfit(_)) => {
+                let plan = self.sweep(sequences, memory)?;
+                let (takes, batches) = (human_bytes(plan.plan.arena_bytes), plan.ids.len());
+                note(format_args!(
+                    "the teacher does not fit into {}: it is swept through {takes}, layer after layer, {} sequences at a time",
+                    human_bytes(memory.unwrap_or(self.driver.device().free_bytes)),
+                    batches as u32 * self.request.shape.batch_size
+                ));
+                Ok(Box::new(Sweep::open(self, plan)?))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the memory that a plan may take, if it is bounded: that of the simulated GPU is only where it is asked to be.
+    fn memory(&self) -> Option<u64> {
+        let device = self.driver.device();
+        let free = device.compute_capability.map(|_| device.free_bytes.saturating_sub(KERNELS_BYTES));
+        self.request.memory.into_iter().chain(free).min()
+    }
+
+    fn is_allowed(&self, plan: &impl AsRef<Plan>) -> bool {
+        self.request.memory.is_none_or(|most| plan.as_ref().arena_bytes <= most)
+    }
+
+    fn resident(&self, memory: Option<u64>) -> Result<Chosen<HiddenPlan>, DeviceError> {
+        let device = self.driver.device();
+        let arch = device::rows(device)?.launches;
+        let free_bytes = memory.map_or(device.free_bytes, |memory| memory.saturating_add(KERNELS_BYTES));
+        let device = &Device { free_bytes: free_bytes.min(device.free_bytes), ..device.clone() };
+        let formats = self.teacher.formats();
+        let choice = Choice { flag: "--teacher-format", asked: self.request.teacher_format, formats: &formats };
+        let lower = |formats: &Formats| {
+            HiddenPlan::new((self.teacher.config(), formats), self.request.batch(), self.request.precision, arch)
+        };
+        choice.make(device, |_| 0, lower)
+    }
+
+    /// Lowers a sweep of as many batches as fit, or in as few passes as that takes: all of about one length.
+    fn sweep(&self, sequences: u64, memory: Option<u64>) -> Result<SweepPlan, DeviceError> {
+        let arch = device::rows(self.driver.device())?.launches;
+        let lower = |batches: u64| -> Result<SweepPlan, PlanError> {
+            let shape = (self.request.batch(), batches as u32);
+            SweepPlan::new(self.teacher.config(), shape, self.request.precision, arch)
+        };
+        let all = sequences.div_ceil(u64::from(self.request.shape.batch_size)).max(1);
+        let [one, two] = [lower(1)?, lower(2)?].map(|plan| plan.plan.arena_bytes);
+        let most = match memory {
+            None => all,
+            Some(memory) if memory < one => {
+                let device = Device { free_bytes: memory, ..self.driver.device().clone() };
+                let what = "the teacher does not fit, and two of its layers with a batch of sequences do not either: use a smaller \
+                            --batch-size, or give more --memory";
+                return Err(DeviceError::memory(&device, &lower(1)?.plan, one, String::new()).unfit(what));
+            }
+            Some(memory) => (1 + (memory - one) / (two - one)).min(all),
+        };
+        Ok(lower(all.div_ceil(all.div_ceil(most)))?)
+    }
+}

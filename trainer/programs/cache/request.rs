@@ -1,0 +1,103 @@
+//! Options of `precast cache`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use precast_plan::Precision;
+
+use crate::inputs::checkpoint;
+use crate::inputs::teacher_cache::{CacheError, stored_bytes};
+use crate::options::groups::values::{exact_format, exact_precision};
+use crate::options::size;
+use crate::options::{
+    ArithmeticOptions, DeviceOptions, ModelOptions, Options, RunConfig, ShapeOptions, TeachingOptions, TextOptions,
+    UsageError, WeightFormat,
+};
+
+/// A teacher, the data that it reads, and where its hidden states go.
+#[derive(Args, Clone, Debug)]
+pub struct CacheRequest {
+    /// Model to compute: a directory, .gguf or .apr
+    #[arg(long, value_name = "PATH")]
+    pub teacher: PathBuf,
+    /// Student that reads the data [default: --teacher]
+    ///
+    /// Its tokenizer, chat template and vocabulary make tokens of text, as they do in its runs.
+    #[arg(long, value_name = "PATH")]
+    pub student: Option<PathBuf>,
+    /// Training data, as of distill; repeatable
+    #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
+    pub data: Vec<PathBuf>,
+    /// Held-out data of the runs; repeatable
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub eval_data: Vec<PathBuf>,
+    #[command(flatten)]
+    pub text: TextOptions,
+    #[command(flatten)]
+    pub shape: ShapeOptions,
+    /// Arithmetic: fp32 or bf16
+    ///
+    /// Runs with --precision int8 read a cache in bf16.
+    #[arg(long, value_name = "P", default_value_t = Precision::Bf16, value_parser = exact_precision)]
+    pub precision: Precision,
+    /// Form of the teacher's weights on the device, at the same bits: bf16, stored (matrices as a GGUF file holds them) or auto
+    /// (bf16 where that fits, else stored)
+    #[arg(long, value_name = "FORM", default_value_t, value_parser = exact_format, help_heading = "Memory")]
+    pub teacher_format: WeightFormat,
+    #[command(flatten)]
+    pub target: DeviceOptions,
+    /// Device memory to take; a larger teacher is swept
+    ///
+    /// Bytes, or a number of KiB, MiB or GiB. Where the teacher does not fit into it, or into what is free, its layers pass through
+    /// it one after the other, at the same bits.
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    pub memory: Option<u64>,
+    /// Cache: a new directory, or one to go on with
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// True if device, kernels and teacher are named first, on standard error.
+    #[arg(skip)]
+    pub heading: bool,
+}
+
+impl CacheRequest {
+    /// Returns the shape of a batch: sequences, and tokens of each.
+    pub fn batch(&self) -> (u32, u32) {
+        (self.shape.batch_size, self.shape.seq_len)
+    }
+
+    /// Returns the configuration of a run that reads the same data for the same models.
+    ///
+    /// # Errors
+    /// [`UsageError`] for options that do not go together.
+    pub fn run(&self) -> Result<RunConfig, UsageError> {
+        let Self { teacher, student, data, eval_data, text, shape, target, .. } = self.clone();
+        let default = Options::default();
+        let student = student.unwrap_or_else(|| teacher.clone());
+        Options {
+            models: ModelOptions { teacher: Some(teacher), student: Some(student), ..default.models },
+            data,
+            eval_data,
+            text,
+            shape,
+            target,
+            arithmetic: ArithmeticOptions { precision: self.precision, ..default.arithmetic },
+            // Without a student, the teacher stands for it.
+            teaching: TeachingOptions { allow_identical: true, ..default.teaching },
+            ..default
+        }
+        .planned()
+    }
+
+    /// Refuses a disk on which a cache of so many bytes does not fit, beside what is there of it.
+    ///
+    /// # Errors
+    /// [`CacheError::Space`].
+    pub fn check_space(&self, bytes: u64) -> Result<(), CacheError> {
+        let needed = bytes.saturating_sub(stored_bytes(&self.out));
+        match checkpoint::free_space(&self.out) {
+            (Some(free), path) if free < needed => Err(CacheError::Space { path: path.to_owned(), needed, free }),
+            _ => Ok(()),
+        }
+    }
+}

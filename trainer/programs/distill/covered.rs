@@ -1,0 +1,64 @@
+//! Check that a cached teacher is that of a run, and that its cache has the hidden states of every sequence.
+
+use precast_fatbins::Digest;
+
+use crate::base::notes::note;
+use crate::device::session::key_of;
+use crate::inputs::checkpoint::{self, Checkpoint};
+use crate::inputs::data::Chunk;
+use crate::inputs::teacher_cache::TeacherCache;
+use crate::options::RunConfig;
+use crate::programs::failure::Failure;
+use crate::run::certificate::hidden_kernels_sha256;
+use crate::run::identity::Data;
+
+/// Compares a cache with the run that is to read it. `files` hashes the training data.
+///
+/// # Errors
+/// [`Failure::Cache`] of another teacher, and of the first sequence that the cache lacks.
+pub fn check(
+    cache: &TeacherCache,
+    config: &RunConfig,
+    data: &Data,
+    files: impl FnOnce() -> Result<Digest, Failure>,
+) -> Result<(), Failure> {
+    let made = &cache.manifest().made;
+    if let Some(path) = &config.beside_cache {
+        let found = checkpoint::digest(&Checkpoint::open(path)?.weight_files())?;
+        if found != made.teacher_sha256 {
+            return Err(cache.of_another_teacher(path, found).into());
+        }
+    }
+    check_kernels(cache, config)?;
+    let lacks = |chunk: &Chunk| chunk.counted() > 0 && !cache.has(&key_of(chunk, made.seq_len));
+    if data.signature(files()?) != cache.manifest().data_sha256 {
+        let (mut number, mut lacking) = (0_u64, None);
+        data.streams.corpus.pass_while(&mut |chunk| {
+            number += 1;
+            lacking = lacks(&chunk).then_some(number);
+            lacking.is_none()
+        })?;
+        if let Some(number) = lacking {
+            return Err(cache.lacks_sequence(number, &config.data).into());
+        }
+    }
+    let held_out = data.held_out.iter().flat_map(|held_out| &held_out.chunks);
+    match held_out.enumerate().find(|(_, chunk)| lacks(chunk)) {
+        Some((index, _)) => Err(cache.lacks_held_out(index as u64 + 1, &config.eval_data).into()),
+        None => Ok(()),
+    }
+}
+
+/// Notes kernels of which other bits may come than from those that filled the cache.
+fn check_kernels(cache: &TeacherCache, config: &RunConfig) -> Result<(), Failure> {
+    let teacher = Checkpoint::open_head(&cache.teacher())?;
+    let own = hidden_kernels_sha256(teacher.config(), config.arithmetic.precision.exact())?;
+    if own != cache.manifest().made.kernels_sha256 {
+        note(format_args!(
+            "{} was filled by other kernels than this program's: its hidden states may differ in their last bits from those of a teacher \
+             that is computed in the run",
+            cache.path().display()
+        ));
+    }
+    Ok(())
+}
