@@ -1,6 +1,8 @@
 //! What stopped fillings leave, and what is not filled.
 
 use std::fs::OpenOptions;
+use std::io::Seek;
+use std::os::unix::fs::FileExt;
 
 use proptest::prelude::*;
 
@@ -18,8 +20,11 @@ enum Loss {
         rows: bool,
         at: f64,
     },
-    /// The last byte has changed.
-    Flipped,
+    /// A bit is another.
+    Flipped {
+        rows: bool,
+        at: f64,
+    },
     /// More bytes are there than were made durable.
     Longer {
         rows: bool,
@@ -32,7 +37,7 @@ fn losses() -> impl Strategy<Value = Loss> {
         Just(Loss::Nothing),
         (any::<bool>(), 0.0..=1.0).prop_map(|(rows, at)| Loss::Truncated { rows, at }),
         (any::<bool>(), 0.0..=1.0).prop_map(|(rows, at)| Loss::Truncated { rows, at }),
-        Just(Loss::Flipped),
+        (any::<bool>(), 0.0..1.0).prop_map(|(rows, at)| Loss::Flipped { rows, at }),
         (any::<bool>(), 1..200_usize).prop_map(|(rows, zeros)| Loss::Longer { rows, zeros }),
     ]
 }
@@ -47,16 +52,17 @@ fn lose(dir: &Path, loss: Loss) {
         Loss::Nothing => {}
         Loss::Truncated { rows, at } => resize(rows, &|bytes| (bytes as f64 * at) as u64),
         Loss::Longer { rows, zeros } => resize(rows, &|bytes| bytes + zeros as u64),
-        Loss::Flipped => {
-            let mut bytes = fs::read(path(true)).unwrap();
-            bytes.iter_mut().last().into_iter().for_each(|byte| *byte ^= 1);
-            fs::write(path(true), bytes).unwrap();
+        Loss::Flipped { rows, at } => {
+            let mut bytes = fs::read(path(rows)).unwrap();
+            let at = (bytes.len() as f64 * at) as usize;
+            bytes.get_mut(at).into_iter().for_each(|byte| *byte ^= 1);
+            fs::write(path(rows), bytes).unwrap();
         }
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// However often it is stopped, and whatever part of its files is lost then.
     #[test]
@@ -94,6 +100,32 @@ fn what_was_synced_is_there_after_a_kill() {
     assert_eq!(contents(&dir.path().join("cache"))["hidden.bin"], [rows(0, 1), rows(1, 2)].concat());
 }
 
+/// Every pair of lengths that a kill can leave.
+#[test]
+fn a_truncated_filling_keeps_what_is_whole_in_both_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let counts = [1, 3, 2];
+    drop(filled(&dir.path().join("cache"), &counts));
+    let written = contents(&dir.path().join("cache"));
+    let [mut index, mut hidden] = [0; 2].map(|_| tempfile::tempfile().unwrap());
+    for index_bytes in 0..=3 * 64 {
+        for hidden_bytes in 0..=6 * 4 {
+            for (file, name, bytes) in [(&index, "index.bin", index_bytes), (&hidden, "hidden.bin", hidden_bytes)] {
+                file.write_all_at(&written[name], 0).unwrap();
+                file.set_len(bytes as u64).unwrap();
+            }
+            index.rewind().unwrap();
+            let (keys, end) = recover(&mut index, &mut hidden, &made(), 1000).unwrap();
+            let ends = [0, 4, 16, 24];
+            let whole = (0..=3).rfind(|count| count * 64 <= index_bytes && ends[*count] <= hidden_bytes).unwrap();
+            assert_eq!((keys.len(), end), (whole, ends[whole] as u64), "{index_bytes} {hidden_bytes}");
+            assert!((0..3).all(|id| keys.contains(&key(id)) == ((id as usize) < whole)));
+            let sizes = [&index, &hidden].map(|file| file.metadata().unwrap().len());
+            assert_eq!(sizes, [whole as u64 * 64, end]);
+        }
+    }
+}
+
 #[test]
 fn rows_before_the_last_are_not_read_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -116,6 +148,17 @@ fn a_sequence_is_pushed_once() {
     for _ in 0..2 {
         filling.push(key(0), &rows(0, 1)).unwrap();
     }
+}
+
+#[test]
+#[should_panic(expected = "the cache is opened again")]
+fn nothing_is_written_after_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut filling = Filling::open(dir.path(), &made()).unwrap();
+    fill(&mut filling, &[(1, false)]);
+    fs::remove_file(dir.path().join("hidden.bin")).unwrap();
+    assert!(matches!(filling.sync(), Err(CacheError::Io(_))));
+    let _ = filling.finish();
 }
 
 #[test]

@@ -62,6 +62,20 @@ fn a_truncated_or_missing_file_is_found() {
     assert!(exercise(&dir).is_ok());
 }
 
+#[test]
+fn a_manifest_has_one_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("cache");
+    drop(filled(&dir, &[1]));
+    let text = fs::read_to_string(dir.join("cache.json")).unwrap();
+    for (from, to) in [("  \"rows\"", " \"rows\""), ("\"rows\"", "\"more\": 1,\n  \"rows\""), ("\"bf16\"", "\"bf8\"")] {
+        let other = text.replace(from, to);
+        assert_ne!(other, text);
+        fs::write(dir.join("cache.json"), other).unwrap();
+        assert!(is_damaged(TeacherCache::open(&dir), "cache.json"), "{to}");
+    }
+}
+
 fn counts() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),

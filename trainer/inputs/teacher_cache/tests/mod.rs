@@ -129,4 +129,7 @@ fn every_difference_of_what_it_is_made_from_is_named() {
     let said = error.to_string();
     assert_eq!(said.lines().filter(|line| line.starts_with("  ")).count(), 9, "{said}");
     assert_eq!(contents(&dir), before);
+    // Another form on the device is none, and leaves no trace.
+    let filling = Filling::open(&dir, &Made { teacher_format: "stored".to_owned(), ..made() }).unwrap();
+    assert_eq!(filling.finish().unwrap().made, was);
 }
