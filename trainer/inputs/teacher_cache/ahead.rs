@@ -76,10 +76,11 @@ impl Ahead {
         rows
     }
 
-    /// Returns the bytes of what is read or being read.
+    /// Waits until nothing more is read unless something is taken, and returns the bytes of what is read.
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> u64 {
-        self.shared.lock().bytes
+    pub(super) fn settled(&self) -> u64 {
+        let shared = &*self.shared;
+        shared.wait_while(|state| shared.has_next(state) || state.read.values().any(Option::is_none)).bytes
     }
 }
 
@@ -106,11 +107,13 @@ impl Shared {
         self.hidden.bytes(key).unwrap_or_default()
     }
 
+    fn has_next(&self, state: &State) -> bool {
+        state.wanted.front().is_some_and(|key| state.bytes + self.bytes(key) <= self.most_bytes)
+    }
+
     fn work(&self) {
-        let has_next =
-            |state: &State| state.wanted.front().is_some_and(|key| state.bytes + self.bytes(key) <= self.most_bytes);
         loop {
-            let mut state = self.wait_while(|state| !state.closed && !has_next(state));
+            let mut state = self.wait_while(|state| !state.closed && !self.has_next(state));
             let Some(key) = state.wanted.pop_front().filter(|_| !state.closed) else { return };
             state.bytes += self.bytes(&key);
             state.read.insert(key, None);

@@ -19,7 +19,7 @@ pub struct TeacherCache {
     manifest: Manifest,
     hidden: Arc<Hidden>,
     /// Its threads start with the first hint.
-    ahead: OnceLock<Ahead>,
+    pub(super) ahead: OnceLock<Ahead>,
 }
 
 impl TeacherCache {

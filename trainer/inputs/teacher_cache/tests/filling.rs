@@ -100,6 +100,23 @@ fn what_was_synced_is_there_after_a_kill() {
     assert_eq!(contents(&dir.path().join("cache"))["hidden.bin"], [rows(0, 1), rows(1, 2)].concat());
 }
 
+#[test]
+fn a_record_with_another_bit_and_all_behind_it_go() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(filled(&dir.path().join("cache"), &[1, 3, 2]));
+    let written = contents(&dir.path().join("cache"));
+    let [mut index, mut hidden] = [0; 2].map(|_| tempfile::tempfile().unwrap());
+    for at in 0..3 * 64 {
+        let mut bytes = written["index.bin"].clone();
+        bytes[at] ^= 1 << (at % 8);
+        index.write_all_at(&bytes, 0).unwrap();
+        hidden.write_all_at(&written["hidden.bin"], 0).unwrap();
+        index.rewind().unwrap();
+        let (keys, _) = recover(&mut index, &mut hidden, &made(), 1000).unwrap();
+        assert_eq!(keys, (0..at as u32 / 64).map(key).collect(), "{at}");
+    }
+}
+
 /// Every pair of lengths that a kill can leave.
 #[test]
 fn a_truncated_filling_keeps_what_is_whole_in_both_files() {

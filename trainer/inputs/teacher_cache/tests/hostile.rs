@@ -76,6 +76,27 @@ fn a_manifest_has_one_text() {
     }
 }
 
+/// An index with right checks that is not the manifest's, and rows that no record names.
+#[test]
+fn files_that_do_not_go_together_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("cache");
+    let manifest = filled(&dir, &[1, 2]).manifest().clone();
+    let mut written = contents(&dir);
+    let span = Span { offset: 4, rows: 2, checksum: index::checksum(&rows(1, 2)) };
+    fs::write(dir.join("index.bin"), [&written["index.bin"][..64], &encode(&key(1), &span)].concat()).unwrap();
+    assert!(exercise(&dir).is_err_and(|error| matches!(error, CacheError::NoSequence { .. })));
+    fs::write(dir.join("index.bin"), [&written["index.bin"][..64], &encode(&key(2), &span)].concat()).unwrap();
+    assert!(is_damaged(TeacherCache::open(&dir), "index.bin"));
+    fs::write(dir.join("index.bin"), &written["index.bin"]).unwrap();
+    let longer = Manifest { rows: 4, hidden_bytes: 16, ..manifest };
+    fs::write(dir.join("cache.json"), text(&longer)).unwrap();
+    let hidden = written.get_mut("hidden.bin").unwrap();
+    hidden.extend([0; 4]);
+    fs::write(dir.join("hidden.bin"), hidden).unwrap();
+    assert!(is_damaged(TeacherCache::open(&dir), "index.bin"));
+}
+
 fn counts() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),
@@ -137,14 +158,18 @@ proptest! {
         }
         fs::write(dir.path().join("cache.json"), text(&manifest)).unwrap();
         let ids: std::collections::HashSet<u32> = records.iter().map(|(id, ..)| *id).collect();
-        let is_right = right == [true; 4]
-            && sizes.0 == 2
+        let fit = manifest.rows.checked_mul(made.row_bytes()) == Some(manifest.hidden_bytes)
+            && manifest.sequences == ids.len() as u64
+            && hidden.len() as u64 == manifest.hidden_bytes;
+        let is_right = (sizes.0 == 2 || sizes.0 > 2 && ids.is_empty())
+            && fit
             && ids.len() == records.len()
             && records.iter().all(|(.., count, follows)| *count > 0 && *follows);
         match TeacherCache::open(dir.path()) {
             Err(CacheError::Damaged { .. }) => prop_assert!(!is_right),
             Err(error) => prop_assert!(false, "{}", error),
             Ok(cache) => for (id, _, count, _) in &records {
+                prop_assert!(is_right);
                 prop_assert_eq!(cache.read(&key(*id)).unwrap(), super::rows(*id, *count as u32));
             }
         }

@@ -39,25 +39,35 @@ proptest! {
 #[test]
 fn no_more_is_read_ahead_than_there_is_room_for() {
     let dir = tempfile::tempdir().unwrap();
-    let (counts, most_bytes) = ([3; 50], 3 * 12 + 11);
-    let cache = filled(&dir.path().join("cache"), &counts);
+    let cache = filled(&dir.path().join("cache"), &[[3; 50].as_slice(), &[1]].concat());
     let hidden = Arc::new(Hidden::open(cache.path(), cache.manifest()).unwrap());
-    let ahead = Ahead::bounded(Arc::clone(&hidden), most_bytes);
-    let keys: Vec<Key> = (0..50).map(key).collect();
+    let ahead = Ahead::bounded(Arc::clone(&hidden), 3 * 12 + 11);
+    let keys: Vec<Key> = (0..51).map(key).collect();
     ahead.want(&keys);
-    while ahead.bytes() < 36 {
-        std::thread::yield_now();
-    }
     for id in 0..50 {
-        assert!(ahead.bytes() <= 36);
-        let read = ahead.take(&key(id)).unwrap_or_else(|| hidden.read(&key(id))).unwrap();
-        assert_eq!(read, rows(id, 3));
+        assert_eq!(ahead.settled(), if id < 47 { 36 } else { (50 - id) * 12 + 4 });
+        assert_eq!(ahead.take(&key(id as u32)).unwrap().unwrap(), rows(id as u32, 3));
     }
-    assert_eq!(ahead.bytes(), 0);
-    // One that has no room alone is left to who needs it.
+    assert!(ahead.take(&key(50)).is_some());
+    assert_eq!(ahead.settled(), 0);
+    // Those that have no room alone are left to who needs them, and hold nothing up.
     let ahead = Ahead::bounded(hidden, 11);
     ahead.want(&keys);
-    assert!(ahead.take(&key(0)).is_none());
+    assert_eq!(ahead.settled(), 4);
+    assert!(ahead.take(&key(0)).is_none() && ahead.take(&key(50)).is_some());
+}
+
+#[test]
+fn what_is_read_ahead_is_not_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = filled(&dir.path().join("cache"), &[2, 3]);
+    cache.read_ahead(&[key(1)]);
+    assert_eq!(cache.ahead.get().unwrap().settled(), 12);
+    fs::write(cache.path().join("hidden.bin"), [0; 20]).unwrap();
+    assert_eq!(cache.read(&key(1)).unwrap(), rows(1, 3));
+    for id in 0..2 {
+        assert!(is_damaged(cache.read(&key(id)), "hidden.bin"));
+    }
 }
 
 #[test]
@@ -71,9 +81,7 @@ fn what_fails_ahead_fails_when_it_is_read() {
     let hidden = Arc::new(Hidden::open(cache.path(), cache.manifest()).unwrap());
     let ahead = Ahead::bounded(hidden, 1000);
     ahead.want(&[key(0), key(1), key(2)]);
-    while ahead.bytes() < 20 {
-        std::thread::yield_now();
-    }
+    assert_eq!(ahead.settled(), 20);
     assert_eq!(ahead.take(&key(0)).unwrap().unwrap(), rows(0, 2));
     let failed = ahead.take(&key(1)).unwrap().unwrap_err();
     assert!(failed.to_string().contains("hidden.bin: the 12 bytes at 8 do not have their checksum"), "{failed}");
