@@ -168,9 +168,11 @@ proptest! {
         match TeacherCache::open(dir.path()) {
             Err(CacheError::Damaged { .. }) => prop_assert!(!is_right),
             Err(error) => prop_assert!(false, "{}", error),
-            Ok(cache) => for (id, _, count, _) in &records {
+            Ok(cache) => {
                 prop_assert!(is_right);
-                prop_assert_eq!(cache.read(&key(*id)).unwrap(), super::rows(*id, *count as u32));
+                for (id, _, count, _) in &records {
+                    prop_assert_eq!(cache.read(&key(*id)).unwrap(), super::rows(*id, *count as u32));
+                }
             }
         }
     }
