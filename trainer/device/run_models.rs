@@ -31,6 +31,13 @@ impl Borrow<dyn Weights> for Checkpoint {
     }
 }
 
+/// Opens the cache of a teacher, whose head is verified.
+fn open_cache(config: &RunConfig) -> Result<Option<Arc<TeacherCache>>, DeviceError> {
+    let cache = config.open_cache()?;
+    cache.as_ref().map_or(Ok(()), TeacherCache::check_head)?;
+    Ok(cache.map(Arc::new))
+}
+
 /// Opens a teacher: of one that is cached its head alone is there.
 fn open_teacher(path: &Path, is_cached: bool) -> Result<Checkpoint, CheckpointError> {
     if is_cached { Checkpoint::open_head(path) } else { Checkpoint::open(path) }
@@ -42,7 +49,7 @@ impl RunModels<Checkpoint> {
     /// # Errors
     /// [`DeviceError`] where one cannot be read.
     pub fn open(config: &RunConfig) -> Result<Self, DeviceError> {
-        let cache = config.open_cache()?.map(Arc::new);
+        let cache = open_cache(config)?;
         let Models { teacher, student } = config.models();
         let teacher = teacher.map(|path| open_teacher(path, cache.is_some())).transpose()?;
         let models = Models { teacher, student: Checkpoint::open(student)? };
@@ -57,7 +64,7 @@ impl RunModels<Box<dyn Weights>> {
     /// # Errors
     /// [`DeviceError`] where one cannot be read.
     pub fn open_or_random(config: &RunConfig, seeds: Models<u64>) -> Result<Self, DeviceError> {
-        let cache = config.open_cache()?.map(Arc::new);
+        let cache = open_cache(config)?;
         let teacher = config.teacher.as_deref().zip(seeds.teacher);
         let teacher = teacher.map(|(path, seed)| match &cache {
             Some(_) => open_teacher(path, true).map(|model| Box::new(model) as Box<dyn Weights>),

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use precast_fatbins::Digest;
+use precast_system::files;
 
 use super::ahead::Ahead;
 use super::error::CacheError;
 use super::index::RECORD_BYTES;
 use super::key::Key;
-use super::layout::{FILLING, INDEX, MANIFEST, model};
+use super::layout::{FILLING, INDEX, MANIFEST, head, model};
 use super::manifest::{self, Made, Manifest};
 use super::rows::Hidden;
 
@@ -60,6 +61,18 @@ impl TeacherCache {
     /// Returns the directory of the teacher's configuration, tokenizer and head.
     pub fn teacher(&self) -> PathBuf {
         model(&self.dir)
+    }
+
+    /// Verifies the file of the teacher's head.
+    ///
+    /// # Errors
+    /// [`CacheError::Damaged`] and those of I/O.
+    pub fn check_head(&self) -> Result<(), CacheError> {
+        let path = head(&self.dir);
+        match files::digest(&path).map_err(CacheError::reading(&path))? == self.manifest.head_sha256 {
+            true => Ok(()),
+            false => Err(CacheError::damaged(&path, "it has another SHA-256 than cache.json says")),
+        }
     }
 
     /// True if it has the rows of a sequence.

@@ -21,6 +21,11 @@ pub fn model(cache: &Path) -> PathBuf {
     cache.join(TEACHER)
 }
 
+/// Returns the file of the teacher's head in a cache.
+pub fn head(cache: &Path) -> PathBuf {
+    model(cache).join("model.safetensors")
+}
+
 /// Returns the bytes of hidden states that a directory holds so far.
 pub fn stored_bytes(cache: &Path) -> u64 {
     cache.join(HIDDEN).metadata().map_or(0, |file| file.len())

@@ -92,6 +92,8 @@ pub struct Manifest {
     pub made: Made,
     /// Digest of the training data and of how they become sequences: a run of the same need not look for each of them.
     pub data_sha256: Digest,
+    /// Digest of the file of the teacher's head.
+    pub head_sha256: Digest,
     /// Sequences, each once.
     pub sequences: u64,
     /// Rows of all of them.

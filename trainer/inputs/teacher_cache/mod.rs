@@ -20,5 +20,5 @@ pub use error::CacheError;
 pub use filling::Filling;
 pub use index::RECORD_BYTES;
 pub use key::Key;
-pub use layout::{FORMAT, model, stored_bytes};
+pub use layout::{FORMAT, head, model, stored_bytes};
 pub use manifest::{Made, Manifest};

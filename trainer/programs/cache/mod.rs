@@ -21,7 +21,7 @@ use crate::base::notes::note;
 use crate::device;
 use crate::device::run_models::RunModels;
 use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError, Scratch, Student, Weights, write_model};
-use crate::inputs::teacher_cache::{FORMAT, Filling, Made, Manifest};
+use crate::inputs::teacher_cache::{FORMAT, Filling, Made, Manifest, head};
 use crate::programs::distill::read_data;
 use crate::programs::failure::Failure;
 use crate::run::certificate;
@@ -71,7 +71,9 @@ pub fn fill(request: &CacheRequest) -> Result<Filled, Failure> {
     let started = Instant::now();
     let computed = filler::fill(&mut *engine, &mut filling, &contents, &data)?;
     let seconds = started.elapsed().as_secs_f64();
-    let manifest = filling.finish(data.signature(data.streams.corpus.digest()?))?;
+    let signature = data.signature(data.streams.corpus.digest()?);
+    let head_sha256 = checkpoint::digest(&[head(&request.out)])?;
+    let manifest = filling.finish(signature, head_sha256)?;
     let tokens_per_s = (computed > 0).then(|| computed as f64 / seconds);
     Ok(Filled { sha256: manifest.sha256(), manifest, continued, tokens_per_s })
 }
