@@ -85,3 +85,19 @@ fn contents_of(case: &Case, cache: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let dir = case.path(cache);
     contents(&dir).into_iter().map(|(path, bytes)| (path.strip_prefix(&dir).unwrap().to_owned(), bytes)).collect()
 }
+
+/// A dry run says what is taken of disk and device, and writes nothing.
+#[test]
+fn a_dry_run_says_what_a_cache_takes_and_writes_nothing() {
+    let case = Case::new(17 * 4);
+    let forecast = fill(&case, "cache", "--dry-run --json").json();
+    assert!(!case.has("cache"));
+    let filled = fill(&case, "cache", "--json").json();
+    for name in ["sequences", "rows"] {
+        assert!(forecast[name] == filled[name] && forecast[name].as_u64() > Some(0), "{forecast} {filled}");
+    }
+    let files = ["hidden.bin", "index.bin"].map(|name| case.read(format!("cache/{name}")).len() as u64);
+    // The head has the teacher's tied embedding, of 96 tokens and 32 columns.
+    assert_eq!(forecast["disk_bytes"], files.iter().sum::<u64>() + 2 * 96 * 32);
+    assert!(forecast["memory"].is_object(), "{forecast}");
+}

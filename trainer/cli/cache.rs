@@ -23,7 +23,7 @@ pub fn run(Arguments { mut request, verbose, json }: Arguments) -> Result<(), Fa
     verbose.start();
     ranks::check_alone("cache")?;
     request.heading = !json;
-    let filled = fill(&request)?;
-    print_as(json, &filled, format_args!("{}: {filled}", request.out.display()));
+    let outcome = fill(&request)?;
+    print_as(json, &outcome, format_args!("{}: {outcome}", request.out.display()));
     Ok(())
 }

@@ -8,11 +8,12 @@ mod resident;
 mod sequences;
 mod sweep;
 
+use std::fmt;
 use std::time::Instant;
 
 use precast_fatbins::Digest;
 use precast_kernels::Format;
-use precast_plan::{ModelConfig, Parameter, Precision, human_bytes};
+use precast_plan::{MemoryTable, ModelConfig, Parameter, Precision, human_bytes};
 use precast_system::count;
 use precast_system::files::Existing;
 use serde::Serialize;
@@ -30,6 +31,28 @@ use engine::Opening;
 pub use request::CacheRequest;
 use sequences::Contents;
 
+/// What a command comes to.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Outcome {
+    /// That of a dry run.
+    Forecast(Box<Forecast>),
+    Filled(Box<Filled>),
+}
+
+/// What a filling takes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Forecast {
+    /// Sequences, each once.
+    pub sequences: u64,
+    /// Tokens of them that count.
+    pub rows: u64,
+    /// Bytes of the cache on disk.
+    pub disk_bytes: u64,
+    /// Device memory.
+    pub memory: MemoryTable,
+}
+
 /// Result of a filling.
 #[derive(Clone, Debug, Serialize)]
 pub struct Filled {
@@ -43,11 +66,11 @@ pub struct Filled {
     pub tokens_per_s: Option<f64>,
 }
 
-/// Fills the cache in `--out`, or continues to.
+/// Fills the cache in `--out`, or continues to; of a dry run, says what that takes and writes nothing.
 ///
 /// # Errors
 /// [`Failure`]. What was computed before it stays, and the same command continues behind it.
-pub fn fill(request: &CacheRequest) -> Result<Filled, Failure> {
+pub fn fill(request: &CacheRequest) -> Result<Outcome, Failure> {
     let config = request.run()?;
     config.sources()?;
     refuse_inputs(&request.out, &config.inputs())?;
@@ -59,9 +82,18 @@ pub fn fill(request: &CacheRequest) -> Result<Filled, Failure> {
     let arch = device::rows(driver.device())?.launches;
     let made = made(request, teacher, arch.argument().to_owned())?;
     let row_bytes = u64::from(made.hidden) * config.arithmetic.precision.dtype().bytes();
-    request.check_space(contents.bytes(row_bytes) + head_bytes(teacher.config(), request.precision))?;
+    let disk_bytes = contents.bytes(row_bytes) + head_bytes(teacher.config(), request.precision);
+    request.check_space(disk_bytes)?;
     let there = Filling::check(&request.out, &made)?;
-    let mut engine = Opening { driver, request, teacher }.open(contents.sequences.saturating_sub(there))?;
+    let opening = Opening { driver, request, teacher };
+    let planned = opening.plan(contents.sequences.saturating_sub(there))?;
+    planned.note().into_iter().for_each(note);
+    if request.dry_run {
+        let Contents { sequences, rows, .. } = contents;
+        let memory = MemoryTable::of(planned.plan());
+        return Ok(Outcome::Forecast(Box::new(Forecast { sequences, rows, disk_bytes, memory })));
+    }
+    let mut engine = opening.open(planned)?;
     let mut filling = Filling::open(&request.out, &made)?;
     write_head(&filling, teacher, request.precision)?;
     let continued = filling.sequences();
@@ -75,7 +107,7 @@ pub fn fill(request: &CacheRequest) -> Result<Filled, Failure> {
     let head_sha256 = checkpoint::digest(&[head(&request.out)])?;
     let manifest = filling.finish(signature, head_sha256)?;
     let tokens_per_s = (computed > 0).then(|| computed as f64 / seconds);
-    Ok(Filled { sha256: manifest.sha256(), manifest, continued, tokens_per_s })
+    Ok(Outcome::Filled(Box::new(Filled { sha256: manifest.sha256(), manifest, continued, tokens_per_s })))
 }
 
 /// Describes what the cache is made from.
@@ -126,8 +158,29 @@ impl Filled {
     }
 }
 
-impl std::fmt::Display for Filled {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forecast(forecast) => forecast.fmt(f),
+            Self::Filled(filled) => filled.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Forecast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sequences, rows, disk_bytes, memory } = self;
+        let (sequences, tokens) = (count(*sequences as usize, "sequence"), count(*rows as usize, "token"));
+        write!(
+            f,
+            "{sequences}, {tokens} that count, {} ({disk_bytes} bytes) on disk\n{memory}",
+            human_bytes(*disk_bytes)
+        )
+    }
+}
+
+impl fmt::Display for Filled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Manifest { sequences, rows, hidden_bytes, .. } = &self.manifest;
         let (sequences, tokens) = (count(*sequences as usize, "sequence"), count(*rows as usize, "token"));
         write!(f, "{sequences}, {tokens} that count, {} ({hidden_bytes} bytes", human_bytes(*hidden_bytes))?;

@@ -6,36 +6,65 @@ use precast_runtime::Device;
 use super::engine::{Engine, Opening};
 use super::resident::Resident;
 use super::sweep::Sweep;
-use crate::base::notes::note;
 use crate::device::weight_format::{Choice, Chosen, KERNELS_BYTES};
 use crate::device::{self, DeviceError};
 use crate::inputs::checkpoint::Weights;
 
+/// A plan, and a note on why it is so.
+pub(super) enum Planned {
+    Resident(HiddenPlan, Option<String>),
+    Sweep(SweepPlan, String),
+}
+
+impl Planned {
+    pub fn plan(&self) -> &Plan {
+        match self {
+            Self::Resident(plan, _) => &plan.plan,
+            Self::Sweep(plan, _) => &plan.plan,
+        }
+    }
+
+    pub fn note(&self) -> Option<&str> {
+        match self {
+            Self::Resident(_, note) => note.as_deref(),
+            Self::Sweep(_, note) => Some(note),
+        }
+    }
+}
+
 impl<'a> Opening<'a> {
-    /// Plans for as many sequences as are to be computed, loads kernels and seals: the teacher resident where it fits into the
-    /// memory that there is or may be taken, else swept.
+    /// Plans for as many sequences as are to be computed: the teacher resident where it fits into the memory that there is or may be
+    /// taken, else swept.
     ///
     /// # Errors
     /// [`DeviceError`].
-    pub fn open(self, sequences: u64) -> Result<Box<dyn Engine + 'a>, DeviceError> {
+    pub fn plan(&self, sequences: u64) -> Result<Planned, DeviceError> {
         let memory = self.memory();
         match self.resident(memory) {
-            Ok(Chosen { plan, note: said, .. }) if self.is_allowed(&plan) => {
-                said.iter().for_each(note);
-                Ok(Box::new(Resident::open(self, plan)?))
-            }
+            Ok(Chosen { plan, note, .. }) if self.is_allowed(&plan) => Ok(Planned::Resident(plan, note)),
             Ok(_) | Err(DeviceError::Memory { .. } | DeviceError::OneMemory { .. } | DeviceError::Unfit(_)) => {
                 let plan = self.sweep(sequences, memory)?;
-                let (takes, batches) = (human_bytes(plan.plan.arena_bytes), plan.ids.len());
-                note(format_args!(
-                    "the teacher does not fit into {}: it is swept through {takes}, layer after layer, {} sequences at a time",
+                let note = format!(
+                    "the teacher does not fit into {}: it is swept through {}, layer after layer, {} sequences at a time",
                     human_bytes(memory.unwrap_or(self.driver.device().free_bytes)),
-                    batches as u32 * self.request.shape.batch_size
-                ));
-                Ok(Box::new(Sweep::open(self, plan)?))
+                    human_bytes(plan.plan.arena_bytes),
+                    plan.ids.len() as u32 * self.request.shape.batch_size
+                );
+                Ok(Planned::Sweep(plan, note))
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Loads kernels and seals what is planned.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    pub fn open(self, planned: Planned) -> Result<Box<dyn Engine + 'a>, DeviceError> {
+        Ok(match planned {
+            Planned::Resident(plan, _) => Box::new(Resident::open(self, plan)?),
+            Planned::Sweep(plan, _) => Box::new(Sweep::open(self, plan)?),
+        })
     }
 
     /// Returns the memory that a plan may take, if it is bounded: that of the simulated GPU is only where it is asked to be.

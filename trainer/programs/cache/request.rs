@@ -55,6 +55,9 @@ pub struct CacheRequest {
     /// Cache: a new directory, or one to go on with
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+    /// Say what it takes of disk and device, and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
     /// True if device, kernels and teacher are named first, on standard error.
     #[arg(skip)]
     pub heading: bool,

@@ -69,7 +69,7 @@ pub struct Contents {
     pub seq_len: u32,
     pub sequences: u64,
     /// Tokens of them that count.
-    rows: u64,
+    pub rows: u64,
 }
 
 impl Contents {
