@@ -141,7 +141,7 @@ fn unrotated(config: &ModelConfig, depth: impl Fn(&Stack) -> u32) -> Option<(Str
     Some((module, depth, 1 << depth.trailing_zeros()))
 }
 
-/// Refuses GEMMs whose sums overflow 32 bits.
+/// Refuses GEMMs whose rows are too wide to quantize.
 fn check_depths(config: &ModelConfig, depth: impl Fn(&Stack) -> u32) -> Result<(), PlanError> {
     let deep = stacks(config).into_iter().find(|stack| depth(stack) > int8::MOST_DEPTH);
     deep.map_or(Ok(()), |stack| {

@@ -205,10 +205,10 @@ pub enum PlanError {
         "int8 GEMMs give bf16: they cannot be combined with --precision fp32; use --precision bf16 or int8, or weights in bf16"
     )]
     Int8Precision,
-    /// An int8 GEMM's sums overflow 32 bits.
+    /// An int8 GEMM's rows are too wide to quantize.
     #[error(
-        "int8 sums in 32 bits, which suffice up to a depth of {}, and {module} sums over {depth}, forward or for the gradient of its \
-         input: use bf16 in place of int8",
+        "int8 quantizes rows in a CTA's registers, which suffice up to a depth of {}, and {module} sums over {depth}, forward or for the \
+         gradient of its input: use bf16 in place of int8",
         precast_kernels::int8::MOST_DEPTH
     )]
     Int8Depth {

@@ -29,8 +29,9 @@ pub(crate) use host::RowStore;
 pub use quantize::Int8Quantize;
 pub(crate) use rows::{RotatedRows, neighbors, rows};
 
-/// Greatest depth whose sums of products of values up to 127 fit 32 bits: the largest power of two below 2^31 / 127^2.
-pub const MOST_DEPTH: u32 = 131_072;
+/// Greatest depth: a CTA keeps a row of it in registers without a spill while it quantizes it, and sums of products of values up to
+/// 127 fit 32 bits.
+pub const MOST_DEPTH: u32 = 49_152;
 
 /// Fewest columns of a rotation block: fewer spread no outliers, and rows would not be whole vectors.
 const LEAST_ROTATION: u32 = 16;

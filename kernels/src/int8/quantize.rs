@@ -1,6 +1,6 @@
 //! Quantizes rows to rotated int8.
 
-use super::host;
+use super::{MOST_DEPTH, host};
 use super::{RotatedRows, rows};
 pub use crate::abi::Int8Quantize;
 use crate::host::Views;
@@ -25,7 +25,7 @@ impl Build for Int8Quantize {
 impl Reference for Int8Quantize {
     /// Each rotation, rows that end within the columns of four threads, and a row that a CTA takes two rounds for.
     fn examples() -> Vec<Self> {
-        let bf16 = [16, 48, 96, 272, 320, 896, 4864, 33_792].map(|k| Self { k, x: Dtype::Bf16 });
+        let bf16 = [16, 48, 96, 272, 320, 896, 4864, MOST_DEPTH].map(|k| Self { k, x: Dtype::Bf16 });
         bf16.into_iter().chain([80, 1536].map(|k| Self { k, x: Dtype::F32 })).collect()
     }
 
