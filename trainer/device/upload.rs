@@ -35,6 +35,16 @@ impl<'a> Upload<'a> {
         Self { sealed, weights, progress, scratch }
     }
 
+    /// Works in memory that an upload before has left: fresh memory costs more than what is done in it.
+    pub fn reusing(self, scratch: Option<Scratch>) -> Self {
+        Self { scratch: scratch.unwrap_or(self.scratch), ..self }
+    }
+
+    /// Returns the memory that it has worked in.
+    pub fn into_scratch(self) -> Scratch {
+        self.scratch
+    }
+
     /// Sends a model that stays as it is: its tables and its parameters, and those that are quantized on the device.
     pub fn model(&mut self, model: &Resident, staging: Staging) -> Result<(), DeviceError> {
         self.tables(model)?;

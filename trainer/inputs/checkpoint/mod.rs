@@ -78,8 +78,8 @@ pub trait Weights {
     /// [`CheckpointError`] where they cannot be read.
     fn read<'a>(&'a self, parameter: &Parameter, format: Format, scratch: &'a mut Scratch) -> Read<'a>;
 
-    /// The same in parts, in order: of [`PART_ELEMENTS`] elements where weights are read past the page cache, so that the host
-    /// holds no more of them, else whole. They end where `take` breaks.
+    /// The same in parts, in order: of [`PART_ELEMENTS`] elements where weights are read past the page cache or converted, so that
+    /// the host holds no more of them, else whole. They end where `take` breaks.
     ///
     /// # Errors
     /// [`CheckpointError`] where they cannot be read.
@@ -424,7 +424,13 @@ impl Weights for Checkpoint {
         scratch: &mut Scratch,
         take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<(), CheckpointError> {
-        if scratch.raw.access != Access::Direct {
+        let dtype = match format {
+            Format::Dense(dtype) => Some(dtype),
+            Format::Block(_) => None,
+        };
+        // Elements that are converted come in parts, too: caches hold what would else go through memory.
+        let is_as_stored = dtype.is_none_or(|dtype| self.tensors().stored(&parameter.name) == Some(dtype));
+        if scratch.raw.access != Access::Direct && is_as_stored {
             let _ = take(Weights::read(self, parameter, format, scratch)?);
             return Ok(());
         }

@@ -2,6 +2,7 @@
 //!
 //! Rows are made durable before the records that name them, and records before the manifest.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Seek, SeekFrom};
@@ -36,6 +37,26 @@ pub struct Filling {
     pending: Vec<u8>,
     /// No write has failed.
     is_whole: bool,
+}
+
+/// A sequence to be stored.
+pub struct Entry<'r> {
+    key: Key,
+    rows: Cow<'r, [u8]>,
+    checksum: [u8; 16],
+}
+
+impl<'r> Entry<'r> {
+    /// Hashes the rows of a sequence's positions that count, in order.
+    pub fn new(key: Key, rows: impl Into<Cow<'r, [u8]>>) -> Self {
+        let rows = rows.into();
+        Self { key, checksum: checksum(&rows), rows }
+    }
+
+    /// Returns the bytes of its rows.
+    pub fn bytes(&self) -> u64 {
+        self.rows.len() as u64
+    }
 }
 
 /// What is in a directory that is to be filled.
@@ -120,14 +141,14 @@ impl Filling {
         self.keys.len() as u64
     }
 
-    /// Adds a sequence: the rows of its positions that count, in order. They are durable after [`Self::sync`].
+    /// Adds a sequence, which is durable after [`Self::sync`].
     ///
     /// # Errors
     /// Those of I/O. After one the cache is opened again.
     ///
     /// # Panics
     /// If the sequence is there, or has no row, a part of one, or more than positions; or after an error.
-    pub fn push(&mut self, key: Key, rows: &[u8]) -> Result<(), CacheError> {
+    pub fn push(&mut self, Entry { key, rows, checksum }: Entry<'_>) -> Result<(), CacheError> {
         let (bytes, row_bytes) = (rows.len() as u64, self.made.row_bytes());
         let count = bytes / row_bytes;
         assert!(
@@ -136,8 +157,8 @@ impl Filling {
         );
         assert!(self.keys.insert(key), "sequence {key:?} is there");
         self.begin();
-        files::append(&mut self.hidden, rows).map_err(CacheError::io("write", self.dir.join(HIDDEN)))?;
-        let span = Span { offset: self.end, rows: count as u32, checksum: checksum(rows) };
+        files::append(&mut self.hidden, &rows).map_err(CacheError::io("write", self.dir.join(HIDDEN)))?;
+        let span = Span { offset: self.end, rows: count as u32, checksum };
         self.pending.extend(encode(&key, &span));
         self.end += bytes;
         self.is_whole = true;

@@ -17,7 +17,7 @@ mod tests;
 
 pub use cache::TeacherCache;
 pub use error::CacheError;
-pub use filling::Filling;
+pub use filling::{Entry, Filling};
 pub use index::RECORD_BYTES;
 pub use key::Key;
 pub use layout::{FORMAT, head, model, stored_bytes};

@@ -6,10 +6,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use precast_system::progress::{Progress, Unit};
+use rayon::prelude::*;
 
 use super::engine::Engine;
 use super::sequences::{Contents, Sequence, each};
-use crate::inputs::teacher_cache::{CacheError, Filling, Key};
+use crate::inputs::teacher_cache::{CacheError, Entry, Filling, Key};
 use crate::programs::failure::Failure;
 use crate::run::identity::Data;
 
@@ -77,10 +78,11 @@ fn compute(
 fn write(filling: &mut Filling, computed: Receiver<Computed>, written: impl Fn(usize)) -> Result<(), CacheError> {
     let mut unsynced = 0;
     for (sequences, hidden) in computed {
-        for (sequence, rows) in sequences.iter().zip(hidden.chunks_exact(hidden.len() / sequences.len())) {
-            let counted = sequence.counted_rows(rows);
-            unsynced += counted.len() as u64;
-            filling.push(sequence.key, &counted)?;
+        let each = sequences.par_iter().zip(hidden.par_chunks_exact(hidden.len() / sequences.len()));
+        let each = each.map(|(sequence, rows)| Entry::new(sequence.key, sequence.counted_rows(rows)));
+        for entry in each.collect::<Vec<_>>() {
+            unsynced += entry.bytes();
+            filling.push(entry)?;
         }
         if unsynced >= SYNC_BYTES {
             filling.sync()?;

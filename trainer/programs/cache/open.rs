@@ -12,8 +12,8 @@ use crate::inputs::checkpoint::Weights;
 
 /// A plan, and a note on why it is so.
 pub(super) enum Planned {
-    Resident(HiddenPlan, Option<String>),
-    Sweep(SweepPlan, String),
+    Resident(Box<HiddenPlan>, Option<String>),
+    Sweep(Box<SweepPlan>, String),
 }
 
 impl Planned {
@@ -41,7 +41,7 @@ impl<'a> Opening<'a> {
     pub fn plan(&self, sequences: u64) -> Result<Planned, DeviceError> {
         let memory = self.memory();
         match self.resident(memory) {
-            Ok(Chosen { plan, note, .. }) if self.is_allowed(&plan) => Ok(Planned::Resident(plan, note)),
+            Ok(Chosen { plan, note, .. }) if self.is_allowed(&plan) => Ok(Planned::Resident(Box::new(plan), note)),
             Ok(_) | Err(DeviceError::Memory { .. } | DeviceError::OneMemory { .. } | DeviceError::Unfit(_)) => {
                 let plan = self.sweep(sequences, memory)?;
                 let note = format!(
@@ -50,7 +50,7 @@ impl<'a> Opening<'a> {
                     human_bytes(plan.plan.arena_bytes),
                     plan.ids.len() as u32 * self.request.shape.batch_size
                 );
-                Ok(Planned::Sweep(plan, note))
+                Ok(Planned::Sweep(Box::new(plan), note))
             }
             Err(error) => Err(error),
         }
@@ -62,8 +62,8 @@ impl<'a> Opening<'a> {
     /// [`DeviceError`].
     pub fn open(self, planned: Planned) -> Result<Box<dyn Engine + 'a>, DeviceError> {
         Ok(match planned {
-            Planned::Resident(plan, _) => Box::new(Resident::open(self, plan)?),
-            Planned::Sweep(plan, _) => Box::new(Sweep::open(self, plan)?),
+            Planned::Resident(plan, _) => Box::new(Resident::open(self, *plan)?),
+            Planned::Sweep(plan, _) => Box::new(Sweep::open(self, *plan)?),
         })
     }
 

@@ -13,7 +13,7 @@ use crate::device::DeviceError;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::seal::SealedDevice;
 use crate::device::upload::Upload;
-use crate::inputs::checkpoint::Checkpoint;
+use crate::inputs::checkpoint::{Checkpoint, Scratch};
 use crate::programs::failure::Failure;
 
 /// A teacher of which two layers are on the device.
@@ -22,6 +22,8 @@ pub(super) struct Sweep<'a> {
     sealed: SealedDevice,
     teacher: &'a Checkpoint,
     batch: usize,
+    /// Memory that weights are converted in.
+    scratch: Option<Scratch>,
     /// True before the first pass, whose first layers are measured.
     is_first: bool,
 }
@@ -38,12 +40,23 @@ impl<'a> Sweep<'a> {
         let host = HostMemory::of_forward(&plan.plan, &plan.first, kept, &request.data, memory);
         let mut sealed = opening.seal(&mut plan, host)?;
         Upload::new(&mut sealed, teacher, &mut |_| Ok(())).tables(&plan.first)?;
-        send(&mut sealed, teacher, &[plan.norm()])?;
-        Ok(Self { plan, sealed, teacher, batch: request.shape.batch_size as usize, is_first: true })
+        let batch = request.shape.batch_size as usize;
+        let mut sweep = Self { plan, sealed, teacher, batch, scratch: None, is_first: true };
+        sweep.send(&[sweep.plan.norm()])?;
+        Ok(sweep)
+    }
+
+    /// Sends parameters to their places; returns their bytes there.
+    fn send(&mut self, parameters: &[(Parameter, Tensor)]) -> Result<u64, DeviceError> {
+        let progress = &mut |_| Ok(());
+        let mut upload = Upload::new(&mut self.sealed, self.teacher, progress).reusing(self.scratch.take());
+        upload.parameters(parameters)?;
+        self.scratch = Some(upload.into_scratch());
+        Ok(parameters.iter().map(|(_, tensor)| tensor.bytes()).sum())
     }
 
     fn send_layer(&mut self, layer: u32) -> Result<u64, DeviceError> {
-        send(&mut self.sealed, self.teacher, &self.plan.layer(layer).collect::<Vec<_>>())
+        self.send(&self.plan.layer(layer).collect::<Vec<_>>())
     }
 
     /// Takes the streams of all batches through the layers.
@@ -91,16 +104,6 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Sends parameters to their places; returns their bytes there.
-fn send(
-    sealed: &mut SealedDevice,
-    teacher: &Checkpoint,
-    parameters: &[(Parameter, Tensor)],
-) -> Result<u64, DeviceError> {
-    Upload::new(sealed, teacher, &mut |_| Ok(())).parameters(parameters)?;
-    Ok(parameters.iter().map(|(_, tensor)| tensor.bytes()).sum())
-}
-
 impl Engine for Sweep<'_> {
     fn sequences(&self) -> usize {
         self.plan.ids.len() * self.batch
@@ -113,7 +116,8 @@ impl Engine for Sweep<'_> {
             let own = batches.next().unwrap_or_default();
             self.sealed.write(*ids, bytemuck::cast_slice(&laid_out(own, ids.elems)))?;
         }
-        send(&mut self.sealed, self.teacher, std::slice::from_ref(&self.plan.embedding))?;
+        let embedding = [self.plan.embedding.clone()];
+        self.send(&embedding)?;
         self.sealed.run(SweepPlan::EMBED)?;
         self.layers(sequences.len())?;
         for (index, sequences) in sequences.chunks(self.batch).enumerate() {

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use precast_fatbins::Digest;
 
+use super::Entry;
 use super::*;
 use crate::inputs::teacher_cache::filling::recover;
 
@@ -163,7 +164,7 @@ fn a_sequence_is_pushed_once() {
     let dir = tempfile::tempdir().unwrap();
     let mut filling = Filling::open(&dir.path().join("cache"), &made()).unwrap();
     for _ in 0..2 {
-        filling.push(key(0), &rows(0, 1)).unwrap();
+        filling.push(Entry::new(key(0), rows(0, 1))).unwrap();
     }
 }
 

@@ -14,7 +14,7 @@ use precast_plan::Precision;
 use precast_system::files::Claim;
 
 use super::layout::LOCK;
-use super::{CacheError, FORMAT, Filling, Key, Made, TeacherCache, index};
+use super::{CacheError, Entry, FORMAT, Filling, Key, Made, TeacherCache, index};
 
 const SEQ_LEN: u32 = 8;
 
@@ -46,7 +46,7 @@ fn rows(id: u32, rows: u32) -> Vec<u8> {
 fn fill(filling: &mut Filling, sequences: &[(u32, bool)]) {
     for (id, (count, synced)) in (0..).zip(sequences) {
         if !filling.has(&key(id)) {
-            filling.push(key(id), &rows(id, *count)).unwrap();
+            filling.push(Entry::new(key(id), rows(id, *count))).unwrap();
         }
         if *synced {
             filling.sync().unwrap();
@@ -83,7 +83,7 @@ fn bytes_are_those_of_the_page() {
     let dir = dir.path().join("cache");
     let mut filling = Filling::open(&dir, &made()).unwrap();
     let rows: Vec<u8> = (0..8).collect();
-    filling.push(key, &rows).unwrap();
+    filling.push(Entry::new(key, &rows)).unwrap();
     let manifest = filling.finish(Digest::of(b"data"), Digest::of(b"head")).unwrap();
     let written = contents(&dir);
     let hex: String = written["index.bin"].iter().map(|byte| format!("{byte:02x}")).collect();
