@@ -1,6 +1,6 @@
 //! `precast doctor`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use itertools::Itertools;
@@ -19,6 +19,7 @@ use crate::device::shapes::Shapes;
 use crate::device::tuning::Tuning;
 use crate::device::weight_format::Chosen;
 use crate::device::{self, DeviceError, one_memory, remedy};
+use crate::inputs::teacher_cache::{self, TeacherCache};
 use crate::options::{DeviceChoice, DeviceOptions, Flags, Kernels, ModelOptions, Options};
 use crate::programs::failure::Failure;
 
@@ -140,6 +141,9 @@ fn look(options: &Options, findings: &mut Vec<Finding>) -> Result<(), Finding> {
         findings.extend(held(&kernels.archs().unwrap_or_default(), arch, &models(options)));
     }
     let ModelOptions { teacher, teacher_cache, student, model } = &options.models;
+    if let Some(path) = teacher_cache {
+        findings.push(cache(path)?);
+    }
     if model.is_some() || teacher.as_ref().or(teacher_cache.as_ref()).is_some() && student.is_some() {
         let (models, Chosen { plan, .. }) =
             plan(options, &device).map_err(|failure| Finding::failed("run", failure))?;
@@ -306,8 +310,9 @@ fn read_bundle(kernels: &Kernels, arch: Option<Arch>) -> Result<(Option<BundleSo
 
 /// The paths of the models that are named.
 fn models(options: &Options) -> Vec<String> {
-    let ModelOptions { teacher, teacher_cache: _, student, model } = &options.models;
-    let named = [teacher, student, model];
+    let ModelOptions { teacher, teacher_cache, student, model } = &options.models;
+    let cached = teacher_cache.as_deref().map(teacher_cache::model);
+    let named = [&cached.or_else(|| teacher.clone()), student, model];
     named.into_iter().flatten().map(|path| path.display().to_string()).collect()
 }
 
@@ -316,6 +321,17 @@ fn plan(options: &Options, device: &Device) -> Result<(Vec<String>, Chosen<Train
     let config = options.planned()?;
     let chosen = Shapes::read(&config)?.plan(device, &config, Tuning::read(&config.tuning)?.as_ref())?;
     Ok((config.model_names(), chosen))
+}
+
+/// The cache of a teacher: its index is verified, and its teacher's head.
+fn cache(path: &Path) -> Result<Finding, Finding> {
+    let open = || {
+        let cache = TeacherCache::open(path)?;
+        cache.check_head().map(|()| cache)
+    };
+    let cache = open().map_err(|error| Finding::failed("cache", error))?;
+    let bytes = human_bytes(cache.manifest().hidden_bytes);
+    Ok(Finding::good("cache", format!("{}, {bytes}, digest {}", cache.described(), cache.sha256())))
 }
 
 fn coverage(bundle: Option<&Bundle<'_>>, plan: &TrainingPlan, arch: Arch, models: &[String]) -> Finding {

@@ -10,6 +10,7 @@ use crate::programs::smoke::{LEAST_STEPS, smoke};
 use crate::run::outcome::RunFault;
 
 #[derive(Args)]
+#[command(mut_arg("teacher_cache", |option| option.hide(true)))]
 pub struct Arguments {
     #[command(flatten)]
     measured: Flags<Measurement>,
@@ -29,6 +30,11 @@ pub struct Arguments {
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let Arguments { measured, steps, lr, seed } = arguments;
     let options = measured.into_options()?;
+    if options.models.teacher_cache.is_some() {
+        return Err(Failure::usage(
+            "smoke trains on a batch of its own, which no cache has: give --teacher in place of --teacher-cache",
+        ));
+    }
     let optimizer = OptimizerOptions { warmup: LEAST_STEPS / 2, ..options.optimizer };
     let order = OrderOptions { seed, ..options.order };
     let record = smoke(Options { steps, optimizer, order, ..options }.planned()?, lr)?;

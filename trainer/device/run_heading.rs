@@ -70,6 +70,9 @@ impl Heading {
                 Role::Teacher => config.teacher_format,
                 Role::Student => config.student_format,
             };
+            if let Some(cache) = models.cache.as_ref().filter(|_| role == Role::Teacher) {
+                return lines.with(config.name_of(role), Some(cache.described()));
+            }
             lines.model(config.name_of(role), path, model.borrow(), asked.unwrap_or_default())
         });
         models.adapter.iter().fold(of_models, Self::adapter)

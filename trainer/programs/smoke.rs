@@ -109,7 +109,7 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
     let mut session = Session::of(&models, &config)?;
     let (device, arch) = (session.device().name.clone(), session.plan.plan.arch.to_string());
     let (bundle, kernels) = (session.bundle.to_string(), session.loads());
-    let teacher_format = config.teacher.as_ref().map(|_| session.teacher_format.to_string());
+    let teacher_format = config.teacher_format.map(|_| session.teacher_format.to_string());
     let first = train(&config, &mut session, &batch)?;
     // One driver at a time.
     drop(session);

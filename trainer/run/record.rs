@@ -30,6 +30,9 @@ pub const HELD_OUT: &str = "held_out";
 pub const TEACHER_SCORE: &str = "teacher_score";
 pub const TEACHER_CERTIFICATE: &str = "teacher_certificate";
 
+/// The name in it of the cache that the teacher's hidden states are read from.
+pub const TEACHER_CACHE: &str = "teacher_cache";
+
 /// Completions of held-out prompts.
 pub const SAMPLES: &str = "samples";
 

@@ -10,7 +10,7 @@ use super::rows::Hidden;
 
 const THREADS: usize = 2;
 /// Bytes of rows that wait to be taken, at most.
-const MOST_BYTES: u64 = 256 << 20;
+pub const MOST_BYTES: u64 = 256 << 20;
 
 type Rows = Result<Vec<u8>, CacheError>;
 

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use precast_fatbins::Digest;
-use precast_system::files;
+use precast_system::{count, files};
+use serde_json::{Value, json};
 
 use super::ahead::Ahead;
 use super::error::CacheError;
@@ -63,6 +64,19 @@ impl TeacherCache {
         model(&self.dir)
     }
 
+    /// Describes it for people: `cache C of Q4_K, Q6_K, 339 tensors, 1000 sequences`.
+    pub fn described(&self) -> String {
+        let Manifest { made, sequences, .. } = &self.manifest;
+        format!("cache {} of {}, {}", self.dir.display(), made.teacher_stored, count(*sequences as usize, "sequence"))
+    }
+
+    /// Describes it for records: the members of its manifest, and its digest.
+    pub fn record(&self) -> Value {
+        let mut record = json!(self.manifest);
+        record["sha256"] = json!(self.sha256());
+        record
+    }
+
     /// Verifies the file of the teacher's head.
     ///
     /// # Errors
@@ -78,6 +92,11 @@ impl TeacherCache {
     /// True if it has the rows of a sequence.
     pub fn has(&self, key: &Key) -> bool {
         self.hidden.bytes(key).is_some()
+    }
+
+    /// Returns the keys of all sequences, in the order of the index.
+    pub fn keys(&self) -> Vec<Key> {
+        self.hidden.keys()
     }
 
     /// Returns the rows of a sequence, verified: a row for each position that counts, in order.

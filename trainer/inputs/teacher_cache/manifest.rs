@@ -109,6 +109,11 @@ impl Manifest {
     pub fn sha256(&self) -> Digest {
         Digest::of(text(self).as_bytes())
     }
+
+    /// Returns the bytes of the rows of so many sequences, on the average.
+    pub fn mean_bytes(&self, sequences: u64) -> u64 {
+        (u128::from(sequences) * u128::from(self.hidden_bytes) / u128::from(self.sequences.max(1))) as u64
+    }
 }
 
 /// Returns the one text of a file.

@@ -15,6 +15,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
+pub use ahead::MOST_BYTES;
 pub use cache::TeacherCache;
 pub use error::CacheError;
 pub use filling::{Entry, Filling};

@@ -52,6 +52,13 @@ impl Hidden {
         self.spans.get(key).map(|span| u64::from(span.rows) * self.row_bytes)
     }
 
+    /// Returns the keys in the order of their rows.
+    pub fn keys(&self) -> Vec<Key> {
+        let mut keys: Vec<Key> = self.spans.keys().copied().collect();
+        keys.sort_unstable_by_key(|key| self.spans[key].offset);
+        keys
+    }
+
     /// Reads and verifies the rows of a sequence.
     ///
     /// # Errors

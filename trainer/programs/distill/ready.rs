@@ -78,7 +78,7 @@ pub(super) fn ready(
     known.check_room(config, &session)?;
     let recorded = RunConfig {
         student_format: models.adapter.as_ref().map(|_| models.shapes().student_format(config)),
-        teacher_format: config.teacher.as_ref().map(|_| session.teacher_format),
+        teacher_format: config.teacher_format.map(|_| session.teacher_format),
         ..config.clone()
     };
     let gpu = Gpu::open(gauge);

@@ -19,7 +19,7 @@ use crate::run::checkpoint;
 use crate::run::log;
 use crate::run::metrics::{METRICS, MetricsFile};
 use crate::run::out::{Out, logs};
-use crate::run::record::{HELD_OUT, RunRecord, SAMPLES_WRITTEN, TEACHER_CERTIFICATE, TEACHER_SCORE};
+use crate::run::record::{HELD_OUT, RunRecord, SAMPLES_WRITTEN, TEACHER_CACHE, TEACHER_CERTIFICATE, TEACHER_SCORE};
 use crate::run::samples_file::{Extent, SamplesFile};
 use crate::run::still::{self, Still};
 
@@ -123,7 +123,12 @@ impl<'a> Running<'a> {
 impl Written {
     /// Records that the directory is this run's, and since when.
     fn take_over(mut out: Out, run: &mut Ready, ranks: &Ranks) -> Result<Self, Failure> {
-        let Ready { opened: Opened { resumed, corpus, summaries, held_out, .. }, recorded: config, session, .. } = run;
+        let Ready {
+            opened: Opened { resumed, models, corpus, summaries, held_out, .. },
+            recorded: config,
+            session,
+            ..
+        } = run;
         let sha256 = held_out.as_ref().map(|data| data.sha256);
         let (since, scores) = resumed
             .as_ref()
@@ -131,6 +136,7 @@ impl Written {
         scores.note(&config.output).iter().for_each(notes::note);
         let mut record = RunRecord::new(config, session, corpus);
         record.data(None, summaries.as_ref().map(Summaries::total));
+        record.set(TEACHER_CACHE, models.cache.as_ref().map(|cache| cache.record()));
         record.set(TEACHER_CERTIFICATE, run.certificate.take());
         record.set(TEACHER_SCORE, run.teacher_score.take());
         out.keep_logs(ranks.count());

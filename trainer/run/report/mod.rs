@@ -21,7 +21,7 @@ use crate::run::gpu::{GpuRecord, Limits};
 use crate::run::guard::GuardRecord;
 use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::{Out, Start};
-use crate::run::record::{self, RESULTS, RunRecord, SAMPLES};
+use crate::run::record::{self, RESULTS, RunRecord, SAMPLES, TEACHER_CACHE};
 use crate::run::report_file::{REPORT, last_line};
 use crate::run::samples_file::{SampleLine, latest};
 use crate::run::step::{StepRecord, guarded};
@@ -166,7 +166,8 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
         ("data", run.pointer("/data/files").and_then(Value::as_str).map(str::to_owned)),
         ("held-out data", list(run, "/config/eval_data")),
         ("teacher", of_teacher(text("/config/teacher"))),
-        ("teacher_format", of_teacher(text("/config/teacher_format"))),
+        ("teacher_format", of_teacher(text("/config/teacher_format")).filter(|_| run.get(TEACHER_CACHE).is_none())),
+        ("teacher cache", cache(run)),
         ("teacher's certificate", certificate(run)),
         ("student", Some(text("/config/student"))),
         ("parameters that train", Some(format!("{} of {}", number("/parameters/trained"), number("/parameters/all")))),
@@ -230,6 +231,15 @@ fn certificate(run: &Value) -> Option<String> {
     };
     let by = known.pointer("/by/file").or_else(|| known.get("by")).and_then(Value::as_str).unwrap_or("?");
     Some(format!("{measured} ({by})"))
+}
+
+/// Describes the cache of the teacher, if the run read one.
+fn cache(run: &Value) -> Option<String> {
+    let text = |name: &str| {
+        run.get(TEACHER_CACHE)?.get(name).map(|value| value.as_str().map_or(value.to_string(), str::to_owned))
+    };
+    let [sequences, rows, stored, sha256] = ["sequences", "rows", "teacher_stored", "sha256"].map(text);
+    Some(format!("{} sequences, {} tokens that count, of {}, digest {}", sequences?, rows?, stored?, sha256?))
 }
 
 /// The record with its kernels in one row, of which there are more than of all else, and without what has a table of its own.
@@ -336,9 +346,14 @@ mod tests {
         let of_others = taught(&serde_json::json!({ "measured": { "kl": 1 } }));
         let one = [record(1, Some(3.0))];
         let tables = [summary(&records, &whole), summary(&one, &of_file), summary(&one, &of_others)];
+        let of_cache =
+            serde_json::json!({ "sequences": 3, "rows": 40, "teacher_stored": "Q4_K, 9 tensors", "sha256": "ab" });
+        let cached = serde_json::json!({ "config": { "teacher": "c/teacher" }, "teacher_cache": of_cache });
         let exact = summary(&one, &serde_json::json!({ "config": { "teacher": "t" } }));
         let bare = summary(&one, &serde_json::json!({ "config": {} }));
-        insta::assert_snapshot!([&tables[..], &[exact, bare]].concat().join("\n\n").replace("</tr>", "</tr>\n"));
+        insta::assert_snapshot!(
+            [&tables[..], &[exact, summary(&one, &cached), bare]].concat().join("\n\n").replace("</tr>", "</tr>\n")
+        );
     }
 
     #[test]

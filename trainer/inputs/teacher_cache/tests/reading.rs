@@ -21,6 +21,7 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().unwrap();
         let cache = filled(&dir.path().join("cache"), &counts);
+        prop_assert_eq!(cache.keys(), (0..counts.len() as u32).map(key).collect::<Vec<_>>());
         cache.read_ahead(&ahead.into_iter().map(key).collect::<Vec<_>>());
         for id in order {
             let pushed = counts.get(id as usize).map(|count| rows(id, *count));
