@@ -42,6 +42,28 @@ fn a_dry_run_fails_where_the_run_would() {
     assert!(!case.has("out/run.json"));
 }
 
+/// What is on the device is planned, and what is read of the cache is said: the teacher's forms and other lengths are not offered.
+#[test]
+fn a_plan_with_a_cached_teacher_is_of_its_head_and_reads() {
+    let case = Case::new(65 * 4);
+    case.run("cache --teacher teacher --data data.bin --seq-len 64 --out cache").succeeds();
+    let shape = "--student student --seq-len 64 --batch-size 1";
+    let plan = |words: &str| case.run(["plan --arch sim", shape, words]);
+    let printed = plan("--teacher-cache cache").prints("it reads 4.00 KiB (4096 bytes) of hidden states");
+    assert!(printed.contains("hidden states of the cache") && !printed.contains("--teacher-format"), "{printed}");
+    assert!(!plan("--teacher teacher").succeeds().contains("hidden states"));
+    let dry = ["--dry-run --teacher-cache cache", shape];
+    case.distill("out", dry).prints("it reads 4.00 KiB (4096 bytes) of hidden states");
+    let ends = |words: &[&str]| case.run(["plan --arch sm_89 --json", shape, &words.join(" ")]).ends().1;
+    let json = |words: &[&str]| serde_json::from_str::<Value>(&ends(words)).unwrap();
+    // All that helps is shorter sequences, which the cache has not.
+    let least = json(&["--teacher-cache cache --recompute blocks"])["memory_bytes"].as_u64().unwrap();
+    let memory = format!("--memory {}", (64 << 20) + least - 1);
+    let of_cache = json(&["--teacher-cache cache", &memory]);
+    assert_eq!((&of_cache["fits"], &of_cache["suggestions"]), (&false.into(), &json!([])));
+    assert_eq!((&of_cache["teacher_format"], &of_cache["step"]["hidden_bytes"]), (&Value::Null, &4096.into()));
+}
+
 /// It opens nothing: neither models nor data are there, and no such device.
 #[test]
 fn a_printed_configuration_is_that_of_the_command_line() {

@@ -10,7 +10,7 @@ use precast_runtime::{Device, STAGE_BYTES};
 use serde::Serialize;
 
 use crate::inputs::checkpoint::PART_ELEMENTS;
-use crate::inputs::data;
+use crate::inputs::{data, teacher_cache};
 
 /// Overhead of direct reads, bytes, besides the bytes read.
 const PAGES_BYTES: u64 = 64 << 10;
@@ -58,7 +58,10 @@ impl HostMemory {
         let checkpoint = ("parts of a checkpoint", 3 * STAGE_BYTES);
         // Data that are read ahead, kept and shuffled, however large the data are.
         let data_bytes = of_data(data).min(data::MOST_BYTES);
-        Self::of_models(&plan.plan, &models, checkpoint, data_bytes, memory)
+        // Read ahead, and laid out for a micro-batch.
+        let hidden = plan.cached.as_ref().map_or(0, |cached| teacher_cache::MOST_BYTES + cached.hidden.bytes());
+        let parts = [checkpoint, ("hidden states of the cache", hidden)];
+        Self::of_models(&plan.plan, &models, &parts, data_bytes, memory)
     }
 
     /// Estimates the host memory of a program that trains nothing, and keeps a part of what a model computes.
@@ -69,13 +72,13 @@ impl HostMemory {
         data: &[PathBuf],
         memory: DeviceMemory,
     ) -> Self {
-        Self::of_models(plan, &[model], kept, of_data(data), memory)
+        Self::of_models(plan, &[model], &[kept], of_data(data), memory)
     }
 
     fn of_models(
         plan: &Plan,
         models: &[&Resident],
-        parts: (&'static str, u64),
+        parts: &[(&'static str, u64)],
         data_bytes: u64,
         memory: DeviceMemory,
     ) -> Self {
@@ -99,9 +102,9 @@ impl HostMemory {
             DeviceMemory::Shared => ("parts of a model's file", PART_ELEMENTS * (4 + 4 + 2) + PAGES_BYTES),
             DeviceMemory::Own => ("conversion of the largest tensor", conversions.map(conversion).max().unwrap_or(0)),
         };
-        let rows = [device, conversion, parts, ("training data", data_bytes)];
+        let rows = [device, conversion].into_iter().chain(parts.iter().copied()).chain([("training data", data_bytes)]);
         let rows = rows.map(|(what, bytes)| HostMemoryRow { what, bytes });
-        let rows: Vec<HostMemoryRow> = rows.into_iter().filter(|row| row.bytes > 0).collect();
+        let rows: Vec<HostMemoryRow> = rows.filter(|row| row.bytes > 0).collect();
         Self { total_bytes: rows.iter().map(|row| row.bytes).sum(), rows, memory }
     }
 }

@@ -95,7 +95,7 @@ impl<W: Borrow<dyn Weights>> RunModels<W> {
             student: shape(self.student()),
             adapters: adapters(self.adapter.as_ref()),
             same_files: self.same_files,
-            is_cached: self.cache.is_some(),
+            cache: self.cache.as_ref().map(|cache| cache.manifest().clone()),
         }
     }
 }

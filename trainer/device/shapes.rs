@@ -15,6 +15,7 @@ use crate::device::{DeviceError, one_memory, weight_format};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
 use crate::inputs::pair::same_path;
+use crate::inputs::teacher_cache::Manifest;
 use crate::options::{Completions, RunConfig, SlotChoice, UsageError, WeightFormat};
 
 /// Completions of held-out prompts in a report.
@@ -32,8 +33,8 @@ pub struct Shapes {
     pub adapters: Adapters,
     /// True if teacher and student are the same files, byte for byte.
     pub same_files: bool,
-    /// True if the teacher's hidden states are read from a cache.
-    pub is_cached: bool,
+    /// Manifest of the cache that the teacher's hidden states are read from, if there is one.
+    pub cache: Option<Manifest>,
 }
 
 impl Shapes {
@@ -43,10 +44,10 @@ impl Shapes {
     /// # Errors
     /// [`DeviceError`] where one cannot be read.
     pub fn read(config: &RunConfig) -> Result<Self, DeviceError> {
-        let is_cached = config.open_cache()?.is_some();
+        let cache = config.open_cache()?.map(|cache| cache.manifest().clone());
         let Models { teacher, student } = config.models().try_map(|path| checkpoint::shape(path))?;
         let adapter = config.open_adapter(&student.0)?;
-        Ok(Self { teacher, student, adapters: adapters(adapter.as_ref()), same_files: same_paths(config), is_cached })
+        Ok(Self { teacher, student, adapters: adapters(adapter.as_ref()), same_files: same_paths(config), cache })
     }
 
     /// In which form a frozen student is to live on the device.
@@ -104,7 +105,7 @@ impl Shapes {
 
     /// Returns the teacher that is computed in the run, if there is one.
     pub fn own_teacher(&self) -> Option<&(ModelConfig, Formats)> {
-        self.teacher.as_ref().filter(|_| !self.is_cached)
+        self.teacher.as_ref().filter(|_| self.cache.is_none())
     }
 
     /// Lowers a run, its teacher's matrices in the formats given unless it shares its weights with the student.
@@ -121,7 +122,7 @@ impl Shapes {
         let dense = Formats::dense();
         let teacher = self.teacher.as_ref().map(|(config_of_teacher, _)| match self.shares_weights(config) {
             true => Teacher::Base,
-            false if self.is_cached => Teacher::Cached(config_of_teacher),
+            false if self.cache.is_some() => Teacher::Cached(config_of_teacher),
             false => Teacher::Model { config: config_of_teacher, formats: teacher_formats },
         });
         let (of_student, stored) = &self.student;

@@ -113,7 +113,8 @@ impl Case<'_> {
         let shorter = std::iter::successors(Some(seq_len / 2), |length| Some(length / 2));
         // A completion stays in its sequence.
         let least = self.config.completions.map_or(0, |completions| completions.max_tokens);
-        let shorter = shorter.take_while(|length| *length > least);
+        // A cache is of sequences of one length.
+        let shorter = shorter.take_while(|length| *length > least && self.shapes.cache.is_none());
         all.extend(shorter.flat_map(|length| self.with(&[batch], &exact, length)));
         all
     }

@@ -22,6 +22,7 @@ use crate::device::host_memory::HostMemory;
 use crate::device::shapes::Shapes;
 use crate::device::tuning::{self, Tuning};
 use crate::device::weight_format;
+use crate::inputs::teacher_cache::Manifest;
 use crate::options::{Division, RunConfig, ShapeOptions, WeightFormat};
 use crate::programs::bench::groups::{self, Group};
 use crate::programs::failure::Failure;
@@ -128,6 +129,9 @@ pub(super) struct Replicas {
 pub(super) struct Step {
     pub tokens: u64,
     pub flops: u64,
+    /// Bytes of hidden states that it reads of a cache, whose sequences are as those of the data on the average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden_bytes: Option<u64>,
     /// True if the step writes its sequences, which may be shorter.
     #[serde(skip)]
     pub writes: bool,
@@ -201,7 +205,7 @@ impl Report {
             kernels,
             launches: groups::of(&plan.plan, &groups::STEP).iter().map(StepLaunches::of).collect(),
             cublas: Products::of(&plan.plan, by_bundle)?,
-            step: Step::of(config, &plan.plan, target.peak()),
+            step: Step::of(config, shapes.cache.as_ref(), &plan.plan, target.peak()),
         })
     }
 
@@ -278,7 +282,7 @@ impl Replicas {
 }
 
 impl Step {
-    fn of(config: &RunConfig, plan: &Plan, peak: Option<Peak>) -> Self {
+    fn of(config: &RunConfig, cache: Option<&Manifest>, plan: &Plan, peak: Option<Peak>) -> Self {
         let ShapeOptions { batch_size, seq_len } = config.shape;
         let Division { grad_accum, share } = config.division;
         let tokens = u64::from(batch_size) * u64::from(seq_len) * u64::from(grad_accum);
@@ -289,6 +293,7 @@ impl Step {
             Estimate { device: peak.device, seconds, tokens_per_s: tokens as f64 / seconds }
         });
         let flops = u64::from(grad_accum) * flops(plan, MICRO) + flops(plan, UPDATE);
-        Self { tokens, flops, writes: config.on_policy.is_some(), estimate }
+        let hidden_bytes = cache.map(|cache| cache.mean_bytes(config.sequences_a_step()));
+        Self { tokens, flops, hidden_bytes, writes: config.on_policy.is_some(), estimate }
     }
 }

@@ -142,9 +142,16 @@ impl Display for Products {
 
 impl Display for Step {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { tokens, flops, writes, estimate } = self;
+        let Self { tokens, flops, hidden_bytes, writes, estimate } = self;
         let of = if *writes { " where every sequence is whole, besides writing them" } else { "" };
         writeln!(f, "step: {tokens} tokens, {:.3} TFLOP of GEMMs{of}", *flops as f64 / 1e12)?;
+        if let Some(bytes) = hidden_bytes {
+            writeln!(
+                f,
+                "it reads {} ({bytes} bytes) of hidden states, on the average of the cache's sequences",
+                human_bytes(*bytes)
+            )?;
+        }
         let Some(Estimate { device, seconds, tokens_per_s }) = estimate else {
             return write!(f, "no estimate: no peak figures are known of this device");
         };
