@@ -1,5 +1,6 @@
 //! What the programs print and write.
 
+use precast_fatbins::Digest;
 use safetensors::SafeTensors;
 
 use crate::support::GPU_FIELDS;
@@ -100,6 +101,44 @@ fn a_benchmark_accounts_for_the_whole_step() {
     let html = case.text("out/report.html");
     assert_eq!(html.matches("<rect").count(), 2 * (kernels.len() + 1));
     assert!(!html.contains("http") && !html.contains("NaN") && !html.contains("<script"));
+}
+
+/// Its tokens are in no cache: hidden states are those of the cache's sequences in turn, each read as in a run.
+#[test]
+fn a_benchmark_reads_the_sequences_of_a_cache_in_turn() {
+    let case = Case::new(17 * 3);
+    case.run("cache --teacher teacher --data data.bin --seq-len 16 --out cache").succeeds();
+    let bench = "bench --seq-len 16 --batch-size 2 --grad-accum 2 --steps 3 --teacher-cache cache --student student";
+    let printed = case.run(bench).prints(["hidden states     4096 bytes a step", "teacher  cache cache of "]);
+    assert!(!printed.contains("teacher.layers"), "{printed}");
+    assert_eq!(case.run([bench, "--json"]).json()["step"]["hidden_bytes"], 4 * 16 * 64);
+    // The last of three is read, too.
+    let mut rows = case.read("cache/hidden.bin");
+    *rows.last_mut().unwrap() ^= 1;
+    case.write("cache/hidden.bin", rows);
+    case.run(bench).fails(5, "do not have their checksum");
+    case.run([bench, "--sweep"]).fails(2, "cannot be used with");
+}
+
+/// What a run read is in its heading, record and report, and `doctor` finds it.
+#[test]
+fn a_run_says_which_cache_it_read() {
+    let case = Case::new(17 * 4);
+    case.run("cache --teacher teacher --data data.bin --seq-len 16 --out cache").succeeds();
+    let models = "--teacher-cache cache --student student";
+    let said = "cache cache of F32, 20 tensors, 4 sequences";
+    case.distill("out", [models, "--steps 1"]).prints(format!("teacher  {said}"));
+    let (record, manifest) = (case.record("out"), case.json("cache/cache.json"));
+    let mut cache = record["teacher_cache"].clone();
+    let digest = cache.as_object_mut().unwrap().remove("sha256");
+    assert_eq!((cache, digest), (manifest, Some(Digest::of(&case.read("cache/cache.json")).to_string().into())));
+    assert_eq!(record["config"].get("teacher_format"), None);
+    assert!(
+        case.text("out/report.html").contains("<td>teacher cache</td><td>4 sequences, 64 tokens that count, of F32")
+    );
+    case.run(["doctor --device sim --seq-len 16", models]).prints([said, "this run takes"]);
+    case.run("doctor --device sim --teacher-cache student").fails(2, "cache");
+    case.run(["smoke --device sim", models]).fails(2, "a batch of its own, which no cache has");
 }
 
 #[test]

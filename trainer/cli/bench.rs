@@ -24,7 +24,7 @@ use crate::run::out::check_directory;
     mut_args(|option| if is_of_rollouts(option.get_id().as_str()) { option.requires(COMPLETES) } else { option }),
     // A benchmark keeps none.
     mut_arg("samples_every", |option| option.hide(true).conflicts_with("on_policy")),
-    mut_arg("generate", |option| option.conflicts_with_all(["teacher", "student", "on_policy", "grad_accum", "steps", "sweep", "tune", "kernel"])),
+    mut_arg("generate", |option| option.conflicts_with_all(["teacher", "teacher_cache", "student", "on_policy", "grad_accum", "steps", "sweep", "tune", "kernel"])),
     mut_arg("on_policy", |option| option.conflicts_with_all(["sweep", "tune", "kernel"]))
 )]
 pub struct Arguments {
@@ -42,8 +42,8 @@ pub struct Arguments {
     out: Option<PathBuf>,
     /// Measure steps of other shapes, too
     ///
-    /// They have 1 to 32 sequences of 512 to 8192 tokens, as far as memory has room.
-    #[arg(long)]
+    /// They have 1 to 32 sequences of 512 to 8192 tokens, as far as memory has room. A cache is of sequences of one length.
+    #[arg(long, conflicts_with = "teacher_cache")]
     sweep: bool,
     /// Measure every variant of every launch that has a choice, and write the times to the table FILE (the built-in
     /// one is kernels/src/tuned.txt)
@@ -53,7 +53,7 @@ pub struct Arguments {
     ///
     /// Each kernel of the bundle is launched at --batch-size times --seq-len tokens, hidden size 4096, vocabulary 131072. On the
     /// simulated GPU, unless --batch-size or --seq-len is given, it is the largest launch that selftest checks.
-    #[arg(long, value_name = "PREFIX", conflicts_with_all = ["teacher", "student", "model", "out", "sweep", "tune"])]
+    #[arg(long, value_name = "PREFIX", conflicts_with_all = ["teacher", "teacher_cache", "student", "model", "out", "sweep", "tune"])]
     kernel: Option<String>,
     #[command(flatten)]
     decoding: DecodingOptions,

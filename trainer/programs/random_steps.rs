@@ -8,7 +8,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::base::roles::Models;
 use crate::device::DeviceError;
-use crate::device::session::Session;
+use crate::device::session::{HiddenStates, Session};
 use crate::inputs::data::MicroBatch;
 use crate::options::RunConfig;
 
@@ -18,13 +18,17 @@ pub(crate) const RANDOM_SEEDS: Models<u64> = Models { teacher: Some(1), student:
 /// Steps that leave the weights as they are: their learning rate is 0.
 pub struct Steps {
     micros: Vec<MicroBatch>,
+    /// In a step.
+    sequences: usize,
     loss_scale: f32,
     done: u64,
 }
 
 impl Steps {
-    /// Tokens below a vocabulary, the same for every step and every machine.
-    pub fn new(config: &RunConfig, vocab: u32) -> Self {
+    /// Draws tokens below a vocabulary, the same for every step and every machine. Where the teacher is cached, their hidden states are
+    /// those of the cache's sequences in turn.
+    pub fn new(session: &mut Session, config: &RunConfig, vocab: u32) -> Self {
+        session.hidden.iter_mut().for_each(HiddenStates::in_turn);
         let mut rng = Pcg64Mcg::seed_from_u64(0);
         let mut row = || (0..=config.shape.seq_len).map(|_| rng.random_range(0..vocab)).collect::<Vec<u32>>();
         let micros = (0..config.division.grad_accum).map(|_| {
@@ -33,11 +37,19 @@ impl Steps {
         });
         let micros: Vec<MicroBatch> = micros.collect();
         let counted: u64 = micros.iter().map(|micro| u64::from(micro.counted)).sum();
-        Self { micros, loss_scale: (1.0 / counted as f64) as f32, done: 0 }
+        Self {
+            micros,
+            sequences: config.sequences_a_step() as usize,
+            loss_scale: (1.0 / counted as f64) as f32,
+            done: 0,
+        }
     }
 
     /// Asks for a step.
     fn enqueue(&mut self, session: &mut Session) -> Result<Ticket, DeviceError> {
+        if let Some(hidden) = &session.hidden {
+            hidden.read_ahead_in_turn(self.sequences);
+        }
         for (index, micro) in self.micros.iter().enumerate() {
             session.micro(micro, self.loss_scale, index)?;
         }

@@ -128,7 +128,7 @@ fn run(mut asked: Options, hang: &Hang) -> Result<(), Failure> {
     session.watch.on_hang(move |found| end(Hang { node: found_in(&found, &of_run), ..of_run }));
     session.upload(&models, |_| Ok(()))?;
     let vocab = models.student().config().vocab;
-    Steps::new(&config, vocab).one(&mut session)?;
+    Steps::new(&mut session, &config, vocab).one(&mut session)?;
     // Some phases are of some steps alone.
     let has = |session: &Session, name: &str| session.plan.plan.phases.iter().any(|phase| phase.name == name);
     for phase in hang.phases.iter().filter(|phase| has(&session, phase)).cloned().collect::<Vec<_>>() {

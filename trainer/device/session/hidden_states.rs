@@ -22,6 +22,30 @@ pub struct HiddenStates {
     seq_len: usize,
     row_bytes: usize,
     laid_out: Vec<u8>,
+    /// None where sequences have their own hidden states.
+    turn: Option<Turn>,
+    pub read: ReadStates,
+}
+
+/// Keys of all sequences of a cache, and the number of those that have been used, over and over.
+struct Turn {
+    keys: Vec<Key>,
+    used: usize,
+}
+
+impl Turn {
+    /// Returns the keys whose turn it is after `more` others.
+    fn after(&self, more: usize, count: usize) -> impl Iterator<Item = Key> {
+        let first = self.used + more;
+        (first..first + count).map(|number| self.keys[number % self.keys.len()])
+    }
+}
+
+/// Micro-batches whose hidden states have been read, and their bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReadStates {
+    pub batches: u64,
+    pub bytes: u64,
 }
 
 impl HiddenStates {
@@ -29,7 +53,40 @@ impl HiddenStates {
     pub fn of(cache: &Arc<TeacherCache>, dtype: Dtype) -> Self {
         let made = &cache.manifest().made;
         let row_bytes = made.hidden as usize * dtype.bytes() as usize;
-        Self { cache: Arc::clone(cache), seq_len: made.seq_len as usize, row_bytes, laid_out: Vec::new() }
+        Self {
+            cache: Arc::clone(cache),
+            seq_len: made.seq_len as usize,
+            row_bytes,
+            laid_out: Vec::new(),
+            turn: None,
+            read: ReadStates::default(),
+        }
+    }
+
+    /// Gives sequences the hidden states of the cache's sequences in turn from now on, whatever they are: random ones are in no
+    /// cache.
+    pub fn in_turn(&mut self) {
+        let keys = self.cache.keys();
+        self.turn = (!keys.is_empty()).then_some(Turn { keys, used: 0 });
+    }
+
+    /// Has the cache read sequences on other threads whose turn comes after that of as many.
+    pub fn read_ahead_in_turn(&self, sequences: usize) {
+        if let Some(turn) = &self.turn {
+            self.cache.read_ahead(&turn.after(sequences, sequences).collect::<Vec<Key>>());
+        }
+    }
+
+    /// Returns the keys of a micro-batch's sequences, none of one in which no token counts.
+    fn keys(&mut self, batch: &MicroBatch) -> Vec<Option<Key>> {
+        if let Some(turn) = &mut self.turn {
+            let keys: Vec<Option<Key>> = turn.after(0, batch.ids.len() / self.seq_len).map(Some).collect();
+            turn.used += keys.len();
+            return keys;
+        }
+        let sequences = batch.ids.par_chunks(self.seq_len).zip(batch.targets.par_chunks(self.seq_len));
+        let counts = |targets: &[u32]| targets.iter().any(|target| *target != MASKED_TOKEN);
+        sequences.map(|(ids, targets)| counts(targets).then(|| Key::of(ids, targets))).collect()
     }
 
     /// Returns the hidden states of a micro-batch, `[tokens, hidden]`: zero where a token does not count.
@@ -37,25 +94,32 @@ impl HiddenStates {
     /// # Errors
     /// [`CacheError`] where the cache lacks a sequence or holds other bytes than were written.
     pub fn of_batch(&mut self, batch: &MicroBatch) -> Result<&[u8], CacheError> {
-        let Self { cache, seq_len, row_bytes, laid_out } = self;
+        let keys = self.keys(batch);
+        let Self { cache, seq_len, row_bytes, laid_out, turn, .. } = self;
+        let is_own = turn.is_none();
         laid_out.resize(batch.ids.len() * *row_bytes, 0);
-        let sequences = batch.ids.par_chunks(*seq_len).zip(batch.targets.par_chunks(*seq_len));
-        sequences.zip(laid_out.par_chunks_mut(*seq_len * *row_bytes)).try_for_each(|((ids, targets), rows)| {
-            if targets.iter().all(|target| *target == MASKED_TOKEN) {
+        let sequences = keys.into_par_iter().zip(batch.targets.par_chunks(*seq_len));
+        let read = sequences.zip(laid_out.par_chunks_mut(*seq_len * *row_bytes)).map(|((key, targets), rows)| {
+            let Some(key) = key else {
                 rows.fill(0);
-                return Ok::<_, CacheError>(());
-            }
-            let stored = cache.read(&Key::of(ids, targets))?;
-            let mut stored = stored.chunks_exact(*row_bytes);
+                return Ok(0);
+            };
+            let read = cache.read(&key)?;
+            let counted = targets.iter().filter(|target| **target != MASKED_TOKEN).count();
+            assert!(!is_own || read.len() == counted * *row_bytes, "a row for each token that counts");
+            // In turn it may have fewer.
+            let mut stored = read.chunks_exact(*row_bytes).cycle();
             for (target, row) in targets.iter().zip(rows.chunks_exact_mut(*row_bytes)) {
                 match *target {
                     MASKED_TOKEN => row.fill(0),
-                    _ => row.copy_from_slice(stored.next().expect("a row for each token that counts")),
+                    _ => row.copy_from_slice(stored.next().expect("a sequence has a row at least")),
                 }
             }
-            Ok(())
-        })?;
-        Ok(laid_out)
+            Ok(read.len() as u64)
+        });
+        let bytes = read.sum::<Result<u64, CacheError>>()?;
+        self.read = ReadStates { batches: self.read.batches + 1, bytes: self.read.bytes + bytes };
+        Ok(&self.laid_out)
     }
 
     /// Has the cache read sequences on other threads.

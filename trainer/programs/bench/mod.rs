@@ -63,7 +63,7 @@ impl<T> Bench<T> {
         extend: impl FnOnce(&mut Plan) -> T,
     ) -> Result<Self, Failure> {
         let (mut session, vocab, of_plan) = session(config, startup, reader, extend)?;
-        let mut steps = Steps::new(config, vocab);
+        let mut steps = Steps::new(&mut session, config, vocab);
         steps.one(&mut session)?;
         startup.end("first step");
         Ok(Self { session, steps, of_plan })

@@ -89,6 +89,9 @@ pub struct StepRecord {
     /// That, as a share of the step: of the speed of light.
     pub share_of_floor: Option<f64>,
     pub launches: u64,
+    /// Bytes of hidden states that it reads of a cache, on the average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden_bytes: Option<u64>,
     /// All of its kernels, one after the other.
     pub kernels_ms: f64,
     /// The step less its kernels: the device idle between launches. Below 0 where launches overlap.
@@ -161,6 +164,7 @@ impl Record {
             floor_ms: floor_s.map(|floor_s| floor_s * 1e3),
             share_of_floor: floor_s.map(|floor_s| floor_s / step_s),
             launches: kernels.iter().map(|kernel| kernel.launches).sum(),
+            hidden_bytes: session.hidden.as_ref().map(|hidden| accum * hidden.read.bytes / hidden.read.batches),
             kernels_ms,
             between_ms: step_s * 1e3 - kernels_ms,
         };

@@ -47,7 +47,7 @@ impl Record {
 
     /// The few numbers people look for first.
     fn summary(&self) -> Vec<(String, String)> {
-        let StepRecord { step_ms, tokens, tokens_per_s, kernels_ms, launches, .. } = self.step;
+        let StepRecord { step_ms, tokens, tokens_per_s, hidden_bytes, kernels_ms, launches, .. } = self.step;
         let config = &self.config;
         let shape =
             format!("{} x {} x {} tokens", config.division.grad_accum, config.shape.batch_size, config.shape.seq_len);
@@ -60,6 +60,10 @@ impl Record {
             let flops = self.step.flops as f64 / 1e12;
             let floor = format!("{:.1} % of floor: {flops:.2} TFLOP take {floor_ms:.2} ms", 100.0 * share);
             rows.push(("speed of light", format!("{floor} by the figures of {}", limit.device)));
+        }
+        if let Some(bytes) = hidden_bytes {
+            let rate = bytes as f64 / step_ms / 1e3;
+            rows.push(("hidden states", format!("{bytes} bytes a step are read of the cache, {rate:.1} MB/s")));
         }
         rows.push(("kernels", format!("{kernels_ms:.2} ms in {launches} launches, one after the other")));
         rows.push(match self.step.between_ms {
