@@ -46,9 +46,12 @@ fn bash_completes_commands_options_and_their_values() {
         ("--lora-targets", "all q_proj k_proj v_proj o_proj gate_proj up_proj down_proj"),
         ("--gpus", "all"),
         ("--steps", ""),
+        // Directories, which bash adds by itself.
+        ("--teacher-cache", ""),
     ] {
         assert_eq!(values(option), expected, "{option}");
     }
+    assert!(script.contains("compopt -o plusdirs"));
     assert!(values("--data").contains("Cargo.toml"));
     for (command, option, expected) in [
         ("eval", "--precision", "fp32 bf16"),

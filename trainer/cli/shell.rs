@@ -43,7 +43,10 @@ fn with_values(option: Arg) -> Arg {
             let takes = |name: &&str| alone.clone().try_get_matches_from([name]).is_ok();
             option.value_parser(PossibleValuesParser::new(names().into_iter().filter(takes).collect::<Vec<_>>()))
         }
-        None if of_type == TypeId::of::<PathBuf>() => option,
+        None if of_type == TypeId::of::<PathBuf>() => {
+            let is_directory = option.get_value_names() == Some(&["DIR".into()]);
+            if is_directory { option.value_hint(ValueHint::DirPath) } else { option }
+        }
         // A number, a text: no file.
         None => option.value_hint(ValueHint::Other),
     }
