@@ -37,11 +37,14 @@ const SMALL: [(&str, &str); 7] = [
 ];
 
 /// Files that are here under another name.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 7] = [
     ("D", "corpus.jsonl"),
     ("english-train.jsonl", "corpus.jsonl"),
     ("english-heldout.jsonl", "held-out.txt"),
     ("SmolLM2-135M-Instruct.Q4_1.gguf", "T"),
+    ("Qwen2.5-32B-Q8_0.gguf", "T"),
+    ("Qwen2.5-1.5B", "S"),
+    ("chats.jsonl", "corpus.jsonl"),
 ];
 
 /// The commands of a page, in its order: lines of its blocks of shell, and what its tables quote.
@@ -131,9 +134,11 @@ fn sandbox() -> Case {
 fn run(dir: &Path, arguments: &[String]) -> Result<String, String> {
     let mut command: Command = precast();
     command.current_dir(dir).args(&arguments[1..]);
-    if !["plan", "init", "merge"].contains(&arguments[1].as_str()) {
-        command.args(on_device());
-    }
+    match arguments[1].as_str() {
+        "plan" | "init" | "merge" => &mut command,
+        "cache" => command.args(device_and_bundle()),
+        _ => command.args(on_device()),
+    };
     // Random weights guess at random.
     if arguments[1] == "eval" {
         command.with("--untrained");
