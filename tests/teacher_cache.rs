@@ -1,14 +1,18 @@
-//! `precast cache` and `distill --teacher-cache`: the bits of a teacher that is computed in the run, and refusals of other caches.
+//! `precast distill --teacher-cache`: the bits of a teacher that is computed in the run.
 
+use precast_kernels::Block;
+use precast_plan::Formats;
+
+use crate::gguf;
 use crate::support::Texts;
 use crate::support::prelude::*;
 
-/// `precast cache` of the case's teacher on its data, unless the words name others.
-fn fill(case: &Case, out: &str, words: impl Texts) -> Command {
+/// `precast cache` of the case's teacher on its data, of 16 tokens a sequence, unless the words name others.
+pub fn fill(case: &Case, out: &str, words: impl Texts) -> Command {
     let (teacher, data) = (case.teacher.display().to_string(), case.data.display().to_string());
-    let mut line = vec!["cache", "--batch-size", "3", "--out", out];
+    let mut line = vec!["cache", "--out", out];
     let words = words.words();
-    for (flag, value) in [("--teacher", &*teacher), ("--data", &data), ("--seq-len", "16")] {
+    for (flag, value) in [("--teacher", &*teacher), ("--data", &data), ("--seq-len", "16"), ("--batch-size", "3")] {
         if !words.contains(&flag) {
             line.extend([flag, value]);
         }
@@ -17,71 +21,113 @@ fn fill(case: &Case, out: &str, words: impl Texts) -> Command {
     case.run(line)
 }
 
-/// Runs a distillation online and from a cache, and compares their bits.
-fn same_bits(case: &Case, cache: &str, words: &str) {
-    let [online, cached] = ["online", "cached"].map(|of| format!("{of}{}", words.replace([' ', '/'], "")));
-    case.distill(&online, words).succeeds();
-    case.distill(&cached, ["--teacher-cache", cache, words]).succeeds();
-    assert!(case.bits(&online) == case.bits(&cached), "{words}");
-    let steps = case.metrics(&cached).len();
-    assert!(steps > 1 && case.results(&online) == case.results(&cached), "{words}");
+/// Runs a distillation online and from `cache`, and compares their bits.
+fn same_bits(case: &Case, words: &str) {
+    case.distill("online", [words, "--overwrite"]).succeeds();
+    same_bits_as_online(case, &[words]);
+}
+
+/// Runs a distillation from `cache`, again and again where it is continued, and compares its bits with those of `online`.
+fn same_bits_as_online(case: &Case, parts: &[&str]) {
+    for (index, words) in parts.iter().enumerate() {
+        let start = if index == 0 { "--overwrite" } else { "--resume" };
+        case.distill("cached", ["--teacher-cache cache", words, start]).succeeds();
+    }
+    let steps = case.metrics("cached").len();
+    assert!(steps > 1 && case.bits("online") == case.bits("cached"), "{parts:?}");
+    assert!(case.results("online") == case.results("cached"), "{parts:?}");
+    let score = ["online", "cached"].map(|out| case.record(out)["teacher_score"].clone());
+    assert!(score[0].is_object() && score[0] == score[1], "{score:?}");
 }
 
 #[test]
 fn a_cached_teacher_gives_the_bits_of_an_online_one() {
     for name in ["made-qwen2", "made-llama3", "made-qwen3"] {
-        let case = Case::golden(name);
+        let mut case = Case::golden(name);
+        case.data = token_file(case.dir.path(), "data.bin", 17 * 4, 96);
         for (precision, own) in [("fp32", "fp32"), ("bf16", "bf16"), ("int8", "bf16")] {
-            if !case.has(own) {
-                fill(&case, own, format!("--precision {own} --seq-len 64")).succeeds();
+            if precision != "int8" {
+                let _ = fs::remove_dir_all(case.path("cache"));
+                fill(&case, "cache", ["--precision", own]).succeeds();
             }
-            let size = format!("--seq-len 64 --steps 3 --checkpoint-every 0 --precision {precision}");
-            same_bits(&case, own, &size);
+            same_bits(&case, &format!("--steps 2 --checkpoint-every 0 --precision {precision}"));
         }
     }
 }
 
-/// Puts a teacher of six layers of a golden case's family in its place.
-fn six_layers(case: &mut Case) {
-    let mut config: Value = serde_json::from_slice(&fs::read(case.teacher.join("config.json")).unwrap()).unwrap();
-    config["num_hidden_layers"] = 6.into();
-    config.as_object_mut().unwrap().remove("layer_types");
-    case.teacher = random_model(case.dir.path(), "six", 5, &config);
-}
-
-/// Returns the memory that a sweep takes with a batch at a time, as its refusal of less says.
-fn least_memory(case: &Case, words: &str) -> u64 {
-    let said =
-        fill(case, "none", [words, "--memory 1"]).fails(4, "two of its layers with a batch of sequences do not either");
-    assert!(!case.has("none"), "{said}");
-    let (_, takes) = said.split_once("the plan takes ").unwrap();
-    takes.split_once(' ').unwrap().0.parse().unwrap()
+/// Models of one layer, and rows of which some tokens count: in one none does, and two are the same.
+fn case_of_masked_rows() -> Case {
+    let config = tiny_config(&[("num_hidden_layers", 1.into())]);
+    let mut case = Case::of([&config, &config], 17 * 4);
+    let row = |row: u64| {
+        let ids: Vec<u64> = (0..6 + row).map(|at| (7 * row + 5 * at + at * at) % 96).collect();
+        let counts = |at: u64| row != 3 && at > 0 && !(at + row).is_multiple_of(3);
+        let labels: Vec<i64> = ids.iter().zip(0..).map(|(id, at)| if counts(at) { *id as i64 } else { -100 }).collect();
+        json!({"input_ids": ids, "labels": labels}).to_string() + "\n"
+    };
+    case.data = case.write("rows.jsonl", (0..9).chain([4]).map(row).collect::<String>());
+    case
 }
 
 #[test]
-fn a_sweep_gives_the_bytes_of_a_resident_teacher() {
-    for name in ["made-qwen2", "made-llama3", "made-qwen3"] {
-        let mut case = Case::golden(name);
-        six_layers(&mut case);
-        for precision in ["fp32", "bf16"] {
-            let words = &format!("--precision {precision} --seq-len 64");
-            let (whole, least) = (format!("whole-{precision}"), least_memory(&case, words));
-            fill(&case, &whole, words).succeeds();
-            // One batch at a time, and several.
-            for memory in [least, least + least / 2] {
-                let swept = format!("swept-{precision}-{memory}");
-                let [_, said] = fill(&case, &swept, format!("{words} --memory {memory}")).says();
-                let sizes = said.lines().find(|line| line.contains("it is swept through")).expect("a note");
-                assert_eq!(sizes.ends_with(" 3 sequences at a time"), memory == least, "{sizes}");
-                assert!(said.contains("GB/s, and computes in "), "{said}");
-                assert!(contents_of(&case, &whole) == contents_of(&case, &swept), "{name} {words} {memory}");
-            }
-        }
+fn adapters_learn_masked_rows_with_the_same_bits() {
+    let case = case_of_masked_rows();
+    fill(&case, "cache", "").succeeds();
+    same_bits(&case, "--steps 4 --checkpoint-every 0 --lora-rank 4 --beta 0.5 --grad-accum 2 --recompute blocks");
+}
+
+#[test]
+fn two_gpus_read_the_rows_of_their_replicas() {
+    skip_if!(is_on_gpu());
+    let case = case_of_masked_rows();
+    fill(&case, "cache", "").succeeds();
+    let how = "--steps 4 --checkpoint-every 0 --beta 1 --replicas 2 --shuffle true --shuffle-window 4";
+    same_bits(&case, how);
+    same_bits_as_online(&case, &[&format!("{how} --gpus 2")]);
+}
+
+/// The cache was filled with other shares, in another order.
+#[test]
+fn a_mixture_has_the_same_bits_over_two_passes() {
+    let case = case_of_masked_rows();
+    token_file(case.dir.path(), "held-out.bin", 17 * 3, 90);
+    fill(&case, "cache", "--data rows.jsonl=0.2 --data data.bin=0.8 --eval-data held-out.bin").succeeds();
+    let mixture = "--data data.bin=0.7 --data rows.jsonl=0.3 --eval-data held-out.bin --eval-every 2";
+    same_bits(&case, &format!("{mixture} --steps 16 --checkpoint-every 0"));
+    let of_held_out = |out: &str| case.metrics(out).iter().filter_map(|step| step.held_out.clone()).collect::<Vec<_>>();
+    assert!(of_held_out("cached").len() == 8 && of_held_out("cached") == of_held_out("online"));
+}
+
+#[test]
+fn a_run_that_resumes_from_its_cache_has_the_same_bits() {
+    let case = case_of_masked_rows();
+    fill(&case, "cache", "--precision fp32").succeeds();
+    let how = "--precision fp32 --shuffle true --checkpoint-every 1 --steps";
+    case.distill("online", [how, "5"]).succeeds();
+    same_bits_as_online(&case, &["2", "5"].map(|steps| format!("{how} {steps}")).each());
+}
+
+/// The teacher knows more tokens than the student; its cache is the same whether its weights stay as they are stored.
+#[test]
+fn a_wider_teacher_of_a_gguf_file_has_the_same_bits() {
+    let mut case = Case::new(17 * 4);
+    let config = shape(&{
+        let mut config = model_config("blocks");
+        config["num_hidden_layers"] = 1.into();
+        config
+    });
+    case.teacher = gguf::write(case.dir.path(), "teacher.gguf", &config, &Formats::uniform(&config, Block::Q4_K), 3);
+    for form in ["stored", "bf16"] {
+        fill(&case, form, ["--student student --teacher-format", form]).succeeds();
     }
+    assert!(contents_of(&case, "stored") == contents_of(&case, "bf16"));
+    fs::rename(case.path("stored"), case.path("cache")).unwrap();
+    case.distill("online", "--steps 2 --checkpoint-every 0 --teacher-format stored").succeeds();
+    same_bits_as_online(&case, &["--steps 2 --checkpoint-every 0"]);
 }
 
 /// The files of a cache, by name.
-fn contents_of(case: &Case, cache: &str) -> Vec<(PathBuf, Vec<u8>)> {
+pub fn contents_of(case: &Case, cache: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let dir = case.path(cache);
     contents(&dir).into_iter().map(|(path, bytes)| (path.strip_prefix(&dir).unwrap().to_owned(), bytes)).collect()
 }

@@ -173,9 +173,9 @@ pub fn is_note(line: &str) -> bool {
     line.starts_with("note: ") || line.starts_with("warning: ")
 }
 
-/// True for a line of the heading that `eval` and `generate` begin with.
+/// True for a line of the heading that `eval`, `generate` and `cache` begin with.
 pub fn is_heading(line: &str) -> bool {
-    const NAMES: [&str; 6] = ["device", "arch", "bundle", "GEMMs", "model", "adapter"];
+    const NAMES: [&str; 7] = ["device", "arch", "bundle", "GEMMs", "model", "teacher", "adapter"];
     line.is_empty() || NAMES.iter().any(|name| line.starts_with(&format!("{name:<8} ")))
 }
 

@@ -1,0 +1,65 @@
+//! `precast cache`: the same bytes however it is filled, and nothing that is not its own changes.
+
+use crate::support::prelude::*;
+use crate::teacher_cache::{contents_of, fill};
+
+/// A case of models of so many layers.
+fn case_of(layers: u32, tokens: u32) -> Case {
+    let config = tiny_config(&[("num_hidden_layers", layers.into())]);
+    Case::of([&config, &config], tokens)
+}
+
+/// Puts a teacher of three layers of a golden case's family in its place.
+fn three_layers(case: &mut Case) {
+    let mut config = case.json("golden/teacher/config.json");
+    config["num_hidden_layers"] = 3.into();
+    config.as_object_mut().unwrap().remove("layer_types");
+    case.data = token_file(case.dir.path(), "data.bin", 17 * 8, 96);
+    case.teacher = random_model(case.dir.path(), "three", 5, &config);
+}
+
+/// Returns the memory that a sweep takes with a batch at a time, as its refusal of less says.
+fn least_memory(case: &Case, words: &str) -> u64 {
+    let said =
+        fill(case, "none", [words, "--memory 1"]).fails(4, "two of its layers with a batch of sequences do not either");
+    assert!(!case.has("none"), "{said}");
+    let (_, takes) = said.split_once("the plan takes ").unwrap();
+    takes.split_once(' ').unwrap().0.parse().unwrap()
+}
+
+#[test]
+fn a_sweep_gives_the_bytes_of_a_resident_teacher() {
+    for (name, precision) in [("made-qwen2", "fp32"), ("made-llama3", "bf16"), ("made-qwen3", "bf16")] {
+        let mut case = Case::golden(name);
+        three_layers(&mut case);
+        let words = &format!("--precision {precision}");
+        let least = least_memory(&case, words);
+        fill(&case, "whole", words).succeeds();
+        // One batch at a time, and several.
+        for memory in [least, least + least / 2] {
+            let swept = format!("swept-{memory}");
+            let [_, said] = fill(&case, &swept, format!("{words} --memory {memory}")).says();
+            let sizes = said.lines().find(|line| line.contains("it is swept through")).expect("a note");
+            assert_eq!(sizes.ends_with(" 3 sequences at a time"), memory == least, "{sizes}");
+            assert!(said.contains("GB/s, and computes in "), "{said}");
+            assert!(contents_of(&case, "whole") == contents_of(&case, &swept), "{name} {memory}");
+        }
+    }
+}
+
+#[test]
+fn other_batches_and_a_row_twice_give_the_same_bytes() {
+    let case = case_of(1, 17 * 5);
+    let filled = fill(&case, "whole", "--json").json();
+    assert_eq!([&filled["sequences"], &filled["rows"]], [5, 80]);
+    for batch in ["1", "5", "8"] {
+        fill(&case, batch, ["--batch-size", batch]).succeeds();
+        assert!(contents_of(&case, batch) == contents_of(&case, "whole"), "{batch}");
+    }
+    // The same rows again, in the training data and held out.
+    let twice = fill(&case, "twice", "--data data.bin --data data.bin --eval-data data.bin --json").json();
+    assert_eq!([&twice["sequences"], &twice["rows"]], [5, 80]);
+    for name in ["hidden.bin", "index.bin", "teacher/model.safetensors"] {
+        assert!(case.read(format!("twice/{name}")) == case.read(format!("whole/{name}")), "{name}");
+    }
+}
