@@ -1,5 +1,7 @@
 //! `precast cache`: the same bytes however it is filled, and nothing that is not its own changes.
 
+use precast_system::files::Claim;
+
 use crate::support::prelude::*;
 use crate::teacher_cache::{contents_of, fill};
 
@@ -62,4 +64,37 @@ fn other_batches_and_a_row_twice_give_the_same_bytes() {
     for name in ["hidden.bin", "index.bin", "teacher/model.safetensors"] {
         assert!(case.read(format!("twice/{name}")) == case.read(format!("whole/{name}")), "{name}");
     }
+}
+
+/// What is filled by a few sequences at a time continues by others, or by a sweep.
+#[test]
+fn a_filling_killed_at_any_change_to_the_disk_continues() {
+    let case = case_of(1, 17 * 5);
+    fill(&case, "whole", "").succeeds();
+    let whole = contents_of(&case, "whole");
+    for at in 1.. {
+        let _ = fs::remove_dir_all(case.path("cache"));
+        if !is_killed_at(at, &mut fill(&case, "cache", "")) {
+            return assert!(at > 15, "{at}");
+        }
+        let (code, _, message) = fill(&case, "cache", "--batch-size 2").ends();
+        assert!(code == Some(0) || message.contains("is a complete teacher cache"), "change {at}: {message}");
+        assert!(contents_of(&case, "cache") == whole, "change {at}: {:?}", case.names("cache"));
+        let around = case.names("");
+        assert!(!around.iter().any(|name| name.starts_with('.')), "change {at}: {around:?}");
+    }
+}
+
+#[test]
+fn a_cache_that_another_process_fills_is_left_alone() {
+    let case = case_of(1, 17 * 2);
+    fs::create_dir(case.path("cache")).unwrap();
+    let claim = Claim::take(&case.path("cache/.precast.lock")).unwrap();
+    let before = contents_of(&case, "cache");
+    let pid = std::process::id().to_string();
+    let said = fill(&case, "cache", "").fails(2, ["cache is in use by another process, ", &pid]);
+    assert!(!said.lines().any(is_heading), "before the teacher is sent: {said}");
+    assert!(contents_of(&case, "cache") == before);
+    drop(claim);
+    fill(&case, "cache", "").succeeds();
 }

@@ -107,8 +107,8 @@ impl Filling {
         Ok(Self { dir: dir.to_owned(), made, claim, hidden, index, keys, end, pending: Vec::new(), is_whole: true })
     }
 
-    /// Refuses a directory that [`Self::open`] would refuse, but for one that another process fills, and changes nothing. Returns the
-    /// sequences in it.
+    /// Refuses a directory that [`Self::open`] would refuse. In one that it does not, and in a complete cache, it removes what a kill
+    /// has left. Returns the sequences in it.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -116,8 +116,13 @@ impl Filling {
         if fs::symlink_metadata(dir).is_err() {
             return Ok(0);
         }
-        match look(dir)? {
+        let found = look(dir)?;
+        if dir.join(LOCK).exists() {
+            drop(claim(dir)?);
+        }
+        match found {
             Found::Nothing => Ok(0),
+            Found::Complete if dir.join(FILLING).exists() => Ok(Self::open(dir, made)?.sequences()),
             Found::Complete => Err(CacheError::Complete(dir.to_owned())),
             Found::Filling(was) => {
                 refuse_another(dir, made, &was)?;
