@@ -98,3 +98,24 @@ fn a_cache_that_another_process_fills_is_left_alone() {
     drop(claim);
     fill(&case, "cache", "").succeeds();
 }
+
+/// The steps before it are as they would have been, and the run continues from a cache that is whole.
+#[test]
+fn a_flipped_byte_of_a_row_ends_the_step_that_reads_it() {
+    let case = case_of(1, 17 * 8);
+    fill(&case, "cache", "").succeeds();
+    let run = |out: &str, more: &str| case.distill(out, ["--teacher-cache cache --checkpoint-every 1 --steps 4", more]);
+    run("whole", "").succeeds();
+    let rows = case.read("cache/hidden.bin");
+    let mut flipped = rows.clone();
+    // Of the fifth sequence, which the third step reads.
+    let of_one = rows.len() / 8;
+    flipped[4 * of_one + 77] ^= 4;
+    case.write("cache/hidden.bin", flipped);
+    let place = format!("hidden.bin: the {of_one} bytes at {} do not", 4 * of_one);
+    run("out", "").fails(5, ["error: step 3: ", &place, "the file is damaged", "Continue with:"]);
+    assert_eq!(case.metrics("out").len(), 2);
+    case.write("cache/hidden.bin", rows);
+    run("out", "--resume").succeeds();
+    assert!(case.results("out") == case.results("whole"));
+}
