@@ -257,14 +257,14 @@ impl RunConfig {
         let Some(path) = &self.teacher_cache else { return Ok(None) };
         let cache = TeacherCache::open(path)?;
         let Made { precision, seq_len, .. } = &cache.manifest().made;
-        let exact = self.arithmetic.precision.exact();
-        let own = [
-            ("--precision", precision.to_string(), exact.to_string()),
-            ("--seq-len", seq_len.to_string(), self.shape.seq_len.to_string()),
+        let (own, length) = (self.arithmetic.precision, self.shape.seq_len);
+        let options = [
+            ("--precision", [*precision, own.exact(), own].map(|value| value.to_string())),
+            ("--seq-len", [*seq_len, length, length].map(|value| value.to_string())),
         ];
-        match own.into_iter().find(|(_, was, is)| was != is) {
+        match options.into_iter().find(|(_, [was, is, _])| was != is) {
             None => Ok(Some(cache)),
-            Some((option, was, is)) => Err(cache.of_another_run(option, was, is)),
+            Some((option, values)) => Err(cache.of_another_run(option, values)),
         }
     }
 

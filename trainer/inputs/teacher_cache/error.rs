@@ -52,13 +52,13 @@ pub enum CacheError {
     /// A file is not as it was written.
     #[error("{}: {what}: the file is damaged. Remove the cache and make it again, with `precast cache`", path.display())]
     Damaged { path: PathBuf, what: String },
-    /// It is of runs with another value of an option.
+    /// It is of runs with another value of an option: this one's value is `run`, which reads a cache of `is`.
     #[error(
-        "{} is of {option} {was}, and this run is of {is}: give {option} {was}, or make a cache of this run, with \
+        "{} is of {option} {was}, and this run is of {run}: give {option} {was}, or make a cache of this run, with \
          `precast cache {option} {is}`",
         path.display()
     )]
-    OtherOption { path: PathBuf, option: &'static str, was: String, is: String },
+    OtherOption { path: PathBuf, option: &'static str, was: String, is: String, run: String },
     /// It is of another teacher than the one that is named.
     #[error(
         "{} is of a teacher whose weights have the digest {was}, and those of {} have {is}: leave --teacher out, or make a cache of that \

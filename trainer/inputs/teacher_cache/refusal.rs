@@ -9,9 +9,9 @@ use super::cache::TeacherCache;
 use super::error::CacheError;
 
 impl TeacherCache {
-    /// Refuses it for a run with another value of an option.
-    pub fn of_another_run(&self, option: &'static str, was: String, is: String) -> CacheError {
-        CacheError::OtherOption { path: self.path().to_owned(), option, was, is }
+    /// Refuses it for a run with another value of an option, which reads a cache of `is`.
+    pub fn of_another_run(&self, option: &'static str, [was, is, run]: [String; 3]) -> CacheError {
+        CacheError::OtherOption { path: self.path().to_owned(), option, was, is, run }
     }
 
     /// Refuses it beside a teacher whose weights have the digest `is`.
