@@ -104,3 +104,39 @@ impl CacheRequest {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::programs::failure::Failure;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        request: CacheRequest,
+    }
+
+    #[test]
+    fn a_disk_without_room_is_refused_in_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("new/cache");
+        let line = ["cache", "--teacher", "teacher", "--data", "data", "--out"].map(OsString::from);
+        let Line { request } = Line::parse_from(line.into_iter().chain([out.clone().into()]));
+        request.check_space(1).unwrap();
+        let refused = request.check_space(u64::MAX).unwrap_err();
+        let CacheError::Space { path, needed, free } = &refused else { panic!("{refused}") };
+        assert!(path == dir.path() && *needed == u64::MAX && free < needed, "{refused}");
+        assert!(refused.to_string().ends_with(&format!("the cache takes {} more: nothing was written", u64::MAX)));
+        assert_eq!(Failure::from(refused).exit_code(), 4);
+        assert!(!out.exists());
+        // What is there of it takes no more room.
+        std::fs::create_dir_all(&out).unwrap();
+        std::fs::write(out.join("hidden.bin"), [0; 100]).unwrap();
+        let refused = request.check_space(u64::MAX).unwrap_err();
+        assert!(matches!(refused, CacheError::Space { needed, .. } if needed == u64::MAX - 100), "{refused}");
+    }
+}
