@@ -41,7 +41,7 @@ impl Options {
         }
         if self.arithmetic.gemm == Gemm::Cublas {
             return refuse(
-                "--gemm cublas: the rows of its products depend on how many there are, and a cache is filled by the bundle's kernels: \
+                "--gemm cublas: the rows of its GEMMs depend on how many there are, and a cache is filled by the bundle's kernels: \
                  leave it out, or give --teacher in place of --teacher-cache"
                     .to_owned(),
             );

@@ -34,7 +34,7 @@ use sequences::Contents;
 /// What a command comes to.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-pub enum Outcome {
+pub enum CacheOutcome {
     /// That of a dry run.
     Forecast(Box<Forecast>),
     Filled(Box<Filled>),
@@ -70,7 +70,7 @@ pub struct Filled {
 ///
 /// # Errors
 /// [`Failure`]. What was computed before it stays, and the same command continues behind it.
-pub fn fill(request: &CacheRequest) -> Result<Outcome, Failure> {
+pub fn fill(request: &CacheRequest) -> Result<CacheOutcome, Failure> {
     let config = request.run()?;
     config.sources()?;
     refuse_inputs(&request.out, &config.inputs())?;
@@ -91,7 +91,7 @@ pub fn fill(request: &CacheRequest) -> Result<Outcome, Failure> {
     if request.dry_run {
         let Contents { sequences, rows, .. } = contents;
         let memory = MemoryTable::of(planned.plan());
-        return Ok(Outcome::Forecast(Box::new(Forecast { sequences, rows, disk_bytes, memory })));
+        return Ok(CacheOutcome::Forecast(Box::new(Forecast { sequences, rows, disk_bytes, memory })));
     }
     let mut engine = opening.open(planned)?;
     let mut filling = Filling::open(&request.out, &made)?;
@@ -107,7 +107,7 @@ pub fn fill(request: &CacheRequest) -> Result<Outcome, Failure> {
     let head_sha256 = checkpoint::digest(&[head(&request.out)])?;
     let manifest = filling.finish(signature, head_sha256)?;
     let tokens_per_s = (computed > 0).then(|| computed as f64 / seconds);
-    Ok(Outcome::Filled(Box::new(Filled { sha256: manifest.sha256(), manifest, continued, tokens_per_s })))
+    Ok(CacheOutcome::Filled(Box::new(Filled { sha256: manifest.sha256(), manifest, continued, tokens_per_s })))
 }
 
 /// Describes what the cache is made from.
@@ -158,7 +158,7 @@ impl Filled {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for CacheOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Forecast(forecast) => forecast.fmt(f),
