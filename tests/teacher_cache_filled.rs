@@ -85,6 +85,19 @@ fn a_filling_killed_at_any_change_to_the_disk_continues() {
     }
 }
 
+/// A file that may not grow further stands for a disk that has become full: a part of the rows is written.
+#[test]
+fn a_filling_that_finds_no_more_room_continues() {
+    let (case, words) = (case_of(1, 17 * 24), "--precision fp32");
+    fill(&case, "whole", words).succeeds();
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 40; exec \"$0\" \"$@\""]);
+    let said = ["cannot write cache/hidden.bin", "bytes at most (`ulimit -f`): raise that limit"];
+    under(limited, &fill(&case, "cache", words)).fails(5, said);
+    fill(&case, "cache", words).succeeds();
+    assert!(contents_of(&case, "cache") == contents_of(&case, "whole"));
+}
+
 #[test]
 fn a_cache_that_another_process_fills_is_left_alone() {
     let case = case_of(1, 17 * 2);
