@@ -86,6 +86,33 @@ fn reason(out: &Path) -> String {
 const BY: [(&str, &str); 2] =
     [("copies", "by copy engines"), ("nccl", "by NCCL 2.28.3, since rank 0: PRECAST_EXCHANGE is nccl")];
 
+/// A layer's weights are sent while the layer before computes on another stream: whatever comes first, no byte is another.
+#[test]
+fn a_sweep_has_the_same_bytes_whichever_stream_is_late() {
+    skip_if!(has_driver() || lacks_compiler());
+    let host = host();
+    let teacher = host.case.model("deep", 5, &[("num_hidden_layers", 12.into())]);
+    token_file(host.case.dir.path(), "long.bin", 65 * 32, 96);
+    let cache = |out: &str, more: &str| {
+        let mut command = precast();
+        command.current_dir(host.case.dir.path()).arg("cache").arg("--teacher").arg(&teacher);
+        command.with(["--data long.bin --seq-len 64 --batch-size 4 --out", out, more]);
+        command
+    };
+    let swept =
+        |out: &str, memory: &str| host.machine.computes(&mut cache(out, &format!("--memory {memory}")), &host.bundle);
+    let said = swept("none", "1").fails(4, "two of its layers with a batch of sequences do not either");
+    let least = said.split_once("the plan takes ").unwrap().1.split(' ').next().unwrap();
+    // All batches at a time: their layers take longer than the copies of a layer.
+    let memory = (least.parse::<u64>().unwrap() + (160 << 10)).to_string();
+    cache("whole", "--device sim").succeeds();
+    for index in 0..3 {
+        let [_, said] = swept(&format!("swept-{index}"), &memory).says();
+        assert!(said.contains("it is swept through") && said.contains(" 32 sequences at a time"), "{said}");
+        assert!(host.case.read(format!("swept-{index}/hidden.bin")) == host.case.read("whole/hidden.bin"));
+    }
+}
+
 #[test]
 fn several_ranks_give_the_bits_of_one() {
     skip_if!(has_driver());

@@ -87,8 +87,8 @@ impl HostMemory {
             _ => ("pinned slots for copies", STAGE_SLOTS as u64 * STAGE_BYTES),
         };
         let conversion = |tensor: Tensor| match tensor.format {
-            // As f32, and rounded to bf16: where a file holds another dtype than the run's.
-            Format::Dense(_) => tensor.elems * (4 + 2),
+            // A part as f32, and rounded to bf16: where a file holds another dtype than the run's.
+            Format::Dense(_) => tensor.elems.min(PART_ELEMENTS) * (4 + 2),
             // In another order of rows.
             Format::Block(_) => tensor.bytes(),
         };
@@ -100,7 +100,7 @@ impl HostMemory {
         let conversion = match memory {
             // As it is read, as f32, and rounded to bf16; hidden pages of direct reads too.
             DeviceMemory::Shared => ("parts of a model's file", PART_ELEMENTS * (4 + 4 + 2) + PAGES_BYTES),
-            DeviceMemory::Own => ("conversion of the largest tensor", conversions.map(conversion).max().unwrap_or(0)),
+            DeviceMemory::Own => ("conversion of weights", conversions.map(conversion).max().unwrap_or(0)),
         };
         let rows = [device, conversion].into_iter().chain(parts.iter().copied()).chain([("training data", data_bytes)]);
         let rows = rows.map(|(what, bytes)| HostMemoryRow { what, bytes });

@@ -44,7 +44,11 @@ impl Identity {
             DeviceChoice::As(arch, _) => Some(("launches".to_owned(), arch.to_string())),
             _ => None,
         };
-        let configs = models.models.iter().map(|(role, model)| (format!("{role} config"), json(model)));
+        let of_cache = models.cache.as_ref().map(|cache| cache.manifest().made.teacher_config_sha256.to_string());
+        let configs = models.models.iter().map(|(role, model)| {
+            let cached = of_cache.clone().filter(|_| role == Role::Teacher);
+            (format!("{role} config"), cached.unwrap_or_else(|| json(model)))
+        });
         // Only an adapter that was there has a digest: a new one follows from options.
         let digest = models.adapter.as_ref().and_then(|adapter| Some((adapter.digest()?, adapter.layout.digest())));
         let adapter = digest.map(|(tensors, layout)| {

@@ -4,15 +4,14 @@ use precast_core::Plan;
 use precast_core::plan::{Builder, Tensor};
 use precast_kernels::{Arch, Dtype, KERNELS};
 
-use crate::adapters::Adapters;
 use crate::category;
 use crate::config::ModelConfig;
-use crate::evaluation::{check, check_bytes, frozen};
+use crate::evaluation::{check, check_bytes};
 use crate::formats::Formats;
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
 use crate::recipe::{PlanError, Precision};
-use crate::training::Student;
+use crate::weights::{Passes, Weights};
 
 /// Returns the shape of a model of whose head nothing is launched: where it has weights of its own, they stay away.
 pub(crate) fn without_head(config: &ModelConfig) -> ModelConfig {
@@ -62,8 +61,8 @@ impl HiddenPlan {
         check((config, formats), (batch, seq_len), precision)?;
         let dtype = precision.dtype();
         let mut b = Builder::new(&KERNELS, arch);
-        let student = Student { config, formats, adapters: &Adapters::none() };
-        let (weights, _) = frozen(&mut b, student, dtype)?;
+        let category = category::TEACHER_WEIGHTS;
+        let weights = Weights::frozen(&mut b, "model", category, config, (formats, dtype), Passes::Forward);
         let ids = b.persistent("ids", category::INPUTS, Dtype::U32, u64::from(batch * seq_len));
         let model = Resident::new(&mut b, "model", config, weights, seq_len);
         let ops = &mut Ops::new(&mut b, (batch, seq_len), dtype, None);

@@ -54,8 +54,8 @@ pub enum CacheError {
     Damaged { path: PathBuf, what: String },
     /// It is of runs with another value of an option: this one's value is `run`, which reads a cache of `is`.
     #[error(
-        "{} is of {option} {was}, and this run is of {run}: give {option} {was}, or make a cache of this run, with \
-         `precast cache {option} {is}`",
+        "{} is of {option} {was}, and this run is of {run}: give {option} {was}, or make a cache of this run: \
+         `precast cache --teacher TEACHER --data DATA {option} {is} --out CACHE`",
         path.display()
     )]
     OtherOption { path: PathBuf, option: &'static str, was: String, is: String, run: String },
@@ -70,15 +70,16 @@ pub enum CacheError {
     /// It lacks training data of a run.
     #[error(
         "{} has no hidden states of sequence {number} of the training data, counted from 1: they were made of other rows, or rows read \
-         otherwise (another --data-field, tokenizer or chat template). Make a cache of these, with `precast cache --data {}`",
+         otherwise (another --data-field, tokenizer or chat template). Make a cache of these: \
+         `precast cache --teacher TEACHER --data {} --out CACHE`",
         path.display(),
         data.join(" ")
     )]
     LacksData { path: PathBuf, number: u64, data: Vec<String> },
     /// It lacks held-out data of a run.
     #[error(
-        "{} has no hidden states of sequence {number} of the held-out data, counted from 1. Make a cache of them too, with \
-         `precast cache --eval-data {}`, or leave --eval-data out",
+        "{} has no hidden states of sequence {number} of the held-out data, counted from 1. Make a cache of both, with \
+         `precast cache --teacher TEACHER --data DATA --eval-data {} --out CACHE`, or leave --eval-data out",
         path.display(),
         data.join(" ")
     )]

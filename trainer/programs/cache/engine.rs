@@ -3,18 +3,22 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use precast_plan::Plan;
+use precast_plan::{Plan, Resident};
 use precast_runtime::{Driver, Placement};
 use precast_system::terminal::tell;
 
 use super::request::CacheRequest;
 use super::sequences::Sequence;
 use crate::base::startup_times::Startup;
-use crate::device::host_memory::HostMemory;
+use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::seal::{SealedDevice, seal};
 use crate::device::{DeviceError, one_memory, tuning};
 use crate::inputs::checkpoint::Checkpoint;
+use crate::options::Patience;
 use crate::programs::failure::Failure;
+
+/// Batches that are computed and wait for the disk.
+pub(super) const WAITING: usize = 2;
 
 /// Takes the hidden states of the sequences that come next, a row a token: so many sequences, and their rows.
 pub type Emit<'e> = dyn FnMut(usize, Vec<u8>) -> Result<(), Failure> + 'e;
@@ -39,15 +43,32 @@ pub(super) struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Checks memory, loads kernels and seals.
-    pub fn seal(self, plan: &mut impl AsMut<Plan>, host: HostMemory) -> Result<SealedDevice, DeviceError> {
-        let plan = plan.as_mut();
+    /// Estimates the host memory that a filling takes: hidden states of a batch that is read, of one that is written, and of those
+    /// between.
+    pub fn host(&self, plan: &Plan, model: &Resident) -> HostMemory {
+        let width = u64::from(self.teacher.config().hidden) * self.request.precision.dtype().bytes();
+        let (batch, seq_len) = self.request.batch();
+        let batches = WAITING as u64 + 2;
+        let kept = ("hidden states", batches * u64::from(batch * seq_len) * width);
+        HostMemory::of_forward(plan, model, kept, &self.request.data, DeviceMemory::of(self.driver.device()))
+    }
+
+    /// Checks memory, loads kernels and seals. `patience` is that of who watches the device.
+    pub fn seal(
+        self,
+        plan: &mut Plan,
+        model: &Resident,
+        patience: Option<Patience>,
+    ) -> Result<SealedDevice, DeviceError> {
+        let what = "the teacher does not fit: give --memory less than is free, use a smaller --batch-size, or end other programs";
+        let host = self.host(plan, model);
         tuning::select(plan, self.driver.device(), None)?;
-        one_memory::check(self.driver.device(), plan, &host)?;
+        one_memory::check(self.driver.device(), plan, &host).map_err(|error| error.unfit(what))?;
         let path: &Path = &self.request.teacher;
         let (models, startup) = ([path.display().to_string()], &mut Startup::default());
         let kernels = &self.request.target.kernels;
-        let sealed = seal(self.driver, plan, kernels, &models, (Placement::Arena, None), startup)?;
+        let sealed = seal(self.driver, plan, kernels, &models, (Placement::Arena, patience), startup);
+        let sealed = sealed.map_err(|error| error.unfit(what))?;
         if self.request.heading {
             tell(sealed.heading().model("teacher", path, self.teacher, self.request.teacher_format));
         }

@@ -8,7 +8,7 @@ use std::thread;
 use precast_system::progress::{Progress, Unit};
 use rayon::prelude::*;
 
-use super::engine::Engine;
+use super::engine::{Engine, WAITING};
 use super::sequences::{Contents, Sequence, each};
 use crate::inputs::teacher_cache::{CacheError, Entry, Filling, Key};
 use crate::programs::failure::Failure;
@@ -16,9 +16,6 @@ use crate::run::identity::Data;
 
 /// Bytes of hidden states between two points that a filling continues from.
 const SYNC_BYTES: u64 = 256 << 20;
-/// Batches that wait for the disk.
-const WAITING: usize = 2;
-
 /// Sequences, and their hidden states.
 type Computed = (Vec<Arc<Sequence>>, Vec<u8>);
 

@@ -7,8 +7,11 @@ use super::engine::{Engine, Opening};
 use super::resident::Resident;
 use super::sweep::Sweep;
 use crate::device::weight_format::{Choice, Chosen, KERNELS_BYTES};
-use crate::device::{self, DeviceError};
+use crate::device::{self, DeviceError, one_memory};
 use crate::inputs::checkpoint::Weights;
+
+/// Batches of a pass: each has launches of its own.
+const MOST_BATCHES: u64 = 1024;
 
 /// A plan, and a note on why it is so.
 pub(super) enum Planned {
@@ -74,8 +77,13 @@ impl<'a> Opening<'a> {
         self.request.memory.into_iter().chain(free).min()
     }
 
-    fn is_allowed(&self, plan: &impl AsRef<Plan>) -> bool {
-        self.request.memory.is_none_or(|most| plan.as_ref().arena_bytes <= most)
+    /// Returns true if a plan fits into what a plan may take, beside what the host takes of that where it shares it.
+    fn is_allowed(&self, plan: &HiddenPlan) -> bool {
+        self.memory().is_none_or(|most| plan.plan.arena_bytes + self.host_bytes(&plan.plan, &plan.model) <= most)
+    }
+
+    fn host_bytes(&self, plan: &Plan, model: &precast_plan::Resident) -> u64 {
+        one_memory::host_bytes(self.driver.device(), || self.host(plan, model))
     }
 
     fn resident(&self, memory: Option<u64>) -> Result<Chosen<HiddenPlan>, DeviceError> {
@@ -88,7 +96,7 @@ impl<'a> Opening<'a> {
         let lower = |formats: &Formats| {
             HiddenPlan::new((self.teacher.config(), formats), self.request.batch(), self.request.precision, arch)
         };
-        choice.make(device, |_| 0, lower)
+        choice.make(device, |plan: &HiddenPlan| self.host_bytes(&plan.plan, &plan.model), lower)
     }
 
     /// Lowers a sweep of as many batches as fit, or in as few passes as that takes: all of about one length.
@@ -99,7 +107,9 @@ impl<'a> Opening<'a> {
             SweepPlan::new(self.teacher.config(), shape, self.request.precision, arch)
         };
         let all = sequences.div_ceil(u64::from(self.request.shape.batch_size)).max(1);
-        let [one, two] = [lower(1)?, lower(2)?].map(|plan| plan.plan.arena_bytes);
+        let (one, two) = (lower(1)?, lower(2)?);
+        let memory = memory.map(|memory| memory.saturating_sub(self.host_bytes(&one.plan, &one.first)));
+        let [one, two] = [one, two].map(|plan| plan.plan.arena_bytes);
         let most = match memory {
             None => all,
             Some(memory) if memory < one => {
@@ -110,6 +120,7 @@ impl<'a> Opening<'a> {
             }
             Some(memory) => (1 + (memory - one) / (two - one)).min(all),
         };
+        let most = most.min(MOST_BATCHES);
         Ok(lower(all.div_ceil(all.div_ceil(most)))?)
     }
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::engine::{Emit, Engine, Opening};
 use super::sequences::{Sequence, laid_out};
 use crate::device::DeviceError;
-use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::seal::SealedDevice;
 use crate::device::upload::{Staging, Upload};
 use crate::programs::failure::Failure;
@@ -26,10 +25,7 @@ impl Resident {
     /// [`DeviceError`].
     pub fn open(opening: Opening<'_>, mut plan: HiddenPlan) -> Result<Self, DeviceError> {
         let (request, teacher) = (opening.request, opening.teacher);
-        let memory = DeviceMemory::of(opening.driver.device());
-        let kept = ("hidden states", 2 * plan.hidden.bytes());
-        let host = HostMemory::of_forward(&plan.plan, &plan.model, kept, &request.data, memory);
-        let mut sealed = opening.seal(&mut plan, host)?;
+        let mut sealed = opening.seal(&mut plan.plan, &plan.model, None)?;
         let mut wait = Wait::start("sending weights");
         let progress = &mut |_| {
             wait.goes_on();

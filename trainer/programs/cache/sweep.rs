@@ -10,10 +10,10 @@ use super::engine::{Emit, Engine, Opening};
 use super::sequences::{Sequence, laid_out};
 use crate::base::notes::note;
 use crate::device::DeviceError;
-use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::seal::SealedDevice;
 use crate::device::upload::Upload;
 use crate::inputs::checkpoint::{Checkpoint, Scratch};
+use crate::options::Patience;
 use crate::programs::failure::Failure;
 
 /// A teacher of which two layers are on the device.
@@ -35,10 +35,8 @@ impl<'a> Sweep<'a> {
     /// [`DeviceError`].
     pub fn open(opening: Opening<'a>, mut plan: SweepPlan) -> Result<Self, DeviceError> {
         let (request, teacher) = (opening.request, opening.teacher);
-        let memory = DeviceMemory::of(opening.driver.device());
-        let kept = ("hidden states", 2 * plan.hidden[0].bytes());
-        let host = HostMemory::of_forward(&plan.plan, &plan.first, kept, &request.data, memory);
-        let mut sealed = opening.seal(&mut plan, host)?;
+        // A layer takes as long as it has tokens, and no step before says how long.
+        let mut sealed = opening.seal(&mut plan.plan, &plan.first, Some(Patience::None))?;
         Upload::new(&mut sealed, teacher, &mut |_| Ok(())).tables(&plan.first)?;
         let batch = request.shape.batch_size as usize;
         let mut sweep = Self { plan, sealed, teacher, batch, scratch: None, is_first: true };

@@ -1,6 +1,7 @@
 //! Check that a cached teacher is that of a run, and that its cache has the hidden states of every sequence.
 
 use precast_fatbins::Digest;
+use precast_plan::Plan;
 
 use crate::base::notes::note;
 use crate::device::session::key_of;
@@ -46,6 +47,18 @@ pub fn check(
     match held_out.enumerate().find(|(_, chunk)| lacks(chunk)) {
         Some((index, _)) => Err(cache.lacks_held_out(index as u64 + 1, &config.eval_data).into()),
         None => Ok(()),
+    }
+}
+
+/// Notes an architecture whose kernels may give other bits than those that filled a cache.
+pub fn note_arch(cache: &TeacherCache, plan: &Plan) {
+    let (was, is) = (&cache.manifest().made.arch, plan.arch.argument());
+    if was != is {
+        note(format_args!(
+            "{} was filled by kernels of {was}, and this run launches those of {is}: its hidden states may differ in their last bits from \
+             those of a teacher that is computed in the run",
+            cache.path().display()
+        ));
     }
 }
 

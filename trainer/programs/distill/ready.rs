@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::begin;
 use super::certify::Teacher;
+use super::covered;
 use super::inputs::batches;
 use super::open::{Opened, UnderWay};
 use super::teacher_score::{self, TeacherScore};
@@ -76,6 +77,9 @@ pub(super) fn ready(
     session.watch.on_hang(move |hang| replay::hangs(&of_run, Hang { replicas, out: path, ..hang }));
     session.watch.checkpoint(begin.step);
     known.check_room(config, &session)?;
+    if let Some(cache) = &models.cache {
+        covered::note_arch(cache, &session.plan.plan);
+    }
     let recorded = RunConfig {
         student_format: models.adapter.as_ref().map(|_| models.shapes().student_format(config)),
         teacher_format: config.teacher_format.map(|_| session.teacher_format),
