@@ -277,3 +277,26 @@ fn init_writes_a_teacher_in_the_mix_of_q4_k_m() {
     case.write("teacher/model.gguf", &written[..written.len() - 1]);
     init("teacher --seed 3 --overwrite").fails(2, "changed since it was written");
 }
+
+/// Blocks are sent as they are, layer after layer, and dequantized on the device: the bytes of a teacher that is there whole, in
+/// either form.
+#[test]
+fn a_sweep_of_blocks_gives_the_bytes_of_a_resident_teacher() {
+    let case = Case::new(17 * 9);
+    let config = ModelConfig { layers: 6, ..model("LlamaForCausalLM", false) };
+    teacher(&case, "deep.gguf", &config, &mix(&config), 3);
+    let cache = |out: &str, more: &str| {
+        case.run(["cache --teacher deep.gguf --data data.bin --seq-len 16 --batch-size 2 --out", out, more])
+    };
+    let of = |out: &str| ["cache.json", "hidden.bin", "index.bin"].map(|file| case.read(format!("{out}/{file}")));
+    cache("whole", "--teacher-format bf16").succeeds();
+    // As the file has them, and dequantized on the host.
+    for format in ["auto", "stored", "bf16"] {
+        let form = format!("--teacher-format {format}");
+        let said = cache("none", &format!("{form} --memory 1")).fails(4, "two of its layers");
+        let least = said.split_once("the plan takes ").unwrap().1.split(' ').next().unwrap();
+        let [_, said] = cache(format, &format!("{form} --memory {least}")).says();
+        assert!(said.contains("it is swept through"), "{said}");
+        assert!(of(format) == of("whole"), "{format}");
+    }
+}

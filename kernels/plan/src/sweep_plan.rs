@@ -1,8 +1,10 @@
 //! The plan that computes the last hidden states of a model that does not fit: layer after layer, of many sequences at a time.
 
+use std::collections::BTreeMap;
+
 use precast_core::Plan;
 use precast_core::plan::{Builder, Category, Tensor};
-use precast_kernels::{Arch, Dtype, KERNELS, Out};
+use precast_kernels::{Arch, Block, Dtype, Format, KERNELS, Out};
 
 use crate::block::TransformerBlock;
 use crate::category;
@@ -32,8 +34,32 @@ pub struct SweepPlan {
     pub first: Resident,
     /// The second place of a layer.
     second: Weights,
+    /// Formats of the matrices as they are sent.
+    formats: Formats,
+    /// Place in which a matrix in blocks arrives, by its name in the first layer and its format.
+    staged: BTreeMap<(String, Block), Tensor>,
     /// Results of each batch after its [`Self::norm_phase`], `[tokens, hidden]`, in the dtype of activations.
     pub hidden: Vec<Tensor>,
+}
+
+/// Returns the phase that dequantizes a matrix of blocks into one of the places of a layer.
+fn dequant_phase(slot: u32, name: &str, block: Block) -> String {
+    format!("dequant.{slot}.{name}.{block}")
+}
+
+/// Declares a place for each matrix of a layer in each format of blocks that any layer has it in.
+fn staged(b: &mut Builder, weights: &Weights, (layers, formats): (u32, &Formats)) -> BTreeMap<(String, Block), Tensor> {
+    let mut staged = BTreeMap::new();
+    for (parameter, _) in weights.list() {
+        let of_layer = |layer| formats.of(&parameter.of_layer(layer)?.name);
+        for block in (0..layers).filter_map(of_layer) {
+            staged.entry((parameter.name.clone(), block)).or_insert_with(|| {
+                let name = format!("staged.{}.{block}", parameter.name);
+                b.persistent(name, category::TEACHER_WEIGHTS, block, parameter.elems())
+            });
+        }
+    }
+    staged
 }
 
 /// Declares a buffer of so many tensors of so many elements, each aligned, and returns them.
@@ -69,12 +95,12 @@ impl SweepPlan {
         format!("norm.{batch}")
     }
 
-    /// Lowers a model and so many batches of a shape; matrices are dense.
+    /// Lowers a model and so many batches of a shape. Matrices are sent in the formats given, and dequantized once a layer.
     ///
     /// # Errors
-    /// [`PlanError`] if the sequence is longer than the model supports, or there are no tokens or too many.
+    /// [`PlanError`] if the sequence is longer than the model supports, there are no tokens or too many, or no kernel reads a format.
     pub fn new(
-        config: &ModelConfig,
+        (config, formats): (&ModelConfig, &Formats),
         ((batch, seq_len), batches): ((u32, u32), u32),
         precision: Precision,
         arch: Arch,
@@ -82,7 +108,7 @@ impl SweepPlan {
         let dense = Formats::dense();
         // As many parameters as are on the device at a time.
         let one = ModelConfig { layers: 1, vocab: 1, ..without_head(config) };
-        check((&ModelConfig { layers: 2, ..without_head(config) }, &dense), (batch, seq_len), precision)?;
+        check((&ModelConfig { layers: 2, ..without_head(config) }, formats), (batch, seq_len), precision)?;
         let (dtype, hidden) = (precision.dtype(), u64::from(config.hidden));
         let tokens = u64::from(batch * seq_len);
         let mut b = Builder::new(&KERNELS, arch);
@@ -94,17 +120,25 @@ impl SweepPlan {
         let ids = each(&mut b, ("ids", category::INPUTS), Dtype::U32, (batches, tokens));
         let streams = each(&mut b, ("streams", category::STREAMS), dtype, (batches, tokens * hidden));
         let first = Resident::new(&mut b, "model", &one, first, seq_len);
+        let staged = staged(&mut b, &first.weights, (config.layers, formats));
         let ops = &mut Ops::new(&mut b, (batch, seq_len), dtype, None);
 
         ops.phase(Self::EMBED);
         ops.scope("model");
         let parameter = Parameter::head(&without_head(config));
-        let tensor = ops.sent("table", parameter.elems());
+        let format = formats.of(&parameter.name).map_or(Format::Dense(dtype), Format::Block);
+        let tensor = ops.sent_in("table", format, parameter.elems());
         let table = Weight { tensor, role: Role::Frozen };
         for (index, (ids, stream)) in ids.iter().zip(&streams).enumerate() {
             ops.embed(&format!("{index}.embedding"), *ids, &table, *stream);
         }
         for (slot, weights) in [&first.weights, &second].into_iter().enumerate() {
+            for ((name, block), w) in &staged {
+                ops.phase(&dequant_phase(slot as u32, name, *block));
+                ops.scope("model");
+                let (_, dense) = weights.list().find(|(parameter, _)| parameter.name == *name).expect("its own");
+                ops.dequantize(&format!("{name}.dequant"), *w, dense.tensor);
+            }
             ops.phase(&Self::layer_phase(slot as u32));
             ops.beside();
             let block = TransformerBlock {
@@ -128,13 +162,20 @@ impl SweepPlan {
         let hidden = streams.iter().enumerate().map(normalize).collect();
         let plan = b.finish();
         check_bytes(&plan)?;
-        Ok(Self { plan, ids, embedding: (parameter, tensor), first, second, hidden })
+        let formats = formats.clone();
+        Ok(Self { plan, ids, embedding: (parameter, tensor), first, second, formats, staged, hidden })
     }
 
-    /// Returns the parameters of a layer, each with its place, which they are sent to before its phase.
-    pub fn layer(&self, layer: u32) -> impl Iterator<Item = (Parameter, Tensor)> {
+    /// Returns the parameters of a layer, each with the place that it is sent to before the layer's phase, and, where that is one
+    /// of blocks, the phase that dequantizes it once all have been sent.
+    pub fn layer(&self, layer: u32) -> impl Iterator<Item = (Parameter, Tensor, Option<String>)> {
         let weights = if layer.is_multiple_of(2) { &self.first.weights } else { &self.second };
-        weights.list().filter_map(move |(parameter, weight)| Some((parameter.of_layer(layer)?, weight.tensor)))
+        weights.list().filter_map(move |(parameter, weight)| {
+            let own = parameter.of_layer(layer)?;
+            let Some(block) = self.formats.of(&own.name) else { return Some((own, weight.tensor, None)) };
+            let phase = dequant_phase(layer % 2, &parameter.name, block);
+            Some((own, self.staged[&(parameter.name.clone(), block)], Some(phase)))
+        })
     }
 
     /// Returns the weights of the norm before the head, and their place.

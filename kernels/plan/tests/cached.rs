@@ -57,15 +57,14 @@ fn what_fills_a_cache_is_what_a_step_launches() {
 fn a_sweep_launches_of_each_batch_what_a_step_does() {
     for_each_run(|(teacher, formats), _, recipe, online| {
         let (arch, shape) = (online.plan.arch, (recipe.batch, recipe.seq_len));
-        if !formats.is_dense() {
-            return;
-        }
-        let sweep = SweepPlan::new(teacher, (shape, 3), recipe.precision, arch).unwrap();
-        let filling = HiddenPlan::new((teacher, formats), shape, recipe.precision, arch).unwrap();
+        let sweep = SweepPlan::new((teacher, formats), (shape, 3), recipe.precision, arch).unwrap();
+        let dense = (teacher, &Formats::dense());
+        let filling = HiddenPlan::new(dense, shape, recipe.precision, arch).unwrap();
         let all = launches(&filling.plan, HiddenPlan::HIDDEN, |_| true);
         let of = |phase: &str| launches(&sweep.plan, phase, |_| true);
         let [embed, layer, other] = [SweepPlan::EMBED, "layer.0", "layer.1"].map(of);
-        assert!(embed == vec![all[0].clone(); 3], "{recipe:?}");
+        // Rows of a table in blocks are dequantized as they are gathered.
+        assert!(embed.len() == 3 && (!formats.is_dense() || embed == vec![all[0].clone(); 3]), "{recipe:?}");
         // Two layers, and the norm before the head.
         let layers = &all[1..all.len() - 1];
         assert!(layer == vec![layers[..layers.len() / 2].to_vec(); 3].concat() && layer == other, "{recipe:?}");
@@ -80,8 +79,9 @@ fn a_sweep_launches_of_each_batch_what_a_step_does() {
 fn a_sweep_has_a_place_for_every_parameter() {
     for name in ["qwen2.5-1.5b", "qwen3-1.7b", "smollm2-135m", "llama-3.2-1b"] {
         let config = config(name);
-        let sweep = SweepPlan::new(&config, ((1, 64), 2), Precision::Bf16, Arch::Sm89).unwrap();
-        let layers = (0..config.layers).flat_map(|layer| sweep.layer(layer).collect::<Vec<_>>());
+        let sweep = SweepPlan::new((&config, &Formats::dense()), ((1, 64), 2), Precision::Bf16, Arch::Sm89).unwrap();
+        let of_layer = |layer| sweep.layer(layer).map(|(parameter, tensor, _)| (parameter, tensor));
+        let layers = (0..config.layers).flat_map(|layer| of_layer(layer).collect::<Vec<_>>());
         let placed: Vec<(Parameter, Tensor)> = layers.chain([sweep.embedding.clone(), sweep.norm()]).collect();
         let names: BTreeSet<&str> = placed.iter().map(|(parameter, _)| &*parameter.name).collect();
         let expected = Parameters::new(&ModelConfig { tied: true, ..config.clone() }).list;
@@ -89,14 +89,35 @@ fn a_sweep_has_a_place_for_every_parameter() {
         for (parameter, tensor) in &placed {
             assert!(expected.contains(parameter) && tensor.elems == parameter.elems(), "{name}: {}", parameter.name);
         }
-        for (one, next) in sweep.layer(0).zip(sweep.layer(1)) {
+        for (one, next) in of_layer(0).zip(of_layer(1)) {
             assert_ne!(one.1.buffer, next.1.buffer);
         }
         // Two layers, however many the model has.
-        let layer: u64 = sweep.layer(0).map(|(_, tensor)| tensor.bytes()).sum();
+        let layer: u64 = of_layer(0).map(|(_, tensor)| tensor.bytes()).sum();
         let weights = row(&sweep.plan, category::TEACHER_WEIGHTS).unwrap();
         assert!((2 * layer..2 * layer + (1 << 20)).contains(&weights), "{name}: {weights} {layer}");
     }
+}
+
+/// What a file has in blocks is sent so, and a phase of its own makes the dense matrix of each.
+#[test]
+fn a_sweep_of_blocks_dequantizes_each_matrix_once_a_layer() {
+    let config = config("qwen2.5-1.5b");
+    let formats = Formats::q4_k_m(&config);
+    let sweep = SweepPlan::new((&config, &formats), ((1, 64), 2), Precision::Bf16, Arch::Sm89).unwrap();
+    for layer in 0..config.layers {
+        let mut matrices = 0;
+        for (parameter, tensor, phase) in sweep.layer(layer) {
+            let block = formats.of(&parameter.name);
+            assert_eq!(tensor.format, block.map_or(Format::Dense(Dtype::Bf16), Format::Block), "{}", parameter.name);
+            assert_eq!((phase.is_some(), tensor.elems), (block.is_some(), parameter.elems()));
+            let launches = phase.map_or(0, |phase| sweep.plan.phase(&phase).launches().count());
+            assert_eq!(launches, usize::from(block.is_some()));
+            matrices += launches;
+        }
+        assert_eq!(matrices, 7);
+    }
+    assert_eq!(sweep.embedding.1.format, Format::Block(Block::Q6_K));
 }
 
 /// All of a step but the teacher is launched as before, and of the teacher's weights the head alone is in memory.

@@ -131,7 +131,7 @@ proptest! {
             }
             if !formats.is_int8() {
                 assert_covered(&built, &HiddenPlan::new(model, shape, recipe.precision, arch).unwrap().plan);
-                let sweep = SweepPlan::new(&teacher, (shape, 2), recipe.precision, arch).unwrap();
+                let sweep = SweepPlan::new(model, (shape, 2), recipe.precision, arch).unwrap();
                 assert_covered(&built, &sweep.plan);
             }
             teachers.push(model.into());

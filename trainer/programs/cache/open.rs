@@ -9,6 +9,7 @@ use super::sweep::Sweep;
 use crate::device::weight_format::{Choice, Chosen, KERNELS_BYTES};
 use crate::device::{self, DeviceError, one_memory};
 use crate::inputs::checkpoint::Weights;
+use crate::options::WeightFormat;
 
 /// Batches of a pass: each has launches of its own.
 const MOST_BATCHES: u64 = 1024;
@@ -102,9 +103,13 @@ impl<'a> Opening<'a> {
     /// Lowers a sweep of as many batches as fit, or in as few passes as that takes: all of about one length.
     fn sweep(&self, sequences: u64, memory: Option<u64>) -> Result<SweepPlan, DeviceError> {
         let arch = device::rows(self.driver.device())?.launches;
+        let formats = match self.request.teacher_format {
+            WeightFormat::Bf16 => Formats::dense(),
+            _ => self.teacher.formats(),
+        };
         let lower = |batches: u64| -> Result<SweepPlan, PlanError> {
             let shape = (self.request.batch(), batches as u32);
-            SweepPlan::new(self.teacher.config(), shape, self.request.precision, arch)
+            SweepPlan::new((self.teacher.config(), &formats), shape, self.request.precision, arch)
         };
         let all = sequences.div_ceil(u64::from(self.request.shape.batch_size)).max(1);
         let (one, two) = (lower(1)?, lower(2)?);

@@ -53,8 +53,16 @@ impl<'a> Sweep<'a> {
         Ok(parameters.iter().map(|(_, tensor)| tensor.bytes()).sum())
     }
 
+    /// Sends a layer while the one before computes, and then dequantizes what of it is in blocks.
     fn send_layer(&mut self, layer: u32) -> Result<u64, DeviceError> {
-        self.send(&self.plan.layer(layer).collect::<Vec<_>>())
+        let (mut parameters, mut phases) = (Vec::new(), Vec::new());
+        for (parameter, place, phase) in self.plan.layer(layer) {
+            parameters.push((parameter, place));
+            phases.extend(phase);
+        }
+        let bytes = self.send(&parameters)?;
+        phases.iter().try_for_each(|phase| self.sealed.run(phase))?;
+        Ok(bytes)
     }
 
     /// Takes the streams of all batches through the layers.

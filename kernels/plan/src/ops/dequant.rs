@@ -38,7 +38,8 @@ impl Ops<'_> {
         scratch.slice(0, elems)
     }
 
-    fn dequantize(&mut self, name: &str, w: Tensor, x: Tensor) {
+    /// Lowers the dense elements `x` of blocks `w`.
+    pub fn dequantize(&mut self, name: &str, w: Tensor, x: Tensor) {
         let Format::Block(block) = w.format else { panic!("{name} is dense") };
         let args = DequantArgs { w, x, n: w.elems };
         self.launch(name, Dequant { w: block, x: self.x }, args);

@@ -24,7 +24,7 @@ mod swiglu;
 
 use std::cell::Cell;
 
-use precast_kernels::{Addend, Dtype, Registered, abi::ColumnSumFinishArgs, column_sum::ColumnSumFinish};
+use precast_kernels::{Addend, Dtype, Format, Registered, abi::ColumnSumFinishArgs, column_sum::ColumnSumFinish};
 
 pub(crate) use attention::{Attended, Heads};
 pub(crate) use embedding::Sorted;
@@ -180,6 +180,11 @@ impl<'a> Ops<'a> {
     /// Declares a buffer of activations that the host writes before its phase.
     pub fn sent(&mut self, name: &str, elems: u64) -> Tensor {
         self.b.sent(self.name(name), self.x, elems)
+    }
+
+    /// Declares a buffer of weights in a format that the host writes before its phase.
+    pub fn sent_in(&mut self, name: &str, format: Format, elems: u64) -> Tensor {
+        self.b.sent(self.name(name), format, elems)
     }
 
     /// Declares a transient buffer of weights.
