@@ -85,6 +85,38 @@ fn a_filling_killed_at_any_change_to_the_disk_continues() {
     }
 }
 
+/// Makes a complete cache one whose filling was killed before its manifest.
+fn unfinish(case: &Case, cache: &str) {
+    let manifest = case.text(format!("{cache}/cache.json"));
+    let (made, _) = manifest.split_once(",\n  \"data_sha256\"").unwrap();
+    case.write(&format!("{cache}/filling.json"), format!("{made}\n}}\n"));
+    fs::remove_file(case.path(format!("{cache}/cache.json"))).unwrap();
+}
+
+#[test]
+fn a_head_that_a_stopped_filling_left_is_written_anew() {
+    let case = case_of(1, 17 * 2);
+    fill(&case, "cache", "").succeeds();
+    let whole = contents_of(&case, "cache");
+    let head = case.read("cache/teacher/model.safetensors");
+    for damage in ["flipped", "missing"] {
+        unfinish(&case, "cache");
+        match damage {
+            "missing" => fs::remove_file(case.path("cache/teacher/model.safetensors")).unwrap(),
+            _ => drop(case.write(
+                "cache/teacher/model.safetensors",
+                [&head[..head.len() - 1], &[head[head.len() - 1] ^ 1]].concat(),
+            )),
+        }
+        fill(&case, "cache", "").succeeds();
+        assert!(contents_of(&case, "cache") == whole, "{damage}");
+    }
+    unfinish(&case, "cache");
+    case.write("cache/teacher/notes", "precious");
+    fill(&case, "cache", "").fails(2, "cache/teacher is not empty and no teacher cache: nothing was changed");
+    assert_eq!(case.read("cache/teacher/notes"), b"precious");
+}
+
 /// A file that may not grow further stands for a disk that has become full: a part of the rows is written.
 #[test]
 fn a_filling_that_finds_no_more_room_continues() {

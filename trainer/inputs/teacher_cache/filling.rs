@@ -5,15 +5,16 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::Digest;
-use precast_system::files::{self, Claim, ClaimError, write_whole};
+use precast_system::files::{self, Claim, write_whole};
 use precast_system::input;
 
 use super::error::CacheError;
+use super::found::{Found, claim, look, refuse_another};
 use super::index::{RECORD_BYTES, Records, Span, checksum, encode};
 use super::key::Key;
 use super::layout::{FILLING, FORMAT, HIDDEN, INDEX, LOCK, MANIFEST, model};
@@ -57,13 +58,6 @@ impl<'r> Entry<'r> {
     pub fn bytes(&self) -> u64 {
         self.rows.len() as u64
     }
-}
-
-/// What is in a directory that is to be filled.
-enum Found {
-    Nothing,
-    Filling(Made),
-    Complete,
 }
 
 impl Filling {
@@ -131,9 +125,17 @@ impl Filling {
         }
     }
 
-    /// Returns the directory of the teacher's configuration, tokenizer and head, which the caller writes.
-    pub fn teacher(&self) -> PathBuf {
-        model(&self.dir)
+    /// Returns the directory of the teacher's configuration, tokenizer and head, which the caller writes: those that a stopped
+    /// filling has written are removed.
+    ///
+    /// # Errors
+    /// Those of I/O.
+    pub fn new_teacher(&self) -> Result<PathBuf, CacheError> {
+        let teacher = model(&self.dir);
+        if teacher.exists() {
+            files::remove_directory(&teacher).map_err(CacheError::io("remove", &teacher))?;
+        }
+        Ok(teacher)
     }
 
     /// True if the sequence is there already.
@@ -225,54 +227,6 @@ impl Filling {
     fn begin(&mut self) {
         assert!(std::mem::take(&mut self.is_whole), "a write has failed: the cache is opened again");
     }
-}
-
-/// Refuses to continue what is filled from something else.
-fn refuse_another(dir: &Path, made: &Made, was: &Made) -> Result<(), CacheError> {
-    let differences = made.differences(was);
-    if differences.is_empty() { Ok(()) } else { Err(CacheError::Different { path: dir.to_owned(), differences }) }
-}
-
-/// Claims a directory, which it makes. Nothing is written to one that holds something else, not even a lock.
-fn claim(dir: &Path) -> Result<Claim, CacheError> {
-    if fs::symlink_metadata(dir).is_err() {
-        fs::create_dir_all(dir).map_err(CacheError::io("create", dir))?;
-        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        files::sync(parent).map_err(CacheError::io("flush", parent))?;
-    } else if !dir.join(LOCK).exists() {
-        let found = look(dir)?;
-        if matches!(found, Found::Complete) && !dir.join(FILLING).exists() {
-            return Err(CacheError::Complete(dir.to_owned()));
-        }
-    }
-    Claim::take(&dir.join(LOCK)).map_err(|error| match error {
-        ClaimError::Held(pid) => CacheError::Busy { path: dir.to_owned(), pid },
-        ClaimError::Io(error) => CacheError::io("lock", dir)(error),
-    })
-}
-
-/// Looks what is in a directory.
-///
-/// # Errors
-/// [`CacheError::NotACache`] for what is of somebody else; that of a file that cannot be read.
-fn look(dir: &Path) -> Result<Found, CacheError> {
-    let entries = match fs::read_dir(dir) {
-        Err(error) if error.kind() == ErrorKind::NotADirectory => return Err(CacheError::NotACache(dir.to_owned())),
-        entries => entries.map_err(CacheError::io("read", dir))?,
-    };
-    if manifest::read::<Manifest>(&dir.join(MANIFEST))?.is_some() {
-        return Ok(Found::Complete);
-    }
-    if let Some(made) = manifest::read(&dir.join(FILLING))? {
-        return Ok(Found::Filling(made));
-    }
-    for entry in entries {
-        let name = entry.map_err(CacheError::io("read", dir))?.file_name();
-        if !name.to_str().is_some_and(|name| name == LOCK || files::is_aside(name)) {
-            return Err(CacheError::NotACache(dir.to_owned()));
-        }
-    }
-    Ok(Found::Nothing)
 }
 
 /// Truncates both files behind the last sequence that is whole in them. Of the rows, those in the last `verified` bytes

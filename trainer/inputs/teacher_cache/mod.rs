@@ -6,6 +6,7 @@ mod ahead;
 mod cache;
 mod error;
 mod filling;
+mod found;
 mod index;
 mod key;
 mod layout;

@@ -21,7 +21,7 @@ use serde::Serialize;
 use crate::base::notes::note;
 use crate::device;
 use crate::device::run_models::RunModels;
-use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError, Scratch, Student, Weights, write_model};
+use crate::inputs::checkpoint::{self, Checkpoint, Scratch, Student, Weights, write_model};
 use crate::inputs::teacher_cache::{FORMAT, Filling, Made, Manifest, head};
 use crate::programs::distill::read_data;
 use crate::programs::failure::Failure;
@@ -131,12 +131,9 @@ fn head_bytes(config: &ModelConfig, precision: Precision) -> u64 {
     Parameter::head(config).elems() * precision.dtype().bytes()
 }
 
-/// Writes the teacher's head, configuration and tokenizer, unless they are there.
-fn write_head(filling: &Filling, teacher: &Checkpoint, precision: Precision) -> Result<(), CheckpointError> {
-    let directory = filling.teacher();
-    if directory.exists() {
-        return Ok(());
-    }
+/// Writes the teacher's head, configuration and tokenizer, whatever a stopped filling has written of them.
+fn write_head(filling: &Filling, teacher: &Checkpoint, precision: Precision) -> Result<(), Failure> {
+    let directory = filling.new_teacher()?;
     let head = [Parameter::head(teacher.config())];
     let dtype = precision.dtype();
     let written = Student {
@@ -146,9 +143,9 @@ fn write_head(filling: &Filling, teacher: &Checkpoint, precision: Precision) -> 
         tokenizer_from: &[teacher],
     };
     let mut scratch = Scratch::default();
-    write_model(&directory, Existing::Keep, &written, |parameter, write| {
+    Ok(write_model(&directory, Existing::Keep, &written, |parameter, write| {
         write(teacher.read(parameter, Format::Dense(dtype), &mut scratch)?)
-    })
+    })?)
 }
 
 impl Filled {

@@ -98,7 +98,7 @@ fn a_cache_that_is_not_complete_says_so() {
     let mut filling = Filling::open(&dir, &made()).unwrap();
     fill(&mut filling, &[(1, false), (2, true), (3, false)]);
     assert!(matches!(error(), CacheError::Incomplete { sequences: 2, .. }));
-    assert_eq!(filling.teacher(), dir.join("teacher"));
+    assert_eq!(filling.new_teacher().unwrap(), dir.join("teacher"));
     filling.finish(Digest::of(b"data"), Digest::of(b"head")).unwrap();
     let cache = TeacherCache::open(&dir).unwrap();
     assert_eq!((cache.manifest().rows, cache.teacher()), (6, dir.join("teacher")));
