@@ -88,7 +88,7 @@ fn a_filling_killed_at_any_change_to_the_disk_continues() {
 /// Makes a complete cache one whose filling was killed before its manifest.
 fn unfinish(case: &Case, cache: &str) {
     let manifest = case.text(format!("{cache}/cache.json"));
-    let (made, _) = manifest.split_once(",\n  \"data_sha256\"").unwrap();
+    let (made, _) = manifest.split_once(",\n  \"head_sha256\"").unwrap();
     case.write(&format!("{cache}/filling.json"), format!("{made}\n}}\n"));
     fs::remove_file(case.path(format!("{cache}/cache.json"))).unwrap();
 }
@@ -115,6 +115,23 @@ fn a_head_that_a_stopped_filling_left_is_written_anew() {
     case.write("cache/teacher/notes", "precious");
     fill(&case, "cache", "").fails(2, "cache/teacher is not empty and no teacher cache: nothing was changed");
     assert_eq!(case.read("cache/teacher/notes"), b"precious");
+}
+
+#[test]
+fn a_stopped_filling_goes_on_with_its_own_data_alone() {
+    let case = case_of(1, 17 * 3);
+    token_file(case.dir.path(), "other.bin", 17 * 2, 90);
+    fill(&case, "cache", "--eval-data other.bin").succeeds();
+    let whole = contents_of(&case, "cache");
+    unfinish(&case, "cache");
+    let different = "cache is being filled from something else:";
+    fill(&case, "cache", "--data other.bin --eval-data other.bin").fails(2, [different, "  the training data was "]);
+    for [words, is] in [["", "none"], ["--eval-data data.bin", ""]] {
+        let said = fill(&case, "cache", words).fails(2, [different, "  the held-out data was "]);
+        assert!(said.contains(&format!(", is {is}")) && !said.contains("training data"), "{said}");
+    }
+    fill(&case, "cache", "--eval-data other.bin").succeeds();
+    assert!(contents_of(&case, "cache") == whole);
 }
 
 /// A file that may not grow further stands for a disk that has become full: a part of the rows is written.

@@ -195,29 +195,21 @@ impl Filling {
         Ok(())
     }
 
-    /// Makes it a complete cache. `data_sha256` is of the training data that its sequences follow from, `head_sha256` of the file of the
-    /// teacher's head.
+    /// Makes it a complete cache. `head_sha256` is of the file of the teacher's head.
     ///
     /// # Errors
     /// Those of [`Self::sync`].
     ///
     /// # Panics
     /// After an error.
-    pub fn finish(mut self, data_sha256: Digest, head_sha256: Digest) -> Result<Manifest, CacheError> {
+    pub fn finish(mut self, head_sha256: Digest) -> Result<Manifest, CacheError> {
         self.sync()?;
         let [index, manifest, filling] = [INDEX, MANIFEST, FILLING].map(|name| self.dir.join(name));
         let index_sha256 = files::digest(&index).map_err(CacheError::io("read", index))?;
         let Self { made, end, .. } = &self;
         let (made, rows) = (made.clone(), end / made.row_bytes());
-        let complete = Manifest {
-            made,
-            data_sha256,
-            head_sha256,
-            sequences: self.sequences(),
-            rows,
-            hidden_bytes: *end,
-            index_sha256,
-        };
+        let complete =
+            Manifest { made, head_sha256, sequences: self.sequences(), rows, hidden_bytes: *end, index_sha256 };
         let text = manifest::text(&complete);
         write_whole(&manifest, text.as_bytes()).map_err(CacheError::io("write", manifest))?;
         files::remove_file(&filling).map_err(CacheError::io("remove", filling))?;

@@ -18,6 +18,11 @@ impl Key {
         let bytes = [ids, targets].map(|tokens| tokens.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>());
         Self(Digest::of_parts("precast.teacher-cache", bytes.iter().map(Vec::as_slice)).0)
     }
+
+    /// Returns its bytes, as they are in the index.
+    pub fn bytes(&self) -> [u8; 32] {
+        self.0
+    }
 }
 
 impl fmt::Debug for Key {

@@ -13,7 +13,7 @@ use super::error::CacheError;
 use super::layout::FORMAT;
 use crate::base::difference::Difference;
 
-/// Everything that a cache's bytes follow from, besides the sequences.
+/// Everything that a cache's bytes follow from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
     /// [`FORMAT`].
@@ -37,6 +37,10 @@ pub struct Made {
     pub kernels_sha256: Digest,
     /// The architecture that they are built for.
     pub arch: String,
+    /// Digest of the training data and of how they become sequences: a run of the same need not look for each of them.
+    pub data_sha256: Digest,
+    /// Digest of the sequences of held-out data.
+    pub held_out_sha256: Option<Digest>,
 }
 
 fn precision<'de, D: Deserializer<'de>>(from: D) -> Result<Precision, D::Error> {
@@ -56,7 +60,7 @@ impl Made {
         all.filter(|difference| difference.was != difference.is).collect()
     }
 
-    fn values(&self) -> [(&'static str, String); 10] {
+    fn values(&self) -> [(&'static str, String); 12] {
         // Destructured, so that no field is forgotten.
         let Self {
             format,
@@ -69,6 +73,8 @@ impl Made {
             seq_len,
             kernels_sha256,
             arch,
+            data_sha256,
+            held_out_sha256,
         } = self;
         [
             ("the format of the cache", format.to_string()),
@@ -81,6 +87,8 @@ impl Made {
             ("seq-len", seq_len.to_string()),
             ("the digest of the kernels' sources", kernels_sha256.to_string()),
             ("the architecture", arch.clone()),
+            ("the training data", data_sha256.to_string()),
+            ("the held-out data", held_out_sha256.map_or("none".to_owned(), |digest| digest.to_string())),
         ]
     }
 }
@@ -90,8 +98,6 @@ impl Made {
 pub struct Manifest {
     #[serde(flatten)]
     pub made: Made,
-    /// Digest of the training data and of how they become sequences: a run of the same need not look for each of them.
-    pub data_sha256: Digest,
     /// Digest of the file of the teacher's head.
     pub head_sha256: Digest,
     /// Sequences, each once.

@@ -26,6 +26,7 @@ use crate::inputs::teacher_cache::{FORMAT, Filling, Made, Manifest, head};
 use crate::programs::distill::read_data;
 use crate::programs::failure::Failure;
 use crate::run::certificate;
+use crate::run::identity::Data;
 use crate::run::out::refuse_inputs;
 use engine::Opening;
 pub use request::CacheRequest;
@@ -80,7 +81,7 @@ pub fn fill(request: &CacheRequest) -> Result<CacheOutcome, Failure> {
     let contents = Contents::of(&data, config.shape.seq_len)?;
     let driver = device::open_with(&request.target, None)?;
     let arch = device::rows(driver.device())?.launches;
-    let made = made(request, teacher, arch.argument().to_owned())?;
+    let made = made(request, teacher, &data, arch.argument().to_owned())?;
     let row_bytes = u64::from(made.hidden) * config.arithmetic.precision.dtype().bytes();
     let disk_bytes = contents.bytes(row_bytes) + head_bytes(teacher.config(), request.precision);
     request.check_space(disk_bytes)?;
@@ -103,15 +104,14 @@ pub fn fill(request: &CacheRequest) -> Result<CacheOutcome, Failure> {
     let started = Instant::now();
     let computed = filler::fill(&mut *engine, &mut filling, &contents, &data)?;
     let seconds = started.elapsed().as_secs_f64();
-    let signature = data.signature(data.streams.corpus.digest()?);
     let head_sha256 = checkpoint::digest(&[head(&request.out)])?;
-    let manifest = filling.finish(signature, head_sha256)?;
+    let manifest = filling.finish(head_sha256)?;
     let tokens_per_s = (computed > 0).then(|| computed as f64 / seconds);
     Ok(CacheOutcome::Filled(Box::new(Filled { sha256: manifest.sha256(), manifest, continued, tokens_per_s })))
 }
 
 /// Describes what the cache is made from.
-fn made(request: &CacheRequest, teacher: &Checkpoint, arch: String) -> Result<Made, Failure> {
+fn made(request: &CacheRequest, teacher: &Checkpoint, data: &Data, arch: String) -> Result<Made, Failure> {
     let config = teacher.config();
     Ok(Made {
         format: FORMAT,
@@ -124,6 +124,8 @@ fn made(request: &CacheRequest, teacher: &Checkpoint, arch: String) -> Result<Ma
         seq_len: request.shape.seq_len,
         kernels_sha256: certificate::hidden_kernels_sha256(config, request.precision)?,
         arch,
+        data_sha256: data.signature(data.streams.corpus.digest()?),
+        held_out_sha256: data.held_out.as_ref().map(|held_out| sequences::digest(held_out, request.shape.seq_len)),
     })
 }
 

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use precast_fatbins::Digest;
 use precast_kernels::abi::MASKED_TOKEN;
 
-use crate::inputs::data::{Chunk, DataError};
+use crate::inputs::data::{Chunk, DataError, Dataset};
 use crate::inputs::teacher_cache::{Key, RECORD_BYTES};
 use crate::programs::failure::Failure;
 use crate::run::identity::Data;
@@ -65,6 +66,12 @@ pub fn each(
     let mut held_out = data.held_out.iter().flat_map(|held_out| &held_out.chunks);
     let _ = held_out.all(emit);
     ended
+}
+
+/// Returns the digest of the sequences of data, in their order.
+pub fn digest(data: &Dataset, seq_len: u32) -> Digest {
+    let keys: Vec<[u8; 32]> = data.chunks.iter().map(|chunk| Sequence::of(chunk, seq_len).key.bytes()).collect();
+    Digest::of_parts("precast.held-out", keys.iter().map(|key| &key[..]))
 }
 
 /// Counts of the distinct sequences of data.

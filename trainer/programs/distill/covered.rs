@@ -32,7 +32,7 @@ pub fn check(
     }
     check_kernels(cache, config)?;
     let lacks = |chunk: &Chunk| chunk.counted() > 0 && !cache.has(&key_of(chunk, made.seq_len));
-    if data.signature(files()?) != cache.manifest().data_sha256 {
+    if data.signature(files()?) != made.data_sha256 {
         let (mut number, mut lacking) = (0_u64, None);
         data.streams.corpus.pass_while(&mut |chunk| {
             number += 1;

@@ -135,7 +135,6 @@ proptest! {
         let (sequences, rows, bytes) = totals;
         let made = Made { hidden: sizes.0, seq_len: sizes.1, ..made() };
         let manifest = Manifest {
-            data_sha256: Digest::of(b"data"),
             head_sha256: Digest::of(b"head"),
             made: made.clone(),
             sequences: if right[0] { records.len() as u64 } else { sequences },

@@ -30,6 +30,8 @@ fn made() -> Made {
         seq_len: SEQ_LEN,
         kernels_sha256: Digest::of(b"kernels"),
         arch: "sim".to_owned(),
+        data_sha256: Digest::of(b"data"),
+        held_out_sha256: None,
     }
 }
 
@@ -58,7 +60,7 @@ fn fill(filling: &mut Filling, sequences: &[(u32, bool)]) {
 fn filled(dir: &Path, counts: &[u32]) -> TeacherCache {
     let mut filling = Filling::open(dir, &made()).unwrap();
     fill(&mut filling, &counts.iter().map(|count| (*count, false)).collect::<Vec<_>>());
-    let manifest = filling.finish(Digest::of(b"data"), Digest::of(b"head")).unwrap();
+    let manifest = filling.finish(Digest::of(b"head")).unwrap();
     let cache = TeacherCache::open(dir).unwrap();
     assert_eq!(*cache.manifest(), manifest);
     cache
@@ -84,7 +86,7 @@ fn bytes_are_those_of_the_page() {
     let mut filling = Filling::open(&dir, &made()).unwrap();
     let rows: Vec<u8> = (0..8).collect();
     filling.push(Entry::new(key, &rows)).unwrap();
-    let manifest = filling.finish(Digest::of(b"data"), Digest::of(b"head")).unwrap();
+    let manifest = filling.finish(Digest::of(b"head")).unwrap();
     let written = contents(&dir);
     let hex: String = written["index.bin"].iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, [KEY, REST].concat());
@@ -116,9 +118,11 @@ fn every_difference_of_what_it_is_made_from_is_named() {
         seq_len: 9,
         kernels_sha256: Digest::of(b"others"),
         arch: "sm_90a".to_owned(),
+        data_sha256: Digest::of(b"others"),
+        held_out_sha256: Some(Digest::of(b"held-out")),
     };
     let names: Vec<String> = is.differences(&was).into_iter().map(|difference| difference.name).collect();
-    assert_eq!(names.len(), 10, "{names:?}");
+    assert_eq!(names.len(), 12, "{names:?}");
     let texts = Made { hidden: 3, ..made() }.differences(&was);
     assert_eq!(texts.iter().map(ToString::to_string).collect::<Vec<_>>(), ["the teacher's hidden size was 2, is 3"]);
     let dir = tempfile::tempdir().unwrap();
@@ -127,6 +131,6 @@ fn every_difference_of_what_it_is_made_from_is_named() {
     let before = contents(&dir);
     let Err(error) = Filling::open(&dir, &Made { format: FORMAT, ..is }) else { panic!("it continues") };
     let said = error.to_string();
-    assert_eq!(said.lines().filter(|line| line.starts_with("  ")).count(), 9, "{said}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("  ")).count(), 11, "{said}");
     assert_eq!(contents(&dir), before);
 }

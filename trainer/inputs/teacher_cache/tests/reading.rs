@@ -99,7 +99,7 @@ fn a_cache_that_is_not_complete_says_so() {
     fill(&mut filling, &[(1, false), (2, true), (3, false)]);
     assert!(matches!(error(), CacheError::Incomplete { sequences: 2, .. }));
     assert_eq!(filling.new_teacher().unwrap(), dir.join("teacher"));
-    filling.finish(Digest::of(b"data"), Digest::of(b"head")).unwrap();
+    filling.finish(Digest::of(b"head")).unwrap();
     let cache = TeacherCache::open(&dir).unwrap();
     assert_eq!((cache.manifest().rows, cache.teacher()), (6, dir.join("teacher")));
     let text = fs::read_to_string(dir.join("cache.json")).unwrap();
