@@ -121,6 +121,7 @@ impl Failure {
                 CacheError::Damaged { .. }
                 | CacheError::Format { .. }
                 | CacheError::NoSequence { .. }
+                | CacheError::DataChanged { .. }
                 | CacheError::LacksData { .. },
             )
             | Self::Run(RunError::Unusable(_)) => 5,
@@ -186,7 +187,7 @@ passes_on!(
 );
 passes_on!(
     CacheError: Io;
-    Cache: NotACache, Busy, Different, Complete, Gone, Missing, Incomplete, Format, Damaged, OtherOption, OtherTeacher, LacksData,
+    Cache: NotACache, Busy, Different, Complete, Gone, DataChanged, Missing, Incomplete, Format, Damaged, OtherOption, OtherTeacher, LacksData,
     LacksHeldOut, Space, NoSequence
 );
 passes_on!(RunError: Checkpoint, Driver, Io, Rank; Run: Busy, Directory, Gone, Unfit, Unusable);
@@ -220,7 +221,7 @@ mod tests {
         let usage = || UsageError(String::new());
         let refused = |kind: ErrorKind| RunError::Directory(IoError::of("lock", "out")(kind.into()));
         let cache = || PathBuf::from("cache");
-        let failures: [(Failure, u8); 33] = [
+        let failures: [(Failure, u8); 34] = [
             (unwritten().into(), 1),
             (DeviceError::from(unwritten()).into(), 1),
             (RunError::from(unwritten()).into(), 1),
@@ -247,6 +248,7 @@ mod tests {
             (CacheError::Incomplete { path: cache(), sequences: 1 }.into(), 2),
             (CacheError::Format { path: cache(), format: 2 }.into(), 5),
             (CacheError::Damaged { path: cache(), what: String::new() }.into(), 5),
+            (CacheError::DataChanged { path: cache(), lost: 1 }.into(), 5),
             (DeviceError::Unfit(String::new()).into(), 4),
             (failed().into(), 3),
             (DeviceError::from(failed()).into(), 3),

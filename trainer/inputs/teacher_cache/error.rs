@@ -37,6 +37,13 @@ pub enum CacheError {
     /// It is no longer the directory that this process has claimed.
     #[error("{} was moved or removed while it was filled: run the same `precast cache` again, with that as --out", .0.display())]
     Gone(PathBuf),
+    /// Sequences that were counted are not there when they are to be computed.
+    #[error(
+        "the data were changed while they were read: {lost} of their sequences are gone, and {} stays incomplete. Restore the data and run \
+         the same `precast cache` again, or choose another --out",
+        path.display()
+    )]
+    DataChanged { path: PathBuf, lost: usize },
     /// There is none.
     #[error("{} is no teacher cache, as it has no cache.json: `precast cache` makes one", .0.display())]
     Missing(PathBuf),

@@ -138,6 +138,11 @@ impl Filling {
         Ok(teacher)
     }
 
+    /// Returns the path of the directory.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
     /// True if the sequence is there already.
     pub fn has(&self, key: &Key) -> bool {
         self.keys.contains(key)

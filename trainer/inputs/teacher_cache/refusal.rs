@@ -7,6 +7,7 @@ use precast_fatbins::Digest;
 
 use super::cache::TeacherCache;
 use super::error::CacheError;
+use super::filling::Filling;
 
 impl TeacherCache {
     /// Refuses it for a run with another value of an option, which reads a cache of `is`.
@@ -28,6 +29,16 @@ impl TeacherCache {
     /// Refuses it for held-out data that have a sequence which it lacks, counted from 1.
     pub fn lacks_held_out(&self, number: u64, data: &[PathBuf]) -> CacheError {
         CacheError::LacksHeldOut { path: self.path().to_owned(), number, data: named(data) }
+    }
+}
+
+impl Filling {
+    /// Refuses data that lack so many sequences which they had when they were counted; none is data as it was.
+    ///
+    /// # Errors
+    /// [`CacheError::DataChanged`].
+    pub fn check_lost(&self, lost: usize) -> Result<(), CacheError> {
+        if lost == 0 { Ok(()) } else { Err(CacheError::DataChanged { path: self.path().to_owned(), lost }) }
     }
 }
 

@@ -22,28 +22,32 @@ type Computed = (Vec<Arc<Sequence>>, Vec<u8>);
 /// Fills a cache. Returns the tokens that were computed, those that do not count too.
 ///
 /// # Errors
-/// [`Failure`] of data, teacher, device or disk: what was written before stays.
+/// [`Failure`] of data, also where they have lost sequences since they were counted, of teacher, device or disk: what was written before
+/// stays.
 pub fn fill(engine: &mut dyn Engine, filling: &mut Filling, contents: &Contents, data: &Data) -> Result<u64, Failure> {
     let progress = Progress::start("hidden states", Unit::Things("sequences"));
     let all = contents.sequences;
     progress.set(filling.sequences(), all);
-    let missing = contents.missing(|key| filling.has(key));
+    let mut missing = contents.missing(|key| filling.has(key));
     let (send, receive) = sync_channel(WAITING);
-    thread::scope(|scope| {
-        let progress = &progress;
+    let tokens = thread::scope(|scope| {
+        let (progress, filling) = (&progress, &mut *filling);
         let writer = scope.spawn(move || write(filling, receive, |count| progress.add(count as u64, all)));
-        let computed = compute(engine, (contents, missing), data, &send);
+        let computed = compute(engine, contents.seq_len, &mut missing, data, &send);
         drop(send);
         // Where writing has failed, nothing more was computed.
         writer.join().expect("writing does not panic")?;
         computed
-    })
+    })?;
+    filling.check_lost(missing.len())?;
+    Ok(tokens)
 }
 
 /// Computes the sequences that are missing, as many at a time as the engine takes, until nobody takes them.
 fn compute(
     engine: &mut dyn Engine,
-    (contents, mut missing): (&Contents, HashSet<Key>),
+    seq_len: u32,
+    missing: &mut HashSet<Key>,
     data: &Data,
     send: &SyncSender<Computed>,
 ) -> Result<u64, Failure> {
@@ -53,13 +57,13 @@ fn compute(
         let (mut next, mut is_taken) = (group.iter(), true);
         engine.hidden(&group, &mut |count, hidden| {
             let own: Vec<Arc<Sequence>> = next.by_ref().take(count).map(Arc::clone).collect();
-            tokens += u64::from(contents.seq_len) * count as u64;
+            tokens += u64::from(seq_len) * count as u64;
             is_taken = is_taken && send.send((own, hidden)).is_ok();
             Ok(())
         })?;
         Ok::<_, Failure>(is_taken)
     };
-    let goes_on = each(data, contents.seq_len, |sequence| {
+    let goes_on = each(data, seq_len, |sequence| {
         if missing.remove(&sequence.key) {
             group.push(Arc::new(sequence));
         }
@@ -88,4 +92,69 @@ fn write(filling: &mut Filling, computed: Receiver<Computed>, written: impl Fn(u
         written(sequences.len());
     }
     filling.sync()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use precast_fatbins::Digest;
+    use precast_plan::Precision;
+
+    use super::super::engine::Emit;
+    use super::*;
+    use crate::inputs::data::{Corpus, Files, Packing, Reader, Streams};
+    use crate::inputs::teacher_cache::{FORMAT, Made};
+
+    /// Says nothing of any token, in rows of two bytes.
+    struct Silent;
+
+    impl Engine for Silent {
+        fn sequences(&self) -> usize {
+            2
+        }
+
+        fn hidden(&mut self, sequences: &[Arc<Sequence>], emit: &mut Emit<'_>) -> Result<(), Failure> {
+            emit(sequences.len(), vec![0; sequences.len() * 2 * 2])
+        }
+    }
+
+    /// Sequences of two tokens.
+    fn data(path: &Path, ids: &[u32]) -> Data {
+        std::fs::write(path, ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
+        let reader = Reader { vocab: 100, ..Reader::default() };
+        let corpus = Corpus::new(Files::open(&[path.to_owned()], None).unwrap(), 2, Packing::Stream, reader);
+        Data { streams: Streams::start(Arc::new(corpus.unwrap())), held_out: None, tokenizer: None, eos: None }
+    }
+
+    fn filling(dir: &Path) -> Filling {
+        let digest = Digest::of(b"");
+        let made = Made {
+            format: FORMAT,
+            teacher_sha256: digest,
+            teacher_config_sha256: digest,
+            teacher_stored: String::new(),
+            precision: Precision::Bf16,
+            hidden: 1,
+            vocab: 100,
+            seq_len: 2,
+            kernels_sha256: digest,
+            arch: String::new(),
+            data_sha256: digest,
+            held_out_sha256: None,
+        };
+        Filling::open(&dir.join("cache"), &made).unwrap()
+    }
+
+    #[test]
+    fn data_that_lose_sequences_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (before, after) = ([1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 3, 4, 5, 5]);
+        let contents = Contents::of(&data(&dir.path().join("before.bin"), &before), 2).unwrap();
+        let after = data(&dir.path().join("after.bin"), &after);
+        let mut filling = filling(dir.path());
+        let lost = fill(&mut Silent, &mut filling, &contents, &after).unwrap_err();
+        assert!(matches!(lost, Failure::Cache(CacheError::DataChanged { lost: 2, .. })), "{lost}");
+        assert_eq!(filling.sequences(), 1);
+    }
 }
