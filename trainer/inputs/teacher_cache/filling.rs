@@ -14,10 +14,10 @@ use precast_system::files::{self, Claim, write_whole};
 use precast_system::input;
 
 use super::error::CacheError;
-use super::found::{Found, claim, look, refuse_another};
+use super::found::{Found, claim, look, refuse_another, refuse_claimed, refuse_complete, take};
 use super::index::{RECORD_BYTES, Records, Span, checksum, encode};
 use super::key::Key;
-use super::layout::{FILLING, FORMAT, HIDDEN, INDEX, LOCK, MANIFEST, model};
+use super::layout::{FILLING, FORMAT, HIDDEN, INDEX, MANIFEST, model};
 use super::manifest::{self, Made, Manifest};
 
 /// Bytes at the end of `hidden.bin` that are verified before a filling continues.
@@ -76,11 +76,7 @@ impl Filling {
         files::sweep(dir).map_err(CacheError::io("clear", dir))?;
         let filling = dir.join(FILLING);
         let made = match found {
-            Found::Complete => {
-                // A kill may have left it.
-                files::remove_file(&filling).map_err(CacheError::io("remove", filling))?;
-                return Err(CacheError::Complete(dir.to_owned()));
-            }
+            Found::Complete(_) => return Err(CacheError::Complete(dir.to_owned())),
             Found::Nothing => {
                 write_whole(&filling, manifest::text(made).as_bytes()).map_err(CacheError::io("write", filling))?;
                 made.clone()
@@ -101,8 +97,7 @@ impl Filling {
         Ok(Self { dir: dir.to_owned(), made, claim, hidden, index, keys, end, pending: Vec::new(), is_whole: true })
     }
 
-    /// Refuses a directory that [`Self::open`] would refuse. In one that it does not, and in a complete cache, it removes what a kill
-    /// has left. Returns the sequences in it.
+    /// Refuses a directory that neither [`Self::open`] nor [`Self::settle`] takes. Returns the sequences in it.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -111,18 +106,32 @@ impl Filling {
             return Ok(0);
         }
         let found = look(dir)?;
-        if dir.join(LOCK).exists() {
-            drop(claim(dir)?);
-        }
+        refuse_claimed(dir)?;
         match found {
             Found::Nothing => Ok(0),
-            Found::Complete if dir.join(FILLING).exists() => Ok(Self::open(dir, made)?.sequences()),
-            Found::Complete => Err(CacheError::Complete(dir.to_owned())),
+            Found::Complete(manifest) => refuse_complete(dir, made, &manifest).map(|()| manifest.sequences),
             Found::Filling(was) => {
                 refuse_another(dir, made, &was)?;
                 Ok(dir.join(INDEX).metadata().map_or(0, |index| index.len()) / RECORD_BYTES as u64)
             }
         }
+    }
+
+    /// Removes what a filling has left that was killed behind its manifest, which it returns; none where the filling is not complete.
+    ///
+    /// # Errors
+    /// [`CacheError::Complete`] of a cache in which nothing is left, or that is of something else; those of [`Self::check`].
+    pub fn settle(dir: &Path, made: &Made) -> Result<Option<Manifest>, CacheError> {
+        if fs::symlink_metadata(dir).is_err() {
+            return Ok(None);
+        }
+        let Found::Complete(manifest) = look(dir)? else { return Ok(None) };
+        refuse_complete(dir, made, &manifest)?;
+        let _claim = take(dir)?;
+        let filling = dir.join(FILLING);
+        files::sweep(dir).map_err(CacheError::io("clear", dir))?;
+        files::remove_file(&filling).map_err(CacheError::io("remove", filling))?;
+        Ok(Some(*manifest))
     }
 
     /// Returns the directory of the teacher's configuration, tokenizer and head, which the caller writes: those that a stopped

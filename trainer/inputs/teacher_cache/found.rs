@@ -14,7 +14,7 @@ use super::manifest::{self, Made, Manifest};
 pub(super) enum Found {
     Nothing,
     Filling(Made),
-    Complete,
+    Complete(Box<Manifest>),
 }
 
 /// Refuses to continue what is filled from something else.
@@ -30,15 +30,34 @@ pub(super) fn claim(dir: &Path) -> Result<Claim, CacheError> {
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         files::sync(parent).map_err(CacheError::io("flush", parent))?;
     } else if !dir.join(LOCK).exists() {
-        let found = look(dir)?;
-        if matches!(found, Found::Complete) && !dir.join(FILLING).exists() {
+        if let Found::Complete(_) = look(dir)? {
             return Err(CacheError::Complete(dir.to_owned()));
         }
     }
-    Claim::take(&dir.join(LOCK)).map_err(|error| match error {
+    take(dir)
+}
+
+/// Takes the lock of a directory.
+pub(super) fn take(dir: &Path) -> Result<Claim, CacheError> {
+    Claim::take(&dir.join(LOCK)).map_err(in_use(dir))
+}
+
+/// Refuses a directory that another process fills.
+pub(super) fn refuse_claimed(dir: &Path) -> Result<(), CacheError> {
+    Claim::check(&dir.join(LOCK)).map_err(in_use(dir))
+}
+
+fn in_use(dir: &Path) -> impl FnOnce(ClaimError) -> CacheError {
+    move |error| match error {
         ClaimError::Held(pid) => CacheError::Busy { path: dir.to_owned(), pid },
         ClaimError::Io(error) => CacheError::io("lock", dir)(error),
-    })
+    }
+}
+
+/// Refuses a complete cache, unless the filling that completed it is this one and was killed before it had removed its own files.
+pub(super) fn refuse_complete(dir: &Path, made: &Made, manifest: &Manifest) -> Result<(), CacheError> {
+    let is_left = [FILLING, LOCK].iter().any(|name| dir.join(name).exists());
+    if is_left && manifest.made == *made { Ok(()) } else { Err(CacheError::Complete(dir.to_owned())) }
 }
 
 /// Looks what is in a directory.
@@ -50,8 +69,8 @@ pub(super) fn look(dir: &Path) -> Result<Found, CacheError> {
         Err(error) if error.kind() == ErrorKind::NotADirectory => return Err(CacheError::NotACache(dir.to_owned())),
         entries => entries.map_err(CacheError::io("read", dir))?,
     };
-    if manifest::read::<Manifest>(&dir.join(MANIFEST))?.is_some() {
-        return Ok(Found::Complete);
+    if let Some(manifest) = manifest::read(&dir.join(MANIFEST))? {
+        return Ok(Found::Complete(Box::new(manifest)));
     }
     if let Some(made) = manifest::read(&dir.join(FILLING))? {
         check_teacher(dir)?;

@@ -94,6 +94,11 @@ pub fn fill(request: &CacheRequest) -> Result<CacheOutcome, Failure> {
         let memory = MemoryTable::of(planned.plan());
         return Ok(CacheOutcome::Forecast(Box::new(Forecast { sequences, rows, disk_bytes, memory })));
     }
+    if let Some(manifest) = Filling::settle(&request.out, &made)? {
+        note("all of it is there already: a filling was stopped at its very end");
+        let continued = manifest.sequences;
+        return Ok(filled(manifest, continued, None));
+    }
     let mut engine = opening.open(planned)?;
     let mut filling = Filling::open(&request.out, &made)?;
     write_head(&filling, teacher, request.precision)?;
@@ -107,7 +112,11 @@ pub fn fill(request: &CacheRequest) -> Result<CacheOutcome, Failure> {
     let head_sha256 = checkpoint::digest(&[head(&request.out)])?;
     let manifest = filling.finish(head_sha256)?;
     let tokens_per_s = (computed > 0).then(|| computed as f64 / seconds);
-    Ok(CacheOutcome::Filled(Box::new(Filled { sha256: manifest.sha256(), manifest, continued, tokens_per_s })))
+    Ok(filled(manifest, continued, tokens_per_s))
+}
+
+fn filled(manifest: Manifest, continued: u64, tokens_per_s: Option<f64>) -> CacheOutcome {
+    CacheOutcome::Filled(Box::new(Filled { sha256: manifest.sha256(), manifest, continued, tokens_per_s }))
 }
 
 /// Describes what the cache is made from.

@@ -34,22 +34,7 @@ impl Claim {
         loop {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false);
-            // A link could lead to somebody else's file, which would be emptied.
-            options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
-            let mut file = options.open(path).map_err(ClaimError::Io)?;
-            let kind = file.metadata().map_err(ClaimError::Io)?;
-            if !kind.is_file() || kind.nlink() > 1 {
-                return Err(ClaimError::Io(io::Error::other("it is not a lock that Precast made: remove it")));
-            }
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => {
-                    let mut text = String::new();
-                    let _ = file.read_to_string(&mut text);
-                    return Err(ClaimError::Held(text.trim().parse().ok()));
-                }
-                Err(error) => return Err(ClaimError::Io(error.into())),
-            }
+            let file = locked(&mut options, path)?;
             // Its last holder may have removed the file between the two calls: then this lock is void.
             let mut claim = Self { file, path: path.to_owned() };
             if claim.holds() {
@@ -57,6 +42,18 @@ impl Claim {
                 writeln!(claim.file, "{}", std::process::id()).map_err(ClaimError::Io)?;
                 return Ok(claim);
             }
+        }
+    }
+
+    /// Fails where another process holds it, and changes nothing: to be taken, it need not be there.
+    ///
+    /// # Errors
+    /// [`ClaimError`] if another process holds it or the file cannot be locked.
+    pub fn check(path: &Path) -> Result<(), ClaimError> {
+        match locked(OpenOptions::new().read(true), path) {
+            Err(ClaimError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            // Its lock ends here.
+            locked => locked.map(drop),
         }
     }
 
@@ -70,6 +67,26 @@ impl Claim {
     /// Records the new path after a rename of the directory around the file.
     pub fn moved(&mut self, path: PathBuf) {
         self.path = path;
+    }
+}
+
+/// Opens a lock and locks it.
+fn locked(options: &mut OpenOptions, path: &Path) -> Result<File, ClaimError> {
+    // A link could lead to somebody else's file, which would be emptied.
+    options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
+    let mut file = options.open(path).map_err(ClaimError::Io)?;
+    let kind = file.metadata().map_err(ClaimError::Io)?;
+    if !kind.is_file() || kind.nlink() > 1 {
+        return Err(ClaimError::Io(io::Error::other("it is not a lock that Precast made: remove it")));
+    }
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => {
+            let mut text = String::new();
+            let _ = file.read_to_string(&mut text);
+            Err(ClaimError::Held(text.trim().parse().ok()))
+        }
+        Err(error) => Err(ClaimError::Io(error.into())),
     }
 }
 
@@ -92,12 +109,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let first = Claim::take(&path).unwrap();
-        let Err(ClaimError::Held(Some(pid))) = Claim::take(&path) else { panic!("held twice") };
-        assert_eq!(pid, std::process::id());
+        for held in [Claim::take(&path).map(drop), Claim::check(&path)] {
+            let Err(ClaimError::Held(Some(pid))) = held else { panic!("held twice") };
+            assert_eq!(pid, std::process::id());
+        }
         drop(first);
+        Claim::check(&path).unwrap();
         assert!(!path.exists());
         // Leftovers of a kill lock nothing, whatever they contain.
         fs::write(&path, "99999999999999\nmore").unwrap();
+        Claim::check(&path).unwrap();
+        assert!(fs::read(&path).unwrap().ends_with(b"more"));
         drop(Claim::take(&path).unwrap());
     }
 

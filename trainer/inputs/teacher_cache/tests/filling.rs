@@ -231,12 +231,35 @@ fn a_complete_cache_is_not_filled() {
     let dir = tempfile::tempdir().unwrap();
     drop(filled(dir.path(), &[1]));
     let complete = contents(dir.path());
+    let (dir, made) = (dir.path(), made());
+    let tried = [
+        Filling::open(dir, &made).map(drop),
+        Filling::check(dir, &made).map(drop),
+        Filling::settle(dir, &made).map(drop),
+    ];
+    assert!(tried.iter().all(|tried| matches!(tried, Err(CacheError::Complete(_)))), "{tried:?}");
+    assert_eq!(contents(dir), complete);
+}
+
+/// Its filling was killed behind its manifest.
+#[test]
+fn what_is_left_in_a_complete_cache_is_removed_by_its_own_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    drop(filled(dir, &[1, 2]));
+    let complete = contents(dir);
     let filling = super::super::manifest::text(&made());
-    // The second was killed behind its manifest.
-    for left in [None, Some(filling)] {
-        left.into_iter().for_each(|text| fs::write(dir.path().join("filling.json"), text).unwrap());
-        assert!(TeacherCache::open(dir.path()).is_ok());
-        assert!(matches!(Filling::open(dir.path(), &made()), Err(CacheError::Complete(_))));
-        assert_eq!(contents(dir.path()), complete);
+    for left in [&["filling.json", LOCK][..], &[LOCK]] {
+        left.iter().for_each(|name| fs::write(dir.join(name), &filling).unwrap());
+        let before = contents(dir);
+        assert!(TeacherCache::open(dir).is_ok());
+        let other = Made { arch: "sm_90a".to_owned(), ..made() };
+        for refused in [Filling::check(dir, &other).map(drop), Filling::settle(dir, &other).map(drop)] {
+            assert!(matches!(refused, Err(CacheError::Complete(_))));
+        }
+        assert_eq!(Filling::check(dir, &made()).unwrap(), 2);
+        assert_eq!(contents(dir), before);
+        assert_eq!(Filling::settle(dir, &made()).unwrap().unwrap().sequences, 2);
+        assert_eq!(contents(dir), complete);
     }
 }
