@@ -139,6 +139,18 @@ fn a_stopped_filling_goes_on_with_its_own_data_alone() {
     assert!(contents_of(&case, "cache") == whole);
 }
 
+#[test]
+fn a_directory_of_inputs_is_not_filled() {
+    let case = case_of(1, 17 * 2);
+    fs::create_dir(case.path("corpus")).unwrap();
+    fs::rename(&case.data, case.path("corpus/data.bin")).unwrap();
+    let before = contents_of(&case, "");
+    for out in ["corpus/cache", "teacher/new/cache"] {
+        let said = fill(&case, out, "--data corpus").fails(2, ["--out ", " lies in ", ", which is read"]);
+        assert!(contents_of(&case, "") == before, "{said}");
+    }
+}
+
 /// A file that may not grow further stands for a disk that has become full: a part of the rows is written.
 #[test]
 fn a_filling_that_finds_no_more_room_continues() {

@@ -27,7 +27,7 @@ use crate::programs::distill::read_data;
 use crate::programs::failure::Failure;
 use crate::run::certificate;
 use crate::run::identity::Data;
-use crate::run::out::refuse_inputs;
+use crate::run::out::{refuse_inputs, refuse_within};
 use engine::Opening;
 pub use request::CacheRequest;
 use sequences::Contents;
@@ -75,6 +75,7 @@ pub fn fill(request: &CacheRequest) -> Result<CacheOutcome, Failure> {
     let config = request.run()?;
     config.sources()?;
     refuse_inputs(&request.out, &config.inputs())?;
+    refuse_within(&request.out, &config.inputs())?;
     let models = RunModels::open(&config)?;
     let data = read_data(&config, &models)?;
     let teacher = models.models.teacher.as_ref().expect("a cache is of a teacher");

@@ -17,7 +17,7 @@ use crate::run::log::{self, LOG, Written};
 use crate::run::record::{LOGS, RECORD, RunRecord};
 pub(crate) use owned::logs;
 use owned::{LOCK, Owned, list_report};
-pub use paths::{check_directory, check_file, refuse_inputs};
+pub use paths::{check_directory, check_file, refuse_inputs, refuse_within};
 use paths::{is_empty, lies_in, not_a_run, put_back, refuse_contents, replaced, resolved};
 
 /// Treatment of an output directory that is not empty.

@@ -46,6 +46,21 @@ pub fn refuse_inputs(dir: &Path, inputs: &[&Path]) -> Result<(), RunError> {
     }
 }
 
+/// Refuses an output directory that lies in an input.
+///
+/// # Errors
+/// [`RunError::Unfit`].
+pub fn refuse_within(dir: &Path, inputs: &[&Path]) -> Result<(), RunError> {
+    match inputs.iter().find(|input| lies_in(dir, input)) {
+        Some(input) => Err(RunError::Unfit(format!(
+            "--out {} lies in {}, which is read: choose another --out",
+            dir.display(),
+            input.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// True if a path is a directory or lies in it.
 pub(super) fn lies_in(input: &Path, dir: &Path) -> bool {
     let path = resolved(dir);
@@ -162,6 +177,9 @@ mod tests {
         let refused = |out: &str, input: &str| refuse_inputs(&path(out), &[&path(input)]).is_err();
         assert!(refused("out", "out/model") && refused("out", "out") && refused("link", "out/model"));
         assert!(refused("out", "link/model") && refused("out/", "link/../out/model") && refused("out", "out/alias"));
+        let within = |out: &str, input: &str| refuse_within(&path(out), &[&path(input)]).is_err();
+        assert!(within("out/new", "out") && within("link/new", "out") && within("out/new/new", "link"));
+        assert!(!within("out", "elsewhere") && !within("out", "out/model"));
         assert!(!refused("out", "elsewhere") && !refused("out/model/run", "out/model") && !refused("out", "out2"));
     }
 }
