@@ -64,8 +64,8 @@ impl Filling {
     /// Takes a directory for this process, which it creates, or in which it continues what a stopped filling left.
     ///
     /// # Errors
-    /// [`CacheError::NotACache`], [`CacheError::Complete`], [`CacheError::Different`], [`CacheError::Busy`]; also
-    /// [`CacheError::Damaged`] and [`CacheError::Format`], and those of I/O. Then no sequence has been changed.
+    /// [`CacheError::NotACache`], [`CacheError::Complete`], [`CacheError::Different`], [`CacheError::Busy`], and those of I/O. Then no
+    /// sequence has been changed.
     ///
     /// # Panics
     /// If `made` has no row or another format.

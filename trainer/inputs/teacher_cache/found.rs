@@ -5,9 +5,11 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use precast_system::files::{self, Claim, ClaimError, Listing};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::error::CacheError;
-use super::layout::{FILLING, LOCK, MANIFEST, model};
+use super::layout::{FILLING, HIDDEN, INDEX, LOCK, MANIFEST, model};
 use super::manifest::{self, Made, Manifest};
 
 /// What is in a directory that is to be filled.
@@ -69,11 +71,12 @@ pub(super) fn look(dir: &Path) -> Result<Found, CacheError> {
         Err(error) if error.kind() == ErrorKind::NotADirectory => return Err(CacheError::NotACache(dir.to_owned())),
         entries => entries.map_err(CacheError::io("read", dir))?,
     };
-    if let Some(manifest) = manifest::read(&dir.join(MANIFEST))? {
+    if let Some(manifest) = own(dir, MANIFEST)? {
         return Ok(Found::Complete(Box::new(manifest)));
     }
-    if let Some(made) = manifest::read(&dir.join(FILLING))? {
+    if let Some(made) = own(dir, FILLING)? {
         check_teacher(dir)?;
+        [HIDDEN, INDEX].into_iter().try_for_each(|name| check_regular(&dir.join(name)))?;
         return Ok(Found::Filling(made));
     }
     for entry in entries {
@@ -83,6 +86,22 @@ pub(super) fn look(dir: &Path) -> Result<Found, CacheError> {
         }
     }
     Ok(Found::Nothing)
+}
+
+/// Reads a manifest. One that no filling has written is somebody else's: nobody is told to remove it.
+fn own<T: Serialize + DeserializeOwned>(dir: &Path, name: &str) -> Result<Option<T>, CacheError> {
+    manifest::read(&dir.join(name)).map_err(|error| match error {
+        CacheError::Damaged { .. } | CacheError::Format { .. } => CacheError::NotACache(dir.to_owned()),
+        error => error,
+    })
+}
+
+/// Refuses what is no regular file: a link would be followed to somebody else's file, which would be truncated.
+fn check_regular(path: &Path) -> Result<(), CacheError> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if !metadata.is_file() => Err(CacheError::NotACache(path.to_owned())),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a teacher's directory with names that no filling has listed: one that continues replaces all of it.

@@ -195,9 +195,15 @@ fn nothing_of_others_is_touched() {
     for name in ["cache.json", "filling.json"] {
         let path = dir.path().join(name);
         fs::create_dir(&path).unwrap();
-        fs::write(path.join(name), "{\"format\": 1}\n").unwrap();
-        assert!(is_damaged(Filling::open(&path, &made()), name));
-        assert_eq!(contents(&path).keys().collect::<Vec<_>>(), [name]);
+        for text in ["{\"format\": 1}\n", "{\"format\": 3}\n", "notes"] {
+            fs::write(path.join(name), text).unwrap();
+            let refused = [Filling::check(&path, &made()).map(drop), Filling::open(&path, &made()).map(drop)];
+            assert!(
+                refused.iter().all(|refused| matches!(refused, Err(CacheError::NotACache(named)) if *named == path)),
+                "{refused:?}"
+            );
+            assert_eq!(contents(&path).keys().collect::<Vec<_>>(), [name]);
+        }
     }
     // What a kill leaves before anything is written is nobody's.
     let empty = dir.path().join("empty");
@@ -207,6 +213,26 @@ fn nothing_of_others_is_touched() {
     }
     drop(filled(&empty, &[1]));
     assert_eq!(contents(&empty).keys().collect::<Vec<_>>(), ["cache.json", "hidden.bin", "index.bin"]);
+}
+
+#[test]
+fn a_link_in_a_filling_is_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, precious) = (dir.path().join("cache"), dir.path().join("precious"));
+    fs::write(&precious, "precious").unwrap();
+    for name in ["hidden.bin", "index.bin", "teacher"] {
+        drop(Filling::open(&path, &made()).unwrap());
+        let there = path.join(name);
+        let _ = fs::remove_file(&there);
+        std::os::unix::fs::symlink(&precious, &there).unwrap();
+        let refused = [Filling::check(&path, &made()).map(drop), Filling::open(&path, &made()).map(drop)];
+        assert!(
+            refused.iter().all(|refused| matches!(refused, Err(CacheError::NotACache(named)) if *named == there)),
+            "{refused:?}"
+        );
+        assert_eq!(fs::read(&precious).unwrap(), b"precious");
+        fs::remove_file(&there).unwrap();
+    }
 }
 
 #[test]
