@@ -198,3 +198,14 @@ fn a_flipped_byte_of_a_row_ends_the_step_that_reads_it() {
     run("out", "--resume").succeeds();
     assert!(case.results("out") == case.results("whole"));
 }
+
+#[test]
+fn a_manifest_of_another_vocabulary_is_refused() {
+    let case = case_of(1, 17 * 2);
+    fill(&case, "cache", "").succeeds();
+    let text = case.text("cache/cache.json");
+    case.write("cache/cache.json", text.replace("\"vocab\": 96", "\"vocab\": 97"));
+    let said = ["cache.json: its sizes are not those of teacher/config.json", "the file is damaged"];
+    case.distill("out", "--teacher-cache cache --steps 1").fails(5, said);
+    assert!(!case.has("out/student"));
+}

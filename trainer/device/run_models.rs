@@ -8,7 +8,7 @@ use crate::base::roles::Models;
 use crate::device::DeviceError;
 use crate::device::shapes::{Shapes, adapters, same_paths};
 use crate::inputs::adapter::Adapter;
-use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Weights};
+use crate::inputs::checkpoint::{Checkpoint, Weights};
 use crate::inputs::random::read_or_random;
 use crate::inputs::teacher_cache::TeacherCache;
 use crate::options::RunConfig;
@@ -38,9 +38,11 @@ fn open_cache(config: &RunConfig) -> Result<Option<Arc<TeacherCache>>, DeviceErr
     Ok(cache.map(Arc::new))
 }
 
-/// Opens a teacher: of one that is cached its head alone is there.
-fn open_teacher(path: &Path, is_cached: bool) -> Result<Checkpoint, CheckpointError> {
-    if is_cached { Checkpoint::open_head(path) } else { Checkpoint::open(path) }
+/// Opens the head of a teacher that is cached: no more of it is there.
+fn open_head(path: &Path, cache: &TeacherCache) -> Result<Checkpoint, DeviceError> {
+    let head = Checkpoint::open_head(path)?;
+    cache.check_model(head.config())?;
+    Ok(head)
 }
 
 impl RunModels<Checkpoint> {
@@ -51,7 +53,11 @@ impl RunModels<Checkpoint> {
     pub fn open(config: &RunConfig) -> Result<Self, DeviceError> {
         let cache = open_cache(config)?;
         let Models { teacher, student } = config.models();
-        let teacher = teacher.map(|path| open_teacher(path, cache.is_some())).transpose()?;
+        let teacher = teacher.map(|path| match &cache {
+            Some(cache) => open_head(path, cache),
+            None => Ok(Checkpoint::open(path)?),
+        });
+        let teacher = teacher.transpose()?;
         let models = Models { teacher, student: Checkpoint::open(student)? };
         let adapter = config.open_adapter(models.student.config())?;
         Ok(Self { models, adapter, same_files: same_paths(config), cache })
@@ -67,8 +73,8 @@ impl RunModels<Box<dyn Weights>> {
         let cache = open_cache(config)?;
         let teacher = config.teacher.as_deref().zip(seeds.teacher);
         let teacher = teacher.map(|(path, seed)| match &cache {
-            Some(_) => open_teacher(path, true).map(|model| Box::new(model) as Box<dyn Weights>),
-            None => read_or_random(path, seed),
+            Some(cache) => open_head(path, cache).map(|model| Box::new(model) as Box<dyn Weights>),
+            None => Ok(read_or_random(path, seed)?),
         });
         let (teacher, student) = (teacher.transpose()?, read_or_random(&config.student, seeds.student)?);
         let adapter = config.open_adapter(student.config())?;

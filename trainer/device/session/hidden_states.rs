@@ -106,7 +106,9 @@ impl HiddenStates {
             };
             let read = cache.read(&key)?;
             let counted = targets.iter().filter(|target| **target != MASKED_TOKEN).count();
-            assert!(!is_own || read.len() == counted * *row_bytes, "a row for each token that counts");
+            if is_own && read.len() != counted * *row_bytes {
+                return Err(cache.of_other_rows(&key, counted));
+            }
             // In turn it may have fewer.
             let mut stored = read.chunks_exact(*row_bytes).cycle();
             for (target, row) in targets.iter().zip(rows.chunks_exact_mut(*row_bytes)) {
@@ -127,5 +129,37 @@ impl HiddenStates {
         let keys =
             chunks.par_iter().filter(|chunk| chunk.counted() > 0).map(|chunk| key_of(chunk, self.seq_len as u32));
         self.cache.read_ahead(&keys.collect::<Vec<Key>>());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use precast_fatbins::Digest;
+
+    use super::*;
+    use crate::inputs::teacher_cache::{Entry, Filling, Made, made};
+
+    #[test]
+    fn a_record_of_other_rows_than_count_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = Made { hidden: 1, seq_len: 2, ..made() };
+        let sequences = [[1, 2], [3, 4], [5, 6]];
+        let mut filling = Filling::open(dir.path(), &made).unwrap();
+        for (ids, rows) in sequences.iter().zip([&[7; 2][..], &[7; 4], &[7; 2]]) {
+            filling.push(Entry::new(Key::of(ids, &[2, MASKED_TOKEN]), rows)).unwrap();
+        }
+        filling.finish(Digest::of(b"head")).unwrap();
+        let cache = Arc::new(TeacherCache::open(dir.path()).unwrap());
+        let mut states = HiddenStates::of(&cache, Dtype::Bf16);
+        let mut read = |ids: [u32; 2]| {
+            let (sorted_ids, sorted_positions) = (Vec::new(), Vec::new());
+            let targets = vec![2, MASKED_TOKEN];
+            let batch = MicroBatch { ids: ids.to_vec(), targets, sorted_ids, sorted_positions, counted: 1 };
+            states.of_batch(&batch).map(<[u8]>::to_vec)
+        };
+        assert_eq!(read([1, 2]).unwrap(), [7, 7, 0, 0]);
+        let refused = read([3, 4]).unwrap_err();
+        assert!(matches!(&refused, CacheError::Damaged { path, .. } if path.ends_with("index.bin")), "{refused}");
+        assert_eq!(read([5, 6]).unwrap(), [7, 7, 0, 0]);
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use precast_fatbins::Digest;
+use precast_plan::ModelConfig;
 use precast_system::{count, files};
 use serde_json::{Value, json};
 
@@ -86,6 +87,20 @@ impl TeacherCache {
         match files::digest(&path).map_err(CacheError::reading(&path))? == self.manifest.head_sha256 {
             true => Ok(()),
             false => Err(CacheError::damaged(&path, "it has another SHA-256 than cache.json says")),
+        }
+    }
+
+    /// Checks that a model, which is that of the teacher's head, has the sizes that rows are read by.
+    ///
+    /// # Errors
+    /// [`CacheError::Damaged`].
+    pub fn check_model(&self, model: &ModelConfig) -> Result<(), CacheError> {
+        let Made { hidden, vocab, .. } = self.manifest.made;
+        match (model.hidden, model.vocab) == (hidden, vocab) {
+            true => Ok(()),
+            false => {
+                Err(CacheError::damaged(&self.dir.join(MANIFEST), "its sizes are not those of teacher/config.json"))
+            }
         }
     }
 

@@ -24,3 +24,5 @@ pub use index::RECORD_BYTES;
 pub use key::Key;
 pub use layout::{FORMAT, head, model, stored_bytes};
 pub use manifest::{Made, Manifest};
+#[cfg(test)]
+pub(crate) use tests::made;

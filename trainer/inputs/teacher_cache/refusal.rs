@@ -8,6 +8,8 @@ use precast_fatbins::Digest;
 use super::cache::TeacherCache;
 use super::error::CacheError;
 use super::filling::Filling;
+use super::key::Key;
+use super::layout::INDEX;
 
 impl TeacherCache {
     /// Refuses it for a run with another value of an option, which reads a cache of `is`.
@@ -19,6 +21,13 @@ impl TeacherCache {
     pub fn of_another_teacher(&self, teacher: &Path, is: Digest) -> CacheError {
         let (path, was) = (self.path().to_owned(), self.manifest().made.teacher_sha256);
         CacheError::OtherTeacher { path, teacher: teacher.to_owned(), was, is }
+    }
+
+    /// Refuses the record of a sequence of which `counted` tokens count.
+    pub fn of_other_rows(&self, key: &Key, counted: usize) -> CacheError {
+        let what =
+            format!("the record of sequence {key:?} has another number of rows than its {counted} tokens that count");
+        CacheError::damaged(&self.path().join(INDEX), what)
     }
 
     /// Refuses it for training data that have a sequence which it lacks, counted from 1.

@@ -28,7 +28,7 @@ impl Hidden {
     /// [`CacheError::Damaged`] and those of I/O.
     pub fn open(dir: &Path, manifest: &Manifest) -> Result<Self, CacheError> {
         let Manifest { made, sequences, rows, hidden_bytes, index_sha256, head_sha256: _ } = manifest;
-        if made.hidden == 0 || rows.checked_mul(made.row_bytes()) != Some(*hidden_bytes) {
+        if made.hidden == 0 || *sequences == 0 || rows.checked_mul(made.row_bytes()) != Some(*hidden_bytes) {
             return Err(CacheError::damaged(&dir.join(MANIFEST), "its sizes do not go together"));
         }
         let (path, file) = sized(dir, INDEX, sequences.checked_mul(RECORD_BYTES as u64))?;

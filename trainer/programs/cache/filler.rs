@@ -98,13 +98,10 @@ fn write(filling: &mut Filling, computed: Receiver<Computed>, written: impl Fn(u
 mod tests {
     use std::path::Path;
 
-    use precast_fatbins::Digest;
-    use precast_plan::Precision;
-
     use super::super::engine::Emit;
     use super::*;
     use crate::inputs::data::{Corpus, Files, Packing, Reader, Streams};
-    use crate::inputs::teacher_cache::{FORMAT, Made};
+    use crate::inputs::teacher_cache::{Made, made};
 
     /// Says nothing of any token, in rows of two bytes.
     struct Silent;
@@ -128,21 +125,7 @@ mod tests {
     }
 
     fn filling(dir: &Path) -> Filling {
-        let digest = Digest::of(b"");
-        let made = Made {
-            format: FORMAT,
-            teacher_sha256: digest,
-            teacher_config_sha256: digest,
-            teacher_stored: String::new(),
-            precision: Precision::Bf16,
-            hidden: 1,
-            vocab: 100,
-            seq_len: 2,
-            kernels_sha256: digest,
-            arch: String::new(),
-            data_sha256: digest,
-            held_out_sha256: None,
-        };
+        let made = Made { hidden: 1, seq_len: 2, ..made() };
         Filling::open(&dir.join("cache"), &made).unwrap()
     }
 

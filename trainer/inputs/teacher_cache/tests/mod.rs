@@ -18,7 +18,7 @@ use super::{CacheError, Entry, FORMAT, Filling, Key, Made, TeacherCache, index};
 
 const SEQ_LEN: u32 = 8;
 
-fn made() -> Made {
+pub(crate) fn made() -> Made {
     Made {
         format: FORMAT,
         teacher_sha256: Digest::of(b"teacher"),
