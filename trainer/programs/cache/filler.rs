@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use precast_system::progress::{Progress, Unit};
 use rayon::prelude::*;
@@ -16,6 +17,9 @@ use crate::run::identity::Data;
 
 /// Bytes of hidden states between two points that a filling continues from.
 const SYNC_BYTES: u64 = 256 << 20;
+/// Time between them, at most: what a kill loses.
+const SYNC_AFTER: Duration = Duration::from_secs(10);
+
 /// Sequences, and their hidden states.
 type Computed = (Vec<Arc<Sequence>>, Vec<u8>);
 
@@ -32,7 +36,7 @@ pub fn fill(engine: &mut dyn Engine, filling: &mut Filling, contents: &Contents,
     let (send, receive) = sync_channel(WAITING);
     let tokens = thread::scope(|scope| {
         let (progress, filling) = (&progress, &mut *filling);
-        let writer = scope.spawn(move || write(filling, receive, |count| progress.add(count as u64, all)));
+        let writer = scope.spawn(move || write(filling, receive, SYNC_AFTER, |count| progress.add(count as u64, all)));
         let computed = compute(engine, contents.seq_len, &mut missing, data, &send);
         drop(send);
         // Where writing has failed, nothing more was computed.
@@ -75,23 +79,39 @@ fn compute(
     Ok(tokens)
 }
 
-/// Writes what is computed, as long as anything is.
-fn write(filling: &mut Filling, computed: Receiver<Computed>, written: impl Fn(usize)) -> Result<(), CacheError> {
-    let mut unsynced = 0;
-    for (sequences, hidden) in computed {
-        let each = sequences.par_iter().zip(hidden.par_chunks_exact(hidden.len() / sequences.len()));
-        let each = each.map(|(sequence, rows)| Entry::new(sequence.key, sequence.counted_rows(rows)));
-        for entry in each.collect::<Vec<_>>() {
-            unsynced += entry.bytes();
-            filling.push(entry)?;
-        }
-        if unsynced >= SYNC_BYTES {
+/// Writes what is computed, as long as anything is. No more than `sync_after` passes before it is durable.
+fn write(
+    filling: &mut Filling,
+    computed: Receiver<Computed>,
+    sync_after: Duration,
+    written: impl Fn(usize),
+) -> Result<(), CacheError> {
+    let (mut unsynced, mut synced) = (0, Instant::now());
+    loop {
+        let count = match computed.recv_timeout(sync_after.saturating_sub(synced.elapsed())) {
+            Ok((sequences, hidden)) => {
+                unsynced += push(filling, &sequences, &hidden)?;
+                sequences.len()
+            }
+            Err(RecvTimeoutError::Timeout) => 0,
+            Err(RecvTimeoutError::Disconnected) => return filling.sync(),
+        };
+        if unsynced >= SYNC_BYTES || synced.elapsed() >= sync_after {
             filling.sync()?;
-            unsynced = 0;
+            (unsynced, synced) = (0, Instant::now());
         }
-        written(sequences.len());
+        written(count);
     }
-    filling.sync()
+}
+
+/// Adds sequences with their hidden states, a row a token; returns the bytes of those that count.
+fn push(filling: &mut Filling, sequences: &[Arc<Sequence>], hidden: &[u8]) -> Result<u64, CacheError> {
+    let each = sequences.par_iter().zip(hidden.par_chunks_exact(hidden.len() / sequences.len()));
+    let entries: Vec<Entry<'_>> =
+        each.map(|(sequence, rows)| Entry::new(sequence.key, sequence.counted_rows(rows))).collect();
+    let bytes = entries.iter().map(Entry::bytes).sum();
+    entries.into_iter().try_for_each(|entry| filling.push(entry))?;
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -139,5 +159,30 @@ mod tests {
         let lost = fill(&mut Silent, &mut filling, &contents, &after).unwrap_err();
         assert!(matches!(lost, Failure::Cache(CacheError::DataChanged { lost: 2, .. })), "{lost}");
         assert_eq!(filling.sequences(), 1);
+    }
+
+    /// Without waiting for the bytes after which it is, or for the end.
+    #[test]
+    fn what_is_written_is_durable_after_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = data(&dir.path().join("data.bin"), &[1, 2, 3, 4, 5, 6]);
+        let mut filling = filling(dir.path());
+        let index = dir.path().join("cache/index.bin");
+        let mut sequences = Vec::new();
+        each(&data, 2, |sequence| {
+            sequences.push(Arc::new(sequence));
+            Ok(true)
+        })
+        .unwrap();
+        let (send, receive) = sync_channel(1);
+        send.send((sequences, vec![0; 8])).unwrap();
+        let records = || index.metadata().unwrap().len() / 64;
+        let send = std::cell::RefCell::new(Some(send));
+        write(&mut filling, receive, Duration::ZERO, |_| {
+            assert_eq!(records(), 2);
+            drop(send.borrow_mut().take());
+        })
+        .unwrap();
+        assert!(send.borrow().is_none());
     }
 }
