@@ -26,7 +26,8 @@ pub fn head(cache: &Path) -> PathBuf {
     model(cache).join("model.safetensors")
 }
 
-/// Returns the bytes of hidden states that a directory holds so far.
+/// Returns the bytes of hidden states, their index and the teacher's head that a directory holds so far.
 pub fn stored_bytes(cache: &Path) -> u64 {
-    cache.join(HIDDEN).metadata().map_or(0, |file| file.len())
+    let files = [cache.join(HIDDEN), cache.join(INDEX), head(cache)];
+    files.iter().map(|path| path.metadata().map_or(0, |file| file.len())).sum()
 }

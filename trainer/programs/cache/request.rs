@@ -134,8 +134,10 @@ mod tests {
         assert_eq!(Failure::from(refused).exit_code(), 4);
         assert!(!out.exists());
         // What is there of it takes no more room.
-        std::fs::create_dir_all(&out).unwrap();
-        std::fs::write(out.join("hidden.bin"), [0; 100]).unwrap();
+        std::fs::create_dir_all(out.join("teacher")).unwrap();
+        for (name, bytes) in [("hidden.bin", 70), ("index.bin", 20), ("teacher/model.safetensors", 10)] {
+            std::fs::write(out.join(name), vec![0; bytes]).unwrap();
+        }
         let refused = request.check_space(u64::MAX).unwrap_err();
         assert!(matches!(refused, CacheError::Space { needed, .. } if needed == u64::MAX - 100), "{refused}");
     }
