@@ -9,13 +9,6 @@ use rayon::prelude::*;
 use crate::inputs::data::{Chunk, MicroBatch};
 use crate::inputs::teacher_cache::{CacheError, Key, TeacherCache};
 
-/// Returns the key of a chunk, laid out as sequences of so many tokens.
-pub fn key_of(chunk: &Chunk, seq_len: u32) -> Key {
-    let (mut ids, mut targets) = (vec![0; seq_len as usize], vec![MASKED_TOKEN; seq_len as usize]);
-    chunk.lay_out(&mut ids, &mut targets);
-    Key::of(&ids, &targets)
-}
-
 /// A cache, and memory for the hidden states of a micro-batch.
 pub struct HiddenStates {
     cache: Arc<TeacherCache>,
@@ -63,8 +56,8 @@ impl HiddenStates {
         }
     }
 
-    /// Gives sequences the hidden states of the cache's sequences in turn from now on, whatever they are: random ones are in no
-    /// cache.
+    /// Gives sequences the hidden states of the cache's sequences in turn from now on, whatever they are: random ones
+    /// are in no cache.
     pub fn in_turn(&mut self) {
         let keys = self.cache.keys();
         self.turn = (!keys.is_empty()).then_some(Turn { keys, used: 0 });
@@ -126,8 +119,10 @@ impl HiddenStates {
 
     /// Has the cache read sequences on other threads.
     pub fn read_ahead(&self, chunks: &[Arc<Chunk>]) {
-        let keys =
-            chunks.par_iter().filter(|chunk| chunk.counted() > 0).map(|chunk| key_of(chunk, self.seq_len as u32));
+        let keys = chunks
+            .par_iter()
+            .filter(|chunk| chunk.counted() > 0)
+            .map(|chunk| Key::of_chunk(chunk, self.seq_len as u32).0);
         self.cache.read_ahead(&keys.collect::<Vec<Key>>());
     }
 }

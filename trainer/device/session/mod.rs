@@ -24,7 +24,7 @@ use crate::device::weight_format::Chosen;
 use crate::device::{self, DeviceError, one_memory};
 use crate::inputs::checkpoint::Weights;
 use crate::options::{RunConfig, WeightFormat};
-pub use hidden_states::{HiddenStates, key_of};
+pub use hidden_states::HiddenStates;
 
 /// A training run, ready to step; what else is done with its device is done as with any that is sealed.
 pub struct Session {

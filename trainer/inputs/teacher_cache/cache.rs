@@ -30,8 +30,8 @@ impl TeacherCache {
     /// they are read.
     ///
     /// # Errors
-    /// [`CacheError::Missing`], [`CacheError::Incomplete`], [`CacheError::Format`], [`CacheError::Damaged`] and those of
-    /// I/O.
+    /// [`CacheError::Missing`], [`CacheError::Incomplete`], [`CacheError::Format`], [`CacheError::Damaged`] and those
+    /// of I/O.
     pub fn open(dir: &Path) -> Result<Self, CacheError> {
         let Some(manifest) = manifest::read::<Manifest>(&dir.join(MANIFEST))? else {
             return Err(match manifest::read::<Made>(&dir.join(FILLING))? {
@@ -123,8 +123,8 @@ impl TeacherCache {
         ahead.unwrap_or_else(|| self.hidden.read(key))
     }
 
-    /// Has the rows of sequences that are about to be read, in this order, read into memory meanwhile: as many as there is
-    /// room for, which each [`Self::read`] makes. What [`Self::read`] returns does not depend on it.
+    /// Has the rows of sequences that are about to be read, in this order, read into memory meanwhile: as many as there
+    /// is room for, which each [`Self::read`] makes. What [`Self::read`] returns does not depend on it.
     pub fn read_ahead(&self, keys: &[Key]) {
         self.ahead.get_or_init(|| Ahead::start(Arc::clone(&self.hidden))).want(keys);
     }

@@ -14,7 +14,7 @@ use crate::base::io::IoError;
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub enum CacheError {
-    /// What is to be filled holds something else.
+    /// A directory that is to be filled holds something else.
     #[error("{} is not empty and no teacher cache: nothing was changed. Move it away, or choose another --out", .0.display())]
     NotACache(PathBuf),
     /// Another process fills it.

@@ -64,8 +64,8 @@ impl Filling {
     /// Takes a directory for this process, which it creates, or in which it continues what a stopped filling left.
     ///
     /// # Errors
-    /// [`CacheError::NotACache`], [`CacheError::Complete`], [`CacheError::Different`], [`CacheError::Busy`], and those of I/O. Then no
-    /// sequence has been changed.
+    /// [`CacheError::NotACache`], [`CacheError::Complete`], [`CacheError::Different`], [`CacheError::Busy`], and those
+    /// of I/O. Then no sequence has been changed.
     ///
     /// # Panics
     /// If `made` has no row or another format.
@@ -117,10 +117,12 @@ impl Filling {
         }
     }
 
-    /// Removes what a filling has left that was killed behind its manifest, which it returns; none where the filling is not complete.
+    /// Removes what a filling has left that was killed behind its manifest, which it returns; none where the filling is
+    /// not complete.
     ///
     /// # Errors
-    /// [`CacheError::Complete`] of a cache in which nothing is left, or that is of something else; those of [`Self::check`].
+    /// [`CacheError::Complete`] of a cache in which nothing is left, or that is of something else; those of
+    /// [`Self::check`].
     pub fn settle(dir: &Path, made: &Made) -> Result<Option<Manifest>, CacheError> {
         if fs::symlink_metadata(dir).is_err() {
             return Ok(None);
@@ -134,8 +136,8 @@ impl Filling {
         Ok(Some(*manifest))
     }
 
-    /// Returns the directory of the teacher's configuration, tokenizer and head, which the caller writes: those that a stopped
-    /// filling has written are removed.
+    /// Returns the directory of the teacher's configuration, tokenizer and head, which the caller writes: those that a
+    /// stopped filling has written are removed.
     ///
     /// # Errors
     /// Those of I/O.

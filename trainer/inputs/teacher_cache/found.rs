@@ -1,4 +1,4 @@
-//! What is in a directory that is to be filled.
+//! Looks into a directory that is to be filled.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use super::error::CacheError;
 use super::layout::{FILLING, HIDDEN, INDEX, LOCK, MANIFEST, model};
 use super::manifest::{self, Made, Manifest};
 
-/// What is in a directory that is to be filled.
+/// Content of a directory that is to be filled.
 pub(super) enum Found {
     Nothing,
     Filling(Made),
@@ -56,7 +56,8 @@ fn in_use(dir: &Path) -> impl FnOnce(ClaimError) -> CacheError {
     }
 }
 
-/// Refuses a complete cache, unless the filling that completed it is this one and was killed before it had removed its own files.
+/// Refuses a complete cache, unless the filling that completed it is this one and was killed before it had removed its
+/// own files.
 pub(super) fn refuse_complete(dir: &Path, made: &Made, manifest: &Manifest) -> Result<(), CacheError> {
     let is_left = [FILLING, LOCK].iter().any(|name| dir.join(name).exists());
     if is_left && manifest.made == *made { Ok(()) } else { Err(CacheError::Complete(dir.to_owned())) }

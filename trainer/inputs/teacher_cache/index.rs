@@ -14,7 +14,7 @@ pub const RECORD_BYTES: usize = 64;
 /// A sequence's rows in `hidden.bin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// Of the first row, in bytes.
+    /// Bytes before its first row.
     pub offset: u64,
     pub rows: u32,
     pub checksum: [u8; 16],

@@ -3,6 +3,9 @@
 use std::fmt;
 
 use precast_fatbins::Digest;
+use precast_kernels::abi::MASKED_TOKEN;
+
+use crate::inputs::data::Chunk;
 
 /// A digest of a sequence as a device gets it: equal sequences have one, wherever they come from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -17,6 +20,13 @@ impl Key {
         assert_eq!(ids.len(), targets.len(), "a target for each id");
         let bytes = [ids, targets].map(|tokens| tokens.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>());
         Self(Digest::of_parts("precast.teacher-cache", bytes.iter().map(Vec::as_slice)).0)
+    }
+
+    /// Lays a chunk out as a sequence of so many tokens. Returns its key, its ids and its targets.
+    pub fn of_chunk(chunk: &Chunk, seq_len: u32) -> (Self, Vec<u32>, Vec<u32>) {
+        let (mut ids, mut targets) = (vec![0; seq_len as usize], vec![MASKED_TOKEN; seq_len as usize]);
+        chunk.lay_out(&mut ids, &mut targets);
+        (Self::of(&ids, &targets), ids, targets)
     }
 
     /// Returns its bytes, as they are in the index.

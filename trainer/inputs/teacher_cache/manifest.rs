@@ -1,4 +1,4 @@
-//! What a cache is made from, and its manifest.
+//! The members of a cache's manifest, and of a filling's.
 
 use std::io::ErrorKind;
 use std::path::Path;

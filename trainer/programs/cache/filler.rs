@@ -26,8 +26,8 @@ type Computed = (Vec<Arc<Sequence>>, Vec<u8>);
 /// Fills a cache. Returns the tokens that were computed, those that do not count too.
 ///
 /// # Errors
-/// [`Failure`] of data, also where they have lost sequences since they were counted, of teacher, device or disk: what was written before
-/// stays.
+/// [`Failure`] of data, also where they have lost sequences since they were counted, of teacher, device or disk: what
+/// was written before stays.
 pub fn fill(engine: &mut dyn Engine, filling: &mut Filling, contents: &Contents, data: &Data) -> Result<u64, Failure> {
     let progress = Progress::start("hidden states", Unit::Things("sequences"));
     let all = contents.sequences;

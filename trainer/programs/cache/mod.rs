@@ -32,7 +32,7 @@ use engine::Opening;
 pub use request::CacheRequest;
 use sequences::Contents;
 
-/// What a command comes to.
+/// Result of a command.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum CacheOutcome {
@@ -41,7 +41,7 @@ pub enum CacheOutcome {
     Filled(Box<Filled>),
 }
 
-/// What a filling takes.
+/// Disk and device memory that a filling takes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Forecast {
     /// Sequences, each once.

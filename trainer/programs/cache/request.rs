@@ -40,16 +40,16 @@ pub struct CacheRequest {
     /// Runs with --precision int8 read a cache in bf16.
     #[arg(long, value_name = "P", default_value_t = Precision::Bf16, value_parser = exact_precision)]
     pub precision: Precision,
-    /// Form of the teacher's weights on the device, at the same bits: bf16, stored (matrices as a GGUF file holds them) or auto
-    /// (bf16 where that fits, else stored)
+    /// Form of the teacher's weights on the device, at the same bits: bf16, stored (matrices as a GGUF file holds them)
+    /// or auto (bf16 where that fits, else stored)
     #[arg(long, value_name = "FORM", default_value_t, value_parser = exact_format, help_heading = "Memory")]
     pub teacher_format: WeightFormat,
     #[command(flatten)]
     pub target: DeviceOptions,
     /// Device memory to take; a larger teacher is swept
     ///
-    /// Bytes, or a number of KiB, MiB or GiB. Where the teacher does not fit into it, or into what is free, its layers pass through
-    /// it one after the other, at the same bits.
+    /// Bytes, or a number of KiB, MiB or GiB. Where the teacher does not fit into it, or into what is free, its layers
+    /// pass through it one after the other, at the same bits.
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     pub memory: Option<u64>,
     /// Cache: a new directory, or one to go on with

@@ -21,9 +21,8 @@ pub struct Sequence {
 
 impl Sequence {
     fn of(chunk: &Chunk, seq_len: u32) -> Self {
-        let (mut ids, mut targets) = (vec![0; seq_len as usize], vec![MASKED_TOKEN; seq_len as usize]);
-        chunk.lay_out(&mut ids, &mut targets);
-        Self { key: Key::of(&ids, &targets), ids, targets }
+        let (key, ids, targets) = Key::of_chunk(chunk, seq_len);
+        Self { key, ids, targets }
     }
 
     fn counted(&self) -> u64 {
@@ -70,7 +69,7 @@ pub fn each(
 
 /// Returns the digest of the sequences of data, in their order.
 pub fn digest(data: &Dataset, seq_len: u32) -> Digest {
-    let keys: Vec<[u8; 32]> = data.chunks.iter().map(|chunk| Sequence::of(chunk, seq_len).key.bytes()).collect();
+    let keys: Vec<[u8; 32]> = data.chunks.iter().map(|chunk| Key::of_chunk(chunk, seq_len).0.bytes()).collect();
     Digest::of_parts("precast.held-out", keys.iter().map(|key| &key[..]))
 }
 

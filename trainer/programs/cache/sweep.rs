@@ -1,4 +1,5 @@
-//! A teacher that does not fit: its layers pass through the device one after the other, each computing while the next arrives.
+//! A teacher that does not fit: its layers pass through the device one after the other, each computing while the next
+//! arrives.
 
 use std::sync::Arc;
 use std::time::Instant;

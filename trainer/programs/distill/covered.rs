@@ -4,10 +4,9 @@ use precast_fatbins::Digest;
 use precast_plan::Plan;
 
 use crate::base::notes::note;
-use crate::device::session::key_of;
 use crate::inputs::checkpoint::{self, Checkpoint};
 use crate::inputs::data::Chunk;
-use crate::inputs::teacher_cache::TeacherCache;
+use crate::inputs::teacher_cache::{Key, TeacherCache};
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
 use crate::run::certificate::hidden_kernels_sha256;
@@ -31,7 +30,7 @@ pub fn check(
         }
     }
     check_kernels(cache, config)?;
-    let lacks = |chunk: &Chunk| chunk.counted() > 0 && !cache.has(&key_of(chunk, made.seq_len));
+    let lacks = |chunk: &Chunk| chunk.counted() > 0 && !cache.has(&Key::of_chunk(chunk, made.seq_len).0);
     if data.signature(files()?) != made.data_sha256 {
         let (mut number, mut lacking) = (0_u64, None);
         data.streams.corpus.pass_while(&mut |chunk| {

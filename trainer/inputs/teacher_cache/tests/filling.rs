@@ -1,4 +1,4 @@
-//! What stopped fillings leave, and what is not filled.
+//! Stopped fillings, and directories that are not filled.
 
 use std::fs::OpenOptions;
 use std::io::Seek;
@@ -12,11 +12,11 @@ use super::Entry;
 use super::*;
 use crate::inputs::teacher_cache::filling::recover;
 
-/// What becomes of the files between two fillings. Places are fractions of the file.
+/// Damage to the files between two fillings. Places are fractions of the file.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
     Nothing,
-    /// Of the index, or of the rows, the end is missing.
+    /// The end of the index, or of the rows, is missing.
     Truncated {
         rows: bool,
         at: f64,

@@ -1,4 +1,4 @@
-//! What is read is what was pushed.
+//! Reads return the rows that were pushed.
 
 use std::sync::Arc;
 
