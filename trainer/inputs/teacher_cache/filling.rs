@@ -133,7 +133,7 @@ impl Filling {
         let filling = dir.join(FILLING);
         files::sweep(dir).map_err(CacheError::io("clear", dir))?;
         files::remove_file(&filling).map_err(CacheError::io("remove", filling))?;
-        Ok(Some(*manifest))
+        Ok(Some(manifest))
     }
 
     /// Returns the directory of the teacher's configuration, tokenizer and head, which the caller writes: those that a

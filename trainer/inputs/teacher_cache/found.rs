@@ -16,7 +16,7 @@ use super::manifest::{self, Made, Manifest};
 pub(super) enum Found {
     Nothing,
     Filling(Made),
-    Complete(Box<Manifest>),
+    Complete(Manifest),
 }
 
 /// Refuses to continue what is filled from something else.
@@ -31,10 +31,10 @@ pub(super) fn claim(dir: &Path) -> Result<Claim, CacheError> {
         fs::create_dir_all(dir).map_err(CacheError::io("create", dir))?;
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         files::sync(parent).map_err(CacheError::io("flush", parent))?;
-    } else if !dir.join(LOCK).exists() {
-        if let Found::Complete(_) = look(dir)? {
-            return Err(CacheError::Complete(dir.to_owned()));
-        }
+    } else if !dir.join(LOCK).exists()
+        && let Found::Complete(_) = look(dir)?
+    {
+        return Err(CacheError::Complete(dir.to_owned()));
     }
     take(dir)
 }
@@ -73,7 +73,7 @@ pub(super) fn look(dir: &Path) -> Result<Found, CacheError> {
         entries => entries.map_err(CacheError::io("read", dir))?,
     };
     if let Some(manifest) = own(dir, MANIFEST)? {
-        return Ok(Found::Complete(Box::new(manifest)));
+        return Ok(Found::Complete(manifest));
     }
     if let Some(made) = own(dir, FILLING)? {
         check_teacher(dir)?;
