@@ -23,14 +23,12 @@ use crate::device;
 use crate::device::run_models::RunModels;
 use crate::inputs::checkpoint::{self, Checkpoint, Scratch, Student, Weights, write_model};
 use crate::inputs::teacher_cache::{FORMAT, Filling, Made, Manifest, head};
-use crate::options::WeightFormat;
 use crate::programs::distill::read_data;
 use crate::programs::failure::Failure;
 use crate::run::certificate;
 use crate::run::identity::Data;
 use crate::run::out::{refuse_inputs, refuse_within};
 use engine::Opening;
-use open::Planned;
 pub use request::CacheRequest;
 use sequences::Contents;
 
@@ -92,9 +90,6 @@ pub fn fill(request: &CacheRequest) -> Result<CacheOutcome, Failure> {
     let opening = Opening { driver, request, teacher };
     let planned = opening.plan(contents.sequences.saturating_sub(there))?;
     planned.note().into_iter().for_each(note);
-    if matches!(planned, Planned::Sweep(..)) && request.teacher_format == WeightFormat::Stored {
-        note("--teacher-format stored: a sweep dequantizes layers on the host, which gives the same bits");
-    }
     if request.dry_run {
         let Contents { sequences, rows, .. } = contents;
         let memory = MemoryTable::of(planned.plan());
