@@ -47,23 +47,14 @@ impl Options {
         let adapter = adapting.choice(&self.given)?;
         let student_format = adapting.student_format(adapter.as_ref(), precision)?;
         let certified = teaching.certified(precision);
-        let TeachingOptions { mut alpha, mut temperature, teacher_certificate, untrained, allow_identical, .. } =
-            teaching;
-        let TeacherOptions { mut beta, teacher_format } = teaching.teacher;
+        let TeachingOptions { teacher_certificate, untrained, allow_identical, .. } = teaching;
+        let TeacherOptions { teacher_format, .. } = teaching.teacher;
         let writes = self.writes()?;
         self.check_cached()?;
         let (taught_by, beside_cache) = match &models.teacher_cache {
             Some(cache) => (Some(teacher_cache::model(cache)), models.teacher),
             None => (models.teacher, None),
         };
-        if self.on_policy.on_policy.is_some() {
-            // What the student writes is no data to learn by heart: of each token the divergence from the teacher counts.
-            for (name, value) in [("alpha", &mut alpha), ("temperature", &mut temperature), ("beta", &mut beta)] {
-                if !self.given.contains_key(name) {
-                    *value = 1.0;
-                }
-            }
-        }
         let (teacher, student, objective) = match models.model {
             Some(model) => {
                 if let Some(name) = self.given.keys().find(|name| is_of_teacher(name)) {
@@ -74,7 +65,7 @@ impl Options {
             None => (
                 Some(taught_by.ok_or_else(|| missing("teacher"))?),
                 models.student.ok_or_else(|| missing("student"))?,
-                Objective::Distill { alpha, temperature, beta },
+                self.distilling(),
             ),
         };
         let is_on_device = objective.has_teacher() && self.models.teacher_cache.is_none();
@@ -127,6 +118,21 @@ impl Options {
             tuning: self.tuning.clone(),
             output,
         })
+    }
+
+    /// Returns the objective of a run with a teacher.
+    fn distilling(&self) -> Objective {
+        let TeachingOptions { alpha, temperature, teacher, .. } = &self.teaching;
+        // What the student writes is no data to learn by heart: of each token the divergence from the teacher counts.
+        let value = |name, value| match self.on_policy.on_policy {
+            Some(_) if !self.given.contains_key(name) => 1.0,
+            _ => value,
+        };
+        Objective::Distill {
+            alpha: value("alpha", *alpha),
+            temperature: value("temperature", *temperature),
+            beta: value("beta", teacher.beta),
+        }
     }
 
     /// Returns true if the student writes completions: to train on them, or of held-out prompts where an option of completions is given.
