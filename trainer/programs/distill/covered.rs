@@ -1,4 +1,4 @@
-//! Check that a cached teacher is that of a run, and that its cache has the hidden states of every sequence.
+//! Checks that a cache holds the run's teacher and the hidden states of every sequence.
 
 use precast_fatbins::Digest;
 use precast_plan::Plan;
@@ -53,11 +53,7 @@ pub fn check(
 pub fn note_arch(cache: &TeacherCache, plan: &Plan) {
     let (was, is) = (&cache.manifest().made.arch, plan.arch.argument());
     if was != is {
-        note(format_args!(
-            "{} was filled by kernels of {was}, and this run launches those of {is}: its hidden states may differ in their last bits from \
-             those of a teacher that is computed in the run",
-            cache.path().display()
-        ));
+        note_other_bits(cache, &format!("kernels of {was}, and this run launches those of {is}"));
     }
 }
 
@@ -66,11 +62,14 @@ fn check_kernels(cache: &TeacherCache, config: &RunConfig) -> Result<(), Failure
     let teacher = Checkpoint::open_head(&cache.teacher())?;
     let own = hidden_kernels_sha256(teacher.config(), config.arithmetic.precision.exact())?;
     if own != cache.manifest().made.kernels_sha256 {
-        note(format_args!(
-            "{} was filled by other kernels than this program's: its hidden states may differ in their last bits from those of a teacher \
-             that is computed in the run",
-            cache.path().display()
-        ));
+        note_other_bits(cache, "other kernels than this program's");
     }
     Ok(())
+}
+
+fn note_other_bits(cache: &TeacherCache, filled_by: &str) {
+    note(format_args!(
+        "{} was filled by {filled_by}: its hidden states may differ in their last bits from those of a teacher that is computed in the run",
+        cache.path().display()
+    ));
 }
