@@ -92,7 +92,10 @@ pub enum CacheError {
     )]
     LacksHeldOut { path: PathBuf, number: u64, data: Vec<String> },
     /// There is too little room for it.
-    #[error("{} has {free} bytes free and the cache takes {needed} more: nothing was written", path.display())]
+    #[error(
+        "{} has {free} bytes free and the cache takes {needed} more: nothing was written. Free space, or choose another --out",
+        path.display()
+    )]
     Space { path: PathBuf, needed: u64, free: u64 },
     /// It lacks a sequence.
     #[error(

@@ -130,7 +130,8 @@ mod tests {
         let refused = request.check_space(u64::MAX).unwrap_err();
         let CacheError::Space { path, needed, free } = &refused else { panic!("{refused}") };
         assert!(path == dir.path() && *needed == u64::MAX && free < needed, "{refused}");
-        assert!(refused.to_string().ends_with(&format!("the cache takes {} more: nothing was written", u64::MAX)));
+        let said = format!("{} more: nothing was written. Free space, or choose another --out", u64::MAX);
+        assert!(refused.to_string().ends_with(&said), "{refused}");
         assert_eq!(Failure::from(refused).exit_code(), 4);
         assert!(!out.exists());
         // What is there of it takes no more room.
