@@ -42,7 +42,7 @@ fn a_dry_run_fails_where_the_run_would() {
     assert!(!case.has("out/run.json"));
 }
 
-/// What is on the device is planned, and what is read of the cache is said: the teacher's forms and other lengths are not offered.
+/// Plans the head that is on the device and states the reads; offers neither teacher formats nor other lengths.
 #[test]
 fn a_plan_with_a_cached_teacher_is_of_its_head_and_reads() {
     let case = Case::new(65 * 4);

@@ -28,7 +28,7 @@ const POISONING: Faults = Faults { poison_on_late_load: true, memory_bytes: None
 /// What happened to the second kernel's load, and to the first kernel's next launch.
 type Outcome = [Result<(), DriverError>; 2];
 
-/// What the defective trainers do: launches each kernel as soon as it is loaded, and so loads the second beside work.
+/// Launches each kernel as soon as it is loaded, as the defective trainers do, and so loads the second beside work.
 /// It misuses the permit that it is lent.
 struct FirstUse<D> {
     inner: D,

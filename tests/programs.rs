@@ -130,7 +130,7 @@ fn a_replay_reads_the_sequences_of_a_cache_in_turn() {
     run.env("PRECAST_REPLAY", hang.to_string()).fails(4, "on random tokens, all of them end");
 }
 
-/// What a run read is in its heading, record and report, and `doctor` finds it.
+/// Heading, record and report name the cache, and `doctor` finds it.
 #[test]
 fn a_run_says_which_cache_it_read() {
     let case = Case::new(17 * 4);

@@ -66,7 +66,7 @@ fn other_batches_and_a_row_twice_give_the_same_bytes() {
     }
 }
 
-/// What is filled by a few sequences at a time continues by others, or by a sweep.
+/// Continues a filling in batches of another size, or by a sweep.
 #[test]
 fn a_filling_killed_at_any_change_to_the_disk_continues() {
     let case = case_of(1, 17 * 5);

@@ -143,7 +143,7 @@ pub struct Data {
 }
 
 impl Data {
-    /// Digest of everything that decides the training sequences, shuffling and shares apart: files, and how they become tokens.
+    /// Digest of everything that decides the training sequences: files, tokenizer, packing and sequence length.
     pub fn signature(&self, files: Digest) -> Digest {
         let corpus = &self.streams.corpus;
         let rule = format!("{} {:?} {:?} {}", corpus.packing(), self.tokenizer, self.eos, corpus.chunk);

@@ -74,7 +74,7 @@ fn a_sweep_launches_of_each_batch_what_a_step_does() {
     });
 }
 
-/// Every parameter of the model has one place, and that of a layer is not that of the layer before.
+/// Gives every parameter of the model one place; neighboring layers use different buffers.
 #[test]
 fn a_sweep_has_a_place_for_every_parameter() {
     for name in ["qwen2.5-1.5b", "qwen3-1.7b", "smollm2-135m", "llama-3.2-1b"] {
@@ -99,7 +99,7 @@ fn a_sweep_has_a_place_for_every_parameter() {
     }
 }
 
-/// What a file has in blocks is sent so, and a phase of its own makes the dense matrix of each.
+/// Sends a matrix as the file stores it, in blocks, and runs one phase that dequantizes it.
 #[test]
 fn a_sweep_of_blocks_dequantizes_each_matrix_once_a_layer() {
     let config = config("qwen2.5-1.5b");

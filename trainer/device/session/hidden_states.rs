@@ -63,7 +63,7 @@ impl HiddenStates {
         self.turn = (!keys.is_empty()).then_some(Turn { keys, used: 0 });
     }
 
-    /// Has the cache read sequences on other threads whose turn comes after that of as many.
+    /// Starts reading, on other threads, the `sequences` keys that follow the next `sequences` ones in turn.
     pub fn read_ahead_in_turn(&self, sequences: usize) {
         if let Some(turn) = &self.turn {
             self.cache.read_ahead(&turn.after(sequences, sequences).collect::<Vec<Key>>());

@@ -46,6 +46,7 @@ impl TeacherCache {
         Ok(Self { dir: dir.to_owned(), manifest, hidden, ahead: OnceLock::new() })
     }
 
+    /// Returns the members of `cache.json`.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }

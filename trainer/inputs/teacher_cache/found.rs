@@ -63,10 +63,10 @@ pub(super) fn refuse_complete(dir: &Path, made: &Made, manifest: &Manifest) -> R
     if is_left && manifest.made == *made { Ok(()) } else { Err(CacheError::Complete(dir.to_owned())) }
 }
 
-/// Looks what is in a directory.
+/// Tells a complete cache, a filling and an empty directory apart.
 ///
 /// # Errors
-/// [`CacheError::NotACache`] for what is of somebody else; that of a file that cannot be read.
+/// [`CacheError::NotACache`] where the directory holds anything else, and those of I/O.
 pub(super) fn look(dir: &Path) -> Result<Found, CacheError> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotADirectory => return Err(CacheError::NotACache(dir.to_owned())),

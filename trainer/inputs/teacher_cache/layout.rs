@@ -9,7 +9,7 @@ pub const FORMAT: u32 = 1;
 pub(super) const LOCK: &str = ".precast.lock";
 /// The teacher without its layers.
 pub(super) const TEACHER: &str = "teacher";
-/// Names the file of that which an incomplete cache is made from.
+/// The inputs that an incomplete cache is made from.
 pub(super) const FILLING: &str = "filling.json";
 pub(super) const HIDDEN: &str = "hidden.bin";
 pub(super) const INDEX: &str = "index.bin";

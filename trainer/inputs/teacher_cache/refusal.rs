@@ -1,4 +1,4 @@
-//! Refusals of a cache that is not that of a run.
+//! Errors for a cache that does not fit the run that opened it.
 
 use std::path::{Path, PathBuf};
 

@@ -20,7 +20,7 @@ use crate::programs::failure::Failure;
 /// Batches that are computed and wait for the disk.
 pub(super) const WAITING: usize = 2;
 
-/// Takes the hidden states of the sequences that come next, a row a token: so many sequences, and their rows.
+/// Takes the number of sequences that come next, and their hidden states, a row a token.
 pub type Emit<'e> = dyn FnMut(usize, Vec<u8>) -> Result<(), Failure> + 'e;
 
 /// A teacher that computes.

@@ -36,7 +36,7 @@ use sequences::Contents;
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum CacheOutcome {
-    /// That of a dry run.
+    /// Returned by a dry run.
     Forecast(Box<Forecast>),
     Filled(Box<Filled>),
 }

@@ -83,10 +83,12 @@ impl<'a> Opening<'a> {
         self.memory().is_none_or(|most| plan.plan.arena_bytes + self.host_bytes(&plan.plan, &plan.model) <= most)
     }
 
+    /// Returns the bytes that the host takes of memory which it shares with the device, 0 where each has its own.
     fn host_bytes(&self, plan: &Plan, model: &precast_plan::Resident) -> u64 {
         one_memory::host_bytes(self.driver.device(), || self.host(plan, model))
     }
 
+    /// Lowers the teacher resident, in the format that is asked for or, of `auto`, the first that fits.
     fn resident(&self, memory: Option<u64>) -> Result<Chosen<HiddenPlan>, DeviceError> {
         let device = self.driver.device();
         let arch = device::rows(device)?.launches;
