@@ -147,3 +147,19 @@ fn a_dry_run_says_what_a_cache_takes_and_writes_nothing() {
     assert_eq!(forecast["disk_bytes"], files.iter().sum::<u64>() + 2 * 96 * 32);
     assert!(forecast["memory"].is_object(), "{forecast}");
 }
+
+/// Kernels of another architecture may give other bits: a run that reads what they gave says so, and its record has it.
+#[test]
+fn a_cache_of_another_architecture_is_read_with_a_note() {
+    let case = Case::new(17 * 4);
+    fill(&case, "cache", "").succeeds();
+    let run = |out: &str| case.distill(out, "--teacher-cache cache --steps 2 --checkpoint-every 0").says();
+    let said = "cache was filled by kernels of sm_80, and this run launches those of ";
+    let [_, own] = run("own");
+    assert!(!own.contains("was filled by kernels"), "{own}");
+    let arch = case.json("cache/cache.json")["arch"].as_str().unwrap().to_owned();
+    case.write("cache/cache.json", case.text("cache/cache.json").replace(&format!("\"{arch}\""), "\"sm_80\""));
+    let [_, other] = run("other");
+    assert!(other.contains(said), "{other}");
+    assert!(case.record("other")["notes"].to_string().contains(said));
+}

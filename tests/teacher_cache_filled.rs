@@ -209,3 +209,12 @@ fn a_manifest_of_another_vocabulary_is_refused() {
     case.distill("out", "--teacher-cache cache --steps 1").fails(5, said);
     assert!(!case.has("out/student"));
 }
+
+/// Each batch of a pass has launches of its own: beyond so many there are several passes, of about one length.
+#[test]
+fn a_sweep_of_very_many_batches_takes_several_passes() {
+    let mut case = Case::new(17 * 1100);
+    case.teacher = case.model("deep", 3, &[("num_hidden_layers", 300.into())]);
+    let [_, said] = fill(&case, "cache", "--batch-size 1 --memory 4MiB --dry-run").says();
+    assert!(said.contains(" 550 sequences at a time"), "{said}");
+}
