@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 1879c8f454cb4906311efd4cc8d174866201fc82e80eb3e821298e79c28e96a5
-// Body: 3f4ef450cd07953b8f080896b0aa7de74f81a0a2f4fdfba6cf58f4866f5a8946
+// Headers: 0862fd4424abcab1dc414a371568b0b4c74f6b500d1ea5510635853368b253c8
+// Body: 2ade5ee551849ff9cee8117826d08f478a5c9f1e1e4dc45bf69a978134ccbd1f
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -16,6 +16,8 @@ use precast_core::{Block, Content, Dtype, Format, Kernel, Op, Operand, Scalar, a
 pub const MASKED_TOKEN: u32 = 4294967295;
 
 pub const IDLE_SLOT: u32 = 4294967295;
+
+pub const MOST_KEPT: u32 = 1024;
 
 pub const NO_TOKEN: u32 = 4294967295;
 
@@ -1634,6 +1636,77 @@ impl Kernel for HeadMetrics {
     }
 }
 
+/// Parameter block of `head.topk`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
+#[repr(C)]
+pub struct head_topk_params {
+    /// `[tokens, keep]` u32, read, distinct(keep, vocab): tokens whose probabilities are known
+    pub ids: address,
+    /// `[tokens, keep + 1]` f32, read, log_probs(keep + 1): the teacher's at `temperature`, nats; the last is that of
+    /// all other tokens as one
+    pub log_probs: address,
+    /// `[tokens, vocab]` x, update: logits, replaced by their gradient
+    pub student: address,
+    /// `[tokens]` u32, read, targets(vocab)
+    pub targets: address,
+    /// micro_scalars, read
+    pub micro: address,
+    /// `[tokens]` f32, write: the divergence at `temperature`
+    pub kd: address,
+    /// `[tokens]` f32, write: cross entropy at temperature 1
+    pub ce: address,
+    pub tokens: u32,
+    pub vocab: u32,
+    /// below `vocab`, at most MOST_KEPT
+    pub keep: u32,
+    /// share of the divergence, 0 to 1
+    pub alpha: f32,
+    pub temperature: f32,
+    /// weight of the teacher in the mixture; 0: the KL of the student from the teacher, 1: in reverse
+    pub beta: f32,
+}
+
+arguments! {
+    HeadTopkArgs of head_topk_params {
+        operands { ids, log_probs, student, targets, micro, kd, ce }
+        optional { }
+        scalars { tokens: u32, vocab: u32, keep: u32, alpha: f32, temperature: f32, beta: f32 }
+    }
+}
+
+key! {
+    /// Computes losses like `head.distill` and `head.jsd`, by the divergence of what is known of the teacher: the
+    /// probabilities of some tokens, and of all others as one.
+    pub struct HeadTopk = "head.topk" { x: Dtype }
+}
+
+impl Kernel for HeadTopk {
+    type Params = head_topk_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let tokens = u64::from(p.tokens);
+        let keep = u64::from(p.keep);
+        let vocab = u64::from(p.vocab);
+        let operands = [
+            Some(operand!(Read Self::Params, ids: Dtype::U32, tokens * keep).with(Content::Distinct(p.keep, p.vocab))),
+            Some(
+                operand!(Read Self::Params, log_probs: Dtype::F32, tokens * (keep + 1))
+                    .with(Content::LogProbs(p.keep + 1)),
+            ),
+            Some(operand!(ReadWrite Self::Params, student: self.x, tokens * vocab)),
+            Some(operand!(Read Self::Params, targets: Dtype::U32, tokens).with(Content::Targets(p.vocab))),
+            Some(
+                operand!(Read Self::Params, micro: Dtype::U32, 2)
+                    .with(Content::Scalars(&[Scalar::Uniform(0.1, 1.0), Scalar::Below(2)])),
+            ),
+            Some(operand!(Write Self::Params, kd: Dtype::F32, tokens)),
+            Some(operand!(Write Self::Params, ce: Dtype::F32, tokens)),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
 /// Parameter block of `int8.quantize`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[bytemuck(crate = "precast_core::bytemuck")]
@@ -2789,6 +2862,53 @@ impl Kernel for SampleScore {
     }
 }
 
+/// Parameter block of `sample.top`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[bytemuck(crate = "precast_core::bytemuck")]
+#[repr(C)]
+pub struct sample_top_params {
+    /// `[rows, vocab]` x, read
+    pub logits: address,
+    /// `[rows, keep]` u32, write: the most likely token first; of equal ones the smallest
+    pub ids: address,
+    /// `[rows, keep + 1]` f32, write: at `temperature`, nats; the last is that of all other tokens as one
+    pub log_probs: address,
+    pub rows: u32,
+    pub vocab: u32,
+    /// below `vocab`, at most MOST_KEPT
+    pub keep: u32,
+    pub temperature: f32,
+}
+
+arguments! {
+    SampleTopArgs of sample_top_params {
+        operands { logits, ids, log_probs }
+        optional { }
+        scalars { rows: u32, vocab: u32, keep: u32, temperature: f32 }
+    }
+}
+
+key! {
+    /// Computes log-probabilities of the most likely tokens of each row, and of all other tokens as one.
+    pub struct SampleTop = "sample.top" { x: Dtype }
+}
+
+impl Kernel for SampleTop {
+    type Params = sample_top_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let rows = u64::from(p.rows);
+        let vocab = u64::from(p.vocab);
+        let keep = u64::from(p.keep);
+        let operands = [
+            Some(operand!(Read Self::Params, logits: self.x, rows * vocab)),
+            Some(operand!(Write Self::Params, ids: Dtype::U32, rows * keep)),
+            Some(operand!(Write Self::Params, log_probs: Dtype::F32, rows * (keep + 1))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
 /// Parameter block of `swiglu.fwd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[bytemuck(crate = "precast_core::bytemuck")]
@@ -2921,6 +3041,7 @@ pub const OPS: &[Op] = &[
     Op::of::<HeadJsd>(),
     Op::of::<HeadMetrics>(),
     Op::of::<HeadNll>(),
+    Op::of::<HeadTopk>(),
     Op::of::<Int8Columns>(),
     Op::of::<Int8Quantize>(),
     Op::of::<KvStore>(),
@@ -2942,6 +3063,7 @@ pub const OPS: &[Op] = &[
     Op::of::<Sample>(),
     Op::of::<SampleAdvance>(),
     Op::of::<SampleScore>(),
+    Op::of::<SampleTop>(),
     Op::of::<SwigluBwd>(),
     Op::of::<SwigluFwd>(),
 ];

@@ -45,6 +45,7 @@ pub use precast_core::{
 /// Headers that kernels of these families share, beside those of `precast-core`.
 static COMMON: Common = Common::new(&[
     ("blocks.cuh", include_str!("../cuda/blocks.cuh")),
+    ("kept.h", include_str!("kept.h")),
     ("quantize.cuh", include_str!("../cuda/quantize.cuh")),
     ("step.h", include_str!("step.h")),
 ])

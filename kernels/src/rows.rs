@@ -29,7 +29,7 @@ macro_rules! forward {
     };
 }
 
-const FORWARD: [Forward; 20] = [
+const FORWARD: [Forward; 22] = [
     forward!("attention.decode", attention_decode_params.rows, 3),
     forward!("attention.fwd", attention_fwd_params.batch, 1),
     forward!("embedding.fwd", embedding_fwd_params.tokens, 3),
@@ -40,6 +40,7 @@ const FORWARD: [Forward; 20] = [
     forward!("head.distill", head_distill_params.tokens, 3),
     forward!("head.jsd", head_jsd_params.tokens, 3),
     forward!("head.nll", head_nll_params.tokens, 3),
+    forward!("head.topk", head_topk_params.tokens, 3),
     forward!("int8.quantize", int8_quantize_params.rows, 3),
     forward!("lora.fwd_a", lora_fwd_a_params.m, 133),
     forward!("lora.fwd_b", lora_fwd_b_params.m, 133),
@@ -49,6 +50,7 @@ const FORWARD: [Forward; 20] = [
     forward!("rope.at", rope_at_params.rows, 3),
     forward!("rope.fwd", rope_params.tokens, 3, every seq_len),
     forward!("sample", sample_params.rows, 3),
+    forward!("sample.top", sample_top_params.rows, 3),
     forward!("swiglu.fwd", swiglu_fwd_params.tokens, 3),
 ];
 

@@ -270,7 +270,7 @@ impl Operand {
 }
 
 /// Contents of checked launches, each with its arguments.
-const CONTENTS: [(&str, &[Argument]); 12] = [
+const CONTENTS: [(&str, &[Argument]); 14] = [
     ("zeros", &[]),
     ("few", &[]),
     ("normal", &[Argument::Float]),
@@ -283,6 +283,8 @@ const CONTENTS: [(&str, &[Argument]); 12] = [
     ("rows", &[Argument::Other]),
     ("logits", &[Argument::Other]),
     ("columns", &[Argument::Other]),
+    ("distinct", &[Argument::Other, Argument::Other]),
+    ("log_probs", &[Argument::Other]),
 ];
 
 /// Argument of a content.

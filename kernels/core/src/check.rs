@@ -287,6 +287,8 @@ fn random(operand: &Operand, content: Content, rng: &mut Pcg64Mcg) -> Vec<u8> {
         Content::Int8 => int8(count, rng),
         Content::Rows(columns) => rows(operand.format, count, columns, rng),
         Content::Logits(vocab) => logits(operand.format, count, vocab, rng),
+        Content::Distinct(row, bound) => words(distinct(count, (row, bound), rng)),
+        Content::LogProbs(row) => log_probs(count, row, rng),
         Content::Few => store(operand.format, count, || few(rng)),
         Content::Columns(columns) => self::columns(operand.format, count, columns, rng),
         Content::Ids(bound) => words((0..count).map(|_| rng.random_range(0..bound)).collect()),
@@ -398,6 +400,31 @@ fn logits(format: Format, count: usize, vocab: u32, rng: &mut Pcg64Mcg) -> Vec<u
             _ => logit,
         }
     })
+}
+
+/// Draws [`Content::Distinct`].
+fn distinct(count: usize, (row, bound): (u32, u32), rng: &mut Pcg64Mcg) -> Vec<u32> {
+    let mut ids = Vec::with_capacity(count);
+    for _ in 0..count / row as usize {
+        // One of each of so many equal parts.
+        let end = |part: u32| (u64::from(bound) * u64::from(part) / u64::from(row)) as u32;
+        ids.extend(shuffled(row, rng).into_iter().map(|part| rng.random_range(end(part)..end(part + 1))));
+    }
+    ids
+}
+
+/// Draws [`Content::LogProbs`].
+fn log_probs(count: usize, row: u32, rng: &mut Pcg64Mcg) -> Vec<u8> {
+    let mut drawn = Vec::with_capacity(count);
+    for _ in 0..count / row as usize {
+        // Of a flat row and of a sharp one.
+        let factor = if rng.random() { 1.0 } else { 40.0 };
+        let logits: Vec<f64> = (0..row).map(|_| factor * rng.sample::<f64, _>(StandardNormal)).collect();
+        let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let total = largest + logits.iter().map(|logit| (logit - largest).exp()).sum::<f64>().ln();
+        drawn.extend(logits.iter().flat_map(|logit| ((logit - total) as f32).to_le_bytes()));
+    }
+    drawn
 }
 
 /// Draws a value of [`Content::Few`].

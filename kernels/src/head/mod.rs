@@ -9,6 +9,7 @@
 //! | `head.distill{reverse=false}` | `KL(p || q)` | `q - p` |
 //! | `head.distill{reverse=true}` | `KL(q || p)` | `q (log(q / p) - KL(q || p))` |
 //! | `head.jsd` | `beta KL(p || m) + (1 - beta) KL(q || m)`, `m = beta p + (1 - beta) q` | `(1 - beta) q (log(q / m) - KL(q || m))` |
+//! | `head.topk` | those above over the outcomes `i` of a few tokens and of all others as one, by `beta` | `q_j / q_i` times that of `j`'s outcome `i` |
 //! | `head.ce` | none: alpha is 0 | |
 //!
 //! Masked tokens get zero loss and zero gradient.
@@ -21,8 +22,9 @@
 //! al., "On-Policy Distillation of Language Models" (generalized Jensen-Shannon divergence), 2024.
 
 mod host;
+mod topk;
 
-pub use crate::abi::{HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics, HeadNll};
+pub use crate::abi::{HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics, HeadNll, HeadTopk};
 use crate::host::Views;
 use crate::{
     Arch, Batch, Build, Dtype, Fixed, Format, Geometry, Operand, Reference, Source, Threads, Tolerance, source, variant,

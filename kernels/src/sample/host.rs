@@ -17,7 +17,7 @@ fn ascending(value: f32) -> u32 {
 
 /// Ranks a token: of equal values the smallest id comes first.
 #[inline(always)]
-fn rank_of(value: f32, id: usize) -> u64 {
+pub(super) fn rank_of(value: f32, id: usize) -> u64 {
     u64::from(ascending(value)) << 32 | u64::from(!(id as u32))
 }
 

@@ -16,10 +16,11 @@ mod host;
 mod noise;
 mod polynomial;
 mod score;
+mod top;
 
 pub use host::kept;
 
-pub use crate::abi::{Sample, SampleAdvance, SampleScore};
+pub use crate::abi::{Sample, SampleAdvance, SampleScore, SampleTop};
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance, source, variant};
 

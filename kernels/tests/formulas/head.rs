@@ -1,4 +1,4 @@
-use precast_kernels::abi::{MASKED_TOKEN, head_distill_params, head_jsd_params};
+use precast_kernels::abi::{MASKED_TOKEN, head_distill_params, head_jsd_params, head_topk_params};
 
 use super::calculus::log_sum_exp;
 use super::launch::Launch;
@@ -92,6 +92,62 @@ pub fn distill(launch: &mut Launch) {
 pub fn jsd(launch: &mut Launch) {
     let head_jsd_params { alpha, temperature, beta, .. } = launch.params();
     is_trained(launch, ["teacher", "student"], [alpha, temperature, beta]);
+}
+
+/// The divergence of one token over known tokens and all others as one, and the cross entropy.
+fn losses_of_known(
+    (ids, log_probs): (&[f64], &[f64]),
+    student: &[f64],
+    target: f64,
+    [temperature, beta]: [f64; 2],
+) -> (f64, f64) {
+    let known: Vec<usize> = ids.iter().map(|id| *id as usize).collect();
+    let (mut few, mut rest) = (Vec::new(), Vec::new());
+    known.iter().for_each(|id| few.push(student[*id] / temperature));
+    (0..student.len()).filter(|id| !known.contains(id)).for_each(|id| rest.push(student[id] / temperature));
+    few.push(log_sum_exp(&rest));
+    // Logarithms of probabilities are logits at temperature 1.
+    let (divergence, _) = losses([log_probs, &few], 0.0, 1.0, beta);
+    (divergence, log_sum_exp(student) - student[target as usize])
+}
+
+pub fn topk(launch: &mut Launch) {
+    let p: head_topk_params = launch.params();
+    let ([alpha, temperature, beta], loss_scale) =
+        ([p.alpha, p.temperature, p.beta].map(f64::from), launch.loss_scale());
+    launch.goes("forward", beta == 0.0);
+    launch.goes("reverse", beta == 1.0);
+    let (ids, log_probs, targets) = (launch.before("ids"), launch.before("log_probs"), launch.before("targets"));
+    let (keep, vocab) = (p.keep as usize, p.vocab as usize);
+    for factor in [1.0, SHARP] {
+        let student: Vec<f64> = launch.before("student").iter().map(|logit| factor * logit).collect();
+        if factor > 1.0 {
+            launch.again();
+            launch.set("student", &student);
+        }
+        let student = launch.before("student");
+        let of_token = |launch: &Launch, token: usize, row: &[f64]| {
+            let known = (&ids[token * keep..][..keep], &log_probs[token * (keep + 1)..][..keep + 1]);
+            match launch.goes("masked", targets[token] == MASKED) {
+                true => (0.0, 0.0),
+                false => {
+                    launch.goes("the target is known", known.0.contains(&targets[token]));
+                    losses_of_known(known, row, targets[token], [temperature, beta])
+                }
+            }
+        };
+        let of_rows = |launch: &Launch, rows: &[f64]| -> Vec<(f64, f64)> {
+            rows.chunks(vocab).enumerate().map(|(token, row)| of_token(launch, token, row)).collect()
+        };
+        let expected = of_rows(launch, &student);
+        launch.is("kd", &expected.iter().map(|(kd, _)| *kd).collect::<Vec<_>>());
+        launch.is("ce", &expected.iter().map(|(_, ce)| *ce).collect::<Vec<_>>());
+        launch.is_gradient("student", &student, |rows| {
+            let loss =
+                |(kd, ce): (f64, f64)| loss_scale * (alpha * temperature * temperature * kd + (1.0 - alpha) * ce);
+            of_rows(launch, rows).into_iter().map(loss).collect()
+        });
+    }
 }
 
 pub fn ce(launch: &mut Launch) {

@@ -56,6 +56,7 @@ const FORMULAS: &[Formula] = &[
     ("head.jsd", head::jsd),
     ("head.metrics", head::metrics),
     ("head.nll", head::nll),
+    ("head.topk", head::topk),
     ("kv.store", kv::store),
     ("lora.dgrad_a", lora::dgrad_a),
     ("lora.dgrad_b", lora::dgrad_b),
@@ -75,6 +76,7 @@ const FORMULAS: &[Formula] = &[
     ("sample", sample::sample),
     ("sample.advance", advance::advance),
     ("sample.score", sample::score),
+    ("sample.top", sample::top),
     ("swiglu.bwd", swiglu::bwd),
     ("swiglu.fwd", swiglu::fwd),
 ];

@@ -1,4 +1,4 @@
-use precast_kernels::abi::{MASKED_TOKEN, NO_TOKEN, sample_params, sample_score_params};
+use precast_kernels::abi::{MASKED_TOKEN, NO_TOKEN, sample_params, sample_score_params, sample_top_params};
 
 use super::calculus::log_sum_exp;
 use super::launch::Launch;
@@ -85,4 +85,20 @@ pub fn score(launch: &mut Launch) {
     for (index, name) in ["log_prob", "lse"].into_iter().enumerate() {
         launch.is(name, &expected.iter().map(|row| row[index]).collect::<Vec<_>>());
     }
+}
+
+pub fn top(launch: &mut Launch) {
+    let p: sample_top_params = launch.params();
+    let logits = launch.before("logits");
+    let (mut ids, mut log_probs) = (Vec::new(), Vec::new());
+    for logits in logits.chunks(p.vocab as usize) {
+        let mut tokens: Vec<usize> = (0..logits.len()).collect();
+        tokens.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b)));
+        let scaled: Vec<f64> = tokens.iter().map(|token| logits[*token] / f64::from(p.temperature)).collect();
+        let (total, (kept, rest)) = (log_sum_exp(&scaled), scaled.split_at(p.keep as usize));
+        ids.extend(tokens[..p.keep as usize].iter().map(|token| *token as f64));
+        log_probs.extend(kept.iter().map(|logit| logit - total).chain([log_sum_exp(rest) - total]));
+    }
+    assert_eq!(launch.after("ids"), ids);
+    launch.is("log_probs", &log_probs);
 }
