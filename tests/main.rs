@@ -79,6 +79,7 @@ mod stop;
 mod stored;
 mod success;
 mod teacher_cache;
+mod teacher_cache_compact;
 mod teacher_cache_filled;
 mod teacher_score;
 mod train;

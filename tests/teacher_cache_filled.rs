@@ -21,7 +21,7 @@ fn three_layers(case: &mut Case) {
 }
 
 /// Returns the memory that a sweep takes with a batch at a time, as its refusal of less says.
-fn least_memory(case: &Case, words: &str) -> u64 {
+pub fn least_memory(case: &Case, words: &str) -> u64 {
     let said =
         fill(case, "none", [words, "--memory 1"]).fails(4, "two of its layers with a batch of sequences do not either");
     assert!(!case.has("none"), "{said}");

@@ -59,8 +59,10 @@ impl HostMemory {
         // Data that are read ahead, kept and shuffled, however large the data are.
         let data_bytes = of_data(data).min(data::MOST_BYTES);
         // Read ahead, and laid out for a micro-batch.
-        let hidden = plan.cached.as_ref().map_or(0, |cached| teacher_cache::MOST_BYTES + cached.hidden.bytes());
-        let parts = [checkpoint, ("hidden states of the cache", hidden)];
+        let hidden = plan.cached.as_ref().map_or(0, |cached| {
+            teacher_cache::MOST_BYTES + cached.inputs().into_iter().map(Tensor::bytes).sum::<u64>()
+        });
+        let parts = [checkpoint, ("rows of the cache", hidden)];
         Self::of_models(&plan.plan, &models, &parts, data_bytes, memory)
     }
 

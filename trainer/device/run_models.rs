@@ -21,7 +21,7 @@ pub struct RunModels<W> {
     pub adapter: Option<Adapter>,
     /// True if teacher and student are the same files, byte for byte.
     pub same_files: bool,
-    /// Hidden states of the teacher, of which no more than the head is a model then.
+    /// Cache of the teacher, of which no more than the head is a model then.
     pub cache: Option<Arc<TeacherCache>>,
 }
 
@@ -38,11 +38,16 @@ fn open_cache(config: &RunConfig) -> Result<Option<Arc<TeacherCache>>, DeviceErr
     Ok(cache.map(Arc::new))
 }
 
-/// Opens the head of a teacher that is cached: no more of it is there.
+/// Opens what is there of a teacher that is cached: its configuration and tokenizer, and of an exact cache its head.
 fn open_head(path: &Path, cache: &TeacherCache) -> Result<Checkpoint, DeviceError> {
-    let head = Checkpoint::open_head(path)?;
+    let head = Checkpoint::open_without_layers(path, cache.manifest().made.compact.is_none())?;
     cache.check_model(head.config())?;
     Ok(head)
+}
+
+/// Refuses a compact cache of another vocabulary than the student's.
+fn check_student(cache: Option<&Arc<TeacherCache>>, student: &dyn Weights) -> Result<(), DeviceError> {
+    Ok(cache.map_or(Ok(()), |cache| cache.check_student(student.config().vocab))?)
 }
 
 impl RunModels<Checkpoint> {
@@ -59,6 +64,7 @@ impl RunModels<Checkpoint> {
         });
         let teacher = teacher.transpose()?;
         let models = Models { teacher, student: Checkpoint::open(student)? };
+        check_student(cache.as_ref(), &models.student)?;
         let adapter = config.open_adapter(models.student.config())?;
         Ok(Self { models, adapter, same_files: same_paths(config), cache })
     }
@@ -77,6 +83,7 @@ impl RunModels<Box<dyn Weights>> {
             None => Ok(read_or_random(path, seed)?),
         });
         let (teacher, student) = (teacher.transpose()?, read_or_random(&config.student, seeds.student)?);
+        check_student(cache.as_ref(), &*student)?;
         let adapter = config.open_adapter(student.config())?;
         Ok(Self { models: Models { teacher, student }, adapter, same_files: same_paths(config), cache })
     }

@@ -122,8 +122,13 @@ impl Shapes {
         let dense = Formats::dense();
         let teacher = self.teacher.as_ref().map(|(config_of_teacher, _)| match self.shares_weights(config) {
             true => Teacher::Base,
-            false if self.cache.is_some() => Teacher::Cached(config_of_teacher),
-            false => Teacher::Model { config: config_of_teacher, formats: teacher_formats },
+            false => match &self.cache {
+                None => Teacher::Model { config: config_of_teacher, formats: teacher_formats },
+                Some(cache) => match cache.made.compact {
+                    None => Teacher::Cached(config_of_teacher),
+                    Some(compact) => Teacher::Known { keep: compact.keep_logits },
+                },
+            },
         });
         let (of_student, stored) = &self.student;
         let formats = if self.student_format(config) == WeightFormat::Stored { stored } else { &dense };

@@ -1,9 +1,10 @@
 //! Options that a cached teacher does not go with.
 
-use precast_plan::Gemm;
+use precast_plan::{Gemm, Objective};
 
 use super::groups::Options;
 use super::usage::{UsageError, flag};
+use crate::inputs::teacher_cache::Compact;
 
 /// Options of a teacher that is computed in the run.
 const OF_DEVICE: [&str; 3] = ["teacher_format", "teacher_certificate", "max_teacher_kl"];
@@ -48,4 +49,12 @@ impl Options {
         }
         Ok(())
     }
+}
+
+/// Returns the temperature of a compact cache, the options of one for a run of another temperature, and that.
+pub(super) fn other_temperature(cache: Compact, objective: Objective) -> Option<(&'static str, [String; 3])> {
+    let Objective::Distill { temperature, .. } = objective else { return None };
+    let Compact { keep_logits, temperature: was, .. } = cache;
+    let is = format!("{temperature} --keep-logits {keep_logits} --student STUDENT");
+    (was != temperature).then(|| ("--temperature", [was.to_string(), is, temperature.to_string()]))
 }

@@ -256,13 +256,14 @@ impl RunConfig {
     pub fn open_cache(&self) -> Result<Option<TeacherCache>, CacheError> {
         let Some(path) = &self.teacher_cache else { return Ok(None) };
         let cache = TeacherCache::open(path)?;
-        let Made { precision, seq_len, .. } = &cache.manifest().made;
+        let Made { precision, seq_len, compact, .. } = &cache.manifest().made;
         let (own, length) = (self.arithmetic.precision, self.shape.seq_len);
         let options = [
             ("--precision", [*precision, own.exact(), own].map(|value| value.to_string())),
             ("--seq-len", [*seq_len, length, length].map(|value| value.to_string())),
         ];
-        match options.into_iter().find(|(_, [was, is, _])| was != is) {
+        let temperature = compact.and_then(|compact| cached::other_temperature(compact, self.objective));
+        match options.into_iter().chain(temperature).find(|(_, [was, is, _])| was != is) {
             None => Ok(Some(cache)),
             Some((option, values)) => Err(cache.of_another_run(option, values)),
         }

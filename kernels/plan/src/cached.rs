@@ -1,37 +1,140 @@
-//! A teacher whose last hidden states were computed before the run.
+//! A teacher that was computed before the run: the rows that are sent of it, one a token.
 
 use precast_core::plan::{Builder, Tensor};
 use precast_kernels::Dtype;
+use precast_kernels::abi::MOST_KEPT;
 
 use crate::category;
 use crate::config::ModelConfig;
+use crate::head::{self, Head, Teaching};
+use crate::ops::Ops;
 use crate::parameters::Parameter;
+use crate::recipe::PlanError;
 use crate::weights::{Linear, Matrix, Role, Weight};
 
-/// The head of a cached teacher, and the input that its hidden states are sent to.
+/// The tokens of which a compact cache keeps the teacher's probabilities: the most likely ones of each position.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TopTokens {
+    /// Tokens that the student chooses among: logits of others are not computed.
+    pub vocab: u32,
+    /// Tokens of a position.
+    pub keep: u32,
+    /// Temperature of the probabilities.
+    pub temperature: f32,
+}
+
+impl TopTokens {
+    /// Refuses more tokens than are kept, and a vocabulary of which all or more would be.
+    ///
+    /// # Errors
+    /// [`PlanError::Keep`] and [`PlanError::TeacherNarrower`].
+    pub fn check(self, teacher: &ModelConfig) -> Result<(), PlanError> {
+        let Self { vocab, keep, .. } = self;
+        if teacher.vocab < vocab {
+            return Err(PlanError::TeacherNarrower { teacher: teacher.vocab, student: vocab });
+        }
+        check_keep(keep, vocab)
+    }
+}
+
+pub(crate) fn check_keep(keep: u32, vocab: u32) -> Result<(), PlanError> {
+    let most = MOST_KEPT.min(vocab.saturating_sub(1));
+    if (1..=most).contains(&keep) { Ok(()) } else { Err(PlanError::Keep { keep, most }) }
+}
+
+/// The head of a teacher that is computed apart from its layers: of a model with tied weights its embedding.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CachedTeacher {
-    /// Last hidden states of a micro-batch, normalized, `[tokens, hidden]`, in the dtype of activations. Rows of tokens that do not
-    /// count are finite and otherwise arbitrary.
-    pub hidden: Tensor,
-    /// The matrix of the head, `[vocab, hidden]`: of a model with tied weights its embedding.
+pub struct HeadWeights {
+    /// Its matrix, `[vocab, hidden]`.
     pub parameter: Parameter,
-    pub(crate) head: Linear,
+    pub(crate) linear: Linear,
+}
+
+impl HeadWeights {
+    pub(crate) fn declare(b: &mut Builder, name: &str, config: &ModelConfig, dtype: Dtype) -> Self {
+        let parameter = Parameter::head(config);
+        let tensor = b.persistent(name, category::TEACHER_WEIGHTS, dtype, parameter.elems());
+        let weight = Matrix::Dense(Weight { tensor, role: Role::Frozen });
+        let linear = Linear { weight, bias: None, n: config.vocab, k: config.hidden, adapter: None };
+        Self { parameter, linear }
+    }
+
+    /// Returns the tensor that the matrix is sent to, dense.
+    pub fn tensor(&self) -> Tensor {
+        self.linear.weight.dense()
+    }
+
+    /// Lowers the most likely tokens of hidden states, which the host reads: their ids, `[tokens, keep]` u32, and their
+    /// log-probabilities, `[tokens, keep + 1]` f32.
+    pub(crate) fn top(&self, ops: &mut Ops<'_>, hidden: Tensor, top: TopTokens) -> Vec<Tensor> {
+        let results = head::top(ops, Head { linear: &self.linear, hidden }, top);
+        results.into_iter().for_each(|tensor| ops.read_back(tensor));
+        results.to_vec()
+    }
+}
+
+/// Tokens of which a teacher's probabilities are known, and that of all others as one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KnownTokens {
+    /// `[tokens, keep]` u32.
+    pub ids: Tensor,
+    /// `[tokens, keep + 1]` f32, nats.
+    pub log_probs: Tensor,
+    /// Tokens of a position.
+    pub keep: u32,
+}
+
+/// A cached teacher.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CachedTeacher {
+    /// Its last hidden states, and its head.
+    Exact {
+        /// Last hidden states of a micro-batch, normalized, `[tokens, hidden]`, in the dtype of activations. Rows of tokens that do
+        /// not count are finite and otherwise arbitrary.
+        hidden: Tensor,
+        head: HeadWeights,
+    },
+    /// Probabilities of its most likely tokens.
+    Compact(KnownTokens),
 }
 
 impl CachedTeacher {
-    pub(crate) fn declare(b: &mut Builder, config: &ModelConfig, tokens: u32, dtype: Dtype) -> Self {
-        let parameter = Parameter::head(config);
-        let tensor = b.persistent("teacher.weights", category::TEACHER_WEIGHTS, dtype, parameter.elems());
-        let weight = Matrix::Dense(Weight { tensor, role: Role::Frozen });
-        let head = Linear { weight, bias: None, n: config.vocab, k: config.hidden, adapter: None };
+    pub(crate) fn exact(b: &mut Builder, config: &ModelConfig, tokens: u32, dtype: Dtype) -> Self {
+        let head = HeadWeights::declare(b, "teacher.weights", config, dtype);
         let elems = u64::from(tokens) * u64::from(config.hidden);
         let hidden = b.persistent("teacher.hidden", category::INPUTS, dtype, elems);
-        Self { hidden, parameter, head }
+        Self::Exact { hidden, head }
     }
 
-    /// Returns the tensor that the head's matrix is sent to.
-    pub fn weights(&self) -> Tensor {
-        self.head.weight.dense()
+    pub(crate) fn compact(b: &mut Builder, keep: u32, tokens: u32) -> Self {
+        let mut rows = |name, dtype, width| {
+            let elems = u64::from(tokens) * u64::from(width);
+            b.persistent(name, category::INPUTS, dtype, elems)
+        };
+        let ids = rows("teacher.ids", Dtype::U32, keep);
+        Self::Compact(KnownTokens { ids, log_probs: rows("teacher.log_probs", Dtype::F32, keep + 1), keep })
+    }
+
+    /// Returns the tensors that are sent before each micro-batch, each a row a token: side by side they are rows of the cache.
+    pub fn inputs(&self) -> Vec<Tensor> {
+        match self {
+            Self::Exact { hidden, .. } => vec![*hidden],
+            Self::Compact(KnownTokens { ids, log_probs, .. }) => vec![*ids, *log_probs],
+        }
+    }
+
+    /// Returns the teacher's head, if it is on the device.
+    pub fn head(&self) -> Option<&HeadWeights> {
+        match self {
+            Self::Exact { head, .. } => Some(head),
+            Self::Compact(_) => None,
+        }
+    }
+
+    pub(crate) fn teaching(&self) -> Teaching<'_> {
+        match self {
+            Self::Exact { hidden, head } => Teaching::Head(Head { linear: &head.linear, hidden: *hidden }),
+            Self::Compact(known) => Teaching::Known(*known),
+        }
     }
 }

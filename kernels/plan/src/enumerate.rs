@@ -7,6 +7,7 @@ use precast_kernels::{Arch, Block, Key, KeyVariant, Variant};
 
 use crate::adapters::{Adapters, Target};
 use crate::cache::Slots;
+use crate::cached::TopTokens;
 use crate::comparison_plan::ComparisonPlan;
 use crate::config::ModelConfig;
 use crate::decode_check::DecodeCheckPlan;
@@ -14,6 +15,7 @@ use crate::decoding::DecodeRequest;
 use crate::evaluation::EvaluationPlan;
 use crate::formats::Formats;
 use crate::generation::GenerationPlan;
+use crate::hidden_plan::HiddenPlan;
 use crate::objective::Objective;
 use crate::recipe::{Precision, Recipe, Recompute};
 use crate::sampling::Sampling;
@@ -115,7 +117,20 @@ fn teachers(models: &[ModelConfig], arch: Arch, visit: &mut impl FnMut(&Plan)) {
             let request = TrainingRequest::new(student, &recipe, arch).taught_by(Some(teacher));
             TrainingPlan::new(request).into_iter().for_each(|training| visit(&training.plan));
         }
+        for student in narrowest.values() {
+            compact(student, &recipe, arch, visit);
+        }
     }
+}
+
+/// Lowers what fills a compact cache besides the teacher, and what reads one.
+fn compact(student: &ModelConfig, recipe: &Recipe, arch: Arch, visit: &mut impl FnMut(&Plan)) {
+    let top = TopTokens { vocab: student.vocab, keep: 1, temperature: 1.0 };
+    let dense = Formats::dense();
+    let filling = HiddenPlan::new((student, &dense), (1, TOKENS), (recipe.precision, Some(top)), arch);
+    filling.into_iter().for_each(|filling| visit(&filling.plan));
+    let request = TrainingRequest::new(student, recipe, arch).taught_by(Some(Teacher::Known { keep: top.keep }));
+    TrainingPlan::new(request).into_iter().for_each(|training| visit(&training.plan));
 }
 
 /// Lowers the sums over replicas and ranks, which depend on neither models nor recipes.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use precast_kernels::{Out, grad_distance};
 
 use crate::block::{Below, TransformerBlock};
-use crate::head::{self, Head, Outputs};
+use crate::head::{self, Head, Outputs, Teaching};
 use crate::model::Model;
 use crate::objective::Objective;
 use crate::ops::Ops;
@@ -62,8 +62,8 @@ pub(crate) struct Guarded<'a> {
     /// All of its weights rounded to bf16, if they are on the device; else they are rounded from the master weights.
     pub copy: Option<Tensor>,
     pub objective: Objective,
-    /// Last hidden states of the teacher.
-    pub teacher: Option<Head<'a>>,
+    /// Predictions of the teacher.
+    pub teacher: Option<Teaching<'a>>,
     pub ids: Tensor,
     /// The next token of each position, or `MASKED_TOKEN`.
     pub targets: Tensor,

@@ -2,6 +2,7 @@
 
 use precast_kernels::Dtype;
 
+use crate::cached::{KnownTokens, TopTokens};
 use crate::category;
 use crate::comparison::TokenComparison;
 use crate::objective::Objective;
@@ -15,6 +16,30 @@ pub(crate) struct Head<'a> {
     pub linear: &'a Linear,
     /// `[tokens, hidden]`, in the dtype of activations.
     pub hidden: Tensor,
+}
+
+/// Predictions of a teacher.
+#[derive(Clone, Copy)]
+pub(crate) enum Teaching<'a> {
+    /// Those of its head.
+    Head(Head<'a>),
+    /// Those that are known of it.
+    Known(KnownTokens),
+}
+
+/// Predictions of a teacher for a chunk of tokens.
+#[derive(Clone, Copy)]
+pub(crate) enum Predictions {
+    /// Logits, `[tokens, vocab]`.
+    Logits(Tensor),
+    Known(KnownTokens),
+}
+
+impl KnownTokens {
+    fn rows(self, first: u32, count: u32) -> Self {
+        let Self { ids, log_probs, keep } = self;
+        Self { ids: rows(ids, keep, first, count), log_probs: rows(log_probs, keep + 1, first, count), keep }
+    }
 }
 
 impl Scores {
@@ -54,21 +79,23 @@ pub(crate) fn losses(
     ops: &mut Ops<'_>,
     objective: Objective,
     student: Head<'_>,
-    teacher: Option<Head<'_>>,
+    teacher: Option<Teaching<'_>>,
     (targets, out): (Tensor, Outputs),
 ) -> Tensor {
     let (vocab, tokens) = (student.linear.n, ops.tokens());
     let chunk = chunk_tokens(tokens, vocab, ops.x);
     let student_logits = ops.logits_buffer("student_logits", chunk, vocab);
-    let teacher = objective.has_teacher().then(|| {
-        let head = teacher.expect("a run that learns from a teacher has one");
-        (head, ops.logits_buffer("teacher_logits", chunk, vocab), ops.statistics("kd", tokens.into()))
+    let teacher = objective.has_teacher().then(|| teacher.expect("a run that learns from a teacher has one"));
+    let head = teacher.and_then(|teacher| match teacher {
+        Teaching::Head(head) => Some((head, ops.logits_buffer("teacher_logits", chunk, vocab))),
+        Teaching::Known(_) => None,
     });
+    let kd = teacher.map(|_| ops.statistics("kd", tokens.into()));
     let ce = ops.statistics("ce", tokens.into());
     let dhidden = ops.rows("dhidden", student.linear.k);
-    let teacher = teacher.map(|(head, logits, kd)| (head, ops.dense("teacher", head.linear, vocab), logits, kd));
+    let head = head.map(|(head, logits)| (head, ops.dense("teacher", head.linear, vocab), logits));
     let trains = student.linear.trains();
-    let linear = match &teacher {
+    let linear = match &head {
         _ if trains => student.linear.clone(),
         // The student's own base teaches: one matrix.
         Some((head, linear, ..)) if head.linear == student.linear => linear.clone(),
@@ -79,11 +106,16 @@ pub(crate) fn losses(
         let hidden = rows(student.hidden, student.linear.k, first, count);
         let s = rows(student_logits, vocab, 0, count);
         let of_chunk = |column| rows(column, 1, first, count);
-        let teaching = teacher.as_ref().map(|(head, linear, logits, kd)| {
-            let t = rows(*logits, vocab, 0, count);
-            ops.logits(&at("teacher"), rows(head.hidden, linear.k, first, count), linear, t, vocab);
-            (t, of_chunk(*kd))
-        });
+        let predictions = match (&head, teacher) {
+            (Some((head, linear, logits)), _) => {
+                let t = rows(*logits, vocab, 0, count);
+                ops.logits(&at("teacher"), rows(head.hidden, linear.k, first, count), linear, t, vocab);
+                Some(Predictions::Logits(t))
+            }
+            (None, Some(Teaching::Known(known))) => Some(Predictions::Known(known.rows(first, count))),
+            (None, _) => None,
+        };
+        let teaching = predictions.zip(kd.map(of_chunk));
         ops.logits(&at("student"), hidden, &linear, s, vocab);
         if let Some(Scores { log_prob, lse, .. }) = out.scores {
             ops.score(&at("score"), s, of_chunk(targets), [log_prob, lse].map(of_chunk));
@@ -97,7 +129,7 @@ pub(crate) fn losses(
         ops.input_gradient(&index.to_string(), s, &linear, rows(dhidden, linear.k, first, count));
     }
     if let Some(metrics) = out.metrics {
-        ops.mean_losses("metrics", teacher.map(|(.., kd)| kd), ce, metrics);
+        ops.mean_losses("metrics", kd, ce, metrics);
     }
     dhidden
 }
@@ -126,9 +158,27 @@ pub(crate) fn teacher_losses(
             ops.logits(&at(name), hidden, &linear, logits, vocab);
             logits
         });
-        ops.losses(&at("loss"), objective, s, Some((t, of_chunk(kd))), (of_chunk(targets), of_chunk(ce)));
+        let teaching = Some((Predictions::Logits(t), of_chunk(kd)));
+        ops.losses(&at("loss"), objective, s, teaching, (of_chunk(targets), of_chunk(ce)));
     }
     ops.mean_losses("metrics", Some(kd), ce, metrics);
+}
+
+/// Lowers the most likely tokens of hidden states: their ids, `[tokens, keep]`, and their log-probabilities, `[tokens, keep + 1]`.
+pub(crate) fn top(ops: &mut Ops<'_>, head: Head<'_>, top: TopTokens) -> [Tensor; 2] {
+    let (tokens, TopTokens { vocab, keep, .. }) = (ops.tokens(), top);
+    let chunk = chunk_tokens(tokens, vocab, ops.x);
+    let of_rows = |width: u32| u64::from(tokens) * u64::from(width);
+    let (ids, log_probs) = (ops.words("ids", of_rows(keep)), ops.statistics("log_probs", of_rows(keep + 1)));
+    let buffer = ops.logits_buffer("logits", chunk, vocab);
+    for (index, first, count) in chunks(tokens, chunk) {
+        let logits = rows(buffer, vocab, 0, count);
+        let hidden = rows(head.hidden, head.linear.k, first, count);
+        ops.logits(&format!("{index}.logits"), hidden, head.linear, logits, vocab);
+        let to = [rows(ids, keep, first, count), rows(log_probs, keep + 1, first, count)];
+        ops.top(&format!("{index}.top"), logits, to, top);
+    }
+    [ids, log_probs]
 }
 
 /// Compares predictions of one head on other hidden states, `reference`, with those on its own, over the first `vocab`

@@ -1,9 +1,10 @@
-//! The plan that computes the last hidden states of a model.
+//! The plan that computes the last hidden states of a model, or its most likely tokens.
 
 use precast_core::Plan;
 use precast_core::plan::{Builder, Tensor};
 use precast_kernels::{Arch, Dtype, KERNELS};
 
+use crate::cached::{HeadWeights, TopTokens};
 use crate::category;
 use crate::config::ModelConfig;
 use crate::evaluation::{check, check_bytes};
@@ -18,7 +19,18 @@ pub(crate) fn without_head(config: &ModelConfig) -> ModelConfig {
     ModelConfig { tied: true, ..config.clone() }
 }
 
-/// A plan for the last hidden states of a model, normalized: the launches of a teacher in a step, without its head.
+/// Lowers what the host reads of hidden states: themselves, or the most likely tokens.
+pub(crate) fn results(ops: &mut Ops<'_>, hidden: Tensor, top: Option<(&HeadWeights, TopTokens)>) -> Vec<Tensor> {
+    if let Some((head, top)) = top {
+        ops.scope("head");
+        return head.top(ops, hidden, top);
+    }
+    ops.read_back(hidden);
+    vec![hidden]
+}
+
+/// A plan for the last hidden states of a model, normalized: the launches of a teacher in a step, without its head; or, for its most
+/// likely tokens, with that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HiddenPlan {
     /// The plan, with the phase [`Self::HIDDEN`].
@@ -27,8 +39,11 @@ pub struct HiddenPlan {
     pub model: Resident,
     /// Token ids, `[batch, seq_len]`, sent before each run of the phase.
     pub ids: Tensor,
-    /// Results, `[tokens, hidden]`, in the dtype of activations.
-    pub hidden: Tensor,
+    /// The head, if most likely tokens are asked for.
+    pub head: Option<HeadWeights>,
+    /// Results, each a row a token: last hidden states, `[tokens, hidden]` in the dtype of activations; or ids of the most likely
+    /// tokens, `[tokens, keep]` u32, and log-probabilities of them and of all others as one, `[tokens, keep + 1]` f32.
+    pub results: Vec<Tensor>,
 }
 
 impl AsRef<Plan> for HiddenPlan {
@@ -50,13 +65,16 @@ impl HiddenPlan {
     /// Lowers a model with matrices in the formats given.
     ///
     /// # Errors
-    /// [`PlanError`] if the sequence is longer than the model supports, there are no tokens, or no kernel reads a format.
+    /// [`PlanError`] if the sequence is longer than the model supports, there are no tokens, no kernel reads a format, or tokens are asked
+    /// for that cannot be.
     pub fn new(
         (config, formats): (&ModelConfig, &Formats),
         (batch, seq_len): (u32, u32),
-        precision: Precision,
+        (precision, top): (Precision, Option<TopTokens>),
         arch: Arch,
     ) -> Result<Self, PlanError> {
+        top.map_or(Ok(()), |top| top.check(config))?;
+        let whole = config;
         let config = &without_head(config);
         check((config, formats), (batch, seq_len), precision)?;
         let dtype = precision.dtype();
@@ -65,13 +83,13 @@ impl HiddenPlan {
         let weights = Weights::frozen(&mut b, "model", category, config, (formats, dtype), Passes::Forward);
         let ids = b.persistent("ids", category::INPUTS, Dtype::U32, u64::from(batch * seq_len));
         let model = Resident::new(&mut b, "model", config, weights, seq_len);
+        let head = top.map(|_| HeadWeights::declare(&mut b, "head", whole, dtype));
         let ops = &mut Ops::new(&mut b, (batch, seq_len), dtype, None);
         ops.phase(Self::HIDDEN);
         let last = Model { name: "model", config, resident: &model }.forward(ops, ids);
-        ops.read_back(last.hidden);
-        let hidden = last.hidden;
+        let results = results(ops, last.hidden, head.as_ref().zip(top));
         let plan = b.finish();
         check_bytes(&plan)?;
-        Ok(Self { plan, model, ids, hidden })
+        Ok(Self { plan, model, ids, head, results })
     }
 }

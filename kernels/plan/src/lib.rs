@@ -44,7 +44,7 @@ pub mod weights;
 
 pub use adapters::{Adapter, AdapterParameter, AdapterParameters, Adapters, Factor, Target};
 pub use cache::{BitCounts, Slots};
-pub use cached::CachedTeacher;
+pub use cached::{CachedTeacher, HeadWeights, KnownTokens, TopTokens};
 pub use comparison::TokenComparison;
 pub use comparison_plan::{ComparisonPlan, Side};
 pub use config::{ConfigError, ModelConfig};

@@ -252,6 +252,9 @@ pub enum PlanError {
     /// The student's base would teach while it trains.
     #[error("a base that trains cannot teach its student: give --lora-rank or --adapter")]
     BaseWithoutAdapters,
+    /// More tokens are to be kept of a position than there are, or than kernels keep.
+    #[error("--keep-logits {keep} is not between 1 and {most}, the most that are kept of this vocabulary")]
+    Keep { keep: u32, most: u32 },
     /// The objective needs a teacher and there is none.
     #[error("this run needs a teacher: give --teacher")]
     NoTeacher,

@@ -7,11 +7,12 @@ use precast_core::plan::{Builder, Category, Tensor};
 use precast_kernels::{Arch, Block, Dtype, Format, KERNELS, Out};
 
 use crate::block::TransformerBlock;
+use crate::cached::{HeadWeights, TopTokens};
 use crate::category;
 use crate::config::ModelConfig;
 use crate::evaluation::{check, check_bytes};
 use crate::formats::Formats;
-use crate::hidden_plan::without_head;
+use crate::hidden_plan::{results, without_head};
 use crate::model::Resident;
 use crate::ops::{Heads, Ops};
 use crate::parameters::{ALIGN, Parameter};
@@ -38,8 +39,10 @@ pub struct SweepPlan {
     formats: Formats,
     /// Place in which a matrix in blocks arrives, by its name in the first layer and its format.
     staged: BTreeMap<(String, Block), Tensor>,
-    /// Results of each batch after its [`Self::norm_phase`], `[tokens, hidden]`, in the dtype of activations.
-    pub hidden: Vec<Tensor>,
+    /// The head, if most likely tokens are asked for, sent before the first [`Self::norm_phase`].
+    pub head: Option<HeadWeights>,
+    /// Results of each batch after its [`Self::norm_phase`], as of [`HiddenPlan`](crate::HiddenPlan).
+    pub results: Vec<Vec<Tensor>>,
 }
 
 /// Returns the phase that dequantizes a matrix of blocks into one of the places of a layer.
@@ -90,7 +93,7 @@ impl SweepPlan {
         format!("layer.{}", layer % 2)
     }
 
-    /// Returns the phase that normalizes what a batch has come to.
+    /// Returns the phase that normalizes what a batch has come to, and finds its most likely tokens.
     pub fn norm_phase(batch: usize) -> String {
         format!("norm.{batch}")
     }
@@ -98,13 +101,15 @@ impl SweepPlan {
     /// Lowers a model and so many batches of a shape. Matrices are sent in the formats given, and dequantized once a layer.
     ///
     /// # Errors
-    /// [`PlanError`] if the sequence is longer than the model supports, there are no tokens or too many, or no kernel reads a format.
+    /// [`PlanError`] if the sequence is longer than the model supports, there are no tokens or too many, no kernel reads a format, or
+    /// tokens are asked for that cannot be.
     pub fn new(
         (config, formats): (&ModelConfig, &Formats),
         ((batch, seq_len), batches): ((u32, u32), u32),
-        precision: Precision,
+        (precision, top): (Precision, Option<TopTokens>),
         arch: Arch,
     ) -> Result<Self, PlanError> {
+        top.map_or(Ok(()), |top| top.check(config))?;
         let dense = Formats::dense();
         // As many parameters as are on the device at a time.
         let one = ModelConfig { layers: 1, vocab: 1, ..without_head(config) };
@@ -120,6 +125,7 @@ impl SweepPlan {
         let ids = each(&mut b, ("ids", category::INPUTS), Dtype::U32, (batches, tokens));
         let streams = each(&mut b, ("streams", category::STREAMS), dtype, (batches, tokens * hidden));
         let first = Resident::new(&mut b, "model", &one, first, seq_len);
+        let head = top.map(|_| HeadWeights::declare(&mut b, "head", config, dtype));
         let staged = staged(&mut b, &first.weights, (config.layers, formats));
         let ops = &mut Ops::new(&mut b, (batch, seq_len), dtype, None);
 
@@ -156,14 +162,13 @@ impl SweepPlan {
             ops.phase(&Self::norm_phase(index));
             ops.scope("model");
             let hidden = ops.norm("norm", *stream, &first.weights.norm, Out::Dense).rows.dense();
-            ops.read_back(hidden);
-            hidden
+            results(ops, hidden, head.as_ref().zip(top))
         };
-        let hidden = streams.iter().enumerate().map(normalize).collect();
+        let results = streams.iter().enumerate().map(normalize).collect();
         let plan = b.finish();
         check_bytes(&plan)?;
         let formats = formats.clone();
-        Ok(Self { plan, ids, embedding: (parameter, tensor), first, second, formats, staged, hidden })
+        Ok(Self { plan, ids, embedding: (parameter, tensor), first, second, formats, staged, head, results })
     }
 
     /// Returns the parameters of a layer, each with the place that it is sent to before the layer's phase, and, where that is one

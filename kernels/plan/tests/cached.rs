@@ -43,7 +43,7 @@ fn what_fills_a_cache_is_what_a_step_launches() {
     for_each_run(|teacher, _, recipe, online| {
         let arch = online.plan.arch;
         let shape = (recipe.batch, recipe.seq_len);
-        let filling = HiddenPlan::new(teacher, shape, recipe.precision, arch).unwrap();
+        let filling = HiddenPlan::new(teacher, shape, (recipe.precision, None), arch).unwrap();
         let of_step = launches(&online.plan, MICRO, |label| label.starts_with("teacher."));
         assert!(of_step == launches(&filling.plan, HiddenPlan::HIDDEN, |_| true), "{arch} {recipe:?}");
         assert!(!of_step.is_empty());
@@ -57,9 +57,9 @@ fn what_fills_a_cache_is_what_a_step_launches() {
 fn a_sweep_launches_of_each_batch_what_a_step_does() {
     for_each_run(|(teacher, formats), _, recipe, online| {
         let (arch, shape) = (online.plan.arch, (recipe.batch, recipe.seq_len));
-        let sweep = SweepPlan::new((teacher, formats), (shape, 3), recipe.precision, arch).unwrap();
+        let sweep = SweepPlan::new((teacher, formats), (shape, 3), (recipe.precision, None), arch).unwrap();
         let dense = (teacher, &Formats::dense());
-        let filling = HiddenPlan::new(dense, shape, recipe.precision, arch).unwrap();
+        let filling = HiddenPlan::new(dense, shape, (recipe.precision, None), arch).unwrap();
         let all = launches(&filling.plan, HiddenPlan::HIDDEN, |_| true);
         let of = |phase: &str| launches(&sweep.plan, phase, |_| true);
         let [embed, layer, other] = [SweepPlan::EMBED, "layer.0", "layer.1"].map(of);
@@ -79,7 +79,8 @@ fn a_sweep_launches_of_each_batch_what_a_step_does() {
 fn a_sweep_has_a_place_for_every_parameter() {
     for name in ["qwen2.5-1.5b", "qwen3-1.7b", "smollm2-135m", "llama-3.2-1b"] {
         let config = config(name);
-        let sweep = SweepPlan::new((&config, &Formats::dense()), ((1, 64), 2), Precision::Bf16, Arch::Sm89).unwrap();
+        let sweep =
+            SweepPlan::new((&config, &Formats::dense()), ((1, 64), 2), (Precision::Bf16, None), Arch::Sm89).unwrap();
         let of_layer = |layer| sweep.layer(layer).map(|(parameter, tensor, _)| (parameter, tensor));
         let layers = (0..config.layers).flat_map(|layer| of_layer(layer).collect::<Vec<_>>());
         let placed: Vec<(Parameter, Tensor)> = layers.chain([sweep.embedding.clone(), sweep.norm()]).collect();
@@ -104,7 +105,7 @@ fn a_sweep_has_a_place_for_every_parameter() {
 fn a_sweep_of_blocks_dequantizes_each_matrix_once_a_layer() {
     let config = config("qwen2.5-1.5b");
     let formats = Formats::q4_k_m(&config);
-    let sweep = SweepPlan::new((&config, &formats), ((1, 64), 2), Precision::Bf16, Arch::Sm89).unwrap();
+    let sweep = SweepPlan::new((&config, &formats), ((1, 64), 2), (Precision::Bf16, None), Arch::Sm89).unwrap();
     for layer in 0..config.layers {
         let mut matrices = 0;
         for (parameter, tensor, phase) in sweep.layer(layer) {
@@ -136,4 +137,66 @@ fn a_cached_teacher_changes_nothing_but_its_own_launches() {
         assert!(formats.is_dense() || row(&online.plan, category::TEACHER_SCRATCH).is_some());
         assert!(keys_of(&cached.plan, TEACHER).is_subset(&keys_of(&online.plan, TEACHER)));
     });
+}
+
+/// What fills a compact cache: the launches of an exact one, and behind them for each chunk the logits of a step and the selection.
+#[test]
+fn a_compact_cache_is_filled_by_the_teacher_and_its_head() {
+    for_each_run(|(teacher, formats), student, recipe, online| {
+        let (arch, shape) = (online.plan.arch, (recipe.batch, recipe.seq_len));
+        let top = TopTokens { vocab: student.vocab, keep: 5, temperature: 2.0 };
+        let all = |top| {
+            let filling = HiddenPlan::new((teacher, formats), shape, (recipe.precision, top), arch).unwrap();
+            launches(&filling.plan, HiddenPlan::HIDDEN, |_| true)
+        };
+        let (hidden, compact) = (all(None), all(Some(top)));
+        assert!(compact.starts_with(&hidden));
+        let head = &compact[hidden.len()..];
+        let of_step = launches(&online.plan, MICRO, |label| label.starts_with("head.") && label.ends_with(".teacher"));
+        let is_top = |(key, ..): &&(String, String, Vec<u8>)| key.starts_with("sample.top{");
+        assert_eq!(head.iter().filter(is_top).count(), of_step.len());
+        assert!(head.iter().filter(|launch| !is_top(launch)).eq(&of_step), "{recipe:?}");
+        let sweep = SweepPlan::new((teacher, formats), (shape, 2), (recipe.precision, Some(top)), arch).unwrap();
+        assert!(launches(&sweep.plan, &SweepPlan::norm_phase(1), |_| true).ends_with(head));
+    });
+}
+
+/// All of a step but the teacher and the losses is launched as before, and nothing of the teacher's weights is in memory.
+#[test]
+fn a_compact_teacher_replaces_the_losses_alone() {
+    for_each_run(|_, student, recipe, online| {
+        let compact = taught(Teacher::Known { keep: 9 }, student, recipe, online.plan.arch);
+        let rest = |label: &str| !label.starts_with("teacher.") && !label.contains("dequant");
+        let rest = |label: &str| rest(label) && !label.ends_with(".loss") && !label.ends_with(".teacher");
+        for phase in online.plan.phases.iter().filter(|phase| ![TEACHER, CERTIFY].contains(&&*phase.name)) {
+            let [was, is] = [&online.plan, &compact.plan].map(|plan| launches(plan, &phase.name, rest));
+            assert!(was == is, "{} of {recipe:?}", phase.name);
+        }
+        let losses = launches(&compact.plan, MICRO, |label| label.ends_with(".loss"));
+        assert!(!losses.is_empty() && losses.iter().all(|(key, ..)| key.starts_with("head.topk{")));
+        assert_eq!(row(&compact.plan, category::TEACHER_WEIGHTS), None);
+        assert!(!compact.plan.phases.iter().any(|phase| phase.name == TEACHER));
+    });
+}
+
+#[test]
+fn more_tokens_than_there_are_beside_others_are_not_kept() {
+    let (teacher, student) = (config("qwen2.5-1.5b"), ModelConfig { vocab: 100, ..config("qwen2.5-0.5b") });
+    let refused = |plan: Result<(), PlanError>| match plan {
+        Err(PlanError::Keep { keep, most }) => Some((keep, most)),
+        plan => plan.map(|()| None).unwrap(),
+    };
+    let filling = |vocab, keep| {
+        let top = TopTokens { vocab, keep, temperature: 1.0 };
+        let shape = ((1, 8), (Precision::Bf16, Some(top)));
+        HiddenPlan::new((&teacher, &Formats::dense()), shape.0, shape.1, Arch::Sim).map(drop)
+    };
+    let training = |keep| {
+        let request = TrainingRequest::new(&student, &Recipe { batch: 1, seq_len: 8, ..RECIPE }, Arch::Sim);
+        TrainingPlan::new(request.taught_by(Some(Teacher::Known { keep }))).map(drop)
+    };
+    assert_eq!([filling(100, 99), training(99)].map(refused), [None, None]);
+    assert_eq!([filling(100, 100), training(100)].map(refused), [Some((100, 99)); 2]);
+    assert_eq!([filling(2000, 1025), filling(2000, 0)].map(refused), [Some((1025, 1024)), Some((0, 1024))]);
+    assert!(matches!(filling(teacher.vocab + 1, 1), Err(PlanError::TeacherNarrower { .. })));
 }

@@ -130,13 +130,15 @@ proptest! {
                 assert_covered(&built, &lower(model, shape, recipe.precision, arch).unwrap().plan);
             }
             if !formats.is_int8() {
-                assert_covered(&built, &HiddenPlan::new(model, shape, recipe.precision, arch).unwrap().plan);
-                let sweep = SweepPlan::new(model, (shape, 2), recipe.precision, arch).unwrap();
-                assert_covered(&built, &sweep.plan);
+                let top = TopTokens { vocab: student.vocab, keep: 1, temperature: 2.0 };
+                for results in [None, Some(top)].map(|top| (recipe.precision, top)) {
+                    assert_covered(&built, &HiddenPlan::new(model, shape, results, arch).unwrap().plan);
+                    assert_covered(&built, &SweepPlan::new(model, (shape, 2), results, arch).unwrap().plan);
+                }
             }
             teachers.push(model.into());
         }
-        teachers.push(Teacher::Cached(&teacher));
+        teachers.extend([Teacher::Cached(&teacher), Teacher::Known { keep: 1 }]);
         let (dense, stored, none, some) = (Formats::dense(), mix(&student, seed), Adapters::none(), adapters(&student, seed));
         for (formats, adapters) in [(&dense, &none), (&dense, &some), (&stored, &some)] {
             let student = Student { config: &student, formats, adapters };

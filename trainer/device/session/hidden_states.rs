@@ -1,8 +1,7 @@
-//! The hidden states of a cached teacher, laid out for micro-batches.
+//! The rows of a cached teacher, laid out for micro-batches: hidden states, or the most likely tokens.
 
 use std::sync::Arc;
 
-use precast_kernels::Dtype;
 use precast_kernels::abi::MASKED_TOKEN;
 use rayon::prelude::*;
 
@@ -14,7 +13,11 @@ pub struct HiddenStates {
     cache: Arc<TeacherCache>,
     seq_len: usize,
     row_bytes: usize,
-    laid_out: Vec<u8>,
+    /// Bytes of the parts of a row, which go to tensors of their own.
+    widths: Vec<usize>,
+    /// Tokens that those of rows must be below; none of hidden states.
+    vocab: Option<u32>,
+    laid_out: Vec<Vec<u8>>,
     /// None where sequences have their own hidden states.
     turn: Option<Turn>,
     pub read: ReadStates,
@@ -42,15 +45,17 @@ pub struct ReadStates {
 }
 
 impl HiddenStates {
-    /// Reads rows of a dtype from a cache.
-    pub fn of(cache: &Arc<TeacherCache>, dtype: Dtype) -> Self {
+    /// Reads rows from a cache.
+    pub fn of(cache: &Arc<TeacherCache>) -> Self {
         let made = &cache.manifest().made;
-        let row_bytes = made.hidden as usize * dtype.bytes() as usize;
+        let widths: Vec<usize> = made.parts().into_iter().map(|bytes| bytes as usize).collect();
         Self {
             cache: Arc::clone(cache),
             seq_len: made.seq_len as usize,
-            row_bytes,
-            laid_out: Vec::new(),
+            row_bytes: widths.iter().sum(),
+            vocab: made.compact.map(|compact| compact.student_vocab),
+            laid_out: vec![Vec::new(); widths.len()],
+            widths,
             turn: None,
             read: ReadStates::default(),
         }
@@ -82,19 +87,23 @@ impl HiddenStates {
         sequences.map(|(ids, targets)| counts(targets).then(|| Key::of(ids, targets))).collect()
     }
 
-    /// Returns the hidden states of a micro-batch, `[tokens, hidden]`: zero where a token does not count.
+    /// Returns the rows of a micro-batch, part by part as tensors have them: zero where a token does not count.
     ///
     /// # Errors
-    /// [`CacheError`] where the cache lacks a sequence or holds other bytes than were written.
-    pub fn of_batch(&mut self, batch: &MicroBatch) -> Result<&[u8], CacheError> {
+    /// [`CacheError`] where the cache lacks a sequence or holds other bytes than were written, or tokens that there are not.
+    pub fn of_batch(&mut self, batch: &MicroBatch) -> Result<&[Vec<u8>], CacheError> {
         let keys = self.keys(batch);
-        let Self { cache, seq_len, row_bytes, laid_out, turn, .. } = self;
+        let Self { cache, seq_len, row_bytes, widths, vocab, laid_out, turn, .. } = self;
         let is_own = turn.is_none();
-        laid_out.resize(batch.ids.len() * *row_bytes, 0);
+        laid_out.iter_mut().zip(&*widths).for_each(|(part, width)| part.resize(batch.ids.len() * width, 0));
+        let mut parts: Vec<_> =
+            laid_out.iter_mut().zip(&*widths).map(|(part, width)| part.chunks_mut(*seq_len * width)).collect();
+        let places: Vec<Vec<&mut [u8]>> =
+            keys.iter().map(|_| parts.iter_mut().flat_map(Iterator::next).collect()).collect();
         let sequences = keys.into_par_iter().zip(batch.targets.par_chunks(*seq_len));
-        let read = sequences.zip(laid_out.par_chunks_mut(*seq_len * *row_bytes)).map(|((key, targets), rows)| {
+        let read = sequences.zip(places).map(|((key, targets), mut places)| {
             let Some(key) = key else {
-                rows.fill(0);
+                places.into_iter().for_each(|place| place.fill(0));
                 return Ok(0);
             };
             let read = cache.read(&key)?;
@@ -102,12 +111,22 @@ impl HiddenStates {
             if is_own && read.len() != counted * *row_bytes {
                 return Err(cache.of_other_rows(&key, counted));
             }
+            if vocab.is_some_and(|vocab| !are_below(vocab, &read, (*row_bytes, widths[0]))) {
+                return Err(cache.of_other_tokens(&key));
+            }
             // In turn it may have fewer.
             let mut stored = read.chunks_exact(*row_bytes).cycle();
-            for (target, row) in targets.iter().zip(rows.chunks_exact_mut(*row_bytes)) {
-                match *target {
-                    MASKED_TOKEN => row.fill(0),
-                    _ => row.copy_from_slice(stored.next().expect("a sequence has a row at least")),
+            for (position, target) in targets.iter().enumerate() {
+                let mut row = match *target {
+                    MASKED_TOKEN => None,
+                    _ => stored.next(),
+                };
+                for (place, width) in places.iter_mut().zip(&*widths) {
+                    let to = &mut place[position * width..][..*width];
+                    match &mut row {
+                        None => to.fill(0),
+                        Some(row) => to.copy_from_slice(row.split_off(..*width).expect("a row has all parts")),
+                    }
                 }
             }
             Ok(read.len() as u64)
@@ -127,12 +146,18 @@ impl HiddenStates {
     }
 }
 
+/// True if the tokens that rows begin with are below a bound: a kernel writes to their places.
+fn are_below(vocab: u32, rows: &[u8], (row_bytes, ids_bytes): (usize, usize)) -> bool {
+    let mut ids = rows.chunks_exact(row_bytes).flat_map(|row| row[..ids_bytes].as_chunks::<4>().0);
+    ids.all(|id| u32::from_le_bytes(*id) < vocab)
+}
+
 #[cfg(test)]
 mod tests {
     use precast_fatbins::Digest;
 
     use super::*;
-    use crate::inputs::teacher_cache::{Entry, Filling, Made, made};
+    use crate::inputs::teacher_cache::{Compact, Entry, Filling, Made, made};
 
     #[test]
     fn a_record_of_other_rows_than_count_is_refused() {
@@ -145,16 +170,44 @@ mod tests {
         }
         filling.finish(Digest::of(b"head")).unwrap();
         let cache = Arc::new(TeacherCache::open(dir.path()).unwrap());
-        let mut states = HiddenStates::of(&cache, Dtype::Bf16);
+        let mut states = HiddenStates::of(&cache);
         let mut read = |ids: [u32; 2]| {
             let (sorted_ids, sorted_positions) = (Vec::new(), Vec::new());
             let targets = vec![2, MASKED_TOKEN];
             let batch = MicroBatch { ids: ids.to_vec(), targets, sorted_ids, sorted_positions, counted: 1 };
-            states.of_batch(&batch).map(<[u8]>::to_vec)
+            states.of_batch(&batch).map(|parts| parts.concat())
         };
         assert_eq!(read([1, 2]).unwrap(), [7, 7, 0, 0]);
         let refused = read([3, 4]).unwrap_err();
         assert!(matches!(&refused, CacheError::Damaged { path, .. } if path.ends_with("index.bin")), "{refused}");
         assert_eq!(read([5, 6]).unwrap(), [7, 7, 0, 0]);
+    }
+
+    /// A kernel writes to the places of these tokens: one that is not in the vocabulary ends the step.
+    #[test]
+    fn tokens_beyond_the_vocabulary_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let compact = Compact { keep_logits: 2, temperature: 1.0, student_vocab: 12 };
+        let made = Made { compact: Some(compact), seq_len: 2, ..made() };
+        let mut filling = Filling::open(dir.path(), &made).unwrap();
+        for (id, other) in [(1, 11), (3, 12)] {
+            let rows: Vec<u8> = [0_u32, other, 1, 2, 3].iter().flat_map(|word| word.to_le_bytes()).collect();
+            filling.push(Entry::new(Key::of(&[id, 2], &[2, MASKED_TOKEN]), &rows)).unwrap();
+        }
+        filling.finish(Digest::of(b"head")).unwrap();
+        let mut states = HiddenStates::of(&Arc::new(TeacherCache::open(dir.path()).unwrap()));
+        let mut read = |id| {
+            let (sorted_ids, sorted_positions, targets) = (Vec::new(), Vec::new(), vec![2, MASKED_TOKEN]);
+            let batch = MicroBatch { ids: vec![id, 2], targets, sorted_ids, sorted_positions, counted: 1 };
+            states.of_batch(&batch).map(<[Vec<u8>]>::to_vec)
+        };
+        let parts = read(1).unwrap();
+        assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [16, 24]);
+        assert_eq!(
+            (&parts[0][4..8], &parts[0][8..], &parts[1][8..12]),
+            (&[11, 0, 0, 0][..], &[0; 8][..], &[3, 0, 0, 0][..])
+        );
+        let refused = read(3).unwrap_err();
+        assert!(matches!(&refused, CacheError::Damaged { path, .. } if path.ends_with("hidden.bin")), "{refused}");
     }
 }

@@ -33,7 +33,7 @@ pub struct Session {
     pub teacher_format: WeightFormat,
     /// Digest of the table that selects variants, if the run has one of its own.
     pub tuned: Option<Digest>,
-    /// Source of the teacher's hidden states, if they are cached.
+    /// Source of the teacher's rows, if it is cached.
     pub hidden: Option<HiddenStates>,
     sealed: SealedDevice,
 }
@@ -88,7 +88,7 @@ impl Session {
             sealed.watch.step_takes(f64::from(config.division.grad_accum) * phase_s(MICRO) + phase_s(UPDATE));
         }
         let tuned = tuning.map(|tuning| tuning.digest);
-        let hidden = models.cache.as_ref().map(|cache| HiddenStates::of(cache, config.arithmetic.precision.dtype()));
+        let hidden = models.cache.as_ref().map(HiddenStates::of);
         Ok((Self { plan, teacher_format, tuned, hidden, sealed }, extension))
     }
 }

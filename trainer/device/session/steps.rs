@@ -89,7 +89,9 @@ impl Session {
         put(inputs.factors, &[1.0, accumulate.into()].map(f32::to_bits));
         self.sealed.write(inputs.all, bytemuck::cast_slice(&words))?;
         if let Some((hidden, cached)) = self.hidden.as_mut().zip(self.plan.cached.as_ref()) {
-            self.sealed.write(cached.hidden, hidden.of_batch(batch)?)?;
+            for (input, rows) in cached.inputs().into_iter().zip(hidden.of_batch(batch)?) {
+                self.sealed.write(input, rows)?;
+            }
         }
         Ok(self.sealed.run(phase)?)
     }

@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use precast_kernels::Format;
 use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, WIDEN};
-use precast_plan::{Parameter, Resident, Tensor, TokenComparison};
+use precast_plan::{CachedTeacher, Parameter, Resident, Tensor, TokenComparison};
 
 use crate::base::roles::Models;
 use crate::base::stop::Stopped;
@@ -33,7 +33,7 @@ impl Session {
             true => self.plan.student.weights.states().map(|(one, _, own)| (one.clone(), own.master)).collect(),
             false => of(&self.plan.student),
         };
-        let head = || self.plan.cached.as_ref().map(|cached| vec![(cached.parameter.clone(), cached.weights())]);
+        let head = || self.plan.cached.as_ref()?.head().map(|head| vec![(head.parameter.clone(), head.tensor())]);
         Models { teacher: self.plan.teacher.as_ref().map(of).or_else(head), student }
     }
 
@@ -99,8 +99,8 @@ impl Session {
         if let Some((weights, teacher)) = models.teacher().zip(teacher) {
             Upload::new(&mut self.sealed, weights, progress).model(teacher, staging)?;
         }
-        if let Some((weights, cached)) = models.teacher().zip(self.plan.cached.as_ref()) {
-            let head = [(cached.parameter.clone(), cached.weights())];
+        if let Some((weights, head)) = models.teacher().zip(self.plan.cached.as_ref().and_then(CachedTeacher::head)) {
+            let head = [(head.parameter.clone(), head.tensor())];
             Upload::new(&mut self.sealed, weights, progress).parameters(&head)?;
         }
         if self.has_quantized_base() {

@@ -151,12 +151,13 @@ impl Checkpoint {
         Self::open_with(path, |config| Parameters::new(config).list)
     }
 
-    /// Like [`Self::open`], of a directory that holds a model's head and none of its other weights.
+    /// Like [`Self::open`], of a directory that holds of a model's weights its head alone, or none.
     ///
     /// # Errors
     /// [`CheckpointError`].
-    pub fn open_head(path: &Path) -> Result<Self, CheckpointError> {
-        Self::open_with(path, |config| vec![Parameter::head(config)])
+    pub fn open_without_layers(path: &Path, has_head: bool) -> Result<Self, CheckpointError> {
+        let head = |config: &ModelConfig| has_head.then(|| Parameter::head(config));
+        Self::open_with(path, |config| head(config).into_iter().collect())
     }
 
     fn open_with(path: &Path, expected: impl FnOnce(&ModelConfig) -> Vec<Parameter>) -> Result<Self, CheckpointError> {

@@ -69,7 +69,9 @@ impl TeacherCache {
     /// Describes it for people: `cache C of Q4_K, Q6_K, 339 tensors, 1000 sequences`.
     pub fn described(&self) -> String {
         let Manifest { made, sequences, .. } = &self.manifest;
-        format!("cache {} of {}, {}", self.dir.display(), made.teacher_stored, count(*sequences as usize, "sequence"))
+        let compact = made.compact.map_or(String::new(), |compact| format!(", {compact}"));
+        let sequences = count(*sequences as usize, "sequence");
+        format!("cache {} of {}, {sequences}{compact}", self.dir.display(), made.teacher_stored)
     }
 
     /// Describes it for records: the members of its manifest, and its digest.
@@ -88,6 +90,19 @@ impl TeacherCache {
         match files::digest(&path).map_err(CacheError::reading(&path))? == self.manifest.head_sha256 {
             true => Ok(()),
             false => Err(CacheError::damaged(&path, "it has another SHA-256 than cache.json says")),
+        }
+    }
+
+    /// Checks that a student chooses among the tokens that a compact cache knows.
+    ///
+    /// # Errors
+    /// [`CacheError::OtherVocabulary`].
+    pub fn check_student(&self, vocab: u32) -> Result<(), CacheError> {
+        match self.manifest.made.compact {
+            Some(compact) if compact.student_vocab != vocab => {
+                Err(CacheError::OtherVocabulary { path: self.dir.clone(), was: compact, is: vocab })
+            }
+            _ => Ok(()),
         }
     }
 

@@ -7,6 +7,7 @@ use precast_fatbins::Digest;
 
 use super::key::Key;
 use super::layout::FORMAT;
+use super::manifest::Compact;
 use crate::base::difference::Difference;
 use crate::base::io::IoError;
 
@@ -66,6 +67,16 @@ pub enum CacheError {
         path.display()
     )]
     OtherOption { path: PathBuf, option: &'static str, was: String, is: String, run: String },
+    /// It knows the tokens of another vocabulary than a student's.
+    #[error(
+        "{} keeps probabilities of {} tokens, and the student chooses among {is}: make a cache for it: \
+         `precast cache --teacher TEACHER --student STUDENT --keep-logits {} --temperature {} --data DATA --out CACHE`",
+        path.display(),
+        was.student_vocab,
+        was.keep_logits,
+        was.temperature
+    )]
+    OtherVocabulary { path: PathBuf, was: Compact, is: u32 },
     /// It is of another teacher than the one that is named.
     #[error(
         "{} is of a teacher whose weights have the digest {was}, and those of {} have {is}: leave --teacher out, or make a cache of that \

@@ -1,10 +1,12 @@
 //! The members of a cache's manifest, and of a filling's.
 
+use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use precast_fatbins::Digest;
-use precast_plan::Precision;
+use precast_kernels::Dtype;
+use precast_plan::{Precision, TopTokens};
 use precast_system::input;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -13,8 +15,33 @@ use super::error::CacheError;
 use super::layout::FORMAT;
 use crate::base::difference::Difference;
 
+/// The form of a cache that keeps probabilities of a few tokens in place of hidden states.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Compact {
+    /// Most likely tokens of a position.
+    pub keep_logits: u32,
+    /// Temperature of their probabilities.
+    pub temperature: f32,
+    /// Tokens of the student's vocabulary, over which they are.
+    pub student_vocab: u32,
+}
+
+impl Compact {
+    /// Returns it as plans have it.
+    pub fn top(self) -> TopTokens {
+        TopTokens { vocab: self.student_vocab, keep: self.keep_logits, temperature: self.temperature }
+    }
+}
+
+impl fmt::Display for Compact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { keep_logits, temperature, student_vocab } = self;
+        write!(f, "{keep_logits} logits a token of {student_vocab}, at temperature {temperature}")
+    }
+}
+
 /// Everything that a cache's bytes follow from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Made {
     /// [`FORMAT`].
     pub format: u32,
@@ -31,6 +58,9 @@ pub struct Made {
     pub hidden: u32,
     /// Tokens that the teacher chooses among.
     pub vocab: u32,
+    /// The form; none of an exact cache, of hidden states.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compact: Option<Compact>,
     /// Tokens of a sequence.
     pub seq_len: u32,
     /// Digest of the sources of the kernels that compute the teacher.
@@ -48,9 +78,31 @@ fn precision<'de, D: Deserializer<'de>>(from: D) -> Result<Precision, D::Error> 
 }
 
 impl Made {
-    /// Returns the bytes of a row: the hidden state of one position.
+    /// Returns the bytes of a row: what is kept of one position.
     pub fn row_bytes(&self) -> u64 {
-        u64::from(self.hidden) * self.precision.dtype().bytes()
+        self.parts().into_iter().sum()
+    }
+
+    /// Returns the bytes of the parts of a row: the hidden state; or the ids of tokens, and their log-probabilities with that of all
+    /// others.
+    pub fn parts(&self) -> Vec<u64> {
+        let Some(Compact { keep_logits, .. }) = self.compact else {
+            return vec![u64::from(self.hidden) * self.precision.dtype().bytes()];
+        };
+        let keep = u64::from(keep_logits);
+        vec![keep * Dtype::U32.bytes(), (keep + 1) * Dtype::F32.bytes()]
+    }
+
+    /// Lays parts of rows, each a row after the other, side by side.
+    pub fn side_by_side(&self, parts: &[Vec<u8>]) -> Vec<u8> {
+        let bytes = parts.iter().map(Vec::len).sum();
+        let widths = self.parts().into_iter().map(|width| width as usize);
+        let mut parts: Vec<_> = parts.iter().zip(widths).map(|(part, width)| part.chunks_exact(width)).collect();
+        let mut rows = Vec::with_capacity(bytes);
+        while rows.len() < bytes {
+            parts.iter_mut().flat_map(Iterator::next).for_each(|part| rows.extend_from_slice(part));
+        }
+        rows
     }
 
     /// Returns the differences that decide bits, by name.
@@ -60,7 +112,7 @@ impl Made {
         all.filter(|difference| difference.was != difference.is).collect()
     }
 
-    fn values(&self) -> [(&'static str, String); 12] {
+    fn values(&self) -> [(&'static str, String); 13] {
         // Destructured, so that no field is forgotten.
         let Self {
             format,
@@ -70,6 +122,7 @@ impl Made {
             precision,
             hidden,
             vocab,
+            compact,
             seq_len,
             kernels_sha256,
             arch,
@@ -84,6 +137,7 @@ impl Made {
             ("precision", precision.to_string()),
             ("the teacher's hidden size", hidden.to_string()),
             ("the teacher's vocabulary", vocab.to_string()),
+            ("the form", compact.map_or("exact".to_owned(), |compact| compact.to_string())),
             ("seq-len", seq_len.to_string()),
             ("the digest of the kernels' sources", kernels_sha256.to_string()),
             ("the architecture", arch.clone()),
@@ -94,7 +148,7 @@ impl Made {
 }
 
 /// The manifest of a complete cache. Its own digest covers all that a run reads of hidden states.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     #[serde(flatten)]
     pub made: Made,

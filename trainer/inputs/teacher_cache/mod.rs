@@ -1,4 +1,5 @@
-//! A teacher cache: a frozen teacher's last hidden states of sequences, computed once and read by runs in its place.
+//! A teacher cache: a frozen teacher's last hidden states of sequences, or its most likely tokens, computed once and read by runs
+//! in its place.
 //!
 //! `docs/reference/teacher-cache.md` specifies its files.
 
@@ -23,6 +24,6 @@ pub use filling::{Entry, Filling};
 pub use index::RECORD_BYTES;
 pub use key::Key;
 pub use layout::{FORMAT, head, model, stored_bytes};
-pub use manifest::{Made, Manifest};
+pub use manifest::{Compact, Made, Manifest};
 #[cfg(test)]
 pub(crate) use tests::made;

@@ -9,7 +9,7 @@ use super::cache::TeacherCache;
 use super::error::CacheError;
 use super::filling::Filling;
 use super::key::Key;
-use super::layout::INDEX;
+use super::layout::{HIDDEN, INDEX};
 
 impl TeacherCache {
     /// Refuses it for a run with another value of an option, which reads a cache of `is`.
@@ -28,6 +28,12 @@ impl TeacherCache {
         let what =
             format!("the record of sequence {key:?} has another number of rows than its {counted} tokens that count");
         CacheError::damaged(&self.path().join(INDEX), what)
+    }
+
+    /// Refuses the rows of a sequence that know tokens which are not in the vocabulary.
+    pub fn of_other_tokens(&self, key: &Key) -> CacheError {
+        let what = format!("the rows of sequence {key:?} have tokens beyond the student's vocabulary");
+        CacheError::damaged(&self.path().join(HIDDEN), what)
     }
 
     /// Refuses it for training data that have a sequence which it lacks, counted from 1.

@@ -36,6 +36,7 @@ pub use optimizer::OptimizerOptions;
 pub use output::OutputOptions;
 pub use sampling::SamplingOptions;
 pub use shape::ShapeOptions;
+pub(crate) use teaching::TEMPERATURES;
 pub use teaching::{TeacherOptions, TeachingOptions};
 
 use super::given::OptionSource;

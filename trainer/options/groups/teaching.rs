@@ -57,7 +57,7 @@ pub struct TeacherOptions {
 }
 
 /// Temperatures whose squares and inverses an fp32 loss can hold.
-const TEMPERATURES: RangeInclusive<f32> = 1e-3..=1e3;
+pub(crate) const TEMPERATURES: RangeInclusive<f32> = 1e-3..=1e3;
 
 impl TeachingOptions {
     /// Returns the limit of a rounded teacher's distance from the exact one; none of a teacher that is exact.

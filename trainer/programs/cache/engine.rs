@@ -1,10 +1,10 @@
-//! A teacher that computes the hidden states of sequences, and the device that it does that on.
+//! A teacher that computes the rows of sequences, and the device that it does that on.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use precast_plan::{Plan, Resident};
-use precast_runtime::{Driver, Placement};
+use precast_plan::{Plan, Resident, Tensor, TopTokens};
+use precast_runtime::{Driver, DriverError, Placement};
 use precast_system::terminal::tell;
 
 use super::request::CacheRequest;
@@ -14,13 +14,14 @@ use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::seal::{SealedDevice, seal};
 use crate::device::{DeviceError, one_memory, tuning};
 use crate::inputs::checkpoint::Checkpoint;
+use crate::inputs::teacher_cache::{Compact, Made};
 use crate::options::Patience;
 use crate::programs::failure::Failure;
 
 /// Batches that are computed and wait for the disk.
 pub(super) const WAITING: usize = 2;
 
-/// Takes the number of sequences that come next, and their hidden states, a row a token.
+/// Takes the number of sequences that come next, and their rows, one a token.
 pub type Emit<'e> = dyn FnMut(usize, Vec<u8>) -> Result<(), Failure> + 'e;
 
 /// A teacher that computes.
@@ -28,11 +29,11 @@ pub trait Engine {
     /// Sequences that are computed together, at most.
     fn sequences(&self) -> usize;
 
-    /// Computes the last hidden states of sequences, in their order.
+    /// Computes the rows of sequences, in their order.
     ///
     /// # Errors
     /// [`Failure`] of the device, of the teacher's files, and of `emit`.
-    fn hidden(&mut self, sequences: &[Arc<Sequence>], emit: &mut Emit<'_>) -> Result<(), Failure>;
+    fn rows(&mut self, sequences: &[Arc<Sequence>], emit: &mut Emit<'_>) -> Result<(), Failure>;
 }
 
 /// A device, and what is asked of it.
@@ -40,16 +41,22 @@ pub(super) struct Opening<'a> {
     pub driver: Box<dyn Driver>,
     pub request: &'a CacheRequest,
     pub teacher: &'a Checkpoint,
+    /// Form of the rows.
+    pub made: &'a Made,
 }
 
 impl Opening<'_> {
-    /// Estimates the host memory that a filling takes: hidden states of a batch that is read, of one that is written, and of those
+    /// Returns the tokens that are kept of a position, where hidden states are not.
+    pub fn top(&self) -> Option<TopTokens> {
+        self.made.compact.map(Compact::top)
+    }
+
+    /// Estimates the host memory that a filling takes: rows of a batch that is read, of one that is written, and of those
     /// between.
     pub fn host(&self, plan: &Plan, model: &Resident) -> HostMemory {
-        let width = u64::from(self.teacher.config().hidden) * self.request.precision.dtype().bytes();
         let (batch, seq_len) = self.request.batch();
         let batches = WAITING as u64 + 2;
-        let kept = ("hidden states", batches * u64::from(batch * seq_len) * width);
+        let kept = ("rows of the cache", batches * u64::from(batch * seq_len) * self.made.row_bytes());
         HostMemory::of_forward(plan, model, kept, &self.request.data, DeviceMemory::of(self.driver.device()))
     }
 
@@ -74,4 +81,22 @@ impl Opening<'_> {
         }
         Ok(sealed)
     }
+}
+
+/// Reads the rows of the first sequences of a batch: what results have of a token side by side.
+///
+/// # Errors
+/// [`DriverError`].
+pub(super) fn read_rows(
+    sealed: &mut SealedDevice,
+    results: &[Tensor],
+    (count, batch): (usize, usize),
+    made: &Made,
+) -> Result<Vec<u8>, DriverError> {
+    let first = |tensor: &Tensor| tensor.slice(0, tensor.elems / batch as u64 * count as u64);
+    if let [only] = results {
+        return sealed.read(first(only));
+    }
+    let parts = results.iter().map(|tensor| sealed.read(first(tensor))).collect::<Result<Vec<Vec<u8>>, _>>()?;
+    Ok(made.side_by_side(&parts))
 }

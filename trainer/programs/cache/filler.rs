@@ -59,7 +59,7 @@ fn compute(
     let mut group: Vec<Arc<Sequence>> = Vec::new();
     let mut launch = |group: Vec<Arc<Sequence>>| {
         let (mut next, mut is_taken) = (group.iter(), true);
-        engine.hidden(&group, &mut |count, hidden| {
+        engine.rows(&group, &mut |count, hidden| {
             let own: Vec<Arc<Sequence>> = next.by_ref().take(count).map(Arc::clone).collect();
             tokens += u64::from(seq_len) * count as u64;
             is_taken = is_taken && send.send((own, hidden)).is_ok();
@@ -131,7 +131,7 @@ mod tests {
             2
         }
 
-        fn hidden(&mut self, sequences: &[Arc<Sequence>], emit: &mut Emit<'_>) -> Result<(), Failure> {
+        fn rows(&mut self, sequences: &[Arc<Sequence>], emit: &mut Emit<'_>) -> Result<(), Failure> {
             emit(sequences.len(), vec![0; sequences.len() * 2 * 2])
         }
     }

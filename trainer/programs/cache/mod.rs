@@ -1,4 +1,5 @@
-//! `precast cache`: the last hidden states of a teacher on data, computed once for all runs that learn from it.
+//! `precast cache`: the last hidden states of a teacher on data, or its most likely tokens, computed once for all runs that learn
+//! from it.
 
 mod engine;
 mod filler;
@@ -13,7 +14,7 @@ use std::time::Instant;
 
 use precast_fatbins::Digest;
 use precast_kernels::Format;
-use precast_plan::{MemoryTable, ModelConfig, Parameter, Precision, human_bytes};
+use precast_plan::{MemoryTable, Parameter, Precision, human_bytes};
 use precast_system::count;
 use precast_system::files::Existing;
 use serde::Serialize;
@@ -22,7 +23,7 @@ use crate::base::notes::note;
 use crate::device;
 use crate::device::run_models::RunModels;
 use crate::inputs::checkpoint::{self, Checkpoint, Scratch, Student, Weights, write_model};
-use crate::inputs::teacher_cache::{FORMAT, Filling, Made, Manifest, head};
+use crate::inputs::teacher_cache::{Compact, FORMAT, Filling, Made, Manifest, head};
 use crate::programs::distill::read_data;
 use crate::programs::failure::Failure;
 use crate::run::certificate;
@@ -82,12 +83,12 @@ pub fn fill(request: &CacheRequest) -> Result<CacheOutcome, Failure> {
     let contents = Contents::of(&data, config.shape.seq_len)?;
     let driver = device::open_with(&request.target, None)?;
     let arch = device::rows(driver.device())?.launches;
-    let made = made(request, teacher, &data, arch.argument().to_owned())?;
-    let row_bytes = u64::from(made.hidden) * config.arithmetic.precision.dtype().bytes();
-    let disk_bytes = contents.bytes(row_bytes) + head_bytes(teacher.config(), request.precision);
+    let compact = request.compact(models.models.student.config().vocab);
+    let made = made(request, (teacher, compact), &data, arch.argument().to_owned())?;
+    let disk_bytes = contents.bytes(made.row_bytes()) + head_bytes(&head_of(teacher, compact), request.precision);
     request.check_space(disk_bytes)?;
     let there = Filling::check(&request.out, &made)?;
-    let opening = Opening { driver, request, teacher };
+    let opening = Opening { driver, request, teacher, made: &made };
     let planned = opening.plan(contents.sequences.saturating_sub(there))?;
     planned.note().into_iter().for_each(note);
     if request.dry_run {
@@ -102,7 +103,7 @@ pub fn fill(request: &CacheRequest) -> Result<CacheOutcome, Failure> {
     }
     let mut engine = opening.open(planned)?;
     let mut filling = Filling::open(&request.out, &made)?;
-    write_head(&filling, teacher, request.precision)?;
+    write_head(&filling, teacher, &head_of(teacher, compact), request.precision)?;
     let continued = filling.sequences();
     if continued > 0 {
         note(format_args!("{} are there already: the filling continues", count(continued as usize, "sequence")));
@@ -121,7 +122,12 @@ fn filled(manifest: Manifest, continued: u64, tokens_per_s: Option<f64>) -> Cach
 }
 
 /// Describes what the cache is made from.
-fn made(request: &CacheRequest, teacher: &Checkpoint, data: &Data, arch: String) -> Result<Made, Failure> {
+fn made(
+    request: &CacheRequest,
+    (teacher, compact): (&Checkpoint, Option<Compact>),
+    data: &Data,
+    arch: String,
+) -> Result<Made, Failure> {
     let config = teacher.config();
     Ok(Made {
         format: FORMAT,
@@ -131,26 +137,36 @@ fn made(request: &CacheRequest, teacher: &Checkpoint, data: &Data, arch: String)
         precision: request.precision,
         hidden: config.hidden,
         vocab: config.vocab,
+        compact,
         seq_len: request.shape.seq_len,
-        kernels_sha256: certificate::hidden_kernels_sha256(config, request.precision)?,
+        kernels_sha256: certificate::hidden_kernels_sha256(config, request.precision, compact.map(Compact::top))?,
         arch,
         data_sha256: data.signature(data.streams.corpus.digest()?),
         held_out_sha256: data.held_out.as_ref().map(|held_out| sequences::digest(held_out, request.shape.seq_len)),
     })
 }
 
-fn head_bytes(config: &ModelConfig, precision: Precision) -> u64 {
-    Parameter::head(config).elems() * precision.dtype().bytes()
+/// Returns the weights that a run needs of a teacher besides the rows of a cache: those of the head, where rows are hidden states.
+fn head_of(teacher: &Checkpoint, compact: Option<Compact>) -> Vec<Parameter> {
+    if compact.is_some() { Vec::new() } else { vec![Parameter::head(teacher.config())] }
+}
+
+fn head_bytes(head: &[Parameter], precision: Precision) -> u64 {
+    head.iter().map(|parameter| parameter.elems() * precision.dtype().bytes()).sum()
 }
 
 /// Writes the teacher's head, configuration and tokenizer, whatever a stopped filling has written of them.
-fn write_head(filling: &Filling, teacher: &Checkpoint, precision: Precision) -> Result<(), Failure> {
+fn write_head(
+    filling: &Filling,
+    teacher: &Checkpoint,
+    head: &[Parameter],
+    precision: Precision,
+) -> Result<(), Failure> {
     let directory = filling.new_teacher()?;
-    let head = [Parameter::head(teacher.config())];
     let dtype = precision.dtype();
     let written = Student {
         config: &teacher.json,
-        parameters: &head,
+        parameters: head,
         dtype: checkpoint::stored(dtype),
         tokenizer_from: &[teacher],
     };

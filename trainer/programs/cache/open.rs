@@ -97,7 +97,8 @@ impl<'a> Opening<'a> {
         let formats = self.teacher.formats();
         let choice = Choice { flag: "--teacher-format", asked: self.request.teacher_format, formats: &formats };
         let lower = |formats: &Formats| {
-            HiddenPlan::new((self.teacher.config(), formats), self.request.batch(), self.request.precision, arch)
+            let results = (self.request.precision, self.top());
+            HiddenPlan::new((self.teacher.config(), formats), self.request.batch(), results, arch)
         };
         choice.make(device, |plan: &HiddenPlan| self.host_bytes(&plan.plan, &plan.model), lower)
     }
@@ -111,7 +112,7 @@ impl<'a> Opening<'a> {
         };
         let lower = |batches: u64| -> Result<SweepPlan, PlanError> {
             let shape = (self.request.batch(), batches as u32);
-            SweepPlan::new((self.teacher.config(), &formats), shape, self.request.precision, arch)
+            SweepPlan::new((self.teacher.config(), &formats), shape, (self.request.precision, self.top()), arch)
         };
         let all = sequences.div_ceil(u64::from(self.request.shape.batch_size)).max(1);
         let (one, two) = (lower(1)?, lower(2)?);

@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, value_parser};
+use precast_kernels::abi::MOST_KEPT;
 use precast_plan::Precision;
 
 use crate::inputs::checkpoint;
-use crate::inputs::teacher_cache::{CacheError, stored_bytes};
-use crate::options::groups::values::{exact_format, exact_precision};
+use crate::inputs::teacher_cache::{CacheError, Compact, stored_bytes};
+use crate::options::groups::TEMPERATURES;
+use crate::options::groups::values::{exact_format, exact_precision, within};
 use crate::options::size;
 use crate::options::{
     ArithmeticOptions, DeviceOptions, ModelOptions, Options, RunConfig, ShapeOptions, TeachingOptions, TextOptions,
@@ -31,6 +33,15 @@ pub struct CacheRequest {
     /// Held-out data of the runs; repeatable
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub eval_data: Vec<PathBuf>,
+    /// Keep the probabilities of so many most likely tokens of each position, and that of all others as one, in place of hidden
+    /// states: a coarser divergence in less space
+    ///
+    /// Such a cache is of one --temperature and of the vocabulary of --student.
+    #[arg(long, value_name = "K", requires = "student", value_parser = value_parser!(u32).range(1..=i64::from(MOST_KEPT)))]
+    pub keep_logits: Option<u32>,
+    /// Temperature of the runs, with --keep-logits
+    #[arg(long, value_name = "X", default_value = "2", requires = "keep_logits", value_parser = within(TEMPERATURES))]
+    pub temperature: f32,
     #[command(flatten)]
     pub text: TextOptions,
     #[command(flatten)]
@@ -67,6 +78,11 @@ impl CacheRequest {
     /// Returns the shape of a batch: sequences, and tokens of each.
     pub fn batch(&self) -> (u32, u32) {
         (self.shape.batch_size, self.shape.seq_len)
+    }
+
+    /// Returns the form of the cache for a student of a vocabulary; none of an exact one.
+    pub fn compact(&self, student_vocab: u32) -> Option<Compact> {
+        self.keep_logits.map(|keep_logits| Compact { keep_logits, temperature: self.temperature, student_vocab })
     }
 
     /// Returns the configuration of a run that reads the same data for the same models.

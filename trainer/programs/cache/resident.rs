@@ -4,27 +4,29 @@ use precast_plan::HiddenPlan;
 use precast_system::progress::Wait;
 use std::sync::Arc;
 
-use super::engine::{Emit, Engine, Opening};
+use super::engine::{Emit, Engine, Opening, read_rows};
 use super::sequences::{Sequence, laid_out};
 use crate::device::DeviceError;
 use crate::device::seal::SealedDevice;
 use crate::device::upload::{Staging, Upload};
+use crate::inputs::teacher_cache::Made;
 use crate::programs::failure::Failure;
 
 /// A teacher that is on the device whole.
-pub(super) struct Resident {
+pub(super) struct Resident<'a> {
     plan: HiddenPlan,
     sealed: SealedDevice,
+    made: &'a Made,
     batch: usize,
 }
 
-impl Resident {
+impl<'a> Resident<'a> {
     /// Seals a plan, and sends the teacher's weights.
     ///
     /// # Errors
     /// [`DeviceError`].
-    pub fn open(opening: Opening<'_>, mut plan: HiddenPlan) -> Result<Self, DeviceError> {
-        let (request, teacher) = (opening.request, opening.teacher);
+    pub fn open(opening: Opening<'a>, mut plan: HiddenPlan) -> Result<Self, DeviceError> {
+        let Opening { request, teacher, made, .. } = opening;
         let mut sealed = opening.seal(&mut plan.plan, &plan.model, None)?;
         let mut wait = Wait::start("sending weights");
         let progress = &mut |_| {
@@ -32,22 +34,24 @@ impl Resident {
             Ok(())
         };
         Upload::new(&mut sealed, teacher, progress).model(&plan.model, Staging::Quantize)?;
-        Ok(Self { plan, sealed, batch: request.shape.batch_size as usize })
+        if let Some(head) = &plan.head {
+            Upload::new(&mut sealed, teacher, progress).parameters(&[(head.parameter.clone(), head.tensor())])?;
+        }
+        Ok(Self { plan, sealed, made, batch: request.shape.batch_size as usize })
     }
 }
 
-impl Engine for Resident {
+impl Engine for Resident<'_> {
     fn sequences(&self) -> usize {
         self.batch
     }
 
-    fn hidden(&mut self, sequences: &[Arc<Sequence>], emit: &mut Emit<'_>) -> Result<(), Failure> {
-        let Self { plan, sealed, batch } = self;
+    fn rows(&mut self, sequences: &[Arc<Sequence>], emit: &mut Emit<'_>) -> Result<(), Failure> {
+        let Self { plan, sealed, made, batch } = self;
         for sequences in sequences.chunks(*batch) {
             sealed.write(plan.ids, bytemuck::cast_slice(&laid_out(sequences, plan.ids.elems)))?;
             sealed.run(HiddenPlan::HIDDEN)?;
-            let of_one = plan.hidden.elems / *batch as u64;
-            emit(sequences.len(), sealed.read(plan.hidden.slice(0, sequences.len() as u64 * of_one))?)?;
+            emit(sequences.len(), read_rows(sealed, &plan.results, (sequences.len(), *batch), made)?)?;
         }
         Ok(())
     }

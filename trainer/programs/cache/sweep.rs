@@ -7,13 +7,14 @@ use std::time::Instant;
 use precast_plan::{Parameter, SweepPlan, Tensor, human_bytes};
 use precast_system::progress::{Progress, Unit};
 
-use super::engine::{Emit, Engine, Opening};
+use super::engine::{Emit, Engine, Opening, read_rows};
 use super::sequences::{Sequence, laid_out};
 use crate::base::notes::note;
 use crate::device::DeviceError;
 use crate::device::seal::SealedDevice;
 use crate::device::upload::Upload;
 use crate::inputs::checkpoint::{Checkpoint, Scratch};
+use crate::inputs::teacher_cache::Made;
 use crate::options::Patience;
 use crate::programs::failure::Failure;
 
@@ -22,6 +23,7 @@ pub(super) struct Sweep<'a> {
     plan: SweepPlan,
     sealed: SealedDevice,
     teacher: &'a Checkpoint,
+    made: &'a Made,
     batch: usize,
     /// Memory that weights are converted in.
     scratch: Option<Scratch>,
@@ -35,13 +37,15 @@ impl<'a> Sweep<'a> {
     /// # Errors
     /// [`DeviceError`].
     pub fn open(opening: Opening<'a>, mut plan: SweepPlan) -> Result<Self, DeviceError> {
-        let (request, teacher) = (opening.request, opening.teacher);
+        let Opening { request, teacher, made, .. } = opening;
         // A layer takes as long as it has tokens, and no step before says how long.
         let mut sealed = opening.seal(&mut plan.plan, &plan.first, Some(Patience::None))?;
         Upload::new(&mut sealed, teacher, &mut |_| Ok(())).tables(&plan.first)?;
         let batch = request.shape.batch_size as usize;
-        let mut sweep = Self { plan, sealed, teacher, batch, scratch: None, is_first: true };
-        sweep.send(&[sweep.plan.norm()])?;
+        let mut sweep = Self { plan, sealed, teacher, made, batch, scratch: None, is_first: true };
+        let head = sweep.plan.head.as_ref().map(|head| (head.parameter.clone(), head.tensor()));
+        let stays: Vec<(Parameter, Tensor)> = head.into_iter().chain([sweep.plan.norm()]).collect();
+        sweep.send(&stays)?;
         Ok(sweep)
     }
 
@@ -116,7 +120,7 @@ impl Engine for Sweep<'_> {
         self.plan.ids.len() * self.batch
     }
 
-    fn hidden(&mut self, sequences: &[Arc<Sequence>], emit: &mut Emit<'_>) -> Result<(), Failure> {
+    fn rows(&mut self, sequences: &[Arc<Sequence>], emit: &mut Emit<'_>) -> Result<(), Failure> {
         let mut batches = sequences.chunks(self.batch);
         for ids in &self.plan.ids {
             // All are computed, those that lack sequences too.
@@ -129,9 +133,8 @@ impl Engine for Sweep<'_> {
         self.layers(sequences.len())?;
         for (index, sequences) in sequences.chunks(self.batch).enumerate() {
             self.sealed.run(&SweepPlan::norm_phase(index))?;
-            let hidden = self.plan.hidden[index];
-            let of_one = hidden.elems / self.batch as u64;
-            emit(sequences.len(), self.sealed.read(hidden.slice(0, sequences.len() as u64 * of_one))?)?;
+            let count = (sequences.len(), self.batch);
+            emit(sequences.len(), read_rows(&mut self.sealed, &self.plan.results[index], count, self.made)?)?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use precast_plan::Plan;
 use crate::base::notes::note;
 use crate::inputs::checkpoint::{self, Checkpoint};
 use crate::inputs::data::Chunk;
-use crate::inputs::teacher_cache::{Key, TeacherCache};
+use crate::inputs::teacher_cache::{Compact, Key, TeacherCache};
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
 use crate::run::certificate::hidden_kernels_sha256;
@@ -59,9 +59,11 @@ pub fn note_arch(cache: &TeacherCache, plan: &Plan) {
 
 /// Notes kernels of which other bits may come than from those that filled the cache.
 fn check_kernels(cache: &TeacherCache, config: &RunConfig) -> Result<(), Failure> {
-    let teacher = Checkpoint::open_head(&cache.teacher())?;
-    let own = hidden_kernels_sha256(teacher.config(), config.arithmetic.precision.exact())?;
-    if own != cache.manifest().made.kernels_sha256 {
+    let made = &cache.manifest().made;
+    let teacher = Checkpoint::open_without_layers(&cache.teacher(), made.compact.is_none())?;
+    let own =
+        hidden_kernels_sha256(teacher.config(), config.arithmetic.precision.exact(), made.compact.map(Compact::top))?;
+    if own != made.kernels_sha256 {
         note_other_bits(cache, "other kernels than this program's");
     }
     Ok(())
@@ -69,7 +71,7 @@ fn check_kernels(cache: &TeacherCache, config: &RunConfig) -> Result<(), Failure
 
 fn note_other_bits(cache: &TeacherCache, filled_by: &str) {
     note(format_args!(
-        "{} was filled by {filled_by}: its hidden states may differ in their last bits from those of a teacher that is computed in the run",
+        "{} was filled by {filled_by}: what it holds may differ in its last bits from that of a teacher that is computed in the run",
         cache.path().display()
     ));
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use precast_plan::CachedTeacher;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -107,6 +108,10 @@ pub fn of_run(
     vocab: u32,
 ) -> Result<Option<TeacherScore>, Failure> {
     let Some(teacher) = &config.teacher else { return Ok(None) };
+    // Of the tokens that a compact cache lacks nobody has the logits.
+    if matches!(session.plan.cached, Some(CachedTeacher::Compact(_))) {
+        return Ok(None);
+    }
     let before = before.and_then(|before| TeacherScore::deserialize(before.get(TEACHER_SCORE)?).ok());
     let score = match before {
         Some(score) => score,

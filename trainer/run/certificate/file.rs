@@ -5,7 +5,7 @@ use std::path::Path;
 use precast_core::shell::quoted;
 use precast_fatbins::Digest;
 use precast_kernels::Arch;
-use precast_plan::{EvaluationPlan, Formats, HiddenPlan, ModelConfig, Plan, PlanError, Precision, keys};
+use precast_plan::{EvaluationPlan, Formats, HiddenPlan, ModelConfig, Plan, PlanError, Precision, TopTokens, keys};
 use precast_system::{files, input};
 use serde::{Deserialize, Serialize};
 
@@ -107,13 +107,18 @@ fn kernels_sha256(config: &ModelConfig, formats: &Formats) -> Result<Digest, Pla
     Ok(sources_sha256("precast.certificate", &plan))
 }
 
-/// A digest of the sources of all kernels that compute a model's last hidden states, whatever the architecture.
+/// A digest of the sources of all kernels that compute a model's last hidden states, or its most likely
+/// tokens, whatever the architecture.
 ///
 /// # Errors
 /// [`PlanError`] where nothing computes them.
-pub fn hidden_kernels_sha256(config: &ModelConfig, precision: Precision) -> Result<Digest, PlanError> {
+pub fn hidden_kernels_sha256(
+    config: &ModelConfig,
+    precision: Precision,
+    top: Option<TopTokens>,
+) -> Result<Digest, PlanError> {
     let two = &ModelConfig { layers: config.layers.min(2), max_positions: u32::MAX, ..config.clone() };
-    let plan = HiddenPlan::new((two, &Formats::dense()), (1, 16), precision, Arch::Sim)?.plan;
+    let plan = HiddenPlan::new((two, &Formats::dense()), (1, 16), (precision, top), Arch::Sim)?.plan;
     Ok(sources_sha256("precast.hidden", &plan))
 }
 

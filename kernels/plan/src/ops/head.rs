@@ -1,14 +1,17 @@
 //! The head: logits of a chunk of tokens, losses and scores.
 
 use precast_kernels::abi::{
-    HeadCeArgs, HeadCompareArgs, HeadDistillArgs, HeadJsdArgs, HeadMetricsArgs, HeadNllArgs, SampleScoreArgs,
+    HeadCeArgs, HeadCompareArgs, HeadDistillArgs, HeadJsdArgs, HeadMetricsArgs, HeadNllArgs, HeadTopkArgs,
+    SampleScoreArgs, SampleTopArgs,
 };
-use precast_kernels::head::{HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics, HeadNll};
-use precast_kernels::sample::SampleScore;
+use precast_kernels::head::{HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics, HeadNll, HeadTopk};
+use precast_kernels::sample::{SampleScore, SampleTop};
 
 use super::Ops;
 use super::linear::Factors;
+use crate::cached::{KnownTokens, TopTokens};
 use crate::comparison::TokenComparison;
+use crate::head::Predictions;
 use crate::objective::{Divergence, Objective};
 use crate::weights::Linear;
 use precast_core::plan::Tensor;
@@ -25,7 +28,7 @@ impl Ops<'_> {
     }
 
     /// Lowers the loss of each token, and replaces the student's logits by their gradient. `teaching`: the teacher's
-    /// logits, and the output for each token's divergence.
+    /// predictions, and the output for each token's divergence.
     ///
     /// # Panics
     /// If `teaching` does not match the objective.
@@ -34,7 +37,7 @@ impl Ops<'_> {
         name: &str,
         objective: Objective,
         student: Tensor,
-        teaching: Option<(Tensor, Tensor)>,
+        teaching: Option<(Predictions, Tensor)>,
         (targets, ce): (Tensor, Tensor),
     ) {
         let (tokens, vocab) = (targets.elems as u32, (student.elems / targets.elems) as u32);
@@ -43,6 +46,16 @@ impl Ops<'_> {
             assert!(!objective.has_teacher() && teaching.is_none(), "a teacher where nobody teaches, or none");
             let args = HeadCeArgs { logits: student, targets, micro, ce, tokens, vocab };
             return self.launch(name, HeadCe { x: self.x }, args);
+        };
+        let teacher = match teacher {
+            Predictions::Logits(logits) => logits,
+            Predictions::Known(KnownTokens { ids, log_probs, keep }) => {
+                #[rustfmt::skip]
+                let args = HeadTopkArgs {
+                    ids, log_probs, student, targets, micro, kd, ce, tokens, vocab, keep, alpha, temperature, beta,
+                };
+                return self.launch(name, HeadTopk { x: self.x }, args);
+            }
         };
         let reverse = match Divergence::of(beta) {
             Divergence::Forward => false,
@@ -87,6 +100,14 @@ impl Ops<'_> {
             vocab: (logits.elems / targets.elems) as u32,
         };
         self.launch(name, HeadCompare { x: self.x }, args);
+    }
+
+    /// Lowers the most likely tokens of each row of logits: their ids, and their log-probabilities.
+    pub fn top(&mut self, name: &str, logits: Tensor, [ids, log_probs]: [Tensor; 2], top: TopTokens) {
+        let TopTokens { vocab, keep, temperature } = top;
+        let rows = (logits.elems / u64::from(vocab)) as u32;
+        let args = SampleTopArgs { logits, ids, log_probs, rows, vocab, keep, temperature };
+        self.launch(name, SampleTop { x: self.x }, args);
     }
 
     /// Lowers log-probability and log-sum-exp of each target, as sampling has them.

@@ -2,7 +2,8 @@
 
 use super::step::Step;
 use super::{LAST, MICRO, SequenceLength, TEACHER};
-use crate::head::{self, Outputs};
+use crate::cached::CachedTeacher;
+use crate::head::{self, Outputs, Teaching};
 use crate::ops::{Ops, Sorted};
 
 impl Step<'_> {
@@ -39,8 +40,8 @@ impl Step<'_> {
 
     fn micro_batch(&self, ops: &mut Ops<'_>) {
         let (inputs, recipe) = (self.inputs, &self.run.recipe);
-        let teacher_last = self.teach(ops);
-        if self.run.share.ranks > 1 && teacher_last.is_some() {
+        let teacher = self.teach(ops);
+        if self.run.share.ranks > 1 && teacher.is_some() {
             // Other ranks' weights may still be arriving while the teacher runs.
             ops.cut();
         }
@@ -48,17 +49,17 @@ impl Step<'_> {
         let (last, saved) = model.forward_saving(ops, inputs.ids, recipe.recompute);
         ops.scope("head");
         let out = Outputs { metrics: Some(self.tensors.metrics), scores: self.scores };
-        let dhidden = head::losses(ops, recipe.objective, last, teacher_last, (inputs.targets, out));
+        let dhidden = head::losses(ops, recipe.objective, last, teacher, (inputs.targets, out));
         let sorted = Sorted { ids: inputs.sorted_ids, positions: inputs.sorted_positions };
         model.backward(ops, saved, dhidden, sorted);
     }
 
-    /// Lowers the losses of the teacher alone, if there is one.
+    /// Lowers the losses of the teacher alone, if there is one whose logits are computed.
     pub fn teacher_alone(&self, ops: &mut Ops<'_>) {
         let (inputs, objective) = (self.inputs, self.run.recipe.objective);
-        if objective.has_teacher() {
+        if objective.has_teacher() && !matches!(self.models.cached, Some(CachedTeacher::Compact(_))) {
             ops.phase(TEACHER);
-            let teacher = self.teach(ops).expect("a run that learns from a teacher has one");
+            let Some(Teaching::Head(teacher)) = self.teach(ops) else { panic!("a teacher is missing, or has no head") };
             ops.scope("teacher.head");
             let targets = (inputs.targets, self.tensors.metrics);
             head::teacher_losses(ops, objective, teacher, self.run.student.vocab, targets);

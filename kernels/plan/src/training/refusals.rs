@@ -5,6 +5,7 @@ use precast_kernels::{Arch, Dtype};
 use super::request::{Student, Teacher, TrainingRequest};
 use crate::adapters::AdapterParameters;
 use crate::bounds::{self, ModelPart};
+use crate::cached::check_keep;
 use crate::config::ModelConfig;
 use crate::decoding::DecodeRequest;
 use crate::formats::{Formats, check_student};
@@ -65,7 +66,7 @@ impl<'a> Run<'a> {
     pub fn resident_teacher(&self) -> Option<(&'a ModelConfig, &'a Formats)> {
         match self.teacher? {
             Teacher::Model { config, formats } => Some((config, formats)),
-            Teacher::Base | Teacher::Cached(_) => None,
+            Teacher::Base | Teacher::Cached(_) | Teacher::Known { .. } => None,
         }
     }
 
@@ -104,7 +105,7 @@ fn check_models(
 ) -> Result<(), PlanError> {
     let other = teacher.and_then(|teacher| match teacher {
         Teacher::Model { config, .. } | Teacher::Cached(config) => Some(config),
-        Teacher::Base => None,
+        Teacher::Base | Teacher::Known { .. } => None,
     });
     for (role, config) in [("teacher", other), ("student", Some(student))] {
         config.map_or(Ok(()), |config| check_tokens(config, role, recipe.batch, recipe.seq_len))?;
@@ -112,8 +113,10 @@ fn check_models(
     if let Some(teacher) = other.filter(|teacher| teacher.vocab < student.vocab) {
         return Err(PlanError::TeacherNarrower { teacher: teacher.vocab, student: student.vocab });
     }
-    if let Some(Teacher::Model { config, formats }) = teacher {
-        formats.check(config, recipe.precision.dtype())?;
+    match teacher {
+        Some(Teacher::Model { config, formats }) => formats.check(config, recipe.precision.dtype())?,
+        Some(Teacher::Known { keep }) => check_keep(keep, student.vocab)?,
+        _ => {}
     }
     match recipe.precision {
         Precision::Int8 if !formats.is_dense() => Err(PlanError::StoredInt8),
@@ -144,7 +147,7 @@ fn check_bytes(
             head = ModelConfig { layers: 0, tied: true, ..config.clone() };
             Some((&head, 0))
         }
-        Some(Teacher::Base) | None => None,
+        Some(Teacher::Base | Teacher::Known { .. }) | None => None,
     };
     let of_teacher = of_teacher.map(|(config, kept_layers)| ModelPart { config, parameter_bytes: bytes, kept_layers });
     let of_student = ModelPart { config: student, parameter_bytes, kept_layers };

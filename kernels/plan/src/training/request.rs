@@ -41,6 +41,9 @@ pub enum Teacher<'a> {
     Base,
     /// A model whose last hidden states were computed before: they are sent with each micro-batch, and its head alone is on the device.
     Cached(&'a ModelConfig),
+    /// A model of which the probabilities of so many tokens of each position, and that of all others as one, are sent with each
+    /// micro-batch.
+    Known { keep: u32 },
 }
 
 impl<'a> From<&'a ModelConfig> for Teacher<'a> {

@@ -53,7 +53,8 @@ impl Residents {
     pub fn declare(b: &mut Builder, run: &Run<'_>, Frozen { teacher, base }: Frozen) -> Self {
         let (config, dtype) = (run.student, run.dtype());
         let cached = match run.teacher {
-            Some(Teacher::Cached(config)) => Some(CachedTeacher::declare(b, config, run.recipe.tokens(), dtype)),
+            Some(Teacher::Cached(config)) => Some(CachedTeacher::exact(b, config, run.recipe.tokens(), dtype)),
+            Some(Teacher::Known { keep }) => Some(CachedTeacher::compact(b, keep, run.recipe.tokens())),
             _ => None,
         };
         let weights = match (&base, &run.adapters) {

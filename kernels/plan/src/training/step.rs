@@ -3,8 +3,7 @@
 use super::inputs::MicroInputs;
 use super::refusals::Run;
 use super::resident::Residents;
-use crate::cached::CachedTeacher;
-use crate::head::{Head, Scores};
+use crate::head::{Scores, Teaching};
 use crate::model::Model;
 use crate::ops::{Ops, OptimizerState, StepTensors, Sums};
 use crate::share::Shards;
@@ -33,14 +32,15 @@ impl<'a> Step<'a> {
         Model { name: "student", config: self.run.student, resident: &self.models.student }
     }
 
-    /// Lowers the teacher, unless it is cached; returns its last hidden states, if there is one.
-    pub fn teach(&self, ops: &mut Ops<'_>) -> Option<Head<'a>> {
+    /// Lowers the teacher, unless it is cached; returns its predictions, if there is one.
+    pub fn teach(&self, ops: &mut Ops<'_>) -> Option<Teaching<'a>> {
         let Residents { teacher, cached, base, .. } = self.models;
-        if let Some(CachedTeacher { head, hidden, .. }) = cached {
-            return Some(Head { linear: head, hidden: *hidden });
+        if let Some(cached) = cached {
+            return Some(cached.teaching());
         }
         let own = self.run.resident_teacher().map(|(config, _)| config).zip(teacher.as_ref());
         let teaching = own.or(self.run.base_teaches().then_some((self.run.student, base)));
-        teaching.map(|(config, resident)| Model { name: "teacher", config, resident }.forward(ops, self.inputs.ids))
+        let forward = |(config, resident)| Model { name: "teacher", config, resident }.forward(ops, self.inputs.ids);
+        teaching.map(forward).map(Teaching::Head)
     }
 }

@@ -14,9 +14,11 @@ use precast_plan::Precision;
 use precast_system::files::Claim;
 
 use super::layout::LOCK;
-use super::{CacheError, Entry, FORMAT, Filling, Key, Made, TeacherCache, index};
+use super::{CacheError, Compact, Entry, FORMAT, Filling, Key, Made, TeacherCache, index};
 
 const SEQ_LEN: u32 = 8;
+
+const COMPACT: Compact = Compact { keep_logits: 2, temperature: 1.5, student_vocab: 12 };
 
 pub(crate) fn made() -> Made {
     Made {
@@ -27,6 +29,7 @@ pub(crate) fn made() -> Made {
         precision: Precision::Bf16,
         hidden: 2,
         vocab: 16,
+        compact: None,
         seq_len: SEQ_LEN,
         kernels_sha256: Digest::of(b"kernels"),
         arch: "sim".to_owned(),
@@ -105,6 +108,15 @@ fn ids_and_targets_decide_the_key() {
 }
 
 #[test]
+fn parts_of_compact_rows_lie_side_by_side() {
+    let made = Made { compact: Some(COMPACT), ..made() };
+    assert_eq!((made.parts(), made.row_bytes()), (vec![8, 12], 20));
+    let (ids, log_probs): (Vec<u8>, Vec<u8>) = ((0..16).collect(), (100..124).collect());
+    let rows = made.side_by_side(&[ids.clone(), log_probs.clone()]);
+    assert_eq!(rows, [&ids[..8], &log_probs[..12], &ids[8..], &log_probs[12..]].concat());
+}
+
+#[test]
 fn every_difference_of_what_it_is_made_from_is_named() {
     let was = made();
     let is = Made {
@@ -115,6 +127,7 @@ fn every_difference_of_what_it_is_made_from_is_named() {
         precision: Precision::Fp32,
         hidden: 3,
         vocab: 17,
+        compact: Some(COMPACT),
         seq_len: 9,
         kernels_sha256: Digest::of(b"others"),
         arch: "sm_90a".to_owned(),
@@ -122,7 +135,7 @@ fn every_difference_of_what_it_is_made_from_is_named() {
         held_out_sha256: Some(Digest::of(b"held-out")),
     };
     let names: Vec<String> = is.differences(&was).into_iter().map(|difference| difference.name).collect();
-    assert_eq!(names.len(), 12, "{names:?}");
+    assert_eq!(names.len(), 13, "{names:?}");
     let texts = Made { hidden: 3, ..made() }.differences(&was);
     assert_eq!(texts.iter().map(ToString::to_string).collect::<Vec<_>>(), ["the teacher's hidden size was 2, is 3"]);
     let dir = tempfile::tempdir().unwrap();
@@ -131,6 +144,6 @@ fn every_difference_of_what_it_is_made_from_is_named() {
     let before = contents(&dir);
     let Err(error) = Filling::open(&dir, &Made { format: FORMAT, ..is }) else { panic!("it continues") };
     let said = error.to_string();
-    assert_eq!(said.lines().filter(|line| line.starts_with("  ")).count(), 11, "{said}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("  ")).count(), 12, "{said}");
     assert_eq!(contents(&dir), before);
 }
