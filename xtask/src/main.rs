@@ -16,12 +16,15 @@ mod lines;
 mod modules;
 mod peers;
 mod picture;
+mod release_key;
 mod run;
 mod setup;
 mod simt;
 mod test;
 mod truth;
 mod tuned;
+#[cfg(test)]
+mod workflow;
 
 use std::process::ExitCode;
 
@@ -57,6 +60,8 @@ cargo xtask simt --report [TEXT]
 cargo xtask lines          print the lines of shipped Rust of each package and folder, without tests, comments and blanks
 cargo xtask lines --tests  print the lines of tests, of each folder and file
 cargo xtask modules        redraw docs/packages.svg and docs/trainer.svg from the imports, and name circles
+cargo xtask release-key FILE
+                           write the key of PRECAST_RELEASE_KEY, opened with PRECAST_KEY_PASSWORD, to a new file of mode 0600
 cargo xtask picture        redraw docs/report.svg from the demo's report
 cargo xtask tuned FILE...  add times that `precast bench --tune FILE` measured to kernels/src/tuned.txt
 cargo xtask peers [CHECK...]
@@ -105,6 +110,7 @@ fn command() -> Result<()> {
         ["simt", "--report"] => simt::report(""),
         ["simt", "--report", text] => simt::report(text),
         ["simt", "--models", text] => simt::simt(text),
+        ["release-key", file] => release_key::write(file.as_ref()),
         ["lines"] => lines::lines(),
         ["lines", "--tests"] => lines::tests(),
         ["modules"] => modules::modules(),
