@@ -85,5 +85,6 @@ mod teacher_score;
 mod train;
 mod tuned;
 mod unlaunched;
+mod version;
 mod watch;
 mod words;

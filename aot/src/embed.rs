@@ -226,8 +226,18 @@ impl Embed {
             return Err(refused(&NotLocked { directory, changes, command }));
         }
         changes.iter().for_each(|change| instruct(format_args!("warning=not as locked: {change}")));
+        if changes.is_empty() {
+            instruct(format_args!("rustc-env=PRECAST_LOCKS={}", digests(&directory, &parts).map_err(boxed)?));
+        }
         Ok(())
     }
+}
+
+/// Names the lock files of parts: `NAME DIGEST, NAME DIGEST`.
+fn digests(directory: &Path, parts: &[Part]) -> io::Result<String> {
+    let files = parts.iter().map(|part| (&part.name, lock::path(directory, &part.name)));
+    let digest = |(name, path): (&String, PathBuf)| Ok(format!("{name} {}", Digest::of(&std::fs::read(path)?)));
+    files.filter(|(_, path)| path.is_file()).map(digest).collect::<io::Result<Vec<_>>>().map(|each| each.join(", "))
 }
 
 fn home(out: &Path) -> PathBuf {

@@ -16,9 +16,11 @@ mod plan;
 mod selftest;
 mod shell;
 mod smoke;
+mod version;
 
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -29,7 +31,7 @@ use crate::run::outcome::RunFault;
 use crate::run::report;
 use crate::run::report_file::REPORT;
 use precast_system::files::Existing;
-use precast_system::{say, stdout};
+use precast_system::{built, say, stdout};
 
 /// Distill a large Qwen or Llama model into a small one, or train one on data alone: every kernel compiled, verified and loaded
 /// before the first step.
@@ -39,6 +41,9 @@ use precast_system::{say, stdout};
 #[derive(Parser)]
 #[command(name = "precast", version, arg_required_else_help = true, args_override_self = true)]
 struct Arguments {
+    /// With --version: also commit, compilers, and digests of kernels and locks
+    #[arg(long, requires = "version")]
+    verbose: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -121,6 +126,7 @@ pub fn main() -> Result<(), Failure> {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(usage) if usage.use_stderr() => usage.exit(),
+        Err(asked) if asked.kind() == ErrorKind::DisplayVersion && built::is_verbose() => return version::run(),
         Err(help) => {
             stdout::wrote(help.print());
             return Ok(());

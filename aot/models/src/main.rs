@@ -5,10 +5,11 @@ mod cli;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use precast_aot::toolchain::pins;
 use precast_system::bug::{self, Program};
 use precast_system::terminal::tell;
-use precast_system::{files, stdout, threads};
+use precast_system::{built, files, stdout, threads};
 
 fn main() -> ExitCode {
     let facts = || format!("compiler: NVRTC {} unless another is named", pins::NVRTC.version);
@@ -19,8 +20,11 @@ fn run() -> ExitCode {
     let arguments = match cli::Arguments::try_parse() {
         Ok(arguments) => Some(arguments),
         Err(usage) if usage.use_stderr() => usage.exit(),
-        Err(help) => {
-            stdout::wrote(help.print());
+        Err(asked) => {
+            match asked.kind() == ErrorKind::DisplayVersion && built::is_verbose() {
+                true => cli::version(),
+                false => stdout::wrote(asked.print()),
+            }
             None
         }
     };

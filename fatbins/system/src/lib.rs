@@ -3,6 +3,7 @@
 #![deny(missing_docs)]
 
 pub mod bug;
+pub mod built;
 mod count;
 pub mod files;
 pub mod input;

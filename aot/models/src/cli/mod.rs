@@ -24,12 +24,13 @@ use precast_aot::lock::{LockFileError, NotLocked};
 use precast_aot::home;
 use precast_aot::publish::{LayoutError, PublishError};
 use precast_aot::toolchain::LocateError;
+use precast_aot::toolchain::pins::{NVRTC, Pin, Wheel};
 use precast_fatbins::{Bundle, BundleError, SignatureError, TrustedKey};
 use precast_kernels::Arch;
 use precast_models::kernels::{self, UnknownKernel};
 use precast_models::{Model, ModelError, Selection};
 use precast_system::terminal::tell;
-use precast_system::{files, input, say, stdout};
+use precast_system::{built, files, input, say, stdout};
 
 /// Size limit of a file that is read whole.
 const MOST_BYTES: u64 = 4 << 30;
@@ -38,6 +39,9 @@ const MOST_BYTES: u64 = 4 << 30;
 #[derive(Parser)]
 #[command(name = "precast-aot", version, arg_required_else_help = true)]
 pub struct Arguments {
+    /// With --version: also commit and compilers
+    #[arg(long, requires = "version")]
+    verbose: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -288,6 +292,18 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Abi(arguments) => abi::run(&arguments),
         Command::Toolchain(arguments) => toolchain::run(&arguments),
         Command::Bug => panic!("asked for by name"),
+    }
+}
+
+/// Prints what this program is made of, and for which GPUs it compiles, one fact a line. It holds no kernels.
+pub fn version() {
+    let Pin { package, version, .. } = NVRTC;
+    let rows = Arch::GPUS.map(Arch::argument).join(", ");
+    built::lines("precast-aot", env!("CARGO_PKG_VERSION")).iter().for_each(|line| say!("{line}"));
+    say!("compiles for: {rows}");
+    say!("compiler: {package} {version}, unless another is named");
+    for Wheel { machine, sha256, .. } in NVRTC.wheels {
+        say!("its wheel for {machine}: {sha256}");
     }
 }
 
