@@ -11,6 +11,7 @@ mod block_formats;
 mod budget;
 mod build;
 mod diff;
+mod environment;
 mod hostile_layouts;
 mod kernels;
 mod locks;

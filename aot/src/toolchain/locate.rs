@@ -1,9 +1,10 @@
-//! Finds NVRTC: an explicit path, `PRECAST_NVRTC`, `CUDA_HOME`, the pinned wheel. A system compiler is used only if it
-//! is named.
+//! Finds NVRTC: an explicit path, `PRECAST_NVRTC`, `CUDA_HOME`, the pinned wheel, the program's own Python environment.
+//! A system compiler is used only if it is named.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use super::beside::{self, BesideError};
 use super::pins;
 use crate::nvrtc::{Nvrtc, NvrtcError};
 
@@ -19,6 +20,9 @@ pub enum LocateError {
         /// Places searched.
         looked: Vec<String>,
     },
+    /// The environment's NVRTC is not the pinned one.
+    #[error(transparent)]
+    Beside(#[from] BesideError),
     /// NVRTC was found and does not work.
     #[error(transparent)]
     Nvrtc(#[from] NvrtcError),
@@ -28,14 +32,31 @@ pub enum LocateError {
 const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
 
 /// Loads the first NVRTC found: `explicit` (a file or a directory; else `$PRECAST_NVRTC`), `$CUDA_HOME`, the pinned
-/// wheel below `home`.
+/// wheel below `home`, the same package in the Python environment that holds this program.
 ///
 /// # Errors
 /// [`LocateError`] with every place searched.
 pub fn nvrtc(explicit: Option<&Path>, home: &Path) -> Result<Nvrtc, LocateError> {
-    let found = find(explicit, home, |name| std::env::var_os(name));
-    let path = found.map_err(|looked| LocateError::NotFound { looked })?;
+    let path = match find(explicit, home, |name| std::env::var_os(name)) {
+        Ok(path) => path,
+        // Nothing stands in for a compiler that is named.
+        Err(looked) if looked.len() == 1 => return Err(LocateError::NotFound { looked }),
+        Err(looked) => in_environment(looked)?,
+    };
     Ok(Nvrtc::load(&path)?)
+}
+
+/// Finds the package in the environment that holds this program, after these places.
+fn in_environment(mut looked: Vec<String>) -> Result<PathBuf, LocateError> {
+    let packages = std::env::current_exe().map_or_else(|_| Vec::new(), |program| beside::packages(&program));
+    if let Some(library) = beside::find(&packages)? {
+        return Ok(library);
+    }
+    let package = pins::NVRTC.package;
+    looked.extend(packages.iter().map(|packages| {
+        format!("{package} in {} (pip install 'precast[compiler]' puts it there)", packages.display())
+    }));
+    Err(LocateError::NotFound { looked })
 }
 
 /// True if the environment names the compiler of a build, which then is not the pinned one.

@@ -50,6 +50,24 @@ pub const NVRTC: Pin = Pin {
     purpose: "compiles the kernels",
 };
 
+/// Machines with SHA-256 of the compiler's two libraries, the first of its files, in that machine's wheel.
+pub const LIBRARIES: [(&str, [&str; 2]); 2] = [
+    (
+        "x86_64",
+        [
+            "a49e67e8e74590f1e98de55c39c6287efd3f59e3c3797464d7bbe0fe01349b11",
+            "91dcd944d01da9c0f08fff5d779db136a47f6d62bdb63bae900d2f481e92c3a2",
+        ],
+    ),
+    (
+        "aarch64",
+        [
+            "64db9c3fc128f4a57a22c314fda08831a8e3a725d439a70076a0fb98f7bea1b7",
+            "84f1c5031bfe1146375b367b2c7fb8d31ea00430be7172177eeb5d04ab813b69",
+        ],
+    ),
+];
+
 /// Lists and extracts cubins, for tests and people.
 pub const CUOBJDUMP: Pin = Pin {
     package: "nvidia-cuda-cuobjdump",

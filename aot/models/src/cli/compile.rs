@@ -14,7 +14,7 @@ use super::Failure;
 /// Options of compilation.
 #[derive(Args)]
 pub struct Compiler {
-    /// NVRTC to use: a library or its directory [default: $PRECAST_NVRTC, $CUDA_HOME, the pinned wheel]
+    /// NVRTC to use: a library or its directory [default: $PRECAST_NVRTC, $CUDA_HOME, the pinned wheel, precast[compiler]]
     #[arg(long, value_name = "PATH")]
     nvrtc: Option<PathBuf>,
     /// Compile everything, ignoring the cache
