@@ -107,6 +107,20 @@ fn a_signature_is_made_and_asked_for() {
     case.run("evidence --device sim --out unsigned --key owner.key.pub").fails(2, "--key");
 }
 
+/// A release brings a version, a file and a bundle of its own; a kernel of the same sources is the same kernel.
+#[test]
+fn evidence_is_compared_by_sources_and_not_by_versions() {
+    skip_if!(lacks_compiler());
+    let later = other("later", |evidence| {
+        evidence.program.version = "9.9.9".into();
+        evidence.program.sha256 = "1".repeat(64);
+        evidence.program.bundle = "2".repeat(64);
+    });
+    let [own, other] = [WHOLE, later].map(|name| compare(WHOLE, name).with("--json").json());
+    assert_eq!((&own["keys"], &own["other_sources"]), (&other["keys"], &json!([])));
+    assert_eq!(own, other);
+}
+
 #[test]
 fn chips_agree_by_bits_or_within_what_a_kernel_may_differ() {
     skip_if!(lacks_compiler());
