@@ -1,5 +1,6 @@
-//! `.github/workflows/release.yml`: read strictly, held to its rules, and run here with stand-ins.
+//! `.github/workflows/release.yml`: read strictly, held to its rules, and run here with stand-ins. Its containers.
 
+mod container;
 mod rules;
 mod run;
 
