@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 use crate::support::prelude::*;
 
 /// Commands that this machine cannot run, or that other tests do, by how they begin.
-const ELSEWHERE: [(&str, &str); 13] = [
+const ELSEWHERE: [(&str, &str); 14] = [
     ("precast export", "`export::`, whose models have tokenizers that GGUF has words for"),
     ("precast eval --model student.gguf", "what `export` writes: `export::`"),
     ("precast doctor", "needs a GPU: `driver::` has a stand-in for one"),
     ("precast selftest", "needs a GPU; `smoke::` and `cargo xtask simt` are of the same kernels"),
     ("precast evidence", "`evidence::`"),
     ("precast-aot abi", "`cargo xtask examples`, whose programs have such headers"),
+    ("precast-aot toolchain which", "`environment::` of aot/models, which has such an environment"),
     ("precast-aot sign", "`publish::`"),
     ("precast-aot publish", "`publish::`"),
     ("precast-aot fetch", "`publish::`"),
@@ -37,7 +38,8 @@ const SMALL: [(&str, &str); 7] = [
 ];
 
 /// Files that are here under another name.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
+    ("book.txt", "held-out.txt"),
     ("D", "corpus.jsonl"),
     ("english-train.jsonl", "corpus.jsonl"),
     ("english-heldout.jsonl", "held-out.txt"),

@@ -7,12 +7,14 @@ use super::help::{self, Names};
 use super::{Arguments, shell};
 use crate::options::{Change, change};
 
-/// Flags that messages and pages name and `precast` does not have: those of other programs, `precast-aot` among them.
-const OF_OTHERS: &str = "--args --build --code --dev --example --features --from --golden --gpus-per-node \
-    --gpus-per-task --help --ignored --kernel-name --key --launch-count --lib --list-elf --local-dir --manifest-path --merge \
-    --metrics --models --new-key --nnodes --no-python --nodes --nonsense --nproc-per-node --ntasks-per-node \
-    --offline --open --outfile --outtype --path --query-gpu --release --report --section --signal --target --test \
-    --tests --to --workspace";
+/// Flags that messages and pages name and `precast` does not have: those of other programs, `precast-aot`, pip and docker
+/// among them.
+const OF_OTHERS: &str = "--args --build --code --dev --env --example --features --file --find-links --from --golden \
+    --gpus-per-node --gpus-per-task --help --ignore-missing --ignored --kernel-name --key --launch-count --lib \
+    --list-elf --local-dir --locked --manifest-path --merge --metrics --models --new-key --nnodes --no-deps \
+    --no-index --no-python --nodes --nonsense --nproc-per-node --ntasks-per-node --offline --open --outfile --output \
+    --outtype --path --query-gpu --release --report --reproduce --rm --section --security-opt --signal \
+    --stop-timeout --tag --target --test --tests --to --upgrade --user --userns --volume --workspace";
 
 /// Returns the text of a command that is asked for help, at a terminal of this width.
 fn help_of(command: &str, flag: &str, columns: usize) -> String {

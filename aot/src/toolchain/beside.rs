@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use precast_fatbins::Digest;
 use precast_system::input;
 
-use super::pins::{LIBRARIES, NVRTC};
+use super::pins::{LIBRARIES, NVRTC, Pin};
 
 /// An environment's NVRTC that is not the pinned one.
 #[derive(Debug, thiserror::Error)]
@@ -48,13 +48,15 @@ pub enum BesideError {
 
 /// Lists the ways to a compiler for a program that pip or uv installed.
 fn remedies() -> String {
-    let package = format!("{}=={}", NVRTC.package, NVRTC.version);
-    format!(
-        "One of these gives precast-aot its compiler:
-  pip install --force-reinstall {package}      into this environment; or uv pip install --reinstall {package}
-  precast-aot toolchain install         the same from PyPI, for precast-aot alone
-  PRECAST_NVRTC=/path/to/libnvrtc.so.13     a compiler that is here"
-    )
+    let Pin { package, version, .. } = NVRTC;
+    let reinstall = format!("pip install --force-reinstall {package}=={version}");
+    let ways = [
+        (&*reinstall, "the pinned one, into this environment; of uv: uv pip install --reinstall"),
+        ("precast-aot toolchain install", "the pinned one from PyPI, for precast-aot alone"),
+        ("PRECAST_NVRTC=/path/to/libnvrtc.so.13", "a compiler that is here"),
+    ];
+    let lines = ways.map(|(way, what)| format!("\n  {way:<55} {what}"));
+    format!("One of these gives precast-aot its compiler:{}", lines.concat())
 }
 
 /// Size limit of a library, bytes.
@@ -64,7 +66,9 @@ const MOST_BYTES: u64 = 1 << 30;
 pub(super) fn packages(program: &Path) -> Vec<PathBuf> {
     let bin = program.parent().filter(|directory| directory.ends_with("bin"));
     let Some(environment) = bin.and_then(Path::parent) else { return Vec::new() };
-    let pythons = ["lib", "lib64"].into_iter().flat_map(|lib| entries(&environment.join(lib), "python3."));
+    // Often one is a link to the other.
+    let libs = ["lib", "lib64"].map(|lib| environment.join(lib)).into_iter().filter(|lib| !lib.is_symlink());
+    let pythons = libs.flat_map(|lib| entries(&lib, "python3."));
     // Debian's own Python has another name for them.
     let packages = pythons.flat_map(|python| ["site-packages", "dist-packages"].map(|name| python.join(name)));
     packages.filter(|directory| directory.is_dir()).collect()
@@ -142,6 +146,7 @@ mod tests {
     #[test]
     fn an_environment_is_the_one_around_its_bin() {
         let (environment, program, packages) = environment("13.0.88", [b"", b""]);
+        std::os::unix::fs::symlink("lib", environment.path().join("lib64")).unwrap();
         assert_eq!(super::packages(&program), [packages]);
         let elsewhere = environment.path().join("release/precast-aot");
         assert!(super::packages(&elsewhere).is_empty());
