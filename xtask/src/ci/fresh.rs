@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use anyhow::{Context, Result, ensure};
 
 use super::{copy_checkout, published};
-use crate::run::{cargo, output};
+use crate::run::cargo;
 
 const FEATURE: &str = "sm_121";
 /// Variables that name a compiler, kernels, or their directories.
@@ -36,10 +36,8 @@ pub fn check() -> Result<()> {
         ensure!(said.contains(ANNOUNCED) == (profile == "debug"), "what was said of the download:\n{said}");
         ensure!(!said.contains(ANNOUNCED) || said.contains("https://docs.nvidia.com/cuda/eula"), "no license:\n{said}");
         let trainer = checkout.join("target").join(profile).join("precast");
-        let listed = output(Command::new(trainer).arg("kernels"))?;
-        let found = listed.lines().filter(|line| line.starts_with("sm_"));
-        let found = found.filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect();
-        ensure!(published::locked(&checkout.join("aot/models/locks"), FEATURE)? == found, "not the locked kernels");
+        let held = published::embedded(&trainer, "sm_")?;
+        ensure!(published::locked(&checkout.join("aot/models/locks"), FEATURE)? == held, "not the locked kernels");
         let again = succeed("the same again", &mut build(&checkout, arguments))?;
         ensure!(!again.contains("Compiling"), "a finished build is rebuilt:\n{again}");
     }

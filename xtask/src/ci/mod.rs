@@ -2,6 +2,7 @@
 //! artifact: locked, reproducible, published, built offline, built from packages alone, and built from a fresh clone.
 
 mod fresh;
+mod install;
 mod offline;
 mod packages;
 mod page;
@@ -45,6 +46,7 @@ pub fn prove(out: &Path) -> Result<()> {
         let what = format!("a trainer for {feature} alone");
         step(&what, &mut cargo(&["build", "--release", "--locked", "--features", feature]))?;
     }
+    install::check()?;
     println!("\n== all passed; {} holds what to upload", out.display());
     Ok(())
 }

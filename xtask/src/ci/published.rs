@@ -108,6 +108,13 @@ pub fn locked(directory: &Path, arch: &str) -> Result<BTreeSet<String>> {
     Ok(digests)
 }
 
+/// Returns the digests of the kernels that a trainer lists, of architectures with this prefix.
+pub fn embedded(trainer: &Path, arch: &str) -> Result<BTreeSet<String>> {
+    let listed = output(Command::new(trainer).arg("kernels"))?;
+    let lines = listed.lines().filter(|line| line.starts_with("sm_") && line.starts_with(arch));
+    Ok(lines.filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect())
+}
+
 /// Checks that cuobjdump lists and extracts every cubin of the bundle and of the stripped trainer, and that nvdisasm
 /// reads them.
 fn tools(dir: &Path, bundle: &Path, installed: &Path) -> Result<()> {
