@@ -6,8 +6,9 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 use precast_kernels::Arch;
+use precast_models::Model;
 
-use crate::run::{cargo, step};
+use crate::run::{cargo, output, step};
 
 /// Most bytes of a stripped trainer with every row.
 const MOST_BYTES: u64 = 35_000_000;
@@ -23,7 +24,12 @@ pub fn check() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let [built, written] = ["built", "written"].map(|name| dir.path().join(name));
     [&built, &written].into_iter().try_for_each(fs::create_dir)?;
-    let models = locked_models()?;
+    let models: Vec<String> = Model::built_in().into_iter().map(|model| model.name).collect();
+    let said = output(Command::new(trainer).args(["--version", "--verbose"]))?;
+    let rows = Arch::GPUS.map(|arch| format!("bundle of {}: ", arch.argument()));
+    for name in rows.into_iter().chain(models.iter().map(|model| format!("lock of {model}: "))) {
+        ensure!(said.contains(&name), "--version --verbose has no {name}\n{said}");
+    }
     for arch in Arch::GPUS {
         let (row, file) = (arch.argument(), arch.name());
         let mut build = Command::new(super::aot());
@@ -36,11 +42,4 @@ pub fn check() -> Result<()> {
     let [rtx, spark] = [Arch::Sm120, Arch::Sm121].map(|arch| built.join(arch.name()));
     let what = "sm_120 and sm_121 have equal instructions";
     step(what, Command::new(super::aot()).args(["diff", "--code"]).args([rtx, spark]))
-}
-
-/// Returns the names of built-in models, each of which has a lock.
-fn locked_models() -> Result<Vec<String>> {
-    let files = fs::read_dir("aot/models/locks")?.collect::<Result<Vec<_>, _>>()?;
-    let names = files.iter().map(|file| file.file_name().to_string_lossy().into_owned());
-    Ok(names.filter_map(|name| Some(name.strip_suffix(".lock")?.to_owned())).collect())
 }
