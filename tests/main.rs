@@ -81,6 +81,7 @@ mod success;
 mod teacher_cache;
 mod teacher_cache_compact;
 mod teacher_cache_filled;
+mod teacher_cache_ranks;
 mod teacher_score;
 mod train;
 mod tuned;

@@ -91,7 +91,7 @@ fn a_filling_killed_at_any_change_to_the_disk_continues() {
 }
 
 /// Makes a complete cache one whose filling was killed before its manifest.
-fn unfinish(case: &Case, cache: &str) {
+pub fn unfinish(case: &Case, cache: &str) {
     let manifest = case.text(format!("{cache}/cache.json"));
     let (made, _) = manifest.split_once(",\n  \"head_sha256\"").unwrap();
     case.write(&format!("{cache}/filling.json"), format!("{made}\n}}\n"));

@@ -13,7 +13,7 @@ use signal_hook::{flag, low_level};
 use super::phase::{Phase, Promise};
 use super::signal::Signal;
 use crate::base::io::IoError;
-use crate::base::notes::tell;
+use crate::base::notes::{is_silent, tell};
 
 /// A signal asked the run to stop, and it did.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -128,8 +128,20 @@ fn lock(phase: &Mutex<Phase>) -> MutexGuard<'_, Phase> {
 /// # Errors
 /// [`IoError`] where the system refuses.
 pub fn end_at_signal() -> Result<(), IoError> {
+    end_at_signal_after(|_| {})
+}
+
+/// Ends a program without steps at the first signal, and says so unless another process does. Before it ends, `tell_others` is
+/// called.
+///
+/// # Errors
+/// As [`end_at_signal`].
+pub fn end_at_signal_after(tell_others: impl FnOnce(Signal) + Send + 'static) -> Result<(), IoError> {
     at_first_signal(|signal| {
-        tell_at_terminal(&ending(signal, files::has_placed()));
+        if !is_silent() {
+            tell_at_terminal(&ending(signal, files::has_placed()));
+        }
+        tell_others(signal);
         low_level::exit(signal.exit_code().into());
     })
 }

@@ -6,12 +6,20 @@ use super::print_as;
 use crate::base::load_trace::Verbose;
 use crate::programs::cache::{CacheRequest, fill};
 use crate::programs::failure::Failure;
-use crate::ranks;
+use crate::ranks::{self, Gpus};
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
     request: CacheRequest,
+    /// GPUs of this host to fill on, at the same bytes
+    ///
+    /// One process each. Not needed under torchrun, srun or mpirun: each process that they start becomes a rank.
+    #[arg(long, value_name = "N|all", help_heading = "Device")]
+    gpus: Option<Gpus>,
+    /// Address at which the ranks of a launcher meet, if it gives none: the host of rank 0, and a port that is free there
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Device")]
+    rendezvous: Option<String>,
     #[command(flatten)]
     verbose: Verbose,
     /// Print JSON
@@ -19,11 +27,14 @@ pub struct Arguments {
     json: bool,
 }
 
-pub fn run(Arguments { mut request, verbose, json }: Arguments) -> Result<(), Failure> {
+pub fn run(Arguments { mut request, gpus, rendezvous, verbose, json }: Arguments) -> Result<(), Failure> {
     verbose.start();
-    ranks::check_alone("cache")?;
-    request.heading = !json;
-    let outcome = fill(&request)?;
-    print_as(json, &outcome, format_args!("{}: {outcome}", request.out.display()));
+    // Refused before any rank starts.
+    request.run()?;
+    let place = ranks::place(request.dry_run, gpus, rendezvous.as_deref(), request.target.device)?;
+    request.heading = !json && place.rank == 0;
+    if let Some(outcome) = fill(&request, &place)? {
+        print_as(json, &outcome, format_args!("{}: {outcome}", request.out.display()));
+    }
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::programs::distill::{self, Mode};
 use crate::programs::failure::Failure;
 use crate::programs::plan::{Detail, Limit, Report, Target};
 use crate::programs::replay;
-use crate::ranks::{self, Gpus, Place, Ranks};
+use crate::ranks::{self, Gpus, Ranks};
 use crate::run::out::Start;
 
 #[derive(Args)]
@@ -130,11 +130,7 @@ fn run(
     }
     // Refused before any rank starts.
     let config = options.resolve(Purpose::Run, Share::ALONE, None)?;
-    let place = match (arguments.dry_run, arguments.gpus) {
-        (true, Some(Gpus::Count(ranks))) => Place { ranks, ..Place::default() },
-        (true, _) => Place::default(),
-        (false, gpus) => ranks::start(gpus, arguments.rendezvous.as_deref(), config.target.device)?,
-    };
+    let place = ranks::place(arguments.dry_run, arguments.gpus, arguments.rendezvous.as_deref(), config.target.device)?;
     let mode = Mode { start, config_file, placement, place };
     if arguments.dry_run {
         end_at_signal()?;

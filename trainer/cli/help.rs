@@ -9,7 +9,7 @@ pub(super) const DISTILL: Names =
 pub(super) const TRAIN: Names =
     &["model", "data", "out", "steps", "batch_size", "seq_len", "lr", "lora_rank", "resume", "config"];
 pub(super) const CACHE: Names =
-    &["teacher", "student", "data", "eval_data", "out", "seq_len", "batch_size", "precision", "memory", "json"];
+    &["teacher", "student", "data", "eval_data", "out", "seq_len", "batch_size", "precision", "memory", "gpus", "json"];
 pub(super) const PLAN: Names = &[
     "teacher",
     "student",

@@ -132,8 +132,8 @@ pub fn main() -> Result<(), Failure> {
             return Ok(());
         }
     };
-    // Those with steps finish one.
-    if !matches!(arguments.command, Command::Distill(_) | Command::Train(_)) {
+    // Those with ranks end all of them.
+    if !matches!(arguments.command, Command::Distill(_) | Command::Train(_) | Command::Cache(_)) {
         end_at_signal()?;
     }
     match arguments.command {

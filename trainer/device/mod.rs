@@ -26,7 +26,7 @@ use precast_runtime::{Device, Driver, DriverError, Launches, Rows};
 
 use crate::base::notes::note;
 use crate::options::{Advised, DeviceChoice, DeviceOptions, Kernels, RunConfig, UsageError};
-use crate::ranks::Ranks;
+use crate::ranks::{Place, Ranks};
 pub use error::DeviceError;
 
 /// Opens a device. `auto` is the first GPU. Without one it is the simulated GPU, and that is said, but only where
@@ -119,6 +119,40 @@ pub fn open_for(config: &RunConfig) -> Result<Box<dyn Driver>, DeviceError> {
     open_with(&config.target, cublas(config.arithmetic.gemm, config.target.device)?)
 }
 
+/// Opens the GPU of a rank's number on its host; where it sees one alone, that one. None where GPUs are simulated.
+fn open_own_gpu(target: &DeviceOptions, place: &Place) -> Result<Option<Cuda>, DeviceError> {
+    let count = match (target.device, cuda::count()) {
+        (DeviceChoice::Sim, _) => return Ok(None),
+        (DeviceChoice::Auto, Err(found @ (DriverError::NoDriver | DriverError::NoGpu { .. }))) => {
+            simulate(&found, &target.kernels, "simulated GPUs")?;
+            return Ok(None);
+        }
+        (_, count) => count?,
+    };
+    let ordinal = if count == 1 { 0 } else { place.local_rank };
+    Ok(Some(match target.device {
+        DeviceChoice::Portable(_) => open_cuda(ordinal, Launches::Portable, &target.kernels)?,
+        DeviceChoice::As(arch, _) => stand_in(ordinal, arch, &target.kernels)?,
+        DeviceChoice::Auto | DeviceChoice::Cuda(_) | DeviceChoice::Sim => {
+            open_cuda(ordinal, Launches::Own, &target.kernels)?
+        }
+    }))
+}
+
+/// Opens the device of a rank that exchanges nothing with those of others.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_own(target: &DeviceOptions, place: &Place) -> Result<Box<dyn Driver>, DeviceError> {
+    if place.ranks == 1 {
+        return open_with(target, None);
+    }
+    Ok(match open_own_gpu(target, place)? {
+        Some(driver) => Box::new(driver),
+        None => Box::new(Sim::new(Faults::default())),
+    })
+}
+
 /// Opens the device of a rank, and connects it with those of the others: the simulated GPU, or the GPU of the rank's
 /// number on its host; where it sees one alone, that one.
 ///
@@ -133,26 +167,9 @@ pub fn open_rank(
         return open_with(target, cublas);
     }
     let place = &ranks.place;
-    let simulated = match (target.device, cuda::count()) {
-        (DeviceChoice::Sim, _) => true,
-        (DeviceChoice::Auto, Err(found @ (DriverError::NoDriver | DriverError::NoGpu { .. }))) => {
-            simulate(&found, &target.kernels, "simulated GPUs")?;
-            true
-        }
-        (_, Err(error)) => return Err(error.into()),
-        (_, Ok(_)) => false,
-    };
-    if simulated {
+    let Some(mut driver) = open_own_gpu(target, place)? else {
         let sim = Sim::new(Faults::default()).connected(place.rank, Box::new(ranks.mesh()?));
         return Ok(Box::new(sim));
-    }
-    let ordinal = if cuda::count()? == 1 { 0 } else { place.local_rank };
-    let mut driver = match target.device {
-        DeviceChoice::Portable(_) => open_cuda(ordinal, Launches::Portable, &target.kernels)?,
-        DeviceChoice::As(arch, _) => stand_in(ordinal, arch, &target.kernels)?,
-        DeviceChoice::Auto | DeviceChoice::Cuda(_) | DeviceChoice::Sim => {
-            open_cuda(ordinal, Launches::Own, &target.kernels)?
-        }
     };
     let of_driver = ranks.clone();
     let all_gather = move |own: &[u8]| of_driver.all_gather(own).map_err(|failure| failure.to_string());

@@ -17,13 +17,13 @@ const REPORT: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// The run's own [`Failure`], or that of another rank, if that came first.
-pub fn ended(ranks: &Ranks, result: Result<(), Failure>) -> Result<(), Failure> {
+pub fn ended<T>(ranks: &Ranks, result: Result<T, Failure>) -> Result<T, Failure> {
     let result = match result {
         Err(failure) if !is_of_rank(&failure) => Err(cause(ranks, failure)),
         other => other,
     };
     match &result {
-        Ok(()) => ranks.leave(),
+        Ok(_) => ranks.leave(),
         // All of them stop alike.
         Err(Failure::Stopped(_)) if ranks.all_stop() => ranks.leave(),
         Err(failure) if is_of_rank(failure) => {}
@@ -46,11 +46,12 @@ fn is_of_rank(failure: &Failure) -> bool {
     matches!(failure, Failure::Rank(RankError::Failed { .. }))
 }
 
-/// True if a failure looks like the end of a peer: its memory is gone while this rank's device copies from it, or the directory in
-/// which both were writing a checkpoint.
+/// True if a failure looks like the end of a peer: its memory is gone while this rank's device copies from it, its connection, or the
+/// directory in which both were writing a checkpoint.
 fn may_be_of_another(failure: &Failure) -> bool {
     match failure {
         Failure::Driver(DriverError::Exchange { .. } | DriverError::Call { .. }) => true,
+        Failure::Rank(RankError::Io(_)) => true,
         Failure::Step(step) => may_be_of_another(&step.error),
         Failure::Io(IoError { error, .. }) | Failure::Checkpoint(CheckpointError::Io { error, .. }) => {
             error.kind() == ErrorKind::NotFound
@@ -93,7 +94,7 @@ mod tests {
             peer.read_to_end(&mut frames).unwrap();
             String::from_utf8_lossy(&frames).into_owned()
         });
-        let failure = ended(&ranks, Err(Failure::usage("no data"))).unwrap_err();
+        let failure = ended::<()>(&ranks, Err(Failure::usage("no data"))).unwrap_err();
         assert!(matches!(failure, Failure::Usage(_)), "{failure:?}");
         let report = reading.join().unwrap();
         assert!(report.contains(r#""exit_code":2,"reason":"no data""#), "{report}");
@@ -105,6 +106,11 @@ mod tests {
         assert!(may_be_of_another(&failure(ErrorKind::NotFound)));
         assert!(!may_be_of_another(&failure(ErrorKind::StorageFull)));
         assert!(!may_be_of_another(&Failure::usage("")));
+    }
+
+    #[test]
+    fn a_connection_that_a_peer_has_closed_is_no_own_failure() {
+        assert!(may_be_of_another(&RankError::Io("cannot receive hidden states from rank 1".to_owned()).into()));
     }
 
     #[test]

@@ -46,7 +46,7 @@ const REPLAY_S: std::ops::RangeInclusive<u64> = 60..=600;
 pub fn hangs(ranks: &Ranks, hang: Hang) {
     if ranks.count() > 1 {
         let hang = Hang { node: Node::OfRanks, ..hang };
-        let failure = rank_end::ended(ranks, Err(Box::new(hang).into())).expect_err("it has failed");
+        let failure = rank_end::ended::<()>(ranks, Err(Box::new(hang).into())).expect_err("it has failed");
         if !matches!(failure, Failure::Hung(_)) {
             // Another rank has failed first: this one's waits end, and it says so itself.
             thread::sleep(LAST_WORDS / 2);

@@ -88,6 +88,23 @@ pub fn start(gpus: Option<Gpus>, rendezvous: Option<&str>, device: DeviceChoice)
     Ok(place)
 }
 
+/// Returns this process's place, as [`start`] does. A dry run starts nobody, and is rank 0 of as many as it is asked for.
+///
+/// # Errors
+/// As [`start`].
+pub fn place(
+    is_dry: bool,
+    gpus: Option<Gpus>,
+    rendezvous: Option<&str>,
+    device: DeviceChoice,
+) -> Result<Place, RankError> {
+    match (is_dry, gpus) {
+        (true, Some(Gpus::Count(ranks))) => Ok(Place { ranks, ..Place::default() }),
+        (true, _) => Ok(Place::default()),
+        (false, gpus) => start(gpus, rendezvous, device),
+    }
+}
+
 /// Refuses to be one of several ranks, each of which would do all of the work of a command that runs on one GPU.
 ///
 /// # Errors

@@ -25,7 +25,7 @@ use crate::base::signal::Signal;
 use crate::base::stop::Stop;
 use control::Control;
 pub use error::{RankError, RankFailure};
-pub use launch::{Gpus, check_alone, start};
+pub use launch::{Gpus, check_alone, place, start};
 pub use launcher::{Launcher, MOST_RANKS, Place};
 
 /// True if another rank of `--gpus` prints why this one has failed.
@@ -128,7 +128,15 @@ impl Ranks {
     /// # Errors
     /// [`RankError`].
     pub fn mesh(&self) -> Result<Mesh, RankError> {
-        let Some(control) = &self.control else { return Ok(Mesh::new(vec![None])) };
+        self.connect().map(Mesh::new)
+    }
+
+    /// Returns a connection to each other rank, by rank; they are shut down when a rank fails.
+    ///
+    /// # Errors
+    /// [`RankError`].
+    pub fn connect(&self) -> Result<Vec<Option<TcpStream>>, RankError> {
+        let Some(control) = &self.control else { return Ok(vec![None]) };
         let local = control.local_address()?;
         let listener = TcpListener::bind((local, 0)).map_err(RankError::io("listen for other ranks"))?;
         let own = listener.local_addr().map_err(RankError::io("listen for other ranks"))?.to_string();
@@ -140,7 +148,7 @@ impl Ranks {
             let clones = clones.map_err(RankError::io("connect ranks"))?;
             Box::new(move || clones.iter().for_each(|stream| _ = stream.shutdown(std::net::Shutdown::Both)))
         });
-        Ok(Mesh::new(peers))
+        Ok(peers)
     }
 
     /// Registers what ends this rank's waits for another one that has failed.

@@ -44,7 +44,7 @@ pub enum CacheError {
          the same `precast cache` again, or choose another --out",
         path.display()
     )]
-    DataChanged { path: PathBuf, lost: usize },
+    DataChanged { path: PathBuf, lost: u64 },
     /// There is none.
     #[error("{} is no teacher cache, as it has no cache.json: `precast cache` makes one", .0.display())]
     Missing(PathBuf),

@@ -41,10 +41,11 @@ pub struct Filling {
 }
 
 /// A sequence to be stored.
+#[derive(Debug)]
 pub struct Entry<'r> {
-    key: Key,
-    rows: Cow<'r, [u8]>,
-    checksum: [u8; 16],
+    pub(super) key: Key,
+    pub(super) rows: Cow<'r, [u8]>,
+    pub(super) checksum: [u8; 16],
 }
 
 impl<'r> Entry<'r> {
@@ -52,6 +53,16 @@ impl<'r> Entry<'r> {
     pub fn new(key: Key, rows: impl Into<Cow<'r, [u8]>>) -> Self {
         let rows = rows.into();
         Self { key, checksum: checksum(&rows), rows }
+    }
+
+    /// Returns it with rows that are not its own.
+    pub fn borrowed(&self) -> Entry<'_> {
+        Entry { key: self.key, rows: Cow::Borrowed(&self.rows), checksum: self.checksum }
+    }
+
+    /// Returns its key.
+    pub fn key(&self) -> &Key {
+        &self.key
     }
 
     /// Returns the bytes of its rows.
@@ -149,6 +160,11 @@ impl Filling {
         Ok(teacher)
     }
 
+    /// Returns what it is made from.
+    pub fn made(&self) -> &Made {
+        &self.made
+    }
+
     /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.dir
@@ -172,12 +188,9 @@ impl Filling {
     /// # Panics
     /// If the sequence is there, or has no row, a part of one, or more than positions; or after an error.
     pub fn push(&mut self, Entry { key, rows, checksum }: Entry<'_>) -> Result<(), CacheError> {
-        let (bytes, row_bytes) = (rows.len() as u64, self.made.row_bytes());
-        let count = bytes / row_bytes;
-        assert!(
-            bytes.is_multiple_of(row_bytes) && (1..=u64::from(self.made.seq_len)).contains(&count),
-            "{bytes} bytes"
-        );
+        let bytes = rows.len() as u64;
+        let count = bytes / self.made.row_bytes();
+        assert!(self.made.is_of_rows(bytes), "{bytes} bytes");
         assert!(self.keys.insert(key), "sequence {key:?} is there");
         self.begin();
         files::append(&mut self.hidden, &rows).map_err(CacheError::io("write", self.dir.join(HIDDEN)))?;

@@ -105,6 +105,12 @@ impl Made {
         rows
     }
 
+    /// True if so many bytes are the rows of a sequence: one at least, and at most one for each position.
+    pub fn is_of_rows(&self, bytes: u64) -> bool {
+        let (rows, rest) = (bytes / self.row_bytes(), bytes % self.row_bytes());
+        rest == 0 && (1..=u64::from(self.seq_len)).contains(&rows)
+    }
+
     /// Returns the differences that decide bits, by name.
     pub fn differences(&self, was: &Self) -> Vec<Difference> {
         let both = was.values().into_iter().zip(self.values());
@@ -112,7 +118,8 @@ impl Made {
         all.filter(|difference| difference.was != difference.is).collect()
     }
 
-    fn values(&self) -> [(&'static str, String); 13] {
+    /// Returns all of it, by names for people.
+    pub fn values(&self) -> [(&'static str, String); 13] {
         // Destructured, so that no field is forgotten.
         let Self {
             format,

@@ -16,6 +16,7 @@ mod refusal;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 pub use ahead::MOST_BYTES;
 pub use cache::TeacherCache;
@@ -27,3 +28,4 @@ pub use layout::{FORMAT, head, model, stored_bytes};
 pub use manifest::{Compact, Made, Manifest};
 #[cfg(test)]
 pub(crate) use tests::made;
+pub use wire::{receive_entries, send_entries};

@@ -48,11 +48,12 @@ impl TeacherCache {
 }
 
 impl Filling {
-    /// Refuses data that lack so many sequences which they had when they were counted; none is data as it was.
+    /// Refuses data that had `counted` sequences, and of which fewer are there.
     ///
     /// # Errors
     /// [`CacheError::DataChanged`].
-    pub fn check_lost(&self, lost: usize) -> Result<(), CacheError> {
+    pub fn check_lost(&self, counted: u64) -> Result<(), CacheError> {
+        let lost = counted.saturating_sub(self.sequences());
         if lost == 0 { Ok(()) } else { Err(CacheError::DataChanged { path: self.path().to_owned(), lost }) }
     }
 }

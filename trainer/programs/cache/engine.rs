@@ -43,6 +43,8 @@ pub(super) struct Opening<'a> {
     pub teacher: &'a Checkpoint,
     /// Form of the rows.
     pub made: &'a Made,
+    /// Ranks that divide the sequences.
+    pub ranks: u32,
 }
 
 impl Opening<'_> {
@@ -52,10 +54,10 @@ impl Opening<'_> {
     }
 
     /// Estimates the host memory that a filling takes: rows of a batch that is read, of one that is written, and of those
-    /// between.
+    /// between, of each rank.
     pub fn host(&self, plan: &Plan, model: &Resident) -> HostMemory {
         let (batch, seq_len) = self.request.batch();
-        let batches = WAITING as u64 + 2;
+        let batches = WAITING as u64 * u64::from(self.ranks) + 2;
         let kept = ("rows of the cache", batches * u64::from(batch * seq_len) * self.made.row_bytes());
         HostMemory::of_forward(plan, model, kept, &self.request.data, DeviceMemory::of(self.driver.device()))
     }

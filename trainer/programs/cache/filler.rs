@@ -1,6 +1,8 @@
 //! Computes the sequences that a cache lacks, and writes what is computed on another thread.
 
 use std::collections::HashSet;
+use std::io::{self, BufReader, BufWriter};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -10,9 +12,11 @@ use precast_system::progress::{Progress, Unit};
 use rayon::prelude::*;
 
 use super::engine::{Engine, WAITING};
+use super::peers::Peers;
 use super::sequences::{Contents, Sequence, each};
-use crate::inputs::teacher_cache::{CacheError, Entry, Filling, Key};
+use crate::inputs::teacher_cache::{CacheError, Entry, Filling, Key, Made, receive_entries, send_entries};
 use crate::programs::failure::Failure;
+use crate::ranks::RankError;
 use crate::run::identity::Data;
 
 /// Bytes of hidden states between two points that a filling continues from.
@@ -20,78 +24,181 @@ const SYNC_BYTES: u64 = 256 << 20;
 /// Time between them, at most: what a kill loses.
 const SYNC_AFTER: Duration = Duration::from_secs(10);
 
-/// Sequences, and their hidden states.
-type Computed = (Vec<Arc<Sequence>>, Vec<u8>);
+/// A batch of sequences: with their hidden states, a row a token, or as another rank has sent them.
+enum Batch {
+    Computed(Vec<Arc<Sequence>>, Vec<u8>),
+    Received(Vec<Entry<'static>>),
+}
 
-/// Fills a cache. Returns the tokens that were computed, those that do not count too.
+impl Batch {
+    /// Returns each sequence with its rows of tokens that count.
+    fn entries(&self) -> Vec<Entry<'_>> {
+        match self {
+            Self::Computed(sequences, hidden) => {
+                let rows = hidden.par_chunks_exact(hidden.len() / sequences.len());
+                let each = sequences.par_iter().zip(rows);
+                each.map(|(sequence, rows)| Entry::new(sequence.key, sequence.counted_rows(rows))).collect()
+            }
+            Self::Received(entries) => entries.iter().map(Entry::borrowed).collect(),
+        }
+    }
+}
+
+/// Sequences that a rank computes: of all that are missing, in their order, its batches.
+pub struct Deal<'p> {
+    pub peers: &'p Peers,
+    /// Sequences of a batch.
+    pub batch: u32,
+}
+
+/// Fills a cache with what this rank computes, and what the others send.
 ///
 /// # Errors
-/// [`Failure`] of data, also where they have lost sequences since they were counted, of teacher, device or disk: what
-/// was written before stays.
-pub fn fill(engine: &mut dyn Engine, filling: &mut Filling, contents: &Contents, data: &Data) -> Result<u64, Failure> {
+/// [`Failure`] of data, also where they have lost sequences since they were counted, of teacher, device, disk or another
+/// rank: what was written before stays.
+pub fn fill(
+    engine: &mut dyn Engine,
+    filling: &mut Filling,
+    contents: &Contents,
+    data: &Data,
+    deal: &Deal<'_>,
+) -> Result<(), Failure> {
     let progress = Progress::start("hidden states", Unit::Things("sequences"));
     let all = contents.sequences;
     progress.set(filling.sequences(), all);
     let mut missing = contents.missing(|key| filling.has(key));
-    let (send, receive) = sync_channel(WAITING);
-    let tokens = thread::scope(|scope| {
+    let made = filling.made().clone();
+    thread::scope(|scope| {
         let (progress, filling) = (&progress, &mut *filling);
-        let writer = scope.spawn(move || write(filling, receive, SYNC_AFTER, |count| progress.add(count as u64, all)));
-        let computed = compute(engine, contents.seq_len, &mut missing, data, &send);
+        let (send, receive) = sync_channel(WAITING);
+        let (mut batches, mut readers) = (vec![receive], Vec::new());
+        for (rank, stream) in (1..).zip(&deal.peers.streams) {
+            let (send, receive) = sync_channel(WAITING);
+            let made = &made;
+            batches.push(receive);
+            readers.push(scope.spawn(move || {
+                receive_all(stream, made, &send)
+                    .map_err(RankError::io(&format!("receive hidden states from rank {rank}")))
+            }));
+        }
+        let writer = scope.spawn(move || {
+            let is_asked = |key: &Key| contents.has(key);
+            let written = write(filling, &batches, (SYNC_AFTER, &is_asked), |count| progress.add(count as u64, all));
+            deal.peers.shut_down();
+            written
+        });
+        let computed = compute(engine, contents.seq_len, &mut missing, data, (deal, 0), &send);
+        if computed.is_err() {
+            deal.peers.shut_down();
+        }
         drop(send);
-        // Where writing has failed, nothing more was computed.
-        writer.join().expect("writing does not panic")?;
-        computed
+        // Where writing has failed or another rank has, nothing more was computed.
+        let written = writer.join().expect("writing does not panic");
+        let received = readers.into_iter().map(|reader| reader.join().expect("receiving does not panic"));
+        let received = received.collect::<Vec<Result<(), RankError>>>();
+        computed?;
+        written?;
+        Ok::<_, Failure>(received.into_iter().collect::<Result<(), RankError>>()?)
     })?;
-    filling.check_lost(missing.len())?;
-    Ok(tokens)
+    Ok(filling.check_lost(all)?)
 }
 
-/// Computes the sequences that are missing, as many at a time as the engine takes, until nobody takes them.
+/// Computes this rank's share of a cache that has the first `there` sequences, and sends it to rank 0.
+///
+/// # Errors
+/// [`Failure`] of data, teacher or device, or of another rank.
+pub fn help(
+    engine: &mut dyn Engine,
+    contents: &Contents,
+    data: &Data,
+    (deal, there): (&Deal<'_>, u64),
+) -> Result<(), Failure> {
+    let mut missing = contents.missing(|_| false);
+    let mut stream = &deal.peers.streams[0];
+    let (send, receive) = sync_channel::<Batch>(WAITING);
+    thread::scope(|scope| {
+        let sender = scope.spawn(move || {
+            receive.into_iter().try_for_each(|batch| send_entries(&mut BufWriter::new(stream), &batch.entries()))
+        });
+        let computed = compute(engine, contents.seq_len, &mut missing, data, (deal, there), &send);
+        drop(send);
+        let sent = sender.join().expect("sending does not panic");
+        computed?;
+        Ok::<_, Failure>(sent.map_err(to_first())?)
+    })?;
+    Ok(send_entries(&mut stream, &[]).map_err(to_first())?)
+}
+
+fn to_first() -> impl FnOnce(io::Error) -> RankError {
+    RankError::io("send hidden states to rank 0")
+}
+
+/// Takes what a rank sends, until it has sent all or nobody takes it.
+fn receive_all(stream: &TcpStream, made: &Made, send: &SyncSender<Batch>) -> io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let entries = receive_entries(&mut stream, made)?;
+        if entries.is_empty() || send.send(Batch::Received(entries)).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// Computes this rank's share of the sequences that are missing behind the first `there`, as many at a time as the engine takes, until
+/// nobody takes them.
 fn compute(
     engine: &mut dyn Engine,
     seq_len: u32,
     missing: &mut HashSet<Key>,
     data: &Data,
-    send: &SyncSender<Computed>,
-) -> Result<u64, Failure> {
-    let (most, mut tokens) = (engine.sequences(), 0);
-    let mut group: Vec<Arc<Sequence>> = Vec::new();
+    (deal, there): (&Deal<'_>, u64),
+    send: &SyncSender<Batch>,
+) -> Result<(), Failure> {
+    let most = engine.sequences();
+    let (mut group, mut number): (Vec<Arc<Sequence>>, u64) = (Vec::new(), 0);
     let mut launch = |group: Vec<Arc<Sequence>>| {
         let (mut next, mut is_taken) = (group.iter(), true);
         engine.rows(&group, &mut |count, hidden| {
             let own: Vec<Arc<Sequence>> = next.by_ref().take(count).map(Arc::clone).collect();
-            tokens += u64::from(seq_len) * count as u64;
-            is_taken = is_taken && send.send((own, hidden)).is_ok();
+            is_taken = is_taken && send.send(Batch::Computed(own, hidden)).is_ok();
             Ok(())
         })?;
         Ok::<_, Failure>(is_taken)
     };
     let goes_on = each(data, seq_len, |sequence| {
         if missing.remove(&sequence.key) {
-            group.push(Arc::new(sequence));
+            if number >= there && deal.peers.is_own((number - there) / u64::from(deal.batch)) {
+                group.push(Arc::new(sequence));
+            }
+            number += 1;
         }
         if group.len() == most { launch(std::mem::take(&mut group)) } else { Ok(true) }
     })?;
     if goes_on && !group.is_empty() {
         launch(group)?;
     }
-    Ok(tokens)
+    Ok(())
 }
 
-/// Writes what is computed, as long as anything is. No more than `sync_after` passes before it is durable.
+/// Writes batches, one of each rank in turn, as long as there are any. No more than `sync_after` passes before one is durable.
+/// Sequences that nobody has asked for, or that are there, are those of data that have changed.
 fn write(
     filling: &mut Filling,
-    computed: Receiver<Computed>,
-    sync_after: Duration,
+    batches: &[Receiver<Batch>],
+    (sync_after, is_asked): (Duration, &dyn Fn(&Key) -> bool),
     written: impl Fn(usize),
 ) -> Result<(), CacheError> {
-    let (mut unsynced, mut synced) = (0, Instant::now());
+    let (mut unsynced, mut synced, mut turn) = (0, Instant::now(), 0);
     loop {
-        let count = match computed.recv_timeout(sync_after.saturating_sub(synced.elapsed())) {
-            Ok((sequences, hidden)) => {
-                unsynced += push(filling, &sequences, &hidden)?;
-                sequences.len()
+        let count = match batches[turn % batches.len()].recv_timeout(sync_after.saturating_sub(synced.elapsed())) {
+            Ok(batch) => {
+                let mut entries = batch.entries();
+                entries.retain(|entry| is_asked(entry.key()) && !filling.has(entry.key()));
+                let count = entries.len();
+                unsynced += entries.iter().map(Entry::bytes).sum::<u64>();
+                entries.into_iter().try_for_each(|entry| filling.push(entry))?;
+                turn += 1;
+                count
             }
             Err(RecvTimeoutError::Timeout) => 0,
             Err(RecvTimeoutError::Disconnected) => return filling.sync(),
@@ -104,16 +211,6 @@ fn write(
     }
 }
 
-/// Adds sequences with their hidden states, a row a token; returns the bytes of those that count.
-fn push(filling: &mut Filling, sequences: &[Arc<Sequence>], hidden: &[u8]) -> Result<u64, CacheError> {
-    let each = sequences.par_iter().zip(hidden.par_chunks_exact(hidden.len() / sequences.len()));
-    let entries: Vec<Entry<'_>> =
-        each.map(|(sequence, rows)| Entry::new(sequence.key, sequence.counted_rows(rows))).collect();
-    let bytes = entries.iter().map(Entry::bytes).sum();
-    entries.into_iter().try_for_each(|entry| filling.push(entry))?;
-    Ok(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -122,6 +219,7 @@ mod tests {
     use super::*;
     use crate::inputs::data::{Corpus, Files, Packing, Reader, Streams};
     use crate::inputs::teacher_cache::{Made, made};
+    use crate::ranks::Ranks;
 
     /// Says nothing of any token, in rows of two bytes.
     struct Silent;
@@ -156,7 +254,9 @@ mod tests {
         let contents = Contents::of(&data(&dir.path().join("before.bin"), &before), 2).unwrap();
         let after = data(&dir.path().join("after.bin"), &after);
         let mut filling = filling(dir.path());
-        let lost = fill(&mut Silent, &mut filling, &contents, &after).unwrap_err();
+        let peers = Peers::connect(&Ranks::default()).unwrap();
+        let deal = Deal { peers: &peers, batch: 2 };
+        let lost = fill(&mut Silent, &mut filling, &contents, &after, &deal).unwrap_err();
         assert!(matches!(lost, Failure::Cache(CacheError::DataChanged { lost: 2, .. })), "{lost}");
         assert_eq!(filling.sequences(), 1);
     }
@@ -175,10 +275,10 @@ mod tests {
         })
         .unwrap();
         let (send, receive) = sync_channel(1);
-        send.send((sequences, vec![0; 8])).unwrap();
+        send.send(Batch::Computed(sequences, vec![0; 8])).unwrap();
         let records = || index.metadata().unwrap().len() / 64;
         let send = std::cell::RefCell::new(Some(send));
-        write(&mut filling, receive, Duration::ZERO, |_| {
+        write(&mut filling, &[receive], (Duration::ZERO, &|_| true), |_| {
             assert_eq!(records(), 2);
             drop(send.borrow_mut().take());
         })

@@ -4,13 +4,15 @@
 mod engine;
 mod filler;
 mod open;
+mod peers;
 mod request;
 mod resident;
 mod sequences;
 mod sweep;
 
 use std::fmt;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use precast_fatbins::Digest;
 use precast_kernels::Format;
@@ -19,17 +21,23 @@ use precast_system::count;
 use precast_system::files::Existing;
 use serde::Serialize;
 
-use crate::base::notes::note;
+use crate::base::notes::{self, note};
+use crate::base::stop::{Stop, end_at_signal_after};
 use crate::device;
 use crate::device::run_models::RunModels;
 use crate::inputs::checkpoint::{self, Checkpoint, Scratch, Student, Weights, write_model};
 use crate::inputs::teacher_cache::{Compact, FORMAT, Filling, Made, Manifest, head};
 use crate::programs::distill::read_data;
 use crate::programs::failure::Failure;
+use crate::programs::rank_end;
+use crate::ranks::{Place, RankError, Ranks};
 use crate::run::certificate;
 use crate::run::identity::Data;
 use crate::run::out::{refuse_inputs, refuse_within};
+use crate::run::record::binary_digest;
 use engine::Opening;
+use filler::Deal;
+use peers::Peers;
 pub use request::CacheRequest;
 use sequences::Contents;
 
@@ -51,7 +59,9 @@ pub struct Forecast {
     pub rows: u64,
     /// Bytes of the cache on disk.
     pub disk_bytes: u64,
-    /// Device memory.
+    /// GPUs that divide the sequences.
+    pub gpus: u32,
+    /// Device memory of each.
     pub memory: MemoryTable,
 }
 
@@ -64,15 +74,53 @@ pub struct Filled {
     pub sha256: Digest,
     /// Sequences that were there before.
     pub continued: u64,
-    /// Tokens that this process has computed a second, those that do not count too; none where nothing was left.
+    /// Tokens that all GPUs have computed a second, those that do not count too; none where nothing was left.
     pub tokens_per_s: Option<f64>,
 }
 
-/// Fills the cache in `--out`, or continues to; of a dry run, says what that takes and writes nothing.
+/// Time that ranks besides the first let pass at a signal, which that one answers for all.
+const AFTER_FIRST: Duration = Duration::from_millis(100);
+
+/// Fills the cache in `--out` as one of the ranks that do, or continues to; of a dry run, says what that takes and writes
+/// nothing. Rank 0 has the result.
 ///
 /// # Errors
-/// [`Failure`]. What was computed before it stays, and the same command continues behind it.
-pub fn fill(request: &CacheRequest) -> Result<CacheOutcome, Failure> {
+/// [`Failure`]. What was computed before it stays, and the same command continues behind it, on any number of GPUs.
+pub fn fill(request: &CacheRequest, place: &Place) -> Result<Option<CacheOutcome>, Failure> {
+    if place.rank > 0 {
+        notes::silence();
+    }
+    let ranks = match request.dry_run {
+        true => Ranks::of(place),
+        false => Ranks::rendezvous(place.clone(), &Stop::default())?,
+    };
+    let at_signal = ranks.clone();
+    end_at_signal_after(move |signal| {
+        if !at_signal.is_first() {
+            thread::sleep(AFTER_FIRST);
+        }
+        at_signal.fail(signal.exit_code(), format!("stopped by {}", signal.name()));
+    })?;
+    rank_end::ended(&ranks, fill_share(request, &ranks))
+}
+
+/// Returns the number that rank 0 has.
+fn of_first(ranks: &Ranks, own: u64) -> Result<u64, RankError> {
+    let bytes = ranks.broadcast(&own.to_le_bytes())?;
+    let bytes =
+        bytes.first_chunk().ok_or_else(|| RankError::Io("rank 0 says something else than a number".to_owned()))?;
+    Ok(u64::from_le_bytes(*bytes))
+}
+
+/// Compares what ranks compute.
+fn check_alike(request: &CacheRequest, made: &Made, ranks: &Ranks) -> Result<(), RankError> {
+    let program = binary_digest().map_or_else(|| "unknown".to_owned(), |digest| digest.to_string());
+    let own = [("program", program), ("batch-size", request.shape.batch_size.to_string())];
+    let own = own.into_iter().chain(made.values()).map(|(name, value)| (name.to_owned(), value));
+    ranks.check_alike(&own.collect::<Vec<_>>())
+}
+
+fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutcome>, Failure> {
     let config = request.run()?;
     config.sources()?;
     refuse_inputs(&request.out, &config.inputs())?;
@@ -81,40 +129,61 @@ pub fn fill(request: &CacheRequest) -> Result<CacheOutcome, Failure> {
     let data = read_data(&config, &models)?;
     let teacher = models.models.teacher.as_ref().expect("a cache is of a teacher");
     let contents = Contents::of(&data, config.shape.seq_len)?;
-    let driver = device::open_with(&request.target, None)?;
+    let driver = device::open_own(&request.target, &ranks.place)?;
     let arch = device::rows(driver.device())?.launches;
     let compact = request.compact(models.models.student.config().vocab);
     let made = made(request, (teacher, compact), &data, arch.argument().to_owned())?;
     let disk_bytes = contents.bytes(made.row_bytes()) + head_bytes(&head_of(teacher, compact), request.precision);
-    request.check_space(disk_bytes)?;
-    let there = Filling::check(&request.out, &made)?;
-    let opening = Opening { driver, request, teacher, made: &made };
+    check_alike(request, &made, ranks)?;
+    let there = if ranks.is_first() { check_out(request, &made, disk_bytes)? } else { 0 };
+    let there = of_first(ranks, there)?;
+    let opening = Opening { driver, request, teacher, made: &made, ranks: ranks.count() };
     let planned = opening.plan(contents.sequences.saturating_sub(there))?;
     planned.note().into_iter().for_each(note);
     if request.dry_run {
         let Contents { sequences, rows, .. } = contents;
-        let memory = MemoryTable::of(planned.plan());
-        return Ok(CacheOutcome::Forecast(Box::new(Forecast { sequences, rows, disk_bytes, memory })));
+        let (gpus, memory) = (ranks.count(), MemoryTable::of(planned.plan()));
+        return Ok(Some(CacheOutcome::Forecast(Box::new(Forecast { sequences, rows, disk_bytes, gpus, memory }))));
     }
-    if let Some(manifest) = Filling::settle(&request.out, &made)? {
-        note("all of it is there already: a filling was stopped at its very end");
-        let continued = manifest.sequences;
-        return Ok(filled(manifest, continued, None));
+    let settled = if ranks.is_first() { Filling::settle(&request.out, &made)? } else { None };
+    if of_first(ranks, settled.is_some().into())? == 1 {
+        return Ok(settled.map(|manifest| {
+            note("all of it is there already: a filling was stopped at its very end");
+            let continued = manifest.sequences;
+            filled(manifest, continued, None)
+        }));
     }
     let mut engine = opening.open(planned)?;
+    let deal = &Deal { peers: &Peers::connect(ranks)?, batch: request.shape.batch_size };
+    if !ranks.is_first() {
+        let there = of_first(ranks, 0)?;
+        filler::help(&mut *engine, &contents, &data, (deal, there))?;
+        // Until all of it is written.
+        ranks.barrier()?;
+        return Ok(None);
+    }
     let mut filling = Filling::open(&request.out, &made)?;
     write_head(&filling, teacher, &head_of(teacher, compact), request.precision)?;
     let continued = filling.sequences();
     if continued > 0 {
         note(format_args!("{} are there already: the filling continues", count(continued as usize, "sequence")));
     }
+    of_first(ranks, continued)?;
     let started = Instant::now();
-    let computed = filler::fill(&mut *engine, &mut filling, &contents, &data)?;
+    filler::fill(&mut *engine, &mut filling, &contents, &data, deal)?;
     let seconds = started.elapsed().as_secs_f64();
     let head_sha256 = checkpoint::digest(&[head(&request.out)])?;
     let manifest = filling.finish(head_sha256)?;
+    ranks.barrier()?;
+    let computed = (manifest.sequences - continued) * u64::from(request.shape.seq_len);
     let tokens_per_s = (computed > 0).then(|| computed as f64 / seconds);
-    Ok(filled(manifest, continued, tokens_per_s))
+    Ok(Some(filled(manifest, continued, tokens_per_s)))
+}
+
+/// Refuses a directory that cannot be filled, and a disk without room for the cache. Returns the sequences that are there.
+fn check_out(request: &CacheRequest, made: &Made, disk_bytes: u64) -> Result<u64, Failure> {
+    request.check_space(disk_bytes)?;
+    Ok(Filling::check(&request.out, made)?)
 }
 
 fn filled(manifest: Manifest, continued: u64, tokens_per_s: Option<f64>) -> CacheOutcome {
@@ -194,12 +263,13 @@ impl fmt::Display for CacheOutcome {
 
 impl fmt::Display for Forecast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sequences, rows, disk_bytes, memory } = self;
+        let Self { sequences, rows, disk_bytes, gpus, memory } = self;
         let (sequences, tokens) = (count(*sequences as usize, "sequence"), count(*rows as usize, "token"));
         write!(
             f,
-            "{sequences}, {tokens} that count, {} ({disk_bytes} bytes) on disk\n{memory}",
-            human_bytes(*disk_bytes)
+            "{sequences}, {tokens} that count, {} ({disk_bytes} bytes) on disk\n{}{memory}",
+            human_bytes(*disk_bytes),
+            if *gpus > 1 { format!("each of {gpus} GPUs:\n") } else { String::new() }
         )
     }
 }

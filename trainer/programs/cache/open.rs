@@ -114,7 +114,7 @@ impl<'a> Opening<'a> {
             let shape = (self.request.batch(), batches as u32);
             SweepPlan::new((self.teacher.config(), &formats), shape, (self.request.precision, self.top()), arch)
         };
-        let all = sequences.div_ceil(u64::from(self.request.shape.batch_size)).max(1);
+        let all = sequences.div_ceil(u64::from(self.request.shape.batch_size)).div_ceil(self.ranks.into()).max(1);
         let (one, two) = (lower(1)?, lower(2)?);
         let memory = memory.map(|memory| memory.saturating_sub(self.host_bytes(&one.plan, &one.first)));
         let [one, two] = [one, two].map(|plan| plan.plan.arena_bytes);

@@ -103,6 +103,11 @@ impl Contents {
         self.rows * row_bytes + self.sequences * RECORD_BYTES as u64
     }
 
+    /// True if it is the key of one of them.
+    pub fn has(&self, key: &Key) -> bool {
+        self.keys.contains(key)
+    }
+
     /// Returns the keys that are not there yet.
     pub fn missing(&self, is_there: impl Fn(&Key) -> bool) -> HashSet<Key> {
         self.keys.iter().filter(|key| !is_there(key)).copied().collect()

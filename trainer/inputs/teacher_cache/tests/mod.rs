@@ -3,6 +3,7 @@
 mod filling;
 mod hostile;
 mod reading;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::fs;
