@@ -82,6 +82,7 @@ mod teacher_cache;
 mod teacher_cache_compact;
 mod teacher_cache_filled;
 mod teacher_cache_ranks;
+mod teacher_cache_signed;
 mod teacher_score;
 mod train;
 mod tuned;

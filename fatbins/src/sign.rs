@@ -1,4 +1,4 @@
-//! Signs in minisign's format, without a time stamp: the same bytes and key give the same signature.
+//! Signs in minisign's format, without a time stamp.
 
 use std::io::Cursor;
 

@@ -142,7 +142,7 @@ fn look(options: &Options, findings: &mut Vec<Finding>) -> Result<(), Finding> {
     }
     let ModelOptions { teacher, teacher_cache, student, model } = &options.models;
     if let Some(path) = teacher_cache {
-        findings.push(cache(path)?);
+        findings.push(cache(path, &options.target.kernels)?);
     }
     if model.is_some() || teacher.as_ref().or(teacher_cache.as_ref()).is_some() && student.is_some() {
         let (models, Chosen { plan, .. }) =
@@ -324,10 +324,11 @@ fn plan(options: &Options, device: &Device) -> Result<(Vec<String>, Chosen<Train
 }
 
 /// The cache of a teacher: its index is verified, and its teacher's head.
-fn cache(path: &Path) -> Result<Finding, Finding> {
+fn cache(path: &Path, kernels: &Kernels) -> Result<Finding, Finding> {
     let open = || {
-        let cache = TeacherCache::open(path)?;
-        cache.check_head().map(|()| cache)
+        let cache = TeacherCache::open_trusted(path, &kernels.keys()?)?;
+        cache.check_head()?;
+        Ok::<_, Failure>(cache)
     };
     let cache = open().map_err(|error| Finding::failed("cache", error))?;
     let bytes = human_bytes(cache.manifest().hidden_bytes);

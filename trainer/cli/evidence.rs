@@ -4,14 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 use precast_fatbins::evidence::{Evidence, Finding};
-use precast_fatbins::{Digest, sign, signature_path};
-use precast_system::{count, files, input, say};
+use precast_fatbins::{Digest, signature_path};
+use precast_system::{count, files, say};
 
 use super::doctor;
 use crate::base::notes::tell;
 use crate::options::{DeviceOptions, Options};
 use crate::programs::evidence::gather;
 use crate::programs::failure::Failure;
+use crate::programs::signing::SigningKey;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -34,19 +35,13 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     if out.exists() {
         return Err(Failure::usage(format!("--out {} is there already: name another file", out.display())));
     }
-    // What cannot be read is known before minutes of work.
-    let key = key.map(|path| {
-        let text = input::read_text(&path, input::SETTINGS_BYTES).map_err(Failure::io("read", &path))?;
-        sign(&text, b"", "precast").map_err(|reason| unusable(&path, &reason))?;
-        Ok::<_, Failure>((path, text))
-    });
-    let key = key.transpose()?;
+    let key = key.map(SigningKey::open).transpose()?;
     let options = Options { target, ..Options::default() };
     let evidence = gather(&options.target, seed, findings(&options), |what| tell(format_args!("{what} ...")))?;
     let text = evidence.encode();
     files::write_whole(&out, text.as_bytes()).map_err(Failure::io("write", &out))?;
-    if let Some((path, key)) = key {
-        let signature = sign(&key, text.as_bytes(), "precast").map_err(|reason| unusable(&path, &reason))?;
+    if let Some(key) = key {
+        let signature = key.sign(text.as_bytes())?;
         let beside = signature_path(&out);
         files::write_whole(&beside, signature.as_bytes()).map_err(Failure::io("write", &beside))?;
     }
@@ -60,10 +55,6 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
             Err(Failure::Kernels(format!("{failed} of {checked} kernel checks failed on {}", evidence.chip.name)))
         }
     }
-}
-
-fn unusable(path: &std::path::Path, reason: &str) -> Failure {
-    Failure::usage(format!("--key {}: {reason}", path.display()))
 }
 
 /// What doctor says of the machine. Of what is bad about kernels no more than that: a message may name a path.

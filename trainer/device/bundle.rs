@@ -8,7 +8,7 @@ use precast_runtime::LoadError;
 use crate::base::impostors::Disguise;
 use crate::device::error::DeviceError;
 use crate::device::remedy;
-use crate::options::{Kernels, UsageError};
+use crate::options::Kernels;
 
 /// Kernels inside this binary.
 #[cfg(feature = "_kernels")]
@@ -50,20 +50,6 @@ pub enum BundleSource {
 }
 
 impl Kernels {
-    /// The trusted keys.
-    ///
-    /// # Errors
-    /// [`UsageError`] for text that is no key.
-    pub fn keys(&self) -> Result<Vec<TrustedKey>, UsageError> {
-        let environment = std::env::var("PRECAST_TRUSTED_KEY").unwrap_or_default();
-        let texts = match self.trusted_key.is_empty() {
-            true => environment.split_whitespace().map(str::to_owned).collect(),
-            false => self.trusted_key.clone(),
-        };
-        let find = |text: &String| TrustedKey::find(text).map_err(|error| UsageError(error.to_string()));
-        texts.iter().map(find).collect()
-    }
-
     /// The bundle file, if one is named, else what is embedded for an architecture; none where neither is there.
     ///
     /// # Errors

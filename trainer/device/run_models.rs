@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::base::roles::Models;
 use crate::device::DeviceError;
-use crate::device::shapes::{Shapes, adapters, same_paths};
+use crate::device::shapes::{Shapes, adapters, open_cache, same_paths};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{Checkpoint, Weights};
 use crate::inputs::random::read_or_random;
@@ -32,8 +32,8 @@ impl Borrow<dyn Weights> for Checkpoint {
 }
 
 /// Opens the cache of a teacher, whose head is verified.
-fn open_cache(config: &RunConfig) -> Result<Option<Arc<TeacherCache>>, DeviceError> {
-    let cache = config.open_cache()?;
+fn open_whole(config: &RunConfig) -> Result<Option<Arc<TeacherCache>>, DeviceError> {
+    let cache = open_cache(config)?;
     cache.as_ref().map_or(Ok(()), TeacherCache::check_head)?;
     Ok(cache.map(Arc::new))
 }
@@ -56,7 +56,7 @@ impl RunModels<Checkpoint> {
     /// # Errors
     /// [`DeviceError`] where one cannot be read.
     pub fn open(config: &RunConfig) -> Result<Self, DeviceError> {
-        let cache = open_cache(config)?;
+        let cache = open_whole(config)?;
         let Models { teacher, student } = config.models();
         let teacher = teacher.map(|path| match &cache {
             Some(cache) => open_head(path, cache),
@@ -76,7 +76,7 @@ impl RunModels<Box<dyn Weights>> {
     /// # Errors
     /// [`DeviceError`] where one cannot be read.
     pub fn open_or_random(config: &RunConfig, seeds: Models<u64>) -> Result<Self, DeviceError> {
-        let cache = open_cache(config)?;
+        let cache = open_whole(config)?;
         let teacher = config.teacher.as_deref().zip(seeds.teacher);
         let teacher = teacher.map(|(path, seed)| match &cache {
             Some(cache) => open_head(path, cache).map(|model| Box::new(model) as Box<dyn Weights>),

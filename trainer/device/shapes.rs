@@ -7,6 +7,7 @@ use precast_plan::{
 };
 use precast_runtime::Device;
 
+use crate::base::notes::note;
 use crate::base::roles::Models;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::tuning::{self, Tuning};
@@ -15,7 +16,7 @@ use crate::device::{DeviceError, one_memory, weight_format};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
 use crate::inputs::pair::same_path;
-use crate::inputs::teacher_cache::Manifest;
+use crate::inputs::teacher_cache::{Manifest, TeacherCache};
 use crate::options::{Completions, RunConfig, SlotChoice, UsageError, WeightFormat};
 
 /// Completions of held-out prompts in a report.
@@ -37,6 +38,23 @@ pub struct Shapes {
     pub cache: Option<Manifest>,
 }
 
+/// Opens the cache of a teacher, which one of the trusted keys has signed if there are any.
+///
+/// # Errors
+/// [`DeviceError`] where it cannot be read, is not signed so, or is of other runs.
+pub(super) fn open_cache(config: &RunConfig) -> Result<Option<TeacherCache>, DeviceError> {
+    let is_cached = config.teacher_cache.is_some();
+    let trusted = if is_cached { config.target.kernels.keys()? } else { Vec::new() };
+    let cache = config.open_cache(&trusted)?;
+    if let Some(cache) = cache.as_ref().filter(|cache| trusted.is_empty() && cache.has_signature()) {
+        note(format_args!(
+            "{} is signed, and no trusted key is configured: its signature is not checked (--trusted-key KEY refuses what KEY did not sign)",
+            cache.path().display()
+        ));
+    }
+    Ok(cache)
+}
+
 impl Shapes {
     /// Reads the models that a configuration names, without their weights; a bare `config.json` stands for a file in
     /// the mix of Q4_K_M.
@@ -44,7 +62,7 @@ impl Shapes {
     /// # Errors
     /// [`DeviceError`] where one cannot be read.
     pub fn read(config: &RunConfig) -> Result<Self, DeviceError> {
-        let cache = config.open_cache()?.map(|cache| cache.manifest().clone());
+        let cache = open_cache(config)?.map(|cache| cache.manifest().clone());
         let Models { teacher, student } = config.models().try_map(|path| checkpoint::shape(path))?;
         let adapter = config.open_adapter(&student.0)?;
         Ok(Self { teacher, student, adapters: adapters(adapter.as_ref()), same_files: same_paths(config), cache })

@@ -24,6 +24,7 @@ mod weight_format;
 
 use std::path::{Path, PathBuf};
 
+use precast_fatbins::TrustedKey;
 use precast_kernels::abi::step_metrics;
 use precast_plan::decoding::MOST_SLOTS;
 use precast_plan::{ModelConfig, Objective, Recipe};
@@ -249,13 +250,13 @@ impl RunConfig {
         self.adapter.as_ref().map(open).transpose()
     }
 
-    /// Opens the cache of the teacher, if the run has one.
+    /// Opens the cache of the teacher, if the run has one, which one of these keys has signed, if there are any.
     ///
     /// # Errors
-    /// [`CacheError`] where it cannot be read or is of other runs than this.
-    pub fn open_cache(&self) -> Result<Option<TeacherCache>, CacheError> {
+    /// [`CacheError`] where it cannot be read, is not signed so, or is of other runs than this.
+    pub fn open_cache(&self, trusted: &[TrustedKey]) -> Result<Option<TeacherCache>, CacheError> {
         let Some(path) = &self.teacher_cache else { return Ok(None) };
-        let cache = TeacherCache::open(path)?;
+        let cache = TeacherCache::open_trusted(path, trusted)?;
         let Made { precision, seq_len, compact, .. } = &cache.manifest().made;
         let (own, length) = (self.arithmetic.precision, self.shape.seq_len);
         let options = [

@@ -122,7 +122,8 @@ impl Failure {
                 | CacheError::Format { .. }
                 | CacheError::NoSequence { .. }
                 | CacheError::DataChanged { .. }
-                | CacheError::LacksData { .. },
+                | CacheError::LacksData { .. }
+                | CacheError::Signature { .. },
             )
             | Self::Run(RunError::Unusable(_)) => 5,
             Self::Cache(_) | Self::Run(_) => 2,
@@ -188,13 +189,15 @@ passes_on!(
 passes_on!(
     CacheError: Io;
     Cache: NotACache, Busy, Different, Complete, Gone, DataChanged, Missing, Incomplete, Format, Damaged, OtherOption, OtherVocabulary, OtherTeacher, LacksData,
-    LacksHeldOut, Space, NoSequence
+    LacksHeldOut, Space, NoSequence, Signature
 );
 passes_on!(RunError: Checkpoint, Driver, Io, Rank; Run: Busy, Directory, Gone, Unfit, Unusable);
 
 #[cfg(test)]
 mod tests {
     use std::io::ErrorKind;
+
+    use precast_fatbins::SignatureError;
 
     use super::*;
     use crate::base::signal::Signal;
@@ -221,7 +224,7 @@ mod tests {
         let usage = || UsageError(String::new());
         let refused = |kind: ErrorKind| RunError::Directory(IoError::of("lock", "out")(kind.into()));
         let cache = || PathBuf::from("cache");
-        let failures: [(Failure, u8); 34] = [
+        let failures: [(Failure, u8); 35] = [
             (unwritten().into(), 1),
             (DeviceError::from(unwritten()).into(), 1),
             (RunError::from(unwritten()).into(), 1),
@@ -249,6 +252,7 @@ mod tests {
             (CacheError::Format { path: cache(), format: 2 }.into(), 5),
             (CacheError::Damaged { path: cache(), what: String::new() }.into(), 5),
             (CacheError::DataChanged { path: cache(), lost: 1 }.into(), 5),
+            (CacheError::Signature { path: cache(), error: SignatureError::Missing(cache()) }.into(), 5),
             (DeviceError::Unfit(String::new()).into(), 4),
             (failed().into(), 3),
             (DeviceError::from(failed()).into(), 3),

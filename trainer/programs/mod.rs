@@ -16,4 +16,5 @@ pub mod plan;
 mod random_steps;
 mod rank_end;
 pub mod replay;
+pub mod signing;
 pub mod smoke;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use precast_fatbins::Digest;
+use precast_fatbins::{Digest, TrustedKey, signature_path};
 use precast_plan::ModelConfig;
 use precast_system::{count, files};
 use serde_json::{Value, json};
@@ -33,7 +33,15 @@ impl TeacherCache {
     /// [`CacheError::Missing`], [`CacheError::Incomplete`], [`CacheError::Format`], [`CacheError::Damaged`] and those
     /// of I/O.
     pub fn open(dir: &Path) -> Result<Self, CacheError> {
-        let Some(manifest) = manifest::read::<Manifest>(&dir.join(MANIFEST))? else {
+        Self::open_trusted(dir, &[])
+    }
+
+    /// Opens a cache as [`Self::open`] does, if one of these keys has signed its manifest; any, if there are none.
+    ///
+    /// # Errors
+    /// [`CacheError::Signature`], and as [`Self::open`].
+    pub fn open_trusted(dir: &Path, trusted: &[TrustedKey]) -> Result<Self, CacheError> {
+        let Some(manifest) = manifest::read_trusted::<Manifest>(&dir.join(MANIFEST), trusted)? else {
             return Err(match manifest::read::<Made>(&dir.join(FILLING))? {
                 Some(_) => {
                     let bytes = dir.join(INDEX).metadata().map_or(0, |index| index.len());
@@ -54,6 +62,11 @@ impl TeacherCache {
     /// Returns the digest of `cache.json`: through the digest of the index it covers every row.
     pub fn sha256(&self) -> Digest {
         self.manifest.sha256()
+    }
+
+    /// True if a signature lies beside its manifest, whoever made it.
+    pub fn has_signature(&self) -> bool {
+        signature_path(&self.dir.join(MANIFEST)).exists()
     }
 
     /// Returns the path of the directory.

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::Digest;
+use precast_fatbins::{Digest, SignatureError};
 
 use super::key::Key;
 use super::layout::FORMAT;
@@ -60,6 +60,9 @@ pub enum CacheError {
     /// A file is not as it was written.
     #[error("{}: {what}: the file is damaged. Remove the cache and make it again, with `precast cache`", path.display())]
     Damaged { path: PathBuf, what: String },
+    /// No trusted key has signed it.
+    #[error("{}: {error}", path.display())]
+    Signature { path: PathBuf, error: SignatureError },
     /// It is of runs with another value of an option: this one's value is `run`, which reads a cache of `is`.
     #[error(
         "{} is of {option} {was}, and this run is of {run}: give {option} {was}, or make a cache of this run: \

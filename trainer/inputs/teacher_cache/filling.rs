@@ -9,7 +9,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::Digest;
+use precast_fatbins::{Digest, signature_path};
 use precast_system::files::{self, Claim, write_whole};
 use precast_system::input;
 
@@ -129,12 +129,16 @@ impl Filling {
     }
 
     /// Removes what a filling has left that was killed behind its manifest, which it returns; none where the filling is
-    /// not complete.
+    /// not complete. What `sign` returns of the manifest, if anything, is put beside it.
     ///
     /// # Errors
     /// [`CacheError::Complete`] of a cache in which nothing is left, or that is of something else; those of
     /// [`Self::check`].
-    pub fn settle(dir: &Path, made: &Made) -> Result<Option<Manifest>, CacheError> {
+    pub fn settle<E: From<CacheError>>(
+        dir: &Path,
+        made: &Made,
+        sign: impl FnOnce(&[u8]) -> Result<Option<String>, E>,
+    ) -> Result<Option<Manifest>, E> {
         if fs::symlink_metadata(dir).is_err() {
             return Ok(None);
         }
@@ -143,6 +147,9 @@ impl Filling {
         let _claim = take(dir)?;
         let filling = dir.join(FILLING);
         files::sweep(dir).map_err(CacheError::io("clear", dir))?;
+        if let Some(signature) = sign(manifest::text(&manifest).as_bytes())? {
+            write_signature(dir, &signature)?;
+        }
         files::remove_file(&filling).map_err(CacheError::io("remove", filling))?;
         Ok(Some(manifest))
     }
@@ -231,7 +238,22 @@ impl Filling {
     ///
     /// # Panics
     /// After an error.
-    pub fn finish(mut self, head_sha256: Digest) -> Result<Manifest, CacheError> {
+    pub fn finish(self, head_sha256: Digest) -> Result<Manifest, CacheError> {
+        self.finish_signed(head_sha256, unsigned)
+    }
+
+    /// Makes it a complete cache as [`Self::finish`] does, with what `sign` returns of its manifest beside it, if anything.
+    ///
+    /// # Errors
+    /// As [`Self::finish`], and those of `sign`.
+    ///
+    /// # Panics
+    /// After an error.
+    pub fn finish_signed<E: From<CacheError>>(
+        mut self,
+        head_sha256: Digest,
+        sign: impl FnOnce(&[u8]) -> Result<Option<String>, E>,
+    ) -> Result<Manifest, E> {
         self.sync()?;
         let [index, manifest, filling] = [INDEX, MANIFEST, FILLING].map(|name| self.dir.join(name));
         let index_sha256 = files::digest(&index).map_err(CacheError::io("read", index))?;
@@ -240,6 +262,11 @@ impl Filling {
         let complete =
             Manifest { made, head_sha256, sequences: self.sequences(), rows, hidden_bytes: *end, index_sha256 };
         let text = manifest::text(&complete);
+        // A cache is never there without its signature, nor with that of a stopped filling.
+        match sign(text.as_bytes())? {
+            Some(signature) => write_signature(&self.dir, &signature)?,
+            None => remove_signature(&self.dir)?,
+        }
         write_whole(&manifest, text.as_bytes()).map_err(CacheError::io("write", manifest))?;
         files::remove_file(&filling).map_err(CacheError::io("remove", filling))?;
         Ok(complete)
@@ -248,6 +275,24 @@ impl Filling {
     fn begin(&mut self) {
         assert!(std::mem::take(&mut self.is_whole), "a write has failed: the cache is opened again");
     }
+}
+
+/// Signs nothing.
+pub(super) fn unsigned(_: &[u8]) -> Result<Option<String>, CacheError> {
+    Ok(None)
+}
+
+fn write_signature(dir: &Path, signature: &str) -> Result<(), CacheError> {
+    let path = signature_path(&dir.join(MANIFEST));
+    write_whole(&path, signature.as_bytes()).map_err(CacheError::io("write", path))
+}
+
+fn remove_signature(dir: &Path) -> Result<(), CacheError> {
+    let path = signature_path(&dir.join(MANIFEST));
+    if !path.exists() {
+        return Ok(());
+    }
+    files::remove_file(&path).map_err(CacheError::io("remove", path))
 }
 
 /// Truncates both files behind the last sequence that is whole in them. Of the rows, those in the last `verified` bytes

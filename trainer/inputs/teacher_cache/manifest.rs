@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use precast_fatbins::Digest;
+use precast_fatbins::{Digest, TrustedKey, signature_path};
 use precast_kernels::Dtype;
 use precast_plan::{Precision, TopTokens};
 use precast_system::input;
@@ -193,6 +193,18 @@ pub(super) fn text(of: &impl Serialize) -> String {
 /// # Errors
 /// [`CacheError::Format`], [`CacheError::Damaged`] and those of I/O.
 pub(super) fn read<T: Serialize + DeserializeOwned>(path: &Path) -> Result<Option<T>, CacheError> {
+    read_trusted(path, &[])
+}
+
+/// Reads a file that [`text`] has made, and that one of these keys has signed, if there are any; none if it is not there. Nothing of
+/// it is parsed before its signature has been checked.
+///
+/// # Errors
+/// [`CacheError::Signature`], and as [`read`].
+pub(super) fn read_trusted<T: Serialize + DeserializeOwned>(
+    path: &Path,
+    trusted: &[TrustedKey],
+) -> Result<Option<T>, CacheError> {
     #[derive(Deserialize)]
     struct Version {
         format: u32,
@@ -202,6 +214,9 @@ pub(super) fn read<T: Serialize + DeserializeOwned>(path: &Path) -> Result<Optio
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(CacheError::reading(path)(error)),
     };
+    if !trusted.is_empty() {
+        check_signature(path, &bytes, trusted)?;
+    }
     let damaged = |error: serde_json::Error| CacheError::damaged(path, error.to_string());
     let Version { format } = serde_json::from_slice(&bytes).map_err(damaged)?;
     if format != FORMAT {
@@ -212,4 +227,16 @@ pub(super) fn read<T: Serialize + DeserializeOwned>(path: &Path) -> Result<Optio
         true => Ok(Some(value)),
         false => Err(CacheError::damaged(path, "it is not what `precast cache` writes")),
     }
+}
+
+fn check_signature(path: &Path, bytes: &[u8], trusted: &[TrustedKey]) -> Result<(), CacheError> {
+    let beside = signature_path(path);
+    let signature = match input::read(&beside, input::SETTINGS_BYTES) {
+        // Also where it is no text: that is refused.
+        Ok(signature) => Some(String::from_utf8_lossy(&signature).into_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(CacheError::io("read", beside)(error)),
+    };
+    let checked = TrustedKey::check(trusted, bytes, signature.as_deref(), &beside);
+    checked.map(drop).map_err(|error| CacheError::Signature { path: path.to_owned(), error })
 }

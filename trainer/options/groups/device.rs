@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use precast_fatbins::TrustedKey;
 use serde::Serialize;
 
 use super::Change;
 use crate::base::record_text::{display, path_or_none};
-use crate::options::DeviceChoice;
+use crate::options::{DeviceChoice, UsageError};
 
 /// Device that runs a plan, and its kernels.
 #[derive(Args, Clone, Debug, Serialize)]
@@ -46,8 +47,24 @@ pub struct Kernels {
     #[arg(long, value_name = "FILE", add = Change::OnAnyHost)]
     #[serde(serialize_with = "path_or_none")]
     pub bundle: Option<PathBuf>,
-    /// Refuse a --bundle that this minisign key did not sign: base64 or a .pub file; repeatable [default: the keys in
-    /// $PRECAST_TRUSTED_KEY, separated by blanks]
+    /// Refuse a --bundle or a teacher's cache that this minisign key did not sign: base64 or a .pub file; repeatable [default: the
+    /// keys in $PRECAST_TRUSTED_KEY, separated by blanks]
     #[arg(long, value_name = "KEY", add = Change::OnAnyHost)]
     pub trusted_key: Vec<String>,
+}
+
+impl Kernels {
+    /// The trusted keys.
+    ///
+    /// # Errors
+    /// [`UsageError`] for text that is no key.
+    pub fn keys(&self) -> Result<Vec<TrustedKey>, UsageError> {
+        let environment = std::env::var("PRECAST_TRUSTED_KEY").unwrap_or_default();
+        let texts = match self.trusted_key.is_empty() {
+            true => environment.split_whitespace().map(str::to_owned).collect(),
+            false => self.trusted_key.clone(),
+        };
+        let find = |text: &String| TrustedKey::find(text).map_err(|error| UsageError(error.to_string()));
+        texts.iter().map(find).collect()
+    }
 }

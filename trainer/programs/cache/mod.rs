@@ -30,6 +30,7 @@ use crate::inputs::teacher_cache::{Compact, FORMAT, Filling, Made, Manifest, hea
 use crate::programs::distill::read_data;
 use crate::programs::failure::Failure;
 use crate::programs::rank_end;
+use crate::programs::signing::SigningKey;
 use crate::ranks::{Place, RankError, Ranks};
 use crate::run::certificate;
 use crate::run::identity::Data;
@@ -135,6 +136,8 @@ fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutco
     let made = made(request, (teacher, compact), &data, arch.argument().to_owned())?;
     let disk_bytes = contents.bytes(made.row_bytes()) + head_bytes(&head_of(teacher, compact), request.precision);
     check_alike(request, &made, ranks)?;
+    let key = request.key.clone().filter(|_| ranks.is_first()).map(SigningKey::open).transpose()?;
+    let sign = |bytes: &[u8]| key.as_ref().map(|key| key.sign(bytes)).transpose();
     let there = if ranks.is_first() { check_out(request, &made, disk_bytes)? } else { 0 };
     let there = of_first(ranks, there)?;
     let opening = Opening { driver, request, teacher, made: &made, ranks: ranks.count() };
@@ -145,7 +148,7 @@ fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutco
         let (gpus, memory) = (ranks.count(), MemoryTable::of(planned.plan()));
         return Ok(Some(CacheOutcome::Forecast(Box::new(Forecast { sequences, rows, disk_bytes, gpus, memory }))));
     }
-    let settled = if ranks.is_first() { Filling::settle(&request.out, &made)? } else { None };
+    let settled = if ranks.is_first() { Filling::settle(&request.out, &made, sign)? } else { None };
     if of_first(ranks, settled.is_some().into())? == 1 {
         return Ok(settled.map(|manifest| {
             note("all of it is there already: a filling was stopped at its very end");
@@ -173,7 +176,7 @@ fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutco
     filler::fill(&mut *engine, &mut filling, &contents, &data, deal)?;
     let seconds = started.elapsed().as_secs_f64();
     let head_sha256 = checkpoint::digest(&[head(&request.out)])?;
-    let manifest = filling.finish(head_sha256)?;
+    let manifest = filling.finish_signed(head_sha256, sign)?;
     ranks.barrier()?;
     let computed = (manifest.sequences - continued) * u64::from(request.shape.seq_len);
     let tokens_per_s = (computed > 0).then(|| computed as f64 / seconds);

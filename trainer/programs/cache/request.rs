@@ -66,6 +66,11 @@ pub struct CacheRequest {
     /// Cache: a new directory, or one to go on with
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+    /// Sign it with this secret key, as minisign writes it
+    ///
+    /// The signature is DIR/cache.json.minisig. An encrypted key is opened with $PRECAST_KEY_PASSWORD.
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<PathBuf>,
     /// Say what it takes of disk and device, and write nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -40,8 +40,7 @@ impl Key {
         self.key.as_deref().ok_or_else(|| Failure::Key("no --key".to_owned()))
     }
 
-    /// Signs bytes and returns the text of a `.minisig`. It has no time stamp: the same bytes and key give the same
-    /// signature.
+    /// Signs bytes and returns the text of a `.minisig`, which has no time stamp.
     pub fn sign(&self, bytes: &[u8]) -> Result<String, Failure> {
         let path = self.path()?;
         let text = String::from_utf8_lossy(&read(path)?).into_owned();

@@ -261,7 +261,7 @@ fn a_complete_cache_is_not_filled() {
     let tried = [
         Filling::open(dir, &made).map(drop),
         Filling::check(dir, &made).map(drop),
-        Filling::settle(dir, &made).map(drop),
+        Filling::settle(dir, &made, unsigned).map(drop),
     ];
     assert!(tried.iter().all(|tried| matches!(tried, Err(CacheError::Complete(_)))), "{tried:?}");
     assert_eq!(contents(dir), complete);
@@ -280,12 +280,12 @@ fn what_is_left_in_a_complete_cache_is_removed_by_its_own_alone() {
         let before = contents(dir);
         assert!(TeacherCache::open(dir).is_ok());
         let other = Made { arch: "sm_90a".to_owned(), ..made() };
-        for refused in [Filling::check(dir, &other).map(drop), Filling::settle(dir, &other).map(drop)] {
+        for refused in [Filling::check(dir, &other).map(drop), Filling::settle(dir, &other, unsigned).map(drop)] {
             assert!(matches!(refused, Err(CacheError::Complete(_))));
         }
         assert_eq!(Filling::check(dir, &made()).unwrap(), 2);
         assert_eq!(contents(dir), before);
-        assert_eq!(Filling::settle(dir, &made()).unwrap().unwrap().sequences, 2);
+        assert_eq!(Filling::settle(dir, &made(), unsigned).unwrap().unwrap().sequences, 2);
         assert_eq!(contents(dir), complete);
     }
 }

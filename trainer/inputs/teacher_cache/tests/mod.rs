@@ -14,6 +14,7 @@ use precast_kernels::abi::MASKED_TOKEN;
 use precast_plan::Precision;
 use precast_system::files::Claim;
 
+use super::filling::unsigned;
 use super::layout::LOCK;
 use super::{CacheError, Compact, Entry, FORMAT, Filling, Key, Made, TeacherCache, index};
 
