@@ -30,7 +30,7 @@ pub use frame::{Frame, FrameError, compress};
 pub use lock::{Change, Lock, LockError};
 pub use manifest::{Code, Manifest, ManifestError, ModuleEntry, Origin};
 pub use precast_core::{Arch, Digest, Hasher, NotADigest};
-pub use sign::sign;
+pub use sign::{sign, sign_with};
 pub use stale::{Stale, StaleModule};
 pub use trust::{SignatureError, TrustedKey, signature_path};
 
