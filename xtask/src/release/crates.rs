@@ -1,0 +1,234 @@
+//! The crates that a release's programs are linked of, and their licenses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use super::environment::clean;
+use super::hosts::{HOSTS, PROGRAMS};
+use crate::run::{cargo, output};
+
+/// A crate in a program of any machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Crate {
+    pub name: String,
+    pub version: String,
+    /// SPDX expression.
+    pub license: String,
+    /// SHA-256 of its file on crates.io, by `Cargo.lock`; none of this checkout's own.
+    pub checksum: Option<String>,
+    /// Machines whose programs have it.
+    pub machines: BTreeSet<&'static str>,
+    /// Its directory.
+    pub sources: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Lock {
+    package: Vec<Locked>,
+}
+
+#[derive(Deserialize)]
+struct Locked {
+    name: String,
+    version: String,
+    checksum: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    version: String,
+    manifest_path: PathBuf,
+}
+
+/// Lists them by name and version, with the licenses that `deny.toml` allows, and no other.
+pub fn linked(checkout: &Path) -> Result<Vec<Crate>> {
+    let lock: Lock = toml::from_str(&fs::read_to_string(checkout.join("Cargo.lock"))?)?;
+    let metadata = output(&mut asked(checkout, &["metadata", "--format-version", "1", "--frozen"]))?;
+    let metadata: Metadata = serde_json::from_str(&metadata)?;
+    let mut found: BTreeMap<(String, String), Crate> = BTreeMap::new();
+    for host in HOSTS {
+        let mut tree = asked(checkout, &["tree", "--frozen", "--features", "precast/all", "--prefix", "none"]);
+        tree.args(PROGRAMS.iter().flat_map(|(_, package)| ["--package", package]));
+        // What runs in the build is not linked: build scripts, procedural macros.
+        tree.args(["--target", host.triple, "--edges", "normal,no-proc-macro", "--no-dedupe", "--format", "{p}|{l}"]);
+        for line in output(&mut tree)?.lines().filter(|line| !line.is_empty()) {
+            let (name, version, license) = parsed(line).with_context(|| format!("`cargo tree` prints {line}"))?;
+            let key = (name.to_owned(), version.to_owned());
+            if let Some(known) = found.get_mut(&key) {
+                known.machines.insert(host.machine);
+                continue;
+            }
+            let locked = lock.package.iter().find(|package| package.name == name && package.version == version);
+            let locked = locked.with_context(|| format!("Cargo.lock has no {name} {version}"))?;
+            let package = metadata.packages.iter().find(|package| package.name == name && package.version == version);
+            let package = package.with_context(|| format!("cargo knows no {name} {version}"))?;
+            let sources = package.manifest_path.parent().context("a manifest lies in a directory")?.to_owned();
+            let (license, machines) = (license.replace('/', " OR "), BTreeSet::from([host.machine]));
+            let checksum = locked.checksum.clone();
+            let [name, version] = [name, version].map(str::to_owned);
+            found.insert(key, Crate { name, version, license, checksum, machines, sources });
+        }
+    }
+    let crates: Vec<Crate> = found.into_values().collect();
+    check(&crates, &allowed(&fs::read_to_string(checkout.join("deny.toml"))?)?)?;
+    Ok(crates)
+}
+
+fn asked(checkout: &Path, arguments: &[&str]) -> std::process::Command {
+    let mut command = clean(cargo(&[]).get_program());
+    command.args(arguments).current_dir(checkout);
+    command
+}
+
+/// Name, version and license of `name v1.2.3 (/path)|MIT`.
+fn parsed(line: &str) -> Option<(&str, &str, &str)> {
+    let (package, license) = line.rsplit_once('|')?;
+    let mut words = package.split(' ');
+    let (name, version) = (words.next()?, words.next()?.strip_prefix('v')?);
+    Some((name, version, license)).filter(|_| !license.is_empty())
+}
+
+fn allowed(deny: &str) -> Result<Vec<String>> {
+    let table: toml::Table = deny.parse()?;
+    let list = table.get("licenses").and_then(|licenses| licenses.get("allow")).and_then(toml::Value::as_array);
+    let list = list.context("deny.toml allows no licenses")?;
+    Ok(list.iter().filter_map(toml::Value::as_str).map(str::to_owned).collect())
+}
+
+fn check(crates: &[Crate], allowed: &[String]) -> Result<()> {
+    let refused = crates.iter().filter(|one| !is_allowed(&one.license, allowed));
+    let refused: Vec<String> = refused.map(|one| format!("{} {}: {}", one.name, one.version, one.license)).collect();
+    ensure!(refused.is_empty(), "deny.toml does not allow the licenses of {}", refused.join(", "));
+    Ok(())
+}
+
+/// True if an SPDX expression can be met by these licenses.
+fn is_allowed(expression: &str, allowed: &[String]) -> bool {
+    let spaced = expression.replace('(', " ( ").replace(')', " ) ");
+    let tokens: Vec<&str> = spaced.split_whitespace().collect();
+    let mut rest = &tokens[..];
+    any(&mut rest, allowed) && rest.is_empty()
+}
+
+fn any(tokens: &mut &[&str], allowed: &[String]) -> bool {
+    let mut met = all(tokens, allowed);
+    while let ["OR", rest @ ..] = *tokens {
+        *tokens = rest;
+        met |= all(tokens, allowed);
+    }
+    met
+}
+
+fn all(tokens: &mut &[&str], allowed: &[String]) -> bool {
+    let mut met = one(tokens, allowed);
+    while let ["AND", rest @ ..] = *tokens {
+        *tokens = rest;
+        met &= one(tokens, allowed);
+    }
+    met
+}
+
+fn one(tokens: &mut &[&str], allowed: &[String]) -> bool {
+    match *tokens {
+        ["(", rest @ ..] => {
+            *tokens = rest;
+            let met = any(tokens, allowed);
+            *tokens = tokens.strip_prefix(&[")"]).unwrap_or(&["unclosed"]);
+            met
+        }
+        // A license with an exception is another license.
+        [name, "WITH", exception, rest @ ..] => {
+            *tokens = rest;
+            allowed.contains(&format!("{name} WITH {exception}"))
+        }
+        [name, rest @ ..] => {
+            *tokens = rest;
+            allowed.iter().any(|allowed| allowed == name)
+        }
+        [] => false,
+    }
+}
+
+/// Beginnings of the names of files that say what a license asks to be passed on.
+const TEXTS: [&str; 5] = ["copying", "copyright", "licen", "notice", "unlicense"];
+
+/// Returns the licenses of crates that are not this checkout's, each text once, under the names of its crates.
+pub fn texts(crates: &[Crate]) -> Result<String> {
+    let mut texts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for one in crates.iter().filter(|one| one.checksum.is_some()) {
+        for entry in fs::read_dir(&one.sources).with_context(|| one.sources.display().to_string())? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+            if path.is_file() && TEXTS.iter().any(|text| name.starts_with(text)) {
+                let text = String::from_utf8_lossy(&fs::read(&path)?).replace("\r\n", "\n");
+                texts.entry(text.trim().to_owned()).or_default().insert(format!("{} {}", one.name, one.version));
+            }
+        }
+    }
+    let mut parts: Vec<(BTreeSet<String>, String)> = texts.into_iter().map(|(text, names)| (names, text)).collect();
+    parts.sort();
+    let part = |(names, text): (BTreeSet<String>, String)| {
+        format!("{}\n\n{text}\n", names.into_iter().collect::<Vec<_>>().join(", "))
+    };
+    let rule = format!("\n{}\n", "-".repeat(79));
+    Ok(format!(
+        "Licenses of the crates that the programs are linked of\n{rule}{}",
+        parts.into_iter().map(part).collect::<Vec<_>>().join(&rule)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_license_is_allowed_if_what_deny_toml_lists_meets_it() {
+        let allowed = ["MIT", "Apache-2.0", "Unicode-3.0"].map(str::to_owned);
+        for (expression, expected) in [
+            ("MIT", true),
+            ("GPL-3.0", false),
+            ("Unlicense OR MIT", true),
+            ("MIT AND GPL-3.0", false),
+            ("(MIT OR Apache-2.0) AND Unicode-3.0", true),
+            ("(MIT OR Apache-2.0) AND GPL-3.0", false),
+            ("GPL-3.0 OR MIT AND Apache-2.0", true),
+            ("Apache-2.0 WITH LLVM-exception", false),
+            ("Apache-2.0 WITH LLVM-exception OR MIT", true),
+            ("(MIT", false),
+            ("MIT)", false),
+            ("MIT MIT", false),
+            ("", false),
+        ] {
+            assert_eq!(is_allowed(expression, &allowed), expected, "{expression}");
+        }
+    }
+
+    #[test]
+    fn every_linked_crate_of_the_lock_is_listed_and_no_other() {
+        let crates = linked(&crate::run::root()).unwrap();
+        let find = |name: &str| crates.iter().find(|one| one.name == name);
+        // Linked into either program, on either machine.
+        for (name, is_ours) in [("precast", true), ("precast-aot", true), ("zstd-sys", false), ("bindgen", false)] {
+            let found = find(name).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!(found.checksum.is_none(), is_ours, "{name}");
+            assert_eq!(found.machines.len(), HOSTS.len(), "{name}");
+        }
+        // They run in the build, in tests, or on other systems.
+        for name in ["serde_derive", "cc", "proptest", "insta", "windows-sys", "precast-simt", "xtask"] {
+            assert_eq!(find(name), None);
+        }
+        let texts = texts(&crates).unwrap();
+        assert!(texts.contains("\nzstd-sys ") || texts.contains(", zstd-sys "), "{texts}");
+        assert!(texts.contains("Permission is hereby granted"), "{texts}");
+    }
+}

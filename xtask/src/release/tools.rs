@@ -1,0 +1,162 @@
+//! The tools of a release, and their digests: what ran, not what is pinned.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use precast_aot::home;
+use precast_aot::toolchain::pins::{self, Pin};
+use precast_fatbins::Digest;
+use precast_system::files;
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::environment::{clean, folder};
+use super::hosts::HOSTS;
+use super::zig::{ZIG, Zig};
+use crate::run::output;
+use crate::setup;
+
+pub struct Tools {
+    pub zig: Zig,
+    pub rust: Rust,
+    /// All that ran, for the provenance.
+    pub ran: Vec<Tool>,
+}
+
+/// A tool: its version, where it is had, and the digest of each of its files or of a folder of them.
+#[derive(Serialize)]
+pub struct Tool {
+    pub name: String,
+    pub version: String,
+    /// Package URL.
+    pub uri: String,
+    pub files: BTreeMap<String, Digest>,
+}
+
+/// The toolchain that rustup gives this checkout.
+pub struct Rust {
+    /// Takes symbols from programs; a part of rustc's component.
+    pub objcopy: PathBuf,
+    /// Sources of the standard library, where that is installed, and how they are called where it is not.
+    pub sources: (PathBuf, String),
+}
+
+impl Tools {
+    /// Installs the tools that are missing, and digests all.
+    pub fn new(checkout: &Path) -> Result<Self> {
+        setup::compiler()?;
+        let zig = setup::install(&ZIG)?.join("zig");
+        let (rust, rustc) = rust(checkout)?;
+        let zig_files = BTreeMap::from([
+            ("zig".to_owned(), files::digest(&zig)?),
+            ("lib".to_owned(), of_folder(&zig.with_file_name("lib"))?),
+        ]);
+        let nvrtc = pins::NVRTC.files.iter().filter(|file| file.contains(".so"));
+        let nvrtc = nvrtc.map(|file| {
+            let path = pins::NVRTC.installed(&home::directory(), file);
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            Ok((name, files::digest(&path).with_context(|| path.display().to_string())?))
+        });
+        let nvrtc = nvrtc.collect::<Result<_>>()?;
+        let ran = vec![rustc, of_pin(&ZIG, zig_files), of_pin(&pins::NVRTC, nvrtc)];
+        Ok(Self { zig: Zig::new(&zig, &folder(checkout))?, rust, ran })
+    }
+}
+
+fn of_pin(pin: &Pin, files: BTreeMap<String, Digest>) -> Tool {
+    let Pin { package, version, .. } = pin;
+    let uri = format!("pkg:pypi/{package}@{version}");
+    Tool { name: (*package).to_owned(), version: (*version).to_owned(), uri, files }
+}
+
+/// Finds rustc and what it links programs with, and checks that it is the version of `rust-toolchain.toml`.
+fn rust(checkout: &Path) -> Result<(Rust, Tool)> {
+    let ask = |arguments: &[&str]| output(clean("rustc").args(arguments).current_dir(checkout));
+    let described = ask(&["--version", "--verbose"])?;
+    let field = |name: &str| {
+        let line = described.lines().find_map(|line| line.strip_prefix(name));
+        line.map(|line| line.trim().to_owned()).with_context(|| format!("rustc names no {name}:\n{described}"))
+    };
+    let (version, commit, host) = (field("release:")?, field("commit-hash:")?, field("host:")?);
+    let pinned = fs::read_to_string(checkout.join("rust-toolchain.toml"))?;
+    ensure!(
+        pinned.contains(&format!("channel = \"{version}\"")),
+        "rustc is {version}, and rust-toolchain.toml names another: a release is of that one"
+    );
+    let root = PathBuf::from(ask(&["--print", "sysroot"])?.trim());
+    let rustlib = root.join("lib/rustlib");
+    let objcopy = rustlib.join(&host).join("bin/rust-objcopy");
+    ensure!(objcopy.is_file(), "{} is not there: install rustc {version} by rustup", objcopy.display());
+    let mut files = BTreeMap::from([
+        ("rustc".to_owned(), files::digest(&root.join("bin/rustc"))?),
+        ("rust-objcopy".to_owned(), files::digest(&objcopy)?),
+    ]);
+    for entry in fs::read_dir(root.join("lib"))? {
+        let path = entry?.path();
+        if path.is_file() {
+            files.insert(format!("lib/{}", path.file_name().unwrap_or_default().display()), files::digest(&path)?);
+        }
+    }
+    for target in HOSTS {
+        let std = rustlib.join(target.triple).join("lib");
+        ensure!(std.is_dir(), "no standard library for it: rustup target add {}", target.triple);
+        files.insert(format!("lib/rustlib/{}/lib", target.triple), of_folder(&std)?);
+    }
+    let sources = (rustlib.join("src/rust"), format!("/rustc/{commit}"));
+    let uri = format!("pkg:generic/rust@{version}?vcs_url=git%2Bhttps://github.com/rust-lang/rust%40{commit}");
+    Ok((Rust { objcopy, sources }, Tool { name: "rustc".to_owned(), version, uri, files }))
+}
+
+/// Digests names and contents of all files below a folder.
+pub fn of_folder(folder: &Path) -> Result<Digest> {
+    let mut names = files_below(folder).with_context(|| folder.display().to_string())?;
+    names.sort();
+    let digests: Vec<Digest> =
+        names.par_iter().map(|name| files::digest(&folder.join(name))).collect::<Result<_, _>>()?;
+    let lines = names.iter().zip(digests).map(|(name, digest)| format!("{digest}  {name}\n"));
+    Ok(Digest::of(lines.collect::<String>().as_bytes()))
+}
+
+fn files_below(folder: &Path) -> Result<Vec<String>> {
+    let (mut folders, mut names) = (vec![PathBuf::new()], Vec::new());
+    while let Some(below) = folders.pop() {
+        for entry in fs::read_dir(folder.join(&below))? {
+            let entry = entry?;
+            let name = below.join(entry.file_name());
+            match entry.file_type()?.is_dir() {
+                true => folders.push(name),
+                false => names.push(name.to_str().context("a name that is no text")?.to_owned()),
+            }
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_digested_by_names_and_contents_not_by_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let digest = |name: &str| of_folder(&dir.path().join(name)).unwrap();
+        [("a/x", "1"), ("a/b/y", "2"), ("c/b/y", "2"), ("c/x", "1")]
+            .into_iter()
+            .for_each(|(name, text)| put(name, text));
+        let both = digest("a");
+        assert_eq!(both, digest("c"));
+        put("c/x", "3");
+        assert_ne!(both, digest("c"));
+        put("c/x", "1");
+        fs::rename(dir.path().join("c/b/y"), dir.path().join("c/b/z")).unwrap();
+        assert_ne!(both, digest("c"));
+        assert!(of_folder(&dir.path().join("none")).unwrap_err().to_string().contains("none"));
+    }
+}
