@@ -51,6 +51,7 @@ cargo xtask aarch64        the same, and compare it with a build in another dire
 cargo xtask ci [DIR]       test, then run every kernel on the CPU with three seeds, then page, then prove the artifact: locked,
                            reproducible, published, built offline; DIR (target/ci) receives what to upload
 cargo xtask prove [DIR]    the second half of ci
+cargo xtask released [DIR] the part of prove that makes a release in DIR/dist, and again of a clone elsewhere: equal bytes
 cargo xtask fresh          the part of prove that builds a fresh clone, with and without a network
 cargo xtask packages       the part of prove that packages each crate, and builds them and a trainer from the packages alone
 cargo xtask page           the part of ci that adds a kernel to a copy of the checkout as CONTRIBUTING.md says, and plants mistakes
@@ -109,6 +110,8 @@ fn command() -> Result<()> {
         ["ci", directory] => ci::ci(directory.as_ref()),
         ["prove"] => ci::prove("target/ci".as_ref()),
         ["prove", directory] => ci::prove(directory.as_ref()),
+        ["released"] => ci::released("target/ci".as_ref()),
+        ["released", directory] => ci::released(directory.as_ref()),
         ["fresh"] => ci::fresh(),
         ["packages"] => ci::packages(),
         ["page"] => ci::page(),

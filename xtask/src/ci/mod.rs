@@ -1,5 +1,6 @@
 //! `cargo xtask ci`: every test, the whole matrix of kernels on the host, the page's example, then proofs of the
-//! artifact: locked, reproducible, published, built offline, built from packages alone, and built from a fresh clone.
+//! artifact: locked, reproducible, published, built offline, built from packages alone, and of a fresh clone; and a
+//! release is made twice.
 
 mod fresh;
 mod install;
@@ -7,6 +8,7 @@ mod offline;
 mod packages;
 mod page;
 mod published;
+mod released;
 mod reproducible;
 mod rows;
 
@@ -42,6 +44,7 @@ pub fn prove(out: &Path) -> Result<()> {
     fresh::check()?;
     reproducible::check()?;
     rows::check()?;
+    released::check(out)?;
     for feature in FEATURES.split(',') {
         let what = format!("a trainer for {feature} alone");
         step(&what, &mut cargo(&["build", "--release", "--locked", "--features", feature]))?;
@@ -60,6 +63,11 @@ pub fn fresh() -> Result<()> {
 pub fn packages() -> Result<()> {
     setup::compiler()?;
     packages::check()
+}
+
+/// Makes a release twice.
+pub fn released(out: &Path) -> Result<()> {
+    released::check(out)
 }
 
 /// Adds a kernel to a copy of the checkout, as the page says.

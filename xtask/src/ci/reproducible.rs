@@ -74,7 +74,7 @@ fn link(to: &Path, path: &Path) -> Result<()> {
 }
 
 /// Makes a CARGO_HOME of another name with the same registry.
-fn another_cargo_home(dir: &Path) -> Result<PathBuf> {
+pub fn another_cargo_home(dir: &Path) -> Result<PathBuf> {
     let home = dir.join("cargo home");
     fs::create_dir_all(&home)?;
     let own = std::env::var_os("CARGO_HOME").map(PathBuf::from);
@@ -88,7 +88,7 @@ fn another_cargo_home(dir: &Path) -> Result<PathBuf> {
 }
 
 /// Sets variables that must not show in any output.
-fn noise(command: &mut Command) {
+pub fn noise(command: &mut Command) {
     for (name, value) in [
         ("NVCC_PREPEND_FLAGS", "-G"),
         ("NVCC_APPEND_FLAGS", "-lineinfo"),
