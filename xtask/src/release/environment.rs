@@ -13,11 +13,16 @@ const TARGET: &str = "target/portable";
 const KEPT: [&str; 7] = ["CARGO_BUILD_JOBS", "CARGO_HOME", "HOME", "PATH", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "TMPDIR"];
 
 /// Variables that would make other kernels than the locked ones of the pinned compiler.
-const REFUSED: [&str; 5] = ["PRECAST_BUILT_IN", "PRECAST_FATBINS", "PRECAST_LOCK", "PRECAST_NVRTC", "PRECAST_UNLOCKED"];
+const REFUSED: [&str; 6] =
+    ["PRECAST_BUILT_IN", "PRECAST_FATBINS", "PRECAST_LOCK", "PRECAST_MODELS", "PRECAST_NVRTC", "PRECAST_UNLOCKED"];
 
 /// Refuses an environment that asks for other kernels.
 pub fn check() -> Result<()> {
-    let set = REFUSED.into_iter().find(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
+    check_variables(|name| std::env::var_os(name))
+}
+
+fn check_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<()> {
+    let set = REFUSED.into_iter().find(|name| variable(name).is_some_and(|value| !value.is_empty()));
     let name = set.unwrap_or_default();
     ensure!(set.is_none(), "{name} is set, and a release has the locked kernels of the pinned NVRTC: unset {name}");
     Ok(())
@@ -48,5 +53,18 @@ mod tests {
         let beyond: Vec<&&str> = seen.iter().filter(|name| **name != "OWN" && !KEPT.contains(name)).collect();
         // Cargo sets many variables of a test.
         assert!(beyond.is_empty() && std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "{beyond:?}");
+    }
+
+    #[test]
+    fn an_environment_that_asks_for_other_kernels_is_refused() {
+        let with = |set: &'static str, value: &'static str| {
+            check_variables(|name| (name == set).then(|| value.into())).map_err(|error| error.to_string())
+        };
+        for name in REFUSED {
+            assert!(with(name, "1").unwrap_err().starts_with(name));
+            with(name, "").unwrap();
+        }
+        // A toolkit is not looked for.
+        with("CUDA_HOME", "/usr/local/cuda").unwrap();
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use precast_aot::home;
@@ -15,7 +16,7 @@ use serde::Serialize;
 use super::environment::{clean, folder};
 use super::hosts::HOSTS;
 use super::zig::{ZIG, Zig};
-use crate::run::output;
+use crate::run::{output, step};
 use crate::setup;
 
 pub struct Tools {
@@ -101,7 +102,11 @@ fn rust(checkout: &Path) -> Result<(Rust, Tool)> {
     }
     for target in HOSTS {
         let std = rustlib.join(target.triple).join("lib");
-        ensure!(std.is_dir(), "no standard library for it: rustup target add {}", target.triple);
+        if !std.is_dir() {
+            let mut add = Command::new("rustup");
+            add.args(["target", "add", target.triple]).current_dir(checkout);
+            step(&format!("the standard library for {}", target.machine), &mut add)?;
+        }
         files.insert(format!("lib/rustlib/{}/lib", target.triple), of_folder(&std)?);
     }
     let sources = (rustlib.join("src/rust"), format!("/rustc/{commit}"));
