@@ -96,7 +96,8 @@ impl Selection {
 
     /// Returns what the trainer's build script embeds.
     pub fn embed(&self) -> Embed {
-        Embed::of(self.request()).locked_in(LOCKS, self.locked())
+        // Behind a veil: a program that drops this keeps a table of its code, whose size would follow the path's.
+        Embed::of(self.request()).locked_in(std::hint::black_box(LOCKS), self.locked())
     }
 
     /// Returns what has a lock: each model, and the selected kernels that no built-in model launches.
