@@ -27,7 +27,7 @@ pub fn materials(version: &str, programs: &[Programs], crates: &[Crate], tools: 
     let serial = Digest::of(Value::from(programs.clone()).to_string().as_bytes());
     let mut components = programs;
     components.extend(crates.iter().map(of_crate));
-    components.extend(tools.iter().filter_map(runtime));
+    components.extend(tools.iter().flat_map(runtime));
     json!({
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -71,21 +71,30 @@ fn of_crate(one: &Crate) -> Value {
     component
 }
 
-/// What a tool adds to every program that it links: Rust's standard library; LLVM's unwinder and run-time functions,
-/// and glibc's start files, by zig.
-fn runtime(tool: &Tool) -> Option<Value> {
-    let (name, license) = match tool.name.as_str() {
-        "rustc" => ("std", "MIT OR Apache-2.0"),
-        "ziglang" => ("libunwind, compiler-rt and start files", "MIT AND Apache-2.0 WITH LLVM-exception"),
-        _ => return None,
+/// License of glibc's start files, as each says. SPDX has no name for the exception.
+const START_FILES: &str = "LGPL-2.1-or-later, with unlimited permission to link the compiled file into any program";
+
+/// What a tool adds to every program that it links.
+fn runtime(tool: &Tool) -> Vec<Value> {
+    let parts = match tool.name.as_str() {
+        "rustc" => &[("std", json!({ "expression": "MIT OR Apache-2.0" }))][..],
+        "ziglang" => &[
+            ("compiler-rt", json!({ "expression": "MIT" })),
+            ("libunwind", json!({ "expression": "Apache-2.0 WITH LLVM-exception" })),
+            ("glibc's start files", json!({ "license": { "name": START_FILES } })),
+        ],
+        _ => &[],
     };
-    Some(json!({
-        "type": "library",
-        "bom-ref": format!("{name} of {} {}", tool.name, tool.version),
-        "name": format!("{name} of {}", tool.name),
-        "version": tool.version,
-        "licenses": [{ "expression": license }],
-    }))
+    let part = |(name, license): &(&str, Value)| {
+        json!({
+            "type": "library",
+            "bom-ref": format!("{name} of {} {}", tool.name, tool.version),
+            "name": format!("{name} of {}", tool.name),
+            "version": tool.version,
+            "licenses": [license],
+        })
+    };
+    parts.iter().map(part).collect()
 }
 
 fn hash(sha256: &str) -> Value {

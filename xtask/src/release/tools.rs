@@ -91,6 +91,7 @@ fn rust(checkout: &Path) -> Result<(Rust, Tool)> {
     let objcopy = rustlib.join(&host).join("bin/rust-objcopy");
     ensure!(objcopy.is_file(), "{} is not there: install rustc {version} by rustup", objcopy.display());
     let mut files = BTreeMap::from([
+        ("cargo".to_owned(), files::digest(&root.join("bin/cargo"))?),
         ("rustc".to_owned(), files::digest(&root.join("bin/rustc"))?),
         ("rust-objcopy".to_owned(), files::digest(&objcopy)?),
     ]);
