@@ -84,7 +84,10 @@ pub fn fill(
         let writer = scope.spawn(move || {
             let is_asked = |key: &Key| contents.has(key);
             let written = write(filling, &batches, (SYNC_AFTER, &is_asked), |count| progress.add(count as u64, all));
-            deal.peers.shut_down();
+            // Where all is written the others have yet to say that no more follows.
+            if written.is_err() {
+                deal.peers.shut_down();
+            }
             written
         });
         let computed = compute(engine, contents.seq_len, &mut missing, data, (deal, 0), &send);
