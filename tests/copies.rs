@@ -86,7 +86,8 @@ fn reason(out: &Path) -> String {
 const BY: [(&str, &str); 2] =
     [("copies", "by copy engines"), ("nccl", "by NCCL 2.28.3, since rank 0: PRECAST_EXCHANGE is nccl")];
 
-/// A layer's weights are sent while the layer before computes on another stream: whatever comes first, no byte is another.
+/// A layer's weights are sent while the layer before computes on another stream, and so are streams copied to host memory and back:
+/// whatever comes first, no byte is another.
 #[test]
 fn a_sweep_has_the_same_bytes_whichever_stream_is_late() {
     skip_if!(has_driver() || lacks_compiler());
@@ -110,6 +111,15 @@ fn a_sweep_has_the_same_bytes_whichever_stream_is_late() {
         let [_, said] = swept(&format!("swept-{index}"), &memory).says();
         assert!(said.contains("it is swept through") && said.contains(" 32 sequences at a time"), "{said}");
         assert!(host.case.read(format!("swept-{index}/hidden.bin")) == host.case.read("whole/hidden.bin"));
+    }
+    // Two blocks of a batch each.
+    let memory = (least.parse::<u64>().unwrap() + (40 << 10)).to_string();
+    for index in 0..3 {
+        let out = format!("spilled-{index}");
+        let [_, said] =
+            host.machine.computes(&mut cache(&out, &format!("--memory {memory} --spill 1MiB")), &host.bundle).says();
+        assert!(said.contains(" of them on the device and all in "), "{said}");
+        assert!(host.case.read(format!("{out}/hidden.bin")) == host.case.read("whole/hidden.bin"), "{index}");
     }
 }
 

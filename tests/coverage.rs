@@ -90,6 +90,15 @@ impl Driver for Recorder {
     fn read(&mut self, address: u64, bytes: u64) -> Result<Ticket, DriverError> {
         self.inner.read(address, bytes)
     }
+    fn pin(&mut self, bytes: u64) -> Result<(), DriverError> {
+        self.inner.pin(bytes)
+    }
+    fn spill(&mut self, address: u64, bytes: u64, start: u64) -> Result<(), DriverError> {
+        self.inner.spill(address, bytes, start)
+    }
+    fn fetch(&mut self, address: u64, bytes: u64, start: u64) -> Result<(), DriverError> {
+        self.inner.fetch(address, bytes, start)
+    }
     fn wait(&mut self, ticket: Ticket) -> Result<Arrived, DriverError> {
         self.inner.wait(ticket)
     }

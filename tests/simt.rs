@@ -124,6 +124,15 @@ impl Driver for Executed {
     fn read(&mut self, address: u64, bytes: u64) -> Result<Ticket, DriverError> {
         self.sim.read(address, bytes)
     }
+    fn pin(&mut self, bytes: u64) -> Result<(), DriverError> {
+        self.sim.pin(bytes)
+    }
+    fn spill(&mut self, address: u64, bytes: u64, start: u64) -> Result<(), DriverError> {
+        self.sim.spill(address, bytes, start)
+    }
+    fn fetch(&mut self, address: u64, bytes: u64, start: u64) -> Result<(), DriverError> {
+        self.sim.fetch(address, bytes, start)
+    }
     fn wait(&mut self, ticket: Ticket) -> Result<Arrived, DriverError> {
         self.sim.wait(ticket)
     }

@@ -42,9 +42,45 @@ fn a_sweep_gives_the_bytes_of_a_resident_teacher() {
             let swept = format!("swept-{memory}");
             let [_, said] = fill(&case, &swept, format!("{words} --memory {memory}")).says();
             let sizes = said.lines().find(|line| line.contains("it is swept through")).expect("a note");
-            assert_eq!(sizes.ends_with(" 3 sequences at a time"), memory == least, "{sizes}");
+            assert_eq!(
+                sizes.contains(" 3 sequences at a time: 48 tokens, all on the device"),
+                memory == least,
+                "{sizes}"
+            );
             assert!(said.contains("GB/s, and computes in "), "{said}");
             assert!(contents_of(&case, "whole") == contents_of(&case, &swept), "{name} {memory}");
+        }
+    }
+}
+
+/// Two blocks are on the device, of one batch each or of several, and passes are of several lengths.
+#[test]
+fn streams_that_are_spilled_to_the_host_give_the_same_bytes() {
+    for (name, precision) in [("made-qwen2", "bf16"), ("made-qwen3", "fp32")] {
+        let mut case = Case::golden(name);
+        three_layers(&mut case);
+        case.data = token_file(case.dir.path(), "data.bin", 17 * 22, 96);
+        let words = &format!("--precision {precision} --batch-size 2");
+        let least = least_memory(&case, words);
+        fill(&case, "whole", words).succeeds();
+        let bytes = if precision == "fp32" { 4 } else { 2 };
+        let stream = 2 * 16 * bytes * case.json("three/config.json")["hidden_size"].as_u64().unwrap();
+        for (memory, spill, takes) in [
+            (least + stream, 1 << 30, "22 sequences at a time: 352 tokens, 64 of them on the device and all in "),
+            (least + stream, 6 * stream, "12 sequences at a time: 192 tokens, 64 of them on the device and all in "),
+            (least + 8 * stream, 1 << 30, "24 sequences at a time: 384 tokens, 256 of them on the device and all in "),
+        ] {
+            let out = format!("spilled-{memory}-{spill}");
+            let [_, said] = fill(&case, &out, format!("{words} --memory {memory} --spill {spill}")).says();
+            let sizes = said.lines().find(|line| line.contains("it is swept through")).expect("a note");
+            assert!(sizes.contains(takes) && sizes.ends_with(" of host memory"), "{sizes}");
+            assert!(said.contains("GB/s, and computes in "), "{said}");
+            assert!(contents_of(&case, "whole") == contents_of(&case, &out), "{name} {sizes}");
+        }
+        // Where the device has room for all, or the host for no more than it, nothing is.
+        for (memory, spill) in [("1GiB", "1GiB"), (&*least.to_string(), "1KiB")] {
+            let [_, said] = fill(&case, "none", format!("{words} --dry-run --memory {memory} --spill {spill}")).says();
+            assert!(!said.contains("host memory"), "{said}");
         }
     }
 }

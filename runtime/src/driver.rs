@@ -547,6 +547,30 @@ pub trait Driver {
     /// [`DriverError`] of the driver, of this or earlier work.
     fn read(&mut self, address: u64, bytes: u64) -> Result<Ticket, DriverError>;
 
+    /// Allocates pinned host memory for [`Driver::spill`] and [`Driver::fetch`].
+    ///
+    /// # Errors
+    /// [`DriverError::OutOfHostMemory`] if it cannot be pinned.
+    fn pin(&mut self, bytes: u64) -> Result<(), DriverError>;
+
+    /// Copies from device memory to pinned memory, `start` bytes from its beginning. Does not wait.
+    ///
+    /// # Errors
+    /// [`DriverError`] of the driver, of this or earlier work.
+    ///
+    /// # Panics
+    /// If so much is not pinned.
+    fn spill(&mut self, address: u64, bytes: u64, start: u64) -> Result<(), DriverError>;
+
+    /// Copies back to device memory what [`Driver::spill`] has copied from it. Does not wait.
+    ///
+    /// # Errors
+    /// Those of [`Driver::spill`].
+    ///
+    /// # Panics
+    /// As [`Driver::spill`].
+    fn fetch(&mut self, address: u64, bytes: u64, start: u64) -> Result<(), DriverError>;
+
     /// Waits for a copy from device memory.
     ///
     /// # Errors

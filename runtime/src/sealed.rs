@@ -190,6 +190,39 @@ impl Sealed {
         Ok(())
     }
 
+    /// Copies a tensor to pinned host memory, `start` bytes from its beginning, in order with writes, earlier phases and
+    /// those before the last of [`Self::run_beside`]: beside that one, which does not touch the tensor.
+    ///
+    /// # Errors
+    /// [`DriverError`] of this or earlier work.
+    ///
+    /// # Panics
+    /// If so much is not pinned.
+    pub fn spill(&mut self, tensor: Tensor, start: u64) -> Result<(), DriverError> {
+        let (address, _call) = (self.address(tensor), self.activity.call());
+        self.driver.spill(address, tensor.bytes(), start)
+    }
+
+    /// Copies back to a tensor what [`Self::spill`] has copied to pinned memory, in the same order.
+    ///
+    /// # Errors
+    /// Those of [`Self::spill`].
+    ///
+    /// # Panics
+    /// As [`Self::spill`].
+    pub fn fetch(&mut self, tensor: Tensor, start: u64) -> Result<(), DriverError> {
+        let (address, _call) = (self.address(tensor), self.activity.call());
+        self.driver.fetch(address, tensor.bytes(), start)
+    }
+
+    /// Makes later work wait for the last phase of [`Self::run_beside`].
+    ///
+    /// # Errors
+    /// [`DriverError`] of this or earlier work.
+    pub fn wait_beside(&mut self) -> Result<(), DriverError> {
+        self.join()
+    }
+
     /// Copies from a tensor after all earlier work, and waits.
     ///
     /// # Errors

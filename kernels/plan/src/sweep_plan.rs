@@ -23,12 +23,17 @@ use crate::weights::{Passes, Role, Weight, Weights};
 ///
 /// Weights of two layers are on the device: one layer computes while the next arrives. Keys, variants and blocks are those of
 /// [`HiddenPlan`](crate::HiddenPlan), so the bits are too.
+///
+/// Residual streams of a pass are all in one place, or in blocks of which two are on the device, each in a place: one computes while
+/// the other is copied to host memory, and the next from there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweepPlan {
     /// The plan, with the phases [`Self::EMBED`], [`Self::layer_phase`] and [`Self::norm_phase`].
     pub plan: Plan,
-    /// Token ids of each batch, `[batch, seq_len]`, sent first.
+    /// Token ids of each batch of a block, `[batch, seq_len]`, sent first.
     pub ids: Vec<Tensor>,
+    /// Residual streams of a block in each place, one place or two. Blocks are embedded and normalized in the first.
+    pub places: Vec<Tensor>,
     /// Embedding table, `[vocab, hidden]`, sent before [`Self::EMBED`].
     pub embedding: (Parameter, Tensor),
     /// A model of one layer: the first place of a layer, and the norm before the head.
@@ -41,7 +46,7 @@ pub struct SweepPlan {
     staged: BTreeMap<(String, Block), Tensor>,
     /// The head, if most likely tokens are asked for, sent before the first [`Self::norm_phase`].
     pub head: Option<HeadWeights>,
-    /// Results of each batch after its [`Self::norm_phase`], as of [`HiddenPlan`](crate::HiddenPlan).
+    /// Results of each batch of a block after its [`Self::norm_phase`], as of [`HiddenPlan`](crate::HiddenPlan).
     pub results: Vec<Vec<Tensor>>,
 }
 
@@ -65,11 +70,16 @@ fn staged(b: &mut Builder, weights: &Weights, (layers, formats): (u32, &Formats)
     staged
 }
 
-/// Declares a buffer of so many tensors of so many elements, each aligned, and returns them.
-fn each(b: &mut Builder, (name, category): (&str, Category), dtype: Dtype, (count, elems): (u32, u64)) -> Vec<Tensor> {
+/// Declares a buffer of so many tensors of so many elements, each aligned; returns all of it, and them.
+fn each(
+    b: &mut Builder,
+    (name, category): (&str, Category),
+    dtype: Dtype,
+    (count, elems): (u32, u64),
+) -> (Tensor, Vec<Tensor>) {
     let stride = elems.next_multiple_of(ALIGN);
     let all = b.persistent(name, category, dtype, u64::from(count) * stride);
-    (0..u64::from(count)).map(|index| all.slice(index * stride, elems)).collect()
+    (all, (0..u64::from(count)).map(|index| all.slice(index * stride, elems)).collect())
 }
 
 impl AsRef<Plan> for SweepPlan {
@@ -85,27 +95,28 @@ impl AsMut<Plan> for SweepPlan {
 }
 
 impl SweepPlan {
-    /// Name of the phase that gathers rows of the embedding table for all batches.
+    /// Name of the phase that gathers rows of the embedding table for all batches of a block.
     pub const EMBED: &str = "embed";
 
-    /// Returns the phase that takes all batches through a layer. It runs on the side stream, beside copies of the next layer.
-    pub fn layer_phase(layer: u32) -> String {
-        format!("layer.{}", layer % 2)
+    /// Returns the phase that takes the block in a place through a layer. It runs on the side stream, beside copies of the next layer
+    /// and of the other place.
+    pub fn layer_phase(layer: u32, place: usize) -> String {
+        format!("layer.{}.{place}", layer % 2)
     }
 
-    /// Returns the phase that normalizes what a batch has come to, and finds its most likely tokens.
+    /// Returns the phase that normalizes what a batch of the block in the first place has come to, and finds its most likely tokens.
     pub fn norm_phase(batch: usize) -> String {
         format!("norm.{batch}")
     }
 
-    /// Lowers a model and so many batches of a shape. Matrices are sent in the formats given, and dequantized once a layer.
+    /// Lowers a model and blocks of so many batches of a shape, in one place or two. Matrices are sent in the formats given, and dequantized once a layer.
     ///
     /// # Errors
     /// [`PlanError`] if the sequence is longer than the model supports, there are no tokens or too many, no kernel reads a format, or
     /// tokens are asked for that cannot be.
     pub fn new(
         (config, formats): (&ModelConfig, &Formats),
-        ((batch, seq_len), batches): ((u32, u32), u32),
+        ((batch, seq_len), (batches, places)): ((u32, u32), (u32, usize)),
         (precision, top): (Precision, Option<TopTokens>),
         arch: Arch,
     ) -> Result<Self, PlanError> {
@@ -122,8 +133,10 @@ impl SweepPlan {
             Weights::frozen(&mut b, name, category::TEACHER_WEIGHTS, &one, formats, Passes::Forward)
         };
         let (first, second) = (place("model.first"), place("model.second"));
-        let ids = each(&mut b, ("ids", category::INPUTS), Dtype::U32, (batches, tokens));
-        let streams = each(&mut b, ("streams", category::STREAMS), dtype, (batches, tokens * hidden));
+        let (_, ids) = each(&mut b, ("ids", category::INPUTS), Dtype::U32, (batches, tokens));
+        let mut place = |name: &&str| each(&mut b, (name, category::STREAMS), dtype, (batches, tokens * hidden));
+        let (places, streams): (Vec<Tensor>, Vec<Vec<Tensor>>) =
+            ["streams", "streams.second"][..places].iter().map(&mut place).unzip();
         let first = Resident::new(&mut b, "model", &one, first, seq_len);
         let head = top.map(|_| HeadWeights::declare(&mut b, "head", config, dtype));
         let staged = staged(&mut b, &first.weights, (config.layers, formats));
@@ -135,7 +148,7 @@ impl SweepPlan {
         let format = formats.of(&parameter.name).map_or(Format::Dense(dtype), Format::Block);
         let tensor = ops.sent_in("table", format, parameter.elems());
         let table = Weight { tensor, role: Role::Frozen };
-        for (index, (ids, stream)) in ids.iter().zip(&streams).enumerate() {
+        for (index, (ids, stream)) in ids.iter().zip(&streams[0]).enumerate() {
             ops.embed(&format!("{index}.embedding"), *ids, &table, *stream);
         }
         for (slot, weights) in [&first.weights, &second].into_iter().enumerate() {
@@ -145,17 +158,19 @@ impl SweepPlan {
                 let (_, dense) = weights.list().find(|(parameter, _)| parameter.name == *name).expect("its own");
                 ops.dequantize(&format!("{name}.dequant"), *w, dense.tensor);
             }
-            ops.phase(&Self::layer_phase(slot as u32));
-            ops.beside();
             let block = TransformerBlock {
                 weights: &weights.layers[0],
                 heads: Heads::of(config),
                 rope: first.rope,
                 cache: None,
             };
-            for (index, stream) in streams.iter().enumerate() {
-                ops.scope(format!("model.layer.{index}"));
-                block.forward_to(ops, *stream, Some(*stream));
+            for (place, streams) in streams.iter().enumerate() {
+                ops.phase(&Self::layer_phase(slot as u32, place));
+                ops.beside();
+                for (index, stream) in streams.iter().enumerate() {
+                    ops.scope(format!("model.layer.{index}"));
+                    block.forward_to(ops, *stream, Some(*stream));
+                }
             }
         }
         let normalize = |(index, stream): (usize, &Tensor)| {
@@ -164,11 +179,11 @@ impl SweepPlan {
             let hidden = ops.norm("norm", *stream, &first.weights.norm, Out::Dense).rows.dense();
             results(ops, hidden, head.as_ref().zip(top))
         };
-        let results = streams.iter().enumerate().map(normalize).collect();
+        let results = streams[0].iter().enumerate().map(normalize).collect();
         let plan = b.finish();
         check_bytes(&plan)?;
         let formats = formats.clone();
-        Ok(Self { plan, ids, embedding: (parameter, tensor), first, second, formats, staged, head, results })
+        Ok(Self { plan, ids, places, embedding: (parameter, tensor), first, second, formats, staged, head, results })
     }
 
     /// Returns the parameters of a layer, each with the place that it is sent to before the layer's phase, and, where that is one

@@ -57,17 +57,20 @@ fn what_fills_a_cache_is_what_a_step_launches() {
 fn a_sweep_launches_of_each_batch_what_a_step_does() {
     for_each_run(|(teacher, formats), _, recipe, online| {
         let (arch, shape) = (online.plan.arch, (recipe.batch, recipe.seq_len));
-        let sweep = SweepPlan::new((teacher, formats), (shape, 3), (recipe.precision, None), arch).unwrap();
+        let sweep = SweepPlan::new((teacher, formats), (shape, (3, 2)), (recipe.precision, None), arch).unwrap();
         let dense = (teacher, &Formats::dense());
         let filling = HiddenPlan::new(dense, shape, (recipe.precision, None), arch).unwrap();
         let all = launches(&filling.plan, HiddenPlan::HIDDEN, |_| true);
         let of = |phase: &str| launches(&sweep.plan, phase, |_| true);
-        let [embed, layer, other] = [SweepPlan::EMBED, "layer.0", "layer.1"].map(of);
+        let embed = of(SweepPlan::EMBED);
         // Rows of a table in blocks are dequantized as they are gathered.
         assert!(embed.len() == 3 && (!formats.is_dense() || embed == vec![all[0].clone(); 3]), "{recipe:?}");
         // Two layers, and the norm before the head.
         let layers = &all[1..all.len() - 1];
-        assert!(layer == vec![layers[..layers.len() / 2].to_vec(); 3].concat() && layer == other, "{recipe:?}");
+        for (layer, place) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let layer = of(&SweepPlan::layer_phase(layer, place));
+            assert!(layer == vec![layers[..layers.len() / 2].to_vec(); 3].concat(), "{recipe:?}");
+        }
         for batch in 0..3 {
             assert!(of(&SweepPlan::norm_phase(batch)) == all[all.len() - 1..], "{recipe:?}");
         }
@@ -80,7 +83,8 @@ fn a_sweep_has_a_place_for_every_parameter() {
     for name in ["qwen2.5-1.5b", "qwen3-1.7b", "smollm2-135m", "llama-3.2-1b"] {
         let config = config(name);
         let sweep =
-            SweepPlan::new((&config, &Formats::dense()), ((1, 64), 2), (Precision::Bf16, None), Arch::Sm89).unwrap();
+            SweepPlan::new((&config, &Formats::dense()), ((1, 64), (2, 1)), (Precision::Bf16, None), Arch::Sm89)
+                .unwrap();
         let of_layer = |layer| sweep.layer(layer).map(|(parameter, tensor, _)| (parameter, tensor));
         let layers = (0..config.layers).flat_map(|layer| of_layer(layer).collect::<Vec<_>>());
         let placed: Vec<(Parameter, Tensor)> = layers.chain([sweep.embedding.clone(), sweep.norm()]).collect();
@@ -100,12 +104,29 @@ fn a_sweep_has_a_place_for_every_parameter() {
     }
 }
 
+/// A block more takes its streams and nothing else, and each place is copied whole.
+#[test]
+fn a_sweep_in_two_places_has_two_blocks_of_streams() {
+    let config = config("qwen2.5-1.5b");
+    let of = |batches, places| {
+        let shape = ((1, 64), (batches, places));
+        SweepPlan::new((&config, &Formats::dense()), shape, (Precision::Bf16, None), Arch::Sm89).unwrap()
+    };
+    let (one, two) = (of(3, 1), of(3, 2));
+    let streams = 3 * 64 * u64::from(config.hidden) * 2;
+    assert_eq!([one.places.len(), two.places.len()], [1, 2]);
+    assert!(two.places.iter().all(|place| place.bytes() == streams) && two.places[0].buffer != two.places[1].buffer);
+    assert_eq!(row(&two.plan, category::STREAMS), row(&one.plan, category::STREAMS).map(|bytes| bytes + streams));
+    assert_eq!(two.plan.arena_bytes, one.plan.arena_bytes + streams);
+    assert_eq!([two.ids.len(), two.results.len()], [3, 3]);
+}
+
 /// Sends a matrix as the file stores it, in blocks, and runs one phase that dequantizes it.
 #[test]
 fn a_sweep_of_blocks_dequantizes_each_matrix_once_a_layer() {
     let config = config("qwen2.5-1.5b");
     let formats = Formats::q4_k_m(&config);
-    let sweep = SweepPlan::new((&config, &formats), ((1, 64), 2), (Precision::Bf16, None), Arch::Sm89).unwrap();
+    let sweep = SweepPlan::new((&config, &formats), ((1, 64), (2, 1)), (Precision::Bf16, None), Arch::Sm89).unwrap();
     for layer in 0..config.layers {
         let mut matrices = 0;
         for (parameter, tensor, phase) in sweep.layer(layer) {
@@ -156,7 +177,7 @@ fn a_compact_cache_is_filled_by_the_teacher_and_its_head() {
         let is_top = |(key, ..): &&(String, String, Vec<u8>)| key.starts_with("sample.top{");
         assert_eq!(head.iter().filter(is_top).count(), of_step.len());
         assert!(head.iter().filter(|launch| !is_top(launch)).eq(&of_step), "{recipe:?}");
-        let sweep = SweepPlan::new((teacher, formats), (shape, 2), (recipe.precision, Some(top)), arch).unwrap();
+        let sweep = SweepPlan::new((teacher, formats), (shape, (2, 1)), (recipe.precision, Some(top)), arch).unwrap();
         assert!(launches(&sweep.plan, &SweepPlan::norm_phase(1), |_| true).ends_with(head));
     });
 }

@@ -133,7 +133,7 @@ proptest! {
                 let top = TopTokens { vocab: student.vocab, keep: 1, temperature: 2.0 };
                 for results in [None, Some(top)].map(|top| (recipe.precision, top)) {
                     assert_covered(&built, &HiddenPlan::new(model, shape, results, arch).unwrap().plan);
-                    assert_covered(&built, &SweepPlan::new(model, (shape, 2), results, arch).unwrap().plan);
+                    assert_covered(&built, &SweepPlan::new(model, (shape, (2, 2)), results, arch).unwrap().plan);
                 }
             }
             teachers.push(model.into());

@@ -13,6 +13,7 @@ mod loader;
 mod mark;
 mod memory;
 mod nvml;
+mod pinned;
 pub(crate) mod sole;
 mod stage;
 mod tensor_map;
@@ -40,6 +41,7 @@ use graph::Graph;
 use library::Libraries;
 use mark::Mark;
 use nvml::{BusId, Nvml};
+use pinned::Pinned;
 use sole::Sole;
 use stage::Stage;
 use timer::Timer;
@@ -72,6 +74,8 @@ pub struct Cuda {
     /// Waits for exchanges beside graphs.
     waits: Waits,
     stage: Option<Stage>,
+    /// Host memory that device memory is spilled to.
+    pinned: Option<Pinned>,
     activity: Activity,
     mark: Option<Mark>,
     /// True if each node is a graph of its own.
@@ -116,6 +120,7 @@ impl Cuda {
             ranks: None,
             waits: Waits::default(),
             stage: None,
+            pinned: None,
             activity: Activity::default(),
             mark: None,
             nodes_alone: false,
@@ -172,6 +177,10 @@ impl Cuda {
 
     fn stage(&mut self) -> &mut Stage {
         self.stage.as_mut().expect("Driver::stage comes before copies")
+    }
+
+    fn pinned(&self) -> &Pinned {
+        self.pinned.as_ref().expect("Driver::pin comes before copies")
     }
 }
 
@@ -551,6 +560,19 @@ impl Driver for Cuda {
         self.stage().read(stream, address, bytes as usize).map(Ticket)
     }
 
+    fn pin(&mut self, bytes: u64) -> Result<(), DriverError> {
+        self.pinned = Some(Pinned::new(bytes as usize)?);
+        Ok(())
+    }
+
+    fn spill(&mut self, address: u64, bytes: u64, start: u64) -> Result<(), DriverError> {
+        self.pinned().spill(self.stream, address, (start, bytes))
+    }
+
+    fn fetch(&mut self, address: u64, bytes: u64, start: u64) -> Result<(), DriverError> {
+        self.pinned().fetch(self.stream, address, (start, bytes))
+    }
+
     fn wait(&mut self, ticket: Ticket) -> Result<Arrived, DriverError> {
         let arrived = self.stage().wait(ticket.0)?;
         // Results of an aborted exchange are invalid.
@@ -580,6 +602,7 @@ impl Drop for Cuda {
             self.ranks = None;
             self.waits = Waits::default();
             self.stage = None;
+            self.pinned = None;
             // Other ranks may still have this memory open: it is left to the end of the process, and the context with
             // it. CUDA leaves freeing it before they close it undefined.
             for (address, _) in self.memory.drain(..).filter(|_| !is_shared) {

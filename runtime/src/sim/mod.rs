@@ -41,6 +41,8 @@ pub struct Sim {
     kernels: Vec<(Key, u32)>,
     graphs: Vec<Vec<Bound>>,
     reads: Vec<Option<Arrived>>,
+    /// What pinned host memory holds.
+    pinned: Vec<u8>,
     launches: u64,
     poisoned: bool,
     /// This rank and the connections to the others; none without ranks.
@@ -70,6 +72,7 @@ impl Sim {
             kernels: Vec::new(),
             graphs: Vec::new(),
             reads: Vec::new(),
+            pinned: Vec::new(),
             launches: 0,
             poisoned: false,
             ranks: None,
@@ -270,6 +273,28 @@ impl Driver for Sim {
         });
         self.reads[slot] = Some(arrived);
         Ok(Ticket(slot))
+    }
+
+    fn pin(&mut self, bytes: u64) -> Result<(), DriverError> {
+        self.check("cuMemHostAlloc")?;
+        self.pinned = vec![0; bytes as usize];
+        Ok(())
+    }
+
+    fn spill(&mut self, address: u64, bytes: u64, start: u64) -> Result<(), DriverError> {
+        self.check("cuMemcpyDtoHAsync")?;
+        let invalid = || error("cuMemcpyDtoHAsync", 1, "CUDA_ERROR_INVALID_VALUE", "");
+        let source = self.memory.slice_mut(address, bytes).ok_or_else(invalid)?;
+        self.pinned[start as usize..][..bytes as usize].copy_from_slice(source);
+        Ok(())
+    }
+
+    fn fetch(&mut self, address: u64, bytes: u64, start: u64) -> Result<(), DriverError> {
+        self.check("cuMemcpyHtoDAsync")?;
+        let invalid = || error("cuMemcpyHtoDAsync", 1, "CUDA_ERROR_INVALID_VALUE", "");
+        let target = self.memory.slice_mut(address, bytes).ok_or_else(invalid)?;
+        target.copy_from_slice(&self.pinned[start as usize..][..bytes as usize]);
+        Ok(())
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Arrived, DriverError> {

@@ -54,23 +54,23 @@ impl Opening<'_> {
     }
 
     /// Estimates the host memory that a filling takes: rows of a batch that is read, of one that is written, and of those
-    /// between, of each rank.
-    pub fn host(&self, plan: &Plan, model: &Resident) -> HostMemory {
+    /// between, of each rank; and so many bytes of streams.
+    pub fn host(&self, plan: &Plan, model: &Resident, spilled: u64) -> HostMemory {
         let (batch, seq_len) = self.request.batch();
         let batches = WAITING as u64 * u64::from(self.ranks) + 2;
-        let kept = ("rows of the cache", batches * u64::from(batch * seq_len) * self.made.row_bytes());
+        let kept = ("rows of the cache", batches * u64::from(batch * seq_len) * self.made.row_bytes() + spilled);
         HostMemory::of_forward(plan, model, kept, &self.request.data, DeviceMemory::of(self.driver.device()))
     }
 
-    /// Checks memory, loads kernels and seals. `patience` is that of who watches the device.
+    /// Checks memory, loads kernels and seals. `patience` is that of who watches the device, and `spilled` bytes are pinned.
     pub fn seal(
         self,
         plan: &mut Plan,
         model: &Resident,
-        patience: Option<Patience>,
+        (patience, spilled): (Option<Patience>, u64),
     ) -> Result<SealedDevice, DeviceError> {
         let what = "the teacher does not fit: give --memory less than is free, use a smaller --batch-size, or end other programs";
-        let host = self.host(plan, model);
+        let host = self.host(plan, model, spilled);
         tuning::select(plan, self.driver.device(), None)?;
         one_memory::check(self.driver.device(), plan, &host).map_err(|error| error.unfit(what))?;
         let path: &Path = &self.request.teacher;

@@ -4,6 +4,7 @@
 mod engine;
 mod filler;
 mod open;
+mod pass;
 mod peers;
 mod request;
 mod resident;

@@ -4,6 +4,7 @@ use precast_plan::{Formats, HiddenPlan, Plan, PlanError, SweepPlan, human_bytes}
 use precast_runtime::Device;
 
 use super::engine::{Engine, Opening};
+use super::pass::{Pass, Room};
 use super::resident::Resident;
 use super::sweep::Sweep;
 use crate::device::weight_format::{Choice, Chosen, KERNELS_BYTES};
@@ -11,20 +12,17 @@ use crate::device::{self, DeviceError, one_memory};
 use crate::inputs::checkpoint::Weights;
 use crate::options::WeightFormat;
 
-/// Batches of a pass: each has launches of its own.
-const MOST_BATCHES: u64 = 1024;
-
 /// A plan, and a note on why it is so.
 pub(super) enum Planned {
     Resident(Box<HiddenPlan>, Option<String>),
-    Sweep(Box<SweepPlan>, String),
+    Sweep(Box<Pass>, String),
 }
 
 impl Planned {
     pub fn plan(&self) -> &Plan {
         match self {
             Self::Resident(plan, _) => &plan.plan,
-            Self::Sweep(plan, _) => &plan.plan,
+            Self::Sweep(pass, _) => &pass.plan.plan,
         }
     }
 
@@ -47,14 +45,14 @@ impl<'a> Opening<'a> {
         match self.resident(memory) {
             Ok(Chosen { plan, note, .. }) if self.is_allowed(&plan) => Ok(Planned::Resident(Box::new(plan), note)),
             Ok(_) | Err(DeviceError::Memory { .. } | DeviceError::OneMemory { .. } | DeviceError::Unfit(_)) => {
-                let plan = self.sweep(sequences, memory)?;
+                let pass = self.sweep(sequences, memory)?;
                 let note = format!(
-                    "the teacher does not fit into {}: it is swept through {}, layer after layer, {} sequences at a time",
+                    "the teacher does not fit into {}: it is swept through {}, layer after layer, {}",
                     human_bytes(memory.unwrap_or(self.driver.device().free_bytes)),
-                    human_bytes(plan.plan.arena_bytes),
-                    plan.ids.len() as u32 * self.request.shape.batch_size
+                    human_bytes(pass.plan.plan.arena_bytes),
+                    pass.described(self.request.shape.batch_size)
                 );
-                Ok(Planned::Sweep(Box::new(plan), note))
+                Ok(Planned::Sweep(Box::new(pass), note))
             }
             Err(error) => Err(error),
         }
@@ -67,7 +65,7 @@ impl<'a> Opening<'a> {
     pub fn open(self, planned: Planned) -> Result<Box<dyn Engine + 'a>, DeviceError> {
         Ok(match planned {
             Planned::Resident(plan, _) => Box::new(Resident::open(self, *plan)?),
-            Planned::Sweep(plan, _) => Box::new(Sweep::open(self, *plan)?),
+            Planned::Sweep(pass, _) => Box::new(Sweep::open(self, *pass)?),
         })
     }
 
@@ -80,12 +78,12 @@ impl<'a> Opening<'a> {
 
     /// Returns true if a plan fits into what a plan may take, beside what the host takes of that where it shares it.
     fn is_allowed(&self, plan: &HiddenPlan) -> bool {
-        self.memory().is_none_or(|most| plan.plan.arena_bytes + self.host_bytes(&plan.plan, &plan.model) <= most)
+        self.memory().is_none_or(|most| plan.plan.arena_bytes + self.host_bytes(&plan.plan, &plan.model, 0) <= most)
     }
 
     /// Returns the bytes that the host takes of memory which it shares with the device, 0 where each has its own.
-    fn host_bytes(&self, plan: &Plan, model: &precast_plan::Resident) -> u64 {
-        one_memory::host_bytes(self.driver.device(), || self.host(plan, model))
+    fn host_bytes(&self, plan: &Plan, model: &precast_plan::Resident, spilled: u64) -> u64 {
+        one_memory::host_bytes(self.driver.device(), || self.host(plan, model, spilled))
     }
 
     /// Lowers the teacher resident, in the format that is asked for or, of `auto`, the first that fits.
@@ -100,35 +98,30 @@ impl<'a> Opening<'a> {
             let results = (self.request.precision, self.top());
             HiddenPlan::new((self.teacher.config(), formats), self.request.batch(), results, arch)
         };
-        choice.make(device, |plan: &HiddenPlan| self.host_bytes(&plan.plan, &plan.model), lower)
+        choice.make(device, |plan: &HiddenPlan| self.host_bytes(&plan.plan, &plan.model, 0), lower)
     }
 
-    /// Lowers a sweep of as many batches as fit, or in as few passes as that takes: all of about one length.
-    fn sweep(&self, sequences: u64, memory: Option<u64>) -> Result<SweepPlan, DeviceError> {
+    /// Lowers a pass of a sweep.
+    fn sweep(&self, sequences: u64, memory: Option<u64>) -> Result<Pass, DeviceError> {
         let arch = device::rows(self.driver.device())?.launches;
         let formats = match self.request.teacher_format {
             WeightFormat::Bf16 => Formats::dense(),
             _ => self.teacher.formats(),
         };
-        let lower = |batches: u64| -> Result<SweepPlan, PlanError> {
-            let shape = (self.request.batch(), batches as u32);
+        let lower = |batches: u64, places: usize| -> Result<SweepPlan, PlanError> {
+            let shape = (self.request.batch(), (batches as u32, places));
             SweepPlan::new((self.teacher.config(), &formats), shape, (self.request.precision, self.top()), arch)
         };
         let all = sequences.div_ceil(u64::from(self.request.shape.batch_size)).div_ceil(self.ranks.into()).max(1);
-        let (one, two) = (lower(1)?, lower(2)?);
-        let memory = memory.map(|memory| memory.saturating_sub(self.host_bytes(&one.plan, &one.first)));
-        let [one, two] = [one, two].map(|plan| plan.plan.arena_bytes);
-        let most = match memory {
-            None => all,
-            Some(memory) if memory < one => {
-                let device = Device { free_bytes: memory, ..self.driver.device().clone() };
-                let what = "the teacher does not fit, and two of its layers with a batch of sequences do not either: use a smaller \
-                            --batch-size, or give more --memory";
-                return Err(DeviceError::memory(&device, &lower(1)?.plan, one, String::new()).unfit(what));
-            }
-            Some(memory) => (1 + (memory - one) / (two - one)).min(all),
-        };
-        let most = most.min(MOST_BATCHES);
-        Ok(lower(all.div_ceil(all.div_ceil(most)))?)
+        let one = lower(1, 1)?;
+        let device =
+            memory.map(|memory| memory.saturating_sub(self.host_bytes(&one.plan, &one.first, self.request.spill)));
+        if let Some(free_bytes) = device.filter(|device| *device < one.plan.arena_bytes) {
+            let device = Device { free_bytes, ..self.driver.device().clone() };
+            let what = "the teacher does not fit, and two of its layers with a batch of sequences do not either: use a smaller \
+                        --batch-size, or give more --memory";
+            return Err(DeviceError::memory(&device, &one.plan, one.plan.arena_bytes, String::new()).unfit(what));
+        }
+        Ok(Pass::new(all, &Room { device, spill: self.request.spill }, &one, lower)?)
     }
 }

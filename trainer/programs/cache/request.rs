@@ -63,6 +63,12 @@ pub struct CacheRequest {
     /// pass through it one after the other, at the same bits.
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     pub memory: Option<u64>,
+    /// Pinned host memory for the residual streams of a sweep [default: 0]
+    ///
+    /// Bytes, or a number of KiB, MiB or GiB. Of a larger pass than the device has room for, two blocks are there, and the others here:
+    /// a reading of the file serves more tokens, at the same bits.
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes, default_value_t = 0, hide_default_value = true)]
+    pub spill: u64,
     /// Cache: a new directory, or one to go on with
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,

@@ -27,7 +27,7 @@ impl<'a> Resident<'a> {
     /// [`DeviceError`].
     pub fn open(opening: Opening<'a>, mut plan: HiddenPlan) -> Result<Self, DeviceError> {
         let Opening { request, teacher, made, .. } = opening;
-        let mut sealed = opening.seal(&mut plan.plan, &plan.model, None)?;
+        let mut sealed = opening.seal(&mut plan.plan, &plan.model, (None, 0))?;
         let mut wait = Wait::start("sending weights");
         let progress = &mut |_| {
             wait.goes_on();

@@ -8,6 +8,7 @@ use precast_plan::{Parameter, SweepPlan, Tensor, human_bytes};
 use precast_system::progress::{Progress, Unit};
 
 use super::engine::{Emit, Engine, Opening, read_rows};
+use super::pass::Pass;
 use super::sequences::{Sequence, laid_out};
 use crate::base::notes::note;
 use crate::device::DeviceError;
@@ -21,6 +22,10 @@ use crate::programs::failure::Failure;
 /// A teacher of which two layers are on the device.
 pub(super) struct Sweep<'a> {
     plan: SweepPlan,
+    /// Blocks of streams of a pass: one stays on the device, more are spilled to host memory.
+    blocks: usize,
+    /// True if all sequences are computed in one pass.
+    is_whole: bool,
     sealed: SealedDevice,
     teacher: &'a Checkpoint,
     made: &'a Made,
@@ -36,13 +41,18 @@ impl<'a> Sweep<'a> {
     ///
     /// # Errors
     /// [`DeviceError`].
-    pub fn open(opening: Opening<'a>, mut plan: SweepPlan) -> Result<Self, DeviceError> {
+    pub fn open(mut opening: Opening<'a>, pass: Pass) -> Result<Self, DeviceError> {
         let Opening { request, teacher, made, .. } = opening;
+        let spilled = pass.spilled_bytes();
+        if spilled > 0 {
+            opening.driver.pin(spilled)?;
+        }
+        let Pass { mut plan, blocks, is_whole } = pass;
         // A layer takes as long as it has tokens, and no step before says how long.
-        let mut sealed = opening.seal(&mut plan.plan, &plan.first, Some(Patience::None))?;
+        let mut sealed = opening.seal(&mut plan.plan, &plan.first, (Some(Patience::None), spilled))?;
         Upload::new(&mut sealed, teacher, &mut |_| Ok(())).tables(&plan.first)?;
         let batch = request.shape.batch_size as usize;
-        let mut sweep = Self { plan, sealed, teacher, made, batch, scratch: None, is_first: true };
+        let mut sweep = Self { plan, blocks, is_whole, sealed, teacher, made, batch, scratch: None, is_first: true };
         let head = sweep.plan.head.as_ref().map(|head| (head.parameter.clone(), head.tensor()));
         let stays: Vec<(Parameter, Tensor)> = head.into_iter().chain([sweep.plan.norm()]).collect();
         sweep.send(&stays)?;
@@ -58,38 +68,60 @@ impl<'a> Sweep<'a> {
         Ok(parameters.iter().map(|(_, tensor)| tensor.bytes()).sum())
     }
 
-    /// Sends a layer while the one before computes, and then dequantizes what of it is in blocks.
-    fn send_layer(&mut self, layer: u32) -> Result<u64, DeviceError> {
-        let (mut parameters, mut phases) = (Vec::new(), Vec::new());
-        for (parameter, place, phase) in self.plan.layer(layer) {
-            parameters.push((parameter, place));
-            phases.extend(phase);
-        }
-        let bytes = self.send(&parameters)?;
-        phases.iter().try_for_each(|phase| self.sealed.run(phase))?;
-        Ok(bytes)
+    /// Dequantizes what of a layer is in blocks, once all of it has been sent.
+    fn dequantize(&mut self, layer: u32) -> Result<(), DeviceError> {
+        let phases: Vec<String> = self.plan.layer(layer).filter_map(|(.., phase)| phase).collect();
+        Ok(phases.iter().try_for_each(|phase| self.sealed.run(phase))?)
     }
 
-    /// Takes the streams of all batches through the layers.
-    fn layers(&mut self, sequences: usize) -> Result<(), DeviceError> {
+    /// Takes the streams of all batches through the layers, block after block, and sends a part of the next layer beside each.
+    fn layers(&mut self, sequences: usize, blocks: usize) -> Result<(), DeviceError> {
         let layers = self.teacher.config().layers;
         let progress = Progress::start("sweep", Unit::Things("layers"));
-        self.send_layer(0)?;
+        let of_layer = |plan: &SweepPlan, layer| -> Vec<(Parameter, Tensor)> {
+            plan.layer(layer).map(|(parameter, place, _)| (parameter, place)).collect()
+        };
+        self.send(&of_layer(&self.plan, 0))?;
+        self.dequantize(0)?;
         for layer in 0..layers {
-            let begun = Instant::now();
-            self.sealed.run_beside(&SweepPlan::layer_phase(layer))?;
-            let is_measured = std::mem::take(&mut self.is_first) && layer + 1 < layers;
-            if is_measured {
-                self.wait()?;
+            let next = if layer + 1 < layers { of_layer(&self.plan, layer + 1) } else { Vec::new() };
+            let is_measured = std::mem::take(&mut self.is_first) && !next.is_empty();
+            for block in 0..blocks {
+                let (number, begun) = (layer as usize * blocks + block, Instant::now());
+                self.sealed.run_beside(&SweepPlan::layer_phase(layer, number % self.plan.places.len()))?;
+                if is_measured && block == 0 {
+                    self.wait()?;
+                    let computed = Instant::now();
+                    let bytes = self.send(&next)?;
+                    self.dequantize(layer + 1)?;
+                    self.wait()?;
+                    let seconds = [(computed - begun) * blocks as u32, computed.elapsed()];
+                    progress.suspend(|| self.say_rates(sequences, bytes, seconds.map(|time| time.as_secs_f64())));
+                }
+                self.copy_beside(number, layers as usize * blocks, blocks)?;
+                if !is_measured {
+                    self.send(&next[next.len() * block / blocks..next.len() * (block + 1) / blocks])?;
+                }
             }
-            let computed = Instant::now();
-            let bytes = if layer + 1 < layers { self.send_layer(layer + 1)? } else { 0 };
-            if is_measured {
-                self.wait()?;
-                let seconds = [computed - begun, computed.elapsed()].map(|time| time.as_secs_f64());
-                progress.suspend(|| self.say_rates(sequences, bytes, seconds));
+            if !is_measured && !next.is_empty() {
+                self.dequantize(layer + 1)?;
             }
             progress.set(u64::from(layer) + 1, layers.into());
+        }
+        Ok(())
+    }
+
+    /// Copies the block before to host memory while one computes, and then the next from there to the same place. Blocks are numbered
+    /// over all layers, of which there are `end`; behind the last there is none.
+    fn copy_beside(&mut self, number: usize, end: usize, blocks: usize) -> Result<(), DeviceError> {
+        if blocks > 1 {
+            let other = self.plan.places[(number + 1) % 2];
+            if number > 0 {
+                self.sealed.spill(other, other.bytes() * ((number - 1) % blocks) as u64)?;
+            }
+            if number + 1 < end {
+                self.sealed.fetch(other, other.bytes() * ((number + 1) % blocks) as u64)?;
+            }
         }
         Ok(())
     }
@@ -104,37 +136,74 @@ impl<'a> Sweep<'a> {
     fn say_rates(&self, sequences: usize, bytes: u64, [compute_s, arrive_s]: [f64; 2]) {
         let layers = f64::from(self.teacher.config().layers);
         let tokens = sequences as f64 * f64::from(self.plan.ids[0].elems as u32) / self.batch as f64;
+        let decides = match (compute_s < arrive_s, self.is_whole) {
+            (false, _) => "arithmetic decides",
+            (true, true) => "the disk decides",
+            (true, false) => "the disk decides, and with more --memory or --spill a pass has more tokens",
+        };
         note(format_args!(
             "a layer of {} ({bytes} bytes) arrives in {arrive_s:.3} s, {:.2} GB/s, and computes in {compute_s:.3} s, {:.0} tokens/s of \
-             all layers: {} decides",
+             all layers: {decides}",
             human_bytes(bytes),
             bytes as f64 / arrive_s / 1e9,
             tokens / compute_s / layers,
-            if compute_s < arrive_s { "the disk" } else { "arithmetic" }
         ));
     }
-}
 
-impl Engine for Sweep<'_> {
-    fn sequences(&self) -> usize {
-        self.plan.ids.len() * self.batch
-    }
-
-    fn rows(&mut self, sequences: &[Arc<Sequence>], emit: &mut Emit<'_>) -> Result<(), Failure> {
+    /// Sends the ids of a block, and embeds them in the first place.
+    fn embed(&mut self, sequences: &[Arc<Sequence>]) -> Result<(), DeviceError> {
         let mut batches = sequences.chunks(self.batch);
         for ids in &self.plan.ids {
             // All are computed, those that lack sequences too.
             let own = batches.next().unwrap_or_default();
             self.sealed.write(*ids, bytemuck::cast_slice(&laid_out(own, ids.elems)))?;
         }
+        Ok(self.sealed.run(SweepPlan::EMBED)?)
+    }
+
+    /// Sequences of a block.
+    fn of_block(&self) -> usize {
+        self.plan.ids.len() * self.batch
+    }
+}
+
+impl Engine for Sweep<'_> {
+    fn sequences(&self) -> usize {
+        self.blocks * self.of_block()
+    }
+
+    fn rows(&mut self, sequences: &[Arc<Sequence>], emit: &mut Emit<'_>) -> Result<(), Failure> {
+        let (of_block, first) = (self.of_block(), self.plan.places[0]);
+        // While one of two computes the other is copied.
+        let blocks = sequences.len().div_ceil(of_block).max(self.plan.places.len());
+        let own = |block: usize| sequences.chunks(of_block).nth(block).unwrap_or_default();
+        let start = |block: usize| first.bytes() * block as u64;
         let embedding = [self.plan.embedding.clone()];
         self.send(&embedding)?;
-        self.sealed.run(SweepPlan::EMBED)?;
-        self.layers(sequences.len())?;
-        for (index, sequences) in sequences.chunks(self.batch).enumerate() {
-            self.sealed.run(&SweepPlan::norm_phase(index))?;
-            let count = (sequences.len(), self.batch);
-            emit(sequences.len(), read_rows(&mut self.sealed, &self.plan.results[index], count, self.made)?)?;
+        for block in 0..blocks {
+            self.embed(own(block))?;
+            if blocks > 1 {
+                self.sealed.spill(first, start(block))?;
+            }
+        }
+        if blocks > 1 {
+            self.sealed.fetch(first, 0)?;
+        }
+        self.layers(sequences.len(), blocks)?;
+        if blocks > 1 {
+            self.sealed.wait_beside()?;
+            let last = self.teacher.config().layers as usize * blocks - 1;
+            self.sealed.spill(self.plan.places[last % 2], start(blocks - 1))?;
+        }
+        for block in 0..blocks {
+            if blocks > 1 {
+                self.sealed.fetch(first, start(block))?;
+            }
+            for (index, sequences) in own(block).chunks(self.batch).enumerate() {
+                self.sealed.run(&SweepPlan::norm_phase(index))?;
+                let count = (sequences.len(), self.batch);
+                emit(sequences.len(), read_rows(&mut self.sealed, &self.plan.results[index], count, self.made)?)?;
+            }
         }
         Ok(())
     }
