@@ -115,7 +115,7 @@ impl Failure {
             Self::Run(RunError::Directory(_) | RunError::Gone { .. })
             | Self::Fault(_)
             | Self::Decode(_)
-            | Self::Cache(CacheError::Gone(_))
+            | Self::Cache(CacheError::Gone(_) | CacheError::Rows { .. })
             | Self::Io(_) => 1,
             Self::Cache(
                 CacheError::Damaged { .. }
@@ -189,7 +189,7 @@ passes_on!(
 passes_on!(
     CacheError: Io;
     Cache: NotACache, Busy, Different, Complete, Gone, DataChanged, Missing, Incomplete, Format, Damaged, OtherOption, OtherVocabulary, OtherTeacher, LacksData,
-    LacksHeldOut, Space, NoSequence, Signature
+    LacksHeldOut, Space, NoSequence, Signature, Rows
 );
 passes_on!(RunError: Checkpoint, Driver, Io, Rank; Run: Busy, Directory, Gone, Unfit, Unusable);
 
@@ -224,7 +224,7 @@ mod tests {
         let usage = || UsageError(String::new());
         let refused = |kind: ErrorKind| RunError::Directory(IoError::of("lock", "out")(kind.into()));
         let cache = || PathBuf::from("cache");
-        let failures: [(Failure, u8); 35] = [
+        let failures: [(Failure, u8); 36] = [
             (unwritten().into(), 1),
             (DeviceError::from(unwritten()).into(), 1),
             (RunError::from(unwritten()).into(), 1),
@@ -247,6 +247,7 @@ mod tests {
             (refused(ErrorKind::FileTooLarge).into(), 5),
             (CacheError::from(unwritten()).into(), 1),
             (CacheError::Gone(cache()).into(), 1),
+            (CacheError::Rows { place: String::new(), error: unwritten() }.into(), 1),
             (CacheError::NotACache(cache()).into(), 2),
             (CacheError::Incomplete { path: cache(), sequences: 1 }.into(), 2),
             (CacheError::Format { path: cache(), format: 2 }.into(), 5),

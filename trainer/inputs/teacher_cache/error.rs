@@ -63,6 +63,9 @@ pub enum CacheError {
     /// No trusted key has signed it.
     #[error("{}: {error}", path.display())]
     Signature { path: PathBuf, error: SignatureError },
+    /// Rows of a sequence cannot be read.
+    #[error("{error}: {place}")]
+    Rows { place: String, error: IoError },
     /// It is of runs with another value of an option: this one's value is `run`, which reads a cache of `is`.
     #[error(
         "{} is of {option} {was}, and this run is of {run}: give {option} {was}, or make a cache of this run: \

@@ -68,13 +68,18 @@ impl Hidden {
             let path = self.path.parent().unwrap_or(&self.path).to_owned();
             return Err(CacheError::NoSequence { path, key: *key });
         };
+        let place = format!("the {bytes} bytes at {}", span.offset);
         let mut rows = vec![0; bytes as usize];
-        self.file.read_exact_at(&mut rows, span.offset).map_err(CacheError::reading(&self.path))?;
-        if checksum(&rows) == span.checksum {
-            return Ok(rows);
+        let read = self.file.read_exact_at(&mut rows, span.offset).map_err(CacheError::reading(&self.path));
+        read.map_err(|error| match error {
+            CacheError::Io(error) => CacheError::Rows { place: format!("{place}, of sequence {key:?}"), error },
+            CacheError::Damaged { path, what } => CacheError::Damaged { path, what: format!("{place}: {what}") },
+            other => other,
+        })?;
+        match checksum(&rows) == span.checksum {
+            true => Ok(rows),
+            false => Err(CacheError::damaged(&self.path, format!("{place} do not have their checksum"))),
         }
-        let what = format!("the {bytes} bytes at {} do not have their checksum", span.offset);
-        Err(CacheError::damaged(&self.path, what))
     }
 }
 
@@ -86,5 +91,31 @@ fn sized(dir: &Path, name: &str, expected: Option<u64>) -> Result<(PathBuf, File
     match expected {
         Some(expected) if expected == bytes => Ok((path, file)),
         _ => Err(CacheError::damaged(&path, format!("it has {bytes} bytes, which is not what cache.json says"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_cannot_be_read_are_named_with_their_sequence() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hidden.bin");
+        std::fs::write(&path, [7; 12]).unwrap();
+        let key = Key::of(&[1, 2], &[2, 3]);
+        let of = |file: File, offset| {
+            let spans = HashMap::from([(key, Span { offset, rows: 2, checksum: checksum(&[7; 8]) })]);
+            Hidden { file, path: path.clone(), spans, row_bytes: 4 }.read(&key)
+        };
+        assert_eq!(of(File::open(&path).unwrap(), 4).unwrap(), [7; 8]);
+        // One that is open for writing alone stands for a disk that fails.
+        let failed = of(File::options().write(true).open(&path).unwrap(), 4).unwrap_err();
+        assert!(matches!(failed, CacheError::Rows { .. }), "{failed}");
+        let said = failed.to_string();
+        assert!(said.starts_with(&format!("cannot read {}: ", path.display())), "{said}");
+        assert!(said.ends_with(&format!(": the 8 bytes at 4, of sequence {key:?}")), "{said}");
+        let damaged = of(File::open(&path).unwrap(), 8).unwrap_err().to_string();
+        assert!(damaged.contains("hidden.bin: the 8 bytes at 8: "), "{damaged}");
     }
 }

@@ -67,12 +67,13 @@ pub struct ModelDigests {
 
 impl ModelDigests {
     pub fn start(RunModels { models, cache, .. }: &RunModels<Checkpoint>) -> Self {
-        // Of a teacher that is cached, the weights that its hidden states follow from.
+        // Of a teacher that is cached, the weights that its hidden states follow from; its head was hashed as it was opened.
         let cached = cache.as_ref().map(|cache| cache.manifest().made.teacher_sha256);
         let teacher = models.teacher.as_ref().map(Checkpoint::weight_files);
         let files = Models { teacher, student: models.student.weight_files() };
         let forget = Arc::new(AtomicBool::new(false));
-        let (hashed, forgets) = (files.clone(), Arc::clone(&forget));
+        let hashed = Models { teacher: files.teacher.clone().filter(|_| cached.is_none()), ..files.clone() };
+        let forgets = Arc::clone(&forget);
         let hash = move |files: &Vec<PathBuf>| {
             let digest = checkpoint::digest(files)?;
             if forgets.load(Ordering::Acquire) {

@@ -19,7 +19,7 @@ pub(super) fn in_step(error: Failure, session: &Session, done: u64) -> Failure {
             (what(&doing.phases, doing.step), remedy)
         }
         Failure::Decode(DecodeError::NotFinite { .. }) => (format!("step {}", done + 1), String::new()),
-        Failure::Cache(CacheError::Damaged { .. }) => {
+        Failure::Cache(CacheError::Damaged { .. } | CacheError::Rows { .. }) => {
             let goes_on = continuation(session.watch.last_checkpoint());
             (format!("step {}", done + 1), format!(".\n{goes_on}"))
         }
