@@ -123,6 +123,24 @@ fn a_sweep_has_the_same_bytes_whichever_stream_is_late() {
     }
 }
 
+/// Each rank opens the GPU of its number, and exchanges nothing with the others' devices.
+#[test]
+fn gpus_that_divide_a_filling_give_the_bytes_of_one() {
+    skip_if!(has_driver() || lacks_compiler());
+    let host = host();
+    let cache = |out: &str, more: &str| {
+        let mut command = precast();
+        command.current_dir(host.case.dir.path()).with(["cache --teacher teacher --data data.bin --out", out]);
+        command.with(["--batch-size 1 --seq-len 16", more]);
+        command
+    };
+    cache("whole", "--device sim").succeeds();
+    for gpus in ["2", "3", "all"] {
+        host.machine.computes(&mut cache(gpus, &format!("--gpus {gpus}")), &host.bundle).succeeds();
+        assert!(host.case.read(format!("{gpus}/hidden.bin")) == host.case.read("whole/hidden.bin"), "{gpus}");
+    }
+}
+
 #[test]
 fn several_ranks_give_the_bits_of_one() {
     skip_if!(has_driver());
