@@ -127,6 +127,8 @@ fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutco
     config.sources()?;
     refuse_inputs(&request.out, &config.inputs())?;
     refuse_within(&request.out, &config.inputs())?;
+    let key = request.key.clone().filter(|_| ranks.is_first()).map(SigningKey::open).transpose()?;
+    let sign = |bytes: &[u8]| key.as_ref().map(|key| key.sign(bytes)).transpose();
     let models = RunModels::open(&config)?;
     let data = read_data(&config, &models)?;
     let teacher = models.models.teacher.as_ref().expect("a cache is of a teacher");
@@ -137,8 +139,6 @@ fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutco
     let made = made(request, (teacher, compact), &data, arch.argument().to_owned())?;
     let disk_bytes = contents.bytes(made.row_bytes()) + head_bytes(&head_of(teacher, compact), request.precision);
     check_alike(request, &made, ranks)?;
-    let key = request.key.clone().filter(|_| ranks.is_first()).map(SigningKey::open).transpose()?;
-    let sign = |bytes: &[u8]| key.as_ref().map(|key| key.sign(bytes)).transpose();
     let there = if ranks.is_first() { check_out(request, &made, disk_bytes)? } else { 0 };
     let there = of_first(ranks, there)?;
     let opening = Opening { driver, request, teacher, made: &made, ranks: ranks.count() };
