@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use precast_fatbins::Digest;
 use precast_plan::decoding::MOST_STOPS;
@@ -32,6 +33,9 @@ use crate::ranks::{Launcher, RankError, RankFailure, Ranks};
 use crate::run::identity::Identity;
 use crate::run::out::{Out, Start};
 use crate::run::tokens;
+
+/// A rank that is refused as all are waits so long for the report of the first.
+const REPORT: Duration = Duration::from_secs(5);
 
 /// A run before it has a device.
 pub(super) struct Opened {
@@ -132,7 +136,8 @@ fn refused(error: UsageError, ranks: &Ranks) -> Failure {
     }
     let (reason, exit_code) = (error.to_string(), Failure::from(error).exit_code());
     let failure = RankFailure { rank: 0, ranks: ranks.count(), exit_code, reason, by_itself: true };
-    Failure::Rank(RankError::Failed(failure))
+    // One that ends before that has said so would be why all end.
+    ranks.first_failure(REPORT).unwrap_or(RankError::Failed(failure)).into()
 }
 
 /// Returns what a pass over the data comes to: it is counted where the length of the run follows from it, else known where what is read ahead
