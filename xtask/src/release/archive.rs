@@ -10,14 +10,11 @@ use super::files::Entry;
 /// Seconds since 1970 at which every entry was changed: 1980 began, as early as a zip archive can say.
 const CHANGED: u64 = 315_532_800;
 
-/// Preset of xz: a dictionary of 8 MiB.
-const PRESET: u32 = 6;
-
-/// Packs files below a folder of the archive's name.
+/// Packs files below a folder of the archive's name, by xz at its usual level, 6.
 pub fn tar_xz(folder: &str, entries: &[Entry]) -> Result<Vec<u8>> {
     let mut sorted: Vec<&Entry> = entries.iter().collect();
     sorted.sort_by(|a, b| a.path.cmp(&b.path));
-    let mut tar = tar::Builder::new(XzWriter::new(Vec::new(), XzOptions::with_preset(PRESET))?);
+    let mut tar = tar::Builder::new(XzWriter::new(Vec::new(), XzOptions::default())?);
     for entry in sorted {
         let mut header = tar::Header::new_ustar();
         header.set_size(entry.bytes.len() as u64);
