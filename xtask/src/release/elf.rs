@@ -8,7 +8,8 @@ use object::{Endianness, elf};
 
 use super::hosts::GLIBC;
 
-/// Libraries that a program may need: those that manylinux lists of glibc and GCC. libcuda is opened by name, if present.
+/// Libraries that a program may need: those that manylinux lists of glibc and GCC. libcuda is opened by name, if
+/// present.
 const LIBRARIES: [&str; 6] = ["libc.so.6", "libdl.so.2", "libgcc_s.so.1", "libm.so.6", "libpthread.so.0", "librt.so.1"];
 
 /// What a program asks the loader for.

@@ -1,5 +1,5 @@
-//! `cargo xtask release`: everything that a release holds, from a clean checkout and pinned tools. The same sources give
-//! the same bytes.
+//! `cargo xtask release`: everything that a release holds, from a clean checkout and pinned tools. The same sources
+//! give the same bytes.
 
 mod archive;
 mod build;

@@ -47,7 +47,10 @@ pub fn statement(
                 "resolvedDependencies": dependencies,
             },
             "runDetails": {
-                "builder": { "id": "https://precast.dev/xtask-release", "version": { "xtask": env!("CARGO_PKG_VERSION") } },
+                "builder": {
+                    "id": "https://precast.dev/xtask-release",
+                    "version": { "xtask": env!("CARGO_PKG_VERSION") },
+                },
             },
         },
     })
