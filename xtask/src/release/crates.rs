@@ -53,7 +53,10 @@ struct Package {
 /// Lists them by name and version, with the licenses that `deny.toml` allows, and no other.
 pub fn linked(checkout: &Path) -> Result<Vec<Crate>> {
     let lock: Lock = toml::from_str(&fs::read_to_string(checkout.join("Cargo.lock"))?)?;
-    let metadata = output(&mut asked(checkout, &["metadata", "--format-version", "1", "--frozen"]))?;
+    // Of other systems nothing is fetched.
+    let mut metadata = asked(checkout, &["metadata", "--format-version", "1", "--frozen"]);
+    metadata.args(HOSTS.iter().flat_map(|host| ["--filter-platform", host.triple]));
+    let metadata = output(&mut metadata)?;
     let metadata: Metadata = serde_json::from_str(&metadata)?;
     let mut found: BTreeMap<(String, String), Crate> = BTreeMap::new();
     for host in HOSTS {
