@@ -50,7 +50,7 @@ fn a_plan_with_a_cached_teacher_is_of_its_head_and_reads() {
     let shape = "--student student --seq-len 64 --batch-size 1";
     let plan = |words: &str| case.run(["plan --arch sim", shape, words]);
     let printed = plan("--teacher-cache cache").prints("it reads 4.00 KiB (4096 bytes) of hidden states");
-    assert!(printed.contains("hidden states of the cache") && !printed.contains("--teacher-format"), "{printed}");
+    assert!(printed.contains("rows of the cache") && !printed.contains("--teacher-format"), "{printed}");
     assert!(!plan("--teacher teacher").succeeds().contains("hidden states"));
     let dry = ["--dry-run --teacher-cache cache", shape];
     case.distill("out", dry).prints("it reads 4.00 KiB (4096 bytes) of hidden states");
