@@ -11,9 +11,9 @@ use precast_plan::decoding::{BUCKETS, PREFILL, decode_phase};
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
     Adapters, ComparisonPlan, DecodeCheckPlan, DecodeRequest, Decoding, EvaluationPlan, Formats, Gemm, GenerationPlan,
-    ModelConfig, Objective, Plan, PlanError, Precision, Recipe, Recompute, Resident, Sampling, SequenceLength, Share,
-    Slots, Staged, Student, Target, Teacher, Tensor, TrainingPlan, TrainingRequest, build_keys, guard::GUARD, keys,
-    staged::CERTIFY,
+    HiddenPlan, ModelConfig, Objective, Plan, PlanError, Precision, Recipe, Recompute, Resident, Sampling,
+    SequenceLength, Share, Slots, Staged, Student, Target, Teacher, Tensor, TopTokens, TrainingPlan, TrainingRequest,
+    build_keys, guard::GUARD, keys, staged::CERTIFY,
 };
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
@@ -236,6 +236,15 @@ proptest! {
                 requested.extend(keys(&generation.unwrap().plan).into_iter().map(|pair| pair.key));
                 let check = DecodeCheckPlan::new(model, slots, recipe.precision, Arch::Sim).unwrap();
                 requested.extend(keys(&check.plan).into_iter().map(|pair| pair.key));
+            }
+            // A student learns from the most likely tokens of a cache.
+            if recipe.objective.has_teacher() {
+                let top = TopTokens { vocab: student.vocab, keep: 1, temperature: 2.0 };
+                let filling = HiddenPlan::new((&teacher, &formats), (batch, seq_len), (recipe.precision.exact(), Some(top)), Arch::Sim);
+                requested.extend(keys(&filling.unwrap().plan).into_iter().map(|pair| pair.key));
+                let compact = TrainingRequest::new(&student, &recipe, Arch::Sim).taught_by(Some(Teacher::Known { keep: 1 }));
+                let training = planned(compact);
+                requested.extend(training.iter().flat_map(|training| keys(&training.plan)).map(|pair| pair.key));
             }
             // A student learns from what it writes.
             let reverse = matches!(recipe.objective, Objective::Distill { beta: 1.0, .. });

@@ -49,11 +49,11 @@ fn a_plan_with_a_cached_teacher_is_of_its_head_and_reads() {
     case.run("cache --teacher teacher --data data.bin --seq-len 64 --out cache").succeeds();
     let shape = "--student student --seq-len 64 --batch-size 1";
     let plan = |words: &str| case.run(["plan --arch sim", shape, words]);
-    let printed = plan("--teacher-cache cache").prints("it reads 4.00 KiB (4096 bytes) of hidden states");
+    let printed = plan("--teacher-cache cache").prints("it reads 4.00 KiB (4096 bytes) of the cache, on the average");
     assert!(printed.contains("rows of the cache") && !printed.contains("--teacher-format"), "{printed}");
-    assert!(!plan("--teacher teacher").succeeds().contains("hidden states"));
+    assert!(!plan("--teacher teacher").succeeds().contains("of the cache"));
     let dry = ["--dry-run --teacher-cache cache", shape];
-    case.distill("out", dry).prints("it reads 4.00 KiB (4096 bytes) of hidden states");
+    case.distill("out", dry).prints("it reads 4.00 KiB (4096 bytes) of the cache, on the average");
     let ends = |words: &[&str]| case.run(["plan --arch sm_89 --json", shape, &words.join(" ")]).ends().1;
     let json = |words: &[&str]| serde_json::from_str::<Value>(&ends(words)).unwrap();
     // All that helps is shorter sequences, which the cache has not.

@@ -103,13 +103,13 @@ fn a_benchmark_accounts_for_the_whole_step() {
     assert!(!html.contains("http") && !html.contains("NaN") && !html.contains("<script"));
 }
 
-/// Its tokens are in no cache: hidden states are those of the cache's sequences in turn, each read as in a run.
+/// Its tokens are in no cache: rows are those of the cache's sequences in turn, each read as in a run.
 #[test]
 fn a_benchmark_reads_the_sequences_of_a_cache_in_turn() {
     let case = Case::new(17 * 3);
     case.run("cache --teacher teacher --data data.bin --seq-len 16 --out cache").succeeds();
     let bench = "bench --seq-len 16 --batch-size 2 --grad-accum 2 --steps 3 --teacher-cache cache --student student";
-    let printed = case.run(bench).prints(["hidden states     4096 bytes a step", "teacher  cache cache of "]);
+    let printed = case.run(bench).prints(["cache             4096 bytes a step", "teacher  cache cache of "]);
     assert!(!printed.contains("teacher.layers"), "{printed}");
     assert_eq!(case.run([bench, "--json"]).json()["step"]["hidden_bytes"], 4 * 16 * 64);
     // The last of three is read, too.

@@ -34,10 +34,8 @@ const PHRASES: [&str; 7] = [
 ];
 
 /// Folders that may have a word, and why.
-const PLACES: [(&str, &str, &str); 2] = [
-    ("trainer/", "product", "names in JSON that programs read, as `beside_bundle.products`, and sizes of tensors"),
-    ("xtask/src/release/archive.rs", "preset", "what xz calls its levels"),
-];
+const PLACES: [(&str, &str, &str); 1] =
+    [("trainer/", "product", "names in JSON that programs read, as `beside_bundle.products`, and sizes of tensors")];
 
 /// Bare names of types, each of which says too little to be two public types of the workspace.
 const BARE: [&str; 11] =

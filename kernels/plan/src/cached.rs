@@ -92,7 +92,7 @@ pub enum CachedTeacher {
         /// Last hidden states of a micro-batch, normalized, `[tokens, hidden]`, in the dtype of activations. Rows of tokens that do
         /// not count are finite and otherwise arbitrary.
         hidden: Tensor,
-        head: HeadWeights,
+        head: Box<HeadWeights>,
     },
     /// Probabilities of its most likely tokens.
     Compact(KnownTokens),
@@ -100,7 +100,7 @@ pub enum CachedTeacher {
 
 impl CachedTeacher {
     pub(crate) fn exact(b: &mut Builder, config: &ModelConfig, tokens: u32, dtype: Dtype) -> Self {
-        let head = HeadWeights::declare(b, "teacher.weights", config, dtype);
+        let head = Box::new(HeadWeights::declare(b, "teacher.weights", config, dtype));
         let elems = u64::from(tokens) * u64::from(config.hidden);
         let hidden = b.persistent("teacher.hidden", category::INPUTS, dtype, elems);
         Self::Exact { hidden, head }

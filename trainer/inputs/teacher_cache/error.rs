@@ -93,7 +93,7 @@ pub enum CacheError {
     OtherTeacher { path: PathBuf, teacher: PathBuf, was: Digest, is: Digest },
     /// It lacks training data of a run.
     #[error(
-        "{} has no hidden states of sequence {number} of the training data, counted from 1: they were made of other rows, or rows read \
+        "{} lacks sequence {number} of the training data, counted from 1: they were made of other rows, or rows read \
          otherwise (another --data-field, tokenizer or chat template). Make a cache of these: \
          `precast cache --teacher TEACHER --data {} --out CACHE`",
         path.display(),
@@ -102,7 +102,7 @@ pub enum CacheError {
     LacksData { path: PathBuf, number: u64, data: Vec<String> },
     /// It lacks held-out data of a run.
     #[error(
-        "{} has no hidden states of sequence {number} of the held-out data, counted from 1. Make a cache of both, with \
+        "{} lacks sequence {number} of the held-out data, counted from 1. Make a cache of both, with \
          `precast cache --teacher TEACHER --data DATA --eval-data {} --out CACHE`, or leave --eval-data out",
         path.display(),
         data.join(" ")
@@ -116,7 +116,7 @@ pub enum CacheError {
     Space { path: PathBuf, needed: u64, free: u64 },
     /// It lacks a sequence.
     #[error(
-        "{} has no hidden states of sequence {key:?}: it is of other data, or another --seq-len. Make one of this data, with \
+        "{} lacks sequence {key:?}: it is of other data, or another --seq-len. Make one of this data, with \
          `precast cache`",
         path.display()
     )]

@@ -89,7 +89,7 @@ pub struct StepRecord {
     /// That, as a share of the step: of the speed of light.
     pub share_of_floor: Option<f64>,
     pub launches: u64,
-    /// Bytes of hidden states that it reads of a cache, on the average.
+    /// Bytes that it reads of a cache, on the average.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden_bytes: Option<u64>,
     /// All of its kernels, one after the other.

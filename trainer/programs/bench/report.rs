@@ -63,7 +63,7 @@ impl Record {
         }
         if let Some(bytes) = hidden_bytes {
             let rate = bytes as f64 / step_ms / 1e3;
-            rows.push(("hidden states", format!("{bytes} bytes a step are read of the cache, {rate:.1} MB/s")));
+            rows.push(("cache", format!("{bytes} bytes a step are read of the cache, {rate:.1} MB/s")));
         }
         rows.push(("kernels", format!("{kernels_ms:.2} ms in {launches} launches, one after the other")));
         rows.push(match self.step.between_ms {

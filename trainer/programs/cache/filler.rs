@@ -63,7 +63,7 @@ pub fn fill(
     data: &Data,
     deal: &Deal<'_>,
 ) -> Result<(), Failure> {
-    let progress = Progress::start("hidden states", Unit::Things("sequences"));
+    let progress = Progress::start("cache", Unit::Things("sequences"));
     let all = contents.sequences;
     progress.set(filling.sequences(), all);
     let mut missing = contents.missing(|key| filling.has(key));

@@ -129,7 +129,7 @@ pub(super) struct Replicas {
 pub(super) struct Step {
     pub tokens: u64,
     pub flops: u64,
-    /// Bytes of hidden states that it reads of a cache, whose sequences are as those of the data on the average.
+    /// Bytes that it reads of a cache, whose sequences are as those of the data on the average.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden_bytes: Option<u64>,
     /// True if the step writes its sequences, which may be shorter.

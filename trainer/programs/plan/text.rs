@@ -148,7 +148,7 @@ impl Display for Step {
         if let Some(bytes) = hidden_bytes {
             writeln!(
                 f,
-                "it reads {} ({bytes} bytes) of hidden states, on the average of the cache's sequences",
+                "it reads {} ({bytes} bytes) of the cache, on the average of its sequences",
                 human_bytes(*bytes)
             )?;
         }
