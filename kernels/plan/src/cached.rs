@@ -2,45 +2,14 @@
 
 use precast_core::plan::{Builder, Tensor};
 use precast_kernels::Dtype;
-use precast_kernels::abi::MOST_KEPT;
 
 use crate::category;
 use crate::config::ModelConfig;
 use crate::head::{self, Head, Teaching};
 use crate::ops::Ops;
 use crate::parameters::Parameter;
-use crate::recipe::PlanError;
+use crate::predictions::{KnownTokens, TopTokens};
 use crate::weights::{Linear, Matrix, Role, Weight};
-
-/// The tokens of which a compact cache keeps the teacher's probabilities: the most likely ones of each position.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TopTokens {
-    /// Tokens that the student chooses among: logits of others are not computed.
-    pub vocab: u32,
-    /// Tokens of a position.
-    pub keep: u32,
-    /// Temperature of the probabilities.
-    pub temperature: f32,
-}
-
-impl TopTokens {
-    /// Refuses more tokens than are kept, and a vocabulary of which all or more would be.
-    ///
-    /// # Errors
-    /// [`PlanError::Keep`] and [`PlanError::TeacherNarrower`].
-    pub fn check(self, teacher: &ModelConfig) -> Result<(), PlanError> {
-        let Self { vocab, keep, .. } = self;
-        if teacher.vocab < vocab {
-            return Err(PlanError::TeacherNarrower { teacher: teacher.vocab, student: vocab });
-        }
-        check_keep(keep, vocab)
-    }
-}
-
-pub(crate) fn check_keep(keep: u32, vocab: u32) -> Result<(), PlanError> {
-    let most = MOST_KEPT.min(vocab.saturating_sub(1));
-    if (1..=most).contains(&keep) { Ok(()) } else { Err(PlanError::Keep { keep, most }) }
-}
 
 /// The head of a teacher that is computed apart from its layers: of a model with tied weights its embedding.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,17 +40,6 @@ impl HeadWeights {
         results.into_iter().for_each(|tensor| ops.read_back(tensor));
         results.to_vec()
     }
-}
-
-/// Tokens of which a teacher's probabilities are known, and that of all others as one.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct KnownTokens {
-    /// `[tokens, keep]` u32.
-    pub ids: Tensor,
-    /// `[tokens, keep + 1]` f32, nats.
-    pub log_probs: Tensor,
-    /// Tokens of a position.
-    pub keep: u32,
 }
 
 /// A cached teacher.

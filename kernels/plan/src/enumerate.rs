@@ -7,7 +7,6 @@ use precast_kernels::{Arch, Block, Key, KeyVariant, Variant};
 
 use crate::adapters::{Adapters, Target};
 use crate::cache::Slots;
-use crate::cached::TopTokens;
 use crate::comparison_plan::ComparisonPlan;
 use crate::config::ModelConfig;
 use crate::decode_check::DecodeCheckPlan;
@@ -17,6 +16,7 @@ use crate::formats::Formats;
 use crate::generation::GenerationPlan;
 use crate::hidden_plan::HiddenPlan;
 use crate::objective::Objective;
+use crate::predictions::TopTokens;
 use crate::recipe::{Precision, Recipe, Recompute};
 use crate::sampling::Sampling;
 use crate::share::Share;

@@ -2,11 +2,11 @@
 
 use precast_kernels::Dtype;
 
-use crate::cached::{KnownTokens, TopTokens};
 use crate::category;
 use crate::comparison::TokenComparison;
 use crate::objective::Objective;
 use crate::ops::{Adding, Ops};
+use crate::predictions::{KnownTokens, Predictions, TopTokens};
 use crate::weights::Linear;
 use precast_core::plan::{Builder, Tensor};
 
@@ -24,14 +24,6 @@ pub(crate) enum Teaching<'a> {
     /// Those of its head.
     Head(Head<'a>),
     /// Those that are known of it.
-    Known(KnownTokens),
-}
-
-/// Predictions of a teacher for a chunk of tokens.
-#[derive(Clone, Copy)]
-pub(crate) enum Predictions {
-    /// Logits, `[tokens, vocab]`.
-    Logits(Tensor),
     Known(KnownTokens),
 }
 

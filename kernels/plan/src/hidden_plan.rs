@@ -4,13 +4,14 @@ use precast_core::Plan;
 use precast_core::plan::{Builder, Tensor};
 use precast_kernels::{Arch, Dtype, KERNELS};
 
-use crate::cached::{HeadWeights, TopTokens};
+use crate::cached::HeadWeights;
 use crate::category;
 use crate::config::ModelConfig;
 use crate::evaluation::{check, check_bytes};
 use crate::formats::Formats;
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
+use crate::predictions::TopTokens;
 use crate::recipe::{PlanError, Precision};
 use crate::weights::{Passes, Weights};
 

@@ -30,6 +30,7 @@ mod model;
 pub mod objective;
 mod ops;
 pub mod parameters;
+mod predictions;
 mod quantize;
 pub mod recipe;
 pub mod rope;
@@ -44,7 +45,7 @@ pub mod weights;
 
 pub use adapters::{Adapter, AdapterParameter, AdapterParameters, Adapters, Factor, Target};
 pub use cache::{BitCounts, Slots};
-pub use cached::{CachedTeacher, HeadWeights, KnownTokens, TopTokens};
+pub use cached::{CachedTeacher, HeadWeights};
 pub use comparison::TokenComparison;
 pub use comparison_plan::{ComparisonPlan, Side};
 pub use config::{ConfigError, ModelConfig};
@@ -67,6 +68,7 @@ pub use precast_core::plan::{
     Tensor, Touch, Work, keys,
 };
 pub use precast_core::{ChipMemory, chips, human_bytes};
+pub use predictions::{KnownTokens, TopTokens};
 pub use recipe::{PlanError, Precision, Recipe, Recompute};
 pub use sampling::Sampling;
 pub use share::{Fold, Piece, Shards, Share, ShareError};

@@ -7,7 +7,7 @@ use precast_core::plan::{Builder, Category, Tensor};
 use precast_kernels::{Arch, Block, Dtype, Format, KERNELS, Out};
 
 use crate::block::TransformerBlock;
-use crate::cached::{HeadWeights, TopTokens};
+use crate::cached::HeadWeights;
 use crate::category;
 use crate::config::ModelConfig;
 use crate::evaluation::{check, check_bytes};
@@ -16,6 +16,7 @@ use crate::hidden_plan::{results, without_head};
 use crate::model::Resident;
 use crate::ops::{Heads, Ops};
 use crate::parameters::{ALIGN, Parameter};
+use crate::predictions::TopTokens;
 use crate::recipe::{PlanError, Precision};
 use crate::weights::{Passes, Role, Weight, Weights};
 

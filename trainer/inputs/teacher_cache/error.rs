@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use precast_fatbins::{Digest, SignatureError};
 
+use super::compact::Compact;
 use super::key::Key;
 use super::layout::FORMAT;
-use super::manifest::Compact;
 use crate::base::difference::Difference;
 use crate::base::io::IoError;
 

@@ -1,44 +1,19 @@
 //! The members of a cache's manifest, and of a filling's.
 
-use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use precast_fatbins::{Digest, TrustedKey, signature_path};
 use precast_kernels::Dtype;
-use precast_plan::{Precision, TopTokens};
+use precast_plan::Precision;
 use precast_system::input;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::compact::Compact;
 use super::error::CacheError;
 use super::layout::FORMAT;
 use crate::base::difference::Difference;
-
-/// The form of a cache that keeps probabilities of a few tokens in place of hidden states.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Compact {
-    /// Most likely tokens of a position.
-    pub keep_logits: u32,
-    /// Temperature of their probabilities.
-    pub temperature: f32,
-    /// Tokens of the student's vocabulary, over which they are.
-    pub student_vocab: u32,
-}
-
-impl Compact {
-    /// Returns it as plans have it.
-    pub fn top(self) -> TopTokens {
-        TopTokens { vocab: self.student_vocab, keep: self.keep_logits, temperature: self.temperature }
-    }
-}
-
-impl fmt::Display for Compact {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { keep_logits, temperature, student_vocab } = self;
-        write!(f, "{keep_logits} logits a token of {student_vocab}, at temperature {temperature}")
-    }
-}
 
 /// Everything that a cache's bytes follow from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,6 +5,7 @@
 
 mod ahead;
 mod cache;
+mod compact;
 mod error;
 mod filling;
 mod found;
@@ -20,12 +21,13 @@ mod wire;
 
 pub use ahead::MOST_BYTES;
 pub use cache::TeacherCache;
+pub use compact::Compact;
 pub use error::CacheError;
 pub use filling::{Entry, Filling};
 pub use index::RECORD_BYTES;
 pub use key::Key;
 pub use layout::{FORMAT, head, model, stored_bytes};
-pub use manifest::{Compact, Made, Manifest};
+pub use manifest::{Made, Manifest};
 #[cfg(test)]
 pub(crate) use tests::made;
 pub use wire::{receive_entries, send_entries};

@@ -9,10 +9,9 @@ use precast_kernels::sample::{SampleScore, SampleTop};
 
 use super::Ops;
 use super::linear::Factors;
-use crate::cached::{KnownTokens, TopTokens};
 use crate::comparison::TokenComparison;
-use crate::head::Predictions;
 use crate::objective::{Divergence, Objective};
+use crate::predictions::{KnownTokens, Predictions, TopTokens};
 use crate::weights::Linear;
 use precast_core::plan::Tensor;
 
