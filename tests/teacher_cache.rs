@@ -56,7 +56,7 @@ fn a_cached_teacher_gives_the_bits_of_an_online_one() {
 }
 
 /// Models of one layer, and rows of which some tokens count: in one none does, and two are the same.
-fn case_of_masked_rows() -> Case {
+pub fn case_of_masked_rows() -> Case {
     let config = tiny_config(&[("num_hidden_layers", 1.into())]);
     let mut case = Case::of([&config, &config], 17 * 4);
     let row = |row: u64| {

@@ -56,7 +56,7 @@ enum Command {
     /// Train a model on data alone, without a teacher
     #[command(mut_args(distill::of_train), mut_args(help::first(help::TRAIN)), after_long_help = help::example(help::MODEL))]
     Train(Box<distill::Arguments>),
-    /// Compute a teacher's hidden states on data once, for runs with --teacher-cache
+    /// Compute a teacher on data once, for runs with --teacher-cache
     #[command(mut_args(help::first(help::CACHE)))]
     Cache(Box<cache::Arguments>),
     /// Make a student from random weights or from layers of a teacher

@@ -34,7 +34,7 @@ pub struct Shapes {
     pub adapters: Adapters,
     /// True if teacher and student are the same files, byte for byte.
     pub same_files: bool,
-    /// Manifest of the cache that the teacher's hidden states are read from, if there is one.
+    /// Manifest of the cache that the teacher's rows are read from, if there is one.
     pub cache: Option<Manifest>,
 }
 
@@ -62,8 +62,10 @@ impl Shapes {
     /// # Errors
     /// [`DeviceError`] where one cannot be read.
     pub fn read(config: &RunConfig) -> Result<Self, DeviceError> {
-        let cache = open_cache(config)?.map(|cache| cache.manifest().clone());
+        let cache = open_cache(config)?;
         let Models { teacher, student } = config.models().try_map(|path| checkpoint::shape(path))?;
+        cache.as_ref().map_or(Ok(()), |cache| cache.check_student(student.0.vocab))?;
+        let cache = cache.map(|cache| cache.manifest().clone());
         let adapter = config.open_adapter(&student.0)?;
         Ok(Self { teacher, student, adapters: adapters(adapter.as_ref()), same_files: same_paths(config), cache })
     }

@@ -51,10 +51,10 @@ impl Options {
     }
 }
 
-/// Returns the temperature of a compact cache, the options of one for a run of another temperature, and that.
-pub(super) fn other_temperature(cache: Compact, objective: Objective) -> Option<(&'static str, [String; 3])> {
+/// Compares the temperature of a compact cache with that of a run: both, and between them the options of a cache for the run.
+pub(super) fn other_temperature(cache: Compact, objective: Objective) -> Option<(&'static str, bool, [String; 3])> {
     let Objective::Distill { temperature, .. } = objective else { return None };
-    let Compact { keep_logits, temperature: was, .. } = cache;
-    let is = format!("{temperature} --keep-logits {keep_logits} --student STUDENT");
-    (was != temperature).then(|| ("--temperature", [was.to_string(), is, temperature.to_string()]))
+    let is = format!("{temperature} --keep-logits {} --student STUDENT", cache.keep_logits);
+    let differs = cache.temperature != temperature;
+    Some(("--temperature", differs, [cache.temperature.to_string(), is, temperature.to_string()]))
 }

@@ -36,7 +36,7 @@ use crate::base::roles::{Models, Role};
 use crate::inputs::adapter::{Adapter, AdapterChoice};
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::{DataSource, Summaries, path_of};
-use crate::inputs::teacher_cache::{CacheError, Made, TeacherCache};
+use crate::inputs::teacher_cache::{CacheError, Compact, Made, TeacherCache};
 
 pub use advised::Advised;
 pub use device::DeviceChoice;
@@ -70,7 +70,7 @@ pub struct RunConfig {
     /// The model to learn from; none where nobody teaches.
     #[serde(serialize_with = "record_text::path_or_none", skip_serializing_if = "Option::is_none")]
     pub teacher: Option<PathBuf>,
-    /// The cache whose model that is, if there is one: the teacher's hidden states are read from it.
+    /// The cache whose model that is, if there is one: the teacher's rows are read from it.
     #[serde(serialize_with = "record_text::path_or_none", skip_serializing_if = "Option::is_none")]
     pub teacher_cache: Option<PathBuf>,
     /// Model that the cache must be of.
@@ -263,10 +263,12 @@ impl RunConfig {
             ("--precision", [*precision, own.exact(), own].map(|value| value.to_string())),
             ("--seq-len", [*seq_len, length, length].map(|value| value.to_string())),
         ];
+        let form = compact.map_or(String::new(), Compact::options);
+        let options = options.map(|(option, [was, is, run])| (option, was != is, [was, is + &form, run]));
         let temperature = compact.and_then(|compact| cached::other_temperature(compact, self.objective));
-        match options.into_iter().chain(temperature).find(|(_, [was, is, _])| was != is) {
+        match options.into_iter().chain(temperature).find(|(_, differs, _)| *differs) {
             None => Ok(Some(cache)),
-            Some((option, values)) => Err(cache.of_another_run(option, values)),
+            Some((option, _, values)) => Err(cache.of_another_run(option, values)),
         }
     }
 

@@ -25,7 +25,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Draws tokens below a vocabulary, the same for every step and every machine. Where the teacher is cached, their hidden states are
+    /// Draws tokens below a vocabulary, the same for every step and every machine. Where the teacher is cached, their rows are
     /// those of the cache's sequences in turn.
     pub fn new(session: &mut Session, config: &RunConfig, vocab: u32) -> Self {
         session.hidden.iter_mut().for_each(HiddenStates::in_turn);

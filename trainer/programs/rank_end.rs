@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_a_peer_has_closed_is_no_own_failure() {
-        assert!(may_be_of_another(&RankError::Io("cannot receive hidden states from rank 1".to_owned()).into()));
+        assert!(may_be_of_another(&RankError::Io("cannot receive rows from rank 1".to_owned()).into()));
     }
 
     #[test]

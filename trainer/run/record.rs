@@ -30,7 +30,7 @@ pub const HELD_OUT: &str = "held_out";
 pub const TEACHER_SCORE: &str = "teacher_score";
 pub const TEACHER_CERTIFICATE: &str = "teacher_certificate";
 
-/// The name in it of the cache that the teacher's hidden states are read from.
+/// The name in it of the cache that the teacher's rows are read from.
 pub const TEACHER_CACHE: &str = "teacher_cache";
 
 /// Completions of held-out prompts.

@@ -21,9 +21,9 @@ pub(crate) struct Head<'a> {
 /// Predictions of a teacher.
 #[derive(Clone, Copy)]
 pub(crate) enum Teaching<'a> {
-    /// Those of its head.
+    /// Its head predicts.
     Head(Head<'a>),
-    /// Those that are known of it.
+    /// Probabilities of a few tokens are known.
     Known(KnownTokens),
 }
 

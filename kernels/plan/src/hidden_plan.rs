@@ -40,7 +40,7 @@ pub struct HiddenPlan {
     pub model: Resident,
     /// Token ids, `[batch, seq_len]`, sent before each run of the phase.
     pub ids: Tensor,
-    /// The head, if most likely tokens are asked for.
+    /// The head, if most likely tokens are asked for: a matrix of its own, also where the model has it as its embedding.
     pub head: Option<HeadWeights>,
     /// Results, each a row a token: last hidden states, `[tokens, hidden]` in the dtype of activations; or ids of the most likely
     /// tokens, `[tokens, keep]` u32, and log-probabilities of them and of all others as one, `[tokens, keep + 1]` f32.

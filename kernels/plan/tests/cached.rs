@@ -160,7 +160,7 @@ fn a_cached_teacher_changes_nothing_but_its_own_launches() {
     });
 }
 
-/// What fills a compact cache: the launches of an exact one, and behind them for each chunk the logits of a step and the selection.
+/// A compact cache is filled by the launches of an exact one, and behind them for each chunk by the logits of a step and the selection.
 #[test]
 fn a_compact_cache_is_filled_by_the_teacher_and_its_head() {
     for_each_run(|(teacher, formats), student, recipe, online| {

@@ -93,7 +93,7 @@ impl Outcome {
     }
 }
 
-/// Returns the largest of logits over a temperature, and the logarithm of the sum of their exponentials.
+/// Returns the logarithm of the sum of the exponentials of logits over a temperature.
 fn log_sum(logits: impl Iterator<Item = f32> + Clone, temperature: f64) -> f64 {
     let scaled = logits.map(|logit| f64::from(logit) / temperature);
     let top = scaled.clone().fold(f64::NEG_INFINITY, f64::max);

@@ -41,7 +41,7 @@ pub struct Sim {
     kernels: Vec<(Key, u32)>,
     graphs: Vec<Vec<Bound>>,
     reads: Vec<Option<Arrived>>,
-    /// What pinned host memory holds.
+    /// Content of pinned host memory.
     pinned: Vec<u8>,
     launches: u64,
     poisoned: bool,

@@ -111,7 +111,7 @@ impl HiddenStates {
             if is_own && read.len() != counted * *row_bytes {
                 return Err(cache.of_other_rows(&key, counted));
             }
-            if vocab.is_some_and(|vocab| !are_below(vocab, &read, (*row_bytes, widths[0]))) {
+            if vocab.is_some_and(|vocab| !have_tokens(vocab, &read, (*row_bytes, widths[0]))) {
                 return Err(cache.of_other_tokens(&key));
             }
             // In turn it may have fewer.
@@ -146,10 +146,15 @@ impl HiddenStates {
     }
 }
 
-/// True if the tokens that rows begin with are below a bound: a kernel writes to their places.
-fn are_below(vocab: u32, rows: &[u8], (row_bytes, ids_bytes): (usize, usize)) -> bool {
-    let mut ids = rows.chunks_exact(row_bytes).flat_map(|row| row[..ids_bytes].as_chunks::<4>().0);
-    ids.all(|id| u32::from_le_bytes(*id) < vocab)
+/// True if each row begins with distinct tokens below a bound: a kernel writes to their places.
+fn have_tokens(vocab: u32, rows: &[u8], (row_bytes, ids_bytes): (usize, usize)) -> bool {
+    let mut ids = Vec::new();
+    rows.chunks_exact(row_bytes).all(|row| {
+        ids.clear();
+        ids.extend(row[..ids_bytes].as_chunks::<4>().0.iter().map(|id| u32::from_le_bytes(*id)));
+        ids.sort_unstable();
+        ids.windows(2).all(|two| two[0] < two[1]) && ids.last().is_some_and(|last| *last < vocab)
+    })
 }
 
 #[cfg(test)]
@@ -183,14 +188,14 @@ mod tests {
         assert_eq!(read([5, 6]).unwrap(), [7, 7, 0, 0]);
     }
 
-    /// A kernel writes to the places of these tokens: one that is not in the vocabulary ends the step.
+    /// A kernel writes to the places of these tokens: one that is not in the vocabulary, or is there twice, ends the step.
     #[test]
-    fn tokens_beyond_the_vocabulary_are_refused() {
+    fn tokens_beyond_the_vocabulary_or_twice_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let compact = Compact { keep_logits: 2, temperature: 1.0, student_vocab: 12 };
         let made = Made { compact: Some(compact), seq_len: 2, ..made() };
         let mut filling = Filling::open(dir.path(), &made).unwrap();
-        for (id, other) in [(1, 11), (3, 12)] {
+        for (id, other) in [(1, 11), (3, 12), (5, 0)] {
             let rows: Vec<u8> = [0_u32, other, 1, 2, 3].iter().flat_map(|word| word.to_le_bytes()).collect();
             filling.push(Entry::new(Key::of(&[id, 2], &[2, MASKED_TOKEN]), &rows)).unwrap();
         }
@@ -207,7 +212,10 @@ mod tests {
             (&parts[0][4..8], &parts[0][8..], &parts[1][8..12]),
             (&[11, 0, 0, 0][..], &[0; 8][..], &[3, 0, 0, 0][..])
         );
-        let refused = read(3).unwrap_err();
-        assert!(matches!(&refused, CacheError::Damaged { path, .. } if path.ends_with("hidden.bin")), "{refused}");
+        for (id, what) in [(3, "beyond the vocabulary"), (5, "a token twice")] {
+            let refused = read(id).unwrap_err();
+            let is_damaged = matches!(&refused, CacheError::Damaged { path, .. } if path.ends_with("hidden.bin"));
+            assert!(is_damaged, "{what}: {refused}");
+        }
     }
 }

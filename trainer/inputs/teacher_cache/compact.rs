@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use precast_kernels::abi::MOST_KEPT;
 use precast_plan::TopTokens;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,17 @@ pub struct Compact {
 }
 
 impl Compact {
+    /// Returns the options of `precast cache` that ask for it, behind another option.
+    pub fn options(self) -> String {
+        let Self { keep_logits, temperature, .. } = self;
+        format!(" --keep-logits {keep_logits} --temperature {temperature} --student STUDENT")
+    }
+
+    /// Returns true if some tokens are kept, and not all of the vocabulary.
+    pub fn is_possible(self) -> bool {
+        (1..self.student_vocab.min(MOST_KEPT + 1)).contains(&self.keep_logits)
+    }
+
     /// Returns it as plans have it.
     pub fn top(self) -> TopTokens {
         TopTokens { vocab: self.student_vocab, keep: self.keep_logits, temperature: self.temperature }

@@ -129,7 +129,7 @@ impl Made {
     }
 }
 
-/// The manifest of a complete cache. Its own digest covers all that a run reads of hidden states.
+/// The manifest of a complete cache. Its own digest covers all rows that a run reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     #[serde(flatten)]

@@ -30,9 +30,9 @@ impl TeacherCache {
         CacheError::damaged(&self.path().join(INDEX), what)
     }
 
-    /// Refuses the rows of a sequence that know tokens which are not in the vocabulary.
+    /// Refuses the rows of a sequence with tokens which are not in the vocabulary, or with one twice.
     pub fn of_other_tokens(&self, key: &Key) -> CacheError {
-        let what = format!("the rows of sequence {key:?} have tokens beyond the student's vocabulary");
+        let what = format!("the rows of sequence {key:?} have tokens beyond the student's vocabulary, or one twice");
         CacheError::damaged(&self.path().join(HIDDEN), what)
     }
 

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 
 use precast_system::{files, input};
 
+use super::compact::Compact;
 use super::error::CacheError;
 use super::index::{RECORD_BYTES, Records, Span, checksum};
 use super::key::Key;
 use super::layout::{HIDDEN, INDEX, MANIFEST};
 use super::manifest::Manifest;
 
-/// The hidden states of a complete cache, by sequence.
+/// The rows of a complete cache, by sequence.
 pub(super) struct Hidden {
     file: File,
     path: PathBuf,
@@ -28,7 +29,12 @@ impl Hidden {
     /// [`CacheError::Damaged`] and those of I/O.
     pub fn open(dir: &Path, manifest: &Manifest) -> Result<Self, CacheError> {
         let Manifest { made, sequences, rows, hidden_bytes, index_sha256, head_sha256: _ } = manifest;
-        if made.hidden == 0 || *sequences == 0 || rows.checked_mul(made.row_bytes()) != Some(*hidden_bytes) {
+        let is_possible = made.compact.is_none_or(Compact::is_possible);
+        if !is_possible
+            || made.hidden == 0
+            || *sequences == 0
+            || rows.checked_mul(made.row_bytes()) != Some(*hidden_bytes)
+        {
             return Err(CacheError::damaged(&dir.join(MANIFEST), "its sizes do not go together"));
         }
         let (path, file) = sized(dir, INDEX, sequences.checked_mul(RECORD_BYTES as u64))?;

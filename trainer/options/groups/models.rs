@@ -15,7 +15,7 @@ pub struct ModelOptions {
     /// A directory holds Hugging Face's files: config.json, safetensors, tokenizer.
     #[arg(long, value_name = "PATH", add = Change::OnAnyHost)]
     pub teacher: Option<PathBuf>,
-    /// Cache that `precast cache` made of a teacher: its hidden states are read from there in place of being computed, and --teacher
+    /// Cache that `precast cache` made of a teacher: it is read from there in place of being computed, and --teacher
     /// may be left out
     #[arg(long, value_name = "DIR", add = Change::OnAnyHost)]
     pub teacher_cache: Option<PathBuf>,

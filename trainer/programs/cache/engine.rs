@@ -57,14 +57,15 @@ impl Opening<'_> {
     /// between, of each rank; and so many bytes of streams.
     pub fn host(&self, plan: &Plan, model: &Resident, spilled: u64) -> HostMemory {
         let (batch, seq_len) = self.request.batch();
-        let batches = WAITING as u64 * u64::from(self.ranks) + 2;
+        // Of each rank one is computed or received while others wait; one is written. Of a compact one parts and rows are there.
+        let batches = (WAITING as u64 + 1) * u64::from(self.ranks) + 1 + u64::from(self.made.compact.is_some());
         let kept = ("rows of the cache", batches * u64::from(batch * seq_len) * self.made.row_bytes() + spilled);
         HostMemory::of_forward(plan, model, kept, &self.request.data, DeviceMemory::of(self.driver.device()))
     }
 
     /// Checks memory, loads kernels and seals. `patience` is that of who watches the device, and `spilled` bytes are pinned.
     pub fn seal(
-        self,
+        mut self,
         plan: &mut Plan,
         model: &Resident,
         (patience, spilled): (Option<Patience>, u64),
@@ -73,6 +74,9 @@ impl Opening<'_> {
         let host = self.host(plan, model, spilled);
         tuning::select(plan, self.driver.device(), None)?;
         one_memory::check(self.driver.device(), plan, &host).map_err(|error| error.unfit(what))?;
+        if spilled > 0 {
+            self.driver.pin(spilled)?;
+        }
         let path: &Path = &self.request.teacher;
         let (models, startup) = ([path.display().to_string()], &mut Startup::default());
         let kernels = &self.request.target.kernels;

@@ -19,12 +19,12 @@ use crate::programs::failure::Failure;
 use crate::ranks::RankError;
 use crate::run::identity::Data;
 
-/// Bytes of hidden states between two points that a filling continues from.
+/// Bytes of rows between two points that a filling continues from.
 const SYNC_BYTES: u64 = 256 << 20;
 /// Time between them, at most: what a kill loses.
 const SYNC_AFTER: Duration = Duration::from_secs(10);
 
-/// A batch of sequences: with their hidden states, a row a token, or as another rank has sent them.
+/// A batch of sequences: with their rows, one a token, or as another rank has sent them.
 enum Batch {
     Computed(Vec<Arc<Sequence>>, Vec<u8>),
     Received(Vec<Entry<'static>>),
@@ -77,18 +77,12 @@ pub fn fill(
             let made = &made;
             batches.push(receive);
             readers.push(scope.spawn(move || {
-                receive_all(stream, made, &send)
-                    .map_err(RankError::io(&format!("receive hidden states from rank {rank}")))
+                receive_all(stream, made, &send).map_err(RankError::io(&format!("receive rows from rank {rank}")))
             }));
         }
         let writer = scope.spawn(move || {
             let is_asked = |key: &Key| contents.has(key);
-            let written = write(filling, &batches, (SYNC_AFTER, &is_asked), |count| progress.add(count as u64, all));
-            // Where all is written the others have yet to say that no more follows.
-            if written.is_err() {
-                deal.peers.shut_down();
-            }
-            written
+            write(filling, &batches, (SYNC_AFTER, &is_asked), |count| progress.add(count as u64, all))
         });
         let computed = compute(engine, contents.seq_len, &mut missing, data, (deal, 0), &send);
         if computed.is_err() {
@@ -97,6 +91,11 @@ pub fn fill(
         drop(send);
         // Where writing has failed or another rank has, nothing more was computed.
         let written = writer.join().expect("writing does not panic");
+        // Not before this rank can say why: a peer whose connection ends first would be why all end. Where all is written the others have
+        // yet to say that no more follows.
+        if written.is_err() {
+            deal.peers.shut_down();
+        }
         let received = readers.into_iter().map(|reader| reader.join().expect("receiving does not panic"));
         let received = received.collect::<Vec<Result<(), RankError>>>();
         computed?;
@@ -133,7 +132,7 @@ pub fn help(
 }
 
 fn to_first() -> impl FnOnce(io::Error) -> RankError {
-    RankError::io("send hidden states to rank 0")
+    RankError::io("send rows to rank 0")
 }
 
 /// Takes what a rank sends, until it has sent all or nobody takes it.

@@ -118,9 +118,12 @@ impl<'a> Opening<'a> {
             memory.map(|memory| memory.saturating_sub(self.host_bytes(&one.plan, &one.first, self.request.spill)));
         if let Some(free_bytes) = device.filter(|device| *device < one.plan.arena_bytes) {
             let device = Device { free_bytes, ..self.driver.device().clone() };
-            let what = "the teacher does not fit, and two of its layers with a batch of sequences do not either: use a smaller \
-                        --batch-size, or give more --memory";
-            return Err(DeviceError::memory(&device, &one.plan, one.plan.arena_bytes, String::new()).unfit(what));
+            let less = if self.request.spill > 0 { " or less --spill" } else { "" };
+            let what = format!(
+                "the teacher does not fit, and two of its layers with a batch of sequences do not either: use a smaller --batch-size, or \
+                 give more --memory{less}"
+            );
+            return Err(DeviceError::memory(&device, &one.plan, one.plan.arena_bytes, String::new()).unfit(&what));
         }
         Ok(Pass::new(all, &Room { device, spill: self.request.spill }, &one, lower)?)
     }

@@ -16,7 +16,7 @@ use crate::options::{
     UsageError, WeightFormat,
 };
 
-/// A teacher, the data that it reads, and where its hidden states go.
+/// A teacher, the data that it reads, and where the cache goes.
 #[derive(Args, Clone, Debug)]
 pub struct CacheRequest {
     /// Model to compute: a directory, .gguf or .apr
@@ -63,7 +63,7 @@ pub struct CacheRequest {
     /// pass through it one after the other, at the same bits.
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     pub memory: Option<u64>,
-    /// Pinned host memory for the residual streams of a sweep [default: 0]
+    /// Pinned host memory of each GPU for the residual streams of a sweep [default: 0]
     ///
     /// Bytes, or a number of KiB, MiB or GiB. Of a larger pass than the device has room for, two blocks are there, and the others here:
     /// a reading of the file serves more tokens, at the same bits.

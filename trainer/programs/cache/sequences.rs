@@ -29,7 +29,7 @@ impl Sequence {
         self.targets.iter().filter(|target| **target != MASKED_TOKEN).count() as u64
     }
 
-    /// Returns those of its hidden states, a row a token, that are of tokens that count.
+    /// Returns those of its rows, one a token, that are of tokens that count.
     pub fn counted_rows<'r>(&self, rows: &'r [u8]) -> Cow<'r, [u8]> {
         if self.targets.iter().all(|target| *target != MASKED_TOKEN) {
             return Cow::Borrowed(rows);
@@ -98,7 +98,7 @@ impl Contents {
         Ok(Self { sequences: keys.len() as u64, keys, seq_len, rows })
     }
 
-    /// Bytes of their hidden states, in rows of so many, and of the index.
+    /// Bytes of their rows, of so many each, and of the index.
     pub fn bytes(&self, row_bytes: u64) -> u64 {
         self.rows * row_bytes + self.sequences * RECORD_BYTES as u64
     }

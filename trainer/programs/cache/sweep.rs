@@ -41,12 +41,9 @@ impl<'a> Sweep<'a> {
     ///
     /// # Errors
     /// [`DeviceError`].
-    pub fn open(mut opening: Opening<'a>, pass: Pass) -> Result<Self, DeviceError> {
+    pub fn open(opening: Opening<'a>, pass: Pass) -> Result<Self, DeviceError> {
         let Opening { request, teacher, made, .. } = opening;
         let spilled = pass.spilled_bytes();
-        if spilled > 0 {
-            opening.driver.pin(spilled)?;
-        }
         let Pass { mut plan, blocks, is_whole } = pass;
         // A layer takes as long as it has tokens, and no step before says how long.
         let mut sealed = opening.seal(&mut plan.plan, &plan.first, (Some(Patience::None), spilled))?;
@@ -132,7 +129,7 @@ impl<'a> Sweep<'a> {
         self.sealed.read(norm).map(drop).map_err(DeviceError::from)
     }
 
-    /// Says how long a layer of so many bytes takes to compute and to arrive, and which of them decides.
+    /// Says how long a layer of so many bytes takes to compute and to arrive, and which of them decides: without copies of spilled blocks.
     fn say_rates(&self, sequences: usize, bytes: u64, [compute_s, arrive_s]: [f64; 2]) {
         let layers = f64::from(self.teacher.config().layers);
         let tokens = sequences as f64 * f64::from(self.plan.ids[0].elems as u32) / self.batch as f64;

@@ -1,4 +1,4 @@
-//! Checks that a cache holds the run's teacher and the hidden states of every sequence.
+//! Checks that a cache holds the run's teacher and the rows of every sequence.
 
 use precast_fatbins::Digest;
 use precast_plan::Plan;
