@@ -20,6 +20,9 @@ pub fn reproduce(checkout: &Path, directory: &Path) -> Result<()> {
     let materials = names.materials();
     ensure!(listed.contains_key(&materials), "{sums} lists another version's files: it has no {materials}");
     let commit = Commit::of(checkout)?;
+    if let Some(first) = commit.changes.first() {
+        println!("== not as committed: {first}");
+    }
     let built = made(checkout, &names, &commit.id)?;
     compare(directory, &listed, &built)?;
     println!("== {}: {} files are equal, built of {}", directory.display(), built.len(), commit.id);
