@@ -11,7 +11,6 @@ use precast_aot::toolchain::pins::{self, Pin};
 use precast_fatbins::Digest;
 use precast_system::files;
 use rayon::prelude::*;
-use serde::Serialize;
 
 use super::environment::{clean, folder};
 use super::hosts::HOSTS;
@@ -27,7 +26,6 @@ pub struct Tools {
 }
 
 /// A tool: its version, where it is had, and the digest of each of its files or of a folder of them.
-#[derive(Serialize)]
 pub struct Tool {
     pub name: String,
     pub version: String,
@@ -108,21 +106,38 @@ fn rust(checkout: &Path) -> Result<(Rust, Tool)> {
             add.args(["target", "add", target.triple]).current_dir(checkout);
             step(&format!("the standard library for {}", target.machine), &mut add)?;
         }
-        files.insert(format!("lib/rustlib/{}/lib", target.triple), of_folder(&std)?);
+        files.insert(format!("lib/rustlib/{}/lib", target.triple), of_std(&rustlib, target.triple)?);
     }
     let sources = (rustlib.join("src/rust"), format!("/rustc/{commit}"));
     let uri = format!("pkg:generic/rust@{version}?vcs_url=git%2Bhttps://github.com/rust-lang/rust%40{commit}");
     Ok((Rust { objcopy, sources }, Tool { name: "rustc".to_owned(), version, uri, files }))
 }
 
+/// Digests the standard library, by rust-std's manifest: llvm-tools puts files of its own into the same folder.
+fn of_std(rustlib: &Path, triple: &str) -> Result<Digest> {
+    let manifest = rustlib.join(format!("manifest-rust-std-{triple}"));
+    let text = fs::read_to_string(&manifest).with_context(|| manifest.display().to_string())?;
+    let below = format!("file:lib/rustlib/{triple}/lib/");
+    let names: Vec<String> = text.lines().filter_map(|line| line.strip_prefix(&*below)).map(str::to_owned).collect();
+    ensure!(!names.is_empty(), "{} lists no file of the standard library", manifest.display());
+    of_files(&rustlib.join(triple).join("lib"), names)
+}
+
 /// Digests names and contents of all files below a folder.
 pub fn of_folder(folder: &Path) -> Result<Digest> {
-    let mut names = files_below(folder).with_context(|| folder.display().to_string())?;
+    of_files(folder, files_below(folder).with_context(|| folder.display().to_string())?)
+}
+
+/// Digests names and contents of files below a folder.
+fn of_files(folder: &Path, mut names: Vec<String>) -> Result<Digest> {
     names.sort();
-    let digests: Vec<Digest> =
-        names.par_iter().map(|name| files::digest(&folder.join(name))).collect::<Result<_, _>>()?;
+    let digests: Vec<Digest> = names.par_iter().map(|name| of_file(&folder.join(name))).collect::<Result<_>>()?;
     let lines = names.iter().zip(digests).map(|(name, digest)| format!("{digest}  {name}\n"));
     Ok(Digest::of(lines.collect::<String>().as_bytes()))
+}
+
+fn of_file(path: &Path) -> Result<Digest> {
+    files::digest(path).with_context(|| path.display().to_string())
 }
 
 fn files_below(folder: &Path) -> Result<Vec<String>> {
@@ -164,5 +179,27 @@ mod tests {
         fs::rename(dir.path().join("c/b/y"), dir.path().join("c/b/z")).unwrap();
         assert_ne!(both, digest("c"));
         assert!(of_folder(&dir.path().join("none")).unwrap_err().to_string().contains("none"));
+    }
+
+    #[test]
+    fn the_standard_library_is_digested_without_other_components() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        let digest = || of_std(dir.path(), "t").map_err(|error| format!("{error:#}"));
+        fs::create_dir_all(dir.path().join("t/lib")).unwrap();
+        put("t/lib/libstd.rlib", "1");
+        put("t/lib/libcore.rlib", "2");
+        assert!(digest().unwrap_err().contains("manifest-rust-std-t"));
+        put("manifest-rust-std-t", "dir:lib/rustlib/t/lib\n");
+        assert!(digest().unwrap_err().contains("lists no file"));
+        put("manifest-rust-std-t", "file:lib/rustlib/t/lib/libstd.rlib\nfile:lib/rustlib/t/lib/libcore.rlib\n");
+        let own = digest().unwrap();
+        assert_eq!(own, of_folder(&dir.path().join("t/lib")).unwrap());
+        put("t/lib/libLLVM.so", "3");
+        assert_eq!(own, digest().unwrap());
+        put("t/lib/libcore.rlib", "3");
+        assert_ne!(own, digest().unwrap());
+        fs::remove_file(dir.path().join("t/lib/libcore.rlib")).unwrap();
+        assert!(digest().unwrap_err().contains("libcore.rlib"));
     }
 }
