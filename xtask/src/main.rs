@@ -71,6 +71,8 @@ cargo xtask lines --tests  print the lines of tests, of each folder and file
 cargo xtask modules        redraw docs/packages.svg and docs/trainer.svg from the imports, and name circles
 cargo xtask release-key FILE
                            write the key of PRECAST_RELEASE_KEY, opened with PRECAST_KEY_PASSWORD, to a new file of mode 0600
+cargo xtask release-key --remove FILE
+                           remove it, if it is there
 cargo xtask picture        redraw docs/report.svg from the demo's report
 cargo xtask tuned FILE...  add times that `precast bench --tune FILE` measured to kernels/src/tuned.txt
 cargo xtask peers [CHECK...]
@@ -122,6 +124,7 @@ fn command() -> Result<()> {
         ["simt", "--report", text] => simt::report(text),
         ["simt", "--models", text] => simt::simt(text),
         ["release", ref arguments @ ..] => release::release(arguments),
+        ["release-key", "--remove", file] => release_key::remove(file.as_ref()),
         ["release-key", file] => release_key::write(file.as_ref()),
         ["lines"] => lines::lines(),
         ["lines", "--tests"] => lines::tests(),

@@ -25,6 +25,18 @@ pub fn write(path: &Path) -> Result<()> {
     write_opened(&variable(KEY), &variable(PASSWORD), path)
 }
 
+/// Removes the file of [`write`], which a job that failed early has not got.
+pub fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => println!("{}: is not there", path.display()),
+        removed => {
+            removed.with_context(|| format!("cannot remove {}", path.display()))?;
+            println!("{}: removed", path.display());
+        }
+    }
+    Ok(())
+}
+
 fn write_opened(key: &str, password: &str, path: &Path) -> Result<()> {
     let key = opened(key, password)?;
     let public = PublicKey::from_secret_key(&key)?.to_base64();
@@ -74,6 +86,11 @@ mod tests {
         // It is taken as it is, and replaces nothing.
         write_opened(&text, "", &dir.path().join("again.key")).unwrap();
         assert!(write_opened(&text, "", &path).unwrap_err().to_string().contains("cannot make"));
+        for _ in ["there", "not there"] {
+            remove(&path).unwrap();
+            assert!(!path.exists());
+        }
+        assert!(remove(dir.path()).unwrap_err().to_string().contains("cannot remove"));
     }
 
     #[test]
