@@ -106,6 +106,7 @@ fn word(yaml: &Yaml) -> String {
     match yaml {
         Yaml::String(text) => text.clone(),
         Yaml::Boolean(value) => value.to_string(),
+        Yaml::Integer(value) => value.to_string(),
         other => panic!("{other:?} is no text"),
     }
 }

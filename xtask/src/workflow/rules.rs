@@ -1,5 +1,6 @@
 //! Rules of the workflow of releases: commands, permissions, pins, secrets.
 
+use super::run::expressions;
 use super::{Job, Step, Workflow, release};
 
 /// A job, its permissions, and its protected environment.
@@ -14,7 +15,7 @@ const JOBS: [JobRule; 5] = [
 ];
 
 /// The command that takes the key, and its variables.
-const KEY: &str = "cargo xtask release-key ";
+const KEY: &str = "cargo xtask release-key \"";
 const SECRETS: [(&str, &str); 2] = [
     ("PRECAST_RELEASE_KEY", "${{ secrets.PRECAST_RELEASE_KEY }}"),
     ("PRECAST_KEY_PASSWORD", "${{ secrets.PRECAST_KEY_PASSWORD }}"),
@@ -28,9 +29,27 @@ fn is_pinned(action: &str) -> bool {
     action.split_once('@').is_some_and(|(name, commit)| name.split('/').count() == 2 && is_commit(commit))
 }
 
-/// True if a text names a secret: of the repository, or the job's own token.
+/// True if a text names a secret: of the repository, or the job's own token. Case does not matter to GitHub.
 fn names_secret(text: &str) -> bool {
-    ["secrets", "github.token", "toJSON"].iter().any(|name| text.contains(name))
+    let text = text.to_lowercase();
+    ["secrets", "github.token", "tojson"].iter().any(|name| text.contains(name))
+}
+
+/// Returns the expressions of a workflow that the simulated one does not know.
+fn unknown(workflow: &Workflow) -> Vec<String> {
+    let known = expressions("");
+    let written = workflow.text.split("${{").skip(1).map(|part| part.split("}}").next().unwrap_or_default().trim());
+    let conditions = workflow.jobs.iter().flat_map(|job| {
+        job.condition.iter().chain(job.steps.iter().filter_map(|step| step.condition.as_ref())).map(String::as_str)
+    });
+    let unknown = written.chain(conditions).filter(|expression| !known.contains_key(*expression));
+    unknown.map(|expression| format!("unknown expression {expression}")).collect()
+}
+
+/// True if a step hands the wheels to PyPI's job.
+fn uploads_wheels(step: &Step) -> bool {
+    let is_upload = step.action.as_ref().is_some_and(|action| action.starts_with("actions/upload-artifact@"));
+    is_upload && pairs(&step.with).contains(&("name", "wheels"))
 }
 
 fn pairs(texts: &[(String, String)]) -> Vec<(&str, &str)> {
@@ -55,9 +74,10 @@ fn faults(text: &str) -> Vec<String> {
     }
     // Comments name no secret either, so each mention is one that is looked at.
     let mentions = workflow.jobs.iter().map(|job| of_job(job, &mut faults)).sum::<usize>();
-    if workflow.text.matches("secrets").count() != mentions {
+    if workflow.text.to_lowercase().matches("secrets").count() != mentions {
         faults.push("a secret outside of steps".to_owned());
     }
+    faults.extend(unknown(&workflow));
     faults
 }
 
@@ -66,6 +86,14 @@ fn of_job(job: &Job, faults: &mut Vec<String>) -> usize {
     let allowed = job.env.iter().filter(|(name, value)| (&**name, &**value) == IS_THERE).count();
     if job.env.iter().chain(&job.outputs).filter(|(_, value)| names_secret(value)).count() != allowed {
         faults.push(format!("{} gives every step a secret", job.name));
+    }
+    let made_again = |before: &[Step]| {
+        let mut commands = before.iter().filter_map(|step| step.run.as_ref());
+        commands.any(|command| command.starts_with("cargo xtask release --reproduce "))
+    };
+    let mut uploads = job.steps.iter().enumerate().filter(|(_, step)| uploads_wheels(step));
+    if uploads.any(|(at, _)| !made_again(&job.steps[..at])) {
+        faults.push(format!("{} uploads wheels that were not made again", job.name));
     }
     job.steps.iter().map(|step| of_step(step, faults)).sum::<usize>() + allowed
 }
@@ -117,6 +145,11 @@ fn planted_faults_of_the_workflow_are_found() {
         ("PRECAST_RELEASE_KEY != ''", "PRECAST_RELEASE_KEY", "build gives every step a secret"),
         ("cargo xtask release-key", "cargo xtask release --key", "a step is given PRECAST_RELEASE_KEY"),
         ("packages-dir: dist", "password: ${{ secrets.TOKEN }}", "a step is given password"),
+        ("packages-dir: dist", "password: ${{ SECRETS.X }}", "a step is given password"),
+        ("NOTES: CHANGELOG.md", "NOTES: ${{ toJSON(github) }}", "a step is given NOTES"),
+        ("NOTES: CHANGELOG.md", "NOTES: ${{ github.event.head_commit.message }}", "unknown expression github.event"),
+        ("if: needs.build.outputs.signed == 'true'", "if: always()", "unknown expression always()"),
+        ("name: dist\n", "name: wheels\n", "build uploads wheels that were not made again"),
         ("name: release\n", "name: release ${{ secrets.TOKEN }}\n", "a secret outside of steps"),
     ] {
         let changed = text.replacen(from, to, 1);

@@ -14,6 +14,7 @@ echo "cargo $*" >> "$LOG"
 [[ "cargo $*" == "$FAILS" ]] && exit 1
 [[ "$2" != release-key && -n "$PRECAST_RELEASE_KEY$PRECAST_KEY_PASSWORD" ]] && echo "it is given a secret" >> "$LOG"
 case "$*" in
+"xtask release-key --remove "*) rm -f "$4" ;;
 "xtask release-key "*)
     [[ "$PRECAST_RELEASE_KEY" == "the key" ]] && (umask 077 && echo "$PRECAST_RELEASE_KEY" > "$3") ;;
 "xtask release --out "*)
@@ -21,8 +22,8 @@ case "$*" in
     [[ "$5" == --key ]] || touch precast-0.1.0+unsigned-py3-none-manylinux_2_28_x86_64.whl SHA256SUMS-unsigned
     [[ "$5" != --key ]] || { [[ -s "$6" ]] && touch precast-0.1.0-py3-none-manylinux_2_28_x86_64.whl SHA256SUMS && echo signature > SHA256SUMS.minisig; } ;;
 "xtask release --reproduce "*) ls "$4"/SHA256SUMS* > /dev/null ;;
-"xtask release --check v0.1.0") ;;
-"xtask release --check v0.1.0 --out "*) [[ -s "$6/SHA256SUMS.minisig" ]] ;;
+"xtask release --check v0.1.0") [[ -e "$RUNNER_TEMP/tags" ]] ;;
+"xtask release --check v0.1.0 --out "*) [[ -s "$6/SHA256SUMS.minisig" && ! -e "$RUNNER_TEMP/release.key" ]] ;;
 *) exit 1 ;;
 esac
 "#;
@@ -33,10 +34,28 @@ echo "gh $*" >> "$LOG"
 [[ -n "$GH_TOKEN" && "$GH_REPO" == example/precast ]]
 "#;
 
+/// Returns the expressions that the file may have, and their values with a key or, where it is empty, without.
+pub(super) fn expressions(key: &str) -> BTreeMap<String, String> {
+    let is_signed = (!key.is_empty()).to_string();
+    let expressions = [
+        ("secrets.PRECAST_RELEASE_KEY", key),
+        ("secrets.PRECAST_RELEASE_KEY != ''", &is_signed),
+        ("secrets.PRECAST_KEY_PASSWORD", if key.is_empty() { "" } else { "a password" }),
+        ("env.SIGNED", &is_signed),
+        ("env.SIGNED == 'true'", &is_signed),
+        ("always() && env.SIGNED == 'true'", &is_signed),
+        ("env.SIGNED == 'true' && 'signed' || 'unsigned'", if key.is_empty() { "unsigned" } else { "signed" }),
+        ("needs.build.outputs.signed == 'true'", &is_signed),
+        ("github.token", "a token"),
+        ("github.repository", "example/precast"),
+    ];
+    expressions.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
 /// A run of the workflow.
 struct Simulation {
     dir: tempfile::TempDir,
-    /// Values of the expressions that the file may have; any other panics.
+    /// Their values; any other panics.
     expressions: BTreeMap<String, String>,
     /// The line of the log that fails.
     fails: String,
@@ -50,20 +69,7 @@ impl Simulation {
             fs::write(&path, script).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        let is_signed = (!key.is_empty()).to_string();
-        let expressions = [
-            ("secrets.PRECAST_RELEASE_KEY", key),
-            ("secrets.PRECAST_RELEASE_KEY != ''", &is_signed),
-            ("secrets.PRECAST_KEY_PASSWORD", if key.is_empty() { "" } else { "a password" }),
-            ("env.SIGNED", &is_signed),
-            ("env.SIGNED == 'true'", &is_signed),
-            ("env.SIGNED == 'true' && 'signed' || 'unsigned'", if key.is_empty() { "unsigned" } else { "signed" }),
-            ("needs.build.outputs.signed == 'true'", &is_signed),
-            ("github.token", "a token"),
-            ("github.repository", "example/precast"),
-        ];
-        let expressions = expressions.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        Self { dir, expressions, fails: fails.to_owned() }
+        Self { dir, expressions: expressions(key), fails: fails.to_owned() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -112,8 +118,12 @@ impl Simulation {
             assert!(job.outputs.iter().all(|(_, value)| value == "${{ env.SIGNED }}"));
             let here = self.path(&job.name);
             fs::create_dir(&here).unwrap();
-            let mut steps = job.steps.iter().filter(|step| self.is_true(step.condition.as_ref()));
-            if steps.all(|step| self.step(step, &job.env, &here)) {
+            let mut succeeds = true;
+            for step in job.steps.iter().filter(|step| self.is_true(step.condition.as_ref())) {
+                let is_due = succeeds || step.condition.as_ref().is_some_and(|text| text.starts_with("always()"));
+                succeeds &= !is_due || self.step(step, &job.env, &here);
+            }
+            if succeeds {
                 succeeded.push(&job.name);
             }
         }
@@ -141,7 +151,13 @@ impl Simulation {
         let kept = |name: String| self.path(&format!("artifact {name}"));
         let action = step.action.as_deref().unwrap_or_default().split('@').next().unwrap_or_default();
         match action {
-            "actions/checkout" => given("persist-credentials") == "false",
+            "actions/checkout" => {
+                // All of the history, and with it the tags.
+                if step.with.contains(&("fetch-depth".to_owned(), "0".to_owned())) {
+                    fs::write(here.join("tags"), "").unwrap();
+                }
+                given("persist-credentials") == "false"
+            }
             "actions/upload-artifact" => {
                 let path = given("path");
                 let (from, end) = path.split_once("/*").unwrap_or((&path, ""));
@@ -176,7 +192,7 @@ fn copy(from: &Path, end: &str, to: &Path) -> bool {
 const NOTES: &str =
     "CHANGELOG.md says what changed, and docs/guides/installing.md how to verify these files and to make them again.";
 
-/// What the workflow calls with a key, in this order.
+/// Returns what the workflow calls with a key, in this order.
 fn signed() -> Vec<String> {
     let create = format!("gh release create v0.1.0 --draft --verify-tag --title v0.1.0 --notes {NOTES}");
     vec![
@@ -184,6 +200,7 @@ fn signed() -> Vec<String> {
         "cargo xtask release --out target/unsigned".to_owned(),
         "cargo xtask release-key TEMP/build/release.key".to_owned(),
         "cargo xtask release --out target/signed --key TEMP/build/release.key".to_owned(),
+        "cargo xtask release-key --remove TEMP/build/release.key".to_owned(),
         "cargo xtask release --check v0.1.0 --out target/signed".to_owned(),
         "cargo xtask release --reproduce target/dist".to_owned(),
         format!(
@@ -202,8 +219,8 @@ fn a_tag_is_built_signed_built_again_and_published() {
 #[test]
 fn without_a_key_a_tag_ends_as_a_draft() {
     let mut expected = signed();
-    let create = expected[6].split(" dist/").next().unwrap().to_owned();
-    expected.truncate(6);
+    let create = expected[7].split(" dist/").next().unwrap().to_owned();
+    expected.truncate(7);
     expected.retain(|line| !line.contains("key") && !line.contains("signed") || line.contains("unsigned"));
     expected.push(create + " dist/SHA256SUMS-unsigned dist/precast-0.1.0+unsigned-py3-none-manylinux_2_28_x86_64.whl");
     assert_eq!(Simulation::new("", "").run(), expected);
@@ -212,10 +229,13 @@ fn without_a_key_a_tag_ends_as_a_draft() {
 #[test]
 fn a_failure_in_the_middle_publishes_nothing() {
     let expected = signed();
+    let removes = expected.iter().position(|line| line.contains("--remove")).unwrap();
     for (at, line) in expected.iter().enumerate() {
         let simulation = Simulation::new("the key", "");
         let fails = line.replace("TEMP", &simulation.dir.path().to_string_lossy());
         let log = Simulation { fails, ..simulation }.run();
-        assert_eq!(log, expected[..=at], "nothing follows what fails");
+        let mut called = expected[..=at].to_vec();
+        called.extend((at < removes).then(|| expected[removes].clone()));
+        assert_eq!(log, called, "nothing follows what fails, but that the key is removed");
     }
 }
