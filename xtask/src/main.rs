@@ -43,7 +43,8 @@ cargo xtask release [--out DIR] [--key FILE]
                            build what a release holds, for both hosts and glibc 2.28, into DIR (dist): wheels, archives, kernels,
                            bill of materials, provenance, sums; signed with FILE, else named unsigned
 cargo xtask release --check TAG [--out DIR]
-                           check that versions, changelog, locks and pages are this tag's, and so is DIR, if it is there
+                           check that versions, changelog, locks and pages are this tag's, and so is DIR, if it is there: all of
+                           its files, and its signature by a key of PRECAST_TRUSTED_KEY, if that is set
 cargo xtask release --reproduce DIR
                            build this checkout and compare with DIR's SHA256SUMS: equal, or the first file and byte that differ
 cargo xtask emulate        the same, and run it under qemu beside this machine's: plans, losses, checkpoints, tests

@@ -1,21 +1,24 @@
 //! `cargo xtask release --check TAG`: may this checkout, and what is in `dist`, be released under this tag?
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use precast_aot::lock;
+use precast_fatbins::{Digest, TrustedKey, signature_path};
 use precast_kernels::Arch;
 use precast_models::{Model, UNLAUNCHED};
 use precast_system::files;
 use serde_json::Value;
 
 use super::commit::Commit;
-use super::dist::{self, SIGNATURE};
+use super::dist;
 use super::files::read;
 use super::names::Names;
 use super::package::package;
+use super::sign;
 use crate::run::output;
 
 /// Checks sources; and the directory of a release, if it is there.
@@ -124,8 +127,10 @@ fn made(checkout: &Path, names: &Names, commit: &str, out: &Path) -> Result<()> 
     let (sums, listed) = dist::sums_of(out)?;
     let shown = out.display();
     ensure!(sums == names.sums(), "{shown} is no release: nobody signed it, so it has {sums} and no {}", names.sums());
-    let signature = format!("{sums}{SIGNATURE}");
-    ensure!(out.join(&signature).is_file(), "{shown} is no release: it has no {signature}");
+    let keys = std::env::var("PRECAST_TRUSTED_KEY").unwrap_or_default();
+    let keys: Vec<TrustedKey> = keys.split_whitespace().map(TrustedKey::find).collect::<Result<_, _>>()?;
+    signed(&out.join(&sums), &sign::comment(&names.version, commit), &keys)?;
+    complete(&sums, &listed, names)?;
     dist::check_replaceable(out, names)?;
     for (name, digest) in &listed {
         let path = out.join(name);
@@ -144,6 +149,28 @@ fn made(checkout: &Path, names: &Names, commit: &str, out: &Path) -> Result<()> 
         let name = page.strip_prefix(checkout).unwrap_or(&page).display().to_string();
         digests(&name, &text, &bundles)?;
     }
+    Ok(())
+}
+
+/// Checks that the signature of sums is of this version and commit; and is one of the trusted keys, if there are any.
+fn signed(sums: &Path, comment: &str, keys: &[TrustedKey]) -> Result<()> {
+    let path = signature_path(sums);
+    let text = fs::read_to_string(&path).with_context(|| format!("no release: {}", path.display()))?;
+    let line = format!("trusted comment: {comment}");
+    ensure!(text.lines().nth(2) == Some(&*line), "{} does not say `{line}`", path.display());
+    if !keys.is_empty() {
+        TrustedKey::check(keys, &fs::read(sums)?, Some(&text), &path)?;
+    }
+    Ok(())
+}
+
+/// Checks that sums list every file of a release, and no other.
+fn complete(sums: &str, listed: &BTreeMap<String, Digest>, names: &Names) -> Result<()> {
+    let all = names.all();
+    let lacks = all.iter().find(|name| !listed.contains_key(*name));
+    ensure!(lacks.is_none(), "{sums} lacks {}", lacks.map_or("", String::as_str));
+    let other = listed.keys().find(|name| !all.contains(*name));
+    ensure!(other.is_none(), "{sums} lists {}, which is not of a release", other.map_or("", String::as_str));
     Ok(())
 }
 
@@ -257,6 +284,56 @@ all = [\"sm_80\", \"sm_86\", \"sm_89\", \"sm_90\", \"sm_100\", \"sm_120\", \"sm_
         assert!(message.contains("qwen3-8b.lock has no kernel of sm_100"), "{message}");
         fs::remove_file(&changed).unwrap();
         assert!(refused(locks(dir.path())).contains("qwen3-8b.lock is not there"));
+    }
+
+    #[test]
+    fn a_signature_of_another_version_commit_or_key_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let sums = dir.path().join("SHA256SUMS");
+        fs::write(&sums, "sums").unwrap();
+        let [own, other] = [(); 2].map(|()| minisign::KeyPair::generate_unencrypted_keypair().unwrap());
+        let trusted = |pair: &minisign::KeyPair| TrustedKey::find(&pair.pk.to_base64()).unwrap();
+        let comment = sign::comment("1.2.3", "abc");
+        assert!(refused(signed(&sums, &comment, &[])).contains("SHA256SUMS.minisig"));
+        let signature =
+            minisign::sign(Some(&own.pk), &own.sk, &b"sums"[..], Some(&comment), None).unwrap().into_string();
+        let path = signature_path(&sums);
+        fs::write(&path, &signature).unwrap();
+        for keys in [vec![], vec![trusted(&own)], vec![trusted(&other), trusted(&own)]] {
+            signed(&sums, &comment, &keys).unwrap();
+        }
+        assert!(refused(signed(&sums, &comment, &[trusted(&other)])).contains("other than the trusted"));
+        for (version, commit) in [("1.2.4", "abc"), ("1.2.3", "abd"), ("1.2.3", "ab")] {
+            let comment = sign::comment(version, commit);
+            let message = refused(signed(&sums, &comment, &[]));
+            assert!(message.ends_with(&format!("does not say `trusted comment: {comment}`")), "{message}");
+        }
+        // The comment alone proves nothing where a key is trusted.
+        let says = |from: &str, to: &str| fs::write(&path, signature.replace(from, to)).unwrap();
+        says("1.2.3", "1.2.4");
+        let changed = sign::comment("1.2.4", "abc");
+        signed(&sums, &changed, &[]).unwrap();
+        refused(signed(&sums, &changed, &[trusted(&own)]));
+        says("", "");
+        fs::write(&sums, "other sums").unwrap();
+        assert!(refused(signed(&sums, &comment, &[trusted(&own)])).contains("altered"));
+    }
+
+    #[test]
+    fn sums_list_every_file_of_a_release_and_no_other() {
+        let names = Names { version: "1.2.3".to_owned(), is_signed: true };
+        let all: BTreeMap<String, Digest> = names.all().into_iter().map(|name| (name, Digest::of(b""))).collect();
+        assert_eq!(all.len(), 9);
+        complete("SHA256SUMS", &all, &names).unwrap();
+        for name in all.keys() {
+            let mut fewer = all.clone();
+            fewer.remove(name);
+            assert_eq!(refused(complete("SHA256SUMS", &fewer, &names)), format!("SHA256SUMS lacks {name}"));
+        }
+        let mut more = all;
+        more.insert("notes".to_owned(), Digest::of(b""));
+        let message = refused(complete("SHA256SUMS", &more, &names));
+        assert_eq!(message, "SHA256SUMS lists notes, which is not of a release");
     }
 
     #[test]

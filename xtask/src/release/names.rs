@@ -1,6 +1,8 @@
 //! Names of a release's files.
 
-use super::hosts::Host;
+use std::collections::BTreeSet;
+
+use super::hosts::{HOSTS, Host};
 
 /// A version, and whether somebody answers for its files with a key: names say so.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +17,11 @@ pub const UNSIGNED: &str = "-unsigned";
 /// Name of a program of a machine, in all that a release says of it.
 pub fn program_name(machine: &str, program: &str) -> String {
     format!("{program} for {machine}-linux")
+}
+
+/// Name of a machine's wheel of a version, which is [`Names::wheel_version`].
+pub fn wheel_name(version: &str, host: Host) -> String {
+    format!("precast-{version}-py3-none-{}.whl", host.platform())
 }
 
 impl Names {
@@ -32,6 +39,11 @@ impl Names {
         format!("precast-{}-{}-linux-debug{}", self.version, host.machine, self.mark())
     }
 
+    /// Version of the wheels: a local one, which PyPI does not accept, unless somebody signed.
+    pub fn wheel_version(&self) -> String {
+        if self.is_signed { self.version.clone() } else { format!("{}+unsigned", self.version) }
+    }
+
     pub fn kernels(&self) -> String {
         format!("precast-kernels-{}{}.tar", self.version, self.mark())
     }
@@ -46,6 +58,16 @@ impl Names {
 
     pub fn sums(&self) -> String {
         format!("SHA256SUMS{}", self.mark())
+    }
+
+    /// Lists every file but the sums and their signature.
+    pub fn all(&self) -> BTreeSet<String> {
+        let version = self.wheel_version();
+        let of_hosts = HOSTS.into_iter().flat_map(|host| {
+            let archives = [self.programs(host), self.symbols(host)].map(|folder| format!("{folder}.tar.xz"));
+            archives.into_iter().chain([wheel_name(&version, host)])
+        });
+        of_hosts.chain([self.kernels(), self.materials(), self.provenance()]).collect()
     }
 
     /// Its tag, if it is a release that somebody signed.

@@ -11,14 +11,10 @@ use zip::{CompressionMethod, ZipWriter};
 
 use super::build::Programs;
 use super::files::Entry;
+use super::names::wheel_name;
 use super::package::About;
 
-/// Version of a wheel: a local one, which PyPI does not accept, unless it is signed.
-pub fn version(version: &str, is_signed: bool) -> String {
-    if is_signed { version.to_owned() } else { format!("{version}+unsigned") }
-}
-
-/// Returns the name of a wheel and its bytes. `version` is [`version`]'s.
+/// Returns the name of a wheel and its bytes. `version` is that of wheels.
 pub fn wheel(about: &About, version: &str, programs: &Programs, materials: &[u8]) -> Result<(String, Vec<u8>)> {
     let platform = programs.host.platform();
     let (data, info) = (format!("precast-{version}.data"), format!("precast-{version}.dist-info"));
@@ -33,7 +29,7 @@ pub fn wheel(about: &About, version: &str, programs: &Programs, materials: &[u8]
     entries.push(Entry::text(format!("{info}/WHEEL"), tags(&platform)));
     entries.sort_by(|a, b| a.path.cmp(&b.path));
     entries.push(record(&entries, &format!("{info}/RECORD")));
-    Ok((format!("precast-{version}-py3-none-{platform}.whl"), zipped(&entries)?))
+    Ok((wheel_name(version, programs.host), zipped(&entries)?))
 }
 
 fn metadata(about: &About, version: &str) -> String {
@@ -126,7 +122,7 @@ mod tests {
         // For the machine at hand, whichever that is.
         let host = Host::own().unwrap();
         let programs = Programs { host, ..programs() };
-        let (name, bytes) = wheel(&about(), &version("1.2.3", false), &programs, b"{}").unwrap();
+        let (name, bytes) = wheel(&about(), "1.2.3+unsigned", &programs, b"{}").unwrap();
         assert_eq!(name, format!("precast-1.2.3+unsigned-py3-none-manylinux_2_28_{}.whl", host.machine));
         assert_eq!(bytes, wheel(&about(), "1.2.3+unsigned", &programs, b"{}").unwrap().1);
         std::fs::write(dir.path().join(&name), &bytes).unwrap();
