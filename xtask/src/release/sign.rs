@@ -1,10 +1,14 @@
 //! Signs the sums, and with them every file. The key is opened before anything is built.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+
+const PASSWORD: &str = "PRECAST_KEY_PASSWORD";
+const OPENS: &str = "`cargo xtask release-key FILE` writes an encrypted key opened, for --key FILE";
 
 /// A secret key that was opened once.
 pub struct Key {
@@ -13,15 +17,21 @@ pub struct Key {
 }
 
 impl Key {
-    /// Reads a key that nobody else can, and tries it.
+    /// Reads a key that nobody else can, and tries it. It is not encrypted: whatever a build starts could read a
+    /// password.
     pub fn open(path: &Path) -> Result<Self> {
+        Self::open_beside(path, std::env::var_os(PASSWORD).as_deref())
+    }
+
+    fn open_beside(path: &Path, password: Option<&OsStr>) -> Result<Self> {
         let shown = path.display();
+        ensure!(password.is_none(), "{PASSWORD} is set, and a build runs beside it: unset it. {OPENS}");
         let mode = fs::metadata(path).with_context(|| shown.to_string())?.permissions().mode();
         ensure!(mode & 0o077 == 0, "{shown} can be read by others than its owner: chmod 600 {shown}");
         let text = fs::read_to_string(path).with_context(|| shown.to_string())?;
         ensure!(!text.trim().is_empty(), "{shown} is empty: without a key leave --key out");
         let key = Self { path: path.to_owned(), text };
-        key.sign(b"", "a trial")?;
+        key.sign(b"", "a trial").context(OPENS)?;
         Ok(key)
     }
 
@@ -34,7 +44,7 @@ impl Key {
     }
 }
 
-/// What the signature says of the sums: `SHA256SUMS` of another version has another.
+/// Returns what the signature says of the sums: `SHA256SUMS` of another version has another.
 pub fn comment(version: &str, commit: &str) -> String {
     format!("precast {version} commit:{commit}")
 }
@@ -91,6 +101,12 @@ mod tests {
         // The mark of an encrypted key, `EdScB2` in base64; making one takes seconds.
         assert!(text.contains("\nRWQAAEIy"), "Ed, no encryption, B2");
         put(&path, &text.replace("\nRWQAAEIy", "\nRWRTY0Iy"), 0o600);
-        assert!(refused().contains("PRECAST_KEY_PASSWORD"));
+        assert!(refused().contains("`cargo xtask release-key FILE` writes"));
+        put(&path, &text, 0o600);
+        Key::open_beside(&path, None).unwrap();
+        for password in ["", "of no use"] {
+            let message = Key::open_beside(&path, Some(OsStr::new(password))).err().unwrap().to_string();
+            assert!(message.starts_with("PRECAST_KEY_PASSWORD is set") && message.contains(OPENS), "{message}");
+        }
     }
 }
