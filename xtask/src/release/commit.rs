@@ -23,7 +23,8 @@ impl Commit {
     pub fn of(checkout: &Path) -> Result<Self> {
         let git = |arguments: &[&str]| output(Command::new("git").args(arguments).current_dir(checkout));
         let id = git(&["rev-parse", "HEAD"]).context("a release is of a commit, and git finds none")?;
-        let changes: Vec<String> = git(&["status", "--porcelain"])?.lines().map(str::to_owned).collect();
+        let changes = git(&["status", "--porcelain", "--untracked-files=all"])?;
+        let changes: Vec<String> = changes.lines().map(str::to_owned).collect();
         let tags = git(&["tag", "--points-at", "HEAD"])?.lines().map(str::to_owned).collect();
         let id = if changes.is_empty() { id.trim().to_owned() } else { format!("{}-dirty", id.trim()) };
         Ok(Self { id, tags, changes })
@@ -39,7 +40,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let git = |arguments: &[&str]| {
             let mut git = Command::new("git");
-            git.args(["-c", "user.name=a", "-c", "user.email=b"]).args(arguments).current_dir(dir.path());
+            git.args(["-c", "user.name=a", "-c", "user.email=b"]);
+            git.args(["-c", "commit.gpgsign=false", "-c", "tag.gpgsign=false"]);
+            git.args(arguments).current_dir(dir.path());
             output(&mut git).unwrap()
         };
         assert!(Commit::of(dir.path()).is_err());
@@ -51,8 +54,11 @@ mod tests {
         let clean = Commit::of(dir.path()).unwrap();
         assert_eq!(clean.id, git(&["rev-parse", "HEAD"]).trim());
         assert_eq!((clean.tags, clean.changes), (vec!["v1.0.0".to_owned()], Vec::new()));
-        std::fs::write(dir.path().join("b"), "b").unwrap();
+        // Also where one's own git lists none, or folders alone.
+        git(&["config", "status.showUntrackedFiles", "no"]);
+        std::fs::create_dir(dir.path().join("new")).unwrap();
+        std::fs::write(dir.path().join("new/b"), "b").unwrap();
         let changed = Commit::of(dir.path()).unwrap();
-        assert_eq!((changed.id, changed.changes), (format!("{}-dirty", clean.id), vec!["?? b".to_owned()]));
+        assert_eq!((changed.id, changed.changes), (format!("{}-dirty", clean.id), vec!["?? new/b".to_owned()]));
     }
 }

@@ -1,4 +1,4 @@
-//! What a build of a release sees: where things are, and nothing else of the environment that it is called in.
+//! Lets a build of a release see where things are, and nothing else of the environment that it is called in.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

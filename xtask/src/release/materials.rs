@@ -74,7 +74,7 @@ fn of_crate(one: &Crate) -> Value {
 /// License of glibc's start files, as each says. SPDX has no name for the exception.
 const START_FILES: &str = "LGPL-2.1-or-later, with unlimited permission to link the compiled file into any program";
 
-/// What a tool adds to every program that it links.
+/// Lists what a tool adds to every program that it links.
 fn runtime(tool: &Tool) -> Vec<Value> {
     let parts = match tool.name.as_str() {
         "rustc" => &[("std", json!({ "expression": "MIT OR Apache-2.0" }))][..],

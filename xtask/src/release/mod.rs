@@ -37,7 +37,7 @@ use names::Names;
 use package::package;
 use sign::Key;
 
-/// What is asked for.
+/// Says which of its three tasks a call asks for.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked<'a> {
     Release { out: &'a Path, key: Option<&'a Path> },

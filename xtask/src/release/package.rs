@@ -1,4 +1,4 @@
-//! What the checkout says of itself: `Cargo.toml`, README, licenses.
+//! Reads what the checkout says of itself: `Cargo.toml`, README, licenses.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::files::read;
 
-/// What a wheel says of the package.
+/// Holds what a wheel says of the package.
 pub struct About {
     pub summary: String,
     pub keywords: Vec<String>,
@@ -39,7 +39,7 @@ struct Described {
     keywords: Vec<String>,
 }
 
-/// What the manifest says of the trainer.
+/// Holds what the manifest says of the trainer.
 pub struct Package {
     pub version: String,
     summary: String,

@@ -1,4 +1,4 @@
-//! What an archive holds beside its programs: completions and manual pages, as the trainer prints them.
+//! Collects completions and manual pages, as the trainer prints them, for archives.
 
 use std::fs;
 use std::path::Path;
