@@ -165,17 +165,24 @@ fn one(tokens: &mut &[&str], allowed: &[String]) -> bool {
 /// Beginnings of the names of files that say what a license asks to be passed on.
 const TEXTS: [&str; 5] = ["copying", "copyright", "licen", "notice", "unlicense"];
 
+/// Crates that are published without a text, and the crate of the same repository that has it.
+const TEXT_OF: [(&str, &str); 1] = [("pulp-wasm-simd-flag", "pulp")];
+
 /// Returns the licenses of crates that are not this checkout's, each text once, under the names of its crates.
 pub fn texts(crates: &[Crate]) -> Result<String> {
     let mut texts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for one in crates.iter().filter(|one| one.checksum.is_some()) {
-        for entry in fs::read_dir(&one.sources).with_context(|| one.sources.display().to_string())? {
-            let path = entry?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-            if path.is_file() && TEXTS.iter().any(|text| name.starts_with(text)) {
-                let text = String::from_utf8_lossy(&fs::read(&path)?).replace("\r\n", "\n");
-                texts.entry(text.trim().to_owned()).or_default().insert(format!("{} {}", one.name, one.version));
-            }
+        let holder = match TEXT_OF.iter().find(|(name, _)| *name == one.name) {
+            Some((_, holder)) => crates
+                .iter()
+                .find(|other| other.name == *holder)
+                .with_context(|| format!("{holder}, with the license of {}, is not linked", one.name))?,
+            None => one,
+        };
+        let (found, name) = (texts_in(&holder.sources)?, format!("{} {}", one.name, one.version));
+        ensure!(!found.is_empty(), "{name} has no text of its license: name a crate that has it in crates.rs");
+        for text in found {
+            texts.entry(text).or_default().insert(name.clone());
         }
     }
     let mut parts: Vec<(BTreeSet<String>, String)> = texts.into_iter().map(|(text, names)| (names, text)).collect();
@@ -188,6 +195,18 @@ pub fn texts(crates: &[Crate]) -> Result<String> {
         "Licenses of the crates that the programs are linked of\n{rule}{}",
         parts.into_iter().map(part).collect::<Vec<_>>().join(&rule)
     ))
+}
+
+fn texts_in(sources: &Path) -> Result<Vec<String>> {
+    let mut texts = Vec::new();
+    for entry in fs::read_dir(sources).with_context(|| sources.display().to_string())? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        if path.is_file() && TEXTS.iter().any(|text| name.starts_with(text)) {
+            texts.push(String::from_utf8_lossy(&fs::read(&path)?).replace("\r\n", "\n").trim().to_owned());
+        }
+    }
+    Ok(texts)
 }
 
 #[cfg(test)]
@@ -233,5 +252,30 @@ mod tests {
         let texts = texts(&crates).unwrap();
         assert!(texts.contains("\nzstd-sys ") || texts.contains(", zstd-sys "), "{texts}");
         assert!(texts.contains("Permission is hereby granted"), "{texts}");
+    }
+
+    #[test]
+    fn a_linked_crate_without_a_license_text_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |name: &str| Crate {
+            name: name.to_owned(),
+            version: "1.0.0".to_owned(),
+            license: "MIT".to_owned(),
+            checksum: Some(String::new()),
+            machines: BTreeSet::new(),
+            sources: dir.path().join(name),
+        };
+        let [a, pulp, flag] = ["a", "pulp", "pulp-wasm-simd-flag"].map(|name| {
+            fs::create_dir(dir.path().join(name)).unwrap();
+            of(name)
+        });
+        let refused = |crates: &[Crate]| texts(crates).unwrap_err().to_string();
+        assert!(refused(std::slice::from_ref(&a)).starts_with("a 1.0.0 has no text of its license"));
+        fs::write(a.sources.join("LICENSE"), "MIT\r\n").unwrap();
+        assert!(texts(std::slice::from_ref(&a)).unwrap().ends_with("\na 1.0.0\n\nMIT\n"));
+        assert!(refused(&[a, flag.clone()]).contains("pulp, with the license of pulp-wasm-simd-flag, is not linked"));
+        assert!(refused(&[pulp.clone(), flag.clone()]).starts_with("pulp 1.0.0 has no text"));
+        fs::write(pulp.sources.join("LICENSE"), "MIT").unwrap();
+        assert!(texts(&[pulp, flag]).unwrap().contains("\npulp 1.0.0, pulp-wasm-simd-flag 1.0.0\n\nMIT\n"));
     }
 }
