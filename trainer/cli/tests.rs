@@ -9,7 +9,7 @@ use crate::options::{Change, change};
 
 /// Flags that messages and pages name and `precast` does not have: those of other programs, `precast-aot`, pip and docker
 /// among them.
-const OF_OTHERS: &str = "--args --build --code --dev --env --example --features --file --find-links --from --golden \
+const OF_OTHERS: &str = "--args --build --code --dev --env --example --features --file --from --golden \
     --gpus-per-node --gpus-per-task --help --ignore-missing --ignored --kernel-name --key --launch-count --lib \
     --list-elf --local-dir --locked --manifest-path --merge --metrics --models --new-key --nnodes --no-deps \
     --no-index --no-python --nodes --nonsense --nproc-per-node --ntasks-per-node --offline --open --outfile --output \
