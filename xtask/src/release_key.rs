@@ -25,7 +25,7 @@ pub fn write(path: &Path) -> Result<()> {
     write_opened(&variable(KEY), &variable(PASSWORD), path)
 }
 
-/// Removes the file of [`write`], which a job that failed early has not got.
+/// Removes the file of [`write()`], which a job that failed early has not got.
 pub fn remove(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => println!("{}: is not there", path.display()),
