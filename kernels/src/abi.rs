@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 0862fd4424abcab1dc414a371568b0b4c74f6b500d1ea5510635853368b253c8
-// Body: 2ade5ee551849ff9cee8117826d08f478a5c9f1e1e4dc45bf69a978134ccbd1f
+// Headers: 8cc39446042dc00395bae5bacb6f444e4331b548fb388c7ef7e50d16c0a1d055
+// Body: 3a7830efd7f8821e3d93756df07dbbaaf08ff6d6e73cdd1a4d7162e41a69fc94
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -1643,8 +1643,8 @@ impl Kernel for HeadMetrics {
 pub struct head_topk_params {
     /// `[tokens, keep]` u32, read, distinct(keep, vocab): tokens whose probabilities are known
     pub ids: address,
-    /// `[tokens, keep + 1]` f32, read, log_probs(keep + 1): the teacher's at `temperature`, nats; the last is that of
-    /// all other tokens as one
+    /// `[tokens, keep + 1]` f32, read, log_probs(keep + 1): the teacher's at `temperature`, nats; the last entry is
+    /// for the remaining tokens combined
     pub log_probs: address,
     /// `[tokens, vocab]` x, update: logits, replaced by their gradient
     pub student: address,
@@ -1676,8 +1676,8 @@ arguments! {
 }
 
 key! {
-    /// Computes losses like `head.distill` and `head.jsd`, by the divergence of what is known of the teacher: the
-    /// probabilities of some tokens, and of all others as one.
+    /// Computes losses like `head.distill` and `head.jsd`, by the divergence over some tokens whose teacher
+    /// probabilities are known, and the combined rest.
     pub struct HeadTopk = "head.topk" { x: Dtype }
 }
 
@@ -2871,7 +2871,7 @@ pub struct sample_top_params {
     pub logits: address,
     /// `[rows, keep]` u32, write: the most likely token first; of equal ones the smallest
     pub ids: address,
-    /// `[rows, keep + 1]` f32, write: at `temperature`, nats; the last is that of all other tokens as one
+    /// `[rows, keep + 1]` f32, write: at `temperature`, nats; the last entry is for the remaining tokens combined
     pub log_probs: address,
     pub rows: u32,
     pub vocab: u32,
@@ -2889,7 +2889,7 @@ arguments! {
 }
 
 key! {
-    /// Computes log-probabilities of the most likely tokens of each row, and of all other tokens as one.
+    /// Computes log-probabilities of the most likely tokens of each row, and of the remaining tokens combined.
     pub struct SampleTop = "sample.top" { x: Dtype }
 }
 

@@ -1,4 +1,4 @@
-//! What is known of a teacher: its logits, or the probabilities of a few tokens.
+//! Predictions of a teacher: its logits, or the probabilities of a few tokens.
 
 use precast_core::plan::Tensor;
 use precast_kernels::abi::MOST_KEPT;
@@ -18,6 +18,11 @@ pub struct TopTokens {
 }
 
 impl TopTokens {
+    /// Returns the most tokens that are kept of a vocabulary: at least one is left to the rest.
+    pub fn most(vocab: u32) -> u32 {
+        MOST_KEPT.min(vocab.saturating_sub(1))
+    }
+
     /// Refuses more tokens than are kept, and a vocabulary of which all or more would be.
     ///
     /// # Errors
@@ -32,11 +37,11 @@ impl TopTokens {
 }
 
 pub(crate) fn check_keep(keep: u32, vocab: u32) -> Result<(), PlanError> {
-    let most = MOST_KEPT.min(vocab.saturating_sub(1));
+    let most = TopTokens::most(vocab);
     if (1..=most).contains(&keep) { Ok(()) } else { Err(PlanError::Keep { keep, most }) }
 }
 
-/// Tokens of which a teacher's probabilities are known, and that of all others as one.
+/// Tokens with their teacher probabilities, and the combined probability of the rest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KnownTokens {
     /// `[tokens, keep]` u32.

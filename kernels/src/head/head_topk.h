@@ -3,11 +3,11 @@
 #include "kept.h"
 #include "step.h"
 
-/// head.topk { x: Dtype }: Computes losses like `head.distill` and `head.jsd`, by the divergence of what is known of the teacher: the
-/// probabilities of some tokens, and of all others as one.
+/// head.topk { x: Dtype }: Computes losses like `head.distill` and `head.jsd`, by the divergence over some
+/// tokens whose teacher probabilities are known, and the combined rest.
 typedef struct head_topk_params {
     address ids;       ///< [tokens, keep] u32, read, distinct(keep, vocab): tokens whose probabilities are known
-    address log_probs; ///< [tokens, keep + 1] f32, read, log_probs(keep + 1): the teacher's at `temperature`, nats; the last is that of all other tokens as one
+    address log_probs; ///< [tokens, keep + 1] f32, read, log_probs(keep + 1): the teacher's at `temperature`, nats; the last entry is for the remaining tokens combined
     address student;   ///< [tokens, vocab] x, update: logits, replaced by their gradient
     address targets;   ///< [tokens] u32, read, targets(vocab)
     address micro;     ///< micro_scalars, read

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use precast_kernels::abi::MOST_KEPT;
 use precast_plan::TopTokens;
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +25,7 @@ impl Compact {
 
     /// Returns true if some tokens are kept, and not all of the vocabulary.
     pub fn is_possible(self) -> bool {
-        (1..self.student_vocab.min(MOST_KEPT + 1)).contains(&self.keep_logits)
+        (1..=TopTokens::most(self.student_vocab)).contains(&self.keep_logits)
     }
 
     /// Returns it as plans have it.

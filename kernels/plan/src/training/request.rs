@@ -41,8 +41,8 @@ pub enum Teacher<'a> {
     Base,
     /// A model whose last hidden states were computed before: they are sent with each micro-batch, and its head alone is on the device.
     Cached(&'a ModelConfig),
-    /// A model of which the probabilities of so many tokens of each position, and that of all others as one, are sent with each
-    /// micro-batch.
+    /// A model reduced to the probabilities of `keep` tokens a position, and the combined probability of the rest: they are sent with
+    /// each micro-batch.
     Known { keep: u32 },
 }
 
