@@ -186,3 +186,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_compact_form_that_cannot_be_is_damaged() {
+    for (keep_logits, student_vocab) in [(0, 12), (12, 12), (1025, 5000)] {
+        let compact = Compact { keep_logits, student_vocab, ..COMPACT };
+        let made = Made { compact: Some(compact), ..made() };
+        let dir = tempfile::tempdir().unwrap();
+        let mut filling = Filling::open(dir.path(), &made).unwrap();
+        filling.push(Entry::new(key(1), vec![0; made.row_bytes() as usize])).unwrap();
+        filling.finish(Digest::of(b"head")).unwrap();
+        assert!(is_damaged(TeacherCache::open(dir.path()), "cache.json"), "{compact}");
+    }
+}
