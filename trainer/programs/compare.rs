@@ -46,7 +46,7 @@ pub fn compare(
     drop(sealed);
 
     let (plan, mut sealed) = open(request, &model, &text, &of_form(format), ComparisonPlan::other)?;
-    let Side::Other { reference, compared } = plan.side else { unreachable!("a plan of the other form") };
+    let Side::Other { reference, compared, .. } = plan.side else { unreachable!("a plan of the other form") };
     let mut tally = Tally::default();
     for (index, (micro, hidden)) in batches.iter().zip(&states).enumerate() {
         sealed.write(reference, hidden)?;

@@ -1,6 +1,6 @@
-//! Results of two forms of one model on the same tokens.
+//! Results of a model and its reference on the same tokens.
 
-/// Results per token of a model's two forms, the first the reference; 0 at masked targets.
+/// Results per token of a reference and another form or model; 0 at masked targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenComparison<T> {
     /// `KL(reference || other)`, nats.
@@ -9,7 +9,7 @@ pub struct TokenComparison<T> {
     pub agrees: T,
     /// Negative log likelihood of the target under the reference, nats.
     pub reference_nll: T,
-    /// Negative log likelihood under the other form.
+    /// Negative log likelihood under the other.
     pub nll: T,
 }
 

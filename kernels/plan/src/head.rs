@@ -173,12 +173,11 @@ pub(crate) fn top(ops: &mut Ops<'_>, head: Head<'_>, top: TopTokens) -> [Tensor;
     [ids, log_probs]
 }
 
-/// Compares predictions of one head on other hidden states, `reference`, with those on its own, over the first `vocab`
+/// Compares predictions of a reference with another's, each of a head on its own hidden states, over the first `vocab`
 /// tokens.
 pub(crate) fn compare(
     ops: &mut Ops<'_>,
-    head: Head<'_>,
-    reference: Tensor,
+    [reference, other]: [Head<'_>; 2],
     vocab: u32,
     targets: Tensor,
 ) -> TokenComparison<Tensor> {
@@ -186,14 +185,22 @@ pub(crate) fn compare(
     let chunk = chunk_tokens(tokens, vocab, ops.x);
     let to = TokenComparison::NAMES.map(|name| ops.column(name));
     let [reference_logits, logits] = ["reference_logits", "logits"].map(|name| ops.logits_buffer(name, chunk, vocab));
-    let linear = ops.dense("logits", head.linear, vocab);
+    let linear = ops.dense("logits", other.linear, vocab);
+    let of_reference = match reference.linear == other.linear {
+        // Two forms of a model have one head.
+        true => linear.clone(),
+        false => ops.dense("reference", reference.linear, vocab),
+    };
     for (index, first, count) in chunks(tokens, chunk) {
         let at = |part: &str| format!("{index}.{part}");
         let of_chunk = |column| rows(column, 1, first, count);
-        let sides = [("reference", reference, reference_logits), ("logits", head.hidden, logits)];
-        let [r, s] = sides.map(|(name, hidden, logits)| {
+        let sides = [
+            ("reference", reference.hidden, &of_reference, reference_logits),
+            ("logits", other.hidden, &linear, logits),
+        ];
+        let [r, s] = sides.map(|(name, hidden, linear, logits)| {
             let logits = rows(logits, vocab, 0, count);
-            ops.logits(&at(name), rows(hidden, linear.k, first, count), &linear, logits, vocab);
+            ops.logits(&at(name), rows(hidden, linear.k, first, count), linear, logits, vocab);
             logits
         });
         ops.compare(&at("compare"), r, s, of_chunk(targets), to.map(of_chunk));

@@ -2,6 +2,7 @@
 
 use crate::support::*;
 use precast_plan::category;
+use precast_plan::evaluation::SCORE;
 
 /// Returns launches as far as bits depend on them: key, variant and the block without its addresses. `labels` chooses them.
 fn launches(plan: &Plan, phase: &str, labels: impl Fn(&str) -> bool) -> Vec<(String, String, Vec<u8>)> {
@@ -197,6 +198,28 @@ fn a_compact_teacher_replaces_the_losses_alone() {
         assert!(!losses.is_empty() && losses.iter().all(|(key, ..)| key.starts_with("head.topk{")));
         assert_eq!(row(&compact.plan, category::TEACHER_WEIGHTS), None);
         assert!(!compact.plan.phases.iter().any(|phase| phase.name == TEACHER));
+    });
+}
+
+/// What a step launches of the teacher's head measures a student, beside what another form of itself would.
+#[test]
+fn a_student_is_measured_with_the_head_of_a_step() {
+    for_each_run(|(teacher, _), student, recipe, online| {
+        let (arch, shape, dense) = (online.plan.arch, (recipe.batch, recipe.seq_len), Formats::dense());
+        let model = Student { config: student, formats: &dense, adapters: &Adapters::none() };
+        let taught = ComparisonPlan::student(model, teacher, shape, recipe.precision, arch).unwrap();
+        let of_form = ComparisonPlan::other((student, &dense), shape, recipe.precision, arch).unwrap();
+        let of_step = launches(&online.plan, MICRO, |label| label.starts_with("head.") && label.ends_with(".teacher"));
+        let of_teacher = launches(&taught.plan, SCORE, |label| label.ends_with(".reference"));
+        assert!(!of_step.is_empty() && of_teacher == of_step, "{arch} {recipe:?}");
+        let [own, expected] =
+            [&taught, &of_form].map(|it| launches(&it.plan, SCORE, |label| !label.ends_with(".reference")));
+        assert!(own == expected, "{arch} {recipe:?}");
+        let head = recipe.precision.dtype().bytes() * u64::from(teacher.vocab) * u64::from(teacher.hidden);
+        assert_eq!(row(&taught.plan, category::TEACHER_WEIGHTS), Some(head));
+        let narrow = ModelConfig { vocab: student.vocab - 1, ..teacher.clone() };
+        let refused = ComparisonPlan::student(model, &narrow, shape, recipe.precision, arch);
+        assert!(matches!(refused, Err(PlanError::TeacherNarrower { .. })));
     });
 }
 

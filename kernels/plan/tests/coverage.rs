@@ -152,6 +152,8 @@ proptest! {
             }
             let evaluation = EvaluationPlan::with(student, shape, recipe.precision, arch).unwrap();
             assert_covered(&built, &evaluation.plan);
+            let compared = ComparisonPlan::student(student, &teacher, shape, recipe.precision, arch).unwrap();
+            assert_covered(&built, &compared.plan);
         }
     }
 

@@ -7,7 +7,7 @@ use super::step::Step;
 use super::{CAST, CLEAR};
 use crate::comparison::TokenComparison;
 use crate::config::ModelConfig;
-use crate::head;
+use crate::head::{self, Head};
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
 use crate::staged::{CERTIFY, Staged, WIDEN};
@@ -29,7 +29,7 @@ pub(super) fn quantize(
             ops.startup_phase(CERTIFY);
             let last = Model { name: "teacher.certified", ..model }.forward(ops, inputs.ids);
             ops.scope("certificate");
-            head::compare(ops, last, reference, run.student.vocab, inputs.targets)
+            head::compare(ops, [Head { hidden: reference, ..last }, last], run.student.vocab, inputs.targets)
         });
         resident.staged = staged;
         certificate
