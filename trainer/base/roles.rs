@@ -50,6 +50,11 @@ impl<T> Models<T> {
         [&self.student].into_iter().chain(&self.teacher)
     }
 
+    /// Borrows each.
+    pub fn as_ref(&self) -> Models<&T> {
+        Models { teacher: self.teacher.as_ref(), student: &self.student }
+    }
+
     /// Maps each model's value, if that succeeds of all.
     ///
     /// # Errors

@@ -39,7 +39,7 @@ fn open_whole(config: &RunConfig) -> Result<Option<Arc<TeacherCache>>, DeviceErr
 }
 
 /// Opens what is there of a teacher that is cached: its configuration and tokenizer, and of an exact cache its head.
-fn open_head(path: &Path, cache: &TeacherCache) -> Result<Checkpoint, DeviceError> {
+pub(crate) fn open_head(path: &Path, cache: &TeacherCache) -> Result<Checkpoint, DeviceError> {
     let head = Checkpoint::open_without_layers(path, cache.manifest().made.compact.is_none())?;
     cache.check_model(head.config())?;
     Ok(head)

@@ -1,5 +1,7 @@
 //! The shapes of the models of a run, which its plan follows from.
 
+use std::path::Path;
+
 use precast_kernels::Arch;
 use precast_plan::{
     Adapters, DecodeRequest, Formats, Gemm, ModelConfig, PlanError, Precision, Recipe, Sampling, Slots, Student,
@@ -17,7 +19,7 @@ use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
 use crate::inputs::pair::same_path;
 use crate::inputs::teacher_cache::{Manifest, TeacherCache};
-use crate::options::{Completions, RunConfig, SlotChoice, UsageError, WeightFormat};
+use crate::options::{Completions, Kernels, RunConfig, SlotChoice, UsageError, WeightFormat};
 
 /// Completions of held-out prompts in a report.
 pub const SAMPLES: u32 = 3;
@@ -38,21 +40,31 @@ pub struct Shapes {
     pub cache: Option<Manifest>,
 }
 
-/// Opens the cache of a teacher, which one of the trusted keys has signed if there are any.
+/// Opens a teacher's cache, which one of the trusted keys has signed if there are any.
 ///
 /// # Errors
-/// [`DeviceError`] where it cannot be read, is not signed so, or is of other runs.
-pub(super) fn open_cache(config: &RunConfig) -> Result<Option<TeacherCache>, DeviceError> {
-    let is_cached = config.teacher_cache.is_some();
-    let trusted = if is_cached { config.target.kernels.keys()? } else { Vec::new() };
-    let cache = config.open_cache(&trusted)?;
-    if let Some(cache) = cache.as_ref().filter(|cache| trusted.is_empty() && cache.has_signature()) {
+/// [`DeviceError`] where it cannot be read, or is not signed so.
+pub fn open_trusted(cache: &Path, kernels: &Kernels) -> Result<TeacherCache, DeviceError> {
+    let trusted = kernels.keys()?;
+    let cache = TeacherCache::open_trusted(cache, &trusted)?;
+    if trusted.is_empty() && cache.has_signature() {
         note(format_args!(
             "{} is signed, and no trusted key is configured: its signature is not checked (--trusted-key KEY refuses what KEY did not sign)",
             cache.path().display()
         ));
     }
     Ok(cache)
+}
+
+/// Opens the cache of a run's teacher, if it has one.
+///
+/// # Errors
+/// Those of [`open_trusted`], and of a cache of other runs.
+pub(super) fn open_cache(config: &RunConfig) -> Result<Option<TeacherCache>, DeviceError> {
+    let Some(path) = &config.teacher_cache else { return Ok(None) };
+    let cache = open_trusted(path, &config.target.kernels)?;
+    config.check_cache(&cache)?;
+    Ok(Some(cache))
 }
 
 impl Shapes {

@@ -51,10 +51,9 @@ impl Options {
     }
 }
 
-/// Compares the temperature of a compact cache with that of a run: both, and between them the options of a cache for the run.
-pub(super) fn other_temperature(cache: Compact, objective: Objective) -> Option<(&'static str, bool, [String; 3])> {
+/// Returns the temperature of a compact cache and that of a run where they differ, and between them the options of a cache for the run.
+pub(super) fn other_temperature(cache: Compact, objective: Objective) -> Option<[String; 3]> {
     let Objective::Distill { temperature, .. } = objective else { return None };
     let is = format!("{temperature} --keep-logits {} --student STUDENT", cache.keep_logits);
-    let differs = cache.temperature != temperature;
-    Some(("--temperature", differs, [cache.temperature.to_string(), is, temperature.to_string()]))
+    (cache.temperature != temperature).then(|| [cache.temperature.to_string(), is, temperature.to_string()])
 }

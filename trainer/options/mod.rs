@@ -24,7 +24,6 @@ mod weight_format;
 
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::TrustedKey;
 use precast_kernels::abi::step_metrics;
 use precast_plan::decoding::MOST_SLOTS;
 use precast_plan::{ModelConfig, Objective, Recipe};
@@ -36,7 +35,7 @@ use crate::base::roles::{Models, Role};
 use crate::inputs::adapter::{Adapter, AdapterChoice};
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::{DataSource, Summaries, path_of};
-use crate::inputs::teacher_cache::{CacheError, Compact, Made, TeacherCache};
+use crate::inputs::teacher_cache::{CacheError, TeacherCache};
 
 pub use advised::Advised;
 pub use device::DeviceChoice;
@@ -250,25 +249,16 @@ impl RunConfig {
         self.adapter.as_ref().map(open).transpose()
     }
 
-    /// Opens the cache of the teacher, if the run has one, which one of these keys has signed, if there are any.
+    /// Checks that a cache of the teacher is of this run.
     ///
     /// # Errors
-    /// [`CacheError`] where it cannot be read, is not signed so, or is of other runs than this.
-    pub fn open_cache(&self, trusted: &[TrustedKey]) -> Result<Option<TeacherCache>, CacheError> {
-        let Some(path) = &self.teacher_cache else { return Ok(None) };
-        let cache = TeacherCache::open_trusted(path, trusted)?;
-        let Made { precision, seq_len, compact, .. } = &cache.manifest().made;
-        let (own, length) = (self.arithmetic.precision, self.shape.seq_len);
-        let options = [
-            ("--precision", [*precision, own.exact(), own].map(|value| value.to_string())),
-            ("--seq-len", [*seq_len, length, length].map(|value| value.to_string())),
-        ];
-        let form = compact.map_or(String::new(), Compact::options);
-        let options = options.map(|(option, [was, is, run])| (option, was != is, [was, is + &form, run]));
-        let temperature = compact.and_then(|compact| cached::other_temperature(compact, self.objective));
-        match options.into_iter().chain(temperature).find(|(_, differs, _)| *differs) {
-            None => Ok(Some(cache)),
-            Some((option, _, values)) => Err(cache.of_another_run(option, values)),
+    /// [`CacheError::OtherOption`].
+    pub fn check_cache(&self, cache: &TeacherCache) -> Result<(), CacheError> {
+        cache.check_shape(self.arithmetic.precision, self.shape.seq_len)?;
+        let compact = cache.manifest().made.compact;
+        match compact.and_then(|compact| cached::other_temperature(compact, self.objective)) {
+            None => Ok(()),
+            Some(values) => Err(cache.of_another_run("--temperature", values)),
         }
     }
 

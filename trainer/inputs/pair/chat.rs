@@ -14,16 +14,16 @@ use crate::inputs::checkpoint::{Checkpoint, CheckpointError};
 /// # Errors
 /// [`CheckpointError`] of a file that does not read, or a template that does not parse.
 pub fn chat(
-    models: &Models<Checkpoint>,
+    models: Models<&Checkpoint>,
     pair: Option<&Pair>,
     date: Option<NaiveDate>,
 ) -> Result<Chat, CheckpointError> {
-    let student = &models.student;
+    let student = models.student;
     let has_tokenizer = student.tokenizer()?.is_some();
     if has_tokenizer && let Some(template) = student.chat_template(date)? {
         return Ok(Chat::Template(template));
     }
-    let Some((teacher, pair)) = models.teacher.as_ref().zip(pair) else {
+    let Some((teacher, pair)) = models.teacher.zip(pair) else {
         return Ok(Chat::Lacking(Chat::lacked_by(student.path())));
     };
     let (own, of_teacher) = (student.path().display(), teacher.path().display());

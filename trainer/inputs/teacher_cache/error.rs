@@ -103,11 +103,11 @@ pub enum CacheError {
     /// It lacks held-out data of a run.
     #[error(
         "{} lacks sequence {number} of the held-out data, counted from 1. Make a cache of both, with \
-         `precast cache --teacher TEACHER --data DATA --eval-data {} --out CACHE`, or leave --eval-data out",
+         `precast cache --teacher TEACHER --data DATA --eval-data {} --out CACHE`{or}",
         path.display(),
         data.join(" ")
     )]
-    LacksHeldOut { path: PathBuf, number: u64, data: Vec<String> },
+    LacksHeldOut { path: PathBuf, number: u64, data: Vec<String>, or: &'static str },
     /// There is too little room for it.
     #[error(
         "{} has {free} bytes free and the cache takes {needed} more: nothing was written. Free space, or choose another --out",

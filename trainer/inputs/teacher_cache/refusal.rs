@@ -4,14 +4,36 @@ use std::path::{Path, PathBuf};
 
 use precast_core::shell::quoted;
 use precast_fatbins::Digest;
+use precast_plan::Precision;
 
 use super::cache::TeacherCache;
+use super::compact::Compact;
 use super::error::CacheError;
 use super::filling::Filling;
 use super::key::Key;
 use super::layout::{HIDDEN, INDEX};
+use super::manifest::Made;
 
 impl TeacherCache {
+    /// Checks that it is of a precision and of sequences of so many tokens.
+    ///
+    /// # Errors
+    /// [`CacheError::OtherOption`].
+    pub fn check_shape(&self, precision: Precision, seq_len: u32) -> Result<(), CacheError> {
+        let Made { precision: of_cache, seq_len: length, compact, .. } = &self.manifest().made;
+        let options = [
+            ("--precision", [*of_cache, precision.exact(), precision].map(|value| value.to_string())),
+            ("--seq-len", [*length, seq_len, seq_len].map(|value| value.to_string())),
+        ];
+        match options.into_iter().find(|(_, [was, is, _])| was != is) {
+            None => Ok(()),
+            Some((option, [was, is, run])) => {
+                let form = compact.map_or(String::new(), Compact::options);
+                Err(self.of_another_run(option, [was, is + &form, run]))
+            }
+        }
+    }
+
     /// Refuses it for a run with another value of an option, which reads a cache of `is`.
     pub fn of_another_run(&self, option: &'static str, [was, is, run]: [String; 3]) -> CacheError {
         CacheError::OtherOption { path: self.path().to_owned(), option, was, is, run }
@@ -41,9 +63,9 @@ impl TeacherCache {
         CacheError::LacksData { path: self.path().to_owned(), number, data: named(data) }
     }
 
-    /// Refuses it for held-out data that have a sequence which it lacks, counted from 1.
-    pub fn lacks_held_out(&self, number: u64, data: &[PathBuf]) -> CacheError {
-        CacheError::LacksHeldOut { path: self.path().to_owned(), number, data: named(data) }
+    /// Refuses it for held-out data that have a sequence which it lacks, counted from 1; `or` is what else helps.
+    pub fn lacks_held_out(&self, number: u64, data: &[PathBuf], or: &'static str) -> CacheError {
+        CacheError::LacksHeldOut { path: self.path().to_owned(), number, data: named(data), or }
     }
 }
 

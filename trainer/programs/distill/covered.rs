@@ -1,7 +1,9 @@
-//! Checks that a cache holds the run's teacher and the rows of every sequence.
+//! Checks that a cache holds a run's teacher and the rows of every sequence.
+
+use std::path::PathBuf;
 
 use precast_fatbins::Digest;
-use precast_plan::Plan;
+use precast_plan::{Plan, Precision};
 
 use crate::base::notes::note;
 use crate::inputs::checkpoint::{self, Checkpoint};
@@ -29,13 +31,12 @@ pub fn check(
             return Err(cache.of_another_teacher(path, found).into());
         }
     }
-    check_kernels(cache, config)?;
-    let lacks = |chunk: &Chunk| chunk.counted() > 0 && !cache.has(&Key::of_chunk(chunk, made.seq_len).0);
+    check_kernels(cache, config.arithmetic.precision)?;
     if data.signature(files()?) != made.data_sha256 {
         let (mut number, mut lacking) = (0_u64, None);
         data.streams.corpus.pass_while(&mut |chunk| {
             number += 1;
-            lacking = lacks(&chunk).then_some(number);
+            lacking = lacks(cache, &chunk).then_some(number);
             lacking.is_none()
         })?;
         if let Some(number) = lacking {
@@ -43,10 +44,26 @@ pub fn check(
         }
     }
     let held_out = data.held_out.iter().flat_map(|held_out| &held_out.chunks);
-    match held_out.enumerate().find(|(_, chunk)| lacks(chunk)) {
-        Some((index, _)) => Err(cache.lacks_held_out(index as u64 + 1, &config.eval_data).into()),
+    check_held_out(cache, held_out, (&config.eval_data, ", or leave --eval-data out"))
+}
+
+/// Checks that a cache has the sequences of held-out data; `or` is what else helps.
+///
+/// # Errors
+/// [`Failure::Cache`] of the first that it lacks.
+pub fn check_held_out<'a>(
+    cache: &TeacherCache,
+    chunks: impl IntoIterator<Item = &'a Chunk>,
+    (data, or): (&[PathBuf], &'static str),
+) -> Result<(), Failure> {
+    match (1..).zip(chunks).find(|(_, chunk)| lacks(cache, chunk)) {
+        Some((number, _)) => Err(cache.lacks_held_out(number, data, or).into()),
         None => Ok(()),
     }
+}
+
+fn lacks(cache: &TeacherCache, chunk: &Chunk) -> bool {
+    chunk.counted() > 0 && !cache.has(&Key::of_chunk(chunk, cache.manifest().made.seq_len).0)
 }
 
 /// Notes an architecture whose kernels may give other bits than those that filled a cache.
@@ -58,11 +75,13 @@ pub fn note_arch(cache: &TeacherCache, plan: &Plan) {
 }
 
 /// Notes kernels of which other bits may come than from those that filled the cache.
-fn check_kernels(cache: &TeacherCache, config: &RunConfig) -> Result<(), Failure> {
+///
+/// # Errors
+/// [`Failure`] where the teacher's configuration cannot be read, or nothing computes it.
+pub fn check_kernels(cache: &TeacherCache, precision: Precision) -> Result<(), Failure> {
     let made = &cache.manifest().made;
     let teacher = Checkpoint::open_without_layers(&cache.teacher(), made.compact.is_none())?;
-    let own =
-        hidden_kernels_sha256(teacher.config(), config.arithmetic.precision.exact(), made.compact.map(Compact::top))?;
+    let own = hidden_kernels_sha256(teacher.config(), precision.exact(), made.compact.map(Compact::top))?;
     if own != made.kernels_sha256 {
         note_other_bits(cache, "other kernels than this program's");
     }

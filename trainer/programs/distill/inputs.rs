@@ -15,7 +15,7 @@ use crate::inputs::chat::Chat;
 use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::inputs::data::{Batches, Corpus, Dataset, Files, Order, Packing, PromptRule, Reader, Streams};
 use crate::inputs::pair::{self, Pair};
-use crate::options::{Completions, OrderOptions, RunConfig, ShapeOptions};
+use crate::options::{Completions, OrderOptions, RunConfig, ShapeOptions, TextOptions};
 use crate::programs::failure::Failure;
 use crate::run::identity::Data;
 
@@ -35,7 +35,11 @@ pub fn read_data(config: &RunConfig, run_models: &RunModels<Checkpoint>) -> Resu
         }
         None => None,
     };
-    let (reader, files, held_out_files) = reader(config, models, pair.as_ref())?;
+    let field = config.text.data_field.as_deref();
+    let files = Files::mixed(&config.sources()?, field)?;
+    let held_out_files = if config.eval_data.is_empty() { None } else { Some(Files::open(&config.eval_data, field)?) };
+    let has_chat = files.has_chat() || held_out_files.as_ref().is_some_and(Files::has_chat);
+    let reader = reader(models.as_ref(), pair.as_ref(), &config.text, has_chat)?;
     let held_out = held_out(config, &reader, held_out_files, &files)?;
     let has_tokenizer = reader.tokenizer.clone();
     let eos = reader.eos;
@@ -97,26 +101,22 @@ fn held_out(
     Ok(Some(data))
 }
 
-/// Returns the reader of a run's data, its files, and those that are held out.
-fn reader(
-    config: &RunConfig,
-    models: &Models<Checkpoint>,
+/// Returns the reader of a run's data, of which some may be chats.
+pub(crate) fn reader(
+    models: Models<&Checkpoint>,
     pair: Option<&Pair>,
-) -> Result<(Reader, Files, Option<Files>), Failure> {
+    text: &TextOptions,
+    has_chat: bool,
+) -> Result<Reader, Failure> {
     let found = models.student_first().find_map(|model| model.tokenizer().transpose()).transpose()?;
     found.iter().flat_map(|tokenizer| &tokenizer.notes).for_each(note);
-    let field = config.text.data_field.as_deref();
-    let files = Files::mixed(&config.sources()?, field)?;
-    let held_out = if config.eval_data.is_empty() { None } else { Some(Files::open(&config.eval_data, field)?) };
-    let has_chat = files.has_chat() || held_out.as_ref().is_some_and(Files::has_chat);
-    let chat = if has_chat { pair::chat(models, pair, config.text.chat_date)? } else { Chat::default() };
-    let reader = Reader {
+    let chat = if has_chat { pair::chat(models, pair, text.chat_date)? } else { Chat::default() };
+    Ok(Reader {
         tokenizer: found.cloned(),
         chat,
-        eos: models.student_first().find_map(Checkpoint::eos_token),
+        eos: models.student_first().find_map(|model| model.eos_token()),
         vocab: models.student.config().vocab,
-    };
-    Ok((reader, files, held_out))
+    })
 }
 
 /// The rule by which training data become sequences, or prompts.
