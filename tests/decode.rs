@@ -24,6 +24,7 @@ pub fn forward(model: &Path, precision: Precision) -> Forward {
         precision: Some(precision),
         gemm: Gemm::Bundle,
         target: DeviceOptions { device: device().parse().unwrap(), kernels },
+        teacher: None,
         heading: false,
     }
 }

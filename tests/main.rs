@@ -83,6 +83,7 @@ mod teacher_cache_compact;
 mod teacher_cache_filled;
 mod teacher_cache_ranks;
 mod teacher_cache_signed;
+mod teacher_distance;
 mod teacher_score;
 mod train;
 mod tuned;

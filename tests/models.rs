@@ -20,11 +20,12 @@ fn smollm2_135m_scores_a_story_as_an_exact_forward_pass() {
             precision: None,
             gemm: Gemm::Bundle,
             target: DeviceOptions { device: device().parse().unwrap(), kernels },
+            teacher: None,
             heading: false,
         };
         let text = TextOptions { data_field: None, chat_date: None };
         let data = vec![fixture("tinystory.txt")];
-        let request = Evaluation { forward, data, text, batch_size: 8, seq_len: 1024 };
+        let request = Evaluation { forward, data, text, batch_size: 8, seq_len: Some(1024) };
         evaluate(&request, |_, _| {}).unwrap().nll
     });
     assert_eq!(nll[0].to_bits(), nll[1].to_bits());

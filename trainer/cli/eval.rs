@@ -15,6 +15,7 @@ use crate::options::{MostKl, WeightFormat};
 use crate::programs::compare::compare;
 use crate::programs::evaluate::{Evaluation, evaluate};
 use crate::programs::failure::Failure;
+use crate::programs::teacher_distance::distance;
 use crate::run::certificate::Certificate;
 use crate::run::perplexity::{Demands, Score};
 
@@ -29,6 +30,12 @@ pub struct Arguments {
     /// Write the measurement of --against to this file: a certificate, for --teacher-certificate of distill
     #[arg(long, requires = "against", value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Measure the distance from the teacher in this cache, on --data that it holds: mean and largest KL from the teacher, nats a
+    /// token, the share of tokens that both choose first, and both perplexities
+    ///
+    /// Data are read as distill reads --eval-data, whose cache `precast cache --eval-data` makes; in the precision of the cache.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["against", "below"])]
+    teacher_cache: Option<PathBuf>,
     /// Allow a model that is no better than guessing uniformly
     #[arg(long)]
     untrained: bool,
@@ -59,6 +66,11 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     if let Some(against) = arguments.against {
         request.forward.precision.get_or_insert(Precision::Bf16);
         return certify(&arguments, &request, against, demands);
+    }
+    if let Some(cache) = &arguments.teacher_cache {
+        let measured = with_progress(|progress| distance(&request, cache, progress))?;
+        print_as(arguments.json, &measured, measured);
+        return Ok(measured.score.check(&model, demands)?);
     }
     let score = scored(&request)?;
     let baseline = arguments.below.as_ref().map(|model| {

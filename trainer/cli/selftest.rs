@@ -81,7 +81,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
 /// Checks that decoding has the bits of the forward pass.
 fn decoding(model: PathBuf, Arguments { target, seed, decoding, .. }: Arguments) -> Result<(), Failure> {
     let Decoding { adapter, format, precision, gemm, rows, seq_len, tokens, json, .. } = decoding;
-    let forward = Forward { model, adapter, format, precision, gemm, target, heading: !json };
+    let forward = Forward { model, adapter, format, precision, gemm, target, teacher: None, heading: !json };
     let compared = check_decoding(&DecodeCheck { forward, rows, seq_len, tokens, seed })?;
     print_as(json, &compared, compared);
     Ok(compared.check()?)

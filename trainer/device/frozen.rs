@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use precast_kernels::Arch;
 use precast_plan::{
-    AdapterWeights, Adapters, DecodeCheckPlan, EvaluationPlan, Gemm, GenerationPlan, Plan, PlanError, Precision,
-    Resident, Student,
+    AdapterWeights, Adapters, ComparisonPlan, DecodeCheckPlan, EvaluationPlan, Gemm, GenerationPlan, Plan, PlanError,
+    Precision, Resident, Side, Student, TokenComparison,
 };
 use precast_runtime::cublas::Cublas;
 use precast_runtime::{Driver, Placement};
@@ -49,6 +49,9 @@ pub struct Forward {
     pub gemm: Gemm,
     #[command(flatten)]
     pub target: DeviceOptions,
+    /// Model of a cached teacher, whose head is there too.
+    #[arg(skip)]
+    pub teacher: Option<PathBuf>,
     /// True if device, kernels and model are named first, on standard error.
     #[arg(skip)]
     pub heading: bool,
@@ -99,6 +102,26 @@ impl ForwardPlan for DecodeCheckPlan {
 
     fn kept_bytes(&self) -> u64 {
         self.counts.compared.bytes() + self.counts.differing.bytes()
+    }
+}
+
+impl ForwardPlan for ComparisonPlan {
+    fn model(&self) -> &Resident {
+        &self.model
+    }
+
+    fn adapters(&self) -> Option<&AdapterWeights> {
+        self.adapters.as_ref()
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        match &self.side {
+            Side::Reference { hidden } => hidden.bytes(),
+            Side::Other { reference, compared, .. } => {
+                let TokenComparison { kl, agrees, reference_nll, nll } = compared;
+                [reference, kl, agrees, reference_nll, nll].map(|tensor| tensor.bytes()).iter().sum()
+            }
+        }
     }
 }
 
@@ -229,10 +252,13 @@ impl Forward {
         (model, adapter): (&dyn Weights, Option<&Adapter>),
     ) -> Result<SealedDevice, DeviceError> {
         one_memory::check(driver.device(), plan, host)?;
-        let (models, startup) = ([self.model.display().to_string()], &mut Startup::default());
+        let models: Vec<String> =
+            self.teacher.iter().chain([&self.model]).map(|path| path.display().to_string()).collect();
+        let startup = &mut Startup::default();
         let mut sealed = seal(driver, plan, &self.target.kernels, &models, (Placement::Arena, None), startup)?;
         if self.heading {
-            let heading = sealed.heading().model("model", &self.model, model, self.format);
+            let teacher = self.teacher.as_ref().map(|teacher| teacher.display().to_string());
+            let heading = sealed.heading().with("teacher", teacher).model("model", &self.model, model, self.format);
             tell(adapter.into_iter().fold(heading, Heading::adapter));
         }
         let mut wait = Wait::start("sending weights");

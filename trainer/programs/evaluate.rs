@@ -29,10 +29,13 @@ pub struct Evaluation {
     /// Sequences at a time
     #[arg(long, value_name = "B", default_value_t = 8, value_parser = count(Recipe::MOST_TOKENS))]
     pub batch_size: u32,
-    /// Longest context
-    #[arg(long, value_name = "S", default_value_t = 1024, value_parser = count(Recipe::MOST_TOKENS))]
-    pub seq_len: u32,
+    /// Longest context [default: 1024; the cache's, with --teacher-cache]
+    #[arg(long, value_name = "S", value_parser = count(Recipe::MOST_TOKENS))]
+    pub seq_len: Option<u32>,
 }
+
+/// Longest context where none is asked for.
+const SEQ_LEN: u32 = 1024;
 
 /// Scores documents by themselves: every token after the first of a chunk, given those before it in the chunk.
 ///
@@ -75,7 +78,7 @@ impl Text {
         let template = if files.has_chat() { model.chat_template(request.text.chat_date)? } else { None };
         let chat = template.map_or_else(|| Chat::Lacking(Chat::lacked_by(model.path())), Chat::Template);
         let reader = Reader { tokenizer: tokenizer.cloned(), chat, eos: None, vocab: config.vocab };
-        let seq_len = request.seq_len.min(config.max_positions);
+        let seq_len = request.seq_len.unwrap_or(SEQ_LEN).min(config.max_positions);
         let dataset = Dataset::of(&Corpus::new(files, seq_len, Packing::PerDocument, reader)?)?;
         dataset.notes.iter().for_each(note);
         let chunks = &dataset.chunks;

@@ -18,3 +18,4 @@ mod rank_end;
 pub mod replay;
 pub mod signing;
 pub mod smoke;
+pub mod teacher_distance;

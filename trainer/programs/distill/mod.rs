@@ -2,7 +2,7 @@
 
 mod begin;
 mod certify;
-mod covered;
+pub(crate) mod covered;
 mod digests;
 mod end;
 mod fault;
@@ -42,7 +42,7 @@ use crate::run::log;
 use crate::run::out::{Out, Start, refuse_inputs};
 use certify::Teacher;
 use digests::ModelDigests;
-pub(crate) use inputs::read_data;
+pub(crate) use inputs::{read_data, reader};
 use open::{open, over};
 use ready::ready;
 use resume::Resumed;

@@ -112,6 +112,7 @@ impl DecodingOptions {
             precision: Some(precision),
             gemm: options.arithmetic.gemm,
             target: options.target.clone(),
+            teacher: None,
             heading: false,
         })
     }

@@ -31,15 +31,15 @@ impl Measured {
     /// # Errors
     /// [`RunFault`].
     pub fn check(self, most: MostKl) -> Result<Self, RunFault> {
-        let Self { kl_mean, kl_max, agreement, perplexity, exact_perplexity, tokens } = self;
-        if ![kl_mean, kl_max, agreement, perplexity, exact_perplexity].into_iter().all(f64::is_finite) || tokens == 0 {
+        if !self.is_finite() {
             return Err(RunFault(format!(
-                "the int8 teacher's predictions are no numbers on {tokens} tokens: its activations overflow, or the exact model's do. \
-                 Use --teacher-format bf16 or stored"
+                "the int8 teacher's predictions are no numbers on {} tokens: its activations overflow, or the exact model's do. \
+                 Use --teacher-format bf16 or stored",
+                self.tokens
             )));
         }
         match most {
-            MostKl::Most(most) if kl_mean > most => Err(RunFault(format!(
+            MostKl::Most(most) if self.kl_mean > most => Err(RunFault(format!(
                 "{self}: more than --max-teacher-kl {most} allows. Use --teacher-format bf16 or stored, which are exact; or allow it \
                  with --max-teacher-kl"
             ))),
@@ -49,6 +49,12 @@ impl Measured {
 }
 
 impl Measured {
+    /// True if all of it are numbers, of a token at least.
+    pub fn is_finite(&self) -> bool {
+        let Self { kl_mean, kl_max, agreement, perplexity, exact_perplexity, tokens } = *self;
+        [kl_mean, kl_max, agreement, perplexity, exact_perplexity].into_iter().all(f64::is_finite) && tokens > 0
+    }
+
     /// Why no measurement comes to this.
     pub fn fault(&self) -> Option<String> {
         let Self { kl_mean, kl_max, agreement, perplexity, exact_perplexity, tokens } = *self;
@@ -139,7 +145,7 @@ mod tests {
 
     #[test]
     fn means_are_of_the_tokens_that_count() {
-        let found = measured([0.25, 9.0, 0.75]);
+        let found = measured([0.75, 9.0, 0.25]);
         assert_eq!((found.kl_mean, found.kl_max, found.agreement, found.tokens), (0.5, 0.75, 0.5, 2));
         assert_eq!((found.exact_perplexity, found.perplexity), (1.5f64.exp(), 2f64.exp()));
     }

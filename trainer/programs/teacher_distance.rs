@@ -1,0 +1,167 @@
+//! Measuring how far a student is from a cached teacher, on data that the cache holds: the student is computed, and of the teacher
+//! its head alone.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use precast_fatbins::Digest;
+use precast_plan::{ComparisonPlan, Gemm, Side, Student};
+use serde::Serialize;
+
+use crate::base::notes::note;
+use crate::base::roles::Models;
+use crate::device::DeviceError;
+use crate::device::frozen::{Fits, Forward, Opened};
+use crate::device::run_models::open_head;
+use crate::device::seal::SealedDevice;
+use crate::device::session::{HiddenStates, read_columns};
+use crate::device::shapes::open_trusted;
+use crate::device::upload::Upload;
+use crate::inputs::checkpoint::Checkpoint;
+use crate::inputs::data::{Corpus, Dataset, Files, Packing};
+use crate::inputs::pair;
+use crate::inputs::teacher_cache::{Made, TeacherCache};
+use crate::options::WeightFormat;
+use crate::programs::distill::{covered, reader};
+use crate::programs::evaluate::{Evaluation, batches, ids_sha256};
+use crate::programs::failure::Failure;
+use crate::run::certificate::{Measured, Tally};
+use crate::run::outcome::RunFault;
+use crate::run::perplexity::Score;
+
+/// Distance of a student from its teacher, on some tokens.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct TeacherDistance {
+    /// Quality of the student's predictions.
+    #[serde(flatten)]
+    pub score: Score,
+    /// Mean KL of the teacher's predictions to the student's, nats a token.
+    pub kl_mean: f64,
+    /// The largest of a token.
+    pub kl_max: f64,
+    /// Share of tokens of which both choose the same first.
+    pub agreement: f64,
+    pub teacher_perplexity: f64,
+    /// Digest of the cache.
+    pub cache_sha256: Digest,
+    /// Digest of the token ids.
+    pub ids_sha256: Digest,
+}
+
+impl fmt::Display for TeacherDistance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { score, kl_mean, kl_max, agreement, teacher_perplexity, .. } = self;
+        write!(
+            f,
+            "KL {kl_mean:.5} nats a token from the teacher, at most {kl_max:.4}; the same first choice of {:.2} % of {} tokens; \
+             perplexity {:.4}, of the teacher {teacher_perplexity:.4}",
+            100.0 * agreement,
+            score.tokens,
+            score.perplexity
+        )
+    }
+}
+
+/// Measures a student on the data of a request, read as runs read what they hold out.
+///
+/// # Errors
+/// [`Failure`]. `progress` is told how many of how many batches are done.
+pub fn distance(
+    request: &Evaluation,
+    cache: &Path,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<TeacherDistance, Failure> {
+    let cache = Arc::new(open(request, cache)?);
+    let Made { precision, seq_len, .. } = cache.manifest().made;
+    let forward = &Forward { precision: Some(precision), teacher: Some(cache.teacher()), ..request.forward.clone() };
+    let teacher = open_head(&cache.teacher(), &cache)?;
+    let opened = forward.read()?;
+    let dataset = read(request, Models { teacher: Some(&teacher), student: &opened.model }, seq_len)?;
+    covered::check_held_out(&cache, &dataset.chunks, (&request.data, ""))?;
+    covered::check_kernels(&cache, precision)?;
+
+    let batch = request.batch_size.min(dataset.chunks.len() as u32);
+    let (plan, mut sealed) = seal(forward, &opened, (&request.data, &teacher), (batch, seq_len))?;
+    covered::note_arch(&cache, &plan.plan);
+    let Side::Other { reference, compared, .. } = plan.side else { unreachable!("a plan of a student") };
+    let (mut hidden, mut tally) = (HiddenStates::of(&cache), Tally::default());
+    let all = dataset.chunks.len().div_ceil(batch as usize);
+    for (index, micro) in batches(&dataset.chunks, batch, seq_len).enumerate() {
+        sealed.write(reference, &hidden.of_batch(&micro)?[0])?;
+        sealed.score([plan.ids, plan.targets], &micro.ids, &micro.targets)?;
+        tally.add(&micro.targets, &read_columns(&mut sealed, compared)?);
+        progress(index + 1, all);
+    }
+    let measured = tally.measured();
+    if !measured.is_finite() {
+        let (model, teacher) = (forward.model.display(), cache.path().display());
+        return Err(RunFault(format!(
+            "predictions of {model} or of the teacher in {teacher} are no numbers on {} tokens: one of the two is broken, or its \
+             activations overflow",
+            measured.tokens
+        ))
+        .into());
+    }
+    let Measured { kl_mean, kl_max, agreement, perplexity, exact_perplexity, tokens } = measured;
+    let (nll, ids_sha256) = (perplexity.ln() * tokens as f64, ids_sha256(&dataset));
+    let score = Score::new(nll, tokens, opened.model.config().vocab, ids_sha256);
+    let (teacher_perplexity, cache_sha256) = (exact_perplexity, cache.sha256());
+    Ok(TeacherDistance { score, kl_mean, kl_max, agreement, teacher_perplexity, cache_sha256, ids_sha256 })
+}
+
+/// Opens a cache of hidden states, of the precision and length that are asked for.
+fn open(request: &Evaluation, cache: &Path) -> Result<TeacherCache, Failure> {
+    let forward = &request.forward;
+    if forward.gemm == Gemm::Cublas {
+        return Err(Failure::usage(
+            "--gemm cublas: a cache is filled by the bundle's kernels, and a distance is between models alone: leave it out",
+        ));
+    }
+    let cache = open_trusted(cache, &forward.target.kernels)?;
+    let Made { precision, seq_len, compact, .. } = cache.manifest().made;
+    if let Some(compact) = compact {
+        return Err(Failure::usage(format!(
+            "{} keeps {compact}, and a distance is over all tokens: make a cache of these data without --keep-logits: \
+             `precast cache --teacher TEACHER --student STUDENT --data DATA --seq-len {seq_len} --out CACHE`",
+            cache.path().display()
+        )));
+    }
+    let asked = match forward.format {
+        // Its products are rounded to that.
+        WeightFormat::Int8 => Some(forward.precision()),
+        _ => forward.precision,
+    };
+    cache.check_shape(asked.unwrap_or(precision), request.seq_len.unwrap_or(seq_len))?;
+    cache.check_head()?;
+    Ok(cache)
+}
+
+/// Reads data into sequences of so many tokens.
+fn read(request: &Evaluation, models: Models<&Checkpoint>, seq_len: u32) -> Result<Dataset, Failure> {
+    let pair = models.teacher.map(|teacher| pair::check(teacher, models.student)).transpose()?;
+    pair.iter().flat_map(|pair| &pair.notes).for_each(note);
+    let files = Files::open(&request.data, request.text.data_field.as_deref())?;
+    let reader = reader(models, pair.as_ref(), &request.text, files.has_chat())?;
+    let dataset = Dataset::of(&Corpus::new(files, seq_len, Packing::Stream, reader)?)?;
+    dataset.notes.iter().for_each(note);
+    Ok(dataset)
+}
+
+/// Seals a student beside the head of its teacher, with the weights of both on the device.
+fn seal(
+    forward: &Forward,
+    opened: &Opened,
+    (data, teacher): (&[PathBuf], &Checkpoint),
+    shape: (u32, u32),
+) -> Result<(ComparisonPlan, SealedDevice), DeviceError> {
+    let lower = |_: Fits<'_, ComparisonPlan>, student: Student<'_>, arch| {
+        ComparisonPlan::student(student, teacher.config(), shape, forward.precision(), arch)
+    };
+    let (plan, mut sealed) = forward.open_plan(opened, data, lower, |_| ())?;
+    if let Side::Other { head: Some(head), .. } = &plan.side {
+        let head = [(head.parameter.clone(), head.tensor())];
+        Upload::new(&mut sealed, teacher, &mut |_| Ok(())).parameters(&head)?;
+    }
+    Ok((plan, sealed))
+}
