@@ -14,6 +14,7 @@ mod linear;
 mod lora;
 mod norm;
 mod optimizer;
+mod postpone;
 mod qk_norm;
 mod quantize;
 mod ranks;

@@ -4,24 +4,16 @@ use std::ops::Range;
 
 use precast_kernels::Dtype;
 
+use super::postpone::{last_write, postpone};
 use super::{Ops, Sums};
 use crate::share::{Shards, tree};
-use precast_core::plan::{Exchange, Node, Tensor, Touch};
+use precast_core::plan::{Exchange, Tensor};
 
 /// Alignment of received elements: 16 bytes of f32.
 const ALIGN: u64 = 4;
 
 fn slice(of: Tensor, range: Range<u64>) -> Tensor {
     of.slice(range.start, range.end - range.start)
-}
-
-/// Returns the last node that writes to a tensor.
-fn last_write(nodes: &[Node], to: Tensor) -> Option<usize> {
-    let writes = |touch: &Touch| {
-        let overlaps = touch.offset < to.offset + to.bytes() && to.offset < touch.offset + touch.bytes;
-        touch.access.writes() && touch.buffer == to.buffer && overlaps
-    };
-    nodes.iter().rposition(|node| node.touches().iter().any(writes))
 }
 
 /// Values received from other ranks, to be added to this rank's.
@@ -46,10 +38,13 @@ impl Received {
 impl Ops<'_> {
     /// Sums gradients of the ranks, each in the elements that it updates, and losses in all of them, by the tree. The
     /// current phase computes this rank's last micro-batch: a bucket is sent after the last node that writes to it, and
-    /// summed when the next one has been sent, so that computation overlaps the transfer.
-    pub fn sum_over_ranks(&mut self, sums: &Sums, shards: &Shards) {
+    /// summed when a later one has been computed and sent, so that computation overlaps the transfer. `embedding` is the
+    /// gradient that is complete last, if it trains: from there on all are sent before any is summed.
+    pub fn sum_over_ranks(&mut self, sums: &Sums, shards: &Shards, embedding: Option<Tensor>) {
         let [grad, losses] = sums.own;
         let nodes = self.b.take();
+        let nodes = embedding.into_iter().fold(nodes, |nodes, embedding| postpone(nodes, grad, embedding));
+        let embedding_at = embedding.and_then(|embedding| last_write(&nodes, embedding)).unwrap_or(nodes.len());
         let losses_at = last_write(&nodes, losses).expect("a step has losses");
         let complete_at = |bucket| {
             let at = last_write(&nodes, slice(grad, shards.whole(bucket)));
@@ -63,12 +58,15 @@ impl Ops<'_> {
         let (mut left, mut arriving) = (0, Vec::new());
         for (index, node) in nodes.into_iter().enumerate() {
             self.b.put(node);
+            let mut sent = Vec::new();
             while let Some((_, bucket)) = order.next_if(|(at, _)| *at == index) {
-                let sent = self.leave(bucket, left == 0, sums, shards);
-                let arrived = std::mem::replace(&mut arriving, sent);
-                self.add_received(&arrived, shards);
+                sent.extend(self.leave(bucket, left == 0, sums, shards));
                 left += 1;
             }
+            if index <= embedding_at && !sent.is_empty() {
+                self.add_received(&std::mem::take(&mut arriving), shards);
+            }
+            arriving.extend(sent);
         }
         self.add_received(&arriving, shards);
     }

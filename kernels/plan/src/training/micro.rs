@@ -32,7 +32,8 @@ impl Step<'_> {
             self.micro_batch(ops);
             if phase == LAST {
                 ops.scope("ranks");
-                ops.sum_over_ranks(&self.sums, self.shards);
+                let embedding = self.models.student.weights.embedding.trained().map(|trained| trained.grad);
+                ops.sum_over_ranks(&self.sums, self.shards, embedding);
             }
         }
         (ops.batch, ops.seq_len) = (recipe.batch, recipe.seq_len);
