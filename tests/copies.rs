@@ -145,7 +145,8 @@ fn gpus_that_divide_a_filling_give_the_bytes_of_one() {
 fn several_ranks_give_the_bits_of_one() {
     skip_if!(has_driver());
     let host = host();
-    for (precision, replicas, counts) in [("bf16", "4", &["2", "4"][..]), ("fp32", "3", &["3"])] {
+    for (precision, replicas, counts) in [("bf16", "4", &["2", "4"][..]), ("fp32", "3", &["3"]), ("int8", "2", &["2"])]
+    {
         let common = format!("--steps 4 --precision {precision} --replicas {replicas}");
         let one = format!("{precision}-one");
         host.distill(&one, &common).succeeds();

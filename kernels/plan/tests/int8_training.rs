@@ -72,9 +72,17 @@ fn both_forms_of_a_matrix_are_made_once_a_step() {
         ["int8.quantize", "int8.columns"].map(|op| count(&plan, phase, "", op))
     };
     assert_eq!(forms(Share::ALONE, UPDATE), [4 * LAYERS; 2]);
+    // Of the gathered weights each rank quantizes its layers, and sends them, or all of them: where links are slow, or no
+    // teacher hides twice the bytes.
     let of_two = Share { replicas: 2, ranks: 2, rank: 0 };
-    // Each rank quantizes the gathered weights itself.
-    assert_eq!((forms(of_two, UPDATE), forms(of_two, GATHER)), ([0; 2], [4 * LAYERS; 2]));
+    assert_eq!((forms(of_two, UPDATE), forms(of_two, GATHER)), ([0; 2], [4 * LAYERS / 2; 2]));
+    let (student, recipe) = (config("qwen2.5-0.5b"), recipe(Precision::Int8, Recompute::None));
+    let request = TrainingRequest { share: of_two, ..TrainingRequest::new(&student, &recipe, Arch::Sm89) };
+    let taught = TrainingPlan::new(request.taught_by(Some(&student))).unwrap().plan;
+    assert_eq!(count(&taught, GATHER, "", "int8.quantize"), 4 * LAYERS);
+    let alone = Recipe { objective: Objective::CrossEntropy, ..recipe };
+    let request = TrainingRequest { share: of_two, ..TrainingRequest::new(&student, &alone, Arch::Sm90a) };
+    assert_eq!(count(&TrainingPlan::new(request).unwrap().plan, GATHER, "", "int8.quantize"), 4 * LAYERS);
 }
 
 /// On one GPU no matrix of a layer is in bf16: its replacement has the same size, apart from scales.

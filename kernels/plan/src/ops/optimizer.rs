@@ -189,8 +189,9 @@ impl Ops<'_> {
         }
     }
 
-    /// Sends this rank's updates to all others, and receives theirs.
-    pub fn spread(&mut self, state: &OptimizerState<'_>) {
+    /// Sends this rank's updates to all others, and receives theirs. What is quantized is divided, too, or each rank
+    /// quantizes all of it.
+    pub fn spread(&mut self, state: &OptimizerState<'_>, divided: bool) {
         match state.copy {
             Some(_) if state.whole => {
                 self.gather("master", state.trained.master, state.shards);
@@ -198,7 +199,10 @@ impl Ops<'_> {
             }
             copy => {
                 self.gather("weights", copy.unwrap_or(state.trained.master), state.shards);
-                self.quantize_copy(state);
+                match state.quantized.zip(copy) {
+                    Some((weights, copy)) if divided => self.quantize_part(weights, copy, state.shards),
+                    _ => self.quantize_copy(state),
+                }
             }
         }
     }

@@ -7,6 +7,7 @@ use precast_kernels::Dtype;
 use super::postpone::{last_write, postpone};
 use super::{Ops, Sums};
 use crate::share::{Shards, tree};
+use crate::weights::Weights;
 use precast_core::plan::{Exchange, Tensor};
 
 /// Alignment of received elements: 16 bytes of f32.
@@ -112,6 +113,24 @@ impl Ops<'_> {
                 self.add(&format!("{}.{from}", received.name), at(from), at(to));
             }
         }
+    }
+
+    /// Quantizes this rank's part of the layers from the full copy, sends it to all others, and receives theirs.
+    pub fn quantize_part(&mut self, weights: &Weights, copy: Tensor, shards: &Shards) {
+        let share = shards.share();
+        let part = |rank: u32| {
+            let cut = |rank: u32| weights.layers.len() * rank as usize / share.ranks as usize;
+            cut(rank)..cut(rank + 1)
+        };
+        for layer in part(share.rank) {
+            let Range { start, end } = weights.parameters.layer(layer);
+            self.quantize_layer(weights, layer, copy.slice(start, end - start));
+        }
+        let others = || (0..share.ranks).filter(|rank| *rank != share.rank);
+        let of_rank = |rank| weights.int8_layers(part(rank)).into_iter().map(move |tensor| (rank, tensor));
+        let own = weights.int8_layers(part(share.rank));
+        let sends = others().flat_map(|rank| own.iter().map(move |tensor| (rank, *tensor))).collect();
+        self.b.exchange(self.name("int8"), Exchange { sends, receives: others().flat_map(of_rank).collect() });
     }
 
     /// Sends this rank's pieces of a flat range to all others, and receives theirs.

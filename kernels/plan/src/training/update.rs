@@ -13,7 +13,9 @@ impl Step<'_> {
         if self.run.share.ranks > 1 {
             ops.phase(GATHER);
             ops.scope("ranks");
-            ops.spread(&self.state);
+            // A teacher in the run hides twice the bytes, if they go by NVLink.
+            let divided = self.models.teacher.is_some() && self.run.arch.has_nvlink();
+            ops.spread(&self.state, divided);
         }
     }
 }

@@ -18,6 +18,16 @@ pub struct Int8Rows {
     pub scales: Tensor,
 }
 
+impl Int8Rows {
+    /// Returns the values and the scales from the first of these rows to the last of later ones, padding included.
+    fn through(self, last: Self) -> [Tensor; 2] {
+        [(self.values, last.values), (self.scales, last.scales)].map(|(first, last)| {
+            let elems = (last.offset - first.offset) / first.format.bytes(1) + last.elems;
+            Tensor { elems, ..first }
+        })
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Int8Matrix {
     /// `[n, k]`, rotated along k: read by GEMMs for outputs.
@@ -26,6 +36,14 @@ pub struct Int8Matrix {
     pub columns: Option<Int8Rows>,
     /// Role of the dense matrix.
     pub role: Role,
+}
+
+impl Int8Matrix {
+    /// Returns the ranges from this matrix to a later one of the model: of rows, and of columns if gradients pass.
+    pub(super) fn through(self, last: Self) -> Vec<Tensor> {
+        let columns = self.columns.zip(last.columns).map(|(first, last)| first.through(last));
+        self.rows.through(last.rows).into_iter().chain(columns.into_iter().flatten()).collect()
+    }
 }
 
 /// Int8 matrices of a model's layers.

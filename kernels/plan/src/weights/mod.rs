@@ -294,6 +294,13 @@ const ALIGN_BLOCKS: u64 = 8;
 const ALIGN_ROWS: u64 = 64;
 
 impl Weights {
+    /// Returns the ranges of the matrices of neighboring layers in int8; none for no layers.
+    pub(crate) fn int8_layers(&self, layers: Range<usize>) -> Vec<Tensor> {
+        let layers = &self.layers[layers];
+        let (Some(first), Some(last)) = (layers.first(), layers.last()) else { return Vec::new() };
+        first.qkv.weight.int8().through(last.down.weight.int8())
+    }
+
     /// Declares frozen weights: matrices in the formats given, all else of a dtype.
     pub(crate) fn frozen(
         b: &mut Builder,
