@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 
-use crate::driver::{Machine, machine, sm_121};
+use crate::driver::{Machine, build_tiny, machine, sm_121};
 use crate::ranks::{assert_same, last_checkpoint};
 use crate::support::build_nccl;
 use crate::support::prelude::*;
@@ -22,8 +22,19 @@ pub struct Host {
 
 /// As many GPUs as a test may want. What a stream is asked for begins a little later, by chance, so that ranks and streams come
 /// into many orders.
+const LATE: [(&str, &str); 3] =
+    [("PRECAST_FAKE_GPUS", "4"), ("PRECAST_FAKE_INTEGRATED", "0"), ("PRECAST_FAKE_DELAY_US", "300")];
+
 pub fn host() -> Host {
-    Host::new(&[("PRECAST_FAKE_GPUS", "4"), ("PRECAST_FAKE_INTEGRATED", "0"), ("PRECAST_FAKE_DELAY_US", "300")])
+    Host::new(&LATE)
+}
+
+/// One whose GPUs have NVLink: ranks quantize a student's layers for each other.
+fn nvlinked() -> Host {
+    let mut host = Host::new(&[&LATE[..], &[("PRECAST_FAKE_CAPABILITY", "10.0")]].concat());
+    host.bundle = host.machine.path().join("sm_100.bundle");
+    build_tiny("sm_100", &host.bundle);
+    host
 }
 
 const STEPS: &str = "--batch-size 1 --seq-len 16 --lr 1e-2 --warmup 2";
@@ -144,9 +155,15 @@ fn gpus_that_divide_a_filling_give_the_bytes_of_one() {
 #[test]
 fn several_ranks_give_the_bits_of_one() {
     skip_if!(has_driver());
-    let host = host();
-    for (precision, replicas, counts) in [("bf16", "4", &["2", "4"][..]), ("fp32", "3", &["3"]), ("int8", "2", &["2"])]
-    {
+    let (host, nvlinked) = (host(), nvlinked());
+    let cases = [
+        (&host, "bf16", "4", &["2", "4"][..]),
+        (&host, "fp32", "3", &["3"]),
+        (&host, "int8", "2", &["2"]),
+        // Of two layers, two of four ranks quantize none.
+        (&nvlinked, "int8", "4", &["2", "4"]),
+    ];
+    for (host, precision, replicas, counts) in cases {
         let common = format!("--steps 4 --precision {precision} --replicas {replicas}");
         let one = format!("{precision}-one");
         host.distill(&one, &common).succeeds();

@@ -46,13 +46,18 @@ impl Machine {
     }
 }
 
-/// Code for sm_121 and no other GPU, of `tests/models/tiny.json`: built once, and copied.
+/// Builds code of `tests/models/tiny.json` for one GPU and no other.
+pub fn build_tiny(arch: &str, bundle: &Path) {
+    let mut command = precast_aot();
+    command.args(["build", "--arch", arch, "--model", "tests/models/tiny.json", "--out"]);
+    command.arg(bundle).current_dir(root()).succeeds();
+}
+
+/// That for sm_121: built once, and copied.
 pub fn sm_121(dir: &Path) -> PathBuf {
     static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
         let bundle = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tiny.sm_121.bundle");
-        let mut command = precast_aot();
-        command.args(["build", "--arch", "sm_121", "--model", "tests/models/tiny.json", "--out"]);
-        command.arg(&bundle).current_dir(root()).succeeds();
+        build_tiny("sm_121", &bundle);
         bundle
     });
     let bundle = dir.join("sm_121.bundle");

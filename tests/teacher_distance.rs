@@ -81,7 +81,7 @@ fn a_model_is_at_no_distance_from_its_own_cache() {
     );
 }
 
-/// Of a file in blocks: rounded to 8 bits it is as far from its cache as from itself in bf16, token by token.
+/// A model in blocks, rounded to 8 bits, is as far from its cache as from itself in bf16.
 #[test]
 fn a_form_is_as_far_from_a_cache_as_from_the_exact_one() {
     let mut case = Case::new(17 * 4);

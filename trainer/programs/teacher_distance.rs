@@ -1,12 +1,12 @@
-//! Measuring how far a student is from a cached teacher, on data that the cache holds: the student is computed, and of the teacher
-//! its head alone.
+//! Measuring how far a student is from a cached teacher, on data that the cache holds: the student is computed, and of
+//! the teacher its head alone.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use precast_fatbins::Digest;
-use precast_plan::{ComparisonPlan, Gemm, Side, Student};
+use precast_plan::{ComparisonPlan, Gemm, Precision, Side, Student};
 use serde::Serialize;
 
 use crate::base::notes::note;
@@ -78,7 +78,9 @@ pub fn distance(
     let teacher = open_head(&cache.teacher(), &cache)?;
     let opened = forward.read()?;
     let dataset = read(request, Models { teacher: Some(&teacher), student: &opened.model }, seq_len)?;
-    covered::check_held_out(&cache, &dataset.chunks, (&request.data, ""))?;
+    if let Some(number) = covered::first_lacking(&cache, &dataset.chunks) {
+        return Err(cache.lacks_measured(number, &request.data).into());
+    }
     covered::check_kernels(&cache, precision)?;
 
     let batch = request.batch_size.min(dataset.chunks.len() as u32);
@@ -95,19 +97,30 @@ pub fn distance(
     }
     let measured = tally.measured();
     if !measured.is_finite() {
-        let (model, teacher) = (forward.model.display(), cache.path().display());
-        return Err(RunFault(format!(
-            "predictions of {model} or of the teacher in {teacher} are no numbers on {} tokens: one of the two is broken, or its \
-             activations overflow",
-            measured.tokens
-        ))
-        .into());
+        return Err(broken(measured, &forward.model, &cache).into());
     }
     let Measured { kl_mean, kl_max, agreement, perplexity, exact_perplexity, tokens } = measured;
     let (nll, ids_sha256) = (perplexity.ln() * tokens as f64, ids_sha256(&dataset));
     let score = Score::new(nll, tokens, opened.model.config().vocab, ids_sha256);
     let (teacher_perplexity, cache_sha256) = (exact_perplexity, cache.sha256());
     Ok(TeacherDistance { score, kl_mean, kl_max, agreement, teacher_perplexity, cache_sha256, ids_sha256 })
+}
+
+/// Names the side whose predictions are no numbers.
+fn broken(measured: Measured, model: &Path, cache: &TeacherCache) -> RunFault {
+    let (path, tokens) = (cache.path().display(), measured.tokens);
+    RunFault(if measured.exact_perplexity.is_finite() {
+        format!(
+            "predictions of {} are no numbers on {tokens} tokens: its weights are broken, or its activations overflow. Give \
+             another model",
+            model.display()
+        )
+    } else {
+        format!(
+            "predictions of the teacher in {path} are no numbers on {tokens} tokens: the teacher is broken, or its activations \
+             overflow. Make the cache again, in --precision fp32 or of another teacher"
+        )
+    })
 }
 
 /// Opens a cache of hidden states, of the precision and length that are asked for.
@@ -127,12 +140,14 @@ fn open(request: &Evaluation, cache: &Path) -> Result<TeacherCache, Failure> {
             cache.path().display()
         )));
     }
-    let asked = match forward.format {
-        // Its products are rounded to that.
-        WeightFormat::Int8 => Some(forward.precision()),
-        _ => forward.precision,
-    };
-    cache.check_shape(asked.unwrap_or(precision), request.seq_len.unwrap_or(seq_len))?;
+    if forward.format == WeightFormat::Int8 && precision == Precision::Fp32 {
+        return Err(Failure::usage(format!(
+            "--format int8 is computed in bf16, and {} is of --precision fp32: leave --format int8 out, or make a cache in bf16: \
+             `precast cache --teacher TEACHER --student STUDENT --data DATA --seq-len {seq_len} --precision bf16 --out CACHE`",
+            cache.path().display()
+        )));
+    }
+    cache.check_shape(forward.precision.unwrap_or(precision), request.seq_len.unwrap_or(seq_len))?;
     cache.check_head()?;
     Ok(cache)
 }
@@ -159,9 +174,10 @@ fn seal(
         ComparisonPlan::student(student, teacher.config(), shape, forward.precision(), arch)
     };
     let (plan, mut sealed) = forward.open_plan(opened, data, lower, |_| ())?;
-    if let Side::Other { head: Some(head), .. } = &plan.side {
-        let head = [(head.parameter.clone(), head.tensor())];
-        Upload::new(&mut sealed, teacher, &mut |_| Ok(())).parameters(&head)?;
-    }
+    let Side::Other { head: Some(head), .. } = &plan.side else {
+        unreachable!("a plan of a student has its teacher's head")
+    };
+    let head = [(head.parameter.clone(), head.tensor())];
+    Upload::new(&mut sealed, teacher, &mut |_| Ok(())).parameters(&head)?;
     Ok((plan, sealed))
 }

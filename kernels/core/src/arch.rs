@@ -94,11 +94,6 @@ impl Arch {
         Row { name, capability, feature, multiprocessors, multiprocessor }
     }
 
-    /// True if its GPUs of one host have NVLink between them, with few exceptions; the others' bytes go by PCIe or a network.
-    pub fn has_nvlink(self) -> bool {
-        matches!(self, Self::Sm80 | Self::Sm90a | Self::Sm100 | Self::Sim)
-    }
-
     /// Returns the name in files and messages.
     pub fn name(self) -> &'static str {
         self.row().name

@@ -201,7 +201,7 @@ fn a_compact_teacher_replaces_the_losses_alone() {
     });
 }
 
-/// What a step launches of the teacher's head measures a student, beside what another form of itself would.
+/// A student is measured by a step's launches of the teacher's head, beside those of another form of itself.
 #[test]
 fn a_student_is_measured_with_the_head_of_a_step() {
     for_each_run(|(teacher, _), student, recipe, online| {

@@ -72,17 +72,28 @@ fn both_forms_of_a_matrix_are_made_once_a_step() {
         ["int8.quantize", "int8.columns"].map(|op| count(&plan, phase, "", op))
     };
     assert_eq!(forms(Share::ALONE, UPDATE), [4 * LAYERS; 2]);
-    // Of the gathered weights each rank quantizes its layers, and sends them, or all of them: where links are slow, or no
-    // teacher hides twice the bytes.
-    let of_two = Share { replicas: 2, ranks: 2, rank: 0 };
-    assert_eq!((forms(of_two, UPDATE), forms(of_two, GATHER)), ([0; 2], [4 * LAYERS / 2; 2]));
-    let (student, recipe) = (config("qwen2.5-0.5b"), recipe(Precision::Int8, Recompute::None));
-    let request = TrainingRequest { share: of_two, ..TrainingRequest::new(&student, &recipe, Arch::Sm89) };
-    let taught = TrainingPlan::new(request.taught_by(Some(&student))).unwrap().plan;
-    assert_eq!(count(&taught, GATHER, "", "int8.quantize"), 4 * LAYERS);
-    let alone = Recipe { objective: Objective::CrossEntropy, ..recipe };
-    let request = TrainingRequest { share: of_two, ..TrainingRequest::new(&student, &alone, Arch::Sm90a) };
-    assert_eq!(count(&TrainingPlan::new(request).unwrap().plan, GATHER, "", "int8.quantize"), 4 * LAYERS);
+}
+
+/// A rank quantizes its share of the gathered layers for all, if a teacher that computes next hides twice the bytes on
+/// links of servers; else it quantizes all of them for itself.
+#[test]
+fn ranks_divide_quantization_where_a_teacher_hides_the_bytes() {
+    let student = config("qwen2.5-0.5b");
+    let quantized = |ranks, arch, taught: bool, on_policy| {
+        let objective = if taught { RECIPE.objective } else { Objective::CrossEntropy };
+        let recipe = Recipe { objective, ..recipe(Precision::Int8, Recompute::None) };
+        let share = Share { replicas: ranks, ranks, rank: 1 };
+        let request = TrainingRequest { share, on_policy, ..TrainingRequest::new(&student, &recipe, arch) };
+        let plan = TrainingPlan::new(request.taught_by(taught.then_some(&student))).unwrap().plan;
+        ["int8.quantize", "int8.columns"].map(|op| count(&plan, GATHER, "", op))
+    };
+    assert_eq!(quantized(2, Arch::Sm90a, true, false), [4 * LAYERS / 2; 2]);
+    // Layers 4 to 9 of 24.
+    assert_eq!(quantized(5, Arch::Sm90a, true, false), [4 * 5; 2]);
+    for (arch, taught, on_policy) in [(Arch::Sm89, true, false), (Arch::Sm90a, false, false), (Arch::Sm90a, true, true)]
+    {
+        assert_eq!(quantized(2, arch, taught, on_policy), [4 * LAYERS; 2], "{arch} {taught} {on_policy}");
+    }
 }
 
 /// On one GPU no matrix of a layer is in bf16: its replacement has the same size, apart from scales.

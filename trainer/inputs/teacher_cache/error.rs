@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::{Digest, SignatureError};
+use precast_plan::Precision;
 
 use super::compact::Compact;
 use super::key::Key;
@@ -103,11 +104,19 @@ pub enum CacheError {
     /// It lacks held-out data of a run.
     #[error(
         "{} lacks sequence {number} of the held-out data, counted from 1. Make a cache of both, with \
-         `precast cache --teacher TEACHER --data DATA --eval-data {} --out CACHE`{or}",
+         `precast cache --teacher TEACHER --data DATA --eval-data {} --out CACHE`, or leave --eval-data out",
         path.display(),
         data.join(" ")
     )]
-    LacksHeldOut { path: PathBuf, number: u64, data: Vec<String>, or: &'static str },
+    LacksHeldOut { path: PathBuf, number: u64, data: Vec<String> },
+    /// It lacks data that a model is measured on.
+    #[error(
+        "{} lacks sequence {number} of the data, counted from 1. Make a cache of them: `precast cache --teacher TEACHER \
+         --student STUDENT --data {} --seq-len {seq_len} --precision {precision} --out CACHE`",
+        path.display(),
+        data.join(" ")
+    )]
+    LacksMeasured { path: PathBuf, number: u64, data: Vec<String>, seq_len: u32, precision: Precision },
     /// There is too little room for it.
     #[error(
         "{} has {free} bytes free and the cache takes {needed} more: nothing was written. Free space, or choose another --out",

@@ -63,9 +63,15 @@ impl TeacherCache {
         CacheError::LacksData { path: self.path().to_owned(), number, data: named(data) }
     }
 
-    /// Refuses it for held-out data that have a sequence which it lacks, counted from 1; `or` is what else helps.
-    pub fn lacks_held_out(&self, number: u64, data: &[PathBuf], or: &'static str) -> CacheError {
-        CacheError::LacksHeldOut { path: self.path().to_owned(), number, data: named(data), or }
+    /// Refuses it for held-out data that have a sequence which it lacks, counted from 1.
+    pub fn lacks_held_out(&self, number: u64, data: &[PathBuf]) -> CacheError {
+        CacheError::LacksHeldOut { path: self.path().to_owned(), number, data: named(data) }
+    }
+
+    /// Refuses it for data to measure a model on that have a sequence which it lacks, counted from 1.
+    pub fn lacks_measured(&self, number: u64, data: &[PathBuf]) -> CacheError {
+        let Made { precision, seq_len, .. } = self.manifest().made;
+        CacheError::LacksMeasured { path: self.path().to_owned(), number, data: named(data), seq_len, precision }
     }
 }
 

@@ -1,7 +1,5 @@
 //! Checks that a cache holds a run's teacher and the rows of every sequence.
 
-use std::path::PathBuf;
-
 use precast_fatbins::Digest;
 use precast_plan::{Plan, Precision};
 
@@ -44,22 +42,15 @@ pub fn check(
         }
     }
     let held_out = data.held_out.iter().flat_map(|held_out| &held_out.chunks);
-    check_held_out(cache, held_out, (&config.eval_data, ", or leave --eval-data out"))
-}
-
-/// Checks that a cache has the sequences of held-out data; `or` is what else helps.
-///
-/// # Errors
-/// [`Failure::Cache`] of the first that it lacks.
-pub fn check_held_out<'a>(
-    cache: &TeacherCache,
-    chunks: impl IntoIterator<Item = &'a Chunk>,
-    (data, or): (&[PathBuf], &'static str),
-) -> Result<(), Failure> {
-    match (1..).zip(chunks).find(|(_, chunk)| lacks(cache, chunk)) {
-        Some((number, _)) => Err(cache.lacks_held_out(number, data, or).into()),
+    match first_lacking(cache, held_out) {
+        Some(number) => Err(cache.lacks_held_out(number, &config.eval_data).into()),
         None => Ok(()),
     }
+}
+
+/// Returns the number of the first sequence that a cache lacks, counted from 1.
+pub fn first_lacking<'a>(cache: &TeacherCache, chunks: impl IntoIterator<Item = &'a Chunk>) -> Option<u64> {
+    (1..).zip(chunks).find(|(_, chunk)| lacks(cache, chunk)).map(|(number, _)| number)
 }
 
 fn lacks(cache: &TeacherCache, chunk: &Chunk) -> bool {
@@ -90,7 +81,7 @@ pub fn check_kernels(cache: &TeacherCache, precision: Precision) -> Result<(), F
 
 fn note_other_bits(cache: &TeacherCache, filled_by: &str) {
     note(format_args!(
-        "{} was filled by {filled_by}: what it holds may differ in its last bits from that of a teacher that is computed in the run",
+        "{} was filled by {filled_by}: what it holds may differ in its last bits from that of a teacher that is computed now",
         cache.path().display()
     ));
 }

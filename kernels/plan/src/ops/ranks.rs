@@ -39,8 +39,8 @@ impl Received {
 impl Ops<'_> {
     /// Sums gradients of the ranks, each in the elements that it updates, and losses in all of them, by the tree. The
     /// current phase computes this rank's last micro-batch: a bucket is sent after the last node that writes to it, and
-    /// summed when a later one has been computed and sent, so that computation overlaps the transfer. `embedding` is the
-    /// gradient that is complete last, if it trains: from there on all are sent before any is summed.
+    /// summed when the next one has been sent, so that computation overlaps the transfer. From `embedding` on, the gradient
+    /// that is complete last if it trains, all are sent before any is summed.
     pub fn sum_over_ranks(&mut self, sums: &Sums, shards: &Shards, embedding: Option<Tensor>) {
         let [grad, losses] = sums.own;
         let nodes = self.b.take();
@@ -56,18 +56,18 @@ impl Ops<'_> {
             (0..shards.buckets()).map(|bucket| (complete_at(bucket), bucket)).collect();
         order.sort_unstable();
         let mut order = order.into_iter().peekable();
-        let (mut left, mut arriving) = (0, Vec::new());
+        let (mut left, mut arriving, mut is_behind) = (0, Vec::new(), false);
         for (index, node) in nodes.into_iter().enumerate() {
             self.b.put(node);
-            let mut sent = Vec::new();
             while let Some((_, bucket)) = order.next_if(|(at, _)| *at == index) {
-                sent.extend(self.leave(bucket, left == 0, sums, shards));
+                let sent = self.leave(bucket, left == 0, sums, shards);
+                if !is_behind {
+                    self.add_received(&std::mem::take(&mut arriving), shards);
+                }
+                is_behind = index >= embedding_at;
+                arriving.extend(sent);
                 left += 1;
             }
-            if index <= embedding_at && !sent.is_empty() {
-                self.add_received(&std::mem::take(&mut arriving), shards);
-            }
-            arriving.extend(sent);
         }
         self.add_received(&arriving, shards);
     }

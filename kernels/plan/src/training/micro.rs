@@ -5,6 +5,8 @@ use super::{LAST, MICRO, SequenceLength, TEACHER};
 use crate::cached::CachedTeacher;
 use crate::head::{self, Outputs, Teaching};
 use crate::ops::{Ops, Sorted};
+use crate::recipe::Recompute;
+use precast_core::plan::Tensor;
 
 impl Step<'_> {
     /// Lowers the phases that compute the gradients of a step.
@@ -32,11 +34,17 @@ impl Step<'_> {
             self.micro_batch(ops);
             if phase == LAST {
                 ops.scope("ranks");
-                let embedding = self.models.student.weights.embedding.trained().map(|trained| trained.grad);
-                ops.sum_over_ranks(&self.sums, self.shards, embedding);
+                ops.sum_over_ranks(&self.sums, self.shards, self.last_gradient());
             }
         }
         (ops.batch, ops.seq_len) = (recipe.batch, recipe.seq_len);
+    }
+
+    /// Returns the gradient of the embedding table if it trains and there is memory to hide its exchange: where blocks are
+    /// recomputed there is none.
+    fn last_gradient(&self) -> Option<Tensor> {
+        let embedding = self.models.student.weights.embedding.trained();
+        embedding.map(|trained| trained.grad).filter(|_| self.run.recipe.recompute != Recompute::Blocks)
     }
 
     fn micro_batch(&self, ops: &mut Ops<'_>) {

@@ -3,6 +3,7 @@
 use super::step::Step;
 use super::{GATHER, UPDATE};
 use crate::ops::Ops;
+use precast_kernels::Arch;
 
 impl Step<'_> {
     /// Lowers norm, clip and AdamW.
@@ -13,9 +14,18 @@ impl Step<'_> {
         if self.run.share.ranks > 1 {
             ops.phase(GATHER);
             ops.scope("ranks");
-            // A teacher in the run hides twice the bytes, if they go by NVLink.
-            let divided = self.models.teacher.is_some() && self.run.arch.has_nvlink();
-            ops.spread(&self.state, divided);
+            ops.spread(&self.state, self.divides_quantization());
         }
     }
+
+    /// True if ranks quantize the student's layers for each other: a teacher that is computed next hides twice the bytes,
+    /// on links that are as fast.
+    fn divides_quantization(&self) -> bool {
+        self.models.teacher.is_some() && !self.run.on_policy && is_of_servers(self.run.arch)
+    }
+}
+
+/// True for GPUs of servers, which NVLink connects but for a few; and for the simulated one, whose tests divide, too.
+fn is_of_servers(arch: Arch) -> bool {
+    matches!(arch, Arch::Sm80 | Arch::Sm90a | Arch::Sm100 | Arch::Sim)
 }
