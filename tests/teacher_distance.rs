@@ -72,8 +72,11 @@ fn a_model_is_at_no_distance_from_its_own_cache() {
     let said = case.run([eval, "--untrained --max-perplexity 1.5"]).fails(1, "is above --max-perplexity 1.5");
     assert!(said.contains("teacher  cache/teacher"), "{said}");
     with_tensor(&case, "teacher", "broken", "model.layers.0.input_layernorm.weight", first_is_huge);
-    let of_broken = "predictions of broken or of the teacher in cache are no numbers on ";
+    let of_broken = "predictions of broken are no numbers on 54 tokens: its weights are broken";
     case.run("eval --untrained --model broken --teacher-cache cache --data rows.jsonl").fails(1, of_broken);
+    case.run("cache --teacher broken --data rows.jsonl --seq-len 16 --precision fp32 --out of-broken").succeeds();
+    let of_teacher = "predictions of the teacher in of-broken are no numbers on 54 tokens: the teacher is broken";
+    case.run("eval --untrained --model teacher --teacher-cache of-broken --data rows.jsonl").fails(1, of_teacher);
     let [said, _] = case.run([eval, "--untrained"]).says();
     assert!(
         said.starts_with("KL 0.00000 nats a token from the teacher, at most 0.0000; the same first choice of 100.00 %"),
