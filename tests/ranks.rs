@@ -34,7 +34,7 @@ pub fn assert_same(found: &Path, expected: &Path, what: &str) {
 fn the_same_bits_on_one_two_and_four() {
     skip_if!(is_on_gpu());
     let case = Case::golden("made-qwen2");
-    for precision in ["bf16", "fp32", "int8"] {
+    for precision in ["bf16", "fp32"] {
         for (replicas, counts) in [("4", &["2", "4"][..]), ("3", &["3"])] {
             let whole = format!("{precision}-{replicas}");
             let common = format!("--steps 4 --precision {precision} --replicas {replicas}");
