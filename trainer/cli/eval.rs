@@ -23,17 +23,18 @@ use crate::run::perplexity::{Demands, Score};
 pub struct Arguments {
     #[command(flatten)]
     evaluation: Evaluation,
-    /// Compare predictions in --format with those of the same weights in this form, bf16 or stored: mean and largest KL, nats a
-    /// token, and the share of tokens that both choose first; in --precision bf16 unless another is given
+    /// Compare predictions in --format with those of the same weights in this form, bf16 or stored: mean and largest
+    /// KL, nats a token, and the share of tokens that both choose first; in --precision bf16 unless another is given
     #[arg(long, value_parser = frozen_format, value_name = "FORM", conflicts_with_all = ["below", "adapter"])]
     against: Option<WeightFormat>,
     /// Write the measurement of --against to this file: a certificate, for --teacher-certificate of distill
     #[arg(long, requires = "against", value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Measure the distance from the teacher in this cache, on --data that it holds: mean and largest KL from the teacher, nats a
-    /// token, the share of tokens that both choose first, and both perplexities
+    /// Measure the distance from the teacher in this cache, on --data that it holds: mean and largest KL from the
+    /// teacher, nats a token, the share of tokens that both choose first, and both perplexities
     ///
-    /// Data are read as distill reads --eval-data, whose cache `precast cache --eval-data` makes; in the precision of the cache.
+    /// Data are read as distill reads --eval-data, whose cache `precast cache --eval-data` makes; in the precision of
+    /// the cache.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["against", "below"])]
     teacher_cache: Option<PathBuf>,
     /// Allow a model that is no better than guessing uniformly

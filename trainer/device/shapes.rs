@@ -170,8 +170,8 @@ impl Shapes {
         TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share, decode, on_policy, arch })
     }
 
-    /// Requests decoding for the report's samples, of a run that holds data out. cuBLASLt's rows depend on their number, and
-    /// decoding is of few.
+    /// Requests decoding for the report's samples, of a run that holds data out. cuBLASLt's rows depend on their
+    /// number, and decoding is of few.
     fn samples(&self, config: &RunConfig, recipe: &Recipe) -> Option<DecodeRequest> {
         let is_asked = !config.eval_data.is_empty() && recipe.gemm == Gemm::Bundle && recipe.seq_len > 1;
         let slots = Slots { count: SAMPLES, seq_len: recipe.seq_len.min(SAMPLE_TOKENS) };

@@ -1,5 +1,5 @@
-//! Plans that measure the distance of a model from a reference: from another form of itself, whose plan computes its hidden
-//! states, or from a teacher, whose hidden states were computed before.
+//! Plans that measure the distance of a model from a reference: from another form of itself, whose plan computes its
+//! hidden states, or from a teacher, whose hidden states were computed before.
 
 use precast_kernels::{Arch, Dtype, KERNELS};
 
@@ -26,8 +26,8 @@ use precast_core::plan::{Builder, Tensor};
 pub enum Side {
     /// The reference: its last hidden states, normalized, `[tokens, hidden]`.
     Reference { hidden: Tensor },
-    /// The model that is measured: reads the reference's hidden states, and gives both sides' results per token. `head` is that of a
-    /// teacher; another form of a model has the model's.
+    /// The model that is measured: reads the reference's hidden states, and gives both sides' results per token. `head`
+    /// is that of a teacher; another form of a model has the model's.
     Other { reference: Tensor, head: Option<Box<HeadWeights>>, compared: TokenComparison<Tensor> },
 }
 

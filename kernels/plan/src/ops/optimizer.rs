@@ -189,8 +189,8 @@ impl Ops<'_> {
         }
     }
 
-    /// Sends this rank's updates to all others, and receives theirs. If `divided`, it quantizes its share of the layers and
-    /// sends that, too; else it quantizes all of them.
+    /// Sends this rank's updates to all others, and receives theirs. If `divided`, it quantizes its share of the layers
+    /// and sends that, too; else it quantizes all of them.
     pub fn spread(&mut self, state: &OptimizerState<'_>, divided: bool) {
         match state.copy {
             Some(_) if state.whole => {

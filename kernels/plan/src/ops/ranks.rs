@@ -39,8 +39,8 @@ impl Received {
 impl Ops<'_> {
     /// Sums gradients of the ranks, each in the elements that it updates, and losses in all of them, by the tree. The
     /// current phase computes this rank's last micro-batch: a bucket is sent after the last node that writes to it, and
-    /// summed when the next one has been sent, so that computation overlaps the transfer. From `embedding` on, the gradient
-    /// that is complete last if it trains, all are sent before any is summed.
+    /// summed when the next one has been sent, so that computation overlaps the transfer. From `embedding` on, the
+    /// gradient that is complete last if it trains, all are sent before any is summed.
     pub fn sum_over_ranks(&mut self, sums: &Sums, shards: &Shards, embedding: Option<Tensor>) {
         let [grad, losses] = sums.own;
         let nodes = self.b.take();

@@ -40,8 +40,8 @@ impl Step<'_> {
         (ops.batch, ops.seq_len) = (recipe.batch, recipe.seq_len);
     }
 
-    /// Returns the gradient of the embedding table if it trains and there is memory to hide its exchange: where blocks are
-    /// recomputed there is none.
+    /// Returns the gradient of the embedding table if it trains and there is memory to hide its exchange: where blocks
+    /// are recomputed there is none.
     fn last_gradient(&self) -> Option<Tensor> {
         let embedding = self.models.student.weights.embedding.trained();
         embedding.map(|trained| trained.grad).filter(|_| self.run.recipe.recompute != Recompute::Blocks)
