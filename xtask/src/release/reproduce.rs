@@ -19,6 +19,7 @@ pub fn reproduce(checkout: &Path, directory: &Path) -> Result<()> {
     let names = Names { version: package(checkout)?.version, is_signed: !sums.ends_with(UNSIGNED) };
     let materials = names.materials();
     ensure!(listed.contains_key(&materials), "{sums} lists another version's files: it has no {materials}");
+    check_listed(directory, &sums, &listed)?;
     let commit = Commit::of(checkout)?;
     if let Some(first) = commit.changes.first() {
         println!("== not as committed: {first}");
@@ -27,6 +28,19 @@ pub fn reproduce(checkout: &Path, directory: &Path) -> Result<()> {
     compare(directory, &listed, &built)?;
     println!("== {}: {} files are equal, built of {}", directory.display(), built.len(), commit.id);
     Ok(())
+}
+
+/// Refuses what lies beside a release: its sums, which are signed, say nothing of it.
+fn check_listed(directory: &Path, sums: &str, listed: &BTreeMap<String, Digest>) -> Result<()> {
+    let mut names: Vec<String> = fs::read_dir(directory)?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<Result<_>>()?;
+    names.sort();
+    let own = [sums.to_owned(), format!("{sums}{}", dist::SIGNATURE)];
+    match names.iter().find(|name| !own.contains(name) && !listed.contains_key(*name)) {
+        Some(name) => bail!("{} is not of the release: {sums} does not list it", directory.join(name).display()),
+        None => Ok(()),
+    }
 }
 
 /// Names the first file that differs, and its first byte that does, if the file is there.
@@ -60,6 +74,26 @@ fn first_difference(there: &[u8], built: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_no_sums_list_is_refused_before_a_build() {
+        let dir = tempfile::tempdir().unwrap();
+        let listed = BTreeMap::from([("a".to_owned(), Digest::of(b"alpha"))]);
+        for name in ["a", "SHA256SUMS", "SHA256SUMS.minisig"] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        let check = || check_listed(dir.path(), "SHA256SUMS", &listed).map_err(|error| error.to_string());
+        check().unwrap();
+        for name in ["precast-9.whl", "SHA256SUMS-unsigned.minisig", ".hidden"] {
+            fs::write(dir.path().join(name), "").unwrap();
+            assert!(
+                check().unwrap_err().ends_with(&format!("/{name} is not of the release: SHA256SUMS does not list it"))
+            );
+            fs::remove_file(dir.path().join(name)).unwrap();
+        }
+        fs::create_dir(dir.path().join("b")).unwrap();
+        assert!(check().unwrap_err().contains("/b is not"));
+    }
 
     #[test]
     fn the_first_file_and_byte_that_differ_are_named() {
