@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use precast_aot::home;
 
 use super::elf;
-use super::environment::{clean, folder};
+use super::environment::{cargo_home, clean, folder};
 use super::hosts::{Host, PROGRAMS};
 use super::tools::Tools;
 use crate::run::{output, step};
@@ -53,14 +53,10 @@ pub fn built(checkout: &Path, host: Host) -> PathBuf {
 
 /// Fixed names for sources in panics, wherever they lie.
 fn flags(checkout: &Path, std: &(PathBuf, String)) -> Result<OsString> {
-    let cargo_home = match std::env::var_os("CARGO_HOME") {
-        Some(home) => PathBuf::from(home),
-        None => PathBuf::from(std::env::var_os("HOME").context("HOME is not set")?).join(".cargo"),
-    };
     let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
     let flags = [
         remap(checkout, "/precast"),
-        remap(&cargo_home, "/cargo"),
+        remap(&cargo_home()?, "/cargo"),
         // As it is called where the component rust-src is not installed.
         remap(&std.0, &std.1),
     ];

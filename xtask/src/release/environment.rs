@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 /// Target folder of releases.
 const TARGET: &str = "target/portable";
@@ -26,6 +26,14 @@ fn check_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<()> {
     let name = set.unwrap_or_default();
     ensure!(set.is_none(), "{name} is set, and a release has the locked kernels of the pinned NVRTC: unset {name}");
     Ok(())
+}
+
+/// Returns cargo's home, which it takes from a variable or else from the user's.
+pub fn cargo_home() -> Result<PathBuf> {
+    match std::env::var_os("CARGO_HOME") {
+        Some(home) => Ok(PathBuf::from(home)),
+        None => Ok(PathBuf::from(std::env::var_os("HOME").context("HOME is not set")?).join(".cargo")),
+    }
 }
 
 /// Returns a command that sees [`KEPT`] and nothing else of this process's environment.

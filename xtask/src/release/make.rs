@@ -12,12 +12,13 @@ use super::hosts::{HOSTS, Host};
 use super::names::Names;
 use super::package::{About, about};
 use super::tools::Tools;
-use super::{archive, build, crates, environment, kernels, materials, pages, provenance, wheel};
+use super::{archive, build, configuration, crates, environment, kernels, materials, pages, provenance, wheel};
 use crate::run::{cargo, step};
 
 /// Builds all files of a release but its sums.
 pub fn made(checkout: &Path, names: &Names, commit: &str) -> Result<BTreeMap<String, Vec<u8>>> {
     environment::check()?;
+    configuration::check(checkout, &environment::cargo_home()?)?;
     let mut fetch = cargo(&["fetch", "--locked"]);
     step("the crates", fetch.current_dir(checkout).args(HOSTS.iter().flat_map(|host| ["--target", host.triple])))?;
     let tools = Tools::new(checkout)?;

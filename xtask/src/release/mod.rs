@@ -5,6 +5,7 @@ mod archive;
 mod build;
 mod check;
 mod commit;
+mod configuration;
 mod crates;
 mod dist;
 mod elf;
