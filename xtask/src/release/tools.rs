@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use super::environment::{clean, folder};
 use super::hosts::HOSTS;
-use super::zig::{ZIG, Zig};
+use super::zig::{self, ZIG, Zig};
 use crate::run::{output, step};
 use crate::setup;
 
@@ -48,26 +48,36 @@ impl Tools {
         setup::compiler()?;
         let zig = setup::install(&ZIG)?.join("zig");
         let (rust, rustc) = rust(checkout)?;
-        let zig_files = BTreeMap::from([
-            ("zig".to_owned(), files::digest(&zig)?),
-            ("lib".to_owned(), of_folder(&zig.with_file_name("lib"))?),
-        ]);
-        let nvrtc = pins::NVRTC.files.iter().filter(|file| file.contains(".so"));
-        let nvrtc = nvrtc.map(|file| {
-            let path = pins::NVRTC.installed(&home::directory(), file);
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            Ok((name, files::digest(&path).with_context(|| path.display().to_string())?))
-        });
-        let nvrtc = nvrtc.collect::<Result<_>>()?;
-        let ran = vec![rustc, of_pin(&ZIG, zig_files), of_pin(&pins::NVRTC, nvrtc)];
+        let installed = |file: &str| pins::NVRTC.installed(&home::directory(), file);
+        let [nvrtc, builtins] = [installed(pins::NVRTC.files[0]), installed(pins::NVRTC.files[1])];
+        let ran = vec![
+            rustc,
+            of_pin(&ZIG, [&zig, &zig.with_file_name("lib")], &zig::FILES)?,
+            of_pin(&pins::NVRTC, [&nvrtc, &builtins], &pins::LIBRARIES)?,
+        ];
         Ok(Self { zig: Zig::new(&zig, &folder(checkout))?, rust, ran })
     }
 }
 
-fn of_pin(pin: &Pin, files: BTreeMap<String, Digest>) -> Tool {
+/// Digests two files or folders of an installed package, and checks that they are those of this machine's pinned wheel:
+/// somebody may have changed them since.
+fn of_pin(pin: &Pin, paths: [&Path; 2], pinned: &[(&str, [&str; 2])]) -> Result<Tool> {
     let Pin { package, version, .. } = pin;
+    let own = pinned.iter().find(|(machine, _)| *machine == std::env::consts::ARCH);
+    let (_, expected) = own.with_context(|| format!("{package} has no digests for this machine"))?;
+    let mut files = BTreeMap::new();
+    for (path, expected) in paths.into_iter().zip(expected) {
+        let found = if path.is_dir() { of_folder(path)? } else { of_file(path)? };
+        ensure!(
+            found.to_string() == *expected,
+            "{} has SHA-256 {found}, that of {package} {version} is {expected}: remove {}, and it is installed again",
+            path.display(),
+            home::directory().join("toolchain").join(format!("{package}-{version}")).display()
+        );
+        files.insert(path.file_name().unwrap_or_default().to_string_lossy().into_owned(), found);
+    }
     let uri = format!("pkg:pypi/{package}@{version}");
-    Tool { name: (*package).to_owned(), version: (*version).to_owned(), uri, files }
+    Ok(Tool { name: (*package).to_owned(), version: (*version).to_owned(), uri, files })
 }
 
 /// Finds rustc and what it links programs with, and checks that it is the version of `rust-toolchain.toml`.
@@ -179,6 +189,28 @@ mod tests {
         fs::rename(dir.path().join("c/b/y"), dir.path().join("c/b/z")).unwrap();
         assert_ne!(both, digest("c"));
         assert!(of_folder(&dir.path().join("none")).unwrap_err().to_string().contains("none"));
+    }
+
+    #[test]
+    fn a_tool_that_was_changed_since_it_was_installed_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let [program, folder] = ["zig", "lib"].map(|name| dir.path().join(name));
+        fs::create_dir(&folder).unwrap();
+        fs::write(&program, "zig").unwrap();
+        fs::write(folder.join("c.zig"), "lib").unwrap();
+        let digests = [of_file(&program).unwrap(), of_folder(&folder).unwrap()].map(|digest| digest.to_string());
+        let pinned = [(std::env::consts::ARCH, [&*digests[0], &*digests[1]])];
+        let tool = || of_pin(&ZIG, [&program, &folder], &pinned).map_err(|error| error.to_string());
+        assert_eq!(tool().unwrap().files["lib"].to_string(), digests[1]);
+        for path in [&program, &folder.join("c.zig")] {
+            let whole = fs::read(path).unwrap();
+            fs::write(path, "changed").unwrap();
+            let message = tool().err().unwrap();
+            assert!(message.contains("that of ziglang 0.15.2 is") && message.contains("ziglang-0.15.2"), "{message}");
+            fs::write(path, whole).unwrap();
+        }
+        tool().unwrap();
+        assert!(of_pin(&ZIG, [&program, &folder], &[("vax", ["", ""])]).is_err());
     }
 
     #[test]

@@ -34,6 +34,14 @@ pub const ZIG: Pin = Pin {
     purpose: "links releases",
 };
 
+/// Machines with SHA-256 of the program in that machine's wheel, and of its folder `lib` as releases digest folders.
+pub const FILES: [(&str, [&str; 2]); 2] = [
+    ("x86_64", ["2858dc89dbbfdd08cceda1b841e7fd0a793a1a67b49f150bc3d0d1de44ed7f51", LIB]),
+    ("aarch64", ["931b8e9a9327dac87bc439067f07604219510fa541133ff6e542c6243968cc86", LIB]),
+];
+
+const LIB: &str = "923f1132808d0a35b0300ce089249ddbfdc3cead6e9e01918ea372bd0c97e7e6";
+
 /// Programs named like a C compiler and an archiver, which call zig.
 pub struct Zig {
     tools: PathBuf,
