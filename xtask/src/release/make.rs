@@ -30,7 +30,7 @@ pub fn made(checkout: &Path, names: &Names, commit: &str) -> Result<BTreeMap<Str
     let (kernels, bundles) = (kernels::published(checkout, &own)?, kernels::bundles(&own)?);
     let materials = materials::materials(&names.version, &programs, &crates, &tools.ran);
     let materials = pretty(&materials);
-    let about = about(checkout, crates::texts(&crates)?)?;
+    let about = about(checkout, crates::texts(&crates)?, &tools.notices)?;
     let version = names.wheel_version();
     let mut shared = pages::pages(&own.join("precast"))?;
     shared.extend(about.licenses.iter().map(|(name, text)| Entry::text(name, text.clone())));

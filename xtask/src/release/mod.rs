@@ -16,6 +16,7 @@ mod kernels;
 mod make;
 mod materials;
 mod names;
+mod notices;
 mod package;
 mod pages;
 mod provenance;

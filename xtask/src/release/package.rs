@@ -54,11 +54,12 @@ pub fn package(checkout: &Path) -> Result<Package> {
     Ok(Package { version: workspace.package.version, summary, keywords })
 }
 
-/// Reads texts for a wheel, which has the licenses of its crates, too.
-pub fn about(checkout: &Path, crates: String) -> Result<About> {
+/// Reads texts for a wheel, which has the licenses of its crates, too, and the notices of what else it is linked of.
+pub fn about(checkout: &Path, crates: String, notices: &[(String, Vec<u8>)]) -> Result<About> {
     let Package { summary, keywords, .. } = package(checkout)?;
     let mut licenses = vec![("LICENSES-OF-CRATES.txt".to_owned(), crates.into_bytes())];
     for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
+    licenses.extend_from_slice(notices);
         licenses.push((name.to_owned(), read(checkout, name)?));
     }
     licenses.sort();

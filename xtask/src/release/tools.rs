@@ -14,6 +14,7 @@ use rayon::prelude::*;
 
 use super::environment::{clean, folder};
 use super::hosts::HOSTS;
+use super::notices::notices;
 use super::zig::{self, ZIG, Zig};
 use crate::run::{output, step};
 use crate::setup;
@@ -23,6 +24,8 @@ pub struct Tools {
     pub rust: Rust,
     /// All that ran, for the provenance.
     pub ran: Vec<Tool>,
+    /// Notices of what compiler and linker add, by name.
+    pub notices: Vec<(String, Vec<u8>)>,
 }
 
 /// A tool: its version, where it is had, and the digest of each of its files or of a folder of them.
@@ -40,6 +43,8 @@ pub struct Rust {
     pub objcopy: PathBuf,
     /// Sources of the standard library, where that is installed, and how they are called where it is not.
     pub sources: (PathBuf, String),
+    /// Folder of its notices.
+    pub notices: PathBuf,
 }
 
 impl Tools {
@@ -55,7 +60,8 @@ impl Tools {
             of_pin(&ZIG, [&zig, &zig.with_file_name("lib")], &zig::FILES)?,
             of_pin(&pins::NVRTC, [&nvrtc, &builtins], &pins::LIBRARIES)?,
         ];
-        Ok(Self { zig: Zig::new(&zig, &folder(checkout))?, rust, ran })
+        let notices = notices(&rust.notices, zig.parent().unwrap_or(&zig))?;
+        Ok(Self { zig: Zig::new(&zig, &folder(checkout))?, rust, ran, notices })
     }
 }
 
@@ -120,7 +126,8 @@ fn rust(checkout: &Path) -> Result<(Rust, Tool)> {
     }
     let sources = (rustlib.join("src/rust"), format!("/rustc/{commit}"));
     let uri = format!("pkg:generic/rust@{version}?vcs_url=git%2Bhttps://github.com/rust-lang/rust%40{commit}");
-    Ok((Rust { objcopy, sources }, Tool { name: "rustc".to_owned(), version, uri, files }))
+    let notices = root.join("share/doc/rust");
+    Ok((Rust { objcopy, sources, notices }, Tool { name: "rustc".to_owned(), version, uri, files }))
 }
 
 /// Digests the standard library, by rust-std's manifest: llvm-tools puts files of its own into the same folder.
