@@ -20,6 +20,7 @@ mod notices;
 mod package;
 mod pages;
 mod provenance;
+mod readme;
 mod reproduce;
 mod sign;
 mod sums;

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::files::read;
+use super::readme;
 
 /// Holds what a wheel says of the package.
 pub struct About {
@@ -58,11 +59,11 @@ pub fn package(checkout: &Path) -> Result<Package> {
 pub fn about(checkout: &Path, crates: String, notices: &[(String, Vec<u8>)]) -> Result<About> {
     let Package { summary, keywords, .. } = package(checkout)?;
     let mut licenses = vec![("LICENSES-OF-CRATES.txt".to_owned(), crates.into_bytes())];
-    for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
     licenses.extend_from_slice(notices);
+    for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
         licenses.push((name.to_owned(), read(checkout, name)?));
     }
     licenses.sort();
-    let readme = String::from_utf8(read(checkout, "README.md")?)?;
+    let readme = readme::alone(&String::from_utf8(read(checkout, "README.md")?)?);
     Ok(About { summary, keywords, readme, licenses })
 }
