@@ -48,7 +48,8 @@ pub fn open_kernels(target: &DeviceOptions) -> Result<(Box<dyn Driver>, Arch, Bu
     let arch = device::rows(driver.device())?.code;
     if arch == Arch::Sim && kernels.bundle.is_none() {
         let nothing = "nothing to check: the simulated GPU executes the host references that kernels are compared with. \
-                       Use --device cuda:0 where there is a GPU, or --bundle FILE to check the references themselves";
+                       Use --device cuda:0 where there is a GPU; or check the references themselves by --bundle FILE, which \
+                       `precast kernels --write FILE` makes";
         return Err(Failure::Kernels(nothing.to_owned()));
     }
     let nothing = Plan { arch, buffers: Vec::new(), phases: Vec::new(), arena_bytes: 0 };
