@@ -72,7 +72,8 @@ fn of_crate(one: &Crate) -> Value {
 }
 
 /// License of glibc's start files, as each says. SPDX has no name for the exception.
-const START_FILES: &str = "LGPL-2.1-or-later, with unlimited permission to link the compiled file into any program";
+const START_FILES: &str =
+    "LGPL-2.1-or-later, most of them with unlimited permission to link the compiled file into any program";
 
 /// Lists what a tool adds to every program that it links.
 fn runtime(tool: &Tool) -> Vec<Value> {
