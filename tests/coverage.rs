@@ -199,7 +199,7 @@ fn evaluated(model: &ModelConfig, shape: (u32, u32), precision: Precision) -> BT
             evaluation => evaluation.unwrap(),
         };
         pairs.extend(keys(&evaluation.plan));
-        pairs.extend(keys(&ComparisonPlan::other((model, &formats), shape, precision, Arch::Sim).unwrap().plan));
+        pairs.extend(keys(&ComparisonPlan::other((model, &formats).into(), shape, precision, Arch::Sim).unwrap().plan));
     }
     pairs.into_iter().map(|pair| pair.key).collect()
 }

@@ -4,7 +4,7 @@
 
 use precast_fatbins::Digest;
 use precast_kernels::Arch;
-use precast_plan::{ComparisonPlan, Formats, ModelConfig, PlanError, Precision, Side};
+use precast_plan::{ComparisonPlan, Formats, PlanError, Precision, Side, Student};
 
 use crate::device::frozen::Forward;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
@@ -73,7 +73,7 @@ pub fn compare(
 }
 
 /// Lowers a model in a form, and a shape, to one side.
-type Lower = fn((&ModelConfig, &Formats), (u32, u32), Precision, Arch) -> Result<ComparisonPlan, PlanError>;
+type Lower = fn(Student<'_>, (u32, u32), Precision, Arch) -> Result<ComparisonPlan, PlanError>;
 
 /// Opens one side: seals its plan, with its weights on the device.
 fn open(
@@ -87,7 +87,7 @@ fn open(
     let driver = device::open(forward.target.device, &forward.target.kernels)?;
     let arch = device::rows(driver.device())?.launches;
     let shape = (text.batch, text.longest);
-    let mut plan = lower((model.config(), formats), shape, forward.precision(), arch)?;
+    let mut plan = lower((model.config(), formats).into(), shape, forward.precision(), arch)?;
     tuning::select(&mut plan.plan, driver.device(), None)?;
     let tokens = text.dataset.chunks.len().div_ceil(text.batch as usize) as u64 * u64::from(text.batch * text.longest);
     let hidden_bytes = tokens * u64::from(model.config().hidden) * forward.precision().dtype().bytes();

@@ -3,14 +3,12 @@
 
 use precast_kernels::{Arch, Dtype, KERNELS};
 
-use crate::adapters::Adapters;
 use crate::bounds;
 use crate::cached::HeadWeights;
 use crate::category;
 use crate::comparison::TokenComparison;
 use crate::config::ModelConfig;
 use crate::evaluation::{self, SCORE};
-use crate::formats::Formats;
 use crate::head::{self, Head};
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
@@ -27,7 +25,7 @@ pub enum Side {
     /// The reference: its last hidden states, normalized, `[tokens, hidden]`.
     Reference { hidden: Tensor },
     /// The model that is measured: reads the reference's hidden states, and gives both sides' results per token. `head`
-    /// is that of a teacher; another form of a model has the model's.
+    /// belongs to a teacher; two forms of a model share the model's own.
     Other { reference: Tensor, head: Option<Box<HeadWeights>>, compared: TokenComparison<Tensor> },
 }
 
@@ -69,14 +67,13 @@ impl ComparisonPlan {
     /// Lowers a model in a form, and a shape, as the reference.
     ///
     /// # Errors
-    /// Those of [`EvaluationPlan::new`](crate::EvaluationPlan::new).
+    /// Those of [`EvaluationPlan::with`](crate::EvaluationPlan::with).
     pub fn reference(
-        (config, formats): (&ModelConfig, &Formats),
+        model: Student<'_>,
         shape: (u32, u32),
         precision: Precision,
         arch: Arch,
     ) -> Result<Self, PlanError> {
-        let model = Student { config, formats, adapters: &Adapters::none() };
         Self::lower(model, Against::Nothing, shape, precision, arch)
     }
 
@@ -84,13 +81,7 @@ impl ComparisonPlan {
     ///
     /// # Errors
     /// Those of [`Self::reference`].
-    pub fn other(
-        (config, formats): (&ModelConfig, &Formats),
-        shape: (u32, u32),
-        precision: Precision,
-        arch: Arch,
-    ) -> Result<Self, PlanError> {
-        let model = Student { config, formats, adapters: &Adapters::none() };
+    pub fn other(model: Student<'_>, shape: (u32, u32), precision: Precision, arch: Arch) -> Result<Self, PlanError> {
         Self::lower(model, Against::Form, shape, precision, arch)
     }
 

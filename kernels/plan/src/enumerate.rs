@@ -150,7 +150,7 @@ fn evaluations(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
             evaluation.into_iter().for_each(|evaluation| visit(&evaluation.plan));
         }
         // A comparison reads two rows of logits, of any form; a teacher's head is launched where it teaches.
-        let compared = ComparisonPlan::other((model, &Formats::dense()), (1, TOKENS), precision, arch);
+        let compared = ComparisonPlan::other(model.into(), (1, TOKENS), precision, arch);
         compared.into_iter().for_each(|compared| visit(&compared.plan));
     }
 }

@@ -208,7 +208,7 @@ fn a_student_is_measured_with_the_head_of_a_step() {
         let (arch, shape, dense) = (online.plan.arch, (recipe.batch, recipe.seq_len), Formats::dense());
         let model = Student { config: student, formats: &dense, adapters: &Adapters::none() };
         let taught = ComparisonPlan::student(model, teacher, shape, recipe.precision, arch).unwrap();
-        let of_form = ComparisonPlan::other((student, &dense), shape, recipe.precision, arch).unwrap();
+        let of_form = ComparisonPlan::other((student, &dense).into(), shape, recipe.precision, arch).unwrap();
         let of_step = launches(&online.plan, MICRO, |label| label.starts_with("head.") && label.ends_with(".teacher"));
         let of_teacher = launches(&taught.plan, SCORE, |label| label.ends_with(".reference"));
         assert!(!of_step.is_empty() && of_teacher == of_step, "{arch} {recipe:?}");

@@ -127,7 +127,7 @@ proptest! {
                 evaluation => assert_covered(&built, &evaluation.unwrap().plan),
             }
             for lower in [ComparisonPlan::other, ComparisonPlan::reference] {
-                assert_covered(&built, &lower(model, shape, recipe.precision, arch).unwrap().plan);
+                assert_covered(&built, &lower(model.into(), shape, recipe.precision, arch).unwrap().plan);
             }
             if !formats.is_int8() {
                 let top = TopTokens { vocab: student.vocab, keep: 1, temperature: 2.0 };

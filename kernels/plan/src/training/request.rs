@@ -22,6 +22,13 @@ pub struct Student<'a> {
     pub adapters: &'a Adapters,
 }
 
+impl<'a> From<(&'a ModelConfig, &'a Formats)> for Student<'a> {
+    /// All of the model trains, its matrices in these formats.
+    fn from((config, formats): (&'a ModelConfig, &'a Formats)) -> Self {
+        Self { config, formats, adapters: &NO_ADAPTERS }
+    }
+}
+
 impl<'a> From<&'a ModelConfig> for Student<'a> {
     /// All of the model trains.
     fn from(config: &'a ModelConfig) -> Self {
