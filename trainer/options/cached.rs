@@ -51,8 +51,8 @@ impl Options {
     }
 }
 
-/// Returns the temperature of a compact cache and that of a run where they differ, and between them the options of a
-/// cache for the run.
+/// Compares the temperatures of a compact cache and of a run. If they differ, returns the cache's, the options that
+/// make a cache for this run, and the run's.
 pub(super) fn other_temperature(cache: Compact, objective: Objective) -> Option<[String; 3]> {
     let Objective::Distill { temperature, .. } = objective else { return None };
     let is = format!("{temperature} --keep-logits {} --student STUDENT", cache.keep_logits);

@@ -1,5 +1,5 @@
-//! What the programs hold besides crates: Rust's standard library, and what zig links of its own. Their licenses ask
-//! for their texts in every copy.
+//! Collects the licenses of Rust's standard library and of the runtime that zig links: they ask for their texts in
+//! every copy.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::files::read;
 
-/// Texts of zig's wheel, below `ziglang/`, and what is linked that each is of.
+/// Names license texts in zig's wheel, below `ziglang/`, each with the linked part that it covers.
 const OF_ZIG: [(&str, &str); 2] =
     [("LICENSE", "compiler-rt, by zig"), ("lib/libunwind/LICENSE.TXT", "libunwind, of LLVM, by zig")];
 
