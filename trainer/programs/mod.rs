@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod cache;
 pub mod compare;
+mod covered;
 pub mod decode_check;
 pub mod distill;
 pub mod evaluate;
@@ -15,6 +16,7 @@ pub mod merge;
 pub mod plan;
 mod random_steps;
 mod rank_end;
+mod reader;
 pub mod replay;
 pub mod signing;
 pub mod smoke;

@@ -11,12 +11,12 @@ use crate::base::roles::Models;
 use crate::base::stop::Stop;
 use crate::device::run_models::RunModels;
 use crate::inputs::adapter::Adapter;
-use crate::inputs::chat::Chat;
 use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::inputs::data::{Batches, Corpus, Dataset, Files, Order, Packing, PromptRule, Reader, Streams};
-use crate::inputs::pair::{self, Pair};
-use crate::options::{Completions, OrderOptions, RunConfig, ShapeOptions, TextOptions};
+use crate::inputs::pair;
+use crate::options::{Completions, OrderOptions, RunConfig, ShapeOptions};
 use crate::programs::failure::Failure;
+use crate::programs::reader::reader;
 use crate::run::identity::Data;
 
 /// Checks that the teacher can teach the student, and begins to read the training data with the tokenizer of the student, or of
@@ -99,24 +99,6 @@ fn held_out(
     let data = Dataset::of(&Corpus::new(files, config.shape.seq_len, packing, reader.clone())?)?;
     data.notes.iter().map(|one| format!("held out {one}")).for_each(note);
     Ok(Some(data))
-}
-
-/// Returns the reader of a run's data, of which some may be chats.
-pub(crate) fn reader(
-    models: Models<&Checkpoint>,
-    pair: Option<&Pair>,
-    text: &TextOptions,
-    has_chat: bool,
-) -> Result<Reader, Failure> {
-    let found = models.student_first().find_map(|model| model.tokenizer().transpose()).transpose()?;
-    found.iter().flat_map(|tokenizer| &tokenizer.notes).for_each(note);
-    let chat = if has_chat { pair::chat(models, pair, text.chat_date)? } else { Chat::default() };
-    Ok(Reader {
-        tokenizer: found.cloned(),
-        chat,
-        eos: models.student_first().find_map(|model| model.eos_token()),
-        vocab: models.student.config().vocab,
-    })
 }
 
 /// The rule by which training data become sequences, or prompts.

@@ -2,7 +2,6 @@
 
 mod begin;
 mod certify;
-pub(crate) mod covered;
 mod digests;
 mod end;
 mod fault;
@@ -34,6 +33,7 @@ use crate::device;
 use crate::device::run_models::RunModels;
 use crate::device::tuning::Tuning;
 use crate::options::{Options, Purpose};
+use crate::programs::covered;
 use crate::programs::failure::Failure;
 use crate::programs::rank_end;
 use crate::ranks::{Place, Ranks};
@@ -42,7 +42,7 @@ use crate::run::log;
 use crate::run::out::{Out, Start, refuse_inputs};
 use certify::Teacher;
 use digests::ModelDigests;
-pub(crate) use inputs::{read_data, reader};
+pub(crate) use inputs::read_data;
 use open::{open, over};
 use ready::ready;
 use resume::Resumed;

@@ -12,7 +12,6 @@ use serde_json::Value;
 
 use super::begin;
 use super::certify::Teacher;
-use super::covered;
 use super::inputs::batches;
 use super::open::{Opened, UnderWay};
 use super::teacher_score::{self, TeacherScore};
@@ -28,6 +27,7 @@ use crate::device::watch::Hang;
 use crate::inputs::checkpoint::{Checkpoint, check_space};
 use crate::inputs::data::{Batches, Chunk, Corpus, DataError, Step, Streams, Summaries};
 use crate::options::{Final, OutputOptions, RunConfig, ShapeOptions};
+use crate::programs::covered;
 use crate::programs::failure::Failure;
 use crate::programs::replay;
 use crate::ranks::Ranks;
