@@ -65,6 +65,11 @@ impl Share {
         if fits { Ok(()) } else { Err(ShareError { replicas, ranks }) }
     }
 
+    /// Returns the other ranks, in order.
+    pub(crate) fn others(self) -> impl Iterator<Item = u32> {
+        (0..self.ranks).filter(move |rank| *rank != self.rank)
+    }
+
     /// Returns the number of replicas that this rank computes.
     pub fn local(self) -> u32 {
         self.replicas / self.ranks

@@ -131,10 +131,8 @@ impl Ops<'_> {
 
     /// Quantizes the matrices of layers from the full copy.
     fn quantize_copy(&mut self, state: &OptimizerState<'_>) {
-        let Some((weights, copy)) = state.quantized.zip(state.copy) else { return };
-        for layer in 0..weights.layers.len() {
-            let Range { start, end } = weights.parameters.layer(layer);
-            self.quantize_layer(weights, layer, copy.slice(start, end - start));
+        if let Some((weights, copy)) = state.quantized.zip(state.copy) {
+            self.quantize_layers(weights, copy, 0..weights.layers.len());
         }
     }
 

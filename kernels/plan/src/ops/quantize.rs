@@ -1,5 +1,7 @@
 //! Quantizes rows and columns to int8: rotated, with a scale each.
 
+use std::ops::Range;
+
 use precast_kernels::Format;
 use precast_kernels::abi::{Int8ColumnsArgs, Int8QuantizeArgs};
 use precast_kernels::int8::{Int8Columns, Int8Quantize};
@@ -23,6 +25,14 @@ impl Ops<'_> {
         self.quantize_rows(&format!("{name}.quantize"), w, rows);
         if let Some(columns) = columns {
             self.quantize_columns(&format!("{name}.columns"), w, columns);
+        }
+    }
+
+    /// Quantizes the matrices of layers from the full copy of a model's weights.
+    pub fn quantize_layers(&mut self, weights: &Weights, copy: Tensor, layers: Range<usize>) {
+        for layer in layers {
+            let Range { start, end } = weights.parameters.layer(layer);
+            self.quantize_layer(weights, layer, copy.slice(start, end - start));
         }
     }
 

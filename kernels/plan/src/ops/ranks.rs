@@ -6,7 +6,7 @@ use precast_kernels::Dtype;
 
 use super::postpone::{last_write, postpone};
 use super::{Ops, Sums};
-use crate::share::{Shards, tree};
+use crate::share::{Shards, Share, tree};
 use crate::weights::Weights;
 use precast_core::plan::{Exchange, Tensor};
 
@@ -89,16 +89,17 @@ impl Ops<'_> {
         if first {
             sent.push(("losses".to_owned(), &losses_of));
         }
-        let others = || (0..share.ranks).filter(|rank| *rank != share.rank);
         let (mut exchange, mut received) = (Exchange::default(), Vec::new());
         for (name, of_rank) in sent {
-            exchange.sends.extend(others().map(|rank| (rank, of_rank(rank))).filter(|(_, tensor)| tensor.elems > 0));
+            exchange
+                .sends
+                .extend(share.others().map(|rank| (rank, of_rank(rank))).filter(|(_, tensor)| tensor.elems > 0));
             let own = of_rank(share.rank);
             if own.elems > 0 {
                 let stride = own.elems.next_multiple_of(ALIGN);
                 let places = self.b.transient(self.name(&name), Dtype::F32, stride * u64::from(share.ranks - 1));
                 let taken = Received { name, own, places, stride, rank: share.rank };
-                exchange.receives.extend(others().map(|rank| (rank, taken.place(rank))));
+                exchange.receives.extend(share.others().map(|rank| (rank, taken.place(rank))));
                 received.push(taken);
             }
         }
@@ -122,24 +123,22 @@ impl Ops<'_> {
             let cut = |rank: u32| weights.layers.len() * rank as usize / share.ranks as usize;
             cut(rank)..cut(rank + 1)
         };
-        for layer in part(share.rank) {
-            let Range { start, end } = weights.parameters.layer(layer);
-            self.quantize_layer(weights, layer, copy.slice(start, end - start));
-        }
-        let others = || (0..share.ranks).filter(|rank| *rank != share.rank);
-        let of_rank = |rank| weights.int8_layers(part(rank)).into_iter().map(move |tensor| (rank, tensor));
-        let own = weights.int8_layers(part(share.rank));
-        let sends = others().flat_map(|rank| own.iter().map(move |tensor| (rank, *tensor))).collect();
-        self.b.exchange(self.name("int8"), Exchange { sends, receives: others().flat_map(of_rank).collect() });
+        self.quantize_layers(weights, copy, part(share.rank));
+        self.send_to_all("int8", share, |rank| weights.int8_layers(part(rank)));
     }
 
     /// Sends this rank's pieces of a flat range to all others, and receives theirs.
     pub fn gather(&mut self, name: &str, range: Tensor, shards: &Shards) {
-        let share = shards.share();
-        let slices = |rank| shards.pieces(rank).into_iter().map(|piece| range.slice(piece.start, piece.elems));
-        let others = || (0..share.ranks).filter(|rank| *rank != share.rank);
-        let sends = others().flat_map(|rank| slices(share.rank).map(move |slice| (rank, slice))).collect();
-        let receives = others().flat_map(|rank| slices(rank).map(move |slice| (rank, slice))).collect();
+        let slices = |rank| shards.pieces(rank).iter().map(|piece| range.slice(piece.start, piece.elems)).collect();
+        self.send_to_all(name, shards.share(), slices);
+    }
+
+    /// Sends this rank's tensors to all others, and receives theirs.
+    fn send_to_all(&mut self, name: &str, share: Share, of_rank: impl Fn(u32) -> Vec<Tensor>) {
+        let own = of_rank(share.rank);
+        let sends = share.others().flat_map(|rank| own.iter().map(move |tensor| (rank, *tensor))).collect();
+        let receives =
+            share.others().flat_map(|rank| of_rank(rank).into_iter().map(move |tensor| (rank, tensor))).collect();
         self.b.exchange(self.name(name), Exchange { sends, receives });
     }
 }
