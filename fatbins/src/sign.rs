@@ -2,8 +2,10 @@
 
 use std::io::Cursor;
 
-use minisign::{PublicKey, SecretKey, SecretKeyBox};
+use minisign::PublicKey;
 use precast_core::Digest;
+
+use crate::open_secret_key;
 
 /// Signs bytes with a secret key in minisign's text format; an encrypted one is opened with $PRECAST_KEY_PASSWORD.
 /// Returns the text of a `.minisig`.
@@ -20,13 +22,8 @@ pub fn sign(key: &str, bytes: &[u8], by: &str) -> Result<String, String> {
 /// The reason that the key cannot be used.
 pub fn sign_with(key: &str, bytes: &[u8], by: &str, trusted: &str) -> Result<String, String> {
     let wrong = |error: minisign::PError| error.to_string();
-    let boxed = SecretKeyBox::from_string(key).map_err(wrong)?;
-    let secret = match std::env::var("PRECAST_KEY_PASSWORD") {
-        Ok(password) => boxed.into_secret_key(Some(password)),
-        Err(_) => boxed.into_unencrypted_secret_key(),
-    };
-    let secret: SecretKey =
-        secret.map_err(|error| format!("{error}\nan encrypted key needs its password in PRECAST_KEY_PASSWORD"))?;
+    let password = std::env::var("PRECAST_KEY_PASSWORD").ok();
+    let secret = open_secret_key(key, password.as_deref()).map_err(|error| error.to_string())?;
     let public = PublicKey::from_secret_key(&secret).map_err(wrong)?;
     let comment = format!("signature from {by}");
     let signature = minisign::sign(Some(&public), &secret, Cursor::new(bytes), Some(trusted), Some(&comment));

@@ -5,19 +5,16 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
-use minisign::{PublicKey, SecretKey, SecretKeyBox};
+use anyhow::{Context, Result, bail, ensure};
+use minisign::{PublicKey, SecretKey};
+use precast_fatbins::{SecretKeyError, open_secret_key};
 
 /// Variables with the key as minisign writes it, and with its password if it is encrypted.
 const KEY: &str = "PRECAST_RELEASE_KEY";
 const PASSWORD: &str = "PRECAST_KEY_PASSWORD";
-
-/// Bytes of a secret key that say how it is encrypted: zeros if it is not.
-const ENCRYPTION: Range<usize> = 2..4;
 
 /// Writes the key of the environment to a new file that its owner alone reads, and prints its public key.
 pub fn write(path: &Path) -> Result<()> {
@@ -51,20 +48,18 @@ fn write_opened(key: &str, password: &str, path: &Path) -> Result<()> {
 /// Decrypts a key with its password, if it has one.
 fn opened(key: &str, password: &str) -> Result<SecretKey> {
     ensure!(!key.trim().is_empty(), "{KEY} is empty: it has the text of a secret key, as minisign -G writes it");
-    let boxed = || SecretKeyBox::from_string(key);
-    if let Ok(key) = boxed()?.into_unencrypted_secret_key() {
-        return Ok(key);
+    let password = (!password.is_empty()).then_some(password);
+    match open_secret_key(key, password) {
+        Err(SecretKeyError::NoPassword) => bail!("{PASSWORD} is empty, and the key in {KEY} is encrypted"),
+        opened => opened.context(KEY),
     }
-    ensure!(!password.is_empty(), "{PASSWORD} is empty, and {KEY} has no secret key that is not encrypted");
-    let key = boxed()?.into_secret_key(Some(password.to_owned()));
-    let mut bytes = key.with_context(|| format!("the key in {KEY} does not open with {PASSWORD}"))?.to_bytes();
-    bytes[ENCRYPTION].fill(0);
-    Ok(SecretKey::from_bytes(&bytes)?)
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+
+    use minisign::SecretKeyBox;
 
     use super::*;
 
@@ -99,10 +94,10 @@ mod tests {
         let path = dir.path().join("release.key");
         for (key, password, said) in [
             ("", "of no use", "PRECAST_RELEASE_KEY is empty"),
-            ("no key", "", "PRECAST_RELEASE_KEY has no secret key"),
-            ("no key", "of no use", "does not open with"),
+            ("no key", "", "PRECAST_RELEASE_KEY: not a secret key"),
+            ("no key", "of no use", "PRECAST_RELEASE_KEY: not a secret key"),
             (ENCRYPTED, "", "PRECAST_KEY_PASSWORD is empty"),
-            (ENCRYPTED, "another", "does not open with PRECAST_KEY_PASSWORD"),
+            (ENCRYPTED, "another", "the password in PRECAST_KEY_PASSWORD does not open it"),
         ] {
             let error = format!("{:#}", write_opened(key, password, &path).unwrap_err());
             assert!(error.contains(said) && !error.contains("RWRT"), "{said}: {error}");
