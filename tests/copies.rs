@@ -2,11 +2,12 @@
 //! threads, memory is shared between processes, and kernels are their host references, so that every byte of a run on CUDA's own
 //! path counts.
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 
-use crate::driver::{Machine, build_tiny, machine, sm_121};
+use crate::driver::{Machine, machine, sm_121};
 use crate::ranks::{assert_same, last_checkpoint};
 use crate::support::build_nccl;
 use crate::support::prelude::*;
@@ -33,8 +34,26 @@ pub fn host() -> Host {
 fn nvlinked() -> Host {
     let mut host = Host::new(&[&LATE[..], &[("PRECAST_FAKE_CAPABILITY", "10.0")]].concat());
     host.bundle = host.machine.path().join("sm_100.bundle");
-    build_tiny("sm_100", &host.bundle);
+    // Of the kernels those of its runs alone: compiling all takes longer than the runs.
+    let keys: BTreeSet<String> = ["1", "2", "4"].into_iter().flat_map(|gpus| int8_keys(&host, gpus)).collect();
+    let keys = keys.iter().flat_map(|key| ["--key", key]);
+    // Of so small a model the rank that plan speaks of updates nothing.
+    let mut build = precast_aot();
+    build.args(["build", "--arch", "sm_100", "--key", "adamw.update"]).args(keys).arg("--out").arg(&host.bundle);
+    build.succeeds();
     host
+}
+
+/// Keys that a run of int8 launches on so many GPUs with NVLink.
+fn int8_keys(host: &Host, gpus: &str) -> Vec<String> {
+    let mut plan = precast();
+    plan.current_dir(host.case.dir.path())
+        .with(["plan --json --arch sm_100 --teacher teacher --student student", STEPS]);
+    let (code, said, _) = plan.with(["--precision int8 --replicas 4 --gpus", gpus]).ends();
+    let plan: Value = serde_json::from_str(&said).unwrap();
+    let kernels = plan["kernels"].as_array().unwrap();
+    assert!(code.is_some() && kernels.len() > 30, "{said}");
+    kernels.iter().map(|kernel| kernel["key"].as_str().unwrap().to_owned()).collect()
 }
 
 const STEPS: &str = "--batch-size 1 --seq-len 16 --lr 1e-2 --warmup 2";

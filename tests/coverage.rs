@@ -204,6 +204,21 @@ fn evaluated(model: &ModelConfig, shape: (u32, u32), precision: Precision) -> BT
     pairs.into_iter().map(|pair| pair.key).collect()
 }
 
+/// Returns the keys of what follows from a model and a precision, whatever the recipe: evaluations and generations.
+fn computed_alone(models: [&ModelConfig; 2], shape: (u32, u32), decode: DecodeRequest) -> BTreeSet<Key> {
+    let (formats, adapters) = (Formats::dense(), Adapters::none());
+    let of_model = |config: &ModelConfig, precision| {
+        let model = Student { config, formats: &formats, adapters: &adapters };
+        let generation = GenerationPlan::new(model, decode, precision, Arch::Sim).unwrap();
+        let check = DecodeCheckPlan::new(model, decode.slots, precision, Arch::Sim).unwrap();
+        let plans = [generation.plan, check.plan];
+        let pairs = plans.iter().flat_map(keys).map(|pair| pair.key);
+        pairs.chain(evaluated(config, shape, precision)).collect::<BTreeSet<Key>>()
+    };
+    let each = models.into_iter().flat_map(|config| Precision::ALL.map(|precision| of_model(config, precision)));
+    each.flatten().collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -213,7 +228,9 @@ proptest! {
     ) {
         teacher.vocab = teacher.vocab.max(student.vocab);
         let built = build_keys(&[teacher.clone(), student.clone()], Arch::Sim);
-        let mut requested = BTreeSet::new();
+        let slots = Slots { count: 70, seq_len };
+        let decode = DecodeRequest { slots, sampling: Sampling::LIKELIEST };
+        let mut requested = computed_alone([&teacher, &student], (batch, seq_len), decode);
         for recipe in Recipe::every(seq_len).map(|recipe| Recipe { batch, ..recipe }) {
             // None where int8 has nothing to rotate.
             let planned = |request: TrainingRequest<'_>| match TrainingPlan::new(request) {
@@ -225,18 +242,8 @@ proptest! {
                 let request = TrainingRequest::new(student, &recipe, Arch::Sim).taught_by(Some(teacher));
                 let Some(training) = planned(request) else { continue };
                 requested.extend(launched(&training, &built, accum));
-                requested.extend(evaluated(student, (batch, seq_len), recipe.precision));
             }
             let (formats, adapters) = (Formats::dense(), Adapters::none());
-            let slots = Slots { count: 70, seq_len };
-            let decode = DecodeRequest { slots, sampling: Sampling::LIKELIEST };
-            for config in [&teacher, &student] {
-                let model = Student { config, formats: &formats, adapters: &adapters };
-                let generation = GenerationPlan::new(model, decode, recipe.precision, Arch::Sim);
-                requested.extend(keys(&generation.unwrap().plan).into_iter().map(|pair| pair.key));
-                let check = DecodeCheckPlan::new(model, slots, recipe.precision, Arch::Sim).unwrap();
-                requested.extend(keys(&check.plan).into_iter().map(|pair| pair.key));
-            }
             // A student learns from the most likely tokens of a cache.
             if recipe.objective.has_teacher() {
                 let top = TopTokens { vocab: student.vocab, keep: 1, temperature: 2.0 };

@@ -46,18 +46,13 @@ impl Machine {
     }
 }
 
-/// Builds code of `tests/models/tiny.json` for one GPU and no other.
-pub fn build_tiny(arch: &str, bundle: &Path) {
-    let mut command = precast_aot();
-    command.args(["build", "--arch", arch, "--model", "tests/models/tiny.json", "--out"]);
-    command.arg(bundle).current_dir(root()).succeeds();
-}
-
-/// That for sm_121: built once, and copied.
+/// Code of `tests/models/tiny.json` for sm_121: built once, and copied.
 pub fn sm_121(dir: &Path) -> PathBuf {
     static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
         let bundle = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tiny.sm_121.bundle");
-        build_tiny("sm_121", &bundle);
+        let mut command = precast_aot();
+        command.args(["build", "--arch", "sm_121", "--model", "tests/models/tiny.json", "--out"]);
+        command.arg(&bundle).current_dir(root()).succeeds();
         bundle
     });
     let bundle = dir.join("sm_121.bundle");
