@@ -7,7 +7,7 @@ use std::ptr;
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use precast_fatbins::{CubinError, CubinFacts, Digest};
-use precast_system::input;
+use precast_system::{cause, input};
 
 type Program = *mut std::ffi::c_void;
 
@@ -46,7 +46,7 @@ pub struct Nvrtc {
 #[derive(Debug, thiserror::Error)]
 pub enum NvrtcError {
     /// The library cannot be opened.
-    #[error("cannot load {}: {error}", path.display())]
+    #[error("cannot load {}: {}", path.display(), cause(error))]
     Load {
         /// The library.
         path: PathBuf,
@@ -271,4 +271,19 @@ fn digest(paths: &[&Path]) -> Result<Digest, NvrtcError> {
     };
     let files: Vec<[u8; 32]> = paths.iter().map(read).collect::<Result<_, NvrtcError>>()?;
     Ok(Digest::of_parts("precast.nvrtc", files.iter().map(|file| &file[..])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_does_not_open_says_what_the_loader_misses() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("libnvrtc.so.13");
+        std::fs::write(&path, "no library, and long enough for a header of one: 64 bytes and more of text").unwrap();
+        let message = Nvrtc::load(&path).err().unwrap().to_string();
+        // glibc names the file again, and says why.
+        assert!(message.starts_with(&format!("cannot load {0}: {0}: ", path.display())), "{message}");
+    }
 }

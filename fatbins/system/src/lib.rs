@@ -4,6 +4,7 @@
 
 pub mod bug;
 pub mod built;
+mod cause;
 mod count;
 pub mod files;
 pub mod input;
@@ -13,4 +14,5 @@ pub mod tee;
 pub mod terminal;
 pub mod threads;
 
+pub use cause::cause;
 pub use count::count;

@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use ffi::Functions;
+use precast_system::cause;
 
 /// File name of versions 13.
 const LIBRARY: &str = "libcublasLt.so.13";
@@ -119,9 +120,11 @@ impl Cublas {
             match unsafe { libloading::Library::new(&place) } {
                 Ok(library) => return Self::checked(library, &place),
                 Err(error) if place.is_absolute() => {
-                    return Err(CublasError::Unusable { path: place, reason: error.to_string() });
+                    return Err(CublasError::Unusable { path: place, reason: cause(&error) });
                 }
-                Err(error) => tried.push(format!("on the library path: {error}{}", on_library_path(variable))),
+                Err(error) => {
+                    tried.push(format!("on the library path: {}{}", cause(&error), on_library_path(variable)));
+                }
             }
         }
         Err(CublasError::NotFound { tried })
@@ -131,7 +134,7 @@ impl Cublas {
         // Its registered kernels may run until the process ends.
         let library: &'static libloading::Library = Box::leak(Box::new(library));
         let unusable =
-            |error: libloading::Error| CublasError::Unusable { path: path.to_owned(), reason: error.to_string() };
+            |error: libloading::Error| CublasError::Unusable { path: path.to_owned(), reason: cause(&error) };
         // SAFETY: this function has had this type in every version.
         let version = unsafe { library.get::<unsafe extern "C" fn() -> usize>("cublasLtGetVersion") };
         // SAFETY: it takes nothing and has no preconditions.

@@ -9,7 +9,6 @@ mod exchange;
 mod gemms;
 mod graph;
 pub(crate) mod library;
-mod loader;
 mod mark;
 mod memory;
 mod nvml;

@@ -5,8 +5,8 @@ use std::ptr::null_mut;
 
 use cudarc::driver::sys;
 use libloading::Library;
+use precast_system::cause;
 
-use super::loader::why;
 use crate::gauge::{GaugeError, Mean, Reading};
 
 const LIBRARY: &str = "libnvidia-ml.so.1";
@@ -48,7 +48,7 @@ fn check(call: &'static str, code: c_int) -> Result<(), GaugeError> {
 unsafe fn function<F: Copy>(library: &Library, name: &CStr) -> Result<F, GaugeError> {
     // SAFETY: the caller's promise.
     let found = unsafe { library.get::<F>(name.to_bytes_with_nul()) };
-    found.map(|function| *function).map_err(|error| GaugeError::Library(why(&error)))
+    found.map(|function| *function).map_err(|error| GaugeError::Library(cause(&error)))
 }
 
 impl Nvml {
@@ -56,7 +56,7 @@ impl Nvml {
         // SAFETY: the library's initializers have no preconditions. Each function has the type that nvml.h declares; the handle is
         // NVML's own, between init and shutdown, which is this value's drop.
         unsafe {
-            let library = Library::new(LIBRARY).map_err(|error| GaugeError::Library(why(&error)))?;
+            let library = Library::new(LIBRARY).map_err(|error| GaugeError::Library(cause(&error)))?;
             let init: unsafe extern "C" fn() -> c_int = function(&library, c"nvmlInit_v2")?;
             let find: unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> c_int =
                 function(&library, c"nvmlDeviceGetHandleByPciBusId_v2")?;

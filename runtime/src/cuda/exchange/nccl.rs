@@ -13,8 +13,8 @@ use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::CUstream;
 use libloading::Library;
+use precast_system::cause;
 
-use crate::cuda::loader::why;
 use crate::driver::{BoundExchange, DriverError};
 
 /// Library to load in place of the one on the library path.
@@ -75,10 +75,10 @@ fn look_up(name: &str) -> Result<Functions, String> {
     // SAFETY: initializers of NCCL have no preconditions. The library is never unloaded. Each function has the type that nccl.h
     // of the versions taken declares.
     unsafe {
-        let library = Box::leak(Box::new(Library::new(name).map_err(|error| why(&error))?));
+        let library = Box::leak(Box::new(Library::new(name).map_err(|error| cause(&error))?));
         macro_rules! function {
             ($name:literal) => {
-                *library.get($name).map_err(|error| why(&error))?
+                *library.get($name).map_err(|error| cause(&error))?
             };
         }
         let get_version: unsafe extern "C" fn(*mut c_int) -> c_int = function!(b"ncclGetVersion\0");
