@@ -64,9 +64,7 @@ mod tests {
     use super::*;
 
     /// A key of no use, encrypted by the password `of no use` at the least cost; and its public key.
-    const ENCRYPTED: &str = "untrusted comment: minisign encrypted secret key\n\
-        RWRTY0IyAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAgAAAAAAAAAAAAAEAAAAAq+unkIP5pfBhx6mQN4hZd91JkzBEsxCThncY\
-        Sp4DkgxsxxaqGV8d+6xxMcjDqIaQJwfG86+nnbW6JAggG6CWLnTLoXgouzHwrmW4kjzgEAxxVxjKWAn0FmdO5G/YU+ZaBEXmzopIhEQ=\n";
+    const ENCRYPTED: &str = include_str!("../../fatbins/tests/keys/encrypted.key");
     const PUBLIC: &str = "RWRwcmVjYXN0MAOhB7/zzhC+HXDdGOdLwJln5NYwm6UNXx3chmQSVTG4";
 
     #[test]
@@ -78,8 +76,10 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         let key = SecretKeyBox::from_string(&text).unwrap().into_unencrypted_secret_key().unwrap();
         assert_eq!(PublicKey::from_secret_key(&key).unwrap().to_base64(), PUBLIC);
-        // It is taken as it is, and replaces nothing.
+        // It is taken as it is, and replaces nothing. So is a key that was never encrypted.
         write_opened(&text, "", &dir.path().join("again.key")).unwrap();
+        let unchecked = include_str!("../../fatbins/tests/keys/unchecked.key");
+        write_opened(unchecked, "", &dir.path().join("unchecked.key")).unwrap();
         assert!(write_opened(&text, "", &path).unwrap_err().to_string().contains("cannot make"));
         for _ in ["there", "not there"] {
             remove(&path).unwrap();
@@ -97,7 +97,7 @@ mod tests {
             ("no key", "", "PRECAST_RELEASE_KEY: not a secret key"),
             ("no key", "of no use", "PRECAST_RELEASE_KEY: not a secret key"),
             (ENCRYPTED, "", "PRECAST_KEY_PASSWORD is empty"),
-            (ENCRYPTED, "another", "the password in PRECAST_KEY_PASSWORD does not open it"),
+            (ENCRYPTED, "another", "the password in PRECAST_KEY_PASSWORD is not that of the key"),
         ] {
             let error = format!("{:#}", write_opened(key, password, &path).unwrap_err());
             assert!(error.contains(said) && !error.contains("RWRT"), "{said}: {error}");

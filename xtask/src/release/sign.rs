@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use precast_fatbins::{SecretKeyError, open_secret_key};
 
 const PASSWORD: &str = "PRECAST_KEY_PASSWORD";
 const OPENS: &str = "`cargo xtask release-key FILE` writes an encrypted key opened, for --key FILE";
@@ -30,9 +31,11 @@ impl Key {
         ensure!(mode & 0o077 == 0, "{shown} can be read by others than its owner: chmod 600 {shown}");
         let text = fs::read_to_string(path).with_context(|| shown.to_string())?;
         ensure!(!text.trim().is_empty(), "{shown} is empty: without a key leave --key out");
-        let key = Self { path: path.to_owned(), text };
-        key.sign(b"", "a trial").context(OPENS)?;
-        Ok(key)
+        match open_secret_key(&text, None) {
+            Ok(_) => Ok(Self { path: path.to_owned(), text }),
+            Err(SecretKeyError::NoPassword) => bail!("{shown} is encrypted: {OPENS}"),
+            Err(error) => bail!("{shown}: {error}"),
+        }
     }
 
     /// Signs bytes; the trusted comment is a part of what is signed.
@@ -97,11 +100,15 @@ mod tests {
         put(&path, "\n", 0o600);
         assert!(refused().contains("is empty"));
         put(&path, "no key", 0o600);
-        refused();
+        assert!(
+            refused().ends_with(
+                ": not a secret key as minisign writes it\n`precast-aot sign --new-key --key NEW` makes one"
+            )
+        );
         // The mark of an encrypted key, `EdScB2` in base64; making one takes seconds.
         assert!(text.contains("\nRWQAAEIy"), "Ed, no encryption, B2");
         put(&path, &text.replace("\nRWQAAEIy", "\nRWRTY0Iy"), 0o600);
-        assert!(refused().contains("`cargo xtask release-key FILE` writes"));
+        assert!(refused().ends_with(&format!(" is encrypted: {OPENS}")));
         put(&path, &text, 0o600);
         Key::open_beside(&path, None).unwrap();
         for password in ["", "of no use"] {
