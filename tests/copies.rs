@@ -37,7 +37,7 @@ fn nvlinked() -> Host {
     // Of the kernels those of its runs alone: compiling all takes longer than the runs.
     let keys: BTreeSet<String> = ["1", "2", "4"].into_iter().flat_map(|gpus| int8_keys(&host, gpus)).collect();
     let keys = keys.iter().flat_map(|key| ["--key", key]);
-    // Of so small a model the rank that plan speaks of updates nothing.
+    // `plan` describes rank 0, which updates nothing of so small a model.
     let mut build = precast_aot();
     build.args(["build", "--arch", "sm_100", "--key", "adamw.update"]).args(keys).arg("--out").arg(&host.bundle);
     build.succeeds();
@@ -49,10 +49,11 @@ fn int8_keys(host: &Host, gpus: &str) -> Vec<String> {
     let mut plan = precast();
     plan.current_dir(host.case.dir.path())
         .with(["plan --json --arch sm_100 --teacher teacher --student student", STEPS]);
-    let (code, said, _) = plan.with(["--precision int8 --replicas 4 --gpus", gpus]).ends();
-    let plan: Value = serde_json::from_str(&said).unwrap();
+    let (code, printed, said) = plan.with(["--precision int8 --replicas 4 --gpus", gpus]).ends();
+    assert_eq!(code, Some(0), "{said}");
+    let plan: Value = serde_json::from_str(&printed).unwrap();
     let kernels = plan["kernels"].as_array().unwrap();
-    assert!(code.is_some() && kernels.len() > 30, "{said}");
+    assert!(kernels.len() > 30, "{printed}");
     kernels.iter().map(|kernel| kernel["key"].as_str().unwrap().to_owned()).collect()
 }
 

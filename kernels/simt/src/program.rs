@@ -1,5 +1,6 @@
 //! A kernel in memory: where its shared variables and constants are, and how it is launched.
 
+use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
@@ -38,19 +39,21 @@ impl Program {
         let enter = parsed.dynamic_symbols().find(|symbol| symbol.name() == Ok("simt_enter"));
         let enter = enter.ok_or_else(|| failed("it has no simt_enter".to_owned()))?.address();
 
+        // The loader's text lies below that of libloading.
+        let unopened =
+            |error: libloading::Error| failed(error.source().map_or_else(|| error.to_string(), ToString::to_string));
         // SAFETY: the library's initializers call `__tsan_init`, which does nothing.
-        let library = unsafe { Library::new(&file) }.map_err(|error| failed(error.to_string()))?;
+        let library = unsafe { Library::new(&file) }.map_err(&unopened)?;
         let symbol = |name: &str| {
             // SAFETY: only the address is taken.
             let symbol = unsafe { library.get::<*const ()>(name) };
-            symbol.map(|symbol| *symbol as u64).map_err(|error| failed(error.to_string()))
+            symbol.map(|symbol| *symbol as u64).map_err(&unopened)
         };
         let entry = symbol("simt_enter")?;
         // SAFETY: intrinsics.cc defines them with these signatures.
-        let run = *unsafe { library.get::<Run>("simt_launch") }.map_err(|error| failed(error.to_string()))?;
+        let run = *unsafe { library.get::<Run>("simt_launch") }.map_err(&unopened)?;
         // SAFETY: the same.
-        let run_counted =
-            *unsafe { library.get::<RunCounted>("simt_launch_counted") }.map_err(|error| failed(error.to_string()))?;
+        let run_counted = *unsafe { library.get::<RunCounted>("simt_launch_counted") }.map_err(&unopened)?;
         let base = entry - enter;
 
         let bss = parsed.section_by_name(".bss").map(|section| section.index());
@@ -75,7 +78,7 @@ impl Program {
             // SAFETY: `Simt::compile` defines them so.
             let number = unsafe { library.get::<*const u32>(name) };
             // SAFETY: the same.
-            number.map(|number| unsafe { **number }).map_err(|error| failed(error.to_string()))
+            number.map(|number| unsafe { **number }).map_err(&unopened)
         };
         let image = Image {
             run,
