@@ -35,6 +35,12 @@ struct Expected {
     raises: Option<String>,
 }
 
+/// The process that a template is rendered by, which [`ChatTemplate`] starts of this program.
+#[test]
+fn render_chats() {
+    precast::inputs::chat::serve().unwrap();
+}
+
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }

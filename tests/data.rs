@@ -235,6 +235,24 @@ fn a_run_on_messages_continues_only_under_its_template() {
     assert!(case.weights("out") == case.weights("whole"));
 }
 
+/// The program that renders is this one, as a process of its own.
+#[test]
+fn a_row_whose_template_takes_all_memory_is_named() {
+    let case = case_of_words();
+    let grows = "{% set n = namespace(x='ab') %}{% for i in range(40) %}{% set n.x = n.x ~ n.x %}{% endfor %}";
+    let of_long = "{% if messages[0].content == 'long' %}";
+    case.write("student/chat_template.jinja", format!("{of_long}{grows}{{% endif %}}{TEMPLATE}"));
+    let row = |text: &str| {
+        format!(
+            r#"{{"messages": [{{"role": "user", "content": "{text}"}}, {{"role": "assistant", "content": "two three"}}]}}"#
+        )
+    };
+    case.write("rows.jsonl", format!("{}\n{}\n", row("one"), row("long")));
+    let what =
+        "rows.jsonl:2: the chat template refuses the row: it takes more than 1024 MiB of memory, or nests too deeply";
+    run(&case, "out", "--data rows.jsonl --steps 1").fails(5, what);
+}
+
 /// What a template says of the day is part of the data.
 #[test]
 fn a_run_says_the_day_that_it_is_given_and_no_other() {

@@ -10,6 +10,3 @@ pub mod ranks;
 pub mod run;
 
 pub use programs::failure::Failure;
-
-#[global_allocator]
-static ALLOCATOR: base::bounded::Counted = base::bounded::Counted;

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use precast::inputs::chat;
 use precast_system::bug::{self, Program};
 use precast_system::{files, threads};
 
@@ -12,6 +13,9 @@ fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|command| command == chat::COMMAND) {
+        return chat::serve().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
     let started = files::outlive_limit().map_err(|error| format!("cannot take over SIGXFSZ: {error}"));
     if let Err(error) = started.and_then(|()| threads::start()) {
         precast::base::notes::tell(format_args!("error: {error}"));

@@ -1,6 +1,5 @@
 //! Small things that every floor uses: notes, bounds, the roles of models.
 
-pub(crate) mod bounded;
 pub mod checkpoint_name;
 pub mod difference;
 pub mod impostors;

@@ -1,10 +1,11 @@
 //! Conversations as a model reads them: its own chat template, rendered as transformers does, and which of the text its assistant
 //! has said.
 
+mod child;
 mod json;
-mod limits;
 mod marks;
 mod messages;
+mod renderer;
 mod source;
 mod template;
 
@@ -15,15 +16,17 @@ use std::sync::Arc;
 
 use chrono::NaiveDate;
 use minijinja::Value;
-use precast_fatbins::Digest;
+use serde::{Deserialize, Serialize};
 
+pub use child::{COMMAND, serve};
+pub use renderer::ChatTemplate;
 pub use source::{ChatSource, tokenizer_config};
 pub use template::date;
 
 use template::{Ending, Template};
 
 /// A conversation as text.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conversation {
     pub text: String,
     /// Bytes of it that the assistant has said, in order.
@@ -55,41 +58,33 @@ impl Default for Chat {
     }
 }
 
-/// A model's chat template.
-pub struct ChatTemplate {
+/// The templates of a model, in the process that renders by them.
+struct Templates {
     default: Template,
     /// For conversations with tools; none where one template serves all.
     tool_use: Option<Template>,
-    /// Of all that rendering follows from besides messages.
-    pub digest: Digest,
 }
 
-impl ChatTemplate {
-    /// The templates of a model, as of a date.
+impl Templates {
+    /// Parses the templates of a model, as of a date.
     ///
     /// # Errors
     /// Why one of them does not parse.
-    pub fn new(source: &ChatSource, date: Option<NaiveDate>) -> Result<Arc<Self>, String> {
+    fn new(source: &ChatSource, date: Option<NaiveDate>) -> Result<Self, String> {
         let template = |text: &str| Template::new(text, &source.constants, date);
-        let date_text = date.map(|date| date.to_string()).unwrap_or_default();
-        let constants = source.constants.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]);
-        let texts = [source.default.as_str(), source.tool_use.as_deref().unwrap_or_default(), &date_text];
-        let digest = Digest::of_parts("precast.chat", texts.map(str::as_bytes).into_iter().chain(constants));
         let tool_use = source.tool_use.as_deref().map(template).transpose()?;
-        Ok(Arc::new(Self { default: template(&source.default)?, tool_use, digest }))
+        Ok(Self { default: template(&source.default)?, tool_use })
     }
 
     /// A prompt, up to where the assistant goes on.
     ///
     /// # Errors
     /// A text that says what is wrong with it.
-    pub fn prompt(self: &Arc<Self>, messages: &Value, tools: Option<&Value>) -> Result<String, String> {
+    fn prompt(&self, messages: &Value, tools: Option<&Value>) -> Result<String, String> {
         let messages = messages::read(messages, messages::Purpose::Prompt)?;
         let tools = tools.map(messages::tools).transpose()?;
-        self.with(move |template| {
-            let of_tools = template.tool_use.as_ref().filter(|_| tools.is_some()).unwrap_or(&template.default);
-            Ok(of_tools.render(&messages, tools.as_ref(), Ending::GenerationPrompt)?.0)
-        })
+        let template = self.tool_use.as_ref().filter(|_| tools.is_some()).unwrap_or(&self.default);
+        Ok(template.render(&messages, tools.as_ref(), Ending::GenerationPrompt)?.0)
     }
 
     /// A conversation, and what the assistant has said in it: between the template's marks if it has any; else what rendering adds
@@ -97,8 +92,8 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// A text that says what is wrong with it.
-    pub fn conversation(
-        self: &Arc<Self>,
+    fn conversation(
+        &self,
         prompt: Option<&Value>,
         messages: &Value,
         tools: Option<&Value>,
@@ -108,17 +103,7 @@ impl ChatTemplate {
         let of_prompt = all.len();
         all.extend(messages::read(messages, messages::Purpose::Learned)?);
         let tools = tools.map(messages::tools).transpose()?;
-        self.with(move |template| template.render(&all, of_prompt, tools.as_ref()))
-    }
-
-    /// Renders a row, which takes no more than it may.
-    fn with<T: Send + 'static>(
-        self: &Arc<Self>,
-        render: impl FnOnce(&Self) -> Result<T, String> + Send + 'static,
-    ) -> Result<T, String> {
-        let template = Arc::clone(self);
-        let rendered = limits::within(move || render(&template));
-        rendered.unwrap_or_else(|exceeded| Err(refused(exceeded)))
+        self.render(&all, of_prompt, tools.as_ref())
     }
 
     /// Renders messages, of which those from `first` on count.

@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::base::impostors::read_text;
 use crate::inputs::added_tokens;
 
 /// A chat template and the texts that it names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChatSource {
     pub default: String,
     /// For conversations with tools, where they have a template of their own.

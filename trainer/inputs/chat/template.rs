@@ -10,10 +10,12 @@ use minijinja::value::ValueKind;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-use super::{json, limits, marks, messages, refused};
+use super::{json, marks, messages, refused};
 
 /// Its name in messages.
 const NAME: &str = "chat_template";
+/// Macros and loops within each other.
+const MOST_CALLS: usize = 100;
 
 /// Parses the day that `strftime_now` says.
 ///
@@ -57,7 +59,8 @@ impl Template {
             environment.add_function("strftime_now", move |format: &str| strftime(date, format));
         }
         let (text, has_marks) = marks::with_filter(text);
-        let environment = limits::add(environment, NAME, text, what)?;
+        environment.set_recursion_limit(MOST_CALLS);
+        environment.add_template_owned(NAME, text).map_err(|error| what(&error))?;
         Ok(Self { environment, constants: constants.to_vec(), has_marks })
     }
 
@@ -87,8 +90,7 @@ impl Template {
 
 /// What an error says, with the line of the template.
 fn what(error: &Error) -> String {
-    let detail = limits::reason(error).or_else(|| error.detail().map(ToOwned::to_owned));
-    let detail = detail.unwrap_or_else(|| error.kind().to_string());
+    let detail = error.detail().map_or_else(|| error.kind().to_string(), ToOwned::to_owned);
     match error.line() {
         Some(line) => format!("{detail} ({NAME}:{line})"),
         None => detail,

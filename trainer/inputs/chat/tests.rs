@@ -115,117 +115,96 @@ fn files_beside_a_model_hold_its_template() {
     );
 }
 
+/// The process that [`ChatTemplate`] starts of this program; by itself it has nothing to answer.
 #[test]
-fn a_template_of_any_depth_overflows_no_stack() {
-    let parse = |text: String| ChatTemplate::new(&ChatSource { default: text, ..ChatSource::default() }, None).err();
-    for count in [2000, 8000, 200_000] {
+fn render_chats() {
+    serve().unwrap();
+}
+
+/// Returns the refusal of a template, or of a row under it.
+fn refused_or_rendered(text: &str) -> String {
+    let source = ChatSource { default: text.to_owned(), ..ChatSource::default() };
+    let rendered = ChatTemplate::new(&source, None)
+        .and_then(|template| template.prompt(&value(r#"[{"role": "user", "content": "abc"}]"#), None));
+    rendered.unwrap_or_else(|error| error)
+}
+
+#[test]
+fn a_template_of_any_depth_is_parsed_or_refused() {
+    for count in [8000, 400_000] {
         for text in [
             format!("{{% if a %}}{}{{% endif %}}", "{% elif b %}".repeat(count)),
             format!("{{{{ {}1 }}}}", "1 ~ ".repeat(count)),
-            format!("{{{{ {}a }}}}", "not ".repeat(count)),
-            format!("{{{{ a{} }}}}", ".b".repeat(count)),
             format!("{}{}", "{% for a in b %}".repeat(count), "{% endfor %}".repeat(count)),
         ] {
-            let is_long = text.len() > 128 << 10;
-            let error = parse(text).unwrap_or_default();
-            assert_eq!(error.ends_with("at most 131072 are read"), is_long, "{error}");
+            let said = refused_or_rendered(&text);
+            let ends = ["", "or nests too deeply", "more than 1 s", "exceeded recursion limit (chat_template:1)"];
+            assert!(said.chars().all(|digit| digit == '1') || ends.iter().any(|end| said.ends_with(end)), "{said}");
         }
     }
 }
 
+/// Each step of these takes time that grows with what the template has made.
 #[test]
-fn a_row_that_takes_a_template_forever_is_refused() {
-    let refused = |text: &str| {
-        let message = value(r#"[{"role": "user", "content": "abc"}]"#);
-        template(text).prompt(&message, None).unwrap_err()
-    };
-    let loops = "{% for a in range(9999) %}{% for b in range(9999) %}\n{% endfor %}{% endfor %}";
-    assert!(refused(loops).contains("it takes more than 1000000 instructions (chat_template:1)"), "{}", refused(loops));
-    // A thread of rayon has 2 MiB.
-    let calls = "{% macro a(b) %}{% for c in [1] %}{{ a(b) }}{% endfor %}{% endmacro %}{{ a(1) }}";
-    assert!(refused(calls).contains("recursion limit exceeded"), "{}", refused(calls));
-    let indent = "\n{{ messages | tojson(indent=1000000000) }}";
-    assert!(refused(indent).contains("at most 64 (chat_template:2)"), "{}", refused(indent));
+fn a_template_that_does_not_end_is_refused() {
+    for text in [
+        "{% set l = range(99999) | list %}{% for i in l %}{{ -1 in l }}{% endfor %}",
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    ] {
+        assert_eq!(refused_or_rendered(text), "the chat template refuses the row: it takes more than 1 s");
+    }
+    // Meanwhile others are rendered, and after it, too.
+    assert_eq!(template("{{ messages[0].content }}").prompt(&value(TURNS), None).unwrap(), "a");
 }
 
-/// Each doubles what it has, or asks for all at once, in fewer instructions than a message takes.
 #[test]
-fn a_row_whose_template_asks_for_all_memory_is_refused() {
-    let doubled = |set: &str, then: &str| {
-        format!("{{% set n = namespace(x='ab', l=[1], c=0) %}}{{% for i in range(40) %}}{set}{{% endfor %}}{then}")
-    };
-    let text = "{% set x = 'a' * 99999999 %}";
-    let small = "{% set x = 'a' * 9999 %}{% set n = namespace(x=[]) %}";
+fn a_template_that_takes_all_memory_is_refused() {
+    let doubled = |set: &str| format!("{{% set n = namespace(x='ab') %}}{{% for i in range(40) %}}{set}{{% endfor %}}");
     let forms = [
-        doubled("{% set n.x = n.x ~ n.x %}", ""),
-        doubled("{% set n.x = n.x + n.x %}", ""),
-        doubled("{% set n.x = n.x * 9 %}", ""),
-        doubled("{% set n.l = n.l + n.l %}", "{{ n.l | list | length }}"),
-        doubled("{% set n.l = (n.l * 9) | list %}", ""),
-        doubled("{% set n.l = [n.l, n.l] %}", "{{ n.l }}"),
-        doubled("{% set n.l = [n.l, n.l] %}", "{{ n.l | tojson }}"),
-        doubled("{% set n.x = n.x | replace('', n.x) %}", ""),
-        doubled("{% set n.x = n.x.replace('a', n.x) %}", ""),
-        doubled("{% set n.x = n.x | join(n.x) %}", ""),
-        doubled("{% set n.x = '%s%s' | format(n.x, n.x) %}", ""),
-        doubled("{% set n.x = '{}{}'.format(n.x, n.x) %}", ""),
-        doubled("{% set n.x %}{{ n.x }}{{ n.x }}{% endset %}", ""),
-        doubled("{% set n.x = n.x | tojson | tojson %}", ""),
-        text.to_owned(),
-        "{{ ('a' * 99999999) ~ ('b' * 99999999) }}".to_owned(),
+        doubled("{% set n.x = n.x ~ n.x %}"),
+        doubled("{% set n.x %}{{ n.x }}{{ n.x }}{% endset %}"),
         "{{ 'a' | indent(10000000000, true) }}".to_owned(),
-        "{{ '%9999999999d' | format(1) }}".to_owned(),
         "{{ ([1] * 99999999) | list }}".to_owned(),
-        "{{ [1] | batch(99999999, 1) | list | length }}".to_owned(),
-        "{{ [1] | slice(99999999) | list | length }}".to_owned(),
-        "{{ 'a'.center(9999999999) }}".to_owned(),
-        "{{ messages | tojson(indent=10000000000) }}".to_owned(),
-        "{{ range(10000000000) | list }}".to_owned(),
-        format!("{small}{{% for i in range(9999) %}}{{% set n.x = n.x + [x ~ i] %}}{{% endfor %}}"),
-        format!("{small}{{% for i in range(9999) %}}{{{{ x }}}}{{% endfor %}}"),
-        format!("{{% for i in range(9999) %}}{}{{% endfor %}}", "a".repeat(9999)),
-        "{% macro a(b) %}{{ b }}{% if b | length < 99999999 %}{{ a(b ~ b) }}{% endif %}{% endmacro %}{{ a('ab') }}"
-            .to_owned(),
+        format!("{{% for i in range(99999) %}}{}{{% endfor %}}", "a".repeat(9999)),
     ];
-    let source = |default: &str| ChatSource { default: default.to_owned(), ..ChatSource::default() };
-    let mut others = Vec::new();
     for form in &forms {
-        let rendered = ChatTemplate::new(&source(form), None).map(|template| {
-            let text = template.prompt(&value(r#"[{"role": "user", "content": "abc"}]"#), None);
-            text.map_or_else(std::convert::identity, |text| format!("{} bytes", text.len()))
-        });
-        let said = rendered.unwrap_or_else(|error| error);
-        if !said.ends_with("it takes more than 32 MiB of memory") {
-            others.push(format!("{said}: {}", &form[..form.len().min(120)]));
-        }
+        let said = refused_or_rendered(form);
+        let shown = &form[..form.len().min(120)];
+        assert!(said.ends_with("it takes more than 32 MiB of memory, or nests too deeply"), "{said}: {shown}");
     }
-    insta::assert_snapshot!(others.join("\n"));
 }
 
-/// As deep as memory lets them be, where nothing is lowered for tests.
 #[test]
-fn lists_within_lists_overflow_no_stack() {
-    let nested = "{% set n = namespace(x=[]) %}{% for i in range(4999) %}{% set n.x = [n.x] %}{% endfor %}done";
-    let message = value(r#"[{"role": "user", "content": "abc"}]"#);
-    assert_eq!(template(nested).prompt(&message, None).unwrap(), "done");
-    let bounds = crate::base::bounded::Bounds { bytes: 256 << 20, seconds: 60 };
-    type End = fn(&Value) -> usize;
-    let ends: [End; 3] =
-        [|_| 0, |value| value.to_string().len(), |value| json::filter(value, kwargs()).unwrap_or_default().len()];
-    for end in ends {
-        let deep = |levels: u32| {
-            let list = move || {
-                let mut value = Value::from(1);
-                (0..levels).for_each(|_| value = Value::from(vec![std::mem::take(&mut value)]));
-                end(&value)
-            };
-            crate::base::bounded::run(bounds, list).map_err(|exceeded| exceeded.to_string())
-        };
-        assert!(deep(50_000).is_ok());
-        assert_eq!(deep(1_000_000).unwrap_err(), "it takes more than 256 MiB of memory");
-    }
+fn lists_and_macros_within_each_other_are_rendered_or_refused() {
+    let nested = |levels: u32, then: &str| {
+        let grow = format!("{{% for i in range({levels}) %}}{{% set n.x = [n.x] %}}{{% endfor %}}{then}");
+        refused_or_rendered(&format!("{{% set n = namespace(x=[]) %}}{grow}"))
+    };
+    assert_eq!(nested(4999, "done"), "done");
+    assert!(nested(99_999, "{{ n.x | tojson }}").ends_with("nests too deeply"));
+    let calls = "{% macro a(b) %}{% for c in [1] %}{{ a(b) }}{% endfor %}{% endmacro %}{{ a(1) }}";
+    assert!(refused_or_rendered(calls).contains("recursion limit exceeded"), "{}", refused_or_rendered(calls));
+    let indent = "\n{{ messages | tojson(indent=1000000000) }}";
+    assert!(refused_or_rendered(indent).contains("at most 64 (chat_template:2)"), "{}", refused_or_rendered(indent));
 }
 
-fn kwargs() -> minijinja::value::Kwargs {
-    std::iter::empty::<(String, Value)>().collect()
+#[test]
+fn a_process_that_is_killed_is_named_and_replaced() {
+    let template = template("{{ messages[0].content }}");
+    let mut idle = template.idle();
+    let process = idle[0].process.id();
+    idle[0].process.kill().unwrap();
+    drop(idle);
+    let said = template.prompt(&value(TURNS), None).unwrap_err();
+    assert!(said.ends_with("was ended by signal 9"), "{said}");
+    assert_eq!(template.prompt(&value(TURNS), None).unwrap(), "a");
+    assert_ne!(template.idle()[0].process.id(), process);
+}
+
+/// JSON has no word for it: it would become null.
+#[test]
+fn a_number_that_is_not_finite_is_refused() {
+    let tools = Value::from(vec![Value::from_pairs([("default", f64::NAN)])]);
+    let said = template("{{ tools }}").prompt(&value(TURNS), Some(&tools)).unwrap_err();
+    assert!(said.ends_with("a number in it is not finite"), "{said}");
 }
