@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::io::{BufReader, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use ::parquet::record::Row;
@@ -432,7 +433,7 @@ impl Corpus {
                 let tokenizer = self.tokenizer(path)?;
                 let (ids, offsets) =
                     tokenizer.encode_placed(&text, SpecialTokens::Add).map_err(DataError::tokenizer(path))?;
-                let mut chunk = labeled(ids, &offsets, std::slice::from_ref(&(prompt.len()..text.len())), &text);
+                let mut chunk = labeled(ids, &offsets, std::slice::from_ref(&(prompt.len()..text.len())));
                 if let Some(eos) = self.reader.eos.filter(|eos| chunk.ids.last() != Some(eos)) {
                     chunk.ids.push(eos);
                     chunk.labels.iter_mut().for_each(|labels| labels.push(eos));
@@ -455,11 +456,10 @@ impl Corpus {
             Chat::Lacking(lacks) => return Err(no_template(path, columns.kind, lacks)),
         };
         let conversation = chat.conversation(prompt.as_ref(), &messages, tools.as_ref()).map_err(fault)?;
-        let text = &conversation.text;
-        let (ids, offsets) =
-            self.tokenizer(path)?.encode_placed(text, SpecialTokens::Omit).map_err(DataError::tokenizer(path))?;
+        let placed = self.tokenizer(path)?.encode_placed(&conversation.text, SpecialTokens::Omit);
+        let (ids, offsets) = placed.map_err(DataError::tokenizer(path))?;
         check_ids(ids.iter().map(|id| i64::from(*id)), vocab).map_err(fault)?;
-        let chunk = labeled(ids, &offsets, &conversation.spans, text);
+        let chunk = labeled(ids, &offsets, &conversation.spans);
         Ok(Tokens { lacks_assistant: !has_assistant(&messages), ..sequence_of(chunk, false) })
     }
 
@@ -518,21 +518,16 @@ pub(super) fn no_template(path: &Path, kind: Kind, lacks: &str) -> DataError {
     DataError::file(path, format_args!("has {kind}, and {lacks}: {remedy}"))
 }
 
-/// Tokens of a text of which those in spans of it count, as transformers finds them: from the token that has the first character
-/// of a span to the one that has its last.
-fn labeled(ids: Vec<u32>, offsets: &[(usize, usize)], spans: &[std::ops::Range<usize>], text: &str) -> Chunk {
-    let mut labels = vec![MASKED_TOKEN; ids.len()];
-    let mut from = 0;
-    for span in spans.iter().filter(|span| !span.is_empty()) {
-        let token_at = |from: usize, byte: usize| {
-            offsets[from..].iter().position(|(start, end)| (*start..*end).contains(&byte)).map(|token| from + token)
-        };
-        let last_character = (span.start..span.end).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(span.start);
-        let Some(first) = token_at(from, span.start) else { continue };
-        let last = token_at(first, last_character).unwrap_or(ids.len() - 1);
-        labels[first..=last].copy_from_slice(&ids[first..=last]);
-        from = first;
-    }
+/// Tokens of a text of which those that overlap spans of it count, as transformers has them since 5.24: the tokens of a character
+/// all have its bytes.
+fn labeled(ids: Vec<u32>, offsets: &[(usize, usize)], spans: &[Range<usize>]) -> Chunk {
+    let mut spans = spans.iter().filter(|span| !span.is_empty()).peekable();
+    let mut counts = |(start, end): (usize, usize)| {
+        while spans.next_if(|span| span.end <= start).is_some() {}
+        spans.peek().is_some_and(|span| span.start < end)
+    };
+    let label = |(id, place): (&u32, &(usize, usize))| if counts(*place) { *id } else { MASKED_TOKEN };
+    let labels = ids.iter().zip(offsets).map(label).collect();
     Chunk { ids, labels: Some(labels) }
 }
 

@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::inputs::added_tokens::AddedTokens;
+use crate::inputs::tokenizer::SpecialTokens;
 
 fn reader() -> Reader {
     Reader { vocab: 100, ..Reader::default() }
@@ -317,4 +318,36 @@ fn a_file_that_changes_while_it_is_read_is_noticed() {
     std::fs::write(&path, ids(&[1, 2, 3, 4])).unwrap();
     assert!(fails(corpus.digest(), "was changed while the run read it"));
     assert!(fails(corpus.pass(&mut drop), "was changed while the run read it"));
+}
+
+/// A reader of bytes, and of words that merge them, whose tokens stand for their blanks or do not.
+fn bytes(trims: bool) -> Reader {
+    let text = std::fs::read_to_string("tests/fixtures/chat/tokenizer.json").unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    json["post_processor"] =
+        serde_json::json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": trims, "use_regex": true});
+    let tokenizer = Tokenizer::new(Path::new("bytes"), || json.to_string().parse(), &AddedTokens::default()).unwrap();
+    assert_eq!(
+        tokenizer.text().unwrap(),
+        json.to_string().parse::<tokenizers::Tokenizer>().unwrap().to_string(false).unwrap()
+    );
+    Reader { tokenizer: Some(Arc::new(tokenizer)), eos: None, vocab: 1000, ..reader() }
+}
+
+/// Characters of several tokens at both ends, and blanks that are tokens of their own or begin one.
+#[test]
+fn all_tokens_of_a_completion_count() {
+    let scratch = Scratch::new();
+    for trims in [false, true] {
+        for (prompt, completion) in
+            [("So", " 🎉"), ("🎉", "é"), ("日本", "語"), ("a", " "), ("a:", " b "), ("a", "e\u{301}")]
+        {
+            let row = serde_json::json!({"prompt": prompt, "completion": completion}).to_string();
+            let chunks = dataset([scratch.file("a.jsonl", row)], 63, Packing::Stream, bytes(trims)).unwrap().chunks;
+            let tokenizer = bytes(trims).tokenizer.unwrap();
+            let said = chunks[0].labels.as_ref().unwrap().iter().filter(|label| **label != MASKED_TOKEN);
+            let [said, all] = [said.copied().collect(), tokenizer.encode(completion, SpecialTokens::Omit).unwrap()];
+            assert_eq!(said, all, "{prompt:?} {completion:?} {trims}");
+        }
+    }
 }
