@@ -106,6 +106,16 @@ pub(super) enum Raw {
     Row(Row),
 }
 
+impl Raw {
+    /// What it holds in the columns that are read.
+    pub fn content(self, columns: &Columns) -> Result<Content, String> {
+        match self {
+            Self::Line(line) => jsonl::text(&line).and_then(|line| jsonl::row(line, columns)),
+            Self::Row(row) => parquet::row(row, columns),
+        }
+    }
+}
+
 /// What a row comes to.
 pub(super) struct Tokens {
     pub chunk: Chunk,
@@ -262,6 +272,20 @@ impl Corpus {
         self.files.iter().any(|one| one.holds.is_text())
     }
 
+    /// What ends documents and completions that are text, in words; none of data that have neither.
+    pub fn ends(&self) -> Option<String> {
+        let is_ended = |holds: &Holds| match holds.kind() {
+            Some(kind) => matches!(kind, Kind::Text | Kind::Completion | Kind::Instruction),
+            None => *holds == Holds::Document,
+        };
+        let token = |id: u32| self.reader.tokenizer.as_ref().and_then(|tokenizer| tokenizer.token(id));
+        let end = match self.reader.eos {
+            Some(id) => format!("`{}` ({id})", token(id).unwrap_or_default()),
+            None => "nothing: no file of the model names an eos_token".to_owned(),
+        };
+        self.files.iter().any(|one| is_ended(&one.holds)).then(|| format!("documents and completions with {end}"))
+    }
+
     /// What the files are, in words.
     pub fn what(&self) -> String {
         let all = || self.files.iter().map(|one| one.holds.what());
@@ -416,13 +440,9 @@ impl Corpus {
     ) -> Result<Tokens, DataError> {
         let path = &file.path;
         let fault = |fault| at_row(file, number, fault);
-        let content = match raw {
-            Raw::Line(line) => jsonl::text(&line).and_then(|line| jsonl::row(line, columns)),
-            Raw::Row(row) => parquet::row(row, columns),
-        };
         let sequence_of = |chunk, is_empty| Tokens { chunk, is_document: false, is_empty, lacks_assistant: false };
         let vocab = self.reader.vocab;
-        let (messages, tools, prompt) = match content.map_err(fault)? {
+        let (messages, tools, prompt) = match raw.content(columns).map_err(fault)? {
             Content::Ids(row) => return Ok(sequence_of(sequence(row, vocab).map_err(fault)?, false)),
             Content::Text(text) => {
                 let chunk = Chunk::plain(self.document(path, &text)?);
@@ -646,10 +666,7 @@ impl Pass<'_> {
     /// A file of rows.
     fn rows(&mut self, file: &DataFile, columns: Option<&Columns>) -> Result<(), DataError> {
         let Some(columns) = columns else { return Ok(()) };
-        let mut source = match file.form {
-            Form::Table => Source::Table(Table::new(&file.path, file.open()?, columns)?),
-            _ => Source::Lines(Lines::new(file.open()?)),
-        };
+        let mut source = Source::of(file, columns)?;
         while self.goes_on {
             // What is wrong with a row before it is said first.
             let (group, ended) = source.group(&file.path);
@@ -739,8 +756,16 @@ pub(super) enum Source {
 }
 
 impl Source {
+    /// The rows of a file from the first on.
+    pub fn of(file: &DataFile, columns: &Columns) -> Result<Self, DataError> {
+        Ok(match file.form {
+            Form::Table => Self::Table(Table::new(&file.path, file.open()?, columns)?),
+            _ => Self::Lines(Lines::new(file.open()?)),
+        })
+    }
+
     /// The next row, and its number from 1; none at the end of the file.
-    fn next(&mut self, path: &Path) -> Result<Option<(u64, Raw)>, DataError> {
+    pub fn next(&mut self, path: &Path) -> Result<Option<(u64, Raw)>, DataError> {
         Ok(match self {
             Self::Lines(lines) => {
                 lines.next().map_err(DataError::io(path))?.map(|(number, line)| (number, Raw::Line(line)))

@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::inputs::added_tokens::AddedTokens;
+use crate::inputs::chat::{ChatSource, ChatTemplate};
 use crate::inputs::tokenizer::SpecialTokens;
 
 fn reader() -> Reader {
@@ -350,4 +351,25 @@ fn all_tokens_of_a_completion_count() {
             assert_eq!(said, all, "{prompt:?} {completion:?} {trims}");
         }
     }
+}
+
+#[test]
+fn keys_of_turns_that_nothing_reads_are_named() {
+    let scratch = Scratch::new();
+    let source = ChatSource {
+        default: "{% for m in messages %}{{ m.content + m.name | default('') }}{% endfor %}".into(),
+        ..ChatSource::default()
+    };
+    let notes = |row: &str| {
+        let reader = Reader { chat: Chat::Template(ChatTemplate::new(&source, None).unwrap()), ..words() };
+        let files = Files::open(&[scratch.file("a.jsonl", row)], None).unwrap();
+        Corpus::new(files, 7, Packing::Stream, reader).unwrap().notes()
+    };
+    let said = "data: nothing reads these keys of messages: `mask`, `id`";
+    let turns = r#""content": "w1", "name": "w2", "weight": 0, "mask": 1, "id": 2, "note": null"#;
+    assert_eq!(notes(&format!(r#"{{"messages": [{{"role": "user", {turns}}}]}}"#)), [said]);
+    assert_eq!(notes(&format!(r#"{{"prompt": "w1", "completion": [{{"role": "user", {turns}}}]}}"#)), [said]);
+    let turns = turns.replace("content", "value");
+    assert_eq!(notes(&format!(r#"{{"conversations": [{{"from": "human", {turns}}}]}}"#)), [said]);
+    assert_eq!(notes(r#"{"conversations": [{"from": "human", "value": "w1"}]}"#), [""; 0]);
 }
