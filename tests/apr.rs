@@ -56,7 +56,7 @@ fn tensors_of_every_type_are_those_of_the_page_bit_for_bit() {
         }
         let [apr, expected] = BOTH.map(|name| open(&case, name));
         assert_eq!(apr.config(), expected.config(), "{arguments}");
-        assert_eq!(apr.eos_token(), Some(2));
+        assert_eq!(apr.eos_token().unwrap(), Some(2));
     }
 }
 

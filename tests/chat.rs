@@ -63,11 +63,10 @@ fn compare(
     let read = corpus.and_then(|corpus| Dataset::of(&corpus)).map_err(|error| error.to_string());
     let chunk = match (&read, &expected.raises, &expected.counts) {
         (Err(error), Some(raises), _) if error.contains("the chat template refuses the row: ") => {
-            return if error.contains(raises.as_str()) || raises.contains("concatenate") {
-                Ok(())
-            } else {
-                Err(format!("{error}, not {raises}"))
-            };
+            // What Jinja says otherwise.
+            let is_jinjas = ["concatenate", "has no attribute", "Undefined"].iter().any(|words| raises.contains(words));
+            let is_same = is_jinjas || error.contains(raises.as_str());
+            return if is_same { Ok(()) } else { Err(format!("{error}, not {raises}")) };
         }
         (Err(error), None, None) if error.contains("the assistant's part cannot be told") => return Ok(()),
         (Err(error), None, Some(counts))
@@ -97,12 +96,13 @@ fn compare(
 fn conversations_are_rendered_and_masked_as_in_transformers() {
     let folder = fixture("chat");
     let conversations: BTreeMap<String, Conversation> = read(&folder.join("conversations.json"));
-    let tokenizer = Tokenizer::new(
-        &folder,
-        || tokenizers::Tokenizer::from_file(folder.join("tokenizer.json")),
-        &AddedTokens::default(),
-    );
-    let tokenizer = Arc::new(tokenizer.unwrap());
+    // Ids and masks are the same where tokens do not stand for their blanks.
+    let trimming = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
+    let tokenizers = [Value::Null, trimming].map(|processor| {
+        let mut json: Value = read(&folder.join("tokenizer.json"));
+        json["post_processor"] = processor;
+        Arc::new(Tokenizer::new(&folder, || json.to_string().parse(), &AddedTokens::default()).unwrap())
+    });
     let dir = tempfile::tempdir().unwrap();
     let (mut compared, mut wrong) = (0, Vec::new());
     for path in fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -125,12 +125,14 @@ fn conversations_are_rendered_and_masked_as_in_transformers() {
                 .unwrap_or_default();
             let line = format!("{{\"messages\": {}{tools}}}", messages.get().replace('\n', " "));
             fs::write(&row, line).unwrap();
-            match compare(&template, &tokenizer, &row, expected) {
-                Ok(()) => compared += 1,
-                Err(what) => wrong.push(format!("{name}, {title}: {what}")),
+            for tokenizer in &tokenizers {
+                match compare(&template, tokenizer, &row, expected) {
+                    Ok(()) => compared += 1,
+                    Err(what) => wrong.push(format!("{name}, {title}: {what}")),
+                }
             }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
-    assert!(compared >= 20 * 10, "{compared}");
+    assert!(compared >= 2 * 20 * 10, "{compared}");
 }

@@ -151,9 +151,9 @@ fn run(dir: &Path, arguments: &[String]) -> Result<String, String> {
     if code == Some(0) { Ok(stdout) } else { Err(format!("{}: {stderr}", arguments.join(" "))) }
 }
 
-/// Lines of README's transcript that are others on a simulated GPU, or of the few rows of these tests, by how they
-/// begin.
-const OF_A_GPU: [&str; 5] = ["device ", "arch ", "bundle ", "gpu ", "gpu: "];
+/// Lines of README's transcript that are others on a simulated GPU, or of the models and few rows of these tests, by
+/// how they begin.
+const OF_A_GPU: [&str; 6] = ["device ", "arch ", "bundle ", "gpu ", "gpu: ", "ends "];
 /// Those of data larger than what is read ahead, of many rows: `epochs::` compares them.
 const OF_LARGE_DATA: [&str; 3] = [
     "data     1 file of rows of text: read while the run trains",

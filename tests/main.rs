@@ -24,6 +24,7 @@ mod determinism;
 mod driver;
 mod dry_run;
 mod emulated;
+mod ends;
 mod epochs;
 mod evidence;
 mod examples;

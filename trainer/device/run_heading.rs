@@ -83,7 +83,7 @@ impl Heading {
     pub fn data(mut self, corpus: &Corpus, summary: Option<Summary>) -> Self {
         let pass = summary.map_or_else(|| "read while the run trains".to_owned(), |summary| summary.to_string());
         self.0.push(("data", format!("{}: {pass}", corpus.what())));
-        self
+        self.with("ends", corpus.ends())
     }
 
     /// And the adapter of a model.

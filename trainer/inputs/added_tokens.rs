@@ -1,4 +1,5 @@
-//! Tokens that `tokenizer_config.json` adds to a tokenizer, as transformers 5 adds them (`TokenizersBackend.__init__`).
+//! Tokens that `tokenizer_config.json` or `added_tokens.json` adds to a tokenizer, as transformers 5 adds them
+//! (`TokenizersBackend.__init__`).
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,8 @@ use crate::inputs::members;
 const NAME: &str = "tokenizer_config.json";
 /// The names of special tokens, before there was [`DECODER`].
 const SPECIAL: &str = "special_tokens_map.json";
+/// Tokens and their ids, before there was [`DECODER`].
+const ADDED: &str = "added_tokens.json";
 /// Tokens with their ids.
 const DECODER: &str = "added_tokens_decoder";
 /// Special tokens by names that every tokenizer has, in their order.
@@ -26,6 +29,8 @@ const EXTRA: [&str; 2] = ["extra_special_tokens", "additional_special_tokens"];
 pub struct AddedTokens {
     /// With the ids that the configuration gives them, ascending.
     pub by_id: Vec<(u32, AddedToken)>,
+    /// Those of `added_tokens.json`, ascending: added where the tokenizer has not added one of the same text.
+    pub older: Vec<(u32, AddedToken)>,
     /// Those that it names (`eos_token`, ...) or lists as special: added where the tokenizer has not added one of the same text.
     pub special: Vec<AddedToken>,
 }
@@ -48,13 +53,28 @@ impl AddedTokens {
             members.map_err(|error| (path, error.to_string()))
         };
         let mut config = read(NAME)?;
+        let mut older = Vec::new();
         if config.iter().all(|(name, _)| name != DECODER) {
             // Files of before there was one.
             let map = read(SPECIAL)?;
             config.retain(|(name, _)| map.iter().all(|(other, _)| other != name));
             config.extend(map);
+            older = read(ADDED)?;
         }
-        Self::of_config(&config).map_err(|reason| (directory.join(NAME), reason))
+        let added = Self::of_config(&config).map_err(|reason| (directory.join(NAME), reason))?;
+        added.with_older(older).map_err(|reason| (directory.join(ADDED), reason))
+    }
+
+    /// These and those of an `added_tokens.json`.
+    fn with_older(mut self, older: Vec<(String, Value)>) -> Result<Self, String> {
+        for (text, id) in older {
+            let number = id.as_u64().and_then(|id| u32::try_from(id).ok());
+            let number = number.ok_or_else(|| format!("`{text}`: the id {id} is no number of a token"))?;
+            let is_special = self.special.iter().any(|token| token.content == text);
+            self.older.push((number, AddedToken::from(text, is_special)));
+        }
+        self.older.sort_by_key(|(id, _)| *id);
+        Ok(self)
     }
 
     fn of_config(config: &[(String, Value)]) -> Result<Self, String> {
@@ -71,7 +91,7 @@ impl AddedTokens {
         let mut special = named;
         special.extend(extra(config));
         special.retain(|token| by_id.iter().all(|(_, other)| other.content != token.content));
-        Ok(Self { by_id, special })
+        Ok(Self { by_id, older: Vec::new(), special })
     }
 
     /// Adds them to a tokenizer: ids are those behind its vocabulary, whatever the configuration says. Returns what people should know
@@ -83,14 +103,17 @@ impl AddedTokens {
         let added = tokenizer.get_added_tokens_decoder();
         let mut texts: HashSet<&str> = added.values().map(|token| &*token.content).collect();
         let by_id = self.by_id.iter().map(|(_, token)| token);
-        let special = self.special.iter().filter(|token| texts.insert(&token.content));
-        let tokens: Vec<AddedToken> = by_id.chain(special).cloned().collect();
+        let others = self.older.iter().map(|(_, token)| token).chain(&self.special);
+        let others = others.filter(|token| texts.insert(&token.content));
+        let tokens: Vec<AddedToken> = by_id.chain(others).cloned().collect();
         tokenizer.add_tokens(tokens).map_err(|error| error.to_string())?;
-        let moved = self.by_id.iter().filter_map(|(id, token)| {
+        let named = [(NAME, &self.by_id), (ADDED, &self.older)];
+        let named = named.into_iter().flat_map(|(file, tokens)| tokens.iter().map(move |token| (file, token)));
+        let moved = named.filter_map(|(file, (id, token))| {
             let text = &token.content;
             let found = tokenizer.token_to_id(text).filter(|found| found != id)?;
             Some(format!(
-                "{NAME} gives `{text}` the id {id}, and behind the vocabulary it gets {found}, as in transformers"
+                "{file} gives `{text}` the id {id}, and behind the vocabulary it gets {found}, as in transformers"
             ))
         });
         Ok(moved.collect())
@@ -148,6 +171,8 @@ mod tests {
     #[derive(Deserialize)]
     struct Case {
         config: String,
+        /// An `added_tokens.json`.
+        added: String,
         ids: Vec<Vec<u32>>,
     }
 
@@ -158,9 +183,10 @@ mod tests {
         cases: Vec<Case>,
     }
 
-    fn read(tokenizer: &str, config: &str) -> Result<Tokenizer, String> {
+    fn read(tokenizer: &str, config: &str, added: &str) -> Result<Tokenizer, String> {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join(NAME), config).unwrap();
+        std::fs::write(directory.path().join(ADDED), added).unwrap();
         let added = AddedTokens::of_directory(directory.path());
         let added = added.map_err(|(path, reason)| format!("{}: {reason}", path.file_name().unwrap().display()))?;
         Tokenizer::parse(Path::new("tokenizer.json"), tokenizer.as_bytes(), &added)
@@ -174,17 +200,17 @@ mod tests {
     fn tokens_are_added_as_transformers_adds_them() {
         let Cases { tokenizer, texts, cases } = cases();
         let tokenizer = tokenizer.to_string();
-        for Case { config, ids } in cases {
-            let found = read(&tokenizer, &config).unwrap();
+        for Case { config, added, ids } in cases {
+            let found = read(&tokenizer, &config, &added).unwrap();
             let found = texts.iter().map(|text| found.encode(text, SpecialTokens::Omit).unwrap());
-            assert_eq!(found.collect::<Vec<_>>(), ids, "{config}");
+            assert_eq!(found.collect::<Vec<_>>(), ids, "{config} {added}");
         }
     }
 
     #[test]
     fn an_id_that_a_token_does_not_get_is_said() {
         let tokenizer = cases().tokenizer.to_string();
-        let notes = |config: &str| read(&tokenizer, config).unwrap().notes;
+        let notes = |config: &str| read(&tokenizer, config, "{}").unwrap().notes;
         assert_eq!(notes(r#"{"added_tokens_decoder": {"10": {"content": "<think>"}}}"#), [""; 0]);
         let moved = notes(r#"{"added_tokens_decoder": {"12": {"content": "<think>"}}}"#);
         let said =
@@ -194,7 +220,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_configuration_is_said() {
-        let wrong = ["{", "[]", r#"{"added_tokens_decoder": {"x": "<a>"}}"#, r#"{"added_tokens_decoder": {"7": {}}}"#];
-        insta::assert_snapshot!(wrong.map(|config| read("{}", config).err().unwrap()).join("\n"));
+        let wrong =
+            ["{}", "{", "[]", r#"{"added_tokens_decoder": {"x": "<a>"}}"#, r#"{"added_tokens_decoder": {"7": {}}}"#];
+        insta::assert_snapshot!(wrong.map(|config| read("{}", config, r#"{"<a>": "1"}"#).err().unwrap()).join("\n"));
     }
 }

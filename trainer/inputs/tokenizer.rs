@@ -5,7 +5,7 @@ use std::path::Path;
 
 use precast_system::bug;
 use serde::Deserialize;
-use tokenizers::ModelWrapper;
+use tokenizers::{ModelWrapper, PostProcessorWrapper};
 
 use crate::inputs::added_tokens::AddedTokens;
 use crate::inputs::charsmap;
@@ -27,6 +27,8 @@ pub enum SpecialTokens {
 /// says is then the error.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
+    /// The post-processor of its file, if that leaves blanks out of the bytes that a token stands for.
+    trims: Option<PostProcessorWrapper>,
     /// What it asks for that training text is not subjected to.
     pub notes: Vec<String>,
 }
@@ -37,7 +39,11 @@ impl Tokenizer {
     /// # Errors
     /// Why it cannot be written.
     pub fn text(&self) -> Result<String, String> {
-        self.inner.to_string(false).map_err(|error| error.to_string())
+        let text = match &self.trims {
+            None => self.inner.to_string(false),
+            Some(own) => self.inner.clone().with_post_processor(Some(own.clone())).to_string(false),
+        };
+        text.map_err(|error| error.to_string())
     }
 
     /// Parses the bytes of a `tokenizer.json`, with what the files beside it add.
@@ -63,7 +69,10 @@ impl Tokenizer {
             let notes = settle(&mut inner)?.into_iter().map(ToOwned::to_owned);
             let notes = notes.chain(added.add_to(&mut inner)?);
             let notes = notes.map(|note| format!("{}: {note}", path.display())).collect();
-            Ok(Self { inner, notes })
+            let own = inner.get_post_processor().cloned();
+            inner.with_post_processor(own.clone().map(untrimmed));
+            let trims = own.filter(|own| Some(own) != inner.get_post_processor());
+            Ok(Self { inner, trims, notes })
         });
         made.map_err(panicked)?
     }
@@ -93,6 +102,11 @@ impl Tokenizer {
     /// What the library says.
     pub fn decode(&self, ids: &[u32]) -> Result<String, String> {
         bug::guard(|| self.inner.decode(ids, true)).map_err(panicked)?.map_err(|error| error.to_string())
+    }
+
+    /// The id of a token.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
     }
 
     /// The text of a token.
@@ -135,6 +149,19 @@ impl Tokenizer {
 
 fn panicked(message: String) -> String {
     format!("the tokenizers library panics: {message}")
+}
+
+/// A post-processor after which tokens stand for their blanks, too. Ids stay.
+fn untrimmed(mut processor: PostProcessorWrapper) -> PostProcessorWrapper {
+    match &mut processor {
+        PostProcessorWrapper::ByteLevel(of) => of.trim_offsets = false,
+        PostProcessorWrapper::Roberta(of) => of.trim_offsets = false,
+        PostProcessorWrapper::Sequence(list) => {
+            list.as_mut().iter_mut().for_each(|one| *one = untrimmed(one.clone()));
+        }
+        PostProcessorWrapper::Bert(_) | PostProcessorWrapper::Template(_) => {}
+    }
+    processor
 }
 
 /// Takes away what would cut, pad or vary texts, and says what that was.

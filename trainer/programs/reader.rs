@@ -22,7 +22,7 @@ pub fn reader(
     Ok(Reader {
         tokenizer: found.cloned(),
         chat,
-        eos: models.student_first().find_map(|model| model.eos_token()),
+        eos: models.student_first().find_map(|model| model.eos_token().transpose()).transpose()?,
         vocab: models.student.config().vocab,
     })
 }

@@ -5,9 +5,11 @@ mod child;
 mod json;
 mod marks;
 mod messages;
+mod reasoned;
 mod renderer;
 mod source;
 mod template;
+mod turn_end;
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -20,8 +22,9 @@ use serde::{Deserialize, Serialize};
 
 pub use child::{COMMAND, serve};
 pub use renderer::ChatTemplate;
-pub use source::{ChatSource, tokenizer_config};
+pub use source::{ChatSource, TOOL_USE, token, tokenizer_config};
 pub use template::date;
+pub use turn_end::TurnEnd;
 
 use template::{Ending, Template};
 
@@ -106,36 +109,46 @@ impl Templates {
         self.render(&all, of_prompt, tools.as_ref())
     }
 
-    /// Renders messages, of which those from `first` on count.
+    /// Renders messages, of which those from `first` on count, unless they say that they do not.
     fn render(&self, messages: &[Value], first: usize, tools: Option<&Value>) -> Result<Conversation, String> {
         let template = self.tool_use.as_ref().filter(|_| tools.is_some()).unwrap_or(&self.default);
-        let (text, spans) = template.render(messages, tools, Ending::Messages)?;
+        let (text, mut spans) = template.render(messages, tools, Ending::Messages)?;
+        let counts = |index: usize| messages::counts(&messages[index]) == Ok(true);
         if template.has_marks {
-            if first == 0 {
-                return Ok(Conversation { text, spans });
+            let before = |end: usize| match end {
+                0 => Ok(0),
+                _ => template.render(&messages[..end], tools, Ending::Messages).map(|(_, spans)| spans.len()),
+            };
+            // From the last to the first, so that those before stay where they are.
+            let silent = (first..messages.len()).rev().filter(|index| !counts(*index));
+            for (start, end) in silent.map(|index| (index, index + 1)).chain([(0, first)]) {
+                let range = before(start)?..before(end)?;
+                if range.start > range.end || range.end > spans.len() {
+                    return Err(no_prefix(start, messages.len()));
+                }
+                spans.drain(range);
             }
-            let (before, _) = template.render(&messages[..first], tools, Ending::GenerationPrompt)?;
-            if !text.starts_with(&before) {
-                return Err(no_prefix(first));
-            }
-            let spans = spans.into_iter().filter(|span| span.start >= before.len()).collect();
             return Ok(Conversation { text, spans });
         }
-        let mut spans = Vec::new();
-        for index in (first..messages.len()).filter(|index| messages::is_assistants(&messages[*index])) {
+        let learned = |index: &usize| messages::is_assistants(&messages[*index]) && counts(*index);
+        for index in (first..messages.len()).filter(learned) {
             let before = match index {
                 // Most templates render no conversation of nothing.
                 0 => template.render(&[], tools, Ending::GenerationPrompt).map(|(text, _)| text).unwrap_or_default(),
                 _ => template.render(&messages[..index], tools, Ending::GenerationPrompt)?.0,
             };
-            let after = match index + 1 == messages.len() {
+            let is_last = index + 1 == messages.len();
+            let after = match is_last {
                 true => text.clone(),
                 false => template.render(&messages[..=index], tools, Ending::Messages)?.0,
             };
-            if !after.starts_with(&before) || !text.starts_with(&after) {
-                return Err(no_prefix(index));
+            if after.starts_with(&before) && text.starts_with(&after) {
+                spans.push(before.len()..after.len());
+                continue;
             }
-            spans.push(before.len()..after.len());
+            let is_only = is_last && spans.is_empty();
+            let turn = if is_only { reasoned::last_turn(template, (messages, tools), &before, text)? } else { None };
+            return turn.ok_or_else(|| no_prefix(index, messages.len()));
         }
         Ok(Conversation { text, spans })
     }
@@ -151,11 +164,14 @@ fn refused(reason: impl Display) -> String {
     format!("the chat template refuses the row: {reason}")
 }
 
-/// The error for a message of which the assistant's part cannot be told.
-fn no_prefix(index: usize) -> String {
+/// The error for one of so many messages, of which the assistant's part cannot be told.
+fn no_prefix(index: usize, messages: usize) -> String {
+    let rows =
+        ", or rows of one turn each: `prompt`, the messages before it, and `completion`, the assistant's message";
+    let rows = if index + 1 < messages { rows } else { "" };
     format!(
         "messages[{index}]: what the template renders of the messages before it is not how it renders all of them, so the assistant's \
-         part cannot be told: give the template {{% generation %}} marks, or rows of one turn each"
+         part cannot be told: give the template {{% generation %}} marks{rows}"
     )
 }
 

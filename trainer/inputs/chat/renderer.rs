@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::child::{self, COMMAND, MEMORY_BYTES, ROW_S, Row, Setup};
-use super::{ChatSource, Conversation, refused};
+use super::{ChatSource, Conversation, messages, refused};
 
 /// A model's chat template.
 pub struct ChatTemplate {
@@ -62,6 +62,14 @@ impl ChatTemplate {
     ) -> Result<Conversation, String> {
         let row = Row { is_prompt: false, before: prompt.cloned(), messages: messages.clone(), tools: tools.cloned() };
         self.render(&row)
+    }
+
+    /// True if a template names this key of a message, or rows are read by it.
+    pub fn reads(&self, key: &str) -> bool {
+        let ChatSource { default, tool_use, .. } = &self.setup.source;
+        let texts = [Some(default), tool_use.as_ref()].into_iter().flatten();
+        let words = texts.flat_map(|text| text.split(|one: char| !one.is_alphanumeric() && one != '_'));
+        messages::is_read(key, words)
     }
 
     fn render(&self, row: &Row) -> Result<Conversation, String> {

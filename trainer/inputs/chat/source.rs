@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 use crate::base::impostors::read_text;
 use crate::inputs::added_tokens;
 
+/// A template of its own for conversations with tools, in a directory.
+pub const TOOL_USE: &str = "additional_chat_templates/tool_use.jinja";
+
 /// A chat template and the texts that it names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChatSource {
@@ -19,19 +22,24 @@ pub struct ChatSource {
 }
 
 impl ChatSource {
-    /// Of a Hugging Face directory: `chat_template.jinja`, else `chat_template` of `tokenizer_config.json`. None where there is
-    /// neither.
+    /// Of a Hugging Face directory: `chat_template.jinja`, else `chat_template` of `tokenizer_config.json`, and [`TOOL_USE`] beside
+    /// the former. None where there is no template.
     ///
     /// # Errors
     /// The file that does not read, and why.
     pub fn of_directory(directory: &Path) -> Result<Option<Self>, (PathBuf, String)> {
         let config = tokenizer_config(directory)?;
-        let file = directory.join("chat_template.jinja");
-        if file.exists() {
-            let default = read_text(&file).map_err(|error| (file, error.to_string()))?;
-            return Ok(Some(Self { default, tool_use: None, constants: constants(&config) }));
-        }
-        Ok(Self::of_config(&config))
+        let read = |name: &str| {
+            let file = directory.join(name);
+            let text = file.exists().then(|| read_text(&file).map_err(|error| (file, error.to_string())));
+            text.transpose()
+        };
+        let (default, tool_use) = (read("chat_template.jinja")?, read(TOOL_USE)?);
+        let of_config = Self::of_config(&config);
+        Ok(match default {
+            Some(default) => Some(Self { default, tool_use, constants: constants(&config) }),
+            None => of_config.map(|source| Self { tool_use: tool_use.or(source.tool_use), ..source }),
+        })
     }
 
     /// Of the value of a `tokenizer_config.json`.
@@ -75,8 +83,8 @@ impl ChatSource {
     }
 }
 
-/// The value of a directory's `tokenizer_config.json`, with the tokens of `special_tokens_map.json` that it does not name; null where
-/// it is not there.
+/// The value of a directory's `tokenizer_config.json`, with the tokens of `special_tokens_map.json`: those of the latter count in files
+/// of before there was `added_tokens_decoder`. Null where it is not there.
 ///
 /// # Errors
 /// The file that does not read, and why.
@@ -91,8 +99,10 @@ pub fn tokenizer_config(directory: &Path) -> Result<Value, (PathBuf, String)> {
     };
     let mut config = json("tokenizer_config.json")?;
     if let (Value::Object(config), Value::Object(map)) = (&mut config, json("special_tokens_map.json")?) {
-        for (name, token) in map {
-            config.entry(name).or_insert(token);
+        if config.contains_key("added_tokens_decoder") {
+            map.into_iter().for_each(|(name, token)| _ = config.entry(name).or_insert(token));
+        } else {
+            config.extend(map);
         }
     }
     Ok(config)
@@ -100,11 +110,11 @@ pub fn tokenizer_config(directory: &Path) -> Result<Value, (PathBuf, String)> {
 
 /// The special tokens of a configuration, by name.
 fn constants(config: &Value) -> Vec<(String, String)> {
-    let tokens = added_tokens::NAMES.into_iter().filter_map(|name| Some((name.to_owned(), token(config.get(name)?)?)));
-    tokens.collect()
+    added_tokens::NAMES.into_iter().filter_map(|name| Some((name.to_owned(), token(config, name)?))).collect()
 }
 
-/// The text of a token: itself, or what an object about it has.
-fn token(value: &Value) -> Option<String> {
+/// The text of a configuration's special token: itself, or what an object about it has.
+pub fn token(config: &Value, name: &str) -> Option<String> {
+    let value = config.get(name)?;
     value.as_str().or_else(|| value.get("content")?.as_str()).map(ToOwned::to_owned)
 }

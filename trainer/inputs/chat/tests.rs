@@ -1,6 +1,8 @@
 use minijinja::Value;
 
 use super::*;
+use crate::inputs::added_tokens::AddedTokens;
+use crate::inputs::tokenizer::Tokenizer;
 
 const CHATML: &str = "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '\n' }}{% endfor %}\
                       {% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}";
@@ -50,8 +52,101 @@ fn of_marks_those_of_the_completion_count() {
     let prompt = r#"[{"role": "user", "content": "a"}]"#;
     let completion = r#"[{"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]"#;
     assert_eq!(completed(&template(marked), prompt, completion).unwrap(), ["b", "c"]);
+    // Whatever the template renders before, and where a prompt ends with what the marks enclose.
     let changes = marked.replace("<{{ m.role }}>", "<{{ messages|length }}>");
-    assert_eq!(completed(&template(&changes), prompt, completion), Err(no_prefix(1)));
+    assert_eq!(completed(&template(&changes), prompt, completion).unwrap(), ["b", "c"]);
+    let with_header = marked.replace("<{{ m.role }}>{% generation %}", "{% generation %}<{{ m.role }}>");
+    assert_eq!(completed(&template(&with_header), prompt, completion).unwrap(), ["<assistant>b", "<user>c"]);
+}
+
+/// With marks and without, also where rendering differs before a turn that counts.
+#[test]
+fn turns_that_say_that_they_do_not_count_do_not() {
+    let marked =
+        CHATML.replace("m.content + '\n' }}", "'' }}{% generation %}{{ m.content }}{% endgeneration %}{{ '\n' }}");
+    let marked =
+        marked.replace("{% generation %}", "{% generation %}{% if m.role == 'user' %}{% set x = 1 %}{% endif %}");
+    let said = |template: &str, first: &str, second: &str| {
+        let turns = TURNS.replace(r#""content": "é""#, &format!(r#""content": "é"{first}"#));
+        let turns = turns.replace(r#""content": "d""#, &format!(r#""content": "d"{second}"#));
+        let Conversation { text, spans } = self::template(template).conversation(None, &value(&turns), None)?;
+        Ok::<_, String>(spans.into_iter().map(|span| text[span].trim().to_owned()).collect::<Vec<_>>())
+    };
+    for no in [r#", "weight": 0"#, r#", "train": false"#, r#", "loss": 0.0"#] {
+        for yes in ["", r#", "weight": 1"#, r#", "train": true, "loss": null"#] {
+            assert_eq!(said(CHATML, no, yes).unwrap(), ["d"], "{no} {yes}");
+            assert_eq!(said(&marked, yes, no).unwrap(), ["a", "é", "c"], "{no} {yes}");
+        }
+    }
+    let unlike = CHATML.replace("'<' + m.role", "(messages | length | string) + m.role");
+    assert_eq!(said(&unlike, r#", "train": false"#, ""), Err(no_prefix(3, 4)));
+    let half = said(CHATML, r#", "weight": 0.5"#, "").unwrap_err();
+    assert_eq!(half, "messages[1]: weight is 0.5: a turn counts or does not: expected 0, 1, true or false");
+}
+
+/// As transformers has it since 5.24: of a null many templates learn the word.
+#[test]
+fn keys_that_are_null_are_not_there() {
+    let words = "{% for m in messages %}{{ m.role }}{{ m.content }}{{ m.tool_calls }}{{ m | tojson }}{% endfor %}";
+    let message = r#"[{"role": "user", "content": null, "tool_calls": null, "name": "x"}]"#;
+    assert_eq!(template(words).prompt(&value(message), None).unwrap(), r#"user{"role": "user", "name": "x"}"#);
+}
+
+/// DeepSeek-R1-Distill's and QwQ's, in short: a prompt begins the reasoning, and messages drop it.
+const REASONS: [&str; 2] = [
+    "{% for m in messages %}{{ ('Q:' if m.role == 'user' else 'A:') + m.content.split('</think>')[-1] + ';' }}{% endfor %}\
+     {% if add_generation_prompt %}{{ 'A:<think>\n' }}{% endif %}",
+    "{% for m in messages %}{{ m.role + '\n' + m.content.split('</think>')[-1].lstrip('\n') + ';\n' }}{% endfor %}\
+     {% if add_generation_prompt %}{{ 'assistant\n<think>\n' }}{% endif %}",
+];
+
+#[test]
+fn of_a_template_that_drops_reasoning_one_turn_is_learnt_whole() {
+    let turn = r#"[{"role": "user", "content": "q"}, {"role": "assistant", "content": "<think>\nt\n</think>\n\na"}]"#;
+    let more = turn.replace(']', ",") + &turn[1..];
+    let [distill, qwq] = REASONS.map(template);
+    let said = |template: &Arc<ChatTemplate>, turn: &str| {
+        template
+            .conversation(None, &value(turn), None)
+            .map(|it| [it.text[..it.spans[0].start].to_owned(), it.text[it.spans[0].clone()].to_owned()])
+    };
+    assert_eq!(said(&distill, turn).unwrap(), ["Q:q;", "A:<think>\nt\n</think>\n\na;"]);
+    assert_eq!(said(&qwq, turn).unwrap(), ["user\nq;\nassistant\n", "<think>\nt\n</think>\n\na;\n"]);
+    let plain = turn.replace("<think>\\nt\\n</think>\\n\\n", "");
+    assert_eq!(said(&distill, &plain).unwrap(), ["Q:q;", "A:a;"]);
+    assert_eq!(said(&distill, &more), Err(no_prefix(1, 4)));
+    // What the message advises: the turns before are rendered as a prompt has them.
+    let (prompt, completion) = more.split_at(more.rfind(r#"{"role""#).unwrap());
+    let (prompt, completion) = (format!("{}]", prompt.trim_end_matches(", ")), format!("[{completion}"));
+    let whole = distill.conversation(Some(&value(&prompt)), &value(&completion), None).unwrap();
+    assert_eq!((&whole.text[..16], whole.spans.len()), ("Q:q;A:\n\na;Q:q;A:", 1));
+    // Text with the character that stands for the end of the reasoning meanwhile.
+    assert!(said(&distill, &turn.replace("\"q\"", "\"\u{FDD2}\"")).is_err());
+}
+
+#[test]
+fn a_template_says_which_keys_it_reads() {
+    let template = template("{% for m in messages %}{{ m.role }}{{ m['tool_plan'] }}{{ m.thinking }}{% endfor %}");
+    let keys = ["role", "tool_plan", "thinking", "reasoning", "weight", "plan", "tool", "content"];
+    assert_eq!(keys.map(|key| template.reads(key)), [true, true, true, true, true, false, false, false]);
+}
+
+#[test]
+fn the_token_that_ends_a_turn_is_known() {
+    let json = std::fs::read_to_string("tests/fixtures/chat/tokenizer.json").unwrap();
+    let tokenizer = Tokenizer::parse(std::path::Path::new("t"), json.as_bytes(), &AddedTokens::default()).unwrap();
+    let [end, text] = ["<|im_end|>", "<|endoftext|>"].map(|token| tokenizer.id(token).unwrap());
+    let chatml = CHATML.replace("'\n' }}", "'<|im_end|>\n' }}");
+    let known = |template: &str| TurnEnd::of(&self::template(template), &tokenizer);
+    let notes = |template: &str, stops: &[u32]| {
+        let end = known(template).unwrap();
+        end.note_of_stops(stops, &tokenizer, None).into_iter().chain(end.note_of_learning()).collect::<Vec<_>>()
+    };
+    let marked = CHATML
+        .replace("m.content + '\n' }}", "'' }}{% generation %}{{ m.content }}{% endgeneration %}{{ '<|im_end|>' }}");
+    assert_eq!(notes(&chatml, &[text, end]), [""; 0]);
+    insta::assert_snapshot!(format!("{}\n{}", notes(&chatml, &[text]).join("\n"), notes(&marked, &[]).join("\n")));
+    assert!(known(CHATML).is_none());
 }
 
 #[test]
@@ -99,13 +194,22 @@ fn files_beside_a_model_hold_its_template() {
     let read = || ChatSource::of_directory(dir.path()).unwrap();
     assert_eq!(read(), None);
     write("tokenizer_config.json", r#"{"bos_token": null, "eos_token": {"content": "</s>"}, "chat_template": "a"}"#);
-    write("special_tokens_map.json", r#"{"eos_token": "no", "pad_token": "<pad>"}"#);
+    write("special_tokens_map.json", r#"{"pad_token": "<pad>"}"#);
     let constants =
         [("eos_token", "</s>"), ("pad_token", "<pad>")].map(|(name, text)| (name.to_owned(), text.to_owned()));
     let of = |default: &str| ChatSource { default: default.into(), tool_use: None, constants: constants.to_vec() };
     assert_eq!(read(), Some(of("a")));
     write("chat_template.jinja", "b");
     assert_eq!(read(), Some(of("b")));
+    std::fs::create_dir(dir.path().join("additional_chat_templates")).unwrap();
+    write(TOOL_USE, "t");
+    assert_eq!(read(), Some(ChatSource { tool_use: Some("t".into()), ..of("b") }));
+    // As transformers has it: the latter counts where the former is of before there was `added_tokens_decoder`.
+    write("special_tokens_map.json", r#"{"eos_token": "<e>"}"#);
+    let eos = || token(&tokenizer_config(dir.path()).unwrap(), "eos_token").unwrap();
+    assert_eq!(eos(), "<e>");
+    write("tokenizer_config.json", r#"{"eos_token": "</s>", "added_tokens_decoder": {}}"#);
+    assert_eq!(eos(), "</s>");
     let list = serde_json::json!({ "chat_template": [
         { "name": "default", "template": "c" }, { "name": "tool_use", "template": "d" },
     ] });

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::gguf::{self, Encoding};
 use super::heads::{Interleaved, interleave};
 use super::kind::Kind;
-use super::write::{SENTENCEPIECE, Writing};
+use super::write::{GENERATION_CONFIG, SENTENCEPIECE, Writing};
 use super::{Checkpoint, CheckpointError, NotFinite, Source, check_space, finite};
 use crate::inputs::added_tokens::AddedTokens;
 use crate::inputs::tokenizer::{self, Tokenizer};
@@ -133,7 +133,7 @@ impl Checkpoint {
 
     /// Its `generation_config.json`, if it has one that reads.
     pub(super) fn generation_config(&self) -> Value {
-        let text = crate::base::impostors::read_text(&self.path.join("generation_config.json")).ok();
+        let text = crate::base::impostors::read_text(&self.path.join(GENERATION_CONFIG)).ok();
         text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
     }
 }

@@ -34,6 +34,7 @@ use precast_plan::{Formats, ModelConfig, Parameter, Parameters};
 use precast_system::{files, input};
 use rayon::prelude::*;
 use safetensors::tensor::Dtype as Stored;
+use serde_json::json;
 
 use crate::base::impostors::{Disguise, read_text, without_mark};
 use crate::inputs::added_tokens::AddedTokens;
@@ -138,6 +139,8 @@ pub struct Checkpoint {
     tokenizer: OnceLock<Option<Arc<Tokenizer>>>,
     /// Chat template of another model, where it has none.
     taken_template: OnceLock<ChatSource>,
+    /// Token that ends answers, besides those of its files.
+    stop_token: OnceLock<u32>,
     zeros: Zeros,
 }
 
@@ -170,7 +173,8 @@ impl Checkpoint {
         let config = ModelConfig::from_json(&json.to_string());
         let config = config.map_err(|error| CheckpointError::of(&config_path, error))?;
         let (tokenizer, taken_template, zeros) = (OnceLock::new(), OnceLock::new(), Zeros::default());
-        let checkpoint = Self { path: path.to_owned(), source, config, json, tokenizer, taken_template, zeros };
+        let (path, stop_token) = (path.to_owned(), OnceLock::new());
+        let checkpoint = Self { path, source, config, json, tokenizer, taken_template, stop_token, zeros };
         tensors::check(&checkpoint, &expected(checkpoint.config()))?;
         Ok(checkpoint)
     }
@@ -348,19 +352,52 @@ impl Checkpoint {
         })
     }
 
-    /// The token that ends a document, by `eos_token_id` of the configuration.
-    pub fn eos_token(&self) -> Option<u32> {
-        let eos = self.json.get("eos_token_id")?;
-        let eos = eos.as_array().and_then(|list| list.first()).unwrap_or(eos);
-        eos.as_u64().and_then(|id| u32::try_from(id).ok())
+    /// The token that ends a document, by `eos_token_id` of the configuration: of a list the tokenizer's if that is in it, else the
+    /// first. Where it names none, the tokenizer's, else by `generation_config.json`.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where the tokenizer does not read.
+    pub fn eos_token(&self) -> Result<Option<u32>, CheckpointError> {
+        let (named, own) = (eos_ids(&self.json), self.tokenizers_eos()?);
+        Ok(match named.first() {
+            Some(first) => Some(own.filter(|own| named.contains(own)).unwrap_or(*first)),
+            None => own.or_else(|| eos_ids(&self.generation_config()).first().copied()),
+        })
     }
 
-    /// The tokens that end an answer, by `eos_token_id` of the configuration and of `generation_config.json`.
+    /// The tokens that end an answer: those of `generation_config.json`, else of the configuration, else of the tokenizer; and the one
+    /// of `--stop-token`.
     pub fn eos_tokens(&self) -> Vec<u32> {
-        let beside = self.generation_config();
-        let lists = [&self.json, &beside].into_iter().filter_map(|json| json.get("eos_token_id"));
-        let ids = lists.flat_map(|eos| eos.as_array().cloned().unwrap_or_else(|| vec![eos.clone()]));
-        ids.filter_map(|id| u32::try_from(id.as_u64()?).ok()).unique().collect()
+        let mut ids = eos_ids(&self.generation_config());
+        if ids.is_empty() {
+            ids = eos_ids(&self.json);
+        }
+        if ids.is_empty() {
+            // One that does not read is refused where text is read.
+            ids.extend(self.tokenizers_eos().ok().flatten());
+        }
+        ids.extend(self.stop_token.get());
+        ids.into_iter().unique().collect()
+    }
+
+    /// The `eos_token` of its tokenizer.
+    fn tokenizers_eos(&self) -> Result<Option<u32>, CheckpointError> {
+        let Some(tokenizer) = self.tokenizer()? else { return Ok(None) };
+        let token = chat::token(&self.tokenizer_config()?, "eos_token");
+        Ok(token.and_then(|token| tokenizer.id(&token)))
+    }
+
+    /// Ends answers by a token besides, also of a model that is written with its tokenizer.
+    pub fn take_stop_token(&self, id: u32) {
+        self.stop_token.get_or_init(|| id);
+    }
+
+    /// The `generation_config.json` of a model that is written with its tokenizer, if it is another.
+    pub(crate) fn changed_generation_config(&self) -> Option<serde_json::Value> {
+        self.stop_token.get()?;
+        let mut json = Some(self.generation_config()).filter(serde_json::Value::is_object).unwrap_or_else(|| json!({}));
+        json["eos_token_id"] = self.eos_tokens().into();
+        Some(json)
     }
 
     /// Returns a note on a model without such a token.
@@ -374,6 +411,13 @@ impl Checkpoint {
     pub fn weight_files(&self) -> Vec<PathBuf> {
         self.tensors().files.iter().map(|(path, _)| path.clone()).collect()
     }
+}
+
+/// The tokens of `eos_token_id`.
+fn eos_ids(json: &serde_json::Value) -> Vec<u32> {
+    let eos = json.get("eos_token_id").unwrap_or(&serde_json::Value::Null);
+    let ids = eos.as_array().map_or(std::slice::from_ref(eos), Vec::as_slice);
+    ids.iter().filter_map(|id| u32::try_from(id.as_u64()?).ok()).collect()
 }
 
 /// SHA-256 over the weight files of a model.

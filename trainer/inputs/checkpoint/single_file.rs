@@ -5,6 +5,7 @@ use tokenizers::Tokenizer;
 
 use super::fault::Fault;
 use super::store::Tensors;
+use crate::inputs::chat::ChatSource;
 
 /// A file of a whole model: its shape, its tensors by Hugging Face name, its tokenizer.
 pub(super) trait SingleFile: Send + Sync {
@@ -54,6 +55,14 @@ pub(super) trait SingleFile: Send + Sync {
     /// [`Fault`] where it is no text.
     fn chat_template(&self) -> Result<Option<String>, Fault>;
 
+    /// The chat template for conversations with tools, where that is one of its own.
+    ///
+    /// # Errors
+    /// [`Fault`] where it is no text.
+    fn tool_use_template(&self) -> Result<Option<String>, Fault> {
+        Ok(None)
+    }
+
     /// The value of a `tokenizer_config.json` beside a tokenizer: its class, the begin, end and padding tokens and the
     /// chat template, where the file has them.
     ///
@@ -67,8 +76,9 @@ pub(super) trait SingleFile: Send + Sync {
                 config[name] = token.into();
             }
         }
-        if let Some(template) = self.chat_template()? {
-            config["chat_template"] = template.into();
+        if let Some(default) = self.chat_template()? {
+            let tool_use = self.tool_use_template()?;
+            ChatSource { default, tool_use, constants: Vec::new() }.write_into(&mut config);
         }
         Ok(config)
     }

@@ -12,12 +12,16 @@ use precast_system::progress::{Progress, Unit};
 use safetensors::tensor::{Dtype as Stored, Metadata, TensorInfo};
 
 use super::{Checkpoint, CheckpointError, Fault, NotFinite, SingleFile, Source, finite, gguf};
+use crate::inputs::chat::TOOL_USE;
 use crate::inputs::tokenizer;
 
 /// SentencePiece's own file.
 pub(super) const SENTENCEPIECE: &str = "tokenizer.model";
 /// Settings of the tokenizer, and the chat template.
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+const TEMPLATE: &str = "chat_template.jinja";
+/// Settings of completions, and the tokens that end them.
+pub(super) const GENERATION_CONFIG: &str = "generation_config.json";
 /// Files copied along from the model a student came from.
 const COPIED: [&str; 9] = [
     "tokenizer.json",
@@ -27,8 +31,8 @@ const COPIED: [&str; 9] = [
     "vocab.json",
     "merges.txt",
     "added_tokens.json",
-    "chat_template.jinja",
-    "generation_config.json",
+    TEMPLATE,
+    GENERATION_CONFIG,
 ];
 
 /// A model to write.
@@ -203,7 +207,11 @@ fn write_tokenizer(aside: &mut Aside, from: &[&Checkpoint]) -> Result<(), Checkp
             Source::HuggingFace(_) if !checkpoint.path.join("tokenizer.json").exists() => continue,
             Source::SingleFile(file) if !file.has_tokenizer() => continue,
             Source::HuggingFace(_) => {
-                let is_copied = |name: &&str| *name != TOKENIZER_CONFIG || checkpoint.taken_template().is_none();
+                let changed = changed(checkpoint)?;
+                // Settings that hold the chat template stand for its file.
+                let stands_for =
+                    |other: &str, name: &str| other == name || (other, name) == (TOKENIZER_CONFIG, TEMPLATE);
+                let is_copied = |name: &&str| !changed.iter().any(|(other, _)| stands_for(other, name));
                 for name in COPIED.into_iter().filter(is_copied) {
                     let source = checkpoint.path.join(name);
                     if source.exists() {
@@ -215,18 +223,30 @@ fn write_tokenizer(aside: &mut Aside, from: &[&Checkpoint]) -> Result<(), Checkp
             }
             Source::SingleFile(file) => write_built(aside, checkpoint, &**file)?,
         }
-        return write_taken_template(aside, checkpoint);
+        for (name, json) in changed(checkpoint)? {
+            let io = CheckpointError::io("write", aside.target().join(name));
+            aside.write(name, format!("{json:#}\n").as_bytes()).map_err(io)?;
+        }
+        return Ok(());
     }
     Ok(())
 }
 
-/// The settings of a tokenizer with the chat template that its model has taken, if it has.
-fn write_taken_template(aside: &mut Aside, checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
-    let Some(template) = checkpoint.taken_template() else { return Ok(()) };
-    let mut config = checkpoint.tokenizer_config()?;
-    template.write_into(&mut config);
-    let io = CheckpointError::io("write", aside.target().join(TOKENIZER_CONFIG));
-    aside.write(TOKENIZER_CONFIG, format!("{config:#}\n").as_bytes()).map_err(io)
+/// Files that are written otherwise than they were read: settings with the chat template that a model has taken, or that is in several
+/// files, and the tokens that end answers.
+fn changed(checkpoint: &Checkpoint) -> Result<Vec<(&'static str, serde_json::Value)>, CheckpointError> {
+    let template = match checkpoint.taken_template() {
+        Some(taken) => Some(taken.clone()),
+        None if checkpoint.path.join(TOOL_USE).exists() => checkpoint.chat_source()?,
+        None => None,
+    };
+    let settings = template.map(|template| {
+        let mut config = checkpoint.tokenizer_config()?;
+        template.write_into(&mut config);
+        Ok((TOKENIZER_CONFIG, config))
+    });
+    let ends = checkpoint.changed_generation_config().map(|json| (GENERATION_CONFIG, json));
+    Ok(settings.transpose()?.into_iter().chain(ends).collect())
 }
 
 /// The tokenizer that is built of a file's metadata, and what belongs beside it.

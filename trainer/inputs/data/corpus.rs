@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::io::{BufReader, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use ::parquet::record::Row;
@@ -103,6 +104,16 @@ impl Holds {
 pub(super) enum Raw {
     Line(Vec<u8>),
     Row(Row),
+}
+
+impl Raw {
+    /// What it holds in the columns that are read.
+    pub fn content(self, columns: &Columns) -> Result<Content, String> {
+        match self {
+            Self::Line(line) => jsonl::text(&line).and_then(|line| jsonl::row(line, columns)),
+            Self::Row(row) => parquet::row(row, columns),
+        }
+    }
 }
 
 /// What a row comes to.
@@ -261,6 +272,20 @@ impl Corpus {
         self.files.iter().any(|one| one.holds.is_text())
     }
 
+    /// What ends documents and completions that are text, in words; none of data that have neither.
+    pub fn ends(&self) -> Option<String> {
+        let is_ended = |holds: &Holds| match holds.kind() {
+            Some(kind) => matches!(kind, Kind::Text | Kind::Completion | Kind::Instruction),
+            None => *holds == Holds::Document,
+        };
+        let token = |id: u32| self.reader.tokenizer.as_ref().and_then(|tokenizer| tokenizer.token(id));
+        let end = match self.reader.eos {
+            Some(id) => format!("`{}` ({id})", token(id).unwrap_or_default()),
+            None => "nothing: no file of the model names an eos_token".to_owned(),
+        };
+        self.files.iter().any(|one| is_ended(&one.holds)).then(|| format!("documents and completions with {end}"))
+    }
+
     /// What the files are, in words.
     pub fn what(&self) -> String {
         let all = || self.files.iter().map(|one| one.holds.what());
@@ -415,13 +440,9 @@ impl Corpus {
     ) -> Result<Tokens, DataError> {
         let path = &file.path;
         let fault = |fault| at_row(file, number, fault);
-        let content = match raw {
-            Raw::Line(line) => jsonl::text(&line).and_then(|line| jsonl::row(line, columns)),
-            Raw::Row(row) => parquet::row(row, columns),
-        };
         let sequence_of = |chunk, is_empty| Tokens { chunk, is_document: false, is_empty, lacks_assistant: false };
         let vocab = self.reader.vocab;
-        let (messages, tools, prompt) = match content.map_err(fault)? {
+        let (messages, tools, prompt) = match raw.content(columns).map_err(fault)? {
             Content::Ids(row) => return Ok(sequence_of(sequence(row, vocab).map_err(fault)?, false)),
             Content::Text(text) => {
                 let chunk = Chunk::plain(self.document(path, &text)?);
@@ -432,7 +453,7 @@ impl Corpus {
                 let tokenizer = self.tokenizer(path)?;
                 let (ids, offsets) =
                     tokenizer.encode_placed(&text, SpecialTokens::Add).map_err(DataError::tokenizer(path))?;
-                let mut chunk = labeled(ids, &offsets, std::slice::from_ref(&(prompt.len()..text.len())), &text);
+                let mut chunk = labeled(ids, &offsets, std::slice::from_ref(&(prompt.len()..text.len())));
                 if let Some(eos) = self.reader.eos.filter(|eos| chunk.ids.last() != Some(eos)) {
                     chunk.ids.push(eos);
                     chunk.labels.iter_mut().for_each(|labels| labels.push(eos));
@@ -455,11 +476,10 @@ impl Corpus {
             Chat::Lacking(lacks) => return Err(no_template(path, columns.kind, lacks)),
         };
         let conversation = chat.conversation(prompt.as_ref(), &messages, tools.as_ref()).map_err(fault)?;
-        let text = &conversation.text;
-        let (ids, offsets) =
-            self.tokenizer(path)?.encode_placed(text, SpecialTokens::Omit).map_err(DataError::tokenizer(path))?;
+        let placed = self.tokenizer(path)?.encode_placed(&conversation.text, SpecialTokens::Omit);
+        let (ids, offsets) = placed.map_err(DataError::tokenizer(path))?;
         check_ids(ids.iter().map(|id| i64::from(*id)), vocab).map_err(fault)?;
-        let chunk = labeled(ids, &offsets, &conversation.spans, text);
+        let chunk = labeled(ids, &offsets, &conversation.spans);
         Ok(Tokens { lacks_assistant: !has_assistant(&messages), ..sequence_of(chunk, false) })
     }
 
@@ -518,21 +538,16 @@ pub(super) fn no_template(path: &Path, kind: Kind, lacks: &str) -> DataError {
     DataError::file(path, format_args!("has {kind}, and {lacks}: {remedy}"))
 }
 
-/// Tokens of a text of which those in spans of it count, as transformers finds them: from the token that has the first character
-/// of a span to the one that has its last.
-fn labeled(ids: Vec<u32>, offsets: &[(usize, usize)], spans: &[std::ops::Range<usize>], text: &str) -> Chunk {
-    let mut labels = vec![MASKED_TOKEN; ids.len()];
-    let mut from = 0;
-    for span in spans.iter().filter(|span| !span.is_empty()) {
-        let token_at = |from: usize, byte: usize| {
-            offsets[from..].iter().position(|(start, end)| (*start..*end).contains(&byte)).map(|token| from + token)
-        };
-        let last_character = (span.start..span.end).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(span.start);
-        let Some(first) = token_at(from, span.start) else { continue };
-        let last = token_at(first, last_character).unwrap_or(ids.len() - 1);
-        labels[first..=last].copy_from_slice(&ids[first..=last]);
-        from = first;
-    }
+/// Tokens of a text of which those that overlap spans of it count, as transformers has them since 5.24: the tokens of a character
+/// all have its bytes.
+fn labeled(ids: Vec<u32>, offsets: &[(usize, usize)], spans: &[Range<usize>]) -> Chunk {
+    let mut spans = spans.iter().filter(|span| !span.is_empty()).peekable();
+    let mut counts = |(start, end): (usize, usize)| {
+        while spans.next_if(|span| span.end <= start).is_some() {}
+        spans.peek().is_some_and(|span| span.start < end)
+    };
+    let label = |(id, place): (&u32, &(usize, usize))| if counts(*place) { *id } else { MASKED_TOKEN };
+    let labels = ids.iter().zip(offsets).map(label).collect();
     Chunk { ids, labels: Some(labels) }
 }
 
@@ -651,10 +666,7 @@ impl Pass<'_> {
     /// A file of rows.
     fn rows(&mut self, file: &DataFile, columns: Option<&Columns>) -> Result<(), DataError> {
         let Some(columns) = columns else { return Ok(()) };
-        let mut source = match file.form {
-            Form::Table => Source::Table(Table::new(&file.path, file.open()?, columns)?),
-            _ => Source::Lines(Lines::new(file.open()?)),
-        };
+        let mut source = Source::of(file, columns)?;
         while self.goes_on {
             // What is wrong with a row before it is said first.
             let (group, ended) = source.group(&file.path);
@@ -744,8 +756,16 @@ pub(super) enum Source {
 }
 
 impl Source {
+    /// The rows of a file from the first on.
+    pub fn of(file: &DataFile, columns: &Columns) -> Result<Self, DataError> {
+        Ok(match file.form {
+            Form::Table => Self::Table(Table::new(&file.path, file.open()?, columns)?),
+            _ => Self::Lines(Lines::new(file.open()?)),
+        })
+    }
+
     /// The next row, and its number from 1; none at the end of the file.
-    fn next(&mut self, path: &Path) -> Result<Option<(u64, Raw)>, DataError> {
+    pub fn next(&mut self, path: &Path) -> Result<Option<(u64, Raw)>, DataError> {
         Ok(match self {
             Self::Lines(lines) => {
                 lines.next().map_err(DataError::io(path))?.map(|(number, line)| (number, Raw::Line(line)))

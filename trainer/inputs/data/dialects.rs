@@ -49,7 +49,12 @@ fn message(turn: &Value) -> Result<Value, String> {
         let names: Vec<&str> = ROLES.iter().map(|(name, _)| *name).collect();
         return Err(format!("from is {from:?}: expected one of {}", names.join(", ")));
     };
-    Ok(Value::from_pairs([("role", Value::from(*role)), ("content", Value::from(value))]))
+    // As TRL has it, templates see all else that a turn has.
+    let is_other = |name: &Value| !matches!(name.as_str(), Some("from" | "value" | "role" | "content"));
+    let others = turn.try_iter().into_iter().flatten().filter(is_other);
+    let others = others.map(|name| (name.clone(), turn.get_item(&name).unwrap_or_default()));
+    let said = [("role", Value::from(*role)), ("content", Value::from(value))];
+    Ok(Value::from_pairs(said.map(|(name, value)| (Value::from(name), value)).into_iter().chain(others)))
 }
 
 /// Prompt and completion of an instruction. Source: `PROMPT_DICT` in train.py of github.com/tatsu-lab/stanford_alpaca (761dc5b), with
@@ -80,6 +85,12 @@ mod tests {
         let all = ROLES.map(|(from, _)| format!(r#"{{"from": "{from}", "value": "x"}}"#)).join(", ");
         let expected = ROLES.map(|(_, role)| format!("{{'role': '{role}', 'content': 'x'}}")).join(", ");
         assert_eq!(turns(&format!("[{all}]")), Ok(format!("[{expected}]")));
+    }
+
+    #[test]
+    fn all_else_of_a_turn_comes_along() {
+        let turn = r#"[{"weight": 0, "from": "gpt", "value": "x", "role": "y"}]"#;
+        assert_eq!(turns(turn).unwrap(), "[{'role': 'assistant', 'content': 'x', 'weight': 0}]");
     }
 
     #[test]

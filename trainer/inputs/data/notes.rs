@@ -2,18 +2,26 @@
 
 use std::collections::HashMap;
 
+use itertools::Itertools;
+use minijinja::Value;
 use precast_system::count;
 
 use super::Packing;
-use super::corpus::{Corpus, Holds, Opened};
+use super::corpus::{Corpus, Holds, Opened, Source};
 use super::files::is_named_held_out;
-use super::rows::listed;
+use super::rows::{Content, listed};
+use crate::inputs::chat::TurnEnd;
+use crate::inputs::tokenizer::Tokenizer;
+
+/// Files, and rows of each, whose turns are looked at.
+const FIRST_FILES: usize = 16;
+const FIRST_ROWS: usize = 64;
 
 impl Corpus {
     /// What people should know of the files, whatever a pass over them comes to.
     pub fn notes(&self) -> Vec<String> {
-        let notes = [self.left_out(), self.unread(), self.twice(), self.dropped()].into_iter().flatten();
-        notes.map(|note| format!("data: {note}")).collect()
+        let notes = [self.left_out(), self.unread(), self.unread_of_turns(), self.twice(), self.dropped()];
+        notes.into_iter().flatten().map(|note| format!("data: {note}")).collect()
     }
 
     /// Names the first file of a directory that is trained on with others, and is called as held-out data are.
@@ -85,5 +93,35 @@ impl Corpus {
             names.extend(others);
         }
         (!names.is_empty()).then(|| format!("nothing reads these columns: {}", listed(&names)))
+    }
+
+    /// Names the keys of turns that nothing reads, each once.
+    fn unread_of_turns(&self) -> Option<String> {
+        let template = self.reader.chat.template()?;
+        let keys = self.first_turns().flat_map(|turn| {
+            let names: Vec<Value> = turn.try_iter().into_iter().flatten().collect();
+            names.into_iter().filter(move |name| turn.get_item(name).is_ok_and(|value| !value.is_none()))
+        });
+        let unread = keys.map(|name| name.to_string()).unique().filter(|name| !template.reads(name));
+        let unread: Vec<String> = unread.collect();
+        (!unread.is_empty()).then(|| format!("nothing reads these keys of messages: {}", listed(&unread)))
+    }
+
+    /// The token that ends an assistant's turn, and the tokenizer, where rows are of messages.
+    pub fn turn_end(&self) -> Option<(TurnEnd, &Tokenizer)> {
+        let (template, tokenizer) = (self.reader.chat.template()?, self.reader.tokenizer.as_deref()?);
+        self.first_turns().next()?;
+        Some((TurnEnd::of(template, tokenizer)?, tokenizer))
+    }
+
+    /// The messages of the first rows of the first files, as far as they read.
+    fn first_turns(&self) -> impl Iterator<Item = Value> {
+        let rows = self.files.iter().take(FIRST_FILES).filter_map(|Opened { file, holds }| {
+            let Holds::Rows(Some(columns)) = holds else { return None };
+            let mut source = Source::of(file, columns).ok()?;
+            let rows = std::iter::from_fn(move || source.next(&file.path).ok().flatten()).take(FIRST_ROWS);
+            Some(rows.filter_map(|(_, raw)| raw.content(columns).ok()))
+        });
+        rows.flatten().flat_map(Content::messages).flat_map(|list| list.try_iter().into_iter().flatten().collect_vec())
     }
 }

@@ -142,6 +142,20 @@ pub(super) enum Content {
     Prompt { prompt: Part, tools: Option<Value> },
 }
 
+impl Content {
+    /// The messages that it holds.
+    pub fn messages(self) -> Vec<Value> {
+        let parts = match self {
+            Self::Messages { messages, .. } => return vec![messages],
+            Self::Completion { prompt, completion, .. } => vec![prompt, completion],
+            Self::Prompt { prompt, .. } => vec![prompt],
+            Self::Ids(_) | Self::Text(_) => Vec::new(),
+        };
+        let messages = |part| if let Part::Messages(messages) = part { Some(messages) } else { None };
+        parts.into_iter().filter_map(messages).collect()
+    }
+}
+
 /// A row of token ids.
 #[derive(Debug)]
 pub(super) struct Ids {

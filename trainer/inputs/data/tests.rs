@@ -2,6 +2,8 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::inputs::added_tokens::AddedTokens;
+use crate::inputs::chat::{ChatSource, ChatTemplate};
+use crate::inputs::tokenizer::SpecialTokens;
 
 fn reader() -> Reader {
     Reader { vocab: 100, ..Reader::default() }
@@ -317,4 +319,57 @@ fn a_file_that_changes_while_it_is_read_is_noticed() {
     std::fs::write(&path, ids(&[1, 2, 3, 4])).unwrap();
     assert!(fails(corpus.digest(), "was changed while the run read it"));
     assert!(fails(corpus.pass(&mut drop), "was changed while the run read it"));
+}
+
+/// A reader of bytes, and of words that merge them, whose tokens stand for their blanks or do not.
+fn bytes(trims: bool) -> Reader {
+    let text = std::fs::read_to_string("tests/fixtures/chat/tokenizer.json").unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    json["post_processor"] =
+        serde_json::json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": trims, "use_regex": true});
+    let tokenizer = Tokenizer::new(Path::new("bytes"), || json.to_string().parse(), &AddedTokens::default()).unwrap();
+    assert_eq!(
+        tokenizer.text().unwrap(),
+        json.to_string().parse::<tokenizers::Tokenizer>().unwrap().to_string(false).unwrap()
+    );
+    Reader { tokenizer: Some(Arc::new(tokenizer)), eos: None, vocab: 1000, ..reader() }
+}
+
+/// Characters of several tokens at both ends, and blanks that are tokens of their own or begin one.
+#[test]
+fn all_tokens_of_a_completion_count() {
+    let scratch = Scratch::new();
+    for trims in [false, true] {
+        for (prompt, completion) in
+            [("So", " 🎉"), ("🎉", "é"), ("日本", "語"), ("a", " "), ("a:", " b "), ("a", "e\u{301}")]
+        {
+            let row = serde_json::json!({"prompt": prompt, "completion": completion}).to_string();
+            let chunks = dataset([scratch.file("a.jsonl", row)], 63, Packing::Stream, bytes(trims)).unwrap().chunks;
+            let tokenizer = bytes(trims).tokenizer.unwrap();
+            let said = chunks[0].labels.as_ref().unwrap().iter().filter(|label| **label != MASKED_TOKEN);
+            let [said, all] = [said.copied().collect(), tokenizer.encode(completion, SpecialTokens::Omit).unwrap()];
+            assert_eq!(said, all, "{prompt:?} {completion:?} {trims}");
+        }
+    }
+}
+
+#[test]
+fn keys_of_turns_that_nothing_reads_are_named() {
+    let scratch = Scratch::new();
+    let source = ChatSource {
+        default: "{% for m in messages %}{{ m.content + m.name | default('') }}{% endfor %}".into(),
+        ..ChatSource::default()
+    };
+    let notes = |row: &str| {
+        let reader = Reader { chat: Chat::Template(ChatTemplate::new(&source, None).unwrap()), ..words() };
+        let files = Files::open(&[scratch.file("a.jsonl", row)], None).unwrap();
+        Corpus::new(files, 7, Packing::Stream, reader).unwrap().notes()
+    };
+    let said = "data: nothing reads these keys of messages: `mask`, `id`";
+    let turns = r#""content": "w1", "name": "w2", "weight": 0, "mask": 1, "id": 2, "note": null"#;
+    assert_eq!(notes(&format!(r#"{{"messages": [{{"role": "user", {turns}}}]}}"#)), [said]);
+    assert_eq!(notes(&format!(r#"{{"prompt": "w1", "completion": [{{"role": "user", {turns}}}]}}"#)), [said]);
+    let turns = turns.replace("content", "value");
+    assert_eq!(notes(&format!(r#"{{"conversations": [{{"from": "human", {turns}}}]}}"#)), [said]);
+    assert_eq!(notes(r#"{"conversations": [{"from": "human", "value": "w1"}]}"#), [""; 0]);
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use precast_core::shell::quoted;
 use precast_fatbins::Digest;
 use precast_plan::Objective;
 
@@ -56,6 +57,35 @@ pub fn read_data(config: &RunConfig, run_models: &RunModels<Checkpoint>) -> Resu
     let used = used.transpose().map_err(|reason| CheckpointError::of(models.student.path(), reason))?;
     let eos = eos.filter(|_| corpus.has_text());
     Ok(Data { tokenizer: used.map(|text| Digest::of(text.as_bytes())), eos, streams, held_out })
+}
+
+/// Says where answers that are learnt do not end.
+pub fn note_of_turns(student: &Checkpoint, adapter: Option<&Adapter>, corpus: &Corpus) {
+    let Some((end, tokenizer)) = corpus.turn_end() else { return };
+    // An adapter's files name no such token.
+    let option = || format!("--stop-token {} has the student that is written stop there", quoted(&end.text));
+    let stops = end.note_of_stops(&student.eos_tokens(), tokenizer, adapter.is_none().then(option));
+    stops.into_iter().chain(end.note_of_learning()).for_each(note);
+}
+
+/// Has answers of the student end by `--stop-token`, and of the one that is written with the tokenizer of its teacher.
+pub fn take_stop_token(config: &RunConfig, models: &Models<Checkpoint>) -> Result<(), Failure> {
+    let Some(token) = &config.output.stop_token else { return Ok(()) };
+    if config.adapter.is_some() {
+        return Err(Failure::usage(
+            "--stop-token is written with a student, and an adapter's files name no tokens: leave it out, and add the token to \
+             eos_token_id in generation_config.json of the model",
+        ));
+    }
+    let tokenizer = models.student_first().find_map(|model| model.tokenizer().transpose()).transpose()?;
+    let id = tokenizer.and_then(|tokenizer| tokenizer.id(token)).filter(|id| *id < models.student.config().vocab);
+    let id = id.ok_or_else(|| {
+        Failure::usage(format!(
+            "--stop-token {token}: the student's tokenizer has no such token: name one, as '<|im_end|>'"
+        ))
+    })?;
+    models.student_first().for_each(|model| model.take_stop_token(id));
+    Ok(())
 }
 
 /// Returns a note on a student that is read by its teacher's chat template. An adapter's files hold none.

@@ -43,6 +43,7 @@ use crate::run::out::{Out, Start, refuse_inputs};
 use certify::Teacher;
 use digests::ModelDigests;
 pub(crate) use inputs::read_data;
+use inputs::{note_of_turns, take_stop_token};
 use open::{open, over};
 use ready::ready;
 use resume::Resumed;
@@ -104,8 +105,10 @@ pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
     let resumed = continued.map(|out| Resumed::open(out, &config)).transpose()?;
     let config = asked.resolve(Purpose::Run, share, resumed.as_ref().map(|resumed| resumed.saved.state.before()))?;
     let models = RunModels::open(&config)?;
+    take_stop_token(&config, &models.models)?;
     let data = read_data(&config, &models)?;
     let corpus = &data.streams.corpus;
+    note_of_turns(&models.models.student, models.adapter.as_ref(), corpus);
     let ahead = data.streams.read_ahead()?;
     let summaries = data.streams.count()?;
     let summary = summaries.total();
@@ -113,6 +116,7 @@ pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
     news.into_iter().for_each(notes::note);
     let config = over(config, Some(&summaries))?;
     say!("data     {}: {summary}", corpus.what());
+    corpus.ends().iter().for_each(|ends| say!("ends     {ends}"));
     say!("steps    {}", config.passes(Some(&summaries)));
     let mut digests = ModelDigests::start(&models);
     if let Some(cache) = &models.cache {

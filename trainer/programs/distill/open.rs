@@ -14,7 +14,7 @@ use super::begin::{self, Begin};
 use super::certify::Teacher;
 use super::digests::{DataDigest, ModelDigests};
 use super::held_out::{HeldOut, sha256};
-use super::inputs::{batches, read_data, same_files};
+use super::inputs::{batches, note_of_turns, read_data, same_files, take_stop_token};
 use super::resume::Resumed;
 use super::wait::unless_stopped;
 use crate::base::notes;
@@ -80,6 +80,7 @@ pub(super) fn open(
     let (config, begin) = begin::agree(asked, resumed.as_ref(), out.as_ref(), ranks)?;
     let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
     let models = RunModels::open(&config)?;
+    take_stop_token(&config, &models.models)?;
     let mut digests = ModelDigests::start(&models);
     let stops = models.models.student.eos_tokens();
     if config.completions.is_some() && stops.len() > MOST_STOPS as usize {
@@ -97,6 +98,7 @@ pub(super) fn open(
     let (data, summaries) = (data?, summaries.transpose()?.flatten());
     let config = over(config, summaries.as_ref())?;
     let corpus = Arc::clone(&data.streams.corpus);
+    note_of_turns(&models.models.student, models.adapter.as_ref(), &corpus);
     let hashed = Arc::clone(&corpus);
     let mut data_digest = DataDigest::of(move || hashed.digest());
     startup.end("data");

@@ -7,7 +7,7 @@ use minijinja::Value;
 use super::options::Generation;
 use crate::base::notes::note;
 use crate::device::decoding::schedule::Sequence;
-use crate::inputs::chat::Chat;
+use crate::inputs::chat::{Chat, TurnEnd};
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Corpus, DataError, Files, Packing, Prompt, Reader, beginning};
 use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
@@ -55,6 +55,7 @@ impl Sequences {
             ));
         }
         corpus.notes().iter().for_each(note);
+        corpus.turn_end().into_iter().for_each(|(end, tokenizer)| note_of_stops(model, &end, tokenizer));
         let prompts = corpus.prompts(request.prompt_tokens, &model.eos_tokens())?;
         let positions = model.config().max_positions;
         if let Some(asked) = request.seq_len.filter(|asked| *asked > positions) {
@@ -83,6 +84,11 @@ impl Sequences {
     }
 }
 
+/// Says where the model does not stop at what ends an answer.
+fn note_of_stops(model: &Checkpoint, end: &TurnEnd, tokenizer: &Tokenizer) {
+    end.note_of_stops(&model.eos_tokens(), tokenizer, None).iter().for_each(note);
+}
+
 /// The ids of the prompt.
 fn prompt(request: &Generation, model: &Checkpoint, tokenizer: &Tokenizer) -> Result<Vec<u32>, Failure> {
     let text = request.prompt.as_deref().unwrap_or_default();
@@ -90,6 +96,7 @@ fn prompt(request: &Generation, model: &Checkpoint, tokenizer: &Tokenizer) -> Re
     let path = &request.forward.model;
     let ids = match template {
         Some(template) => {
+            TurnEnd::of(&template, tokenizer).iter().for_each(|end| note_of_stops(model, end, tokenizer));
             let message = Value::from_pairs([("role", "user"), ("content", text)]);
             let unfit = |fault| Failure::usage(format!("--prompt: {fault}; --raw takes it as it is"));
             tokenizer.encode(&template.prompt(&Value::from(vec![message]), None).map_err(unfit)?, SpecialTokens::Omit)

@@ -134,7 +134,11 @@ impl SingleFile for Gguf {
     }
 
     fn chat_template(&self) -> Result<Option<String>, Fault> {
-        self.metadata.string("tokenizer.chat_template")
+        self.metadata.string(tokenizer::TEMPLATE_KEY)
+    }
+
+    fn tool_use_template(&self) -> Result<Option<String>, Fault> {
+        self.metadata.string(&format!("{}.tool_use", tokenizer::TEMPLATE_KEY))
     }
 }
 

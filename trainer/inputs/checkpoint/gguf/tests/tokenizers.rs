@@ -13,6 +13,7 @@ use super::samples::{
     ByteLevelVocabulary, byte_level_vocabulary, shape, shape_of, with_byte_level, with_layer, with_sentencepiece,
 };
 use super::writer::Writer;
+use crate::inputs::chat::ChatSource;
 use crate::inputs::checkpoint::kind::Kind::F32;
 use crate::inputs::checkpoint::single_file::SingleFile;
 use crate::programs::init;
@@ -267,4 +268,8 @@ fn a_tokenizers_configuration_has_its_tokens_and_template() {
     let told = config(told.string("tokenizer.chat_template", "{{ messages }}"));
     assert_eq!((&told["bos_token"], &told["eos_token"]), (&json!("<s>"), &json!("</s>")));
     assert_eq!(told["chat_template"], "{{ messages }}");
+    let writer = with_byte_level(shape("qwen2"), "qwen2").string("tokenizer.chat_template", "a");
+    let several = config(writer.string("tokenizer.chat_template.tool_use", "b"));
+    let source = ChatSource::of_config(&several).unwrap();
+    assert_eq!((&*source.default, source.tool_use.as_deref()), ("a", Some("b")));
 }

@@ -24,6 +24,7 @@ const ADD_BOS_KEY: &str = "tokenizer.ggml.add_bos_token";
 pub(super) const BOS_KEY: &str = "tokenizer.ggml.bos_token_id";
 pub(super) const EOS_KEY: &str = "tokenizer.ggml.eos_token_id";
 pub(super) const PADDING_KEY: &str = "tokenizer.ggml.padding_token_id";
+pub(super) const TEMPLATE_KEY: &str = "tokenizer.chat_template";
 
 type Build = fn(&Metadata, &[u8], &Vocabulary<'_>) -> Result<Tokenizer, Fault>;
 type Begins = fn(&Metadata) -> Result<bool, Fault>;

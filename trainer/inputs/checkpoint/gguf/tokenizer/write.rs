@@ -11,13 +11,12 @@ use super::byte_level::{MERGES_KEY, PRE_KEY, name_of};
 use super::json::{Added, Bpe, Json};
 use super::sentencepiece::{self, PREFIX_KEY, Pieces, SCORES_KEY};
 use super::vocabulary::{Kind, TOKENS_KEY, TYPES_KEY};
-use super::{ADD_BOS_KEY, BOS_KEY, EOS_KEY, MODEL_KEY, PADDING_KEY};
+use super::{ADD_BOS_KEY, BOS_KEY, EOS_KEY, MODEL_KEY, PADDING_KEY, TEMPLATE_KEY};
 use crate::inputs::chat::ChatSource;
 use crate::inputs::checkpoint::fault::Fault;
 
 const ADD_EOS_KEY: &str = "tokenizer.ggml.add_eos_token";
 const ADD_SEPARATOR_KEY: &str = "tokenizer.ggml.add_sep_token";
-const TEMPLATE_KEY: &str = "tokenizer.chat_template";
 /// Special tokens by their names in a `tokenizer_config.json`, and the keys of their ids.
 const SPECIAL: [(&str, &str); 6] = [
     ("bos_token", BOS_KEY),
