@@ -95,6 +95,16 @@ impl Tokenizer {
         bug::guard(|| self.inner.decode(ids, true)).map_err(panicked)?.map_err(|error| error.to_string())
     }
 
+    /// The text of ids as people read it, the spaces of words and special tokens included.
+    pub fn spelled(&self, ids: &[u32]) -> String {
+        let names: String = ids.iter().filter_map(|id| self.token(*id)).collect();
+        if names.contains('▁') {
+            return names.replace('▁', " ");
+        }
+        let decoded = bug::guard(|| self.inner.decode(ids, false)).ok().and_then(Result::ok);
+        decoded.filter(|text| !text.is_empty()).unwrap_or(names)
+    }
+
     /// The text of a token.
     pub fn token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)

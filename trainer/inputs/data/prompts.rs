@@ -4,9 +4,7 @@ use minijinja::Value;
 use rayon::prelude::*;
 
 use super::corpus::{Corpus, Holds, Opened, Raw, Source, Tokens, at_row, bytes_of, no_template, text_of};
-use super::files::{DataFile, Form};
-use super::jsonl::{self, Lines};
-use super::parquet::{self, Table};
+use super::files::DataFile;
 use super::rows::{Columns, Content, Ids, Part, check_ids, sequence};
 use super::{Chunk, DataError, MASKED_TOKEN, PromptRule};
 use crate::inputs::chat::Chat;
@@ -123,16 +121,13 @@ impl Corpus {
             chunk.ids.extend(ids);
             chunk.labels.iter_mut().for_each(|all| all.extend(&labels));
         }
-        Ok(Tokens { chunk, is_document: false, is_empty: false, lacks_assistant: false })
+        Ok(Tokens::sequence(chunk))
     }
 
     /// Returns the tokens of a completion that is text, with the one that ends it; none of other rows, and of an empty one.
     fn text_completion(&self, file: &DataFile, columns: &Columns, raw: &Raw) -> Result<Option<Vec<u32>>, DataError> {
-        let content = match raw {
-            Raw::Line(line) => jsonl::text(line).and_then(|line| jsonl::row(line, columns)),
-            Raw::Row(row) => parquet::row(row.clone(), columns),
-        };
-        let Ok(Content::Completion { prompt: Part::Text(_), completion: Part::Text(text), .. }) = content else {
+        let content = raw.clone().content(columns);
+        let Ok((Content::Completion { prompt: Part::Text(_), completion: Part::Text(text), .. }, _)) = content else {
             return Ok(None);
         };
         let mut ids = self.encode(file, &text, SpecialTokens::Omit)?;
@@ -148,10 +143,7 @@ impl Corpus {
         (columns, stops): (&Columns, &[u32]),
         emit: &mut dyn FnMut((u64, Vec<u32>)),
     ) -> Result<(), DataError> {
-        let mut source = match file.form {
-            Form::Table => Source::Table(Table::new(&file.path, file.open()?, columns)?),
-            _ => Source::Lines(Lines::new(file.open()?)),
-        };
+        let mut source = Source::open(file, columns)?;
         loop {
             let (group, ended) = source.group(&file.path);
             if group.is_empty() && ended.is_ok() {
@@ -173,11 +165,7 @@ impl Corpus {
         number: u64,
     ) -> Result<Vec<u32>, DataError> {
         let fault = |fault| at_row(file, number, fault);
-        let content = match raw {
-            Raw::Line(line) => jsonl::text(&line).and_then(|line| jsonl::row(line, columns)),
-            Raw::Row(row) => parquet::row(row, columns),
-        };
-        let ids = match content.map_err(fault)? {
+        let ids = match raw.content(columns).map_err(fault)?.0 {
             Content::Ids(row) => of_ids(row, self.reader.vocab).map_err(fault)?,
             Content::Text(text)
             | Content::Prompt { prompt: Part::Text(text), .. }
