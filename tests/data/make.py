@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Writes tests/fixtures/data: rows as pyarrow writes them. pip install pyarrow; python tests/data/make.py
+"""Writes tests/fixtures/data: rows as pyarrow and datasets write them. pip install datasets==5.2.0; python tests/data/make.py
 
 Each table is there as .jsonl too, so that the two can be compared.
 """
-import json, pathlib
+import json, os, pathlib
 
+os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -28,6 +30,14 @@ TABLES = {
 }
 
 
+# Rows whose tools and calls have other fields each.
+SHAPES = [
+    {"messages": [{"role": "user", "content": "the"}, {"role": "assistant", "content": "", "tool_calls": [
+        {"type": "function", "function": {"name": "sit", "arguments": arguments}}]}],
+     "tools": [{"type": "function", "function": {"name": "sit", "parameters": {"properties": properties}}}]}
+    for arguments, properties in [({"on": "mat"}, {"on": {"type": "string", "default": None}}), ({"a": 1.0, "b": [{"c": True}]}, {"a": {"type": "number"}})]]
+
+
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     for name, (rows, compression, options) in TABLES.items():
@@ -38,6 +48,10 @@ def main():
             table = table.set_column(1, "attention_mask", table["attention_mask"].cast(pa.list_(pa.int8())))
         pq.write_table(table, OUT / f"{name}.parquet", compression=compression, **options)
         (OUT / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines = OUT / "json.jsonl"
+    lines.write_text("".join(json.dumps(row) + "\n" for row in SHAPES))
+    datasets.load_dataset("json", data_files=str(lines), split="train").to_parquet(OUT / "json.parquet")
+    datasets.Dataset.from_list(SHAPES).to_parquet(OUT / "shapes.parquet")
     nulls = pa.table({"text": pa.array(["the cat", None, "the mat"])})
     pq.write_table(nulls, OUT / "null.parquet")
     pq.write_table(nulls, OUT / "brotli.parquet", compression="brotli")

@@ -2,6 +2,7 @@
 
 mod bench;
 mod cache;
+mod data;
 mod distill;
 mod doctor;
 mod eval;
@@ -59,6 +60,9 @@ enum Command {
     /// Compute a teacher on data once, for runs with --teacher-cache
     #[command(mut_args(help::first(help::CACHE)))]
     Cache(Box<cache::Arguments>),
+    /// Print the first rows of data as the model reads them: their tokens, and which of them count
+    #[command(mut_args(help::plain))]
+    Data(data::Arguments),
     /// Make a student from random weights or from layers of a teacher
     Init(init::Arguments),
     /// Merge a LoRA adapter into its model, and write the model
@@ -140,6 +144,7 @@ pub fn main() -> Result<(), Failure> {
         Command::Distill(arguments) => distill::distill(*arguments, startup),
         Command::Train(arguments) => distill::train(*arguments, startup),
         Command::Cache(arguments) => cache::run(*arguments),
+        Command::Data(arguments) => data::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Merge(arguments) => merge::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),

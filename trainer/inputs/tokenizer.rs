@@ -109,6 +109,16 @@ impl Tokenizer {
         self.inner.token_to_id(token)
     }
 
+    /// The text of ids as people read it, the spaces of words and special tokens included.
+    pub fn spelled(&self, ids: &[u32]) -> String {
+        let names: String = ids.iter().filter_map(|id| self.token(*id)).collect();
+        if names.contains('▁') {
+            return names.replace('▁', " ");
+        }
+        let decoded = bug::guard(|| self.inner.decode(ids, false)).ok().and_then(Result::ok);
+        decoded.filter(|text| !text.is_empty()).unwrap_or(names)
+    }
+
     /// The text of a token.
     pub fn token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod cache;
 pub mod compare;
 mod covered;
+pub mod data;
 pub mod decode_check;
 pub mod distill;
 pub mod evaluate;

@@ -17,7 +17,7 @@ use super::jsonl::{self, Lines};
 use super::parquet::{self, Table};
 use super::rows::{Columns, Content, Kind, PROMPTS, Part, check_ids, sequence};
 use super::summary::Summary;
-use super::{Chunk, DataError, DataSource, MOST_DOCUMENT_BYTES, Packing, Portion, PromptRule, Reader};
+use super::{Chunk, DataError, DataSource, MOST_DOCUMENT_BYTES, Packing, Portion, PromptRule, Reader, csv};
 use crate::base::impostors::{Disguise, without_mark};
 use crate::inputs::chat::{Chat, has_assistant};
 use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
@@ -107,10 +107,13 @@ pub(super) enum Raw {
 }
 
 impl Raw {
-    /// What it holds in the columns that are read.
-    pub fn content(self, columns: &Columns) -> Result<Content, String> {
+    /// What it holds; and true if that is without fields that are null in a table.
+    pub fn content(self, columns: &Columns) -> Result<(Content, bool), String> {
         match self {
-            Self::Line(line) => jsonl::text(&line).and_then(|line| jsonl::row(line, columns)),
+            Self::Line(line) => {
+                let read = if columns.header.is_empty() { jsonl::row } else { csv::row };
+                jsonl::text(&line).and_then(|line| read(line, columns)).map(|content| (content, false))
+            }
             Self::Row(row) => parquet::row(row, columns),
         }
     }
@@ -125,6 +128,14 @@ pub(super) struct Tokens {
     pub is_empty: bool,
     /// It is messages, none of them the assistant's.
     pub lacks_assistant: bool,
+    /// Fields of it that are null are left out.
+    pub lacks_nulls: bool,
+}
+
+impl Tokens {
+    pub fn sequence(chunk: Chunk) -> Self {
+        Self { chunk, is_document: false, is_empty: false, lacks_assistant: false, lacks_nulls: false }
+    }
 }
 
 impl Files {
@@ -424,7 +435,12 @@ impl Corpus {
     }
 
     /// Reads a row, counted from 1, as the packing has it.
-    fn row(&self, file: &DataFile, columns: &Columns, (number, raw): (u64, Raw)) -> Result<Tokens, DataError> {
+    pub(super) fn row(
+        &self,
+        file: &DataFile,
+        columns: &Columns,
+        (number, raw): (u64, Raw),
+    ) -> Result<Tokens, DataError> {
         match self.packing {
             Packing::Prompts(rule) if columns.kind != Kind::Text => self.prompt_row(file, columns, (number, raw), rule),
             _ => self.read(file, columns, (number, raw)),
@@ -440,9 +456,10 @@ impl Corpus {
     ) -> Result<Tokens, DataError> {
         let path = &file.path;
         let fault = |fault| at_row(file, number, fault);
-        let sequence_of = |chunk, is_empty| Tokens { chunk, is_document: false, is_empty, lacks_assistant: false };
+        let (content, lacks_nulls) = raw.content(columns).map_err(fault)?;
+        let sequence_of = |chunk, is_empty| Tokens { is_empty, lacks_nulls, ..Tokens::sequence(chunk) };
         let vocab = self.reader.vocab;
-        let (messages, tools, prompt) = match raw.content(columns).map_err(fault)? {
+        let (messages, tools, prompt) = match content {
             Content::Ids(row) => return Ok(sequence_of(sequence(row, vocab).map_err(fault)?, false)),
             Content::Text(text) => {
                 let chunk = Chunk::plain(self.document(path, &text)?);
@@ -484,7 +501,7 @@ impl Corpus {
     }
 
     /// The ids of a document, ended once: some tokenizers end it themselves.
-    fn document(&self, path: &Path, text: &str) -> Result<Vec<u32>, DataError> {
+    pub(super) fn document(&self, path: &Path, text: &str) -> Result<Vec<u32>, DataError> {
         let mut ids = self.tokenizer(path)?.encode(text, SpecialTokens::Add).map_err(DataError::tokenizer(path))?;
         ids.extend(self.reader.eos.filter(|eos| ids.last() != Some(eos)));
         Ok(ids)
@@ -556,12 +573,12 @@ fn holds(file: &DataFile, field: Option<&str>) -> Result<Holds, DataError> {
     let path = &file.path;
     let io = DataError::io(path);
     let mut head = Vec::new();
-    file.open()?.take(HEAD_BYTES).read_to_end(&mut head).map_err(&io)?;
+    file.stream()?.take(HEAD_BYTES).read_to_end(&mut head).map_err(&io)?;
     let what = match file.form {
         Form::Ids | Form::Table => Disguise::of(&head),
         // A web page may well be a document to learn from.
         Form::Document => Disguise::of_text(&head).filter(|what| *what != Disguise::WebPage),
-        Form::Lines => Disguise::of_text(&head),
+        Form::Lines | Form::Csv => Disguise::of_text(&head),
     };
     if let Some(what) = what {
         return Err(DataError::file(path, what));
@@ -573,13 +590,14 @@ fn holds(file: &DataFile, field: Option<&str>) -> Result<Holds, DataError> {
         }
         Form::Ids => return Ok(Holds::Ids),
         Form::Document => return Ok(Holds::Document),
-        Form::Lines => match Lines::new(file.open()?).next().map_err(&io)? {
+        Form::Lines | Form::Csv => match Lines::of(file)?.next().map_err(&io)? {
             None => None,
             Some((number, line)) => {
                 if let Some(reason) = jsonl::array(path, &line) {
                     return Err(DataError::of(path, reason));
                 }
-                let columns = jsonl::text(&line).and_then(|line| jsonl::columns(line, field));
+                let read = if file.form == Form::Csv { csv::columns } else { jsonl::columns };
+                let columns = jsonl::text(&line).and_then(|line| read(line, field));
                 Some(columns.map_err(|reason| at_row(file, number, reason))?)
             }
         },
@@ -627,7 +645,8 @@ impl Pass<'_> {
             }
             self.counted = true;
         }
-        self.summary.add(&chunk);
+        let is_padded = self.corpus.packing == Packing::Stream;
+        self.summary.add(&chunk, if is_padded { self.corpus.chunk } else { chunk.ids.len() });
         self.counted |= chunk.counted() > 0;
         self.goes_on = self.goes_on && (self.emit)(chunk);
     }
@@ -666,7 +685,7 @@ impl Pass<'_> {
     /// A file of rows.
     fn rows(&mut self, file: &DataFile, columns: Option<&Columns>) -> Result<(), DataError> {
         let Some(columns) = columns else { return Ok(()) };
-        let mut source = Source::of(file, columns)?;
+        let mut source = Source::open(file, columns)?;
         while self.goes_on {
             // What is wrong with a row before it is said first.
             let (group, ended) = source.group(&file.path);
@@ -678,8 +697,9 @@ impl Pass<'_> {
                 group.into_par_iter().map(|raw| corpus.row(file, columns, raw)).collect();
             for tokens in read {
                 self.summary.rows += 1;
-                let Tokens { chunk, is_document, is_empty, lacks_assistant } = tokens?;
+                let Tokens { chunk, is_document, is_empty, lacks_assistant, lacks_nulls } = tokens?;
                 self.summary.empty += u64::from(is_empty);
+                self.summary.without_nulls += u64::from(lacks_nulls);
                 match is_document {
                     true => self.pack(file, &chunk.ids)?,
                     false => self.sequence(chunk, lacks_assistant),
@@ -702,8 +722,7 @@ impl Pass<'_> {
         let is_cut = chunk.ids.len() > most;
         // How many tokens predict the first one that counts.
         let reaches = chunk.targets().iter().position(|target| *target != MASKED_TOKEN).map(|at| at as u64 + 1);
-        chunk.ids.truncate(most);
-        chunk.labels.iter_mut().for_each(|labels| labels.truncate(most));
+        chunk.truncate(most);
         self.summary.cut += u64::from(is_cut);
         let is_prompt = matches!(self.corpus.packing, Packing::Prompts(_));
         match chunk.counted() {
@@ -757,11 +776,15 @@ pub(super) enum Source {
 
 impl Source {
     /// The rows of a file from the first on.
-    pub fn of(file: &DataFile, columns: &Columns) -> Result<Self, DataError> {
-        Ok(match file.form {
-            Form::Table => Self::Table(Table::new(&file.path, file.open()?, columns)?),
-            _ => Self::Lines(Lines::new(file.open()?)),
-        })
+    pub fn open(file: &DataFile, columns: &Columns) -> Result<Self, DataError> {
+        if file.form == Form::Table {
+            return Ok(Self::Table(Table::new(&file.path, file.open()?, columns)?));
+        }
+        let mut lines = Lines::of(file)?;
+        if file.form == Form::Csv {
+            lines.next().map_err(DataError::io(&file.path))?;
+        }
+        Ok(Self::Lines(lines))
     }
 
     /// The next row, and its number from 1; none at the end of the file.

@@ -40,7 +40,13 @@ impl DataError {
 
     /// The error for a file that cannot be read.
     pub(super) fn io(path: &Path) -> impl Fn(std::io::Error) -> Self {
-        move |error| Self::new(format_args!("cannot read {}: {error}", path.display()))
+        let check = if path.extension() == Some("gz".as_ref()) { "; gzip -t checks it" } else { "" };
+        move |error| Self::new(format_args!("cannot read {}: {error}{check}", path.display()))
+    }
+
+    /// The error for rows of which some cannot be used.
+    pub fn refused(refused: usize, all: usize) -> Self {
+        Self::new(format_args!("{refused} of {all} rows cannot be used"))
     }
 
     /// The error for text, and no tokenizer to read it with.

@@ -1,13 +1,16 @@
 //! Which files are data: those that are named, and the files of named directories.
 
 use std::fs::{File, Metadata};
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use flate2::read::MultiGzDecoder;
 use precast_system::input;
 
 use super::DataError;
+use super::foreign::foreign;
 
 /// The form in which a file holds data, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,22 +21,34 @@ pub(super) enum Form {
     Document,
     /// `.jsonl`: a row a line.
     Lines,
+    /// `.csv`: a line of column names, then rows of texts.
+    Csv,
     /// `.parquet`: a table of rows.
     Table,
 }
 
 impl Form {
     fn of(path: &Path) -> Option<Self> {
-        match path.extension()?.to_str()? {
+        let is_gzip = is_gzip(path);
+        let name = if is_gzip { Path::new(path.file_stem()?) } else { path };
+        match name.extension()?.to_str()? {
+            "jsonl" | "ndjson" | "json" => Some(Self::Lines),
+            "csv" => Some(Self::Csv),
+            _ if is_gzip => None,
             "bin" => Some(Self::Ids),
             "txt" | "md" => Some(Self::Document),
-            "jsonl" | "json" => Some(Self::Lines),
             "parquet" => Some(Self::Table),
             _ => None,
         }
     }
 }
 
+fn is_gzip(path: &Path) -> bool {
+    path.extension() == Some("gz".as_ref())
+}
+
+/// Forms of files, for messages.
+const FORMS: &str = ".bin (u32 token ids), .jsonl, .csv, .parquet or .txt";
 /// A file of data, as it was when the run began.
 #[derive(Clone, Debug)]
 pub(super) struct DataFile {
@@ -50,9 +65,9 @@ pub(super) struct DataFile {
 impl DataFile {
     fn new(path: PathBuf, directory: Option<&Path>) -> Result<Self, DataError> {
         let (_, metadata) = stat(&path)?;
-        let unknown = "unknown kind of data: expected .bin (u32 token ids), .jsonl, .parquet or .txt";
+        let unknown = || foreign(&path).unwrap_or_else(|| format!("unknown kind of data: expected {FORMS}"));
         Ok(Self {
-            form: Form::of(&path).ok_or_else(|| DataError::of(&path, unknown))?,
+            form: Form::of(&path).ok_or_else(|| DataError::of(&path, unknown()))?,
             path,
             directory: directory.map(Path::to_owned),
             bytes: metadata.len(),
@@ -71,6 +86,12 @@ impl DataFile {
                 Err(DataError::file(&self.path, is))
             }
         }
+    }
+
+    /// Opens it to be read from its start to its end, decompressed.
+    pub fn stream(&self) -> Result<Box<dyn Read + Send>, DataError> {
+        let file = self.open()?;
+        Ok(if is_gzip(&self.path) { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) })
     }
 }
 
@@ -112,6 +133,9 @@ pub(super) fn find(paths: &[PathBuf]) -> Result<Found, DataError> {
             files.push(DataFile::new(path.clone(), None)?);
             continue;
         }
+        if let Some(reason) = foreign(path) {
+            return Err(DataError::of(path, reason));
+        }
         let entries =
             std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(DataError::io(path))?;
         let mut inside: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
@@ -119,8 +143,7 @@ pub(super) fn find(paths: &[PathBuf]) -> Result<Found, DataError> {
         inside.sort();
         left_out.extend(inside.extract_if(.., |file| ABOUT.contains(&&*stem(file)) && !file.is_dir()));
         if inside.is_empty() {
-            let empty = "no data in this directory: expected .bin, .jsonl, .parquet or .txt files";
-            return Err(DataError::of(path, empty));
+            return Err(DataError::of(path, format_args!("no data in this directory: expected files of {FORMS}")));
         }
         for file in inside {
             if file.is_dir() {

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -12,8 +11,9 @@ use serde::de::{DeserializeOwned, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::rows::{Columns, Content, Ids, Kind, MASK, MASK_HOLDS, Part, long, no_column, no_field, wrong};
-use super::{MOST_DOCUMENT_BYTES, dialects};
+use super::files::{DataFile, Form};
+use super::rows::{Columns, Content, Ids, Kind, MASK_HOLDS, Part, long, no_column, no_field, wrong};
+use super::{DataError, MOST_DOCUMENT_BYTES, dialects};
 use crate::base::impostors::without_mark;
 
 /// Bytes that are read at once.
@@ -21,31 +21,47 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// The lines of a file that are not empty, with their numbers from 1.
 pub(super) struct Lines {
-    file: BufReader<File>,
+    file: BufReader<Box<dyn Read + Send>>,
+    /// A line of a `.csv` file goes on behind a line break in quotes.
+    is_csv: bool,
     number: u64,
 }
 
 impl Lines {
-    pub fn new(file: File) -> Self {
-        Self { file: BufReader::with_capacity(BUFFER_BYTES, file), number: 0 }
+    pub fn of(file: &DataFile) -> Result<Self, DataError> {
+        Ok(Self::new(file.stream()?, file.form == Form::Csv))
+    }
+
+    pub fn new(file: Box<dyn Read + Send>, is_csv: bool) -> Self {
+        Self { file: BufReader::with_capacity(BUFFER_BYTES, file), is_csv, number: 0 }
     }
 
     /// The next line, in bytes without its end; none at the end of the file. One that is too long is truncated there.
     pub fn next(&mut self) -> io::Result<Option<(u64, Vec<u8>)>> {
         loop {
-            let mut line = Vec::new();
-            if (&mut self.file).take(MOST_DOCUMENT_BYTES + 1).read_until(b'\n', &mut line)? == 0 {
+            let (mut line, mut quotes, first) = (Vec::new(), 0, self.number + 1);
+            loop {
+                let (before, most) = (line.len(), MOST_DOCUMENT_BYTES + 1 - line.len() as u64);
+                if (&mut self.file).take(most).read_until(b'\n', &mut line)? == 0 {
+                    break;
+                }
+                self.number += 1;
+                quotes += line[before..].iter().filter(|byte| **byte == b'"').count();
+                if !self.is_csv || quotes.is_multiple_of(2) {
+                    break;
+                }
+            }
+            if line.is_empty() {
                 return Ok(None);
             }
-            self.number += 1;
-            if self.number == 1 {
+            if first == 1 {
                 line = without_mark(&line).to_vec();
             }
             while line.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
                 line.pop();
             }
             if !line.trim_ascii().is_empty() {
-                return Ok(Some((self.number, line)));
+                return Ok(Some((first, line)));
             }
         }
     }
@@ -112,10 +128,11 @@ pub(super) fn row(line: &str, columns: &Columns) -> Result<Content, String> {
                 r#"{"input_ids": [...], "labels": [...]}, lists of integers; labels may be left out of all rows"#;
             let list = |name: &str| row.value::<Vec<i64>>(name).map_err(|reason| format!("{reason}: expected {what}"));
             let labels = if *kind == Kind::Labeled { Some(list("labels")?) } else { None };
-            let has_mask = columns.is_masked() && row.get(MASK).is_some();
-            let mask = has_mask.then(|| row.read::<Vec<Bit>>(MASK, MASK_HOLDS)).transpose()?;
-            let mask = mask.map(|mask| mask.into_iter().map(|Bit(counts)| counts).collect());
-            Content::Ids(Ids { ids: list(columns.main())?, labels, mask })
+            let masks = columns.masks(|name| {
+                let mask = row.get(name).map(|_| row.read::<Vec<Bit>>(name, MASK_HOLDS)).transpose()?;
+                Ok(mask.map(|mask| mask.into_iter().map(|Bit(counts)| counts).collect()))
+            })?;
+            Content::Ids(Ids { ids: list(columns.main())?, labels, masks })
         }
         Kind::Text => Content::Text(row.read(columns.main(), "a string")?),
         Kind::Messages => {
@@ -355,7 +372,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         io::Write::write_all(&mut file, b"\xEF\xBB\xBFone\r\n\n  \ntwo").unwrap();
         io::Seek::rewind(&mut file).unwrap();
-        let mut lines = Lines::new(file);
+        let mut lines = Lines::new(Box::new(file), false);
         assert_eq!(lines.next().unwrap(), Some((1, b"one".to_vec())));
         assert_eq!(lines.next().unwrap(), Some((4, b"two".to_vec())));
         assert_eq!(lines.next().unwrap(), None);

@@ -1,11 +1,17 @@
 //! Training and evaluation data: files to rows, rows to token chunks of a fixed length, in file order.
 
 mod batch;
+mod cell;
 mod corpus;
+mod csv;
 mod dialects;
 mod error;
 mod files;
+mod first_rows;
+mod foreign;
+mod json;
 mod jsonl;
+mod levels;
 mod mixture;
 mod notes;
 mod pages;
@@ -28,6 +34,7 @@ pub use batch::{Batches, MicroBatch, Order, Step};
 pub use corpus::{Corpus, Files};
 pub use error::DataError;
 pub(crate) use files::bytes;
+pub use first_rows::FirstRow;
 pub use mixture::{DataSource, Portion, Summaries, path_of};
 pub use prompts::{Prompt, beginning};
 pub use stream::MOST_BYTES;
@@ -97,6 +104,12 @@ impl Chunk {
     /// What each token but the first is predicted as, from the ones before it.
     pub fn targets(&self) -> &[u32] {
         self.labels.as_ref().unwrap_or(&self.ids).get(1..).unwrap_or_default()
+    }
+
+    /// Drops what is behind so many tokens.
+    pub fn truncate(&mut self, most: usize) {
+        self.ids.truncate(most);
+        self.labels.iter_mut().for_each(|labels| labels.truncate(most));
     }
 
     /// Lays it out as inputs and targets, which are 0 and masked where it ends before them.

@@ -118,10 +118,13 @@ impl Corpus {
     fn first_turns(&self) -> impl Iterator<Item = Value> {
         let rows = self.files.iter().take(FIRST_FILES).filter_map(|Opened { file, holds }| {
             let Holds::Rows(Some(columns)) = holds else { return None };
-            let mut source = Source::of(file, columns).ok()?;
+            let mut source = Source::open(file, columns).ok()?;
             let rows = std::iter::from_fn(move || source.next(&file.path).ok().flatten()).take(FIRST_ROWS);
             Some(rows.filter_map(|(_, raw)| raw.content(columns).ok()))
         });
-        rows.flatten().flat_map(Content::messages).flat_map(|list| list.try_iter().into_iter().flatten().collect_vec())
+        rows.flatten()
+            .map(|(content, _)| content)
+            .flat_map(Content::messages)
+            .flat_map(|list| list.try_iter().into_iter().flatten().collect_vec())
     }
 }

@@ -12,15 +12,22 @@ use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::record::reader::{ReaderIter, TreeBuilder};
 use ::parquet::record::{Field, Row};
 use ::parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type};
-use minijinja::Value;
 use precast_system::bug;
 
-use super::pages;
-use super::rows::{self, Columns, Content, Ids, Kind, MASK, MASK_HOLDS, Part, long, no_column, no_field};
-use super::{DataError, MOST_DOCUMENT_BYTES, dialects};
+use super::cell::Cell;
+use super::json::Json;
+use super::rows::{Columns, Content, Ids, Kind, Part, long, no_column, no_field};
+use super::{DataError, MOST_DOCUMENT_BYTES, dialects, levels, pages};
+
+/// Metadata in which the library datasets describes columns.
+const FEATURES: &str = "huggingface";
+/// What a prompt or a completion is, for messages.
+const PART: &str = "a string or a list of messages";
 
 /// Records that are decoded at once.
 const RECORDS: usize = 256;
+/// Most values in a row of a column.
+const MOST_VALUES: u64 = MOST_DOCUMENT_BYTES / size_of::<u64>() as u64;
 
 /// The rows of a file, of the columns that are read. The library panics on some files: what its panic says is then the error.
 pub(super) struct Table {
@@ -45,25 +52,39 @@ fn unreadable<E: Display>(path: &Path) -> impl FnOnce(E) -> DataError {
     move |reason| DataError::of(path, format_args!("{reason}: not a parquet file that can be read; {remedy}"))
 }
 
-/// Which columns to read of a file, by its schema.
+/// Which columns to read of a file, by its schema; of a column of JSON that is asked for, by its first row.
 pub(super) fn columns(path: &Path, file: File, field: Option<&str>) -> Result<Columns, DataError> {
+    let again = file.try_clone().map_err(DataError::io(path))?;
     let reader = open(path, file)?;
-    let schema = reader.metadata().file_metadata().schema();
+    let metadata = reader.metadata().file_metadata();
+    let schema = metadata.schema();
+    let named = metadata.key_value_metadata().into_iter().flatten().find(|one| one.key == FEATURES);
+    let json = Json::of(schema, named.and_then(|one| one.value.as_deref()));
     let names: Vec<String> = schema.get_fields().iter().map(|column| column.name().to_owned()).collect();
     let column = |name: &str| schema.get_fields().iter().find(|column| column.name() == name);
+    let made = |kind| Columns { json: json.clone(), ..Columns::new(kind, field, names.clone()) };
     let Some(field) = field else {
         let kind = Kind::of(|name| column(name).is_some());
-        let kind = kind.ok_or_else(|| DataError::of(path, no_column(&names)))?;
-        return Ok(Columns::new(kind, None, names));
+        return kind.map(made).ok_or_else(|| DataError::of(path, no_column(&names)));
     };
-    let kind = match column(field) {
+    Ok(made(match column(field) {
         None => return Err(DataError::of(path, no_field(field, &names))),
+        Some(_) if *json.field(field) == Json::Text => {
+            let columns = made(Kind::Prompt);
+            let first = Table::new(path, again, &columns)?.next(path)?;
+            match first.map(|(_, first)| row(first, &columns)) {
+                Some(Ok((Content::Prompt { prompt: Part::Text(_), .. }, _))) => Kind::Text,
+                Some(Ok((Content::Prompt { prompt: Part::Messages(list), .. }, _))) if dialects::has_turns(&list) => {
+                    Kind::Conversations
+                }
+                _ => Kind::Messages,
+            }
+        }
         Some(column) if column.is_primitive() => Kind::Text,
         Some(column) if leaf(column).is_primitive() => Kind::Ids,
         Some(column) if has_turns(column) => Kind::Conversations,
         Some(_) => Kind::Messages,
-    };
-    Ok(Columns::new(kind, Some(field), names))
+    }))
 }
 
 /// The type of a list's values.
@@ -101,7 +122,11 @@ impl Table {
         let row = bug::guard(AssertUnwindSafe(|| self.row())).map_err(unreadable(path))?;
         self.number += 1;
         let number = self.number;
-        let row = row.map_err(|error| unreadable(path)(format_args!("{error} in row {number}")))?;
+        let row = row.map_err(|error| match error {
+            // Its text is that of the row, and `unreadable` would name another remedy.
+            ParquetError::External(reason) => DataError::of_row(format_args!("{}: {reason}", path.display())),
+            error => unreadable(path)(format_args!("{error} in row {number}")),
+        })?;
         Ok(row.map(|row| (number, row)))
     }
 
@@ -113,10 +138,17 @@ impl Table {
             let Some(group) = self.groups.next() else { return Ok(None) };
             let group = self.reader.get_row_group(group)?;
             let fields = self.columns.root_schema().get_fields();
-            for column in group.metadata().columns() {
-                if fields.iter().any(|field| column.column_path().parts().first().is_some_and(|of| of == field.name()))
-                {
-                    pages::check(&self.file, column, MOST_DOCUMENT_BYTES)?;
+            for (at, column) in group.metadata().columns().iter().enumerate() {
+                let name = column.column_path().parts().first();
+                if !fields.iter().any(|field| name.is_some_and(|name| name == field.name())) {
+                    continue;
+                }
+                pages::check(&self.file, column, MOST_DOCUMENT_BYTES)?;
+                let level = column.column_descr().max_rep_level();
+                if level > 0 && column.num_values() as u64 > MOST_VALUES {
+                    let longer = levels::longer(group.get_column_page_reader(at)?, level, MOST_VALUES)?;
+                    let fault = |row| format!("row {}: {}", self.number + row, long("a row", MOST_DOCUMENT_BYTES));
+                    longer.map_or(Ok(()), |row| Err(ParquetError::External(fault(row).into())))?;
                 }
             }
             let rows = TreeBuilder::new().with_batch_size(RECORDS).as_iter(Arc::clone(&self.columns), &*group)?;
@@ -146,143 +178,51 @@ fn check(row: &Row, most: u64) -> Result<(), String> {
     if bytes(row) as u64 > most { Err(long("a row", most)) } else { Ok(()) }
 }
 
-/// A row of a file.
-pub(super) fn row(row: Row, columns: &Columns) -> Result<Content, String> {
+/// A row of a file; and true if fields that are null are left out inside of what it calls or may call.
+pub(super) fn row(row: Row, columns: &Columns) -> Result<(Content, bool), String> {
     check(&row, MOST_DOCUMENT_BYTES)?;
     let mut found = row.into_columns();
     let mut take = |name: &str| {
         let place = found.iter().position(|(column, _)| column == name);
-        place.map_or(Field::Null, |place| found.swap_remove(place).1)
+        let field = place.map_or(Field::Null, |place| found.swap_remove(place).1);
+        Cell { column: name.to_owned(), field, json: columns.json.field(name) }
     };
-    let main = take(columns.main());
-    let name = columns.main();
-    Ok(match columns.kind {
+    let (main, mut nulls) = (take(columns.main()), false);
+    let content = match columns.kind {
         Kind::Labeled | Kind::Ids => {
-            let labels = (columns.kind == Kind::Labeled).then(|| ids("labels", take("labels"))).transpose()?;
-            let mask = if columns.is_masked() { mask(take(MASK))? } else { None };
-            Content::Ids(Ids { ids: ids(name, main)?, labels, mask })
+            let labels = (columns.kind == Kind::Labeled).then(|| take("labels").ids()).transpose()?;
+            let masks = columns.masks(|name| take(name).mask())?;
+            Content::Ids(Ids { ids: main.ids()?, labels, masks })
         }
-        Kind::Text => Content::Text(text(name, main, "a string")?),
-        Kind::Messages => Content::Messages { messages: list(name, main)?, tools: tools(take("tools")) },
+        Kind::Text => Content::Text(main.text()?),
+        Kind::Messages => {
+            Content::Messages { messages: main.list(&mut nulls)?, tools: take("tools").tools(&mut nulls)? }
+        }
         Kind::Conversations => {
-            let messages = dialects::messages(name, &list(name, main)?)?;
-            Content::Messages { messages, tools: tools(take("tools")) }
+            let messages = dialects::messages(columns.main(), &main.list(&mut nulls)?)?;
+            Content::Messages { messages, tools: take("tools").tools(&mut nulls)? }
         }
         Kind::Instruction => {
-            let input = match take("input") {
-                Field::Null => String::new(),
-                input => text("input", input, "a string")?,
-            };
-            let output = text("output", take("output"), "a string")?;
-            dialects::instruction(&text(name, main, "a string")?, &input, output)
+            let input = take("input");
+            let input = if input.field == Field::Null { String::new() } else { input.text()? };
+            let output = take("output").text()?;
+            dialects::instruction(&main.text()?, &input, output)
         }
         Kind::Completion => {
-            let completion = take("completion");
-            let tools = tools(take("tools"));
-            Content::Completion { prompt: part("prompt", main)?, completion: part("completion", completion)?, tools }
+            let (completion, tools) = (take("completion"), take("tools").tools(&mut nulls)?);
+            let [prompt, completion] = [main, completion].map(|cell| cell.part(PART, &mut nulls));
+            Content::Completion { prompt: prompt?, completion: completion?, tools }
         }
-        Kind::Prompt => Content::Prompt { prompt: part("prompt", main)?, tools: tools(take("tools")) },
-    })
-}
-
-fn wrong(column: &str, found: &Field, expected: &str) -> String {
-    let what = match found {
-        Field::Null => "null",
-        Field::Str(_) => "text",
-        Field::Group(_) => "a struct",
-        Field::ListInternal(_) => "a list",
-        Field::MapInternal(_) => "a map",
-        Field::Bytes(_) => "bytes",
-        Field::Bool(_) => "a boolean",
-        Field::Float16(_) | Field::Float(_) | Field::Double(_) => "a floating point number",
-        _ => "a number",
-    };
-    rows::wrong(column, format_args!("it is {what}"), expected)
-}
-
-fn ids(column: &str, field: Field) -> Result<Vec<i64>, String> {
-    const EXPECTED: &str = "a list of integers";
-    let Field::ListInternal(list) = &field else { return Err(wrong(column, &field, EXPECTED)) };
-    let id = |one: &Field| integer(one).ok_or_else(|| wrong(column, one, EXPECTED));
-    list.elements().iter().map(id).collect()
-}
-
-/// An integer of any width; one that is too large is no token either way.
-fn integer(field: &Field) -> Option<i64> {
-    Some(value(field)).filter(Value::is_integer).map(|value| i64::try_from(value).unwrap_or(i64::MAX))
-}
-
-/// The values of a mask, if there is one.
-fn mask(field: Field) -> Result<Option<Vec<bool>>, String> {
-    let list = match &field {
-        Field::Null => return Ok(None),
-        Field::ListInternal(list) => list,
-        other => return Err(wrong(MASK, other, MASK_HOLDS)),
-    };
-    let bit = |one: &Field| match (one, integer(one)) {
-        (Field::Bool(counts), _) => Ok(*counts),
-        (_, Some(bit @ 0..=1)) => Ok(bit == 1),
-        _ => Err(rows::wrong(MASK, format_args!("it has {one}"), MASK_HOLDS)),
-    };
-    list.elements().iter().map(bit).collect::<Result<_, _>>().map(Some)
-}
-
-fn text(column: &str, field: Field, expected: &str) -> Result<String, String> {
-    match field {
-        Field::Str(text) => Ok(text),
-        Field::Bytes(ref bytes) => {
-            let text = std::str::from_utf8(bytes.data()).map(ToOwned::to_owned);
-            text.map_err(|_| wrong(column, &field, expected))
+        Kind::Prompt => {
+            Content::Prompt { tools: take("tools").tools(&mut nulls)?, prompt: main.part(PART, &mut nulls)? }
         }
-        other => Err(wrong(column, &other, expected)),
-    }
-}
-
-fn list(column: &str, field: Field) -> Result<Value, String> {
-    match field {
-        Field::ListInternal(_) => Ok(value(&field)),
-        other => Err(wrong(column, &other, "a list of messages")),
-    }
-}
-
-fn part(column: &str, field: Field) -> Result<Part, String> {
-    match field {
-        Field::ListInternal(_) => Ok(Part::Messages(value(&field))),
-        other => text(column, other, "a string or a list of messages").map(Part::Text),
-    }
-}
-
-fn tools(field: Field) -> Option<Value> {
-    (!matches!(field, Field::Null)).then(|| value(&field))
-}
-
-/// Anything, as a template sees it.
-fn value(field: &Field) -> Value {
-    match field {
-        Field::Null => Value::from(()),
-        Field::Bool(value) => Value::from(*value),
-        Field::Byte(value) => Value::from(*value),
-        Field::Short(value) => Value::from(*value),
-        Field::Int(value) => Value::from(*value),
-        Field::Long(value) => Value::from(*value),
-        Field::UByte(value) => Value::from(*value),
-        Field::UShort(value) => Value::from(*value),
-        Field::UInt(value) => Value::from(*value),
-        Field::ULong(value) => Value::from(*value),
-        Field::Float(value) => Value::from(*value),
-        Field::Double(value) => Value::from(*value),
-        Field::Str(text) => Value::from(text.as_str()),
-        Field::Group(row) => Value::from_pairs(row.get_column_iter().map(|(name, field)| (name.clone(), value(field)))),
-        Field::ListInternal(list) => Value::from(list.elements().iter().map(value).collect::<Vec<_>>()),
-        Field::MapInternal(map) => {
-            Value::from_pairs(map.entries().iter().map(|(name, field)| (value(name), value(field))))
-        }
-        other => Value::from(other.to_string()),
-    }
+    };
+    Ok((content, nulls))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::jsonl;
     use super::*;
 
     #[test]
@@ -292,12 +232,48 @@ mod tests {
             let fields =
                 [("instruction", Field::Str("Add.".into())), ("input", input), ("output", Field::Str("4".into()))];
             row(Row::new(fields.map(|(name, field)| (name.to_owned(), field)).to_vec()), &columns)
-                .map(|row| format!("{row:?}"))
+                .map(|(row, _)| format!("{row:?}"))
         };
         let expected = |input: &str| Ok(format!("{:?}", dialects::instruction("Add.", input, "4".to_owned())));
         assert_eq!(read(Field::Str("2 and 2".into())), expected("2 and 2"));
         assert_eq!(read(Field::Null), expected(""));
         assert!(read(Field::Int(4)).unwrap_err().starts_with("input: it is a number: expected a string"));
+    }
+
+    /// The rows of a fixture, which `tests/data/make.py` writes, and which of them lack what is null.
+    fn rows(name: &str, field: Option<&str>) -> (Vec<String>, Vec<bool>) {
+        let path = Path::new("tests/fixtures/data").join(name);
+        let open = || File::open(&path).unwrap();
+        if name.ends_with(".jsonl") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let columns = jsonl::columns(text.lines().next().unwrap(), field).unwrap();
+            let read = |line| (format!("{:?}", jsonl::row(line, &columns).unwrap()), false);
+            return text.lines().map(read).unzip();
+        }
+        let columns = columns(&path, open(), field).unwrap();
+        let mut table = Table::new(&path, open(), &columns).unwrap();
+        let next = || table.next(&path).unwrap().map(|(_, found)| row(found, &columns).unwrap());
+        std::iter::from_fn(next).map(|(content, nulls)| (format!("{content:?}"), nulls)).unzip()
+    }
+
+    #[test]
+    fn texts_that_a_file_marks_as_json_are_read_as_json() {
+        let expected = rows("json.jsonl", None);
+        assert!(expected.0[0].contains("default") && expected.0[1].contains("1.0"), "{expected:?}");
+        assert_eq!(rows("json.parquet", None), expected);
+        // A column of JSON says what it is in its first row.
+        assert_eq!(rows("json.parquet", Some("messages")), expected);
+    }
+
+    #[test]
+    fn nulls_that_arrow_fills_in_are_left_out() {
+        let (lines, _) = rows("json.jsonl", None);
+        let without = lines.iter().map(|line| line.replace(", 'default': None", ""));
+        let (found, nulls) = rows("shapes.parquet", None);
+        assert_eq!(found, without.collect::<Vec<_>>());
+        assert_eq!(nulls, [true, true]);
+        // What only messages lack nobody has written.
+        assert_eq!(rows("messages.parquet", None).1, [false; 10]);
     }
 
     #[test]

@@ -121,14 +121,13 @@ impl Corpus {
             chunk.ids.extend(ids);
             chunk.labels.iter_mut().for_each(|all| all.extend(&labels));
         }
-        Ok(Tokens { chunk, is_document: false, is_empty: false, lacks_assistant: false })
+        Ok(Tokens::sequence(chunk))
     }
 
     /// Returns the tokens of a completion that is text, with the one that ends it; none of other rows, and of an empty one.
     fn text_completion(&self, file: &DataFile, columns: &Columns, raw: &Raw) -> Result<Option<Vec<u32>>, DataError> {
-        let Ok(Content::Completion { prompt: Part::Text(_), completion: Part::Text(text), .. }) =
-            raw.clone().content(columns)
-        else {
+        let content = raw.clone().content(columns);
+        let Ok((Content::Completion { prompt: Part::Text(_), completion: Part::Text(text), .. }, _)) = content else {
             return Ok(None);
         };
         let mut ids = self.encode(file, &text, SpecialTokens::Omit)?;
@@ -144,7 +143,7 @@ impl Corpus {
         (columns, stops): (&Columns, &[u32]),
         emit: &mut dyn FnMut((u64, Vec<u32>)),
     ) -> Result<(), DataError> {
-        let mut source = Source::of(file, columns)?;
+        let mut source = Source::open(file, columns)?;
         loop {
             let (group, ended) = source.group(&file.path);
             if group.is_empty() && ended.is_ok() {
@@ -166,7 +165,7 @@ impl Corpus {
         number: u64,
     ) -> Result<Vec<u32>, DataError> {
         let fault = |fault| at_row(file, number, fault);
-        let ids = match raw.content(columns).map_err(fault)? {
+        let ids = match raw.content(columns).map_err(fault)?.0 {
             Content::Ids(row) => of_ids(row, self.reader.vocab).map_err(fault)?,
             Content::Text(text)
             | Content::Prompt { prompt: Part::Text(text), .. }

@@ -7,12 +7,15 @@ use minijinja::Value;
 use precast_kernels::abi::MASKED_TOKEN;
 
 use super::Chunk;
+use super::json::Json;
 
 /// A label that does not count.
 const IGNORED: i64 = -100;
 
 /// Which tokens of a row are no padding.
 pub(super) const MASK: &str = "attention_mask";
+/// Which tokens of a row count, as TRL writes them beside its ids.
+const COUNTED: [&str; 2] = ["completion_mask", "assistant_masks"];
 /// What such a column holds, for messages.
 pub(super) const MASK_HOLDS: &str = "a list of 0 and 1, or of true and false";
 
@@ -90,12 +93,17 @@ pub(super) struct Columns {
     pub field: Option<String>,
     /// Those that nothing reads, of the first row or the schema.
     pub unread: Vec<String>,
+    /// All of a `.csv` file, in its order.
+    pub header: Vec<String>,
+    /// Which texts of a `.parquet` file are JSON.
+    pub json: Json,
 }
 
 impl Columns {
     /// Of a file whose rows have these columns.
     pub fn new(kind: Kind, field: Option<&str>, names: Vec<String>) -> Self {
-        let mut columns = Self { kind, field: field.map(ToOwned::to_owned), unread: Vec::new() };
+        let field = field.map(ToOwned::to_owned);
+        let mut columns = Self { kind, field, unread: Vec::new(), header: Vec::new(), json: Json::default() };
         columns.unread = names.into_iter().filter(|name| !columns.reads(name)).collect();
         columns
     }
@@ -104,8 +112,8 @@ impl Columns {
     pub fn reads(&self, name: &str) -> bool {
         name == self.main()
             || match self.kind {
-                Kind::Labeled => matches!(name, "labels" | MASK),
-                Kind::Ids => name == MASK,
+                Kind::Labeled => name == "labels" || name == MASK || COUNTED.contains(&name),
+                Kind::Ids => name == MASK || COUNTED.contains(&name),
                 Kind::Messages | Kind::Conversations => name == "tools",
                 Kind::Completion => matches!(name, "completion" | "tools"),
                 Kind::Instruction => matches!(name, "input" | "output"),
@@ -114,9 +122,10 @@ impl Columns {
             }
     }
 
-    /// True if a column says which tokens are padding.
-    pub fn is_masked(&self) -> bool {
-        self.main() != MASK && self.reads(MASK)
+    /// Reads the masks that a row has.
+    pub fn masks(&self, mut read: impl FnMut(&str) -> Result<Option<Vec<bool>>, String>) -> Result<Masks, String> {
+        let names = std::iter::once(MASK).chain(COUNTED).filter(|name| *name != self.main());
+        names.filter_map(|name| Some(read(name).transpose()?.map(|mask| (name, mask)))).collect()
     }
 
     /// The column of ids, messages or text.
@@ -161,9 +170,11 @@ impl Content {
 pub(super) struct Ids {
     pub ids: Vec<i64>,
     pub labels: Option<Vec<i64>>,
-    /// True for each token that is of the text, and not padding.
-    pub mask: Option<Vec<bool>>,
+    pub masks: Masks,
 }
+
+/// Columns of a row that say something of each of its tokens: whether it is of the text, and not padding, or whether it counts.
+pub(super) type Masks = Vec<(&'static str, Vec<bool>)>;
 
 /// A prompt or a completion.
 #[derive(Debug)]
@@ -239,11 +250,7 @@ pub(super) fn check_ids(ids: impl IntoIterator<Item = i64>, vocab: u32) -> Resul
 }
 
 /// Where the tokens of a row stand that are not padding.
-fn unpadded(ids: usize, mask: &[bool]) -> Result<Range<usize>, String> {
-    if mask.len() != ids {
-        let mask = mask.len();
-        return Err(format!("{ids} input_ids and {mask} values of {MASK}: give each token one, 0 where it is padding"));
-    }
+fn unpadded(mask: &[bool]) -> Result<Range<usize>, String> {
     let start = mask.iter().position(|counts| *counts).unwrap_or(0);
     let end = mask.iter().rposition(|counts| *counts).map_or(start, |last| last + 1);
     match mask[start..end].iter().position(|counts| !counts) {
@@ -258,19 +265,31 @@ fn unpadded(ids: usize, mask: &[bool]) -> Result<Range<usize>, String> {
 
 /// The sequence of a row of ids: as if it had no padding.
 pub(super) fn sequence(row: Ids, vocab: u32) -> Result<Chunk, String> {
-    let Ids { mut ids, mut labels, mask } = row;
+    let Ids { mut ids, mut labels, masks } = row;
     if let Some(labels) = labels.as_ref().filter(|labels| labels.len() != ids.len()) {
         let (ids, labels) = (ids.len(), labels.len());
         return Err(format!(
             "{ids} input_ids and {labels} labels: give each token one, {IGNORED} where it does not count"
         ));
     }
-    if let Some(mask) = mask {
-        let Range { start, end } = unpadded(ids.len(), &mask)?;
-        for column in [Some(&mut ids), labels.as_mut()].into_iter().flatten() {
-            column.truncate(end);
-            column.drain(..start);
+    let mut place = 0..ids.len();
+    for (name, mask) in masks {
+        let is_padding = name == MASK;
+        if mask.len() != ids.len() {
+            let (ids, mask) = (ids.len(), mask.len());
+            let zero = if is_padding { "is padding" } else { "does not count" };
+            return Err(format!("{ids} input_ids and {mask} values of {name}: give each token one, 0 where it {zero}"));
         }
+        if is_padding {
+            place = unpadded(&mask)?;
+            continue;
+        }
+        let labels = labels.get_or_insert_with(|| ids.clone());
+        labels.iter_mut().zip(mask).filter(|(_, counts)| !counts).for_each(|(label, _)| *label = IGNORED);
+    }
+    for column in [Some(&mut ids), labels.as_mut()].into_iter().flatten() {
+        column.truncate(place.end);
+        column.drain(..place.start);
     }
     check_ids(ids.iter().copied(), vocab)?;
     let last = vocab - 1;

@@ -38,6 +38,15 @@ pub struct Summary {
     /// Tokens of the longest prompt.
     #[serde(skip)]
     pub longest_prompt: u64,
+    /// Rows of tables without what is null inside of their tools and tool calls.
+    #[serde(skip_serializing_if = "is_none")]
+    pub without_nulls: u64,
+    /// Places of the chunks that hold no token.
+    #[serde(skip)]
+    pub padding: u64,
+    /// Tokens of the longest chunk.
+    #[serde(skip)]
+    pub longest: u64,
 }
 
 /// A number that is left out of a record.
@@ -46,9 +55,13 @@ fn is_none(number: &u64) -> bool {
 }
 
 impl Summary {
-    pub(super) fn add(&mut self, chunk: &Chunk) {
+    /// Adds a chunk that takes so many places.
+    pub(super) fn add(&mut self, chunk: &Chunk, places: usize) {
+        let tokens = chunk.ids.len() as u64;
         self.chunks += 1;
-        self.tokens += chunk.ids.len() as u64;
+        self.tokens += tokens;
+        self.padding += places as u64 - tokens;
+        self.longest = self.longest.max(tokens);
         let masked = |labels: &Vec<u32>| labels.iter().filter(|label| **label == MASKED_TOKEN).count() as u64;
         self.masked += chunk.labels.as_ref().map_or(0, masked);
     }
@@ -69,6 +82,9 @@ impl Summary {
             empty: self.empty + other.empty,
             without_room: self.without_room + other.without_room,
             longest_prompt: self.longest_prompt.max(other.longest_prompt),
+            without_nulls: self.without_nulls + other.without_nulls,
+            padding: self.padding + other.padding,
+            longest: self.longest.max(other.longest),
         }
     }
 
@@ -97,8 +113,31 @@ impl Summary {
             "{} prompts leave no room for a completion of --max-tokens in --seq-len, the longest of {} tokens: skipped",
             self.without_room, self.longest_prompt
         );
-        let all =
-            [(self.rows_passed_over, over), (self.cut, cut), (self.empty, empty), (self.without_room, without_room)];
+        let nulls = format!(
+            "{} of {rows} rows have fields that are null inside of tools or tool calls: left out, as Arrow fills them in; a .jsonl \
+             file keeps those that are meant",
+            self.without_nulls
+        );
+        let (share, mean) =
+            (self.padding as f64 / (self.padding + self.tokens) as f64, self.tokens / self.chunks.max(1));
+        let shorter = match self.longest.checked_sub(1).filter(|_| self.longest < chunk as u64) {
+            Some(seq_len) => format!("; --seq-len {seq_len} truncates none"),
+            None => String::new(),
+        };
+        let padding = format!(
+            "{:.0} % of what is computed is padding: sequences have {mean} tokens in the mean and {} at most, of seq_len + 1 = {chunk}{shorter}",
+            100.0 * share,
+            self.longest,
+        );
+        let mostly_padding = u64::from(self.padding > self.tokens);
+        let all = [
+            (self.rows_passed_over, over),
+            (self.cut, cut),
+            (self.empty, empty),
+            (self.without_room, without_room),
+            (self.without_nulls, nulls),
+            (mostly_padding, padding),
+        ];
         let said = all.into_iter().filter(|(number, _)| *number > 0);
         let said: Vec<String> = said.map(|(_, text)| text).collect();
         (!said.is_empty()).then(|| format!("data: {}", said.join("; ")))

@@ -90,7 +90,7 @@ fn bad_files_are_named() {
         ("a.bin", vec![1, 2, 3, 4, 5]),
         ("b.bin", vec![]),
         ("c.bin", ids(&[1, 2, 3, 4, 5, 6, 7, 100])),
-        ("d.csv", b"1,2".to_vec()),
+        ("d.tsv", b"1\t2".to_vec()),
         ("e.txt", b"text".to_vec()),
     ];
     let messages = files.map(|(name, bytes)| scratch.message(&scratch.file(name, bytes), reader()));
@@ -136,14 +136,84 @@ fn a_directory_is_its_files_in_name_order_and_of_one_kind() {
     std::fs::remove_file(note).unwrap();
     scratch.file("data/README.md", "w1 w2");
     assert_eq!(dataset([&directory], 3, Packing::Stream, reader()).unwrap().chunks, chunks);
-    let csv = scratch.file("data/c.csv", "1");
-    assert!(message().starts_with("DIR/data/c.csv: unknown kind of data"));
-    std::fs::remove_file(csv).unwrap();
+    let table = scratch.file("data/c.tsv", "1");
+    assert!(message().starts_with("DIR/data/c.tsv: unknown kind of data"));
+    std::fs::remove_file(table).unwrap();
     scratch.file("data/more/d.jsonl", "{}");
     assert!(message().starts_with("DIR/data/more: a directory among data files"));
     let none = scratch.0.path().join("none");
     std::fs::create_dir(&none).unwrap();
     assert!(scratch.message(&none, words()).starts_with("DIR/none: no data in this directory"));
+}
+
+#[test]
+fn forms_that_are_not_read_are_named_with_the_command_that_converts_them() {
+    let scratch = Scratch::new();
+    let directory = |name: &str, files: &[&str]| {
+        files.iter().for_each(|file| drop(scratch.file(&format!("{name}/{file}"), "{}")));
+        scratch.0.path().join(name)
+    };
+    let paths = [
+        directory("saved", &["data-00000-of-00001.arrow", "dataset_info.json", "state.json"]),
+        directory("splits", &["dataset_dict.json", "train/state.json"]),
+        scratch.file("rows.arrow", ""),
+        scratch.file("text.txt.gz", ""),
+        scratch.file("rows.jsonl.zst", ""),
+    ];
+    let said = paths.map(|path| scratch.message(&path, words()).replace(&*scratch.0.path().to_string_lossy(), "DIR"));
+    insta::assert_snapshot!(said.join("\n"));
+}
+
+#[test]
+fn lines_are_read_compressed_and_damage_is_named() {
+    let scratch = Scratch::new();
+    let gzip = |text: &str| {
+        let mut to = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        std::io::Write::write_all(&mut to, text.as_bytes()).unwrap();
+        to.finish().unwrap()
+    };
+    let chunks = |path: PathBuf| dataset([path], 7, Packing::Stream, words()).unwrap().chunks;
+    let (first, second) = ("{\"text\": \"w1 w2\"}\n", "{\"text\": \"w3\"}\n");
+    let expected = chunks(scratch.file("a.ndjson", [first, second].concat()));
+    let members = [gzip(first), gzip(second)].concat();
+    for (name, bytes) in [("a.jsonl.gz", members.clone()), ("a.csv", b"text\nw1 w2\nw3\n".to_vec())] {
+        assert_eq!(chunks(scratch.file(name, bytes)), expected, "{name}");
+    }
+    assert_eq!(chunks(scratch.file("b.csv.gz", gzip("text\nw1 w2\nw3\n"))), expected);
+    let mut damaged = members.clone();
+    damaged[first.len()] ^= 1;
+    for (name, bytes) in [("cut.jsonl.gz", &members[..members.len() - 9]), ("damaged.jsonl.gz", &damaged)] {
+        let said = scratch.message(&scratch.file(name, bytes), words());
+        assert!(
+            said.starts_with(&format!("cannot read DIR/{name}: ")) && said.ends_with("gzip -t checks it"),
+            "{said}"
+        );
+    }
+}
+
+/// Marks of tokens that do not count, as TRL writes them beside ids.
+#[test]
+fn tokens_that_a_mask_leaves_out_do_not_count() {
+    let scratch = Scratch::new();
+    let rows = [
+        r#"{"input_ids": [1, 2, 3, 4], "completion_mask": [0, 0, 1, 1]}"#,
+        r#"{"input_ids": [1, 2, 3, 4], "completion_mask": null, "assistant_masks": [0, 1, 0, 1]}"#,
+        r#"{"input_ids": [0, 1, 2, 3], "attention_mask": [0, 1, 1, 1], "completion_mask": [1, 0, 1, 1], "assistant_masks": [1, 1, 1, 0]}"#,
+    ];
+    let data = read(scratch.file("rows.jsonl", rows.join("\n")), 7).unwrap();
+    let labels = data.chunks.iter().map(|chunk| chunk.labels.clone().unwrap());
+    let masked = MASKED_TOKEN;
+    let expected = [vec![masked, masked, 3, 4], vec![masked, 2, masked, 4], vec![masked, 2, masked]];
+    assert_eq!(labels.collect::<Vec<_>>(), expected);
+    assert!(!data.notes.concat().contains("nothing reads"), "{:?}", data.notes);
+    let labeled = r#"{"input_ids": [1, 2, 3], "labels": [-100, 2, 3], "completion_mask": [1, 1, 0]}"#;
+    let data = read(scratch.file("labeled.jsonl", labeled), 7).unwrap();
+    assert_eq!(data.chunks[0].labels, Some(vec![masked, 2, masked]));
+    let short = scratch.file("short.jsonl", r#"{"input_ids": [1, 2, 3], "assistant_masks": [1, 1]}"#);
+    assert!(fails(
+        read(short, 7),
+        "3 input_ids and 2 values of assistant_masks: give each token one, 0 where it does not count"
+    ));
 }
 
 #[test]

@@ -1,0 +1,174 @@
+//! `precast data`: rows as a model reads them, and which of their tokens count.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use itertools::Itertools;
+use precast_kernels::abi::MASKED_TOKEN;
+use precast_plan::Recipe;
+use serde::Serialize;
+
+use super::reader::reader;
+use crate::base::notes::note;
+use crate::base::roles::Models;
+use crate::inputs::checkpoint::Checkpoint;
+use crate::inputs::data::{Chunk, Corpus, DataError, Files, Packing, PromptRule};
+use crate::inputs::tokenizer::Tokenizer;
+use crate::options::TextOptions;
+use crate::options::groups::values::count;
+use crate::programs::failure::Failure;
+
+/// Bytes of the longest character: tokens that are a part of one each are shown together.
+const MOST_BYTES: usize = 4;
+
+/// Rows to read.
+#[derive(Args)]
+pub struct RowsRequest {
+    /// Data, as distill reads --data: files, or directories of them
+    #[arg(value_name = "PATH", required = true)]
+    pub data: Vec<PathBuf>,
+    /// Model whose tokenizer and chat template read them: Hugging Face directory, .gguf or .apr
+    #[arg(long, value_name = "PATH")]
+    pub model: PathBuf,
+    /// Rows of each file
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub rows: usize,
+    /// Tokens that predict one, of a row: longer ones are truncated
+    #[arg(long, value_name = "S", default_value_t = 1024, value_parser = count(Recipe::MOST_TOKENS))]
+    pub seq_len: u32,
+    #[command(flatten)]
+    pub text: TextOptions,
+}
+
+/// A row.
+#[derive(Serialize)]
+pub struct Row {
+    file: String,
+    row: u64,
+    #[serde(flatten)]
+    read: Read,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Read {
+    Tokens {
+        /// Before it is truncated.
+        tokens: usize,
+        input_ids: Vec<u32>,
+        /// -100 where a token does not count.
+        labels: Vec<i64>,
+        #[serde(skip)]
+        text: String,
+    },
+    Refused {
+        error: String,
+    },
+}
+
+/// Reads the first rows of each file. `emit` is given each.
+///
+/// # Errors
+/// [`Failure`] of a model or file that cannot be read; and where rows cannot be used, behind them.
+pub fn rows(request: &RowsRequest, emit: &mut dyn FnMut(&Row)) -> Result<(), Failure> {
+    let model = Checkpoint::open(&request.model)?;
+    let files = Files::open(&request.data, request.text.data_field.as_deref())?;
+    let reader = reader(Models { student: &model, teacher: None }, None, &request.text, files.has_chat())?;
+    let prompts = PromptRule { of_stream: None, room: u32::MAX, completed: false };
+    let packing = if files.are_prompts(None)? { Packing::Prompts(prompts) } else { Packing::Stream };
+    let tokenizer = reader.tokenizer.clone();
+    let corpus = Corpus::new(files, request.seq_len, packing, reader)?;
+    corpus.notes().iter().for_each(note);
+    let (mut all, mut refused) = (0, 0);
+    corpus.first_rows(request.rows, &mut |row| {
+        all += 1;
+        let read = match row.read {
+            Ok((chunk, tokens)) => Read::of(&chunk, tokens, tokenizer.as_ref()),
+            Err(error) => {
+                refused += 1;
+                Read::Refused { error: error.to_string() }
+            }
+        };
+        emit(&Row { file: row.file.display().to_string(), row: row.row, read });
+    })?;
+    if refused > 0 { Err(DataError::refused(refused, all).into()) } else { Ok(()) }
+}
+
+impl Read {
+    fn of(chunk: &Chunk, tokens: usize, tokenizer: Option<&Arc<Tokenizer>>) -> Self {
+        let labels = chunk.labels.as_ref().unwrap_or(&chunk.ids);
+        let label = |label: &u32| if *label == MASKED_TOKEN { -100 } else { i64::from(*label) };
+        let text = lines(&chunk.ids, labels, |ids| tokenizer.map(|tokenizer| tokenizer.spelled(ids)));
+        Self::Tokens { tokens, input_ids: chunk.ids.clone(), labels: labels.iter().map(label).collect(), text }
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: ", self.file, self.row)?;
+        match &self.read {
+            Read::Refused { error } => write!(f, "refused: {error}"),
+            Read::Tokens { tokens, input_ids, labels, text } => {
+                // The first is predicted by nothing.
+                let counted = labels.iter().skip(1).filter(|label| **label != -100).count();
+                let kept = input_ids.len();
+                let truncated = if kept < *tokens { format!(", truncated to {kept}") } else { String::new() };
+                write!(f, "{tokens} tokens, {counted} count{truncated}\n{text}")
+            }
+        }
+    }
+}
+
+/// Tokens as text, between dots; a line ends behind a line break, and those that count are on lines of their own.
+fn lines(ids: &[u32], labels: &[u32], spell: impl Fn(&[u32]) -> Option<String>) -> String {
+    let mut lines: Vec<(bool, Vec<String>)> = Vec::new();
+    let mut parts: Vec<u32> = Vec::new();
+    let counts = |at: usize| labels.get(at).map(|label| *label != MASKED_TOKEN);
+    for (at, id) in ids.iter().enumerate() {
+        parts.push(*id);
+        let text = spell(&parts).unwrap_or_else(|| id.to_string());
+        let goes_on = text.ends_with(char::REPLACEMENT_CHARACTER) && parts.len() < MOST_BYTES;
+        if goes_on && counts(at) == counts(at + 1) {
+            continue;
+        }
+        parts.clear();
+        let counts = counts(at) == Some(true);
+        let begins = |(counted, tokens): &(bool, Vec<String>)| {
+            *counted != counts || tokens.last().is_some_and(|last| last.ends_with('\n'))
+        };
+        if lines.last().is_none_or(begins) {
+            lines.push((counts, Vec::new()));
+        }
+        lines.last_mut().expect("there is one").1.push(text);
+    }
+    let escaped = |text: &String| {
+        text.chars()
+            .map(|one| if one.is_control() { one.escape_default().to_string() } else { one.into() })
+            .collect::<String>()
+    };
+    let line = |(counts, tokens): &(bool, Vec<String>)| {
+        format!("{} {}", if *counts { '>' } else { ' ' }, tokens.iter().map(escaped).join("·"))
+    };
+    lines.iter().map(line).join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_that_count_are_marked_and_parts_of_a_character_are_one() {
+        let texts: [&[u8]; 7] = [b"<|user|>", b"\n", b"Hi", b"\xF0\x9F", b"\x8E", b"\x89", b" \t"];
+        let spell = |ids: &[u32]| {
+            let bytes: Vec<u8> = ids.iter().flat_map(|id| texts[*id as usize].to_vec()).collect();
+            Some(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let ids = [0, 1, 2, 3, 4, 5, 6];
+        let from = |first: usize| (0..7).map(|at| if at < first { MASKED_TOKEN } else { 7 }).collect::<Vec<u32>>();
+        assert_eq!(lines(&ids, &from(2), spell), "  <|user|>·\\n\n> Hi·🎉· \\t");
+        assert_eq!(lines(&ids, &from(5), spell), "  <|user|>·\\n\n  Hi·\u{FFFD}\n> \u{FFFD} \\t");
+        assert_eq!(lines(&[8, 9], &[8, 9], |_| None), "> 8·9");
+    }
+}
