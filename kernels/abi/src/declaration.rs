@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::expression::{Names, Number, Scalar};
+use crate::expression::Names;
 
 /// A struct of a header.
 #[derive(Debug)]
@@ -126,15 +126,8 @@ impl Struct {
 
     /// The names that expressions of a kernel of this block may use.
     pub fn names<'a>(&'a self, kernel: &'a Kernel) -> Names<'a> {
-        let scalars = self.fields.iter().filter(|field| !field.is_operand()).filter_map(|field| {
-            let number = match field.kind.as_str() {
-                "u32" => Number::U32,
-                "u64" => Number::U64,
-                _ => return None,
-            };
-            Some(Scalar { name: &field.name, number })
-        });
-        Names { scalars: scalars.collect(), key: &kernel.fields }
+        let scalars = self.fields.iter().filter(|field| !field.is_operand() && ["u32", "u64"].contains(&&*field.kind));
+        Names { scalars: scalars.map(|field| &*field.name).collect(), key: &kernel.fields }
     }
 
     /// Operands of the block, each field that is an address.

@@ -6,18 +6,16 @@ use std::fmt::Write;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::declaration::{BlockComment, Field, Kernel, Operand, OperandExtent, Struct, TYPES, camel, top_level};
-use crate::expression::{Names, dtype, grouped, tokens};
+use crate::expression::{Names, dtype, grouped};
 use crate::headers::Headers;
 
 /// Imports of the file.
 const IMPORTS: &str = "\
+#![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
-use std::mem::offset_of;
-
 pub use precast_core::abi::{address, tensor_map};
-use precast_core::bytemuck::{Pod, Zeroable};
-use precast_core::{Block, Content, Dtype, Format, Kernel, Op, Operand, Scalar, arguments, key, operand};
+use precast_core::{Block, Content, Dtype, Format, Scalar, operations, parameters};
 ";
 
 /// Writes all of it, but for what stands in the head.
@@ -34,13 +32,8 @@ pub(crate) fn body(Headers { constants, structs }: &Headers) -> Result<String> {
     let mut kernels: BTreeMap<String, (String, &Struct)> = BTreeMap::new();
     for block in structs {
         let said = block.block()?;
-        out.push_str(&pod(block, &said)?);
-        if said.kernels.is_empty() {
-            continue;
-        }
-        out.push_str(&arguments(block)?);
+        out.push_str(&declared(block, &said, structs)?);
         for kernel in &said.kernels {
-            out.push_str(&implementation(block, &said, kernel, structs)?);
             // Of two names one type may be made, too: `a.b_c` and `a_b.c`.
             let key = kernel.key();
             if let Some((op, (_, other))) = kernels.iter().find(|(_, (name, _))| *name == key) {
@@ -56,12 +49,8 @@ pub(crate) fn body(Headers { constants, structs }: &Headers) -> Result<String> {
         }
     }
     ensure!(!kernels.is_empty(), "no header declares a kernel: above a block stands `/// op {{ field: Type }}: text`");
-    out.push_str("\n/// Every kernel, in the order of operations.\npub const OPS: &[Op] = &[\n");
-    for (key, _) in kernels.values() {
-        writeln!(out, "Op::of::<{key}>(),")?;
-    }
-    out.push_str("];\n");
-    Ok(out)
+    let keys: Vec<String> = kernels.into_values().map(|(key, _)| key).collect();
+    Ok(out + "\noperations! {\n" + &lines("    ", &keys.join(", ")) + "}\n")
 }
 
 /// Imports the types of key fields that are the program's own.
@@ -71,48 +60,99 @@ fn own_types(structs: &[Struct]) -> Result<String> {
         types.extend(block.block()?.kernels.into_iter().flat_map(|kernel| kernel.fields).map(|(_, kind)| kind));
     }
     types.retain(|kind| !TYPES.contains(&&**kind));
-    let types: Vec<String> = types.into_iter().collect();
-    Ok(if types.is_empty() { String::new() } else { format!("use super::{{{}}};\n", types.join(", ")) })
+    Ok(types.iter().map(|kind| format!("use super::{kind};\n")).collect())
 }
 
-/// The block, as bytes.
-fn pod(block: &Struct, said: &BlockComment) -> Result<String> {
-    let mut out = String::from("\n");
+/// A block, and the kernels that take it.
+fn declared(block: &Struct, said: &BlockComment, structs: &[Struct]) -> Result<String> {
+    let mut out = String::from("\nparameters! {\n");
     let of: Vec<String> = said.kernels.iter().map(|kernel| format!("`{}`", kernel.op)).collect();
     if !of.is_empty() {
-        writeln!(out, "/// Parameter block of {}.", of.join(" and "))?;
+        writeln!(out, "    /// Parameter block of {}.", of.join(" and "))?;
     }
-    for paragraph in &said.doc {
-        out.push_str(&comment(paragraph));
+    out.extend(said.doc.iter().map(|paragraph| lines("    /// ", paragraph)));
+    out.extend(block.align.map(|align| format!("    #[repr(align({align}))]\n")));
+    let [first, others @ ..] = &said.kernels[..] else {
+        writeln!(out, "    pub struct {} {{", block.name)?;
+        for field in &block.fields {
+            let checked = if block.as_operand().is_some() { format!(" = {}", scalar(field)?) } else { String::new() };
+            writeln!(out, "{}        {}: {}{checked};", comment(field), field.name, field.kind)?;
+        }
+        return Ok(out + "    }\n}\n");
+    };
+    writeln!(out, "    pub struct {}, {}Args {{", block.name, camel(block.name.trim_end_matches("_params")))?;
+    let (fields, launch) = launch(block, said, first, structs)?;
+    for other in others {
+        let same = self::launch(block, said, other, structs)? == (fields.clone(), launch.clone());
+        ensure!(same, "{}: {}: {} and {} read it differently", block.place, block.name, first.op, other.op);
     }
-    let align = block.align.map(|align| format!(", align({align})")).unwrap_or_default();
-    writeln!(out, "#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]")?;
-    writeln!(out, "#[bytemuck(crate = \"precast_core::bytemuck\")]\n#[repr(C{align})]")?;
-    writeln!(out, "pub struct {} {{", block.name)?;
+    out = out + &fields + "    }\n" + &launch;
+    for kernel in &said.kernels {
+        let fields: Vec<String> = kernel.fields.iter().map(|(name, kind)| format!("{name}: {kind}")).collect();
+        let fields = if fields.is_empty() { String::new() } else { format!(" {} ", fields.join(", ")) };
+        out.push_str(&lines("    /// ", &kernel.doc));
+        writeln!(out, "    kernel {} = \"{}\" {{{fields}}};", kernel.key(), kernel.op)?;
+    }
+    Ok(out + "}\n")
+}
+
+/// The fields of a block as a kernel sees them, and what else it says of a launch.
+fn launch(block: &Struct, said: &BlockComment, kernel: &Kernel, structs: &[Struct]) -> Result<(String, String)> {
+    let (names, operands) = (block.names(kernel), block.operands()?);
+    let at = || format!("{}: {} of {}", block.place, kernel.op, block.name);
+    let mut fields = String::new();
     for field in &block.fields {
-        out.push_str(&comment(&quoted(&field.doc)));
-        writeln!(out, "pub {}: {},", field.name, field.kind)?;
+        let (name, kind) = (&field.name, &field.kind);
+        fields.push_str(&comment(field));
+        match operands.iter().find(|(own, _)| own.name == *name) {
+            Some((_, operand)) => {
+                let at = || format!("{}: {}: {}.{name}: `{}`", field.place, kernel.op, block.name, field.doc);
+                fields.push_str(&lines("        ", &used(block, field, operand, &names, structs).with_context(at)?));
+            }
+            None if field.is_reserved() => writeln!(fields, "        internal {name}({kind});")?,
+            None => writeln!(fields, "        scalar {name}({kind});")?,
+        }
     }
-    out.push_str("}\n");
-    Ok(out)
+    let mut said_of = Vec::new();
+    if let Some(tail) = block.tail.map(|tail| &block.fields[tail].name) {
+        let first = operands.iter().find(|(field, _)| field.name == *tail);
+        let (_, first) = first.context("the first field behind `#ifdef INT8` is no operand").with_context(at)?;
+        let condition = first.uses.first().and_then(|first| first.condition.as_deref());
+        let condition = condition.context("what stands behind `#ifdef INT8` has a condition");
+        let condition = condition.and_then(|condition| names.value(condition)).with_context(at)?;
+        said_of.push(format!("before {tail} unless {condition};"));
+    }
+    let mut counts: Vec<&str> = operands.iter().flat_map(|(_, operand)| operand.shape()).collect();
+    for (name, expression) in [("flops", &said.flops), ("bytes", &said.bytes)] {
+        if let Some(expression) = expression {
+            let count = names.count(expression).with_context(|| format!("{}: {name}", at()))?;
+            said_of.push(format!("{name} = {count};"));
+            counts.push(expression);
+        }
+    }
+    let counts = format!("|self, p| [{}]", names.variables(counts.into_iter()).join(", "));
+    let inside: String = said_of.iter().map(|said| lines("        ", said)).collect();
+    let end = if inside.is_empty() { " {}" } else { " {" };
+    let close = if inside.is_empty() { "" } else { "    }\n" };
+    Ok((fields, lines("    ", &(counts + end)) + &inside + close))
 }
 
-/// A doc comment, in lines that fit.
-fn comment(text: &str) -> String {
-    wrapped(text).iter().map(|line| format!("/// {line}\n")).collect()
+/// The comment of a field.
+fn comment(field: &Field) -> String {
+    lines("        /// ", &quoted(&field.doc))
 }
 
-/// The text in lines that fit.
-fn wrapped(text: &str) -> Vec<String> {
-    const COLUMNS: usize = 110;
+/// A text in lines that fit, behind an indent.
+fn lines(indent: &str, text: &str) -> String {
+    const COLUMNS: usize = 118;
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
             Some(line) if line.len() + word.len() < COLUMNS => *line = format!("{line} {word}"),
-            _ => lines.push(word.to_owned()),
+            _ => lines.push(format!("{indent}{word}")),
         }
     }
-    lines
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// A comment whose shape reads as code.
@@ -121,77 +161,6 @@ fn quoted(doc: &str) -> String {
         Some((shape, rest)) => format!("`[{shape}]`{rest}"),
         None => doc.to_owned(),
     }
-}
-
-/// Arguments of a launch, by name: operands, those that some launches do not have, scalars. What means nothing is not
-/// there.
-fn arguments(block: &Struct) -> Result<String> {
-    let (mut operands, mut optional) = (Vec::new(), Vec::new());
-    for (field, operand) in block.operands()? {
-        if operand.is_optional() { &mut optional } else { &mut operands }.push(field.name.clone());
-    }
-    let scalars = block.fields.iter().filter(|field| !field.is_operand() && !field.is_reserved());
-    let scalars: Vec<String> = scalars.map(|field| format!("{}: {}", field.name, field.kind)).collect();
-    let name = format!("{}Args", camel(block.name.trim_end_matches("_params")));
-    let mut out = format!("\narguments! {{\n    {name} of {} {{\n", block.name);
-    for (group, fields) in [("operands", operands), ("optional", optional), ("scalars", scalars)] {
-        for line in wrapped(&format!("{group} {{ {} }}", fields.join(", "))) {
-            writeln!(out, "        {line}")?;
-        }
-    }
-    out.push_str("    }\n}\n");
-    Ok(out)
-}
-
-/// The key, and what a launch of it touches.
-fn implementation(block: &Struct, said: &BlockComment, kernel: &Kernel, structs: &[Struct]) -> Result<String> {
-    let (names, key) = (block.names(kernel), kernel.key());
-    let fields: Vec<String> = kernel.fields.iter().map(|(name, kind)| format!("{name}: {kind}")).collect();
-    let fields = fields.join(", ");
-    let mut out = format!(
-        "\nkey! {{\n{}    pub struct {key} = \"{}\" {{ {fields} }}\n}}\n\nimpl Kernel for {key} {{\n",
-        comment(&kernel.doc).replace("///", "    ///"),
-        kernel.op
-    );
-    writeln!(out, "type Params = {};\n", block.name)?;
-    let at = || format!("{}: {} of {}", block.place, kernel.op, block.name);
-    if let Some(tail) = block.tail {
-        let fields = &block.fields[tail..];
-        let (_, first) = block
-            .operands()?
-            .into_iter()
-            .find(|(field, _)| field.name == fields[0].name)
-            .context("the first field behind `#ifdef INT8` is no operand")
-            .with_context(at)?;
-        let condition = first.uses.first().and_then(|first| first.condition.as_deref());
-        let condition = condition.context("what stands behind `#ifdef INT8` has a condition");
-        let condition = condition.and_then(|condition| names.value(condition)).with_context(at)?;
-        writeln!(
-            out,
-            "fn params_bytes(&self) -> usize {{\nif {condition} {{ size_of::<Self::Params>() }} else {{ \
-             offset_of!(Self::Params, {}) }}\n}}\n",
-            fields[0].name
-        )?;
-    }
-    let mut operands = String::new();
-    for (field, operand) in block.operands()? {
-        let at = || format!("{}: {}: {}.{}: `{}`", field.place, kernel.op, block.name, field.name, field.doc);
-        operands.push_str(&uses(block, field, &operand, &names, structs).with_context(at)?);
-    }
-    let declared = block.operands()?;
-    let variables = names.variables(declared.iter().flat_map(|(_, operand)| operand.shape()));
-    let body = format!("{variables}let operands = [\n{operands}];\noperands.into_iter().flatten().collect()");
-    let p = |body: &str| if tokens(body).contains(&"p") { "p" } else { "_p" };
-    writeln!(out, "fn operands(&self, {}: &Self::Params) -> Vec<Operand> {{\n{body}\n}}", p(&body))?;
-    for (name, expression) in [("flops", &said.flops), ("bytes", &said.bytes)] {
-        if let Some(expression) = expression {
-            let count = names.count(expression).with_context(|| format!("{}: {name}", at()))?;
-            let body = names.variables([expression.as_str()].into_iter()) + &count;
-            writeln!(out, "\nfn {name}(&self, {}: &Self::Params) -> u64 {{\n{body}\n}}", p(&body))?;
-        }
-    }
-    out.push_str("}\n");
-    Ok(out)
 }
 
 /// A field of a block of scalars as a checked launch gets it: of a range, below a bound, or this number, which is 0
@@ -213,47 +182,42 @@ fn scalar(field: &Field) -> Result<String> {
     })
 }
 
-/// An operand once for each access, of which a launch has one at most.
-fn uses(block: &Struct, field: &Field, operand: &Operand, names: &Names<'_>, structs: &[Struct]) -> Result<String> {
-    let (format, elems, mut content) = match &operand.place {
+/// An operand: its accesses, of which a launch has one at most, its format, elements and content.
+fn used(block: &Struct, field: &Field, operand: &Operand, names: &Names<'_>, structs: &[Struct]) -> Result<String> {
+    let mut of = match &operand.place {
         OperandExtent::Step(step) => {
             let found = structs.iter().find(|other| other.name == *step);
-            let Some(step) = found else { bail!("`{step}` is no struct of the headers") };
-            let format = step.as_operand().with_context(|| format!("{} does not say `operand: dtype`", step.name))?;
+            let Some(found) = found else { bail!("`{step}` is no struct of the headers") };
+            let format = found.as_operand().with_context(|| format!("{step} does not say `operand: dtype`"))?;
             let format = dtype(format).with_context(|| format!("`{format}` is no dtype"))?;
-            let fields: Vec<String> = step.fields.iter().map(scalar).collect::<Result<_>>()?;
-            (format.to_owned(), fields.len().to_string(), Some(format!("Scalars(&[{}])", fields.join(", "))))
+            vec![format.to_owned(), found.fields.len().to_string(), format!("Content::Scalars({step}::CHECKED)")]
         }
         OperandExtent::Array { shape, format } => {
-            let extents: Result<Vec<String>> = shape.iter().map(|extent| names.count(extent)).collect();
-            let extents = extents?;
-            let elems: Vec<String> = match &extents[..] {
-                [only] => vec![only.clone()],
-                _ => extents.iter().map(|extent| grouped(extent)).collect(),
+            let extents = shape.iter().map(|extent| names.count(extent)).collect::<Result<Vec<String>>>()?;
+            let elems = match &extents[..] {
+                [only] => only.clone(),
+                _ => extents.iter().map(|extent| grouped(extent)).collect::<Vec<_>>().join(" * "),
             };
-            (names.dtype(format)?, elems.join(" * "), None)
+            vec![names.dtype(format)?, elems]
         }
     };
     if let Some(said) = &operand.content {
         let (kind, rest) = said.split_once('(').unwrap_or((said, ")"));
-        let arguments: Result<Vec<String>> = top_level(rest.strip_suffix(')').unwrap_or(rest), ", ")
-            .filter(|argument| !argument.is_empty())
-            .map(|argument| match block.fields.iter().any(|field| field.is_operand() && field.name == argument) {
-                true => Ok(format!("{argument:?}")),
-                false => names.value(argument),
-            })
+        let arguments = top_level(rest.strip_suffix(')').unwrap_or(rest), ", ").filter(|argument| !argument.is_empty());
+        let is_operand = |name: &str| block.fields.iter().any(|field| field.is_operand() && field.name == name);
+        let arguments: Result<Vec<String>> = arguments
+            .map(|argument| if is_operand(argument) { Ok(format!("{argument:?}")) } else { names.value(argument) })
             .collect();
-        let arguments = arguments?.join(", ");
-        content = Some(if arguments.is_empty() { camel(kind) } else { format!("{}({arguments})", camel(kind)) });
+        let arguments = Some(arguments?.join(", ")).filter(|arguments| !arguments.is_empty());
+        let arguments = arguments.map(|arguments| format!("({arguments})")).unwrap_or_default();
+        of.truncate(2);
+        of.push(format!("Content::{}{arguments}", camel(kind)));
     }
-    let with = content.map(|content| format!(".with(Content::{content})")).unwrap_or_default();
-    let mut out = String::new();
-    for usage in &operand.uses {
-        let made = format!("operand!({} Self::Params, {}: {format}, {elems}){with}", usage.access, field.name);
-        match &usage.condition {
-            Some(condition) => writeln!(out, "{}.then(|| {made}),", grouped(&names.value(condition)?))?,
-            None => writeln!(out, "Some({made}),")?,
-        }
-    }
-    Ok(out)
+    let uses = operand.uses.iter().map(|usage| {
+        let condition = usage.condition.as_ref().map(|condition| names.value(condition)).transpose()?;
+        Ok(usage.access.to_owned() + &condition.map(|condition| format!(" if {condition}")).unwrap_or_default())
+    });
+    let uses = uses.collect::<Result<Vec<String>>>()?.join(", ");
+    let word = if operand.is_optional() { "optional" } else { "operand" };
+    Ok(format!("{word} {}({uses} => {});", field.name, of.join(", ")))
 }

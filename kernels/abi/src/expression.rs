@@ -6,26 +6,19 @@
 
 use anyhow::{Result, bail, ensure};
 
-/// Type of a scalar.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Number {
-    U32,
-    U64,
-}
-
-/// A number of a parameter block.
-#[derive(Debug)]
-pub(crate) struct Scalar<'a> {
-    pub name: &'a str,
-    pub number: Number,
-}
-
 /// The names of a kernel.
 #[derive(Debug)]
 pub(crate) struct Names<'a> {
-    pub scalars: Vec<Scalar<'a>>,
+    /// Numbers of the parameter block.
+    pub scalars: Vec<&'a str>,
     /// Fields of the key as (name, Rust type).
     pub key: &'a [(String, String)],
+}
+
+/// Refuses what is no expression of Rust.
+fn parsed(text: &str, rust: String) -> Result<String> {
+    ensure!(syn::parse_str::<syn::Expr>(&rust).is_ok(), "`{text}` is no expression");
+    Ok(rust)
 }
 
 /// The expression in parentheses, if it is more than a name or a call.
@@ -48,26 +41,24 @@ impl Names<'_> {
     /// Translates a count, u64, of the variables that [`Self::variables`] declares.
     ///
     /// # Errors
-    /// Unknown names, and parentheses that are not closed.
+    /// Unknown names, and what is no expression.
     pub fn count(&self, text: &str) -> Result<String> {
-        self.translate(text, true)
+        parsed(text, self.translate(text, true)?)
     }
 
-    /// Declares the numbers that counts name, as u64.
-    pub fn variables<'t>(&self, counts: impl Iterator<Item = &'t str>) -> String {
+    /// Returns the numbers that counts name, each with its value.
+    pub fn variables<'t>(&self, counts: impl Iterator<Item = &'t str>) -> Vec<String> {
         let mut declared: Vec<String> = Vec::new();
         for name in counts.flat_map(tokens) {
-            let scalar = self.scalars.iter().find(|scalar| scalar.name == name);
-            let value = match scalar.map(|scalar| scalar.number) {
-                Some(Number::U32) => format!("u64::from(p.{name})"),
-                Some(Number::U64) => format!("p.{name}"),
-                None if self.is_number(name) => format!("u64::from(self.{name})"),
-                None => continue,
+            let of = match self.scalars.contains(&name) {
+                true => "p",
+                false if self.is_number(name) => "self",
+                false => continue,
             };
-            let line = format!("let {name} = {value};\n");
-            declared.extend((!declared.contains(&line)).then_some(line));
+            let count = format!("{name} = {of}.{name}");
+            declared.extend((!declared.contains(&count)).then_some(count));
         }
-        declared.concat()
+        declared
     }
 
     /// True for a number of the key.
@@ -80,7 +71,7 @@ impl Names<'_> {
     /// # Errors
     /// Those of [`Self::count`].
     pub fn value(&self, text: &str) -> Result<String> {
-        self.translate(text, false)
+        parsed(text, self.translate(text, false)?)
     }
 
     /// Translates what stands behind a shape: a dtype, or a field of the key that is or has one.
@@ -89,7 +80,7 @@ impl Names<'_> {
     /// Those of [`Self::count`], and a number.
     pub fn dtype(&self, text: &str) -> Result<String> {
         let is_field = |kind: &str| self.key.iter().any(|(field, of)| field == text && of == kind);
-        let is_number = self.scalars.iter().any(|scalar| scalar.name == text) || is_field("u32") || is_field("bool");
+        let is_number = self.scalars.contains(&text) || is_field("u32") || is_field("bool");
         ensure!(!is_number, "`{text}` is no dtype: bf16, f32, i8, u32, or a field of the key that is one");
         self.value(text)
     }
@@ -128,7 +119,7 @@ impl Names<'_> {
     }
 
     fn name(&self, name: &str, widen: bool, text: &str) -> Result<String> {
-        let is_scalar = self.scalars.iter().any(|scalar| scalar.name == name);
+        let is_scalar = self.scalars.contains(&name);
         if widen && (is_scalar || self.is_number(name)) {
             return Ok(name.to_owned());
         }

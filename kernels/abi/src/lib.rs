@@ -26,16 +26,13 @@ mod expression;
 mod headers;
 pub mod libclang;
 
-use std::io::{self, ErrorKind, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use precast_core::generated;
 use precast_core::shell::quoted;
-
-/// Formats whatever folder it is called in, and whatever is configured there.
-const FORMAT: &str = "max_width = 120\nuse_small_heuristics = \"Max\"\n";
 
 /// Runs this program again, with the variable that says where libclang is. Returns `None` where the variable says so
 /// already, and this process may call [`generate`]: it cannot set its own.
@@ -79,31 +76,12 @@ pub fn put(out: &Path, text: &str) -> Result<bool> {
 /// regenerates it.
 ///
 /// # Errors
-/// No libclang or rustfmt, a header that does not parse, a comment that does not declare a kernel or an operand, two
+/// No libclang, a header that does not parse, a comment that does not declare a kernel or an operand, two
 /// kernels of one name, or a struct with bytes that belong to no field, which would be uninitialized in what is
 /// launched; each with its file and line.
 pub fn generate(folders: &[PathBuf], of: &str, command: &str) -> Result<String> {
     let files = generated::headers(folders)?;
     let scratch = tempfile::tempdir()?;
     let body = emit::body(&headers::read(&files, scratch.path())?)?;
-    let body = format!("#![cfg_attr(rustfmt, rustfmt_skip)]\n{}", formatted(&body, scratch.path())?);
     Ok(generated::stamped(of, command, &files, &body))
-}
-
-fn formatted(text: &str, scratch: &Path) -> Result<String> {
-    let config = scratch.join("rustfmt.toml");
-    std::fs::write(&config, FORMAT)?;
-    let mut command = Command::new("rustfmt");
-    command.args(["--edition", "2024", "--config-path"]).arg(config).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = match command.spawn() {
-        Err(error) if error.kind() == ErrorKind::NotFound => bail!("no rustfmt: `rustup component add rustfmt`"),
-        spawned => spawned.context("cannot start rustfmt")?,
-    };
-    child.stdin.take().context("rustfmt has no input")?.write_all(text.as_bytes())?;
-    let output = child.wait_with_output()?;
-    ensure!(
-        output.status.success(),
-        "rustfmt refuses what was generated, or is not there: `rustup component add rustfmt`"
-    );
-    Ok(String::from_utf8(output.stdout)?)
 }

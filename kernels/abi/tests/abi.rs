@@ -58,15 +58,13 @@ fn a_kernel_is_its_key_its_operands_and_a_row_of_the_registry() {
     let generated = softcap(KERNEL, "[ceil(n / 2), h] x, update if x == bf16, uniform(-1, 1): capped", RESERVED);
     let generated = generated.unwrap();
     for part in [
-        "pub struct SoftcapFwd = \"softcap.fwd\" { h: u32, x: Dtype }",
+        "pub struct softcap_fwd_params, SoftcapFwdArgs {",
         "/// `[ceil(n / 2), h]` x, update if x == bf16, uniform(-1, 1): capped",
-        "SoftcapFwdArgs of softcap_fwd_params {",
-        "optional { x }",
-        "scalars { n: u32 }",
-        "(self.x == Dtype::Bf16)",
-        "operand!(ReadWrite Self::Params, x: self.x, n.div_ceil(2) * h)",
-        ".with(Content::Uniform(-1.0, 1.0))",
-        "pub const OPS: &[Op] = &[Op::of::<SoftcapFwd>()];",
+        "optional x(ReadWrite if self.x == Dtype::Bf16 => self.x, n.div_ceil(2) * h, Content::Uniform(-1.0, 1.0));",
+        "scalar n(u32);\n        internal reserved(u32);",
+        "|self, p| [n = p.n, h = self.h] {}",
+        "kernel SoftcapFwd = \"softcap.fwd\" { h: u32, x: Dtype };",
+        "operations! {\n    SoftcapFwd\n}",
     ] {
         assert!(generated.contains(part), "{part}\n{generated}");
     }
@@ -84,6 +82,7 @@ fn a_comment_that_describes_no_operand_is_refused_with_its_line() {
         ("[n, h] x, read when x", "`read when x`: expected `if`"),
         ("[n, h, cap] x, read", "`cap` is neither a scalar of the block nor a field of the key"),
         ("[n, x] x, read", "`x` is a Dtype, no number"),
+        ("[n +, h] x, read", "`n +` is no expression"),
         ("[n, h] dtype, read", "`dtype` is neither a scalar of the block nor a field of the key"),
         ("[n, h] h, read", "`h` is no dtype"),
         ("[n] x, read if ceil(n, 2)", "expected `ceil(a / b)`"),
@@ -147,8 +146,7 @@ fn a_client_is_told_of_a_stale_or_edited_file() {
     assert!(!precast_abi::write(&kernels, &out).unwrap(), "it is as it was");
     let made = std::fs::read_to_string(&out).unwrap();
     // Wherever the module is; and the program need not list what this depends on.
-    for part in ["use super::Like;", "crate = \"precast_core::bytemuck\"", "Op::of::<CapFwd>(), Op::of::<SoftcapFwd>()"]
-    {
+    for part in ["use super::Like;", "use precast_core::{Block, ", "    CapFwd, SoftcapFwd\n"] {
         assert!(made.contains(part), "{part}\n{made}");
     }
     let check = || generated::check(&generated::folders(&kernels).unwrap(), &out);
@@ -157,7 +155,7 @@ fn a_client_is_told_of_a_stale_or_edited_file() {
         let error = check().unwrap_err();
         assert!(error.to_string().contains(&command) && error.to_string().contains(what), "{error}");
     };
-    std::fs::write(&out, made.replace("pub n: u64", "pub n: u32")).unwrap();
+    std::fs::write(&out, made.replace("scalar n(u64)", "scalar n(u32)")).unwrap();
     refused("was edited by hand");
     std::fs::write(&out, &made).unwrap();
     std::fs::write(family.join("softcap.h"), header("softcap", "softcap.bwd")).unwrap();

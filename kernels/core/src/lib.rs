@@ -9,7 +9,6 @@
 
 pub mod abi;
 pub mod arch;
-mod arguments;
 pub mod blas;
 pub mod build;
 pub mod card;
@@ -27,6 +26,7 @@ mod human;
 pub mod kernel;
 pub mod key;
 pub mod operand;
+mod parameters;
 pub mod plan;
 mod reach;
 pub mod reference;

@@ -10,13 +10,13 @@ use crate::comparison::TokenComparison;
 use crate::config::ModelConfig;
 use crate::evaluation::{self, SCORE};
 use crate::head::{self, Head};
+use crate::lowered::Lowered;
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
 use crate::parameters::Parameter;
 use crate::recipe::{PlanError, Precision};
 use crate::training::Student;
 use crate::weights::AdapterWeights;
-use precast_core::Plan;
 use precast_core::plan::{Builder, Tensor};
 
 /// Side of a plan's model in a comparison, and the plan's results.
@@ -30,9 +30,11 @@ pub enum Side {
 }
 
 /// A plan of one side, with the phase [`SCORE`], and the buffers that its host side writes and reads.
+pub type ComparisonPlan = Lowered<ComparisonBuffers>;
+
+/// Buffers of a [`ComparisonPlan`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct ComparisonPlan {
-    pub plan: Plan,
+pub struct ComparisonBuffers {
     pub model: Resident,
     /// Its adapters, if any.
     pub adapters: Option<AdapterWeights>,
@@ -40,18 +42,6 @@ pub struct ComparisonPlan {
     /// The next token of each position, or `MASKED_TOKEN`.
     pub targets: Tensor,
     pub side: Side,
-}
-
-impl AsRef<Plan> for ComparisonPlan {
-    fn as_ref(&self) -> &Plan {
-        &self.plan
-    }
-}
-
-impl AsMut<Plan> for ComparisonPlan {
-    fn as_mut(&mut self) -> &mut Plan {
-        &mut self.plan
-    }
 }
 
 /// Reference that a plan's model is measured against.
@@ -63,7 +53,7 @@ enum Against<'a> {
     Teacher(&'a ModelConfig),
 }
 
-impl ComparisonPlan {
+impl Lowered<ComparisonBuffers> {
     /// Lowers a model in a form, and a shape, as the reference.
     ///
     /// # Errors
@@ -147,8 +137,6 @@ impl ComparisonPlan {
                 Side::Other { reference, head, compared }
             }
         };
-        let plan = b.finish();
-        evaluation::check_bytes(&plan)?;
-        Ok(Self { plan, model: resident, adapters, ids, targets, side })
+        Self::finish(b, ComparisonBuffers { model: resident, adapters, ids, targets, side })
     }
 }

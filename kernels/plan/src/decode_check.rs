@@ -9,19 +9,21 @@ use crate::category;
 use crate::decoding::{bucket, phases};
 use crate::evaluation::{self, SCORE};
 use crate::head;
+use crate::lowered::Lowered;
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
 use crate::recipe::{PlanError, Precision};
 use crate::training::Student;
 use crate::weights::AdapterWeights;
-use precast_core::Plan;
 use precast_core::plan::{Builder, Category, Lifetime, Tensor};
 
 /// A plan that checks decoding, and the buffers that its host side writes and reads.
+/// The phase [`SCORE`] computes all sequences, those of a generation decode.
+pub type DecodeCheckPlan = Lowered<DecodeCheckBuffers>;
+
+/// Buffers of a [`DecodeCheckPlan`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct DecodeCheckPlan {
-    /// The plan: the phase [`SCORE`] computes all sequences, those of a generation decode.
-    pub plan: Plan,
+pub struct DecodeCheckBuffers {
     /// The model, in the precision of the run.
     pub model: Resident,
     /// Its adapters, if any.
@@ -38,19 +40,7 @@ pub struct DecodeCheckPlan {
     pub counts: BitCounts<Tensor>,
 }
 
-impl AsRef<Plan> for DecodeCheckPlan {
-    fn as_ref(&self) -> &Plan {
-        &self.plan
-    }
-}
-
-impl AsMut<Plan> for DecodeCheckPlan {
-    fn as_mut(&mut self) -> &mut Plan {
-        &mut self.plan
-    }
-}
-
-impl DecodeCheckPlan {
+impl Lowered<DecodeCheckBuffers> {
     /// Lowers a model that decodes in `slots`.
     ///
     /// # Errors
@@ -84,8 +74,6 @@ impl DecodeCheckPlan {
         let ops = &mut Ops::new(&mut b, (most_rows, 1), dtype, None);
         let model = Model { name: "model", config, resident: &resident };
         phases(ops, &model, (ids, rows), |ops, logits, _| ops.compare_bits("compare", logits, expected, counts));
-        let plan = b.finish();
-        evaluation::check_bytes(&plan)?;
-        Ok(Self { plan, model: resident, adapters, slots, sequences, expected, ids, rows, counts })
+        Self::finish(b, DecodeCheckBuffers { model: resident, adapters, slots, sequences, expected, ids, rows, counts })
     }
 }

@@ -31,7 +31,8 @@ pub fn seconds(plan: &Plan, phase: &str, peak: &Peak) -> f64 {
 
 /// Returns the bytes that a step of decoding must read: weights once, however many launches read them, and keys and values of
 /// `rows` rows, each of a sequence of `length` tokens.
-pub fn decode_bytes(GenerationPlan { plan, model, .. }: &GenerationPlan, rows: u32, length: u32) -> u64 {
+pub fn decode_bytes(generation: &GenerationPlan, rows: u32, length: u32) -> u64 {
+    let plan = &generation.plan;
     let mut weights: BTreeMap<(BufferId, u64), u64> = BTreeMap::new();
     for launch in plan.phase(&decode_phase(bucket(rows))).launches() {
         for (operand, buffer, offset) in launch.operands() {
@@ -47,7 +48,7 @@ pub fn decode_bytes(GenerationPlan { plan, model, .. }: &GenerationPlan, rows: u
         let tokens = u64::from(cache.slots) * u64::from(cache.seq_len);
         (cache.keys.bytes() + cache.values.bytes()) / tokens
     };
-    let cached: u64 = model.caches.iter().map(of_token).sum();
+    let cached: u64 = generation.model.caches.iter().map(of_token).sum();
     weights.values().sum::<u64>() + u64::from(rows) * u64::from(length) * cached
 }
 

@@ -9,12 +9,12 @@ use crate::config::ModelConfig;
 use crate::formats::Formats;
 use crate::gemm::{Gemm, Workspaces};
 use crate::head;
+use crate::lowered::Lowered;
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
 use crate::recipe::{PlanError, Precision, check_tokens};
 use crate::training::Student;
 use crate::weights::{AdapterWeights, Passes, Weights};
-use precast_core::Plan;
 use precast_core::plan::{Builder, Tensor};
 
 /// The only phase of an evaluation.
@@ -27,10 +27,12 @@ pub fn first_logits(tokens: u32, config: &ModelConfig, precision: Precision) -> 
 }
 
 /// A plan for scoring, and the buffers that its host side writes and reads.
+/// It has the phase [`SCORE`].
+pub type EvaluationPlan = Lowered<EvaluationBuffers>;
+
+/// Buffers of an [`EvaluationPlan`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct EvaluationPlan {
-    /// The plan, with the phase [`SCORE`].
-    pub plan: Plan,
+pub struct EvaluationBuffers {
     /// The model, in the precision of the run.
     pub model: Resident,
     /// Its adapters, if any.
@@ -40,18 +42,6 @@ pub struct EvaluationPlan {
     pub targets: Tensor,
     /// Negative log likelihood of each target, nats; 0 where masked.
     pub nll: Tensor,
-}
-
-impl AsRef<Plan> for EvaluationPlan {
-    fn as_ref(&self) -> &Plan {
-        &self.plan
-    }
-}
-
-impl AsMut<Plan> for EvaluationPlan {
-    fn as_mut(&mut self) -> &mut Plan {
-        &mut self.plan
-    }
 }
 
 /// Refuses a model and a shape without a plan.
@@ -87,12 +77,7 @@ pub(crate) fn frozen(
     })
 }
 
-/// Refuses a plan that is too large.
-pub(crate) fn check_bytes(plan: &Plan) -> Result<(), PlanError> {
-    bounds::refuse(plan.arena_bytes.into())
-}
-
-impl EvaluationPlan {
+impl Lowered<EvaluationBuffers> {
     /// Lowers a model and a shape.
     ///
     /// # Errors
@@ -150,8 +135,6 @@ impl EvaluationPlan {
         let last = Model { name: "model", config, resident: &resident }.forward(ops, ids);
         ops.scope("head");
         head::score(ops, last, targets, nll);
-        let plan = b.finish();
-        check_bytes(&plan)?;
-        Ok(Self { plan, model: resident, adapters, ids, targets, nll })
+        Self::finish(b, EvaluationBuffers { model: resident, adapters, ids, targets, nll })
     }
 }

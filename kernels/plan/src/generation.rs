@@ -6,19 +6,21 @@ use crate::bounds::{self, ModelPart};
 use crate::cache;
 use crate::decoding::{DecodeRequest, Decoding, bucket};
 use crate::evaluation;
+use crate::lowered::Lowered;
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
 use crate::recipe::{PlanError, Precision, check_tokens};
 use crate::training::Student;
 use crate::weights::AdapterWeights;
-use precast_core::Plan;
 use precast_core::plan::{Builder, Lifetime};
 
 /// A plan for generation, and the buffers that its host side writes and reads.
+/// It has the phases of [`Decoding`].
+pub type GenerationPlan = Lowered<GenerationBuffers>;
+
+/// Buffers of a [`GenerationPlan`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct GenerationPlan {
-    /// The plan, with the phases of [`Decoding`].
-    pub plan: Plan,
+pub struct GenerationBuffers {
     /// The model, in the precision of the run.
     pub model: Resident,
     /// Its adapters, if any.
@@ -26,19 +28,7 @@ pub struct GenerationPlan {
     pub decoding: Decoding,
 }
 
-impl AsRef<Plan> for GenerationPlan {
-    fn as_ref(&self) -> &Plan {
-        &self.plan
-    }
-}
-
-impl AsMut<Plan> for GenerationPlan {
-    fn as_mut(&mut self) -> &mut Plan {
-        &mut self.plan
-    }
-}
-
-impl GenerationPlan {
+impl Lowered<GenerationBuffers> {
     /// Lowers a model that generates.
     ///
     /// # Errors
@@ -68,8 +58,6 @@ impl GenerationPlan {
             resident.staged = Model { name: "model", config, resident: &resident }.quantize(ops, None).0;
         }
         decoding.lower(ops, &Model { name: "model", config, resident: &resident }, sampling);
-        let plan = b.finish();
-        evaluation::check_bytes(&plan)?;
-        Ok(Self { plan, model: resident, adapters, decoding })
+        Self::finish(b, GenerationBuffers { model: resident, adapters, decoding })
     }
 }

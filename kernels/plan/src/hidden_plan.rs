@@ -1,14 +1,14 @@
 //! The plan that computes the last hidden states of a model, or its most likely tokens.
 
-use precast_core::Plan;
 use precast_core::plan::{Builder, Tensor};
 use precast_kernels::{Arch, Dtype, KERNELS};
 
 use crate::cached::HeadWeights;
 use crate::category;
 use crate::config::ModelConfig;
-use crate::evaluation::{check, check_bytes};
+use crate::evaluation::check;
 use crate::formats::Formats;
+use crate::lowered::Lowered;
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
 use crate::predictions::TopTokens;
@@ -32,10 +32,12 @@ pub(crate) fn results(ops: &mut Ops<'_>, hidden: Tensor, top: Option<(&HeadWeigh
 
 /// A plan for the last hidden states of a model, normalized: the launches of a teacher in a step, without its head; or, for its most
 /// likely tokens, with that.
+/// It has the phase [`HiddenPlan::HIDDEN`].
+pub type HiddenPlan = Lowered<HiddenBuffers>;
+
+/// Buffers of a [`HiddenPlan`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct HiddenPlan {
-    /// The plan, with the phase [`Self::HIDDEN`].
-    pub plan: Plan,
+pub struct HiddenBuffers {
     /// The model, in the precision of the run.
     pub model: Resident,
     /// Token ids, `[batch, seq_len]`, sent before each run of the phase.
@@ -47,19 +49,7 @@ pub struct HiddenPlan {
     pub results: Vec<Tensor>,
 }
 
-impl AsRef<Plan> for HiddenPlan {
-    fn as_ref(&self) -> &Plan {
-        &self.plan
-    }
-}
-
-impl AsMut<Plan> for HiddenPlan {
-    fn as_mut(&mut self) -> &mut Plan {
-        &mut self.plan
-    }
-}
-
-impl HiddenPlan {
+impl Lowered<HiddenBuffers> {
     /// Name of its phase.
     pub const HIDDEN: &str = "hidden";
 
@@ -89,8 +79,6 @@ impl HiddenPlan {
         ops.phase(Self::HIDDEN);
         let last = Model { name: "model", config, resident: &model }.forward(ops, ids);
         let results = results(ops, last.hidden, head.as_ref().zip(top));
-        let plan = b.finish();
-        check_bytes(&plan)?;
-        Ok(Self { plan, model, ids, head, results })
+        Self::finish(b, HiddenBuffers { model, ids, head, results })
     }
 }

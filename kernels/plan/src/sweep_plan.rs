@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use precast_core::Plan;
 use precast_core::plan::{Builder, Category, Tensor};
 use precast_kernels::{Arch, Block, Dtype, Format, KERNELS, Out};
 
@@ -10,9 +9,10 @@ use crate::block::TransformerBlock;
 use crate::cached::HeadWeights;
 use crate::category;
 use crate::config::ModelConfig;
-use crate::evaluation::{check, check_bytes};
+use crate::evaluation::check;
 use crate::formats::Formats;
 use crate::hidden_plan::{results, without_head};
+use crate::lowered::Lowered;
 use crate::model::Resident;
 use crate::ops::{Heads, Ops};
 use crate::parameters::{ALIGN, Parameter};
@@ -27,15 +27,18 @@ use crate::weights::{Passes, Role, Weight, Weights};
 ///
 /// Residual streams of a pass are all in one place, or in blocks of which two are on the device, each in a place: one computes while
 /// the other is copied to host memory, and the next from there.
+///
+/// Its phases are [`SweepPlan::EMBED`], [`SweepPlan::layer_phase`] and [`SweepPlan::norm_phase`].
+pub type SweepPlan = Lowered<SweepBuffers>;
+
+/// Buffers of a [`SweepPlan`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct SweepPlan {
-    /// The plan, with the phases [`Self::EMBED`], [`Self::layer_phase`] and [`Self::norm_phase`].
-    pub plan: Plan,
+pub struct SweepBuffers {
     /// Token ids of each batch of a block, `[batch, seq_len]`, sent first.
     pub ids: Vec<Tensor>,
     /// Residual streams of a block in each place, one place or two. Blocks are embedded and normalized in the first.
     pub places: Vec<Tensor>,
-    /// Embedding table, `[vocab, hidden]`, sent before [`Self::EMBED`].
+    /// Embedding table, `[vocab, hidden]`, sent before [`SweepPlan::EMBED`].
     pub embedding: (Parameter, Tensor),
     /// A model of one layer: the first place of a layer, and the norm before the head.
     pub first: Resident,
@@ -45,9 +48,9 @@ pub struct SweepPlan {
     formats: Formats,
     /// Place in which a matrix in blocks arrives, by its name in the first layer and its format.
     staged: BTreeMap<(String, Block), Tensor>,
-    /// The head, if most likely tokens are asked for, sent before the first [`Self::norm_phase`].
+    /// The head, if most likely tokens are asked for, sent before the first [`SweepPlan::norm_phase`].
     pub head: Option<HeadWeights>,
-    /// Results of each batch of a block after its [`Self::norm_phase`], as of [`HiddenPlan`](crate::HiddenPlan).
+    /// Results of each batch of a block after its [`SweepPlan::norm_phase`], as of [`HiddenPlan`](crate::HiddenPlan).
     pub results: Vec<Vec<Tensor>>,
 }
 
@@ -83,19 +86,7 @@ fn each(
     (all, (0..u64::from(count)).map(|index| all.slice(index * stride, elems)).collect())
 }
 
-impl AsRef<Plan> for SweepPlan {
-    fn as_ref(&self) -> &Plan {
-        &self.plan
-    }
-}
-
-impl AsMut<Plan> for SweepPlan {
-    fn as_mut(&mut self) -> &mut Plan {
-        &mut self.plan
-    }
-}
-
-impl SweepPlan {
+impl Lowered<SweepBuffers> {
     /// Name of the phase that gathers rows of the embedding table for all batches of a block.
     pub const EMBED: &str = "embed";
 
@@ -181,10 +172,11 @@ impl SweepPlan {
             results(ops, hidden, head.as_ref().zip(top))
         };
         let results = streams[0].iter().enumerate().map(normalize).collect();
-        let plan = b.finish();
-        check_bytes(&plan)?;
         let formats = formats.clone();
-        Ok(Self { plan, ids, places, embedding: (parameter, tensor), first, second, formats, staged, head, results })
+        Self::finish(
+            b,
+            SweepBuffers { ids, places, embedding: (parameter, tensor), first, second, formats, staged, head, results },
+        )
     }
 
     /// Returns the parameters of a layer, each with the place that it is sent to before the layer's phase, and, where that is one

@@ -103,7 +103,7 @@ fn a_plan_does_not_grow_to_be_certified() {
     let recipe = recipe(1, 16, Recompute::None);
     let int8 = lower(&large, &tiny, &recipe, Arch::Sim);
     assert!(int8.certificate.is_none() && !int8.plan.phases.iter().any(|phase| phase.name.starts_with("certify")));
-    assert!(int8.teacher.unwrap().staged.iter().all(|staged| staged.certify.is_none()));
+    assert!(int8.buffers.teacher.unwrap().staged.iter().all(|staged| staged.certify.is_none()));
     let roomy = lower(&tiny, &large, &recipe, Arch::Sim);
     assert!(roomy.certificate.is_some() && roomy.plan.phases.iter().any(|phase| phase.name == "certify"));
 }

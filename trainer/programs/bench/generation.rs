@@ -131,7 +131,8 @@ pub fn bench_generation(
     };
     let mut groups = Vec::new();
     let extend = |plan: &mut GenerationPlan| {
-        groups = groups::add(&mut plan.plan, &[&decode_phase(bucket(plan.decoding.slots.count))]);
+        let phase = decode_phase(bucket(plan.decoding.slots.count));
+        groups = groups::add(&mut plan.plan, &[&phase]);
     };
     let mut decoder = DeviceDecoder::open(&decoding, &opened, extend)?;
     startup.end("device and upload");

@@ -27,13 +27,13 @@ impl<'a> Resident<'a> {
     /// [`DeviceError`].
     pub fn open(opening: Opening<'a>, mut plan: HiddenPlan) -> Result<Self, DeviceError> {
         let Opening { request, teacher, made, .. } = opening;
-        let mut sealed = opening.seal(&mut plan.plan, &plan.model, (None, 0))?;
+        let mut sealed = opening.seal(&mut plan.plan, &plan.buffers.model, (None, 0))?;
         let mut wait = Wait::start("sending weights");
         let progress = &mut |_| {
             wait.goes_on();
             Ok(())
         };
-        Upload::new(&mut sealed, teacher, progress).model(&plan.model, Staging::Quantize)?;
+        Upload::new(&mut sealed, teacher, progress).model(&plan.buffers.model, Staging::Quantize)?;
         if let Some(head) = &plan.head {
             Upload::new(&mut sealed, teacher, progress).parameters(&[(head.parameter.clone(), head.tensor())])?;
         }

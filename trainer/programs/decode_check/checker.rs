@@ -3,7 +3,7 @@
 use precast_kernels::Dtype;
 use precast_kernels::abi::IDLE_SLOT;
 use precast_plan::decoding::{PREFILL, bucket, decode_phase};
-use precast_plan::{DecodeCheckPlan, Slots, Tensor, evaluation};
+use precast_plan::{DecodeCheckBuffers, DecodeCheckPlan, Slots, Tensor, evaluation};
 
 use super::sequences::{CheckedRow, CheckedSequence};
 use super::{Compared, DecodeCheck, DifferingToken};
@@ -54,7 +54,7 @@ impl DecodeChecker {
     /// # Errors
     /// [`Failure`], where a logit of the first token is not finite: bits of such prove nothing.
     pub fn score(&mut self, sequences: &[CheckedSequence]) -> Result<(), Failure> {
-        let DecodeCheckPlan { sequences: tokens, counts, expected, slots, .. } = self.plan;
+        let DecodeCheckBuffers { sequences: tokens, counts, expected, slots, .. } = self.plan.buffers;
         let mut ids = vec![0; tokens.elems as usize];
         for CheckedSequence { slot, ids: own, .. } in sequences {
             ids[(slot * slots.seq_len) as usize..][..own.len()].copy_from_slice(own);
@@ -78,7 +78,7 @@ impl DecodeChecker {
 
     /// Writes the first `count` rows, those behind `rows` idle.
     fn write(&mut self, rows: &[CheckedRow], count: u32) -> Result<(), Failure> {
-        let DecodeCheckPlan { ids, rows: places, .. } = self.plan;
+        let DecodeCheckBuffers { ids, rows: places, .. } = self.plan.buffers;
         let columns: [Column; 3] = [
             (ids, |row| row.id, 0),
             (places.slots, |row| row.slot, IDLE_SLOT),
@@ -116,7 +116,7 @@ impl DecodeChecker {
     /// # Errors
     /// [`Failure`], where a token was to be decoded and its logits were not compared.
     pub fn compared(&mut self, sequences: &[CheckedSequence], first: u64) -> Result<Compared, Failure> {
-        let DecodeCheckPlan { counts, slots, expected, .. } = self.plan;
+        let DecodeCheckBuffers { counts, slots, expected, .. } = self.plan.buffers;
         let mut read = |tensor| Ok::<Vec<u32>, Failure>(bytemuck::pod_collect_to_vec(&self.sealed.read(tensor)?));
         let (compared, differing) = (read(counts.compared)?, read(counts.differing)?);
         let vocab = expected.elems / counts.compared.elems;

@@ -22,7 +22,6 @@ pub use request::{Student, Teacher, TrainingRequest};
 use resident::{Frozen, Residents};
 use step::Step;
 
-use crate::bounds;
 use crate::cached::CachedTeacher;
 use crate::category;
 use crate::comparison::TokenComparison;
@@ -30,6 +29,7 @@ use crate::decoding::Decoding;
 use crate::gemm::{Gemm, Workspaces};
 use crate::guard::Guard;
 use crate::head::Scores;
+use crate::lowered::Lowered;
 use crate::model::Resident;
 use crate::ops::{Gradients, OptimizerState, Semaphores, StepTensors, Sums};
 use crate::recipe::PlanError;
@@ -37,7 +37,7 @@ use crate::share::Shards;
 pub use crate::staged::WIDEN;
 use crate::staged::{CERTIFY, QUANTIZE};
 use crate::weights::{AdapterWeights, Weight};
-use precast_core::plan::{Builder, Node, Phase, Plan, Tensor};
+use precast_core::plan::{Builder, Node, Phase, Tensor};
 
 /// Runs once, before the weights arrive: clears the optimizer's state, padding included.
 pub const CLEAR: &str = "clear";
@@ -58,12 +58,15 @@ pub const GATHER: &str = "gather";
 const LOSSES: u64 = 2;
 
 /// A plan for training, and the buffers that its host side writes and reads.
+///
+/// It has the phases of [`Staged`](crate::Staged), [`CERTIFY`], [`CLEAR`], [`CAST`], [`WIDEN`], [`MICRO`]
+/// and [`UPDATE`], one for each fold of replicas' gradients ([`crate::Fold::phase`]), [`LAST`] and [`GATHER`] with
+/// several ranks, [`TEACHER`], and those of [`Decoding`].
+pub type TrainingPlan = Lowered<TrainingBuffers>;
+
+/// Buffers of a [`TrainingPlan`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct TrainingPlan {
-    /// The plan, with the phases of [`Staged`](crate::Staged), [`CERTIFY`], [`CLEAR`], [`CAST`], [`WIDEN`], [`MICRO`]
-    /// and [`UPDATE`], one for each fold of replicas' gradients ([`crate::Fold::phase`]), [`LAST`] and [`GATHER`] with
-    /// several ranks, [`TEACHER`], and those of [`Decoding`].
-    pub plan: Plan,
+pub struct TrainingBuffers {
     /// The teacher, in the precision of the run or as stored; none without a teacher, if it is cached, or if the student's base
     /// teaches.
     pub teacher: Option<Resident>,
@@ -92,13 +95,7 @@ pub struct TrainingPlan {
     pub scores: Option<Scores>,
 }
 
-impl AsRef<Plan> for TrainingPlan {
-    fn as_ref(&self) -> &Plan {
-        &self.plan
-    }
-}
-
-impl TrainingPlan {
+impl Lowered<TrainingBuffers> {
     /// Lowers a run.
     ///
     /// # Errors
@@ -166,25 +163,25 @@ impl TrainingPlan {
         let guard = step.guard(ops);
         step.teacher_alone(ops);
         let decoding = step.decode(&mut b);
-        let plan = b.finish();
-        bounds::refuse(plan.arena_bytes.into())?;
         models.student.staged.extend(widened);
         let Residents { teacher, cached, student, adapters, .. } = models;
-        Ok(Self {
-            plan,
-            teacher,
-            cached,
-            student,
-            adapters,
-            certificate,
-            inputs,
-            update,
-            metrics,
-            shards,
-            guard,
-            decoding,
-            scores,
-        })
+        Self::finish(
+            b,
+            TrainingBuffers {
+                teacher,
+                cached,
+                student,
+                adapters,
+                certificate,
+                inputs,
+                update,
+                metrics,
+                shards,
+                guard,
+                decoding,
+                scores,
+            },
+        )
     }
 
     /// True if this rank has all master weights: launches read them, or they are the adapter that is written at the end.
