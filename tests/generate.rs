@@ -264,8 +264,8 @@ fn slots_that_do_not_fit_are_refused_with_the_most_that_do() {
     let case = many_of(9, 2048);
     let how = "--max-tokens 1500 --group-size 60";
     let said = [
-        "512 slots of 1508 tokens do not fit; --slots 64 does: the plan takes ",
-        " bytes of device memory and ",
+        "512 slots of 1508 tokens do not fit; --slots 64 does: it needs ",
+        " of device memory, up to 67108864 for kernels), and ",
         "keys and values",
     ];
     on(&card, &case, &format!("{how} --slots 512")).fails(4, said);

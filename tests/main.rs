@@ -31,6 +31,7 @@ mod examples;
 mod export;
 mod families;
 mod faults;
+mod fits;
 mod formulas;
 mod gauge;
 mod generate;

@@ -1,6 +1,6 @@
 //! A student that learns from what it writes: the same bits however it is written, and on any number of ranks.
 
-use precast::device::weight_format::KERNELS_BYTES;
+use precast::device::memory::KERNELS_BYTES;
 
 use crate::copies::Host;
 use crate::support::Texts;
@@ -156,8 +156,9 @@ fn slots_are_as_many_as_fit_and_more_are_refused() {
     let free_mib = (bytes(128) + KERNELS_BYTES - 1) >> 20;
     let mut command = host.distill("out", &format!("{shape} --steps 1 --untrained"));
     command.env("PRECAST_FAKE_FREE_MIB", free_mib.to_string());
-    let fits = "512 slots of 64 tokens do not fit; --rollout-slots 64 does: the plan takes";
-    let said = [format!("{fits} {} bytes of device memory and ", bytes(512)), format!(" has {} free", free_mib << 20)];
+    let fits = "512 slots of 64 tokens do not fit; --rollout-slots 64 does: it needs";
+    let needs = format!("{fits} {} bytes ({} of device memory", bytes(512) + KERNELS_BYTES, bytes(512));
+    let said = [needs, format!(" has {} bytes free", free_mib << 20)];
     command.args(["--rollout-slots", "512"]).fails(4, said);
     let refused = plan(&format!("--rollout-slots 512 --memory {free_mib}MiB"));
     assert_eq!(refused["suggestions"][0]["flags"], "--rollout-slots 64");

@@ -1,7 +1,7 @@
 //! Sampling on a model's logits: the tokens to draw from by sorting in float64, and the tokens that the device draws by its host
 //! reference.
 
-use precast::device::frozen::Forward;
+use precast::device::frozen::{Forward, FrozenRequest};
 use precast::device::seal::SealedDevice;
 use precast::inputs::checkpoint::Checkpoint;
 use precast::inputs::tokenizer::SpecialTokens;
@@ -47,15 +47,11 @@ impl Generator {
         let opened = forward.read().unwrap();
         let slots = Slots { count: rows, seq_len: PROMPT + steps + 1 };
         let sampling = Sampling { temperature, top_k, top_p, seed: 11 };
+        let lower = |student: precast_plan::Student<'_>, _: u32, arch| {
+            GenerationPlan::new(student, DecodeRequest { slots, sampling }, forward.precision(), arch)
+        };
         let (plan, sealed) = forward
-            .open_plan(
-                &opened,
-                &[],
-                |_, student, arch| {
-                    GenerationPlan::new(student, DecodeRequest { slots, sampling }, forward.precision(), arch)
-                },
-                |_| (),
-            )
+            .open_plan(&opened, &[], FrozenRequest { lower: &lower, slots: None, what: &|_| String::new() }, |_| ())
             .unwrap();
         let mut this = Self { sealed, vocab: opened.model.config().vocab, plan, sampling };
         let state = this.plan.decoding.state;

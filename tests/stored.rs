@@ -294,7 +294,7 @@ fn a_sweep_of_blocks_gives_the_bytes_of_a_resident_teacher() {
     for format in ["auto", "stored", "bf16"] {
         let form = format!("--teacher-format {format}");
         let said = cache("none", &format!("{form} --memory 1")).fails(4, "two of its layers");
-        let least = said.split_once("the plan takes ").unwrap().1.split(' ').next().unwrap();
+        let least = said.split_once("it needs ").unwrap().1.split(' ').next().unwrap();
         let [_, said] = cache(format, &format!("{form} --memory {least}")).says();
         assert!(said.contains("it is swept through"), "{said}");
         assert!(of(format) == of("whole"), "{format}");

@@ -25,7 +25,7 @@ pub fn least_memory(case: &Case, words: &str) -> u64 {
     let said =
         fill(case, "none", [words, "--memory 1"]).fails(4, "two of its layers with a batch of sequences do not either");
     assert!(!case.has("none"), "{said}");
-    let (_, takes) = said.split_once("the plan takes ").unwrap();
+    let (_, takes) = said.split_once("it needs ").unwrap();
     takes.split_once(' ').unwrap().0.parse().unwrap()
 }
 

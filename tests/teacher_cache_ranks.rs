@@ -32,7 +32,7 @@ fn several_gpus_give_the_bytes_of_one() {
     assert!(contents_of(&case, "idle") == whole);
     // As a sweep, in which a pass of each takes some batches.
     let said = fill(&case, "none", [words, "--memory 1"]).fails(4, "two of its layers");
-    let least: u64 = said.split_once("the plan takes ").unwrap().1.split_once(' ').unwrap().0.parse().unwrap();
+    let least: u64 = said.split_once("it needs ").unwrap().1.split_once(' ').unwrap().0.parse().unwrap();
     let memory = format!("--memory {}", least + least / 8);
     let [_, said] = fill(&case, "swept", [words, &memory, "--gpus 2"]).says();
     assert_eq!(said.matches("it is swept through").count(), 1, "{said}");

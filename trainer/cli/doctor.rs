@@ -1,6 +1,6 @@
 //! `precast doctor`
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 use itertools::Itertools;
@@ -13,12 +13,12 @@ use serde::Serialize;
 
 use super::print_json;
 use crate::device::bundle::{BundleSource, framed};
-use crate::device::host_memory::{DeviceMemory, HostMemory};
+use crate::device::fit::Fit;
 use crate::device::run_heading;
 use crate::device::shapes::Shapes;
+use crate::device::training::Training;
 use crate::device::tuning::Tuning;
-use crate::device::weight_format::Chosen;
-use crate::device::{self, DeviceError, one_memory, remedy};
+use crate::device::{self, DeviceError, remedy, tuning};
 use crate::inputs::teacher_cache::{self, TeacherCache};
 use crate::options::{DeviceChoice, DeviceOptions, Flags, Kernels, ModelOptions, Options};
 use crate::programs::failure::Failure;
@@ -145,11 +145,10 @@ fn look(options: &Options, findings: &mut Vec<Finding>) -> Result<(), Finding> {
         findings.push(cache(path, &options.target.kernels)?);
     }
     if model.is_some() || teacher.as_ref().or(teacher_cache.as_ref()).is_some() && student.is_some() {
-        let (models, Chosen { plan, .. }) =
-            plan(options, &device).map_err(|failure| Finding::failed("run", failure))?;
+        let (models, fit) = plan(options, &device).map_err(|failure| Finding::failed("run", failure))?;
         let bundle = bundle.as_ref().and_then(|source| source.open().ok());
-        findings.push(coverage(bundle.as_ref(), &plan, arch, &models));
-        findings.push(memory(&plan, &device, &options.data));
+        findings.push(coverage(bundle.as_ref(), &fit.plan, arch, &models));
+        findings.push(memory(&fit));
     }
     Ok(())
 }
@@ -317,10 +316,12 @@ fn models(options: &Options) -> Vec<String> {
 }
 
 /// The paths of a run's models, and its plan.
-fn plan(options: &Options, device: &Device) -> Result<(Vec<String>, Chosen<TrainingPlan>), Failure> {
+fn plan(options: &Options, device: &Device) -> Result<(Vec<String>, Fit<TrainingPlan>), Failure> {
     let config = options.planned()?;
-    let chosen = Shapes::read(&config)?.plan(device, &config, Tuning::read(&config.tuning)?.as_ref())?;
-    Ok((config.model_names(), chosen))
+    let mut fit = Training::fit_device(&Shapes::read(&config)?, &config, device)?;
+    let tuning = Tuning::read(&config.tuning)?;
+    fit.change(|plan| tuning::select(&mut plan.plan, device, tuning.as_ref()))?;
+    Ok((config.model_names(), fit))
 }
 
 /// The cache of a teacher: its index is verified, and its teacher's head.
@@ -352,16 +353,15 @@ fn coverage(bundle: Option<&Bundle<'_>>, plan: &TrainingPlan, arch: Arch, models
     Finding::bad_kernels("kernels", found, remedy)
 }
 
-fn memory(plan: &TrainingPlan, device: &Device, data: &[PathBuf]) -> Finding {
-    let host = one_memory::host_bytes(device, || HostMemory::of(plan, data, DeviceMemory::Shared));
-    let (needed, free) = (plan.plan.device_bytes() + host, device.free_bytes);
+fn memory(fit: &Fit<TrainingPlan>) -> Finding {
+    let (host, free) = (fit.takes.host_bytes, fit.memory.as_ref().map_or(0, |memory| memory.free));
+    let needed = fit.takes.bytes + host;
     let shared = if host > 0 { format!(", {} of it on the host", human_bytes(host)) } else { String::new() };
     let found =
         format!("this run takes {} ({needed} bytes{shared}), {} are free", human_bytes(needed), human_bytes(free));
-    if needed <= free {
-        Finding::good("memory", found)
-    } else {
-        Finding::bad_device("memory", found, "--recompute blocks, or a smaller --batch-size or --seq-len")
+    match fit.is_within() {
+        true => Finding::good("memory", found),
+        false => Finding::bad_device("memory", found, "--recompute blocks, or a smaller --batch-size or --seq-len"),
     }
 }
 

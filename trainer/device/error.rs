@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use precast_plan::{MemoryTable, Plan, PlanError};
+use precast_plan::PlanError;
 use precast_runtime::cublas::CublasError;
-use precast_runtime::{Device, DriverError, LoadError};
+use precast_runtime::{DriverError, LoadError};
 
 use crate::base::io::IoError;
 use crate::base::stop::Stopped;
+use crate::device::fit::Unfit;
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::teacher_cache::CacheError;
 use crate::options::{Advised, UsageError};
@@ -34,35 +35,9 @@ pub enum DeviceError {
     #[error("{}{}", .0, .0.options())]
     Cublas(#[from] CublasError),
     /// The run needs more memory than there is.
-    #[error(
-        "this run needs {needed} bytes of device memory and {device} has {free} free.\n{table}\n{int8}\
-         Use {first}--recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the step's tokens)"
-    )]
-    Memory {
-        /// By the plan.
-        needed: u64,
-        /// On the device.
-        free: u64,
-        device: String,
-        /// Table of the memory that the run needs.
-        table: String,
-        /// A line on the memory with weights in 8 bits; empty where that cannot be.
-        int8: String,
-        /// The advice that comes first; empty, or to keep the student as its file holds it.
-        first: &'static str,
-    },
-    /// The run needs more of a memory that host and device share than there is.
-    #[error(
-        "{reason}\nEnd other programs, use {first}--recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep \
-         the step's tokens)"
-    )]
-    OneMemory {
-        /// Lists what takes how much, and what there is.
-        reason: String,
-        /// The advice that comes first, as in [`Self::Memory`].
-        first: &'static str,
-    },
-    /// The run does not fit in any form, or there is no GPU to fit into.
+    #[error("{0}")]
+    Memory(Box<Unfit>),
+    /// There is no GPU to run on.
     #[error("{0}")]
     Unfit(String),
     /// The device or its driver failed.
@@ -82,29 +57,4 @@ pub enum DeviceError {
     Rank(#[from] RankError),
     /// A signal came before all weights were sent.
     Stopped(#[from] Stopped),
-}
-
-impl DeviceError {
-    /// Replaces the advice of a run by `what` does not fit and what does, for commands with other remedies.
-    #[must_use]
-    pub(crate) fn unfit(self, what: &str) -> Self {
-        match self {
-            Self::Memory { needed, free, device, table, .. } => Self::Unfit(format!(
-                "{what}: the plan takes {needed} bytes of device memory and {device} has {free} free\n{table}"
-            )),
-            // Its advice is of runs.
-            Self::Unfit(reason) if reason.contains("Use --recompute") => {
-                let reason = reason.split("Use --recompute").next().unwrap_or_default();
-                Self::Unfit(format!("{what}\n{}", reason.trim_end()))
-            }
-            Self::OneMemory { reason, .. } => Self::Unfit(format!("{what}\n{reason}")),
-            error => error,
-        }
-    }
-
-    /// Refuses a plan that takes more than is free; `int8` is what that would change.
-    pub(crate) fn memory(device: &Device, plan: &Plan, needed: u64, int8: String) -> Self {
-        let (free, table) = (device.free_bytes, MemoryTable::of(plan).to_string());
-        Self::Memory { needed, free, device: device.name.clone(), table, int8, first: "" }
-    }
 }

@@ -4,28 +4,31 @@ use std::borrow::Borrow;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use itertools::iproduct;
 use precast_kernels::Arch;
 use precast_plan::{
-    AdapterWeights, Adapters, ComparisonPlan, DecodeCheckPlan, EvaluationPlan, Gemm, GenerationPlan, Plan, PlanError,
-    Precision, Resident, Side, Student, TokenComparison,
+    AdapterWeights, Adapters, ComparisonPlan, DecodeCheckPlan, EvaluationPlan, Formats, Gemm, GenerationPlan,
+    ModelConfig, Plan, PlanError, Precision, Resident, Side, Student, TokenComparison,
 };
 use precast_runtime::cublas::Cublas;
 use precast_runtime::{Driver, Placement};
 use precast_system::progress::Wait;
 use precast_system::terminal::tell;
 
+use crate::base::notes::note;
 use crate::base::startup_times::Startup;
+use crate::device::fit::{Choice, Fit, Lower, Remedy, check_stored, fit, formats, forms, most_slots, note_form};
 use crate::device::host_memory::{DeviceMemory, HostMemory};
+use crate::device::memory::Memory;
 use crate::device::run_heading::Heading;
 use crate::device::seal::{SealedDevice, seal};
 use crate::device::upload::{Staging, Upload};
-use crate::device::weight_format::{Choice, Chosen};
-use crate::device::{self, DeviceError, one_memory, tuning, weight_format};
+use crate::device::{self, DeviceError, tuning};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Weights};
 use crate::inputs::random::read_or_random;
 use crate::options::groups::values::exact_precision;
-use crate::options::{DeviceOptions, UsageError, WeightFormat};
+use crate::options::{DeviceOptions, SlotChoice, SlotsUnfit, UsageError, WeightFormat};
 
 /// A model that is computed and not trained, and where.
 #[derive(Args, Clone, Debug)]
@@ -64,8 +67,64 @@ pub struct Opened<W = Checkpoint> {
     pub adapter: Option<Adapter>,
 }
 
-/// True of a plan that fits into the device's memory, beside what the host takes of it.
-pub type Fits<'a, P> = &'a dyn Fn(&P) -> bool;
+/// Lowers a model with so many slots, 0 where it draws nothing, for an architecture.
+pub type LowerFrozen<'a, P> = &'a dyn Fn(Student<'_>, u32, Arch) -> Result<P, PlanError>;
+
+/// A request of a command: how its plan is lowered, with slots if it draws, and what to say of slots that do not fit.
+pub struct FrozenRequest<'a, P> {
+    pub lower: LowerFrozen<'a, P>,
+    /// Slots, and the sequences that there are.
+    pub slots: Option<(SlotChoice, u64)>,
+    /// Names what does not fit, by the slots.
+    pub what: &'a dyn Fn(SlotsUnfit) -> String,
+}
+
+/// A request for a plan of such a model.
+pub struct Frozen<'a, P> {
+    pub forward: &'a Forward,
+    pub config: &'a ModelConfig,
+    /// In which formats its file has its matrices.
+    pub stored: &'a Formats,
+    pub adapters: &'a Adapters,
+    pub arch: Arch,
+    /// Files that take host memory beside it.
+    pub data: &'a [PathBuf],
+    pub request: FrozenRequest<'a, P>,
+}
+
+impl<P: ForwardPlan> Lower for Frozen<'_, P> {
+    type Plan = P;
+
+    fn choices(&self) -> Vec<Choice> {
+        let slots = match self.request.slots {
+            None => vec![0],
+            Some((SlotChoice::Auto, sequences)) => SlotChoice::Auto.tries(sequences).collect(),
+            Some((SlotChoice::Count(count), _)) => vec![count],
+        };
+        let forms = forms(self.forward.format, self.stored);
+        iproduct!(forms, slots).map(|(format, slots)| Choice { format, slots }).collect()
+    }
+
+    fn lower(&self, Choice { format, slots }: Choice) -> Result<P, PlanError> {
+        let formats = &formats(format, Some(self.stored));
+        (self.request.lower)(Student { config: self.config, formats, adapters: self.adapters }, slots, self.arch)
+    }
+
+    fn host(&self, plan: &P, owner: DeviceMemory) -> HostMemory {
+        HostMemory::of_forward(plan.as_ref(), plan.model(), ("results", plan.kept_bytes()), self.data, owner)
+    }
+
+    fn remedy(&self, unfit: &Fit<P>) -> Remedy {
+        let slots = match self.request.slots {
+            None => SlotsUnfit { asked: 0, most: 0 },
+            Some((SlotChoice::Auto, sequences)) => SlotsUnfit { asked: SlotChoice::Auto.most(sequences), most: 0 },
+            Some((SlotChoice::Count(asked), _)) => {
+                most_slots(self, asked, &forms(self.forward.format, self.stored), unfit.memory.as_ref())
+            }
+        };
+        Remedy { what: (self.request.what)(slots), advice: String::new(), slots: self.request.slots.map(|_| slots) }
+    }
+}
 
 /// A plan of such a model.
 pub trait ForwardPlan: AsRef<Plan> + AsMut<Plan> {
@@ -189,10 +248,12 @@ impl Forward {
         data: &[PathBuf],
         shape: (u32, u32),
     ) -> Result<(EvaluationPlan, SealedDevice), DeviceError> {
-        let lower = |_: Fits<'_, EvaluationPlan>, student: Student<'_>, arch| {
+        let lower = |student: Student<'_>, _: u32, arch| {
             EvaluationPlan::with_gemm(student, shape, (self.precision(), self.gemm), arch)
         };
-        self.open_plan(opened, data, lower, |_| ())
+        let what =
+            |_| "this evaluation does not fit: give a smaller --batch-size, or --format stored or int8".to_owned();
+        self.open_plan(opened, data, FrozenRequest { lower: &lower, slots: None, what: &what }, |_| ())
     }
 
     /// Plans by what `lower` makes of the model for a device, checks memory, loads kernels, seals, and sends the weights; `extend` adds
@@ -204,33 +265,25 @@ impl Forward {
         &self,
         Opened { cublas, model, adapter }: &Opened<W>,
         data: &[PathBuf],
-        lower: impl Fn(Fits<'_, P>, Student<'_>, Arch) -> Result<P, PlanError>,
+        request: FrozenRequest<'_, P>,
         extend: impl FnOnce(&mut P),
     ) -> Result<(P, SealedDevice), DeviceError> {
         let (precision, model, adapter) = (self.precision(), model.borrow(), adapter.as_ref());
         let driver = device::open_with(&self.target, *cublas)?;
+        let (config, stored) = (model.config(), &model.formats());
+        check_stored("--format", self.format, stored)?;
+        let adapters = &adapter.map_or_else(Adapters::none, |adapter| adapter.layout.adapters());
         let arch = device::rows(driver.device())?.launches;
-        let formats = model.formats();
-        let adapters = adapter.map_or_else(Adapters::none, |adapter| adapter.layout.adapters());
-        let choice = Choice { flag: "--format", asked: self.format, formats: &formats };
-        let device = driver.device();
-        let host = |plan: &P| {
-            let (kept, memory) = (("results", plan.kept_bytes()), DeviceMemory::of(device));
-            HostMemory::of_forward(plan.as_ref(), plan.model(), kept, data, memory)
-        };
-        let host_bytes = |plan: &P| one_memory::host_bytes(device, || host(plan));
-        let Chosen { mut plan, note, .. } = choice.make(device, host_bytes, |formats| {
-            let fits = |plan: &P| {
-                let bytes = plan.as_ref().device_bytes() + host_bytes(plan);
-                arch == Arch::Sim || weight_format::fits(bytes, device.free_bytes)
-            };
-            lower(&fits, Student { config: model.config(), formats, adapters: &adapters }, arch)
+        let request = Frozen { forward: self, config, stored, adapters, arch, data, request };
+        let mut fit = fit(&request, Some(&Memory::of(driver.device())))?;
+        note_form(&fit, "--format", self.format, stored).iter().for_each(note);
+        fit.change(|plan| tuning::select(plan.as_mut(), driver.device(), None))?;
+        fit.change(|plan| {
+            extend(plan);
+            Ok::<_, DeviceError>(())
         })?;
-        note.iter().for_each(crate::base::notes::note);
-        tuning::select(plan.as_mut(), device, None)?;
-        extend(&mut plan);
-        let host = host(&plan);
-        let mut sealed = self.seal(driver, (plan.as_ref(), plan.model()), &host, (model, adapter))?;
+        let mut sealed = self.seal(driver, &fit, (model, adapter))?;
+        let plan = fit.plan;
         if let Some((adapter, weights)) = adapter.zip(plan.adapters()) {
             let mut scratch = Scratch::default();
             let all = adapter.all_placed(&weights.parameters)?;
@@ -247,15 +300,13 @@ impl Forward {
     pub(crate) fn seal(
         &self,
         driver: Box<dyn Driver>,
-        (plan, resident): (&Plan, &Resident),
-        host: &HostMemory,
+        fit: &Fit<impl ForwardPlan>,
         (model, adapter): (&dyn Weights, Option<&Adapter>),
     ) -> Result<SealedDevice, DeviceError> {
-        one_memory::check(driver.device(), plan, host)?;
         let models: Vec<String> =
             self.teacher.iter().chain([&self.model]).map(|path| path.display().to_string()).collect();
         let startup = &mut Startup::default();
-        let mut sealed = seal(driver, plan, &self.target.kernels, &models, (Placement::Arena, None), startup)?;
+        let mut sealed = seal(driver, fit, &self.target.kernels, &models, (Placement::Arena, None), startup)?;
         if self.heading {
             let teacher = self.teacher.as_ref().map(|teacher| teacher.display().to_string());
             let heading = sealed.heading().with("teacher", teacher).model("model", &self.model, model, self.format);
@@ -266,7 +317,7 @@ impl Forward {
             wait.goes_on();
             Ok(())
         })
-        .model(resident, Staging::Quantize)?;
+        .model(fit.plan.model(), Staging::Quantize)?;
         Ok(sealed)
     }
 }

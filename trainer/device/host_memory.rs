@@ -9,7 +9,7 @@ use precast_runtime::cuda::STAGE_SLOTS;
 use precast_runtime::{Device, STAGE_BYTES};
 use serde::Serialize;
 
-use crate::inputs::checkpoint::PART_ELEMENTS;
+use crate::inputs::checkpoint::{Access, PART_ELEMENTS};
 use crate::inputs::{data, teacher_cache};
 
 /// Overhead of direct reads, bytes, besides the bytes read.
@@ -26,6 +26,12 @@ pub enum DeviceMemory {
 impl DeviceMemory {
     pub fn of(device: &Device) -> Self {
         if device.has_one_memory() { Self::Shared } else { Self::Own }
+    }
+
+    /// Chooses how weights are read for a device: past the page cache, and never from a mapped file, where that takes the
+    /// device's memory.
+    pub fn access(device: &Device) -> Access {
+        if device.integrated { Access::Direct } else { Access::Map }
     }
 }
 
@@ -75,6 +81,12 @@ impl HostMemory {
         memory: DeviceMemory,
     ) -> Self {
         Self::of_models(plan, &[model], &[kept], of_data(data), memory)
+    }
+
+    /// Estimates the host memory beside a plan without a model.
+    #[cfg(test)]
+    pub(crate) fn of_parts(plan: &Plan, parts: &[(&'static str, u64)], memory: DeviceMemory) -> Self {
+        Self::of_models(plan, &[], parts, 0, memory)
     }
 
     fn of_models(

@@ -3,19 +3,20 @@
 pub mod bundle;
 pub mod decoding;
 mod error;
+pub mod fit;
 pub mod frozen;
 pub mod host_memory;
-pub mod one_memory;
+pub mod memory;
 pub mod remedy;
 pub mod run_heading;
 pub mod run_models;
 pub mod seal;
 pub mod session;
 pub mod shapes;
+pub mod training;
 pub mod tuning;
 pub(crate) mod upload;
 pub mod watch;
-pub mod weight_format;
 
 use precast_kernels::{Arch, KERNELS};
 use precast_plan::Gemm;

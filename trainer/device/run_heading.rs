@@ -9,8 +9,8 @@ use precast_runtime::{Device, Rows};
 use precast_system::count;
 
 use crate::base::roles::Role;
+use crate::device::fit::{DENSE, is_stored_dense};
 use crate::device::run_models::RunModels;
-use crate::device::weight_format::{DENSE, is_stored_dense};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::{Corpus, Summary};

@@ -8,6 +8,7 @@ use precast_runtime::{CublasUse, Driver, DriverError, Loading, Placement, Sealed
 
 use crate::base::notes::note;
 use crate::base::startup_times::Startup;
+use crate::device::fit::Fit;
 use crate::device::run_heading::Heading;
 use crate::device::watch::Watch;
 use crate::device::{self, DeviceError};
@@ -58,23 +59,20 @@ impl DerefMut for SealedDevice {
 }
 
 /// Checks memory, verifies and loads the bundle, seals.
-pub(crate) fn seal(
+pub(crate) fn seal<P: AsRef<Plan>>(
     driver: Box<dyn Driver>,
-    plan: &Plan,
+    fit: &Fit<P>,
     kernels: &Kernels,
     models: &[String],
     (placement, patience): (Placement, Option<Patience>),
     startup: &mut Startup,
 ) -> Result<SealedDevice, DeviceError> {
     driver.memory_note().iter().for_each(note);
-    let device = driver.device();
+    fit.check()?;
+    let (device, plan) = (driver.device(), fit.plan.as_ref());
     let source = kernels.find(device::rows(device)?.code, plan)?;
     source.note().into_iter().for_each(note);
     let bundle = source.open()?;
-    let needed = plan.device_bytes();
-    if needed > device.free_bytes {
-        return Err(DeviceError::memory(device, plan, needed, String::new()));
-    }
     let free_before = driver.free_bytes()?;
     let mut loading = Loading::new(driver);
     loading.load(&bundle, plan).map_err(|error| source.not_loaded(error, models))?;

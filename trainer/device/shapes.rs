@@ -7,19 +7,16 @@ use precast_plan::{
     Adapters, DecodeRequest, Formats, Gemm, ModelConfig, PlanError, Precision, Recipe, Sampling, Slots, Student,
     Teacher, TrainingPlan, TrainingRequest,
 };
-use precast_runtime::Device;
 
 use crate::base::notes::note;
 use crate::base::roles::Models;
-use crate::device::host_memory::{DeviceMemory, HostMemory};
-use crate::device::tuning::{self, Tuning};
-use crate::device::weight_format::{Choice, Chosen, is_stored_dense};
-use crate::device::{DeviceError, one_memory, weight_format};
+use crate::device::DeviceError;
+use crate::device::fit::{check_stored, is_stored_dense};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
 use crate::inputs::pair::same_path;
 use crate::inputs::teacher_cache::{Manifest, TeacherCache};
-use crate::options::{Completions, Kernels, RunConfig, SlotChoice, UsageError, WeightFormat};
+use crate::options::{Completions, Kernels, RunConfig, UsageError, WeightFormat};
 
 /// Completions of held-out prompts in a report.
 pub const SAMPLES: u32 = 3;
@@ -114,13 +111,11 @@ impl Shapes {
         if asked == WeightFormat::Stored && config.arithmetic.precision == Precision::Int8 {
             return Err(UsageError(PlanError::StoredInt8.to_string()));
         }
-        Choice { flag: "--student-format", asked, formats: &self.student.1 }.check()?;
-        let teacher = self.own_teacher().into_iter().filter(|_| !self.shares_weights(config));
-        let mut choices = teacher.map(|(_, formats)| {
-            let asked = config.teacher_format.unwrap_or_default();
-            Choice { flag: "--teacher-format", asked, formats }.check()
-        });
-        choices.try_for_each(|checked| checked)
+        check_stored("--student-format", asked, &self.student.1)?;
+        let teacher = self.own_teacher().filter(|_| !self.shares_weights(config));
+        teacher.map_or(Ok(()), |(_, stored)| {
+            check_stored("--teacher-format", config.teacher_format.unwrap_or_default(), stored)
+        })
     }
 
     /// True if the teacher's weights are the student's, once in memory: a frozen student of the same files, in the form
@@ -177,68 +172,6 @@ impl Shapes {
         let slots = Slots { count: SAMPLES, seq_len: recipe.seq_len.min(SAMPLE_TOKENS) };
         let request = DecodeRequest { slots, sampling: Sampling::LIKELIEST };
         (is_asked && DecodeRequest::draws(&self.student.0)).then_some(request)
-    }
-
-    /// Lowers a run for a device, its teacher in the form that the configuration asks for, with the variants that were
-    /// measured fastest there.
-    ///
-    /// # Errors
-    /// [`DeviceError`] where models and run do not go together, or fit in no form; where a table is another chip's.
-    pub fn plan(
-        &self,
-        device: &Device,
-        config: &RunConfig,
-        tuning: Option<&Tuning>,
-    ) -> Result<Chosen<TrainingPlan>, DeviceError> {
-        let mut chosen = self.fitting(device, config)?;
-        tuning::select(&mut chosen.plan.plan, device, tuning)?;
-        Ok(chosen)
-    }
-
-    /// Lowers it with as many slots of completions as the device has room for, or as are given.
-    fn fitting(&self, device: &Device, config: &RunConfig) -> Result<Chosen<TrainingPlan>, DeviceError> {
-        let Some(completions) = config.completions else { return self.untuned(device, config) };
-        let with = |count| self.untuned(device, &config.with_slots(count));
-        let is_sim = crate::device::rows(device)?.launches == Arch::Sim;
-        let fits = |chosen: &Chosen<TrainingPlan>| {
-            let host =
-                one_memory::host_bytes(device, || HostMemory::of(&chosen.plan, &config.data, DeviceMemory::Shared));
-            is_sim || weight_format::fits(chosen.plan.plan.device_bytes() + host, device.free_bytes)
-        };
-        let found = completions.rollout_slots.search(config.own_sequences(), |count| match with(count) {
-            // A form of the teacher that does not fit is refused before there is a plan.
-            Err(DeviceError::Memory { .. } | DeviceError::OneMemory { .. } | DeviceError::Unfit(_)) => None,
-            Ok(chosen) => fits(&chosen).then_some(Ok(chosen)),
-            Err(error) => Some(Err(error)),
-        });
-        let unfit = match found {
-            Ok(chosen) => return chosen,
-            // The run says what it takes with one.
-            Err(_) if completions.rollout_slots == SlotChoice::Auto => return with(1),
-            Err(unfit) => unfit,
-        };
-        let what = unfit.message(config.shape.seq_len, "--rollout-slots", "");
-        let Chosen { plan, .. } = with(unfit.asked).map_err(|error| error.unfit(&what))?;
-        Err(DeviceError::memory(device, &plan.plan, plan.plan.device_bytes(), String::new()).unfit(&what))
-    }
-
-    /// Lowers it with the variants that its architecture's row selects.
-    fn untuned(&self, device: &Device, config: &RunConfig) -> Result<Chosen<TrainingPlan>, DeviceError> {
-        self.check(config)?;
-        let arch = crate::device::rows(device)?.launches;
-        let student_format = self.student_format(config);
-        let lower = |formats: &Formats| self.lower(config, &config.recipe(), formats, arch);
-        if self.shares_weights(config) {
-            let note = "the teacher is the student's base: its weights are in memory once".to_owned();
-            return Ok(Chosen { plan: lower(&Formats::dense())?, format: student_format, note: Some(note) });
-        }
-        let dense = Formats::dense();
-        let formats = self.own_teacher().map_or(&dense, |(_, formats)| formats);
-        let asked = config.teacher_format.unwrap_or_default();
-        let host = |plan: &TrainingPlan| {
-            one_memory::host_bytes(device, || HostMemory::of(plan, &config.data, DeviceMemory::Shared))
-        };
-        Choice { flag: "--teacher-format", asked, formats }.make(device, host, lower)
     }
 }
 

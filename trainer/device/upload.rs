@@ -7,7 +7,8 @@ use precast_plan::{Parameter, Resident, Staged, Tensor, TrainingPlan, rope};
 use precast_runtime::{DriverError, Sealed};
 
 use crate::base::stop::Stopped;
-use crate::device::{DeviceError, one_memory};
+use crate::device::DeviceError;
+use crate::device::host_memory::DeviceMemory;
 use crate::inputs::checkpoint::{Scratch, Weights};
 
 /// Work that is done on a layer as it is sent.
@@ -31,7 +32,7 @@ pub(crate) struct Upload<'a> {
 
 impl<'a> Upload<'a> {
     pub fn new(sealed: &'a mut Sealed, weights: &'a dyn Weights, progress: &'a mut Progress<'a>) -> Self {
-        let scratch = Scratch::of(one_memory::access(sealed.device()));
+        let scratch = Scratch::of(DeviceMemory::access(sealed.device()));
         Self { sealed, weights, progress, scratch }
     }
 

@@ -54,8 +54,8 @@ pub use max_kl::MostKl;
 pub use measurement::{Measurement, StepMeasurement};
 pub use patience::Patience;
 pub use resolve::{Before, Purpose};
-pub use slot_choice::SlotChoice;
-pub(crate) use slot_choice::SlotsUnfit;
+pub use slot_choice::{SlotChoice, SlotsUnfit};
+
 pub use usage::UsageError;
 pub(crate) use usage::missing;
 pub use weight_format::WeightFormat;

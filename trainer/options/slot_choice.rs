@@ -29,22 +29,11 @@ impl SlotChoice {
         let smaller = BUCKETS.into_iter().rev().chain([32, 16, 8, 4, 2, 1]);
         std::iter::once(most).chain(smaller.filter(move |count| *count < most))
     }
-
-    /// Finds the most slots for so many sequences with which a plan fits, and returns what `fitting` makes of their number: none
-    /// where that does not fit. A number that is given fits, or nothing does.
-    pub(crate) fn search<T>(self, sequences: u64, mut fitting: impl FnMut(u32) -> Option<T>) -> Result<T, SlotsUnfit> {
-        let asked = self.most(sequences);
-        let found = self.tries(sequences).find_map(|count| Some((count, fitting(count)?)));
-        match found {
-            Some((count, found)) if self == Self::Auto || count == asked => Ok(found),
-            found => Err(SlotsUnfit { asked, most: found.map_or(0, |(count, _)| count) }),
-        }
-    }
 }
 
 /// Slots that do not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SlotsUnfit {
+pub struct SlotsUnfit {
     pub asked: u32,
     /// The most that fit: 0 where not even one does.
     pub most: u32,
@@ -94,15 +83,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_slots_as_fit_are_taken() {
+    fn fewer_slots_are_tried_after_more() {
         let tries = |choice: SlotChoice, sequences| choice.tries(sequences).collect::<Vec<u32>>();
         assert_eq!(tries(SlotChoice::Auto, 300), [300, 256, 128, 64, 32, 16, 8, 4, 2, 1]);
         assert_eq!((tries(SlotChoice::Auto, 1), tries(SlotChoice::Auto, 700)[0]), (vec![1], 512));
-        let search = |choice: SlotChoice, room| choice.search(300, |count| (count <= room).then_some(count));
-        assert_eq!([search(SlotChoice::Auto, 300), search(SlotChoice::Auto, 100)], [Ok(300), Ok(64)]);
-        assert_eq!(search(SlotChoice::Count(7), 7), Ok(7));
-        // A number that is given is not lowered: the most that fits is said.
-        assert_eq!(search(SlotChoice::Count(7), 6), Err(SlotsUnfit { asked: 7, most: 4 }));
-        assert_eq!(search(SlotChoice::Auto, 0), Err(SlotsUnfit { asked: 300, most: 0 }));
     }
 }

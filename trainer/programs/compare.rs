@@ -4,13 +4,14 @@
 
 use precast_fatbins::Digest;
 use precast_kernels::Arch;
-use precast_plan::{ComparisonPlan, Formats, PlanError, Precision, Side, Student};
+use precast_plan::{ComparisonPlan, PlanError, Precision, Side, Student};
 
+use crate::device::fit::{Choice, Fit, formats};
 use crate::device::frozen::Forward;
-use crate::device::host_memory::{DeviceMemory, HostMemory};
+use crate::device::host_memory::HostMemory;
+use crate::device::memory::Memory;
 use crate::device::seal::SealedDevice;
 use crate::device::session::read_columns;
-use crate::device::weight_format::formats;
 use crate::device::{self, tuning};
 use crate::inputs::checkpoint::{self, Checkpoint, Weights};
 use crate::inputs::data::MicroBatch;
@@ -35,7 +36,7 @@ pub fn compare(
     let batches: Vec<MicroBatch> = batches(&text.dataset.chunks, text.batch, text.longest).collect();
     let all = 2 * batches.len();
 
-    let (plan, mut sealed) = open(request, &model, &text, &of_form(against), ComparisonPlan::reference)?;
+    let (plan, mut sealed) = open(request, &model, &text, against, ComparisonPlan::reference)?;
     let Side::Reference { hidden } = plan.side else { unreachable!("a plan of the reference") };
     let mut states = Vec::with_capacity(batches.len());
     for (index, micro) in batches.iter().enumerate() {
@@ -45,7 +46,7 @@ pub fn compare(
     }
     drop(sealed);
 
-    let (plan, mut sealed) = open(request, &model, &text, &of_form(format), ComparisonPlan::other)?;
+    let (plan, mut sealed) = open(request, &model, &text, format, ComparisonPlan::other)?;
     let Side::Other { reference, compared, .. } = plan.side else { unreachable!("a plan of the other form") };
     let mut tally = Tally::default();
     for (index, (micro, hidden)) in batches.iter().zip(&states).enumerate() {
@@ -80,22 +81,25 @@ fn open(
     request: &Evaluation,
     model: &Checkpoint,
     text: &Text,
-    formats: &Formats,
+    format: WeightFormat,
     lower: Lower,
 ) -> Result<(ComparisonPlan, SealedDevice), Failure> {
     let forward = &request.forward;
     let driver = device::open(forward.target.device, &forward.target.kernels)?;
     let arch = device::rows(driver.device())?.launches;
     let shape = (text.batch, text.longest);
-    let mut plan = lower((model.config(), formats).into(), shape, forward.precision(), arch)?;
+    let formats = formats(format, Some(&model.formats()));
+    let mut plan = lower((model.config(), &formats).into(), shape, forward.precision(), arch)?;
     tuning::select(&mut plan.plan, driver.device(), None)?;
     let tokens = text.dataset.chunks.len().div_ceil(text.batch as usize) as u64 * u64::from(text.batch * text.longest);
     let hidden_bytes = tokens * u64::from(model.config().hidden) * forward.precision().dtype().bytes();
     let kept = ("last hidden states", hidden_bytes);
-    let host = HostMemory::of_forward(&plan.plan, &plan.model, kept, &request.data, DeviceMemory::of(driver.device()));
+    let memory = Memory::of(driver.device());
+    let host = HostMemory::of_forward(&plan.plan, &plan.model, kept, &request.data, memory.owner);
     // The reference comes first, and says it for both.
     let heading = forward.heading && matches!(plan.side, Side::Reference { .. });
     let forward = Forward { heading, ..forward.clone() };
-    let sealed = forward.seal(driver, (&plan.plan, &plan.model), &host, (model, None))?;
-    Ok((plan, sealed))
+    let fit = Fit::new(plan, Choice { format, slots: 0 }, host, Some(memory));
+    let sealed = forward.seal(driver, &fit, (model, None))?;
+    Ok((fit.plan, sealed))
 }

@@ -184,7 +184,7 @@ passes_on!(DecodeError: Driver; Decode: NotFinite, Stops);
 passes_on!(RankError: Driver, Stopped; Rank: Usage, Failed, Different, Io);
 passes_on!(
     DeviceError: Cache, Checkpoint, Driver, Io, Plan, Rank, Stopped, Usage;
-    Device: Load, Bundle, NotInBundle, Cublas, Memory, OneMemory, Unfit
+    Device: Load, Bundle, NotInBundle, Cublas, Memory, Unfit
 );
 passes_on!(
     CacheError: Io;

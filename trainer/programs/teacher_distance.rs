@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::base::notes::note;
 use crate::base::roles::Models;
 use crate::device::DeviceError;
-use crate::device::frozen::{Fits, Forward, Opened};
+use crate::device::frozen::{Forward, FrozenRequest, Opened};
 use crate::device::run_models::open_head;
 use crate::device::seal::SealedDevice;
 use crate::device::session::{HiddenStates, read_columns};
@@ -171,10 +171,12 @@ fn seal(
     (data, teacher): (&[PathBuf], &Checkpoint),
     shape: (u32, u32),
 ) -> Result<(ComparisonPlan, SealedDevice), DeviceError> {
-    let lower = |_: Fits<'_, ComparisonPlan>, student: Student<'_>, arch| {
+    let lower = |student: Student<'_>, _: u32, arch| {
         ComparisonPlan::student(student, teacher.config(), shape, forward.precision(), arch)
     };
-    let (plan, mut sealed) = forward.open_plan(opened, data, lower, |_| ())?;
+    let what = |_| "this evaluation does not fit: give a smaller --batch-size".to_owned();
+    let (plan, mut sealed) =
+        forward.open_plan(opened, data, FrozenRequest { lower: &lower, slots: None, what: &what }, |_| ())?;
     let Side::Other { head: Some(head), .. } = &plan.side else {
         unreachable!("a plan of a student has its teacher's head")
     };

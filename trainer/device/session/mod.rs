@@ -14,14 +14,13 @@ use precast_plan::training::{MICRO, UPDATE};
 use precast_plan::{Plan, Tensor, TokenComparison, TrainingPlan};
 use precast_runtime::{Driver, DriverError, Placement, Sealed};
 
-use crate::base::notes::note;
 use crate::base::startup_times::Startup;
-use crate::device::host_memory::{DeviceMemory, HostMemory};
+use crate::device::fit::{Choice, Fit};
 use crate::device::run_models::RunModels;
 use crate::device::seal::{SealedDevice, seal};
-use crate::device::tuning::Tuning;
-use crate::device::weight_format::Chosen;
-use crate::device::{self, DeviceError, one_memory};
+use crate::device::training::Training;
+use crate::device::tuning::{self, Tuning};
+use crate::device::{self, DeviceError};
 use crate::inputs::checkpoint::Weights;
 use crate::options::{RunConfig, WeightFormat};
 pub use hidden_states::HiddenStates;
@@ -63,26 +62,14 @@ impl Session {
         startup: &mut Startup,
         extend: impl FnOnce(&mut Plan) -> T,
     ) -> Result<(Self, T), DeviceError> {
-        let shapes = models.shapes();
-        let advise = |mut failure| {
-            if let DeviceError::Memory { first, .. } | DeviceError::OneMemory { first, .. } = &mut failure
-                && shapes.student_could_be_stored(config)
-            {
-                *first = "--student-format stored, ";
-            }
-            failure
-        };
-        let device = driver.device();
         let tuning = Tuning::read(&config.tuning)?;
-        let chosen = shapes.plan(device, config, tuning.as_ref()).map_err(advise)?;
-        let Chosen { mut plan, format: teacher_format, note: said } = chosen;
-        let extension = extend(&mut plan.plan);
+        let mut fit = Training::fit_device(&models.shapes(), config, driver.device())?;
+        fit.change(|plan| tuning::select(&mut plan.plan, driver.device(), tuning.as_ref()))?;
+        let extension = fit.change(|plan| Ok::<_, DeviceError>(extend(&mut plan.plan)))?;
         startup.end("plan");
-        said.iter().for_each(note);
-        let host = HostMemory::of(&plan, &config.data, DeviceMemory::of(device));
-        one_memory::check(device, &plan.plan, &host).map_err(advise)?;
         let (kernels, how) = (&config.target.kernels, (placement, config.output.patience));
-        let sealed = seal(driver, &plan.plan, kernels, &config.model_names(), how, startup).map_err(advise)?;
+        let sealed = seal(driver, &fit, kernels, &config.model_names(), how, startup)?;
+        let Fit { plan, choice: Choice { format: teacher_format, .. }, .. } = fit;
         if let Some(peak) = sealed.device().peak() {
             let phase_s = |phase| estimate::seconds(&plan.plan, phase, &peak);
             sealed.watch.step_takes(f64::from(config.division.grad_accum) * phase_s(MICRO) + phase_s(UPDATE));

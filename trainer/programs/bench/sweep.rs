@@ -71,8 +71,8 @@ pub fn sweep(config: &RunConfig) -> Result<Sweep, Failure> {
                 sweep.points.push(point);
                 continue;
             }
-            Err(Failure::Device(DeviceError::Memory { needed, free, .. })) => {
-                format!("needs {}, {} are free", human_bytes(needed), human_bytes(free))
+            Err(Failure::Device(DeviceError::Memory(unfit))) => {
+                format!("needs {}, {} are free", human_bytes(unfit.takes.bytes), human_bytes(unfit.memory.free))
             }
             Err(Failure::Plan(PlanError::SequenceTooLong { role, max_positions, .. })) => {
                 format!("the {role} takes sequences of {max_positions}")

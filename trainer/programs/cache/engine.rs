@@ -10,9 +10,10 @@ use precast_system::terminal::tell;
 use super::request::CacheRequest;
 use super::sequences::Sequence;
 use crate::base::startup_times::Startup;
+use crate::device::fit::Fit;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::seal::{SealedDevice, seal};
-use crate::device::{DeviceError, one_memory, tuning};
+use crate::device::{DeviceError, tuning};
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::teacher_cache::{Compact, Made};
 use crate::options::Patience;
@@ -55,33 +56,29 @@ impl Opening<'_> {
 
     /// Estimates the host memory that a filling takes: rows of a batch that is read, of one that is written, and of those
     /// between, of each rank; and so many bytes of streams.
-    pub fn host(&self, plan: &Plan, model: &Resident, spilled: u64) -> HostMemory {
+    pub fn host(&self, plan: &Plan, model: &Resident, spilled: u64, owner: DeviceMemory) -> HostMemory {
         let (batch, seq_len) = self.request.batch();
         // Of each rank one is computed or received while others wait; one is written. Of a compact one parts and rows are there.
         let batches = (WAITING as u64 + 1) * u64::from(self.ranks) + 1 + u64::from(self.made.compact.is_some());
         let kept = ("rows of the cache", batches * u64::from(batch * seq_len) * self.made.row_bytes() + spilled);
-        HostMemory::of_forward(plan, model, kept, &self.request.data, DeviceMemory::of(self.driver.device()))
+        HostMemory::of_forward(plan, model, kept, &self.request.data, owner)
     }
 
     /// Checks memory, loads kernels and seals. `patience` is that of who watches the device, and `spilled` bytes are pinned.
-    pub fn seal(
+    pub fn seal<P: AsRef<Plan> + AsMut<Plan>>(
         mut self,
-        plan: &mut Plan,
-        model: &Resident,
+        fit: &mut Fit<P>,
         (patience, spilled): (Option<Patience>, u64),
     ) -> Result<SealedDevice, DeviceError> {
-        let what = "the teacher does not fit: give --memory less than is free, use a smaller --batch-size, or end other programs";
-        let host = self.host(plan, model, spilled);
-        tuning::select(plan, self.driver.device(), None)?;
-        one_memory::check(self.driver.device(), plan, &host).map_err(|error| error.unfit(what))?;
+        fit.change(|plan| tuning::select(plan.as_mut(), self.driver.device(), None))?;
+        fit.check()?;
         if spilled > 0 {
             self.driver.pin(spilled)?;
         }
         let path: &Path = &self.request.teacher;
         let (models, startup) = ([path.display().to_string()], &mut Startup::default());
         let kernels = &self.request.target.kernels;
-        let sealed = seal(self.driver, plan, kernels, &models, (Placement::Arena, patience), startup);
-        let sealed = sealed.map_err(|error| error.unfit(what))?;
+        let sealed = seal(self.driver, fit, kernels, &models, (Placement::Arena, patience), startup)?;
         if self.request.heading {
             tell(sealed.heading().model("teacher", path, self.teacher, self.request.teacher_format));
         }

@@ -1,27 +1,29 @@
 //! Chooses where a teacher's weights are: on the device, or two layers of them at a time.
 
+use precast_kernels::Arch;
 use precast_plan::{Formats, HiddenPlan, Plan, PlanError, SweepPlan, human_bytes};
-use precast_runtime::Device;
 
 use super::engine::{Engine, Opening};
 use super::pass::{Pass, Room};
 use super::resident::Resident;
 use super::sweep::Sweep;
-use crate::device::weight_format::{Choice, Chosen, KERNELS_BYTES};
-use crate::device::{self, DeviceError, one_memory};
+use crate::device::fit::{Choice, Fit, Lower, Remedy, check_stored, fit, formats, forms, note_form};
+use crate::device::host_memory::{DeviceMemory, HostMemory};
+use crate::device::memory::Memory;
+use crate::device::{self, DeviceError};
 use crate::inputs::checkpoint::Weights;
 use crate::options::WeightFormat;
 
 /// A plan, and a note on why it is so.
 pub(super) enum Planned {
-    Resident(Box<HiddenPlan>, Option<String>),
+    Resident(Box<Fit<HiddenPlan>>, Option<String>),
     Sweep(Box<Pass>, String),
 }
 
 impl Planned {
     pub fn plan(&self) -> &Plan {
         match self {
-            Self::Resident(plan, _) => &plan.plan,
+            Self::Resident(fit, _) => &fit.plan.plan,
             Self::Sweep(pass, _) => &pass.plan.plan,
         }
     }
@@ -41,21 +43,22 @@ impl<'a> Opening<'a> {
     /// # Errors
     /// [`DeviceError`].
     pub fn plan(&self, sequences: u64) -> Result<Planned, DeviceError> {
-        let memory = self.memory();
-        match self.resident(memory) {
-            Ok(Chosen { plan, note, .. }) if self.is_allowed(&plan) => Ok(Planned::Resident(Box::new(plan), note)),
-            Ok(_) | Err(DeviceError::Memory { .. } | DeviceError::OneMemory { .. } | DeviceError::Unfit(_)) => {
-                let pass = self.sweep(sequences, memory)?;
-                let note = format!(
-                    "the teacher does not fit into {}: it is swept through {}, layer after layer, {}",
-                    human_bytes(memory.unwrap_or(self.driver.device().free_bytes)),
-                    human_bytes(pass.plan.plan.arena_bytes),
-                    pass.described(self.request.shape.batch_size)
-                );
-                Ok(Planned::Sweep(Box::new(pass), note))
-            }
-            Err(error) => Err(error),
+        let (asked, stored) = (self.request.teacher_format, &self.teacher.formats());
+        check_stored("--teacher-format", asked, stored)?;
+        let arch = device::rows(self.driver.device())?.launches;
+        let resident = fit(&Whole { opening: self, stored, arch }, Some(&self.memory()))?;
+        if resident.is_within() {
+            let note = note_form(&resident, "--teacher-format", asked, stored);
+            return Ok(Planned::Resident(Box::new(resident), note));
         }
+        let pass = self.sweep(sequences, stored, arch)?;
+        let note = format!(
+            "the teacher does not fit into {}: it is swept through {}, layer after layer, {}",
+            human_bytes(self.room(0)),
+            human_bytes(pass.plan.plan.arena_bytes),
+            pass.described(self.request.shape.batch_size)
+        );
+        Ok(Planned::Sweep(Box::new(pass), note))
     }
 
     /// Loads kernels and seals what is planned.
@@ -64,67 +67,81 @@ impl<'a> Opening<'a> {
     /// [`DeviceError`].
     pub fn open(self, planned: Planned) -> Result<Box<dyn Engine + 'a>, DeviceError> {
         Ok(match planned {
-            Planned::Resident(plan, _) => Box::new(Resident::open(self, *plan)?),
+            Planned::Resident(fit, _) => Box::new(Resident::open(self, *fit)?),
             Planned::Sweep(pass, _) => Box::new(Sweep::open(self, *pass)?),
         })
     }
 
-    /// Returns the memory that a plan may take, if it is bounded: that of the simulated GPU is only where it is asked to be.
-    fn memory(&self) -> Option<u64> {
-        let device = self.driver.device();
-        let free = device.compute_capability.map(|_| device.free_bytes.saturating_sub(KERNELS_BYTES));
-        self.request.memory.into_iter().chain(free).min()
+    /// Returns the memory that there is, or that may be taken besides kernels.
+    fn memory(&self) -> Memory {
+        let mut memory = Memory::of(self.driver.device());
+        let most = self.request.memory.map(|most| most.saturating_add(memory.kernels));
+        memory.free = most.unwrap_or(memory.free).min(memory.free);
+        memory
     }
 
-    /// Returns true if a plan fits into what a plan may take, beside what the host takes of that where it shares it.
-    fn is_allowed(&self, plan: &HiddenPlan) -> bool {
-        self.memory().is_none_or(|most| plan.plan.arena_bytes + self.host_bytes(&plan.plan, &plan.model, 0) <= most)
+    /// Returns the bytes of it for a plan, beside so many of the host.
+    fn room(&self, host_bytes: u64) -> u64 {
+        let memory = self.memory();
+        memory.free.saturating_sub(memory.kernels + host_bytes)
     }
 
-    /// Returns the bytes that the host takes of memory which it shares with the device, 0 where each has its own.
-    fn host_bytes(&self, plan: &Plan, model: &precast_plan::Resident, spilled: u64) -> u64 {
-        one_memory::host_bytes(self.driver.device(), || self.host(plan, model, spilled))
-    }
-
-    /// Lowers the teacher resident, in the format that is asked for or, of `auto`, the first that fits.
-    fn resident(&self, memory: Option<u64>) -> Result<Chosen<HiddenPlan>, DeviceError> {
-        let device = self.driver.device();
-        let arch = device::rows(device)?.launches;
-        let free_bytes = memory.map_or(device.free_bytes, |memory| memory.saturating_add(KERNELS_BYTES));
-        let device = &Device { free_bytes: free_bytes.min(device.free_bytes), ..device.clone() };
-        let formats = self.teacher.formats();
-        let choice = Choice { flag: "--teacher-format", asked: self.request.teacher_format, formats: &formats };
-        let lower = |formats: &Formats| {
-            let results = (self.request.precision, self.top());
-            HiddenPlan::new((self.teacher.config(), formats), self.request.batch(), results, arch)
-        };
-        choice.make(device, |plan: &HiddenPlan| self.host_bytes(&plan.plan, &plan.model, 0), lower)
+    /// Compares the plan of a sweep that spills so many bytes.
+    pub fn fit_sweep(&self, plan: SweepPlan, spilled: u64) -> Fit<SweepPlan> {
+        let memory = self.memory();
+        let host = self.host(&plan.plan, &plan.first, spilled, memory.owner);
+        Fit::new(plan, Choice { format: self.request.teacher_format, slots: 0 }, host, Some(memory))
     }
 
     /// Lowers a pass of a sweep.
-    fn sweep(&self, sequences: u64, memory: Option<u64>) -> Result<Pass, DeviceError> {
-        let arch = device::rows(self.driver.device())?.launches;
-        let formats = match self.request.teacher_format {
-            WeightFormat::Bf16 => Formats::dense(),
-            _ => self.teacher.formats(),
-        };
+    fn sweep(&self, sequences: u64, stored: &Formats, arch: Arch) -> Result<Pass, DeviceError> {
+        let formats = if self.request.teacher_format == WeightFormat::Bf16 { &Formats::dense() } else { stored };
         let lower = |batches: u64, places: usize| -> Result<SweepPlan, PlanError> {
             let shape = (self.request.batch(), (batches as u32, places));
-            SweepPlan::new((self.teacher.config(), &formats), shape, (self.request.precision, self.top()), arch)
+            SweepPlan::new((self.teacher.config(), formats), shape, (self.request.precision, self.top()), arch)
         };
         let all = sequences.div_ceil(u64::from(self.request.shape.batch_size)).div_ceil(self.ranks.into()).max(1);
-        let one = lower(1, 1)?;
-        let device =
-            memory.map(|memory| memory.saturating_sub(self.host_bytes(&one.plan, &one.first, self.request.spill)));
-        if let Some(free_bytes) = device.filter(|device| *device < one.plan.arena_bytes) {
-            let device = Device { free_bytes, ..self.driver.device().clone() };
-            let less = if self.request.spill > 0 { " or less --spill" } else { "" };
-            let what = format!(
-                "the teacher does not fit, and two of its layers with a batch of sequences do not either: use a smaller --batch-size, or \
-                 give more --memory{less}"
-            );
-            return Err(DeviceError::memory(&device, &one.plan, one.plan.arena_bytes, String::new()).unfit(&what));
-        }
-        Ok(Pass::new(all, &Room { device, spill: self.request.spill }, &one, lower)?)
+        let mut one = self.fit_sweep(lower(1, 1)?, self.request.spill);
+        let less = if self.request.spill > 0 { " or less --spill" } else { "" };
+        let what = format!(
+            "the teacher does not fit, and two of its layers with a batch of sequences do not either: use a smaller --batch-size, or \
+             give more --memory{less}"
+        );
+        one.remedy = Some(Remedy { what, ..Remedy::default() });
+        one.check()?;
+        let room = Room { device: self.room(one.takes.host_bytes), spill: self.request.spill };
+        Ok(Pass::new(all, &room, &one.plan, lower)?)
+    }
+}
+
+/// A teacher that is on the device whole, as a request.
+struct Whole<'a> {
+    opening: &'a Opening<'a>,
+    stored: &'a Formats,
+    arch: Arch,
+}
+
+impl Lower for Whole<'_> {
+    type Plan = HiddenPlan;
+
+    fn choices(&self) -> Vec<Choice> {
+        let forms = forms(self.opening.request.teacher_format, self.stored);
+        forms.into_iter().map(|format| Choice { format, slots: 0 }).collect()
+    }
+
+    fn lower(&self, choice: Choice) -> Result<HiddenPlan, PlanError> {
+        let Opening { teacher, request, .. } = self.opening;
+        let results = (request.precision, self.opening.top());
+        let formats = formats(choice.format, Some(self.stored));
+        HiddenPlan::new((teacher.config(), &formats), request.batch(), results, self.arch)
+    }
+
+    fn host(&self, plan: &HiddenPlan, owner: DeviceMemory) -> HostMemory {
+        self.opening.host(&plan.plan, &plan.model, 0, owner)
+    }
+
+    /// It is swept then.
+    fn remedy(&self, _: &Fit<HiddenPlan>) -> Remedy {
+        Remedy::default()
     }
 }

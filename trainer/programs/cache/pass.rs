@@ -16,8 +16,8 @@ pub(super) struct Pass {
 
 /// Memory that a pass may take.
 pub(super) struct Room {
-    /// Device memory, if it is bounded.
-    pub device: Option<u64>,
+    /// Device memory.
+    pub device: u64,
     /// Host memory for streams.
     pub spill: u64,
 }
@@ -36,11 +36,8 @@ impl Pass {
     ) -> Result<Self, PlanError> {
         let (bytes, stream) = (one.plan.arena_bytes, one.places[0].bytes());
         let more = lower(2, 1)?.plan.arena_bytes - bytes;
-        let most = room.device.map_or(all, |device| (1 + (device - bytes) / more).min(all)).min(MOST_BATCHES);
-        let fits = |batches: u64| {
-            let bytes = bytes + stream + (batches - 1) * (more + stream);
-            room.device.is_some_and(|device| bytes <= device)
-        };
+        let most = (1 + (room.device - bytes) / more).min(all).min(MOST_BATCHES);
+        let fits = |batches: u64| bytes + stream + (batches - 1) * (more + stream) <= room.device;
         let (batches, blocks) = spilled(all, most, room.spill / stream, fits).unwrap_or((even(all, most), 1));
         let places = if blocks > 1 { 2 } else { 1 };
         Ok(Self { plan: lower(batches, places)?, blocks: blocks as usize, is_whole: batches * blocks >= all })

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::engine::{Emit, Engine, Opening, read_rows};
 use super::sequences::{Sequence, laid_out};
 use crate::device::DeviceError;
+use crate::device::fit::Fit;
 use crate::device::seal::SealedDevice;
 use crate::device::upload::{Staging, Upload};
 use crate::inputs::teacher_cache::Made;
@@ -25,9 +26,10 @@ impl<'a> Resident<'a> {
     ///
     /// # Errors
     /// [`DeviceError`].
-    pub fn open(opening: Opening<'a>, mut plan: HiddenPlan) -> Result<Self, DeviceError> {
+    pub fn open(opening: Opening<'a>, mut fit: Fit<HiddenPlan>) -> Result<Self, DeviceError> {
         let Opening { request, teacher, made, .. } = opening;
-        let mut sealed = opening.seal(&mut plan.plan, &plan.buffers.model, (None, 0))?;
+        let mut sealed = opening.seal(&mut fit, (None, 0))?;
+        let plan = fit.plan;
         let mut wait = Wait::start("sending weights");
         let progress = &mut |_| {
             wait.goes_on();

@@ -44,9 +44,11 @@ impl<'a> Sweep<'a> {
     pub fn open(opening: Opening<'a>, pass: Pass) -> Result<Self, DeviceError> {
         let Opening { request, teacher, made, .. } = opening;
         let spilled = pass.spilled_bytes();
-        let Pass { mut plan, blocks, is_whole } = pass;
+        let Pass { plan, blocks, is_whole } = pass;
         // A layer takes as long as it has tokens, and no step before says how long.
-        let mut sealed = opening.seal(&mut plan.plan, &plan.buffers.first, (Some(Patience::None), spilled))?;
+        let mut fit = opening.fit_sweep(plan, spilled);
+        let mut sealed = opening.seal(&mut fit, (Some(Patience::None), spilled))?;
+        let plan = fit.plan;
         Upload::new(&mut sealed, teacher, &mut |_| Ok(())).tables(&plan.first)?;
         let batch = request.shape.batch_size as usize;
         let mut sweep = Self { plan, blocks, is_whole, sealed, teacher, made, batch, scratch: None, is_first: true };

@@ -3,11 +3,11 @@
 use precast_kernels::Dtype;
 use precast_kernels::abi::IDLE_SLOT;
 use precast_plan::decoding::{PREFILL, bucket, decode_phase};
-use precast_plan::{DecodeCheckBuffers, DecodeCheckPlan, Slots, Tensor, evaluation};
+use precast_plan::{DecodeCheckBuffers, DecodeCheckPlan, Slots, Student, Tensor, evaluation};
 
 use super::sequences::{CheckedRow, CheckedSequence};
 use super::{Compared, DecodeCheck, DifferingToken};
-use crate::device::frozen::Opened;
+use crate::device::frozen::{FrozenRequest, Opened};
 use crate::device::seal::SealedDevice;
 use crate::programs::failure::Failure;
 use crate::run::outcome::RunFault;
@@ -33,14 +33,11 @@ impl DecodeChecker {
         let DecodeCheck { forward, rows, seq_len, .. } = request;
         let seq_len = seq_len.unwrap_or(SEQ_LEN.min(opened.model.config().max_positions));
         let slots = Slots { count: *rows, seq_len };
-        let opened = forward.open_plan(
-            opened,
-            &[],
-            |_, student, arch| DecodeCheckPlan::new(student, slots, forward.precision(), arch),
-            |_| (),
-        );
-        let advice = format!("{rows} sequences of {seq_len} tokens do not fit: give smaller --rows or --seq-len");
-        let (plan, sealed) = opened.map_err(|error| error.unfit(&advice))?;
+        let lower =
+            |student: Student<'_>, _: u32, arch| DecodeCheckPlan::new(student, slots, forward.precision(), arch);
+        let what = |_| format!("{rows} sequences of {seq_len} tokens do not fit: give smaller --rows or --seq-len");
+        let (plan, sealed) =
+            forward.open_plan(opened, &[], FrozenRequest { lower: &lower, slots: None, what: &what }, |_| ())?;
         Ok(Self { sealed, plan })
     }
 

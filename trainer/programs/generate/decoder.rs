@@ -1,16 +1,15 @@
 //! The device of a generation: as many slots as are asked for, or as it has room for.
 
 use std::borrow::Borrow;
-use std::cell::Cell;
 use std::path::PathBuf;
 
 use precast_plan::{DecodeRequest, GenerationPlan, Sampling, Slots, Student};
 
 use crate::device::decoding::{DecodeError, DecodingDevice};
-use crate::device::frozen::{Fits, Forward, Opened};
+use crate::device::frozen::{Forward, FrozenRequest, Opened};
 use crate::device::seal::SealedDevice;
 use crate::inputs::checkpoint::Weights;
-use crate::options::{SlotChoice, SlotsUnfit, WeightFormat};
+use crate::options::{SlotChoice, SlotsUnfit};
 use crate::programs::failure::Failure;
 
 /// A generation whose device is to be opened.
@@ -46,25 +45,14 @@ impl DeviceDecoder {
         extend: impl FnOnce(&mut GenerationPlan),
     ) -> Result<Self, Failure> {
         let DecoderRequest { forward, sequences, sampling, slots, seq_len, .. } = request;
-        // Those that are asked for, in the form that most fit in.
-        let unfit = Cell::new(SlotsUnfit { asked: slots.most(*sequences), most: 0 });
-        let lower = |fits: Fits<'_, GenerationPlan>, student: Student<'_>, arch| {
-            let lower = |count| {
-                let decode = DecodeRequest { slots: Slots { count, seq_len: *seq_len }, sampling: *sampling };
-                GenerationPlan::new(student, decode, forward.precision(), arch)
-            };
-            slots.search(*sequences, |count| lower(count).ok().filter(fits)).or_else(|found| {
-                // A form that is not asked for is lowered to say what it would take.
-                let is_asked = student.formats.is_int8() == (forward.format == WeightFormat::Int8);
-                if is_asked {
-                    unfit.set(unfit.get().max(found));
-                }
-                lower(found.asked)
-            })
+        let lower = |student: Student<'_>, count, arch| {
+            let decode = DecodeRequest { slots: Slots { count, seq_len: *seq_len }, sampling: *sampling };
+            GenerationPlan::new(student, decode, forward.precision(), arch)
         };
-        let (plan, sealed) = forward
-            .open_plan(opened, request.data, lower, extend)
-            .map_err(|error| error.unfit(&too_many(unfit.get(), *seq_len)))?;
+        let what = |unfit| too_many(unfit, *seq_len);
+        let slots = Some((*slots, *sequences));
+        let (plan, sealed) =
+            forward.open_plan(opened, request.data, FrozenRequest { lower: &lower, slots, what: &what }, extend)?;
         Ok(Self { sealed, plan, stops: request.stops.clone() })
     }
 

@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-use precast_plan::human_bytes;
+use precast_plan::{TrainingPlan, human_bytes};
 use serde::{Serialize, Serializer};
 
-use super::changes::{Case, Change};
-use super::room::{Room, Takes};
-use crate::device::DeviceError;
-use crate::device::weight_format::{KERNELS_BYTES, beside};
+use super::changes::{Change, least_changes};
+use crate::device::fit::{Fit, Remedy, Unfit};
+use crate::device::memory::{Memory, Takes};
+use crate::device::training::Training;
 use crate::programs::failure::Failure;
 
 /// Comparison of a run with the memory that there is.
 #[derive(Debug, Serialize)]
-pub(super) struct Fit {
+pub(super) struct Answer {
     #[serde(flatten)]
-    pub room: Room,
+    pub memory: Memory,
     pub fits: bool,
     /// Least changes by which a run fits that does not; empty where none of those that are tried does.
     #[serde(rename = "least_change", serialize_with = "first")]
@@ -28,13 +28,13 @@ fn first<S: Serializer>(changes: &[Change], to: S) -> Result<S::Ok, S::Error> {
     changes.first().serialize(to)
 }
 
-impl Fit {
-    /// Compares a run; none where there is nothing to compare with.
-    pub fn of(case: &Case<'_>, takes: Takes) -> Option<Self> {
-        let room = case.target.room.clone()?;
-        let fits = takes.fits(Some(&room));
-        let changes = if fits { Vec::new() } else { case.least_changes() };
-        Some(Self { room, fits, changes, takes })
+impl Answer {
+    /// Answers for a run; none where there is nothing to compare with.
+    pub fn of(run: &Training<'_>, fit: &Fit<TrainingPlan>) -> Option<Self> {
+        let memory = fit.memory.clone()?;
+        let fits = fit.is_within();
+        let changes = if fits { Vec::new() } else { least_changes(run, fit) };
+        Some(Self { memory, fits, changes, takes: fit.takes })
     }
 
     /// Refuses a run that does not fit.
@@ -42,32 +42,31 @@ impl Fit {
         if self.fits {
             return Ok(());
         }
-        let Self { takes: Takes { bytes, host_bytes }, room, .. } = self;
         let advice = match self.changes.first() {
             Some(change) => format!("The least change that fits: {change}"),
             None => NO_CHANGE.to_owned(),
         };
-        let message = format!(
-            "this run does not fit: it takes {bytes} bytes of device memory, up to {KERNELS_BYTES} for kernels{}, and {room}.\n{advice}",
-            beside(*host_bytes)
-        );
-        Err(DeviceError::Unfit(message).into())
+        let remedy = Remedy { advice, ..Remedy::default() };
+        Err(Failure::Device(
+            Unfit { takes: self.takes, memory: self.memory.clone(), table: String::new(), remedy }.into(),
+        ))
     }
+}
+
+/// Says first of a plan whether it fits.
+pub(super) fn verdict(fits: bool, takes: Takes, memory: &Memory) -> String {
+    let (verdict, bytes) = (if fits { "fits" } else { "does not fit" }, human_bytes(takes.bytes));
+    let (kernels, host) = (human_bytes(memory.kernels), takes.beside(human_bytes));
+    format!("{verdict}: {bytes}, up to {kernels} for kernels{host}, of {}", memory.described())
 }
 
 const NO_CHANGE: &str = "Neither smaller micro-batches, --recompute, other formats nor shorter sequences make it fit: use smaller \
                          models, or a GPU with more memory";
 
-impl fmt::Display for Fit {
+impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { room, fits, changes, takes: Takes { bytes, host_bytes } } = self;
-        let host = match host_bytes {
-            0 => String::new(),
-            bytes => format!(", {} for the host, which shares it", human_bytes(*bytes)),
-        };
-        let (verdict, takes, kernels) =
-            (if *fits { "fits" } else { "does not fit" }, human_bytes(*bytes), human_bytes(KERNELS_BYTES));
-        writeln!(f, "{verdict}: {takes}, up to {kernels} for kernels{host}, of {}", room.described())?;
+        let Self { memory, fits, changes, takes } = self;
+        writeln!(f, "{}", verdict(*fits, *takes, memory))?;
         match (fits, changes.is_empty()) {
             (true, _) => Ok(()),
             (false, true) => writeln!(f, "{NO_CHANGE}"),

@@ -3,13 +3,12 @@
 use std::fmt;
 
 use itertools::iproduct;
-use precast_plan::{Formats, Recompute, human_bytes};
+use precast_plan::{Recompute, TrainingPlan, human_bytes};
 use serde::Serialize;
 
-use super::Target;
-use super::room::Takes;
-use crate::device::shapes::Shapes;
-use crate::device::weight_format::formats;
+use crate::device::fit::{Choice, Fit, compare};
+use crate::device::memory::Takes;
+use crate::device::training::Training;
 use crate::options::{RunConfig, ShapeOptions, SlotsUnfit, WeightFormat};
 
 /// Changes that are named at most.
@@ -39,17 +38,16 @@ impl fmt::Display for Change {
     }
 }
 
-/// A run that may not fit.
-pub(super) struct Case<'a> {
-    pub config: &'a RunConfig,
-    pub shapes: &'a Shapes,
-    pub target: &'a Target,
-    /// Formats of the matrices of a teacher that is in memory for itself.
-    pub own_teacher: Option<&'a Formats>,
-    /// In which form of the teacher it may not fit.
-    pub form: WeightFormat,
-    /// Slots of completions with which it does not fit.
-    pub unfit: Option<SlotsUnfit>,
+/// A run that does not fit.
+struct Case<'a> {
+    run: &'a Training<'a>,
+    fit: &'a Fit<TrainingPlan>,
+}
+
+/// Returns the least changes by which a run fits that does not: what gives the same bits before what keeps a step's tokens, that before
+/// a rounded teacher, and shorter sequences last. None of them is more of another.
+pub(super) fn least_changes(run: &Training<'_>, fit: &Fit<TrainingPlan>) -> Vec<Change> {
+    Case { run, fit }.least_changes()
 }
 
 /// Change that is tried of a run that does not fit.
@@ -64,9 +62,7 @@ struct Variant {
 }
 
 impl Case<'_> {
-    /// The least changes by which the run fits: what gives the same bits before what keeps a step's tokens, that before a rounded
-    /// teacher, and shorter sequences last. None of them is more of another.
-    pub fn least_changes(&self) -> Vec<Change> {
+    fn least_changes(&self) -> Vec<Change> {
         let (mut least, mut changes) = (Vec::<Variant>::new(), Vec::from_iter(self.fewer_slots()));
         for variant in self.variants() {
             if changes.len() == MOST_CHANGES {
@@ -83,47 +79,63 @@ impl Case<'_> {
         changes
     }
 
+    /// Slots of completions with which it does not fit.
+    fn unfit(&self) -> Option<SlotsUnfit> {
+        self.fit.remedy.as_ref()?.slots
+    }
+
+    /// Form of the teacher in which it does not fit.
+    fn form(&self) -> WeightFormat {
+        self.fit.choice.format
+    }
+
+    /// Compares the run with another configuration.
+    fn takes(&self, config: &RunConfig, format: WeightFormat) -> Option<Fit<TrainingPlan>> {
+        let run = Training { config, ..*self.run };
+        compare(&run, Choice { format, slots: 0 }, self.fit.memory.as_ref()).ok()
+    }
+
     /// Writes fewer completions at a time.
     fn fewer_slots(&self) -> Option<Change> {
-        let most = self.unfit.map(|unfit| unfit.most).filter(|most| *most > 0)?;
-        let (config, formats) = (self.config.with_slots(most), formats(self.form, self.own_teacher));
-        let takes = Takes::of(&config, self.shapes, &formats, self.target).ok()?;
-        Some(Change { flags: format!("--rollout-slots {most}"), bytes: takes.bytes, effect: "the same bits" })
+        let most = self.unfit().map(|unfit| unfit.most).filter(|most| *most > 0)?;
+        let Takes { bytes, .. } = self.takes(&self.run.config.with_slots(most), self.form())?.takes;
+        Some(Change { flags: format!("--rollout-slots {most}"), bytes, effect: "the same bits" })
     }
 
     /// True if a variant changes all that another does, at least as much.
     fn is_more(&self, variant: Variant, less: Variant) -> bool {
         variant.parts >= less.parts
             && variant.recompute >= less.recompute
-            && [self.form, variant.form].contains(&less.form)
+            && [self.form(), variant.form].contains(&less.form)
             && variant.student_is_stored >= less.student_is_stored
             && variant.seq_len <= less.seq_len
     }
 
     fn variants(&self) -> Vec<Variant> {
-        let (batch, seq_len) = (self.config.shape.batch_size, self.config.shape.seq_len);
+        let (batch, seq_len) = (self.run.config.shape.batch_size, self.run.config.shape.seq_len);
         let parts: Vec<u32> = (1..=batch).filter(|parts| batch.is_multiple_of(*parts)).collect();
-        let is_stored = self.own_teacher.is_some_and(|stored| !stored.is_dense()) && self.form != WeightFormat::Stored;
+        let is_stored =
+            self.run.own_teacher().is_some_and(|stored| !stored.is_dense()) && self.form() != WeightFormat::Stored;
         let exact: Vec<WeightFormat> =
-            [Some(self.form), is_stored.then_some(WeightFormat::Stored)].into_iter().flatten().collect();
+            [Some(self.form()), is_stored.then_some(WeightFormat::Stored)].into_iter().flatten().collect();
         let mut all = self.with(&parts, &exact, seq_len);
-        if self.own_teacher.is_some() && self.form != WeightFormat::Int8 {
+        if self.run.own_teacher().is_some() && self.form() != WeightFormat::Int8 {
             all.extend(self.with(&parts, &[WeightFormat::Int8], seq_len));
         }
         let shorter = std::iter::successors(Some(seq_len / 2), |length| Some(length / 2));
         // A completion stays in its sequence.
-        let least = self.config.completions.map_or(0, |completions| completions.max_tokens);
+        let least = self.run.config.completions.map_or(0, |completions| completions.max_tokens);
         // A cache is of sequences of one length.
-        let shorter = shorter.take_while(|length| *length > least && self.shapes.cache.is_none());
+        let shorter = shorter.take_while(|length| *length > least && self.run.shapes.cache.is_none());
         all.extend(shorter.flat_map(|length| self.with(&[batch], &exact, length)));
         all
     }
 
     /// Micro-batches vary slowest, then how weights are stored, then what is recomputed.
     fn with(&self, parts: &[u32], forms: &[WeightFormat], seq_len: u32) -> Vec<Variant> {
-        let recomputes = Recompute::ALL.into_iter().filter(|more| *more >= self.config.arithmetic.recompute);
+        let recomputes = Recompute::ALL.into_iter().filter(|more| *more >= self.run.config.arithmetic.recompute);
         let students: &[bool] =
-            if self.shapes.student_could_be_stored(self.config) { &[false, true] } else { &[false] };
+            if self.run.shapes.student_could_be_stored(self.run.config) { &[false, true] } else { &[false] };
         let all = iproduct!(parts, forms, students, recomputes);
         let of = |(&parts, &form, &student_is_stored, recompute)| Variant {
             parts,
@@ -138,7 +150,7 @@ impl Case<'_> {
     /// A variant as a change of the run, if that fits.
     fn change(&self, variant: Variant) -> Option<Change> {
         let Variant { parts, recompute, form, student_is_stored, seq_len } = variant;
-        let mut config = self.config.clone();
+        let mut config = self.run.config.clone();
         let micros = &mut config.division.grad_accum;
         *micros = micros.checked_mul(parts)?;
         config.shape = ShapeOptions { batch_size: config.shape.batch_size / parts, seq_len };
@@ -148,18 +160,15 @@ impl Case<'_> {
         }
         // Where not even one slot fits, other changes make room for some.
         let fewer =
-            self.unfit.filter(|unfit| unfit.most == 0 && config.with_slots(1).completions != config.completions);
+            self.unfit().filter(|unfit| unfit.most == 0 && config.with_slots(1).completions != config.completions);
         if fewer.is_some() {
             config = config.with_slots(1);
         }
-        let takes = Takes::of(&config, self.shapes, &formats(form, self.own_teacher), self.target).ok()?;
-        if !takes.fits(self.target.room.as_ref()) {
-            return None;
-        }
-        let (now, before) = (&config, &self.config);
+        let takes = self.takes(&config, form).filter(Fit::is_within)?.takes;
+        let (now, before) = (&config, self.run.config);
         let flags = [
             (recompute != before.arithmetic.recompute).then(|| format!("--recompute {recompute}")),
-            (form != self.form).then(|| format!("--teacher-format {form}")),
+            (form != self.form()).then(|| format!("--teacher-format {form}")),
             student_is_stored.then(|| "--student-format stored".to_owned()),
             (parts > 1)
                 .then(|| format!("--batch-size {} --grad-accum {}", now.shape.batch_size, now.division.grad_accum)),
@@ -168,8 +177,10 @@ impl Case<'_> {
         ];
         let effect = match variant {
             Variant { seq_len, .. } if seq_len != before.shape.seq_len => "shorter sequences",
-            Variant { form: WeightFormat::Int8, .. } if form != self.form => "a teacher rounded to 8 bits",
-            Variant { form, .. } if form != self.form && self.form == WeightFormat::Int8 => "a teacher that is exact",
+            Variant { form: WeightFormat::Int8, .. } if form != self.form() => "a teacher rounded to 8 bits",
+            Variant { form, .. } if form != self.form() && self.form() == WeightFormat::Int8 => {
+                "a teacher that is exact"
+            }
             Variant { parts: 2.., .. } => "the same tokens in a step",
             _ => "the same bits",
         };

@@ -2,13 +2,13 @@
 
 use std::fmt::{Display, from_fn};
 
-use precast_plan::{Formats, human_bytes};
+use precast_plan::{PlanError, TrainingPlan, human_bytes};
 use serde::Serialize;
 
-use super::Target;
-use super::room::{Room, Takes};
-use crate::options::{RunConfig, WeightFormat};
-use crate::programs::failure::Failure;
+use crate::device::fit::{Choice, Fit, compare, forms};
+use crate::device::memory::{Memory, Takes};
+use crate::device::training::Training;
+use crate::options::WeightFormat;
 
 /// A form of the teacher's weights, and what a run takes with it.
 #[derive(Clone, Debug, Serialize)]
@@ -30,48 +30,29 @@ pub(super) struct Forms {
 }
 
 impl Forms {
-    /// Lowers a run for a teacher that is in memory for itself, whose file has its matrices in these formats: it may also be rounded to 8 bits. Without
-    /// one there is a single form.
-    pub fn of(
-        config: &RunConfig,
-        own_teacher: Option<&Formats>,
-        target: &Target,
-        takes: impl Fn(&Formats) -> Result<Takes, Failure>,
-    ) -> Result<Self, Failure> {
-        let of = |format, formats: &Formats| Ok::<_, Failure>(Form { format, takes: takes(formats)? });
-        let mut choices = vec![of(WeightFormat::Bf16, &Formats::dense())?];
-        if let Some(formats) = own_teacher.filter(|formats| !formats.is_dense()) {
-            choices.push(of(WeightFormat::Stored, formats)?);
-        }
-        // Weights that the student has, too, are in its form, whatever is asked for.
-        let asked = config.teacher_format.filter(|_| own_teacher.is_some()).unwrap_or(WeightFormat::Bf16);
-        let planned = choose(asked, &choices, target);
-        if own_teacher.is_some() {
-            match of(WeightFormat::Int8, &Formats::int8()) {
-                Ok(int8) => choices.push(int8),
-                // Nothing computes it.
-                Err(_) if planned != WeightFormat::Int8 => {}
-                Err(failure) => return Err(failure),
+    /// Lists the forms of a teacher that is in memory for itself, whose file has its matrices in these formats: it may also be rounded to
+    /// 8 bits, which not every run computes. Without one there is a single form.
+    pub fn of(run: &Training<'_>, fit: &Fit<TrainingPlan>) -> Result<Self, PlanError> {
+        let planned = fit.choice.format;
+        let of = |format| match format == planned {
+            true => Ok(Form { format, takes: fit.takes }),
+            false => {
+                let other = compare(run, Choice { format, ..fit.choice }, fit.memory.as_ref())?;
+                Ok(Form { format, takes: other.takes })
             }
+        };
+        let mut choices = match run.own_teacher() {
+            None => vec![of(planned)?],
+            Some(stored) => forms(WeightFormat::Auto, stored).into_iter().map(of).collect::<Result<_, PlanError>>()?,
+        };
+        if run.own_teacher().is_some() {
+            choices.extend(of(WeightFormat::Int8));
         }
-        let mut forms = Self { chosen: None, choices, planned };
-        forms.chosen = forms.takes().fits(target.room.as_ref()).then_some(planned);
-        Ok(forms)
-    }
-
-    /// True if the run fits in the form that is planned.
-    pub fn fits(&self) -> bool {
-        self.chosen.is_some()
-    }
-
-    /// Returns what the run takes in the form that is planned.
-    pub fn takes(&self) -> Takes {
-        let planned = self.choices.iter().find(|form| form.format == self.planned);
-        planned.expect("a form is planned that is known").takes
+        Ok(Self { chosen: fit.is_within().then_some(planned), choices, planned })
     }
 
     /// As people read them, beside the memory that there is.
-    pub fn table(&self, room: Option<&Room>) -> impl Display {
+    pub fn table(&self, memory: Option<&Memory>) -> impl Display {
         from_fn(move |f| {
             writeln!(f, "--teacher-format       takes")?;
             for Form { format, takes: Takes { bytes, .. } } in &self.choices {
@@ -79,9 +60,9 @@ impl Forms {
                 writeln!(f, "  {:<14} {:>12}  {bytes:>16} bytes{chosen}", format.to_string(), human_bytes(*bytes))?;
             }
             let exact = self.choices.iter().filter(|form| form.format.is_exact()).count();
-            match room {
+            match memory {
                 _ if exact < 2 => writeln!(f, "  auto: bf16; int8 gives other bits"),
-                Some(room) => writeln!(f, "  auto: the first that fits; {room}"),
+                Some(memory) => writeln!(f, "  auto: the first that fits; {memory}"),
                 None => writeln!(
                     f,
                     "  auto: the first that fits into what is free on the device of a run; this plan is for none"
@@ -92,19 +73,5 @@ impl Forms {
                 None => writeln!(f, "  no form is chosen: {}, which all else here is of, does not fit", self.planned),
             }
         })
-    }
-}
-
-/// The form that is asked for. `auto` is the first that fits, or takes least, of the memory that there is; without any it is the
-/// first.
-fn choose(asked: WeightFormat, forms: &[Form], target: &Target) -> WeightFormat {
-    let (first, last) = (forms[0].format, forms[forms.len() - 1].format);
-    match asked {
-        WeightFormat::Auto => {
-            forms.iter().find(|form| form.takes.fits(target.room.as_ref())).map_or(last, |form| form.format)
-        }
-        WeightFormat::Stored => last,
-        WeightFormat::Int8 => asked,
-        WeightFormat::Bf16 => first,
     }
 }

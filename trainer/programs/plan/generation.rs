@@ -6,23 +6,23 @@ use precast_kernels::Arch;
 use precast_plan::decoding::{BUCKETS, MOST_SLOTS, decode_phase};
 use precast_plan::estimate::{decode_bytes, decode_seconds};
 use precast_plan::{
-    Adapters, DecodeRequest, Formats, GenerationPlan, MemoryTable, ModelConfig, Precision, Sampling, Slots, Student,
-    human_bytes,
+    Adapters, DecodeRequest, GenerationPlan, MemoryTable, Precision, Sampling, Slots, Student, human_bytes,
 };
 use precast_runtime::Rows;
 use precast_system::count;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::answer::verdict;
 use super::kernels::{Kernels, Missing};
 use super::report::{PhaseCount, phases};
-use super::room::{Room, Takes};
 use super::{Detail, Target};
 use crate::base::record_text::display;
-use crate::device::frozen::{Forward, ForwardPlan};
-use crate::device::host_memory::{DeviceMemory, HostMemory};
-use crate::device::weight_format::{Choice, KERNELS_BYTES, beside, formats};
-use crate::device::{DeviceError, tuning};
+use crate::device::fit::{Remedy, Unfit, check_stored, fit};
+use crate::device::frozen::{Forward, Frozen, FrozenRequest};
+use crate::device::host_memory::HostMemory;
+use crate::device::memory::{Memory, Takes};
+use crate::device::tuning;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
 use crate::options::{RunConfig, SlotChoice, SlotsUnfit, WeightFormat};
@@ -44,7 +44,7 @@ pub struct GenerationReport {
     memory: MemoryTable,
     host_memory: HostMemory,
     /// The memory that it is compared with, if it is with any.
-    room: Option<Room>,
+    room: Option<Memory>,
     fits: Option<bool>,
     /// Most slots that fit where these do not; 0 where not even one does.
     most_slots: Option<u32>,
@@ -72,43 +72,6 @@ struct DecodeStep {
     tokens_per_s: Option<f64>,
 }
 
-/// Plans of a model with any number of slots.
-struct Lowering<'a> {
-    config: &'a ModelConfig,
-    adapters: Adapters,
-    forward: &'a Forward,
-    seq_len: u32,
-    target: &'a Target,
-}
-
-impl Lowering<'_> {
-    fn plan(&self, formats: &Formats, slots: u32) -> Result<GenerationPlan, Failure> {
-        let student = Student { config: self.config, formats, adapters: &self.adapters };
-        // Neither changes what it takes.
-        let sampling = Sampling::PLAIN;
-        let request = DecodeRequest { slots: Slots { count: slots, seq_len: self.seq_len }, sampling };
-        Ok(GenerationPlan::new(student, request, self.forward.precision(), self.target.rows.launches)?)
-    }
-
-    fn host(&self, plan: &GenerationPlan) -> HostMemory {
-        HostMemory::of_forward(&plan.plan, &plan.model, ("results", plan.kept_bytes()), &[], self.target.memory())
-    }
-
-    fn takes(&self, plan: &GenerationPlan) -> Takes {
-        let host_bytes = match self.target.memory() {
-            DeviceMemory::Own => 0,
-            DeviceMemory::Shared => self.host(plan).total_bytes,
-        };
-        Takes { bytes: plan.plan.device_bytes(), host_bytes }
-    }
-
-    /// Returns the plan of as many slots as are asked for, or fit.
-    fn fitting(&self, formats: &Formats, slots: SlotChoice) -> Result<GenerationPlan, SlotsUnfit> {
-        let fits = |plan: &GenerationPlan| self.takes(plan).fits(self.target.room.as_ref());
-        slots.search(MOST_SLOTS.into(), |count| self.plan(formats, count).ok().filter(fits))
-    }
-}
-
 impl GenerationReport {
     /// Lowers a generation for a target. `config` is of the same options.
     ///
@@ -116,50 +79,53 @@ impl GenerationReport {
     /// [`Failure`] where the model cannot generate so. What does not fit is in the report: [`Self::check`] refuses it.
     pub fn of(config: &RunConfig, forward: &Forward, slots: SlotChoice, target: &Target) -> Result<Self, Failure> {
         let (model, stored) = checkpoint::shape(&forward.model)?;
-        Choice { flag: "--format", asked: forward.format, formats: &stored }.check()?;
+        check_stored("--format", forward.format, &stored)?;
         let adapter = forward.adapter.as_ref().map(|path| Adapter::open(path, (&forward.model, &model))).transpose()?;
-        let adapters = adapter.as_ref().map_or_else(Adapters::none, |adapter| adapter.layout.adapters());
-        let lowering = Lowering { config: &model, adapters, forward, seq_len: config.shape.seq_len, target };
-        let tried = match forward.format {
-            WeightFormat::Auto if stored.is_dense() => vec![WeightFormat::Bf16],
-            WeightFormat::Auto => vec![WeightFormat::Bf16, WeightFormat::Stored],
-            format => vec![format],
+        let adapters = &adapter.as_ref().map_or_else(Adapters::none, |adapter| adapter.layout.adapters());
+        let (seq_len, Rows { launches: arch, code }) = (config.shape.seq_len, target.rows);
+        let lower = |student: Student<'_>, count, arch| {
+            // Neither changes what it takes.
+            let request = DecodeRequest { slots: Slots { count, seq_len }, sampling: Sampling::PLAIN };
+            GenerationPlan::new(student, request, forward.precision(), arch)
         };
-        // As `generate` takes them: the first form in which it fits, else the last, which takes least.
-        let (last, mut unfit) = (tried[tried.len() - 1], None);
-        let found = tried.into_iter().find_map(|form| {
-            let found = lowering.fitting(&formats(form, Some(&stored)), slots);
-            found.map_err(|found| unfit = unfit.max(Some(found))).ok().map(|plan| (form, plan))
-        });
-        let (format, mut plan) = match found {
-            Some(found) => found,
-            None => (last, lowering.plan(&formats(last, Some(&stored)), slots.most(MOST_SLOTS.into()))?),
+        let request = Frozen {
+            forward,
+            config: &model,
+            stored: &stored,
+            adapters,
+            arch,
+            data: &[],
+            request: FrozenRequest {
+                lower: &lower,
+                slots: Some((slots, MOST_SLOTS.into())),
+                what: &|unfit| too_many(unfit, seq_len),
+            },
         };
-        match &target.device {
-            Some(device) => tuning::select(&mut plan.plan, device, None)?,
-            None => tuning::select_for_row(&mut plan.plan, None)?,
-        }
-        let (takes, kernels) = (lowering.takes(&plan), Kernels::of(config, target.rows.code, &plan.plan)?);
-        let fits = target.room.as_ref().map(|room| takes.fits(Some(room)));
+        let mut fit = fit(&request, target.memory.as_ref())?;
+        fit.change(|plan| match &target.device {
+            Some(device) => tuning::select(&mut plan.plan, device, None),
+            None => tuning::select_for_row(&mut plan.plan, None),
+        })?;
+        let plan = &fit.plan;
+        let kernels = Kernels::of(config, code, &plan.plan)?;
         let peak = target.peak();
-        let Rows { launches: arch, code } = target.rows;
         Ok(Self {
             arch,
             precision: forward.precision(),
-            format,
+            format: fit.choice.format,
             slots: plan.decoding.slots.count,
-            seq_len: lowering.seq_len,
+            seq_len,
             memory: MemoryTable::of(&plan.plan),
-            host_memory: lowering.host(&plan),
-            room: target.room.clone(),
-            fits,
-            most_slots: unfit.filter(|_| fits == Some(false)).map(|unfit| unfit.most),
-            takes,
+            host_memory: fit.host.clone(),
+            room: target.memory.clone(),
+            fits: target.memory.as_ref().map(|_| fit.is_within()),
+            most_slots: fit.remedy.as_ref().and_then(|remedy| remedy.slots).map(|unfit| unfit.most),
+            takes: fit.takes,
             phases: phases(&plan.plan),
             steps: BUCKETS
                 .into_iter()
                 .filter(|rows| *rows <= plan.decoding.most_rows)
-                .map(|rows| DecodeStep::of(&plan, rows, target))
+                .map(|rows| DecodeStep::of(plan, rows, target))
                 .collect(),
             peak: peak.map(|peak| peak.device),
             missing_kernels: Missing::of(config, code, &kernels),
@@ -171,23 +137,19 @@ impl GenerationReport {
     pub fn to_json(&self) -> Value {
         let mut json = serde_json::to_value(self).expect("plain data serializes");
         json["memory_bytes"] = json!(self.memory.total_bytes);
-        json["limit_bytes"] = json!(self.room.as_ref().map(|room| room.bytes));
+        json["limit_bytes"] = json!(self.room.as_ref().map(|memory| memory.free));
         json
     }
 
     /// Refuses a generation that does not fit.
     ///
     /// # Errors
-    /// [`DeviceError::Unfit`], with the most slots that do.
+    /// [`crate::device::DeviceError::Memory`], with the most slots that do.
     pub fn check(&self) -> Result<(), Failure> {
-        let Self { slots, seq_len, takes: Takes { bytes, host_bytes }, .. } = self;
-        let Some((room, most)) = self.room.as_ref().zip(self.most_slots) else { return Ok(()) };
-        let what = too_many(SlotsUnfit { asked: *slots, most }, *seq_len);
-        Err(DeviceError::Unfit(format!(
-            "{what}: the plan takes {bytes} bytes of device memory, up to {KERNELS_BYTES} for kernels{}, and {room}",
-            beside(*host_bytes)
-        ))
-        .into())
+        let Some((memory, most)) = self.room.clone().zip(self.most_slots) else { return Ok(()) };
+        let what = too_many(SlotsUnfit { asked: self.slots, most }, self.seq_len);
+        let remedy = Remedy { what, ..Remedy::default() };
+        Err(Failure::Device(Unfit { takes: self.takes, memory, table: String::new(), remedy }.into()))
     }
 
     /// Refuses one whose kernels are not all there.
@@ -215,18 +177,11 @@ impl GenerationReport {
     }
 
     fn memory_text(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { slots, seq_len, precision, takes: Takes { bytes, host_bytes }, .. } = self;
-        let (takes, kernels) = (human_bytes(*bytes), human_bytes(KERNELS_BYTES));
+        let Self { slots, seq_len, precision, takes, .. } = self;
         match &self.room {
-            Some(room) => {
-                let verdict = if self.most_slots.is_none() { "fits" } else { "does not fit" };
-                let host = match host_bytes {
-                    0 => String::new(),
-                    bytes => format!(", {} for the host, which shares it", human_bytes(*bytes)),
-                };
-                writeln!(f, "{verdict}: {takes}, up to {kernels} for kernels{host}, of {}\n", room.described())?;
-            }
+            Some(memory) => writeln!(f, "{}\n", verdict(self.most_slots.is_none(), *takes, memory))?,
             None => {
+                let takes = human_bytes(takes.bytes);
                 writeln!(f, "takes {takes} of device memory: --memory SIZE or --card NAME asks whether that fits\n")?;
             }
         }

@@ -3,7 +3,8 @@
 use precast_kernels::Arch;
 use precast_plan::chips::Chip;
 
-use super::room::{Owner, Room};
+use crate::device::host_memory::DeviceMemory;
+use crate::device::memory::{KERNELS_BYTES, Memory, Source};
 use crate::options::{DeviceChoice, UsageError};
 
 /// The memory that a plan is to fit into.
@@ -44,11 +45,16 @@ impl Limit {
         }
     }
 
-    pub(super) fn room(self) -> Option<Room> {
-        match self {
-            Self::Device => None,
-            Self::Memory(bytes) => Some(Room { bytes, owner: Owner::Option }),
-            Self::Card(chip) => Some(Room { bytes: chip.memory.bytes(), owner: Owner::Card(chip) }),
-        }
+    /// Returns the memory that it names; `owner` is that of a device which is there.
+    pub(super) fn memory(self, owner: DeviceMemory) -> Option<Memory> {
+        let (free, owner, source) = match self {
+            Self::Device => return None,
+            Self::Memory(bytes) => (bytes, owner, Source::Option),
+            Self::Card(chip) if chip.memory.is_shared() => {
+                (chip.memory.bytes(), DeviceMemory::Shared, Source::Card(chip))
+            }
+            Self::Card(chip) => (chip.memory.bytes(), DeviceMemory::Own, Source::Card(chip)),
+        };
+        Some(Memory { free, kernels: KERNELS_BYTES, owner, source })
     }
 }

@@ -8,7 +8,6 @@ mod kernels;
 mod limit;
 mod report;
 mod rollouts;
-mod room;
 mod text;
 
 pub use generation::GenerationReport;
@@ -21,10 +20,10 @@ use precast_plan::chips::{Chip, Peak};
 use precast_runtime::{Device, DriverError, Rows};
 
 use crate::device::host_memory::DeviceMemory;
+use crate::device::memory::{Memory, Source};
 use crate::device::{self, DeviceError};
 use crate::options::{Advised, DeviceChoice, RunConfig};
 use crate::programs::failure::Failure;
-use room::Room;
 
 /// Target of a plan.
 #[derive(Debug)]
@@ -33,7 +32,7 @@ pub struct Target {
     /// The GPU, where it is one that is there.
     device: Option<Device>,
     /// The memory that the plan is compared with; none of an architecture, and of the simulated GPU.
-    room: Option<Room>,
+    memory: Option<Memory>,
 }
 
 impl Target {
@@ -43,13 +42,13 @@ impl Target {
     /// [`Failure`] where there is no such device, and where two of them say how much memory there is.
     pub fn find(config: &RunConfig, asked: Option<Arch>, limit: Limit) -> Result<Self, Failure> {
         limit.check(config.target.device, asked)?;
-        let room = limit.room();
         let target = match (asked, limit) {
             (Some(arch), _) => Self::of(arch),
             (None, Limit::Card(chip)) => Self::of(chip.arch()),
             (None, limit) => Self::of_device(config, limit)?,
         };
-        Ok(Self { room: room.or(target.room), ..target })
+        let owner = target.device.as_ref().map_or(DeviceMemory::Own, DeviceMemory::of);
+        Ok(Self { memory: limit.memory(owner).or(target.memory), ..target })
     }
 
     fn of_device(config: &RunConfig, limit: Limit) -> Result<Self, Failure> {
@@ -73,28 +72,22 @@ impl Target {
             }
             opened => {
                 let device = opened?.device().clone();
-                let room = Some(Room::of_device(&device));
-                Ok(Self { rows: device::rows(&device)?, device: Some(device), room })
+                let memory = Some(Memory::of(&device));
+                Ok(Self { rows: device::rows(&device)?, device: Some(device), memory })
             }
         }
     }
 
     /// An architecture, with nothing to compare a plan with.
     pub fn of(arch: Arch) -> Self {
-        Self { rows: Rows { launches: arch, code: arch }, device: None, room: None }
-    }
-
-    /// Known of a device that is there and of a card, not of an architecture.
-    fn memory(&self) -> DeviceMemory {
-        let of_card = || match self.card() {
-            Some(chip) if chip.memory.is_shared() => DeviceMemory::Shared,
-            _ => DeviceMemory::Own,
-        };
-        self.device.as_ref().map_or_else(of_card, DeviceMemory::of)
+        Self { rows: Rows { launches: arch, code: arch }, device: None, memory: None }
     }
 
     fn card(&self) -> Option<&'static Chip> {
-        self.room.as_ref().and_then(Room::card)
+        match self.memory.as_ref()?.source {
+            Source::Card(chip) => Some(chip),
+            Source::Device { .. } | Source::Option => None,
+        }
     }
 
     /// Rates that a step is estimated by; none where they are not known.

@@ -11,17 +11,16 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Target;
-use super::answer::Fit;
-use super::changes::Case;
+use super::answer::Answer;
 use super::forms::Forms;
 use super::kernels::{Kernels, Missing, Products};
-use super::rollouts::{Rollouts, Slotted};
-use super::room::Takes;
+use super::rollouts::Rollouts;
 use crate::base::record_text::display;
+use crate::device::fit::fit;
 use crate::device::host_memory::HostMemory;
 use crate::device::shapes::Shapes;
+use crate::device::training::Training;
 use crate::device::tuning::{self, Tuning};
-use crate::device::weight_format;
 use crate::inputs::teacher_cache::Manifest;
 use crate::options::{Division, RunConfig, ShapeOptions, WeightFormat};
 use crate::programs::bench::groups::{self, Group};
@@ -39,7 +38,7 @@ pub struct Report {
     pub(super) memory: MemoryTable,
     pub(super) host_memory: HostMemory,
     /// The memory that the run is compared with, if it is with any.
-    pub(super) room: Option<Fit>,
+    pub(super) room: Option<Answer>,
     /// None of a teacher that is not in memory for itself.
     pub(super) teacher_format: Option<Forms>,
     /// None of a student that trains.
@@ -158,31 +157,23 @@ impl Report {
         if config.arithmetic.gemm == Gemm::Cublas && arch == Arch::Sim {
             return Err(DriverError::NoCublas.into());
         }
-        let shapes = Shapes::read(config)?;
+        let shapes = &Shapes::read(config)?;
         shapes.check(config)?;
-        let teacher_is_base = shapes.shares_weights(config);
-        let own_teacher = shapes.own_teacher().filter(|_| !teacher_is_base).map(|(_, formats)| formats);
-        let forms = |config: &RunConfig| {
-            Forms::of(config, own_teacher, target, |formats| Takes::of(config, &shapes, formats, target))
-        };
-        let asked = config;
-        let Slotted { config, forms, unfit } = &Slotted::of(config, forms)?;
-        let formats = weight_format::formats(forms.planned, own_teacher);
-        let recipe = config.recipe();
-        let lower = |recipe: Recipe| shapes.lower(config, &recipe, &formats, arch);
-        let mut plan = lower(recipe)?;
+        let run = Training { shapes, config, arch };
+        let mut fit = fit(&run, target.memory.as_ref())?;
         let tuning = Tuning::read(&config.tuning)?;
-        match &target.device {
-            Some(device) => tuning::select(&mut plan.plan, device, tuning.as_ref())?,
-            None => tuning::select_for_row(&mut plan.plan, tuning.as_ref())?,
-        }
+        fit.change(|plan| match &target.device {
+            Some(device) => tuning::select(&mut plan.plan, device, tuning.as_ref()),
+            None => tuning::select_for_row(&mut plan.plan, tuning.as_ref()),
+        })?;
+        let (config, plan) = (&*run.with_slots(fit.choice.slots), &fit.plan);
+        let recipe = config.recipe();
+        let lower = |recipe: Recipe| run.lower_by(config, recipe, fit.choice.format);
         let choices = Recompute::ALL.into_iter().map(|recompute| {
             let TrainingPlan { plan, .. } = lower(Recipe { recompute, ..recipe })?;
             Ok(Choice { recompute, bytes: plan.device_bytes(), launches: plan.phase(MICRO).nodes.len() })
         });
         let choices = choices.collect::<Result<Vec<Choice>, Failure>>()?;
-        let rollouts = Rollouts::of(asked, config, |run| Ok(Takes::of(run, &shapes, &formats, target)?.bytes))?;
-        let case = Case { config, shapes: &shapes, target, own_teacher, form: forms.planned, unfit: *unfit };
         let kernels = Kernels::of(config, code, &plan.plan)?;
         let by_bundle = || Ok(lower(Recipe { gemm: Gemm::Bundle, ..recipe })?);
         Ok(Self {
@@ -190,17 +181,17 @@ impl Report {
             shape: config.shape,
             precision: config.arithmetic.precision,
             memory: MemoryTable::of(&plan.plan),
-            host_memory: HostMemory::of(&plan, &config.data, target.memory()),
-            room: Fit::of(&case, forms.takes()),
-            teacher_format: own_teacher.is_some().then(|| forms.clone()),
+            host_memory: fit.host.clone(),
+            room: Answer::of(&run, &fit),
+            teacher_format: run.own_teacher().map(|_| Forms::of(&run, &fit)).transpose()?,
             student_format: config.adapter.as_ref().map(|_| shapes.student_format(config)),
             stored_dense: shapes.stored_dense(config),
-            teacher_is_base,
-            trained_parameters: trained(&plan),
+            teacher_is_base: shapes.shares_weights(config),
+            trained_parameters: trained(plan),
             recompute: Recomputes { chosen: recipe.recompute, choices },
-            rollouts,
+            rollouts: Rollouts::of(&run, &fit)?,
             phases: phases(&plan.plan),
-            replicas: Replicas::of(config.division.share, &plan),
+            replicas: Replicas::of(config.division.share, plan),
             missing_kernels: Missing::of(config, code, &kernels),
             kernels,
             launches: groups::of(&plan.plan, &groups::STEP).iter().map(StepLaunches::of).collect(),
@@ -215,7 +206,7 @@ impl Report {
         let fit = self.room.as_ref();
         json["fits"] = json!(fit.map(|fit| fit.fits));
         json["memory_bytes"] = json!(self.memory.total_bytes);
-        json["limit_bytes"] = json!(fit.map(|fit| fit.room.bytes));
+        json["limit_bytes"] = json!(fit.map(|fit| fit.memory.free));
         json["suggestions"] = json!(fit.map_or(&[][..], |fit| fit.changes.as_slice()));
         json
     }
@@ -223,9 +214,9 @@ impl Report {
     /// Refuses a run that does not fit.
     ///
     /// # Errors
-    /// [`crate::device::DeviceError::Unfit`], with the least change that fits.
+    /// [`crate::device::DeviceError::Memory`], with the least change that fits.
     pub fn check(&self) -> Result<(), Failure> {
-        self.room.as_ref().map_or(Ok(()), Fit::check)
+        self.room.as_ref().map_or(Ok(()), Answer::check)
     }
 
     /// Refuses a run whose kernels are not all there.

@@ -5,7 +5,7 @@ use precast_plan::{Precision, Share, human_bytes};
 use serde_json::{Value, json};
 
 use super::{Detail, GenerationReport, Limit, Report, Target};
-use crate::device::weight_format::KERNELS_BYTES;
+use crate::device::memory::KERNELS_BYTES;
 use crate::options::{
     DivisionOptions, ModelOptions, Options, Purpose, RunConfig, ShapeOptions, SlotChoice, WeightFormat,
 };
@@ -219,8 +219,8 @@ fn a_generation_takes_as_many_slots_as_fit() {
     assert_eq!((&auto.to_json()["slots"], &auto.to_json()["fits"]), (&json!(128), &json!(true)));
     let refused = generation(&room, SlotChoice::Count(300), WeightFormat::Bf16);
     let failure = refused.check().unwrap_err();
-    let said = "300 slots of 1024 tokens do not fit; --slots 128 does: the plan takes";
-    let said = format!("{said} {} bytes of device memory", bytes(300));
+    let said = "300 slots of 1024 tokens do not fit; --slots 128 does: it needs";
+    let said = format!("{said} {} bytes ({} of device memory", bytes(300) + KERNELS_BYTES, bytes(300));
     assert!(failure.exit_code() == 4 && failure.to_string().starts_with(&said), "{failure}");
     assert!(refused.text(Detail::Brief).to_string().starts_with("does not fit: "));
     let none = generation(&of_memory(1 << 20), SlotChoice::Auto, WeightFormat::Auto);

@@ -8,7 +8,7 @@ use precast_system::count;
 
 use super::kernels::{Kernel, Kernels, Product, Products};
 use super::report::{Choice, Estimate, PhaseCount, Recomputes, Replicas, Report, Step};
-use crate::device::weight_format::DENSE;
+use crate::device::fit::DENSE;
 use crate::options::{ShapeOptions, WeightFormat};
 
 /// How much of a plan people read.
@@ -36,7 +36,7 @@ impl Report {
 
     fn memory_text(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.room {
-            Some(fit) => writeln!(f, "{fit}")?,
+            Some(answer) => writeln!(f, "{answer}")?,
             None => {
                 let takes = human_bytes(self.memory.total_bytes);
                 writeln!(f, "takes {takes} of device memory: --memory SIZE or --card NAME asks whether that fits\n")?;
@@ -60,8 +60,7 @@ impl Report {
         }
         writeln!(f, "host memory, at most:\n{}", self.host_memory)?;
         if let Some(forms) = self.teacher_format.as_ref().filter(|forms| forms.choices.len() > 1) {
-            let room = self.room.as_ref().map(|fit| &fit.room);
-            write!(f, "\n{}", forms.table(room))?;
+            write!(f, "\n{}", forms.table(self.room.as_ref().map(|answer| &answer.memory)))?;
         }
         self.stored_dense.iter().try_for_each(|flag| writeln!(f, "{flag} stored: {DENSE}"))?;
         writeln!(f, "\n{}", self.recompute)?;

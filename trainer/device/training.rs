@@ -1,0 +1,135 @@
+//! Training runs as requests for a plan.
+
+use std::borrow::Cow;
+
+use itertools::iproduct;
+use precast_kernels::Arch;
+use precast_plan::{Formats, PlanError, Recipe, TrainingPlan};
+use precast_runtime::Device;
+
+use crate::base::notes::note;
+use crate::device::DeviceError;
+use crate::device::fit::{Choice, Fit, Lower, Remedy, fit, formats, forms, most_slots, note_form};
+use crate::device::host_memory::{DeviceMemory, HostMemory};
+use crate::device::memory::Memory;
+use crate::device::shapes::Shapes;
+use crate::options::{RunConfig, SlotChoice, SlotsUnfit, WeightFormat};
+
+/// A training run, for an architecture.
+#[derive(Clone, Copy)]
+pub struct Training<'a> {
+    pub shapes: &'a Shapes,
+    pub config: &'a RunConfig,
+    pub arch: Arch,
+}
+
+impl<'a> Training<'a> {
+    /// Lowers a run for a device in the first form, and with the most slots, that fit there.
+    ///
+    /// # Errors
+    /// [`DeviceError`] where models and run do not go together. What does not fit is refused where it is sealed.
+    pub fn fit_device(shapes: &Shapes, config: &RunConfig, device: &Device) -> Result<Fit<TrainingPlan>, DeviceError> {
+        shapes.check(config)?;
+        let arch = crate::device::rows(device)?.launches;
+        let run = Training { shapes, config, arch };
+        let found = fit(&run, Some(&Memory::of(device)))?;
+        run.say(&found);
+        Ok(found)
+    }
+
+    /// Says which form was chosen that nobody asked for by name.
+    fn say(&self, found: &Fit<TrainingPlan>) {
+        if self.shapes.shares_weights(self.config) {
+            note("the teacher is the student's base: its weights are in memory once");
+        } else if let Some(stored) = self.own_teacher() {
+            note_form(found, "--teacher-format", self.asked(), stored).iter().for_each(note);
+        }
+    }
+
+    /// Returns the formats of the file of a teacher that is in memory for itself.
+    pub fn own_teacher(&self) -> Option<&'a Formats> {
+        let own = self.shapes.own_teacher().filter(|_| !self.shapes.shares_weights(self.config));
+        own.map(|(_, stored)| stored)
+    }
+
+    /// Lowers it by another configuration and recipe.
+    ///
+    /// # Errors
+    /// [`PlanError`].
+    pub fn lower_by(&self, config: &RunConfig, recipe: Recipe, form: WeightFormat) -> Result<TrainingPlan, PlanError> {
+        self.shapes.lower(config, &recipe, &formats(form, self.own_teacher()), self.arch)
+    }
+
+    fn asked(&self) -> WeightFormat {
+        self.config.teacher_format.unwrap_or_default()
+    }
+
+    /// Returns the forms of the teacher to try; one that shares the student's weights is in the student's.
+    fn forms(&self) -> Vec<WeightFormat> {
+        match self.own_teacher() {
+            Some(stored) => forms(self.asked(), stored),
+            None if self.shapes.own_teacher().is_some() => vec![self.shapes.student_format(self.config)],
+            None => vec![WeightFormat::Bf16],
+        }
+    }
+
+    /// Returns its configuration with so many slots of completions.
+    pub fn with_slots(&self, slots: u32) -> Cow<'a, RunConfig> {
+        match self.config.completions {
+            Some(_) if slots > 0 => Cow::Owned(self.config.with_slots(slots)),
+            _ => Cow::Borrowed(self.config),
+        }
+    }
+
+    /// Returns what a refused run is told of weights in 8 bits; empty where that takes no less or no run of this kind can have it.
+    fn rounded(&self, unfit: &Fit<TrainingPlan>) -> String {
+        let int8 = Choice { format: WeightFormat::Int8, ..unfit.choice };
+        let plan = self.own_teacher().filter(|_| unfit.choice.format != WeightFormat::Int8).map(|_| self.lower(int8));
+        let bytes = plan.and_then(Result::ok).map(|plan| plan.plan.device_bytes());
+        bytes.filter(|bytes| *bytes < unfit.takes.bytes).map_or_else(String::new, |bytes| {
+            format!(
+                "With --teacher-format int8, which rounds what the GEMMs of layers read to 8 bits, it would take {bytes} bytes.\n"
+            )
+        })
+    }
+}
+
+impl Lower for Training<'_> {
+    type Plan = TrainingPlan;
+
+    fn choices(&self) -> Vec<Choice> {
+        let own = self.config.own_sequences();
+        let slots = match self.config.completions.map(|completions| completions.rollout_slots) {
+            None => vec![0],
+            Some(SlotChoice::Auto) => SlotChoice::Auto.tries(own).collect(),
+            Some(SlotChoice::Count(count)) => vec![count],
+        };
+        iproduct!(slots, self.forms()).map(|(slots, format)| Choice { format, slots }).collect()
+    }
+
+    fn lower(&self, Choice { format, slots }: Choice) -> Result<TrainingPlan, PlanError> {
+        let config = self.with_slots(slots);
+        self.lower_by(&config, config.recipe(), format)
+    }
+
+    fn host(&self, plan: &TrainingPlan, owner: DeviceMemory) -> HostMemory {
+        HostMemory::of(plan, &self.config.data, owner)
+    }
+
+    fn remedy(&self, unfit: &Fit<TrainingPlan>) -> Remedy {
+        let counted = self.config.completions.filter(|completions| completions.rollout_slots != SlotChoice::Auto);
+        let slots = counted.map(|_| most_slots(self, unfit.choice.slots, &self.forms(), unfit.memory.as_ref()));
+        if let Some(slots) = slots.filter(|slots| slots.most > 0) {
+            let what = slots.message(self.config.shape.seq_len, "--rollout-slots", "");
+            return Remedy { what, advice: String::new(), slots: Some(slots) };
+        }
+        let first = if self.shapes.student_could_be_stored(self.config) { "--student-format stored, " } else { "" };
+        let advice = format!(
+            "{}Use {first}--recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the step's tokens)",
+            self.rounded(unfit)
+        );
+        let slots =
+            slots.or_else(|| self.config.completions.map(|_| SlotsUnfit { asked: unfit.choice.slots, most: 0 }));
+        Remedy { what: String::new(), advice, slots }
+    }
+}
