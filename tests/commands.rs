@@ -139,7 +139,7 @@ fn run(dir: &Path, arguments: &[String]) -> Result<String, String> {
     let mut command: Command = precast();
     command.current_dir(dir).args(&arguments[1..]);
     match arguments[1].as_str() {
-        "plan" | "init" | "merge" => &mut command,
+        "data" | "plan" | "init" | "merge" => &mut command,
         "cache" => command.args(device_and_bundle()),
         _ => command.args(on_device()),
     };

@@ -152,9 +152,9 @@ fn what_people_read_of_data_that_are_not_what_they_seem() {
         notes("tail", "--data ids.bin --eval-data other.bin"),
         notes("tails", "--data ids.bin --data other.bin"),
         notes("link", "--data tables/plain.jsonl --data link.jsonl"),
-        notes("twice", "--data tables/ids.jsonl --data tables/ids.jsonl --eval-data tables/ids.jsonl"),
+        notes("twice", "--data tables/ids.jsonl --data tables/ids.jsonl --eval-data tables/ids.jsonl --seq-len 3"),
         notes("both", "--data tables/ids.jsonl --data ids.bin --eval-data ids.bin"),
-        notes("warmup", "--data tables/ids.jsonl --warmup 4"),
+        notes("warmup", "--data tables/ids.jsonl --warmup 4 --seq-len 3"),
         notes("late", "--data late.jsonl"),
         notes("roles", "--data roles.jsonl"),
         notes("some", "--data some.jsonl"),
@@ -166,13 +166,35 @@ fn what_people_read_of_data_that_are_not_what_they_seem() {
     for name in ["train.jsonl", "testimony.jsonl"] {
         case.write(&format!("rows/{name}"), &rows);
     }
-    assert_eq!(notes("plain-set", "--data rows"), "");
+    assert_eq!(notes("plain-set", "--data rows --seq-len 3"), "");
     case.write("rows/test-00000.jsonl", &rows);
     for name in ["README.md", "license", "Datasheet.txt"] {
         case.write(&format!("rows/{name}"), "About the rows.");
     }
-    insta::assert_snapshot!("a_data_set", notes("set", "--data rows --eval-data rows"));
-    assert_eq!(notes("none", "--data tables/ids.jsonl --warmup 3"), "");
+    insta::assert_snapshot!("a_data_set", notes("set", "--data rows --eval-data rows --seq-len 3"));
+    assert_eq!(notes("none", "--data tables/ids.jsonl --warmup 3 --seq-len 3"), "");
+}
+
+#[test]
+fn what_data_prints_of_rows() {
+    let case = case_of_words();
+    let turns =
+        |content: &str| json!([{"role": "user", "content": "mat on"}, {"role": "assistant", "content": content}]);
+    case.write(
+        "chats.jsonl",
+        ["cat", "", "the cat"].map(|content| json!({"messages": turns(content)}).to_string()).join("\n"),
+    );
+    case.write("rows.csv", "prompt,completion\nthe mat ,sat on the cat\n");
+    case.write("text.txt", "the cat sat on the mat");
+    case.write("ids.bin", [1u32, 5, 6, 7, 9, 3].map(u32::to_le_bytes).concat());
+    let print = |arguments: &str| {
+        let (code, stdout, stderr) = case.run(["data --model student", arguments]).ends();
+        format!("{arguments}: {code:?}\n{stdout}{stderr}")
+    };
+    let said =
+        ["chats.jsonl", "rows.csv text.txt ids.bin --seq-len 4 --rows 2", "rows.csv chats.jsonl --json --rows 2"]
+            .map(print);
+    insta::assert_snapshot!(said.join("\n"));
 }
 
 /// A token that tokenizer_config.json alone has is one token, in training and beside a student that has none.

@@ -33,9 +33,9 @@ pub struct RowsRequest {
     #[arg(long, value_name = "PATH")]
     pub model: PathBuf,
     /// Rows of each file
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    pub rows: usize,
-    /// Tokens that predict one, of a row: longer ones are truncated
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rows: u32,
+    /// Longest context: longer rows are truncated
     #[arg(long, value_name = "S", default_value_t = 1024, value_parser = count(Recipe::MOST_TOKENS))]
     pub seq_len: u32,
     #[command(flatten)]
@@ -81,19 +81,20 @@ pub fn rows(request: &RowsRequest, emit: &mut dyn FnMut(&Row)) -> Result<(), Fai
     let tokenizer = reader.tokenizer.clone();
     let corpus = Corpus::new(files, request.seq_len, packing, reader)?;
     corpus.notes().iter().for_each(note);
-    let (mut all, mut refused) = (0, 0);
-    corpus.first_rows(request.rows, &mut |row| {
+    let (mut all, mut refused) = (0, Vec::new());
+    corpus.first_rows(request.rows as usize, &mut |row| {
         all += 1;
         let read = match row.read {
             Ok((chunk, tokens)) => Read::of(&chunk, tokens, tokenizer.as_ref()),
             Err(error) => {
-                refused += 1;
+                refused.push(error.clone());
                 Read::Refused { error: error.to_string() }
             }
         };
         emit(&Row { file: row.file.display().to_string(), row: row.row, read });
     })?;
-    if refused > 0 { Err(DataError::refused(refused, all).into()) } else { Ok(()) }
+    let count = refused.len();
+    refused.into_iter().next().map_or(Ok(()), |first: DataError| Err(first.first_of(count, all).into()))
 }
 
 impl Read {
@@ -107,17 +108,16 @@ impl Read {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: ", self.file, self.row)?;
-        match &self.read {
-            Read::Refused { error } => write!(f, "refused: {error}"),
-            Read::Tokens { tokens, input_ids, labels, text } => {
-                // The first is predicted by nothing.
-                let counted = labels.iter().skip(1).filter(|label| **label != -100).count();
-                let kept = input_ids.len();
-                let truncated = if kept < *tokens { format!(", truncated to {kept}") } else { String::new() };
-                write!(f, "{tokens} tokens, {counted} count{truncated}\n{text}")
-            }
-        }
+        let (tokens, input_ids, labels, text) = match &self.read {
+            // It begins with the place.
+            Read::Refused { error } => return write!(f, "refused: {error}"),
+            Read::Tokens { tokens, input_ids, labels, text } => (*tokens, input_ids, labels, text),
+        };
+        // The first is predicted by nothing.
+        let counted = labels.iter().skip(1).filter(|label| **label != -100).count();
+        let kept = input_ids.len();
+        let truncated = if kept < tokens { format!(", truncated to {kept}") } else { String::new() };
+        write!(f, "{}:{}: {tokens} tokens, {counted} count{truncated}\n{text}", self.file, self.row)
     }
 }
 
@@ -128,7 +128,7 @@ fn lines(ids: &[u32], labels: &[u32], spell: impl Fn(&[u32]) -> Option<String>) 
     let counts = |at: usize| labels.get(at).map(|label| *label != MASKED_TOKEN);
     for (at, id) in ids.iter().enumerate() {
         parts.push(*id);
-        let text = spell(&parts).unwrap_or_else(|| id.to_string());
+        let text = spell(&parts).filter(|text| !text.is_empty()).unwrap_or_else(|| id.to_string());
         let goes_on = text.ends_with(char::REPLACEMENT_CHARACTER) && parts.len() < MOST_BYTES;
         if goes_on && counts(at) == counts(at + 1) {
             continue;

@@ -21,7 +21,7 @@ use crate::run::perplexity::Score;
 pub struct Evaluation {
     #[command(flatten)]
     pub forward: Forward,
-    /// Data: .txt, .jsonl, .parquet or .bin, or directories of them; repeatable
+    /// Data: .txt, .jsonl, .csv, .parquet or .bin, or directories of them; repeatable
     #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
     pub data: Vec<PathBuf>,
     #[command(flatten)]

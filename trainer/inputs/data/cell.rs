@@ -40,7 +40,7 @@ impl Cell<'_> {
             return Err(self.wrong(&self.value(0, &mut false)?, EXPECTED));
         };
         let id = |one: &Field| {
-            let one = plain(one)?;
+            let one = plain(one).map_err(|why| format!("{}: {why}", self.column))?;
             // One that is too large is no token either way.
             let id = one.is_integer().then(|| i64::try_from(one.clone()).unwrap_or(i64::MAX));
             id.ok_or_else(|| self.wrong(&one, EXPECTED))
@@ -140,6 +140,7 @@ fn value(field: &Field, json: &Json, depth: u32, nulls: &mut bool) -> Result<Val
                 map.entries().iter().map(|(name, field)| Ok((plain(name)?, value(field, json, depth + 1, nulls)?)));
             Value::from_pairs(pairs.collect::<Result<Vec<_>, String>>()?)
         }
+        _ if depth == 0 => return Err("a date, a time or a decimal: write text".to_owned()),
         other => Value::from(other.to_string()),
     })
 }
@@ -165,6 +166,9 @@ mod tests {
         assert_eq!(value(bytes(b"\xFF")).unwrap_err(), "messages: content: bytes that are not UTF-8 text: write text");
         assert_eq!(cell(bytes("é".as_bytes())).text().as_deref(), Ok("é"));
         assert_eq!(cell(bytes(b"\xFF")).text().unwrap_err(), "messages: bytes that are not UTF-8 text: write text");
+        // A template seldom reads the time that a turn has: it is no reason to refuse the turn.
+        assert_eq!(cell(Field::Date(3)).text().unwrap_err(), "messages: a date, a time or a decimal: write text");
+        assert_eq!(value(Field::Date(3)).unwrap().to_string(), "{'content': '1970-01-04'}");
         assert_eq!(value(Field::Float16(half::f16::from_f32(1.5))).unwrap().to_string(), "{'content': 1.5}");
     }
 }

@@ -371,7 +371,7 @@ impl Corpus {
     }
 
     /// Why there is nothing to learn from in a file that came to this.
-    fn nothing(&self, file: &DataFile, holds: &Holds, of_file: &Summary) -> DataError {
+    pub(super) fn nothing(&self, file: &DataFile, holds: &Holds, of_file: &Summary) -> DataError {
         let (chunk, rows) = (self.chunk, of_file.rows);
         let reason = match of_file.reaches_counted {
             _ if of_file.without_room > 0 => {

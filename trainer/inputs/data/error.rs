@@ -44,9 +44,9 @@ impl DataError {
         move |error| Self::new(format_args!("cannot read {}: {error}{check}", path.display()))
     }
 
-    /// The error for rows of which some cannot be used.
-    pub fn refused(refused: usize, all: usize) -> Self {
-        Self::new(format_args!("{refused} of {all} rows cannot be used"))
+    /// The error for rows of which so many cannot be used, this one first.
+    pub fn first_of(self, refused: usize, all: usize) -> Self {
+        Self::new(format_args!("{refused} of {all} rows cannot be used: {self}"))
     }
 
     /// The error for text, and no tokenizer to read it with.

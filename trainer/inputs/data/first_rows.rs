@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::corpus::{Corpus, Holds, Opened, Source, Tokens, text_of};
 use super::rows::check_ids;
-use super::{Chunk, DataError};
+use super::{Chunk, DataError, Summary};
 
 /// A row of a file, counted from 1; of a file without rows a sequence.
 pub struct FirstRow<'f> {
@@ -22,7 +22,9 @@ impl Corpus {
     /// [`DataError`] of a file that cannot be read.
     pub fn first_rows(&self, most: usize, emit: &mut dyn FnMut(FirstRow<'_>)) -> Result<(), DataError> {
         for Opened { file, holds } in &self.files {
+            let mut count = 0;
             let mut emit = |row, read: Result<Chunk, DataError>| {
+                count += 1;
                 let read = read.map(|mut chunk| {
                     let tokens = chunk.ids.len();
                     chunk.truncate(self.chunk);
@@ -47,11 +49,15 @@ impl Corpus {
                     let words =
                         bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
                     let ids: Vec<u32> = words.collect();
-                    for (number, ids) in (1..).zip(ids.chunks(self.chunk)) {
+                    for (number, ids) in (1..).zip(ids.chunks_exact(self.chunk)) {
                         let all = check_ids(ids.iter().map(|id| i64::from(*id)), self.reader.vocab);
                         emit(number, all.map(|()| Chunk::plain(ids)).map_err(|why| DataError::of(&file.path, why)));
                     }
                 }
+            }
+            // What was named is meant to have some.
+            if count == 0 && file.directory.is_none() {
+                return Err(self.nothing(file, holds, &Summary::default()));
             }
         }
         Ok(())

@@ -48,9 +48,9 @@ use values::{MOST_STEPS, above_zero};
 pub struct Options {
     #[command(flatten)]
     pub models: ModelOptions,
-    /// Training data: .txt, .bin, .jsonl, .parquet; repeatable
+    /// Train on .txt, .bin, .jsonl, .csv, .parquet; repeatable
     ///
-    /// .bin holds u32 token ids. Rows of .jsonl and .parquet are read by the first of these columns that they have: input_ids
+    /// .bin holds u32 token ids. Rows of .jsonl, .csv and .parquet are read by the first of these columns that they have: input_ids
     /// (labels beside it, of which -100 do not count, and attention_mask, of which 0 is padding), messages, conversations (from
     /// and value), prompt and completion, instruction and output (and input), text. A directory stands for its files, in name order.
     /// PATH=SHARE, for each of them, mixes sources by their shares of the tokens, as --data a.jsonl=0.7 --data b.jsonl=0.3.
