@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use precast_fatbins::evidence::{Check, Evidence, Gathered, PRECISIONS, Summary};
+use precast_fatbins::evidence::{Check, Evidence, KernelSummary, PRECISIONS, Results, Whole};
 
 use crate::support::Texts;
 use crate::support::prelude::*;
@@ -28,6 +28,16 @@ fn read(name: &str) -> Evidence {
     Evidence::decode(&made().case.text(name)).unwrap()
 }
 
+/// Results of kernels of a file that has all of them.
+fn whole(evidence: &mut Evidence) -> &mut Whole {
+    let Results::Whole(whole) = &mut evidence.results else { panic!("it is a summary") };
+    whole
+}
+
+fn results(name: &str) -> Whole {
+    whole(&mut read(name)).clone()
+}
+
 /// A command line of `precast-aot` where evidence is.
 fn aot(line: impl Texts) -> Command {
     let mut aot = precast_aot();
@@ -47,14 +57,20 @@ fn other(name: &'static str, change: impl FnOnce(&mut Evidence)) -> &'static str
     name
 }
 
+/// The same, with other results of kernels.
+fn kernels(name: &'static str, change: impl FnOnce(&mut Whole)) -> &'static str {
+    other(name, |evidence| change(whole(evidence)))
+}
+
 #[test]
 fn evidence_of_the_simulated_gpu_says_what_it_is_not() {
     let (made, evidence) = (made(), read(WHOLE));
     let note = evidence.note.as_deref().unwrap();
     assert!(note.contains("compares references with themselves") && made.printed.contains(note), "{}", made.printed);
     assert_eq!((evidence.chip.name.as_str(), evidence.chip.arch.as_str()), ("simulated GPU", "sim"));
-    assert!(evidence.loads.len() > 20 && evidence.checks.len() > evidence.loads.len());
-    for check in &evidence.checks {
+    let Whole { doctor, loads, checks, bench } = results(WHOLE);
+    assert!(loads.len() > 20 && checks.len() > loads.len());
+    for check in &checks {
         assert!(check.fault.is_none() && !check.outputs.is_empty(), "{check:?}");
     }
     let golden: Vec<&str> = evidence.golden.iter().map(|golden| golden.precision.as_str()).collect();
@@ -62,9 +78,9 @@ fn evidence_of_the_simulated_gpu_says_what_it_is_not() {
     for golden in &evidence.golden {
         assert!(golden.fault.is_none() && golden.losses.len() == 4, "{golden:?}");
     }
-    assert!(evidence.doctor.iter().any(|finding| finding.what == "device" && finding.ok));
+    assert!(doctor.iter().any(|finding| finding.what == "device" && finding.ok));
     // The time of a reference is no evidence.
-    assert!(evidence.bench.is_empty());
+    assert!(bench.is_empty());
 }
 
 #[test]
@@ -86,8 +102,8 @@ fn the_same_seed_gives_the_same_evidence() {
     again().succeeds();
     let (mut one, mut other) = (read(WHOLE), read("again"));
     for evidence in [&mut one, &mut other] {
-        evidence.loads.iter_mut().for_each(|load| load.microseconds = 0);
-        evidence.doctor.clear();
+        whole(evidence).loads.iter_mut().for_each(|load| load.microseconds = 0);
+        whole(evidence).doctor.clear();
         // What is free of the host's memory changes.
         evidence.chip.memory_bytes = 0;
     }
@@ -129,21 +145,21 @@ fn chips_agree_by_bits_or_within_what_a_kernel_may_differ() {
     let json = compare(WHOLE, WHOLE).with("--json").json();
     assert_eq!(json["golden"].as_object().unwrap().len(), 2);
 
-    let of = |evidence: &Evidence, op: &str| {
-        evidence.checks.iter().position(|check| check.kernel.starts_with(op)).unwrap_or_else(|| panic!("no {op}"))
+    let of = |whole: &Whole, op: &str| {
+        whole.checks.iter().position(|check| check.kernel.starts_with(op)).unwrap_or_else(|| panic!("no {op}"))
     };
     // Rounding, as other hardware sums.
-    let rounded = other("rounded", |evidence| {
-        let output = of(evidence, "gemm.fwd");
-        let output = &mut evidence.checks[output].outputs[0];
+    let rounded = kernels("rounded", |whole| {
+        let output = of(whole, "gemm.fwd");
+        let output = &mut whole.checks[output].outputs[0];
         output.sha256 = "0".repeat(64);
         output.sketch.sums.iter_mut().for_each(|sum| *sum *= 1.0 + 1e-7);
     });
     let printed = compare(WHOLE, rounded).succeeds();
     assert!(printed.lines().any(|line| line.starts_with("within ") && line.contains("gemm.fwd")), "{printed}");
 
-    type Change = fn(&mut Evidence, usize);
-    let kernels: [(&str, Change, &str); 4] = [
+    type Change = fn(&mut Whole, usize);
+    let changes: [(&str, Change, &str); 4] = [
         (
             "gemm.fwd",
             |e, at| e.checks[at].outputs[0].sketch.sums[0] += e.checks[at].outputs[0].sketch.norm,
@@ -153,11 +169,11 @@ fn chips_agree_by_bits_or_within_what_a_kernel_may_differ() {
         ("rmsnorm.fwd", |e, at| e.checks[at].fault = Some("operand `y` differs".into()), "operand `y` differs"),
         ("swiglu.fwd", |e, at| drop(e.checks[at].outputs.pop()), "is not in both"),
     ];
-    for (op, change, expected) in kernels {
-        let apart = other(op, |evidence| {
-            let at = of(evidence, op);
-            evidence.checks[at].outputs.iter_mut().for_each(|output| output.sha256.replace_range(..1, "x"));
-            change(evidence, at);
+    for (op, change, expected) in changes {
+        let apart = kernels(op, |whole| {
+            let at = of(whole, op);
+            whole.checks[at].outputs.iter_mut().for_each(|output| output.sha256.replace_range(..1, "x"));
+            change(whole, at);
         });
         let (code, printed, _) = compare(WHOLE, apart).ends();
         assert_eq!(code, Some(1), "{op}: {printed}");
@@ -173,9 +189,9 @@ fn a_zero_of_one_chip_alone_is_judged_as_the_selftest_does() {
     skip_if!(lacks_compiler());
     // The divergence of distributions over one token is zero; the kernel's is a difference of larger numbers.
     let zero = |name: &'static str, by: f64| {
-        other(name, |evidence| {
+        kernels(name, |whole| {
             let first = |check: &&mut Check| check.kernel.starts_with("head.distill{") && check.sample == 0;
-            let outputs = evidence.checks.iter_mut().filter(first).flat_map(|check| &mut check.outputs);
+            let outputs = whole.checks.iter_mut().filter(first).flat_map(|check| &mut check.outputs);
             for output in outputs.filter(|output| output.operand == "kd") {
                 assert_eq!(output.sketch.norm, 0.0);
                 output.sha256 = format!("{by}");
@@ -194,17 +210,17 @@ fn a_zero_of_one_chip_alone_is_judged_as_the_selftest_does() {
 #[test]
 fn kernels_of_other_sources_are_counted_and_not_compared() {
     skip_if!(lacks_compiler());
-    let key = read(WHOLE).checks[0].kernel.clone();
-    let one = other("one-source", |evidence| evidence.loads[0].source = "0".repeat(64));
-    let all = read(WHOLE).loads.len();
+    let key = results(WHOLE).checks[0].kernel.clone();
+    let one = kernels("one-source", |whole| whole.loads[0].source = "0".repeat(64));
+    let all = results(WHOLE).loads.len();
     let note = format!("note: B: {} of {all} kernels are of this program's sources", all - 1);
     let printed = compare(WHOLE, one).prints(["not compared: 1 of other sources", &note]);
     let key = key.split('[').next().unwrap();
     assert!(printed.lines().any(|line| line.starts_with("not compared: other sources") && line.contains(key)));
     // Of one architecture two files say it themselves, whatever this program is made from.
-    let same = other("same-source", |evidence| evidence.loads[0].source = "0".repeat(64));
+    let same = kernels("same-source", |whole| whole.loads[0].source = "0".repeat(64));
     compare(one, same).prints("not compared: 0 of other sources");
-    let none = other("no-source", |evidence| evidence.loads.iter_mut().for_each(|load| load.source.clear()));
+    let none = kernels("no-source", |whole| whole.loads.iter_mut().for_each(|load| load.source.clear()));
     compare(WHOLE, none).fails(5, "no kernel of both is of the same sources");
 }
 
@@ -221,8 +237,8 @@ fn a_summary_tells_the_same_bits_from_others() {
         assert!(!printed.contains("within"), "{printed}");
     }
     let changed = |name: &'static str, op: &str, norm: f64| {
-        other(name, |evidence| {
-            let check = evidence.checks.iter_mut().find(|check| check.kernel.starts_with(op)).unwrap();
+        kernels(name, |whole| {
+            let check = whole.checks.iter_mut().find(|check| check.kernel.starts_with(op)).unwrap();
             check.outputs[0].sha256 = "0".repeat(64);
             check.outputs[0].sketch.norm *= norm;
         })
@@ -234,7 +250,7 @@ fn a_summary_tells_the_same_bits_from_others() {
         let (code, printed, _) = compare(changed(name, op, norm), "summary").ends();
         assert!(code == Some(1) && printed.contains(expected), "{name}: {printed}");
     }
-    let faulty = other("faulty", |evidence| evidence.checks[0].fault = Some("operand `y` differs".into()));
+    let faulty = kernels("faulty", |whole| whole.checks[0].fault = Some("operand `y` differs".into()));
     summarize(faulty, "no").fails(5, "it holds a fault, which a summary cannot show: operand `y` differs");
 }
 
@@ -248,18 +264,18 @@ fn what_was_cut_away_is_counted_and_is_no_agreement() {
         out
     };
     let whole_summary = summarized(other("whole.cut", |_| {}));
-    let first = read(WHOLE).checks[0].clone();
-    let kernels = read(WHOLE).loads.len();
-    let of_first = read(WHOLE).checks.iter().filter(|check| check.kernel == first.kernel).count();
+    let first = results(WHOLE).checks[0].clone();
+    let loaded = results(WHOLE).loads.len();
+    let of_first = results(WHOLE).checks.iter().filter(|check| check.kernel == first.kernel).count();
     assert!(of_first > 1);
     let no_runs = other("no-runs.cut", |evidence| evidence.golden.clear());
     let one_run = other("one-run.cut", |evidence| evidence.golden.truncate(1));
     let not_run = other("not-run.cut", |evidence| evidence.golden[1].losses.clear());
-    let fewer = other("fewer.cut", |evidence| drop(evidence.checks.remove(0)));
-    let one = other("one.cut", |evidence| evidence.checks.truncate(1));
-    let unloaded = other("unloaded.cut", |evidence| {
-        evidence.checks.retain(|check| check.kernel != first.kernel);
-        evidence.loads.retain(|load| load.kernel != first.kernel);
+    let fewer = kernels("fewer.cut", |whole| drop(whole.checks.remove(0)));
+    let one = kernels("one.cut", |whole| whole.checks.truncate(1));
+    let unloaded = kernels("unloaded.cut", |whole| {
+        whole.checks.retain(|check| check.kernel != first.kernel);
+        whole.loads.retain(|load| load.kernel != first.kernel);
     });
     let samples = |cut: usize| format!("{cut} of {of_first} samples of {}", first.kernel);
     for (cut, missing, expected) in [
@@ -267,7 +283,7 @@ fn what_was_cut_away_is_counted_and_is_no_agreement() {
         (one_run, 1, "the training run in bf16".to_owned()),
         (not_run, 1, "the training run in bf16".to_owned()),
         (fewer, 1, samples(1)),
-        (one, kernels, samples(of_first - 1)),
+        (one, loaded, samples(of_first - 1)),
         (unloaded, 1, samples(of_first)),
     ] {
         for (whole, cut) in [(WHOLE, cut), (&whole_summary, &summarized(cut))] {
@@ -308,7 +324,7 @@ fn what_is_no_evidence_is_refused() {
     refused("damaged", "it is not evidence");
     refused(other("earlier", |evidence| evidence.version = 1), "it has version 1");
     refused(other("seed", |evidence| evidence.seed = 1), "seeds 0 and 1");
-    refused(other("none", |evidence| evidence.checks.clear()), "no kernel was checked on both");
+    refused(kernels("none", |whole| whole.checks.clear()), "no kernel was checked on both");
 }
 
 /// Most bytes of a file that is committed.
@@ -333,9 +349,10 @@ fn wrong(directory: &Path) -> Vec<String> {
     for row in &rows {
         let path = directory.join(row[0]);
         let read = fs::read_to_string(&path).map_err(|error| error.to_string());
-        let summary = match read.and_then(|text| Gathered::decode(&text).map_err(|error| error.to_string())) {
-            Ok(Gathered::Summary(summary)) => summary,
-            Ok(Gathered::Whole(_)) => {
+        let read = read.and_then(|text| Evidence::decode(&text).map_err(|error| error.to_string()));
+        let (summary, kernels) = match &read {
+            Ok(summary @ Evidence { results: Results::Summary { kernels }, .. }) => (summary, kernels),
+            Ok(_) => {
                 wrong.push(format!("{} is a whole file: precast-aot summarize-evidence", row[0]));
                 continue;
             }
@@ -348,7 +365,7 @@ fn wrong(directory: &Path) -> Vec<String> {
             wrong.push(format!("{} is of {} and {}", row[0], summary.chip.name, summary.chip.arch));
         }
         let untrue = summary.golden.iter().filter(|golden| golden.fault.is_some() || golden.losses.is_empty()).count();
-        let launches: usize = summary.kernels.values().map(|kernel| kernel.launches.len()).sum();
+        let launches: usize = kernels.values().map(|kernel| kernel.launches.len()).sum();
         if untrue > 0 || summary.golden.len() != 2 || launches < 100 || summary.note.is_some() {
             wrong.push(format!("{}: {untrue} runs untrue, {launches} launches", row[0]));
         }
@@ -363,13 +380,18 @@ fn wrong(directory: &Path) -> Vec<String> {
     wrong
 }
 
+fn of_kernels(summary: &mut Evidence) -> impl Iterator<Item = &mut KernelSummary> {
+    let Results::Summary { kernels } = &mut summary.results else { panic!("it is whole") };
+    kernels.values_mut()
+}
+
 #[test]
 fn evidence_that_is_committed_is_what_its_page_says() {
     skip_if!(lacks_compiler());
     // What the check itself sees.
     let case = Case::empty();
-    let add = |name: &str, change: fn(&mut Summary)| {
-        let mut summary = Summary::of(&read(WHOLE)).unwrap();
+    let add = |name: &str, change: fn(&mut Evidence)| {
+        let mut summary = read(WHOLE).summary().unwrap();
         (summary.note, summary.chip.name) = (None, "a chip".to_owned());
         change(&mut summary);
         case.write(name, summary.encode());
@@ -384,14 +406,14 @@ fn evidence_that_is_committed_is_what_its_page_says() {
     let both = ["one.evidence", "two.evidence"];
     assert_eq!(page(&both), [""; 0]);
     assert!(page(&["one.evidence"])[0].contains("two.evidence"));
-    type Change = (fn(&mut Summary), &'static str);
+    type Change = (fn(&mut Evidence), &'static str);
     let changes: [Change; 5] = [
         (|summary| summary.chip.name = "another".to_owned(), "is of another"),
         (|summary| summary.golden[0].fault = Some("far".to_owned()), "1 runs untrue"),
-        (|summary| summary.kernels.values_mut().for_each(|kernel| kernel.launches.clear()), "0 launches"),
+        (|summary| of_kernels(summary).for_each(|kernel| kernel.launches.clear()), "0 launches"),
         (
             |summary| {
-                let launch = &mut summary.kernels.values_mut().next().unwrap().launches[0];
+                let launch = &mut of_kernels(summary).next().unwrap().launches[0];
                 (launch.1, launch.2) = ("0".repeat(16), 2.0 * launch.2);
             },
             "APART",

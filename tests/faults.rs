@@ -55,19 +55,3 @@ fn a_kernel_that_fails_ends_the_run_with_its_phase_and_step() {
         assert!(host.case.results(phase) == host.case.results("whole"), "{phase}");
     }
 }
-
-/// The rows of a phase that decodes are written for its replay, too: what it finds there is not what another phase has left.
-#[test]
-fn a_phase_that_hangs_while_it_decodes_is_replayed_to_its_node() {
-    skip_if!(has_driver() || lacks_compiler());
-    let host = Host::new(&[("PRECAST_FAKE_INTEGRATED", "0")]);
-    let hangs = [("kv_store", "prefill", "kv.store{"), ("sample__", "decode.64", "sample{")];
-    let hanging = hangs.map(|(kernel, phase, key)| {
-        let mut run = run(&host, (3, 12), phase, "--steps 1 --patience 2");
-        (phase, key, run.env("PRECAST_FAKE_HANGS", kernel).spawn().unwrap())
-    });
-    for (phase, key, child) in hanging {
-        let hangs = format!("hangs: phase `{phase}` of step 1 has not ended");
-        ends(child, 4, [&*hangs, ".\nIt is node ", &format!("`, {key}")]);
-    }
-}

@@ -120,16 +120,6 @@ fn a_benchmark_reads_the_sequences_of_a_cache_in_turn() {
     case.run([bench, "--sweep"]).fails(2, "cannot be used with");
 }
 
-/// A step that is replayed has random tokens, too.
-#[test]
-fn a_replay_reads_the_sequences_of_a_cache_in_turn() {
-    let case = Case::new(17 * 3);
-    case.run("cache --teacher teacher --data data.bin --seq-len 16 --out cache").succeeds();
-    let hang = json!({ "device": "sim", "phases": ["micro"], "step": 2, "waited_s": 120, "patience_s": 120 });
-    let mut run = case.distill("out", "--teacher-cache cache");
-    run.env("PRECAST_REPLAY", hang.to_string()).fails(4, "on random tokens, all of them end");
-}
-
 /// Heading, record and report name the cache, and `doctor` finds it.
 #[test]
 fn a_run_says_which_cache_it_read() {

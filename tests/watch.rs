@@ -54,13 +54,12 @@ impl Gpu {
 }
 
 #[test]
-fn a_first_step_that_hangs_ends_the_run_with_the_nodes_name() {
+fn a_first_step_that_hangs_ends_the_run_with_the_phases_name() {
     skip_if!(has_driver());
     let gpu = gpu();
     let first = "error: cuda:0 (NVIDIA GB10 (stand-in)) hangs: phase `update` of step 1 has not";
-    let second = "\nIt is node 3 of 3, `adamw`, adamw.update{";
-    let message = ends(gpu.train("3 --patience 2").spawn().unwrap(), 4, [first, second]);
-    assert!(message.starts_with(first) && message.lines().nth(1).unwrap().starts_with(&second[1..]), "{message}");
+    let message = ends(gpu.train("3 --patience 2").spawn().unwrap(), 4, first);
+    assert!(message.starts_with(first), "{message}");
     assert!(message.ends_with("There is no checkpoint yet: start again with --overwrite"), "{message}");
     let outcome = &run_record(&gpu.out())["outcome"];
     assert_eq!(outcome["status"], "failed", "{outcome}");
@@ -74,14 +73,14 @@ fn a_later_step_that_hangs_names_the_last_checkpoint() {
     let message = ends(gpu.hung("--patience 2 --checkpoint-every 1", &[]), 4, "");
     let done = metrics_of(&gpu.out()).len();
     let step = format!("hangs: phase `update` of step {} has not ended for 2 s, and may take 2", done + 1);
-    assert!(message.contains(&step) && message.contains(", `adamw`, adamw.update{"), "{message}");
+    assert!(message.contains(&step), "{message}");
     assert!(message.contains(&format!("The last checkpoint is checkpoint-{done}. Continue with:")), "{message}");
     assert!(names_in(&gpu.out()).contains(&format!("checkpoint-{done}")));
     let outcome = run_record(&gpu.out())["outcome"].clone();
     assert_eq!(outcome["status"], "failed");
     let log = fs::read_to_string(gpu.out().join("run.log")).unwrap();
     for said in [outcome["reason"].as_str().unwrap(), &log] {
-        assert!(said.contains(", `adamw`, adamw.update{"), "{said}");
+        assert!(said.contains(&step), "{said}");
     }
     fs::remove_file(gpu.file()).unwrap();
     // Without its kernels' work the run trains nothing; it goes on.
@@ -89,49 +88,6 @@ fn a_later_step_that_hangs_names_the_last_checkpoint() {
     let (code, _, stderr) = again.env_remove("PRECAST_FAKE_HANGS").ends();
     assert!(matches!(code, Some(0 | 1)), "{stderr}");
     assert_eq!(metrics_of(&gpu.out()).len(), done + 1);
-}
-
-/// Schedulers end what takes long, and files move: neither loses what is known.
-#[test]
-fn a_replay_that_comes_to_nothing_leaves_the_hang_recorded() {
-    skip_if!(has_driver());
-    for ended in [true, false] {
-        let gpu = gpu();
-        let mut child = gpu.hung("--patience 2 --checkpoint-every 1", &[]);
-        replays(&mut child);
-        if ended {
-            kill(child);
-        } else {
-            fs::rename(gpu.0.path().join("model"), gpu.0.path().join("moved")).unwrap();
-            ends(child, 4, "hangs: phase `update` of step");
-        }
-        let outcome = run_record(&gpu.out())["outcome"].clone();
-        assert_eq!(outcome["status"], "failed");
-        assert!(outcome["reason"].as_str().unwrap().contains("hangs: phase `update` of step"), "{outcome}");
-    }
-}
-
-/// Reads what a run says until it replays.
-fn replays(child: &mut Child) {
-    let mut said = Vec::new();
-    let stderr = child.stderr.as_mut().unwrap();
-    while !said.ends_with(b"replayed") {
-        let mut byte = [0];
-        std::io::Read::read_exact(stderr, &mut byte).unwrap();
-        said.push(byte[0]);
-    }
-}
-
-/// One that hangs by chance: no replay shows it.
-#[test]
-fn a_hang_that_does_not_come_again_is_named_by_its_phase() {
-    skip_if!(has_driver());
-    let gpu = gpu();
-    let mut child = gpu.hung("--patience 2", &[]);
-    // It needs a while to come to the same kernel.
-    replays(&mut child);
-    fs::remove_file(gpu.file()).unwrap();
-    ends(child, 4, "Which node it is depends on the weights, the data or the moment");
 }
 
 /// Nothing ends a run that was stopped for longer than its patience, that has no bound, or that a profiler holds.
@@ -182,7 +138,7 @@ fn phases_that_may_hang_are_all_named() {
     skip_if!(has_driver());
     let gpu = gpu();
     let mut train = gpu.train("3 --patience 2");
-    let said = ["one of the phases ", "`micro`, `update`", ", `adamw`, adamw.update{"];
+    let said = ["one of the phases ", "`micro`, `update`"];
     ends(train.env("PRECAST_FAKE_REFUSES", "cuStreamWriteValue32").spawn().unwrap(), 4, said);
 }
 

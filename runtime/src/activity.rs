@@ -2,11 +2,8 @@
 //! hung device may never return.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use precast_core::Key;
 
 /// Most phases remembered for a device that does not report progress.
 const MOST_PHASES: usize = 64;
@@ -25,8 +22,6 @@ struct ActivityState {
     /// Phases not known to be finished.
     phases: VecDeque<Launched>,
     done: Option<Word>,
-    node: Option<NodeName>,
-    nodes: u64,
     step: Option<u64>,
 }
 
@@ -52,37 +47,15 @@ impl Word {
     }
 }
 
-/// A node of a phase that runs one node at a time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeName {
-    /// Counted from 1.
-    pub number: usize,
-    /// Number of nodes in the phase.
-    pub of: usize,
-    /// Name of the node.
-    pub label: String,
-    /// Kernel key; none for an exchange.
-    pub key: Option<Key>,
-}
-
-impl fmt::Display for NodeName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "node {} of {}, `{}`", self.number, self.of, self.label)?;
-        self.key.as_ref().map_or(Ok(()), |key| write!(f, ", {key}"))
-    }
-}
-
 /// A device's current work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doing {
-    /// Changes whenever a driver call begins, a phase ends, or a node that runs alone begins.
-    pub progress: (u64, u32, u64),
+    /// Changes whenever a driver call begins or a phase ends.
+    pub progress: (u64, u32),
     /// Candidates for the running phase, in order: exactly one if the device reports progress.
     pub phases: Vec<String>,
     /// Step of the run, counted from 1; none outside of steps.
     pub step: Option<u64>,
-    /// The running node, if nodes run alone.
-    pub node: Option<NodeName>,
 }
 
 /// A driver call that has not returned.
@@ -134,13 +107,6 @@ impl Activity {
         number
     }
 
-    /// Records the node that runs alone; none once it has finished.
-    pub(crate) fn node(&self, node: Option<NodeName>) {
-        let mut state = self.state();
-        state.nodes += 1;
-        state.node = node;
-    }
-
     /// Reads the device's progress from a word from now on.
     ///
     /// # Safety
@@ -169,10 +135,9 @@ impl ActivityState {
         let first_marked = self.phases.iter().position(|launched| launched.marked && done.is_some());
         let running = self.phases.iter().take(first_marked.map_or(MOST_PHASES, |index| index + 1));
         Doing {
-            progress: (self.calls, done.unwrap_or(0), self.nodes),
+            progress: (self.calls, done.unwrap_or(0)),
             phases: running.map(|launched| launched.phase.clone()).collect(),
             step: self.phases.front().map_or(self.step, |first| first.step),
-            node: self.node.clone(),
         }
     }
 

@@ -484,9 +484,6 @@ pub trait Driver {
         Ok(())
     }
 
-    /// Makes later [`Self::prepare`] calls run one node at a time: each is named in [`Self::activity`] and waited for.
-    fn run_nodes_alone(&mut self) {}
-
     /// Prepares a sequence of nodes for repeated runs.
     ///
     /// # Errors

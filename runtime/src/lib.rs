@@ -23,7 +23,7 @@ pub mod sim;
 /// Contexts, streams and buffers of [`Modules`], in the version of the crate that it takes.
 pub use cudarc;
 
-pub use activity::{Activity, Doing, NodeName};
+pub use activity::{Activity, Doing};
 pub use communicator::{Communicator, Mesh};
 pub use driver::{
     Arrived, Bound, BoundExchange, BoundGemm, BoundLaunch, BoundWork, CublasUse, Device, Driver, DriverError, GraphId,

@@ -3,7 +3,7 @@
  * one: libraries get their functions so as well. It answers as a GB10 does: a load after a graph was launched fails and poisons
  * the context. PRECAST_SHIM_LOG names a file of a line each: load, function, kernel, launch, poison. PRECAST_SHIM_HANGS=adamw puts
  * a kernel that spins into graphs, behind each kernel whose entry symbol begins so; with PRECAST_SHIM_HANGS_AFTER=N it lets the first
- * N launches of them go by, though none of a process that replays a hang. */
+ * N launches of them go by. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
@@ -113,7 +113,7 @@ static int is_to_hang(void* function) {
 static int cuGraphAddKernelNode_v2_wrapper(void** node, void* graph, void* const* dependencies, size_t count, const node_params* params) {
     int (*forward)(void**, void*, void* const*, size_t, const node_params*) = hook_of("cuGraphAddKernelNode_v2")->real;
     const char* given = getenv("PRECAST_SHIM_HANGS_AFTER");
-    unsigned after = given && !getenv("PRECAST_REPLAY") ? (unsigned)atoi(given) : 0;
+    unsigned after = given ? (unsigned)atoi(given) : 0;
     void *arguments[] = {&after}, *before;
     node_params spinning = {.grid = {1, 1, 1}, .block = {1, 1, 1}, .params = arguments};
     int error = forward(node, graph, dependencies, count, params);

@@ -1,6 +1,6 @@
 //! `precast bench`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, value_parser};
 use itertools::Itertools;
@@ -13,7 +13,7 @@ use crate::base::load_trace::Verbose;
 use crate::base::startup_times::Startup;
 use crate::options::groups::values::{MOST_MICRO_BATCHES, MOST_STEPS, count};
 use crate::options::{DivisionOptions, Flags, Measurement, Options, ShapeOptions, StepMeasurement, is_of_rollouts};
-use crate::programs::bench::{self, GenerationBench, Reader, TimedBatch};
+use crate::programs::bench::{self, GenerationBench, Measured, Reader, Record, TimedBatch};
 use crate::programs::failure::Failure;
 use crate::programs::generate::DecodingOptions;
 use crate::run::out::check_directory;
@@ -89,9 +89,17 @@ fn generate(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
         check_directory(out, Existing::Replace, &[&forward.model])?;
     }
     let request = GenerationBench { forward, slots: decoding.slots, prompt_tokens, max_tokens };
-    let record = bench::bench_generation(&request, startup, if json { Reader::Program } else { Reader::Person })?;
+    end(&bench::bench_generation(&request, startup, reader(json))?, out.as_deref(), json)
+}
+
+fn reader(json: bool) -> Reader {
+    if json { Reader::Program } else { Reader::Person }
+}
+
+/// Writes and prints what was measured.
+fn end(record: &Record<impl Measured>, out: Option<&Path>, json: bool) -> Result<(), Failure> {
     out.iter().try_for_each(|out| record.write(out))?;
-    print_as(json, &record, &record);
+    print_as(json, record, record);
     Ok(())
 }
 
@@ -125,20 +133,13 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
         // Better known now than when all is measured.
         check_directory(out, Existing::Replace, &config.inputs())?;
     }
-    let reader = if arguments.json { Reader::Program } else { Reader::Person };
+    let Arguments { out, json, sweep, .. } = arguments;
     if config.on_policy.is_some() {
-        let record = bench::bench_rollouts(&config, startup, reader)?;
-        arguments.out.iter().try_for_each(|out| record.write(out))?;
-        print_as(arguments.json, &record, &record);
-        return Ok(());
+        return end(&bench::bench_rollouts(&config, startup, reader(json))?, out.as_deref(), json);
     }
-    let mut record = bench::bench(&config, startup, reader)?;
-    if arguments.sweep {
-        record.sweep = Some(bench::sweep(&config)?);
+    let mut record = bench::bench(&config, startup, reader(json))?;
+    if sweep {
+        record.measured.sweep = Some(bench::sweep(&config)?);
     }
-    if let Some(out) = &arguments.out {
-        record.write(out)?;
-    }
-    print_as(arguments.json, &record, &record);
-    Ok(())
+    end(&record, out.as_deref(), json)
 }

@@ -14,7 +14,6 @@ use crate::options::{FlagsAndFile, ModelOptions, Options, Purpose, RUN, UsageErr
 use crate::programs::distill::{self, Mode};
 use crate::programs::failure::Failure;
 use crate::programs::plan::{Detail, Limit, Report, Target};
-use crate::programs::replay;
 use crate::ranks::{self, Gpus, Ranks};
 use crate::run::out::Start;
 
@@ -120,9 +119,6 @@ fn run(
     };
     let placement = if arguments.separate_allocations { Placement::Separate } else { Placement::Arena };
     let config_file = arguments.options.config.clone();
-    if let Some(hang) = replay::requested() {
-        return Err(replay::replay(arguments.options.options(), hang));
-    }
     let options = arguments.options.options()?;
     check(&options.models)?;
     if arguments.print_config {

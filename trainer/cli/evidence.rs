@@ -1,9 +1,9 @@
 //! `precast evidence`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use precast_fatbins::evidence::{Evidence, Finding};
+use precast_fatbins::evidence::{Evidence, Finding, Golden, Results, Whole};
 use precast_fatbins::{Digest, signature_path};
 use precast_system::{count, files, say};
 
@@ -39,20 +39,28 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let options = Options { target, ..Options::default() };
     let evidence = gather(&options.target, seed, findings(&options), |what| tell(format_args!("{what} ...")))?;
     let text = evidence.encode();
-    files::write_whole(&out, text.as_bytes()).map_err(Failure::io("write", &out))?;
+    let write = |path: &Path, bytes: &[u8]| files::write_whole(path, bytes).map_err(Failure::io("write", path));
+    write(&out, text.as_bytes())?;
     if let Some(key) = key {
-        let signature = key.sign(text.as_bytes())?;
-        let beside = signature_path(&out);
-        files::write_whole(&beside, signature.as_bytes()).map_err(Failure::io("write", &beside))?;
+        write(&signature_path(&out), key.sign(text.as_bytes())?.as_bytes())?;
     }
-    report(&evidence, &text);
-    let failed = evidence.checks.iter().filter(|check| check.fault.is_some()).count();
-    let untrue = evidence.golden.iter().filter(|golden| golden.fault.is_some() && !golden.losses.is_empty()).count();
-    match failed + untrue {
+    let Evidence { chip, note, golden, .. } = &evidence;
+    let Results::Whole(Whole { loads, checks, .. }) = &evidence.results else { unreachable!("it is whole") };
+    say!("{} ({}), {}", chip.name, chip.arch, count(loads.len(), "kernel"));
+    note.iter().for_each(|note| say!("note: {note}"));
+    let faults: Vec<&String> = checks.iter().filter_map(|check| check.fault.as_ref()).collect();
+    faults.iter().for_each(|fault| say!("FAIL  {fault}"));
+    say!("{} checked", count(checks.len(), "launch"));
+    for Golden { case, precision, fault, .. } in golden {
+        say!("{case}, {precision}: {}", fault.as_deref().unwrap_or("as it must be"));
+    }
+    say!("sha256 {}", Digest::of(text.as_bytes()));
+    let untrue = golden.iter().filter(|golden| golden.fault.is_some() && !golden.losses.is_empty()).count();
+    match faults.len() + untrue {
         0 => Ok(()),
         failed => {
-            let checked = evidence.checks.len() + evidence.golden.len();
-            Err(Failure::Kernels(format!("{failed} of {checked} kernel checks failed on {}", evidence.chip.name)))
+            let checked = checks.len() + golden.len();
+            Err(Failure::Kernels(format!("{failed} of {checked} kernel checks failed on {}", chip.name)))
         }
     }
 }
@@ -65,18 +73,4 @@ fn findings(options: &Options) -> Vec<Finding> {
         found: if finding.exit_code == 3 { "BAD".to_owned() } else { finding.found },
     };
     doctor::examine(options).into_iter().map(of).collect()
-}
-
-fn report(evidence: &Evidence, text: &str) {
-    let chip = &evidence.chip;
-    say!("{} ({}), {}", chip.name, chip.arch, count(evidence.loads.len(), "kernel"));
-    evidence.note.iter().for_each(|note| say!("note: {note}"));
-    let faults = evidence.checks.iter().filter_map(|check| check.fault.as_ref());
-    faults.for_each(|fault| say!("FAIL  {fault}"));
-    say!("{} checked", count(evidence.checks.len(), "launch"));
-    for golden in &evidence.golden {
-        let what = golden.fault.as_deref().unwrap_or("as it must be");
-        say!("{}, {}: {what}", golden.case, golden.precision);
-    }
-    say!("sha256 {}", Digest::of(text.as_bytes()));
 }

@@ -18,7 +18,6 @@ pub mod plan;
 mod random_steps;
 mod rank_end;
 mod reader;
-pub mod replay;
 pub mod signing;
 pub mod smoke;
 pub mod teacher_distance;

@@ -1,16 +1,16 @@
-//! Evidence of a chip's results: a line of JSON, and a line with its digest. The repository keeps a [`Summary`] of it.
+//! Evidence of a chip's results: a line of JSON, and a line with its digest. The repository keeps it in short.
 
 mod sketch;
 mod summary;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use precast_core::Digest;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 pub use sketch::Sketch;
-pub use summary::{Faulty, KernelSummary, Launch, Summary, short};
+pub use summary::{Faulty, KernelSummary, Launch, short};
 
 /// Version of both layouts.
 pub const VERSION: u32 = 2;
@@ -32,16 +32,37 @@ pub struct Evidence {
     pub chip: Chip,
     /// Caveat for readers.
     pub note: Option<String>,
+    /// Seed of the random inputs.
+    pub seed: u64,
+    /// Results of kernels.
+    #[serde(flatten)]
+    pub results: Results,
+    /// Short training runs.
+    pub golden: Vec<Golden>,
+}
+
+/// Results of kernels: every output, or in short, as they are committed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Results {
+    /// Every output.
+    Whole(Whole),
+    /// In short.
+    Summary {
+        /// By key and variant.
+        kernels: BTreeMap<String, KernelSummary>,
+    },
+}
+
+/// Results of kernels, with every output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Whole {
     /// Findings about machine and program.
     pub doctor: Vec<Finding>,
     /// In loading order.
     pub loads: Vec<Loaded>,
-    /// Seed of the random inputs.
-    pub seed: u64,
     /// Comparisons of kernels with their references.
     pub checks: Vec<Check>,
-    /// Short training runs.
-    pub golden: Vec<Golden>,
     /// Times of kernels.
     pub bench: Vec<Timing>,
 }
@@ -156,16 +177,6 @@ pub struct Timing {
     pub flops: u64,
 }
 
-/// Evidence or a summary.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(untagged)]
-pub enum Gathered {
-    /// Evidence with every output.
-    Whole(Evidence),
-    /// Evidence in short, as it is committed.
-    Summary(Summary),
-}
-
 /// A file that is no evidence, or was altered.
 #[derive(Debug, thiserror::Error)]
 pub enum EvidenceError {
@@ -194,38 +205,12 @@ struct Seal {
     sha256: String,
 }
 
-/// Encodes a file: a line of JSON, and a line with its digest.
-fn seal<T: Serialize>(content: &T) -> String {
-    let body = serde_json::to_string(content).expect("plain data serializes");
-    let seal = Seal { sha256: Digest::of(body.as_bytes()).to_string() };
-    format!("{body}\n{}\n", serde_json::to_string(&seal).expect("plain data serializes"))
-}
-
-/// Decodes a file; checks its digest and version.
-fn unseal<T: DeserializeOwned>(text: &str) -> Result<T, EvidenceError> {
-    #[derive(Deserialize)]
-    struct Versioned {
-        version: u32,
-    }
-    let malformed = |error: &dyn fmt::Display| EvidenceError::Malformed(error.to_string());
-    let lines = text.strip_suffix('\n').and_then(|text| text.split_once('\n'));
-    let (body, seal) = lines.ok_or_else(|| malformed(&"it is not two lines"))?;
-    let seal: Seal = serde_json::from_str(seal).map_err(|error| malformed(&error))?;
-    let found = Digest::of(body.as_bytes());
-    if found.to_string() != seal.sha256 {
-        return Err(EvidenceError::Altered { said: seal.sha256, found });
-    }
-    let Versioned { version } = serde_json::from_str(body).map_err(|error| malformed(&error))?;
-    if version != VERSION {
-        return Err(EvidenceError::Version { found: version });
-    }
-    serde_json::from_str(body).map_err(|error| malformed(&error))
-}
-
 impl Evidence {
-    /// Encodes the file.
+    /// Encodes a file: a line of JSON, and a line with its digest.
     pub fn encode(&self) -> String {
-        seal(self)
+        let body = serde_json::to_string(self).expect("plain data serializes");
+        let seal = Seal { sha256: Digest::of(body.as_bytes()).to_string() };
+        format!("{body}\n{}\n", serde_json::to_string(&seal).expect("plain data serializes"))
     }
 
     /// Reads a file and checks its digest.
@@ -233,60 +218,23 @@ impl Evidence {
     /// # Errors
     /// [`EvidenceError`] if the file is altered, of another version or no evidence.
     pub fn decode(text: &str) -> Result<Self, EvidenceError> {
-        unseal(text)
-    }
-}
-
-impl Gathered {
-    /// Reads a file of either kind and checks its digest.
-    ///
-    /// # Errors
-    /// [`EvidenceError`] if the file is altered, of another version or no evidence.
-    pub fn decode(text: &str) -> Result<Self, EvidenceError> {
-        unseal(text)
-    }
-
-    /// Returns the device.
-    pub fn chip(&self) -> &Chip {
-        match self {
-            Self::Whole(evidence) => &evidence.chip,
-            Self::Summary(summary) => &summary.chip,
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
         }
-    }
-
-    /// Returns the seed of the inputs.
-    pub fn seed(&self) -> u64 {
-        match self {
-            Self::Whole(evidence) => evidence.seed,
-            Self::Summary(summary) => summary.seed,
+        let malformed = |error: &dyn fmt::Display| EvidenceError::Malformed(error.to_string());
+        let lines = text.strip_suffix('\n').and_then(|text| text.split_once('\n'));
+        let (body, seal) = lines.ok_or_else(|| malformed(&"it is not two lines"))?;
+        let seal: Seal = serde_json::from_str(seal).map_err(|error| malformed(&error))?;
+        let found = Digest::of(body.as_bytes());
+        if found.to_string() != seal.sha256 {
+            return Err(EvidenceError::Altered { said: seal.sha256, found });
         }
-    }
-
-    /// Returns a remark of whoever gathered it.
-    pub fn note(&self) -> &Option<String> {
-        match self {
-            Self::Whole(evidence) => &evidence.note,
-            Self::Summary(summary) => &summary.note,
+        let Versioned { version } = serde_json::from_str(body).map_err(|error| malformed(&error))?;
+        if version != VERSION {
+            return Err(EvidenceError::Version { found: version });
         }
-    }
-
-    /// Returns the training runs.
-    pub fn golden(&self) -> &[Golden] {
-        match self {
-            Self::Whole(evidence) => &evidence.golden,
-            Self::Summary(summary) => &summary.golden,
-        }
-    }
-
-    /// Summarizes the evidence.
-    ///
-    /// # Errors
-    /// [`Faulty`] if a launch or a training run failed: such evidence is kept whole.
-    pub fn summary(self) -> Result<Summary, Faulty> {
-        match self {
-            Self::Whole(evidence) => Summary::of(&evidence),
-            Self::Summary(summary) => Ok(summary),
-        }
+        serde_json::from_str(body).map_err(|error| malformed(&error))
     }
 }
 
@@ -310,12 +258,14 @@ mod tests {
                 host: "aarch64".into(),
             },
             note: None,
-            doctor: vec![Finding { what: "driver".into(), ok: true, found: "it is".into() }],
-            loads: Vec::new(),
             seed: 0,
-            checks: Vec::new(),
+            results: Results::Whole(Whole {
+                doctor: vec![Finding { what: "driver".into(), ok: true, found: "it is".into() }],
+                loads: Vec::new(),
+                checks: Vec::new(),
+                bench: Vec::new(),
+            }),
             golden: Vec::new(),
-            bench: Vec::new(),
         };
         let text = evidence.encode();
         assert_eq!(Evidence::decode(&text).unwrap(), evidence);

@@ -5,26 +5,7 @@ use std::collections::BTreeMap;
 use precast_core::Digest;
 use serde::{Deserialize, Serialize};
 
-use super::{Check, Chip, Evidence, Golden, Program, VERSION};
-
-/// Digest and norm of each launch's outputs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
-    /// [`VERSION`].
-    pub version: u32,
-    /// Program that wrote it.
-    pub program: Program,
-    /// Device that it was measured on.
-    pub chip: Chip,
-    /// Caveat for readers.
-    pub note: Option<String>,
-    /// Seed of the random inputs.
-    pub seed: u64,
-    /// By key and variant.
-    pub kernels: BTreeMap<String, KernelSummary>,
-    /// Short training runs.
-    pub golden: Vec<Golden>,
-}
+use super::{Check, Evidence, Results, Whole};
 
 /// Outputs of one kernel, in short.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,39 +48,27 @@ impl Launch {
     }
 }
 
-impl Summary {
-    /// Summarizes evidence.
+impl Evidence {
+    /// Shortens results of kernels.
     ///
     /// # Errors
-    /// [`Faulty`] if a launch or a training run failed.
-    pub fn of(evidence: &Evidence) -> Result<Self, Faulty> {
-        let faults =
-            evidence.checks.iter().map(|check| &check.fault).chain(evidence.golden.iter().map(|run| &run.fault));
+    /// [`Faulty`] if a launch or a training run failed: such evidence is kept whole.
+    pub fn summary(mut self) -> Result<Self, Faulty> {
+        let Results::Whole(Whole { loads, checks, .. }) = &self.results else { return Ok(self) };
+        let faults = checks.iter().map(|check| &check.fault).chain(self.golden.iter().map(|run| &run.fault));
         if let Some(fault) = faults.flatten().next() {
             return Err(Faulty(fault.clone()));
         }
         let empty = |source: &str| KernelSummary { source: short(source).to_owned(), launches: Vec::new() };
         let mut kernels: BTreeMap<String, KernelSummary> =
-            evidence.loads.iter().map(|load| (load.kernel.clone(), empty(&load.source))).collect();
-        for check in &evidence.checks {
-            let kernel =
-                kernels.get_mut(&check.kernel).ok_or_else(|| Faulty(format!("{} was not loaded", check.kernel)))?;
+            loads.iter().map(|load| (load.kernel.clone(), empty(&load.source))).collect();
+        for check in checks {
+            let kernel = kernels.get_mut(&check.kernel);
+            let kernel = kernel.ok_or_else(|| Faulty(format!("{} was not loaded", check.kernel)))?;
             kernel.launches.push(Launch::of(check));
         }
-        Ok(Self {
-            version: VERSION,
-            program: evidence.program.clone(),
-            chip: evidence.chip.clone(),
-            note: evidence.note.clone(),
-            seed: evidence.seed,
-            kernels,
-            golden: evidence.golden.clone(),
-        })
-    }
-
-    /// Encodes the file.
-    pub fn encode(&self) -> String {
-        super::seal(self)
+        self.results = Results::Summary { kernels };
+        Ok(self)
     }
 }
 

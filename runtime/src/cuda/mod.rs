@@ -26,7 +26,7 @@ use precast_core::chips::Clocks;
 use precast_core::{Arch, Registry};
 use precast_fatbins::Module;
 
-use crate::activity::{Activity, NodeName};
+use crate::activity::Activity;
 use crate::cublas::Cublas;
 use crate::driver::{
     Arrived, Bound, BoundWork, CublasUse, Device, Driver, DriverError, GraphId, KernelId, Launches, Ticket,
@@ -77,8 +77,6 @@ pub struct Cuda {
     pinned: Option<Pinned>,
     activity: Activity,
     mark: Option<Mark>,
-    /// True if each node is a graph of its own.
-    nodes_alone: bool,
     /// Kind of memory that the environment requests.
     kind: Option<memory::Kind>,
     loads: u64,
@@ -122,7 +120,6 @@ impl Cuda {
             pinned: None,
             activity: Activity::default(),
             mark: None,
-            nodes_alone: false,
             kind,
             loads: 0,
             _sole: sole,
@@ -155,12 +152,9 @@ impl Cuda {
         };
         for part in &self.graphs[graph.0] {
             match part {
-                PreparedPart::Graph { graph, exchanges, alone } => {
+                PreparedPart::Graph { graph, exchanges } => {
                     wait_for(&asked, *exchanges)?;
-                    match alone {
-                        None => launch(*graph, stream)?,
-                        Some(node) => launch_alone(*graph, stream, node, &self.activity)?,
-                    }
+                    launch(*graph, stream)?;
                 }
                 PreparedPart::Exchange { label, exchange, done } => {
                     let (ranks, beside) = among(&self.ranks, &self.beside);
@@ -188,8 +182,6 @@ enum PreparedPart {
     Graph {
         graph: sys::CUgraphExec,
         exchanges: usize,
-        /// Its only node, if nodes run alone.
-        alone: Option<NodeName>,
     },
     Exchange {
         label: String,
@@ -202,26 +194,6 @@ enum PreparedPart {
 fn launch(graph: sys::CUgraphExec, stream: sys::CUstream) -> Result<(), DriverError> {
     // SAFETY: the executable was instantiated by `prepare` and the memory its nodes use lives as long.
     check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(graph, stream) })
-}
-
-fn name_of(nodes: &[Bound], index: usize) -> NodeName {
-    let Bound { label, work, .. } = &nodes[index];
-    NodeName { number: index + 1, of: nodes.len(), label: label.clone(), key: work.key().cloned() }
-}
-
-/// Runs a graph of one node, and waits for it.
-fn launch_alone(
-    graph: sys::CUgraphExec,
-    stream: sys::CUstream,
-    node: &NodeName,
-    activity: &Activity,
-) -> Result<(), DriverError> {
-    activity.node(Some(node.clone()));
-    launch(graph, stream)?;
-    // SAFETY: waits for the stream.
-    check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream) })?;
-    activity.node(None);
-    Ok(())
 }
 
 /// Returns the connections to other ranks, and their stream.
@@ -461,14 +433,9 @@ impl Driver for Cuda {
         self.mark.as_ref().map_or(Ok(()), |mark| mark.write(self.stream, number))
     }
 
-    fn run_nodes_alone(&mut self) {
-        self.nodes_alone = true;
-    }
-
     fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
         let mut prepared = Vec::new();
-        let all = exchange::divide(nodes);
-        for part in if self.nodes_alone { exchange::each_node(all) } else { all } {
+        for part in exchange::divide(nodes) {
             prepared.push(match part {
                 exchange::SequencePart::Exchange(node) => {
                     let Bound { label, work: BoundWork::Exchange(exchange), .. } = &nodes[node] else {
@@ -487,7 +454,6 @@ impl Driver for Cuda {
                 }
                 exchange::SequencePart::Graph { nodes: range, exchanges } => {
                     let (first, mut graph) = (range.start as u32, Graph::new()?);
-                    let alone = self.nodes_alone.then(|| name_of(nodes, range.start));
                     for bound in &nodes[range] {
                         // Dependencies in earlier parts are met before this part begins.
                         let own = bound.dependencies.iter().filter(|earlier| **earlier >= first);
@@ -502,7 +468,7 @@ impl Driver for Cuda {
                             BoundWork::Exchange(_) => unreachable!("a graph has none"),
                         }
                     }
-                    PreparedPart::Graph { graph: graph.instantiate(self.stream)?, exchanges, alone }
+                    PreparedPart::Graph { graph: graph.instantiate(self.stream)?, exchanges }
                 }
             });
         }

@@ -14,7 +14,7 @@ use signal_hook::low_level;
 use crate::base::io::IoError;
 use crate::base::notes::{note, tell};
 use crate::options::{Patience, patience};
-pub use hang::{Hang, Node};
+pub use hang::Hang;
 pub(crate) use hang::{continuation, what};
 
 /// Between two looks at the device.
@@ -135,7 +135,11 @@ impl Shared {
     }
 
     fn end(&self, doing: Doing, waited: Duration) {
-        end_within(LAST_WORDS, || {});
+        // Without a thread this one goes on, and ends the process as it is done.
+        let _ = thread::Builder::new().spawn(|| {
+            thread::sleep(LAST_WORDS);
+            low_level::exit(Hang::EXIT_CODE.into());
+        });
         let checkpoint = Some(self.checkpoint.load(Ordering::Relaxed)).filter(|step| *step > 0);
         let patience_s = self.patience().as_secs();
         let hang = Hang::new(self.device.clone(), doing, (waited.as_secs(), patience_s), checkpoint);
@@ -147,21 +151,10 @@ impl Shared {
     }
 }
 
-/// Ends this process after that time, whatever else it does, with these last words.
-pub(crate) fn end_within(time: Duration, last_words: impl FnOnce() + Send + 'static) {
-    let end = move || {
-        thread::sleep(time);
-        last_words();
-        low_level::exit(Hang::EXIT_CODE.into());
-    };
-    // Without a thread whoever asks goes on, and ends the process as it is done.
-    let _ = thread::Builder::new().spawn(end);
-}
-
 /// Tracks how long a device has done nothing that can be seen.
 #[derive(Default)]
 struct Still {
-    progress: Option<(u64, u32, u64)>,
+    progress: Option<(u64, u32)>,
     waited: Duration,
 }
 
@@ -193,7 +186,7 @@ mod tests {
     use super::*;
 
     fn doing(calls: u64, done: u32) -> Doing {
-        Doing { progress: (calls, done, 0), phases: Vec::new(), step: None, node: None }
+        Doing { progress: (calls, done), phases: Vec::new(), step: None }
     }
 
     #[test]

@@ -2,19 +2,52 @@
 
 use std::fmt;
 
-use super::record::{KernelRecord, ProductTimes, Record, StepComparison};
-use super::report::shortened;
+use serde::Serialize;
+
+use super::kernel_record::{KernelRecord, shortened};
+
+/// A step whose products cuBLASLt computes, beside the same step by the bundle's kernels alone.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepComparison {
+    /// Version of cuBLASLt.
+    pub version: String,
+    pub cublas_step_ms: f64,
+    pub bundle_step_ms: f64,
+    /// Modules loaded with cuBLASLt and without it.
+    pub modules_loaded: [u64; 2],
+    /// Every product of the step, those that take longest first.
+    pub products: Vec<ProductTimes>,
+}
+
+/// One product, computed by either.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProductTimes {
+    pub key: String,
+    /// m x n x k.
+    pub problem: String,
+    pub purpose: String,
+    /// A step.
+    pub launches: u64,
+    pub cublas_us: f64,
+    /// None where the bundle has no launch of it alone.
+    pub bundle_us: Option<f64>,
+    /// The kernel of the bundle: where it is `gemm.swiglu`, SwiGLU is part of its time alone.
+    pub bundle_kernel: Option<String>,
+}
+
+/// Milliseconds of a step, modules loaded for it, and its kernels.
+type Timed<'a> = (f64, u64, &'a [KernelRecord]);
 
 impl StepComparison {
-    /// Compares two records of the same step.
-    pub(super) fn new(version: String, cublas: &Record, bundle: &Record) -> Self {
-        let products = cublas.kernels.iter().filter(|kernel| kernel.kernel.ends_with("[cublas]"));
+    /// Compares two measurements of the same step.
+    pub(super) fn new(version: String, cublas: Timed<'_>, bundle: Timed<'_>) -> Self {
+        let products = cublas.2.iter().filter(|kernel| kernel.kernel.ends_with("[cublas]"));
         Self {
             version,
-            cublas_step_ms: cublas.step.step_ms,
-            bundle_step_ms: bundle.step.step_ms,
-            modules_loaded: [cublas.modules_loaded, bundle.modules_loaded],
-            products: products.map(|product| ProductTimes::new(product, &bundle.kernels)).collect(),
+            cublas_step_ms: cublas.0,
+            bundle_step_ms: bundle.0,
+            modules_loaded: [cublas.1, bundle.1],
+            products: products.map(|product| ProductTimes::new(product, bundle.2)).collect(),
         }
     }
 }

@@ -4,33 +4,30 @@
 //! phase more for each group of launches of the largest step.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use precast_plan::chips::Peak;
 use precast_plan::decoding::{BUCKETS, MOST_SLOTS, bucket, decode_phase};
 use precast_plan::estimate::decode_seconds;
-use precast_plan::{GenerationPlan, MemoryTable, Precision, Sampling, Slots};
+use precast_plan::{GenerationPlan, Precision, Sampling, Slots};
 use precast_system::say;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
-use serde_json::Value;
 
-use super::groups::{self, Group};
-use super::record::KernelRecord;
-use super::report::{PARTS, bar, kernels_text, startup_text, write};
+use super::groups;
+use super::kernel_record::KernelRecord;
+use super::record::{Measured, Record};
 use super::{RANDOM_SEEDS, REPEATS, Reader, SAMPLES, median};
 use crate::base::record_text;
-use crate::base::startup_times::{Startup, StartupRecord};
+use crate::base::startup_times::Startup;
 use crate::device::decoding::schedule::{Decoder, Row, STEPS, Sequence};
 use crate::device::frozen::Forward;
 use crate::inputs::checkpoint::Weights;
 use crate::options::{SlotChoice, UsageError, WeightFormat};
 use crate::programs::failure::Failure;
 use crate::programs::generate::{DecoderRequest, DeviceDecoder};
-use crate::run::record::{MemoryRecord, of_device};
-use crate::run::report::{bars, flatten, page, table};
 
 /// The fewest rows that are measured.
 const FEW_ROWS: u32 = 8;
@@ -45,11 +42,9 @@ pub struct GenerationBench {
     pub max_tokens: u32,
 }
 
-/// `bench.json` of a generation.
+/// A generation and its steps.
 #[derive(Clone, Debug, Serialize)]
-pub struct GenerationRecord {
-    /// Version of this program.
-    version: &'static str,
+pub(crate) struct GenerationResult {
     #[serde(serialize_with = "record_text::path")]
     model: PathBuf,
     format: WeightFormat,
@@ -58,19 +53,9 @@ pub struct GenerationRecord {
     slots: u32,
     prompt_tokens: u32,
     max_tokens: u32,
-    device: Value,
-    /// Digest of the bundle whose kernels ran.
-    bundle: String,
-    modules_loaded: u64,
-    /// The highest rates of the device; none for the simulated GPU.
-    limit: Option<Peak>,
     generation: WholeRecord,
     /// Steps, by their rows.
     steps: Vec<DecodeRecord>,
-    /// Kernels of the step of most rows, those that take longest first.
-    kernels: Vec<KernelRecord>,
-    memory: MemoryRecord,
-    startup: StartupRecord,
 }
 
 /// A generation that fills every slot once, prompts included: the median of some.
@@ -101,11 +86,11 @@ struct DecodeRecord {
 ///
 /// # Errors
 /// [`Failure`] of the model or the device.
-pub fn bench_generation(
+pub(crate) fn bench_generation(
     request: &GenerationBench,
     mut startup: Startup,
     reader: Reader,
-) -> Result<GenerationRecord, Failure> {
+) -> Result<Record<GenerationResult>, Failure> {
     startup.end("arguments");
     let GenerationBench { forward, slots, prompt_tokens, max_tokens } = request;
     let opened = forward.read_or_random(RANDOM_SEEDS.student)?;
@@ -147,23 +132,26 @@ pub fn bench_generation(
     let prompts_s = median((0..GENERATIONS).map(|_| prompts(&mut decoder, &all)).collect::<Result<_, _>>()?);
     let steps = rows(decoder.plan.decoding.slots.count).into_iter().map(|rows| step(&mut decoder, rows));
     let steps = steps.collect::<Result<Vec<_>, Failure>>()?;
-    let kernels = kernels(&mut decoder, &groups, steps[steps.len() - 1].step_ms / 1e3)?;
+    let step = (|_: &str| 1, steps[steps.len() - 1].step_ms / 1e3, decoder.sealed.device().peak());
+    let last = |decoder: &mut DeviceDecoder| {
+        let slots = decoder.plan.decoding.slots;
+        decoder.slots()?.decode(&half_way(slots, slots.count, 1), 1)?;
+        Ok(())
+    };
+    let kernels = KernelRecord::measure(&mut decoder, &groups, step, last, |decoder, group| {
+        Ok(decoder.sealed.time(&group.timed_as, REPEATS)? / group.timed_launches() as f64)
+    })?;
     let DeviceDecoder { sealed, plan, .. } = &decoder;
     let count = plan.decoding.slots.count;
     let new_tokens = u64::from(count) * u64::from(*max_tokens);
     let of_prompts = u64::from(count) * u64::from(prompt_tokens - 1);
-    Ok(GenerationRecord {
-        version: env!("CARGO_PKG_VERSION"),
+    let measured = GenerationResult {
         model: forward.model.clone(),
         format: forward.format,
         precision: forward.precision(),
         slots: count,
         prompt_tokens: *prompt_tokens,
         max_tokens: *max_tokens,
-        device: of_device(sealed.device()),
-        bundle: sealed.bundle.to_string(),
-        modules_loaded: sealed.loads(),
-        limit: sealed.device().peak(),
         generation: WholeRecord {
             seconds,
             new_tokens,
@@ -171,10 +159,8 @@ pub fn bench_generation(
             prompt_tokens_per_s: of_prompts as f64 / prompts_s,
         },
         steps,
-        kernels,
-        memory: MemoryRecord { planned: MemoryTable::of(&plan.plan), taken_bytes: sealed.taken_bytes },
-        startup: startup.record(),
-    })
+    };
+    Ok(Record::new(measured, (&plan.plan, sealed), kernels, &startup))
 }
 
 /// Makes a sequence for each slot, of random tokens.
@@ -239,62 +225,24 @@ fn step(decoder: &mut DeviceDecoder, rows: u32) -> Result<DecodeRecord, Failure>
     })
 }
 
-/// Times the kernels of the step of most rows.
-fn kernels(decoder: &mut DeviceDecoder, groups: &[Group], step_s: f64) -> Result<Vec<KernelRecord>, Failure> {
-    let (limit, slots) = (decoder.sealed.device().peak(), decoder.plan.decoding.slots);
-    let kernels = groups.iter().map(|group| {
-        // Each group works on what a step leaves behind.
-        decoder.slots()?.decode(&half_way(slots, slots.count, 1), 1)?;
-        let mut sample = || decoder.sealed.time(&group.timed_as, REPEATS);
-        let samples = (0..SAMPLES).map(|_| sample()).collect::<Result<Vec<f64>, _>>()?;
-        Ok(KernelRecord::new(group, median(samples) / group.timed_launches() as f64, 1, step_s, limit))
-    });
-    let mut kernels = kernels.collect::<Result<Vec<_>, Failure>>()?;
-    kernels.sort_by(|a, b| b.step_ms.total_cmp(&a.step_ms));
-    Ok(kernels)
-}
-
-impl GenerationRecord {
-    /// Writes `bench.json` and `report.html`, in place of those of an earlier benchmark.
-    ///
-    /// # Errors
-    /// [`Failure::Run`] where something else is there, [`Failure::Io`].
-    pub fn write(&self, out: &Path) -> Result<(), Failure> {
-        let run = serde_json::to_value(self).expect("plain data serializes");
-        let rest: Vec<(String, String)> =
-            flatten("", &run).into_iter().filter(|(name, _)| !name.starts_with("kernels.")).collect();
-        let rows: Vec<_> = self.kernels.iter().map(bar).collect();
-        let (summary, kernels) = (table(&self.summary()), bars("Kernels of a step, ms", PARTS, &rows));
-        write(out, self, &page("precast bench", &format!("{summary}{kernels}<h2>Generation</h2>{}", table(&rest))))
-    }
-
-    /// The few numbers people look for first.
-    fn summary(&self) -> Vec<(String, String)> {
+impl Measured for GenerationResult {
+    fn summary(&self, limit: Option<Peak>) -> Vec<(&'static str, String)> {
         let WholeRecord { seconds, new_tokens, new_tokens_per_s, prompt_tokens_per_s } = self.generation;
         let Self { slots, prompt_tokens, max_tokens, precision, .. } = self;
         let mut rows = vec![
-            ("device", self.device["name"].as_str().unwrap_or("?").to_owned()),
             ("model", self.model.display().to_string()),
             ("slots", format!("{slots} of {prompt_tokens} + {max_tokens} tokens, {precision}")),
             ("generation", format!("{seconds:.3} s, median of {GENERATIONS}: {new_tokens} new tokens")),
             ("new tokens", format!("{new_tokens_per_s:.0} a second, prompts included")),
             ("prompts", format!("{prompt_tokens_per_s:.0} tokens a second")),
         ];
-        if let Some(limit) = self.limit {
-            rows.push((
-                "floor",
-                format!("weights once, keys and values of each row, by the figures of {}", limit.device),
-            ));
-        }
-        rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        let floor =
+            |limit: Peak| format!("weights once, keys and values of each row, by the figures of {}", limit.device);
+        rows.extend(limit.map(|limit| ("floor", floor(limit))));
+        rows
     }
-}
 
-impl fmt::Display for GenerationRecord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, value) in self.summary() {
-            writeln!(f, "{name:<17} {value}")?;
-        }
+    fn before(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nsteps half-way through the slots, medians of {SAMPLES}")?;
         writeln!(f, "  rows  of phase    ms/step  new tokens/s  floor, ms  of floor")?;
         for DecodeRecord { rows, phase_rows, step_ms, tokens_per_s, floor_ms, share_of_floor } in &self.steps {
@@ -302,9 +250,7 @@ impl fmt::Display for GenerationRecord {
             let share = share_of_floor.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
             writeln!(f, "{rows:>6} {phase_rows:>9} {step_ms:>10.3} {tokens_per_s:>13.0} {floor_ms:>10} {share:>9}")?;
         }
-        kernels_text(&self.kernels, f)?;
-        writeln!(f, "\nmemory\n{}", self.memory.planned)?;
-        startup_text(&self.startup, f)
+        Ok(())
     }
 }
 

@@ -6,14 +6,15 @@
 mod compare;
 mod generation;
 pub(crate) mod groups;
+mod kernel_record;
 mod kernels;
 mod record;
-mod report;
 mod rollouts;
+mod step;
 mod sweep;
 mod tune;
 
-use precast_plan::{Gemm, Plan};
+use precast_plan::Plan;
 use precast_runtime::Placement;
 use precast_system::say;
 
@@ -24,12 +25,13 @@ use crate::device::session::Session;
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
 use crate::programs::random_steps::{RANDOM_SEEDS, Steps};
-pub use generation::{GenerationBench, bench_generation};
+pub use generation::GenerationBench;
+pub(crate) use generation::bench_generation;
 use groups::Group;
 pub use kernels::{TimedBatch, missing, open_kernels, time_kernels};
-use record::StepComparison;
-pub use record::{KernelRecord, Record, StepRecord};
-pub use rollouts::bench_rollouts;
+pub(crate) use record::{Measured, Record};
+pub(crate) use rollouts::bench_rollouts;
+pub(crate) use step::bench;
 pub use sweep::{Sweep, sweep};
 pub use tune::tune;
 
@@ -90,35 +92,14 @@ fn session<T>(
     Ok((session, models.student().config().vocab, of_plan))
 }
 
-/// Measures start-up, steps, and every kernel of a step; where cuBLASLt computes the products, those of the bundle's kernels
-/// too.
-///
-/// # Errors
-/// [`Failure`] of the models or the device.
-pub fn bench(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result<Record, Failure> {
-    startup.end("arguments");
-    let mut record = measure(config, startup, reader)?;
-    if let Some(version) = record.cublas.clone() {
-        let mut by_bundle = config.clone();
-        by_bundle.arithmetic.gemm = Gemm::Bundle;
-        let bundle = measure(&by_bundle, Startup::default(), Reader::Program)?;
-        record.beside_bundle = Some(StepComparison::new(version, &record, &bundle));
-    }
-    Ok(record)
+/// Returns a configuration with the form in which the teacher's weights live on the device.
+fn recorded(config: &RunConfig, session: &Session) -> RunConfig {
+    RunConfig { teacher_format: config.teacher_format.map(|_| session.teacher_format), ..config.clone() }
 }
 
-fn measure(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result<Record, Failure> {
-    let Bench { mut session, mut steps, of_plan: groups } =
-        Bench::open(config, &mut startup, reader, |plan| groups::add(plan, &groups::STEP))?;
-    let step_s = median(steps.time(&mut session, config.steps())?);
-    let launch_s = groups.iter().map(|group| {
-        // Each group works on what a step leaves behind, not on what the group before it made of that.
-        steps.one(&mut session)?;
-        let samples: Result<Vec<f64>, Failure> = (0..SAMPLES).map(|_| sample(&mut session, group)).collect();
-        Ok(median(samples?))
-    });
-    let launch_s = launch_s.collect::<Result<Vec<f64>, Failure>>()?;
-    Ok(Record::new(config, &session, &startup, step_s, &groups, &launch_s))
+/// Lists the models of a configuration, by role.
+fn of_models(config: &RunConfig) -> Vec<(&'static str, String)> {
+    config.models().iter().map(|(role, path)| (role.name(), path.display().to_string())).collect()
 }
 
 /// Seconds of one launch of a group, measured once: in a sequence of such launches, the handing over from one to the next included.

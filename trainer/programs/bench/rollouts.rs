@@ -2,46 +2,33 @@
 //!
 //! Prompts are random and nothing ends a text, so that every completion is as long as it may be. The weights stay as they are.
 
-use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use precast_kernels::abi::MASKED_TOKEN;
-use precast_plan::MemoryTable;
+use precast_plan::chips::Peak;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
-use serde_json::Value;
 
-use super::Reader;
-use super::report::{startup_text, write};
-use crate::base::startup_times::{Startup, StartupRecord};
+use super::record::{Measured, Record};
+use super::{Reader, of_models, recorded};
+use crate::base::startup_times::Startup;
 use crate::device::session::Session;
 use crate::inputs::data::Chunk;
 use crate::options::{Completions, RunConfig, UsageError};
 use crate::programs::distill::{RolloutStep, Trained};
 use crate::programs::failure::Failure;
-use crate::run::record::{MemoryRecord, of_device};
-use crate::run::report::{flatten, page, table};
 use crate::run::rollout::RolloutSums;
 
-/// `bench.json` of an on-policy run.
+/// A step of an on-policy run.
 #[derive(Clone, Debug, Serialize)]
-pub struct RolloutBenchRecord {
-    /// Version of this program.
-    version: &'static str,
+pub(crate) struct RolloutResult {
     config: RunConfig,
     /// Completions that are written at a time.
     slots: u32,
     prompt_tokens: u32,
-    device: Value,
-    /// Digest of the bundle whose kernels ran.
-    bundle: String,
-    modules_loaded: u64,
     step: Times,
-    memory: MemoryRecord,
-    startup: StartupRecord,
 }
 
 /// A step: of many, the one whose time is the median.
@@ -73,7 +60,11 @@ struct Times {
 ///
 /// # Panics
 /// If the run is not on-policy.
-pub fn bench_rollouts(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result<RolloutBenchRecord, Failure> {
+pub(crate) fn bench_rollouts(
+    config: &RunConfig,
+    mut startup: Startup,
+    reader: Reader,
+) -> Result<Record<RolloutResult>, Failure> {
     startup.end("arguments");
     let Completions { prompt_tokens, max_tokens, .. } = config.completions.expect("an on-policy run");
     let seq_len = config.shape.seq_len;
@@ -93,18 +84,13 @@ pub fn bench_rollouts(config: &RunConfig, mut startup: Startup, reader: Reader) 
     startup.end("first step");
     let mut all = (1..=config.steps()).map(one).collect::<Result<Vec<Times>, Failure>>()?;
     all.sort_by(|a, b| a.step_ms.total_cmp(&b.step_ms));
-    Ok(RolloutBenchRecord {
-        version: env!("CARGO_PKG_VERSION"),
-        config: RunConfig { teacher_format: config.teacher_format.map(|_| session.teacher_format), ..config.clone() },
+    let measured = RolloutResult {
+        config: recorded(config, &session),
         slots: session.plan.decoding.expect("an on-policy plan decodes").slots.count,
         prompt_tokens,
-        device: of_device(session.device()),
-        bundle: session.bundle.to_string(),
-        modules_loaded: session.loads(),
         step: all[all.len() / 2],
-        memory: MemoryRecord { planned: MemoryTable::of(&session.plan.plan), taken_bytes: session.taken_bytes },
-        startup: startup.record(),
-    })
+    };
+    Ok(Record::new(measured, (&session.plan.plan, &session), Vec::new(), &startup))
 }
 
 /// Makes the rows of a step, the same for all: random tokens of a prompt and of a completion, which stands where the student
@@ -142,26 +128,14 @@ fn step(session: &mut Session, config: &RunConfig, rows: &[Arc<Chunk>], number: 
     })
 }
 
-impl RolloutBenchRecord {
-    /// Writes `bench.json` and `report.html`, in place of those of an earlier benchmark.
-    ///
-    /// # Errors
-    /// [`Failure::Run`] where something else is there, [`Failure::Io`].
-    pub fn write(&self, out: &Path) -> Result<(), Failure> {
-        let run = serde_json::to_value(self).expect("plain data serializes");
-        let body = format!("{}<h2>Run</h2>{}", table(&self.summary()), table(&flatten("", &run)));
-        write(out, self, &page("precast bench", &body))
-    }
-
-    /// Lists the few numbers that people look for first.
-    fn summary(&self) -> Vec<(String, String)> {
+impl Measured for RolloutResult {
+    fn summary(&self, _limit: Option<Peak>) -> Vec<(&'static str, String)> {
         let Times { step_ms, write_ms, train_ms, positions, positions_per_s, new_tokens, new_tokens_per_s, .. } =
             self.step;
         let Self { config, slots, prompt_tokens, .. } = self;
         let (seq_len, precision) = (config.shape.seq_len, config.arithmetic.precision);
         let max_tokens = config.completions.map_or(0, |completions| completions.max_tokens);
-        let mut rows = vec![("device", self.device["name"].as_str().unwrap_or("?").to_owned())];
-        rows.extend(config.models().iter().map(|(role, path)| (role.name(), path.display().to_string())));
+        let mut rows = of_models(config);
         let sequences = config.sequences_a_step();
         rows.extend([
             ("sequences", format!("{sequences} of {prompt_tokens} + {max_tokens} tokens, {precision}")),
@@ -177,16 +151,6 @@ impl RolloutBenchRecord {
             ),
             ("mismatch", self.step.mismatch.to_string()),
         ]);
-        rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-    }
-}
-
-impl fmt::Display for RolloutBenchRecord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, value) in self.summary() {
-            writeln!(f, "{name:<17} {value}")?;
-        }
-        writeln!(f, "\nmemory\n{}", self.memory.planned)?;
-        startup_text(&self.startup, f)
+        rows
     }
 }

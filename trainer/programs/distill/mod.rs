@@ -6,6 +6,7 @@ mod digests;
 mod end;
 mod fault;
 mod held_out;
+mod hung;
 mod inputs;
 mod on_policy;
 mod open;

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::begin;
 use super::certify::Teacher;
+use super::hung;
 use super::inputs::batches;
 use super::open::{Opened, UnderWay};
 use super::teacher_score::{self, TeacherScore};
@@ -29,7 +30,6 @@ use crate::inputs::data::{Batches, Chunk, Corpus, DataError, Step, Streams, Summ
 use crate::options::{Final, OutputOptions, RunConfig, ShapeOptions};
 use crate::programs::covered;
 use crate::programs::failure::Failure;
-use crate::programs::replay;
 use crate::ranks::Ranks;
 use crate::run::checkpoint;
 use crate::run::disk_space::DiskSpace;
@@ -72,9 +72,12 @@ pub(super) fn ready(
     startup.end("device");
     let gauge = driver.gauge();
     let (mut session, ()) = Session::open(driver, models, config, placement, startup, |_| ())?;
-    let (of_run, replicas) = (ranks.clone(), Some(config.division.share.replicas));
     let path = out.as_ref().and_then(|out| std::path::absolute(out.path()).ok());
-    session.watch.on_hang(move |hang| replay::hangs(&of_run, Hang { replicas, out: path, ..hang }));
+    let ranks_of_run = ranks.clone();
+    session.watch.on_hang(move |hang| {
+        let ranks = Some(ranks_of_run.count());
+        hung::end(&ranks_of_run, Hang { ranks, ..hang }, path.as_deref());
+    });
     session.watch.checkpoint(begin.step);
     known.check_room(config, &session)?;
     if let Some(cache) = &models.cache {

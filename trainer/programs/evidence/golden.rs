@@ -17,10 +17,7 @@ use crate::device::{self, DeviceError};
 use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::MicroBatch;
 use crate::inputs::random::Random;
-use crate::options::{
-    ArithmeticOptions, DeviceOptions, ModelOptions, OptimizerOptions, Options, RunConfig, ShapeOptions, TeacherOptions,
-    TeachingOptions, UsageError, WeightFormat,
-};
+use crate::options::{DeviceOptions, Options, RunConfig, ShapeOptions, UsageError, WeightFormat};
 
 const MODEL: &str = include_str!("smollm2-135m.json");
 const CASE: &str = "smollm2-135m, 2 layers teach 1, 4 steps of 2 x 32 tokens";
@@ -49,19 +46,12 @@ fn model(layers: u32, seed: u64) -> Random {
 }
 
 fn config(target: &DeviceOptions, precision: Precision) -> Result<RunConfig, UsageError> {
-    let default = Options::default();
-    let model = || Some(std::path::PathBuf::from("built in"));
-    let teacher = TeacherOptions { teacher_format: WeightFormat::Bf16, ..default.teaching.teacher };
-    let options = Options {
-        models: ModelOptions { teacher: model(), student: model(), ..ModelOptions::default() },
-        teaching: TeachingOptions { teacher, ..default.teaching },
-        steps: LOSSES.len() as u64,
-        shape: ShapeOptions { batch_size: BATCH, seq_len: SEQ_LEN },
-        optimizer: OptimizerOptions { lr: LR, ..default.optimizer },
-        arithmetic: ArithmeticOptions { precision, ..default.arithmetic },
-        target: target.clone(),
-        ..default
-    };
+    let mut options = Options { steps: LOSSES.len() as u64, target: target.clone(), ..Options::default() };
+    options.models.teacher = Some("built in".into());
+    options.models.student.clone_from(&options.models.teacher);
+    options.teaching.teacher.teacher_format = WeightFormat::Bf16;
+    options.shape = ShapeOptions { batch_size: BATCH, seq_len: SEQ_LEN };
+    (options.optimizer.lr, options.arithmetic.precision) = (LR, precision);
     options.planned()
 }
 
@@ -99,7 +89,7 @@ pub(super) fn run(target: &DeviceOptions) -> Result<Vec<Golden>, DeviceError> {
 
 fn one(target: &DeviceOptions, precision: Precision) -> Result<Golden, DeviceError> {
     let gate = gate(precision);
-    let (fault, losses) = match losses(target, precision) {
+    let (fault, losses) = match losses(&config(target, precision)?) {
         Ok(losses) => (fault(&losses, gate), losses),
         Err(error) => (Some(missing(&error).ok_or(error)?), Vec::new()),
     };
@@ -117,11 +107,10 @@ fn missing(error: &DeviceError) -> Option<String> {
     Some(format!("it did not run: {} are not in the bundle", count(coverage.missing.len(), "of its kernels")))
 }
 
-fn losses(target: &DeviceOptions, precision: Precision) -> Result<Vec<f64>, DeviceError> {
-    let config = config(target, precision)?;
+fn losses(config: &RunConfig) -> Result<Vec<f64>, DeviceError> {
     let model = |layers, seed| -> Box<dyn Weights> { Box::new(model(layers, seed)) };
     let models = Models { teacher: Some(model(TEACHER_LAYERS, 1)), student: model(STUDENT_LAYERS, 2) };
-    let mut session = Session::of(&RunModels { models, adapter: None, same_files: false, cache: None }, &config)?;
+    let mut session = Session::of(&RunModels { models, adapter: None, same_files: false, cache: None }, config)?;
     let batch = batch();
     let steps = 0..LOSSES.len() as u64;
     let losses = steps.map(|step| {

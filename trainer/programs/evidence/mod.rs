@@ -5,10 +5,12 @@ mod golden;
 use std::path::Path;
 
 use precast_fatbins::Digest;
-use precast_fatbins::evidence::{Check, Chip, Evidence, Finding, Loaded, Output, Program, Sketch, Timing, VERSION};
+use precast_fatbins::evidence::{
+    Check, Chip, Evidence, Finding, Loaded, Output, Program, Results, Sketch, Timing, VERSION, Whole,
+};
 use precast_kernels::Arch;
-use precast_runtime::selftest::{SelftestOutcome, selftest, time};
-use precast_runtime::{Device, Load, Rows};
+use precast_runtime::selftest::{SelftestOutcome, Timed, selftest, time};
+use precast_runtime::{Load, Rows};
 
 use crate::device;
 use crate::options::DeviceOptions;
@@ -49,72 +51,46 @@ pub fn gather(
     if arch != Arch::Sim {
         say("the time of every kernel");
         let driver = device::open(*choice, kernels)?;
-        let timed = time(driver, &bundle, "", None, seed, |timed| {
-            bench.push(Timing {
-                kernel: timed.pair.to_string(),
-                microseconds: timed.seconds * 1e6,
-                bytes: timed.bytes,
-                flops: timed.flops,
-            });
+        let timed = time(driver, &bundle, "", None, seed, |Timed { pair, seconds, bytes, flops }| {
+            bench.push(Timing { kernel: pair.to_string(), microseconds: seconds * 1e6, bytes, flops });
         });
         timed.map_err(|error| source.not_loaded(error, &[]))?;
     }
-    Ok(Evidence {
-        version: VERSION,
-        program: Program {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            sha256: own_digest()?.to_string(),
-            bundle: bundle.digest().to_string(),
-        },
-        chip: chip(&opened, launches),
-        note: (arch == Arch::Sim).then(|| SIMULATED.to_owned()),
-        doctor,
-        loads: loads.iter().map(|load| loaded(load, arch)).collect(),
-        seed,
-        checks,
-        golden,
-        bench,
-    })
-}
-
-fn chip(device: &Device, arch: Arch) -> Chip {
-    Chip {
-        name: device.name.clone(),
-        arch: arch.to_string(),
-        compute_capability: device.compute_capability,
-        driver: device.driver_version,
-        memory_bytes: device.total_bytes,
-        integrated: device.integrated,
-        multiprocessors: device.clocks.multiprocessors,
-        host: std::env::consts::ARCH.to_owned(),
-    }
-}
-
-fn loaded(load: &Load, arch: Arch) -> Loaded {
-    Loaded {
+    let loaded = |load: &Load| Loaded {
         kernel: load.pair.to_string(),
         source: load.pair.source_digest(arch).to_string(),
         sha256: load.digest.map(|digest| digest.to_string()),
         bytes: load.bytes,
         microseconds: load.microseconds,
-    }
+    };
+    let own = Path::new("/proc/self/exe");
+    let sha256 = precast_system::files::digest(own).map_err(Failure::io("read", own))?.to_string();
+    Ok(Evidence {
+        version: VERSION,
+        program: Program { version: env!("CARGO_PKG_VERSION").to_owned(), sha256, bundle: bundle.digest().to_string() },
+        chip: Chip {
+            name: opened.name,
+            arch: launches.to_string(),
+            compute_capability: opened.compute_capability,
+            driver: opened.driver_version,
+            memory_bytes: opened.total_bytes,
+            integrated: opened.integrated,
+            multiprocessors: opened.clocks.multiprocessors,
+            host: std::env::consts::ARCH.to_owned(),
+        },
+        note: (arch == Arch::Sim).then(|| SIMULATED.to_owned()),
+        seed,
+        results: Results::Whole(Whole { doctor, loads: loads.iter().map(loaded).collect(), checks, bench }),
+        golden,
+    })
 }
 
-fn check(outcome: SelftestOutcome) -> Check {
-    let outputs = outcome.outputs.iter().map(|output| Output {
+fn check(SelftestOutcome { pair, sample, result, outputs, .. }: SelftestOutcome) -> Check {
+    let outputs = outputs.iter().map(|output| Output {
         operand: output.operand.to_owned(),
         sha256: Digest::of(&output.bytes).to_string(),
         sketch: Sketch::of(output.format, &output.bytes),
     });
-    Check {
-        kernel: outcome.pair.to_string(),
-        sample: outcome.sample,
-        fault: outcome.result.err().map(|fault| fault.to_string()),
-        outputs: outputs.collect(),
-    }
-}
-
-fn own_digest() -> Result<Digest, Failure> {
-    let path = Path::new("/proc/self/exe");
-    precast_system::files::digest(path).map_err(Failure::io("read", path))
+    let fault = result.err().map(|fault| fault.to_string());
+    Check { kernel: pair.to_string(), sample, fault, outputs: outputs.collect() }
 }

@@ -11,7 +11,7 @@ mod waits;
 
 pub use agreement::AllGather;
 pub(super) use beside::Beside;
-pub(super) use parts::{SequencePart, divide, each_node};
+pub(super) use parts::{SequencePart, divide};
 pub use ranks::Abort;
 pub(super) use ranks::{Prepared, Ranks};
 pub(super) use waits::{Event, Waits};

@@ -42,17 +42,6 @@ pub(in crate::cuda) fn divide(sequence: &[Bound]) -> Vec<SequencePart> {
     parts
 }
 
-/// Like [`divide`], with a graph per node.
-pub(in crate::cuda) fn each_node(parts: Vec<SequencePart>) -> Vec<SequencePart> {
-    let alone = |part| match part {
-        SequencePart::Graph { nodes, exchanges } => {
-            nodes.map(|node| SequencePart::Graph { nodes: node..node + 1, exchanges }).collect()
-        }
-        exchange @ SequencePart::Exchange(_) => vec![exchange],
-    };
-    parts.into_iter().flat_map(alone).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,17 +93,6 @@ mod tests {
             SequencePart::Exchange(7),
         ];
         assert_eq!(divide(&sequence(&nodes)), expected);
-        let alone = [
-            graph(0..1, 0),
-            SequencePart::Exchange(1),
-            graph(2..3, 0),
-            SequencePart::Exchange(3),
-            graph(4..5, 1),
-            graph(5..6, 1),
-            SequencePart::Exchange(6),
-            SequencePart::Exchange(7),
-        ];
-        assert_eq!(each_node(divide(&sequence(&nodes))), alone);
         assert_eq!(divide(&[]), []);
     }
 

@@ -1,22 +1,20 @@
 //! `precast-aot compare-evidence`
 
+mod kernels;
 mod launches;
-mod missing;
-mod sources;
 mod verdict;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use precast_fatbins::evidence::{self, Gathered, Golden};
+use precast_fatbins::evidence::{self, Evidence, Golden, PRECISIONS};
 use precast_fatbins::{TrustedKey, signature_path};
 use precast_system::{count, input, say};
 use serde::Serialize;
 
 use super::{Failure, Trusted, print_json};
-use launches::Launched;
-use sources::Sources;
+use kernels::Kernel;
 use verdict::Verdict;
 
 #[derive(Args)]
@@ -50,7 +48,7 @@ struct Comparison {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let keys = arguments.trusted.keys()?;
     let (a, b) = (read(&arguments.a, &keys)?, read(&arguments.b, &keys)?);
-    let compared = compare(&a, &b)?;
+    let compared = compare([&a, &b])?;
     let apart = compared.keys.values().chain(compared.golden.values());
     let apart = apart.filter(|verdict| matches!(verdict, Verdict::Apart { .. })).count();
     if arguments.json {
@@ -83,7 +81,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-pub(super) fn read(path: &Path, keys: &[TrustedKey]) -> Result<Gathered, Failure> {
+pub(super) fn read(path: &Path, keys: &[TrustedKey]) -> Result<Evidence, Failure> {
     let io = |error| Failure::Io { what: "read", path: path.to_owned(), error };
     let text = input::read_text(path, evidence::MOST_BYTES).map_err(io)?;
     if !keys.is_empty() {
@@ -91,78 +89,95 @@ pub(super) fn read(path: &Path, keys: &[TrustedKey]) -> Result<Gathered, Failure
         let signature = input::read_text(&beside, input::SETTINGS_BYTES).ok();
         TrustedKey::check(keys, text.as_bytes(), signature.as_deref(), &beside)?;
     }
-    Gathered::decode(&text).map_err(|error| Failure::Evidence { path: path.to_owned(), reason: error.to_string() })
+    Evidence::decode(&text).map_err(|error| Failure::Evidence { path: path.to_owned(), reason: error.to_string() })
 }
 
-fn compare(a: &Gathered, b: &Gathered) -> Result<Comparison, Failure> {
-    let [seed_a, seed_b] = [a, b].map(Gathered::seed);
+fn compare(files: [&Evidence; 2]) -> Result<Comparison, Failure> {
+    let [seed_a, seed_b] = files.map(|file| file.seed);
     if seed_a != seed_b {
         return Err(Failure::Incomparable(format!("their inputs differ: seeds {seed_a} and {seed_b}")));
     }
-    let [of_a, of_b] = [a, b].map(launches::by_key);
-    let both: Vec<&String> = of_a.keys().filter(|key| of_b.contains_key(*key)).collect();
+    let all = files.map(kernels::of);
+    let launched = all.each_ref().map(|kernels| {
+        let mut keys: BTreeMap<&str, Vec<&Kernel<'_>>> = BTreeMap::new();
+        for kernel in kernels.values().filter(|kernel| !kernel.launches.is_empty()) {
+            keys.entry(kernel.key()).or_default().push(kernel);
+        }
+        keys
+    });
+    let both: BTreeSet<&str> = launched[0].keys().filter(|key| launched[1].contains_key(*key)).copied().collect();
     if both.is_empty() {
         return Err(Failure::Incomparable("no kernel was checked on both".to_owned()));
     }
-    let (sources_a, sources_b) = (Sources::of(a), Sources::of(b));
     let (mut keys, mut other_sources) = (BTreeMap::new(), Vec::new());
     for key in &both {
-        let [one, other] = comparable([&of_a[*key], &of_b[*key]], [&sources_a, &sources_b]);
+        let [one, other] = comparable(launched.each_ref().map(|kernels| &*kernels[key]));
         let is_comparable = !one.is_empty() && !other.is_empty();
         match is_comparable.then(|| launches::of_key(key, &one, &other)).flatten() {
-            Some(verdict) => drop(keys.insert((*key).clone(), verdict)),
-            None => other_sources.push((*key).clone()),
+            Some(verdict) => drop(keys.insert((*key).to_owned(), verdict)),
+            None => other_sources.push((*key).to_owned()),
         }
     }
-    let mut notes: Vec<String> = [a, b]
-        .iter()
-        .zip(["A", "B"])
-        .flat_map(|(one, name)| one.note().iter().map(move |note| format!("{name}: {note}")))
-        .collect();
-    for (sources, name) in [(&sources_a, "A"), (&sources_b, "B")] {
-        notes.push(format!(
-            "{name}: {} of {} are of this program's sources",
-            sources.current,
-            count(sources.all, "kernel")
-        ));
-    }
+    let named = || files.into_iter().zip(["A", "B"]);
+    let said = named().flat_map(|(file, name)| file.note.iter().map(move |note| format!("{name}: {note}")));
+    let sources = all.iter().zip(["A", "B"]).map(|(kernels, name)| {
+        let current = kernels.values().filter(|kernel| kernel.is_current).count();
+        format!("{name}: {current} of {} are of this program's sources", count(kernels.len(), "kernel"))
+    });
+    let notes: Vec<String> = said.chain(sources).collect();
     if keys.is_empty() {
         return Err(Failure::Incomparable(format!(
             "no kernel of both is of the same sources ({}): take evidence with this program",
             notes.join("; ")
         )));
     }
+    let missing = named().enumerate().flat_map(|(at, (file, name))| {
+        let samples = kernels::missing(name, &file.chip.arch, &all[at], &all[1 - at]);
+        samples.into_iter().chain(missing_runs(name, file, files))
+    });
     Ok(Comparison {
-        chips: [a, b].map(|one| format!("{} ({}, {} host)", one.chip().name, one.chip().arch, one.chip().host)),
+        chips: files.map(|file| format!("{} ({}, {} host)", file.chip.name, file.chip.arch, file.chip.host)),
         notes,
         keys,
-        golden: golden(a.golden(), b.golden()),
-        alone: [of_a.len() - both.len(), of_b.len() - both.len()],
+        golden: golden(files),
+        alone: launched.each_ref().map(|kernels| kernels.len() - both.len()),
         other_sources,
-        missing: [missing::of("A", [a, b], [&of_a, &of_b]), missing::of("B", [b, a], [&of_b, &of_a])].concat(),
+        missing: missing.collect(),
     })
 }
 
-/// Selects the launches of a key whose results must agree: shared kernels with the same sources, or, if the chips run
-/// different variants, kernels of this program's sources.
-fn comparable<'a, 'b>(launches: [&'b Vec<Launched<'a>>; 2], sources: [&Sources<'a>; 2]) -> [Vec<&'b Launched<'a>>; 2] {
-    let has = |launches: &[Launched<'_>], kernel: &str| launches.iter().any(|launch| launch.kernel == kernel);
+/// Selects the kernels of a key whose results must agree: shared ones with the same sources, or, if the chips run
+/// different variants, those of this program's sources.
+fn comparable<'k, 'a>(kernels: [&[&'k Kernel<'a>]; 2]) -> [Vec<&'k Kernel<'a>>; 2] {
     [(0, 1), (1, 0)].map(|(own, other)| {
-        let taken = |launch: &&Launched<'a>| {
-            if has(launches[other], launch.kernel) {
-                sources[own].is_one_with(sources[other], launch.kernel)
-            } else {
-                sources[own].is_current(launch.kernel)
-            }
-        };
-        launches[own].iter().filter(taken).collect()
+        let same = |kernel: &Kernel<'_>| kernels[other].iter().find(|other| other.name == kernel.name);
+        let is_taken = |kernel: &&&Kernel<'_>| same(kernel).map_or(kernel.is_current, |same| kernel.is_one_with(same));
+        kernels[own].iter().filter(is_taken).copied().collect()
     })
 }
 
-fn golden(a: &[Golden], b: &[Golden]) -> BTreeMap<String, Verdict> {
-    let pairs = a.iter().filter_map(|one| {
-        let other = b.iter().find(|other| other.case == one.case && other.precision == one.precision)?;
-        Some((format!("{}, {}", one.case, one.precision), losses(one, other)?))
+fn find<'a>(file: &'a Evidence, case: &str, precision: &str) -> Option<&'a Golden> {
+    file.golden.iter().find(|run| run.case == case && run.precision == precision)
+}
+
+/// Lists the training runs that a file lacks, of those of either and at least one per precision.
+fn missing_runs(name: &str, file: &Evidence, files: [&Evidence; 2]) -> Vec<String> {
+    let of = |run: &'_ Golden| (run.case.clone(), run.precision.clone());
+    let mut runs: BTreeSet<(String, String)> = files.iter().flat_map(|file| &file.golden).map(of).collect();
+    for precision in PRECISIONS {
+        if !runs.iter().any(|(_, there)| there == precision) {
+            runs.insert((String::new(), precision.to_owned()));
+        }
+    }
+    let ran = |(case, precision): &_| find(file, case, precision).is_some_and(|run| !run.losses.is_empty());
+    let missing = runs.into_iter().filter(|run| !ran(run));
+    missing.map(|(_, precision)| format!("{name}: the training run in {precision}")).collect()
+}
+
+fn golden([a, b]: [&Evidence; 2]) -> BTreeMap<String, Verdict> {
+    let pairs = a.golden.iter().filter_map(|one| {
+        let verdict = losses(one, find(b, &one.case, &one.precision)?)?;
+        Some((format!("{}, {}", one.case, one.precision), verdict))
     });
     pairs.collect()
 }
@@ -183,9 +198,5 @@ fn losses(a: &Golden, b: &Golden) -> Option<Verdict> {
         return Some(Verdict::Bits);
     }
     let distance = a.losses.iter().zip(&b.losses).map(|(a, b)| (a - b).abs() / b.abs()).fold(0.0, f64::max);
-    let allowed = 2.0 * a.gate.min(b.gate);
-    Some(match distance <= allowed {
-        true => Verdict::Within { distance, allowed },
-        false => Verdict::Apart { reason: format!("losses differ by {distance:.1e}, at most {allowed:.1e}") },
-    })
+    Some(Verdict::within("losses differ", distance, 2.0 * a.gate.min(b.gate)))
 }

@@ -27,28 +27,26 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    pub(super) fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (apart @ Self::Apart { .. }, _) | (_, apart @ Self::Apart { .. }) => apart,
-            (Self::Norms { distance: a }, Self::Norms { distance: b }) => Self::Norms { distance: a.max(b) },
-            (norms @ Self::Norms { .. }, _) | (_, norms @ Self::Norms { .. }) => norms,
-            (Self::Bits, other) | (other, Self::Bits) => other,
-            (a @ Self::Within { .. }, b @ Self::Within { .. }) => {
-                if share(&a) >= share(&b) {
-                    a
-                } else {
-                    b
-                }
-            }
+    /// Judges a distance of what is said to differ.
+    pub(super) fn within(what: &str, distance: f64, allowed: f64) -> Self {
+        match distance <= allowed {
+            true => Self::Within { distance, allowed },
+            false => Self::Apart { reason: format!("{what} by {distance:.1e}, at most {allowed:.1e}") },
         }
     }
-}
 
-/// Returns the distance as a share of the tolerance.
-fn share(verdict: &Verdict) -> f64 {
-    match verdict {
-        Verdict::Within { distance, allowed } => distance / allowed,
-        _ => 0.0,
+    /// Returns the worse of two.
+    pub(super) fn and(self, other: Self) -> Self {
+        if other.rank() > self.rank() { other } else { self }
+    }
+
+    fn rank(&self) -> (u8, f64) {
+        match self {
+            Self::Bits => (0, 0.0),
+            Self::Within { distance, allowed } => (1, distance / allowed),
+            Self::Norms { distance } => (2, *distance),
+            Self::Apart { .. } => (3, 0.0),
+        }
     }
 }
 
