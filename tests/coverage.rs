@@ -111,7 +111,8 @@ prop_compose! {
         tied in any::<bool>(), bias in any::<bool>(), mlp_bias in any::<bool>(),
     ) -> ModelConfig {
         let json = tiny_config(&[
-            ("architectures", serde_json::json!([if qwen2 { "Qwen2ForCausalLM" } else { "LlamaForCausalLM" }])),
+            ("architectures", serde_json::Value::Null),
+            ("model_type", if qwen2 { "qwen2" } else { "llama" }.into()),
             ("hidden_size", (8 * hidden).into()), ("intermediate_size", intermediate.into()),
             ("num_hidden_layers", layers.into()), ("num_attention_heads", (kv_heads * group).into()),
             ("num_key_value_heads", kv_heads.into()), ("head_dim", (16 * head_dim).into()),

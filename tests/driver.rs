@@ -183,7 +183,7 @@ fn a_plan_without_a_gpu_asks_for_the_architecture() {
         }
     }
     on(&without_gpu, format!("plan {PLAN} --memory 24GiB"))
-        .fails(2, "--memory names no GPU: give --card NAME in its place, or beside it --arch sm_80,");
+        .fails(2, "--memory says how much, and not of which GPU: give --card NAME in its place, as 4090, or beside it --arch sm_80,");
 }
 
 #[test]

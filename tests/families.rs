@@ -22,7 +22,7 @@ fn both_spellings_of_scaled_rotary_give_the_same_bits() {
     let older = respelled(newer, dir.path(), |config| {
         let mut scaling = config["rope_parameters"].take();
         config.as_object_mut().unwrap().remove("rope_parameters");
-        config["rope_theta"] = scaling["rope_theta"].take();
+        config["rope_theta"] = scaling.as_object_mut().unwrap().remove("rope_theta").unwrap();
         config["rope_scaling"] = scaling;
     });
     let expected = logits(newer, &ids);
@@ -31,4 +31,13 @@ fn both_spellings_of_scaled_rotary_give_the_same_bits() {
     let other = tempfile::tempdir().unwrap();
     let unscaled = respelled(&older, other.path(), |config| config["rope_scaling"] = Value::Null);
     assert!(distance(&logits(&unscaled, &ids), &expected) > 1e-3);
+}
+
+#[test]
+fn fields_that_no_class_has_are_noted() {
+    let case = Case::new(17 * 4);
+    case.change("student/config.json", |config| (config["sink_tokens"], config["use_cache"]) = (4.into(), true.into()));
+    let [_, stderr] = case.run("eval --untrained --batch-size 2 --seq-len 16 --model student --data data.bin").says();
+    let said = "student/config.json: not read, and in transformers no fields of LlamaForCausalLM: sink_tokens\n";
+    assert!(stderr.contains(said), "{stderr}");
 }

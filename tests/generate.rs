@@ -61,6 +61,12 @@ fn a_prompt_is_a_message_under_a_template_and_an_end_ends() {
     case.write("student/generation_config.json", json!({"eos_token_id": [95, end]}).to_string());
     let length = said.iter().position(|id| *id == end).unwrap() + 1;
     assert_eq!(ids(&run("--max-tokens 5"), "ids"), said[..length]);
+    // As transformers has it: what config.json says ends nothing, unless nothing else is said.
+    case.change("student/config.json", |config| config["eos_token_id"] = said[0].into());
+    assert_eq!(ids(&run("--max-tokens 5"), "ids"), said[..length]);
+    assert_eq!(ids(&run("--seq-len 7"), "ids"), said[..length.min(2)]);
+    case.write("student/generation_config.json", "{}");
+    assert_eq!(ids(&run("--max-tokens 5"), "ids"), said[..1]);
 }
 
 /// Standard output carries the text or the score, and nothing else.

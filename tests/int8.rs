@@ -23,9 +23,7 @@ fn kl(measured: &Value) -> f64 {
 
 /// A model in blocks of one format.
 fn stored(case: &Case, block: Block) -> ModelConfig {
-    let mut json = model_config("blocks");
-    json["architectures"] = json!(["LlamaForCausalLM"]);
-    let config = shape(&json);
+    let config = shape(&model_config("blocks"));
     gguf::write(case.dir.path(), "model.gguf", &config, &Formats::uniform(&config, block), 5);
     config
 }

@@ -128,6 +128,16 @@ fn tensors_that_say_again_what_follows_from_others_are_skipped() {
         }
     });
     model.open().unwrap();
+    // Either name of a tied embedding may stand alone.
+    let embedding = read(&model.path.join("model.safetensors"))[EMBEDDING].clone();
+    let head_alone = Model::new(&[]).with(|tensors| {
+        let embedding = tensors.remove(EMBEDDING).unwrap();
+        tensors.insert("lm_head.weight".to_owned(), embedding);
+    });
+    let out = head_alone.dir.path().join("out");
+    precast::programs::init::from_layers(&head_alone.path, &[0], precast_plan::Precision::Fp32, &out, Existing::Keep)
+        .unwrap();
+    assert_eq!(read(&out.join("model.safetensors"))[EMBEDDING], embedding);
     // They have no part in what a student is written with.
     let out = model.dir.path().join("out");
     precast::programs::init::from_layers(&model.path, &[1], precast_plan::Precision::Fp32, &out, Existing::Keep)

@@ -67,6 +67,24 @@ fn now(page: &str) -> String {
     now
 }
 
+/// Two blanks in a row in a message are of a line of source that lost its end. Lines that follow may be indented.
+#[test]
+fn no_message_has_two_blanks_in_a_row() {
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for folder in ["docs/reference/errors", "kernels", "fatbins", "aot", "runtime", "trainer"] {
+        for (path, bytes) in contents(&root().join(folder)) {
+            let text = String::from_utf8_lossy(&bytes);
+            let attributes = text.split("#[error(").skip(1).filter_map(|rest| Some(rest.split_once(")]")?.0.lines()));
+            let said = text.lines().filter(|line| line.starts_with("error: "));
+            let messages = said.chain(attributes.flatten()).inspect(|_| seen += 1);
+            let has_two = |line: &&str| line.replace("\\n  ", "").replace("\"  ", "").trim().contains("  ");
+            wrong.extend(messages.filter(has_two).map(|line| format!("{}: {line}", path.display())));
+        }
+    }
+    assert!(seen > 700, "{seen}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 fn check(name: &str) {
     skip_if!(is_on_gpu());
     let path = root().join(format!("docs/reference/errors/{name}.md"));

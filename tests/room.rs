@@ -90,13 +90,19 @@ fn the_change_that_a_plan_names_fits() {
     insta::assert_snapshot!(seen.join("\n"));
 }
 
+/// Of 40 MiB the plan takes less, and what may be left of them is too little for kernels.
 #[test]
-fn a_dry_run_that_does_not_fit_exits_with_4() {
+fn a_run_that_does_not_fit_exits_with_4_and_so_does_its_dry_run() {
     skip_if!(has_driver());
     let case = Case::new(17 * 4);
-    let card = machine(&[("PRECAST_FAKE_INTEGRATED", "0"), ("PRECAST_FAKE_FREE_MIB", "1")]);
-    card.run(&mut case.distill("out", "--dry-run --device cuda:0")).fails(4, "this run does not fit");
-    assert!(!case.has("out"));
+    for free_mib in ["1", "40"] {
+        let card = machine(&[("PRECAST_FAKE_INTEGRATED", "0"), ("PRECAST_FAKE_FREE_MIB", free_mib)]);
+        for more in ["--dry-run", ""] {
+            let said = ["this run does not fit", ", up to 67108864 for kernels)"];
+            card.run(&mut case.distill("out", [more, "--device cuda:0"])).fails(4, said);
+            assert!(!case.has("out/run.json"));
+        }
+    }
 }
 
 /// `plan --card` compares with the memory of that card in the table, and answers first.

@@ -12,7 +12,7 @@ use crate::support::prelude::*;
 /// its parts are there.
 fn model(family: &str, tied: bool) -> ModelConfig {
     let mut config = model_config("blocks");
-    config["architectures"] = json!([family]);
+    (config["architectures"], config["model_type"]) = (Value::Null, family.into());
     config["tie_word_embeddings"] = tied.into();
     shape(&config)
 }
@@ -60,7 +60,7 @@ fn assert_same_bits(case: &Case, teacher: &str) {
 
 #[test]
 fn a_teacher_in_each_format_teaches_the_same_bits() {
-    let (case, config) = (case(), model("LlamaForCausalLM", false));
+    let (case, config) = (case(), model("llama", false));
     for block in Block::ALL {
         let name = format!("{block}.gguf");
         teacher(&case, &name, &config, &Formats::uniform(&config, block), 1);
@@ -71,7 +71,7 @@ fn a_teacher_in_each_format_teaches_the_same_bits() {
 #[test]
 fn a_teacher_in_a_mix_of_formats_teaches_the_same_bits() {
     let case = case();
-    for (family, tied) in [("LlamaForCausalLM", false), ("LlamaForCausalLM", true), ("Qwen2ForCausalLM", false)] {
+    for (family, tied) in [("llama", false), ("llama", true), ("qwen2", false)] {
         let config = model(family, tied);
         for (name, formats) in [("mixed", mix(&config)), ("q4_k_m", Formats::q4_k_m(&config))] {
             let name = format!("{name}-{family}-{tied}.gguf");
@@ -84,7 +84,7 @@ fn a_teacher_in_a_mix_of_formats_teaches_the_same_bits() {
 #[test]
 fn micro_batches_and_a_wider_vocabulary_change_nothing() {
     let case = case();
-    let config = ModelConfig { vocab: 1200, ..model("LlamaForCausalLM", true) };
+    let config = ModelConfig { vocab: 1200, ..model("llama", true) };
     teacher(&case, "wide.gguf", &config, &mix(&config), 3);
     let [wide, stored] = ["bf16", "stored"].map(|format| {
         let form = format!("--teacher-format {format}");
@@ -96,7 +96,7 @@ fn micro_batches_and_a_wider_vocabulary_change_nothing() {
 
 #[test]
 fn a_run_may_continue_with_its_teacher_in_the_other_form() {
-    let (case, config) = (case(), model("LlamaForCausalLM", false));
+    let (case, config) = (case(), model("llama", false));
     teacher(&case, "teacher.gguf", &config, &mix(&config), 5);
     let run = |out: &str, format: &str, more: &str| {
         let form = format!("--teacher-format {format}");
@@ -117,7 +117,7 @@ fn a_run_may_continue_with_its_teacher_in_the_other_form() {
 #[test]
 fn auto_is_bf16_on_the_simulated_gpu() {
     skip_if!(!is_sim());
-    let (case, config) = (case(), model("LlamaForCausalLM", true));
+    let (case, config) = (case(), model("llama", true));
     teacher(&case, "teacher.gguf", &config, &mix(&config), 5);
     run(&case, "teacher.gguf", "out", "").succeeds();
     assert_eq!(case.record("out")["config"]["teacher_format"], "bf16");
@@ -141,7 +141,7 @@ fn a_stored_hugging_face_directory_is_a_bf16_one() {
 #[test]
 fn a_model_has_the_same_likelihood_in_both_forms() {
     let case = case();
-    for family in ["LlamaForCausalLM", "Qwen2ForCausalLM"] {
+    for family in ["llama", "qwen2"] {
         let config = model(family, false);
         teacher(&case, "model.gguf", &config, &mix(&config), 11);
         for precision in ["fp32", "bf16"] {
@@ -158,7 +158,7 @@ fn a_model_has_the_same_likelihood_in_both_forms() {
 /// Both forms refuse the same files, in the same words, before a step is made.
 #[test]
 fn damaged_blocks_are_refused_before_anything_runs() {
-    let (case, config) = (case(), model("LlamaForCausalLM", false));
+    let (case, config) = (case(), model("llama", false));
     let formats = Formats::uniform(&config, Block::Q4_K);
     teacher(&case, "teacher.gguf", &config, &formats, 5);
     let whole = case.read("teacher.gguf");
@@ -205,7 +205,7 @@ fn data_bytes(config: &ModelConfig, formats: &Formats) -> usize {
 #[test]
 fn kernels_that_a_stored_teacher_needs_are_missed_at_the_start() {
     skip_if!(!is_sim());
-    let (case, config) = (case(), model("LlamaForCausalLM", false));
+    let (case, config) = (case(), model("llama", false));
     teacher(&case, "teacher.gguf", &config, &Formats::uniform(&config, Block::Q5_1), 5);
     let mut keys = build_keys(&[config, shape(&case.json("student/config.json"))], Arch::Sim);
     keys.retain(|pair| !pair.to_string().starts_with("dequant{w=Q5_1"));
@@ -283,7 +283,7 @@ fn init_writes_a_teacher_in_the_mix_of_q4_k_m() {
 #[test]
 fn a_sweep_of_blocks_gives_the_bytes_of_a_resident_teacher() {
     let case = Case::new(17 * 9);
-    let config = ModelConfig { layers: 6, ..model("LlamaForCausalLM", false) };
+    let config = ModelConfig { layers: 6, ..model("llama", false) };
     teacher(&case, "deep.gguf", &config, &mix(&config), 3);
     let cache = |out: &str, more: &str| {
         case.run(["cache --teacher deep.gguf --data data.bin --seq-len 16 --batch-size 2 --out", out, more])

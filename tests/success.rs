@@ -133,6 +133,33 @@ fn failed(case: &Case) -> Value {
     outcome
 }
 
+/// Updates of 1e-30 are lost in every weight; and the last line of a run that works says how large they were.
+#[test]
+fn a_run_that_changes_nothing_fails() {
+    let case = Case::new(17 * 8);
+    for (precision, more) in
+        [("fp32", ""), ("bf16", "--checkpoint-every 1 --final best --eval-data data.bin --eval-every 1")]
+    {
+        run(&case, &format!("--steps 2 --lr 1e-30 --precision {precision} --overwrite {more}"))
+            .fails(1, "error: nothing changed: ");
+        assert!(failed(&case)["reason"].as_str().unwrap().ends_with("Raise --lr (1e-30)"));
+        assert_eq!(case.record("out")["largest_update"], 0.0);
+    }
+    let update = |arguments: &str| {
+        let printed = run(&case, &format!("--steps 2 --lr 1e-3 --precision fp32 --overwrite {arguments}")).succeeds();
+        let largest = case.record("out")["largest_update"].as_f64().unwrap();
+        let last = format!("update:  {largest:.2e}, the largest change of a weight");
+        assert!(
+            printed.trim_end().ends_with(&last) && case.text("out/run.log").trim_end().ends_with(&last),
+            "{printed}"
+        );
+        largest
+    };
+    // AdamW's first steps are of the learning rate each.
+    assert!((1e-3..3e-3).contains(&update("")), "{}", update(""));
+    assert!((1e-3..3e-3).contains(&update("--lora-rank 2")), "{}", update("--lora-rank 2"));
+}
+
 #[test]
 fn a_run_says_how_it_ended() {
     let case = Case::new(17 * 8);

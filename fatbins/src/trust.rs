@@ -45,6 +45,15 @@ pub fn signature_path(file: &Path) -> PathBuf {
     name.into()
 }
 
+/// True if a text is one line of base64 behind each comment of these kinds, as minisign writes it, and nothing else: its library skips
+/// what it does not need.
+fn has_lines<const N: usize>(text: &str, kinds: [&str; N]) -> bool {
+    let comments: Vec<&str> = text.lines().step_by(2).collect();
+    let is_of =
+        |(comment, kind): (&&str, &str)| comment.strip_prefix(kind).is_some_and(|rest| rest.starts_with(" comment:"));
+    text.lines().count() == 2 * N && comments.iter().zip(kinds).all(is_of)
+}
+
 impl TrustedKey {
     /// Reads a public key: minisign's base64, or a file as `minisign -G` writes it.
     ///
@@ -52,7 +61,8 @@ impl TrustedKey {
     /// [`SignatureError::NotAKey`] if the text is neither.
     pub fn find(text: &str) -> Result<Self, SignatureError> {
         let file = input::read_text(Path::new(text), input::SETTINGS_BYTES).unwrap_or_default();
-        let line = file.lines().nth(1).unwrap_or(text).trim();
+        let of_file = file.lines().nth(1).filter(|_| has_lines(&file, ["untrusted"]));
+        let line = of_file.unwrap_or(text).trim();
         let key = PublicKey::from_base64(line).map_err(|_| SignatureError::NotAKey(text.to_owned()))?;
         Ok(Self { key, text: line.to_owned() })
     }
@@ -68,7 +78,9 @@ impl TrustedKey {
         path: &Path,
     ) -> Result<&'k Self, SignatureError> {
         let signature = signature.ok_or_else(|| SignatureError::Missing(path.to_owned()))?;
-        let signature = Signature::decode(signature).map_err(|_| SignatureError::Malformed(path.to_owned()))?;
+        let signature = Some(signature).filter(|text| has_lines(text, ["untrusted", "trusted"]));
+        let signature = signature.and_then(|text| Signature::decode(text).ok());
+        let signature = signature.ok_or_else(|| SignatureError::Malformed(path.to_owned()))?;
         let mut error =
             SignatureError::OtherKey { path: path.to_owned(), keys: keys.iter().map(ToString::to_string).collect() };
         for key in keys {

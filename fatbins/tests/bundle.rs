@@ -418,6 +418,15 @@ fn only_a_trusted_key_opens_a_signed_file() {
     // The signature is checked first: a file that is no bundle fails by its signature.
     std::fs::write(&path, b"something else").unwrap();
     errors.push(open(std::slice::from_ref(&good)).unwrap_err());
+    // What minisign does not write, its library skips.
+    let without_comment = text.replacen("untrusted comment: ", "", 1);
+    for wrong in
+        [format!("{text}{}", "more\n".repeat(1 << 20)), without_comment, text.replacen("trusted comment: ", "", 2)]
+    {
+        std::fs::write(&path, small()).unwrap();
+        std::fs::write(&signature, wrong).unwrap();
+        assert!(open(std::slice::from_ref(&good)).unwrap_err().to_string().contains("is not a minisign signature"));
+    }
     std::fs::write(&signature, "not a signature").unwrap();
     errors.push(open(std::slice::from_ref(&good)).unwrap_err());
     errors.push(TrustedKey::find("no key").unwrap_err().into());

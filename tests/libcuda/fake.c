@@ -269,7 +269,7 @@ typedef struct kernel {
     void* work;
     size_t bytes;
     unsigned shared;
-    int hangs, fails;
+    int hangs, fails, updates;
     struct kernel* older;
 } kernel;
 
@@ -314,6 +314,9 @@ static void run_failure(void* data) {
     (void)data;
     poisoned = failed = 1;
 }
+/* Kernels do nothing, but a run whose weights end as they began fails: an update is of the first master weight. */
+static void run_update(void* master) { *(unsigned*)master += 1u << 16; }
+
 /* Whether a variable names kernels like this one. */
 static int names(const char* variable, const char* kernel) {
     const char* value = getenv(variable);
@@ -325,6 +328,7 @@ int cuLibraryGetKernel(void** found, void* library, const char* name) {
     (void)library;
     fresh->hangs = names("PRECAST_FAKE_HANGS", name);
     fresh->fails = names("PRECAST_FAKE_FAILS", name);
+    fresh->updates = !strncmp(name, "adamw", 5);
     fresh->shared = 48 * 1024;
     fresh->older = newest_kernel, newest_kernel = fresh;
     if (find_kernels()) return INVALID_VALUE;
@@ -439,6 +443,9 @@ int cuGraphAddKernelNode_v2(void** node, void* graph, void* const* dependencies,
     if (given->function->work) {
         call run = {run_kernel, launch_of(given->function, given->params)};
         append(graph, &run, 1);
+    } else if (given->function->updates && !forgets()) {
+        call update = {run_update, (void*)(size_t)((const address*)given->params[0])[3]};
+        append(graph, &update, 1);
     }
     return give(node);
 }

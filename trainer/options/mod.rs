@@ -173,11 +173,11 @@ impl RunConfig {
         let sources: Vec<DataSource> = self.data.iter().map(|named| DataSource::of(named)).collect();
         let shared = || sources.iter().filter_map(|DataSource { path, share }| Some((path.display(), (*share)?)));
         let Some((path, share)) = shared().next() else { return Ok(sources) };
-        if let Some((path, share)) = shared().find(|(_, share)| !SHARES.contains(share)) {
-            let (least, most) = (SHARES.start(), SHARES.end());
-            return Err(UsageError(format!(
-                "--data {path}={share}: a share is a number above 0, from {least:e} to {most:e}"
-            )));
+        let is_wrong = |source: &DataSource| source.share.is_some_and(|share| !SHARES.contains(&share));
+        // As it was given: a number may have hundreds of digits.
+        if let Some((named, _)) = self.data.iter().zip(&sources).find(|(_, source)| is_wrong(source)) {
+            let (named, least, most) = (named.display(), SHARES.start(), SHARES.end());
+            return Err(UsageError(format!("--data {named}: a share is a number above 0, from {least:e} to {most:e}")));
         }
         if let Some(other) = sources.iter().find(|source| source.share.is_none()) {
             let other = other.path.display();

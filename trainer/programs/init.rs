@@ -127,21 +127,21 @@ mod tests {
     #[test]
     fn a_gguf_file_reads_back_as_the_blocks_it_was_made_of() {
         let dir = tempfile::tempdir().unwrap();
-        let json = |class: &str, tied: bool| {
+        let json = |family: &str, tied: bool| {
             serde_json::json!({
-                "architectures": [class], "hidden_size": 288, "intermediate_size": 768, "num_hidden_layers": 9,
+                "model_type": family, "hidden_size": 288, "intermediate_size": 768, "num_hidden_layers": 9,
                 "num_attention_heads": 6, "num_key_value_heads": 2, "vocab_size": 70_000, "hidden_act": "silu",
                 "rms_norm_eps": 1e-6, "max_position_embeddings": 64, "rope_theta": 10000.0, "tie_word_embeddings": tied,
             })
         };
-        for (class, tied) in [("LlamaForCausalLM", false), ("Qwen2ForCausalLM", true), ("Qwen3ForCausalLM", false)] {
+        for (family, tied) in [("llama", false), ("qwen2", true), ("qwen3", false)] {
             let config = dir.path().join("config.json");
-            std::fs::write(&config, json(class, tied).to_string()).unwrap();
-            let path = random_gguf(&config, 7, &dir.path().join(class), Existing::Keep).unwrap();
+            std::fs::write(&config, json(family, tied).to_string()).unwrap();
+            let path = random_gguf(&config, 7, &dir.path().join(family), Existing::Keep).unwrap();
             let (random, _) = Random::new(&std::fs::read_to_string(&config).unwrap(), 7).unwrap();
             let read = Checkpoint::open(&path).unwrap();
-            assert_eq!(read.config(), random.config(), "{class}");
-            assert_eq!(read.formats(), random.formats(), "{class}");
+            assert_eq!(read.config(), random.config(), "{family}");
+            assert_eq!(read.formats(), random.formats(), "{family}");
             let (mut one, mut other) = (Scratch::default(), Scratch::default());
             for parameter in Parameters::new(&random.config).list {
                 let block = random.formats().of(&parameter.name);
@@ -156,7 +156,7 @@ mod tests {
                 let found = rows(Weights::read(&read, &parameter, format, &mut one).unwrap());
                 assert!(
                     found == rows(random.read(&parameter, format, &mut other).unwrap()),
-                    "{class} {}",
+                    "{family} {}",
                     parameter.name
                 );
             }

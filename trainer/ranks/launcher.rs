@@ -26,6 +26,8 @@ pub enum Launcher {
     Precast,
     Torchrun,
     OpenMpi,
+    /// MPICH, and Intel MPI, which is made of it.
+    Mpich,
     Slurm,
 }
 
@@ -36,6 +38,7 @@ impl Launcher {
             Launcher::Precast => "--gpus",
             Launcher::Torchrun => "torchrun",
             Launcher::OpenMpi => "mpirun",
+            Launcher::Mpich => "mpiexec",
             Launcher::Slurm => "srun",
         }
     }
@@ -84,7 +87,7 @@ struct Names {
 
 /// In the order in which they are looked for: srun may start mpirun, and either may start torchrun. Slurm's number of tasks is
 /// that of the step: an allocation has one of its own, and starts nothing.
-const LAUNCHERS: [Names; 4] = [
+const LAUNCHERS: [Names; 5] = [
     Names { launcher: Launcher::Precast, rank: RANK, ranks: RANKS, local_rank: RANK, job: &[] },
     Names {
         launcher: Launcher::Torchrun,
@@ -99,6 +102,13 @@ const LAUNCHERS: [Names; 4] = [
         ranks: "OMPI_COMM_WORLD_SIZE",
         local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
         job: &["OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"],
+    },
+    Names {
+        launcher: Launcher::Mpich,
+        rank: "PMI_RANK",
+        ranks: "PMI_SIZE",
+        local_rank: "MPI_LOCALRANKID",
+        job: &["PMI_JOBID", "SLURM_JOB_ID", "SLURM_STEP_ID"],
     },
     Names {
         launcher: Launcher::Slurm,
@@ -263,6 +273,11 @@ mod tests {
         ];
         assert_eq!(of(&mpirun, Some("c:2")), (Launcher::OpenMpi, 0, 3, 0, vec!["c:2".to_owned()]));
         assert_eq!(of(&SRUN, Some("d:3")), (Launcher::Slurm, 3, 4, 1, vec!["d:3".to_owned()]));
+        // Its proxies are srun's tasks, one a node.
+        let mpiexec = [("PMI_RANK", "2"), ("PMI_SIZE", "3"), ("MPI_LOCALRANKID", "1"), mpirun[3], mpirun[4], mpirun[5]];
+        assert_eq!(of(&mpiexec, Some("e:4")), (Launcher::Mpich, 2, 3, 1, vec!["e:4".to_owned()]));
+        let srun_by_pmi2 = [&SRUN[..], &[("PMI_RANK", "3"), ("PMI_SIZE", "4")]].concat();
+        assert_eq!(of(&srun_by_pmi2, Some("f:5")).3, 1);
     }
 
     #[test]
@@ -302,6 +317,7 @@ mod tests {
             ("WORLD_SIZE", "RANK"),
             ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
             ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+            ("PMI_SIZE", "PMI_RANK"),
             ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
             (RANKS, RANK),
         ] {

@@ -42,6 +42,9 @@ pub const SAMPLES_WRITTEN: &str = "samples_written";
 /// The name in it of how it ended.
 pub const OUTCOME: &str = "outcome";
 
+/// The name in it of the largest change of a weight, of what was written last.
+pub const LARGEST_UPDATE: &str = "largest_update";
+
 /// The name in it of what its logs hold.
 pub const LOGS: &str = "logs";
 

@@ -170,6 +170,35 @@ fn the_program_builds_verifies_and_inspects() {
 }
 
 #[test]
+fn no_input_is_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("layout")).unwrap();
+    for name in ["tiny.json", "tiny.lock", "saxpy.h", "text", "text.minisig", "layout/b"] {
+        std::fs::copy(tiny_json(), dir.path().join(name)).unwrap();
+    }
+    for line in [
+        "abi . --out saxpy.h",
+        "build --model tiny.json --out tiny.json",
+        "build --model tiny.json --nvrtc . --out text",
+        "build --model tiny.json --locks . --out tiny.lock",
+        "lock --model tiny.lock --locks .",
+        "sign text --key text.minisig",
+        "publish --to layout --bundle layout/b",
+        "fetch --from layout --to layout",
+    ] {
+        let (code, _, message) = ends(aot(line).current_dir(dir.path()));
+        assert!(code == Some(2) && message.contains("would be overwritten, and it is read"), "{line}: {message}");
+    }
+    std::fs::remove_file(dir.path().join("text.minisig")).unwrap();
+    std::fs::write(dir.path().join("key.pub"), "").unwrap();
+    let (code, _, message) = ends(aot("sign --new-key --key key").current_dir(dir.path()));
+    assert!(
+        code == Some(1) && message.contains("cannot write key.pub") && !dir.path().join("key").exists(),
+        "{message}"
+    );
+}
+
+#[test]
 fn what_cannot_be_found_is_named_with_what_was_tried() {
     let (code, _, message) = ends(&mut aot("keys --model gpt-5"));
     assert!(code == Some(5) && message.contains("qwen2.5-0.5b") && message.contains("config.json"), "{message}");

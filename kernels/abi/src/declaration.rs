@@ -301,9 +301,27 @@ fn content(part: &str) -> Result<String> {
         Argument::Float if text.parse::<i64>().is_ok() => format!("{text}.0"),
         _ => (*text).to_owned(),
     };
+    check_numbers(name, &given).with_context(|| format!("`{part}`"))?;
     let given: Vec<String> = given.iter().zip(*arguments).map(float).collect();
     Ok(if given.is_empty() { name.to_owned() } else { format!("{name}({})", given.join(", ")) })
 }
+
+/// Refuses numbers of which a check could draw nothing: a bound of 0, a range that ends where it begins or before.
+pub(crate) fn check_numbers(name: &str, arguments: &[&str]) -> Result<()> {
+    let is_literal = |text: &&&str| text.starts_with(|char: char| char.is_ascii_digit() || "+-.".contains(char));
+    let numbers: Result<Vec<f64>, _> = arguments.iter().filter(is_literal).map(|text| text.parse()).collect();
+    let numbers = numbers?;
+    ensure!(numbers.iter().all(|number| number.is_finite()), "a number is not finite");
+    match (name, &numbers[..]) {
+        ("uniform", [low, high]) => ensure!(low < high, "{low} is not less than {high}"),
+        ("uniform", _) => {}
+        (_, bounds) => ensure!(bounds.iter().all(|bound| *bound > 0.0), "{name} is of more than 0"),
+    }
+    Ok(())
+}
+
+/// Most elements of a shape, by the numbers in it: no memory has more.
+const MOST_ELEMENTS: f64 = (1u64 << 48) as f64;
 
 fn place(text: &str) -> Result<OperandExtent> {
     let Some(rest) = text.strip_prefix('[') else {
@@ -311,6 +329,13 @@ fn place(text: &str) -> Result<OperandExtent> {
         return Ok(OperandExtent::Step(text.to_owned()));
     };
     let (shape, format) = rest.split_once("] ").context("behind the shape stands its dtype")?;
+    let factors =
+        shape.split([',', '*']).map(str::trim).filter(|factor| factor.starts_with(|char: char| char.is_ascii_digit()));
+    let elements: f64 = factors.filter_map(|factor| factor.parse::<f64>().ok()).product();
+    ensure!(
+        (1.0..=MOST_ELEMENTS).contains(&elements),
+        "[{shape}] is a shape of {elements:e} elements: expected 1 to 2^48"
+    );
     let shape = top_level(shape, ", ").map(str::to_owned).collect();
     Ok(OperandExtent::Array { shape, format: format.to_owned() })
 }

@@ -5,7 +5,9 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::declaration::{BlockComment, Field, Kernel, Operand, OperandExtent, Struct, TYPES, camel, top_level};
+use crate::declaration::{
+    BlockComment, Field, Kernel, Operand, OperandExtent, Struct, TYPES, camel, check_numbers, top_level,
+};
 use crate::expression::{Names, dtype, grouped};
 use crate::headers::Headers;
 
@@ -168,10 +170,14 @@ fn quoted(doc: &str) -> String {
 fn scalar(field: &Field) -> Result<String> {
     let (said, _) = field.doc.split_once(':').unwrap_or((&field.doc, ""));
     let inside = |name: &str| said.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');
-    let is_number = |text: &str| text.parse::<f64>().is_ok();
+    let is_number = |text: &str| text.parse::<f64>().is_ok_and(f64::is_finite);
+    for (name, arguments) in ["uniform", "below"].into_iter().filter_map(|name| Some((name, inside(name)?))) {
+        let arguments: Vec<&str> = arguments.split(", ").collect();
+        check_numbers(name, &arguments).with_context(|| format!("{}: {}: `{said}`", field.place, field.name))?;
+    }
     Ok(match (field.kind.as_str(), inside("uniform"), inside("below")) {
         ("f32", Some(range), None) if range.split(", ").all(is_number) => format!("Scalar::Uniform({range})"),
-        ("u32", None, Some(bound)) if is_number(bound) => format!("Scalar::Below({bound})"),
+        ("u32", None, Some(bound)) if bound.parse::<u32>().is_ok() => format!("Scalar::Below({bound})"),
         ("f32", None, None) => format!("Scalar::Float({})", if is_number(said) { said } else { "0.0" }),
         ("u32", None, None) => format!("Scalar::Word({})", if is_number(said) { said } else { "0" }),
         _ => bail!(

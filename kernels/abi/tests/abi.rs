@@ -79,6 +79,12 @@ fn a_comment_that_describes_no_operand_is_refused_with_its_line() {
         ("[n, h] x, raed", "`raed` is no access"),
         ("[n, h] x, read, nonsense(h)", "no content (zeros, few, normal, uniform"),
         ("[n, h] x, read, uniform(1.0)", "`uniform` has 2 arguments"),
+        ("[n, h] x, read, uniform(2, 1)", "`uniform(2, 1)`: 2 is not less than 1"),
+        ("[n, h] x, read, uniform(0, 1e999)", "a number is not finite"),
+        ("[n, h] x, read, normal(-1)", "normal is of more than 0"),
+        ("[n] u32, read, ids(0)", "`ids(0)`: ids is of more than 0"),
+        ("[4294967296, 4294967296 * 4294967296] x, read", "expected 1 to 2^48"),
+        ("[0, h] x, read", "expected 1 to 2^48"),
         ("[n, h] x, read when x", "`read when x`: expected `if`"),
         ("[n, h, cap] x, read", "`cap` is neither a scalar of the block nor a field of the key"),
         ("[n, x] x, read", "`x` is a Dtype, no number"),
@@ -121,6 +127,17 @@ fn a_line_that_declares_no_kernel_is_refused_with_its_block() {
         let place = if above.starts_with('/') { "" } else { "softcap_fwd_params" };
         assert!(refused.contains(place) && refused.contains(why), "{above}: {refused}");
         assert!(place.is_empty() || refused.contains("softcap.h:"), "{above}: {refused}");
+    }
+    for (scalar, why) in [
+        ("float a; ///< uniform(1.0, 0.1)", "1 is not less than 0.1"),
+        ("uint32_t a; ///< below(0)", "below is of more than 0"),
+    ] {
+        let header = format!(
+            "#include \"types.h\"\n/// operand: f32\ntypedef struct step_scalars {{\n    {scalar}: text\n}} step_scalars;\n\n\
+             {KERNEL}\ntypedef struct softcap_params {{\n    address x; ///< step_scalars, read\n}} softcap_params;\n"
+        );
+        let refused = write(tempfile::tempdir().unwrap().path(), &header).unwrap_err();
+        assert!(refused.contains(why), "{scalar}: {refused}");
     }
     let pointer = "#include \"types.h\"\ntypedef struct softcap_params {\n    const float* x;\n} softcap_params;\n";
     let refused = write(tempfile::tempdir().unwrap().path(), pointer).unwrap_err();

@@ -164,9 +164,9 @@ pub static FAMILIES: [Family; 3] = [
 ];
 
 impl Family {
-    /// Finds the family that config.json names, by class or by model type.
-    pub fn of_config(name: &str) -> Option<&'static Self> {
-        FAMILIES.iter().find(|family| family.class == name || family.model_type == name)
+    /// Finds the family of a `model_type` of config.json.
+    pub fn of_model_type(name: &str) -> Option<&'static Self> {
+        FAMILIES.iter().find(|family| family.model_type == name)
     }
 
     /// Finds the family that a GGUF file names.

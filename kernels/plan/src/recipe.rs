@@ -197,7 +197,8 @@ pub enum PlanError {
     },
     /// The student is stored in blocks and has no adapters to train.
     #[error(
-        "a student that is kept as it is stored does not train itself, and this one has no adapters:          give --lora-rank or --adapter, or --student-format bf16"
+        "a student that is kept as it is stored does not train itself, and this one has no adapters: give --lora-rank or \
+         --adapter, or --student-format bf16"
     )]
     StoredWithoutAdapters,
     /// Int8 GEMMs in a run that computes in fp32.

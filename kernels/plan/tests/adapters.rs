@@ -127,9 +127,9 @@ fn places(one: &AdapterParameter) -> impl Iterator<Item = usize> + use<> {
     (0..rows).flat_map(move |i| (0..columns).map(move |j| (start + i * row + j) as usize))
 }
 
-fn tiny(class: &str, layers: u32) -> ModelConfig {
+fn tiny(model_type: &str, layers: u32) -> ModelConfig {
     let json = format!(
-        r#"{{"architectures":["{class}"],"hidden_size":32,"intermediate_size":64,"num_hidden_layers":{layers},
+        r#"{{"model_type":"{model_type}","hidden_size":32,"intermediate_size":64,"num_hidden_layers":{layers},
         "num_attention_heads":4,"num_key_value_heads":2,"head_dim":16,"vocab_size":40,"max_position_embeddings":64,
         "rms_norm_eps":1e-6,"rope_theta":10000.0,"tie_word_embeddings":true,"attention_bias":false,"hidden_act":"silu"}}"#
     );
@@ -235,7 +235,7 @@ fn close(found: &[f32], expected: &[f64], what: &str) {
 #[test]
 fn adapters_get_the_gradient_of_their_matrix() {
     let mut padded = 0;
-    for class in ["Qwen2ForCausalLM", "Qwen3ForCausalLM"] {
+    for class in ["qwen2", "qwen3"] {
         let config = tiny(class, 3);
         let dense = Formats::dense();
         let whole = alone(&config, &PLAIN, Arch::Sim);
@@ -340,7 +340,7 @@ fn no_adapters_are_no_change() {
 
 #[test]
 fn what_does_not_fit_is_refused_by_name() {
-    let config = tiny("Qwen2ForCausalLM", 2);
+    let config = tiny("qwen2", 2);
     let (dense, none) = (Formats::dense(), Adapters::none());
     let stored = Formats::uniform(&config, Block::Q8_0);
     let of = |name: &str, rank| [(name.to_owned(), Adapter { rank, scale: 1.0 })].into_iter().collect::<Adapters>();
@@ -365,7 +365,7 @@ fn what_does_not_fit_is_refused_by_name() {
 /// Elements outside of all parameters are padding; parameters must not overlap.
 #[test]
 fn matrices_lie_apart_and_rows_of_b_are_whole_vectors() {
-    let config = tiny("Qwen3ForCausalLM", 3);
+    let config = tiny("qwen3", 3);
     for adapters in cases(&config) {
         let plan = training(None, &config, &Formats::dense(), &adapters, &PLAIN);
         let parameters = &plan.adapters.as_ref().unwrap().parameters;

@@ -18,7 +18,7 @@ use precast_plan::{Factor, ModelConfig};
 use serde::Serialize;
 
 use crate::base::lines::bounded;
-use crate::inputs::checkpoint::{self, CheckpointError, Read, Scratch, Tensors, is_zero};
+use crate::inputs::checkpoint::{self, CheckpointError, Read, Scratch, Tensors, farthest, is_zero};
 pub use layout::{Adapted, Layout, Lora, MOST_RANK, Projection, Target, Targets};
 pub use placed::{extent, gathered};
 pub use write::fill_adapter;
@@ -131,6 +131,20 @@ impl Adapter {
             None => Ok(bytemuck::cast_slice(initial::read(adapted, factor, self.seed, scratch))),
             Some(file) => file.tensors.read_finite(&adapted.tensor(factor), scratch),
         }
+    }
+
+    /// Returns `max |w - v|` over the values v of this adapter and w of one that a directory has.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where one cannot be read.
+    pub fn largest_update(&self, directory: &Path) -> Result<f32, CheckpointError> {
+        let written = Tensors::of_file(directory.join(TENSORS))?;
+        let [mut one, mut other] = [(); 2].map(|()| Scratch::default());
+        self.layout.tensors().try_fold(0f32, |largest, (adapted, factor)| {
+            let began = self.read(adapted, factor, &mut one)?;
+            let ended = written.read_finite(&adapted.tensor(factor), &mut other)?;
+            Ok(largest.max(farthest(began, ended, Dtype::F32)))
+        })
     }
 
     /// True if it adds nothing yet: every B is 0.

@@ -10,7 +10,7 @@ use crate::inputs::checkpoint::CheckpointError;
 
 fn model() -> ModelConfig {
     let json = json!({
-        "architectures": ["Qwen2ForCausalLM"], "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
+        "model_type": "qwen2", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
         "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 64, "hidden_act": "silu", "rms_norm_eps": 1e-6,
         "max_position_embeddings": 64, "rope_theta": 10000.0, "tie_word_embeddings": true,
     });

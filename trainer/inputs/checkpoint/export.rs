@@ -7,12 +7,11 @@ use precast_kernels::Dtype;
 use precast_plan::Parameter;
 use precast_system::files::{AsideFile, Existing};
 use precast_system::input;
-use serde_json::Value;
 
 use super::gguf::{self, Encoding};
 use super::heads::{Interleaved, interleave};
 use super::kind::Kind;
-use super::write::{GENERATION_CONFIG, SENTENCEPIECE, Writing};
+use super::write::{SENTENCEPIECE, Writing};
 use super::{Checkpoint, CheckpointError, NotFinite, Source, check_space, finite};
 use crate::inputs::added_tokens::AddedTokens;
 use crate::inputs::tokenizer::{self, Tokenizer};
@@ -33,7 +32,7 @@ impl GgufFile {
         let about = gguf::About {
             name: model.name(),
             config,
-            generation: model.generation_config(),
+            generation: model.generation.clone(),
             tokenizer: model.tokenizer_files()?,
         };
         let files = &model.tensors().list;
@@ -129,12 +128,6 @@ impl Checkpoint {
         let template = self.chat_source()?;
         let config = self.tokenizer_config()?;
         Ok(gguf::TokenizerFiles { json, config, model: &self.json, sentencepiece, template })
-    }
-
-    /// Its `generation_config.json`, if it has one that reads.
-    pub(super) fn generation_config(&self) -> Value {
-        let text = crate::base::impostors::read_text(&self.path.join(GENERATION_CONFIG)).ok();
-        text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
     }
 }
 

@@ -9,6 +9,7 @@ use safetensors::tensor::{Dtype, Metadata};
 use super::file::WeightFile;
 use super::kind::Kind;
 use super::store::{Tensor, Tensors};
+use super::write::GENERATION_CONFIG;
 use super::{CheckpointError, missing};
 use crate::base::impostors::{Disguise, read_text};
 use crate::base::lines::bounded;
@@ -43,6 +44,7 @@ impl Tensors {
             (false, true) => Self::follow(directory, &index)?,
             (false, false) => return Err(missing::weights(directory)),
         };
+        missing::refuse_adapter_in(directory)?;
         Ok((tensors, json))
     }
 
@@ -136,6 +138,12 @@ fn weight_map(json: &serde_json::Value) -> Result<BTreeMap<&str, &str>, String> 
             _ => Err(format!("weight_map names {file} for {name}, which is not a file beside it")),
         })
         .collect()
+}
+
+/// The `generation_config.json` of a directory; null where there is none.
+pub(super) fn generation_config(directory: &Path) -> Result<serde_json::Value, CheckpointError> {
+    let path = directory.join(GENERATION_CONFIG);
+    if path.exists() { read_json(&path) } else { Ok(serde_json::Value::Null) }
 }
 
 fn read_json(path: &Path) -> Result<serde_json::Value, CheckpointError> {

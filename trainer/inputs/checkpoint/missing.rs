@@ -12,6 +12,9 @@ use crate::base::impostors::{Disguise, read_text};
 /// Weights in formats that are not read.
 const OTHER_WEIGHTS: [&str; 4] = ["bin", "pt", "pth", "ckpt"];
 
+/// Settings of a PEFT adapter, in its directory.
+const ADAPTER_CONFIG: &str = "adapter_config.json";
+
 /// Models that are read.
 const EXPECTED: &str = "expected a Hugging Face directory (config.json, model.safetensors), a .gguf or an .apr file";
 
@@ -59,7 +62,9 @@ fn nothing(path: &Path, expected: &str) -> CheckpointError {
 pub(super) fn weights(directory: &Path) -> CheckpointError {
     let files = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
     let other = files.filter(|path| extension(path).is_some_and(|end| OTHER_WEIGHTS.contains(&end))).min();
+    let adapter = of_adapter(directory).map(|meant| format!("; {meant}"));
     let found = match other {
+        _ if adapter.is_some() => adapter.unwrap_or_default(),
         Some(file) => format!(
             "; it has {}, and PyTorch files are not read: convert them to safetensors",
             file.file_name().unwrap_or_default().display()
@@ -68,6 +73,20 @@ pub(super) fn weights(directory: &Path) -> CheckpointError {
     };
     let reason = format!("there is no model.safetensors and no model.safetensors.index.json in it{found}");
     not_a_model(directory, &reason)
+}
+
+/// Refuses a model with an adapter in its own directory, which transformers adds to it.
+pub(super) fn refuse_adapter_in(model: &Path) -> Result<(), CheckpointError> {
+    if !model.join(ADAPTER_CONFIG).exists() {
+        return Ok(());
+    }
+    let path = model.display().to_string();
+    let (model, adapter) = (quoted(&path), quoted(&format!("{}-adapter", path.trim_end_matches('/'))));
+    Err(CheckpointError::Wrong(format!(
+        "{path} holds an adapter beside the model ({ADAPTER_CONFIG}), which transformers adds to it and nothing here reads. Move it:\n  \
+         mkdir {adapter} && mv {model}/adapter_* {adapter}\n\
+         and give --model {model} --adapter {adapter}, or merge the two: precast merge --model {model} --adapter {adapter} --out MERGED"
+    )))
 }
 
 /// Says which command writes the model of a checkpoint.
@@ -87,11 +106,15 @@ fn of_run(directory: &Path) -> Option<String> {
     if student.join("config.json").exists() {
         return Some(format!("did you mean {}?", student.display()));
     }
-    let config: serde_json::Value =
-        serde_json::from_str(&read_text(&adapter.join("adapter_config.json")).ok()?).ok()?;
+    of_adapter(directory).or_else(|| of_adapter(&adapter))
+}
+
+/// Names an adapter with its base.
+fn of_adapter(adapter: &Path) -> Option<String> {
+    let config: serde_json::Value = serde_json::from_str(&read_text(&adapter.join(ADAPTER_CONFIG)).ok()?).ok()?;
     let base = config.get("base_model_name_or_path").and_then(|base| base.as_str()).unwrap_or("BASE");
     let [base, adapter] = [base, &adapter.display().to_string()].map(quoted);
-    Some(format!("did you mean its adapter, --model {base} --adapter {adapter}?"))
+    Some(format!("did you mean the adapter, --model {base} --adapter {adapter}?"))
 }
 
 fn not_a_model(path: &Path, reason: &str) -> CheckpointError {

@@ -19,6 +19,7 @@ mod scratch;
 mod single_file;
 mod store;
 mod tensors;
+mod update;
 mod write;
 mod zero;
 
@@ -30,13 +31,14 @@ use chrono::NaiveDate;
 use itertools::Itertools;
 use precast_fatbins::Digest;
 use precast_kernels::{Dtype, Format};
-use precast_plan::{Formats, ModelConfig, Parameter, Parameters};
+use precast_plan::{Formats, ModelConfig, Parameter, Parameters, unread_fields};
 use precast_system::{files, input};
 use rayon::prelude::*;
 use safetensors::tensor::Dtype as Stored;
 use serde_json::json;
 
 use crate::base::impostors::{Disguise, read_text, without_mark};
+use crate::base::notes::note;
 use crate::inputs::added_tokens::AddedTokens;
 use crate::inputs::chat::{self, ChatSource, ChatTemplate};
 use crate::inputs::tokenizer::{self, Tokenizer};
@@ -51,7 +53,8 @@ use gguf::Gguf;
 pub use scratch::Scratch;
 use single_file::SingleFile;
 pub(crate) use store::Tensors;
-pub use write::{Student, Write, fill_model, stored, write_gguf, write_model};
+pub(crate) use update::farthest;
+pub use write::{MODEL, Student, Write, fill_model, stored, write_gguf, write_model};
 pub(crate) use write::{check_space, free_space, safetensors_header, write_safetensors};
 use zero::Zeros;
 pub(crate) use zero::is_zero;
@@ -126,6 +129,13 @@ impl Source {
             Self::SingleFile(file) => file.tensors(),
         }
     }
+
+    fn tensors_mut(&mut self) -> &mut Tensors {
+        match self {
+            Self::HuggingFace(tensors) => tensors,
+            Self::SingleFile(file) => file.tensors_mut(),
+        }
+    }
 }
 
 /// A model on disk: its shape, its tensors by Hugging Face name, its tokenizer.
@@ -135,6 +145,8 @@ pub struct Checkpoint {
     config: ModelConfig,
     /// Its `config.json`; for a single file, what that would be.
     pub json: serde_json::Value,
+    /// Its `generation_config.json`; null where there is none.
+    generation: serde_json::Value,
     /// Read when it is first asked for.
     tokenizer: OnceLock<Option<Arc<Tokenizer>>>,
     /// Chat template of another model, where it has none.
@@ -164,17 +176,28 @@ impl Checkpoint {
     }
 
     fn open_with(path: &Path, expected: impl FnOnce(&ModelConfig) -> Vec<Parameter>) -> Result<Self, CheckpointError> {
-        let (source, json) = match Source::of_file(path)? {
-            Some(single) => single,
-            None if path.is_dir() => Tensors::open(path).map(|(tensors, json)| (Source::HuggingFace(tensors), json))?,
+        let (mut source, json, generation) = match Source::of_file(path)? {
+            Some((single, json)) => (single, json, serde_json::Value::Null),
+            None if path.is_dir() => {
+                let (tensors, json) = Tensors::open(path)?;
+                (Source::HuggingFace(tensors), json, huggingface::generation_config(path)?)
+            }
             None => return Err(missing::model(path)),
         };
         let config_path = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
         let config = ModelConfig::from_json(&json.to_string());
         let config = config.map_err(|error| CheckpointError::of(&config_path, error))?;
+        if let (Source::HuggingFace(_), unread @ [_, ..]) = (&source, &unread_fields(&json, config.family)[..]) {
+            let (path, family, fields) = (config_path.display(), config.family, unread.join(", "));
+            note(format_args!("{path}: not read, and in transformers no fields of {family}: {fields}"));
+        }
+        if config.tied {
+            source.tensors_mut().tie();
+        }
         let (tokenizer, taken_template, zeros) = (OnceLock::new(), OnceLock::new(), Zeros::default());
         let (path, stop_token) = (path.to_owned(), OnceLock::new());
-        let checkpoint = Self { path, source, config, json, tokenizer, taken_template, stop_token, zeros };
+        let checkpoint =
+            Self { path, source, config, json, generation, tokenizer, taken_template, stop_token, zeros };
         tensors::check(&checkpoint, &expected(checkpoint.config()))?;
         Ok(checkpoint)
     }
@@ -361,14 +384,14 @@ impl Checkpoint {
         let (named, own) = (eos_ids(&self.json), self.tokenizers_eos()?);
         Ok(match named.first() {
             Some(first) => Some(own.filter(|own| named.contains(own)).unwrap_or(*first)),
-            None => own.or_else(|| eos_ids(&self.generation_config()).first().copied()),
+            None => own.or_else(|| eos_ids(&self.generation).first().copied()),
         })
     }
 
     /// The tokens that end an answer: those of `generation_config.json`, else of the configuration, else of the tokenizer; and the one
     /// of `--stop-token`.
     pub fn eos_tokens(&self) -> Vec<u32> {
-        let mut ids = eos_ids(&self.generation_config());
+        let mut ids = eos_ids(&self.generation);
         if ids.is_empty() {
             ids = eos_ids(&self.json);
         }
@@ -395,7 +418,7 @@ impl Checkpoint {
     /// The `generation_config.json` of a model that is written with its tokenizer, if it is another.
     pub(crate) fn changed_generation_config(&self) -> Option<serde_json::Value> {
         self.stop_token.get()?;
-        let mut json = Some(self.generation_config()).filter(serde_json::Value::is_object).unwrap_or_else(|| json!({}));
+        let mut json = Some(self.generation.clone()).filter(serde_json::Value::is_object).unwrap_or_else(|| json!({}));
         json["eos_token_id"] = self.eos_tokens().into();
         Some(json)
     }
@@ -518,6 +541,7 @@ pub fn shape(path: &Path) -> Result<(ModelConfig, Formats), CheckpointError> {
     if !path.exists() {
         return Err(missing::shape(path));
     }
+    missing::refuse_adapter_in(path)?;
     let config = ModelConfig::from_json(&config_json(path)?).map_err(|error| CheckpointError::of(path, error))?;
     let formats = match Source::of_file(path)? {
         Some((source, _)) => source.tensors().blocks(),

@@ -10,6 +10,7 @@ use crate::inputs::chat::ChatSource;
 /// A file of a whole model: its shape, its tensors by Hugging Face name, its tokenizer.
 pub(super) trait SingleFile: Send + Sync {
     fn tensors(&self) -> &Tensors;
+    fn tensors_mut(&mut self) -> &mut Tensors;
 
     /// The model's shape as the value of a Hugging Face `config.json`.
     ///

@@ -13,6 +13,9 @@ use super::heads::{Interleaved, deinterleave};
 use super::kind::Kind;
 use super::{CheckpointError, Read, Scratch, finite};
 
+pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
+pub(super) const LM_HEAD: &str = "lm_head.weight";
+
 /// A tensor in a file.
 pub(super) struct Tensor {
     /// The place of the file among those of the model.
@@ -51,6 +54,15 @@ impl Tensors {
     /// Shape of a tensor, rows first; none if there is no such tensor.
     pub fn shape(&self, name: &str) -> Option<&[u64]> {
         self.list.get(name).map(|tensor| &tensor.shape[..])
+    }
+
+    /// Takes the head of a tied model for its embedding, where files have the head alone.
+    pub(super) fn tie(&mut self) {
+        if !self.list.contains_key(EMBEDDING)
+            && let Some(head) = self.list.remove(LM_HEAD)
+        {
+            self.list.insert(EMBEDDING.to_owned(), head);
+        }
     }
 
     /// Names of the tensors, sorted.

@@ -7,13 +7,12 @@ use precast_kernels::Dtype;
 use precast_plan::family::Bias;
 use precast_plan::{ModelConfig, Parameter};
 
+use super::store::{EMBEDDING, LM_HEAD};
 use super::{Checkpoint, CheckpointError, Scratch, Weights};
 use crate::base::lines::bounded;
 
 /// Problems that are listed.
 const LISTED: usize = 20;
-const EMBEDDING: &str = "model.embed_tokens.weight";
-const LM_HEAD: &str = "lm_head.weight";
 
 /// Checks names and shapes of all tensors, and the values of those that only say again what follows from others.
 ///

@@ -15,6 +15,8 @@ use super::{Checkpoint, CheckpointError, Fault, NotFinite, SingleFile, Source, f
 use crate::inputs::chat::TOOL_USE;
 use crate::inputs::tokenizer;
 
+/// Weights, in a directory that is written.
+pub const MODEL: &str = "model.safetensors";
 /// SentencePiece's own file.
 pub(super) const SENTENCEPIECE: &str = "tokenizer.model";
 /// Settings of the tokenizer, and the chat template.
@@ -113,7 +115,7 @@ pub fn fill_model<E: From<CheckpointError>>(
     let io = CheckpointError::io("write", aside.target().join("config.json"));
     aside.write("config.json", config.as_bytes()).map_err(io)?;
     let tensors = model.parameters.iter().map(|one| (one.name.clone(), one.shape.clone(), one));
-    write_safetensors(aside, "model.safetensors", model.dtype, tensors.collect(), read)?;
+    write_safetensors(aside, MODEL, model.dtype, tensors.collect(), read)?;
     Ok(write_tokenizer(aside, model.tokenizer_from)?)
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use precast_fatbins::TrustedKey;
+use precast_fatbins::{SignatureError, TrustedKey};
 use serde::Serialize;
 
 use super::Change;
@@ -49,8 +49,13 @@ pub struct Kernels {
     pub bundle: Option<PathBuf>,
     /// Refuse a --bundle or a teacher's cache that this minisign key did not sign: base64 or a .pub file; repeatable [default: the
     /// keys in $PRECAST_TRUSTED_KEY, separated by blanks]
-    #[arg(long, value_name = "KEY", add = Change::OnAnyHost)]
+    #[arg(long, value_name = "KEY", value_parser = key, add = Change::OnAnyHost)]
     pub trusted_key: Vec<String>,
+}
+
+/// Refuses what is no key, also where there is nothing that it could have signed.
+fn key(text: &str) -> Result<String, SignatureError> {
+    TrustedKey::find(text).map(|_| text.to_owned())
 }
 
 impl Kernels {

@@ -21,7 +21,7 @@ use crate::run::checkpoint::Saved;
 use crate::run::growth;
 use crate::run::guard::GuardRecord;
 use crate::run::outcome::{self, Outcome, RunFault, Status};
-use crate::run::record::{OUTCOME, SAMPLES};
+use crate::run::record::{LARGEST_UPDATE, OUTCOME, SAMPLES};
 use crate::run::report;
 use crate::run::report_file::REPORT;
 use crate::run::step::guarded;
@@ -88,6 +88,9 @@ impl Ended<'_> {
         let results = written.record_outcome(run.config(), (run.done, elapsed_s), ended)?;
         run.ranks.barrier()?;
         say_where(run.config(), &results, waited_ms);
+        if let Some(largest) = written.record.0[LARGEST_UPDATE].as_f64() {
+            say!("update:  {largest:.2e}, the largest change of a weight");
+        }
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use crate::device::decoding::DecodingDevice;
 use crate::device::decoding::schedule::{Drawn, Sequence};
 use crate::device::session::Session;
 use crate::inputs::data::{Chunk, MicroBatch};
-use crate::options::RunConfig;
+use crate::options::{OnPolicy, RunConfig};
 use crate::programs::failure::Failure;
 use crate::run::outcome::RunFault;
 use crate::run::rollout::RolloutSums;
@@ -49,6 +49,16 @@ fn is_written((share, seed): (f32, u64), number: u64) -> bool {
     }
     // As many bits as f32 has, so that a share of 1 has all.
     ((hash >> 40) as f32) < share * (1 << 24) as f32
+}
+
+/// Returns a note on a share of which the student completes no sequence of a run.
+pub(super) fn note_of_none(config: &RunConfig) -> Option<String> {
+    let (OnPolicy { share, .. }, completions) = config.on_policy.zip(config.completions)?;
+    let all = config.steps().saturating_mul(config.sequences_a_step());
+    let is_any = (0..all).any(|number| is_written((share, completions.sampling.seed), number));
+    (!is_any).then(|| {
+        format!("--on-policy {share:?}: the student writes none of the run's {all} sequences, which are the data's own")
+    })
 }
 
 impl Rollouts {

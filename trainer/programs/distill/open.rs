@@ -15,6 +15,7 @@ use super::certify::Teacher;
 use super::digests::{DataDigest, ModelDigests};
 use super::held_out::{HeldOut, sha256};
 use super::inputs::{batches, note_of_turns, read_data, same_files, take_stop_token};
+use super::on_policy::note_of_none;
 use super::resume::Resumed;
 use super::wait::unless_stopped;
 use crate::base::notes;
@@ -159,7 +160,7 @@ pub(super) fn over(config: RunConfig, summaries: Option<&Summaries>) -> Result<R
     let config = config.over(summaries.map_or(0, |summaries| summaries.total().chunks))?;
     let steps = config.steps();
     let notes = config.optimizer.warmup_note(steps).into_iter().chain(config.passes(summaries).notes());
-    notes.for_each(notes::note);
+    notes.chain(note_of_none(&config)).for_each(notes::note);
     Ok(config)
 }
 

@@ -8,35 +8,53 @@ use super::ready::Ready;
 use super::running::Written;
 
 use crate::base::roles::Models;
+use crate::device::one_memory;
 use crate::device::run_models::RunModels;
 use crate::device::session::Session;
 use crate::inputs::adapter::{Adapter, extent, fill_adapter, gathered};
-use crate::inputs::checkpoint::{Checkpoint, Scratch, Student, fill_model, stored};
+use crate::inputs::checkpoint::{Checkpoint, MODEL, Scratch, Student, fill_model, stored};
 use crate::options::RunConfig;
+use crate::programs::failure::Failure;
 use crate::run::checkpoint::Saved;
 use crate::run::error::RunError;
+use crate::run::outcome::RunFault;
+use crate::run::record::LARGEST_UPDATE;
 use crate::run::saved_tensor::SavedTensor;
 
-/// Writes the student, or its adapter, to the output directory, under a name: as it is on the device, or as a checkpoint has it.
+/// Writes the student, or its adapter, to the output directory, under a name: as it is on the device, or as a checkpoint has it. One
+/// that is as it began is no result.
 pub(super) fn write_result(
     name: &str,
     saved: Option<&Saved>,
     run: &mut Ready,
     written: &mut Written,
-) -> Result<(), RunError> {
+) -> Result<(), Failure> {
     let Ready { opened: Opened { config, models: RunModels { models, adapter, .. }, .. }, session, .. } = run;
     let Written { out, record, .. } = written;
     out.check_claim()?;
     let mut masters = saved.map(|saved| saved.masters(session.plan.shards.elems())).transpose()?;
     let path = out.path().join(name);
     let mut aside = Aside::new(&path).map_err(RunError::io("write", path))?;
-    match adapter {
+    let largest = match adapter {
         Some(adapter) => {
             fill_with_adapter(&mut aside, config, (session, masters.as_mut()), (&models.student, adapter))?;
+            adapter.largest_update(aside.path())?
         }
-        None => fill_with_student(&mut aside, config, (session, masters.as_mut()), models)?,
+        None => {
+            fill_with_student(&mut aside, config, (session, masters.as_mut()), models)?;
+            let (dtype, access) = (config.arithmetic.precision.dtype(), one_memory::access(session.device()));
+            models.student.largest_update(&aside.path().join(MODEL), dtype, access)?
+        }
+    };
+    record.set(LARGEST_UPDATE, Some(largest));
+    if largest == 0.0 {
+        let (what, lr) = (config.trained(), config.optimizer.lr);
+        return Err(RunFault(format!(
+            "nothing changed: every weight of the {what}, as it would be written, is as it began. Nothing is written. Raise --lr ({lr:e})"
+        ))
+        .into());
     }
-    out.publish(aside, record)
+    Ok(out.publish(aside, record)?)
 }
 
 /// The student, with the tokenizer of the first model that has one.

@@ -1,17 +1,19 @@
-//! The file of completions: a row each, appended in the order of the prompts, and a header beside it by which it is continued.
+//! The file of completions: a row each, appended in the order of the prompts, and a header beside it by which it is continued: what
+//! they follow from, and the digest of each row.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use precast_fatbins::Digest;
 use precast_system::files::{self, AsideFile, Existing};
 use precast_system::input;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::base::io::IoError;
-use crate::device::decoding::schedule::Sequence;
 use crate::programs::failure::Failure;
+use crate::run::error::RunError;
 
 /// The most that is read of a file of completions.
 const MOST_BYTES: u64 = 64 << 30;
@@ -19,7 +21,7 @@ const MOST_BYTES: u64 = 64 << 30;
 const IGNORED: i64 = -100;
 
 /// A completion with its prompt: a row of data.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Completion {
     /// Those of the prompt, then those of the completion.
     pub input_ids: Vec<u32>,
@@ -35,24 +37,14 @@ impl Completion {
         let labels = std::iter::repeat_n(IGNORED, prompt.len()).chain(ids.iter().map(|id| i64::from(*id)));
         Self { input_ids: [prompt, ids].concat(), labels: labels.collect(), text }
     }
-
-    /// True if it may be the completion of a sequence.
-    fn is_of(&self, sequence: &Sequence) -> bool {
-        let Self { input_ids: ids, labels, .. } = self;
-        let prompt = sequence.prompt.len();
-        let is_ignored = |label: &i64| *label == IGNORED;
-        ids.len() <= sequence.most as usize
-            && ids.starts_with(&sequence.prompt)
-            && labels.len() == ids.len()
-            && labels[..prompt].iter().all(is_ignored)
-            && !labels[prompt..].iter().any(is_ignored)
-    }
 }
 
 /// The file, as it is written.
 pub(super) struct CompletionsFile {
     path: PathBuf,
     file: File,
+    /// Its header, to which the digest of each row is appended.
+    header: File,
 }
 
 impl CompletionsFile {
@@ -63,7 +55,7 @@ impl CompletionsFile {
     pub fn create(path: &Path, header: &Map<String, Value>) -> Result<Self, Failure> {
         check_place(path, false, &[])?;
         let beside = header_path(path);
-        let text = serde_json::to_string_pretty(header).expect("plain data serializes") + "\n";
+        let text = serde_json::to_string(header).expect("plain data serializes") + "\n";
         let write = || {
             let mut aside = AsideFile::new(&beside)?;
             aside.write_all(text.as_bytes())?;
@@ -75,7 +67,8 @@ impl CompletionsFile {
             let _ = files::remove_file(&beside);
             IoError::of("create", path)(error)
         })?;
-        Self { path: path.to_owned(), file }.locked()
+        let header = append_to(&beside)?;
+        Self { path: path.to_owned(), file, header }.locked()
     }
 
     /// Takes the file for this process.
@@ -92,31 +85,32 @@ impl CompletionsFile {
         }
     }
 
-    /// Opens the file of a generation that is continued, of which the completions of the first of `sequences` are there; returns
-    /// their number. A last line without its end was being written when it was killed, and is truncated.
+    /// Opens the file of a generation that is continued, and returns the number of completions that are there. What a kill has left
+    /// of one, without its end or its digest, is truncated.
     ///
     /// # Errors
-    /// [`Failure`] where header or rows are those of another generation.
-    pub fn resume(path: &Path, header: &Map<String, Value>, sequences: &[Sequence]) -> Result<(Self, usize), Failure> {
-        check_header(path, header)?;
+    /// [`Failure`] where the header is of another generation, or a row is not as it was written.
+    pub fn resume(path: &Path, header: &Map<String, Value>) -> Result<(Self, usize), Failure> {
+        let (header_bytes, digests) = check_header(path, header)?;
         // A kill may have come between header and file.
-        let file = OpenOptions::new().append(true).create(true).open(path).map_err(IoError::of("write", path))?;
-        let own = Self { path: path.to_owned(), file }.locked()?;
+        let own =
+            Self { path: path.to_owned(), file: append_to(path)?, header: append_to(&header_path(path))? }.locked()?;
         let bytes = input::read(path, MOST_BYTES).map_err(IoError::of("read", path))?;
+        let lines = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
         let (mut rows, mut end) = (0, 0);
-        for line in bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
-            let row: Option<Completion> = serde_json::from_slice(line).ok();
-            let sequence = sequences.get(rows);
+        for (line, digest) in lines.zip(&digests) {
             rows += 1;
             end += line.len() as u64;
-            if !row.zip(sequence).is_some_and(|(row, sequence)| row.is_of(sequence)) {
+            if digest_line(line) != *digest {
                 let path = path.display();
-                return Err(Failure::usage(format!(
-                    "--resume: {path}:{rows} is not a completion of this generation: choose another FILE"
-                )));
+                return Err(Failure::Run(RunError::Unusable(format!(
+                    "--resume: {path}:{rows} is not the row that was written there: choose another FILE"
+                ))));
             }
         }
         files::truncate(&own.file, end).map_err(IoError::of("write", path))?;
+        let digests_bytes: usize = digests[..rows].iter().map(String::len).sum();
+        files::truncate(&own.header, (header_bytes + digests_bytes) as u64).map_err(IoError::of("write", path))?;
         Ok((own, rows))
     }
 
@@ -126,8 +120,21 @@ impl CompletionsFile {
     /// [`IoError`].
     pub fn push(&mut self, row: &Completion) -> Result<(), IoError> {
         let line = serde_json::to_string(row).expect("a row serializes") + "\n";
-        files::append(&mut self.file, line.as_bytes()).map_err(IoError::of("write", &self.path))
+        let mut write = || {
+            files::append(&mut self.file, line.as_bytes())?;
+            files::append(&mut self.header, digest_line(line.as_bytes()).as_bytes())
+        };
+        write().map_err(IoError::of("write", &self.path))
     }
+}
+
+/// The line of a header that stands for a row.
+fn digest_line(row: &[u8]) -> String {
+    format!("{}\n", Digest::of(row))
+}
+
+fn append_to(path: &Path) -> Result<File, IoError> {
+    OpenOptions::new().append(true).create(true).open(path).map_err(IoError::of("write", path))
 }
 
 /// The path of the header: rows of data are all that a file of data has, and a hidden file of a directory is no data.
@@ -165,8 +172,9 @@ pub(super) fn check_place(path: &Path, resumes: bool, data: &[PathBuf]) -> Resul
     }
 }
 
-/// Refuses to continue a generation with other settings, all of which are named.
-fn check_header(path: &Path, header: &Map<String, Value>) -> Result<(), Failure> {
+/// Refuses to continue a generation with other settings, all of which are named. Returns the bytes of the settings, and the lines of
+/// digests behind them.
+fn check_header(path: &Path, header: &Map<String, Value>) -> Result<(usize, Vec<String>), Failure> {
     let beside = header_path(path);
     let missing = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => {
@@ -175,8 +183,10 @@ fn check_header(path: &Path, header: &Map<String, Value>) -> Result<(), Failure>
         }
         _ => IoError::of("read", &beside)(error).into(),
     };
-    let text = input::read_text(&beside, input::SETTINGS_BYTES).map_err(missing)?;
-    let was: Map<String, Value> = serde_json::from_str(&text)
+    let text = input::read_text(&beside, MOST_BYTES).map_err(missing)?;
+    let mut lines = text.split_inclusive('\n');
+    let settings = lines.next().unwrap_or_default();
+    let was: Map<String, Value> = serde_json::from_str(settings)
         .map_err(|error| Failure::usage(format!("--resume: {}: {error}", beside.display())))?;
     let names = was.keys().chain(header.keys().filter(|name| !was.contains_key(*name)));
     let value = |of: &Map<String, Value>, name: &String| of.get(name).map_or("none".to_owned(), ToString::to_string);
@@ -185,7 +195,7 @@ fn check_header(path: &Path, header: &Map<String, Value>) -> Result<(), Failure>
         .map(|name| format!("  {name} was {}, is {}", value(&was, name), value(header, name)))
         .collect();
     if differences.is_empty() {
-        return Ok(());
+        return Ok((settings.len(), lines.filter(|line| line.ends_with('\n')).map(str::to_owned).collect()));
     }
     Err(Failure::usage(format!(
         "--resume: {} is of another generation:\n{}\nUse the values that it was started with, or choose another FILE",
@@ -198,16 +208,12 @@ fn check_header(path: &Path, header: &Map<String, Value>) -> Result<(), Failure>
 mod tests {
     use super::*;
 
-    fn sequences() -> Vec<Sequence> {
-        (0..3).map(|number| Sequence { number, prompt: vec![number as u32, 7].into(), most: 6 }).collect()
-    }
-
     fn header(seed: u64) -> Map<String, Value> {
         Map::from_iter([("seed".to_owned(), seed.into())])
     }
 
     fn rows() -> Vec<Completion> {
-        sequences().iter().map(|one| Completion::new(&one.prompt, &[5, 6], "five six".to_owned())).collect()
+        (0..3).map(|number| Completion::new(&[number, 7], &[5, 6], "five six".to_owned())).collect()
     }
 
     fn message(result: Result<(CompletionsFile, usize), Failure>) -> String {
@@ -221,15 +227,19 @@ mod tests {
         let mut file = CompletionsFile::create(&path, &header(1)).unwrap();
         rows().iter().for_each(|row| file.push(row).unwrap());
         let whole = std::fs::read(&path).unwrap();
-        let held = message(CompletionsFile::resume(&path, &header(1), &sequences()));
+        let held = message(CompletionsFile::resume(&path, &header(1)));
         assert!(held.contains("another process writes"), "{held}");
         drop(file);
         assert_eq!(whole.iter().filter(|byte| **byte == b'\n').count(), 3);
+        let beside = header_path(&path);
+        let said = std::fs::read(&beside).unwrap();
         for kept in 0..whole.len() {
             std::fs::write(&path, &whole[..kept]).unwrap();
-            let (mut file, done) = CompletionsFile::resume(&path, &header(1), &sequences()).unwrap();
+            // A digest is written behind its row.
+            std::fs::write(&beside, &said[..said.len() - 7 * kept % (2 * 65)]).unwrap();
+            let (mut file, done) = CompletionsFile::resume(&path, &header(1)).unwrap();
             rows()[done..].iter().for_each(|row| file.push(row).unwrap());
-            assert_eq!(std::fs::read(&path).unwrap(), whole, "{kept}");
+            assert_eq!((std::fs::read(&path).unwrap(), std::fs::read(&beside).unwrap()), (whole.clone(), said.clone()));
         }
     }
 
@@ -237,7 +247,7 @@ mod tests {
     fn what_is_of_another_generation_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c.jsonl");
-        let nothing = message(CompletionsFile::resume(&path, &header(1), &sequences()));
+        let nothing = message(CompletionsFile::resume(&path, &header(1)));
         assert!(nothing.contains("has no header"), "{nothing}");
         let mut file = CompletionsFile::create(&path, &header(1)).unwrap();
         file.push(&rows()[0]).unwrap();
@@ -245,12 +255,16 @@ mod tests {
         drop(file);
         let again = CompletionsFile::create(&path, &header(1)).err().unwrap().to_string();
         assert!(again.contains("is there: --resume continues it"), "{again}");
-        let seed = message(CompletionsFile::resume(&path, &header(2), &sequences()));
+        let seed = message(CompletionsFile::resume(&path, &header(2)));
         assert!(seed.contains("\n  seed was 1, is 2\n"), "{seed}");
-        let others = message(CompletionsFile::resume(&path, &header(1), &sequences()[1..]));
-        assert!(others.contains("c.jsonl:1 is not a completion of this generation"), "{others}");
-        let fewer = message(CompletionsFile::resume(&path, &header(1), &sequences()[..1]));
-        assert!(fewer.contains("c.jsonl:2 is not"), "{fewer}");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (first, second) = text.split_once('\n').unwrap();
+        for (edited, row) in [(format!("{second}{first}\n"), 1), (text.replace("[1,7,5,6]", "[1,7,6,5]"), 2)] {
+            std::fs::write(&path, edited).unwrap();
+            let Err(failure) = CompletionsFile::resume(&path, &header(1)) else { panic!("row {row} is another") };
+            let expected = format!("c.jsonl:{row} is not the row that was written there");
+            assert!(failure.to_string().contains(&expected) && failure.exit_code() == 5, "{failure}");
+        }
     }
 
     #[test]

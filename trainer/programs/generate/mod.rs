@@ -77,7 +77,7 @@ pub fn complete(request: &Generation, out: &Path) -> Result<(), Failure> {
     let mut decoder = open(request, &opened, &sequences)?;
     let header = header(request, &opened, &sequences, &decoder)?;
     let (mut file, done) = match request.resume {
-        true => CompletionsFile::resume(out, &header, &sequences.all)?,
+        true => CompletionsFile::resume(out, &header)?,
         false => (CompletionsFile::create(out, &header)?, 0),
     };
     let count = sequences.all.len();

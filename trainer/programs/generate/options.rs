@@ -30,22 +30,22 @@ pub struct Generation {
     #[arg(long, value_name = "PATH", num_args = 1.., requires = "out")]
     pub data: Vec<PathBuf>,
     /// File to write completions to, .jsonl: rows of `input_ids`, `labels` and `text`, which are data again
-    #[arg(long, value_name = "FILE", requires = "data")]
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub out: Option<PathBuf>,
     /// Continue the FILE of --out
-    #[arg(long, requires = "data")]
+    #[arg(long, conflicts_with = "prompt")]
     pub resume: bool,
     /// Make a prompt of each N tokens of files without rows: .txt and .bin
-    #[arg(long, value_name = "N", requires = "data", value_parser = value_parser!(u32).range(1..=1 << 20))]
+    #[arg(long, value_name = "N", conflicts_with = "prompt", value_parser = value_parser!(u32).range(1..=1 << 20))]
     pub prompt_tokens: Option<u32>,
     /// Completions of each prompt
-    #[arg(long, value_name = "G", default_value_t = 1, requires = "data", value_parser = value_parser!(u32).range(1..=1 << 16))]
+    #[arg(long, value_name = "G", default_value_t = 1, conflicts_with = "prompt", value_parser = value_parser!(u32).range(1..=1 << 16))]
     pub group_size: u32,
     /// Tokens to generate, at most [default: 128; 512 with --data]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 20))]
     pub max_tokens: Option<u32>,
     /// Tokens of a prompt with its completion, at most [default: what the longest needs, and the model takes]
-    #[arg(long, value_name = "S", requires = "data", value_parser = value_parser!(u32).range(2..=1 << 22))]
+    #[arg(long, value_name = "S", value_parser = value_parser!(u32).range(2..=1 << 22))]
     pub seq_len: Option<u32>,
     #[command(flatten)]
     pub sampling: SamplingOptions,
@@ -54,10 +54,10 @@ pub struct Generation {
     pub seed: u64,
     /// Completions at a time, each with keys and values of its own: a number, or auto for as many as the device has room for, 512 at
     /// most; results do not depend on it
-    #[arg(long, value_name = "N|auto", default_value = "auto", requires = "data")]
+    #[arg(long, value_name = "N|auto", default_value = "auto", conflicts_with = "prompt")]
     pub slots: SlotChoice,
     /// Column to read in place of those that are looked for
-    #[arg(long, value_name = "COLUMN", requires = "data")]
+    #[arg(long, value_name = "COLUMN", conflicts_with = "prompt")]
     pub data_field: Option<String>,
     /// Date that strftime_now returns in chat templates, YYYY-MM-DD; undefined without it
     #[arg(long, value_name = "DATE", value_parser = date)]

@@ -28,14 +28,14 @@ impl Sequences {
         let none = || DataError::no_tokenizer(&request.forward.model);
         let tokenizer = Arc::clone(model.tokenizer()?.ok_or_else(none)?);
         let prompt = prompt(request, model, &tokenizer)?;
-        let positions = model.config().max_positions;
+        let limit = limit(request, model)?;
         let length = prompt.len() as u32;
-        if length >= positions {
-            return Err(Failure::usage(format!(
-                "--prompt is {length} tokens, and the model takes {positions} with its answer: shorten it"
-            )));
+        if length >= limit {
+            let what = if request.seq_len.is_some() { "--seq-len is" } else { "the model takes" };
+            let message = format!("--prompt is {length} tokens, and {what} {limit} with its answer: shorten it");
+            return Err(Failure::usage(message));
         }
-        let most = length.saturating_add(request.max_tokens()).min(positions);
+        let most = length.saturating_add(request.max_tokens()).min(limit);
         let all = vec![Sequence { number: 0, prompt: prompt.into(), most }];
         Ok(Self { all, seq_len: most, tokenizer: Some(tokenizer) })
     }
@@ -57,11 +57,7 @@ impl Sequences {
         corpus.notes().iter().for_each(note);
         corpus.turn_end().into_iter().for_each(|(end, tokenizer)| note_of_stops(model, &end, tokenizer));
         let prompts = corpus.prompts(request.prompt_tokens, &model.eos_tokens())?;
-        let positions = model.config().max_positions;
-        if let Some(asked) = request.seq_len.filter(|asked| *asked > positions) {
-            return Err(Failure::usage(format!("--seq-len {asked}: the model takes {positions} positions: lower it")));
-        }
-        let limit = request.seq_len.unwrap_or(positions);
+        let limit = limit(request, model)?;
         let most = |prompt: &Prompt| {
             let length = prompt.ids.len() as u32;
             if length >= limit {
@@ -87,6 +83,17 @@ impl Sequences {
 /// Says where the model does not stop at what ends an answer.
 fn note_of_stops(model: &Checkpoint, end: &TurnEnd, tokenizer: &Tokenizer) {
     end.note_of_stops(&model.eos_tokens(), tokenizer, None).iter().for_each(note);
+}
+
+/// The most tokens of a prompt with its completion.
+fn limit(request: &Generation, model: &Checkpoint) -> Result<u32, Failure> {
+    let positions = model.config().max_positions;
+    match request.seq_len {
+        Some(asked) if asked > positions => {
+            Err(Failure::usage(format!("--seq-len {asked}: the model takes {positions} positions: lower it")))
+        }
+        asked => Ok(asked.unwrap_or(positions)),
+    }
 }
 
 /// The ids of the prompt.

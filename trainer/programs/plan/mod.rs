@@ -64,11 +64,15 @@ impl Target {
             {
                 let archs = Arch::GPUS.map(|arch| format!("--arch {}", arch.argument())).join(", ");
                 // A dry run has no --card.
-                let what = match limit {
-                    Limit::Memory(_) => "--memory names no GPU: give --card NAME in its place, or beside it",
-                    Limit::Device | Limit::Card(_) => "Say what to plan for: `precast plan --card NAME`, as 4090, or",
-                };
-                Err(Failure::usage(format!("{found}{}.\n{what} {archs}", found.options())))
+                Err(Failure::usage(match limit {
+                    Limit::Memory(_) => format!(
+                        "--memory says how much, and not of which GPU: give --card NAME in its place, as 4090, or beside it {archs}"
+                    ),
+                    Limit::Device | Limit::Card(_) => format!(
+                        "{found}{}.\nSay what to plan for: `precast plan --card NAME`, as 4090, or {archs}",
+                        found.options()
+                    ),
+                }))
             }
             opened => {
                 let device = opened?.device().clone();

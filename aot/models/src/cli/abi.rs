@@ -6,9 +6,10 @@ use clap::Args;
 use precast_abi::libclang;
 use precast_aot::home;
 use precast_aot::toolchain::{pins, wheels};
+use precast_core::generated;
 use precast_system::say;
 
-use super::Failure;
+use super::{Failure, refuse_inputs};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -21,6 +22,9 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let folders = generated::folders(&arguments.folder).unwrap_or_default();
+    let headers = generated::headers(&folders).unwrap_or_default();
+    refuse_inputs(&arguments.out, headers.iter().map(|header| &header.path))?;
     let failure = |error: &dyn std::fmt::Display| Failure::Headers(format!("{error:#}"));
     let home = home::directory();
     let program = std::env::current_exe().map_err(|error| failure(&error))?;

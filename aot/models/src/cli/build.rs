@@ -12,7 +12,7 @@ use precast_system::say;
 use precast_system::terminal::tell;
 
 use super::compile::Compiler;
-use super::{Failure, Locks, Targets, write};
+use super::{Failure, Locks, Targets, refuse_inputs, write};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -33,10 +33,12 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = Instant::now();
     let selection = arguments.targets.selection()?;
+    let (directory, parts) = (arguments.locks.directory(), selection.locked());
+    let locks = parts.iter().map(|part| lock::path(&directory, &part.name));
+    let inputs: Vec<PathBuf> = locks.chain(arguments.targets.models.files()).collect();
+    refuse_inputs(&arguments.out, inputs.iter().chain(&arguments.compiler.nvrtc))?;
     let request = selection.request();
     let built = arguments.compiler.build(&request)?;
-    let directory = arguments.locks.directory();
-    let parts = selection.locked();
     let lock::Comparison { changes, unlocked } = lock::compare(&built.manifest, &parts, &request.archs, &directory)?;
     if arguments.locked {
         if let Some(part) = unlocked.first() {

@@ -16,7 +16,7 @@ use super::Failure;
 pub struct Compiler {
     /// NVRTC to use: a library or its directory [default: $PRECAST_NVRTC, $CUDA_HOME, the pinned wheel, precast[compiler]]
     #[arg(long, value_name = "PATH")]
-    nvrtc: Option<PathBuf>,
+    pub nvrtc: Option<PathBuf>,
     /// Compile everything, ignoring the cache
     #[arg(long)]
     no_cache: bool,

@@ -8,7 +8,7 @@ use precast_models::{LOCK, Selection, UNLAUNCHED, kernels};
 use precast_system::{count, say};
 
 use super::compile::Compiler;
-use super::{Failure, Locks, Models, write};
+use super::{Failure, Locks, Models, refuse_inputs, write};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -28,6 +28,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let all = arguments.models.models.is_empty();
     let keys = if all { kernels::unlaunched() } else { Vec::new() };
     let selection = Selection { models: arguments.models.find()?, keys, archs: Arch::GPUS.to_vec() };
+    for part in selection.locked() {
+        refuse_inputs(&lock::path(&directory, &part.name), &arguments.models.files())?;
+    }
     let built = arguments.compiler.build(&selection.request())?;
     let of = |part: lock::Part| (lock::of(&built.manifest, &part, &selection.archs), part.name);
     let mut locks: Vec<(Lock, String)> = selection.locked().into_iter().map(of).collect();

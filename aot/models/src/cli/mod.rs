@@ -15,7 +15,7 @@ mod summarize_evidence;
 mod toolchain;
 mod verify;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -92,6 +92,12 @@ impl Models {
             return Ok(Model::built_in());
         }
         self.models.iter().map(|model| Model::find(model)).collect()
+    }
+
+    /// Returns the configurations that are read.
+    fn files(&self) -> Vec<PathBuf> {
+        let file = |path: PathBuf| if path.is_dir() { path.join("config.json") } else { path };
+        self.models.iter().map(PathBuf::from).map(file).collect()
     }
 }
 
@@ -217,6 +223,9 @@ pub enum Failure {
     /// The output file exists already.
     #[error("--out {} is there already: name another file", .0.display())]
     Exists(PathBuf),
+    /// An output file is an input, too.
+    #[error("{} would be overwritten, and it is read: name another file to write", .0.display())]
+    Input(PathBuf),
     /// Two files of evidence have nothing to compare.
     #[error("they cannot be compared: {0}")]
     Incomparable(String),
@@ -257,7 +266,7 @@ impl Failure {
             Failure::Publish(PublishError::Layout(LayoutError::Io { .. })) => 1,
             Failure::Publish(PublishError::Layout(LayoutError::NotOurs { .. })) => 2,
             Failure::Lock(_) | Failure::Publish(_) => 3,
-            Failure::TrustedKey(_) | Failure::Kernel(_) | Failure::Exists(_) => 2,
+            Failure::TrustedKey(_) | Failure::Kernel(_) | Failure::Exists(_) | Failure::Input(_) => 2,
             Failure::Headers(_)
             | Failure::Model(_)
             | Failure::Evidence { .. }
@@ -333,6 +342,16 @@ fn examined<'b>(path: &std::path::Path, bundle: Result<Bundle<'b>, BundleError>)
         tell("Its digests hold, and so does what its cubins say of themselves; no program uses it.");
     }
     Ok(bundle)
+}
+
+/// Refuses to write over what is read: a file, or one in a directory.
+fn refuse_inputs<'a>(out: &Path, inputs: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Failure> {
+    let Ok(written) = out.canonicalize() else { return Ok(()) };
+    let mut inputs = inputs.into_iter().filter_map(|input| input.canonicalize().ok());
+    if inputs.any(|input| written.starts_with(&input) || input.starts_with(&written)) {
+        return Err(Failure::Input(out.to_owned()));
+    }
+    Ok(())
 }
 
 fn write(path: &std::path::Path, bytes: &[u8]) -> Result<(), Failure> {

@@ -12,7 +12,7 @@ use precast_system::{count, say};
 
 use super::compile::Compiler;
 use super::sign::Key;
-use super::{Archs, Failure, Locks, Models, Trusted, read_bundle};
+use super::{Archs, Failure, Locks, Models, Trusted, read_bundle, refuse_inputs};
 
 #[derive(Args)]
 pub struct Publish {
@@ -35,6 +35,8 @@ pub struct Publish {
 }
 
 pub fn publish(arguments: &Publish) -> Result<(), Failure> {
+    let (models, key) = (arguments.models.files(), &arguments.key.key);
+    refuse_inputs(&arguments.to, models.iter().chain(&arguments.bundle).chain(key))?;
     // Checked before minutes of compiling.
     publish::Layout::check_replaceable(&arguments.to).map_err(publish::PublishError::from)?;
     let bundle = match &arguments.bundle {
@@ -82,8 +84,9 @@ pub struct Fetch {
 
 pub fn fetch(arguments: &Fetch) -> Result<(), Failure> {
     let keys = arguments.trusted.keys()?;
-    let fetched = publish::fetch(&arguments.from, &keys, &KERNELS)?;
     let to = arguments.to.clone().unwrap_or_else(|| home::of_checkout("fatbins").join("published"));
+    refuse_inputs(&to, [&arguments.from])?;
+    let fetched = publish::fetch(&arguments.from, &keys, &KERNELS)?;
     fetched.install(&to).map_err(publish::PublishError::from)?;
     say!("{}: {}", to.display(), fetched.files.keys().cloned().collect::<Vec<_>>().join(", "));
     say!("bundle {}", Digest::of(&fetched.files[title::BUNDLE]));

@@ -8,7 +8,7 @@ use minisign::KeyPair;
 use precast_fatbins::signature_path;
 use precast_system::say;
 
-use super::{Failure, read, write};
+use super::{Failure, read, refuse_inputs, write};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -27,7 +27,7 @@ pub struct Arguments {
 pub struct Key {
     /// Secret key, as minisign writes it; an encrypted one is opened with $PRECAST_KEY_PASSWORD
     #[arg(long, value_name = "KEY")]
-    key: Option<PathBuf>,
+    pub key: Option<PathBuf>,
 }
 
 impl Key {
@@ -54,8 +54,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         new_key(arguments.key.path()?)?;
     }
     if let Some(file) = &arguments.file {
-        let signature = arguments.key.sign(&read(file)?)?;
         let path = signature_path(file);
+        refuse_inputs(&path, &arguments.key.key)?;
+        let signature = arguments.key.sign(&read(file)?)?;
         write(&path, signature.as_bytes())?;
         say!("{}", path.display());
     }
@@ -67,14 +68,21 @@ fn new_key(path: &Path) -> Result<(), Failure> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
     let wrong = |error: minisign::PError| Failure::Key(error.to_string());
+    let mut public = path.as_os_str().to_owned();
+    public.push(".pub");
+    if Path::new(&public).exists() {
+        return Err(Failure::Io {
+            what: "write",
+            path: public.into(),
+            error: std::io::ErrorKind::AlreadyExists.into(),
+        });
+    }
     let pair = KeyPair::generate_unencrypted_keypair().map_err(wrong)?;
     let io = |error| Failure::Io { what: "write", path: path.to_owned(), error };
     let secret = pair.sk.to_box(Some("precast secret key, unencrypted")).map_err(wrong)?.into_string();
     // Readable by its owner alone; never replaces an older key.
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(io)?;
     file.write_all(secret.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
-    let mut public = path.as_os_str().to_owned();
-    public.push(".pub");
     let text = pair.pk.to_box().map_err(wrong)?.into_string();
     write(Path::new(&public), text.as_bytes())?;
     say!("{}: keep it secret; trust {}: {}", path.display(), Path::new(&public).display(), pair.pk.to_base64());

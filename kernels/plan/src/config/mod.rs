@@ -1,13 +1,16 @@
 //! Reads a model's shape from a Hugging Face `config.json`.
 
+mod fields;
 mod rope;
 mod unsupported;
 
 use precast_kernels::attention;
 use serde::Deserialize;
+use serde_json::Value;
 
-use crate::family::{Bias, Family, HeadDim};
+use crate::family::{Bias, FAMILIES, Family, HeadDim};
 use crate::rope::{Llama3, frequencies};
+pub use fields::unread_fields;
 
 /// Every property of a model that determines its plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,8 +59,11 @@ pub enum ConfigError {
     #[error("config.json does not read as a model configuration: {0}")]
     Json(#[from] serde_json::Error),
     /// A model family without lowering.
-    #[error("unsupported architecture `{0}`: supported are {supported}", supported = Family::list(|family| family.class))]
-    Architecture(String),
+    #[error(
+        "unsupported architecture `{name}` of model_type {model_type}: supported are {supported}",
+        supported = Family::list(|family| family.class)
+    )]
+    Architecture { name: String, model_type: String },
     /// A feature that would change the mathematics.
     #[error("unsupported {field} = {value}: {reason}")]
     Unsupported {
@@ -75,10 +81,6 @@ pub enum ConfigError {
 /// Fields of `config.json` that are read, as spelled there.
 #[derive(Deserialize)]
 struct Raw {
-    #[serde(default)]
-    architectures: Option<Vec<String>>,
-    #[serde(default)]
-    model_type: Option<String>,
     hidden_size: u32,
     intermediate_size: u32,
     num_hidden_layers: u32,
@@ -105,9 +107,10 @@ impl ModelConfig {
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
         let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
         let raw: Raw = serde_json::from_str(text)?;
-        let family = family(&raw)?;
-        let value: serde_json::Value = serde_json::from_str(text)?;
-        unsupported::refuse(&value)?;
+        let value: Value = serde_json::from_str(text)?;
+        let family = family(&value)?;
+        fields::refuse_null(&value, family)?;
+        unsupported::refuse(&value, family, raw.num_hidden_layers)?;
         rope::refuse(&value, family)?;
         let bias = |bias: Bias| bias.is_on(|field| raw.flag(field));
         let config = Self {
@@ -212,10 +215,23 @@ impl Raw {
     }
 }
 
-fn family(raw: &Raw) -> Result<&'static Family, ConfigError> {
-    let named = raw.architectures.as_ref().and_then(|names| names.first());
-    let name = named.or(raw.model_type.as_ref()).map_or("(none named)", String::as_str);
-    Family::of_config(name).ok_or_else(|| ConfigError::Architecture(name.to_owned()))
+/// Finds the family by `model_type`, as transformers does, and refuses `architectures` of another.
+fn family(config: &Value) -> Result<&'static Family, ConfigError> {
+    let classes: Option<Vec<String>> = Deserialize::deserialize(&config["architectures"])?;
+    let model_type = &config["model_type"];
+    let named = model_type.as_str().unwrap_or("none");
+    let unknown = |name: &str| ConfigError::Architecture { name: name.to_owned(), model_type: named.to_owned() };
+    let Some(class) = classes.iter().flatten().next() else {
+        return Family::of_model_type(named).ok_or_else(|| unknown(named));
+    };
+    let family = FAMILIES.iter().find(|family| family.class == class).ok_or_else(|| unknown(class))?;
+    if model_type.as_str() == Some(family.model_type) {
+        return Ok(family);
+    }
+    Err(ConfigError::Inconsistent(format!(
+        "model_type is {model_type}, and architectures names {class}, which is {:?}: transformers goes by model_type; correct the wrong one",
+        family.model_type
+    )))
 }
 
 #[cfg(test)]
@@ -224,7 +240,7 @@ mod tests {
 
     fn json(changes: &[(&str, serde_json::Value)]) -> String {
         let mut value = serde_json::json!({
-            "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 96,
+            "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 96,
             "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100,
             "rms_norm_eps": 1e-5, "hidden_act": "silu", "max_position_embeddings": 128,
         });
@@ -236,6 +252,11 @@ mod tests {
 
     fn read(changes: &[(&str, serde_json::Value)]) -> Result<ModelConfig, ConfigError> {
         ModelConfig::from_json(&json(changes))
+    }
+
+    /// Changes to another family.
+    fn of(family: &str, class: &str) -> [(&'static str, serde_json::Value); 2] {
+        [("model_type", family.into()), ("architectures", serde_json::json!([class]))]
     }
 
     #[test]
@@ -252,11 +273,11 @@ mod tests {
         assert!(!llama.qkv_bias && !llama.o_bias && !llama.mlp_bias);
         let biased = read(&[("attention_bias", true.into()), ("mlp_bias", true.into())]).unwrap();
         assert!(biased.qkv_bias && biased.o_bias && biased.mlp_bias);
-        let qwen2 = read(&[("architectures", serde_json::json!(["Qwen2ForCausalLM"]))]).unwrap();
+        let qwen2 = read(&of("qwen2", "Qwen2ForCausalLM")).unwrap();
         assert!(qwen2.qkv_bias && !qwen2.o_bias && !qwen2.mlp_bias);
         let qwen3 = |bias: bool| {
-            read(&[("architectures", serde_json::json!(["Qwen3ForCausalLM"])), ("attention_bias", bias.into())])
-                .unwrap()
+            let [model_type, class] = of("qwen3", "Qwen3ForCausalLM");
+            read(&[model_type, class, ("attention_bias", bias.into())]).unwrap()
         };
         assert!(!qwen3(false).qkv_bias && !qwen3(false).o_bias);
         assert!(qwen3(true).qkv_bias && qwen3(true).o_bias && !qwen3(true).mlp_bias);
@@ -267,9 +288,17 @@ mod tests {
         assert_eq!(read(&[]).unwrap().head_dim, 16);
         assert_eq!(read(&[("head_dim", 128.into())]).unwrap().head_dim, 128);
         // As transformers writes it: not hidden_size / num_attention_heads.
-        let qwen3 = ("architectures", serde_json::json!(["Qwen3ForCausalLM"]));
-        assert_eq!(read(std::slice::from_ref(&qwen3)).unwrap().head_dim, 128);
-        assert_eq!(read(&[qwen3, ("head_dim", 64.into())]).unwrap().head_dim, 64);
+        let [model_type, class] = of("qwen3", "Qwen3ForCausalLM");
+        assert_eq!(read(&[model_type.clone(), class.clone()]).unwrap().head_dim, 128);
+        assert_eq!(read(&[model_type, class, ("head_dim", 64.into())]).unwrap().head_dim, 64);
+    }
+
+    #[test]
+    fn the_model_type_alone_names_a_family() {
+        let read = |name: &str| read(&[("architectures", Value::Null), ("model_type", name.into())]);
+        assert_eq!(read("qwen2").unwrap().family.model_type, "qwen2");
+        let unknown = read("mistral").unwrap_err().to_string();
+        assert!(unknown.starts_with("unsupported architecture `mistral` of model_type mistral: "), "{unknown}");
     }
 
     #[test]
@@ -281,6 +310,12 @@ mod tests {
             ("use_sliding_window", true.into()),
             ("layer_types", serde_json::json!(["full_attention", "sliding_attention"])),
             ("architectures", serde_json::json!(["Qwen3MoeForCausalLM"])),
+            ("architectures", serde_json::json!(["Qwen2ForCausalLM"])),
+            ("model_type", "mistral".into()),
+            ("model_type", "qwen2".into()),
+            ("model_type", serde_json::json!(null)),
+            ("hidden_act", serde_json::json!(null)),
+            ("rms_norm_eps", serde_json::json!(null)),
             ("rope_scaling", serde_json::json!({"rope_type": "llama3", "factor": 8.0})),
             ("rope_scaling", serde_json::json!({"type": "linear", "factor": 2.0})),
             ("rope_parameters", serde_json::json!({"rope_type": "yarn", "rope_theta": 1e6})),

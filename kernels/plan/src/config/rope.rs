@@ -49,7 +49,7 @@ fn refuse_in(name: &'static str, object: &Map<String, Value>, family: &Family) -
     // The type first: people look for it.
     for field in ["rope_type", "type"] {
         let known = |value: &&Value| value.as_str().is_some_and(|kind| family.rope.contains(&kind));
-        if let Some(found) = object.get(field).filter(|value| !value.is_null() && !known(value)) {
+        if let Some(found) = object.get(field).filter(|value| !known(value)) {
             let reason = if family.rope.contains(&LLAMA3) {
                 "only rotary embeddings of type `default` and `llama3` are supported"
             } else {
@@ -87,7 +87,7 @@ pub(super) fn theta(config: &Value) -> Result<f64, ConfigError> {
     let mut found: Option<(String, f64)> = None;
     let nested = OBJECTS.map(|name| (format!("{name}.rope_theta"), config.get(name)));
     for (name, object) in [("rope_theta".to_owned(), Some(config))].into_iter().chain(nested) {
-        let Some(value) = object.and_then(|object| given(object, "rope_theta")) else { continue };
+        let Some(value) = object.and_then(|object| object.get("rope_theta")) else { continue };
         let theta = value.as_f64().ok_or_else(|| ConfigError::Inconsistent(format!("{name} is {value}")))?;
         match &found {
             Some((first, other)) if *other != theta => {
@@ -155,8 +155,9 @@ mod tests {
     use super::*;
 
     fn read(family: &str, config: &Value) -> Result<Option<Llama3>, String> {
-        let family = Family::of_config(family).expect("a family");
-        let read = unsupported::refuse(config).and_then(|()| refuse(config, family)).and_then(|()| theta(config));
+        let family = Family::of_model_type(family).expect("a family");
+        let read =
+            unsupported::refuse(config, family, 1).and_then(|()| refuse(config, family)).and_then(|()| theta(config));
         read.and_then(|_| scaling(config)).map_err(|error| error.to_string())
     }
 
@@ -184,6 +185,9 @@ mod tests {
             ("rope_parameters", json!({"rope_type": "default", "partial_rotary_factor": 0.5})),
             ("rope_parameters", json!({"full_attention": {"rope_type": "default"}})),
             ("rope_parameters", json!({"rope_theta": "1e6"})),
+            ("rope_parameters", json!({"rope_theta": null})),
+            ("rope_parameters", json!({"rope_type": null})),
+            ("rope_scaling", json!({"type": null})),
             ("rope_parameters", json!({"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0})),
             ("rope_parameters", llama3("attention_factor", json!(0.5))),
             ("rope_parameters", llama3("partial_rotary_factor", json!(0.5))),
@@ -225,7 +229,9 @@ mod tests {
         let older = json!({"rope_theta": 5e5, "rope_scaling": object});
         let oldest = {
             let mut oldest = older.clone();
-            oldest["rope_scaling"]["type"] = oldest["rope_scaling"]["rope_type"].take();
+            let object = oldest["rope_scaling"].as_object_mut().unwrap();
+            let kind = object.remove("rope_type").unwrap();
+            object.insert("type".to_owned(), kind);
             oldest
         };
         let expected = Llama3 {

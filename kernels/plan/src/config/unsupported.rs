@@ -1,14 +1,16 @@
 //! Refuses, by name, every setting of a `config.json` that would change the mathematics.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::ConfigError;
+use super::{ConfigError, fields};
+use crate::family::Family;
 
 /// The neutral value of a setting.
 pub(super) enum Neutral {
     Number(f64),
     Flag(bool),
-    /// Missing or null.
+    Text(&'static str),
+    /// Missing, null or an empty object.
     Absent,
 }
 
@@ -18,27 +20,36 @@ impl Neutral {
             || match self {
                 Self::Number(neutral) => value.as_f64() == Some(*neutral),
                 Self::Flag(neutral) => value.as_bool() == Some(*neutral),
-                Self::Absent => false,
+                Self::Text(neutral) => value.as_str() == Some(*neutral),
+                Self::Absent => value.as_object().is_some_and(Map::is_empty),
             }
     }
 }
 
-use Neutral::{Absent, Flag, Number};
+use Neutral::{Absent, Flag, Number, Text};
 
 pub(super) const WHOLE: &str = "heads are rotated whole";
 pub(super) const UNSCALED: &str = "only unscaled rotary embeddings are supported";
 const DENSE: &str = "mixtures of experts are not supported";
 const UNSCALED_VALUES: &str = "activations and logits are not scaled";
 const NOT_CAPPED: &str = "logits are not capped";
+const SWIGLU: &str = "the MLP is SwiGLU: only `silu` is supported";
+const FULL: &str = "only full causal attention is supported";
 
 /// Settings with the values at which they change nothing, as transformers and the remote code of models spell them.
-const SETTINGS: [(&str, Neutral, &str); 31] = [
+pub(super) const SETTINGS: [(&str, Neutral, &str); 37] = [
+    ("hidden_act", Text("silu"), SWIGLU),
+    ("hidden_activation", Text("silu"), SWIGLU),
     ("attention_dropout", Number(0.0), "dropout is not supported; set it to 0"),
     ("hidden_dropout", Number(0.0), "dropout is not supported; set it to 0"),
     ("resid_pdrop", Number(0.0), "dropout is not supported; set it to 0"),
     ("embd_pdrop", Number(0.0), "dropout is not supported; set it to 0"),
-    ("use_sliding_window", Flag(false), "only full causal attention is supported"),
-    ("is_causal", Flag(true), "only full causal attention is supported"),
+    ("use_sliding_window", Flag(false), FULL),
+    ("attention_chunk_size", Absent, FULL),
+    ("is_causal", Flag(true), FULL),
+    ("is_encoder_decoder", Flag(false), "only decoders are supported"),
+    ("per_layer_config", Absent, "every layer has the same shape"),
+    ("transformers_weights", Absent, "weights are read from model.safetensors, or from the files of its index"),
     ("partial_rotary_factor", Number(1.0), WHOLE),
     ("rotary_pct", Number(1.0), WHOLE),
     ("rope_pct", Number(1.0), WHOLE),
@@ -72,13 +83,8 @@ pub(super) fn refuse_at(field: impl Into<String>, value: &Value, reason: &'stati
     ConfigError::Unsupported { field: field.into(), value, reason }
 }
 
-/// Refuses every setting that would change the mathematics of any family.
-pub(super) fn refuse(config: &Value) -> Result<(), ConfigError> {
-    for field in ["hidden_act", "hidden_activation"] {
-        if let Some(act) = given(config, field).filter(|act| act.as_str() != Some("silu")) {
-            return Err(refuse_at(field, act, "the MLP is SwiGLU: only `silu` is supported"));
-        }
-    }
+/// Refuses every setting that would change the mathematics of a model with so many layers.
+pub(super) fn refuse(config: &Value, family: &Family, layers: u32) -> Result<(), ConfigError> {
     for (field, neutral, reason) in SETTINGS {
         if let Some(value) = config.get(field).filter(|value| !neutral.is(value)) {
             return Err(refuse_at(field, value, reason));
@@ -90,6 +96,19 @@ pub(super) fn refuse(config: &Value) -> Result<(), ConfigError> {
         if let Some(kind) = kinds.iter().find(full) {
             return Err(refuse_at("layer_types", kind, "only full_attention layers are supported"));
         }
+        if kinds.len() != layers as usize {
+            let length = kinds.len();
+            return Err(ConfigError::Inconsistent(format!(
+                "layer_types has a length of {length}, num_hidden_layers is {layers}"
+            )));
+        }
+    }
+    // A class without that switch drops keys beyond the window when it generates.
+    let positions = config.get("max_position_embeddings").and_then(Value::as_u64).unwrap_or(u64::MAX);
+    let is_short = |window: &&Value| window.as_u64().is_none_or(|window| window < positions);
+    let window = given(config, "sliding_window").filter(is_short);
+    if let Some(window) = window.filter(|_| !fields::is_known(family, "use_sliding_window")) {
+        return Err(refuse_at("sliding_window", window, FULL));
     }
     if let Some(quantization) = given(config, "quantization_config") {
         let method = quantization.get("quant_method").unwrap_or(quantization);
@@ -109,11 +128,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::family::FAMILIES;
 
     fn refused(field: &str, value: Value) -> String {
         let mut config = json!({});
         config[field] = value;
-        refuse(&config).err().map(|error| error.to_string()).unwrap_or_default()
+        refuse(&config, &FAMILIES[2], 1).err().map(|error| error.to_string()).unwrap_or_default()
     }
 
     #[test]
@@ -124,12 +144,24 @@ mod tests {
             ("use_sliding_window", json!(false)),
             ("num_local_experts", json!(null)),
             ("layer_types", json!(["full_attention"])),
+            ("sliding_window", json!(null)),
             ("quantization_config", json!(null)),
             ("something_else", json!("entirely")),
         ];
         for (field, value) in taken {
             assert_eq!(refused(field, value), "", "{field}");
         }
+    }
+
+    #[test]
+    fn kinds_of_layers_are_as_many_as_layers_and_windows_are_off() {
+        let kinds = refused("layer_types", json!(["full_attention", "full_attention"]));
+        assert_eq!(kinds, "inconsistent config.json: layer_types has a length of 2, num_hidden_layers is 1");
+        assert!(refused("sliding_window", json!(4)).starts_with("unsupported sliding_window = 4: "));
+        let wide = json!({"sliding_window": 64, "max_position_embeddings": 64});
+        assert!(refuse(&wide, &FAMILIES[2], 1).is_ok());
+        // In Qwen another field turns it on.
+        assert!(refuse(&json!({"sliding_window": 4}), &FAMILIES[0], 1).is_ok());
     }
 
     #[test]
@@ -144,7 +176,14 @@ mod tests {
                     assert_eq!(refused(field, json!(flag)), "");
                     refused(field, json!(!flag))
                 }
-                Absent => refused(field, json!(30.0)),
+                Text(text) => {
+                    assert_eq!(refused(field, json!(text)), "");
+                    refused(field, json!(format!("{text}_")))
+                }
+                Absent => {
+                    assert_eq!(refused(field, json!({})), "");
+                    refused(field, json!(30.0))
+                }
             };
             assert!(message.starts_with(&format!("unsupported {field} = ")), "{field}: {message}");
         }

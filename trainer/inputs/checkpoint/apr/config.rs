@@ -6,7 +6,7 @@ use precast_plan::ModelConfig;
 use precast_plan::family::{Bias, FAMILIES, Family};
 use serde_json::{Map, Value, json};
 
-use super::{Apr, EMBEDDING, HEAD};
+use super::{Apr, EMBEDDING, LM_HEAD};
 use crate::inputs::checkpoint::fault::Fault;
 use crate::inputs::checkpoint::single_file::SingleFile;
 
@@ -77,17 +77,24 @@ pub(super) fn refuse(key: &str, found: &Value, expected: impl Display) -> Fault 
     Fault::Wrong(format!("metadata key {key} is {found}: {expected}"))
 }
 
-/// The family of a file, by its `architecture` or else its `model_type`, in any spelling.
+/// The family of a file, by its `architecture` or else its `model_type`, in any spelling; its `model_type` may be of no family, but
+/// not of another one.
 pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
     let supported = || format!("supported are {}", Family::list(|family| family.model_type));
     let Some((key, value)) = metadata.given(&["architecture", "model_type"]) else {
         return Err(missing("architecture", supported()));
     };
-    let named = value.as_str().unwrap_or_default();
-    let spells = |family: &&Family| {
-        [family.class, family.model_type, family.gguf].iter().any(|name| name.eq_ignore_ascii_case(named))
+    let spelled = |value: &Value| {
+        let named = value.as_str().unwrap_or_default();
+        let spells = |name: &&str| name.eq_ignore_ascii_case(named);
+        FAMILIES.iter().find(|family| [family.class, family.model_type, family.gguf].iter().any(spells))
     };
-    FAMILIES.iter().find(spells).ok_or_else(|| refuse(key, value, supported()))
+    let family = spelled(value).ok_or_else(|| refuse(key, value, supported()))?;
+    let other = |other: &Family| other != family;
+    match metadata.given(&["model_type"]).filter(|(_, value)| spelled(value).is_some_and(other)) {
+        Some((key, value)) => Err(refuse(key, value, format!("architecture names {family}. Convert the model again"))),
+        None => Ok(family),
+    }
 }
 
 /// Whether the rows of query and key heads have the halves of a head interleaved.
@@ -119,10 +126,10 @@ pub(super) fn head_counts(metadata: &Metadata) -> Result<(u64, u64), Fault> {
 pub(super) fn config(apr: &Apr) -> Result<Value, Fault> {
     let config = of_metadata(apr)?;
     // What the file says besides may change the mathematics: then it is refused as it is of a config.json.
-    let mut all = Value::Object(apr.metadata.0.clone());
-    for (key, value) in config.as_object().into_iter().flatten() {
-        all[key] = value.clone();
-    }
+    let mut all = apr.metadata.0.clone();
+    all.retain(|_, value| !value.is_null());
+    all.extend(config.as_object().cloned().into_iter().flatten());
+    let all = Value::Object(all);
     ModelConfig::from_json(&all.to_string()).map_err(|error| Fault::Wrong(error.to_string()))?;
     Ok(config)
 }
@@ -165,7 +172,7 @@ fn of_metadata(apr: &Apr) -> Result<Value, Fault> {
         config[key] = scaling.clone();
     }
     if let Bias::Configured(field) = family.qkv_bias {
-        config[field] = tensors.names().any(|name| name != HEAD && name.ends_with(".bias")).into();
+        config[field] = tensors.names().any(|name| name != LM_HEAD && name.ends_with(".bias")).into();
     }
     Ok(config)
 }

@@ -18,13 +18,10 @@ use super::fault::Fault;
 use super::file::WeightFile;
 use super::heads::Interleaved;
 use super::single_file::SingleFile;
-use super::store::Tensors;
+use super::store::{EMBEDDING, LM_HEAD, Tensors};
 use config::Metadata;
 pub(super) use container::MAGIC;
 use container::{HEADER_BYTES, Header};
-
-const EMBEDDING: &str = "model.embed_tokens.weight";
-const HEAD: &str = "lm_head.weight";
 
 /// An APR file of a model of a known family: head read, weights on disk.
 pub struct Apr {
@@ -58,9 +55,9 @@ impl Apr {
             wide: false,
             checksum: Some(Checksum::default()),
         };
-        let empty_head = tensors.list.get(HEAD).is_some_and(|head| head.elements() == 0);
+        let empty_head = tensors.list.get(LM_HEAD).is_some_and(|head| head.elements() == 0);
         if empty_head {
-            tensors.list.remove(HEAD);
+            tensors.list.remove(LM_HEAD);
         }
         Ok(Self { metadata, family, tensors, empty_head })
     }
@@ -69,6 +66,10 @@ impl Apr {
 impl SingleFile for Apr {
     fn tensors(&self) -> &Tensors {
         &self.tensors
+    }
+
+    fn tensors_mut(&mut self) -> &mut Tensors {
+        &mut self.tensors
     }
 
     fn config(&self) -> Result<serde_json::Value, Fault> {

@@ -11,6 +11,7 @@ use crate::inputs::checkpoint::fault::Fault;
 use crate::inputs::checkpoint::single_file::SingleFile;
 
 const ARCHITECTURE_KEY: &str = "general.architecture";
+const TYPE_KEY: &str = "general.type";
 const SPLIT_KEY: &str = "split.count";
 
 /// The family of a file, which has to hold a whole model.
@@ -18,6 +19,9 @@ pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
     if let Some(parts) = metadata.integer(SPLIT_KEY)?.filter(|parts| *parts > 1) {
         let remedy = "the model is split over files; merge them with llama.cpp's llama-gguf-split --merge";
         return Err(metadata.refuse(SPLIT_KEY, parts, remedy));
+    }
+    if let Some(kind) = metadata.string(TYPE_KEY)?.filter(|kind| kind != "model") {
+        return Err(metadata.refuse(TYPE_KEY, kind, "only files of whole models are read (type `model`)"));
     }
     let name = required(ARCHITECTURE_KEY, metadata.string(ARCHITECTURE_KEY)?)?;
     let unsupported = || {

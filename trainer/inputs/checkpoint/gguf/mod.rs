@@ -85,6 +85,10 @@ impl SingleFile for Gguf {
         &self.tensors
     }
 
+    fn tensors_mut(&mut self) -> &mut Tensors {
+        &mut self.tensors
+    }
+
     /// The model's shape as the value of a Hugging Face `config.json`.
     ///
     /// Keys: `architectures`, `model_type`, `hidden_size`, `intermediate_size`, `num_hidden_layers`,

@@ -1,0 +1,85 @@
+"""Writes kernels/plan/src/config/fields.txt: `python tests/config/make.py`, with transformers 5.17.
+
+A row a field: class (* for all three), field, default, whether the class takes null, another value, and how Precast treats that. The last
+column is a person's, and is kept; a new field has a ? there, which the test refuses.
+"""
+
+import dataclasses
+import json
+import logging
+import pathlib
+
+import transformers
+from transformers import GenerationConfig, LlamaConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
+
+logging.disable(logging.WARNING)
+assert transformers.__version__.startswith("5.17."), transformers.__version__
+PATH = pathlib.Path(__file__).parents[2] / "kernels/plan/src/config/fields.txt"
+CLASSES = [LlamaConfig, Qwen2Config, Qwen3Config]
+HEAD = "# Fields of transformers 5.17's configurations, as tests/config/make.py writes them: class, field, default, null, another, treatment"
+
+# What PreTrainedConfig.__post_init__ and from_pretrained read without a field of the dataclass, each with another value than none.
+BESIDE = {
+    "model_type": "mistral", "torch_dtype": "float16", "num_labels": 3, "name_or_path": "a/b", "output_attentions": True,
+    "attn_implementation": "eager", "experts_implementation": "eager", "rope_theta": 500000.0,
+    "rope_scaling": {"rope_type": "yarn", "factor": 4.0}, "partial_rotary_factor": 0.5,
+    "per_layer_config": {"1": {"intermediate_size": 64}}, "quantization_config": {"quant_method": "gptq"},
+    "transformers_weights": "other.safetensors", "is_causal": False, "attention_chunk_size": 16, "gradient_checkpointing": True,
+    "tokenizer_class": "LlamaTokenizer",
+}
+# Values that tell a field from its default where a rule does not.
+OTHERS = {
+    "architectures": ["MistralForCausalLM"], "dtype": "float16", "hidden_act": "gelu", "hidden_size": 2048, "num_attention_heads": 64, "head_dim": 64,
+    "num_key_value_heads": 8, "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0},
+    "layer_types": ["sliding_attention"], "id2label": {"0": "A"}, "label2id": {"A": 0}, "problem_type": "regression",
+    "transformers_version": "4.0.0", "sliding_window": 16, "pretraining_tp": 2, "attention_dropout": 0.5,
+}
+
+
+def other(field, default):
+    if field in OTHERS:
+        return OTHERS[field]
+    if isinstance(default, bool):
+        return not default
+    return 7 if default is None else default * 2 if default else 1
+
+
+def takes_null(cls, field):
+    try:
+        cls(**{field: None})
+        return True
+    except Exception:
+        return False
+
+
+def rows():
+    shared = [field.name for field in dataclasses.fields(PreTrainedConfig)]
+    for field in dataclasses.fields(PreTrainedConfig):
+        yield "*", field.name, field.default, all(takes_null(cls, field.name) for cls in CLASSES), other(field.name, field.default)
+    for field, value in BESIDE.items():
+        # By these transformers computes or chooses, and with null not at all.
+        yield "*", field, None, field not in ("model_type", "rope_theta"), value
+    fields = {field.name for cls in CLASSES for field in dataclasses.fields(cls)} | set(BESIDE)
+    for field, default in GenerationConfig._get_default_generation_params().items():
+        if field not in fields:
+            yield "*", field, default, True, other(field, default)
+    for cls in CLASSES:
+        for field in dataclasses.fields(cls):
+            if field.name not in shared:
+                yield cls.model_type, field.name, field.default, takes_null(cls, field.name), other(field.name, field.default)
+        if "head_dim" not in {field.name for field in dataclasses.fields(cls)}:
+            # Qwen2Attention reads it all the same, and fails at null.
+            yield cls.model_type, "head_dim", None, False, other("head_dim", None)
+
+
+def main():
+    lines = [line.split(None, 5) for line in (PATH.read_text().splitlines() if PATH.exists() else []) if not line.startswith("#")]
+    known = {(name, field): treatment for name, field, _, _, _, treatment in lines}
+    text = [HEAD]
+    for name, field, default, null, value in rows():
+        values = [json.dumps(one, separators=(",", ":")) for one in (default, value)]
+        text.append(f"{name} {field} {values[0]} {'null' if null else '-'} {values[1]} {known.get((name, field), '?')}")
+    PATH.write_text("\n".join(text) + "\n")
+
+
+main()
