@@ -196,8 +196,7 @@ impl Checkpoint {
         }
         let (tokenizer, taken_template, zeros) = (OnceLock::new(), OnceLock::new(), Zeros::default());
         let (path, stop_token) = (path.to_owned(), OnceLock::new());
-        let checkpoint =
-            Self { path, source, config, json, generation, tokenizer, taken_template, stop_token, zeros };
+        let checkpoint = Self { path, source, config, json, generation, tokenizer, taken_template, stop_token, zeros };
         tensors::check(&checkpoint, &expected(checkpoint.config()))?;
         Ok(checkpoint)
     }

@@ -8,7 +8,7 @@ use super::ready::Ready;
 use super::running::Written;
 
 use crate::base::roles::Models;
-use crate::device::one_memory;
+use crate::device::host_memory::DeviceMemory;
 use crate::device::run_models::RunModels;
 use crate::device::session::Session;
 use crate::inputs::adapter::{Adapter, extent, fill_adapter, gathered};
@@ -42,7 +42,7 @@ pub(super) fn write_result(
         }
         None => {
             fill_with_student(&mut aside, config, (session, masters.as_mut()), models)?;
-            let (dtype, access) = (config.arithmetic.precision.dtype(), one_memory::access(session.device()));
+            let (dtype, access) = (config.arithmetic.precision.dtype(), DeviceMemory::access(session.device()));
             models.student.largest_update(&aside.path().join(MODEL), dtype, access)?
         }
     };
