@@ -471,9 +471,14 @@ impl Corpus {
                 let (ids, offsets) =
                     tokenizer.encode_placed(&text, SpecialTokens::Add).map_err(DataError::tokenizer(path))?;
                 let mut chunk = labeled(ids, &offsets, std::slice::from_ref(&(prompt.len()..text.len())));
-                if let Some(eos) = self.reader.eos.filter(|eos| chunk.ids.last() != Some(eos)) {
-                    chunk.ids.push(eos);
-                    chunk.labels.iter_mut().for_each(|labels| labels.push(eos));
+                if let Some(eos) = self.reader.eos {
+                    // Some tokenizers end texts themselves, by a token that stands for none of it.
+                    if chunk.ids.last() == Some(&eos) && offsets.last().is_some_and(|(start, end)| start == end) {
+                        chunk.labels.iter_mut().for_each(|labels| _ = labels.pop());
+                    } else if chunk.ids.last() != Some(&eos) {
+                        chunk.ids.push(eos);
+                    }
+                    chunk.labels.iter_mut().for_each(|labels| labels.resize(chunk.ids.len(), eos));
                 }
                 check_ids(chunk.ids.iter().map(|id| i64::from(*id)), vocab).map_err(fault)?;
                 return Ok(sequence_of(chunk, completion.is_empty()));

@@ -443,3 +443,21 @@ fn keys_of_turns_that_nothing_reads_are_named() {
     assert_eq!(notes(&format!(r#"{{"conversations": [{{"from": "human", {turns}}}]}}"#)), [said]);
     assert_eq!(notes(r#"{"conversations": [{"from": "human", "value": "w1"}]}"#), [""; 0]);
 }
+
+#[test]
+fn an_end_that_a_tokenizer_adds_counts() {
+    let scratch = Scratch::new();
+    let rows = |prompt: &str| scratch.file("a.jsonl", format!(r#"{{"prompt": "{prompt}", "completion": "w2"}}"#));
+    let plain = words();
+    let mut json: serde_json::Value = plain.tokenizer.as_ref().unwrap().text().unwrap().parse().unwrap();
+    json["post_processor"] = serde_json::json!({
+        "type": "TemplateProcessing", "pair": [],
+        "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "w99", "type_id": 0}}],
+        "special_tokens": {"w99": {"id": "w99", "ids": [99], "tokens": ["w99"]}},
+    });
+    let ends = Tokenizer::new(Path::new("words"), || json.to_string().parse(), &AddedTokens::default()).unwrap();
+    for reader in [plain.clone(), Reader { tokenizer: Some(Arc::new(ends)), ..plain }] {
+        let chunks = dataset([rows("w99 ")], 7, Packing::Stream, reader).unwrap().chunks;
+        assert_eq!(chunks, [Chunk { ids: vec![99, 2, 99], labels: Some(vec![MASKED_TOKEN, 2, 99]) }]);
+    }
+}
