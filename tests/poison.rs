@@ -178,7 +178,7 @@ fn other_faults_are_errors_too() {
         panic!("a run in 1000 bytes")
     };
     assert_eq!(failure.exit_code(), 4);
-    assert!(failure.to_string().contains("has 1000 free") && failure.to_string().contains("activations"));
+    assert!(failure.to_string().contains("has 1000 bytes free") && failure.to_string().contains("activations"));
     let mut session = open(Faults { fail_launch: Some(2), ..Faults::default() }).unwrap();
     let failure = precast::Failure::from(session.upload(&models, |_| Ok(())).unwrap_err());
     assert_eq!(failure.exit_code(), 4);

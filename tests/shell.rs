@@ -30,7 +30,7 @@ fn completed(script: &str, line: &[&str]) -> Vec<String> {
 fn bash_completes_commands_options_and_their_values() {
     skip_if!(skipped(Command::new("bash").with("--version").output().is_err(), "there is no bash"));
     let script = precast().with("completions bash").succeeds();
-    assert_eq!(completed(&script, &["d"]), ["distill", "doctor"]);
+    assert_eq!(completed(&script, &["d"]), ["distill", "data", "doctor"]);
     assert_eq!(completed(&script, &["generate", "--m"]), ["--model", "--max-tokens"]);
     // Values, and no files in their place.
     let of = |command: &str, option: &str| completed(&script, &[command, option, ""]).join(" ");

@@ -25,12 +25,12 @@ pub struct Memory {
     #[serde(skip)]
     pub owner: DeviceMemory,
     #[serde(skip)]
-    pub source: Source,
+    pub source: MemorySource,
 }
 
 /// Who says how much memory there is.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub enum MemorySource {
     /// A device of this name, which leaves so many bytes of a memory that it shares to the system.
     Device { name: String, reserve: u64 },
     /// `--memory`.
@@ -58,7 +58,7 @@ impl Memory {
             free: device.free_bytes,
             kernels: if device.arch() == Some(Arch::Sim) { 0 } else { KERNELS_BYTES },
             owner,
-            source: Source::Device { name: device.name.clone(), reserve },
+            source: MemorySource::Device { name: device.name.clone(), reserve },
         }
     }
 
@@ -71,9 +71,9 @@ impl Memory {
     pub fn described(&self) -> String {
         let bytes = human_bytes(self.free);
         match &self.source {
-            Source::Device { name, .. } => format!("{bytes} free on {name}"),
-            Source::Option => format!("{bytes} (--memory)"),
-            Source::Card(chip) => format!("{bytes} ({}: {})", chip.name, chip.memory),
+            MemorySource::Device { name, .. } => format!("{bytes} free on {name}"),
+            MemorySource::Option => format!("{bytes} (--memory)"),
+            MemorySource::Card(chip) => format!("{bytes} ({}: {})", chip.name, chip.memory),
         }
     }
 }
@@ -82,14 +82,14 @@ impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let free = self.free;
         match &self.source {
-            Source::Device { name, reserve: 0 } => write!(f, "{name} has {free} bytes free"),
-            Source::Device { name, reserve } => write!(
+            MemorySource::Device { name, reserve: 0 } => write!(f, "{name} has {free} bytes free"),
+            MemorySource::Device { name, reserve } => write!(
                 f,
                 "{name} has {free} bytes that can be taken: what the page cache holds counts as free, and {reserve} bytes stay with the \
                  system"
             ),
-            Source::Option => write!(f, "--memory is {free} bytes"),
-            Source::Card(chip) => write!(f, "{} has {free} bytes", chip.name),
+            MemorySource::Option => write!(f, "--memory is {free} bytes"),
+            MemorySource::Card(chip) => write!(f, "{} has {free} bytes", chip.name),
         }
     }
 }

@@ -4,7 +4,7 @@ use precast_kernels::Arch;
 use precast_plan::chips::Chip;
 
 use crate::device::host_memory::DeviceMemory;
-use crate::device::memory::{KERNELS_BYTES, Memory, Source};
+use crate::device::memory::{KERNELS_BYTES, Memory, MemorySource};
 use crate::options::{DeviceChoice, UsageError};
 
 /// The memory that a plan is to fit into.
@@ -49,11 +49,11 @@ impl Limit {
     pub(super) fn memory(self, owner: DeviceMemory) -> Option<Memory> {
         let (free, owner, source) = match self {
             Self::Device => return None,
-            Self::Memory(bytes) => (bytes, owner, Source::Option),
+            Self::Memory(bytes) => (bytes, owner, MemorySource::Option),
             Self::Card(chip) if chip.memory.is_shared() => {
-                (chip.memory.bytes(), DeviceMemory::Shared, Source::Card(chip))
+                (chip.memory.bytes(), DeviceMemory::Shared, MemorySource::Card(chip))
             }
-            Self::Card(chip) => (chip.memory.bytes(), DeviceMemory::Own, Source::Card(chip)),
+            Self::Card(chip) => (chip.memory.bytes(), DeviceMemory::Own, MemorySource::Card(chip)),
         };
         Some(Memory { free, kernels: KERNELS_BYTES, owner, source })
     }

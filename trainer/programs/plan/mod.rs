@@ -20,7 +20,7 @@ use precast_plan::chips::{Chip, Peak};
 use precast_runtime::{Device, DriverError, Rows};
 
 use crate::device::host_memory::DeviceMemory;
-use crate::device::memory::{Memory, Source};
+use crate::device::memory::{Memory, MemorySource};
 use crate::device::{self, DeviceError};
 use crate::options::{Advised, DeviceChoice, RunConfig};
 use crate::programs::failure::Failure;
@@ -89,8 +89,8 @@ impl Target {
 
     fn card(&self) -> Option<&'static Chip> {
         match self.memory.as_ref()?.source {
-            Source::Card(chip) => Some(chip),
-            Source::Device { .. } | Source::Option => None,
+            MemorySource::Card(chip) => Some(chip),
+            MemorySource::Device { .. } | MemorySource::Option => None,
         }
     }
 
