@@ -174,6 +174,7 @@ fn what_is_no_conversation_is_refused() {
         refused(&template(CHATML), r#"[{"role": 1, "content": "a"}]"#),
         refused(&template(CHATML), r#"[{"role": "user", "content": "a"}, {"role": "assistant"}]"#),
         template("").conversation(None, &value(TURNS), Some(&value(r#""{""#))).unwrap_err(),
+        template("").conversation(None, &value(TURNS), Some(&value(r#"[{}, "{}"]"#))).unwrap_err(),
     ];
     insta::assert_snapshot!(messages.join("\n"));
     assert!(ChatTemplate::new(&ChatSource { default: "{% if %}".into(), ..ChatSource::default() }, None).is_err());
