@@ -111,9 +111,13 @@ pub(super) fn tools(tools: &Value) -> Result<Value, String> {
         Some(text) => serde_json::from_str(text).map_err(|error| wrong(&error.to_string()))?,
         None => tools.clone(),
     };
-    match list.kind() {
-        ValueKind::Seq => Ok(list),
-        _ => Err(wrong("no list")),
+    if list.kind() != ValueKind::Seq {
+        return Err(wrong("no list"));
+    }
+    // Templates write a text of JSON as a text, which is learnt.
+    match list.try_iter().ok().and_then(|mut all| all.position(|tool| tool.kind() != ValueKind::Map)) {
+        Some(index) => Err(wrong(&format!("[{index}] is no object"))),
+        None => Ok(list),
     }
 }
 

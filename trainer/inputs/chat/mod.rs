@@ -128,6 +128,12 @@ impl Templates {
                 }
                 spans.drain(range);
             }
+            if first > 0 {
+                // Marks may enclose what the prompt ends with, which is given.
+                let (prompt, _) = template.render(&messages[..first], tools, Ending::GenerationPrompt)?;
+                let given = text.bytes().zip(prompt.bytes()).take_while(|(one, other)| one == other).count();
+                spans.iter_mut().for_each(|span| span.start = span.start.max(given));
+            }
             return Ok(Conversation { text, spans });
         }
         let learned = |index: &usize| messages::is_assistants(&messages[*index]) && counts(*index);

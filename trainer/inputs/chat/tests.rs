@@ -52,11 +52,11 @@ fn of_marks_those_of_the_completion_count() {
     let prompt = r#"[{"role": "user", "content": "a"}]"#;
     let completion = r#"[{"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]"#;
     assert_eq!(completed(&template(marked), prompt, completion).unwrap(), ["b", "c"]);
-    // Whatever the template renders before, and where a prompt ends with what the marks enclose.
+    // Whatever the template renders before; and not what the prompt ends with, which marks may enclose.
     let changes = marked.replace("<{{ m.role }}>", "<{{ messages|length }}>");
     assert_eq!(completed(&template(&changes), prompt, completion).unwrap(), ["b", "c"]);
     let with_header = marked.replace("<{{ m.role }}>{% generation %}", "{% generation %}<{{ m.role }}>");
-    assert_eq!(completed(&template(&with_header), prompt, completion).unwrap(), ["<assistant>b", "<user>c"]);
+    assert_eq!(completed(&template(&with_header), prompt, completion).unwrap(), ["b", "<user>c"]);
 }
 
 /// With marks and without, also where rendering differs before a turn that counts.
@@ -174,6 +174,7 @@ fn what_is_no_conversation_is_refused() {
         refused(&template(CHATML), r#"[{"role": 1, "content": "a"}]"#),
         refused(&template(CHATML), r#"[{"role": "user", "content": "a"}, {"role": "assistant"}]"#),
         template("").conversation(None, &value(TURNS), Some(&value(r#""{""#))).unwrap_err(),
+        template("").conversation(None, &value(TURNS), Some(&value(r#"[{}, "{}"]"#))).unwrap_err(),
     ];
     insta::assert_snapshot!(messages.join("\n"));
     assert!(ChatTemplate::new(&ChatSource { default: "{% if %}".into(), ..ChatSource::default() }, None).is_err());
