@@ -103,7 +103,7 @@ impl fmt::Display for LayerDistance {
 }
 
 /// Record of a run's guard in `run.json`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GuardRecord {
     /// Steps that were compared, those before a resume among them.
     pub steps: u64,
@@ -119,7 +119,7 @@ pub struct GuardRecord {
 }
 
 /// Bound that a run is held against.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bound {
     pub least_cosine: f64,
     /// Ratio of norms.
@@ -127,7 +127,7 @@ pub struct Bound {
 }
 
 /// A layer at a step.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct At {
     pub step: u64,
     pub layer: usize,

@@ -1,6 +1,8 @@
 //! Outcome of a run: how it ended, and whether it did its work.
 
-use serde::Serialize;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
 
 use crate::run::guard::GuardRecord;
 use crate::run::step::{StepRecord, guarded, mean};
@@ -43,7 +45,7 @@ pub fn check(records: &[StepRecord]) -> Result<(), RunFault> {
 }
 
 /// Status of a run at its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Every step, and the student is written.
@@ -54,8 +56,18 @@ pub enum Status {
     Stopped,
 }
 
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
+        })
+    }
+}
+
 /// Record of a run's end in `run.json`. A run that was killed has none.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Status at the end.
     pub status: Status,

@@ -3,18 +3,17 @@
 //!
 //! Sources: `tensorflow/core/lib/io/record_writer.cc`, `tensorflow/core/util/event.proto`, `tensorflow/core/framework/summary.proto`.
 
-use serde_json::Value;
-
 use crate::base::protobuf::Message;
 use crate::run::guard::Guarded;
+use crate::run::record::RunRecord;
 use crate::run::step::StepRecord;
 
 /// Its name in a run's output directory: TensorBoard reads files that have `tfevents` in their names.
 pub const EVENTS: &str = "events.out.tfevents.precast";
 
 /// The bytes of the file.
-pub fn events(records: &[StepRecord], run: &Value) -> Vec<u8> {
-    let started = run.pointer("/parts/0/started_unix_s").and_then(Value::as_u64).unwrap_or(0) as f64;
+pub fn events(records: &[StepRecord], run: &RunRecord) -> Vec<u8> {
+    let started = run.parts.first().map_or(0, |part| part.started_unix_s) as f64;
     let mut file = Vec::new();
     record(&mut file, &event(started, 0).bytes(3, b"brain.Event:2").done());
     let mut seconds = 0.0;
@@ -82,6 +81,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::record::PartRecord;
 
     /// RFC 3720, B.4.
     #[test]
@@ -100,7 +100,8 @@ mod tests {
             )
         };
         let records: Vec<StepRecord> = (1..=300).map(|step| serde_json::from_str(&line(step)).unwrap()).collect();
-        let run = serde_json::json!({ "parts": [{ "started_unix_s": 1_700_000_000 }] });
+        let part = PartRecord { started_unix_s: 1_700_000_000, ..PartRecord::default() };
+        let run = RunRecord { parts: vec![part], ..RunRecord::default() };
         let (short, long) = (events(&records[..2], &run), events(&records, &run));
         assert!(long.starts_with(&short) && long.len() > 100 * short.len());
         let text = String::from_utf8_lossy(&short);

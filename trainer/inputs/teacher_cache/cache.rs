@@ -6,14 +6,13 @@ use std::sync::{Arc, OnceLock};
 use precast_fatbins::{Digest, TrustedKey, signature_path};
 use precast_plan::ModelConfig;
 use precast_system::{count, files};
-use serde_json::{Value, json};
 
 use super::ahead::Ahead;
 use super::error::CacheError;
 use super::index::RECORD_BYTES;
 use super::key::Key;
 use super::layout::{FILLING, INDEX, MANIFEST, head, model};
-use super::manifest::{self, Made, Manifest};
+use super::manifest::{self, CacheRecord, Made, Manifest};
 use super::rows::Hidden;
 
 /// A complete teacher cache, open for reading.
@@ -88,10 +87,8 @@ impl TeacherCache {
     }
 
     /// Describes it for records: the members of its manifest, and its digest.
-    pub fn record(&self) -> Value {
-        let mut record = json!(self.manifest);
-        record["sha256"] = json!(self.sha256());
-        record
+    pub fn record(&self) -> CacheRecord {
+        CacheRecord { manifest: self.manifest.clone(), sha256: self.sha256() }
     }
 
     /// Verifies the file of the teacher's head.

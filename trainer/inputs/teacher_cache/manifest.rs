@@ -146,6 +146,14 @@ pub struct Manifest {
     pub index_sha256: Digest,
 }
 
+/// A cache in a record: its manifest, and the digest of that.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CacheRecord {
+    #[serde(flatten)]
+    pub manifest: Manifest,
+    pub sha256: Digest,
+}
+
 impl Manifest {
     /// Returns the digest of its file, which is that of the cache: through the digest of the index it covers every row.
     pub fn sha256(&self) -> Digest {

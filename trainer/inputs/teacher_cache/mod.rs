@@ -27,7 +27,7 @@ pub use filling::{Entry, Filling};
 pub use index::RECORD_BYTES;
 pub use key::Key;
 pub use layout::{FORMAT, head, model, stored_bytes};
-pub use manifest::{Made, Manifest};
+pub use manifest::{CacheRecord, Made, Manifest};
 #[cfg(test)]
 pub(crate) use tests::made;
 pub use wire::{receive_entries, send_entries};

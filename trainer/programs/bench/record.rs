@@ -7,14 +7,13 @@ use precast_plan::chips::Peak;
 use precast_plan::{MemoryTable, Plan};
 use precast_system::files::{Aside, Existing};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::kernel_record::{KernelRecord, PARTS, kernels_text};
 use crate::base::startup_times::{Startup, StartupRecord};
 use crate::device::seal::SealedDevice;
 use crate::programs::failure::Failure;
 use crate::run::out::check_directory;
-use crate::run::record::{MemoryRecord, of_device};
+use crate::run::record::{DeviceRecord, MemoryRecord};
 use crate::run::report::{Bar, bars, flatten, page, table};
 
 /// Results of a kind of benchmark, with what was asked for.
@@ -50,7 +49,7 @@ pub(crate) struct Record<M> {
     version: &'static str,
     #[serde(flatten)]
     pub measured: M,
-    device: Value,
+    device: DeviceRecord,
     /// Digest of the bundle whose kernels ran.
     bundle: String,
     /// Modules loaded of it.
@@ -77,7 +76,7 @@ impl<M: Measured> Record<M> {
         Self {
             version: env!("CARGO_PKG_VERSION"),
             measured,
-            device: of_device(sealed.device()),
+            device: DeviceRecord::of(sealed.device()),
             bundle: sealed.bundle.to_string(),
             modules_loaded: sealed.loads(),
             limit: sealed.device().peak(),
@@ -88,7 +87,7 @@ impl<M: Measured> Record<M> {
     }
 
     fn summary(&self) -> Vec<(String, String)> {
-        let device = ("device", self.device["name"].as_str().unwrap_or("?").to_owned());
+        let device = ("device", self.device.name.clone());
         let rows = [device].into_iter().chain(self.measured.summary(self.limit));
         rows.map(|(name, value)| (name.to_owned(), value)).collect()
     }

@@ -4,7 +4,7 @@ use std::fs;
 
 use precast_system::input;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::json;
 
 use super::held_out::sha256;
 use super::resume::Resumed;
@@ -18,7 +18,7 @@ use crate::ranks::{RankError, Ranks};
 use crate::run::checkpoint::Saved;
 use crate::run::identity::Identity;
 use crate::run::out::Out;
-use crate::run::record::{self, binary_digest};
+use crate::run::record::{DeviceRecord, RunRecord, binary_digest};
 
 /// Point at which a run begins.
 pub(super) struct Begin {
@@ -27,7 +27,7 @@ pub(super) struct Begin {
     /// State that a rank that does not own the output directory restores.
     pub saved: Option<Saved>,
     /// Contents of `run.json`, for such a rank.
-    pub record: Option<Value>,
+    pub record: Option<RunRecord>,
 }
 
 /// Message that rank 0 broadcasts of the run that continues, and of the output directory.
@@ -77,7 +77,7 @@ pub(super) fn agree(
     ranks.barrier()?;
     drop(probe);
     let (saved, record) = match announced.resumes.filter(|_| out.is_none()) {
-        Some((step, _)) => (Some(Saved::open(&config.out, step)?), Some(record::read(&config.out)?)),
+        Some((step, _)) => (Some(Saved::open(&config.out, step)?), Some(RunRecord::read(&config.out)?)),
         None => (None, None),
     };
     Ok((config, Begin { step: announced.resumes.map_or(0, |(step, _)| step), saved, record }))
@@ -123,11 +123,12 @@ pub(super) fn check_alike(
 
 /// Compares kernels, devices and weights.
 pub(super) fn check_devices(session: &Session, identity: &Identity, ranks: &Ranks) -> Result<(), RankError> {
-    let device = record::of_device(session.device());
-    let of_device =
-        ["name", "compute_capability", "driver", "arch"].map(|name| (name.to_owned(), device[name].to_string()));
+    let DeviceRecord { name, compute_capability, driver, arch, .. } = DeviceRecord::of(session.device());
+    let of_device = [("compute_capability", compute_capability), ("driver", driver), ("arch", arch)];
+    let of_device = [("name", Some(name))].into_iter().chain(of_device);
+    let of_device = of_device.map(|(name, value)| (name.to_owned(), json!(value).to_string()));
     // The simulated GPU's is what a plan launches, which a rank that updates nothing launches less of.
     let is_real = session.device().compute_capability.is_some();
     let bundle = is_real.then(|| ("bundle".to_owned(), session.bundle.to_string()));
-    ranks.check_alike(&of_device.into_iter().chain(bundle).chain(identity.values()).collect::<Vec<_>>())
+    ranks.check_alike(&of_device.chain(bundle).chain(identity.values()).collect::<Vec<_>>())
 }

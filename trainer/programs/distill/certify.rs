@@ -6,7 +6,7 @@ use std::path::Path;
 use precast_fatbins::Digest;
 use precast_plan::{Formats, TokenComparison};
 use precast_system::files;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::digests::ModelDigests;
 use crate::base::notes;
@@ -18,12 +18,12 @@ use crate::options::{MostKl, RunConfig, UsageError, WeightFormat};
 use crate::programs::failure::Failure;
 use crate::run::certificate::{Certificate, Measured, Subject, Tally, measure};
 use crate::run::outcome::RunFault;
-use crate::run::record::TEACHER_CERTIFICATE;
+use crate::run::record::{CertifiedBy, RunRecord, TeacherCertificate};
 
 /// Knowledge of a teacher.
 pub enum Teacher {
     /// As it is to stand in `run.json`; nothing of one that is exact, or of none.
-    Known(Option<Value>),
+    Known(Option<TeacherCertificate>),
     /// The first batch will tell.
     Unknown(Measuring),
 }
@@ -43,7 +43,7 @@ impl Teacher {
         config: &RunConfig,
         teacher: Option<&Checkpoint>,
         digests: &mut ModelDigests,
-        before: Option<&Value>,
+        before: Option<&RunRecord>,
         stop: &Stop,
     ) -> Result<Self, Failure> {
         let (Some(teacher), Some(most)) = (teacher, config.max_teacher_kl) else {
@@ -57,17 +57,15 @@ impl Teacher {
             let path_text = path.display().to_string();
             notes::print(format_args!("int8 teacher, by {path_text}: {measured}"));
             let sha256 = files::digest(path).map_err(Failure::io("read", path))?.to_string();
-            let by = json!({ "file": path_text, "sha256": sha256, "certificate": certificate });
+            let content = [("sha256".to_owned(), json!(sha256)), ("certificate".to_owned(), json!(certificate))];
+            let by = CertifiedBy::File { file: path_text, content: content.into_iter().collect() };
             return Ok(Self::Known(Some(record(by, subject.kernels_sha256, measured))));
         }
         // Everything else that the measurement depends on is the same in a run that continues.
         let kernels_sha256 = subject(Digest::of(b""))?.kernels_sha256;
-        let before = before.and_then(|before| before.get(TEACHER_CERTIFICATE));
-        let before = before.filter(|before| before["kernels_sha256"] == kernels_sha256.to_string());
-        if let Some(before) = before
-            && let Ok(measured) = serde_json::from_value::<Measured>(before["measured"].clone())
-        {
-            let measured = measured.check(most)?;
+        let before = before.and_then(|before| before.teacher_certificate.as_ref()?.known());
+        if let Some(before) = before.filter(|before| before.kernels_sha256 == Some(kernels_sha256)) {
+            let measured = before.measured.check(most)?;
             notes::print(format_args!("int8 teacher, as it was measured: {measured}"));
             return Ok(Self::Known(Some(before.clone())));
         }
@@ -117,20 +115,20 @@ impl Measuring {
     ///
     /// # Errors
     /// [`RunFault`] where the teacher is too far from the exact one.
-    pub fn judge(&self, batch: &MicroBatch, columns: &TokenComparison<Vec<f32>>) -> Result<Value, RunFault> {
+    pub fn judge(
+        &self,
+        batch: &MicroBatch,
+        columns: &TokenComparison<Vec<f32>>,
+    ) -> Result<TeacherCertificate, RunFault> {
         let mut tally = Tally::default();
         tally.add(&batch.targets, columns);
         let measured = tally.measured().check(self.most)?;
         notes::print(format_args!("int8 teacher, on the first batch: {measured}"));
-        Ok(record(json!("first batch"), self.kernels_sha256, measured))
+        Ok(record(CertifiedBy::Text("first batch".to_owned()), self.kernels_sha256, measured))
     }
 }
 
-fn record(by: Value, kernels_sha256: Digest, measured: Measured) -> Value {
-    json!({
-        "format": WeightFormat::Int8.to_string(),
-        "kernels_sha256": kernels_sha256.to_string(),
-        "measured": measured,
-        "by": by,
-    })
+fn record(by: CertifiedBy, kernels_sha256: Digest, measured: Measured) -> TeacherCertificate {
+    let format = WeightFormat::Int8.to_string();
+    TeacherCertificate { format, kernels_sha256: Some(kernels_sha256), measured, by: Some(by) }
 }

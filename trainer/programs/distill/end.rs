@@ -21,7 +21,6 @@ use crate::run::checkpoint::Saved;
 use crate::run::growth;
 use crate::run::guard::GuardRecord;
 use crate::run::outcome::{self, Outcome, RunFault, Status};
-use crate::run::record::{LARGEST_UPDATE, OUTCOME, SAMPLES};
 use crate::run::report;
 use crate::run::report_file::REPORT;
 use crate::run::step::guarded;
@@ -60,10 +59,10 @@ impl Ended<'_> {
     fn write_all(self, mut written: Written, summary: Option<Summary>) -> Result<(), Failure> {
         let Self { mut run, steps } = self;
         let waited_ms = run.waits.ms_a_step();
-        written.record.set("startup", Some(run.startup.record()));
-        written.record.set("waited_ms_a_step", waited_ms);
+        written.record.startup(&run.startup.record());
+        written.record.waited_ms_a_step = waited_ms;
         let limits = run.run.gpu.limits();
-        written.record.set("gpu", limits);
+        written.record.gpu = limits;
         if let Some(text) = limits.and_then(|limits| limits.text()) {
             say!("gpu:     {text}");
         }
@@ -88,7 +87,7 @@ impl Ended<'_> {
         let results = written.record_outcome(run.config(), (run.done, elapsed_s), ended)?;
         run.ranks.barrier()?;
         say_where(run.config(), &results, waited_ms);
-        if let Some(largest) = written.record.0[LARGEST_UPDATE].as_f64() {
+        if let Some(largest) = written.record.largest_update {
             say!("update:  {largest:.2e}, the largest change of a weight");
         }
         Ok(())
@@ -101,7 +100,7 @@ fn take_samples(done: u64, run: &mut Ready, written: &mut Written) -> Result<(),
     let Some(held_out) = held_out else { return Ok(()) };
     let held_out = (held_out.chunks(), config.completions);
     let samples = samples::of_held_out(session, models, held_out, done)?;
-    written.record.set(SAMPLES, Some(samples));
+    written.record.samples = Some(samples);
     Ok(())
 }
 
@@ -207,15 +206,15 @@ impl Written {
             let records = metrics.records()?;
             metrics.put_back(|| out.check_claim())?;
             let guard = GuardRecord::of(guarded(&records));
-            record.set("guard", guard.as_ref());
-            record.set(OUTCOME, Some(Outcome::new(status, reason, &records, elapsed_s)));
+            record.guard.clone_from(&guard);
+            record.outcome = Some(Outcome::new(status, reason, &records, elapsed_s));
             if let Some(warning) = guard.and_then(|guard| guard.warning()) {
                 warn(warning);
             }
             // Results are recorded last of all: a run without them rewrites its student and its report.
             let mut finished = record.clone();
             results.iter().for_each(|(name, step)| finished.result(name, *step));
-            let html = report::of_run(out.path(), &finished.0)?;
+            let html = report::of_run(out.path(), &finished)?;
             out.publish_file(REPORT, html.as_bytes(), record)?;
             if config.output.tensorboard {
                 publish_events(out, record)?;

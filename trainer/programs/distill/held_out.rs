@@ -6,8 +6,6 @@ use std::sync::Arc;
 use precast_fatbins::Digest;
 use precast_kernels::abi::step_metrics;
 use precast_system::progress::{Progress, Unit};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::on_policy::completed;
 use crate::base::record_text::finite;
@@ -19,7 +17,7 @@ use crate::options::{Completions, OutputOptions, RunConfig};
 use crate::programs::evaluate::ids_sha256;
 use crate::programs::failure::Failure;
 use crate::ranks::{RankError, Ranks};
-use crate::run::record::HELD_OUT;
+use crate::run::record::{RunRecord, Since};
 use crate::run::step::{HeldOutRecord, StepRecord};
 
 /// Number of the first held-out completion: no sequence that is trained on has the random numbers of one.
@@ -127,19 +125,11 @@ fn sum_of_ranks(own: u64, ranks: &Ranks) -> Result<u64, RankError> {
     Ok(of_ranks.iter().flat_map(|said| bytemuck::pod_collect_to_vec::<u8, u64>(said)).sum())
 }
 
-/// Data and steps that held-out losses are of: those of other data do not compare. As it stands in `run.json`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Since {
-    sha256: Digest,
-    /// Those behind it.
-    after_step: u64,
-}
-
 impl Since {
     /// Follows from the record of the run so far and the data now, of a run that continues after `done` steps; none where nothing was
     /// ever held out.
-    pub fn of(before: Option<&Value>, sha256: Option<Digest>, done: u64) -> Option<Self> {
-        let before = before.and_then(|before| Self::deserialize(before.get(HELD_OUT)?).ok());
+    pub fn of(before: Option<&RunRecord>, sha256: Option<Digest>, done: u64) -> Option<Self> {
+        let before = before.and_then(|before| before.held_out);
         let Some(sha256) = sha256 else { return before };
         let same = before.filter(|before| before.sha256 == sha256);
         Some(same.unwrap_or(Self { sha256, after_step: done }))
@@ -267,7 +257,6 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
 
     use super::*;
     use crate::options::{Final, Options};
@@ -280,7 +269,7 @@ mod tests {
         records[1].held_out = Some(of_none);
         let (one, other) = (Digest::of(b"one"), Digest::of(b"other"));
         let first = Since::of(None, Some(one), 0);
-        let record = |since: Option<Since>| json!({ "held_out": since });
+        let record = |held_out| RunRecord { held_out, ..RunRecord::default() };
         let compared = |since, done: usize| {
             (Since::compared(since, &records[..done]).len(), Since::change(since, &records[..done]))
         };
@@ -298,8 +287,8 @@ mod tests {
         assert_eq!((later, compared(later, 6).0), (changed, 3));
         assert_eq!(compared(Since::of(Some(&record(changed)), Some(one), 6), 6).0, 0);
         // A run that held nothing out, and one of a program that did not record what.
-        assert_eq!(compared(Since::of(Some(&json!({})), Some(one), 1), 1), (0, None));
-        assert!(compared(Since::of(Some(&json!({})), Some(one), 2), 2).1.is_some());
+        assert_eq!(compared(Since::of(Some(&RunRecord::default()), Some(one), 1), 1), (0, None));
+        assert!(compared(Since::of(Some(&RunRecord::default()), Some(one), 2), 2).1.is_some());
         // Continued from an earlier checkpoint than the change.
         assert_eq!(compared(changed, 2).0, 0);
     }

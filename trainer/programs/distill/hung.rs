@@ -12,7 +12,7 @@ use crate::programs::rank_end;
 use crate::ranks::Ranks;
 use crate::run::metrics::{METRICS, Metrics};
 use crate::run::outcome::{Outcome, Status};
-use crate::run::record::{self, OUTCOME, RECORD, RunRecord};
+use crate::run::record::{RECORD, RunRecord};
 
 /// Ends the process of a run whose device hangs, and with it all ranks.
 pub(super) fn end(ranks: &Ranks, hang: Hang, out: Option<&Path>) {
@@ -33,9 +33,9 @@ fn record(hang: &Hang, out: &Path) -> Result<(), Failure> {
     if !out.join(RECORD).exists() {
         return Ok(());
     }
-    let mut record = RunRecord(record::read(out)?);
+    let mut record = RunRecord::read(out)?;
     let records = Metrics::read(&out.join(METRICS))?.records;
     let elapsed_s = Startup::default().elapsed_s();
-    record.set(OUTCOME, Some(Outcome::new(Status::Failed, Some(hang.to_string()), &records, elapsed_s)));
+    record.outcome = Some(Outcome::new(Status::Failed, Some(hang.to_string()), &records, elapsed_s));
     Ok(record.write(out)?)
 }

@@ -8,14 +8,13 @@ use precast_runtime::Placement;
 use precast_system::progress::{Progress, Unit};
 use precast_system::terminal::visible;
 use precast_system::{say, tee};
-use serde_json::Value;
 
 use super::begin;
 use super::certify::Teacher;
 use super::hung;
 use super::inputs::batches;
 use super::open::{Opened, UnderWay};
-use super::teacher_score::{self, TeacherScore};
+use super::teacher_score;
 use super::wait::unless_stopped;
 use crate::base::notes;
 use crate::base::phase::Promise;
@@ -35,6 +34,7 @@ use crate::run::checkpoint;
 use crate::run::disk_space::DiskSpace;
 use crate::run::gpu::Gpu;
 use crate::run::out::Out;
+use crate::run::record::{TeacherCertificate, TeacherScore};
 use crate::run::still;
 
 /// A run whose next step may be taken.
@@ -50,7 +50,7 @@ pub(super) struct Ready {
     /// Digest of the tokens of the steps that are done.
     pub tokens: Digest,
     /// Certificate of a teacher that is not exact, as it is to stand in `run.json`.
-    pub certificate: Option<Value>,
+    pub certificate: Option<TeacherCertificate>,
     /// Score of a teacher on the first batch.
     pub teacher_score: Option<TeacherScore>,
 }
@@ -189,7 +189,7 @@ fn upload(
     (teacher, config): (Teacher, &RunConfig),
     first_step: impl FnOnce() -> Result<Step, DataError>,
     stop: &Stop,
-) -> Result<Option<Value>, Failure> {
+) -> Result<Option<TeacherCertificate>, Failure> {
     let total = session.upload_bytes(models);
     let shown = Progress::start("weights", Unit::Bytes);
     let progress = |sent| {

@@ -18,7 +18,6 @@ use crate::programs::failure::Failure;
 use crate::run::checkpoint::Saved;
 use crate::run::error::RunError;
 use crate::run::outcome::RunFault;
-use crate::run::record::LARGEST_UPDATE;
 use crate::run::saved_tensor::SavedTensor;
 
 /// Writes the student, or its adapter, to the output directory, under a name: as it is on the device, or as a checkpoint has it. One
@@ -46,7 +45,7 @@ pub(super) fn write_result(
             models.student.largest_update(&aside.path().join(MODEL), dtype, access)?
         }
     };
-    record.set(LARGEST_UPDATE, Some(largest));
+    record.largest_update = Some(largest.into());
     if largest == 0.0 {
         let (what, lr) = (config.trained(), config.optimizer.lr);
         return Err(RunFault(format!(

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use precast_fatbins::Digest;
 use precast_system::say;
-use serde_json::Value;
 
-use super::held_out::{Scores, Since};
+use super::held_out::Scores;
 use crate::base::difference::Difference;
 use crate::base::io::IoError;
 use crate::options::schedule::Schedule;
@@ -17,7 +16,7 @@ use crate::run::error::RunError;
 use crate::run::identity::Identity;
 use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::Out;
-use crate::run::record::{self, SAMPLES_WRITTEN};
+use crate::run::record::{RunRecord, Since};
 use crate::run::samples_file::SAMPLES_FILE;
 use crate::run::step::StepRecord;
 
@@ -27,7 +26,7 @@ pub struct Resumed {
     pub saved: Saved,
     /// Its lines so far.
     pub metrics: Metrics,
-    pub record: Value,
+    pub record: RunRecord,
     path: PathBuf,
     /// Steps that it was to take, where they must not change.
     steps: Option<Difference>,
@@ -47,9 +46,9 @@ impl Resumed {
         let metrics = Metrics::read(&path.join(METRICS))?;
         metrics.check(step, saved.state.metrics_sha256)?;
         saved.state.samples.map_or(Ok(()), |samples| samples.check(&path))?;
-        let record = record::read(&path)?;
+        let record = RunRecord::read(&path)?;
         // Completions that no part of the run has written are somebody's.
-        if record.get(SAMPLES_WRITTEN).is_none() && config.on_policy.is_some_and(|asked| asked.samples_every > 0) {
+        if record.samples_written.is_none() && config.on_policy.is_some_and(|asked| asked.samples_every > 0) {
             out.check_replaceable(SAMPLES_FILE)?;
         }
         for result in [config.result(), &config.best_result(), &config.diverged()] {
@@ -126,7 +125,7 @@ impl Resumed {
 
     /// Says, and returns, what is not as it was before.
     pub fn changes(&self, config: &RunConfig) -> Vec<String> {
-        let changes = record::changes(&self.record, config);
+        let changes = self.record.changes(config);
         changes.iter().for_each(|change| say!("changed: {change}"));
         changes
     }
@@ -142,8 +141,7 @@ impl Resumed {
             return Ok(());
         }
         let is_written = |(name, step): &(String, u64)| {
-            let recorded = self.record.pointer(&format!("/{name}/step")).and_then(Value::as_u64);
-            recorded == Some(*step) && self.path.join(name).exists()
+            self.record.result_step(name) == Some(*step) && self.path.join(name).exists()
         };
         let results = config.results(done, scores.best().map(|(step, _)| step));
         let why = match results {

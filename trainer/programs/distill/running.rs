@@ -3,7 +3,7 @@
 use precast_fatbins::Digest;
 use precast_plan::estimate::floor_seconds;
 
-use super::held_out::{Scores, Since, Verdict};
+use super::held_out::{Scores, Verdict};
 use super::open::Opened;
 use super::progress::Progress;
 use super::ready::Ready;
@@ -18,8 +18,8 @@ use crate::ranks::Ranks;
 use crate::run::checkpoint;
 use crate::run::log;
 use crate::run::metrics::{METRICS, MetricsFile};
-use crate::run::out::{Out, logs};
-use crate::run::record::{HELD_OUT, RunRecord, SAMPLES_WRITTEN, TEACHER_CACHE, TEACHER_CERTIFICATE, TEACHER_SCORE};
+use crate::run::out::Out;
+use crate::run::record::{Known, RunRecord, Since};
 use crate::run::samples_file::{Extent, SamplesFile};
 use crate::run::still::{self, Still};
 
@@ -94,7 +94,7 @@ impl<'a> Running<'a> {
         }
         if !ranks.is_first() {
             let rank = ranks.place.rank;
-            let logs = run.opened.begin.record.as_ref().map(logs).unwrap_or_default();
+            let logs = run.opened.begin.record.as_ref().and_then(|record| record.logs.clone()).unwrap_or_default();
             log::open(&run.opened.config.out, rank, logs.get(&log::name(rank)).copied());
         }
         let Ready { opened: Opened { config, begin, models, .. }, session, .. } = &run;
@@ -136,16 +136,16 @@ impl Written {
         scores.note(&config.output).iter().for_each(notes::note);
         let mut record = RunRecord::new(config, session, corpus);
         record.data(None, summaries.as_ref().map(Summaries::total));
-        record.set(TEACHER_CACHE, models.cache.as_ref().map(|cache| cache.record()));
-        record.set(TEACHER_CERTIFICATE, run.certificate.take());
-        record.set(TEACHER_SCORE, run.teacher_score.take());
+        record.teacher_cache = models.cache.as_ref().map(|cache| Known::Known(cache.record()));
+        record.teacher_certificate = run.certificate.take().map(Known::Known);
+        record.teacher_score = run.teacher_score.take();
         out.keep_logs(ranks.count());
         let (done, metrics_sha256) = match resumed {
             Some(Resumed { saved, .. }) => (saved.state.step, saved.state.metrics_sha256),
             None => (0, Digest::of(b"")),
         };
         let mut changes = resumed.as_ref().map(|resumed| resumed.changes(config)).unwrap_or_default();
-        record.set(HELD_OUT, since);
+        record.held_out = since;
         let of_best = resumed.as_ref().and_then(|resumed| Since::change(since, resumed.steps()));
         of_best.iter().for_each(notes::note);
         changes.extend(of_best);
@@ -153,10 +153,10 @@ impl Written {
         record.part(done, resumed.as_ref().map(|resumed| &resumed.record), &changes);
         record.metrics((done, metrics_sha256));
         // What a part that was killed wrote behind its checkpoint is this run's, too.
-        let has_samples = |resumed: &Resumed| resumed.record.get(SAMPLES_WRITTEN).map(|_| Extent::default());
+        let has_samples = |resumed: &Resumed| resumed.record.samples_written.map(|_| Extent::default());
         let samples = resumed.as_ref().and_then(|resumed| resumed.saved.state.samples.or_else(|| has_samples(resumed)));
         let keeps_samples = samples.is_some() || config.on_policy.is_some_and(|on_policy| on_policy.samples_every > 0);
-        record.set(SAMPLES_WRITTEN, keeps_samples.then(|| samples.unwrap_or_default()));
+        record.samples_written = keeps_samples.then(|| samples.unwrap_or_default());
         out.begin(&mut record)?;
         // A kill may have come before the oldest ones went.
         checkpoint::prune(&mut out, config.output.keep, scores.best().map(|(step, _)| step))?;

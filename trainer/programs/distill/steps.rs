@@ -16,7 +16,7 @@ use crate::run::guard::{Guarded, LayerDistance};
 use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::Out;
 use crate::run::outcome::RunFault;
-use crate::run::record::{RunRecord, SAMPLES_WRITTEN};
+use crate::run::record::RunRecord;
 use crate::run::rollout::RolloutRecord;
 use crate::run::samples_file::SamplesFile;
 use crate::run::step::StepRecord;
@@ -171,7 +171,7 @@ impl Running<'_> {
         let (Some(aside), Some(Written { out, record, scores, .. })) = (aside, written) else { return Ok(()) };
         record.data(Some(data_sha256), batches.passed().map(|passed| passed.total()));
         record.metrics((lines, metrics_sha256));
-        record.set(SAMPLES_WRITTEN, samples);
+        record.samples_written = samples.or(record.samples_written);
         record.reached(step);
         out.publish(aside, record)?;
         session.watch.checkpoint(step);
@@ -315,5 +315,5 @@ impl Running<'_> {
 /// Writes what TensorBoard reads.
 pub(super) fn publish_events(out: &mut Out, record: &mut RunRecord) -> Result<(), RunError> {
     let metrics = Metrics::read(&out.path().join(METRICS))?;
-    out.publish_file(EVENTS, &events(&metrics.records, &record.0), record)
+    out.publish_file(EVENTS, &events(&metrics.records, record), record)
 }

@@ -3,8 +3,6 @@
 use std::path::Path;
 
 use precast_plan::CachedTeacher;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::base::notes::{self, warn};
 use crate::base::record_text::finite;
@@ -13,26 +11,12 @@ use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::{DataError, MicroBatch, Step};
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
-use crate::run::record::TEACHER_SCORE;
+use crate::run::record::{RunRecord, TeacherScore};
 
 /// Tokens that tell a teacher that is worse than guessing from one that meets a hard text.
 const ENOUGH: u64 = 512;
 /// A teacher may be this much worse than guessing, as random weights are, nats.
 const WORSE_BY: f64 = 1.0;
-
-/// Quality of a teacher's predictions of the tokens of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TeacherScore {
-    /// Its cross entropy over the student's vocabulary, at temperature 1, nats a token; none where that is not finite.
-    pub nll: Option<f64>,
-    /// That of guessing among all tokens of that vocabulary alike, nats.
-    pub uniform_nll: f64,
-    /// Tokens that count.
-    pub tokens: u64,
-    /// The reason why it cannot be used.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub warning: Option<String>,
-}
 
 /// Scores the teacher of a run on as many micro-batches of the first step as have enough tokens, which every rank does alike.
 ///
@@ -102,7 +86,7 @@ impl TeacherScore {
 /// Those of [`measure`] and [`TeacherScore::check`].
 pub fn of_run(
     config: &RunConfig,
-    before: Option<&Value>,
+    before: Option<&RunRecord>,
     session: &mut Session,
     first: impl FnOnce() -> Result<Step, DataError>,
     vocab: u32,
@@ -112,8 +96,7 @@ pub fn of_run(
     if matches!(session.plan.cached, Some(CachedTeacher::Compact(_))) {
         return Ok(None);
     }
-    let before = before.and_then(|before| TeacherScore::deserialize(before.get(TEACHER_SCORE)?).ok());
-    let score = match before {
+    let score = match before.and_then(|before| before.teacher_score.clone()) {
         Some(score) => score,
         None => {
             let first = first()?;

@@ -14,8 +14,7 @@ use precast_system::files::{self, Aside, Claim, ClaimError, Existing, Listing, L
 use crate::base::notes::{note, notes};
 use crate::run::error::RunError;
 use crate::run::log::{self, LOG, Written};
-use crate::run::record::{LOGS, RECORD, RunRecord};
-pub(crate) use owned::logs;
+use crate::run::record::{RECORD, RunRecord};
 use owned::{LOCK, Owned, list_report};
 pub use paths::{check_directory, check_file, refuse_inputs, refuse_within};
 use paths::{is_empty, lies_in, not_a_run, put_back, refuse_contents, replaced, resolved};
@@ -160,14 +159,16 @@ impl Out {
     }
 
     fn list(&self, record: &mut RunRecord) {
-        record.files(&self.own.files, &self.own.replacing, &self.own.replaces);
+        record.files = Some(self.own.files.0.clone());
+        record.replacing.clone_from(&self.own.replacing.0);
+        record.replaces.clone_from(&self.own.replaces);
         let own = log::written();
         let now = |(name, before): (&String, &Written)| {
             let now = if name == LOG { own.unwrap_or(*before) } else { before.now(&self.dir.join(name)) };
             (name.clone(), now)
         };
         let logs: BTreeMap<String, Written> = self.own.logs.iter().map(now).collect();
-        record.set(LOGS, Some(logs).filter(|logs| !logs.is_empty()));
+        record.logs = Some(logs).filter(|logs| !logs.is_empty()).or_else(|| record.logs.take());
         record.notes(notes());
     }
 

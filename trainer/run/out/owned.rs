@@ -8,13 +8,11 @@ use std::path::Path;
 use precast_fatbins::Digest;
 use precast_system::files::{self, Listing, ListingError, walk};
 use precast_system::input;
-use serde::Deserialize;
-use serde_json::Value;
 
 use crate::run::error::RunError;
 use crate::run::log::Written;
 use crate::run::metrics::{METRICS, Metrics};
-use crate::run::record::{self, LOGS, RECORD, SAMPLES_WRITTEN};
+use crate::run::record::{MetricsRecord, RECORD, RunRecord};
 use crate::run::report_file::{REPORT, is_unchanged};
 use crate::run::samples_file::{Extent, SAMPLES_FILE};
 
@@ -29,7 +27,7 @@ pub(super) struct Owned {
     pub files: Listing,
     pub replacing: Listing,
     /// Lines of `metrics.jsonl` and their digest, as they were when `run.json` was last written.
-    pub metrics: Option<(u64, Digest)>,
+    pub metrics: Option<MetricsRecord>,
     /// Contents of `samples.jsonl` then.
     pub samples: Option<Extent>,
     /// Contents of its logs then, by their names.
@@ -40,28 +38,20 @@ pub(super) struct Owned {
 
 impl Owned {
     /// None where `run.json` is not of a run whose files are listed.
-    fn of(record: &Value) -> Option<Self> {
-        let listing = |name: &str| -> Option<Listing> {
-            let digest = |(name, digest): (&String, &Value)| Some((name.clone(), digest.as_str()?.parse().ok()?));
-            record.get(name)?.as_object()?.iter().map(digest).collect::<Option<_>>().map(Listing)
-        };
-        let metrics = record.get("metrics").and_then(|metrics| {
-            Some((metrics.get("lines")?.as_u64()?, metrics.get("sha256")?.as_str()?.parse().ok()?))
-        });
-        let replaces = record.get("replaces").and_then(Value::as_array);
+    fn of(record: RunRecord) -> Option<Self> {
         Some(Self {
-            files: listing("files")?,
-            replacing: listing("replacing").unwrap_or_default(),
-            metrics,
-            samples: record.get(SAMPLES_WRITTEN).and_then(|written| Extent::deserialize(written).ok()),
-            logs: logs(record),
-            replaces: replaces.into_iter().flatten().filter_map(Value::as_u64).collect(),
+            files: Listing(record.files?),
+            replacing: Listing(record.replacing),
+            metrics: record.metrics,
+            samples: record.samples_written,
+            logs: record.logs.unwrap_or_default(),
+            replaces: record.replaces,
         })
     }
 
     /// Reads the `run.json` in a directory; none where it lists no files.
     pub fn read(dir: &Path) -> Result<Option<Self>, RunError> {
-        let mut owned = Self::of(&record::read(dir)?);
+        let mut owned = Self::of(RunRecord::read(dir)?);
         owned.iter_mut().for_each(|owned| list_report(dir, &mut owned.files));
         Ok(owned)
     }
@@ -111,8 +101,8 @@ impl Owned {
         }
         match (name, self.metrics) {
             (LOCK | RECORD, _) => Ok(true),
-            (METRICS, Some((lines, digest))) => {
-                Ok(Metrics::read(&path).is_ok_and(|metrics| metrics.digest(lines) == Some(digest)))
+            (METRICS, Some(MetricsRecord { lines, sha256 })) => {
+                Ok(Metrics::read(&path).is_ok_and(|metrics| metrics.digest(lines) == Some(sha256)))
             }
             _ => {
                 let found = files::digest(&path).map_err(|error| ListingError::Io { path: path.clone(), error })?;
@@ -125,9 +115,7 @@ impl Owned {
     pub fn remove(&self, dir: &Path) -> io::Result<()> {
         let mut all = self.files.clone();
         all.0.extend(self.replacing.0.clone());
-        if let Some((_, digest)) = self.metrics {
-            all.0.insert(METRICS.to_owned(), digest);
-        }
+        all.0.extend(self.metrics.map(|metrics| (METRICS.to_owned(), metrics.sha256)));
         all.0.extend(self.samples.map(|_| (SAMPLES_FILE.to_owned(), Digest::of(b""))));
         all.0.extend(self.logs.keys().map(|name| (name.clone(), Digest::of(b""))));
         // A file that was changed since is somebody's work by now. One that is gone stays listed: its directory goes,
@@ -144,11 +132,6 @@ impl Owned {
             _ => Ok(()),
         }
     }
-}
-
-/// Returns the contents of a run's logs, by its record.
-pub(crate) fn logs(record: &Value) -> BTreeMap<String, Written> {
-    record.get(LOGS).and_then(|logs| BTreeMap::deserialize(logs).ok()).unwrap_or_default()
 }
 
 /// Lists the report that `precast report` wrote while the run was training: that process does not write `run.json`.

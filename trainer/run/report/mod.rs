@@ -15,13 +15,13 @@ use precast_system::{count, files};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::run::certificate::Measured;
+use crate::inputs::teacher_cache::{CacheRecord, Manifest};
 use crate::run::error::RunError;
-use crate::run::gpu::{GpuRecord, Limits};
+use crate::run::gpu::GpuRecord;
 use crate::run::guard::GuardRecord;
 use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::{Out, Start};
-use crate::run::record::{self, RESULTS, RunRecord, SAMPLES, TEACHER_CACHE};
+use crate::run::record::{CertifiedBy, Known, RECORD, RESULTS, RunRecord, TeacherCertificate};
 use crate::run::report_file::{REPORT, last_line};
 use crate::run::samples_file::{SampleLine, latest};
 use crate::run::step::{StepRecord, guarded};
@@ -34,17 +34,16 @@ use svg::{BLUE, GREEN, GREY, ORANGE, PURPLE, RED};
 /// # Errors
 /// [`RunError`] where the run cannot be read or the file cannot be written.
 pub fn write(out: &Path) -> Result<(), RunError> {
-    if !out.join(record::RECORD).exists() {
+    if !out.join(RECORD).exists() {
         return Err(RunError::Unusable(format!(
             "no run at {}: expected a directory that `precast distill --out` or `precast train --out` wrote, with run.json and metrics.jsonl",
             out.display()
         )));
     }
-    let run = record::read(out)?;
-    let html = of_run(out, &run)?;
+    let mut record = RunRecord::read(out)?;
+    let html = of_run(out, &record)?;
     match Out::claim(out, Start::Resume, &[]) {
         Ok(mut out) => {
-            let mut record = RunRecord(run);
             out.publish_file(REPORT, html.as_bytes(), &mut record)?;
             out.record(&mut record)
         }
@@ -60,7 +59,7 @@ pub fn write(out: &Path) -> Result<(), RunError> {
 ///
 /// # Errors
 /// [`RunError`] where the metrics cannot be read.
-pub fn of_run(out: &Path, run: &Value) -> Result<String, RunError> {
+pub fn of_run(out: &Path, run: &RunRecord) -> Result<String, RunError> {
     let of_step = latest(out, samples::OF_STEP)?;
     let page = html(&Metrics::read(&out.join(METRICS))?.records, &of_step, run);
     let last = last_line(page.as_bytes());
@@ -80,7 +79,7 @@ td:first-child { color: var(--faint); } td { font-variant-numeric: tabular-nums;
 @media (max-width: 40rem) { svg { overflow: visible; } :not(.wide) > svg text { font-size: 20px; } td { padding-right: .5rem; } }
 ";
 
-fn html(records: &[StepRecord], of_step: &[SampleLine], run: &Value) -> String {
+fn html(records: &[StepRecord], of_step: &[SampleLine], run: &RunRecord) -> String {
     let line = |name: &str, color, value: fn(&StepRecord) -> Option<f64>| {
         let points = records.iter().filter_map(|record| Some((record.step as f64, value(record)?))).collect();
         Series { name: name.to_owned(), color, points }
@@ -113,15 +112,27 @@ fn html(records: &[StepRecord], of_step: &[SampleLine], run: &Value) -> String {
     let charts = [chart("Loss, nats a token", loss)].into_iter().chain(kd).chain(others).chain(power).chain(clocks);
     let charts = charts.map(|chart| chart.svg()).join("");
     let guard = guard::by_layer(records);
-    let samples = samples::of_step(of_step) + &samples::table(run);
-    let facts = table(&flatten("", &folded(run)));
+    let samples = samples::of_step(of_step) + &samples::table(run.samples.as_deref().unwrap_or_default());
+    let facts = table(&facts(run));
     let body = format!("{}{charts}{guard}{samples}<h2>Run</h2>{facts}", summary(records, run));
     page(if has_teacher(run) { "precast distill" } else { "precast train" }, &body)
 }
 
+/// Options of a run that its summary is of.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Asked {
+    teacher: Option<String>,
+    teacher_format: Option<String>,
+    student: Option<String>,
+    eval_data: Vec<String>,
+    alpha: Option<f32>,
+    temperature: Option<f32>,
+}
+
 /// True if the record of a run names a teacher: without one the loss is the cross entropy, and nothing else.
-fn has_teacher(run: &Value) -> bool {
-    run.pointer("/config/teacher").is_some()
+fn has_teacher(run: &RunRecord) -> bool {
+    run.config.contains_key("teacher")
 }
 
 /// A whole page: it needs no other file.
@@ -134,17 +145,17 @@ pub(crate) fn page(title: &str, body: &str) -> String {
 }
 
 /// The few numbers people look for first.
-fn summary(records: &[StepRecord], run: &Value) -> String {
+fn summary(records: &[StepRecord], run: &RunRecord) -> String {
     let (Some(first), Some(last)) = (records.first(), records.last()) else { return String::new() };
     let change = |value: fn(&StepRecord) -> Option<f64>| match (value(first), value(last)) {
         (Some(first), Some(last)) => format!("{first:.4} → {last:.4}"),
         _ => "not finite".to_owned(),
     };
     let speeds = records.iter().skip(1).map(|record| record.tokens_per_s).sorted_by(f64::total_cmp).collect_vec();
-    let text = |pointer: &str| run.pointer(pointer).and_then(Value::as_str).unwrap_or("?").to_owned();
-    let number = |pointer: &str| run.pointer(pointer).map_or("?".to_owned(), Value::to_string);
+    let asked = Asked::deserialize(Value::Object(run.config.clone())).unwrap_or_default();
+    let text = |text: Option<String>| text.unwrap_or_else(|| "?".to_owned());
     // Losses of other data do not compare.
-    let since = run.pointer("/held_out/after_step").and_then(Value::as_u64).unwrap_or(0);
+    let since = run.held_out.map_or(0, |since| since.after_step);
     let compared = records.iter().filter(|record| record.step > since);
     let scored = compared.filter_map(|record| Some((record.step, record.held_out.as_ref()?.eval_loss?))).collect_vec();
     let best = scored.iter().min_by(|one, other| one.1.total_cmp(&other.1));
@@ -161,98 +172,72 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
         format!("{first:.4} → {last:.4}{of_best}")
     });
     let of_teacher = |value: String| has_teacher(run).then_some(value);
+    let formula = asked
+        .alpha
+        .zip(asked.temperature)
+        .and_then(|(alpha, temperature)| Objective::Distill { alpha, temperature, beta: 0.0 }.formula());
+    let is_cached = run.teacher_cache.is_some();
+    let all_written = RESULTS.iter().filter_map(|name| Some(format!("{name} of step {}", run.result_step(name)?)));
+    let some = |text: String| Some(text).filter(|text| !text.is_empty());
     let rows = [
-        ("command", command(run)),
-        ("data", run.pointer("/data/files").and_then(Value::as_str).map(str::to_owned)),
-        ("held-out data", list(run, "/config/eval_data")),
-        ("teacher", of_teacher(text("/config/teacher"))),
-        ("teacher_format", of_teacher(text("/config/teacher_format")).filter(|_| run.get(TEACHER_CACHE).is_none())),
-        ("teacher cache", cache(run)),
-        ("teacher's certificate", certificate(run)),
-        ("student", Some(text("/config/student"))),
-        ("parameters that train", Some(format!("{} of {}", number("/parameters/trained"), number("/parameters/all")))),
-        ("device", Some(text("/device/name"))),
+        ("command", run.parts.last().and_then(|part| some(part.command.clone()))),
+        ("data", run.data.files.clone()),
+        ("held-out data", some(asked.eval_data.join(", "))),
+        ("teacher", of_teacher(text(asked.teacher))),
+        ("teacher_format", of_teacher(text(asked.teacher_format)).filter(|_| !is_cached)),
+        ("teacher cache", run.teacher_cache.as_ref().and_then(Known::known).map(cache)),
+        ("teacher's certificate", run.teacher_certificate.as_ref().map(certificate)),
+        ("student", Some(text(asked.student))),
+        ("parameters that train", run.parameters.map(|counts| format!("{} of {}", counts.trained, counts.all))),
+        ("device", some(run.device.name.clone())),
         ("GPU", gpu(records, run)),
-        ("outcome", Some(text("/outcome/status"))),
+        ("outcome", Some(text(run.outcome.as_ref().map(|outcome| outcome.status.to_string())))),
         ("guard", GuardRecord::of(guarded(records)).map(|guard| guard.to_string())),
         ("steps", Some(last.step.to_string())),
         ("tokens", Some(records.iter().map(|record| record.tokens).sum::<u64>().to_string())),
-        ("loss is", formula(run)),
+        ("loss is", formula),
         ("loss", Some(change(|r| r.loss))),
         ("kd_loss", of_teacher(change(|r| r.kd_loss))),
         ("ce_loss", of_teacher(change(|r| r.ce_loss))),
         ("eval_loss, held out", held_out),
         ("perplexity, held out", perplexity),
-        ("written", written(run)),
+        ("written", some(all_written.collect_vec().join(", "))),
         ("median tokens/s", Some(speeds.get(speeds.len() / 2).map_or("?".to_owned(), |speed| format!("{speed:.0}")))),
         ("device memory, bytes", Some(last.memory_bytes.to_string())),
     ];
     table(&rows.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect_vec())
 }
 
-/// The command line of the last part of a run.
-fn command(run: &Value) -> Option<String> {
-    Some(run.get("parts")?.as_array()?.last()?.get("command")?.as_str()?.to_owned())
-}
-
-/// Texts of a list; nothing of an empty one.
-fn list(run: &Value, pointer: &str) -> Option<String> {
-    let all = run.pointer(pointer)?.as_array()?.iter().filter_map(Value::as_str).join(", ");
-    Some(all).filter(|text| !text.is_empty())
-}
-
-/// The loss as a formula of its parts; nothing without a teacher.
-fn formula(run: &Value) -> Option<String> {
-    let number = |name: &str| run.pointer(&format!("/config/{name}")).and_then(Value::as_f64);
-    let (alpha, temperature) = (number("alpha")? as f32, number("temperature")? as f32);
-    Objective::Distill { alpha, temperature, beta: 0.0 }.formula()
-}
-
-/// The steps whose weights are in the directories that the run has written.
-fn written(run: &Value) -> Option<String> {
-    let of = |name: &&str| Some(format!("{name} of step {}", run.get(*name)?.get("step")?));
-    let all = RESULTS.iter().filter_map(of).join(", ");
-    Some(all).filter(|text| !text.is_empty())
-}
-
 /// Describes the GPU on the average and at most, and what held its clock down; nothing where that is not known.
-fn gpu(records: &[StepRecord], run: &Value) -> Option<String> {
-    let limits = run.get("gpu").and_then(|limits| Limits::deserialize(limits).ok()).and_then(|limits| limits.text());
+fn gpu(records: &[StepRecord], run: &RunRecord) -> Option<String> {
+    let limits = run.gpu.and_then(|limits| limits.text());
     let did = GpuRecord::of_run(records.iter().map(|record| &record.gpu)).to_string();
     let all = [did].into_iter().filter(|text| !text.is_empty()).chain(limits).join("; ");
     Some(all).filter(|text| !text.is_empty())
 }
 
-/// Describes the cost of a teacher that is not exact, and how that is known; none of an exact one.
-fn certificate(run: &Value) -> Option<String> {
-    let known = run.get("teacher_certificate")?;
-    let Ok(measured) = serde_json::from_value::<Measured>(known["measured"].clone()) else {
-        return Some("in run.json, not readable by this version".into());
+/// Describes the cost of a teacher that is not exact, and how that is known.
+fn certificate(certificate: &Known<TeacherCertificate>) -> String {
+    let Some(TeacherCertificate { measured, by, .. }) = certificate.known() else {
+        return "in run.json, not readable by this version".into();
     };
-    let by = known.pointer("/by/file").or_else(|| known.get("by")).and_then(Value::as_str).unwrap_or("?");
-    Some(format!("{measured} ({by})"))
+    let by = by.as_ref().map_or("?", |(CertifiedBy::Text(by) | CertifiedBy::File { file: by, .. })| by);
+    format!("{measured} ({by})")
 }
 
-/// Describes the cache of the teacher, if the run read one.
-fn cache(run: &Value) -> Option<String> {
-    let text = |name: &str| {
-        run.get(TEACHER_CACHE)?.get(name).map(|value| value.as_str().map_or(value.to_string(), str::to_owned))
-    };
-    let [sequences, rows, stored, sha256] = ["sequences", "rows", "teacher_stored", "sha256"].map(text);
-    Some(format!("{} sequences, {} tokens that count, of {}, digest {}", sequences?, rows?, stored?, sha256?))
+/// Describes the cache of a teacher.
+fn cache(CacheRecord { manifest: Manifest { made, sequences, rows, .. }, sha256 }: &CacheRecord) -> String {
+    format!("{sequences} sequences, {rows} tokens that count, of {}, digest {sha256}", made.teacher_stored)
 }
 
-/// The record with its kernels in one row, of which there are more than of all else, and without what has a table of its own.
-fn folded(run: &Value) -> Value {
-    let mut run = run.clone();
-    if let Some(loads) = run.get("loads").and_then(Value::as_array) {
-        let bytes: u64 = loads.iter().filter_map(|load| load.get("bytes")?.as_u64()).sum();
-        run["loads"] = format!("{}, {bytes} bytes; each is in run.json", count(loads.len(), "kernel")).into();
-    }
-    if let Some(record) = run.as_object_mut() {
-        record.remove(SAMPLES);
-    }
-    run
+/// The record as rows, with its kernels in one, of which there are more than of all else, and without what has a table of its own.
+fn facts(run: &RunRecord) -> Vec<(String, String)> {
+    let bytes: u64 = run.loads.iter().map(|load| load.bytes).sum();
+    let loads = format!("{}, {bytes} bytes; each is in run.json", count(run.loads.len(), "kernel"));
+    let run = RunRecord { loads: Vec::new(), samples: None, ..run.clone() };
+    let mut rows = flatten("", &run.to_json());
+    rows.insert(rows.partition_point(|(name, _)| name.as_str() < "loads"), ("loads".to_owned(), loads));
+    rows
 }
 
 /// Text as it stands in HTML.
@@ -283,9 +268,17 @@ pub(crate) fn flatten(prefix: &str, value: &Value) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
+    use precast_fatbins::Digest;
+
     use super::*;
+    use crate::inputs::teacher_cache::made;
+    use crate::run::gpu::Limits;
     use crate::run::step::HeldOutRecord;
     use crate::run::tests::steps;
+
+    fn run(json: Value) -> RunRecord {
+        serde_json::from_value(json).unwrap()
+    }
 
     #[test]
     fn text_of_others_is_text() {
@@ -306,17 +299,21 @@ mod tests {
     #[test]
     fn held_out_losses_and_the_gpu_are_in_charts() {
         let mut records: Vec<StepRecord> = (1..=4).map(|step| record(step, Some(3.0))).collect();
-        let without = html(&records, &[], &Value::Null);
+        let without = html(&records, &[], &RunRecord::default());
         (records[0].held_out, records[1].held_out, records[3].held_out) = (held_out(3.0), held_out(1.5), held_out(2.0));
         records[0].gpu = GpuRecord { power_w: Some(500.0), ..GpuRecord::default() };
         records[2].gpu = GpuRecord { sm_clock_mhz: Some(1700), ..GpuRecord::default() };
-        let with = html(&records, &[], &Value::Null);
+        let with = html(&records, &[], &RunRecord::default());
         for (element, more) in [("<polyline", 3), ("<svg", 2)] {
             assert_eq!(with.matches(element).count(), without.matches(element).count() + more, "{element}");
         }
         assert!(with.contains("3.0000 → 2.0000, best 1.5000 after step 2"), "{with}");
         assert!(!without.contains("held out") && !without.contains("GPU"));
-        let changed = html(&records, &[], &serde_json::json!({ "held_out": { "after_step": 2 } }));
+        let changed = html(
+            &records,
+            &[],
+            &run(serde_json::json!({ "held_out": { "after_step": 2, "sha256": Digest::of(b"") } })),
+        );
         assert!(changed.contains("2.0000 → 2.0000, best 2.0000 after step 4"), "{changed}");
     }
 
@@ -332,7 +329,7 @@ mod tests {
             "kl_mean": 0.00171, "kl_max": 0.16, "agreement": 0.974, "perplexity": 21.65, "exact_perplexity": 21.55, "tokens": 456
         });
         let certificate = |by: &Value| serde_json::json!({ "format": "int8", "measured": measured, "by": by });
-        let whole = serde_json::json!({
+        let whole = run(serde_json::json!({
             "config": { "teacher": "t", "alpha": 0.5, "temperature": 2.0, "eval_data": ["held-out.txt"] },
             "data": { "files": "1 file of text" },
             "parts": [{}, { "command": "precast distill --final both" }],
@@ -340,17 +337,21 @@ mod tests {
             "student.best": { "step": 1 },
             "gpu": Limits { steps: 3, power_limited_steps: 2, thermally_limited_steps: 0 },
             "teacher_certificate": certificate(&"first batch".into()),
-        });
-        let taught = |certificate: &Value| serde_json::json!({ "config": { "teacher": "t" }, "teacher_certificate": certificate });
+        }));
+        let taught = |certificate: &Value| {
+            run(serde_json::json!({ "config": { "teacher": "t" }, "teacher_certificate": certificate }))
+        };
         let of_file = taught(&certificate(&serde_json::json!({ "file": "t.json" })));
         let of_others = taught(&serde_json::json!({ "measured": { "kl": 1 } }));
         let one = [record(1, Some(3.0))];
         let tables = [summary(&records, &whole), summary(&one, &of_file), summary(&one, &of_others)];
-        let of_cache =
-            serde_json::json!({ "sequences": 3, "rows": 40, "teacher_stored": "Q4_K, 9 tensors", "sha256": "ab" });
-        let cached = serde_json::json!({ "config": { "teacher": "c/teacher" }, "teacher_cache": of_cache });
-        let exact = summary(&one, &serde_json::json!({ "config": { "teacher": "t" } }));
-        let bare = summary(&one, &serde_json::json!({ "config": {} }));
+        let sha256 = Digest::of(b"");
+        let (made, head_sha256, index_sha256) = (made(), sha256, sha256);
+        let manifest = Manifest { made, head_sha256, sequences: 3, rows: 40, hidden_bytes: 80, index_sha256 };
+        let of_cache = CacheRecord { manifest, sha256 };
+        let cached = run(serde_json::json!({ "config": { "teacher": "c/teacher" }, "teacher_cache": of_cache }));
+        let exact = summary(&one, &run(serde_json::json!({ "config": { "teacher": "t" } })));
+        let bare = summary(&one, &RunRecord::default());
         insta::assert_snapshot!(
             [&tables[..], &[exact, summary(&one, &cached), bare]].concat().join("\n\n").replace("</tr>", "</tr>\n")
         );
@@ -359,21 +360,21 @@ mod tests {
     #[test]
     fn a_report_is_self_contained_and_survives_gaps() {
         let records = [record(1, Some(3.0)), record(2, None), record(3, Some(1.5))];
-        let run = serde_json::json!({ "config": { "teacher": "a<b", "student": "s" }, "device": { "name": "sim" } });
-        let html = html(&records, &[], &run);
+        let taught = serde_json::json!({ "config": { "teacher": "a<b", "student": "s" }, "device": { "name": "sim" } });
+        let html = html(&records, &[], &run(taught));
         assert!(html.contains("3.0000 → 1.5000") && html.contains("a&lt;b"));
         assert!(!html.contains("http") && !html.contains("NaN") && !html.contains("<script"));
         assert_eq!(html.matches("<svg").count(), 5);
-        let alone = super::html(&records, &[], &serde_json::json!({ "config": { "student": "s" } }));
+        let alone = super::html(&records, &[], &run(serde_json::json!({ "config": { "student": "s" } })));
         assert!(alone.contains("<h1>precast train") && !alone.contains("kd_loss") && !alone.contains("teacher"));
         assert_eq!(alone.matches("<svg").count(), 4);
-        let _ = super::html(&[], &[], &Value::Null);
+        let _ = super::html(&[], &[], &RunRecord::default());
     }
 
     #[test]
     fn the_kernels_of_a_run_are_one_row() {
         let loads = [100, 23].map(|bytes| serde_json::json!({ "kernel": "a", "bytes": bytes }));
-        let html = html(&[record(1, Some(3.0))], &[], &serde_json::json!({ "config": {}, "loads": loads }));
+        let html = html(&[record(1, Some(3.0))], &[], &run(serde_json::json!({ "loads": loads })));
         assert!(html.contains("<td>loads</td><td>2 kernels, 123 bytes; each is in run.json</td>"), "{html}");
         assert!(!html.contains("loads.0"), "{html}");
     }

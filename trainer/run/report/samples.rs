@@ -1,11 +1,8 @@
 //! Completions: of held-out prompts side by side with the data, and of a step.
 
 use itertools::Itertools;
-use serde::Deserialize;
-use serde_json::Value;
 
 use super::escaped;
-use crate::run::record::SAMPLES;
 use crate::run::sample::SampleRecord;
 use crate::run::samples_file::SampleLine;
 
@@ -22,11 +19,9 @@ pub(super) fn of_step(lines: &[SampleLine]) -> String {
     )
 }
 
-/// Returns the table of a run's samples; nothing of a run that took none.
-pub(super) fn table(run: &Value) -> String {
-    let samples = run.get(SAMPLES).and_then(|samples| Vec::<SampleRecord>::deserialize(samples).ok());
-    let Some(samples) = samples.filter(|samples| !samples.is_empty()) else { return String::new() };
-    let step = samples[0].step;
+/// Returns the table of a run's samples; nothing of none.
+pub(super) fn table(samples: &[SampleRecord]) -> String {
+    let Some(SampleRecord { step, .. }) = samples.first() else { return String::new() };
     let rows = samples.iter().map(|one| row(&[&one.prompt, &one.completion, &one.reference])).join("");
     format!(
         "<h2>Completions of held-out prompts after step {step}</h2><table class=\"samples\">{}{rows}</table>",
