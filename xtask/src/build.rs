@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::release::environment::cargo_home;
 use crate::run::{FEATURES, cargo, root, step};
 use crate::setup;
 
@@ -39,12 +40,8 @@ pub fn build() -> Result<PathBuf> {
 /// Returns a `cargo build` or `cargo test` that leaves no path of this machine in its outputs, which cargo alone
 /// cannot. It has a target folder of its own, since other flags give other artifacts.
 pub fn reproducible(checkout: &Path, command: &str) -> Result<Command> {
-    let cargo_home = match std::env::var_os("CARGO_HOME") {
-        Some(home) => PathBuf::from(home),
-        None => PathBuf::from(std::env::var_os("HOME").context("HOME is not set")?).join(".cargo"),
-    };
     let mut command = cargo(&[command, "--release", "--locked"]);
-    flags(&mut command, checkout, &cargo_home);
+    flags(&mut command, checkout, &cargo_home()?);
     command.current_dir(checkout).arg("--target-dir").arg(checkout.join("target/reproducible"));
     // All target folders of the checkout share one compiler and one cache.
     command.env("PRECAST_HOME", checkout.join("target/precast"));

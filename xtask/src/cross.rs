@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::build::{WHOLE, reproducible};
 use crate::ci::{copy_checkout, locked, same, toolchain};
+use crate::release::elf;
 use crate::run::{cargo, output, root, step};
 use crate::setup;
 
@@ -78,17 +79,11 @@ pub fn build(target: &str) -> Result<PathBuf> {
 
 /// Checks that a program asks the loader for [`NEEDED`] alone.
 fn check_needs(program: &Path) -> Result<()> {
-    let listed = output(Command::new("readelf").args(["--dynamic", "--wide"]).arg(program))?;
-    let needed: Vec<&str> = listed
-        .lines()
-        .filter(|line| line.contains("(NEEDED)"))
-        .filter_map(|line| line.split_once('[')?.1.strip_suffix(']'))
-        .collect();
-    ensure!(!needed.is_empty(), "{} needs nothing, by readelf:\n{listed}", program.display());
-    let beyond: Vec<&&str> =
-        needed.iter().filter(|name| !NEEDED.contains(name) && !name.starts_with("ld-linux")).collect();
-    ensure!(beyond.is_empty(), "{} needs {beyond:?}", program.display());
-    println!("== {} needs {}", program.display(), needed.join(", "));
+    let needed = elf::needs(&fs::read(program)?).with_context(|| program.display().to_string())?.libraries;
+    let beyond: Vec<&String> =
+        needed.iter().filter(|name| !NEEDED.contains(&name.as_str()) && !name.starts_with("ld-linux")).collect();
+    ensure!(!needed.is_empty() && beyond.is_empty(), "{} needs {needed:?}", program.display());
+    println!("== {} needs {needed:?}", program.display());
     Ok(())
 }
 

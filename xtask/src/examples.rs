@@ -7,80 +7,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::run::{cargo, output, root};
+use crate::planted::{Edit, Mistake, edited, fails, mistakes};
+use crate::run::{cargo, listed, output, root};
 use crate::setup;
 
 /// Prints of saxpy: `y += 2 x` and `x += -1 y` of a ramp and of ones.
 const SAXPY: [&str; 2] = ["x = [-1.0, -2.0, -3.0, -4.0] ... -5000.0\n", "y = [1.0, 3.0, 5.0, 7.0] ... 9999.0\n"];
-
-/// A mistake in a file of saxpy, the command that finds it, and parts of the message.
-struct Mistake {
-    file: &'static str,
-    before: &'static str,
-    after: &'static str,
-    command: &'static str,
-    says: &'static [&'static str],
-}
-
-const MISTAKES: [Mistake; 8] = [
-    Mistake {
-        file: "src/saxpy/saxpy.cu",
-        before: "store_vector(y, i, sums);",
-        after: "store_vector(y, i / 2, sums);",
-        command: "test",
-        says: &["race", "src/saxpy/saxpy.cu:10", "src/saxpy/saxpy.cu:14"],
-    },
-    Mistake {
-        file: "src/saxpy/saxpy.cu",
-        before: "fmaf(p.a,",
-        after: "fmaf(p.b,",
-        command: "build",
-        says: &["saxpy{x=", "--> src/saxpy/saxpy.cu:13"],
-    },
-    Mistake {
-        file: "src/saxpy/saxpy.cu",
-        before: "    float sums[VARIANT_WIDTH];",
-        after: "    float sums[VARIANT_WIDTH]; float kept[64]; for (uint32_t k = 0; k < 64; k++) kept[(k * p.n) % 64] = p.a; \
-                sums[0] = kept[i % 64]; y[0] = from_float<KEY_X>(sums[0]);",
-        command: "build",
-        says: &["kernels are over budget", "stack frame of", "(src/saxpy/saxpy.cu:5)"],
-    },
-    Mistake {
-        file: "src/saxpy/saxpy.h",
-        before: "[n] x, update",
-        after: "[n] x, write",
-        command: "build",
-        says: &["precast-aot abi src/saxpy --out src/saxpy/abi.rs"],
-    },
-    Mistake {
-        file: "src/saxpy/mod.rs",
-        before: "[Dtype::F32, Dtype::Bf16].map",
-        after: "[Dtype::Bf16].map",
-        command: "run",
-        says: &["are not in the bundle for sim", "saxpy{x=f32}", "Build them with: cargo build"],
-    },
-    Mistake {
-        file: "build.rs",
-        before: "\"sm_121\"",
-        after: "\"sm_12\"",
-        command: "build",
-        says: &["no architecture sm_12: there are sm_80"],
-    },
-    Mistake {
-        file: "build.rs",
-        before: ".emit()",
-        after: ".locked(\"locks\").emit()",
-        command: "build",
-        says: &["saxpy/locks/saxpy.lock: PRECAST_LOCK=1 cargo build writes it", "PRECAST_UNLOCKED=1 embeds them"],
-    },
-    Mistake {
-        file: "src/saxpy/mod.rs",
-        before: "abi::OPS",
-        after: "{ const TWICE: &[Op] = &[abi::OPS[0], abi::OPS[0]]; TWICE }",
-        command: "build",
-        says: &["two operations have one name", "src/saxpy/mod.rs"],
-    },
-];
 
 /// Returns the folders of the examples.
 fn folders() -> Result<Vec<PathBuf>> {
@@ -123,7 +55,7 @@ pub fn all() -> Result<()> {
     for folder in folders()? {
         crate::run::step(&format!("test {}", folder.display()), &mut command(&folder, "target", &["test"])?)?;
     }
-    MISTAKES.iter().try_for_each(planted)?;
+    mistakes("saxpy")?.iter().try_for_each(planted)?;
     locked()?;
     bundles()
 }
@@ -132,17 +64,15 @@ pub fn all() -> Result<()> {
 const OF_COPIES: &str = "target/mistaken/target";
 
 /// Plants a mistake in a copy of saxpy, and reads the message.
-fn planted(Mistake { file, before, after, command: name, says }: &Mistake) -> Result<()> {
-    println!("\n== planted in {file}: {after}");
-    let copy = copied(&[(file, before, after)])?;
-    fails(&mut command(&copy, OF_COPIES, &[name])?, says)
+fn planted(mistake: &Mistake) -> Result<()> {
+    println!("\n== planted: {}", mistake.what);
+    fails(&mut command(&copied(&mistake.edits)?, OF_COPIES, &[&mistake.command])?, &mistake.says)
 }
 
 /// Locks the kernels of a copy of saxpy, and then changes one.
 fn locked() -> Result<()> {
     println!("\n== locked, and then changed");
-    let locked = ("build.rs", ".emit()", ".locked(\"locks\").emit()");
-    let copy = copied(&[locked])?;
+    let copy = copied(&[["build.rs", ".emit()", ".locked(\"locks\").emit()"].map(str::to_owned)])?;
     output(command(&copy, OF_COPIES, &["build"])?.env("PRECAST_LOCK", "1"))?;
     output(&mut command(&copy, OF_COPIES, &["build"])?)?;
     let source = copy.join("src/saxpy/saxpy.cu");
@@ -166,40 +96,26 @@ fn bundles() -> Result<()> {
     };
     let printed = output(&mut from_it(&copy)?)?;
     ensure!(SAXPY.iter().all(|line| printed.contains(line)), "{printed}");
-    let copy = copied(&[("src/saxpy/saxpy.cu", "fmaf(p.a,", "fmaf(2.0f * p.a,")])?;
+    let copy = copied(&[["src/saxpy/saxpy.cu", "fmaf(p.a,", "fmaf(2.0f * p.a,"].map(str::to_owned)])?;
     fails(&mut from_it(&copy)?, &["STALE   saxpy{x=", "Build them with: cargo build"])?;
-    let copy = copied(&[("src/saxpy/mod.rs", "\"saxpy\", abi::OPS", "\"other\", abi::OPS")])?;
+    let copy = copied(&[["src/saxpy/mod.rs", "\"saxpy\", abi::OPS", "\"other\", abi::OPS"].map(str::to_owned)])?;
     fails(&mut from_it(&copy)?, &["the bundle is of the program `saxpy`, and this is `other`", "cargo build"])
 }
 
-/// Copies saxpy with edits of its files, each a file, a text in it and another; as far below the checkout as saxpy is.
-fn copied(edits: &[(&str, &str, &str)]) -> Result<PathBuf> {
+/// Copies saxpy with edits of its files; as far below the checkout as saxpy is.
+fn copied(edits: &[Edit]) -> Result<PathBuf> {
     let copy = root().canonicalize()?.join("target/mistaken/saxpy");
     if copy.exists() {
         fs::remove_dir_all(&copy)?;
     }
-    let listed = output(Command::new("git").args(["ls-files", "-co", "--exclude-standard", "docs/examples/saxpy"]))?;
-    for path in listed.lines() {
+    for path in listed(&["docs/examples/saxpy"])? {
         let to = copy.join(path.trim_start_matches("docs/examples/saxpy/"));
         fs::create_dir_all(to.parent().context("a file lies in a folder")?)?;
-        let mut text = fs::read_to_string(path)?;
-        for (_, before, after) in edits.iter().filter(|(file, ..)| path.ends_with(file)) {
-            ensure!(text.contains(before), "{path} is no longer what this mistake changes: {before}");
-            text = text.replace(before, after);
+        let mut text = fs::read_to_string(&path)?;
+        for edit in edits.iter().filter(|[file, ..]| path.ends_with(file)) {
+            text = edited(&text, edit)?;
         }
         fs::write(to, text)?;
     }
     Ok(copy)
-}
-
-/// Runs a command that must fail, and say so.
-fn fails(command: &mut Command, says: &[&str]) -> Result<()> {
-    let ended = command.output()?;
-    let text = String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned();
-    ensure!(!ended.status.success(), "nothing is found:\n{text}");
-    for part in says {
-        ensure!(text.contains(part), "the message lacks `{part}`:\n{text}");
-    }
-    println!("found: {}", says.join(", "));
-    Ok(())
 }

@@ -4,12 +4,11 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::Result;
 
 use crate::modules::{members, shipped, sources};
-use crate::run::output;
+use crate::run::listed;
 
 /// Prints the lines of each package, and of each of its folders.
 pub fn lines() -> Result<()> {
@@ -34,13 +33,13 @@ pub fn lines() -> Result<()> {
 
 /// Prints the lines of tests: of all, of each package's folder, and of each file.
 pub fn tests() -> Result<()> {
-    let listed = output(Command::new("git").args(["ls-files", "*.rs"]))?;
     let mut files = Vec::new();
     let mut folders: BTreeMap<&str, usize> = BTreeMap::new();
-    for path in listed.lines() {
+    let listed = listed(&["*.rs"])?;
+    for path in &listed {
         let lines = test_lines(path, &fs::read_to_string(path)?);
         if lines > 0 {
-            files.push((lines, path));
+            files.push((lines, path.as_str()));
             *folders.entry(path.split('/').next().unwrap_or_default()).or_default() += lines;
         }
     }

@@ -36,15 +36,15 @@ const CHECKS: [(&str, Check); 4] =
     [("tensorboard", tensorboard), ("adapters", adapters), ("export", export), ("students", students)];
 
 /// Runs the named checks, or all.
-pub fn peers(names: &[&str]) -> Result<()> {
+pub fn peers(names: &[String]) -> Result<()> {
     let known = CHECKS.map(|(name, _)| name);
-    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
+    if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
         bail!("no check `{name}`: there are {}", known.join(", "));
     }
     fs::create_dir_all(DIR)?;
     let peers = Peers { python: python()?, program: program()? };
     for (name, check) in CHECKS {
-        if names.is_empty() || names.contains(&name) {
+        if names.is_empty() || names.iter().any(|asked| asked == name) {
             check(&peers).with_context(|| format!("the check `{name}`"))?;
         }
     }
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn an_unknown_check_is_refused_by_name() {
-        let refused = peers(&["tensorbord"]).unwrap_err().to_string();
+        let refused = peers(&["tensorbord".to_owned()]).unwrap_err().to_string();
         assert_eq!(refused, "no check `tensorbord`: there are tensorboard, adapters, export, students");
     }
 }

@@ -34,6 +34,15 @@ pub fn build_trainer() -> Result<()> {
     )
 }
 
+/// Lists the checkout's tracked and new files that are there, below these paths, or all.
+pub fn listed(paths: &[&str]) -> Result<Vec<String>> {
+    let mut list = Command::new("git");
+    let names =
+        output(list.args(["ls-files", "-co", "--exclude-standard", "-z", "--"]).args(paths).current_dir(root()))?;
+    let is_there = |name: &&str| root().join(name).is_file();
+    Ok(names.split_terminator('\0').filter(is_there).map(str::to_owned).collect())
+}
+
 /// Runs a command that must succeed; prints its purpose and duration.
 pub fn step(what: &str, command: &mut Command) -> Result<()> {
     println!("\n== {what}");

@@ -1,7 +1,7 @@
 //! `cargo xtask tuned FILE...`: adds times that owners of GPUs measured to the committed table.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use precast_kernels::{Arch, KERNELS, tuned::Table};
@@ -10,14 +10,14 @@ use precast_system::files;
 const COMMITTED: &str = "kernels/src/tuned.txt";
 
 /// Adds the launches of each file; those that are there already are replaced.
-pub fn merge(paths: &[&str]) -> Result<()> {
-    ensure!(!paths.is_empty(), "name files that `precast bench --tune FILE` wrote");
+pub fn merge(paths: &[PathBuf]) -> Result<()> {
     let text = fs::read_to_string(COMMITTED).context(COMMITTED)?;
     let comments: String = text.lines().filter(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect();
     let mut table = read(&text).context(COMMITTED)?;
     for path in paths {
-        let launches = merged(&mut table, &fs::read_to_string(path).with_context(|| (*path).to_owned())?);
-        println!("{path}: {} launches", launches.with_context(|| (*path).to_owned())?);
+        let name = || path.display().to_string();
+        let launches = merged(&mut table, &fs::read_to_string(path).with_context(name)?).with_context(name)?;
+        println!("{}: {launches} launches", path.display());
     }
     files::write_whole(Path::new(COMMITTED), format!("{comments}{table}").as_bytes())?;
     Ok(())

@@ -2,13 +2,13 @@
 //! artifact: locked, reproducible, published, built offline, built from packages alone, and of a fresh clone; and a
 //! release is made twice.
 
-mod fresh;
+pub mod fresh;
 mod install;
 mod offline;
-mod packages;
-mod page;
+pub mod packages;
+pub mod page;
 mod published;
-mod released;
+pub mod released;
 mod reproducible;
 mod rows;
 
@@ -20,7 +20,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::run::{FEATURES, cargo, step};
+use crate::run::{FEATURES, cargo, listed, step};
 use crate::{examples, setup, simt, test};
 
 /// Runs every check that needs no GPU. `out` receives bundle, locks and provenance.
@@ -54,27 +54,6 @@ pub fn prove(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds a fresh clone as a newcomer does.
-pub fn fresh() -> Result<()> {
-    fresh::check()
-}
-
-/// Packages each crate that others may depend on, and builds it from its package.
-pub fn packages() -> Result<()> {
-    setup::compiler()?;
-    packages::check()
-}
-
-/// Makes a release twice.
-pub fn released(out: &Path) -> Result<()> {
-    released::check(out)
-}
-
-/// Adds a kernel to a copy of the checkout, as the page says.
-pub fn page() -> Result<()> {
-    page::check()
-}
-
 /// Returns the path of `precast-aot` as the tests built it.
 fn aot() -> PathBuf {
     PathBuf::from("target/release/precast-aot")
@@ -82,11 +61,10 @@ fn aot() -> PathBuf {
 
 /// Copies the checkout's tracked and new files into a directory.
 pub fn copy_checkout(to: &Path) -> Result<()> {
-    let listed = crate::run::output(Command::new("git").args(["ls-files", "-co", "--exclude-standard", "-z"]))?;
-    for name in listed.split_terminator('\0').filter(|name| Path::new(name).is_file()) {
-        let to = to.join(name);
+    for name in listed(&[])? {
+        let to = to.join(&name);
         std::fs::create_dir_all(to.parent().context("a file lies in a directory")?)?;
-        std::fs::copy(name, to).with_context(|| name.to_owned())?;
+        std::fs::copy(&name, to).context(name)?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::run::{cargo, output, step};
+use crate::setup;
 
 /// Size limit of a compressed package, bytes: lock files take most of the largest, and no fixture is as large.
 const MOST_BYTES: u64 = 2 << 20;
@@ -18,6 +19,7 @@ const SHOWN: [&str; 5] = ["description", "license", "readme", "keywords", "categ
 
 /// Packages all but what says `publish = false`, and builds from the packages.
 pub fn check() -> Result<()> {
+    setup::compiler()?;
     let listed = output(&mut cargo(&["metadata", "--format-version", "1", "--no-deps", "--offline"]))?;
     let listed: Value = serde_json::from_str(&listed)?;
     let text = |value: &Value| value.as_str().map(str::to_owned).context("cargo names its packages");

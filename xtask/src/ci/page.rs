@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use precast_system::files::walk;
 
 use super::toolchain;
-use crate::run::{cargo, output, step};
+use crate::planted::{Mistake, edited, fails, mistakes};
+use crate::run::{cargo, listed, step};
 use crate::setup;
 
 /// The copy, which keeps what it has built.
@@ -37,60 +39,6 @@ const LINES: [(&str, &str, &str); 3] = [
 /// The page and the heading of its part.
 const PAGE: (&str, &str) = ("CONTRIBUTING.md", "## How to add a kernel");
 
-/// A mistake of the example's, and part of what the tests of the kernels say of it.
-struct Mistake {
-    what: &'static str,
-    /// Files of the kernel, and what stands where something else stood.
-    edits: &'static [(&'static str, &'static str, &'static str)],
-    said: &'static str,
-}
-
-/// Mistakes that no launch shows, as reference and kernel agree, or that a launch alone does not. The others:
-/// `kernels/simt/tests/mistakes.rs`.
-const MISTAKES: [Mistake; 7] = [
-    Mistake {
-        what: "a reference of another formula",
-        edits: &[("host.rs", "(x / cap).tanh()", "x.tanh()")],
-        said: "softcap.fwd{x=f32}, sample 0: y is ",
-    },
-    Mistake {
-        what: "a cap that reference and kernel ignore where it is large",
-        edits: &[
-            ("host.rs", "*y = cap", "*y = if cap > 40.0 { *x } else { cap }"),
-            ("fwd.cu", "return cap", "return cap > 40.0f ? x : cap"),
-        ],
-        said: "softcap.fwd{x=f32}, sample 2: y is ",
-    },
-    Mistake {
-        what: "a dtype that examples leave out",
-        edits: &[("mod.rs", "[Dtype::Bf16, Dtype::F32].map", "[Dtype::F32].map")],
-        said: "softcap.fwd: no example has x=bf16",
-    },
-    Mistake {
-        what: "inputs far below the cap",
-        edits: &[("softcap.h", ", normal(40.0)", "")],
-        said: "doubled inputs give outputs that are a power of two as large",
-    },
-    Mistake {
-        what: "an output that is declared too long",
-        edits: &[("softcap.h", "[tokens, n] x, write", "[tokens * n + 4] x, write")],
-        said: "softcap.fwd{x=bf16}: y is not whole",
-    },
-    Mistake {
-        what: "an input that is declared too long",
-        edits: &[("softcap.h", "[tokens, n] x, read", "[tokens * n + 4] x, read")],
-        said: "failed: softcap.fwd{x=f32}, sample 0: y",
-    },
-    Mistake {
-        what: "operands that are declared for one token",
-        edits: &[
-            ("softcap.h", "[tokens, n] x, read", "[n] x, read"),
-            ("softcap.h", "[tokens, n] x, write", "[n] x, write"),
-        ],
-        said: "its typical launch has ",
-    },
-];
-
 /// Applies the page and runs its commands; then plants mistakes.
 pub fn check() -> Result<()> {
     setup::compiler()?;
@@ -104,19 +52,17 @@ pub fn check() -> Result<()> {
         let words: Vec<&str> = line.split_whitespace().skip(1).collect();
         step(line, in_copy(&copy, &words).env("LIBCLANG_PATH", &libclang))?;
     }
-    for mistake in &MISTAKES {
-        plant(&copy, mistake)?;
-    }
-    println!("== {}: its example is added by its own commands; {} mistakes in it are found", PAGE.0, MISTAKES.len());
+    let mistakes = mistakes("softcap")?;
+    mistakes.iter().try_for_each(|mistake| plant(&copy, mistake))?;
+    println!("== {}: its example is added by its own commands; {} mistakes in it are found", PAGE.0, mistakes.len());
     Ok(())
 }
 
 /// The checkout's files with the example's in their places. What is there already, and alike, keeps its time: cargo builds the rest.
 fn write_copy(copy: &Path) -> Result<()> {
-    let listed = output(Command::new("git").args(["ls-files", "-co", "--exclude-standard", "-z"]))?;
-    let names = listed.split_terminator('\0').filter(|name| Path::new(name).is_file());
+    let names = listed(&[])?.into_iter();
     let mut files: Vec<(PathBuf, Vec<u8>)> =
-        names.map(|name| Ok((name.into(), fs::read(name)?))).collect::<Result<_>>()?;
+        names.map(|name| Ok((name.clone().into(), fs::read(name)?))).collect::<Result<_>>()?;
     for (name, to) in FILES {
         files.push((to.into(), fs::read(Path::new(EXAMPLE).join(name))?));
     }
@@ -127,24 +73,24 @@ fn write_copy(copy: &Path) -> Result<()> {
         *text = before.replacen(&format!("{above}\n"), &after, 1).into_bytes();
     }
     let there: BTreeSet<&Path> = files.iter().map(|(path, _)| path.as_path()).collect();
-    for old in files_below(copy, copy)?.iter().filter(|old| !there.contains(old.as_path())) {
+    for old in files_below(copy)?.iter().filter(|old| !there.contains(old.as_path())) {
         fs::remove_file(copy.join(old))?;
     }
     files.iter().try_for_each(|(path, text)| put(&copy.join(path), text))
 }
 
-/// Every file below a directory of the copy, by its path in that, but for what was built.
-fn files_below(directory: &Path, copy: &Path) -> Result<Vec<PathBuf>> {
+/// Lists the files of the copy, but for what is built there.
+fn files_below(copy: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    if !directory.exists() {
-        return Ok(files);
-    }
-    for entry in fs::read_dir(directory)? {
+    for entry in copy.read_dir().into_iter().flatten() {
         let entry = entry?;
+        let name = entry.file_name();
         match entry.file_type()?.is_dir() {
-            true if entry.path() == copy.join("target") => {}
-            true => files.extend(files_below(&entry.path(), copy)?),
-            false => files.push(entry.path().strip_prefix(copy)?.to_owned()),
+            true if name == "target" => {}
+            true => {
+                files.extend(walk(&copy.join(&name))?.into_iter().flatten().map(|file| Path::new(&name).join(file)));
+            }
+            false => files.push(name.into()),
         }
     }
     Ok(files)
@@ -187,33 +133,20 @@ fn plant(copy: &Path, mistake: &Mistake) -> Result<()> {
     println!("\n== planted: {}", mistake.what);
     let folder = copy.join("kernels/src/softcap");
     let mut right = Vec::new();
-    for (name, from, to) in mistake.edits {
-        let (path, text) = (folder.join(name), fs::read_to_string(folder.join(name))?);
-        ensure!(text.contains(from), "{}: `{from}` is not there", path.display());
-        fs::write(&path, text.replacen(from, to, 1))?;
+    for edit in &mistake.edits {
+        let (path, text) = (folder.join(&edit[0]), fs::read_to_string(folder.join(&edit[0]))?);
+        fs::write(&path, edited(&text, edit)?)?;
         right.push((path, text));
     }
     // A header is one of `abi.rs`.
-    let declared = mistake.edits.iter().any(|(name, ..)| name.ends_with(".h"));
+    let declared = mistake.edits.iter().any(|[name, ..]| name.ends_with(".h"));
     let declare = || if declared { declare(copy) } else { Ok(()) };
     declare()?;
-    let tested = in_copy(copy, &["test", "--package", "precast-kernels", "--test", "kernels"]).output();
-    for (path, text) in right.into_iter().rev() {
-        fs::write(path, text)?;
-    }
+    let found =
+        fails(&mut in_copy(copy, &["test", "--package", "precast-kernels", "--test", "kernels"]), &mistake.says);
+    right.into_iter().rev().try_for_each(|(path, text)| fs::write(path, text))?;
     declare()?;
-    let tested = tested?;
-    let said = String::from_utf8_lossy(&tested.stdout);
-    ensure!(
-        !tested.status.success() && said.contains(mistake.said),
-        "{}: `{}` is not said:\n{said}\n{}",
-        mistake.what,
-        mistake.said,
-        String::from_utf8_lossy(&tested.stderr)
-    );
-    let line = said.lines().find(|line| line.contains(mistake.said)).unwrap_or_default();
-    println!("   {line}");
-    Ok(())
+    found
 }
 
 #[cfg(test)]
@@ -232,9 +165,12 @@ mod tests {
         for (name, _) in FILES {
             assert!(root.join(EXAMPLE).join(name).is_file(), "{name}");
         }
-        for edit in MISTAKES.iter().flat_map(|mistake| mistake.edits) {
-            let text = fs::read_to_string(root.join(EXAMPLE).join(edit.0)).unwrap();
-            assert!(text.contains(edit.1), "{}: {}", edit.0, edit.1);
+        let [of_kernel, of_program] = ["softcap", "saxpy"].map(|example| mistakes(example).unwrap());
+        for (mistakes, folder) in [(&of_kernel, EXAMPLE), (&of_program, "docs/examples/saxpy")] {
+            for edit in mistakes.iter().flat_map(|mistake| &mistake.edits) {
+                edited(&fs::read_to_string(root.join(folder).join(&edit[0])).unwrap(), edit).unwrap();
+            }
         }
+        assert_eq!([of_kernel.len(), of_program.len()], [7, 8]);
     }
 }

@@ -11,6 +11,7 @@ use precast_aot::home;
 
 use super::copy_checkout;
 use crate::build::{WHOLE, flags, reproducible};
+use crate::release::environment::cargo_home;
 use crate::run::{output, step};
 
 /// Builds twice and compares; then changes a source.
@@ -77,8 +78,7 @@ fn link(to: &Path, path: &Path) -> Result<()> {
 pub fn another_cargo_home(dir: &Path) -> Result<PathBuf> {
     let home = dir.join("cargo home");
     fs::create_dir_all(&home)?;
-    let own = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let own = own.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo"))).context("no CARGO_HOME")?;
+    let own = cargo_home()?;
     for name in ["registry", "config.toml"] {
         if own.join(name).exists() {
             symlink(own.join(name), home.join(name))?;

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use crate::run::listed;
+
 use super::links;
 
 pub const LIST: &str = "docs/README.md";
@@ -74,22 +76,9 @@ pub fn title(page: &str) -> Result<String> {
     heading.map(str::to_owned).context("a page begins with its heading")
 }
 
-/// Returns every page of a checkout that the list must name: those of docs/, and four of the root.
-pub fn pages(root: &Path) -> Result<BTreeSet<String>> {
-    let mut pages: BTreeSet<String> = ROOT.map(str::to_owned).into();
-    let mut directories = vec![root.join("docs")];
-    while let Some(directory) = directories.pop() {
-        for entry in directory.read_dir().with_context(|| directory.display().to_string())? {
-            let path = entry?.path();
-            let name = path.strip_prefix(root)?.display().to_string();
-            if path.is_dir() {
-                directories.push(path);
-            } else if is_page(&name) {
-                pages.insert(name);
-            }
-        }
-    }
-    Ok(pages)
+/// Returns every page that the list must name: those of docs/, and four of the root.
+pub fn pages() -> Result<BTreeSet<String>> {
+    Ok(listed(&["docs/*.md"])?.into_iter().chain(ROOT.map(str::to_owned)).collect())
 }
 
 /// Returns the pages that the list does not name.
@@ -130,7 +119,7 @@ mod tests {
     fn every_page_is_one_chapter() {
         let read = |page: &str| std::fs::read_to_string(root().join(page));
         let listed = chapters(&read(LIST).unwrap());
-        let pages = pages(&root()).unwrap();
+        let pages = pages().unwrap();
         assert!(pages.len() > 30, "{pages:?}");
         assert_eq!(missing(&listed, &pages), [""; 0]);
         let summary = summary(&listed, |page| title(&read(page)?)).unwrap();

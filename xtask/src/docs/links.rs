@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use precast_system::files::walk;
 
 /// Returns the files that a page links to, as paths from the root, without headings; links to other sites are none.
 pub fn targets(page: &str, text: &str) -> Vec<String> {
@@ -44,8 +45,7 @@ fn beside(file: &str, link: &str) -> String {
 
 /// Returns each link of a site's pages to a file or a heading that is not there.
 pub fn broken(site: &Path) -> Result<Vec<String>> {
-    let mut files = BTreeSet::new();
-    visit(site, site, &mut files)?;
+    let files: BTreeSet<String> = walk(site)?.into_iter().flatten().collect();
     let mut pages = BTreeMap::new();
     // mdbook writes the page of errors for the root of a server alone.
     for file in files.iter().filter(|file| file.ends_with(".html") && *file != "404.html") {
@@ -67,19 +67,6 @@ pub fn broken(site: &Path) -> Result<Vec<String>> {
     }
     ensure!(checked > pages.len(), "{} pages have {checked} links", pages.len());
     Ok(broken)
-}
-
-/// Adds every file below a directory, by its path from the root of the site.
-fn visit(site: &Path, directory: &Path, files: &mut BTreeSet<String>) -> Result<()> {
-    for entry in directory.read_dir().with_context(|| directory.display().to_string())? {
-        let path: PathBuf = entry?.path();
-        if path.is_dir() {
-            visit(site, &path, files)?;
-        } else {
-            files.insert(path.strip_prefix(site)?.display().to_string());
-        }
-    }
-    Ok(())
 }
 
 /// Returns the values of attributes, of tags alone: text has no bare `<`.

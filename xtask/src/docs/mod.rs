@@ -53,7 +53,7 @@ const STYLE: &str = "\
 pub fn docs() -> Result<()> {
     let mdbook = mdbook()?;
     let listed = contents::chapters(&read(contents::LIST)?);
-    let missing = contents::missing(&listed, &contents::pages(".".as_ref())?);
+    let missing = contents::missing(&listed, &contents::pages()?);
     ensure!(missing.is_empty(), "{} does not list {}", contents::LIST, missing.join(", "));
 
     for directory in [BOOK, SITE] {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -19,7 +19,7 @@ use super::files::read;
 use super::names::Names;
 use super::package::package;
 use super::sign;
-use crate::run::output;
+use crate::run::{listed, output};
 
 /// Checks sources; and the directory of a release, if it is there.
 pub fn check(checkout: &Path, tag: &str, out: &Path) -> Result<()> {
@@ -124,15 +124,15 @@ fn raised(version: &str, tags: &str) -> Result<()> {
 
 /// Checks that a directory is a whole, signed release of this commit, and that the pages name its kernels.
 fn made(checkout: &Path, names: &Names, commit: &str, out: &Path) -> Result<()> {
-    let (sums, listed) = dist::sums_of(out)?;
+    let (sums, summed) = dist::sums_of(out)?;
     let shown = out.display();
     ensure!(sums == names.sums(), "{shown} is no release: nobody signed it, so it has {sums} and no {}", names.sums());
     let keys = std::env::var("PRECAST_TRUSTED_KEY").unwrap_or_default();
     let keys: Vec<TrustedKey> = keys.split_whitespace().map(TrustedKey::find).collect::<Result<_, _>>()?;
     signed(&out.join(&sums), &sign::comment(&names.version, commit), &keys)?;
-    complete(&sums, &listed, names)?;
+    complete(&sums, &summed, names)?;
     dist::check_replaceable(out, names)?;
-    for (name, digest) in &listed {
+    for (name, digest) in &summed {
         let path = out.join(name);
         ensure!(files::digest(&path).is_ok_and(|found| found == *digest), "{} is not as {sums} says", path.display());
     }
@@ -144,10 +144,9 @@ fn made(checkout: &Path, names: &Names, commit: &str, out: &Path) -> Result<()> 
     ensure!(of == commit, "{} is of commit {of}, and the checkout is {commit}", path.display());
     let bundles = definition["internalParameters"]["bundles"].as_object();
     let bundles: Vec<&str> = bundles.into_iter().flatten().filter_map(|(_, digest)| digest.as_str()).collect();
-    for page in pages(checkout)? {
-        let text = fs::read_to_string(&page).with_context(|| page.display().to_string())?;
-        let name = page.strip_prefix(checkout).unwrap_or(&page).display().to_string();
-        digests(&name, &text, &bundles)?;
+    for page in listed(&["docs/*.md", "README.md", "BENCHMARKS.md"])? {
+        let text = fs::read_to_string(checkout.join(&page)).with_context(|| page.clone())?;
+        digests(&page, &text, &bundles)?;
     }
     Ok(())
 }
@@ -172,24 +171,6 @@ fn complete(sums: &str, listed: &BTreeMap<String, Digest>, names: &Names) -> Res
     let other = listed.keys().find(|name| !all.contains(*name));
     ensure!(other.is_none(), "{sums} lists {}, which is not of a release", other.map_or("", String::as_str));
     Ok(())
-}
-
-/// Every page.
-fn pages(checkout: &Path) -> Result<Vec<PathBuf>> {
-    let (mut folders, mut pages) = (vec![checkout.join("docs")], Vec::new());
-    pages.extend(["README.md", "BENCHMARKS.md"].map(|name| checkout.join(name)));
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
-                pages.push(path);
-            }
-        }
-    }
-    pages.sort();
-    Ok(pages)
 }
 
 /// Checks the digests of bundles that a page shows as the trainer prints them: `bundle   DIGEST, 31 kernels`.
@@ -343,6 +324,5 @@ all = [\"sm_80\", \"sm_86\", \"sm_89\", \"sm_90\", \"sm_100\", \"sm_120\", \"sm_
         digests("README.md", &page(&own), &[&own]).unwrap();
         let message = refused(digests("README.md", &page(&other), &[&own]));
         assert!(message.starts_with("README.md:2 shows bundle bbbb"), "{message}");
-        assert!(pages(&crate::run::root()).unwrap().iter().any(|page| page.ends_with("docs/guides/publishing.md")));
     }
 }

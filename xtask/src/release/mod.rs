@@ -8,8 +8,8 @@ mod commit;
 mod configuration;
 mod crates;
 mod dist;
-mod elf;
-mod environment;
+pub mod elf;
+pub mod environment;
 mod files;
 mod hosts;
 mod kernels;
@@ -28,10 +28,11 @@ mod tools;
 mod wheel;
 mod zig;
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 
 use crate::run::root;
 use commit::Commit;
@@ -40,41 +41,30 @@ use names::Names;
 use package::package;
 use sign::Key;
 
-/// Says which of its three tasks a call asks for.
-#[derive(Debug, PartialEq, Eq)]
-enum Asked<'a> {
-    Release { out: &'a Path, key: Option<&'a Path> },
-    Check { tag: &'a str, out: &'a Path },
-    Reproduce(&'a Path),
+/// Build what a release holds, for both hosts and glibc 2.28, into DIR: wheels, archives, kernels, bill of materials, provenance,
+/// sums; signed with FILE, else named unsigned
+#[derive(Args)]
+pub struct Arguments {
+    #[arg(long, value_name = "DIR", default_value = "dist")]
+    out: PathBuf,
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Check that versions, changelog, locks and pages are this tag's, and so is DIR, if it is there: all of its files, and its
+    /// signature by a key of PRECAST_TRUSTED_KEY, if that is set
+    #[arg(long, value_name = "TAG", conflicts_with = "key", value_parser = NonEmptyStringValueParser::new())]
+    check: Option<String>,
+    /// Build this checkout and compare with DIR's SHA256SUMS: equal, or the first file and byte that differ
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "key", "check"])]
+    reproduce: Option<PathBuf>,
 }
 
 /// Makes a release, checks that one may be made, or makes it again.
-pub fn release(arguments: &[&str]) -> Result<()> {
+pub fn release(Arguments { out, key, check, reproduce }: &Arguments) -> Result<()> {
     let checkout = root().canonicalize().context("the checkout")?;
-    match asked(arguments)? {
-        Asked::Release { out, key } => new(&checkout, out, key),
-        Asked::Check { tag, out } => check::check(&checkout, tag, out),
-        Asked::Reproduce(directory) => reproduce::reproduce(&checkout, directory),
-    }
-}
-
-fn asked<'a>(arguments: &[&'a str]) -> Result<Asked<'a>> {
-    let mut given: BTreeMap<&str, &str> = BTreeMap::new();
-    for pair in arguments.chunks(2) {
-        let [name @ ("--out" | "--key" | "--check" | "--reproduce"), value] = *pair else {
-            bail!("release takes --out DIR, --key FILE, --check TAG and --reproduce DIR, not {}", pair.join(" "));
-        };
-        ensure!(!value.is_empty(), "{name} is empty");
-        ensure!(given.insert(name, value).is_none(), "{name} is given twice");
-    }
-    let [out, key, tag, directory] = ["--out", "--key", "--check", "--reproduce"].map(|name| given.get(name).copied());
-    let path = |text: &'a str| Path::new(text);
-    let to = out.map_or(path("dist"), path);
-    match (key, tag, directory) {
-        (_, None, None) => Ok(Asked::Release { out: to, key: key.map(path) }),
-        (None, Some(tag), None) => Ok(Asked::Check { tag, out: to }),
-        (None, None, Some(directory)) if out.is_none() => Ok(Asked::Reproduce(path(directory))),
-        _ => bail!("--check TAG takes --out alone beside it, and --reproduce DIR nothing"),
+    match (check, reproduce) {
+        (Some(tag), _) => check::check(&checkout, tag, out),
+        (_, Some(directory)) => reproduce::reproduce(&checkout, directory),
+        _ => new(&checkout, out, key.as_deref()),
     }
 }
 
@@ -105,25 +95,33 @@ fn new(checkout: &Path, out: &Path, key: Option<&Path>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use clap::Parser;
+
+    use super::Arguments;
+
+    #[derive(Parser)]
+    struct Release {
+        #[command(flatten)]
+        _arguments: Arguments,
+    }
 
     #[test]
     fn what_is_asked_for_is_one_thing() {
-        let release = |out: &'static str, key| Asked::Release { out: Path::new(out), key };
-        assert_eq!(asked(&[]).unwrap(), release("dist", None));
-        assert_eq!(asked(&["--key", "k", "--out", "d"]).unwrap(), release("d", Some(Path::new("k"))));
-        assert_eq!(asked(&["--check", "v1"]).unwrap(), Asked::Check { tag: "v1", out: Path::new("dist") });
-        assert_eq!(asked(&["--reproduce", "d"]).unwrap(), Asked::Reproduce(Path::new("d")));
-        for wrong in [
-            &["--key", ""][..],
-            &["--key"],
-            &["dist"],
-            &["--out", "a", "--out", "b"],
-            &["--check", "v1", "--key", "k"],
-            &["--check", "v1", "--reproduce", "d"],
-            &["--reproduce", "d", "--out", "e"],
+        for (line, is_one) in [
+            ("", true),
+            ("--key k --out d", true),
+            ("--check v1 --out d", true),
+            ("--reproduce d", true),
+            ("--key=", false),
+            ("--check=", false),
+            ("dist", false),
+            ("--out a --out b", false),
+            ("--check v1 --key k", false),
+            ("--check v1 --reproduce d", false),
+            ("--reproduce d --out e", false),
         ] {
-            assert!(asked(wrong).is_err(), "{wrong:?}");
+            let parsed = Release::try_parse_from(["release"].into_iter().chain(line.split_whitespace()));
+            assert_eq!(parsed.is_ok(), is_one, "{line}");
         }
     }
 }

@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use precast_aot::home;
 use precast_aot::toolchain::pins::{self, Pin};
 use precast_fatbins::Digest;
-use precast_system::files;
+use precast_system::files::{self, walk};
 use rayon::prelude::*;
 
 use super::environment::{clean, folder};
@@ -142,7 +142,8 @@ fn of_std(rustlib: &Path, triple: &str) -> Result<Digest> {
 
 /// Digests names and contents of all files below a folder.
 pub fn of_folder(folder: &Path) -> Result<Digest> {
-    of_files(folder, files_below(folder).with_context(|| folder.display().to_string())?)
+    let names = walk(folder)?.into_iter().collect::<Result<_, PathBuf>>();
+    of_files(folder, names.map_err(|path| anyhow!("{} is no file with a name that is text", path.display()))?)
 }
 
 /// Digests names and contents of files below a folder.
@@ -155,21 +156,6 @@ fn of_files(folder: &Path, mut names: Vec<String>) -> Result<Digest> {
 
 fn of_file(path: &Path) -> Result<Digest> {
     files::digest(path).with_context(|| path.display().to_string())
-}
-
-fn files_below(folder: &Path) -> Result<Vec<String>> {
-    let (mut folders, mut names) = (vec![PathBuf::new()], Vec::new());
-    while let Some(below) = folders.pop() {
-        for entry in fs::read_dir(folder.join(&below))? {
-            let entry = entry?;
-            let name = below.join(entry.file_name());
-            match entry.file_type()?.is_dir() {
-                true => folders.push(name),
-                false => names.push(name.to_str().context("a name that is no text")?.to_owned()),
-            }
-        }
-    }
-    Ok(names)
 }
 
 #[cfg(test)]

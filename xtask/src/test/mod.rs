@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 
 use crate::run::{FEATURES, cargo, output};
-use crate::{deny, examples, setup, simt};
+use crate::{deny, examples, setup, simt, workflow};
 use programs::Program;
 use times::Times;
 
@@ -48,6 +48,7 @@ fn steps(times: &mut Times) -> Result<()> {
     times.run("clippy", clippy.args(ALL).envs(MODELS).args(["--", "-D", "warnings"]))?;
     times.run("documentation", &mut documentation()?)?;
     times.step("dependencies", |_| deny::check())?;
+    times.step("workflows", |_| workflow::lint())?;
 
     let mut others = build(times, "build all programs and tests", &[])?;
     others.retain(|program| !first.contains(program));
