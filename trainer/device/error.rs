@@ -8,7 +8,7 @@ use precast_runtime::{DriverError, LoadError};
 
 use crate::base::io::IoError;
 use crate::base::stop::Stopped;
-use crate::device::fit::Unfit;
+use crate::device::unfit::Unfit;
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::teacher_cache::CacheError;
 use crate::options::{Advised, UsageError};
@@ -57,4 +57,10 @@ pub enum DeviceError {
     Rank(#[from] RankError),
     /// A signal came before all weights were sent.
     Stopped(#[from] Stopped),
+}
+
+impl From<Unfit> for DeviceError {
+    fn from(unfit: Unfit) -> Self {
+        Self::Memory(Box::new(unfit))
+    }
 }

@@ -1,13 +1,12 @@
 //! From a request to a plan that fits: forms of weights and numbers of slots are chosen here, for a device, a card or a number of
 //! bytes alike.
 
-use std::fmt;
-
 use precast_plan::{Formats, MemoryTable, Plan, PlanError};
 
 use crate::device::DeviceError;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::memory::{Memory, Takes};
+use crate::device::unfit::{Remedy, Unfit};
 use crate::options::{SlotChoice, SlotsUnfit, UsageError, WeightFormat};
 
 /// The form of frozen weights, and slots of completions, that a plan is lowered with.
@@ -52,16 +51,6 @@ pub struct Fit<P> {
     pub passed: Vec<(Choice, Takes)>,
     /// None where it fits.
     pub remedy: Option<Remedy>,
-}
-
-/// Words of a refusal.
-#[derive(Clone, Debug, Default)]
-pub struct Remedy {
-    /// Names what does not fit.
-    pub what: String,
-    pub advice: String,
-    /// Slots that do not fit.
-    pub slots: Option<SlotsUnfit>,
 }
 
 /// Chooses the first plan of a request that fits; else the last, which is refused where it would be sealed.
@@ -157,40 +146,6 @@ impl<P: AsRef<Plan>> Fit<P> {
         let table = format!("{}{host}{other}", MemoryTable::of(self.plan.as_ref()));
         let remedy = self.remedy.clone().unwrap_or_default();
         Err(Unfit { takes: self.takes, memory, table, remedy }.into())
-    }
-}
-
-/// A plan that takes more memory than there is.
-#[derive(Clone, Debug)]
-pub struct Unfit {
-    pub takes: Takes,
-    pub memory: Memory,
-    /// Table of the memory that it takes; empty where it has been shown.
-    pub table: String,
-    pub remedy: Remedy,
-}
-
-impl From<Unfit> for DeviceError {
-    fn from(unfit: Unfit) -> Self {
-        Self::Memory(Box::new(unfit))
-    }
-}
-
-impl fmt::Display for Unfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { takes, memory, table, remedy: Remedy { what, advice, .. } } = self;
-        let what = if what.is_empty() { "this run does not fit" } else { what };
-        let parts = match (memory.kernels, takes.host_bytes) {
-            (0, 0) => format!("{} bytes of device memory", takes.bytes),
-            (kernels, _) => format!(
-                "{} bytes ({} of device memory, up to {kernels} for kernels{})",
-                takes.bytes + kernels + takes.host_bytes,
-                takes.bytes,
-                takes.beside(|bytes| bytes.to_string())
-            ),
-        };
-        write!(f, "{what}: it needs {parts}, and {memory}.")?;
-        [table, advice].into_iter().filter(|part| !part.is_empty()).try_for_each(|part| write!(f, "\n{part}"))
     }
 }
 

@@ -17,11 +17,12 @@ use precast_system::terminal::tell;
 
 use crate::base::notes::note;
 use crate::base::startup_times::Startup;
-use crate::device::fit::{Choice, Fit, Lower, Remedy, check_stored, fit, formats, forms, most_slots, note_form};
+use crate::device::fit::{Choice, Fit, Lower, check_stored, fit, formats, forms, most_slots, note_form};
 use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::memory::Memory;
 use crate::device::run_heading::Heading;
 use crate::device::seal::{SealedDevice, seal};
+use crate::device::unfit::Remedy;
 use crate::device::upload::{Staging, Upload};
 use crate::device::{self, DeviceError, tuning};
 use crate::inputs::adapter::Adapter;

@@ -15,6 +15,7 @@ pub mod session;
 pub mod shapes;
 pub mod training;
 pub mod tuning;
+pub mod unfit;
 pub(crate) mod upload;
 pub mod watch;
 

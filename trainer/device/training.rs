@@ -9,10 +9,11 @@ use precast_runtime::Device;
 
 use crate::base::notes::note;
 use crate::device::DeviceError;
-use crate::device::fit::{Choice, Fit, Lower, Remedy, fit, formats, forms, most_slots, note_form};
+use crate::device::fit::{Choice, Fit, Lower, fit, formats, forms, most_slots, note_form};
 use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::memory::Memory;
 use crate::device::shapes::Shapes;
+use crate::device::unfit::Remedy;
 use crate::options::{RunConfig, SlotChoice, SlotsUnfit, WeightFormat};
 
 /// A training run, for an architecture.

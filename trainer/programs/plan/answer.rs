@@ -6,9 +6,10 @@ use precast_plan::{TrainingPlan, human_bytes};
 use serde::{Serialize, Serializer};
 
 use super::changes::{Change, least_changes};
-use crate::device::fit::{Fit, Remedy, Unfit};
+use crate::device::fit::Fit;
 use crate::device::memory::{Memory, Takes};
 use crate::device::training::Training;
+use crate::device::unfit::{Remedy, Unfit};
 use crate::programs::failure::Failure;
 
 /// Comparison of a run with the memory that there is.

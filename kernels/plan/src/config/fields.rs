@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use super::ConfigError;
-use super::unsupported::SETTINGS;
 use crate::family::Family;
 
 /// Class (`*` for all), field, default, `null` where the class takes that, another value, and what is done with it.
@@ -30,14 +29,6 @@ pub(super) fn refuse_null(config: &Value, family: &Family) -> Result<(), ConfigE
             "{name} is null, and {family} takes a value there: give one, or remove the line for the default"
         ))),
     }
-}
-
-/// Returns the fields with a value that neither transformers' class nor this program knows: a model's own code may read them.
-pub fn unread_fields<'a>(config: &'a Value, family: &Family) -> Vec<&'a str> {
-    let fields = config.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
-    let is_setting = |name: &str| SETTINGS.iter().any(|(setting, ..)| *setting == name);
-    let names = fields.map(|(name, _)| name.as_str()).filter(|name| !name.starts_with('_'));
-    names.filter(|name| !is_known(family, name) && !is_setting(name)).collect()
 }
 
 #[cfg(test)]
@@ -86,11 +77,5 @@ mod tests {
                 assert_eq!(read(&config).is_ok(), null == "null", "{} {name} = null", family.model_type);
             }
         }
-    }
-
-    #[test]
-    fn fields_of_no_class_are_named() {
-        let config = json!({"hidden_size": 64, "_name_or_path": "a", "sink_tokens": 4, "mup": null, "qk_norm": false});
-        assert_eq!(unread_fields(&config, &FAMILIES[0]), ["sink_tokens"]);
     }
 }

@@ -4,13 +4,14 @@ mod fields;
 mod rope;
 mod unsupported;
 
+pub use unsupported::unread_fields;
+
 use precast_kernels::attention;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::family::{Bias, FAMILIES, Family, HeadDim};
 use crate::rope::{Llama3, frequencies};
-pub use fields::unread_fields;
 
 /// Every property of a model that determines its plan.
 #[derive(Clone, Debug, PartialEq)]

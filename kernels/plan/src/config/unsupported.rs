@@ -37,7 +37,7 @@ const SWIGLU: &str = "the MLP is SwiGLU: only `silu` is supported";
 const FULL: &str = "only full causal attention is supported";
 
 /// Settings with the values at which they change nothing, as transformers and the remote code of models spell them.
-pub(super) const SETTINGS: [(&str, Neutral, &str); 37] = [
+const SETTINGS: [(&str, Neutral, &str); 37] = [
     ("hidden_act", Text("silu"), SWIGLU),
     ("hidden_activation", Text("silu"), SWIGLU),
     ("attention_dropout", Number(0.0), "dropout is not supported; set it to 0"),
@@ -123,6 +123,14 @@ pub(super) fn given<'a>(config: &'a Value, field: &str) -> Option<&'a Value> {
     config.get(field).filter(|value| !value.is_null())
 }
 
+/// Returns the fields with a value that neither transformers' class nor this program knows: a model's own code may read them.
+pub fn unread_fields<'a>(config: &'a Value, family: &Family) -> Vec<&'a str> {
+    let fields = config.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    let is_setting = |name: &str| SETTINGS.iter().any(|(setting, ..)| *setting == name);
+    let names = fields.map(|(name, _)| name.as_str()).filter(|name| !name.starts_with('_'));
+    names.filter(|name| !fields::is_known(family, name) && !is_setting(name)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -187,5 +195,11 @@ mod tests {
             };
             assert!(message.starts_with(&format!("unsupported {field} = ")), "{field}: {message}");
         }
+    }
+
+    #[test]
+    fn fields_of_no_class_are_named() {
+        let config = json!({"hidden_size": 64, "_name_or_path": "a", "sink_tokens": 4, "mup": null, "qk_norm": false});
+        assert_eq!(unread_fields(&config, &FAMILIES[0]), ["sink_tokens"]);
     }
 }
