@@ -51,6 +51,7 @@ mod kill;
 mod loads;
 mod log;
 mod lora;
+mod masks;
 mod mathematics;
 mod messages;
 mod mixture;

@@ -118,9 +118,10 @@ enum Task {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Compare adapters with PEFT, students with transformers and llama.cpp, exports with llama.cpp's converter and event files with
-    /// TensorBoard; installs 3 GB from PyPI in target/peers, unless PRECAST_PEERS_PYTHON names a Python that has
-    /// xtask/peers/requirements.txt; PRECAST_BIN names a trainer in place of one that is built
+    /// Compare adapters with PEFT, students with transformers and llama.cpp, exports with llama.cpp's converter, event files with
+    /// TensorBoard, and tokens and labels of rows with transformers, TRL and datasets (masks); installs 3 GB from PyPI in target/peers, and
+    /// as much for masks, unless PRECAST_PEERS_PYTHON names a Python that has xtask/peers/requirements.txt or masks.txt; PRECAST_BIN names
+    /// a trainer in place of one that is built
     Peers {
         checks: Vec<String>,
     },

@@ -1,5 +1,5 @@
-//! `cargo xtask peers`: compares files of Precast with those of PEFT, transformers, llama.cpp and TensorBoard, on the CPU. It is
-//! no part of `cargo xtask test`: torch alone takes 3 GB.
+//! `cargo xtask peers`: compares files of Precast with those of PEFT, transformers, llama.cpp and TensorBoard, and rows of data with what
+//! TRL and datasets make of them, on the CPU. It is no part of `cargo xtask test`: torch alone takes 3 GB.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,14 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::run::{cargo, output, step};
 use crate::setup;
 
-/// Receives the environment of Python, llama.cpp's converter, and what the checks are given.
+/// Receives the environments of Python, llama.cpp's converter, and what the checks are given.
 const DIR: &str = "target/peers";
-const REQUIREMENTS: &str = "xtask/peers/requirements.txt";
 
-/// Names a Python that has the packages of [`REQUIREMENTS`]; nothing is installed for it.
+/// Lists of packages: those of models, and those of data, which are newer.
+const MODELS: &str = "xtask/peers/requirements.txt";
+const DATA: &str = "xtask/peers/masks.txt";
+
+/// Names a Python that has the packages of the checks; nothing is installed for it.
 const PYTHON: &str = "PRECAST_PEERS_PYTHON";
 
 /// Source package that holds llama.cpp's `convert_hf_to_gguf.py`.
@@ -32,19 +35,25 @@ struct Peers {
 }
 
 type Check = fn(&Peers) -> Result<()>;
-const CHECKS: [(&str, Check); 4] =
-    [("tensorboard", tensorboard), ("adapters", adapters), ("export", export), ("students", students)];
+const CHECKS: [(&str, &str, Check); 5] = [
+    ("tensorboard", MODELS, tensorboard),
+    ("adapters", MODELS, adapters),
+    ("export", MODELS, export),
+    ("students", MODELS, students),
+    ("masks", DATA, masks),
+];
 
 /// Runs the named checks, or all.
 pub fn peers(names: &[String]) -> Result<()> {
-    let known = CHECKS.map(|(name, _)| name);
+    let known = CHECKS.map(|(name, ..)| name);
     if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
         bail!("no check `{name}`: there are {}", known.join(", "));
     }
     fs::create_dir_all(DIR)?;
-    let peers = Peers { python: python()?, program: program()? };
-    for (name, check) in CHECKS {
+    let program = program()?;
+    for (name, packages, check) in CHECKS {
         if names.is_empty() || names.iter().any(|asked| asked == name) {
+            let peers = Peers { python: python(packages)?, program: program.clone() };
             check(&peers).with_context(|| format!("the check `{name}`"))?;
         }
     }
@@ -60,19 +69,19 @@ fn program() -> Result<PathBuf> {
     Ok("target/release/precast".into())
 }
 
-/// Returns a Python with the peers' packages, installed from PyPI below `target` unless the environment names one.
-fn python() -> Result<PathBuf> {
+/// Returns a Python with the packages of a list, installed from PyPI below `target` unless the environment names one.
+fn python(packages: &str) -> Result<PathBuf> {
     if let Some(python) = std::env::var_os(PYTHON) {
         println!("{PYTHON} is {}: nothing is installed", python.display());
         return Ok(python.into());
     }
-    let environment = Path::new(DIR).join("python");
+    let environment = Path::new(DIR).join(if packages == MODELS { "python" } else { "python-data" });
     let python = environment.join("bin/python");
     if !python.exists() {
         step("make an environment of Python", Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
     }
     let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", REQUIREMENTS]);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", packages]);
     step("install the peers from PyPI, 3 GB at first", &mut pip)?;
     Ok(python)
 }
@@ -88,6 +97,10 @@ impl Peers {
         command.args(line.split_whitespace());
         command
     }
+}
+
+fn masks(peers: &Peers) -> Result<()> {
+    peers.script("tests/masks/check.py", &[&peers.program])
 }
 
 fn adapters(peers: &Peers) -> Result<()> {
@@ -142,18 +155,20 @@ fn converter(python: &Path) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{REQUIREMENTS, peers};
+    use super::{DATA, MODELS, peers};
     use crate::run::root;
 
     #[test]
     fn every_package_of_the_peers_is_pinned() {
-        let listed = std::fs::read_to_string(root().join(REQUIREMENTS)).unwrap();
-        assert!(listed.lines().count() > 5 && listed.lines().all(|line| line.contains("==")), "{listed}");
+        for packages in [MODELS, DATA] {
+            let listed = std::fs::read_to_string(root().join(packages)).unwrap();
+            assert!(listed.lines().count() > 5 && listed.lines().all(|line| line.contains("==")), "{listed}");
+        }
     }
 
     #[test]
     fn an_unknown_check_is_refused_by_name() {
         let refused = peers(&["tensorbord".to_owned()]).unwrap_err().to_string();
-        assert_eq!(refused, "no check `tensorbord`: there are tensorboard, adapters, export, students");
+        assert_eq!(refused, "no check `tensorbord`: there are tensorboard, adapters, export, students, masks");
     }
 }
