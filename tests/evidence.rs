@@ -121,6 +121,9 @@ fn a_signature_is_made_and_asked_for() {
     compare("signed", "signed").with("--trusted-key owner.key.pub").succeeds();
     compare("signed", WHOLE).with("--trusted-key owner.key.pub").fails(2, "not signed");
     case.run("evidence --device sim --out unsigned --key owner.key.pub").fails(2, "--key");
+    // A key that lies where its signature would.
+    fs::copy(case.path("owner.key"), case.path("third.minisig")).unwrap();
+    case.run("evidence --device sim --out third --key third.minisig").fails(2, "third.minisig is there already");
 }
 
 /// A release brings a version, a file and a bundle of its own; a kernel of the same sources is the same kernel.

@@ -28,6 +28,10 @@ fn a_cache_is_read_where_its_key_is_trusted_alone() {
     let signature = case.read("cache/cache.json.minisig");
     assert!(unsigned(&case, "cache") == contents_of(&case, "plain"));
 
+    fs::create_dir(case.path("held")).unwrap();
+    fs::copy(case.path("good"), case.path("held/good")).unwrap();
+    fill(&case, "held", "--key held/good").fails(2, "held/good lies in --out held: an input is never overwritten");
+
     let run = |cache: &str, words: &str| {
         case.distill("out", ["--seq-len 16 --steps 1 --overwrite --teacher-cache", cache, words])
     };

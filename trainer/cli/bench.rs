@@ -86,7 +86,8 @@ fn generate(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     let (prompt_tokens, max_tokens) = (prompt_tokens.unwrap_or(PROMPT_TOKENS), max_tokens.unwrap_or(MAX_TOKENS));
     let forward = decoding.forward(&options)?;
     if let Some(out) = &out {
-        check_directory(out, Existing::Replace, &[&forward.model])?;
+        let inputs = [&forward.model].into_iter().chain(&forward.adapter).chain(&forward.target.kernels.bundle);
+        check_directory(out, Existing::Replace, &inputs.map(PathBuf::as_path).collect::<Vec<_>>())?;
     }
     let request = GenerationBench { forward, slots: decoding.slots, prompt_tokens, max_tokens };
     end(&bench::bench_generation(&request, startup, reader(json))?, out.as_deref(), json)

@@ -32,8 +32,9 @@ pub struct Arguments {
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let Arguments { out, target, seed, key } = arguments;
-    if out.exists() {
-        return Err(Failure::usage(format!("--out {} is there already: name another file", out.display())));
+    let signature = key.is_some().then(|| signature_path(&out));
+    if let Some(there) = [&out].into_iter().chain(&signature).find(|path| path.exists()) {
+        return Err(Failure::usage(format!("--out: {} is there already: name another file", there.display())));
     }
     let key = key.map(SigningKey::open).transpose()?;
     let options = Options { target, ..Options::default() };

@@ -12,6 +12,7 @@ mod sequences;
 mod sweep;
 
 use std::fmt;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -125,7 +126,8 @@ fn check_alike(request: &CacheRequest, made: &Made, ranks: &Ranks) -> Result<(),
 fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutcome>, Failure> {
     let config = request.run()?;
     config.sources()?;
-    refuse_inputs(&request.out, &config.inputs())?;
+    let inputs: Vec<&Path> = config.inputs().into_iter().chain(request.key.as_deref()).collect();
+    refuse_inputs(&request.out, &inputs)?;
     refuse_within(&request.out, &config.inputs())?;
     let key = request.key.clone().filter(|_| ranks.is_first()).map(SigningKey::open).transpose()?;
     let sign = |bytes: &[u8]| key.as_ref().map(|key| key.sign(bytes)).transpose();
