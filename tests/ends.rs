@@ -17,7 +17,8 @@ fn case() -> Case {
     case
 }
 
-/// A list of the configuration has the tokenizer's, or the first counts; where there is none, the tokenizer's does, else another file's.
+/// A list of the configuration has the tokenizer's, or the first counts; where there is none, the tokenizer's does,
+/// else another file's.
 #[test]
 fn documents_end_by_the_token_that_any_file_names() {
     let case = case();

@@ -1,5 +1,5 @@
-//! A command seals exactly where its memory is enough, and a plan says so before it: by the byte, on a card's own memory and on one that
-//! it shares with the host.
+//! A command seals exactly where its memory is enough, and a plan says so before it: by the byte, on a card's own
+//! memory and on one that it shares with the host.
 
 use precast::device::memory::KERNELS_BYTES;
 

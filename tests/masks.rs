@@ -1,5 +1,6 @@
-//! Rows become the tokens and labels that transformers, TRL and datasets make of them: a few of those that `cargo xtask peers masks`
-//! compares, for byte-level tokenizers with and without offsets of blanks, and one that falls back to bytes.
+//! Rows become the tokens and labels that transformers, TRL and datasets make of them: a few of those that `cargo xtask
+//! peers masks` compares, for byte-level tokenizers with and without offsets of blanks, and one that falls back to
+//! bytes.
 
 use serde::Deserialize;
 

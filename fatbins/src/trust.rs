@@ -45,8 +45,8 @@ pub fn signature_path(file: &Path) -> PathBuf {
     name.into()
 }
 
-/// True if a text is one line of base64 behind each comment of these kinds, as minisign writes it, and nothing else: its library skips
-/// what it does not need.
+/// True if a text is one line of base64 behind each comment of these kinds, as minisign writes it, and nothing else:
+/// its library skips what it does not need.
 fn has_lines<const N: usize>(text: &str, kinds: [&str; N]) -> bool {
     let comments: Vec<&str> = text.lines().step_by(2).collect();
     let is_of =

@@ -10,7 +10,8 @@ use crate::programs::failure::Failure;
 pub struct Arguments {
     #[command(flatten)]
     request: RowsRequest,
-    /// Print a line of JSON for each row: file, row, tokens, input_ids and labels, -100 where a token does not count; or error
+    /// Print a line of JSON for each row: file, row, tokens, input_ids and labels, -100 where a token does not count;
+    /// or error
     #[arg(long)]
     json: bool,
 }

@@ -85,7 +85,8 @@ impl Kernels {
     /// The file if one is named; else for the simulated GPU its own; else the embedded one.
     ///
     /// # Errors
-    /// [`DeviceError`] where the file cannot be read or the embedded one must not be used, and where a trusted key is none.
+    /// [`DeviceError`] where the file cannot be read or the embedded one must not be used, and where a trusted key is
+    /// none.
     pub fn find(&self, arch: Arch, plan: &Plan) -> Result<BundleSource, DeviceError> {
         self.keys()?;
         if arch == Arch::Sim && self.bundle.is_none() {

@@ -1,5 +1,5 @@
-//! From a request to a plan that fits: forms of weights and numbers of slots are chosen here, for a device, a card or a number of
-//! bytes alike.
+//! From a request to a plan that fits: forms of weights and numbers of slots are chosen here, for a device, a card or a
+//! number of bytes alike.
 
 use precast_plan::{Formats, MemoryTable, Plan, PlanError};
 
@@ -90,7 +90,8 @@ pub fn compare<L: Lower>(request: &L, choice: Choice, memory: Option<&Memory>) -
     Ok(Fit::new(plan, choice, host, memory.cloned()))
 }
 
-/// Returns the most slots below those of a choice with which a request fits in one of some forms; 0 where not even one does.
+/// Returns the most slots below those of a choice with which a request fits in one of some forms; 0 where not even one
+/// does.
 pub fn most_slots<L: Lower>(request: &L, asked: u32, forms: &[WeightFormat], memory: Option<&Memory>) -> SlotsUnfit {
     let fits = |slots| {
         let choices = forms.iter().map(|format| Choice { format: *format, slots });
@@ -157,7 +158,8 @@ pub fn is_stored_dense(asked: WeightFormat, stored: &Formats) -> bool {
     asked == WeightFormat::Stored && stored.is_dense()
 }
 
-/// Returns the forms that a flag asks for, of weights whose file has its matrices in `stored`, in the order of preference.
+/// Returns the forms that a flag asks for, of weights whose file has its matrices in `stored`, in the order of
+/// preference.
 pub fn forms(asked: WeightFormat, stored: &Formats) -> Vec<WeightFormat> {
     match asked {
         WeightFormat::Int8 => vec![asked],

@@ -28,8 +28,8 @@ impl DeviceMemory {
         if device.has_one_memory() { Self::Shared } else { Self::Own }
     }
 
-    /// Chooses how weights are read for a device: past the page cache, and never from a mapped file, where that takes the
-    /// device's memory.
+    /// Chooses how weights are read for a device: past the page cache, and never from a mapped file, where that takes
+    /// the device's memory.
     pub fn access(device: &Device) -> Access {
         if device.integrated { Access::Direct } else { Access::Map }
     }

@@ -82,7 +82,8 @@ impl<'a> Training<'a> {
         }
     }
 
-    /// Returns what a refused run is told of weights in 8 bits; empty where that takes no less or no run of this kind can have it.
+    /// Returns what a refused run is told of weights in 8 bits; empty where that takes no less or no run of this kind
+    /// can have it.
     fn rounded(&self, unfit: &Fit<TrainingPlan>) -> String {
         let int8 = Choice { format: WeightFormat::Int8, ..unfit.choice };
         let plan = self.own_teacher().filter(|_| unfit.choice.format != WeightFormat::Int8).map(|_| self.lower(int8));

@@ -38,8 +38,8 @@ pub const RESULTS: [&str; 4] = ["student", "student.best", "adapter", "adapter.b
 /// Most notes of a run, over however many parts.
 const MOST_NOTES: usize = 1024;
 
-/// The resolved configuration, digests of everything that went in, the device, memory and start-up. What no program reads back is
-/// JSON.
+/// The resolved configuration, digests of everything that went in, the device, memory and start-up. What no program
+/// reads back is JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunRecord {
@@ -60,26 +60,26 @@ pub struct RunRecord {
     pub models: BTreeMap<String, Digest>,
     /// From its start, and from each resume on.
     pub parts: Vec<PartRecord>,
-    /// What people should know of all its parts.
+    /// Notes for people on all its parts.
     pub notes: Vec<String>,
     pub metrics: Option<MetricsRecord>,
     /// The checkpoint with the lowest held-out loss, and what that is judged by.
     pub best: Option<BestRecord>,
     pub held_out: Option<Since>,
-    /// How well the teacher predicts the first batch, and what is known of one that is not exact.
+    /// Score of the teacher on the first batch, and the certificate of one that is not exact.
     pub teacher_score: Option<TeacherScore>,
     pub teacher_certificate: Option<Known<TeacherCertificate>>,
     /// The cache that the teacher's rows are read from.
     pub teacher_cache: Option<Known<CacheRecord>>,
     /// Completions of held-out prompts.
     pub samples: Option<Vec<SampleRecord>>,
-    /// How much its file of completions held at its last checkpoint.
+    /// Extent of its file of completions at its last checkpoint.
     pub samples_written: Option<Extent>,
     /// Files that the run writes, what they replace for a moment, and the runs that it replaces.
     pub files: Option<BTreeMap<String, Digest>>,
     pub replacing: BTreeMap<String, Digest>,
     pub replaces: Vec<u64>,
-    /// What its logs hold.
+    /// Contents of its logs.
     pub logs: Option<BTreeMap<String, Written>>,
     pub gpu: Option<Limits>,
     pub startup: Value,
@@ -115,7 +115,7 @@ pub struct DataRecord {
     /// Once it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<Digest>,
-    /// What a pass comes to, once one has ended.
+    /// Summary of a pass, once one has ended.
     #[serde(flatten)]
     pub pass: Map<String, Value>,
 }
@@ -150,7 +150,7 @@ pub struct PartRecord {
     pub device: DeviceRecord,
     pub binary: Option<Digest>,
     pub bundle: String,
-    /// What is not as it was in the part before.
+    /// Changes since the part before.
     pub changed: Vec<String>,
     /// To be pasted into a shell.
     pub command: String,
@@ -201,7 +201,7 @@ pub struct TeacherCertificate {
     pub by: Option<CertifiedBy>,
 }
 
-/// How that is known.
+/// Source of that knowledge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum CertifiedBy {

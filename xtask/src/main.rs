@@ -38,8 +38,8 @@ use clap::Parser;
 enum Task {
     /// Set up, then run a real distillation and write its report
     Demo,
-    /// Set up, then run every check: format, lints, documentation, dependencies, workflows, tests, and the CUDA sources of every
-    /// operation and variant on the CPU; seconds of each step and test go to target/ci/times.json
+    /// Set up, then run every check: format, lints, documentation, dependencies, workflows, tests, and the CUDA sources
+    /// of every operation and variant on the CPU; seconds of each step and test go to target/ci/times.json
     Test,
     /// Build the trainer as releases are built: its bytes do not depend on the directory
     Build {
@@ -52,8 +52,8 @@ enum Task {
     Emulate,
     /// The same, and compare it with a build in another directory
     Aarch64,
-    /// Test, then run every kernel on the CPU with three seeds, then page, then prove the artifact: locked, reproducible, published,
-    /// built offline; DIR receives what to upload
+    /// Test, then run every kernel on the CPU with three seeds, then page, then prove the artifact: locked,
+    /// reproducible, published, built offline; DIR receives what to upload
     Ci {
         #[arg(default_value = "target/ci")]
         dir: PathBuf,
@@ -84,8 +84,8 @@ enum Task {
     Deny,
     /// Check the workflows of GitHub by actionlint
     Workflows,
-    /// Run the CUDA sources of every example whose name contains TEXT on the CPU, under a checker, or of every key of every model;
-    /// after an edit of a CUDA source nothing is built for it
+    /// Run the CUDA sources of every example whose name contains TEXT on the CPU, under a checker, or of every key of
+    /// every model; after an edit of a CUDA source nothing is built for it
     Simt {
         #[arg(default_value = "", hide_default_value = true)]
         text: String,
@@ -118,10 +118,10 @@ enum Task {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Compare adapters with PEFT, students with transformers and llama.cpp, exports with llama.cpp's converter, event files with
-    /// TensorBoard, and tokens and labels of rows with transformers, TRL and datasets (masks); installs 3 GB from PyPI in target/peers, and
-    /// as much for masks, unless PRECAST_PEERS_PYTHON names a Python that has xtask/peers/requirements.txt or masks.txt; PRECAST_BIN names
-    /// a trainer in place of one that is built
+    /// Compare adapters with PEFT, students with transformers and llama.cpp, exports with llama.cpp's converter, event
+    /// files with TensorBoard, and tokens and labels of rows with transformers, TRL and datasets (masks); installs 3 GB
+    /// from PyPI in target/peers, and as much for masks, unless PRECAST_PEERS_PYTHON names a Python that has
+    /// xtask/peers/requirements.txt or masks.txt; PRECAST_BIN names a trainer in place of one that is built
     Peers {
         checks: Vec<String>,
     },

@@ -1,5 +1,6 @@
-//! `cargo xtask peers`: compares files of Precast with those of PEFT, transformers, llama.cpp and TensorBoard, and rows of data with what
-//! TRL and datasets make of them, on the CPU. It is no part of `cargo xtask test`: torch alone takes 3 GB.
+//! `cargo xtask peers`: compares files of Precast with those of PEFT, transformers, llama.cpp and TensorBoard, and rows
+//! of data with what TRL and datasets make of them, on the CPU. It is no part of `cargo xtask test`: torch alone takes
+//! 3 GB.
 
 use std::fs;
 use std::path::{Path, PathBuf};

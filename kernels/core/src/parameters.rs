@@ -4,9 +4,9 @@
 /// kernels that take the block.
 ///
 /// A field is an `operand`, which every launch has, one that is `optional`, a `scalar`, or `internal`: reserved, or
-/// filled in by the driver. An operand has its access, under a condition or two, then its format, number of elements and
-/// content of checks. `|self, p|` names the key and the block in these expressions, and the counts behind it, u64. Fields
-/// of a block of scalars may say what checks give them.
+/// filled in by the driver. An operand has its access, under a condition or two, then its format, number of elements
+/// and content of checks. `|self, p|` names the key and the block in these expressions, and the counts behind it, u64.
+/// Fields of a block of scalars may say what checks give them.
 #[macro_export]
 macro_rules! parameters {
     ($(#[$meta:meta])* pub struct $params:ident {

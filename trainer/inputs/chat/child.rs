@@ -1,5 +1,5 @@
-//! The process that renders conversations. A template is a stranger's program: it has a process of its own, which the system ends
-//! where it takes too much memory or time, or overflows its stack.
+//! The process that renders conversations. A template is a stranger's program: it has a process of its own, which the
+//! system ends where it takes too much memory or time, or overflows its stack.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{ChatSource, Conversation, Templates};
 
-/// The first argument of a program that is such a process. The harness of tests takes it for the name of a test, and runs that.
+/// The first argument of a program that is such a process. The harness of tests takes it for the name of a test, and
+/// runs that.
 pub const COMMAND: &str = "render_chats";
 
 /// Memory that templates and a row may take besides the program's own.
@@ -47,7 +48,7 @@ pub(super) struct Row {
 /// Answers what comes in by standard input, until the other end of that socket is closed; nothing where it is none.
 ///
 /// # Errors
-/// What the system says.
+/// [`io::Error`] of the socket or of a limit.
 pub fn serve() -> io::Result<()> {
     let input = io::stdin();
     if FileType::from_raw_mode(fstat(&input)?.st_mode) != FileType::Socket {

@@ -65,7 +65,7 @@ fn complete(index: usize, message: Value, purpose: Purpose) -> Result<Value, Str
     Ok(Value::from_pairs(all))
 }
 
-/// What a message has under a name; none where that is null.
+/// Returns the value that a message has under a name; none where that is null.
 fn value_of(message: &Value, name: &str) -> Option<Value> {
     message.get_attr(name).ok().filter(|value| !value.is_none() && !value.is_undefined())
 }

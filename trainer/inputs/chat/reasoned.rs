@@ -1,5 +1,5 @@
-//! The last message under a template whose prompts begin what a model thinks, as those of DeepSeek-R1-Distill and QwQ do: it is not
-//! what rendering adds to a prompt.
+//! The last message under a template whose prompts begin what a model thinks, as those of DeepSeek-R1-Distill and QwQ
+//! do: it is not what rendering adds to a prompt.
 
 use minijinja::Value;
 
@@ -11,9 +11,10 @@ const THINKS: (&str, &str) = ("<think>", "</think>");
 /// A noncharacter of Unicode, in place of the latter.
 const HIDDEN: char = '\u{FDD2}';
 
-/// Returns `text`, which the template renders of all messages, and what the last of them says in it, as TRL's training templates have
-/// both: reasoning that the template drops stays, and all that rendering adds to the messages before counts, but for a header that is
-/// a line. `prompt` is those messages rendered as a prompt. None of other templates and messages.
+/// Returns `text`, which the template renders of all messages, and what the last of them says in it, as TRL's training
+/// templates have both: reasoning that the template drops stays, and all that rendering adds to the messages before
+/// counts, but for a header that is a line. `prompt` is those messages rendered as a prompt. None of other templates
+/// and messages.
 pub(super) fn last_turn(
     template: &Template,
     (messages, tools): (&[Value], Option<&Value>),

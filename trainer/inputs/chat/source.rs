@@ -22,8 +22,8 @@ pub struct ChatSource {
 }
 
 impl ChatSource {
-    /// Of a Hugging Face directory: `chat_template.jinja`, else `chat_template` of `tokenizer_config.json`, and [`TOOL_USE`] beside
-    /// the former. None where there is no template.
+    /// Of a Hugging Face directory: `chat_template.jinja`, else `chat_template` of `tokenizer_config.json`, and
+    /// [`TOOL_USE`] beside the former. None where there is no template.
     ///
     /// # Errors
     /// The file that does not read, and why.
@@ -83,8 +83,8 @@ impl ChatSource {
     }
 }
 
-/// The value of a directory's `tokenizer_config.json`, with the tokens of `special_tokens_map.json`: those of the latter count in files
-/// of before there was `added_tokens_decoder`. Null where it is not there.
+/// The value of a directory's `tokenizer_config.json`, with the tokens of `special_tokens_map.json`: those of the
+/// latter count in files of before there was `added_tokens_decoder`. Null where it is not there.
 ///
 /// # Errors
 /// The file that does not read, and why.

@@ -374,8 +374,8 @@ impl Checkpoint {
         })
     }
 
-    /// The token that ends a document, by `eos_token_id` of the configuration: of a list the tokenizer's if that is in it, else the
-    /// first. Where it names none, the tokenizer's, else by `generation_config.json`.
+    /// The token that ends a document, by `eos_token_id` of the configuration: of a list the tokenizer's if that is in
+    /// it, else the first. Where it names none, the tokenizer's, else by `generation_config.json`.
     ///
     /// # Errors
     /// [`CheckpointError`] where the tokenizer does not read.
@@ -387,8 +387,8 @@ impl Checkpoint {
         })
     }
 
-    /// The tokens that end an answer: those of `generation_config.json`, else of the configuration, else of the tokenizer; and the one
-    /// of `--stop-token`.
+    /// The tokens that end an answer: those of `generation_config.json`, else of the configuration, else of the
+    /// tokenizer; and the one of `--stop-token`.
     pub fn eos_tokens(&self) -> Vec<u32> {
         let mut ids = eos_ids(&self.generation);
         if ids.is_empty() {

@@ -234,8 +234,8 @@ fn write_tokenizer(aside: &mut Aside, from: &[&Checkpoint]) -> Result<(), Checkp
     Ok(())
 }
 
-/// Files that are written otherwise than they were read: settings with the chat template that a model has taken, or that is in several
-/// files, and the tokens that end answers.
+/// Files that are written otherwise than they were read: settings with the chat template that a model has taken, or
+/// that is in several files, and the tokens that end answers.
 fn changed(checkpoint: &Checkpoint) -> Result<Vec<(&'static str, serde_json::Value)>, CheckpointError> {
     let template = match checkpoint.taken_template() {
         Some(taken) => Some(taken.clone()),

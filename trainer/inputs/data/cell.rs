@@ -11,7 +11,7 @@ use super::rows::{self, MASK_HOLDS, Part};
 pub(super) struct Cell<'c> {
     pub column: String,
     pub field: Field,
-    /// Which texts of it are JSON.
+    /// The texts of it that are JSON.
     pub json: &'c Json,
 }
 

@@ -107,7 +107,7 @@ pub(super) enum Raw {
 }
 
 impl Raw {
-    /// What it holds; and true if that is without fields that are null in a table.
+    /// Returns its content; and true if that is without fields that are null in a table.
     pub fn content(self, columns: &Columns) -> Result<(Content, bool), String> {
         match self {
             Self::Line(line) => {
@@ -283,7 +283,7 @@ impl Corpus {
         self.files.iter().any(|one| one.holds.is_text())
     }
 
-    /// What ends documents and completions that are text, in words; none of data that have neither.
+    /// Names the token that ends documents and completions that are text; none of data that have neither.
     pub fn ends(&self) -> Option<String> {
         let is_ended = |holds: &Holds| match holds.kind() {
             Some(kind) => matches!(kind, Kind::Text | Kind::Completion | Kind::Instruction),
@@ -560,8 +560,8 @@ pub(super) fn no_template(path: &Path, kind: Kind, lacks: &str) -> DataError {
     DataError::file(path, format_args!("has {kind}, and {lacks}: {remedy}"))
 }
 
-/// Tokens of a text of which those that overlap spans of it count, as transformers has them since 5.24: the tokens of a character
-/// all have its bytes.
+/// Tokens of a text of which those that overlap spans of it count, as transformers has them since 5.24: the tokens of a
+/// character all have its bytes.
 fn labeled(ids: Vec<u32>, offsets: &[(usize, usize)], spans: &[Range<usize>]) -> Chunk {
     let mut spans = spans.iter().filter(|span| !span.is_empty()).peekable();
     let mut counts = |(start, end): (usize, usize)| {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::jsonl;
 use super::rows::{Columns, Content, Kind, no_column, no_field};
 
-/// Which columns to read of a file whose first line this is.
+/// Chooses the columns to read of a file whose first line this is.
 pub(super) fn columns(line: &str, field: Option<&str>) -> Result<Columns, String> {
     let names = cells(line)?;
     if let Some(name) = (1..names.len()).find_map(|at| names[..at].contains(&names[at]).then_some(&names[at])) {

@@ -6,7 +6,7 @@ use ::parquet::basic::ConvertedType;
 use ::parquet::schema::types::Type;
 use serde_json::Value;
 
-/// Which texts of a column, or of a struct, are JSON. A list is marked as what is in it.
+/// Texts of a column, or of a struct, that are JSON. A list is marked as its values are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Json {
     #[default]
@@ -17,7 +17,7 @@ pub(super) enum Json {
 }
 
 impl Json {
-    /// Of the columns of a schema, and of the features that the library datasets writes into a file's metadata.
+    /// Reads them of the columns of a schema, and of the features that the library datasets writes into a file's metadata.
     pub fn of(schema: &Type, features: Option<&str>) -> Self {
         let features = features.and_then(|text| serde_json::from_str::<Value>(text).ok());
         match Self::of_type(schema) {
@@ -98,7 +98,7 @@ mod tests {
         ];
         for list in features {
             let metadata = format!(r#"{{"info": {{"features": {{"messages": {list}, "id": {text}}}}}}}"#);
-            assert_eq!(Json::of(&texts("UTF8").unwrap(), Some(&metadata)), fields(&[messages.clone()]));
+            assert_eq!(Json::of(&texts("UTF8").unwrap(), Some(&metadata)), fields(std::slice::from_ref(&messages)));
         }
         for other in ["{}", "", r#"{"info": {"features": [7]}}"#] {
             assert_eq!(Json::of(&texts("UTF8").unwrap(), Some(other)), Json::None);

@@ -4,7 +4,8 @@ use ::parquet::basic::Encoding;
 use ::parquet::column::page::Page;
 use ::parquet::errors::Result;
 
-/// Returns the first row, counted from 1, that has more than so many values in a column whose repetition levels end at `level`.
+/// Returns the first row, counted from 1, that has more than so many values in a column whose repetition levels end at
+/// `level`.
 ///
 /// # Errors
 /// An error of a page that does not read.

@@ -21,7 +21,7 @@ use super::{DataError, MOST_DOCUMENT_BYTES, dialects, levels, pages};
 
 /// Metadata in which the library datasets describes columns.
 const FEATURES: &str = "huggingface";
-/// What a prompt or a completion is, for messages.
+/// Forms of a prompt or a completion, for messages.
 const PART: &str = "a string or a list of messages";
 
 /// Records that are decoded at once.
@@ -52,7 +52,7 @@ fn unreadable<E: Display>(path: &Path) -> impl FnOnce(E) -> DataError {
     move |reason| DataError::of(path, format_args!("{reason}: not a parquet file that can be read; {remedy}"))
 }
 
-/// Which columns to read of a file, by its schema; of a column of JSON that is asked for, by its first row.
+/// Chooses the columns to read of a file, by its schema; of a column of JSON that is asked for, by its first row.
 pub(super) fn columns(path: &Path, file: File, field: Option<&str>) -> Result<Columns, DataError> {
     let again = file.try_clone().map_err(DataError::io(path))?;
     let reader = open(path, file)?;

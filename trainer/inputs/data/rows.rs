@@ -14,7 +14,7 @@ const IGNORED: i64 = -100;
 
 /// Which tokens of a row are no padding.
 pub(super) const MASK: &str = "attention_mask";
-/// Which tokens of a row count, as TRL writes them beside its ids.
+/// Columns that say which tokens of a row count, as TRL writes them beside its ids.
 const COUNTED: [&str; 2] = ["completion_mask", "assistant_masks"];
 /// What such a column holds, for messages.
 pub(super) const MASK_HOLDS: &str = "a list of 0 and 1, or of true and false";
@@ -95,7 +95,7 @@ pub(super) struct Columns {
     pub unread: Vec<String>,
     /// All of a `.csv` file, in its order.
     pub header: Vec<String>,
-    /// Which texts of a `.parquet` file are JSON.
+    /// Texts of a `.parquet` file that are JSON.
     pub json: Json,
 }
 
@@ -173,7 +173,8 @@ pub(super) struct Ids {
     pub masks: Masks,
 }
 
-/// Columns of a row that say something of each of its tokens: whether it is of the text, and not padding, or whether it counts.
+/// Columns of a row that say something of each of its tokens: whether it is of the text, and not padding, or whether it
+/// counts.
 pub(super) type Masks = Vec<(&'static str, Vec<bool>)>;
 
 /// A prompt or a completion.

@@ -51,7 +51,8 @@ pub struct OutputOptions {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
           default_missing_value = "true", add = Change::AtResume)]
     pub allow_divergence: bool,
-    /// Token that ends answers, beside those that the student's files name: it is written into its generation_config.json
+    /// Token that ends answers, beside those that the student's files name: it is written into its
+    /// generation_config.json
     #[arg(long, value_name = "TOKEN")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_token: Option<String>,

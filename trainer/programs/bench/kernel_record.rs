@@ -82,7 +82,8 @@ impl KernelRecord {
         }
     }
 
-    /// Measures groups of launches of a step of so many seconds: `prepare` has a step leave behind what each of them works on, and
+    /// Measures groups of launches of a step of so many seconds: `prepare` has a step leave behind what each of them
+    /// works on, and
     /// `sample` takes the time of one launch, seconds.
     pub(super) fn measure<C>(
         device: &mut C,

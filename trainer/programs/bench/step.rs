@@ -59,8 +59,8 @@ pub struct StepTimes {
     pub between_ms: f64,
 }
 
-/// Measures start-up, steps, and every kernel of a step; where cuBLASLt computes the products, those of the bundle's kernels
-/// too.
+/// Measures start-up, steps, and every kernel of a step; where cuBLASLt computes the products, those of the bundle's
+/// kernels too.
 ///
 /// # Errors
 /// [`Failure`] of the models or the device.

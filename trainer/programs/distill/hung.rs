@@ -6,16 +6,25 @@ use std::thread;
 use signal_hook::low_level;
 
 use crate::base::startup_times::Startup;
+use crate::device::session::Session;
 use crate::device::watch::{Hang, LAST_WORDS};
 use crate::programs::failure::Failure;
 use crate::programs::rank_end;
 use crate::ranks::Ranks;
 use crate::run::metrics::{METRICS, Metrics};
+use crate::run::out::Out;
 use crate::run::outcome::{Outcome, Status};
 use crate::run::record::{RECORD, RunRecord};
 
+/// Has a hang of the device end the run of all ranks.
+pub(super) fn watch(session: &mut Session, out: Option<&Out>, ranks: &Ranks) {
+    let path = out.and_then(|out| std::path::absolute(out.path()).ok());
+    let ranks = ranks.clone();
+    session.watch.on_hang(move |hang| end(&ranks, Hang { ranks: Some(ranks.count()), ..hang }, path.as_deref()));
+}
+
 /// Ends the process of a run whose device hangs, and with it all ranks.
-pub(super) fn end(ranks: &Ranks, hang: Hang, out: Option<&Path>) {
+fn end(ranks: &Ranks, hang: Hang, out: Option<&Path>) {
     let failure = rank_end::ended::<()>(ranks, Err(Box::new(hang).into())).expect_err("it has failed");
     match (&failure, out) {
         // Before it is said: nobody may read that.

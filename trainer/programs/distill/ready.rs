@@ -23,7 +23,6 @@ use crate::base::stop::Stop;
 use crate::device;
 use crate::device::run_models::RunModels;
 use crate::device::session::Session;
-use crate::device::watch::Hang;
 use crate::inputs::checkpoint::{Checkpoint, check_space};
 use crate::inputs::data::{Batches, Chunk, Corpus, DataError, Step, Streams, Summaries};
 use crate::options::{Final, OutputOptions, RunConfig, ShapeOptions};
@@ -72,12 +71,7 @@ pub(super) fn ready(
     startup.end("device");
     let gauge = driver.gauge();
     let (mut session, ()) = Session::open(driver, models, config, placement, startup, |_| ())?;
-    let path = out.as_ref().and_then(|out| std::path::absolute(out.path()).ok());
-    let ranks_of_run = ranks.clone();
-    session.watch.on_hang(move |hang| {
-        let ranks = Some(ranks_of_run.count());
-        hung::end(&ranks_of_run, Hang { ranks, ..hang }, path.as_deref());
-    });
+    hung::watch(&mut session, out.as_ref(), ranks);
     session.watch.checkpoint(begin.step);
     known.check_room(config, &session)?;
     if let Some(cache) = &models.cache {

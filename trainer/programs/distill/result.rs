@@ -20,8 +20,8 @@ use crate::run::error::RunError;
 use crate::run::outcome::RunFault;
 use crate::run::saved_tensor::SavedTensor;
 
-/// Writes the student, or its adapter, to the output directory, under a name: as it is on the device, or as a checkpoint has it. One
-/// that is as it began is no result.
+/// Writes the student, or its adapter, to the output directory, under a name: as it is on the device, or as a
+/// checkpoint has it. One that is as it began is no result.
 pub(super) fn write_result(
     name: &str,
     saved: Option<&Saved>,

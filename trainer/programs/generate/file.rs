@@ -1,5 +1,5 @@
-//! The file of completions: a row each, appended in the order of the prompts, and a header beside it by which it is continued: what
-//! they follow from, and the digest of each row.
+//! The file of completions: a row each, appended in the order of the prompts, and a header beside it by which it is
+//! continued: what they follow from, and the digest of each row.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
@@ -85,8 +85,8 @@ impl CompletionsFile {
         }
     }
 
-    /// Opens the file of a generation that is continued, and returns the number of completions that are there. What a kill has left
-    /// of one, without its end or its digest, is truncated.
+    /// Opens the file of a generation that is continued, and returns the number of completions that are there. What a
+    /// kill has left of one, without its end or its digest, is truncated.
     ///
     /// # Errors
     /// [`Failure`] where the header is of another generation, or a row is not as it was written.
@@ -172,8 +172,8 @@ pub(super) fn check_place(path: &Path, resumes: bool, data: &[PathBuf]) -> Resul
     }
 }
 
-/// Refuses to continue a generation with other settings, all of which are named. Returns the bytes of the settings, and the lines of
-/// digests behind them.
+/// Refuses to continue a generation with other settings, all of which are named. Returns the bytes of the settings, and
+/// the lines of digests behind them.
 fn check_header(path: &Path, header: &Map<String, Value>) -> Result<(usize, Vec<String>), Failure> {
     let beside = header_path(path);
     let missing = |error: std::io::Error| match error.kind() {

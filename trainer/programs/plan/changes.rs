@@ -44,8 +44,8 @@ struct Case<'a> {
     fit: &'a Fit<TrainingPlan>,
 }
 
-/// Returns the least changes by which a run fits that does not: what gives the same bits before what keeps a step's tokens, that before
-/// a rounded teacher, and shorter sequences last. None of them is more of another.
+/// Returns the least changes by which a run fits that does not: what gives the same bits before what keeps a step's
+/// tokens, that before a rounded teacher, and shorter sequences last. None of them is more of another.
 pub(super) fn least_changes(run: &Training<'_>, fit: &Fit<TrainingPlan>) -> Vec<Change> {
     Case { run, fit }.least_changes()
 }

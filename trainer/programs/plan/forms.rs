@@ -30,8 +30,8 @@ pub(super) struct Forms {
 }
 
 impl Forms {
-    /// Lists the forms of a teacher that is in memory for itself, whose file has its matrices in these formats: it may also be rounded to
-    /// 8 bits, which not every run computes. Without one there is a single form.
+    /// Lists the forms of a teacher that is in memory for itself, whose file has its matrices in these formats: it may
+    /// also be rounded to 8 bits, which not every run computes. Without one there is a single form.
     pub fn of(run: &Training<'_>, fit: &Fit<TrainingPlan>) -> Result<Self, PlanError> {
         let planned = fit.choice.format;
         let of = |format| match format == planned {

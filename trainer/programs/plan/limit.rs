@@ -45,7 +45,7 @@ impl Limit {
         }
     }
 
-    /// Returns the memory that it names; `owner` is that of a device which is there.
+    /// Returns the memory that it names, of the ownership of a device that is present.
     pub(super) fn memory(self, owner: DeviceMemory) -> Option<Memory> {
         let (free, owner, source) = match self {
             Self::Device => return None,

@@ -230,7 +230,8 @@ fn cache(CacheRecord { manifest: Manifest { made, sequences, rows, .. }, sha256 
     format!("{sequences} sequences, {rows} tokens that count, of {}, digest {sha256}", made.teacher_stored)
 }
 
-/// The record as rows, with its kernels in one, of which there are more than of all else, and without what has a table of its own.
+/// The record as rows, with its kernels in one, of which there are more than of all else, and without what has a table
+/// of its own.
 fn facts(run: &RunRecord) -> Vec<(String, String)> {
     let bytes: u64 = run.loads.iter().map(|load| load.bytes).sum();
     let loads = format!("{}, {bytes} bytes; each is in run.json", count(run.loads.len(), "kernel"));

@@ -41,16 +41,16 @@ use names::Names;
 use package::package;
 use sign::Key;
 
-/// Build what a release holds, for both hosts and glibc 2.28, into DIR: wheels, archives, kernels, bill of materials, provenance,
-/// sums; signed with FILE, else named unsigned
+/// Build what a release holds, for both hosts and glibc 2.28, into DIR: wheels, archives, kernels, bill of materials,
+/// provenance, sums; signed with FILE, else named unsigned
 #[derive(Args)]
 pub struct Arguments {
     #[arg(long, value_name = "DIR", default_value = "dist")]
     out: PathBuf,
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Check that versions, changelog, locks and pages are this tag's, and so is DIR, if it is there: all of its files, and its
-    /// signature by a key of PRECAST_TRUSTED_KEY, if that is set
+    /// Check that versions, changelog, locks and pages are this tag's, and so is DIR, if it is there: all of its files,
+    /// and its signature by a key of PRECAST_TRUSTED_KEY, if that is set
     #[arg(long, value_name = "TAG", conflicts_with = "key", value_parser = NonEmptyStringValueParser::new())]
     check: Option<String>,
     /// Build this checkout and compare with DIR's SHA256SUMS: equal, or the first file and byte that differ

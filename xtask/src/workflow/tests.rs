@@ -28,7 +28,8 @@ fn text(yaml: &Yaml) -> String {
     }
 }
 
-/// The workflow: a line for its start and permissions, one a job and one a step, in their order; and what breaks a rule.
+/// The workflow: a line for its start and permissions, one a job and one a step, in their order; and what breaks a
+/// rule.
 fn listed(workflow: &str) -> (Vec<String>, Vec<String>) {
     let workflow = &YamlLoader::load_from_str(workflow).unwrap()[0];
     let line = |of: &Yaml, fields: &[&str]| -> String {
@@ -65,7 +66,7 @@ fn listed(workflow: &str) -> (Vec<String>, Vec<String>) {
     (lines, faults)
 }
 
-/// What is wrong with a workflow, by itself.
+/// Lists the faults of a workflow by itself.
 fn faults(workflow: &str) -> Vec<String> {
     let (lines, mut faults) = listed(workflow);
     // Each mention is one of the key's command, or of the job that asks whether there is a key.
@@ -75,8 +76,8 @@ fn faults(workflow: &str) -> Vec<String> {
     faults
 }
 
-/// A tag is built, signed, built again, drafted and published; without a key it ends as a draft; of what fails nothing follows but that the
-/// key is removed. The snapshot says so: who changes it reads the steps once more.
+/// A tag is built, signed, built again, drafted and published; without a key it ends as a draft; of what fails nothing
+/// follows but that the key is removed. The snapshot says so: who changes it reads the steps once more.
 #[test]
 fn the_workflow_of_releases_is_what_was_reviewed() {
     let workflow = read(".github/workflows/release.yml");

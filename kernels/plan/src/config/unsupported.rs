@@ -123,7 +123,8 @@ pub(super) fn given<'a>(config: &'a Value, field: &str) -> Option<&'a Value> {
     config.get(field).filter(|value| !value.is_null())
 }
 
-/// Returns the fields with a value that neither transformers' class nor this program knows: a model's own code may read them.
+/// Returns the fields with a value that neither transformers' class nor this program knows: a model's own code may read
+/// them.
 pub fn unread_fields<'a>(config: &'a Value, family: &Family) -> Vec<&'a str> {
     let fields = config.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     let is_setting = |name: &str| SETTINGS.iter().any(|(setting, ..)| *setting == name);

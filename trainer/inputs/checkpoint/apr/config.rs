@@ -77,8 +77,8 @@ pub(super) fn refuse(key: &str, found: &Value, expected: impl Display) -> Fault 
     Fault::Wrong(format!("metadata key {key} is {found}: {expected}"))
 }
 
-/// The family of a file, by its `architecture` or else its `model_type`, in any spelling; its `model_type` may be of no family, but
-/// not of another one.
+/// The family of a file, by its `architecture` or else its `model_type`, in any spelling; its `model_type` may be of no
+/// family, but not of another one.
 pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
     let supported = || format!("supported are {}", Family::list(|family| family.model_type));
     let Some((key, value)) = metadata.given(&["architecture", "model_type"]) else {

@@ -1,4 +1,4 @@
-//! What a file of evidence holds of each kernel, in full or in short.
+//! Kernels of a file of evidence, in full or in short.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,8 +38,8 @@ impl<'a> Kernel<'a> {
         self.name.rsplit_once('[').map_or(self.name, |(key, _)| key)
     }
 
-    /// True if a kernel has the same sources in both files. Digests cover the architecture; across architectures both must match this
-    /// program's sources.
+    /// True if a kernel has the same sources in both files. Digests cover the architecture; across architectures both
+    /// must match this program's sources.
     pub fn is_one_with(&self, other: &Self) -> bool {
         self.arch == other.arch && self.source == other.source || self.is_current && other.is_current
     }
@@ -81,8 +81,8 @@ pub(super) fn of(evidence: &Evidence) -> Kernels<'_> {
     kernels
 }
 
-/// Lists samples that the first file lacks, of its kernels and of those of the other file that its chip also runs: two files that lack the
-/// same parts agree on nothing.
+/// Lists samples that the first file lacks, of its kernels and of those of the other file that its chip also runs: two
+/// files that lack the same parts agree on nothing.
 pub(super) fn missing(file: &str, arch: &str, own: &Kernels<'_>, other: &Kernels<'_>) -> Vec<String> {
     let all: BTreeSet<&str> = own.keys().chain(other.keys()).copied().collect();
     let lacks = |name: &str| {

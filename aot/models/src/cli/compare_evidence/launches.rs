@@ -14,8 +14,7 @@ const ROUNDING: f64 = 5e-4;
 /// Compares the launches of a key: those of shared variants if there are any, else all. None if bits differ and this
 /// program does not know the key.
 pub(super) fn of_key(key: &str, a: &[&Kernel<'_>], b: &[&Kernel<'_>]) -> Option<Verdict> {
-    let launches = |kernel: &&Kernel<'_>| kernel.launches.iter();
-    if let Some(fault) = a.iter().chain(b).flat_map(launches).find_map(|launch| launch.fault) {
+    if let Some(fault) = a.iter().chain(b).flat_map(|kernel| &kernel.launches).find_map(|launch| launch.fault) {
         return Some(Verdict::Apart { reason: fault.to_owned() });
     }
     let Ok(parsed) = KERNELS.parse(key) else {

@@ -169,7 +169,8 @@ fn missing_runs(name: &str, file: &Evidence, files: [&Evidence; 2]) -> Vec<Strin
             runs.insert((String::new(), precision.to_owned()));
         }
     }
-    let ran = |(case, precision): &_| find(file, case, precision).is_some_and(|run| !run.losses.is_empty());
+    let ran =
+        |(case, precision): &(String, String)| find(file, case, precision).is_some_and(|run| !run.losses.is_empty());
     let missing = runs.into_iter().filter(|run| !ran(run));
     missing.map(|(_, precision)| format!("{name}: the training run in {precision}")).collect()
 }
