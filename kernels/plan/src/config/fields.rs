@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::ConfigError;
+use super::error::ConfigError;
 use crate::family::Family;
 
 /// Class (`*` for all), field, default, `null` where the class takes that, another value, and what is done with it.
@@ -35,7 +35,7 @@ pub(super) fn refuse_null(config: &Value, family: &Family) -> Result<(), ConfigE
 mod tests {
     use serde_json::json;
 
-    use super::super::ModelConfig;
+    use super::super::model::ModelConfig;
     use super::*;
     use crate::family::FAMILIES;
 
