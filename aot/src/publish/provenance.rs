@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use precast_fatbins::{Bundle, Digest, ManifestError};
 use serde_json::{Value, json};
 
-use super::{gpus, tasks};
+use super::content::{gpus, tasks};
+use super::names::title;
 use crate::toolchain::pins::{NVRTC, Wheel};
 
 /// Returns the statement about a bundle with this digest.
@@ -30,7 +31,7 @@ pub fn statement(bundle: &Bundle<'_>, digest: Digest) -> Result<Value, ManifestE
         .collect();
     Ok(json!({
         "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{ "name": super::title::BUNDLE, "digest": { "sha256": digest.to_string() } }],
+        "subject": [{ "name": title::BUNDLE, "digest": { "sha256": digest.to_string() } }],
         "predicateType": "https://slsa.dev/provenance/v1",
         "predicate": {
             "buildDefinition": {

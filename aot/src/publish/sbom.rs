@@ -5,6 +5,8 @@
 use precast_fatbins::{Bundle, Digest, lock};
 use serde_json::{Value, json};
 
+use super::names::title;
+
 /// Lists the bundle's components: one per cubin.
 pub fn sbom(bundle: &Bundle<'_>, digest: Digest) -> Value {
     let manifest = bundle.manifest();
@@ -38,8 +40,8 @@ pub fn sbom(bundle: &Bundle<'_>, digest: Digest) -> Value {
             ] },
             "component": {
                 "type": "file",
-                "bom-ref": super::title::BUNDLE,
-                "name": super::title::BUNDLE,
+                "bom-ref": title::BUNDLE,
+                "name": title::BUNDLE,
                 "version": env!("CARGO_PKG_VERSION"),
                 "hashes": [hash(digest)],
                 "licenses": [{ "expression": "MIT OR Apache-2.0" }],

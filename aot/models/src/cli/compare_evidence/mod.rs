@@ -13,7 +13,9 @@ use precast_fatbins::{TrustedKey, signature_path};
 use precast_system::{count, input, say};
 use serde::Serialize;
 
-use super::{Failure, Trusted, print_json};
+use super::failure::Failure;
+use super::io::print_json;
+use super::targets::Trusted;
 use kernels::Kernel;
 use verdict::Verdict;
 
