@@ -7,7 +7,8 @@ use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{copy_checkout, published};
+use super::checkout::copy_checkout;
+use super::published;
 use crate::run::cargo;
 
 const FEATURE: &str = "sm_121";

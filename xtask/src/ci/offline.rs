@@ -6,7 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{copy_checkout, published};
+use super::checkout::copy_checkout;
+use super::published;
 use crate::run::{cargo, output, step};
 
 /// Builds from `out/published` and lists the embedded kernels.

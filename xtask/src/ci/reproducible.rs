@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use precast_aot::home;
 
-use super::copy_checkout;
+use super::checkout::copy_checkout;
 use crate::build::{WHOLE, flags, reproducible};
 use crate::release::environment::cargo_home;
 use crate::run::{output, step};

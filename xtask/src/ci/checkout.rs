@@ -1,0 +1,22 @@
+//! The checkout, and the program that the tests built.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::run::listed;
+
+/// Returns the path of `precast-aot` as the tests built it.
+pub(super) fn aot() -> PathBuf {
+    PathBuf::from("target/release/precast-aot")
+}
+
+/// Copies the checkout's tracked and new files into a directory.
+pub fn copy_checkout(to: &Path) -> Result<()> {
+    for name in listed(&[])? {
+        let to = to.join(&name);
+        std::fs::create_dir_all(to.parent().context("a file lies in a directory")?)?;
+        std::fs::copy(&name, to).context(name)?;
+    }
+    Ok(())
+}
