@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use anyhow::{Context, Result};
-use precast_core::generated;
 use precast_core::shell::quoted;
+use precast_system::generated;
 
 use crate::{emit, headers, libclang};
 

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! The generated file is committed, so that a plain build needs no libclang, and tells in its head what it was made of:
-//! [`precast_core::generated::check`] compares. This package depends on nothing that is made of it: where a header is
+//! [`precast_system::generated::check`] compares. This package depends on nothing that is made of it: where a header is
 //! wrong and the kernels do not compile, it still does.
 
 #![deny(missing_docs)]

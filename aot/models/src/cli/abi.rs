@@ -6,7 +6,7 @@ use clap::Args;
 use precast_abi::libclang;
 use precast_aot::home;
 use precast_aot::toolchain::{pins, wheels};
-use precast_core::generated;
+use precast_system::generated;
 use precast_system::say;
 
 use super::failure::Failure;
