@@ -7,6 +7,7 @@
 
 mod archive;
 mod content;
+pub mod documents;
 mod error;
 mod fetch;
 mod layout;

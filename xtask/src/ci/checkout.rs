@@ -1,6 +1,7 @@
-//! The checkout, and the program that the tests built.
+//! The checkout, and programs to run there.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -19,4 +20,11 @@ pub fn copy_checkout(to: &Path) -> Result<()> {
         std::fs::copy(&name, to).context(name)?;
     }
     Ok(())
+}
+
+/// Returns a command's program with its arguments, in a network namespace of its own, which has no network.
+pub(super) fn without_network(plain: &Command) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["-rn", "--"]).arg(plain.get_program()).args(plain.get_args());
+    command
 }
