@@ -272,7 +272,7 @@ mod tests {
     use precast_fatbins::Digest;
 
     use super::*;
-    use crate::inputs::teacher_cache::made;
+    use crate::device::tests::made;
     use crate::run::gpu::Limits;
     use crate::run::step::HeldOutRecord;
     use crate::run::tests::steps;
