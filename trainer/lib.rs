@@ -9,4 +9,4 @@ pub mod ranks;
 pub mod run;
 
 pub use precast_inputs as inputs;
-pub use programs::failure::Failure;
+pub use run::failure::Failure;

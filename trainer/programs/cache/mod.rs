@@ -31,13 +31,13 @@ use crate::inputs::checkpoint::{self, Checkpoint, Scratch, Student, Weights, wri
 use crate::inputs::teacher_cache::{Compact, FORMAT, Filling, Made, Manifest, head};
 use crate::programs::distill::read_data;
 use crate::programs::failure::Failure;
-use crate::programs::rank_end;
-use crate::programs::signing::SigningKey;
 use crate::ranks::{Place, RankError, Ranks};
 use crate::run::certificate;
 use crate::run::identity::Data;
 use crate::run::out::{refuse_inputs, refuse_within};
+use crate::run::rank_end;
 use crate::run::record::binary_digest;
+use crate::run::signing::SigningKey;
 use engine::Opening;
 use filler::Deal;
 use peers::Peers;

@@ -10,9 +10,6 @@ use crate::checkpoint::{Checkpoint, CheckpointError};
 
 /// The template of a run as of a date. A student that has a tokenizer and no template takes that of its teacher; `pair` is none where
 /// nobody teaches.
-///
-/// # Errors
-/// [`CheckpointError`] of a file that does not read, or a template that does not parse.
 pub fn chat(
     models: Models<&Checkpoint>,
     pair: Option<&Pair>,

@@ -1,6 +1,7 @@
 //! Whether a teacher can teach a student: the same tokens under the same ids, and other weights.
 
 mod chat;
+mod reader;
 mod tokenizers;
 
 use std::path::Path;
@@ -11,7 +12,7 @@ use precast_system::input;
 use crate::base::lines::bounded;
 use crate::checkpoint::{Checkpoint, CheckpointError, Scratch, Weights};
 use crate::tokenizer::{self, Tokenizer};
-pub use chat::chat;
+pub use reader::reader;
 use tokenizers::{Comparison, compare};
 
 /// Differences that are listed.

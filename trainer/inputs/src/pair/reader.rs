@@ -1,24 +1,28 @@
 //! Reads the data of a run, or of a measurement that is to see what a run sees.
 
+use chrono::NaiveDate;
+
+use super::Pair;
+use super::chat::chat;
 use crate::base::notes::note;
 use crate::base::roles::Models;
-use crate::inputs::chat::Chat;
-use crate::inputs::checkpoint::Checkpoint;
-use crate::inputs::data::Reader;
-use crate::inputs::pair::{self, Pair};
-use crate::options::TextOptions;
-use crate::programs::failure::Failure;
+use crate::chat::Chat;
+use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::data::Reader;
 
-/// Returns the reader of a run's data, of which some may be chats.
+/// Returns the reader of a run's data, of which some may be chats as of a date; `pair` is none where nobody teaches.
+///
+/// # Errors
+/// [`CheckpointError`] of a file that does not read, or a template that does not parse.
 pub fn reader(
     models: Models<&Checkpoint>,
     pair: Option<&Pair>,
-    text: &TextOptions,
+    chat_date: Option<NaiveDate>,
     has_chat: bool,
-) -> Result<Reader, Failure> {
+) -> Result<Reader, CheckpointError> {
     let found = models.student_first().find_map(|model| model.tokenizer().transpose()).transpose()?;
     found.iter().flat_map(|tokenizer| &tokenizer.notes).for_each(note);
-    let chat = if has_chat { pair::chat(models, pair, text.chat_date)? } else { Chat::default() };
+    let chat = if has_chat { chat(models, pair, chat_date)? } else { Chat::default() };
     Ok(Reader {
         tokenizer: found.cloned(),
         chat,

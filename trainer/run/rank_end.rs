@@ -7,8 +7,8 @@ use precast_runtime::DriverError;
 
 use crate::base::io::IoError;
 use crate::inputs::checkpoint::CheckpointError;
-use crate::programs::failure::Failure;
 use crate::ranks::{RankError, Ranks};
+use crate::run::failure::Failure;
 
 /// A rank whose device has failed waits so long for the report of another one that failed first.
 const REPORT: Duration = Duration::from_secs(5);

@@ -8,8 +8,8 @@ use crate::inputs::checkpoint::{self, Checkpoint};
 use crate::inputs::data::Chunk;
 use crate::inputs::teacher_cache::{Compact, Key, TeacherCache};
 use crate::options::RunConfig;
-use crate::programs::failure::Failure;
 use crate::run::certificate::hidden_kernels_sha256;
+use crate::run::failure::Failure;
 use crate::run::identity::Data;
 
 /// Compares a cache with the run that is to read it. `files` hashes the training data.

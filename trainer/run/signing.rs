@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use precast_fatbins::sign;
 use precast_system::input;
 
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 /// A secret key, which can be used.
 pub struct SigningKey {
