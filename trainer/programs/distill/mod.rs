@@ -48,7 +48,7 @@ use inputs::{note_of_turns, take_stop_token};
 use open::{open, over};
 use ready::ready;
 use resume::Resumed;
-pub(crate) use rollout_steps::{RolloutStep, Trained};
+pub(crate) use rollout_steps::{EnqueuedStep, RolloutStep};
 use running::Running;
 
 /// Settings of a run besides its configuration.

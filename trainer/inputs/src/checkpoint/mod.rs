@@ -56,7 +56,7 @@ use single_file::SingleFile;
 pub(crate) use store::Tensors;
 pub(crate) use update::farthest;
 pub(crate) use write::write_safetensors;
-pub use write::{MODEL, Student, Write, fill_model, stored, write_gguf, write_model};
+pub use write::{MODEL, ModelSource, Write, fill_model, stored, write_gguf, write_model};
 pub use write::{check_space, free_space, safetensors_header};
 use zero::Zeros;
 pub(crate) use zero::is_zero;

@@ -37,8 +37,8 @@ const COPIED: [&str; 9] = [
     GENERATION_CONFIG,
 ];
 
-/// A model to write.
-pub struct Student<'a> {
+/// Parts that a model is written from.
+pub struct ModelSource<'a> {
     /// Its `config.json`, as it was read.
     pub config: &'a serde_json::Value,
     pub parameters: &'a [Parameter],
@@ -48,7 +48,7 @@ pub struct Student<'a> {
     pub tokenizer_from: &'a [&'a Checkpoint],
 }
 
-impl Student<'_> {
+impl ModelSource<'_> {
     /// Bytes of its weights.
     pub fn bytes(&self) -> u64 {
         self.parameters.iter().map(|parameter| parameter.elems()).sum::<u64>() * bytes_of(self.dtype) as u64
@@ -88,7 +88,7 @@ impl Writing {
 pub fn write_model<E: From<CheckpointError>>(
     directory: &Path,
     existing: Existing,
-    model: &Student<'_>,
+    model: &ModelSource<'_>,
     mut read: impl FnMut(&Parameter, &mut Write<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let io = |error| CheckpointError::Io { what: "write", path: directory.to_owned(), error };
@@ -108,7 +108,7 @@ pub fn write_model<E: From<CheckpointError>>(
 /// [`CheckpointError`] of the disk or of `read`, and where a weight is not finite.
 pub fn fill_model<E: From<CheckpointError>>(
     aside: &mut Aside,
-    model: &Student<'_>,
+    model: &ModelSource<'_>,
     read: impl FnMut(&Parameter, &mut Write<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let config = serde_json::to_string_pretty(&config(model)).expect("a JSON value serializes") + "\n";
@@ -190,7 +190,7 @@ fn check_written(target: &Path, tensor: &str, done: usize, part: &[u8], dtype: S
 }
 
 /// The configuration with the dtype of what is written, in both spellings.
-fn config(model: &Student<'_>) -> serde_json::Value {
+fn config(model: &ModelSource<'_>) -> serde_json::Value {
     let mut config = model.config.clone();
     let name = match model.dtype {
         Stored::BF16 => "bfloat16",

@@ -13,7 +13,7 @@ use crate::base::lines::bounded;
 use crate::checkpoint::{Checkpoint, CheckpointError, Scratch, Weights};
 use crate::tokenizer::{self, Tokenizer};
 pub use reader::reader;
-use tokenizers::{Comparison, compare};
+use tokenizers::{TokenizerComparison, compare};
 
 /// Differences that are listed.
 const LISTED: usize = 10;
@@ -55,7 +55,7 @@ pub fn check(teacher: &Checkpoint, student: &Checkpoint) -> Result<Pair, Checkpo
     let mut notes: Vec<String> = larger(teacher, student).into_iter().collect();
     let compared = tokens(teacher, student, &mut notes)?;
     let is_same = compared.as_ref().is_some_and(|compared| compared.only.is_empty());
-    let Comparison { differences, only } = compared.unwrap_or_default();
+    let TokenizerComparison { differences, only } = compared.unwrap_or_default();
     if !differences.is_empty() {
         let (both, differences) = (both(teacher, student), bounded(differences, LISTED).join("\n"));
         return Err(CheckpointError::Wrong(format!(
@@ -86,14 +86,14 @@ fn tokens(
     teacher: &Checkpoint,
     student: &Checkpoint,
     notes: &mut Vec<String>,
-) -> Result<Option<Comparison>, CheckpointError> {
+) -> Result<Option<TokenizerComparison>, CheckpointError> {
     // Most pairs have one file twice: then there is nothing to compare.
     let files = [teacher, student].map(Checkpoint::tokenizer_file);
     if let [Some(one), Some(other)] = &files
         && same_bytes(one, other)
         && teacher.added_tokens()? == student.added_tokens()?
     {
-        return Ok(Some(Comparison::default()));
+        return Ok(Some(TokenizerComparison::default()));
     }
     let (of_teacher, of_student) = rayon::join(|| teacher.tokenizer(), || student.tokenizer());
     let note = match (of_teacher?, of_student?) {
@@ -111,7 +111,7 @@ fn tokens(
 /// # Errors
 /// [`CheckpointError`] with what differs.
 pub fn check_written(model: &Path, own: &Tokenizer, written: &Tokenizer) -> Result<(), CheckpointError> {
-    let Comparison { mut differences, only } = compare(["model", "file"], own, written);
+    let TokenizerComparison { mut differences, only } = compare(["model", "file"], own, written);
     differences.extend(only.into_iter().map(|line| format!("  {line}")));
     if differences.is_empty() {
         return Ok(());

@@ -20,7 +20,7 @@ const TEXT: &str = "The quick brown fox can't JUMP over 13 lazy dogs, i'll say: 
 
 /// What a comparison found.
 #[derive(Debug, Default)]
-pub(super) struct Comparison {
+pub(super) struct TokenizerComparison {
     /// What makes the same text other ids: none may be.
     pub differences: Vec<String>,
     /// Tokens that only one has.
@@ -29,10 +29,10 @@ pub(super) struct Comparison {
 
 /// Compares a teacher's tokenizer with a student's, or others under the names of what has them: ids of the tokens that both
 /// have, merges among those, and the ids of a text.
-pub(super) fn compare(who: [&str; 2], teacher: &Tokenizer, student: &Tokenizer) -> Comparison {
+pub(super) fn compare(who: [&str; 2], teacher: &Tokenizer, student: &Tokenizer) -> TokenizerComparison {
     let (of_teacher, of_student) = rayon::join(|| View::of(teacher), || View::of(student));
     let (of_teacher, of_student) = (&of_teacher, &of_student);
-    let mut comparison = Comparison::default();
+    let mut comparison = TokenizerComparison::default();
     let kinds = (teacher.kind() != student.kind())
         .then(|| format!("the {}'s is {}, the {}'s {}", who[0], teacher.kind(), who[1], student.kind()));
     let tokens = [kinds, ids(of_teacher, of_student), texts(of_teacher, of_student)].into_iter().flatten();

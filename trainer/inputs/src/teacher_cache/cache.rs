@@ -12,13 +12,13 @@ use super::error::CacheError;
 use super::index::RECORD_BYTES;
 use super::key::Key;
 use super::layout::{FILLING, INDEX, MANIFEST, head, model};
-use super::manifest::{self, CacheRecord, Made, Manifest};
+use super::manifest::{self, CacheManifest, CacheRecord, Made};
 use super::rows::Hidden;
 
 /// A complete teacher cache, open for reading.
 pub struct TeacherCache {
     dir: PathBuf,
-    manifest: Manifest,
+    manifest: CacheManifest,
     hidden: Arc<Hidden>,
     /// Its threads start with the first hint.
     pub(super) ahead: OnceLock<Ahead>,
@@ -40,7 +40,7 @@ impl TeacherCache {
     /// # Errors
     /// [`CacheError::Signature`], and as [`Self::open`].
     pub fn open_trusted(dir: &Path, trusted: &[TrustedKey]) -> Result<Self, CacheError> {
-        let Some(manifest) = manifest::read_trusted::<Manifest>(&dir.join(MANIFEST), trusted)? else {
+        let Some(manifest) = manifest::read_trusted::<CacheManifest>(&dir.join(MANIFEST), trusted)? else {
             return Err(match manifest::read::<Made>(&dir.join(FILLING))? {
                 Some(_) => {
                     let bytes = dir.join(INDEX).metadata().map_or(0, |index| index.len());
@@ -54,7 +54,7 @@ impl TeacherCache {
     }
 
     /// Returns the members of `cache.json`.
-    pub fn manifest(&self) -> &Manifest {
+    pub fn manifest(&self) -> &CacheManifest {
         &self.manifest
     }
 
@@ -80,7 +80,7 @@ impl TeacherCache {
 
     /// Describes it for people: `cache C of Q4_K, Q6_K, 339 tensors, 1000 sequences`.
     pub fn described(&self) -> String {
-        let Manifest { made, sequences, .. } = &self.manifest;
+        let CacheManifest { made, sequences, .. } = &self.manifest;
         let compact = made.compact.map_or(String::new(), |compact| format!(", {compact}"));
         let sequences = count(*sequences as usize, "sequence");
         format!("cache {} of {}, {sequences}{compact}", self.dir.display(), made.teacher_stored)

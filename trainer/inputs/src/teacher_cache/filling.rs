@@ -18,7 +18,7 @@ use super::found::{Found, claim, look, refuse_another, refuse_claimed, refuse_co
 use super::index::{RECORD_BYTES, Records, Span, checksum, encode};
 use super::key::Key;
 use super::layout::{FILLING, FORMAT, HIDDEN, INDEX, MANIFEST, model};
-use super::manifest::{self, Made, Manifest};
+use super::manifest::{self, CacheManifest, Made};
 
 /// Bytes at the end of `hidden.bin` that are verified before a filling continues.
 const VERIFIED_BYTES: u64 = 256 << 20;
@@ -138,7 +138,7 @@ impl Filling {
         dir: &Path,
         made: &Made,
         sign: impl FnOnce(&[u8]) -> Result<Option<String>, E>,
-    ) -> Result<Option<Manifest>, E> {
+    ) -> Result<Option<CacheManifest>, E> {
         if fs::symlink_metadata(dir).is_err() {
             return Ok(None);
         }
@@ -238,7 +238,7 @@ impl Filling {
     ///
     /// # Panics
     /// After an error.
-    pub fn finish(self, head_sha256: Digest) -> Result<Manifest, CacheError> {
+    pub fn finish(self, head_sha256: Digest) -> Result<CacheManifest, CacheError> {
         self.finish_signed(head_sha256, unsigned)
     }
 
@@ -253,14 +253,14 @@ impl Filling {
         mut self,
         head_sha256: Digest,
         sign: impl FnOnce(&[u8]) -> Result<Option<String>, E>,
-    ) -> Result<Manifest, E> {
+    ) -> Result<CacheManifest, E> {
         self.sync()?;
         let [index, manifest, filling] = [INDEX, MANIFEST, FILLING].map(|name| self.dir.join(name));
         let index_sha256 = files::digest(&index).map_err(CacheError::io("read", index))?;
         let Self { made, end, .. } = &self;
         let (made, rows) = (made.clone(), end / made.row_bytes());
         let complete =
-            Manifest { made, head_sha256, sequences: self.sequences(), rows, hidden_bytes: *end, index_sha256 };
+            CacheManifest { made, head_sha256, sequences: self.sequences(), rows, hidden_bytes: *end, index_sha256 };
         let text = manifest::text(&complete);
         // A cache is never there without its signature, nor with that of a stopped filling.
         match sign(text.as_bytes())? {

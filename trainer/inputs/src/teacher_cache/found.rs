@@ -10,13 +10,13 @@ use serde::de::DeserializeOwned;
 
 use super::error::CacheError;
 use super::layout::{FILLING, HIDDEN, INDEX, LOCK, MANIFEST, model};
-use super::manifest::{self, Made, Manifest};
+use super::manifest::{self, CacheManifest, Made};
 
 /// Content of a directory that is to be filled.
 pub(super) enum Found {
     Nothing,
     Filling(Made),
-    Complete(Manifest),
+    Complete(CacheManifest),
 }
 
 /// Refuses to continue what is filled from something else.
@@ -58,7 +58,7 @@ fn in_use(dir: &Path) -> impl FnOnce(ClaimError) -> CacheError {
 
 /// Refuses a complete cache, unless the filling that completed it is this one and was killed before it had removed its
 /// own files.
-pub(super) fn refuse_complete(dir: &Path, made: &Made, manifest: &Manifest) -> Result<(), CacheError> {
+pub(super) fn refuse_complete(dir: &Path, made: &Made, manifest: &CacheManifest) -> Result<(), CacheError> {
     let is_left = [FILLING, LOCK].iter().any(|name| dir.join(name).exists());
     if is_left && manifest.made == *made { Ok(()) } else { Err(CacheError::Complete(dir.to_owned())) }
 }

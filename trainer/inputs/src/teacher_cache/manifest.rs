@@ -131,7 +131,7 @@ impl Made {
 
 /// The manifest of a complete cache. Its own digest covers all rows that a run reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Manifest {
+pub struct CacheManifest {
     #[serde(flatten)]
     pub made: Made,
     /// Digest of the file of the teacher's head.
@@ -150,11 +150,11 @@ pub struct Manifest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CacheRecord {
     #[serde(flatten)]
-    pub manifest: Manifest,
+    pub manifest: CacheManifest,
     pub sha256: Digest,
 }
 
-impl Manifest {
+impl CacheManifest {
     /// Returns the digest of its file, which is that of the cache: through the digest of the index it covers every row.
     pub fn sha256(&self) -> Digest {
         Digest::of(text(self).as_bytes())

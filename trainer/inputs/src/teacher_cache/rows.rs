@@ -12,7 +12,7 @@ use super::error::CacheError;
 use super::index::{RECORD_BYTES, Records, Span, checksum};
 use super::key::Key;
 use super::layout::{HIDDEN, INDEX, MANIFEST};
-use super::manifest::Manifest;
+use super::manifest::CacheManifest;
 
 /// The rows of a complete cache, by sequence.
 pub(super) struct Hidden {
@@ -27,8 +27,8 @@ impl Hidden {
     ///
     /// # Errors
     /// [`CacheError::Damaged`] and those of I/O.
-    pub fn open(dir: &Path, manifest: &Manifest) -> Result<Self, CacheError> {
-        let Manifest { made, sequences, rows, hidden_bytes, index_sha256, head_sha256: _ } = manifest;
+    pub fn open(dir: &Path, manifest: &CacheManifest) -> Result<Self, CacheError> {
+        let CacheManifest { made, sequences, rows, hidden_bytes, index_sha256, head_sha256: _ } = manifest;
         let is_possible = made.compact.is_none_or(Compact::is_possible);
         if !is_possible
             || made.hidden == 0

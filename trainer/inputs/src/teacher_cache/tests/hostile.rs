@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::teacher_cache::Manifest;
+use crate::teacher_cache::CacheManifest;
 use crate::teacher_cache::index::{Span, encode};
 use crate::teacher_cache::manifest::text;
 
@@ -97,7 +97,7 @@ fn files_that_do_not_go_together_are_refused() {
     fs::write(dir.join("index.bin"), [&written["index.bin"][..64], &encode(&key(2), &span)].concat()).unwrap();
     assert!(is_damaged(TeacherCache::open(&dir), "index.bin"));
     fs::write(dir.join("index.bin"), &written["index.bin"]).unwrap();
-    let longer = Manifest { rows: 4, hidden_bytes: 16, ..manifest };
+    let longer = CacheManifest { rows: 4, hidden_bytes: 16, ..manifest };
     fs::write(dir.join("cache.json"), text(&longer)).unwrap();
     let hidden = written.get_mut("hidden.bin").unwrap();
     hidden.extend([0; 4]);
@@ -142,7 +142,7 @@ proptest! {
         }
         let (sequences, rows, bytes) = totals;
         let made = Made { hidden: sizes.0, seq_len: sizes.1, ..made() };
-        let manifest = Manifest {
+        let manifest = CacheManifest {
             head_sha256: Digest::of(b"head"),
             made: made.clone(),
             sequences: if right[0] { records.len() as u64 } else { sequences },

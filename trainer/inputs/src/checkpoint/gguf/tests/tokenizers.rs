@@ -17,7 +17,7 @@ use super::writer::Writer;
 use crate::chat::ChatSource;
 use crate::checkpoint::kind::Kind::F32;
 use crate::checkpoint::single_file::SingleFile;
-use crate::checkpoint::{Checkpoint, Scratch, Student, Weights, stored, write_model};
+use crate::checkpoint::{Checkpoint, ModelSource, Scratch, Weights, stored, write_model};
 
 const TEXTS: [&str; 8] = [
     "hello hello world",
@@ -183,7 +183,8 @@ fn copy(from: &Path, to: &Path) {
     let (from, mut scratch) = (Checkpoint::open(from).unwrap(), Scratch::default());
     let parameters = Parameters::new(from.config()).list;
     let dtype = Dtype::F32;
-    let model = Student { config: &from.json, parameters: &parameters, dtype: stored(dtype), tokenizer_from: &[&from] };
+    let model =
+        ModelSource { config: &from.json, parameters: &parameters, dtype: stored(dtype), tokenizer_from: &[&from] };
     write_model(to, Existing::Keep, &model, |parameter, write| {
         write(from.read(parameter, dtype.into(), &mut scratch)?)
     })
