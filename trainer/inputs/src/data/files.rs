@@ -9,8 +9,9 @@ use std::time::SystemTime;
 use flate2::read::MultiGzDecoder;
 use precast_system::input;
 
-use super::DataError;
 use super::foreign::foreign;
+use super::{DataError, MOST_DOCUMENT_BYTES};
+use crate::base::impostors::without_mark;
 
 /// The form in which a file holds data, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,7 @@ fn is_gzip(path: &Path) -> bool {
 
 /// Forms of files, for messages.
 const FORMS: &str = ".bin (u32 token ids), .jsonl, .csv, .parquet or .txt";
+
 /// A file of data, as it was when the run began.
 #[derive(Clone, Debug)]
 pub(super) struct DataFile {
@@ -92,6 +94,33 @@ impl DataFile {
     pub fn stream(&self) -> Result<Box<dyn Read + Send>, DataError> {
         let file = self.open()?;
         Ok(if is_gzip(&self.path) { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) })
+    }
+
+    /// Reads bytes from its start, so many at most.
+    fn read(&self, most: u64) -> Result<Vec<u8>, DataError> {
+        let most = most.min(self.bytes);
+        let mut bytes = Vec::with_capacity(most as usize);
+        self.open()?.take(most).read_to_end(&mut bytes).map_err(DataError::io(&self.path))?;
+        Ok(bytes)
+    }
+
+    /// Reads token ids from its start, so many at most.
+    pub fn ids(&self, most: u64) -> Result<Vec<u32>, DataError> {
+        let bytes = self.read(most.saturating_mul(4))?;
+        Ok(bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect())
+    }
+
+    /// Returns the text of a file that is one document, without its byte order mark.
+    pub fn text(&self) -> Result<String, DataError> {
+        let (path, bytes) = (&self.path, self.bytes);
+        if bytes > MOST_DOCUMENT_BYTES {
+            let remedy = "split it into several, one per line of a .jsonl file";
+            let reason =
+                format!("a document of {bytes} bytes: at most {MOST_DOCUMENT_BYTES} are tokenized at a time; {remedy}");
+            return Err(DataError::of(path, reason));
+        }
+        let text = String::from_utf8(without_mark(&self.read(bytes)?).to_vec());
+        text.map_err(|error| DataError::of(path, format_args!("not UTF-8 text: {error}")))
     }
 }
 

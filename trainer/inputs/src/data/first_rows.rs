@@ -1,10 +1,11 @@
 //! The first rows of files as they are trained on, for people to look at.
 
-use std::io::Read;
 use std::path::Path;
 
-use super::corpus::{Corpus, Holds, Opened, Source, Tokens, text_of};
+use super::corpus::Corpus;
+use super::opened::{Holds, Opened};
 use super::rows::check_ids;
+use super::source::Source;
 use super::{Chunk, DataError, Summary};
 
 /// A row of a file, counted from 1; of a file without rows a sequence.
@@ -35,20 +36,14 @@ impl Corpus {
             match holds {
                 Holds::Rows(None) => {}
                 Holds::Rows(Some(columns)) => {
-                    let mut source = Source::open(file, columns)?;
-                    for _ in 0..most {
-                        let Some((number, raw)) = source.next(&file.path)? else { break };
-                        emit(number, self.row(file, columns, (number, raw)).map(|Tokens { chunk, .. }| chunk));
+                    for row in Source::open(file, columns)?.take(most) {
+                        let row = row?;
+                        emit(row.place.number, self.row(row).map(|tokens| tokens.chunk));
                     }
                 }
-                Holds::Document => emit(1, self.document(&file.path, &text_of(file)?).map(Chunk::plain)),
+                Holds::Document => emit(1, self.document(&file.path, &file.text()?).map(Chunk::plain)),
                 Holds::Ids => {
-                    let mut bytes = Vec::new();
-                    let read = file.open()?.take((most * self.chunk * 4) as u64).read_to_end(&mut bytes);
-                    read.map_err(DataError::io(&file.path))?;
-                    let words =
-                        bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
-                    let ids: Vec<u32> = words.collect();
+                    let ids = file.ids((most * self.chunk) as u64)?;
                     for (number, ids) in (1..).zip(ids.chunks_exact(self.chunk)) {
                         let all = check_ids(ids.iter().map(|id| i64::from(*id)), self.reader.vocab);
                         emit(number, all.map(|()| Chunk::plain(ids)).map_err(|why| DataError::of(&file.path, why)));

@@ -14,14 +14,18 @@ mod jsonl;
 mod levels;
 mod mixture;
 mod notes;
+mod opened;
 mod pages;
 mod parquet;
+mod pass;
 mod prompts;
 mod queue;
 mod rows;
+mod source;
 mod stream;
 mod streams;
 mod summary;
+mod tokens;
 
 use std::sync::Arc;
 
@@ -31,11 +35,12 @@ use crate::chat::Chat;
 use crate::tokenizer::Tokenizer;
 
 pub use batch::{Batches, MicroBatch, Order, Step};
-pub use corpus::{Corpus, Files};
+pub use corpus::Corpus;
 pub use error::DataError;
 pub use files::bytes;
 pub use first_rows::FirstRow;
 pub use mixture::{DataSource, Portion, Summaries, path_of};
+pub use opened::Files;
 pub use prompts::{Prompt, beginning};
 pub use stream::MOST_BYTES;
 use stream::Stream;
@@ -82,7 +87,7 @@ pub struct Reader {
 }
 
 /// A sequence of at most seq_len + 1 tokens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
     pub ids: Vec<u32>,
     /// What each token is predicted as, [`MASKED_TOKEN`] where it does not count; none where it is as itself.
@@ -147,7 +152,10 @@ impl Dataset {
     /// [`DataError`].
     pub fn of(corpus: &Corpus) -> Result<Self, DataError> {
         let mut chunks = Vec::new();
-        let summary = corpus.pass(&mut |chunk| chunks.push(chunk))?;
+        let summary = corpus.pass_while(&mut |chunk| {
+            chunks.push(chunk);
+            true
+        })?;
         // Refuses files that were changed meanwhile.
         corpus.digest()?;
         let notes = corpus.notes().into_iter().chain(summary.note(corpus.chunk)).collect();

@@ -7,9 +7,11 @@ use minijinja::Value;
 use precast_system::count;
 
 use super::Packing;
-use super::corpus::{Corpus, Holds, Opened, Source};
+use super::corpus::Corpus;
 use super::files::is_named_held_out;
+use super::opened::{Holds, Opened};
 use super::rows::{Content, listed};
+use super::source::Source;
 use crate::chat::TurnEnd;
 use crate::tokenizer::Tokenizer;
 
@@ -85,13 +87,8 @@ impl Corpus {
 
     /// Names the columns that nothing reads, each once.
     fn unread(&self) -> Option<String> {
-        let mut names: Vec<String> = Vec::new();
-        for one in &self.files {
-            let Holds::Rows(Some(columns)) = &one.holds else { continue };
-            let others = columns.unread.iter().filter(|name| !names.contains(name));
-            let others: Vec<String> = others.cloned().collect();
-            names.extend(others);
-        }
+        let columns = self.files.iter().filter_map(|one| one.holds.columns());
+        let names: Vec<String> = columns.flat_map(|columns| &columns.unread).unique().cloned().collect();
         (!names.is_empty()).then(|| format!("nothing reads these columns: {}", listed(&names)))
     }
 
@@ -117,10 +114,8 @@ impl Corpus {
     /// The messages of the first rows of the first files, as far as they read.
     fn first_turns(&self) -> impl Iterator<Item = Value> {
         let rows = self.files.iter().take(FIRST_FILES).filter_map(|Opened { file, holds }| {
-            let Holds::Rows(Some(columns)) = holds else { return None };
-            let mut source = Source::open(file, columns).ok()?;
-            let rows = std::iter::from_fn(move || source.next(&file.path).ok().flatten()).take(FIRST_ROWS);
-            Some(rows.filter_map(|(_, raw)| raw.content(columns).ok()))
+            let rows = Source::open(file, holds.columns()?).ok()?.map_while(Result::ok).take(FIRST_ROWS);
+            Some(rows.filter_map(|row| row.content().ok()))
         });
         rows.flatten()
             .map(|(content, _)| content)

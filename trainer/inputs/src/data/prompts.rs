@@ -1,13 +1,15 @@
 //! Rows as prompts: what a model is to go on from.
 
 use minijinja::Value;
-use rayon::prelude::*;
 
-use super::corpus::{Corpus, Holds, Opened, Raw, Source, Tokens, at_row, bytes_of, no_template, text_of};
+use super::corpus::Corpus;
 use super::files::DataFile;
-use super::rows::{Columns, Content, Ids, Part, check_ids, sequence};
-use super::{Chunk, DataError, MASKED_TOKEN, PromptRule};
-use crate::chat::Chat;
+use super::opened::{Holds, Opened};
+use super::pass::check_vocabulary;
+use super::rows::{Columns, Content, Ids, Kind, Part, sequence};
+use super::source::{Row, RowPlace, Source, at_row};
+use super::tokens::Tokens;
+use super::{Chunk, DataError, MASKED_TOKEN, Packing, PromptRule};
 use crate::tokenizer::{SpecialTokens, Tokenizer};
 
 const NO_PROMPTS: &str = "no prompts in it; is it the right file?";
@@ -70,67 +72,60 @@ impl Corpus {
 
     /// All tokens of a file without rows.
     fn ids_of(&self, file: &DataFile, holds: &Holds) -> Result<Vec<u32>, DataError> {
-        let ids: Vec<u32> = match holds {
+        let ids = match holds {
             // None of its prompts ends where it does.
-            Holds::Document => self.encode(file, &text_of(file)?, SpecialTokens::Add)?,
-            _ => bytes_of(file)?
-                .chunks_exact(4)
-                .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
-                .collect(),
+            Holds::Document => self.encode(&file.path, &file.text()?, SpecialTokens::Add)?,
+            _ => file.ids(u64::MAX)?,
         };
-        let vocab = self.reader.vocab;
-        match ids.iter().position(|id| *id >= vocab) {
-            Some(index) => Err(DataError::vocabulary(&file.path, index as u64, ids[index], vocab)),
-            None => Ok(ids),
+        check_vocabulary(file, 0, &ids, self.reader.vocab)?;
+        Ok(ids)
+    }
+
+    /// Reads a row as the packing has it.
+    pub(super) fn row(&self, row: Row<'_>) -> Result<Tokens, DataError> {
+        match self.packing {
+            Packing::Prompts(rule) if row.place.columns.kind != Kind::Text => self.prompt_row(row, rule),
+            _ => self.read(row),
         }
     }
 
-    fn encode(&self, file: &DataFile, text: &str, special: SpecialTokens) -> Result<Vec<u32>, DataError> {
-        self.tokenizer(&file.path)?.encode(text, special).map_err(DataError::tokenizer(&file.path))
-    }
-
     /// A row's prompt, and its completion where there must be one.
-    pub(super) fn prompt_row(
-        &self,
-        file: &DataFile,
-        columns: &Columns,
-        (number, raw): (u64, Raw),
-        rule: PromptRule,
-    ) -> Result<Tokens, DataError> {
-        let stops: Vec<u32> = self.reader.eos.into_iter().collect();
-        let ids = self.prompt(file, (columns, &stops), raw.clone(), number)?;
+    fn prompt_row(&self, row: Row<'_>, rule: PromptRule) -> Result<Tokens, DataError> {
+        let (place, stops) = (row.place, self.reader.eos.as_slice());
+        let ids = self.prompt(row.clone(), stops)?;
         let masked = vec![MASKED_TOKEN; ids.len()];
         let mut chunk = Chunk { labels: Some(masked), ids };
         if rule.completed {
-            let fault = |reason: &str| at_row(file, number, reason.to_owned());
-            let (ids, labels) = match self.text_completion(file, columns, &raw)? {
+            let (ids, labels) = match self.text_completion(row.clone())? {
                 Some(ids) => (ids.clone(), ids),
                 None => {
-                    let whole = self.read(file, columns, (number, raw))?.chunk;
+                    let whole = self.read(row)?.chunk;
                     let labels = whole.labels.unwrap_or_else(|| whole.ids.clone());
                     let other =
                         "the template writes its prompt otherwise where an answer follows: no completion is behind it";
-                    let ids = whole.ids.strip_prefix(&chunk.ids[..]).ok_or_else(|| fault(other))?;
+                    let ids = whole.ids.strip_prefix(&chunk.ids[..]).ok_or_else(|| place.fault(other))?;
                     (ids.to_vec(), labels[chunk.ids.len()..].to_vec())
                 }
             };
-            check_ids(ids.iter().map(|id| i64::from(*id)), self.reader.vocab).map_err(|reason| fault(&reason))?;
+            self.check(place, &ids)?;
             if labels.iter().all(|label| *label == MASKED_TOKEN) {
-                return Err(fault("no completion behind its prompt: --on-policy below 1 trains on those, too"));
+                let none = "no completion behind its prompt: --on-policy below 1 trains on those, too";
+                return Err(place.fault(none));
             }
             chunk.ids.extend(ids);
             chunk.labels.iter_mut().for_each(|all| all.extend(&labels));
         }
-        Ok(Tokens::sequence(chunk))
+        Ok(Tokens { chunk, ..Tokens::default() })
     }
 
     /// Returns the tokens of a completion that is text, with the one that ends it; none of other rows, and of an empty one.
-    fn text_completion(&self, file: &DataFile, columns: &Columns, raw: &Raw) -> Result<Option<Vec<u32>>, DataError> {
-        let content = raw.clone().content(columns);
-        let Ok((Content::Completion { prompt: Part::Text(_), completion: Part::Text(text), .. }, _)) = content else {
+    fn text_completion(&self, row: Row<'_>) -> Result<Option<Vec<u32>>, DataError> {
+        let path = &row.place.file.path;
+        let Ok((Content::Completion { prompt: Part::Text(_), completion: Part::Text(text), .. }, _)) = row.content()
+        else {
             return Ok(None);
         };
-        let mut ids = self.encode(file, &text, SpecialTokens::Omit)?;
+        let mut ids = self.encode(path, &text, SpecialTokens::Omit)?;
         if !ids.is_empty() {
             ids.extend(self.reader.eos);
         }
@@ -145,62 +140,39 @@ impl Corpus {
     ) -> Result<(), DataError> {
         let mut source = Source::open(file, columns)?;
         loop {
-            let (group, ended) = source.group(&file.path);
-            if group.is_empty() && ended.is_ok() {
+            let group = source.group(|row| Ok((row.place.number, self.prompt(row, stops)?)));
+            if group.is_empty() {
                 return Ok(());
             }
-            let read = |(number, raw)| self.prompt(file, (columns, stops), raw, number).map(|ids| (number, ids));
-            let prompts: Vec<Result<(u64, Vec<u32>), DataError>> = group.into_par_iter().map(read).collect();
-            prompts.into_iter().try_for_each(|prompt| prompt.map(&mut *emit))?;
-            ended?;
+            group.into_iter().try_for_each(|prompt| prompt.map(&mut *emit))?;
         }
     }
 
     /// The ids of a row's prompt: what is before the first token, or the last message, that an assistant would be trained to say.
-    fn prompt(
-        &self,
-        file: &DataFile,
-        (columns, stops): (&Columns, &[u32]),
-        raw: Raw,
-        number: u64,
-    ) -> Result<Vec<u32>, DataError> {
-        let fault = |fault| at_row(file, number, fault);
-        let ids = match raw.content(columns).map_err(fault)?.0 {
-            Content::Ids(row) => of_ids(row, self.reader.vocab).map_err(fault)?,
+    fn prompt(&self, row: Row<'_>, stops: &[u32]) -> Result<Vec<u32>, DataError> {
+        let (place, (content, _)) = (row.place, row.content()?);
+        let path = &place.file.path;
+        let ids = match content {
+            Content::Ids(ids) => of_ids(ids, self.reader.vocab).map_err(|reason| place.fault(reason))?,
             Content::Text(text)
             | Content::Prompt { prompt: Part::Text(text), .. }
             | Content::Completion { prompt: Part::Text(text), .. } => {
-                beginning(self.tokenizer(&file.path)?, &text, stops).map_err(DataError::tokenizer(&file.path))?
+                beginning(self.tokenizer(path)?, &text, stops).map_err(DataError::tokenizer(path))?
             }
             Content::Completion { prompt: Part::Messages(prompt), tools, .. }
-            | Content::Prompt { prompt: Part::Messages(prompt), tools } => {
-                self.chat(file, columns, &prompt, tools.as_ref(), number)?
-            }
-            Content::Messages { messages, tools } => {
-                self.chat(file, columns, &without_answer(&messages), tools.as_ref(), number)?
-            }
+            | Content::Prompt { prompt: Part::Messages(prompt), tools } => self.chat(place, &prompt, tools.as_ref())?,
+            Content::Messages { messages, tools } => self.chat(place, &without_answer(&messages), tools.as_ref())?,
         };
-        check_ids(ids.iter().map(|id| i64::from(*id)), self.reader.vocab).map_err(fault)?;
+        self.check(place, &ids)?;
         if ids.is_empty() {
-            return Err(fault("a prompt of no tokens: there is nothing to go on from".to_owned()));
+            return Err(place.fault("a prompt of no tokens: there is nothing to go on from"));
         }
         Ok(ids)
     }
 
-    fn chat(
-        &self,
-        file: &DataFile,
-        columns: &Columns,
-        messages: &Value,
-        tools: Option<&Value>,
-        number: u64,
-    ) -> Result<Vec<u32>, DataError> {
-        let template = match &self.reader.chat {
-            Chat::Template(template) => template,
-            Chat::Lacking(lacks) => return Err(no_template(&file.path, columns.kind, lacks)),
-        };
-        let text = template.prompt(messages, tools).map_err(|reason| at_row(file, number, reason))?;
-        self.encode(file, &text, SpecialTokens::Omit)
+    fn chat(&self, place: RowPlace<'_>, messages: &Value, tools: Option<&Value>) -> Result<Vec<u32>, DataError> {
+        let text = self.template(place)?.prompt(messages, tools).map_err(|reason| place.fault(reason))?;
+        self.encode(&place.file.path, &text, SpecialTokens::Omit)
     }
 }
 
@@ -214,8 +186,7 @@ impl PromptRule {
         }
         if !self.completed {
             let prompt = chunk.prompt().len();
-            chunk.ids.truncate(prompt);
-            chunk.labels.iter_mut().for_each(|labels| labels.truncate(prompt));
+            chunk.truncate(prompt);
         }
     }
 }
