@@ -3,16 +3,14 @@
 use std::path::Path;
 
 use itertools::Itertools;
-use precast_kernels::Dtype;
 use precast_plan::Parameter;
 use precast_system::files::{AsideFile, Existing};
 use precast_system::input;
 
 use super::gguf::{self, Encoding};
 use super::heads::{Interleaved, interleave};
-use super::kind::Kind;
 use super::write::{SENTENCEPIECE, Writing};
-use super::{Checkpoint, CheckpointError, NotFinite, Source, check_space, finite};
+use super::{Checkpoint, CheckpointError, Source, check_space, finite};
 use crate::added_tokens::AddedTokens;
 use crate::tokenizer::{self, Tokenizer};
 
@@ -74,7 +72,7 @@ impl GgufFile {
         check_space(path, "the model", bytes)?;
         let mut file = AsideFile::new(path).map_err(io)?;
         let (mut values, writing) = (Vec::new(), Writing::start(bytes));
-        gguf::write::<E, _>(&mut file, (&header, tensors), io, |tensor, write| {
+        gguf::write::<E>(&mut file, (&header, tensors), io, |tensor, write| {
             let parameter = match &tensor.values {
                 gguf::Values::Given(values) => return Ok(write(&tensor.kind.encode(values))?),
                 gguf::Values::Of(parameter) => parameter,
@@ -85,22 +83,12 @@ impl GgufFile {
                 interleave(&mut values, heads as usize, (parameter.shape[0] / heads) as usize);
             }
             let bytes = tensor.kind.encode(&values);
-            check_finite(path, &parameter.name, tensor.kind, &bytes)?;
+            let unwritten = |what| CheckpointError::WouldNotBeFinite { path: path.to_owned(), what };
+            finite::check_stored(&parameter.name, &bytes, tensor.kind).map_err(unwritten)?;
             Ok(writing.through(write)(&bytes)?)
         })?;
         Ok(file.publish(Existing::Keep).map_err(io)?)
     }
-}
-
-/// Refuses to write a value that is too large for what it is stored in.
-fn check_finite(path: &Path, name: &str, kind: Kind, bytes: &[u8]) -> Result<(), CheckpointError> {
-    let checked: Result<(), NotFinite> = match kind {
-        Kind::Bf16 => finite::check(name, bytes, Dtype::Bf16.into()),
-        Kind::F16 => finite::check_stored(name, bytes, safetensors::Dtype::F16),
-        Kind::Block(block) => finite::check(name, bytes, precast_kernels::Format::Block(block)),
-        _ => finite::check(name, bytes, Dtype::F32.into()),
-    };
-    checked.map_err(|what| CheckpointError::WouldNotBeFinite { path: path.to_owned(), what })
 }
 
 impl Checkpoint {

@@ -4,7 +4,8 @@ use half::{bf16, f16};
 use precast_kernels::dequant::dequantize;
 use precast_kernels::{Block, Dtype, Format};
 use rayon::prelude::*;
-use safetensors::tensor::Dtype as Stored;
+
+use super::kind::Kind;
 
 /// A weight that is NaN or infinite.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -28,11 +29,12 @@ pub(super) fn check(tensor: &str, bytes: &[u8], format: Format) -> Result<(), No
     }
 }
 
-/// The same of elements of a file's dtype: F32, F16 or BF16.
-pub(super) fn check_stored(tensor: &str, bytes: &[u8], dtype: Stored) -> Result<(), NotFinite> {
-    match dtype {
-        Stored::BF16 => check(tensor, bytes, Format::Dense(Dtype::Bf16)),
-        Stored::F16 => {
+/// Refuses a tensor with an element that is NaN or infinite, as a file stores it.
+pub(super) fn check_stored(tensor: &str, bytes: &[u8], kind: Kind) -> Result<(), NotFinite> {
+    match kind {
+        Kind::Bf16 => check(tensor, bytes, Format::Dense(Dtype::Bf16)),
+        Kind::Block(block) => check(tensor, bytes, Format::Block(block)),
+        Kind::F16 => {
             let mut values = bytes.as_chunks().0.iter().map(|bytes| f16::from_le_bytes(*bytes).to_f32()).enumerate();
             refuse(tensor, "f16", values.find(|(_, value)| !value.is_finite()))
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensorError;
-use safetensors::tensor::{Dtype, Metadata};
+use safetensors::tensor::Metadata;
 
 use super::file::WeightFile;
 use super::kind::Kind;
@@ -86,12 +86,8 @@ impl Tensors {
         let (start, metadata) = parse(&head, file.bytes).map_err(damaged)?;
         for (name, info) in metadata.tensors().into_iter().filter(|(name, _)| wanted(name)) {
             let format = format!("{:?}", info.dtype);
-            let kind = match info.dtype {
-                Dtype::F32 => Ok(Kind::F32),
-                Dtype::F16 => Ok(Kind::F16),
-                Dtype::BF16 => Ok(Kind::Bf16),
-                _ => Err(format!("tensor {name} has dtype {format}: supported are F32, F16 and BF16")),
-            };
+            let unread = || format!("tensor {name} has dtype {format}: supported are F32, F16 and BF16");
+            let kind = Kind::of(info.dtype).ok_or_else(unread);
             let shape = info.shape.iter().map(|dim| *dim as u64).collect();
             let start = start + info.data_offsets.0 as u64;
             self.list.insert(name, Tensor { file: self.files.len(), start, shape, format, kind });

@@ -7,6 +7,7 @@ use half::f16;
 use precast_kernels::Block;
 use precast_kernels::dequant::dequantize;
 use rayon::prelude::*;
+use safetensors::tensor::Dtype as Stored;
 
 /// Values that one task of the thread pool widens.
 const TASK: usize = 1 << 16;
@@ -41,6 +42,16 @@ impl fmt::Display for Kind {
 }
 
 impl Kind {
+    /// Returns the kind of a safetensors file's numbers, if it is one that is read.
+    pub fn of(dtype: Stored) -> Option<Self> {
+        match dtype {
+            Stored::F32 => Some(Self::F32),
+            Stored::F16 => Some(Self::F16),
+            Stored::BF16 => Some(Self::Bf16),
+            _ => None,
+        }
+    }
+
     /// Values and bytes of a block; a single number is one.
     fn block(self) -> (u64, u64) {
         match self {

@@ -509,11 +509,8 @@ impl Weights for Checkpoint {
             let _ = take(Weights::read(self, parameter, format, scratch)?);
             return Ok(());
         }
-        let (elements, unit) = (parameter.elems(), self.tensors().unit(&parameter.name, scratch.raw.access)?);
-        let part = (PART_ELEMENTS / unit).max(1) * unit;
         let mut all_zero = true;
-        for start in (0..elements).step_by(part as usize) {
-            let range = start..(start + part).min(elements);
+        for range in self.tensors().parts(&parameter.name, scratch.raw.access)? {
             let bytes = self.read_elements(parameter, range, format, scratch)?;
             all_zero = all_zero && is_zero(bytes, format);
             if take(bytes).is_break() {

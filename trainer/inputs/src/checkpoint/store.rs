@@ -11,7 +11,7 @@ use super::checksum::Checksum;
 use super::file::{Access, Raw, WeightFile};
 use super::heads::{Interleaved, deinterleave};
 use super::kind::Kind;
-use super::{CheckpointError, Read, Scratch, finite};
+use super::{CheckpointError, PART_ELEMENTS, Read, Scratch, finite};
 
 pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
 pub(super) const LM_HEAD: &str = "lm_head.weight";
@@ -104,14 +104,17 @@ impl Tensors {
         in_blocks.collect::<Formats>().with_dequantized(of_apr.next().map(|(_, name)| name))
     }
 
-    /// How many elements of a tensor have to be read together: those of a head whose rows are to be put in order, or of a
-    /// block.
+    /// Divides a tensor into parts of about [`PART_ELEMENTS`]: whole units of elements that have to be read together, those of a
+    /// head whose rows are to be put in order, or of a block.
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub fn unit(&self, name: &str, access: Access) -> Result<u64, CheckpointError> {
+    pub fn parts(&self, name: &str, access: Access) -> Result<impl Iterator<Item = Range<u64>>, CheckpointError> {
         let place = self.find(name, access)?;
-        Ok(place.heads.map_or(place.kind.elems(), |heads| place.tensor.elements() / heads))
+        let elements = place.tensor.elements();
+        let unit = place.heads.map_or(place.kind.elems(), |heads| elements / heads);
+        let part = (PART_ELEMENTS / unit).max(1) * unit;
+        Ok((0..elements).step_by(part as usize).map(move |start| start..(start + part).min(elements)))
     }
 
     /// Elements of a tensor, whole units of them, in a dtype, or in its blocks as the file holds them; rows of query and key heads

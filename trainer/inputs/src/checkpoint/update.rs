@@ -6,7 +6,7 @@ use precast_kernels::Dtype;
 use precast_plan::Parameters;
 use rayon::prelude::*;
 
-use super::{Access, Checkpoint, CheckpointError, PART_ELEMENTS, Scratch, Tensors};
+use super::{Access, Checkpoint, CheckpointError, Scratch, Tensors};
 
 impl Checkpoint {
     /// Returns `max |w - v|` over the weights v of this model and w of a file, both in a dtype.
@@ -18,10 +18,7 @@ impl Checkpoint {
         let [mut one, mut other] = [(); 2].map(|()| Scratch::of(access));
         let mut largest = 0f32;
         for parameter in Parameters::new(self.config()).list {
-            let (elements, unit) = (parameter.elems(), self.tensors().unit(&parameter.name, access)?);
-            let part = (PART_ELEMENTS / unit).max(1) * unit;
-            for start in (0..elements).step_by(part as usize) {
-                let range = start..(start + part).min(elements);
+            for range in self.tensors().parts(&parameter.name, access)? {
                 let began = self.tensors().read(&parameter.name, range.clone(), dtype.into(), &mut one)?;
                 let ended = written.read(&parameter.name, range, dtype.into(), &mut other)?;
                 largest = largest.max(farthest(began, ended, dtype));

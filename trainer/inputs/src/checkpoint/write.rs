@@ -11,6 +11,7 @@ use precast_system::input;
 use precast_system::progress::{Progress, Unit};
 use safetensors::tensor::{Dtype as Stored, Metadata, TensorInfo};
 
+use super::kind::Kind;
 use super::{Checkpoint, CheckpointError, Fault, NotFinite, SingleFile, Source, finite, gguf};
 use crate::chat::TOOL_USE;
 use crate::tokenizer;
@@ -183,7 +184,8 @@ pub fn stored(dtype: Dtype) -> Stored {
 
 /// Refuses to write a part of a tensor in which an element is not finite. `done` elements of it are before the part.
 fn check_written(target: &Path, tensor: &str, done: usize, part: &[u8], dtype: Stored) -> Result<(), CheckpointError> {
-    finite::check_stored(tensor, part, dtype).map_err(|found| {
+    let kind = Kind::of(dtype).expect("a dtype that is written is read");
+    finite::check_stored(tensor, part, kind).map_err(|found| {
         let what = NotFinite { index: found.index + done, ..found };
         CheckpointError::WouldNotBeFinite { path: target.to_owned(), what }
     })

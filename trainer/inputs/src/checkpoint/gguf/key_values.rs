@@ -33,8 +33,8 @@ impl KeyValues {
         self.push(key, code::F32, &value.to_le_bytes());
     }
 
-    pub(super) fn flag(&mut self, key: &str, value: Flag) {
-        self.push(key, code::BOOL, &[value as u8]);
+    pub(super) fn flag(&mut self, key: &str, value: bool) {
+        self.push(key, code::BOOL, &[value.into()]);
     }
 
     pub(super) fn string(&mut self, key: &str, value: &str) {
@@ -60,19 +60,6 @@ impl KeyValues {
     /// [`Fault`] for a key that is there twice, and for lists that are longer than any.
     pub(super) fn read_back(&self) -> Result<Metadata, Fault> {
         Metadata::read(&mut Cursor::new(&self.bytes, 0), self.count)
-    }
-}
-
-/// A value of a key that says yes or no.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flag {
-    No,
-    Yes,
-}
-
-impl From<bool> for Flag {
-    fn from(value: bool) -> Self {
-        if value { Self::Yes } else { Self::No }
     }
 }
 

@@ -5,8 +5,9 @@ use precast_plan::Parameter;
 use proptest::prelude::*;
 
 use super::super::container::Header;
-use super::super::key_values::{Flag, KeyValues};
+use super::super::key_values::KeyValues;
 use super::super::write::{Tensor, Values, header, write};
+use crate::checkpoint::CheckpointError;
 use crate::checkpoint::kind::Kind;
 
 fn tensor(index: usize, rows: u64, blocks: u64, kind: Kind) -> Tensor {
@@ -29,7 +30,7 @@ proptest! {
         keys.integer("a.integer", integers[0]);
         keys.signed("a.signed", (integers[1] >> 1) as i32);
         keys.float("a.number", number);
-        keys.flag("a.flag", Flag::from(integers[0] % 2 == 0));
+        keys.flag("a.flag", integers[0] % 2 == 0);
         keys.string("a.text", &text);
         keys.strings("a.texts", &texts);
         keys.integers("a.list", list.iter().copied());
@@ -40,7 +41,8 @@ proptest! {
         let head = header(&keys, &tensors);
         let mut file = Vec::new();
         let fill = |tensor: &Tensor| (0..tensor.bytes()).map(|at| (at * 7 + tensor.name.len() as u64) as u8).collect::<Vec<_>>();
-        write::<std::io::Error, _>(&mut file, (&head, &tensors), |error| error, |tensor, write| {
+        let failed = |error| CheckpointError::of("written".as_ref(), error);
+        write::<CheckpointError>(&mut file, (&head, &tensors), failed, |tensor, write| {
             fill(tensor).chunks(50).try_for_each(write)
         }).unwrap();
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use precast_plan::Family;
 use serde_json::Value;
 
-use super::super::key_values::{Flag, KeyValues};
+use super::super::key_values::KeyValues;
 use super::super::shape::LLAMA;
 use super::byte_level::{MERGES_KEY, PRE_KEY, name_of};
 use super::json::{Added, Bpe, Json};
@@ -57,21 +57,21 @@ pub(in crate::checkpoint::gguf) fn write(
     let json: Json = serde_json::from_str(&files.json).map_err(|error| wrong(error.to_string()))?;
     let prefix = files.config.get("add_prefix_space").and_then(Value::as_bool);
     if let Some(prefix) = prefix.filter(|_| family.gguf == LLAMA) {
-        keys.flag(PREFIX_KEY, prefix.into());
+        keys.flag(PREFIX_KEY, prefix);
     }
     match &files.sentencepiece {
         Some(bytes) => {
             let pieces = sentencepiece::pieces(bytes)?;
             write_sentencepiece(keys, files, &json, &pieces, vocab)?;
             if !pieces.prefixes && (prefix.is_none() || family.gguf != LLAMA) {
-                keys.flag(PREFIX_KEY, Flag::No);
+                keys.flag(PREFIX_KEY, false);
             }
         }
         None => write_byte_level(keys, &json, vocab)?,
     }
     let ends = Ends::of(&json, files)?;
     write_special(keys, files, &json, &ends, vocab);
-    keys.flag(ADD_BOS_KEY, ends.begin.is_some().into());
+    keys.flag(ADD_BOS_KEY, ends.begin.is_some());
     if let Some(flag) = ends.end {
         keys.flag(ADD_EOS_KEY, flag);
     }
@@ -224,10 +224,10 @@ struct Ends {
     /// The token before it.
     begin: Option<String>,
     /// Whether there is one behind it, where a file says so.
-    end: Option<Flag>,
+    end: Option<bool>,
     end_token: Option<String>,
     /// Whether an end or separator alone is between two texts, where a file says what is.
-    between: Option<Flag>,
+    between: Option<bool>,
 }
 
 impl Ends {
@@ -240,13 +240,13 @@ impl Ends {
         for step in steps {
             match step.get("type").and_then(Value::as_str) {
                 None => {}
-                Some("ByteLevel") => ends.end = ends.end.or(Some(Flag::No)),
+                Some("ByteLevel") => ends.end = ends.end.or(Some(false)),
                 Some("TemplateProcessing") => ends.read_template(step, files)?,
                 Some(other) => return Err(wrong(format_args!("llama.cpp has no {other}"))),
             }
         }
         let said = files.config.get("add_eos_token").and_then(Value::as_bool);
-        ends.end = ends.end.or(said.map(|_| Flag::No));
+        ends.end = ends.end.or(said.map(|_| false));
         Ok(ends)
     }
 
@@ -262,7 +262,7 @@ impl Ends {
         self.begin = before.first().and_then(special);
         self.end_token = behind.first().and_then(special);
         if self.end_token.is_some() {
-            self.end = Some(Flag::Yes);
+            self.end = Some(true);
         }
         let pair = step.get("pair").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let mut texts = pair.iter().enumerate().filter(|(_, part)| part.get("Sequence").is_some()).map(|(at, _)| at);
@@ -271,7 +271,7 @@ impl Ends {
         {
             let separators = ["sep_token", "eos_token"].map(|name| token_text(&files.config, name));
             let separates = separators.contains(&special(between).as_deref()) && self.end_token.is_none();
-            self.between = Some(separates.into());
+            self.between = Some(separates);
         }
         Ok(())
     }
