@@ -136,7 +136,7 @@ fn the_gradient_is_that_of_the_loss_by(beta: f32) {
         let shifted = dir.path().join("shifted");
         let source = Checkpoint::open(&models.student).unwrap();
         let parameters = precast_plan::Parameters::new(source.config()).list;
-        let model = precast::inputs::checkpoint::Student {
+        let model = precast::inputs::checkpoint::ModelSource {
             config: &source.json,
             parameters: &parameters,
             dtype: precast::inputs::checkpoint::stored(precast_kernels::Dtype::F32),

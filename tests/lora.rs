@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use precast::inputs::adapter::{Adapter, Layout, Lora, Target, fill_adapter};
-use precast::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, Weights, write_model};
+use precast::inputs::checkpoint::{Checkpoint, CheckpointError, ModelSource, Scratch, Weights, write_model};
 use precast::inputs::data::MicroBatch;
 use precast_kernels::{Block, Dtype};
 use precast_plan::{Factor, Formats, ModelConfig, Parameters};
@@ -43,7 +43,7 @@ pub fn adapter(dir: &Path, name: &str, model: &ModelConfig, lora: &Lora, seed: u
 fn in_dtype(model: &Path, out: &Path, dtype: Stored) -> PathBuf {
     let model = Checkpoint::open(model).unwrap();
     let parameters = Parameters::new(model.config()).list;
-    let student = Student { config: &model.json, parameters: &parameters, dtype, tokenizer_from: &[] };
+    let student = ModelSource { config: &model.json, parameters: &parameters, dtype, tokenizer_from: &[] };
     write_model(out, Existing::Keep, &student, |parameter, write| -> Result<(), CheckpointError> {
         let values = floats(model.read(parameter, Dtype::F32.into(), &mut Scratch::default())?);
         let halves = |narrow: fn(f32) -> [u8; 2]| values.iter().flat_map(|value| narrow(*value)).collect::<Vec<u8>>();

@@ -1,6 +1,6 @@
 //! Success means success: what has not done its work fails, and leaves nothing that looks done.
 
-use precast::inputs::checkpoint::{Checkpoint, CheckpointError, Student, Write, stored, write_model};
+use precast::inputs::checkpoint::{Checkpoint, CheckpointError, ModelSource, Write, stored, write_model};
 use precast_kernels::Dtype;
 use precast_plan::{Parameter, Parameters};
 use precast_system::files::Existing;
@@ -40,8 +40,12 @@ fn no_model_is_written_from_weights_that_are_not_finite() {
     let case = Case::empty();
     let model = Checkpoint::open(&case.model("model", 1, &[])).unwrap();
     let parameters = Parameters::new(model.config()).list;
-    let student =
-        Student { config: &model.json, parameters: &parameters, dtype: stored(Dtype::F32), tokenizer_from: &[&model] };
+    let student = ModelSource {
+        config: &model.json,
+        parameters: &parameters,
+        dtype: stored(Dtype::F32),
+        tokenizer_from: &[&model],
+    };
     let out = case.path("below/out");
     let last = &parameters[parameters.len() - 1];
     let read = |parameter: &Parameter, write: &mut Write<'_>| {

@@ -188,3 +188,6 @@ pub fn open_rank(
 pub fn rows(device: &Device) -> Result<Rows, DeviceError> {
     Ok(precast_runtime::rows(device)?)
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

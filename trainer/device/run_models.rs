@@ -25,12 +25,6 @@ pub struct RunModels<W> {
     pub cache: Option<Arc<TeacherCache>>,
 }
 
-impl Borrow<dyn Weights> for Checkpoint {
-    fn borrow(&self) -> &(dyn Weights + 'static) {
-        self
-    }
-}
-
 /// Opens the cache of a teacher, whose head is verified.
 fn open_whole(config: &RunConfig) -> Result<Option<Arc<TeacherCache>>, DeviceError> {
     let cache = open_cache(config)?;

@@ -15,7 +15,7 @@ use crate::device::fit::{check_stored, is_stored_dense};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
 use crate::inputs::pair::same_path;
-use crate::inputs::teacher_cache::{Manifest, TeacherCache};
+use crate::inputs::teacher_cache::{CacheManifest, TeacherCache};
 use crate::options::{Completions, Kernels, RunConfig, UsageError, WeightFormat};
 
 /// Completions of held-out prompts in a report.
@@ -34,7 +34,7 @@ pub struct Shapes {
     /// True if teacher and student are the same files, byte for byte.
     pub same_files: bool,
     /// Manifest of the cache that the teacher's rows are read from, if there is one.
-    pub cache: Option<Manifest>,
+    pub cache: Option<CacheManifest>,
 }
 
 /// Opens a teacher's cache, which one of the trusted keys has signed if there are any.

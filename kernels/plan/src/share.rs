@@ -102,11 +102,12 @@ impl Share {
 
     /// Returns the parts of a rank's gradients in a step, in order; `micros` has the number of micro-batches of each of its
     /// replicas.
-    pub fn parts(self, micros: &[usize]) -> impl Iterator<Item = Part> {
+    pub fn parts(self, micros: &[usize]) -> impl Iterator<Item = GradientPart> {
         micros.iter().enumerate().flat_map(move |(replica, count)| {
             let ends = self.ranks > 1 && replica + 1 == self.local() as usize;
-            let micro = move |number| Part::Micro(Micro { replica, number, is_last: ends && number + 1 == *count });
-            (0..*count).map(micro).chain(self.fold(replica as u32).filter(|_| !ends).map(Part::Fold))
+            let micro =
+                move |number| GradientPart::Micro(Micro { replica, number, is_last: ends && number + 1 == *count });
+            (0..*count).map(micro).chain(self.fold(replica as u32).filter(|_| !ends).map(GradientPart::Fold))
         })
     }
 
@@ -123,7 +124,7 @@ impl Share {
 
 /// A part of a rank's gradients in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum GradientPart {
     Micro(Micro),
     /// A replica's gradient is complete.
     Fold(Fold),
@@ -324,19 +325,19 @@ mod tests {
         let first = share.rank * share.local();
         let (mut grad, mut kept) = (String::new(), vec![String::new(); share.waiting() as usize]);
         // The last micro-batch of several ranks folds its replica by itself.
-        let last = share.fold(share.local() - 1).filter(|_| share.ranks > 1).map(Part::Fold);
+        let last = share.fold(share.local() - 1).filter(|_| share.ranks > 1).map(GradientPart::Fold);
         for part in share.parts(&vec![1; share.local() as usize]).chain(last) {
             match part {
-                Part::Micro(Micro { replica, .. }) => grad = format!("{:02}", first + replica as u32),
-                Part::Fold(Fold::Keep { waiting }) => kept[waiting as usize] = grad.clone(),
-                Part::Fold(Fold::Join { waiting, levels }) => {
+                GradientPart::Micro(Micro { replica, .. }) => grad = format!("{:02}", first + replica as u32),
+                GradientPart::Fold(Fold::Keep { waiting }) => kept[waiting as usize] = grad.clone(),
+                GradientPart::Fold(Fold::Join { waiting, levels }) => {
                     let top = waiting as usize - 1;
                     kept[top] = sum(&kept[top], &grad);
                     for below in (waiting - levels..waiting - 1).rev() {
                         kept[below as usize] = sum(&kept[below as usize], &kept[below as usize + 1]);
                     }
                 }
-                Part::Fold(Fold::Total { waiting }) => {
+                GradientPart::Fold(Fold::Total { waiting }) => {
                     grad = (0..waiting).rev().fold(grad, |grad, below| sum(&kept[below as usize], &grad));
                 }
             }
@@ -346,15 +347,15 @@ mod tests {
 
     #[test]
     fn the_last_micro_batch_of_several_ranks_ends_their_share() {
-        let micro = |replica, number, is_last| Part::Micro(Micro { replica, number, is_last });
-        let keep = Part::Fold(Fold::Keep { waiting: 0 });
+        let micro = |replica, number, is_last| GradientPart::Micro(Micro { replica, number, is_last });
+        let keep = GradientPart::Fold(Fold::Keep { waiting: 0 });
         let of = |ranks, micros: &[usize]| share(4, ranks, 0).parts(micros).collect::<Vec<_>>();
         let before = [micro(0, 0, false), micro(0, 1, false), keep, micro(1, 0, false)];
         assert_eq!(of(2, &[2, 2]), [&before[..], &[micro(1, 1, true)]].concat());
         assert_eq!(share(1, 1, 0).parts(&[2]).collect::<Vec<_>>(), before[..2]);
         assert_eq!(of(4, &[3])[2], micro(0, 2, true));
         let alone = of(1, &[2, 1, 1, 1]);
-        assert_eq!((&alone[..4], alone.last()), (&before[..], Some(&Part::Fold(Fold::Total { waiting: 2 }))));
+        assert_eq!((&alone[..4], alone.last()), (&before[..], Some(&GradientPart::Fold(Fold::Total { waiting: 2 }))));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Instant;
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_plan::guard::{GUARD, Sums};
 use precast_plan::training::{GATHER, LAST, MICRO, TEACHER, UPDATE};
-use precast_plan::{Micro, Part, Recipe, SequenceLength, Tensor};
+use precast_plan::{GradientPart, Micro, Recipe, SequenceLength, Tensor};
 use precast_runtime::{DriverError, Ticket};
 
 use crate::device::DeviceError;
@@ -49,8 +49,8 @@ impl Session {
     ) -> Result<(), E> {
         for part in self.plan.shards.share().parts(micros) {
             match part {
-                Part::Micro(micro) => compute(self, micro)?,
-                Part::Fold(fold) => self.sealed.run(&fold.phase())?,
+                GradientPart::Micro(micro) => compute(self, micro)?,
+                GradientPart::Fold(fold) => self.sealed.run(&fold.phase())?,
             }
         }
         Ok(())

@@ -17,7 +17,7 @@ use crate::base::startup_times::Startup;
 use crate::device::session::Session;
 use crate::inputs::data::Chunk;
 use crate::options::{Completions, RunConfig, UsageError};
-use crate::programs::distill::{RolloutStep, Trained};
+use crate::programs::distill::{EnqueuedStep, RolloutStep};
 use crate::programs::failure::Failure;
 use crate::run::rollout::RolloutSums;
 
@@ -111,7 +111,7 @@ fn step(session: &mut Session, config: &RunConfig, rows: &[Arc<Chunk>], number: 
     let began = Instant::now();
     let written = RolloutStep::write(session, config, &[], (number, rows))?;
     let sums = RolloutSums::of(&written.sums);
-    let Trained { ticket, mismatch, .. } = written.train(session, config, (sums.counted, 0.0), false)?;
+    let EnqueuedStep { ticket, mismatch, .. } = written.train(session, config, (sums.counted, 0.0), false)?;
     let (_, ended) = session.metrics(ticket)?;
     mismatch.refuse(number + 1)?;
     let seconds = (ended - began).as_secs_f64();

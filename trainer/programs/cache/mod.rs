@@ -27,17 +27,17 @@ use crate::base::notes::{self, note};
 use crate::base::stop::{Stop, end_at_signal_after};
 use crate::device;
 use crate::device::run_models::RunModels;
-use crate::inputs::checkpoint::{self, Checkpoint, Scratch, Student, Weights, write_model};
-use crate::inputs::teacher_cache::{Compact, FORMAT, Filling, Made, Manifest, head};
+use crate::inputs::checkpoint::{self, Checkpoint, ModelSource, Scratch, Weights, write_model};
+use crate::inputs::teacher_cache::{CacheManifest, Compact, FORMAT, Filling, Made, head};
 use crate::programs::distill::read_data;
 use crate::programs::failure::Failure;
-use crate::programs::rank_end;
-use crate::programs::signing::SigningKey;
 use crate::ranks::{Place, RankError, Ranks};
 use crate::run::certificate;
 use crate::run::identity::Data;
 use crate::run::out::{refuse_inputs, refuse_within};
+use crate::run::rank_end;
 use crate::run::record::binary_digest;
+use crate::run::signing::SigningKey;
 use engine::Opening;
 use filler::Deal;
 use peers::Peers;
@@ -72,7 +72,7 @@ pub struct Forecast {
 #[derive(Clone, Debug, Serialize)]
 pub struct Filled {
     #[serde(flatten)]
-    pub manifest: Manifest,
+    pub manifest: CacheManifest,
     /// Digest of the cache.
     pub sha256: Digest,
     /// Sequences that were there before.
@@ -192,7 +192,7 @@ fn check_out(request: &CacheRequest, made: &Made, disk_bytes: u64) -> Result<u64
     Ok(Filling::check(&request.out, made)?)
 }
 
-fn filled(manifest: Manifest, continued: u64, tokens_per_s: Option<f64>) -> CacheOutcome {
+fn filled(manifest: CacheManifest, continued: u64, tokens_per_s: Option<f64>) -> CacheOutcome {
     CacheOutcome::Filled(Box::new(Filled { sha256: manifest.sha256(), manifest, continued, tokens_per_s }))
 }
 
@@ -239,7 +239,7 @@ fn write_head(
 ) -> Result<(), Failure> {
     let directory = filling.new_teacher()?;
     let dtype = precision.dtype();
-    let written = Student {
+    let written = ModelSource {
         config: &teacher.json,
         parameters: head,
         dtype: checkpoint::stored(dtype),
@@ -282,7 +282,7 @@ impl fmt::Display for Forecast {
 
 impl fmt::Display for Filled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Manifest { sequences, rows, hidden_bytes, .. } = &self.manifest;
+        let CacheManifest { sequences, rows, hidden_bytes, .. } = &self.manifest;
         let (sequences, tokens) = (count(*sequences as usize, "sequence"), count(*rows as usize, "token"));
         write!(f, "{sequences}, {tokens} that count, {} ({hidden_bytes} bytes", human_bytes(*hidden_bytes))?;
         write!(f, ", {:.0} a token), digest {}", self.bytes_a_token(), self.sha256)?;

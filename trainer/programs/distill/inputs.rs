@@ -17,7 +17,6 @@ use crate::inputs::data::{Batches, Corpus, Dataset, Files, Order, Packing, Promp
 use crate::inputs::pair;
 use crate::options::{Completions, OrderOptions, RunConfig, ShapeOptions};
 use crate::programs::failure::Failure;
-use crate::programs::reader::reader;
 use crate::run::identity::Data;
 
 /// Checks that the teacher can teach the student, and begins to read the training data with the tokenizer of the student, or of
@@ -40,7 +39,7 @@ pub fn read_data(config: &RunConfig, run_models: &RunModels<Checkpoint>) -> Resu
     let files = Files::mixed(&config.sources()?, field)?;
     let held_out_files = if config.eval_data.is_empty() { None } else { Some(Files::open(&config.eval_data, field)?) };
     let has_chat = files.has_chat() || held_out_files.as_ref().is_some_and(Files::has_chat);
-    let reader = reader(models.as_ref(), pair.as_ref(), &config.text, has_chat)?;
+    let reader = pair::reader(models.as_ref(), pair.as_ref(), config.text.chat_date, has_chat)?;
     let held_out = held_out(config, &reader, held_out_files, &files)?;
     let has_tokenizer = reader.tokenizer.clone();
     let eos = reader.eos;

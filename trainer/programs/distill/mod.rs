@@ -31,14 +31,14 @@ use crate::base::startup_times::Startup;
 use crate::base::stop::Stop;
 use crate::options::Options;
 use crate::programs::failure::Failure;
-use crate::programs::rank_end;
 use crate::ranks::{Place, Ranks};
 use crate::run::log;
 use crate::run::out::Start;
+use crate::run::rank_end;
 pub(crate) use inputs::read_data;
 use open::Checked;
 use ready::ready;
-pub(crate) use rollout_steps::{RolloutStep, Trained};
+pub(crate) use rollout_steps::{EnqueuedStep, RolloutStep};
 use running::Running;
 
 /// Settings of a run besides its configuration.

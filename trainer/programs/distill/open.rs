@@ -29,9 +29,9 @@ use crate::device::tuning::Tuning;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Batches, Corpus, DataError, Streams, Summaries};
 use crate::options::{Options, Purpose, RunConfig, UsageError};
-use crate::programs::covered;
 use crate::programs::failure::Failure;
 use crate::ranks::{Launcher, RankError, RankFailure, Ranks};
+use crate::run::covered;
 use crate::run::identity::{Data, Identity};
 use crate::run::out::{Out, Start, refuse_inputs};
 use crate::run::tokens;
@@ -98,7 +98,9 @@ impl Checked {
             true => mode.start == Start::Resume || config.out.exists(),
             false => ranks.is_first(),
         };
-        refuse_inputs(&config.out, &inputs)?;
+        if mode.dry_run && !is_claimed {
+            refuse_inputs(&config.out, &inputs)?;
+        }
         let out = is_claimed.then(|| Out::claim(&config.out, mode.start, &inputs)).transpose()?;
         let continued = out.as_ref().filter(|_| mode.start == Start::Resume);
         let mut resumed = continued.map(|out| Resumed::open(out, &config)).transpose()?;

@@ -31,7 +31,7 @@ pub(crate) struct RolloutStep {
 }
 
 /// A step that has been asked for.
-pub(crate) struct Trained {
+pub(crate) struct EnqueuedStep {
     /// Of its metrics.
     pub ticket: Ticket,
     pub guard: Option<Guarded>,
@@ -80,14 +80,14 @@ impl RolloutStep {
         config: &RunConfig,
         (counted, lr): (u64, f64),
         is_guarded: bool,
-    ) -> Result<Trained, Failure> {
+    ) -> Result<EnqueuedStep, Failure> {
         let Self { rollouts, packed, step, .. } = self;
         let mut computed = Computed::default();
         computed.gradients(session, config, (&rollouts, packed, (1.0 / counted as f64) as f32), is_guarded)?;
         let ticket = session.update(step, lr)?;
         computed.check(session, &rollouts, config.shape.seq_len)?;
         let Computed { guard, mismatch, .. } = computed;
-        Ok(Trained { ticket, guard, mismatch })
+        Ok(EnqueuedStep { ticket, guard, mismatch })
     }
 }
 
@@ -117,7 +117,8 @@ impl Running<'_> {
         let lines = || rollout_samples::lines(&written.rollouts, step + 1, models, ranks);
         let samples = is_kept.then(lines).transpose()?;
         let lr = config.optimizer.lr_of(step, config.steps());
-        let Trained { ticket, guard, mismatch } = written.train(session, config, (sums.counted, lr), is_guarded)?;
+        let EnqueuedStep { ticket, guard, mismatch } =
+            written.train(session, config, (sums.counted, lr), is_guarded)?;
         *tokens = tokens::after(*tokens, &rows);
         let mismatch = of_all(mismatch, ranks)?;
         let rollouts = Some((sums.record(mismatch.count), mismatch));

@@ -25,7 +25,7 @@ use crate::run::step::StepRecord;
 use crate::run::tensorboard::{EVENTS, events};
 use crate::run::tokens;
 
-use super::held_out::Verdict;
+use super::held_out::HeldOutVerdict;
 use super::on_policy::Mismatch;
 use super::open::Opened;
 use super::ready::Ready;
@@ -92,7 +92,7 @@ impl Running<'_> {
                 }
             }
             self.done = step + 1;
-            let verdict = if scored { self.verdict()? } else { Verdict::default() };
+            let verdict = if scored { self.verdict()? } else { HeldOutVerdict::default() };
             let is_saved = stopped.is_some()
                 || due.checkpoint
                 || verdict.saves
@@ -117,9 +117,9 @@ impl Running<'_> {
     }
 
     /// What follows from the evaluation after the last step.
-    fn verdict(&self) -> Result<Verdict, Failure> {
+    fn verdict(&self) -> Result<HeldOutVerdict, Failure> {
         let own = self.written.as_ref().map(|written| written.scores.verdict(self.done, &self.config().output));
-        Ok(Verdict::shared(own, self.ranks)?)
+        Ok(HeldOutVerdict::shared(own, self.ranks)?)
     }
 
     /// No step follows, though more were asked for.

@@ -21,7 +21,7 @@ use crate::device::host_memory::HostMemory;
 use crate::device::shapes::Shapes;
 use crate::device::training::Training;
 use crate::device::tuning::{self, Tuning};
-use crate::inputs::teacher_cache::Manifest;
+use crate::inputs::teacher_cache::CacheManifest;
 use crate::options::{Division, RunConfig, ShapeOptions, WeightFormat};
 use crate::programs::bench::groups::{self, Group};
 use crate::programs::failure::Failure;
@@ -273,7 +273,7 @@ impl Replicas {
 }
 
 impl Step {
-    fn of(config: &RunConfig, cache: Option<&Manifest>, plan: &Plan, peak: Option<Peak>) -> Self {
+    fn of(config: &RunConfig, cache: Option<&CacheManifest>, plan: &Plan, peak: Option<Peak>) -> Self {
         let ShapeOptions { batch_size, seq_len } = config.shape;
         let Division { grad_accum, share } = config.division;
         let tokens = u64::from(batch_size) * u64::from(seq_len) * u64::from(grad_accum);
