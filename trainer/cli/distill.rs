@@ -127,12 +127,12 @@ fn run(
     // Refused before any rank starts.
     let config = options.resolve(Purpose::Run, Share::ALONE, None)?;
     let place = ranks::place(arguments.dry_run, arguments.gpus, arguments.rendezvous.as_deref(), config.target.device)?;
-    let mode = Mode { start, config_file, placement, place };
+    let mode = Mode { start, config_file, placement, dry_run: arguments.dry_run, place };
     if arguments.dry_run {
         end_at_signal()?;
         let config = options.resolve(Purpose::Run, Ranks::of(&mode.place).share(1), None)?;
         let target = Target::find(&config, arguments.arch, Limit::Device)?;
-        distill::check(&options, &mode)?;
+        distill::check(&options, &mode, startup)?;
         let report = Report::of(&config, &target)?;
         let detail = if arguments.verbose.verbose { Detail::Full } else { Detail::Brief };
         say!("{}", report.text(detail));

@@ -44,6 +44,7 @@ pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, width: HeadWidth
         qkv_bias: _,
         o_bias: _,
         mlp_bias: _,
+        padding: _,
     } = *config;
     let key = |rest: &str| key_of(family, rest);
     let integers = [
