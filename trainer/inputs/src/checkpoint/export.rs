@@ -72,7 +72,7 @@ impl GgufFile {
         check_space(path, "the model", bytes)?;
         let mut file = AsideFile::new(path).map_err(io)?;
         let (mut values, writing) = (Vec::new(), Writing::start(bytes));
-        gguf::write::<E>(&mut file, (&header, tensors), io, |tensor, write| {
+        gguf::write::<E, _>(&mut file, (&header, tensors), io, |tensor, write| {
             let parameter = match &tensor.values {
                 gguf::Values::Given(values) => return Ok(write(&tensor.kind.encode(values))?),
                 gguf::Values::Of(parameter) => parameter,

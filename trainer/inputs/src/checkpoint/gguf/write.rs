@@ -9,7 +9,6 @@ use super::key_values::{KeyValues, string};
 use super::shape::HeadWidth;
 use super::{names, shape, types};
 use crate::checkpoint::kind::Kind;
-use crate::checkpoint::{CheckpointError, Write};
 
 /// The file of a model of random weights.
 pub const FILE: &str = "model.gguf";
@@ -109,15 +108,18 @@ pub(in crate::checkpoint) fn header(keys: &KeyValues, tensors: &[Tensor]) -> Vec
     header
 }
 
+/// Takes a part of a tensor's bytes.
+type Take<'t, F> = dyn FnMut(&[u8]) -> Result<(), F> + 't;
+
 /// Writes a file. `read` gives the bytes of a tensor, in parts.
 ///
 /// # Errors
 /// Of `read`, and of the file as `failed` names it.
-pub(in crate::checkpoint) fn write<E: From<CheckpointError>>(
+pub(in crate::checkpoint) fn write<E: From<F>, F>(
     file: &mut impl io::Write,
     (header, tensors): (&[u8], &[Tensor]),
-    failed: impl Fn(io::Error) -> CheckpointError,
-    mut read: impl FnMut(&Tensor, &mut Write<'_>) -> Result<(), E>,
+    failed: impl Fn(io::Error) -> F,
+    mut read: impl FnMut(&Tensor, &mut Take<'_, F>) -> Result<(), E>,
 ) -> Result<(), E> {
     file.write_all(header).map_err(&failed)?;
     for tensor in tensors {

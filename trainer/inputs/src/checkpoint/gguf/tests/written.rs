@@ -7,7 +7,6 @@ use proptest::prelude::*;
 use super::super::container::Header;
 use super::super::key_values::KeyValues;
 use super::super::write::{Tensor, Values, header, write};
-use crate::checkpoint::CheckpointError;
 use crate::checkpoint::kind::Kind;
 
 fn tensor(index: usize, rows: u64, blocks: u64, kind: Kind) -> Tensor {
@@ -41,8 +40,7 @@ proptest! {
         let head = header(&keys, &tensors);
         let mut file = Vec::new();
         let fill = |tensor: &Tensor| (0..tensor.bytes()).map(|at| (at * 7 + tensor.name.len() as u64) as u8).collect::<Vec<_>>();
-        let failed = |error| CheckpointError::of("written".as_ref(), error);
-        write::<CheckpointError>(&mut file, (&head, &tensors), failed, |tensor, write| {
+        write::<std::io::Error, _>(&mut file, (&head, &tensors), |error| error, |tensor, write| {
             fill(tensor).chunks(50).try_for_each(write)
         }).unwrap();
 
