@@ -118,8 +118,7 @@ fn a_panic_says_that_it_is_a_bug_and_what_to_send() {
         assert_eq!(code, Some(1), "{message}");
         let first = format!("error: this is a bug in {name}, whatever its input was. Please report these lines");
         assert!(message.starts_with(&first), "{message}");
-        let parts =
-            ["panic: asked for by name", "at: ", "cli/mod.rs:", "command: ", "\"bug\"", env!("CARGO_PKG_VERSION")];
+        let parts = ["panic: asked for by name", "at: ", "cli/", "command: ", "\"bug\"", env!("CARGO_PKG_VERSION")];
         assert!(parts.iter().all(|part| message.contains(part)), "{message}");
         assert!(!message.contains("RUST_BACKTRACE"), "{message}");
     }

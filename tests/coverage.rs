@@ -16,11 +16,11 @@ use precast_plan::{
     build_keys, guard::GUARD, keys, staged::CERTIFY,
 };
 use precast_runtime::sim::{Faults, Sim};
-use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
-use precast_runtime::{Permit, Placement, Sealed, Ticket};
+use precast_runtime::{Bound, Driver, DriverError, GraphId, KernelId, LoadError, Loading, Permit, Placement, Sealed};
 use proptest::prelude::*;
 
 use crate::support::prelude::*;
+use crate::support::{Tap, Tapped};
 
 /// What a driver was asked to do.
 #[derive(Default)]
@@ -31,76 +31,35 @@ struct Log {
     launches: usize,
 }
 
-/// A driver that writes down what it is asked to do.
+/// Writes down what a driver is asked to do.
 struct Recorder {
-    inner: Sim,
     graphs: Vec<(GraphId, Vec<Key>)>,
     log: Rc<RefCell<Log>>,
 }
 
-impl Recorder {
-    fn new() -> (Self, Rc<RefCell<Log>>) {
-        let log = Rc::new(RefCell::new(Log::default()));
-        (Self { inner: Sim::new(Faults::default()), graphs: Vec::new(), log: log.clone() }, log)
-    }
+fn recorder() -> (Tapped<Recorder>, Rc<RefCell<Log>>) {
+    let log = Rc::new(RefCell::new(Log::default()));
+    (Tapped(Box::new(Sim::new(Faults::default())), Recorder { graphs: Vec::new(), log: log.clone() }), log)
 }
 
-impl Driver for Recorder {
-    fn device(&self) -> &Device {
-        self.inner.device()
-    }
-    fn load(&mut self, module: &Module<'_>, permit: &Permit) -> Result<KernelId, DriverError> {
+impl Tap for Recorder {
+    fn load(&mut self, on: &mut dyn Driver, module: &Module<'_>, permit: &Permit) -> Result<KernelId, DriverError> {
         let mut log = self.log.borrow_mut();
         log.loaded.insert(module.pair.clone());
         log.launches_before_last_load = log.launches;
-        drop(log);
-        self.inner.load(module, permit)
+        on.load(module, permit)
     }
-    fn loads(&self) -> u64 {
-        self.inner.loads()
-    }
-    fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError> {
-        self.inner.allocate(bytes)
-    }
-    fn free_bytes(&self) -> Result<u64, DriverError> {
-        self.inner.free_bytes()
-    }
-    fn stage(&mut self, bytes: u64) -> Result<(), DriverError> {
-        self.inner.stage(bytes)
-    }
-    fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
-        let graph = self.inner.prepare(nodes)?;
+    fn prepare(&mut self, on: &mut dyn Driver, nodes: &[Bound]) -> Result<GraphId, DriverError> {
+        let graph = on.prepare(nodes)?;
         self.graphs.push((graph, nodes.iter().filter_map(|bound| bound.work.key().cloned()).collect()));
         Ok(graph)
     }
-    fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {
+    fn run(&mut self, on: &mut dyn Driver, graph: GraphId) -> Result<(), DriverError> {
         let (_, keys) = self.graphs.iter().find(|(prepared, _)| *prepared == graph).expect("a prepared graph");
         let mut log = self.log.borrow_mut();
         log.launches += keys.len();
         log.launched.extend(keys.iter().cloned());
-        drop(log);
-        self.inner.run(graph)
-    }
-    fn time(&mut self, graph: GraphId, repeats: u32) -> Result<f64, DriverError> {
-        self.inner.time(graph, repeats)
-    }
-    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DriverError> {
-        self.inner.write(address, bytes)
-    }
-    fn read(&mut self, address: u64, bytes: u64) -> Result<Ticket, DriverError> {
-        self.inner.read(address, bytes)
-    }
-    fn pin(&mut self, bytes: u64) -> Result<(), DriverError> {
-        self.inner.pin(bytes)
-    }
-    fn spill(&mut self, address: u64, bytes: u64, start: u64) -> Result<(), DriverError> {
-        self.inner.spill(address, bytes, start)
-    }
-    fn fetch(&mut self, address: u64, bytes: u64, start: u64) -> Result<(), DriverError> {
-        self.inner.fetch(address, bytes, start)
-    }
-    fn wait(&mut self, ticket: Ticket) -> Result<Arrived, DriverError> {
-        self.inner.wait(ticket)
+        on.run(graph)
     }
 }
 
@@ -131,7 +90,7 @@ fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
 
 /// Runs a whole step through the recorder, from the bundle of the build's list, and returns what it launched.
 fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -> BTreeSet<Key> {
-    let (driver, log) = Recorder::new();
+    let (driver, log) = recorder();
     let manifest = Manifest::simulated(&KERNELS, built).encode();
     let mut loading = Loading::new(Box::new(driver));
     loading.load(&Bundle::from_parts(&manifest, &[], &KERNELS).unwrap(), &training.plan).unwrap();
@@ -305,7 +264,7 @@ fn without_any_one_key_a_run_does_not_start() {
     for removed in &needed {
         let rest: Vec<&KeyVariant> = needed.iter().filter(|pair| *pair != removed).collect();
         let manifest = Manifest::simulated(&KERNELS, rest).encode();
-        let (driver, log) = Recorder::new();
+        let (driver, log) = recorder();
         match Loading::new(Box::new(driver)).load(&Bundle::from_parts(&manifest, &[], &KERNELS).unwrap(), &plan) {
             Err(LoadError::Missing(coverage)) => assert_eq!(coverage.missing, std::slice::from_ref(removed)),
             other => panic!("{removed}: {other:?}"),

@@ -12,7 +12,7 @@ use precast_runtime::Launches;
 use precast_runtime::cublas::Cublas;
 use precast_runtime::cuda::Cuda;
 use precast_runtime::sim::{Faults, Sim};
-use precast_runtime::{Bound, BoundExchange, BoundGemm, BoundWork, Driver, Placement};
+use precast_runtime::{Bound, BoundExchange, BoundGemm, BoundWork, Driver, Launcher, Memory, Placement};
 
 use crate::driver::{Machine, machine};
 use crate::support::prelude::*;

@@ -16,12 +16,12 @@ use precast_runtime::cuda::Cuda;
 use precast_runtime::selftest::selftest;
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{
-    Arrived, Bound, BoundLaunch, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Launches,
+    Bound, BoundLaunch, BoundWork, Driver, DriverError, GraphId, KernelId, Launches, Permit, Placement, STAGE_BYTES,
 };
-use precast_runtime::{Permit, Placement, STAGE_BYTES, Ticket};
 
 use crate::support;
 use crate::support::prelude::*;
+use crate::support::{Tap, Tapped};
 
 const POISONING: Faults = Faults { poison_on_late_load: true, memory_bytes: None, fail_launch: None };
 
@@ -30,24 +30,23 @@ type Outcome = [Result<(), DriverError>; 2];
 
 /// Launches each kernel as soon as it is loaded, as the defective trainers do, and so loads the second beside work.
 /// It misuses the permit that it is lent.
-struct FirstUse<D> {
-    inner: D,
+struct FirstUse {
     /// Of the first kernel.
     launched: Option<GraphId>,
     outcome: Rc<RefCell<Option<Outcome>>>,
 }
 
-impl<D: Driver> FirstUse<D> {
+impl FirstUse {
     /// Launches a kernel on its first sample.
-    fn launch(&mut self, kernel: KernelId, KeyVariant { key, variant }: &KeyVariant) -> GraphId {
+    fn launch(on: &mut dyn Driver, kernel: KernelId, KeyVariant { key, variant }: &KeyVariant) -> GraphId {
         let samples = key.kernel().samples();
         let params = samples.iter().find(|params| key.kernel().admits(*variant, params)).unwrap();
         let case = KernelCase::new(key, params, 1);
         let mut bound = params.clone();
-        self.inner.stage(STAGE_BYTES).unwrap();
+        on.stage(STAGE_BYTES).unwrap();
         for (operand, before) in case.operands.iter().zip(&case.before) {
-            let address = self.inner.allocate(operand.bytes()).unwrap();
-            self.inner.write(address, before).unwrap();
+            let address = on.allocate(operand.bytes()).unwrap();
+            on.write(address, before).unwrap();
             bound[operand.offset..operand.offset + 8].copy_from_slice(&address.to_ne_bytes());
         }
         let launch = BoundLaunch {
@@ -58,68 +57,29 @@ impl<D: Driver> FirstUse<D> {
             params: bound,
         };
         let bound = Bound { label: "first".into(), work: BoundWork::Launch(launch), dependencies: Vec::new() };
-        let graph = self.inner.prepare(&[bound]).unwrap();
-        self.inner.run(graph).unwrap();
+        let graph = on.prepare(&[bound]).unwrap();
+        on.run(graph).unwrap();
         graph
     }
 }
 
-impl<D: Driver> Driver for FirstUse<D> {
-    fn load(&mut self, module: &Module<'_>, permit: &Permit) -> Result<KernelId, DriverError> {
-        let loaded = self.inner.load(module, permit);
+impl Tap for FirstUse {
+    fn load(&mut self, on: &mut dyn Driver, module: &Module<'_>, permit: &Permit) -> Result<KernelId, DriverError> {
+        let loaded = on.load(module, permit);
         match self.launched {
-            None => self.launched = Some(self.launch(loaded.clone().unwrap(), &module.pair)),
+            None => self.launched = Some(Self::launch(on, loaded.clone().unwrap(), &module.pair)),
             Some(first) => {
-                let launched = self.inner.run(first);
+                let launched = on.run(first);
                 *self.outcome.borrow_mut() = Some([loaded.clone().map(|_| ()), launched]);
             }
         }
         loaded
     }
-    fn device(&self) -> &Device {
-        self.inner.device()
-    }
-    fn loads(&self) -> u64 {
-        self.inner.loads()
-    }
-    fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError> {
-        self.inner.allocate(bytes)
-    }
-    fn free_bytes(&self) -> Result<u64, DriverError> {
-        self.inner.free_bytes()
-    }
-    fn stage(&mut self, bytes: u64) -> Result<(), DriverError> {
-        self.inner.stage(bytes)
-    }
-    fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
-        self.inner.prepare(nodes)
-    }
-    fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {
-        self.inner.run(graph)
-    }
-    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DriverError> {
-        self.inner.write(address, bytes)
-    }
-    fn read(&mut self, address: u64, bytes: u64) -> Result<Ticket, DriverError> {
-        self.inner.read(address, bytes)
-    }
-    fn pin(&mut self, bytes: u64) -> Result<(), DriverError> {
-        self.inner.pin(bytes)
-    }
-    fn spill(&mut self, address: u64, bytes: u64, start: u64) -> Result<(), DriverError> {
-        self.inner.spill(address, bytes, start)
-    }
-    fn fetch(&mut self, address: u64, bytes: u64, start: u64) -> Result<(), DriverError> {
-        self.inner.fetch(address, bytes, start)
-    }
-    fn wait(&mut self, ticket: Ticket) -> Result<Arrived, DriverError> {
-        self.inner.wait(ticket)
-    }
 }
 
 fn load_on_first_use(driver: impl Driver + 'static, bundle: &Bundle<'_>) -> Outcome {
     let outcome = Rc::default();
-    let driver = FirstUse { inner: driver, launched: None, outcome: Rc::clone(&outcome) };
+    let driver = Tapped(Box::new(driver), FirstUse { launched: None, outcome: Rc::clone(&outcome) });
     let ended = selftest(Box::new(driver), bundle, "", 1, |_| ());
     let outcome = outcome.take().expect("it loads two kernels");
     assert_eq!(ended.is_ok(), outcome[0].is_ok());

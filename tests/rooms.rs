@@ -9,11 +9,11 @@ use crate::support::prelude::*;
 const ROOMS: [(&str, &str, &[&str]); 17] = [
     ("kernels/core", "precast-core", &[]),
     ("kernels", "precast-kernels", &["precast-core"]),
-    // What the kernels are made of: it compiles where they do not.
-    ("kernels/abi", "precast-abi", &["precast-core"]),
     ("kernels/plan", "precast-plan", &["precast-core", "precast-kernels"]),
     ("kernels/simt", "precast-simt", &["precast-core"]),
     ("fatbins/system", "precast-system", &["precast-core"]),
+    // What the kernels are made of: it compiles where they do not.
+    ("kernels/abi", "precast-abi", &["precast-core", "precast-system"]),
     ("fatbins", "precast-fatbins", &["precast-core", "precast-system"]),
     ("aot", "precast-aot", &["precast-core", "precast-system", "precast-fatbins"]),
     (

@@ -15,14 +15,13 @@ use precast_kernels::host::Buffer;
 use precast_kernels::{Arch, KeyVariant, Operand};
 use precast_plan::{Formats, Precision, keys};
 use precast_runtime::sim::{Faults, Sim};
-use precast_runtime::{
-    Arrived, Bound, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Permit, Placement, Ticket,
-};
+use precast_runtime::{Bound, BoundWork, Driver, DriverError, GraphId, KernelId, Permit, Placement};
 use precast_simt::{Program, Simt, execute};
 use rayon::prelude::*;
 
 use crate::golden::Golden;
 use crate::support::prelude::*;
+use crate::support::{Tap, Tapped};
 
 /// Of the scheduler.
 const SEED: u64 = 1;
@@ -47,9 +46,8 @@ fn program(pair: &KeyVariant, arch: Arch) -> Arc<Program> {
     Arc::clone(PROGRAMS.lock().unwrap().entry(place).or_insert(program))
 }
 
-/// The simulated GPU, but for its launches.
+/// Launches that execute the sources, in place of the simulated GPU's.
 struct Executed {
-    sim: Sim,
     programs: BTreeMap<KeyVariant, Arc<Program>>,
     loaded: Vec<(KernelId, KeyVariant)>,
     graphs: Vec<(GraphId, Vec<Bound>)>,
@@ -66,75 +64,41 @@ impl Executed {
             (pair, program)
         });
         let programs = compiled.collect();
-        Self { sim: Sim::new(Faults::default()), programs, loaded: Vec::new(), graphs: Vec::new() }
+        Self { programs, loaded: Vec::new(), graphs: Vec::new() }
     }
 
-    fn launch(&mut self, bound: &Bound) -> Result<(), DriverError> {
+    fn launch(&self, on: &mut dyn Driver, bound: &Bound) -> Result<(), DriverError> {
         let BoundWork::Launch(launch) = &bound.work else { panic!("a plan of the bundle's kernels alone") };
         let (_, pair) = self.loaded.iter().find(|(id, _)| *id == launch.kernel).expect("a loaded kernel");
         let operands = launch.key.kernel().operands(&launch.params);
         let address = |operand: &Operand| bytemuck::pod_read_unaligned(&launch.params[operand.offset..][..8]);
         let mut memory = Vec::new();
         for operand in &operands {
-            let ticket = self.sim.read(address(operand), operand.bytes())?;
-            memory.push(Buffer::from(&self.sim.wait(ticket)?.bytes[..]));
+            let ticket = on.read(address(operand), operand.bytes())?;
+            memory.push(Buffer::from(&on.wait(ticket)?.bytes[..]));
         }
         let maps = launch.key.kernel().tensor_maps(pair.variant, &launch.params);
         execute(&self.programs[pair], &launch.geometry, &launch.params, &operands, &maps, &mut memory, SEED)
             .map_err(|report| DriverError::Launch { label: bound.label.clone(), reason: report.to_string() })?;
         let written = operands.iter().zip(&memory).filter(|(operand, _)| operand.access.writes());
-        written.into_iter().try_for_each(|(operand, bytes)| self.sim.write(address(operand), bytes))
+        written.into_iter().try_for_each(|(operand, bytes)| on.write(address(operand), bytes))
     }
 }
 
-impl Driver for Executed {
-    fn device(&self) -> &Device {
-        self.sim.device()
-    }
-    fn load(&mut self, module: &Module<'_>, permit: &Permit) -> Result<KernelId, DriverError> {
-        let id = self.sim.load(module, permit)?;
+impl Tap for Executed {
+    fn load(&mut self, on: &mut dyn Driver, module: &Module<'_>, permit: &Permit) -> Result<KernelId, DriverError> {
+        let id = on.load(module, permit)?;
         self.loaded.push((id, module.pair.clone()));
         Ok(id)
     }
-    fn loads(&self) -> u64 {
-        self.sim.loads()
-    }
-    fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError> {
-        self.sim.allocate(bytes)
-    }
-    fn free_bytes(&self) -> Result<u64, DriverError> {
-        self.sim.free_bytes()
-    }
-    fn stage(&mut self, bytes: u64) -> Result<(), DriverError> {
-        self.sim.stage(bytes)
-    }
-    fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
-        let id = self.sim.prepare(nodes)?;
+    fn prepare(&mut self, on: &mut dyn Driver, nodes: &[Bound]) -> Result<GraphId, DriverError> {
+        let id = on.prepare(nodes)?;
         self.graphs.push((id, nodes.to_vec()));
         Ok(id)
     }
-    fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {
-        let prepared = self.graphs.iter().find(|(id, _)| *id == graph);
-        let nodes = prepared.expect("a prepared graph").1.clone();
-        nodes.iter().try_for_each(|bound| self.launch(bound))
-    }
-    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DriverError> {
-        self.sim.write(address, bytes)
-    }
-    fn read(&mut self, address: u64, bytes: u64) -> Result<Ticket, DriverError> {
-        self.sim.read(address, bytes)
-    }
-    fn pin(&mut self, bytes: u64) -> Result<(), DriverError> {
-        self.sim.pin(bytes)
-    }
-    fn spill(&mut self, address: u64, bytes: u64, start: u64) -> Result<(), DriverError> {
-        self.sim.spill(address, bytes, start)
-    }
-    fn fetch(&mut self, address: u64, bytes: u64, start: u64) -> Result<(), DriverError> {
-        self.sim.fetch(address, bytes, start)
-    }
-    fn wait(&mut self, ticket: Ticket) -> Result<Arrived, DriverError> {
-        self.sim.wait(ticket)
+    fn run(&mut self, on: &mut dyn Driver, graph: GraphId) -> Result<(), DriverError> {
+        let (_, nodes) = self.graphs.iter().find(|(id, _)| *id == graph).expect("a prepared graph");
+        nodes.iter().try_for_each(|bound| self.launch(on, bound))
     }
 }
 
@@ -186,7 +150,7 @@ fn trains_as_it_should(case: &str, precision: Precision, arch: Arch, length: &Le
         options.optimizer.warmup = of_case.warmup;
         options.optimizer.schedule = of_case.sched.parse().unwrap();
     });
-    let executed = Box::new(Executed::new(&config, arch));
+    let executed = Box::new(Tapped(Box::new(Sim::new(Faults::default())), Executed::new(&config, arch)));
     let (metrics, weights) = train(golden, session_on(executed, &config, Placement::Arena), length.steps, &config);
     let (simulated_metrics, simulated_weights) = train(golden, session(&config), length.steps, &config);
     assert_eq!(metrics.len(), length.steps);

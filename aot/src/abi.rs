@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-pub use precast_core::generated::Stale;
-use precast_core::generated::{self, folders};
+pub use precast_system::generated::Stale;
+use precast_system::generated::{self, folders};
 
 /// Compares what `precast-aot abi FOLDER --out FILE` wrote with the headers as they are and with its own digest. It
 /// needs no libclang: a program's `#[test]` calls it with the arguments of that command.

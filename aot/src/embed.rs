@@ -4,9 +4,9 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-use precast_core::{Arch, Registry, generated};
+use precast_core::{Arch, Registry};
 use precast_fatbins::{Digest, TrustedKey};
-use precast_system::files;
+use precast_system::{files, generated};
 
 use crate::build::{Built, Request};
 use crate::cache::Cache;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use precast_core::source::words::{self, Mention};
 use precast_core::source::{Common, Header};
-use precast_core::words::{self, Mention};
 use precast_kernels::{Arch, KERNELS, Source};
 
 /// Returns every source that an example is built from, and the number of rows.

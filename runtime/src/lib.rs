@@ -27,7 +27,7 @@ pub use activity::{Activity, Doing};
 pub use communicator::{Communicator, Mesh};
 pub use driver::{
     Arrived, Bound, BoundExchange, BoundGemm, BoundLaunch, BoundWork, CublasUse, Device, Driver, DriverError, GraphId,
-    KernelId, Launches, MoreMemory, Rows, Ticket, too_old,
+    KernelId, Launcher, Launches, Memory, MoreMemory, Rows, Ticket, too_old,
 };
 pub use gauge::{Gauge, GaugeError, Mean, Reading};
 pub use loading::{Coverage, LoadError, Loading, Placement, STAGE_BYTES, rows, supported_capabilities};

@@ -10,6 +10,7 @@ mod process;
 mod recipes;
 mod session;
 mod stand_ins;
+mod tapped;
 
 use std::path::PathBuf;
 
@@ -32,6 +33,7 @@ pub use session::{
     session_placed,
 };
 pub use stand_ins::{build_cublas, build_libcuda, build_nccl, build_nvml, build_old_nvrtc, build_shim, library_path};
+pub use tapped::{Tap, Tapped};
 
 /// The checkout: where cargo runs tests, and where a person runs carried ones.
 pub fn root() -> PathBuf {

@@ -24,7 +24,7 @@ use precast_plan::Gemm;
 use precast_runtime::cublas::Cublas;
 use precast_runtime::cuda::{self, Cuda};
 use precast_runtime::sim::{Faults, Sim};
-use precast_runtime::{Device, Driver, DriverError, Launches, Rows};
+use precast_runtime::{Device, Driver, DriverError, Launcher, Launches, Rows};
 
 use crate::base::notes::note;
 use crate::options::{Advised, DeviceChoice, DeviceOptions, Kernels, RunConfig, UsageError};

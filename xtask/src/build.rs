@@ -11,27 +11,19 @@ use crate::setup;
 
 /// What a release holds: the trainer with every architecture, and `precast-aot`; not the programs that a checkout
 /// needs.
-pub const WHOLE: [&str; 13] = [
-    "--workspace",
-    "--exclude",
-    "xtask",
-    "--exclude",
-    "xtask-simt",
-    "--exclude",
-    "xtask-start",
-    "--exclude",
-    "precast-abi",
-    "--exclude",
-    "precast-simt",
-    "--features",
-    FEATURES,
-];
+const WHOLE: &str = "--workspace --exclude xtask --exclude xtask-simt --exclude xtask-start --exclude precast-abi \
+                     --exclude precast-simt --features";
+
+/// Makes a command one of what a release holds.
+pub fn whole(command: &mut Command) -> &mut Command {
+    command.args(WHOLE.split(' ')).arg(FEATURES)
+}
 
 /// Builds the trainer and `precast-aot` with every architecture, as releases are built; returns the trainer's path.
 pub fn build() -> Result<PathBuf> {
     setup::compiler()?;
     let checkout = root().canonicalize().context("the checkout")?;
-    step("build, reproducibly", reproducible(&checkout, "build")?.args(WHOLE))?;
+    step("build, reproducibly", whole(&mut reproducible(&checkout, "build")?))?;
     let trainer = checkout.join("target/reproducible/release/precast");
     println!("{}  {}", precast_fatbins::Digest::of(&std::fs::read(&trainer)?), trainer.display());
     Ok(trainer)

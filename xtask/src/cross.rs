@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::build::{WHOLE, reproducible};
+use crate::build::{reproducible, whole};
 use crate::ci::{copy_checkout, locked, same, toolchain};
 use crate::release::elf;
 use crate::run::{cargo, output, root, step};
@@ -57,7 +57,7 @@ fn reproducible_for(target: &str, checkout: &Path, command: &str) -> Result<Comm
 /// Builds a checkout for a target; returns the directory of its programs.
 fn build_at(checkout: &Path, target: &str) -> Result<PathBuf> {
     let mut command = reproducible_for(target, checkout, "build")?;
-    step(&format!("build {} for {target}, reproducibly", checkout.display()), command.args(WHOLE))?;
+    step(&format!("build {} for {target}, reproducibly", checkout.display()), whole(&mut command))?;
     let built = checkout.join("target/reproducible").join(target).join("release");
     for name in PROGRAMS {
         check_needs(&built.join(name))?;

@@ -33,14 +33,7 @@ pub fn demo() -> Result<()> {
     let student = format!("{OUT}-student");
     step(
         "make a student of ten of the teacher's thirty layers",
-        &mut precast(&[
-            "init",
-            "--from",
-            &teacher,
-            "--layers",
-            LAYERS,
-            "--precision",
-            "fp32",
+        precast(&["init", "--from", &teacher, "--layers", LAYERS, "--precision", "fp32"]).args([
             "--overwrite",
             "--out",
             &student,

@@ -57,17 +57,8 @@ pub fn pack(directory: &Path, named: Option<&Path>) -> Result<()> {
 
 /// Returns the path of the whole-program tests.
 fn test_program() -> Result<String> {
-    let messages = output(&mut cargo(&[
-        "test",
-        "--release",
-        "--features",
-        FEATURES,
-        "--test",
-        "programs",
-        "--no-run",
-        "--message-format",
-        "json",
-    ]))?;
+    let mut build = cargo(&["test", "--release", "--features", FEATURES, "--test", "programs", "--no-run"]);
+    let messages = output(build.args(["--message-format", "json"]))?;
     let mut executable = messages.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
         (message["target"]["name"] == "programs").then(|| message["executable"].as_str().map(str::to_owned))?

@@ -1,9 +1,9 @@
-//! Errors of published layouts.
+//! Errors of published layouts and bundles.
 
 use std::io;
 use std::path::PathBuf;
 
-use precast_fatbins::Digest;
+use precast_fatbins::{BundleError, Digest, ManifestError, SignatureError};
 
 /// A layout that must not be used, or cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +68,47 @@ pub enum LayoutError {
         /// Size in the layout, bytes.
         found: u64,
     },
+}
+
+/// A bundle that cannot be published, or a layout that must not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    /// The layout is malformed or incomplete.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The bundle must not be used.
+    #[error("precast.bundle: {0}")]
+    Bundle(#[from] BundleError),
+    /// No trusted key signed it.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// A lock contradicts the bundle.
+    #[error("{lock} does not match the bundle: {changes}")]
+    Lock {
+        /// File name of the lock.
+        lock: String,
+        /// Modules that differ.
+        changes: String,
+    },
+    /// Provenance or bill of materials describes another bundle.
+    #[error("{file} names SHA-256 {found}, the bundle has {expected}")]
+    About {
+        /// Name of the file.
+        file: &'static str,
+        /// Digest of the bundle.
+        expected: Digest,
+        /// Digest in the file.
+        found: String,
+    },
+    /// A secret key cannot be used.
+    #[error("cannot sign: {0}")]
+    Sign(String),
+}
+
+impl From<ManifestError> for PublishError {
+    fn from(error: ManifestError) -> Self {
+        Self::Bundle(error.into())
+    }
 }
 
 pub(super) fn malformed(file: &str, what: impl Into<String>) -> LayoutError {

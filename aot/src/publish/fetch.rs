@@ -10,9 +10,10 @@ use precast_system::files;
 use serde_json::Value;
 
 use super::archive::Archive;
-use super::error::{LayoutError, malformed};
+use super::content::check_locks;
+use super::error::{LayoutError, PublishError, malformed};
 use super::layout::{Descriptor, FILES_BYTES, MANIFEST_BYTES, index};
-use super::{PublishError, check_locks, media, title};
+use super::names::{media, title};
 
 /// Size of the empty blob `{}`.
 const CONFIG_BYTES: u64 = 2;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::archive::Archive;
 use super::error::{LayoutError, malformed};
-use super::media;
+use super::names::media;
 
 /// The two files that are not blobs.
 const MARKER: &str = "oci-layout";

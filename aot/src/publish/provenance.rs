@@ -6,17 +6,17 @@ use std::collections::BTreeMap;
 use precast_fatbins::{Bundle, Digest, ManifestError};
 use serde_json::{Value, json};
 
-use super::{gpus, tasks};
+use super::content::{gpus, tasks};
+use super::documents::{self, named};
+use super::names::title;
 use crate::toolchain::pins::{NVRTC, Wheel};
 
 /// Returns the statement about a bundle with this digest.
 pub fn statement(bundle: &Bundle<'_>, digest: Digest) -> Result<Value, ManifestError> {
     let manifest = bundle.manifest();
     let archs: Vec<String> = gpus(bundle).iter().map(ToString::to_string).collect();
-    let sources: Vec<Value> = sources(bundle)?
-        .into_iter()
-        .map(|(name, digest)| json!({ "name": name, "digest": { "sha256": digest.to_string() } }))
-        .collect();
+    let sources: Vec<Value> =
+        sources(bundle)?.into_iter().map(|(name, digest)| named(&name, &digest.to_string())).collect();
     let wheels: Vec<Value> = NVRTC
         .wheels
         .iter()
@@ -28,26 +28,15 @@ pub fn statement(bundle: &Bundle<'_>, digest: Digest) -> Result<Value, ManifestE
             })
         })
         .collect();
-    Ok(json!({
-        "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{ "name": super::title::BUNDLE, "digest": { "sha256": digest.to_string() } }],
-        "predicateType": "https://slsa.dev/provenance/v1",
-        "predicate": {
-            "buildDefinition": {
-                "buildType": "https://precast.dev/aot/v2",
-                "externalParameters": { "builtFor": manifest.built_for, "archs": archs },
-                "internalParameters": {
-                    "compiler": manifest.compiler,
-                    "options": manifest.options,
-                    "pinned": wheels,
-                },
-                "resolvedDependencies": sources,
-            },
-            "runDetails": {
-                "builder": { "id": "https://precast.dev/precast-aot", "version": { "precast-aot": env!("CARGO_PKG_VERSION") } },
-            },
-        },
-    }))
+    let definition = json!({
+        "buildType": "https://precast.dev/aot/v2",
+        "externalParameters": { "builtFor": manifest.built_for, "archs": archs },
+        "internalParameters": { "compiler": manifest.compiler, "options": manifest.options, "pinned": wheels },
+        "resolvedDependencies": sources,
+    });
+    let version = json!({ "precast-aot": env!("CARGO_PKG_VERSION") });
+    let builder = json!({ "id": "https://precast.dev/precast-aot", "version": version });
+    Ok(documents::statement(&[named(title::BUNDLE, &digest.to_string())], &definition, &builder))
 }
 
 /// Returns every source and header of the bundle, by name.

@@ -4,10 +4,16 @@ use object::Endianness;
 use object::elf::{ELFOSABI_NONE, EM_NONE, ET_REL, FileFlags, SHF_ALLOC, SHT_PROGBITS};
 use object::write::elf::{FileHeader, SectionHeader, Writer};
 
-use super::arch_of;
+use precast_core::Arch;
+
 use crate::fatbin::{self, Container};
 use crate::manifest::{Manifest, ModuleEntry};
 use crate::{FATBIN_SECTION, MANIFEST_SECTION};
+
+/// Architectures are known here: decoding a manifest refuses others.
+pub(super) fn arch_of(module: &ModuleEntry) -> Arch {
+    Arch::of_name(&module.arch).unwrap_or(Arch::Sim)
+}
 
 /// Returns the offset of every cubin of a manifest, and the size of the section.
 pub(super) fn layout(manifest: &Manifest) -> (Vec<Container>, Vec<Option<u64>>, u64) {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use precast_core::Registry;
 use precast_system::input;
 
-use super::{Bundle, BundleError};
+use super::error::BundleError;
+use super::read::Bundle;
 use crate::trust::{SignatureError, TrustedKey, signature_path};
 
 /// Size limit of a bundle, far above the kernels of large programs.

@@ -3,7 +3,8 @@
 use precast_core::{Arch, KeyVariant, OPTIONS};
 use rayon::prelude::*;
 
-use super::{Bundle, BundleError};
+use super::error::BundleError;
+use super::read::Bundle;
 use crate::Digest;
 use crate::cubin::CubinFacts;
 use crate::foreign::Foreign;

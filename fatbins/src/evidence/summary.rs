@@ -3,26 +3,11 @@
 use std::collections::BTreeMap;
 
 use precast_core::Digest;
-use serde::{Deserialize, Serialize};
 
-use super::{Check, Evidence, Results, Whole};
-
-/// Outputs of one kernel, in short.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KernelSummary {
-    /// The first 16 digits of `KeyVariant::source_digest` for the chip's architecture.
-    pub source: String,
-    /// Launches that were checked.
-    pub launches: Vec<Launch>,
-}
+use super::record::{Check, Evidence, KernelSummary, Launch, Results, Whole};
 
 /// Hexadecimal digits of digests in a summary: as many as an entry symbol has.
 pub const DIGITS: usize = 16;
-
-/// Index of a sample, the first 16 digits of the digest of its outputs and sums, and the norm of all outputs together,
-/// to four digits.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Launch(pub usize, pub String, pub f64);
 
 /// Evidence of a fault, which a summary cannot show.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -7,6 +7,7 @@ pub mod built;
 mod cause;
 mod count;
 pub mod files;
+pub mod generated;
 pub mod input;
 pub mod progress;
 pub mod stdout;

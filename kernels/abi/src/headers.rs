@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use precast_core::generated::HeaderFile;
 use precast_core::source::HEADERS;
+use precast_system::generated::HeaderFile;
 use quote::ToTokens;
 use syn::{Attribute, Expr, ExprLit, Fields, Item, Lit, Meta};
 
@@ -208,8 +208,8 @@ mod tests {
     #[test]
     fn sizes_and_offsets_are_those_of_clang() {
         let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("");
-        let folders = precast_core::generated::folders(&kernels.join("src")).unwrap();
-        let (files, scratch) = (precast_core::generated::headers(&folders).unwrap(), tempfile::tempdir().unwrap());
+        let folders = precast_system::generated::folders(&kernels.join("src")).unwrap();
+        let (files, scratch) = (precast_system::generated::headers(&folders).unwrap(), tempfile::tempdir().unwrap());
         let headers = read(&files, scratch.path()).unwrap();
         assert!(headers.structs.len() > 40, "{}", headers.structs.len());
         let clang = said(&bindings(&files, scratch.path(), Blocks::Whole).unwrap());

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use precast_abi::libclang;
-use precast_core::generated;
+use precast_system::generated;
 
 fn main() -> Result<ExitCode> {
     let [home, named] = ["PRECAST_HOME", libclang::VARIABLE].map(env::var_os);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use precast_core::generated::{self, Stale};
+use precast_system::generated::{self, Stale};
 
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("src")

@@ -20,7 +20,6 @@ pub mod dtype;
 pub mod erased;
 pub mod fields;
 pub mod format;
-pub mod generated;
 pub mod host;
 mod human;
 pub mod kernel;
@@ -28,7 +27,6 @@ pub mod key;
 pub mod operand;
 mod parameters;
 pub mod plan;
-mod reach;
 pub mod reference;
 pub mod registry;
 pub mod shell;
@@ -36,7 +34,6 @@ pub mod source;
 pub mod tensor_map;
 pub mod tuned;
 pub mod variant;
-pub mod words;
 
 /// Prints a type by what it says where its debug form is asked for: a program or a test whose `main` returns it ends
 /// with that.

@@ -1,9 +1,10 @@
 use rayon::prelude::*;
 
-use super::{GemmFwd, GemmSwiglu, is_int8};
-use crate::Format;
-use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params, micro_scalars};
+use crate::abi::{
+    GemmFwd, GemmSwiglu, gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params, micro_scalars,
+};
 use crate::host::{Matrix, Output, Threads, Views, matmul, round_to, sigmoid, vectorized};
+use crate::{Dtype, Format};
 
 /// Depth up to which sums of products of 8-bit values are exact in f32, in any order: 1024 x 127^2 < 2^24.
 const EXACT_DEPTH: usize = 1024;
@@ -24,7 +25,7 @@ fn exact(y: &mut [f32], x: &[i8], w: &[i8], [m, n, k]: [usize; 3]) {
 
 /// Computes `y = x w^T`, y [m, n], with both inputs in one format.
 fn multiply(y: &mut [f32], format: Format, [m, n, k]: [usize; 3], views: &mut Views<'_>) {
-    if !is_int8(format) {
+    if format != Dtype::I8 {
         let (x, w) = (views.load("x"), views.load("w"));
         return matmul(y, n, Matrix::rows(&x, m, k, k), Matrix::rows(&w, n, k, k).t(), Output::Overwrite, Threads::All);
     }

@@ -211,18 +211,14 @@ fn common(w: Format, x: Format) -> Option<Dtype> {
     w.dtype().filter(|w| x == *w)
 }
 
-fn is_int8(x: Format) -> bool {
-    x == Dtype::I8
-}
-
 /// Returns the elements that the mainloops move of a row of k: pairs of 8-bit values.
 fn depth(x: Format, k: u32) -> u32 {
-    if is_int8(x) { k / 2 } else { k }
+    if x == Dtype::I8 { k / 2 } else { k }
 }
 
 /// Returns sample shapes (m, n, k) of a GEMM with inputs in x.
 fn shapes(x: Format) -> &'static [(u32, u32, u32)] {
-    if is_int8(x) { &INT8_SAMPLES } else { &SAMPLES }
+    if x == Dtype::I8 { &INT8_SAMPLES } else { &SAMPLES }
 }
 
 /// Returns the size of a GEMM with inputs in x. In int8, pairs of values and of scales must be whole vectors too.
@@ -234,7 +230,7 @@ fn problem_size(
     w_scale: u64,
 ) -> ProblemSize {
     let dtype = x.dtype().unwrap_or(Dtype::F32);
-    let vectors = vectors && (!is_int8(x) || k.is_multiple_of(16) && w_scale.is_multiple_of(8));
+    let vectors = vectors && (x != Dtype::I8 || k.is_multiple_of(16) && w_scale.is_multiple_of(8));
     ProblemSize { op, rows, columns, depth: depth(x, k), splits: 1, dtype, vectors }
 }
 
@@ -339,7 +335,7 @@ pub(crate) fn tolerance(operand: &Operand) -> Tolerance {
 
 impl Build for GemmFwd {
     gemm_variants!(GemmOp::Fwd, |key, variant| {
-        if is_int8(key.x) { int8_source!(variant, "fwd.cu") } else { dense_source!(variant, "fwd.cu") }
+        if key.x == Dtype::I8 { int8_source!(variant, "fwd.cu") } else { dense_source!(variant, "fwd.cu") }
     });
 
     /// A library's columns are rows in memory: `y^T = w x^T`.
@@ -378,13 +374,13 @@ impl Reference for GemmFwd {
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
-        if is_int8(self.x) { Tolerance::EXACT } else { tolerance(operand) }
+        if self.x == Dtype::I8 { Tolerance::EXACT } else { tolerance(operand) }
     }
 }
 
 impl Build for GemmSwiglu {
     gemm_variants!(GemmOp::Swiglu, |key, variant| {
-        if is_int8(key.x) { int8_source!(variant, "swiglu.cu") } else { dense_source!(variant, "swiglu.cu") }
+        if key.x == Dtype::I8 { int8_source!(variant, "swiglu.cu") } else { dense_source!(variant, "swiglu.cu") }
     });
 }
 

@@ -1,6 +1,7 @@
 //! Quantizes columns to rotated int8.
 
-use super::{host, rotation};
+use super::host;
+use super::rotation::rotation;
 pub use crate::abi::Int8Columns;
 use crate::abi::int8_columns_params;
 use crate::host::Views;

@@ -2,7 +2,7 @@ use std::ops::{Deref, DerefMut};
 
 use rayon::prelude::*;
 
-use super::rotation;
+use super::rotation::rotation;
 use crate::abi::int8_columns_params;
 use crate::host::{Store, Views, round_to, vectorized};
 use crate::{Dtype, Out};

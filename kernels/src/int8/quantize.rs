@@ -1,7 +1,8 @@
 //! Quantizes rows to rotated int8.
 
-use super::{MOST_DEPTH, host};
-use super::{RotatedRows, rows};
+use super::host;
+use super::rotation::MOST_DEPTH;
+use super::rows::{RotatedRows, rows};
 pub use crate::abi::Int8Quantize;
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance, source};

@@ -1,6 +1,6 @@
 //! Variants of kernels that quantize rows, which their threads keep in registers (`row.cuh`).
 
-use super::rotation;
+use super::rotation::rotation;
 use crate::{Geometry, Operand, Tolerance, variant};
 
 variant! {
@@ -47,3 +47,20 @@ pub(crate) fn neighbors(operand: &Operand) -> Tolerance {
         _ => Tolerance::of(operand.format),
     }
 }
+
+/// Declares a source that writes rows in int8, with these headers of its family.
+macro_rules! int8_source {
+    ($family:literal, $file:literal, $abi:literal $(, $header:literal)*) => {
+        $crate::Source {
+            path: concat!($family, "/int8/", $file),
+            text: include_str!(concat!("int8/", $file)),
+            headers: &[
+                (concat!($abi, ".h"), include_str!(concat!($abi, ".h"))),
+                $((concat!($family, "/", $header), include_str!($header)),)*
+                ("int8/row.cuh", include_str!("../int8/row.cuh")),
+            ],
+            common: &crate::COMMON,
+        }
+    };
+}
+pub(crate) use int8_source;

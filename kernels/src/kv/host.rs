@@ -1,4 +1,4 @@
-use super::Pool;
+use super::pool::Pool;
 use crate::abi::{IDLE_SLOT, kv_store_params};
 use crate::host::Views;
 

@@ -3,7 +3,8 @@
 use precast_core::check::Distance;
 use precast_fatbins::Bundle;
 
-use super::{SelftestOutcome, Timed, selftest, time};
+use super::launches::{SelftestOutcome, selftest};
+use super::time::{Timed, time};
 use crate::loading::{LoadError, Loading};
 
 /// Seed of the random inputs.

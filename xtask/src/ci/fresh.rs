@@ -7,7 +7,8 @@ use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{copy_checkout, published};
+use super::checkout::{copy_checkout, without_network};
+use super::published;
 use crate::run::cargo;
 
 const FEATURE: &str = "sm_121";
@@ -60,8 +61,8 @@ fn build(checkout: &Path, arguments: &[&str]) -> Command {
 /// Like [`build`], without a network.
 fn unshared(checkout: &Path, arguments: &[&str]) -> Command {
     let plain = build(checkout, arguments);
-    let mut command = Command::new("unshare");
-    command.args(["-rn", "--"]).arg(plain.get_program()).args(plain.get_args()).current_dir(checkout);
+    let mut command = without_network(&plain);
+    command.current_dir(checkout);
     for (name, _) in plain.get_envs().filter(|(_, value)| value.is_none()) {
         command.env_remove(name);
     }

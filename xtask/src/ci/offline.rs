@@ -6,7 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{copy_checkout, published};
+use super::checkout::{copy_checkout, without_network};
+use super::published;
 use crate::run::{cargo, output, step};
 
 /// Builds from `out/published` and lists the embedded kernels.
@@ -19,9 +20,8 @@ pub fn check(out: &Path) -> Result<()> {
     let key = key.lines().nth(1).context("a public key")?;
     let build = |fatbins: &Path| {
         let plain = cargo(&["build", "--release", "--offline", "--locked", "--features", "sm_121"]);
-        // A new network namespace has no network.
-        let mut command = Command::new("unshare");
-        command.args(["-rn", "--"]).arg(plain.get_program()).args(plain.get_args()).current_dir(&checkout);
+        let mut command = without_network(&plain);
+        command.current_dir(&checkout);
         command.env("PRECAST_FATBINS", fatbins).env("PRECAST_TRUSTED_KEY", key);
         // No compiler at any place that is searched.
         command.env("PRECAST_HOME", dir.path().join("nothing")).env_remove("CUDA_HOME").env_remove("PRECAST_NVRTC");

@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use precast_system::files::walk;
 
-use super::toolchain;
+use super::reproducible::toolchain;
 use crate::planted::{Mistake, edited, fails, mistakes};
 use crate::run::{cargo, listed, step};
 use crate::setup;

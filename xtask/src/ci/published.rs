@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use precast_fatbins::{Bundle, Digest, Lock};
 use rayon::prelude::*;
 
-use super::aot;
+use super::checkout::aot;
 use crate::run::{output, step};
 use crate::setup;
 

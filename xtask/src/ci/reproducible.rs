@@ -9,8 +9,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use precast_aot::home;
 
-use super::copy_checkout;
-use crate::build::{WHOLE, flags, reproducible};
+use super::checkout::copy_checkout;
+use crate::build::{flags, reproducible, whole};
 use crate::release::environment::cargo_home;
 use crate::run::{output, step};
 
@@ -22,9 +22,9 @@ pub fn check() -> Result<()> {
         copy_checkout(checkout)?;
         toolchain(checkout)?;
     }
-    step("build in one directory", reproducible(&plain, "build")?.args(WHOLE))?;
+    step("build in one directory", whole(&mut reproducible(&plain, "build")?))?;
     let mut second = reproducible(&noisy, "build")?;
-    second.args(WHOLE);
+    whole(&mut second);
     let cargo_home = another_cargo_home(dir.path())?;
     flags(&mut second, &noisy, &cargo_home);
     noise(second.env("CARGO_HOME", &cargo_home));

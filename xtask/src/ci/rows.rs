@@ -8,6 +8,8 @@ use anyhow::{Result, ensure};
 use precast_kernels::Arch;
 use precast_models::Model;
 
+use super::checkout::aot;
+use super::reproducible::same;
 use crate::run::{cargo, output, step};
 
 /// Most bytes of a stripped trainer with every row.
@@ -32,14 +34,14 @@ pub fn check() -> Result<()> {
     }
     for arch in Arch::GPUS {
         let (row, file) = (arch.argument(), arch.name());
-        let mut build = Command::new(super::aot());
+        let mut build = Command::new(aot());
         build.args(["build", "--locked", "--arch", row]).args(models.iter().flat_map(|model| ["--model", model]));
         step(&format!("the bundle of {arch}"), build.arg("--out").arg(built.join(file)))?;
         let kernels = ["kernels", "--arch", row, "--write"];
         step("as the trainer gives it back", Command::new(trainer).args(kernels).arg(written.join(file)))?;
-        super::same(file, &built, &written)?;
+        same(file, &built, &written)?;
     }
     let [rtx, spark] = [Arch::Sm120, Arch::Sm121].map(|arch| built.join(arch.name()));
     let what = "sm_120 and sm_121 have equal instructions";
-    step(what, Command::new(super::aot()).args(["diff", "--code"]).args([rtx, spark]))
+    step(what, Command::new(aot()).args(["diff", "--code"]).args([rtx, spark]))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::imports::paths;
+use super::imports::{imports, is_word, paths, split_exports};
 
 /// Path of a module from the root of its package; empty for `lib.rs` and `main.rs`.
 pub type ModulePath = Vec<String>;
@@ -20,6 +20,10 @@ const NOT_SHIPPED: [&str; 4] = ["fixtures", "snapshots", "tests", "tests.rs"];
 /// Sources below one root, without comments and tests.
 pub struct Package {
     modules: BTreeMap<ModulePath, String>,
+    /// Modules below each module.
+    children: BTreeMap<ModulePath, BTreeSet<String>>,
+    /// What the names stand for that each module imports.
+    imports: BTreeMap<ModulePath, BTreeMap<String, Option<ModulePath>>>,
     /// Module that defines each macro: macros stand at the root of the crate.
     macros: BTreeMap<String, ModulePath>,
 }
@@ -28,7 +32,12 @@ impl Package {
     /// Reads every source below a root.
     pub fn read(root: &Path) -> Result<Self> {
         let mut modules: BTreeMap<ModulePath, String> = BTreeMap::new();
+        let is_library = root.join("lib.rs").is_file();
         for path in sources(root)? {
+            // A program uses the library beside it as another package's.
+            if is_library && path == root.join("main.rs") {
+                continue;
+            }
             let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
             let inside = path.strip_prefix(root)?.with_extension("");
             let mut place: ModulePath = inside.iter().map(|name| name.to_string_lossy().into_owned()).collect();
@@ -37,68 +46,68 @@ impl Package {
             }
             modules.entry(place).or_default().push_str(&shipped(&text));
         }
+        let mut children: BTreeMap<ModulePath, BTreeSet<String>> = BTreeMap::new();
+        for place in modules.keys() {
+            for depth in 0..place.len() {
+                children.entry(place[..depth].to_vec()).or_default().insert(place[depth].clone());
+            }
+            children.entry(place.clone()).or_default();
+        }
+        let imports =
+            modules.iter().map(|(place, code)| (place.clone(), imports(place, &children[place], code))).collect();
         let macros = modules.iter().flat_map(|(place, code)| {
             let names = code.split("macro_rules! ").skip(1).filter_map(|rest| rest.split([' ', '{']).next());
             names.map(|name| (name.to_owned(), place.clone()))
         });
-        Ok(Self { macros: macros.collect(), modules })
+        Ok(Self { macros: macros.collect(), modules, children, imports })
     }
 
-    /// Returns every folder that holds modules, and the uses between these. An item defined in `mod.rs` belongs to the
-    /// folder; one that it re-exports, to the module it comes from.
-    pub fn folders(&self) -> BTreeMap<ModulePath, Arrows> {
-        let mut folders: BTreeMap<ModulePath, Arrows> = BTreeMap::new();
-        for place in self.modules.keys().filter(|place| !place.is_empty()) {
-            for depth in 0..place.len() {
-                folders.entry(place[..depth].to_vec()).or_default().entry(place[depth].clone()).or_default();
-            }
-        }
+    /// Returns every folder that holds modules, and the uses between these. Content of its `mod.rs` is a module of its
+    /// own, `self`, if `contents` are requested. What it re-exports belongs to the module it comes from.
+    pub fn folders(&self, contents: bool) -> BTreeMap<ModulePath, Arrows> {
+        let folders = self.children.iter().filter(|(_, children)| !children.is_empty());
+        let alone =
+            |children: &BTreeSet<String>| children.iter().map(|child| (child.clone(), BTreeSet::new())).collect();
+        let mut folders: BTreeMap<ModulePath, Arrows> =
+            folders.map(|(place, children)| (place.clone(), alone(children))).collect();
         for (place, code) in &self.modules {
-            for path in paths(place, code) {
-                let target = self.resolve(path);
+            for target in self.used(place, code) {
                 let common = place.iter().zip(&target).take_while(|(own, other)| own == other).count();
-                // One of the two contains the other.
-                if common == place.len() || common == target.len() {
+                let [user, used] = [place, &target].map(|path| path.get(common).map_or("self", |name| name));
+                if user == used || !contents && [user, used].contains(&"self") {
                     continue;
                 }
                 let arrows = folders.entry(place[..common].to_vec()).or_default();
-                arrows.entry(place[common].clone()).or_default().insert(target[common].clone());
+                arrows.entry(user.to_owned()).or_default().insert(used.to_owned());
             }
         }
         folders
     }
 
-    /// Returns the module that defines a path's item, as far as exports by name tell.
-    fn resolve(&self, path: Vec<String>) -> ModulePath {
+    /// Returns the modules that a module's code uses. It does not use what it exports of the modules inside of it,
+    /// unless it speaks of it elsewhere.
+    fn used(&self, place: &ModulePath, code: &str) -> Vec<ModulePath> {
+        let (exports, code) = split_exports(code);
+        let words: BTreeSet<&str> = code.split(|c| !is_word(c)).collect();
+        let paths = |code: &str| paths(place, &self.children[place], code).into_iter();
+        let exported = paths(&exports).filter(|(path, name)| !path.starts_with(place) || words.contains(&**name));
+        paths(&code).chain(exported).filter_map(|(path, _)| self.resolve(path)).collect()
+    }
+
+    /// Returns the module that defines a path's item, as far as imports by name tell; none for another package's.
+    fn resolve(&self, path: ModulePath) -> Option<ModulePath> {
         if let [name] = &path[..]
             && let Some(place) = self.macros.get(name)
         {
-            return place.clone();
+            return Some(place.clone());
         }
         let depth = (0..=path.len()).rev().find(|depth| self.modules.contains_key(&path[..*depth])).unwrap_or(0);
         let place = &path[..depth];
-        let Some(item) = path.get(depth) else { return path };
-        match self.exported(place, item) {
-            Some(mut from) => {
-                from.push(item.clone());
-                self.resolve(from)
-            }
-            None => place.to_vec(),
+        let Some(item) = path.get(depth) else { return Some(path) };
+        match self.imports.get(place).and_then(|imports| imports.get(item)) {
+            Some(from) => self.resolve(from.clone()?),
+            None => Some(place.to_vec()),
         }
-    }
-
-    /// Returns the child module from which a module exports an item.
-    fn exported(&self, place: &[String], item: &str) -> Option<ModulePath> {
-        let code = self.modules.get(place)?;
-        let uses = code.split("pub use ").skip(1).chain(code.split("pub(crate) use ").skip(1));
-        uses.filter_map(|rest| rest.split(';').next()).find_map(|statement| {
-            let statement = statement.strip_prefix("self::").unwrap_or(statement);
-            let (child, items) = statement.split_once("::")?;
-            let mut from = place.to_vec();
-            from.push(child.to_owned());
-            let mut words = items.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-            (self.modules.contains_key(&from) && words.any(|word| word == item)).then_some(from)
-        })
     }
 }
 
@@ -158,7 +167,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        Package::read(dir.path()).unwrap().folders()
+        Package::read(dir.path()).unwrap().folders(true)
     }
 
     fn names(circles: Vec<BTreeSet<String>>) -> Vec<String> {
@@ -194,6 +203,34 @@ mod tests {
     }
 
     #[test]
+    fn a_child_that_uses_what_its_parent_defines_forms_a_circle_with_it() {
+        let child = ("a/x.rs", "use super::Own;\nuse crate::a::Exported;\npub struct X;");
+        let circle = |face: &str| {
+            let files = [("lib.rs", "mod a;\nmod b;"), ("a/mod.rs", face), child, ("a/y.rs", "pub struct Exported;")];
+            names(circles(&package(&files)[&vec!["a".to_owned()]]))
+        };
+        let face = "mod x;\nmod y;\npub use y::Exported;\npub use x::X;\n";
+        let own = |content: &str| format!("{face}pub struct Own;\n{content}");
+        assert_eq!(circle(face), [""; 0], "a face that defines nothing");
+        assert_eq!(circle(&own("")), [""; 0], "it re-exports its child, and does not use it");
+        for content in ["fn f(_: X) {}", "fn f() { x::g() }", "use self::x::g;", "use x::{g, h};"] {
+            assert_eq!(circle(&own(content)), ["self x"], "{content}");
+        }
+        let renamed = "mod x;\nuse crate::b::B as Own;\nuse x::X;";
+        assert_eq!(circle(&renamed.replace("mod x;", face)), [""; 0], "another module defines it");
+    }
+
+    #[test]
+    fn contents_of_a_grandparent_count_too() {
+        let files = [
+            ("a/mod.rs", "mod b;\nfn own() { b::c::f() }"),
+            ("a/b/mod.rs", "pub mod c;"),
+            ("a/b/c.rs", "use super::super::own;"),
+        ];
+        assert_eq!(names(circles(&package(&files)[&vec!["a".to_owned()]])), ["b self"]);
+    }
+
+    #[test]
     fn a_macro_belongs_to_the_module_that_defines_it() {
         let files = [
             ("key.rs", "use crate::fields::F;"),
@@ -201,6 +238,6 @@ mod tests {
             ("a.rs", "use crate::{key, z};"),
         ];
         let folders = package(&files);
-        assert_eq!(folders[&ModulePath::new()]["a"], ["fields".to_owned()].into());
+        assert_eq!(folders[&ModulePath::new()]["a"], ["fields".to_owned(), "self".to_owned()].into());
     }
 }

@@ -1,8 +1,11 @@
 //! Rules for the modules of every package, and of single ones.
 
 use std::collections::BTreeSet;
+use std::fs;
 
-use super::*;
+use super::check::{TRAINER, circles, folders, pictures};
+use super::graph::{Arrows, ModulePath};
+use super::{members, sources};
 
 /// The trainer's floors, from the ground up.
 const FLOORS: [&str; 7] = ["base", "options", "ranks", "device", "run", "programs", "cli"];

@@ -1,5 +1,6 @@
 //! The bill of materials of the programs: CycloneDX 1.6, without a time stamp, with a serial number made of digests.
 
+use precast_aot::publish::documents::{bill, hash};
 use precast_fatbins::Digest;
 use serde_json::{Value, json};
 
@@ -28,25 +29,19 @@ pub fn materials(version: &str, programs: &[Programs], crates: &[Crate], tools: 
     let mut components = programs;
     components.extend(crates.iter().map(of_crate));
     components.extend(tools.iter().flat_map(runtime));
-    json!({
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "serialNumber": format!("urn:uuid:{}", uuid(serial)),
-        "version": 1,
-        "metadata": {
-            "component": {
-                "type": "application",
-                "bom-ref": "precast",
-                "name": "precast",
-                "version": version,
-                "licenses": [{ "expression": "MIT OR Apache-2.0" }],
-            },
-            "tools": { "components": tools.iter().map(|tool| {
-                json!({ "type": "application", "name": tool.name, "version": tool.version, "purl": tool.uri })
-            }).collect::<Vec<_>>() },
+    let metadata = json!({
+        "component": {
+            "type": "application",
+            "bom-ref": "precast",
+            "name": "precast",
+            "version": version,
+            "licenses": [{ "expression": "MIT OR Apache-2.0" }],
         },
-        "components": components,
-    })
+        "tools": { "components": tools.iter().map(|tool| {
+            json!({ "type": "application", "name": tool.name, "version": tool.version, "purl": tool.uri })
+        }).collect::<Vec<_>>() },
+    });
+    bill(serial, &metadata, &components)
 }
 
 fn of_crate(one: &Crate) -> Value {
@@ -96,19 +91,6 @@ fn runtime(tool: &Tool) -> Vec<Value> {
         })
     };
     parts.iter().map(part).collect()
-}
-
-fn hash(sha256: &str) -> Value {
-    json!({ "alg": "SHA-256", "content": sha256 })
-}
-
-/// Derives a UUID of version 8 (RFC 9562: application-defined bits) from a digest.
-fn uuid(digest: Digest) -> String {
-    let mut bytes = digest.0;
-    bytes[6] = bytes[6] & 0x0f | 0x80;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex = Digest(bytes).to_string();
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..32]].join("-")
 }
 
 #[cfg(test)]

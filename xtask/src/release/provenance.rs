@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use precast_aot::publish::documents::{self, named};
 use precast_fatbins::Digest;
 use serde_json::{Value, json};
 
@@ -19,39 +20,25 @@ pub fn statement(
     tag: Option<&str>,
     tools: &[Tool],
 ) -> Value {
-    let subject = |name: String, digest: Digest| json!({ "name": name, "digest": { "sha256": digest.to_string() } });
-    let mut subjects: Vec<Value> = files.iter().map(|(name, bytes)| subject(name.clone(), Digest::of(bytes))).collect();
+    let subject = |name: &str, bytes: &[u8]| named(name, &Digest::of(bytes).to_string());
+    let mut subjects: Vec<Value> = files.iter().map(|(name, bytes)| subject(name, bytes)).collect();
     for Programs { host, files } in programs {
-        subjects
-            .extend(files.iter().map(|file| subject(program_name(host.machine, file.name), Digest::of(&file.bytes))));
+        subjects.extend(files.iter().map(|file| subject(&program_name(host.machine, file.name), &file.bytes)));
     }
     let of_tool = |tool: &Tool| {
         let Tool { name, version, uri, files } = tool;
-        let files: Vec<Value> = files.iter().map(|(file, digest)| subject(file.clone(), *digest)).collect();
+        let files: Vec<Value> = files.iter().map(|(file, digest)| named(file, &digest.to_string())).collect();
         json!({ "name": name, "uri": uri, "annotations": { "version": version, "files": files } })
     };
-    let mut dependencies = vec![json!({
-        "name": "precast",
-        "digest": { "gitCommit": commit },
-    })];
+    let mut dependencies = vec![json!({ "name": "precast", "digest": { "gitCommit": commit } })];
     dependencies.extend(tools.iter().map(of_tool));
-    json!({
-        "_type": "https://in-toto.io/Statement/v1",
-        "subject": subjects,
-        "predicateType": "https://slsa.dev/provenance/v1",
-        "predicate": {
-            "buildDefinition": {
-                "buildType": "https://precast.dev/release/v1",
-                "externalParameters": { "commit": commit, "tag": tag, "features": ["all"] },
-                "internalParameters": { "bundles": kernels },
-                "resolvedDependencies": dependencies,
-            },
-            "runDetails": {
-                "builder": {
-                    "id": "https://precast.dev/xtask-release",
-                    "version": { "xtask": env!("CARGO_PKG_VERSION") },
-                },
-            },
-        },
-    })
+    let definition = json!({
+        "buildType": "https://precast.dev/release/v1",
+        "externalParameters": { "commit": commit, "tag": tag, "features": ["all"] },
+        "internalParameters": { "bundles": kernels },
+        "resolvedDependencies": dependencies,
+    });
+    let version = json!({ "xtask": env!("CARGO_PKG_VERSION") });
+    let builder = json!({ "id": "https://precast.dev/xtask-release", "version": version });
+    documents::statement(&subjects, &definition, &builder)
 }

@@ -9,7 +9,7 @@ use precast_kernels::Arch;
 use precast_simt::{Cost, Count, Counted, Simt, Traffic, count};
 use rayon::prelude::*;
 
-use super::{COUNTED, OBJECTS, tasks};
+use super::check::{COUNTED, OBJECTS, tasks};
 use crate::setup;
 
 /// Seed of the random inputs: token ids determine an embedding's traffic.

@@ -6,10 +6,11 @@ use clap::Args;
 use precast_abi::libclang;
 use precast_aot::home;
 use precast_aot::toolchain::{pins, wheels};
-use precast_core::generated;
+use precast_system::generated;
 use precast_system::say;
 
-use super::{Failure, refuse_inputs};
+use super::failure::Failure;
+use super::io::refuse_inputs;
 
 #[derive(Args)]
 pub struct Arguments {

@@ -12,7 +12,9 @@ use precast_system::say;
 use precast_system::terminal::tell;
 
 use super::compile::Compiler;
-use super::{Failure, Locks, Targets, refuse_inputs, write};
+use super::failure::Failure;
+use super::io::{refuse_inputs, write};
+use super::targets::{Locks, Targets};
 
 #[derive(Args)]
 pub struct Arguments {

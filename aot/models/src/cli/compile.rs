@@ -9,7 +9,7 @@ use precast_aot::{Built, Request, home, toolchain};
 use precast_system::progress::{Progress, Unit};
 use precast_system::terminal::tell;
 
-use super::Failure;
+use super::failure::Failure;
 
 /// Options of compilation.
 #[derive(Args)]

@@ -8,7 +8,8 @@ use clap::Args;
 use precast_fatbins::{Bundle, Change, Code, Lock, Manifest, lock};
 use precast_system::say;
 
-use super::{Failure, code_json, examined, print_json, read_bundle};
+use super::failure::Failure;
+use super::io::{code_json, examined, print_json, read_bundle};
 
 #[derive(Args)]
 pub struct Arguments {

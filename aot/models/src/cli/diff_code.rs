@@ -8,7 +8,8 @@ use precast_fatbins::{Bundle, Code, CubinCode, lock};
 use precast_system::say;
 
 use super::diff::Arguments;
-use super::{Failure, code_json, examined, print_json, read_bundle};
+use super::failure::Failure;
+use super::io::{code_json, examined, print_json, read_bundle};
 
 /// A kernel with machine code: its row, and its code without names.
 struct Kernel {

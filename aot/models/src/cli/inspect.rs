@@ -10,7 +10,9 @@ use precast_fatbins::{Bundle, BundleFile, Digest, Manifest, lock};
 use precast_system::{input, say};
 use serde_json::{Value, json};
 
-use super::{Failure, Trusted, examined, print_json};
+use super::failure::Failure;
+use super::io::{examined, print_json};
+use super::targets::Trusted;
 
 #[derive(Args)]
 pub struct Arguments {

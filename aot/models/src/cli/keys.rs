@@ -3,7 +3,9 @@
 use clap::Args;
 use precast_system::say;
 
-use super::{Failure, Targets, print_json};
+use super::failure::Failure;
+use super::io::print_json;
+use super::targets::Targets;
 
 #[derive(Args)]
 pub struct Arguments {

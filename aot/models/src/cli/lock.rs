@@ -8,7 +8,9 @@ use precast_models::{LOCK, Selection, UNLAUNCHED, kernels};
 use precast_system::{count, say};
 
 use super::compile::Compiler;
-use super::{Failure, Locks, Models, refuse_inputs, write};
+use super::failure::Failure;
+use super::io::{refuse_inputs, write};
+use super::targets::{Locks, Models};
 
 #[derive(Args)]
 pub struct Arguments {

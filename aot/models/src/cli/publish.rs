@@ -11,8 +11,10 @@ use precast_models::Selection;
 use precast_system::{count, say};
 
 use super::compile::Compiler;
+use super::failure::Failure;
+use super::io::{read_bundle, refuse_inputs};
 use super::sign::Key;
-use super::{Archs, Failure, Locks, Models, Trusted, read_bundle, refuse_inputs};
+use super::targets::{Archs, Locks, Models, Trusted};
 
 #[derive(Args)]
 pub struct Publish {

@@ -8,7 +8,8 @@ use minisign::KeyPair;
 use precast_fatbins::signature_path;
 use precast_system::say;
 
-use super::{Failure, read, refuse_inputs, write};
+use super::failure::Failure;
+use super::io::{read, refuse_inputs, write};
 
 #[derive(Args)]
 pub struct Arguments {

@@ -6,7 +6,10 @@ use clap::Args;
 use precast_fatbins::evidence::Results;
 use precast_system::{count, say};
 
-use super::{Failure, Trusted, compare_evidence, write};
+use super::compare_evidence;
+use super::failure::Failure;
+use super::io::write;
+use super::targets::Trusted;
 
 #[derive(Args)]
 pub struct Arguments {

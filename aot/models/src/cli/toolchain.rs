@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use precast_aot::home;
 use precast_aot::toolchain::{self, pins, wheels};
 
-use super::Failure;
+use super::failure::Failure;
 use precast_system::say;
 
 #[derive(Args)]

@@ -7,7 +7,8 @@ use clap::Args;
 use precast_fatbins::BundleFile;
 use precast_system::{count, say};
 
-use super::{Failure, Trusted};
+use super::failure::Failure;
+use super::targets::Trusted;
 
 #[derive(Args)]
 pub struct Arguments {

@@ -12,8 +12,9 @@ use precast_core::{Digest, Hasher};
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 
+use super::changes::{flush, parent, placing, rename, sync};
+use super::fault;
 use super::listing::{LISTING, Listing};
-use super::{fault, flush, parent, placing, rename, sync};
 
 /// Treatment of a directory already at the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

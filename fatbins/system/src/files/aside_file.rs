@@ -11,7 +11,8 @@ use rustix::fs::{FlockOperation, flock};
 use tempfile::NamedTempFile;
 
 use super::aside::{self, Existing};
-use super::{fault, parent, placing, readable, sync};
+use super::changes::{parent, placing, readable, sync};
+use super::fault;
 
 /// A file aside of its target. Dropping it unpublished removes it.
 #[derive(Debug)]

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use precast_core::Digest;
+use precast_core::{Digest, Hasher};
 
+use super::changes::remove_file;
+use super::fault;
 use crate::input;
 use precast_core::shell::quoted;
 
@@ -113,7 +115,7 @@ impl Listing {
         self.check_names(directory)?;
         for (name, digest) in &self.0 {
             let path = directory.join(name);
-            match super::digest(&path) {
+            match self::digest(&path) {
                 Ok(found) if found == *digest => {}
                 Ok(_) => return Err(ListingError::Changed(path)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ListingError::Missing(path)),
@@ -158,7 +160,7 @@ impl Listing {
             }
         }
         for name in &names {
-            super::remove_file(&directory.join(name))?;
+            remove_file(&directory.join(name))?;
         }
         directories.retain(|path| self.0.keys().any(|name| Path::new(name).starts_with(path)));
         directories.retain(|path| !directory.join(path).is_symlink());
@@ -170,7 +172,7 @@ impl Listing {
         directories.dedup();
         // The empty name, which is `directory` itself, sorts first.
         for below in directories.into_iter().rev() {
-            super::fault::point();
+            fault::point();
             match fs::remove_dir(directory.join(below)) {
                 Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => {
                     return Err(error);
@@ -230,6 +232,23 @@ fn walk_below(directory: &Path, prefix: &str, found: &mut Vec<Result<String, Pat
         }
     }
     Ok(())
+}
+
+/// Digests a file, read in parts.
+///
+/// # Errors
+/// Any I/O error.
+pub fn digest(path: &Path) -> io::Result<Digest> {
+    let (mut file, mut hasher) = (input::open(path)?, Hasher::default());
+    let mut part = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut part) {
+            Ok(0) => return Ok(hasher.digest()),
+            Ok(read) => hasher.update(&part[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 #[cfg(test)]

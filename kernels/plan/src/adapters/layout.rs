@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Adapter, Adapters};
+use super::projections::{Adapter, Adapters};
 use crate::config::ModelConfig;
 use crate::parameters::{ALIGN, Stack, stacks};
 use crate::recipe::PlanError;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::ConfigError;
+use super::error::ConfigError;
 use crate::family::Family;
 
 /// Class (`*` for all), field, default, `null` where the class takes that, another value, and what is done with it.
@@ -43,7 +43,7 @@ pub(super) fn absent_kv_heads(config: &Value, family: &Family) -> Option<u32> {
 mod tests {
     use serde_json::json;
 
-    use super::super::ModelConfig;
+    use super::super::model::ModelConfig;
     use super::*;
     use crate::family::FAMILIES;
 

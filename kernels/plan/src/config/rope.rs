@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::ConfigError;
+use super::error::ConfigError;
 use super::unsupported::{Neutral, UNSCALED, WHOLE, given, refuse_at};
 use crate::family::{Family, LLAMA3};
 use crate::rope::Llama3;

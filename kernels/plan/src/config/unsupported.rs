@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{ConfigError, fields};
+use super::error::ConfigError;
+use super::fields;
 use crate::family::Family;
 
 /// The neutral value of a setting.

@@ -5,7 +5,8 @@ use precast_kernels::abi::{ColumnSumPartialArgs, GemmDgradArgs, GemmFwdArgs, Gem
 use precast_kernels::gemm::{GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad};
 use precast_kernels::{Out, column_sum::ColumnSumPartial};
 
-use super::{ActivationRows, GROUP, Ops};
+use super::adding::{GROUP, Ops};
+use super::rows::ActivationRows;
 use crate::weights::{Int8Rows, Linear, Matrix, Weight};
 use precast_core::plan::Tensor;
 

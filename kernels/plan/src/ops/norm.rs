@@ -4,7 +4,8 @@ use precast_kernels::Out;
 use precast_kernels::abi::{RmsnormBwdArgs, RmsnormDgradArgs, RmsnormFwdArgs};
 use precast_kernels::rmsnorm::{RmsnormBwd, RmsnormDgrad, RmsnormFwd};
 
-use super::{ActivationRows, GROUP, Ops};
+use super::adding::{GROUP, Ops};
+use super::rows::ActivationRows;
 use crate::weights::Norm;
 use precast_core::plan::Tensor;
 

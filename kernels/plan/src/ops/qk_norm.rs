@@ -3,7 +3,8 @@
 use precast_kernels::abi::{QkNormAtArgs, QkNormBwdArgs, QkNormDgradArgs, QkNormFwdArgs};
 use precast_kernels::qk_norm::{QkNormAt, QkNormBwd, QkNormDgrad, QkNormFwd};
 
-use super::{ForwardPass, GROUP, Heads, Ops};
+use super::adding::{ForwardPass, GROUP, Ops};
+use super::attention::Heads;
 use crate::rope::Rope;
 use crate::weights::Norm;
 use precast_core::plan::Tensor;

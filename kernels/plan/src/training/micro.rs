@@ -1,7 +1,8 @@
 //! Lowers a micro-batch: forward, head, backward and the sum of its gradients; and the teacher alone.
 
+use super::length::SequenceLength;
+use super::phases::{LAST, MICRO, TEACHER};
 use super::step::Step;
-use super::{LAST, MICRO, SequenceLength, TEACHER};
 use crate::cached::CachedTeacher;
 use crate::head::{self, Outputs, Teaching};
 use crate::ops::{Ops, Sorted};

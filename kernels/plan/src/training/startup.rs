@@ -1,10 +1,10 @@
 //! Lowers the phases that run once, before the first step.
 
 use super::inputs::MicroInputs;
+use super::phases::{CAST, CLEAR};
 use super::refusals::Run;
 use super::resident::Frozen;
 use super::step::Step;
-use super::{CAST, CLEAR};
 use crate::comparison::TokenComparison;
 use crate::config::ModelConfig;
 use crate::head::{self, Head};

@@ -1,7 +1,7 @@
 //! Lowers the optimizer's step and its exchanges between ranks.
 
+use super::phases::{GATHER, UPDATE};
 use super::step::Step;
-use super::{GATHER, UPDATE};
 use crate::ops::Ops;
 use precast_kernels::Arch;
 

@@ -2,31 +2,13 @@
 
 use precast_kernels::Dtype;
 
-use super::{Kept, Layer, Linear, Role, Weight, Weights};
-use crate::adapters::{AdaptedPart, AdapterParameters, StackLayout};
+use super::layer::{Layer, Linear, LinearAdapter};
+use super::model::Weights;
+use super::weight::{Kept, Role, Weight};
+use crate::adapters::{AdapterParameters, StackLayout};
 use crate::category;
 use crate::share::{Shards, Share};
 use precast_core::plan::Builder;
-
-/// The adapters of a linear layer: `scale B (A x)`, added to each adapted part of its output.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LinearAdapter {
-    /// `[parts * rank, k]`
-    pub a: Weight,
-    /// `[width of all parts, rank]`
-    pub b: Weight,
-    /// Rank of each part.
-    pub rank: u32,
-    /// The parts of the output that are adapted.
-    pub parts: Vec<AdaptedPart>,
-}
-
-impl LinearAdapter {
-    /// Returns the columns of all `A x` side by side.
-    pub(crate) fn columns(&self) -> u32 {
-        self.parts.len() as u32 * self.rank
-    }
-}
 
 /// The weights of a model's adapters.
 #[derive(Clone, Debug, PartialEq)]

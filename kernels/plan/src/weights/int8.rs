@@ -4,10 +4,18 @@ use std::collections::BTreeSet;
 
 use precast_kernels::Dtype;
 
-use super::{Passes, Role};
+use super::weight::Role;
 use crate::config::ModelConfig;
 use crate::parameters::{ALIGN, stacks};
 use precast_core::plan::{Builder, Category, Tensor};
+
+/// Passes that read frozen weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passes {
+    Forward,
+    /// The backward pass too, which reads int8 matrices by columns.
+    Both,
+}
 
 /// Rows of 8-bit values, rotated; an element is its value times the scale of its row.
 #[derive(Clone, Copy, Debug, PartialEq)]

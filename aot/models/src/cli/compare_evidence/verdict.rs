@@ -27,11 +27,16 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
+    /// Returns a disagreement and its reason.
+    pub(super) fn apart(reason: impl Into<String>) -> Self {
+        Self::Apart { reason: reason.into() }
+    }
+
     /// Judges a distance of what is said to differ.
     pub(super) fn within(what: &str, distance: f64, allowed: f64) -> Self {
         match distance <= allowed {
             true => Self::Within { distance, allowed },
-            false => Self::Apart { reason: format!("{what} by {distance:.1e}, at most {allowed:.1e}") },
+            false => Self::apart(format!("{what} by {distance:.1e}, at most {allowed:.1e}")),
         }
     }
 

@@ -10,9 +10,9 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use super::words::{self, identifiers};
 use crate::dtype::Dtype;
 use crate::format::Block;
-use crate::words::{self, identifiers};
 
 /// A parsed header.
 pub struct Parsed {

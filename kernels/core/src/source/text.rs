@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::{LazyLock, OnceLock, PoisonError, RwLock};
 use std::{fmt, ptr};
 
+use super::reach::{self, Parsed};
+use super::words;
 use crate::digest::Digest;
-use crate::reach::{self, Parsed};
-use crate::words;
 
 /// Options common to all kernels, besides architecture and macros.
 pub const OPTIONS: &[&str] = &["--std=c++17"];
@@ -30,15 +30,15 @@ pub type Header = (&'static str, &'static str);
 
 /// Headers of this package: types, vectors, tensor-core tiles, copies and barriers.
 pub const HEADERS: &[Header] = &[
-    ("device.cuh", include_str!("../cuda/device.cuh")),
-    ("hopper.cuh", include_str!("../cuda/hopper.cuh")),
-    ("mma.cuh", include_str!("../cuda/mma.cuh")),
-    ("mma_s8.cuh", include_str!("../cuda/mma_s8.cuh")),
-    ("shared.cuh", include_str!("../cuda/shared.cuh")),
-    ("types.h", include_str!("../cuda/types.h")),
-    ("vector.cuh", include_str!("../cuda/vector.cuh")),
-    ("wgmma.cuh", include_str!("../cuda/wgmma.cuh")),
-    ("wgmma_s8.cuh", include_str!("../cuda/wgmma_s8.cuh")),
+    ("device.cuh", include_str!("../../cuda/device.cuh")),
+    ("hopper.cuh", include_str!("../../cuda/hopper.cuh")),
+    ("mma.cuh", include_str!("../../cuda/mma.cuh")),
+    ("mma_s8.cuh", include_str!("../../cuda/mma_s8.cuh")),
+    ("shared.cuh", include_str!("../../cuda/shared.cuh")),
+    ("types.h", include_str!("../../cuda/types.h")),
+    ("vector.cuh", include_str!("../../cuda/vector.cuh")),
+    ("wgmma.cuh", include_str!("../../cuda/wgmma.cuh")),
+    ("wgmma_s8.cuh", include_str!("../../cuda/wgmma_s8.cuh")),
 ];
 
 /// The headers of a program that adds none to [`HEADERS`].

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
-use crate::digest::Digest;
+use precast_core::{Digest, VERSION};
 
 /// Begins the line whose backquoted part is the command that regenerates the file.
 const COMMAND: &str = "//! Not edited by hand: ";
@@ -165,7 +165,7 @@ pub fn check_all(package: &Path, below: &Path) -> Result<(), Stale> {
 fn digest(headers: &[HeaderFile]) -> Digest {
     let parts = headers.iter().flat_map(|header| [header.name(), &header.text]);
     // Another version may declare more, or other Rust.
-    Digest::of_parts("precast.headers", [crate::VERSION].into_iter().chain(parts).map(str::as_bytes))
+    Digest::of_parts("precast.headers", [VERSION].into_iter().chain(parts).map(str::as_bytes))
 }
 
 fn is_header(path: &Path) -> bool {

@@ -1,0 +1,361 @@
+//! Shape of a model.
+
+use precast_kernels::attention;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::error::ConfigError;
+use super::{fields, rope, unsupported};
+use crate::family::{Bias, FAMILIES, Family, HeadDim};
+use crate::rope::{Llama3, frequencies};
+
+/// Every property of a model that determines its plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelConfig {
+    pub family: &'static Family,
+    /// Width of the residual stream.
+    pub hidden: u32,
+    /// Width of the MLP.
+    pub intermediate: u32,
+    pub layers: u32,
+    pub heads: u32,
+    /// Key/value heads.
+    pub kv_heads: u32,
+    /// Width of a head.
+    pub head_dim: u32,
+    /// Rows of the embedding table.
+    pub vocab: u32,
+    /// Id whose row of the embedding table gets no gradient from lookups: `padding_idx` of torch.nn.Embedding.
+    pub padding: Option<u32>,
+    /// Longest sequence that the model supports.
+    pub max_positions: u32,
+    /// Epsilon of the norms.
+    pub rms_norm_eps: f32,
+    /// Base of the rotary embedding.
+    pub rope_theta: f32,
+    /// Scaling of its frequencies, if any.
+    pub rope_scaling: Option<Llama3>,
+    /// True if the head is the embedding table.
+    pub tied: bool,
+    /// Biases on q, k and v.
+    pub qkv_bias: bool,
+    /// Bias on the attention output.
+    pub o_bias: bool,
+    /// Biases on gate, up and down.
+    pub mlp_bias: bool,
+}
+
+/// Most elements of a matrix: twice those of the largest known vocabulary and width.
+const MOST_MATRIX: u64 = 1 << 33;
+/// Most layers: four times those of the deepest known models. A plan's dependencies grow with the square of its
+/// launches.
+const MOST_LAYERS: u32 = 512;
+
+/// Fields of `config.json` that are read, as spelled there.
+#[derive(Deserialize)]
+struct Raw {
+    hidden_size: u32,
+    intermediate_size: u32,
+    num_hidden_layers: u32,
+    num_attention_heads: u32,
+    num_key_value_heads: Option<u32>,
+    head_dim: Option<u32>,
+    vocab_size: u32,
+    pad_token_id: Option<i64>,
+    max_position_embeddings: Option<u32>,
+    rms_norm_eps: Option<f64>,
+    tie_word_embeddings: Option<bool>,
+    attention_bias: Option<bool>,
+    mlp_bias: Option<bool>,
+}
+
+impl ModelConfig {
+    /// Reads a Hugging Face `config.json`, with or without a byte order mark.
+    ///
+    /// The rotary base is read from `rope_parameters.rope_theta` (newer files) or `rope_theta`, its scaling from
+    /// `rope_parameters` or `rope_scaling` (older files).
+    ///
+    /// # Errors
+    /// [`ConfigError`] for another architecture, any feature that would change the mathematics (rope scaling other than
+    /// Llama 3's, sliding windows, dropout, another activation, quantized weights), or inconsistent numbers.
+    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
+        let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
+        let raw: Raw = serde_json::from_str(text)?;
+        let value: Value = serde_json::from_str(text)?;
+        let family = family(&value)?;
+        fields::refuse_null(&value, family)?;
+        unsupported::refuse(&value, family, raw.num_hidden_layers)?;
+        rope::refuse(&value, family)?;
+        let bias = |bias: Bias| bias.is_on(|field| raw.flag(field));
+        let config = Self {
+            family,
+            hidden: raw.hidden_size,
+            intermediate: raw.intermediate_size,
+            layers: raw.num_hidden_layers,
+            heads: raw.num_attention_heads,
+            kv_heads: (raw.num_key_value_heads)
+                .or_else(|| fields::absent_kv_heads(&value, family))
+                .unwrap_or(raw.num_attention_heads),
+            head_dim: match (raw.head_dim, family.head_dim) {
+                (Some(head_dim), _) => head_dim,
+                (None, HeadDim::Fixed(head_dim)) => head_dim,
+                (None, HeadDim::Divided) => raw.hidden_size.checked_div(raw.num_attention_heads).unwrap_or(0),
+            },
+            vocab: raw.vocab_size,
+            padding: raw.padding()?,
+            max_positions: raw.max_position_embeddings.unwrap_or(u32::MAX),
+            rms_norm_eps: raw.rms_norm_eps.unwrap_or(1e-6) as f32,
+            rope_theta: rope::theta(&value)? as f32,
+            rope_scaling: rope::scaling(&value)?,
+            tied: raw.tie_word_embeddings.unwrap_or(false),
+            qkv_bias: bias(family.qkv_bias),
+            o_bias: bias(family.o_bias),
+            mlp_bias: bias(family.mlp_bias),
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Returns the width of one row of the packed queries, keys and values.
+    pub fn qkv_width(&self) -> u32 {
+        (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+
+    /// Returns the width of the attention output before its projection.
+    pub fn attention_width(&self) -> u32 {
+        self.heads * self.head_dim
+    }
+
+    /// Returns the frequency of each pair of elements of a head, radians per position.
+    pub fn rope_frequencies(&self) -> Vec<f32> {
+        frequencies(self.rope_theta, self.rope_scaling, self.head_dim)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let inconsistent = |what: String| Err(ConfigError::Inconsistent(what));
+        let sizes = [
+            ("hidden_size", self.hidden),
+            ("intermediate_size", self.intermediate),
+            ("num_hidden_layers", self.layers),
+            ("num_attention_heads", self.heads),
+            ("num_key_value_heads", self.kv_heads),
+            ("vocab_size", self.vocab),
+        ];
+        if let Some((name, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
+            return inconsistent(format!("{name} is 0"));
+        }
+        if let Some((name, size)) = sizes.into_iter().find(|(_, size)| *size > 1 << 20) {
+            return inconsistent(format!("{name} is {size}, larger than any model this was made for (2^20)"));
+        }
+        if self.layers > MOST_LAYERS {
+            return inconsistent(format!("num_hidden_layers is {}, at most {MOST_LAYERS} are planned", self.layers));
+        }
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            return inconsistent(format!(
+                "{} query heads do not share {} key/value heads evenly",
+                self.heads, self.kv_heads
+            ));
+        }
+        if !attention::supports(self.head_dim) {
+            return Err(ConfigError::Unsupported {
+                field: "head_dim".to_owned(),
+                value: self.head_dim.to_string(),
+                reason: "the attention kernels take multiples of 16 up to 128",
+            });
+        }
+        let width = self.vocab.max(self.intermediate).max(self.qkv_width());
+        if u64::from(self.hidden) * u64::from(width) > MOST_MATRIX {
+            return inconsistent(format!(
+                "a matrix of {} x {width} is larger than any model's this was made for (2^33 elements)",
+                self.hidden
+            ));
+        }
+        if !(self.rms_norm_eps.is_finite() && self.rms_norm_eps > 0.0) {
+            return inconsistent(format!("rms_norm_eps is {}", self.rms_norm_eps));
+        }
+        if !(self.rope_theta.is_finite() && self.rope_theta > 1.0) {
+            return inconsistent(format!("rope_theta is {}", self.rope_theta));
+        }
+        Ok(())
+    }
+}
+
+impl Raw {
+    /// Returns the row that `pad_token_id` names; a negative one counts from the table's end, as torch has it.
+    fn padding(&self) -> Result<Option<u32>, ConfigError> {
+        let Some(id) = self.pad_token_id else { return Ok(None) };
+        let row = if id < 0 { id + i64::from(self.vocab_size) } else { id };
+        match u32::try_from(row) {
+            Ok(row) if row < self.vocab_size => Ok(Some(row)),
+            _ => Err(ConfigError::Inconsistent(format!(
+                "pad_token_id is {id}, and the embedding has {} rows: name one of them, or null",
+                self.vocab_size
+            ))),
+        }
+    }
+
+    /// Reads a flag; a missing field is false.
+    fn flag(&self, field: &str) -> bool {
+        let value = match field {
+            "attention_bias" => self.attention_bias,
+            "mlp_bias" => self.mlp_bias,
+            other => unreachable!("no family reads `{other}`"),
+        };
+        value.unwrap_or(false)
+    }
+}
+
+/// Finds the family by `model_type`, as transformers does, and refuses `architectures` of another.
+fn family(config: &Value) -> Result<&'static Family, ConfigError> {
+    let classes: Option<Vec<String>> = Deserialize::deserialize(&config["architectures"])?;
+    let model_type = &config["model_type"];
+    let named = model_type.as_str().unwrap_or("none");
+    let unknown = |name: &str| ConfigError::Architecture { name: name.to_owned(), model_type: named.to_owned() };
+    let Some(class) = classes.iter().flatten().next() else {
+        return Family::of_model_type(named).ok_or_else(|| unknown(named));
+    };
+    let family = FAMILIES.iter().find(|family| family.class == class).ok_or_else(|| unknown(class))?;
+    if model_type.as_str() == Some(family.model_type) {
+        return Ok(family);
+    }
+    Err(ConfigError::Inconsistent(format!(
+        "model_type is {model_type}, and architectures names {class}, which is {:?}: transformers goes by model_type; correct the wrong one",
+        family.model_type
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(changes: &[(&str, serde_json::Value)]) -> String {
+        let mut value = serde_json::json!({
+            "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 96,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100,
+            "rms_norm_eps": 1e-5, "hidden_act": "silu", "max_position_embeddings": 128,
+        });
+        for (name, change) in changes {
+            value[name] = change.clone();
+        }
+        value.to_string()
+    }
+
+    fn read(changes: &[(&str, serde_json::Value)]) -> Result<ModelConfig, ConfigError> {
+        ModelConfig::from_json(&json(changes))
+    }
+
+    /// Changes to another family.
+    fn of(family: &str, class: &str) -> [(&'static str, serde_json::Value); 2] {
+        [("model_type", family.into()), ("architectures", serde_json::json!([class]))]
+    }
+
+    #[test]
+    fn the_rotary_base_reads_in_both_spellings() {
+        assert_eq!(read(&[]).unwrap().rope_theta, 10_000.0);
+        assert_eq!(read(&[("rope_theta", 5e5.into())]).unwrap().rope_theta, 5e5);
+        let nested = serde_json::json!({"rope_theta": 1e6, "rope_type": "default"});
+        assert_eq!(read(&[("rope_parameters", nested)]).unwrap().rope_theta, 1e6);
+    }
+
+    #[test]
+    fn biases_follow_the_family() {
+        let llama = read(&[]).unwrap();
+        assert!(!llama.qkv_bias && !llama.o_bias && !llama.mlp_bias);
+        let biased = read(&[("attention_bias", true.into()), ("mlp_bias", true.into())]).unwrap();
+        assert!(biased.qkv_bias && biased.o_bias && biased.mlp_bias);
+        let qwen2 = read(&of("qwen2", "Qwen2ForCausalLM")).unwrap();
+        assert!(qwen2.qkv_bias && !qwen2.o_bias && !qwen2.mlp_bias);
+        let qwen3 = |bias: bool| {
+            let [model_type, class] = of("qwen3", "Qwen3ForCausalLM");
+            read(&[model_type, class, ("attention_bias", bias.into())]).unwrap()
+        };
+        assert!(!qwen3(false).qkv_bias && !qwen3(false).o_bias);
+        assert!(qwen3(true).qkv_bias && qwen3(true).o_bias && !qwen3(true).mlp_bias);
+    }
+
+    #[test]
+    fn head_dim_is_explicit_or_follows() {
+        assert_eq!(read(&[]).unwrap().head_dim, 16);
+        assert_eq!(read(&[("head_dim", 128.into())]).unwrap().head_dim, 128);
+        // As transformers writes it: not hidden_size / num_attention_heads.
+        let [model_type, class] = of("qwen3", "Qwen3ForCausalLM");
+        assert_eq!(read(&[model_type.clone(), class.clone()]).unwrap().head_dim, 128);
+        assert_eq!(read(&[model_type, class, ("head_dim", 64.into())]).unwrap().head_dim, 64);
+    }
+
+    #[test]
+    fn heads_of_keys_are_those_of_transformers() {
+        let heads = |model_type: &str, class: &str, change: fn(&mut Value)| {
+            let [model_type, class] = of(model_type, class);
+            let mut config = serde_json::from_str(&json(&[
+                model_type,
+                class,
+                ("num_attention_heads", 64.into()),
+                ("head_dim", 16.into()),
+            ]))
+            .unwrap();
+            change(&mut config);
+            ModelConfig::from_json(&config.to_string()).unwrap().kv_heads
+        };
+        let absent: fn(&mut Value) = |config| drop(config.as_object_mut().unwrap().remove("num_key_value_heads"));
+        let null: fn(&mut Value) = |config| config["num_key_value_heads"] = Value::Null;
+        assert_eq!(heads("llama", "LlamaForCausalLM", absent), 64);
+        assert_eq!(heads("qwen2", "Qwen2ForCausalLM", absent), 32);
+        assert_eq!(heads("qwen3", "Qwen3ForCausalLM", absent), 32);
+        assert_eq!(heads("qwen3", "Qwen3ForCausalLM", null), 64);
+    }
+
+    #[test]
+    fn a_padding_token_is_a_row_of_the_table() {
+        let padding = |id: i64| read(&[("pad_token_id", id.into())]).map(|config| config.padding);
+        assert_eq!(read(&[]).unwrap().padding, None);
+        assert_eq!(padding(0).unwrap(), Some(0));
+        assert_eq!(padding(-1).unwrap(), Some(99));
+        let beyond = padding(100).unwrap_err().to_string();
+        assert_eq!(
+            beyond,
+            "inconsistent config.json: pad_token_id is 100, and the embedding has 100 rows: name one of them, or null"
+        );
+        assert!(padding(-101).is_err());
+    }
+
+    #[test]
+    fn the_model_type_alone_names_a_family() {
+        let read = |name: &str| read(&[("architectures", Value::Null), ("model_type", name.into())]);
+        assert_eq!(read("qwen2").unwrap().family.model_type, "qwen2");
+        let unknown = read("mistral").unwrap_err().to_string();
+        assert!(unknown.starts_with("unsupported architecture `mistral` of model_type mistral: "), "{unknown}");
+    }
+
+    #[test]
+    fn what_would_change_the_mathematics_is_refused_by_name() {
+        let refused = [
+            ("architectures", serde_json::json!(["MixtralForCausalLM"])),
+            ("hidden_act", "gelu".into()),
+            ("attention_dropout", 0.1.into()),
+            ("use_sliding_window", true.into()),
+            ("layer_types", serde_json::json!(["full_attention", "sliding_attention"])),
+            ("architectures", serde_json::json!(["Qwen3MoeForCausalLM"])),
+            ("architectures", serde_json::json!(["Qwen2ForCausalLM"])),
+            ("model_type", "mistral".into()),
+            ("model_type", "qwen2".into()),
+            ("model_type", serde_json::json!(null)),
+            ("hidden_act", serde_json::json!(null)),
+            ("rms_norm_eps", serde_json::json!(null)),
+            ("rope_scaling", serde_json::json!({"rope_type": "llama3", "factor": 8.0})),
+            ("rope_scaling", serde_json::json!({"type": "linear", "factor": 2.0})),
+            ("rope_parameters", serde_json::json!({"rope_type": "yarn", "rope_theta": 1e6})),
+            ("partial_rotary_factor", 0.5.into()),
+            ("quantization_config", serde_json::json!({"quant_method": "gptq"})),
+            ("head_dim", 20.into()),
+            ("head_dim", 256.into()),
+            ("num_key_value_heads", 3.into()),
+            ("num_attention_heads", 0.into()),
+            ("hidden_size", "wide".into()),
+            ("rms_norm_eps", 0.0.into()),
+        ];
+        let messages: Vec<String> =
+            refused.into_iter().map(|(field, value)| read(&[(field, value)]).unwrap_err().to_string()).collect();
+        insta::assert_snapshot!(messages.join("\n"));
+    }
+}

@@ -1,0 +1,16 @@
+//! Names of the phases.
+
+/// Runs once, before the weights arrive: clears the optimizer's state, padding included.
+pub const CLEAR: &str = "clear";
+/// Runs after master weights have arrived: casts the student's weights to the precision of the run.
+pub const CAST: &str = "cast";
+/// Forward and backward pass of one micro-batch; of shorter sequences, see [`SequenceLength::phase`](super::SequenceLength::phase).
+pub const MICRO: &str = "micro";
+/// [`MICRO`] of a rank's last micro-batch of a step, with several ranks: gradients are sent as they become complete.
+pub const LAST: &str = "last";
+/// Norm, clip and AdamW.
+pub const UPDATE: &str = "update";
+/// Losses of the teacher alone on one micro-batch, if there is one.
+pub const TEACHER: &str = "teacher";
+/// Sends each rank's updated pieces to all of them, beside the next step's teacher.
+pub const GATHER: &str = "gather";

@@ -1,0 +1,152 @@
+//! Weights of a transformer block.
+
+use precast_core::plan::Tensor;
+use precast_kernels::Out;
+
+use super::int8::Int8Matrix;
+use super::weight::{Trained, Weight};
+use crate::adapters::AdaptedPart;
+
+/// The weights of an RMSNorm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Norm {
+    /// Scale, one element per column.
+    pub gamma: Weight,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+/// The matrix of a linear layer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Matrix {
+    /// Dense, as GEMMs read it.
+    Dense(Weight),
+    /// In blocks, and frozen.
+    Blocks(Blocks),
+    /// In int8, rotated.
+    Int8(Int8Matrix),
+}
+
+/// A matrix in blocks, dequantized just before a GEMM reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Blocks {
+    /// Its rows in consecutive parts, in formats that may differ.
+    pub parts: Vec<Tensor>,
+    /// Scratch for its dense elements, shared with other matrices.
+    pub scratch: Tensor,
+}
+
+impl Matrix {
+    /// Returns its optimizer state, if it trains.
+    pub(crate) fn trained(&self) -> Option<Trained> {
+        match self {
+            Matrix::Dense(Weight { role, .. }) | Matrix::Int8(Int8Matrix { role, .. }) => role.trained(),
+            Matrix::Blocks(_) => None,
+        }
+    }
+
+    /// Returns the tensor of a dense matrix.
+    ///
+    /// # Panics
+    /// If it is in blocks or in int8.
+    pub(crate) fn dense(&self) -> Tensor {
+        match self {
+            Matrix::Dense(weight) => weight.tensor,
+            Matrix::Blocks(_) | Matrix::Int8(_) => panic!("a GEMM of dense matrices reads dense weights"),
+        }
+    }
+
+    /// Returns an int8 matrix.
+    ///
+    /// # Panics
+    /// If it is in another format.
+    pub(crate) fn int8(&self) -> Int8Matrix {
+        match self {
+            Matrix::Int8(int8) => *int8,
+            Matrix::Dense(_) | Matrix::Blocks(_) => panic!("a GEMM in int8 reads weights in int8"),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Linear {
+    /// `[n, k]`, row-major
+    pub weight: Matrix,
+    /// `[n]`, or none.
+    pub bias: Option<Weight>,
+    /// Output features.
+    pub n: u32,
+    /// Input features.
+    pub k: u32,
+    /// Adapters whose results are added to its output.
+    pub adapter: Option<LinearAdapter>,
+}
+
+impl Linear {
+    /// True if its matrix or its adapters train.
+    pub(crate) fn trains(&self) -> bool {
+        self.weight.trained().is_some() || self.adapter.is_some()
+    }
+}
+
+/// The adapters of a linear layer: `scale B (A x)`, added to each adapted part of its output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinearAdapter {
+    /// `[parts * rank, k]`
+    pub a: Weight,
+    /// `[width of all parts, rank]`
+    pub b: Weight,
+    /// Rank of each part.
+    pub rank: u32,
+    /// The parts of the output that are adapted.
+    pub parts: Vec<AdaptedPart>,
+}
+
+impl LinearAdapter {
+    /// Returns the columns of all `A x` side by side.
+    pub(crate) fn columns(&self) -> u32 {
+        self.parts.len() as u32 * self.rank
+    }
+}
+
+/// The weights of a transformer block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layer {
+    /// Norm before attention.
+    pub input_norm: Norm,
+    /// Queries, keys and values.
+    pub qkv: Linear,
+    /// Norms of each query head and each key head, if the family has them: both scales in one, [2, head_dim].
+    pub qk_norm: Option<Norm>,
+    pub o: Linear,
+    /// Norm before the MLP.
+    pub post_norm: Norm,
+    /// Gate and up projection.
+    pub gate_up: Linear,
+    pub down: Linear,
+}
+
+impl Layer {
+    /// True if any of its GEMMs trains.
+    pub(crate) fn trains(&self) -> bool {
+        self.linears().into_iter().any(Linear::trains)
+    }
+
+    /// Returns the formats that its GEMMs read activations in; if gradients pass, the producers of gradients use
+    /// them too.
+    pub(crate) fn out(&self) -> Out {
+        match self.qkv.weight {
+            Matrix::Dense(_) | Matrix::Blocks(_) => Out::Dense,
+            Matrix::Int8(Int8Matrix { columns: Some(_), .. }) => Out::DenseAndInt8,
+            Matrix::Int8(Int8Matrix { columns: None, .. }) => Out::Int8,
+        }
+    }
+
+    /// Names of its GEMMs, in order of computation.
+    pub(crate) const LINEARS: [&str; 4] = ["qkv", "o", "gate_up", "down"];
+
+    /// Returns its GEMMs in that order.
+    pub(crate) fn linears(&self) -> [&Linear; 4] {
+        [&self.qkv, &self.o, &self.gate_up, &self.down]
+    }
+}

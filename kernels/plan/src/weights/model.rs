@@ -1,0 +1,206 @@
+//! A model's weights.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use precast_core::plan::{Builder, Category, Tensor};
+use precast_kernels::{Dtype, Format};
+
+use super::int8::{Int8Matrices, Passes};
+use super::layer::{Layer, Linear, Matrix, Norm};
+use super::scratch::Scratch;
+use super::weight::{Kept, Role, Trained, Weight};
+use crate::category;
+use crate::config::ModelConfig;
+use crate::formats::Formats;
+use crate::parameters::{ALIGN, Parameter, Parameters, QK_NORMS, Stack, stacks};
+use crate::recipe::Precision;
+use crate::share::{Shards, Share};
+
+/// The weights of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weights {
+    /// All of them, padding included; with blocks or int8, only the dense ones.
+    pub all: Weight,
+    /// Parameters that they are read from and written to.
+    pub parameters: Parameters,
+    /// Weight of each parameter; none for those only quantized on the device.
+    pub(super) each: Vec<Option<Weight>>,
+    /// Embedding table, [vocab, hidden].
+    pub embedding: Weight,
+    pub layers: Vec<Layer>,
+    /// Norm before the head.
+    pub norm: Norm,
+    /// Head; its weight is the embedding table itself when tied.
+    pub head: Linear,
+}
+
+/// Alignment of tensors in blocks: 16 bytes in any format.
+const ALIGN_BLOCKS: u64 = 8;
+
+impl Weights {
+    /// Returns the ranges of the matrices of neighboring layers in int8; none for no layers.
+    pub(crate) fn int8_layers(&self, layers: Range<usize>) -> Vec<Tensor> {
+        let layers = &self.layers[layers];
+        let (Some(first), Some(last)) = (layers.first(), layers.last()) else { return Vec::new() };
+        first.qkv.weight.int8().through(last.down.weight.int8())
+    }
+
+    /// Declares frozen weights: matrices in the formats given, all else of a dtype.
+    pub(crate) fn frozen(
+        b: &mut Builder,
+        name: &str,
+        category: Category,
+        config: &ModelConfig,
+        (formats, dtype): (&Formats, Dtype),
+        passes: Passes,
+    ) -> Self {
+        let parameters = Parameters::new(config);
+        let formats = formats.of_linears(config);
+        let mut ends: BTreeMap<Format, u64> = BTreeMap::new();
+        let mut places = Vec::new();
+        let int8 = formats.is_int8().then(|| Int8Matrices::new(b, (name, category), config, passes));
+        for (parameter, flat) in parameters.list.iter().zip(&parameters.starts) {
+            if int8.as_ref().is_some_and(|int8| int8.has(&parameter.name)) {
+                places.push(None);
+                continue;
+            }
+            let format = formats.of(&parameter.name).map_or(Format::Dense(dtype), Format::Block);
+            let align = match format {
+                Format::Block(block) => ALIGN_BLOCKS * block.elems(),
+                // Only parts of a stack may start elsewhere, adjacent to the previous part.
+                Format::Dense(_) if flat.is_multiple_of(ALIGN) => ALIGN,
+                Format::Dense(_) => 1,
+            };
+            let end = ends.entry(format).or_default();
+            let start = end.next_multiple_of(align);
+            *end = start + parameter.elems();
+            places.push(Some((format, start, parameter.elems())));
+        }
+        let mut buffers = HashMap::new();
+        for (format, end) in ends {
+            let (name, elems) = match format {
+                Format::Dense(_) => (format!("{name}.weights"), end.next_multiple_of(ALIGN)),
+                Format::Block(block) => (format!("{name}.weights.{block}"), end),
+            };
+            let tensor = b.persistent(name, category, format, elems);
+            buffers.insert(format, Weight { tensor, role: Role::Frozen });
+        }
+        let weight = |(format, start, elems)| buffers[&format].slice(start, elems);
+        let each = places.into_iter().map(|place| place.map(weight)).collect();
+        let all = buffers[&Format::Dense(dtype)];
+        let of_scratch = match category {
+            category::TEACHER_WEIGHTS => category::TEACHER_SCRATCH,
+            _ => category::STUDENT_SCRATCH,
+        };
+        let scratch = Scratch::new(b, (name, of_scratch), config, &formats, dtype);
+        Self::new(config, parameters, (all, each), (scratch, int8))
+    }
+
+    /// Declares weights that train. In fp32 launches read the master weights; in int8 matrices of layers are quantized.
+    pub(crate) fn trained(
+        b: &mut Builder,
+        name: &str,
+        config: &ModelConfig,
+        precision: Precision,
+        share: Share,
+    ) -> Self {
+        let parameters = Parameters::new(config);
+        let own = Shards::new(share, &parameters.sections()).own_elems();
+        let (dtype, category) = (precision.dtype(), category::STUDENT_WEIGHTS);
+        let int8 = (precision == Precision::Int8).then(|| Int8Matrices::new(b, (name, category), config, Passes::Both));
+        // Quantized weights have no other form, unless ranks exchange them: then rounded to bf16.
+        let left_out = if int8.is_some() && share.ranks == 1 { parameters.matrices() } else { 0..0 };
+        let left_out_elems = left_out.end - left_out.start;
+        let kept = Kept { weights: parameters.elems - left_out_elems, masters: own, moments: own };
+        let all = Weight::declare_trained(b, (name, category), parameters.elems, dtype, kept);
+        let weight = |(parameter, start): (&Parameter, &u64)| {
+            let place = if *start < left_out.end { *start } else { start - left_out_elems };
+            (!left_out.contains(start)).then(|| Weight {
+                tensor: all.tensor.slice(place, parameter.elems()),
+                role: all.role.slice(*start, parameter.elems()),
+            })
+        };
+        let each = parameters.list.iter().zip(&parameters.starts).map(weight).collect();
+        Self::new(config, parameters, (all, each), (None, int8))
+    }
+
+    fn new(
+        config: &ModelConfig,
+        parameters: Parameters,
+        (all, each): (Weight, Vec<Option<Weight>>),
+        (scratch, int8): (Option<Scratch>, Option<Int8Matrices>),
+    ) -> Self {
+        let modules = config.family.modules;
+        let named: HashMap<&str, Weight> = parameters
+            .list
+            .iter()
+            .zip(&each)
+            .filter_map(|(one, weight)| Some((one.name.as_str(), (*weight)?)))
+            .collect();
+        let weight = |name: String| named[name.as_str()];
+        let norm = |name| Norm { gamma: weight(name), eps: config.rms_norm_eps };
+        let linear = |layer, (index, stack): (usize, &Stack)| {
+            let parts = |part| stack.parts.iter().map(move |one| weight(one.module.layer_parameter(layer, part)));
+            let joined = |part| {
+                let weights = parts(part).map(Some).reduce(|a, b| a?.join(b?)).flatten();
+                weights.expect("they lie next to each other")
+            };
+            let n = stack.parts.iter().map(|part| part.rows).sum();
+            let in_blocks = || parts("weight").all(|weight| weight.tensor.format.dtype().is_none());
+            let weight = match (&int8, &scratch) {
+                (Some(int8), _) => {
+                    let Range { start, end } = parameters.layers[layer as usize][index].clone();
+                    Matrix::Int8(int8.stack(layer, index, all.role.slice(start, end - start)))
+                }
+                (None, Some(scratch)) if in_blocks() => scratch.stack(index, parts("weight"), (n, stack.columns)),
+                _ => Matrix::Dense(joined("weight")),
+            };
+            Linear { weight, bias: stack.bias.then(|| joined("bias")), n, k: stack.columns, adapter: None }
+        };
+        let qk_norm = |layer| {
+            let [q, k] = QK_NORMS.map(|norm| weight(norm(modules).layer_parameter(layer, "weight")));
+            Norm { gamma: q.join(k).expect("they lie next to each other"), eps: config.rms_norm_eps }
+        };
+        let layers = (0..config.layers).map(|layer| {
+            let stacks = stacks(config);
+            let mut linears = stacks.iter().enumerate().map(|stack| linear(layer, stack));
+            let mut next = || linears.next().expect("four GEMMs");
+            Layer {
+                input_norm: norm(modules.input_norm.layer_parameter(layer, "weight")),
+                qkv: next(),
+                qk_norm: config.family.qk_norm.then(|| qk_norm(layer)),
+                o: next(),
+                post_norm: norm(modules.post_norm.layer_parameter(layer, "weight")),
+                gate_up: next(),
+                down: next(),
+            }
+        });
+        let layers = layers.collect();
+        let embedding = weight(modules.embedding.parameter("weight"));
+        let head = weight(Parameter::head(config).name);
+        let head = match &scratch {
+            Some(scratch) if head.tensor.format.dtype().is_none() => scratch.head(head, config),
+            _ => Matrix::Dense(head),
+        };
+        let head = Linear { weight: head, bias: None, n: config.vocab, k: config.hidden, adapter: None };
+        let norm = norm(modules.norm.parameter("weight"));
+        Self { all, embedding, layers, norm, head, parameters, each }
+    }
+
+    /// Returns every parameter of weights that train, with its first element in flat buffers and its optimizer state.
+    pub fn states(&self) -> impl Iterator<Item = (&Parameter, u64, Trained)> {
+        let places = self.parameters.list.iter().zip(&self.parameters.starts);
+        places.filter_map(|(one, start)| Some((one, *start, self.all.trained()?.slice(*start, one.elems()))))
+    }
+
+    /// Returns every parameter that lies on the device as sent, with its weight.
+    pub fn list(&self) -> impl Iterator<Item = (&Parameter, Weight)> {
+        self.parameters.list.iter().zip(&self.each).filter_map(|(parameter, weight)| Some((parameter, (*weight)?)))
+    }
+
+    /// Returns the weight of a parameter; none if it is not on the device.
+    pub fn of(&self, parameter: &Parameter) -> Option<Weight> {
+        self.list().find(|(one, _)| *one == parameter).map(|(_, weight)| weight)
+    }
+}
