@@ -20,7 +20,7 @@ fn refused(case: &Case, reasons: &[impl AsRef<str>]) {
     for command in [
         format!("distill {PAIR} --data golden/tokens.bin --out run"),
         "eval --device sim --model golden/student --data golden/tokens.bin".to_owned(),
-        format!("bench --device sim {PAIR} --out bench"),
+        format!("bench step --device sim {PAIR} --out bench"),
         format!("plan --arch sm_89 {PAIR}"),
         "selftest --device sim".to_owned(),
         "kernels".to_owned(),

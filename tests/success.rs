@@ -24,7 +24,7 @@ fn weights_that_are_not_finite_are_found_by_all_that_load_them() {
         run("--precision fp32 --student bad"),
         run("--precision bf16 --student bad"),
         case.run("eval --batch-size 2 --seq-len 16 --model bad --data data.bin"),
-        case.run("bench --batch-size 2 --seq-len 16 --teacher bad --student student"),
+        case.run("bench step --batch-size 2 --seq-len 16 --teacher bad --student student"),
         case.run("init --from bad --layers 0,1 --out out"),
     ] {
         command.fails(5, format!("bad: tensor {name} is NaN at element 77"));

@@ -1,6 +1,5 @@
 //! `precast distill` and `precast train`
 
-use clap::builder::StyledStr;
 use clap::{Arg, Args};
 use precast_kernels::Arch;
 use precast_plan::Share;
@@ -65,24 +64,8 @@ pub(super) fn of_train(option: Arg) -> Arg {
     match option.get_id().as_str() {
         "model" => option.help(model),
         name if is_of_teacher(name) => option.hide(true),
-        _ => {
-            let (help, long) =
-                (option.get_help().map(in_words_of_train), option.get_long_help().map(in_words_of_train));
-            let option = option.help(help.unwrap_or_default());
-            if let Some(long) = long { option.long_help(long) } else { option }
-        }
+        _ => option,
     }
-}
-
-/// Help of an option that both commands have, where what trains is called the model. Names of files and options stay.
-fn in_words_of_train(help: &StyledStr) -> String {
-    let phrases = ["the student", "The student", "a student", "trained student"];
-    let text = phrases.iter().fold(format!("{help}\n"), |help, phrase| {
-        // A dot or a hyphen behind it makes it a name.
-        let said = phrase.replace("student", "model");
-        help.replace(&format!("{phrase} "), &format!("{said} ")).replace(&format!("{phrase}\n"), &format!("{said}\n"))
-    });
-    text.trim_end().to_owned()
 }
 
 /// `precast distill`: a student learns from a teacher.
@@ -131,7 +114,7 @@ fn run(
     if arguments.dry_run {
         end_at_signal()?;
         let config = options.resolve(Purpose::Run, Ranks::of(&mode.place).share(1), None)?;
-        let target = Target::find(&config, arguments.arch, Limit::Device)?;
+        let target = Target::find(&config.target, arguments.arch, Limit::Device)?;
         distill::check(&options, &mode)?;
         let report = Report::of(&config, &target)?;
         let detail = if arguments.verbose.verbose { Detail::Full } else { Detail::Brief };

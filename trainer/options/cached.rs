@@ -3,11 +3,8 @@
 use precast_plan::{Gemm, Objective};
 
 use super::groups::Options;
-use super::usage::{UsageError, flag};
+use super::usage::{UsageError, first_asked};
 use crate::inputs::teacher_cache::Compact;
-
-/// Options of a teacher that is computed in the run.
-const OF_DEVICE: [&str; 3] = ["teacher_format", "teacher_certificate", "max_teacher_kl"];
 
 impl Options {
     /// Refuses what a cached teacher does not go with.
@@ -19,11 +16,15 @@ impl Options {
             return Ok(());
         }
         let refuse = |message: String| Err(UsageError(message));
-        if let Some(name) = OF_DEVICE.into_iter().find(|name| self.given.contains_key(*name)) {
-            let option = flag(name);
+        let of_weights = first_asked([
+            ("--teacher-format", self.teaching.teacher.teacher_format.is_some()),
+            ("--teacher-certificate", self.teaching.teacher_certificate.is_some()),
+            ("--max-teacher-kl", self.teaching.max_teacher_kl.is_some()),
+        ]);
+        if let Some(option) = of_weights {
             return refuse(format!(
-                "{option} is of a teacher that the run computes, and --teacher-cache holds one that was computed before: leave {option} \
-                 out, or give --teacher in place of the cache"
+                "{option} cannot be combined with --teacher-cache, from which the teacher is read in place of being computed: leave \
+                 {option} out, or give --teacher in place of the cache"
             ));
         }
         if self.on_policy.on_policy.is_some() {

@@ -13,7 +13,7 @@ use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::flags::{Flags, OPTIONS, Values, argument};
-use super::given::OptionSource;
+use super::given::Source;
 use super::usage::{UsageError, flag};
 use crate::base::impostors::read_text;
 
@@ -48,7 +48,7 @@ impl Flags {
     /// # Errors
     /// Of a line that is no TOML, or no option and a value that it can have.
     pub fn from_toml(text: &str) -> Result<Self, toml::de::Error> {
-        Ok(Self { given: toml::from_str::<File>(text)?.0, ..Self::default() })
+        Ok(Self(toml::from_str::<File>(text)?.0))
     }
 }
 
@@ -69,7 +69,7 @@ impl<'de> Deserialize<'de> for File {
                 let mut given = BTreeMap::new();
                 while let Some(name) = map.next_key_seed(NewName(&given))? {
                     let values = map.next_value_seed(ValuesOf(name))?;
-                    given.insert(name.to_owned(), Values { source: OptionSource::File, values });
+                    given.insert(name.to_owned(), Values { source: Source::File, values });
                 }
                 // An empty list says nothing.
                 given.retain(|_, given| !given.values.is_empty());

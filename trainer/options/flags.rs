@@ -2,30 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
-use super::given::OptionSource;
-use super::groups::{Change, OnPolicyOptions, Options, TeachingOptions};
+use super::given::Source;
+use super::groups::{Change, CompletionOptions, ModelOptions, OnPolicyOptions, Options, TeachingOptions};
 use super::usage::{UsageError, flag};
 
-/// An option that is given, as text.
+/// The texts of an option that is given, with their source.
 #[derive(Debug)]
 pub(super) struct Values {
-    pub source: OptionSource,
+    pub source: Source,
     pub values: Vec<OsString>,
 }
 
-/// The options that are given to a run, or to a command that has a group of them, by name.
+/// The options that are given to a run, by name.
 #[derive(Debug, Default)]
-pub struct Flags<G = Options> {
-    pub(super) given: BTreeMap<String, Values>,
-    pub(super) group: PhantomData<G>,
-}
+pub struct Flags(pub(super) BTreeMap<String, Values>);
 
 impl Default for Options {
     /// Nothing is given.
@@ -36,8 +32,6 @@ impl Default for Options {
 
 /// Every option of a run, as clap has it.
 pub(super) static OPTIONS: LazyLock<Command> = LazyLock::new(command_of::<Options>);
-static TEACHING: LazyLock<Command> = LazyLock::new(command_of::<TeachingOptions>);
-static ON_POLICY: LazyLock<Command> = LazyLock::new(command_of::<OnPolicyOptions>);
 
 fn command_of<A: Args>() -> Command {
     A::augment_args(Command::new("options").no_binary_name(true))
@@ -57,15 +51,19 @@ pub fn change(name: &str) -> Change {
     option.unwrap_or_else(|| panic!("no option is called {name}")).get().copied().unwrap_or_default()
 }
 
-/// True if an option is of a run whose student writes, besides the one that asks for that.
-pub fn is_of_rollouts(name: &str) -> bool {
-    name != "on_policy" && ON_POLICY.get_arguments().any(|option| option.get_id() == name)
+fn declares<G: Args>(name: &str) -> bool {
+    command_of::<G>().get_arguments().any(|option| option.get_id() == name)
 }
 
-/// True if an option is of a run with a teacher alone.
+/// Returns true if an option says how the student completes prompts.
+pub fn is_of_completions(name: &str) -> bool {
+    declares::<CompletionOptions>(name)
+}
+
+/// Returns true if an option makes sense in a run with a teacher alone.
 pub fn is_of_teacher(name: &str) -> bool {
-    let of = |group: &Command| group.get_arguments().any(|option| option.get_id() == name);
-    ["teacher", "teacher_cache", "student"].contains(&name) || of(&TEACHING) || of(&ON_POLICY)
+    let has_model = declares::<ModelOptions>(name) && name != "model";
+    has_model || declares::<TeachingOptions>(name) || declares::<OnPolicyOptions>(name)
 }
 
 /// A flag with its value, in one word: the value may begin with a dash.
@@ -75,33 +73,11 @@ pub(super) fn argument(name: &str, value: &OsStr) -> OsString {
     argument
 }
 
-impl<G: Args> Flags<G> {
-    /// True if an option is given.
-    pub fn has(&self, name: &str) -> bool {
-        self.given.contains_key(name)
-    }
-
-    /// The values of the options of the group.
-    ///
-    /// # Errors
-    /// [`UsageError`] of a value that an option cannot have.
-    pub fn values(&self) -> Result<G, UsageError> {
-        let arguments = self.given.iter().flat_map(|(name, given)| given.values.iter().map(|v| argument(name, v)));
-        let parsed = command_of::<G>().try_get_matches_from(arguments);
-        parsed.and_then(|matches| G::from_arg_matches(&matches)).map_err(|error| UsageError(what(&error)))
-    }
-
-    /// The names of those that are given, and where.
-    pub(super) fn sources(&self) -> BTreeMap<String, OptionSource> {
-        self.given.iter().map(|(name, given)| (name.clone(), given.source)).collect()
-    }
-}
-
 impl Flags {
     /// These where they are given, and those of `file` elsewhere.
     #[must_use]
     pub fn over(mut self, mut file: Self) -> Self {
-        file.given.append(&mut self.given);
+        file.0.append(&mut self.0);
         file
     }
 
@@ -110,37 +86,42 @@ impl Flags {
     /// # Errors
     /// [`UsageError`] of a value that an option cannot have.
     pub fn options(self) -> Result<Options, UsageError> {
-        Ok(Options { given: self.sources(), ..self.values()? })
+        let arguments = self.0.iter().flat_map(|(name, given)| given.values.iter().map(|v| argument(name, v)));
+        let marked = command_of::<Options>().mut_args(|option| match self.0.get(option.get_id().as_str()) {
+            Some(given) => option.add(given.source),
+            None => option,
+        });
+        let parsed = marked.try_get_matches_from(arguments);
+        parsed.and_then(|matches| Options::from_arg_matches(&matches)).map_err(|error| UsageError(reason(&error)))
     }
 }
 
 /// Returns clap's message, without its hints at a usage that nobody sees here.
-fn what(error: &Error) -> String {
+fn reason(error: &Error) -> String {
     let text = error.to_string();
     let text = text.split("\n\n").next().unwrap_or_default();
     text.strip_prefix("error: ").unwrap_or(text).to_owned()
 }
 
-impl<G: Args> Args for Flags<G> {
+impl Args for Flags {
     fn augment_args(command: Command) -> Command {
-        G::augment_args(command)
+        Options::augment_args(command)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        G::augment_args_for_update(command)
+        Options::augment_args_for_update(command)
     }
 }
 
-impl<G: Args> FromArgMatches for Flags<G> {
+impl FromArgMatches for Flags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let options = command_of::<G>();
-        let names = options.get_arguments().map(|option| option.get_id().as_str());
+        let names = all().map(|option| option.get_id().as_str());
         let given = names.filter(|name| matches.value_source(name) == Some(ValueSource::CommandLine));
         let given = given.map(|name| {
             let values = matches.get_raw(name).into_iter().flatten().map(ToOwned::to_owned).collect();
-            (name.to_owned(), Values { source: OptionSource::Flag, values })
+            (name.to_owned(), Values { source: Source::CommandLine, values })
         });
-        Ok(Self { given: given.collect(), group: PhantomData })
+        Ok(Self(given.collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {

@@ -19,7 +19,7 @@ mod resolve;
 pub mod schedule;
 pub(crate) mod size;
 mod slot_choice;
-mod usage;
+pub(crate) mod usage;
 mod weight_format;
 
 use std::path::{Path, PathBuf};
@@ -42,16 +42,16 @@ pub use device::DeviceChoice;
 #[cfg(test)]
 pub(crate) use file::OF_COMMAND_LINE;
 pub use final_result::Final;
-pub use flags::{Flags, FlagsAndFile, RUN, all, change, is_of_rollouts, is_of_teacher};
-pub use given::OptionSource;
+pub use flags::{Flags, FlagsAndFile, RUN, all, change, is_of_completions, is_of_teacher};
+pub use given::{Given, Source};
 pub use groups::{
-    AdapterOptions, ArithmeticOptions, Change, Completions, DeviceOptions, Division, DivisionOptions, Kernels,
-    ModelOptions, OnPolicy, OptimizerOptions, Options, OrderOptions, OutputOptions, SamplingOptions, ShapeOptions,
-    TeacherOptions, TeachingOptions, TextOptions, TuningOptions,
+    AdapterOptions, ArithmeticOptions, Change, CompletionOptions, Completions, DeviceOptions, Division,
+    DivisionOptions, Kernels, ModelOptions, OnPolicy, OnPolicyOptions, OptimizerOptions, Options, OrderOptions,
+    OutputOptions, SamplingOptions, ShapeOptions, TeacherOptions, TeachingOptions, TextOptions, TuningOptions,
 };
 pub use length::{Length, Passes};
 pub use max_kl::MostKl;
-pub use measurement::{Measurement, StepMeasurement};
+pub use measurement::Measurement;
 pub use patience::Patience;
 pub use resolve::{Before, Purpose};
 pub use slot_choice::{SlotChoice, SlotsUnfit};

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use clap::Args;
 use precast_fatbins::Digest;
 use serde::Serialize;
 
@@ -31,12 +32,19 @@ fn not_finite(model: &Path, nll: f64) -> RunFault {
 }
 
 /// Demands on a score.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Args, Clone, Copy, Debug, Default)]
 pub struct Demands {
-    /// It may be no better than guessing.
+    /// Allow a model that is no better than guessing uniformly
+    #[arg(long)]
     pub untrained: bool,
-    /// Its perplexity may not be above this.
+    /// Fail if the perplexity is above this
+    #[arg(long, value_parser = positive, value_name = "X")]
     pub max_perplexity: Option<f64>,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0);
+    value.ok_or_else(|| "expected a number above 0".to_owned())
 }
 
 impl Score {

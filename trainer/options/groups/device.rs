@@ -32,7 +32,7 @@ pub struct DeviceOptions {
 pub struct TuningOptions {
     /// Table of times that selects variants of kernels
     ///
-    /// precast bench --tune FILE writes it on the device at hand. All variants are in the bundle, and a table selects those that
+    /// precast bench tune FILE writes it on the device at hand. All variants are in the bundle, and a table selects those that
     /// give the same bits.
     #[arg(long, value_name = "FILE", add = Change::OnAnyHost)]
     #[serde(serialize_with = "path_or_none", skip_serializing_if = "Option::is_none")]

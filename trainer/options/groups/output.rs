@@ -11,6 +11,7 @@ use super::values::{evaluations, kept};
 use crate::base::record_text::display_or_none;
 use crate::inputs::adapter::AdapterChoice;
 use crate::options::patience::seconds;
+use crate::options::usage::first_asked;
 use crate::options::{Final, Patience, UsageError};
 
 /// Files, lines and watches of a run while it trains.
@@ -47,12 +48,11 @@ pub struct OutputOptions {
     #[arg(long, value_name = "N", help_heading = "Precision", add = Change::AtResume)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard_every: Option<u64>,
-    /// Write the student as any other if losses grow so much that the run diverges, and not as student.diverged
+    /// Write the result under its name even if losses grow so much that the run diverges, and not as student.diverged
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
           default_missing_value = "true", add = Change::AtResume)]
     pub allow_divergence: bool,
-    /// Token that ends answers, beside those that the student's files name: it is written into its
-    /// generation_config.json
+    /// Token that ends answers, beside those that the model's files name: it is written into its generation_config.json
     #[arg(long, value_name = "TOKEN")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_token: Option<String>,
@@ -95,9 +95,8 @@ impl OutputOptions {
             (format!("--final {final}"), r#final.has_best()),
             ("--early-stop".to_owned(), early_stop.is_some()),
         ];
-        let wants = wants.into_iter().find(|(_, wants)| *wants).filter(|_| eval_data.is_empty());
-        if let Some((option, _)) = wants {
-            return Err(UsageError(format!("{option} needs data to compute the loss of: give --eval-data")));
+        if let Some(option) = first_asked(wants).filter(|_| eval_data.is_empty()) {
+            return Err(UsageError(format!("{option} requires --eval-data")));
         }
         if *checkpoint_every == 0 && r#final.has_best() {
             return Err(UsageError(format!(
@@ -126,11 +125,11 @@ impl OutputOptions {
     ) -> Result<Option<u64>, UsageError> {
         let why = match (precision, adapter) {
             (Precision::Int8, None) => return Ok(Some(self.guard_every.unwrap_or(GUARD_EVERY))),
-            (Precision::Int8, Some(_)) => "of a student that trains, and here an adapter of it does".to_owned(),
-            (precision, _) => format!("of --precision int8, and this is --precision {precision}"),
+            (Precision::Int8, Some(_)) => "cannot be combined with --lora-rank or --adapter: adapters train in bf16",
+            _ => "requires --precision int8, whose gradients it compares with bf16's",
         };
         match self.guard_every {
-            Some(_) => Err(UsageError(format!("--guard-every compares gradients {why}: leave it out"))),
+            Some(_) => Err(UsageError(format!("--guard-every {why}. Leave it out"))),
             None => Ok(None),
         }
     }

@@ -28,7 +28,7 @@ use crate::programs::random_steps::{RANDOM_SEEDS, Steps};
 pub use generation::GenerationBench;
 pub(crate) use generation::bench_generation;
 use groups::Group;
-pub use kernels::{TimedBatch, missing, open_kernels, time_kernels};
+pub use kernels::{KernelBench, missing, open_kernels, time_kernels};
 pub(crate) use record::{Measured, Record};
 pub(crate) use rollouts::bench_rollouts;
 pub(crate) use step::bench;

@@ -1,4 +1,4 @@
-//! `precast bench --on-policy`: steps of a student on what it writes, as its run takes them.
+//! `precast bench on-policy`: steps of a student on what it writes, as its run takes them.
 //!
 //! Prompts are random and nothing ends a text, so that every completion is as long as it may be. The weights stay as they are.
 

@@ -1,4 +1,4 @@
-//! `precast bench` of a training step: start-up, steps and every kernel of one.
+//! `precast bench step`: start-up, steps and every kernel of one.
 
 use std::fmt;
 

@@ -136,7 +136,7 @@ fn sources_sha256(domain: &str, plan: &Plan) -> Digest {
 /// The command that measures a teacher and writes its certificate.
 pub fn measure(teacher: &Path, out: &Path) -> String {
     let [teacher, out] = [teacher, out].map(|path| quoted(&path.display().to_string()));
-    format!("precast eval --model {teacher} --format int8 --against bf16 --data DATA --out {out}")
+    format!("precast eval compare --model {teacher} --format int8 --against bf16 --data DATA --out {out}")
 }
 
 impl Certificate {
