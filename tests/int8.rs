@@ -124,7 +124,7 @@ fn a_certificate_is_of_a_teacher_and_its_kernels() {
         (|all| all["measured"] = Value::Null, "it is no certificate"),
         (|all| all["measured"]["kl_mean"] = (-5).into(), "kl_mean is -5, expected from 0 to kl_max"),
         (|all| all["measured"]["agreement"] = 7.into(), "agreement is 7, expected from 0 to 1"),
-        (|all| all["vocab"] = 1.into(), "it is of 1 tokens, and the teacher chooses among"),
+        (|all| all["vocab"] = 1.into(), "its vocabulary has 1 tokens, and the teacher's has"),
         (|all| all["against"] = "int8".into(), "it is against int8: expected an exact form, bf16 or stored"),
     ];
     for (change, reason) in changes {

@@ -95,7 +95,7 @@ fn a_compact_cache_of_other_runs_is_refused() {
     let case = case();
     fill(&case, "cache", "--keep-logits 5 --temperature 1 --student student").succeeds();
     let run = |words: &str| case.distill("run", ["--teacher-cache cache --steps 1", words]);
-    let said = run("").fails(2, "is of --temperature 1, and this run is of 2: give --temperature 1");
+    let said = run("").fails(2, "was made with --temperature 1, and this run has 2: give --temperature 1");
     assert!(said.contains("--temperature 2 --keep-logits 5 --student STUDENT --out CACHE"), "{said}");
     let manifest = case.text("cache/cache.json");
     case.write("cache/cache.json", manifest.replace("\"student_vocab\": 96", "\"student_vocab\": 95"));

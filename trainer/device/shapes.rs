@@ -16,7 +16,7 @@ use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
 use crate::inputs::pair::same_path;
 use crate::inputs::teacher_cache::{Manifest, TeacherCache};
-use crate::options::{Completions, Kernels, RunConfig, UsageError, WeightFormat};
+use crate::options::{Advised, Completions, Kernels, RunConfig, UsageError, WeightFormat};
 
 /// Completions of held-out prompts in a report.
 pub const SAMPLES: u32 = 3;
@@ -109,7 +109,7 @@ impl Shapes {
     pub fn check(&self, config: &RunConfig) -> Result<(), UsageError> {
         let asked = config.student_format.unwrap_or_default();
         if asked == WeightFormat::Stored && config.arithmetic.precision == Precision::Int8 {
-            return Err(UsageError(PlanError::StoredInt8.to_string()));
+            return Err(UsageError(PlanError::StoredInt8.advised()));
         }
         check_stored("--student-format", asked, &self.student.1)?;
         let teacher = self.own_teacher().filter(|_| !self.shares_weights(config));

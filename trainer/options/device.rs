@@ -58,7 +58,7 @@ fn stand_in(text: &str) -> Result<DeviceChoice, String> {
     let arch: Arch = name.parse().map_err(|error| format!("{error}"))?;
     match arch.feature() {
         Some(_) => Ok(DeviceChoice::As(arch, ordinal)),
-        None => Err(format!("no GPU is of {arch}: as: takes {}", Arch::GPUS.map(Arch::argument).join(", "))),
+        None => Err(format!("no GPU has {arch}: as: takes {}", Arch::GPUS.map(Arch::argument).join(", "))),
     }
 }
 

@@ -120,7 +120,7 @@ fn held_out(
         Some(rule) if files.are_prompts(rule.of_stream)? => Packing::Prompts(rule),
         Some(_) if config.on_policy.is_none() => {
             return Err(Failure::usage(
-                "--max-tokens and what else is of completions: --eval-data has no prompts alone. Leave those options out, or give \
+                "--max-tokens and other options of completions require --on-policy or prompts alone in --eval-data: leave them out, or give \
                  --prompt-tokens N, which makes prompts of text and .bin files",
             ));
         }

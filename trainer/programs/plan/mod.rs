@@ -69,8 +69,8 @@ impl Target {
                         "--memory says how much, and not of which GPU: give --card NAME in its place, as 4090, or beside it {archs}"
                     ),
                     Limit::Device | Limit::Card(_) => format!(
-                        "{found}{}.\nSay what to plan for: `precast plan --card NAME`, as 4090, or {archs}",
-                        found.options()
+                        "{}.\nSay what to plan for: `precast plan --card NAME`, as 4090, or {archs}",
+                        found.advised()
                     ),
                 }))
             }

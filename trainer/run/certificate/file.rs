@@ -157,7 +157,7 @@ impl Certificate {
         let differences = subject.differences(&certificate.subject);
         if !differences.is_empty() {
             let differences = differences.iter().map(|difference| format!("\n  {difference}"));
-            return Err(unusable(differences.fold(" is of something else:".to_owned(), |all, one| all + &one)));
+            return Err(unusable(differences.fold(" measures something else:".to_owned(), |all, one| all + &one)));
         }
         match certificate.fault(&text, teacher.config().vocab) {
             Some(reason) => Err(unreadable(reason)),
@@ -169,7 +169,7 @@ impl Certificate {
     fn fault(&self, text: &str, vocab: u32) -> Option<String> {
         let Self { measured, against, .. } = self;
         if self.vocab != vocab {
-            return Some(format!("it is of {} tokens, and the teacher chooses among {vocab}", self.vocab));
+            return Some(format!("its vocabulary has {} tokens, and the teacher's has {vocab}", self.vocab));
         }
         if !EXACT.map(|format| format.to_string()).contains(against) {
             return Some(format!("it is against {against}: expected an exact form, {} or {}", EXACT[0], EXACT[1]));
