@@ -76,7 +76,13 @@ impl Shapes {
         cache.as_ref().map_or(Ok(()), |cache| cache.check_student(student.0.vocab))?;
         let cache = cache.map(|cache| cache.manifest().clone());
         let adapter = config.open_adapter(&student.0)?;
-        Ok(Self { teacher, student, adapters: adapters(adapter.as_ref()), same_files: same_paths(config), cache })
+        Ok(Self {
+            teacher,
+            student,
+            adapters: adapters(adapter.as_ref()),
+            same_files: same_paths(config.models()),
+            cache,
+        })
     }
 
     /// In which form a frozen student is to live on the device.
@@ -182,9 +188,9 @@ fn completions(config: &RunConfig, recipe: &Recipe) -> Option<DecodeRequest> {
     Some(DecodeRequest { slots: Slots { count, seq_len: recipe.seq_len }, sampling })
 }
 
-/// True if a configuration names one model as teacher and student.
-pub(super) fn same_paths(config: &RunConfig) -> bool {
-    config.teacher.as_deref().is_some_and(|teacher| same_path(teacher, &config.student))
+/// Returns true if teacher and student are one model.
+pub(super) fn same_paths(Models { teacher, student }: Models<&Path>) -> bool {
+    teacher.is_some_and(|teacher| same_path(teacher, student))
 }
 
 /// Returns the adapters that a plan has: those of the one that trains.

@@ -69,7 +69,7 @@ pub enum CacheError {
     Rows { place: String, error: IoError },
     /// It is of runs with another value of an option: this one's value is `run`, which reads a cache of `is`.
     #[error(
-        "{} was made with {option} {was}, and this run has {run}: give {option} {was}, or make a cache for it: \
+        "{} was made with {option} {was}, and this run uses {run}: give {option} {was}, or make a cache for it: \
          `precast cache --teacher TEACHER --data DATA {option} {is} --out CACHE`",
         path.display()
     )]

@@ -1,6 +1,6 @@
 //! Options of the device and its kernels.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use precast_fatbins::{SignatureError, TrustedKey};
@@ -59,6 +59,12 @@ fn key(text: &str) -> Result<String, SignatureError> {
 }
 
 impl Kernels {
+    /// Returns the files that are read: the bundle, and keys.
+    pub fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let keys = self.trusted_key.iter().map(Path::new).filter(|key| key.exists());
+        self.bundle.as_deref().into_iter().chain(keys)
+    }
+
     /// The trusted keys.
     ///
     /// # Errors

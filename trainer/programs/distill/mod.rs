@@ -43,8 +43,8 @@ use crate::run::log;
 use crate::run::out::{Out, Start, refuse_inputs};
 use certify::Teacher;
 use digests::ModelDigests;
-pub(crate) use inputs::read_data;
 use inputs::{note_of_turns, take_stop_token};
+pub(crate) use inputs::{read, read_data};
 use open::{open, over};
 use ready::ready;
 use resume::Resumed;
@@ -97,7 +97,7 @@ fn run(asked: &Options, mode: &Mode, mut startup: Startup, stop: &Stop, ranks: &
 pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
     let share = Ranks::of(&mode.place).share(1);
     let config = asked.resolve(Purpose::Run, share, None)?;
-    config.sources()?;
+    config.data_request()?;
     let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().chain(config.inputs()).collect();
     refuse_inputs(&config.out, &inputs)?;
     let is_there = mode.start == Start::Resume || config.out.exists();

@@ -73,7 +73,7 @@ pub(super) fn open(
     ranks: &Ranks,
 ) -> Result<(Opened, UnderWay), Failure> {
     let config = asked.resolve(Purpose::Run, ranks.share(1), None).map_err(|error| refused(error, ranks))?;
-    config.sources()?;
+    config.data_request()?;
     let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().chain(config.inputs()).collect();
     let out = if ranks.is_first() { Some(Out::claim(&config.out, mode.start, &inputs)?) } else { None };
     let continued = out.as_ref().filter(|_| mode.start == Start::Resume);

@@ -80,7 +80,7 @@ impl DecodingOptions {
     /// Returns the files and directories that are read.
     pub fn inputs(&self) -> Vec<&Path> {
         let Forward { model, adapter, target, .. } = &self.forward;
-        [model].into_iter().chain(adapter).chain(&target.kernels.bundle).map(PathBuf::as_path).collect()
+        [model].into_iter().chain(adapter).map(PathBuf::as_path).chain(target.kernels.inputs()).collect()
     }
 }
 
