@@ -106,7 +106,8 @@ fn a_compact_cache_of_other_runs_is_refused() {
     case.write("cache/cache.json", &manifest);
     run("--temperature 1").succeeds();
     fill(&case, "cache", "--keep-logits 6 --temperature 1 --student student").fails(2, "is a complete teacher cache");
-    fill(&case, "none", "--keep-logits 96 --student student").fails(2, "96 probabilities a token are not between 1 and 95");
+    fill(&case, "none", "--keep-logits 96 --student student")
+        .fails(2, "96 probabilities a token are not between 1 and 95");
     fill(&case, "none", "--keep-logits 5").fails(2, "--student");
     fill(&case, "none", "--temperature 1").fails(2, "--keep-logits");
     assert!(!case.has("none"));

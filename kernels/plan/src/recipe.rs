@@ -127,6 +127,18 @@ impl Recipe {
     /// Most tokens of a micro-batch.
     pub const MOST_TOKENS: u64 = 1 << 22;
 
+    /// A token of cross entropy in fp32, its gradient as it is: others differ from it.
+    pub const PLAIN: Self = Self {
+        batch: 1,
+        seq_len: 1,
+        precision: Precision::Fp32,
+        objective: Objective::CrossEntropy,
+        weight_decay: 0.0,
+        clip: 0.0,
+        recompute: Recompute::None,
+        gemm: Gemm::Bundle,
+    };
+
     /// Returns a recipe of each kind that flags can reach, for micro-batches of one sequence. The kernels of a run
     /// depend on nothing else of its recipe: numbers are arguments, and cuBLASLt only removes kernels.
     pub fn every(seq_len: u32) -> impl Iterator<Item = Self> {
@@ -135,14 +147,11 @@ impl Recipe {
             precisions.flat_map(move |precision| Recompute::ALL.map(|recompute| (objective, precision, recompute)))
         });
         choices.map(move |(objective, precision, recompute)| Self {
-            batch: 1,
             seq_len,
             precision,
             objective,
-            weight_decay: 0.0,
-            clip: 0.0,
             recompute,
-            gemm: Gemm::Bundle,
+            ..Self::PLAIN
         })
     }
 
