@@ -24,7 +24,7 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Measure a step of training, and each of its kernels
+    /// Measure a step of training, and each of its kernels; a bare config.json has random weights
     #[command(mut_args(help::first(help::BENCH_STEP)))]
     Step(Box<Step>),
     /// Measure a generation, its steps by their rows, and each kernel of the largest

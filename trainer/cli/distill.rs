@@ -1,5 +1,7 @@
 //! `precast distill` and `precast train`
 
+use std::path::Path;
+
 use clap::{Arg, Args};
 use precast_kernels::Arch;
 use precast_plan::Share;
@@ -53,6 +55,12 @@ pub struct Arguments {
     separate_allocations: bool,
 }
 
+impl Arguments {
+    pub fn file(&self) -> Option<&Path> {
+        self.options.config.as_deref()
+    }
+}
+
 /// Hides from `precast distill` the option that is of `precast train`.
 pub(super) fn of_distill(option: Arg) -> Arg {
     if option.get_id() == "model" { option.hide(true) } else { option }
@@ -102,7 +110,7 @@ fn run(
     };
     let placement = if arguments.separate_allocations { Placement::Separate } else { Placement::Arena };
     let config_file = arguments.options.config.clone();
-    let options = arguments.options.options()?;
+    let options = arguments.options.options;
     check(&options.models)?;
     if arguments.print_config {
         return print_config(&options, arguments.gpus);

@@ -22,14 +22,15 @@ mod shell;
 mod smoke;
 mod version;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::error::ErrorKind;
+use clap::error::{Error, ErrorKind};
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::base::stop::end_at_signal;
 use crate::inputs::checkpoint::Checkpoint;
+use crate::options::FileOptions;
 use crate::programs::failure::Failure;
 use crate::run::outcome::RunFault;
 use crate::run::report;
@@ -123,13 +124,24 @@ enum Command {
     },
 }
 
+impl Command {
+    /// The file of options that it names.
+    fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Distill(arguments) | Self::Train(arguments) => arguments.file(),
+            Self::Plan(arguments) => arguments.file(),
+            _ => None,
+        }
+    }
+}
+
 /// Parses the command line and runs it.
 ///
 /// # Errors
 /// [`Failure`] with its exit code.
 pub fn main() -> Result<(), Failure> {
     let startup = crate::base::startup_times::Startup::default();
-    let arguments = match Arguments::try_parse() {
+    let arguments = match FileOptions::default().parse::<Arguments>() {
         Ok(arguments) => arguments,
         Err(usage) if usage.use_stderr() => {
             return Err(renamed::renamed(std::env::args_os()).map_or_else(|| usage.exit(), Failure::from));
@@ -139,6 +151,10 @@ pub fn main() -> Result<(), Failure> {
             stdout::wrote(help.print());
             return Ok(());
         }
+    };
+    let arguments = match arguments.command.file() {
+        Some(file) => FileOptions::read(file)?.parse().unwrap_or_else(|error: Error| error.exit()),
+        None => arguments,
     };
     // Those with ranks end all of them.
     if !matches!(arguments.command, Command::Distill(_) | Command::Train(_) | Command::Cache(_)) {

@@ -1,5 +1,7 @@
 //! `precast plan`
 
+use std::path::Path;
+
 use clap::{Args, Subcommand};
 use precast_kernels::Arch;
 use precast_plan::Recipe;
@@ -33,6 +35,12 @@ pub struct Planned {
     gpus: Option<u32>,
     #[command(flatten)]
     asked: Asked,
+}
+
+impl Arguments {
+    pub fn file(&self) -> Option<&Path> {
+        if let Self::Itself(planned) = self { planned.options.config.as_deref() } else { None }
+    }
 }
 
 /// A generation to plan.
@@ -94,7 +102,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments {
         Either::Itself(Planned { options, gpus, asked }) => {
             let place = Place { ranks: gpus.unwrap_or(1), ..Place::default() };
-            let config = options.options()?.resolve(Purpose::Plan, Ranks::of(&place).share(1), None)?;
+            let config = options.options.resolve(Purpose::Plan, Ranks::of(&place).share(1), None)?;
             let report = Report::of(&config, &asked.target(&config.target)?)?;
             print_as(asked.json, &report.to_json(), report.text(asked.detail()));
             report.check()?;

@@ -232,7 +232,7 @@ fn options_are_of_a_file_or_of_the_command_line_alone() {
 fn the_example_of_run_toml_is_one() {
     for models in [help::PAIR, help::MODEL] {
         let example = help::run_toml(models);
-        let options = crate::options::Flags::from_toml(&example).unwrap().options().unwrap();
+        let options = crate::options::FileOptions::from_toml(&example).unwrap().options().unwrap();
         options.resolve(crate::options::Purpose::Run, precast_plan::Share::ALONE, None).unwrap();
         assert!(example.lines().count() <= 10, "{example}");
     }

@@ -3,7 +3,7 @@
 use precast_plan::{Gemm, Objective};
 
 use super::groups::Options;
-use super::usage::{UsageError, first_asked};
+use super::usage::UsageError;
 use crate::inputs::teacher_cache::Compact;
 
 impl Options {
@@ -15,40 +15,29 @@ impl Options {
         if self.models.teacher_cache.is_none() {
             return Ok(());
         }
-        let refuse = |message: String| Err(UsageError(message));
-        let of_weights = first_asked([
-            ("--teacher-format", self.teaching.teacher.teacher_format.is_some()),
-            ("--teacher-certificate", self.teaching.teacher_certificate.is_some()),
-            ("--max-teacher-kl", self.teaching.max_teacher_kl.is_some()),
-        ]);
-        if let Some(option) = of_weights {
-            return refuse(format!(
-                "{option} cannot be combined with --teacher-cache, from which the teacher is read in place of being computed: leave \
-                 {option} out, or give --teacher in place of the cache"
-            ));
-        }
-        if self.on_policy.on_policy.is_some() {
-            return refuse(
-                "--on-policy trains on what the student writes, and a cache holds what the teacher says of data: give --teacher in place \
-                 of --teacher-cache"
-                    .to_owned(),
-            );
-        }
-        if self.writes()? {
-            return refuse(
-                "held-out prompts are completed by the student, and a cache holds what the teacher says of data: give --eval-data with \
-                 completions, or --teacher in place of --teacher-cache"
-                    .to_owned(),
-            );
-        }
-        if self.arithmetic.gemm == Gemm::Cublas {
-            return refuse(
-                "--gemm cublas: the rows of its GEMMs depend on how many there are, and a cache is filled by the bundle's kernels: \
-                 leave it out, or give --teacher in place of --teacher-cache"
-                    .to_owned(),
-            );
-        }
-        Ok(())
+        let of_weights = self.teaching.first_of_weights();
+        let (option, why) = match of_weights {
+            Some(option) => (option, "from which the teacher is read in place of being computed"),
+            None if self.on_policy.on_policy.is_some() => (
+                "--on-policy".to_owned(),
+                "which holds what the teacher says of data, and not of what the student writes",
+            ),
+            None if self.writes()? => {
+                return Err(UsageError(
+                    "held-out prompts are completed by the student, and a cache holds what the teacher says of data: give --eval-data \
+                     with completions, or --teacher in place of --teacher-cache"
+                        .to_owned(),
+                ));
+            }
+            None if self.arithmetic.gemm == Gemm::Cublas => (
+                "--gemm cublas".to_owned(),
+                "which the bundle's kernels fill: rows of cuBLASLt depend on how many there are",
+            ),
+            None => return Ok(()),
+        };
+        Err(UsageError(format!(
+            "{option} cannot be combined with --teacher-cache, {why}: leave it out, or give --teacher in place of --teacher-cache"
+        )))
     }
 }
 

@@ -28,10 +28,28 @@ pub struct Given<T> {
     pub source: Source,
 }
 
-impl<T> Given<T> {
-    /// Returns true if a command line or a file asks for the value.
-    pub fn is_asked(&self) -> bool {
+/// The value of an option that may be asked for.
+pub trait Asked {
+    /// Returns true if a command line or a file asks for it.
+    fn is_asked(&self) -> bool;
+}
+
+impl<T> Asked for Given<T> {
+    fn is_asked(&self) -> bool {
         matches!(self.source, Source::File | Source::CommandLine)
+    }
+}
+
+impl<T> Asked for Option<T> {
+    fn is_asked(&self) -> bool {
+        self.is_some()
+    }
+}
+
+/// A flag that is off where nothing is said.
+impl Asked for bool {
+    fn is_asked(&self) -> bool {
+        *self
     }
 }
 
@@ -42,7 +60,7 @@ impl<T> From<T> for Given<T> {
     }
 }
 
-/// A parser of values, each with its source: that which its option is marked with, else that which clap names.
+/// A parser of values, each with its source: of a default, that which its option is marked with.
 #[derive(Clone)]
 pub(crate) struct Sourced<P>(pub P);
 
@@ -60,8 +78,11 @@ impl<P: TypedValueParser> TypedValueParser for Sourced<P> {
         text: &OsStr,
         source: ValueSource,
     ) -> Result<Self::Value, Error> {
-        let by_clap = if source == ValueSource::DefaultValue { Source::Default } else { Source::CommandLine };
-        let source = option.and_then(|option| option.get().copied()).unwrap_or(by_clap);
-        Ok(Given { value: self.0.parse_ref(command, option, text)?, source })
+        let value = self.0.parse_ref(command, option, text)?;
+        let of_default = || option.and_then(|option| option.get().copied()).unwrap_or(Source::Default);
+        Ok(Given {
+            value,
+            source: if source == ValueSource::DefaultValue { of_default() } else { Source::CommandLine },
+        })
     }
 }

@@ -11,12 +11,11 @@ use super::usage::UsageError;
 /// Options of a run that decide which kernels a step launches, and how long they take.
 #[derive(Args, Clone, Debug)]
 #[command(
-    mut_arg("teacher", |option| option.requires("student").help(TEACHER).long_help(None)),
+    mut_arg("teacher", |option| option.requires("student")),
     mut_arg("teacher_cache", |option| option.requires("student")),
     group(ArgGroup::new("taught").args(["teacher", "teacher_cache"]).multiple(true)),
-    mut_arg("student", |option| option.requires("taught").help(STUDENT)),
-    mut_arg("model", |option| option.conflicts_with_all(["teacher", "teacher_cache", "student"]).help(MODEL)),
-    mut_arg("teacher_format", |option| option.help(TEACHER_FORMAT))
+    mut_arg("student", |option| option.requires("taught")),
+    mut_arg("model", |option| option.conflicts_with_all(["teacher", "teacher_cache", "student"]))
 )]
 pub struct Measurement {
     #[command(flatten)]
@@ -34,12 +33,6 @@ pub struct Measurement {
     #[command(flatten)]
     pub tuning: TuningOptions,
 }
-
-const TEACHER: &str = "Model to learn from, or its config.json alone";
-const STUDENT: &str = "Model to train, or its config.json alone";
-const MODEL: &str = "Model without a teacher, or its config.json alone";
-const TEACHER_FORMAT: &str = "Form of the teacher's weights on the device: bf16, stored (a config.json alone stands for a Q4_K_M file \
-                              with other random weights), int8 or auto [default: auto]";
 
 impl Measurement {
     /// Returns the options of a run, those that a measurement has not at their defaults.

@@ -40,11 +40,12 @@ use crate::inputs::teacher_cache::{CacheError, TeacherCache};
 
 pub use advised::Advised;
 pub use device::DeviceChoice;
+pub use file::FileOptions;
 #[cfg(test)]
 pub(crate) use file::OF_COMMAND_LINE;
 pub use final_result::Final;
-pub use flags::{Flags, FlagsAndFile, RUN, all, change, is_of_completions, is_of_teacher};
-pub use given::{Given, Source};
+pub use flags::{FlagsAndFile, RUN, all, change, is_of_completions, is_of_teacher};
+pub use given::{Asked, Given, Source};
 pub use groups::{
     AdapterOptions, ArithmeticOptions, Change, CompletionOptions, Completions, DeviceOptions, Division,
     DivisionOptions, Kernels, ModelOptions, OnPolicy, OnPolicyOptions, OptimizerOptions, Options, OrderOptions,

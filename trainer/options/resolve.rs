@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use precast_plan::{Objective, Share};
 
-use super::groups::{ModelOptions, Options, TeachingOptions};
+use super::groups::{ModelOptions, OnPolicyOptions, Options, TeachingOptions};
 use super::usage::{UsageError, first_asked, missing};
-use super::{Given, Length, RunConfig};
+use super::{Asked, Given, Length, RunConfig};
 use crate::inputs::teacher_cache;
 
 /// The purpose of a configuration.
@@ -130,14 +130,11 @@ impl Options {
     /// Refuses options of a teacher beside --model.
     fn check_untaught(&self) -> Result<(), UsageError> {
         let ModelOptions { teacher, teacher_cache, student, model: _ } = &self.models;
-        let of_models = [
-            ("--teacher", teacher.is_some()),
-            ("--teacher-cache", teacher_cache.is_some()),
-            ("--student", student.is_some()),
-            ("--on-policy", self.on_policy.on_policy.is_some()),
-        ];
-        let of_teaching = || self.teaching.first_asked().or_else(|| self.on_policy.first_of_steps());
-        let option = first_asked(of_models).or_else(of_teaching).or_else(|| self.on_policy.completions.first_asked());
+        let OnPolicyOptions { on_policy, completions, .. } = &self.on_policy;
+        let option = first_asked!(teacher, teacher_cache, student, on_policy)
+            .or_else(|| self.teaching.first_asked())
+            .or_else(|| self.on_policy.first_of_steps())
+            .or_else(|| completions.first_asked());
         let refuse = |option| {
             Err(UsageError(format!(
                 "{option} cannot be combined with --model, which trains without a teacher: leave {option} out, or give --teacher \
@@ -155,7 +152,7 @@ impl Options {
         if self.on_policy.on_policy.is_some() || self.models.model.is_some() {
             return Ok(self.on_policy.on_policy.is_some());
         }
-        let refuse = |option, or| Err(UsageError(format!("{option} requires --on-policy{or}")));
+        let refuse = |option: String, or| Err(UsageError(format!("{option} requires --on-policy{or}")));
         match (self.on_policy.first_of_steps(), self.on_policy.completions.first_asked()) {
             (Some(option), _) => refuse(option, ""),
             (None, Some(option)) if self.eval_data.is_empty() => {

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use clap::FromArgMatches;
 use precast_plan::{Objective, Precision, Recipe, Recompute, Share};
 use proptest::prelude::*;
 
@@ -8,18 +9,18 @@ use crate::inputs::adapter::{AdapterChoice, Lora, Target};
 
 /// The options of a command line.
 fn parse(arguments: &[&str]) -> Result<Options, UsageError> {
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        flags: Flags,
-    }
-    let line = <Line as clap::Parser>::try_parse_from([&["precast"], arguments].concat());
-    line.map_err(|error| UsageError(error.to_string()))?.flags.options()
+    parse_over(&FileOptions::default(), arguments)
+}
+
+/// The options of a command line over those of a file.
+fn parse_over(file: &FileOptions, arguments: &[&str]) -> Result<Options, UsageError> {
+    let matches = file.under(super::flags::OPTIONS.clone()).try_get_matches_from(arguments);
+    matches.and_then(|matches| Options::from_arg_matches(&matches)).map_err(|error| UsageError(error.to_string()))
 }
 
 /// The options of a file.
 fn toml(text: &str) -> Result<Options, UsageError> {
-    Flags::from_toml(text).map_err(|error| UsageError(error.to_string()))?.options()
+    FileOptions::from_toml(text).map_err(UsageError)?.options()
 }
 
 const PAIR: [&str; 4] = ["--teacher", "t", "--student", "s"];
@@ -110,19 +111,10 @@ fn what_does_not_go_with_completions_of_the_student_is_refused() {
 
 #[test]
 fn flags_override_the_file() {
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: FlagsAndFile,
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("run.toml");
     let text = "teacher = 't'\nstudent = 's'\nlr = 1e-3\nprecision = 'fp32'\ndevice = 'cuda:1'\ndata = ['a', 'b']\nseed = 4\n\
-         alpha = 0.1\ntemperature = 3";
-    std::fs::write(&file, text).unwrap();
-    let flags =
-        ["precast", "--lr=2e-3", "--alpha=0.5", "--data", "c", "--seed", "0", "--config", file.to_str().unwrap()];
-    let options = <Line as clap::Parser>::parse_from(flags).options.options().unwrap();
+                alpha = 0.1\ntemperature = 3";
+    let flags = ["--lr=2e-3", "--alpha=0.5", "--data", "c", "--seed", "0"];
+    let options = parse_over(&FileOptions::from_toml(text).unwrap(), &flags).unwrap();
     let TeachingOptions { alpha, temperature, .. } = &options.teaching;
     let sources = [alpha.source, temperature.source, options.steps.source];
     assert_eq!(sources, [Source::CommandLine, Source::File, Source::Default]);
@@ -144,7 +136,7 @@ fn what_a_file_cannot_say_is_refused_with_its_line() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("run.toml");
     std::fs::write(&file, refused[0]).unwrap();
-    let message = Flags::read(&file).err().unwrap().to_string();
+    let message = FileOptions::read(&file).err().unwrap().to_string();
     assert!(message.starts_with(&format!("--config {}: ", file.display())), "{message}");
 }
 

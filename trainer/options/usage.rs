@@ -5,10 +5,13 @@
 #[error("{0}")]
 pub struct UsageError(pub String);
 
-/// Returns the first of some options that is asked for.
-pub(crate) fn first_asked<F>(options: impl IntoIterator<Item = (F, bool)>) -> Option<F> {
-    options.into_iter().find(|(_, is_asked)| *is_asked).map(|(flag, _)| flag)
+/// Returns the flag of the first of some options that is asked for, which has the name of its variable.
+macro_rules! first_asked {
+    ($($option:ident),+ $(,)?) => {
+        None$(.or_else(|| $crate::options::Asked::is_asked($option).then(|| $crate::options::usage::flag(stringify!($option)))))+
+    };
 }
+pub(crate) use first_asked;
 
 /// The flag of an option, as messages name it.
 pub(crate) fn flag(name: &str) -> String {

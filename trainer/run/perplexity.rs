@@ -7,6 +7,7 @@ use precast_fatbins::Digest;
 use serde::Serialize;
 
 use crate::inputs::checkpoint::CheckpointError;
+use crate::options::groups::values::above_zero;
 use crate::run::outcome::RunFault;
 
 /// Quality of a model's predictions of a text.
@@ -38,13 +39,8 @@ pub struct Demands {
     #[arg(long)]
     pub untrained: bool,
     /// Fail if the perplexity is above this
-    #[arg(long, value_parser = positive, value_name = "X")]
+    #[arg(long, value_parser = above_zero, value_name = "X")]
     pub max_perplexity: Option<f64>,
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    let value = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0);
-    value.ok_or_else(|| "expected a number above 0".to_owned())
 }
 
 impl Score {

@@ -49,13 +49,9 @@ impl AdapterOptions {
     /// # Errors
     /// [`UsageError`] for options that do not go together.
     pub(crate) fn choice(&self) -> Result<Option<AdapterChoice>, UsageError> {
-        let of_new = first_asked([
-            ("--lora-rank", self.lora_rank.is_some()),
-            ("--lora-alpha", self.lora_alpha.is_some()),
-            ("--lora-targets", self.lora_targets.is_some()),
-            ("--lora-rslora", self.lora_rslora),
-        ]);
-        match (self.lora_rank, &self.adapter, of_new) {
+        let Self { lora_rank, lora_alpha, lora_targets, lora_rslora, .. } = self;
+        let of_new = first_asked!(lora_rank, lora_alpha, lora_targets, lora_rslora);
+        match (*lora_rank, &self.adapter, of_new) {
             (_, Some(_), Some(option)) => Err(UsageError(format!(
                 "{option} cannot be combined with --adapter, whose adapter_config.json gives rank, alpha and targets: leave one of \
                  them out"
@@ -65,9 +61,9 @@ impl AdapterOptions {
             (None | Some(0), None, _) => Ok(None),
             (Some(rank), None, _) => Ok(Some(AdapterChoice::New(Lora {
                 rank,
-                alpha: self.lora_alpha.unwrap_or(2.0 * f64::from(rank)),
-                targets: self.lora_targets.as_deref().unwrap_or(&[Target::ALL]).iter().copied().collect(),
-                rslora: self.lora_rslora,
+                alpha: lora_alpha.unwrap_or(2.0 * f64::from(rank)),
+                targets: lora_targets.as_deref().unwrap_or(&[Target::ALL]).iter().copied().collect(),
+                rslora: *lora_rslora,
             }))),
         }
     }

@@ -34,16 +34,10 @@ pub struct CompletionOptions {
 
 impl CompletionOptions {
     /// Returns the first of these that is asked for, but --group-size, which held-out prompts have not.
-    pub(crate) fn first_asked(&self) -> Option<&'static str> {
+    pub(crate) fn first_asked(&self) -> Option<String> {
         let Self { max_tokens, group_size: _, sampling, prompt_tokens, rollout_slots } = self;
-        first_asked([
-            ("--max-tokens", max_tokens.is_some()),
-            ("--sampling-temperature", sampling.sampling_temperature.is_some()),
-            ("--top-k", sampling.top_k.is_some()),
-            ("--top-p", sampling.top_p.is_some()),
-            ("--prompt-tokens", prompt_tokens.is_some()),
-            ("--rollout-slots", rollout_slots.is_some()),
-        ])
+        let SamplingOptions { sampling_temperature, top_k, top_p } = sampling;
+        first_asked!(max_tokens, sampling_temperature, top_k, top_p, prompt_tokens, rollout_slots)
     }
 
     /// Resolves how the student writes, of a run in which it does.

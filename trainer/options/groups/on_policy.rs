@@ -45,11 +45,9 @@ impl OnPolicy {
 
 impl OnPolicyOptions {
     /// Returns the first option that is asked for of steps on completions, besides that which asks for these.
-    pub(crate) fn first_of_steps(&self) -> Option<&'static str> {
-        first_asked([
-            ("--group-size", self.completions.group_size.is_some()),
-            ("--samples-every", self.samples_every > 0),
-        ])
+    pub(crate) fn first_of_steps(&self) -> Option<String> {
+        let (group_size, samples_every) = (&self.completions.group_size, &(self.samples_every > 0));
+        first_asked!(group_size, samples_every)
     }
 
     /// Resolves what is of training; none of a run that trains on data alone.

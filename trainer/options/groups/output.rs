@@ -7,11 +7,10 @@ use precast_plan::Precision;
 use serde::Serialize;
 
 use super::Change;
-use super::values::{evaluations, kept};
+use super::values::at_least_one;
 use crate::base::record_text::display_or_none;
 use crate::inputs::adapter::AdapterChoice;
 use crate::options::patience::seconds;
-use crate::options::usage::first_asked;
 use crate::options::{Final, Patience, UsageError};
 
 /// Files, lines and watches of a run while it trains.
@@ -22,7 +21,7 @@ pub struct OutputOptions {
     #[arg(long, value_name = "N", default_value_t = 500, add = Change::AtResume)]
     pub checkpoint_every: u64,
     /// Checkpoints to keep: the latest, and besides them the one with the lowest loss on --eval-data
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = kept, add = Change::AtResume)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one("--checkpoint-every 0 writes no checkpoints"), add = Change::AtResume)]
     pub keep: u64,
     /// Steps between losses on --eval-data, besides those at checkpoints and at the end; 0 for none
     #[arg(long, value_name = "N", default_value_t = 0, add = Change::AtResume)]
@@ -32,7 +31,7 @@ pub struct OutputOptions {
     #[arg(long, value_name = "STEP", default_value_t = Final::Last, add = Change::AtResume)]
     pub r#final: Final,
     /// End the run after so many losses on --eval-data in a row without a new lowest, counted over resumes
-    #[arg(long, value_name = "N", value_parser = evaluations, add = Change::AtResume)]
+    #[arg(long, value_name = "N", value_parser = at_least_one("without --early-stop all --steps are taken"), add = Change::AtResume)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub early_stop: Option<u64>,
     /// Steps between log lines when output is not a terminal; the first and the last step have one
@@ -91,11 +90,11 @@ impl OutputOptions {
     pub(crate) fn check_held_out(&self, eval_data: &[PathBuf]) -> Result<(), UsageError> {
         let Self { checkpoint_every, eval_every, r#final, early_stop, .. } = self;
         let wants = [
-            ("--eval-every".to_owned(), *eval_every > 0),
-            (format!("--final {final}"), r#final.has_best()),
-            ("--early-stop".to_owned(), early_stop.is_some()),
+            (*eval_every > 0).then(|| "--eval-every".to_owned()),
+            r#final.has_best().then(|| format!("--final {final}")),
+            early_stop.map(|_| "--early-stop".to_owned()),
         ];
-        if let Some(option) = first_asked(wants).filter(|_| eval_data.is_empty()) {
+        if let Some(option) = wants.into_iter().flatten().next().filter(|_| eval_data.is_empty()) {
             return Err(UsageError(format!("{option} requires --eval-data")));
         }
         if *checkpoint_every == 0 && r#final.has_best() {

@@ -63,19 +63,16 @@ pub(crate) const TEMPERATURES: RangeInclusive<f32> = 1e-3..=1e3;
 
 impl TeachingOptions {
     /// Returns the first of these that is asked for.
-    pub(crate) fn first_asked(&self) -> Option<&'static str> {
-        let Self { alpha, temperature, teacher, teacher_certificate, max_teacher_kl, untrained, allow_identical } =
-            self;
-        first_asked([
-            ("--alpha", alpha.is_asked()),
-            ("--temperature", temperature.is_asked()),
-            ("--beta", teacher.beta.is_asked()),
-            ("--teacher-format", teacher.teacher_format.is_some()),
-            ("--teacher-certificate", teacher_certificate.is_some()),
-            ("--max-teacher-kl", max_teacher_kl.is_some()),
-            ("--untrained", *untrained),
-            ("--allow-identical", *allow_identical),
-        ])
+    pub(crate) fn first_asked(&self) -> Option<String> {
+        let Self { alpha, temperature, teacher, untrained, allow_identical, .. } = self;
+        let beta = &teacher.beta;
+        first_asked!(alpha, temperature, beta, untrained, allow_identical).or_else(|| self.first_of_weights())
+    }
+
+    /// Returns the first that is asked for of those that say how its weights are on the device.
+    pub(crate) fn first_of_weights(&self) -> Option<String> {
+        let Self { teacher: TeacherOptions { teacher_format, .. }, teacher_certificate, max_teacher_kl, .. } = self;
+        first_asked!(teacher_format, teacher_certificate, max_teacher_kl)
     }
 
     /// Returns the limit of a rounded teacher's distance from the exact one; none of a teacher that is exact.
@@ -85,12 +82,9 @@ impl TeachingOptions {
     pub(crate) fn certified(&self, precision: Precision) -> Result<Option<MostKl>, UsageError> {
         let format = self.teacher.teacher_format.unwrap_or_default();
         if format.is_exact() {
-            let unused = first_asked([
-                ("--teacher-certificate", self.teacher_certificate.is_some()),
-                ("--max-teacher-kl", self.max_teacher_kl.is_some()),
-            ]);
+            let Self { teacher_certificate, max_teacher_kl, .. } = self;
             let refuse = |option| Err(UsageError(format!("{option} requires --teacher-format int8")));
-            return unused.map_or(Ok(None), refuse);
+            return first_asked!(teacher_certificate, max_teacher_kl).map_or(Ok(None), refuse);
         }
         if precision == Precision::Fp32 {
             return Err(UsageError(format!(

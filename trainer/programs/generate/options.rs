@@ -100,8 +100,8 @@ impl Generation {
     /// [`UsageError`].
     pub(super) fn check(&self) -> Result<(), UsageError> {
         refuse_cublas(self.forward.gemm)?;
-        let draws = [("--top-k", self.sampling.top_k.is_some()), ("--top-p", self.sampling.top_p.is_some())];
-        match first_asked(draws) {
+        let SamplingOptions { top_k, top_p, .. } = &self.sampling;
+        match first_asked!(top_k, top_p) {
             Some(option) if self.sampling().temperature == 0.0 => Err(UsageError(format!(
                 "{option} draws from several tokens, and at --sampling-temperature 0 the likeliest is taken: give a temperature above 0"
             ))),
