@@ -18,8 +18,6 @@ pub(super) const PLAN: Names = &[
     "seq_len",
     "precision",
     "lora_rank",
-    "generate",
-    "slots",
     "arch",
     "gpus",
     "memory",
@@ -27,20 +25,8 @@ pub(super) const PLAN: Names = &[
     "check",
     "json",
 ];
-pub(super) const BENCH: Names = &[
-    "teacher",
-    "student",
-    "model",
-    "batch_size",
-    "seq_len",
-    "steps",
-    "generate",
-    "slots",
-    "sweep",
-    "kernel",
-    "out",
-    "json",
-];
+pub(super) const BENCH_STEP: Names =
+    &["teacher", "student", "model", "batch_size", "seq_len", "steps", "sweep", "out", "json"];
 pub(super) const SMOKE: Names =
     &["teacher", "student", "model", "batch_size", "seq_len", "steps", "lr", "seed", "device"];
 pub(super) const DOCTOR: Names = &["teacher", "student", "model", "bundle", "device", "json"];

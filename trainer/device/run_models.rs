@@ -60,7 +60,7 @@ impl RunModels<Checkpoint> {
         let models = Models { teacher, student: Checkpoint::open(student)? };
         check_student(cache.as_ref(), &models.student)?;
         let adapter = config.open_adapter(models.student.config())?;
-        Ok(Self { models, adapter, same_files: same_paths(config), cache })
+        Ok(Self { models, adapter, same_files: same_paths(config.models()), cache })
     }
 }
 
@@ -79,7 +79,7 @@ impl RunModels<Box<dyn Weights>> {
         let (teacher, student) = (teacher.transpose()?, read_or_random(&config.student, seeds.student)?);
         check_student(cache.as_ref(), &*student)?;
         let adapter = config.open_adapter(student.config())?;
-        Ok(Self { models: Models { teacher, student }, adapter, same_files: same_paths(config), cache })
+        Ok(Self { models: Models { teacher, student }, adapter, same_files: same_paths(config.models()), cache })
     }
 }
 

@@ -142,7 +142,7 @@ fn open(request: &Evaluation, cache: &Path) -> Result<TeacherCache, Failure> {
     }
     if forward.format == WeightFormat::Int8 && precision == Precision::Fp32 {
         return Err(Failure::usage(format!(
-            "--format int8 is computed in bf16, and {} is of --precision fp32: leave --format int8 out, or make a cache in bf16: \
+            "--format int8 is computed in bf16, and {} was made with --precision fp32: leave --format int8 out, or make a cache in bf16: \
              `precast cache --teacher TEACHER --student STUDENT --data DATA --seq-len {seq_len} --precision bf16 --out CACHE`",
             cache.path().display()
         )));

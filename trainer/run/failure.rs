@@ -42,9 +42,10 @@ pub enum Failure {
     /// There is no device, or not what a run takes of it.
     Device(DeviceError),
     /// The device or its driver failed.
-    #[error("{}{}", .0, .0.options())]
+    #[error("{}", .0.advised())]
     Driver(#[from] DriverError),
     /// Model and run do not go together.
+    #[error("{}", .0.advised())]
     Plan(#[from] PlanError),
     /// A model cannot be read or written.
     Checkpoint(#[from] CheckpointError),

@@ -32,8 +32,7 @@ impl Default for Share {
 /// The replicas' tree cannot be divided among the ranks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "--replicas {replicas} cannot be divided among {ranks} GPUs: each GPU computes 1, 2, 4, 8 ... whole replicas. Use {}, or \
-     --replicas {ranks} on {ranks} GPUs",
+    "{replicas} replicas cannot be divided among {ranks} GPUs: each GPU computes 1, 2, 4, 8 ... whole replicas. Use {}",
     ranks_for(*replicas)
 )]
 pub struct ShareError {
@@ -385,7 +384,7 @@ mod tests {
         let message = |replicas, ranks| share(replicas, ranks, 0).check().unwrap_err().to_string();
         assert!(message(4, 3).contains("1, 2 or 4 GPUs"), "{}", message(4, 3));
         assert!(message(12, 2).contains("1, 3, 6 or 12 GPUs"), "{}", message(12, 2));
-        assert!(message(1, 2).contains("--replicas 2"), "{}", message(1, 2));
+        assert!(message(1, 2).contains("Use 1 GPU"), "{}", message(1, 2));
     }
 
     #[test]

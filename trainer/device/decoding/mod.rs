@@ -18,7 +18,7 @@ type Column = fn(&Row) -> u32;
 /// A sequence that cannot be decoded on.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    #[error("{}{}", .0, .0.options())]
+    #[error("{}", .0.advised())]
     Driver(#[from] DriverError),
     /// No token is drawn from such logits.
     #[error(

@@ -10,7 +10,7 @@ use crate::base::roles::Models;
 use crate::device::DeviceError;
 use crate::device::session::{HiddenStates, Session};
 use crate::inputs::data::MicroBatch;
-use crate::options::RunConfig;
+use crate::options::ShapeOptions;
 
 /// Seeds of models that are a bare `config.json`.
 pub(crate) const RANDOM_SEEDS: Models<u64> = Models { teacher: Some(1), student: 2 };
@@ -27,22 +27,23 @@ pub struct Steps {
 impl Steps {
     /// Draws tokens below a vocabulary, the same for every step and every machine. Where the teacher is cached, their rows are
     /// those of the cache's sequences in turn.
-    pub fn new(session: &mut Session, config: &RunConfig, vocab: u32) -> Self {
+    pub fn new(
+        session: &mut Session,
+        ShapeOptions { batch_size, seq_len }: ShapeOptions,
+        accum: u32,
+        vocab: u32,
+    ) -> Self {
         session.hidden.iter_mut().for_each(HiddenStates::in_turn);
         let mut rng = Pcg64Mcg::seed_from_u64(0);
-        let mut row = || (0..=config.shape.seq_len).map(|_| rng.random_range(0..vocab)).collect::<Vec<u32>>();
-        let micros = (0..config.division.grad_accum).map(|_| {
-            let rows: Vec<Vec<u32>> = (0..config.shape.batch_size).map(|_| row()).collect();
-            MicroBatch::new(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>(), config.shape.seq_len as usize)
+        let mut row = || (0..=seq_len).map(|_| rng.random_range(0..vocab)).collect::<Vec<u32>>();
+        let micros = (0..accum).map(|_| {
+            let rows: Vec<Vec<u32>> = (0..batch_size).map(|_| row()).collect();
+            MicroBatch::new(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>(), seq_len as usize)
         });
         let micros: Vec<MicroBatch> = micros.collect();
         let counted: u64 = micros.iter().map(|micro| u64::from(micro.counted)).sum();
-        Self {
-            micros,
-            sequences: config.sequences_a_step() as usize,
-            loss_scale: (1.0 / counted as f64) as f32,
-            done: 0,
-        }
+        let sequences = (batch_size * accum) as usize;
+        Self { micros, sequences, loss_scale: (1.0 / counted as f64) as f32, done: 0 }
     }
 
     /// Asks for a step.

@@ -12,7 +12,6 @@ mod sequences;
 mod sweep;
 
 use std::fmt;
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,12 +23,13 @@ use precast_system::files::Existing;
 use serde::Serialize;
 
 use crate::base::notes::{self, note};
+use crate::base::roles::Models;
 use crate::base::stop::{Stop, end_at_signal_after};
 use crate::device;
-use crate::device::run_models::RunModels;
 use crate::inputs::checkpoint::{self, Checkpoint, ModelSource, Scratch, Weights, write_model};
+use crate::inputs::pair;
 use crate::inputs::teacher_cache::{CacheManifest, Compact, FORMAT, Filling, Made, head};
-use crate::programs::distill::read_data;
+use crate::programs::distill::read;
 use crate::programs::failure::Failure;
 use crate::ranks::{Place, RankError, Ranks};
 use crate::run::certificate;
@@ -124,20 +124,20 @@ fn check_alike(request: &CacheRequest, made: &Made, ranks: &Ranks) -> Result<(),
 }
 
 fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutcome>, Failure> {
-    let config = request.run()?;
-    config.sources()?;
-    let inputs: Vec<&Path> = config.inputs().into_iter().chain(request.key.as_deref()).collect();
+    let asked = request.data_request()?;
+    let inputs = request.inputs();
     refuse_inputs(&request.out, &inputs)?;
-    refuse_within(&request.out, &config.inputs())?;
+    refuse_within(&request.out, &inputs)?;
     let key = request.key.clone().filter(|_| ranks.is_first()).map(SigningKey::open).transpose()?;
     let sign = |bytes: &[u8]| key.as_ref().map(|key| key.sign(bytes)).transpose();
-    let models = RunModels::open(&config)?;
-    let data = read_data(&config, &models)?;
-    let teacher = models.models.teacher.as_ref().expect("a cache is of a teacher");
-    let contents = Contents::of(&data, config.shape.seq_len)?;
+    let teacher = &Checkpoint::open(&request.teacher)?;
+    let student = &Checkpoint::open(request.student.as_ref().unwrap_or(&request.teacher))?;
+    let models = Models { teacher: Some(teacher), student };
+    let data = read(&asked, models, Some(&pair::check(teacher, student)?), None)?;
+    let contents = Contents::of(&data, request.shape.seq_len)?;
     let driver = device::open_own(&request.target, &ranks.place)?;
     let arch = device::rows(driver.device())?.launches;
-    let compact = request.compact(models.models.student.config().vocab);
+    let compact = request.compact(student.config().vocab);
     let made = made(request, (teacher, compact), &data, arch.argument().to_owned())?;
     let disk_bytes = contents.bytes(made.row_bytes()) + head_bytes(&head_of(teacher, compact), request.precision);
     check_alike(request, &made, ranks)?;

@@ -144,8 +144,9 @@ impl Since {
     pub fn change(since: Option<Self>, before: &[StepRecord]) -> Option<String> {
         let passed = before.len() - Self::compared(since, before).len();
         let scored = before[..passed].iter().any(|record| record.held_out.is_some());
-        scored
-            .then(|| format!("--eval-data is of other tokens: the best checkpoint is that of the steps after {passed}"))
+        scored.then(|| {
+            format!("--eval-data has other tokens than before: the best checkpoint is that of the steps after {passed}")
+        })
     }
 }
 

@@ -35,7 +35,7 @@ use crate::ranks::{Place, Ranks};
 use crate::run::log;
 use crate::run::out::Start;
 use crate::run::rank_end;
-pub(crate) use inputs::read_data;
+pub(crate) use inputs::read;
 use open::Checked;
 use ready::ready;
 pub(crate) use rollout_steps::{EnqueuedStep, RolloutStep};

@@ -255,7 +255,7 @@ mod tests {
         let models = ModelOptions { teacher: Some(model.clone()), student: Some(model), ..ModelOptions::default() };
         let mut options = Options { models, ..Options::default() };
         options.on_policy.on_policy = Some(1.0);
-        options.on_policy.max_tokens = Some(8);
+        options.on_policy.completions.max_tokens = Some(8);
         (options.shape.batch_size, options.shape.seq_len) = (2, 16);
         options.target.device = DeviceChoice::Sim;
         options.planned().unwrap()

@@ -92,7 +92,7 @@ impl Checked {
         ranks: &Ranks,
     ) -> Result<Self, Failure> {
         let config = asked.resolve(Purpose::Run, ranks.share(1), None).map_err(|error| refused(error, ranks))?;
-        config.sources()?;
+        config.data_request()?;
         let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().chain(config.inputs()).collect();
         let is_claimed = match mode.dry_run {
             true => mode.start == Start::Resume || config.out.exists(),

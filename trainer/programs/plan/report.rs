@@ -174,7 +174,7 @@ impl Report {
             Ok(Choice { recompute, bytes: plan.device_bytes(), launches: plan.phase(MICRO).nodes.len() })
         });
         let choices = choices.collect::<Result<Vec<Choice>, Failure>>()?;
-        let kernels = Kernels::of(config, code, &plan.plan)?;
+        let kernels = Kernels::of(&config.target.kernels, code, &plan.plan)?;
         let by_bundle = || Ok(lower(Recipe { gemm: Gemm::Bundle, ..recipe })?);
         Ok(Self {
             arch,
@@ -192,7 +192,7 @@ impl Report {
             rollouts: Rollouts::of(&run, &fit)?,
             phases: phases(&plan.plan),
             replicas: Replicas::of(config.division.share, plan),
-            missing_kernels: Missing::of(config, code, &kernels),
+            missing_kernels: Missing::of(&config.target.kernels, config.model_names(), code, &kernels),
             kernels,
             launches: groups::of(&plan.plan, &groups::STEP).iter().map(StepLaunches::of).collect(),
             cublas: Products::of(&plan.plan, by_bundle)?,

@@ -78,7 +78,7 @@ const REFUSED: [(&str, &str); 18] = [
     ("use_dora", "is DoRA, which scales the rows of the base"),
     ("bias", "trains biases, and the base stays as it is here"),
     ("lora_bias", "adds biases to the adapter"),
-    ("fan_in_fan_out", "is of layers that store their weights transposed, which these models have not"),
+    ("fan_in_fan_out", "says that layers store their weights transposed, and no layer of these models does"),
     ("layer_replication", "repeats layers of the base"),
     ("trainable_token_indices", "trains rows of the embedding, and the base stays as it is here"),
     ("target_parameters", "puts adapters on parameters that are no linear layers"),
@@ -152,7 +152,7 @@ impl File {
                 ("init_lora_weights", Value::String(style)) if INITIAL.contains(&style.as_str()) => {}
                 ("init_lora_weights", style) => {
                     return Err(format!(
-                        "init_lora_weights {style} changes the base, so that this adapter is of another model. Convert it with PEFT \
+                        "init_lora_weights {style} changes the base, so that this adapter belongs to another model. Convert it with PEFT \
                          (save_pretrained with path_initial_model_for_weight_conversion), or merge it (merge_and_unload) and train a \
                          new adapter on that"
                     ));

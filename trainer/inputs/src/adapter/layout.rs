@@ -163,6 +163,8 @@ const ALL: &str = "all";
 const TARGETS: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
 
 impl Target {
+    pub const ALL: Self = Self(ALL);
+
     /// Returns all names of targets.
     pub fn names() -> impl Iterator<Item = &'static str> {
         [ALL].into_iter().chain(TARGETS)

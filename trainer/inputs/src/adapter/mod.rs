@@ -251,7 +251,7 @@ fn why_not_expected(name: &str) -> &'static str {
     match name {
         _ if name.contains("lora_embedding_") => "the embedding has no adapter here",
         _ if name.contains("lm_head") => "the head has no adapter here",
-        _ if name.contains("lora_magnitude_vector") => "it is of DoRA",
+        _ if name.contains("lora_magnitude_vector") => "it belongs to DoRA",
         _ if !name.starts_with(layout::BASE) => "PEFT's names begin with base_model.model.",
         _ => "adapter_config.json does not target it in this model",
     }

@@ -56,7 +56,7 @@ pub enum CacheError {
     )]
     Incomplete { path: PathBuf, sequences: u64 },
     /// It is of another version.
-    #[error("{} is of format {format}, expected {FORMAT}: remove the cache and make it again, with `precast cache`", path.display())]
+    #[error("{} has format {format}, expected {FORMAT}: remove the cache and make it again, with `precast cache`", path.display())]
     Format { path: PathBuf, format: u32 },
     /// A file is not as it was written.
     #[error("{}: {what}: the file is damaged. Remove the cache and make it again, with `precast cache`", path.display())]
@@ -69,7 +69,7 @@ pub enum CacheError {
     Rows { place: String, error: IoError },
     /// It is of runs with another value of an option: this one's value is `run`, which reads a cache of `is`.
     #[error(
-        "{} is of {option} {was}, and this run is of {run}: give {option} {was}, or make a cache of this run: \
+        "{} was made with {option} {was}, and this run uses {run}: give {option} {was}, or make a cache for it: \
          `precast cache --teacher TEACHER --data DATA {option} {is} --out CACHE`",
         path.display()
     )]
@@ -86,7 +86,7 @@ pub enum CacheError {
     OtherVocabulary { path: PathBuf, was: Compact, is: u32 },
     /// It is of another teacher than the one that is named.
     #[error(
-        "{} is of a teacher whose weights have the digest {was}, and those of {} have {is}: leave --teacher out, or make a cache of that \
+        "{} was made from weights with the digest {was}, and those of {} have {is}: leave --teacher out, or make a cache of that \
          one, with `precast cache`",
         path.display(),
         teacher.display()
@@ -125,7 +125,7 @@ pub enum CacheError {
     Space { path: PathBuf, needed: u64, free: u64 },
     /// It lacks a sequence.
     #[error(
-        "{} lacks sequence {key:?}: it is of other data, or another --seq-len. Make one of this data, with \
+        "{} lacks sequence {key:?}: it was made from other data, or with another --seq-len. Make one of this data, with \
          `precast cache`",
         path.display()
     )]
