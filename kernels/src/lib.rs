@@ -57,6 +57,18 @@ macro_rules! source {
 }
 use source;
 
+/// Says that a kernel has one variant, on every architecture.
+macro_rules! one_variant {
+    ($type:ident { $($fields:tt)* }) => {
+        type Variant = $type;
+
+        fn variants(&self, _arch: $crate::Arch) -> Vec<$type> {
+            vec![$type { $($fields)* }]
+        }
+    };
+}
+use one_variant;
+
 /// Every kernel of the trainer, with the launches measured on an H200.
 pub static KERNELS: Registry = Registry::with("precast", abi::OPS, tuned_launches, rebuild);
 

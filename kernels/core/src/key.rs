@@ -37,6 +37,15 @@ impl Key {
         }
     }
 
+    /// Returns a launch's parameter block with addresses set to 0: the launch's shape.
+    pub fn shape(&self, params: &[u8]) -> Vec<u8> {
+        let mut shape = params.to_vec();
+        for operand in self.kernel().operands(params) {
+            shape[operand.offset..operand.offset + 8].fill(0);
+        }
+        shape
+    }
+
     /// Returns the canonical text.
     pub fn text(&self) -> &str {
         &self.text

@@ -7,14 +7,10 @@ mod host;
 
 pub use crate::abi::Add;
 use crate::host::Views;
-use crate::{Arch, Batch, Build, Geometry, Reference, Source, Threads, source};
+use crate::{Batch, Build, Geometry, Reference, Source, Threads, one_variant, source};
 
 impl Build for Add {
-    type Variant = Threads;
-
-    fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 256 }]
-    }
+    one_variant!(Threads { threads: 256 });
 
     fn source(&self, _variant: Threads) -> Source {
         source!("add", "add.cu")

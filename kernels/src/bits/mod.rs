@@ -7,14 +7,10 @@ mod host;
 
 pub use crate::abi::BitsCompare;
 use crate::host::Views;
-use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Threads, Tolerance};
+use crate::{Batch, Build, Dtype, Geometry, Operand, Reference, Source, Threads, Tolerance, one_variant};
 
 impl Build for BitsCompare {
-    type Variant = Threads;
-
-    fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 512 }]
-    }
+    one_variant!(Threads { threads: 512 });
 
     fn source(&self, _variant: Threads) -> Source {
         Source {

@@ -7,14 +7,10 @@ mod host;
 
 pub use crate::abi::Cast;
 use crate::host::Views;
-use crate::{Arch, Batch, Build, Dtype, Geometry, Reference, Source, Threads, source};
+use crate::{Batch, Build, Dtype, Geometry, Reference, Source, Threads, one_variant, source};
 
 impl Build for Cast {
-    type Variant = Threads;
-
-    fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 256 }]
-    }
+    one_variant!(Threads { threads: 256 });
 
     fn source(&self, _variant: Threads) -> Source {
         source!("cast", "cast.cu")

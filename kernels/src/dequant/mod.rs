@@ -18,7 +18,9 @@ mod quants;
 
 pub use crate::abi::Dequant;
 use crate::host::Views;
-use crate::{Arch, Batch, Block, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance, source, variant};
+use crate::{
+    Batch, Block, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance, one_variant, source, variant,
+};
 
 pub use host::dequantize;
 
@@ -32,11 +34,7 @@ variant! {
 }
 
 impl Build for Dequant {
-    type Variant = Vectors;
-
-    fn variants(&self, _arch: Arch) -> Vec<Vectors> {
-        vec![Vectors { threads: 256, vectors: 2 }]
-    }
+    one_variant!(Vectors { threads: 256, vectors: 2 });
 
     fn source(&self, _variant: Vectors) -> Source {
         source!("dequant", "dequant.cu")

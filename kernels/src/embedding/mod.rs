@@ -13,7 +13,8 @@ mod host;
 pub use crate::abi::{EmbeddingBwd, EmbeddingFwd};
 use crate::host::Views;
 use crate::{
-    Arch, Batch, Block, Build, Dtype, Format, Geometry, Operand, Reference, Source, Threads, Tolerance, source,
+    Arch, Batch, Block, Build, Dtype, Format, Geometry, Operand, Reference, Source, Threads, Tolerance, one_variant,
+    source,
 };
 
 impl Build for EmbeddingFwd {
@@ -64,11 +65,7 @@ impl Reference for EmbeddingFwd {
 }
 
 impl Build for EmbeddingBwd {
-    type Variant = Threads;
-
-    fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 256 }]
-    }
+    one_variant!(Threads { threads: 256 });
 
     fn source(&self, _variant: Threads) -> Source {
         source!("embedding", "bwd.cu")

@@ -13,7 +13,7 @@ pub(crate) use host::dot;
 
 pub use crate::abi::{GradNormFinish, GradNormPartial};
 use crate::host::Views;
-use crate::{Arch, Batch, Build, Geometry, Reference, Source, Threads, source};
+use crate::{Arch, Batch, Build, Geometry, Reference, Source, Threads, one_variant, source};
 
 /// Elements per partial sum.
 pub const GROUP: u32 = 1 << 15;
@@ -64,11 +64,7 @@ pub(crate) use partial_of;
 partial_of!(GradNormPartial, "grad_norm");
 
 impl Build for GradNormFinish {
-    type Variant = Threads;
-
-    fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 1024 }]
-    }
+    one_variant!(Threads { threads: 1024 });
 
     fn source(&self, _variant: Threads) -> Source {
         source!("grad_norm", "finish.cu")

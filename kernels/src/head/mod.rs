@@ -27,7 +27,8 @@ mod topk;
 pub use crate::abi::{HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics, HeadNll, HeadTopk};
 use crate::host::Views;
 use crate::{
-    Arch, Batch, Build, Dtype, Fixed, Format, Geometry, Operand, Reference, Source, Threads, Tolerance, source, variant,
+    Arch, Batch, Build, Dtype, Fixed, Format, Geometry, Operand, Reference, Source, Threads, Tolerance, one_variant,
+    source, variant,
 };
 
 variant! {
@@ -278,11 +279,7 @@ impl Reference for HeadJsd {
 }
 
 impl Build for HeadNll {
-    type Variant = Threads;
-
-    fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 512 }]
-    }
+    one_variant!(Threads { threads: 512 });
 
     fn source(&self, _variant: Threads) -> Source {
         source!("head", "nll.cu")
@@ -316,11 +313,7 @@ impl Reference for HeadNll {
 }
 
 impl Build for HeadCompare {
-    type Variant = Threads;
-
-    fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 512 }]
-    }
+    one_variant!(Threads { threads: 512 });
 
     fn source(&self, _variant: Threads) -> Source {
         source!("head", "compare.cu")
@@ -355,11 +348,7 @@ impl Reference for HeadCompare {
 }
 
 impl Build for HeadMetrics {
-    type Variant = Threads;
-
-    fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 1024 }]
-    }
+    one_variant!(Threads { threads: 1024 });
 
     fn source(&self, _variant: Threads) -> Source {
         source!("head", "metrics.cu")

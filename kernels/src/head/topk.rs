@@ -9,14 +9,10 @@ use rayon::prelude::*;
 use super::{SAMPLES, chunk, tolerance};
 use crate::abi::{HeadTopk, MASKED_TOKEN, head_topk_params, micro_scalars};
 use crate::host::Views;
-use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Threads, Tolerance};
+use crate::{Batch, Build, Dtype, Geometry, Operand, Reference, Source, Threads, Tolerance, one_variant};
 
 impl Build for HeadTopk {
-    type Variant = Threads;
-
-    fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 512 }]
-    }
+    one_variant!(Threads { threads: 512 });
 
     fn source(&self, _variant: Threads) -> Source {
         Source {

@@ -11,14 +11,10 @@ pub use crate::abi::KvStore;
 pub use pool::Pool;
 
 use crate::host::Views;
-use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Threads, Tolerance, source};
+use crate::{Batch, Build, Dtype, Geometry, Operand, Reference, Source, Threads, Tolerance, one_variant, source};
 
 impl Build for KvStore {
-    type Variant = Threads;
-
-    fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 128 }]
-    }
+    one_variant!(Threads { threads: 128 });
 
     fn source(&self, _variant: Threads) -> Source {
         source!("kv", "store.cu", "pool.cuh")

@@ -3,14 +3,10 @@
 use super::{Heads, heads, host, lanes};
 use crate::abi::QkNormAt;
 use crate::host::Views;
-use crate::{Arch, Batch, Build, Dtype, Geometry, Reference, Source};
+use crate::{Batch, Build, Dtype, Geometry, Reference, Source, one_variant};
 
 impl Build for QkNormAt {
-    type Variant = Heads;
-
-    fn variants(&self, _arch: Arch) -> Vec<Heads> {
-        vec![Heads { heads: 4, threads: 32 }]
-    }
+    one_variant!(Heads { heads: 4, threads: 32 });
 
     fn source(&self, _variant: Heads) -> Source {
         // A header of its own: other users of `qk_norm.h` do not depend on it.

@@ -15,7 +15,7 @@ mod host;
 
 pub use crate::abi::{QkNormAt, QkNormBwd, QkNormDgrad, QkNormFwd};
 use crate::host::Views;
-use crate::{Arch, Batch, Build, Dtype, Geometry, Reference, Source, Threads, source, variant};
+use crate::{Batch, Build, Dtype, Geometry, Reference, Source, Threads, one_variant, source, variant};
 
 variant! {
     /// A thread takes its elements of `heads` neighboring heads.
@@ -45,11 +45,7 @@ fn heads(d: u32) -> [u32; 3] {
 }
 
 impl Build for QkNormFwd {
-    type Variant = Heads;
-
-    fn variants(&self, _arch: Arch) -> Vec<Heads> {
-        vec![Heads { heads: 4, threads: 128 }]
-    }
+    one_variant!(Heads { heads: 4, threads: 128 });
 
     fn source(&self, _variant: Heads) -> Source {
         source!("qk_norm", "fwd.cu", "head.cuh", "groups.cuh", "normalize.cuh")
@@ -90,11 +86,7 @@ impl Reference for QkNormFwd {
 }
 
 impl Build for QkNormBwd {
-    type Variant = Threads;
-
-    fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 256 }]
-    }
+    one_variant!(Threads { threads: 256 });
 
     fn source(&self, _variant: Threads) -> Source {
         source!("qk_norm", "bwd.cu", "head.cuh")
@@ -137,11 +129,7 @@ impl Reference for QkNormBwd {
 }
 
 impl Build for QkNormDgrad {
-    type Variant = Heads;
-
-    fn variants(&self, _arch: Arch) -> Vec<Heads> {
-        vec![Heads { heads: 2, threads: 128 }]
-    }
+    one_variant!(Heads { heads: 2, threads: 128 });
 
     fn source(&self, _variant: Heads) -> Source {
         // A header of its own: other users of `qk_norm.h` do not depend on it.

@@ -2,14 +2,10 @@
 
 use crate::abi::{IDLE_SLOT, NO_TOKEN, SampleAdvance, sample_advance_params};
 use crate::host::Views;
-use crate::{Arch, Batch, Build, Geometry, Operand, Reference, Source, Threads, Tolerance};
+use crate::{Batch, Build, Geometry, Operand, Reference, Source, Threads, Tolerance, one_variant};
 
 impl Build for SampleAdvance {
-    type Variant = Threads;
-
-    fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 128 }]
-    }
+    one_variant!(Threads { threads: 128 });
 
     fn source(&self, _variant: Threads) -> Source {
         Source {

@@ -22,7 +22,7 @@ pub use host::kept;
 
 pub use crate::abi::{Sample, SampleAdvance, SampleScore, SampleTop};
 use crate::host::Views;
-use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance, source, variant};
+use crate::{Batch, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance, one_variant, source, variant};
 
 variant! {
     /// A CTA takes a row.
@@ -34,11 +34,7 @@ variant! {
 }
 
 impl Build for Sample {
-    type Variant = Row;
-
-    fn variants(&self, _arch: Arch) -> Vec<Row> {
-        vec![Row { blocks: 2, threads: 512 }]
-    }
+    one_variant!(Row { blocks: 2, threads: 512 });
 
     fn source(&self, _variant: Row) -> Source {
         source!("sample", "sample.cu", "noise.cuh", "polynomial.cuh", "select.cuh")

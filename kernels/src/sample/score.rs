@@ -6,14 +6,10 @@ use super::Row;
 use super::host::likelihood;
 use crate::abi::{MASKED_TOKEN, SampleScore, sample_score_params};
 use crate::host::{Views, vectorized};
-use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance};
+use crate::{Batch, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance, one_variant};
 
 impl Build for SampleScore {
-    type Variant = Row;
-
-    fn variants(&self, _arch: Arch) -> Vec<Row> {
-        vec![Row { blocks: 2, threads: 512 }]
-    }
+    one_variant!(Row { blocks: 2, threads: 512 });
 
     fn source(&self, _variant: Row) -> Source {
         Source {

@@ -12,14 +12,10 @@ use super::Row;
 use super::host::rank_of;
 use crate::abi::{SampleTop, sample_top_params};
 use crate::host::Views;
-use crate::{Arch, Batch, Build, Dtype, Format, Geometry, Operand, Reference, Source, Tolerance};
+use crate::{Batch, Build, Dtype, Format, Geometry, Operand, Reference, Source, Tolerance, one_variant};
 
 impl Build for SampleTop {
-    type Variant = Row;
-
-    fn variants(&self, _arch: Arch) -> Vec<Row> {
-        vec![Row { blocks: 2, threads: 512 }]
-    }
+    one_variant!(Row { blocks: 2, threads: 512 });
 
     fn source(&self, _variant: Row) -> Source {
         Source {

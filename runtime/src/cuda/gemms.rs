@@ -59,7 +59,7 @@ impl CublasGemms {
     ) -> Result<(), DriverError> {
         let label = &node.label;
         let operation = Operation::new(self.functions, label, gemm)?;
-        let shape = (gemm.key.clone(), gemm.shape(), gemm.factors.is_some());
+        let shape = (gemm.key.clone(), gemm.key.shape(&gemm.params), gemm.factors.is_some());
         let algorithm = match self.known.get(&shape) {
             Some(algorithm) => *algorithm,
             None => {

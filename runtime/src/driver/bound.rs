@@ -41,17 +41,6 @@ pub struct BoundGemm {
     pub factors: Option<u64>,
 }
 
-impl BoundGemm {
-    /// Returns the parameter block with addresses set to 0: the GEMM's shape.
-    pub(crate) fn shape(&self) -> Vec<u8> {
-        let mut params = self.params.clone();
-        for operand in self.key.kernel().operands(&self.params) {
-            params[operand.offset..operand.offset + 8].fill(0);
-        }
-        params
-    }
-}
-
 impl BoundWork {
     /// Returns the kernel key; none for an exchange.
     pub fn key(&self) -> Option<&Key> {

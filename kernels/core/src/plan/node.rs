@@ -192,11 +192,7 @@ impl Launch {
 
     /// Returns the parameter block with addresses set to 0: the launch's shape.
     pub fn shape(&self) -> Vec<u8> {
-        let mut params = self.params.clone();
-        for operand in self.key.kernel().operands(&self.params) {
-            params[operand.offset..operand.offset + 8].fill(0);
-        }
-        params
+        self.key.shape(&self.params)
     }
 
     /// Returns the bytes that it must move.
