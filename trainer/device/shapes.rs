@@ -76,13 +76,8 @@ impl Shapes {
         cache.as_ref().map_or(Ok(()), |cache| cache.check_student(student.0.vocab))?;
         let cache = cache.map(|cache| cache.manifest().clone());
         let adapter = config.open_adapter(&student.0)?;
-        Ok(Self {
-            teacher,
-            student,
-            adapters: adapters(adapter.as_ref()),
-            same_files: same_paths(config.models()),
-            cache,
-        })
+        let (adapters, same_files) = (adapters(adapter.as_ref()), same_paths(config.models()));
+        Ok(Self { teacher, student, adapters, same_files, cache })
     }
 
     /// In which form a frozen student is to live on the device.

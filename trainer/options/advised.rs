@@ -61,18 +61,13 @@ impl Advised for PlanError {
             Self::Replicas(error) => return error.options(),
             Self::StoredWithoutAdapters => ": give --lora-rank or --adapter, or --student-format bf16",
             Self::Int8Precision => ": use --precision bf16 or int8, or weights in bf16",
-            Self::Int8Depth { .. } => ": use bf16 in place of int8",
             Self::StudentRotation { .. } => ". Use --precision bf16",
             Self::StoredInt8 => ". Leave --student-format out, or use --precision bf16",
-            Self::Rotation { .. } => ". Use weights in bf16, or stored",
             Self::BaseWithoutAdapters => ": give --lora-rank or --adapter",
             Self::NoTeacher => ": give --teacher",
             Self::Tokens { .. } => ": change --batch-size or --seq-len",
             Self::TooLarge { .. } => ", or use a smaller --batch-size or --seq-len",
-            Self::TeacherNarrower { .. }
-            | Self::Rank { .. }
-            | Self::UnknownProjection { .. }
-            | Self::Vocabulary { .. } => "",
+            _ => "",
         };
         options.into()
     }

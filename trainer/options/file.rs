@@ -18,18 +18,8 @@ use super::usage::{UsageError, flag};
 use crate::base::impostors::read_text;
 
 /// Options that a command line alone has: they say what to do with a run, or where.
-pub(crate) const OF_COMMAND_LINE: [&str; 10] = [
-    "arch",
-    "config",
-    "dry_run",
-    "gpus",
-    "overwrite",
-    "print_config",
-    "rendezvous",
-    "resume",
-    "separate_allocations",
-    "verbose",
-];
+pub(crate) const OF_COMMAND_LINE: &str =
+    "arch config dry_run gpus overwrite print_config rendezvous resume separate_allocations verbose";
 
 /// The options of a file: of each that is given, the texts of its values.
 #[derive(Debug, Default)]
@@ -108,7 +98,7 @@ fn known(text: &str) -> Result<&'static str, String> {
 /// The error for a name that no option has, with the one that is most like it, as clap finds it.
 fn unknown(text: &str) -> String {
     let name = text.replace('-', "_");
-    if OF_COMMAND_LINE.contains(&&*name) {
+    if OF_COMMAND_LINE.split(' ').any(|other| other == name) {
         return format!("{text} is an option of the command line only: leave it out here, and give {}", flag(&name));
     }
     let asked = OPTIONS.clone().try_get_matches_from([argument(text, "")]);

@@ -210,7 +210,7 @@ pub enum PlanError {
     /// An int8 GEMM's rows are too wide to quantize.
     #[error(
         "int8 quantizes rows in a CTA's registers, which suffice up to a depth of {}, and {module} sums over {depth}, forward or for the \
-         gradient of its input",
+         gradient of its input: use bf16 in place of int8",
         precast_kernels::int8::MOST_DEPTH
     )]
     Int8Depth {
@@ -238,7 +238,7 @@ pub enum PlanError {
     /// An int8 GEMM has a depth without a rotation.
     #[error(
         "int8 rotates what a GEMM sums over in blocks of 16 to 128 elements, and {module} sums over {depth}: the largest power \
-         of two that divides it is {block}"
+         of two that divides it is {block}. Use weights in bf16, or stored"
     )]
     Rotation {
         /// The first matrix of that depth.
