@@ -43,10 +43,11 @@ class Logger:
         self.start()
 
     def start(self):
-        environment = {**os.environ, "MLFLOW_TRACKING_URI": STORES.get(self.name, "")}
+        path = f"{pathlib.Path(sys.executable).parent}:{LOG.parent}:{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path, "MLFLOW_TRACKING_URI": STORES.get(self.name, "")}
         self.said = open(dir / f"{self.name}.txt", "a")
-        self.process = subprocess.Popen([sys.executable, LOG, "--to", self.name.split()[0], run], cwd=dir,
-                                        env=environment, stdout=self.said, stderr=self.said)
+        self.process = subprocess.Popen([precast, "log", "--to", self.name.split()[0], run], cwd=dir, env=environment,
+                                        stdout=self.said, stderr=self.said)
         self.until = time.monotonic() + random.uniform(3, 9)
 
     def look(self):
