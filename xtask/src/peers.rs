@@ -180,6 +180,9 @@ mod tests {
     #[test]
     fn an_unknown_check_is_refused_by_name() {
         let refused = peers(&["tensorbord".to_owned()]).unwrap_err().to_string();
-        assert_eq!(refused, "no check `tensorbord`: there are tensorboard, adapters, export, students, masks, trackers");
+        assert_eq!(
+            refused,
+            "no check `tensorbord`: there are tensorboard, adapters, export, students, masks, trackers"
+        );
     }
 }

@@ -20,7 +20,7 @@ use super::package::About;
 const LOG: &str = include_str!("../../../trainer/log/precast-log");
 
 /// Packages of trackers, each an extra of its name, in the oldest versions that `cargo xtask peers trackers` has passed.
-const TRACKERS: [&str; 3] = ["wandb>=0.31", "mlflow>=3.17", "trackio>=0.43"];
+const TRACKERS: [&str; 3] = ["wandb>=0.19.11", "mlflow>=2.22", "trackio>=0.43"];
 
 /// Returns the name of a wheel and its bytes. `version` is that of wheels.
 pub fn wheel(about: &About, version: &str, programs: &Programs, materials: &[u8]) -> Result<(String, Vec<u8>)> {
@@ -147,9 +147,9 @@ Requires-Python: >=3.7
 Provides-Extra: compiler
 Requires-Dist: nvidia-cuda-nvrtc==13.0.88; extra == \"compiler\"
 Provides-Extra: wandb
-Requires-Dist: wandb>=0.31; extra == \"wandb\"
+Requires-Dist: wandb>=0.19.11; extra == \"wandb\"
 Provides-Extra: mlflow
-Requires-Dist: mlflow>=3.17; extra == \"mlflow\"
+Requires-Dist: mlflow>=2.22; extra == \"mlflow\"
 Provides-Extra: trackio
 Requires-Dist: trackio>=0.43; extra == \"trackio\"
 Description-Content-Type: text/markdown
