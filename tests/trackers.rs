@@ -76,7 +76,7 @@ fn a_tracker_has_each_step_once_whatever_is_killed() {
     assert_eq!(logged(&case, "precast.out"), lines);
     assert!(contents(&case.out()) == before, "the directory is the run's");
 
-    // The run was killed, too, and goes on from step 2: lines behind it are cut and written again, in other times.
+    // The run was killed, too, and goes on from step 2: lines behind it are truncated and written again, in other times.
     let mut follows = log(&case, "trackio out").stdout(Stdio::null()).spawn().unwrap();
     lines.push(line(5, 0.125));
     write(&case, &lines);
