@@ -19,7 +19,7 @@ const GLOSSARY: &str = "docs/glossary.md";
 const THIS: &str = "tests/words.rs";
 
 /// Phrases with a word of the glossary's last column: what is meant has that name, here or elsewhere.
-const PHRASES: [&str; 7] = [
+const PHRASES: [&str; 8] = [
     // Of numbers.
     "dot product",
     "sum of products",
@@ -31,6 +31,8 @@ const PHRASES: [&str; 7] = [
     "threadblock swizzle",
     // A field of run.json, which programs read.
     "rows_passed_over",
+    // What has runs in it there.
+    "mlflow's experiment",
 ];
 
 /// Folders that may have a word, and why.

@@ -14,6 +14,7 @@ mod generate;
 mod help;
 mod init;
 mod kernels;
+mod log;
 mod merge;
 mod plan;
 mod renamed;
@@ -117,6 +118,8 @@ enum Command {
     /// Panic, to show what a bug report looks like
     #[command(hide = true)]
     Bug,
+    /// Send a run's metrics to wandb, mlflow or trackio, also while the run is training
+    Log(log::Arguments),
     /// Rewrite a run's report.html, also while the run is training
     Report {
         /// The run's output directory
@@ -187,6 +190,7 @@ pub fn main() -> Result<(), Failure> {
         }
         Command::Man { directory } => shell::man(&directory),
         Command::Bug => panic!("asked for by name"),
+        Command::Log(arguments) => log::run(arguments),
         Command::Report { run } => {
             report::write(&run)?;
             say!("{}", run.join(REPORT).display());
