@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use precast::inputs::checkpoint::Checkpoint;
 use precast_kernels::Arch;
 use precast_plan::{
-    EvaluationPlan, Gemm, ModelConfig, Objective, Precision, Recipe, Recompute, TrainingPlan, TrainingRequest,
+    EvaluationPlan, ModelConfig, Objective, Precision, Recipe, Recompute, TrainingPlan, TrainingRequest,
 };
 use proptest::prelude::*;
 
@@ -126,7 +126,7 @@ fn a_panic_says_that_it_is_a_bug_and_what_to_send() {
 
 fn recipe(batch: u32, seq_len: u32, precision: Precision, recompute: Recompute) -> Recipe {
     let objective = Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 };
-    Recipe { batch, seq_len, precision, objective, weight_decay: 0.0, clip: 1.0, recompute, gemm: Gemm::Bundle }
+    Recipe { batch, seq_len, precision, objective, clip: 1.0, recompute, ..Recipe::PLAIN }
 }
 
 /// Sizes near every edge that a configuration has.

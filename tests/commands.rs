@@ -99,7 +99,7 @@ fn in_full(command: &str, dir: &Path, out: &str) -> Vec<String> {
     }
     let takes: &[&str] = match arguments[1].as_str() {
         "distill" | "train" => &["--steps", "--batch-size", "--seq-len"],
-        "plan" if arguments.iter().any(|word| word == "--generate") => &["--seq-len"],
+        "plan" if arguments[2] == "generate" => &["--seq-len"],
         // Sequences are as long as those of the cache.
         "eval" if arguments.iter().any(|word| word == "--teacher-cache") => &["--batch-size"],
         "plan" | "eval" => &["--batch-size", "--seq-len"],

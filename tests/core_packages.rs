@@ -8,7 +8,7 @@ use crate::support::prelude::*;
 const CORE: [&str; 7] = ["aot", "fatbins", "fatbins/system", "kernels/abi", "kernels/core", "kernels/simt", "runtime"];
 
 /// Packages of the trainer, as sources import them.
-const CLIENTS: [&str; 4] = ["precast_kernels", "precast_models", "precast_plan", "precast::"];
+const CLIENTS: [&str; 5] = ["precast_kernels", "precast_models", "precast_plan", "precast_inputs", "precast::"];
 
 /// Names that only the trainer has a use for.
 struct Names {

@@ -10,7 +10,7 @@ use precast_kernels::{Arch, Block, KERNELS, Key, KeyVariant};
 use precast_plan::decoding::{BUCKETS, PREFILL, decode_phase};
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
-    Adapters, ComparisonPlan, DecodeCheckPlan, DecodeRequest, Decoding, EvaluationPlan, Formats, Gemm, GenerationPlan,
+    Adapters, ComparisonPlan, DecodeCheckPlan, DecodeRequest, Decoding, EvaluationPlan, Formats, GenerationPlan,
     HiddenPlan, ModelConfig, Objective, Plan, PlanError, Precision, Recipe, Recompute, Resident, Sampling,
     SequenceLength, Share, Slots, Staged, Student, Target, Teacher, Tensor, TopTokens, TrainingPlan, TrainingRequest,
     build_keys, guard::GUARD, keys, staged::CERTIFY,
@@ -84,8 +84,7 @@ prop_compose! {
 
 fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
     let objective = Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 };
-    let (recompute, gemm) = (Recompute::None, Gemm::Bundle);
-    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, recompute, gemm }
+    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, ..Recipe::PLAIN }
 }
 
 /// Runs a whole step through the recorder, from the bundle of the build's list, and returns what it launched.

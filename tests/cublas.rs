@@ -143,7 +143,7 @@ fn a_library_that_cannot_be_used_ends_the_start_with_its_remedy() {
     }
 
     // The simulated GPU executes references, and says so.
-    for command in ["distill --allow-identical --data data.bin --out out", "plan", "bench"] {
+    for command in ["distill --allow-identical --data data.bin --out out", "plan", "bench step"] {
         let models = "--gemm cublas --device sim --teacher model --student model";
         let mut simulated = precast();
         simulated.with([command, models]).current_dir(found.path());

@@ -117,7 +117,7 @@ fn every_command_names_a_gpu_that_no_build_serves() {
         &format!("distill {models} --out {}", out.display()),
         &format!("distill {models} --out {} --dry-run", out.display()),
         &format!("eval --model {teacher} --data {data}"),
-        &format!("bench {PLAN}"),
+        &format!("bench step {PLAN}"),
         &format!("plan {PLAN}"),
         "selftest",
     ] {
@@ -149,7 +149,7 @@ fn auto_does_not_fall_back_where_there_are_kernels_for_a_gpu() {
     let models = format!("--teacher {model} --student {model} --allow-identical --data {data} --out {}", out.display());
     let distill = format!("distill {models} --steps 1 --batch-size 1 --seq-len 8");
     let eval = format!("eval --untrained --model {model} --data {data} --seq-len 8");
-    for line in [&*distill, &eval, &format!("bench {PLAN}"), "selftest"] {
+    for line in [&*distill, &eval, &format!("bench step {PLAN}"), "selftest"] {
         let line = format!("{line} --bundle {bundle}");
         on(&without_gpu, &line).fails(4, ["the NVIDIA driver sees no GPU", "--device sim", "kernels for sm_121"]);
         precast().with(&line).fails(4, ["no NVIDIA driver", "--device sim", "kernels for sm_121"]);

@@ -71,7 +71,7 @@ fn of_training() -> Vec<(Vec<&'static str>, Vec<&'static str>)> {
 fn of_generation() -> (Vec<&'static str>, Vec<&'static str>) {
     let slots = "--model model --slots 64 --seq-len 64 --precision bf16 --device cuda:0";
     // A slot is as long as the longest row takes.
-    (vec!["generate --max-tokens 61 --data prompts.jsonl", slots], vec!["plan --generate", slots])
+    (vec!["generate --max-tokens 61 --data prompts.jsonl", slots], vec!["plan generate", slots])
 }
 
 #[test]

@@ -85,9 +85,9 @@ fn masked_losses_are_means_over_the_tokens_that_count() {
     for beta in BETAS {
         let config = config(&models.teacher, &models.student, |options| {
             options.shape.batch_size = 4;
-            options.teaching.temperature = 3.0;
-            options.teaching.alpha = 0.3;
-            options.teaching.teacher.beta = beta;
+            options.teaching.temperature = 3.0.into();
+            options.teaching.alpha = 0.3.into();
+            options.teaching.teacher.beta = beta.into();
         });
         let mut session = session(&config);
         let batch = batch(&rows, 16);
@@ -118,9 +118,9 @@ fn the_gradient_is_that_of_the_loss_by(beta: f32) {
     let (temperature, alpha) = (3.0f64, 0.3f64);
     let config = config(&models.teacher, &models.student, |options| {
         options.shape.batch_size = 4;
-        options.teaching.temperature = temperature as f32;
-        options.teaching.alpha = alpha as f32;
-        options.teaching.teacher.beta = beta;
+        options.teaching.temperature = (temperature as f32).into();
+        options.teaching.alpha = (alpha as f32).into();
+        options.teaching.teacher.beta = beta.into();
     });
     let mut session = session(&config);
     let batch = batch(&rows, 16);
@@ -136,7 +136,7 @@ fn the_gradient_is_that_of_the_loss_by(beta: f32) {
         let shifted = dir.path().join("shifted");
         let source = Checkpoint::open(&models.student).unwrap();
         let parameters = precast_plan::Parameters::new(source.config()).list;
-        let model = precast::inputs::checkpoint::Student {
+        let model = precast::inputs::checkpoint::ModelSource {
             config: &source.json,
             parameters: &parameters,
             dtype: precast::inputs::checkpoint::stored(precast_kernels::Dtype::F32),
@@ -207,7 +207,7 @@ fn the_optimizer_is_adamw_with_clip_and_decay_of_matrices() {
         options.optimizer.clip = clip as f32;
         options.optimizer.weight_decay = decay as f32;
         (options.optimizer.lr, options.optimizer.warmup) = (1e-2, 2);
-        (options.optimizer.schedule, options.steps) = (Schedule::Cosine, 4);
+        (options.optimizer.schedule, options.steps) = (Schedule::Cosine, 4.into());
     });
     let mut session = session(&config);
     let parameters = session.plan.student.weights.parameters.list.clone();
@@ -281,10 +281,10 @@ fn a_teacher_equal_to_the_student_gives_exactly_zero() {
     let exact = [precast_plan::Precision::Fp32, precast_plan::Precision::Bf16];
     for (precision, beta) in exact.into_iter().flat_map(|precision| BETAS.map(|beta| (precision, beta))) {
         let (_models, config) = identical(|options| {
-            options.teaching.teacher.beta = beta;
-            options.teaching.alpha = 1.0;
+            options.teaching.teacher.beta = beta.into();
+            options.teaching.alpha = 1.0.into();
             options.optimizer.weight_decay = 0.0;
-            options.teaching.temperature = 1.7;
+            options.teaching.temperature = 1.7.into();
             options.arithmetic.precision = precision;
         });
         let mut session = session(&config);

@@ -294,7 +294,7 @@ fn a_model_that_names_no_end_is_noted_once() {
 #[test]
 fn a_generation_is_planned_and_measured() {
     let case = Case::new(0);
-    let run = |name: &str, arguments: &str| case.run(format!("{name} --generate --model student.json {arguments}"));
+    let run = |name: &str, arguments: &str| case.run(format!("{name} generate --model student.json {arguments}"));
     let shape = "--slots 66 --prompt-tokens 3 --max-tokens 9";
     let mut plan = run("plan", "--slots 66 --seq-len 12 --json");
     let planned = plan.args(on_device()).json();

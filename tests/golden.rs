@@ -183,8 +183,8 @@ impl Golden {
         let change = |options: &mut Options| {
             (options.shape.batch_size, options.shape.seq_len) = (settings.B, settings.S);
             if let Some((alpha, temperature)) = settings.alpha.zip(settings.T) {
-                (options.teaching.alpha, options.teaching.temperature) = (alpha, temperature);
-                options.teaching.teacher.beta = settings.beta.unwrap_or_default();
+                (options.teaching.alpha, options.teaching.temperature) = (alpha.into(), temperature.into());
+                options.teaching.teacher.beta = settings.beta.unwrap_or_default().into();
             }
             options.adapting.adapter = self.adapter();
             change(options);

@@ -66,7 +66,8 @@ fn certificates_have_the_kl_of_int8() {
             row.to_string() + "\n"
         });
         golden.case.write("first.jsonl", rows.collect::<String>());
-        let eval = "eval --untrained --json --format int8 --against bf16 --model golden/student --data first.jsonl";
+        let eval =
+            "eval compare --untrained --json --format int8 --against bf16 --model golden/student --data first.jsonl";
         let measured =
             golden.case.run([eval, &format!("--batch-size {batch} --seq-len {seq_len}")]).json()["measured"].take();
         let mean = expected.values("kl")[0];

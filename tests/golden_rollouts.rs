@@ -85,7 +85,7 @@ impl Replay {
         let settings = &golden.settings;
         let mut config = golden.config(|options| {
             (options.optimizer.weight_decay, options.optimizer.clip) = (settings.wd, settings.clip);
-            (options.on_policy.on_policy, options.on_policy.max_tokens) = (Some(1.0), Some(settings.S / 2));
+            (options.on_policy.on_policy, options.on_policy.completions.max_tokens) = (Some(1.0), Some(settings.S / 2));
         });
         let (alpha, temperature) = (settings.alpha.unwrap(), settings.T.unwrap());
         config.objective = Objective::Distill { alpha, temperature, beta: settings.beta.unwrap() };

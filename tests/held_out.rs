@@ -99,7 +99,7 @@ fn the_best_checkpoint_stays_beside_the_latest() {
     // By other data it starts again: the score that made that one the best says nothing of these.
     token_file(case.dir.path(), "held-out.bin", 17 * 2, 96);
     let [_, stderr] = run("--steps 8 --resume").says();
-    let change = "--eval-data is of other tokens: the best checkpoint is that of the steps after 7";
+    let change = "--eval-data has other tokens than before: the best checkpoint is that of the steps after 7";
     assert!(stderr.contains(&format!("note: {change}\n")), "{stderr}");
     assert_eq!(checkpoints(), ["checkpoint-8"]);
     let record = case.record("out");

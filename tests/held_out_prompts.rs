@@ -63,7 +63,7 @@ fn completions_are_scored_alike_in_any_slots_parts_and_ranks() {
     // Longer ones do not compare with these: the best step is one of those after them.
     let longer = "--precision bf16 --max-tokens 10 --replicas 4 --steps 6 --resume";
     let [_, stderr] = run(&case, ("data-one", "held-out.jsonl"), longer).says();
-    let said = "--eval-data is of other tokens: the best checkpoint is that of the steps after 4";
+    let said = "--eval-data has other tokens than before: the best checkpoint is that of the steps after 4";
     assert!(stderr.contains(said), "{stderr}");
 }
 

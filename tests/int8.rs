@@ -14,7 +14,7 @@ fn case() -> Case {
 }
 
 fn certified(case: &Case, arguments: &str) -> Value {
-    case.run(["eval --untrained --json --format int8 --against bf16", arguments]).json()
+    case.run(["eval compare --untrained --json --format int8 --against bf16", arguments]).json()
 }
 
 fn kl(measured: &Value) -> f64 {
@@ -89,7 +89,7 @@ fn exact_forms_are_no_distance_apart() {
     let case = case();
     stored(&case, Block::Q5_1);
     let forms = "--json --format stored --against bf16 --seq-len 32";
-    let found = case.run(["eval --untrained --model model.gguf --data data.bin", forms]).json();
+    let found = case.run(["eval compare --untrained --model model.gguf --data data.bin", forms]).json();
     assert_exact(&found["measured"]);
     assert_eq!(found["measured"]["perplexity"], found["measured"]["exact_perplexity"]);
 }
@@ -106,7 +106,7 @@ fn a_certificate_is_of_a_teacher_and_its_kernels() {
     assert_eq!(known["by"]["certificate"], written);
     // Of another model, of other sources, or of none.
     case.model("other", 3, &[]);
-    run("other-out", "--teacher other").fails(5, ["the digest of the weights was ", "precast eval --model"]);
+    run("other-out", "--teacher other").fails(5, ["the digest of the weights was ", "precast eval compare --model"]);
     let changed = |change: fn(&mut Value)| {
         let mut changed = written.clone();
         change(&mut changed);
@@ -124,7 +124,7 @@ fn a_certificate_is_of_a_teacher_and_its_kernels() {
         (|all| all["measured"] = Value::Null, "it is no certificate"),
         (|all| all["measured"]["kl_mean"] = (-5).into(), "kl_mean is -5, expected from 0 to kl_max"),
         (|all| all["measured"]["agreement"] = 7.into(), "agreement is 7, expected from 0 to 1"),
-        (|all| all["vocab"] = 1.into(), "it is of 1 tokens, and the teacher chooses among"),
+        (|all| all["vocab"] = 1.into(), "its vocabulary has 1 tokens, and the teacher's has"),
         (|all| all["against"] = "int8".into(), "it is against int8: expected an exact form, bf16 or stored"),
     ];
     for (change, reason) in changes {
@@ -136,12 +136,13 @@ fn a_certificate_is_of_a_teacher_and_its_kernels() {
         .fails(1, ["KL 0.50000 nats", "--max-teacher-kl 0.02 allows"]);
     // Where it was measured is recorded, not compared.
     changed(|all| all["arch"] = "sm_89".into()).succeeds();
-    run("changed", "--teacher-format bf16").fails(2, "is of a teacher that is not exact");
+    run("changed", "--teacher-format bf16").fails(2, "requires --teacher-format int8");
     fs::remove_file(case.path("certificate")).unwrap();
     run("none", "").fails(5, "cannot read it");
     // What is there and no certificate stays.
     case.write("certificate", "mine");
-    let again = "eval --untrained --model teacher --data data.bin --format int8 --against bf16 --out certificate";
+    let again =
+        "eval compare --untrained --model teacher --data data.bin --format int8 --against bf16 --out certificate";
     assert_eq!((case.run(again).ends().0, case.text("certificate")), (Some(2), "mine".to_owned()));
 }
 

@@ -82,7 +82,7 @@ fn a_run_first_says_what_it_runs_on() {
     let [json, stderr] = case.run([eval, "--json"]).says();
     let is_json = serde_json::from_str::<Value>(&json).is_ok();
     assert!(is_json && !stderr.contains("device "), "{json}\n{stderr}");
-    let bench = "bench --steps 1 --batch-size 2 --seq-len 16 --student student --teacher teacher.json";
+    let bench = "bench step --steps 1 --batch-size 2 --seq-len 16 --student student --teacher teacher.json";
     let lines = ["teacher  teacher.json: random weights", "student  student: F32, 20 tensors"];
     expect(&case.run(bench).succeeds(), &lines);
 }

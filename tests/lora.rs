@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use precast::inputs::adapter::{Adapter, Layout, Lora, Target, fill_adapter};
-use precast::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, Weights, write_model};
+use precast::inputs::checkpoint::{Checkpoint, CheckpointError, ModelSource, Scratch, Weights, write_model};
 use precast::inputs::data::MicroBatch;
 use precast_kernels::{Block, Dtype};
 use precast_plan::{Factor, Formats, ModelConfig, Parameters};
@@ -43,7 +43,7 @@ pub fn adapter(dir: &Path, name: &str, model: &ModelConfig, lora: &Lora, seed: u
 fn in_dtype(model: &Path, out: &Path, dtype: Stored) -> PathBuf {
     let model = Checkpoint::open(model).unwrap();
     let parameters = Parameters::new(model.config()).list;
-    let student = Student { config: &model.json, parameters: &parameters, dtype, tokenizer_from: &[] };
+    let student = ModelSource { config: &model.json, parameters: &parameters, dtype, tokenizer_from: &[] };
     write_model(out, Existing::Keep, &student, |parameter, write| -> Result<(), CheckpointError> {
         let values = floats(model.read(parameter, Dtype::F32.into(), &mut Scratch::default())?);
         let halves = |narrow: fn(f32) -> [u8; 2]| values.iter().flat_map(|value| narrow(*value)).collect::<Vec<u8>>();
@@ -288,7 +288,7 @@ fn a_run_whose_gradients_are_all_zero_is_refused() {
     // What it says is true: it is not the run itself that refuses.
     let config = config(&case.student, &case.student, |options| {
         options.adapting.lora_rank = Some(4);
-        options.teaching.alpha = 1.0;
+        options.teaching.alpha = 1.0.into();
     });
     let mut session = session(&config);
     let rows: [&[u32]; 2] = [&[1; 17], &[2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18]];
@@ -363,7 +363,7 @@ fn what_a_run_writes_scores_and_merges() {
 #[test]
 fn a_benchmark_measures_an_adapter() {
     let case = Case::new(17);
-    let shape = "bench --json --batch-size 1 --seq-len 16 --steps 2 --teacher student.json --student student.json";
+    let shape = "bench step --json --batch-size 1 --seq-len 16 --steps 2 --teacher student.json --student student.json";
     let record = case.run([shape, "--lora-rank 3 --student-format stored"]).json();
     assert_eq!((&record["config"]["lora_rank"], &record["config"]["student_format"]), (&3.into(), &"stored".into()));
     assert!(record["kernels"].to_string().contains("lora"), "{record}");

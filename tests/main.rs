@@ -88,6 +88,7 @@ mod teacher_cache_ranks;
 mod teacher_cache_signed;
 mod teacher_distance;
 mod teacher_score;
+mod trackers;
 mod train;
 mod tuned;
 mod unlaunched;

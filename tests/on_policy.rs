@@ -178,13 +178,13 @@ fn steps_on_completions_are_planned_and_measured() {
     let case = Case::empty();
     case.write("tiny.json", tiny_config(&[]).to_string());
     let command = |name: &str, arguments: &str| {
-        let models = "--teacher tiny.json --student tiny.json --on-policy --batch-size 2 --grad-accum 3 --seq-len 16";
+        let models = "--teacher tiny.json --student tiny.json --batch-size 2 --grad-accum 3 --seq-len 16";
         let mut command = precast();
         command.current_dir(case.dir.path()).with([name, models, arguments]).args(on_device());
         command
     };
-    let planned = command("plan", "--max-tokens 9 --json").json();
-    let measured = command("bench", "--max-tokens 9 --steps 3 --out bench --json").json();
+    let planned = command("plan --on-policy", "--max-tokens 9 --json").json();
+    let measured = command("bench on-policy", "--max-tokens 9 --steps 3 --out bench --json").json();
     assert_eq!(planned["memory"], measured["memory"]["planned"]);
     assert_eq!([&planned["rollouts"]["slots"], &measured["slots"], &measured["prompt_tokens"]], [6, 6, 7]);
     let step = &measured["step"];
@@ -196,8 +196,8 @@ fn steps_on_completions_are_planned_and_measured() {
     assert!(case.text("bench/report.html").contains("6 slots of 16 tokens"));
     // Short sequences are in short micro-batches.
     let short = "--prompt-tokens 2 --max-tokens 3 --steps 1";
-    let step = command("bench", &format!("{short} --json")).json()["step"].clone();
+    let step = command("bench on-policy", &format!("{short} --json")).json()["step"].clone();
     assert_eq!([&step["positions"], &step["padding_share"]], [&json!(6 * 4), &json!(0.25)]);
     let said = ["6 of 2 + 3 tokens", "ms: 18 new tokens in 6 slots", "\nmismatch          0\n", "keys and values"];
-    command("bench", short).prints(said);
+    command("bench on-policy", short).prints(said);
 }

@@ -20,7 +20,7 @@ fn refused(case: &Case, reasons: &[impl AsRef<str>]) {
     for command in [
         format!("distill {PAIR} --data golden/tokens.bin --out run"),
         "eval --device sim --model golden/student --data golden/tokens.bin".to_owned(),
-        format!("bench --device sim {PAIR} --out bench"),
+        format!("bench step --device sim {PAIR} --out bench"),
         format!("plan --arch sm_89 {PAIR}"),
         "selftest --device sim".to_owned(),
         "kernels".to_owned(),
@@ -53,7 +53,7 @@ fn a_signed_bundle_of_an_older_version_is_refused_everywhere() {
     for name in ["older.bundle.minisig", "older.pub"] {
         let _ = fs::copy(older.join(name), case.path(name.replace("older.bundle", "bundle")));
     }
-    refused(&case, &["the bundle is of format 1"]);
+    refused(&case, &["the bundle has format 1"]);
     // The run's models stand in the remedy.
     let models = "--teacher golden/teacher --student golden/student --data golden/tokens.bin --seq-len 64 --out out";
     let message = case.run(["distill --bundle bundle --trusted-key older.pub", models]).fails(3, "");
@@ -64,7 +64,7 @@ fn a_signed_bundle_of_an_older_version_is_refused_everywhere() {
         aot.with(line).current_dir(case.dir.path());
         aot
     };
-    aot("verify bundle --trusted-key older.pub").fails(3, "the bundle is of format 1");
+    aot("verify bundle --trusted-key older.pub").fails(3, "the bundle has format 1");
     assert!(aot("inspect bundle").succeeds().contains("swiglu.fwd"));
     assert!(aot("diff bundle bundle").succeeds().contains("0 modules differ"));
 }

@@ -88,7 +88,7 @@ fn a_benchmark_replaces_a_benchmark() {
     let case = Case::new(0);
     for _ in 0..2 {
         let models = "--teacher student.json --student student.json --batch-size 1 --seq-len 16 --steps 1";
-        case.run(["bench --device sim --out figures", models]).succeeds();
+        case.run(["bench step --device sim --out figures", models]).succeeds();
     }
 }
 

@@ -182,7 +182,7 @@ fn under_a_poisoning_driver(kind: &str) {
     run(&format!("distill {pair} {files}")).succeeds();
     assert_eq!(case.metrics("out").len(), 3);
     assert_sealed();
-    run(&format!("bench {pair}")).prints("% of floor");
+    run(&format!("bench step {pair}")).prints("% of floor");
     assert_sealed();
 
     let mut lazy = Command::new(std::env::current_exe().unwrap());

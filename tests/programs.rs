@@ -66,7 +66,7 @@ fn a_benchmark_accounts_for_the_whole_step() {
     // A shape is enough.
     let case = Case::of([&tiny_config(&[("num_hidden_layers", 3.into())]), &tiny_config(&[])], 0);
     let models = "--batch-size 2 --seq-len 16 --teacher teacher --student student.json";
-    let record = case.run(["bench --grad-accum 3 --steps 5 --json --out out", models]).json();
+    let record = case.run(["bench step --grad-accum 3 --steps 5 --json --out out", models]).json();
     assert_eq!(record, case.json("out/bench.json"));
 
     let number = |value: &Value| value.as_f64().unwrap();
@@ -108,7 +108,8 @@ fn a_benchmark_accounts_for_the_whole_step() {
 fn a_benchmark_reads_the_sequences_of_a_cache_in_turn() {
     let case = Case::new(17 * 3);
     case.run("cache --teacher teacher --data data.bin --seq-len 16 --out cache").succeeds();
-    let bench = "bench --seq-len 16 --batch-size 2 --grad-accum 2 --steps 3 --teacher-cache cache --student student";
+    let bench =
+        "bench step --seq-len 16 --batch-size 2 --grad-accum 2 --steps 3 --teacher-cache cache --student student";
     let printed = case.run(bench).prints(["cache             4096 bytes a step", "teacher  cache cache of "]);
     assert!(!printed.contains("teacher.layers"), "{printed}");
     assert_eq!(case.run([bench, "--json"]).json()["step"]["hidden_bytes"], 4 * 16 * 64);
@@ -147,7 +148,7 @@ fn a_sweep_measures_what_fits_and_names_what_does_not() {
     let config = tiny_config(&[("max_position_embeddings", 512.into()), ("num_hidden_layers", 1.into())]);
     case.write("model.json", config.to_string());
     let shape = "--batch-size 1 --seq-len 16 --steps 1 --precision fp32 --teacher model.json --student model.json";
-    case.run(["bench --sweep --out out", shape]).prints(["batch x sequence", "left out: the teacher takes"]);
+    case.run(["bench step --sweep --out out", shape]).prints(["batch x sequence", "left out: the teacher takes"]);
     let sweep = &case.json("out/bench.json")["sweep"];
     let shapes = |list: &str| {
         let [batch_sizes, seq_lens] = ["batch_size", "seq_len"].map(|field| each::<u64>(&sweep[list], field));

@@ -1,8 +1,10 @@
-//! What programs refuse, and in which words: each command of the pages below docs/reference/errors, run in a directory of
-//! its block. `INSTA_UPDATE=always` writes what they say now.
+//! What programs refuse, and in which words: each command of the transcripts in tests/refusals, run in a directory of its
+//! block. `INSTA_UPDATE=always` writes what they say now. docs/reference/errors.md explains the messages that people meet.
 
 use crate::support::device_for;
 use crate::support::prelude::*;
+
+const TRANSCRIPTS: &str = "tests/refusals";
 
 /// What is in a block's directory before its first command.
 fn recipe(name: &str) -> Case {
@@ -49,10 +51,10 @@ fn said(case: &Case, line: &str) -> String {
     format!("{}\n[exit code {code}]\n", lines.join("\n"))
 }
 
-/// A page with what its commands say now.
-fn now(page: &str) -> String {
+/// A transcript with what its commands say now.
+fn now(transcript: &str) -> String {
     let mut case = None;
-    let (mut now, mut lines) = (String::new(), page.lines().peekable());
+    let (mut now, mut lines) = (String::new(), transcript.lines().peekable());
     while let Some(line) = lines.next() {
         now += &format!("{line}\n");
         if let Some(name) = line.strip_prefix("```console ") {
@@ -71,7 +73,7 @@ fn now(page: &str) -> String {
 #[test]
 fn no_message_has_two_blanks_in_a_row() {
     let (mut wrong, mut seen) = (Vec::new(), 0);
-    for folder in ["docs/reference/errors", "kernels", "fatbins", "aot", "runtime", "trainer"] {
+    for folder in [TRANSCRIPTS, "kernels", "fatbins", "aot", "runtime", "trainer"] {
         for (path, bytes) in contents(&root().join(folder)) {
             let text = String::from_utf8_lossy(&bytes);
             let attributes = text.split("#[error(").skip(1).filter_map(|rest| Some(rest.split_once(")]")?.0.lines()));
@@ -87,32 +89,43 @@ fn no_message_has_two_blanks_in_a_row() {
 
 fn check(name: &str) {
     skip_if!(is_on_gpu());
-    let path = root().join(format!("docs/reference/errors/{name}.md"));
-    let page = fs::read_to_string(&path).unwrap();
-    let now = now(&page);
+    let path = root().join(TRANSCRIPTS).join(format!("{name}.txt"));
+    let transcript = fs::read_to_string(&path).unwrap();
+    let now = now(&transcript);
     if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
         fs::write(path, now).unwrap();
         return;
     }
-    let at = page.lines().zip(now.lines()).position(|(page, now)| page != now);
+    let at = transcript.lines().zip(now.lines()).position(|(before, now)| before != now);
     let line = |text: &str| at.map(|at| text.lines().skip(at).take(3).collect::<Vec<_>>().join("\n"));
-    assert!(page == now, "{name}.md has\n{:?}\nand they say\n{:?}", line(&page), line(&now));
+    assert!(transcript == now, "{name}.txt has\n{:?}\nand they say\n{:?}", line(&transcript), line(&now));
 }
 
-/// A test for each page.
-macro_rules! pages {
-    ($($page:ident)*) => {
+/// A test for each transcript.
+macro_rules! transcripts {
+    ($($name:ident)*) => {
         $(#[test]
-        fn $page() {
-            check(stringify!($page));
+        fn $name() {
+            check(stringify!($name));
         })*
 
         #[test]
-        fn every_page_has_a_test() {
-            let pages = [$(concat!(stringify!($page), ".md")),*];
-            assert_eq!(names_in(&root().join("docs/reference/errors")), pages);
+        fn every_transcript_has_a_test() {
+            assert_eq!(names_in(&root().join(TRANSCRIPTS)), [$(concat!(stringify!($name), ".txt")),*]);
         }
     };
 }
 
-pages!(data generation models options runs);
+transcripts!(data generation models options runs);
+
+/// The first cell of each row is a part of a message, which is the same whatever files and numbers it names.
+#[test]
+fn the_page_of_errors_quotes_the_transcripts() {
+    let transcripts = contents(&root().join(TRANSCRIPTS)).into_iter();
+    let said: String = transcripts.map(|(_, text)| String::from_utf8(text).unwrap()).collect();
+    let page = fs::read_to_string(root().join("docs/reference/errors.md")).unwrap();
+    let quoted = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    let quoted: Vec<&str> = quoted.map(|(message, _)| message).collect();
+    let unsaid: Vec<&&str> = quoted.iter().filter(|message| !said.contains(**message)).collect();
+    assert!(quoted.len() >= 50 && unsaid.is_empty(), "of {} messages no program says {unsaid:#?}", quoted.len());
+}

@@ -6,7 +6,7 @@ use crate::support::prelude::*;
 
 /// A package's directory and what it may depend on of this project, as ARCHITECTURE.md lists the rooms: only on those
 /// above it.
-const ROOMS: [(&str, &str, &[&str]); 16] = [
+const ROOMS: [(&str, &str, &[&str]); 17] = [
     ("kernels/core", "precast-core", &[]),
     ("kernels", "precast-kernels", &["precast-core"]),
     ("kernels/plan", "precast-plan", &["precast-core", "precast-kernels"]),
@@ -32,9 +32,22 @@ const ROOMS: [(&str, &str, &[&str]); 16] = [
     // It cannot compile.
     ("runtime", "precast-runtime", &["precast-core", "precast-system", "precast-fatbins"]),
     (
+        "trainer/inputs",
+        "precast-inputs",
+        &["precast-core", "precast-kernels", "precast-plan", "precast-system", "precast-fatbins"],
+    ),
+    (
         ".",
         "precast",
-        &["precast-core", "precast-kernels", "precast-plan", "precast-system", "precast-fatbins", "precast-runtime"],
+        &[
+            "precast-core",
+            "precast-kernels",
+            "precast-plan",
+            "precast-system",
+            "precast-fatbins",
+            "precast-runtime",
+            "precast-inputs",
+        ],
     ),
     // What kernels of a stand-in do; nothing ships.
     ("tests/libcuda", "precast-libcuda", &["precast-core", "precast-fatbins"]),

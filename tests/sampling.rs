@@ -220,7 +220,7 @@ fn draws_are_those_of_the_reference_among_the_tokens_left() {
         Some(model) => {
             let checkpoint = Checkpoint::open(&model).unwrap();
             let tokenizer = checkpoint.tokenizer().unwrap().expect("a tokenizer");
-            let texts = ["docs/guides/data.md", "docs/reference/commands.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
+            let texts = ["ARCHITECTURE.md", "BENCHMARKS.md", "CONTRIBUTING.md", "docs/reference/commands.md"];
             let text = texts.map(|path| fs::read_to_string(root().join(path)).unwrap()).concat();
             let ids = tokenizer.encode(&text, SpecialTokens::Omit).unwrap();
             check(&model, &ids, (512, 20), |line| println!("{line}"));

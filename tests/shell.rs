@@ -33,7 +33,9 @@ fn bash_completes_commands_options_and_their_values() {
     assert_eq!(completed(&script, &["d"]), ["distill", "data", "doctor"]);
     assert_eq!(completed(&script, &["generate", "--m"]), ["--model", "--max-tokens"]);
     // Values, and no files in their place.
-    let of = |command: &str, option: &str| completed(&script, &[command, option, ""]).join(" ");
+    let of = |command: &str, option: &str| {
+        completed(&script, &command.split(' ').chain([option, ""]).collect::<Vec<_>>()).join(" ")
+    };
     let values = |option: &str| of("distill", option);
     for (option, expected) in [
         ("--shuffle", "true false"),
@@ -56,7 +58,7 @@ fn bash_completes_commands_options_and_their_values() {
     for (command, option, expected) in [
         ("eval", "--precision", "fp32 bf16"),
         ("init", "--precision", "fp32 bf16"),
-        ("eval", "--against", "bf16 stored"),
+        ("eval compare", "--against", "bf16 stored"),
         ("train", "--student-format", "bf16 stored"),
     ] {
         assert_eq!(of(command, option), expected, "{command} {option}");

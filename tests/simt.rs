@@ -146,7 +146,7 @@ fn trains_as_it_should(case: &str, precision: Precision, arch: Arch, length: &Le
         options.optimizer.lr = of_case.lr;
         options.optimizer.weight_decay = of_case.wd;
         options.optimizer.clip = of_case.clip;
-        options.steps = of_case.steps;
+        options.steps = of_case.steps.into();
         options.optimizer.warmup = of_case.warmup;
         options.optimizer.schedule = of_case.sched.parse().unwrap();
     });

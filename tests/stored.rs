@@ -250,7 +250,7 @@ fn bench_measures_a_stored_teacher_of_random_weights() {
     let case = case();
     case.write("blocks.json", model_config("blocks").to_string());
     let models = "--teacher blocks.json --student student --teacher-format stored";
-    let record = case.run(["bench --json --steps 2 --batch-size 1 --seq-len 16", models]).json();
+    let record = case.run(["bench step --json --steps 2 --batch-size 1 --seq-len 16", models]).json();
     assert_eq!(record["config"]["teacher_format"], "stored");
     let kernels: Vec<String> = each(&record["kernels"], "kernel");
     assert!(kernels.iter().any(|kernel| kernel.starts_with("dequant{w=Q4_K")), "{kernels:?}");

@@ -1,6 +1,6 @@
 //! Success means success: what has not done its work fails, and leaves nothing that looks done.
 
-use precast::inputs::checkpoint::{Checkpoint, CheckpointError, Student, Write, stored, write_model};
+use precast::inputs::checkpoint::{Checkpoint, CheckpointError, ModelSource, Write, stored, write_model};
 use precast_kernels::Dtype;
 use precast_plan::{Parameter, Parameters};
 use precast_system::files::Existing;
@@ -24,7 +24,7 @@ fn weights_that_are_not_finite_are_found_by_all_that_load_them() {
         run("--precision fp32 --student bad"),
         run("--precision bf16 --student bad"),
         case.run("eval --batch-size 2 --seq-len 16 --model bad --data data.bin"),
-        case.run("bench --batch-size 2 --seq-len 16 --teacher bad --student student"),
+        case.run("bench step --batch-size 2 --seq-len 16 --teacher bad --student student"),
         case.run("init --from bad --layers 0,1 --out out"),
     ] {
         command.fails(5, format!("bad: tensor {name} is NaN at element 77"));
@@ -40,8 +40,12 @@ fn no_model_is_written_from_weights_that_are_not_finite() {
     let case = Case::empty();
     let model = Checkpoint::open(&case.model("model", 1, &[])).unwrap();
     let parameters = Parameters::new(model.config()).list;
-    let student =
-        Student { config: &model.json, parameters: &parameters, dtype: stored(Dtype::F32), tokenizer_from: &[&model] };
+    let student = ModelSource {
+        config: &model.json,
+        parameters: &parameters,
+        dtype: stored(Dtype::F32),
+        tokenizer_from: &[&model],
+    };
     let out = case.path("below/out");
     let last = &parameters[parameters.len() - 1];
     let read = |parameter: &Parameter, write: &mut Write<'_>| {
@@ -109,12 +113,12 @@ fn a_selftest_that_checks_nothing_fails() {
     let run = |arguments: &str| case.run(format!("selftest --device {} {arguments}", device()));
     if !is_sim() {
         let bundle = bundle().expect("kernels for the device under test");
-        return drop(run("--kernel no-such --bundle").arg(bundle).fails(2, "--kernel no-such"));
+        return drop(run("--kernel no-such --bundle").arg(bundle).fails(2, "begins with `no-such`"));
     }
     case.write("whole", simulated(&[shape(&tiny_config(&[]))]));
     case.write("nothing", simulated(&[]));
     run("--bundle nothing").fails(3, "no code for simulated GPU");
-    run("--bundle whole --kernel no-such").fails(2, "--kernel no-such");
+    run("--bundle whole --kernel no-such").fails(2, "begins with `no-such`");
     // What a comparison of the references with themselves is worth is said.
     let printed = run("--bundle whole --kernel rmsnorm.fwd").prints("no machine code");
     assert!(!printed.starts_with("0 "), "{printed}");

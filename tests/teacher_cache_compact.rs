@@ -95,7 +95,7 @@ fn a_compact_cache_of_other_runs_is_refused() {
     let case = case();
     fill(&case, "cache", "--keep-logits 5 --temperature 1 --student student").succeeds();
     let run = |words: &str| case.distill("run", ["--teacher-cache cache --steps 1", words]);
-    let said = run("").fails(2, "is of --temperature 1, and this run is of 2: give --temperature 1");
+    let said = run("").fails(2, "was made with --temperature 1, and this run uses 2: give --temperature 1");
     assert!(said.contains("--temperature 2 --keep-logits 5 --student STUDENT --out CACHE"), "{said}");
     let manifest = case.text("cache/cache.json");
     case.write("cache/cache.json", manifest.replace("\"student_vocab\": 96", "\"student_vocab\": 95"));
@@ -106,7 +106,8 @@ fn a_compact_cache_of_other_runs_is_refused() {
     case.write("cache/cache.json", &manifest);
     run("--temperature 1").succeeds();
     fill(&case, "cache", "--keep-logits 6 --temperature 1 --student student").fails(2, "is a complete teacher cache");
-    fill(&case, "none", "--keep-logits 96 --student student").fails(2, "--keep-logits 96 is not between 1 and 95");
+    fill(&case, "none", "--keep-logits 96 --student student")
+        .fails(2, "96 probabilities a token are not between 1 and 95");
     fill(&case, "none", "--keep-logits 5").fails(2, "--student");
     fill(&case, "none", "--temperature 1").fails(2, "--keep-logits");
     assert!(!case.has("none"));

@@ -52,7 +52,7 @@ fn a_cache_is_read_where_its_key_is_trusted_alone() {
     run("cache", "").env("PRECAST_TRUSTED_KEY", "other.pub").fails(5, of_another);
     run("cache", "--trusted-key nothing").fails(2, "`nothing` is not a minisign public key");
     let shape = "--student student --seq-len 16 --teacher-cache cache --trusted-key other.pub";
-    for command in ["plan --arch sim", "bench --device sim --steps 1"] {
+    for command in ["plan --arch sim", "bench step --device sim --steps 1"] {
         case.run([command, shape]).fails(5, of_another);
     }
     let (_, said, _) = case.run("doctor --device sim --teacher-cache cache --trusted-key other.pub").ends();

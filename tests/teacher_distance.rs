@@ -99,7 +99,7 @@ fn a_form_is_as_far_from_a_cache_as_from_the_exact_one() {
     let eval = "--model model.gguf --data rows.jsonl --seq-len 16";
     let names = ["kl_mean", "kl_max", "agreement", "perplexity"];
     let int8 = measured(&case, [eval, "--format int8"]);
-    let against = case.run(["eval --untrained --json --format int8 --against bf16", eval]).json();
+    let against = case.run(["eval compare --untrained --json --format int8 --against bf16", eval]).json();
     assert_eq!(numbers(&int8, names), numbers(&against["measured"], names));
     assert_eq!(int8["teacher_perplexity"], against["measured"]["exact_perplexity"]);
     assert!(int8["kl_mean"].as_f64().unwrap() > 0.0);

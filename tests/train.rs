@@ -75,12 +75,12 @@ fn every_command_that_takes_a_pair_takes_a_model_alone() {
     };
     let smoke = run("smoke");
     assert!(smoke.contains("\"ok\":true"), "{smoke}");
-    let bench = run("bench --steps 2");
+    let bench = run("bench step --steps 2");
     assert!(bench.contains("head.ce{x=bf16}") && !bench.contains("teacher"), "{bench}");
     let doctor = run("doctor");
     assert!(doctor.contains("kernels") && doctor.contains("memory"), "{doctor}");
     let (half, three) = (format!("--teacher {TINY}"), format!("--model {TINY} --teacher {TINY} --student {TINY}"));
-    for command in ["smoke", "bench"] {
+    for command in ["smoke", "bench step"] {
         for models in ["", &half, &three] {
             assert_eq!(precast().with([command, models]).ends().0, Some(2), "{command} {models}");
         }

@@ -11,7 +11,7 @@ fn tuned(case: &Case, out: &str, arguments: &str) -> Command {
 fn measured() -> Case {
     let case = Case::new(17 * 9);
     let models = "--teacher teacher --student student --batch-size 2 --seq-len 16";
-    case.run(["bench --device sim --tune times.txt", models]).succeeds();
+    case.run(["bench tune times.txt --device sim", models]).succeeds();
     case
 }
 

@@ -19,7 +19,7 @@ const GLOSSARY: &str = "docs/glossary.md";
 const THIS: &str = "tests/words.rs";
 
 /// Phrases with a word of the glossary's last column: what is meant has that name, here or elsewhere.
-const PHRASES: [&str; 7] = [
+const PHRASES: [&str; 8] = [
     // Of numbers.
     "dot product",
     "sum of products",
@@ -31,6 +31,8 @@ const PHRASES: [&str; 7] = [
     "threadblock swizzle",
     // A field of run.json, which programs read.
     "rows_passed_over",
+    // What has runs in it there.
+    "mlflow's experiment",
 ];
 
 /// Folders that may have a word, and why.
@@ -38,8 +40,8 @@ const PLACES: [(&str, &str, &str); 1] =
     [("trainer/", "product", "names in JSON that programs read, as `beside_bundle.products`, and sizes of tensors")];
 
 /// Bare names of types, each of which says too little to be two public types of the workspace.
-const BARE: [&str; 11] =
-    ["Fault", "Source", "Rows", "Part", "Share", "Block", "Form", "Place", "Comparison", "State", "Outcome"];
+const BARE: &str =
+    "Fault Source Rows Part Share Block Form Place Comparison State Outcome Manifest Progress Student Trained Verdict";
 
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).expect("a directory of the checkout") {
@@ -235,7 +237,7 @@ fn no_two_public_types_share_a_bare_name() {
     let mut declared: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (path, text) in texts().into_iter().filter(|(path, _)| path.ends_with(".rs") && path != THIS) {
         for line in text.lines() {
-            if let Some(bare) = BARE.iter().find(|bare| public_type(line) == Some(bare)) {
+            if let Some(bare) = BARE.split(' ').find(|bare| public_type(line) == Some(bare)) {
                 declared.entry(bare).or_default().push(path.clone());
             }
         }

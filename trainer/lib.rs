@@ -3,10 +3,10 @@
 pub mod base;
 pub mod cli;
 pub mod device;
-pub mod inputs;
 pub mod options;
 pub mod programs;
 pub mod ranks;
 pub mod run;
 
-pub use programs::failure::Failure;
+pub use precast_inputs as inputs;
+pub use run::failure::Failure;

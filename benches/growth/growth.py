@@ -43,7 +43,7 @@ def startup(arguments):
     """Starts the same run from each bundle."""
     run_options = ["--teacher", arguments.teacher, "--student", arguments.student, "--device", arguments.device]
     for built in read(arguments.dir / "build.jsonl"):
-        command = [arguments.precast, "bench", "--json", "--steps", "1", "--batch-size", "1", "--seq-len", "512"]
+        command = [arguments.precast, "bench", "step", "--json", "--steps", "1", "--batch-size", "1", "--seq-len", "512"]
         records = [json.loads(run(*command, *run_options, "--bundle", arguments.dir / built["bundle"])) for _ in range(RUNS)]
         phases = [{phase["name"]: phase["seconds"] for phase in record["startup"]["phases"]} for record in records]
         yield dict(what="startup", bundle=built["bundle"], modules=built["kernels"], bundle_bytes=built["bundle_bytes"],

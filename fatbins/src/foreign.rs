@@ -24,12 +24,12 @@ impl Foreign {
     pub(crate) fn check(manifest: &Manifest, kernels: &Registry) -> Result<(), Self> {
         let own = Origin::of(kernels);
         let reason = match &manifest.origin {
-            None => "the bundle is of format 1, which names no program: this one takes format 2".to_owned(),
+            None => "the bundle has format 1, which names no program: this one takes format 2".to_owned(),
             Some(origin) if origin.program != own.program => {
-                format!("the bundle is of the program `{}`, and this is `{}`", origin.program, own.program)
+                format!("the bundle belongs to the program `{}`, and this is `{}`", origin.program, own.program)
             }
             Some(origin) if origin.core != own.core => {
-                format!("the bundle is for precast-core {}, and this program has {}", origin.core, own.core)
+                format!("the bundle requires precast-core {}, and this program has {}", origin.core, own.core)
             }
             Some(_) => return Ok(()),
         };

@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 8cc39446042dc00395bae5bacb6f444e4331b548fb388c7ef7e50d16c0a1d055
-// Body: 10252130bc9053aeaa5eb5e616d2d3a994f609aede57bd7018e90e128e809baa
+// Headers: 1b38e4d821fffd92324b0468a8e55fbe5130cb6704e08a4b31723d8850470f61
+// Body: 5cad7cbe5c5e54b62add06ca0c6f09100f22d5b4eeb352fe44521903ecd58562
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -372,7 +372,8 @@ parameters! {
 
 parameters! {
     /// Parameter block of `embedding.bwd`.
-    /// Rows of tokens that do not occur stay as they are.
+    /// Rows of tokens that do not occur stay as they are, and so does that of `padding`: `padding_idx` of
+    /// torch.nn.Embedding.
     pub struct embedding_bwd_params, EmbeddingBwdArgs {
         /// `[tokens]` u32, read, sorted_ids(vocab): ascending
         operand sorted_ids(Read => Dtype::U32, tokens, Content::SortedIds(p.vocab));
@@ -384,6 +385,9 @@ parameters! {
         operand dtable(ReadWrite => Dtype::F32, vocab * h);
         scalar tokens(u32);
         scalar vocab(u32);
+        /// id whose row gets no gradient; none: a number from `vocab` up
+        scalar padding(u32);
+        internal reserved(u32);
     }
     |self, p| [tokens = p.tokens, h = self.h, vocab = p.vocab] {
         bytes = tokens * (8 + h * self.x.bytes()) + 2 * tokens.min(vocab) * h * 4;

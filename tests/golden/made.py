@@ -40,6 +40,8 @@ MADE = {
     "made-mask": dict(of=TRAINED, alone=True, case=dict(B=3, accum=2)),
     "made-reverse": dict(of=TRAINED, case=dict(beta=1.0)),
     "made-half": dict(of=TRAINED, case=dict(beta=0.5, T=1.0, alpha=1.0)),
+    # Lookups of the most frequent token give its row no gradient; the head, which is tied, does.
+    "made-padding": dict(of=TRAINED, student=dict(pad_token_id=0)),
     "made-qwen3": dict(of=TRAINED, model="qwen3", student=dict(num_attention_heads=4, num_key_value_heads=2)),
     "made-llama3": dict(of=TRAINED, model="llama", rope=LLAMA3, teacher=dict(num_key_value_heads=2, vocab_size=256),
                         student=dict(num_attention_heads=3),

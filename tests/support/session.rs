@@ -36,7 +36,7 @@ fn complete(change: impl FnOnce(&mut Options)) -> RunConfig {
     let mut options = Options::default();
     (options.arithmetic.precision, options.arithmetic.gemm) = (Precision::Fp32, gemm());
     (options.shape.batch_size, options.shape.seq_len) = (2, 16);
-    (options.steps, options.optimizer.lr) = (4, 1e-3);
+    (options.steps, options.optimizer.lr) = (4.into(), 1e-3);
     options.target.device = device().parse().expect("PRECAST_TEST_DEVICE names a device");
     options.target.kernels.bundle = bundle();
     options.output.checkpoint_every = 0;

@@ -1,16 +1,11 @@
-//! Small things that every floor uses: notes, bounds, the roles of models.
+//! Small things that every floor uses, those of inputs among them: signals, phases, times of a start.
 
-pub mod checkpoint_name;
-pub mod difference;
-pub mod impostors;
-pub mod io;
-pub(crate) mod lines;
 pub mod load_trace;
-pub mod notes;
 pub mod phase;
-pub(crate) mod protobuf;
-pub(crate) mod record_text;
-pub mod roles;
 pub mod signal;
 pub mod startup_times;
 pub mod stop;
+
+pub use precast_inputs::base::{
+    checkpoint_name, difference, impostors, io, lines, notes, protobuf, record_text, roles,
+};

@@ -30,7 +30,7 @@ pub struct Arguments {
 pub fn run(Arguments { mut request, gpus, rendezvous, verbose, json }: Arguments) -> Result<(), Failure> {
     verbose.start();
     // Refused before any rank starts.
-    request.run()?;
+    request.data_request()?;
     let place = ranks::place(request.dry_run, gpus, rendezvous.as_deref(), request.target.device)?;
     request.heading = !json && place.rank == 0;
     if let Some(outcome) = fill(&request, &place)? {

@@ -1,6 +1,7 @@
 //! `precast distill` and `precast train`
 
-use clap::builder::StyledStr;
+use std::path::Path;
+
 use clap::{Arg, Args};
 use precast_kernels::Arch;
 use precast_plan::Share;
@@ -54,6 +55,12 @@ pub struct Arguments {
     separate_allocations: bool,
 }
 
+impl Arguments {
+    pub fn file(&self) -> Option<&Path> {
+        self.options.config.as_deref()
+    }
+}
+
 /// Hides from `precast distill` the option that is of `precast train`.
 pub(super) fn of_distill(option: Arg) -> Arg {
     if option.get_id() == "model" { option.hide(true) } else { option }
@@ -65,24 +72,8 @@ pub(super) fn of_train(option: Arg) -> Arg {
     match option.get_id().as_str() {
         "model" => option.help(model),
         name if is_of_teacher(name) => option.hide(true),
-        _ => {
-            let (help, long) =
-                (option.get_help().map(in_words_of_train), option.get_long_help().map(in_words_of_train));
-            let option = option.help(help.unwrap_or_default());
-            if let Some(long) = long { option.long_help(long) } else { option }
-        }
+        _ => option,
     }
-}
-
-/// Help of an option that both commands have, where what trains is called the model. Names of files and options stay.
-fn in_words_of_train(help: &StyledStr) -> String {
-    let phrases = ["the student", "The student", "a student", "trained student"];
-    let text = phrases.iter().fold(format!("{help}\n"), |help, phrase| {
-        // A dot or a hyphen behind it makes it a name.
-        let said = phrase.replace("student", "model");
-        help.replace(&format!("{phrase} "), &format!("{said} ")).replace(&format!("{phrase}\n"), &format!("{said}\n"))
-    });
-    text.trim_end().to_owned()
 }
 
 /// `precast distill`: a student learns from a teacher.
@@ -119,7 +110,7 @@ fn run(
     };
     let placement = if arguments.separate_allocations { Placement::Separate } else { Placement::Arena };
     let config_file = arguments.options.config.clone();
-    let options = arguments.options.options()?;
+    let options = arguments.options.options;
     check(&options.models)?;
     if arguments.print_config {
         return print_config(&options, arguments.gpus);
@@ -127,12 +118,12 @@ fn run(
     // Refused before any rank starts.
     let config = options.resolve(Purpose::Run, Share::ALONE, None)?;
     let place = ranks::place(arguments.dry_run, arguments.gpus, arguments.rendezvous.as_deref(), config.target.device)?;
-    let mode = Mode { start, config_file, placement, place };
+    let mode = Mode { start, config_file, placement, dry_run: arguments.dry_run, place };
     if arguments.dry_run {
         end_at_signal()?;
         let config = options.resolve(Purpose::Run, Ranks::of(&mode.place).share(1), None)?;
-        let target = Target::find(&config, arguments.arch, Limit::Device)?;
-        distill::check(&options, &mode)?;
+        let target = Target::find(&config.target, arguments.arch, Limit::Device)?;
+        distill::check(&options, &mode, startup)?;
         let report = Report::of(&config, &target)?;
         let detail = if arguments.verbose.verbose { Detail::Full } else { Detail::Brief };
         say!("{}", report.text(detail));

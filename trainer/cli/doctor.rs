@@ -20,13 +20,13 @@ use crate::device::training::Training;
 use crate::device::tuning::Tuning;
 use crate::device::{self, DeviceError, remedy, tuning};
 use crate::inputs::teacher_cache::{self, TeacherCache};
-use crate::options::{DeviceChoice, DeviceOptions, Flags, Kernels, ModelOptions, Options};
+use crate::options::{DeviceChoice, DeviceOptions, Kernels, ModelOptions, Options};
 use crate::programs::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    flags: Flags,
+    options: Options,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -73,7 +73,7 @@ impl Finding {
 }
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
-    let findings = examine(&arguments.flags.options()?);
+    let findings = examine(&arguments.options);
     if arguments.json {
         print_json(&findings);
     } else {

@@ -12,7 +12,7 @@ use crate::base::notes::tell;
 use crate::options::{DeviceOptions, Options};
 use crate::programs::evidence::gather;
 use crate::programs::failure::Failure;
-use crate::programs::signing::SigningKey;
+use crate::run::signing::SigningKey;
 
 #[derive(Args)]
 pub struct Arguments {

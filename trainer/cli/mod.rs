@@ -2,9 +2,11 @@
 
 mod bench;
 mod cache;
+mod compare;
 mod data;
 mod distill;
 mod doctor;
+mod either;
 mod eval;
 mod evidence;
 mod export;
@@ -12,21 +14,24 @@ mod generate;
 mod help;
 mod init;
 mod kernels;
+mod log;
 mod merge;
 mod plan;
+mod renamed;
 mod selftest;
 mod shell;
 mod smoke;
 mod version;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::error::ErrorKind;
+use clap::error::{Error, ErrorKind};
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::base::stop::end_at_signal;
 use crate::inputs::checkpoint::Checkpoint;
+use crate::options::FileOptions;
 use crate::programs::failure::Failure;
 use crate::run::outcome::RunFault;
 use crate::run::report;
@@ -77,12 +82,11 @@ enum Command {
     /// Say whether a run, or a generation, fits into memory, and what it takes
     #[command(mut_args(help::first(help::PLAN)))]
     Plan(Box<plan::Arguments>),
-    /// Measure a step of training or decoding, and each of its kernels: random tokens, and random weights for a bare config.json
-    #[command(mut_args(help::first(help::BENCH)))]
+    /// Measure steps, decoding or kernels: random tokens, and random weights for a bare config.json
     Bench(bench::Arguments),
     /// Measure the perplexity of text under a model
     #[command(mut_args(help::plain))]
-    Eval(eval::Arguments),
+    Eval(Box<eval::Arguments>),
     /// Complete a prompt, or many prompts, as rows of data
     #[command(mut_args(help::plain))]
     Generate(generate::Arguments),
@@ -114,11 +118,24 @@ enum Command {
     /// Panic, to show what a bug report looks like
     #[command(hide = true)]
     Bug,
+    /// Send a run's metrics to wandb, mlflow or trackio, also while the run is training
+    Log(log::Arguments),
     /// Rewrite a run's report.html, also while the run is training
     Report {
         /// The run's output directory
         run: PathBuf,
     },
+}
+
+impl Command {
+    /// The file of options that it names.
+    fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Distill(arguments) | Self::Train(arguments) => arguments.file(),
+            Self::Plan(arguments) => arguments.file(),
+            _ => None,
+        }
+    }
 }
 
 /// Parses the command line and runs it.
@@ -127,14 +144,20 @@ enum Command {
 /// [`Failure`] with its exit code.
 pub fn main() -> Result<(), Failure> {
     let startup = crate::base::startup_times::Startup::default();
-    let arguments = match Arguments::try_parse() {
+    let arguments = match FileOptions::default().parse::<Arguments>() {
         Ok(arguments) => arguments,
-        Err(usage) if usage.use_stderr() => usage.exit(),
+        Err(usage) if usage.use_stderr() => {
+            return Err(renamed::renamed(std::env::args_os()).map_or_else(|| usage.exit(), Failure::from));
+        }
         Err(asked) if asked.kind() == ErrorKind::DisplayVersion && built::is_verbose() => return version::run(),
         Err(help) => {
             stdout::wrote(help.print());
             return Ok(());
         }
+    };
+    let arguments = match arguments.command.file() {
+        Some(file) => FileOptions::read(file)?.parse().unwrap_or_else(|error: Error| error.exit()),
+        None => arguments,
     };
     // Those with ranks end all of them.
     if !matches!(arguments.command, Command::Distill(_) | Command::Train(_) | Command::Cache(_)) {
@@ -154,7 +177,7 @@ pub fn main() -> Result<(), Failure> {
         }
         Command::Plan(arguments) => plan::run(*arguments),
         Command::Bench(arguments) => bench::run(arguments, startup),
-        Command::Eval(arguments) => eval::run(arguments),
+        Command::Eval(arguments) => eval::run(*arguments),
         Command::Generate(arguments) => generate::run(arguments),
         Command::Doctor(arguments) => doctor::run(*arguments),
         Command::Evidence(arguments) => evidence::run(arguments),
@@ -167,6 +190,7 @@ pub fn main() -> Result<(), Failure> {
         }
         Command::Man { directory } => shell::man(&directory),
         Command::Bug => panic!("asked for by name"),
+        Command::Log(arguments) => log::run(arguments),
         Command::Report { run } => {
             report::write(&run)?;
             say!("{}", run.join(REPORT).display());

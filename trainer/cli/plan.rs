@@ -1,27 +1,66 @@
-//! `precast plan`, and `--dry-run` of `precast distill` and `precast train`
+//! `precast plan`
 
-use clap::Args;
+use std::path::Path;
+
+use clap::{Args, Subcommand};
 use precast_kernels::Arch;
+use precast_plan::Recipe;
 use precast_plan::chips::Chip;
 
-use super::print_as;
-use crate::options::{FlagsAndFile, Purpose, RUN, card, size};
+use super::either::Either;
+use super::{help, print_as};
+use crate::options::groups::values::count;
+use crate::options::{DeviceOptions, FlagsAndFile, Purpose, card, size};
 use crate::programs::failure::Failure;
 use crate::programs::generate::DecodingOptions;
 use crate::programs::plan::{Detail, GenerationReport, Limit, Report, Target};
 use crate::ranks::{MOST_RANKS, Place, Ranks};
 
+pub type Arguments = Either<Planned, What>;
+
+#[derive(Subcommand)]
+pub enum What {
+    /// Say whether a generation fits into memory, and the least time of its steps
+    #[command(mut_args(help::plain))]
+    Generate(Generate),
+}
+
+/// A run to plan.
 #[derive(Args)]
-#[command(mut_arg("generate", |option| option.conflicts_with("gpus")))]
-pub struct Arguments {
+pub struct Planned {
     #[command(flatten)]
     options: FlagsAndFile,
-    /// Plan for this architecture instead of the device's
-    #[arg(long, value_name = "ARCH")]
-    arch: Option<Arch>,
     /// Plan for rank 0 of so many GPUs: no other takes more
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
     gpus: Option<u32>,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+impl Arguments {
+    pub fn file(&self) -> Option<&Path> {
+        if let Self::Itself(planned) = self { planned.options.config.as_deref() } else { None }
+    }
+}
+
+/// A generation to plan.
+#[derive(Args)]
+pub struct Generate {
+    #[command(flatten)]
+    decoding: DecodingOptions,
+    /// Tokens of each slot
+    #[arg(long, value_name = "S", default_value_t = 1024, value_parser = count(Recipe::MOST_TOKENS))]
+    seq_len: u32,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+/// What to compare a plan with, and what to say of it.
+#[derive(Args)]
+struct Asked {
+    /// Plan for this architecture instead of the device's
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<Arch>,
     /// Memory to fit into, as 24GiB, instead of what is free
     ///
     /// Bytes, or a number of KiB, MiB or GiB. A plan that does not fit names the least changes that do, and exits with 4.
@@ -36,39 +75,44 @@ pub struct Arguments {
     /// Exit with 3 where kernels of the run are missing
     #[arg(long)]
     check: bool,
-    #[command(flatten)]
-    decoding: DecodingOptions,
     /// List phases, launches and kernels
     #[arg(long, help_heading = "Output")]
     verbose: bool,
-    /// Ignored: a plan runs nothing
-    #[arg(long, help_heading = RUN)]
-    dry_run: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-pub fn run(arguments: Arguments) -> Result<(), Failure> {
-    let options = arguments.options.options()?;
-    let forward = arguments.decoding.generate.then(|| arguments.decoding.forward(&options)).transpose()?;
-    let place = Place { ranks: arguments.gpus.unwrap_or(1), ..Place::default() };
-    let config = options.resolve(Purpose::Plan, Ranks::of(&place).share(1), None)?;
-    let limit = match (arguments.memory, arguments.card) {
-        (Some(bytes), _) => Limit::Memory(bytes),
-        (None, Some(chip)) => Limit::Card(chip),
-        (None, None) => Limit::Device,
-    };
-    let target = Target::find(&config, arguments.arch, limit)?;
-    let detail = if arguments.verbose { Detail::Full } else { Detail::Brief };
-    if let Some(forward) = forward {
-        let report = GenerationReport::of(&config, &forward, arguments.decoding.slots, &target)?;
-        print_as(arguments.json, &report.to_json(), report.text(detail));
-        report.check()?;
-        return if arguments.check { report.check_kernels() } else { Ok(()) };
+impl Asked {
+    fn target(&self, device: &DeviceOptions) -> Result<Target, Failure> {
+        let limit = match (self.memory, self.card) {
+            (Some(bytes), _) => Limit::Memory(bytes),
+            (None, Some(chip)) => Limit::Card(chip),
+            (None, None) => Limit::Device,
+        };
+        Target::find(device, self.arch, limit)
     }
-    let report = Report::of(&config, &target)?;
-    print_as(arguments.json, &report.to_json(), report.text(detail));
-    report.check()?;
-    if arguments.check { report.check_kernels() } else { Ok(()) }
+
+    fn detail(&self) -> Detail {
+        if self.verbose { Detail::Full } else { Detail::Brief }
+    }
+}
+
+pub fn run(arguments: Arguments) -> Result<(), Failure> {
+    match arguments {
+        Either::Itself(Planned { options, gpus, asked }) => {
+            let place = Place { ranks: gpus.unwrap_or(1), ..Place::default() };
+            let config = options.options.resolve(Purpose::Plan, Ranks::of(&place).share(1), None)?;
+            let report = Report::of(&config, &asked.target(&config.target)?)?;
+            print_as(asked.json, &report.to_json(), report.text(asked.detail()));
+            report.check()?;
+            if asked.check { report.check_kernels() } else { Ok(()) }
+        }
+        Either::Sub(What::Generate(Generate { decoding, seq_len, asked })) => {
+            let report = GenerationReport::of(&decoding, seq_len, &asked.target(&decoding.forward.target)?)?;
+            print_as(asked.json, &report.to_json(), report.text(asked.detail()));
+            report.check()?;
+            if asked.check { report.check_kernels() } else { Ok(()) }
+        }
+    }
 }

@@ -4,7 +4,7 @@ use clap::{Args, value_parser};
 use precast_system::say;
 
 use crate::options::groups::values::{MOST_STEPS, above_zero};
-use crate::options::{Flags, Measurement, OptimizerOptions, Options, OrderOptions};
+use crate::options::{Measurement, OptimizerOptions, Options, OrderOptions};
 use crate::programs::failure::Failure;
 use crate::programs::smoke::{LEAST_STEPS, smoke};
 use crate::run::outcome::RunFault;
@@ -13,7 +13,7 @@ use crate::run::outcome::RunFault;
 #[command(mut_arg("teacher_cache", |option| option.hide(true)))]
 pub struct Arguments {
     #[command(flatten)]
-    measured: Flags<Measurement>,
+    measured: Measurement,
     /// Optimizer steps
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = value_parser!(u64).range(LEAST_STEPS..=MOST_STEPS))]
     steps: u64,
@@ -37,7 +37,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     let optimizer = OptimizerOptions { warmup: LEAST_STEPS / 2, ..options.optimizer };
     let order = OrderOptions { seed, ..options.order };
-    let record = smoke(Options { steps, optimizer, order, ..options }.planned()?, lr)?;
+    let record = smoke(Options { steps: steps.into(), optimizer, order, ..options }.planned()?, lr)?;
     // A line for programs: everything else goes to standard error.
     say!("{}", serde_json::to_string(&record).expect("plain data serializes"));
     record.reason.map_or(Ok(()), |reason| Err(RunFault(format!("smoke: {reason}")).into()))

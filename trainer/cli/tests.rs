@@ -9,16 +9,17 @@ use crate::options::{Change, change};
 
 /// Flags that messages and pages name and `precast` does not have: those of other programs, `precast-aot`, pip and docker
 /// among them.
-const OF_OTHERS: &str = "--args --build --code --dev --env --example --features --file --from --golden \
+const OF_OTHERS: &str = "--args --build --code --dev --env --example --features --file --from --generate --golden \
     --gpus-per-node --gpus-per-task --help --ignore-missing --ignored --kernel-name --key --launch-count --lib \
     --list-elf --local-dir --locked --manifest-path --merge --metrics --models --new-key --nnodes --no-deps \
-    --no-index --no-python --nodes --nonsense --nproc-per-node --ntasks-per-node --offline --open --outfile --output \
+    --no-index --no-python --nodes --nproc-per-node --ntasks-per-node --offline --open --outfile --output \
     --outtype --path --query-gpu --release --report --reproduce --rm --section --security-opt --signal \
-    --stop-timeout --tag --target --test --tests --to --upgrade --user --userns --volume --workspace";
+    --stop-timeout --tag --target --test --tests --to --tune --upgrade --user --userns --volume --workspace";
 
 /// Returns the text of a command that is asked for help, at a terminal of this width.
 fn help_of(command: &str, flag: &str, columns: usize) -> String {
-    let asked = Arguments::command().term_width(columns).try_get_matches_from(["precast", command, flag]);
+    let line = ["precast"].into_iter().chain(command.split(' ')).chain([flag]);
+    let asked = Arguments::command().term_width(columns).try_get_matches_from(line);
     asked.expect_err("help ends a command").to_string()
 }
 
@@ -26,24 +27,48 @@ fn help_of(command: &str, flag: &str, columns: usize) -> String {
 fn what_every_command_says_of_its_options() {
     let program = Arguments::command();
     program.clone().debug_assert();
-    for command in program.get_subcommands().filter(|command| !command.is_hide_set()) {
-        let name = command.get_name();
-        insta::assert_snapshot!(format!("help_{name}"), help_of(name, "--help", 100));
+    for command in commands(&program, "") {
+        insta::assert_snapshot!(format!("help_{}", command.replace(' ', "_")), help_of(&command, "--help", 100));
     }
+}
+
+/// Returns the names of the commands of a command, and of theirs.
+fn commands(of: &clap::Command, before: &str) -> Vec<String> {
+    let shown = of.get_subcommands().filter(|command| !command.is_hide_set());
+    let names = shown.flat_map(|command| {
+        let name = format!("{before}{}", command.get_name());
+        let below = commands(command, &format!("{name} "));
+        [name].into_iter().chain(below)
+    });
+    names.collect()
+}
+
+#[test]
+fn an_old_spelling_hears_of_the_new_one() {
+    let lines = "bench --generate --model m|bench --model m --tune t|bench --on-policy=0.5|bench --kernel k|bench --model m|\
+                 eval --model m --against bf16|plan --generate --model m";
+    let said = lines.split('|').map(|line| {
+        let words = ["precast"].into_iter().chain(line.split(' '));
+        assert!(Arguments::command().try_get_matches_from(words.clone()).is_err(), "{line}");
+        super::renamed::renamed(words.map(Into::into)).expect("an old spelling").to_string()
+    });
+    insta::assert_snapshot!(said.collect::<Vec<_>>().join("\n"));
+    let is_none = |line: &str| super::renamed::renamed(line.split(' ').map(Into::into)).is_none();
+    assert!(["precast", "precast eval --model m", "precast bench tune --sweep"].into_iter().all(is_none));
 }
 
 /// `-h` is a page of the options that most people need, each on one line of 80 columns.
 #[test]
 fn short_help_has_one_line_an_option() {
     let lists: [Names; 7] =
-        [help::CACHE, help::DISTILL, help::TRAIN, help::PLAN, help::BENCH, help::SMOKE, help::DOCTOR];
-    for (name, first) in ["cache", "distill", "train", "plan", "bench", "smoke", "doctor"].into_iter().zip(lists) {
+        [help::CACHE, help::DISTILL, help::TRAIN, help::PLAN, help::BENCH_STEP, help::SMOKE, help::DOCTOR];
+    for (name, first) in ["cache", "distill", "train", "plan", "bench step", "smoke", "doctor"].into_iter().zip(lists) {
         let help = help_of(name, "-h", 80);
         let (_, options) = help.split_once("Options:\n").expect("no heading stands before theirs");
         let shown: Vec<&str> = options.lines().filter_map(|line| line.split_once("--")?.1.split(' ').next()).collect();
-        let mut expected: Vec<String> = first.iter().map(|option| option.replace('_', "-")).collect();
+        let mut expected: Vec<String> = first.split(' ').map(|option| option.replace('_', "-")).collect();
         expected.push("help".to_owned());
-        insta::assert_snapshot!(format!("short_help_{name}"), &help);
+        insta::assert_snapshot!(format!("short_help_{}", name.replace(' ', "_")), &help);
         assert!(shown == expected && options.lines().count() == expected.len(), "{help}");
     }
 }
@@ -53,8 +78,7 @@ fn short_help_has_one_line_an_option() {
 fn every_flag_that_a_message_or_a_page_names_is_one() {
     let mut program = Arguments::command();
     program.build();
-    let options = program.get_subcommands().chain([&program]).flat_map(|command| command.get_arguments());
-    let flags: BTreeSet<String> = options.filter_map(|option| Some(format!("--{}", option.get_long()?))).collect();
+    let flags = flags_of(&program);
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut named = Vec::new();
     pages(root).iter().for_each(|page| named.extend(flags_in(page)));
@@ -66,6 +90,12 @@ fn every_flag_that_a_message_or_a_page_names_is_one() {
     assert!(others.iter().all(|flag| named.iter().any(|(one, _)| one == flag)), "a flag that nothing names is listed");
     named.retain(|(flag, _)| !flags.contains(flag) && !others.contains(&&**flag));
     assert!(named.is_empty(), "{named:?}");
+}
+
+/// Returns the flags of a command, and of those below it.
+fn flags_of(command: &clap::Command) -> BTreeSet<String> {
+    let own = command.get_arguments().filter_map(|option| Some(format!("--{}", option.get_long()?)));
+    own.chain(command.get_subcommands().flat_map(flags_of)).collect()
 }
 
 /// The pages that people read.
@@ -193,7 +223,7 @@ fn options_are_of_a_file_or_of_the_command_line_alone() {
         let options = program.find_subcommand(name).unwrap().get_arguments();
         let others: BTreeSet<&str> =
             options.map(|option| option.get_id().as_str()).filter(|option| !in_file.contains(option)).collect();
-        assert_eq!(others, BTreeSet::from(crate::options::OF_COMMAND_LINE), "{name}");
+        assert_eq!(others, crate::options::OF_COMMAND_LINE.split(' ').collect(), "{name}");
     }
 }
 
@@ -202,7 +232,7 @@ fn options_are_of_a_file_or_of_the_command_line_alone() {
 fn the_example_of_run_toml_is_one() {
     for models in [help::PAIR, help::MODEL] {
         let example = help::run_toml(models);
-        let options = crate::options::Flags::from_toml(&example).unwrap().options().unwrap();
+        let options = crate::options::FileOptions::from_toml(&example).unwrap().options().unwrap();
         options.resolve(crate::options::Purpose::Run, precast_plan::Share::ALONE, None).unwrap();
         assert!(example.lines().count() <= 10, "{example}");
     }

@@ -19,7 +19,7 @@ use crate::ranks::RankError;
 #[error(transparent)]
 pub enum DeviceError {
     /// Kernels are missing or a bundle must not be used.
-    #[error("{}{}", .0, .0.options())]
+    #[error("{}", .0.advised())]
     Load(#[from] LoadError),
     /// A bundle must not be used, or is not where it is named.
     #[error("{0}")]
@@ -32,7 +32,7 @@ pub enum DeviceError {
         error: Box<LoadError>,
     },
     /// There is no cuBLASLt that a run can use, and it asks for one.
-    #[error("{}{}", .0, .0.options())]
+    #[error("{}", .0.advised())]
     Cublas(#[from] CublasError),
     /// The run needs more memory than there is.
     #[error("{0}")]
@@ -41,13 +41,14 @@ pub enum DeviceError {
     #[error("{0}")]
     Unfit(String),
     /// The device or its driver failed.
-    #[error("{}{}", .0, .0.options())]
+    #[error("{}", .0.advised())]
     Driver(#[from] DriverError),
     /// The system gives no thread.
     Io(#[from] IoError),
     /// Options ask for what cannot be.
     Usage(#[from] UsageError),
     /// Model and run do not go together.
+    #[error("{}", .0.advised())]
     Plan(#[from] PlanError),
     /// A model or an adapter cannot be read.
     Checkpoint(#[from] CheckpointError),

@@ -80,13 +80,13 @@ fn stands_in(device: &Device, arch: Arch) -> Result<(), UsageError> {
 /// Says that a run is simulated because there is no GPU, unless there are kernels for one.
 fn simulate(found: &DriverError, kernels: &Kernels, on: &str) -> Result<(), DeviceError> {
     let holds: Vec<String> = kernels.archs()?.iter().map(ToString::to_string).collect();
-    let options = found.options();
+    let found = found.advised();
     if holds.is_empty() {
-        note(format!("{found}{options}. There are no kernels for a GPU either, so this runs on {on}"));
+        note(format!("{found}. There are no kernels for a GPU either, so this runs on {on}"));
         return Ok(());
     }
     Err(DeviceError::Unfit(format!(
-        "--device auto: {found}{options}.\nThere are kernels for {} here, so auto does not fall back to the simulated GPU",
+        "--device auto: {found}.\nThere are kernels for {} here, so auto does not fall back to the simulated GPU",
         holds.join(", ")
     )))
 }
@@ -188,3 +188,6 @@ pub fn open_rank(
 pub fn rows(device: &Device) -> Result<Rows, DeviceError> {
     Ok(precast_runtime::rows(device)?)
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

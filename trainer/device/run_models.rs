@@ -25,12 +25,6 @@ pub struct RunModels<W> {
     pub cache: Option<Arc<TeacherCache>>,
 }
 
-impl Borrow<dyn Weights> for Checkpoint {
-    fn borrow(&self) -> &(dyn Weights + 'static) {
-        self
-    }
-}
-
 /// Opens the cache of a teacher, whose head is verified.
 fn open_whole(config: &RunConfig) -> Result<Option<Arc<TeacherCache>>, DeviceError> {
     let cache = open_cache(config)?;
@@ -66,7 +60,7 @@ impl RunModels<Checkpoint> {
         let models = Models { teacher, student: Checkpoint::open(student)? };
         check_student(cache.as_ref(), &models.student)?;
         let adapter = config.open_adapter(models.student.config())?;
-        Ok(Self { models, adapter, same_files: same_paths(config), cache })
+        Ok(Self { models, adapter, same_files: same_paths(config.models()), cache })
     }
 }
 
@@ -85,7 +79,7 @@ impl RunModels<Box<dyn Weights>> {
         let (teacher, student) = (teacher.transpose()?, read_or_random(&config.student, seeds.student)?);
         check_student(cache.as_ref(), &*student)?;
         let adapter = config.open_adapter(student.config())?;
-        Ok(Self { models: Models { teacher, student }, adapter, same_files: same_paths(config), cache })
+        Ok(Self { models: Models { teacher, student }, adapter, same_files: same_paths(config.models()), cache })
     }
 }
 

@@ -15,8 +15,8 @@ use crate::device::fit::{check_stored, is_stored_dense};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
 use crate::inputs::pair::same_path;
-use crate::inputs::teacher_cache::{Manifest, TeacherCache};
-use crate::options::{Completions, Kernels, RunConfig, UsageError, WeightFormat};
+use crate::inputs::teacher_cache::{CacheManifest, TeacherCache};
+use crate::options::{Advised, Completions, Kernels, RunConfig, UsageError, WeightFormat};
 
 /// Completions of held-out prompts in a report.
 pub const SAMPLES: u32 = 3;
@@ -34,7 +34,7 @@ pub struct Shapes {
     /// True if teacher and student are the same files, byte for byte.
     pub same_files: bool,
     /// Manifest of the cache that the teacher's rows are read from, if there is one.
-    pub cache: Option<Manifest>,
+    pub cache: Option<CacheManifest>,
 }
 
 /// Opens a teacher's cache, which one of the trusted keys has signed if there are any.
@@ -76,7 +76,8 @@ impl Shapes {
         cache.as_ref().map_or(Ok(()), |cache| cache.check_student(student.0.vocab))?;
         let cache = cache.map(|cache| cache.manifest().clone());
         let adapter = config.open_adapter(&student.0)?;
-        Ok(Self { teacher, student, adapters: adapters(adapter.as_ref()), same_files: same_paths(config), cache })
+        let (adapters, same_files) = (adapters(adapter.as_ref()), same_paths(config.models()));
+        Ok(Self { teacher, student, adapters, same_files, cache })
     }
 
     /// In which form a frozen student is to live on the device.
@@ -109,7 +110,7 @@ impl Shapes {
     pub fn check(&self, config: &RunConfig) -> Result<(), UsageError> {
         let asked = config.student_format.unwrap_or_default();
         if asked == WeightFormat::Stored && config.arithmetic.precision == Precision::Int8 {
-            return Err(UsageError(PlanError::StoredInt8.to_string()));
+            return Err(UsageError(PlanError::StoredInt8.advised()));
         }
         check_stored("--student-format", asked, &self.student.1)?;
         let teacher = self.own_teacher().filter(|_| !self.shares_weights(config));
@@ -182,9 +183,9 @@ fn completions(config: &RunConfig, recipe: &Recipe) -> Option<DecodeRequest> {
     Some(DecodeRequest { slots: Slots { count, seq_len: recipe.seq_len }, sampling })
 }
 
-/// True if a configuration names one model as teacher and student.
-pub(super) fn same_paths(config: &RunConfig) -> bool {
-    config.teacher.as_deref().is_some_and(|teacher| same_path(teacher, &config.student))
+/// Returns true if teacher and student are one model.
+pub(super) fn same_paths(Models { teacher, student }: Models<&Path>) -> bool {
+    teacher.is_some_and(|teacher| same_path(teacher, student))
 }
 
 /// Returns the adapters that a plan has: those of the one that trains.

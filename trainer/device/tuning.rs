@@ -42,7 +42,7 @@ impl Tuning {
             let covered = self.table.covered();
             let covered = covered.iter().map(|[chip, arch]| format!("{arch} on {chip}")).join(", ");
             return Err(UsageError(format!(
-                "--tuned {}: it has times of {}, and none of {} on {chip}. Measure them there: precast bench --tune FILE",
+                "--tuned {}: it has times of {}, and none of {} on {chip}. Measure them there: precast bench tune FILE",
                 self.path.display(),
                 if covered.is_empty() { "nothing" } else { &covered },
                 plan.arch

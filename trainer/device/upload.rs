@@ -20,18 +20,18 @@ pub(crate) enum Staging {
 }
 
 /// Is told the bytes sent, and may end it.
-pub(crate) type Progress<'p> = dyn FnMut(u64) -> Result<(), Stopped> + 'p;
+pub(crate) type UploadProgress<'p> = dyn FnMut(u64) -> Result<(), Stopped> + 'p;
 
 /// Weights of a model, and the device that they are sent to.
 pub(crate) struct Upload<'a> {
     pub sealed: &'a mut Sealed,
     weights: &'a dyn Weights,
-    progress: &'a mut Progress<'a>,
+    progress: &'a mut UploadProgress<'a>,
     scratch: Scratch,
 }
 
 impl<'a> Upload<'a> {
-    pub fn new(sealed: &'a mut Sealed, weights: &'a dyn Weights, progress: &'a mut Progress<'a>) -> Self {
+    pub fn new(sealed: &'a mut Sealed, weights: &'a dyn Weights, progress: &'a mut UploadProgress<'a>) -> Self {
         let scratch = Scratch::of(DeviceMemory::access(sealed.device()));
         Self { sealed, weights, progress, scratch }
     }

@@ -3,11 +3,8 @@
 use precast_plan::{Gemm, Objective};
 
 use super::groups::Options;
-use super::usage::{UsageError, flag};
+use super::usage::UsageError;
 use crate::inputs::teacher_cache::Compact;
-
-/// Options of a teacher that is computed in the run.
-const OF_DEVICE: [&str; 3] = ["teacher_format", "teacher_certificate", "max_teacher_kl"];
 
 impl Options {
     /// Refuses what a cached teacher does not go with.
@@ -18,36 +15,29 @@ impl Options {
         if self.models.teacher_cache.is_none() {
             return Ok(());
         }
-        let refuse = |message: String| Err(UsageError(message));
-        if let Some(name) = OF_DEVICE.into_iter().find(|name| self.given.contains_key(*name)) {
-            let option = flag(name);
-            return refuse(format!(
-                "{option} is of a teacher that the run computes, and --teacher-cache holds one that was computed before: leave {option} \
-                 out, or give --teacher in place of the cache"
-            ));
-        }
-        if self.on_policy.on_policy.is_some() {
-            return refuse(
-                "--on-policy trains on what the student writes, and a cache holds what the teacher says of data: give --teacher in place \
-                 of --teacher-cache"
-                    .to_owned(),
-            );
-        }
-        if self.writes()? {
-            return refuse(
-                "held-out prompts are completed by the student, and a cache holds what the teacher says of data: give --eval-data with \
-                 completions, or --teacher in place of --teacher-cache"
-                    .to_owned(),
-            );
-        }
-        if self.arithmetic.gemm == Gemm::Cublas {
-            return refuse(
-                "--gemm cublas: the rows of its GEMMs depend on how many there are, and a cache is filled by the bundle's kernels: \
-                 leave it out, or give --teacher in place of --teacher-cache"
-                    .to_owned(),
-            );
-        }
-        Ok(())
+        let of_weights = self.teaching.first_of_weights();
+        let (option, why) = match of_weights {
+            Some(option) => (option, "from which the teacher is read in place of being computed"),
+            None if self.on_policy.on_policy.is_some() => (
+                "--on-policy".to_owned(),
+                "which holds what the teacher says of data, and not of what the student writes",
+            ),
+            None if self.writes()? => {
+                return Err(UsageError(
+                    "held-out prompts are completed by the student, and a cache holds what the teacher says of data: give --eval-data \
+                     with completions, or --teacher in place of --teacher-cache"
+                        .to_owned(),
+                ));
+            }
+            None if self.arithmetic.gemm == Gemm::Cublas => (
+                "--gemm cublas".to_owned(),
+                "which the bundle's kernels fill: rows of cuBLASLt depend on how many there are",
+            ),
+            None => return Ok(()),
+        };
+        Err(UsageError(format!(
+            "{option} cannot be combined with --teacher-cache, {why}: leave it out, or give --teacher in place of --teacher-cache"
+        )))
     }
 }
 

@@ -42,7 +42,8 @@ impl FromStr for DeviceChoice {
             "cuda" => Ok(DeviceChoice::Cuda(0)),
             other => match other.split_once(':').map(|(kind, ordinal)| (kind, ordinal.parse())) {
                 Some(("cuda", Ok(ordinal))) => Ok(DeviceChoice::Cuda(ordinal)),
-                Some(("portable" | "generic", Ok(ordinal))) => Ok(DeviceChoice::Portable(ordinal)),
+                Some(("portable", Ok(ordinal))) => Ok(DeviceChoice::Portable(ordinal)),
+                Some(("generic", Ok(ordinal))) => Err(format!("`{text}` is `portable:{ordinal}` now")),
                 Some(("as", _)) => stand_in(&other[3..]),
                 _ => Err(format!("unknown device `{text}`: auto, cuda:N, portable:N, as:ARCH[:N] or sim")),
             },
@@ -57,7 +58,7 @@ fn stand_in(text: &str) -> Result<DeviceChoice, String> {
     let arch: Arch = name.parse().map_err(|error| format!("{error}"))?;
     match arch.feature() {
         Some(_) => Ok(DeviceChoice::As(arch, ordinal)),
-        None => Err(format!("no GPU is of {arch}: as: takes {}", Arch::GPUS.map(Arch::argument).join(", "))),
+        None => Err(format!("no GPU has {arch}: as: takes {}", Arch::GPUS.map(Arch::argument).join(", "))),
     }
 }
 
@@ -71,10 +72,8 @@ mod tests {
             assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
         }
         assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda(0)));
-        // What `portable` was called.
-        assert_eq!("generic:2".parse(), Ok(DeviceChoice::Portable(2)));
         assert_eq!("as:sm_120".parse(), Ok(DeviceChoice::As(Arch::Sm120, 0)));
-        let refused = ["portable", "as:sm_75", "as:sm_90_portable", "as:sm_89:first", "as:"];
+        let refused = ["portable", "generic:2", "as:sm_75", "as:sm_90_portable", "as:sm_89:first", "as:"];
         insta::assert_snapshot!(refused.map(|text| text.parse::<DeviceChoice>().unwrap_err()).join("\n"));
     }
 }

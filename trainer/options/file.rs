@@ -1,109 +1,107 @@
-//! run.toml: options under their names, with hyphens or underscores. What is in it is read as flags are, by the same parsers, so
-//! that no option is described twice. (A crate that layers sources, such as figment, would want each as a serde field besides
-//! clap's.)
+//! run.toml: options under their names, with hyphens or underscores. What is in it becomes the default of the flag of that name, and
+//! is read by the same parser, so that no option is described twice. (A crate that layers sources, such as figment, would want each as
+//! a serde field besides clap's.)
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::fmt;
 use std::path::Path;
 use std::sync::LazyLock;
 
 use clap::error::{ContextKind, ContextValue};
-use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use clap::{ArgMatches, Command, Error, FromArgMatches, Parser};
+use itertools::Itertools;
+use toml::{Spanned, Value};
 
-use super::flags::{Flags, OPTIONS, Values, argument};
-use super::given::OptionSource;
+use super::flags::{OPTIONS, all, argument};
+use super::given::Source;
+use super::groups::Options;
 use super::usage::{UsageError, flag};
 use crate::base::impostors::read_text;
 
 /// Options that a command line alone has: they say what to do with a run, or where.
-pub(crate) const OF_COMMAND_LINE: [&str; 10] = [
-    "arch",
-    "config",
-    "dry_run",
-    "gpus",
-    "overwrite",
-    "print_config",
-    "rendezvous",
-    "resume",
-    "separate_allocations",
-    "verbose",
-];
+pub(crate) const OF_COMMAND_LINE: &str =
+    "arch config dry_run gpus overwrite print_config rendezvous resume separate_allocations verbose";
 
-static NAMES: LazyLock<Vec<&'static str>> =
-    LazyLock::new(|| OPTIONS.get_arguments().map(|option| option.get_id().as_str()).collect());
+/// The options of a file: of each that is given, the texts of its values.
+#[derive(Debug, Default)]
+pub struct FileOptions(BTreeMap<&'static str, Vec<&'static str>>);
 
-impl Flags {
+impl Default for Options {
+    /// Nothing is given.
+    fn default() -> Self {
+        FileOptions::default().options().expect("every option has a default or may be absent")
+    }
+}
+
+impl FileOptions {
     /// Reads a file of options.
     ///
     /// # Errors
     /// [`UsageError`] that names the line.
     pub fn read(path: &Path) -> Result<Self, UsageError> {
-        let unreadable = |error| UsageError(format!("--config {}: cannot read it: {error}", path.display()));
-        let text = read_text(path).map_err(unreadable)?;
-        Self::from_toml(&text).map_err(|error| UsageError(format!("--config {}: {error}", path.display())))
+        let wrong = |reason: String| UsageError(format!("--config {}: {reason}", path.display()));
+        let text = read_text(path).map_err(|error| wrong(format!("cannot read it: {error}")))?;
+        Self::from_toml(&text).map_err(wrong)
     }
 
     /// # Errors
     /// Of a line that is no TOML, or no option and a value that it can have.
-    pub fn from_toml(text: &str) -> Result<Self, toml::de::Error> {
-        Ok(Self { given: toml::from_str::<File>(text)?.0, ..Self::default() })
+    pub fn from_toml(text: &str) -> Result<Self, String> {
+        let lines: BTreeMap<Spanned<String>, Value> = toml::from_str(text).map_err(|error| error.to_string())?;
+        let mut given = BTreeMap::new();
+        for (name, value) in lines.into_iter().sorted_by_key(|(name, _)| name.span().start) {
+            let number = 1 + text[..name.span().start].matches('\n').count();
+            let at_line = |reason| format!("line {number}: {reason}");
+            let known = known(name.get_ref()).map_err(at_line)?;
+            if given.insert(known, values(known, value).map_err(at_line)?).is_some() {
+                return Err(at_line(format!("{known} is given twice")));
+            }
+        }
+        // An empty list says nothing.
+        given.retain(|_, values| !values.is_empty());
+        Ok(Self(given))
+    }
+
+    /// Returns a command whose options have these as their defaults.
+    pub(super) fn under(&self, command: Command) -> Command {
+        command.mut_args(|option| match self.0.get(option.get_id().as_str()) {
+            Some(values) => option.add(Source::File).default_values(values),
+            None => option,
+        })
+    }
+
+    /// Parses the command line, which overrides these.
+    ///
+    /// # Errors
+    /// Those of clap.
+    pub fn parse<P: Parser>(&self) -> Result<P, Error> {
+        let command = P::command().mut_subcommands(|command| self.under(command));
+        P::from_arg_matches(&command.try_get_matches()?)
+    }
+
+    /// Returns the options of a run that gives no others.
+    ///
+    /// # Errors
+    /// [`UsageError`] of a value that an option cannot have.
+    pub fn options(&self) -> Result<Options, UsageError> {
+        let parsed: Result<ArgMatches, Error> = self.under(OPTIONS.clone()).try_get_matches_from([""; 0]);
+        parsed.and_then(|matches| Options::from_arg_matches(&matches)).map_err(|error| UsageError(error.to_string()))
     }
 }
 
-struct File(BTreeMap<String, Values>);
-
-impl<'de> Deserialize<'de> for File {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Lines;
-
-        impl<'de> Visitor<'de> for Lines {
-            type Value = File;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("options of a run")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<File, A::Error> {
-                let mut given = BTreeMap::new();
-                while let Some(name) = map.next_key_seed(NewName(&given))? {
-                    let values = map.next_value_seed(ValuesOf(name))?;
-                    given.insert(name.to_owned(), Values { source: OptionSource::File, values });
-                }
-                // An empty list says nothing.
-                given.retain(|_, given| !given.values.is_empty());
-                Ok(File(given))
-            }
-        }
-        from.deserialize_map(Lines)
-    }
-}
-
-/// The name of an option that is not given yet.
-struct NewName<'g>(&'g BTreeMap<String, Values>);
-
-impl<'de> DeserializeSeed<'de> for NewName<'_> {
-    type Value = &'static str;
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
-        let text = String::deserialize(from)?;
-        let name = text.replace('-', "_");
-        match NAMES.iter().find(|known| **known == name) {
-            Some(known) if self.0.contains_key(*known) => Err(D::Error::custom(format!("{known} is given twice"))),
-            Some(known) => Ok(known),
-            None => Err(D::Error::custom(unknown(&text))),
-        }
-    }
+/// Returns the name of an option, as its declaration has it.
+fn known(text: &str) -> Result<&'static str, String> {
+    static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| all().map(|option| option.get_id().as_str()).collect());
+    let name = text.replace('-', "_");
+    NAMES.iter().find(|known| **known == name).copied().ok_or_else(|| unknown(text))
 }
 
 /// The error for a name that no option has, with the one that is most like it, as clap finds it.
 fn unknown(text: &str) -> String {
     let name = text.replace('-', "_");
-    if OF_COMMAND_LINE.contains(&&*name) {
+    if OF_COMMAND_LINE.split(' ').any(|other| other == name) {
         return format!("{text} is an option of the command line only: leave it out here, and give {}", flag(&name));
     }
-    let asked = OPTIONS.clone().try_get_matches_from([argument(text, OsStr::new(""))]);
+    let asked = OPTIONS.clone().try_get_matches_from([argument(text, "")]);
     let remedy = match asked.as_ref().err().and_then(|error| error.get(ContextKind::SuggestedArg)) {
         Some(ContextValue::String(flag)) => {
             format!("did you mean {}?", flag.trim_start_matches('-').replace('-', "_"))
@@ -113,32 +111,18 @@ fn unknown(text: &str) -> String {
     format!("no option is called {text}: {remedy}")
 }
 
-/// The values of an option of this name.
-struct ValuesOf(&'static str);
-
-impl<'de> DeserializeSeed<'de> for ValuesOf {
-    type Value = Vec<std::ffi::OsString>;
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
-        let values = match toml::Value::deserialize(from)? {
-            toml::Value::Array(values) => values,
-            value => vec![value],
-        };
-        let values = values.iter().map(|value| match value {
-            toml::Value::String(text) => Ok(text.clone()),
-            toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_) => Ok(value.to_string()),
-            other => {
-                Err(D::Error::custom(format!("expected text, a number, true or false, found {}", other.type_str())))
-            }
-        });
-        let values = values.map(|text| text.map(Into::into)).collect::<Result<Self::Value, D::Error>>()?;
-        let arguments = values.iter().map(|value| argument(self.0, value));
-        match OPTIONS.clone().try_get_matches_from(arguments) {
-            Ok(_) => Ok(values),
-            Err(error) => Err(D::Error::custom(match std::error::Error::source(&error) {
-                Some(why) => format!("not a value of {}: {why}", self.0),
-                None => format!("{} takes one value", self.0),
-            })),
-        }
-    }
+/// Returns the texts of the values of an option, which its parser takes. They stay for as long as the program runs, as its flags do.
+fn values(name: &str, value: Value) -> Result<Vec<&'static str>, String> {
+    let values = if let Value::Array(values) = value { values } else { vec![value] };
+    let texts = values.into_iter().map(|value| match value {
+        Value::String(text) => Ok(&*text.leak()),
+        Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => Ok(&*value.to_string().leak()),
+        other => Err(format!("expected text, a number, true or false, found {}", other.type_str())),
+    });
+    let texts = texts.collect::<Result<Vec<&str>, String>>()?;
+    let taken = OPTIONS.clone().try_get_matches_from(texts.iter().map(|text| argument(name, text)));
+    taken.map(|_| texts).map_err(|error| match std::error::Error::source(&error) {
+        Some(why) => format!("not a value of {name}: {why}"),
+        None => format!("{name} takes one value"),
+    })
 }

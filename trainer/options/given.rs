@@ -1,10 +1,88 @@
-//! Places where the options of a run are given.
+//! The value of an option, with its source.
 
-/// The place where an option is given.
+use std::ffi::OsStr;
+
+use clap::builder::{ArgExt, TypedValueParser};
+use clap::error::Error;
+use clap::parser::ValueSource;
+use clap::{Arg, Command};
+
+/// Source of an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OptionSource {
-    /// On the command line.
-    Flag,
-    /// In the file that `--config` names.
+pub enum Source {
+    /// Declared beside the option.
+    Default,
+    /// The file that `--config` names.
     File,
+    CommandLine,
+    /// What the code needs, whatever is asked for.
+    Code,
+}
+
+impl ArgExt for Source {}
+
+/// The value of an option, with its source.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<T> {
+    pub value: T,
+    pub source: Source,
+}
+
+/// The value of an option that may be asked for.
+pub trait Asked {
+    /// Returns true if a command line or a file asks for it.
+    fn is_asked(&self) -> bool;
+}
+
+impl<T> Asked for Given<T> {
+    fn is_asked(&self) -> bool {
+        matches!(self.source, Source::File | Source::CommandLine)
+    }
+}
+
+impl<T> Asked for Option<T> {
+    fn is_asked(&self) -> bool {
+        self.is_some()
+    }
+}
+
+/// A flag that is off where nothing is said.
+impl Asked for bool {
+    fn is_asked(&self) -> bool {
+        *self
+    }
+}
+
+impl<T> From<T> for Given<T> {
+    /// Takes the value that the code needs.
+    fn from(value: T) -> Self {
+        Self { value, source: Source::Code }
+    }
+}
+
+/// A parser of values, each with its source: of a default, that which its option is marked with.
+#[derive(Clone)]
+pub(crate) struct Sourced<P>(pub P);
+
+impl<P: TypedValueParser> TypedValueParser for Sourced<P> {
+    type Value = Given<P::Value>;
+
+    fn parse_ref(&self, command: &Command, option: Option<&Arg>, text: &OsStr) -> Result<Self::Value, Error> {
+        self.parse_ref_(command, option, text, ValueSource::CommandLine)
+    }
+
+    fn parse_ref_(
+        &self,
+        command: &Command,
+        option: Option<&Arg>,
+        text: &OsStr,
+        source: ValueSource,
+    ) -> Result<Self::Value, Error> {
+        let value = self.0.parse_ref(command, option, text)?;
+        let of_default = || option.and_then(|option| option.get().copied()).unwrap_or(Source::Default);
+        Ok(Given {
+            value,
+            source: if source == ValueSource::DefaultValue { of_default() } else { Source::CommandLine },
+        })
+    }
 }

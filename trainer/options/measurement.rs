@@ -1,26 +1,21 @@
 //! Options of a measurement, whose models may be bare configurations.
 
-use std::collections::BTreeMap;
-
 use clap::{ArgGroup, Args};
 
-use super::flags::Flags;
-use super::given::OptionSource;
 use super::groups::{
-    AdapterOptions, ArithmeticOptions, DeviceOptions, ModelOptions, OnPolicyOptions, Options, ShapeOptions,
-    TeacherOptions, TeachingOptions, TuningOptions,
+    AdapterOptions, ArithmeticOptions, DeviceOptions, ModelOptions, Options, ShapeOptions, TeacherOptions,
+    TeachingOptions, TuningOptions,
 };
 use super::usage::UsageError;
 
 /// Options of a run that decide which kernels a step launches, and how long they take.
 #[derive(Args, Clone, Debug)]
 #[command(
-    mut_arg("teacher", |option| option.requires("student").help(TEACHER).long_help(None)),
+    mut_arg("teacher", |option| option.requires("student")),
     mut_arg("teacher_cache", |option| option.requires("student")),
     group(ArgGroup::new("taught").args(["teacher", "teacher_cache"]).multiple(true)),
-    mut_arg("student", |option| option.requires("taught").help(STUDENT)),
-    mut_arg("model", |option| option.conflicts_with_all(["teacher", "teacher_cache", "student"]).help(MODEL)),
-    mut_arg("teacher_format", |option| option.help(TEACHER_FORMAT))
+    mut_arg("student", |option| option.requires("taught")),
+    mut_arg("model", |option| option.conflicts_with_all(["teacher", "teacher_cache", "student"]))
 )]
 pub struct Measurement {
     #[command(flatten)]
@@ -39,62 +34,18 @@ pub struct Measurement {
     pub tuning: TuningOptions,
 }
 
-const TEACHER: &str = "Model to learn from, or its config.json alone";
-const STUDENT: &str = "Model to train, or its config.json alone";
-const MODEL: &str = "Model without a teacher, or its config.json alone";
-const TEACHER_FORMAT: &str = "Form of the teacher's weights on the device: bf16, stored (a config.json alone stands for a Q4_K_M file \
-                              with other random weights), int8 or auto";
-
-/// Options of a measurement of steps, which may be on what the student writes.
-#[derive(Args, Clone, Debug)]
-#[command(
-    mut_arg("on_policy", |option| option.help(ON_POLICY)),
-    mut_arg("prompt_tokens", |option| option.help(PROMPT_TOKENS)),
-    mut_arg("max_tokens", |option| option.help(MAX_TOKENS))
-)]
-pub struct StepMeasurement {
-    #[command(flatten)]
-    pub measurement: Measurement,
-    #[command(flatten)]
-    pub on_policy: OnPolicyOptions,
-}
-
-const ON_POLICY: &str = "Measure steps on completions that the student writes of random prompts: this share of the sequences, all if no \
-                         number is given";
-const PROMPT_TOKENS: &str =
-    "Tokens of each prompt, which are random [default: what --max-tokens leaves of --seq-len; 256 of --generate]";
-const MAX_TOKENS: &str = "Tokens of each completion, which nothing else ends [default: 512; 768 of --generate]";
-
 impl Measurement {
-    /// A run's options, those that a measurement has not at their defaults.
-    fn into_options(self, given: BTreeMap<String, OptionSource>) -> Result<Options, UsageError> {
+    /// Returns the options of a run, those that a measurement has not at their defaults.
+    ///
+    /// # Errors
+    /// [`UsageError`] where no model is named.
+    pub fn into_options(self) -> Result<Options, UsageError> {
         let Self { models, teacher, adapting, shape, arithmetic, target, tuning } = self;
         if models.teacher.is_none() && models.teacher_cache.is_none() && models.model.is_none() {
             return Err(UsageError("no model is named: give --teacher and --student, or --model".into()));
         }
         let default = Options::default();
         let teaching = TeachingOptions { teacher, ..default.teaching };
-        Ok(Options { models, teaching, adapting, shape, arithmetic, target, tuning, given, ..default })
-    }
-}
-
-impl Flags<Measurement> {
-    /// Returns the options of a run, those that a measurement has not at their defaults.
-    ///
-    /// # Errors
-    /// [`UsageError`] where no model is named.
-    pub fn into_options(self) -> Result<Options, UsageError> {
-        self.values()?.into_options(self.sources())
-    }
-}
-
-impl Flags<StepMeasurement> {
-    /// Returns the options of a run, those that a measurement has not at their defaults.
-    ///
-    /// # Errors
-    /// [`UsageError`] where no model is named.
-    pub fn into_options(self) -> Result<Options, UsageError> {
-        let StepMeasurement { measurement, on_policy } = self.values()?;
-        Ok(Options { on_policy, ..measurement.into_options(self.sources())? })
+        Ok(Options { models, teaching, adapting, shape, arithmetic, target, tuning, ..default })
     }
 }

@@ -19,7 +19,8 @@ mod resolve;
 pub mod schedule;
 pub(crate) mod size;
 mod slot_choice;
-mod usage;
+mod sources;
+pub(crate) mod usage;
 mod weight_format;
 
 use std::path::{Path, PathBuf};
@@ -34,34 +35,33 @@ use crate::base::record_text;
 use crate::base::roles::{Models, Role};
 use crate::inputs::adapter::{Adapter, AdapterChoice};
 use crate::inputs::checkpoint::CheckpointError;
-use crate::inputs::data::{DataSource, Summaries, path_of};
+use crate::inputs::data::{Summaries, path_of};
 use crate::inputs::teacher_cache::{CacheError, TeacherCache};
 
 pub use advised::Advised;
 pub use device::DeviceChoice;
+pub use file::FileOptions;
 #[cfg(test)]
 pub(crate) use file::OF_COMMAND_LINE;
 pub use final_result::Final;
-pub use flags::{Flags, FlagsAndFile, RUN, all, change, is_of_rollouts, is_of_teacher};
-pub use given::OptionSource;
+pub use flags::{FlagsAndFile, RUN, all, change, is_of_completions, is_of_teacher};
+pub use given::{Asked, Given, Source};
 pub use groups::{
-    AdapterOptions, ArithmeticOptions, Change, Completions, DeviceOptions, Division, DivisionOptions, Kernels,
-    ModelOptions, OnPolicy, OptimizerOptions, Options, OrderOptions, OutputOptions, SamplingOptions, ShapeOptions,
-    TeacherOptions, TeachingOptions, TextOptions, TuningOptions,
+    AdapterOptions, ArithmeticOptions, Change, CompletionOptions, Completions, DeviceOptions, Division,
+    DivisionOptions, Kernels, ModelOptions, OnPolicy, OnPolicyOptions, OptimizerOptions, Options, OrderOptions,
+    OutputOptions, SamplingOptions, ShapeOptions, TeacherOptions, TeachingOptions, TextOptions, TuningOptions,
 };
 pub use length::{Length, Passes};
 pub use max_kl::MostKl;
-pub use measurement::{Measurement, StepMeasurement};
+pub use measurement::Measurement;
 pub use patience::Patience;
 pub use resolve::{Before, Purpose};
 pub use slot_choice::{SlotChoice, SlotsUnfit};
+pub use sources::{DataRequest, sources};
 
 pub use usage::UsageError;
 pub(crate) use usage::missing;
 pub use weight_format::WeightFormat;
-
-/// Shares of tokens: their sum and ratios are numbers.
-const SHARES: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 
 /// A run's configuration, resolved: nothing changes it.
 #[derive(Clone, Debug, Serialize)]
@@ -165,34 +165,19 @@ impl RunConfig {
         Passes::of(self.steps(), self.rows_a_step(), self.shape.seq_len, data)
     }
 
-    /// Sources of the training data, each with its share of the tokens, or none with one.
+    /// The data that the run reads.
     ///
     /// # Errors
-    /// [`UsageError`] of shares that are not above 0, that only some have, or beside --epochs.
-    pub fn sources(&self) -> Result<Vec<DataSource>, UsageError> {
-        let sources: Vec<DataSource> = self.data.iter().map(|named| DataSource::of(named)).collect();
-        let shared = || sources.iter().filter_map(|DataSource { path, share }| Some((path.display(), (*share)?)));
-        let Some((path, share)) = shared().next() else { return Ok(sources) };
-        let is_wrong = |source: &DataSource| source.share.is_some_and(|share| !SHARES.contains(&share));
-        // As it was given: a number may have hundreds of digits.
-        if let Some((named, _)) = self.data.iter().zip(&sources).find(|(_, source)| is_wrong(source)) {
-            let (named, least, most) = (named.display(), SHARES.start(), SHARES.end());
-            return Err(UsageError(format!("--data {named}: a share is a number above 0, from {least:e} to {most:e}")));
-        }
-        if let Some(other) = sources.iter().find(|source| source.share.is_none()) {
-            let other = other.path.display();
-            return Err(UsageError(format!(
-                "--data {path}={share} has a share of the tokens and --data {other} has none: give each one a share, as {other}={share}, \
-                 or none"
-            )));
-        }
-        if self.length.is_open() {
-            return Err(UsageError(format!(
-                "--epochs counts passes over all data, and with shares (--data {path}={share}) each source is read as often as its \
-                 share asks for: give --steps in place of --epochs"
-            )));
-        }
-        Ok(sources)
+    /// As [`sources`].
+    pub fn data_request(&self) -> Result<DataRequest<'_>, UsageError> {
+        Ok(DataRequest {
+            sources: sources(&self.data, self.length.is_open())?,
+            held_out: &self.eval_data,
+            text: &self.text,
+            seq_len: self.shape.seq_len,
+            on_policy: self.on_policy,
+            completions: self.completions,
+        })
     }
 
     /// Sequences of a step.
@@ -225,19 +210,12 @@ impl RunConfig {
 
     /// The files and directories that a run reads.
     pub fn inputs(&self) -> Vec<&Path> {
-        let kernels = &self.target.kernels;
         let models = self.teacher.iter().chain(&self.teacher_cache).chain(&self.beside_cache).chain([&self.student]);
-        let models = models.chain(&self.eval_data).chain(&kernels.bundle);
+        let others = self.teacher_certificate.iter().chain(&self.tuning.tuned);
+        let files = models.chain(&self.eval_data).chain(others).map(PathBuf::as_path);
         let adapter = self.adapter.as_ref().and_then(AdapterChoice::directory);
-        let keys = kernels.trusted_key.iter().map(Path::new).filter(|key| key.exists());
-        models
-            .chain(&self.teacher_certificate)
-            .chain(&self.tuning.tuned)
-            .map(PathBuf::as_path)
-            .chain(self.data.iter().map(|named| path_of(named)))
-            .chain(adapter)
-            .chain(keys)
-            .collect()
+        let data = self.data.iter().map(|named| path_of(named));
+        files.chain(data).chain(adapter).chain(self.target.kernels.inputs()).collect()
     }
 
     /// The adapter that trains, of a student of this shape; none where the student trains.

@@ -4,11 +4,9 @@ use std::path::PathBuf;
 
 use precast_plan::{Objective, Share};
 
-use super::flags::is_of_rollouts;
-use super::groups::{Options, TeacherOptions, TeachingOptions};
-use super::is_of_teacher;
-use super::usage::{UsageError, flag, missing};
-use super::{Length, RunConfig};
+use super::groups::{ModelOptions, OnPolicyOptions, Options, TeachingOptions};
+use super::usage::{UsageError, first_asked, missing};
+use super::{Asked, Given, Length, RunConfig};
 use crate::inputs::teacher_cache;
 
 /// The purpose of a configuration.
@@ -44,11 +42,11 @@ impl Options {
     pub fn resolve(&self, purpose: Purpose, of: Share, before: Option<Before>) -> Result<RunConfig, UsageError> {
         let Self { models, data, out, eval_data, teaching, adapting, shape, optimizer, arithmetic, .. } = self.clone();
         let precision = arithmetic.precision;
-        let adapter = adapting.choice(&self.given)?;
+        let adapter = adapting.choice()?;
         let student_format = adapting.student_format(adapter.as_ref(), precision)?;
         let certified = teaching.certified(precision);
-        let TeachingOptions { teacher_certificate, untrained, allow_identical, .. } = teaching;
-        let TeacherOptions { teacher_format, .. } = teaching.teacher;
+        let TeachingOptions { teacher, teacher_certificate, untrained, allow_identical, .. } = teaching;
+        let teacher_format = teacher.teacher_format.unwrap_or_default();
         let writes = self.writes()?;
         self.check_cached()?;
         let (taught_by, beside_cache) = match &models.teacher_cache {
@@ -57,9 +55,7 @@ impl Options {
         };
         let (teacher, student, objective) = match models.model {
             Some(model) => {
-                if let Some(name) = self.given.keys().find(|name| is_of_teacher(name)) {
-                    return Err(without_teacher(name));
-                }
+                self.check_untaught()?;
                 (None, model, Objective::CrossEntropy)
             }
             None => (
@@ -80,11 +76,11 @@ impl Options {
         }
         let length = match purpose {
             Purpose::Run => self.length(before)?,
-            Purpose::Plan => Length::Steps { steps: self.steps },
+            Purpose::Plan => Length::Steps { steps: self.steps.value },
         };
         let division = self.division.resolve(of, before.map(|before| before.replicas))?;
         let on_policy = self.on_policy.resolve(objective, shape, division)?;
-        let completions = || self.on_policy.completions(arithmetic.gemm, shape.seq_len, self.order.seed);
+        let completions = || self.on_policy.completions.resolve(arithmetic.gemm, shape.seq_len, self.order.seed);
         let completions = writes.then(completions).transpose()?;
         let mut output = self.output.clone();
         output.check_held_out(&eval_data)?;
@@ -124,15 +120,28 @@ impl Options {
     fn distilling(&self) -> Objective {
         let TeachingOptions { alpha, temperature, teacher, .. } = &self.teaching;
         // What the student writes is no data to learn by heart: of each token the divergence from the teacher counts.
-        let value = |name, value| match self.on_policy.on_policy {
-            Some(_) if !self.given.contains_key(name) => 1.0,
-            _ => value,
+        let value = |option: &Given<f32>| match self.on_policy.on_policy {
+            Some(_) if !option.is_asked() => 1.0,
+            _ => option.value,
         };
-        Objective::Distill {
-            alpha: value("alpha", *alpha),
-            temperature: value("temperature", *temperature),
-            beta: value("beta", teacher.beta),
-        }
+        Objective::Distill { alpha: value(alpha), temperature: value(temperature), beta: value(&teacher.beta) }
+    }
+
+    /// Refuses options of a teacher beside --model.
+    fn check_untaught(&self) -> Result<(), UsageError> {
+        let ModelOptions { teacher, teacher_cache, student, model: _ } = &self.models;
+        let OnPolicyOptions { on_policy, completions, .. } = &self.on_policy;
+        let option = first_asked!(teacher, teacher_cache, student, on_policy)
+            .or_else(|| self.teaching.first_asked())
+            .or_else(|| self.on_policy.first_of_steps())
+            .or_else(|| completions.first_asked());
+        let refuse = |option| {
+            Err(UsageError(format!(
+                "{option} cannot be combined with --model, which trains without a teacher: leave {option} out, or give --teacher \
+                 and --student in place of --model"
+            )))
+        };
+        option.map_or(Ok(()), refuse)
     }
 
     /// Returns true if the student writes completions: to train on them, or of held-out prompts where an option of completions is given.
@@ -143,34 +152,25 @@ impl Options {
         if self.on_policy.on_policy.is_some() || self.models.model.is_some() {
             return Ok(self.on_policy.on_policy.is_some());
         }
-        let mut given = self.given.keys().filter(|name| is_of_rollouts(name));
-        let of_steps = |name: &str| ["group_size", "samples_every"].contains(&name);
-        let Some(unused) = given.clone().find(|name| of_steps(name) || self.eval_data.is_empty()) else {
-            return Ok(given.next().is_some());
-        };
-        let (option, or) =
-            (flag(unused), if of_steps(unused) { "" } else { ", or --eval-data of prompts to complete" });
-        Err(UsageError(format!("{option} is of completions that the student writes: give --on-policy{or}")))
+        let refuse = |option: String, or| Err(UsageError(format!("{option} requires --on-policy{or}")));
+        match (self.on_policy.first_of_steps(), self.on_policy.completions.first_asked()) {
+            (Some(option), _) => refuse(option, ""),
+            (None, Some(option)) if self.eval_data.is_empty() => {
+                refuse(option, ", or --eval-data with prompts to complete")
+            }
+            (None, option) => Ok(option.is_some()),
+        }
     }
 
     /// Returns the length of the run: that of the run that continues, where none is given.
     fn length(&self, before: Option<Before>) -> Result<Length, UsageError> {
-        let has_steps = self.given.contains_key("steps");
         match (self.epochs, before) {
-            (Some(epochs), _) if !has_steps => Ok(Length::Epochs { epochs }),
-            (Some(_), _) => {
+            (Some(_), _) if self.steps.is_asked() => {
                 Err(UsageError("--epochs and --steps each say how long the run is: leave one of them out".to_owned()))
             }
-            (None, Some(before)) if !has_steps => Ok(Length::Steps { steps: before.steps }),
-            (None, _) => Ok(Length::Steps { steps: self.steps }),
+            (Some(epochs), _) => Ok(Length::Epochs { epochs: epochs.value }),
+            (None, Some(before)) if !self.steps.is_asked() => Ok(Length::Steps { steps: before.steps }),
+            (None, _) => Ok(Length::Steps { steps: self.steps.value }),
         }
     }
-}
-
-fn without_teacher(name: &str) -> UsageError {
-    let option = flag(name);
-    UsageError(format!(
-        "{option} is of a run with a teacher, and --model trains without one: leave {option} out, or give --teacher and \
-         --student in place of --model"
-    ))
 }

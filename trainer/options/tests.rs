@@ -1,5 +1,6 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use clap::FromArgMatches;
 use precast_plan::{Objective, Precision, Recipe, Recompute, Share};
 use proptest::prelude::*;
 
@@ -8,18 +9,18 @@ use crate::inputs::adapter::{AdapterChoice, Lora, Target};
 
 /// The options of a command line.
 fn parse(arguments: &[&str]) -> Result<Options, UsageError> {
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        flags: Flags,
-    }
-    let line = <Line as clap::Parser>::try_parse_from([&["precast"], arguments].concat());
-    line.map_err(|error| UsageError(error.to_string()))?.flags.options()
+    parse_over(&FileOptions::default(), arguments)
+}
+
+/// The options of a command line over those of a file.
+fn parse_over(file: &FileOptions, arguments: &[&str]) -> Result<Options, UsageError> {
+    let matches = file.under(super::flags::OPTIONS.clone()).try_get_matches_from(arguments);
+    matches.and_then(|matches| Options::from_arg_matches(&matches)).map_err(|error| UsageError(error.to_string()))
 }
 
 /// The options of a file.
 fn toml(text: &str) -> Result<Options, UsageError> {
-    Flags::from_toml(text).map_err(|error| UsageError(error.to_string()))?.options()
+    FileOptions::from_toml(text).map_err(UsageError)?.options()
 }
 
 const PAIR: [&str; 4] = ["--teacher", "t", "--student", "s"];
@@ -46,18 +47,22 @@ fn values() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 #[test]
 fn every_option_reads_back_from_a_file_as_from_the_command_line() {
-    let defaults = format!("{:?}", Options { given: BTreeMap::new(), ..Options::default() });
+    // But for where they are from.
+    let values_of = |options: Options| {
+        let sources = ["File", "CommandLine", "Code"].map(|source| format!("source: {source}"));
+        sources.iter().fold(format!("{options:?}"), |text, source| text.replace(source, "source: Default"))
+    };
+    let defaults = values_of(Options::default());
     let names: Vec<&str> = all().map(|option| option.get_id().as_str()).collect();
     assert_eq!(names.len(), values().count(), "an option has no value here");
     for name in names {
         let (_, value) = values().find(|(of, _)| *of == name).expect("an option has no value here");
-        let without_given = |options: Options| format!("{:?}", Options { given: BTreeMap::new(), ..options });
         let hyphenated = name.replace('_', "-");
-        let of_flag = without_given(parse(&[&format!("--{hyphenated}={value}")]).unwrap());
+        let of_flag = values_of(parse(&[&format!("--{hyphenated}={value}")]).unwrap());
         let bare = value.parse::<f64>().is_ok() || value == "true";
         for name in [name, &hyphenated] {
             let line = if bare { format!("{name} = {value}") } else { format!("{name} = '{value}'") };
-            assert_eq!(of_flag, without_given(toml(&line).unwrap()), "{name}");
+            assert_eq!(of_flag, values_of(toml(&line).unwrap()), "{name}");
         }
         assert_ne!(of_flag, defaults, "{name}");
     }
@@ -106,21 +111,13 @@ fn what_does_not_go_with_completions_of_the_student_is_refused() {
 
 #[test]
 fn flags_override_the_file() {
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: FlagsAndFile,
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("run.toml");
-    let text =
-        "teacher = 't'\nstudent = 's'\nlr = 1e-3\nprecision = 'fp32'\ndevice = 'cuda:1'\ndata = ['a', 'b']\nseed = 4";
-    std::fs::write(&file, text).unwrap();
-    let flags = ["precast", "--lr=2e-3", "--data", "c", "--seed", "0", "--config", file.to_str().unwrap()];
-    let options = <Line as clap::Parser>::parse_from(flags).options.options().unwrap();
-    let given = |name: &str| options.given.get(name).copied();
-    let sources = [Some(OptionSource::Flag), Some(OptionSource::File), None];
-    assert_eq!(["lr", "precision", "steps"].map(given), sources);
+    let text = "teacher = 't'\nstudent = 's'\nlr = 1e-3\nprecision = 'fp32'\ndevice = 'cuda:1'\ndata = ['a', 'b']\nseed = 4\n\
+                alpha = 0.1\ntemperature = 3";
+    let flags = ["--lr=2e-3", "--alpha=0.5", "--data", "c", "--seed", "0"];
+    let options = parse_over(&FileOptions::from_toml(text).unwrap(), &flags).unwrap();
+    let TeachingOptions { alpha, temperature, .. } = &options.teaching;
+    let sources = [alpha.source, temperature.source, options.steps.source];
+    assert_eq!(sources, [Source::CommandLine, Source::File, Source::Default]);
     let config = options.planned().unwrap();
     assert_eq!((config.optimizer.lr, config.arithmetic.precision, config.steps()), (2e-3, Precision::Fp32, 1000));
     // Also where a flag says what the default is.
@@ -139,14 +136,14 @@ fn what_a_file_cannot_say_is_refused_with_its_line() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("run.toml");
     std::fs::write(&file, refused[0]).unwrap();
-    let message = Flags::read(&file).err().unwrap().to_string();
+    let message = FileOptions::read(&file).err().unwrap().to_string();
     assert!(message.starts_with(&format!("--config {}: ", file.display())), "{message}");
 }
 
 #[test]
 fn an_empty_list_in_a_file_says_nothing() {
     let options = toml("eval_data = []\nsteps = 3").unwrap();
-    assert_eq!(["eval_data", "steps"].map(|name| options.given.contains_key(name)), [false, true]);
+    assert!(options.eval_data.is_empty() && options.steps.is_asked());
 }
 
 #[test]
@@ -181,7 +178,7 @@ fn a_model_alone_takes_no_option_of_a_teacher() {
                  --alpha=0.5 --temperature=2 --beta=0 --untrained=true --allow-identical=true";
     for (option, value) in cases.split(' ').map(|given| given.split_once('=').unwrap()) {
         let Err(UsageError(message)) = complete(&["--model", "m", option, value]) else { panic!("{option} is taken") };
-        assert!(message.starts_with(&format!("{option} is of a run with a teacher")), "{message}");
+        assert!(message.starts_with(&format!("{option} cannot be combined with --model")), "{message}");
     }
     let both = complete(&[&PAIR[..], &["--alpha=0.1"]].concat()).unwrap().to_json();
     assert_eq!([&both["alpha"], &both["temperature"], &both["beta"]], [0.1, 2.0, 0.0]);

@@ -5,6 +5,14 @@
 #[error("{0}")]
 pub struct UsageError(pub String);
 
+/// Returns the flag of the first of some options that is asked for, which has the name of its variable.
+macro_rules! first_asked {
+    ($($option:ident),+ $(,)?) => {
+        None$(.or_else(|| $crate::options::Asked::is_asked($option).then(|| $crate::options::usage::flag(stringify!($option)))))+
+    };
+}
+pub(crate) use first_asked;
+
 /// The flag of an option, as messages name it.
 pub(crate) fn flag(name: &str) -> String {
     format!("--{}", name.replace('_', "-"))

@@ -10,11 +10,11 @@ use precast_kernels::abi::MASKED_TOKEN;
 use precast_plan::Recipe;
 use serde::Serialize;
 
-use super::reader::reader;
 use crate::base::notes::note;
 use crate::base::roles::Models;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Chunk, Corpus, DataError, Files, Packing, PromptRule};
+use crate::inputs::pair;
 use crate::inputs::tokenizer::Tokenizer;
 use crate::options::TextOptions;
 use crate::options::groups::values::count;
@@ -75,7 +75,8 @@ enum Read {
 pub fn rows(request: &RowsRequest, emit: &mut dyn FnMut(&Row)) -> Result<(), Failure> {
     let model = Checkpoint::open(&request.model)?;
     let files = Files::open(&request.data, request.text.data_field.as_deref())?;
-    let reader = reader(Models { student: &model, teacher: None }, None, &request.text, files.has_chat())?;
+    let models = Models { student: &model, teacher: None };
+    let reader = pair::reader(models, None, request.text.chat_date, files.has_chat())?;
     let prompts = PromptRule { of_stream: None, room: u32::MAX, completed: false };
     let packing = if files.are_prompts(None)? { Packing::Prompts(prompts) } else { Packing::Stream };
     let tokenizer = reader.tokenizer.clone();

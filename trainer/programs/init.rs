@@ -6,7 +6,7 @@ use precast_plan::{ModelConfig, Parameter, Parameters, Precision};
 use precast_system::files::Existing;
 
 use crate::inputs::checkpoint::{
-    Checkpoint, CheckpointError, Scratch, Student, Weights, config_json, gguf, stored, write_gguf, write_model,
+    Checkpoint, CheckpointError, ModelSource, Scratch, Weights, config_json, gguf, stored, write_gguf, write_model,
 };
 use crate::inputs::random::Random;
 use crate::programs::failure::Failure;
@@ -33,7 +33,7 @@ pub fn random(
     let from: Vec<&Checkpoint> = tokenizer.iter().collect();
     let parameters = Parameters::new(&weights.config).list;
     let dtype = precision.dtype();
-    let student = Student { config: &json, parameters: &parameters, dtype: stored(dtype), tokenizer_from: &from };
+    let student = ModelSource { config: &json, parameters: &parameters, dtype: stored(dtype), tokenizer_from: &from };
     let mut scratch = Scratch::default();
     write_model(&out, existing, &student, |parameter, write| {
         Ok::<_, Failure>(write(weights.read(parameter, dtype.into(), &mut scratch)?)?)
@@ -93,7 +93,8 @@ pub fn from_layers(
     let config = ModelConfig { layers: layers.len() as u32, ..teacher.config().clone() };
     let parameters = Parameters::new(&config).list;
     let dtype = precision.dtype();
-    let student = Student { config: &json, parameters: &parameters, dtype: stored(dtype), tokenizer_from: &[&teacher] };
+    let student =
+        ModelSource { config: &json, parameters: &parameters, dtype: stored(dtype), tokenizer_from: &[&teacher] };
     let mut scratch = Scratch::default();
     write_model(&out, existing, &student, |parameter, write| {
         let source = Parameter { name: source_name(&parameter.name, layers), ..parameter.clone() };

@@ -12,7 +12,7 @@ use safetensors::tensor::Dtype as Stored;
 
 use crate::base::notes::note;
 use crate::inputs::adapter::Adapter;
-use crate::inputs::checkpoint::{Checkpoint, Scratch, Student, Weights, write_model};
+use crate::inputs::checkpoint::{Checkpoint, ModelSource, Scratch, Weights, write_model};
 use crate::programs::failure::Failure;
 use crate::run::out::check_directory;
 
@@ -27,7 +27,7 @@ pub fn merge(base: &Path, adapter: &Path, out: &Path, existing: Existing) -> Res
     let base = &merged.base;
     let parameters = Parameters::new(base.config()).list;
     let dtype = merged.dtype;
-    let model = Student { config: &base.json, parameters: &parameters, dtype, tokenizer_from: &[base] };
+    let model = ModelSource { config: &base.json, parameters: &parameters, dtype, tokenizer_from: &[base] };
     let (mut values, mut scratch) = (Vec::new(), Scratch::default());
     write_model(&out, existing, &model, |parameter, write| {
         values.resize(parameter.elems() as usize, 0.0);

@@ -18,7 +18,7 @@ use crate::device::session::Session;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::MicroBatch;
-use crate::options::RunConfig;
+use crate::options::{RunConfig, ShapeOptions};
 use crate::programs::bench::median;
 use crate::programs::failure::Failure;
 
@@ -105,7 +105,7 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
     let models = RunModels::open_or_random(&config, seeds)?;
     let adapter = models.adapter.as_ref();
     config.optimizer.lr = lr.unwrap_or_else(|| learning_rate(models.student(), adapter));
-    let batch = batch(&config, models.student().config().vocab);
+    let batch = batch(config.shape, seed, models.student().config().vocab);
     let mut session = Session::of(&models, &config)?;
     let (device, arch) = (session.device().name.clone(), session.plan.plan.arch.to_string());
     let (bundle, kernels) = (session.bundle.to_string(), session.loads());
@@ -138,19 +138,19 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
 }
 
 /// The batch of every step: rows of one cycle, from places of their own.
-fn batch(config: &RunConfig, vocab: u32) -> MicroBatch {
-    let mut rng = Pcg64Mcg::seed_from_u64(config.order.seed);
+fn batch(ShapeOptions { batch_size, seq_len }: ShapeOptions, seed: u64, vocab: u32) -> MicroBatch {
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let length = (vocab / 8).clamp(2, CYCLE).min(vocab) as usize;
     let mut seen = BTreeSet::new();
     let cycle: Vec<u32> =
         std::iter::repeat_with(|| rng.random_range(0..vocab)).filter(|id| seen.insert(*id)).take(length).collect();
-    let rows: Vec<Vec<u32>> = (0..config.shape.batch_size)
+    let rows: Vec<Vec<u32>> = (0..batch_size)
         .map(|_| {
             let start = rng.random_range(0..length);
-            cycle.iter().cycle().skip(start).take(config.shape.seq_len as usize + 1).copied().collect()
+            cycle.iter().cycle().skip(start).take(seq_len as usize + 1).copied().collect()
         })
         .collect();
-    MicroBatch::new(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>(), config.shape.seq_len as usize)
+    MicroBatch::new(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>(), seq_len as usize)
 }
 
 fn train(config: &RunConfig, session: &mut Session, batch: &MicroBatch) -> Result<Run, Failure> {
@@ -258,12 +258,9 @@ mod tests {
 
     #[test]
     fn each_token_of_the_batch_says_which_comes_next() {
-        let mut options = crate::options::Options::default();
-        options.models.model = Some("m".into());
-        options.shape = crate::options::ShapeOptions { batch_size: 4, seq_len: 300 };
-        let config = options.planned().unwrap();
+        let shape = ShapeOptions { batch_size: 4, seq_len: 300 };
         for (vocab, expected) in [(49152, 256), (96, 12), (3, 2)] {
-            let batch = batch(&config, vocab);
+            let batch = batch(shape, 0, vocab);
             let next: std::collections::BTreeMap<u32, u32> =
                 batch.ids.iter().copied().zip(batch.targets.iter().copied()).collect();
             assert!(batch.ids.iter().zip(&batch.targets).all(|(id, target)| next[id] == *target && *id < vocab));

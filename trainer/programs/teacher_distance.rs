@@ -23,11 +23,10 @@ use crate::inputs::data::{Corpus, Dataset, Files, Packing};
 use crate::inputs::pair;
 use crate::inputs::teacher_cache::{Made, TeacherCache};
 use crate::options::WeightFormat;
-use crate::programs::covered;
 use crate::programs::evaluate::{Evaluation, batches, ids_sha256};
 use crate::programs::failure::Failure;
-use crate::programs::reader::reader;
 use crate::run::certificate::{Measured, Tally};
+use crate::run::covered;
 use crate::run::outcome::RunFault;
 use crate::run::perplexity::Score;
 
@@ -143,7 +142,7 @@ fn open(request: &Evaluation, cache: &Path) -> Result<TeacherCache, Failure> {
     }
     if forward.format == WeightFormat::Int8 && precision == Precision::Fp32 {
         return Err(Failure::usage(format!(
-            "--format int8 is computed in bf16, and {} is of --precision fp32: leave --format int8 out, or make a cache in bf16: \
+            "--format int8 is computed in bf16, and {} was made with --precision fp32: leave --format int8 out, or make a cache in bf16: \
              `precast cache --teacher TEACHER --student STUDENT --data DATA --seq-len {seq_len} --precision bf16 --out CACHE`",
             cache.path().display()
         )));
@@ -158,7 +157,7 @@ fn read(request: &Evaluation, models: Models<&Checkpoint>, seq_len: u32) -> Resu
     let pair = models.teacher.map(|teacher| pair::check(teacher, models.student)).transpose()?;
     pair.iter().flat_map(|pair| &pair.notes).for_each(note);
     let files = Files::open(&request.data, request.text.data_field.as_deref())?;
-    let reader = reader(models, pair.as_ref(), &request.text, files.has_chat())?;
+    let reader = pair::reader(models, pair.as_ref(), request.text.chat_date, files.has_chat())?;
     let dataset = Dataset::of(&Corpus::new(files, seq_len, Packing::Stream, reader)?)?;
     dataset.notes.iter().for_each(note);
     Ok(dataset)

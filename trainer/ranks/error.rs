@@ -26,7 +26,7 @@ pub enum RankError {
     /// A signal came before all of them did.
     Stopped(#[from] Stopped),
     /// The GPUs of this host cannot be counted.
-    #[error("{}{}", .0, .0.options())]
+    #[error("{}", .0.advised())]
     Driver(#[from] DriverError),
 }
 

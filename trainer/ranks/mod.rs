@@ -74,6 +74,11 @@ impl Ranks {
         self.place.rank == 0
     }
 
+    /// True if nobody is there to agree with: of a run on one GPU, and of a dry run.
+    pub fn are_alone(&self) -> bool {
+        self.control.is_none()
+    }
+
     pub fn count(&self) -> u32 {
         self.place.ranks
     }

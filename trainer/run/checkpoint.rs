@@ -177,7 +177,7 @@ impl Saved {
         let text = input::read_text(&file, input::SETTINGS_BYTES).map_err(RunError::io("read", &file))?;
         let state: State = serde_json::from_str(&text).map_err(|error| json(error.to_string()))?;
         if state.step != step {
-            return Err(json(format!("it is of step {}: the directory was renamed", state.step)).into());
+            return Err(json(format!("it was written after step {}: the directory was renamed", state.step)).into());
         }
         Ok(Self { path, state })
     }

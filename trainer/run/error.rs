@@ -41,7 +41,7 @@ pub enum RunError {
     /// A file does not hold what a run wrote.
     Checkpoint(#[from] CheckpointError),
     /// The device or its driver failed.
-    #[error("{}{}", .0, .0.options())]
+    #[error("{}", .0.advised())]
     Driver(#[from] DriverError),
     /// Another rank failed.
     Rank(#[from] RankError),

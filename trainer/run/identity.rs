@@ -13,7 +13,7 @@ use crate::base::roles::{Models, Role};
 use crate::device::run_models::RunModels;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Dataset, Streams};
-use crate::options::{Change, DeviceChoice, RunConfig, change, is_of_rollouts};
+use crate::options::{Change, DeviceChoice, RunConfig, change, is_of_completions};
 
 /// Named values that a run and one that continues it have in common. How many steps it takes is not among them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,7 +118,7 @@ fn options(config: &RunConfig) -> impl Iterator<Item = (String, String)> {
     let Value::Object(options) = config.to_json() else { unreachable!("a configuration has names") };
     // Completions of held-out prompts decide no weights.
     let trains_on_them = config.on_policy.is_some();
-    let decides = move |name: &str| change(name) == Change::Never && (trains_on_them || !is_of_rollouts(name));
+    let decides = move |name: &str| change(name) == Change::Never && (trains_on_them || !is_of_completions(name));
     let compared = options.into_iter().filter(move |(name, _)| decides(name));
     compared.map(|(name, value)| (name, text(&value)))
 }

@@ -2,8 +2,10 @@
 
 pub mod certificate;
 pub mod checkpoint;
+pub mod covered;
 pub mod disk_space;
 pub mod error;
+pub mod failure;
 pub mod gpu;
 pub mod growth;
 pub mod guard;
@@ -13,6 +15,7 @@ pub mod metrics;
 pub mod out;
 pub mod outcome;
 pub mod perplexity;
+pub mod rank_end;
 pub mod record;
 pub mod report;
 pub mod report_file;
@@ -20,6 +23,7 @@ pub mod rollout;
 pub mod sample;
 pub mod samples_file;
 pub mod saved_tensor;
+pub mod signing;
 pub mod step;
 pub mod still;
 pub mod tensorboard;

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use clap::Args;
 use precast_fatbins::Digest;
 use serde::Serialize;
 
 use crate::inputs::checkpoint::CheckpointError;
+use crate::options::groups::values::above_zero;
 use crate::run::outcome::RunFault;
 
 /// Quality of a model's predictions of a text.
@@ -31,11 +33,13 @@ fn not_finite(model: &Path, nll: f64) -> RunFault {
 }
 
 /// Demands on a score.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Args, Clone, Copy, Debug, Default)]
 pub struct Demands {
-    /// It may be no better than guessing.
+    /// Allow a model that is no better than guessing uniformly
+    #[arg(long)]
     pub untrained: bool,
-    /// Its perplexity may not be above this.
+    /// Fail if the perplexity is above this
+    #[arg(long, value_parser = above_zero, value_name = "X")]
     pub max_perplexity: Option<f64>,
 }
 

@@ -99,7 +99,7 @@ fn bundles() -> Result<()> {
     let copy = copied(&[["src/saxpy/saxpy.cu", "fmaf(p.a,", "fmaf(2.0f * p.a,"].map(str::to_owned)])?;
     fails(&mut from_it(&copy)?, &["STALE   saxpy{x=", "Build them with: cargo build"])?;
     let copy = copied(&[["src/saxpy/mod.rs", "\"saxpy\", abi::OPS", "\"other\", abi::OPS"].map(str::to_owned)])?;
-    fails(&mut from_it(&copy)?, &["the bundle is of the program `saxpy`, and this is `other`", "cargo build"])
+    fails(&mut from_it(&copy)?, &["the bundle belongs to the program `saxpy`, and this is `other`", "cargo build"])
 }
 
 /// Copies saxpy with edits of its files; as far below the checkout as saxpy is.

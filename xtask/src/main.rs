@@ -113,7 +113,7 @@ enum Task {
     },
     /// Redraw docs/report.svg from the demo's report
     Picture,
-    /// Add times that `precast bench --tune FILE` measured to kernels/src/tuned.txt
+    /// Add times that `precast bench tune FILE` measured to kernels/src/tuned.txt
     Tuned {
         #[arg(required = true)]
         files: Vec<PathBuf>,

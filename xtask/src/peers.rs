@@ -1,6 +1,6 @@
-//! `cargo xtask peers`: compares files of Precast with those of PEFT, transformers, llama.cpp and TensorBoard, and rows
-//! of data with what TRL and datasets make of them, on the CPU. It is no part of `cargo xtask test`: torch alone takes
-//! 3 GB.
+//! `cargo xtask peers`: compares files of Precast with those of PEFT, transformers, llama.cpp and TensorBoard, rows
+//! of data with what TRL and datasets make of them, and metrics with what trackers hold, on the CPU. It is no part of
+//! `cargo xtask test`: torch alone takes 3 GB.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,10 @@ use crate::setup;
 /// Receives the environments of Python, llama.cpp's converter, and what the checks are given.
 const DIR: &str = "target/peers";
 
-/// Lists of packages: those of models, and those of data, which are newer.
+/// Lists of packages: those of models, those of data, which are newer, and trackers.
 const MODELS: &str = "xtask/peers/requirements.txt";
 const DATA: &str = "xtask/peers/masks.txt";
+const TRACKERS: &str = "xtask/peers/trackers.txt";
 
 /// Names a Python that has the packages of the checks; nothing is installed for it.
 const PYTHON: &str = "PRECAST_PEERS_PYTHON";
@@ -36,12 +37,13 @@ struct Peers {
 }
 
 type Check = fn(&Peers) -> Result<()>;
-const CHECKS: [(&str, &str, Check); 5] = [
+const CHECKS: [(&str, &str, Check); 6] = [
     ("tensorboard", MODELS, tensorboard),
     ("adapters", MODELS, adapters),
     ("export", MODELS, export),
     ("students", MODELS, students),
     ("masks", DATA, masks),
+    ("trackers", TRACKERS, trackers),
 ];
 
 /// Runs the named checks, or all.
@@ -76,7 +78,11 @@ fn python(packages: &str) -> Result<PathBuf> {
         println!("{PYTHON} is {}: nothing is installed", python.display());
         return Ok(python.into());
     }
-    let environment = Path::new(DIR).join(if packages == MODELS { "python" } else { "python-data" });
+    let environment = Path::new(DIR).join(match packages {
+        MODELS => "python",
+        DATA => "python-data",
+        _ => "python-trackers",
+    });
     let python = environment.join("bin/python");
     if !python.exists() {
         step("make an environment of Python", Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
@@ -102,6 +108,10 @@ impl Peers {
 
 fn masks(peers: &Peers) -> Result<()> {
     peers.script("tests/masks/check.py", &[&peers.program])
+}
+
+fn trackers(peers: &Peers) -> Result<()> {
+    peers.script("tests/trackers/check.py", &[&peers.program])
 }
 
 fn adapters(peers: &Peers) -> Result<()> {
@@ -156,20 +166,23 @@ fn converter(python: &Path) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{DATA, MODELS, peers};
+    use super::{DATA, MODELS, TRACKERS, peers};
     use crate::run::root;
 
     #[test]
     fn every_package_of_the_peers_is_pinned() {
-        for packages in [MODELS, DATA] {
+        for packages in [MODELS, DATA, TRACKERS] {
             let listed = std::fs::read_to_string(root().join(packages)).unwrap();
-            assert!(listed.lines().count() > 5 && listed.lines().all(|line| line.contains("==")), "{listed}");
+            assert!(listed.lines().count() > 2 && listed.lines().all(|line| line.contains("==")), "{listed}");
         }
     }
 
     #[test]
     fn an_unknown_check_is_refused_by_name() {
         let refused = peers(&["tensorbord".to_owned()]).unwrap_err().to_string();
-        assert_eq!(refused, "no check `tensorbord`: there are tensorboard, adapters, export, students, masks");
+        assert_eq!(
+            refused,
+            "no check `tensorbord`: there are tensorboard, adapters, export, students, masks, trackers"
+        );
     }
 }

@@ -32,7 +32,7 @@ fn bundles_that_are_looked_at_are_verified() {
         assert!(code == Some(3) && message.contains("the manifest says"), "{command:?}: {code:?} {message}");
         let (code, _, message) = look(&older);
         assert!(
-            code == Some(0) && message.contains("is NOT VERIFIED: the bundle is of format 1"),
+            code == Some(0) && message.contains("is NOT VERIFIED: the bundle has format 1"),
             "{command:?}: {message}"
         );
     }

@@ -15,7 +15,7 @@ use super::pins::{LIBRARIES, NVRTC, Pin};
 pub enum BesideError {
     /// The package has another version.
     #[error(
-        "{} is of {} {found}, and kernels are locked as {} compiles them: not used\n{}",
+        "{} belongs to {} {found}, and kernels are locked as {} compiles them: not used\n{}",
         path.display(), NVRTC.package, NVRTC.version, remedies()
     )]
     Version {
@@ -168,6 +168,6 @@ mod tests {
             assert!(said.contains(name) && said.contains("nvidia-cuda-nvrtc==13.0.88"), "{said}");
         }
         let said = found("13.0.48", [b"a", b"b"]).unwrap_err();
-        assert!(said.contains("is of nvidia-cuda-nvrtc 13.0.48, and kernels are locked as 13.0.88"), "{said}");
+        assert!(said.contains("belongs to nvidia-cuda-nvrtc 13.0.48, and kernels are locked as 13.0.88"), "{said}");
     }
 }

@@ -73,7 +73,7 @@ pub use precast_core::{ChipMemory, chips, human_bytes};
 pub use predictions::{KnownTokens, TopTokens};
 pub use recipe::{PlanError, Precision, Recipe, Recompute};
 pub use sampling::Sampling;
-pub use share::{Fold, Piece, Shards, Share, ShareError};
+pub use share::{Fold, GradientPart, Micro, Piece, Shards, Share, ShareError};
 pub use staged::Staged;
 pub use sweep_plan::{SweepBuffers, SweepPlan};
 pub use training::{SequenceLength, Student, Teacher, TrainingPlan, TrainingRequest};

@@ -120,7 +120,7 @@ impl<'a> Model<'a> {
             }
         }
         ops.scope(self.name);
-        ops.embedding_backward("embedding", dstream.dense(), sorted, &weights.embedding, &weights.head);
+        ops.embedding_backward("embedding", dstream.dense(), sorted, weights, self.config.padding);
     }
 
     pub fn embedding(&self, ops: &mut Ops<'_>, ids: Tensor) -> Tensor {

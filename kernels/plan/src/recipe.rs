@@ -127,6 +127,18 @@ impl Recipe {
     /// Most tokens of a micro-batch.
     pub const MOST_TOKENS: u64 = 1 << 22;
 
+    /// A token of cross entropy in fp32, its gradient as it is: others differ from it.
+    pub const PLAIN: Self = Self {
+        batch: 1,
+        seq_len: 1,
+        precision: Precision::Fp32,
+        objective: Objective::CrossEntropy,
+        weight_decay: 0.0,
+        clip: 0.0,
+        recompute: Recompute::None,
+        gemm: Gemm::Bundle,
+    };
+
     /// Returns a recipe of each kind that flags can reach, for micro-batches of one sequence. The kernels of a run
     /// depend on nothing else of its recipe: numbers are arguments, and cuBLASLt only removes kernels.
     pub fn every(seq_len: u32) -> impl Iterator<Item = Self> {
@@ -135,14 +147,11 @@ impl Recipe {
             precisions.flat_map(move |precision| Recompute::ALL.map(|recompute| (objective, precision, recompute)))
         });
         choices.map(move |(objective, precision, recompute)| Self {
-            batch: 1,
             seq_len,
             precision,
             objective,
-            weight_decay: 0.0,
-            clip: 0.0,
             recompute,
-            gemm: Gemm::Bundle,
+            ..Self::PLAIN
         })
     }
 
@@ -161,10 +170,7 @@ impl Recipe {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// The sequence is longer than the model supports.
-    #[error(
-        "seq_len {seq_len} is longer than the {role}'s max_position_embeddings {max_positions}: \
-         use --seq-len {max_positions} or less"
-    )]
+    #[error("sequences of {seq_len} tokens are longer than the {role}'s max_position_embeddings {max_positions}")]
     SequenceTooLong {
         /// `teacher`, `student` or `model`.
         role: &'static str,
@@ -196,15 +202,10 @@ pub enum PlanError {
         name: String,
     },
     /// The student is stored in blocks and has no adapters to train.
-    #[error(
-        "a student that is kept as it is stored does not train itself, and this one has no adapters: give --lora-rank or \
-         --adapter, or --student-format bf16"
-    )]
+    #[error("weights that train cannot stay in the blocks of their file, and this student has no adapters")]
     StoredWithoutAdapters,
     /// Int8 GEMMs in a run that computes in fp32.
-    #[error(
-        "int8 GEMMs give bf16: they cannot be combined with --precision fp32; use --precision bf16 or int8, or weights in bf16"
-    )]
+    #[error("int8 GEMMs give bf16, and cannot be combined with fp32")]
     Int8Precision,
     /// An int8 GEMM's rows are too wide to quantize.
     #[error(
@@ -219,8 +220,8 @@ pub enum PlanError {
     },
     /// A student's int8 GEMM has a depth without a rotation.
     #[error(
-        "--precision int8 rotates what a GEMM sums over in blocks of 16 to 128 elements, and {result} of {module} sums over \
-         {depth}: the largest power of two that divides it is {block}. Use --precision bf16"
+        "int8 rotates what a GEMM sums over in blocks of 16 to 128 elements, and {result} of {module} sums over {depth}: the largest \
+         power of two that divides it is {block}"
     )]
     StudentRotation {
         /// `the output`, or `the gradient of the input`.
@@ -232,10 +233,7 @@ pub enum PlanError {
         block: u32,
     },
     /// A student in blocks cannot have 8-bit GEMMs.
-    #[error(
-        "--precision int8 quantizes the student's matrices to 8 bits, so they do not stay as they are stored: leave \
-         --student-format out, or use --precision bf16"
-    )]
+    #[error("a student in int8 cannot stay in the blocks of its file: its matrices are quantized to 8 bits")]
     StoredInt8,
     /// An int8 GEMM has a depth without a rotation.
     #[error(
@@ -251,18 +249,16 @@ pub enum PlanError {
         block: u32,
     },
     /// The student's base would teach while it trains.
-    #[error("a base that trains cannot teach its student: give --lora-rank or --adapter")]
+    #[error("a base that trains cannot teach its student")]
     BaseWithoutAdapters,
     /// More tokens are to be kept of a position than there are, or than kernels keep.
-    #[error("--keep-logits {keep} is not between 1 and {most}, the most that are kept of this vocabulary")]
+    #[error("{keep} probabilities a token are not between 1 and {most}, the most that are kept of this vocabulary")]
     Keep { keep: u32, most: u32 },
     /// The objective needs a teacher and there is none.
-    #[error("this run needs a teacher: give --teacher")]
+    #[error("the objective needs a teacher")]
     NoTeacher,
     /// No tokens, or more than an index can count.
-    #[error(
-        "batch_size {batch} x seq_len {seq_len} is not between 1 and 2^22 tokens: change --batch-size or --seq-len"
-    )]
+    #[error("{batch} sequences of {seq_len} tokens are not between 1 and 2^22 tokens")]
     Tokens {
         /// Sequences in a micro-batch.
         batch: u32,
@@ -279,10 +275,7 @@ pub enum PlanError {
     #[error(transparent)]
     Replicas(#[from] ShareError),
     /// More memory than a plan can address.
-    #[error(
-        "this run would take more than {gib} GiB, and no plan takes 1024: \
-         check the models' config.json, or use a smaller --batch-size or --seq-len"
-    )]
+    #[error("this run would take more than {gib} GiB, and no plan takes 1024: check the models' config.json")]
     TooLarge {
         /// Size of its largest parts.
         gib: u64,

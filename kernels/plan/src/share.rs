@@ -32,8 +32,7 @@ impl Default for Share {
 /// The replicas' tree cannot be divided among the ranks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "--replicas {replicas} cannot be divided among {ranks} GPUs: each GPU computes 1, 2, 4, 8 ... whole replicas. Use {}, or \
-     --replicas {ranks} on {ranks} GPUs",
+    "{replicas} replicas cannot be divided among {ranks} GPUs: each GPU computes 1, 2, 4, 8 ... whole replicas. Use {}",
     ranks_for(*replicas)
 )]
 pub struct ShareError {
@@ -100,6 +99,17 @@ impl Share {
         }
     }
 
+    /// Returns the parts of a rank's gradients in a step, in order; `micros` has the number of micro-batches of each of its
+    /// replicas.
+    pub fn parts(self, micros: &[usize]) -> impl Iterator<Item = GradientPart> {
+        micros.iter().enumerate().flat_map(move |(replica, count)| {
+            let ends = self.ranks > 1 && replica + 1 == self.local() as usize;
+            let micro =
+                move |number| GradientPart::Micro(Micro { replica, number, is_last: ends && number + 1 == *count });
+            (0..*count).map(micro).chain(self.fold(replica as u32).filter(|_| !ends).map(GradientPart::Fold))
+        })
+    }
+
     /// Returns each fold with a phase of its own, once: with several ranks the last micro-batch contains that of the
     /// last replica.
     pub fn folds(self) -> Vec<Fold> {
@@ -109,6 +119,25 @@ impl Share {
         folds.dedup();
         folds
     }
+}
+
+/// A part of a rank's gradients in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GradientPart {
+    Micro(Micro),
+    /// A replica's gradient is complete.
+    Fold(Fold),
+}
+
+/// A micro-batch of a rank's share of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Micro {
+    /// Replica, from 0 on the rank.
+    pub replica: usize,
+    /// Number in the replica: 0 overwrites gradients, others add.
+    pub number: usize,
+    /// It is the rank's last one, and there are several ranks: behind it gradients and losses are those of all.
+    pub is_last: bool,
 }
 
 /// Treatment of a replica's gradient while sums of earlier ones wait.
@@ -294,24 +323,38 @@ mod tests {
     fn folded(share: Share) -> String {
         let first = share.rank * share.local();
         let (mut grad, mut kept) = (String::new(), vec![String::new(); share.waiting() as usize]);
-        for replica in 0..share.local() {
-            grad = format!("{:02}", first + replica);
-            match share.fold(replica) {
-                None => {}
-                Some(Fold::Keep { waiting }) => kept[waiting as usize] = grad.clone(),
-                Some(Fold::Join { waiting, levels }) => {
+        // The last micro-batch of several ranks folds its replica by itself.
+        let last = share.fold(share.local() - 1).filter(|_| share.ranks > 1).map(GradientPart::Fold);
+        for part in share.parts(&vec![1; share.local() as usize]).chain(last) {
+            match part {
+                GradientPart::Micro(Micro { replica, .. }) => grad = format!("{:02}", first + replica as u32),
+                GradientPart::Fold(Fold::Keep { waiting }) => kept[waiting as usize] = grad.clone(),
+                GradientPart::Fold(Fold::Join { waiting, levels }) => {
                     let top = waiting as usize - 1;
                     kept[top] = sum(&kept[top], &grad);
                     for below in (waiting - levels..waiting - 1).rev() {
                         kept[below as usize] = sum(&kept[below as usize], &kept[below as usize + 1]);
                     }
                 }
-                Some(Fold::Total { waiting }) => {
+                GradientPart::Fold(Fold::Total { waiting }) => {
                     grad = (0..waiting).rev().fold(grad, |grad, below| sum(&kept[below as usize], &grad));
                 }
             }
         }
         grad
+    }
+
+    #[test]
+    fn the_last_micro_batch_of_several_ranks_ends_their_share() {
+        let micro = |replica, number, is_last| GradientPart::Micro(Micro { replica, number, is_last });
+        let keep = GradientPart::Fold(Fold::Keep { waiting: 0 });
+        let of = |ranks, micros: &[usize]| share(4, ranks, 0).parts(micros).collect::<Vec<_>>();
+        let before = [micro(0, 0, false), micro(0, 1, false), keep, micro(1, 0, false)];
+        assert_eq!(of(2, &[2, 2]), [&before[..], &[micro(1, 1, true)]].concat());
+        assert_eq!(share(1, 1, 0).parts(&[2]).collect::<Vec<_>>(), before[..2]);
+        assert_eq!(of(4, &[3])[2], micro(0, 2, true));
+        let alone = of(1, &[2, 1, 1, 1]);
+        assert_eq!((&alone[..4], alone.last()), (&before[..], Some(&GradientPart::Fold(Fold::Total { waiting: 2 }))));
     }
 
     #[test]
@@ -341,7 +384,7 @@ mod tests {
         let message = |replicas, ranks| share(replicas, ranks, 0).check().unwrap_err().to_string();
         assert!(message(4, 3).contains("1, 2 or 4 GPUs"), "{}", message(4, 3));
         assert!(message(12, 2).contains("1, 3, 6 or 12 GPUs"), "{}", message(12, 2));
-        assert!(message(1, 2).contains("--replicas 2"), "{}", message(1, 2));
+        assert!(message(1, 2).contains("Use 1 GPU"), "{}", message(1, 2));
     }
 
     #[test]

@@ -30,6 +30,7 @@ prop_compose! {
             kv_heads,
             head_dim: head_dim * 16,
             vocab,
+            padding: None,
             max_positions: 4096,
             rms_norm_eps: 1e-6,
             rope_theta: 1e4,

@@ -10,14 +10,12 @@ pub(crate) use precast_plan::*;
 
 /// A recipe of distillation, which tests change.
 pub(crate) const RECIPE: Recipe = Recipe {
-    batch: 1,
     seq_len: 64,
     precision: Precision::Bf16,
     objective: Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 },
     weight_decay: 0.01,
     clip: 1.0,
-    recompute: Recompute::None,
-    gemm: Gemm::Bundle,
+    ..Recipe::PLAIN
 };
 
 /// Returns a built-in model.

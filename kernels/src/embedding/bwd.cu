@@ -37,7 +37,7 @@ KERNEL(embedding_bwd_params) {
     const KEY_X* dy = (const KEY_X*)p.dy;
     const uint32_t first = blockIdx.x;
     const uint32_t id = ids[first];
-    if (first > 0 && ids[first - 1] == id) return;
+    if (id == p.padding || (first > 0 && ids[first - 1] == id)) return;
     const uint32_t end = run_end(ids, first, p.tokens);
     float* dtable = (float*)p.dtable + uint64_t(id) * KEY_H;
     if (end - first <= SHORT) { // a thread per vector, no reduction

@@ -15,7 +15,7 @@ typedef struct embedding_fwd_params {
 /// embedding.bwd { h: u32, x: Dtype }: Adds gradients into the rows they came from.
 /// bytes: tokens * (8 + h * x.bytes()) + 2 * tokens.min(vocab) * h * 4
 ///
-/// Rows of tokens that do not occur stay as they are.
+/// Rows of tokens that do not occur stay as they are, and so does that of `padding`: `padding_idx` of torch.nn.Embedding.
 typedef struct embedding_bwd_params {
     address sorted_ids;       ///< [tokens] u32, read, sorted_ids(vocab): ascending
     address sorted_positions; ///< [tokens] u32, read, positions_of(sorted_ids): row of `dy` of each sorted id; ascending within an id
@@ -23,6 +23,8 @@ typedef struct embedding_bwd_params {
     address dtable;           ///< [vocab, h] f32, update
     uint32_t tokens;
     uint32_t vocab;
+    uint32_t padding; ///< id whose row gets no gradient; none: a number from `vocab` up
+    uint32_t reserved;
 } embedding_bwd_params;
 
 #endif

@@ -25,7 +25,7 @@ pub(super) fn fwd(key: EmbeddingFwd, p: &embedding_fwd_params, views: &mut Views
     }
 }
 
-pub(super) fn bwd(key: EmbeddingBwd, _p: &embedding_bwd_params, views: &mut Views<'_>) {
+pub(super) fn bwd(key: EmbeddingBwd, p: &embedding_bwd_params, views: &mut Views<'_>) {
     let h = key.h as usize;
     let ids = views.read::<u32>("sorted_ids");
     let positions = views.read::<u32>("sorted_positions");
@@ -35,6 +35,10 @@ pub(super) fn bwd(key: EmbeddingBwd, _p: &embedding_bwd_params, views: &mut View
     let mut start = 0;
     while start < ids.len() {
         let end = ids[start..].iter().position(|id| *id != ids[start]).map_or(ids.len(), |length| start + length);
+        if ids[start] == p.padding {
+            start = end;
+            continue;
+        }
         run.fill(0.0);
         for position in &positions[start..end] {
             let row = &dy[*position as usize * h..][..h];

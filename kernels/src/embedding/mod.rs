@@ -1,6 +1,7 @@
 //! Embedding: gathers a row of the table per token, and scatters the gradient back.
 //!
-//! Forward: `y[t] = table[ids[t]]`. Backward: `dtable[id] += sum of dy[t] over the tokens t with that id`.
+//! Forward: `y[t] = table[ids[t]]`. Backward: `dtable[id] += sum of dy[t] over the tokens t with that id`, but for the
+//! id of padding.
 //!
 //! A table is dense, of the activations' dtype, or in a block format whose rows are dequantized as they are gathered.
 //! The scatter is deterministic: the host uploads the token ids sorted, so that one CTA owns each
@@ -88,10 +89,11 @@ impl Reference for EmbeddingBwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 2), (37, 11), (300, 3)].map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).into()
+        let of = |(tokens, vocab, padding)| Self::Params { tokens, vocab, padding, ..Default::default() };
+        [(1, 2, u32::MAX), (37, 11, 4), (300, 3, 1)].map(of).into()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
-        Self::Params { tokens: batch.tokens(), vocab: Batch::VOCAB, ..Default::default() }
+        Self::Params { tokens: batch.tokens(), vocab: Batch::VOCAB, padding: u32::MAX, ..Default::default() }
     }
 }

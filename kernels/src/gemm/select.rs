@@ -62,7 +62,7 @@ pub(crate) fn sums_as(selected: Tiling, other: Tiling) -> bool {
 }
 
 /// Depth whose time equals a CTA's prologue and epilogue. If two CTAs share an SM, the other's mainloop hides half of
-/// it. This and the next two are fitted to measurements of `precast bench --tune FILE` on an H200 (`tuned.txt`).
+/// it. This and the next two are fitted to measurements of `precast bench tune FILE` on an H200 (`tuned.txt`).
 const BLOCK_DEPTH: u64 = 256;
 /// Depth whose time equals a cluster's reduction of its accumulators.
 const REDUCTION_DEPTH: u64 = 500;

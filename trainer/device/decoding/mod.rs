@@ -10,7 +10,7 @@ use precast_plan::{Decoding, Tensor};
 use precast_runtime::{DriverError, Sealed};
 
 use crate::options::Advised;
-use schedule::{Decoder, Drawn, Progress, Row, Sequence};
+use schedule::{Decoder, Drawn, Row, RowProgress, Sequence};
 
 /// A word of a row.
 type Column = fn(&Row) -> u32;
@@ -18,7 +18,7 @@ type Column = fn(&Row) -> u32;
 /// A sequence that cannot be decoded on.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    #[error("{}{}", .0, .0.options())]
+    #[error("{}", .0.advised())]
     Driver(#[from] DriverError),
     /// No token is drawn from such logits.
     #[error(
@@ -96,7 +96,7 @@ impl Decoder for DecodingDevice<'_> {
         Ok(self.sealed.run(PREFILL)?)
     }
 
-    fn decode(&mut self, rows: &[Row], steps: u32) -> Result<Vec<Progress>, DecodeError> {
+    fn decode(&mut self, rows: &[Row], steps: u32) -> Result<Vec<RowProgress>, DecodeError> {
         let bucket = bucket(rows.len() as u32);
         self.write(rows, bucket)?;
         let phase = decode_phase(bucket);
@@ -110,7 +110,7 @@ impl Decoder for DecodingDevice<'_> {
         let each = rows.iter().zip(slots.iter().zip(&positions).zip(ids.iter().zip(&ends)));
         each.map(|(row, ((slot, position), (id, end)))| match *end {
             NO_TOKEN => Err(DecodeError::NotFinite { sequence: row.sequence, position: position + 1 }),
-            _ => Ok(Progress { length: position + 1, id: *id, ended: *slot == IDLE_SLOT }),
+            _ => Ok(RowProgress { length: position + 1, id: *id, ended: *slot == IDLE_SLOT }),
         })
         .collect()
     }

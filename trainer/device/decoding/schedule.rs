@@ -64,7 +64,7 @@ pub(crate) trait Decoder {
     fn prefill(&mut self, rows: &[Row]) -> Result<(), Self::Error>;
 
     /// Computes these rows, and those that follow from them, `steps` times. Returns each row's length so far, and whether it goes on.
-    fn decode(&mut self, rows: &[Row], steps: u32) -> Result<Vec<Progress>, Self::Error>;
+    fn decode(&mut self, rows: &[Row], steps: u32) -> Result<Vec<RowProgress>, Self::Error>;
 
     /// Reads what was drawn into a slot from `first` to before `end`.
     fn read(&mut self, slot: u32, first: u32, end: u32) -> Result<Drawn, Self::Error>;
@@ -72,7 +72,7 @@ pub(crate) trait Decoder {
 
 /// State of a row after some steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub(crate) struct RowProgress {
     /// Tokens of its sequence.
     pub length: u32,
     /// The last of them.
@@ -128,7 +128,7 @@ pub(crate) fn run<D: Decoder, E: From<D::Error>>(
         let rows: Vec<Row> = active.iter().map(Active::row).collect();
         let progress = decoder.decode(&rows, left.min(STEPS))?;
         let before = std::mem::take(&mut active);
-        for (mut one, Progress { length, id, ended: has_ended }) in before.into_iter().zip(progress) {
+        for (mut one, RowProgress { length, id, ended: has_ended }) in before.into_iter().zip(progress) {
             (one.length, one.last) = (length, id);
             if !has_ended {
                 active.push(one);

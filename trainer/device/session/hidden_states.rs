@@ -162,7 +162,8 @@ mod tests {
     use precast_fatbins::Digest;
 
     use super::*;
-    use crate::inputs::teacher_cache::{Compact, Entry, Filling, Made, made};
+    use crate::device::tests::made;
+    use crate::inputs::teacher_cache::{Compact, Entry, Filling, Made};
 
     #[test]
     fn a_record_of_other_rows_than_count_is_refused() {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_plan::guard::{GUARD, Sums};
 use precast_plan::training::{GATHER, LAST, MICRO, TEACHER, UPDATE};
-use precast_plan::{Recipe, SequenceLength, Tensor};
+use precast_plan::{GradientPart, Micro, Recipe, SequenceLength, Tensor};
 use precast_runtime::{DriverError, Ticket};
 
 use crate::device::DeviceError;
@@ -22,7 +22,8 @@ impl Session {
         self.compute(MICRO, batch, loss_scale, number)
     }
 
-    /// As [`Self::micro`], or [`Self::last`] of a rank, of sequences of a length that an on-policy plan has.
+    /// As [`Self::micro`], of sequences of a length that an on-policy plan has; the last one of a rank, where there are several,
+    /// leaves gradients and losses of all.
     ///
     /// # Errors
     /// Those of [`Self::micro`].
@@ -36,6 +37,25 @@ impl Session {
         self.compute(&length.phase(if is_last { LAST } else { MICRO }), batch, loss_scale, number)
     }
 
+    /// Asks for the gradients of a rank's replicas, of so many micro-batches each, and folds them. `compute` asks for a
+    /// micro-batch.
+    ///
+    /// # Errors
+    /// [`DriverError`], and those of `compute`.
+    pub fn gradients<E: From<DriverError>>(
+        &mut self,
+        micros: &[usize],
+        mut compute: impl FnMut(&mut Self, Micro) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for part in self.plan.shards.share().parts(micros) {
+            match part {
+                GradientPart::Micro(micro) => compute(self, micro)?,
+                GradientPart::Fold(fold) => self.sealed.run(&fold.phase())?,
+            }
+        }
+        Ok(())
+    }
+
     /// Starts to read the scores that the micro-batch before has left: [`precast_plan::Scores::all`].
     ///
     /// # Errors
@@ -45,15 +65,6 @@ impl Session {
     /// If the plan is of no on-policy run.
     pub fn scores(&mut self) -> Result<Ticket, DriverError> {
         self.sealed.read_later(self.plan.scores.expect("an on-policy plan").all)
-    }
-
-    /// Forward and backward of this rank's last micro-batch of a step, where there are several ranks: behind it gradients and
-    /// losses are those of all.
-    ///
-    /// # Errors
-    /// Those of [`Self::micro`].
-    pub fn last(&mut self, batch: &MicroBatch, loss_scale: f32, number: usize) -> Result<(), DeviceError> {
-        self.compute(LAST, batch, loss_scale, number)
     }
 
     /// The teacher's own cross entropy of micro-batches, added up, each token's times `loss_scale`. What it leaves in the metrics the

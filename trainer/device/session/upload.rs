@@ -11,7 +11,7 @@ use crate::base::roles::Models;
 use crate::base::stop::Stopped;
 use crate::device::DeviceError;
 use crate::device::run_models::RunModels;
-use crate::device::upload::{Progress, Staging, Upload};
+use crate::device::upload::{Staging, Upload, UploadProgress};
 use crate::inputs::adapter::extent;
 use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::MicroBatch;
@@ -93,7 +93,7 @@ impl Session {
         &mut self,
         models: &RunModels<impl Borrow<dyn Weights>>,
         staging: Staging,
-        progress: &mut Progress<'_>,
+        progress: &mut UploadProgress<'_>,
     ) -> Result<(), DeviceError> {
         let teacher = self.plan.teacher.as_ref();
         if let Some((weights, teacher)) = models.teacher().zip(teacher) {

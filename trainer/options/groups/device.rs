@@ -1,6 +1,6 @@
 //! Options of the device and its kernels.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use precast_fatbins::{SignatureError, TrustedKey};
@@ -32,7 +32,7 @@ pub struct DeviceOptions {
 pub struct TuningOptions {
     /// Table of times that selects variants of kernels
     ///
-    /// precast bench --tune FILE writes it on the device at hand. All variants are in the bundle, and a table selects those that
+    /// precast bench tune FILE writes it on the device at hand. All variants are in the bundle, and a table selects those that
     /// give the same bits.
     #[arg(long, value_name = "FILE", add = Change::OnAnyHost)]
     #[serde(serialize_with = "path_or_none", skip_serializing_if = "Option::is_none")]
@@ -59,6 +59,12 @@ fn key(text: &str) -> Result<String, SignatureError> {
 }
 
 impl Kernels {
+    /// Returns the files that are read: the bundle, and keys.
+    pub fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let keys = self.trusted_key.iter().map(Path::new).filter(|key| key.exists());
+        self.bundle.as_deref().into_iter().chain(keys)
+    }
+
     /// The trusted keys.
     ///
     /// # Errors

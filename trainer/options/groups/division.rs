@@ -5,7 +5,7 @@ use precast_plan::Share;
 use serde::{Serialize, Serializer};
 
 use super::values::{MOST_MICRO_BATCHES, count};
-use crate::options::UsageError;
+use crate::options::{Advised, UsageError};
 
 /// Division of a step, as far as options give it.
 #[derive(Args, Clone, Debug, Default)]
@@ -47,7 +47,7 @@ impl DivisionOptions {
         let replicas = self.replicas.or(before).unwrap_or(of.ranks);
         let grad_accum = self.grad_accum.unwrap_or(replicas);
         let share = Share { replicas, ..of };
-        share.check().map_err(|error| UsageError(error.to_string()))?;
+        share.check().map_err(|error| UsageError(error.advised()))?;
         if !grad_accum.is_multiple_of(replicas) {
             let below = grad_accum / replicas * replicas;
             let valid = [below, below + replicas].into_iter().filter(|accum| *accum > 0);

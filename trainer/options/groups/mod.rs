@@ -18,7 +18,6 @@ mod shape;
 mod teaching;
 pub(crate) mod values;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, value_parser};
@@ -26,7 +25,7 @@ use clap::{Args, value_parser};
 pub use adapting::AdapterOptions;
 pub use arithmetic::ArithmeticOptions;
 pub use change::Change;
-pub use completions::Completions;
+pub use completions::{CompletionOptions, Completions};
 pub use data::{OrderOptions, TextOptions};
 pub use device::{DeviceOptions, Kernels, TuningOptions};
 pub use division::{Division, DivisionOptions};
@@ -39,7 +38,7 @@ pub use shape::ShapeOptions;
 pub(crate) use teaching::TEMPERATURES;
 pub use teaching::{TeacherOptions, TeachingOptions};
 
-use super::given::OptionSource;
+use super::given::{Given, Sourced};
 use values::{MOST_STEPS, above_zero};
 
 /// Every option of a run as it is asked for. [`Self::resolve`] makes a run's configuration of them.
@@ -67,12 +66,12 @@ pub struct Options {
     #[command(flatten)]
     pub order: OrderOptions,
     /// Optimizer steps
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u64).range(1..=MOST_STEPS),
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = Sourced(value_parser!(u64).range(1..=MOST_STEPS)),
           help_heading = "Shape", add = Change::AtResume)]
-    pub steps: u64,
+    pub steps: Given<u64>,
     /// Passes over the data, in place of --steps: rounded up to whole steps
-    #[arg(long, value_name = "X", value_parser = above_zero, help_heading = "Shape", add = Change::AtResume)]
-    pub epochs: Option<f64>,
+    #[arg(long, value_name = "X", value_parser = Sourced(above_zero), help_heading = "Shape", add = Change::AtResume)]
+    pub epochs: Option<Given<f64>>,
     #[command(flatten)]
     pub shape: ShapeOptions,
     #[command(flatten)]
@@ -87,7 +86,7 @@ pub struct Options {
     pub on_policy: OnPolicyOptions,
     #[command(flatten)]
     pub adapting: AdapterOptions,
-    /// Directory of checkpoints, report and trained student
+    /// Directory of checkpoints, report and trained weights
     ///
     /// It is a new or empty directory, unless --resume or --overwrite is given.
     #[arg(long, value_name = "DIR", help_heading = "Output", add = Change::OnAnyHost)]
@@ -98,7 +97,4 @@ pub struct Options {
     pub target: DeviceOptions,
     #[command(flatten)]
     pub tuning: TuningOptions,
-    /// The options that are given, and where; all others have their defaults.
-    #[arg(skip)]
-    pub given: BTreeMap<String, OptionSource>,
 }

@@ -7,7 +7,7 @@ use precast_plan::Precision;
 use serde::Serialize;
 
 use super::Change;
-use super::values::{evaluations, kept};
+use super::values::at_least_one;
 use crate::base::record_text::display_or_none;
 use crate::inputs::adapter::AdapterChoice;
 use crate::options::patience::seconds;
@@ -21,7 +21,7 @@ pub struct OutputOptions {
     #[arg(long, value_name = "N", default_value_t = 500, add = Change::AtResume)]
     pub checkpoint_every: u64,
     /// Checkpoints to keep: the latest, and besides them the one with the lowest loss on --eval-data
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = kept, add = Change::AtResume)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one("--checkpoint-every 0 writes no checkpoints"), add = Change::AtResume)]
     pub keep: u64,
     /// Steps between losses on --eval-data, besides those at checkpoints and at the end; 0 for none
     #[arg(long, value_name = "N", default_value_t = 0, add = Change::AtResume)]
@@ -31,7 +31,7 @@ pub struct OutputOptions {
     #[arg(long, value_name = "STEP", default_value_t = Final::Last, add = Change::AtResume)]
     pub r#final: Final,
     /// End the run after so many losses on --eval-data in a row without a new lowest, counted over resumes
-    #[arg(long, value_name = "N", value_parser = evaluations, add = Change::AtResume)]
+    #[arg(long, value_name = "N", value_parser = at_least_one("without --early-stop all --steps are taken"), add = Change::AtResume)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub early_stop: Option<u64>,
     /// Steps between log lines when output is not a terminal; the first and the last step have one
@@ -47,12 +47,11 @@ pub struct OutputOptions {
     #[arg(long, value_name = "N", help_heading = "Precision", add = Change::AtResume)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard_every: Option<u64>,
-    /// Write the student as any other if losses grow so much that the run diverges, and not as student.diverged
+    /// Write the result under its name even if losses grow so much that the run diverges, and not as student.diverged
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
           default_missing_value = "true", add = Change::AtResume)]
     pub allow_divergence: bool,
-    /// Token that ends answers, beside those that the student's files name: it is written into its
-    /// generation_config.json
+    /// Token that ends answers, beside those that the model's files name: it is written into its generation_config.json
     #[arg(long, value_name = "TOKEN")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_token: Option<String>,
@@ -91,13 +90,12 @@ impl OutputOptions {
     pub(crate) fn check_held_out(&self, eval_data: &[PathBuf]) -> Result<(), UsageError> {
         let Self { checkpoint_every, eval_every, r#final, early_stop, .. } = self;
         let wants = [
-            ("--eval-every".to_owned(), *eval_every > 0),
-            (format!("--final {final}"), r#final.has_best()),
-            ("--early-stop".to_owned(), early_stop.is_some()),
+            (*eval_every > 0).then(|| "--eval-every".to_owned()),
+            r#final.has_best().then(|| format!("--final {final}")),
+            early_stop.map(|_| "--early-stop".to_owned()),
         ];
-        let wants = wants.into_iter().find(|(_, wants)| *wants).filter(|_| eval_data.is_empty());
-        if let Some((option, _)) = wants {
-            return Err(UsageError(format!("{option} needs data to compute the loss of: give --eval-data")));
+        if let Some(option) = wants.into_iter().flatten().next().filter(|_| eval_data.is_empty()) {
+            return Err(UsageError(format!("{option} requires --eval-data")));
         }
         if *checkpoint_every == 0 && r#final.has_best() {
             return Err(UsageError(format!(
@@ -126,11 +124,11 @@ impl OutputOptions {
     ) -> Result<Option<u64>, UsageError> {
         let why = match (precision, adapter) {
             (Precision::Int8, None) => return Ok(Some(self.guard_every.unwrap_or(GUARD_EVERY))),
-            (Precision::Int8, Some(_)) => "of a student that trains, and here an adapter of it does".to_owned(),
-            (precision, _) => format!("of --precision int8, and this is --precision {precision}"),
+            (Precision::Int8, Some(_)) => "cannot be combined with --lora-rank or --adapter: adapters train in bf16",
+            _ => "requires --precision int8, whose gradients it compares with bf16's",
         };
         match self.guard_every {
-            Some(_) => Err(UsageError(format!("--guard-every compares gradients {why}: leave it out"))),
+            Some(_) => Err(UsageError(format!("--guard-every {why}. Leave it out"))),
             None => Ok(None),
         }
     }

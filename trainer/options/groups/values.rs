@@ -79,12 +79,8 @@ pub(crate) fn share(text: &str) -> Result<f32, String> {
     is_good.then_some(value).ok_or_else(|| "must be above 0 and at most 1".to_owned())
 }
 
-pub(crate) fn evaluations(text: &str) -> Result<u64, String> {
-    let none = || "must be at least 1; without --early-stop all --steps are taken".to_owned();
-    number(text).and_then(|count| if count > 0 { Ok(count) } else { Err(none()) })
-}
-
-pub(crate) fn kept(text: &str) -> Result<u64, String> {
-    let none = || "must be at least 1; --checkpoint-every 0 writes no checkpoints".to_owned();
-    number(text).and_then(|count| if count > 0 { Ok(count) } else { Err(none()) })
+/// Parses a number of at least 1, in place of which something else is said.
+pub(crate) fn at_least_one(otherwise: &str) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+    let none = format!("must be at least 1; {otherwise}");
+    move |text| number(text).and_then(|count| if count > 0 { Ok(count) } else { Err(none.clone()) })
 }

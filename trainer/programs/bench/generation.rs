@@ -1,4 +1,4 @@
-//! `precast bench --generate`: steps of decoding, by the number of rows, and a whole generation.
+//! `precast bench generate`: steps of decoding, by the number of rows, and a whole generation.
 //!
 //! Prompts are random and nothing ends a text, so that every slot is filled to its end. The plan is that of `precast generate`, with a
 //! phase more for each group of launches of the largest step.
@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use clap::{Args, value_parser};
 use precast_plan::chips::Peak;
 use precast_plan::decoding::{BUCKETS, MOST_SLOTS, bucket, decode_phase};
 use precast_plan::estimate::decode_seconds;
@@ -23,11 +24,10 @@ use super::{RANDOM_SEEDS, REPEATS, Reader, SAMPLES, median};
 use crate::base::record_text;
 use crate::base::startup_times::Startup;
 use crate::device::decoding::schedule::{Decoder, Row, STEPS, Sequence};
-use crate::device::frozen::Forward;
 use crate::inputs::checkpoint::Weights;
-use crate::options::{SlotChoice, UsageError, WeightFormat};
+use crate::options::{UsageError, WeightFormat};
 use crate::programs::failure::Failure;
-use crate::programs::generate::{DecoderRequest, DeviceDecoder};
+use crate::programs::generate::{DecoderRequest, DecodingOptions, DeviceDecoder, refuse_cublas};
 
 /// The fewest rows that are measured.
 const FEW_ROWS: u32 = 8;
@@ -35,10 +35,15 @@ const FEW_ROWS: u32 = 8;
 const GENERATIONS: usize = 3;
 
 /// A generation to measure.
+#[derive(Args)]
 pub struct GenerationBench {
-    pub forward: Forward,
-    pub slots: SlotChoice,
+    #[command(flatten)]
+    pub decoding: DecodingOptions,
+    /// Tokens of each prompt, which are random
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = value_parser!(u32).range(1..=1 << 20))]
     pub prompt_tokens: u32,
+    /// Tokens of each completion, which nothing else ends
+    #[arg(long, value_name = "N", default_value_t = 768, value_parser = value_parser!(u32).range(1..=1 << 20))]
     pub max_tokens: u32,
 }
 
@@ -92,7 +97,8 @@ pub(crate) fn bench_generation(
     reader: Reader,
 ) -> Result<Record<GenerationResult>, Failure> {
     startup.end("arguments");
-    let GenerationBench { forward, slots, prompt_tokens, max_tokens } = request;
+    let GenerationBench { decoding: DecodingOptions { forward, slots }, prompt_tokens, max_tokens } = request;
+    refuse_cublas(forward.gemm)?;
     let opened = forward.read_or_random(RANDOM_SEEDS.student)?;
     startup.end("models");
     let model: &dyn Weights = &*opened.model;

@@ -2,14 +2,16 @@
 
 use std::fmt;
 
+use clap::Args;
 use precast_kernels::{Arch, Batch, KERNELS};
-use precast_plan::Plan;
+use precast_plan::{Plan, Recipe};
 use precast_runtime::{Driver, selftest};
 use serde::Serialize;
 
 use crate::device;
 use crate::device::bundle::BundleSource;
 use crate::options::DeviceOptions;
+use crate::options::groups::values::count;
 use crate::programs::failure::Failure;
 
 /// Seed of the random inputs.
@@ -56,26 +58,34 @@ pub fn open_kernels(target: &DeviceOptions) -> Result<(Box<dyn Driver>, Arch, Bu
     Ok((driver, arch, kernels.find(arch, &nothing)?))
 }
 
-/// The batch of the launches that are timed.
-#[derive(Clone, Copy, Debug)]
-pub enum TimedBatch {
-    Asked(Batch),
-    /// The simulated GPU, whose references take minutes for many tokens, takes the largest sample in its place.
-    Default(Batch),
+/// Kernels to measure, and the batch of their launches.
+#[derive(Args)]
+pub struct KernelBench {
+    /// Measure kernels whose keys begin with this, as `gemm.`
+    #[arg(value_name = "PREFIX")]
+    prefix: String,
+    /// Sequences of the batch [default: 8]
+    #[arg(long, value_name = "B", value_parser = count(Recipe::MOST_TOKENS))]
+    batch_size: Option<u32>,
+    /// Tokens of each [default: 1024]
+    #[arg(long, value_name = "S", value_parser = count(Recipe::MOST_TOKENS))]
+    seq_len: Option<u32>,
+    #[command(flatten)]
+    target: DeviceOptions,
 }
 
-/// Times each kernel whose key starts with `prefix`, built as each of the variants there are: the launch that a large
-/// model has for the batch.
+/// Times each kernel that is asked for, built as each of the variants there are: the launch that a large model has for the batch.
 ///
 /// # Errors
 /// [`Failure`] of the device or the bundle, or where there is no such kernel.
-pub fn time_kernels(target: &DeviceOptions, prefix: &str, batch: TimedBatch) -> Result<Vec<KernelTime>, Failure> {
-    let (TimedBatch::Asked(whole) | TimedBatch::Default(whole)) = batch;
-    let Batch { sequences, seq_len } = whole;
-    let tokens = u64::from(sequences) * u64::from(seq_len);
+pub fn time_kernels(request: &KernelBench) -> Result<Vec<KernelTime>, Failure> {
+    let KernelBench { prefix, batch_size, seq_len, target } = request;
+    let batch = Batch { sequences: batch_size.unwrap_or(8), seq_len: seq_len.unwrap_or(1024) };
+    let tokens = u64::from(batch.sequences) * u64::from(batch.seq_len);
     if tokens > MOST_TOKENS {
+        let Batch { sequences, seq_len } = batch;
         return Err(Failure::usage(format!(
-            "--batch-size {sequences} of --seq-len {seq_len} are {tokens} tokens: --kernel takes at most {MOST_TOKENS}"
+            "--batch-size {sequences} of --seq-len {seq_len} are {tokens} tokens: kernels are measured with {MOST_TOKENS} at most"
         )));
     }
     let (driver, arch, source) = open_kernels(target)?;
@@ -90,7 +100,8 @@ pub fn time_kernels(target: &DeviceOptions, prefix: &str, batch: TimedBatch) -> 
             microseconds: launch.seconds * 1e6,
         });
     };
-    let batch = Some(whole).filter(|_| arch != Arch::Sim || matches!(batch, TimedBatch::Asked(_)));
+    // The simulated GPU, whose references take minutes for many tokens, takes the largest sample where no batch is asked for.
+    let batch = Some(batch).filter(|_| arch != Arch::Sim || batch_size.is_some() || seq_len.is_some());
     selftest::time(driver, &bundle, prefix, batch, SEED, report).map_err(|error| source.not_loaded(error, &[]))?;
     if timed.is_empty() {
         return Err(Failure::usage(missing(prefix, arch)));
@@ -110,5 +121,5 @@ pub fn missing(prefix: &str, arch: Arch) -> String {
         ),
         None => "`precast kernels` lists them".to_owned(),
     };
-    format!("--kernel {prefix}: no kernel for {arch} has a key that starts so; {next}")
+    format!("no kernel for {arch} has a key that begins with `{prefix}`: {next}")
 }

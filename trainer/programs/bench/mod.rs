@@ -8,27 +8,31 @@ mod generation;
 pub(crate) mod groups;
 mod kernel_record;
 mod kernels;
+mod random_steps;
 mod record;
 mod rollouts;
 mod step;
 mod sweep;
 mod tune;
 
+use std::path::Path;
+
 use precast_plan::Plan;
 use precast_runtime::Placement;
 use precast_system::say;
 
+use crate::base::roles::Models;
 use crate::base::startup_times::Startup;
 use crate::device;
 use crate::device::run_models::RunModels;
 use crate::device::session::Session;
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
-use crate::programs::random_steps::{RANDOM_SEEDS, Steps};
 pub use generation::GenerationBench;
 pub(crate) use generation::bench_generation;
 use groups::Group;
-pub use kernels::{TimedBatch, missing, open_kernels, time_kernels};
+pub use kernels::{KernelBench, missing, open_kernels, time_kernels};
+use random_steps::{RANDOM_SEEDS, Steps};
 pub(crate) use record::{Measured, Record};
 pub(crate) use rollouts::bench_rollouts;
 pub(crate) use step::bench;
@@ -65,7 +69,7 @@ impl<T> Bench<T> {
         extend: impl FnOnce(&mut Plan) -> T,
     ) -> Result<Self, Failure> {
         let (mut session, vocab, of_plan) = session(config, startup, reader, extend)?;
-        let mut steps = Steps::new(&mut session, config, vocab);
+        let mut steps = Steps::new(&mut session, config.shape, config.division.grad_accum, vocab);
         steps.one(&mut session)?;
         startup.end("first step");
         Ok(Self { session, steps, of_plan })
@@ -97,9 +101,9 @@ fn recorded(config: &RunConfig, session: &Session) -> RunConfig {
     RunConfig { teacher_format: config.teacher_format.map(|_| session.teacher_format), ..config.clone() }
 }
 
-/// Lists the models of a configuration, by role.
-fn of_models(config: &RunConfig) -> Vec<(&'static str, String)> {
-    config.models().iter().map(|(role, path)| (role.name(), path.display().to_string())).collect()
+/// Lists models, by role.
+fn of_models(models: Models<&Path>) -> Vec<(&'static str, String)> {
+    models.iter().map(|(role, path)| (role.name(), path.display().to_string())).collect()
 }
 
 /// Seconds of one launch of a group, measured once: in a sequence of such launches, the handing over from one to the next included.

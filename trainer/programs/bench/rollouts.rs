@@ -1,4 +1,4 @@
-//! `precast bench --on-policy`: steps of a student on what it writes, as its run takes them.
+//! `precast bench on-policy`: steps of a student on what it writes, as its run takes them.
 //!
 //! Prompts are random and nothing ends a text, so that every completion is as long as it may be. The weights stay as they are.
 
@@ -17,7 +17,7 @@ use crate::base::startup_times::Startup;
 use crate::device::session::Session;
 use crate::inputs::data::Chunk;
 use crate::options::{Completions, RunConfig, UsageError};
-use crate::programs::distill::{RolloutStep, Trained};
+use crate::programs::distill::{EnqueuedStep, RolloutStep};
 use crate::programs::failure::Failure;
 use crate::run::rollout::RolloutSums;
 
@@ -78,7 +78,7 @@ pub(crate) fn bench_rollouts(
         .into());
     }
     let (mut session, vocab, ()) = super::session(config, &mut startup, reader, |_| ())?;
-    let rows = rows(config, (prompt_tokens, max_tokens), vocab);
+    let rows = rows(config.rows_a_step(), (prompt_tokens, max_tokens), vocab);
     let mut one = |number| step(&mut session, config, &rows, number);
     one(0)?;
     startup.end("first step");
@@ -95,7 +95,7 @@ pub(crate) fn bench_rollouts(
 
 /// Makes the rows of a step, the same for all: random tokens of a prompt and of a completion, which stands where the student
 /// writes none.
-fn rows(config: &RunConfig, (prompt, completion): (u32, u32), vocab: u32) -> Vec<Arc<Chunk>> {
+fn rows(count: u64, (prompt, completion): (u32, u32), vocab: u32) -> Vec<Arc<Chunk>> {
     let mut rng = Pcg64Mcg::seed_from_u64(0);
     let row = |_| {
         let ids: Vec<u32> = (0..prompt + completion).map(|_| rng.random_range(0..vocab)).collect();
@@ -103,7 +103,7 @@ fn rows(config: &RunConfig, (prompt, completion): (u32, u32), vocab: u32) -> Vec
         let labels = masked.chain(ids[prompt as usize..].iter().copied()).collect();
         Arc::new(Chunk { ids, labels: Some(labels) })
     };
-    (0..config.rows_a_step()).map(row).collect()
+    (0..count).map(row).collect()
 }
 
 /// Takes a step, by its number from 0, whose learning rate is 0.
@@ -111,7 +111,7 @@ fn step(session: &mut Session, config: &RunConfig, rows: &[Arc<Chunk>], number: 
     let began = Instant::now();
     let written = RolloutStep::write(session, config, &[], (number, rows))?;
     let sums = RolloutSums::of(&written.sums);
-    let Trained { ticket, mismatch, .. } = written.train(session, config, (sums.counted, 0.0), false)?;
+    let EnqueuedStep { ticket, mismatch, .. } = written.train(session, config, (sums.counted, 0.0), false)?;
     let (_, ended) = session.metrics(ticket)?;
     mismatch.refuse(number + 1)?;
     let seconds = (ended - began).as_secs_f64();
@@ -135,7 +135,7 @@ impl Measured for RolloutResult {
         let Self { config, slots, prompt_tokens, .. } = self;
         let (seq_len, precision) = (config.shape.seq_len, config.arithmetic.precision);
         let max_tokens = config.completions.map_or(0, |completions| completions.max_tokens);
-        let mut rows = of_models(config);
+        let mut rows = of_models(config.models());
         let sequences = config.sequences_a_step();
         rows.extend([
             ("sequences", format!("{sequences} of {prompt_tokens} + {max_tokens} tokens, {precision}")),

@@ -1,4 +1,4 @@
-//! `precast bench` of a training step: start-up, steps and every kernel of one.
+//! `precast bench step`: start-up, steps and every kernel of one.
 
 use std::fmt;
 
@@ -126,7 +126,7 @@ impl Measured for StepResult {
         let config = &self.config;
         let shape =
             format!("{} x {} x {} tokens", config.division.grad_accum, config.shape.batch_size, config.shape.seq_len);
-        let mut rows = of_models(config);
+        let mut rows = of_models(config.models());
         rows.push(("step", format!("{step_ms:.2} ms, median of {}", config.steps())));
         let precision = config.arithmetic.precision;
         rows.push(("tokens", format!("{tokens} ({shape}, {precision}), {tokens_per_s:.0} a second")));

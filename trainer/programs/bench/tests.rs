@@ -1,7 +1,7 @@
 //! A plan that unit tests share.
 
 use precast_kernels::Arch;
-use precast_plan::{Gemm, ModelConfig, Objective, Plan, Precision, Recipe, Recompute, TrainingPlan, TrainingRequest};
+use precast_plan::{ModelConfig, Objective, Plan, Precision, Recipe, TrainingPlan, TrainingRequest};
 
 /// A small training step.
 pub fn plan(arch: Arch) -> Plan {
@@ -14,8 +14,7 @@ pub fn plan(arch: Arch) -> Plan {
         objective: Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 },
         weight_decay: 0.01,
         clip: 1.0,
-        recompute: Recompute::None,
-        gemm: Gemm::Bundle,
+        ..Recipe::PLAIN
     };
     TrainingPlan::new(TrainingRequest::new(&config, &recipe, arch).taught_by(Some(&config))).unwrap().plan
 }

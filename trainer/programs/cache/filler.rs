@@ -219,8 +219,9 @@ mod tests {
 
     use super::super::engine::Emit;
     use super::*;
+    use crate::device::tests::made;
     use crate::inputs::data::{Corpus, Files, Packing, Reader, Streams};
-    use crate::inputs::teacher_cache::{Made, made};
+    use crate::inputs::teacher_cache::Made;
     use crate::ranks::Ranks;
 
     /// Says nothing of any token, in rows of two bytes.

@@ -12,7 +12,6 @@ mod sequences;
 mod sweep;
 
 use std::fmt;
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,20 +23,21 @@ use precast_system::files::Existing;
 use serde::Serialize;
 
 use crate::base::notes::{self, note};
+use crate::base::roles::Models;
 use crate::base::stop::{Stop, end_at_signal_after};
 use crate::device;
-use crate::device::run_models::RunModels;
-use crate::inputs::checkpoint::{self, Checkpoint, Scratch, Student, Weights, write_model};
-use crate::inputs::teacher_cache::{Compact, FORMAT, Filling, Made, Manifest, head};
-use crate::programs::distill::read_data;
+use crate::inputs::checkpoint::{self, Checkpoint, ModelSource, Scratch, Weights, write_model};
+use crate::inputs::pair;
+use crate::inputs::teacher_cache::{CacheManifest, Compact, FORMAT, Filling, Made, head};
+use crate::programs::distill::read;
 use crate::programs::failure::Failure;
-use crate::programs::rank_end;
-use crate::programs::signing::SigningKey;
 use crate::ranks::{Place, RankError, Ranks};
 use crate::run::certificate;
 use crate::run::identity::Data;
 use crate::run::out::{refuse_inputs, refuse_within};
+use crate::run::rank_end;
 use crate::run::record::binary_digest;
+use crate::run::signing::SigningKey;
 use engine::Opening;
 use filler::Deal;
 use peers::Peers;
@@ -72,7 +72,7 @@ pub struct Forecast {
 #[derive(Clone, Debug, Serialize)]
 pub struct Filled {
     #[serde(flatten)]
-    pub manifest: Manifest,
+    pub manifest: CacheManifest,
     /// Digest of the cache.
     pub sha256: Digest,
     /// Sequences that were there before.
@@ -124,20 +124,20 @@ fn check_alike(request: &CacheRequest, made: &Made, ranks: &Ranks) -> Result<(),
 }
 
 fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutcome>, Failure> {
-    let config = request.run()?;
-    config.sources()?;
-    let inputs: Vec<&Path> = config.inputs().into_iter().chain(request.key.as_deref()).collect();
+    let asked = request.data_request()?;
+    let inputs = request.inputs();
     refuse_inputs(&request.out, &inputs)?;
-    refuse_within(&request.out, &config.inputs())?;
+    refuse_within(&request.out, &inputs)?;
     let key = request.key.clone().filter(|_| ranks.is_first()).map(SigningKey::open).transpose()?;
     let sign = |bytes: &[u8]| key.as_ref().map(|key| key.sign(bytes)).transpose();
-    let models = RunModels::open(&config)?;
-    let data = read_data(&config, &models)?;
-    let teacher = models.models.teacher.as_ref().expect("a cache is of a teacher");
-    let contents = Contents::of(&data, config.shape.seq_len)?;
+    let teacher = &Checkpoint::open(&request.teacher)?;
+    let student = &Checkpoint::open(request.student.as_ref().unwrap_or(&request.teacher))?;
+    let models = Models { teacher: Some(teacher), student };
+    let data = read(&asked, models, Some(&pair::check(teacher, student)?), None)?;
+    let contents = Contents::of(&data, request.shape.seq_len)?;
     let driver = device::open_own(&request.target, &ranks.place)?;
     let arch = device::rows(driver.device())?.launches;
-    let compact = request.compact(models.models.student.config().vocab);
+    let compact = request.compact(student.config().vocab);
     let made = made(request, (teacher, compact), &data, arch.argument().to_owned())?;
     let disk_bytes = contents.bytes(made.row_bytes()) + head_bytes(&head_of(teacher, compact), request.precision);
     check_alike(request, &made, ranks)?;
@@ -192,7 +192,7 @@ fn check_out(request: &CacheRequest, made: &Made, disk_bytes: u64) -> Result<u64
     Ok(Filling::check(&request.out, made)?)
 }
 
-fn filled(manifest: Manifest, continued: u64, tokens_per_s: Option<f64>) -> CacheOutcome {
+fn filled(manifest: CacheManifest, continued: u64, tokens_per_s: Option<f64>) -> CacheOutcome {
     CacheOutcome::Filled(Box::new(Filled { sha256: manifest.sha256(), manifest, continued, tokens_per_s }))
 }
 
@@ -239,7 +239,7 @@ fn write_head(
 ) -> Result<(), Failure> {
     let directory = filling.new_teacher()?;
     let dtype = precision.dtype();
-    let written = Student {
+    let written = ModelSource {
         config: &teacher.json,
         parameters: head,
         dtype: checkpoint::stored(dtype),
@@ -282,7 +282,7 @@ impl fmt::Display for Forecast {
 
 impl fmt::Display for Filled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Manifest { sequences, rows, hidden_bytes, .. } = &self.manifest;
+        let CacheManifest { sequences, rows, hidden_bytes, .. } = &self.manifest;
         let (sequences, tokens) = (count(*sequences as usize, "sequence"), count(*rows as usize, "token"));
         write!(f, "{sequences}, {tokens} that count, {} ({hidden_bytes} bytes", human_bytes(*hidden_bytes))?;
         write!(f, ", {:.0} a token), digest {}", self.bytes_a_token(), self.sha256)?;

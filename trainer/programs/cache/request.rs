@@ -1,20 +1,18 @@
 //! Options of `precast cache`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, value_parser};
 use precast_kernels::abi::MOST_KEPT;
 use precast_plan::Precision;
 
 use crate::inputs::checkpoint;
+use crate::inputs::data::path_of;
 use crate::inputs::teacher_cache::{CacheError, Compact, stored_bytes};
 use crate::options::groups::TEMPERATURES;
 use crate::options::groups::values::{exact_format, exact_precision, within};
 use crate::options::size;
-use crate::options::{
-    ArithmeticOptions, DeviceOptions, ModelOptions, Options, RunConfig, ShapeOptions, TeachingOptions, TextOptions,
-    UsageError, WeightFormat,
-};
+use crate::options::{DataRequest, DeviceOptions, ShapeOptions, TextOptions, UsageError, WeightFormat, sources};
 
 /// A teacher, the data that it reads, and where the cache goes.
 #[derive(Args, Clone, Debug)]
@@ -96,27 +94,21 @@ impl CacheRequest {
         self.keep_logits.map(|keep_logits| Compact { keep_logits, temperature: self.temperature, student_vocab })
     }
 
-    /// Returns the configuration of a run that reads the same data for the same models.
+    /// Returns the files and directories that are read.
+    pub fn inputs(&self) -> Vec<&Path> {
+        let models = [&self.teacher].into_iter().chain(&self.student).chain(&self.key);
+        let files = models.chain(&self.eval_data).map(PathBuf::as_path);
+        files.chain(self.data.iter().map(|named| path_of(named))).chain(self.target.kernels.inputs()).collect()
+    }
+
+    /// Returns the data, as runs read them.
     ///
     /// # Errors
-    /// [`UsageError`] for options that do not go together.
-    pub fn run(&self) -> Result<RunConfig, UsageError> {
-        let Self { teacher, student, data, eval_data, text, shape, target, .. } = self.clone();
-        let default = Options::default();
-        let student = student.unwrap_or_else(|| teacher.clone());
-        Options {
-            models: ModelOptions { teacher: Some(teacher), student: Some(student), ..default.models },
-            data,
-            eval_data,
-            text,
-            shape,
-            target,
-            arithmetic: ArithmeticOptions { precision: self.precision, ..default.arithmetic },
-            // Without a student, the teacher stands for it.
-            teaching: TeachingOptions { allow_identical: true, ..default.teaching },
-            ..default
-        }
-        .planned()
+    /// [`UsageError`] of shares that do not go together.
+    pub fn data_request(&self) -> Result<DataRequest<'_>, UsageError> {
+        let (held_out, text, seq_len) = (&self.eval_data, &self.text, self.shape.seq_len);
+        let sources = sources(&self.data, false)?;
+        Ok(DataRequest { sources, held_out, text, seq_len, on_policy: None, completions: None })
     }
 
     /// Refuses a disk on which a cache of so many bytes does not fit, beside what is there of it.

@@ -49,12 +49,12 @@ pub(super) fn agree(
     let resumes = resumed.map(|resumed| (resumed.saved.state.step, resumed.saved.state.before()));
     let resolve =
         |resumes: Option<(u64, Before)>| asked.resolve(Purpose::Run, ranks.share(1), resumes.map(|(_, before)| before));
+    if ranks.are_alone() {
+        let step = resumes.map_or(0, |(step, _)| step);
+        return Ok((resolve(resumes)?, Begin { step, saved: None, record: None }));
+    }
     // Rank 0 refuses what cannot be before it writes anything.
     let config = out.map(|_| resolve(resumes)).transpose()?;
-    if let (Some(config), 1) = (&config, ranks.count()) {
-        let step = resumes.map_or(0, |(step, _)| step);
-        return Ok((config.clone(), Begin { step, saved: None, record: None }));
-    }
     let probe = out.map(put_probe).transpose()?;
     let announced = probe.as_ref().map(|(_, file)| Announcement { resumes, probe: file.clone() });
     let own = announced.map_or_else(Vec::new, |announced| serde_json::to_vec(&announced).expect("plain data"));

@@ -144,8 +144,9 @@ impl Since {
     pub fn change(since: Option<Self>, before: &[StepRecord]) -> Option<String> {
         let passed = before.len() - Self::compared(since, before).len();
         let scored = before[..passed].iter().any(|record| record.held_out.is_some());
-        scored
-            .then(|| format!("--eval-data is of other tokens: the best checkpoint is that of the steps after {passed}"))
+        scored.then(|| {
+            format!("--eval-data has other tokens than before: the best checkpoint is that of the steps after {passed}")
+        })
     }
 }
 
@@ -204,8 +205,8 @@ impl Scores {
     }
 
     /// What follows from the last evaluation, if that was after this step.
-    pub fn verdict(&self, step: u64, output: &OutputOptions) -> Verdict {
-        Verdict { saves: output.r#final.has_best() && self.lower(step).is_some(), ends: self.ends(output) }
+    pub fn verdict(&self, step: u64, output: &OutputOptions) -> HeldOutVerdict {
+        HeldOutVerdict { saves: output.r#final.has_best() && self.lower(step).is_some(), ends: self.ends(output) }
     }
 
     /// True if losses have not fallen for as long as `--early-stop` waits.
@@ -237,14 +238,14 @@ impl Scores {
 
 /// What follows from an evaluation, for all ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct HeldOutVerdict {
     /// The step gets a checkpoint.
     pub saves: bool,
     /// No step follows.
     pub ends: bool,
 }
 
-impl Verdict {
+impl HeldOutVerdict {
     /// That of rank 0, which knows the evaluations before this process; others have none of their own.
     pub fn shared(own: Option<Self>, ranks: &Ranks) -> Result<Self, RankError> {
         let Self { saves, ends } = own.unwrap_or_default();

@@ -9,11 +9,11 @@ use crate::base::startup_times::Startup;
 use crate::device::session::Session;
 use crate::device::watch::{Hang, LAST_WORDS};
 use crate::programs::failure::Failure;
-use crate::programs::rank_end;
 use crate::ranks::Ranks;
 use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::Out;
 use crate::run::outcome::{Outcome, Status};
+use crate::run::rank_end;
 use crate::run::record::{RECORD, RunRecord};
 
 /// Has a hang of the device end the run of all ranks.

@@ -14,10 +14,9 @@ use crate::device::run_models::RunModels;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::inputs::data::{Batches, Corpus, Dataset, Files, Order, Packing, PromptRule, Reader, Streams};
-use crate::inputs::pair;
-use crate::options::{Completions, OrderOptions, RunConfig, ShapeOptions};
+use crate::inputs::pair::{self, Pair};
+use crate::options::{Completions, DataRequest, OrderOptions, RunConfig, ShapeOptions};
 use crate::programs::failure::Failure;
-use crate::programs::reader::reader;
 use crate::run::identity::Data;
 
 /// Checks that the teacher can teach the student, and begins to read the training data with the tokenizer of the student, or of
@@ -36,20 +35,30 @@ pub fn read_data(config: &RunConfig, run_models: &RunModels<Checkpoint>) -> Resu
         }
         None => None,
     };
-    let field = config.text.data_field.as_deref();
-    let files = Files::mixed(&config.sources()?, field)?;
-    let held_out_files = if config.eval_data.is_empty() { None } else { Some(Files::open(&config.eval_data, field)?) };
+    read(&config.data_request()?, models.as_ref(), pair.as_ref(), adapter)
+}
+
+/// Reads what is held out, and begins to read the training data of models, of which the student has such an adapter.
+pub fn read(
+    request: &DataRequest<'_>,
+    models: Models<&Checkpoint>,
+    pair: Option<&Pair>,
+    adapter: Option<&Adapter>,
+) -> Result<Data, Failure> {
+    let field = request.text.data_field.as_deref();
+    let files = Files::mixed(&request.sources, field)?;
+    let held_out_files = if request.held_out.is_empty() { None } else { Some(Files::open(request.held_out, field)?) };
     let has_chat = files.has_chat() || held_out_files.as_ref().is_some_and(Files::has_chat);
-    let reader = reader(models.as_ref(), pair.as_ref(), &config.text, has_chat)?;
-    let held_out = held_out(config, &reader, held_out_files, &files)?;
+    let reader = pair::reader(models, pair, request.text.chat_date, has_chat)?;
+    let held_out = held_out(request, &reader, held_out_files, &files)?;
     let has_tokenizer = reader.tokenizer.clone();
     let eos = reader.eos;
-    let streams = Streams::start(Arc::new(Corpus::new(files, config.shape.seq_len, packing(config), reader)?));
+    let streams = Streams::start(Arc::new(Corpus::new(files, request.seq_len, packing(request), reader)?));
     let corpus = &streams.corpus;
     let summaries = streams.read_ahead()?;
     pair.iter().flat_map(|pair| &pair.notes).for_each(note);
     adapter.map(Adapter::notes).unwrap_or_default().iter().for_each(note);
-    taken_template(student, adapter).iter().for_each(note);
+    taken_template(models.student, adapter).iter().for_each(note);
     corpus.notes().into_iter().chain(corpus.trains_on_held_out()).for_each(note);
     summaries.and_then(|summaries| summaries.total().note(corpus.chunk)).into_iter().for_each(note);
     // Ids need neither.
@@ -102,7 +111,7 @@ fn taken_template(student: &Checkpoint, adapter: Option<&Adapter>) -> Option<Str
 
 /// The data that are held out, packed as training data are, or as prompts.
 fn held_out(
-    config: &RunConfig,
+    request: &DataRequest<'_>,
     reader: &Reader,
     files: Option<Files>,
     trained_on: &Files,
@@ -115,32 +124,32 @@ fn held_out(
             shared.display()
         ));
     }
-    let rule = config.completions.map(|completions| prompt_rule(completions, config, false));
+    let rule = request.completions.map(|completions| prompt_rule(completions, request.seq_len, false));
     let packing = match rule {
         Some(rule) if files.are_prompts(rule.of_stream)? => Packing::Prompts(rule),
-        Some(_) if config.on_policy.is_none() => {
+        Some(_) if request.on_policy.is_none() => {
             return Err(Failure::usage(
-                "--max-tokens and what else is of completions: --eval-data has no prompts alone. Leave those options out, or give \
+                "--max-tokens and other options of completions require --on-policy or prompts alone in --eval-data: leave them out, or give \
                  --prompt-tokens N, which makes prompts of text and .bin files",
             ));
         }
         _ => Packing::Stream,
     };
-    let data = Dataset::of(&Corpus::new(files, config.shape.seq_len, packing, reader.clone())?)?;
+    let data = Dataset::of(&Corpus::new(files, request.seq_len, packing, reader.clone())?)?;
     data.notes.iter().map(|one| format!("held out {one}")).for_each(note);
     Ok(Some(data))
 }
 
 /// The rule by which training data become sequences, or prompts.
-fn packing(config: &RunConfig) -> Packing {
-    let asked = config.on_policy.zip(config.completions);
+fn packing(request: &DataRequest<'_>) -> Packing {
+    let asked = request.on_policy.zip(request.completions);
     asked.map_or(Packing::Stream, |(on_policy, completions)| {
-        Packing::Prompts(prompt_rule(completions, config, on_policy.share < 1.0))
+        Packing::Prompts(prompt_rule(completions, request.seq_len, on_policy.share < 1.0))
     })
 }
 
-fn prompt_rule(completions: Completions, config: &RunConfig, completed: bool) -> PromptRule {
-    PromptRule { of_stream: completions.prompt_tokens, room: completions.room(config.shape.seq_len), completed }
+fn prompt_rule(completions: Completions, seq_len: u32, completed: bool) -> PromptRule {
+    PromptRule { of_stream: completions.prompt_tokens, room: completions.room(seq_len), completed }
 }
 
 /// The steps of a run.

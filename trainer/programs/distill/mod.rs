@@ -22,33 +22,23 @@ mod steps;
 mod teacher_score;
 mod wait;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use precast_runtime::Placement;
-use precast_system::say;
 
 use crate::base::notes;
 use crate::base::startup_times::Startup;
 use crate::base::stop::Stop;
-use crate::device;
-use crate::device::run_models::RunModels;
-use crate::device::tuning::Tuning;
-use crate::options::{Options, Purpose};
-use crate::programs::covered;
+use crate::options::Options;
 use crate::programs::failure::Failure;
-use crate::programs::rank_end;
 use crate::ranks::{Place, Ranks};
-use crate::run::identity::Identity;
 use crate::run::log;
-use crate::run::out::{Out, Start, refuse_inputs};
-use certify::Teacher;
-use digests::ModelDigests;
-pub(crate) use inputs::read_data;
-use inputs::{note_of_turns, take_stop_token};
-use open::{open, over};
+use crate::run::out::Start;
+use crate::run::rank_end;
+pub(crate) use inputs::read;
+use open::Checked;
 use ready::ready;
-use resume::Resumed;
-pub(crate) use rollout_steps::{RolloutStep, Trained};
+pub(crate) use rollout_steps::{EnqueuedStep, RolloutStep};
 use running::Running;
 
 /// Settings of a run besides its configuration.
@@ -60,6 +50,8 @@ pub struct Mode {
     pub config_file: Option<PathBuf>,
     /// Give each buffer its own allocation, for memory checkers.
     pub placement: Placement,
+    /// Check, and write nothing.
+    pub dry_run: bool,
     /// Place of this process among the ranks of the run.
     pub place: Place,
 }
@@ -84,7 +76,7 @@ pub fn distill(asked: &Options, mode: &Mode, mut startup: Startup) -> Result<(),
 
 /// The run of one rank. Rank 0 has the output directory; the others write what they have of checkpoints, and nothing else.
 fn run(asked: &Options, mode: &Mode, mut startup: Startup, stop: &Stop, ranks: &Ranks) -> Result<(), Failure> {
-    let opened = open(asked, mode, &mut startup, stop, ranks)?;
+    let opened = Checked::of(asked, mode, &mut startup, stop, ranks)?.open(stop)?;
     let ready = ready(opened, mode.placement, &mut startup, stop, ranks)?;
     Running::begin(ready, startup, stop, ranks)?.steps().write()
 }
@@ -94,45 +86,7 @@ fn run(asked: &Options, mode: &Mode, mut startup: Startup, stop: &Stop, ranks: &
 ///
 /// # Errors
 /// [`Failure`], as the run itself.
-pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
-    let share = Ranks::of(&mode.place).share(1);
-    let config = asked.resolve(Purpose::Run, share, None)?;
-    config.sources()?;
-    let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().chain(config.inputs()).collect();
-    refuse_inputs(&config.out, &inputs)?;
-    let is_there = mode.start == Start::Resume || config.out.exists();
-    let out = if is_there { Some(Out::claim(&config.out, mode.start, &inputs)?) } else { None };
-    let continued = out.as_ref().filter(|_| mode.start == Start::Resume);
-    let resumed = continued.map(|out| Resumed::open(out, &config)).transpose()?;
-    let config = asked.resolve(Purpose::Run, share, resumed.as_ref().map(|resumed| resumed.saved.state.before()))?;
-    let models = RunModels::open(&config)?;
-    take_stop_token(&config, &models.models)?;
-    let data = read_data(&config, &models)?;
-    let corpus = &data.streams.corpus;
-    note_of_turns(&models.models.student, models.adapter.as_ref(), corpus);
-    let ahead = data.streams.read_ahead()?;
-    let summaries = data.streams.count()?;
-    let summary = summaries.total();
-    let news = if ahead.is_none() { summary.note(corpus.chunk) } else { None };
-    news.into_iter().for_each(notes::note);
-    let config = over(config, Some(&summaries))?;
-    say!("data     {}: {summary}", corpus.what());
-    corpus.ends().iter().for_each(|ends| say!("ends     {ends}"));
-    say!("steps    {}", config.passes(Some(&summaries)));
-    let mut digests = ModelDigests::start(&models);
-    if let Some(cache) = &models.cache {
-        covered::check(cache, &config, &data, || Ok(corpus.digest()?))?;
-    }
-    let before = resumed.as_ref().map(|resumed| &resumed.record);
-    Teacher::open(&config, models.models.teacher.as_ref(), &mut digests, before, &Stop::default())?;
-    let Some(mut resumed) = resumed else { return Ok(()) };
-    resumed.compare_steps(asked, &config);
-    let mut identity = Identity::new(&config, &data, &models);
-    let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
-    identity.cublas(cublas.map(|cublas| cublas.version()));
-    identity.tuned(Tuning::read(&config.tuning)?.map(|tuning| tuning.digest));
-    identity.data(corpus.digest()?);
-    identity.models(&digests.weights.get()?);
-    resumed.compare(&identity)?;
-    resumed.check_left(&config, data.held_out.as_ref().map(|data| held_out::sha256(data, &config)))
+pub fn check(asked: &Options, mode: &Mode, mut startup: Startup) -> Result<(), Failure> {
+    Checked::of(asked, mode, &mut startup, &Stop::default(), &Ranks::of(&mode.place))?.say();
+    Ok(())
 }

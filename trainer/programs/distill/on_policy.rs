@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use crate::base::roles::Models;
     use crate::device::decoding::DecodeError;
-    use crate::device::decoding::schedule::{self, Decoder, Progress, Row};
+    use crate::device::decoding::schedule::{self, Decoder, Row, RowProgress};
     use crate::device::run_models::RunModels;
     use crate::options::{DeviceChoice, ModelOptions, Options};
 
@@ -241,7 +241,7 @@ mod tests {
             self.device.prefill(&rows)
         }
 
-        fn decode(&mut self, rows: &[Row], steps: u32) -> Result<Vec<Progress>, DecodeError> {
+        fn decode(&mut self, rows: &[Row], steps: u32) -> Result<Vec<RowProgress>, DecodeError> {
             self.device.decode(rows, steps)
         }
 
@@ -255,7 +255,7 @@ mod tests {
         let models = ModelOptions { teacher: Some(model.clone()), student: Some(model), ..ModelOptions::default() };
         let mut options = Options { models, ..Options::default() };
         options.on_policy.on_policy = Some(1.0);
-        options.on_policy.max_tokens = Some(8);
+        options.on_policy.completions.max_tokens = Some(8);
         (options.shape.batch_size, options.shape.seq_len) = (2, 16);
         options.target.device = DeviceChoice::Sim;
         options.planned().unwrap()

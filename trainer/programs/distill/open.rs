@@ -1,4 +1,4 @@
-//! Inputs and checks of a run before it takes a device.
+//! Inputs and checks of a run before it takes a device. A dry run ends behind them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use precast_fatbins::Digest;
 use precast_plan::decoding::MOST_STOPS;
 use precast_runtime::cublas::Cublas;
+use precast_system::say;
 
 use super::Mode;
 use super::begin::{self, Begin};
@@ -28,15 +29,32 @@ use crate::device::tuning::Tuning;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Batches, Corpus, DataError, Streams, Summaries};
 use crate::options::{Options, Purpose, RunConfig, UsageError};
-use crate::programs::covered;
 use crate::programs::failure::Failure;
 use crate::ranks::{Launcher, RankError, RankFailure, Ranks};
-use crate::run::identity::Identity;
-use crate::run::out::{Out, Start};
+use crate::run::covered;
+use crate::run::identity::{Data, Identity};
+use crate::run::out::{Out, Start, refuse_inputs};
 use crate::run::tokens;
 
 /// A rank that is refused as all are waits so long for the report of the first.
 const REPORT: Duration = Duration::from_secs(5);
+
+/// A run whose options, models, data and steps so far go together. Nothing has been written but, unless it is a dry run, the
+/// output directory's lock.
+pub(super) struct Checked {
+    config: RunConfig,
+    out: Option<Out>,
+    resumed: Option<Resumed>,
+    begin: Begin,
+    models: RunModels<Checkpoint>,
+    data: Data,
+    pub summaries: Option<Summaries>,
+    digests: ModelDigests,
+    data_digest: DataDigest,
+    identity: Identity,
+    cublas: Option<Cublas>,
+    teacher: Teacher,
+}
 
 /// A run before it has a device.
 pub(super) struct Opened {
@@ -64,72 +82,110 @@ pub(super) struct UnderWay {
     pub seen: JoinHandle<Result<(Batches, Digest), DataError>>,
 }
 
-/// Opens the inputs of a run, and compares them with other ranks' and with the run so far.
-pub(super) fn open(
-    asked: &Options,
-    mode: &Mode,
-    startup: &mut Startup,
-    stop: &Stop,
-    ranks: &Ranks,
-) -> Result<(Opened, UnderWay), Failure> {
-    let config = asked.resolve(Purpose::Run, ranks.share(1), None).map_err(|error| refused(error, ranks))?;
-    config.sources()?;
-    let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().chain(config.inputs()).collect();
-    let out = if ranks.is_first() { Some(Out::claim(&config.out, mode.start, &inputs)?) } else { None };
-    let continued = out.as_ref().filter(|_| mode.start == Start::Resume);
-    let mut resumed = continued.map(|out| Resumed::open(out, &config)).transpose()?;
-    let (config, begin) = begin::agree(asked, resumed.as_ref(), out.as_ref(), ranks)?;
-    let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
-    let models = RunModels::open(&config)?;
-    take_stop_token(&config, &models.models)?;
-    let mut digests = ModelDigests::start(&models);
-    let stops = models.models.student.eos_tokens();
-    if config.completions.is_some() && stops.len() > MOST_STOPS as usize {
-        return Err(DecodeError::Stops(stops.len()).into());
-    }
-    startup.end("models");
-    let (mut models, data, summaries) = {
-        let config = config.clone();
-        unless_stopped(stop, "reading data", move || {
-            let data = read_data(&config, &models);
-            let summaries = data.as_ref().ok().map(|data| length_of(&data.streams, &config));
-            (models, data, summaries)
-        })?
-    };
-    let (data, summaries) = (data?, summaries.transpose()?.flatten());
-    let config = over(config, summaries.as_ref())?;
-    let corpus = Arc::clone(&data.streams.corpus);
-    note_of_turns(&models.models.student, models.adapter.as_ref(), &corpus);
-    let hashed = Arc::clone(&corpus);
-    let mut data_digest = DataDigest::of(move || hashed.digest());
-    startup.end("data");
-    models.same_files = models.adapter.is_some() && same_files(&models.models, &mut digests, stop)?;
-    let mut identity = Identity::new(&config, &data, &models);
-    identity.cublas(cublas.as_ref().map(Cublas::version));
-    identity.tuned(Tuning::read(&config.tuning)?.map(|tuning| tuning.digest));
-    if ranks.count() > 1 || resumed.is_some() {
-        identity.data(data_digest.wait(stop)?);
-    }
-    if let Some(cache) = &models.cache {
-        covered::check(cache, &config, &data, || data_digest.wait(stop))?;
-    }
-    if let Some(resumed) = &mut resumed {
-        resumed.compare_steps(asked, &config);
-        if resumed.compare(&identity).is_err() {
-            identity.models(&digests.weights.wait(stop)?);
-            resumed.compare(&identity)?;
+impl Checked {
+    /// Opens the inputs of a run, and compares them with other ranks' and with the run so far.
+    pub fn of(
+        asked: &Options,
+        mode: &Mode,
+        startup: &mut Startup,
+        stop: &Stop,
+        ranks: &Ranks,
+    ) -> Result<Self, Failure> {
+        let config = asked.resolve(Purpose::Run, ranks.share(1), None).map_err(|error| refused(error, ranks))?;
+        config.data_request()?;
+        let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().chain(config.inputs()).collect();
+        let is_claimed = match mode.dry_run {
+            true => mode.start == Start::Resume || config.out.exists(),
+            false => ranks.is_first(),
+        };
+        if mode.dry_run && !is_claimed {
+            refuse_inputs(&config.out, &inputs)?;
         }
-        resumed.check_left(&config, data.held_out.as_ref().map(|data| sha256(data, &config)))?;
+        let out = is_claimed.then(|| Out::claim(&config.out, mode.start, &inputs)).transpose()?;
+        let continued = out.as_ref().filter(|_| mode.start == Start::Resume);
+        let mut resumed = continued.map(|out| Resumed::open(out, &config)).transpose()?;
+        let (config, begin) = begin::agree(asked, resumed.as_ref(), out.as_ref(), ranks)?;
+        let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
+        let models = RunModels::open(&config)?;
+        take_stop_token(&config, &models.models)?;
+        let mut digests = ModelDigests::start(&models);
+        let stops = models.models.student.eos_tokens().len();
+        if config.completions.is_some() && stops > MOST_STOPS as usize {
+            return Err(DecodeError::Stops(stops).into());
+        }
+        startup.end("models");
+        let (mut models, data, summaries) = {
+            let (config, dry_run) = (config.clone(), mode.dry_run);
+            unless_stopped(stop, "reading data", move || {
+                let data = read_data(&config, &models);
+                let summaries = data.as_ref().ok().map(|data| length_of(&data.streams, &config, dry_run));
+                (models, data, summaries)
+            })?
+        };
+        let (data, summaries) = (data?, summaries.transpose()?.flatten());
+        let config = over(config, summaries.as_ref())?;
+        note_of_turns(&models.models.student, models.adapter.as_ref(), &data.streams.corpus);
+        let hashed = Arc::clone(&data.streams.corpus);
+        let mut data_digest = DataDigest::of(move || hashed.digest());
+        startup.end("data");
+        models.same_files = models.adapter.is_some() && same_files(&models.models, &mut digests, stop)?;
+        let mut identity = Identity::new(&config, &data, &models);
+        identity.cublas(cublas.as_ref().map(Cublas::version));
+        identity.tuned(Tuning::read(&config.tuning)?.map(|tuning| tuning.digest));
+        if ranks.count() > 1 || resumed.is_some() {
+            identity.data(data_digest.wait(stop)?);
+        }
+        if let Some(cache) = &models.cache {
+            covered::check(cache, &config, &data, || data_digest.wait(stop))?;
+        }
+        if let Some(resumed) = &mut resumed {
+            resumed.compare_steps(asked, &config);
+            if resumed.compare(&identity).is_err() {
+                identity.models(&digests.weights.wait(stop)?);
+                resumed.compare(&identity)?;
+            }
+            resumed.check_left(&config, data.held_out.as_ref().map(|data| sha256(data, &config)))?;
+        }
+        begin::check_alike(&config, &identity, &models.models, data.held_out.as_ref(), ranks)?;
+        let before = resumed.as_ref().map(|resumed| &resumed.record).or(begin.record.as_ref());
+        let teacher = Teacher::open(&config, models.models.teacher.as_ref(), &mut digests, before, stop)?;
+        Ok(Self {
+            config,
+            out,
+            resumed,
+            begin,
+            models,
+            data,
+            summaries,
+            digests,
+            data_digest,
+            identity,
+            cublas,
+            teacher,
+        })
     }
-    begin::check_alike(&config, &identity, &models.models, data.held_out.as_ref(), ranks)?;
-    let before = resumed.as_ref().map(|resumed| &resumed.record).or(begin.record.as_ref());
-    let teacher = Teacher::open(&config, models.models.teacher.as_ref(), &mut digests, before, stop)?;
-    let held_out = data.held_out.as_ref().map(|data| HeldOut::new(data, &config, stops));
-    let seen = seen(data.streams, &config, begin.step);
-    stop.check()?;
-    let opened =
-        Opened { config, out, resumed, begin, models, corpus, summaries, held_out, digests, data_digest, identity };
-    Ok((opened, UnderWay { cublas, teacher, seen }))
+
+    /// Says what the data come to, and how often the steps take them.
+    pub fn say(&self) {
+        let corpus = &self.data.streams.corpus;
+        let summary = self.summaries.as_ref().map(Summaries::total).unwrap_or_default();
+        say!("data     {}: {summary}", corpus.what());
+        corpus.ends().iter().for_each(|ends| say!("ends     {ends}"));
+        say!("steps    {}", self.config.passes(self.summaries.as_ref()));
+    }
+
+    /// Begins to read the batches that come next.
+    pub fn open(self, stop: &Stop) -> Result<(Opened, UnderWay), Failure> {
+        let Self { config, out, resumed, begin, models, data, summaries, digests, data_digest, identity, .. } = self;
+        let corpus = Arc::clone(&data.streams.corpus);
+        let stops = models.models.student.eos_tokens();
+        let held_out = data.held_out.as_ref().map(|data| HeldOut::new(data, &config, stops));
+        let seen = seen(data.streams, &config, begin.step);
+        stop.check()?;
+        let opened =
+            Opened { config, out, resumed, begin, models, corpus, summaries, held_out, digests, data_digest, identity };
+        Ok((opened, UnderWay { cublas: self.cublas, teacher: self.teacher, seen }))
+    }
 }
 
 /// Fails as options do that are refused on all ranks alike: the first of those that share a terminal says why.
@@ -143,11 +199,11 @@ fn refused(error: UsageError, ranks: &Ranks) -> Failure {
     ranks.first_failure(REPORT).unwrap_or(RankError::Failed(failure)).into()
 }
 
-/// Returns what a pass over the data comes to: it is counted where the length of the run follows from it, else known where what is read ahead
-/// holds all of it.
-pub(super) fn length_of(streams: &Streams, config: &RunConfig) -> Result<Option<Summaries>, DataError> {
+/// Returns what a pass over the data comes to: it is counted where the length of the run follows from it and in a dry run, else known where
+/// what is read ahead holds all of it.
+fn length_of(streams: &Streams, config: &RunConfig, dry_run: bool) -> Result<Option<Summaries>, DataError> {
     let ahead = streams.read_ahead()?;
-    if ahead.is_some() || !config.length.is_open() {
+    if ahead.is_some() || !(dry_run || config.length.is_open()) {
         return Ok(ahead);
     }
     let counted = streams.count()?;
@@ -156,7 +212,7 @@ pub(super) fn length_of(streams: &Streams, config: &RunConfig) -> Result<Option<
 }
 
 /// Returns the configuration over data that come to `summaries`, and says what a user should know of its length.
-pub(super) fn over(config: RunConfig, summaries: Option<&Summaries>) -> Result<RunConfig, UsageError> {
+fn over(config: RunConfig, summaries: Option<&Summaries>) -> Result<RunConfig, UsageError> {
     let config = config.over(summaries.map_or(0, |summaries| summaries.total().chunks))?;
     let steps = config.steps();
     let notes = config.optimizer.warmup_note(steps).into_iter().chain(config.passes(summaries).notes());

@@ -10,7 +10,7 @@ use crate::options::RunConfig;
 use crate::run::rollout::RolloutRecord;
 use crate::run::step::StepRecord;
 
-pub struct Progress {
+pub struct StepProgress {
     /// None where nobody watches.
     bar: Option<Bar>,
     /// Steps between lines.
@@ -25,7 +25,7 @@ pub struct Progress {
     floor_s: Option<f64>,
 }
 
-impl Progress {
+impl StepProgress {
     /// Creates the progress of the steps from `done` on.
     pub fn new(config: &RunConfig, done: u64, floor_s: Option<f64>) -> Self {
         let watched = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
@@ -83,7 +83,7 @@ fn number(value: Option<f64>) -> String {
     value.map_or("not finite".to_owned(), |value| format!("{value:.4}"))
 }
 
-fn line(record: &StepRecord, of: &Progress) -> String {
+fn line(record: &StepRecord, of: &StepProgress) -> String {
     // Without a teacher the loss is the cross entropy and nothing else.
     let parts = match of.has_teacher {
         true => format!("  kd {}  ce {}", number(record.kd_loss), number(record.ce_loss)),

@@ -12,7 +12,7 @@ use crate::device::host_memory::DeviceMemory;
 use crate::device::run_models::RunModels;
 use crate::device::session::Session;
 use crate::inputs::adapter::{Adapter, extent, fill_adapter, gathered};
-use crate::inputs::checkpoint::{Checkpoint, MODEL, Scratch, Student, fill_model, stored};
+use crate::inputs::checkpoint::{Checkpoint, MODEL, ModelSource, Scratch, fill_model, stored};
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
 use crate::run::checkpoint::Saved;
@@ -68,7 +68,7 @@ fn fill_with_student(
     let (dtype, mut scratch) = (config.arithmetic.precision.dtype(), Scratch::default());
     let json = &models.student.json;
     let model =
-        Student { config: json, parameters: &parameters, dtype: stored(dtype), tokenizer_from: &tokenizer_from };
+        ModelSource { config: json, parameters: &parameters, dtype: stored(dtype), tokenizer_from: &tokenizer_from };
     fill_model(aside, &model, |parameter, write| {
         let mut round = |part: &[u8]| {
             if dtype == Dtype::F32 {

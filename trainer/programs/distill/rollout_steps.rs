@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use precast_plan::SequenceLength;
+use precast_plan::{Micro, SequenceLength};
 use precast_runtime::Ticket;
 
 use super::on_policy::{Mismatch, Packed, Rollout, Rollouts, pack, sums};
@@ -31,7 +31,7 @@ pub(crate) struct RolloutStep {
 }
 
 /// A step that has been asked for.
-pub(crate) struct Trained {
+pub(crate) struct EnqueuedStep {
     /// Of its metrics.
     pub ticket: Ticket,
     pub guard: Option<Guarded>,
@@ -80,14 +80,14 @@ impl RolloutStep {
         config: &RunConfig,
         (counted, lr): (u64, f64),
         is_guarded: bool,
-    ) -> Result<Trained, Failure> {
+    ) -> Result<EnqueuedStep, Failure> {
         let Self { rollouts, packed, step, .. } = self;
         let mut computed = Computed::default();
         computed.gradients(session, config, (&rollouts, packed, (1.0 / counted as f64) as f32), is_guarded)?;
         let ticket = session.update(step, lr)?;
         computed.check(session, &rollouts, config.shape.seq_len)?;
         let Computed { guard, mismatch, .. } = computed;
-        Ok(Trained { ticket, guard, mismatch })
+        Ok(EnqueuedStep { ticket, guard, mismatch })
     }
 }
 
@@ -117,7 +117,8 @@ impl Running<'_> {
         let lines = || rollout_samples::lines(&written.rollouts, step + 1, models, ranks);
         let samples = is_kept.then(lines).transpose()?;
         let lr = config.optimizer.lr_of(step, config.steps());
-        let Trained { ticket, guard, mismatch } = written.train(session, config, (sums.counted, lr), is_guarded)?;
+        let EnqueuedStep { ticket, guard, mismatch } =
+            written.train(session, config, (sums.counted, lr), is_guarded)?;
         *tokens = tokens::after(*tokens, &rows);
         let mismatch = of_all(mismatch, ranks)?;
         let rollouts = Some((sums.record(mismatch.count), mismatch));
@@ -161,23 +162,18 @@ impl Computed {
             session.micro(&rollouts.micro_batch(&first, shape), loss_scale, 0)?;
             self.guard = Some(Guarded(session.guard()?.into_iter().map(LayerDistance::of).collect()));
         }
-        for (replica, packed) in packed.into_iter().enumerate() {
-            let is_last = share.ranks > 1 && replica + 1 == share.local() as usize;
-            let count = packed.len();
-            for (number, mut packed) in packed.into_iter().enumerate() {
-                packed.rows.iter_mut().for_each(|row| *row += replica * each);
-                let batch = rollouts.micro_batch(&packed, shape);
-                let last = is_last && number + 1 == count;
-                session.micro_of((packed.length, last), &batch, loss_scale, number)?;
-                let ticket = session.scores()?;
-                self.check(session, rollouts, shape.1)?;
-                self.under_way = Some((packed, ticket));
-            }
-            if let Some(fold) = share.fold(replica as u32).filter(|_| !is_last) {
-                session.run(&fold.phase())?;
-            }
-        }
-        Ok(())
+        let micros: Vec<usize> = packed.iter().map(Vec::len).collect();
+        let mut packed = packed.into_iter().flatten();
+        session.gradients(&micros, |session, Micro { replica, number, is_last }| {
+            let mut packed = packed.next().expect("one of each micro-batch");
+            packed.rows.iter_mut().for_each(|row| *row += replica * each);
+            let batch = rollouts.micro_batch(&packed, shape);
+            session.micro_of((packed.length, is_last), &batch, loss_scale, number)?;
+            let ticket = session.scores()?;
+            self.check(session, rollouts, shape.1)?;
+            self.under_way = Some((packed, ticket));
+            Ok(())
+        })
     }
 
     /// Compares the scores of the micro-batch that is under way.

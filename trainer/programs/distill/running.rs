@@ -3,9 +3,9 @@
 use precast_fatbins::Digest;
 use precast_plan::estimate::floor_seconds;
 
-use super::held_out::{Scores, Verdict};
+use super::held_out::{HeldOutVerdict, Scores};
 use super::open::Opened;
-use super::progress::Progress;
+use super::progress::StepProgress;
 use super::ready::Ready;
 use super::resume::Resumed;
 use crate::base::notes;
@@ -32,7 +32,7 @@ pub(super) struct Running<'a> {
     /// The files of the run; rank 0 alone writes them.
     pub written: Option<Written>,
     /// The lines that people see; rank 0 alone prints them.
-    pub progress: Option<Progress>,
+    pub progress: Option<StepProgress>,
     /// Steps that are done.
     pub done: u64,
     /// True if no step is left before the first one is taken.
@@ -87,8 +87,8 @@ impl<'a> Running<'a> {
         let written = out.map(|out| Written::take_over(out, &mut run, ranks)).transpose()?;
         // The directory is this run's on every rank, and so is what its evaluations came to.
         let output = &run.opened.config.output;
-        let own = written.as_ref().map(|written| Verdict { ends: written.scores.ends(output), saves: false });
-        let is_over = Verdict::shared(own, ranks)?.ends;
+        let own = written.as_ref().map(|written| HeldOutVerdict { ends: written.scores.ends(output), saves: false });
+        let is_over = HeldOutVerdict::shared(own, ranks)?.ends;
         if is_over {
             stop.end();
         }
@@ -103,7 +103,7 @@ impl<'a> Running<'a> {
         // Of a step that packs its sequences by their lengths none is known before.
         let peak = session.device().peak().filter(|_| config.on_policy.is_none());
         let floor_s = peak.map(|limit| floor_seconds(&session.plan.plan, micros, &limit));
-        let progress = written.as_ref().map(|_| Progress::new(config, begin.step, floor_s));
+        let progress = written.as_ref().map(|_| StepProgress::new(config, begin.step, floor_s));
         let waits = ExchangeWaits::default();
         let done = begin.step;
         let stops = models.models.student.eos_tokens();

@@ -2,11 +2,13 @@
 
 use std::time::Instant;
 
+use precast_plan::{Micro, SequenceLength};
 use precast_runtime::Ticket;
 
 use crate::base::notes;
 use crate::base::record_text::finite;
 use crate::base::signal::Signal;
+use crate::device::DeviceError;
 use crate::inputs::data::DataError;
 use crate::programs::failure::Failure;
 use crate::run::checkpoint::{self, State};
@@ -23,7 +25,7 @@ use crate::run::step::StepRecord;
 use crate::run::tensorboard::{EVENTS, events};
 use crate::run::tokens;
 
-use super::held_out::Verdict;
+use super::held_out::HeldOutVerdict;
 use super::on_policy::Mismatch;
 use super::open::Opened;
 use super::ready::Ready;
@@ -90,7 +92,7 @@ impl Running<'_> {
                 }
             }
             self.done = step + 1;
-            let verdict = if scored { self.verdict()? } else { Verdict::default() };
+            let verdict = if scored { self.verdict()? } else { HeldOutVerdict::default() };
             let is_saved = stopped.is_some()
                 || due.checkpoint
                 || verdict.saves
@@ -115,9 +117,9 @@ impl Running<'_> {
     }
 
     /// What follows from the evaluation after the last step.
-    fn verdict(&self) -> Result<Verdict, Failure> {
+    fn verdict(&self) -> Result<HeldOutVerdict, Failure> {
         let own = self.written.as_ref().map(|written| written.scores.verdict(self.done, &self.config().output));
-        Ok(Verdict::shared(own, self.ranks)?)
+        Ok(HeldOutVerdict::shared(own, self.ranks)?)
     }
 
     /// No step follows, though more were asked for.
@@ -226,25 +228,22 @@ impl Running<'_> {
             hidden.read_ahead(&next.rows[own.start as usize * batch..own.end as usize * batch]);
         }
         let mut guard = None;
-        for micro in own.clone() {
-            let (replica, of_replica) = ((micro - own.start) / each, (micro - own.start) % each);
-            let batch = rows.micro_batch(micro as usize);
-            let (guarded, last) = (micro == own.start && is_guarded, share.ranks > 1 && micro + 1 == own.end);
+        let micros = vec![each as usize; share.local() as usize];
+        session.gradients(&micros, |session, Micro { replica, number, is_last }| {
+            let batch = rows.micro_batch(own.start as usize + replica * each as usize + number);
+            let is_compared = is_guarded && guard.is_none();
             // The last one of a rank leaves the gradients of all: where it is the first, too, it is computed once more before.
-            if guarded || !last {
-                session.micro(&batch, loss_scale, of_replica as usize)?;
+            if is_compared || !is_last {
+                session.micro(&batch, loss_scale, number)?;
             }
-            if guarded {
+            if is_compared {
                 guard = Some(Guarded(session.guard()?.into_iter().map(LayerDistance::of).collect()));
             }
-            if last {
-                session.last(&batch, loss_scale, of_replica as usize)?;
-                continue;
+            if is_last {
+                session.micro_of((SequenceLength::Whole, true), &batch, loss_scale, number)?;
             }
-            if let Some(fold) = share.fold(replica as u32).filter(|_| of_replica + 1 == each) {
-                session.run(&fold.phase())?;
-            }
-        }
+            Ok::<_, DeviceError>(())
+        })?;
         let lr = config.optimizer.lr_of(step, config.steps());
         let ticket = session.update(step, lr)?;
         *tokens = tokens::after(*tokens, &rows);

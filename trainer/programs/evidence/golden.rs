@@ -46,10 +46,10 @@ fn model(layers: u32, seed: u64) -> Random {
 }
 
 fn config(target: &DeviceOptions, precision: Precision) -> Result<RunConfig, UsageError> {
-    let mut options = Options { steps: LOSSES.len() as u64, target: target.clone(), ..Options::default() };
+    let mut options = Options { steps: (LOSSES.len() as u64).into(), target: target.clone(), ..Options::default() };
     options.models.teacher = Some("built in".into());
     options.models.student.clone_from(&options.models.teacher);
-    options.teaching.teacher.teacher_format = WeightFormat::Bf16;
+    options.teaching.teacher.teacher_format = Some(WeightFormat::Bf16);
     options.shape = ShapeOptions { batch_size: BATCH, seq_len: SEQ_LEN };
     (options.optimizer.lr, options.arithmetic.precision) = (LR, precision);
     options.planned()

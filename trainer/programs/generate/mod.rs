@@ -29,6 +29,7 @@ use crate::options::WeightFormat;
 use crate::programs::failure::Failure;
 pub(crate) use decoder::{DecoderRequest, DeviceDecoder, too_many};
 use file::{Completion, CompletionsFile};
+pub(crate) use options::refuse_cublas;
 pub use options::{DecodingOptions, Generation};
 use sequences::Sequences;
 

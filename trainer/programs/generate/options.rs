@@ -1,14 +1,15 @@
 //! Options of generation.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use chrono::NaiveDate;
 use clap::{Args, value_parser};
-use precast_plan::{Gemm, Precision, Sampling};
+use precast_plan::{Gemm, Sampling};
 
 use crate::device::frozen::Forward;
 use crate::inputs::chat::date;
-use crate::options::{OptionSource, Options, SamplingOptions, SlotChoice, UsageError, WeightFormat, missing};
+use crate::options::usage::first_asked;
+use crate::options::{SamplingOptions, SlotChoice, UsageError};
 
 /// Tokens of a completion where nothing is said: of an answer, and of one of many.
 const ANSWER_TOKENS: u32 = 128;
@@ -64,57 +65,22 @@ pub struct Generation {
     pub chat_date: Option<NaiveDate>,
 }
 
-/// A generation that is planned or measured in place of a training step.
-#[derive(Args, Clone, Copy, Debug)]
+/// A generation that is planned or measured: a model, and the slots that it completes.
+#[derive(Args, Clone, Debug)]
+#[command(mut_arg("precision", |option| option.default_value("bf16").help("Arithmetic: fp32 or bf16")))]
 pub struct DecodingOptions {
-    /// Take `precast generate` of --model in place of training
-    #[arg(long, help_heading = "Generation", conflicts_with_all = ["teacher", "student"])]
-    pub generate: bool,
-    /// Completions at a time of --generate
-    ///
-    /// auto is as many as there is room for, 512 at most.
-    #[arg(long, value_name = "N|auto", default_value = "auto", requires = "generate", help_heading = "Generation")]
+    #[command(flatten)]
+    pub forward: Forward,
+    /// Completions at a time: a number, or auto for as many as there is room for, 512 at most
+    #[arg(long, value_name = "N|auto", default_value = "auto")]
     pub slots: SlotChoice,
-    /// Form of the weights on the device, as for generate
-    #[arg(long, default_value_t = WeightFormat::Auto, value_name = "FORM", requires = "generate", help_heading = "Generation")]
-    pub format: WeightFormat,
 }
 
-/// Options of a run that a generation has, too.
-const OF_GENERATION: [&str; 8] =
-    ["model", "adapter", "precision", "gemm", "seq_len", "device", "bundle", "trusted_key"];
-
 impl DecodingOptions {
-    /// Returns the model that is to be computed, and where, from the options of a run; those in a file may be of training.
-    ///
-    /// # Errors
-    /// [`UsageError`] where no model is named, and for a flag of training.
-    pub fn forward(&self, options: &Options) -> Result<Forward, UsageError> {
-        let is_of_training = |(name, source): &(&String, &OptionSource)| {
-            **source == OptionSource::Flag && !OF_GENERATION.contains(&name.as_str())
-        };
-        if let Some((name, _)) = options.given.iter().find(is_of_training) {
-            let name = name.replace('_', "-");
-            return Err(UsageError(format!(
-                "--{name} does not go with --generate, which trains nothing: leave it out"
-            )));
-        }
-        let precision = options.arithmetic.precision;
-        if precision == Precision::Int8 {
-            let message = "--precision int8 is of training: give --format int8, whose GEMMs are rounded to bf16";
-            return Err(UsageError(message.to_owned()));
-        }
-        refuse_cublas(options.arithmetic.gemm)?;
-        Ok(Forward {
-            model: options.models.model.clone().ok_or_else(|| missing("model"))?,
-            adapter: options.adapting.adapter.clone(),
-            format: self.format,
-            precision: Some(precision),
-            gemm: options.arithmetic.gemm,
-            target: options.target.clone(),
-            teacher: None,
-            heading: false,
-        })
+    /// Returns the files and directories that are read.
+    pub fn inputs(&self) -> Vec<&Path> {
+        let Forward { model, adapter, target, .. } = &self.forward;
+        [model].into_iter().chain(adapter).map(PathBuf::as_path).chain(target.kernels.inputs()).collect()
     }
 }
 
@@ -134,9 +100,9 @@ impl Generation {
     /// [`UsageError`].
     pub(super) fn check(&self) -> Result<(), UsageError> {
         refuse_cublas(self.forward.gemm)?;
-        let draws = [("--top-k", self.sampling.top_k.is_some()), ("--top-p", self.sampling.top_p.is_some())];
-        match draws.into_iter().find(|(_, is_given)| *is_given) {
-            Some((option, _)) if self.sampling().temperature == 0.0 => Err(UsageError(format!(
+        let SamplingOptions { top_k, top_p, .. } = &self.sampling;
+        match first_asked!(top_k, top_p) {
+            Some(option) if self.sampling().temperature == 0.0 => Err(UsageError(format!(
                 "{option} draws from several tokens, and at --sampling-temperature 0 the likeliest is taken: give a temperature above 0"
             ))),
             _ => Ok(()),
@@ -144,7 +110,11 @@ impl Generation {
     }
 }
 
-fn refuse_cublas(gemm: Gemm) -> Result<(), UsageError> {
+/// Refuses matrix multiplications whose rows depend on their neighbors.
+///
+/// # Errors
+/// [`UsageError`].
+pub(crate) fn refuse_cublas(gemm: Gemm) -> Result<(), UsageError> {
     match gemm {
         Gemm::Bundle => Ok(()),
         Gemm::Cublas => Err(UsageError(

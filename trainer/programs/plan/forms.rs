@@ -65,12 +65,12 @@ impl Forms {
                 Some(memory) => writeln!(f, "  auto: the first that fits; {memory}"),
                 None => writeln!(
                     f,
-                    "  auto: the first that fits into what is free on the device of a run; this plan is for none"
+                    "  auto: the first that fits into what is free on the device of a run; this plan has none"
                 ),
             }?;
             match self.chosen {
                 Some(_) => Ok(()),
-                None => writeln!(f, "  no form is chosen: {}, which all else here is of, does not fit", self.planned),
+                None => writeln!(f, "  no form is chosen: {}, which all else here assumes, does not fit", self.planned),
             }
         })
     }

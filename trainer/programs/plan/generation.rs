@@ -1,4 +1,4 @@
-//! `precast plan --generate`: what a generation takes, and the least time of its steps.
+//! `precast plan generate`: what a generation takes, and the least time of its steps.
 
 use std::fmt::{self, Display, Formatter, from_fn};
 
@@ -19,16 +19,16 @@ use super::report::{PhaseCount, phases};
 use super::{Detail, Target};
 use crate::base::record_text::display;
 use crate::device::fit::{check_stored, fit};
-use crate::device::frozen::{Forward, Frozen, FrozenRequest};
+use crate::device::frozen::{Frozen, FrozenRequest};
 use crate::device::host_memory::HostMemory;
 use crate::device::memory::{Memory, Takes};
 use crate::device::tuning;
 use crate::device::unfit::{Remedy, Unfit};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
-use crate::options::{RunConfig, SlotChoice, SlotsUnfit, WeightFormat};
+use crate::options::{SlotsUnfit, WeightFormat};
 use crate::programs::failure::Failure;
-use crate::programs::generate::too_many;
+use crate::programs::generate::{DecodingOptions, refuse_cublas, too_many};
 
 /// Memory, kernels and steps of a generation.
 #[derive(Debug, Serialize)]
@@ -74,16 +74,18 @@ struct DecodeStep {
 }
 
 impl GenerationReport {
-    /// Lowers a generation for a target. `config` is of the same options.
+    /// Lowers a generation into slots of so many tokens for a target.
     ///
     /// # Errors
     /// [`Failure`] where the model cannot generate so. What does not fit is in the report: [`Self::check`] refuses it.
-    pub fn of(config: &RunConfig, forward: &Forward, slots: SlotChoice, target: &Target) -> Result<Self, Failure> {
+    pub fn of(decoding: &DecodingOptions, seq_len: u32, target: &Target) -> Result<Self, Failure> {
+        let DecodingOptions { forward, slots } = decoding;
+        refuse_cublas(forward.gemm)?;
         let (model, stored) = checkpoint::shape(&forward.model)?;
         check_stored("--format", forward.format, &stored)?;
         let adapter = forward.adapter.as_ref().map(|path| Adapter::open(path, (&forward.model, &model))).transpose()?;
         let adapters = &adapter.as_ref().map_or_else(Adapters::none, |adapter| adapter.layout.adapters());
-        let (seq_len, Rows { launches: arch, code }) = (config.shape.seq_len, target.rows);
+        let Rows { launches: arch, code } = target.rows;
         let lower = |student: Student<'_>, count, arch| {
             // Neither changes what it takes.
             let request = DecodeRequest { slots: Slots { count, seq_len }, sampling: Sampling::PLAIN };
@@ -98,7 +100,7 @@ impl GenerationReport {
             data: &[],
             request: FrozenRequest {
                 lower: &lower,
-                slots: Some((slots, MOST_SLOTS.into())),
+                slots: Some((*slots, MOST_SLOTS.into())),
                 what: &|unfit| too_many(unfit, seq_len),
             },
         };
@@ -108,7 +110,8 @@ impl GenerationReport {
             None => tuning::select_for_row(&mut plan.plan, None),
         })?;
         let plan = &fit.plan;
-        let kernels = Kernels::of(config, code, &plan.plan)?;
+        let kernels = Kernels::of(&forward.target.kernels, code, &plan.plan)?;
+        let models = vec![forward.model.display().to_string()];
         let peak = target.peak();
         Ok(Self {
             arch,
@@ -129,7 +132,7 @@ impl GenerationReport {
                 .map(|rows| DecodeStep::of(plan, rows, target))
                 .collect(),
             peak: peak.map(|peak| peak.device),
-            missing_kernels: Missing::of(config, code, &kernels),
+            missing_kernels: Missing::of(&forward.target.kernels, models, code, &kernels),
             kernels,
         })
     }

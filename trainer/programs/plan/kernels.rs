@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 
 use crate::device::bundle::embedded;
 use crate::device::remedy::build_command;
-use crate::options::RunConfig;
+use crate::options;
 use crate::programs::failure::Failure;
 
 /// The kernels of a plan.
@@ -71,28 +71,28 @@ fn texts<S: Serializer>(list: &[KeyVariant], to: S) -> Result<S::Ok, S::Error> {
 }
 
 impl Kernels {
-    pub fn of(config: &RunConfig, arch: Arch, plan: &Plan) -> Result<Self, Failure> {
-        let mut digests = digests(config, arch, plan)?;
+    pub fn of(options: &options::Kernels, arch: Arch, plan: &Plan) -> Result<Self, Failure> {
+        let mut digests = digests(options, arch, plan)?;
         let launches = counts(plan.launches().filter_map(Launch::pair));
         let kernel = |(pair, launches)| Kernel { sha256: digests.remove(&pair), pair, launches };
         let list = launches.into_iter().map(kernel).collect();
         // The simulated GPU executes references: it takes no kernels from a bundle.
-        let is_reference = arch == Arch::Sim && config.target.kernels.bundle.is_none();
+        let is_reference = arch == Arch::Sim && options.bundle.is_none();
         Ok(Self { list, absent: if is_reference { "reference" } else { "not in the bundle" } })
     }
 }
 
 impl Missing {
     /// None where every kernel is there, or is a reference.
-    pub fn of(config: &RunConfig, arch: Arch, kernels: &Kernels) -> Option<Self> {
-        let bundle = config.target.kernels.bundle.as_ref();
+    pub fn of(options: &options::Kernels, models: Vec<String>, arch: Arch, kernels: &Kernels) -> Option<Self> {
+        let bundle = options.bundle.as_ref();
         if arch == Arch::Sim && bundle.is_none() {
             return None;
         }
         let count = kernels.list.iter().filter(|kernel| kernel.sha256.is_none()).count();
         let place =
             bundle.map_or_else(|| "embedded in this trainer".to_owned(), |path| format!("in {}", path.display()));
-        let models: Vec<String> = config.model_names().into_iter().unique().collect();
+        let models: Vec<String> = models.into_iter().unique().collect();
         (count > 0).then(|| Self { count, place, command: build_command(&models, &[arch]) })
     }
 
@@ -128,12 +128,11 @@ fn counts<K: Ord + Hash>(all: impl Iterator<Item = K>) -> BTreeMap<K, usize> {
 }
 
 /// The digest of each kernel that the run's bundle holds.
-fn digests(config: &RunConfig, arch: Arch, plan: &Plan) -> Result<BTreeMap<KeyVariant, String>, Failure> {
-    let kernels = &config.target.kernels;
-    if kernels.bundle.is_none() && (arch == Arch::Sim || embedded(Some(arch))?.is_none()) {
+fn digests(options: &options::Kernels, arch: Arch, plan: &Plan) -> Result<BTreeMap<KeyVariant, String>, Failure> {
+    if options.bundle.is_none() && (arch == Arch::Sim || embedded(Some(arch))?.is_none()) {
         return Ok(BTreeMap::new());
     }
-    let source = kernels.find(arch, plan)?;
+    let source = options.find(arch, plan)?;
     let bundle = source.open()?;
     bundle.verify().map_err(|error| source.refuse(error))?;
     let modules = bundle.modules(arch).map_err(|error| source.refuse(error.into()))?;

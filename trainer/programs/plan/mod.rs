@@ -22,7 +22,7 @@ use precast_runtime::{Device, DriverError, Rows};
 use crate::device::host_memory::DeviceMemory;
 use crate::device::memory::{Memory, MemorySource};
 use crate::device::{self, DeviceError};
-use crate::options::{Advised, DeviceChoice, RunConfig};
+use crate::options::{Advised, DeviceChoice, DeviceOptions};
 use crate::programs::failure::Failure;
 
 /// Target of a plan.
@@ -40,27 +40,27 @@ impl Target {
     ///
     /// # Errors
     /// [`Failure`] where there is no such device, and where two of them say how much memory there is.
-    pub fn find(config: &RunConfig, asked: Option<Arch>, limit: Limit) -> Result<Self, Failure> {
-        limit.check(config.target.device, asked)?;
+    pub fn find(device: &DeviceOptions, asked: Option<Arch>, limit: Limit) -> Result<Self, Failure> {
+        limit.check(device.device, asked)?;
         let target = match (asked, limit) {
             (Some(arch), _) => Self::of(arch),
             (None, Limit::Card(chip)) => Self::of(chip.arch()),
-            (None, limit) => Self::of_device(config, limit)?,
+            (None, limit) => Self::of_device(device, limit)?,
         };
         let owner = target.device.as_ref().map_or(DeviceMemory::Own, DeviceMemory::of);
         Ok(Self { memory: limit.memory(owner).or(target.memory), ..target })
     }
 
-    fn of_device(config: &RunConfig, limit: Limit) -> Result<Self, Failure> {
+    fn of_device(asked: &DeviceOptions, limit: Limit) -> Result<Self, Failure> {
         // A plan for the simulated GPU is of use to those who ask for it.
-        let choice = match config.target.device {
+        let choice = match asked.device {
             DeviceChoice::Sim => return Ok(Self::of(Arch::Sim)),
             DeviceChoice::Auto => DeviceChoice::Cuda(0),
             choice => choice,
         };
-        match device::open(choice, &config.target.kernels) {
+        match device::open(choice, &asked.kernels) {
             Err(DeviceError::Driver(found @ (DriverError::NoDriver | DriverError::NoGpu { .. })))
-                if config.target.device == DeviceChoice::Auto =>
+                if asked.device == DeviceChoice::Auto =>
             {
                 let archs = Arch::GPUS.map(|arch| format!("--arch {}", arch.argument())).join(", ");
                 // A dry run has no --card.
@@ -69,8 +69,8 @@ impl Target {
                         "--memory says how much, and not of which GPU: give --card NAME in its place, as 4090, or beside it {archs}"
                     ),
                     Limit::Device | Limit::Card(_) => format!(
-                        "{found}{}.\nSay what to plan for: `precast plan --card NAME`, as 4090, or {archs}",
-                        found.options()
+                        "{}.\nSay what to plan for: `precast plan --card NAME`, as 4090, or {archs}",
+                        found.advised()
                     ),
                 }))
             }

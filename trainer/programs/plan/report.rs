@@ -21,7 +21,7 @@ use crate::device::host_memory::HostMemory;
 use crate::device::shapes::Shapes;
 use crate::device::training::Training;
 use crate::device::tuning::{self, Tuning};
-use crate::inputs::teacher_cache::Manifest;
+use crate::inputs::teacher_cache::CacheManifest;
 use crate::options::{Division, RunConfig, ShapeOptions, WeightFormat};
 use crate::programs::bench::groups::{self, Group};
 use crate::programs::failure::Failure;
@@ -174,7 +174,7 @@ impl Report {
             Ok(Choice { recompute, bytes: plan.device_bytes(), launches: plan.phase(MICRO).nodes.len() })
         });
         let choices = choices.collect::<Result<Vec<Choice>, Failure>>()?;
-        let kernels = Kernels::of(config, code, &plan.plan)?;
+        let kernels = Kernels::of(&config.target.kernels, code, &plan.plan)?;
         let by_bundle = || Ok(lower(Recipe { gemm: Gemm::Bundle, ..recipe })?);
         Ok(Self {
             arch,
@@ -192,7 +192,7 @@ impl Report {
             rollouts: Rollouts::of(&run, &fit)?,
             phases: phases(&plan.plan),
             replicas: Replicas::of(config.division.share, plan),
-            missing_kernels: Missing::of(config, code, &kernels),
+            missing_kernels: Missing::of(&config.target.kernels, config.model_names(), code, &kernels),
             kernels,
             launches: groups::of(&plan.plan, &groups::STEP).iter().map(StepLaunches::of).collect(),
             cublas: Products::of(&plan.plan, by_bundle)?,
@@ -273,7 +273,7 @@ impl Replicas {
 }
 
 impl Step {
-    fn of(config: &RunConfig, cache: Option<&Manifest>, plan: &Plan, peak: Option<Peak>) -> Self {
+    fn of(config: &RunConfig, cache: Option<&CacheManifest>, plan: &Plan, peak: Option<Peak>) -> Self {
         let ShapeOptions { batch_size, seq_len } = config.shape;
         let Division { grad_accum, share } = config.division;
         let tokens = u64::from(batch_size) * u64::from(seq_len) * u64::from(grad_accum);

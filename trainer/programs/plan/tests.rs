@@ -1,10 +1,11 @@
 use std::path::{Path, PathBuf};
 
 use precast_kernels::Arch;
-use precast_plan::{Precision, Share, human_bytes};
+use precast_plan::{Gemm, Precision, Share, human_bytes};
 use serde_json::{Value, json};
 
 use super::{Detail, GenerationReport, Limit, Report, Target};
+use crate::device::frozen::Forward;
 use crate::device::memory::KERNELS_BYTES;
 use crate::options::{
     DivisionOptions, ModelOptions, Options, Purpose, RunConfig, ShapeOptions, SlotChoice, WeightFormat,
@@ -40,7 +41,7 @@ fn on_ada(change: impl FnOnce(&mut Options)) -> Report {
 /// On a card that is named.
 fn on_card(name: &str) -> Report {
     let limit = Limit::Card(crate::options::card::card(name).unwrap());
-    report(Target::find(&config(|_| {}), None, limit).unwrap(), |_| {})
+    report(Target::find(&Options::default().target, None, limit).unwrap(), |_| {})
 }
 
 fn brief(report: &Report) -> String {
@@ -49,7 +50,7 @@ fn brief(report: &Report) -> String {
 
 /// An RTX 4090 with so much memory.
 fn of_memory(bytes: u64) -> Target {
-    Target::find(&config(|_| {}), Some(Arch::Sm89), Limit::Memory(bytes)).unwrap()
+    Target::find(&Options::default().target, Some(Arch::Sm89), Limit::Memory(bytes)).unwrap()
 }
 
 #[test]
@@ -75,7 +76,7 @@ fn a_base_that_teaches_in_int8_is_in_memory_once() {
     let report = on_ada(|options| {
         options.adapting.lora_rank = Some(4);
         options.arithmetic.precision = Precision::Int8;
-        options.teaching.teacher.teacher_format = WeightFormat::Int8;
+        options.teaching.teacher.teacher_format = Some(WeightFormat::Int8);
     });
     let json = report.to_json();
     let found = ["teacher_is_base", "student_format", "teacher_format"].map(|name| json[name].clone());
@@ -92,7 +93,7 @@ fn changes_that_fit_are_few_and_none_contains_another() {
         let bytes = whole.memory.total_bytes * percent / 100 + KERNELS_BYTES;
         let refused = report(of_memory(bytes), |options| {
             options.shape.batch_size = 4;
-            options.teaching.teacher.teacher_format = WeightFormat::Bf16;
+            options.teaching.teacher.teacher_format = Some(WeightFormat::Bf16);
         });
         let json = refused.to_json();
         let suggestions = json["suggestions"].as_array().unwrap();
@@ -150,9 +151,9 @@ fn on_policy(target: Target, slots: SlotChoice) -> Report {
     report(target, |options| {
         options.models = pair(Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/tiny.json")));
         options.division.grad_accum = Some(150);
-        options.teaching.teacher.teacher_format = WeightFormat::Bf16;
-        (options.on_policy.on_policy, options.on_policy.max_tokens) = (Some(1.0), Some(40));
-        options.on_policy.rollout_slots = Some(slots);
+        options.teaching.teacher.teacher_format = Some(WeightFormat::Bf16);
+        (options.on_policy.on_policy, options.on_policy.completions.max_tokens) = (Some(1.0), Some(40));
+        options.on_policy.completions.rollout_slots = Some(slots);
     })
 }
 
@@ -184,13 +185,17 @@ fn an_on_policy_run_is_planned_with_the_slots_that_fit() {
 
 /// A generation of the smallest built-in model into slots of 1024 tokens.
 fn generation(target: &Target, slots: SlotChoice, format: WeightFormat) -> GenerationReport {
-    let mut options = Options::default();
-    options.models.model = built_in("smollm2-135m");
-    if target.rows.launches == Arch::Sim {
-        options.arithmetic.precision = Precision::Fp32;
-    }
-    let forward = DecodingOptions { generate: true, slots, format }.forward(&options).unwrap();
-    GenerationReport::of(&options.planned().unwrap(), &forward, slots, target).unwrap()
+    let forward = Forward {
+        model: built_in("smollm2-135m").unwrap(),
+        adapter: None,
+        format,
+        precision: Some(if target.rows.launches == Arch::Sim { Precision::Fp32 } else { Precision::Bf16 }),
+        gemm: Gemm::Bundle,
+        target: Options::default().target,
+        teacher: None,
+        heading: false,
+    };
+    GenerationReport::of(&DecodingOptions { forward, slots }, 1024, target).unwrap()
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn sources_sha256(domain: &str, plan: &Plan) -> Digest {
 /// The command that measures a teacher and writes its certificate.
 pub fn measure(teacher: &Path, out: &Path) -> String {
     let [teacher, out] = [teacher, out].map(|path| quoted(&path.display().to_string()));
-    format!("precast eval --model {teacher} --format int8 --against bf16 --data DATA --out {out}")
+    format!("precast eval compare --model {teacher} --format int8 --against bf16 --data DATA --out {out}")
 }
 
 impl Certificate {
@@ -157,7 +157,7 @@ impl Certificate {
         let differences = subject.differences(&certificate.subject);
         if !differences.is_empty() {
             let differences = differences.iter().map(|difference| format!("\n  {difference}"));
-            return Err(unusable(differences.fold(" is of something else:".to_owned(), |all, one| all + &one)));
+            return Err(unusable(differences.fold(" measures something else:".to_owned(), |all, one| all + &one)));
         }
         match certificate.fault(&text, teacher.config().vocab) {
             Some(reason) => Err(unreadable(reason)),
@@ -169,7 +169,7 @@ impl Certificate {
     fn fault(&self, text: &str, vocab: u32) -> Option<String> {
         let Self { measured, against, .. } = self;
         if self.vocab != vocab {
-            return Some(format!("it is of {} tokens, and the teacher chooses among {vocab}", self.vocab));
+            return Some(format!("its vocabulary has {} tokens, and the teacher's has {vocab}", self.vocab));
         }
         if !EXACT.map(|format| format.to_string()).contains(against) {
             return Some(format!("it is against {against}: expected an exact form, {} or {}", EXACT[0], EXACT[1]));

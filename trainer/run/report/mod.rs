@@ -15,7 +15,7 @@ use precast_system::{count, files};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::inputs::teacher_cache::{CacheRecord, Manifest};
+use crate::inputs::teacher_cache::{CacheManifest, CacheRecord};
 use crate::run::error::RunError;
 use crate::run::gpu::GpuRecord;
 use crate::run::guard::GuardRecord;
@@ -226,7 +226,7 @@ fn certificate(certificate: &Known<TeacherCertificate>) -> String {
 }
 
 /// Describes the cache of a teacher.
-fn cache(CacheRecord { manifest: Manifest { made, sequences, rows, .. }, sha256 }: &CacheRecord) -> String {
+fn cache(CacheRecord { manifest: CacheManifest { made, sequences, rows, .. }, sha256 }: &CacheRecord) -> String {
     format!("{sequences} sequences, {rows} tokens that count, of {}, digest {sha256}", made.teacher_stored)
 }
 
@@ -272,7 +272,7 @@ mod tests {
     use precast_fatbins::Digest;
 
     use super::*;
-    use crate::inputs::teacher_cache::made;
+    use crate::device::tests::made;
     use crate::run::gpu::Limits;
     use crate::run::step::HeldOutRecord;
     use crate::run::tests::steps;
@@ -348,7 +348,7 @@ mod tests {
         let tables = [summary(&records, &whole), summary(&one, &of_file), summary(&one, &of_others)];
         let sha256 = Digest::of(b"");
         let (made, head_sha256, index_sha256) = (made(), sha256, sha256);
-        let manifest = Manifest { made, head_sha256, sequences: 3, rows: 40, hidden_bytes: 80, index_sha256 };
+        let manifest = CacheManifest { made, head_sha256, sequences: 3, rows: 40, hidden_bytes: 80, index_sha256 };
         let of_cache = CacheRecord { manifest, sha256 };
         let cached = run(serde_json::json!({ "config": { "teacher": "c/teacher" }, "teacher_cache": of_cache }));
         let exact = summary(&one, &run(serde_json::json!({ "config": { "teacher": "t" } })));

@@ -111,13 +111,13 @@ impl Package {
     }
 }
 
-/// Returns every shipped Rust source below a directory.
+/// Returns every shipped Rust source below a directory, but for those of packages inside of it.
 pub fn sources(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).with_context(|| directory.display().to_string())? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if NOT_SHIPPED.contains(&&*name) {
+        if NOT_SHIPPED.contains(&&*name) || path.join("Cargo.toml").exists() {
         } else if path.is_dir() {
             found.extend(sources(&path)?);
         } else if name.ends_with(".rs") {

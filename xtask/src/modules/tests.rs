@@ -8,7 +8,7 @@ use super::graph::{Arrows, ModulePath};
 use super::{members, sources};
 
 /// The trainer's floors, from the ground up.
-const FLOORS: [&str; 8] = ["base", "inputs", "options", "ranks", "device", "run", "programs", "cli"];
+const FLOORS: [&str; 7] = ["base", "options", "ranks", "device", "run", "programs", "cli"];
 
 /// Returns the arrows between modules in the root of a package.
 fn arrows(package: &str) -> Arrows {

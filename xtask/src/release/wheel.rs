@@ -1,4 +1,5 @@
-//! The wheel: programs, metadata and licenses in a zip archive, which pip puts in place. It has no Python code.
+//! The wheel: programs, metadata and licenses in a zip archive, which pip puts in place. Its one program in Python is
+//! `precast-log`.
 //! Sources: the binary distribution format, core metadata 2.4 and PEP 770 (bills of materials), packaging.python.org.
 
 use std::io::{Cursor, Write};
@@ -15,6 +16,12 @@ use super::files::Entry;
 use super::names::wheel_name;
 use super::package::About;
 
+/// The program in Python, whose first line pip makes that of the environment's Python.
+const LOG: &str = include_str!("../../../trainer/log/precast-log");
+
+/// Packages of trackers, each an extra of its name, in the oldest versions that `cargo xtask peers trackers` has passed.
+const TRACKERS: [&str; 3] = ["wandb>=0.19.11", "mlflow>=2.22", "trackio>=0.43"];
+
 /// Returns the name of a wheel and its bytes. `version` is that of wheels.
 pub fn wheel(about: &About, version: &str, programs: &Programs, materials: &[u8]) -> Result<(String, Vec<u8>)> {
     let platform = programs.host.platform();
@@ -23,6 +30,8 @@ pub fn wheel(about: &About, version: &str, programs: &Programs, materials: &[u8]
     for program in &programs.files {
         entries.push(Entry::program(format!("{data}/scripts/{}", program.name), program.bytes.clone()));
     }
+    let log = LOG.replacen("#!/usr/bin/env python3", "#!python", 1);
+    entries.push(Entry::program(format!("{data}/scripts/precast-log"), log));
     let texts = about.licenses.iter();
     entries.extend(texts.map(|(name, text)| Entry::text(format!("{info}/licenses/{name}"), text.clone())));
     entries.push(Entry::text(format!("{info}/sboms/precast.cdx.json"), materials));
@@ -45,6 +54,10 @@ fn metadata(about: &About, version: &str) -> String {
     // The compiler of `precast-aot build`: NVIDIA's own package, under NVIDIA's license.
     text += "Requires-Python: >=3.7\nProvides-Extra: compiler\n";
     text += &format!("Requires-Dist: {}=={}; extra == \"compiler\"\n", NVRTC.package, NVRTC.version);
+    for package in TRACKERS {
+        let name = package.split_once('>').map_or(package, |(name, _)| name);
+        text += &format!("Provides-Extra: {name}\nRequires-Dist: {package}; extra == \"{name}\"\n");
+    }
     text += "Description-Content-Type: text/markdown\n\n";
     text + &about.readme
 }
@@ -115,6 +128,8 @@ mod tests {
         crate::run::output(&mut pip).unwrap();
         let installed = target.join("bin/precast");
         assert_eq!(crate::run::output(&mut Command::new(installed)).unwrap(), "42\n");
+        let mut log = Command::new(target.join("bin/precast-log"));
+        assert!(crate::run::output(log.arg("--help")).unwrap().contains("usage: precast log"));
         let info = target.join("precast-1.2.3+unsigned.dist-info");
         let read = |name: &str| std::fs::read_to_string(info.join(name)).unwrap();
         assert_eq!((read("licenses/LICENSE-MIT"), read("sboms/precast.cdx.json")), ("MIT".into(), "{}".into()));
@@ -131,6 +146,12 @@ License-File: LICENSE-MIT
 Requires-Python: >=3.7
 Provides-Extra: compiler
 Requires-Dist: nvidia-cuda-nvrtc==13.0.88; extra == \"compiler\"
+Provides-Extra: wandb
+Requires-Dist: wandb>=0.19.11; extra == \"wandb\"
+Provides-Extra: mlflow
+Requires-Dist: mlflow>=2.22; extra == \"mlflow\"
+Provides-Extra: trackio
+Requires-Dist: trackio>=0.43; extra == \"trackio\"
 Description-Content-Type: text/markdown
 
 # A tool

@@ -31,6 +31,14 @@ pub(super) fn refuse_null(config: &Value, family: &Family) -> Result<(), ConfigE
     }
 }
 
+/// Returns the number of key/value heads of a configuration that says none: a class may have a default of its own.
+/// Null is none, of which transformers makes the number of heads.
+pub(super) fn absent_kv_heads(config: &Value, family: &Family) -> Option<u32> {
+    let name = "num_key_value_heads";
+    let [_, _, default, ..] = of(family).find(|row| row[1] == name).filter(|_| config.get(name).is_none())?;
+    default.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -25,6 +25,8 @@ pub struct ModelConfig {
     pub head_dim: u32,
     /// Rows of the embedding table.
     pub vocab: u32,
+    /// Id whose row of the embedding table gets no gradient from lookups: `padding_idx` of torch.nn.Embedding.
+    pub padding: Option<u32>,
     /// Longest sequence that the model supports.
     pub max_positions: u32,
     /// Epsilon of the norms.
@@ -59,6 +61,7 @@ struct Raw {
     num_key_value_heads: Option<u32>,
     head_dim: Option<u32>,
     vocab_size: u32,
+    pad_token_id: Option<i64>,
     max_position_embeddings: Option<u32>,
     rms_norm_eps: Option<f64>,
     tie_word_embeddings: Option<bool>,
@@ -90,13 +93,16 @@ impl ModelConfig {
             intermediate: raw.intermediate_size,
             layers: raw.num_hidden_layers,
             heads: raw.num_attention_heads,
-            kv_heads: raw.num_key_value_heads.unwrap_or(raw.num_attention_heads),
+            kv_heads: (raw.num_key_value_heads)
+                .or_else(|| fields::absent_kv_heads(&value, family))
+                .unwrap_or(raw.num_attention_heads),
             head_dim: match (raw.head_dim, family.head_dim) {
                 (Some(head_dim), _) => head_dim,
                 (None, HeadDim::Fixed(head_dim)) => head_dim,
                 (None, HeadDim::Divided) => raw.hidden_size.checked_div(raw.num_attention_heads).unwrap_or(0),
             },
             vocab: raw.vocab_size,
+            padding: raw.padding()?,
             max_positions: raw.max_position_embeddings.unwrap_or(u32::MAX),
             rms_norm_eps: raw.rms_norm_eps.unwrap_or(1e-6) as f32,
             rope_theta: rope::theta(&value)? as f32,
@@ -175,6 +181,19 @@ impl ModelConfig {
 }
 
 impl Raw {
+    /// Returns the row that `pad_token_id` names; a negative one counts from the table's end, as torch has it.
+    fn padding(&self) -> Result<Option<u32>, ConfigError> {
+        let Some(id) = self.pad_token_id else { return Ok(None) };
+        let row = if id < 0 { id + i64::from(self.vocab_size) } else { id };
+        match u32::try_from(row) {
+            Ok(row) if row < self.vocab_size => Ok(Some(row)),
+            _ => Err(ConfigError::Inconsistent(format!(
+                "pad_token_id is {id}, and the embedding has {} rows: name one of them, or null",
+                self.vocab_size
+            ))),
+        }
+    }
+
     /// Reads a flag; a missing field is false.
     fn flag(&self, field: &str) -> bool {
         let value = match field {
@@ -262,6 +281,42 @@ mod tests {
         let [model_type, class] = of("qwen3", "Qwen3ForCausalLM");
         assert_eq!(read(&[model_type.clone(), class.clone()]).unwrap().head_dim, 128);
         assert_eq!(read(&[model_type, class, ("head_dim", 64.into())]).unwrap().head_dim, 64);
+    }
+
+    #[test]
+    fn heads_of_keys_are_those_of_transformers() {
+        let heads = |model_type: &str, class: &str, change: fn(&mut Value)| {
+            let [model_type, class] = of(model_type, class);
+            let mut config = serde_json::from_str(&json(&[
+                model_type,
+                class,
+                ("num_attention_heads", 64.into()),
+                ("head_dim", 16.into()),
+            ]))
+            .unwrap();
+            change(&mut config);
+            ModelConfig::from_json(&config.to_string()).unwrap().kv_heads
+        };
+        let absent: fn(&mut Value) = |config| drop(config.as_object_mut().unwrap().remove("num_key_value_heads"));
+        let null: fn(&mut Value) = |config| config["num_key_value_heads"] = Value::Null;
+        assert_eq!(heads("llama", "LlamaForCausalLM", absent), 64);
+        assert_eq!(heads("qwen2", "Qwen2ForCausalLM", absent), 32);
+        assert_eq!(heads("qwen3", "Qwen3ForCausalLM", absent), 32);
+        assert_eq!(heads("qwen3", "Qwen3ForCausalLM", null), 64);
+    }
+
+    #[test]
+    fn a_padding_token_is_a_row_of_the_table() {
+        let padding = |id: i64| read(&[("pad_token_id", id.into())]).map(|config| config.padding);
+        assert_eq!(read(&[]).unwrap().padding, None);
+        assert_eq!(padding(0).unwrap(), Some(0));
+        assert_eq!(padding(-1).unwrap(), Some(99));
+        let beyond = padding(100).unwrap_err().to_string();
+        assert_eq!(
+            beyond,
+            "inconsistent config.json: pad_token_id is 100, and the embedding has 100 rows: name one of them, or null"
+        );
+        assert!(padding(-101).is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use precast_kernels::embedding::{EmbeddingBwd, EmbeddingFwd};
 use precast_kernels::fill::Fill;
 
 use super::Ops;
-use crate::weights::{Linear, Matrix, Weight};
+use crate::weights::{Matrix, Weight, Weights};
 use precast_core::plan::Tensor;
 
 /// Token ids, ascending, with their original positions: the gradient's order of addition.
@@ -36,9 +36,17 @@ impl Ops<'_> {
         self.launch(name, EmbeddingFwd { h, w: table.tensor.format, x: self.x }, args);
     }
 
-    /// Adds the gradient to the rows of the tokens that occur. The head has overwritten the whole gradient of a tied
-    /// table; any other is cleared first.
-    pub fn embedding_backward(&mut self, name: &str, dy: Tensor, sorted: Sorted, table: &Weight, head: &Linear) {
+    /// Adds the gradient to the rows of the tokens that occur, but for `padding`. The head has overwritten the whole
+    /// gradient of a tied table; any other is cleared first.
+    pub fn embedding_backward(
+        &mut self,
+        name: &str,
+        dy: Tensor,
+        sorted: Sorted,
+        model: &Weights,
+        padding: Option<u32>,
+    ) {
+        let (table, head) = (&model.embedding, &model.head);
         let (dtable, h) = (Self::gradient_of(table), head.k);
         if head.weight != Matrix::Dense(*table) {
             let micro = Some(self.gradients().micro);
@@ -52,6 +60,7 @@ impl Ops<'_> {
             dtable,
             tokens: self.tokens(),
             vocab: (dtable.elems / u64::from(h)) as u32,
+            padding: padding.unwrap_or(u32::MAX),
         };
         self.launch(&format!("{name}.bwd"), EmbeddingBwd { h, x: self.x }, args);
     }

@@ -85,7 +85,7 @@ fn look_up(name: &str) -> Result<Functions, String> {
         let mut version = 0;
         if get_version(&mut version) != SUCCESS || !VERSIONS.contains(&version) {
             let shown = shown(version as u32);
-            return Err(format!("it is NCCL {shown}, and 2.19 up to, and not with, 3 is what this program knows"));
+            return Err(format!("it is NCCL {shown}: this program requires 2.19 or later, below 3"));
         }
         Ok(Functions {
             version: version as u32,

@@ -1,0 +1,178 @@
+//! The model's shape, as a Hugging Face `config.json` says it.
+
+use std::fmt::Display;
+
+use precast_plan::ModelConfig;
+use precast_plan::family::{Bias, FAMILIES, Family};
+use serde_json::{Map, Value, json};
+
+use super::{Apr, EMBEDDING, LM_HEAD};
+use crate::checkpoint::fault::Fault;
+use crate::checkpoint::single_file::SingleFile;
+
+/// Values where a file says nothing.
+const RMS_NORM_EPS: f64 = 1e-6;
+const ROPE_THETA: f64 = 10000.0;
+const MAX_POSITIONS: u64 = 32768;
+
+/// The file's metadata.
+pub(super) struct Metadata(Map<String, Value>);
+
+impl Metadata {
+    /// Reads a JSON object.
+    pub fn read(bytes: &[u8]) -> Result<Self, Fault> {
+        let wrong = |error| Fault::damaged(format_args!("metadata at byte 64 is not a JSON object ({error})"));
+        serde_json::from_slice(bytes).map(Self).map_err(wrong)
+    }
+
+    /// The first of these keys that is there and not null.
+    fn given(&self, keys: &[&'static str]) -> Option<(&'static str, &Value)> {
+        keys.iter().find_map(|key| Some((*key, self.0.get(*key).filter(|value| !value.is_null())?)))
+    }
+
+    fn get<'a, T>(
+        &'a self,
+        keys: &[&'static str],
+        expected: &str,
+        convert: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, Fault> {
+        let Some((key, value)) = self.given(keys) else { return Ok(None) };
+        convert(value).map(Some).ok_or_else(|| refuse(key, value, expected))
+    }
+
+    /// An integer that is not negative, under the first of these keys.
+    pub fn integer(&self, keys: &[&'static str]) -> Result<Option<u64>, Fault> {
+        self.get(keys, "expected an integer from 0 to 2^64 - 1", Value::as_u64)
+    }
+
+    fn required(&self, keys: &[&'static str]) -> Result<u64, Fault> {
+        self.integer(keys)?.ok_or_else(|| missing(keys[0], "a part of the model's shape"))
+    }
+
+    fn decimal(&self, key: &'static str, otherwise: f64) -> Result<f64, Fault> {
+        Ok(self.get(&[key], "expected a number", Value::as_f64)?.unwrap_or(otherwise))
+    }
+
+    pub fn string(&self, keys: &[&'static str]) -> Result<Option<&str>, Fault> {
+        self.get(keys, "expected a string", Value::as_str)
+    }
+
+    /// A list of strings, under a key.
+    pub fn strings(&self, key: &'static str) -> Result<Option<Vec<&str>>, Fault> {
+        self.get(&[key], "expected a list of strings", |value| value.as_array()?.iter().map(Value::as_str).collect())
+    }
+}
+
+/// The error for a key that is needed and not there: what it says.
+pub(super) fn missing(key: &str, what: impl Display) -> Fault {
+    Fault::Wrong(format!("no metadata key {key}: {what}. Convert the model again"))
+}
+
+/// The error for a value that cannot be followed; of a long one as much as fits a line.
+pub(super) fn refuse(key: &str, found: &Value, expected: impl Display) -> Fault {
+    let mut found = found.to_string();
+    if found.chars().count() > 60 {
+        found = found.chars().take(57).collect::<String>() + "...";
+    }
+    Fault::Wrong(format!("metadata key {key} is {found}: {expected}"))
+}
+
+/// The family of a file, by its `architecture` or else its `model_type`, in any spelling; its `model_type` may be of no
+/// family, but not of another one.
+pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
+    let supported = || format!("supported are {}", Family::list(|family| family.model_type));
+    let Some((key, value)) = metadata.given(&["architecture", "model_type"]) else {
+        return Err(missing("architecture", supported()));
+    };
+    let spelled = |value: &Value| {
+        let named = value.as_str().unwrap_or_default();
+        let spells = |name: &&str| name.eq_ignore_ascii_case(named);
+        FAMILIES.iter().find(|family| [family.class, family.model_type, family.gguf].iter().any(spells))
+    };
+    let family = spelled(value).ok_or_else(|| refuse(key, value, supported()))?;
+    let other = |other: &Family| other != family;
+    match metadata.given(&["model_type"]).filter(|(_, value)| spelled(value).is_some_and(other)) {
+        Some((key, value)) => Err(refuse(key, value, format!("architecture names {family}. Convert the model again"))),
+        None => Ok(family),
+    }
+}
+
+/// Whether the rows of query and key heads have the halves of a head interleaved.
+pub(super) fn interleaves_heads(metadata: &Metadata, family: &Family) -> Result<bool, Fault> {
+    match (metadata.integer(&["rope_type"])?, family.gguf_interleaves_heads) {
+        (Some(0), _) if family.qk_norm => {
+            Err(refuse("rope_type", &0.into(), format!("{family} normalizes heads whose halves are apart (2)")))
+        }
+        (Some(0), _) => Ok(true),
+        (Some(2), _) | (None, false) => Ok(false),
+        (None, true) => Err(missing("rope_type", "whether a head's rows rotate as adjacent pairs (0) or halves (2)")),
+        (Some(other), _) => Err(refuse("rope_type", &other.into(), "known are 0 (adjacent pairs) and 2 (halves)")),
+    }
+}
+
+/// Query heads, at least one, and key heads.
+pub(super) fn head_counts(metadata: &Metadata) -> Result<(u64, u64), Fault> {
+    let heads = metadata.required(&["num_heads", "num_attention_heads"])?;
+    let kv_heads = metadata.integer(&["num_kv_heads", "num_key_value_heads"])?.unwrap_or(heads);
+    for (key, count) in [("num_heads", heads), ("num_kv_heads", kv_heads)] {
+        if count == 0 {
+            return Err(refuse(key, &0.into(), "there must be a head"));
+        }
+    }
+    Ok((heads, kv_heads))
+}
+
+/// See [`Apr::config`].
+pub(super) fn config(apr: &Apr) -> Result<Value, Fault> {
+    let config = of_metadata(apr)?;
+    // What the file says besides may change the mathematics: then it is refused as it is of a config.json.
+    let mut all = apr.metadata.0.clone();
+    all.retain(|_, value| !value.is_null());
+    all.extend(config.as_object().cloned().into_iter().flatten());
+    let all = Value::Object(all);
+    ModelConfig::from_json(&all.to_string()).map_err(|error| Fault::Wrong(error.to_string()))?;
+    Ok(config)
+}
+
+fn of_metadata(apr: &Apr) -> Result<Value, Fault> {
+    let Apr { metadata, family, tensors, .. } = apr;
+    let (heads, kv_heads) = head_counts(metadata)?;
+    let rows = tensors.shape(EMBEDDING).and_then(|shape| shape.first().copied());
+    let vocab = match (metadata.integer(&["vocab_size"])?, rows) {
+        (Some(size), _) | (None, Some(size)) => size,
+        (None, None) => metadata.required(&["vocab_size"])?,
+    };
+    let flag = "tie_word_embeddings";
+    let tied = metadata.get(&[flag], "expected true or false", Value::as_bool)?.unwrap_or(false);
+    let mut config = json!({
+        "architectures": [family.class],
+        "model_type": family.model_type,
+        "hidden_size": metadata.required(&["hidden_size"])?,
+        "intermediate_size": metadata.required(&["intermediate_size"])?,
+        "num_hidden_layers": metadata.required(&["num_layers", "num_hidden_layers"])?,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "vocab_size": vocab,
+        "rope_theta": metadata.decimal("rope_theta", ROPE_THETA)?,
+        "rms_norm_eps": metadata.decimal("rms_norm_eps", RMS_NORM_EPS)?,
+        "max_position_embeddings": metadata.integer(&["max_position_embeddings"])?.unwrap_or(MAX_POSITIONS),
+        flag: tied || apr.empty_head,
+        "hidden_act": metadata.string(&["hidden_act"])?.unwrap_or("silu"),
+        "torch_dtype": "float32",
+    });
+    if let Some(head_dim) = metadata.integer(&["head_dim"])? {
+        config["head_dim"] = head_dim.into();
+    }
+    for (name, id) in ["bos_token_id", "eos_token_id"].into_iter().zip(apr.token_ids()?) {
+        if let Some(id) = id {
+            config[name] = id.into();
+        }
+    }
+    if let Some((key, scaling)) = metadata.given(&["rope_scaling", "rope_parameters"]) {
+        config[key] = scaling.clone();
+    }
+    if let Bias::Configured(field) = family.qkv_bias {
+        config[field] = tensors.names().any(|name| name != LM_HEAD && name.ends_with(".bias")).into();
+    }
+    Ok(config)
+}

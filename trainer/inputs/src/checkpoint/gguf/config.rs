@@ -1,0 +1,113 @@
+//! The model's shape, as a Hugging Face `config.json` says it.
+
+use precast_plan::family::{Bias, Family};
+use serde_json::{Value, json};
+
+use super::Gguf;
+use super::keys::{self, key_of};
+use super::metadata::{Metadata, required};
+use super::rope;
+use crate::checkpoint::fault::Fault;
+use crate::checkpoint::single_file::SingleFile;
+
+const ARCHITECTURE_KEY: &str = "general.architecture";
+const TYPE_KEY: &str = "general.type";
+const SPLIT_KEY: &str = "split.count";
+
+/// The family of a file, which has to hold a whole model.
+pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
+    if let Some(parts) = metadata.integer(SPLIT_KEY)?.filter(|parts| *parts > 1) {
+        let remedy = "the model is split over files; merge them with llama.cpp's llama-gguf-split --merge";
+        return Err(metadata.refuse(SPLIT_KEY, parts, remedy));
+    }
+    if let Some(kind) = metadata.string(TYPE_KEY)?.filter(|kind| kind != "model") {
+        return Err(metadata.refuse(TYPE_KEY, kind, "only files of whole models are read (type `model`)"));
+    }
+    let name = required(ARCHITECTURE_KEY, metadata.string(ARCHITECTURE_KEY)?)?;
+    let unsupported = || {
+        let supported = format!("supported are {}", Family::list(|family| family.gguf));
+        metadata.refuse(ARCHITECTURE_KEY, &name, supported)
+    };
+    Family::of_gguf(&name).ok_or_else(unsupported)
+}
+
+/// Query heads, at least one, and key heads.
+pub(super) fn head_counts(family: &Family, metadata: &Metadata) -> Result<(u64, u64), Fault> {
+    let (key, kv_key) = (key_of(family, "attention.head_count"), key_of(family, "attention.head_count_kv"));
+    let heads = required(&key, metadata.integer(&key)?)?;
+    let kv_heads = metadata.integer(&kv_key)?;
+    for (key, count) in [(key, heads), (kv_key, kv_heads.unwrap_or(heads))] {
+        if count == 0 {
+            return Err(metadata.refuse(&key, count, "there must be a head"));
+        }
+    }
+    Ok((heads, kv_heads.unwrap_or(heads)))
+}
+
+/// Refuses what would make the model compute something else than its family does.
+fn check_supported(family: &Family, metadata: &Metadata, head_dim: u64) -> Result<(), Fault> {
+    keys::check(family, metadata)?;
+    let key = key_of(family, "rope.dimension_count");
+    if let Some(count) = metadata.integer(&key)?.filter(|count| *count != head_dim) {
+        let expected = format!("rotary embeddings of less than a head ({head_dim}) are not supported");
+        return Err(metadata.refuse(&key, count, expected));
+    }
+    let key = key_of(family, "attention.value_length");
+    if let Some(length) = metadata.integer(&key)?.filter(|length| *length != head_dim) {
+        return Err(metadata.refuse(&key, length, format!("keys have {head_dim} and values must have as many")));
+    }
+    Ok(())
+}
+
+/// See [`Gguf::config`].
+pub(super) fn config(gguf: &Gguf) -> Result<Value, Fault> {
+    let Gguf { metadata, family, tensors, .. } = gguf;
+    let integer = |rest: &str| {
+        let key = key_of(family, rest);
+        required(&key, metadata.integer(&key)?)
+    };
+    let hidden_size = integer("embedding_length")?;
+    let (heads, kv_heads) = head_counts(family, metadata)?;
+    let head_dim = match metadata.integer(&key_of(family, "attention.key_length"))? {
+        Some(length) => length,
+        None if hidden_size.is_multiple_of(heads) => hidden_size / heads,
+        None => {
+            let expected = format!("{hidden_size} (embedding_length) must be a multiple of it");
+            return Err(metadata.refuse(&key_of(family, "attention.head_count"), heads, expected));
+        }
+    };
+    check_supported(family, metadata, head_dim)?;
+    let epsilon_key = key_of(family, "attention.layer_norm_rms_epsilon");
+    let [embedding, head] = [&family.modules.embedding, &family.modules.head].map(|module| module.parameter("weight"));
+    let missing = || Fault::Wrong(format!("the file has no tensor {embedding}"));
+    let vocab = tensors.shape(&embedding).ok_or_else(missing)?[0];
+    let mut config = json!({
+        "architectures": [family.class],
+        "model_type": family.model_type,
+        "hidden_size": hidden_size,
+        "intermediate_size": integer("feed_forward_length")?,
+        "num_hidden_layers": integer("block_count")?,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "head_dim": head_dim,
+        "vocab_size": vocab,
+        "rope_theta": metadata.decimal(&key_of(family, "rope.freq_base"))?.unwrap_or(10000.0),
+        "rms_norm_eps": required(&epsilon_key, metadata.decimal(&epsilon_key)?)?,
+        "max_position_embeddings": integer("context_length")?,
+        "tie_word_embeddings": tensors.shape(&head).is_none(),
+        "hidden_act": "silu",
+        "torch_dtype": "float32",
+    });
+    for (name, id) in ["bos_token_id", "eos_token_id"].into_iter().zip(gguf.token_ids()?) {
+        if let Some(id) = id {
+            config[name] = id.into();
+        }
+    }
+    if let Some(scaling) = rope::scaling(gguf, head_dim, &config)? {
+        config["rope_scaling"] = scaling;
+    }
+    if let Bias::Configured(field) = family.qkv_bias {
+        config[field] = tensors.names().any(|name| name.ends_with(".bias")).into();
+    }
+    Ok(config)
+}

@@ -1,0 +1,120 @@
+//! Data of several sources, each with a share of the tokens.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::{ffi::OsStr, fmt};
+
+use super::Summary;
+
+/// A file or directory of training data, and its share of the tokens beside that of others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DataSource {
+    pub path: PathBuf,
+    pub share: Option<f64>,
+}
+
+impl DataSource {
+    /// Reads `PATH` or `PATH=SHARE`: a file of that very name, `=` included, is a path.
+    pub fn of(named: &Path) -> Self {
+        let (path, share) = split(named);
+        Self { path: path.to_owned(), share }
+    }
+}
+
+/// The path of `PATH` or `PATH=SHARE`.
+pub fn path_of(named: &Path) -> &Path {
+    split(named).0
+}
+
+fn split(named: &Path) -> (&Path, Option<f64>) {
+    let bytes = named.as_os_str().as_bytes();
+    let parts = bytes.iter().rposition(|byte| *byte == b'=').map(|at| (&bytes[..at], &bytes[at + 1..]));
+    let shared = parts.and_then(|(path, share)| Some((path, std::str::from_utf8(share).ok()?.parse().ok()?)));
+    match shared {
+        Some((path, share)) if !path.is_empty() && !named.exists() => (Path::new(OsStr::from_bytes(path)), Some(share)),
+        _ => (named, None),
+    }
+}
+
+/// Sources that are read one after the other, or one that has a share of the tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Portion {
+    /// Name of the source; none of data without shares, which are one portion.
+    pub name: Option<PathBuf>,
+    /// Share of the tokens; those of all portions add up to 1.
+    pub share: f64,
+    /// The first of its files, and the one behind its last.
+    pub files: (usize, usize),
+}
+
+impl fmt::Display for Portion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{}", name.display()),
+            None => f.write_str("the data"),
+        }
+    }
+}
+
+/// Summaries of a pass over each portion of the data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summaries(pub Vec<(Portion, Summary)>);
+
+impl Summaries {
+    /// Counts of a pass over everything.
+    pub fn total(&self) -> Summary {
+        self.0.iter().fold(Summary::default(), |total, (_, summary)| total.with(*summary))
+    }
+
+    /// Returns the sequences that each portion gives, of so many in all: a portion's share is of tokens, and its sequences have a length of
+    /// their own.
+    pub fn divide(&self, sequences: f64) -> impl Iterator<Item = (&Portion, f64)> {
+        let weight =
+            |(portion, summary): &(Portion, Summary)| portion.share * summary.chunks as f64 / summary.tokens as f64;
+        let all: f64 = self.0.iter().map(weight).sum();
+        self.0.iter().map(move |one| (&one.0, sequences * weight(one) / all))
+    }
+}
+
+/// The portion that comes next, of portions of which so many tokens have been drawn: that which is furthest behind its share, and of
+/// several the first.
+pub(super) fn next(drawn: &[u64], portions: &[Portion]) -> usize {
+    let progress = |portion: usize| drawn[portion] as f64 / portions[portion].share;
+    (1..portions.len()).fold(0, |least, portion| if progress(portion) < progress(least) { portion } else { least })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_may_have_a_share_and_a_file_of_that_name_wins() {
+        let source = |named: &str| {
+            let DataSource { path, share } = DataSource::of(Path::new(named));
+            (path.display().to_string(), share)
+        };
+        assert_eq!(source("a.txt"), ("a.txt".to_owned(), None));
+        assert_eq!(source("a=b/c.txt=0.7"), ("a=b/c.txt".to_owned(), Some(0.7)));
+        assert_eq!(source("a=b"), ("a=b".to_owned(), None));
+        assert_eq!(source("=0.7"), ("=0.7".to_owned(), None));
+        assert_eq!(source("a=-1"), ("a".to_owned(), Some(-1.0)));
+        let dir = tempfile::tempdir().unwrap();
+        let there = dir.path().join("a=0.7");
+        std::fs::write(&there, "").unwrap();
+        assert_eq!(DataSource::of(&there), DataSource { path: there.clone(), share: None });
+        assert_eq!(path_of(&there.with_file_name("b=1")), there.with_file_name("b"));
+    }
+
+    #[test]
+    fn the_part_that_is_furthest_behind_its_share_comes_next() {
+        let portion = |share| Portion { name: None, share, files: (0, 0) };
+        let portions = [portion(0.5), portion(0.25), portion(0.25)];
+        let mut drawn = [0; 3];
+        let order = std::iter::repeat_with(|| {
+            let next = next(&drawn, &portions);
+            drawn[next] += 10;
+            next
+        });
+        assert_eq!(order.take(8).collect::<Vec<_>>(), [0, 1, 2, 0, 0, 1, 2, 0]);
+    }
+}

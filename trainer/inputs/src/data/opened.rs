@@ -1,0 +1,217 @@
+//! Files of data, and what each holds by its name and its first row.
+
+use std::collections::HashSet;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::files::{DataFile, Form, Found, find};
+use super::jsonl::{self, Lines};
+use super::rows::{Columns, Kind};
+use super::source::at_row;
+use super::{DataError, DataSource, Portion, csv, parquet};
+use crate::base::impostors::Disguise;
+
+/// How text and `.bin` files become chunks under [`Packing::Stream`]: a run that was begun by another rule is another run.
+const STREAM_RULE: &str = "stream 1";
+/// The same of rows of token ids.
+const ROWS_RULE: &str = "rows 1";
+/// The same of messages, prompts and completions.
+pub(super) const CHAT_RULE: &str = "chat 1";
+
+/// Bytes of a file that say what it is instead.
+const HEAD_BYTES: u64 = 512;
+
+/// Files of data, what each holds, its portions, and files of directories that are not read.
+pub struct Files {
+    pub(super) list: Vec<Opened>,
+    /// Each of them is read by itself.
+    pub(super) portions: Vec<Portion>,
+    /// Files of directories that are about the others.
+    pub(super) left_out: Vec<PathBuf>,
+}
+
+pub(super) struct Opened {
+    pub file: DataFile,
+    pub holds: Holds,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Holds {
+    Ids,
+    Document,
+    /// None where there is no row.
+    Rows(Option<Columns>),
+}
+
+impl Holds {
+    /// Returns the columns of its rows; none where it has none.
+    pub fn columns(&self) -> Option<&Columns> {
+        if let Self::Rows(columns) = self { columns.as_ref() } else { None }
+    }
+
+    /// Returns the kind of its rows; none where it has none.
+    pub fn kind(&self) -> Option<Kind> {
+        self.columns().map(|columns| columns.kind)
+    }
+
+    pub fn what(&self) -> String {
+        match self {
+            Self::Ids => "token ids".to_owned(),
+            Self::Document => "a document".to_owned(),
+            Self::Rows(None) => "no rows".to_owned(),
+            Self::Rows(Some(Columns { field: Some(field), .. })) => format!("rows of {field}"),
+            Self::Rows(Some(Columns { kind, .. })) => format!("rows of {kind}"),
+        }
+    }
+
+    pub fn rule(&self) -> &'static str {
+        match self.kind() {
+            None | Some(Kind::Text) => STREAM_RULE,
+            Some(Kind::Labeled | Kind::Ids) => ROWS_RULE,
+            Some(Kind::Messages | Kind::Conversations | Kind::Completion | Kind::Instruction | Kind::Prompt) => {
+                CHAT_RULE
+            }
+        }
+    }
+
+    /// True if a tokenizer reads it.
+    pub fn is_text(&self) -> bool {
+        *self == Self::Document || self.kind().is_some_and(|kind| !matches!(kind, Kind::Labeled | Kind::Ids))
+    }
+}
+
+impl Files {
+    /// Finds files, and looks at the first row of each. `field` is a column to read in place of those that are looked for.
+    ///
+    /// # Errors
+    /// [`DataError`] of a file that cannot be data.
+    pub fn open(paths: &[PathBuf], field: Option<&str>) -> Result<Self, DataError> {
+        let (list, left_out) = opened(paths, field)?;
+        let whole = Portion { name: None, share: 1.0, files: (0, list.len()) };
+        Self { list, portions: vec![whole], left_out }.of_one_kind_each()
+    }
+
+    /// Like [`Self::open`], of sources of which each has a share of the tokens, or none has.
+    ///
+    /// # Errors
+    /// [`DataError`] of a file that cannot be data.
+    pub fn mixed(sources: &[DataSource], field: Option<&str>) -> Result<Self, DataError> {
+        let all: Option<f64> = sources.iter().map(|source| source.share).sum();
+        let Some(all) = all else {
+            return Self::open(&sources.iter().map(|source| source.path.clone()).collect::<Vec<_>>(), field);
+        };
+        let mut files = Self { list: Vec::new(), portions: Vec::new(), left_out: Vec::new() };
+        for DataSource { path, share } in sources {
+            let first = files.list.len();
+            let (of_source, others) = opened(std::slice::from_ref(path), field)?;
+            files.list.extend(of_source);
+            files.left_out.extend(others);
+            // Rounded, so that equal ratios are one share.
+            let share = f64::from((share.unwrap_or_default() / all) as f32);
+            files.portions.push(Portion { name: Some(path.clone()), share, files: (first, files.list.len()) });
+        }
+        files.of_one_kind_each()
+    }
+
+    /// Refuses a directory of several kinds: what else is in it nobody means to train on.
+    fn of_one_kind_each(self) -> Result<Self, DataError> {
+        let with_rows = || self.list.iter().filter(|one| one.holds != Holds::Rows(None));
+        for other in with_rows() {
+            let Some(directory) = &other.file.directory else { continue };
+            let first = with_rows().find(|one| one.file.directory.as_ref() == Some(directory)).unwrap_or(other);
+            if first.holds.what() != other.holds.what() {
+                let has = |Opened { file, holds }: &Opened| {
+                    let name = file.path.file_name().unwrap_or_default();
+                    format!("{} has {}", name.display(), holds.what())
+                };
+                let (first, other) = (has(first), has(other));
+                let remedy = "a directory holds rows of one kind; name each file with a --data of its own";
+                return Err(DataError::of(directory, format_args!("{first}, and {other}: {remedy}")));
+            }
+        }
+        Ok(self)
+    }
+
+    /// The first file that others have too.
+    pub fn shared(&self, others: &Self) -> Option<&Path> {
+        let inodes: HashSet<(u64, u64)> = others.list.iter().map(|other| other.file.inode).collect();
+        self.list.iter().find(|one| inodes.contains(&one.file.inode)).map(|one| &*one.file.path)
+    }
+
+    /// Returns true if the files are of prompts alone, which with `prompt_tokens` begin the sequences of streams.
+    ///
+    /// # Errors
+    /// [`DataError`] where some are and others are not.
+    pub fn are_prompts(&self, prompt_tokens: Option<u32>) -> Result<bool, DataError> {
+        let is_prompts = |Opened { holds, .. }: &&Opened| match holds.kind() {
+            Some(Kind::Text) => prompt_tokens.is_some(),
+            Some(kind) => kind == Kind::Prompt,
+            None => prompt_tokens.is_some() && *holds != Holds::Rows(None),
+        };
+        let Some(prompts) = self.list.iter().find(is_prompts) else { return Ok(false) };
+        match self.list.iter().find(|one| one.holds != Holds::Rows(None) && !is_prompts(one)) {
+            None => Ok(true),
+            Some(other) => Err(DataError::file(
+                &other.file.path,
+                format_args!(
+                    "has {} with what is behind their prompts, and {} prompts alone: losses of the two do not compare. Hold out one of them",
+                    other.holds.what(),
+                    prompts.file.path.display()
+                ),
+            )),
+        }
+    }
+
+    /// True if any of it may go through a chat template.
+    pub fn has_chat(&self) -> bool {
+        self.list.iter().any(|one| one.holds.rule() == CHAT_RULE)
+    }
+}
+
+/// Finds files, and looks at the first row of each; and those that are not read.
+fn opened(paths: &[PathBuf], field: Option<&str>) -> Result<(Vec<Opened>, Vec<PathBuf>), DataError> {
+    let Found { files, left_out } = find(paths)?;
+    let files = files.into_iter().map(|file| {
+        let holds = holds(&file, field)?;
+        Ok(Opened { file, holds })
+    });
+    Ok((files.collect::<Result<_, DataError>>()?, left_out))
+}
+
+/// What a file holds, by its name and its first row.
+fn holds(file: &DataFile, field: Option<&str>) -> Result<Holds, DataError> {
+    let path = &file.path;
+    let io = DataError::io(path);
+    let mut head = Vec::new();
+    file.stream()?.take(HEAD_BYTES).read_to_end(&mut head).map_err(&io)?;
+    let what = match file.form {
+        Form::Ids | Form::Table => Disguise::of(&head),
+        // A web page may well be a document to learn from.
+        Form::Document => Disguise::of_text(&head).filter(|what| *what != Disguise::WebPage),
+        Form::Lines | Form::Csv => Disguise::of_text(&head),
+    };
+    if let Some(what) = what {
+        return Err(DataError::file(path, what));
+    }
+    let columns = match file.form {
+        Form::Ids if !file.bytes.is_multiple_of(4) => {
+            let what = "are not a whole number of u32 token ids: it is truncated, or of another type; write ids as 4 bytes each";
+            return Err(DataError::of(path, format_args!("{} bytes {what}", file.bytes)));
+        }
+        Form::Ids => return Ok(Holds::Ids),
+        Form::Document => return Ok(Holds::Document),
+        Form::Lines | Form::Csv => match Lines::of(file)?.next().map_err(&io)? {
+            None => None,
+            Some((number, line)) => {
+                if let Some(reason) = jsonl::array(path, &line) {
+                    return Err(DataError::of(path, reason));
+                }
+                let read = if file.form == Form::Csv { csv::columns } else { jsonl::columns };
+                let columns = jsonl::text(&line).and_then(|line| read(line, field));
+                Some(columns.map_err(|reason| at_row(file, number, reason))?)
+            }
+        },
+        Form::Table => Some(parquet::columns(path, file.open()?, field)?),
+    };
+    Ok(Holds::Rows(columns))
+}

@@ -1,0 +1,15 @@
+//! What a run reads, and models as they are written: checkpoints, adapters, data, chats, tokenizers.
+
+pub mod adapter;
+pub mod added_tokens;
+pub mod base;
+mod charsmap;
+pub mod chat;
+pub mod checkpoint;
+pub mod data;
+mod members;
+pub mod pair;
+pub mod random;
+pub mod random_blocks;
+pub mod teacher_cache;
+pub mod tokenizer;

@@ -1,0 +1,42 @@
+//! The key of a sequence.
+
+use std::fmt;
+
+use precast_fatbins::Digest;
+use precast_kernels::abi::MASKED_TOKEN;
+
+use crate::data::Chunk;
+
+/// A digest of a sequence as a device gets it: equal sequences have one, wherever they come from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key(pub(super) [u8; 32]);
+
+impl Key {
+    /// Digests `seq_len` token ids and as many targets, masked ones among them.
+    ///
+    /// # Panics
+    /// If there are not as many targets as ids.
+    pub fn of(ids: &[u32], targets: &[u32]) -> Self {
+        assert_eq!(ids.len(), targets.len(), "a target for each id");
+        let bytes = [ids, targets].map(|tokens| tokens.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>());
+        Self(Digest::of_parts("precast.teacher-cache", bytes.iter().map(Vec::as_slice)).0)
+    }
+
+    /// Lays a chunk out as a sequence of so many tokens. Returns its key, its ids and its targets.
+    pub fn of_chunk(chunk: &Chunk, seq_len: u32) -> (Self, Vec<u32>, Vec<u32>) {
+        let (mut ids, mut targets) = (vec![0; seq_len as usize], vec![MASKED_TOKEN; seq_len as usize]);
+        chunk.lay_out(&mut ids, &mut targets);
+        (Self::of(&ids, &targets), ids, targets)
+    }
+
+    /// Returns its bytes, as they are in the index.
+    pub fn bytes(&self) -> [u8; 32] {
+        self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&Digest(self.0).short())
+    }
+}
