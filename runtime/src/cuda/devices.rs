@@ -21,7 +21,7 @@ pub fn is_present() -> bool {
 /// Returns the number of GPUs that the driver sees.
 ///
 /// # Errors
-/// Those of [`Cuda::open`].
+/// Those of [`Cuda::open`](super::Cuda::open).
 pub fn count() -> Result<u32, DriverError> {
     start()?;
     let mut count = 0;
