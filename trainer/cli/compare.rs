@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use precast_plan::Gemm;
+use precast_system::progress::{Progress, Unit};
 
-use super::eval::with_progress;
 use super::print_as;
 use crate::base::load_trace::Verbose;
 use crate::options::groups::values::frozen_format;
@@ -68,4 +68,12 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     print_as(json, &certificate, format_args!("{format} against {against}: {measured}"));
     Ok(())
+}
+
+/// Shows how many batches are done of work that scores them.
+pub(super) fn with_progress<T>(
+    work: impl FnOnce(&mut dyn FnMut(usize, usize)) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let progress = Progress::start("scoring", Unit::Things("batches"));
+    work(&mut |done, all| progress.set(done as u64, all as u64))
 }

@@ -11,7 +11,7 @@ use precast_system::say;
 use crate::base::load_trace::Verbose;
 use crate::base::startup_times::Startup;
 use crate::base::stop::end_at_signal;
-use crate::options::{FlagsAndFile, ModelOptions, Options, Purpose, RUN, UsageError, is_of_teacher, missing};
+use crate::options::{FlagsAndFile, ModelOptions, Options, Purpose, RUN, is_of_teacher, missing};
 use crate::programs::distill::{self, Mode};
 use crate::programs::failure::Failure;
 use crate::programs::plan::{Detail, Limit, Report, Target};
@@ -78,30 +78,27 @@ pub(super) fn of_train(option: Arg) -> Arg {
 
 /// `precast distill`: a student learns from a teacher.
 pub fn distill(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
-    run(arguments, startup, |models| match models.model {
-        Some(_) => Err(UsageError(
-            "distill takes --teacher and --student; `precast train --model` trains without a teacher".to_owned(),
+    match arguments.options.options.models.model {
+        Some(_) => Err(Failure::usage(
+            "distill takes --teacher and --student; `precast train --model` trains without a teacher",
         )),
-        None => Ok(()),
-    })
+        None => run(arguments, startup),
+    }
 }
 
 /// `precast train`: a model learns from data alone.
 pub fn train(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
-    run(arguments, startup, |ModelOptions { model, teacher, teacher_cache, student }| match model {
-        Some(_) => Ok(()),
-        None if teacher.is_some() || teacher_cache.is_some() || student.is_some() => Err(UsageError(
-            "train has no teacher: give --model; `precast distill` takes --teacher and --student".to_owned(),
-        )),
-        None => Err(missing("model")),
-    })
+    let ModelOptions { model, teacher, teacher_cache, student } = &arguments.options.options.models;
+    match model {
+        Some(_) => run(arguments, startup),
+        None if teacher.is_some() || teacher_cache.is_some() || student.is_some() => {
+            Err(Failure::usage("train has no teacher: give --model; `precast distill` takes --teacher and --student"))
+        }
+        None => Err(missing("model").into()),
+    }
 }
 
-fn run(
-    arguments: Arguments,
-    startup: Startup,
-    check: impl Fn(&ModelOptions) -> Result<(), UsageError>,
-) -> Result<(), Failure> {
+fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     arguments.verbose.start();
     let start = match (arguments.resume, arguments.overwrite) {
         (true, _) => Start::Resume,
@@ -111,7 +108,6 @@ fn run(
     let placement = if arguments.separate_allocations { Placement::Separate } else { Placement::Arena };
     let config_file = arguments.options.config.clone();
     let options = arguments.options.options;
-    check(&options.models)?;
     if arguments.print_config {
         return print_config(&options, arguments.gpus);
     }

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use precast_system::progress::{Progress, Unit};
 use precast_system::say;
 
+use super::compare::{self, with_progress};
 use super::either::Either;
-use super::{compare, help, print_as, print_json};
+use super::{help, print_as, print_json};
 use crate::base::load_trace::Verbose;
 use crate::device::frozen::Forward;
 use crate::programs::evaluate::{Evaluation, evaluate};
@@ -91,14 +91,6 @@ fn score(arguments: Evaluated) -> Result<(), Failure> {
         score.check_below(&model, baseline, below)?;
     }
     Ok(())
-}
-
-/// Shows how many batches are done of work that scores them.
-pub(super) fn with_progress<T>(
-    work: impl FnOnce(&mut dyn FnMut(usize, usize)) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let progress = Progress::start("scoring", Unit::Things("batches"));
-    work(&mut |done, all| progress.set(done as u64, all as u64))
 }
 
 fn print(score: &Score, of: &str) {

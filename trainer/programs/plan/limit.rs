@@ -29,12 +29,10 @@ impl Limit {
             Self::Memory(_) => "--memory",
             Self::Card(_) => "--card",
         };
-        match (self, device) {
-            (_, DeviceChoice::Auto) | (Self::Memory(_), DeviceChoice::Sim) => {}
-            (_, device) => {
-                let message = format!("{flag} and --device {device} both say what the plan is to fit into: give one");
-                return Err(UsageError(message));
-            }
+        let is_free = device == DeviceChoice::Auto || flag == "--memory" && device == DeviceChoice::Sim;
+        if !is_free {
+            let message = format!("{flag} and --device {device} both say what the plan is to fit into: give one");
+            return Err(UsageError(message));
         }
         match (self, asked) {
             (Self::Card(chip), Some(arch)) if Arch::of_device(chip.capability, [arch]).is_none() => {
