@@ -76,7 +76,8 @@ fn a_tracker_has_each_step_once_whatever_is_killed() {
     assert_eq!(logged(&case, "precast.out"), lines);
     assert!(contents(&case.out()) == before, "the directory is the run's");
 
-    // The run was killed, too, and goes on from step 2: lines behind it are truncated and written again, in other times.
+    // The run was killed, too, and goes on from step 2: lines behind it are truncated and written again, in other
+    // times.
     let mut follows = log(&case, "trackio out").stdout(Stdio::null()).spawn().unwrap();
     lines.push(line(5, 0.125));
     write(&case, &lines);
@@ -98,7 +99,8 @@ fn what_is_no_number_is_logged_as_one_or_is_absent() {
     write(&case, &[json!({"step": 1, "loss": null, "skipped": true, "throttle": ["gpu_idle"], "guard": guard})]);
     log(&case, "trackio --once --project p --name n out").succeeds();
     let flat = json!({
-        "step": 1, "skipped": 1, "throttle/gpu_idle": 1, "guard/0/cosine": 0.5, "guard/1/cosine": 1.0, "guard/1/norm": 2.0
+        "step": 1, "skipped": 1, "throttle/gpu_idle": 1,
+        "guard/0/cosine": 0.5, "guard/1/cosine": 1.0, "guard/1/norm": 2.0
     });
     assert_eq!(logged(&case, "p.n"), [flat]);
 }

@@ -42,8 +42,8 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let error = command.arg("--").arg(run).exec();
     match error.kind() {
         ErrorKind::NotFound => Err(Failure::usage(format!(
-            "`precast log` starts {PROGRAM}, which is neither beside this program nor in PATH. The wheel has it: pip install \
-             'precast[{to}]'"
+            "`precast log` starts {PROGRAM}, which is neither beside this program nor in PATH. The wheel has it: pip \
+             install 'precast[{to}]'"
         ))),
         _ => Err(Failure::io("start", program)(error)),
     }

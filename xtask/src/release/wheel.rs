@@ -19,7 +19,8 @@ use super::package::About;
 /// The program in Python, whose first line pip makes that of the environment's Python.
 const LOG: &str = include_str!("../../../trainer/log/precast-log");
 
-/// Packages of trackers, each an extra of its name, in the oldest versions that `cargo xtask peers trackers` has passed.
+/// Packages of trackers, each an extra of its name, from the oldest version on that `cargo xtask peers trackers` has
+/// passed.
 const TRACKERS: [&str; 3] = ["wandb>=0.19.11", "mlflow>=2.22", "trackio>=0.43"];
 
 /// Returns the name of a wheel and its bytes. `version` is that of wheels.
