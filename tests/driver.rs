@@ -90,14 +90,6 @@ fn a_driver_that_cannot_be_used_ends_the_start_by_name() {
 }
 
 #[test]
-fn an_injected_library_that_is_wanted_is_allowed() {
-    skip_if!(has_driver());
-    let wanted = [("CUDA_INJECTION64_PATH", "/opt/tool.so"), ("PRECAST_ALLOW_INJECTION", "1")];
-    let (_, printed, _) = on(&machine(&wanted), "doctor --device cuda:0").ends();
-    assert!(printed.contains("ok   device     NVIDIA GB10"), "{printed}");
-}
-
-#[test]
 fn a_user_who_asks_for_lazy_loading_does_not_get_it() {
     skip_if!(has_driver());
     let lazy = machine(&[("CUDA_MODULE_LOADING", "LAZY"), ("CUDA_MODULE_DATA_LOADING", "LAZY")]);

@@ -148,15 +148,6 @@ fn a_file_in_the_place_of_a_log_that_never_came_stays() {
 }
 
 #[test]
-fn a_run_that_is_replaced_takes_its_log_with_it() {
-    let case = Case::new(17 * 9);
-    run(&case, "--steps 2").succeeds();
-    run(&case, "--steps 1 --overwrite").succeeds();
-    assert!(!lines(&case, "run.log").iter().any(|line| line.starts_with("step 2/2")));
-    assert!(!names_in(case.dir.path()).iter().any(|name| name.contains("replaced")));
-}
-
-#[test]
 fn ranks_keep_their_notes_and_no_token() {
     skip_if!(is_on_gpu());
     let case = Case::new(17 * 9);

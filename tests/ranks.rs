@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::process::ExitStatusExt;
 
 use precast::run::gpu::GpuRecord;
 use precast::run::step::StepRecord;
@@ -189,29 +188,6 @@ fn a_signal_to_any_rank_stops_all_after_the_same_step() {
     }
 }
 
-#[test]
-fn a_rank_that_dies_ends_all_by_its_name() {
-    skip_if!(is_on_gpu());
-    for killed in [0, 1, 2] {
-        let job = Job::new();
-        let mut ranks = [0, 1, 2].map(|rank| job.start(rank, 3, "--steps 1000000 --checkpoint-every 1"));
-        wait_for_steps(&job.out(), 2, &mut ranks[0]);
-        signal(&ranks[killed], "KILL");
-        for (rank, child) in ranks.into_iter().enumerate() {
-            if rank == killed {
-                assert_eq!(child.wait_with_output().unwrap().status.signal(), Some(9));
-                continue;
-            }
-            let expected = format!("error: rank {killed} of 3 failed: its connection is closed");
-            let message = ends(child, 1, &expected);
-            assert!(message.starts_with(&expected), "rank {rank}: {message}");
-        }
-        // What was there goes on.
-        let more = last_checkpoint(&job.out()) + 1;
-        job.case.distill("out", format!("--lr 1e-2 --resume --steps {more}")).succeeds();
-    }
-}
-
 /// Of the ranks of `--gpus`, rank 0 or 1 reports a failure: where both are killed, the process that started them does.
 #[test]
 fn ranks_that_are_killed_together_do_not_end_in_silence() {
@@ -227,19 +203,6 @@ fn ranks_that_are_killed_together_do_not_end_in_silence() {
     }
     let said = "error: ranks 0 and 1 of 2 were killed before any rank reported a failure";
     assert_eq!(ends(parent, 1, ""), said);
-}
-
-#[test]
-fn a_rank_that_is_stopped_is_not_waited_for_forever() {
-    skip_if!(is_on_gpu());
-    let job = Job::new();
-    let mut ranks =
-        [0, 1].map(|rank| job.rank(rank, 2, "--steps 1000000").env("PRECAST_RANK_PATIENCE_S", "3").spawn().unwrap());
-    wait_for_steps(&job.out(), 1, &mut ranks[0]);
-    signal(&ranks[1], "STOP");
-    let [first, second] = ranks;
-    ends(first, 1, "rank 1 of 2 failed: nothing has been heard of it for 3 s");
-    kill(second);
 }
 
 #[test]

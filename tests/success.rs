@@ -186,8 +186,11 @@ fn a_run_whose_last_steps_were_skipped_writes_no_student() {
     assert!(case.has("out/report.html"));
 
     // More of the same end it before its last step.
-    run(&case, "--steps 40 --lr 1e30 --precision fp32 --overwrite").fails(1, "");
+    run(&case, "--steps 40 --lr 1e30 --precision fp32 --overwrite").fails(1, ["10 steps in a row", "--lr"]);
     failed(&case);
+    let steps = case.metrics("out");
+    let skipped = &steps[steps.len() - 10..];
+    assert!(steps.len() < 40 && skipped.iter().all(|step| step.skipped && step.grad_norm.is_none()), "{steps:?}");
 }
 
 /// The only step's loss is finite and so are its gradients; what the update makes of the weights is not, in bf16.

@@ -147,19 +147,6 @@ fn ranks_that_fill_from_something_else_are_refused() {
 }
 
 #[test]
-fn a_disk_that_is_full_ends_the_filling_on_all_gpus() {
-    skip_if!(is_on_gpu());
-    let case = case_of(1, 17 * 24);
-    let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -f 20; exec \"$0\" \"$@\""]);
-    let said = under(limited, &fill(&case, "cache", "--gpus 2")).fails(5, "cannot write cache/hidden.bin");
-    assert_eq!(said.matches("error: ").count(), 1, "{said}");
-    fill(&case, "cache", "--gpus 2").succeeds();
-    fill(&case, "whole", "").succeeds();
-    assert!(contents_of(&case, "cache") == contents_of(&case, "whole"));
-}
-
-#[test]
 fn a_dry_run_says_what_each_of_several_gpus_takes() {
     let case = case_of(1, 17 * 8);
     let [said, _] = fill(&case, "cache", "--gpus 3 --dry-run").says();

@@ -207,14 +207,6 @@ impl Case {
     }
 }
 
-/// `precast distill` with the device under test.
-pub fn distill(teacher: &Path, student: &Path, data: &Path, out: &Path) -> Command {
-    let mut command = precast();
-    command.arg("distill").arg("--teacher").arg(teacher).arg("--student").arg(student);
-    command.arg("--data").arg(data).arg("--out").arg(out).args(on_device());
-    command
-}
-
 /// The metrics of a run.
 pub fn metrics_of(out: &Path) -> Vec<StepRecord> {
     Metrics::read(&out.join("metrics.jsonl")).expect("metrics.jsonl is written").records

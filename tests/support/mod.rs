@@ -13,7 +13,7 @@ mod stand_ins;
 
 use std::path::PathBuf;
 
-pub use case::{Case, GPU_FIELDS, contents, distill, metrics_of, names_in, run_record};
+pub use case::{Case, GPU_FIELDS, contents, metrics_of, names_in, run_record};
 pub use child::{
     FOREVER, continuation, end, ends, goes_on, is_killed_at, kill, signal, start, wait_for_steps, wait_while,
 };
