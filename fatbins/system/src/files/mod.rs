@@ -156,6 +156,13 @@ fn readable(path: &Path, mode: u32) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    pub(super) fn names(directory: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
     #[test]
     fn a_failed_write_leaves_the_old_file_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
