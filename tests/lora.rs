@@ -339,8 +339,7 @@ fn a_benchmark_measures_an_adapter() {
 /// Wherever it is killed, it continues to the same bits, and leaves the adapter and nothing else behind.
 #[test]
 fn a_run_of_an_adapter_continues_wherever_it_was_killed() {
-    let config = tiny_config(&[("num_hidden_layers", 1.into())]);
-    let case = Case::of([&config, &config], 17 * 4);
+    let case = Case::of_layers(1, 17 * 4);
     let run = |out: &str, more: &str| case.distill(out, ["--steps 1 --checkpoint-every 1 --lora-rank 3", more]);
     run("whole", "").succeeds();
     for at in 1.. {

@@ -12,9 +12,7 @@ pub fn case() -> Case {
     case.write("student/generation_config.json", json!({"eos_token_id": [5, 9, 17]}).to_string());
     let row = |at: u32| {
         let prompt: Vec<u32> = (0..1 + at * 5 % 11).map(|token| (7 * at + 13 * token * token + 3) % 96).collect();
-        let labels: Vec<i64> = prompt.iter().map(|_| -100).chain([11, 12, 13]).collect();
-        let ids = [&prompt[..], &[11, 12, 13]].concat();
-        json!({"input_ids": ids, "labels": labels}).to_string() + "\n"
+        masked_row(&[&prompt[..], &[11, 12, 13]].concat(), |at| at >= prompt.len())
     };
     case.write("prompts.jsonl", (0..23).map(row).collect::<String>());
     case

@@ -3,24 +3,12 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use precast::run::gpu::GpuRecord;
-use precast::run::step::StepRecord;
-
 use crate::support::prelude::*;
+use crate::support::{as_rank, free_address, results};
 
 /// A run of the golden case.
 fn run(case: &Case, out: &str, arguments: &str) -> Command {
     case.distill(out, ["--batch-size 1 --seq-len 32 --lr 1e-2 --warmup 2 --checkpoint-every 2", arguments])
-}
-
-/// What does not depend on the clock: weights, and the steps' losses, norms and tokens.
-fn results(out: &Path) -> (Vec<u8>, Vec<StepRecord>) {
-    let timeless = |record: StepRecord| {
-        let gpu = GpuRecord::default();
-        StepRecord { step_ms: 0.0, tokens_per_s: 0.0, memory_bytes: 0, gpu, ..record }
-    };
-    let records = metrics_of(out).into_iter().map(timeless).collect();
-    (fs::read(out.join("student/model.safetensors")).unwrap(), records)
 }
 
 pub fn assert_same(found: &Path, expected: &Path, what: &str) {
@@ -83,26 +71,6 @@ fn adapters_have_the_same_bits_on_two() {
     assert!(adapter("one", "") == adapter("two", "--gpus 2"));
 }
 
-/// The losses of data that nobody trains on are those of one, and scoring changes no bit of the steps after it.
-#[test]
-fn held_out_losses_have_the_same_bits_on_one_two_and_four() {
-    skip_if!(is_on_gpu());
-    let case = Case::golden("made-qwen2");
-    // Seven chunks of 32: no rank has as many as another, and on four one has a single one.
-    token_file(case.dir.path(), "held-out.bin", 33 * 7, 96);
-    let run = |out: &str, more: &str| run(&case, out, &format!("--steps 4 --replicas 4 {more}")).succeeds();
-    let scored = "--eval-every 1 --eval-data held-out.bin";
-    run("one", scored);
-    let losses: Vec<_> = case.metrics("one").into_iter().filter_map(|record| record.held_out?.eval_loss).collect();
-    assert!(losses.len() == 4 && losses.windows(2).all(|pair| pair[0] != pair[1]), "{losses:?}");
-    for count in ["2", "4"] {
-        run(count, &format!("{scored} --gpus {count}"));
-        assert_same(&case.path(count), &case.path("one"), &format!("held out on {count}"));
-    }
-    run("plain", "");
-    assert!(case.weights("plain") == case.weights("one"), "scoring changes what is trained");
-}
-
 /// Two ranks as a launcher starts them.
 struct Job {
     case: Case,
@@ -111,9 +79,7 @@ struct Job {
 
 impl Job {
     fn new() -> Self {
-        let config = tiny_config(&[("num_hidden_layers", 1.into())]);
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        Self { case: Case::of([&config, &config], 17 * 9), address }
+        Self { case: Case::of_layers(1, 17 * 9), address: free_address() }
     }
 
     fn out(&self) -> PathBuf {
@@ -122,13 +88,7 @@ impl Job {
 
     /// A rank, by torchrun's names.
     fn rank(&self, rank: u32, ranks: u32, arguments: &str) -> Command {
-        let (host, port) = self.address.split_once(':').unwrap();
-        let mut command = self.case.distill("out", "--lr 1e-2");
-        command.with(arguments).env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string());
-        command.env("LOCAL_RANK", rank.to_string()).env("MASTER_ADDR", host).env("MASTER_PORT", port);
-        command.env("PRECAST_RENDEZVOUS_S", "60").env("PRECAST_RANK_PATIENCE_S", "60");
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
+        as_rank(self.case.distill("out", ["--lr 1e-2", arguments]), [rank, ranks], &self.address)
     }
 
     fn start(&self, rank: u32, ranks: u32, arguments: &str) -> Child {
