@@ -3,9 +3,6 @@
 
 use std::os::unix::fs::symlink;
 
-use precast::inputs::checkpoint::Checkpoint;
-use proptest::prelude::*;
-
 use crate::support::build_old_nvrtc;
 use crate::support::prelude::*;
 
@@ -97,19 +94,5 @@ fn nothing_but_a_file_is_locked_by_an_installation() {
         let said = format!("cannot lock {}: ", lock.display());
         install.env("PRECAST_HOME", case.dir.path()).fails(1, [&*said, "Remove it: rm -r "]);
         let _ = fs::remove_file(&lock).or_else(|_| fs::remove_dir(&lock));
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
-    /// Whatever one byte of a safetensors file is changed to, and wherever it is cut: opened or refused.
-    #[test]
-    fn damaged_safetensors_never_panic(offset in 0usize..4000, value in any::<u8>(), cut in any::<bool>()) {
-        let case = Case::new(17 * 4);
-        let mut bytes = case.read("student/model.safetensors");
-        let offset = offset % bytes.len();
-        if cut { bytes.truncate(offset) } else { bytes[offset] = value }
-        let _ = Checkpoint::open(&case.student_with("damaged", "model.safetensors", &bytes));
     }
 }

@@ -3,14 +3,13 @@
 //! path counts.
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 
 use crate::driver::{Machine, machine, sm_121};
 use crate::ranks::{assert_same, last_checkpoint};
-use crate::support::build_nccl;
 use crate::support::prelude::*;
+use crate::support::{as_rank, build_nccl, free_address};
 
 /// A host with GPUs of its own, and what a run takes.
 pub struct Host {
@@ -18,7 +17,7 @@ pub struct Host {
     pub case: Case,
     pub bundle: PathBuf,
     /// Where ranks meet that a launcher starts.
-    port: u16,
+    address: String,
 }
 
 /// As many GPUs as a test may want. What a stream is asked for begins a little later, by chance, so that ranks and streams come
@@ -49,12 +48,9 @@ fn int8_keys(host: &Host, gpus: &str) -> Vec<String> {
     let mut plan = precast();
     plan.current_dir(host.case.dir.path())
         .with(["plan --json --arch sm_100 --teacher teacher --student student", STEPS]);
-    let (code, printed, said) = plan.with(["--precision int8 --replicas 4 --gpus", gpus]).ends();
-    assert_eq!(code, Some(0), "{said}");
-    let plan: Value = serde_json::from_str(&printed).unwrap();
-    let kernels = plan["kernels"].as_array().unwrap();
-    assert!(kernels.len() > 30, "{printed}");
-    kernels.iter().map(|kernel| kernel["key"].as_str().unwrap().to_owned()).collect()
+    let keys: Vec<String> = each(&plan.with(["--precision int8 --replicas 4 --gpus", gpus]).json()["kernels"], "key");
+    assert!(keys.len() > 30, "{keys:?}");
+    keys
 }
 
 const STEPS: &str = "--batch-size 1 --seq-len 16 --lr 1e-2 --warmup 2";
@@ -64,9 +60,7 @@ impl Host {
     pub fn new(variables: &[(&'static str, &'static str)]) -> Self {
         let machine = machine(variables);
         build_nccl(machine.path());
-        let config = tiny_config(&[("num_hidden_layers", 2.into())]);
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Self { case: Case::of([&config, &config], 17 * 9), bundle: sm_121(machine.path()), machine, port }
+        Self { case: Case::new(17 * 9), bundle: sm_121(machine.path()), machine, address: free_address() }
     }
 
     /// `precast distill` to a directory of this name.
@@ -83,12 +77,7 @@ impl Host {
 
     /// A rank of several, as torchrun starts it.
     pub fn rank(&self, out: &str, rank: u32, ranks: u32, arguments: &str) -> Command {
-        let mut command = self.distill(out, arguments);
-        command.env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string()).env("LOCAL_RANK", rank.to_string());
-        command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", self.port.to_string());
-        command.env("PRECAST_RENDEZVOUS_S", "60").env("PRECAST_RANK_PATIENCE_S", "60");
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
+        as_rank(self.distill(out, arguments), [rank, ranks], &self.address)
     }
 
     /// Ranks that go on until somebody ends them, two steps later.
@@ -291,23 +280,22 @@ fn a_rank_that_is_stopped_is_not_waited_for_forever() {
 fn where_copies_cannot_be_the_reason_is_said_and_nccl_taken() {
     skip_if!(has_driver());
     let host = host();
+    let distill = |out: &str, refused: &str| {
+        let mut command = host.distill(out, "--steps 2 --gpus 2 --overwrite");
+        command.env("PRECAST_FAKE_REFUSES", refused);
+        command
+    };
     for (refused, by) in [
         ("cuIpcGetMemHandle", "rank 0: cuIpcGetMemHandle failed"),
         ("cuIpcOpenMemHandle", "rank 0: cuIpcOpenMemHandle failed: CUDA_ERROR_NOT_SUPPORTED (801) on rank 1"),
         ("cuMemHostRegister", "rank 0: /dev/shm/precast-"),
     ] {
-        let distill = |out: &str| {
-            let mut command = host.distill(out, "--steps 2 --gpus 2 --overwrite");
-            command.env("PRECAST_FAKE_REFUSES", refused);
-            command
-        };
-        // There is no NCCL either.
-        distill("none")
-            .env("PRECAST_NCCL", "libnccl-of-nobody.so.2")
-            .fails(4, ["Copy engines are not used because rank 0: ", by]);
-        distill("none")
-            .env("PRECAST_EXCHANGE", "copies")
-            .fails(4, "PRECAST_EXCHANGE=copies, but copies cannot be used: rank 0: ");
-        distill("nccl").prints(["2, by NCCL 2.28.3, since ", by]);
+        distill("nccl", refused).prints(["2, by NCCL 2.28.3, since ", by]);
     }
+    // There is no NCCL either.
+    let none = |name: &str, value: &str| distill("none", "cuIpcGetMemHandle").env(name, value).fails(4, "rank 0: ");
+    let said = none("PRECAST_NCCL", "libnccl-of-nobody.so.2");
+    assert!(said.contains("Copy engines are not used because rank 0: cuIpcGetMemHandle failed"), "{said}");
+    let said = none("PRECAST_EXCHANGE", "copies");
+    assert!(said.contains("PRECAST_EXCHANGE=copies, but copies cannot be used: rank 0: "), "{said}");
 }

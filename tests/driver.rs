@@ -1,12 +1,7 @@
 //! What a program says of the driver and the GPU it finds, under a stand-in for `libcuda` that is another machine each
 //! time. Nothing falls back to another device by itself.
 
-use precast_kernels::KERNELS;
 use std::sync::LazyLock;
-
-use precast_runtime::DriverError;
-use precast_runtime::Launches;
-use precast_runtime::cuda::Cuda;
 
 use crate::support::prelude::*;
 use crate::support::{Texts, build_libcuda, library_path};
@@ -87,14 +82,6 @@ fn a_driver_that_cannot_be_used_ends_the_start_by_name() {
     ];
     let messages = machines.map(|variables| on(&machine(variables), "selftest --device cuda:0").fails(4, ""));
     insta::assert_snapshot!(messages.join("\n"));
-}
-
-#[test]
-fn an_injected_library_that_is_wanted_is_allowed() {
-    skip_if!(has_driver());
-    let wanted = [("CUDA_INJECTION64_PATH", "/opt/tool.so"), ("PRECAST_ALLOW_INJECTION", "1")];
-    let (_, printed, _) = on(&machine(&wanted), "doctor --device cuda:0").ends();
-    assert!(printed.contains("ok   device     NVIDIA GB10"), "{printed}");
 }
 
 #[test]
@@ -242,20 +229,6 @@ fn row_of(machine: &Machine, capability: &str, arguments: impl Texts) -> String 
 }
 
 #[test]
-fn a_device_runs_the_best_row_that_a_bundle_holds() {
-    skip_if!(has_driver());
-    let machine = machine(&[]);
-    let seen = ["sm_80", "sm_89,sm_121", "sm_80,sm_86,sm_89,sm_90,sm_100,sm_120,sm_121"].map(|archs| {
-        let bundle = machine.path().join(archs).display().to_string();
-        precast_aot().with(["build --key fill --arch", archs, "--out", &bundle]).succeeds();
-        let capabilities = ["7.5", "8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1"];
-        let rows = capabilities.map(|capability| row_of(&machine, capability, ["--bundle", &bundle]));
-        format!("== {archs}\n{}", rows.concat())
-    });
-    insta::assert_snapshot!(seen.join("\n"));
-}
-
-#[test]
 fn a_device_stands_in_for_rows_of_portable_kernels() {
     skip_if!(has_driver());
     let machine = machine(&[]);
@@ -273,25 +246,4 @@ fn a_device_stands_in_for_rows_of_portable_kernels() {
     ];
     let embedded = on(&machine, "selftest --device as:sm_75").fails(2, "");
     insta::assert_snapshot!(seen.concat() + &embedded);
-}
-
-#[test]
-fn a_second_device_waits_for_the_first() {
-    skip_if!(has_driver());
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["driver::second_child", "--exact", "--ignored", "--nocapture"]);
-    machine(&[]).run(&mut child).prints("one at a time");
-}
-
-#[test]
-#[ignore = "the process that opens twice: a_second_device_waits_for_the_first starts it"]
-fn second_child() {
-    let first = Cuda::open(0, Launches::Own, &[], &KERNELS).unwrap();
-    assert_eq!(Cuda::open(0, Launches::Own, &[], &KERNELS).err(), Some(DriverError::InUse));
-    assert_eq!(Cuda::open(0, Launches::Portable, &[], &KERNELS).err(), Some(DriverError::InUse));
-    drop(first);
-    // An attempt that fails leaves nothing taken.
-    assert_eq!(Cuda::open(9, Launches::Own, &[], &KERNELS).err(), Some(DriverError::NoDevice { ordinal: 9, count: 1 }));
-    drop(Cuda::open(0, Launches::Own, &[], &KERNELS).unwrap());
-    println!("one at a time");
 }

@@ -58,11 +58,3 @@ fn passes_over_large_data_are_said_as_soon_as_they_are_known() {
     run("counted", "--batch-size 2 --epochs 0.0008 --schedule cosine")
         .prints("steps    2 x 254 tokens = 0.0010 passes over the data");
 }
-
-#[test]
-fn too_many_passes_and_too_few_sequences_are_noted() {
-    let case = Case::new(17);
-    let [_, stderr] = case.distill("out", "--precision fp32 --steps 11").says();
-    assert!(stderr.contains("note: the run takes the data 22 times, and above 20"), "{stderr}");
-    assert!(stderr.contains("note: a step takes 2 sequences and the data have 1"), "{stderr}");
-}

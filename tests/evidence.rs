@@ -318,13 +318,6 @@ fn what_was_cut_away_is_counted_and_is_no_agreement() {
 fn what_is_no_evidence_is_refused() {
     skip_if!(lacks_compiler());
     let refused = |name: &str, said: &str| compare(WHOLE, name).fails(5, said);
-    let mut damaged = made().case.read(WHOLE);
-    let middle = damaged.len() / 2;
-    damaged[middle] ^= 1;
-    made().case.write("damaged", damaged);
-    refused("damaged", "it was altered or truncated");
-    made().case.write("damaged", "{}");
-    refused("damaged", "it is not evidence");
     refused(other("earlier", |evidence| evidence.version = 1), "it has version 1");
     refused(other("seed", |evidence| evidence.seed = 1), "seeds 0 and 1");
     refused(kernels("none", |whole| whole.checks.clear()), "no kernel was checked on both");

@@ -30,8 +30,7 @@ fn with(machine: &Machine, is_shared: bool, mib: u64, line: &[&str]) -> Command 
 
 /// Returns the bytes that a command needs, by its refusal where nothing is free.
 fn needs(machine: &Machine, is_shared: bool, line: &[&str]) -> u64 {
-    let said = with(machine, is_shared, 0, line).fails(4, "it needs ");
-    said.split_once("it needs ").unwrap().1.split(' ').next().unwrap().parse().unwrap()
+    number_after("it needs ", &with(machine, is_shared, 0, line).fails(4, ""))
 }
 
 fn seals(machine: &Machine, is_shared: bool, mib: u64, line: &[&str]) -> bool {

@@ -100,23 +100,6 @@ fn without_an_answer_of_nvml_a_note_says_why() {
     assert!(!notes.contains("NVML") && case.record("out")["outcome"]["status"] == "done", "{notes}");
 }
 
-/// As where a GPU is about to hang: neither a step nor the end waits for the reading.
-#[test]
-fn a_reading_that_never_ends_holds_nothing_up() {
-    skip_if!(has_driver());
-    let host = with_nvml();
-    let blocked = host.out("blocked");
-    let mut train = host.rank("out", 0, 1, "--steps 1000000");
-    train.envs(SAYS).env("PRECAST_FAKE_NVML_BLOCKS", "1").env("PRECAST_FAKE_NVML_BLOCKED", &blocked);
-    let mut child = train.spawn().unwrap();
-    wait_while(&mut child, || !blocked.exists());
-    wait_for_steps(&host.out("out"), 1, &mut child);
-    let done = fs::read_to_string(host.out("out").join("metrics.jsonl")).unwrap().lines().count();
-    wait_for_steps(&host.out("out"), done + 2, &mut child);
-    signal(&child, "TERM");
-    ends(child, 143, "");
-}
-
 #[test]
 fn doctor_counts_nvlinks() {
     skip_if!(has_driver());

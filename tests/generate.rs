@@ -30,22 +30,6 @@ fn ids(json: &Value, name: &str) -> Vec<u32> {
     list(&json[name])
 }
 
-/// Each token is the likeliest by the logits of everything before it.
-#[test]
-fn every_token_is_the_likeliest_after_those_before() {
-    let case = case();
-    let json = answer(&case, "the cat sat", "--raw --max-tokens 9").json();
-    let (mut sequence, found) = (ids(&json, "prompt_ids"), ids(&json, "ids"));
-    assert_eq!((sequence.len(), found.len()), (3, 9));
-    for next in found {
-        let logits = logits(&case.student, &sequence);
-        let last = &logits[logits.len() - 96..];
-        let best = (0..96).max_by(|a, b| last[*a].total_cmp(&last[*b]).then(b.cmp(a))).unwrap();
-        assert_eq!(next as usize, best, "after {sequence:?}");
-        sequence.push(next);
-    }
-}
-
 #[test]
 fn a_prompt_is_a_message_under_a_template_and_an_end_ends() {
     let case = case();
@@ -191,35 +175,6 @@ fn many_of(prompts: u32, positions: u32) -> Case {
     let rows = (0..prompts).map(|row| json!({"input_ids": ids(row)}).to_string() + "\n");
     case.write("prompts.jsonl", rows.collect::<String>());
     case
-}
-
-/// The phases of 64 to 512 rows, each with more completions than slots.
-#[test]
-fn completions_are_the_same_with_every_number_of_rows() {
-    let case = many(52);
-    let bytes = |slots: &str| {
-        completes(&case, "prompts.jsonl", slots, &format!("--group-size 10 --max-tokens 6 --slots {slots}")).succeeds();
-        case.read(slots)
-    };
-    let whole = bytes("512");
-    assert_eq!(rows(&case, "512").len(), 520);
-    for slots in ["64", "128", "256"] {
-        assert!(bytes(slots) == whole, "{slots} slots");
-    }
-}
-
-#[test]
-fn greedy_completions_do_not_depend_on_the_order_of_prompts() {
-    let case = many(9);
-    let lines = case.text("prompts.jsonl");
-    case.write("back.jsonl", lines.lines().rev().flat_map(|line| [line, "\n"]).collect::<String>());
-    let [forth, mut back] = ["prompts", "back"].map(|name| {
-        let how = "--sampling-temperature 0 --max-tokens 40 --slots 2";
-        completes(&case, &format!("{name}.jsonl"), &format!("of-{name}"), how).succeeds();
-        rows(&case, &format!("of-{name}"))
-    });
-    back.reverse();
-    assert_eq!(forth, back);
 }
 
 /// Killed at each change to the disk, from the first to the last, and continued.

@@ -38,20 +38,6 @@ fn a_run_says_how_far_its_gradients_are_from_bf16s() {
 }
 
 #[test]
-fn training_does_not_depend_on_who_watches() {
-    let case = case();
-    let run = |out: &str, every: &str| {
-        case.distill(out, [INT8, "--steps 4 --grad-accum 2 --guard-every", every]).succeeds();
-        case.metrics(out).iter().map(|record| (record.loss, record.grad_norm)).collect::<Vec<_>>()
-    };
-    let (never, always) = (run("never", "0"), run("always", "1"));
-    assert_eq!(never, always);
-    assert!(case.weights("never") == case.weights("always"));
-    assert_eq!((compared(&case, "never"), compared(&case, "always")), (vec![], vec![1, 2, 3, 4]));
-    assert!(case.record("never").get("guard").is_none());
-}
-
-#[test]
 fn a_run_that_continues_knows_what_was_compared_before() {
     let case = case();
     let run = |out: &str, more: &str| case.distill(out, ["--precision int8 --checkpoint-every 2", more]).succeeds();
@@ -94,20 +80,6 @@ fn a_model_trains_without_a_teacher() {
     let case = case();
     case.train("out", [INT8, "--steps 3"]).succeeds();
     assert_eq!(compared(&case, "out"), [1, 3]);
-}
-
-/// The teacher's format is a choice of its own.
-#[test]
-fn the_teacher_is_exact_unless_it_is_asked_for_in_8_bits() {
-    let case = case();
-    let kd = |out: &str, arguments: &str| {
-        case.distill(out, [INT8, "--steps 2", arguments]).succeeds();
-        let run = case.record(out);
-        (run["config"]["teacher_format"].clone(), run["teacher_certificate"].clone(), case.metrics(out)[0].kd_loss)
-    };
-    let (auto, bf16) = (kd("auto", ""), kd("bf16", "--teacher-format bf16"));
-    assert_eq!(auto, bf16);
-    assert_eq!((auto.0, auto.1), (json!("bf16"), Value::Null));
-    let int8 = kd("int8", "--teacher-format int8");
-    assert!(int8.0 == json!("int8") && int8.1["measured"]["kl_mean"].as_f64().unwrap() > 0.0 && int8.2 != auto.2);
+    case.train("never", [INT8, "--steps 1 --guard-every 0"]).succeeds();
+    assert!(compared(&case, "never").is_empty() && case.record("never").get("guard").is_none());
 }

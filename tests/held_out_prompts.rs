@@ -75,12 +75,10 @@ fn the_loss_of_completions_is_that_of_the_same_tokens() {
     for (name, how) in HOW {
         run(&case, (name, "held-out.bin"), [how, "--max-tokens 9 --prompt-tokens 5"]).succeeds();
         let row = |SampleRecord { prompt, completion, reference, .. }: SampleRecord| {
-            let ids = |text: &str| text.split(' ').map(|id| id.parse().unwrap()).collect::<Vec<i64>>();
+            let ids = |text: &str| text.split(' ').map(|id| id.parse().unwrap()).collect::<Vec<u32>>();
             let (prompt, completion) = (ids(&prompt), ids(&completion));
             assert_eq!((prompt.len(), reference.as_str()), (5, ""));
-            let labels: Vec<i64> = prompt.iter().map(|_| -100).chain(completion.clone()).collect();
-            let ids = [prompt, completion].concat();
-            json!({"input_ids": ids, "labels": labels}).to_string() + "\n"
+            masked_row(&[prompt, completion].concat(), |at| at >= 5)
         };
         let samples = list(&case.record(name)["samples"]);
         case.write("written.jsonl", samples.into_iter().map(row).collect::<String>());

@@ -2,7 +2,7 @@
 
 use precast_fatbins::Digest;
 use precast_kernels::Block;
-use precast_plan::{Formats, ModelConfig};
+use precast_plan::Formats;
 
 use crate::gguf;
 use crate::support::prelude::*;
@@ -19,13 +19,6 @@ fn certified(case: &Case, arguments: &str) -> Value {
 
 fn kl(measured: &Value) -> f64 {
     measured["kl_mean"].as_f64().unwrap()
-}
-
-/// A model in blocks of one format.
-fn stored(case: &Case, block: Block) -> ModelConfig {
-    let config = shape(&model_config("blocks"));
-    gguf::write(case.dir.path(), "model.gguf", &config, &Formats::uniform(&config, block), 5);
-    config
 }
 
 fn assert_exact(measured: &Value) {
@@ -71,7 +64,8 @@ fn a_run_and_an_evaluation_measure_the_same() {
 #[test]
 fn every_file_of_the_same_values_gives_the_same_bits() {
     let case = case();
-    let config = stored(&case, Block::Q4_K);
+    let config = shape(&model_config("blocks"));
+    gguf::write(case.dir.path(), "model.gguf", &config, &Formats::uniform(&config, Block::Q4_K), 5);
     let layers: Vec<String> = (0..config.layers).map(|layer| layer.to_string()).collect();
     let measured =
         |model: &str| certified(&case, &format!("--seq-len 32 --data data.bin --model {model}"))["measured"].clone();
@@ -82,16 +76,6 @@ fn every_file_of_the_same_values_gives_the_same_bits() {
         case.run(["init --from model.gguf", &form]).succeeds();
         assert_eq!(measured(precision), stored, "{precision}");
     }
-}
-
-#[test]
-fn exact_forms_are_no_distance_apart() {
-    let case = case();
-    stored(&case, Block::Q5_1);
-    let forms = "--json --format stored --against bf16 --seq-len 32";
-    let found = case.run(["eval compare --untrained --model model.gguf --data data.bin", forms]).json();
-    assert_exact(&found["measured"]);
-    assert_eq!(found["measured"]["perplexity"], found["measured"]["exact_perplexity"]);
 }
 
 #[test]
@@ -254,20 +238,4 @@ fn outliers_are_trained_on_within_the_bound_and_no_further() {
     }
     assert!(distances.is_sorted(), "{distances:?}");
     assert_eq!((outcomes[0], outcomes[3]), (Some(0), Some(1)), "{outcomes:?} {distances:?}");
-}
-
-/// From configurations alone.
-#[test]
-fn a_plan_says_what_int8_takes() {
-    let plan = |more: &str| {
-        let models = "--teacher aot/models/qwen2.5-7b.json --student aot/models/qwen2.5-0.5b.json";
-        precast().with(["plan --json --arch sm_89 --batch-size 4 --seq-len 1024", models, more]).json()
-    };
-    let (auto, int8) = (plan(""), plan("--teacher-format int8"));
-    assert_eq!([&auto, &int8].map(|plan| &plan["teacher_format"]["chosen"]), ["bf16", "int8"]);
-    assert_eq!(each::<String>(&int8["teacher_format"]["choices"], "format"), ["bf16", "stored", "int8"]);
-    assert_eq!(int8["teacher_format"]["choices"][2]["bytes"], int8["memory"]["total_bytes"]);
-    assert!(int8["memory"]["total_bytes"].as_u64().unwrap() <= 22 << 30);
-    let seconds = |plan: &Value| plan["step"]["estimate"]["seconds"].as_f64().unwrap();
-    assert!(1.5 * seconds(&int8) < seconds(&auto), "8-bit GEMMs are counted at their own rate");
 }

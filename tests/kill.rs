@@ -3,17 +3,17 @@
 
 use std::time::{Duration, Instant};
 
+use precast::run::step::StepRecord;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::ranks::last_checkpoint;
+use crate::support::FOREVER;
 use crate::support::prelude::*;
-use crate::support::{FOREVER, GPU_FIELDS};
 
 /// One layer: a run is short, for it is repeated for each of its changes to the disk.
 fn case() -> Case {
-    let config = tiny_config(&[("num_hidden_layers", 1.into())]);
-    Case::of([&config, &config], 17 * 9)
+    Case::of_layers(1, 17 * 9)
 }
 
 fn run(case: &Case, out: &str, steps: u32, every: u32, more: &str) -> Command {
@@ -24,22 +24,11 @@ fn run(case: &Case, out: &str, steps: u32, every: u32, more: &str) -> Command {
 /// The results of a run that nothing disturbs.
 fn undisturbed(case: &Case, steps: u32, more: &str) -> Results {
     run(case, "whole", steps, 0, more).succeeds();
-    results(case, "whole")
+    case.results("whole")
 }
 
-/// Results that a kill must not change: weights, and lines of metrics.jsonl without their times.
-type Results = (Vec<u8>, Vec<Value>);
-
-fn results(case: &Case, out: &str) -> Results {
-    let timeless = |line: &str| {
-        let mut line: Value = serde_json::from_str(line).unwrap();
-        let fields = line.as_object_mut().unwrap();
-        assert!(["step_ms", "tokens_per_s"].iter().all(|time| fields.remove(*time).is_some()));
-        fields.retain(|name, _| !name.starts_with("rollout_") && !GPU_FIELDS.contains(&&**name));
-        line
-    };
-    (case.weights(out), case.text(format!("{out}/metrics.jsonl")).lines().map(timeless).collect())
-}
+/// Results that a kill must not change.
+type Results = (Vec<u8>, Vec<StepRecord>);
 
 fn lines(case: &Case) -> Vec<u8> {
     fs::read(case.path("out/metrics.jsonl")).unwrap_or_default()
@@ -53,7 +42,7 @@ fn kept(case: &Case) -> Vec<u8> {
 
 /// A finished run is as one that nothing disturbed, and nothing else is there.
 fn check(case: &Case, whole: &Results, kept: &[u8], what: &str) {
-    assert!(results(case, "out") == *whole, "{what}: other results");
+    assert!(case.results("out") == *whole, "{what}: other results");
     assert!(lines(case).starts_with(kept), "{what}: kept lines changed");
     let steps = whole.1.len();
     let expected = [&format!("checkpoint-{steps}"), "metrics.jsonl", "report.html", "run.json", "run.log", "student"];
@@ -108,7 +97,7 @@ fn a_resumed_run_killed_at_any_change_to_the_disk_continues() {
 fn a_run_killed_while_it_replaces_another_loses_neither() {
     let case = case();
     run(&case, "first", 1, 1, "").succeeds();
-    let (old, new) = (results(&case, "first"), undisturbed(&case, 2, ""));
+    let (old, new) = (case.results("first"), undisturbed(&case, 2, ""));
     for at in 1.. {
         let _ = fs::remove_dir_all(case.out());
         copy(&case.path("first"), &case.out());
@@ -116,7 +105,7 @@ fn a_run_killed_while_it_replaces_another_loses_neither() {
             return assert!(at > 40, "{at}");
         }
         let checkpoint = case.has("out/checkpoint-2");
-        let is_old = |dir: &str| case.has(&format!("{dir}/report.html")) && results(&case, dir) == old;
+        let is_old = |dir: &str| case.has(&format!("{dir}/report.html")) && case.results(dir) == old;
         let is_kept = checkpoint || ["out", "out.replaced-1"].into_iter().any(is_old);
         assert!(is_kept, "change {at}: the old run is gone and the new one has no checkpoint");
         let start = if checkpoint { "--resume" } else { "--overwrite" };

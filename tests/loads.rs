@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use precast::inputs::checkpoint::{Checkpoint, Weights};
-
 use crate::copies::Host;
 use crate::driver::machine;
+use crate::support::launches;
 use crate::support::prelude::*;
-use crate::support::{launches, smollm2};
 
 /// (key and variant, digest, bytes) of each line that --verbose prints.
 fn said(stderr: &str) -> Vec<(String, String, u64)> {
@@ -85,13 +83,6 @@ fn a_run_first_says_what_it_runs_on() {
     let bench = "bench step --steps 1 --batch-size 2 --seq-len 16 --student student --teacher teacher.json";
     let lines = ["teacher  teacher.json: random weights", "student  student: F32, 20 tensors"];
     expect(&case.run(bench).succeeds(), &lines);
-}
-
-#[test]
-fn a_quantized_model_says_its_formats() {
-    let Some(model) = smollm2() else { return };
-    let formats = Weights::stored(&Checkpoint::open(model.as_ref()).unwrap());
-    assert_eq!(formats, "Q4_1+F32+Q8_0, 272 tensors");
 }
 
 /// Completions in fewer slots than there are, and whole, half and quarter micro-batches of them, as the driver sees it.

@@ -119,22 +119,6 @@ fn a_file_of_the_name_that_the_run_did_not_write_stays() {
     run(&case, "--overwrite --steps 1").fails(2, "run.log is not listed");
 }
 
-/// As `precast distill ... | tee -a DIR/run.log` does.
-#[test]
-fn what_others_append_to_a_log_is_not_deleted_by_a_run() {
-    let case = Case::new(17 * 9);
-    run(&case, "--steps 1").succeeds();
-    let text = case.text("out/run.log") + "mine\n";
-    case.write("out/run.log", &text);
-    let said = "run.log was changed since it was written: something else writes to it, too";
-    let message = run(&case, "--steps 1 --overwrite").fails(2, said);
-    assert_eq!(case.text("out/run.log"), text);
-    // Somebody does.
-    let (_, command) = message.lines().find_map(|line| line.split_once("if nothing in it is needed: ")).unwrap();
-    Command::new("sh").arg("-c").arg(command).succeeds();
-    run(&case, "--steps 1 --overwrite").succeeds();
-}
-
 /// Between the listing of a rank's log in `run.json` and its first line.
 #[test]
 fn a_file_in_the_place_of_a_log_that_never_came_stays() {
@@ -145,15 +129,6 @@ fn a_file_in_the_place_of_a_log_that_never_came_stays() {
     case.write("out/run.rank-1.log", "mine");
     run(&case, "--steps 1 --overwrite").fails(2, "run.rank-1.log was changed");
     assert_eq!(case.text("out/run.rank-1.log"), "mine");
-}
-
-#[test]
-fn a_run_that_is_replaced_takes_its_log_with_it() {
-    let case = Case::new(17 * 9);
-    run(&case, "--steps 2").succeeds();
-    run(&case, "--steps 1 --overwrite").succeeds();
-    assert!(!lines(&case, "run.log").iter().any(|line| line.starts_with("step 2/2")));
-    assert!(!names_in(case.dir.path()).iter().any(|name| name.contains("replaced")));
 }
 
 #[test]

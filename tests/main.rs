@@ -29,7 +29,6 @@ mod epochs;
 mod evidence;
 mod examples;
 mod export;
-mod families;
 mod faults;
 mod fits;
 mod formulas;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use precast::inputs::checkpoint::{Checkpoint, CheckpointError};
+use precast::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Weights};
+use precast_kernels::Dtype::F32;
+use precast_plan::Parameters;
 use precast_system::files::Existing;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
@@ -153,7 +155,12 @@ fn tensors_that_say_again_what_follows_from_others_are_skipped() {
 
 #[test]
 fn an_index_is_followed_to_the_letter() {
-    Model::new(&[]).sharded(|_, _| {}).open().unwrap();
+    let models = [Model::new(&[]), Model::new(&[]).sharded(|_, _| {})];
+    let [whole, sharded] = models.each_ref().map(|model| Checkpoint::open(&model.path).unwrap());
+    for parameter in Parameters::new(whole.config()).list {
+        let read = |of: &Checkpoint| of.read(&parameter, F32.into(), &mut Scratch::default()).unwrap().to_vec();
+        assert!(read(&whole) == read(&sharded), "{}", parameter.name);
+    }
     let norm = "model.norm.weight";
     let of = |map: &serde_json::Map<String, Value>| usize::from(map[norm] == "part-1.safetensors");
     let messages = [

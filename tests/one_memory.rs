@@ -78,7 +78,7 @@ fn a_run_that_does_not_fit_beside_the_host_is_refused_in_bytes() {
     // 512 MiB stay with the system.
     let said = ["pinned slots for copies", "parts of a model's file", "parts of a checkpoint", "536870912 bytes stay"];
     let message = gb10.train(700, "out").fails(4, said);
-    let (needed, free) = (number("it needs ", &message), number("(stand-in) has ", &message));
+    let (needed, free) = (number_after("it needs ", &message), number_after("(stand-in) has ", &message));
     assert_eq!(free, 188 * MIB, "{message}");
     assert!(needed > free && needed < 400 * MIB, "{message}");
     assert_eq!(gb10.calls(), [""; 0]);
@@ -86,12 +86,6 @@ fn a_run_that_does_not_fit_beside_the_host_is_refused_in_bytes() {
     runs(&mut gb10.train(512 + needed.div_ceil(MIB), "enough"));
     assert!(gb10.0.has("enough/metrics.jsonl"));
     gb10.train(512 + needed / MIB, "short").fails(4, "");
-}
-
-/// The number that follows some text in a message.
-fn number(after: &str, message: &str) -> u64 {
-    let (_, rest) = message.split_once(after).unwrap_or_else(|| panic!("no {after} in {message}"));
-    rest.split(' ').next().unwrap().parse().unwrap()
 }
 
 /// Arena and pinned memory are taken of one memory, which ends at each byte that could end the taking of one of them.
@@ -162,7 +156,7 @@ fn auto_keeps_weights_as_stored_where_the_host_leaves_no_room() {
         let models = "distill --teacher teacher.gguf --student model --teacher-format";
         gb10.run(available_kib, &format!("{models} {format} --out {out}"))
     };
-    let needed = |format| number("it needs ", &distill(600 << 10, format, "none").fails(4, ""));
+    let needed = |format| number_after("it needs ", &distill(600 << 10, format, "none").fails(4, ""));
     let (bf16, stored) = (needed("bf16"), needed("stored"));
     let available_kib = (512 << 10) + stored.div_ceil(1024);
     assert!(bf16.div_ceil(1024) > available_kib - (512 << 10), "{bf16} {stored}");
@@ -172,7 +166,7 @@ fn auto_keeps_weights_as_stored_where_the_host_leaves_no_room() {
     // Where neither fits, both are said, and what the host takes.
     let message = distill(available_kib - 1024, "auto", "none")
         .fails(4, ["With bf16 it takes", " for the host, which shares it"]);
-    let of_host = number("for kernels and ", &message);
+    let of_host = number_after("for kernels and ", &message);
     // As `doctor` has it, of a machine with room.
     drop(gb10.train(6000, "unused"));
     let doctor = "doctor --batch-size 2 --seq-len 16 --model model --data data.bin --bundle sm_121.bundle";

@@ -179,55 +179,6 @@ fn a_student_that_is_its_teacher_is_refused() {
 }
 
 #[test]
-fn data_without_a_token_to_predict_is_refused_at_the_start() {
-    let mut case = Case::new(17 * 4);
-    tokenizers(&case, &tokenizer(|_| {}), &tokenizer(|_| {}));
-    case.data = case.write("one.txt", "the");
-    refused(&case, "one.txt: no token to predict");
-}
-
-#[test]
-fn truncation_padding_and_dropout_do_not_touch_training_text() {
-    let mut case = Case::new(17 * 4);
-    let changed = tokenizer(|t| {
-        t["truncation"] = json!({"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0});
-        t["padding"] = json!({
-            "strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": null,
-            "pad_id": 0, "pad_type_id": 0, "pad_token": "<|end|>",
-        });
-        t["model"]["dropout"] = 0.5.into();
-    });
-    tokenizers(&case, &changed, &changed);
-    // `the`, then ` the` nine times: ten tokens, nine of them predicted.
-    case.data = case.write("text.txt", ["the"; 10].join(" "));
-    let notes = notes(&case);
-    let what = [
-        "it truncates texts",
-        "it pads texts",
-        "it splits words at random (dropout)",
-        "a step takes 2 sequences and the data have 1",
-    ];
-    assert!(notes.len() == 4 && notes.iter().zip(what).all(|(note, what)| note.contains(what)), "{notes:?}");
-    // Two rows of the same chunk.
-    assert_eq!(case.metrics("out")[0].tokens, 2 * 9);
-    // What the student takes along is the file as it was.
-    assert_eq!(case.read("out/student/tokenizer.json"), case.read("student/tokenizer.json"));
-}
-
-#[test]
-fn a_tokenizer_that_makes_its_library_panic_is_an_error() {
-    let case = Case::new(17 * 4);
-    let panics = tokenizer(|t| {
-        t["model"]["vocab"] = json!({"a": 0, "b": 1});
-        t["model"]["merges"] = json!([["a", "b"]]);
-    });
-    tokenizers(&case, &panics, &panics);
-    let message = refused(&case, "");
-    let wanted = "error: DIR/student/tokenizer.json: the tokenizers library panics: ";
-    assert!(message.starts_with(wanted) && message.lines().count() == 1, "{message}");
-}
-
-#[test]
 fn a_document_is_ended_once() {
     let dir = tempfile::tempdir().unwrap();
     let text = dir.path().join("text.jsonl");

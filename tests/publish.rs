@@ -3,23 +3,6 @@
 use crate::support::prelude::*;
 
 #[test]
-fn artifact_published_past_a_limit_of_file_sizes_leaves_nothing() {
-    skip_if!(lacks_compiler());
-    let case = Case::empty();
-    let path = |name: &str| case.path(name).display().to_string();
-    // The kernels that the trainer under test embeds: none is compiled again. Locks are those of the checkout.
-    let build = ["build --arch sm_121 --locked --model qwen2.5-0.5b --out", &path("model.bundle")];
-    precast_aot().with(build).current_dir(root()).succeeds();
-    for name in ["layout", "layout.tar"] {
-        // Files of this process cannot grow past 512 KiB: the lock fits, the bundle does not.
-        let [bundle, to] = ["model.bundle", name].map(path);
-        let publish = format!("ulimit -f 512; exec precast-aot publish --bundle {bundle} --to {to}");
-        shell(&publish, &root()).fails(5, ["cannot write", "(`ulimit -f`)"]);
-        assert_eq!(names_in(case.dir.path()), ["model.bundle"]);
-    }
-}
-
-#[test]
 fn artifact_is_read_by_a_reader_written_from_its_specification() {
     skip_if!(lacks_compiler());
     let case = Case::empty();

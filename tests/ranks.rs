@@ -2,26 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::process::ExitStatusExt;
-
-use precast::run::gpu::GpuRecord;
-use precast::run::step::StepRecord;
 
 use crate::support::prelude::*;
+use crate::support::{as_rank, free_address, results};
 
 /// A run of the golden case.
 fn run(case: &Case, out: &str, arguments: &str) -> Command {
     case.distill(out, ["--batch-size 1 --seq-len 32 --lr 1e-2 --warmup 2 --checkpoint-every 2", arguments])
-}
-
-/// What does not depend on the clock: weights, and the steps' losses, norms and tokens.
-fn results(out: &Path) -> (Vec<u8>, Vec<StepRecord>) {
-    let timeless = |record: StepRecord| {
-        let gpu = GpuRecord::default();
-        StepRecord { step_ms: 0.0, tokens_per_s: 0.0, memory_bytes: 0, gpu, ..record }
-    };
-    let records = metrics_of(out).into_iter().map(timeless).collect();
-    (fs::read(out.join("student/model.safetensors")).unwrap(), records)
 }
 
 pub fn assert_same(found: &Path, expected: &Path, what: &str) {
@@ -84,26 +71,6 @@ fn adapters_have_the_same_bits_on_two() {
     assert!(adapter("one", "") == adapter("two", "--gpus 2"));
 }
 
-/// The losses of data that nobody trains on are those of one, and scoring changes no bit of the steps after it.
-#[test]
-fn held_out_losses_have_the_same_bits_on_one_two_and_four() {
-    skip_if!(is_on_gpu());
-    let case = Case::golden("made-qwen2");
-    // Seven chunks of 32: no rank has as many as another, and on four one has a single one.
-    token_file(case.dir.path(), "held-out.bin", 33 * 7, 96);
-    let run = |out: &str, more: &str| run(&case, out, &format!("--steps 4 --replicas 4 {more}")).succeeds();
-    let scored = "--eval-every 1 --eval-data held-out.bin";
-    run("one", scored);
-    let losses: Vec<_> = case.metrics("one").into_iter().filter_map(|record| record.held_out?.eval_loss).collect();
-    assert!(losses.len() == 4 && losses.windows(2).all(|pair| pair[0] != pair[1]), "{losses:?}");
-    for count in ["2", "4"] {
-        run(count, &format!("{scored} --gpus {count}"));
-        assert_same(&case.path(count), &case.path("one"), &format!("held out on {count}"));
-    }
-    run("plain", "");
-    assert!(case.weights("plain") == case.weights("one"), "scoring changes what is trained");
-}
-
 /// Two ranks as a launcher starts them.
 struct Job {
     case: Case,
@@ -112,9 +79,7 @@ struct Job {
 
 impl Job {
     fn new() -> Self {
-        let config = tiny_config(&[("num_hidden_layers", 1.into())]);
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        Self { case: Case::of([&config, &config], 17 * 9), address }
+        Self { case: Case::of_layers(1, 17 * 9), address: free_address() }
     }
 
     fn out(&self) -> PathBuf {
@@ -123,13 +88,7 @@ impl Job {
 
     /// A rank, by torchrun's names.
     fn rank(&self, rank: u32, ranks: u32, arguments: &str) -> Command {
-        let (host, port) = self.address.split_once(':').unwrap();
-        let mut command = self.case.distill("out", "--lr 1e-2");
-        command.with(arguments).env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string());
-        command.env("LOCAL_RANK", rank.to_string()).env("MASTER_ADDR", host).env("MASTER_PORT", port);
-        command.env("PRECAST_RENDEZVOUS_S", "60").env("PRECAST_RANK_PATIENCE_S", "60");
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
+        as_rank(self.case.distill("out", ["--lr 1e-2", arguments]), [rank, ranks], &self.address)
     }
 
     fn start(&self, rank: u32, ranks: u32, arguments: &str) -> Child {
@@ -189,29 +148,6 @@ fn a_signal_to_any_rank_stops_all_after_the_same_step() {
     }
 }
 
-#[test]
-fn a_rank_that_dies_ends_all_by_its_name() {
-    skip_if!(is_on_gpu());
-    for killed in [0, 1, 2] {
-        let job = Job::new();
-        let mut ranks = [0, 1, 2].map(|rank| job.start(rank, 3, "--steps 1000000 --checkpoint-every 1"));
-        wait_for_steps(&job.out(), 2, &mut ranks[0]);
-        signal(&ranks[killed], "KILL");
-        for (rank, child) in ranks.into_iter().enumerate() {
-            if rank == killed {
-                assert_eq!(child.wait_with_output().unwrap().status.signal(), Some(9));
-                continue;
-            }
-            let expected = format!("error: rank {killed} of 3 failed: its connection is closed");
-            let message = ends(child, 1, &expected);
-            assert!(message.starts_with(&expected), "rank {rank}: {message}");
-        }
-        // What was there goes on.
-        let more = last_checkpoint(&job.out()) + 1;
-        job.case.distill("out", format!("--lr 1e-2 --resume --steps {more}")).succeeds();
-    }
-}
-
 /// Of the ranks of `--gpus`, rank 0 or 1 reports a failure: where both are killed, the process that started them does.
 #[test]
 fn ranks_that_are_killed_together_do_not_end_in_silence() {
@@ -227,19 +163,6 @@ fn ranks_that_are_killed_together_do_not_end_in_silence() {
     }
     let said = "error: ranks 0 and 1 of 2 were killed before any rank reported a failure";
     assert_eq!(ends(parent, 1, ""), said);
-}
-
-#[test]
-fn a_rank_that_is_stopped_is_not_waited_for_forever() {
-    skip_if!(is_on_gpu());
-    let job = Job::new();
-    let mut ranks =
-        [0, 1].map(|rank| job.rank(rank, 2, "--steps 1000000").env("PRECAST_RANK_PATIENCE_S", "3").spawn().unwrap());
-    wait_for_steps(&job.out(), 1, &mut ranks[0]);
-    signal(&ranks[1], "STOP");
-    let [first, second] = ranks;
-    ends(first, 1, "rank 1 of 2 failed: nothing has been heard of it for 3 s");
-    kill(second);
 }
 
 #[test]

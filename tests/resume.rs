@@ -10,13 +10,6 @@ fn run(case: &Case, arguments: &str) -> Command {
 }
 
 #[test]
-fn a_cosine_that_is_asked_to_move_says_so() {
-    let case = Case::new(17 * 9);
-    run(&case, "--schedule cosine --warmup 1 --steps 2").succeeds();
-    run(&case, "--schedule cosine --warmup 1 --steps 4 --resume").prints("changed: steps was 2, is 4");
-}
-
-#[test]
 fn what_may_change_is_said_and_kept_in_the_history() {
     let case = Case::new(17 * 9);
     let out = case.path("out");

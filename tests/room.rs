@@ -45,23 +45,6 @@ fn a_plan_that_fits_in_no_form_prints_everything() {
     assert_eq!((code, chosen, &json["room"]["fits"]), (Some(4), &json!(null), &json!(false)));
 }
 
-#[test]
-fn a_plan_for_an_architecture_is_compared_with_what_is_named() {
-    let arch = "--arch sm_89";
-    let with = |memory: &str| plan([arch, "--memory", memory]);
-    let (code, without) = json_of(plan([arch, "--batch-size 64"]));
-    assert_eq!((code, &without["room"], &without["teacher_format"]["chosen"]), (Some(0), &json!(null), &json!("bf16")));
-    let chosen = |memory: &str| {
-        let (code, json) = json_of(with(memory));
-        (code.unwrap(), json["teacher_format"]["chosen"].clone())
-    };
-    let (_, plan) = json_of(plan(arch));
-    let takes = |form: usize| plan["teacher_format"]["choices"][form]["bytes"].as_u64().unwrap() + (64 << 20);
-    let around = |bytes: u64| [bytes, bytes - 1].map(|bytes| chosen(&bytes.to_string()));
-    assert_eq!(around(takes(0)), [(0, json!("bf16")), (0, json!("stored"))]);
-    assert_eq!(around(takes(1)), [(0, json!("stored")), (4, json!(null))]);
-}
-
 /// Whatever is said to fit does, and a dry run says it, too.
 #[test]
 fn the_change_that_a_plan_names_fits() {

@@ -1,4 +1,4 @@
-//! Rows of token ids with labels: what counts, over which mean, and what is wrong with a row.
+//! Rows of token ids with labels: what counts, and what is wrong with a row.
 
 use std::collections::BTreeSet;
 
@@ -7,18 +7,11 @@ use precast_kernels::abi::MASKED_TOKEN;
 
 use crate::support::prelude::*;
 
-/// A row as a line: labels of -100 where `counts` says no.
-fn line(ids: &[u32], counts: impl Fn(usize) -> bool) -> String {
-    let labels: Vec<i64> =
-        ids.iter().enumerate().map(|(at, id)| if counts(at) { i64::from(*id) } else { -100 }).collect();
-    json!({"input_ids": ids, "labels": labels}).to_string() + "\n"
-}
-
 /// Rows of unequal lengths, of which unequal parts count.
 fn rows() -> String {
     let row = |row: u32| {
         let ids: Vec<u32> = (0..4 + 2 * row).map(|at| (7 * row + 5 * at) % 96).collect();
-        line(&ids, |at| at >= ids.len() / 3)
+        masked_row(&ids, |at| at >= ids.len() / 3)
     };
     (0..11).map(row).collect()
 }
@@ -58,29 +51,6 @@ fn what_counts_is_part_of_what_a_run_is() {
     resume.succeeds();
 }
 
-/// The mean is over all tokens of the step that count: a step of two micro-batches is one of a large one.
-#[test]
-fn a_step_has_one_mean_over_the_tokens_that_count() {
-    let case = Case::new(0);
-    let long = line(&(1..18).collect::<Vec<u32>>(), |_| true);
-    let few = line(&[3, 1, 4, 1, 5], |at| at == 4);
-    let step = |rows: &str, shape: &str| {
-        case.write("rows.jsonl", rows);
-        case.train("out", [RUN, "--steps 1 --overwrite", shape]).succeeds();
-        let record = case.metrics("out").remove(0);
-        (record.loss.unwrap(), record.tokens as f64)
-    };
-    let both = long.clone() + &few;
-    let (parts, whole) = (step(&both, "--batch-size 1 --grad-accum 2"), step(&both, "--batch-size 2"));
-    assert_eq!((parts.1, whole.1), (17.0, 17.0));
-    let [first, second] = [&long, &few].map(|row| step(row, "--batch-size 1"));
-    let mean = (first.0 * first.1 + second.0 * second.1) / 17.0;
-    for (loss, _) in [parts, whole] {
-        assert!((loss / mean - 1.0).abs() < 1e-6, "{loss} is not {mean}");
-    }
-    assert!((f64::midpoint(first.0, second.0) / mean - 1.0).abs() > 1e-3, "the rows cannot tell the two means apart");
-}
-
 /// Attention is causal: whatever stands behind the last token that counts changes neither its loss nor any gradient.
 #[test]
 fn padding_changes_nothing_that_counts() {
@@ -110,9 +80,9 @@ fn padding_changes_nothing_that_counts() {
 #[test]
 fn rows_with_nothing_that_counts_are_skipped_and_said() {
     let case = Case::new(0);
-    let masked = line(&[1, 2, 3], |_| false);
+    let masked = masked_row(&[1, 2, 3], |_| false);
     // All that counts is behind the cut.
-    let late = line(&(0..30).collect::<Vec<u32>>(), |at| at > 20);
+    let late = masked_row(&(0..30).collect::<Vec<u32>>(), |at| at > 20);
     case.write("rows.jsonl", format!("{masked}{}{late}", rows()));
     let [_, note] = case.train("out", [RUN, "--steps 1"]).says();
     assert!(note.contains("2 of 13 rows have no token that counts"), "{note}");
@@ -126,7 +96,7 @@ fn rows_with_nothing_that_counts_are_skipped_and_said() {
 fn an_evaluation_scores_the_tokens_that_count() {
     let case = Case::new(0);
     let score = |counts: fn(usize) -> bool| {
-        case.write("rows.jsonl", line(&[9, 4, 33, 2, 8, 71, 5], counts));
+        case.write("rows.jsonl", masked_row(&[9, 4, 33, 2, 8, 71, 5], counts));
         let score = case.run("eval --untrained --json --seq-len 16 --model student --data rows.jsonl").json();
         (score["nll"].as_f64().unwrap(), score["tokens"].as_u64().unwrap())
     };

@@ -57,13 +57,10 @@ fn a_cached_teacher_gives_the_bits_of_an_online_one() {
 
 /// Models of one layer, and rows of which some tokens count: in one none does, and two are the same.
 pub fn case_of_masked_rows() -> Case {
-    let config = tiny_config(&[("num_hidden_layers", 1.into())]);
-    let mut case = Case::of([&config, &config], 17 * 4);
-    let row = |row: u64| {
-        let ids: Vec<u64> = (0..6 + row).map(|at| (7 * row + 5 * at + at * at) % 96).collect();
-        let counts = |at: u64| row != 3 && at > 0 && !(at + row).is_multiple_of(3);
-        let labels: Vec<i64> = ids.iter().zip(0..).map(|(id, at)| if counts(at) { *id as i64 } else { -100 }).collect();
-        json!({"input_ids": ids, "labels": labels}).to_string() + "\n"
+    let mut case = Case::of_layers(1, 17 * 4);
+    let row = |row: u32| {
+        let ids: Vec<u32> = (0..6 + row).map(|at| (7 * row + 5 * at + at * at) % 96).collect();
+        masked_row(&ids, |at| row != 3 && at > 0 && !(at + row as usize).is_multiple_of(3))
     };
     case.data = case.write("rows.jsonl", (0..9).chain([4]).map(row).collect::<String>());
     case

@@ -10,8 +10,7 @@ const VOCAB: usize = 96;
 
 /// Models of one layer, of a teacher that is not its student.
 fn case() -> Case {
-    let config = tiny_config(&[("num_hidden_layers", 1.into())]);
-    Case::of([&config, &config], 17 * 4)
+    Case::of_layers(1, 17 * 4)
 }
 
 /// Returns the mean divergences of the first steps.
@@ -80,8 +79,7 @@ fn fewer_tokens_are_less_on_disk_and_a_coarser_divergence() {
 
 #[test]
 fn a_swept_teacher_fills_the_same_compact_cache() {
-    let config = tiny_config(&[("num_hidden_layers", 3.into())]);
-    let case = Case::of([&config, &config], 17 * 8);
+    let case = Case::of_layers(3, 17 * 8);
     let words = "--keep-logits 5 --temperature 1 --student student";
     fill(&case, "whole", words).succeeds();
     let [_, said] = fill(&case, "swept", [words, &format!("--memory {}", least_memory(&case, words))]).says();

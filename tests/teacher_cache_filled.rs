@@ -5,12 +5,6 @@ use precast_system::files::Claim;
 use crate::support::prelude::*;
 use crate::teacher_cache::{contents_of, fill};
 
-/// A case of models of so many layers.
-fn case_of(layers: u32, tokens: u32) -> Case {
-    let config = tiny_config(&[("num_hidden_layers", layers.into())]);
-    Case::of([&config, &config], tokens)
-}
-
 /// Puts a teacher of three layers of a golden case's family in its place.
 fn three_layers(case: &mut Case) {
     let mut config = case.json("golden/teacher/config.json");
@@ -25,8 +19,7 @@ pub fn least_memory(case: &Case, words: &str) -> u64 {
     let said =
         fill(case, "none", [words, "--memory 1"]).fails(4, "two of its layers with a batch of sequences do not either");
     assert!(!case.has("none"), "{said}");
-    let (_, takes) = said.split_once("it needs ").unwrap();
-    takes.split_once(' ').unwrap().0.parse().unwrap()
+    number_after("it needs ", &said)
 }
 
 #[test]
@@ -87,7 +80,7 @@ fn streams_that_are_spilled_to_the_host_give_the_same_bytes() {
 
 #[test]
 fn other_batches_and_a_row_twice_give_the_same_bytes() {
-    let case = case_of(1, 17 * 5);
+    let case = Case::of_layers(1, 17 * 5);
     let filled = fill(&case, "whole", "--json").json();
     assert_eq!([&filled["sequences"], &filled["rows"]], [5, 80]);
     for batch in ["1", "5", "8"] {
@@ -105,7 +98,7 @@ fn other_batches_and_a_row_twice_give_the_same_bytes() {
 /// Continues a filling in batches of another size, or by a sweep.
 #[test]
 fn a_filling_killed_at_any_change_to_the_disk_continues() {
-    let case = case_of(1, 17 * 5);
+    let case = Case::of_layers(1, 17 * 5);
     fill(&case, "whole", "").succeeds();
     let whole = contents_of(&case, "whole");
     for at in 1.. {
@@ -136,7 +129,7 @@ pub fn unfinish(case: &Case, cache: &str) {
 
 #[test]
 fn a_head_that_a_stopped_filling_left_is_written_anew() {
-    let case = case_of(1, 17 * 2);
+    let case = Case::of_layers(1, 17 * 2);
     fill(&case, "cache", "").succeeds();
     let whole = contents_of(&case, "cache");
     let head = case.read("cache/teacher/model.safetensors");
@@ -160,7 +153,7 @@ fn a_head_that_a_stopped_filling_left_is_written_anew() {
 
 #[test]
 fn a_stopped_filling_goes_on_with_its_own_data_alone() {
-    let case = case_of(1, 17 * 3);
+    let case = Case::of_layers(1, 17 * 3);
     token_file(case.dir.path(), "other.bin", 17 * 2, 90);
     fill(&case, "cache", "--eval-data other.bin").succeeds();
     let whole = contents_of(&case, "cache");
@@ -175,22 +168,10 @@ fn a_stopped_filling_goes_on_with_its_own_data_alone() {
     assert!(contents_of(&case, "cache") == whole);
 }
 
-#[test]
-fn a_directory_of_inputs_is_not_filled() {
-    let case = case_of(1, 17 * 2);
-    fs::create_dir(case.path("corpus")).unwrap();
-    fs::rename(&case.data, case.path("corpus/data.bin")).unwrap();
-    let before = contents_of(&case, "");
-    for out in ["corpus/cache", "teacher/new/cache"] {
-        let said = fill(&case, out, "--data corpus").fails(2, ["--out ", " lies in ", ", which is read"]);
-        assert!(contents_of(&case, "") == before, "{said}");
-    }
-}
-
 /// A file that may not grow further stands for a disk that has become full: a part of the rows is written.
 #[test]
 fn a_filling_that_finds_no_more_room_continues() {
-    let (case, words) = (case_of(1, 17 * 24), "--precision fp32");
+    let (case, words) = (Case::of_layers(1, 17 * 24), "--precision fp32");
     fill(&case, "whole", words).succeeds();
     let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -f 40; exec \"$0\" \"$@\""]);
@@ -202,7 +183,7 @@ fn a_filling_that_finds_no_more_room_continues() {
 
 #[test]
 fn a_cache_that_another_process_fills_is_left_alone() {
-    let case = case_of(1, 17 * 2);
+    let case = Case::of_layers(1, 17 * 2);
     fs::create_dir(case.path("cache")).unwrap();
     let claim = Claim::take(&case.path("cache/.precast.lock")).unwrap();
     let before = contents_of(&case, "cache");
@@ -217,7 +198,7 @@ fn a_cache_that_another_process_fills_is_left_alone() {
 /// The steps before it are as they would have been, and the run continues from a cache that is whole.
 #[test]
 fn a_flipped_byte_of_a_row_ends_the_step_that_reads_it() {
-    let case = case_of(1, 17 * 8);
+    let case = Case::of_layers(1, 17 * 8);
     fill(&case, "cache", "").succeeds();
     let run = |out: &str, more: &str| case.distill(out, ["--teacher-cache cache --checkpoint-every 1 --steps 4", more]);
     run("whole", "").succeeds();
@@ -237,7 +218,7 @@ fn a_flipped_byte_of_a_row_ends_the_step_that_reads_it() {
 
 #[test]
 fn a_manifest_of_another_vocabulary_is_refused() {
-    let case = case_of(1, 17 * 2);
+    let case = Case::of_layers(1, 17 * 2);
     fill(&case, "cache", "").succeeds();
     let text = case.text("cache/cache.json");
     case.write("cache/cache.json", text.replace("\"vocab\": 96", "\"vocab\": 97"));

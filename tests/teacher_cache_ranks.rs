@@ -1,22 +1,17 @@
 //! `precast cache --gpus`: the bytes of one GPU on any number of them, and one end for all.
 
 use std::fs::File;
-use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
 
 use crate::support::prelude::*;
+use crate::support::{as_rank, free_address};
 use crate::teacher_cache::{contents_of, fill};
-use crate::teacher_cache_filled::unfinish;
-
-fn case_of(layers: u32, tokens: u32) -> Case {
-    let config = tiny_config(&[("num_hidden_layers", layers.into())]);
-    Case::of([&config, &config], tokens)
-}
+use crate::teacher_cache_filled::{least_memory, unfinish};
 
 #[test]
 fn several_gpus_give_the_bytes_of_one() {
     skip_if!(is_on_gpu());
-    let case = case_of(3, 17 * 14);
+    let case = Case::of_layers(3, 17 * 14);
     token_file(case.dir.path(), "held-out.bin", 17 * 3, 90);
     // Rows that are there twice are computed once, and the last batch is not full.
     let words = "--data data.bin --data data.bin --eval-data held-out.bin";
@@ -31,8 +26,7 @@ fn several_gpus_give_the_bytes_of_one() {
     fill(&case, "idle", [words, "--gpus 7"]).succeeds();
     assert!(contents_of(&case, "idle") == whole);
     // As a sweep, in which a pass of each takes some batches.
-    let said = fill(&case, "none", [words, "--memory 1"]).fails(4, "two of its layers");
-    let least: u64 = said.split_once("it needs ").unwrap().1.split_once(' ').unwrap().0.parse().unwrap();
+    let least = least_memory(&case, words);
     let memory = format!("--memory {}", least + least / 8);
     let [_, said] = fill(&case, "swept", [words, &memory, "--gpus 2"]).says();
     assert_eq!(said.matches("it is swept through").count(), 1, "{said}");
@@ -42,7 +36,7 @@ fn several_gpus_give_the_bytes_of_one() {
 #[test]
 fn a_stopped_filling_goes_on_on_another_number_of_gpus() {
     skip_if!(is_on_gpu());
-    let case = case_of(1, 17 * 10);
+    let case = Case::of_layers(1, 17 * 10);
     fill(&case, "whole", "").succeeds();
     let whole = contents_of(&case, "whole");
     for (at, gpus) in [(6, "1"), (12, "3"), (15, "2"), (17, "3")] {
@@ -67,18 +61,11 @@ struct Job(Case, String);
 
 impl Job {
     fn new(tokens: u32) -> Self {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        Self(case_of(1, tokens), address)
+        Self(Case::of_layers(1, tokens), free_address())
     }
 
     fn start(&self, rank: u32, words: &str) -> Child {
-        let (host, port) = self.1.split_once(':').unwrap();
-        let mut command = fill(&self.0, "cache", ["--json", words]);
-        for (name, value) in [("RANK", &*rank.to_string()), ("WORLD_SIZE", "2"), ("LOCAL_RANK", &*rank.to_string())] {
-            command.env(name, value);
-        }
-        command.env("MASTER_ADDR", host).env("MASTER_PORT", port);
-        start(&command)
+        start(&as_rank(fill(&self.0, "cache", ["--json", words]), [rank, 2], &self.1))
     }
 
     /// Starts both, and returns them once rows of the second have arrived.
@@ -147,21 +134,8 @@ fn ranks_that_fill_from_something_else_are_refused() {
 }
 
 #[test]
-fn a_disk_that_is_full_ends_the_filling_on_all_gpus() {
-    skip_if!(is_on_gpu());
-    let case = case_of(1, 17 * 24);
-    let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -f 20; exec \"$0\" \"$@\""]);
-    let said = under(limited, &fill(&case, "cache", "--gpus 2")).fails(5, "cannot write cache/hidden.bin");
-    assert_eq!(said.matches("error: ").count(), 1, "{said}");
-    fill(&case, "cache", "--gpus 2").succeeds();
-    fill(&case, "whole", "").succeeds();
-    assert!(contents_of(&case, "cache") == contents_of(&case, "whole"));
-}
-
-#[test]
 fn a_dry_run_says_what_each_of_several_gpus_takes() {
-    let case = case_of(1, 17 * 8);
+    let case = Case::of_layers(1, 17 * 8);
     let [said, _] = fill(&case, "cache", "--gpus 3 --dry-run").says();
     assert!(said.contains("\neach of 3 GPUs:\n"), "{said}");
     assert!(!case.has("cache"));

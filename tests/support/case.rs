@@ -29,6 +29,12 @@ impl Case {
         Self::of([&tiny_config(&[]), &tiny_config(&[])], tokens)
     }
 
+    /// Two models of so many layers.
+    pub fn of_layers(layers: u32, tokens: u32) -> Self {
+        let config = tiny_config(&[("num_hidden_layers", layers.into())]);
+        Self::of([&config, &config], tokens)
+    }
+
     /// The same of a teacher's and a student's configuration, both of 96 tokens at least.
     pub fn of([teacher, student]: [&Value; 2], tokens: u32) -> Self {
         let case = Self::empty();
@@ -120,24 +126,9 @@ impl Case {
         self.read(self.path(out).join("student/model.safetensors"))
     }
 
-    /// The weights or the adapter of a run, and its steps without what depends on the clock and on memory.
+    /// As [`results`] of a run.
     pub fn results(&self, out: impl AsRef<Path>) -> (Vec<u8>, Vec<StepRecord>) {
-        let untimed = |rollouts| RolloutRecord { rollout_s: 0.0, rollout_tokens_per_s: 0.0, ..rollouts };
-        let timeless = |record: StepRecord| StepRecord {
-            step_ms: 0.0,
-            tokens_per_s: 0.0,
-            memory_bytes: 0,
-            gpu: GpuRecord::default(),
-            rollouts: record.rollouts.map(untimed),
-            ..record
-        };
-        (self.trained(&out), self.metrics(&out).into_iter().map(timeless).collect())
-    }
-
-    fn trained(&self, out: impl AsRef<Path>) -> Vec<u8> {
-        let files = ["student/model.safetensors", "adapter/adapter_model.safetensors"];
-        let paths = files.map(|name| self.path(&out).join(name));
-        self.read(paths.into_iter().find(|path| path.exists()).expect("something has trained"))
+        results(&self.path(out))
     }
 
     /// Losses, norm and tokens of each step to the bit, and the weights or the adapter that they come to.
@@ -147,7 +138,7 @@ impl Case {
             let [loss, kd, ce, norm] = [s.loss, s.kd_loss, s.ce_loss, s.grad_norm].map(bits);
             [loss, kd, ce, norm, s.tokens]
         };
-        (self.metrics(&out).iter().map(of).collect(), self.trained(&out))
+        (self.metrics(&out).iter().map(of).collect(), trained(&self.path(out)))
     }
 
     /// A text without the directory's name.
@@ -207,12 +198,23 @@ impl Case {
     }
 }
 
-/// `precast distill` with the device under test.
-pub fn distill(teacher: &Path, student: &Path, data: &Path, out: &Path) -> Command {
-    let mut command = precast();
-    command.arg("distill").arg("--teacher").arg(teacher).arg("--student").arg(student);
-    command.arg("--data").arg(data).arg("--out").arg(out).args(on_device());
-    command
+/// The weights or the adapter of a run, and its steps without what depends on the clock and on memory.
+pub fn results(out: &Path) -> (Vec<u8>, Vec<StepRecord>) {
+    let untimed = |rollouts| RolloutRecord { rollout_s: 0.0, rollout_tokens_per_s: 0.0, ..rollouts };
+    let timeless = |record: StepRecord| StepRecord {
+        step_ms: 0.0,
+        tokens_per_s: 0.0,
+        memory_bytes: 0,
+        gpu: GpuRecord::default(),
+        rollouts: record.rollouts.map(untimed),
+        ..record
+    };
+    (trained(out), metrics_of(out).into_iter().map(timeless).collect())
+}
+
+fn trained(out: &Path) -> Vec<u8> {
+    let files = ["student/model.safetensors", "adapter/adapter_model.safetensors"].map(|name| out.join(name));
+    std::fs::read(files.iter().find(|path| path.exists()).expect("something has trained")).expect("a file")
 }
 
 /// The metrics of a run.

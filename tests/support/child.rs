@@ -1,5 +1,6 @@
 //! Programs under way: waited for, signaled, and ended.
 
+use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -60,6 +61,22 @@ pub fn ends(child: Child, expected: i32, said: impl Texts) -> String {
 /// Starts a program that heeds signals and whose outputs are read.
 pub fn start(command: &Command) -> Child {
     heeding(command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
+}
+
+/// Where ranks may meet.
+pub fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// The command as one of several ranks that torchrun starts, which meet at an address and whose outputs are read.
+pub fn as_rank(mut command: Command, [rank, ranks]: [u32; 2], address: &str) -> Command {
+    let (host, port) = address.split_once(':').expect("a host and a port");
+    let [rank, ranks] = [rank, ranks].map(|number| number.to_string());
+    command.env("RANK", &rank).env("LOCAL_RANK", &rank).env("WORLD_SIZE", ranks);
+    command.env("MASTER_ADDR", host).env("MASTER_PORT", port);
+    command.env("PRECAST_RENDEZVOUS_S", "60").env("PRECAST_RANK_PATIENCE_S", "60");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
 }
 
 /// Kills a program at one of its changes to the disk; false where it makes fewer and ends well.

@@ -14,19 +14,22 @@ mod tapped;
 
 use std::path::PathBuf;
 
-pub use case::{Case, GPU_FIELDS, contents, distill, metrics_of, names_in, run_record};
+pub use case::{Case, GPU_FIELDS, contents, metrics_of, names_in, results, run_record};
 pub use child::{
-    FOREVER, continuation, end, ends, goes_on, is_killed_at, kill, signal, start, wait_for_steps, wait_while,
+    FOREVER, as_rank, continuation, end, ends, free_address, goes_on, is_killed_at, kill, signal, start,
+    wait_for_steps, wait_while,
 };
 pub use device::{
     bundle, device, device_and_bundle, device_for, gemm, has_driver, is_on_gpu, is_sim, lacks_compiler, on_device,
     skipped, smollm2, without_trust,
 };
 pub use machine::launches;
-pub use process::{Process, Texts, heeding, is_heading, is_note, precast, precast_aot, shell, succeed, texts, under};
+pub use process::{
+    Process, Texts, heeding, is_heading, is_note, number_after, precast, precast_aot, shell, succeed, texts, under,
+};
 pub use recipes::{
-    TEMPLATE, WORDS, case_of_words, copy, each, first_is_huge, list, model_config, random_model, shape, simulated,
-    tiny_config, token_file, tokenizer, tokenizer_of_words, with_tensor,
+    TEMPLATE, WORDS, case_of_words, copy, each, first_is_huge, list, masked_row, model_config, random_model, shape,
+    simulated, tiny_config, token_file, tokenizer, tokenizer_of_words, with_tensor,
 };
 pub use session::{
     adapter_gradient, config, config_alone, distance, floats, gradients, logits, logits_adapted, session, session_on,

@@ -179,6 +179,12 @@ pub fn is_heading(line: &str) -> bool {
     line.is_empty() || NAMES.iter().any(|name| line.starts_with(&format!("{name:<8} ")))
 }
 
+/// The number that follows some text in a message.
+pub fn number_after(text: &str, message: &str) -> u64 {
+    let (_, rest) = message.split_once(text).unwrap_or_else(|| panic!("no {text} in {message}"));
+    rest.split(' ').next().unwrap().parse().unwrap()
+}
+
 /// What a program wrote to standard output and standard error.
 pub fn texts(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

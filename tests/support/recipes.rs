@@ -105,6 +105,13 @@ pub fn token_file(dir: &Path, name: &str, count: u32, vocab: u32) -> PathBuf {
     path
 }
 
+/// A row of token ids as a line: labels of -100 where `counts` says no.
+pub fn masked_row(ids: &[u32], counts: impl Fn(usize) -> bool) -> String {
+    let labels: Vec<i64> =
+        ids.iter().enumerate().map(|(at, id)| if counts(at) { i64::from(*id) } else { -100 }).collect();
+    json!({"input_ids": ids, "labels": labels}).to_string() + "\n"
+}
+
 /// A copy of a model with a tensor of another content.
 pub fn with_tensor(
     case: &Case,

@@ -3,6 +3,7 @@
 mod support {
     pub mod louder;
     pub mod program;
+    #[path = "../../../../fatbins/tests/support/renamed.rs"]
     pub mod renamed;
     pub mod tiny;
 }

@@ -21,6 +21,7 @@ mod program;
 mod rows;
 mod skipped;
 mod softcap;
+mod wrong;
 
 /// A test a line: its name, and what it compares with the snapshot of that name.
 macro_rules! snapshots {

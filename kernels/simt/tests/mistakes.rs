@@ -5,13 +5,11 @@
 //!
 //! Nobody finds what happens from 2^32 elements on, such as an index of 32 bits: no sample has as many.
 
-use precast_kernels::fields::{Field, Fields};
-use precast_kernels::host::Views;
-use precast_kernels::{Arch, Build, Dtype, Geometry, Kernel, Key, Operand, Reference, Source, Threads};
+use precast_kernels::{Arch, Dtype, Key, Source};
 
-use crate::abi::softcap_fwd_params;
 use crate::kernels::{changed, found, found_in};
 use crate::softcap::SoftcapFwd;
+use crate::wrong::{LONG_OUTPUT, ONE_TOKEN, WIDE_OUTPUT, Wrong};
 
 /// Returns what is said where `from` is `to` in the page's kernel.
 fn softcap(x: Dtype, from: &str, to: &str) -> String {
@@ -143,88 +141,17 @@ mistakes! {
         "`y` was never written at element 0 of 1";
 
     // Operands.
-    an_output_declared_too_long: declared(Dtype::Bf16, Mistake::LongOutput) =>
+    an_output_declared_too_long: declared::<LONG_OUTPUT>() =>
         "`y` is written at element 1 of 5 neither by the launch nor by the host reference: it is declared too long";
-    operands_declared_for_one_token: declared(Dtype::Bf16, Mistake::OneToken) =>
+    operands_declared_for_one_token: declared::<ONE_TOKEN>() =>
         "access out of bounds: 8 bytes at byte ", "of operand `x` (2062 bytes)", "read at device.cuh", "from src/softcap/fwd.cu:16";
-    an_output_declared_as_f32: declared(Dtype::Bf16, Mistake::WideOutput) =>
+    an_output_declared_as_f32: declared::<WIDE_OUTPUT>() =>
         "operand `y` differs from the host reference", "= inf (allowed 2.0e-6)";
 }
 
-/// Operands that are declared wrongly. An input that is too long is in nobody's way: a plan keeps more alive, no more.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Mistake {
-    LongOutput,
-    OneToken,
-    WideOutput,
-}
-
 /// Returns what is said where the page's kernel declares its operands so.
-fn declared(x: Dtype, mistake: Mistake) -> String {
-    let key = Key::new(Misdeclared { kernel: SoftcapFwd { x }, mistake });
-    let source = key.kernel().source(key.kernel().variants(Arch::Sm121)[0]);
-    found_in(Arch::Sm121, &key, &source).expect("a fault")
-}
-
-/// The page's kernel, but for its operands.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Misdeclared {
-    kernel: SoftcapFwd,
-    mistake: Mistake,
-}
-
-impl Kernel for Misdeclared {
-    type Params = softcap_fwd_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let mut operands = self.kernel.operands(p);
-        match self.mistake {
-            Mistake::LongOutput => operands[1].elems += 4,
-            Mistake::OneToken => operands.iter_mut().for_each(|operand| operand.elems = p.n.into()),
-            Mistake::WideOutput => operands[1].format = Dtype::F32.into(),
-        }
-        operands
-    }
-}
-
-impl Fields for Misdeclared {
-    const OP: &'static str = SoftcapFwd::OP;
-
-    fn fields(&self) -> Vec<Field> {
-        self.kernel.fields()
-    }
-
-    fn from_pairs(_pairs: &[(&str, &str)]) -> Option<Self> {
-        None
-    }
-}
-
-impl Build for Misdeclared {
-    type Variant = Threads;
-
-    fn variants(&self, arch: Arch) -> Vec<Threads> {
-        self.kernel.variants(arch)
-    }
-
-    fn source(&self, variant: Threads) -> Source {
-        self.kernel.source(variant)
-    }
-
-    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
-        self.kernel.geometry(variant, p)
-    }
-}
-
-impl Reference for Misdeclared {
-    fn examples() -> Vec<Self> {
-        Vec::new()
-    }
-
-    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        self.kernel.host(p, views);
-    }
-
-    fn samples(&self) -> Vec<Self::Params> {
-        self.kernel.samples()
-    }
+fn declared<const WHAT: u8>() -> String {
+    let key = Key::new(Wrong::<WHAT>);
+    let kernel = key.kernel();
+    found_in(Arch::Sm121, &key, &kernel.source(kernel.variants(Arch::Sm121)[0])).expect("a fault")
 }

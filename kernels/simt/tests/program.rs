@@ -1,76 +1,10 @@
 //! Messages that the test of another program gets about its kernels.
 
-use precast_core::fields::{Field, Fields};
-use precast_core::host::Views;
-use precast_core::{
-    Arch, Build, Dtype, Geometry, Kernel, Op, Operand, Reference, Registered, Registry, Source, Threads,
-};
+use precast_core::{Arch, Op, Registered, Registry};
 use precast_simt::check;
 
-use crate::abi::softcap_fwd_params;
-use crate::kernels::changed;
 use crate::softcap::SoftcapFwd;
-
-const RACE: u8 = 1;
-const NO_SAMPLE: u8 = 2;
-
-const KERNEL: SoftcapFwd = SoftcapFwd { x: Dtype::F32 };
-
-/// The page's kernel through shared memory, with something wrong.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Wrong<const WHAT: u8>;
-
-impl<const WHAT: u8> Kernel for Wrong<WHAT> {
-    type Params = softcap_fwd_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        KERNEL.operands(p)
-    }
-}
-
-impl<const WHAT: u8> Fields for Wrong<WHAT> {
-    const OP: &'static str = SoftcapFwd::OP;
-
-    fn fields(&self) -> Vec<Field> {
-        KERNEL.fields()
-    }
-
-    fn from_pairs(_pairs: &[(&str, &str)]) -> Option<Self> {
-        None
-    }
-}
-
-impl<const WHAT: u8> Build for Wrong<WHAT> {
-    type Variant = Threads;
-
-    fn variants(&self, arch: Arch) -> Vec<Threads> {
-        KERNEL.variants(arch)
-    }
-
-    fn source(&self, variant: Threads) -> Source {
-        let page = KERNEL.source(variant);
-        let staged = Source { path: "softcap/staged.cu", text: include_str!("planted/staged.cu"), ..page };
-        if WHAT == RACE { changed(staged, "sync_block(); // the tile has been read", "") } else { staged }
-    }
-
-    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
-        KERNEL.geometry(variant, p)
-    }
-}
-
-impl<const WHAT: u8> Reference for Wrong<WHAT> {
-    fn examples() -> Vec<Self> {
-        vec![Self]
-    }
-
-    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        KERNEL.host(p, views);
-    }
-
-    fn samples(&self) -> Vec<Self::Params> {
-        if WHAT == NO_SAMPLE { Vec::new() } else { KERNEL.samples() }
-    }
-}
+use crate::wrong::{NO_SAMPLE, RACE, Wrong};
 
 fn registry<K: Registered>() -> Registry {
     Registry::new("of the test", vec![Op::of::<K>()].leak())

@@ -317,19 +317,13 @@ pub fn sweep(directory: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::whole::tests::names;
 
     fn filled(target: &Path, content: &[u8]) -> Aside {
         let mut aside = Aside::new(target).unwrap();
         aside.write("file", content).unwrap();
         aside.list().unwrap();
         aside
-    }
-
-    fn names(directory: &Path) -> Vec<String> {
-        let mut names: Vec<String> =
-            fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
     }
 
     #[test]

@@ -77,13 +77,7 @@ impl AsideFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn names(directory: &Path) -> Vec<String> {
-        let mut names: Vec<String> =
-            fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
+    use crate::files::whole::tests::names;
 
     #[test]
     fn a_file_appears_whole_and_replaces_nothing_that_stays() {

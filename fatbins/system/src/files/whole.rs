@@ -34,10 +34,17 @@ pub fn write_directory<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&Path)
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::fs;
 
     use super::*;
+
+    pub(in crate::files) fn names(directory: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
 
     #[test]
     fn a_failed_write_leaves_the_old_file_and_nothing_else() {

@@ -250,14 +250,6 @@ mod tests {
     }
 
     #[test]
-    fn the_rotary_base_reads_in_both_spellings() {
-        assert_eq!(read(&[]).unwrap().rope_theta, 10_000.0);
-        assert_eq!(read(&[("rope_theta", 5e5.into())]).unwrap().rope_theta, 5e5);
-        let nested = serde_json::json!({"rope_theta": 1e6, "rope_type": "default"});
-        assert_eq!(read(&[("rope_parameters", nested)]).unwrap().rope_theta, 1e6);
-    }
-
-    #[test]
     fn biases_follow_the_family() {
         let llama = read(&[]).unwrap();
         assert!(!llama.qkv_bias && !llama.o_bias && !llama.mlp_bias);
@@ -342,10 +334,6 @@ mod tests {
             ("model_type", serde_json::json!(null)),
             ("hidden_act", serde_json::json!(null)),
             ("rms_norm_eps", serde_json::json!(null)),
-            ("rope_scaling", serde_json::json!({"rope_type": "llama3", "factor": 8.0})),
-            ("rope_scaling", serde_json::json!({"type": "linear", "factor": 2.0})),
-            ("rope_parameters", serde_json::json!({"rope_type": "yarn", "rope_theta": 1e6})),
-            ("partial_rotary_factor", 0.5.into()),
             ("quantization_config", serde_json::json!({"quant_method": "gptq"})),
             ("head_dim", 20.into()),
             ("head_dim", 256.into()),
