@@ -34,7 +34,7 @@ fn it_starts_without_files_environment_or_network() {
 }
 
 #[test]
-fn nothing_it_depends_on_can_compile_device_code() {
+fn nothing_it_depends_on_compiles_device_code_or_speaks_to_the_web() {
     let tree = Command::new(env!("CARGO"))
         .with("tree --edges normal --prefix none --package precast --features sm_89,sm_90,sm_121 --offline")
         .current_dir(root())
@@ -43,6 +43,10 @@ fn nothing_it_depends_on_can_compile_device_code() {
     assert!(names.contains(&"cudarc"));
     for compiler in ["precast-aot", "bindgen", "cc", "nvptx", "cranelift-codegen", "inkwell"] {
         assert!(!names.contains(&compiler), "{compiler} is in the dependency tree");
+    }
+    // Ranks connect to each other by sockets of their own.
+    for client in ["ureq", "reqwest", "hyper", "curl", "rustls", "native-tls", "openssl", "hf-hub"] {
+        assert!(!names.contains(&client), "{client} is in the dependency tree");
     }
     let features = Command::new(env!("CARGO"))
         .with("tree --edges normal,features --prefix none --package precast --features sm_121 --offline")

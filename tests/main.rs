@@ -43,6 +43,7 @@ mod golden_weights;
 mod guard;
 mod held_out;
 mod held_out_prompts;
+mod hub;
 mod init;
 mod int8;
 mod int8_training;

@@ -10,6 +10,7 @@ use super::either::Either;
 use super::{help, print_as, print_json};
 use crate::base::load_trace::Verbose;
 use crate::device::frozen::Forward;
+use crate::inputs::hub;
 use crate::programs::evaluate::{Evaluation, evaluate};
 use crate::programs::failure::Failure;
 use crate::programs::teacher_distance::distance;
@@ -39,7 +40,7 @@ pub struct Evaluated {
     #[command(flatten)]
     demands: Demands,
     /// Score this model on the same data too, and fail unless --model is better
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = hub::model)]
     below: Option<PathBuf>,
     #[command(flatten)]
     verbose: Verbose,

@@ -6,13 +6,14 @@ use clap::Args;
 use precast_system::say;
 
 use super::existing;
+use crate::inputs::hub;
 use crate::programs::failure::Failure;
 use crate::programs::merge;
 
 #[derive(Args)]
 pub struct Arguments {
     /// Base of the adapter: Hugging Face directory, .gguf or .apr
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = hub::model)]
     model: PathBuf,
     /// Adapter: a PEFT directory, as `precast distill` and `precast train` write it
     #[arg(long, value_name = "DIR")]

@@ -13,6 +13,7 @@ use super::print_as;
 use crate::base::load_trace::Verbose;
 use crate::device::frozen::Forward;
 use crate::device::run_heading::Heading;
+use crate::inputs::hub;
 use crate::options::groups::values::exact_precision;
 use crate::options::{DeviceOptions, WeightFormat};
 use crate::programs::bench::{missing, open_kernels};
@@ -40,7 +41,7 @@ pub struct Arguments {
 #[derive(Args)]
 struct Decoding {
     /// Check instead that decoding under this model has the bits of its forward pass: every logit of random sequences
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = hub::model)]
     model: Option<PathBuf>,
     /// Adapter of --model: a PEFT directory
     #[arg(long, value_name = "DIR", requires = "model")]

@@ -27,6 +27,7 @@ use crate::device::upload::{Staging, Upload};
 use crate::device::{self, DeviceError, tuning};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Weights};
+use crate::inputs::hub;
 use crate::inputs::random::read_or_random;
 use crate::options::groups::values::exact_precision;
 use crate::options::{DeviceOptions, SlotChoice, SlotsUnfit, UsageError, WeightFormat};
@@ -35,7 +36,7 @@ use crate::options::{DeviceOptions, SlotChoice, SlotsUnfit, UsageError, WeightFo
 #[derive(Args, Clone, Debug)]
 pub struct Forward {
     /// Model: Hugging Face directory, .gguf or .apr
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = hub::model)]
     pub model: PathBuf,
     /// Adapter of --model: a PEFT directory, as distill and train write it
     #[arg(long, value_name = "DIR")]

@@ -18,6 +18,7 @@ use crate::base::startup_times::StartupRecord;
 use crate::device::session::Session;
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::{Corpus, Summary};
+use crate::inputs::hub::Snapshot;
 use crate::inputs::teacher_cache::CacheRecord;
 use crate::options::RunConfig;
 use crate::run::certificate::Measured;
@@ -58,6 +59,9 @@ pub struct RunRecord {
     pub parameters: Option<ParameterCounts>,
     pub memory: Value,
     pub models: BTreeMap<String, Digest>,
+    /// Those that are snapshots of Hugging Face's cache.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub snapshots: BTreeMap<String, Snapshot>,
     /// From its start, and from each resume on.
     pub parts: Vec<PartRecord>,
     /// Notes for people on all its parts.
@@ -231,11 +235,15 @@ impl<T> Known<T> {
 impl RunRecord {
     /// Creates the record of what is known when the run is sealed.
     pub fn new(config: &RunConfig, session: &Session, corpus: &Corpus) -> Self {
+        let models = [("teacher", config.teacher.as_deref()), ("student", Some(&*config.student))];
+        let snapshots =
+            models.into_iter().filter_map(|(role, path)| Some((role.to_owned(), Snapshot::of(path?)?))).collect();
         let Value::Object(config) = config.to_json() else { unreachable!("a configuration has names") };
         let cublas = |CublasUse { version, taken_bytes }: CublasUse| json!({ "version": version.to_string(), "taken_bytes": taken_bytes });
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config,
+            snapshots,
             device: DeviceRecord::of(session.device()),
             bundle: session.bundle.to_string(),
             tuned: session.tuned,

@@ -7,6 +7,7 @@ mod charsmap;
 pub mod chat;
 pub mod checkpoint;
 pub mod data;
+pub mod hub;
 mod members;
 pub mod pair;
 pub mod random;

@@ -123,10 +123,8 @@ fn not_a_model(path: &Path, reason: &str) -> CheckpointError {
 
 /// Says how to get a model whose Hugging Face id a path may be meant as.
 fn download(id: &str) -> String {
-    let directory = id.split_once('/').map_or(id, |(_, name)| name);
     format!(
-        ".\nModels are not downloaded by name. If {id} is one at Hugging Face: hf download {id} --local-dir {directory}\n\
-         and give {directory} instead"
+        ".\nIf {id} is a name at Hugging Face, it is not in the cache, and nothing is downloaded here: hf download {id}"
     )
 }
 
