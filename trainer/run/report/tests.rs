@@ -44,11 +44,8 @@ fn held_out_losses_and_the_gpu_are_in_charts() {
     }
     assert!(with.contains("3.0000 → 2.0000, best 1.5000 after step 2"), "{with}");
     assert!(!without.contains("held out") && !without.contains("GPU"));
-    let changed = html(
-        &records,
-        &[],
-        &run(serde_json::json!({ "held_out": { "after_step": 2, "sha256": Digest::of(b"") } })),
-    );
+    let changed =
+        html(&records, &[], &run(serde_json::json!({ "held_out": { "after_step": 2, "sha256": Digest::of(b"") } })));
     assert!(changed.contains("2.0000 → 2.0000, best 2.0000 after step 4"), "{changed}");
 }
 
