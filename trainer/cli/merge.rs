@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use precast_system::say;
 
-use super::existing;
-use crate::programs::failure::Failure;
+use super::output::existing;
 use crate::programs::merge;
+use crate::run::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
