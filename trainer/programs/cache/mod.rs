@@ -30,9 +30,9 @@ use crate::inputs::checkpoint::{self, Checkpoint, ModelSource, Scratch, Weights,
 use crate::inputs::pair;
 use crate::inputs::teacher_cache::{CacheManifest, Compact, FORMAT, Filling, Made, head};
 use crate::programs::distill::read;
-use crate::programs::failure::Failure;
 use crate::ranks::{Place, RankError, Ranks};
 use crate::run::certificate;
+use crate::run::failure::Failure;
 use crate::run::identity::Data;
 use crate::run::out::{refuse_inputs, refuse_within};
 use crate::run::rank_end;

@@ -15,7 +15,7 @@ use precast_runtime::{Load, Rows};
 use crate::device;
 use crate::options::DeviceOptions;
 use crate::programs::bench::missing;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 const SIMULATED: &str = "the simulated GPU executes the host references that kernels are compared with: nothing here was computed by a \
                          chip, and a comparison with it compares references with themselves";

@@ -26,7 +26,7 @@ use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{self, CheckpointError};
 use crate::inputs::data::DataError;
 use crate::options::WeightFormat;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 pub(crate) use decoder::{DecoderRequest, DeviceDecoder, too_many};
 use file::{Completion, CompletionsFile};
 pub(crate) use options::refuse_cublas;

@@ -23,7 +23,7 @@ use crate::device::host_memory::DeviceMemory;
 use crate::device::memory::{Memory, MemorySource};
 use crate::device::{self, DeviceError};
 use crate::options::{Advised, DeviceChoice, DeviceOptions};
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 /// Target of a plan.
 #[derive(Debug)]
