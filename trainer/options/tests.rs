@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use clap::FromArgMatches;
 use precast_plan::{Objective, Precision, Recipe, Recompute, Share};
@@ -6,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::inputs::adapter::{AdapterChoice, Lora, Target};
+use crate::inputs::teacher_cache::TeacherCache;
 
 /// The options of a command line.
 fn parse(arguments: &[&str]) -> Result<Options, UsageError> {
