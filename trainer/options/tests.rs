@@ -1,5 +1,5 @@
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::FromArgMatches;
 use precast_plan::{Objective, Precision, Recipe, Recompute, Share};
@@ -7,7 +7,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::inputs::adapter::{AdapterChoice, Lora, Target};
-use crate::inputs::teacher_cache::TeacherCache;
 
 /// The options of a command line.
 fn parse(arguments: &[&str]) -> Result<Options, UsageError> {
