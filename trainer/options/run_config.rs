@@ -125,7 +125,7 @@ impl RunConfig {
     /// The data that the run reads.
     ///
     /// # Errors
-    /// As [`sources`].
+    /// As [`sources()`].
     pub fn data_request(&self) -> Result<DataRequest<'_>, UsageError> {
         Ok(DataRequest {
             sources: sources(&self.data, self.length.is_open())?,
