@@ -35,7 +35,7 @@ fn an_evaluation_beyond_all_memory_is_not_planned() {
 #[test]
 fn messages_are_short_and_no_terminal_obeys_them() {
     let case = Case::new(17 * 4);
-    case.write("run.toml", format!("steps = \"{}\"\n", "x".repeat(2 << 20)));
+    case.write("run.toml", format!("{} = 1\n", "x".repeat(2 << 20)));
     let message = run(&case, "--config run.toml").fails(2, "bytes more");
     assert!(message.len() < 20_000, "{} bytes", message.len());
     let odd = "\u{1b}]0;title\u{7}\u{202e}model";

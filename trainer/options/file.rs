@@ -12,7 +12,7 @@ use itertools::Itertools;
 use toml::{Spanned, Value};
 
 use super::flags::{OPTIONS, all, argument};
-use super::given::Source;
+use super::given::OptionSource;
 use super::groups::Options;
 use super::usage::{UsageError, flag};
 use crate::base::impostors::read_text;
@@ -64,7 +64,7 @@ impl FileOptions {
     /// Returns a command whose options have these as their defaults.
     pub(super) fn under(&self, command: Command) -> Command {
         command.mut_args(|option| match self.0.get(option.get_id().as_str()) {
-            Some(values) => option.add(Source::File).default_values(values),
+            Some(values) => option.add(OptionSource::File).default_values(values),
             None => option,
         })
     }

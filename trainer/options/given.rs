@@ -7,9 +7,9 @@ use clap::error::Error;
 use clap::parser::ValueSource;
 use clap::{Arg, Command};
 
-/// Source of an option's value.
+/// OptionSource of an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum OptionSource {
     /// Declared beside the option.
     Default,
     /// The file that `--config` names.
@@ -19,13 +19,13 @@ pub enum Source {
     Code,
 }
 
-impl ArgExt for Source {}
+impl ArgExt for OptionSource {}
 
 /// The value of an option, with its source.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<T> {
     pub value: T,
-    pub source: Source,
+    pub source: OptionSource,
 }
 
 /// The value of an option that may be asked for.
@@ -36,7 +36,7 @@ pub trait Asked {
 
 impl<T> Asked for Given<T> {
     fn is_asked(&self) -> bool {
-        matches!(self.source, Source::File | Source::CommandLine)
+        matches!(self.source, OptionSource::File | OptionSource::CommandLine)
     }
 }
 
@@ -56,7 +56,7 @@ impl Asked for bool {
 impl<T> From<T> for Given<T> {
     /// Takes the value that the code needs.
     fn from(value: T) -> Self {
-        Self { value, source: Source::Code }
+        Self { value, source: OptionSource::Code }
     }
 }
 
@@ -79,10 +79,10 @@ impl<P: TypedValueParser> TypedValueParser for Sourced<P> {
         source: ValueSource,
     ) -> Result<Self::Value, Error> {
         let value = self.0.parse_ref(command, option, text)?;
-        let of_default = || option.and_then(|option| option.get().copied()).unwrap_or(Source::Default);
+        let of_default = || option.and_then(|option| option.get().copied()).unwrap_or(OptionSource::Default);
         Ok(Given {
             value,
-            source: if source == ValueSource::DefaultValue { of_default() } else { Source::CommandLine },
+            source: if source == ValueSource::DefaultValue { of_default() } else { OptionSource::CommandLine },
         })
     }
 }

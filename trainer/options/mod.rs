@@ -33,7 +33,7 @@ pub use file::FileOptions;
 pub(crate) use file::OF_COMMAND_LINE;
 pub use final_result::Final;
 pub use flags::{FlagsAndFile, RUN, all, change, is_of_completions, is_of_teacher};
-pub use given::{Asked, Given, Source};
+pub use given::{Asked, Given, OptionSource};
 pub use groups::{
     AdapterOptions, ArithmeticOptions, Change, CompletionOptions, Completions, DeviceOptions, Division,
     DivisionOptions, Kernels, ModelOptions, OnPolicy, OnPolicyOptions, OptimizerOptions, Options, OrderOptions,

@@ -118,7 +118,7 @@ fn flags_override_the_file() {
     let options = parse_over(&FileOptions::from_toml(text).unwrap(), &flags).unwrap();
     let TeachingOptions { alpha, temperature, .. } = &options.teaching;
     let sources = [alpha.source, temperature.source, options.steps.source];
-    assert_eq!(sources, [Source::CommandLine, Source::File, Source::Default]);
+    assert_eq!(sources, [OptionSource::CommandLine, OptionSource::File, OptionSource::Default]);
     let config = options.planned().unwrap();
     assert_eq!((config.optimizer.lr, config.arithmetic.precision, config.steps()), (2e-3, Precision::Fp32, 1000));
     // Also where a flag says what the default is.

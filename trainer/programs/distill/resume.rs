@@ -9,7 +9,7 @@ use super::held_out::Scores;
 use crate::base::difference::Difference;
 use crate::base::io::IoError;
 use crate::options::schedule::Schedule;
-use crate::options::{Length, Options, RunConfig, Source, UsageError};
+use crate::options::{Length, OptionSource, Options, RunConfig, UsageError};
 use crate::run::checkpoint::{self, Saved, State};
 use crate::run::error::RunError;
 use crate::run::failure::Failure;
@@ -62,7 +62,7 @@ impl Resumed {
     pub fn compare_steps(&mut self, asked: &Options, config: &RunConfig) {
         let (was, is) = (self.saved.state.steps, config.steps());
         let sources = [Some(asked.steps.source), asked.epochs.map(|epochs| epochs.source)];
-        let by_flag = sources.contains(&Some(Source::CommandLine));
+        let by_flag = sources.contains(&Some(OptionSource::CommandLine));
         let refused = is != was && config.optimizer.schedule == Schedule::Cosine && !by_flag;
         self.steps = refused.then(|| Difference {
             name: "steps".to_owned(),
