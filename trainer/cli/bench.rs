@@ -7,13 +7,14 @@ use itertools::Itertools;
 use precast_system::files::Existing;
 use precast_system::say;
 
-use super::{help, print_as};
+use super::help;
+use super::output::print_as;
 use crate::base::load_trace::Verbose;
 use crate::base::startup_times::Startup;
 use crate::options::groups::values::{MOST_MICRO_BATCHES, MOST_STEPS, count, share};
 use crate::options::{CompletionOptions, DivisionOptions, Measurement, OnPolicyOptions, Options, UsageError};
 use crate::programs::bench::{self, GenerationBench, KernelBench, Measured, Reader, Record};
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 use crate::run::out::check_directory;
 
 #[derive(Args)]

@@ -6,14 +6,14 @@ use clap::Args;
 use precast_plan::Gemm;
 use precast_system::progress::{Progress, Unit};
 
-use super::print_as;
+use super::output::print_as;
 use crate::base::load_trace::Verbose;
 use crate::options::groups::values::frozen_format;
 use crate::options::{MostKl, WeightFormat};
 use crate::programs::compare::compare;
 use crate::programs::evaluate::Evaluation;
-use crate::programs::failure::Failure;
 use crate::run::certificate::Certificate;
+use crate::run::failure::Failure;
 use crate::run::perplexity::{Demands, Score};
 
 #[derive(Args)]

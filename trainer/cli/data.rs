@@ -4,7 +4,7 @@ use clap::Args;
 use precast_system::say;
 
 use crate::programs::data::{RowsRequest, rows};
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {

@@ -13,9 +13,9 @@ use crate::base::startup_times::Startup;
 use crate::base::stop::end_at_signal;
 use crate::options::{FlagsAndFile, ModelOptions, Options, Purpose, RUN, is_of_teacher, missing};
 use crate::programs::distill::{self, Mode};
-use crate::programs::failure::Failure;
 use crate::programs::plan::{Detail, Limit, Report, Target};
 use crate::ranks::{self, Gpus, Ranks};
+use crate::run::failure::Failure;
 use crate::run::out::Start;
 
 #[derive(Args)]

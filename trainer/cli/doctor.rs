@@ -11,7 +11,7 @@ use precast_runtime::{Device, DriverError, Rows, cuda, host, supported_capabilit
 use precast_system::{count, say};
 use serde::Serialize;
 
-use super::print_json;
+use super::output::print_json;
 use crate::device::bundle::{BundleSource, framed};
 use crate::device::fit::Fit;
 use crate::device::run_heading;
@@ -21,7 +21,7 @@ use crate::device::tuning::Tuning;
 use crate::device::{self, DeviceError, remedy, tuning};
 use crate::inputs::teacher_cache::{self, TeacherCache};
 use crate::options::{DeviceChoice, DeviceOptions, Kernels, ModelOptions, Options};
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {

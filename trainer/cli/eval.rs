@@ -7,13 +7,14 @@ use precast_system::say;
 
 use super::compare::{self, with_progress};
 use super::either::Either;
-use super::{help, print_as, print_json};
+use super::help;
+use super::output::{print_as, print_json};
 use crate::base::load_trace::Verbose;
 use crate::device::frozen::Forward;
 use crate::inputs::hub;
 use crate::programs::evaluate::{Evaluation, evaluate};
-use crate::programs::failure::Failure;
 use crate::programs::teacher_distance::distance;
+use crate::run::failure::Failure;
 use crate::run::perplexity::{Demands, Score};
 
 pub type Arguments = Either<Evaluated, What>;

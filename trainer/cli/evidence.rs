@@ -11,7 +11,7 @@ use super::doctor;
 use crate::base::notes::tell;
 use crate::options::{DeviceOptions, Options};
 use crate::programs::evidence::gather;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 use crate::run::signing::SigningKey;
 
 #[derive(Args)]

@@ -8,7 +8,7 @@ use precast_system::say;
 use crate::inputs::checkpoint::gguf::Encoding;
 use crate::inputs::hub;
 use crate::programs::export;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {

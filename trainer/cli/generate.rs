@@ -2,11 +2,11 @@
 
 use clap::Args;
 
-use super::print_as;
+use super::output::print_as;
 use crate::base::load_trace::Verbose;
-use crate::programs::failure::Failure;
 use crate::programs::generate::{Generation, answer, complete};
 use crate::ranks;
+use crate::run::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {

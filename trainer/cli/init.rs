@@ -7,12 +7,12 @@ use precast_plan::{Parameters, Precision};
 use precast_system::terminal::tell;
 use precast_system::{count, say};
 
-use super::existing;
+use super::output::existing;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::hub;
 use crate::options::groups::values::exact_precision;
-use crate::programs::failure::Failure;
 use crate::programs::init;
+use crate::run::failure::Failure;
 
 #[derive(Args)]
 #[command(group(clap::ArgGroup::new("source").required(true).args(["config", "from"])))]

@@ -8,10 +8,10 @@ use precast_kernels::Arch;
 use precast_system::{files, say};
 
 use super::doctor::features;
-use super::print_json;
+use super::output::print_json;
 use crate::device::bundle::{BundleSource, framed};
 use crate::options::Kernels;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {

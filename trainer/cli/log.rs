@@ -7,7 +7,7 @@ use std::process::Command;
 
 use clap::Args;
 
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 /// Lies beside this program in an environment of Python, else in PATH.
 const PROGRAM: &str = "precast-log";

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use precast_system::say;
 
-use super::existing;
+use super::output::existing;
 use crate::inputs::hub;
-use crate::programs::failure::Failure;
 use crate::programs::merge;
+use crate::run::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {

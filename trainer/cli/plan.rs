@@ -8,13 +8,14 @@ use precast_plan::Recipe;
 use precast_plan::chips::Chip;
 
 use super::either::Either;
-use super::{help, print_as};
+use super::help;
+use super::output::print_as;
 use crate::options::groups::values::count;
 use crate::options::{DeviceOptions, FlagsAndFile, Purpose, card, size};
-use crate::programs::failure::Failure;
 use crate::programs::generate::DecodingOptions;
 use crate::programs::plan::{Detail, GenerationReport, Limit, Report, Target};
 use crate::ranks::{MOST_RANKS, Place, Ranks};
+use crate::run::failure::Failure;
 
 pub type Arguments = Either<Planned, What>;
 

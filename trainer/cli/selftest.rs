@@ -9,7 +9,7 @@ use precast_plan::{Gemm, Precision};
 use precast_runtime::selftest::selftest;
 use precast_system::{count, say};
 
-use super::print_as;
+use super::output::print_as;
 use crate::base::load_trace::Verbose;
 use crate::device::frozen::Forward;
 use crate::device::run_heading::Heading;
@@ -18,7 +18,7 @@ use crate::options::groups::values::exact_precision;
 use crate::options::{DeviceOptions, WeightFormat};
 use crate::programs::bench::{missing, open_kernels};
 use crate::programs::decode_check::{DecodeCheck, check_decoding};
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {

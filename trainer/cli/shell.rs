@@ -11,16 +11,17 @@ use precast_kernels::Arch;
 use precast_plan::{Gemm, Precision, Recompute};
 use precast_system::{files, say};
 
+use super::command::Arguments;
 use crate::inputs::adapter::Target;
 use crate::options::schedule::Schedule;
 use crate::options::{DeviceChoice, Final, SlotChoice, WeightFormat};
-use crate::programs::failure::Failure;
 use crate::ranks::Gpus;
+use crate::run::failure::Failure;
 
 /// Prints what a shell completes.
 pub fn completions(shell: Shell) {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut completed(super::Arguments::command()), "precast", &mut script);
+    clap_complete::generate(shell, &mut completed(Arguments::command()), "precast", &mut script);
     say!("{}", String::from_utf8_lossy(&script).trim_end());
 }
 
@@ -84,7 +85,7 @@ pub fn man(directory: &Path) -> Result<(), Failure> {
         let error = std::io::Error::new(ErrorKind::AlreadyExists, "it is not empty: name a new directory");
         return Err(Failure::io("write to", directory)(error));
     }
-    let write = |aside: &Path| clap_mangen::generate_to(super::Arguments::command(), aside);
+    let write = |aside: &Path| clap_mangen::generate_to(Arguments::command(), aside);
     files::write_directory(directory, write).map_err(Failure::io("write", directory))?;
     say!("{}", directory.display());
     Ok(())

@@ -5,8 +5,8 @@ use precast_system::say;
 
 use crate::options::groups::values::{MOST_STEPS, above_zero};
 use crate::options::{Measurement, OptimizerOptions, Options, OrderOptions};
-use crate::programs::failure::Failure;
 use crate::programs::smoke::{LEAST_STEPS, smoke};
+use crate::run::failure::Failure;
 use crate::run::outcome::RunFault;
 
 #[derive(Args)]

@@ -3,8 +3,9 @@ use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 
+use super::command::Arguments;
 use super::help::{self, Names};
-use super::{Arguments, shell};
+use super::shell;
 use crate::options::{Change, change};
 
 /// Flags that messages and pages name and `precast` does not have: those of other programs, `precast-aot`, pip and docker

@@ -7,7 +7,7 @@ use precast_kernels::Arch;
 use precast_system::{built, say};
 
 use crate::device::bundle::{embedded, framed};
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 /// Lock files of which each kernel of the build is: `NAME DIGEST` of each, or none where it embeds other kernels.
 const LOCKS: Option<&str> = option_env!("PRECAST_LOCKS");

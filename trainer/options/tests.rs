@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use clap::FromArgMatches;
 use precast_plan::{Objective, Precision, Recipe, Recompute, Share};

@@ -17,8 +17,8 @@ use crate::inputs::checkpoint::{self, Checkpoint, Weights};
 use crate::inputs::data::MicroBatch;
 use crate::options::WeightFormat;
 use crate::programs::evaluate::{Evaluation, Text, batches, ids_sha256};
-use crate::programs::failure::Failure;
 use crate::run::certificate::{Certificate, Subject, Tally};
+use crate::run::failure::Failure;
 
 /// Scores documents by themselves under a model in the form that is asked for, and in an exact one.
 ///

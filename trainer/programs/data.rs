@@ -19,7 +19,7 @@ use crate::inputs::pair;
 use crate::inputs::tokenizer::Tokenizer;
 use crate::options::TextOptions;
 use crate::options::groups::values::count;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 /// Bytes of the longest character: tokens that are a part of one each are shown together.
 const MOST_BYTES: usize = 4;

@@ -13,7 +13,7 @@ use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Chunk, Corpus, Dataset, Files, MicroBatch, Packing, Reader};
 use crate::options::TextOptions;
 use crate::options::groups::values::count;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 use crate::run::perplexity::Score;
 
 /// What to score.

@@ -8,7 +8,7 @@ use super::merge::Merged;
 use crate::inputs::checkpoint::gguf::Encoding;
 use crate::inputs::checkpoint::{Checkpoint, GgufFile, Scratch, Weights};
 use crate::inputs::pair;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 use crate::run::out::check_file;
 
 /// Writes a model with its tokenizer as a GGUF file; with an adapter, the model that `precast merge` writes. Returns what is to

@@ -9,7 +9,7 @@ use crate::inputs::checkpoint::{
     Checkpoint, CheckpointError, ModelSource, Scratch, Weights, config_json, gguf, stored, write_gguf, write_model,
 };
 use crate::inputs::random::Random;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 use crate::run::out::check_directory;
 
 /// Writes a model of random weights: matrices normal with the configuration's `initializer_range`, norms one,

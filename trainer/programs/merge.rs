@@ -13,7 +13,7 @@ use safetensors::tensor::Dtype as Stored;
 use crate::base::notes::note;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{Checkpoint, ModelSource, Scratch, Weights, write_model};
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 use crate::run::out::check_directory;
 
 /// Writes the model `W + scale B A`: the sum in f32, over the rank in its order, and rounded once to the dtype of the model's own

@@ -1,7 +1,5 @@
 //! The commands, each from its start to its end.
 
-pub use crate::run::failure;
-
 pub mod bench;
 pub mod cache;
 pub mod compare;

@@ -20,7 +20,7 @@ use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::MicroBatch;
 use crate::options::{RunConfig, ShapeOptions};
 use crate::programs::bench::median;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 /// Steps whose losses make a mean, at the start and at the end.
 const MEAN_OF: usize = 5;

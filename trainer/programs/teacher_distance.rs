@@ -24,9 +24,9 @@ use crate::inputs::pair;
 use crate::inputs::teacher_cache::{Made, TeacherCache};
 use crate::options::WeightFormat;
 use crate::programs::evaluate::{Evaluation, batches, ids_sha256};
-use crate::programs::failure::Failure;
 use crate::run::certificate::{Measured, Tally};
 use crate::run::covered;
+use crate::run::failure::Failure;
 use crate::run::outcome::RunFault;
 use crate::run::perplexity::Score;
 

@@ -259,6 +259,12 @@ fn exit_code(ended: impl Iterator<Item = (Option<i32>, bool)>) -> Result<i32, Ra
     Ok(ended.into_iter().filter_map(|(code, _)| code).find(|code| *code != 0).unwrap_or(1))
 }
 
+/// True if another rank of `--gpus` prints why this one has failed.
+pub fn is_printed_by_another(error: &RankError) -> bool {
+    let own = std::env::var(RANK).ok().and_then(|rank| rank.parse().ok());
+    own.is_some_and(|own| error.is_printed_by_another(own))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

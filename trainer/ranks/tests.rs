@@ -1,5 +1,9 @@
 //! A rank that unit tests share.
 
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use super::control::Control;
 use super::*;
 
 /// A rank and its connection to another one, which says nothing.

@@ -19,15 +19,17 @@ use serde::Serialize;
 
 use super::groups;
 use super::kernel_record::KernelRecord;
+use super::open::Reader;
+use super::random_steps::RANDOM_SEEDS;
 use super::record::{Measured, Record};
-use super::{RANDOM_SEEDS, REPEATS, Reader, SAMPLES, median};
+use super::timing::{REPEATS, SAMPLES, median};
 use crate::base::record_text;
 use crate::base::startup_times::Startup;
 use crate::device::decoding::schedule::{Decoder, Row, STEPS, Sequence};
 use crate::inputs::checkpoint::Weights;
 use crate::options::{UsageError, WeightFormat};
-use crate::programs::failure::Failure;
 use crate::programs::generate::{DecoderRequest, DecodingOptions, DeviceDecoder, refuse_cublas};
+use crate::run::failure::Failure;
 
 /// The fewest rows that are measured.
 const FEW_ROWS: u32 = 8;

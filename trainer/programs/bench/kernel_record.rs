@@ -6,8 +6,8 @@ use precast_plan::chips::Peak;
 use serde::Serialize;
 
 use super::groups::Group;
-use super::{SAMPLES, median};
-use crate::programs::failure::Failure;
+use super::timing::{SAMPLES, median};
+use crate::run::failure::Failure;
 use crate::run::report::Bar;
 
 /// Launches of one kernel with one shape.

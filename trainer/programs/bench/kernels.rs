@@ -12,7 +12,7 @@ use crate::device;
 use crate::device::bundle::BundleSource;
 use crate::options::DeviceOptions;
 use crate::options::groups::values::count;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 /// Seed of the random inputs.
 const SEED: u64 = 1;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::kernel_record::{KernelRecord, PARTS, kernels_text};
 use crate::base::startup_times::{Startup, StartupRecord};
 use crate::device::seal::SealedDevice;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 use crate::run::out::check_directory;
 use crate::run::record::{DeviceRecord, MemoryRecord};
 use crate::run::report::{Bar, bars, flatten, page, table};

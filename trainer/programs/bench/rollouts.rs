@@ -11,14 +11,14 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 
+use super::open::{Reader, of_models, recorded, session};
 use super::record::{Measured, Record};
-use super::{Reader, of_models, recorded};
 use crate::base::startup_times::Startup;
 use crate::device::session::Session;
 use crate::inputs::data::Chunk;
 use crate::options::{Completions, RunConfig, UsageError};
 use crate::programs::distill::{EnqueuedStep, RolloutStep};
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 use crate::run::rollout::RolloutSums;
 
 /// A step of an on-policy run.
@@ -77,7 +77,7 @@ pub(crate) fn bench_rollouts(
         ))
         .into());
     }
-    let (mut session, vocab, ()) = super::session(config, &mut startup, reader, |_| ())?;
+    let (mut session, vocab, ()) = session(config, &mut startup, reader, |_| ())?;
     let rows = rows(config.rows_a_step(), (prompt_tokens, max_tokens), vocab);
     let mut one = |number| step(&mut session, config, &rows, number);
     one(0)?;

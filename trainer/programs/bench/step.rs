@@ -9,14 +9,16 @@ use precast_plan::training::{MICRO, UPDATE};
 use serde::Serialize;
 
 use super::compare::StepComparison;
+use super::groups;
 use super::kernel_record::KernelRecord;
+use super::open::{Bench, Reader, of_models, recorded};
 use super::record::{Measured, Record};
 use super::sweep::Sweep;
-use super::{Bench, Reader, groups, median, of_models, recorded, sample};
+use super::timing::{median, sample};
 use crate::base::startup_times::Startup;
 use crate::device::session::Session;
 use crate::options::RunConfig;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 use crate::run::report::Bar;
 
 /// A step of a configuration.

@@ -6,11 +6,12 @@ use precast_plan::estimate::floor_seconds;
 use precast_plan::{MemoryTable, PlanError, human_bytes};
 use serde::Serialize;
 
-use super::{Bench, Reader};
+use super::open::{Bench, Reader};
+use super::timing::median;
 use crate::base::startup_times::Startup;
 use crate::device::DeviceError;
 use crate::options::RunConfig;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 use crate::run::report::svg::{BLUE, GREEN, ORANGE, PURPLE, RED};
 use crate::run::report::{Axis, Chart, Series};
 
@@ -86,9 +87,9 @@ pub fn sweep(config: &RunConfig) -> Result<Sweep, Failure> {
 
 fn point(config: &RunConfig) -> Result<Point, Failure> {
     let Bench { mut session, mut steps, .. } = Bench::open(config, &mut Startup::default(), Reader::Program, |_| ())?;
-    let once = super::median(steps.time(&mut session, 1)?);
+    let once = median(steps.time(&mut session, 1)?);
     let count = ((POINT_S / once) as u64).clamp(3, config.steps().max(3));
-    let step_s = super::median(steps.time(&mut session, count)?);
+    let step_s = median(steps.time(&mut session, count)?);
     let plan = &session.plan.plan;
     let tokens =
         u64::from(config.division.grad_accum) * u64::from(config.shape.batch_size) * u64::from(config.shape.seq_len);

@@ -8,11 +8,12 @@ use precast_plan::{Build, Executor, Launch, Plan};
 use precast_system::{files, input};
 
 use super::groups::{self, Group};
-use super::{Bench, Reader, SAMPLES, median, sample};
+use super::open::{Bench, Reader};
+use super::timing::{SAMPLES, median, sample};
 use crate::base::startup_times::Startup;
 use crate::device;
 use crate::options::RunConfig;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 /// A group of launches, and the same for each variant they may have.
 struct Candidates {

@@ -17,7 +17,7 @@ use crate::device::{DeviceError, tuning};
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::teacher_cache::{Compact, Made};
 use crate::options::Patience;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 /// Batches that are computed and wait for the disk.
 pub(super) const WAITING: usize = 2;

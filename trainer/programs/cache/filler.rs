@@ -15,8 +15,8 @@ use super::engine::{Engine, WAITING};
 use super::peers::Peers;
 use super::sequences::{Contents, Sequence, each};
 use crate::inputs::teacher_cache::{CacheError, Entry, Filling, Key, Made, receive_entries, send_entries};
-use crate::programs::failure::Failure;
 use crate::ranks::RankError;
+use crate::run::failure::Failure;
 use crate::run::identity::Data;
 
 /// Bytes of rows between two points that a filling continues from.

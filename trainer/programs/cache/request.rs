@@ -132,7 +132,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::programs::failure::Failure;
+    use crate::run::failure::Failure;
 
     #[derive(Parser)]
     struct Line {

@@ -11,7 +11,7 @@ use crate::device::fit::Fit;
 use crate::device::seal::SealedDevice;
 use crate::device::upload::{Staging, Upload};
 use crate::inputs::teacher_cache::Made;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 /// A teacher that is on the device whole.
 pub(super) struct Resident<'a> {

@@ -9,7 +9,7 @@ use precast_kernels::abi::MASKED_TOKEN;
 
 use crate::inputs::data::{Chunk, DataError, Dataset};
 use crate::inputs::teacher_cache::{Key, RECORD_BYTES};
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 use crate::run::identity::Data;
 
 /// A sequence as a device is sent it.

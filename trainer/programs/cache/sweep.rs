@@ -17,7 +17,7 @@ use crate::device::upload::Upload;
 use crate::inputs::checkpoint::{Checkpoint, Scratch};
 use crate::inputs::teacher_cache::Made;
 use crate::options::Patience;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 /// A teacher of which two layers are on the device.
 pub(super) struct Sweep<'a> {

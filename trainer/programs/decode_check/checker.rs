@@ -9,7 +9,7 @@ use super::sequences::{CheckedRow, CheckedSequence};
 use super::{Compared, DecodeCheck, DifferingToken};
 use crate::device::frozen::{FrozenRequest, Opened};
 use crate::device::seal::SealedDevice;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 use crate::run::outcome::RunFault;
 
 /// Tokens of a sequence where nothing is said.

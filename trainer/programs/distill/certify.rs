@@ -15,8 +15,8 @@ use crate::device::session::Session;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{DataError, MicroBatch, Step};
 use crate::options::{MostKl, RunConfig, UsageError, WeightFormat};
-use crate::programs::failure::Failure;
 use crate::run::certificate::{Certificate, Measured, Subject, Tally, measure};
+use crate::run::failure::Failure;
 use crate::run::outcome::RunFault;
 use crate::run::record::{CertifiedBy, RunRecord, TeacherCertificate};
 

@@ -13,7 +13,7 @@ use crate::base::stop::Stop;
 use crate::device::run_models::RunModels;
 use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::inputs::data::DataError;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 /// Digests that a thread computes once, or again where it has failed.
 pub struct Digests<T, E> {

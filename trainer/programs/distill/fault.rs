@@ -6,7 +6,7 @@ use crate::device::decoding::DecodeError;
 use crate::device::session::Session;
 use crate::device::watch::{continuation, what};
 use crate::inputs::teacher_cache::CacheError;
-use crate::programs::failure::{Failure, StepFailure};
+use crate::run::failure::{Failure, StepFailure};
 
 /// Names the step of a failure of a device, of a draw or of a teacher cache, of the first its phase, and says how the run goes on. `done`
 /// steps are done.

@@ -15,8 +15,8 @@ use crate::device::session::Session;
 use crate::inputs::data::{Chunk, Dataset, MicroBatch};
 use crate::options::{Completions, OutputOptions, RunConfig};
 use crate::programs::evaluate::ids_sha256;
-use crate::programs::failure::Failure;
 use crate::ranks::{RankError, Ranks};
+use crate::run::failure::Failure;
 use crate::run::record::{RunRecord, Since};
 use crate::run::step::{HeldOutRecord, StepRecord};
 

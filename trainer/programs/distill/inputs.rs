@@ -16,7 +16,7 @@ use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::inputs::data::{Batches, Corpus, Dataset, Files, Order, Packing, PromptRule, Reader, Streams};
 use crate::inputs::pair::{self, Pair};
 use crate::options::{Completions, DataRequest, OrderOptions, RunConfig, ShapeOptions};
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 use crate::run::identity::Data;
 
 /// Checks that the teacher can teach the student, and begins to read the training data with the tokenizer of the student, or of

@@ -2,12 +2,14 @@
 
 mod begin;
 mod certify;
+mod command;
 mod digests;
 mod end;
 mod fault;
 mod held_out;
 mod hung;
 mod inputs;
+mod mode;
 mod on_policy;
 mod open;
 mod progress;
@@ -22,71 +24,7 @@ mod steps;
 mod teacher_score;
 mod wait;
 
-use std::path::PathBuf;
-
-use precast_runtime::Placement;
-
-use crate::base::notes;
-use crate::base::startup_times::Startup;
-use crate::base::stop::Stop;
-use crate::options::Options;
-use crate::programs::failure::Failure;
-use crate::ranks::{Place, Ranks};
-use crate::run::log;
-use crate::run::out::Start;
-use crate::run::rank_end;
+pub use command::{check, distill};
 pub(crate) use inputs::read;
-use open::Checked;
-use ready::ready;
+pub use mode::Mode;
 pub(crate) use rollout_steps::{EnqueuedStep, RolloutStep};
-use running::Running;
-
-/// Settings of a run besides its configuration.
-#[derive(Clone, Debug)]
-pub struct Mode {
-    /// Treatment of a run that is in the output directory.
-    pub start: Start,
-    /// The file that options were read from.
-    pub config_file: Option<PathBuf>,
-    /// Give each buffer its own allocation, for memory checkers.
-    pub placement: Placement,
-    /// Check, and write nothing.
-    pub dry_run: bool,
-    /// Place of this process among the ranks of the run.
-    pub place: Place,
-}
-
-/// Trains a model, of a teacher if there is one; writes `metrics.jsonl`, `run.json`, `run.log`, `report.html` and `student/` or
-/// `adapter/` to the output directory.
-///
-/// # Errors
-/// [`Failure`]; metrics and checkpoints written before it stay. [`Failure::Stopped`] after a signal, with a checkpoint.
-pub fn distill(asked: &Options, mode: &Mode, mut startup: Startup) -> Result<(), Failure> {
-    let stop = Stop::install()?;
-    log::hold();
-    match mode.place.rank {
-        0 => stop.answer()?,
-        _ => notes::silence(),
-    }
-    startup.end("arguments");
-    let ranks = Ranks::rendezvous(mode.place.clone(), &stop)?;
-    let ended = run(asked, mode, startup, &stop, &ranks);
-    rank_end::ended(&ranks, ended)
-}
-
-/// The run of one rank. Rank 0 has the output directory; the others write what they have of checkpoints, and nothing else.
-fn run(asked: &Options, mode: &Mode, mut startup: Startup, stop: &Stop, ranks: &Ranks) -> Result<(), Failure> {
-    let opened = Checked::of(asked, mode, &mut startup, stop, ranks)?.open(stop)?;
-    let ready = ready(opened, mode.placement, &mut startup, stop, ranks)?;
-    Running::begin(ready, startup, stop, ranks)?.steps().write()
-}
-
-/// Makes every check of a run that needs no device: of its output directory, its models, its data and, to resume, its
-/// checkpoint. Writes nothing.
-///
-/// # Errors
-/// [`Failure`], as the run itself.
-pub fn check(asked: &Options, mode: &Mode, mut startup: Startup) -> Result<(), Failure> {
-    Checked::of(asked, mode, &mut startup, &Stop::default(), &Ranks::of(&mode.place))?.say();
-    Ok(())
-}

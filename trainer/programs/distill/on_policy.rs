@@ -13,7 +13,7 @@ use crate::device::decoding::schedule::{Drawn, Sequence};
 use crate::device::session::Session;
 use crate::inputs::data::{Chunk, MicroBatch};
 use crate::options::{OnPolicy, RunConfig};
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 use crate::run::outcome::RunFault;
 use crate::run::rollout::RolloutSums;
 

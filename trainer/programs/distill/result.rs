@@ -14,9 +14,9 @@ use crate::device::session::Session;
 use crate::inputs::adapter::{Adapter, extent, fill_adapter, gathered};
 use crate::inputs::checkpoint::{Checkpoint, MODEL, ModelSource, Scratch, fill_model, stored};
 use crate::options::RunConfig;
-use crate::programs::failure::Failure;
 use crate::run::checkpoint::Saved;
 use crate::run::error::RunError;
+use crate::run::failure::Failure;
 use crate::run::outcome::RunFault;
 use crate::run::saved_tensor::SavedTensor;
 

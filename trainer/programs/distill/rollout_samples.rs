@@ -5,8 +5,8 @@ use super::samples::text;
 use crate::device::decoding::schedule::Drawn;
 use crate::device::run_models::RunModels;
 use crate::inputs::checkpoint::Checkpoint;
-use crate::programs::failure::Failure;
 use crate::ranks::Ranks;
+use crate::run::failure::Failure;
 use crate::run::samples_file::SampleLine;
 
 /// Returns a line for each completion that the student wrote for a step, of all ranks in the order of their sequences.

@@ -14,7 +14,7 @@ use crate::device::shapes::SAMPLES;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Chunk, DataError};
 use crate::options::Completions;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 use crate::run::sample::SampleRecord;
 
 /// New tokens of a sample, at most.

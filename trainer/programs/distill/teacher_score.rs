@@ -10,7 +10,7 @@ use crate::device::session::Session;
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::{DataError, MicroBatch, Step};
 use crate::options::RunConfig;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 use crate::run::record::{RunRecord, TeacherScore};
 
 /// Tokens that tell a teacher that is worse than guessing from one that meets a hard text.

@@ -9,7 +9,7 @@ use precast_system::progress::Wait;
 
 use crate::base::io::IoError;
 use crate::base::stop::Stop;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 /// A wait looks for a signal as often.
 const LOOK: Duration = Duration::from_millis(20);

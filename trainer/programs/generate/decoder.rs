@@ -10,7 +10,7 @@ use crate::device::frozen::{Forward, FrozenRequest, Opened};
 use crate::device::seal::SealedDevice;
 use crate::inputs::checkpoint::Weights;
 use crate::options::{SlotChoice, SlotsUnfit};
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 /// A generation whose device is to be opened.
 pub(crate) struct DecoderRequest<'a> {

@@ -12,8 +12,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::base::io::IoError;
-use crate::programs::failure::Failure;
 use crate::run::error::RunError;
+use crate::run::failure::Failure;
 
 /// The most that is read of a file of completions.
 const MOST_BYTES: u64 = 64 << 30;

@@ -11,7 +11,7 @@ use crate::inputs::chat::{Chat, TurnEnd};
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Corpus, DataError, Files, Packing, Prompt, Reader, beginning};
 use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 /// Sequences to write.
 pub(super) struct Sequences {

@@ -10,7 +10,7 @@ use crate::device::fit::Fit;
 use crate::device::memory::{Memory, Takes};
 use crate::device::training::Training;
 use crate::device::unfit::{Remedy, Unfit};
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 /// Comparison of a run with the memory that there is.
 #[derive(Debug, Serialize)]

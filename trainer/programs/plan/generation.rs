@@ -27,8 +27,8 @@ use crate::device::unfit::{Remedy, Unfit};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
 use crate::options::{SlotsUnfit, WeightFormat};
-use crate::programs::failure::Failure;
 use crate::programs::generate::{DecodingOptions, refuse_cublas, too_many};
+use crate::run::failure::Failure;
 
 /// Memory, kernels and steps of a generation.
 #[derive(Debug, Serialize)]

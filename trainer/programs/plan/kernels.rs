@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 use crate::device::bundle::embedded;
 use crate::device::remedy::build_command;
 use crate::options;
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 /// The kernels of a plan.
 #[derive(Debug, Serialize)]

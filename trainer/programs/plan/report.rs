@@ -24,7 +24,7 @@ use crate::device::tuning::{self, Tuning};
 use crate::inputs::teacher_cache::CacheManifest;
 use crate::options::{Division, RunConfig, ShapeOptions, WeightFormat};
 use crate::programs::bench::groups::{self, Group};
-use crate::programs::failure::Failure;
+use crate::run::failure::Failure;
 
 /// Memory, kernels and work that a run takes.
 #[derive(Debug, Serialize)]

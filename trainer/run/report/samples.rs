@@ -2,7 +2,7 @@
 
 use itertools::Itertools;
 
-use super::escaped;
+use super::page::escaped;
 use crate::run::sample::SampleRecord;
 use crate::run::samples_file::SampleLine;
 

@@ -1,6 +1,6 @@
 //! Parts that every drawing of a report shares: its width, its colors, its frame.
 
-use super::escaped;
+use super::page::escaped;
 
 /// Width of a drawing.
 pub const WIDTH: f64 = 860.0;

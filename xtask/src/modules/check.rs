@@ -29,10 +29,8 @@ pub fn modules() -> Result<()> {
 /// Returns the folders of a package's modules, by place.
 pub(super) fn folders(member: &Member) -> Result<BTreeMap<ModulePath, Arrows>> {
     let mut folders = BTreeMap::new();
-    // The trainer still has modules that use content of the `mod.rs` above them.
-    let contents = member.name != TRAINER;
     for root in &member.roots {
-        folders.extend(Package::read(root)?.folders(contents));
+        folders.extend(Package::read(root)?.folders());
     }
     Ok(folders)
 }

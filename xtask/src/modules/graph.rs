@@ -63,8 +63,8 @@ impl Package {
     }
 
     /// Returns every folder that holds modules, and the uses between these. Content of its `mod.rs` is a module of its
-    /// own, `self`, if `contents` are requested. What it re-exports belongs to the module it comes from.
-    pub fn folders(&self, contents: bool) -> BTreeMap<ModulePath, Arrows> {
+    /// own, `self`. What it re-exports belongs to the module it comes from.
+    pub fn folders(&self) -> BTreeMap<ModulePath, Arrows> {
         let folders = self.children.iter().filter(|(_, children)| !children.is_empty());
         let alone =
             |children: &BTreeSet<String>| children.iter().map(|child| (child.clone(), BTreeSet::new())).collect();
@@ -74,7 +74,7 @@ impl Package {
             for target in self.used(place, code) {
                 let common = place.iter().zip(&target).take_while(|(own, other)| own == other).count();
                 let [user, used] = [place, &target].map(|path| path.get(common).map_or("self", |name| name));
-                if user == used || !contents && [user, used].contains(&"self") {
+                if user == used {
                     continue;
                 }
                 let arrows = folders.entry(place[..common].to_vec()).or_default();
@@ -167,7 +167,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        Package::read(dir.path()).unwrap().folders(true)
+        Package::read(dir.path()).unwrap().folders()
     }
 
     fn names(circles: Vec<BTreeSet<String>>) -> Vec<String> {

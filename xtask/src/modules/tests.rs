@@ -34,7 +34,8 @@ fn a_floor_of_the_trainer_uses_those_below_it() {
     assert_eq!(modules, expected, "a module of the trainer stands on a floor");
     for (height, floor) in FLOORS.iter().enumerate() {
         let used = &arrows[*floor];
-        assert!(height == 0 || FLOORS[..height].iter().any(|below| used.contains(*below)), "{floor} uses nothing");
+        // `base` and `options` stand on other packages alone.
+        assert!(height < 2 || FLOORS[..height].iter().any(|below| used.contains(*below)), "{floor} uses nothing");
         let up: Vec<&&str> = FLOORS[height + 1..].iter().filter(|above| used.contains(**above)).collect();
         assert!(up.is_empty(), "{floor} uses {up:?} above it");
     }

@@ -1,12 +1,13 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use precast_plan::ModelConfig;
 use precast_system::files::{Aside, Existing};
 use safetensors::tensor::{Dtype as Stored, TensorView};
 use serde_json::{Value, json};
 
+use super::write::TENSORS;
 use super::*;
-use crate::checkpoint::CheckpointError;
+use crate::checkpoint::{CheckpointError, Scratch};
 
 fn model() -> ModelConfig {
     let json = json!({

@@ -6,10 +6,12 @@ use precast_plan::{Factor, ModelConfig};
 use precast_system::files::Aside;
 use safetensors::tensor::Dtype as Stored;
 
-use super::TENSORS;
 use super::config::{self, CONFIG};
 use super::layout::{Adapted, Layout, Projection};
 use crate::checkpoint::{CheckpointError, Write, write_safetensors};
+
+/// Its tensors, in an adapter's directory.
+pub(super) const TENSORS: &str = "adapter_model.safetensors";
 
 /// Writes `adapter_config.json` and `adapter_model.safetensors`, f32. `read` gives the bytes of a matrix, row by row, in parts.
 /// `base` is where the model is that the adapter is of.

@@ -14,7 +14,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{ChatSource, Conversation, Templates};
+use super::templates::Templates;
+use super::{ChatSource, Conversation};
 
 /// The first argument of a program that is such a process. The harness of tests takes it for the name of a test, and
 /// runs that.

@@ -134,3 +134,8 @@ pub(super) fn has_any(value: &Value, characters: [char; 2]) -> bool {
         _ => false,
     }
 }
+
+/// True if one of the messages is the assistant's.
+pub fn has_assistant(messages: &Value) -> bool {
+    messages.try_iter().is_ok_and(|mut all| all.any(|message| is_assistants(&message)))
+}

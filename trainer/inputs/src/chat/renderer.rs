@@ -15,7 +15,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::child::{self, COMMAND, MEMORY_BYTES, ROW_S, Row, Setup};
-use super::{ChatSource, Conversation, messages, refused};
+use super::conversation::refused;
+use super::{ChatSource, Conversation, messages};
 
 /// A model's chat template.
 pub struct ChatTemplate {

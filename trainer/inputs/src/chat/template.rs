@@ -10,7 +10,8 @@ use minijinja::value::ValueKind;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-use super::{json, marks, messages, refused};
+use super::conversation::refused;
+use super::{json, marks, messages};
 
 /// Its name in messages.
 const NAME: &str = "chat_template";

@@ -1,5 +1,8 @@
+use std::sync::Arc;
+
 use minijinja::Value;
 
+use super::templates::no_prefix;
 use super::*;
 use crate::added_tokens::AddedTokens;
 use crate::tokenizer::Tokenizer;

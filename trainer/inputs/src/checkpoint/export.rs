@@ -9,8 +9,9 @@ use precast_system::input;
 
 use super::gguf::{self, Encoding};
 use super::heads::{Interleaved, interleave};
+use super::source::Source;
 use super::write::{SENTENCEPIECE, Writing};
-use super::{Checkpoint, CheckpointError, Source, check_space, finite};
+use super::{Checkpoint, CheckpointError, check_space, finite};
 use crate::added_tokens::AddedTokens;
 use crate::tokenizer::{self, Tokenizer};
 

@@ -9,11 +9,12 @@ use safetensors::tensor::Metadata;
 use super::file::WeightFile;
 use super::kind::Kind;
 use super::store::{Tensor, Tensors};
-use super::write::GENERATION_CONFIG;
 use super::{CheckpointError, missing};
 use crate::base::impostors::{Disguise, read_text};
 use crate::base::lines::bounded;
 
+/// Settings of completions, and the tokens that end them.
+pub(super) const GENERATION_CONFIG: &str = "generation_config.json";
 /// Bytes that say how long a header is.
 const LENGTH_BYTES: u64 = 8;
 /// Headers that the library reads are no longer.

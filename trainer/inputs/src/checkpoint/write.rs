@@ -11,8 +11,11 @@ use precast_system::input;
 use precast_system::progress::{Progress, Unit};
 use safetensors::tensor::{Dtype as Stored, Metadata, TensorInfo};
 
+use super::huggingface::GENERATION_CONFIG;
 use super::kind::Kind;
-use super::{Checkpoint, CheckpointError, Fault, NotFinite, SingleFile, Source, finite, gguf};
+use super::single_file::SingleFile;
+use super::source::Source;
+use super::{Checkpoint, CheckpointError, Fault, NotFinite, finite, gguf};
 use crate::chat::TOOL_USE;
 use crate::tokenizer;
 
@@ -23,8 +26,6 @@ pub(super) const SENTENCEPIECE: &str = "tokenizer.model";
 /// Settings of the tokenizer, and the chat template.
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 const TEMPLATE: &str = "chat_template.jinja";
-/// Settings of completions, and the tokens that end them.
-pub(super) const GENERATION_CONFIG: &str = "generation_config.json";
 /// Files copied along from the model a student came from.
 const COPIED: [&str; 9] = [
     "tokenizer.json",

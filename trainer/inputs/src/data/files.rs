@@ -9,9 +9,12 @@ use std::time::SystemTime;
 use flate2::read::MultiGzDecoder;
 use precast_system::input;
 
+use super::DataError;
 use super::foreign::foreign;
-use super::{DataError, MOST_DOCUMENT_BYTES};
 use crate::base::impostors::without_mark;
+
+/// Longest document: the tokenizers library takes about sixty times its size for a while.
+pub(super) const MOST_DOCUMENT_BYTES: u64 = 256 << 20;
 
 /// The form in which a file holds data, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

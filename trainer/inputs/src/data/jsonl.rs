@@ -11,9 +11,9 @@ use serde::de::{DeserializeOwned, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::files::{DataFile, Form};
+use super::files::{DataFile, Form, MOST_DOCUMENT_BYTES};
 use super::rows::{Columns, Content, Ids, Kind, MASK_HOLDS, Part, long, no_column, no_field, wrong};
-use super::{DataError, MOST_DOCUMENT_BYTES, dialects};
+use super::{DataError, dialects};
 use crate::base::impostors::without_mark;
 
 /// Bytes that are read at once.

@@ -15,9 +15,10 @@ use ::parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type};
 use precast_system::bug;
 
 use super::cell::Cell;
+use super::files::MOST_DOCUMENT_BYTES;
 use super::json::Json;
 use super::rows::{Columns, Content, Ids, Kind, Part, long, no_column, no_field};
-use super::{DataError, MOST_DOCUMENT_BYTES, dialects, levels, pages};
+use super::{DataError, dialects, levels, pages};
 
 /// Metadata in which the library datasets describes columns.
 const FEATURES: &str = "huggingface";

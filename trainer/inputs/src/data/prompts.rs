@@ -2,6 +2,8 @@
 
 use minijinja::Value;
 
+use precast_kernels::abi::MASKED_TOKEN;
+
 use super::corpus::Corpus;
 use super::files::DataFile;
 use super::opened::{Holds, Opened};
@@ -9,7 +11,7 @@ use super::pass::check_vocabulary;
 use super::rows::{Columns, Content, Ids, Kind, Part, sequence};
 use super::source::{Row, RowPlace, Source, at_row};
 use super::tokens::Tokens;
-use super::{Chunk, DataError, MASKED_TOKEN, Packing, PromptRule};
+use super::{Chunk, DataError, Packing, PromptRule};
 use crate::tokenizer::{SpecialTokens, Tokenizer};
 
 const NO_PROMPTS: &str = "no prompts in it; is it the right file?";

@@ -1,9 +1,12 @@
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use precast_kernels::abi::MASKED_TOKEN;
 
 use super::*;
 use crate::added_tokens::AddedTokens;
-use crate::chat::{ChatSource, ChatTemplate};
-use crate::tokenizer::SpecialTokens;
+use crate::chat::{Chat, ChatSource, ChatTemplate};
+use crate::tokenizer::{SpecialTokens, Tokenizer};
 
 fn reader() -> Reader {
     Reader { vocab: 100, ..Reader::default() }

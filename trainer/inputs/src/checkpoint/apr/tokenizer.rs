@@ -8,7 +8,7 @@ use tokenizers::models::bpe::{Merges, Vocab};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{AddedToken, Tokenizer};
 
-use super::config::{Metadata, missing, refuse};
+use super::metadata::{Metadata, missing, refuse};
 use crate::checkpoint::fault::Fault;
 use crate::checkpoint::gguf::splits_as_qwen2;
 

@@ -1,16 +1,18 @@
 //! GGUF files: llama.cpp's single-file models, read as if they were Hugging Face directories.
 //!
 //! [`Gguf`] reads the file's header; weights are dequantized one tensor at a time. The format is
-//! described in ggml's `docs/gguf.md`. A file is not trusted: whatever is wrong with it is a [`Fault`], and
+//! described in ggml's `docs/gguf.md`. A file is not trusted: whatever is wrong with it is a [`Fault`](super::Fault), and
 //! nothing is allocated on the word of a length that the file's size does not bear out.
 
 mod config;
 mod container;
 mod export;
+mod file;
 mod key_values;
 mod keys;
 mod metadata;
 mod names;
+mod read;
 mod rope;
 mod shape;
 #[cfg(test)]
@@ -19,160 +21,11 @@ mod tokenizer;
 mod types;
 mod write;
 
-use std::path::Path;
-
-use precast_plan::Family;
-use tokenizers::Tokenizer;
-
-use super::fault::Fault;
-use super::file::WeightFile;
-use super::heads::Interleaved;
-use super::single_file::SingleFile;
-use super::store::{Tensor, Tensors};
 pub(super) use container::MAGIC;
-use container::{Header, Named};
 pub use export::Encoding;
 pub(super) use export::{About, Export};
-use metadata::Metadata;
+pub use file::Gguf;
 pub use shape::HeadWidth;
 pub(super) use tokenizer::{Files as TokenizerFiles, splits_as_qwen2};
 pub use write::FILE;
 pub(super) use write::{Tensor as WrittenTensor, Values, random_header, write};
-
-/// Bytes that most headers without a vocabulary fit into.
-const FIRST_HEAD_BYTES: u64 = 1 << 20;
-
-/// A GGUF file of a model of a known family, version 2 or 3, little-endian: header read, weights on disk.
-pub struct Gguf {
-    /// The first bytes of the file: metadata and more.
-    head: Vec<u8>,
-    metadata: Metadata,
-    family: &'static Family,
-    pub(super) tensors: Tensors,
-    /// What rotary frequencies are divided by, if the file has it.
-    rope_factors: Option<Named>,
-}
-
-impl Gguf {
-    /// Opens a file, reads its header and finds every tensor's place. No weights are read. The file must not be
-    /// written to for as long as the value lives.
-    ///
-    /// # Errors
-    /// [`Fault`] for a file that cannot be read, is damaged, is one of several parts, or holds another
-    /// architecture or tensors that its family does not have.
-    pub(super) fn read(path: &Path) -> Result<Self, Fault> {
-        let file = WeightFile::open(path)?;
-        let (head, Header { metadata, tensors }) = read_head(&file)?;
-        let family = config::family(&metadata)?;
-        let (factors, named): (Vec<_>, Vec<_>) =
-            tensors.into_iter().partition(|tensor| rope::is_factors(family, &tensor.name));
-        // Where they are not right, the configuration says so.
-        let heads = config::head_counts(family, &metadata).ok().filter(|_| family.gguf_interleaves_heads);
-        let tensors = Tensors {
-            files: vec![(path.to_owned(), file)],
-            list: named.into_iter().map(|named| place(family, named)).collect::<Result<_, _>>()?,
-            interleaved: heads.map(|(heads, kv_heads)| Interleaved { family, heads, kv_heads }),
-            wide: true,
-            checksum: None,
-        };
-        let rope_factors = factors.into_iter().next();
-        Ok(Self { head, metadata, family, tensors, rope_factors })
-    }
-}
-
-impl SingleFile for Gguf {
-    fn tensors(&self) -> &Tensors {
-        &self.tensors
-    }
-
-    fn tensors_mut(&mut self) -> &mut Tensors {
-        &mut self.tensors
-    }
-
-    /// The model's shape as the value of a Hugging Face `config.json`.
-    ///
-    /// Keys: `architectures`, `model_type`, `hidden_size`, `intermediate_size`, `num_hidden_layers`,
-    /// `num_attention_heads`, `num_key_value_heads`, `head_dim`, `vocab_size` (rows of the embedding),
-    /// `rope_theta`, `rms_norm_eps`, `max_position_embeddings`, `tie_word_embeddings` (there is no output
-    /// projection), `hidden_act`, `torch_dtype` (`float32`: weights are dequantized), `bos_token_id` and
-    /// `eos_token_id` where the file has them, for llama and qwen3 `attention_bias`, and `rope_scaling` of type `llama3`
-    /// where the file has the tensor `rope_freqs.weight` that scaling gives.
-    ///
-    /// # Errors
-    /// [`Fault`] for keys that are missing or of the wrong type, and for what this program does not compute:
-    /// rotary embeddings that are scaled otherwise or partial, sliding windows, values of another size than keys.
-    fn config(&self) -> Result<serde_json::Value, Fault> {
-        config::config(self)
-    }
-
-    /// The tokenizer, from the file's own metadata: `tokenizer.ggml.model` `gpt2` (byte-level BPE) or `llama`
-    /// (SentencePiece BPE with byte fallback), in the form that the model's own `tokenizer.json` has.
-    ///
-    /// Control tokens become special added tokens, user-defined ones plain added tokens. Padding of the vocabulary
-    /// (tokens marked unused) is left out. The begin token is added to encodings where
-    /// `tokenizer.ggml.add_bos_token` says so, or says nothing and the model is `llama` or splits text as Llama 3 does;
-    /// and only if the caller asks for special tokens.
-    ///
-    /// # Errors
-    /// [`Fault`] for keys that are missing, lists that do not go together, and tokenizers that are not known.
-    fn tokenizer(&self) -> Result<Tokenizer, Fault> {
-        tokenizer::tokenizer(&self.metadata, &self.head)
-    }
-
-    fn sentencepiece(&self) -> Result<Option<Vec<u8>>, Fault> {
-        tokenizer::sentencepiece(&self.metadata, &self.head)
-    }
-
-    /// True if the file has a tokenizer: converters may leave it out.
-    fn has_tokenizer(&self) -> bool {
-        tokenizer::is_there(&self.metadata)
-    }
-
-    fn token_ids(&self) -> Result<[Option<u64>; 2], Fault> {
-        let id = |key| self.metadata.integer(key);
-        Ok([id(tokenizer::BOS_KEY)?, id(tokenizer::EOS_KEY)?])
-    }
-
-    fn padding_id(&self) -> Result<Option<u64>, Fault> {
-        self.metadata.integer(tokenizer::PADDING_KEY)
-    }
-
-    fn chat_template(&self) -> Result<Option<String>, Fault> {
-        self.metadata.string(tokenizer::TEMPLATE_KEY)
-    }
-
-    fn tool_use_template(&self) -> Result<Option<String>, Fault> {
-        self.metadata.string(&format!("{}.tool_use", tokenizer::TEMPLATE_KEY))
-    }
-}
-
-/// As many bytes of a file as its header takes, or a few more, and the header.
-fn read_head(file: &WeightFile) -> Result<(Vec<u8>, Header), Fault> {
-    let mut most = FIRST_HEAD_BYTES;
-    loop {
-        let head = file.head(most)?;
-        match Header::read(&head, file.bytes) {
-            Err(Fault::Truncated { file_bytes, .. }) if file_bytes < file.bytes => {}
-            read => return Ok((head, read?)),
-        }
-        if most >= container::MOST_HEADER_BYTES {
-            return Err(Fault::damaged(format_args!("metadata and table of tensors take more than {most} bytes")));
-        }
-        most *= 16;
-    }
-}
-
-/// Finds a tensor's Hugging Face name.
-fn place(family: &Family, Named { name, offset, tensor }: Named) -> Result<(String, Tensor), Fault> {
-    if let Some(name) = names::hugging_face(family, &name) {
-        return Ok((name, tensor));
-    }
-    let reason = match &name[..] {
-        rope::FACTORS => "it scales the rotary embedding, which is supported in llama only",
-        _ => "supported are dense models without adapters",
-    };
-    Err(Fault::Wrong(format!(
-        "tensor {name} at byte {offset} has no place in a {} model that this program knows: {reason}",
-        family.gguf
-    )))
-}

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::samples::shape;
 use super::writer::Writer;
 use super::{Fault, Gguf, fault, open};
-use crate::checkpoint::Source;
 use crate::checkpoint::kind::Kind;
+use crate::checkpoint::source::Source;
 use precast_kernels::Block;
 
 const UNKNOWN_KEY: &str = "general.description";

@@ -15,7 +15,8 @@ use precast_kernels::Dtype;
 use serde_json::Value;
 
 use self::writer::Writer;
-use super::{Fault, Gguf};
+use super::Gguf;
+use crate::checkpoint::fault::Fault;
 use crate::checkpoint::single_file::SingleFile;
 use crate::checkpoint::{CheckpointError, Scratch};
 

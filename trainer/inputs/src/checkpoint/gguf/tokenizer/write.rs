@@ -9,9 +9,9 @@ use super::super::key_values::KeyValues;
 use super::super::shape::LLAMA;
 use super::byte_level::{MERGES_KEY, PRE_KEY, name_of};
 use super::json::{Added, Bpe, Json};
+use super::keys::{ADD_BOS_KEY, BOS_KEY, EOS_KEY, MODEL_KEY, PADDING_KEY, TEMPLATE_KEY};
 use super::sentencepiece::{self, PREFIX_KEY, Pieces, SCORES_KEY};
 use super::vocabulary::{Kind, TOKENS_KEY, TYPES_KEY};
-use super::{ADD_BOS_KEY, BOS_KEY, EOS_KEY, MODEL_KEY, PADDING_KEY, TEMPLATE_KEY};
 use crate::chat::ChatSource;
 use crate::checkpoint::fault::Fault;
 

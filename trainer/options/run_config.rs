@@ -1,0 +1,262 @@
+//! The configuration of a run, resolved.
+
+use std::path::{Path, PathBuf};
+
+use precast_kernels::abi::step_metrics;
+use precast_plan::decoding::MOST_SLOTS;
+use precast_plan::{ModelConfig, Objective, Recipe};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    ArithmeticOptions, Completions, DataRequest, DeviceOptions, Division, Final, Length, MostKl, OnPolicy,
+    OptimizerOptions, OrderOptions, OutputOptions, Passes, ShapeOptions, SlotChoice, TextOptions, TuningOptions,
+    UsageError, WeightFormat, cached, sources,
+};
+use crate::base::record_text;
+use crate::base::roles::{Models, Role};
+use crate::inputs::adapter::{Adapter, AdapterChoice};
+use crate::inputs::checkpoint::CheckpointError;
+use crate::inputs::data::{Summaries, path_of};
+use crate::inputs::teacher_cache::{CacheError, TeacherCache};
+
+/// A run's configuration, resolved: nothing changes it.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunConfig {
+    /// The model to learn from; none where nobody teaches.
+    #[serde(serialize_with = "record_text::path_or_none", skip_serializing_if = "Option::is_none")]
+    pub teacher: Option<PathBuf>,
+    /// The cache whose model that is, if there is one: the teacher's rows are read from it.
+    #[serde(serialize_with = "record_text::path_or_none", skip_serializing_if = "Option::is_none")]
+    pub teacher_cache: Option<PathBuf>,
+    /// Model that the cache must be of.
+    #[serde(skip)]
+    pub beside_cache: Option<PathBuf>,
+    /// The model to train.
+    #[serde(serialize_with = "record_text::path")]
+    pub student: PathBuf,
+    #[serde(serialize_with = "record_text::paths")]
+    pub data: Vec<PathBuf>,
+    /// Data to compute the loss of and not to train on.
+    #[serde(serialize_with = "record_text::paths")]
+    pub eval_data: Vec<PathBuf>,
+    /// Directory of results.
+    #[serde(serialize_with = "record_text::path")]
+    pub out: PathBuf,
+    /// Minimized by the run; with a teacher's term just where there is one.
+    #[serde(flatten)]
+    pub objective: Objective,
+    /// Training on what the student writes; none where it learns from data.
+    #[serde(flatten)]
+    pub on_policy: Option<OnPolicy>,
+    /// How it writes, where it does: to learn from that, or to be scored by it.
+    #[serde(flatten)]
+    pub completions: Option<Completions>,
+    /// Form of the teacher's weights on the device; none where nobody teaches, or a cache does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub teacher_format: Option<WeightFormat>,
+    /// Measurement of a teacher that is not exact.
+    #[serde(serialize_with = "record_text::path_or_none", skip_serializing_if = "Option::is_none")]
+    pub teacher_certificate: Option<PathBuf>,
+    /// Limit of the distance of such a teacher from the exact one; none of one that is exact.
+    #[serde(serialize_with = "record_text::display_or_none", skip_serializing_if = "Option::is_none")]
+    pub max_teacher_kl: Option<MostKl>,
+    /// Trains while the student stays as it is; none where the student trains.
+    #[serde(flatten)]
+    pub adapter: Option<AdapterChoice>,
+    /// Form on the device of the weights of a student that stays as it is; none where it trains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub student_format: Option<WeightFormat>,
+    /// True if the teacher may predict worse than guessing does.
+    pub untrained: bool,
+    /// True if the student may be its teacher.
+    pub allow_identical: bool,
+    #[serde(flatten)]
+    pub length: Length,
+    #[serde(flatten)]
+    pub shape: ShapeOptions,
+    #[serde(flatten)]
+    pub division: Division,
+    #[serde(flatten)]
+    pub optimizer: OptimizerOptions,
+    #[serde(flatten)]
+    pub arithmetic: ArithmeticOptions,
+    #[serde(flatten)]
+    pub text: TextOptions,
+    #[serde(flatten)]
+    pub order: OrderOptions,
+    #[serde(flatten)]
+    pub target: DeviceOptions,
+    #[serde(flatten)]
+    pub tuning: TuningOptions,
+    #[serde(flatten)]
+    pub output: OutputOptions,
+}
+
+impl RunConfig {
+    /// By the options' names, as a record holds it.
+    pub fn to_json(&self) -> Value {
+        // As text first: 0.1 in f32 is 0.1, and would be 0.10000000149011612 as a `Value` of its own.
+        let text = serde_json::to_string(self).expect("plain data serializes");
+        serde_json::from_str(&text).expect("JSON reads back")
+    }
+
+    /// Optimizer steps of the run.
+    ///
+    /// # Panics
+    /// If they follow from data that are not counted yet: see [`Self::over`].
+    pub fn steps(&self) -> u64 {
+        self.length.steps()
+    }
+
+    /// Returns the configuration over data of so many sequences, whose length may follow from them.
+    ///
+    /// # Errors
+    /// [`UsageError`] of more steps than a run may have.
+    pub fn over(self, sequences: u64) -> Result<Self, UsageError> {
+        Ok(Self { length: self.length.counted(sequences, self.rows_a_step())?, ..self })
+    }
+
+    /// The length of the run beside that of its data, if that is known.
+    pub fn passes(&self, data: Option<&Summaries>) -> Passes {
+        Passes::of(self.steps(), self.rows_a_step(), self.shape.seq_len, data)
+    }
+
+    /// The data that the run reads.
+    ///
+    /// # Errors
+    /// As [`sources()`].
+    pub fn data_request(&self) -> Result<DataRequest<'_>, UsageError> {
+        Ok(DataRequest {
+            sources: sources(&self.data, self.length.is_open())?,
+            held_out: &self.eval_data,
+            text: &self.text,
+            seq_len: self.shape.seq_len,
+            on_policy: self.on_policy,
+            completions: self.completions,
+        })
+    }
+
+    /// Sequences of a step.
+    pub fn sequences_a_step(&self) -> u64 {
+        u64::from(self.shape.batch_size) * u64::from(self.division.grad_accum)
+    }
+
+    /// Sequences that a rank completes at a time: those of a step; of held-out prompts it is not known how many there
+    /// are.
+    pub(crate) fn own_sequences(&self) -> u64 {
+        let of_step = || self.sequences_a_step() / u64::from(self.division.share.ranks);
+        if self.on_policy.is_some() { of_step() } else { MOST_SLOTS.into() }
+    }
+
+    /// Returns a run whose student writes into so many slots; any other as it is.
+    pub(crate) fn with_slots(&self, count: u32) -> Self {
+        let of = |completions| Completions { rollout_slots: SlotChoice::Count(count), ..completions };
+        Self { completions: self.completions.map(of), ..self.clone() }
+    }
+
+    /// Micro-batches of the data that a step takes: of on-policy runs those are prompts, one by one.
+    pub fn data_micros(&self) -> u32 {
+        if self.on_policy.is_some() { self.rows_a_step() as u32 } else { self.division.grad_accum }
+    }
+
+    /// Sequences of the data that a step takes: each of its prompts once.
+    pub fn rows_a_step(&self) -> u64 {
+        self.sequences_a_step() / self.on_policy.map_or(1, |on_policy| on_policy.group_size.into())
+    }
+
+    /// The files and directories that a run reads.
+    pub fn inputs(&self) -> Vec<&Path> {
+        let models = self.teacher.iter().chain(&self.teacher_cache).chain(&self.beside_cache).chain([&self.student]);
+        let others = self.teacher_certificate.iter().chain(&self.tuning.tuned);
+        let files = models.chain(&self.eval_data).chain(others).map(PathBuf::as_path);
+        let adapter = self.adapter.as_ref().and_then(AdapterChoice::directory);
+        let data = self.data.iter().map(|named| path_of(named));
+        files.chain(data).chain(adapter).chain(self.target.kernels.inputs()).collect()
+    }
+
+    /// The adapter that trains, of a student of this shape; none where the student trains.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where it cannot be read.
+    pub fn open_adapter(&self, student: &ModelConfig) -> Result<Option<Adapter>, CheckpointError> {
+        let open = |choice: &AdapterChoice| choice.open((&self.student, student), self.order.seed);
+        self.adapter.as_ref().map(open).transpose()
+    }
+
+    /// Checks that a cache of the teacher is of this run.
+    ///
+    /// # Errors
+    /// [`CacheError::OtherOption`].
+    pub fn check_cache(&self, cache: &TeacherCache) -> Result<(), CacheError> {
+        cache.check_shape(self.arithmetic.precision, self.shape.seq_len)?;
+        let compact = cache.manifest().made.compact;
+        match compact.and_then(|compact| cached::other_temperature(compact, self.objective)) {
+            None => Ok(()),
+            Some(values) => Err(cache.of_another_run("--temperature", values)),
+        }
+    }
+
+    /// Returns the paths of the models.
+    pub fn models(&self) -> Models<&Path> {
+        Models { teacher: self.teacher.as_deref(), student: &self.student }
+    }
+
+    /// Returns these paths as commands in messages name them.
+    pub fn model_names(&self) -> Vec<String> {
+        self.models().iter().map(|(_, path)| path.display().to_string()).collect()
+    }
+
+    /// The directory of what is trained, in the output directory.
+    pub fn result(&self) -> &'static str {
+        if self.adapter.is_some() { "adapter" } else { "student" }
+    }
+
+    /// What messages call a model of the run: the one that trains without a teacher is no student.
+    pub fn name_of(&self, role: Role) -> &'static str {
+        match (role, &self.teacher) {
+            (Role::Student, None) => "model",
+            (role, _) => role.name(),
+        }
+    }
+
+    /// What messages call that which trains: the adapter, or its model.
+    pub fn trained(&self) -> &'static str {
+        if self.adapter.is_some() { "adapter" } else { self.name_of(Role::Student) }
+    }
+
+    /// The directory of the best step's weights, where those of the last have the other.
+    pub fn best_result(&self) -> String {
+        format!("{}.best", self.result())
+    }
+
+    /// Directories that a run writes at its end, each with the step of its weights: after `done` steps, of which `best`
+    /// had the lowest held-out loss. None of a best step that is not known.
+    pub fn results(&self, done: u64, best: Option<u64>) -> Option<Vec<(String, u64)>> {
+        let result = || self.result().to_owned();
+        Some(match self.output.r#final {
+            Final::Last => vec![(result(), done)],
+            Final::Best => vec![(result(), best?)],
+            Final::Both => vec![(result(), done), (self.best_result(), best?)],
+        })
+    }
+
+    /// Returns the directory that a run that diverged leaves instead.
+    pub fn diverged(&self) -> String {
+        format!("{}.diverged", self.result())
+    }
+
+    /// The loss of a step, nats.
+    pub fn loss(&self, metrics: &step_metrics) -> f64 {
+        self.objective.loss(metrics.kd_loss.into(), metrics.ce_loss.into())
+    }
+
+    /// Returns the choices that the plan follows from.
+    pub fn recipe(&self) -> Recipe {
+        let ShapeOptions { batch_size: batch, seq_len } = self.shape;
+        let ArithmeticOptions { recompute, precision, gemm } = self.arithmetic;
+        let OptimizerOptions { weight_decay, clip, .. } = self.optimizer;
+        let objective = self.objective;
+        Recipe { batch, seq_len, precision, objective, weight_decay, clip, recompute, gemm }
+    }
+}
