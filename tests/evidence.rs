@@ -354,7 +354,7 @@ fn evidence_that_is_committed_is_what_its_page_says() {
     }
     add("two.evidence", |summary| first(summary, "").microseconds = Some(1.0));
     assert!(page(&both).concat().contains("two.evidence is a whole file"));
-    case.write("two.evidence", "{}\n{}\n");
+    case.write("two.evidence", "{}\n");
     assert!(page(&both).concat().contains("two.evidence: it is not evidence"));
 
     let committed = root().join("docs/evidence");

@@ -100,7 +100,7 @@ pub enum EvidenceError {
     #[error("it has version {0}, this program reads {VERSION}: use the program that wrote it")]
     Version(u64),
     /// The file was changed.
-    #[error("its digest is {0}, and its last line says another: it was altered or truncated")]
+    #[error("its digest is {0}, which its last line does not say: it was altered or truncated")]
     Altered(Digest),
 }
 
