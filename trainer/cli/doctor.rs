@@ -37,17 +37,17 @@ const FRAGMENTED: f64 = 0.5;
 
 /// One thing looked at.
 #[derive(Serialize)]
-pub(super) struct Finding {
-    pub(super) what: &'static str,
-    pub(super) ok: bool,
-    pub(super) found: String,
+struct Finding {
+    what: &'static str,
+    ok: bool,
+    found: String,
     /// What `--device` takes to run there.
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
     #[serde(skip)]
-    pub(super) exit_code: u8,
+    exit_code: u8,
 }
 
 impl Finding {
@@ -97,7 +97,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
 }
 
 /// Looks at the machine and its kernels, and at a run if its models are named.
-pub(super) fn examine(options: &Options) -> Vec<Finding> {
+fn examine(options: &Options) -> Vec<Finding> {
     let mut findings = Vec::new();
     let last = look(options, &mut findings);
     findings.extend(last.err());

@@ -3,13 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use precast_fatbins::evidence::{Evidence, Finding, Golden, Results, Whole};
+use precast_fatbins::evidence::Evidence;
 use precast_fatbins::{Digest, signature_path};
 use precast_system::{count, files, say};
 
-use super::doctor;
-use crate::base::notes::tell;
-use crate::options::{DeviceOptions, Options};
+use crate::options::DeviceOptions;
 use crate::programs::evidence::gather;
 use crate::run::failure::Failure;
 use crate::run::signing::SigningKey;
@@ -37,41 +35,22 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--out: {} is there already: name another file", there.display())));
     }
     let key = key.map(SigningKey::open).transpose()?;
-    let options = Options { target, ..Options::default() };
-    let evidence = gather(&options.target, seed, findings(&options), |what| tell(format_args!("{what} ...")))?;
+    let evidence = gather(&target, seed)?;
     let text = evidence.encode();
     let write = |path: &Path, bytes: &[u8]| files::write_whole(path, bytes).map_err(Failure::io("write", path));
     write(&out, text.as_bytes())?;
     if let Some(key) = key {
         write(&signature_path(&out), key.sign(text.as_bytes())?.as_bytes())?;
     }
-    let Evidence { chip, note, golden, .. } = &evidence;
-    let Results::Whole(Whole { loads, checks, .. }) = &evidence.results else { unreachable!("it is whole") };
-    say!("{} ({}), {}", chip.name, chip.arch, count(loads.len(), "kernel"));
+    let (faults, Evidence { chip, note, kernels, golden, .. }) = (evidence.faults(), &evidence);
+    say!("{} ({}), {}", chip.name, chip.arch, count(kernels.len(), "kernel"));
     note.iter().for_each(|note| say!("note: {note}"));
-    let faults: Vec<&String> = checks.iter().filter_map(|check| check.fault.as_ref()).collect();
     faults.iter().for_each(|fault| say!("FAIL  {fault}"));
-    say!("{} checked", count(checks.len(), "launch"));
-    for Golden { case, precision, fault, .. } in golden {
-        say!("{case}, {precision}: {}", fault.as_deref().unwrap_or("as it must be"));
-    }
-    say!("sha256 {}", Digest::of(text.as_bytes()));
-    let untrue = golden.iter().filter(|golden| golden.fault.is_some() && !golden.losses.is_empty()).count();
-    match faults.len() + untrue {
+    let launches = kernels.values().map(|kernel| kernel.launches.len()).sum();
+    let checked = format!("{} and {}", count(launches, "launch"), count(golden.len(), "training run"));
+    say!("{checked} checked\nsha256 {}", Digest::of(text.as_bytes()));
+    match faults.len() {
         0 => Ok(()),
-        failed => {
-            let checked = checks.len() + golden.len();
-            Err(Failure::Kernels(format!("{failed} of {checked} kernel checks failed on {}", chip.name)))
-        }
+        failed => Err(Failure::Kernels(format!("{failed} of {checked} failed on {}", chip.name))),
     }
-}
-
-/// What doctor says of the machine. Of what is bad about kernels no more than that: a message may name a path.
-fn findings(options: &Options) -> Vec<Finding> {
-    let of = |finding: doctor::Finding| Finding {
-        what: finding.what.to_owned(),
-        ok: finding.ok,
-        found: if finding.exit_code == 3 { "BAD".to_owned() } else { finding.found },
-    };
-    doctor::examine(options).into_iter().map(of).collect()
 }

@@ -1,12 +1,7 @@
-//! Evidence of a chip's results: a line of JSON, and a line with its digest. The repository keeps it in short.
+//! Evidence of a chip's results: a line of JSON, and a line with its digest.
 
+mod launch;
 mod record;
-mod sketch;
-mod summary;
 
-pub use record::{
-    Check, Chip, Evidence, EvidenceError, Finding, Golden, KernelSummary, Launch, Loaded, MOST_BYTES, Output,
-    PRECISIONS, Program, Results, Timing, VERSION, Whole,
-};
-pub use sketch::Sketch;
-pub use summary::{Faulty, short};
+pub use launch::{Launch, short};
+pub use record::{Chip, Evidence, EvidenceError, Golden, Kernel, MOST_BYTES, PRECISIONS, Program, VERSION};

@@ -3,17 +3,14 @@
 //! this project's golden cases.
 
 use precast_fatbins::evidence::Golden;
-use precast_plan::{
-    Adapters, DecodeRequest, Formats, GenerationPlan, ModelConfig, Objective, Plan, Precision, Recipe, Sampling, Slots,
-    Student, TrainingPlan, TrainingRequest,
-};
-use precast_runtime::{Device, LoadError};
-use precast_system::count;
+use precast_plan::{Plan, Precision};
+use precast_runtime::Device;
 
 use crate::base::roles::Models;
+use crate::device::DeviceError;
 use crate::device::run_models::RunModels;
 use crate::device::session::Session;
-use crate::device::{self, DeviceError};
+use crate::device::training::Training;
 use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::MicroBatch;
 use crate::inputs::random::Random;
@@ -22,8 +19,6 @@ use crate::options::{DeviceOptions, Options, RunConfig, ShapeOptions, UsageError
 const MODEL: &str = include_str!("smollm2-135m.json");
 const CASE: &str = "smollm2-135m, 2 layers teach 1, 4 steps of 2 x 32 tokens";
 const VOCAB: u32 = 512;
-const TEACHER_LAYERS: u32 = 2;
-const STUDENT_LAYERS: u32 = 1;
 const BATCH: u32 = 2;
 const SEQ_LEN: u32 = 32;
 const LR: f64 = 1e-4;
@@ -31,18 +26,16 @@ const LR: f64 = 1e-4;
 /// The loss of each step, as the host references compute it in fp32.
 const LOSSES: [f64; 4] = [3.865123927593231, 3.253772735595703, 2.675154983997345, 2.1509125530719757];
 
-/// Returns the tolerance of a loss, as a share of it: what golden cases allow of losses in fp32, and of divergences in
-/// bf16.
-fn gate(precision: Precision) -> f64 {
-    if precision == Precision::Fp32 { 2e-5 } else { 3e-3 }
-}
-
-/// A model of the case.
-fn model(layers: u32, seed: u64) -> Random {
-    let mut config: serde_json::Value = serde_json::from_str(MODEL).expect("a built-in model");
-    config["num_hidden_layers"] = layers.into();
-    config["vocab_size"] = VOCAB.into();
-    Random::new(&config.to_string(), seed).expect("a built-in model").0
+/// Returns the models of the case, with random weights.
+fn models() -> RunModels<Box<dyn Weights>> {
+    let model = |layers: u32, seed| -> Box<dyn Weights> {
+        let mut config: serde_json::Value = serde_json::from_str(MODEL).expect("a built-in model");
+        config["num_hidden_layers"] = layers.into();
+        config["vocab_size"] = VOCAB.into();
+        Box::new(Random::new(&config.to_string(), seed).expect("a built-in model").0)
+    };
+    let models = Models { teacher: Some(model(2, 1)), student: model(1, 2) };
+    RunModels { models, adapter: None, same_files: false, cache: None }
 }
 
 fn config(target: &DeviceOptions, precision: Precision) -> Result<RunConfig, UsageError> {
@@ -55,70 +48,37 @@ fn config(target: &DeviceOptions, precision: Precision) -> Result<RunConfig, Usa
     options.planned()
 }
 
-/// Plans the launches of the case in bf16 on a device, those of its student where it generates, and those of an
-/// on-policy run.
+/// Plans the case in bf16 on a device.
 ///
 /// # Errors
 /// [`DeviceError`] where no build serves the device.
-pub(super) fn plan(device: &Device) -> Result<Plan, DeviceError> {
-    let recipe = config(&Options::default().target, Precision::Bf16)?.recipe();
-    let [teacher, student]: [ModelConfig; 2] =
-        [TEACHER_LAYERS, STUDENT_LAYERS].map(|layers| model(layers, 0).config().clone());
-    let (dense, arch) = (Formats::dense(), device::rows(device)?.launches);
-    let slots = Slots { count: 1, seq_len: SEQ_LEN };
-    let decode = DecodeRequest { slots, sampling: Sampling::PLAIN };
-    let request = TrainingRequest::new(&student, &recipe, arch).taught_by(Some((&teacher, &dense)));
-    let TrainingPlan { mut plan, .. } = TrainingPlan::new(request)?;
-    let objective = Objective::Distill { alpha: 1.0, temperature: 1.0, beta: 1.0 };
-    let recipe = Recipe { objective, ..recipe };
-    let on_policy = TrainingRequest { recipe, decode: Some(decode), on_policy: true, ..request };
-    let student = Student { config: &student, formats: &dense, adapters: &Adapters::none() };
-    let generation = GenerationPlan::new(student, decode, Precision::Bf16, arch)?;
-    // Kernels are found by it, and nothing else.
-    plan.phases.extend([TrainingPlan::new(on_policy)?.plan, generation.plan].into_iter().flat_map(|plan| plan.phases));
-    Ok(plan)
+pub(super) fn plan(target: &DeviceOptions, device: &Device) -> Result<Plan, DeviceError> {
+    let config = config(target, Precision::Bf16)?;
+    Ok(Training::fit_device(&models().shapes(), &config, device)?.plan.plan)
 }
 
 /// Trains the case in each precision.
 ///
 /// # Errors
-/// [`DeviceError`] of the device; what came of the runs, and kernels that are missing, are in the result.
+/// [`DeviceError`] of the device; what came of the runs is in the result.
 pub(super) fn run(target: &DeviceOptions) -> Result<Vec<Golden>, DeviceError> {
-    [Precision::Fp32, Precision::Bf16].into_iter().map(|precision| one(target, precision)).collect()
+    // The tolerance of a loss, as a share: that of golden cases, in fp32 for losses and in bf16 for divergences.
+    let gates = [(Precision::Fp32, 2e-5), (Precision::Bf16, 3e-3)];
+    gates.into_iter().map(|(precision, gate)| one(target, precision, gate)).collect()
 }
 
-fn one(target: &DeviceOptions, precision: Precision) -> Result<Golden, DeviceError> {
-    let gate = gate(precision);
-    let (fault, losses) = match losses(&config(target, precision)?) {
-        Ok(losses) => (fault(&losses, gate), losses),
-        Err(error) => (Some(missing(&error).ok_or(error)?), Vec::new()),
-    };
-    Ok(Golden { case: CASE.to_owned(), precision: precision.to_string(), losses, gate, fault })
-}
-
-/// That a run needs kernels which are not there; no path of a bundle is in it.
-fn missing(error: &DeviceError) -> Option<String> {
-    let load = match error {
-        DeviceError::Load(error) => error,
-        DeviceError::NotInBundle { error, .. } => error,
-        _ => return None,
-    };
-    let LoadError::Missing(coverage) = load else { return None };
-    Some(format!("it did not run: {} are not in the bundle", count(coverage.missing.len(), "of its kernels")))
-}
-
-fn losses(config: &RunConfig) -> Result<Vec<f64>, DeviceError> {
-    let model = |layers, seed| -> Box<dyn Weights> { Box::new(model(layers, seed)) };
-    let models = Models { teacher: Some(model(TEACHER_LAYERS, 1)), student: model(STUDENT_LAYERS, 2) };
-    let mut session = Session::of(&RunModels { models, adapter: None, same_files: false, cache: None }, config)?;
+fn one(target: &DeviceOptions, precision: Precision, gate: f64) -> Result<Golden, DeviceError> {
+    let config = config(target, precision)?;
+    let mut session = Session::of(&models(), &config)?;
     let batch = batch();
-    let steps = 0..LOSSES.len() as u64;
-    let losses = steps.map(|step| {
+    let steps = (0..LOSSES.len() as u64).map(|step| {
         session.micro(&batch, (1.0 / f64::from(batch.counted)) as f32, 0)?;
         let ticket = session.update(step, LR)?;
         Ok(config.loss(&session.metrics(ticket)?.0))
     });
-    losses.collect()
+    let losses = steps.collect::<Result<Vec<f64>, DeviceError>>()?;
+    let (case, precision) = (CASE.to_owned(), precision.to_string());
+    Ok(Golden { case, precision, fault: fault(&losses, gate), losses, gate })
 }
 
 /// The tokens of every step.
@@ -144,12 +104,6 @@ fn fault(losses: &[f64], gate: f64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use precast_plan::decoding::PREFILL;
-    use precast_plan::keys;
-    use precast_plan::training::MICRO;
-    use precast_runtime::Driver;
-    use precast_runtime::sim::{Faults, Sim};
-
     use super::*;
     use crate::options::DeviceChoice;
 
@@ -162,20 +116,6 @@ mod tests {
         }
         // It learns: losses that do not move would say nothing of gradients.
         const { assert!(LOSSES[3] < 0.99 * LOSSES[0]) };
-    }
-
-    /// A bundle that lacks a kernel of any of them is not the one that a device's evidence is of.
-    #[test]
-    fn kernels_are_found_by_training_generation_and_rollouts() {
-        let sim = Sim::new(Faults::default());
-        let plan = plan(sim.device()).unwrap();
-        let names: Vec<&str> = plan.phases.iter().map(|phase| phase.name.as_str()).collect();
-        assert_eq!(names.iter().filter(|name| **name == MICRO).count(), 2);
-        assert_eq!(names.iter().filter(|name| **name == PREFILL).count(), 2);
-        let keys: Vec<String> = keys(&plan).iter().map(|pair| pair.key.to_string()).collect();
-        for start in ["sample.score{", "sample{", "head.distill{reverse=false", "head.distill{reverse=true"] {
-            assert!(keys.iter().any(|key| key.starts_with(start)), "{start}: {keys:?}");
-        }
     }
 
     #[test]

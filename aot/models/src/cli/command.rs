@@ -34,7 +34,7 @@ enum Command {
     Diff(diff::Arguments),
     /// Compare the results of two chips per key, from the files of `precast evidence`
     CompareEvidence(compare_evidence::Arguments),
-    /// Summarize a file of `precast evidence` for the repository: digests and norms, 130 KB
+    /// Drop from a file of `precast evidence` what is not compared, for the repository
     SummarizeEvidence(summarize_evidence::Arguments),
     /// Sign a file so that `minisign -V` and a trainer with the trusted key accept it
     Sign(sign::Arguments),

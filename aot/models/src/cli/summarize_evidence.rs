@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use precast_fatbins::evidence::Results;
 use precast_system::{count, say};
 
 use super::compare_evidence;
@@ -22,16 +21,13 @@ pub struct Arguments {
     trusted: Trusted,
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { file, out, trusted } = arguments;
+pub fn run(Arguments { file, out, trusted }: &Arguments) -> Result<(), Failure> {
     if out.exists() {
         return Err(Failure::Exists(out.clone()));
     }
     let summary = compare_evidence::read(file, &trusted.keys()?)?.summary();
-    let summary = summary.map_err(|error| Failure::Evidence { path: file.clone(), reason: error.to_string() })?;
-    let Results::Summary { kernels } = &summary.results else { unreachable!("it was made short") };
     let text = summary.encode();
     write(out, text.as_bytes())?;
-    say!("{}: {}, {} bytes", out.display(), count(kernels.len(), "kernel"), text.len());
+    say!("{}: {}, {} bytes", out.display(), count(summary.kernels.len(), "kernel"), text.len());
     Ok(())
 }

@@ -160,7 +160,7 @@ pub(super) fn distance(format: Format, out: &[u8], reference: &[u8], tolerance: 
 }
 
 /// Decodes elements; of blocks, which are only read, returns their bytes.
-fn floats(format: Format, bytes: &[u8]) -> Vec<f64> {
+pub fn floats(format: Format, bytes: &[u8]) -> Vec<f64> {
     match format {
         Format::Dense(Dtype::F32) => elements::<f32>(bytes).map(f64::from).collect(),
         Format::Dense(Dtype::Bf16) => elements::<bf16>(bytes).map(f64::from).collect(),

@@ -5,4 +5,4 @@ mod distance;
 mod draw;
 
 pub use case::Case;
-pub use distance::{Distance, Mismatch, OutputFault, POISON};
+pub use distance::{Distance, Mismatch, OutputFault, POISON, floats};

@@ -7,7 +7,7 @@ use precast_fatbins::evidence::{self, Evidence};
 use precast_fatbins::{TrustedKey, signature_path};
 use precast_system::{count, input, say};
 
-use super::comparison::{Comparison, compare};
+use super::comparison::compare;
 use super::verdict::Verdict;
 use crate::cli::failure::Failure;
 use crate::cli::io::print_json;
@@ -29,33 +29,20 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let keys = arguments.trusted.keys()?;
     let (a, b) = (read(&arguments.a, &keys)?, read(&arguments.b, &keys)?);
-    let compared = compare([&a, &b])?;
-    let apart = compared.keys.values().chain(compared.golden.values());
-    let apart = apart.filter(|verdict| matches!(verdict, Verdict::Apart { .. })).count();
+    let verdicts = compare([&a, &b])?;
+    let apart = verdicts.values().filter(|verdict| matches!(verdict, Verdict::Apart { .. })).count();
+    let missing = verdicts.values().filter(|verdict| **verdict == Verdict::Missing).count();
     if arguments.json {
-        print_json(&compared);
+        print_json(&verdicts);
     } else {
-        let Comparison { chips: [a, b], notes, keys, golden, alone, other_sources, missing } = &compared;
-        say!("A: {a}\nB: {b}");
-        notes.iter().for_each(|note| say!("note: {note}"));
-        for (what, verdict) in keys.iter().chain(golden) {
-            say!("{verdict:<40}  {what}", verdict = verdict.to_string());
+        for (side, Evidence { chip, note, .. }) in [("A", &a), ("B", &b)] {
+            say!("{side}: {} ({}, {} host)", chip.name, chip.arch, chip.host);
+            note.iter().for_each(|note| say!("note: {side}: {note}"));
         }
-        other_sources.iter().for_each(|key| say!("{:<40}  {key}", "not compared: other sources"));
-        missing.iter().for_each(|what| say!("{:<40}  {what}", "not compared: missing"));
-        let norms = keys.values().filter(|verdict| matches!(verdict, Verdict::Norms { .. })).count();
-        say!(
-            "{} and {} compared, {apart} apart, {norms} by their norms alone; not compared: {} of other sources, {} in A alone, \
-             {} in B alone, {} missing",
-            count(keys.len(), "key"),
-            count(golden.len(), "training run"),
-            other_sources.len(),
-            alone[0],
-            alone[1],
-            missing.len()
-        );
+        verdicts.iter().for_each(|(what, verdict)| say!("{:<40}  {what}", verdict.to_string()));
+        say!("{}: {apart} apart, {missing} missing", count(verdicts.len(), "result"));
     }
-    match (apart, compared.missing.len()) {
+    match (apart, missing) {
         (0, 0) => Ok(()),
         (0, missing) => Err(Failure::Missing(missing)),
         (apart, _) => Err(Failure::Apart(apart)),

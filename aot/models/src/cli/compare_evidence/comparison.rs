@@ -2,90 +2,53 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use precast_fatbins::evidence::Evidence;
+use precast_fatbins::evidence::{Evidence, PRECISIONS};
 use precast_system::count;
-use serde::Serialize;
 
-use super::kernels::{self, Kernel};
+use super::kernels::{key, missing, of_key};
 use super::verdict::Verdict;
-use super::{golden, launches};
 use crate::cli::failure::Failure;
 
-/// Verdicts on two files.
-#[derive(Serialize)]
-pub(super) struct Comparison {
-    pub chips: [String; 2],
-    pub notes: Vec<String>,
-    pub keys: BTreeMap<String, Verdict>,
-    pub golden: BTreeMap<String, Verdict>,
-    /// Number of keys only in the first file and only in the second.
-    pub alone: [usize; 2],
-    /// Shared keys whose kernels have different or unknown sources.
-    pub other_sources: Vec<String>,
-    /// Expected results that either file lacks.
-    pub missing: Vec<String>,
+/// Returns verdicts by key, by training run, and by result that a file lacks.
+pub(super) fn compare(files: [&Evidence; 2]) -> Result<BTreeMap<String, Verdict>, Failure> {
+    let [a, b] = files;
+    if a.seed != b.seed {
+        return Err(Failure::Incomparable(format!("their inputs differ: seeds {} and {}", a.seed, b.seed)));
+    }
+    let names: BTreeSet<&str> = a.kernels.keys().chain(b.kernels.keys()).map(String::as_str).collect();
+    let keys: BTreeSet<&str> = names.iter().map(|name| key(name)).collect();
+    let mut verdicts: BTreeMap<String, Verdict> =
+        keys.into_iter().map(|key| (key.to_owned(), of_kernels(key, files))).collect();
+    if verdicts.values().all(|verdict| *verdict == Verdict::OtherSources) {
+        let reason = "no kernel of both is of the same sources: take evidence with this program";
+        return Err(Failure::Incomparable(reason.to_owned()));
+    }
+    for (file, side) in [(a, "A"), (b, "B")] {
+        let samples = names.iter().map(|name| (missing(file, name), name)).filter(|(missing, _)| *missing > 0);
+        let samples = samples.map(|(missing, name)| format!("{side}: {} of {name}", count(missing, "sample")));
+        let runs = PRECISIONS.into_iter().filter(|precision| file.run(precision).is_none());
+        let lacks = samples.chain(runs.map(|precision| format!("{side}: the training run in {precision}")));
+        verdicts.extend(lacks.map(|what| (what, Verdict::Missing)));
+    }
+    let runs = PRECISIONS.into_iter().filter_map(|precision| Some((a.run(precision)?, b.run(precision)?)));
+    verdicts.extend(runs.map(|(a, b)| (format!("{}, {}", a.case, a.precision), Verdict::of_runs(a, b))));
+    Ok(verdicts)
 }
 
-pub(super) fn compare(files: [&Evidence; 2]) -> Result<Comparison, Failure> {
-    let [seed_a, seed_b] = files.map(|file| file.seed);
-    if seed_a != seed_b {
-        return Err(Failure::Incomparable(format!("their inputs differ: seeds {seed_a} and {seed_b}")));
+/// Compares the launches of a key: those of variants that both have, else all of the same sources.
+fn of_kernels(key: &str, files: [&Evidence; 2]) -> Verdict {
+    let [one, other] = files.map(|file| of_key(file, key));
+    let pairs = one.iter().flat_map(|a| other.iter().map(move |b| (a, b)));
+    let mut pairs: Vec<_> = pairs.filter(|(a, b)| a.source == b.source).collect();
+    if pairs.iter().any(|(a, b)| a.name == b.name) {
+        pairs.retain(|(a, b)| a.name == b.name);
     }
-    let all = files.map(kernels::of);
-    let launched = all.each_ref().map(|kernels| {
-        let mut keys: BTreeMap<&str, Vec<&Kernel<'_>>> = BTreeMap::new();
-        for kernel in kernels.values().filter(|kernel| !kernel.launches.is_empty()) {
-            keys.entry(kernel.key()).or_default().push(kernel);
-        }
-        keys
+    let verdicts = pairs.into_iter().flat_map(|(a, b)| {
+        let faults = a.kernel.faults.iter().chain(&b.kernel.faults).map(Verdict::apart);
+        let both = a.kernel.launches.iter().flat_map(|one| b.kernel.launches.iter().map(move |other| (one, other)));
+        let both = both.filter(|(one, other)| one.0 == other.0);
+        faults.chain(both.map(|(one, other)| Verdict::of_launches(key, one, other)))
     });
-    let both: BTreeSet<&str> = launched[0].keys().filter(|key| launched[1].contains_key(*key)).copied().collect();
-    if both.is_empty() {
-        return Err(Failure::Incomparable("no kernel was checked on both".to_owned()));
-    }
-    let (mut keys, mut other_sources) = (BTreeMap::new(), Vec::new());
-    for key in &both {
-        let [one, other] = comparable(launched.each_ref().map(|kernels| &*kernels[key]));
-        let is_comparable = !one.is_empty() && !other.is_empty();
-        match is_comparable.then(|| launches::of_key(key, &one, &other)).flatten() {
-            Some(verdict) => drop(keys.insert((*key).to_owned(), verdict)),
-            None => other_sources.push((*key).to_owned()),
-        }
-    }
-    let named = || files.into_iter().zip(["A", "B"]);
-    let said = named().flat_map(|(file, name)| file.note.iter().map(move |note| format!("{name}: {note}")));
-    let sources = all.iter().zip(["A", "B"]).map(|(kernels, name)| {
-        let current = kernels.values().filter(|kernel| kernel.is_current).count();
-        format!("{name}: {current} of {} are of this program's sources", count(kernels.len(), "kernel"))
-    });
-    let notes: Vec<String> = said.chain(sources).collect();
-    if keys.is_empty() {
-        return Err(Failure::Incomparable(format!(
-            "no kernel of both is of the same sources ({}): take evidence with this program",
-            notes.join("; ")
-        )));
-    }
-    let missing = named().enumerate().flat_map(|(at, (file, name))| {
-        let samples = kernels::missing(name, &file.chip.arch, &all[at], &all[1 - at]);
-        samples.into_iter().chain(golden::missing(name, file, files))
-    });
-    Ok(Comparison {
-        chips: files.map(|file| format!("{} ({}, {} host)", file.chip.name, file.chip.arch, file.chip.host)),
-        notes,
-        keys,
-        golden: golden::compare(files),
-        alone: launched.each_ref().map(|kernels| kernels.len() - both.len()),
-        other_sources,
-        missing: missing.collect(),
-    })
-}
-
-/// Selects the kernels of a key whose results must agree: shared ones with the same sources, or, if the chips run
-/// different variants, those of this program's sources.
-fn comparable<'k, 'a>(kernels: [&[&'k Kernel<'a>]; 2]) -> [Vec<&'k Kernel<'a>>; 2] {
-    [(0, 1), (1, 0)].map(|(own, other)| {
-        let same = |kernel: &Kernel<'_>| kernels[other].iter().find(|other| other.name == kernel.name);
-        let is_taken = |kernel: &&&Kernel<'_>| same(kernel).map_or(kernel.is_current, |same| kernel.is_one_with(same));
-        kernels[own].iter().filter(is_taken).copied().collect()
-    })
+    let worst = verdicts.reduce(|one, other| if other > one { other } else { one });
+    worst.unwrap_or(Verdict::OtherSources)
 }
