@@ -290,7 +290,8 @@ fn no_byte_whose_checksums_hold_brings_a_panic() {
             damaged[at] = byte;
             seal(&mut damaged);
             fs::write(&path, &damaged).unwrap();
-            // Either is right: a byte of a weight damages nothing that can be told. What is before them says the rest, too.
+            // Either is right: a byte of a weight damages nothing that can be told. What is before them says the rest,
+            // too.
             let _ = if at < data { exercise(&path) } else { read_all(&path).map(drop) };
         }
     }

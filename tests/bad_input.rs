@@ -1,5 +1,5 @@
-//! Bad input: a typed error with location and remedy, the right exit code, no panic, nothing half-written. Most of it is in
-//! the transcripts of tests/refusals.
+//! Bad input: a typed error with location and remedy, the right exit code, no panic, nothing half-written. Most of it
+//! is in the transcripts of tests/refusals.
 
 use std::os::unix::fs::symlink;
 

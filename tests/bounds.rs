@@ -169,7 +169,8 @@ proptest! {
     #[test]
     fn configurations_are_planned_or_refused(
         sizes in prop::collection::vec((prop::sample::select(SIZES.split(' ').collect::<Vec<_>>()), size()), 0..4),
-        fields in prop::collection::vec((prop::sample::select(FIELDS.split(' ').collect::<Vec<_>>()), anything()), 0..2),
+        fields in prop::collection::vec((prop::sample::select(FIELDS.split(' ').collect::<Vec<_>>()), anything()),
+            0..2),
         family in prop::sample::select(vec!["llama", "qwen2", "qwen3"]),
         (batch, seq_len) in (0..5u32, prop_oneof![0..70u32, Just(1 << 12), Just(u32::MAX)]),
         recompute in prop::sample::select(&Recompute::ALL[..]),

@@ -1,5 +1,5 @@
-//! Conversations under real chat templates: text, token ids and what counts, as transformers has them. `tests/chat/make.py` says where
-//! the templates come from.
+//! Conversations under real chat templates: text, token ids and what counts, as transformers has them.
+//! `tests/chat/make.py` says where the templates come from.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Runs of several ranks whose GPUs copy from each other's memory, or whose NCCL moves bytes, under stand-ins for both: streams are
-//! threads, memory is shared between processes, and kernels are their host references, so that every byte of a run on CUDA's own
-//! path counts.
+//! Runs of several ranks whose GPUs copy from each other's memory, or whose NCCL moves bytes, under stand-ins for both:
+//! streams are threads, memory is shared between processes, and kernels are their host references, so that every byte
+//! of a run on CUDA's own path counts.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
@@ -20,8 +20,8 @@ pub struct Host {
     address: String,
 }
 
-/// As many GPUs as a test may want. What a stream is asked for begins a little later, by chance, so that ranks and streams come
-/// into many orders.
+/// As many GPUs as a test may want. What a stream is asked for begins a little later, by chance, so that ranks and
+/// streams come into many orders.
 const LATE: [(&str, &str); 3] =
     [("PRECAST_FAKE_GPUS", "4"), ("PRECAST_FAKE_INTEGRATED", "0"), ("PRECAST_FAKE_DELAY_US", "300")];
 
@@ -106,8 +106,8 @@ fn reason(out: &Path) -> String {
 const BY: [(&str, &str); 2] =
     [("copies", "by copy engines"), ("nccl", "by NCCL 2.28.3, since rank 0: PRECAST_EXCHANGE is nccl")];
 
-/// A layer's weights are sent while the layer before computes on another stream, and so are streams copied to host memory and back:
-/// whatever comes first, no byte is another.
+/// A layer's weights are sent while the layer before computes on another stream, and so are streams copied to host
+/// memory and back: whatever comes first, no byte is another.
 #[test]
 fn a_sweep_has_the_same_bytes_whichever_stream_is_late() {
     skip_if!(has_driver() || lacks_compiler());

@@ -183,7 +183,8 @@ proptest! {
 
     #[test]
     fn keys_requested_at_run_time_are_those_enumerated_at_build_time(
-        mut teacher in model(), student in model(), batch in 1u32..3, seq_len in prop_oneof![1u32..12, Just(4), Just(8)], accum in 1u32..3,
+        mut teacher in model(), student in model(), batch in 1u32..3, seq_len in prop_oneof![1u32..12, Just(4),
+            Just(8)], accum in 1u32..3,
     ) {
         teacher.vocab = teacher.vocab.max(student.vocab);
         let built = build_keys(&[teacher.clone(), student.clone()], Arch::Sim);
@@ -206,9 +207,11 @@ proptest! {
             // A student learns from the most likely tokens of a cache.
             if recipe.objective.has_teacher() {
                 let top = TopTokens { vocab: student.vocab, keep: 1, temperature: 2.0 };
-                let filling = HiddenPlan::new((&teacher, &formats), (batch, seq_len), (recipe.precision.exact(), Some(top)), Arch::Sim);
+                let filling = HiddenPlan::new((&teacher, &formats), (batch, seq_len), (recipe.precision.exact(),
+                    Some(top)), Arch::Sim);
                 requested.extend(keys(&filling.unwrap().plan).into_iter().map(|pair| pair.key));
-                let compact = TrainingRequest::new(&student, &recipe, Arch::Sim).taught_by(Some(Teacher::Known { keep: 1 }));
+                let compact = TrainingRequest::new(&student, &recipe, Arch::Sim).taught_by(Some(Teacher::Known {
+                    keep: 1 }));
                 let training = planned(compact);
                 requested.extend(training.iter().flat_map(|training| keys(&training.plan)).map(|pair| pair.key));
             }
@@ -223,14 +226,16 @@ proptest! {
             let whole = Student { config: &student, formats: &formats, adapters: &adapters };
             let several = Share { replicas: 4, ranks: 2, rank: 0 };
             let own = recipe.objective.has_teacher().then_some(Teacher::Model { config: &teacher, formats: &formats });
-            let request = TrainingRequest { teacher: own, student: whole, recipe, share: several, decode: Some(decode), on_policy: true, arch: Arch::Sim };
+            let request = TrainingRequest { teacher: own, student: whole, recipe, share: several,
+                decode: Some(decode), on_policy: true, arch: Arch::Sim };
             let training = planned(request);
             requested.extend(training.iter().flat_map(|training| keys(&training.plan)).map(|pair| pair.key));
             for model in [&teacher, &student] {
                 let (formats, adapters) = (Formats::dense(), Adapters::uniform(model, &Target::ALL, 3, 2.0));
                 let adapted = Student { config: model, formats: &formats, adapters: &adapters };
                 let base = recipe.objective.has_teacher().then_some(Teacher::Base);
-                let training = planned(TrainingRequest::new(adapted, &recipe, Arch::Sim).taught_by(base).decoding(decode));
+                let training = planned(TrainingRequest::new(adapted, &recipe,
+                    Arch::Sim).taught_by(base).decoding(decode));
                 requested.extend(training.iter().flat_map(|training| launched(training, &built, accum)));
             }
             for formats in stored(&teacher).chain([Formats::int8()]).filter(|_| recipe.recompute == Recompute::None) {

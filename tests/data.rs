@@ -287,8 +287,8 @@ fn a_run_says_the_day_that_it_is_given_and_no_other() {
     run("--steps 2 --chat-date 2024-07-26 --resume").succeeds();
 }
 
-/// More than is kept and read ahead: a run in which every pass is read again, killed and continued, has the bits of one that was
-/// not, and what is wrong behind what is read ahead ends it there.
+/// More than is kept and read ahead: a run in which every pass is read again, killed and continued, has the bits of one
+/// that was not, and what is wrong behind what is read ahead ends it there.
 #[test]
 fn data_larger_than_what_is_read_ahead_train_and_continue() {
     skip_if!(skipped(!is_sim(), "it is about data, not devices"));

@@ -154,7 +154,8 @@ fn a_weight_that_is_stale_shows_in_the_first_token() {
     tampered.shows(&[0], |_| (), |_, _| ());
 }
 
-/// Each token is compared with the likeliest by the logits of the whole sequence: equal bits alone do not make the choice right.
+/// Each token is compared with the likeliest by the logits of the whole sequence: equal bits alone do not make the
+/// choice right.
 #[test]
 fn greedy_completions_are_what_recomputing_gives() {
     let case = Case::empty();

@@ -169,8 +169,11 @@ fn a_plan_without_a_gpu_asks_for_the_architecture() {
             precast().with([line, answer]).prints("takes ");
         }
     }
-    on(&without_gpu, format!("plan {PLAN} --memory 24GiB"))
-        .fails(2, "--memory says how much, and not of which GPU: give --card NAME in its place, as 4090, or beside it --arch sm_80,");
+    on(&without_gpu, format!("plan {PLAN} --memory 24GiB")).fails(
+        2,
+        "--memory says how much, and not of which GPU: give --card NAME in its place, as 4090, or beside \
+            it --arch sm_80,",
+    );
 }
 
 #[test]

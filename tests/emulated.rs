@@ -1,5 +1,6 @@
-//! The programs built for another machine, under an emulator, beside those of this one: the same plans, kernels, memory and
-//! tokens, losses as near as golden cases ask for, and runs that continue on either. `cargo xtask emulate` names them in
+//! The programs built for another machine, under an emulator, beside those of this one: the same plans, kernels, memory
+//! and tokens, losses as near as golden cases ask for, and runs that continue on either. `cargo xtask emulate` names
+//! them in
 //! `PRECAST_TEST_EMULATED`.
 
 use crate::golden::Golden;

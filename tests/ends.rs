@@ -9,7 +9,8 @@ fn case() -> Case {
     let case = case_of_words();
     case.change("student/tokenizer.json", |json| {
         let token = |id: u32, text: &str| {
-            json!({"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+            json!({"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false,
                    "special": true})
         };
         json["added_tokens"] = json!([token(0, "<a>"), token(1, "<e>"), token(2, "<u>")]);

@@ -1,11 +1,12 @@
-//! Kernels that fail in each phase of an on-policy run, under a stand-in for `libcuda` whose kernels are their references: the run
-//! ends by itself, names phase and step, and goes on from its checkpoint to the bits of one that nothing disturbed.
+//! Kernels that fail in each phase of an on-policy run, under a stand-in for `libcuda` whose kernels are their
+//! references: the run ends by itself, names phase and step, and goes on from its checkpoint to the bits of one that
+//! nothing disturbed.
 
 use crate::copies::Host;
 use crate::support::prelude::*;
 
-/// Tokens of prompts and of completions, by which sequences are in whole, half or quarter micro-batches of 16 tokens; and the
-/// kernel that fails, the phase that comes to it first, and the number of GPUs.
+/// Tokens of prompts and of completions, by which sequences are in whole, half or quarter micro-batches of 16 tokens;
+/// and the kernel that fails, the phase that comes to it first, and the number of GPUs.
 type Faults = &'static [(&'static str, &'static str, &'static str)];
 const SHAPES: [(u32, u32, Faults); 3] = [
     (3, 12, &[("kv_store", "prefill", "1"), ("sample__", "decode.64", "1"), ("sample_score", "last", "2")]),

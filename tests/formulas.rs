@@ -1,5 +1,5 @@
-//! What golden cases do not reach, against formulas in f64: masks, temperature and weights of the loss, its slope, and the optimizer
-//! with clip and decay.
+//! What golden cases do not reach, against formulas in f64: masks, temperature and weights of the loss, its slope, and
+//! the optimizer with clip and decay.
 
 use precast::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Weights};
 use precast::inputs::data::MicroBatch;

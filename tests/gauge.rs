@@ -1,5 +1,5 @@
-//! What the GPU did, by a stand-in for NVML beside the one for `libcuda`: in `metrics.jsonl`, in headings, in the report and at the
-//! end of a run, which never waits for it.
+//! What the GPU did, by a stand-in for NVML beside the one for `libcuda`: in `metrics.jsonl`, in headings, in the
+//! report and at the end of a run, which never waits for it.
 
 use crate::copies::{Host, host};
 use crate::ranks::assert_same;
@@ -68,7 +68,8 @@ fn ranks_say_their_own_and_rank_0_the_slowest() {
     let host = with_nvml();
     let [printed, _] = host.says("out", "--steps 2 --log-every 1 --gpus 2", &SAYS);
     let said = json!({
-        "power_w": 95.0, "sm_clock_mhz": 1980, "slowest_sm_clock_mhz": 1500, "gpu_busy_percent": 3, "throttle": ["gpu_idle"]
+        "power_w": 95.0, "sm_clock_mhz": 1980, "slowest_sm_clock_mhz": 1500, "gpu_busy_percent": 3,
+            "throttle": ["gpu_idle"]
     });
     assert_eq!(lines(&host.out("out")), [said.clone(), said]);
     assert!(printed.contains("gpu      95 W, SM clock 1980 MHz") && !printed.contains("1500 MHz"), "{printed}");

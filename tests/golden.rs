@@ -122,7 +122,8 @@ impl Golden {
         let given = of_teacher.iter().filter_map(|(name, value)| value.map(|value| format!("--{name} {value} ")));
         let adapter = self.adapter().map_or("", |_| "--adapter golden/adapter");
         format!(
-            "{} --steps {steps} --batch-size {B} --seq-len {S} --grad-accum {accum} --lr {lr} --warmup {warmup} --schedule {sched} \
+            "{} --steps {steps} --batch-size {B} --seq-len {S} --grad-accum {accum} --lr {lr} --warmup {warmup} \
+            --schedule {sched} \
              --weight-decay {wd} --clip {clip} --checkpoint-every 0 {adapter} {}",
             given.collect::<String>(),
             options.as_deref().unwrap_or_default()

@@ -23,11 +23,11 @@ fn of_first_steps() -> impl Iterator<Item = (Golden, Kept)> {
     of_data().filter_map(|golden| golden.kept("int8/step0.safetensors").map(|kept| (golden, kept)))
 }
 
-/// Bounds a gradient's distance from the mean of the model's runs, as a multiple of the farthest run's. Gradients of bf16
-/// have 1.2 to 10 times this distance.
+/// Bounds a gradient's distance from the mean of the model's runs, as a multiple of the farthest run's. Gradients of
+/// bf16 have 1.2 to 10 times this distance.
 ///
-/// Of 98 matrices of twins those that are beyond it: all where nothing is rotated, 97 with a scale over 128, and 40 where
-/// gradients of inputs are bf16's, by `rounded.py first`. Of masked rows none are then: they do not tell that.
+/// Of 98 matrices of twins those that are beyond it: all where nothing is rotated, 97 with a scale over 128, and 40
+/// where gradients of inputs are bf16's, by `rounded.py first`. Of masked rows none are then: they do not tell that.
 const GATE: f64 = 1.5;
 
 #[test]
@@ -49,9 +49,9 @@ fn first_gradients_are_those_of_int8_and_of_nothing_else() {
     }
 }
 
-/// KL of a student's predictions in bf16 to those in int8. In twins it is less than a quarter of that in fp32, two thirds
-/// at most where nothing is rotated, and 1.4 to 2.2 times as large with a scale over 128, by `rounded.py first`. Roundings
-/// that fall otherwise move it by up to 17 % in models this small.
+/// KL of a student's predictions in bf16 to those in int8. In twins it is less than a quarter of that in fp32, two
+/// thirds at most where nothing is rotated, and 1.4 to 2.2 times as large with a scale over 128, by `rounded.py first`.
+/// Roundings that fall otherwise move it by up to 17 % in models this small.
 #[test]
 fn certificates_have_the_kl_of_int8() {
     for (golden, expected) in of_first_steps() {

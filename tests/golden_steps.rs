@@ -14,8 +14,8 @@ fn recomputed() -> impl Iterator<Item = (Golden, Recompute)> {
     of_data().zip(Recompute::ALL.into_iter().cycle())
 }
 
-/// Bounds the distance of weights after the last step. It is looser than the losses' gate, because Adam divides by the root
-/// of v and so amplifies rounding where a gradient is nearly zero: a key's bias was 2.6e-4 apart on an H200.
+/// Bounds the distance of weights after the last step. It is looser than the losses' gate, because Adam divides by the
+/// root of v and so amplifies rounding where a gradient is nearly zero: a key's bias was 2.6e-4 apart on an H200.
 pub const RESULT: f64 = 5e-4;
 
 #[test]

@@ -193,7 +193,8 @@ fn zeros_are_exact() {
     assert!(kl(&measured).is_finite() && kl(&measured) < 0.02, "{measured}");
 }
 
-/// Weights at the edge of bf16: what is exact is no number any more, or the 8 bits are none either. It is said, and no NaN trains.
+/// Weights at the edge of bf16: what is exact is no number any more, or the 8 bits are none either. It is said, and no
+/// NaN trains.
 #[test]
 fn the_edge_of_the_format_trains_no_nan() {
     let case = case();
@@ -208,7 +209,8 @@ fn the_edge_of_the_format_trains_no_nan() {
     assert!(!case.has("out/run.json"));
 }
 
-/// A column of outliers that nothing is multiplied by leaves the exact model as it is and takes the 8 bits of all others.
+/// A column of outliers that nothing is multiplied by leaves the exact model as it is and takes the 8 bits of all
+/// others.
 #[test]
 fn outliers_are_trained_on_within_the_bound_and_no_further() {
     let case = case();

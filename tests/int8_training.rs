@@ -56,7 +56,8 @@ fn sharing_and_saving_memory_change_no_bit() {
     }
 }
 
-/// Adapters on a base of 8 bits: it computes as the student that trains whole, and teaches where the teacher is to be of 8 bits.
+/// Adapters on a base of 8 bits: it computes as the student that trains whole, and teaches where the teacher is to be
+/// of 8 bits.
 #[test]
 fn a_frozen_base_is_quantized_once() {
     let case = case();
@@ -88,8 +89,8 @@ fn an_int8_teacher_and_held_out_data_go_with_it() {
     assert!(case.weights("out") == case.weights("plain"));
 }
 
-/// The guard's bf16 gradients are those that a run in bf16 computes of the same micro-batch, its int8 ones are those of the run; and
-/// it changes no bit of what follows.
+/// The guard's bf16 gradients are those that a run in bf16 computes of the same micro-batch, its int8 ones are those of
+/// the run; and it changes no bit of what follows.
 #[test]
 fn a_guard_compares_with_bf16_and_changes_no_bit() {
     let case = case();

@@ -61,8 +61,8 @@ fn merge(case: &Case, model: &str, out: &str) -> Command {
     case.run(format!("merge --model {model} --adapter adapter --out {out}"))
 }
 
-/// |found - exact| <= u |exact| + (rank + 2) 2^-24 (|w| + scale |b| |a|), u being half a unit in the last place of the dtype that
-/// is written: the sum is computed in f32 and rounded once. All else is as it was.
+/// |found - exact| <= u |exact| + (rank + 2) 2^-24 (|w| + scale |b| |a|), u being half a unit in the last place of the
+/// dtype that is written: the sum is computed in f32 and rounded once. All else is as it was.
 #[test]
 fn a_merged_model_is_its_base_and_the_adapter_rounded_once() {
     let case = Case::empty();
@@ -202,8 +202,8 @@ fn a_run_goes_on_from_an_adapter() {
     assert_ne!(case.bits("next").1, case.bits("first").1);
 }
 
-/// A frozen base as its file stores it, and in the precision of the run: the same bits, whatever is recomputed. A run may change
-/// from one to the other.
+/// A frozen base as its file stores it, and in the precision of the run: the same bits, whatever is recomputed. A run
+/// may change from one to the other.
 #[test]
 fn a_stored_base_is_the_same_as_one_in_bf16() {
     let case = Case::new(17 * 4);
@@ -305,8 +305,8 @@ fn nll(case: &Case, arguments: &str) -> f64 {
     score["nll"].as_f64().unwrap()
 }
 
-/// An adapter and the model that it was merged into score alike: fp32 within 2e-6 of the negative log likelihood, which is
-/// rounding of sums in another order; a base in bf16 within 1e-3, which is one rounding of each weight to 8 bits.
+/// An adapter and the model that it was merged into score alike: fp32 within 2e-6 of the negative log likelihood, which
+/// is rounding of sums in another order; a base in bf16 within 1e-3, which is one rounding of each weight to 8 bits.
 #[test]
 fn merged_and_unmerged_score_alike() {
     let case = Case::new(17 * 8);

@@ -131,7 +131,8 @@ fn a_student_that_ends_no_text_is_noted_once() {
     assert_eq!(case.metrics("endless")[0].tokens, 8 * 12);
 }
 
-/// A number of slots that does not fit is refused in bytes with the most that does; a run takes as many as its plan says.
+/// A number of slots that does not fit is refused in bytes with the most that does; a run takes as many as its plan
+/// says.
 #[test]
 fn slots_are_as_many_as_fit_and_more_are_refused() {
     skip_if!(has_driver() || lacks_compiler());

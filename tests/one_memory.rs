@@ -1,5 +1,5 @@
-//! Machines on which host and device have one memory, under a stand-in for `libcuda` that answers as a GB10 does: what a run
-//! takes of both is known before anything is uploaded, and no weights come from a mapped file.
+//! Machines on which host and device have one memory, under a stand-in for `libcuda` that answers as a GB10 does: what
+//! a run takes of both is known before anything is uploaded, and no weights come from a mapped file.
 
 use std::ops::ControlFlow;
 
@@ -203,9 +203,10 @@ fn peak_bytes(command: &Command, report: &Path) -> u64 {
     fs::read_to_string(report).unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// Upload, checkpoint, resume and result of a model that is larger than what the host may take, 302 MB in bf16, 272 of them in one
-/// tensor: on a device whose memory is none of the host's, so that the host's part is seen alone. `PRECAST_TEST_MODEL_LAYERS=58`
-/// makes it one of 2 GB, with 12 GB of checkpoints. Its kernels are those that the tests' trainer embeds, and compiled.
+/// Upload, checkpoint, resume and result of a model that is larger than what the host may take, 302 MB in bf16, 272 of
+/// them in one tensor: on a device whose memory is none of the host's, so that the host's part is seen alone.
+/// `PRECAST_TEST_MODEL_LAYERS=58` makes it one of 2 GB, with 12 GB of checkpoints. Its kernels are those that the
+/// tests' trainer embeds, and compiled.
 #[test]
 fn the_host_takes_no_more_than_300_mb_however_large_a_model_is() {
     const MOST_BYTES: u64 = 300_000_000;

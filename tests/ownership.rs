@@ -18,7 +18,8 @@ fn replaced(case: &Case) -> usize {
     names_in(case.dir.path()).iter().filter(|name| name.contains("replaced")).count()
 }
 
-/// Waits until `run.json` in the directory belongs to a run of `steps` steps. There is briefly none while one run replaces another.
+/// Waits until `run.json` in the directory belongs to a run of `steps` steps. There is briefly none while one run
+/// replaces another.
 fn wait_for_run(out: &Path, steps: u64) {
     let steps_of = |text: Vec<u8>| serde_json::from_slice::<Value>(&text).ok()?["config"]["steps"].as_u64();
     while fs::read(out.join("run.json")).ok().and_then(steps_of) != Some(steps) {

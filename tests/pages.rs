@@ -1,5 +1,5 @@
-//! In BENCHMARKS.md each table stands under the command that makes it and above the commit that recorded it, sentences are
-//! short, and figures of the prose are figures of a table.
+//! In BENCHMARKS.md each table stands under the command that makes it and above the commit that recorded it, sentences
+//! are short, and figures of the prose are figures of a table.
 
 use crate::support::prelude::*;
 
@@ -98,7 +98,8 @@ fn faults(page: &str) -> Vec<String> {
             PageBlock::Code(_) => {}
             PageBlock::Table(rows) => {
                 let is_program = |word: &str| PROGRAMS.contains(&word) || root().join(word).is_file();
-                if !matches!(at.checked_sub(1).map(|above| &blocks[above]), Some(PageBlock::Code(word)) if is_program(word))
+                if !matches!(at.checked_sub(1).map(|above| &blocks[above]),
+                    Some(PageBlock::Code(word)) if is_program(word))
                 {
                     faults.push(format!("no program of the tree makes {:?}", rows[0]));
                 }
@@ -138,7 +139,8 @@ fn benchmarks_have_their_commands_and_commits() {
 
 #[test]
 fn planted_faults_of_a_page_are_found() {
-    let page = "```sh\nprecast bench\n```\n\n| | step, ms | rate |\n| --- | --- | --- |\n| A | 10.1, 10.2 | 81.0 k tokens/s |\n\n\
+    let page = "```sh\nprecast bench\n```\n\n| | step, ms | rate |\n| --- | --- | --- |\n| A | 10.1, 10.2 | 81.0 k \
+        tokens/s |\n\n\
                 Recorded in `abcdef0`.\n\nA takes 10.2 ms at 8 x 1024: 81.0 k tokens/s.\n";
     assert!(faults(page).is_empty(), "{:?}", faults(page));
     for (from, to, fault) in [

@@ -1,4 +1,5 @@
-//! Runs of several ranks on simulated GPUs: the same bits on any number of them, started by whom they may, and one end for all.
+//! Runs of several ranks on simulated GPUs: the same bits on any number of them, started by whom they may, and one end
+//! for all.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

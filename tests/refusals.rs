@@ -1,5 +1,6 @@
-//! What programs refuse, and in which words: each command of the transcripts in tests/refusals, run in a directory of its
-//! block. `INSTA_UPDATE=always` writes what they say now. docs/reference/errors.md explains the messages that people meet.
+//! What programs refuse, and in which words: each command of the transcripts in tests/refusals, run in a directory of
+//! its block. `INSTA_UPDATE=always` writes what they say now. docs/reference/errors.md explains the messages that
+//! people meet.
 
 use crate::support::device_for;
 use crate::support::prelude::*;
@@ -28,8 +29,8 @@ fn without_digests(text: &str) -> String {
     words.map(|word| if word.len() >= 64 { format!("...{}", &word[64..]) } else { word.to_owned() }).collect()
 }
 
-/// Runs a line in a shell. Returns what it says and its exit code, where it fails: then, as in a dry run, it has written
-/// nothing.
+/// Runs a line in a shell. Returns what it says and its exit code, where it fails: then, as in a dry run, it has
+/// written nothing.
 fn said(case: &Case, line: &str) -> String {
     let before = contents(case.dir.path());
     let words: Vec<&str> = line.split_whitespace().collect();

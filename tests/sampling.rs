@@ -1,5 +1,5 @@
-//! Sampling on a model's logits: the tokens to draw from by sorting in float64, and the tokens that the device draws by its host
-//! reference.
+//! Sampling on a model's logits: the tokens to draw from by sorting in float64, and the tokens that the device draws by
+//! its host reference.
 
 use precast::device::frozen::{Forward, FrozenRequest};
 use precast::device::seal::SealedDevice;
@@ -139,8 +139,8 @@ impl Generator {
     }
 }
 
-/// The tokens to draw from, by sorting in float64, the smallest id first at ties; and how far the probability of the last that is in, or
-/// of all before it, is from top-p at the nearest.
+/// The tokens to draw from, by sorting in float64, the smallest id first at ties; and how far the probability of the
+/// last that is in, or of all before it, is from top-p at the nearest.
 fn sorted(p: &sample_params, logits: &[f32]) -> (Vec<usize>, f64) {
     let mut ids: Vec<usize> = (0..logits.len()).collect();
     ids.sort_by(|a, b| logits[*b].partial_cmp(&logits[*a]).unwrap());
@@ -166,8 +166,8 @@ fn sorted(p: &sample_params, logits: &[f32]) -> (Vec<usize>, f64) {
     (ids, nearest)
 }
 
-/// Compares the sets of tokens to draw from, of each row by each way. Returns those that differ, by a sum of weights that is top-p but
-/// for rounding.
+/// Compares the sets of tokens to draw from, of each row by each way. Returns those that differ, by a sum of weights
+/// that is top-p but for rounding.
 fn check_sets(logits: &[f32], vocab: u32) -> usize {
     let rows = logits.par_chunks(vocab as usize);
     let differing = rows.map(|row| {
@@ -208,7 +208,8 @@ fn check(model: &Path, text: &[u32], (rows, steps): (u32, u32), say: impl Fn(Str
     }
 }
 
-/// `PRECAST_TEST_SAMPLING` is a model with a tokenizer: then 10,240 rows of its logits, after texts of this checkout, by each way.
+/// `PRECAST_TEST_SAMPLING` is a model with a tokenizer: then 10,240 rows of its logits, after texts of this checkout,
+/// by each way.
 #[test]
 fn draws_are_those_of_the_reference_among_the_tokens_left() {
     match std::env::var_os("PRECAST_TEST_SAMPLING").map(PathBuf::from) {

@@ -1,4 +1,5 @@
-//! SIGHUP, SIGINT, SIGQUIT and SIGTERM: the step is finished, a checkpoint is written, and the message says how to go on.
+//! SIGHUP, SIGINT, SIGQUIT and SIGTERM: the step is finished, a checkpoint is written, and the message says how to go
+//! on.
 
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
@@ -10,8 +11,8 @@ fn run(case: &Case, out: impl AsRef<Path>, arguments: &str) -> Child {
     start(&case.distill(out, ["--lr 1e-3", arguments]))
 }
 
-/// A model and one document that its tokenizer needs the better part of an hour for: the longest known beginning of what is left
-/// of a word is looked for from its end, and there are only single letters.
+/// A model and one document that its tokenizer needs the better part of an hour for: the longest known beginning of
+/// what is left of a word is looked for from its end, and there are only single letters.
 fn slow() -> Case {
     let case = Case::new(0);
     let mut tokenizer = tokenizer("a ##a b");

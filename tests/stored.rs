@@ -42,7 +42,8 @@ fn run(case: &Case, teacher: &str, out: &str, arguments: impl Texts) -> Command 
     command
 }
 
-/// Losses of each step and the final weights, bit for bit, in both forms of the teacher, over several micro-batches and recomputed.
+/// Losses of each step and the final weights, bit for bit, in both forms of the teacher, over several micro-batches and
+/// recomputed.
 fn assert_same_bits(case: &Case, teacher: &str) {
     for precision in ["fp32", "bf16"] {
         let [wide, stored] = ["bf16", "stored"].map(|format| {
@@ -217,8 +218,8 @@ fn init_writes_a_teacher_in_the_mix_of_q4_k_m() {
     init("teacher --seed 3 --overwrite").fails(2, "changed since it was written");
 }
 
-/// Blocks are sent as they are, layer after layer, and dequantized on the device: the bytes of a teacher that is there whole, in
-/// either form.
+/// Blocks are sent as they are, layer after layer, and dequantized on the device: the bytes of a teacher that is there
+/// whole, in either form.
 #[test]
 fn a_sweep_of_blocks_gives_the_bytes_of_a_resident_teacher() {
     let case = Case::new(17 * 9);

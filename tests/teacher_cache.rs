@@ -27,7 +27,8 @@ fn same_bits(case: &Case, words: &str) {
     same_bits_as_online(case, &[words]);
 }
 
-/// Runs a distillation from `cache`, again and again where it is continued, and compares its bits with those of `online`.
+/// Runs a distillation from `cache`, again and again where it is continued, and compares its bits with those of
+/// `online`.
 fn same_bits_as_online(case: &Case, parts: &[&str]) {
     for (index, words) in parts.iter().enumerate() {
         let start = if index == 0 { "--overwrite" } else { "--resume" };

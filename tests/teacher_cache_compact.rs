@@ -43,7 +43,8 @@ fn all_tokens_but_one_give_the_divergence_of_all() {
     }
 }
 
-/// Fewer tokens tell less: the divergence of the first step falls with them. Rows are of ids, most likely first, and log-probabilities.
+/// Fewer tokens tell less: the divergence of the first step falls with them. Rows are of ids, most likely first, and
+/// log-probabilities.
 #[test]
 fn fewer_tokens_are_less_on_disk_and_a_coarser_divergence() {
     let case = case();
@@ -111,7 +112,8 @@ fn a_compact_cache_of_other_runs_is_refused() {
     assert!(!case.has("none"));
 }
 
-/// Rows of which some tokens count, filled by two GPUs as by one, and read by adapters and by an int8 student that go on.
+/// Rows of which some tokens count, filled by two GPUs as by one, and read by adapters and by an int8 student that go
+/// on.
 #[test]
 fn masked_rows_fill_a_compact_cache_for_every_student() {
     skip_if!(is_on_gpu());

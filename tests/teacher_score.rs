@@ -1,4 +1,5 @@
-//! A teacher that knows nothing of the data: said, recorded and refused before the first step, which it changes nothing of.
+//! A teacher that knows nothing of the data: said, recorded and refused before the first step, which it changes nothing
+//! of.
 
 use precast::inputs::data::MicroBatch;
 

@@ -1,5 +1,5 @@
-//! A kernel that no plan launches: by its examples every program knows it. The operation here is one that the built-in models
-//! launch, with sizes that none of them has.
+//! A kernel that no plan launches: by its examples every program knows it. The operation here is one that the built-in
+//! models launch, with sizes that none of them has.
 
 use crate::support::prelude::*;
 

@@ -1,4 +1,5 @@
-//! A GPU that hangs, under a stand-in for `libcuda` whose kernels never end: the run ends by itself, and says what hangs.
+//! A GPU that hangs, under a stand-in for `libcuda` whose kernels never end: the run ends by itself, and says what
+//! hangs.
 
 use std::io::{Write, pipe};
 use std::thread;

@@ -112,8 +112,8 @@ fn rates_of_portable_kernels_are_said_of_no_other_card() {
     assert!(faults.is_empty(), "of which card?\n{}", faults.join("\n"));
 }
 
-/// The words of a text in lower case, of identifiers too: `BoundGemm` and `bound_gemm` are two each. Other signs are words
-/// of their own, so that `self.check` is no `self-check`.
+/// The words of a text in lower case, of identifiers too: `BoundGemm` and `bound_gemm` are two each. Other signs are
+/// words of their own, so that `self.check` is no `self-check`.
 fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
@@ -245,4 +245,20 @@ fn no_two_public_types_share_a_bare_name() {
     assert!(declared.len() > 5, "{declared:?}");
     let twice: Vec<_> = declared.iter().filter(|(_, places)| places.len() > 1).collect();
     assert!(twice.is_empty(), "each says whose it is, as `RunFault`: {twice:#?}");
+}
+
+/// rustfmt wraps code and leaves comments, texts and macros. Rows of tables, raw texts and generated code have no place to
+/// break, and the digests of CUDA sources are those of their comments, too.
+#[test]
+fn lines_of_rust_have_at_most_120_columns() {
+    let all = texts().into_iter().filter(|(path, _)| path.ends_with(".rs") && !path.ends_with("kernels/src/abi.rs"));
+    let long: Vec<String> = all
+        .flat_map(|(path, text)| {
+            let is_long = |line: &&str| line.chars().count() > 120 && !line.contains("//! |");
+            let raw = ["r\"", "r#\"", "\"#"];
+            let lines = text.lines().filter(is_long).filter(|line| !raw.iter().any(|raw| line.contains(raw)));
+            lines.map(|line| format!("{path}: {line}")).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(long.is_empty(), "wider than .editorconfig says:\n{}", long.join("\n"));
 }

@@ -277,7 +277,8 @@ fn framed(out: &Path, built: &Built, archs: &[Arch]) -> io::Result<String> {
         std::fs::write(out.join(format!("{arch}.frame")), &bytes)?;
         let (sha256, bundle) = (Digest::of(&bytes).0, bundle.0);
         items += &format!(
-            "    precast_fatbins::Frame {{ arch: precast_fatbins::Arch::{arch:?}, bytes: include_bytes!(concat!(env!(\"OUT_DIR\"), \
+            "    precast_fatbins::Frame {{ arch: precast_fatbins::Arch::{arch:?}, bytes: \
+            include_bytes!(concat!(env!(\"OUT_DIR\"), \
              \"/{arch}.frame\")), sha256: precast_fatbins::Digest({sha256:?}), bundle_bytes: {bundle_bytes}, \
              bundle: precast_fatbins::Digest({bundle:?}) }},\n"
         );

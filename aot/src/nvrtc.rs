@@ -55,7 +55,8 @@ pub enum NvrtcError {
     },
     /// The library is older than the kernels.
     #[error(
-        "NVRTC at {} is {major}.{minor}: 13.0 or newer is needed, whose cubins name their compiler. The pinned one, from this directory: \
+        "NVRTC at {} is {major}.{minor}: 13.0 or newer is needed, whose cubins name their compiler. The pinned one, \
+        from this directory: \
          precast-aot toolchain install",
         path.display()
     )]

@@ -226,7 +226,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_reads_back(names in proptest::collection::btree_map("[a-z]{1,6}\\{h=[0-9]{1,4}\\}", any::<u8>(), 0..20)) {
+        fn text_reads_back(names in proptest::collection::btree_map("[a-z]{1,6}\\{h=[0-9]{1,4}\\}", any::<u8>(),
+            0..20)) {
             let lock = lock(names.into_iter().map(|(name, seed)| (name, locked(seed))));
             prop_assert_eq!(lock.to_string().parse::<Lock>().unwrap(), lock);
         }

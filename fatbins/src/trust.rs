@@ -20,7 +20,8 @@ pub enum SignatureError {
     #[error("`{0}` is not a minisign public key (56 characters of base64), nor a file that holds one")]
     NotAKey(String),
     /// A key is trusted and the file has no signature.
-    #[error("not signed: no {}, and a trusted key is configured\nprecast-aot sign FILE --key KEY signs it", .0.display())]
+    #[error("not signed: no {}, and a trusted key is configured\nprecast-aot sign FILE --key KEY signs \
+        it", .0.display())]
     Missing(PathBuf),
     /// The signature file does not parse.
     #[error("{} is not a minisign signature of a prehashed file", .0.display())]

@@ -1,4 +1,5 @@
-//! A row of a forward launch has the same bits whatever its neighbors, its place and the number of rows: two launches that show it.
+//! A row of a forward launch has the same bits whatever its neighbors, its place and the number of rows: two launches
+//! that show it.
 
 use std::mem::offset_of;
 

@@ -1,6 +1,6 @@
-//! The block formats against implementations that share nothing with ours: values of real files, and ggml's formulas, value
-//! by value, in f64. That is exact: whatever a block holds is a multiple of 2^-24 below 2^29. So the nearest f32 is the one
-//! right answer, to the bit.
+//! The block formats against implementations that share nothing with ours: values of real files, and ggml's formulas,
+//! value by value, in f64. That is exact: whatever a block holds is a multiple of 2^-24 below 2^29. So the nearest f32
+//! is the one right answer, to the bit.
 //!
 //! The trainer's tests compare every format with what the Python package `gguf` makes of it.
 

@@ -12,7 +12,8 @@ fn logits() -> Vec<f32> {
     (0..VOCAB).map(|id| ((id * id * 7) % 89) as f32 / 20.0 - 2.0).collect()
 }
 
-/// Probabilities of the tokens, by sorting in float64: those that top-k and then top-p leave, the smallest id first at ties.
+/// Probabilities of the tokens, by sorting in float64: those that top-k and then top-p leave, the smallest id first at
+/// ties.
 fn probabilities(p: &sample_params, logits: &[f32]) -> Vec<f64> {
     let weights: Vec<f64> = logits.iter().map(|logit| (f64::from(*logit) / f64::from(p.temperature)).exp()).collect();
     let mut ids: Vec<usize> = (0..logits.len()).collect();
@@ -48,8 +49,8 @@ fn counts(p: sample_params, logits: &[f32], draws: u64) -> Vec<u64> {
     counts
 }
 
-/// The probability of a chi-square of so many degrees of freedom that is at least this: the regularized incomplete gamma function,
-/// by its series (Press et al., "Numerical Recipes", 6.2).
+/// The probability of a chi-square of so many degrees of freedom that is at least this: the regularized incomplete
+/// gamma function, by its series (Press et al., "Numerical Recipes", 6.2).
 fn p_value(chi_square: f64, degrees: f64) -> f64 {
     let (a, x) = (degrees / 2.0, chi_square / 2.0);
     let terms = (1..10_000).scan(1.0 / a, |term, n| {

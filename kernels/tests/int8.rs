@@ -1,5 +1,5 @@
-//! The references of what is in int8 against the formulas in f64: a rotation is an orthonormal matrix, a scale is of the largest value, and
-//! GEMMs are those of the matrices that were quantized.
+//! The references of what is in int8 against the formulas in f64: a rotation is an orthonormal matrix, a scale is of
+//! the largest value, and GEMMs are those of the matrices that were quantized.
 
 use precast_kernels::abi::{
     gemm_fwd_params, gemm_swiglu_params, int8_columns_params, int8_quantize_params, rmsnorm_bwd_params,
@@ -10,8 +10,8 @@ use precast_kernels::int8::rotation;
 use crate::formulas::calculus::transposed;
 use crate::formulas::launch::Launch;
 
-/// The row times the orthonormal Hadamard matrix of each block of r, by its definition: element (i, j) has the sign of the
-/// number of ones in i and j.
+/// The row times the orthonormal Hadamard matrix of each block of r, by its definition: element (i, j) has the sign of
+/// the number of ones in i and j.
 fn rotated(row: &[f64], r: usize) -> Vec<f64> {
     let sign = |i: usize, j: usize| if (i & j).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
     let of_block = |block: &[f64]| -> Vec<f64> {
@@ -99,8 +99,8 @@ fn a_norm_gives_the_rotated_rows_of_rmsnorm() {
     }
 }
 
-/// Asserts that a kernel writes, of the same inputs, the bits of another one, and what `int8.quantize` makes of an output of that, of
-/// rows of k.
+/// Asserts that a kernel writes, of the same inputs, the bits of another one, and what `int8.quantize` makes of an
+/// output of that, of rows of k.
 fn is_the_pair<P: bytemuck::Pod>(key: &str, other: &str, params: P, output: &str, k: u32) {
     let fused = Launch::of(key, params, 9);
     let mut other = Launch::of(other, params, 1);

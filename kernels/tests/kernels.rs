@@ -238,14 +238,17 @@ proptest! {
             for params in key.kernel().samples() {
                 let case = Case::new(&key, &params, seed);
                 let (after, again) = (case.reference(), case.reference());
-                for (operand, (before, (after, again))) in case.operands.iter().zip(case.before.iter().zip(after.iter().zip(&again))) {
+                for (operand, (before, (after,
+                    again))) in case.operands.iter().zip(case.before.iter().zip(after.iter().zip(&again))) {
                     match operand.access {
-                        Access::Read | Access::Scratch => prop_assert!(before[..] == after[..], "{}: {} changed", key, operand.name),
+                        Access::Read | Access::Scratch => prop_assert!(before[..] == after[..], "{}: {} changed", key,
+                            operand.name),
                         Access::Write | Access::ReadWrite => {
                             prop_assert!(!poisoned(operand.format, after), "{}: {} is not whole", key, operand.name);
                         }
                     }
-                    prop_assert!(operand.access == Access::Scratch || after[..] == again[..], "{}: {} is other bits", key, operand.name);
+                    prop_assert!(operand.access == Access::Scratch || after[..] == again[..], "{}: {} is other \
+                        bits", key, operand.name);
                 }
             }
         }
@@ -268,7 +271,8 @@ proptest! {
                     Format::Dense(Dtype::I8) => f32::from(element[0] as i8),
                     _ => f32::from_le_bytes([element[0], element[1], element[2], element[3]]),
                 };
-                let largest = after.chunks(width).enumerate().max_by(|a, b| value(a.1).abs().total_cmp(&value(b.1).abs()));
+                let largest = after.chunks(width).enumerate().max_by(|a, b|
+                    value(a.1).abs().total_cmp(&value(b.1).abs()));
                 let (index, element) = largest.unwrap();
                 if value(element).abs() < 1e-3 {
                     continue;

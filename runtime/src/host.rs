@@ -69,8 +69,10 @@ mod tests {
 
     #[test]
     fn long_runs_are_a_share_of_what_is_free() {
-        let text = "Node 0, zone      DMA      0      0      0      0      0      0      0      0      0      0      1\n\
-                    Node 0, zone   Normal   1024      0      0      0      0      0      0      0      0      2      2\n";
+        let text = "Node 0, zone      DMA      0      0      0      0      0      0      0      0      0      0      \
+            1\n\
+                    Node 0, zone   Normal   1024      0      0      0      0      0      0      0      0      2      \
+                    2\n";
         // 1024 single pages, two runs of 512 and three of 1024.
         assert_eq!(share(text), Some(4096.0 / 5120.0));
         for wrong in ["", "Node 0, zone Normal", "Node 0, zone Normal x", "nothing"] {

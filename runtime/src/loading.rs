@@ -74,7 +74,8 @@ pub enum LoadError {
         "the bundle has no code for {device}, which takes {}; it holds {}.\n\
          {remedy}",
         arch.argument(),
-        if holds.is_empty() { "nothing".to_owned() } else { holds.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ") }
+        if holds.is_empty() { "nothing".to_owned() } else {
+            holds.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ") }
     )]
     NoArch {
         /// Name of the device.

@@ -190,8 +190,8 @@ impl Sealed {
         Ok(())
     }
 
-    /// Copies a tensor to pinned host memory, `start` bytes from its beginning, in order with writes, earlier phases and
-    /// those before the last of [`Self::run_beside`]: beside that one, which does not touch the tensor.
+    /// Copies a tensor to pinned host memory, `start` bytes from its beginning, in order with writes, earlier phases
+    /// and those before the last of [`Self::run_beside`]: beside that one, which does not touch the tensor.
     ///
     /// # Errors
     /// [`DriverError`] of this or earlier work.

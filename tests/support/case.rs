@@ -161,7 +161,8 @@ impl Case {
         command
     }
 
-    /// `precast distill` of two rows of 16 tokens a step; what the arguments name is theirs, and a cache stands for the teacher.
+    /// `precast distill` of two rows of 16 tokens a step; what the arguments name is theirs, and a cache stands for the
+    /// teacher.
     pub fn distill(&self, out: impl AsRef<Path>, arguments: impl Texts) -> Command {
         let models = [("--teacher", &self.teacher), ("--student", &self.student), ("--data", &self.data)];
         self.steps("distill", &models, out.as_ref(), arguments)

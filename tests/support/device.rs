@@ -51,7 +51,8 @@ pub fn device_and_bundle() -> Vec<OsString> {
     ["--device".into(), device().into()].into_iter().chain(bundle.into_iter().flatten()).collect()
 }
 
-/// What a program says on standard error, but for a note of kernels that are given as a file: who runs the tests trusts it.
+/// What a program says on standard error, but for a note of kernels that are given as a file: who runs the tests trusts
+/// it.
 pub fn without_trust(stderr: &str) -> String {
     let others = stderr.lines().filter(|line| !line.contains(": no trusted key is configured, "));
     others.flat_map(|line| [line, "\n"]).collect()

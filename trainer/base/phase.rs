@@ -44,7 +44,8 @@ impl Phase {
                 resume(promise)
             ),
             Phase::Agree(step, promise) if step + 1 >= promise.steps => format!(
-                "stopping after step {step}, with a checkpoint, or ending after step {} with its {}; again to stop now without \
+                "stopping after step {step}, with a checkpoint, or ending after step {} with its {}; again to stop \
+                now without \
                  either{}",
                 step + 1,
                 promise.result,
@@ -86,7 +87,8 @@ mod tests {
         SIGINT: stopping after step 31, with a checkpoint; again to stop now without one
         SIGINT: stopping after step 31, with a checkpoint; again to stop now without one, and the run cannot be resumed
         SIGINT: stopping after step 31 or 32, with a checkpoint; again to stop now without one
-        SIGINT: stopping after step 999, with a checkpoint, or ending after step 1000 with its adapter; again to stop now without either, and the run cannot be resumed
+        SIGINT: stopping after step 999, with a checkpoint,
+            or ending after step 1000 with its adapter; again to stop now without either, and the run cannot be resumed
         SIGINT: step 1000 is the last: the run ends with its student; again to stop now without it
         SIGINT: all steps are done: the run ends with its adapter; again to stop now without it
         ");

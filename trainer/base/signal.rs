@@ -22,8 +22,8 @@ pub enum Signal {
 impl Signal {
     pub const ALL: [Self; 4] = [Self::Hangup, Self::Interrupt, Self::Quit, Self::Terminate];
 
-    /// Those that were not ignored when this process started: `nohup` asks to survive SIGHUP, and a script's shell starts what it
-    /// puts behind it without SIGINT and SIGQUIT.
+    /// Those that were not ignored when this process started: `nohup` asks to survive SIGHUP, and a script's shell
+    /// starts what it puts behind it without SIGINT and SIGQUIT.
     pub fn heeded() -> Vec<Self> {
         let ignored = fs::read_to_string("/proc/self/status").map_or(0, |status| ignored(&status));
         Self::ALL.into_iter().filter(|signal| ignored >> (signal.number() - 1) & 1 == 0).collect()

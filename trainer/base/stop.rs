@@ -131,8 +131,8 @@ pub fn end_at_signal() -> Result<(), IoError> {
     end_at_signal_after(|_| {})
 }
 
-/// Ends a program without steps at the first signal, and says so unless another process does. Before it ends, `tell_others` is
-/// called.
+/// Ends a program without steps at the first signal, and says so unless another process does. Before it ends,
+/// `tell_others` is called.
 ///
 /// # Errors
 /// As [`end_at_signal`].

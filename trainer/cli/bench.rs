@@ -35,8 +35,9 @@ enum What {
     OnPolicy(Box<OnPolicy>),
     /// Measure kernels by themselves
     ///
-    /// Each kernel of the bundle is launched at --batch-size times --seq-len tokens, hidden size 4096, vocabulary 131072. On the
-    /// simulated GPU, unless --batch-size or --seq-len is given, it is the largest launch that selftest checks.
+    /// Each kernel of the bundle is launched at --batch-size times --seq-len tokens, hidden size 4096, vocabulary
+    /// 131072. On the simulated GPU, unless --batch-size or --seq-len is given, it is the largest launch that selftest
+    /// checks.
     #[command(mut_args(help::plain))]
     Kernels(KernelArguments),
     /// Measure every variant of each launch of a step that has a choice, for --tuned
@@ -99,7 +100,8 @@ struct Step {
     steps: u64,
     /// Measure steps of other shapes, too
     ///
-    /// They have 1 to 32 sequences of 512 to 8192 tokens, as far as memory has room. A cache is of sequences of one length.
+    /// They have 1 to 32 sequences of 512 to 8192 tokens, as far as memory has room. A cache is of sequences of one
+    /// length.
     #[arg(long, conflicts_with = "teacher_cache")]
     sweep: bool,
     #[command(flatten)]

@@ -17,7 +17,8 @@ pub struct Arguments {
     /// One process each. Not needed under torchrun, srun or mpirun: each process that they start becomes a rank.
     #[arg(long, value_name = "N|all", help_heading = "Device")]
     gpus: Option<Gpus>,
-    /// Address at which the ranks of a launcher meet, if it gives none: the host of rank 0, and a port that is free there
+    /// Address at which the ranks of a launcher meet, if it gives none: the host of rank 0, and a port that is free
+    /// there
     #[arg(long, value_name = "HOST:PORT", help_heading = "Device")]
     rendezvous: Option<String>,
     #[command(flatten)]

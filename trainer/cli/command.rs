@@ -9,12 +9,13 @@ use super::{
     bench, cache, data, distill, doctor, eval, evidence, export, generate, help, init, kernels, log, merge, plan,
     selftest, smoke,
 };
+use crate::inputs::hub;
 
-/// Distill a large Qwen or Llama model into a small one, or train one on data alone: every kernel compiled, verified and loaded
-/// before the first step.
+/// Distill a large Qwen or Llama model into a small one, or train one on data alone: every kernel compiled, verified
+/// and loaded before the first step.
 ///
-/// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 bundle or kernels, 4 device, 5 data or model or checkpoint; 129, 130, 131 and
-/// 143 stopped by SIGHUP, SIGINT, SIGQUIT, SIGTERM.
+/// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 bundle or kernels, 4 device, 5 data or model or checkpoint; 129, 130,
+/// 131 and 143 stopped by SIGHUP, SIGINT, SIGQUIT, SIGTERM.
 #[derive(Parser)]
 #[command(name = "precast", version, arg_required_else_help = true, args_override_self = true)]
 pub(super) struct Arguments {
@@ -28,10 +29,12 @@ pub(super) struct Arguments {
 #[derive(Subcommand)]
 pub(super) enum Command {
     /// Train a student on a teacher's predictions
-    #[command(mut_args(distill::of_distill), mut_args(help::first(help::DISTILL)), after_long_help = help::example(help::PAIR))]
+    #[command(mut_args(distill::of_distill), mut_args(help::first(help::DISTILL)), after_long_help =
+        help::example(help::PAIR))]
     Distill(Box<distill::Arguments>),
     /// Train a model on data alone, without a teacher
-    #[command(mut_args(distill::of_train), mut_args(help::first(help::TRAIN)), after_long_help = help::example(help::MODEL))]
+    #[command(mut_args(distill::of_train), mut_args(help::first(help::TRAIN)), after_long_help =
+        help::example(help::MODEL))]
     Train(Box<distill::Arguments>),
     /// Compute a teacher on data once, for runs with --teacher-cache
     #[command(mut_args(help::first(help::CACHE)))]
@@ -48,6 +51,7 @@ pub(super) enum Command {
     /// Print a model's config.json; for a .gguf or .apr file, the equivalent
     Config {
         /// Model: Hugging Face directory, .gguf or .apr
+        #[arg(value_parser = hub::model)]
         model: PathBuf,
     },
     /// Say whether a run, or a generation, fits into memory, and what it takes
@@ -61,10 +65,12 @@ pub(super) enum Command {
     /// Complete a prompt, or many prompts, as rows of data
     #[command(mut_args(help::plain))]
     Generate(generate::Arguments),
-    /// Check driver, GPU, kernels and memory, with a remedy for each that is BAD; exits with 4 for the machine, 3 for kernels
+    /// Check driver, GPU, kernels and memory, with a remedy for each that is BAD; exits with 4 for the machine, 3 for
+    /// kernels
     #[command(mut_args(help::first(help::DOCTOR)))]
     Doctor(Box<doctor::Arguments>),
-    /// Record the results of this chip: every kernel against its reference, a short training run, the time of every kernel
+    /// Record the results of this chip: every kernel against its reference, a short training run, the time of every
+    /// kernel
     #[command(mut_args(help::plain))]
     Evidence(evidence::Arguments),
     /// List the embedded kernels
@@ -73,7 +79,8 @@ pub(super) enum Command {
     /// Run every kernel on the device against its host reference
     #[command(mut_args(help::plain))]
     Selftest(selftest::Arguments),
-    /// Train twice on one small batch and check that the loss falls and both runs give the same bits: one line of JSON for CI
+    /// Train twice on one small batch and check that the loss falls and both runs give the same bits: one line of JSON
+    /// for CI
     #[command(mut_args(help::first(help::SMOKE)))]
     Smoke(smoke::Arguments),
     /// Print the completions of a shell: `source <(precast completions bash)`

@@ -24,15 +24,17 @@ pub struct Arguments {
     options: FlagsAndFile,
     /// Continue the run in --out from its last checkpoint
     ///
-    /// Models, tokenizer, data, objective, optimizer, schedule, batch, precision and shuffle must be the same. Device, kernels,
-    /// logging and checkpoints may change, and so may --steps: under cosine only where it is given on the command line.
+    /// Models, tokenizer, data, objective, optimizer, schedule, batch, precision and shuffle must be the same. Device,
+    /// kernels, logging and checkpoints may change, and so may --steps: under cosine only where it is given on the
+    /// command line.
     #[arg(long, conflicts_with = "overwrite")]
     resume: bool,
-    /// Replace the run in --out: once every check has passed, the old run is moved to DIR.replaced-N, and it is deleted at
-    /// the new run's first checkpoint. Files of others are refused by name
+    /// Replace the run in --out: once every check has passed, the old run is moved to DIR.replaced-N, and it is deleted
+    /// at the new run's first checkpoint. Files of others are refused by name
     #[arg(long, help_heading = RUN)]
     overwrite: bool,
-    /// Check models, data and the checkpoint to resume from, print the plan, and stop without loading or writing anything
+    /// Check models, data and the checkpoint to resume from, print the plan, and stop without loading or writing
+    /// anything
     #[arg(long, help_heading = RUN)]
     dry_run: bool,
     /// Print the run.toml of this run, each option that has a value, and stop without opening models, data or a device
@@ -41,11 +43,12 @@ pub struct Arguments {
     /// With --dry-run: plan for this architecture instead of the device's
     #[arg(long, requires = "dry_run", help_heading = RUN, value_name = "ARCH")]
     arch: Option<Arch>,
-    /// GPUs of this host to train on, one process each. Not needed under torchrun, srun or mpirun: each process that they start
-    /// becomes a rank
+    /// GPUs of this host to train on, one process each. Not needed under torchrun, srun or mpirun: each process that
+    /// they start becomes a rank
     #[arg(long, value_name = "N|all", help_heading = "Device")]
     gpus: Option<Gpus>,
-    /// Address at which the ranks of a launcher meet, if it gives none: the host of rank 0, and a port that is free there
+    /// Address at which the ranks of a launcher meet, if it gives none: the host of rank 0, and a port that is free
+    /// there
     #[arg(long, value_name = "HOST:PORT", help_heading = "Device")]
     rendezvous: Option<String>,
     #[command(flatten)]

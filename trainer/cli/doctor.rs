@@ -226,13 +226,15 @@ fn gpus(device: &Device) -> Vec<Finding> {
         Ok(version) => Finding::good(
             "nccl",
             format!(
-                "{version}. It moves bytes between GPUs that copy engines do not connect; its kernels are NVIDIA's and not part of \
+                "{version}. It moves bytes between GPUs that copy engines do not connect; its kernels are NVIDIA's \
+                and not part of \
                  the signed bundle"
             ),
         ),
         // One GPU trains without it.
         Err(error) => {
-            let remedy = "needed for --gpus only where GPUs cannot reach each other's memory, and across hosts: install \
+            let remedy = "needed for --gpus only where GPUs cannot reach each other's memory, and across hosts: \
+                install \
                           libnccl2, or pip install nvidia-nccl-cu13 and set PRECAST_NCCL to its libnccl.so.2";
             Finding { remedy: Some(remedy.to_owned()), ..Finding::good("nccl", format!("none: {error}")) }
         }

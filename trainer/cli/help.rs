@@ -1,4 +1,5 @@
-//! Order of options in help: those that most people need first stand under no heading, before all others, and `-h` shows them alone.
+//! Order of options in help: those that most people need first stand under no heading, before all others, and `-h`
+//! shows them alone.
 
 use clap::Arg;
 
@@ -14,7 +15,8 @@ pub(super) const BENCH_STEP: Names = "teacher student model batch_size seq_len s
 pub(super) const SMOKE: Names = "teacher student model batch_size seq_len steps lr seed device";
 pub(super) const DOCTOR: Names = "teacher student model bundle device json";
 
-/// Puts options of these names first, in this order. `--help` shows others below under their headings, and `-h` does not.
+/// Puts options of these names first, in this order. `--help` shows others below under their headings, and `-h` does
+/// not.
 pub(super) fn first(names: Names) -> impl FnMut(Arg) -> Arg {
     |option| match names.split(' ').position(|name| option.get_id() == name) {
         Some(at) => option.help_heading(None).display_order(at),

@@ -68,8 +68,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     say_made(out, arguments.tokenizer.as_deref().or(arguments.from.as_deref()))
 }
 
-/// Prints the path of the model made; its parameters, layers and tokenizer go to standard error. `tokenizer_from` is the
-/// model whose tokenizer was copied.
+/// Prints the path of the model made; its parameters, layers and tokenizer go to standard error. `tokenizer_from` is
+/// the model whose tokenizer was copied.
 fn say_made(path: &Path, tokenizer_from: Option<&Path>) -> Result<(), Failure> {
     let made = Checkpoint::open(path)?;
     let (parameters, layers) = (Parameters::new(made.config()).count(), count(made.config().layers as usize, "layer"));

@@ -64,13 +64,14 @@ struct Asked {
     arch: Option<Arch>,
     /// Memory to fit into, as 24GiB, instead of what is free
     ///
-    /// Bytes, or a number of KiB, MiB or GiB. A plan that does not fit names the least changes that do, and exits with 4.
+    /// Bytes, or a number of KiB, MiB or GiB. A plan that does not fit names the least changes that do, and exits with
+    /// 4.
     #[arg(long, value_name = "SIZE", value_parser = size::bytes, conflicts_with = "card")]
     memory: Option<u64>,
     /// GPU to plan for and to fit into, as 4090
     ///
-    /// A name in the table of docs/reference/devices.md, or a part of one that is no other's. Its memory is what a driver reports
-    /// or a data sheet says, less what stays with the system.
+    /// A name in the table of docs/reference/devices.md, or a part of one that is no other's. Its memory is what a
+    /// driver reports or a data sheet says, less what stays with the system.
     #[arg(long, value_name = "NAME", value_parser = card::card)]
     card: Option<&'static Chip>,
     /// Exit with 3 where kernels of the run are missing

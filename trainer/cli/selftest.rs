@@ -64,7 +64,8 @@ struct Decoding {
     #[arg(long, value_name = "S", requires = "model", value_parser = value_parser!(u32).range(1..=1 << 22))]
     seq_len: Option<u32>,
     /// Decoded tokens to compare, at least
-    #[arg(long, value_name = "N", default_value_t = 100_000, requires = "model", value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 100_000, requires = "model", value_parser =
+        value_parser!(u64).range(1..))]
     tokens: u64,
     /// Print JSON
     #[arg(long, requires = "model")]
@@ -116,7 +117,8 @@ fn kernels(arguments: &Arguments) -> Result<(), Failure> {
     say!("{} checked on {}, {failed} failed", count(checked, "launch"), opened.name);
     if arch == Arch::Sim {
         say!(
-            "the simulated GPU executes the host references: they were compared with themselves, and no machine code was"
+            "the simulated GPU executes the host references: they were compared with themselves, and no machine code \
+            was"
         );
     }
     if failed > 0 {

@@ -25,7 +25,8 @@ pub fn completions(shell: Shell) {
     say!("{}", String::from_utf8_lossy(&script).trim_end());
 }
 
-/// A command whose options say what a shell may offer as their values: their parsers read text, which says nothing of it.
+/// A command whose options say what a shell may offer as their values: their parsers read text, which says nothing of
+/// it.
 pub(super) fn completed(command: Command) -> Command {
     command.mut_args(with_values).mut_subcommands(completed)
 }

@@ -15,7 +15,8 @@ pub struct Arguments {
     #[command(flatten)]
     measured: Measurement,
     /// Optimizer steps
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = value_parser!(u64).range(LEAST_STEPS..=MOST_STEPS))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser =
+        value_parser!(u64).range(LEAST_STEPS..=MOST_STEPS))]
     steps: u64,
     /// Peak learning rate
     ///

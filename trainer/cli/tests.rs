@@ -8,8 +8,8 @@ use super::help::{self, Names};
 use super::shell;
 use crate::options::{Change, change};
 
-/// Flags that messages and pages name and `precast` does not have: those of other programs, `precast-aot`, pip and docker
-/// among them.
+/// Flags that messages and pages name and `precast` does not have: those of other programs, `precast-aot`, pip and
+/// docker among them.
 const OF_OTHERS: &str = "--args --build --code --dev --env --example --features --file --from --generate --golden \
     --gpus-per-node --gpus-per-task --help --ignore-missing --ignored --kernel-name --key --launch-count --lib \
     --list-elf --local-dir --locked --manifest-path --merge --metrics --models --new-key --nnodes --no-deps \
@@ -46,7 +46,8 @@ fn commands(of: &clap::Command, before: &str) -> Vec<String> {
 
 #[test]
 fn an_old_spelling_hears_of_the_new_one() {
-    let lines = "bench --generate --model m|bench --model m --tune t|bench --on-policy=0.5|bench --kernel k|bench --model m|\
+    let lines = "bench --generate --model m|bench --model m --tune t|bench --on-policy=0.5|bench --kernel k|bench \
+        --model m|\
                  eval --model m --against bf16|plan --generate --model m";
     let said = lines.split('|').map(|line| {
         let words = ["precast"].into_iter().chain(line.split(' '));
@@ -139,8 +140,8 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// A variable that a program reads is on the page of the environment; tests, processes of one run, and a build script and
-/// its program have others among themselves.
+/// A variable that a program reads is on the page of the environment; tests, processes of one run, and a build script
+/// and its program have others among themselves.
 #[test]
 fn the_page_of_the_environment_names_every_variable() {
     const AMONG_THEMSELVES: &str = "KILL_AT LOCKS PROC PROGRESS_S RANK RANKS RENDEZVOUS RUSTC TARGET";

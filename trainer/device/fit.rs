@@ -185,7 +185,8 @@ pub fn formats(form: WeightFormat, stored: Option<&Formats>) -> Formats {
 pub fn check_stored(flag: &str, asked: WeightFormat, stored: &Formats) -> Result<(), UsageError> {
     let Some(format) = stored.dequantized().filter(|_| asked == WeightFormat::Stored) else { return Ok(()) };
     Err(UsageError(format!(
-        "{flag} stored: the model holds matrices in {format}, which no kernel reads: they are dequantized while they are \
+        "{flag} stored: the model holds matrices in {format}, which no kernel reads: they are dequantized while they \
+        are \
          loaded. Use {flag} bf16, or auto"
     )))
 }

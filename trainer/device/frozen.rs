@@ -41,15 +41,15 @@ pub struct Forward {
     /// Adapter of --model: a PEFT directory, as distill and train write it
     #[arg(long, value_name = "DIR")]
     pub adapter: Option<PathBuf>,
-    /// Form of the weights on the device. At the same bits: bf16 (the precision), stored (matrices as a GGUF file holds them) or
-    /// auto (bf16 where that fits into the device's memory, else stored); at others: int8, in --precision bf16
+    /// Form of the weights on the device. At the same bits: bf16 (the precision), stored (matrices as a GGUF file holds
+    /// them) or auto (bf16 where that fits into the device's memory, else stored); at others: int8, in --precision bf16
     #[arg(long, default_value_t = WeightFormat::Auto, value_name = "FORM")]
     pub format: WeightFormat,
     /// Arithmetic: fp32 or bf16 [default: fp32; bf16 where 8 bits are compared]
     #[arg(long, value_name = "P", value_parser = exact_precision)]
     pub precision: Option<Precision>,
-    /// Library of the matrix multiplications of linear layers: bundle (its kernels) or cublas (NVIDIA's cuBLASLt 13), as for
-    /// distill; the bits differ
+    /// Library of the matrix multiplications of linear layers: bundle (its kernels) or cublas (NVIDIA's cuBLASLt 13),
+    /// as for distill; the bits differ
     #[arg(long, value_name = "WHAT", default_value_t)]
     pub gemm: Gemm,
     #[command(flatten)]
@@ -258,8 +258,8 @@ impl Forward {
         self.open_plan(opened, data, FrozenRequest { lower: &lower, slots: None, what: &what }, |_| ())
     }
 
-    /// Plans by what `lower` makes of the model for a device, checks memory, loads kernels, seals, and sends the weights; `extend` adds
-    /// to the plan what is measured.
+    /// Plans by what `lower` makes of the model for a device, checks memory, loads kernels, seals, and sends the
+    /// weights; `extend` adds to the plan what is measured.
     ///
     /// # Errors
     /// [`DeviceError`].

@@ -35,9 +35,9 @@ impl DeviceMemory {
     }
 }
 
-/// Bytes of host memory by what they are for. Weights are not among them: model files are mapped, and what is read of them is
-/// page cache that the system takes back, or read part by part where host and device have one memory; models and checkpoints
-/// are written part by part.
+/// Bytes of host memory by what they are for. Weights are not among them: model files are mapped, and what is read of
+/// them is page cache that the system takes back, or read part by part where host and device have one memory; models
+/// and checkpoints are written part by part.
 #[derive(Clone, Debug, Serialize)]
 pub struct HostMemory {
     /// Rows with bytes.
@@ -123,8 +123,8 @@ impl HostMemory {
     }
 }
 
-/// Text is there as bytes and as strings, and its tokens, of four bytes for at least one of text each, as those of documents and as
-/// chunks. A file of token ids is there twice.
+/// Text is there as bytes and as strings, and its tokens, of four bytes for at least one of text each, as those of
+/// documents and as chunks. A file of token ids is there twice.
 fn of_data(paths: &[PathBuf]) -> u64 {
     let of = |path: &PathBuf| {
         data::bytes(data::path_of(path))

@@ -85,7 +85,8 @@ impl fmt::Display for Memory {
             MemorySource::Device { name, reserve: 0 } => write!(f, "{name} has {free} bytes free"),
             MemorySource::Device { name, reserve } => write!(
                 f,
-                "{name} has {free} bytes that can be taken: what the page cache holds counts as free, and {reserve} bytes stay with the \
+                "{name} has {free} bytes that can be taken: what the page cache holds counts as free, and {reserve} \
+                bytes stay with the \
                  system"
             ),
             MemorySource::Option => write!(f, "--memory is {free} bytes"),

@@ -46,7 +46,8 @@ pub fn open_trusted(cache: &Path, kernels: &Kernels) -> Result<TeacherCache, Dev
     let cache = TeacherCache::open_trusted(cache, &trusted)?;
     if trusted.is_empty() && cache.has_signature() {
         note(format_args!(
-            "{} is signed, and no trusted key is configured: its signature is not checked (--trusted-key KEY refuses what KEY did not sign)",
+            "{} is signed, and no trusted key is configured: its signature is not checked (--trusted-key KEY refuses \
+            what KEY did not sign)",
             cache.path().display()
         ));
     }

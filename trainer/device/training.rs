@@ -90,7 +90,8 @@ impl<'a> Training<'a> {
         let bytes = plan.and_then(Result::ok).map(|plan| plan.plan.device_bytes());
         bytes.filter(|bytes| *bytes < unfit.takes.bytes).map_or_else(String::new, |bytes| {
             format!(
-                "With --teacher-format int8, which rounds what the GEMMs of layers read to 8 bits, it would take {bytes} bytes.\n"
+                "With --teacher-format int8, which rounds what the GEMMs of layers read to 8 bits, it would take \
+                {bytes} bytes.\n"
             )
         })
     }
@@ -127,7 +128,8 @@ impl Lower for Training<'_> {
         }
         let first = if self.shapes.student_could_be_stored(self.config) { "--student-format stored, " } else { "" };
         let advice = format!(
-            "{}Use {first}--recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the step's tokens)",
+            "{}Use {first}--recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the \
+            step's tokens)",
             self.rounded(unfit)
         );
         let slots =

@@ -53,8 +53,8 @@ impl Tuning {
     }
 }
 
-/// Selects the variants of a plan for the device at hand: by the run's own table, else by times of its chip in the committed
-/// one, else by the card's own figures. A stand-in keeps what is selected for the GPU of its row.
+/// Selects the variants of a plan for the device at hand: by the run's own table, else by times of its chip in the
+/// committed one, else by the card's own figures. A stand-in keeps what is selected for the GPU of its row.
 ///
 /// # Errors
 /// [`UsageError`] for a table without times of the chip.

@@ -24,7 +24,8 @@ impl Options {
             ),
             None if self.writes()? => {
                 return Err(UsageError(
-                    "held-out prompts are completed by the student, and a cache holds what the teacher says of data: give --eval-data \
+                    "held-out prompts are completed by the student, and a cache holds what the teacher says of data: \
+                    give --eval-data \
                      with completions, or --teacher in place of --teacher-cache"
                         .to_owned(),
                 ));
@@ -36,7 +37,8 @@ impl Options {
             None => return Ok(()),
         };
         Err(UsageError(format!(
-            "{option} cannot be combined with --teacher-cache, {why}: leave it out, or give --teacher in place of --teacher-cache"
+            "{option} cannot be combined with --teacher-cache, {why}: leave it out, or give --teacher in place of \
+            --teacher-cache"
         )))
     }
 }

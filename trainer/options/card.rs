@@ -10,8 +10,8 @@ use precast_plan::human_bytes;
 /// Names that a refusal offers.
 const NEAREST: usize = 3;
 
-/// Finds the chip whose name this is, else the one whose name it is a part of; case, blanks and dashes do not count. Of several
-/// with one size of memory and one architecture it is the first.
+/// Finds the chip whose name this is, else the one whose name it is a part of; case, blanks and dashes do not count. Of
+/// several with one size of memory and one architecture it is the first.
 ///
 /// # Errors
 /// The nearest names, or those that it is a part of.

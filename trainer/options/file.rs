@@ -1,6 +1,6 @@
-//! run.toml: options under their names, with hyphens or underscores. What is in it becomes the default of the flag of that name, and
-//! is read by the same parser, so that no option is described twice. (A crate that layers sources, such as figment, would want each as
-//! a serde field besides clap's.)
+//! run.toml: options under their names, with hyphens or underscores. What is in it becomes the default of the flag of
+//! that name, and is read by the same parser, so that no option is described twice. (A crate that layers sources, such
+//! as figment, would want each as a serde field besides clap's.)
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -111,7 +111,8 @@ fn unknown(text: &str) -> String {
     format!("no option is called {text}: {remedy}")
 }
 
-/// Returns the texts of the values of an option, which its parser takes. They stay for as long as the program runs, as its flags do.
+/// Returns the texts of the values of an option, which its parser takes. They stay for as long as the program runs, as
+/// its flags do.
 fn values(name: &str, value: Value) -> Result<Vec<&'static str>, String> {
     let values = if let Value::Array(values) = value { values } else { vec![value] };
     let texts = values.into_iter().map(|value| match value {

@@ -7,7 +7,7 @@ use clap::error::Error;
 use clap::parser::ValueSource;
 use clap::{Arg, Command};
 
-/// OptionSource of an option's value.
+/// Source of an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionSource {
     /// Declared beside the option.

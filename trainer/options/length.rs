@@ -46,7 +46,8 @@ impl Length {
         let steps = (epochs * sequences as f64 / sequences_a_step as f64).ceil().max(1.0);
         if steps > MOST_STEPS as f64 {
             return Err(UsageError(format!(
-                "--epochs {epochs} of {sequences} sequences are {steps:.3e} steps, and a run has {MOST_STEPS} at most: give a smaller \
+                "--epochs {epochs} of {sequences} sequences are {steps:.3e} steps, and a run has {MOST_STEPS} at \
+                most: give a smaller \
                  --epochs"
             )));
         }
@@ -61,7 +62,8 @@ pub struct Passes {
     /// Tokens that a step computes.
     tokens_a_step: u64,
     sequences_a_step: u64,
-    /// Sequences of a pass over the data, and passes over each portion of them; none where the end has not been read yet.
+    /// Sequences of a pass over the data, and passes over each portion of them; none where the end has not been read
+    /// yet.
     of_data: Option<(u64, Vec<(String, f64)>)>,
 }
 
@@ -84,13 +86,15 @@ impl Passes {
         let each = of_data.iter().flat_map(|(_, each)| each);
         let many = each.filter(|(_, passes)| *passes > MANY_PASSES).map(|(portion, passes)| {
             format!(
-                "the run takes {portion} {passes:.0} times, and above {MANY_PASSES:.0} a model learns by heart: give more data, fewer \
+                "the run takes {portion} {passes:.0} times, and above {MANY_PASSES:.0} a model learns by heart: give \
+                more data, fewer \
                  --steps, or --epochs"
             )
         });
         let few = of_data.as_ref().filter(|(sequences, _)| sequences < step).map(|(sequences, _)| {
             format!(
-                "a step takes {step} sequences and the data have {sequences}: it takes some of them more than once; give a smaller \
+                "a step takes {step} sequences and the data have {sequences}: it takes some of them more than once; \
+                give a smaller \
                  --batch-size or --grad-accum"
             )
         });

@@ -10,8 +10,8 @@ use super::usage::UsageError;
 use super::{Division, RunConfig, all, is_of_teacher};
 
 impl RunConfig {
-    /// The run.toml that gives this configuration: a line for each option that has a value, in the order of their declarations. What
-    /// follows from the number of GPUs has none.
+    /// The run.toml that gives this configuration: a line for each option that has a value, in the order of their
+    /// declarations. What follows from the number of GPUs has none.
     ///
     /// # Errors
     /// [`UsageError`] for a path that is not UTF-8: TOML has no text for it.
@@ -45,8 +45,8 @@ impl RunConfig {
     }
 }
 
-/// A value in JSON as TOML has it; none where there is none. Texts and lists are the same in both, once nothing in them is a
-/// character that a terminal would obey.
+/// A value in JSON as TOML has it; none where there is none. Texts and lists are the same in both, once nothing in them
+/// is a character that a terminal would obey.
 fn value(json: &str) -> Option<String> {
     match json {
         "null" => None,

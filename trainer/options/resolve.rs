@@ -34,8 +34,8 @@ impl Options {
         self.resolve(Purpose::Plan, Share::ALONE, None)
     }
 
-    /// The configuration of the rank that `of` names, of --model alone or of a teacher and a student. `before` is of the run that
-    /// continues.
+    /// The configuration of the rank that `of` names, of --model alone or of a teacher and a student. `before` is of
+    /// the run that continues.
     ///
     /// # Errors
     /// [`UsageError`] for what is missing, and for options that do not go together.
@@ -137,14 +137,16 @@ impl Options {
             .or_else(|| completions.first_asked());
         let refuse = |option| {
             Err(UsageError(format!(
-                "{option} cannot be combined with --model, which trains without a teacher: leave {option} out, or give --teacher \
+                "{option} cannot be combined with --model, which trains without a teacher: leave {option} out, or \
+                give --teacher \
                  and --student in place of --model"
             )))
         };
         option.map_or(Ok(()), refuse)
     }
 
-    /// Returns true if the student writes completions: to train on them, or of held-out prompts where an option of completions is given.
+    /// Returns true if the student writes completions: to train on them, or of held-out prompts where an option of
+    /// completions is given.
     ///
     /// # Errors
     /// [`UsageError`] for such an option where it writes none.

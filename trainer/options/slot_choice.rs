@@ -40,7 +40,8 @@ pub struct SlotsUnfit {
 }
 
 impl SlotsUnfit {
-    /// Says that so many slots of `seq_len` tokens do not fit, and how many do by `option`; where none does, what else may help.
+    /// Says that so many slots of `seq_len` tokens do not fit, and how many do by `option`; where none does, what else
+    /// may help.
     pub fn message(self, seq_len: u32, option: &str, otherwise: &str) -> String {
         let Self { asked, most } = self;
         let remedy = match most {

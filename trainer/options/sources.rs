@@ -22,7 +22,8 @@ pub struct DataRequest<'a> {
     pub completions: Option<Completions>,
 }
 
-/// Returns the sources of training data, each with its share of the tokens, or none with one. The number of steps is `open` where
+/// Returns the sources of training data, each with its share of the tokens, or none with one. The number of steps is
+/// `open` where
 /// --epochs gives it.
 ///
 /// # Errors
@@ -40,13 +41,15 @@ pub fn sources(data: &[PathBuf], open: bool) -> Result<Vec<DataSource>, UsageErr
     if let Some(other) = sources.iter().find(|source| source.share.is_none()) {
         let other = other.path.display();
         return Err(UsageError(format!(
-            "--data {path}={share} has a share of the tokens and --data {other} has none: give each one a share, as {other}={share}, \
+            "--data {path}={share} has a share of the tokens and --data {other} has none: give each one a share, as \
+            {other}={share}, \
              or none"
         )));
     }
     if open {
         return Err(UsageError(format!(
-            "--epochs counts passes over all data, and with shares (--data {path}={share}) each source is read as often as its \
+            "--epochs counts passes over all data, and with shares (--data {path}={share}) each source is read as \
+            often as its \
              share asks for: give --steps in place of --epochs"
         )));
     }

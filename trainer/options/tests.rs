@@ -32,7 +32,8 @@ fn complete(arguments: &[&str]) -> Result<RunConfig, UsageError> {
 
 /// Each option of a run, and a value that is not its default.
 const VALUES: &str = "\
-    teacher=a teacher_cache=k student=b model=c data=d eval_data=i out=e steps=7 epochs=0.25 batch_size=3 seq_len=5 grad_accum=2 \
+    teacher=a teacher_cache=k student=b model=c data=d eval_data=i out=e steps=7 epochs=0.25 batch_size=3 seq_len=5 \
+    grad_accum=2 \
     lr=0.3 warmup=4 schedule=cosine weight_decay=0.7 clip=0.9 alpha=0.1 temperature=1.5 teacher_format=stored \
     teacher_certificate=i max_teacher_kl=none beta=0.2 recompute=blocks precision=fp32 gemm=cublas data_field=body \
     chat_date=2024-07-26 stop_token=k seed=9 shuffle=true shuffle_window=5 device=sim bundle=f tuned=j \
@@ -112,7 +113,8 @@ fn what_does_not_go_with_completions_of_the_student_is_refused() {
 
 #[test]
 fn flags_override_the_file() {
-    let text = "teacher = 't'\nstudent = 's'\nlr = 1e-3\nprecision = 'fp32'\ndevice = 'cuda:1'\ndata = ['a', 'b']\nseed = 4\n\
+    let text = "teacher = 't'\nstudent = 's'\nlr = 1e-3\nprecision = 'fp32'\ndevice = 'cuda:1'\ndata = ['a', \
+        'b']\nseed = 4\n\
                 alpha = 0.1\ntemperature = 3";
     let flags = ["--lr=2e-3", "--alpha=0.5", "--data", "c", "--seed", "0"];
     let options = parse_over(&FileOptions::from_toml(text).unwrap(), &flags).unwrap();
@@ -365,7 +367,8 @@ proptest! {
         let others = others.iter().map(|(name, _)| *name).filter(|name| !set.contains(name)).collect::<Vec<_>>();
         let base = if alone { vec!["model"] } else { vec!["teacher", "student"] };
         let mut line = [flags(&base), flags(&["data"])].concat();
-        line.extend([format!("--data={path}"), format!("--out={path}"), format!("--seed={seed}"), format!("--lr={lr:e}")]);
+        line.extend([format!("--data={path}"), format!("--out={path}"), format!("--seed={seed}"),
+            format!("--lr={lr:e}")]);
         line.push(format!("--clip={clip:e}"));
         if !alone {
             line.extend([format!("--alpha={alpha}"), format!("--temperature={temperature}")]);

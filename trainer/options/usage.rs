@@ -8,7 +8,8 @@ pub struct UsageError(pub String);
 /// Returns the flag of the first of some options that is asked for, which has the name of its variable.
 macro_rules! first_asked {
     ($($option:ident),+ $(,)?) => {
-        None$(.or_else(|| $crate::options::Asked::is_asked($option).then(|| $crate::options::usage::flag(stringify!($option)))))+
+        None$(.or_else(|| $crate::options::Asked::is_asked($option).then(||
+            $crate::options::usage::flag(stringify!($option)))))+
     };
 }
 pub(crate) use first_asked;

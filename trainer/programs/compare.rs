@@ -1,6 +1,6 @@
-//! Measuring a model in one form against the same model in another: one after the other, so that each has the device's memory
-//! to itself. The last hidden states of the first wait in host memory; the head, which both have, is applied to both beside the
-//! second.
+//! Measuring a model in one form against the same model in another: one after the other, so that each has the device's
+//! memory to itself. The last hidden states of the first wait in host memory; the head, which both have, is applied to
+//! both beside the second.
 
 use precast_fatbins::Digest;
 use precast_kernels::Arch;

@@ -11,12 +11,12 @@ use crate::inputs::pair;
 use crate::run::failure::Failure;
 use crate::run::out::check_file;
 
-/// Writes a model with its tokenizer as a GGUF file; with an adapter, the model that `precast merge` writes. Returns what is to
-/// be said of it.
+/// Writes a model with its tokenizer as a GGUF file; with an adapter, the model that `precast merge` writes. Returns
+/// what is to be said of it.
 ///
 /// # Errors
-/// [`Failure`] where model or adapter cannot be read, GGUF has no words for the tokenizer, or the file is there or cannot be
-/// written.
+/// [`Failure`] where model or adapter cannot be read, GGUF has no words for the tokenizer, or the file is there or
+/// cannot be written.
 pub fn export(model: &Path, adapter: Option<&Path>, out: &Path, encoding: Encoding) -> Result<String, Failure> {
     check_file(out)?;
     let mut scratch = Scratch::default();

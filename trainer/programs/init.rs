@@ -13,7 +13,8 @@ use crate::run::failure::Failure;
 use crate::run::out::check_directory;
 
 /// Writes a model of random weights: matrices normal with the configuration's `initializer_range`, norms one,
-/// biases zero. The same seed gives the same bytes on any machine. [`Existing::Replace`] replaces a model that Precast wrote.
+/// biases zero. The same seed gives the same bytes on any machine. [`Existing::Replace`] replaces a model that Precast
+/// wrote.
 ///
 /// # Errors
 /// [`Failure`] where the configuration cannot be followed or the directory cannot be written.
@@ -40,9 +41,9 @@ pub fn random(
     })
 }
 
-/// Writes a GGUF file of random weights, `model.gguf` in a directory, its matrices in the mix of formats that llama.cpp calls
-/// Q4_K_M: blocks of random numbers under scales that give their values the configuration's `initializer_range` as standard
-/// deviation. The same seed gives the same bytes on any machine.
+/// Writes a GGUF file of random weights, `model.gguf` in a directory, its matrices in the mix of formats that llama.cpp
+/// calls Q4_K_M: blocks of random numbers under scales that give their values the configuration's `initializer_range`
+/// as standard deviation. The same seed gives the same bytes on any machine.
 ///
 /// # Errors
 /// [`Failure`] where the configuration cannot be followed or written as GGUF, or the directory cannot be written.

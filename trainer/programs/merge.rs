@@ -16,8 +16,9 @@ use crate::inputs::checkpoint::{Checkpoint, ModelSource, Scratch, Weights, write
 use crate::run::failure::Failure;
 use crate::run::out::check_directory;
 
-/// Writes the model `W + scale B A`: the sum in f32, over the rank in its order, and rounded once to the dtype of the model's own
-/// tensors, which is bf16 for those in blocks. [`Existing::Replace`] replaces a model that Precast wrote. Returns what is to be said of it.
+/// Writes the model `W + scale B A`: the sum in f32, over the rank in its order, and rounded once to the dtype of the
+/// model's own tensors, which is bf16 for those in blocks. [`Existing::Replace`] replaces a model that Precast wrote.
+/// Returns what is to be said of it.
 ///
 /// # Errors
 /// [`Failure`] where model or adapter cannot be read, or the directory cannot be written.
@@ -121,8 +122,8 @@ fn halves(values: &[f32], half: impl Fn(f32) -> [u8; 2] + Sync) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// |found - exact| <= (rank + 2) 2^-24 (|w| + scale |b| |a|): of rank products and sums, the scaling and the addition each rounds
-    /// once to f32.
+    /// |found - exact| <= (rank + 2) 2^-24 (|w| + scale |b| |a|): of rank products and sums, the scaling and the addition
+    /// each rounds once to f32.
     #[test]
     fn a_merged_element_is_within_its_bound() {
         use rand::{RngExt, SeedableRng};

@@ -1,7 +1,7 @@
 //! `precast smoke`: a short training run on one batch that can be learnt, twice.
 //!
-//! The models, kernels, memory and seal are those of a real run. The batch is a fixed cycle of tokens, each of which says
-//! what comes next, so that a student of any size learns it within a few steps, by heart if nothing else.
+//! The models, kernels, memory and seal are those of a real run. The batch is a fixed cycle of tokens, each of which
+//! says what comes next, so that a student of any size learns it within a few steps, by heart if nothing else.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -84,8 +84,8 @@ struct Run {
     step_ms: Vec<f64>,
 }
 
-/// The learning rate that moves any student's logits alike: a step changes each by about `lr` times the width of what trains,
-/// which of an adapter is its rank times its scale. Those of the projections of a layer add up.
+/// The learning rate that moves any student's logits alike: a step changes each by about `lr` times the width of what
+/// trains, which of an adapter is its rank times its scale. Those of the projections of a layer add up.
 fn learning_rate(student: &dyn Weights, adapter: Option<&Adapter>) -> f64 {
     let of_adapters = |adapter: &Adapter| {
         let adapters = adapter.layout.adapters();

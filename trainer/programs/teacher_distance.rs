@@ -54,7 +54,8 @@ impl fmt::Display for TeacherDistance {
         let Self { score, kl_mean, kl_max, agreement, teacher_perplexity, .. } = self;
         write!(
             f,
-            "KL {kl_mean:.5} nats a token from the teacher, at most {kl_max:.4}; the same first choice of {:.2} % of {} tokens; \
+            "KL {kl_mean:.5} nats a token from the teacher, at most {kl_max:.4}; the same first choice of {:.2} % of \
+            {} tokens; \
              perplexity {:.4}, of the teacher {teacher_perplexity:.4}",
             100.0 * agreement,
             score.tokens,
@@ -111,13 +112,15 @@ fn broken(measured: Measured, model: &Path, cache: &TeacherCache) -> RunFault {
     let (path, tokens) = (cache.path().display(), measured.tokens);
     RunFault(if measured.exact_perplexity.is_finite() {
         format!(
-            "predictions of {} are no numbers on {tokens} tokens: its weights are broken, or its activations overflow. Give \
+            "predictions of {} are no numbers on {tokens} tokens: its weights are broken, or its activations \
+            overflow. Give \
              another model",
             model.display()
         )
     } else {
         format!(
-            "predictions of the teacher in {path} are no numbers on {tokens} tokens: the teacher is broken, or its activations \
+            "predictions of the teacher in {path} are no numbers on {tokens} tokens: the teacher is broken, or its \
+            activations \
              overflow. Make the cache again, in --precision fp32 or of another teacher"
         )
     })
@@ -128,7 +131,8 @@ fn open(request: &Evaluation, cache: &Path) -> Result<TeacherCache, Failure> {
     let forward = &request.forward;
     if forward.gemm == Gemm::Cublas {
         return Err(Failure::usage(
-            "--gemm cublas: a cache is filled by the bundle's kernels, and a distance is between models alone: leave it out",
+            "--gemm cublas: a cache is filled by the bundle's kernels, and a distance is between models alone: leave \
+            it out",
         ));
     }
     let cache = open_trusted(cache, &forward.target.kernels)?;
@@ -142,8 +146,10 @@ fn open(request: &Evaluation, cache: &Path) -> Result<TeacherCache, Failure> {
     }
     if forward.format == WeightFormat::Int8 && precision == Precision::Fp32 {
         return Err(Failure::usage(format!(
-            "--format int8 is computed in bf16, and {} was made with --precision fp32: leave --format int8 out, or make a cache in bf16: \
-             `precast cache --teacher TEACHER --student STUDENT --data DATA --seq-len {seq_len} --precision bf16 --out CACHE`",
+            "--format int8 is computed in bf16, and {} was made with --precision fp32: leave --format int8 out, or \
+            make a cache in bf16: \
+             `precast cache --teacher TEACHER --student STUDENT --data DATA --seq-len {seq_len} --precision bf16 \
+             --out CACHE`",
             cache.path().display()
         )));
     }

@@ -164,8 +164,8 @@ impl Ranks {
         }
     }
 
-    /// Agrees with the others to stop after the step that is under way, as soon as one rank is asked to: by the signal that it has
-    /// got. Returns the SM clocks of all of them, too, by rank.
+    /// Agrees with the others to stop after the step that is under way, as soon as one rank is asked to: by the signal
+    /// that it has got. Returns the SM clocks of all of them, too, by rank.
     ///
     /// # Errors
     /// As [`Self::all_gather`].

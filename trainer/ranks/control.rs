@@ -1,5 +1,5 @@
-//! Connections for heartbeats, collectives on the host, and reports of failures. Rank 0 has one to each other rank: the failure that
-//! reaches it first is the one that all ranks report.
+//! Connections for heartbeats, collectives on the host, and reports of failures. Rank 0 has one to each other rank: the
+//! failure that reaches it first is the one that all ranks report.
 
 use std::collections::VecDeque;
 use std::io::{BufReader, Write};
@@ -167,7 +167,8 @@ impl Control {
             inbox.failure = Some(report.clone());
         }
         self.changed.notify_all();
-        // Whatever this rank waits for, it does not wait longer than that: the report and the library's abort may block, too.
+        // Whatever this rank waits for, it does not wait longer than that: the report and the library's abort may
+        // block, too.
         let (exit_code, over) = (report.exit_code.into(), Arc::clone(&self.over));
         let error = RankError::Failed(report.clone());
         let _ = spawn(move || {

@@ -48,8 +48,8 @@ const AFTER_KILL: Duration = Duration::from_secs(5);
 /// Between two looks at what has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// This process as a rank: one that a launcher started, or the only one. Where `--gpus` asks for several, they are started, waited
-/// for, and this process ends as they have.
+/// This process as a rank: one that a launcher started, or the only one. Where `--gpus` asks for several, they are
+/// started, waited for, and this process ends as they have.
 ///
 /// # Errors
 /// [`RankError::Usage`] for what does not go together.
@@ -88,7 +88,8 @@ pub fn start(gpus: Option<Gpus>, rendezvous: Option<&str>, device: DeviceChoice)
     Ok(place)
 }
 
-/// Returns this process's place, as [`start`] does. A dry run starts nobody, and is rank 0 of as many as it is asked for.
+/// Returns this process's place, as [`start`] does. A dry run starts nobody, and is rank 0 of as many as it is asked
+/// for.
 ///
 /// # Errors
 /// As [`start`].
@@ -114,7 +115,8 @@ pub fn check_alone(command: &str) -> Result<(), RankError> {
     let found = Place::find(|name| std::env::var(name).ok(), Some("nowhere:0"), || 1);
     match found.ok().flatten().filter(|place| place.ranks > 1) {
         Some(Place { launcher, ranks, .. }) => Err(RankError::Usage(format!(
-            "{} has started {ranks} ranks, and {command} is one process on one GPU: start it without, or once for each GPU \
+            "{} has started {ranks} ranks, and {command} is one process on one GPU: start it without, or once for \
+            each GPU \
              (--device cuda:N) with a part of the data",
             launcher.name()
         ))),
@@ -239,8 +241,8 @@ fn wait(ranks: &mut [Rank], stop: &Stop) -> Result<i32, RankError> {
     exit_code(ranks.iter().map(|rank| (rank.ended.flatten(), rank.killed)))
 }
 
-/// Rank 0's, or that of the first that failed by itself; 1 where a signal has ended one. Of each rank its exit code, none where a
-/// signal has ended it, and whether the signal was this launcher's.
+/// Rank 0's, or that of the first that failed by itself; 1 where a signal has ended one. Of each rank its exit code,
+/// none where a signal has ended it, and whether the signal was this launcher's.
 ///
 /// # Errors
 /// [`RankError`] where those that would report it to the user were killed.

@@ -85,8 +85,8 @@ struct Names {
     job: &'static [&'static str],
 }
 
-/// In the order in which they are looked for: srun may start mpirun, and either may start torchrun. Slurm's number of tasks is
-/// that of the step: an allocation has one of its own, and starts nothing.
+/// In the order in which they are looked for: srun may start mpirun, and either may start torchrun. Slurm's number of
+/// tasks is that of the step: an allocation has one of its own, and starts nothing.
 const LAUNCHERS: [Names; 5] = [
     Names { launcher: Launcher::Precast, rank: RANK, ranks: RANKS, local_rank: RANK, job: &[] },
     Names {
@@ -120,8 +120,8 @@ const LAUNCHERS: [Names; 5] = [
 ];
 
 impl Place {
-    /// By the environment; none where no launcher started this process. `given` is `--rendezvous`, and `gpus` counts those that
-    /// are visible, where that decides.
+    /// By the environment; none where no launcher started this process. `given` is `--rendezvous`, and `gpus` counts
+    /// those that are visible, where that decides.
     ///
     /// # Errors
     /// [`RankError::Usage`] for numbers that cannot be or are not there, and where nothing names an address.
@@ -150,8 +150,10 @@ impl Place {
             None => {
                 let Names { rank, ranks, local_rank, .. } = names;
                 return Err(RankError::Usage(format!(
-                    "{rank} and {ranks} are set and {local_rank} is not, by which a rank chooses among the GPUs of its host: set it \
-                     for each rank, or make one GPU visible to each with CUDA_VISIBLE_DEVICES; unset {rank} and {ranks} to train alone"
+                    "{rank} and {ranks} are set and {local_rank} is not, by which a rank chooses among the GPUs of \
+                    its host: set it \
+                     for each rank, or make one GPU visible to each with CUDA_VISIBLE_DEVICES; unset {rank} and \
+                     {ranks} to train alone"
                 )));
             }
         };
@@ -180,7 +182,8 @@ impl Place {
         };
         if place.addresses.is_empty() {
             return Err(RankError::Usage(format!(
-                "{} names no address at which ranks meet: give --rendezvous HOST:PORT, the host of rank 0 and a port that is free \
+                "{} names no address at which ranks meet: give --rendezvous HOST:PORT, the host of rank 0 and a port \
+                that is free \
                  there",
                 names.launcher.name()
             )));
@@ -191,7 +194,8 @@ impl Place {
             }
         }
         if names.launcher == Launcher::Precast && rank == 0 {
-            // The process that started this one has chosen the port and listens at it: its end is this one's standard input.
+            // The process that started this one has chosen the port and listens at it: its end is this one's standard
+            // input.
             let listener = std::io::stdin().as_fd().try_clone_to_owned().map(TcpListener::from);
             place.listener = Some(Arc::new(listener.map_err(RankError::io("take over the port"))?));
         }
@@ -199,8 +203,8 @@ impl Place {
     }
 }
 
-/// Refuses a rank without their number, and a number without a rank: a run would train alone without a word. A script may set one
-/// of them that says what the launcher itself does.
+/// Refuses a rank without their number, and a number without a rank: a run would train alone without a word. A script
+/// may set one of them that says what the launcher itself does.
 fn check_partners(set: &impl Fn(&str) -> Option<String>, found: Option<&Names>) -> Result<(), RankError> {
     for names in &LAUNCHERS {
         let by_launcher = found.map(|found| [set(found.rank), set(found.ranks)]).unwrap_or_default();

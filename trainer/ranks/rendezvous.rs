@@ -132,13 +132,14 @@ fn listen(place: &Place) -> Result<(TcpListener, String), RankError> {
         }
     }
     Err(RankError::Io(format!(
-        "rank 0 cannot listen at {}: {reason}. Give another --rendezvous HOST:PORT, of a port that is free on the host of rank 0",
+        "rank 0 cannot listen at {}: {reason}. Give another --rendezvous HOST:PORT, of a port that is free on the \
+        host of rank 0",
         place.addresses.join(", ")
     )))
 }
 
-/// Waits for all ranks above one. Connections are answered each on a thread of its own: a stranger that says nothing keeps nobody
-/// waiting.
+/// Waits for all ranks above one. Connections are answered each on a thread of its own: a stranger that says nothing
+/// keeps nobody waiting.
 fn receive(
     listener: &TcpListener,
     address: &str,
@@ -163,7 +164,8 @@ fn receive(
                 count => format!("; {count} that came did not know the token of this job"),
             };
             return Err(RankError::Io(format!(
-                "{missing} of {ranks} did not come to {address} within {seconds} s{strangers}. Each rank takes the same command, and \
+                "{missing} of {ranks} did not come to {address} within {seconds} s{strangers}. Each rank takes the \
+                same command, and \
                  its host must reach {address}"
             )));
         }
@@ -261,8 +263,8 @@ mod tests {
         Place { rank, ranks, addresses: vec![address.to_owned()], token, ..Place::default() }
     }
 
-    /// Returns the result of rank 0 of so many, where the others are these, each with its number and a job, and the results of the
-    /// others.
+    /// Returns the result of rank 0 of so many, where the others are these, each with its number and a job, and the
+    /// results of the others.
     fn met(ranks: u32, others: &[(u32, &str)]) -> (Result<usize, String>, Vec<Result<(), String>>) {
         let (listener, address) = listening();
         thread::scope(|scope| {

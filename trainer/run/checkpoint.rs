@@ -112,8 +112,8 @@ fn fill_own(aside: &mut Aside, session: &mut Session, ranks: &Ranks, path: &Path
     Ok(())
 }
 
-/// Writes a run after `state.step` steps beside its place in the output directory: each rank what it has, into one directory.
-/// Rank 0 gets that, whole.
+/// Writes a run after `state.step` steps beside its place in the output directory: each rank what it has, into one
+/// directory. Rank 0 gets that, whole.
 ///
 /// # Errors
 /// [`RunError`] of the device, the disk or another rank.

@@ -81,7 +81,8 @@ pub fn check_kernels(cache: &TeacherCache, precision: Precision) -> Result<(), F
 
 fn note_other_bits(cache: &TeacherCache, filled_by: &str) {
     note(format_args!(
-        "{} was filled by {filled_by}: its values may differ in their last bits from those that a teacher would give if it were computed now",
+        "{} was filled by {filled_by}: its values may differ in their last bits from those that a teacher would give \
+        if it were computed now",
         cache.path().display()
     ));
 }

@@ -23,7 +23,8 @@ pub enum RunError {
     Busy { path: PathBuf, pid: Option<u32> },
     /// It is no longer the directory that this process has claimed.
     #[error(
-        "{} was moved or removed while this run was in it: nothing more is written there. Its last checkpoint is where the \
+        "{} was moved or removed while this run was in it: nothing more is written there. Its last checkpoint is \
+        where the \
          directory is now: --resume with that as --out continues it",
         path.display()
     )]

@@ -151,7 +151,8 @@ impl Gpu {
             Some(Err(error)) => {
                 note(format_args!(
                     "nobody says what the GPU does: {error}. metrics.jsonl has no power, clocks and temperatures. NVML \
-                     (libnvidia-ml.so.1) comes with the driver; a container has it if NVIDIA_DRIVER_CAPABILITIES names `utility`"
+                     (libnvidia-ml.so.1) comes with the driver; a container has it if NVIDIA_DRIVER_CAPABILITIES \
+                     names `utility`"
                 ));
                 Self::default()
             }

@@ -11,8 +11,9 @@ const FACTOR: f64 = 2.0;
 /// A model that knew something may end this much worse than guessing, nats.
 const WORSE_BY: f64 = 1.0;
 
-/// Compares the losses of all steps of a run, whose student has so many tokens; none where they have not grown. Otherwise the run
-/// diverged, by a loss that doubled, a model that knew something of the data and no longer does, or one far worse than guessing.
+/// Compares the losses of all steps of a run, whose student has so many tokens; none where they have not grown.
+/// Otherwise the run diverged, by a loss that doubled, a model that knew something of the data and no longer does, or
+/// one far worse than guessing.
 pub fn of(records: &[StepRecord], objective: Objective, vocab: u32) -> Option<String> {
     let uniform = f64::from(vocab).ln();
     let ce = |record: &StepRecord| record.ce_loss;
@@ -25,13 +26,15 @@ pub fn of(records: &[StepRecord], objective: Objective, vocab: u32) -> Option<St
             if taught_alone { ("kd_loss", |record| record.kd_loss) } else { ("ce_loss", ce) };
         if let Some((first, last)) = ends(of).filter(|(first, last)| *last > FACTOR * first) {
             return Some(format!(
-                "the mean {name} of the last {MEAN_OF} steps is {last:.4}, above twice the {first:.4} of the first {MEAN_OF}"
+                "the mean {name} of the last {MEAN_OF} steps is {last:.4}, above twice the {first:.4} of the first \
+                {MEAN_OF}"
             ));
         }
         let worse = |(first, last): &(f64, f64)| *first < uniform && *last > uniform + WORSE_BY;
         if let Some((first, last)) = ends(ce).filter(worse) {
             return Some(format!(
-                "the mean ce_loss of the last {MEAN_OF} steps is {last:.4}, worse by more than a nat than the {uniform:.4} of guessing, \
+                "the mean ce_loss of the last {MEAN_OF} steps is {last:.4}, worse by more than a nat than the \
+                {uniform:.4} of guessing, \
                  and that of the first {MEAN_OF} was {first:.4}"
             ));
         }

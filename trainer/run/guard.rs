@@ -46,8 +46,10 @@ impl LayerDistance {
     }
 }
 
-/// Least cosine, and largest factor between the norms. On an H200 runs whose students ended as bf16's did went down to 0.68 and to
-/// 1.8, late, where little is left to learn and gradients are small; runs that too large a learning rate broke went down to 0.12.
+/// Least cosine, and largest factor between the norms. On an H200 runs whose students ended as bf16's did went down to
+/// 0.68 and to
+/// 1.8, late, where little is left to learn and gradients are small; runs that too large a learning rate broke went
+/// down to 0.12.
 pub const LEAST_COSINE: f64 = 0.5;
 pub const MOST_NORM: f64 = 2.0;
 
@@ -65,7 +67,8 @@ impl TryFrom<Vec<LayerDistance>> for Guarded {
 }
 
 impl Guarded {
-    /// The layer that is farthest from bf16's, the lowest of those, and its distance: one beyond the bound, if there is one.
+    /// The layer that is farthest from bf16's, the lowest of those, and its distance: one beyond the bound, if there is
+    /// one.
     ///
     /// # Panics
     /// If there is no layer.
@@ -156,11 +159,12 @@ impl GuardRecord {
         let At { step, layer, distance } = self.worst;
         (!self.within).then(|| {
             format!(
-                "int8's gradients left the guard's bound (cosine at least {LEAST_COSINE}, norm within a factor of {MOST_NORM} of \
-                 bf16's) at {} of {} steps that were compared, farthest at step {step}: layer {layer} {distance}. Compare with a \
+                "int8's gradients left the guard's bound (cosine at least {LEAST_COSINE}, norm within a factor of \
+                {MOST_NORM} of \
+                 bf16's) at {} of {} steps that were compared, farthest at step {step}: layer {layer} {distance}. \
+                 Compare with a \
                  run under --precision bf16",
-                self.beyond,
-                self.steps
+                self.beyond, self.steps
             )
         })
     }
@@ -188,7 +192,8 @@ mod tests {
 
     fn step(step: u64, guard: Option<Guarded>) -> StepRecord {
         let line = serde_json::json!({
-            "step": step, "loss": 1.0, "kd_loss": null, "ce_loss": 1.0, "grad_norm": 1.0, "lr": 1.0, "tokens": 1, "step_ms": 1.0,
+            "step": step, "loss": 1.0, "kd_loss": null, "ce_loss": 1.0, "grad_norm": 1.0, "lr": 1.0,
+            "tokens": 1, "step_ms": 1.0,
             "tokens_per_s": 1.0, "memory_bytes": 1
         });
         StepRecord { guard, ..serde_json::from_value(line).unwrap() }

@@ -1,7 +1,7 @@
 //! `run.log`: what a run prints, with times, over all its parts; `run.rank-N.log`: the notes of its other ranks.
 //!
-//! A log is appended to, and flushed where `run.json` says what it holds: what is lost behind that contradicts nothing. So its lines
-//! are not among the changes of the disk that `PRECAST_KILL_AT` counts.
+//! A log is appended to, and flushed where `run.json` says what it holds: what is lost behind that contradicts nothing.
+//! So its lines are not among the changes of the disk that `PRECAST_KILL_AT` counts.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -32,8 +32,8 @@ pub fn name(rank: u32) -> String {
 /// Form of the time at the start of each line of a log.
 const TIME: &[u8; 20] = b"0000-00-00T00:00:00Z";
 
-/// The first bytes of a log, as they stand in `run.json`: none of a log that was listed before it was there. What is behind them
-/// is the run's if each of its lines has a time.
+/// The first bytes of a log, as they stand in `run.json`: none of a log that was listed before it was there. What is
+/// behind them is the run's if each of its lines has a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     bytes: u64,
@@ -190,7 +190,8 @@ impl Held {
         if lines > 0 {
             let lines = count(lines, "line");
             text += &format!(
-                "{} note: {lines} ({bytes} bytes) left out: at most {MOST_HELD_BYTES} bytes are kept from before there was \
+                "{} note: {lines} ({bytes} bytes) left out: at most {MOST_HELD_BYTES} bytes are kept from before \
+                there was \
                               this file\n",
                 now()
             );
@@ -221,8 +222,8 @@ pub fn hold() {
     tee::to(add);
 }
 
-/// Writes what this process has printed so far, and prints from now on, to a rank's log in a run's directory, behind what the run
-/// wrote to it `before`. Where that cannot be, a note says so.
+/// Writes what this process has printed so far, and prints from now on, to a rank's log in a run's directory, behind
+/// what the run wrote to it `before`. Where that cannot be, a note says so.
 pub fn open(directory: &Path, rank: u32, before: Option<Written>) {
     let mut log = state();
     let Log::Held(held) = &mut *log else { return };

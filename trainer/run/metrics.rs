@@ -131,8 +131,8 @@ impl MetricsFile {
         Ok(())
     }
 
-    /// Writes the file again where it is gone, or lines of it are, and says so; one that another file has replaced stays. Before
-    /// that, `check` refuses a directory that is no longer this run's.
+    /// Writes the file again where it is gone, or lines of it are, and says so; one that another file has replaced
+    /// stays. Before that, `check` refuses a directory that is no longer this run's.
     ///
     /// # Errors
     /// [`RunError`] where it cannot be written, and where the directory is another run's by now.
@@ -183,7 +183,8 @@ mod tests {
     fn line(step: u64) -> String {
         // More digits than a float keeps: only the bytes themselves stay what they are.
         format!(
-            "{{\"step\":{step},\"loss\":2.2250738585072011e-308,\"kd_loss\":1.0,\"ce_loss\":null,\"grad_norm\":1.0,\"lr\":1.0,\
+            "{{\"step\":{step},\"loss\":2.2250738585072011e-308,\"kd_loss\":1.0,\"ce_loss\":null,\
+             \"grad_norm\":1.0,\"lr\":1.0,\
              \"tokens\":4,\"step_ms\":1.00000000000000000001,\"tokens_per_s\":1.0,\"memory_bytes\":8}}\n"
         )
     }

@@ -62,7 +62,8 @@ impl Score {
         let model = model.display();
         if nll >= uniform_nll && !demands.untrained {
             return Err(RunFault(format!(
-                "{model}: nll {nll:.4} nats a token is no better than the {uniform_nll:.4} of guessing uniformly: the model is broken, \
+                "{model}: nll {nll:.4} nats a token is no better than the {uniform_nll:.4} of guessing uniformly: \
+                the model is broken, \
                  untrained, or of another language (--untrained allows it)"
             )));
         }
@@ -83,7 +84,8 @@ impl Score {
             return Ok(());
         }
         Err(CheckpointError::Wrong(format!(
-            "{} and {} read the text as different tokens, so their scores per token cannot be compared: use models with \
+            "{} and {} read the text as different tokens, so their scores per token cannot be compared: use models \
+            with \
              the same tokenizer, and a --seq-len that both support",
             model.display(),
             baseline.display()

@@ -46,8 +46,8 @@ fn is_of_rank(failure: &Failure) -> bool {
     matches!(failure, Failure::Rank(RankError::Failed { .. }))
 }
 
-/// True if a failure looks like the end of a peer: its memory is gone while this rank's device copies from it, its connection, or the
-/// directory in which both were writing a checkpoint.
+/// True if a failure looks like the end of a peer: its memory is gone while this rank's device copies from it, its
+/// connection, or the directory in which both were writing a checkpoint.
 fn may_be_of_another(failure: &Failure) -> bool {
     match failure {
         Failure::Driver(DriverError::Exchange { .. } | DriverError::Call { .. }) => true,
@@ -70,7 +70,8 @@ mod tests {
     use crate::ranks::tests::rank;
     use crate::run::out::{Out, Start};
 
-    /// A device that copies from memory of a process that has just been killed may fail before that process's connection closes.
+    /// A device that copies from memory of a process that has just been killed may fail before that process's
+    /// connection closes.
     #[test]
     fn a_device_that_fails_for_a_lost_peer_is_no_own_failure() {
         let (ranks, peer) = rank();

@@ -239,7 +239,10 @@ impl RunRecord {
         let snapshots =
             models.into_iter().filter_map(|(role, path)| Some((role.to_owned(), Snapshot::of(path?)?))).collect();
         let Value::Object(config) = config.to_json() else { unreachable!("a configuration has names") };
-        let cublas = |CublasUse { version, taken_bytes }: CublasUse| json!({ "version": version.to_string(), "taken_bytes": taken_bytes });
+        let cublas = |CublasUse { version, taken_bytes }: CublasUse| {
+            json!({ "version": version.to_string(),
+            "taken_bytes": taken_bytes })
+        };
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config,

@@ -106,7 +106,8 @@ pub struct SamplesFile {
 }
 
 impl SamplesFile {
-    /// Opens the file of a run that has written so much of it, and truncates what is behind that; a new one where it has none.
+    /// Opens the file of a run that has written so much of it, and truncates what is behind that; a new one where it
+    /// has none.
     ///
     /// # Errors
     /// [`RunError`] of a file that the run did not write.

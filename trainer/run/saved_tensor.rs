@@ -42,8 +42,8 @@ struct Piece {
 }
 
 impl SavedTensor {
-    /// Opens the files of a tensor in a checkpoint's directory, which hold these pieces, rank by rank: first element and number of
-    /// elements of each.
+    /// Opens the files of a tensor in a checkpoint's directory, which hold these pieces, rank by rank: first element
+    /// and number of elements of each.
     ///
     /// # Errors
     /// [`RunError`] of a file that is not there or of another size.

@@ -49,7 +49,8 @@ impl Still {
             return Ok(());
         }
         Err(RunFault(format!(
-            "the gradient norm is exactly 0 in each of the first {first} steps, so nothing trains: {}. Nothing is written",
+            "the gradient norm is exactly 0 in each of the first {first} steps, so nothing trains: {}. Nothing is \
+            written",
             self.why
         )))
     }
@@ -67,7 +68,8 @@ pub fn what_is_zero(student: &Checkpoint, adapter: Option<&Adapter>) -> String {
 
 fn said(zeros: &[String]) -> String {
     match zeros {
-        [] => "no tensor of the model that trains is wholly zero: one of its weights may be so large that it hides all others"
+        [] => "no tensor of the model that trains is wholly zero: one of its weights may be so large that it hides \
+            all others"
             .to_owned(),
         zeros => format!("wholly zero of the model that trains: {}", named(zeros)),
     }

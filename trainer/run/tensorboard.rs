@@ -1,7 +1,8 @@
-//! TensorBoard's event files: TFRecords of protocol buffers. The file of a run is a function of its record and of `metrics.jsonl`, so
-//! that it is written whole and a run that continues goes on with the same one.
+//! TensorBoard's event files: TFRecords of protocol buffers. The file of a run is a function of its record and of
+//! `metrics.jsonl`, so that it is written whole and a run that continues goes on with the same one.
 //!
-//! Sources: `tensorflow/core/lib/io/record_writer.cc`, `tensorflow/core/util/event.proto`, `tensorflow/core/framework/summary.proto`.
+//! Sources: `tensorflow/core/lib/io/record_writer.cc`, `tensorflow/core/util/event.proto`,
+//! `tensorflow/core/framework/summary.proto`.
 
 use crate::base::protobuf::Message;
 use crate::run::guard::Guarded;
@@ -94,8 +95,10 @@ mod tests {
     fn a_file_grows_by_what_is_added() {
         let line = |step: u64| {
             format!(
-                "{{\"step\":{step},\"loss\":1.5,\"kd_loss\":null,\"ce_loss\":1.0,\"grad_norm\":1.0,\"lr\":0.5,\"tokens\":4,\"step_ms\":1.0,\
-             \"tokens_per_s\":1.0,\"memory_bytes\":8,\"power_w\":300.5,\"eval_loss\":2.5,\"eval_kd_loss\":0.0,\"eval_ce_loss\":2.5,\"eval_tokens\":3,\
+                "{{\"step\":{step},\"loss\":1.5,\"kd_loss\":null,\"ce_loss\":1.0,\"grad_norm\":1.0,\"lr\":0.5,\
+                 \"tokens\":4,\"step_ms\":1.0,\
+             \"tokens_per_s\":1.0,\"memory_bytes\":8,\"power_w\":300.5,\"eval_loss\":2.5,\"eval_kd_loss\":0.0,\
+             \"eval_ce_loss\":2.5,\"eval_tokens\":3,\
              \"guard\":[{{\"cosine\":0.5,\"norm\":1.0}}]}}"
             )
         };

@@ -17,7 +17,8 @@ const HELDOUT: &str = "xtask/demo/english-heldout.jsonl";
 const LAYERS: &str = "0,3,6,9,12,16,19,22,25,29";
 
 /// Options of the demo's run.
-const OPTIONS: &str = "--overwrite --steps 40 --batch-size 4 --seq-len 256 --lr 1e-3 --warmup 4 --schedule cosine --alpha 0.9 \
+const OPTIONS: &str = "--overwrite --steps 40 --batch-size 4 --seq-len 256 --lr 1e-3 --warmup 4 --schedule cosine \
+    --alpha 0.9 \
                        --temperature 2 --precision fp32 --shuffle true --checkpoint-every 0";
 
 /// Distills SmolLM2-135M-Instruct into a third of its layers and prints the result.

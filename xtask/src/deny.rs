@@ -13,7 +13,8 @@ pub fn check() -> Result<()> {
         return step("dependencies", &mut cargo(&["deny", "check", "licenses", "bans", "sources"]));
     }
     println!(
-        "\nskipped: cargo deny, which is not installed: `cargo install cargo-deny` (deny.toml is checked by CI's own job)"
+        "\nskipped: cargo deny, which is not installed: `cargo install cargo-deny` (deny.toml is checked by CI's own \
+        job)"
     );
     Ok(())
 }

@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn what_ships_is_counted_and_nothing_else() {
-        let text = "//! A module.\n\nuse a::b;\n\n/// Adds.\nfn f() {\n    // why\n    g();\n}\n\n#[cfg(test)]\nmod tests {\n    fn h() {}\n}\n";
+        let text = "//! A module.\n\nuse a::b;\n\n/// Adds.\nfn f() {\n    // why\n    g();\n}\n\n#[cfg(test)]\nmod \
+            tests {\n    fn h() {}\n}\n";
         assert_eq!(code_lines(text), 4);
         assert_eq!(code_lines("mod a;\n\n#[cfg(test)]\nmod tests;\n\nfn f() {}\n"), 2);
         assert_eq!((test_lines("a/b.rs", text), test_lines("tests/b.rs", text)), (4, 8));

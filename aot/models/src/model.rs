@@ -46,7 +46,8 @@ pub enum ModelError {
     Read { path: PathBuf, error: std::io::Error },
     /// The file holds weights; kernels follow from a configuration.
     #[error(
-        "{} is {what} file, and kernels are built from a configuration: write it by\n  precast config {} > {config}\nand give \
+        "{} is {what} file, and kernels are built from a configuration: write it by\n  precast config {} > \
+        {config}\nand give \
          --model {config}",
         path.display(),
         quoted(&path.display().to_string())

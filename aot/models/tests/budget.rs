@@ -16,7 +16,8 @@ use crate::support::louder::edited::{Edited, task};
 use crate::support::program::{aot, ends, nvrtc, tiny_json, tiny_model};
 
 /// A `cast` whose array has no room in registers.
-const SPILLING: &str = "#include \"cast.h\"\n#include \"device.cuh\"\n\nKERNEL(cast_params) {\n    uint32_t kept[64];\n    \
+const SPILLING: &str = "#include \"cast.h\"\n#include \"device.cuh\"\n\nKERNEL(cast_params) {\n    uint32_t \
+    kept[64];\n    \
                         for (uint32_t i = 0; i < 64; i++) kept[(i * p.n) % 64] = i;\n    \
                         ((uint32_t*)p.y)[threadIdx.x] = kept[threadIdx.x % 64];\n}\n";
 

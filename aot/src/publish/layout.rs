@@ -173,7 +173,8 @@ impl Layout {
         let mut tagged = descriptor.clone();
         tagged["annotations"] = json!({ "org.opencontainers.image.ref.name": tag });
         self.index.push(tagged);
-        let index = json!({ "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": self.index });
+        let index = json!({ "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
+            "manifests": self.index });
         self.files.insert(INDEX.to_owned(), index.to_string().into_bytes());
         descriptor
     }

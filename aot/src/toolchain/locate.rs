@@ -13,7 +13,8 @@ use crate::nvrtc::{Nvrtc, NvrtcError};
 pub enum LocateError {
     /// There is none in any place.
     #[error(
-        "no NVRTC found; looked for\n{}\nInstall the pinned one, from this directory, with: precast-aot toolchain install",
+        "no NVRTC found; looked for\n{}\nInstall the pinned one, from this directory, with: precast-aot toolchain \
+        install",
         looked.iter().map(|place| format!("  {place}")).collect::<Vec<_>>().join("\n")
     )]
     NotFound {

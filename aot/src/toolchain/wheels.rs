@@ -28,7 +28,8 @@ pub enum WheelError {
     },
     /// pip is missing or fails.
     #[error(
-        "python3 -m pip download {package}=={version} failed: {reason}\nIt needs Python 3 with pip (Debian: python3-pip), and PyPI"
+        "python3 -m pip download {package}=={version} failed: {reason}\nIt needs Python 3 with pip (Debian: \
+        python3-pip), and PyPI"
     )]
     Pip {
         /// Name on PyPI.

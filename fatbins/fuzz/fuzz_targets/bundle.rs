@@ -5,8 +5,8 @@
 //!
 //! The corpus is a minimal cover of all edges found, regardless of their counts:
 //!
-//! mkdir fuzz/cover && cargo fuzz run bundle fuzz/cover fuzz/corpus/bundle -- -set_cover_merge=1 -use_counters=0 -use_cmp=0
-//! rm -r fuzz/corpus/bundle && mv fuzz/cover fuzz/corpus/bundle
+//! mkdir fuzz/cover && cargo fuzz run bundle fuzz/cover fuzz/corpus/bundle -- -set_cover_merge=1 -use_counters=0
+//! -use_cmp=0 rm -r fuzz/corpus/bundle && mv fuzz/cover fuzz/corpus/bundle
 #![no_main]
 
 use precast_kernels::KERNELS;

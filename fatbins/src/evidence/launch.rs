@@ -24,7 +24,8 @@ impl Launch {
         for (name, format, bytes) in outputs {
             let (own, sums) = sums(format, bytes);
             square += own;
-            // Published digests are of sums that were read from JSON, which moves some of them by a unit in the last place.
+            // Published digests are of sums that were read from JSON, which moves some of them by a unit in the last
+            // place.
             let read: Vec<f64> = serde_json::from_str(&format!("{}", serde_json::json!(sums))).expect("numbers");
             let sums = read.iter().flat_map(|sum| sum.to_le_bytes()).collect();
             parts.extend([name.as_bytes().to_vec(), Digest::of(bytes).to_string().into_bytes(), sums]);

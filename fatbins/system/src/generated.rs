@@ -47,7 +47,8 @@ pub enum Stale {
     #[error("two headers are called {0}: sources include a header by its name alone")]
     Twice(String),
     /// It does not say what it was made of.
-    #[error("{} has no head that says what it was made of: `precast-aot abi FOLDER --out FILE` writes one", .0.display())]
+    #[error("{} has no head that says what it was made of: `precast-aot abi FOLDER --out FILE` writes \
+        one", .0.display())]
     NoHead(PathBuf),
     /// A header was edited since, added or removed.
     #[error("{} is not of the headers as they are: `{command}` makes it again", file.display())]

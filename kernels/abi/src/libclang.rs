@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 /// Variable in which clang-sys finds the folder of libclang.
 pub const VARIABLE: &str = "LIBCLANG_PATH";
 
-/// Folder of the one that `cargo xtask abi` installs: package and version of its pin, which `xtask/src/abi.rs` compares.
+/// Folder of the one that `cargo xtask abi` installs: package and version of its pin, which `xtask/src/abi.rs`
+/// compares.
 pub const PINNED: &str = "libclang-18.1.1";
 
-/// Finds the folder of the pinned one: below `home`, which is `PRECAST_HOME`, or else below the target folder that a program
-/// lies in.
+/// Finds the folder of the pinned one: below `home`, which is `PRECAST_HOME`, or else below the target folder that a
+/// program lies in.
 pub fn pinned(program: &Path, home: Option<OsString>) -> Option<PathBuf> {
     let home = match home {
         Some(home) => PathBuf::from(home),
@@ -20,8 +21,8 @@ pub fn pinned(program: &Path, home: Option<OsString>) -> Option<PathBuf> {
     folder.join("libclang.so").exists().then_some(folder)
 }
 
-/// Finds the folder of the libclang to use: the pinned one, or else `named`, the value of [`VARIABLE`]. Never any other: of
-/// another version `abi.rs` might differ.
+/// Finds the folder of the libclang to use: the pinned one, or else `named`, the value of [`VARIABLE`]. Never any
+/// other: of another version `abi.rs` might differ.
 pub fn folder(program: &Path, home: Option<OsString>, named: Option<OsString>) -> Option<PathBuf> {
     pinned(program, home).or_else(|| named.map(PathBuf::from))
 }

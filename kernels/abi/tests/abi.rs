@@ -25,7 +25,8 @@ fn the_committed_file_is_made_of_the_headers() {
 fn softcap(above: &str, operand: &str, tail: &str) -> Result<String, String> {
     let dir = tempfile::tempdir().unwrap();
     let header = format!(
-        "#include \"types.h\"\n{above}\ntypedef struct softcap_fwd_params {{\naddress x; ///< {operand}\nuint32_t n;{tail}\n\
+        "#include \"types.h\"\n{above}\ntypedef struct softcap_fwd_params {{\naddress x; ///< {operand}\nuint32_t \
+        n;{tail}\n\
          }} softcap_fwd_params;\n"
     );
     write(dir.path(), &header)
@@ -133,7 +134,8 @@ fn a_line_that_declares_no_kernel_is_refused_with_its_block() {
         ("uint32_t a; ///< below(0)", "below is of more than 0"),
     ] {
         let header = format!(
-            "#include \"types.h\"\n/// operand: f32\ntypedef struct step_scalars {{\n    {scalar}: text\n}} step_scalars;\n\n\
+            "#include \"types.h\"\n/// operand: f32\ntypedef struct step_scalars {{\n    {scalar}: text\n}} \
+            step_scalars;\n\n\
              {KERNEL}\ntypedef struct softcap_params {{\n    address x; ///< step_scalars, read\n}} softcap_params;\n"
         );
         let refused = write(tempfile::tempdir().unwrap().path(), &header).unwrap_err();

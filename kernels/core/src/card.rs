@@ -11,8 +11,8 @@ pub struct Card {
     pub flops_per_clock: u32,
 }
 
-/// Returns the rate of tensor cores with fp32 sums, FLOP a clock and multiprocessor (NVIDIA's architecture papers); none
-/// where it is not published. `name` is the driver's: a GeForce sums at half of the rate of its architecture.
+/// Returns the rate of tensor cores with fp32 sums, FLOP a clock and multiprocessor (NVIDIA's architecture papers);
+/// none where it is not published. `name` is the driver's: a GeForce sums at half of the rate of its architecture.
 pub fn flops_per_clock(name: &str, capability: (u32, u32)) -> Option<u32> {
     let full = match capability {
         (8, 0) => 2048,

@@ -87,8 +87,8 @@ impl<const N: u32> Number for Fixed<N> {
     }
 }
 
-/// Declares a kernel's variant type: a struct of numbers, alphabetical, `threads` among them, or an enum of such structs,
-/// each in a variant of its own name.
+/// Declares a kernel's variant type: a struct of numbers, alphabetical, `threads` among them, or an enum of such
+/// structs, each in a variant of its own name.
 #[macro_export]
 macro_rules! variant {
     ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty),* $(,)? }) => {

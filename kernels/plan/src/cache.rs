@@ -13,7 +13,8 @@ pub struct Slots {
     pub seq_len: u32,
 }
 
-/// Keys and values of a layer: `[slots, kv_heads, seq_len, head_dim]` each, in the dtype of activations. A slot holds one sequence.
+/// Keys and values of a layer: `[slots, kv_heads, seq_len, head_dim]` each, in the dtype of activations. A slot holds
+/// one sequence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerCache {
     pub keys: Tensor,
@@ -58,8 +59,8 @@ pub struct RowState {
     pub lses: Tensor,
 }
 
-/// Elements of logits by the place of their token, `[slots, seq_len]` each: those that were compared with others, and those of them
-/// whose bits differ.
+/// Elements of logits by the place of their token, `[slots, seq_len]` each: those that were compared with others, and
+/// those of them whose bits differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BitCounts<T> {
     pub compared: T,

@@ -47,8 +47,8 @@ impl HeadWeights {
 pub enum CachedTeacher {
     /// Its last hidden states, and its head.
     Exact {
-        /// Last hidden states of a micro-batch, normalized, `[tokens, hidden]`, in the dtype of activations. Rows of tokens that do
-        /// not count are finite and otherwise arbitrary.
+        /// Last hidden states of a micro-batch, normalized, `[tokens, hidden]`, in the dtype of activations. Rows of
+        /// tokens that do not count are finite and otherwise arbitrary.
         hidden: Tensor,
         head: Box<HeadWeights>,
     },
@@ -73,7 +73,8 @@ impl CachedTeacher {
         Self::Compact(KnownTokens { ids, log_probs: rows("teacher.log_probs", Dtype::F32, keep + 1), keep })
     }
 
-    /// Returns the tensors that are sent before each micro-batch, each a row a token: side by side they are rows of the cache.
+    /// Returns the tensors that are sent before each micro-batch, each a row a token: side by side they are rows of the
+    /// cache.
     pub fn inputs(&self) -> Vec<Tensor> {
         match self {
             Self::Exact { hidden, .. } => vec![*hidden],

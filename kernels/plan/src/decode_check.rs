@@ -1,5 +1,5 @@
-//! The plan that checks decoding: it computes sequences whole and keeps all logits, decodes the same tokens, and counts the logits
-//! whose bits differ.
+//! The plan that checks decoding: it computes sequences whole and keeps all logits, decodes the same tokens, and counts
+//! the logits whose bits differ.
 
 use precast_kernels::{Arch, Dtype, KERNELS};
 

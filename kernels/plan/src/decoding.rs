@@ -100,8 +100,8 @@ impl Decoding {
     }
 }
 
-/// Lowers [`PREFILL`] and [`decode_phase`] of each of [`BUCKETS`] up to as many rows as there are ids; `end` lowers what becomes of a
-/// bucket's logits, and is given its ids.
+/// Lowers [`PREFILL`] and [`decode_phase`] of each of [`BUCKETS`] up to as many rows as there are ids; `end` lowers
+/// what becomes of a bucket's logits, and is given its ids.
 pub(crate) fn phases(
     ops: &mut Ops<'_>,
     model: &Model<'_>,

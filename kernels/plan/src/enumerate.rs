@@ -155,7 +155,8 @@ fn evaluations(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
     }
 }
 
-/// Lowers generations by a model in each precision, and their checks. What decoding launches besides an evaluation depends on no format.
+/// Lowers generations by a model in each precision, and their checks. What decoding launches besides an evaluation
+/// depends on no format.
 fn generations(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
     let (formats, adapters) = (Formats::dense(), Adapters::none());
     let model = Student { config: model, formats: &formats, adapters: &adapters };

@@ -29,7 +29,8 @@ pub fn seconds(plan: &Plan, phase: &str, peak: &Peak) -> f64 {
     plan.phase(phase).launches().map(|launch| peak.seconds(launch)).sum()
 }
 
-/// Returns the bytes that a step of decoding must read: weights once, however many launches read them, and keys and values of
+/// Returns the bytes that a step of decoding must read: weights once, however many launches read them, and keys and
+/// values of
 /// `rows` rows, each of a sequence of `length` tokens.
 pub fn decode_bytes(generation: &GenerationPlan, rows: u32, length: u32) -> u64 {
     let plan = &generation.plan;
@@ -52,8 +53,8 @@ pub fn decode_bytes(generation: &GenerationPlan, rows: u32, length: u32) -> u64 
     weights.values().sum::<u64>() + u64::from(rows) * u64::from(length) * cached
 }
 
-/// Returns a lower bound on the time of such a step, seconds: its bytes at the peak bandwidth or its arithmetic at the peak rate,
-/// whichever is slower.
+/// Returns a lower bound on the time of such a step, seconds: its bytes at the peak bandwidth or its arithmetic at the
+/// peak rate, whichever is slower.
 pub fn decode_seconds(generation: &GenerationPlan, (rows, length): (u32, u32), peak: &Peak) -> f64 {
     let phase = generation.plan.phase(&decode_phase(bucket(rows)));
     let arithmetic: f64 = phase.launches().map(|launch| peak.arithmetic_seconds(launch)).sum();

@@ -32,7 +32,8 @@ impl Lowered<GenerationBuffers> {
     /// Lowers a model that generates.
     ///
     /// # Errors
-    /// [`PlanError`] if a slot is longer than the model supports, its vocabulary too large, or adapters do not fit the model.
+    /// [`PlanError`] if a slot is longer than the model supports, its vocabulary too large, or adapters do not fit the
+    /// model.
     pub fn new(
         model: Student<'_>,
         request: DecodeRequest,

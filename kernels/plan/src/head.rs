@@ -62,8 +62,8 @@ pub struct Scores {
     pub lse: Tensor,
 }
 
-/// Lowers losses, with the results that are asked for, the gradient of the student's head if it trains, and that of its hidden
-/// states, which is returned.
+/// Lowers losses, with the results that are asked for, the gradient of the student's head if it trains, and that of its
+/// hidden states, which is returned.
 ///
 /// # Panics
 /// If the objective needs a teacher and there is none.
@@ -156,7 +156,8 @@ pub(crate) fn teacher_losses(
     ops.mean_losses("metrics", Some(kd), ce, metrics);
 }
 
-/// Lowers the most likely tokens of hidden states: their ids, `[tokens, keep]`, and their log-probabilities, `[tokens, keep + 1]`.
+/// Lowers the most likely tokens of hidden states: their ids, `[tokens, keep]`, and their log-probabilities, `[tokens,
+/// keep + 1]`.
 pub(crate) fn top(ops: &mut Ops<'_>, head: Head<'_>, top: TopTokens) -> [Tensor; 2] {
     let (tokens, TopTokens { vocab, keep, .. }) = (ops.tokens(), top);
     let chunk = chunk_tokens(tokens, vocab, ops.x);

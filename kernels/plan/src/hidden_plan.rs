@@ -30,9 +30,8 @@ pub(crate) fn results(ops: &mut Ops<'_>, hidden: Tensor, top: Option<(&HeadWeigh
     vec![hidden]
 }
 
-/// A plan for the last hidden states of a model, normalized: the launches of a teacher in a step, without its head; or, for its most
-/// likely tokens, with that.
-/// It has the phase [`HiddenPlan::HIDDEN`].
+/// A plan for the last hidden states of a model, normalized: the launches of a teacher in a step, without its head; or,
+/// for its most likely tokens, with that. It has the phase [`HiddenPlan::HIDDEN`].
 pub type HiddenPlan = Lowered<HiddenBuffers>;
 
 /// Buffers of a [`HiddenPlan`].
@@ -42,10 +41,12 @@ pub struct HiddenBuffers {
     pub model: Resident,
     /// Token ids, `[batch, seq_len]`, sent before each run of the phase.
     pub ids: Tensor,
-    /// The head, if most likely tokens are asked for: a matrix of its own, also where the model has it as its embedding.
+    /// The head, if most likely tokens are asked for: a matrix of its own, also where the model has it as its
+    /// embedding.
     pub head: Option<HeadWeights>,
-    /// Results, each a row a token: last hidden states, `[tokens, hidden]` in the dtype of activations; or ids of the most likely
-    /// tokens, `[tokens, keep]` u32, and log-probabilities of them and of all others as one, `[tokens, keep + 1]` f32.
+    /// Results, each a row a token: last hidden states, `[tokens, hidden]` in the dtype of activations; or ids of the
+    /// most likely tokens, `[tokens, keep]` u32, and log-probabilities of them and of all others as one, `[tokens, keep
+    /// + 1]` f32.
     pub results: Vec<Tensor>,
 }
 
@@ -56,8 +57,8 @@ impl Lowered<HiddenBuffers> {
     /// Lowers a model with matrices in the formats given.
     ///
     /// # Errors
-    /// [`PlanError`] if the sequence is longer than the model supports, there are no tokens, no kernel reads a format, or tokens are asked
-    /// for that cannot be.
+    /// [`PlanError`] if the sequence is longer than the model supports, there are no tokens, no kernel reads a format,
+    /// or tokens are asked for that cannot be.
     pub fn new(
         (config, formats): (&ModelConfig, &Formats),
         (batch, seq_len): (u32, u32),

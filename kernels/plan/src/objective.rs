@@ -67,7 +67,8 @@ impl Objective {
         self.divergence().is_some()
     }
 
-    /// The loss as a formula of `kd` and `ce`, with the numbers of the run: `0.5 x 4 x kd + 0.5 x ce`; none without a teacher.
+    /// The loss as a formula of `kd` and `ce`, with the numbers of the run: `0.5 x 4 x kd + 0.5 x ce`; none without a
+    /// teacher.
     pub fn formula(self) -> Option<String> {
         let Objective::Distill { alpha, temperature, .. } = self else { return None };
         let (alpha, temperature) = (f64::from(alpha), f64::from(temperature));

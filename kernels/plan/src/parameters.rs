@@ -25,7 +25,8 @@ impl Parameter {
         Self { name: module.parameter("weight"), shape: vec![config.vocab.into(), config.hidden.into()] }
     }
 
-    /// Returns the parameter of another layer that is what this one is of the first; none of what is outside of the layers.
+    /// Returns the parameter of another layer that is what this one is of the first; none of what is outside of the
+    /// layers.
     pub(crate) fn of_layer(&self, layer: u32) -> Option<Self> {
         let (before, after) = self.name.split_once(".layers.0.")?;
         Some(Self { name: format!("{before}.layers.{layer}.{after}"), shape: self.shape.clone() })

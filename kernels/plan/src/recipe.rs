@@ -209,7 +209,8 @@ pub enum PlanError {
     Int8Precision,
     /// An int8 GEMM's rows are too wide to quantize.
     #[error(
-        "int8 quantizes rows in a CTA's registers, which suffice up to a depth of {}, and {module} sums over {depth}, forward or for the \
+        "int8 quantizes rows in a CTA's registers, which suffice up to a depth of {}, and {module} sums over \
+        {depth}, forward or for the \
          gradient of its input: use bf16 in place of int8",
         precast_kernels::int8::MOST_DEPTH
     )]
@@ -220,7 +221,8 @@ pub enum PlanError {
     },
     /// A student's int8 GEMM has a depth without a rotation.
     #[error(
-        "int8 rotates what a GEMM sums over in blocks of 16 to 128 elements, and {result} of {module} sums over {depth}: the largest \
+        "int8 rotates what a GEMM sums over in blocks of 16 to 128 elements, and {result} of {module} sums over \
+        {depth}: the largest \
          power of two that divides it is {block}"
     )]
     StudentRotation {
@@ -237,7 +239,8 @@ pub enum PlanError {
     StoredInt8,
     /// An int8 GEMM has a depth without a rotation.
     #[error(
-        "int8 rotates what a GEMM sums over in blocks of 16 to 128 elements, and {module} sums over {depth}: the largest power \
+        "int8 rotates what a GEMM sums over in blocks of 16 to 128 elements, and {module} sums over {depth}: the \
+        largest power \
          of two that divides it is {block}. Use weights in bf16, or stored"
     )]
     Rotation {

@@ -99,8 +99,8 @@ impl Share {
         }
     }
 
-    /// Returns the parts of a rank's gradients in a step, in order; `micros` has the number of micro-batches of each of its
-    /// replicas.
+    /// Returns the parts of a rank's gradients in a step, in order; `micros` has the number of micro-batches of each of
+    /// its replicas.
     pub fn parts(self, micros: &[usize]) -> impl Iterator<Item = GradientPart> {
         micros.iter().enumerate().flat_map(move |(replica, count)| {
             let ends = self.ranks > 1 && replica + 1 == self.local() as usize;

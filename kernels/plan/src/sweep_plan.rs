@@ -1,4 +1,5 @@
-//! The plan that computes the last hidden states of a model that does not fit: layer after layer, of many sequences at a time.
+//! The plan that computes the last hidden states of a model that does not fit: layer after layer, of many sequences at
+//! a time.
 
 use std::collections::BTreeMap;
 
@@ -20,13 +21,14 @@ use crate::predictions::TopTokens;
 use crate::recipe::{PlanError, Precision};
 use crate::weights::{Passes, Role, Weight, Weights};
 
-/// A plan for the last hidden states of batches of sequences, which pass through a layer before the next layer's weights are there.
+/// A plan for the last hidden states of batches of sequences, which pass through a layer before the next layer's
+/// weights are there.
 ///
-/// Weights of two layers are on the device: one layer computes while the next arrives. Keys, variants and blocks are those of
-/// [`HiddenPlan`](crate::HiddenPlan), so the bits are too.
+/// Weights of two layers are on the device: one layer computes while the next arrives. Keys, variants and blocks are
+/// those of [`HiddenPlan`](crate::HiddenPlan), so the bits are too.
 ///
-/// Residual streams of a pass are all in one place, or in blocks of which two are on the device, each in a place: one computes while
-/// the other is copied to host memory, and the next from there.
+/// Residual streams of a pass are all in one place, or in blocks of which two are on the device, each in a place: one
+/// computes while the other is copied to host memory, and the next from there.
 ///
 /// Its phases are [`SweepPlan::EMBED`], [`SweepPlan::layer_phase`] and [`SweepPlan::norm_phase`].
 pub type SweepPlan = Lowered<SweepBuffers>;
@@ -90,22 +92,24 @@ impl Lowered<SweepBuffers> {
     /// Name of the phase that gathers rows of the embedding table for all batches of a block.
     pub const EMBED: &str = "embed";
 
-    /// Returns the phase that takes the block in a place through a layer. It runs on the side stream, beside copies of the next layer
-    /// and of the other place.
+    /// Returns the phase that takes the block in a place through a layer. It runs on the side stream, beside copies of
+    /// the next layer and of the other place.
     pub fn layer_phase(layer: u32, place: usize) -> String {
         format!("layer.{}.{place}", layer % 2)
     }
 
-    /// Returns the phase that normalizes what a batch of the block in the first place has come to, and finds its most likely tokens.
+    /// Returns the phase that normalizes what a batch of the block in the first place has come to, and finds its most
+    /// likely tokens.
     pub fn norm_phase(batch: usize) -> String {
         format!("norm.{batch}")
     }
 
-    /// Lowers a model and blocks of so many batches of a shape, in one place or two. Matrices are sent in the formats given, and dequantized once a layer.
+    /// Lowers a model and blocks of so many batches of a shape, in one place or two. Matrices are sent in the formats
+    /// given, and dequantized once a layer.
     ///
     /// # Errors
-    /// [`PlanError`] if the sequence is longer than the model supports, there are no tokens or too many, no kernel reads a format, or
-    /// tokens are asked for that cannot be.
+    /// [`PlanError`] if the sequence is longer than the model supports, there are no tokens or too many, no kernel
+    /// reads a format, or tokens are asked for that cannot be.
     pub fn new(
         (config, formats): (&ModelConfig, &Formats),
         ((batch, seq_len), (batches, places)): ((u32, u32), (u32, usize)),
@@ -179,8 +183,8 @@ impl Lowered<SweepBuffers> {
         )
     }
 
-    /// Returns the parameters of a layer, each with the place that it is sent to before the layer's phase, and, where that is one
-    /// of blocks, the phase that dequantizes it once all have been sent.
+    /// Returns the parameters of a layer, each with the place that it is sent to before the layer's phase, and, where
+    /// that is one of blocks, the phase that dequantizes it once all have been sent.
     pub fn layer(&self, layer: u32) -> impl Iterator<Item = (Parameter, Tensor, Option<String>)> {
         let weights = if layer.is_multiple_of(2) { &self.first.weights } else { &self.second };
         weights.list().filter_map(move |(parameter, weight)| {

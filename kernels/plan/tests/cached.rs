@@ -4,7 +4,8 @@ use crate::support::*;
 use precast_plan::category;
 use precast_plan::evaluation::SCORE;
 
-/// Returns launches as far as bits depend on them: key, variant and the block without its addresses. `labels` chooses them.
+/// Returns launches as far as bits depend on them: key, variant and the block without its addresses. `labels` chooses
+/// them.
 fn launches(plan: &Plan, phase: &str, labels: impl Fn(&str) -> bool) -> Vec<(String, String, Vec<u8>)> {
     let nodes = plan.phase(phase).nodes.iter().filter(|node| labels(&node.label));
     let launches = nodes.filter_map(Node::launch);
@@ -13,7 +14,8 @@ fn launches(plan: &Plan, phase: &str, labels: impl Fn(&str) -> bool) -> Vec<(Str
         .collect()
 }
 
-/// Calls `check` for models, forms of the teacher, precisions and architectures, with the run that has that teacher online.
+/// Calls `check` for models, forms of the teacher, precisions and architectures, with the run that has that teacher
+/// online.
 fn for_each_run(mut check: impl FnMut((&ModelConfig, &Formats), &ModelConfig, &Recipe, &TrainingPlan)) {
     let pairs = [("qwen2.5-1.5b", "qwen2.5-0.5b"), ("qwen3-1.7b", "qwen3-0.6b"), ("smollm2-135m", "smollm2-135m")];
     for (teacher, student) in pairs.map(|(teacher, student)| (first_layers(2, teacher), first_layers(2, student))) {
@@ -36,8 +38,8 @@ fn for_each_run(mut check: impl FnMut((&ModelConfig, &Formats), &ModelConfig, &R
     }
 }
 
-/// Launches of the teacher in a step, its head apart: on every architecture, in each form and precision the same keys, variants and
-/// blocks fill a cache.
+/// Launches of the teacher in a step, its head apart: on every architecture, in each form and precision the same keys,
+/// variants and blocks fill a cache.
 #[test]
 fn what_fills_a_cache_is_what_a_step_launches() {
     let mut checked = 0;
@@ -161,7 +163,8 @@ fn a_cached_teacher_changes_nothing_but_its_own_launches() {
     });
 }
 
-/// A compact cache is filled by the launches of an exact one, and behind them for each chunk by the logits of a step and the selection.
+/// A compact cache is filled by the launches of an exact one, and behind them for each chunk by the logits of a step
+/// and the selection.
 #[test]
 fn a_compact_cache_is_filled_by_the_teacher_and_its_head() {
     for_each_run(|(teacher, formats), student, recipe, online| {
@@ -183,7 +186,8 @@ fn a_compact_cache_is_filled_by_the_teacher_and_its_head() {
     });
 }
 
-/// All of a step but the teacher and the losses is launched as before, and nothing of the teacher's weights is in memory.
+/// All of a step but the teacher and the losses is launched as before, and nothing of the teacher's weights is in
+/// memory.
 #[test]
 fn a_compact_teacher_replaces_the_losses_alone() {
     for_each_run(|_, student, recipe, online| {

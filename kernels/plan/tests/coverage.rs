@@ -107,7 +107,8 @@ fn archs() -> impl Strategy<Value = Arch> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// A student whole, or adapters on a base in any formats; taught by another model in any formats, or adapters by their base.
+    /// A student whole, or adapters on a base in any formats; taught by another model in any formats, or adapters by
+    /// their base.
     #[test]
     fn every_plan_is_covered_by_the_build(
         mut teacher in model(),
@@ -140,14 +141,16 @@ proptest! {
             teachers.push(model.into());
         }
         teachers.extend([Teacher::Cached(&teacher), Teacher::Known { keep: 1 }]);
-        let (dense, stored, none, some) = (Formats::dense(), mix(&student, seed), Adapters::none(), adapters(&student, seed));
+        let (dense, stored, none, some) = (Formats::dense(), mix(&student, seed), Adapters::none(), adapters(&student,
+            seed));
         for (formats, adapters) in [(&dense, &none), (&dense, &some), (&stored, &some)] {
             let student = Student { config: &student, formats, adapters };
             let base = (adapters.iter().count() > 0).then_some(Teacher::Base);
             for teacher in teachers.iter().copied().chain(base) {
                 let request = on_policy(TrainingRequest::new(student, &recipe, arch), formats.is_dense(), seed);
                 match TrainingPlan::new(request.taught_by(Some(teacher))) {
-                    Err(PlanError::StudentRotation { .. } | PlanError::StoredInt8) if recipe.precision == Precision::Int8 => {}
+                    Err(PlanError::StudentRotation { .. } |
+                        PlanError::StoredInt8) if recipe.precision == Precision::Int8 => {}
                     training => assert_covered(&built, &training.unwrap().plan),
                 }
             }
@@ -189,9 +192,11 @@ proptest! {
         let whole = TrainingRequest::new(&student, &recipe, Arch::Sim).decoding(decode).on_policy();
         let int8 = TrainingPlan::new(whole.taught_by(Some((&teacher, &Formats::int8()))));
         let whole = TrainingPlan::new(whole.taught_by(Some((&teacher, &formats))));
-        let (formats, adapters) = (if is_int8 { Formats::dense() } else { mix(&student, seed) }, adapters(&student, seed));
+        let (formats, adapters) = (if is_int8 { Formats::dense() } else { mix(&student, seed) }, adapters(&student,
+            seed));
         let adapted = Student { config: &student, formats: &formats, adapters: &adapters };
-        let adapted = TrainingRequest::new(adapted, &recipe, Arch::Sim).decoding(decode).on_policy().taught_by(Some(Teacher::Base));
+        let adapted = TrainingRequest::new(adapted, &recipe,
+            Arch::Sim).decoding(decode).on_policy().taught_by(Some(Teacher::Base));
         let adapted = TrainingPlan::new(adapted);
         let int8 = int8.ok().map(|training| training.plan);
         // Replays the plan, each byte range owned by its last writer: every read must find its own buffer.
@@ -224,7 +229,8 @@ proptest! {
                     let (start, end) = (buffer.offset, buffer.offset + buffer.bytes());
                     let own = |owner: &(u64, u64, u32)| owner.2 == touch.buffer.0;
                     if touch.access.reads() {
-                        prop_assert!(owner.iter().any(own), "{} reads {} after it was overwritten", node.label, buffer.name);
+                        prop_assert!(owner.iter().any(own), "{} reads {} after it was \
+                            overwritten", node.label, buffer.name);
                     }
                     if touch.access.writes() && !owner.iter().any(own) {
                         owner.retain(|(s, e, _)| *e <= start || *s >= end);

@@ -41,7 +41,8 @@ fn a_stage_adds_phases_and_moves_no_other_buffer() {
     assert_eq!(MemoryTable::of(&alone.plan).shared, []);
 }
 
-/// All lengths compute as many tokens, by a step's kernels, and shorter ones take no memory beyond the longest's but for attention's.
+/// All lengths compute as many tokens, by a step's kernels, and shorter ones take no memory beyond the longest's but
+/// for attention's.
 #[test]
 fn shorter_sequences_are_micro_batches_of_as_many_tokens() {
     let [_, both, training] = plans(Arch::Sm90a);

@@ -8,7 +8,8 @@ use crate::launch;
 use crate::program::Program;
 use crate::report::Report;
 
-/// Bytes before and behind each operand that belong to nothing: a page, so that what is near an operand is near no other.
+/// Bytes before and behind each operand that belong to nothing: a page, so that what is near an operand is near no
+/// other.
 const GUARD: usize = 4096;
 /// Alignment of operands, bytes: no access is wider.
 const ALIGN: usize = 16;

@@ -135,8 +135,8 @@ impl Program {
     }
 }
 
-/// A variable's own name, without the function and namespaces around it, nor the number of one that its function has twice; the
-/// symbol itself where it is not mangled (Itanium C++ ABI, `<source-name>`).
+/// A variable's own name, without the function and namespaces around it, nor the number of one that its function has
+/// twice; the symbol itself where it is not mangled (Itanium C++ ABI, `<source-name>`).
 fn demangled(symbol: &str) -> String {
     let Some(mangled) = symbol.strip_prefix("_Z") else { return symbol.to_owned() };
     let nested = mangled.strip_suffix('E').unwrap_or(mangled);
@@ -144,7 +144,8 @@ fn demangled(symbol: &str) -> String {
     [mangled, nested, numbered].into_iter().find_map(last_name).unwrap_or(symbol).to_owned()
 }
 
-/// The longest end of a mangled name that its own length stands before: behind the `E` of the function around it, if there is one.
+/// The longest end of a mangled name that its own length stands before: behind the `E` of the function around it, if
+/// there is one.
 fn last_name(mangled: &str) -> Option<&str> {
     let names = || {
         mangled.char_indices().skip(1).filter_map(|(start, first)| {

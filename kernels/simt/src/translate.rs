@@ -1,6 +1,6 @@
-//! Rewrites in place the parts of CUDA C++ that no host compiler reads: `asm` statements become calls of functions named
-//! after the instruction (`machine/ptx.h`), and dynamic shared memory becomes a pointer. Vectors are kept whole. Lines
-//! stay where they are.
+//! Rewrites in place the parts of CUDA C++ that no host compiler reads: `asm` statements become calls of functions
+//! named after the instruction (`machine/ptx.h`), and dynamic shared memory becomes a pointer. Vectors are kept whole.
+//! Lines stay where they are.
 
 /// Rewrites a source.
 pub fn translate(text: &str) -> String {
@@ -194,7 +194,8 @@ mod tests {
             "ptx::cp_async_commit_group();"
         );
         assert_eq!(translate("asm volatile(\"\" : \"+r\"(x));"), "(void)0;");
-        let several = "asm volatile(\"{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; \"\n\"mbarrier.arrive.shared::\
+        let several = "asm volatile(\"{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; \
+            \"\n\"mbarrier.arrive.shared::\
                        cluster.b64 _, [there];}\"::\"r\"(there), \"r\"(block));";
         assert_eq!(
             translate(several),

@@ -1,5 +1,6 @@
 //! A row that is decoded has the bits of the forward pass: what `kv.store` put into a pool, `attention.decode` reads as
-//! `attention.fwd` reads a sequence, and sums in its order. By each instruction, and by host references, which are the simulated GPU.
+//! `attention.fwd` reads a sequence, and sums in its order. By each instruction, and by host references, which are the
+//! simulated GPU.
 
 use bytemuck::Pod;
 use precast_kernels::abi::{IDLE_SLOT, attention_decode_params, attention_fwd_params, kv_store_params};
@@ -19,7 +20,8 @@ const SLOTS: u32 = 3;
 /// Slot of each sequence.
 const SLOT_OF: [u32; 2] = [2, 0];
 
-/// Launches a kernel of an operation on these operands, by name; others are as checks draw them, or poison. Returns one of them.
+/// Launches a kernel of an operation on these operands, by name; others are as checks draw them, or poison. Returns one
+/// of them.
 fn launch<P: Pod>(key: &str, arch: Arch, params: &P, operands: &[(&str, Buffer)], out: &[&str]) -> Vec<Buffer> {
     let key = KERNELS.parse(key).unwrap();
     let mut case = Case::new(&key, bytemuck::bytes_of(params), 1);

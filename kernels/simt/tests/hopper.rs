@@ -1,5 +1,5 @@
-//! Defects planted in small kernels of Hopper's own instructions: each is found and explained, and the same kernel without
-//! it is its reference. And defects planted in what ships.
+//! Defects planted in small kernels of Hopper's own instructions: each is found and explained, and the same kernel
+//! without it is its reference. And defects planted in what ships.
 
 use precast_kernels::host::Buffer;
 use precast_kernels::{Access, Arch, Content, Dtype, Geometry, Operand, Source, TensorMap};

@@ -1,5 +1,5 @@
-//! Defects planted in what ships: the checker has to see them through everything else a real kernel does. That it has nothing to
-//! say of kernels as they are is seen by `cargo xtask simt`, which runs them all.
+//! Defects planted in what ships: the checker has to see them through everything else a real kernel does. That it has
+//! nothing to say of kernels as they are is seen by `cargo xtask simt`, which runs them all.
 
 use precast_kernels::{Arch, KERNELS, Key, Source, Tolerance};
 use precast_simt::{CheckFault, check_source};
@@ -91,12 +91,14 @@ const SWIGLU: &str = "gemm.swiglu{bias=true,w=bf16,x=bf16}";
 #[test]
 fn parts_of_a_stack_have_tiles_of_their_own() {
     let fault = found("lora.fwd_b{x=bf16}", "index -= count;", "");
-    // Its index is that of no part of its own: where what it finds there leads depends on addresses, which differ from run to run.
+    // Its index is that of no part of its own: where what it finds there leads depends on addresses, which differ from
+    // run to run.
     let known = ["access out of bounds: 16 bytes at byte ", "data race: 16 bytes at byte "];
     assert!(known.iter().any(|known| fault.starts_with(known)), "{fault}");
 }
 
-/// Sums are exact, and each operation after them is rounded apart: `cargo xtask test` holds every variant to the host's bits.
+/// Sums are exact, and each operation after them is rounded apart: `cargo xtask test` holds every variant to the host's
+/// bits.
 #[test]
 fn int8_gemms_are_held_to_the_hosts_bits() {
     let key = KERNELS.parse("gemm.fwd{bias=true,residual=true,w=i8,x=i8}").unwrap();

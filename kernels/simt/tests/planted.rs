@@ -82,7 +82,8 @@ snapshots! {
     a_missing_wait_reads_what_is_under_way: planted!("missing_wait", 4 * 64, 1, 64, 16 * 64).found(1);
     threads_that_left_make_a_barrier_divergent: planted!("divergent_barrier", 64, 1, 64, 0).found(1);
     an_uninitialized_sum_is_a_read_of_uninitialized_memory: planted!("uninitialized_read", 64, 1, 32, 0).found(1);
-    an_uninitialized_fragment_may_be_loaded_but_not_multiplied: planted!("uninitialized_fragment", 128, 1, 32, 0).found(1);
+    an_uninitialized_fragment_may_be_loaded_but_not_multiplied: planted!("uninitialized_fragment", 128, 1, 32,
+        0).found(1);
     an_uninitialized_accumulator_is_not_added_to: planted!("uninitialized_accumulator", 128, 1, 32, 0).found(1);
     a_shared_buffer_one_short_is_overrun: planted!("short_buffer", 64, 1, 64, 0).found(1);
     two_blocks_that_write_the_same_element_race: planted!("cross_block_race", 128, 4, 32, 0).found(1);

@@ -11,7 +11,8 @@ use crate::SIMT;
 /// Elements of a launch that is executed: enough for rows of whole vectors and of others.
 const MOST: u64 = 40_000;
 
-/// The launches of a key: of its parameters that are small enough, those that most variants admit, and of these the largest.
+/// The launches of a key: of its parameters that are small enough, those that most variants admit, and of these the
+/// largest.
 fn pair(key: &Key) -> Option<RowPair> {
     let pairs = key.kernel().samples().into_iter().filter_map(|params| RowPair::new(key, &params, 1));
     let elems = |pair: &RowPair| pair.many.operands.iter().map(|operand| operand.elems).sum::<u64>();

@@ -1,5 +1,6 @@
-//! A step whose gradients are not finite is skipped, which no sample draws: `grad_norm.finish` says so, and `adamw.update` writes
-//! nothing. `skipped` is 0 or 1 beside metrics in f32, where a tolerance sees neither: it is compared bit by bit.
+//! A step whose gradients are not finite is skipped, which no sample draws: `grad_norm.finish` says so, and
+//! `adamw.update` writes nothing. `skipped` is 0 or 1 beside metrics in f32, where a tolerance sees neither: it is
+//! compared bit by bit.
 
 use bytemuck::{from_bytes, from_bytes_mut};
 use precast_kernels::{Arch, KERNELS, KeyVariant, Source, abi::step_metrics, check::Case, host::Buffer};
@@ -64,7 +65,8 @@ fn adamw_writes_nothing(change: [&str; 2]) -> bool {
     })
 }
 
-/// Finishes a norm of which one partial sum is `value`, at each end and in the middle. True if `skipped` is the reference's.
+/// Finishes a norm of which one partial sum is `value`, at each end and in the middle. True if `skipped` is the
+/// reference's.
 fn finish_agrees(value: f32, change: [&str; 2]) -> bool {
     [0.0, 0.5, 1.0].into_iter().all(|place| {
         let put = |case: &mut Case| {

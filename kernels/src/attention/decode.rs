@@ -1,9 +1,9 @@
 //! Attention of single rows to the keys and values of a pool, with the bits of the forward pass.
 //!
-//! Bits of attention follow from the instruction, from the tile of keys, after which accumulators are rescaled, and from the
-//! order inside of a tile. Queries per CTA, warps and stages change none of them: the accumulators of a row are those of four
-//! neighboring threads. So each variant here is derived from that of `attention.fwd` on the same architecture, has its tile
-//! of keys and runs its mainloop.
+//! Bits of attention follow from the instruction, from the tile of keys, after which accumulators are rescaled, and
+//! from the order inside of a tile. Queries per CTA, warps and stages change none of them: the accumulators of a row
+//! are those of four neighboring threads. So each variant here is derived from that of `attention.fwd` on the same
+//! architecture, has its tile of keys and runs its mainloop.
 
 use super::variants::{self, Fwd, FwdMma, FwdWgmma, Tiled, WARPGROUP_ROWS, WARPGROUP_THREADS};
 use super::{AttentionFwd, host, kv_heads, tolerance};

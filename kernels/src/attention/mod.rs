@@ -6,7 +6,8 @@
 //! backward `delta = rowsum(o * do)`, `dv = p^T do`, `ds = p * (do v^T - delta)`,
 //! `dq = scale * ds k`, `dk = scale * ds^T q`, keys and values summed over the query heads of their group.
 //!
-//! `attention.decode` attends from single rows to keys and values in a pool ([`crate::kv`]), with the bits of the forward pass.
+//! `attention.decode` attends from single rows to keys and values in a pool ([`crate::kv`]), with the bits of the
+//! forward pass.
 //!
 //! d is a multiple of 16 up to 128. Roundings inside: `p` before `p v` and before `p^T do`, and `ds` before
 //! both of its GEMMs, each to dtype x, as tensor cores need them.
@@ -36,8 +37,8 @@ fn kv_heads(d: u32) -> u32 {
     (Batch::WIDTH / 4 / d).max(1)
 }
 
-/// Samples of forward and backward, whose parameter blocks share sizes and scale: one that does not follow from d, so that it shows
-/// if it is not read.
+/// Samples of forward and backward, whose parameter blocks share sizes and scale: one that does not follow from d, so
+/// that it shows if it is not read.
 macro_rules! samples {
     ($d:expr) => {{
         let scale = 0.8 / ($d as f32).sqrt();

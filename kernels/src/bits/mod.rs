@@ -1,7 +1,7 @@
 //! Counts of elements whose bits are not those expected: what proves that decoding has the bits of the forward pass.
 //!
-//! A row `found` is compared with the row of `expected` at its slot and position, element by element, as bits. Counts are
-//! integers, which no order of sums changes, so a launch gives the same on any device.
+//! A row `found` is compared with the row of `expected` at its slot and position, element by element, as bits. Counts
+//! are integers, which no order of sums changes, so a launch gives the same on any device.
 
 mod host;
 

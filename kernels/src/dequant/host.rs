@@ -1,7 +1,7 @@
 //! Dequantizes blocks on the host: the reference of `dequant`, and the reader of GGUF files.
 //!
-//! Every multiplication and addition is one `f32` operation, in the order of ggml's reference (`dequantize_row_*`), so that values
-//! are bit-identical. Layouts are those of ggml's `ggml-common.h`.
+//! Every multiplication and addition is one `f32` operation, in the order of ggml's reference (`dequantize_row_*`), so
+//! that values are bit-identical. Layouts are those of ggml's `ggml-common.h`.
 
 use rayon::prelude::*;
 

@@ -1,7 +1,7 @@
 //! Dequantization: weights in a block format of ggml, made dense.
 //!
-//! `x[i] = value(w, i)`, rounded once, to nearest even. Rows of a matrix are whole blocks and lie one after the other, in
-//! blocks as when dense, so that a matrix, a part of its rows, or its part of a stack is n elements.
+//! `x[i] = value(w, i)`, rounded once, to nearest even. Rows of a matrix are whole blocks and lie one after the other,
+//! in blocks as when dense, so that a matrix, a part of its rows, or its part of a stack is n elements.
 //!
 //! | operand | shape | format |
 //! | --- | --- | --- |

@@ -116,8 +116,8 @@ fn mma() -> impl Iterator<Item = Tiling> {
     })
 }
 
-/// Four warps with equal parts of 64 rows and 32 or 64 columns, and all shared memory of a CTA, or half of it where a gated
-/// result has more CTAs than there are multiprocessors.
+/// Four warps with equal parts of 64 rows and 32 or 64 columns, and all shared memory of a CTA, or half of it where a
+/// gated result has more CTAs than there are multiprocessors.
 fn few_rows() -> impl Iterator<Item = Tiling> {
     let parts = [(64, 32, 32, 6), (32, 16, 32, 8), (64, 16, 64, 3)].into_iter();
     parts.map(|(tile_n, warp_m, warp_n, stages)| {
@@ -126,8 +126,8 @@ fn few_rows() -> impl Iterator<Item = Tiling> {
     })
 }
 
-/// Consumer warpgroups with the accumulators of 64 rows each, and a producer; all shared memory of a CTA. The threads of
-/// three warpgroups also where one consumes: registers are divided for them.
+/// Consumer warpgroups with the accumulators of 64 rows each, and a producer; all shared memory of a CTA. The threads
+/// of three warpgroups also where one consumes: registers are divided for them.
 fn wgmma() -> impl Iterator<Item = Tiling> {
     let tiles = [64, 128].into_iter().flat_map(|m| (64..=256).step_by(32).map(move |n| (m, n)));
     tiles.flat_map(|(tile_m, tile_n)| {

@@ -53,8 +53,8 @@ pub(crate) use variants::CudaCores;
 
 pub use select::splits_k;
 
-/// Small, ragged and tile-crossing shapes (m, n, k): for CUDA cores, then for whole vectors; the last two are deep enough to
-/// be divided by depth, in dgrad and wgrad.
+/// Small, ragged and tile-crossing shapes (m, n, k): for CUDA cores, then for whole vectors; the last two are deep
+/// enough to be divided by depth, in dgrad and wgrad.
 const SAMPLES: [(u32, u32, u32); 10] = [
     (1, 1, 1),
     (33, 65, 17),
@@ -324,8 +324,8 @@ impl GemmWgrad {
     }
 }
 
-/// Allows for f32 sums over a depth of k in another order: the distance grows with sqrt(k), and cancellation makes single
-/// elements worse than the norm.
+/// Allows for f32 sums over a depth of k in another order: the distance grows with sqrt(k), and cancellation makes
+/// single elements worse than the norm.
 pub(crate) fn tolerance(operand: &Operand) -> Tolerance {
     match operand.format {
         Format::Dense(Dtype::F32) => Tolerance { norm: 4e-6, element: 2e-5, absolute: 0.0 },

@@ -1,8 +1,9 @@
 //! Rates of tiles by a card's own figures, where nothing was measured.
 //!
 //! A CTA's time at a step of the depth is that of its tensor cores and that of shared memory, one after the other: the
-//! step's slices are written there once, and every warp reads the rows and columns of its part. A tile that has the same
-//! sums from fewer bytes is faster, the more so the faster tensor cores are. Bytes from memory are the same for all tiles.
+//! step's slices are written there once, and every warp reads the rows and columns of its part. A tile that has the
+//! same sums from fewer bytes is faster, the more so the faster tensor cores are. Bytes from memory are the same for
+//! all tiles.
 
 use super::variants::{FewRows, Mma, Tiling};
 use crate::card::Card;
@@ -10,8 +11,8 @@ use crate::card::Card;
 /// Bytes that shared memory moves a clock: 32 banks of 4 (CUDA C++ Programming Guide, "Shared Memory").
 const SHARED_BYTES_PER_CLOCK: u32 = 128;
 
-/// Returns how fast a tile multiplies when every multiprocessor is full: percent of tensor cores that nothing waits for.
-/// None for a tile that `mma.sync` does not multiply.
+/// Returns how fast a tile multiplies when every multiprocessor is full: percent of tensor cores that nothing waits
+/// for. None for a tile that `mma.sync` does not multiply.
 pub fn rate(tiling: Tiling, card: Card) -> Option<u32> {
     let (threads, warp) = match tiling {
         Tiling::Mma(Mma { threads, warp_n, .. }) => (threads, 64 + warp_n),

@@ -39,8 +39,8 @@ pub(crate) fn admits(problem: &ProblemSize, variant: Tiling) -> bool {
 /// Most rows of a forward GEMM in small tiles: what a phase of decoding has at most.
 const FEW_ROWS: u32 = 512;
 
-/// True if a tile may be selected for a problem that it admits. Forward GEMMs take small tiles where there are few rows, and
-/// CTAs wait for weights: those of many rows read too much for what they multiply.
+/// True if a tile may be selected for a problem that it admits. Forward GEMMs take small tiles where there are few
+/// rows, and CTAs wait for weights: those of many rows read too much for what they multiply.
 fn suits(problem: &ProblemSize, variant: Tiling) -> bool {
     let is_forward = matches!(problem.op, GemmOp::Fwd | GemmOp::Swiglu);
     let is_for_few_rows = match variant {
@@ -52,7 +52,8 @@ fn suits(problem: &ProblemSize, variant: Tiling) -> bool {
 }
 
 /// True if two tiles sum in the same order: the instruction's steps of the depth one after another, which neither the
-/// tile's size nor its stages change. A `wgmma` cluster may divide the depth, and for which tiles depends on the problem.
+/// tile's size nor its stages change. A `wgmma` cluster may divide the depth, and for which tiles depends on the
+/// problem.
 pub(crate) fn sums_as(selected: Tiling, other: Tiling) -> bool {
     match (selected, other) {
         (Tiling::Mma(_) | Tiling::FewRows(_), Tiling::Mma(_) | Tiling::FewRows(_)) => true,
@@ -104,8 +105,8 @@ fn fastest(problem: &ProblemSize, arch: Arch) -> (Tiling, u64) {
     least(problem, arch, arch.multiprocessors(), |_, rate| rate)
 }
 
-/// Returns the variant that takes the least time on so many multiprocessors, and that time. `rate` makes a tile's rate of
-/// the one in the architecture's table.
+/// Returns the variant that takes the least time on so many multiprocessors, and that time. `rate` makes a tile's rate
+/// of the one in the architecture's table.
 fn least(problem: &ProblemSize, arch: Arch, multiprocessors: u32, rate: impl Fn(Tiling, u32) -> u32) -> (Tiling, u64) {
     let admitted = rates(problem.op, problem.dtype, arch).iter().filter(|(variant, _)| admits(problem, *variant));
     let timed = admitted
@@ -119,7 +120,8 @@ pub(crate) fn select(problem: &ProblemSize, arch: Arch) -> Tiling {
     arch.card().map_or_else(|| fastest(problem, arch).0, |card| select_for(problem, arch, card))
 }
 
-/// Returns the variant that takes the least time on a card, by its own figures: rates of tiles for `mma.sync` are modeled.
+/// Returns the variant that takes the least time on a card, by its own figures: rates of tiles for `mma.sync` are
+/// modeled.
 pub(crate) fn select_for(problem: &ProblemSize, arch: Arch, card: Card) -> Tiling {
     least(problem, arch, card.multiprocessors, |tiling, table| model::rate(tiling, card).unwrap_or(table)).0
 }

@@ -31,7 +31,8 @@ variant! {
 }
 
 variant! {
-    /// Tensor cores by `mma.sync`, for few rows: smaller warp tiles and as many stages as fit, since the weights stream.
+    /// Tensor cores by `mma.sync`, for few rows: smaller warp tiles and as many stages as fit, since the weights
+    /// stream.
     pub struct FewRows {
         /// Selects the kind of [`Mma`] in the source.
         mma: Fixed<1>,

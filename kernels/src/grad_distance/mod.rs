@@ -1,7 +1,7 @@
 //! Distance of two gradients: partial sums for their cosine and the ratio of their norms.
 //!
-//! `partial[0] = sum of a b`, `partial[1] = sum of a^2`, `partial[2] = sum of b^2` of each group of elements; the host adds groups
-//! in f64: `cosine = ab / sqrt(aa bb)`, `norm ratio = sqrt(aa / bb)`.
+//! `partial[0] = sum of a b`, `partial[1] = sum of a^2`, `partial[2] = sum of b^2` of each group of elements; the host
+//! adds groups in f64: `cosine = ab / sqrt(aa bb)`, `norm ratio = sqrt(aa / bb)`.
 
 mod host;
 

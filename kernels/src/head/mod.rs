@@ -1,8 +1,9 @@
 //! The head of a model that trains: losses and the logits' gradient, a chunk of tokens at a time.
 //!
 //! `ce = -log softmax(s)[target]` of each counted token, and with a teacher `kd`, a divergence of the softmaxes at
-//! temperature T, q of the student and p of the teacher. With `loss = alpha T^2 kd + (1 - alpha) ce` and a scale for the
-//! mean, the student's logits are replaced by `loss_scale * (alpha T g + (1 - alpha) (softmax(s) - onehot(target)))`:
+//! temperature T, q of the student and p of the teacher. With `loss = alpha T^2 kd + (1 - alpha) ce` and a scale for
+//! the mean, the student's logits are replaced by `loss_scale * (alpha T g + (1 - alpha) (softmax(s) -
+//! onehot(target)))`:
 //!
 //! | kernel | `kd` | `g` |
 //! | --- | --- | --- |

@@ -1,8 +1,8 @@
 //! Losses from a teacher reduced to the probabilities of a few tokens, and the combined probability of the rest.
 //!
-//! With `K` known tokens the divergence is over `K + 1` outcomes, the last of probability `1 - sum p_i`, and so is the student's:
-//! coarser than that over all tokens, never larger, and 0 only where the student agrees on every outcome. A logit of the rest has the
-//! gradient of their outcome, shared as the student shares its probability among them.
+//! With `K` known tokens the divergence is over `K + 1` outcomes, the last of probability `1 - sum p_i`, and so is the
+//! student's: coarser than that over all tokens, never larger, and 0 only where the student agrees on every outcome. A
+//! logit of the rest has the gradient of their outcome, shared as the student shares its probability among them.
 
 use rayon::prelude::*;
 

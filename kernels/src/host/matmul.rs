@@ -63,8 +63,8 @@ const DEPTH: usize = 512;
 /// Outputs of a small GEMM, which the crate adds up along the depth in another order.
 const FEW: usize = 16 * 16;
 
-/// Computes `out = a b`, or `out += a b`; `out` is [a.rows, b.columns] with rows `out_stride` apart. The bits of a row do not depend
-/// on how many there are.
+/// Computes `out = a b`, or `out += a b`; `out` is [a.rows, b.columns] with rows `out_stride` apart. The bits of a row
+/// do not depend on how many there are.
 ///
 /// # Panics
 /// If the shapes do not fit.

@@ -1,8 +1,9 @@
 //! Rows in rotated int8, operands of 8-bit GEMMs, whose sums are exact.
 //!
-//! A quantized matrix `[rows, k]` is `q`, i8 `[rows, k]`, and `scale`, f32 `[rows]`. Its rows are rotated first, which spreads
-//! outliers over the columns: blocks of r columns, the largest power of two up to 128 that divides k, are multiplied by the
-//! orthonormal Hadamard matrix `H_r / sqrt(r)` in Sylvester's order. With both matrices rotated, the GEMM gives the same:
+//! A quantized matrix `[rows, k]` is `q`, i8 `[rows, k]`, and `scale`, f32 `[rows]`. Its rows are rotated first, which
+//! spreads outliers over the columns: blocks of r columns, the largest power of two up to 128 that divides k, are
+//! multiplied by the orthonormal Hadamard matrix `H_r / sqrt(r)` in Sylvester's order. With both matrices rotated, the
+//! GEMM gives the same:
 //! `x w^T = (x H) (w H)^T`.
 //!
 //! | op | result | reads |
@@ -16,8 +17,8 @@
 //! Each step is f32, rounded separately, so that both ops give the host's bits. Rows of zeros (all below 2^-100) have
 //! scale 0 and values 0; rows with non-finite values have a scale of NaN.
 //!
-//! Sources: Ashkboos et al., "QuaRot: Outlier-Free 4-Bit Inference in Rotated LLMs", 2024 (arXiv 2404.00456); Liu et al., "SpinQuant",
-//! 2024 (arXiv 2405.16406).
+//! Sources: Ashkboos et al., "QuaRot: Outlier-Free 4-Bit Inference in Rotated LLMs", 2024 (arXiv 2404.00456); Liu et
+//! al., "SpinQuant", 2024 (arXiv 2405.16406).
 
 mod columns;
 mod host;

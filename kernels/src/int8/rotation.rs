@@ -1,7 +1,7 @@
 //! Blocks of columns that are rotated together.
 
-/// Greatest depth: a CTA keeps a row of it in registers without a spill while it quantizes it, and sums of products of values up to
-/// 127 fit 32 bits.
+/// Greatest depth: a CTA keeps a row of it in registers without a spill while it quantizes it, and sums of products of
+/// values up to 127 fit 32 bits.
 pub const MOST_DEPTH: u32 = 49_152;
 
 /// Fewest columns of a rotation block: fewer spread no outliers, and rows would not be whole vectors.

@@ -1,8 +1,9 @@
 //! A pool that keeps the keys and values of sequences while they are decoded.
 //!
-//! It has room for `slots` sequences of `seq_len` positions, keys and values apart, each as [`Pool`] lays them out. A row of a
-//! launch is one token: `slot` names its sequence and `position` its place there; rows of `IDLE_SLOT` have none. `kv.store`
-//! copies the bits of a row's keys, rotated, and of its values to their place; `attention.decode` reads them.
+//! It has room for `slots` sequences of `seq_len` positions, keys and values apart, each as [`Pool`] lays them out. A
+//! row of a launch is one token: `slot` names its sequence and `position` its place there; rows of `IDLE_SLOT` have
+//! none. `kv.store` copies the bits of a row's keys, rotated, and of its values to their place; `attention.decode`
+//! reads them.
 
 mod host;
 mod pool;

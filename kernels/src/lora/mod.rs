@@ -1,7 +1,8 @@
 //! Low-rank adapters of the projections that one GEMM computes: q, k and v; o; gate and up; down.
 //!
 //! Each adapted part p of a stack adds `scale_p B_p (A_p x)` to its columns of `y = x W^T`, with A `[rank, k]` and B
-//! `[width_p, rank]`. All parts have one rank, which is padded with zeros: padding stays 0 and gets gradients of exactly 0.
+//! `[width_p, rank]`. All parts have one rank, which is padded with zeros: padding stays 0 and gets gradients of
+//! exactly 0.
 //!
 //! - `lora.fwd_a`: `t_p = scale_p x A_p^T`
 //! - `lora.fwd_b`: `y_p += t_p B_p^T`
@@ -19,8 +20,8 @@
 //! by `mma.sync` on every architecture (`mma/`), with the mainloop of `gemm/mma`, if all rows are whole vectors of 16
 //! bytes; everything else on CUDA cores (`simt/`).
 //!
-//! Sources: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021 (arXiv 2106.09685); Kalajdzievski, "A Rank
-//! Stabilization Scaling Factor for Fine-Tuning with LoRA", 2023 (arXiv 2312.03732).
+//! Sources: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021 (arXiv 2106.09685); Kalajdzievski, "A
+//! Rank Stabilization Scaling Factor for Fine-Tuning with LoRA", 2023 (arXiv 2312.03732).
 
 mod backward;
 mod forward;
@@ -33,8 +34,9 @@ use crate::abi::lora_part;
 pub use backward::{LoraDgradA, LoraDgradB, LoraWgrad};
 pub use forward::{LoraFwdA, LoraFwdB};
 
-/// Builds a kernel of the family from its sources: one for CUDA cores, and one for tensor cores with the headers of `gemm/mma`.
-/// Those that differ from each other in their host function alone, which they name, must equal it in the family's samples.
+/// Builds a kernel of the family from its sources: one for CUDA cores, and one for tensor cores with the headers of
+/// `gemm/mma`. Those that differ from each other in their host function alone, which they name, must equal it in the
+/// family's samples.
 macro_rules! lora_gemm {
     ($kernel:ident, $file:literal) => {
         impl Build for $kernel {

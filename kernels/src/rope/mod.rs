@@ -1,7 +1,8 @@
 //! Rotary position embedding, half-split pairing: element i of a head rotates with element i + d/2.
 //!
 //! With position `t = token mod seq_len` and `c = cos[t, i]`, `s = sin[t, i]`: `(a, b) -> (a c - b s, b c + a s)`.
-//! Backward rotates the gradient the other way. `rope.at` rotates each row as a token at its own position `t`, to the bits of
+//! Backward rotates the gradient the other way. `rope.at` rotates each row as a token at its own position `t`, to the
+//! bits of
 //! `rope.fwd`.
 //!
 //! The tables come from the host: theta and any scaling of it stay out of the key, and no thread needs a

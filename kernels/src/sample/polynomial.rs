@@ -1,4 +1,5 @@
-//! Exponential and logarithm with the bits of `polynomial.cuh`: the same operations in the same order, fused where those are.
+//! Exponential and logarithm with the bits of `polynomial.cuh`: the same operations in the same order, fused where
+//! those are.
 
 use std::f32::consts::{LN_2, LOG2_E};
 

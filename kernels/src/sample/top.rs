@@ -1,8 +1,8 @@
 //! The most likely tokens of a row, and the rest of its probability.
 //!
-//! With logits `s` and a temperature `T`, `p = softmax(s / T)`: `ln p` of the `keep` tokens of the largest logits, the largest
-//! first, of equal ones the smallest id first; behind them `ln` of the sum of `p` over all other tokens. Ids have the bits of any
-//! GPU; log-probabilities are of sums in f32.
+//! With logits `s` and a temperature `T`, `p = softmax(s / T)`: `ln p` of the `keep` tokens of the largest logits, the
+//! largest first, of equal ones the smallest id first; behind them `ln` of the sum of `p` over all other tokens. Ids
+//! have the bits of any GPU; log-probabilities are of sums in f32.
 
 use std::cmp::Reverse;
 
@@ -44,7 +44,8 @@ impl Reference for SampleTop {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        // One token beside all others, all but one, more than a CTA has threads, and a tail that f32 has no probability for.
+        // One token beside all others, all but one, more than a CTA has threads, and a tail that f32 has no probability
+        // for.
         [(2, 2, 1, 1.0), (3, 701, 700, 1.0), (4, 1024, 16, 2.0), (2, 4360, 1000, 1.5), (3, 701, 5, 0.01)]
             .map(|(rows, vocab, keep, temperature)| Self::Params {
                 rows,

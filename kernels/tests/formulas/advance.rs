@@ -2,7 +2,8 @@ use precast_kernels::abi::{IDLE_SLOT, NO_TOKEN, sample_advance_params};
 
 use super::launch::Launch;
 
-/// A row with a slot goes to the token that was drawn, which is kept at its place, and is idle once its sequence ends there.
+/// A row with a slot goes to the token that was drawn, which is kept at its place, and is idle once its sequence ends
+/// there.
 pub fn advance(launch: &mut Launch) {
     let sample_advance_params { rows, seq_len, .. } = launch.params();
     let [drawn, log_prob, lse, stops] = ["token", "log_prob", "lse", "stop"].map(|name| launch.before(name));

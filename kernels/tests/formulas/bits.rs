@@ -2,8 +2,8 @@ use precast_kernels::abi::{IDLE_SLOT, bits_compare_params};
 
 use super::launch::Launch;
 
-/// compared[slot, position] is the length of the row, and differing[slot, position] how many bits are not those expected there:
-/// NaN is equal to itself, and zeros of two signs are not.
+/// compared[slot, position] is the length of the row, and differing[slot, position] how many bits are not those
+/// expected there: NaN is equal to itself, and zeros of two signs are not.
 pub fn compare(launch: &mut Launch) {
     let bits_compare_params { seq_len, vocab, .. } = launch.params();
     let (seq_len, vocab) = (seq_len as usize, vocab as usize);

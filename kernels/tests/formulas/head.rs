@@ -5,8 +5,8 @@ use super::launch::Launch;
 
 const MASKED: f64 = MASKED_TOKEN as f64;
 
-/// (divergence of teacher and student at temperature, cross entropy) of one token. The divergence is forward KL for a beta
-/// of 0, reverse KL for 1, and between them that of both from their mixture.
+/// (divergence of teacher and student at temperature, cross entropy) of one token. The divergence is forward KL for a
+/// beta of 0, reverse KL for 1, and between them that of both from their mixture.
 fn losses([teacher, student]: [&[f64]; 2], target: f64, temperature: f64, beta: f64) -> (f64, f64) {
     let [p, q] = [teacher, student].map(|row| {
         let scaled: Vec<f64> = row.iter().map(|logit| logit / temperature).collect();
@@ -44,7 +44,8 @@ fn of_tokens<const N: usize>(
 /// Factor of logits whose softmaxes are of one token.
 const SHARP: f64 = 40.0;
 
-/// Asserts losses of each token and the gradient of its logits, also of sharp softmaxes. With alpha 0 the teacher is not looked at.
+/// Asserts losses of each token and the gradient of its logits, also of sharp softmaxes. With alpha 0 the teacher is
+/// not looked at.
 fn is_trained(launch: &mut Launch, names: [&str; 2], options: [f32; 3]) {
     are_losses(launch, names, options);
     let sharp = names.map(|name| launch.before(name).iter().map(|logit| SHARP * logit).collect::<Vec<_>>());

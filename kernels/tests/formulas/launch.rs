@@ -147,8 +147,9 @@ impl Launch {
         self.are_near(name, &self.after(name), expected);
     }
 
-    /// Asserts that an output is the gradient of losses, of which each depends on a row of its own, however wide. Along directions of
-    /// random signs losses have the slope that it says: a wrong element shows wherever it is, for the price of a few losses.
+    /// Asserts that an output is the gradient of losses, of which each depends on a row of its own, however wide. Along
+    /// directions of random signs losses have the slope that it says: a wrong element shows wherever it is, for the
+    /// price of a few losses.
     pub fn is_gradient(&self, name: &str, at: &[f64], losses: impl Fn(&[f64]) -> Vec<f64>) {
         let found = self.after(name);
         let (mut of_found, mut expected) = (Vec::new(), Vec::new());

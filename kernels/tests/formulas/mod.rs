@@ -1,6 +1,6 @@
-//! Host references against their formulas in f64, written from the formulas alone, in every sample of each example whose results
-//! are not rounded to bf16: what a kernel is checked with, its reference is. Gradients are differences of the forward formula, so that a reference and a kernel
-//! that share a mistake do not agree with it.
+//! Host references against their formulas in f64, written from the formulas alone, in every sample of each example
+//! whose results are not rounded to bf16: what a kernel is checked with, its reference is. Gradients are differences of
+//! the forward formula, so that a reference and a kernel that share a mistake do not agree with it.
 
 mod advance;
 mod attention;
@@ -81,8 +81,8 @@ const FORMULAS: &[Formula] = &[
     ("swiglu.fwd", swiglu::fwd),
 ];
 
-/// Operations with a test of their own: `tests/blocks.rs` has ggml's values, and `tests/int8.rs` the formula of what is in
-/// int8, also by other operations.
+/// Operations with a test of their own: `tests/blocks.rs` has ggml's values, and `tests/int8.rs` the formula of what is
+/// in int8, also by other operations.
 const ELSEWHERE: [&str; 3] = ["dequant", "int8.columns", "int8.quantize"];
 
 #[test]

@@ -4,8 +4,8 @@ use precast_kernels::{Content, Dtype, Format, KERNELS, Key, Operand, check::Case
 
 use super::ELSEWHERE;
 
-/// Operations without a function that could be taken for the identity: GEMMs, sums, copies, what takes nothing normal, and
-/// norms of heads, whose large samples have an eps that does not show.
+/// Operations without a function that could be taken for the identity: GEMMs, sums, copies, what takes nothing normal,
+/// and norms of heads, whose large samples have an eps that does not show.
 const LINEAR: &str = "add attention.delta cast column_sum.finish column_sum.partial embedding.bwd embedding.fwd \
     fill gemm.dgrad gemm.fwd gemm.wgrad grad_distance.partial grad_norm.finish grad_norm.partial kv.store \
     lora.dgrad_a lora.dgrad_b lora.fwd_a lora.fwd_b lora.wgrad qk_norm.at qk_norm.bwd qk_norm.dgrad qk_norm.fwd \
@@ -31,7 +31,8 @@ fn inputs_are_large_enough_to_show_what_is_not_linear() {
             let sample = samples.iter().position(|one| one == params).expect("one of them");
             assert!(
                 !is_homogeneous(&key, params),
-                "{key}, sample {sample}: doubled inputs give outputs that are a power of two as large, within its tolerance"
+                "{key}, sample {sample}: doubled inputs give outputs that are a power of two as large, within its \
+                tolerance"
             );
         }
     }
@@ -39,8 +40,8 @@ fn inputs_are_large_enough_to_show_what_is_not_linear() {
 
 /// Among fewer elements a single large one decides.
 const LEAST: u64 = 256;
-/// A sample is large that has this part of the largest one's elements. Smaller ones are of one token or one row, whose softmax is 1 and
-/// whose norm keeps the scale.
+/// A sample is large that has this part of the largest one's elements. Smaller ones are of one token or one row, whose
+/// softmax is 1 and whose norm keeps the scale.
 const SHARE: u64 = 4;
 
 /// Elements of the longest operand that holds numbers that a check draws.

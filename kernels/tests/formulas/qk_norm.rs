@@ -22,7 +22,8 @@ impl Heads {
         Self { d: launch.size("d"), eps: f64::from(eps), queries, rotated, all, cos, sin }
     }
 
-    /// Rows at these positions: heads divided by their root mean square, times the gamma of queries or of keys, then rotated.
+    /// Rows at these positions: heads divided by their root mean square, times the gamma of queries or of keys, then
+    /// rotated.
     fn forward(&self, x: &[f64], gamma: &[f64], positions: &[usize]) -> Vec<f64> {
         let d = self.d;
         let head = |(at, x): (usize, &[f64])| {

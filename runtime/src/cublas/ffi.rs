@@ -100,7 +100,8 @@ functions! {
     // Handle, operation, alpha; a, b and their layouts; beta; c, d and their layouts; algorithm, workspace, stream.
     cublasLtMatmul:
         fn(
-            Pointer, Pointer, *const c_void, *const c_void, Pointer, *const c_void, Pointer, *const c_void, *const c_void, Pointer,
+            Pointer, Pointer, *const c_void, *const c_void, Pointer, *const c_void, Pointer, *const c_void,
+                *const c_void, Pointer,
             Pointer, Pointer, *const Algorithm, Pointer, usize, Pointer
         ) -> Status;
 }

@@ -77,7 +77,8 @@ pub enum CublasError {
     },
 }
 
-const REMEDY: &str = "CUDA 13's toolkit has it, and so has `pip install \"nvidia-cublas==13.*\"`, in nvidia/cu13/lib of its \
+const REMEDY: &str = "CUDA 13's toolkit has it, and so has `pip install \"nvidia-cublas==13.*\"`, in nvidia/cu13/lib \
+    of its \
                       site-packages: PRECAST_CUBLAS=DIR names that directory. Or do without it";
 
 fn lines(tried: &[String]) -> String {

@@ -53,8 +53,8 @@ unsafe fn function<F: Copy>(library: &Library, name: &CStr) -> Result<F, GaugeEr
 
 impl Nvml {
     pub fn open(BusId(bus): &BusId) -> Result<Self, GaugeError> {
-        // SAFETY: the library's initializers have no preconditions. Each function has the type that nvml.h declares; the handle is
-        // NVML's own, between init and shutdown, which is this value's drop.
+        // SAFETY: the library's initializers have no preconditions. Each function has the type that nvml.h declares;
+        // the handle is NVML's own, between init and shutdown, which is this value's drop.
         unsafe {
             let library = Library::new(LIBRARY).map_err(|error| GaugeError::Library(cause(&error)))?;
             let init: unsafe extern "C" fn() -> c_int = function(&library, c"nvmlInit_v2")?;
@@ -103,8 +103,8 @@ impl Nvml {
 
     /// Returns the current readings.
     pub fn reading(&self) -> Reading {
-        // SAFETY: these write, in order, milliwatts; MHz of an nvmlClockType_t; degrees of an nvmlTemperatureSensors_t; an
-        // nvmlUtilization_t, which is two percentages, the GPU's first; and a mask of 64 bits.
+        // SAFETY: these write, in order, milliwatts; MHz of an nvmlClockType_t; degrees of an nvmlTemperatureSensors_t;
+        // an nvmlUtilization_t, which is two percentages, the GPU's first; and a mask of 64 bits.
         unsafe {
             let milliwatts: Option<c_uint> = self.get(c"nvmlDeviceGetPowerUsage");
             let busy: Option<[c_uint; 2]> = self.get(c"nvmlDeviceGetUtilizationRates");

@@ -9,7 +9,8 @@ pub fn too_old((major, minor): (u32, u32)) -> String {
     let series = (major == 12).then(|| SERIES.get(minor as usize)).flatten();
     let series = series.map_or(String::new(), |series| format!(" (driver {series})"));
     format!(
-        "it supports CUDA up to {major}.{minor}{series}, and only driver 580 and newer load the kernels' cubins, of CUDA 13.0"
+        "it supports CUDA up to {major}.{minor}{series}, and only driver 580 and newer load the kernels' cubins, of \
+        CUDA 13.0"
     )
 }
 
@@ -54,7 +55,8 @@ pub enum DriverError {
     /// The driver would load kernels at their first launch.
     #[error(
         "the NVIDIA driver loads kernels lazily, at their first launch, although CUDA_MODULE_LOADING \
-         is EAGER: something in this process initialized it earlier. Set CUDA_MODULE_LOADING=EAGER where the process starts"
+         is EAGER: something in this process initialized it earlier. Set CUDA_MODULE_LOADING=EAGER where the process \
+         starts"
     )]
     Lazy,
     /// Another value of this process has a device open.
@@ -64,19 +66,22 @@ pub enum DriverError {
     InUse,
     /// Modules are loaded beside cudarc, in this process, for as long as it lives.
     #[error(
-        "this process has loaded its modules beside cudarc, and nothing more may be loaded while their kernels may run: load \
+        "this process has loaded its modules beside cudarc, and nothing more may be loaded while their kernels may \
+        run: load \
          every kernel of the program in one call, or the rest in another process"
     )]
     Loaded,
     /// A stream of the context captures a graph.
     #[error(
-        "a stream of the CUDA context captures a graph, and nothing may be loaded meanwhile: load before any capture begins. \
+        "a stream of the CUDA context captures a graph, and nothing may be loaded meanwhile: load before any capture \
+        begins. \
          The driver has made that capture invalid"
     )]
     Capturing,
     /// The process has a context of another GPU.
     #[error(
-        "this process has a context on GPU {ordinal} too, and modules are loaded into every context of a process: one process, one \
+        "this process has a context on GPU {ordinal} too, and modules are loaded into every context of a process: \
+        one process, one \
          GPU"
     )]
     OtherContext {
@@ -111,7 +116,8 @@ pub enum DriverError {
     },
     /// Host memory, or the pinnable part of it, ran out.
     #[error(
-        "out of host memory: {asked} bytes of pinned memory requested beside {taken} that were given{}. End other programs, or \
+        "out of host memory: {asked} bytes of pinned memory requested beside {taken} that were given{}. End other \
+        programs, or \
          raise the memory limit of the container or job that this runs in",
         available.map(|bytes| format!("; the system has {bytes} available")).unwrap_or_default()
     )]

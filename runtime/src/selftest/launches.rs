@@ -40,7 +40,8 @@ pub enum SelftestFault {
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
     /// A byte outside the operands changed.
-    #[error("{pair}: wrote {} bytes {} operand `{operand}`", offset.unsigned_abs(), if *offset < 0 { "before" } else { "past the end of" })]
+    #[error("{pair}: wrote {} bytes {} operand \
+        `{operand}`", offset.unsigned_abs(), if *offset < 0 { "before" } else { "past the end of" })]
     Guard {
         /// Kernel that was launched.
         pair: String,

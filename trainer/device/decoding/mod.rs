@@ -1,4 +1,5 @@
-//! Sequences decoded on a sealed device: `schedule` says which rows are computed next, and `slots` writes and reads these.
+//! Sequences decoded on a sealed device: `schedule` says which rows are computed next, and `slots` writes and reads
+//! these.
 
 mod error;
 pub(crate) mod schedule;

@@ -1,7 +1,8 @@
 //! Sequences to slots: which rows are computed next.
 //!
 //! A sequence takes a slot from its prompt to its end. Rows are filled again only where the device has been read, every
-//! [`STEPS`] steps; what a row computes does not depend on its neighbors, so neither does any token depend on the number of slots.
+//! [`STEPS`] steps; what a row computes does not depend on its neighbors, so neither does any token depend on the
+//! number of slots.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -63,7 +64,8 @@ pub(crate) trait Decoder {
     /// Stores keys and values of tokens of prompts.
     fn prefill(&mut self, rows: &[Row]) -> Result<(), Self::Error>;
 
-    /// Computes these rows, and those that follow from them, `steps` times. Returns each row's length so far, and whether it goes on.
+    /// Computes these rows, and those that follow from them, `steps` times. Returns each row's length so far, and
+    /// whether it goes on.
     fn decode(&mut self, rows: &[Row], steps: u32) -> Result<Vec<RowProgress>, Self::Error>;
 
     /// Reads what was drawn into a slot from `first` to before `end`.

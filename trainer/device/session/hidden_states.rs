@@ -90,7 +90,8 @@ impl HiddenStates {
     /// Returns the rows of a micro-batch, part by part as tensors have them: zero where a token does not count.
     ///
     /// # Errors
-    /// [`CacheError`] where the cache lacks a sequence or holds other bytes than were written, or tokens that there are not.
+    /// [`CacheError`] where the cache lacks a sequence or holds other bytes than were written, or tokens that there are
+    /// not.
     pub fn of_batch(&mut self, batch: &MicroBatch) -> Result<&[Vec<u8>], CacheError> {
         let keys = self.keys(batch);
         let Self { cache, seq_len, row_bytes, widths, vocab, laid_out, turn, .. } = self;
@@ -189,7 +190,8 @@ mod tests {
         assert_eq!(read([5, 6]).unwrap(), [7, 7, 0, 0]);
     }
 
-    /// A kernel writes to the places of these tokens: one that is not in the vocabulary, or is there twice, ends the step.
+    /// A kernel writes to the places of these tokens: one that is not in the vocabulary, or is there twice, ends the
+    /// step.
     #[test]
     fn tokens_beyond_the_vocabulary_or_twice_are_refused() {
         let dir = tempfile::tempdir().unwrap();

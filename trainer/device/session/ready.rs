@@ -44,8 +44,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Plans for a driver's device, with what `extend` adds to the plan, checks memory, verifies and loads kernels, seals. Nothing is
-    /// uploaded yet.
+    /// Plans for a driver's device, with what `extend` adds to the plan, checks memory, verifies and loads kernels,
+    /// seals. Nothing is uploaded yet.
     ///
     /// # Errors
     /// [`DeviceError`]: nothing has been launched.

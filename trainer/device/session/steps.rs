@@ -22,8 +22,8 @@ impl Session {
         self.compute(MICRO, batch, loss_scale, number)
     }
 
-    /// As [`Self::micro`], of sequences of a length that an on-policy plan has; the last one of a rank, where there are several,
-    /// leaves gradients and losses of all.
+    /// As [`Self::micro`], of sequences of a length that an on-policy plan has; the last one of a rank, where there are
+    /// several, leaves gradients and losses of all.
     ///
     /// # Errors
     /// Those of [`Self::micro`].
@@ -67,8 +67,8 @@ impl Session {
         self.sealed.read_later(self.plan.scores.expect("an on-policy plan").all)
     }
 
-    /// The teacher's own cross entropy of micro-batches, added up, each token's times `loss_scale`. What it leaves in the metrics the
-    /// first micro-batch of a step overwrites. Waits for it.
+    /// The teacher's own cross entropy of micro-batches, added up, each token's times `loss_scale`. What it leaves in
+    /// the metrics the first micro-batch of a step overwrites. Waits for it.
     ///
     /// # Errors
     /// Those of [`Self::micro`].
@@ -107,8 +107,8 @@ impl Session {
         Ok(self.sealed.run(phase)?)
     }
 
-    /// The gradients of each layer by products of 8 bits beside bf16's, the lowest layer first: of the first micro-batch of a step,
-    /// right behind it. Waits for them.
+    /// The gradients of each layer by products of 8 bits beside bf16's, the lowest layer first: of the first
+    /// micro-batch of a step, right behind it. Waits for them.
     ///
     /// # Errors
     /// [`DriverError`].

@@ -60,8 +60,8 @@ impl Session {
         self.upload_student(models, progress)
     }
 
-    /// Sends all but the student, as [`Self::upload`] does, and computes a micro-batch by the teacher and by the exact one. Behind
-    /// it comes [`Self::upload_student`].
+    /// Sends all but the student, as [`Self::upload`] does, and computes a micro-batch by the teacher and by the exact
+    /// one. Behind it comes [`Self::upload_student`].
     ///
     /// # Errors
     /// As [`Self::upload`].
@@ -88,7 +88,8 @@ impl Session {
         self.plan.adapters.is_some() && !self.plan.student.staged.is_empty()
     }
 
-    /// The teacher, and a base that is quantized. Before all else: what is quantized lies meanwhile where what trains will.
+    /// The teacher, and a base that is quantized. Before all else: what is quantized lies meanwhile where what trains
+    /// will.
     fn upload_frozen(
         &mut self,
         models: &RunModels<impl Borrow<dyn Weights>>,

@@ -1,4 +1,5 @@
-//! Ends a process whose device hangs: no call to its driver may return then, so a thread watches that asks the device nothing.
+//! Ends a process whose device hangs: no call to its driver may return then, so a thread watches that asks the device
+//! nothing.
 
 mod hang;
 mod still;

@@ -15,7 +15,8 @@ pub(super) struct Still {
 }
 
 impl Still {
-    /// A look, so long after the one before. Of a time in which this process did not run, because it was stopped, two slices count.
+    /// A look, so long after the one before. Of a time in which this process did not run, because it was stopped, two
+    /// slices count.
     pub(super) fn look(&mut self, passed: Duration, doing: Option<&Doing>) -> Duration {
         let progress = doing.map(|doing| doing.progress);
         self.waited = match progress.is_some() && progress == self.progress {

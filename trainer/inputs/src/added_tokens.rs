@@ -31,7 +31,8 @@ pub struct AddedTokens {
     pub by_id: Vec<(u32, AddedToken)>,
     /// Those of `added_tokens.json`, ascending: added where the tokenizer has not added one of the same text.
     pub older: Vec<(u32, AddedToken)>,
-    /// Those that it names (`eos_token`, ...) or lists as special: added where the tokenizer has not added one of the same text.
+    /// Those that it names (`eos_token`, ...) or lists as special: added where the tokenizer has not added one of the
+    /// same text.
     pub special: Vec<AddedToken>,
 }
 
@@ -94,8 +95,8 @@ impl AddedTokens {
         Ok(Self { by_id, older: Vec::new(), special })
     }
 
-    /// Adds them to a tokenizer: ids are those behind its vocabulary, whatever the configuration says. Returns what people should know
-    /// of tokens whose ids differ.
+    /// Adds them to a tokenizer: ids are those behind its vocabulary, whatever the configuration says. Returns what
+    /// people should know of tokens whose ids differ.
     ///
     /// # Errors
     /// What the library says.

@@ -1,5 +1,5 @@
-//! SentencePiece's tables of characters in a `tokenizer.json`, base64 of a trie behind its size. The tokenizers library makes room
-//! for a trie of any size that a table says, before it reads it.
+//! SentencePiece's tables of characters in a `tokenizer.json`, base64 of a trie behind its size. The tokenizers library
+//! makes room for a trie of any size that a table says, before it reads it.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -43,7 +43,8 @@ fn check_table(base64: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "normalizer: precompiled_charsmap says a trie of {said} bytes and has {found} with its size: the file is damaged, fetch it again"
+        "normalizer: precompiled_charsmap says a trie of {said} bytes and has {found} with its size: the file is \
+        damaged, fetch it again"
     ))
 }
 

@@ -9,8 +9,8 @@ use rayon::prelude::*;
 /// Elements drawn from one random stream: whole blocks of any format.
 const STREAM: u64 = 1 << 16;
 
-/// The standard deviation of a block's values under a scale of one, and the minimum, in scales, that makes their mean about zero.
-/// All its numbers are uniform, those that scale its groups too.
+/// The standard deviation of a block's values under a scale of one, and the minimum, in scales, that makes their mean
+/// about zero. All its numbers are uniform, those that scale its groups too.
 fn spread(block: Block) -> (f32, f32) {
     match block {
         Block::Q4_0 => (4.61, 0.0),
@@ -25,8 +25,8 @@ fn spread(block: Block) -> (f32, f32) {
     }
 }
 
-/// Fills memory with blocks whose values have a standard deviation of `range`. The same stream gives the same bytes on any
-/// machine.
+/// Fills memory with blocks whose values have a standard deviation of `range`. The same stream gives the same bytes on
+/// any machine.
 pub fn fill(out: &mut [u8], block: Block, stream: u64, range: f32) {
     let (deviation, minimum) = spread(block);
     let scale = range / deviation;

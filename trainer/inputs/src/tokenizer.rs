@@ -86,7 +86,8 @@ impl Tokenizer {
         encoded.map(|encoding| encoding.get_ids().to_vec()).map_err(|error| error.to_string())
     }
 
-    /// Returns the ids of a text and the bytes of it that each stands for: none for those that [`SpecialTokens::Add`] adds.
+    /// Returns the ids of a text and the bytes of it that each stands for: none for those that [`SpecialTokens::Add`]
+    /// adds.
     ///
     /// # Errors
     /// What the library says.

@@ -31,7 +31,8 @@ pub struct AdapterOptions {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
           default_missing_value = "true")]
     pub lora_rslora: bool,
-    /// Continue from this adapter instead of a new one: a PEFT directory, whose adapter_config.json gives rank, alpha and targets
+    /// Continue from this adapter instead of a new one: a PEFT directory, whose adapter_config.json gives rank, alpha
+    /// and targets
     #[arg(long, value_name = "DIR", add = Change::OnAnyHost)]
     pub adapter: Option<PathBuf>,
     /// Form on the device of the weights below an adapter, at the same bits: bf16 (the run's precision) or stored
@@ -53,7 +54,8 @@ impl AdapterOptions {
         let of_new = first_asked!(lora_rank, lora_alpha, lora_targets, lora_rslora);
         match (*lora_rank, &self.adapter, of_new) {
             (_, Some(_), Some(option)) => Err(UsageError(format!(
-                "{option} cannot be combined with --adapter, whose adapter_config.json gives rank, alpha and targets: leave one of \
+                "{option} cannot be combined with --adapter, whose adapter_config.json gives rank, alpha and \
+                targets: leave one of \
                  them out"
             ))),
             (None, None, Some(option)) => Err(UsageError(format!("{option} requires --lora-rank"))),
@@ -68,8 +70,8 @@ impl AdapterOptions {
         }
     }
 
-    /// Returns the form on the device of a student that stays as it is, since an adapter trains; none where it trains itself, and where
-    /// the precision decides it.
+    /// Returns the form on the device of a student that stays as it is, since an adapter trains; none where it trains
+    /// itself, and where the precision decides it.
     ///
     /// # Errors
     /// [`UsageError`] for a format that such a student cannot have.
@@ -80,14 +82,16 @@ impl AdapterOptions {
     ) -> Result<Option<WeightFormat>, UsageError> {
         match (adapter, self.student_format) {
             (Some(_), Some(WeightFormat::Bf16)) if precision == Precision::Int8 => Err(UsageError(
-                "--student-format bf16 cannot be combined with --precision int8, under which the base of an adapter is in int8: \
+                "--student-format bf16 cannot be combined with --precision int8, under which the base of an adapter \
+                is in int8: \
                  leave --student-format out, or use --precision bf16"
                     .to_owned(),
             )),
             (Some(_), format) if precision == Precision::Int8 => Ok(format),
             (Some(_), format) => Ok(Some(format.unwrap_or(WeightFormat::Bf16))),
             (None, Some(WeightFormat::Stored | WeightFormat::Int8)) => Err(UsageError(
-                "--student-format stored requires --lora-rank or --adapter: weights that train cannot stay as their file stores \
+                "--student-format stored requires --lora-rank or --adapter: weights that train cannot stay as their \
+                file stores \
                  them. Give one of these, or leave --student-format out"
                     .to_owned(),
             )),

@@ -12,16 +12,17 @@ use super::Change;
 pub struct ArithmeticOptions {
     /// Arithmetic: fp32, bf16 or int8
     ///
-    /// int8 is bf16, except in linear layers that train: 8-bit matrix multiplications of rotated and rounded operands compute their
-    /// outputs and the gradients of their inputs (docs/guides/int8-training.md).
+    /// int8 is bf16, except in linear layers that train: 8-bit matrix multiplications of rotated and rounded operands
+    /// compute their outputs and the gradients of their inputs (docs/guides/int8-training.md).
     #[arg(long, value_name = "P", default_value_t = Precision::Bf16)]
     pub precision: Precision,
-    /// Library of the matrix multiplications of linear layers: bundle (its kernels) or cublas (NVIDIA's cuBLASLt 13, opened only
-    /// then: libcublasLt.so.13 in $PRECAST_CUBLAS, on the library path or in a CUDA toolkit); the bits differ
+    /// Library of the matrix multiplications of linear layers: bundle (its kernels) or cublas (NVIDIA's cuBLASLt 13,
+    /// opened only then: libcublasLt.so.13 in $PRECAST_CUBLAS, on the library path or in a CUDA toolkit); the bits
+    /// differ
     #[arg(long, value_name = "WHAT", default_value_t)]
     pub gemm: Gemm,
-    /// Recompute in the backward pass instead of keeping, for less memory at the same bits: none, norms (the bare flag; SwiGLU
-    /// too) or blocks (all but the residual stream)
+    /// Recompute in the backward pass instead of keeping, for less memory at the same bits: none, norms (the bare flag;
+    /// SwiGLU too) or blocks (all but the residual stream)
     #[arg(long, value_name = "WHAT", default_value_t, num_args = 0..=1, default_missing_value = "norms",
           help_heading = "Memory", add = Change::AtResume)]
     pub recompute: Recompute,

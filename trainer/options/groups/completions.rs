@@ -15,7 +15,8 @@ const MOST_TOKENS: u32 = 512;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "On-policy")]
 pub struct CompletionOptions {
-    /// Tokens of a completion, at most. Without --on-policy, options of completions are of prompts in --eval-data [default: 512]
+    /// Tokens of a completion, at most. Without --on-policy, options of completions are of prompts in --eval-data
+    /// [default: 512]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 20))]
     pub max_tokens: Option<u32>,
     /// Completions of each prompt in a step [default: 1]
@@ -26,8 +27,8 @@ pub struct CompletionOptions {
     /// Make a prompt of the first N tokens of each sequence of text and of .bin files
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 20))]
     pub prompt_tokens: Option<u32>,
-    /// Completions that are written at a time: a number, or auto for as many as there is room for, up to those of a step if it
-    /// trains on them; results do not depend on it [default: auto]
+    /// Completions that are written at a time: a number, or auto for as many as there is room for, up to those of a
+    /// step if it trains on them; results do not depend on it [default: auto]
     #[arg(long, value_name = "N|auto", add = Change::AtResume)]
     pub rollout_slots: Option<SlotChoice>,
 }
@@ -47,7 +48,8 @@ impl CompletionOptions {
     pub(crate) fn resolve(&self, gemm: Gemm, seq_len: u32, seed: u64) -> Result<Completions, UsageError> {
         if gemm == Gemm::Cublas {
             return Err(UsageError(
-                "completions with --gemm cublas: a row of cuBLASLt's GEMMs has other bits where there are other rows beside it, so the \
+                "completions with --gemm cublas: a row of cuBLASLt's GEMMs has other bits where there are other rows \
+                beside it, so the \
                  tokens that are scored would not be those that were drawn. Leave --gemm out"
                     .into(),
             ));
@@ -55,7 +57,8 @@ impl CompletionOptions {
         let max_tokens = self.max_tokens.unwrap_or(MOST_TOKENS);
         if max_tokens >= seq_len {
             return Err(UsageError(format!(
-                "--max-tokens {max_tokens} leaves no room for a prompt in --seq-len {seq_len}: give fewer, or a longer --seq-len"
+                "--max-tokens {max_tokens} leaves no room for a prompt in --seq-len {seq_len}: give fewer, or a \
+                longer --seq-len"
             )));
         }
         Ok(Completions {

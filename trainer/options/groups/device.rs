@@ -16,8 +16,9 @@ use crate::options::{DeviceChoice, UsageError};
 pub struct DeviceOptions {
     /// auto, cuda:N, portable:N, as:ARCH, sim
     ///
-    /// auto is the first GPU, and sim where there is neither a GPU nor kernels for one. portable:N is cuda:N with the kernels that
-    /// every architecture has, as measured there; as:ARCH, with the launches of ARCH, for whose GPUs it stands in.
+    /// auto is the first GPU, and sim where there is neither a GPU nor kernels for one. portable:N is cuda:N with the
+    /// kernels that every architecture has, as measured there; as:ARCH, with the launches of ARCH, for whose GPUs it
+    /// stands in.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto, add = Change::AtResume)]
     #[serde(serialize_with = "display")]
     pub device: DeviceChoice,
@@ -32,8 +33,8 @@ pub struct DeviceOptions {
 pub struct TuningOptions {
     /// Table of times that selects variants of kernels
     ///
-    /// precast bench tune FILE writes it on the device at hand. All variants are in the bundle, and a table selects those that
-    /// give the same bits.
+    /// precast bench tune FILE writes it on the device at hand. All variants are in the bundle, and a table selects
+    /// those that give the same bits.
     #[arg(long, value_name = "FILE", add = Change::OnAnyHost)]
     #[serde(serialize_with = "path_or_none", skip_serializing_if = "Option::is_none")]
     pub tuned: Option<PathBuf>,
@@ -47,8 +48,8 @@ pub struct Kernels {
     #[arg(long, value_name = "FILE", add = Change::OnAnyHost)]
     #[serde(serialize_with = "path_or_none")]
     pub bundle: Option<PathBuf>,
-    /// Refuse a --bundle or a teacher's cache that this minisign key did not sign: base64 or a .pub file; repeatable [default: the
-    /// keys in $PRECAST_TRUSTED_KEY, separated by blanks]
+    /// Refuse a --bundle or a teacher's cache that this minisign key did not sign: base64 or a .pub file; repeatable
+    /// [default: the keys in $PRECAST_TRUSTED_KEY, separated by blanks]
     #[arg(long, value_name = "KEY", value_parser = key, add = Change::OnAnyHost)]
     pub trusted_key: Vec<String>,
 }

@@ -14,8 +14,8 @@ pub struct DivisionOptions {
     /// Micro-batches in a step, over all GPUs [default: as many as --replicas]
     #[arg(long, value_name = "A", value_parser = count(MOST_MICRO_BATCHES))]
     pub grad_accum: Option<u32>,
-    /// Parts of a step whose gradients are added by a tree. The same number gives the same weights, to the last bit, on one GPU
-    /// or on several that take 1, 2, 4, ... parts each [default: GPUs at the first start]
+    /// Parts of a step whose gradients are added by a tree. The same number gives the same weights, to the last bit, on
+    /// one GPU or on several that take 1, 2, 4, ... parts each [default: GPUs at the first start]
     #[arg(long, value_name = "R", value_parser = count(MOST_MICRO_BATCHES))]
     pub replicas: Option<u32>,
 }
@@ -52,7 +52,8 @@ impl DivisionOptions {
             let below = grad_accum / replicas * replicas;
             let valid = [below, below + replicas].into_iter().filter(|accum| *accum > 0);
             return Err(UsageError(format!(
-                "--grad-accum {grad_accum} counts the micro-batches of a step over all GPUs, and each of {replicas} replicas takes as \
+                "--grad-accum {grad_accum} counts the micro-batches of a step over all GPUs, and each of {replicas} \
+                replicas takes as \
                  many: use --grad-accum {}, or another --replicas",
                 valid.map(|accum| accum.to_string()).collect::<Vec<_>>().join(" or ")
             )));

@@ -1,6 +1,6 @@
-//! Options by what they are of: each is declared once, as a field of one of these groups, and a command takes groups. Names, values,
-//! defaults and help on the command line come from here, and so do run.toml, `run.json`, what `--resume` and ranks compare, what
-//! shells complete, and docs/reference/options.md.
+//! Options by what they are of: each is declared once, as a field of one of these groups, and a command takes groups.
+//! Names, values, defaults and help on the command line come from here, and so do run.toml, `run.json`, what `--resume`
+//! and ranks compare, what shells complete, and docs/reference/options.md.
 
 mod adapting;
 mod arithmetic;

@@ -13,8 +13,8 @@ use crate::options::usage::first_asked;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "On-policy")]
 pub struct OnPolicyOptions {
-    /// Train on completions that the student writes: this share of the sequences, all if no number is given; the rest are the data's
-    /// own. Then --alpha, --temperature and --beta are 1 where nothing is said
+    /// Train on completions that the student writes: this share of the sequences, all if no number is given; the rest
+    /// are the data's own. Then --alpha, --temperature and --beta are 1 where nothing is said
     #[arg(long, value_name = "L", num_args = 0..=1, default_missing_value = "1", value_parser = share)]
     pub on_policy: Option<f32>,
     #[command(flatten)]
@@ -70,7 +70,8 @@ impl OnPolicyOptions {
         };
         if alpha < 1.0 {
             return refuse(format!(
-                "--on-policy with --alpha {alpha}: the rest of the loss would have the student learn its own tokens as if they were \
+                "--on-policy with --alpha {alpha}: the rest of the loss would have the student learn its own tokens \
+                as if they were \
                  data. Leave --alpha out, or give 1"
             ));
         }
@@ -78,12 +79,14 @@ impl OnPolicyOptions {
             (self.completions.group_size.unwrap_or(1), u64::from(batch_size) * u64::from(division.grad_accum));
         if !sequences.is_multiple_of(group_size.into()) {
             return refuse(format!(
-                "--group-size {group_size} does not divide the {sequences} sequences of a step (--batch-size times --grad-accum)"
+                "--group-size {group_size} does not divide the {sequences} sequences of a step (--batch-size times \
+                --grad-accum)"
             ));
         }
         if self.completions.sampling.sampling_temperature == Some(0.0) {
             return refuse(
-                "--sampling-temperature 0 takes the likeliest token: all completions of a prompt would be one. Give a number above 0"
+                "--sampling-temperature 0 takes the likeliest token: all completions of a prompt would be one. Give \
+                a number above 0"
                     .into(),
             );
         }

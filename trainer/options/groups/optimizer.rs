@@ -49,7 +49,8 @@ impl OptimizerOptions {
         let Self { warmup, lr, .. } = self;
         (*warmup > steps).then(|| {
             format!(
-                "--warmup {warmup} is above --steps {steps}: the learning rate ends at {:.2e} and never comes to --lr {lr:e}; give a \
+                "--warmup {warmup} is above --steps {steps}: the learning rate ends at {:.2e} and never comes to \
+                --lr {lr:e}; give a \
                  warm-up below the number of steps",
                 lr * steps as f64 / *warmup as f64
             )

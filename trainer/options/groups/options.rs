@@ -26,9 +26,11 @@ pub struct Options {
     /// the tokens, as --data a.jsonl=0.7 --data b.jsonl=0.3.
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Data", add = Change::OnAnyHost)]
     pub data: Vec<PathBuf>,
-    /// Held-out data, as --data: its loss is computed at checkpoints, at the end and every --eval-every steps; repeatable
+    /// Held-out data, as --data: its loss is computed at checkpoints, at the end and every --eval-every steps;
+    /// repeatable
     ///
-    /// Prompts alone are completed by the student each time, with --on-policy or --max-tokens: the loss is that of what it writes.
+    /// Prompts alone are completed by the student each time, with --on-policy or --max-tokens: the loss is that of what
+    /// it writes.
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Data", add = Change::OnAnyHost)]
     pub eval_data: Vec<PathBuf>,
     #[command(flatten)]
@@ -36,7 +38,8 @@ pub struct Options {
     #[command(flatten)]
     pub order: OrderOptions,
     /// Optimizer steps
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = Sourced(value_parser!(u64).range(1..=MOST_STEPS)),
+    #[arg(long, value_name = "N", default_value = "1000", value_parser =
+        Sourced(value_parser!(u64).range(1..=MOST_STEPS)),
           help_heading = "Shape", add = Change::AtResume)]
     pub steps: Given<u64>,
     /// Passes over the data, in place of --steps: rounded up to whole steps

@@ -21,29 +21,34 @@ pub struct OutputOptions {
     #[arg(long, value_name = "N", default_value_t = 500, add = Change::AtResume)]
     pub checkpoint_every: u64,
     /// Checkpoints to keep: the latest, and besides them the one with the lowest loss on --eval-data
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one("--checkpoint-every 0 writes no checkpoints"), add = Change::AtResume)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one("--checkpoint-every 0 writes no \
+        checkpoints"), add = Change::AtResume)]
     pub keep: u64,
     /// Steps between losses on --eval-data, besides those at checkpoints and at the end; 0 for none
     #[arg(long, value_name = "N", default_value_t = 0, add = Change::AtResume)]
     pub eval_every: u64,
-    /// Step whose weights become student/ or adapter/: last, or best, that with the lowest loss on --eval-data, for which a new lowest
-    /// loss writes a checkpoint that --keep never removes; both writes the best as student.best/ or adapter.best/ besides
+    /// Step whose weights become student/ or adapter/: last, or best, that with the lowest loss on --eval-data, for
+    /// which a new lowest loss writes a checkpoint that --keep never removes; both writes the best as student.best/ or
+    /// adapter.best/ besides
     #[arg(long, value_name = "STEP", default_value_t = Final::Last, add = Change::AtResume)]
     pub r#final: Final,
     /// End the run after so many losses on --eval-data in a row without a new lowest, counted over resumes
-    #[arg(long, value_name = "N", value_parser = at_least_one("without --early-stop all --steps are taken"), add = Change::AtResume)]
+    #[arg(long, value_name = "N", value_parser = at_least_one("without --early-stop all --steps are \
+        taken"), add = Change::AtResume)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub early_stop: Option<u64>,
     /// Steps between log lines when output is not a terminal; the first and the last step have one
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u64).range(1..), add = Change::AtResume)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u64).range(1..), add =
+        Change::AtResume)]
     pub log_every: u64,
-    /// Seconds that the GPU may take for one phase of a step before the run ends with 4 and names what hangs; none for no limit.
-    /// Time in which the process was stopped does not count [default: 50 times the longest step, 120 at least]
+    /// Seconds that the GPU may take for one phase of a step before the run ends with 4 and names what hangs; none for
+    /// no limit. Time in which the process was stopped does not count [default: 50 times the longest step, 120 at
+    /// least]
     #[arg(long, value_name = "SECONDS|none", value_parser = seconds, help_heading = "Device", add = Change::AtResume)]
     #[serde(serialize_with = "display_or_none", skip_serializing_if = "Option::is_none")]
     pub patience: Option<Patience>,
-    /// Steps between comparisons of --precision int8's gradients with bf16's, a layer each, on one micro-batch, besides those at the
-    /// first and the last step; 0 for none [default: 100]
+    /// Steps between comparisons of --precision int8's gradients with bf16's, a layer each, on one micro-batch, besides
+    /// those at the first and the last step; 0 for none [default: 100]
     #[arg(long, value_name = "N", help_heading = "Precision", add = Change::AtResume)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard_every: Option<u64>,
@@ -99,13 +104,15 @@ impl OutputOptions {
         }
         if *checkpoint_every == 0 && r#final.has_best() {
             return Err(UsageError(format!(
-                "--final {final} takes the weights of the best step from its checkpoint, and --checkpoint-every 0 writes none: give \
+                "--final {final} takes the weights of the best step from its checkpoint, and --checkpoint-every 0 \
+                writes none: give \
                  --checkpoint-every N"
             )));
         }
         if *checkpoint_every == 0 && *eval_every == 0 && early_stop.is_some() {
             return Err(UsageError(
-                "--early-stop compares losses on --eval-data, and without checkpoints there is one at the end alone: give \
+                "--early-stop compares losses on --eval-data, and without checkpoints there is one at the end alone: \
+                give \
                  --eval-every N"
                     .to_owned(),
             ));

@@ -8,7 +8,8 @@ use super::values::{share, temperature};
 /// Options of drawing tokens, as they are asked for.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct SamplingOptions {
-    /// Divides logits before a token is drawn; at 0, not with --on-policy, the likeliest is taken [default: 1; 0 with --prompt]
+    /// Divides logits before a token is drawn; at 0, not with --on-policy, the likeliest is taken [default: 1; 0 with
+    /// --prompt]
     #[arg(long, value_name = "X", value_parser = temperature)]
     pub sampling_temperature: Option<f32>,
     /// Draw from the K likeliest tokens

@@ -24,8 +24,8 @@ pub struct TeachingOptions {
     pub temperature: Given<f32>,
     #[command(flatten)]
     pub teacher: TeacherOptions,
-    /// Certificate of the teacher for --teacher-format int8, written by `precast eval compare --format int8 --against bf16 --out FILE`.
-    /// Without it a run measures the KL on its first batch, if memory has room for that
+    /// Certificate of the teacher for --teacher-format int8, written by `precast eval compare --format int8 --against
+    /// bf16 --out FILE`. Without it a run measures the KL on its first batch, if memory has room for that
     #[arg(long, value_name = "FILE", add = Change::AtResume)]
     pub teacher_certificate: Option<PathBuf>,
     /// Refuse --teacher-format int8 if its mean KL from the bf16 teacher is above this, nats a token; none for no limit
@@ -46,14 +46,14 @@ pub struct TeachingOptions {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Teaching")]
 pub struct TeacherOptions {
-    /// Divergence of the teacher's term, t of teacher and s of student: 0 is KL(t || s), 1 is KL(s || t), and between them is
-    /// beta KL(t || m) + (1 - beta) KL(s || m) with m = beta t + (1 - beta) s
+    /// Divergence of the teacher's term, t of teacher and s of student: 0 is KL(t || s), 1 is KL(s || t), and between
+    /// them is beta KL(t || m) + (1 - beta) KL(s || m) with m = beta t + (1 - beta) s
     #[arg(long, value_name = "X", default_value = "0", value_parser = Sourced(within(0.0..=1.0)))]
     pub beta: Given<f32>,
-    /// Form of the teacher's weights on the device. At the same bits: bf16 (the run's precision), stored (matrices as a GGUF
-    /// file holds them, each dequantized just before its GEMM) or auto (bf16 where that fits into the device's memory, else
-    /// stored). At other bits, and faster: int8 (inputs of the layers' matrix multiplications are rotated and rounded to 8
-    /// bits; the run says what that costs, in nats) [default: auto]
+    /// Form of the teacher's weights on the device. At the same bits: bf16 (the run's precision), stored (matrices as a
+    /// GGUF file holds them, each dequantized just before its GEMM) or auto (bf16 where that fits into the device's
+    /// memory, else stored). At other bits, and faster: int8 (inputs of the layers' matrix multiplications are rotated
+    /// and rounded to 8 bits; the run says what that costs, in nats) [default: auto]
     #[arg(long, value_name = "FORM", help_heading = "Memory", add = Change::AtResume)]
     pub teacher_format: Option<WeightFormat>,
 }
@@ -88,7 +88,8 @@ impl TeachingOptions {
         }
         if precision == Precision::Fp32 {
             return Err(UsageError(format!(
-                "--teacher-format int8 gives bf16: it cannot be combined with --precision {precision}. Use --precision bf16 or int8, or \
+                "--teacher-format int8 gives bf16: it cannot be combined with --precision {precision}. Use \
+                --precision bf16 or int8, or \
                  --teacher-format bf16 or stored"
             )));
         }

@@ -1,7 +1,7 @@
 //! `precast bench generate`: steps of decoding, by the number of rows, and a whole generation.
 //!
-//! Prompts are random and nothing ends a text, so that every slot is filled to its end. The plan is that of `precast generate`, with a
-//! phase more for each group of launches of the largest step.
+//! Prompts are random and nothing ends a text, so that every slot is filled to its end. The plan is that of `precast
+//! generate`, with a phase more for each group of launches of the largest step.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -108,7 +108,8 @@ pub(crate) fn bench_generation(
     let positions = model.config().max_positions;
     if seq_len > positions {
         return Err(UsageError(format!(
-            "--prompt-tokens {prompt_tokens} and --max-tokens {max_tokens} are {seq_len} tokens: the model takes {positions}"
+            "--prompt-tokens {prompt_tokens} and --max-tokens {max_tokens} are {seq_len} tokens: the model takes \
+            {positions}"
         ))
         .into());
     }

@@ -55,8 +55,8 @@ impl Group {
         self.launches.len() * LEAST_LAUNCHES.div_ceil(self.launches.len())
     }
 
-    /// The phase that times it: the launches in the plan's order, round and round, each after the one before: they go from layer to layer as a
-    /// step does, so that none finds its operands where the last one left its own.
+    /// The phase that times it: the launches in the plan's order, round and round, each after the one before: they go
+    /// from layer to layer as a step does, so that none finds its operands where the last one left its own.
     pub fn timed(&self) -> Phase {
         let round = self.labels.iter().zip(&self.launches).cycle().take(self.timed_launches());
         let nodes = round.zip(0u32..).map(|((label, launch), index)| Node {
@@ -71,7 +71,8 @@ impl Group {
 /// The phases of a training step.
 pub const STEP: [&str; 2] = [MICRO, UPDATE];
 
-/// Adds to the plan a phase for each group of launches of these phases. It needs no other kernels and no more memory than before.
+/// Adds to the plan a phase for each group of launches of these phases. It needs no other kernels and no more memory
+/// than before.
 pub fn add(plan: &mut Plan, phases: &[&str]) -> Vec<Group> {
     let groups = of(plan, phases);
     plan.phases.extend(groups.iter().map(Group::timed));

@@ -49,8 +49,10 @@ pub fn open_kernels(target: &DeviceOptions) -> Result<(Box<dyn Driver>, Arch, Bu
     let driver = device::open(*device, kernels)?;
     let arch = device::rows(driver.device())?.code;
     if arch == Arch::Sim && kernels.bundle.is_none() {
-        let nothing = "nothing to check: the simulated GPU executes the host references that kernels are compared with. \
-                       Use --device cuda:0 where there is a GPU; or check the references themselves by --bundle FILE, which \
+        let nothing = "nothing to check: the simulated GPU executes the host references that kernels are compared \
+            with. \
+                       Use --device cuda:0 where there is a GPU; or check the references themselves by --bundle \
+                       FILE, which \
                        `precast kernels --write FILE` makes";
         return Err(Failure::Kernels(nothing.to_owned()));
     }
@@ -74,7 +76,8 @@ pub struct KernelBench {
     target: DeviceOptions,
 }
 
-/// Times each kernel that is asked for, built as each of the variants there are: the launch that a large model has for the batch.
+/// Times each kernel that is asked for, built as each of the variants there are: the launch that a large model has for
+/// the batch.
 ///
 /// # Errors
 /// [`Failure`] of the device or the bundle, or where there is no such kernel.
@@ -85,7 +88,8 @@ pub fn time_kernels(request: &KernelBench) -> Result<Vec<KernelTime>, Failure> {
     if tokens > MOST_TOKENS {
         let Batch { sequences, seq_len } = batch;
         return Err(Failure::usage(format!(
-            "--batch-size {sequences} of --seq-len {seq_len} are {tokens} tokens: kernels are measured with {MOST_TOKENS} at most"
+            "--batch-size {sequences} of --seq-len {seq_len} are {tokens} tokens: kernels are measured with \
+            {MOST_TOKENS} at most"
         )));
     }
     let (driver, arch, source) = open_kernels(target)?;
@@ -100,7 +104,8 @@ pub fn time_kernels(request: &KernelBench) -> Result<Vec<KernelTime>, Failure> {
             microseconds: launch.seconds * 1e6,
         });
     };
-    // The simulated GPU, whose references take minutes for many tokens, takes the largest sample where no batch is asked for.
+    // The simulated GPU, whose references take minutes for many tokens, takes the largest sample where no batch is
+    // asked for.
     let batch = Some(batch).filter(|_| arch != Arch::Sim || batch_size.is_some() || seq_len.is_some());
     selftest::time(driver, &bundle, prefix, batch, SEED, report).map_err(|error| source.not_loaded(error, &[]))?;
     if timed.is_empty() {

@@ -47,7 +47,8 @@ impl<T> Bench<T> {
     }
 }
 
-/// Seals a configuration's plan, after `extend` has added to it, and sends the weights. Returns the student's vocabulary, too.
+/// Seals a configuration's plan, after `extend` has added to it, and sends the weights. Returns the student's
+/// vocabulary, too.
 pub(super) fn session<T>(
     config: &RunConfig,
     startup: &mut Startup,

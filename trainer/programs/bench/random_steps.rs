@@ -25,8 +25,8 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Draws tokens below a vocabulary, the same for every step and every machine. Where the teacher is cached, their rows are
-    /// those of the cache's sequences in turn.
+    /// Draws tokens below a vocabulary, the same for every step and every machine. Where the teacher is cached, their
+    /// rows are those of the cache's sequences in turn.
     pub fn new(
         session: &mut Session,
         ShapeOptions { batch_size, seq_len }: ShapeOptions,

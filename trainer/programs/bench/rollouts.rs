@@ -1,6 +1,7 @@
 //! `precast bench on-policy`: steps of a student on what it writes, as its run takes them.
 //!
-//! Prompts are random and nothing ends a text, so that every completion is as long as it may be. The weights stay as they are.
+//! Prompts are random and nothing ends a text, so that every completion is as long as it may be. The weights stay as
+//! they are.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -72,7 +73,8 @@ pub(crate) fn bench_rollouts(
     let prompt_tokens = prompt_tokens.unwrap_or(room);
     if prompt_tokens > room {
         return Err(UsageError(format!(
-            "--prompt-tokens {prompt_tokens} and --max-tokens {max_tokens} are more than --seq-len {seq_len}: give fewer, or a longer \
+            "--prompt-tokens {prompt_tokens} and --max-tokens {max_tokens} are more than --seq-len {seq_len}: give \
+            fewer, or a longer \
              --seq-len"
         ))
         .into());
@@ -93,8 +95,8 @@ pub(crate) fn bench_rollouts(
     Ok(Record::new(measured, (&session.plan.plan, &session), Vec::new(), &startup))
 }
 
-/// Makes the rows of a step, the same for all: random tokens of a prompt and of a completion, which stands where the student
-/// writes none.
+/// Makes the rows of a step, the same for all: random tokens of a prompt and of a completion, which stands where the
+/// student writes none.
 fn rows(count: u64, (prompt, completion): (u32, u32), vocab: u32) -> Vec<Arc<Chunk>> {
     let mut rng = Pcg64Mcg::seed_from_u64(0);
     let row = |_| {

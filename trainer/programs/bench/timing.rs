@@ -9,7 +9,8 @@ pub(super) const SAMPLES: usize = 5;
 /// Runs of a group's launches in one timing.
 pub(super) const REPEATS: u32 = 2;
 
-/// Seconds of one launch of a group, measured once: in a sequence of such launches, the handing over from one to the next included.
+/// Seconds of one launch of a group, measured once: in a sequence of such launches, the handing over from one to the
+/// next included.
 pub(super) fn sample(session: &mut Session, group: &Group) -> Result<f64, Failure> {
     Ok(session.time(&group.timed_as, REPEATS)? / group.timed_launches() as f64)
 }

@@ -54,17 +54,19 @@ impl Opening<'_> {
         self.made.compact.map(Compact::top)
     }
 
-    /// Estimates the host memory that a filling takes: rows of a batch that is read, of one that is written, and of those
-    /// between, of each rank; and so many bytes of streams.
+    /// Estimates the host memory that a filling takes: rows of a batch that is read, of one that is written, and of
+    /// those between, of each rank; and so many bytes of streams.
     pub fn host(&self, plan: &Plan, model: &Resident, spilled: u64, owner: DeviceMemory) -> HostMemory {
         let (batch, seq_len) = self.request.batch();
-        // Of each rank one is computed or received while others wait; one is written. Of a compact one parts and rows are there.
+        // Of each rank one is computed or received while others wait; one is written. Of a compact one parts and rows
+        // are there.
         let batches = (WAITING as u64 + 1) * u64::from(self.ranks) + 1 + u64::from(self.made.compact.is_some());
         let kept = ("rows of the cache", batches * u64::from(batch * seq_len) * self.made.row_bytes() + spilled);
         HostMemory::of_forward(plan, model, kept, &self.request.data, owner)
     }
 
-    /// Checks memory, loads kernels and seals. `patience` is that of who watches the device, and `spilled` bytes are pinned.
+    /// Checks memory, loads kernels and seals. `patience` is that of who watches the device, and `spilled` bytes are
+    /// pinned.
     pub fn seal<P: AsRef<Plan> + AsMut<Plan>>(
         mut self,
         fit: &mut Fit<P>,

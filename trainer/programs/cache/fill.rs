@@ -34,8 +34,8 @@ use crate::run::signing::SigningKey;
 /// Time that ranks besides the first let pass at a signal, which that one answers for all.
 const AFTER_FIRST: Duration = Duration::from_millis(100);
 
-/// Fills the cache in `--out` as one of the ranks that do, or continues to; of a dry run, says what that takes and writes
-/// nothing. Rank 0 has the result.
+/// Fills the cache in `--out` as one of the ranks that do, or continues to; of a dry run, says what that takes and
+/// writes nothing. Rank 0 has the result.
 ///
 /// # Errors
 /// [`Failure`]. What was computed before it stays, and the same command continues behind it, on any number of GPUs.
@@ -136,7 +136,8 @@ fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutco
     Ok(Some(filled(manifest, continued, tokens_per_s)))
 }
 
-/// Refuses a directory that cannot be filled, and a disk without room for the cache. Returns the sequences that are there.
+/// Refuses a directory that cannot be filled, and a disk without room for the cache. Returns the sequences that are
+/// there.
 fn check_out(request: &CacheRequest, made: &Made, disk_bytes: u64) -> Result<u64, Failure> {
     request.check_space(disk_bytes)?;
     Ok(Filling::check(&request.out, made)?)
@@ -171,7 +172,8 @@ fn made(
     })
 }
 
-/// Returns the weights that a run needs of a teacher besides the rows of a cache: those of the head, where rows are hidden states.
+/// Returns the weights that a run needs of a teacher besides the rows of a cache: those of the head, where rows are
+/// hidden states.
 fn head_of(teacher: &Checkpoint, compact: Option<Compact>) -> Vec<Parameter> {
     if compact.is_some() { Vec::new() } else { vec![Parameter::head(teacher.config())] }
 }

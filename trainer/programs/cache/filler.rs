@@ -54,8 +54,8 @@ pub struct Deal<'p> {
 /// Fills a cache with what this rank computes, and what the others send.
 ///
 /// # Errors
-/// [`Failure`] of data, also where they have lost sequences since they were counted, of teacher, device, disk or another
-/// rank: what was written before stays.
+/// [`Failure`] of data, also where they have lost sequences since they were counted, of teacher, device, disk or
+/// another rank: what was written before stays.
 pub fn fill(
     engine: &mut dyn Engine,
     filling: &mut Filling,
@@ -91,8 +91,8 @@ pub fn fill(
         drop(send);
         // Where writing has failed or another rank has, nothing more was computed.
         let written = writer.join().expect("writing does not panic");
-        // Not before this rank can say why: a peer whose connection ends first would be why all end. Where all is written the others have
-        // yet to say that no more follows.
+        // Not before this rank can say why: a peer whose connection ends first would be why all end. Where all is
+        // written the others have yet to say that no more follows.
         if written.is_err() {
             deal.peers.shut_down();
         }
@@ -146,8 +146,8 @@ fn receive_all(stream: &TcpStream, made: &Made, send: &SyncSender<Batch>) -> io:
     }
 }
 
-/// Computes this rank's share of the sequences that are missing behind the first `there`, as many at a time as the engine takes, until
-/// nobody takes them.
+/// Computes this rank's share of the sequences that are missing behind the first `there`, as many at a time as the
+/// engine takes, until nobody takes them.
 fn compute(
     engine: &mut dyn Engine,
     seq_len: u32,
@@ -182,8 +182,8 @@ fn compute(
     Ok(())
 }
 
-/// Writes batches, one of each rank in turn, as long as there are any. No more than `sync_after` passes before one is durable.
-/// Sequences that nobody has asked for, or that are there, are those of data that have changed.
+/// Writes batches, one of each rank in turn, as long as there are any. No more than `sync_after` passes before one is
+/// durable. Sequences that nobody has asked for, or that are there, are those of data that have changed.
 fn write(
     filling: &mut Filling,
     batches: &[Receiver<Batch>],

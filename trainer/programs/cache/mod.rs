@@ -1,5 +1,5 @@
-//! `precast cache`: the last hidden states of a teacher on data, or its most likely tokens, computed once for all runs that learn
-//! from it.
+//! `precast cache`: the last hidden states of a teacher on data, or its most likely tokens, computed once for all runs
+//! that learn from it.
 
 mod engine;
 mod fill;

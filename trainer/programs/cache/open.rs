@@ -38,8 +38,8 @@ impl Planned {
 }
 
 impl<'a> Opening<'a> {
-    /// Plans for as many sequences as are to be computed: the teacher resident where it fits into the memory that there is or may be
-    /// taken, else swept.
+    /// Plans for as many sequences as are to be computed: the teacher resident where it fits into the memory that there
+    /// is or may be taken, else swept.
     ///
     /// # Errors
     /// [`DeviceError`].
@@ -105,7 +105,8 @@ impl<'a> Opening<'a> {
         let mut one = self.fit_sweep(lower(1, 1)?, self.request.spill);
         let less = if self.request.spill > 0 { " or less --spill" } else { "" };
         let what = format!(
-            "the teacher does not fit, and two of its layers with a batch of sequences do not either: use a smaller --batch-size, or \
+            "the teacher does not fit, and two of its layers with a batch of sequences do not either: use a smaller \
+            --batch-size, or \
              give more --memory{less}"
         );
         one.remedy = Some(Remedy { what, ..Remedy::default() });

@@ -23,8 +23,8 @@ pub(super) struct Room {
 }
 
 impl Pass {
-    /// Lowers a pass of as many of `all` batches as there is room for, or in as few passes as that takes: all of about one length. There
-    /// is room for `one`; `lower` returns the plan of blocks of so many batches in so many places.
+    /// Lowers a pass of as many of `all` batches as there is room for, or in as few passes as that takes: all of about
+    /// one length. There is room for `one`; `lower` returns the plan of blocks of so many batches in so many places.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -48,7 +48,8 @@ impl Pass {
         if self.blocks > 1 { self.plan.places[0].bytes() * self.blocks as u64 } else { 0 }
     }
 
-    /// Describes it for people, of batches of so many sequences: `8 sequences at a time: 512 tokens, all on the device`.
+    /// Describes it for people, of batches of so many sequences: `8 sequences at a time: 512 tokens, all on the
+    /// device`.
     pub fn described(&self, batch: u32) -> String {
         let sequences = (self.plan.ids.len() * self.blocks) as u64 * u64::from(batch);
         let tokens = self.plan.ids[0].elems * (self.plan.ids.len() * self.blocks) as u64;
@@ -69,8 +70,8 @@ fn even(all: u64, most: u64) -> u64 {
     all.div_ceil(all.div_ceil(most))
 }
 
-/// Returns the batches of a block and the blocks of a pass whose streams are spilled to host memory for `held` batches; none where that
-/// makes no pass longer than the `most` that are on the device without.
+/// Returns the batches of a block and the blocks of a pass whose streams are spilled to host memory for `held` batches;
+/// none where that makes no pass longer than the `most` that are on the device without.
 fn spilled(all: u64, most: u64, held: u64, fits: impl Fn(u64) -> bool) -> Option<(u64, u64)> {
     // Two are on the device, and there are two at least.
     let batches =

@@ -32,11 +32,12 @@ pub struct CacheRequest {
     /// Held-out data of the runs; repeatable
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub eval_data: Vec<PathBuf>,
-    /// Keep the probabilities of so many most likely tokens of each position, and that of all others as one, in place of hidden
-    /// states: a coarser divergence in less space
+    /// Keep the probabilities of so many most likely tokens of each position, and that of all others as one, in place
+    /// of hidden states: a coarser divergence in less space
     ///
     /// Such a cache is of one --temperature and of the vocabulary of --student.
-    #[arg(long, value_name = "K", requires = "student", value_parser = value_parser!(u32).range(1..=i64::from(MOST_KEPT)))]
+    #[arg(long, value_name = "K", requires = "student", value_parser =
+        value_parser!(u32).range(1..=i64::from(MOST_KEPT)))]
     pub keep_logits: Option<u32>,
     /// Temperature of the runs, with --keep-logits
     #[arg(long, value_name = "X", default_value = "2", requires = "keep_logits", value_parser = within(TEMPERATURES))]
@@ -64,8 +65,8 @@ pub struct CacheRequest {
     pub memory: Option<u64>,
     /// Pinned host memory of each GPU for the residual streams of a sweep [default: 0]
     ///
-    /// Bytes, or a number of KiB, MiB or GiB. Of a larger pass than the device has room for, two blocks are there, and the others here:
-    /// a reading of the file serves more tokens, at the same bits.
+    /// Bytes, or a number of KiB, MiB or GiB. Of a larger pass than the device has room for, two blocks are there, and
+    /// the others here: a reading of the file serves more tokens, at the same bits.
     #[arg(long, value_name = "SIZE", value_parser = size::bytes, default_value_t = 0, hide_default_value = true)]
     pub spill: u64,
     /// Cache: a new directory, or one to go on with

@@ -73,7 +73,8 @@ impl<'a> Sweep<'a> {
         Ok(phases.iter().try_for_each(|phase| self.sealed.run(phase))?)
     }
 
-    /// Takes the streams of all batches through the layers, block after block, and sends a part of the next layer beside each.
+    /// Takes the streams of all batches through the layers, block after block, and sends a part of the next layer
+    /// beside each.
     fn layers(&mut self, sequences: usize, blocks: usize) -> Result<(), DeviceError> {
         let layers = self.teacher.config().layers;
         let progress = Progress::start("sweep", Unit::Things("layers"));
@@ -110,8 +111,8 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// Copies the block before to host memory while one computes, and then the next from there to the same place. Blocks are numbered
-    /// over all layers, of which there are `end`; behind the last there is none.
+    /// Copies the block before to host memory while one computes, and then the next from there to the same place.
+    /// Blocks are numbered over all layers, of which there are `end`; behind the last there is none.
     fn copy_beside(&mut self, number: usize, end: usize, blocks: usize) -> Result<(), DeviceError> {
         if blocks > 1 {
             let other = self.plan.places[(number + 1) % 2];
@@ -131,7 +132,8 @@ impl<'a> Sweep<'a> {
         self.sealed.read(norm).map(drop).map_err(DeviceError::from)
     }
 
-    /// Says how long a layer of so many bytes takes to compute and to arrive, and which of them decides: without copies of spilled blocks.
+    /// Says how long a layer of so many bytes takes to compute and to arrive, and which of them decides: without copies
+    /// of spilled blocks.
     fn say_rates(&self, sequences: usize, bytes: u64, [compute_s, arrive_s]: [f64; 2]) {
         let layers = f64::from(self.teacher.config().layers);
         let tokens = sequences as f64 * f64::from(self.plan.ids[0].elems as u32) / self.batch as f64;
@@ -141,7 +143,8 @@ impl<'a> Sweep<'a> {
             (true, false) => "the disk decides, and with more --memory or --spill a pass has more tokens",
         };
         note(format_args!(
-            "a layer of {} ({bytes} bytes) arrives in {arrive_s:.3} s, {:.2} GB/s, and computes in {compute_s:.3} s, {:.0} tokens/s of \
+            "a layer of {} ({bytes} bytes) arrives in {arrive_s:.3} s, {:.2} GB/s, and computes in {compute_s:.3} s, \
+            {:.0} tokens/s of \
              all layers: {decides}",
             human_bytes(bytes),
             bytes as f64 / arrive_s / 1e9,

@@ -17,7 +17,8 @@ use crate::run::failure::Failure;
 pub fn check_decoding(request: &DecodeCheck) -> Result<Compared, Failure> {
     if request.forward.gemm == Gemm::Cublas {
         return Err(UsageError(
-            "--gemm cublas: a row of cuBLASLt's GEMMs has other bits where there are other rows beside it, so decoding has not those \
+            "--gemm cublas: a row of cuBLASLt's GEMMs has other bits where there are other rows beside it, so \
+            decoding has not those \
              of the forward pass: leave it out"
                 .to_owned(),
         )

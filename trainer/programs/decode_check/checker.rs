@@ -108,7 +108,8 @@ impl DecodeChecker {
         Ok(self.sealed.run(&decode_phase(bucket))?)
     }
 
-    /// Returns what was compared of these sequences, whose first has this number; tokens are in order of their positions.
+    /// Returns what was compared of these sequences, whose first has this number; tokens are in order of their
+    /// positions.
     ///
     /// # Errors
     /// [`Failure`], where a token was to be decoded and its logits were not compared.

@@ -48,7 +48,8 @@ impl Compared {
     pub fn check(&self) -> Result<(), RunFault> {
         self.first.map_or(Ok(()), |DifferingToken { sequence, position, differing }| {
             Err(RunFault(format!(
-                "decoding has other bits than the forward pass: {differing} logits of sequence {sequence} at position {position} \
+                "decoding has other bits than the forward pass: {differing} logits of sequence {sequence} at \
+                position {position} \
                  differ, and no token before it does. Check the kernels with precast selftest"
             )))
         })

@@ -33,8 +33,8 @@ impl CheckedSequence {
     }
 }
 
-/// Draws a sequence for each slot, from half of a slot's tokens up to all of them, and of those up to half as its prompt. Slots are in
-/// random order. The first sequence has no prompt and all tokens: every position is decoded.
+/// Draws a sequence for each slot, from half of a slot's tokens up to all of them, and of those up to half as its
+/// prompt. Slots are in random order. The first sequence has no prompt and all tokens: every position is decoded.
 pub fn sequences(slots: Slots, vocab: u32, rng: &mut Pcg64Mcg) -> Vec<CheckedSequence> {
     let mut order: Vec<u32> = (0..slots.count).collect();
     order.shuffle(rng);
@@ -48,8 +48,8 @@ pub fn sequences(slots: Slots, vocab: u32, rng: &mut Pcg64Mcg) -> Vec<CheckedSeq
     all.collect()
 }
 
-/// Returns the rows of all prompts in launches of at most so many, those of each launch in random order: a row needs the keys of its
-/// own launch and of those before.
+/// Returns the rows of all prompts in launches of at most so many, those of each launch in random order: a row needs
+/// the keys of its own launch and of those before.
 pub fn prompts(sequences: &[CheckedSequence], most: u32, rng: &mut Pcg64Mcg) -> Vec<Vec<CheckedRow>> {
     let rows: Vec<CheckedRow> =
         sequences.iter().flat_map(|one| (0..one.prompt).map(|position| one.row(position))).collect();

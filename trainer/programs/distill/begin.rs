@@ -39,7 +39,8 @@ struct Announcement {
     probe: (String, String),
 }
 
-/// Resolves what is asked for by the ranks and by the run so far, and tries whether all ranks have the same output directory.
+/// Resolves what is asked for by the ranks and by the run so far, and tries whether all ranks have the same output
+/// directory.
 pub(super) fn agree(
     asked: &Options,
     resumed: Option<&Resumed>,
@@ -68,7 +69,8 @@ pub(super) fn agree(
             let (rank, out) = (ranks.place.rank, config.out.display());
             let why = found.err().map_or_else(|| "another file is there".to_owned(), |error| error.to_string());
             return Err(RankError::Usage(format!(
-                "--out {out} is not the same directory on rank {rank} as on rank 0, which every rank writes checkpoints to: {why}. \
+                "--out {out} is not the same directory on rank {rank} as on rank 0, which every rank writes \
+                checkpoints to: {why}. \
                  Give a directory of a file system that all hosts share"
             ))
             .into());
@@ -83,8 +85,8 @@ pub(super) fn agree(
     Ok((config, Begin { step: announced.resumes.map_or(0, |(step, _)| step), saved, record }))
 }
 
-/// Puts a file into the output directory, by which another process knows that it sees the same one: its name, and what it holds. It
-/// is there for as long as the directory that it lies in.
+/// Puts a file into the output directory, by which another process knows that it sees the same one: its name, and what
+/// it holds. It is there for as long as the directory that it lies in.
 fn put_probe(out: &Out) -> Result<(tempfile::TempDir, (String, String)), Failure> {
     let io = || Failure::io("write", out.path());
     // As what is put aside: the next start removes what a kill leaves.

@@ -1,5 +1,5 @@
-//! A teacher that is not exact: what that costs is known before the first step, by a file, by the run so far, or measured on the
-//! first batch.
+//! A teacher that is not exact: what that costs is known before the first step, by a file, by the run so far, or
+//! measured on the first batch.
 
 use std::path::Path;
 

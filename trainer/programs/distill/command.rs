@@ -13,7 +13,8 @@ use crate::run::failure::Failure;
 use crate::run::log;
 use crate::run::rank_end;
 
-/// Trains a model, of a teacher if there is one; writes `metrics.jsonl`, `run.json`, `run.log`, `report.html` and `student/` or
+/// Trains a model, of a teacher if there is one; writes `metrics.jsonl`, `run.json`, `run.log`, `report.html` and
+/// `student/` or
 /// `adapter/` to the output directory.
 ///
 /// # Errors
@@ -31,7 +32,8 @@ pub fn distill(asked: &Options, mode: &Mode, mut startup: Startup) -> Result<(),
     rank_end::ended(&ranks, ended)
 }
 
-/// The run of one rank. Rank 0 has the output directory; the others write what they have of checkpoints, and nothing else.
+/// The run of one rank. Rank 0 has the output directory; the others write what they have of checkpoints, and nothing
+/// else.
 fn run(asked: &Options, mode: &Mode, mut startup: Startup, stop: &Stop, ranks: &Ranks) -> Result<(), Failure> {
     let opened = Checked::of(asked, mode, &mut startup, stop, ranks)?.open(stop)?;
     let ready = ready(opened, mode.placement, &mut startup, stop, ranks)?;

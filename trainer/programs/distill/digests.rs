@@ -67,7 +67,8 @@ pub struct ModelDigests {
 
 impl ModelDigests {
     pub fn start(RunModels { models, cache, .. }: &RunModels<Checkpoint>) -> Self {
-        // Of a teacher that is cached, the weights that its hidden states follow from; its head was hashed as it was opened.
+        // Of a teacher that is cached, the weights that its hidden states follow from; its head was hashed as it was
+        // opened.
         let cached = cache.as_ref().map(|cache| cache.manifest().made.teacher_sha256);
         let teacher = models.teacher.as_ref().map(Checkpoint::weight_files);
         let files = Models { teacher, student: models.student.weight_files() };

@@ -121,7 +121,8 @@ fn say_early(config: &RunConfig, done: u64, written: &Written) {
     if config.optimizer.schedule == Schedule::Cosine {
         let lr = config.optimizer.lr_of(done - 1, steps);
         notes::note(format_args!(
-            "--schedule cosine was not finished: the learning rate of step {done}, the last, was {lr:.2e}, and would have come to 0 at \
+            "--schedule cosine was not finished: the learning rate of step {done}, the last, was {lr:.2e}, and would \
+            have come to 0 at \
              step {steps}"
         ));
     }
@@ -140,8 +141,8 @@ fn say_where(config: &RunConfig, results: &[(String, u64)], waited_ms: Option<f6
     say!("report:  {}", path(REPORT).display());
 }
 
-/// Writes what a run has trained in so many steps, unless they show that it did not work; where its losses have grown, under another
-/// name.
+/// Writes what a run has trained in so many steps, unless they show that it did not work; where its losses have grown,
+/// under another name.
 fn write_trained(done: u64, run: &mut Ready, written: &mut Written) -> Result<(), Failure> {
     let records = written.metrics.records()?;
     outcome::check(&records)?;
@@ -162,7 +163,8 @@ fn write_trained(done: u64, run: &mut Ready, written: &mut Written) -> Result<()
     if let Some(growth) = growth {
         let result = out.path().join(diverged).display().to_string();
         return Err(RunFault(format!(
-            "the run diverged: {growth}. It had --lr {lr}, --warmup {warmup} and --clip {clip}: lower --lr, lengthen --warmup or lower \
+            "the run diverged: {growth}. It had --lr {lr}, --warmup {warmup} and --clip {clip}: lower --lr, lengthen \
+            --warmup or lower \
              --clip. The model is in {result}; --resume --allow-divergence takes it as it is"
         ))
         .into());
@@ -179,7 +181,8 @@ fn results_of(config: &RunConfig, done: u64, written: &Written) -> Result<Vec<(S
     let best = written.scores.best().map(|(step, _)| step);
     config.results(done, best).ok_or_else(|| {
         RunFault(format!(
-            "--final {}: no loss on --eval-data was finite after a step with a checkpoint, so none is the lowest: no student is written. \
+            "--final {}: no loss on --eval-data was finite after a step with a checkpoint, so none is the lowest: no \
+            student is written. \
              --resume --final last writes that of the last step",
             config.output.r#final
         ))
@@ -187,8 +190,8 @@ fn results_of(config: &RunConfig, done: u64, written: &Written) -> Result<Vec<(S
 }
 
 impl Written {
-    /// Writes into `run.json` and `report.html` how a run ended after so many steps, and seconds. Its own failure says more than one of
-    /// writing that. Returns what it has left, and of which steps.
+    /// Writes into `run.json` and `report.html` how a run ended after so many steps, and seconds. Its own failure says
+    /// more than one of writing that. Returns what it has left, and of which steps.
     pub fn record_outcome(
         &mut self,
         config: &RunConfig,

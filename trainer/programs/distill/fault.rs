@@ -8,8 +8,8 @@ use crate::device::watch::{continuation, what};
 use crate::inputs::teacher_cache::CacheError;
 use crate::run::failure::{Failure, StepFailure};
 
-/// Names the step of a failure of a device, of a draw or of a teacher cache, of the first its phase, and says how the run goes on. `done`
-/// steps are done.
+/// Names the step of a failure of a device, of a draw or of a teacher cache, of the first its phase, and says how the
+/// run goes on. `done` steps are done.
 pub(super) fn in_step(error: Failure, session: &Session, done: u64) -> Failure {
     let (what, remedy) = match &error {
         Failure::Driver(DriverError::Call { .. }) => {

@@ -37,7 +37,8 @@ pub struct HeldOut {
     stops: Vec<u32>,
 }
 
-/// Returns the digest of what losses are of: of held-out tokens, as `eval` has it, and of prompts with how they are completed.
+/// Returns the digest of what losses are of: of held-out tokens, as `eval` has it, and of prompts with how they are
+/// completed.
 pub fn sha256(data: &Dataset, config: &RunConfig) -> Digest {
     let ids = ids_sha256(data);
     let Some(completions) = config.completions.filter(|_| data.counted() == 0) else { return ids };
@@ -79,9 +80,10 @@ impl HeldOut {
         written.map_err(|failure| failure.of_drawing(EVAL_DATA, FIRST_NUMBER)).map(|()| all)
     }
 
-    /// Their losses under the weights as they are: a mean over all tokens that count, of prompts over those that the student writes.
-    /// Ranks take micro-batches in turn, and each adds up those of all in their order, so that the sum does not depend on how many
-    /// ranks there are. What the launches leave in gradients and metrics the first micro-batch of the next step overwrites.
+    /// Their losses under the weights as they are: a mean over all tokens that count, of prompts over those that the
+    /// student writes. Ranks take micro-batches in turn, and each adds up those of all in their order, so that the sum
+    /// does not depend on how many ranks there are. What the launches leave in gradients and metrics the first
+    /// micro-batch of the next step overwrites.
     pub fn losses(&self, config: &RunConfig, session: &mut Session, ranks: &Ranks) -> Result<HeldOutRecord, Failure> {
         let (batch, seq_len) = (config.shape.batch_size as usize, config.shape.seq_len as usize);
         let (turns, turn) = (ranks.count() as usize, ranks.place.rank as usize);
@@ -126,8 +128,8 @@ fn sum_of_ranks(own: u64, ranks: &Ranks) -> Result<u64, RankError> {
 }
 
 impl Since {
-    /// Follows from the record of the run so far and the data now, of a run that continues after `done` steps; none where nothing was
-    /// ever held out.
+    /// Follows from the record of the run so far and the data now, of a run that continues after `done` steps; none
+    /// where nothing was ever held out.
     pub fn of(before: Option<&RunRecord>, sha256: Option<Digest>, done: u64) -> Option<Self> {
         let before = before.and_then(|before| before.held_out);
         let Some(sha256) = sha256 else { return before };
@@ -150,8 +152,9 @@ impl Since {
     }
 }
 
-/// Held-out losses of a run so far: the step whose checkpoint is best by them, and for how long they have not fallen. They are numbers
-/// of f32, which `metrics.jsonl` gives back to the last bit: a run that continues judges by the same ones.
+/// Held-out losses of a run so far: the step whose checkpoint is best by them, and for how long they have not fallen.
+/// They are numbers of f32, which `metrics.jsonl` gives back to the last bit: a run that continues judges by the same
+/// ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Scores {
     /// Step of the last evaluation, and its loss; none where that is not finite.
@@ -177,7 +180,8 @@ impl Scores {
         scores
     }
 
-    /// A step is done, perhaps with an evaluation. A loss that is not finite is none, and of equal ones the first is the lowest.
+    /// A step is done, perhaps with an evaluation. A loss that is not finite is none, and of equal ones the first is
+    /// the lowest.
     pub fn add(&mut self, record: &StepRecord) {
         let Some(held_out) = &record.held_out else { return };
         let loss = held_out.eval_loss.map(|loss| loss as f32).filter(|loss| loss.is_finite());
@@ -229,7 +233,8 @@ impl Scores {
     pub fn note(&self, output: &OutputOptions) -> Option<String> {
         let (step, loss) = self.lowest.filter(|lowest| output.r#final.has_best() && Some(*lowest) != self.best)?;
         Some(format!(
-            "the lowest loss on --eval-data so far, {loss:.4} after step {step}, has no checkpoint: --final {} chooses among steps that \
+            "the lowest loss on --eval-data so far, {loss:.4} after step {step}, has no checkpoint: --final {} \
+            chooses among steps that \
              have one",
             output.r#final
         ))

@@ -19,8 +19,9 @@ use crate::options::{Completions, DataRequest, OrderOptions, RunConfig, ShapeOpt
 use crate::run::failure::Failure;
 use crate::run::identity::Data;
 
-/// Checks that the teacher can teach the student, and begins to read the training data with the tokenizer of the student, or of
-/// the teacher where the student has none; the chat template is that of the same model, or of a teacher with the same tokenizer.
+/// Checks that the teacher can teach the student, and begins to read the training data with the tokenizer of the
+/// student, or of the teacher where the student has none; the chat template is that of the same model, or of a teacher
+/// with the same tokenizer.
 pub fn read_data(config: &RunConfig, run_models: &RunModels<Checkpoint>) -> Result<Data, Failure> {
     let RunModels { models, adapter, .. } = run_models;
     let (student, adapter) = (&models.student, adapter.as_ref());
@@ -82,7 +83,8 @@ pub fn take_stop_token(config: &RunConfig, models: &Models<Checkpoint>) -> Resul
     let Some(token) = &config.output.stop_token else { return Ok(()) };
     if config.adapter.is_some() {
         return Err(Failure::usage(
-            "--stop-token is written with a student, and an adapter's files name no tokens: leave it out, and add the token to \
+            "--stop-token is written with a student, and an adapter's files name no tokens: leave it out, and add \
+            the token to \
              eos_token_id in generation_config.json of the model",
         ));
     }
@@ -119,7 +121,8 @@ fn held_out(
     let Some(files) = files else { return Ok(None) };
     if let Some(shared) = files.shared(trained_on) {
         note(format_args!(
-            "--eval-data {} is in --data too: its loss is that of rows that are trained on, and says nothing of others; hold out a file of \
+            "--eval-data {} is in --data too: its loss is that of rows that are trained on, and says nothing of \
+            others; hold out a file of \
              its own",
             shared.display()
         ));
@@ -129,7 +132,8 @@ fn held_out(
         Some(rule) if files.are_prompts(rule.of_stream)? => Packing::Prompts(rule),
         Some(_) if request.on_policy.is_none() => {
             return Err(Failure::usage(
-                "--max-tokens and other options of completions require --on-policy or prompts alone in --eval-data: leave them out, or give \
+                "--max-tokens and other options of completions require --on-policy or prompts alone in --eval-data: \
+                leave them out, or give \
                  --prompt-tokens N, which makes prompts of text and .bin files",
             ));
         }
@@ -170,12 +174,14 @@ fn check_gradients(config: &RunConfig, models: &RunModels<Checkpoint>) -> Result
     }
     let below = if config.on_policy.is_some() { "" } else { "--alpha below 1, so that the data count too, " };
     Err(Failure::usage(format!(
-        "--alpha 1: the teacher is the student's own base and its adapter adds nothing yet, so both predict the same and every \
+        "--alpha 1: the teacher is the student's own base and its adapter adds nothing yet, so both predict the same \
+        and every \
          gradient is exactly 0. Give {below}another --teacher, or an --adapter that has been trained"
     )))
 }
 
-/// Returns true if teacher and student compute the same. A teacher that is cached is known by the digest of its weights.
+/// Returns true if teacher and student compute the same. A teacher that is cached is known by the digest of its
+/// weights.
 fn are_identical(RunModels { models, cache, .. }: &RunModels<Checkpoint>) -> Result<bool, CheckpointError> {
     let (Some(teacher), student) = (&models.teacher, &models.student) else { return Ok(false) };
     match cache {

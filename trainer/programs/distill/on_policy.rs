@@ -62,7 +62,8 @@ pub(super) fn note_of_none(config: &RunConfig) -> Option<String> {
 }
 
 impl Rollouts {
-    /// Has the student complete prompts, the data's `rows`, for the sequences `own` of a step whose first one has the number `first`.
+    /// Has the student complete prompts, the data's `rows`, for the sequences `own` of a step whose first one has the
+    /// number `first`.
     ///
     /// # Errors
     /// [`Failure`] of the device, and of logits that are not finite.
@@ -151,7 +152,8 @@ pub(super) fn completed(prompt: &[u32], completion: &[u32]) -> Chunk {
     Chunk { ids: [prompt, completion].concat(), labels: Some(masked.chain(completion.iter().copied()).collect()) }
 }
 
-/// Divides sequences of so many positions among micro-batches: the longest first, each with as many as its length has room for.
+/// Divides sequences of so many positions among micro-batches: the longest first, each with as many as its length has
+/// room for.
 pub(super) fn pack(
     positions: impl Iterator<Item = usize>,
     (batch, seq_len): (u32, u32),
@@ -188,15 +190,17 @@ impl Mismatch {
     pub fn refuse(&self, step: u64) -> Result<(), RunFault> {
         let Some((sequence, position)) = self.first else { return Ok(()) };
         Err(RunFault(format!(
-            "step {step}: {} tokens have another log-probability in training than when they were drawn, the first of sequence {sequence} \
-             at position {position}: the student was not decoded by the weights that it trains, or keys and values were not its own. \
+            "step {step}: {} tokens have another log-probability in training than when they were drawn, the first of \
+            sequence {sequence} \
+             at position {position}: the student was not decoded by the weights that it trains, or keys and values \
+             were not its own. \
              That is a bug of precast or a fault of the device: run precast selftest, and report it",
             self.count
         )))
     }
 
-    /// Compares the scores of a micro-batch, log-probabilities and behind them log-sum-exps, with those of its tokens as they were
-    /// drawn.
+    /// Compares the scores of a micro-batch, log-probabilities and behind them log-sum-exps, with those of its tokens
+    /// as they were drawn.
     pub(super) fn add(&mut self, rollouts: &Rollouts, packed: &Packed, seq_len: u32, scores: &[u8]) {
         let scores: Vec<u32> = bytemuck::pod_collect_to_vec(scores);
         let (log_probs, lses) = scores.split_at(scores.len() / 2);
@@ -261,8 +265,8 @@ mod tests {
         options.planned().unwrap()
     }
 
-    /// The first token that training scores otherwise than an altered decoder did, and how many there are, of two sequences with
-    /// prompts of 5 tokens.
+    /// The first token that training scores otherwise than an altered decoder did, and how many there are, of two
+    /// sequences with prompts of 5 tokens.
     fn mismatch(alter: fn(&mut Row), between: impl FnOnce(&mut Session)) -> Mismatch {
         let config = config();
         let models = RunModels::open_or_random(&config, Models { teacher: Some(1), student: 2 }).unwrap();
@@ -284,7 +288,8 @@ mod tests {
         mismatch
     }
 
-    /// Decoding and training agree on every token; with other weights, keys or positions they do not from the first one on.
+    /// Decoding and training agree on every token; with other weights, keys or positions they do not from the first one
+    /// on.
     #[test]
     fn what_training_scores_otherwise_is_counted_from_its_start() {
         fn keep(_: &mut Row) {}
@@ -296,7 +301,8 @@ mod tests {
         });
         assert_eq!(stale, Mismatch { count: 16, first: Some((0, 5)) });
         let message = stale.refuse(7).unwrap_err().to_string();
-        let said = "step 7: 16 tokens have another log-probability in training than when they were drawn, the first of sequence 0 at \
+        let said = "step 7: 16 tokens have another log-probability in training than when they were drawn, the first \
+            of sequence 0 at \
                     position 5: ";
         assert!(message.starts_with(said) && Mismatch::default().refuse(7).is_ok(), "{message}");
         let slot_off = mismatch(|row| row.slot ^= 1, |_| {});

@@ -39,8 +39,8 @@ use crate::run::tokens;
 /// A rank that is refused as all are waits so long for the report of the first.
 const REPORT: Duration = Duration::from_secs(5);
 
-/// A run whose options, models, data and steps so far go together. Nothing has been written but, unless it is a dry run, the
-/// output directory's lock.
+/// A run whose options, models, data and steps so far go together. Nothing has been written but, unless it is a dry
+/// run, the output directory's lock.
 pub(super) struct Checked {
     config: RunConfig,
     out: Option<Out>,
@@ -199,8 +199,8 @@ fn refused(error: UsageError, ranks: &Ranks) -> Failure {
     ranks.first_failure(REPORT).unwrap_or(RankError::Failed(failure)).into()
 }
 
-/// Returns what a pass over the data comes to: it is counted where the length of the run follows from it and in a dry run, else known where
-/// what is read ahead holds all of it.
+/// Returns what a pass over the data comes to: it is counted where the length of the run follows from it and in a dry
+/// run, else known where what is read ahead holds all of it.
 fn length_of(streams: &Streams, config: &RunConfig, dry_run: bool) -> Result<Option<Summaries>, DataError> {
     let ahead = streams.read_ahead()?;
     if ahead.is_some() || !(dry_run || config.length.is_open()) {

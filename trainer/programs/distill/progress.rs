@@ -40,7 +40,8 @@ impl StepProgress {
         step.is_multiple_of(self.every) || [self.first, self.last].contains(&step)
     }
 
-    /// A step is done. What is out of the ordinary has a line of its own, and so have a held-out loss and a guard's distance.
+    /// A step is done. What is out of the ordinary has a line of its own, and so have a held-out loss and a guard's
+    /// distance.
     pub fn step(&mut self, record: &StepRecord) {
         let line = line(record, self);
         let beyond = record.guard.as_ref().is_some_and(|guard| !guard.is_within());

@@ -39,8 +39,8 @@ use crate::run::still;
 /// A run whose next step may be taken.
 pub(super) struct Ready {
     pub opened: Opened,
-    /// The configuration, with the formats of weights as they are and not as they were asked for: a run that continues says what
-    /// has changed.
+    /// The configuration, with the formats of weights as they are and not as they were asked for: a run that continues
+    /// says what has changed.
     pub recorded: RunConfig,
     pub session: Session,
     pub gpu: Gpu,

@@ -49,7 +49,8 @@ pub(super) fn write_result(
     if largest == 0.0 {
         let (what, lr) = (config.trained(), config.optimizer.lr);
         return Err(RunFault(format!(
-            "nothing changed: every weight of the {what}, as it would be written, is as it began. Nothing is written. Raise --lr ({lr:e})"
+            "nothing changed: every weight of the {what}, as it would be written, is as it began. Nothing is \
+            written. Raise --lr ({lr:e})"
         ))
         .into());
     }

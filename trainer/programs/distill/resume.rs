@@ -33,7 +33,8 @@ pub struct Resumed {
 }
 
 impl Resumed {
-    /// Reads and verifies the last checkpoint and the metrics of the run in an output directory. `config` is of a run that starts.
+    /// Reads and verifies the last checkpoint and the metrics of the run in an output directory. `config` is of a run
+    /// that starts.
     ///
     /// # Errors
     /// [`Failure`] where there is no checkpoint, or something was changed since it was written.
@@ -57,8 +58,8 @@ impl Resumed {
         Ok(Self { saved, metrics, record, path, steps: None })
     }
 
-    /// Compares the number of steps, where [`Self::compare`] is to refuse another: the learning rates of a cosine follow from it, so
-    /// a file that was edited is not enough.
+    /// Compares the number of steps, where [`Self::compare`] is to refuse another: the learning rates of a cosine
+    /// follow from it, so a file that was edited is not enough.
     pub fn compare_steps(&mut self, asked: &Options, config: &RunConfig) {
         let (was, is) = (self.saved.state.steps, config.steps());
         let sources = [Some(asked.steps.source), asked.epochs.map(|epochs| epochs.source)];
@@ -103,7 +104,8 @@ impl Resumed {
             return Ok(());
         }
         Err(RunError::Unusable(format!(
-            "{}: the tokens of its {step} steps are not those that this program would have trained on. The data are the same, so \
+            "{}: the tokens of its {step} steps are not those that this program would have trained on. The data are \
+            the same, so \
              another version of Precast started the run: continue it with that version",
             self.path.join(checkpoint::name(step)).display()
         )))
@@ -131,7 +133,8 @@ impl Resumed {
         changes
     }
 
-    /// Checks that a run whose steps are all done, or whose held-out losses have ended it, has still to write what it has trained.
+    /// Checks that a run whose steps are all done, or whose held-out losses have ended it, has still to write what it
+    /// has trained.
     ///
     /// # Errors
     /// [`Failure::Usage`] where nothing is left to do, or nothing can be written.
@@ -147,7 +150,8 @@ impl Resumed {
         let results = config.results(done, scores.best().map(|(step, _)| step));
         let why = match results {
             None => {
-                "none of them has a checkpoint and a loss on --eval-data that --final could choose; raise --steps, or give --final last"
+                "none of them has a checkpoint and a loss on --eval-data that --final could choose; raise --steps, \
+                or give --final last"
             }
             Some(results) if done <= config.steps() && !results.iter().all(is_written) => return Ok(()),
             Some(_) if is_early => "--early-stop has ended the run; raise it, or leave it out",

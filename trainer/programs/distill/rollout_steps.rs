@@ -69,8 +69,8 @@ impl RolloutStep {
         Ok(Self { sums, rollouts, packed, step })
     }
 
-    /// Asks for the step: all of its micro-batches, of whose tokens `counted` count, and the update at a learning rate. Waits for
-    /// all but the update.
+    /// Asks for the step: all of its micro-batches, of whose tokens `counted` count, and the update at a learning rate.
+    /// Waits for all but the update.
     ///
     /// # Errors
     /// [`Failure`] of the device.

@@ -22,7 +22,8 @@ const MOST_TOKENS: usize = 128;
 /// Tokens of a prompt, at most, where a sequence has none of its own.
 const PROMPT_TOKENS: usize = 64;
 
-/// Completes the first prompts among held-out sequences, by the likeliest tokens unless others are asked for; none where no sequence has room for one.
+/// Completes the first prompts among held-out sequences, by the likeliest tokens unless others are asked for; none
+/// where no sequence has room for one.
 ///
 /// # Errors
 /// [`Failure`] of the device or of the tokenizer.
@@ -74,7 +75,8 @@ pub(super) fn text(RunModels { models, .. }: &RunModels<Checkpoint>, ids: &[u32]
     })
 }
 
-/// Tokens of a sequence before the first that counts, all of a prompt alone; of one in which all count, the first quarter.
+/// Tokens of a sequence before the first that counts, all of a prompt alone; of one in which all count, the first
+/// quarter.
 fn prompt_tokens(chunk: &Chunk) -> usize {
     match chunk.targets().iter().position(|target| *target != MASKED_TOKEN) {
         None if chunk.labels.is_some() => chunk.ids.len(),

@@ -49,8 +49,8 @@ pub(super) struct Pending {
 }
 
 impl Running<'_> {
-    /// Takes the steps that are left. The metrics of a step are read while the next one runs. A signal ends them with a checkpoint:
-    /// it and the steps done are returned.
+    /// Takes the steps that are left. The metrics of a step are read while the next one runs. A signal ends them with a
+    /// checkpoint: it and the steps done are returned.
     pub(super) fn take_steps(&mut self) -> Result<Option<(Signal, u64)>, Failure> {
         let (done, steps) = (self.done, self.last_step());
         let has_data = self.run.opened.held_out.is_some();
@@ -58,7 +58,8 @@ impl Running<'_> {
         let mut last = Instant::now();
         self.run.gpu.begin();
         for step in done..steps {
-            // A step that compares gradients, or writes its sequences, waits for them: the time is its own, not that of the step before.
+            // A step that compares gradients, or writes its sequences, waits for them: the time is its own, not that of
+            // the step before.
             if (self.is_guarded(step) || self.config().on_policy.is_some())
                 && let Some(previous) = pending.take()
             {
@@ -232,7 +233,8 @@ impl Running<'_> {
         session.gradients(&micros, |session, Micro { replica, number, is_last }| {
             let batch = rows.micro_batch(own.start as usize + replica * each as usize + number);
             let is_compared = is_guarded && guard.is_none();
-            // The last one of a rank leaves the gradients of all: where it is the first, too, it is computed once more before.
+            // The last one of a rank leaves the gradients of all: where it is the first, too, it is computed once more
+            // before.
             if is_compared || !is_last {
                 session.micro(&batch, loss_scale, number)?;
             }

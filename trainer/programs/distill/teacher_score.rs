@@ -18,7 +18,8 @@ const ENOUGH: u64 = 512;
 /// A teacher may be this much worse than guessing, as random weights are, nats.
 const WORSE_BY: f64 = 1.0;
 
-/// Scores the teacher of a run on as many micro-batches of the first step as have enough tokens, which every rank does alike.
+/// Scores the teacher of a run on as many micro-batches of the first step as have enough tokens, which every rank does
+/// alike.
 ///
 /// # Errors
 /// [`Failure`] of the device, and where no token of the step counts.
@@ -43,8 +44,10 @@ impl TeacherScore {
         let uniform_nll = f64::from(vocab).ln();
         let warning = (nll >= uniform_nll).then(|| {
             format!(
-                "the teacher predicts the first batch no better than guessing does: {nll:.4} nats a token, where guessing has \
-                 {uniform_nll:.4}. Its weights are untrained or broken, or its tokens are not those of the data: are its tokenizer's \
+                "the teacher predicts the first batch no better than guessing does: {nll:.4} nats a token, where \
+                guessing has \
+                 {uniform_nll:.4}. Its weights are untrained or broken, or its tokens are not those of the data: are \
+                 its tokenizer's \
                  files its own?"
             )
         });
@@ -60,18 +63,23 @@ impl TeacherScore {
         let teacher = teacher.display();
         let Some(nll) = nll else {
             return Err(CheckpointError::Wrong(format!(
-                "{teacher}: the teacher's cross entropy of the first batch, over {tokens} tokens, is not a finite number: its weights \
+                "{teacher}: the teacher's cross entropy of the first batch, over {tokens} tokens, is not a finite \
+                number: its weights \
                  are broken, or its activations overflow; try --precision fp32"
             )));
         };
         notes::print(format_args!(
-            "teacher, on the first batch: cross entropy {nll:.4} nats a token over {tokens} tokens; guessing: {uniform:.4}"
+            "teacher, on the first batch: cross entropy {nll:.4} nats a token over {tokens} tokens; guessing: \
+            {uniform:.4}"
         ));
         if nll > uniform + WORSE_BY && tokens >= ENOUGH && !config.untrained {
             return Err(CheckpointError::Wrong(format!(
-                "{teacher}: the teacher's cross entropy of the first batch is {nll:.4} nats a token over {tokens} tokens, worse by more \
-                 than a nat than the {uniform:.4} of guessing. Its weights are untrained or broken, or its tokens are not those of the \
-                 data. See that its tokenizer's files are its own, and that .bin or input_ids were made with them; `precast eval \
+                "{teacher}: the teacher's cross entropy of the first batch is {nll:.4} nats a token over {tokens} \
+                tokens, worse by more \
+                 than a nat than the {uniform:.4} of guessing. Its weights are untrained or broken, or its tokens \
+                 are not those of the \
+                 data. See that its tokenizer's files are its own, and that .bin or input_ids were made with them; \
+                 `precast eval \
                  --model {teacher} --data ...` says the same of any text (--untrained allows it)"
             )));
         }
@@ -80,7 +88,8 @@ impl TeacherScore {
     }
 }
 
-/// The score of the teacher of a run, if it has one: as it was measured before, or on the beginning of the `first` step.
+/// The score of the teacher of a run, if it has one: as it was measured before, or on the beginning of the `first`
+/// step.
 ///
 /// # Errors
 /// Those of [`measure`] and [`TeacherScore::check`].

@@ -14,8 +14,8 @@ use crate::run::failure::Failure;
 /// A wait looks for a signal as often.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Does such a part, of this name, on a thread of its own. A signal ends the wait for it; the thread ends with the process. So it must write
-/// nothing.
+/// Does such a part, of this name, on a thread of its own. A signal ends the wait for it; the thread ends with the
+/// process. So it must write nothing.
 ///
 /// # Errors
 /// [`Failure::Stopped`], or [`Failure::Io`] where the system gives no thread.

@@ -14,7 +14,8 @@ use crate::options::DeviceOptions;
 use crate::programs::bench::missing;
 use crate::run::failure::Failure;
 
-const SIMULATED: &str = "the simulated GPU executes the host references that kernels are compared with: nothing here was computed by a \
+const SIMULATED: &str = "the simulated GPU executes the host references that kernels are compared with: nothing here \
+    was computed by a \
                          chip, and a comparison with it compares references with themselves";
 
 /// Checks every kernel of the bundle on random inputs of a seed, trains the built-in case and times every kernel.

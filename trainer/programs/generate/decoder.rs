@@ -35,7 +35,8 @@ pub(crate) struct DeviceDecoder {
 }
 
 impl DeviceDecoder {
-    /// Opens the device with as many slots as are asked for, or as it has room for; `extend` adds to the plan what is measured.
+    /// Opens the device with as many slots as are asked for, or as it has room for; `extend` adds to the plan what is
+    /// measured.
     ///
     /// # Errors
     /// [`Failure`] where it has no room for those asked for: in bytes, with the most that it has room for.

@@ -198,7 +198,8 @@ fn check_header(path: &Path, header: &Map<String, Value>) -> Result<(usize, Vec<
         return Ok((settings.len(), lines.filter(|line| line.ends_with('\n')).map(str::to_owned).collect()));
     }
     Err(Failure::usage(format!(
-        "--resume: {} belongs to another generation:\n{}\nUse the values that it was started with, or choose another FILE",
+        "--resume: {} belongs to another generation:\n{}\nUse the values that it was started with, or choose another \
+        FILE",
         path.display(),
         differences.join("\n")
     )))

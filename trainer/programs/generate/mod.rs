@@ -1,8 +1,8 @@
 //! `precast generate`: what a model goes on with, from one prompt or from many.
 //!
-//! One plan, sealed before the first token: prompts fill a pool of keys and values, then phases compute one token of each sequence and
-//! draw the next. `options` says what is asked for, `sequences` makes prompts of it, `decoder` opens the device, `file` is what is
-//! written.
+//! One plan, sealed before the first token: prompts fill a pool of keys and values, then phases compute one token of
+//! each sequence and draw the next. `options` says what is asked for, `sequences` makes prompts of it, `decoder` opens
+//! the device, `file` is what is written.
 
 mod complete;
 mod decoder;

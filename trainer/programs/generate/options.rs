@@ -26,8 +26,8 @@ pub struct Generation {
     /// Take the prompt as the beginning of a text instead
     #[arg(long, conflicts_with = "data")]
     pub raw: bool,
-    /// Prompts to complete, a file or directory of rows: `prompt` (text or messages), `messages` or `conversations` without the last
-    /// answer, `instruction`, `input_ids` up to the first label that counts, or `text`; repeatable
+    /// Prompts to complete, a file or directory of rows: `prompt` (text or messages), `messages` or `conversations`
+    /// without the last answer, `instruction`, `input_ids` up to the first label that counts, or `text`; repeatable
     #[arg(long, value_name = "PATH", num_args = 1.., requires = "out")]
     pub data: Vec<PathBuf>,
     /// File to write completions to, .jsonl: rows of `input_ids`, `labels` and `text`, which are data again
@@ -40,7 +40,8 @@ pub struct Generation {
     #[arg(long, value_name = "N", conflicts_with = "prompt", value_parser = value_parser!(u32).range(1..=1 << 20))]
     pub prompt_tokens: Option<u32>,
     /// Completions of each prompt
-    #[arg(long, value_name = "G", default_value_t = 1, conflicts_with = "prompt", value_parser = value_parser!(u32).range(1..=1 << 16))]
+    #[arg(long, value_name = "G", default_value_t = 1, conflicts_with = "prompt", value_parser =
+        value_parser!(u32).range(1..=1 << 16))]
     pub group_size: u32,
     /// Tokens to generate, at most [default: 128; 512 with --data]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 20))]
@@ -53,8 +54,8 @@ pub struct Generation {
     /// Seed of the draws
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// Completions at a time, each with keys and values of its own: a number, or auto for as many as the device has room for, 512 at
-    /// most; results do not depend on it
+    /// Completions at a time, each with keys and values of its own: a number, or auto for as many as the device has
+    /// room for, 512 at most; results do not depend on it
     #[arg(long, value_name = "N|auto", default_value = "auto", conflicts_with = "prompt")]
     pub slots: SlotChoice,
     /// Column to read in place of those that are looked for
@@ -103,7 +104,8 @@ impl Generation {
         let SamplingOptions { top_k, top_p, .. } = &self.sampling;
         match first_asked!(top_k, top_p) {
             Some(option) if self.sampling().temperature == 0.0 => Err(UsageError(format!(
-                "{option} draws from several tokens, and at --sampling-temperature 0 the likeliest is taken: give a temperature above 0"
+                "{option} draws from several tokens, and at --sampling-temperature 0 the likeliest is taken: give a \
+                temperature above 0"
             ))),
             _ => Ok(()),
         }
@@ -118,7 +120,8 @@ pub(crate) fn refuse_cublas(gemm: Gemm) -> Result<(), UsageError> {
     match gemm {
         Gemm::Bundle => Ok(()),
         Gemm::Cublas => Err(UsageError(
-            "--gemm cublas: a row of cuBLASLt's GEMMs has other bits where there are other rows beside it, so completions would depend \
+            "--gemm cublas: a row of cuBLASLt's GEMMs has other bits where there are other rows beside it, so \
+            completions would depend \
              on their neighbors: leave it out"
                 .to_owned(),
         )),

@@ -61,7 +61,8 @@ pub(super) fn verdict(fits: bool, takes: Takes, memory: &Memory) -> String {
     format!("{verdict}: {bytes}, up to {kernels} for kernels{host}, of {}", memory.described())
 }
 
-const NO_CHANGE: &str = "Neither smaller micro-batches, --recompute, other formats nor shorter sequences make it fit: use smaller \
+const NO_CHANGE: &str = "Neither smaller micro-batches, --recompute, other formats nor shorter sequences make it \
+    fit: use smaller \
                          models, or a GPU with more memory";
 
 impl fmt::Display for Answer {

@@ -151,7 +151,8 @@ impl Report {
     /// Lowers a run for a target in each form that its weights can have.
     ///
     /// # Errors
-    /// [`Failure`] where models and run do not go together. What does not fit is in the report: [`Self::check`] refuses it.
+    /// [`Failure`] where models and run do not go together. What does not fit is in the report: [`Self::check`] refuses
+    /// it.
     pub fn of(config: &RunConfig, target: &Target) -> Result<Self, Failure> {
         let Rows { launches: arch, code } = target.rows;
         if config.arithmetic.gemm == Gemm::Cublas && arch == Arch::Sim {

@@ -52,7 +52,8 @@ impl Target {
                 // A dry run has no --card.
                 Err(Failure::usage(match limit {
                     Limit::Memory(_) => format!(
-                        "--memory says how much, and not of which GPU: give --card NAME in its place, as 4090, or beside it {archs}"
+                        "--memory says how much, and not of which GPU: give --card NAME in its place, as 4090, or \
+                        beside it {archs}"
                     ),
                     Limit::Device | Limit::Card(_) => format!(
                         "{}.\nSay what to plan for: `precast plan --card NAME`, as 4090, or {archs}",

@@ -212,7 +212,8 @@ fn a_generation_has_its_memory_and_the_least_time_of_its_steps() {
     assert_eq!(json["steps"].as_array().unwrap().len(), 2);
 }
 
-/// As many as there is room for, in the first form that is asked for; a number that does not fit hears of one that does.
+/// As many as there is room for, in the first form that is asked for; a number that does not fit hears of one that
+/// does.
 #[test]
 fn a_generation_takes_as_many_slots_as_fit() {
     let bytes = |slots| {

@@ -107,7 +107,8 @@ impl Display for Replicas {
         let Share { replicas, ranks, .. } = share;
         write!(
             f,
-            "{replicas} replicas on {}: {} a GPU, {} further for gradients. A GPU updates {own_elems} of {elems} weights and sends {} a step",
+            "{replicas} replicas on {}: {} a GPU, {} further for gradients. A GPU updates {own_elems} of {elems} \
+            weights and sends {} a step",
             count(*ranks as usize, "GPU"),
             share.local(),
             count(share.waiting() as usize, "buffer"),
@@ -156,7 +157,8 @@ impl Display for Step {
         };
         write!(
             f,
-            "estimate (roofline, not measured): at least {:.1} ms a step, at most {tokens_per_s:.0} tokens/s, by the peak figures of a \
+            "estimate (roofline, not measured): at least {:.1} ms a step, at most {tokens_per_s:.0} tokens/s, by the \
+            peak figures of a \
              {device}",
             seconds * 1e3
         )

@@ -33,14 +33,16 @@ impl Measured {
     pub fn check(self, most: MostKl) -> Result<Self, RunFault> {
         if !self.is_finite() {
             return Err(RunFault(format!(
-                "the int8 teacher's predictions are no numbers on {} tokens: its activations overflow, or the exact model's do. \
+                "the int8 teacher's predictions are no numbers on {} tokens: its activations overflow, or the exact \
+                model's do. \
                  Use --teacher-format bf16 or stored",
                 self.tokens
             )));
         }
         match most {
             MostKl::Most(most) if self.kl_mean > most => Err(RunFault(format!(
-                "{self}: more than --max-teacher-kl {most} allows. Use --teacher-format bf16 or stored, which are exact; or allow it \
+                "{self}: more than --max-teacher-kl {most} allows. Use --teacher-format bf16 or stored, which are \
+                exact; or allow it \
                  with --max-teacher-kl"
             ))),
             MostKl::Most(_) | MostKl::None => Ok(self),
@@ -76,7 +78,8 @@ impl fmt::Display for Measured {
         let Self { kl_mean, kl_max, agreement, perplexity, exact_perplexity, tokens } = self;
         write!(
             f,
-            "KL {kl_mean:.5} nats a token from the exact model, at most {kl_max:.4}; the same first choice of {:.2} % of {tokens} \
+            "KL {kl_mean:.5} nats a token from the exact model, at most {kl_max:.4}; the same first choice of {:.2} \
+            % of {tokens} \
              tokens; perplexity {perplexity:.4}, of the exact model {exact_perplexity:.4}",
             100.0 * agreement
         )

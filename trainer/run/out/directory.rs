@@ -31,8 +31,8 @@ pub struct Out {
 }
 
 impl Out {
-    /// Takes an output directory for this process: makes it, locks it, settles what killed runs left in it. `inputs` are
-    /// what must not lie in it.
+    /// Takes an output directory for this process: makes it, locks it, settles what killed runs left in it. `inputs`
+    /// are what must not lie in it.
     ///
     /// # Errors
     /// [`RunError`], also where the run in it cannot be read; nothing of it has been changed.
@@ -78,7 +78,8 @@ impl Out {
                     if let Some(input) = inputs.iter().find(|input| lies_in(input, &path)) {
                         let (input, path) = (input.display(), path.display());
                         return Err(RunError::Unfit(format!(
-                            "{input} lies in {path}, which this run replaces and deletes at its first checkpoint: move it away, or choose \
+                            "{input} lies in {path}, which this run replaces and deletes at its first checkpoint: \
+                            move it away, or choose \
                              another --out"
                         )));
                     }

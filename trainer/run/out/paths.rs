@@ -88,7 +88,8 @@ pub(super) fn refuse_contents(dir: &Path) -> Result<(), RunError> {
     match first_name(dir)? {
         Some(_) if !dir.join(RECORD).exists() => Err(not_a_run(dir)),
         Some(holds) => Err(RunError::Unfit(format!(
-            "{} is not empty (it holds {holds}): --resume continues the run in it, --overwrite replaces it; or choose another --out",
+            "{} is not empty (it holds {holds}): --resume continues the run in it, --overwrite replaces it; or \
+            choose another --out",
             dir.display()
         ))),
         None => Ok(()),
@@ -116,7 +117,8 @@ pub(super) fn put_back(dir: &Path) -> io::Result<bool> {
     }
 }
 
-/// Refuses to write a directory of files where an input lies, or over one that Precast did not write whole. Returns where it leads.
+/// Refuses to write a directory of files where an input lies, or over one that Precast did not write whole. Returns
+/// where it leads.
 ///
 /// # Errors
 /// [`RunError`].

@@ -16,7 +16,8 @@ pub(crate) struct Bar {
     pub note: String,
 }
 
-/// A heading, a legend and the drawing, which a phone scrolls: names are long. A bar's length is its value, and the dark part of it `part`.
+/// A heading, a legend and the drawing, which a phone scrolls: names are long. A bar's length is its value, and the
+/// dark part of it `part`.
 pub(crate) fn bars(title: &str, legend: [&str; 2], bars: &[Bar]) -> String {
     let longest = bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
     let length = |value: f64| (value / longest).clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT);

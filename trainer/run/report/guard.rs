@@ -4,8 +4,8 @@ use super::bars::{Bar, bars};
 use crate::run::guard::{Guarded, LayerDistance};
 use crate::run::step::StepRecord;
 
-/// A bar for each layer: how far its gradients were from bf16's at worst, and how far when they were last compared. Nothing where they
-/// never were.
+/// A bar for each layer: how far its gradients were from bf16's at worst, and how far when they were last compared.
+/// Nothing where they never were.
 pub(super) fn by_layer(records: &[StepRecord]) -> String {
     let compared: Vec<&Guarded> = records.iter().filter_map(|record| record.guard.as_ref()).collect();
     let Some(last) = compared.last() else { return String::new() };

@@ -6,14 +6,17 @@ use serde_json::Value;
 const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1c2024; --faint: #8b9198; --line: #dfe3e7; --paper: #fff; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e8ea; --faint: #8b9198; --line: #33383d; --paper: #15181b; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 60rem; margin: \
+2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1rem; margin: 2rem 0 .3rem; }
 svg { width: 100%; height: auto; } svg text { fill: var(--faint); font-size: 11px; }
-.grid { stroke: var(--line); } table { border-collapse: collapse; } td { padding: .1rem 1.2rem .1rem 0; vertical-align: top; }
+.grid { stroke: var(--line); } table { border-collapse: collapse; } td { padding: .1rem 1.2rem .1rem 0; \
+vertical-align: top; }
 td:first-child { color: var(--faint); } td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 .samples td { white-space: pre-wrap; padding-bottom: .6rem; }
 .wide { overflow-x: auto; } .wide svg { min-width: 860px; }
-@media (max-width: 40rem) { svg { overflow: visible; } :not(.wide) > svg text { font-size: 20px; } td { padding-right: .5rem; } }
+@media (max-width: 40rem) { svg { overflow: visible; } :not(.wide) > svg text { font-size: 20px; } td { \
+padding-right: .5rem; } }
 ";
 
 /// A whole page: it needs no other file.

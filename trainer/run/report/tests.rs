@@ -49,8 +49,8 @@ fn held_out_losses_and_the_gpu_are_in_charts() {
     assert!(changed.contains("2.0000 → 2.0000, best 2.0000 after step 4"), "{changed}");
 }
 
-/// A row a line: of a run that recorded all there is, of the certificate in a file and of one that nobody reads, and of a run that
-/// recorded nothing.
+/// A row a line: of a run that recorded all there is, of the certificate in a file and of one that nobody reads, and of
+/// a run that recorded nothing.
 #[test]
 fn the_table_says_what_was_asked_for_measured_and_written() {
     let mut records: Vec<StepRecord> = (1..=3).map(|step| record(step, Some(4.0 - step as f64))).collect();
@@ -58,7 +58,8 @@ fn the_table_says_what_was_asked_for_measured_and_written() {
     records[0].gpu = GpuRecord { power_w: Some(500.0), temperature_c: Some(60), ..GpuRecord::default() };
     records[2].gpu = GpuRecord { power_w: Some(700.0), sm_clock_mhz: Some(1700), ..GpuRecord::default() };
     let measured = serde_json::json!({
-        "kl_mean": 0.00171, "kl_max": 0.16, "agreement": 0.974, "perplexity": 21.65, "exact_perplexity": 21.55, "tokens": 456
+        "kl_mean": 0.00171, "kl_max": 0.16, "agreement": 0.974, "perplexity": 21.65, "exact_perplexity": 21.55,
+            "tokens": 456
     });
     let certificate = |by: &Value| serde_json::json!({ "format": "int8", "measured": measured, "by": by });
     let whole = run(serde_json::json!({

@@ -25,7 +25,8 @@ use crate::run::step::StepRecord;
 pub fn write(out: &Path) -> Result<(), RunError> {
     if !out.join(RECORD).exists() {
         return Err(RunError::Unusable(format!(
-            "no run at {}: expected a directory that `precast distill --out` or `precast train --out` wrote, with run.json and metrics.jsonl",
+            "no run at {}: expected a directory that `precast distill --out` or `precast train --out` wrote, with \
+            run.json and metrics.jsonl",
             out.display()
         )));
     }

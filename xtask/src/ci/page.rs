@@ -1,5 +1,6 @@
-//! CONTRIBUTING.md's way to add a kernel, done to a copy of the checkout: the kernel of `kernels/simt/tests/softcap`, its
-//! line, its formula, and the commands of the page. Then mistakes that only `cargo test` of the kernels catches, one at a time.
+//! CONTRIBUTING.md's way to add a kernel, done to a copy of the checkout: the kernel of `kernels/simt/tests/softcap`,
+//! its line, its formula, and the commands of the page. Then mistakes that only `cargo test` of the kernels catches,
+//! one at a time.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -58,7 +59,8 @@ pub fn check() -> Result<()> {
     Ok(())
 }
 
-/// The checkout's files with the example's in their places. What is there already, and alike, keeps its time: cargo builds the rest.
+/// The checkout's files with the example's in their places. What is there already, and alike, keeps its time: cargo
+/// builds the rest.
 fn write_copy(copy: &Path) -> Result<()> {
     let names = listed(&[])?.into_iter();
     let mut files: Vec<(PathBuf, Vec<u8>)> =

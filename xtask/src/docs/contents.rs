@@ -97,7 +97,8 @@ mod tests {
     use crate::run::root;
 
     const SMALL: &str = "# Contents\n\n## Guides\n\n| To | read |\n| --- | --- |\n| start | [one](../README.md#one) |\n\
-                         | learn | [a](guides/a.md), and [b](b.md#two) |\n\n## Notes\n\n- [a again](guides/a.md)\n- [c](../c/README.md)\n";
+                         | learn | [a](guides/a.md), and [b](b.md#two) |\n\n## Notes\n\n- [a again](guides/a.md)\n- \
+                         [c](../c/README.md)\n";
 
     #[test]
     fn a_list_becomes_parts_of_chapters() {
@@ -105,7 +106,8 @@ mod tests {
         assert_eq!(
             summary,
             "# Summary\n\n[README.MD](README.md)\n[DOCS/README.MD](docs/README.md)\n\n# Guides\n\n\
-             - [DOCS/GUIDES/A.MD](docs/guides/a.md)\n- [DOCS/B.MD](docs/b.md)\n\n# Notes\n\n- [C/README.MD](c/README.md)\n"
+             - [DOCS/GUIDES/A.MD](docs/guides/a.md)\n- [DOCS/B.MD](docs/b.md)\n\n# Notes\n\n- \
+             [C/README.MD](c/README.md)\n"
         );
     }
 

@@ -130,8 +130,10 @@ pub fn floors(arrows: &Arrows, inside: &BTreeMap<ModulePath, Arrows>) -> String 
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"-2 0 {:.0} {:.0}\"><style>\
          text {{ font: 11px system-ui, sans-serif; fill: #8b9198; }} .title {{ font-size: 13px; fill: #57606a; }} \
-         rect {{ fill: #8b919814; stroke: #8b919888; }} path {{ stroke: #2f6fde; fill: none; }} marker path {{ fill: #2f6fde; }}\
-         </style><defs><marker id=\"end\" viewBox=\"0 0 6 6\" refX=\"5\" refY=\"3\" markerWidth=\"6\" markerHeight=\"6\" \
+         rect {{ fill: #8b919814; stroke: #8b919888; }} path {{ stroke: #2f6fde; fill: none; }} marker path {{ fill: \
+         #2f6fde; }}\
+         </style><defs><marker id=\"end\" viewBox=\"0 0 6 6\" refX=\"5\" refY=\"3\" markerWidth=\"6\" \
+         markerHeight=\"6\" \
          orient=\"auto\"><path d=\"M0 0L6 3L0 6z\"/></marker></defs>{drawn}</svg>\n",
         WIDTH + 4.0,
         y - BETWEEN + 8.0

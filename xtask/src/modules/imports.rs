@@ -115,7 +115,8 @@ mod tests {
 
     #[test]
     fn paths_are_found_in_imports_groups_and_expressions() {
-        let code = "use crate::a::{self, b::C, d::{E as F, G}, };\nfn f() -> crate::h::I { crate::j::k(super::super::l::<u8>()) }";
+        let code = "use crate::a::{self, b::C, d::{E as F, G}, };\nfn f() -> crate::h::I { \
+            crate::j::k(super::super::l::<u8>()) }";
         assert_eq!(named("x::y", code), ["a", "a::b::C", "a::d::E", "a::d::G", "h::I", "j::k", "l"]);
         assert_eq!(named("x::y", "use super::{z, super_ as s};\npub(super) fn f() {}"), ["x::z", "x::super_"]);
     }

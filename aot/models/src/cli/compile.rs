@@ -14,7 +14,8 @@ use super::failure::Failure;
 /// Options of compilation.
 #[derive(Args)]
 pub struct Compiler {
-    /// NVRTC to use: a library or its directory [default: $PRECAST_NVRTC, $CUDA_HOME, the pinned wheel, precast[compiler]]
+    /// NVRTC to use: a library or its directory [default: $PRECAST_NVRTC, $CUDA_HOME, the pinned wheel,
+    /// precast[compiler]]
     #[arg(long, value_name = "PATH")]
     pub nvrtc: Option<PathBuf>,
     /// Compile everything, ignoring the cache

@@ -59,7 +59,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         });
         print_json(&serde_json::json!({
             "same": same,
-            "renamed": renamed.iter().map(|(before, after)| serde_json::json!({ "before": before, "after": after })).collect::<Vec<_>>(),
+            "renamed": renamed.iter().map(|(before, after)| serde_json::json!({ "before": before, "after": after }))
+                .collect::<Vec<_>>(),
             "changed": changed.collect::<Vec<_>>(),
             "missing": missing,
             "added": added,

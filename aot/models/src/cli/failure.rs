@@ -76,7 +76,8 @@ pub enum Failure {
     Apart(usize),
     /// Files with gaps show no agreement.
     #[error(
-        "the chips agree on what both files hold, and {0} of what a chip computes is in neither or in one alone: take the evidence \
+        "the chips agree on what both files hold, and {0} of what a chip computes is in neither or in one alone: \
+        take the evidence \
          whole, with `precast evidence --out FILE`"
     )]
     Missing(usize),

@@ -1,7 +1,7 @@
 //! Fills a file beside its target, then moves it there whole.
 //!
-//! It is named like a directory aside, and locked like one: the next process that writes to the same target removes what
-//! a killed one left.
+//! It is named like a directory aside, and locked like one: the next process that writes to the same target removes
+//! what a killed one left.
 
 use std::fs;
 use std::io::{self, Write};
@@ -33,8 +33,8 @@ impl Write for AsideFile {
 }
 
 impl AsideFile {
-    /// Creates an empty file aside of `target`, after it removes what killed processes left. Creates the parent directory
-    /// too.
+    /// Creates an empty file aside of `target`, after it removes what killed processes left. Creates the parent
+    /// directory too.
     ///
     /// # Errors
     /// Any I/O error.

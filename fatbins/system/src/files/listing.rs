@@ -41,7 +41,8 @@ pub enum ListingError {
     Changed(PathBuf),
     /// A log has bytes that its run did not write.
     #[error(
-        "{path} was changed since it was written: something else writes to it, too, and nothing that a run did not write is \
+        "{path} was changed since it was written: something else writes to it, too, and nothing that a run did not \
+        write is \
          deleted\nMove it out of the directory, or, if nothing in it is needed: rm {quoted}",
         path = .0.display(),
         quoted = quoted(&.0.to_string_lossy())

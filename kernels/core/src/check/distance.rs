@@ -44,7 +44,8 @@ pub struct Mismatch {
 pub enum OutputFault {
     /// It is beyond the tolerance.
     #[error(
-        "differs from the host reference: ‖out − ref‖ / ‖ref‖ = {:.3e} (allowed {:.1e}), worst element {} by {:.3e} of the \
+        "differs from the host reference: ‖out − ref‖ / ‖ref‖ = {:.3e} (allowed {:.1e}), worst element {} by {:.3e} \
+        of the \
          largest (allowed {:.1e})",
         distance.norm, tolerance.norm, distance.index, distance.element, tolerance.element
     )]
@@ -78,7 +79,8 @@ pub enum OutputFault {
     },
     /// Neither the launch nor the reference writes all of it.
     #[error(
-        "is written at element {index} of {elems} neither by the launch nor by the host reference: it is declared too long"
+        "is written at element {index} of {elems} neither by the launch nor by the host reference: it is declared \
+        too long"
     )]
     ByNeither {
         /// First such element.

@@ -50,13 +50,13 @@ impl Life {
     }
 }
 
-/// Sets every buffer's offset and returns the arena's size: persistent buffers one after the other, then those of stages and the
-/// transient ones, largest first, each at the lowest offset free over its whole life. Buffers of start-up phases may overlap
-/// persistent ones that are declared later.
+/// Sets every buffer's offset and returns the arena's size: persistent buffers one after the other, then those of
+/// stages and the transient ones, largest first, each at the lowest offset free over its whole life. Buffers of
+/// start-up phases may overlap persistent ones that are declared later.
 ///
 /// # Panics
-/// If a transient buffer is read before it is written, or used in two phases that are not both start-up phases; if a buffer of
-/// a stage is used in another.
+/// If a transient buffer is read before it is written, or used in two phases that are not both start-up phases; if a
+/// buffer of a stage is used in another.
 pub(crate) fn place(buffers: &mut [Buffer], phases: &[Touched]) -> u64 {
     let lives = lives(buffers, phases);
     let startup = phases.iter().find_map(|phase| phase.stage.startup());

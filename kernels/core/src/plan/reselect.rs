@@ -7,8 +7,8 @@ use crate::tuned::Table;
 use crate::{Key, Variant};
 
 impl Plan {
-    /// Replaces variants by those that a table has as faster on a chip and that give the same bits: nothing but the time
-    /// of the plan changes.
+    /// Replaces variants by those that a table has as faster on a chip and that give the same bits: nothing but the
+    /// time of the plan changes.
     pub fn select_by(&mut self, table: &Table, chip: &str) {
         let on = (chip, self.arch);
         self.reselect(|key, params, selected| key.select_by(table, on, params, selected));

@@ -219,7 +219,8 @@ fn family(config: &Value) -> Result<&'static Family, ConfigError> {
         return Ok(family);
     }
     Err(ConfigError::Inconsistent(format!(
-        "model_type is {model_type}, and architectures names {class}, which is {:?}: transformers goes by model_type; correct the wrong one",
+        "model_type is {model_type}, and architectures names {class}, which is {:?}: transformers goes by \
+        model_type; correct the wrong one",
         family.model_type
     )))
 }

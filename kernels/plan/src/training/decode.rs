@@ -8,7 +8,8 @@ use crate::ops::Ops;
 use precast_core::plan::{Builder, Lifetime};
 
 impl Step<'_> {
-    /// Lowers decoding, if it was requested: by the weights that launches of a step read, in the memory of its activations.
+    /// Lowers decoding, if it was requested: by the weights that launches of a step read, in the memory of its
+    /// activations.
     pub fn decode(&self, b: &mut Builder) -> Option<Decoding> {
         let (request, config, x) = (self.run.decode?, self.run.student, self.run.dtype());
         b.start_stage();

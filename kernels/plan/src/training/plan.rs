@@ -38,8 +38,8 @@ pub type TrainingPlan = Lowered<TrainingBuffers>;
 /// Buffers of a [`TrainingPlan`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingBuffers {
-    /// The teacher, in the precision of the run or as stored; none without a teacher, if it is cached, or if the student's base
-    /// teaches.
+    /// The teacher, in the precision of the run or as stored; none without a teacher, if it is cached, or if the
+    /// student's base teaches.
     pub teacher: Option<Resident>,
     /// The head and the input of a teacher that is cached.
     pub cached: Option<CachedTeacher>,
@@ -72,7 +72,8 @@ impl Lowered<TrainingBuffers> {
     /// # Errors
     /// [`PlanError`] if a sequence is longer than either model supports, the teacher is missing or has a narrower
     /// vocabulary, there are no tokens, adapters do not fit the model, a frozen student has no adapters, no kernel
-    /// computes an int8 GEMM, the student cannot decode what is requested, or replicas cannot be divided among the ranks.
+    /// computes an int8 GEMM, the student cannot decode what is requested, or replicas cannot be divided among the
+    /// ranks.
     pub fn new(request: TrainingRequest<'_>) -> Result<Self, PlanError> {
         let run = Run::new(request)?;
         let certified = Self::lower(&run, true)?;
@@ -155,7 +156,8 @@ impl Lowered<TrainingBuffers> {
         )
     }
 
-    /// True if this rank has all master weights: launches read them, or they are the adapter that is written at the end.
+    /// True if this rank has all master weights: launches read them, or they are the adapter that is written at the
+    /// end.
     pub fn has_whole_masters(&self) -> bool {
         let all = self.trained();
         let master = all.trained().expect("something trains").master;

@@ -46,10 +46,11 @@ pub enum Teacher<'a> {
     },
     /// The student's base, without its adapters: one copy of the weights serves both.
     Base,
-    /// A model whose last hidden states were computed before: they are sent with each micro-batch, and its head alone is on the device.
+    /// A model whose last hidden states were computed before: they are sent with each micro-batch, and its head alone
+    /// is on the device.
     Cached(&'a ModelConfig),
-    /// A model reduced to the probabilities of `keep` tokens a position, and the combined probability of the rest: they are sent with
-    /// each micro-batch.
+    /// A model reduced to the probabilities of `keep` tokens a position, and the combined probability of the rest: they
+    /// are sent with each micro-batch.
     Known { keep: u32 },
 }
 
@@ -77,8 +78,8 @@ pub struct TrainingRequest<'a> {
     pub share: Share,
     /// Decoding under the student, of sequences that are no longer than those of the recipe.
     pub decode: Option<DecodeRequest>,
-    /// True if steps train on what is decoded: their micro-batches have sequences of each [`super::SequenceLength`], and score the tokens
-    /// that they are given.
+    /// True if steps train on what is decoded: their micro-batches have sequences of each [`super::SequenceLength`],
+    /// and score the tokens that they are given.
     pub on_policy: bool,
     pub arch: Arch,
 }

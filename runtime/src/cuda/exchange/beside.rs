@@ -25,7 +25,8 @@ impl Beside {
             let range = sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest);
             check("cuCtxGetStreamPriorityRange", range)?;
             let kind = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-            // Exchanges take few multiprocessors or none, and other work waits for all that runs here: highest priority.
+            // Exchanges take few multiprocessors or none, and other work waits for all that runs here: highest
+            // priority.
             let made = sys::cuStreamCreateWithPriority(&mut beside.stream, kind, greatest);
             check("cuStreamCreateWithPriority", made)?;
         }

@@ -205,7 +205,8 @@ impl Copies {
     fn signal(&self, flag: Flag, number: u32, stream: sys::CUstream) -> Result<(), DriverError> {
         self.others().try_for_each(|to| {
             let address = self.flags.address(flag, self.rank, to);
-            // SAFETY: a word of registered memory. It is written when all that was asked of the stream before can be seen.
+            // SAFETY: a word of registered memory. It is written when all that was asked of the stream before can be
+            // seen.
             check("cuStreamWriteValue32", unsafe { sys::cuStreamWriteValue32_v2(stream, address, number, 0) })
         })
     }

@@ -57,7 +57,8 @@ fn functions() -> Result<&'static Functions, DriverError> {
     found.as_ref().map_err(|reason| DriverError::Exchange {
         label: "NCCL is needed where GPUs cannot copy from each other's memory".to_owned(),
         reason: format!(
-            "{reason}. Install libnccl2, or `pip install nvidia-nccl-cu13` and set {VARIABLE} to the path of its {LIBRARY}"
+            "{reason}. Install libnccl2, or `pip install nvidia-nccl-cu13` and set {VARIABLE} to the path of its \
+            {LIBRARY}"
         ),
     })
 }
@@ -72,8 +73,8 @@ fn look_up(name: &str) -> Result<Functions, String> {
     if name.contains('/') && !Path::new(name).is_file() {
         return Err("there is no regular file".to_owned());
     }
-    // SAFETY: initializers of NCCL have no preconditions. The library is never unloaded. Each function has the type that nccl.h
-    // of the versions taken declares.
+    // SAFETY: initializers of NCCL have no preconditions. The library is never unloaded. Each function has the type
+    // that nccl.h of the versions taken declares.
     unsafe {
         let library = Box::leak(Box::new(Library::new(name).map_err(|error| cause(&error))?));
         macro_rules! function {
@@ -173,7 +174,8 @@ impl Nccl {
     pub fn exchange(&self, label: &str, exchange: &BoundExchange, stream: CUstream) -> Result<(), DriverError> {
         let nccl = functions()?;
         let ask = || {
-            // SAFETY: ranges of device memory that lives as long as the driver; the calls of a group are matched by the peers'.
+            // SAFETY: ranges of device memory that lives as long as the driver; the calls of a group are matched by the
+            // peers'.
             unsafe {
                 check("ncclGroupStart", (nccl.group_start)())?;
                 for (rank, address, bytes) in &exchange.sends {

@@ -211,7 +211,8 @@ mod tests {
     fn a_failure_of_nccl_says_its_use_and_the_memory_left() {
         let error =
             explained(failed("ranks", "ncclCommInitRank failed"), "rank 1: ranks are on several hosts", 3 << 20);
-        let expected = "ranks: ncclCommInitRank failed. 3 MiB of device memory are free. Copy engines are not used because \
+        let expected = "ranks: ncclCommInitRank failed. 3 MiB of device memory are free. Copy engines are not used \
+            because \
                         rank 1: ranks are on several hosts";
         assert_eq!(error.to_string(), expected);
     }

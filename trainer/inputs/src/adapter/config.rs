@@ -152,8 +152,10 @@ impl File {
                 ("init_lora_weights", Value::String(style)) if INITIAL.contains(&style.as_str()) => {}
                 ("init_lora_weights", style) => {
                     return Err(format!(
-                        "init_lora_weights {style} changes the base, so that this adapter belongs to another model. Convert it with PEFT \
-                         (save_pretrained with path_initial_model_for_weight_conversion), or merge it (merge_and_unload) and train a \
+                        "init_lora_weights {style} changes the base, so that this adapter belongs to another model. \
+                        Convert it with PEFT \
+                         (save_pretrained with path_initial_model_for_weight_conversion), or merge it \
+                         (merge_and_unload) and train a \
                          new adapter on that"
                     ));
                 }
@@ -240,7 +242,8 @@ impl File {
             if let Some(layer) = layers.iter().find(|layer| **layer >= model.layers) {
                 let last = model.layers - 1;
                 return Err(format!(
-                    "layers_to_transform {layer} is not there: the model has layers 0 to {last}. Name the model that the adapter was \
+                    "layers_to_transform {layer} is not there: the model has layers 0 to {last}. Name the model that \
+                    the adapter was \
                      trained on"
                 ));
             }

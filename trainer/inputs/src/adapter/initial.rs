@@ -1,5 +1,5 @@
-//! The values that an adapter starts from: A as `torch.nn.Linear` starts, Kaiming-uniform with a = sqrt(5), and B zero, so that
-//! the first step computes what the base computes.
+//! The values that an adapter starts from: A as `torch.nn.Linear` starts, Kaiming-uniform with a = sqrt(5), and B zero,
+//! so that the first step computes what the base computes.
 
 use precast_plan::Factor;
 use rand::RngExt;

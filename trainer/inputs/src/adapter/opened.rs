@@ -41,8 +41,8 @@ impl Adapter {
         Self { layout: Layout::new(model, lora), seed, file: None }
     }
 
-    /// Opens a PEFT directory and checks that it holds every tensor of its configuration, for a model that is at a path, and
-    /// no others, all of them finite.
+    /// Opens a PEFT directory and checks that it holds every tensor of its configuration, for a model that is at a
+    /// path, and no others, all of them finite.
     ///
     /// # Errors
     /// [`CheckpointError`].
@@ -155,8 +155,8 @@ impl fmt::Display for Adapter {
     }
 }
 
-/// True if a base that is named is another model than that at a path. A name of something that is not here, as of a Hugging Face
-/// repository, may be of a directory with that last part.
+/// True if a base that is named is another model than that at a path. A name of something that is not here, as of a
+/// Hugging Face repository, may be of a directory with that last part.
 fn is_other(named: &Path, path: &Path) -> bool {
     match (named.canonicalize(), path.canonicalize()) {
         (Ok(named), Ok(path)) => named != path,

@@ -1,5 +1,5 @@
-//! An adapter on a device: each matrix in the flat buffers of a plan, its rows as far apart as the plan says, and between them
-//! padding, which is 0.
+//! An adapter on a device: each matrix in the flat buffers of a plan, its rows as far apart as the plan says, and
+//! between them padding, which is 0.
 
 use precast_plan::{AdapterParameter, AdapterParameters};
 

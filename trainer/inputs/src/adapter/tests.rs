@@ -12,7 +12,8 @@ use crate::checkpoint::{CheckpointError, Scratch};
 fn model() -> ModelConfig {
     let json = json!({
         "model_type": "qwen2", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
-        "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 64, "hidden_act": "silu", "rms_norm_eps": 1e-6,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 64, "hidden_act": "silu",
+            "rms_norm_eps": 1e-6,
         "max_position_embeddings": 64, "rope_theta": 10000.0, "tie_word_embeddings": true,
     });
     ModelConfig::from_json(&json.to_string()).unwrap()

@@ -13,7 +13,8 @@ use crate::checkpoint::{CheckpointError, Write, write_safetensors};
 /// Its tensors, in an adapter's directory.
 pub(super) const TENSORS: &str = "adapter_model.safetensors";
 
-/// Writes `adapter_config.json` and `adapter_model.safetensors`, f32. `read` gives the bytes of a matrix, row by row, in parts.
+/// Writes `adapter_config.json` and `adapter_model.safetensors`, f32. `read` gives the bytes of a matrix, row by row,
+/// in parts.
 /// `base` is where the model is that the adapter is of.
 ///
 /// # Errors

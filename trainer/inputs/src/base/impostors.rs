@@ -45,7 +45,8 @@ impl Disguise {
         is_page.then_some(Self::WebPage)
     }
 
-    /// Returns the kind of a text file by its first bytes, if it is known: the marks of other encodings are numbers elsewhere.
+    /// Returns the kind of a text file by its first bytes, if it is known: the marks of other encodings are numbers
+    /// elsewhere.
     pub fn of_text(bytes: &[u8]) -> Option<Self> {
         match bytes {
             [0xFF, 0xFE, 0, 0, ..] | [0, 0, 0xFE, 0xFF, ..] => Some(Self::Utf32),

@@ -94,9 +94,11 @@ mod tests {
         #[test]
         fn what_is_written_is_read(integer: u64, float: f32, double: f64, bytes: Vec<u8>) {
             prop_assume!(!float.is_nan() && !double.is_nan());
-            let message = Message::default().integer(1, integer).float(2, float).double(30, double).bytes(4, &bytes).done();
+            let message = Message::default().integer(1, integer).float(2, float).double(30, double).bytes(4,
+                &bytes).done();
             let expected =
-                [(1, Field::Integer(integer)), (2, Field::Float(float)), (30, Field::Double(double)), (4, Field::Bytes(&bytes))];
+                [(1, Field::Integer(integer)), (2, Field::Float(float)), (30, Field::Double(double)), (4,
+                    Field::Bytes(&bytes))];
             prop_assert_eq!(fields(&message), Some(expected.to_vec()));
             // One byte less is no message, unless the last field is empty already.
             if !bytes.is_empty() {

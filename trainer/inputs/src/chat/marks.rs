@@ -1,6 +1,6 @@
-//! `{% generation %}` and `{% endgeneration %}`, which enclose what the assistant says. The template engine takes no tags of one's
-//! own, so they become a filter, whose blanks and scopes are the same; the filter leaves characters at both ends of its text that
-//! no text has, and that are taken away once they have said where they are.
+//! `{% generation %}` and `{% endgeneration %}`, which enclose what the assistant says. The template engine takes no
+//! tags of one's own, so they become a filter, whose blanks and scopes are the same; the filter leaves characters at
+//! both ends of its text that no text has, and that are taken away once they have said where they are.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Conversations as a model reads them: its own chat template, rendered as transformers does, and which of the text its assistant
-//! has said.
+//! Conversations as a model reads them: its own chat template, rendered as transformers does, and which of the text its
+//! assistant has said.
 
 mod available;
 mod child;

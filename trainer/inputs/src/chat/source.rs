@@ -57,7 +57,8 @@ impl ChatSource {
         }
     }
 
-    /// These templates for a model with this `tokenizer_config.json`: its own tokens stay, and those that it does not name come along.
+    /// These templates for a model with this `tokenizer_config.json`: its own tokens stay, and those that it does not
+    /// name come along.
     #[must_use]
     pub fn beside(&self, mut config: Value) -> Self {
         self.write_into(&mut config);

@@ -35,8 +35,8 @@ impl Templates {
         Ok(template.render(&messages, tools.as_ref(), Ending::GenerationPrompt)?.0)
     }
 
-    /// A conversation, and what the assistant has said in it: between the template's marks if it has any; else what rendering adds
-    /// with each of its messages. Behind a prompt, of which nothing counts.
+    /// A conversation, and what the assistant has said in it: between the template's marks if it has any; else what
+    /// rendering adds with each of its messages. Behind a prompt, of which nothing counts.
     ///
     /// # Errors
     /// A text that says what is wrong with it.
@@ -111,7 +111,8 @@ pub(super) fn no_prefix(index: usize, messages: usize) -> String {
         ", or rows of one turn each: `prompt`, the messages before it, and `completion`, the assistant's message";
     let rows = if index + 1 < messages { rows } else { "" };
     format!(
-        "messages[{index}]: what the template renders of the messages before it is not how it renders all of them, so the assistant's \
+        "messages[{index}]: what the template renders of the messages before it is not how it renders all of them, \
+        so the assistant's \
          part cannot be told: give the template {{% generation %}} marks{rows}"
     )
 }

@@ -97,7 +97,8 @@ fn keys_that_are_null_are_not_there() {
 
 /// DeepSeek-R1-Distill's and QwQ's, in short: a prompt begins the reasoning, and messages drop it.
 const REASONS: [&str; 2] = [
-    "{% for m in messages %}{{ ('Q:' if m.role == 'user' else 'A:') + m.content.split('</think>')[-1] + ';' }}{% endfor %}\
+    "{% for m in messages %}{{ ('Q:' if m.role == 'user' else 'A:') + m.content.split('</think>')[-1] + ';' }}{% \
+    endfor %}\
      {% if add_generation_prompt %}{{ 'A:<think>\n' }}{% endif %}",
     "{% for m in messages %}{{ m.role + '\n' + m.content.split('</think>')[-1].lstrip('\n') + ';\n' }}{% endfor %}\
      {% if add_generation_prompt %}{{ 'assistant\n<think>\n' }}{% endif %}",

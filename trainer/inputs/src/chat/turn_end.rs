@@ -54,7 +54,8 @@ impl TurnEnd {
     /// Returns a note where a student does not learn it.
     pub fn note_of_learning(&self) -> Option<String> {
         let note = format!(
-            "`{}`, with which the chat template ends an answer, does not count, so the student does not learn to end one: enclose it in \
+            "`{}`, with which the chat template ends an answer, does not count, so the student does not learn to end \
+            one: enclose it in \
              the template's {{% generation %}} marks",
             self.text
         );

@@ -37,7 +37,8 @@ impl Checksum {
 pub(super) fn compare(of: &str, said: u32, found: u32) -> Result<(), Fault> {
     let differ = || {
         format!(
-            "the checksum of {of} is {found:08x} and the file says {said:08x}: it is truncated or damaged, fetch it again"
+            "the checksum of {of} is {found:08x} and the file says {said:08x}: it is truncated or damaged, fetch it \
+            again"
         )
     };
     if said == found { Ok(()) } else { Err(Fault::Wrong(differ())) }

@@ -57,7 +57,8 @@ mod tests {
         #[test]
         fn values_come_back_as_near_as_their_storage_allows(values in prop::collection::vec(-4.0f32..4.0, 64)) {
             let kinds =
-                [(Kind::F32, 0.0), (Kind::F16, 2f32.powi(-9)), (Kind::Bf16, 2f32.powi(-6)), (Kind::Block(Block::Q8_0), 0.019)];
+                [(Kind::F32, 0.0), (Kind::F16, 2f32.powi(-9)), (Kind::Bf16, 2f32.powi(-6)), (Kind::Block(Block::Q8_0),
+                    0.019)];
             for (kind, bound) in kinds {
                 let bytes = kind.encode(&values);
                 prop_assert_eq!(bytes.len() as u64, kind.bytes(64).unwrap());

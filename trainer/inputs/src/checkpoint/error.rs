@@ -20,7 +20,8 @@ pub enum CheckpointError {
     #[error("{0}")]
     Wrong(String),
     /// A weight is NaN or infinite.
-    #[error("{}: {what}: the file is damaged or its training diverged: fetch or convert the model again", path.display())]
+    #[error("{}: {what}: the file is damaged or its training diverged: fetch or convert the model \
+        again", path.display())]
     NotFinite { path: PathBuf, what: NotFinite },
     /// A weight to be written is NaN or infinite.
     #[error("{} is not written: {what}", path.display())]

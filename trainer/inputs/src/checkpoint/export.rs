@@ -57,8 +57,8 @@ impl GgufFile {
         super::formats::counted(kinds.iter().map(String::as_str))
     }
 
-    /// Writes the file, whole or not at all. `read` gives a parameter's values, in Hugging Face's order: no more of the model
-    /// is in memory.
+    /// Writes the file, whole or not at all. `read` gives a parameter's values, in Hugging Face's order: no more of the
+    /// model is in memory.
     ///
     /// # Errors
     /// [`CheckpointError`] of the disk or of `read`, and where a value would not be finite.
@@ -104,7 +104,8 @@ impl Checkpoint {
         let none = || {
             CheckpointError::of(
                 &self.path,
-                "it has no tokenizer, and llama.cpp reads no model without one: put tokenizer.json and what belongs to it into the \
+                "it has no tokenizer, and llama.cpp reads no model without one: put tokenizer.json and what belongs \
+                to it into the \
                  directory, or make the model with `precast init --tokenizer`",
             )
         };

@@ -23,8 +23,8 @@ pub enum Access {
     Read,
     /// They stay in the page cache, which is mapped.
     Map,
-    /// They are read past the page cache, for machines on which what that takes is missing elsewhere. Where a file system
-    /// cannot do that, they are read and the cache is told to forget them.
+    /// They are read past the page cache, for machines on which what that takes is missing elsewhere. Where a file
+    /// system cannot do that, they are read and the cache is told to forget them.
     Direct,
 }
 
@@ -108,8 +108,8 @@ impl WeightFile {
 
     fn map(&self) -> io::Result<&Mmap> {
         if self.map.get().is_none() {
-            // SAFETY: the map is only read. A file that another program cuts short meanwhile raises SIGBUS, as for every
-            // program that maps files.
+            // SAFETY: the map is only read. A file that another program cuts short meanwhile raises SIGBUS, as for
+            // every program that maps files.
             let map = unsafe { Mmap::map(&self.file)? };
             // Another thread that was first has mapped the same.
             let _ = self.map.set(map);

@@ -46,8 +46,8 @@ fn refuse(tensor: &str, dtype: &'static str, found: Option<(usize, f32)>) -> Res
     found.map_or(Ok(()), |(index, value)| Err(NotFinite { tensor: tensor.to_owned(), index, value, dtype }))
 }
 
-/// The first element of blocks that is NaN or infinite: of one whose scales are, and no other, since what they multiply are
-/// integers too small to leave the range of any dtype.
+/// The first element of blocks that is NaN or infinite: of one whose scales are, and no other, since what they multiply
+/// are integers too small to leave the range of any dtype.
 fn first_not_finite_of_blocks(bytes: &[u8], block: Block) -> Option<(usize, f32)> {
     let block_bytes = block.bytes() as usize;
     let half = |one: &[u8], at: usize| u16::from_le_bytes([one[at], one[at + 1]]);
@@ -67,8 +67,8 @@ fn first_not_finite_of_blocks(bytes: &[u8], block: Block) -> Option<(usize, f32)
 /// Bytes that one task looks at: more are spread over threads.
 const TASK_BYTES: usize = if cfg!(test) { 64 << 10 } else { 1 << 20 };
 
-/// The first element of `bytes` that is NaN or infinite: its index, and what it is. `bytes` holds whole elements of `dtype`,
-/// little-endian, at any alignment; integers are always finite.
+/// The first element of `bytes` that is NaN or infinite: its index, and what it is. `bytes` holds whole elements of
+/// `dtype`, little-endian, at any alignment; integers are always finite.
 fn first_not_finite(bytes: &[u8], dtype: Dtype) -> Option<(usize, f32)> {
     let is_finite: fn(&[u8]) -> bool = match dtype {
         Dtype::F32 => all_f32,
@@ -88,7 +88,8 @@ fn first_not_finite(bytes: &[u8], dtype: Dtype) -> Option<(usize, f32)> {
 }
 
 // A number is not finite where all bits of its exponent are set. Adding one to the exponent of such a number, and of no
-// other, carries into the sign bit: an addition and two bit operations an element, which compile to vector instructions.
+// other, carries into the sign bit: an addition and two bit operations an element, which compile to vector
+// instructions.
 
 fn all_f32(bytes: &[u8]) -> bool {
     let carry = |element: &[u8; 4]| (u32::from_le_bytes(*element) & 0x7F80_0000) + 0x0080_0000;

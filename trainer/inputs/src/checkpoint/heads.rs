@@ -20,8 +20,8 @@ impl Interleaved {
     }
 }
 
-/// Puts the rows of each head right. Some files, llama.cpp's among them, store the two halves of a head interleaved, rows
-/// 0, n/2, 1, n/2 + 1, …, so that pairs which a rotary embedding turns are neighbors.
+/// Puts the rows of each head right. Some files, llama.cpp's among them, store the two halves of a head interleaved,
+/// rows 0, n/2, 1, n/2 + 1, …, so that pairs which a rotary embedding turns are neighbors.
 pub(super) fn deinterleave<T: Copy + Send + Sync>(out: &mut [T], head_count: usize, head_rows: usize) {
     let head_len = out.len() / head_count;
     let row_len = head_len / head_rows;

@@ -88,8 +88,8 @@ impl Kind {
         at(elements.start)..at(elements.end)
     }
 
-    /// The values of whole blocks, or of those that end the tensor, on all threads. `out` has room for exactly as many. `scale`
-    /// is that of the tensor, if it has one.
+    /// The values of whole blocks, or of those that end the tensor, on all threads. `out` has room for exactly as many.
+    /// `scale` is that of the tensor, if it has one.
     pub fn dequantize(self, scale: f32, bytes: &[u8], out: &mut [f32]) {
         match self {
             Self::F32 => widen(bytes, out, f32::from_le_bytes),

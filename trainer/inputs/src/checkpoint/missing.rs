@@ -34,7 +34,8 @@ pub(super) fn model(path: &Path) -> CheckpointError {
     }
     match extension(path) {
         Some("safetensors") => not_a_model(
-            "a .safetensors file holds weights and does not say of what model; give the directory that holds it and its config.json",
+            "a .safetensors file holds weights and does not say of what model; give the directory that holds it and \
+            its config.json",
         ),
         Some("json") => not_a_model("it is one file of a model; give the directory that holds it"),
         Some("gguf") => not_a_model("it does not start as a GGUF file does: it is damaged, fetch it again"),
@@ -83,9 +84,11 @@ pub(super) fn refuse_adapter_in(model: &Path) -> Result<(), CheckpointError> {
     let path = model.display().to_string();
     let (model, adapter) = (quoted(&path), quoted(&format!("{}-adapter", path.trim_end_matches('/'))));
     Err(CheckpointError::Wrong(format!(
-        "{path} holds an adapter beside the model ({ADAPTER_CONFIG}), which transformers adds to it and nothing here reads. Move it:\n  \
+        "{path} holds an adapter beside the model ({ADAPTER_CONFIG}), which transformers adds to it and nothing here \
+        reads. Move it:\n  \
          mkdir {adapter} && mv {model}/adapter_* {adapter}\n\
-         and give --model {model} --adapter {adapter}, or merge the two: precast merge --model {model} --adapter {adapter} --out MERGED"
+         and give --model {model} --adapter {adapter}, or merge the two: precast merge --model {model} --adapter \
+         {adapter} --out MERGED"
     )))
 }
 
@@ -94,7 +97,8 @@ fn of_checkpoint(directory: &Path) -> Option<String> {
     let step: u64 = directory.file_name()?.to_str()?.strip_prefix(PREFIX)?.parse().ok()?;
     directory.join("state.json").exists().then(|| {
         format!(
-            "a checkpoint is the state of a run: the run's own command with --resume --steps {step} writes the model, if no later \
+            "a checkpoint is the state of a run: the run's own command with --resume --steps {step} writes the \
+            model, if no later \
              checkpoint is there"
         )
     })

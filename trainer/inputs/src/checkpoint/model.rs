@@ -49,8 +49,9 @@ impl Checkpoint {
         self.source.tensors()
     }
 
-    /// The dtype of a model that is this one but for some values: that of its tensors, bf16 for those in blocks. Of a single
-    /// file, whose vectors are F32 whatever its matrices are, that of its matrices; F32 where dense tensors differ.
+    /// The dtype of a model that is this one but for some values: that of its tensors, bf16 for those in blocks. Of a
+    /// single file, whose vectors are F32 whatever its matrices are, that of its matrices; F32 where dense tensors
+    /// differ.
     pub fn element(&self) -> Stored {
         let single_file = !matches!(self.source, Source::HuggingFace(_));
         let mut names: Vec<&str> = self.tensors().formats().sorted_unstable().dedup().collect();

@@ -23,8 +23,8 @@ pub fn config_json(path: &Path) -> Result<String, CheckpointError> {
     read_text(&file).map_err(CheckpointError::io("read", &file))
 }
 
-/// A model without its weights: its shape, and in which formats its matrices are stored. A bare `config.json` stands for a
-/// file in the mix of Q4_K_M.
+/// A model without its weights: its shape, and in which formats its matrices are stored. A bare `config.json` stands
+/// for a file in the mix of Q4_K_M.
 ///
 /// # Errors
 /// [`CheckpointError`] where there is none, or the configuration cannot be followed.

@@ -27,7 +27,8 @@ pub(super) trait SingleFile: Send + Sync {
     /// [`Fault`] for keys that are missing, lists that do not go together, and tokenizers that are not known.
     fn tokenizer(&self) -> Result<Tokenizer, Fault>;
 
-    /// The tokenizer as a `tokenizer.model` has it, where it is one of SentencePiece: with the scores of its pieces, which no
+    /// The tokenizer as a `tokenizer.model` has it, where it is one of SentencePiece: with the scores of its pieces,
+    /// which no
     /// `tokenizer.json` holds and llama.cpp reads text by.
     ///
     /// # Errors

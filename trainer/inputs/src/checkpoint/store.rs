@@ -92,8 +92,8 @@ impl Tensors {
         dtypes.into_iter().find(|(kind, _)| all(*kind)).map(|(_, dtype)| dtype)
     }
 
-    /// The format of each tensor that is in blocks which kernels read; AprQ4 and AprQ8 are dequantized while they are loaded, and
-    /// named.
+    /// The format of each tensor that is in blocks which kernels read; AprQ4 and AprQ8 are dequantized while they are
+    /// loaded, and named.
     pub fn blocks(&self) -> Formats {
         let in_blocks = self.list.iter().filter_map(|(name, tensor)| match tensor.kind {
             Ok(Kind::Block(block)) => Some((name.clone(), block)),
@@ -104,8 +104,8 @@ impl Tensors {
         in_blocks.collect::<Formats>().with_dequantized(of_apr.next().map(|(_, name)| name))
     }
 
-    /// Divides a tensor into parts of about [`PART_ELEMENTS`]: whole units of elements that have to be read together, those of a
-    /// head whose rows are to be put in order, or of a block.
+    /// Divides a tensor into parts of about [`PART_ELEMENTS`]: whole units of elements that have to be read together,
+    /// those of a head whose rows are to be put in order, or of a block.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -117,12 +117,12 @@ impl Tensors {
         Ok((0..elements).step_by(part as usize).map(move |start| start..(start + part).min(elements)))
     }
 
-    /// Elements of a tensor, whole units of them, in a dtype, or in its blocks as the file holds them; rows of query and key heads
-    /// are in Hugging Face's order. From the file where it has just that, else in `scratch`.
+    /// Elements of a tensor, whole units of them, in a dtype, or in its blocks as the file holds them; rows of query
+    /// and key heads are in Hugging Face's order. From the file where it has just that, else in `scratch`.
     ///
     /// # Errors
-    /// [`CheckpointError`] if a file cannot be read or is damaged, the tensor is of a kind that is not read, or its rows do not
-    /// divide into heads.
+    /// [`CheckpointError`] if a file cannot be read or is damaged, the tensor is of a kind that is not read, or its
+    /// rows do not divide into heads.
     ///
     /// # Panics
     /// If [`Self::blocks`] says another format of blocks.

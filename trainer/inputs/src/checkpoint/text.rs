@@ -84,8 +84,8 @@ impl Checkpoint {
         }
     }
 
-    /// Takes the chat template of a model with the same tokenizer, which a model that is written of this one has, too: its text, and
-    /// the tokens that it names where this one's configuration does not.
+    /// Takes the chat template of a model with the same tokenizer, which a model that is written of this one has, too:
+    /// its text, and the tokens that it names where this one's configuration does not.
     ///
     /// # Errors
     /// [`CheckpointError`] where that does not read.

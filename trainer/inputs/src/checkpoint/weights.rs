@@ -30,8 +30,8 @@ pub trait Weights {
     /// [`CheckpointError`] where they cannot be read.
     fn read<'a>(&'a self, parameter: &Parameter, format: Format, scratch: &'a mut Scratch) -> Read<'a>;
 
-    /// Reads a parameter in parts, in order: of [`PART_ELEMENTS`] elements where weights are read past the page cache or converted, so
-    /// that the host holds no more of them, else whole. Ends where `take` breaks.
+    /// Reads a parameter in parts, in order: of [`PART_ELEMENTS`] elements where weights are read past the page cache
+    /// or converted, so that the host holds no more of them, else whole. Ends where `take` breaks.
     ///
     /// # Errors
     /// [`CheckpointError`] where they cannot be read.

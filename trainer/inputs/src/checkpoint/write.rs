@@ -121,8 +121,8 @@ pub fn fill_model<E: From<CheckpointError>>(
     Ok(write_tokenizer(aside, model.tokenizer_from)?)
 }
 
-/// Writes a file of tensors of one dtype, each with its name and shape, in the order of their names. `read` gives the bytes of
-/// one, in parts.
+/// Writes a file of tensors of one dtype, each with its name and shape, in the order of their names. `read` gives the
+/// bytes of one, in parts.
 ///
 /// # Errors
 /// [`CheckpointError`] of the disk or of `read`, and where a value is not finite.
@@ -273,8 +273,9 @@ fn write_built(aside: &mut Aside, checkpoint: &Checkpoint, file: &dyn SingleFile
     file.sentencepiece().map_err(at)?.map_or(Ok(()), |model| write(SENTENCEPIECE, &model))
 }
 
-/// Writes a directory with a GGUF file whose matrices are stored as `formats` says, and all else in f32. It appears whole or
-/// not at all, with a listing by which Precast knows it again. `read` gives a parameter's bytes in its format, in parts.
+/// Writes a directory with a GGUF file whose matrices are stored as `formats` says, and all else in f32. It appears
+/// whole or not at all, with a listing by which Precast knows it again. `read` gives a parameter's bytes in its format,
+/// in parts.
 ///
 /// # Errors
 /// [`CheckpointError`] of the disk, of `read`, or where a parameter has no name in GGUF files.
@@ -288,7 +289,8 @@ pub fn write_gguf<E: From<CheckpointError>>(
     let unnamed = |parameter: Parameter| {
         let (path, family, tensor) = (directory.display(), config.family.gguf, parameter.name);
         CheckpointError::Wrong(format!(
-            "cannot write {path} as GGUF: files of architecture {family} have no tensor for {tensor}; leave out --format for a \
+            "cannot write {path} as GGUF: files of architecture {family} have no tensor for {tensor}; leave out \
+            --format for a \
              Hugging Face directory"
         ))
     };

@@ -8,7 +8,8 @@ use precast_kernels::{Block, Dtype, Format};
 
 use super::CheckpointError;
 
-/// Where one of these is zero every token is predicted alike, whatever else there is, and no gradient reaches the layers.
+/// Where one of these is zero every token is predicted alike, whatever else there is, and no gradient reaches the
+/// layers.
 const ESSENTIAL: [&str; 3] = ["model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"];
 
 /// Those of a model that have been read.

@@ -22,7 +22,8 @@ pub enum Order {
     },
 }
 
-/// The steps of a run: a function of the data, so that a run that begins again at the first step comes by the same ones.
+/// The steps of a run: a function of the data, so that a run that begins again at the first step comes by the same
+/// ones.
 pub struct Batches {
     streams: Streams,
     batch: usize,
@@ -190,8 +191,8 @@ impl MicroBatch {
         Self::of(&chunks, (rows.len(), seq_len))
     }
 
-    /// Lays chunks of at most seq_len + 1 tokens out as inputs and targets. Missing tokens are 0, behind those that are there,
-    /// and masked: attention is causal, so they change no loss that counts. So are missing chunks.
+    /// Lays chunks of at most seq_len + 1 tokens out as inputs and targets. Missing tokens are 0, behind those that are
+    /// there, and masked: attention is causal, so they change no loss that counts. So are missing chunks.
     pub fn of<'c>(chunks: impl IntoIterator<Item = &'c Chunk>, (batch, seq_len): (usize, usize)) -> Self {
         let mut ids = vec![0; batch * seq_len];
         let mut targets = vec![MASKED_TOKEN; batch * seq_len];

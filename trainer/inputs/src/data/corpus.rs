@@ -107,13 +107,15 @@ impl Corpus {
             {
                 let longest = of_file.longest_prompt;
                 format!(
-                    "every prompt is too long: the longest has {longest} tokens, and --seq-len less --max-tokens leaves room for {room}"
+                    "every prompt is too long: the longest has {longest} tokens, and --seq-len less --max-tokens \
+                    leaves room for {room}"
                 )
             }
             _ if *holds == Holds::Ids && chunk > 1 => {
                 let tokens = file.bytes / 4;
                 format!(
-                    "{tokens} tokens do not fill one chunk of seq_len + 1 = {chunk}: give more data or a smaller --seq-len"
+                    "{tokens} tokens do not fill one chunk of seq_len + 1 = {chunk}: give more data or a smaller \
+                    --seq-len"
                 )
             }
             _ if rows == 0 => "no rows in it; is it the right file?".to_owned(),
@@ -125,13 +127,15 @@ impl Corpus {
                 let rows = of_file.cut_before_counted;
                 let are = if rows == 1 { "is" } else { "are" };
                 format!(
-                    "no token to predict: {} {are} truncated to seq_len + 1 = {chunk} tokens before the first one that counts, as where the \
+                    "no token to predict: {} {are} truncated to seq_len + 1 = {chunk} tokens before the first one \
+                    that counts, as where the \
                      assistant speaks after a long prompt: --seq-len {reaches} reaches the nearest",
                     count(rows as usize, "row")
                 )
             }
             None if of_file.without_assistant > 0 => format!(
-                "no token to predict: {} of {rows} rows have no message whose role is assistant, and nothing else counts",
+                "no token to predict: {} of {rows} rows have no message whose role is assistant, and nothing else \
+                counts",
                 of_file.without_assistant
             ),
             None => "no token to predict: a sequence needs at least two, and one that is not masked".to_owned(),

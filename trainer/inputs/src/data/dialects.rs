@@ -57,16 +57,17 @@ fn message(turn: &Value) -> Result<Value, String> {
     Ok(Value::from_pairs(said.map(|(name, value)| (Value::from(name), value)).into_iter().chain(others)))
 }
 
-/// Prompt and completion of an instruction. Source: `PROMPT_DICT` in train.py of github.com/tatsu-lab/stanford_alpaca (761dc5b), with
-/// a line break behind the last heading: tokenizers that join `:` with the word behind it would else begin the completion in the
-/// prompt's last token.
+/// Prompt and completion of an instruction. Source: `PROMPT_DICT` in train.py of github.com/tatsu-lab/stanford_alpaca
+/// (761dc5b), with a line break behind the last heading: tokenizers that join `:` with the word behind it would else
+/// begin the completion in the prompt's last token.
 pub(super) fn instruction(instruction: &str, input: &str, output: String) -> Content {
     let (paired, input) = match input {
         "" => ("", String::new()),
         input => (", paired with an input that provides further context", format!("### Input:\n{input}\n\n")),
     };
     let prompt = format!(
-        "Below is an instruction that describes a task{paired}. Write a response that appropriately completes the request.\n\n### \
+        "Below is an instruction that describes a task{paired}. Write a response that appropriately completes the \
+        request.\n\n### \
          Instruction:\n{instruction}\n\n{input}### Response:\n"
     );
     Content::Completion { prompt: Part::Text(prompt), completion: Part::Text(output), tools: None }
@@ -114,10 +115,13 @@ mod tests {
             }
             other => panic!("{other:?}"),
         };
-        let paired = "Below is an instruction that describes a task, paired with an input that provides further context. Write a response \
-                      that appropriately completes the request.\n\n### Instruction:\nAdd.\n\n### Input:\n2 and 2\n\n### Response:\n";
+        let paired = "Below is an instruction that describes a task, paired with an input that provides further \
+            context. Write a response \
+                      that appropriately completes the request.\n\n### Instruction:\nAdd.\n\n### Input:\n2 and \
+                      2\n\n### Response:\n";
         assert_eq!(prompt("2 and 2"), paired);
-        let alone = "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n### \
+        let alone = "Below is an instruction that describes a task. Write a response that appropriately completes \
+            the request.\n\n### \
                      Instruction:\nAdd.\n\n### Response:\n";
         assert_eq!(prompt(""), alone);
     }

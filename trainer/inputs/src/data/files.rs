@@ -156,8 +156,8 @@ pub(super) struct Found {
     pub left_out: Vec<PathBuf>,
 }
 
-/// The files that paths lead to: each itself, or those of a directory in name order, without hidden ones and those that are about the
-/// others.
+/// The files that paths lead to: each itself, or those of a directory in name order, without hidden ones and those that
+/// are about the others.
 pub(super) fn find(paths: &[PathBuf]) -> Result<Found, DataError> {
     let Found { mut files, mut left_out } = Found::default();
     for path in paths {
@@ -181,7 +181,8 @@ pub(super) fn find(paths: &[PathBuf]) -> Result<Found, DataError> {
             if file.is_dir() {
                 return Err(DataError::of(
                     &file,
-                    "a directory among data files: only the files of a directory are read; name it with a --data of its own",
+                    "a directory among data files: only the files of a directory are read; name it with a --data of \
+                    its own",
                 ));
             }
             files.push(DataFile::new(file, Some(path))?);

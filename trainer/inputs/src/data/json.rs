@@ -17,7 +17,8 @@ pub(super) enum Json {
 }
 
 impl Json {
-    /// Reads them of the columns of a schema, and of the features that the library datasets writes into a file's metadata.
+    /// Reads them of the columns of a schema, and of the features that the library datasets writes into a file's
+    /// metadata.
     pub fn of(schema: &Type, features: Option<&str>) -> Self {
         let features = features.and_then(|text| serde_json::from_str::<Value>(text).ok());
         match Self::of_type(schema) {
@@ -79,7 +80,8 @@ mod tests {
             let map =
                 format!("repeated group key_value {{ required binary key (UTF8); optional binary value ({mark}); }}");
             let fields = format!(
-                "optional group messages (LIST) {{ repeated group list {{ {element} }} }} optional group of (MAP) {{ {map} }}"
+                "optional group messages (LIST) {{ repeated group list {{ {element} }} }} optional group of (MAP) {{ \
+                {map} }}"
             );
             parse_message_type(&format!(
                 "message m {{ {fields} optional binary tools ({mark}); optional binary id (UTF8); }}"

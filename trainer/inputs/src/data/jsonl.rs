@@ -116,7 +116,8 @@ pub(super) fn row(line: &str, columns: &Columns) -> Result<Content, String> {
             let found = row.kind()?;
             if found != *kind {
                 return Err(format!(
-                    "a row of {found} in a file whose first row has {kind}: put rows of each kind into a file of their own"
+                    "a row of {found} in a file whose first row has {kind}: put rows of each kind into a file of \
+                    their own"
                 ));
             }
         }

@@ -66,8 +66,8 @@ impl Summaries {
         self.0.iter().fold(Summary::default(), |total, (_, summary)| total.with(*summary))
     }
 
-    /// Returns the sequences that each portion gives, of so many in all: a portion's share is of tokens, and its sequences have a length of
-    /// their own.
+    /// Returns the sequences that each portion gives, of so many in all: a portion's share is of tokens, and its
+    /// sequences have a length of their own.
     pub fn divide(&self, sequences: f64) -> impl Iterator<Item = (&Portion, f64)> {
         let weight =
             |(portion, summary): &(Portion, Summary)| portion.share * summary.chunks as f64 / summary.tokens as f64;
@@ -76,8 +76,8 @@ impl Summaries {
     }
 }
 
-/// The portion that comes next, of portions of which so many tokens have been drawn: that which is furthest behind its share, and of
-/// several the first.
+/// The portion that comes next, of portions of which so many tokens have been drawn: that which is furthest behind its
+/// share, and of several the first.
 pub(super) fn next(drawn: &[u64], portions: &[Portion]) -> usize {
     let progress = |portion: usize| drawn[portion] as f64 / portions[portion].share;
     (1..portions.len()).fold(0, |least, portion| if progress(portion) < progress(least) { portion } else { least })

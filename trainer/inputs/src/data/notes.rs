@@ -79,7 +79,8 @@ impl Corpus {
         };
         let tokens = count(tails.iter().map(|(tokens, _)| *tokens as usize).sum(), "token");
         Some(format!(
-            "left out: {tokens} at the end of {of}, for want of a whole chunk of seq_len + 1 = {}; join .bin files, or give rows of \
+            "left out: {tokens} at the end of {of}, for want of a whole chunk of seq_len + 1 = {}; join .bin files, \
+            or give rows of \
              input_ids, which are padded",
             self.chunk
         ))

@@ -11,7 +11,8 @@ use super::source::at_row;
 use super::{DataError, DataSource, Portion, csv, parquet};
 use crate::base::impostors::Disguise;
 
-/// How text and `.bin` files become chunks under [`Packing::Stream`]: a run that was begun by another rule is another run.
+/// How text and `.bin` files become chunks under [`Packing::Stream`]: a run that was begun by another rule is another
+/// run.
 const STREAM_RULE: &str = "stream 1";
 /// The same of rows of token ids.
 const ROWS_RULE: &str = "rows 1";
@@ -81,7 +82,8 @@ impl Holds {
 }
 
 impl Files {
-    /// Finds files, and looks at the first row of each. `field` is a column to read in place of those that are looked for.
+    /// Finds files, and looks at the first row of each. `field` is a column to read in place of those that are looked
+    /// for.
     ///
     /// # Errors
     /// [`DataError`] of a file that cannot be data.
@@ -154,7 +156,8 @@ impl Files {
             Some(other) => Err(DataError::file(
                 &other.file.path,
                 format_args!(
-                    "has {} with what is behind their prompts, and {} prompts alone: losses of the two do not compare. Hold out one of them",
+                    "has {} with what is behind their prompts, and {} prompts alone: losses of the two do not \
+                    compare. Hold out one of them",
                     other.holds.what(),
                     prompts.file.path.display()
                 ),
@@ -195,7 +198,8 @@ fn holds(file: &DataFile, field: Option<&str>) -> Result<Holds, DataError> {
     }
     let columns = match file.form {
         Form::Ids if !file.bytes.is_multiple_of(4) => {
-            let what = "are not a whole number of u32 token ids: it is truncated, or of another type; write ids as 4 bytes each";
+            let what = "are not a whole number of u32 token ids: it is truncated, or of another type; write ids as 4 \
+                bytes each";
             return Err(DataError::of(path, format_args!("{} bytes {what}", file.bytes)));
         }
         Form::Ids => return Ok(Holds::Ids),

@@ -1,5 +1,5 @@
-//! Pages of parquet files before they are decompressed. A page's header says how large it becomes and the library takes its word:
-//! here it is bounded, so that no small file fills the memory.
+//! Pages of parquet files before they are decompressed. A page's header says how large it becomes and the library takes
+//! its word: here it is bounded, so that no small file fills the memory.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -7,7 +7,8 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use ::parquet::errors::{ParquetError, Result};
 use ::parquet::file::metadata::ColumnChunkMetaData;
 
-/// A page that is larger than the bound may still become so many times what it takes in the file: text becomes ten times.
+/// A page that is larger than the bound may still become so many times what it takes in the file: text becomes ten
+/// times.
 const RATIO: u64 = 64;
 /// The type of an `i32` in thrift's compact protocol.
 const I32: u8 = 5;

@@ -30,7 +30,8 @@ const RECORDS: usize = 256;
 /// Most values in a row of a column.
 const MOST_VALUES: u64 = MOST_DOCUMENT_BYTES / size_of::<u64>() as u64;
 
-/// The rows of a file, of the columns that are read. The library panics on some files: what its panic says is then the error.
+/// The rows of a file, of the columns that are read. The library panics on some files: what its panic says is then the
+/// error.
 pub(super) struct Table {
     reader: SerializedFileReader<File>,
     /// A second handle on it, by which headers of pages are read.

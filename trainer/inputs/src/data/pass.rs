@@ -198,8 +198,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Cuts a tokenized document into chunks. Consecutive chunks of a stream share no token: the first token of a chunk is predicted
-    /// by nothing, as in `.bin` files. A chunk of one token has nothing to predict.
+    /// Cuts a tokenized document into chunks. Consecutive chunks of a stream share no token: the first token of a chunk
+    /// is predicted by nothing, as in `.bin` files. A chunk of one token has nothing to predict.
     fn pack(&mut self, file: &DataFile, ids: &[u32]) -> Result<(), DataError> {
         let Corpus { chunk: most, packing, ref reader, .. } = *self.corpus;
         check_vocabulary(file, self.first, ids, reader.vocab)?;

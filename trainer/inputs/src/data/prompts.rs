@@ -120,7 +120,8 @@ impl Corpus {
         Ok(Tokens { chunk, ..Tokens::default() })
     }
 
-    /// Returns the tokens of a completion that is text, with the one that ends it; none of other rows, and of an empty one.
+    /// Returns the tokens of a completion that is text, with the one that ends it; none of other rows, and of an empty
+    /// one.
     fn text_completion(&self, row: Row<'_>) -> Result<Option<Vec<u32>>, DataError> {
         let path = &row.place.file.path;
         let Ok((Content::Completion { prompt: Part::Text(_), completion: Part::Text(text), .. }, _)) = row.content()
@@ -150,7 +151,8 @@ impl Corpus {
         }
     }
 
-    /// The ids of a row's prompt: what is before the first token, or the last message, that an assistant would be trained to say.
+    /// The ids of a row's prompt: what is before the first token, or the last message, that an assistant would be
+    /// trained to say.
     fn prompt(&self, row: Row<'_>, stops: &[u32]) -> Result<Vec<u32>, DataError> {
         let (place, (content, _)) = (row.place, row.content()?);
         let path = &place.file.path;

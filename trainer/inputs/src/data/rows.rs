@@ -185,7 +185,8 @@ pub(super) enum Part {
 }
 
 /// The reason for which nothing is learned from rows of prompts.
-pub(super) const PROMPTS: &str = "no column `completion`, which rows with `prompt` are learned by; prompts alone are read by precast generate --data, by distill \
+pub(super) const PROMPTS: &str = "no column `completion`, which rows with `prompt` are learned by; prompts alone are \
+    read by precast generate --data, by distill \
      --on-policy, and as --eval-data of a distill run with --max-tokens";
 
 /// Columns that rows are often given with, and the one that is then missing.
@@ -256,7 +257,8 @@ fn unpadded(mask: &[bool]) -> Result<Range<usize>, String> {
     let end = mask.iter().rposition(|counts| *counts).map_or(start, |last| last + 1);
     match mask[start..end].iter().position(|counts| !counts) {
         Some(hole) => Err(format!(
-            "{MASK}[{}] is 0 between tokens that count: padding stands before or behind a row. Give such a token a label of \
+            "{MASK}[{}] is 0 between tokens that count: padding stands before or behind a row. Give such a token a \
+            label of \
              {IGNORED}, or leave the column out",
             start + hole
         )),
@@ -297,7 +299,8 @@ pub(super) fn sequence(row: Ids, vocab: u32) -> Result<Chunk, String> {
     let wrong = |label: &i64| *label != IGNORED && !(0..=i64::from(last)).contains(label);
     if let Some((index, label)) = labels.iter().flatten().enumerate().find(|(_, label)| wrong(label)) {
         return Err(format!(
-            "labels[{index}] is {label}: a label is a token of the model's vocabulary, 0 to {last}, or {IGNORED} for one that \
+            "labels[{index}] is {label}: a label is a token of the model's vocabulary, 0 to {last}, or {IGNORED} for \
+            one that \
              does not count"
         ));
     }
@@ -314,7 +317,8 @@ mod tests {
 
     #[test]
     fn each_kind_of_row_has_its_columns() {
-        let names = "input_ids labels attention_mask messages conversations tools prompt completion instruction input output text";
+        let names = "input_ids labels attention_mask messages conversations tools prompt completion instruction \
+            input output text";
         let kinds = [
             (Kind::Labeled, "input_ids labels attention_mask", false),
             (Kind::Ids, "input_ids attention_mask", false),

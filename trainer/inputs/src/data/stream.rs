@@ -12,8 +12,8 @@ const AHEAD_TOKENS: usize = 512 << 10;
 /// Data with no more tokens are kept after the first pass; others are read again in each.
 pub const MOST_KEPT_TOKENS: usize = 16 << 20;
 
-/// Bytes of host memory that data take while a run trains on them, at most: tokens with their labels, kept or in a window of the
-/// shuffle, read ahead, and rows as they are read and tokenized.
+/// Bytes of host memory that data take while a run trains on them, at most: tokens with their labels, kept or in a
+/// window of the shuffle, read ahead, and rows as they are read and tokenized.
 pub const MOST_BYTES: u64 = 8 * (2 * MOST_KEPT_TOKENS as u64 + AHEAD_TOKENS as u64) + (256 << 20);
 
 /// Chunks of a portion in file order, pass after pass.

@@ -114,7 +114,8 @@ impl Summary {
             self.without_room, self.longest_prompt
         );
         let nulls = format!(
-            "{} of {rows} rows have fields that are null inside of tools or tool calls: left out, as Arrow fills them in; a .jsonl \
+            "{} of {rows} rows have fields that are null inside of tools or tool calls: left out, as Arrow fills \
+            them in; a .jsonl \
              file keeps those that are meant",
             self.without_nulls
         );
@@ -125,7 +126,8 @@ impl Summary {
             None => String::new(),
         };
         let padding = format!(
-            "{:.0} % of what is computed is padding: sequences have {mean} tokens in the mean and {} at most, of seq_len + 1 = {chunk}{shorter}",
+            "{:.0} % of what is computed is padding: sequences have {mean} tokens in the mean and {} at most, of \
+            seq_len + 1 = {chunk}{shorter}",
             100.0 * share,
             self.longest,
         );

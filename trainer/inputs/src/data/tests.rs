@@ -224,7 +224,8 @@ fn what_is_wrong_with_a_row_is_said_with_its_line_and_remedy() {
     let scratch = Scratch::new();
     let rows = [
         "{\"text\": \"w1 w2\"}\n\n{\"text\": [1]}\n",
-        "{\"prompt\": \"w1\", \"completion\": \"w2\"}\n\n{\"prompt\": \"w1\", \"completion\": [{\"role\": \"user\"}]}\n",
+        "{\"prompt\": \"w1\", \"completion\": \"w2\"}\n\n{\"prompt\": \"w1\", \"completion\": [{\"role\": \
+        \"user\"}]}\n",
     ];
     let messages = rows.map(|text| scratch.message(&scratch.file("rows.jsonl", text), words()));
     insta::assert_snapshot!(messages.join("\n"));

@@ -8,8 +8,8 @@ use crate::base::roles::Models;
 use crate::chat::Chat;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 
-/// The template of a run as of a date. A student that has a tokenizer and no template takes that of its teacher; `pair` is none where
-/// nobody teaches.
+/// The template of a run as of a date. A student that has a tokenizer and no template takes that of its teacher; `pair`
+/// is none where nobody teaches.
 pub fn chat(
     models: Models<&Checkpoint>,
     pair: Option<&Pair>,
@@ -34,7 +34,8 @@ pub fn chat(
     }
     if pair.tokenizers != Tokenizers::Same {
         let lacks = format!(
-            "the student {own} has no chat template, and that of the teacher {of_teacher} is not used, since their tokenizers are not \
+            "the student {own} has no chat template, and that of the teacher {of_teacher} is not used, since their \
+            tokenizers are not \
              the same"
         );
         return Ok(Chat::Lacking(lacks));

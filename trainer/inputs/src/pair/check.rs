@@ -47,7 +47,8 @@ pub fn check(teacher: &Checkpoint, student: &Checkpoint) -> Result<Pair, Checkpo
         let (both, differences) = (both(teacher, student), bounded(differences, LISTED).join("\n"));
         return Err(CheckpointError::Wrong(format!(
             "{both} have different tokenizers: the teacher predicts other tokens than the student.\n{differences}\n\
-             Choose a teacher of the student's family, or make the student from it: precast init --from TEACHER --layers ..."
+             Choose a teacher of the student's family, or make the student from it: precast init --from TEACHER \
+             --layers ..."
         )));
     }
     notes.extend(only);
@@ -68,7 +69,8 @@ fn larger(teacher: &Checkpoint, student: &Checkpoint) -> Option<String> {
     (own > theirs).then(|| format!("the student is larger than its teacher: {own} parameters, and {theirs}"))
 }
 
-/// Compares the tokenizers if both models have one; nothing differs between the same files. Adds a note for a model without one.
+/// Compares the tokenizers if both models have one; nothing differs between the same files. Adds a note for a model
+/// without one.
 fn tokens(
     teacher: &Checkpoint,
     student: &Checkpoint,

@@ -27,8 +27,8 @@ pub(super) struct TokenizerComparison {
     pub only: Vec<String>,
 }
 
-/// Compares a teacher's tokenizer with a student's, or others under the names of what has them: ids of the tokens that both
-/// have, merges among those, and the ids of a text.
+/// Compares a teacher's tokenizer with a student's, or others under the names of what has them: ids of the tokens that
+/// both have, merges among those, and the ids of a text.
 pub(super) fn compare(who: [&str; 2], teacher: &Tokenizer, student: &Tokenizer) -> TokenizerComparison {
     let (of_teacher, of_student) = rayon::join(|| View::of(teacher), || View::of(student));
     let (of_teacher, of_student) = (&of_teacher, &of_student);

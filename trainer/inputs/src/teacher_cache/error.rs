@@ -17,7 +17,8 @@ use crate::base::io::IoError;
 #[error(transparent)]
 pub enum CacheError {
     /// A directory that is to be filled holds something else.
-    #[error("{} is not empty and no teacher cache: nothing was changed. Move it away, or choose another --out", .0.display())]
+    #[error("{} is not empty and no teacher cache: nothing was changed. Move it away, or choose another \
+        --out", .0.display())]
     NotACache(PathBuf),
     /// Another process fills it.
     #[error(
@@ -28,7 +29,8 @@ pub enum CacheError {
     Busy { path: PathBuf, pid: Option<u32> },
     /// It is filled from something else.
     #[error(
-        "{} is being filled from something else:{}\nNothing was changed. Fill it from the same, or choose another --out",
+        "{} is being filled from something else:{}\nNothing was changed. Fill it from the same, or choose another \
+        --out",
         path.display(),
         differences.iter().map(|difference| format!("\n  {difference}")).collect::<String>()
     )]
@@ -37,11 +39,13 @@ pub enum CacheError {
     #[error("{} is a complete teacher cache: nothing was changed. Remove it, or choose another --out", .0.display())]
     Complete(PathBuf),
     /// It is no longer the directory that this process has claimed.
-    #[error("{} was moved or removed while it was filled: run the same `precast cache` again, with that as --out", .0.display())]
+    #[error("{} was moved or removed while it was filled: run the same `precast cache` again, with that as \
+        --out", .0.display())]
     Gone(PathBuf),
     /// Sequences that were counted are not there when they are to be computed.
     #[error(
-        "the data were changed while they were read: {lost} of their sequences are gone, and {} stays incomplete. Restore the data and run \
+        "the data were changed while they were read: {lost} of their sequences are gone, and {} stays incomplete. \
+        Restore the data and run \
          the same `precast cache` again, or choose another --out",
         path.display()
     )]
@@ -56,10 +60,12 @@ pub enum CacheError {
     )]
     Incomplete { path: PathBuf, sequences: u64 },
     /// It is of another version.
-    #[error("{} has format {format}, expected {FORMAT}: remove the cache and make it again, with `precast cache`", path.display())]
+    #[error("{} has format {format}, expected {FORMAT}: remove the cache and make it again, with `precast \
+        cache`", path.display())]
     Format { path: PathBuf, format: u32 },
     /// A file is not as it was written.
-    #[error("{}: {what}: the file is damaged. Remove the cache and make it again, with `precast cache`", path.display())]
+    #[error("{}: {what}: the file is damaged. Remove the cache and make it again, with `precast \
+        cache`", path.display())]
     Damaged { path: PathBuf, what: String },
     /// No trusted key has signed it.
     #[error("{}: {error}", path.display())]
@@ -86,7 +92,8 @@ pub enum CacheError {
     OtherVocabulary { path: PathBuf, was: Compact, is: u32 },
     /// It is of another teacher than the one that is named.
     #[error(
-        "{} was made from weights with the digest {was}, and those of {} have {is}: leave --teacher out, or make a cache of that \
+        "{} was made from weights with the digest {was}, and those of {} have {is}: leave --teacher out, or make a \
+        cache of that \
          one, with `precast cache`",
         path.display(),
         teacher.display()
@@ -111,7 +118,8 @@ pub enum CacheError {
     LacksHeldOut { path: PathBuf, number: u64, data: Vec<String> },
     /// It lacks data that a model is measured on.
     #[error(
-        "{} lacks sequence {number} of the data, counted from 1. Make a cache of them: `precast cache --teacher TEACHER \
+        "{} lacks sequence {number} of the data, counted from 1. Make a cache of them: `precast cache --teacher \
+        TEACHER \
          --student STUDENT --data {} --seq-len {seq_len} --precision {precision} --out CACHE`",
         path.display(),
         data.join(" ")
@@ -119,13 +127,15 @@ pub enum CacheError {
     LacksMeasured { path: PathBuf, number: u64, data: Vec<String>, seq_len: u32, precision: Precision },
     /// There is too little room for it.
     #[error(
-        "{} has {free} bytes free and the cache takes {needed} more: nothing was written. Free space, or choose another --out",
+        "{} has {free} bytes free and the cache takes {needed} more: nothing was written. Free space, or choose \
+        another --out",
         path.display()
     )]
     Space { path: PathBuf, needed: u64, free: u64 },
     /// It lacks a sequence.
     #[error(
-        "{} lacks sequence {key:?}: it was made from other data, or with another --seq-len. Make one of this data, with \
+        "{} lacks sequence {key:?}: it was made from other data, or with another --seq-len. Make one of this data, \
+        with \
          `precast cache`",
         path.display()
     )]

@@ -242,7 +242,8 @@ impl Filling {
         self.finish_signed(head_sha256, unsigned)
     }
 
-    /// Makes it a complete cache as [`Self::finish`] does, with what `sign` returns of its manifest beside it, if anything.
+    /// Makes it a complete cache as [`Self::finish`] does, with what `sign` returns of its manifest beside it, if
+    /// anything.
     ///
     /// # Errors
     /// As [`Self::finish`], and those of `sign`.

@@ -58,8 +58,8 @@ impl Made {
         self.parts().into_iter().sum()
     }
 
-    /// Returns the bytes of the parts of a row: the hidden state; or the ids of tokens, and their log-probabilities with that of all
-    /// others.
+    /// Returns the bytes of the parts of a row: the hidden state; or the ids of tokens, and their log-probabilities
+    /// with that of all others.
     pub fn parts(&self) -> Vec<u64> {
         let Some(Compact { keep_logits, .. }) = self.compact else {
             return vec![u64::from(self.hidden) * self.precision.dtype().bytes()];
@@ -179,8 +179,8 @@ pub(super) fn read<T: Serialize + DeserializeOwned>(path: &Path) -> Result<Optio
     read_trusted(path, &[])
 }
 
-/// Reads a file that [`text`] has made, and that one of these keys has signed, if there are any; none if it is not there. Nothing of
-/// it is parsed before its signature has been checked.
+/// Reads a file that [`text`] has made, and that one of these keys has signed, if there are any; none if it is not
+/// there. Nothing of it is parsed before its signature has been checked.
 ///
 /// # Errors
 /// [`CacheError::Signature`], and as [`read`].

@@ -1,5 +1,5 @@
-//! A teacher cache: a frozen teacher's last hidden states of sequences, or its most likely tokens, computed once and read by runs
-//! in its place.
+//! A teacher cache: a frozen teacher's last hidden states of sequences, or its most likely tokens, computed once and
+//! read by runs in its place.
 //!
 //! `docs/reference/teacher-cache.md` specifies its files.
 

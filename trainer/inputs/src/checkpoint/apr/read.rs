@@ -15,8 +15,8 @@ use crate::checkpoint::single_file::SingleFile;
 use crate::checkpoint::store::{LM_HEAD, Tensors};
 
 impl Apr {
-    /// Reads a file's head and finds every tensor's place. No weights are read. The file must not be written to for as long
-    /// as the value lives.
+    /// Reads a file's head and finds every tensor's place. No weights are read. The file must not be written to for as
+    /// long as the value lives.
     ///
     /// # Errors
     /// [`Fault`] for a file that cannot be read, is damaged, compressed or one of several, or of another family.

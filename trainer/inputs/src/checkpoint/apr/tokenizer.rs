@@ -1,5 +1,5 @@
-//! The tokenizer that a file describes in its metadata: a byte-level vocabulary and its merges. What splits text is not in the
-//! file: it follows from the family, if all models of that split alike.
+//! The tokenizer that a file describes in its metadata: a byte-level vocabulary and its merges. What splits text is not
+//! in the file: it follows from the family, if all models of that split alike.
 
 use std::collections::{HashMap, HashSet};
 

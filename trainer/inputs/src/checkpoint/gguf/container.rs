@@ -37,7 +37,8 @@ pub(super) struct Named {
 }
 
 impl Header {
-    /// Reads the header of a file of so many bytes, given its first ones. Every byte range it hands out lies inside the file.
+    /// Reads the header of a file of so many bytes, given its first ones. Every byte range it hands out lies inside the
+    /// file.
     pub(super) fn read(head: &[u8], file_bytes: u64) -> Result<Self, Fault> {
         let (metadata, rows, data_start, alignment_bytes) = Self::tables(head)?;
         let mut tensors: Vec<Named> = Vec::with_capacity(rows.len());
@@ -54,7 +55,8 @@ impl Header {
             if !is_right {
                 let Named { name, offset, .. } = named;
                 return Err(Fault::damaged(format_args!(
-                    "tensor {name} at byte {offset}: its values start at offset {data_offset} of the data, expected {next}, behind \
+                    "tensor {name} at byte {offset}: its values start at offset {data_offset} of the data, expected \
+                    {next}, behind \
                      those of the tensor before"
                 )));
             }
@@ -150,7 +152,8 @@ impl<'a> Row<'a> {
         let elements = elements.ok_or_else(|| self.bad_shape("a dimension is 0, or their product overflows"))? as u64;
         if !data_offset.is_multiple_of(alignment) {
             return Err(Fault::damaged(format_args!(
-                "tensor {name} at byte {offset}: its values start at offset {data_offset} of the data, not a multiple of \
+                "tensor {name} at byte {offset}: its values start at offset {data_offset} of the data, not a \
+                multiple of \
                  the file's alignment {alignment}"
             )));
         }

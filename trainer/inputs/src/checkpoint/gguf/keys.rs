@@ -28,7 +28,8 @@ const WINDOW: &str = "sliding-window attention is not supported";
 const CAPPED: &str = "capped logits are not supported";
 const VALUES: &str = "scaled activations and logits are not supported";
 
-/// Keys by what follows the architecture's name, as gguf-py's `constants.py` and llama.cpp's `llama-arch.cpp` have them.
+/// Keys by what follows the architecture's name, as gguf-py's `constants.py` and llama.cpp's `llama-arch.cpp` have
+/// them.
 const RULES: [(&str, Rule); 45] = [
     ("block_count", Taken),
     ("context_length", Taken),

@@ -1,8 +1,8 @@
 //! GGUF files: llama.cpp's single-file models, read as if they were Hugging Face directories.
 //!
 //! [`Gguf`] reads the file's header; weights are dequantized one tensor at a time. The format is
-//! described in ggml's `docs/gguf.md`. A file is not trusted: whatever is wrong with it is a [`Fault`](super::Fault), and
-//! nothing is allocated on the word of a length that the file's size does not bear out.
+//! described in ggml's `docs/gguf.md`. A file is not trusted: whatever is wrong with it is a [`Fault`](super::Fault),
+//! and nothing is allocated on the word of a length that the file's size does not bear out.
 
 mod config;
 mod container;

@@ -58,8 +58,8 @@ impl SingleFile for Gguf {
     /// `num_attention_heads`, `num_key_value_heads`, `head_dim`, `vocab_size` (rows of the embedding),
     /// `rope_theta`, `rms_norm_eps`, `max_position_embeddings`, `tie_word_embeddings` (there is no output
     /// projection), `hidden_act`, `torch_dtype` (`float32`: weights are dequantized), `bos_token_id` and
-    /// `eos_token_id` where the file has them, for llama and qwen3 `attention_bias`, and `rope_scaling` of type `llama3`
-    /// where the file has the tensor `rope_freqs.weight` that scaling gives.
+    /// `eos_token_id` where the file has them, for llama and qwen3 `attention_bias`, and `rope_scaling` of type
+    /// `llama3` where the file has the tensor `rope_freqs.weight` that scaling gives.
     ///
     /// # Errors
     /// [`Fault`] for keys that are missing or of the wrong type, and for what this program does not compute:

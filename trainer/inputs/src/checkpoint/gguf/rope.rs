@@ -22,8 +22,9 @@ const ORIGINAL_POSITIONS: u32 = 8192;
 /// How far a factor may be from what the scaling gives: what rounding to f32 explains, many times over.
 const TOLERANCE: f32 = 1e-4;
 
-/// What each frequency of a model is divided by, [head_dim / 2], if its rotary embedding is scaled. As llama.cpp's converter
-/// computes it, each operation rounded to f32: PyTorch divides a number by a tensor as a multiplication by the reciprocal.
+/// What each frequency of a model is divided by, [head_dim / 2], if its rotary embedding is scaled. As llama.cpp's
+/// converter computes it, each operation rounded to f32: PyTorch divides a number by a tensor as a multiplication by
+/// the reciprocal.
 pub(super) fn factors(config: &ModelConfig) -> Option<Vec<f32>> {
     let Llama3 { factor, low_freq_factor: low, high_freq_factor: high, original_max_position_embeddings } =
         config.rope_scaling?;
@@ -94,8 +95,8 @@ fn original_positions(theta: f32, head_dim: u32, factors: &[f32]) -> Option<u32>
     (positions >= 1.0 && positions <= f64::from(u32::MAX)).then_some(positions as u32)
 }
 
-/// The scaling of this original length that gives these factors, if there is one. The lowest frequency is divided by the
-/// whole factor.
+/// The scaling of this original length that gives these factors, if there is one. The lowest frequency is divided by
+/// the whole factor.
 fn of_type_llama3(theta: f32, head_dim: u32, factors: &[f32], original: u32) -> Option<Llama3> {
     let scaling = Llama3 {
         factor: f64::from(*factors.last()?),

@@ -39,7 +39,8 @@ proptest! {
             .map(|(index, (rows, blocks, kind))| tensor(index, *rows, *blocks, kinds[*kind])).collect();
         let head = header(&keys, &tensors);
         let mut file = Vec::new();
-        let fill = |tensor: &Tensor| (0..tensor.bytes()).map(|at| (at * 7 + tensor.name.len() as u64) as u8).collect::<Vec<_>>();
+        let fill = |tensor: &Tensor| (0..tensor.bytes()).map(|at|
+            (at * 7 + tensor.name.len() as u64) as u8).collect::<Vec<_>>();
         write::<std::io::Error, _>(&mut file, (&head, &tensors), |error| error, |tensor, write| {
             fill(tensor).chunks(50).try_for_each(write)
         }).unwrap();

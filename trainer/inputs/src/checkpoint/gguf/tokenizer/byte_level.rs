@@ -26,7 +26,8 @@ struct Family {
     composes: bool,
     /// True if digits are split one by one, before all else.
     splits_digits: bool,
-    /// Expressions that split text, each within the pieces of the one before; GPT-2's, which the library has built in, if none.
+    /// Expressions that split text, each within the pieces of the one before; GPT-2's, which the library has built in,
+    /// if none.
     splits: &'static [&'static str],
     /// True if a word that is a token is taken whole, whatever the merges would make of it.
     ignores_merges: bool,

@@ -58,8 +58,8 @@ pub(super) fn tokenizer(metadata: &Metadata, file: &[u8], vocabulary: &Vocabular
     Ok(tokenizer)
 }
 
-/// The `ModelProto` of `sentencepiece_model.proto`, as SentencePiece's own library reads it; none where that has no place for the
-/// vocabulary: it wants one token for what is unknown, and all bytes or none.
+/// The `ModelProto` of `sentencepiece_model.proto`, as SentencePiece's own library reads it; none where that has no
+/// place for the vocabulary: it wants one token for what is unknown, and all bytes or none.
 pub(super) fn model(metadata: &Metadata, file: &[u8], vocabulary: &Vocabulary<'_>) -> Result<Option<Vec<u8>>, Fault> {
     let count = |wanted| vocabulary.all().filter(|(_, kind)| *kind == wanted).count();
     let (unknown, bytes) = (count(Kind::Unknown), count(Kind::Byte));
@@ -120,7 +120,8 @@ pub(in crate::checkpoint::gguf) fn pieces(bytes: &[u8]) -> Result<Pieces<'_>, Fa
         }
     }
     if algorithm != BPE {
-        let what = "tokenizer.model is no BPE: llama.cpp merges pieces by their scores, and reads others of its own families only";
+        let what = "tokenizer.model is no BPE: llama.cpp merges pieces by their scores, and reads others of its own \
+            families only";
         return Err(Fault::Wrong(what.to_owned()));
     }
     Ok(Pieces { list, prefixes })

@@ -166,7 +166,8 @@ fn write_byte_level(keys: &mut KeyValues, json: &Json, vocab: u32) -> Result<(),
         return Err(wrong(format_args!("it is {kind}, and GGUF has byte-level BPE and SentencePiece")));
     }
     if json.model.get("byte_fallback").and_then(Value::as_bool) == Some(true) {
-        let what = "llama.cpp splits text of a SentencePiece vocabulary by the scores of its pieces, which tokenizer.json \
+        let what = "llama.cpp splits text of a SentencePiece vocabulary by the scores of its pieces, which \
+            tokenizer.json \
                     does not hold: put the model's tokenizer.model beside it";
         return Err(wrong(what));
     }
