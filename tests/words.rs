@@ -247,8 +247,8 @@ fn no_two_public_types_share_a_bare_name() {
     assert!(twice.is_empty(), "each says whose it is, as `RunFault`: {twice:#?}");
 }
 
-/// rustfmt wraps code and leaves comments, texts and macros. Rows of tables, raw texts and generated code have no place to
-/// break, and the digests of CUDA sources are those of their comments, too.
+/// rustfmt wraps code and leaves comments, texts and macros. Rows of tables, raw texts and generated code have no place
+/// to break, and the digests of CUDA sources are those of their comments, too.
 #[test]
 fn lines_of_rust_have_at_most_120_columns() {
     let all = texts().into_iter().filter(|(path, _)| path.ends_with(".rs") && !path.ends_with("kernels/src/abi.rs"));

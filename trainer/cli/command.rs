@@ -9,7 +9,7 @@ use super::{
     bench, cache, data, distill, doctor, eval, evidence, export, generate, help, init, kernels, log, merge, plan,
     selftest, smoke,
 };
-use crate::inputs::hub;
+use crate::options::groups::values::model;
 
 /// Distill a large Qwen or Llama model into a small one, or train one on data alone: every kernel compiled, verified
 /// and loaded before the first step.
@@ -51,7 +51,7 @@ pub(super) enum Command {
     /// Print a model's config.json; for a .gguf or .apr file, the equivalent
     Config {
         /// Model: Hugging Face directory, .gguf or .apr
-        #[arg(value_parser = hub::model)]
+        #[arg(value_parser = model())]
         model: PathBuf,
     },
     /// Say whether a run, or a generation, fits into memory, and what it takes

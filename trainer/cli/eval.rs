@@ -11,7 +11,7 @@ use super::help;
 use super::output::{print_as, print_json};
 use crate::base::load_trace::Verbose;
 use crate::device::frozen::Forward;
-use crate::inputs::hub;
+use crate::options::groups::values::model;
 use crate::programs::evaluate::{Evaluation, evaluate};
 use crate::programs::teacher_distance::distance;
 use crate::run::failure::Failure;
@@ -41,7 +41,7 @@ pub struct Evaluated {
     #[command(flatten)]
     demands: Demands,
     /// Score this model on the same data too, and fail unless --model is better
-    #[arg(long, value_name = "PATH", value_parser = hub::model)]
+    #[arg(long, value_name = "PATH", value_parser = model())]
     below: Option<PathBuf>,
     #[command(flatten)]
     verbose: Verbose,

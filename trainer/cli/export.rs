@@ -6,14 +6,14 @@ use clap::Args;
 use precast_system::say;
 
 use crate::inputs::checkpoint::gguf::Encoding;
-use crate::inputs::hub;
+use crate::options::groups::values::model;
 use crate::programs::export;
 use crate::run::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
     /// Model with a tokenizer: Hugging Face directory, .gguf or .apr
-    #[arg(long, value_name = "PATH", value_parser = hub::model)]
+    #[arg(long, value_name = "PATH", value_parser = model())]
     model: PathBuf,
     /// Add this adapter to the model, as `precast merge` does
     #[arg(long, value_name = "DIR")]

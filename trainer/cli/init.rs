@@ -9,8 +9,7 @@ use precast_system::{count, say};
 
 use super::output::existing;
 use crate::inputs::checkpoint::Checkpoint;
-use crate::inputs::hub;
-use crate::options::groups::values::exact_precision;
+use crate::options::groups::values::{exact_precision, model};
 use crate::programs::init;
 use crate::run::failure::Failure;
 
@@ -24,10 +23,10 @@ pub struct Arguments {
     #[arg(long, default_value_t = 0, conflicts_with = "from", value_name = "N")]
     seed: u64,
     /// Copy the tokenizer of this model
-    #[arg(long, conflicts_with = "from", value_name = "PATH", value_parser = hub::model)]
+    #[arg(long, conflicts_with = "from", value_name = "PATH", value_parser = model())]
     tokenizer: Option<PathBuf>,
     /// Model to take layers of: Hugging Face directory, .gguf or .apr
-    #[arg(long, requires = "layers", value_name = "PATH", value_parser = hub::model)]
+    #[arg(long, requires = "layers", value_name = "PATH", value_parser = model())]
     from: Option<PathBuf>,
     /// Layers to take, in order, counted from 0
     #[arg(long, value_delimiter = ',', conflicts_with = "config", value_name = "LIST")]

@@ -6,14 +6,14 @@ use clap::Args;
 use precast_system::say;
 
 use super::output::existing;
-use crate::inputs::hub;
+use crate::options::groups::values::model;
 use crate::programs::merge;
 use crate::run::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
     /// Base of the adapter: Hugging Face directory, .gguf or .apr
-    #[arg(long, value_name = "PATH", value_parser = hub::model)]
+    #[arg(long, value_name = "PATH", value_parser = model())]
     model: PathBuf,
     /// Adapter: a PEFT directory, as `precast distill` and `precast train` write it
     #[arg(long, value_name = "DIR")]

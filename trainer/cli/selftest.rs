@@ -13,8 +13,7 @@ use super::output::print_as;
 use crate::base::load_trace::Verbose;
 use crate::device::frozen::Forward;
 use crate::device::run_heading::Heading;
-use crate::inputs::hub;
-use crate::options::groups::values::exact_precision;
+use crate::options::groups::values::{exact_precision, model};
 use crate::options::{DeviceOptions, WeightFormat};
 use crate::programs::bench::{missing, open_kernels};
 use crate::programs::decode_check::{DecodeCheck, check_decoding};
@@ -41,7 +40,7 @@ pub struct Arguments {
 #[derive(Args)]
 struct Decoding {
     /// Check instead that decoding under this model has the bits of its forward pass: every logit of random sequences
-    #[arg(long, value_name = "PATH", value_parser = hub::model)]
+    #[arg(long, value_name = "PATH", value_parser = model())]
     model: Option<PathBuf>,
     /// Adapter of --model: a PEFT directory
     #[arg(long, value_name = "DIR", requires = "model")]

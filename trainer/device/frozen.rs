@@ -27,16 +27,15 @@ use crate::device::upload::{Staging, Upload};
 use crate::device::{self, DeviceError, tuning};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Weights};
-use crate::inputs::hub;
 use crate::inputs::random::read_or_random;
-use crate::options::groups::values::exact_precision;
+use crate::options::groups::values::{exact_precision, model};
 use crate::options::{DeviceOptions, SlotChoice, SlotsUnfit, UsageError, WeightFormat};
 
 /// A model that is computed and not trained, and where.
 #[derive(Args, Clone, Debug)]
 pub struct Forward {
     /// Model: Hugging Face directory, .gguf or .apr
-    #[arg(long, value_name = "PATH", value_parser = hub::model)]
+    #[arg(long, value_name = "PATH", value_parser = model())]
     pub model: PathBuf,
     /// Adapter of --model: a PEFT directory, as distill and train write it
     #[arg(long, value_name = "DIR")]

@@ -14,11 +14,10 @@ use crate::base::notes::note;
 use crate::base::roles::Models;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Chunk, Corpus, DataError, Files, Packing, PromptRule};
-use crate::inputs::hub;
 use crate::inputs::pair;
 use crate::inputs::tokenizer::Tokenizer;
 use crate::options::TextOptions;
-use crate::options::groups::values::count;
+use crate::options::groups::values::{count, model};
 use crate::run::failure::Failure;
 
 /// Bytes of the longest character: tokens that are a part of one each are shown together.
@@ -31,7 +30,7 @@ pub struct RowsRequest {
     #[arg(value_name = "PATH", required = true)]
     pub data: Vec<PathBuf>,
     /// Model whose tokenizer and chat template read them: Hugging Face directory, .gguf or .apr
-    #[arg(long, value_name = "PATH", value_parser = hub::model)]
+    #[arg(long, value_name = "PATH", value_parser = model())]
     pub model: PathBuf,
     /// Rows of each file
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]

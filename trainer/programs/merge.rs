@@ -122,8 +122,8 @@ fn halves(values: &[f32], half: impl Fn(f32) -> [u8; 2] + Sync) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// |found - exact| <= (rank + 2) 2^-24 (|w| + scale |b| |a|): of rank products and sums, the scaling and the addition
-    /// each rounds once to f32.
+    /// |found - exact| <= (rank + 2) 2^-24 (|w| + scale |b| |a|): of rank products and sums, the scaling and the
+    /// addition each rounds once to f32.
     #[test]
     fn a_merged_element_is_within_its_bound() {
         use rand::{RngExt, SeedableRng};

@@ -33,10 +33,9 @@ impl Snapshot {
 ///
 /// # Errors
 /// The reason for which a repository of that name in the cache has no such snapshot, or not all of it.
-pub fn model(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    match cache() {
-        Some(cache) if !path.exists() => Ok(in_cache(&cache, text)?.unwrap_or(path)),
+pub fn model(path: PathBuf) -> Result<PathBuf, String> {
+    match (cache(), path.to_str()) {
+        (Some(cache), Some(text)) if !path.exists() => Ok(in_cache(&cache, text)?.unwrap_or(path)),
         _ => Ok(path),
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Change;
-use crate::inputs::hub;
+use super::values::model;
 
 /// The models of a run: a teacher, or a cache of one, and its student; or a model alone.
 #[derive(Args, Clone, Debug, Default)]
@@ -15,16 +15,16 @@ pub struct ModelOptions {
     ///
     /// A directory holds Hugging Face's files: config.json, safetensors, tokenizer. ORGANIZATION/NAME, or
     /// ORGANIZATION/NAME@REVISION, is the one in the cache of `hf download`.
-    #[arg(long, value_name = "PATH", value_parser = hub::model, add = Change::OnAnyHost)]
+    #[arg(long, value_name = "PATH", value_parser = model(), add = Change::OnAnyHost)]
     pub teacher: Option<PathBuf>,
     /// Cache that `precast cache` made of a teacher: it is read from there in place of being computed, and --teacher
     /// may be left out
     #[arg(long, value_name = "DIR", add = Change::OnAnyHost)]
     pub teacher_cache: Option<PathBuf>,
     /// Model to train, as --teacher; `precast init` makes one
-    #[arg(long, value_name = "PATH", value_parser = hub::model, add = Change::OnAnyHost)]
+    #[arg(long, value_name = "PATH", value_parser = model(), add = Change::OnAnyHost)]
     pub student: Option<PathBuf>,
     /// Model to train without a teacher, as --teacher
-    #[arg(long, value_name = "PATH", value_parser = hub::model, add = Change::OnAnyHost)]
+    #[arg(long, value_name = "PATH", value_parser = model(), add = Change::OnAnyHost)]
     pub model: Option<PathBuf>,
 }

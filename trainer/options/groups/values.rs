@@ -1,10 +1,12 @@
 //! Parsers of options' values, for clap.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
-use clap::builder::RangedU64ValueParser;
+use clap::builder::{PathBufValueParser, RangedU64ValueParser, TypedValueParser};
 use precast_plan::Precision;
 
+use crate::inputs::hub;
 use crate::options::WeightFormat;
 
 /// Bias corrections raise to the power of the step, which has 31 bits there.
@@ -16,6 +18,11 @@ pub(crate) const MOST_WINDOW: u64 = 1 << 24;
 
 pub(crate) fn count(most: u64) -> RangedU64ValueParser<u32> {
     RangedU64ValueParser::new().range(1..=most)
+}
+
+/// A model's path, or its name at Hugging Face.
+pub(crate) fn model() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(hub::model)
 }
 
 pub(crate) fn number<T: std::str::FromStr<Err: ToString>>(text: &str) -> Result<T, String> {

@@ -8,10 +8,9 @@ use precast_plan::Precision;
 
 use crate::inputs::checkpoint;
 use crate::inputs::data::path_of;
-use crate::inputs::hub;
 use crate::inputs::teacher_cache::{CacheError, Compact, stored_bytes};
 use crate::options::groups::TEMPERATURES;
-use crate::options::groups::values::{exact_format, exact_precision, within};
+use crate::options::groups::values::{exact_format, exact_precision, model, within};
 use crate::options::size;
 use crate::options::{DataRequest, DeviceOptions, ShapeOptions, TextOptions, UsageError, WeightFormat, sources};
 
@@ -19,12 +18,12 @@ use crate::options::{DataRequest, DeviceOptions, ShapeOptions, TextOptions, Usag
 #[derive(Args, Clone, Debug)]
 pub struct CacheRequest {
     /// Model to compute: a directory, .gguf or .apr
-    #[arg(long, value_name = "PATH", value_parser = hub::model)]
+    #[arg(long, value_name = "PATH", value_parser = model())]
     pub teacher: PathBuf,
     /// Student that reads the data [default: --teacher]
     ///
     /// Its tokenizer, chat template and vocabulary make tokens of text, as they do in its runs.
-    #[arg(long, value_name = "PATH", value_parser = hub::model)]
+    #[arg(long, value_name = "PATH", value_parser = model())]
     pub student: Option<PathBuf>,
     /// Training data, as of distill; repeatable
     #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
