@@ -166,6 +166,20 @@ fn ranks_that_are_killed_together_do_not_end_in_silence() {
     assert_eq!(ends(parent, 1, ""), said);
 }
 
+/// Of the simulated GPU, whose ranks send bytes to each other themselves.
+#[test]
+fn a_rank_that_is_stopped_is_not_waited_for_forever() {
+    skip_if!(is_on_gpu());
+    let job = Job::new();
+    let mut ranks =
+        [0, 1].map(|rank| job.rank(rank, 2, "--steps 1000000").env("PRECAST_RANK_PATIENCE_S", "3").spawn().unwrap());
+    wait_for_steps(&job.out(), 1, &mut ranks[0]);
+    signal(&ranks[1], "STOP");
+    let [first, second] = ranks;
+    ends(first, 1, "rank 1 of 2 failed: nothing has been heard of it for 3 s");
+    kill(second);
+}
+
 #[test]
 fn ranks_that_do_not_come_together_say_who_and_where() {
     skip_if!(is_on_gpu());

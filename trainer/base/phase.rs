@@ -82,15 +82,21 @@ mod tests {
             Phase::End(never),
         ];
         let answers: Vec<String> = phases.iter().map(|phase| phase.answer(Signal::Interrupt)).collect();
-        insta::assert_snapshot!(answers.join("\n"), @r"
-        SIGINT: stopping before the first step: nothing is written; again to stop now
-        SIGINT: stopping after step 31, with a checkpoint; again to stop now without one
-        SIGINT: stopping after step 31, with a checkpoint; again to stop now without one, and the run cannot be resumed
-        SIGINT: stopping after step 31 or 32, with a checkpoint; again to stop now without one
-        SIGINT: stopping after step 999, with a checkpoint,
-            or ending after step 1000 with its adapter; again to stop now without either, and the run cannot be resumed
-        SIGINT: step 1000 is the last: the run ends with its student; again to stop now without it
-        SIGINT: all steps are done: the run ends with its adapter; again to stop now without it
+        insta::assert_snapshot!(answers.join("\n").replace("; again", "\nagain"), @r"
+        SIGINT: stopping before the first step: nothing is written
+        again to stop now
+        SIGINT: stopping after step 31, with a checkpoint
+        again to stop now without one
+        SIGINT: stopping after step 31, with a checkpoint
+        again to stop now without one, and the run cannot be resumed
+        SIGINT: stopping after step 31 or 32, with a checkpoint
+        again to stop now without one
+        SIGINT: stopping after step 999, with a checkpoint, or ending after step 1000 with its adapter
+        again to stop now without either, and the run cannot be resumed
+        SIGINT: step 1000 is the last: the run ends with its student
+        again to stop now without it
+        SIGINT: all steps are done: the run ends with its adapter
+        again to stop now without it
         ");
     }
 }

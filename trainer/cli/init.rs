@@ -17,7 +17,7 @@ use crate::run::failure::Failure;
 #[command(group(clap::ArgGroup::new("source").required(true).args(["config", "from"])))]
 pub struct Arguments {
     /// A config.json, or its directory: the weights are random
-    #[arg(long, value_name = "FILE|DIR")]
+    #[arg(long, value_name = "FILE|DIR", value_parser = model())]
     config: Option<PathBuf>,
     /// Seed of the random weights
     #[arg(long, default_value_t = 0, conflicts_with = "from", value_name = "N")]

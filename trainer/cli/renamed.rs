@@ -21,7 +21,9 @@ pub fn renamed(line: impl Iterator<Item = OsString>) -> Option<UsageError> {
     let (command, arguments) = words.split_first()?;
     // Behind the name of a subcommand its own usage says more.
     arguments.first().filter(|first| first.starts_with('-'))?;
-    let is_old = |flag: &str| arguments.iter().any(|word| word.starts_with(flag));
+    let flags = || arguments.iter().take_while(|word| *word != "--").map(|word| word.split('=').next().unwrap_or(word));
+    flags().all(|word| !["-h", "--help", "-V", "--version"].contains(&word)).then_some(())?;
+    let is_old = |flag: &str| flag == "-" || flags().any(|word| word == flag);
     let (_, flag, now) = RENAMED.iter().find(|(of, flag, _)| of == command && is_old(flag))?;
     let was = if *flag == "-" { command.clone() } else { format!("{command} {flag}") };
     Some(UsageError(format!("`precast {was}` is `precast {now}` now: `precast {command} --help` lists the commands")))

@@ -12,9 +12,9 @@ use crate::options::{Change, change};
 /// docker among them.
 const OF_OTHERS: &str = "--args --build --code --dev --env --example --features --file --from --generate --golden \
     --gpus-per-node --gpus-per-task --help --ignore-missing --ignored --kernel-name --key --launch-count --lib \
-    --list-elf --local-dir --locked --manifest-path --merge --metrics --models --new-key --nnodes --no-deps \
+    --list-elf --locked --manifest-path --merge --metrics --models --new-key --nnodes --no-deps \
     --no-index --no-python --nodes --nproc-per-node --ntasks-per-node --offline --open --outfile --output \
-    --outtype --path --query-gpu --release --report --reproduce --rm --section --security-opt --signal \
+    --outtype --path --query-gpu --release --report --reproduce --revision --rm --section --security-opt --signal \
     --stop-timeout --tag --target --test --tests --to --tune --upgrade --user --userns --volume --workspace";
 
 /// Returns the text of a command that is asked for help, at a terminal of this width.
@@ -46,9 +46,8 @@ fn commands(of: &clap::Command, before: &str) -> Vec<String> {
 
 #[test]
 fn an_old_spelling_hears_of_the_new_one() {
-    let lines = "bench --generate --model m|bench --model m --tune t|bench --on-policy=0.5|bench --kernel k|bench \
-        --model m|\
-                 eval --model m --against bf16|plan --generate --model m";
+    let lines = "bench --generate --model m|bench --model m --tune t|bench --on-policy=0.5|bench --kernel k|\
+        bench --model m|bench --tuned t --model m|eval --model m --against bf16|plan --generate --model m";
     let said = lines.split('|').map(|line| {
         let words = ["precast"].into_iter().chain(line.split(' '));
         assert!(Arguments::command().try_get_matches_from(words.clone()).is_err(), "{line}");
@@ -56,7 +55,8 @@ fn an_old_spelling_hears_of_the_new_one() {
     });
     insta::assert_snapshot!(said.collect::<Vec<_>>().join("\n"));
     let is_none = |line: &str| super::renamed::renamed(line.split(' ').map(Into::into)).is_none();
-    assert!(["precast", "precast eval --model m", "precast bench tune --sweep"].into_iter().all(is_none));
+    let others = ["precast", "precast eval --model m", "precast bench tune --sweep", "precast bench --version"];
+    assert!(others.into_iter().all(is_none));
 }
 
 /// `-h` is a page of the options that most people need, each on one line of 80 columns.

@@ -54,6 +54,6 @@ fn the_compiler_is_found_in_the_programs_own_environment() {
     let about = |version: &str| packages.join(format!("nvidia_cuda_nvrtc-{version}.dist-info"));
     fs::rename(about(NVRTC.version), about("13.0.48")).unwrap();
     let (code, said) = which(environment.path());
-    let named = format!("{} is of nvidia-cuda-nvrtc 13.0.48", installed[0].display());
+    let named = format!("{} belongs to nvidia-cuda-nvrtc 13.0.48", installed[0].display());
     assert!(code == Some(1) && said.contains(&named) && said.contains(remedy), "{said}");
 }

@@ -64,29 +64,37 @@ fn in_cache(cache: &Path, text: &str) -> Result<Option<PathBuf>, String> {
         None => format!("hf download {name}"),
     };
     let snapshots = directory.join("snapshots");
-    let commit =
-        |name: &str| fs::read_to_string(directory.join("refs").join(name)).ok().map(|text| text.trim().to_owned());
+    let is_snapshot = |name: &str| is_name(name) && snapshots.join(name).is_dir();
+    let reference = |name: &str| {
+        let text = name.split('/').all(is_name).then(|| fs::read_to_string(directory.join("refs").join(name)));
+        Some(text?.ok()?.trim().to_owned()).filter(|commit| is_snapshot(commit))
+    };
+    let none = || format!("{} has no such snapshot: {again}", directory.display());
     let found = match asked {
-        Some(revision) if snapshots.join(revision).is_dir() => revision.to_owned(),
-        Some(revision) => commit(revision).unwrap_or_else(|| revision.to_owned()),
-        None => match (commit("main"), &names(&snapshots)[..]) {
+        Some(revision) if is_snapshot(revision) => revision.to_owned(),
+        Some(revision) => reference(revision).ok_or_else(none)?,
+        None => match (reference("main"), &names(&snapshots)[..]) {
             (Some(commit), _) => commit,
-            (None, [only]) => only.clone(),
-            (None, all) => {
-                let all = all.iter().map(|revision| format!("{name}@{revision}")).collect::<Vec<_>>().join(" or ");
-                return Err(format!("{} has no refs/main: give {all}", directory.display()));
+            (None, [only]) if is_snapshot(only) => only.clone(),
+            (None, [_, _, ..]) if !directory.join("refs/main").exists() => {
+                let all: Vec<String> = names(&snapshots).iter().map(|commit| format!("{name}@{commit}")).collect();
+                return Err(format!("{} has no refs/main: give {}", directory.display(), all.join(" or ")));
             }
+            _ => return Err(none()),
         },
     };
     let snapshot = snapshots.join(&found);
-    if !snapshot.is_dir() {
-        return Err(format!("{} has no snapshot {found}: {again}", directory.display()));
-    }
     // The files are links to the cache's blobs.
     match names(&snapshot).into_iter().map(|file| snapshot.join(file)).find(|file| !file.exists()) {
         Some(file) => Err(format!("{} is a link to nothing: {again}", file.display())),
         None => Ok(Some(snapshot)),
     }
+}
+
+/// Returns true for a name of one directory that stays in the one above it.
+fn is_name(part: &str) -> bool {
+    part.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && part.chars().all(|char| char.is_ascii_alphanumeric() || "-_.".contains(char))
 }
 
 /// Returns the names in a directory, sorted.
@@ -138,12 +146,21 @@ mod tests {
         let cache = made();
         let repository = cache.path().join("models--org--tiny");
         let refused = |text: &str| in_cache(cache.path(), text).unwrap_err();
-        assert!(refused("org/tiny@cccc").ends_with("has no snapshot cccc: hf download org/tiny --revision cccc"));
+        assert!(refused("org/tiny@cccc").ends_with("has no such snapshot: hf download org/tiny --revision cccc"));
+        for revision in ["", ".", "..", "/etc", "../../..", "pr/../../blobs/aaaa1111", "../snapshots/aaaa1111"] {
+            assert!(refused(&format!("org/tiny@{revision}")).contains("has no such snapshot"), "{revision}");
+        }
+        for broken in ["", "/etc", "..", "cccc"] {
+            fs::write(repository.join("refs/main"), broken).unwrap();
+            assert!(refused("org/tiny").ends_with("has no such snapshot: hf download org/tiny"), "{broken}");
+        }
         fs::remove_file(repository.join("refs/main")).unwrap();
         assert!(refused("org/tiny").ends_with("has no refs/main: give org/tiny@aaaa1111 or org/tiny@bbbb2222"));
         fs::remove_dir_all(repository.join("snapshots/bbbb2222")).unwrap();
         assert!(in_cache(cache.path(), "org/tiny").unwrap().is_some_and(|path| path.ends_with("aaaa1111")));
         fs::remove_file(repository.join("blobs/aaaa1111")).unwrap();
         assert!(refused("org/tiny").ends_with("config.json is a link to nothing: hf download org/tiny"));
+        fs::remove_dir_all(repository.join("snapshots")).unwrap();
+        assert!(refused("org/tiny").ends_with("has no such snapshot: hf download org/tiny"));
     }
 }

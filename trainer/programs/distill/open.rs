@@ -39,8 +39,8 @@ use crate::run::tokens;
 /// A rank that is refused as all are waits so long for the report of the first.
 const REPORT: Duration = Duration::from_secs(5);
 
-/// A run whose options, models, data and steps so far go together. Nothing has been written but, unless it is a dry
-/// run, the output directory's lock.
+/// A run whose options, models, data and steps so far go together. An output directory that is there is locked, and one
+/// that is not is made, unless it is a dry run.
 pub(super) struct Checked {
     config: RunConfig,
     out: Option<Out>,
@@ -95,7 +95,7 @@ impl Checked {
         config.data_request()?;
         let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().chain(config.inputs()).collect();
         let is_claimed = match mode.dry_run {
-            true => mode.start == Start::Resume || config.out.exists(),
+            true => mode.start == Start::Resume || std::fs::symlink_metadata(&config.out).is_ok(),
             false => ranks.is_first(),
         };
         if mode.dry_run && !is_claimed {

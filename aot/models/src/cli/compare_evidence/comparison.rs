@@ -38,16 +38,19 @@ pub(super) fn compare(files: [&Evidence; 2]) -> Result<BTreeMap<String, Verdict>
 /// Compares the launches of a key: those of variants that both have, else all of the same sources.
 fn of_kernels(key: &str, files: [&Evidence; 2]) -> Verdict {
     let [one, other] = files.map(|file| of_key(file, key));
+    let faults = one.iter().chain(&other).flat_map(|kernel| &kernel.kernel.faults);
+    if let Some(fault) = faults.into_iter().next() {
+        return Verdict::apart(fault);
+    }
     let pairs = one.iter().flat_map(|a| other.iter().map(move |b| (a, b)));
     let mut pairs: Vec<_> = pairs.filter(|(a, b)| a.source == b.source).collect();
     if pairs.iter().any(|(a, b)| a.name == b.name) {
         pairs.retain(|(a, b)| a.name == b.name);
     }
     let verdicts = pairs.into_iter().flat_map(|(a, b)| {
-        let faults = a.kernel.faults.iter().chain(&b.kernel.faults).map(Verdict::apart);
         let both = a.kernel.launches.iter().flat_map(|one| b.kernel.launches.iter().map(move |other| (one, other)));
         let both = both.filter(|(one, other)| one.0 == other.0);
-        faults.chain(both.map(|(one, other)| Verdict::of_launches(key, one, other)))
+        both.map(|(one, other)| Verdict::of_launches(key, one, other))
     });
     let worst = verdicts.reduce(|one, other| if other > one { other } else { one });
     worst.unwrap_or(Verdict::OtherSources)

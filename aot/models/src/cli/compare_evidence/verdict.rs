@@ -17,10 +17,10 @@ pub(super) enum Verdict {
     Bits,
     /// Bits differ, and norms or losses by what both tolerances allow.
     Within { distance: f64, allowed: f64 },
-    /// The chips disagree.
-    Apart { reason: String },
     /// No kernel that this program knows is of the same sources in both.
     OtherSources,
+    /// The chips disagree.
+    Apart { reason: String },
     /// A file lacks what its chip should have computed.
     Missing,
 }
@@ -67,8 +67,11 @@ impl Verdict {
         let distance = a.losses.iter().zip(&b.losses).map(|(a, b)| (a - b).abs() / b.abs()).fold(0.0, f64::max);
         match a.fault.as_ref().or(b.fault.as_ref()) {
             Some(fault) => Self::apart(fault),
+            None if (&a.case, a.losses.len()) != (&b.case, b.losses.len()) => {
+                Self::apart("they are of other cases, or have other numbers of steps")
+            }
             None if a.losses == b.losses => Self::Bits,
-            None => Self::within("losses", distance, a.gate + b.gate),
+            None => Self::within("losses", distance, 2.0 * a.gate.min(b.gate)),
         }
     }
 }
