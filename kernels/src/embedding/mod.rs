@@ -90,7 +90,7 @@ impl Reference for EmbeddingBwd {
 
     fn samples(&self) -> Vec<Self::Params> {
         let of = |(tokens, vocab, padding)| Self::Params { tokens, vocab, padding, ..Default::default() };
-        [(1, 2, u32::MAX), (37, 11, 4), (300, 3, 1)].map(of).into()
+        [(1, 2, u32::MAX), (37, 11, u32::MAX), (300, 3, u32::MAX), (37, 11, 4)].map(of).into()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
