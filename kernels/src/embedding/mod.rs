@@ -89,8 +89,9 @@ impl Reference for EmbeddingBwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
+        // The second and third are launches that ncu has counted.
         let of = |(tokens, vocab, padding)| Self::Params { tokens, vocab, padding, ..Default::default() };
-        [(1, 2, u32::MAX), (37, 11, u32::MAX), (300, 3, u32::MAX), (37, 11, 4)].map(of).into()
+        [(1, 2, 0), (37, 11, u32::MAX), (300, 3, u32::MAX)].map(of).into()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
