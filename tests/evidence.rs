@@ -256,7 +256,7 @@ fn what_is_no_evidence_is_refused() {
 /// Most bytes of a file that is committed.
 const MOST_BYTES: usize = 150_000;
 
-/// What is wrong with a directory of evidence: its page has a row for each file, of which the first is compared with
+/// Lists the faults of a directory of evidence: its page has a row for each file, of which the first is compared with
 /// all.
 fn wrong(directory: &Path) -> Vec<String> {
     let page = fs::read_to_string(directory.join("README.md")).unwrap();

@@ -1,4 +1,4 @@
-//! What a bundle is published with.
+//! Content that is published with a bundle.
 
 use precast_core::Arch;
 use precast_fatbins::{Bundle, Change, Lock, ManifestError};

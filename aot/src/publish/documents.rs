@@ -1,4 +1,4 @@
-//! What documents of bundles and of releases have in common: CycloneDX 1.6, and in-toto statements with SLSA v1.
+//! Documents of bundles and of releases share this: CycloneDX 1.6, and in-toto statements with SLSA v1.
 //!
 //! JSON by hand: `cyclonedx-bom` writes 1.5 at most, and brings an XML writer.
 

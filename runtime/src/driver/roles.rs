@@ -1,4 +1,4 @@
-//! What a GPU does, real or simulated.
+//! Roles of a GPU, real or simulated.
 
 use std::time::Instant;
 

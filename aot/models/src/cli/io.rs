@@ -1,4 +1,4 @@
-//! What commands read, write and print.
+//! Input and output of commands.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! How far an output is from its reference.
+//! Measures the distance of an output from its reference.
 
 use bytemuck::Pod;
 use half::bf16;
