@@ -11,9 +11,9 @@ use precast_plan::decoding::{BUCKETS, PREFILL, decode_phase};
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
     Adapters, ComparisonPlan, DecodeCheckPlan, DecodeRequest, Decoding, EvaluationPlan, Formats, GenerationPlan,
-    HiddenPlan, ModelConfig, Objective, Plan, PlanError, Precision, Recipe, Recompute, Resident, Sampling,
-    SequenceLength, Share, Slots, Staged, Student, Target, Teacher, Tensor, TopTokens, TrainingPlan, TrainingRequest,
-    build_keys, guard::GUARD, keys, staged::CERTIFY,
+    HiddenPlan, ModelConfig, Objective, Plan, PlanError, Precision, Recipe, Recompute, Resident, Sampling, Share,
+    Slots, Staged, Student, Target, Teacher, Tensor, TopTokens, TrainingPlan, TrainingRequest, build_keys,
+    guard::GUARD, keys, staged::CERTIFY,
 };
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Bound, Driver, DriverError, GraphId, KernelId, LoadError, Loading, Permit, Placement, Sealed};
@@ -124,11 +124,9 @@ fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -
         let buckets = BUCKETS.into_iter().filter(|rows| *rows <= most_rows);
         buckets.for_each(|rows| sealed.run(&decode_phase(rows)).unwrap());
     }
-    let has = |phase: &String| training.plan.phases.iter().any(|known| known.name == *phase);
-    let micros: Vec<String> = SequenceLength::ALL.map(|length| length.phase(MICRO)).into_iter().filter(has).collect();
-    for micro in micros.iter().cycle().take(micros.len().max(accum as usize)) {
+    for _ in 0..accum {
         zeros(&mut sealed, training.inputs.all);
-        sealed.run(micro).unwrap();
+        sealed.run(MICRO).unwrap();
     }
     if training.guard.is_some() {
         sealed.run(GUARD).unwrap();

@@ -5,7 +5,7 @@ use precast::device::session::Session;
 use precast::inputs::data::{Chunk, MicroBatch};
 use precast::run::samples_file::SampleLine;
 use precast_kernels::abi::step_metrics;
-use precast_plan::{Objective, SequenceLength};
+use precast_plan::Objective;
 
 use crate::golden::{Golden, Reference, cases, differences, largest, named_gradients};
 use crate::golden_steps::RESULT;
@@ -74,7 +74,7 @@ fn steps_and_gradients_of_drawn_tokens_are_those_of_float64() {
     }
 }
 
-/// A session in which steps train on rows as an on-policy run does: short ones in micro-batches of short ones.
+/// A session in which steps train on rows as an on-policy run does: end to end.
 struct Replay {
     session: Session,
     shape: (u32, u32),
@@ -95,29 +95,18 @@ impl Replay {
     /// Computes the gradients of a step; returns the mean of -log t over its tokens.
     fn gradients(&mut self, rows: &[Chunk]) -> f64 {
         let scale = 1.0 / rows.iter().map(Chunk::counted).sum::<usize>() as f32;
-        let all: Vec<&Chunk> = rows.iter().collect();
-        let teacher_nll = self.session.teacher_loss(&self.micro_batches(&all, SequenceLength::Whole), scale).unwrap();
-        let mut number = 0;
-        for length in SequenceLength::ALL {
-            let rows: Vec<&Chunk> = rows.iter().filter(|row| self.shortest(row) == length).collect();
-            for batch in self.micro_batches(&rows, length) {
-                self.session.micro_of((length, false), &batch, scale, number).unwrap();
-                number += 1;
-            }
+        let packed: Vec<MicroBatch> = self.micro_batches(rows);
+        let teacher_nll = self.session.teacher_loss(&packed, scale).unwrap();
+        for (number, batch) in packed.iter().enumerate() {
+            self.session.micro(batch, scale, number).unwrap();
         }
         f64::from(teacher_nll)
     }
 
-    /// The shortest length that a row fits into.
-    fn shortest(&self, row: &Chunk) -> SequenceLength {
-        let fits = |length: &SequenceLength| row.ids.len() <= length.shape(self.shape).1 as usize + 1;
-        SequenceLength::ALL.into_iter().rfind(fits).unwrap()
-    }
-
-    fn micro_batches(&self, rows: &[&Chunk], length: SequenceLength) -> Vec<MicroBatch> {
-        let (batch, seq_len) = length.shape(self.shape);
-        let shape = (batch as usize, seq_len as usize);
-        rows.chunks(shape.0).map(|rows| MicroBatch::of(rows.iter().copied(), shape)).collect()
+    /// Lays the rows out that full ones would leave room for: there are several micro-batches, each with padding.
+    fn micro_batches(&self, rows: &[Chunk]) -> Vec<MicroBatch> {
+        let shape = (self.shape.0 as usize, self.shape.1 as usize);
+        rows.chunks(shape.0).map(|rows| MicroBatch::packed(rows, shape)).collect()
     }
 }
 

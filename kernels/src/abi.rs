@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 1b38e4d821fffd92324b0468a8e55fbe5130cb6704e08a4b31723d8850470f61
-// Body: 5cad7cbe5c5e54b62add06ca0c6f09100f22d5b4eeb352fe44521903ecd58562
+// Headers: c4fc7bc317ec525cbc88efec0ec4246bc02c718c47ae741fa9dc4bf10ef9bfc0
+// Body: efbedcdc3b1af1a7b0f144ecb288d2cc0bc5b3e089c8aec378d3f7d4964cf057
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -106,16 +106,21 @@ parameters! {
 
 parameters! {
     /// Parameter block of `attention.fwd`.
+    /// Each token is one of a sequence, and sees no other. A launch of full sequences has so many operations; others
+    /// have fewer.
     pub struct attention_fwd_params, AttentionFwdArgs {
-        /// `[batch, seq_len, heads + 2 * kv_heads, d]` x, read: in each row all query heads, then keys, then values
-        operand qkv(Read => self.x, batch * seq_len * (heads + 2 * kv_heads) * d);
-        /// `[batch, seq_len, heads, d]` x, write
-        operand o(Write => self.x, batch * seq_len * heads * d);
-        /// `[batch, heads, seq_len]` f32, write: log-sum-exp of the scaled scores
-        operand lse(Write => Dtype::F32, batch * heads * seq_len);
-        /// sequences
-        scalar batch(u32);
-        /// tokens in each
+        /// `[tokens, heads + 2 * kv_heads, d]` x, read: in each row all query heads, then keys, then values
+        operand qkv(Read => self.x, tokens * (heads + 2 * kv_heads) * d);
+        /// `[count, 2]` u32, read, sequences(tokens, seq_len): place of the first token, and tokens; longest first
+        operand sequences(Read => Dtype::U32, count * 2, Content::Sequences(p.tokens, p.seq_len));
+        /// `[tokens, heads, d]` x, write
+        operand o(Write => self.x, tokens * heads * d);
+        /// `[heads, tokens]` f32, write: log-sum-exp of the scaled scores
+        operand lse(Write => Dtype::F32, heads * tokens);
+        scalar tokens(u32);
+        /// sequences at most; those behind the last have no tokens
+        scalar count(u32);
+        /// tokens of a sequence at most
         scalar seq_len(u32);
         /// query heads
         scalar heads(u32);
@@ -123,10 +128,10 @@ parameters! {
         scalar kv_heads(u32);
         /// factor of the scores
         scalar scale(f32);
-        internal reserved(u32);
     }
-    |self, p| [batch = p.batch, seq_len = p.seq_len, heads = p.heads, kv_heads = p.kv_heads, d = self.d] {
-        flops = 4 * d * (seq_len * (seq_len + 1) / 2) * batch * heads;
+    |self, p| [tokens = p.tokens, heads = p.heads, kv_heads = p.kv_heads, d = self.d, count = p.count, seq_len =
+    p.seq_len] {
+        flops = 4 * d * ((seq_len + 1) * tokens / 2) * heads;
     }
     /// Attends, and keeps the log-sum-exp of the scores.
     kernel AttentionFwd = "attention.fwd" { d: u32, x: Dtype };
@@ -135,21 +140,17 @@ parameters! {
 parameters! {
     /// Parameter block of `attention.delta`.
     pub struct attention_delta_params, AttentionDeltaArgs {
-        /// `[batch, seq_len, heads, d]` x, read
-        operand o(Read => self.x, batch * seq_len * heads * d);
-        /// `[batch, seq_len, heads, d]` x, read
-        operand d_o(Read => self.x, batch * seq_len * heads * d);
-        /// `[batch, heads, seq_len]` f32, write
-        operand delta(Write => Dtype::F32, batch * heads * seq_len);
-        /// sequences
-        scalar batch(u32);
-        /// tokens in each
-        scalar seq_len(u32);
+        /// `[tokens, heads, d]` x, read
+        operand o(Read => self.x, tokens * heads * d);
+        /// `[tokens, heads, d]` x, read
+        operand d_o(Read => self.x, tokens * heads * d);
+        /// `[heads, tokens]` f32, write
+        operand delta(Write => Dtype::F32, heads * tokens);
+        scalar tokens(u32);
         /// query heads
         scalar heads(u32);
-        internal reserved(u32);
     }
-    |self, p| [batch = p.batch, seq_len = p.seq_len, heads = p.heads, d = self.d] {}
+    |self, p| [tokens = p.tokens, heads = p.heads, d = self.d] {}
     /// Sums output times output gradient over each row.
     kernel AttentionDelta = "attention.delta" { d: u32, x: Dtype };
 }
@@ -158,19 +159,22 @@ parameters! {
     /// Parameter block of `attention.bwd`.
     /// Checks put `lse` above any score, so that probabilities stay below one as in a real backward pass.
     pub struct attention_bwd_params, AttentionBwdArgs {
-        /// `[batch, seq_len, heads + 2 * kv_heads, d]` x, read
-        operand qkv(Read => self.x, batch * seq_len * (heads + 2 * kv_heads) * d);
-        /// `[batch, seq_len, heads, d]` x, read
-        operand d_o(Read => self.x, batch * seq_len * heads * d);
-        /// `[batch, heads, seq_len]` f32, read, uniform(4.0, 6.0)
-        operand lse(Read => Dtype::F32, batch * heads * seq_len, Content::Uniform(4.0, 6.0));
-        /// `[batch, heads, seq_len]` f32, read: row sums of `o * d_o`
-        operand delta(Read => Dtype::F32, batch * heads * seq_len);
-        /// `[batch, seq_len, heads + 2 * kv_heads, d]` x, write: laid out as `qkv`
-        operand dqkv(Write => self.x, batch * seq_len * (heads + 2 * kv_heads) * d);
-        /// sequences
-        scalar batch(u32);
-        /// tokens in each
+        /// `[tokens, heads + 2 * kv_heads, d]` x, read
+        operand qkv(Read => self.x, tokens * (heads + 2 * kv_heads) * d);
+        /// `[count, 2]` u32, read, sequences(tokens, seq_len): place of the first token, and tokens; longest first
+        operand sequences(Read => Dtype::U32, count * 2, Content::Sequences(p.tokens, p.seq_len));
+        /// `[tokens, heads, d]` x, read
+        operand d_o(Read => self.x, tokens * heads * d);
+        /// `[heads, tokens]` f32, read, uniform(4.0, 6.0)
+        operand lse(Read => Dtype::F32, heads * tokens, Content::Uniform(4.0, 6.0));
+        /// `[heads, tokens]` f32, read: row sums of `o * d_o`
+        operand delta(Read => Dtype::F32, heads * tokens);
+        /// `[tokens, heads + 2 * kv_heads, d]` x, write: laid out as `qkv`
+        operand dqkv(Write => self.x, tokens * (heads + 2 * kv_heads) * d);
+        scalar tokens(u32);
+        /// sequences at most; those behind the last have no tokens
+        scalar count(u32);
+        /// tokens of a sequence at most
         scalar seq_len(u32);
         /// query heads
         scalar heads(u32);
@@ -178,10 +182,10 @@ parameters! {
         scalar kv_heads(u32);
         /// factor of the scores
         scalar scale(f32);
-        internal reserved(u32);
     }
-    |self, p| [batch = p.batch, seq_len = p.seq_len, heads = p.heads, kv_heads = p.kv_heads, d = self.d] {
-        flops = 10 * d * (seq_len * (seq_len + 1) / 2) * batch * heads;
+    |self, p| [tokens = p.tokens, heads = p.heads, kv_heads = p.kv_heads, d = self.d, count = p.count, seq_len =
+    p.seq_len] {
+        flops = 10 * d * ((seq_len + 1) * tokens / 2) * heads;
     }
     /// Computes the gradients of queries, keys and values.
     kernel AttentionBwd = "attention.bwd" { d: u32, x: Dtype };
@@ -959,12 +963,15 @@ parameters! {
         optional raw(Write if self.keep => self.x, tokens * (query_heads + key_heads) * d);
         /// `[2, d]` x, read: of queries, of keys
         operand gamma(Read => self.x, 2 * d);
+        /// `[tokens]` u32, read, ids(seq_len): of each token in its sequence
+        operand position(Read => Dtype::U32, tokens, Content::Ids(p.seq_len));
         /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
         operand cos(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
         /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
         operand sin(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
         scalar eps(f32);
         scalar tokens(u32);
+        /// positions that there are
         scalar seq_len(u32);
         scalar query_heads(u32);
         /// behind the query heads of a row
@@ -987,6 +994,8 @@ parameters! {
         operand raw(Read => self.x, tokens * (query_heads + key_heads) * d);
         /// `[2, d]` x, read: of queries, of keys
         operand gamma(Read => self.x, 2 * d);
+        /// `[tokens]` u32, read, ids(seq_len): of each token in its sequence
+        operand position(Read => Dtype::U32, tokens, Content::Ids(p.seq_len));
         /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
         operand cos(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
         /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
@@ -995,6 +1004,7 @@ parameters! {
         operand dgamma_partial(Write => Dtype::F32, tokens.div_ceil(rows) * 2 * d);
         scalar eps(f32);
         scalar tokens(u32);
+        /// positions that there are
         scalar seq_len(u32);
         scalar query_heads(u32);
         /// behind the query heads of a row
@@ -1012,33 +1022,6 @@ parameters! {
 }
 
 parameters! {
-    /// Parameter block of `qk_norm.at`.
-    pub struct qk_norm_at_params, QkNormAtArgs {
-        /// `[rows, row_heads, d]` x, update: query and key heads, in place; the rest is untouched
-        operand x(ReadWrite => self.x, rows * row_heads * d);
-        /// `[2, d]` x, read: of queries, of keys
-        operand gamma(Read => self.x, 2 * d);
-        /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
-        operand cos(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
-        /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
-        operand sin(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
-        /// `[rows]` u32, read, ids(seq_len)
-        operand position(Read => Dtype::U32, rows, Content::Ids(p.seq_len));
-        scalar eps(f32);
-        scalar rows(u32);
-        scalar seq_len(u32);
-        scalar query_heads(u32);
-        /// behind the query heads of a row
-        scalar key_heads(u32);
-        /// heads of a row, values' included
-        scalar row_heads(u32);
-    }
-    |self, p| [rows = p.rows, row_heads = p.row_heads, d = self.d, seq_len = p.seq_len] {}
-    /// Normalizes query and key heads of rows, and rotates them at positions of their own.
-    kernel QkNormAt = "qk_norm.at" { d: u32, x: Dtype };
-}
-
-parameters! {
     /// Parameter block of `qk_norm.dgrad`.
     pub struct qk_norm_dgrad_params, QkNormDgradArgs {
         /// `[tokens, row_heads, d]` x, update: gradient of the rotated heads, replaced by that of `raw`
@@ -1047,12 +1030,15 @@ parameters! {
         operand raw(Read => self.x, tokens * (query_heads + key_heads) * d);
         /// `[2, d]` x, read: of queries, of keys
         operand gamma(Read => self.x, 2 * d);
+        /// `[tokens]` u32, read, ids(seq_len): of each token in its sequence
+        operand position(Read => Dtype::U32, tokens, Content::Ids(p.seq_len));
         /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
         operand cos(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
         /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
         operand sin(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
         scalar eps(f32);
         scalar tokens(u32);
+        /// positions that there are
         scalar seq_len(u32);
         scalar query_heads(u32);
         /// behind the query heads of a row
@@ -1161,11 +1147,14 @@ parameters! {
     pub struct rope_params, RopeArgs {
         /// `[tokens, row_stride]` x, update: the first heads * d of a row; the rest is untouched
         operand x(ReadWrite => self.x, tokens * row_stride);
+        /// `[tokens]` u32, read, ids(seq_len): of each token in its sequence
+        operand position(Read => Dtype::U32, tokens, Content::Ids(p.seq_len));
         /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
         operand cos(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
         /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
         operand sin(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
         scalar tokens(u32);
+        /// positions that there are
         scalar seq_len(u32);
         /// query heads and key heads together: they are adjacent
         scalar heads(u32);
@@ -1177,29 +1166,6 @@ parameters! {
     kernel RopeFwd = "rope.fwd" { d: u32, x: Dtype };
     /// Rotates their gradients back.
     kernel RopeBwd = "rope.bwd" { d: u32, x: Dtype };
-}
-
-parameters! {
-    /// Parameter block of `rope.at`.
-    pub struct rope_at_params, RopeAtArgs {
-        /// `[rows, row_stride]` x, update: the first heads * d of a row; the rest is untouched
-        operand x(ReadWrite => self.x, rows * row_stride);
-        /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
-        operand cos(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
-        /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
-        operand sin(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
-        /// `[rows]` u32, read, ids(seq_len)
-        operand position(Read => Dtype::U32, rows, Content::Ids(p.seq_len));
-        scalar rows(u32);
-        scalar seq_len(u32);
-        /// query heads and key heads together: they are adjacent
-        scalar heads(u32);
-        /// elements of a row
-        scalar row_stride(u32);
-    }
-    |self, p| [rows = p.rows, row_stride = p.row_stride, seq_len = p.seq_len, d = self.d] {}
-    /// Rotates query and key heads of rows at positions of their own.
-    kernel RopeAt = "rope.at" { d: u32, x: Dtype };
 }
 
 parameters! {
@@ -1365,6 +1331,6 @@ operations! {
     ColumnSumPartial, Dequant, EmbeddingBwd, EmbeddingFwd, Fill, GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad,
     GradDistancePartial, GradNormFinish, GradNormPartial, HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics,
     HeadNll, HeadTopk, Int8Columns, Int8Quantize, KvStore, LoraDgradA, LoraDgradB, LoraFwdA, LoraFwdB, LoraWgrad,
-    QkNormAt, QkNormBwd, QkNormDgrad, QkNormFwd, RmsnormBwd, RmsnormDgrad, RmsnormFwd, RopeAt, RopeBwd, RopeFwd,
-    Sample, SampleAdvance, SampleScore, SampleTop, SwigluBwd, SwigluFwd
+    QkNormBwd, QkNormDgrad, QkNormFwd, RmsnormBwd, RmsnormDgrad, RmsnormFwd, RopeBwd, RopeFwd, Sample, SampleAdvance,
+    SampleScore, SampleTop, SwigluBwd, SwigluFwd
 }

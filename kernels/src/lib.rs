@@ -39,7 +39,7 @@ pub use precast_core::{
     Access, Addend, AnyKernel, Arch, Batch, BlasGemm, Block, Build, Content, Digest, Dtype, Fixed, Format, Geometry,
     Hasher, Kernel, Key, KeyError, KeyVariant, NotADigest, OPTIONS, Op, Operand, Reference, Registered, Registry,
     Source, TEGRA, TensorMap, Threads, Tolerance, Variant, arch, blas, bytes, card, check, digest, dtype, erased,
-    fields, format, kernel, key, operand, reference, tensor_map, tuned, variant,
+    fields, format, kernel, key, operand, positions, reference, sequences, tensor_map, tuned, variant,
 };
 
 /// Headers that kernels of these families share, beside those of `precast-core`.

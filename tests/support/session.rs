@@ -103,6 +103,7 @@ pub fn logits_adapted(model: &Path, adapter: Option<&Path>, ids: &[u32]) -> Vec<
     }
     write(plan.ids, bytemuck::cast_slice(ids));
     write(plan.targets, bytemuck::cast_slice(ids));
+    write(plan.sequences.all, bytemuck::cast_slice(&plan.sequences.words(&[seq_len])));
     sealed.run(evaluation::SCORE).expect("a forward pass");
     floats(&sealed.read(plan.plan.tensor("head.logits").expect("a buffer")).expect("a copy"))
 }

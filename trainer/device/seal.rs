@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 use precast_fatbins::Digest;
-use precast_plan::{Plan, Tensor, evaluation};
+use precast_plan::{Plan, Sequences, Tensor, evaluation};
 use precast_runtime::{CublasUse, Driver, DriverError, Loading, Placement, Sealed};
 
 use crate::base::notes::note;
@@ -12,6 +12,7 @@ use crate::device::fit::Fit;
 use crate::device::run_heading::Heading;
 use crate::device::watch::Watch;
 use crate::device::{self, DeviceError};
+use crate::inputs::data::MicroBatch;
 use crate::options::{Kernels, Patience};
 
 /// A sealed device, who watches it, and what was loaded there.
@@ -37,9 +38,15 @@ impl SealedDevice {
     ///
     /// # Errors
     /// [`DriverError`].
-    pub fn score(&mut self, inputs: [Tensor; 2], ids: &[u32], targets: &[u32]) -> Result<(), DriverError> {
-        self.sealed.write(inputs[0], bytemuck::cast_slice(ids))?;
-        self.sealed.write(inputs[1], bytemuck::cast_slice(targets))?;
+    pub fn score(
+        &mut self,
+        [ids, targets]: [Tensor; 2],
+        sequences: Sequences,
+        batch: &MicroBatch,
+    ) -> Result<(), DriverError> {
+        self.sealed.write(ids, bytemuck::cast_slice(&batch.ids))?;
+        self.sealed.write(targets, bytemuck::cast_slice(&batch.targets))?;
+        self.sealed.write(sequences.all, bytemuck::cast_slice(&sequences.words(&batch.lengths)))?;
         self.sealed.run(evaluation::SCORE)
     }
 }

@@ -257,6 +257,7 @@ impl RunConfig {
         let ArithmeticOptions { recompute, precision, gemm } = self.arithmetic;
         let OptimizerOptions { weight_decay, clip, .. } = self.optimizer;
         let objective = self.objective;
-        Recipe { batch, seq_len, precision, objective, weight_decay, clip, recompute, gemm }
+        let packed = self.on_policy.is_some();
+        Recipe { batch, seq_len, packed, precision, objective, weight_decay, clip, recompute, gemm }
     }
 }

@@ -40,7 +40,7 @@ pub fn compare(
     let Side::Reference { hidden } = plan.side else { unreachable!("a plan of the reference") };
     let mut states = Vec::with_capacity(batches.len());
     for (index, micro) in batches.iter().enumerate() {
-        sealed.score([plan.ids, plan.targets], &micro.ids, &micro.targets)?;
+        sealed.score([plan.ids, plan.targets], plan.sequences, &micro)?;
         states.push(sealed.read(hidden)?);
         progress(index + 1, all);
     }
@@ -51,7 +51,7 @@ pub fn compare(
     let mut tally = Tally::default();
     for (index, (micro, hidden)) in batches.iter().zip(&states).enumerate() {
         sealed.write(reference, hidden)?;
-        sealed.score([plan.ids, plan.targets], &micro.ids, &micro.targets)?;
+        sealed.score([plan.ids, plan.targets], plan.sequences, &micro)?;
         tally.add(&micro.targets, &read_columns(&mut sealed, compared)?);
         progress(batches.len() + index + 1, all);
     }

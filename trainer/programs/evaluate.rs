@@ -50,7 +50,7 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
     let (mut total, mut tokens) = (0.0f64, 0u64);
     let all = chunks.len().div_ceil(batch as usize);
     for (index, micro) in batches(chunks, batch, longest).enumerate() {
-        sealed.score([plan.ids, plan.targets], &micro.ids, &micro.targets)?;
+        sealed.score([plan.ids, plan.targets], plan.sequences, &micro)?;
         let nll: Vec<f32> = bytemuck::pod_collect_to_vec(&sealed.read(plan.nll)?);
         total += nll.iter().map(|nll| f64::from(*nll)).sum::<f64>();
         tokens += u64::from(micro.counted);

@@ -92,7 +92,7 @@ pub fn distance(
     let all = dataset.chunks.len().div_ceil(batch as usize);
     for (index, micro) in batches(&dataset.chunks, batch, seq_len).enumerate() {
         sealed.write(reference, &hidden.of_batch(&micro)?[0])?;
-        sealed.score([plan.ids, plan.targets], &micro.ids, &micro.targets)?;
+        sealed.score([plan.ids, plan.targets], plan.sequences, &micro)?;
         tally.add(&micro.targets, &read_columns(&mut sealed, compared)?);
         progress(index + 1, all);
     }

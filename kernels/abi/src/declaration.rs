@@ -263,13 +263,14 @@ impl Operand {
 }
 
 /// Contents of checked launches, each with its arguments.
-const CONTENTS: [(&str, &[Argument]); 14] = [
+const CONTENTS: [(&str, &[Argument]); 15] = [
     ("zeros", &[]),
     ("few", &[]),
     ("normal", &[Argument::Float]),
     ("uniform", &[Argument::Float, Argument::Float]),
     ("ids", &[Argument::Other]),
     ("targets", &[Argument::Other]),
+    ("sequences", &[Argument::Other, Argument::Other]),
     ("slots", &[Argument::Other]),
     ("sorted_ids", &[Argument::Other]),
     ("positions_of", &[Argument::Other]),

@@ -111,6 +111,12 @@ __device__ __forceinline__ uint32_t shuffle_xor(uint32_t value, uint32_t lane_ma
 __device__ __forceinline__ uint32_t broadcast(uint32_t value) { return __shfl_sync(0xffffffffu, value, 0); }
 // Whether it holds in any lane of the warp.
 __device__ __forceinline__ bool any_lane(bool value) { return __any_sync(0xffffffffu, value); }
+// The number of lanes in which it holds.
+__device__ __forceinline__ uint32_t count_lanes(bool value) { return __popc(__ballot_sync(0xffffffffu, value)); }
+// The value of a lane.
+__device__ __forceinline__ uint32_t shuffle(uint32_t value, uint32_t lane) {
+    return __shfl_sync(0xffffffffu, value, lane);
+}
 
 // Sum and maximum over aligned groups of `width` lanes; every lane gets the result. Butterfly shuffles: the order of the
 // additions is fixed.

@@ -48,6 +48,8 @@ pub enum Content {
     Targets(u32),
     /// Slots below a bound, each once, about one in four of them `u32::MAX`, which is none.
     Slots(u32),
+    /// Sequences that take so many places end to end, of at most so many tokens: [`sequences`](crate::sequences()).
+    Sequences(u32, u32),
     /// Token ids below a bound, ascending, with runs.
     SortedIds(u32),
     /// A permutation that ascends within each run of the operand named.

@@ -15,6 +15,7 @@ use crate::model::{Model, Resident};
 use crate::ops::Ops;
 use crate::parameters::Parameter;
 use crate::recipe::{PlanError, Precision};
+use crate::sequences::{Sequences, Shape};
 use crate::training::Student;
 use crate::weights::AdapterWeights;
 use precast_core::plan::{Builder, Tensor};
@@ -39,6 +40,7 @@ pub struct ComparisonBuffers {
     /// Its adapters, if any.
     pub adapters: Option<AdapterWeights>,
     pub ids: Tensor,
+    pub sequences: Sequences,
     /// The next token of each position, or `MASKED_TOKEN`.
     pub targets: Tensor,
     pub side: Side,
@@ -107,6 +109,7 @@ impl Lowered<ComparisonBuffers> {
         let (weights, adapters) = evaluation::frozen(&mut b, model, dtype)?;
         let ids = b.persistent("ids", category::INPUTS, Dtype::U32, tokens);
         let targets = b.persistent("targets", category::INPUTS, Dtype::U32, tokens);
+        let sequences = Sequences::declare(&mut b, Shape::packed(batch, seq_len));
         let mut resident = Resident::new(&mut b, "model", config, weights, seq_len);
         let (head, hidden) = match against {
             Against::Nothing => (None, None),
@@ -116,7 +119,7 @@ impl Lowered<ComparisonBuffers> {
                 (Some(Box::new(head)), Some(teacher.hidden))
             }
         };
-        let ops = &mut Ops::new(&mut b, (batch, seq_len), dtype, None);
+        let ops = &mut Ops::new(&mut b, batch * seq_len, dtype, None).of(sequences);
         if formats.is_int8() {
             resident.staged = Model { name: "model", config, resident: &resident }.quantize(ops, None).0;
         }
@@ -137,6 +140,6 @@ impl Lowered<ComparisonBuffers> {
                 Side::Other { reference, head, compared }
             }
         };
-        Self::finish(b, ComparisonBuffers { model: resident, adapters, ids, targets, side })
+        Self::finish(b, ComparisonBuffers { model: resident, adapters, ids, sequences, targets, side })
     }
 }

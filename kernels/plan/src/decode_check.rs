@@ -13,6 +13,7 @@ use crate::lowered::Lowered;
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
 use crate::recipe::{PlanError, Precision};
+use crate::sequences::{Sequences, Shape};
 use crate::training::Student;
 use crate::weights::AdapterWeights;
 use precast_core::plan::{Builder, Category, Lifetime, Tensor};
@@ -31,6 +32,8 @@ pub struct DecodeCheckBuffers {
     pub slots: Slots,
     /// Tokens of all sequences, `[slots, seq_len]`: in slots, as decoding has them.
     pub sequences: Tensor,
+    /// Where they lie, which the host sends once.
+    pub whole: Sequences,
     /// Logits of all tokens, `[slots, seq_len, vocab]`.
     pub expected: Tensor,
     /// Token of each row.
@@ -59,10 +62,11 @@ impl Lowered<DecodeCheckBuffers> {
         let [in_slots, positions] = ["slots", "positions"].map(|name| words(name, most_rows.into()));
         let rows = DecodeRows { slots: in_slots, positions, seq_len: slots.seq_len };
         let counts = BitCounts { compared: words("compared", tokens), differing: words("differing", tokens) };
+        let whole = Sequences::declare(&mut b, Shape::full(slots.count, slots.seq_len));
         let expected = b.persistent("expected", Category::ACTIVATIONS, dtype, logits);
         let mut resident = Resident::new(&mut b, "model", config, weights, slots.seq_len);
         let caches = cache::pool(&mut b, config, slots, (dtype, Lifetime::Persistent));
-        let ops = &mut Ops::new(&mut b, (slots.count, slots.seq_len), dtype, None);
+        let ops = &mut Ops::new(&mut b, slots.count * slots.seq_len, dtype, None).of(whole);
         if formats.is_int8() {
             resident.staged = Model { name: "model", config, resident: &resident }.quantize(ops, None).0;
         }
@@ -71,9 +75,12 @@ impl Lowered<DecodeCheckBuffers> {
         ops.scope("head");
         head::keep_logits(ops, last, expected);
         resident.caches = caches;
-        let ops = &mut Ops::new(&mut b, (most_rows, 1), dtype, None);
+        let ops = &mut Ops::new(&mut b, most_rows, dtype, None);
         let model = Model { name: "model", config, resident: &resident };
         phases(ops, &model, (ids, rows), |ops, logits, _| ops.compare_bits("compare", logits, expected, counts));
-        Self::finish(b, DecodeCheckBuffers { model: resident, adapters, slots, sequences, expected, ids, rows, counts })
+        Self::finish(
+            b,
+            DecodeCheckBuffers { model: resident, adapters, slots, sequences, whole, expected, ids, rows, counts },
+        )
     }
 }

@@ -113,7 +113,6 @@ pub(crate) fn phases(
     model.fill_cache(ops, ids);
     for bucket in BUCKETS.into_iter().filter(|bucket| u64::from(*bucket) <= ids.elems) {
         ops.phase(&decode_phase(bucket));
-        ops.batch = bucket;
         ops.decode(rows.first(bucket.into()));
         let ids = ids.slice(0, bucket.into());
         let last = model.forward(ops, ids);

@@ -13,6 +13,7 @@ use crate::lowered::Lowered;
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
 use crate::recipe::{PlanError, Precision, check_tokens};
+use crate::sequences::{Sequences, Shape};
 use crate::training::Student;
 use crate::weights::{AdapterWeights, Passes, Weights};
 use precast_core::plan::{Builder, Tensor};
@@ -38,6 +39,7 @@ pub struct EvaluationBuffers {
     /// Its adapters, if any.
     pub adapters: Option<AdapterWeights>,
     pub ids: Tensor,
+    pub sequences: Sequences,
     /// The next token of each position, or `MASKED_TOKEN`.
     pub targets: Tensor,
     /// Negative log likelihood of each target, nats; 0 where masked.
@@ -124,10 +126,11 @@ impl Lowered<EvaluationBuffers> {
         let (weights, adapters) = frozen(&mut b, model, dtype)?;
         let ids = b.persistent("ids", category::INPUTS, Dtype::U32, tokens);
         let targets = b.persistent("targets", category::INPUTS, Dtype::U32, tokens);
+        let sequences = Sequences::declare(&mut b, Shape::packed(batch, seq_len));
         let nll = b.persistent("nll", category::INPUTS, Dtype::F32, tokens);
         let mut resident = Resident::new(&mut b, "model", config, weights, seq_len);
         let workspaces = (gemm == Gemm::Cublas).then(|| Workspaces::new(&mut b));
-        let ops = &mut Ops::new(&mut b, (batch, seq_len), dtype, workspaces);
+        let ops = &mut Ops::new(&mut b, batch * seq_len, dtype, workspaces).of(sequences);
         if formats.is_int8() {
             resident.staged = Model { name: "model", config, resident: &resident }.quantize(ops, None).0;
         }
@@ -135,6 +138,6 @@ impl Lowered<EvaluationBuffers> {
         let last = Model { name: "model", config, resident: &resident }.forward(ops, ids);
         ops.scope("head");
         head::score(ops, last, targets, nll);
-        Self::finish(b, EvaluationBuffers { model: resident, adapters, ids, targets, nll })
+        Self::finish(b, EvaluationBuffers { model: resident, adapters, ids, sequences, targets, nll })
     }
 }

@@ -54,7 +54,7 @@ impl Lowered<GenerationBuffers> {
         let decoding = Decoding::declare(&mut b, request, Lifetime::Persistent);
         let mut resident = Resident::new(&mut b, "model", config, weights, slots.seq_len);
         resident.caches = cache::pool(&mut b, config, slots, (dtype, Lifetime::Persistent));
-        let ops = &mut Ops::new(&mut b, (decoding.most_rows, 1), dtype, None);
+        let ops = &mut Ops::new(&mut b, decoding.most_rows, dtype, None);
         if formats.is_int8() {
             resident.staged = Model { name: "model", config, resident: &resident }.quantize(ops, None).0;
         }

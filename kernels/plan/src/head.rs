@@ -74,7 +74,7 @@ pub(crate) fn losses(
     teacher: Option<Teaching<'_>>,
     (targets, out): (Tensor, Outputs),
 ) -> Tensor {
-    let (vocab, tokens) = (student.linear.n, ops.tokens());
+    let (vocab, tokens) = (student.linear.n, ops.tokens);
     let chunk = chunk_tokens(tokens, vocab, ops.x);
     let student_logits = ops.logits_buffer("student_logits", chunk, vocab);
     let teacher = objective.has_teacher().then(|| teacher.expect("a run that learns from a teacher has one"));
@@ -136,7 +136,7 @@ pub(crate) fn teacher_losses(
     vocab: u32,
     (targets, metrics): (Tensor, Tensor),
 ) {
-    let tokens = ops.tokens();
+    let tokens = ops.tokens;
     let chunk = chunk_tokens(tokens, vocab, ops.x);
     let [first_logits, second_logits] = ["logits", "logits_again"].map(|name| ops.logits_buffer(name, chunk, vocab));
     let [kd, ce] = ["kd", "ce"].map(|name| ops.statistics(name, tokens.into()));
@@ -159,7 +159,7 @@ pub(crate) fn teacher_losses(
 /// Lowers the most likely tokens of hidden states: their ids, `[tokens, keep]`, and their log-probabilities, `[tokens,
 /// keep + 1]`.
 pub(crate) fn top(ops: &mut Ops<'_>, head: Head<'_>, top: TopTokens) -> [Tensor; 2] {
-    let (tokens, TopTokens { vocab, keep, .. }) = (ops.tokens(), top);
+    let (tokens, TopTokens { vocab, keep, .. }) = (ops.tokens, top);
     let chunk = chunk_tokens(tokens, vocab, ops.x);
     let of_rows = |width: u32| u64::from(tokens) * u64::from(width);
     let (ids, log_probs) = (ops.words("ids", of_rows(keep)), ops.statistics("log_probs", of_rows(keep + 1)));
@@ -182,7 +182,7 @@ pub(crate) fn compare(
     vocab: u32,
     targets: Tensor,
 ) -> TokenComparison<Tensor> {
-    let tokens = ops.tokens();
+    let tokens = ops.tokens;
     let chunk = chunk_tokens(tokens, vocab, ops.x);
     let to = TokenComparison::NAMES.map(|name| ops.column(name));
     let [reference_logits, logits] = ["reference_logits", "logits"].map(|name| ops.logits_buffer(name, chunk, vocab));
@@ -211,7 +211,7 @@ pub(crate) fn compare(
 
 /// Lowers the logits of all tokens, `[tokens, vocab]`.
 pub(crate) fn logits(ops: &mut Ops<'_>, head: Head<'_>) -> Tensor {
-    let (tokens, vocab) = (ops.tokens(), head.linear.n);
+    let (tokens, vocab) = (ops.tokens, head.linear.n);
     let logits = ops.logits_buffer("logits", tokens, vocab);
     let linear = ops.dense("logits", head.linear, vocab);
     ops.logits("logits", head.hidden, &linear, logits, vocab);
@@ -220,7 +220,7 @@ pub(crate) fn logits(ops: &mut Ops<'_>, head: Head<'_>) -> Tensor {
 
 /// Lowers the logits of all tokens into a buffer that keeps them.
 pub(crate) fn keep_logits(ops: &mut Ops<'_>, head: Head<'_>, kept: Tensor) {
-    let (tokens, vocab) = (ops.tokens(), head.linear.n);
+    let (tokens, vocab) = (ops.tokens, head.linear.n);
     let linear = ops.dense("logits", head.linear, vocab);
     for (index, first, count) in chunks(tokens, chunk_tokens(tokens, vocab, ops.x)) {
         let hidden = rows(head.hidden, linear.k, first, count);
@@ -230,7 +230,7 @@ pub(crate) fn keep_logits(ops: &mut Ops<'_>, head: Head<'_>, kept: Tensor) {
 
 /// Lowers negative log likelihoods of the targets into `nll`.
 pub(crate) fn score(ops: &mut Ops<'_>, head: Head<'_>, targets: Tensor, nll: Tensor) {
-    let (tokens, vocab) = (ops.tokens(), head.linear.n);
+    let (tokens, vocab) = (ops.tokens, head.linear.n);
     let chunk = chunk_tokens(tokens, vocab, ops.x);
     let buffer = ops.logits_buffer("logits", chunk, vocab);
     let linear = ops.dense("logits", head.linear, vocab);

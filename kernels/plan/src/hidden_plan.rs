@@ -13,6 +13,7 @@ use crate::model::{Model, Resident};
 use crate::ops::Ops;
 use crate::predictions::TopTokens;
 use crate::recipe::{PlanError, Precision};
+use crate::sequences::{Sequences, Shape};
 use crate::weights::{Passes, Weights};
 
 /// Returns the shape of a model of whose head nothing is launched: where it has weights of its own, they stay away.
@@ -41,6 +42,7 @@ pub struct HiddenBuffers {
     pub model: Resident,
     /// Token ids, `[batch, seq_len]`, sent before each run of the phase.
     pub ids: Tensor,
+    pub sequences: Sequences,
     /// The head, if most likely tokens are asked for: a matrix of its own, also where the model has it as its
     /// embedding.
     pub head: Option<HeadWeights>,
@@ -74,12 +76,13 @@ impl Lowered<HiddenBuffers> {
         let category = category::TEACHER_WEIGHTS;
         let weights = Weights::frozen(&mut b, "model", category, config, (formats, dtype), Passes::Forward);
         let ids = b.persistent("ids", category::INPUTS, Dtype::U32, u64::from(batch * seq_len));
+        let sequences = Sequences::declare(&mut b, Shape::packed(batch, seq_len));
         let model = Resident::new(&mut b, "model", config, weights, seq_len);
         let head = top.map(|_| HeadWeights::declare(&mut b, "head", whole, dtype));
-        let ops = &mut Ops::new(&mut b, (batch, seq_len), dtype, None);
+        let ops = &mut Ops::new(&mut b, batch * seq_len, dtype, None).of(sequences);
         ops.phase(Self::HIDDEN);
         let last = Model { name: "model", config, resident: &model }.forward(ops, ids);
         let results = results(ops, last.hidden, head.as_ref().zip(top));
-        Self::finish(b, HiddenBuffers { model, ids, head, results })
+        Self::finish(b, HiddenBuffers { model, ids, sequences, head, results })
     }
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::config::ModelConfig;
 use crate::gemm::Gemm;
 use crate::objective::Objective;
+use crate::sequences::Shape;
 use crate::share::ShareError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -101,10 +102,12 @@ impl FromStr for Recompute {
 /// Inputs of a training plan besides the models.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recipe {
-    /// Sequences in a micro-batch.
+    /// Sequences in a micro-batch, if they are full.
     pub batch: u32,
-    /// Tokens in a sequence.
+    /// Tokens in a sequence, at most.
     pub seq_len: u32,
+    /// True if rows of any length lie end to end in as many places.
+    pub packed: bool,
     pub precision: Precision,
     /// Loss to minimize.
     pub objective: Objective,
@@ -131,6 +134,7 @@ impl Recipe {
     pub const PLAIN: Self = Self {
         batch: 1,
         seq_len: 1,
+        packed: false,
         precision: Precision::Fp32,
         objective: Objective::CrossEntropy,
         weight_decay: 0.0,
@@ -163,6 +167,12 @@ impl Recipe {
 
     pub fn tokens(&self) -> u32 {
         self.batch * self.seq_len
+    }
+
+    /// Shape of a micro-batch.
+    pub fn shape(&self) -> Shape {
+        let shape = if self.packed { Shape::packed } else { Shape::full };
+        shape(self.batch, self.seq_len)
     }
 }
 

@@ -19,6 +19,7 @@ use crate::ops::{Heads, Ops};
 use crate::parameters::{ALIGN, Parameter};
 use crate::predictions::TopTokens;
 use crate::recipe::{PlanError, Precision};
+use crate::sequences::{Sequences, Shape};
 use crate::weights::{Passes, Role, Weight, Weights};
 
 /// A plan for the last hidden states of batches of sequences, which pass through a layer before the next layer's
@@ -38,6 +39,8 @@ pub type SweepPlan = Lowered<SweepBuffers>;
 pub struct SweepBuffers {
     /// Token ids of each batch of a block, `[batch, seq_len]`, sent first.
     pub ids: Vec<Tensor>,
+    /// Where the sequences of a batch lie: all are full.
+    pub sequences: Sequences,
     /// Residual streams of a block in each place, one place or two. Blocks are embedded and normalized in the first.
     pub places: Vec<Tensor>,
     /// Embedding table, `[vocab, hidden]`, sent before [`SweepPlan::EMBED`].
@@ -130,13 +133,14 @@ impl Lowered<SweepBuffers> {
         };
         let (first, second) = (place("model.first"), place("model.second"));
         let (_, ids) = each(&mut b, ("ids", category::INPUTS), Dtype::U32, (batches, tokens));
+        let sequences = Sequences::declare(&mut b, Shape::full(batch, seq_len));
         let mut place = |name: &&str| each(&mut b, (name, category::STREAMS), dtype, (batches, tokens * hidden));
         let (places, streams): (Vec<Tensor>, Vec<Vec<Tensor>>) =
             ["streams", "streams.second"][..places].iter().map(&mut place).unzip();
         let first = Resident::new(&mut b, "model", &one, first, seq_len);
         let head = top.map(|_| HeadWeights::declare(&mut b, "head", config, dtype));
         let staged = staged(&mut b, &first.weights, (config.layers, formats));
-        let ops = &mut Ops::new(&mut b, (batch, seq_len), dtype, None);
+        let ops = &mut Ops::new(&mut b, batch * seq_len, dtype, None).of(sequences);
 
         ops.phase(Self::EMBED);
         ops.scope("model");
@@ -179,7 +183,18 @@ impl Lowered<SweepBuffers> {
         let formats = formats.clone();
         Self::finish(
             b,
-            SweepBuffers { ids, places, embedding: (parameter, tensor), first, second, formats, staged, head, results },
+            SweepBuffers {
+                ids,
+                sequences,
+                places,
+                embedding: (parameter, tensor),
+                first,
+                second,
+                formats,
+                staged,
+                head,
+                results,
+            },
         )
     }
 

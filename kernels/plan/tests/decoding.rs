@@ -41,18 +41,15 @@ fn a_stage_adds_phases_and_moves_no_other_buffer() {
     assert_eq!(MemoryTable::of(&alone.plan).shared, []);
 }
 
-/// All lengths compute as many tokens, by a step's kernels, and shorter ones take no memory beyond the longest's but
-/// for attention's.
+/// Rows of any length are micro-batches by a step's kernels, and take no memory beyond full ones but for their list.
 #[test]
-fn shorter_sequences_are_micro_batches_of_as_many_tokens() {
+fn packed_rows_take_a_steps_kernels_and_memory() {
     let [_, both, training] = plans(Arch::Sm90a);
     let whole = keys_of(&training.plan, MICRO);
     assert!(whole.iter().any(|key| key.starts_with("sample.score")), "{whole:?}");
-    for length in [SequenceLength::Half, SequenceLength::Quarter] {
-        assert_eq!(keys_of(&training.plan, &length.phase(MICRO)), whole, "{length:?}");
-    }
+    let packed = Recipe { packed: true, ..STEP };
+    assert_eq!((packed.tokens(), packed.shape().seq_len), (STEP.tokens(), STEP.seq_len));
+    assert!(packed.shape().sequences > STEP.shape().sequences);
     let [alone, all] = [&both, &training].map(|training| training.plan.arena_bytes);
     assert!(all * 100 <= alone * 101, "{} against {}", human_bytes(all), human_bytes(alone));
-    let odd = Recipe { seq_len: 6, ..STEP };
-    assert_eq!(SequenceLength::of(&odd).collect::<Vec<_>>(), [SequenceLength::Whole, SequenceLength::Half]);
 }

@@ -158,25 +158,6 @@ fn the_last_micro_batch_takes_hardly_more_memory_than_others() {
     }
 }
 
-/// Ranks may complete sequences of other lengths in one step.
-#[test]
-fn micro_batches_of_all_lengths_exchange_alike() {
-    let config = model();
-    for precision in Precision::ALL {
-        let recipe = Recipe { precision, ..distillation() };
-        let request = TrainingRequest::new(&config, &recipe, Arch::Sm90a).taught_by(Some(&config));
-        let share = Share { replicas: 2, ranks: 2, rank: 1 };
-        let plan = TrainingPlan::new(TrainingRequest { share, on_policy: true, ..request }).unwrap().plan;
-        let [first, others @ ..] = SequenceLength::ALL.map(|length| {
-            let nodes = &plan.phase(&length.phase(LAST)).nodes;
-            let sent = |exchange: &Exchange| exchange.sends.iter().map(|(to, tensor)| (*to, tensor.bytes())).collect();
-            let exchanges = nodes.iter().filter_map(|node| Some((node.label.clone(), sent(exchange(node)?))));
-            exchanges.collect::<Vec<(String, Vec<(u32, u64)>)>>()
-        });
-        assert!(first.len() > 8 && others.iter().all(|other| *other == first));
-    }
-}
-
 #[test]
 fn what_one_sends_another_takes() {
     each([(2, 2), (3, 3), (8, 4)], |_, plans| {

@@ -74,6 +74,7 @@ template <typename T> SIMT_INLINE T __shfl_sync(uint32_t mask, T value, uint32_t
     return __builtin_bit_cast(T, simt_shuffle(mask, __builtin_bit_cast(uint32_t, value), lane));
 }
 SIMT_INLINE uint32_t __ballot_sync(uint32_t mask, bool value) { return simt_ballot(mask, value); }
+SIMT_INLINE uint32_t __popc(uint32_t bits) { return __builtin_popcount(bits); }
 SIMT_INLINE bool __any_sync(uint32_t mask, bool value) { return simt_ballot(mask, value) != 0; }
 SIMT_INLINE bool __all_sync(uint32_t mask, bool value) { return simt_ballot(mask, value) == mask; }
 

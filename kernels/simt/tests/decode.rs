@@ -91,7 +91,8 @@ fn gathered(tokens: &[Option<u32>], from: &Buffer, columns: u32, heads: u32, byt
 fn decodes(d: u32, x: Dtype, arch: Arch) {
     let bytes = d as usize * x.bytes() as usize;
     let (heads, kv_heads, seq_len, scale) = (HEADS, KV_HEADS, SEQ_LEN, 0.8 / (d as f32).sqrt());
-    let forward = attention_fwd_params { batch: BATCH, seq_len, heads, kv_heads, scale, ..Default::default() };
+    let (tokens, count) = (BATCH * SEQ_LEN, BATCH);
+    let forward = attention_fwd_params { tokens, count, seq_len, heads, kv_heads, scale, ..Default::default() };
     let forward = launch(&format!("attention.fwd{{d={d},x={x}}}"), arch, &forward, &[], &["qkv", "o"]);
     let pools = stored(d, x, arch, &forward[0]);
 

@@ -19,6 +19,7 @@ mod mistakes;
 mod planted;
 mod program;
 mod rows;
+mod sequences;
 mod skipped;
 mod softcap;
 mod wrong;

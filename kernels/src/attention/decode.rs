@@ -60,6 +60,7 @@ macro_rules! decode_source {
                 ("attention.h", include_str!("attention.h")),
                 ("attention_decode.h", include_str!("attention_decode.h")),
                 ("attention/decode.cuh", include_str!("decode.cuh")),
+                ("attention/sequences.cuh", include_str!("sequences.cuh")),
                 ("kv.h", include_str!("../kv/kv.h")),
                 ("kv/pool.cuh", include_str!("../kv/pool.cuh")),
                 $((concat!("attention/", $header), include_str!($header)),)*

@@ -9,9 +9,9 @@ enum : uint32_t {
 };
 
 KERNEL(attention_delta_params) {
-    const uint32_t row = (blockIdx.x * VARIANT_THREADS + threadIdx.x) / ROW_LANES; // (batch, position, head)
+    const uint32_t row = (blockIdx.x * VARIANT_THREADS + threadIdx.x) / ROW_LANES; // (token, head)
     const uint32_t first = threadIdx.x % ROW_LANES * 8;
-    const bool valid = row < p.batch * p.seq_len * p.heads;
+    const bool valid = row < p.tokens * p.heads;
     float sum = 0.0f;
     if (valid && first < KEY_D) {
         const KEY_X* o = (const KEY_X*)p.o + uint64_t(row) * KEY_D + first;
@@ -22,6 +22,5 @@ KERNEL(attention_delta_params) {
     }
     sum = group_sum<ROW_LANES>(sum);
     const uint32_t head = row % p.heads, token = row / p.heads;
-    const uint32_t batch = token / p.seq_len, position = token % p.seq_len;
-    if (valid && first == 0) ((float*)p.delta)[(uint64_t(batch) * p.heads + head) * p.seq_len + position] = sum;
+    if (valid && first == 0) ((float*)p.delta)[uint64_t(head) * p.tokens + token] = sum;
 }

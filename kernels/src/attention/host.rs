@@ -17,17 +17,37 @@ const TILE: usize = 64;
 /// Layout of one head's vectors in a packed buffer.
 #[derive(Clone, Copy)]
 struct Layout {
-    seq_len: usize,
     d: usize,
-    /// Elements between consecutive positions.
+    /// Elements between consecutive tokens.
     stride: usize,
 }
 
 impl Layout {
-    /// Returns positions `first..first + count` of the head at column `column` of batch row `batch`.
-    fn rows(self, data: &[f32], batch: usize, column: usize, first: usize, count: usize) -> Matrix<'_> {
-        let start = (batch * self.seq_len + first) * self.stride + column * self.d;
-        Matrix::rows(&data[start..], count, self.d, self.stride)
+    /// Returns tokens `first..first + count` of the head at column `column`.
+    fn rows(self, data: &[f32], column: usize, first: usize, count: usize) -> Matrix<'_> {
+        Matrix::rows(&data[first * self.stride + column * self.d..], count, self.d, self.stride)
+    }
+}
+
+/// A sequence: the place of its first token, and its tokens.
+#[derive(Clone, Copy)]
+struct Sequence {
+    first: usize,
+    tokens: usize,
+}
+
+/// Returns the sequences of a launch that have tokens.
+fn sequences(views: &mut Views<'_>) -> Vec<Sequence> {
+    let all = views.read::<u32>("sequences").chunks_exact(2);
+    let all = all.map(|pair| Sequence { first: pair[0] as usize, tokens: pair[1] as usize });
+    all.filter(|sequence| sequence.tokens > 0).collect()
+}
+
+/// Calls `put` with the token, of each of these sequences, and its row in what was computed of each of `parts` of it.
+fn scatter<T>(sequences: &[Sequence], parts: usize, results: &[T], mut put: impl FnMut(usize, usize, usize, &T)) {
+    for (index, result) in results.iter().enumerate() {
+        let Sequence { first, tokens } = sequences[index / parts];
+        (0..tokens).for_each(|position| put(first + position, position, index % parts, result));
     }
 }
 
@@ -93,39 +113,37 @@ impl Tile {
 }
 
 pub(super) fn fwd(key: AttentionFwd, p: &attention_fwd_params, views: &mut Views<'_>) {
-    let (seq_len, d) = (p.seq_len as usize, key.d as usize);
+    let (tokens, d) = (p.tokens as usize, key.d as usize);
     let (heads, kv_heads) = (p.heads as usize, p.kv_heads as usize);
-    let packed = Layout { seq_len, d, stride: (heads + 2 * kv_heads) * d };
+    let packed = Layout { d, stride: (heads + 2 * kv_heads) * d };
+    let sequences = sequences(views);
     let qkv = views.load("qkv");
     let lse = views.write::<f32>("lse");
     let mut o = views.store("o");
 
-    // Heads interleave within a row of o, so each head writes its own copy first.
-    let outputs: Vec<Vec<f32>> = lse
-        .par_chunks_mut(seq_len)
-        .enumerate()
-        .map(|(index, lse)| {
-            let (batch, head) = (index / heads, index % heads);
+    // Heads interleave within a row of o, so each head of a sequence writes its own copy first.
+    let attended: Vec<(Vec<f32>, Vec<f32>)> = (0..sequences.len() * heads)
+        .into_par_iter()
+        .map(|index| {
+            let (Sequence { first: start, tokens }, head) = (sequences[index / heads], index % heads);
             let kv_head = head / (heads / kv_heads);
-            let mut out = vec![0.0; seq_len * d];
-            for first in (0..seq_len).step_by(TILE) {
-                let rows = TILE.min(seq_len - first);
+            let (mut out, mut lse) = (vec![0.0; tokens * d], vec![0.0; tokens]);
+            for first in (0..tokens).step_by(TILE) {
+                let rows = TILE.min(tokens - first);
                 let keys = first + rows;
-                let q = packed.rows(&qkv, batch, head, first, rows);
-                let k = packed.rows(&qkv, batch, heads + kv_head, 0, keys);
-                let v = packed.rows(&qkv, batch, heads + kv_heads + kv_head, 0, keys);
+                let q = packed.rows(&qkv, head, start + first, rows);
+                let k = packed.rows(&qkv, heads + kv_head, start, keys);
+                let v = packed.rows(&qkv, heads + kv_heads + kv_head, start, keys);
                 let tile = Tile { x: key.x, scale: p.scale, rows, keys, d };
                 let out = &mut out[first * d..][..rows * d];
                 tile.attend(q, k, v, |row| first + row + 1, out, |row, log_sum_exp| lse[first + row] = log_sum_exp);
             }
-            out
+            (out, lse)
         })
         .collect();
-    o.par_chunks_mut(heads * d).enumerate().for_each(|(token, row)| {
-        let (batch, position) = (token / seq_len, token % seq_len);
-        for (head, slot) in row.chunks_mut(d).enumerate() {
-            slot.copy_from_slice(&outputs[batch * heads + head][position * d..][..d]);
-        }
+    scatter(&sequences, heads, &attended, |token, position, head, (out, of_head)| {
+        o[(token * heads + head) * d..][..d].copy_from_slice(&out[position * d..][..d]);
+        lse[head * tokens + token] = of_head[position];
     });
 }
 
@@ -160,14 +178,13 @@ pub(super) fn decode(key: AttentionDecode, p: &attention_decode_params, views: &
 }
 
 pub(super) fn delta(key: AttentionDelta, p: &attention_delta_params, views: &mut Views<'_>) {
-    let (seq_len, heads, d) = (p.seq_len as usize, p.heads as usize, key.d as usize);
+    let (tokens, heads, d) = (p.tokens as usize, p.heads as usize, key.d as usize);
     let o = views.load("o");
     let d_o = views.load("d_o");
     let delta = views.write::<f32>("delta");
-    delta.par_chunks_mut(seq_len).enumerate().for_each(|(index, delta)| {
-        let (batch, head) = (index / heads, index % heads);
-        for (position, delta) in delta.iter_mut().enumerate() {
-            let start = ((batch * seq_len + position) * heads + head) * d;
+    delta.par_chunks_mut(tokens).enumerate().for_each(|(head, delta)| {
+        for (token, delta) in delta.iter_mut().enumerate() {
+            let start = (token * heads + head) * d;
             let pairs = o[start..start + d].iter().zip(&d_o[start..start + d]);
             *delta = pairs.map(|(o, d_o)| f64::from(o * d_o)).sum::<f64>() as f32;
         }
@@ -175,35 +192,36 @@ pub(super) fn delta(key: AttentionDelta, p: &attention_delta_params, views: &mut
 }
 
 pub(super) fn bwd(key: AttentionBwd, p: &attention_bwd_params, views: &mut Views<'_>) {
-    let (seq_len, d) = (p.seq_len as usize, key.d as usize);
+    let (all_tokens, d) = (p.tokens as usize, key.d as usize);
     let (heads, kv_heads) = (p.heads as usize, p.kv_heads as usize);
     let group = heads / kv_heads;
-    let packed = Layout { seq_len, d, stride: (heads + 2 * kv_heads) * d };
-    let outputs = Layout { seq_len, d, stride: heads * d };
+    let packed = Layout { d, stride: (heads + 2 * kv_heads) * d };
+    let outputs = Layout { d, stride: heads * d };
+    let sequences = sequences(views);
     let qkv = views.load("qkv");
     let d_o = views.load("d_o");
     let lse = views.read::<f32>("lse");
     let delta = views.read::<f32>("delta");
     let mut dqkv = views.store("dqkv");
 
-    // One task per key/value head; it owns the gradients of its queries, its keys and its values.
-    let gradients: Vec<[Vec<f32>; 3]> = (0..p.batch as usize * kv_heads)
+    // One task per key/value head of a sequence; it owns the gradients of its queries, its keys and its values.
+    let gradients: Vec<[Vec<f32>; 3]> = (0..sequences.len() * kv_heads)
         .into_par_iter()
         .map(|index| {
-            let (batch, kv_head) = (index / kv_heads, index % kv_heads);
-            let mut dq = vec![0.0; group * seq_len * d];
-            let (mut dk, mut dv) = (vec![0.0; seq_len * d], vec![0.0; seq_len * d]);
-            for (member, dq) in dq.chunks_mut(seq_len * d).enumerate() {
+            let (Sequence { first: start, tokens }, kv_head) = (sequences[index / kv_heads], index % kv_heads);
+            let mut dq = vec![0.0; group * tokens * d];
+            let (mut dk, mut dv) = (vec![0.0; tokens * d], vec![0.0; tokens * d]);
+            for (member, dq) in dq.chunks_mut(tokens * d).enumerate() {
                 let head = kv_head * group + member;
-                let statistics = (batch * heads + head) * seq_len;
-                for first in (0..seq_len).step_by(TILE) {
-                    let rows = TILE.min(seq_len - first);
+                let statistics = head * all_tokens + start;
+                for first in (0..tokens).step_by(TILE) {
+                    let rows = TILE.min(tokens - first);
                     let keys = first + rows;
                     let (lse, delta) = (&lse[statistics + first..][..rows], &delta[statistics + first..][..rows]);
-                    let q = packed.rows(&qkv, batch, head, first, rows);
-                    let k = packed.rows(&qkv, batch, heads + kv_head, 0, keys);
-                    let v = packed.rows(&qkv, batch, heads + kv_heads + kv_head, 0, keys);
-                    let d_o = outputs.rows(&d_o, batch, head, first, rows);
+                    let q = packed.rows(&qkv, head, start + first, rows);
+                    let k = packed.rows(&qkv, heads + kv_head, start, keys);
+                    let v = packed.rows(&qkv, heads + kv_heads + kv_head, start, keys);
+                    let d_o = outputs.rows(&d_o, head, start + first, rows);
                     let mut probability = vec![0.0; rows * keys];
                     matmul(&mut probability, keys, q, k.t(), Output::Overwrite, Threads::One);
                     probabilities(&mut probability, keys, |row| first + row + 1, p.scale, |row| lse[row]);
@@ -226,17 +244,14 @@ pub(super) fn bwd(key: AttentionBwd, p: &attention_bwd_params, views: &mut Views
             [dq, dk, dv]
         })
         .collect();
-    dqkv.par_chunks_mut(packed.stride).enumerate().for_each(|(token, row)| {
-        let (batch, position) = (token / seq_len, token % seq_len);
-        for (column, slot) in row.chunks_mut(d).enumerate() {
-            let (kv_head, part, member) = if column < heads {
-                (column / group, 0, column % group)
-            } else {
-                let column = column - heads;
-                (column % kv_heads, 1 + column / kv_heads, 0)
-            };
-            let source = &gradients[batch * kv_heads + kv_head][part];
-            slot.copy_from_slice(&source[(member * seq_len + position) * d..][..d]);
-        }
+    scatter(&sequences, kv_heads, &gradients, |token, position, kv_head, gradients| {
+        let row = &mut dqkv[token * packed.stride..][..packed.stride];
+        let mut put = |column: usize, part: usize, row_of_part: usize| {
+            row[column * d..][..d].copy_from_slice(&gradients[part][row_of_part * d..][..d]);
+        };
+        let tokens = gradients[1].len() / d;
+        (0..group).for_each(|member| put(kv_head * group + member, 0, member * tokens + position));
+        put(heads + kv_head, 1, position);
+        put(heads + kv_heads + kv_head, 2, position);
     });
 }

@@ -1,6 +1,7 @@
 //! Causal grouped-query attention, forward and backward, without an S x S buffer in device memory.
 //!
-//! With query head h reading key/value head `h / (heads / kv_heads)`, scores `s = scale * q k^T` over the
+//! Tokens are those of sequences that lie end to end, and see their own sequence alone: a tile is one of a sequence, and
+//! what lies behind it is neither multiplied nor written. So a sequence has the bits that it has alone. With query head h reading key/value head `h / (heads / kv_heads)`, scores `s = scale * q k^T` over the
 //! keys up to the query's own position:
 //! forward `p = softmax(s)`, `o = p v`, `lse = log sum exp s`;
 //! backward `delta = rowsum(o * do)`, `dv = p^T do`, `ds = p * (do v^T - delta)`,
@@ -29,8 +30,16 @@ pub fn supports(d: u32) -> bool {
     d > 0 && d <= 128 && d.is_multiple_of(16)
 }
 
-/// Small and ragged (batch, seq_len, heads, kv_heads): a single position, grouped, ungrouped, more tiles than stages.
-const SAMPLES: [(u32, u32, u32, u32); 5] = [(1, 1, 1, 1), (2, 33, 2, 1), (1, 70, 3, 3), (1, 97, 6, 2), (1, 260, 3, 1)];
+/// Small and ragged (tokens, sequences at most, tokens of each at most, heads, kv_heads): a single token, grouped,
+/// ungrouped, full sequences, more tiles than stages, more sequences than a warp has lanes.
+const SAMPLES: [(u32, u32, u32, u32, u32); 6] = [
+    (1, 1, 1, 1, 1),
+    (66, 5, 33, 2, 1),
+    (70, 2, 70, 3, 3),
+    (194, 2, 97, 6, 2),
+    (260, 1, 260, 3, 1),
+    (150, 70, 90, 2, 1),
+];
 
 /// Key/value heads of a large model, with four query heads each.
 fn kv_heads(d: u32) -> u32 {
@@ -42,8 +51,9 @@ fn kv_heads(d: u32) -> u32 {
 macro_rules! samples {
     ($d:expr) => {{
         let scale = 0.8 / ($d as f32).sqrt();
-        let sample = |(batch, seq_len, heads, kv_heads)| Self::Params {
-            batch,
+        let sample = |(tokens, count, seq_len, heads, kv_heads)| Self::Params {
+            tokens,
+            count,
             seq_len,
             heads,
             kv_heads,
@@ -85,8 +95,9 @@ impl Reference for AttentionFwd {
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
-        let (batch, seq_len, kv_heads) = (batch.sequences, batch.seq_len, kv_heads(self.d));
-        Self::Params { batch, seq_len, heads: 4 * kv_heads, kv_heads, ..self.samples()[0] }
+        let (tokens, count, seq_len) = (batch.tokens(), batch.sequences, batch.seq_len);
+        let kv_heads = kv_heads(self.d);
+        Self::Params { tokens, count, seq_len, heads: 4 * kv_heads, kv_heads, ..self.samples()[0] }
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
@@ -108,8 +119,7 @@ impl Build for AttentionDelta {
     fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
         // A lane takes eight elements of a row; a row takes a power of two lanes.
         let lanes = (self.d / 8).next_power_of_two();
-        let rows = p.batch * p.seq_len * p.heads;
-        Geometry::linear(rows.div_ceil(variant.threads / lanes), variant.threads)
+        Geometry::linear((p.tokens * p.heads).div_ceil(variant.threads / lanes), variant.threads)
     }
 }
 
@@ -123,12 +133,11 @@ impl Reference for AttentionDelta {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        SAMPLES.map(|(batch, seq_len, heads, _)| Self::Params { batch, seq_len, heads, ..Default::default() }).into()
+        SAMPLES.map(|(tokens, _, _, heads, _)| Self::Params { tokens, heads, ..Default::default() }).into()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
-        let (batch, seq_len, heads) = (batch.sequences, batch.seq_len, 4 * kv_heads(self.d));
-        Self::Params { batch, seq_len, heads, ..Default::default() }
+        Self::Params { tokens: batch.tokens(), heads: 4 * kv_heads(self.d), ..Default::default() }
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
@@ -167,8 +176,9 @@ impl Reference for AttentionBwd {
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
-        let (batch, seq_len, kv_heads) = (batch.sequences, batch.seq_len, kv_heads(self.d));
-        Self::Params { batch, seq_len, heads: 4 * kv_heads, kv_heads, ..self.samples()[0] }
+        let (tokens, count, seq_len) = (batch.tokens(), batch.sequences, batch.seq_len);
+        let kv_heads = kv_heads(self.d);
+        Self::Params { tokens, count, seq_len, heads: 4 * kv_heads, kv_heads, ..self.samples()[0] }
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {

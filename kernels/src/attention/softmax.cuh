@@ -3,6 +3,7 @@
 // 4 g .. 4 g + 3 hold a row together. Exponentials are to base 2, of scores scaled by scale * log2(e).
 #pragma once
 #include "attention.h"
+#include "attention/sequences.cuh"
 #include "mma.cuh"
 #include "shared.cuh"
 #include "vector.cuh"

@@ -142,36 +142,47 @@ pub(super) fn bwd(key: AttentionBwd, arch: Arch) -> Bwd {
 
 pub(super) fn fwd_source(variant: Fwd) -> Source {
     match variant {
-        Fwd::FwdWgmma(_) => source!("attention", "wgmma/fwd.cu", "softmax.cuh", "wgmma/mainloop.cuh", "wgmma/tile.cuh"),
-        Fwd::FwdMma(_) => source!("attention", "mma/fwd.cu", "softmax.cuh", "mma/mainloop.cuh", "mma/tile.cuh"),
-        Fwd::Tiled(_) => source!("attention", "simt/fwd.cu", "simt/mainloop.cuh", "simt/tile.cuh"),
+        Fwd::FwdWgmma(_) => {
+            source!("attention", "wgmma/fwd.cu", "sequences.cuh", "softmax.cuh", "wgmma/mainloop.cuh", "wgmma/tile.cuh")
+        }
+        Fwd::FwdMma(_) => {
+            source!("attention", "mma/fwd.cu", "sequences.cuh", "softmax.cuh", "mma/mainloop.cuh", "mma/tile.cuh")
+        }
+        Fwd::Tiled(_) => source!("attention", "simt/fwd.cu", "sequences.cuh", "simt/mainloop.cuh", "simt/tile.cuh"),
     }
 }
 
 pub(super) fn bwd_source(variant: Bwd) -> Source {
     match variant {
-        Bwd::BwdWgmma(_) => source!("attention", "wgmma/bwd.cu", "softmax.cuh", "wgmma/tile.cuh"),
-        Bwd::BwdMma(_) => source!("attention", "mma/bwd.cu", "softmax.cuh", "mma/tile.cuh"),
-        Bwd::Tiled(_) => source!("attention", "simt/bwd.cu", "simt/tile.cuh"),
+        Bwd::BwdWgmma(_) => source!("attention", "wgmma/bwd.cu", "sequences.cuh", "softmax.cuh", "wgmma/tile.cuh"),
+        Bwd::BwdMma(_) => source!("attention", "mma/bwd.cu", "sequences.cuh", "softmax.cuh", "mma/tile.cuh"),
+        Bwd::Tiled(_) => source!("attention", "simt/bwd.cu", "sequences.cuh", "simt/tile.cuh"),
     }
 }
 
+/// Returns the most tiles of `rows` rows, of which each token has `heads`, that `count` sequences of `tokens` tokens in
+/// all have: each begins with a tile of its own.
+fn tiles(tokens: u32, count: u32, heads: u32, rows: u32) -> u32 {
+    tokens * heads / rows + count
+}
+
+/// CTAs own rows of one sequence; those of the grid behind the last tile of all sequences leave at once.
 pub(super) fn fwd_geometry(d: u32, variant: Fwd, p: &attention_fwd_params) -> Geometry {
     let (grid, threads, shared_bytes) = match variant {
         Fwd::FwdWgmma(FwdWgmma { keys, stages, threads, .. }) => {
             // A CTA owns rows of a key/value head's group: (position, head of the group).
             let rows = threads / WARPGROUP_THREADS * WARPGROUP_ROWS;
-            let tiles = (p.seq_len * (p.heads / p.kv_heads)).div_ceil(rows);
+            let tiles = tiles(p.tokens, p.count, p.heads / p.kv_heads, rows);
             let tile_rows = rows + 2 * stages * keys;
-            ([p.batch * p.kv_heads, tiles, 1], threads, ALIGNMENT_BYTES + 2 * d * tile_rows)
+            ([tiles * p.kv_heads, 1, 1], threads, ALIGNMENT_BYTES + 2 * d * tile_rows)
         }
         Fwd::FwdMma(FwdMma { keys, queries, threads, .. }) => {
             // Two stages of keys and values.
             let tile_rows = queries + 4 * keys;
-            ([p.heads, p.batch, p.seq_len.div_ceil(queries)], threads, padded_row(d) * tile_rows)
+            ([tiles(p.tokens, p.count, 1, queries) * p.heads, 1, 1], threads, padded_row(d) * tile_rows)
         }
         Fwd::Tiled(Tiled { threads, tile }) => {
-            ([p.seq_len.div_ceil(tile), p.heads, p.batch], threads, tiled_bytes(tile, d, 3))
+            ([tiles(p.tokens, p.count, 1, tile), p.heads, 1], threads, tiled_bytes(tile, d, 3))
         }
     };
     Geometry { grid, block: [threads, 1, 1], shared_bytes }
@@ -182,20 +193,19 @@ pub(super) fn bwd_geometry(d: u32, variant: Bwd, p: &attention_bwd_params) -> Ge
     let (grid, threads, shared_bytes) = match variant {
         Bwd::BwdWgmma(BwdWgmma { stages, threads, .. }) => {
             let warpgroups = threads / WARPGROUP_THREADS;
-            let of_keys = p.seq_len.div_ceil(WARPGROUP_ROWS);
-            let of_queries = (p.seq_len * (p.heads / p.kv_heads)).div_ceil(WARPGROUP_ROWS * warpgroups);
+            let of_keys = tiles(p.tokens, p.count, 1, WARPGROUP_ROWS); // as bwd.cu has it
+            let of_queries = tiles(p.tokens, p.count, p.heads / p.kv_heads, WARPGROUP_ROWS * warpgroups);
             // Own rows and the stages, each two tiles; two statistics per row of a stage.
             let bytes = WARPGROUP_ROWS * ((1 + stages) * 2 * 2 * d + stages * 2 * 4);
-            let blocks = (of_keys + of_queries) * p.batch * p.kv_heads;
-            ([blocks, 1, 1], threads, ALIGNMENT_BYTES + warpgroups * bytes)
+            ([(of_keys + of_queries) * p.kv_heads, 1, 1], threads, ALIGNMENT_BYTES + warpgroups * bytes)
         }
         Bwd::BwdMma(BwdMma { rows, threads, tile, .. }) => {
-            let blocks = p.seq_len.div_ceil(rows) * (p.heads + p.kv_heads) * p.batch;
+            let blocks = tiles(p.tokens, p.count, 1, rows) * (p.heads + p.kv_heads);
             ([blocks, 1, 1], threads, padded_row(d) * (2 * rows + 4 * tile) + 2 * 2 * tile * 4)
         }
         Bwd::Tiled(Tiled { threads, tile }) => {
-            let tiles = p.seq_len.div_ceil(tile);
-            ([tiles, p.heads + p.kv_heads, p.batch], threads, tiled_bytes(tile, d, 4))
+            let tiles = tiles(p.tokens, p.count, 1, tile);
+            ([tiles, p.heads + p.kv_heads, 1], threads, tiled_bytes(tile, d, 4))
         }
     };
     Geometry { grid, block: [threads, 1, 1], shared_bytes }

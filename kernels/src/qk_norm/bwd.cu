@@ -26,7 +26,7 @@ KERNEL(qk_norm_bwd_params) {
         x.load((const KEY_X*)p.raw + (uint64_t(token) * all_heads + head) * KEY_D, column, valid);
         turned.load(dx, column, valid);
         Angles turn;
-        turn.load(p.cos, p.sin, token % p.seq_len, column, valid);
+        turn.load(p.cos, p.sin, valid ? ((const uint32_t*)p.position)[token] : 0, column, valid);
 
         float da[WIDTH], db[WIDTH], dot = 0.0f;
 #pragma unroll

@@ -19,7 +19,7 @@ KERNEL(qk_norm_dgrad_params) {
             turned[h].load(row + (first + h) * KEY_D, column, valid && first + h < heads);
         }
         Angles turn;
-        turn.load(p.cos, p.sin, token % p.seq_len, column, valid);
+        turn.load(p.cos, p.sin, valid ? ((const uint32_t*)p.position)[token] : 0, column, valid);
 #pragma unroll
         for (uint32_t h = 0; h < HEADS; h++) {
             const uint32_t head = first + h;

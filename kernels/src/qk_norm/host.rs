@@ -1,7 +1,7 @@
 use rayon::prelude::*;
 
-use super::{QkNormAt, QkNormBwd, QkNormDgrad, QkNormFwd};
-use crate::abi::{qk_norm_at_params, qk_norm_bwd_params, qk_norm_dgrad_params, qk_norm_fwd_params};
+use super::{QkNormBwd, QkNormDgrad, QkNormFwd};
+use crate::abi::{qk_norm_bwd_params, qk_norm_dgrad_params, qk_norm_fwd_params};
 use crate::host::Views;
 use crate::rmsnorm::mean;
 
@@ -19,57 +19,48 @@ fn rotate_back(dy: &mut [f32], cos: &[f32], sin: &[f32]) {
     }
 }
 
-/// Heads of rows, queries before keys.
-struct Heads {
-    d: usize,
-    queries: usize,
-    all: usize,
-    /// Heads of a row, values' included.
-    of_row: usize,
-    eps: f32,
+/// Cosines and sines of positions, and the position of each token.
+struct Angles<'a> {
+    half: usize,
+    positions: &'a [u32],
+    tables: [&'a [f32]; 2],
 }
 
-impl Heads {
-    /// Normalizes those of `x`, and rotates them by the angles of their row's position.
-    fn normalize(&self, x: &mut [f32], views: &mut Views<'_>, position: impl Fn(usize) -> usize + Sync) {
-        let (d, half) = (self.d, self.d / 2);
-        let gamma = views.load("gamma");
-        let [cos, sin] = ["cos", "sin"].map(|table| views.read::<f32>(table));
-        x.par_chunks_mut(self.of_row * d).enumerate().for_each(|(row, heads)| {
-            let position = position(row);
-            let (cos, sin) = (&cos[position * half..][..half], &sin[position * half..][..half]);
-            for (index, head) in heads.chunks_mut(d).take(self.all).enumerate() {
-                let gamma = &gamma[usize::from(index >= self.queries) * d..][..d];
-                let rstd = rstd(head, self.eps);
-                for i in 0..half {
-                    let (a, b) = (gamma[i] * (head[i] * rstd), gamma[half + i] * (head[half + i] * rstd));
-                    head[i] = a * cos[i] - b * sin[i];
-                    head[half + i] = b * cos[i] + a * sin[i];
-                }
-            }
-        });
+impl<'a> Angles<'a> {
+    fn read(views: &mut Views<'a>, half: usize) -> Self {
+        let tables = ["cos", "sin"].map(|table| views.read::<f32>(table));
+        Self { half, positions: views.read::<u32>("position"), tables }
+    }
+
+    fn of(&self, token: usize) -> [&'a [f32]; 2] {
+        self.tables.map(|table| &table[self.positions[token] as usize * self.half..][..self.half])
     }
 }
 
 pub(super) fn fwd(key: QkNormFwd, p: &qk_norm_fwd_params, views: &mut Views<'_>) {
-    let (queries, all) = (p.query_heads as usize, (p.query_heads + p.key_heads) as usize);
-    let heads = Heads { d: key.d as usize, queries, all, of_row: p.row_heads as usize, eps: p.eps };
+    let (d, half) = (key.d as usize, key.d as usize / 2);
+    let (queries, all, row_width) =
+        (p.query_heads as usize, (p.query_heads + p.key_heads) as usize, p.row_heads as usize * key.d as usize);
     let mut x = views.store("x");
     if key.keep {
         let mut raw = views.store("raw");
-        let rows = x.par_chunks(heads.of_row * heads.d);
-        let kept = all * heads.d;
-        raw.par_chunks_mut(kept).zip(rows).for_each(|(raw, row)| raw.copy_from_slice(&row[..kept]));
+        let rows = x.par_chunks(row_width);
+        raw.par_chunks_mut(all * d).zip(rows).for_each(|(raw, row)| raw.copy_from_slice(&row[..all * d]));
     }
-    heads.normalize(&mut x, views, |token| token % p.seq_len as usize);
-}
-
-pub(super) fn at(key: QkNormAt, p: &qk_norm_at_params, views: &mut Views<'_>) {
-    let (queries, all) = (p.query_heads as usize, (p.query_heads + p.key_heads) as usize);
-    let heads = Heads { d: key.d as usize, queries, all, of_row: p.row_heads as usize, eps: p.eps };
-    let positions = views.read::<u32>("position");
-    let mut x = views.store("x");
-    heads.normalize(&mut x, views, |row| positions[row] as usize);
+    let gamma = views.load("gamma");
+    let angles = Angles::read(views, half);
+    x.par_chunks_mut(row_width).enumerate().for_each(|(token, row)| {
+        let [cos, sin] = angles.of(token);
+        for (index, head) in row.chunks_mut(d).take(all).enumerate() {
+            let gamma = &gamma[usize::from(index >= queries) * d..][..d];
+            let rstd = rstd(head, p.eps);
+            for i in 0..half {
+                let (a, b) = (gamma[i] * (head[i] * rstd), gamma[half + i] * (head[half + i] * rstd));
+                head[i] = a * cos[i] - b * sin[i];
+                head[half + i] = b * cos[i] + a * sin[i];
+            }
+        }
+    });
 }
 
 pub(super) fn bwd(key: QkNormBwd, p: &qk_norm_bwd_params, views: &mut Views<'_>) {
@@ -78,7 +69,7 @@ pub(super) fn bwd(key: QkNormBwd, p: &qk_norm_bwd_params, views: &mut Views<'_>)
     let (rows, row_width) = (p.rows as usize, p.row_heads as usize * d);
     let gamma = views.load("gamma");
     let raw = views.load("raw");
-    let [cos, sin] = ["cos", "sin"].map(|table| views.read::<f32>(table));
+    let angles = Angles::read(views, half);
     let partial = views.write::<f32>("dgamma_partial");
     let mut dx = views.store("dx");
     let groups = dx.par_chunks_mut(rows * row_width).zip(partial.par_chunks_mut(2 * d)).enumerate();
@@ -86,8 +77,7 @@ pub(super) fn bwd(key: QkNormBwd, p: &qk_norm_bwd_params, views: &mut Views<'_>)
         let mut dgamma = vec![0.0f64; 2 * d];
         for (row, dx) in dx.chunks_mut(row_width).enumerate() {
             let token = group * rows + row;
-            let position = token % p.seq_len as usize;
-            let (cos, sin) = (&cos[position * half..][..half], &sin[position * half..][..half]);
+            let [cos, sin] = angles.of(token);
             for (index, dx) in dx.chunks_mut(d).take(heads).enumerate() {
                 let of_keys = usize::from(index >= query_heads) * d;
                 let (gamma, dgamma) = (&gamma[of_keys..][..d], &mut dgamma[of_keys..][..d]);
@@ -111,11 +101,10 @@ pub(super) fn dgrad(key: QkNormDgrad, p: &qk_norm_dgrad_params, views: &mut View
     let (query_heads, heads) = (p.query_heads as usize, (p.query_heads + p.key_heads) as usize);
     let gamma = views.load("gamma");
     let raw = views.load("raw");
-    let [cos, sin] = ["cos", "sin"].map(|table| views.read::<f32>(table));
+    let angles = Angles::read(views, half);
     let mut dx = views.store("dx");
     dx.par_chunks_mut(p.row_heads as usize * d).enumerate().for_each(|(token, row)| {
-        let position = token % p.seq_len as usize;
-        let (cos, sin) = (&cos[position * half..][..half], &sin[position * half..][..half]);
+        let [cos, sin] = angles.of(token);
         for (index, dx) in row.chunks_mut(d).take(heads).enumerate() {
             let gamma = &gamma[usize::from(index >= query_heads) * d..][..d];
             let x = &raw[(token * heads + index) * d..][..d];

@@ -5,15 +5,13 @@
 //! unmodified heads to `raw`: the backward pass normalizes them again and needs nothing else. Backward, with the
 //! gradient `dy` rotated back, `g = gamma * dy` and `n = x * rstd`: `dx = rstd * (g - n * mean(g * n))`,
 //! `dgamma = sum over tokens and heads of dy * n`, left as one partial sum of each gamma for each group of `rows`
-//! tokens; `column_sum.finish` adds them up. `qk_norm.dgrad` is `dx` alone, for frozen gammas. `qk_norm.at` normalizes
-//! each row as a token at its own position, to the bits of `qk_norm.fwd`.
+//! tokens; `column_sum.finish` adds them up. `qk_norm.dgrad` is `dx` alone, for frozen gammas.
 //!
 //! Source: "Qwen3 Technical Report", 2025, as Hugging Face's `Qwen3Attention` has it.
 
-mod at;
 mod host;
 
-pub use crate::abi::{QkNormAt, QkNormBwd, QkNormDgrad, QkNormFwd};
+pub use crate::abi::{QkNormBwd, QkNormDgrad, QkNormFwd};
 use crate::host::Views;
 use crate::{Batch, Build, Dtype, Geometry, Reference, Source, Threads, one_variant, source, variant};
 
@@ -48,7 +46,7 @@ impl Build for QkNormFwd {
     one_variant!(Heads { heads: 4, threads: 128 });
 
     fn source(&self, _variant: Heads) -> Source {
-        source!("qk_norm", "fwd.cu", "head.cuh", "groups.cuh", "normalize.cuh")
+        source!("qk_norm", "fwd.cu", "head.cuh", "groups.cuh")
     }
 
     fn geometry(&self, variant: Heads, p: &Self::Params) -> Geometry {

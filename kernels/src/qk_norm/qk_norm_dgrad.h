@@ -4,14 +4,15 @@
 
 /// qk_norm.dgrad { d: u32, x: Dtype }: Computes the gradient of the heads where the gammas do not train.
 typedef struct qk_norm_dgrad_params {
-    address dx;    ///< [tokens, row_heads, d] x, update: gradient of the rotated heads, replaced by that of `raw`
-    address raw;   ///< [tokens, query_heads + key_heads, d] x, read: what the forward pass normalized
-    address gamma; ///< [2, d] x, read: of queries, of keys
-    address cos;   ///< [seq_len, d / 2] f32, read, uniform(-1.0, 1.0)
-    address sin;   ///< [seq_len, d / 2] f32, read, uniform(-1.0, 1.0)
+    address dx;       ///< [tokens, row_heads, d] x, update: gradient of the rotated heads, replaced by that of `raw`
+    address raw;      ///< [tokens, query_heads + key_heads, d] x, read: what the forward pass normalized
+    address gamma;    ///< [2, d] x, read: of queries, of keys
+    address position; ///< [tokens] u32, read, ids(seq_len): of each token in its sequence
+    address cos;      ///< [seq_len, d / 2] f32, read, uniform(-1.0, 1.0)
+    address sin;      ///< [seq_len, d / 2] f32, read, uniform(-1.0, 1.0)
     float eps;
     uint32_t tokens;
-    uint32_t seq_len;
+    uint32_t seq_len; ///< positions that there are
     uint32_t query_heads;
     uint32_t key_heads; ///< behind the query heads of a row
     uint32_t row_heads; ///< heads of a row, values' included

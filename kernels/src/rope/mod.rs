@@ -1,19 +1,16 @@
 //! Rotary position embedding, half-split pairing: element i of a head rotates with element i + d/2.
 //!
-//! With position `t = token mod seq_len` and `c = cos[t, i]`, `s = sin[t, i]`: `(a, b) -> (a c - b s, b c + a s)`.
-//! Backward rotates the gradient the other way. `rope.at` rotates each row as a token at its own position `t`, to the
-//! bits of
-//! `rope.fwd`.
+//! With the token's position `t` and `c = cos[t, i]`, `s = sin[t, i]`: `(a, b) -> (a c - b s, b c + a s)`. Backward
+//! rotates the gradient the other way.
 //!
 //! The tables come from the host: theta and any scaling of it stay out of the key, and no thread needs a
 //! trigonometric function (whose large-argument path would spill).
 //! Source: Su et al., "RoFormer", 2021; the pairing is that of Hugging Face `rotate_half`.
 
-mod at;
 mod host;
 
 use crate::abi::rope_params;
-pub use crate::abi::{RopeAt, RopeBwd, RopeFwd};
+pub use crate::abi::{RopeBwd, RopeFwd};
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Geometry, Reference, Source, source, variant};
 

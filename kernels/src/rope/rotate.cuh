@@ -20,7 +20,7 @@ template <uint32_t width> __device__ __forceinline__ void rotate(const rope_para
         const uint32_t token = item <= 0xffffffffu ? uint32_t(item) / items : uint32_t(item / items);
         const uint32_t within = uint32_t(item - uint64_t(token) * items);
         const uint32_t column = within % columns, first = within / columns * HEADS;
-        const uint64_t position = uint64_t(token % p.seq_len) * HALF;
+        const uint64_t position = uint64_t(((const uint32_t*)p.position)[token]) * HALF;
         KEY_X* row = (KEY_X*)p.x + uint64_t(token) * p.row_stride;
 
         float cos[width], sin[width];

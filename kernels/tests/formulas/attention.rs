@@ -5,10 +5,11 @@ use precast_kernels::abi::{
 use super::calculus::{dot, dots, log_sum_exp};
 use super::launch::Launch;
 
-/// Sizes of an attention: rows are tokens of [query heads, key heads, value heads].
+/// An attention: rows are tokens of [query heads, key heads, value heads], of sequences that lie end to end.
 struct Attention {
-    batch: usize,
-    seq_len: usize,
+    tokens: usize,
+    /// Place of the first token of each, and tokens.
+    sequences: Vec<(usize, usize)>,
     heads: usize,
     kv_heads: usize,
     d: usize,
@@ -16,28 +17,31 @@ struct Attention {
 }
 
 impl Attention {
-    fn new(sizes: [u32; 4], scale: f32, launch: &Launch) -> Self {
-        let [batch, seq_len, heads, kv_heads] = sizes.map(|size| size as usize);
-        Self { batch, seq_len, heads, kv_heads, d: launch.size("d"), scale: f64::from(scale) }
+    fn new(sizes: [u32; 3], scale: f32, launch: &Launch) -> Self {
+        let [tokens, heads, kv_heads] = sizes.map(|size| size as usize);
+        let words = launch.before("sequences");
+        let sequences = words.chunks(2).map(|pair| (pair[0] as usize, pair[1] as usize)).collect();
+        Self { tokens, sequences, heads, kv_heads, d: launch.size("d"), scale: f64::from(scale) }
     }
 
     fn head<'a>(&self, qkv: &'a [f64], token: usize, head: usize) -> &'a [f64] {
         &qkv[(token * (self.heads + 2 * self.kv_heads) + head) * self.d..][..self.d]
     }
 
-    /// Every query's output [batch, seq_len, heads, d] and log-sum-exp [batch, heads, seq_len].
+    /// Every query's output [tokens, heads, d] and log-sum-exp [heads, tokens].
     fn forward(&self, qkv: &[f64]) -> (Vec<f64>, Vec<f64>) {
-        let mut o = vec![0.0; self.batch * self.seq_len * self.heads * self.d];
-        let mut lse = vec![0.0; self.batch * self.heads * self.seq_len];
-        for (batch, head) in (0..self.batch).flat_map(|batch| (0..self.heads).map(move |head| (batch, head))) {
+        let mut o = vec![0.0; self.tokens * self.heads * self.d];
+        let mut lse = vec![0.0; self.heads * self.tokens];
+        let heads = self.sequences.iter().flat_map(|sequence| (0..self.heads).map(move |head| (sequence, head)));
+        for ((first, tokens), head) in heads {
             let group = head * self.kv_heads / self.heads;
-            for query in 0..self.seq_len {
-                let token = |position: usize| batch * self.seq_len + position;
+            for query in 0..*tokens {
+                let token = |position: usize| first + position;
                 let q = self.head(qkv, token(query), head);
                 let keys = (0..=query).map(|key| self.head(qkv, token(key), self.heads + group));
                 let scores: Vec<f64> = keys.map(|key| self.scale * dot(q, key)).collect();
                 let total = log_sum_exp(&scores);
-                lse[(batch * self.heads + head) * self.seq_len + query] = total;
+                lse[head * self.tokens + token(query)] = total;
                 for (key, score) in scores.iter().enumerate() {
                     let value = self.head(qkv, token(key), self.heads + self.kv_heads + group);
                     let (weight, at) = ((score - total).exp(), (token(query) * self.heads + head) * self.d);
@@ -47,23 +51,17 @@ impl Attention {
         }
         (o, lse)
     }
+}
 
-    /// Sums of each query's output times its gradient, [batch, heads, seq_len].
-    fn delta(&self, o: &[f64], d_o: &[f64]) -> Vec<f64> {
-        let of_tokens = dots(o, d_o, self.d);
-        let heads = (0..self.batch).flat_map(|batch| (0..self.heads).map(move |head| (batch, head)));
-        let of_head = |(batch, head)| {
-            (0..self.seq_len)
-                .map(move |query| (batch * self.seq_len + query) * self.heads + head)
-                .map(|at| of_tokens[at])
-        };
-        heads.flat_map(of_head).collect()
-    }
+/// Sums of each query's output times its gradient, [heads, tokens].
+fn deltas(o: &[f64], d_o: &[f64], heads: usize, d: usize) -> Vec<f64> {
+    let of_tokens = dots(o, d_o, d);
+    (0..heads).flat_map(|head| of_tokens[head..].iter().step_by(heads).copied()).collect()
 }
 
 pub fn fwd(launch: &mut Launch) {
-    let attention_fwd_params { batch, seq_len, heads, kv_heads, scale, .. } = launch.params();
-    let sizes = Attention::new([batch, seq_len, heads, kv_heads], scale, launch);
+    let attention_fwd_params { tokens, heads, kv_heads, scale, .. } = launch.params();
+    let sizes = Attention::new([tokens, heads, kv_heads], scale, launch);
     let (o, lse) = sizes.forward(&launch.before("qkv"));
     launch.is("o", &o);
     launch.is("lse", &lse);
@@ -89,24 +87,25 @@ pub fn decode(launch: &mut Launch) {
             [&queries[..heads * d], &keys, &values].concat()
         };
         let sequence: Vec<f64> = (0..=last).flat_map(of_key).collect();
-        let sizes = Attention { batch: 1, seq_len: last + 1, heads, kv_heads, d, scale: f64::from(scale) };
+        let (tokens, scale) = (last + 1, f64::from(scale));
+        let sizes = Attention { tokens, sequences: vec![(0, tokens)], heads, kv_heads, d, scale };
         sizes.forward(&sequence).0[last * heads * d..].to_vec()
     };
     launch.is("o", &rows.flat_map(of_row).collect::<Vec<_>>());
 }
 
 pub fn delta(launch: &mut Launch) {
-    let attention_delta_params { batch, seq_len, heads, .. } = launch.params();
-    let sizes = Attention::new([batch, seq_len, heads, 0], 0.0, launch);
-    launch.is("delta", &sizes.delta(&launch.before("o"), &launch.before("d_o")));
+    let attention_delta_params { heads, .. } = launch.params();
+    let (o, d_o) = (launch.before("o"), launch.before("d_o"));
+    launch.is("delta", &deltas(&o, &d_o, heads as usize, launch.size("d")));
 }
 
 pub fn bwd(launch: &mut Launch) {
-    let attention_bwd_params { batch, seq_len, heads, kv_heads, scale, .. } = launch.params();
-    let sizes = Attention::new([batch, seq_len, heads, kv_heads], scale, launch);
+    let attention_bwd_params { tokens, heads, kv_heads, scale, .. } = launch.params();
+    let sizes = Attention::new([tokens, heads, kv_heads], scale, launch);
     let (qkv, d_o) = (launch.before("qkv"), launch.before("d_o"));
     let (o, lse) = sizes.forward(&qkv);
     launch.set("lse", &lse);
-    launch.set("delta", &sizes.delta(&o, &d_o));
-    launch.is_gradient("dqkv", &qkv, |qkv| dots(&sizes.forward(qkv).0, &d_o, o.len() / sizes.batch));
+    launch.set("delta", &deltas(&o, &d_o, sizes.heads, sizes.d));
+    launch.is_gradient("dqkv", &qkv, |qkv| dots(&sizes.forward(qkv).0, &d_o, o.len()));
 }

@@ -1,4 +1,4 @@
-use precast_kernels::abi::{qk_norm_at_params, qk_norm_bwd_params, qk_norm_dgrad_params, qk_norm_fwd_params};
+use precast_kernels::abi::{qk_norm_bwd_params, qk_norm_dgrad_params, qk_norm_fwd_params};
 
 use super::calculus::{dot, dots};
 use super::launch::Launch;
@@ -71,35 +71,29 @@ impl Heads {
     }
 }
 
-fn in_sequences(tokens: u32, seq_len: u32) -> Vec<usize> {
-    (0..tokens).map(|token| (token % seq_len) as usize).collect()
+fn positions(launch: &Launch) -> Vec<usize> {
+    launch.before("position").into_iter().map(|position| position as usize).collect()
 }
 
 pub fn fwd(launch: &mut Launch) {
-    let qk_norm_fwd_params { eps, tokens, seq_len, query_heads, key_heads, row_heads, .. } = launch.params();
+    let qk_norm_fwd_params { eps, query_heads, key_heads, row_heads, .. } = launch.params();
     let heads = Heads::new(launch, eps, [query_heads, key_heads, row_heads]);
-    heads.are_forward(launch, &in_sequences(tokens, seq_len));
+    heads.are_forward(launch, &positions(launch));
     if launch.flag("keep") {
         assert_eq!(launch.after("raw"), heads.without_values(&launch.before("x")));
     }
 }
 
-pub fn at(launch: &mut Launch) {
-    let qk_norm_at_params { eps, query_heads, key_heads, row_heads, .. } = launch.params();
-    let positions: Vec<usize> = launch.before("position").into_iter().map(|position| position as usize).collect();
-    Heads::new(launch, eps, [query_heads, key_heads, row_heads]).are_forward(launch, &positions);
-}
-
 pub fn dgrad(launch: &mut Launch) {
-    let qk_norm_dgrad_params { eps, tokens, seq_len, query_heads, key_heads, row_heads, .. } = launch.params();
+    let qk_norm_dgrad_params { eps, query_heads, key_heads, row_heads, .. } = launch.params();
     let heads = Heads::new(launch, eps, [query_heads, key_heads, row_heads]);
-    heads.have_gradient(launch, &in_sequences(tokens, seq_len));
+    heads.have_gradient(launch, &positions(launch));
 }
 
 pub fn bwd(launch: &mut Launch) {
-    let qk_norm_bwd_params { eps, tokens, seq_len, query_heads, key_heads, row_heads, rows, .. } = launch.params();
+    let qk_norm_bwd_params { eps, tokens, query_heads, key_heads, row_heads, rows, .. } = launch.params();
     let heads = Heads::new(launch, eps, [query_heads, key_heads, row_heads]);
-    let positions = in_sequences(tokens, seq_len);
+    let positions = positions(launch);
     let (x, gamma, dy) = (heads.have_gradient(launch, &positions), launch.before("gamma"), launch.before("dx"));
     let group = rows as usize * heads.all * heads.d;
     launch.is_gradient("dgamma_partial", &gamma.repeat(tokens.div_ceil(rows) as usize), |gammas| {

@@ -78,13 +78,15 @@ impl HiddenStates {
     /// Returns the keys of a micro-batch's sequences, none of one in which no token counts.
     fn keys(&mut self, batch: &MicroBatch) -> Vec<Option<Key>> {
         if let Some(turn) = &mut self.turn {
-            let keys: Vec<Option<Key>> = turn.after(0, batch.ids.len() / self.seq_len).map(Some).collect();
+            let keys: Vec<Option<Key>> = turn.after(0, batch.lengths.len()).map(Some).collect();
             turn.used += keys.len();
             return keys;
         }
-        let sequences = batch.ids.par_chunks(self.seq_len).zip(batch.targets.par_chunks(self.seq_len));
+        let seq_len = self.seq_len as u32;
+        let [ids, targets] = [&batch.ids, &batch.targets].map(|tokens| batch.sequences(tokens));
+        let sequences = ids.into_par_iter().zip(targets);
         let counts = |targets: &[u32]| targets.iter().any(|target| *target != MASKED_TOKEN);
-        sequences.map(|(ids, targets)| counts(targets).then(|| Key::of(ids, targets))).collect()
+        sequences.map(|(ids, targets)| counts(targets).then(|| Key::of_row(ids, targets, seq_len))).collect()
     }
 
     /// Returns the rows of a micro-batch, part by part as tensors have them: zero where a token does not count.
@@ -94,14 +96,17 @@ impl HiddenStates {
     /// not.
     pub fn of_batch(&mut self, batch: &MicroBatch) -> Result<&[Vec<u8>], CacheError> {
         let keys = self.keys(batch);
-        let Self { cache, seq_len, row_bytes, widths, vocab, laid_out, turn, .. } = self;
+        let Self { cache, row_bytes, widths, vocab, laid_out, turn, .. } = self;
         let is_own = turn.is_none();
         laid_out.iter_mut().zip(&*widths).for_each(|(part, width)| part.resize(batch.ids.len() * width, 0));
-        let mut parts: Vec<_> =
-            laid_out.iter_mut().zip(&*widths).map(|(part, width)| part.chunks_mut(*seq_len * width)).collect();
-        let places: Vec<Vec<&mut [u8]>> =
-            keys.iter().map(|_| parts.iter_mut().flat_map(Iterator::next).collect()).collect();
-        let sequences = keys.into_par_iter().zip(batch.targets.par_chunks(*seq_len));
+        let mut parts: Vec<&mut [u8]> = laid_out.iter_mut().map(Vec::as_mut_slice).collect();
+        let mut places: Vec<Vec<&mut [u8]>> = Vec::new();
+        for length in &batch.lengths {
+            let taken =
+                parts.iter_mut().zip(&*widths).map(|(part, width)| part.split_off_mut(..*length as usize * width));
+            places.push(taken.map(|place| place.expect("sequences that take all places")).collect());
+        }
+        let sequences = keys.into_par_iter().zip(batch.sequences(&batch.targets));
         let read = sequences.zip(places).map(|((key, targets), mut places)| {
             let Some(key) = key else {
                 places.into_iter().for_each(|place| place.fill(0));
@@ -181,7 +186,8 @@ mod tests {
         let mut read = |ids: [u32; 2]| {
             let (sorted_ids, sorted_positions) = (Vec::new(), Vec::new());
             let targets = vec![2, MASKED_TOKEN];
-            let batch = MicroBatch { ids: ids.to_vec(), targets, sorted_ids, sorted_positions, counted: 1 };
+            let batch =
+                MicroBatch { ids: ids.to_vec(), targets, sorted_ids, sorted_positions, lengths: vec![2], counted: 1 };
             states.of_batch(&batch).map(|parts| parts.concat())
         };
         assert_eq!(read([1, 2]).unwrap(), [7, 7, 0, 0]);
@@ -206,7 +212,8 @@ mod tests {
         let mut states = HiddenStates::of(&Arc::new(TeacherCache::open(dir.path()).unwrap()));
         let mut read = |id| {
             let (sorted_ids, sorted_positions, targets) = (Vec::new(), Vec::new(), vec![2, MASKED_TOKEN]);
-            let batch = MicroBatch { ids: vec![id, 2], targets, sorted_ids, sorted_positions, counted: 1 };
+            let batch =
+                MicroBatch { ids: vec![id, 2], targets, sorted_ids, sorted_positions, lengths: vec![2], counted: 1 };
             states.of_batch(&batch).map(<[Vec<u8>]>::to_vec)
         };
         let parts = read(1).unwrap();

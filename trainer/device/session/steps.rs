@@ -5,7 +5,7 @@ use std::time::Instant;
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_plan::guard::{GUARD, Sums};
 use precast_plan::training::{GATHER, LAST, MICRO, TEACHER, UPDATE};
-use precast_plan::{GradientPart, Micro, Recipe, SequenceLength, Tensor};
+use precast_plan::{GradientPart, Micro, Recipe, Tensor};
 use precast_runtime::{DriverError, Ticket};
 
 use crate::device::DeviceError;
@@ -22,19 +22,12 @@ impl Session {
         self.compute(MICRO, batch, loss_scale, number)
     }
 
-    /// As [`Self::micro`], of sequences of a length that an on-policy plan has; the last one of a rank, where there are
-    /// several, leaves gradients and losses of all.
+    /// As [`Self::micro`], the last one of a rank where there are several: leaves gradients and losses of all.
     ///
     /// # Errors
     /// Those of [`Self::micro`].
-    pub fn micro_of(
-        &mut self,
-        (length, is_last): (SequenceLength, bool),
-        batch: &MicroBatch,
-        loss_scale: f32,
-        number: usize,
-    ) -> Result<(), DeviceError> {
-        self.compute(&length.phase(if is_last { LAST } else { MICRO }), batch, loss_scale, number)
+    pub fn last(&mut self, batch: &MicroBatch, loss_scale: f32, number: usize) -> Result<(), DeviceError> {
+        self.compute(LAST, batch, loss_scale, number)
     }
 
     /// Asks for the gradients of a rank's replicas, of so many micro-batches each, and folds them. `compute` asks for a
@@ -94,6 +87,7 @@ impl Session {
         put(inputs.targets, &batch.targets);
         put(inputs.sorted_ids, &batch.sorted_ids);
         put(inputs.sorted_positions, &batch.sorted_positions);
+        put(inputs.sequences.all, &inputs.sequences.words(&batch.lengths));
         let accumulate = u8::from(number > 0);
         let scalars = micro_scalars { loss_scale, accumulate: accumulate.into() };
         put(inputs.micro, bytemuck::cast_slice(bytemuck::bytes_of(&scalars)));

@@ -78,6 +78,8 @@ impl Session {
         let inputs = self.plan.inputs;
         self.sealed.write(inputs.ids, bytemuck::cast_slice(&batch.ids))?;
         self.sealed.write(inputs.targets, bytemuck::cast_slice(&batch.targets))?;
+        let sequences = inputs.sequences.words(&batch.lengths);
+        self.sealed.write(inputs.sequences.all, bytemuck::cast_slice(&sequences))?;
         self.upload_frozen(models, Staging::QuantizeAndCertify, &mut progress)?;
         self.sealed.run(CERTIFY)?;
         Ok(read_columns(&mut self.sealed, certificate)?)

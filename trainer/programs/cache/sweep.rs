@@ -160,6 +160,10 @@ impl<'a> Sweep<'a> {
             let own = batches.next().unwrap_or_default();
             self.sealed.write(*ids, bytemuck::cast_slice(&laid_out(own, ids.elems)))?;
         }
+        let sequences = self.plan.sequences;
+        let seq_len = self.plan.ids[0].elems as usize / self.batch;
+        let full = sequences.words(&vec![seq_len as u32; self.batch]);
+        self.sealed.write(sequences.all, bytemuck::cast_slice(&full))?;
         Ok(self.sealed.run(SweepPlan::EMBED)?)
     }
 

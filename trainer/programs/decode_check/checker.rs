@@ -51,7 +51,7 @@ impl DecodeChecker {
     /// # Errors
     /// [`Failure`], where a logit of the first token is not finite: bits of such prove nothing.
     pub fn score(&mut self, sequences: &[CheckedSequence]) -> Result<(), Failure> {
-        let DecodeCheckBuffers { sequences: tokens, counts, expected, slots, .. } = self.plan.buffers;
+        let DecodeCheckBuffers { sequences: tokens, whole, counts, expected, slots, .. } = self.plan.buffers;
         let mut ids = vec![0; tokens.elems as usize];
         for CheckedSequence { slot, ids: own, .. } in sequences {
             ids[(slot * slots.seq_len) as usize..][..own.len()].copy_from_slice(own);
@@ -61,6 +61,8 @@ impl DecodeChecker {
         for counts in [counts.compared, counts.differing] {
             self.sealed.write(counts, bytemuck::cast_slice(&ids))?;
         }
+        let full = whole.words(&vec![slots.seq_len; slots.count as usize]);
+        self.sealed.write(whole.all, bytemuck::cast_slice(&full))?;
         self.sealed.run(evaluation::SCORE)?;
         let row = self.sealed.read(expected.slice(0, expected.elems / tokens.elems))?;
         let is_finite = match expected.format == Dtype::F32 {

@@ -6,6 +6,7 @@ mod command;
 mod digests;
 mod end;
 mod fault;
+mod gradients;
 mod held_out;
 mod hung;
 mod inputs;

@@ -1,11 +1,13 @@
 //! Steps of a student that learns from what it writes: completions, and the micro-batches that they become.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use itertools::Itertools;
 use precast_kernels::abi::MASKED_TOKEN;
-use precast_plan::SequenceLength;
+use precast_plan::Shape;
 use serde::{Deserialize, Serialize};
 
 use crate::device::decoding::DecodingDevice;
@@ -33,12 +35,6 @@ type Done<'a> = dyn FnMut(Sequence, Drawn) -> Result<(), Failure> + 'a;
 pub(super) struct Rollouts {
     pub all: Vec<Rollout>,
     pub seconds: f64,
-}
-
-/// A micro-batch of rollouts, by their indices.
-pub(super) struct Packed {
-    pub length: SequenceLength,
-    pub rows: Vec<usize>,
 }
 
 /// True if the student completes the sequence with this number: a share of them, by a hash of seed and number.
@@ -116,10 +112,9 @@ impl Rollouts {
         self.all.chunks(self.all.len() / count as usize)
     }
 
-    /// Lays a micro-batch out.
-    pub fn micro_batch(&self, packed: &Packed, shape: (u32, u32)) -> MicroBatch {
-        let (batch, seq_len) = packed.length.shape(shape);
-        MicroBatch::of(packed.rows.iter().map(|row| &*self.all[*row].chunk), (batch as usize, seq_len as usize))
+    /// Lays a micro-batch of rollouts out, by their indices.
+    pub fn micro_batch(&self, rows: &[usize], (batch, seq_len): (u32, u32)) -> MicroBatch {
+        MicroBatch::packed(rows.iter().map(|row| &*self.all[*row].chunk), (batch as usize, seq_len as usize))
     }
 }
 
@@ -152,26 +147,23 @@ pub(super) fn completed(prompt: &[u32], completion: &[u32]) -> Chunk {
     Chunk { ids: [prompt, completion].concat(), labels: Some(masked.chain(completion.iter().copied()).collect()) }
 }
 
-/// Divides sequences of so many positions among micro-batches: the longest first, each with as many as its length has
-/// room for.
-pub(super) fn pack(
-    positions: impl Iterator<Item = usize>,
-    (batch, seq_len): (u32, u32),
-    lengths: &[SequenceLength],
-) -> Vec<Packed> {
-    let shortest = |positions: usize| {
-        let fits = |length: &&SequenceLength| positions <= length.shape((batch, seq_len)).1 as usize;
-        *lengths.iter().rev().find(fits).unwrap_or(&lengths[0])
-    };
-    let mut rows: Vec<(SequenceLength, usize)> = positions.map(shortest).zip(0..).collect();
-    rows.sort_unstable();
-    let (mut packed, mut rest) = (Vec::new(), &rows[..]);
-    while let Some((length, _)) = rest.first() {
-        let (taken, others) = rest.split_at(rest.len().min(length.shape((batch, seq_len)).0 as usize));
-        packed.push(Packed { length: *length, rows: taken.iter().map(|(_, row)| *row).collect() });
-        rest = others;
+/// Divides rows of so many positions among micro-batches: the longest first, each to the first micro-batch that has
+/// room for it (first fit decreasing). Returns the indices of each one's rows.
+pub(super) fn pack(positions: impl Iterator<Item = usize>, (batch, seq_len): (u32, u32)) -> Vec<Vec<usize>> {
+    let (places, most) = ((batch * seq_len) as usize, Shape::most_rows(batch, seq_len) as usize);
+    let longest_first = positions.zip(0..).sorted_by_key(|(positions, _)| Reverse(*positions));
+    let mut packed: Vec<(usize, Vec<usize>)> = Vec::new();
+    for (positions, row) in longest_first {
+        let room = |(taken, rows): &&mut (usize, Vec<usize>)| taken + positions <= places && rows.len() < most;
+        match packed.iter_mut().find(room) {
+            Some((taken, rows)) => {
+                *taken += positions;
+                rows.push(row);
+            }
+            None => packed.push((positions, vec![row])),
+        }
     }
-    packed
+    packed.into_iter().map(|(_, rows)| rows).collect()
 }
 
 /// Tokens that were scored otherwise in training than at sampling.
@@ -201,15 +193,17 @@ impl Mismatch {
 
     /// Compares the scores of a micro-batch, log-probabilities and behind them log-sum-exps, with those of its tokens
     /// as they were drawn.
-    pub(super) fn add(&mut self, rollouts: &Rollouts, packed: &Packed, seq_len: u32, scores: &[u8]) {
+    pub(super) fn add(&mut self, rollouts: &Rollouts, rows: &[usize], scores: &[u8]) {
         let scores: Vec<u32> = bytemuck::pod_collect_to_vec(scores);
         let (log_probs, lses) = scores.split_at(scores.len() / 2);
-        let seq_len = packed.length.shape((1, seq_len)).1 as usize;
-        for (row, index) in packed.rows.iter().enumerate() {
-            let Rollout { number, chunk, drawn: Some(drawn) } = &rollouts.all[*index] else { continue };
+        let mut end = 0;
+        for rollout in rows.iter().map(|row| &rollouts.all[*row]) {
+            let first = end;
+            end += rollout.positions();
+            let Rollout { number, chunk, drawn: Some(drawn) } = rollout else { continue };
             let prompt = chunk.ids.len() - drawn.ids.len();
             for (token, (log_prob, lse)) in drawn.log_probs.iter().zip(&drawn.lses).enumerate() {
-                let at = row * seq_len + prompt + token - 1;
+                let at = first + prompt + token - 1;
                 if (log_probs[at], lses[at]) != (log_prob.to_bits(), lse.to_bits()) {
                     self.count += 1;
                     self.first.get_or_insert((*number, prompt + token));
@@ -280,11 +274,11 @@ mod tests {
         };
         let rollouts = Rollouts::write_by(complete, (&config, 16), &rows, (0, 0..2)).unwrap();
         between(&mut session);
-        let packed = pack([15; 2].into_iter(), (2, 16), &[SequenceLength::Whole]).remove(0);
+        let packed = pack([15; 2].into_iter(), (2, 16)).remove(0);
         session.micro(&rollouts.micro_batch(&packed, (2, 16)), 1.0, 0).unwrap();
         let ticket = session.scores().unwrap();
         let mut mismatch = Mismatch::default();
-        mismatch.add(&rollouts, &packed, 16, &session.wait(ticket).unwrap().bytes);
+        mismatch.add(&rollouts, &packed, &session.wait(ticket).unwrap().bytes);
         mismatch
     }
 
@@ -318,17 +312,12 @@ mod tests {
         assert!((4_800..5_200).contains(&written(0.5)), "{}", written(0.5));
     }
 
-    fn packed(positions: &[usize]) -> Vec<(u32, Vec<usize>)> {
-        let all = pack(positions.iter().copied(), (2, 16), &SequenceLength::ALL);
-        all.into_iter().map(|Packed { length, rows }| (length.parts(), rows)).collect()
-    }
-
     #[test]
     fn short_sequences_fill_what_long_ones_leave() {
-        assert_eq!(packed(&[16, 4, 8, 9]), [(1, vec![0, 3]), (2, vec![2, 1])]);
-        assert_eq!(packed(&[4, 16, 3]), [(1, vec![1, 0]), (4, vec![2])]);
-        assert_eq!(packed(&[1; 9]), [(4, (0..8).collect()), (4, vec![8])]);
-        let whole = pack([3, 3, 3].into_iter(), (2, 16), &SequenceLength::ALL[..1]);
-        assert_eq!(whole.iter().map(|one| one.rows.len()).collect::<Vec<_>>(), [2, 1]);
+        let packed = |positions: &[usize], shape| pack(positions.iter().copied(), shape);
+        assert_eq!(packed(&[16, 4, 8, 9], (2, 16)), [vec![0, 3, 1], vec![2]]);
+        assert_eq!(packed(&[4, 16, 3], (2, 16)), [vec![1, 0, 2]]);
+        // At most as many rows as a plan has room for.
+        assert_eq!(packed(&[1; 9], (4, 16)), [(0..4).collect(), (4..8).collect(), vec![8]]);
     }
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use precast_plan::{Micro, SequenceLength};
+use precast_plan::Micro;
 use precast_runtime::Ticket;
 
-use super::on_policy::{Mismatch, Packed, Rollout, Rollouts, pack, sums};
+use super::gradients;
+use super::on_policy::{Mismatch, Rollout, Rollouts, pack, sums};
 use super::open::Opened;
 use super::ready::Ready;
 use super::rollout_samples;
@@ -16,14 +17,14 @@ use crate::inputs::data::{Chunk, DataError};
 use crate::options::RunConfig;
 use crate::ranks::{RankError, Ranks};
 use crate::run::failure::Failure;
-use crate::run::guard::{Guarded, LayerDistance};
+use crate::run::guard::Guarded;
 use crate::run::rollout::RolloutSums;
 use crate::run::tokens;
 
 /// The sequences of a rank in a step, and the micro-batches that they become, replica by replica.
 pub(crate) struct RolloutStep {
     rollouts: Rollouts,
-    packed: Vec<Vec<Packed>>,
+    packed: Vec<Vec<Vec<usize>>>,
     /// Sums over the sequences of each replica.
     pub sums: Vec<RolloutSums>,
     /// Number of the step, from 0.
@@ -58,10 +59,9 @@ impl RolloutStep {
         let numbered = (step * config.sequences_a_step(), start..end);
         let rollouts = Rollouts::write(session, (config, stops), rows, numbered)?;
         let shape = (config.shape.batch_size, config.shape.seq_len);
-        let lengths: Vec<SequenceLength> = SequenceLength::of(&config.recipe()).collect();
         let local = config.division.share.local();
-        let packed = rollouts.replicas(local).map(|own| pack(own.iter().map(Rollout::positions), shape, &lengths));
-        let packed: Vec<Vec<Packed>> = packed.collect();
+        let packed = rollouts.replicas(local).map(|own| pack(own.iter().map(Rollout::positions), shape));
+        let packed: Vec<Vec<Vec<usize>>> = packed.collect();
         let positions = u64::from(shape.0) * u64::from(shape.1);
         let of_replicas = rollouts.replicas(local).zip(&packed);
         let own = of_replicas.map(|(own, packed)| sums(own, stops, packed.len() as u64 * positions));
@@ -85,7 +85,7 @@ impl RolloutStep {
         let mut computed = Computed::default();
         computed.gradients(session, config, (&rollouts, packed, (1.0 / counted as f64) as f32), is_guarded)?;
         let ticket = session.update(step, lr)?;
-        computed.check(session, &rollouts, config.shape.seq_len)?;
+        computed.check(session, &rollouts)?;
         let Computed { guard, mismatch, .. } = computed;
         Ok(EnqueuedStep { ticket, guard, mismatch })
     }
@@ -97,7 +97,7 @@ struct Computed {
     guard: Option<Guarded>,
     mismatch: Mismatch,
     /// The last one, whose scores have not been read.
-    under_way: Option<(Packed, Ticket)>,
+    under_way: Option<(Vec<usize>, Ticket)>,
 }
 
 impl Running<'_> {
@@ -151,35 +151,29 @@ impl Computed {
         &mut self,
         session: &mut Session,
         config: &RunConfig,
-        (rollouts, packed, loss_scale): (&Rollouts, Vec<Vec<Packed>>, f32),
+        (rollouts, packed, loss_scale): (&Rollouts, Vec<Vec<Vec<usize>>>, f32),
         is_guarded: bool,
     ) -> Result<(), Failure> {
         let (share, shape) = (config.division.share, (config.shape.batch_size, config.shape.seq_len));
         let each = rollouts.all.len() / share.local() as usize;
-        if is_guarded {
-            // Of whole sequences: the first micro-batch overwrites what it leaves.
-            let first = Packed { length: SequenceLength::Whole, rows: (0..each.min(shape.0 as usize)).collect() };
-            session.micro(&rollouts.micro_batch(&first, shape), loss_scale, 0)?;
-            self.guard = Some(Guarded(session.guard()?.into_iter().map(LayerDistance::of).collect()));
-        }
         let micros: Vec<usize> = packed.iter().map(Vec::len).collect();
         let mut packed = packed.into_iter().flatten();
         session.gradients(&micros, |session, Micro { replica, number, is_last }| {
-            let mut packed = packed.next().expect("one of each micro-batch");
-            packed.rows.iter_mut().for_each(|row| *row += replica * each);
-            let batch = rollouts.micro_batch(&packed, shape);
-            session.micro_of((packed.length, is_last), &batch, loss_scale, number)?;
+            let mut rows = packed.next().expect("one of each micro-batch");
+            rows.iter_mut().for_each(|row| *row += replica * each);
+            let batch = rollouts.micro_batch(&rows, shape);
+            gradients::of_micro(session, (is_guarded, &mut self.guard), (&batch, loss_scale), (number, is_last))?;
             let ticket = session.scores()?;
-            self.check(session, rollouts, shape.1)?;
-            self.under_way = Some((packed, ticket));
+            self.check(session, rollouts)?;
+            self.under_way = Some((rows, ticket));
             Ok(())
         })
     }
 
     /// Compares the scores of the micro-batch that is under way.
-    fn check(&mut self, session: &mut Session, rollouts: &Rollouts, seq_len: u32) -> Result<(), Failure> {
-        let Some((packed, ticket)) = self.under_way.take() else { return Ok(()) };
-        self.mismatch.add(rollouts, &packed, seq_len, &session.wait(ticket)?.bytes);
+    fn check(&mut self, session: &mut Session, rollouts: &Rollouts) -> Result<(), Failure> {
+        let Some((rows, ticket)) = self.under_way.take() else { return Ok(()) };
+        self.mismatch.add(rollouts, &rows, &session.wait(ticket)?.bytes);
         Ok(())
     }
 }

@@ -2,19 +2,18 @@
 
 use std::time::Instant;
 
-use precast_plan::{Micro, SequenceLength};
+use precast_plan::Micro;
 use precast_runtime::Ticket;
 
 use crate::base::notes;
 use crate::base::record_text::finite;
 use crate::base::signal::Signal;
-use crate::device::DeviceError;
 use crate::inputs::data::DataError;
 use crate::run::checkpoint::{self, State};
 use crate::run::error::RunError;
 use crate::run::failure::Failure;
 use crate::run::gpu::GpuRecord;
-use crate::run::guard::{Guarded, LayerDistance};
+use crate::run::guard::Guarded;
 use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::Out;
 use crate::run::outcome::RunFault;
@@ -25,6 +24,7 @@ use crate::run::step::StepRecord;
 use crate::run::tensorboard::{EVENTS, events};
 use crate::run::tokens;
 
+use super::gradients;
 use super::held_out::HeldOutVerdict;
 use super::on_policy::Mismatch;
 use super::open::Opened;
@@ -232,19 +232,7 @@ impl Running<'_> {
         let micros = vec![each as usize; share.local() as usize];
         session.gradients(&micros, |session, Micro { replica, number, is_last }| {
             let batch = rows.micro_batch(own.start as usize + replica * each as usize + number);
-            let is_compared = is_guarded && guard.is_none();
-            // The last one of a rank leaves the gradients of all: where it is the first, too, it is computed once more
-            // before.
-            if is_compared || !is_last {
-                session.micro(&batch, loss_scale, number)?;
-            }
-            if is_compared {
-                guard = Some(Guarded(session.guard()?.into_iter().map(LayerDistance::of).collect()));
-            }
-            if is_last {
-                session.micro_of((SequenceLength::Whole, true), &batch, loss_scale, number)?;
-            }
-            Ok::<_, DeviceError>(())
+            gradients::of_micro(session, (is_guarded, &mut guard), (&batch, loss_scale), (number, is_last))
         })?;
         let lr = config.optimizer.lr_of(step, config.steps());
         let ticket = session.update(step, lr)?;

@@ -9,6 +9,7 @@ use super::distance::elements;
 use crate::dtype::Dtype;
 use crate::format::{Block, Format};
 use crate::operand::{Content, Operand, Scalar};
+use crate::sequences;
 
 /// Marks an id or a slot that is none.
 const ABSENT: u32 = u32::MAX;
@@ -40,6 +41,7 @@ pub(super) fn random(operand: &Operand, content: Content, rng: &mut Pcg64Mcg) ->
             words((0..count).map(|_| target()).collect())
         }
         Content::Slots(bound) => words(slots(bound, count, rng)),
+        Content::Sequences(places, most) => words(sequences(&lengths(places, (count / 2, most), rng), count / 2)),
         Content::SortedIds(bound) => {
             let mut ids: Vec<u32> = (0..count).map(|_| rng.random_range(0..bound)).collect();
             ids.sort_unstable();
@@ -219,6 +221,20 @@ fn shuffled(count: u32, rng: &mut Pcg64Mcg) -> Vec<u32> {
 fn slots(bound: u32, count: usize, rng: &mut Pcg64Mcg) -> Vec<u32> {
     let slots = shuffled(bound, rng).into_iter().chain(std::iter::repeat(ABSENT)).take(count);
     slots.map(|slot| if rng.random_range(0..4) == 0 { ABSENT } else { slot }).collect()
+}
+
+/// Draws [`Content::Sequences`]: at most `count`, of at most `most` tokens, which are many of a few.
+fn lengths(places: u32, (count, most): (usize, u32), rng: &mut Pcg64Mcg) -> Vec<u32> {
+    let (mut lengths, mut left) = (Vec::new(), places);
+    while left > 0 {
+        let behind = (count - lengths.len() - 1) as u64 * u64::from(most);
+        let least = u64::from(left).saturating_sub(behind).max(1) as u32;
+        let largest = left.min(most);
+        let length = if rng.random() { least } else { rng.random_range(least..=largest) };
+        lengths.push(length);
+        left -= length;
+    }
+    lengths
 }
 
 /// Draws a random assignment of rows to sorted ids, ascending within a run of equal ids.

@@ -6,6 +6,7 @@ use precast_kernels::{Addend, Dtype, Format, Registered, abi::ColumnSumFinishArg
 
 use crate::cache::DecodeRows;
 use crate::gemm::Workspaces;
+use crate::sequences::Sequences;
 use crate::weights::Weight;
 use precast_core::plan::{Builder, Cublas, Tensor};
 
@@ -15,8 +16,7 @@ pub(super) const GROUP: u32 = 32;
 /// Adds operations to a plan under construction; holds shape and dtype of the activations.
 pub(crate) struct Ops<'a> {
     pub(super) b: &'a mut Builder,
-    pub batch: u32,
-    pub seq_len: u32,
+    pub tokens: u32,
     /// Dtype of activations, from the recipe.
     pub x: Dtype,
     /// First part of every name: `student.layers.3`.
@@ -26,8 +26,15 @@ pub(crate) struct Ops<'a> {
     /// Workspaces of cuBLASLt, if it computes the GEMMs.
     pub(super) workspaces: Option<Workspaces>,
     pub(super) gradients: Option<Gradients>,
-    /// Places of the rows, where they are not those of whole sequences.
-    pub(super) decodes: Option<DecodeRows>,
+    /// Places of the tokens, for operations that depend on them.
+    places: Option<Places>,
+}
+
+/// Places of tokens in their sequences.
+#[derive(Clone, Copy)]
+enum Places {
+    Sequences(Sequences),
+    Slots(DecodeRows),
 }
 
 /// A forward pass, alone or before its backward pass.
@@ -76,8 +83,37 @@ impl Semaphores {
 
 impl<'a> Ops<'a> {
     /// Starts operations without gradients.
-    pub fn new(b: &'a mut Builder, (batch, seq_len): (u32, u32), x: Dtype, workspaces: Option<Workspaces>) -> Self {
-        Self { b, batch, seq_len, x, scope: String::new(), again: false, workspaces, gradients: None, decodes: None }
+    pub fn new(b: &'a mut Builder, tokens: u32, x: Dtype, workspaces: Option<Workspaces>) -> Self {
+        Self { b, tokens, x, scope: String::new(), again: false, workspaces, gradients: None, places: None }
+    }
+
+    /// Has later operations compute the tokens of sequences.
+    pub fn of(mut self, sequences: Sequences) -> Self {
+        self.places = Some(Places::Sequences(sequences));
+        self
+    }
+
+    /// Has later operations compute a token for each of these rows.
+    pub fn decode(&mut self, rows: DecodeRows) {
+        (self.tokens, self.places) = (rows.slots.elems as u32, Some(Places::Slots(rows)));
+    }
+
+    /// Returns the position of each token, and the positions that there are.
+    pub(super) fn positions(&self) -> (Tensor, u32) {
+        match self.places.expect("tokens with places") {
+            Places::Sequences(sequences) => (sequences.positions, sequences.seq_len),
+            Places::Slots(rows) => (rows.positions, rows.seq_len),
+        }
+    }
+
+    pub(super) fn sequences(&self) -> Sequences {
+        let Some(Places::Sequences(sequences)) = self.places else { panic!("a phase of sequences") };
+        sequences
+    }
+
+    pub(super) fn decode_rows(&self) -> DecodeRows {
+        let Some(Places::Slots(rows)) = self.places else { panic!("a phase that decodes") };
+        rows
     }
 
     /// Adds gradients.
@@ -125,19 +161,15 @@ impl<'a> Ops<'a> {
         result
     }
 
-    pub fn tokens(&self) -> u32 {
-        self.batch * self.seq_len
-    }
-
     /// Declares a transient buffer of tokens x width activations.
     pub fn rows(&mut self, name: &str, width: u32) -> Tensor {
-        let elems = u64::from(self.tokens()) * u64::from(width);
+        let elems = u64::from(self.tokens) * u64::from(width);
         self.b.transient(self.name(name), self.x, elems)
     }
 
     /// Declares a column of f32, one per token, that the host reads after its phase.
     pub fn column(&mut self, name: &str) -> Tensor {
-        let column = self.statistics(name, self.tokens().into());
+        let column = self.statistics(name, self.tokens.into());
         self.read_back(column);
         column
     }

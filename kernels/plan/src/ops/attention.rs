@@ -42,13 +42,16 @@ impl Ops<'_> {
     /// Lowers attention over rotated queries and keys.
     pub fn attention(&mut self, name: &str, qkv: Tensor, heads: Heads) -> Attended {
         let o = self.rows(name, heads.query * heads.head_dim);
-        let lse = self.statistics("lse", u64::from(self.tokens()) * u64::from(heads.query));
+        let lse = self.statistics("lse", u64::from(self.tokens) * u64::from(heads.query));
+        let sequences = self.sequences();
         let args = AttentionFwdArgs {
             qkv,
+            sequences: sequences.list,
             o,
             lse,
-            batch: self.batch,
-            seq_len: self.seq_len,
+            tokens: self.tokens,
+            count: sequences.count(),
+            seq_len: sequences.seq_len,
             heads: heads.query,
             kv_heads: heads.key,
             scale: heads.scale(),
@@ -69,24 +72,20 @@ impl Ops<'_> {
         let lse = attended.lse.expect("a forward pass that keeps what its gradient needs");
         let delta_name = format!("{name}.delta");
         let delta = self.statistics(&delta_name, lse.elems);
-        let args = AttentionDeltaArgs {
-            o: attended.o,
-            d_o,
-            delta,
-            batch: self.batch,
-            seq_len: self.seq_len,
-            heads: heads.query,
-        };
+        let args = AttentionDeltaArgs { o: attended.o, d_o, delta, tokens: self.tokens, heads: heads.query };
         self.launch(&delta_name, AttentionDelta { d: heads.head_dim, x: self.x }, args);
         let dqkv = self.rows(&format!("{name}.dqkv"), heads.qkv_width());
+        let sequences = self.sequences();
         let args = AttentionBwdArgs {
             qkv,
+            sequences: sequences.list,
             d_o,
             lse,
             delta,
             dqkv,
-            batch: self.batch,
-            seq_len: self.seq_len,
+            tokens: self.tokens,
+            count: sequences.count(),
+            seq_len: sequences.seq_len,
             heads: heads.query,
             kv_heads: heads.key,
             scale: heads.scale(),

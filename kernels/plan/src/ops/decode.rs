@@ -10,15 +10,6 @@ use crate::sampling::Sampling;
 use precast_core::plan::Tensor;
 
 impl Ops<'_> {
-    /// Has later operations compute a token for each of these rows.
-    pub fn decode(&mut self, rows: DecodeRows) {
-        self.decodes = Some(rows);
-    }
-
-    pub(super) fn decode_rows(&self) -> DecodeRows {
-        self.decodes.expect("a phase that decodes")
-    }
-
     /// Stores the rotated keys and the values of packed q, k and v.
     pub fn store(&mut self, name: &str, qkv: Tensor, heads: Heads, cache: LayerCache) {
         let DecodeRows { slots, positions, .. } = self.decode_rows();
@@ -28,7 +19,7 @@ impl Ops<'_> {
             position: positions,
             keys: cache.keys,
             values: cache.values,
-            rows: self.tokens(),
+            rows: self.tokens,
             slots: cache.slots,
             seq_len: cache.seq_len,
             heads: heads.query,
@@ -48,7 +39,7 @@ impl Ops<'_> {
             slot: slots,
             position: positions,
             o,
-            rows: self.tokens(),
+            rows: self.tokens,
             slots: cache.slots,
             seq_len: cache.seq_len,
             heads: heads.query,
@@ -61,7 +52,7 @@ impl Ops<'_> {
 
     /// Draws the next token of each row from its logits, and moves the row, whose token is in `ids`, on to it.
     pub fn sample(&mut self, name: &str, logits: Tensor, how: Sampling, (ids, state): (Tensor, RowState)) {
-        let (rows, DecodeRows { slots, positions, seq_len }) = (self.tokens(), self.decode_rows());
+        let (rows, DecodeRows { slots, positions, seq_len }) = (self.tokens, self.decode_rows());
         let token = self.words("token", rows.into());
         let [log_prob, lse] = ["log_prob", "lse"].map(|part| self.statistics(part, rows.into()));
         let vocab = (logits.elems / u64::from(rows)) as u32;
@@ -102,7 +93,7 @@ impl Ops<'_> {
 
     /// Compares each row's logits with those expected at its place, `[slots, seq_len, vocab]`, bit by bit.
     pub fn compare_bits(&mut self, name: &str, logits: Tensor, expected: Tensor, counts: BitCounts<Tensor>) {
-        let (rows, DecodeRows { slots, positions, seq_len }) = (self.tokens(), self.decode_rows());
+        let (rows, DecodeRows { slots, positions, seq_len }) = (self.tokens, self.decode_rows());
         let args = BitsCompareArgs {
             found: logits,
             expected,

@@ -25,12 +25,12 @@ impl Ops<'_> {
 
     /// Lowers the rows of a table into `y`, `[tokens, hidden]`.
     pub fn embed(&mut self, name: &str, ids: Tensor, table: &Weight, y: Tensor) {
-        let h = (y.elems / u64::from(self.tokens())) as u32;
+        let h = (y.elems / u64::from(self.tokens)) as u32;
         let args = EmbeddingFwdArgs {
             ids,
             table: table.tensor,
             y,
-            tokens: self.tokens(),
+            tokens: self.tokens,
             vocab: (table.tensor.elems / u64::from(h)) as u32,
         };
         self.launch(name, EmbeddingFwd { h, w: table.tensor.format, x: self.x }, args);
@@ -58,7 +58,7 @@ impl Ops<'_> {
             sorted_positions: sorted.positions,
             dy,
             dtable,
-            tokens: self.tokens(),
+            tokens: self.tokens,
             vocab: (dtable.elems / u64::from(h)) as u32,
             padding: padding.unwrap_or(u32::MAX),
         };

@@ -73,7 +73,7 @@ impl Ops<'_> {
 
     /// Adds the mean losses of a micro-batch to `step_metrics`; 0 for an absent divergence.
     pub fn mean_losses(&mut self, name: &str, kd: Option<Tensor>, ce: Tensor, metrics: Tensor) {
-        let args = HeadMetricsArgs { kd, ce, micro: self.gradients().micro, metrics, tokens: self.tokens() };
+        let args = HeadMetricsArgs { kd, ce, micro: self.gradients().micro, metrics, tokens: self.tokens };
         self.launch(name, HeadMetrics { kd: kd.is_some() }, args);
     }
 

@@ -141,7 +141,7 @@ impl Ops<'_> {
             w,
             bias: bias.map(|bias| bias.tensor),
             y,
-            m: self.tokens(),
+            m: self.tokens,
             n: n / 2,
             k,
             x_scale,
@@ -233,7 +233,7 @@ impl Ops<'_> {
     }
 
     fn bias_gradient(&mut self, name: &str, dy: Tensor, n: u32, bias: &Weight) {
-        let (rows, partial) = (self.tokens(), format!("{name}.bias_partial"));
+        let (rows, partial) = (self.tokens, format!("{name}.bias_partial"));
         let partials = self.statistics(&partial, u64::from(rows.div_ceil(GROUP)) * u64::from(n));
         let args = ColumnSumPartialArgs { x: dy, partial: partials, rows, n, group: GROUP };
         self.launch(&partial, ColumnSumPartial { x: self.x }, args);

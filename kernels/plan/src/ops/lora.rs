@@ -35,7 +35,7 @@ impl Ops<'_> {
         let t = self.rows(&name, adapter.columns());
         let (parts, part) = adapter.parts();
         let args =
-            LoraFwdAArgs { x, a: adapter.a.tensor, t, m: self.tokens(), k: linear.k, rank: adapter.rank, parts, part };
+            LoraFwdAArgs { x, a: adapter.a.tensor, t, m: self.tokens, k: linear.k, rank: adapter.rank, parts, part };
         self.launch(&name, LoraFwdA { x: self.x }, args);
         t
     }
@@ -45,7 +45,7 @@ impl Ops<'_> {
         let adapter = adapter_of(linear);
         let (parts, part) = adapter.parts();
         let args =
-            LoraFwdBArgs { t, b: adapter.b.tensor, y, m: self.tokens(), n: linear.n, rank: adapter.rank, parts, part };
+            LoraFwdBArgs { t, b: adapter.b.tensor, y, m: self.tokens, n: linear.n, rank: adapter.rank, parts, part };
         self.launch(&format!("{name}.lora_b"), LoraFwdB { x: self.x }, args);
     }
 
@@ -59,7 +59,7 @@ impl Ops<'_> {
             dy,
             b: adapter.b.tensor,
             dt,
-            m: self.tokens(),
+            m: self.tokens,
             n: linear.n,
             rank: adapter.rank,
             parts,
@@ -69,7 +69,7 @@ impl Ops<'_> {
         let of_b = LoraWgradArgs {
             dy,
             x: t,
-            m: self.tokens(),
+            m: self.tokens,
             n: linear.n,
             columns: adapter.rank,
             splits: 0,
@@ -90,8 +90,7 @@ impl Ops<'_> {
     /// Adds `A^T dt` to the gradient of the layer's input, in place.
     pub fn adapter_input_gradient(&mut self, name: &str, dt: Tensor, dx: Tensor, linear: &Linear) {
         let adapter = adapter_of(linear);
-        let args =
-            LoraDgradAArgs { dt, a: adapter.a.tensor, dx, m: self.tokens(), k: linear.k, rank: adapter.columns() };
+        let args = LoraDgradAArgs { dt, a: adapter.a.tensor, dx, m: self.tokens, k: linear.k, rank: adapter.columns() };
         self.launch(&format!("{name}.lora_a.dgrad"), LoraDgradA { x: self.x }, args);
     }
 

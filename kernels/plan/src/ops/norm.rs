@@ -37,7 +37,7 @@ impl Ops<'_> {
 
     fn normalize(&mut self, name: &str, x: Tensor, added: Option<(Tensor, Tensor)>, norm: &Norm, out: Out) -> Normed {
         let h = norm.width();
-        let rstd = out.is_dense().then(|| self.statistics(&format!("{name}.rstd"), self.tokens().into()));
+        let rstd = out.is_dense().then(|| self.statistics(&format!("{name}.rstd"), self.tokens.into()));
         let rows = self.rows_in(out, name, h);
         let [y, q, scale] = rows.tensors();
         let args = RmsnormFwdArgs {
@@ -48,7 +48,7 @@ impl Ops<'_> {
             y,
             rstd,
             eps: norm.eps,
-            tokens: self.tokens(),
+            tokens: self.tokens,
             q,
             scale,
         };
@@ -67,7 +67,7 @@ impl Ops<'_> {
         dresidual: Option<Tensor>,
         out: Out,
     ) -> ActivationRows {
-        let (h, tokens, residual) = (norm.width(), self.tokens(), dresidual.is_some());
+        let (h, tokens, residual) = (norm.width(), self.tokens, dresidual.is_some());
         let out = RmsnormBwd::writes(h, out);
         let rows = self.rows_in(out, &format!("{name}.dx"), h);
         let (dx, [_, q, scale]) = (rows.dense(), rows.tensors());

@@ -1,7 +1,7 @@
 //! RMSNorm of each head of q and k, followed by their rotary embedding, in place.
 
-use precast_kernels::abi::{QkNormAtArgs, QkNormBwdArgs, QkNormDgradArgs, QkNormFwdArgs};
-use precast_kernels::qk_norm::{QkNormAt, QkNormBwd, QkNormDgrad, QkNormFwd};
+use precast_kernels::abi::{QkNormBwdArgs, QkNormDgradArgs, QkNormFwdArgs};
+use precast_kernels::qk_norm::{QkNormBwd, QkNormDgrad, QkNormFwd};
 
 use super::adding::{ForwardPass, GROUP, Ops};
 use super::attention::Heads;
@@ -21,34 +21,18 @@ impl Ops<'_> {
         norm: &Norm,
         pass: ForwardPass,
     ) -> Option<Tensor> {
-        if let Some(rows) = self.decodes {
-            let args = QkNormAtArgs {
-                x: qkv,
-                gamma: norm.gamma.tensor,
-                cos: rope.cos,
-                sin: rope.sin,
-                position: rows.positions,
-                eps: norm.eps,
-                rows: self.tokens(),
-                seq_len: rows.seq_len,
-                query_heads: heads.query,
-                key_heads: heads.key,
-                row_heads: heads.query + 2 * heads.key,
-            };
-            self.launch(name, QkNormAt { d: heads.head_dim, x: self.x }, args);
-            return None;
-        }
-        let keep = pass == ForwardPass::Saving;
+        let (keep, (position, seq_len)) = (pass == ForwardPass::Saving, self.positions());
         let raw = keep.then(|| self.rows(&format!("{name}.raw"), (heads.query + heads.key) * heads.head_dim));
         let args = QkNormFwdArgs {
             x: qkv,
             raw,
             gamma: norm.gamma.tensor,
+            position,
             cos: rope.cos,
             sin: rope.sin,
             eps: norm.eps,
-            tokens: self.tokens(),
-            seq_len: self.seq_len,
+            tokens: self.tokens,
+            seq_len,
             query_heads: heads.query,
             key_heads: heads.key,
             row_heads: heads.query + 2 * heads.key,
@@ -68,34 +52,37 @@ impl Ops<'_> {
         rope: Rope,
         norm: &Norm,
     ) {
+        let (position, seq_len) = self.positions();
         if norm.gamma.trained().is_none() {
             let args = QkNormDgradArgs {
                 dx: dqkv,
                 raw,
                 gamma: norm.gamma.tensor,
+                position,
                 cos: rope.cos,
                 sin: rope.sin,
                 eps: norm.eps,
-                tokens: self.tokens(),
-                seq_len: self.seq_len,
+                tokens: self.tokens,
+                seq_len,
                 query_heads: heads.query,
                 key_heads: heads.key,
                 row_heads: heads.query + 2 * heads.key,
             };
             return self.launch(&format!("{name}.dgrad"), QkNormDgrad { d: heads.head_dim, x: self.x }, args);
         }
-        let (width, groups) = (2 * heads.head_dim, self.tokens().div_ceil(GROUP));
+        let (width, groups) = (2 * heads.head_dim, self.tokens.div_ceil(GROUP));
         let partial = self.statistics(&format!("{name}.dgamma_partial"), u64::from(groups) * u64::from(width));
         let args = QkNormBwdArgs {
             dx: dqkv,
             raw,
             gamma: norm.gamma.tensor,
+            position,
             cos: rope.cos,
             sin: rope.sin,
             dgamma_partial: partial,
             eps: norm.eps,
-            tokens: self.tokens(),
-            seq_len: self.seq_len,
+            tokens: self.tokens,
+            seq_len,
             query_heads: heads.query,
             key_heads: heads.key,
             row_heads: heads.query + 2 * heads.key,

@@ -44,8 +44,8 @@ impl Ops<'_> {
 
     /// Declares transient buffers of int8 rows.
     pub(super) fn int8_rows(&mut self, name: &str, width: u32) -> Int8Rows {
-        let elems = u64::from(self.tokens()) * u64::from(width);
+        let elems = u64::from(self.tokens) * u64::from(width);
         let values = self.b.transient(self.name(&format!("{name}.int8")), Dtype::I8, elems);
-        Int8Rows { values, scales: self.statistics(&format!("{name}.scales"), self.tokens().into()) }
+        Int8Rows { values, scales: self.statistics(&format!("{name}.scales"), self.tokens.into()) }
     }
 }

@@ -10,7 +10,7 @@ use precast_core::plan::Tensor;
 impl Ops<'_> {
     /// Lowers `silu(gate) up`: tokens x n from tokens x 2n.
     pub fn swiglu(&mut self, name: &str, gate_up: Tensor, out: Out) -> ActivationRows {
-        let (tokens, n) = (self.tokens(), self.gated_width(gate_up));
+        let (tokens, n) = (self.tokens, self.gated_width(gate_up));
         let rows = self.rows_in(out, name, n);
         let [y, q, scale] = rows.tensors();
         let args = SwigluFwdArgs { gate_up, y, tokens, n, q, scale };
@@ -20,7 +20,7 @@ impl Ops<'_> {
 
     /// Lowers the gradient of gate and up. `out`: the requested formats, of which one launch may not give all.
     pub fn swiglu_backward(&mut self, name: &str, dy: Tensor, gate_up: Tensor, out: Out) -> ActivationRows {
-        let (tokens, n) = (self.tokens(), self.gated_width(gate_up));
+        let (tokens, n) = (self.tokens, self.gated_width(gate_up));
         let out = SwigluBwd::writes(n, out);
         let rows = self.rows_in(out, &format!("{name}.dgate_up"), 2 * n);
         let (dgate_up, [_, q, scale]) = (rows.dense(), rows.tensors());
@@ -31,6 +31,6 @@ impl Ops<'_> {
     }
 
     fn gated_width(&self, gate_up: Tensor) -> u32 {
-        (gate_up.elems / u64::from(2 * self.tokens())) as u32
+        (gate_up.elems / u64::from(2 * self.tokens)) as u32
     }
 }

@@ -16,7 +16,7 @@ impl Step<'_> {
         let decoding = Decoding::declare(b, request, Lifetime::Stage);
         let caches = cache::pool(b, config, request.slots, (x, Lifetime::Stage));
         let resident = Resident { caches, ..self.models.student.clone() };
-        let ops = &mut Ops::new(b, (decoding.most_rows, 1), x, None);
+        let ops = &mut Ops::new(b, decoding.most_rows, x, None);
         decoding.lower(ops, &Model { name: "decode", config, resident: &resident }, request.sampling);
         b.end_stage();
         Some(decoding)

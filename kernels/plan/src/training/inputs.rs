@@ -3,6 +3,7 @@
 use crate::category;
 use precast_kernels::{Dtype, abi::micro_scalars};
 
+use crate::sequences::{Sequences, Shape};
 use precast_core::plan::{Builder, Tensor};
 
 /// Words of a scalar block, padded to a cache line.
@@ -20,6 +21,8 @@ pub struct MicroInputs {
     pub sorted_ids: Tensor,
     /// Original position of each sorted id.
     pub sorted_positions: Tensor,
+    /// Where sequences lie.
+    pub sequences: Sequences,
     /// `micro_scalars`.
     pub micro: Tensor,
     /// Alpha and beta of weight gradients: 1, and 0 in the first micro-batch of a step or 1 in later ones, f32.
@@ -27,12 +30,21 @@ pub struct MicroInputs {
 }
 
 impl MicroInputs {
-    pub(super) fn new(b: &mut Builder, tokens: u32) -> Self {
-        let column = u64::from(tokens).next_multiple_of(BLOCK_WORDS);
-        let all = b.persistent("inputs", category::INPUTS, Dtype::U32, 4 * column + BLOCK_WORDS);
-        let part = |index: u64| all.slice(index * column, u64::from(tokens));
-        let micro = all.slice(4 * column, size_of::<micro_scalars>() as u64 / 4);
-        let factors = all.slice(4 * column + BLOCK_WORDS / 2, 2);
-        Self { all, ids: part(0), targets: part(1), sorted_ids: part(2), sorted_positions: part(3), micro, factors }
+    pub(super) fn new(b: &mut Builder, shape: Shape) -> Self {
+        let tokens = u64::from(shape.tokens);
+        let (column, of_sequences) = (tokens.next_multiple_of(BLOCK_WORDS), Sequences::words_of(shape));
+        let scalars = 4 * column + of_sequences.next_multiple_of(BLOCK_WORDS);
+        let all = b.persistent("inputs", category::INPUTS, Dtype::U32, scalars + BLOCK_WORDS);
+        let part = |index: u64| all.slice(index * column, tokens);
+        Self {
+            all,
+            ids: part(0),
+            targets: part(1),
+            sorted_ids: part(2),
+            sorted_positions: part(3),
+            sequences: Sequences::within(all.slice(4 * column, of_sequences), shape),
+            micro: all.slice(scalars, size_of::<micro_scalars>() as u64 / 4),
+            factors: all.slice(scalars + BLOCK_WORDS / 2, 2),
+        }
     }
 }

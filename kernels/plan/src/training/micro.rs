@@ -1,6 +1,5 @@
 //! Lowers a micro-batch: forward, head, backward and the sum of its gradients; and the teacher alone.
 
-use super::length::SequenceLength;
 use super::phases::{LAST, MICRO, TEACHER};
 use super::step::Step;
 use crate::cached::CachedTeacher;
@@ -13,32 +12,17 @@ impl Step<'_> {
     /// Lowers the phases that compute the gradients of a step.
     pub fn gradients(&self, ops: &mut Ops<'_>) {
         let share = self.run.share;
-        self.micro_batches(ops, MICRO);
+        self.micro_batch(ops, MICRO);
         for fold in share.folds() {
             ops.phase(&fold.phase());
             ops.scope("replicas");
             ops.fold(fold, &self.sums);
         }
         if share.ranks > 1 {
-            self.micro_batches(ops, LAST);
+            self.micro_batch(ops, LAST);
+            ops.scope("ranks");
+            ops.sum_over_ranks(&self.sums, self.shards, self.last_gradient());
         }
-    }
-
-    /// Lowers a micro-batch of each length that the run has.
-    fn micro_batches(&self, ops: &mut Ops<'_>, phase: &str) {
-        let recipe = &self.run.recipe;
-        let lengths = SequenceLength::of(recipe).take(if self.run.on_policy { SequenceLength::ALL.len() } else { 1 });
-        for length in lengths {
-            ops.phase(&length.phase(phase));
-            ops.restart();
-            (ops.batch, ops.seq_len) = length.shape((recipe.batch, recipe.seq_len));
-            self.micro_batch(ops);
-            if phase == LAST {
-                ops.scope("ranks");
-                ops.sum_over_ranks(&self.sums, self.shards, self.last_gradient());
-            }
-        }
-        (ops.batch, ops.seq_len) = (recipe.batch, recipe.seq_len);
     }
 
     /// Returns the gradient of the embedding table if it trains and there is memory to hide its exchange: where blocks
@@ -48,8 +32,10 @@ impl Step<'_> {
         embedding.map(|trained| trained.grad).filter(|_| self.run.recipe.recompute != Recompute::Blocks)
     }
 
-    fn micro_batch(&self, ops: &mut Ops<'_>) {
+    fn micro_batch(&self, ops: &mut Ops<'_>, phase: &str) {
         let (inputs, recipe) = (self.inputs, &self.run.recipe);
+        ops.phase(phase);
+        ops.restart();
         let teacher = self.teach(ops);
         if self.run.share.ranks > 1 && teacher.is_some() {
             // Other ranks' weights may still be arriving while the teacher runs.

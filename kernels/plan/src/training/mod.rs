@@ -3,7 +3,6 @@
 mod decode;
 mod guard;
 mod inputs;
-mod length;
 mod micro;
 mod phases;
 mod plan;
@@ -15,7 +14,6 @@ mod step;
 mod update;
 
 pub use inputs::MicroInputs;
-pub use length::SequenceLength;
 pub use phases::{CAST, CLEAR, GATHER, LAST, MICRO, TEACHER, UPDATE};
 pub use plan::{TrainingBuffers, TrainingPlan};
 pub use request::{Student, Teacher, TrainingRequest};

@@ -4,8 +4,7 @@
 pub const CLEAR: &str = "clear";
 /// Runs after master weights have arrived: casts the student's weights to the precision of the run.
 pub const CAST: &str = "cast";
-/// Forward and backward pass of one micro-batch; of shorter sequences, see
-/// [`SequenceLength::phase`](super::SequenceLength::phase).
+/// Forward and backward pass of one micro-batch.
 pub const MICRO: &str = "micro";
 /// [`MICRO`] of a rank's last micro-batch of a step, with several ranks: gradients are sent as they become complete.
 pub const LAST: &str = "last";

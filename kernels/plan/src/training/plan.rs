@@ -98,7 +98,7 @@ impl Lowered<TrainingBuffers> {
     fn lower(run: &Run<'_>, certified: bool) -> Result<Self, PlanError> {
         let mut b = Builder::new(&KERNELS, run.arch);
         let mut frozen = Frozen::declare(&mut b, run);
-        let inputs = MicroInputs::new(&mut b, run.recipe.tokens());
+        let inputs = MicroInputs::new(&mut b, run.recipe.shape());
         let certificate = startup::quantize(&mut b, run, &mut frozen, &inputs, certified);
         let mut models = Residents::declare(&mut b, run, frozen);
         let workspaces = (run.recipe.gemm == Gemm::Cublas).then(|| Workspaces::new(&mut b));
@@ -128,7 +128,7 @@ impl Lowered<TrainingBuffers> {
         };
         let MicroInputs { micro, factors, .. } = inputs;
         let gradients = Gradients { micro, factors, semaphores: semaphores.map(Semaphores::new) };
-        let ops = &mut run.ops(&mut b, workspaces).training(gradients);
+        let ops = &mut run.ops(&mut b, workspaces).of(inputs.sequences).training(gradients);
         let widened = step.prepare(ops);
         step.gradients(ops);
         step.update(ops);

@@ -83,9 +83,9 @@ impl<'a> Run<'a> {
         self.recipe.precision == Precision::Int8
     }
 
-    /// Starts operations of the run's shape.
+    /// Starts operations on the tokens of a micro-batch.
     pub fn ops<'b>(&self, b: &'b mut Builder, workspaces: Option<Workspaces>) -> Ops<'b> {
-        Ops::new(b, (self.recipe.batch, self.recipe.seq_len), self.dtype(), workspaces)
+        Ops::new(b, self.recipe.tokens(), self.dtype(), workspaces)
     }
 }
 

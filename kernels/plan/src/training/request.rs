@@ -78,8 +78,7 @@ pub struct TrainingRequest<'a> {
     pub share: Share,
     /// Decoding under the student, of sequences that are no longer than those of the recipe.
     pub decode: Option<DecodeRequest>,
-    /// True if steps train on what is decoded: their micro-batches have sequences of each [`super::SequenceLength`],
-    /// and score the tokens that they are given.
+    /// True if steps train on what is decoded: their micro-batches score the tokens that they are given.
     pub on_policy: bool,
     pub arch: Arch,
 }

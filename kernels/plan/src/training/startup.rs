@@ -21,7 +21,7 @@ pub(super) fn quantize(
     inputs: &MicroInputs,
     certified: bool,
 ) -> Option<TokenComparison<Tensor>> {
-    let ops = &mut run.ops(b, None);
+    let ops = &mut run.ops(b, None).of(inputs.sequences);
     let mut stage = |name, config: &ModelConfig, resident: &mut Resident, certified: bool| {
         let model = Model { name, config, resident };
         let (staged, reference) = model.quantize(ops, certified.then_some(inputs.ids));

@@ -21,12 +21,12 @@ enum : uint32_t {
 // Starts copying one stage: both tiles and, if they are queries, their statistics.
 template <bool of_queries>
 __device__ __forceinline__ void copy_stage(const attention_bwd_params& p, uint32_t stage, Head a, Head b,
-                                           uint64_t statistics, uint32_t first) {
-    copy_rows<TILE>(stage, a, first, p.seq_len);
-    copy_rows<TILE>(stage + TILE_BYTES, b, first, p.seq_len);
+                                           uint64_t statistics, uint32_t first, uint32_t length) {
+    copy_rows<TILE>(stage, a, first, length);
+    copy_rows<TILE>(stage + TILE_BYTES, b, first, length);
     if (of_queries) {
         const uint32_t row = threadIdx.x % TILE, position = first + row;
-        const bool valid = position < p.seq_len;
+        const bool valid = position < length;
         const uint64_t element = statistics + (valid ? position : 0);
         if (threadIdx.x < TILE) cp_async4(stage + 2 * TILE_BYTES + row * 4, (float*)p.lse + element, valid);
         else if (threadIdx.x < 2 * TILE)
@@ -36,31 +36,32 @@ __device__ __forceinline__ void copy_stage(const attention_bwd_params& p, uint32
 }
 
 template <bool own_keys>
-__device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t shared, uint32_t column, uint32_t batch,
-                                     uint32_t tile) {
+__device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t shared, uint32_t column,
+                                         const SequenceTile& sequence) {
     const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     const uint32_t group = p.heads / p.kv_heads, columns = p.heads + 2 * p.kv_heads;
     const uint32_t kv_head = own_keys ? column : column / group;
-    const Head keys = head_of(p.qkv, batch, p.seq_len, columns, p.heads + kv_head);
-    const Head values = head_of(p.qkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head);
+    const Head keys = head_of(p.qkv, sequence, columns, p.heads + kv_head);
+    const Head values = head_of(p.qkv, sequence, columns, p.heads + p.kv_heads + kv_head);
     const uint32_t head = own_keys ? kv_head * group : column; // the first one
-    const Head queries = head_of(p.qkv, batch, p.seq_len, columns, head);
-    const Head gradients = head_of(p.d_o, batch, p.seq_len, p.heads, head);
-    const uint64_t statistics = (uint64_t(batch) * p.heads + head) * p.seq_len;
+    const Head queries = head_of(p.qkv, sequence, columns, head);
+    const Head gradients = head_of(p.d_o, sequence, p.heads, head);
+    const uint64_t statistics = uint64_t(head) * p.tokens + sequence.first;
+    const uint32_t tile = own_keys ? sequence.tiles - 1 - sequence.tile : sequence.tile;
     const uint32_t first = tile * OWN, own = first + warp * ROWS;
     const uint32_t own_a = shared + warp * ROWS * PITCH, own_b = own_a + OWN_BYTES, stages = shared + 2 * OWN_BYTES;
     const float scale_log2 = p.scale * LOG2_E;
 
     // The other rows: positions begin.. end of `repeat` heads.
     const uint32_t begin = own_keys ? first / TILE * TILE : 0;
-    const uint32_t end = own_keys || first + OWN > p.seq_len ? p.seq_len : first + OWN;
+    const uint32_t end = own_keys || first + OWN > sequence.length ? sequence.length : first + OWN;
     uint32_t heads_left = own_keys ? group : 1;
 
-    copy_rows<OWN>(shared, own_keys ? keys : queries, first, p.seq_len);
-    copy_rows<OWN>(shared + OWN_BYTES, own_keys ? values : gradients, first, p.seq_len);
+    copy_rows<OWN>(shared, own_keys ? keys : queries, first, sequence.length);
+    copy_rows<OWN>(shared + OWN_BYTES, own_keys ? values : gradients, first, sequence.length);
     Head a = own_keys ? queries : keys, b = own_keys ? gradients : values;
     uint64_t next_statistics = statistics;
-    copy_stage<own_keys>(p, stages, a, b, statistics, begin);
+    copy_stage<own_keys>(p, stages, a, b, statistics, begin, sequence.length);
 
     float shift[M][2], delta[M][2]; // own queries' values
 #pragma unroll
@@ -68,7 +69,7 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
 #pragma unroll
         for (uint32_t half = 0; half < 2; half++) {
             const uint32_t query = own + i * 16 + lane / 4 + half * 8;
-            const bool valid = !own_keys && query < p.seq_len;
+            const bool valid = !own_keys && query < sequence.length;
             shift[i][half] = valid ? LOG2_E * ((const float*)p.lse)[statistics + query] : 0.0f;
             delta[i][half] = valid ? ((const float*)p.delta)[statistics + query] : 0.0f;
         }
@@ -82,11 +83,11 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
         if (next_position >= end) {
             next_position = begin;
             heads_left--;
-            a.data += KEY_D, b.data += KEY_D, next_statistics += p.seq_len;
+            a.data += KEY_D, b.data += KEY_D, next_statistics += p.tokens;
         }
         cp_async_wait<0>();
         sync_block(); // this stage is there, and the other has been read
-        if (heads_left > 0) copy_stage<own_keys>(p, next, a, b, next_statistics, next_position);
+        if (heads_left > 0) copy_stage<own_keys>(p, next, a, b, next_statistics, next_position, sequence.length);
         if (OWN_IN_REGISTERS && start) {
 #pragma unroll
             for (uint32_t step = 0; step < STEPS; step++)
@@ -180,24 +181,23 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
         stage = next, next = read;
     }
 
-    store_rows(head_of(p.dqkv, batch, p.seq_len, columns, own_keys ? p.heads + kv_head : head), own, p.seq_len, own_a,
+    store_rows(head_of(p.dqkv, sequence, columns, own_keys ? p.heads + kv_head : head), own, sequence.length, own_a,
                acc_a, p.scale);
     if (own_keys)
-        store_rows(head_of(p.dqkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head), own, p.seq_len, own_b,
+        store_rows(head_of(p.dqkv, sequence, columns, p.heads + p.kv_heads + kv_head), own, sequence.length, own_b,
                    acc_b, 1.0f);
 }
 
 // CTAs in order of work: keys before queries, early keys and late queries first.
 KERNEL(attention_bwd_params) {
     DYNAMIC_SHARED(unsigned char, memory);
-    const uint32_t shared = shared_address(memory), tiles = (p.seq_len + OWN - 1) / OWN;
-    const uint32_t of_keys = tiles * p.batch * p.kv_heads;
-    if (blockIdx.x < of_keys) {
-        const uint32_t index = blockIdx.x % (p.batch * p.kv_heads), tile = blockIdx.x / (p.batch * p.kv_heads);
-        mainloop<true>(p, shared, index % p.kv_heads, index / p.kv_heads, tile);
-    } else {
-        const uint32_t block = blockIdx.x - of_keys;
-        const uint32_t index = block % (p.batch * p.heads), tile = tiles - 1 - block / (p.batch * p.heads);
-        mainloop<false>(p, shared, index % p.heads, index / p.heads, tile);
-    }
+    const uint32_t shared = shared_address(memory), of_keys = gridDim.x / (p.heads + p.kv_heads) * p.kv_heads;
+    const bool keys = blockIdx.x < of_keys;
+    const uint32_t block = keys ? blockIdx.x : blockIdx.x - of_keys, heads = keys ? p.kv_heads : p.heads;
+    const SequenceTile sequence = sequence_tile<OWN>(p.sequences, p.count, 1, block / heads);
+    if (sequence.length == 0) return;
+    if (keys)
+        mainloop<true>(p, shared, block % heads, sequence);
+    else
+        mainloop<false>(p, shared, block % heads, sequence);
 }

@@ -9,16 +9,15 @@ enum : uint32_t {
     CHUNKS = KEY_D / 8,       // 16-byte chunks of a row
     STEPS = KEY_D / 16,       // mma of depth 16 along a head
 };
-// One head of a packed [batch, seq_len, columns * d] buffer.
+// One head of a sequence in a packed [tokens, columns * d] buffer.
 struct Head {
     bf16* data; // position 0
     uint32_t stride;
 };
 
-__device__ __forceinline__ Head head_of(address data, uint32_t batch, uint32_t seq_len, uint32_t columns,
-                                        uint32_t column) {
+__device__ __forceinline__ Head head_of(address data, const SequenceTile& own, uint32_t columns, uint32_t column) {
     const uint32_t stride = columns * KEY_D;
-    return {(bf16*)data + uint64_t(batch) * seq_len * stride + column * KEY_D, stride};
+    return {(bf16*)data + uint64_t(own.first) * stride + column * KEY_D, stride};
 }
 
 // Starts copying `rows` positions from `first`; positions past the end become zeros.

@@ -11,21 +11,22 @@ struct Shared {
 };
 
 // dq of a tile of queries: dq = scale * sum over keys of ds k.
-__device__ __forceinline__ void query_tile(const attention_bwd_params& p, Shared s, uint32_t head, uint32_t batch) {
+__device__ __forceinline__ void query_tile(const attention_bwd_params& p, Shared s, uint32_t head,
+                                           const SequenceTile& own) {
     const uint32_t kv_head = head / (p.heads / p.kv_heads);
     const uint32_t columns = p.heads + 2 * p.kv_heads;
-    const auto [row, lane, first, position] = thread_row();
+    const auto [row, lane, first, position] = thread_row(own.tile);
     const KEY_X* qkv = (const KEY_X*)p.qkv;
-    const uint64_t statistics = (uint64_t(batch) * p.heads + head) * p.seq_len + position;
-    const float lse = position < p.seq_len ? ((const float*)p.lse)[statistics] : 0.0f;
-    const float delta = position < p.seq_len ? ((const float*)p.delta)[statistics] : 0.0f;
-    load_tile(s.q, qkv, head_of(batch, p.seq_len, columns, head), first, p.seq_len);
-    load_tile(s.d_o, (const KEY_X*)p.d_o, head_of(batch, p.seq_len, p.heads, head), first, p.seq_len);
+    const uint64_t statistics = uint64_t(head) * p.tokens + own.first + position;
+    const float lse = position < own.length ? ((const float*)p.lse)[statistics] : 0.0f;
+    const float delta = position < own.length ? ((const float*)p.delta)[statistics] : 0.0f;
+    load_tile(s.q, qkv, head_of(own, columns, head), first, own.length);
+    load_tile(s.d_o, (const KEY_X*)p.d_o, head_of(own, p.heads, head), first, own.length);
     float sum[OWN_D] = {};
     for (uint32_t k0 = 0; k0 <= first; k0 += TILE) {
         sync_block();
-        load_tile(s.k, qkv, head_of(batch, p.seq_len, columns, p.heads + kv_head), k0, p.seq_len);
-        load_tile(s.v, qkv, head_of(batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head), k0, p.seq_len);
+        load_tile(s.k, qkv, head_of(own, columns, p.heads + kv_head), k0, own.length);
+        load_tile(s.v, qkv, head_of(own, columns, p.heads + p.kv_heads + kv_head), k0, own.length);
         sync_block();
         float score[OWN_SCORES], dprobability[OWN_SCORES];
         dots(s.q, s.k, row, lane, score);
@@ -33,34 +34,35 @@ __device__ __forceinline__ void query_tile(const attention_bwd_params& p, Shared
 #pragma unroll
         for (uint32_t j = 0; j < OWN_SCORES; j++) {
             const uint32_t column = lane + j * ROW_THREADS;
-            const bool visible = k0 + column <= position && position < p.seq_len;
+            const bool visible = k0 + column <= position && position < own.length;
             const float probability = visible ? expf(score[j] * p.scale - lse) : 0.0f;
             s.score[row * SCORE_PITCH + column] = round_to<KEY_X>(probability * (dprobability[j] - delta));
         }
         sync_warp();
         add_weighted(sum, s.score, s.k, row, lane);
     }
-    if (position < p.seq_len)
-        store_row((KEY_X*)p.dqkv, head_of(batch, p.seq_len, columns, head), position, lane, sum, p.scale);
+    if (position < own.length)
+        store_row((KEY_X*)p.dqkv, head_of(own, columns, head), position, lane, sum, p.scale);
 }
 
 // dk and dv of a tile of keys: dv = sum of p^T do, dk = scale * sum of ds^T q, over queries and heads.
-__device__ __forceinline__ void key_tile(const attention_bwd_params& p, Shared s, uint32_t kv_head, uint32_t batch) {
+__device__ __forceinline__ void key_tile(const attention_bwd_params& p, Shared s, uint32_t kv_head,
+                                         const SequenceTile& own) {
     const uint32_t group = p.heads / p.kv_heads;
     const uint32_t columns = p.heads + 2 * p.kv_heads;
-    const auto [row, lane, first, position] = thread_row(); // key's position
+    const auto [row, lane, first, position] = thread_row(own.tiles - 1 - own.tile); // key's position
     const KEY_X* qkv = (const KEY_X*)p.qkv;
-    const Head keys = head_of(batch, p.seq_len, columns, p.heads + kv_head);
-    const Head values = head_of(batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head);
-    load_tile(s.k, qkv, keys, first, p.seq_len);
-    load_tile(s.v, qkv, values, first, p.seq_len);
+    const Head keys = head_of(own, columns, p.heads + kv_head);
+    const Head values = head_of(own, columns, p.heads + p.kv_heads + kv_head);
+    load_tile(s.k, qkv, keys, first, own.length);
+    load_tile(s.v, qkv, values, first, own.length);
     float dk[OWN_D] = {}, dv[OWN_D] = {};
     for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
-        const uint64_t statistics = (uint64_t(batch) * p.heads + head) * p.seq_len;
-        for (uint32_t q0 = first; q0 < p.seq_len; q0 += TILE) {
+        const uint64_t statistics = uint64_t(head) * p.tokens + own.first;
+        for (uint32_t q0 = first; q0 < own.length; q0 += TILE) {
             sync_block();
-            load_tile(s.q, qkv, head_of(batch, p.seq_len, columns, head), q0, p.seq_len);
-            load_tile(s.d_o, (const KEY_X*)p.d_o, head_of(batch, p.seq_len, p.heads, head), q0, p.seq_len);
+            load_tile(s.q, qkv, head_of(own, columns, head), q0, own.length);
+            load_tile(s.d_o, (const KEY_X*)p.d_o, head_of(own, p.heads, head), q0, own.length);
             sync_block();
             float score[OWN_SCORES], dprobability[OWN_SCORES];
             dots(s.k, s.q, row, lane, score);
@@ -68,7 +70,7 @@ __device__ __forceinline__ void key_tile(const attention_bwd_params& p, Shared s
 #pragma unroll
             for (uint32_t j = 0; j < OWN_SCORES; j++) {
                 const uint32_t query = q0 + lane + j * ROW_THREADS;
-                const bool visible = position <= query && query < p.seq_len;
+                const bool visible = position <= query && query < own.length;
                 const float lse = visible ? ((const float*)p.lse)[statistics + query] : 0.0f;
                 const float delta = visible ? ((const float*)p.delta)[statistics + query] : 0.0f;
                 const float probability = visible ? expf(score[j] * p.scale - lse) : 0.0f;
@@ -84,7 +86,7 @@ __device__ __forceinline__ void key_tile(const attention_bwd_params& p, Shared s
             add_weighted(dk, s.score, s.q, row, lane);
         }
     }
-    if (position >= p.seq_len) return;
+    if (position >= own.length) return;
     store_row((KEY_X*)p.dqkv, keys, position, lane, dk, p.scale);
     store_row((KEY_X*)p.dqkv, values, position, lane, dv, 1.0f);
 }
@@ -93,8 +95,10 @@ KERNEL(attention_bwd_params) {
     DYNAMIC_SHARED(float, shared);
     const Shared s = {shared, shared + TILE * PITCH, shared + 2 * TILE * PITCH, shared + 3 * TILE * PITCH,
                       shared + 4 * TILE * PITCH};
+    const SequenceTile own = sequence_tile<TILE>(p.sequences, p.count, 1, blockIdx.x);
+    if (own.length == 0) return;
     if (blockIdx.y < p.heads)
-        query_tile(p, s, blockIdx.y, blockIdx.z);
+        query_tile(p, s, blockIdx.y, own);
     else
-        key_tile(p, s, blockIdx.y - p.heads, blockIdx.z);
+        key_tile(p, s, blockIdx.y - p.heads, own);
 }

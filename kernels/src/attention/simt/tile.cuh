@@ -2,8 +2,8 @@
 // positions of one head, rows padded by one float so that a column is conflict free. Four neighboring threads work on
 // one row of a TILE x TILE block of scores, each on every fourth column.
 #pragma once
-#include "device.cuh"
 #include "attention.h"
+#include "attention/sequences.cuh"
 
 // Enumerators, for the reason in device.cuh.
 enum : uint32_t {
@@ -15,23 +15,23 @@ enum : uint32_t {
     OWN_SCORES = TILE / ROW_THREADS,
 };
 
-// One head of a packed [batch, seq_len, stride] buffer.
+// One head of a sequence in a packed [tokens, stride] buffer.
 struct Head {
     uint64_t base; // element of position 0
     uint32_t stride;
 };
 
-__device__ __forceinline__ Head head_of(uint32_t batch, uint32_t seq_len, uint32_t columns, uint32_t column) {
+__device__ __forceinline__ Head head_of(const SequenceTile& own, uint32_t columns, uint32_t column) {
     const uint32_t stride = columns * KEY_D;
-    return {uint64_t(batch) * seq_len * stride + uint64_t(column) * KEY_D, stride};
+    return {uint64_t(own.first) * stride + uint64_t(column) * KEY_D, stride};
 }
 
-// This thread's row of the CTA's tile and its lane in that row; the tile's first position, and the row's.
+// This thread's row of a tile and its lane in that row; the tile's first position, and the row's.
 struct ThreadRow {
     uint32_t row, lane, first, position;
 };
-__device__ __forceinline__ ThreadRow thread_row() {
-    const uint32_t row = threadIdx.x / ROW_THREADS, first = blockIdx.x * TILE;
+__device__ __forceinline__ ThreadRow thread_row(uint32_t tile) {
+    const uint32_t row = threadIdx.x / ROW_THREADS, first = tile * TILE;
     return {row, threadIdx.x % ROW_THREADS, first, first + row};
 }
 

@@ -18,10 +18,10 @@ enum : uint32_t {
 
 // Starts copying log-sum-exp and delta of TILE positions of a head, whose first one is element `statistics`.
 __device__ __forceinline__ void copy_statistics(const attention_bwd_params& p, uint32_t shared, uint64_t statistics,
-                                                uint32_t first) {
+                                                uint32_t first, uint32_t length) {
     const uint32_t thread = threadIdx.x % WARPGROUP, position = first + thread % TILE;
     const float* source = (const float*)(thread < TILE ? p.lse : p.delta) + statistics + position;
-    cp_async4(shared + thread * 4, source, position < p.seq_len);
+    cp_async4(shared + thread * 4, source, position < length);
 }
 
 // Adds up the warpgroups' results, in their order, through their stages; the first one holds the sum.
@@ -48,15 +48,16 @@ __device__ __forceinline__ void add_warpgroups(uint32_t shared, float (&acc)[CHU
 static_assert(STAGES == 2, "a stage and the other");
 
 template <bool own_keys>
-__device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t shared, uint32_t kv_head, uint32_t batch,
-                                     uint32_t tile) {
+__device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t shared, uint32_t kv_head,
+                                         const SequenceTile& sequence) {
     const uint32_t lane = threadIdx.x % WARP, warpgroup = warpgroup_index();
-    const uint32_t group = p.heads / p.kv_heads, columns = p.heads + 2 * p.kv_heads, total_rows = p.seq_len * group;
-    const Rows<true> queries = rows_of<true>(p.qkv, batch, p.seq_len, columns, kv_head * group, group);
-    const Rows<true> gradients = rows_of<true>(p.d_o, batch, p.seq_len, p.heads, kv_head * group, group);
-    const Rows<false> keys = rows_of<false>(p.qkv, batch, p.seq_len, columns, p.heads + kv_head, 1);
-    const Rows<false> values = rows_of<false>(p.qkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head, 1);
-    const uint64_t statistics = (uint64_t(batch) * p.heads + kv_head * group) * p.seq_len;
+    const uint32_t group = p.heads / p.kv_heads, columns = p.heads + 2 * p.kv_heads, total_rows = sequence.length * group;
+    const Rows<true> queries = rows_of<true>(p.qkv, sequence, columns, kv_head * group, group);
+    const Rows<true> gradients = rows_of<true>(p.d_o, sequence, p.heads, kv_head * group, group);
+    const Rows<false> keys = rows_of<false>(p.qkv, sequence, columns, p.heads + kv_head, 1);
+    const Rows<false> values = rows_of<false>(p.qkv, sequence, columns, p.heads + p.kv_heads + kv_head, 1);
+    const uint64_t statistics = uint64_t(kv_head * group) * p.tokens + sequence.first;
+    const uint32_t tile = own_keys ? sequence.tiles - 1 - sequence.tile : sequence.tile;
     const uint32_t own_a = shared + warpgroup * (own_keys ? WARPGROUP_BYTES : PAIR_BYTES), own_b = own_a + TILE_BYTES;
     const uint32_t stages = own_keys ? own_a + PAIR_BYTES : shared + WARPGROUPS * PAIR_BYTES;
     const uint32_t stage_statistics = shared + WARPGROUPS * WARPGROUP_BYTES + warpgroup * STATISTICS_BYTES;
@@ -65,11 +66,11 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
     // Warpgroups of keys share the same 64 and take every WARPGROUPS-th of the tiles that see them, head after head.
     // Those of rows own 64 each and all take all tiles of keys up to the last that a row of the CTA sees.
     const uint32_t own = own_keys ? tile * TILE : (tile * WARPGROUPS + warpgroup) * TILE;
-    const uint32_t own_end = own_keys ? p.seq_len : total_rows;
+    const uint32_t own_end = own_keys ? sequence.length : total_rows;
     const auto seen_by = [&](uint32_t end) { return queries.position((end < total_rows ? end : total_rows) - 1) + 1; };
     const uint32_t visible_end = own < total_rows ? seen_by(own + TILE) : 0; // end of the keys visible to own rows
     const uint32_t begin = own_keys ? own : 0, heads = own_keys ? group : 1;
-    const uint32_t end = own_keys ? (p.seq_len + TILE - 1) / TILE * TILE : seen_by((tile + 1) * WARPGROUPS * TILE);
+    const uint32_t end = own_keys ? (sequence.length + TILE - 1) / TILE * TILE : seen_by((tile + 1) * WARPGROUPS * TILE);
     uint32_t next = begin, next_head = 0;
     const auto advance = [&](uint32_t tiles) {
         next += tiles * TILE;
@@ -78,23 +79,24 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
     if (own_keys) advance(warpgroup);
 
     if (own_keys) {
-        copy_rows<TILE, WARPGROUP>(own_a, keys, own, p.seq_len);
-        copy_rows<TILE, WARPGROUP>(own_b, values, own, p.seq_len);
+        copy_rows<TILE, WARPGROUP>(own_a, keys, own, sequence.length);
+        copy_rows<TILE, WARPGROUP>(own_b, values, own, sequence.length);
     } else {
         copy_rows<TILE, WARPGROUP>(own_a, queries, own, total_rows);
         copy_rows<TILE, WARPGROUP>(own_b, gradients, own, total_rows);
     }
-    const Rows<false> a_heads = rows_of<false>(p.qkv, batch, p.seq_len, columns, kv_head * group, 1);
-    const Rows<false> b_heads = rows_of<false>(p.d_o, batch, p.seq_len, p.heads, kv_head * group, 1);
+    const Rows<false> a_heads = rows_of<false>(p.qkv, sequence, columns, kv_head * group, 1);
+    const Rows<false> b_heads = rows_of<false>(p.d_o, sequence, p.heads, kv_head * group, 1);
     const auto copy_next = [&](uint32_t stage) {
         const uint32_t a = stages + stage * PAIR_BYTES, b = a + TILE_BYTES;
         if (next_head < heads && own_keys) {
-            copy_rows<TILE, WARPGROUP>(a, a_heads.head(next_head), next, p.seq_len);
-            copy_rows<TILE, WARPGROUP>(b, b_heads.head(next_head), next, p.seq_len);
-            copy_statistics(p, stage_statistics + stage * TILE * 8, statistics + uint64_t(next_head) * p.seq_len, next);
+            copy_rows<TILE, WARPGROUP>(a, a_heads.head(next_head), next, sequence.length);
+            copy_rows<TILE, WARPGROUP>(b, b_heads.head(next_head), next, sequence.length);
+            copy_statistics(p, stage_statistics + stage * TILE * 8, statistics + uint64_t(next_head) * p.tokens, next,
+                            sequence.length);
         } else if (next_head < heads) {
-            copy_rows<TILE, VARIANT_THREADS>(a, keys, next, p.seq_len);
-            copy_rows<TILE, VARIANT_THREADS>(b, values, next, p.seq_len);
+            copy_rows<TILE, VARIANT_THREADS>(a, keys, next, sequence.length);
+            copy_rows<TILE, VARIANT_THREADS>(b, values, next, sequence.length);
         }
         cp_async_commit();
     };
@@ -114,7 +116,7 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
         const uint32_t row = own + threadIdx.x % WARPGROUP / WARP * 16 + lane / 4 + half * 8;
         const uint32_t position = queries.position(row), head = row - position * group;
         bound[half] = own_keys ? row : position;
-        const uint64_t element = statistics + uint64_t(head) * p.seq_len + position;
+        const uint64_t element = statistics + uint64_t(head) * p.tokens + position;
         const bool valid = !own_keys && row < total_rows;
         shift[half] = valid ? LOG2_E * ((const float*)p.lse)[element] : 0.0f;
         delta[half] = valid ? ((const float*)p.delta)[element] : 0.0f;
@@ -203,12 +205,12 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
         add_warpgroups(shared, acc_a, PAIR_BYTES);
         add_warpgroups(shared, acc_b, PAIR_BYTES + TILE * KEY_D * 4);
         if (warpgroup > 0) return;
-        store_rows(rows_of<false>(p.dqkv, batch, p.seq_len, columns, p.heads + kv_head, 1), own, own_end, own_a, acc_a, p.scale);
-        store_rows(rows_of<false>(p.dqkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head, 1), own, own_end, own_b,
+        store_rows(rows_of<false>(p.dqkv, sequence, columns, p.heads + kv_head, 1), own, own_end, own_a, acc_a, p.scale);
+        store_rows(rows_of<false>(p.dqkv, sequence, columns, p.heads + p.kv_heads + kv_head, 1), own, own_end, own_b,
                    acc_b, 1.0f);
     } else {
         sync_warpgroup(); // own rows have been read
-        store_rows(rows_of<true>(p.dqkv, batch, p.seq_len, columns, kv_head * group, group), own, own_end, own_a, acc_a, p.scale);
+        store_rows(rows_of<true>(p.dqkv, sequence, columns, kv_head * group, group), own, own_end, own_a, acc_a, p.scale);
     }
 }
 
@@ -216,10 +218,14 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
 KERNEL(attention_bwd_params) {
     DYNAMIC_SHARED(unsigned char, memory);
     const uint32_t shared = (shared_address(memory) + 1023) / 1024 * 1024;
-    const uint32_t lists = p.batch * p.kv_heads, of_keys = (p.seq_len + TILE - 1) / TILE * lists;
-    const uint32_t list = blockIdx.x % lists, kv_head = list % p.kv_heads, batch = list / p.kv_heads;
-    if (blockIdx.x < of_keys)
-        mainloop<true>(p, shared, kv_head, batch, blockIdx.x / lists);
-    else
-        mainloop<false>(p, shared, kv_head, batch, (gridDim.x - 1 - blockIdx.x) / lists);
+    const uint32_t kv_head = blockIdx.x % p.kv_heads, index = blockIdx.x / p.kv_heads, of_keys = p.tokens / TILE + p.count;
+    if (index < of_keys) {
+        const SequenceTile sequence = sequence_tile<TILE>(p.sequences, p.count, 1, index);
+        if (sequence.length > 0) mainloop<true>(p, shared, kv_head, sequence);
+    } else {
+        const uint32_t group = p.heads / p.kv_heads;
+        const SequenceTile sequence =
+            sequence_tile<WARPGROUPS * TILE>(p.sequences, p.count, group, index - of_keys);
+        if (sequence.length > 0) mainloop<false>(p, shared, kv_head, sequence);
+    }
 }

@@ -16,12 +16,13 @@ enum : uint32_t {
 KERNEL(attention_fwd_params) {
     DYNAMIC_SHARED(unsigned char, memory);
     const uint32_t lane = threadIdx.x % WARP, warpgroup = warpgroup_index();
-    const uint32_t group = p.heads / p.kv_heads, columns = p.heads + 2 * p.kv_heads, total_rows = p.seq_len * group;
-    const uint32_t kv_head = blockIdx.x % p.kv_heads, batch = blockIdx.x / p.kv_heads;
-    const uint32_t first = (gridDim.y - 1 - blockIdx.y) * ROWS, own = first + warpgroup * 64;
-    const Rows<true> queries = rows_of<true>(p.qkv, batch, p.seq_len, columns, kv_head * group, group);
-    const Rows<false> keys = rows_of<false>(p.qkv, batch, p.seq_len, columns, p.heads + kv_head, 1);
-    const Rows<false> values = rows_of<false>(p.qkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head, 1);
+    const uint32_t group = p.heads / p.kv_heads, columns = p.heads + 2 * p.kv_heads, kv_head = blockIdx.x % p.kv_heads;
+    const SequenceTile sequence = sequence_tile<ROWS>(p.sequences, p.count, group, blockIdx.x / p.kv_heads);
+    if (sequence.length == 0) return;
+    const uint32_t total_rows = sequence.length * group, first = sequence.tile * ROWS, own = first + warpgroup * 64;
+    const Rows<true> queries = rows_of<true>(p.qkv, sequence, columns, kv_head * group, group);
+    const Rows<false> keys = rows_of<false>(p.qkv, sequence, columns, p.heads + kv_head, 1);
+    const Rows<false> values = rows_of<false>(p.qkv, sequence, columns, p.heads + p.kv_heads + kv_head, 1);
     const uint32_t q = (shared_address(memory) + 1023) / 1024 * 1024 + warpgroup * Q_BYTES;
     const uint32_t stages = (shared_address(memory) + 1023) / 1024 * 1024 + ROWS * KEY_D * 2;
     const uint32_t last = (first + ROWS < total_rows ? first + ROWS : total_rows) - 1; // last row of this CTA
@@ -31,8 +32,8 @@ KERNEL(attention_fwd_params) {
     copy_rows<64, WARPGROUP>(q, queries, own, total_rows);
     const auto copy_stage = [&](uint32_t tile, uint32_t stage) {
         if (tile < tiles) {
-            copy_rows<KEYS, VARIANT_THREADS>(stage, keys, tile * KEYS, p.seq_len);
-            copy_rows<KEYS, VARIANT_THREADS>(stage + TILE_BYTES, values, tile * KEYS, p.seq_len);
+            copy_rows<KEYS, VARIANT_THREADS>(stage, keys, tile * KEYS, sequence.length);
+            copy_rows<KEYS, VARIANT_THREADS>(stage + TILE_BYTES, values, tile * KEYS, sequence.length);
         }
         cp_async_commit();
     };
@@ -44,13 +45,13 @@ KERNEL(attention_fwd_params) {
     const uint32_t first_position = queries.position(own), last_position = queries.position(own + 63);
 #include "attention/wgmma/mainloop.cuh"
 
-    float* lse = (float*)p.lse + (uint64_t(batch) * p.heads + kv_head * group) * p.seq_len;
+    float* lse = (float*)p.lse + uint64_t(kv_head * group) * p.tokens + sequence.first;
 #pragma unroll
     for (uint32_t half = 0; half < 2; half++) {
         softmax.finish(o, half);
         const uint32_t head = row + half * 8 - position[half] * group;
         if (lane % 4 == 0 && row + half * 8 < total_rows)
-            lse[uint64_t(head) * p.seq_len + position[half]] = softmax.log_sum_exp(half, p.scale);
+            lse[uint64_t(head) * p.tokens + position[half]] = softmax.log_sum_exp(half, p.scale);
     }
-    store_rows(rows_of<true>(p.o, batch, p.seq_len, p.heads, kv_head * group, group), own, total_rows, q, o, 1.0f);
+    store_rows(rows_of<true>(p.o, sequence, p.heads, kv_head * group, group), own, total_rows, q, o, 1.0f);
 }

@@ -33,11 +33,11 @@ template <bool packed> struct Rows {
     }
 };
 
-// A head, or a group of heads, from `column` on of a packed [batch, seq_len, columns * d] buffer.
+// A head, or a group of heads, of a sequence from `column` on of a packed [tokens, columns * d] buffer.
 template <bool packed>
-__device__ __forceinline__ Rows<packed> rows_of(address data, uint32_t batch, uint32_t seq_len, uint32_t columns,
-                                                uint32_t column, uint32_t group) {
-    unsigned char* start = (unsigned char*)data + (uint64_t(batch) * seq_len * columns + column) * (KEY_D * 2);
+__device__ __forceinline__ Rows<packed> rows_of(address data, const SequenceTile& own, uint32_t columns, uint32_t column,
+                                                uint32_t group) {
+    unsigned char* start = (unsigned char*)data + (uint64_t(own.first) * columns + column) * (KEY_D * 2);
     return {start, group, 0x7fffffffu / group + 1, (columns - (packed ? group : 0)) * KEY_D * 2};
 }
 

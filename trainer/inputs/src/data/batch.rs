@@ -64,6 +64,8 @@ pub struct MicroBatch {
     pub sorted_ids: Vec<u32>,
     /// Where each sorted id came from; ascending within an id.
     pub sorted_positions: Vec<u32>,
+    /// Lengths of the sequences that lie end to end in the places, in order; they take all places.
+    pub lengths: Vec<u32>,
     /// Targets that are not masked.
     pub counted: u32,
 }
@@ -200,11 +202,44 @@ impl MicroBatch {
             let [ids, targets] = [&mut ids, &mut targets].map(|all| &mut all[row * seq_len..][..seq_len]);
             chunk.lay_out(ids, targets);
         }
+        Self::laid_out(ids, targets, vec![seq_len as u32; batch])
+    }
+
+    /// Lays rows out end to end, each in as many places as it predicts tokens; behind them is padding, in sequences of
+    /// at most `seq_len` tokens, of which none counts.
+    ///
+    /// # Panics
+    /// If there are more tokens than places.
+    pub fn packed<'c>(chunks: impl IntoIterator<Item = &'c Chunk>, (batch, seq_len): (usize, usize)) -> Self {
+        let mut ids = vec![0; batch * seq_len];
+        let mut targets = vec![MASKED_TOKEN; batch * seq_len];
+        let (mut lengths, mut first) = (Vec::new(), 0);
+        for chunk in chunks {
+            let length = chunk.targets().len();
+            chunk.lay_out(&mut ids[first..][..length], &mut targets[first..][..length]);
+            lengths.push(length as u32);
+            first += length;
+        }
+        while first < ids.len() {
+            let length = seq_len.min(ids.len() - first);
+            lengths.push(length as u32);
+            first += length;
+        }
+        Self::laid_out(ids, targets, lengths)
+    }
+
+    /// Divides ids or targets into those of each sequence.
+    pub fn sequences<'t>(&self, mut tokens: &'t [u32]) -> Vec<&'t [u32]> {
+        let take = |length: &u32| tokens.split_off(..*length as usize).expect("sequences that take all places");
+        self.lengths.iter().map(take).collect()
+    }
+
+    fn laid_out(ids: Vec<u32>, targets: Vec<u32>, lengths: Vec<u32>) -> Self {
         let counted = targets.iter().filter(|target| **target != MASKED_TOKEN).count() as u32;
         let mut sorted_positions: Vec<u32> = (0..ids.len() as u32).collect();
         sorted_positions.sort_by_key(|position| ids[*position as usize]);
         let sorted_ids = sorted_positions.iter().map(|position| ids[*position as usize]).collect();
-        Self { ids, targets, sorted_ids, sorted_positions, counted }
+        Self { ids, targets, sorted_ids, sorted_positions, lengths, counted }
     }
 }
 

@@ -22,6 +22,12 @@ impl Key {
         Self(Digest::of_parts("precast.teacher-cache", bytes.iter().map(Vec::as_slice)).0)
     }
 
+    /// Digests the ids and targets of a row, with padding up to `seq_len`.
+    pub fn of_row(ids: &[u32], targets: &[u32], seq_len: u32) -> Self {
+        let padded = |tokens: &[u32], padding: u32| [tokens, &vec![padding; seq_len as usize - tokens.len()]].concat();
+        Self::of(&padded(ids, 0), &padded(targets, MASKED_TOKEN))
+    }
+
     /// Lays a chunk out as a sequence of so many tokens. Returns its key, its ids and its targets.
     pub fn of_chunk(chunk: &Chunk, seq_len: u32) -> (Self, Vec<u32>, Vec<u32>) {
         let (mut ids, mut targets) = (vec![0; seq_len as usize], vec![MASKED_TOKEN; seq_len as usize]);

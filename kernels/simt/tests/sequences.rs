@@ -1,0 +1,167 @@
+//! A sequence has the bits that it has alone, in any place beside any neighbors, forward and backward: by each
+//! instruction, and by host references, which are the simulated GPU. Its neighbors are NaN.
+
+use std::collections::BTreeSet;
+
+use precast_kernels::abi::{attention_bwd_params, attention_fwd_params};
+use precast_kernels::check::Case;
+use precast_kernels::{Arch, Dtype, KERNELS, KeyVariant, host::Buffer, sequences};
+use precast_simt::{Program, execute};
+
+use crate::SIMT;
+
+/// Lengths in order of place: of one token, of several tiles, and more than a warp has lanes.
+const LENGTHS: [&[u32]; 2] = [
+    &[37, 1, 130, 64, 65],
+    &[1, 2, 33, 1, 3, 1, 1, 2, 1, 4, 1, 1, 1, 2, 1, 3, 1, 1, 9, 1, 1, 2, 1, 1, 1, 5, 1, 1, 1, 1, 2, 1, 1, 1, 70, 1],
+];
+const HEADS: u32 = 6;
+const KV_HEADS: u32 = 2;
+
+/// A launch of attention of sequences, of which each has a number of its own.
+struct Launched {
+    key: KeyVariant,
+    arch: Arch,
+    program: Option<Program>,
+}
+
+impl Launched {
+    fn new(key: &str, arch: Arch) -> Self {
+        let key = KERNELS.parse(key).unwrap();
+        let arch_of_variant = if arch == Arch::Sim { Arch::Sm89 } else { arch };
+        let variant = key.kernel().variants(arch_of_variant)[0];
+        let key = KeyVariant { key, variant };
+        let program = (arch != Arch::Sim).then(|| SIMT.compile(&key.source(), &key.defines(arch), arch).unwrap());
+        Self { key, arch, program }
+    }
+
+    /// Parameters of sequences of these lengths.
+    fn params(&self, lengths: &[u32]) -> Vec<u8> {
+        let (tokens, count, seq_len) = (lengths.iter().sum(), lengths.len() as u32 + 2, *lengths.iter().max().unwrap());
+        let (heads, kv_heads, scale) = (HEADS, KV_HEADS, 0.11);
+        match self.key.key.op() {
+            "attention.fwd" => bytemuck::bytes_of(&attention_fwd_params {
+                tokens,
+                count,
+                seq_len,
+                heads,
+                kv_heads,
+                scale,
+                ..Default::default()
+            })
+            .to_vec(),
+            _ => bytemuck::bytes_of(&attention_bwd_params {
+                tokens,
+                count,
+                seq_len,
+                heads,
+                kv_heads,
+                scale,
+                ..Default::default()
+            })
+            .to_vec(),
+        }
+    }
+
+    /// Draws a launch of sequences of these lengths.
+    fn case(&self, lengths: &[u32]) -> Case {
+        let mut case = Case::new(&self.key.key, &self.params(lengths), 1);
+        let list = case.operands.iter().position(|operand| operand.name == "sequences").unwrap();
+        let words = sequences(lengths, case.before[list].len() / 8);
+        case.before[list] = Buffer::from(bytemuck::cast_slice(&words));
+        case
+    }
+
+    fn run(&self, case: &Case) -> Vec<Buffer> {
+        let Some(program) = &self.program else { return case.reference() };
+        let (mut memory, geometry) =
+            (case.before.clone(), self.key.key.kernel().geometry(self.key.variant, &case.params));
+        let done = execute(program, &geometry, &case.params, &case.operands, &[], &mut memory, 1);
+        done.unwrap_or_else(|report| panic!("{} on {}: {report}", self.key.key, self.arch));
+        memory
+    }
+
+    /// Compares every other sequence among others, which are NaN, with the sequence alone.
+    fn compare(&self, lengths: &[u32]) {
+        let (whole, tokens) = (self.case(lengths), lengths.iter().sum());
+        let places: Vec<(u32, u32)> = starts(lengths).zip(lengths.iter().copied()).collect();
+        let (outputs, inputs): (Vec<usize>, Vec<usize>) = (0..whole.operands.len())
+            .filter(|operand| whole.operands[*operand].name != "sequences")
+            .partition(|operand| whole.operands[*operand].access.is_output());
+        for shown in 0..2 {
+            let (mut among, shown) = (self.case(lengths), places.iter().skip(shown).step_by(2));
+            for operand in &inputs {
+                let rows = Columns::of(&whole, *operand, tokens);
+                let mut hidden = [0xff, 0x7f].repeat(whole.before[*operand].len() / 2); // NaN, of both dtypes
+                for (first, length) in shown.clone() {
+                    rows.put(&mut hidden, *first, *length, &rows.take(&whole.before[*operand], *first, *length));
+                }
+                among.before[*operand] = Buffer::from(&hidden[..]);
+            }
+            let among_after = self.run(&among);
+            let mut seen = BTreeSet::new();
+            for (first, length) in shown.filter(|(_, length)| seen.insert(*length)) {
+                let mut alone = self.case(&[*length]);
+                for operand in &inputs {
+                    let kept = Columns::of(&whole, *operand, tokens).take(&whole.before[*operand], *first, *length);
+                    alone.before[*operand] = Buffer::from(&kept[..]);
+                }
+                let alone_after = self.run(&alone);
+                for operand in &outputs {
+                    let found = Columns::of(&whole, *operand, tokens).take(&among_after[*operand], *first, *length);
+                    let (name, same) = (whole.operands[*operand].name, found[..] == alone_after[*operand][..]);
+                    assert!(same, "{} on {}: {name} of {length} tokens from {first}", self.key.key, self.arch);
+                }
+            }
+        }
+    }
+}
+
+/// Places of the first tokens.
+fn starts(lengths: &[u32]) -> impl Iterator<Item = u32> + '_ {
+    lengths.iter().scan(0, |end, length| Some(std::mem::replace(end, *end + length)))
+}
+
+/// Layout of an operand: [tokens, ..], or [heads, tokens] of statistics.
+struct Columns {
+    /// Runs of tokens in the operand, and bytes of a token in each.
+    runs: usize,
+    token_bytes: usize,
+    tokens: usize,
+}
+
+impl Columns {
+    fn of(case: &Case, operand: usize, tokens: u32) -> Self {
+        let is_statistic = ["lse", "delta"].contains(&case.operands[operand].name);
+        let runs = if is_statistic { HEADS as usize } else { 1 };
+        let tokens = tokens as usize;
+        Self { runs, token_bytes: case.before[operand].len() / runs / tokens, tokens }
+    }
+
+    fn ranges(&self, first: u32, length: u32) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
+        let (bytes, tokens) = (self.token_bytes, self.tokens);
+        let (first, length) = (first as usize, length as usize);
+        (0..self.runs).map(move |run| (run * tokens + first) * bytes..(run * tokens + first + length) * bytes)
+    }
+
+    fn take(&self, all: &[u8], first: u32, length: u32) -> Vec<u8> {
+        self.ranges(first, length).flat_map(|range| all[range].to_vec()).collect()
+    }
+
+    fn put(&self, all: &mut [u8], first: u32, length: u32, kept: &[u8]) {
+        let parts = kept.chunks(length as usize * self.token_bytes);
+        self.ranges(first, length).zip(parts).for_each(|(range, part)| all[range].copy_from_slice(part));
+    }
+}
+
+#[test]
+fn a_sequence_has_the_bits_that_it_has_alone() {
+    for (d, x) in [(64, Dtype::Bf16), (128, Dtype::Bf16), (32, Dtype::F32)] {
+        for op in ["attention.fwd", "attention.bwd"] {
+            for arch in [Arch::Sm89, Arch::Sm90a, Arch::Sim] {
+                let launched = Launched::new(&format!("{op}{{d={d},x={x}}}"), arch);
+                LENGTHS.iter().for_each(|lengths| launched.compare(lengths));
+            }
+        }
+    }
+}
