@@ -42,6 +42,7 @@ pub struct HiddenBuffers {
     pub model: Resident,
     /// Token ids, `[batch, seq_len]`, sent before each run of the phase.
     pub ids: Tensor,
+    /// Where they lie: all are full.
     pub sequences: Sequences,
     /// The head, if most likely tokens are asked for: a matrix of its own, also where the model has it as its
     /// embedding.
@@ -76,7 +77,7 @@ impl Lowered<HiddenBuffers> {
         let category = category::TEACHER_WEIGHTS;
         let weights = Weights::frozen(&mut b, "model", category, config, (formats, dtype), Passes::Forward);
         let ids = b.persistent("ids", category::INPUTS, Dtype::U32, u64::from(batch * seq_len));
-        let sequences = Sequences::declare(&mut b, Shape::packed(batch, seq_len));
+        let sequences = Sequences::declare(&mut b, Shape::full(batch, seq_len));
         let model = Resident::new(&mut b, "model", config, weights, seq_len);
         let head = top.map(|_| HeadWeights::declare(&mut b, "head", whole, dtype));
         let ops = &mut Ops::new(&mut b, batch * seq_len, dtype, None).of(sequences);

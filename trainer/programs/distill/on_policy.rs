@@ -315,8 +315,8 @@ mod tests {
     #[test]
     fn short_sequences_fill_what_long_ones_leave() {
         let packed = |positions: &[usize], shape| pack(positions.iter().copied(), shape);
-        assert_eq!(packed(&[16, 4, 8, 9], (2, 16)), [vec![0, 3, 1], vec![2]]);
-        assert_eq!(packed(&[4, 16, 3], (2, 16)), [vec![1, 0, 2]]);
+        assert_eq!(packed(&[48, 12, 24, 27], (2, 48)), [vec![0, 3, 1], vec![2]]);
+        assert_eq!(packed(&[4, 16, 3], (2, 48)), [vec![1, 0, 2]]);
         // At most as many rows as a plan has room for.
         assert_eq!(packed(&[1; 9], (4, 16)), [(0..4).collect(), (4..8).collect(), vec![8]]);
     }
