@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn epochs_are_the_fewest_steps_that_take_all_data_as_often() {
-        let steps = |epochs, sequences| Length::Epochs { epochs }.counted(5 * sequences, 5 * 8).unwrap().steps();
+        let steps = |epochs, sequences: u64| Length::Epochs { epochs }.counted(5 * sequences, 5 * 8).unwrap().steps();
         assert_eq!([steps(1.0, 16), steps(1.0, 17), steps(0.5, 17), steps(3.0, 17)], [2, 3, 2, 7]);
         assert_eq!(steps(0.001, 17), 1);
         assert_eq!(Length::Steps { steps: 5 }.counted(1, 1).unwrap(), Length::Steps { steps: 5 });

@@ -181,7 +181,8 @@ mod tests {
         let mut read = |ids: [u32; 2]| {
             let (sorted_ids, sorted_positions) = (Vec::new(), Vec::new());
             let targets = vec![2, MASKED_TOKEN];
-            let batch = MicroBatch { ids: ids.to_vec(), targets, sorted_ids, sorted_positions, counted: 1 };
+            let batch =
+                MicroBatch { ids: ids.to_vec(), targets, sorted_ids, sorted_positions, lengths: vec![2], counted: 1 };
             states.of_batch(&batch).map(|parts| parts.concat())
         };
         assert_eq!(read([1, 2]).unwrap(), [7, 7, 0, 0]);
@@ -206,7 +207,8 @@ mod tests {
         let mut states = HiddenStates::of(&Arc::new(TeacherCache::open(dir.path()).unwrap()));
         let mut read = |id| {
             let (sorted_ids, sorted_positions, targets) = (Vec::new(), Vec::new(), vec![2, MASKED_TOKEN]);
-            let batch = MicroBatch { ids: vec![id, 2], targets, sorted_ids, sorted_positions, counted: 1 };
+            let batch =
+                MicroBatch { ids: vec![id, 2], targets, sorted_ids, sorted_positions, lengths: vec![2], counted: 1 };
             states.of_batch(&batch).map(<[Vec<u8>]>::to_vec)
         };
         let parts = read(1).unwrap();

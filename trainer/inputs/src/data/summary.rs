@@ -41,7 +41,7 @@ pub struct Summary {
     /// Rows of tables without what is null inside of their tools and tool calls.
     #[serde(skip_serializing_if = "is_none")]
     pub without_nulls: u64,
-    /// Documents that are longer than a chunk and were cut into several rows.
+    /// Documents that are longer than a chunk and were divided into several rows.
     #[serde(skip_serializing_if = "is_none")]
     pub divided: u64,
     /// Places of the chunks' own sequences that hold no token.
@@ -122,7 +122,7 @@ impl Summary {
         );
         let cut = format!("{cut} of {rows} rows are longer than seq_len + 1 = {chunk}: truncated");
         let divided =
-            format!("{} of {rows} documents are longer than seq_len + 1 = {chunk}: cut into pieces", self.divided);
+            format!("{} of {rows} documents are longer than seq_len + 1 = {chunk}: divided into pieces", self.divided);
         let empty = format!("{empty} of {rows} rows are empty texts");
         let without_room = format!(
             "{} prompts leave no room for a completion of --max-tokens in --seq-len, the longest of {} tokens: skipped",
