@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use precast::inputs::added_tokens::AddedTokens;
 use precast::inputs::chat::{Chat, ChatSource, ChatTemplate};
-use precast::inputs::data::{Corpus, Dataset, Files, Packing, Reader};
+use precast::inputs::data::{Chunking, Corpus, Dataset, Files, Reader};
 use precast::inputs::tokenizer::Tokenizer;
 use precast_kernels::abi::MASKED_TOKEN;
 use serde::Deserialize;
@@ -59,7 +59,7 @@ fn compare(
         vocab: 1000,
     };
     let corpus =
-        Files::open(&[row.to_owned()], None).and_then(|files| Corpus::new(files, 4096, Packing::Stream, reader));
+        Files::open(&[row.to_owned()], None).and_then(|files| Corpus::new(files, 4096, Chunking::Stream, reader));
     let read = corpus.and_then(|corpus| Dataset::of(&corpus)).map_err(|error| error.to_string());
     let chunk = match (&read, &expected.raises, &expected.counts) {
         (Err(error), Some(raises), _) if error.contains("the chat template refuses the row: ") => {

@@ -59,3 +59,20 @@ fn passes_over_large_data_are_said_as_soon_as_they_are_known() {
     run("counted", "--batch-size 2 --epochs 0.0008 --schedule cosine")
         .prints("steps    2 x 254 tokens = 0.0010 passes over the data");
 }
+
+/// Steps follow from micro-batches, however many rows each holds.
+#[test]
+fn rows_end_to_end_take_fewer_steps() {
+    let case = Case::new(17);
+    let row = format!("{{\"input_ids\": [{}]}}\n", ["1"; 17].join(", "));
+    case.write("rows.jsonl", row.repeat(16));
+    let shape = "--data rows.jsonl --precision fp32 --batch-size 2 --seq-len 64";
+    let run = |arguments: &str| case.train("dry", [shape, "--epochs 3 --dry-run", arguments]);
+    run("--packing none").prints("steps    24 x 128 tokens = 3.00 passes over the data");
+    run("--packing rows").prints("steps    6 x 128 places, 100.0 % filled by about 8 rows = 3.00 passes over the data");
+    let plan = |packing| case.run(["plan --arch sim --model student", shape, "--packing", packing]);
+    plan("none").prints("an epoch: 8 steps, whose places are 25.0 % filled");
+    plan("rows").prints("an epoch: 2 steps, whose places are 100.0 % filled");
+    let json = case.run(["plan --arch sim --json --model student", shape, "--packing rows"]).json();
+    assert_eq!([&json["data"]["epoch_steps"], &json["data"]["fill"]], [&json!(2), &json!(1.0)]);
+}

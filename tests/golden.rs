@@ -6,7 +6,7 @@ use std::sync::Once;
 
 use itertools::Itertools;
 use precast::device::session::Session;
-use precast::inputs::data::{Chunk, MicroBatch};
+use precast::inputs::data::{Chunk, MicroBatch, Packing, Places};
 use precast::options::{Options, RunConfig};
 use precast::run::step::StepRecord;
 use precast_kernels::abi::MASKED_TOKEN;
@@ -34,6 +34,8 @@ pub struct Settings {
     pub steps: u64,
     pub warmup: u64,
     pub sched: String,
+    #[serde(default)]
+    pub packing: Packing,
     /// Of a student that learns from what it writes.
     pub options: Option<String>,
 }
@@ -117,12 +119,14 @@ impl Golden {
 
     /// The options of its run.
     pub fn options(&self) -> String {
-        let Settings { T, alpha, beta, lr, wd, clip, B, S, accum, steps, warmup, sched, options } = &self.settings;
+        let Settings { T, alpha, beta, lr, wd, clip, B, S, accum, steps, warmup, sched, packing, options } =
+            &self.settings;
         let of_teacher = [("alpha", alpha), ("temperature", T), ("beta", beta)];
         let given = of_teacher.iter().filter_map(|(name, value)| value.map(|value| format!("--{name} {value} ")));
         let adapter = self.adapter().map_or("", |_| "--adapter golden/adapter");
+        let packing = if options.is_some() { String::new() } else { format!("--packing {packing}") };
         format!(
-            "{} --steps {steps} --batch-size {B} --seq-len {S} --grad-accum {accum} --lr {lr} --warmup {warmup} \
+            "{} {packing} --steps {steps} --batch-size {B} --seq-len {S} --grad-accum {accum} --lr {lr} --warmup {warmup} \
             --schedule {sched} \
              --weight-decay {wd} --clip {clip} --checkpoint-every 0 {adapter} {}",
             given.collect::<String>(),
@@ -169,7 +173,13 @@ impl Golden {
             let ids: Vec<u32> = bytemuck::pod_collect_to_vec(&self.case.read("golden/tokens.bin"));
             ids.chunks_exact(self.settings.S as usize + 1).map(Chunk::plain).collect()
         };
-        sequences.chunks((self.settings.B * self.settings.accum) as usize).map(<[Chunk]>::to_vec).collect()
+        let micros = self.places().divide(&sequences);
+        let steps = micros.chunks(self.settings.accum as usize).take(self.settings.steps as usize);
+        steps.map(|micros| sequences[micros[0].start..micros[micros.len() - 1].end].to_vec()).collect()
+    }
+
+    fn places(&self) -> Places {
+        Places::new(self.settings.B, self.settings.S, self.settings.packing)
     }
 
     /// The first sequence, without the token behind it.
@@ -183,6 +193,7 @@ impl Golden {
         let settings = &self.settings;
         let change = |options: &mut Options| {
             (options.shape.batch_size, options.shape.seq_len) = (settings.B, settings.S);
+            options.packing.packing = settings.options.is_none().then_some(settings.packing);
             if let Some((alpha, temperature)) = settings.alpha.zip(settings.T) {
                 (options.teaching.alpha, options.teaching.temperature) = (alpha.into(), temperature.into());
                 options.teaching.teacher.beta = settings.beta.unwrap_or_default().into();
@@ -203,9 +214,8 @@ impl Golden {
         }));
         let rows = self.steps().remove(0);
         let scale = 1.0 / rows.iter().map(Chunk::counted).sum::<usize>() as f32;
-        for (number, rows) in rows.chunks(self.settings.B as usize).enumerate() {
-            let batch = MicroBatch::of(rows, (self.settings.B as usize, self.settings.S as usize));
-            session.micro(&batch, scale, number).expect("a micro-batch");
+        for (number, own) in self.places().divide(&rows).into_iter().enumerate() {
+            session.micro(&MicroBatch::laid_out(&rows[own], self.places()), scale, number).expect("a micro-batch");
         }
         session
     }

@@ -2,7 +2,7 @@
 
 use precast::inputs::added_tokens::AddedTokens;
 use precast::inputs::checkpoint::Checkpoint;
-use precast::inputs::data::{Chunk, Corpus, Dataset, Files, Packing, Reader};
+use precast::inputs::data::{Chunk, Chunking, Corpus, Dataset, Files, Reader};
 use precast::inputs::tokenizer::Tokenizer;
 use precast_plan::Precision;
 use precast_system::files::Existing;
@@ -194,7 +194,7 @@ fn a_document_is_ended_once() {
         let tokenizer = Tokenizer::new(dir.path(), || file.to_string().parse(), &AddedTokens::default()).unwrap();
         let reader = Reader { tokenizer: Some(tokenizer.into()), eos: Some(0), vocab: 96, ..Reader::default() };
         let files = Files::open(std::slice::from_ref(&text), None).unwrap();
-        let dataset = Dataset::of(&Corpus::new(files, 7, Packing::Stream, reader).unwrap()).unwrap();
+        let dataset = Dataset::of(&Corpus::new(files, 7, Chunking::Stream, reader).unwrap()).unwrap();
         assert_eq!(dataset.chunks, [Chunk::plain([29, 1, 30, 0, 32, 0])]);
     }
 }

@@ -10,7 +10,8 @@ events = EventAccumulator(str(run / "events.out.tfevents.precast"), size_guidanc
 events.Reload()
 lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 tags = {"train/loss": "loss", "train/kd_loss": "kd_loss", "train/ce_loss": "ce_loss", "train/grad_norm": "grad_norm", "train/lr": "lr",
-        "speed/tokens_per_s": "tokens_per_s", "speed/step_ms": "step_ms", "gpu/power_w": "power_w",
+        "speed/tokens_per_s": "tokens_per_s", "speed/row_tokens_per_s": "row_tokens_per_s",
+        "speed/padding_share": "padding_share", "speed/step_ms": "step_ms", "gpu/power_w": "power_w",
         "gpu/sm_clock_mhz": "sm_clock_mhz", "gpu/temperature_c": "temperature_c", "gpu/busy_percent": "gpu_busy_percent",
         "eval/loss": "eval_loss", "eval/kd_loss": "eval_kd_loss",
         "eval/ce_loss": "eval_ce_loss"}

@@ -26,7 +26,7 @@ import time
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 LOG = TESTS.parent / "trainer/log/precast-log"
 STEPS, EVERY, KILLED_BEHIND, KILLS = 400, 100, 250, 3
-CLOCK = {"step_ms", "tokens_per_s"}
+CLOCK = {"step_ms", "tokens_per_s", "row_tokens_per_s"}
 
 precast = pathlib.Path(sys.argv[1]).resolve()
 dir = pathlib.Path(tempfile.mkdtemp(prefix="trackers-"))

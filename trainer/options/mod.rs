@@ -37,7 +37,8 @@ pub use given::{Asked, Given, OptionSource};
 pub use groups::{
     AdapterOptions, ArithmeticOptions, Change, CompletionOptions, Completions, DeviceOptions, Division,
     DivisionOptions, Kernels, ModelOptions, OnPolicy, OnPolicyOptions, OptimizerOptions, Options, OrderOptions,
-    OutputOptions, SamplingOptions, ShapeOptions, TeacherOptions, TeachingOptions, TextOptions, TuningOptions,
+    OutputOptions, PackingOptions, SamplingOptions, ShapeOptions, TeacherOptions, TeachingOptions, TextOptions,
+    TuningOptions,
 };
 pub use length::{Length, Passes};
 pub use max_kl::MostKl;

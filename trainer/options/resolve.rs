@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use precast_plan::{Objective, Share};
 
-use super::groups::{ModelOptions, OnPolicyOptions, Options, TeachingOptions};
+use super::groups::{ModelOptions, OnPolicyOptions, Options, PackingOptions, TeachingOptions};
 use super::usage::{UsageError, first_asked, missing};
 use super::{Asked, Given, Length, RunConfig};
+use crate::inputs::data::Packing;
 use crate::inputs::teacher_cache;
 
 /// The purpose of a configuration.
@@ -23,6 +24,7 @@ pub enum Purpose {
 pub struct Before {
     pub steps: u64,
     pub replicas: u32,
+    pub packing: Packing,
 }
 
 impl Options {
@@ -82,6 +84,7 @@ impl Options {
         let on_policy = self.on_policy.resolve(objective, shape, division)?;
         let completions = || self.on_policy.completions.resolve(arithmetic.gemm, shape.seq_len, self.order.seed);
         let completions = writes.then(completions).transpose()?;
+        let packing = self.packing(before)?;
         let mut output = self.output.clone();
         output.check_held_out(&eval_data)?;
         output.guard_every = output.guard(precision, adapter.as_ref())?;
@@ -109,6 +112,7 @@ impl Options {
             optimizer,
             arithmetic,
             text: self.text.clone(),
+            packing,
             order: self.order,
             target: self.target.clone(),
             tuning: self.tuning.clone(),
@@ -162,6 +166,21 @@ impl Options {
             }
             (None, option) => Ok(option.is_some()),
         }
+    }
+
+    /// Returns the packing that is asked for: that of the run that continues, where none is given.
+    fn packing(&self, before: Option<Before>) -> Result<PackingOptions, UsageError> {
+        let packing = match (self.packing.packing, self.on_policy.on_policy) {
+            (Some(_), Some(_)) => {
+                return Err(UsageError(
+                    "--packing is of data, and --on-policy trains on what the student writes: leave --packing out"
+                        .to_owned(),
+                ));
+            }
+            (None, None) => before.map(|before| before.packing),
+            (asked, _) => asked,
+        };
+        Ok(PackingOptions { packing })
     }
 
     /// Returns the length of the run: that of the run that continues, where none is given.

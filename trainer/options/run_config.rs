@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use super::{
     ArithmeticOptions, Completions, DataRequest, DeviceOptions, Division, Final, Length, MostKl, OnPolicy,
-    OptimizerOptions, OrderOptions, OutputOptions, Passes, ShapeOptions, SlotChoice, TextOptions, TuningOptions,
-    UsageError, WeightFormat, cached, sources,
+    OptimizerOptions, OrderOptions, OutputOptions, PackingOptions, Passes, ShapeOptions, SlotChoice, TextOptions,
+    TuningOptions, UsageError, WeightFormat, cached, sources,
 };
 use crate::base::record_text;
 use crate::base::roles::{Models, Role};
 use crate::inputs::adapter::{Adapter, AdapterChoice};
 use crate::inputs::checkpoint::CheckpointError;
-use crate::inputs::data::{Summaries, path_of};
+use crate::inputs::data::{Packing, Places, Summaries, path_of};
 use crate::inputs::teacher_cache::{CacheError, TeacherCache};
 
 /// A run's configuration, resolved: nothing changes it.
@@ -83,6 +83,9 @@ pub struct RunConfig {
     pub arithmetic: ArithmeticOptions,
     #[serde(flatten)]
     pub text: TextOptions,
+    /// With the packing of what the data hold, once that is known; none where the student writes what it learns.
+    #[serde(flatten)]
+    pub packing: PackingOptions,
     #[serde(flatten)]
     pub order: OrderOptions,
     #[serde(flatten)]
@@ -109,17 +112,20 @@ impl RunConfig {
         self.length.steps()
     }
 
-    /// Returns the configuration over data of so many sequences, whose length may follow from them.
+    /// Returns the configuration over data of such a packing that fill so many places, from which its length may
+    /// follow.
     ///
     /// # Errors
     /// [`UsageError`] of more steps than a run may have.
-    pub fn over(self, sequences: u64) -> Result<Self, UsageError> {
-        Ok(Self { length: self.length.counted(sequences, self.rows_a_step())?, ..self })
+    pub fn over(self, packing: Packing, places: u64) -> Result<Self, UsageError> {
+        let length = self.length.counted(places, self.places_a_step())?;
+        let packing = PackingOptions { packing: self.on_policy.is_none().then_some(packing) };
+        Ok(Self { length, packing, ..self })
     }
 
     /// The length of the run beside that of its data, if that is known.
     pub fn passes(&self, data: Option<&Summaries>) -> Passes {
-        Passes::of(self.steps(), self.rows_a_step(), self.shape.seq_len, data)
+        Passes::of(self.steps(), self.places_a_step(), self.places(), data)
     }
 
     /// The data that the run reads.
@@ -131,7 +137,8 @@ impl RunConfig {
             sources: sources(&self.data, self.length.is_open())?,
             held_out: &self.eval_data,
             text: &self.text,
-            seq_len: self.shape.seq_len,
+            shape: self.shape,
+            packing: self.packing.packing,
             on_policy: self.on_policy,
             completions: self.completions,
         })
@@ -160,7 +167,18 @@ impl RunConfig {
         if self.on_policy.is_some() { self.rows_a_step() as u32 } else { self.division.grad_accum }
     }
 
-    /// Sequences of the data that a step takes: each of its prompts once.
+    /// Places that a step has for rows of the data: of each of its prompts a sequence.
+    fn places_a_step(&self) -> u64 {
+        self.rows_a_step() * u64::from(self.shape.seq_len)
+    }
+
+    /// Places of a micro-batch of the data.
+    pub fn places(&self) -> Places {
+        let ShapeOptions { batch_size, seq_len } = self.shape;
+        Places::new(batch_size, seq_len, self.packing.packing.unwrap_or_default())
+    }
+
+    /// Sequences of the data that a step takes, a row each: each of its prompts once.
     pub fn rows_a_step(&self) -> u64 {
         self.sequences_a_step() / self.on_policy.map_or(1, |on_policy| on_policy.group_size.into())
     }
@@ -257,7 +275,7 @@ impl RunConfig {
         let ArithmeticOptions { recompute, precision, gemm } = self.arithmetic;
         let OptimizerOptions { weight_decay, clip, .. } = self.optimizer;
         let objective = self.objective;
-        let packed = self.on_policy.is_some();
+        let packed = self.on_policy.is_some() || self.places().packing != Packing::None;
         Recipe { batch, seq_len, packed, precision, objective, weight_decay, clip, recompute, gemm }
     }
 }

@@ -3,9 +3,9 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use super::groups::{Completions, OnPolicy, TextOptions};
+use super::groups::{Completions, OnPolicy, ShapeOptions, TextOptions};
 use super::usage::UsageError;
-use crate::inputs::data::DataSource;
+use crate::inputs::data::{DataSource, Packing};
 
 /// Shares of tokens: their sum and ratios are numbers.
 const SHARES: RangeInclusive<f64> = 1e-6..=1e6;
@@ -15,7 +15,9 @@ pub struct DataRequest<'a> {
     pub sources: Vec<DataSource>,
     pub held_out: &'a [PathBuf],
     pub text: &'a TextOptions,
-    pub seq_len: u32,
+    pub shape: ShapeOptions,
+    /// That which is asked for.
+    pub packing: Option<Packing>,
     /// Training on completions of prompts; none where sequences are trained on as they are.
     pub on_policy: Option<OnPolicy>,
     /// How the student completes prompts, where it does.

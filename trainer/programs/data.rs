@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::base::notes::note;
 use crate::base::roles::Models;
 use crate::inputs::checkpoint::Checkpoint;
-use crate::inputs::data::{Chunk, Corpus, DataError, Files, Packing, PromptRule};
+use crate::inputs::data::{Chunk, Chunking, Corpus, DataError, Files, PromptRule};
 use crate::inputs::pair;
 use crate::inputs::tokenizer::Tokenizer;
 use crate::options::TextOptions;
@@ -78,7 +78,7 @@ pub fn rows(request: &RowsRequest, emit: &mut dyn FnMut(&Row)) -> Result<(), Fai
     let models = Models { student: &model, teacher: None };
     let reader = pair::reader(models, None, request.text.chat_date, files.has_chat())?;
     let prompts = PromptRule { of_stream: None, room: u32::MAX, completed: false };
-    let packing = if files.are_prompts(None)? { Packing::Prompts(prompts) } else { Packing::Stream };
+    let packing = if files.are_prompts(None)? { Chunking::Prompts(prompts) } else { Chunking::Stream };
     let tokenizer = reader.tokenizer.clone();
     let corpus = Corpus::new(files, request.seq_len, packing, reader)?;
     corpus.notes().iter().for_each(note);

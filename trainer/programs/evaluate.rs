@@ -10,7 +10,7 @@ use crate::base::notes::note;
 use crate::device::frozen::Forward;
 use crate::inputs::chat::Chat;
 use crate::inputs::checkpoint::Checkpoint;
-use crate::inputs::data::{Chunk, Corpus, Dataset, Files, MicroBatch, Packing, Reader};
+use crate::inputs::data::{Chunk, Chunking, Corpus, Dataset, Files, MicroBatch, Reader};
 use crate::options::TextOptions;
 use crate::options::groups::values::count;
 use crate::run::failure::Failure;
@@ -79,7 +79,7 @@ impl Text {
         let chat = template.map_or_else(|| Chat::Lacking(Chat::lacked_by(model.path())), Chat::Template);
         let reader = Reader { tokenizer: tokenizer.cloned(), chat, eos: None, vocab: config.vocab };
         let seq_len = request.seq_len.unwrap_or(SEQ_LEN).min(config.max_positions);
-        let dataset = Dataset::of(&Corpus::new(files, seq_len, Packing::PerDocument, reader)?)?;
+        let dataset = Dataset::of(&Corpus::new(files, seq_len, Chunking::PerDocument, reader)?)?;
         dataset.notes.iter().for_each(note);
         let chunks = &dataset.chunks;
         let longest = chunks.iter().map(|chunk| chunk.targets().len()).max().unwrap_or(1) as u32;

@@ -11,7 +11,7 @@ use precast_system::input;
 use serde::{Deserialize, Serialize};
 
 use super::error::RunError;
-use super::identity::Identity;
+use super::identity::{Identity, PACKING};
 use super::out::Out;
 use super::samples_file::Extent;
 use super::saved_tensor::{SavedTensor, file_name, header};
@@ -50,7 +50,9 @@ impl State {
     /// Returns the state that a run that continues takes over from the run so far.
     pub fn before(&self) -> Before {
         let replicas = self.run.value("replicas").and_then(|text| text.parse().ok()).unwrap_or(1);
-        Before { steps: self.steps, replicas }
+        // A run of a version without that option has no packing.
+        let packing = self.run.value(PACKING).and_then(|text| text.parse().ok()).unwrap_or_default();
+        Before { steps: self.steps, replicas, packing }
     }
 }
 

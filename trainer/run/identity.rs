@@ -12,7 +12,7 @@ use crate::base::difference::Difference;
 use crate::base::roles::{Models, Role};
 use crate::device::run_models::RunModels;
 use crate::inputs::checkpoint::Checkpoint;
-use crate::inputs::data::{Dataset, Streams};
+use crate::inputs::data::{Dataset, Packing, Streams};
 use crate::options::{Change, DeviceChoice, RunConfig, change, is_of_completions};
 
 /// Named values that a run and one that continues it have in common. How many steps it takes is not among them.
@@ -22,6 +22,9 @@ pub struct Identity(BTreeMap<String, String>);
 
 /// The name of the data's digest.
 const DATA: &str = "data";
+
+/// The name of how rows become micro-batches, where they are not padded: `packing` is how files become rows.
+pub(super) const PACKING: &str = "--packing";
 
 impl Identity {
     /// All of it but the digests of weights and data, which take a while: [`Self::models`] and [`Self::data`] add them.
@@ -40,6 +43,8 @@ impl Identity {
         // Exact forms of a teacher are one.
         let rounded = config.teacher_format.filter(|format| !format.is_exact());
         let rounded = rounded.map(|format| ("rounding of the teacher".to_owned(), format.to_string()));
+        let packing = config.packing.packing.filter(|packing| *packing != Packing::None);
+        let packing = packing.map(|packing| (PACKING.to_owned(), packing.to_string()));
         let stands_in = match config.target.device {
             DeviceChoice::As(arch, _) => Some(("launches".to_owned(), arch.to_string())),
             _ => None,
@@ -56,6 +61,7 @@ impl Identity {
         });
         Self(
             values
+                .chain(packing)
                 .chain(stands_in)
                 .chain(rounded)
                 .chain(cache)
@@ -118,7 +124,10 @@ fn options(config: &RunConfig) -> impl Iterator<Item = (String, String)> {
     let Value::Object(options) = config.to_json() else { unreachable!("a configuration has names") };
     // Completions of held-out prompts decide no weights.
     let trains_on_them = config.on_policy.is_some();
-    let decides = move |name: &str| change(name) == Change::Never && (trains_on_them || !is_of_completions(name));
+    let has_name_of_its_own = |name: &str| name == "packing";
+    let decides = move |name: &str| {
+        change(name) == Change::Never && (trains_on_them || !is_of_completions(name)) && !has_name_of_its_own(name)
+    };
     let compared = options.into_iter().filter(move |(name, _)| decides(name));
     compared.map(|(name, value)| (name, text(&value)))
 }

@@ -369,7 +369,8 @@ impl RunRecord {
         let now = config.to_json();
         let was = |name: &str| self.config.get(name).unwrap_or(&Value::Null);
         let values = now.as_object().into_iter().flatten();
-        let changed = values.filter(|(name, value)| was(name) != *value);
+        // Another packing is refused, and an older run names none.
+        let changed = values.filter(|(name, value)| was(name) != *value && name.as_str() != "packing");
         let changed = changed.map(|(name, value)| format!("{name} was {}, is {value}", was(name)));
         // An option that may be absent, and is no longer given.
         let ended = ["early_stop", "epochs"].into_iter().filter(|name| !was(name).is_null() && now.get(name).is_none());

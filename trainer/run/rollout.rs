@@ -19,8 +19,6 @@ pub struct RolloutRecord {
     pub ended_share: f64,
     /// Mean of the negative log-probabilities of the tokens drawn, nats: at temperature 1 an estimate of the entropy.
     pub entropy: f64,
-    /// Share of the positions of the step's micro-batches that hold no token.
-    pub padding_share: f64,
 }
 
 /// Sums over the sequences of a replica, or of a step.
@@ -70,7 +68,6 @@ impl RolloutSums {
             completion_tokens_max: self.longest,
             ended_share: each(self.ended as f64, self.completions),
             entropy: each(self.nll, self.drawn),
-            padding_share: 1.0 - each(self.inputs as f64, self.positions),
         }
     }
 }

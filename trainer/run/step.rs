@@ -27,6 +27,12 @@ pub struct StepRecord {
     pub step_ms: f64,
     /// Counted tokens over that time.
     pub tokens_per_s: f64,
+    /// Tokens of rows, counted or not, that predict another, over that time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row_tokens_per_s: Option<f64>,
+    /// Share of the places of the step's micro-batches that hold no such token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub padding_share: Option<f64>,
     /// Device memory of the run.
     pub memory_bytes: u64,
     /// The state of the GPU, in the lines of steps that are logged.

@@ -39,6 +39,8 @@ fn scalars(step: &StepRecord) -> Vec<(&'static str, f64)> {
         ("train/grad_norm", step.grad_norm),
         ("train/lr", Some(step.lr)),
         ("speed/tokens_per_s", Some(step.tokens_per_s)),
+        ("speed/row_tokens_per_s", step.row_tokens_per_s),
+        ("speed/padding_share", step.padding_share),
         ("speed/step_ms", Some(step.step_ms)),
         ("gpu/power_w", step.gpu.power_w),
         ("gpu/sm_clock_mhz", step.gpu.sm_clock_mhz.map(f64::from)),

@@ -16,6 +16,8 @@ pub fn steps(losses: &[f64], skipped: &[usize]) -> Vec<StepRecord> {
         tokens: 1,
         step_ms: 1.0,
         tokens_per_s: 1.0,
+        row_tokens_per_s: None,
+        padding_share: None,
         memory_bytes: 1,
         gpu: GpuRecord::default(),
         skipped: skipped.contains(&index),

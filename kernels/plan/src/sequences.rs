@@ -4,6 +4,7 @@ use precast_core::plan::{Builder, Tensor};
 use precast_kernels::{Dtype, positions, sequences};
 
 use crate::category;
+use crate::recipe::Recipe;
 
 /// Shape of a micro-batch: places for tokens, and the sequences that may lie in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,15 +23,10 @@ impl Shape {
         Self { tokens: batch * seq_len, sequences: batch, seq_len }
     }
 
-    /// Returns the shape of as many places, in which rows of any length lie end to end: at most [`Self::most_rows`], and
-    /// sequences of padding behind them.
+    /// Returns the shape of as many places, in which rows of any length lie end to end: at most
+    /// [`Recipe::most_rows`], and sequences of padding behind them.
     pub fn packed(batch: u32, seq_len: u32) -> Self {
-        Self { sequences: Self::most_rows(batch, seq_len) + batch, ..Self::full(batch, seq_len) }
-    }
-
-    /// Returns the most rows of a micro-batch of `batch` times `seq_len` places.
-    pub fn most_rows(batch: u32, seq_len: u32) -> u32 {
-        batch.max(batch * seq_len / 16)
+        Self { sequences: Recipe::most_rows(batch, seq_len) + batch, ..Self::full(batch, seq_len) }
     }
 }
 

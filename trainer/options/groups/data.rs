@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::values::{MOST_WINDOW, count};
 use crate::inputs::chat::date;
+use crate::inputs::data::Packing;
 
 /// Options of making text of data, and tokens of text.
 #[derive(Args, Clone, Debug, Serialize)]
@@ -19,6 +20,17 @@ pub struct TextOptions {
     #[arg(long, value_name = "DATE", value_parser = date)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chat_date: Option<NaiveDate>,
+}
+
+/// How rows of data become micro-batches.
+#[derive(Args, Clone, Copy, Debug, Serialize)]
+#[command(next_help_heading = "Data")]
+pub struct PackingOptions {
+    /// Rows in a micro-batch: rows (end to end, each alone), none (one in a sequence, padded) or documents (as rows, and
+    /// each document of text is one) [default: none]
+    #[arg(long, value_name = "P")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packing: Option<Packing>,
 }
 
 /// The order of training data.

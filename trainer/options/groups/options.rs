@@ -7,7 +7,8 @@ use clap::{Args, value_parser};
 use super::values::{MOST_STEPS, above_zero};
 use super::{
     AdapterOptions, ArithmeticOptions, Change, DeviceOptions, DivisionOptions, ModelOptions, OnPolicyOptions,
-    OptimizerOptions, OrderOptions, OutputOptions, ShapeOptions, TeachingOptions, TextOptions, TuningOptions,
+    OptimizerOptions, OrderOptions, OutputOptions, PackingOptions, ShapeOptions, TeachingOptions, TextOptions,
+    TuningOptions,
 };
 use crate::options::given::{Given, Sourced};
 
@@ -35,6 +36,8 @@ pub struct Options {
     pub eval_data: Vec<PathBuf>,
     #[command(flatten)]
     pub text: TextOptions,
+    #[command(flatten)]
+    pub packing: PackingOptions,
     #[command(flatten)]
     pub order: OrderOptions,
     /// Optimizer steps

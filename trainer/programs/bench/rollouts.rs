@@ -125,7 +125,7 @@ fn step(session: &mut Session, config: &RunConfig, rows: &[Arc<Chunk>], number: 
         positions_per_s: sums.inputs as f64 / seconds,
         new_tokens: sums.drawn,
         new_tokens_per_s: sums.drawn as f64 / seconds,
-        padding_share: sums.record(mismatch.count).padding_share,
+        padding_share: 1.0 - sums.inputs as f64 / sums.positions as f64,
         mismatch: mismatch.count,
     })
 }

@@ -220,7 +220,7 @@ mod tests {
     use super::super::engine::Emit;
     use super::*;
     use crate::device::tests::made;
-    use crate::inputs::data::{Corpus, Files, Packing, Reader, Streams};
+    use crate::inputs::data::{Chunking, Corpus, Files, Reader, Streams};
     use crate::inputs::teacher_cache::Made;
     use crate::ranks::Ranks;
 
@@ -241,7 +241,7 @@ mod tests {
     fn data(path: &Path, ids: &[u32]) -> Data {
         std::fs::write(path, ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
         let reader = Reader { vocab: 100, ..Reader::default() };
-        let corpus = Corpus::new(Files::open(&[path.to_owned()], None).unwrap(), 2, Packing::Stream, reader);
+        let corpus = Corpus::new(Files::open(&[path.to_owned()], None).unwrap(), 2, Chunking::Stream, reader);
         Data { streams: Streams::start(Arc::new(corpus.unwrap())), held_out: None, tokenizer: None, eos: None }
     }
 

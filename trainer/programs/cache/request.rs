@@ -12,7 +12,9 @@ use crate::inputs::teacher_cache::{CacheError, Compact, stored_bytes};
 use crate::options::groups::TEMPERATURES;
 use crate::options::groups::values::{exact_format, exact_precision, model, within};
 use crate::options::size;
-use crate::options::{DataRequest, DeviceOptions, ShapeOptions, TextOptions, UsageError, WeightFormat, sources};
+use crate::options::{
+    DataRequest, DeviceOptions, PackingOptions, ShapeOptions, TextOptions, UsageError, WeightFormat, sources,
+};
 
 /// A teacher, the data that it reads, and where the cache goes.
 #[derive(Args, Clone, Debug)]
@@ -43,6 +45,8 @@ pub struct CacheRequest {
     pub temperature: f32,
     #[command(flatten)]
     pub text: TextOptions,
+    #[command(flatten)]
+    pub packing: PackingOptions,
     #[command(flatten)]
     pub shape: ShapeOptions,
     /// Arithmetic: fp32 or bf16
@@ -107,9 +111,10 @@ impl CacheRequest {
     /// # Errors
     /// [`UsageError`] of shares that do not go together.
     pub fn data_request(&self) -> Result<DataRequest<'_>, UsageError> {
-        let (held_out, text, seq_len) = (&self.eval_data, &self.text, self.shape.seq_len);
+        let Self { eval_data: held_out, text, shape, packing: PackingOptions { packing }, .. } = self;
         let sources = sources(&self.data, false)?;
-        Ok(DataRequest { sources, held_out, text, seq_len, on_policy: None, completions: None })
+        let (shape, packing) = (*shape, *packing);
+        Ok(DataRequest { sources, held_out, text, shape, packing, on_policy: None, completions: None })
     }
 
     /// Refuses a disk on which a cache of so many bytes does not fit, beside what is there of it.

@@ -12,7 +12,7 @@ use crate::base::record_text::finite;
 use crate::device::decoding::DecodingDevice;
 use crate::device::decoding::schedule::{Drawn, Sequence};
 use crate::device::session::Session;
-use crate::inputs::data::{Chunk, Dataset, MicroBatch};
+use crate::inputs::data::{Chunk, Dataset, MicroBatch, Packing, Places};
 use crate::options::{Completions, OutputOptions, RunConfig};
 use crate::programs::evaluate::ids_sha256;
 use crate::ranks::{RankError, Ranks};
@@ -85,7 +85,7 @@ impl HeldOut {
     /// does not depend on how many ranks there are. What the launches leave in gradients and metrics the first
     /// micro-batch of the next step overwrites.
     pub fn losses(&self, config: &RunConfig, session: &mut Session, ranks: &Ranks) -> Result<HeldOutRecord, Failure> {
-        let (batch, seq_len) = (config.shape.batch_size as usize, config.shape.seq_len as usize);
+        let batch = config.shape.batch_size as usize;
         let (turns, turn) = (ranks.count() as usize, ranks.place.rank as usize);
         let (chunks, counted) = match self.counted {
             0 => {
@@ -98,17 +98,20 @@ impl HeldOut {
         let loss_scale = (1.0 / counted as f64) as f32;
         let mut own: Vec<[f32; 2]> = Vec::new();
         let progress = Progress::start("held-out loss", Unit::Things("micro-batches"));
-        let most = chunks.len().div_ceil(batch * turns) as u64;
-        for rows in chunks.chunks(batch).skip(turn).step_by(turns) {
-            session.micro(&MicroBatch::of(rows, (batch, seq_len)), loss_scale, 0)?;
+        // Which prompts a rank completes is known before their lengths are.
+        let packing = if self.counted == 0 { Packing::None } else { config.places().packing };
+        let places = Places { packing, ..config.places() };
+        let micros = places.divide(&*chunks);
+        let most = micros.len().div_ceil(turns) as u64;
+        for rows in micros.iter().skip(turn).step_by(turns) {
+            session.micro(&MicroBatch::laid_out(&chunks[rows.clone()], places), loss_scale, 0)?;
             let metrics: step_metrics = bytemuck::pod_read_unaligned(&session.read(session.plan.metrics)?);
             own.push([metrics.kd_loss, metrics.ce_loss]);
             progress.set(own.len() as u64, most);
         }
         let of_ranks = ranks.all_gather(bytemuck::cast_slice(&own))?;
         let of_ranks: Vec<Vec<[f32; 2]>> = of_ranks.iter().map(|said| bytemuck::pod_collect_to_vec(said)).collect();
-        let micro_batches = chunks.len().div_ceil(batch);
-        let all = (0..micro_batches).map(|index| of_ranks[index % turns][index / turns]);
+        let all = (0..micros.len()).map(|index| of_ranks[index % turns][index / turns]);
         let sum = |which: usize| all.clone().map(|losses| f64::from(losses[which])).sum::<f64>() as f32;
         let metrics = step_metrics { kd_loss: sum(0), ce_loss: sum(1), ..bytemuck::Zeroable::zeroed() };
         Ok(HeldOutRecord {

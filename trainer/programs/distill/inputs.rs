@@ -13,7 +13,9 @@ use crate::base::stop::Stop;
 use crate::device::run_models::RunModels;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
-use crate::inputs::data::{Batches, Corpus, Dataset, Files, Order, Packing, PromptRule, Reader, Streams};
+use crate::inputs::data::{
+    Batches, Chunking, Corpus, Dataset, Files, Order, Packing, Places, PromptRule, Reader, Streams,
+};
 use crate::inputs::pair::{self, Pair};
 use crate::options::{Completions, DataRequest, OrderOptions, RunConfig, ShapeOptions};
 use crate::run::failure::Failure;
@@ -51,10 +53,18 @@ pub fn read(
     let held_out_files = if request.held_out.is_empty() { None } else { Some(Files::open(request.held_out, field)?) };
     let has_chat = files.has_chat() || held_out_files.as_ref().is_some_and(Files::has_chat);
     let reader = pair::reader(models, pair, request.text.chat_date, has_chat)?;
-    let held_out = held_out(request, &reader, held_out_files, &files)?;
+    // Of prompts each is by itself.
+    let packing = match request.on_policy {
+        None => files.packing(request.packing).map_err(Failure::usage)?,
+        Some(_) => Packing::None,
+    };
+    let held_out = held_out((request, packing), &reader, held_out_files, &files)?;
     let has_tokenizer = reader.tokenizer.clone();
     let eos = reader.eos;
-    let streams = Streams::start(Arc::new(Corpus::new(files, request.seq_len, packing(request), reader)?));
+    let ShapeOptions { batch_size, seq_len } = request.shape;
+    let places = Places::new(if request.on_policy.is_some() { 1 } else { batch_size }, seq_len, packing);
+    let corpus = Corpus::new(files, seq_len, chunking(request, packing), reader)?.filling(places);
+    let streams = Streams::start(Arc::new(corpus));
     let corpus = &streams.corpus;
     let summaries = streams.read_ahead()?;
     pair.iter().flat_map(|pair| &pair.notes).for_each(note);
@@ -113,7 +123,7 @@ fn taken_template(student: &Checkpoint, adapter: Option<&Adapter>) -> Option<Str
 
 /// The data that are held out, packed as training data are, or as prompts.
 fn held_out(
-    request: &DataRequest<'_>,
+    (request, packing): (&DataRequest<'_>, Packing),
     reader: &Reader,
     files: Option<Files>,
     trained_on: &Files,
@@ -127,9 +137,9 @@ fn held_out(
             shared.display()
         ));
     }
-    let rule = request.completions.map(|completions| prompt_rule(completions, request.seq_len, false));
-    let packing = match rule {
-        Some(rule) if files.are_prompts(rule.of_stream)? => Packing::Prompts(rule),
+    let rule = request.completions.map(|completions| prompt_rule(completions, request.shape.seq_len, false));
+    let chunking = match rule {
+        Some(rule) if files.are_prompts(rule.of_stream)? => Chunking::Prompts(rule),
         Some(_) if request.on_policy.is_none() => {
             return Err(Failure::usage(
                 "--max-tokens and other options of completions require --on-policy or prompts alone in --eval-data: \
@@ -137,19 +147,23 @@ fn held_out(
                  --prompt-tokens N, which makes prompts of text and .bin files",
             ));
         }
-        _ => Packing::Stream,
+        _ => of_documents(packing),
     };
-    let data = Dataset::of(&Corpus::new(files, request.seq_len, packing, reader.clone())?)?;
+    let data = Dataset::of(&Corpus::new(files, request.shape.seq_len, chunking, reader.clone())?)?;
     data.notes.iter().map(|one| format!("held out {one}")).for_each(note);
     Ok(Some(data))
 }
 
 /// The rule by which training data become sequences, or prompts.
-fn packing(request: &DataRequest<'_>) -> Packing {
+fn chunking(request: &DataRequest<'_>, packing: Packing) -> Chunking {
     let asked = request.on_policy.zip(request.completions);
-    asked.map_or(Packing::Stream, |(on_policy, completions)| {
-        Packing::Prompts(prompt_rule(completions, request.seq_len, on_policy.share < 1.0))
+    asked.map_or(of_documents(packing), |(on_policy, completions)| {
+        Chunking::Prompts(prompt_rule(completions, request.shape.seq_len, on_policy.share < 1.0))
     })
+}
+
+fn of_documents(packing: Packing) -> Chunking {
+    if packing == Packing::Documents { Chunking::PerDocument } else { Chunking::Stream }
 }
 
 fn prompt_rule(completions: Completions, seq_len: u32, completed: bool) -> PromptRule {
@@ -158,11 +172,9 @@ fn prompt_rule(completions: Completions, seq_len: u32, completed: bool) -> Promp
 
 /// The steps of a run.
 pub fn batches(streams: Streams, config: &RunConfig) -> Batches {
-    let (ShapeOptions { batch_size, seq_len }, OrderOptions { seed, shuffle, shuffle_window }) =
-        (config.shape, config.order);
+    let OrderOptions { seed, shuffle, shuffle_window } = config.order;
     let order = if shuffle { Order::Shuffled { seed, window: shuffle_window } } else { Order::File };
-    let batch_size = if config.on_policy.is_some() { 1 } else { batch_size };
-    Batches::new(streams, batch_size, seq_len, order)
+    Batches::new(streams, order)
 }
 
 /// Refuses a run in which every gradient is exactly 0.

@@ -123,7 +123,7 @@ impl Checked {
             })?
         };
         let (data, summaries) = (data?, summaries.transpose()?.flatten());
-        let config = over(config, summaries.as_ref())?;
+        let config = over(config, &data.streams.corpus, summaries.as_ref())?;
         note_of_turns(&models.models.student, models.adapter.as_ref(), &data.streams.corpus);
         let hashed = Arc::clone(&data.streams.corpus);
         let mut data_digest = DataDigest::of(move || hashed.digest());
@@ -212,8 +212,8 @@ fn length_of(streams: &Streams, config: &RunConfig, dry_run: bool) -> Result<Opt
 }
 
 /// Returns the configuration over data that come to `summaries`, and says what a user should know of its length.
-fn over(config: RunConfig, summaries: Option<&Summaries>) -> Result<RunConfig, UsageError> {
-    let config = config.over(summaries.map_or(0, |summaries| summaries.total().chunks))?;
+fn over(config: RunConfig, corpus: &Corpus, summaries: Option<&Summaries>) -> Result<RunConfig, UsageError> {
+    let config = config.over(corpus.places.packing, summaries.map_or(0, |summaries| summaries.total().places))?;
     let steps = config.steps();
     let notes = config.optimizer.warmup_note(steps).into_iter().chain(config.passes(summaries).notes());
     notes.chain(note_of_none(&config)).for_each(notes::note);

@@ -90,6 +90,10 @@ fn line(record: &StepRecord, of: &StepProgress) -> String {
         true => format!("  kd {}  ce {}", number(record.kd_loss), number(record.ce_loss)),
         false => String::new(),
     };
+    let has_others = |rate: &f64| *rate > record.tokens_per_s || record.padding_share > Some(0.0);
+    let rows = record.row_tokens_per_s.filter(has_others).map(|rate| {
+        format!("  {rate:.0}/s in rows, {:.1} % padding", 100.0 * record.padding_share.unwrap_or_default())
+    });
     let floor = of.floor_s.map(|floor_s| format!("  {:.0} % of floor", 1e5 * floor_s / record.step_ms));
     let rollouts = record.rollouts.as_ref().map(|rollouts| {
         let RolloutRecord { completion_tokens, rollout_tokens_per_s, .. } = rollouts;
@@ -101,7 +105,7 @@ fn line(record: &StepRecord, of: &StepProgress) -> String {
         .as_ref()
         .map(|guard| format!("  guard {guard}{}", if guard.is_within() { "" } else { " BEYOND the bound" }));
     format!(
-        "step {}/{}  loss {}{parts}  norm {}  lr {:.2e}  {:.0} tokens/s  {:.0} ms{}{}{}{}{}",
+        "step {}/{}  loss {}{parts}  norm {}  lr {:.2e}  {:.0} tokens/s  {:.0} ms{}{}{}{}{}{}",
         record.step,
         of.last,
         number(record.loss),
@@ -109,6 +113,7 @@ fn line(record: &StepRecord, of: &StepProgress) -> String {
         record.lr,
         record.tokens_per_s,
         record.step_ms,
+        rows.unwrap_or_default(),
         rollouts.unwrap_or_default(),
         floor.unwrap_or_default(),
         held_out.unwrap_or_default(),

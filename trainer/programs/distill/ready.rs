@@ -25,7 +25,7 @@ use crate::device::run_models::RunModels;
 use crate::device::session::Session;
 use crate::inputs::checkpoint::{Checkpoint, check_space};
 use crate::inputs::data::{Batches, Chunk, Corpus, DataError, Step, Streams, Summaries};
-use crate::options::{Final, OutputOptions, RunConfig, ShapeOptions};
+use crate::options::{Final, OutputOptions, RunConfig};
 use crate::ranks::Ranks;
 use crate::run::checkpoint;
 use crate::run::covered;
@@ -161,10 +161,9 @@ fn disk_space(
 
 /// Returns the data that a teacher is scored on: those of a step, of an on-policy run all tokens of its prompts.
 fn scored(step: Step, config: &RunConfig) -> Step {
-    let ShapeOptions { batch_size, seq_len } = config.shape;
     match config.on_policy {
         Some(_) => {
-            Step::new(step.rows.iter().map(|row| Arc::new(Chunk::plain(row.prompt()))).collect(), batch_size, seq_len)
+            Step::new(step.rows.iter().map(|row| Arc::new(Chunk::plain(row.prompt()))).collect(), config.places())
         }
         None => step,
     }

@@ -122,7 +122,8 @@ impl Running<'_> {
         *tokens = tokens::after(*tokens, &rows);
         let mismatch = of_all(mismatch, ranks)?;
         let rollouts = Some((sums.record(mismatch.count), mismatch));
-        Ok(Pending { step: step + 1, lr, tokens: sums.counted, ticket, guard, rollouts, samples })
+        let filled = (sums.inputs, sums.positions);
+        Ok(Pending { step: step + 1, lr, tokens: sums.counted, filled, ticket, guard, rollouts, samples })
     }
 }
 

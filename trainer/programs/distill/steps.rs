@@ -39,6 +39,8 @@ pub(super) struct Pending {
     pub step: u64,
     pub lr: f64,
     pub tokens: u64,
+    /// Tokens that predict, counted or not, and the places of the step.
+    pub filled: (u64, u64),
     pub ticket: Ticket,
     /// Comparison of int8's gradients with bf16's, where there was one.
     pub guard: Option<Guarded>,
@@ -225,8 +227,7 @@ impl Running<'_> {
         let (own, each) = share.micros(accum);
         if let Some(hidden) = session.hidden.as_ref().filter(|_| step + 1 < config.steps()) {
             let next = batches.peek(config.division.grad_accum)?;
-            let batch = config.shape.batch_size as usize;
-            hidden.read_ahead(&next.rows[own.start as usize * batch..own.end as usize * batch]);
+            hidden.read_ahead(next.rows_of(own.start as usize..own.end as usize));
         }
         let mut guard = None;
         let micros = vec![each as usize; share.local() as usize];
@@ -237,7 +238,8 @@ impl Running<'_> {
         let lr = config.optimizer.lr_of(step, config.steps());
         let ticket = session.update(step, lr)?;
         *tokens = tokens::after(*tokens, &rows);
-        Ok(Pending { step: step + 1, lr, tokens: counted, ticket, guard, rollouts: None, samples: None })
+        let filled = (rows.predicting(), rows.places());
+        Ok(Pending { step: step + 1, lr, tokens: counted, filled, ticket, guard, rollouts: None, samples: None })
     }
 
     /// Waits for a step's metrics, writes and prints them; where it is `scored`, with the held-out losses after it.
@@ -260,6 +262,8 @@ impl Running<'_> {
             tokens: pending.tokens,
             step_ms: seconds * 1e3,
             tokens_per_s: pending.tokens as f64 / seconds,
+            row_tokens_per_s: Some(pending.filled.0 as f64 / seconds),
+            padding_share: Some(1.0 - pending.filled.0 as f64 / pending.filled.1 as f64),
             memory_bytes: session.plan.plan.device_bytes(),
             gpu: match &self.progress {
                 Some(progress) if progress.is_due(pending.step) => gpu.record(),

@@ -9,7 +9,7 @@ use crate::base::notes::note;
 use crate::device::decoding::schedule::Sequence;
 use crate::inputs::chat::{Chat, TurnEnd};
 use crate::inputs::checkpoint::Checkpoint;
-use crate::inputs::data::{Corpus, DataError, Files, Packing, Prompt, Reader, beginning};
+use crate::inputs::data::{Chunking, Corpus, DataError, Files, Prompt, Reader, beginning};
 use crate::inputs::tokenizer::{SpecialTokens, Tokenizer};
 use crate::run::failure::Failure;
 
@@ -48,7 +48,7 @@ impl Sequences {
         let template = if files.has_chat() { model.chat_template(request.chat_date)? } else { None };
         let chat = template.map_or_else(|| Chat::Lacking(Chat::lacked_by(model.path())), Chat::Template);
         let reader = Reader { tokenizer: tokenizer.clone(), chat, eos: None, vocab: model.config().vocab };
-        let corpus = Corpus::new(files, 1, Packing::PerDocument, reader)?;
+        let corpus = Corpus::new(files, 1, Chunking::PerDocument, reader)?;
         if request.prompt_tokens.is_some() && !corpus.has_documents() {
             return Err(Failure::usage(
                 "--prompt-tokens divides files without rows, .txt and .bin, and --data has none: leave it out",

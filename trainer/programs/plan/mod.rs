@@ -2,6 +2,7 @@
 
 mod answer;
 mod changes;
+mod data;
 mod forms;
 mod generation;
 mod kernels;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::Target;
 use super::answer::Answer;
+use super::data::PlannedData;
 use super::forms::Forms;
 use super::kernels::{Kernels, Missing, Products};
 use super::rollouts::Rollouts;
@@ -66,6 +67,9 @@ pub struct Report {
     /// None where cuBLASLt computes nothing.
     pub(super) cublas: Option<Products>,
     pub(super) step: Step,
+    /// None where no data are named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) data: Option<PlannedData>,
 }
 
 /// Launches of a phase of a step that have one kernel and one shape.
@@ -160,6 +164,8 @@ impl Report {
         }
         let shapes = &Shapes::read(config)?;
         shapes.check(config)?;
+        let (config, data) = PlannedData::read(config)?;
+        let config = &config;
         let run = Training { shapes, config, arch };
         let mut fit = fit(&run, target.memory.as_ref())?;
         let tuning = Tuning::read(&config.tuning)?;
@@ -198,6 +204,7 @@ impl Report {
             launches: groups::of(&plan.plan, &groups::STEP).iter().map(StepLaunches::of).collect(),
             cublas: Products::of(&plan.plan, by_bundle)?,
             step: Step::of(config, shapes.cache.as_ref(), &plan.plan, target.peak()),
+            data,
         })
     }
 

@@ -30,6 +30,7 @@ impl Report {
                 Detail::Full => self.launches_text(f)?,
             }
             write!(f, "{}", self.step)?;
+            self.data.iter().try_for_each(|data| write!(f, "\n{data}"))?;
             self.missing_kernels.iter().try_for_each(|missing| write!(f, "\n\n{missing}"))
         })
     }

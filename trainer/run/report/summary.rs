@@ -10,7 +10,7 @@ use crate::inputs::teacher_cache::{CacheManifest, CacheRecord};
 use crate::run::gpu::GpuRecord;
 use crate::run::guard::GuardRecord;
 use crate::run::record::{CertifiedBy, Known, RESULTS, RunRecord, TeacherCertificate};
-use crate::run::step::{StepRecord, guarded};
+use crate::run::step::{StepRecord, guarded, mean};
 
 /// Options of a run that its summary is of.
 #[derive(Default, Deserialize)]
@@ -36,7 +36,11 @@ pub(super) fn summary(records: &[StepRecord], run: &RunRecord) -> String {
         (Some(first), Some(last)) => format!("{first:.4} → {last:.4}"),
         _ => "not finite".to_owned(),
     };
-    let speeds = records.iter().skip(1).map(|record| record.tokens_per_s).sorted_by(f64::total_cmp).collect_vec();
+    let median = |value: fn(&StepRecord) -> Option<f64>| {
+        let speeds = records.iter().skip(1).filter_map(value).sorted_by(f64::total_cmp).collect_vec();
+        speeds.get(speeds.len() / 2).map(|speed| format!("{speed:.0}"))
+    };
+    let padding = mean(records, |record| record.padding_share);
     let asked = Asked::deserialize(Value::Object(run.config.clone())).unwrap_or_default();
     let text = |text: Option<String>| text.unwrap_or_else(|| "?".to_owned());
     // Losses of other data do not compare.
@@ -87,7 +91,9 @@ pub(super) fn summary(records: &[StepRecord], run: &RunRecord) -> String {
         ("eval_loss, held out", held_out),
         ("perplexity, held out", perplexity),
         ("written", some(all_written.collect_vec().join(", "))),
-        ("median tokens/s", Some(speeds.get(speeds.len() / 2).map_or("?".to_owned(), |speed| format!("{speed:.0}")))),
+        ("median tokens/s", Some(text(median(|record| Some(record.tokens_per_s))))),
+        ("median tokens/s of rows, counted or not", median(|record| record.row_tokens_per_s)),
+        ("places that are padding", padding.map(|share| format!("{:.1} %", 100.0 * share))),
         ("device memory, bytes", Some(last.memory_bytes.to_string())),
     ];
     table(&rows.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect_vec())

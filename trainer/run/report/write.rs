@@ -81,10 +81,12 @@ pub(super) fn html(records: &[StepRecord], of_step: &[SampleLine], run: &RunReco
     let clocks: Vec<Series> = clock.into_iter().chain(slowest).collect();
     let power = of_some("power_w", RED, |r| r.gpu.power_w).map(|line| chart("Power of the GPU, W", vec![line]));
     let clocks = (!clocks.is_empty()).then(|| chart("SM clock of the GPU, MHz", clocks));
+    let mut speeds = vec![line("tokens_per_s", RED, |r| Some(r.tokens_per_s))];
+    speeds.extend(of_some("row_tokens_per_s", GREY, |r| r.row_tokens_per_s));
     let others = [
         chart("Gradient norm, before clipping", vec![line("grad_norm", PURPLE, |r| r.grad_norm)]),
         chart("Learning rate", vec![line("lr", GREY, |r| Some(r.lr))]),
-        chart("Tokens a second", vec![line("tokens_per_s", RED, |r| Some(r.tokens_per_s))]),
+        chart("Tokens a second", speeds),
     ];
     let charts = [chart("Loss, nats a token", loss)].into_iter().chain(kd).chain(others).chain(power).chain(clocks);
     let charts = charts.map(|chart| chart.svg()).join("");

@@ -1,13 +1,16 @@
 //! Chunks to micro-batches: which chunk comes when, and the words the device is sent.
 
 use std::collections::VecDeque;
+use std::mem;
+use std::ops::Range;
 use std::sync::Arc;
 
 use precast_kernels::abi::MASKED_TOKEN;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::{Chunk, DataError, Stream, Streams, Summaries, mixture};
+use super::places::Filling;
+use super::{Chunk, DataError, Packing, Places, Stream, Streams, Summaries, mixture};
 
 /// The order in which chunks are trained on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +29,12 @@ pub enum Order {
 /// ones.
 pub struct Batches {
     streams: Streams,
-    batch: usize,
-    seq_len: usize,
     order: Order,
-    /// Those that have been looked at, before all others.
-    ahead: VecDeque<Arc<Chunk>>,
+    /// Micro-batches that have been looked at, before all others.
+    ahead: VecDeque<Vec<Arc<Chunk>>>,
+    /// Rows of the one that is being filled behind them.
+    begun: Vec<Arc<Chunk>>,
+    filling: Filling,
     /// Window of each portion of the data.
     windows: Vec<Window>,
     /// Tokens of each portion that have been given.
@@ -49,14 +53,15 @@ struct Window {
 pub struct Step {
     /// In order.
     pub rows: Vec<Arc<Chunk>>,
-    batch: usize,
-    seq_len: usize,
+    /// Those of each micro-batch.
+    micros: Vec<Range<usize>>,
+    places: Places,
 }
 
 /// One micro-batch, as the plan's inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MicroBatch {
-    /// Token ids, batch x seq_len; 0 where padded.
+    /// Token ids, batch x seq_len places; 0 where padded.
     pub ids: Vec<u32>,
     /// The token after each, or [`MASKED_TOKEN`].
     pub targets: Vec<u32>,
@@ -64,18 +69,20 @@ pub struct MicroBatch {
     pub sorted_ids: Vec<u32>,
     /// Where each sorted id came from; ascending within an id.
     pub sorted_positions: Vec<u32>,
-    /// Lengths of the sequences that lie end to end in the places, in order; they take all places.
+    /// Lengths of the sequences that lie end to end in the places, in order. They fill all places: behind the last row
+    /// lie sequences of padding, each of at most seq_len.
     pub lengths: Vec<u32>,
     /// Targets that are not masked.
     pub counted: u32,
 }
 
 impl Batches {
-    /// The chunks of streams, pass after pass, in an order; those of several portions by their shares of the tokens.
-    pub fn new(streams: Streams, batch: u32, seq_len: u32, order: Order) -> Self {
-        let (batch, seq_len) = (batch as usize, seq_len as usize);
+    /// The chunks of streams, pass after pass, in an order; those of several portions by their shares of the tokens. They
+    /// fill the places of micro-batches as their corpus has it.
+    pub fn new(streams: Streams, order: Order) -> Self {
         let (windows, drawn) = (vec![Window::default(); streams.portions.len()], vec![0; streams.portions.len()]);
-        Self { streams, batch, seq_len, order, ahead: VecDeque::new(), windows, drawn }
+        let filling = Filling::new(streams.corpus.places);
+        Self { streams, order, ahead: VecDeque::new(), begun: Vec::new(), filling, windows, drawn }
     }
 
     /// Returns what a pass over the data comes to, once one over each portion has ended.
@@ -88,9 +95,9 @@ impl Batches {
     /// # Errors
     /// [`DataError`] of what is read.
     pub fn step(&mut self, micros: u32) -> Result<Step, DataError> {
-        let count = self.look_ahead(micros)?;
-        let rows = self.ahead.drain(..count).collect();
-        Ok(Step { rows, batch: self.batch, seq_len: self.seq_len })
+        self.look_ahead(micros)?;
+        let micros = self.ahead.drain(..micros as usize);
+        Ok(Step::of(micros, self.streams.corpus.places))
     }
 
     /// The same, which stays the next.
@@ -98,19 +105,33 @@ impl Batches {
     /// # Errors
     /// [`DataError`] of what is read.
     pub fn peek(&mut self, micros: u32) -> Result<Step, DataError> {
-        let count = self.look_ahead(micros)?;
-        let rows = self.ahead.iter().take(count).map(Arc::clone).collect();
-        Ok(Step { rows, batch: self.batch, seq_len: self.seq_len })
+        self.look_ahead(micros)?;
+        let micros = self.ahead.iter().take(micros as usize).cloned();
+        Ok(Step::of(micros, self.streams.corpus.places))
     }
 
-    /// Reads the rows of the next step, and says how many there are.
-    fn look_ahead(&mut self, micros: u32) -> Result<usize, DataError> {
-        let count = self.batch * micros as usize;
-        while self.ahead.len() < count {
-            let row = self.row()?;
-            self.ahead.push_back(row);
+    /// Reads the next step.
+    fn look_ahead(&mut self, micros: u32) -> Result<(), DataError> {
+        while self.ahead.len() < micros as usize {
+            let micro = self.micro()?;
+            self.ahead.push_back(micro);
         }
-        Ok(count)
+        Ok(())
+    }
+
+    /// Reads the rows of a micro-batch, and the one that does not fit into it any more: that begins the next.
+    fn micro(&mut self) -> Result<Vec<Arc<Chunk>>, DataError> {
+        while !self.filling.is_full() {
+            let row = self.row()?;
+            let is_next = self.filling.take(&row).is_some();
+            let whole = is_next.then(|| mem::take(&mut self.begun));
+            self.begun.push(row);
+            if let Some(whole) = whole {
+                return Ok(whole);
+            }
+        }
+        self.filling = Filling::new(self.streams.corpus.places);
+        Ok(mem::take(&mut self.begun))
     }
 
     fn row(&mut self) -> Result<Arc<Chunk>, DataError> {
@@ -164,14 +185,24 @@ fn permute(chunks: &mut [Arc<Chunk>], seed: u64, (pass, window): (u64, u64)) {
 
 impl Step {
     /// Divides rows into micro-batches; the last one may lack some.
-    pub fn new(mut rows: Vec<Arc<Chunk>>, batch: u32, seq_len: u32) -> Self {
-        rows.resize(rows.len().next_multiple_of(batch as usize), Arc::new(Chunk::plain([])));
-        Self { rows, batch: batch as usize, seq_len: seq_len as usize }
+    pub fn new(rows: Vec<Arc<Chunk>>, places: Places) -> Self {
+        let micros = places.divide(rows.iter().map(|row| &**row));
+        Self { rows, micros, places }
+    }
+
+    fn of(all: impl Iterator<Item = Vec<Arc<Chunk>>>, places: Places) -> Self {
+        let mut step = Self { rows: Vec::new(), micros: Vec::new(), places };
+        for mut rows in all {
+            let first = step.rows.len();
+            step.micros.push(first..first + rows.len());
+            step.rows.append(&mut rows);
+        }
+        step
     }
 
     /// Micro-batches.
     pub fn micros(&self) -> usize {
-        self.rows.len() / self.batch
+        self.micros.len()
     }
 
     /// Targets of the step that are not masked.
@@ -179,10 +210,26 @@ impl Step {
         self.rows.iter().map(|row| row.counted() as u64).sum()
     }
 
+    /// Tokens that predict, each of which takes a place.
+    pub fn predicting(&self) -> u64 {
+        self.rows.iter().map(|row| row.targets().len() as u64).sum()
+    }
+
+    /// Places of all micro-batches.
+    pub fn places(&self) -> u64 {
+        self.micros() as u64 * self.places.count() as u64
+    }
+
+    /// Rows of neighboring micro-batches.
+    pub fn rows_of(&self, micros: Range<usize>) -> &[Arc<Chunk>] {
+        let of = &self.micros[micros];
+        let (start, end) = (of.first().map_or(0, |first| first.start), of.last().map_or(0, |last| last.end));
+        &self.rows[start..end]
+    }
+
     /// A micro-batch, laid out: a step may have more of them than there is memory.
     pub fn micro_batch(&self, number: usize) -> MicroBatch {
-        let rows = &self.rows[number * self.batch..][..self.batch];
-        MicroBatch::of(rows.iter().map(|row| &**row), (self.batch, self.seq_len))
+        MicroBatch::laid_out(self.rows_of(number..number + 1).iter().map(|row| &**row), self.places)
     }
 }
 
@@ -193,39 +240,14 @@ impl MicroBatch {
         Self::of(&chunks, (rows.len(), seq_len))
     }
 
-    /// Lays chunks of at most seq_len + 1 tokens out as inputs and targets. Missing tokens are 0, behind those that are
-    /// there, and masked: attention is causal, so they change no loss that counts. So are missing chunks.
+    /// Lays chunks of at most seq_len + 1 tokens out, each in a sequence of its own.
     pub fn of<'c>(chunks: impl IntoIterator<Item = &'c Chunk>, (batch, seq_len): (usize, usize)) -> Self {
-        let mut ids = vec![0; batch * seq_len];
-        let mut targets = vec![MASKED_TOKEN; batch * seq_len];
-        for (row, chunk) in chunks.into_iter().enumerate() {
-            let [ids, targets] = [&mut ids, &mut targets].map(|all| &mut all[row * seq_len..][..seq_len]);
-            chunk.lay_out(ids, targets);
-        }
-        Self::laid_out(ids, targets, vec![seq_len as u32; batch])
+        Self::laid_out(chunks, Places::new(batch as u32, seq_len as u32, Packing::None))
     }
 
-    /// Lays rows out end to end, each in as many places as it predicts tokens; behind them is padding, in sequences of
-    /// at most `seq_len` tokens, of which none counts.
-    ///
-    /// # Panics
-    /// If there are more tokens than places.
+    /// Like [`Self::of`], end to end.
     pub fn packed<'c>(chunks: impl IntoIterator<Item = &'c Chunk>, (batch, seq_len): (usize, usize)) -> Self {
-        let mut ids = vec![0; batch * seq_len];
-        let mut targets = vec![MASKED_TOKEN; batch * seq_len];
-        let (mut lengths, mut first) = (Vec::new(), 0);
-        for chunk in chunks {
-            let length = chunk.targets().len();
-            chunk.lay_out(&mut ids[first..][..length], &mut targets[first..][..length]);
-            lengths.push(length as u32);
-            first += length;
-        }
-        while first < ids.len() {
-            let length = seq_len.min(ids.len() - first);
-            lengths.push(length as u32);
-            first += length;
-        }
-        Self::laid_out(ids, targets, lengths)
+        Self::laid_out(chunks, Places::new(batch as u32, seq_len as u32, Packing::Rows))
     }
 
     /// Divides ids or targets into those of each sequence.
@@ -234,7 +256,20 @@ impl MicroBatch {
         self.lengths.iter().map(take).collect()
     }
 
-    fn laid_out(ids: Vec<u32>, targets: Vec<u32>, lengths: Vec<u32>) -> Self {
+    /// Lays the rows of a micro-batch out as inputs and targets. Places that a row leaves of its sequence are 0 and
+    /// masked: attention is causal, so they change no loss that counts. Such sequences fill what is behind the last
+    /// row.
+    pub fn laid_out<'c>(rows: impl IntoIterator<Item = &'c Chunk>, places: Places) -> Self {
+        let (mut ids, mut targets) = (vec![0; places.count()], vec![MASKED_TOKEN; places.count()]);
+        let (mut lengths, mut end) = (Vec::new(), 0);
+        for row in rows {
+            let start = end;
+            end += places.of_row(row);
+            row.lay_out(&mut ids[start..end], &mut targets[start..end]);
+            lengths.extend((end > start).then_some((end - start) as u32));
+        }
+        let left = (places.count() - end) as u32;
+        lengths.extend((0..left).step_by(places.seq_len as usize).map(|from| places.seq_len.min(left - from)));
         let counted = targets.iter().filter(|target| **target != MASKED_TOKEN).count() as u32;
         let mut sorted_positions: Vec<u32> = (0..ids.len() as u32).collect();
         sorted_positions.sort_by_key(|position| ids[*position as usize]);
@@ -254,14 +289,15 @@ mod tests {
         assert_eq!(batch.targets, [3, 5, 9, 7, MASKED_TOKEN, MASKED_TOKEN]);
         assert_eq!(batch.sorted_ids, [0, 3, 3, 5, 5, 7]);
         assert_eq!(batch.sorted_positions, [5, 1, 3, 0, 2, 4]);
-        assert_eq!(batch.counted, 4);
+        assert_eq!((batch.counted, batch.lengths), (4, vec![3, 3]));
     }
 
     #[test]
     fn labels_are_the_targets_and_masked_ones_are_not_counted() {
         let labels = Some(vec![5, MASKED_TOKEN, 7, MASKED_TOKEN]);
         let masked = Chunk { ids: vec![5, 3, 5, 9], labels };
-        let step = Step { rows: vec![Arc::new(masked), Arc::new(Chunk::plain([3, 7]))], batch: 2, seq_len: 3 };
+        let rows = [masked, Chunk::plain([3, 7])].map(Arc::new).to_vec();
+        let step = Step::new(rows, Places::new(2, 3, Packing::None));
         let batch = step.micro_batch(0);
         assert_eq!(batch.ids, [5, 3, 5, 3, 7, 0]);
         assert_eq!(batch.targets, [MASKED_TOKEN, 7, MASKED_TOKEN, 7, MASKED_TOKEN, MASKED_TOKEN]);

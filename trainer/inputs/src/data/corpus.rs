@@ -9,9 +9,9 @@ use precast_system::{count, files};
 use rayon::prelude::*;
 
 use super::files::DataFile;
-use super::opened::{CHAT_RULE, Files, Holds, Opened};
+use super::opened::{CHAT_RULE, DOCUMENTS_RULE, Files, Holds, Opened, STREAM_RULE};
 use super::rows::{Kind, PROMPTS};
-use super::{DataError, Packing, Portion, PromptRule, Reader, Summary};
+use super::{Chunking, DataError, Packing, Places, Portion, PromptRule, Reader, Summary};
 use crate::chat::Chat;
 use crate::tokenizer::Tokenizer;
 
@@ -24,7 +24,9 @@ pub struct Corpus {
     pub(super) left_out: Vec<PathBuf>,
     /// Tokens of a chunk: `seq_len + 1`.
     pub chunk: usize,
-    pub(super) packing: Packing,
+    /// Places that rows take in micro-batches.
+    pub places: Places,
+    pub(super) chunking: Chunking,
     pub(super) reader: Reader,
 }
 
@@ -33,19 +35,19 @@ impl Corpus {
     ///
     /// # Errors
     /// [`DataError`] of a file that `reader` cannot read.
-    pub fn new(files: Files, seq_len: u32, packing: Packing, reader: Reader) -> Result<Self, DataError> {
+    pub fn new(files: Files, seq_len: u32, chunking: Chunking, reader: Reader) -> Result<Self, DataError> {
         for Opened { file, holds } in &files.list {
             if holds.is_text() && reader.tokenizer.is_none() {
                 return Err(DataError::no_tokenizer(&file.path));
             }
-            if let Packing::Prompts(PromptRule { of_stream: None, .. }) = packing
+            if let Chunking::Prompts(PromptRule { of_stream: None, .. }) = chunking
                 && (matches!(holds, Holds::Ids | Holds::Document) || holds.kind() == Some(Kind::Text))
             {
                 let reason =
                     "has no prompts: give --prompt-tokens N, which makes one of the first N tokens of each sequence";
                 return Err(DataError::file(&file.path, reason));
             }
-            if packing == Packing::Stream && holds.kind() == Some(Kind::Prompt) {
+            if chunking == Chunking::Stream && holds.kind() == Some(Kind::Prompt) {
                 return Err(DataError::of(&file.path, PROMPTS));
             }
             if let (Some(kind), Chat::Lacking(lacks)) = (holds.kind().filter(|kind| kind.is_chat()), &reader.chat) {
@@ -53,12 +55,23 @@ impl Corpus {
             }
         }
         let Files { list: files, portions, left_out } = files;
-        Ok(Self { files, portions, left_out, chunk: seq_len as usize + 1, packing, reader })
+        let places = Places::new(1, seq_len, Packing::None);
+        Ok(Self { files, portions, left_out, chunk: seq_len as usize + 1, places, chunking, reader })
+    }
+
+    /// Has its rows take such places.
+    #[must_use]
+    pub fn filling(self, places: Places) -> Self {
+        Self { places, ..self }
     }
 
     /// How files become chunks: a run that was begun by another rule is another run.
     pub fn packing(&self) -> String {
-        let mut rules: BTreeSet<String> = self.files.iter().map(|one| one.holds.rule().to_owned()).collect();
+        let rule = |one: &Opened| match one.holds.rule() {
+            STREAM_RULE if self.chunking == Chunking::PerDocument => DOCUMENTS_RULE,
+            rule => rule,
+        };
+        let mut rules: BTreeSet<String> = self.files.iter().map(|one| rule(one).to_owned()).collect();
         if let Some(chat) = self.reader.chat.template().filter(|_| rules.remove(CHAT_RULE)) {
             rules.insert(format!("{CHAT_RULE} {}", chat.digest));
         }
@@ -103,7 +116,7 @@ impl Corpus {
         let (chunk, rows) = (self.chunk, of_file.rows);
         let reason = match of_file.reaches_counted {
             _ if of_file.without_room > 0
-                && let Packing::Prompts(PromptRule { room, .. }) = self.packing =>
+                && let Chunking::Prompts(PromptRule { room, .. }) = self.chunking =>
             {
                 let longest = of_file.longest_prompt;
                 format!(

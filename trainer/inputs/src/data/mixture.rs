@@ -66,13 +66,12 @@ impl Summaries {
         self.0.iter().fold(Summary::default(), |total, (_, summary)| total.with(*summary))
     }
 
-    /// Returns the sequences that each portion gives, of so many in all: a portion's share is of tokens, and its
-    /// sequences have a length of their own.
-    pub fn divide(&self, sequences: f64) -> impl Iterator<Item = (&Portion, f64)> {
-        let weight =
-            |(portion, summary): &(Portion, Summary)| portion.share * summary.chunks as f64 / summary.tokens as f64;
-        let all: f64 = self.0.iter().map(weight).sum();
-        self.0.iter().map(move |one| (&one.0, sequences * weight(one) / all))
+    /// Returns the passes over each portion that so many places of micro-batches take: a portion's share is of tokens,
+    /// and its rows fill places of their own.
+    pub fn passes(&self, places: f64) -> impl Iterator<Item = (&Portion, f64)> {
+        let each = |(portion, summary): &(Portion, Summary)| portion.share / summary.tokens as f64;
+        let all: f64 = self.0.iter().map(|one| each(one) * one.1.places as f64).sum();
+        self.0.iter().map(move |one| (&one.0, places * each(one) / all))
     }
 }
 

@@ -6,7 +6,7 @@ use itertools::Itertools;
 use minijinja::Value;
 use precast_system::count;
 
-use super::Packing;
+use super::Chunking;
 use super::corpus::Corpus;
 use super::files::is_named_held_out;
 use super::opened::{Holds, Opened};
@@ -69,7 +69,7 @@ impl Corpus {
 
     /// Counts the tokens at the ends of `.bin` files that are not trained on.
     fn dropped(&self) -> Option<String> {
-        let ends = self.files.iter().filter(|one| one.holds == Holds::Ids && self.packing == Packing::Stream);
+        let ends = self.files.iter().filter(|one| one.holds == Holds::Ids && self.chunking == Chunking::Stream);
         let tails = ends.map(|Opened { file, .. }| (file.bytes / 4 % self.chunk as u64, file.path.display()));
         let tails: Vec<_> = tails.filter(|(tokens, _)| *tokens > 0).collect();
         let (_, first) = tails.first()?;

@@ -11,9 +11,11 @@ use super::source::at_row;
 use super::{DataError, DataSource, Portion, csv, parquet};
 use crate::base::impostors::Disguise;
 
-/// How text and `.bin` files become chunks under [`Packing::Stream`]: a run that was begun by another rule is another
+/// How text and `.bin` files become chunks under [`Chunking::Stream`]: a run that was begun by another rule is another
 /// run.
-const STREAM_RULE: &str = "stream 1";
+pub(super) const STREAM_RULE: &str = "stream 1";
+/// The same of text under [`Chunking::PerDocument`].
+pub(super) const DOCUMENTS_RULE: &str = "documents 1";
 /// The same of rows of token ids.
 const ROWS_RULE: &str = "rows 1";
 /// The same of messages, prompts and completions.

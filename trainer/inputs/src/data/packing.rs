@@ -1,24 +1,77 @@
-//! The rules by which documents become chunks.
+//! How rows become micro-batches.
 
-/// The rule by which documents become chunks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::opened::{Files, Holds, Opened};
+use super::rows::Kind;
+
+/// How rows become micro-batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Packing {
-    /// For training: documents follow each other, each ended by the end-of-text token; the last chunk is
-    /// padded with masked tokens.
-    Stream,
-    /// For evaluation: every document by itself and nothing added to it; its last chunk is padded.
-    PerDocument,
-    /// For students that complete prompts.
-    Prompts(PromptRule),
+    /// Rows end to end, each alone.
+    Rows,
+    /// A row in a sequence of `seq_len` places, padded.
+    #[default]
+    None,
+    /// Rows end to end, and each document of text is one, in pieces of at most a sequence.
+    Documents,
 }
 
-/// The rule by which sequences become prompts. What counts of a chunk is the completion that its row has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PromptRule {
-    /// Tokens at the beginning of each sequence of a stream that are its prompt.
-    pub of_stream: Option<u32>,
-    /// Tokens of a prompt, at most.
-    pub room: u32,
-    /// True if rows must have completions.
-    pub completed: bool,
+impl Packing {
+    pub const ALL: [Self; 3] = [Self::Rows, Self::None, Self::Documents];
+
+    /// The packing of data with rows, where none is asked for.
+    pub const DEFAULT_OF_ROWS: Self = Self::Rows;
+}
+
+impl fmt::Display for Packing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+impl FromStr for Packing {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|packing| packing.to_string() == text);
+        found.ok_or_else(|| format!("unknown packing `{text}`: rows, none or documents"))
+    }
+}
+
+impl Files {
+    /// Returns the packing of these files: that which is asked for, or the one of what they hold.
+    ///
+    /// # Errors
+    /// Why it cannot be that which is asked for.
+    pub fn packing(&self, asked: Option<Packing>) -> Result<Packing, String> {
+        let has_rows = self.list.iter().any(|one| one.holds.kind().is_some_and(|kind| kind != Kind::Text));
+        let ids = self.list.iter().find(|one| one.holds == Holds::Ids);
+        let is_text = |one: &&Opened| one.holds == Holds::Document || one.holds.kind() == Some(Kind::Text);
+        let text = self.list.iter().find(is_text);
+        match (asked, ids, text) {
+            (Some(asked @ (Packing::Rows | Packing::Documents)), Some(ids), _)
+                if asked == Packing::Documents || !has_rows =>
+            {
+                Err(format!(
+                    "--packing {asked}: {} has token ids, and nothing says where one text ends: leave --packing out, \
+                    or give rows of text or input_ids",
+                    ids.file.path.display()
+                ))
+            }
+            (Some(Packing::Rows), _, Some(text)) if !has_rows => Err(format!(
+                "--packing rows: {} has {}, and texts are documents, which fill whole sequences: give --packing \
+                documents to have each see itself alone, or leave --packing out",
+                text.file.path.display(),
+                text.holds.what()
+            )),
+            (Some(asked), ..) => Ok(asked),
+            (None, ..) if has_rows => Ok(Packing::DEFAULT_OF_ROWS),
+            (None, ..) => Ok(Packing::None),
+        }
+    }
 }

@@ -7,10 +7,11 @@ use precast_kernels::abi::MASKED_TOKEN;
 use super::corpus::Corpus;
 use super::files::DataFile;
 use super::opened::{Holds, Opened};
+use super::places::Filling;
 use super::rows::Columns;
 use super::source::Source;
 use super::tokens::Tokens;
-use super::{Chunk, DataError, Packing, PromptRule, Summary};
+use super::{Chunk, Chunking, DataError, Packing, PromptRule, Summary};
 
 /// Bytes of token ids that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -39,8 +40,10 @@ impl Corpus {
         let (start, end) = self.portions[portion].files;
         let none = Summary::default();
         let (carried, first) = (Vec::new(), 0);
+        let filling = Filling::new(self.places);
+        let (counted, goes_on) = (false, true);
         let mut pass =
-            Pass { corpus: self, emit, before: none, summary: none, counted: false, goes_on: true, carried, first };
+            Pass { corpus: self, emit, before: none, summary: none, filling, counted, goes_on, carried, first };
         let (mut learnt, mut nothing) = (false, None);
         for Opened { file, holds } in &self.files[start..end] {
             pass.before = pass.before.with(std::mem::take(&mut pass.summary));
@@ -80,6 +83,8 @@ struct Pass<'a> {
     before: Summary,
     /// Of the file.
     summary: Summary,
+    /// The micro-batch that rows of the pass fill.
+    filling: Filling,
     /// True if anything of the file counts.
     counted: bool,
     goes_on: bool,
@@ -100,7 +105,7 @@ impl Pass<'_> {
     }
 
     fn give(&mut self, mut chunk: Chunk) {
-        if let Packing::Prompts(rule) = self.corpus.packing {
+        if let Chunking::Prompts(rule) = self.corpus.chunking {
             rule.mark(&mut chunk);
             if rule.completed && chunk.counted() == 0 {
                 self.summary.rows_passed_over += 1;
@@ -111,8 +116,10 @@ impl Pass<'_> {
             }
             self.counted = true;
         }
-        let is_padded = self.corpus.packing == Packing::Stream;
-        self.summary.add(&chunk, if is_padded { self.corpus.chunk } else { chunk.ids.len() });
+        let takes = self.corpus.places.of_row(&chunk);
+        let is_padded = self.corpus.chunking == Chunking::Stream;
+        self.summary.add(&chunk, if is_padded { takes - chunk.targets().len() } else { 0 });
+        self.summary.places += (self.filling.take(&chunk).unwrap_or(0) + takes) as u64;
         self.counted |= chunk.counted() > 0;
         self.goes_on = self.goes_on && (self.emit)(chunk);
     }
@@ -123,7 +130,7 @@ impl Pass<'_> {
         let mut bytes = BufReader::with_capacity(BUFFER_BYTES, file.open()?);
         let mut left = file.bytes as usize / 4;
         let mut first = 0;
-        let least = if self.corpus.packing == Packing::PerDocument { 2 } else { chunk };
+        let least = if self.corpus.chunking == Chunking::PerDocument { 2 } else { chunk };
         self.summary.rows += 1;
         while left >= least && self.goes_on {
             let mut ids = vec![0u32; chunk.min(left)];
@@ -174,7 +181,7 @@ impl Pass<'_> {
 
     /// A row by itself, truncated to a chunk.
     fn sequence(&mut self, mut chunk: Chunk, lacks_assistant: bool) {
-        if let Packing::Prompts(rule) = self.corpus.packing
+        if let Chunking::Prompts(rule) = self.corpus.chunking
             && !self.has_room(&chunk, rule)
         {
             return;
@@ -185,7 +192,7 @@ impl Pass<'_> {
         let reaches = chunk.targets().iter().position(|target| *target != MASKED_TOKEN).map(|at| at as u64 + 1);
         chunk.truncate(most);
         self.summary.cut += u64::from(is_cut);
-        let is_prompt = matches!(self.corpus.packing, Packing::Prompts(_));
+        let is_prompt = matches!(self.corpus.chunking, Chunking::Prompts(_));
         match chunk.counted() {
             0 if !is_prompt => {
                 self.summary.rows_passed_over += 1;
@@ -201,15 +208,17 @@ impl Pass<'_> {
     /// Cuts a tokenized document into chunks. Consecutive chunks of a stream share no token: the first token of a chunk
     /// is predicted by nothing, as in `.bin` files. A chunk of one token has nothing to predict.
     fn pack(&mut self, file: &DataFile, ids: &[u32]) -> Result<(), DataError> {
-        let Corpus { chunk: most, packing, ref reader, .. } = *self.corpus;
+        let Corpus { chunk: most, chunking, ref reader, .. } = *self.corpus;
         check_vocabulary(file, self.first, ids, reader.vocab)?;
         self.first += ids.len() as u64;
+        let is_row = self.corpus.places.packing == Packing::Documents;
+        self.summary.divided += u64::from(is_row && ids.len() > most);
         self.carried.extend(ids);
         let rest = self.carried.split_off(self.carried.len() / most * most);
         for chunk in std::mem::replace(&mut self.carried, rest).chunks(most).filter(|chunk| chunk.len() > 1) {
             self.give(Chunk::plain(chunk));
         }
-        if packing == Packing::PerDocument {
+        if chunking == Chunking::PerDocument {
             self.end_stream();
         }
         Ok(())

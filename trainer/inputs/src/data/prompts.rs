@@ -11,7 +11,7 @@ use super::pass::check_vocabulary;
 use super::rows::{Columns, Content, Ids, Kind, Part, sequence};
 use super::source::{Row, RowPlace, Source, at_row};
 use super::tokens::Tokens;
-use super::{Chunk, DataError, Packing, PromptRule};
+use super::{Chunk, Chunking, DataError, PromptRule};
 use crate::tokenizer::{SpecialTokens, Tokenizer};
 
 const NO_PROMPTS: &str = "no prompts in it; is it the right file?";
@@ -85,8 +85,8 @@ impl Corpus {
 
     /// Reads a row as the packing has it.
     pub(super) fn row(&self, row: Row<'_>) -> Result<Tokens, DataError> {
-        match self.packing {
-            Packing::Prompts(rule) if row.place.columns.kind != Kind::Text => self.prompt_row(row, rule),
+        match self.chunking {
+            Chunking::Prompts(rule) if row.place.columns.kind != Kind::Text => self.prompt_row(row, rule),
             _ => self.read(row),
         }
     }

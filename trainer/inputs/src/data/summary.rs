@@ -41,9 +41,15 @@ pub struct Summary {
     /// Rows of tables without what is null inside of their tools and tool calls.
     #[serde(skip_serializing_if = "is_none")]
     pub without_nulls: u64,
-    /// Places of the chunks that hold no token.
+    /// Documents that are longer than a chunk and were divided into several rows.
+    #[serde(skip_serializing_if = "is_none")]
+    pub divided: u64,
+    /// Places of the chunks' own sequences that hold no token.
     #[serde(skip)]
     pub padding: u64,
+    /// Places of micro-batches that the chunks fill in file order: of the last one those that are taken.
+    #[serde(skip)]
+    pub places: u64,
     /// Tokens of the longest chunk.
     #[serde(skip)]
     pub longest: u64,
@@ -55,12 +61,12 @@ fn is_none(number: &u64) -> bool {
 }
 
 impl Summary {
-    /// Adds a chunk that takes so many places.
-    pub(super) fn add(&mut self, chunk: &Chunk, places: usize) {
+    /// Adds a chunk, with places of padding.
+    pub(super) fn add(&mut self, chunk: &Chunk, padding: usize) {
         let tokens = chunk.ids.len() as u64;
         self.chunks += 1;
         self.tokens += tokens;
-        self.padding += places as u64 - tokens;
+        self.padding += padding as u64;
         self.longest = self.longest.max(tokens);
         let masked = |labels: &Vec<u32>| labels.iter().filter(|label| **label == MASKED_TOKEN).count() as u64;
         self.masked += chunk.labels.as_ref().map_or(0, masked);
@@ -83,9 +89,16 @@ impl Summary {
             without_room: self.without_room + other.without_room,
             longest_prompt: self.longest_prompt.max(other.longest_prompt),
             without_nulls: self.without_nulls + other.without_nulls,
+            divided: self.divided + other.divided,
             padding: self.padding + other.padding,
+            places: self.places + other.places,
             longest: self.longest.max(other.longest),
         }
+    }
+
+    /// Share of the places that hold a token, which predicts the next; none where there are no places.
+    pub fn fill(&self) -> Option<f64> {
+        (self.places > 0).then(|| self.tokens.saturating_sub(self.chunks) as f64 / self.places as f64)
     }
 
     /// True if there are rows and all of them are empty texts.
@@ -108,6 +121,8 @@ impl Summary {
             "{over} of {rows} rows have no token that counts among their first seq_len + 1 = {chunk}: skipped{why}"
         );
         let cut = format!("{cut} of {rows} rows are longer than seq_len + 1 = {chunk}: truncated");
+        let divided =
+            format!("{} of {rows} documents are longer than seq_len + 1 = {chunk}: divided into pieces", self.divided);
         let empty = format!("{empty} of {rows} rows are empty texts");
         let without_room = format!(
             "{} prompts leave no room for a completion of --max-tokens in --seq-len, the longest of {} tokens: skipped",
@@ -135,6 +150,7 @@ impl Summary {
         let all = [
             (self.rows_passed_over, over),
             (self.cut, cut),
+            (self.divided, divided),
             (self.empty, empty),
             (self.without_room, without_room),
             (self.without_nulls, nulls),

@@ -40,7 +40,7 @@ impl Scratch {
 
     /// The message, without the scratch directory.
     fn message(&self, path: &Path, reader: Reader) -> String {
-        let error = dataset([path], 7, Packing::Stream, reader).unwrap_err().to_string();
+        let error = dataset([path], 7, Chunking::Stream, reader).unwrap_err().to_string();
         error.replace(&self.0.path().display().to_string(), "DIR")
     }
 }
@@ -52,7 +52,7 @@ fn ids(ids: &[u32]) -> Vec<u8> {
 fn dataset<const N: usize>(
     paths: [impl AsRef<Path>; N],
     seq_len: u32,
-    packing: Packing,
+    packing: Chunking,
     reader: Reader,
 ) -> Result<Dataset, DataError> {
     let paths = paths.map(|path| path.as_ref().to_owned());
@@ -60,7 +60,7 @@ fn dataset<const N: usize>(
 }
 
 fn read(path: impl AsRef<Path>, seq_len: u32) -> Result<Dataset, DataError> {
-    dataset([path], seq_len, Packing::Stream, reader())
+    dataset([path], seq_len, Chunking::Stream, reader())
 }
 
 /// True for an error that says this.
@@ -70,7 +70,8 @@ fn fails<T>(result: Result<T, DataError>, part: &str) -> bool {
 
 fn corpus(path: &Path) -> Arc<Corpus> {
     let files = Files::open(&[path.to_owned()], None).unwrap();
-    Arc::new(Corpus::new(files, 2, Packing::Stream, reader()).unwrap())
+    let places = Places::new(2, 2, Packing::None);
+    Arc::new(Corpus::new(files, 2, Chunking::Stream, reader()).unwrap().filling(places))
 }
 
 #[test]
@@ -79,11 +80,11 @@ fn bin_files_are_divided_into_whole_chunks_in_order() {
     let path = scratch.file("a.bin", ids(&[1, 2, 3, 4, 5, 6, 7, 8]));
     assert_eq!(read(&path, 2).unwrap().chunks, [[1, 2, 3], [4, 5, 6]].map(Chunk::plain));
     // An evaluation scores what is left, too.
-    let scored = dataset([&path], 2, Packing::PerDocument, reader()).unwrap();
+    let scored = dataset([&path], 2, Chunking::PerDocument, reader()).unwrap();
     assert_eq!(scored.chunks, [&[1, 2, 3][..], &[4, 5, 6], &[7, 8]].map(Chunk::plain));
     let short = scratch.file("short.bin", ids(&[1, 2]));
     assert!(fails(read(&short, 7), "2 tokens do not fill one chunk of seq_len + 1 = 8"));
-    assert_eq!(dataset([short], 7, Packing::PerDocument, reader()).unwrap().chunks, [Chunk::plain([1, 2])]);
+    assert_eq!(dataset([short], 7, Chunking::PerDocument, reader()).unwrap().chunks, [Chunk::plain([1, 2])]);
 }
 
 #[test]
@@ -106,8 +107,8 @@ fn streams_run_on_and_documents_stand_alone() {
     let scratch = Scratch::new();
     let lines = scratch.file("a.jsonl", "{\"text\": \"w1 w2 w3\"}\n{\"text\": \"w4 w5\"}\n");
     let chunks = |packing| dataset([&lines], 2, packing, words()).unwrap().chunks;
-    assert_eq!(chunks(Packing::Stream), [&[1, 2, 3][..], &[99, 4, 5]].map(Chunk::plain));
-    assert_eq!(chunks(Packing::PerDocument), [&[1, 2, 3][..], &[4, 5, 99]].map(Chunk::plain));
+    assert_eq!(chunks(Chunking::Stream), [&[1, 2, 3][..], &[99, 4, 5]].map(Chunk::plain));
+    assert_eq!(chunks(Chunking::PerDocument), [&[1, 2, 3][..], &[4, 5, 99]].map(Chunk::plain));
 }
 
 /// Whatever is tokenized side by side comes in the order of the file, and packing does not see where a group ends.
@@ -117,7 +118,7 @@ fn thousands_of_lines_are_packed_in_file_order() {
     let numbers: Vec<u32> = (0..2999).map(|index| index * 7 % 99).collect();
     let lines: String = numbers.iter().map(|number| format!("{{\"text\": \"w{number}\"}}\n")).collect();
     let path = scratch.file("a.jsonl", lines);
-    let chunks = dataset([path], 6, Packing::Stream, words()).unwrap().chunks;
+    let chunks = dataset([path], 6, Chunking::Stream, words()).unwrap().chunks;
     let found: Vec<u32> = chunks.iter().flat_map(|chunk| chunk.ids.clone()).collect();
     let expected: Vec<u32> = numbers.iter().flat_map(|number| [*number, 99]).collect();
     assert!(found == expected && chunks[..chunks.len() - 1].iter().all(|chunk| chunk.ids.len() == 7));
@@ -131,14 +132,14 @@ fn a_directory_is_its_files_in_name_order_and_of_one_kind() {
     scratch.file("data/a.jsonl", "{\"input_ids\": [1, 2]}\n");
     scratch.file("data/.hidden", "");
     scratch.file("data/empty.jsonl", "\n");
-    let chunks = dataset([&directory], 3, Packing::Stream, reader()).unwrap().chunks;
+    let chunks = dataset([&directory], 3, Chunking::Stream, reader()).unwrap().chunks;
     assert_eq!(chunks, [[1, 2], [3, 4]].map(Chunk::plain));
     let message = || scratch.message(&directory, words());
     let note = scratch.file("data/NOTE.md", "w1 w2");
     assert!(message().starts_with("DIR/data: NOTE.md has a document, and a.jsonl has rows of input_ids alone: "));
     std::fs::remove_file(note).unwrap();
     scratch.file("data/README.md", "w1 w2");
-    assert_eq!(dataset([&directory], 3, Packing::Stream, reader()).unwrap().chunks, chunks);
+    assert_eq!(dataset([&directory], 3, Chunking::Stream, reader()).unwrap().chunks, chunks);
     let table = scratch.file("data/c.tsv", "1");
     assert!(message().starts_with("DIR/data/c.tsv: unknown kind of data"));
     std::fs::remove_file(table).unwrap();
@@ -175,7 +176,7 @@ fn lines_are_read_compressed_and_damage_is_named() {
         std::io::Write::write_all(&mut to, text.as_bytes()).unwrap();
         to.finish().unwrap()
     };
-    let chunks = |path: PathBuf| dataset([path], 7, Packing::Stream, words()).unwrap().chunks;
+    let chunks = |path: PathBuf| dataset([path], 7, Chunking::Stream, words()).unwrap().chunks;
     let (first, second) = ("{\"text\": \"w1 w2\"}\n", "{\"text\": \"w3\"}\n");
     let expected = chunks(scratch.file("a.ndjson", [first, second].concat()));
     let members = [gzip(first), gzip(second)].concat();
@@ -237,7 +238,7 @@ fn what_is_wrong_with_a_row_is_said_with_its_line_and_remedy() {
 fn only_a_completion_counts() {
     let scratch = Scratch::new();
     let rows = scratch.file("rows.jsonl", "{\"prompt\": \"w1 w2 \", \"completion\": \"w3 w4\"}\n");
-    let data = dataset([rows], 7, Packing::Stream, words()).unwrap();
+    let data = dataset([rows], 7, Chunking::Stream, words()).unwrap();
     let labels = vec![MASKED_TOKEN, MASKED_TOKEN, 3, 4, 99];
     assert_eq!(data.chunks, [Chunk { ids: vec![1, 2, 3, 4, 99], labels: Some(labels) }]);
     assert_eq!((data.summary.masked, data.summary.tokens), (2, 5));
@@ -270,7 +271,7 @@ fn rows_that_are_truncated_or_skipped_are_counted() {
 fn a_step_that_is_looked_at_stays_the_next() {
     let scratch = Scratch::new();
     let path = scratch.file("a.bin", ids(&(0..30).collect::<Vec<_>>()));
-    let batches = |order| Batches::new(Streams::start(corpus(&path)), 2, 2, order);
+    let batches = |order| Batches::new(Streams::start(corpus(&path)), order);
     for order in [Order::File, Order::Shuffled { seed: 3, window: 4 }] {
         let (mut looked, mut plain) = (batches(order), batches(order));
         for _ in 0..6 {
@@ -287,13 +288,13 @@ fn of_several_files_the_one_without_a_text_is_named() {
     let scratch = Scratch::new();
     let full = scratch.file("full.jsonl", "{\"text\": \"w1 w2\"}\n");
     let empty = scratch.file("empty.jsonl", "{\"text\": \"\"}\n{\"text\": \"\"}\n");
-    let error = dataset([&full, &empty], 7, Packing::Stream, words());
+    let error = dataset([&full, &empty], 7, Chunking::Stream, words());
     assert!(fails(error, "/empty.jsonl: all 2 texts in it are empty"));
     // In a directory others may have some.
     scratch.file("texts/a.jsonl", "{\"text\": \"\"}\n");
     scratch.file("texts/b.jsonl", "{\"text\": \"w1 w2\"}\n");
     let directory = scratch.0.path().join("texts");
-    let data = dataset([&directory], 7, Packing::Stream, words()).unwrap();
+    let data = dataset([&directory], 7, Chunking::Stream, words()).unwrap();
     assert_eq!((data.summary.empty, data.summary.rows), (1, 2));
     std::fs::write(directory.join("b.jsonl"), "").unwrap();
     assert!(scratch.message(&directory, words()).starts_with("DIR/texts/a.jsonl: its text is empty"));
@@ -307,7 +308,7 @@ fn passes_that_are_read_again_are_those_that_were_kept() {
     let steps = |most_kept: usize, order: Order| -> Vec<Vec<u32>> {
         let corpus = corpus(&path);
         let stream = Streams { portions: vec![Stream::bounded(Arc::clone(&corpus), 0, 7, most_kept)], corpus };
-        let mut batches = Batches::new(stream, 2, 2, order);
+        let mut batches = Batches::new(stream, order);
         (0..40).map(|_| batches.step(1).unwrap().rows.iter().map(|row| row.ids[0] / 3).collect()).collect()
     };
     for order in [Order::File, Order::Shuffled { seed: 3, window: 8 }, Order::Shuffled { seed: 3, window: 10 }] {
@@ -344,8 +345,9 @@ fn sources_are_mixed_by_shares_of_the_tokens() {
     let draw = |shares: [f64; 2], order| -> Vec<Chunk> {
         let sources = [source(&long, shares[0]), source(&short, shares[1])];
         let files = Files::mixed(&sources, None).unwrap();
-        let corpus = Corpus::new(files, 7, Packing::Stream, reader()).unwrap();
-        let mut batches = Batches::new(Streams::start(Arc::new(corpus)), 2, 7, order);
+        let corpus = Corpus::new(files, 7, Chunking::Stream, reader()).unwrap();
+        let corpus = corpus.filling(Places::new(2, 7, Packing::None));
+        let mut batches = Batches::new(Streams::start(Arc::new(corpus)), order);
         (0..100).flat_map(|_| batches.step(1).unwrap().rows).map(|row| (*row).clone()).collect()
     };
     for order in [Order::File, Order::Shuffled { seed: 3, window: 8 }] {
@@ -418,7 +420,7 @@ fn all_tokens_of_a_completion_count() {
             [("So", " 🎉"), ("🎉", "é"), ("日本", "語"), ("a", " "), ("a:", " b "), ("a", "e\u{301}")]
         {
             let row = serde_json::json!({"prompt": prompt, "completion": completion}).to_string();
-            let chunks = dataset([scratch.file("a.jsonl", row)], 63, Packing::Stream, bytes(trims)).unwrap().chunks;
+            let chunks = dataset([scratch.file("a.jsonl", row)], 63, Chunking::Stream, bytes(trims)).unwrap().chunks;
             let tokenizer = bytes(trims).tokenizer.unwrap();
             let said = chunks[0].labels.as_ref().unwrap().iter().filter(|label| **label != MASKED_TOKEN);
             let [said, all] = [said.copied().collect(), tokenizer.encode(completion, SpecialTokens::Omit).unwrap()];
@@ -437,7 +439,7 @@ fn keys_of_turns_that_nothing_reads_are_named() {
     let notes = |row: &str| {
         let reader = Reader { chat: Chat::Template(ChatTemplate::new(&source, None).unwrap()), ..words() };
         let files = Files::open(&[scratch.file("a.jsonl", row)], None).unwrap();
-        Corpus::new(files, 7, Packing::Stream, reader).unwrap().notes()
+        Corpus::new(files, 7, Chunking::Stream, reader).unwrap().notes()
     };
     let said = "data: nothing reads these keys of messages: `mask`, `id`";
     let turns = r#""content": "w1", "name": "w2", "weight": 0, "mask": 1, "id": 2, "note": null"#;
@@ -461,7 +463,72 @@ fn an_end_that_a_tokenizer_adds_counts() {
     });
     let ends = Tokenizer::new(Path::new("words"), || json.to_string().parse(), &AddedTokens::default()).unwrap();
     for reader in [plain.clone(), Reader { tokenizer: Some(Arc::new(ends)), ..plain }] {
-        let chunks = dataset([rows("w99 ")], 7, Packing::Stream, reader).unwrap().chunks;
+        let chunks = dataset([rows("w99 ")], 7, Chunking::Stream, reader).unwrap().chunks;
         assert_eq!(chunks, [Chunk { ids: vec![99, 2, 99], labels: Some(vec![MASKED_TOKEN, 2, 99]) }]);
     }
+}
+
+/// Rows of a pass, and of the passes behind it, fill one micro-batch after the other.
+#[test]
+fn packed_steps_are_the_rows_of_all_passes_divided() {
+    let scratch = Scratch::new();
+    let rows: String =
+        (0..11u32).map(|id| format!("{{\"input_ids\": {:?}}}\n", vec![id; 2 + id as usize % 7])).collect();
+    let files = Files::open(&[scratch.file("a.jsonl", rows)], None).unwrap();
+    let places = Places::new(2, 8, Packing::Rows);
+    let corpus = Corpus::new(files, 8, Chunking::Stream, reader()).unwrap().filling(places);
+    let mut chunks: Vec<Arc<Chunk>> = Vec::new();
+    let summary = corpus.pass_while(&mut |chunk| {
+        chunks.push(Arc::new(chunk));
+        true
+    });
+    let summary = summary.unwrap();
+    let passes: Vec<Arc<Chunk>> = chunks.iter().cycle().take(44).cloned().collect();
+    let expected = Step::new(passes, places);
+    let mut batches = Batches::new(Streams::start(Arc::new(corpus)), Order::File);
+    for number in 0..5 {
+        let step = batches.step(2).unwrap();
+        assert!(step.rows == expected.rows_of(number * 2..number * 2 + 2) && step.micros() == 2, "{number}");
+    }
+    // Whole micro-batches, and of the last one what it has.
+    let whole = places.divide(chunks.iter().map(|chunk| &**chunk));
+    let last: usize = chunks[whole.last().unwrap().clone()].iter().map(|chunk| chunk.targets().len()).sum();
+    assert_eq!(summary.places as usize, (whole.len() - 1) * places.count() + last);
+    assert_eq!(summary.fill(), Some((summary.tokens - 11) as f64 / summary.places as f64));
+}
+
+#[test]
+fn a_document_may_be_a_row_in_pieces() {
+    let scratch = Scratch::new();
+    let path = scratch.file("a.jsonl", "{\"text\": \"w1 w2 w3 w4\"}\n{\"text\": \"w5\"}\n");
+    let files = Files::open(&[path], None).unwrap();
+    let corpus = Corpus::new(files, 2, Chunking::PerDocument, words()).unwrap();
+    let corpus = corpus.filling(Places::new(1, 2, Packing::Documents));
+    assert_eq!(corpus.packing(), "documents 1");
+    let data = Dataset::of(&corpus).unwrap();
+    assert_eq!(data.chunks, [&[1, 2, 3][..], &[4, 99], &[5, 99]].map(Chunk::plain));
+    assert_eq!(data.notes, ["data: 1 of 2 documents are longer than seq_len + 1 = 3: divided into pieces"]);
+    // So few places have one row at most.
+    assert_eq!(data.summary.fill(), Some(0.8));
+}
+
+#[test]
+fn a_packing_is_of_what_files_hold() {
+    let scratch = Scratch::new();
+    let [rows, text] = [("a.jsonl", "{\"input_ids\": [1, 2]}"), ("b.jsonl", "{\"text\": \"w1 w2\"}")]
+        .map(|(name, line)| scratch.file(name, line));
+    let ids = scratch.file("c.bin", ids(&[1, 2, 3]));
+    let packing = |paths: &[&PathBuf], asked| {
+        let paths: Vec<PathBuf> = paths.iter().map(|path| (*path).clone()).collect();
+        let said = Files::open(&paths, None).unwrap().packing(asked);
+        said.map_err(|reason| reason.replace(&scratch.0.path().display().to_string(), "DIR"))
+    };
+    assert_eq!(packing(&[&rows], None), Ok(Packing::DEFAULT_OF_ROWS));
+    assert_eq!(packing(&[&text, &ids, &rows], None), Ok(Packing::DEFAULT_OF_ROWS));
+    assert_eq!((packing(&[&text], None), packing(&[&ids], None)), (Ok(Packing::None), Ok(Packing::None)));
+    assert_eq!(packing(&[&text, &rows], Some(Packing::Documents)), Ok(Packing::Documents));
+    assert_eq!(packing(&[&text, &rows], Some(Packing::Rows)), Ok(Packing::Rows));
+    let said = [(&text, Packing::Rows), (&ids, Packing::Rows), (&ids, Packing::Documents)];
+    let said = said.map(|(path, asked)| packing(&[path], Some(asked)).unwrap_err());
+    insta::assert_snapshot!(said.join("\n"));
 }

@@ -1,0 +1,58 @@
+//! The data of a run that is planned: how their rows fill its steps.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::base::notes::note;
+use crate::device::run_models::RunModels;
+use crate::inputs::data::Summary;
+use crate::options::{Length, RunConfig};
+use crate::programs::distill::read_data;
+use crate::run::failure::Failure;
+
+/// The data of a run, counted.
+#[derive(Debug, Serialize)]
+pub(super) struct PlannedData {
+    #[serde(skip)]
+    what: String,
+    #[serde(flatten)]
+    summary: Summary,
+    /// Share of the places of micro-batches that tokens of rows take.
+    fill: f64,
+    /// Steps of a pass.
+    epoch_steps: u64,
+}
+
+impl PlannedData {
+    /// Reads all rows of a run's data, if it names any. Returns them with the run's configuration, in which their
+    /// packing is known.
+    ///
+    /// # Errors
+    /// [`Failure`] of models or data that cannot be read.
+    pub fn read(config: &RunConfig) -> Result<(RunConfig, Option<Self>), Failure> {
+        if config.data.is_empty() {
+            return Ok((config.clone(), None));
+        }
+        let streams = read_data(config, &RunModels::open(config)?)?.streams;
+        let corpus = &streams.corpus;
+        let summary = streams.count()?.total();
+        summary.note(corpus.chunk).iter().for_each(note);
+        let config = config.clone().over(corpus.places.packing, summary.places)?;
+        let epoch = RunConfig { length: Length::Epochs { epochs: 1.0 }, ..config.clone() };
+        let epoch_steps = epoch.over(corpus.places.packing, summary.places)?.steps();
+        let fill = summary.fill().unwrap_or_default();
+        Ok((config, Some(Self { what: corpus.what(), summary, fill, epoch_steps })))
+    }
+}
+
+impl fmt::Display for PlannedData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, summary, fill, epoch_steps } = self;
+        write!(
+            f,
+            "data: {what}: {summary}\nan epoch: {epoch_steps} steps, whose places are {:.1} % filled",
+            100.0 * fill
+        )
+    }
+}
