@@ -61,6 +61,7 @@ mod one_memory;
 mod other_sources;
 mod output;
 mod ownership;
+mod packed;
 mod pages;
 mod pairs;
 mod poison;

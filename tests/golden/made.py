@@ -38,6 +38,8 @@ STOPS = [3, 50, 101, 150, 199]
 MADE = {
     "made-qwen2": dict(of=TRAINED),
     "made-mask": dict(of=TRAINED, alone=True, case=dict(B=3, accum=2)),
+    # Rows of 2 to S + 1 tokens, end to end.
+    "made-packed": dict(of=TRAINED, case=dict(B=2, accum=2, packing="rows")),
     "made-reverse": dict(of=TRAINED, case=dict(beta=1.0)),
     "made-half": dict(of=TRAINED, case=dict(beta=0.5, T=1.0, alpha=1.0)),
     # Lookups of the most frequent token give its row no gradient; the head, which is tied, does.
@@ -90,6 +92,8 @@ def make(case, program):
         write_rows(case / "rows.jsonl", sequences(rows, c, rollouts(case, c, program)))
     elif entry.get("alone"):
         write_masked(case, c, vocab, drawn)
+    elif "packing" in c:
+        write_packed(case, c, vocab, drawn)
     else:
         # Zipf's law: a token's rank is its number.
         ranks = np.cumsum(1 / np.arange(1, vocab + 1))
@@ -100,6 +104,13 @@ def make(case, program):
 def write_masked(case, c, vocab, drawn):
     """Rows for every step, of which prompts and some tokens behind them do not count."""
     lengths = ((before, c["S"] - 1 - before) for before in drawn("prompts", c["steps"] * c["accum"] * c["B"], c["S"] - 1))
+    write_rows(case / "rows.jsonl", [row(drawn, number, of_row, vocab) for number, of_row in enumerate(lengths)])
+
+
+def write_packed(case, c, vocab, drawn):
+    """Rows for every step, of which every seventh takes S places and the others fewer."""
+    prompts, behind = drawn("prompts", 20 * c["steps"], 8), drawn("completions", 20 * c["steps"], c["S"] // 2)
+    lengths = ((before, c["S"] - 1 - before if number % 7 == 3 else after) for number, (before, after) in enumerate(zip(prompts, behind)))
     write_rows(case / "rows.jsonl", [row(drawn, number, of_row, vocab) for number, of_row in enumerate(lengths)])
 
 

@@ -17,7 +17,9 @@ CASE is a directory: tests/fixtures/golden/made-qwen2. It holds
     teacher/ student/       Hugging Face directories; without teacher/ the loss is the cross entropy; their weights by weights.py
                             where they have none
     tokens.bin              u32, little-endian, chunks of S + 1; micro-batch i takes chunks i B .. i B + B - 1
-    rows.jsonl              or, instead: `input_ids` and `labels` of at most S + 1 tokens a line; a label of -100 is not counted
+    rows.jsonl              or, instead: `input_ids` and `labels` of at most S + 1 tokens a line; a label of -100 is not counted.
+                            Where `packing` is `rows`, a row of n tokens takes n - 1 of B S places, and a micro-batch takes rows in
+                            order as long as the next one fits, max(B, B S / 16) of them at most: each is computed as it is alone
     prompts.jsonl           of a student that learns from what it writes: what its run is given; what that trained on is rows.jsonl
     trajectory.jsonl        loss, kd_loss, ce_loss, grad_norm before clipping, lr and tokens of each step; of tokens drawn from the
                             student as it is, with beta and T 1, the mean of log s - log t, and the standard error of that mean
@@ -218,15 +220,29 @@ def log_ratios(student_logits, teacher_logits, targets):
 
 
 def rows_of(case, c):
-    """Inputs and targets, [rows, S] each."""
+    """Inputs and targets, [rows, S] each, and the tokens of each row."""
     if (case / "rows.jsonl").exists():
         rows = [json.loads(line) for line in (case / "rows.jsonl").read_text().splitlines()]
         padded = lambda row, by: row + [by] * (c["S"] + 1 - len(row))
         ids, labels = (torch.tensor([padded(row[name], by) for row in rows]) for name, by in (("input_ids", 0), ("labels", -100)))
+        lengths = [len(row["input_ids"]) for row in rows]
     else:
         ids = torch.frombuffer(bytearray((case / "tokens.bin").read_bytes()), dtype=torch.int32).long()
         ids = labels = ids.reshape(-1, c["S"] + 1)
-    return ids[:, :-1], labels[:, 1:]
+        lengths = [c["S"] + 1] * len(ids)
+    return ids[:, :-1], labels[:, 1:], lengths
+
+
+def micro_batches(c, lengths):
+    """The rows of each micro-batch, as a slice."""
+    if c.get("packing") != "rows":
+        return [slice(first, first + c["B"]) for first in range(0, len(lengths), c["B"])]
+    places, all, first = c["B"] * c["S"], [], 0
+    for end in range(1, len(lengths) + 1):
+        if sum(length - 1 for length in lengths[first:end]) > places or end - first > max(c["B"], places // 16):
+            all.append(slice(first, end - 1))
+            first = end - 1
+    return all
 
 
 def train(case, out, moved=None):
@@ -247,7 +263,8 @@ def train(case, out, moved=None):
     has_teacher = (case / "teacher").exists()
     teacher = model_of(case / "teacher", dtype).eval().requires_grad_(False) if has_teacher else None
     alpha = c["alpha"] if has_teacher else 0.0
-    inputs, targets = rows_of(case, c)
+    inputs, targets, lengths = rows_of(case, c)
+    batches = micro_batches(c, lengths)
     trained = {name: p for name, p in student.named_parameters() if p.requires_grad}
     matrices = [p for p in trained.values() if p.dim() > 1]
     vectors = [p for p in trained.values() if p.dim() == 1]
@@ -256,8 +273,7 @@ def train(case, out, moved=None):
     is_drawn = c.get("beta") == 1 and c["T"] == 1 and c.get("options", "").startswith("--on-policy --max-tokens")
     lines = []
     for step in range(c["steps"]):
-        of_step = slice(step * c["accum"] * c["B"], (step + 1) * c["accum"] * c["B"])
-        micro = list(zip(inputs[of_step].split(c["B"]), targets[of_step].split(c["B"])))
+        micro = [(inputs[rows], targets[rows]) for rows in batches[step * c["accum"]:(step + 1) * c["accum"]]]
         tokens = sum((y != -100).sum().item() for _, y in micro)
         kd_sum = ce_sum = 0.0
         ratios = []
@@ -273,10 +289,10 @@ def train(case, out, moved=None):
             if is_drawn:
                 ratios.append(torch.stack(log_ratios(student_logits.detach(), teacher_logits, y)))
             if step == 0 and index == 0:
-                columns = student_logits.size(-1)
-                first_logits = {"student_logits": student_logits[0].detach().clone()}
+                columns, length = student_logits.size(-1), lengths[0]
+                first_logits = {"student_logits": student_logits[0, :length].detach().clone()}
                 if has_teacher:
-                    first_logits["teacher_logits"] = teacher_logits[0, :, :columns].clone()
+                    first_logits["teacher_logits"] = teacher_logits[0, :length, :columns].clone()
         if step == 0:
             gradients = {f"grad.{name}": p.grad.clone() for name, p in trained.items()}
             whole = first_logits | gradients

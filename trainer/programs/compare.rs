@@ -36,22 +36,22 @@ pub fn compare(
     let batches: Vec<MicroBatch> = batches(&text.dataset.chunks, text.batch, text.longest).collect();
     let all = 2 * batches.len();
 
-    let (plan, mut sealed) = open(request, &model, &text, against, ComparisonPlan::reference)?;
+    let (plan, mut sealed) = open(request, (&model, &text, batches.len()), against, ComparisonPlan::reference)?;
     let Side::Reference { hidden } = plan.side else { unreachable!("a plan of the reference") };
     let mut states = Vec::with_capacity(batches.len());
     for (index, micro) in batches.iter().enumerate() {
-        sealed.score([plan.ids, plan.targets], plan.sequences, &micro)?;
+        sealed.score([plan.ids, plan.targets], plan.sequences, micro)?;
         states.push(sealed.read(hidden)?);
         progress(index + 1, all);
     }
     drop(sealed);
 
-    let (plan, mut sealed) = open(request, &model, &text, format, ComparisonPlan::other)?;
+    let (plan, mut sealed) = open(request, (&model, &text, batches.len()), format, ComparisonPlan::other)?;
     let Side::Other { reference, compared, .. } = plan.side else { unreachable!("a plan of the other form") };
     let mut tally = Tally::default();
     for (index, (micro, hidden)) in batches.iter().zip(&states).enumerate() {
         sealed.write(reference, hidden)?;
-        sealed.score([plan.ids, plan.targets], plan.sequences, &micro)?;
+        sealed.score([plan.ids, plan.targets], plan.sequences, micro)?;
         tally.add(&micro.targets, &read_columns(&mut sealed, compared)?);
         progress(batches.len() + index + 1, all);
     }
@@ -76,11 +76,10 @@ pub fn compare(
 /// Lowers a model in a form, and a shape, to one side.
 type Lower = fn(Student<'_>, (u32, u32), Precision, Arch) -> Result<ComparisonPlan, PlanError>;
 
-/// Opens one side: seals its plan, with its weights on the device.
+/// Opens one side, for so many batches of text: seals its plan, with its weights on the device.
 fn open(
     request: &Evaluation,
-    model: &Checkpoint,
-    text: &Text,
+    (model, text, batches): (&Checkpoint, &Text, usize),
     format: WeightFormat,
     lower: Lower,
 ) -> Result<(ComparisonPlan, SealedDevice), Failure> {
@@ -91,7 +90,7 @@ fn open(
     let formats = formats(format, Some(&model.formats()));
     let mut plan = lower((model.config(), &formats).into(), shape, forward.precision(), arch)?;
     tuning::select(&mut plan.plan, driver.device(), None)?;
-    let tokens = text.dataset.chunks.len().div_ceil(text.batch as usize) as u64 * u64::from(text.batch * text.longest);
+    let tokens = batches as u64 * u64::from(text.batch * text.longest);
     let hidden_bytes = tokens * u64::from(model.config().hidden) * forward.precision().dtype().bytes();
     let kept = ("last hidden states", hidden_bytes);
     let memory = Memory::of(driver.device());

@@ -10,7 +10,7 @@ use crate::base::notes::note;
 use crate::device::frozen::Forward;
 use crate::inputs::chat::Chat;
 use crate::inputs::checkpoint::Checkpoint;
-use crate::inputs::data::{Chunk, Chunking, Corpus, Dataset, Files, MicroBatch, Reader};
+use crate::inputs::data::{Chunk, Chunking, Corpus, Dataset, Files, MicroBatch, Packing, Places, Reader};
 use crate::options::TextOptions;
 use crate::options::groups::values::count;
 use crate::run::failure::Failure;
@@ -48,11 +48,13 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
 
     let (plan, mut sealed) = request.forward.open(&opened, &request.data, (batch, longest))?;
     let (mut total, mut tokens) = (0.0f64, 0u64);
-    let all = chunks.len().div_ceil(batch as usize);
-    for (index, micro) in batches(chunks, batch, longest).enumerate() {
+    let batches = batches(chunks, batch, longest);
+    let all = batches.len();
+    for (index, micro) in batches.enumerate() {
         sealed.score([plan.ids, plan.targets], plan.sequences, &micro)?;
         let nll: Vec<f32> = bytemuck::pod_collect_to_vec(&sealed.read(plan.nll)?);
-        total += nll.iter().map(|nll| f64::from(*nll)).sum::<f64>();
+        // Token by token: the sum is the same however they are batched.
+        nll.iter().for_each(|nll| total += f64::from(*nll));
         tokens += u64::from(micro.counted);
         progress(index + 1, all);
     }
@@ -88,9 +90,10 @@ impl Text {
     }
 }
 
-/// Chunks as batches of one shape, the last one padded.
-pub(crate) fn batches(chunks: &[Chunk], batch: u32, longest: u32) -> impl Iterator<Item = MicroBatch> {
-    chunks.chunks(batch as usize).map(move |rows| MicroBatch::of(rows, (batch as usize, longest as usize)))
+/// Lays chunks out end to end, in batches of as many places as `batch` of the longest take.
+pub(crate) fn batches(chunks: &[Chunk], batch: u32, longest: u32) -> impl ExactSizeIterator<Item = MicroBatch> {
+    let places = Places::new(batch, longest, Packing::Rows);
+    places.divide(chunks).into_iter().map(move |rows| MicroBatch::laid_out(&chunks[rows], places))
 }
 
 /// Digest of the text as the model reads it.

@@ -89,8 +89,9 @@ pub fn distance(
     covered::note_arch(&cache, &plan.plan);
     let Side::Other { reference, compared, .. } = plan.side else { unreachable!("a plan of a student") };
     let (mut hidden, mut tally) = (HiddenStates::of(&cache), Tally::default());
-    let all = dataset.chunks.len().div_ceil(batch as usize);
-    for (index, micro) in batches(&dataset.chunks, batch, seq_len).enumerate() {
+    let batches = batches(&dataset.chunks, batch, seq_len);
+    let all = batches.len();
+    for (index, micro) in batches.enumerate() {
         sealed.write(reference, &hidden.of_batch(&micro)?[0])?;
         sealed.score([plan.ids, plan.targets], plan.sequences, &micro)?;
         tally.add(&micro.targets, &read_columns(&mut sealed, compared)?);
