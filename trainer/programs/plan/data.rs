@@ -26,8 +26,8 @@ pub(super) struct PlannedData {
 }
 
 impl PlannedData {
-    /// Reads all rows of a run's data, if it names any, by its models' tokenizer: a bare `config.json` has none. Returns
-    /// them with the run's configuration, in which their packing is known.
+    /// Reads all rows of a run's data, if it names any, by its models' tokenizer: a bare `config.json` has none.
+    /// Returns them with the run's configuration, in which their packing is known.
     ///
     /// # Errors
     /// [`Failure`] of models or data that cannot be read.
