@@ -205,6 +205,7 @@ pub fn results(out: &Path) -> (Vec<u8>, Vec<StepRecord>) {
     let timeless = |record: StepRecord| StepRecord {
         step_ms: 0.0,
         tokens_per_s: 0.0,
+        row_tokens_per_s: None,
         memory_bytes: 0,
         gpu: GpuRecord::default(),
         rollouts: record.rollouts.map(untimed),

@@ -41,7 +41,8 @@ const VALUES: &str = "\
     untrained=true allow_identical=true lora_rank=16 lora_alpha=8.5 lora_targets=q_proj,v_proj lora_rslora=true \
     adapter=h student_format=stored checkpoint_every=6 keep=8 eval_every=11 final=both early_stop=15 log_every=12 \
     replicas=2 patience=14 allow_divergence=true tensorboard=true guard_every=13 on_policy=0.5 max_tokens=16 \
-    group_size=2 sampling_temperature=0.75 top_k=17 top_p=0.875 prompt_tokens=18 rollout_slots=19 samples_every=20 packing=documents";
+    group_size=2 sampling_temperature=0.75 top_k=17 top_p=0.875 prompt_tokens=18 rollout_slots=19 samples_every=20 \
+    packing=documents";
 
 fn values() -> impl Iterator<Item = (&'static str, &'static str)> {
     VALUES.split(' ').map(|pair| pair.split_once('=').unwrap())

@@ -225,3 +225,23 @@ impl Saved {
         SavedTensor::open(&self.path, name, shards)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::inputs::data::Packing;
+
+    /// Versions without that option padded rows, and their runs go on so.
+    #[test]
+    fn a_run_that_names_no_packing_has_none() {
+        let packing = |run| {
+            let none = "0".repeat(64);
+            let state = json!({"step": 1, "steps": 2, "run": run, "tokens_sha256": none, "metrics_sha256": none});
+            serde_json::from_value::<State>(state).unwrap().before().packing
+        };
+        assert_eq!(packing(json!({"packing": "chat 1", "lr": "0.1"})), Packing::None);
+        assert_eq!(packing(json!({"packing": "chat 1", PACKING: "rows"})), Packing::Rows);
+    }
+}

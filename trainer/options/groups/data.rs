@@ -26,8 +26,8 @@ pub struct TextOptions {
 #[derive(Args, Clone, Copy, Debug, Serialize)]
 #[command(next_help_heading = "Data")]
 pub struct PackingOptions {
-    /// Rows in a micro-batch: rows (end to end, each alone), none (one in a sequence, padded) or documents (as rows, and
-    /// each document of text is one) [default: none]
+    /// Rows in a micro-batch: rows (end to end), none (one a sequence, padded) or documents (as rows, and so is each
+    /// document of text) [default: none]
     #[arg(long, value_name = "P")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packing: Option<Packing>,

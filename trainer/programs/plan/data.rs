@@ -1,6 +1,7 @@
 //! The data of a run that is planned: how their rows fill its steps.
 
 use std::fmt;
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -25,13 +26,14 @@ pub(super) struct PlannedData {
 }
 
 impl PlannedData {
-    /// Reads all rows of a run's data, if it names any. Returns them with the run's configuration, in which their
-    /// packing is known.
+    /// Reads all rows of a run's data, if it names any, by its models' tokenizer: a bare `config.json` has none.
+    /// Returns them with the run's configuration, in which their packing is known.
     ///
     /// # Errors
     /// [`Failure`] of models or data that cannot be read.
     pub fn read(config: &RunConfig) -> Result<(RunConfig, Option<Self>), Failure> {
-        if config.data.is_empty() {
+        let is_bare = |path: &Path| path.extension() == Some("json".as_ref());
+        if config.data.is_empty() || config.models().iter().any(|(_, path)| is_bare(path)) {
             return Ok((config.clone(), None));
         }
         let streams = read_data(config, &RunModels::open(config)?)?.streams;

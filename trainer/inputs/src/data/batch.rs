@@ -77,8 +77,8 @@ pub struct MicroBatch {
 }
 
 impl Batches {
-    /// The chunks of streams, pass after pass, in an order; those of several portions by their shares of the tokens. They
-    /// fill the places of micro-batches as their corpus has it.
+    /// The chunks of streams, pass after pass, in an order; those of several portions by their shares of the tokens.
+    /// They fill the places of micro-batches as their corpus has it.
     pub fn new(streams: Streams, order: Order) -> Self {
         let (windows, drawn) = (vec![Window::default(); streams.portions.len()], vec![0; streams.portions.len()]);
         let filling = Filling::new(streams.corpus.places);

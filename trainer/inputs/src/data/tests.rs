@@ -487,8 +487,11 @@ fn packed_steps_are_the_rows_of_all_passes_divided() {
     let expected = Step::new(passes, places);
     let mut batches = Batches::new(Streams::start(Arc::new(corpus)), Order::File);
     for number in 0..5 {
-        let step = batches.step(2).unwrap();
-        assert!(step.rows == expected.rows_of(number * 2..number * 2 + 2) && step.micros() == 2, "{number}");
+        let (ahead, step) = (batches.peek(2).unwrap(), batches.step(2).unwrap());
+        assert!(
+            ahead.rows == step.rows && step.rows == expected.rows_of(number * 2..number * 2 + 2) && step.micros() == 2,
+            "{number}"
+        );
     }
     // Whole micro-batches, and of the last one what it has.
     let whole = places.divide(chunks.iter().map(|chunk| &**chunk));
