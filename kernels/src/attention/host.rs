@@ -1,6 +1,8 @@
 //! Tiles of queries against all visible keys, with the same roundings as the kernels: `p` before `p v` and
 //! `p^T do`, `ds` before both of its GEMMs. The row maximum is taken over the whole row at once.
 
+use std::borrow::Cow;
+
 use rayon::prelude::*;
 
 use super::{AttentionBwd, AttentionDecode, AttentionDelta, AttentionFwd};
@@ -41,6 +43,27 @@ fn sequences(views: &mut Views<'_>) -> Vec<Sequence> {
     let all = views.read::<u32>("sequences").chunks_exact(2);
     let all = all.map(|pair| Sequence { first: pair[0] as usize, tokens: pair[1] as usize });
     all.filter(|sequence| sequence.tokens > 0).collect()
+}
+
+/// Fewest tokens that are computed: one or two terms are added up in another order than more.
+const FEWEST: usize = 3;
+
+impl Sequence {
+    /// Tokens that are computed: zeros behind those that there are.
+    fn computed(self) -> usize {
+        self.tokens.max(FEWEST)
+    }
+
+    /// Returns rows of so many elements from its first token on.
+    fn rows(self, data: &[f32], stride: usize) -> Cow<'_, [f32]> {
+        let rows = &data[self.first * stride..];
+        if self.tokens >= FEWEST {
+            return Cow::Borrowed(rows);
+        }
+        let mut padded = rows[..self.tokens * stride].to_vec();
+        padded.resize(FEWEST * stride, 0.0);
+        Cow::Owned(padded)
+    }
 }
 
 /// Calls `put` with the token, of each of these sequences, and its row in what was computed of each of `parts` of it.
@@ -125,15 +148,16 @@ pub(super) fn fwd(key: AttentionFwd, p: &attention_fwd_params, views: &mut Views
     let attended: Vec<(Vec<f32>, Vec<f32>)> = (0..sequences.len() * heads)
         .into_par_iter()
         .map(|index| {
-            let (Sequence { first: start, tokens }, head) = (sequences[index / heads], index % heads);
+            let (sequence, head) = (sequences[index / heads], index % heads);
+            let (tokens, qkv) = (sequence.computed(), sequence.rows(&qkv, packed.stride));
             let kv_head = head / (heads / kv_heads);
             let (mut out, mut lse) = (vec![0.0; tokens * d], vec![0.0; tokens]);
             for first in (0..tokens).step_by(TILE) {
                 let rows = TILE.min(tokens - first);
                 let keys = first + rows;
-                let q = packed.rows(&qkv, head, start + first, rows);
-                let k = packed.rows(&qkv, heads + kv_head, start, keys);
-                let v = packed.rows(&qkv, heads + kv_heads + kv_head, start, keys);
+                let q = packed.rows(&qkv, head, first, rows);
+                let k = packed.rows(&qkv, heads + kv_head, 0, keys);
+                let v = packed.rows(&qkv, heads + kv_heads + kv_head, 0, keys);
                 let tile = Tile { x: key.x, scale: p.scale, rows, keys, d };
                 let out = &mut out[first * d..][..rows * d];
                 tile.attend(q, k, v, |row| first + row + 1, out, |row, log_sum_exp| lse[first + row] = log_sum_exp);
@@ -162,8 +186,7 @@ pub(super) fn decode(key: AttentionDecode, p: &attention_decode_params, views: &
             return o.fill(0.0);
         }
         let visible = positions[row] as usize + 1;
-        // One or two terms are added up in another order than more.
-        let keys = visible.max(3);
+        let keys = visible.max(FEWEST);
         let at = pool.at(slots[row], kv_head as u32, 0);
         let [k, v] = [&pool_keys, &pool_values].map(|pool| {
             let mut padded = pool[at..][..visible * d].to_vec();
@@ -208,20 +231,22 @@ pub(super) fn bwd(key: AttentionBwd, p: &attention_bwd_params, views: &mut Views
     let gradients: Vec<[Vec<f32>; 3]> = (0..sequences.len() * kv_heads)
         .into_par_iter()
         .map(|index| {
-            let (Sequence { first: start, tokens }, kv_head) = (sequences[index / kv_heads], index % kv_heads);
+            let (sequence, kv_head) = (sequences[index / kv_heads], index % kv_heads);
+            let tokens = sequence.computed();
+            let (qkv, d_o) = (sequence.rows(&qkv, packed.stride), sequence.rows(&d_o, outputs.stride));
             let mut dq = vec![0.0; group * tokens * d];
             let (mut dk, mut dv) = (vec![0.0; tokens * d], vec![0.0; tokens * d]);
             for (member, dq) in dq.chunks_mut(tokens * d).enumerate() {
                 let head = kv_head * group + member;
-                let statistics = head * all_tokens + start;
+                let [lse, delta] = [lse, delta].map(|all| sequence.rows(&all[head * all_tokens..], 1));
                 for first in (0..tokens).step_by(TILE) {
                     let rows = TILE.min(tokens - first);
                     let keys = first + rows;
-                    let (lse, delta) = (&lse[statistics + first..][..rows], &delta[statistics + first..][..rows]);
-                    let q = packed.rows(&qkv, head, start + first, rows);
-                    let k = packed.rows(&qkv, heads + kv_head, start, keys);
-                    let v = packed.rows(&qkv, heads + kv_heads + kv_head, start, keys);
-                    let d_o = outputs.rows(&d_o, head, start + first, rows);
+                    let (lse, delta) = (&lse[first..][..rows], &delta[first..][..rows]);
+                    let q = packed.rows(&qkv, head, first, rows);
+                    let k = packed.rows(&qkv, heads + kv_head, 0, keys);
+                    let v = packed.rows(&qkv, heads + kv_heads + kv_head, 0, keys);
+                    let d_o = outputs.rows(&d_o, head, first, rows);
                     let mut probability = vec![0.0; rows * keys];
                     matmul(&mut probability, keys, q, k.t(), Output::Overwrite, Threads::One);
                     probabilities(&mut probability, keys, |row| first + row + 1, p.scale, |row| lse[row]);

@@ -84,9 +84,12 @@ impl HiddenStates {
         }
         let seq_len = self.seq_len as u32;
         let [ids, targets] = [&batch.ids, &batch.targets].map(|tokens| batch.sequences(tokens));
-        let sequences = ids.into_par_iter().zip(targets);
-        let counts = |targets: &[u32]| targets.iter().any(|target| *target != MASKED_TOKEN);
-        sequences.map(|(ids, targets)| counts(targets).then(|| Key::of_row(ids, targets, seq_len))).collect()
+        let sequences = ids.into_par_iter().zip(targets).zip(&batch.ends);
+        let key = |((ids, targets), end): ((&[u32], &[u32]), &u32)| {
+            let counts = targets.iter().any(|target| *target != MASKED_TOKEN);
+            counts.then(|| Key::of_row(ids, targets, *end, seq_len))
+        };
+        sequences.map(key).collect()
     }
 
     /// Returns the rows of a micro-batch, part by part as tensors have them: zero where a token does not count.
@@ -186,8 +189,15 @@ mod tests {
         let mut read = |ids: [u32; 2]| {
             let (sorted_ids, sorted_positions) = (Vec::new(), Vec::new());
             let targets = vec![2, MASKED_TOKEN];
-            let batch =
-                MicroBatch { ids: ids.to_vec(), targets, sorted_ids, sorted_positions, lengths: vec![2], counted: 1 };
+            let batch = MicroBatch {
+                ids: ids.to_vec(),
+                targets,
+                sorted_ids,
+                sorted_positions,
+                lengths: vec![2],
+                ends: vec![0],
+                counted: 1,
+            };
             states.of_batch(&batch).map(|parts| parts.concat())
         };
         assert_eq!(read([1, 2]).unwrap(), [7, 7, 0, 0]);
@@ -212,8 +222,15 @@ mod tests {
         let mut states = HiddenStates::of(&Arc::new(TeacherCache::open(dir.path()).unwrap()));
         let mut read = |id| {
             let (sorted_ids, sorted_positions, targets) = (Vec::new(), Vec::new(), vec![2, MASKED_TOKEN]);
-            let batch =
-                MicroBatch { ids: vec![id, 2], targets, sorted_ids, sorted_positions, lengths: vec![2], counted: 1 };
+            let batch = MicroBatch {
+                ids: vec![id, 2],
+                targets,
+                sorted_ids,
+                sorted_positions,
+                lengths: vec![2],
+                ends: vec![0],
+                counted: 1,
+            };
             states.of_batch(&batch).map(<[Vec<u8>]>::to_vec)
         };
         let parts = read(1).unwrap();

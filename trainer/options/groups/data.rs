@@ -27,7 +27,7 @@ pub struct TextOptions {
 #[command(next_help_heading = "Data")]
 pub struct PackingOptions {
     /// Rows in a micro-batch: rows (end to end), none (one a sequence, padded) or documents (as rows, and so is each
-    /// document of text) [default: none]
+    /// document of text) [default: rows; none for text and token ids alone]
     #[arg(long, value_name = "P")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packing: Option<Packing>,

@@ -72,6 +72,8 @@ pub struct MicroBatch {
     /// Lengths of the sequences that lie end to end in the places, in order. They fill all places: behind the last row
     /// lie sequences of padding, each of at most seq_len.
     pub lengths: Vec<u32>,
+    /// The last token of each row, which takes no place and which the one before it predicts; 0 of other sequences.
+    pub ends: Vec<u32>,
     /// Targets that are not masked.
     pub counted: u32,
 }
@@ -261,20 +263,24 @@ impl MicroBatch {
     /// row.
     pub fn laid_out<'c>(rows: impl IntoIterator<Item = &'c Chunk>, places: Places) -> Self {
         let (mut ids, mut targets) = (vec![0; places.count()], vec![MASKED_TOKEN; places.count()]);
-        let (mut lengths, mut end) = (Vec::new(), 0);
+        let (mut lengths, mut ends, mut end) = (Vec::new(), Vec::new(), 0);
         for row in rows {
             let start = end;
             end += places.of_row(row);
             row.lay_out(&mut ids[start..end], &mut targets[start..end]);
-            lengths.extend((end > start).then_some((end - start) as u32));
+            if end > start {
+                lengths.push((end - start) as u32);
+                ends.push(row.ids.get(end - start).copied().unwrap_or_default());
+            }
         }
         let left = (places.count() - end) as u32;
         lengths.extend((0..left).step_by(places.seq_len as usize).map(|from| places.seq_len.min(left - from)));
+        ends.resize(lengths.len(), 0);
         let counted = targets.iter().filter(|target| **target != MASKED_TOKEN).count() as u32;
         let mut sorted_positions: Vec<u32> = (0..ids.len() as u32).collect();
         sorted_positions.sort_by_key(|position| ids[*position as usize]);
         let sorted_ids = sorted_positions.iter().map(|position| ids[*position as usize]).collect();
-        Self { ids, targets, sorted_ids, sorted_positions, lengths, counted }
+        Self { ids, targets, sorted_ids, sorted_positions, lengths, ends, counted }
     }
 }
 

@@ -22,10 +22,12 @@ impl Key {
         Self(Digest::of_parts("precast.teacher-cache", bytes.iter().map(Vec::as_slice)).0)
     }
 
-    /// Digests the ids and targets of a row, with padding up to `seq_len`.
-    pub fn of_row(ids: &[u32], targets: &[u32], seq_len: u32) -> Self {
-        let padded = |tokens: &[u32], padding: u32| [tokens, &vec![padding; seq_len as usize - tokens.len()]].concat();
-        Self::of(&padded(ids, 0), &padded(targets, MASKED_TOKEN))
+    /// Digests the ids and targets of a row whose last token is `end`, with padding up to `seq_len`.
+    pub fn of_row(ids: &[u32], targets: &[u32], end: u32, seq_len: u32) -> Self {
+        let (mut ids, mut targets) = ([ids, &[end]].concat(), targets.to_vec());
+        ids.resize(seq_len as usize, 0);
+        targets.resize(seq_len as usize, MASKED_TOKEN);
+        Self::of(&ids, &targets)
     }
 
     /// Lays a chunk out as a sequence of so many tokens. Returns its key, its ids and its targets.
