@@ -52,12 +52,12 @@ fn passes_over_large_data_are_said_as_soon_as_they_are_known() {
         case.train(out, ["--data large.jsonl --precision fp32 --seq-len 127 --checkpoint-every 0", arguments])
     };
     let said = run("streamed", "--batch-size 1100 --steps 4").succeeds();
-    let before = "read while the run trains\nsteps    4 x 139700 tokens\n";
-    let after = "4200 sequences, 537600 tokens, 0 masked; 0 rows truncated, 0 skipped\nsteps    4 x 139700 tokens = \
-        1.05 passes";
+    let before = "read while the run trains\nsteps    4 x 139700 places\n";
+    let after = "4200 sequences, 537600 tokens, 0 masked; 0 rows truncated, 0 skipped\nsteps    4 x 139700 \
+        places, 100.0 % filled by about 1100 rows = 1.05 passes";
     assert!(said.contains(before) && said.matches(after).count() == 1, "{said}");
     run("counted", "--batch-size 2 --epochs 0.0008 --schedule cosine")
-        .prints("steps    2 x 254 tokens = 0.0010 passes over the data");
+        .prints("steps    2 x 254 places, 100.0 % filled by about 2 rows = 0.0010 passes over the data");
 }
 
 /// Steps follow from micro-batches, however many rows each holds.

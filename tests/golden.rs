@@ -127,8 +127,7 @@ impl Golden {
         let packing = if options.is_some() { String::new() } else { format!("--packing {packing}") };
         format!(
             "{} {packing} --steps {steps} --batch-size {B} --seq-len {S} --grad-accum {accum} --lr {lr} --warmup {warmup} \
-            --schedule {sched} \
-             --weight-decay {wd} --clip {clip} --checkpoint-every 0 {adapter} {}",
+             --schedule {sched} --weight-decay {wd} --clip {clip} --checkpoint-every 0 {adapter} {}",
             given.collect::<String>(),
             options.as_deref().unwrap_or_default()
         )

@@ -12,7 +12,7 @@ fn case() -> Case {
 /// A run of four sequences a step on these sources.
 fn run(case: &Case, out: &str, [a, b]: [&str; 2], more: &str) -> Command {
     let data = format!("--data data.bin{a} --data b.jsonl{b}");
-    case.train(out, ["--precision fp32 --grad-accum 2 --checkpoint-every 1", &data, more])
+    case.train(out, ["--precision fp32 --packing none --grad-accum 2 --checkpoint-every 1", &data, more])
 }
 
 #[test]

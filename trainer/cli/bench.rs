@@ -12,7 +12,9 @@ use super::output::print_as;
 use crate::base::load_trace::Verbose;
 use crate::base::startup_times::Startup;
 use crate::options::groups::values::{MOST_MICRO_BATCHES, MOST_STEPS, count, share};
-use crate::options::{CompletionOptions, DivisionOptions, Measurement, OnPolicyOptions, Options, UsageError};
+use crate::options::{
+    CompletionOptions, DivisionOptions, Measurement, OnPolicyOptions, Options, PackingOptions, UsageError,
+};
 use crate::programs::bench::{self, GenerationBench, KernelBench, Measured, Reader, Record};
 use crate::run::failure::Failure;
 use crate::run::out::check_directory;
@@ -98,18 +100,23 @@ struct Step {
     /// Steps to time
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u64).range(1..=MOST_STEPS))]
     steps: u64,
+    /// Files whose rows the steps take, in their order, in place of full rows of random tokens
+    #[arg(long, value_name = "FILE", num_args = 1.., help_heading = "Data")]
+    data: Vec<PathBuf>,
+    #[command(flatten)]
+    packing: PackingOptions,
     /// Measure steps of other shapes, too
     ///
     /// They have 1 to 32 sequences of 512 to 8192 tokens, as far as memory has room. A cache is of sequences of one
     /// length.
-    #[arg(long, conflicts_with = "teacher_cache")]
+    #[arg(long, conflicts_with_all = ["teacher_cache", "data"])]
     sweep: bool,
     #[command(flatten)]
     output: Output,
 }
 
-fn step(Step { run, steps, sweep, output }: Step, startup: Startup) -> Result<(), Failure> {
-    let config = Options { steps: steps.into(), ..run.options()? }.planned()?;
+fn step(Step { run, steps, data, packing, sweep, output }: Step, startup: Startup) -> Result<(), Failure> {
+    let config = Options { steps: steps.into(), data, packing, ..run.options()? }.planned()?;
     let reader = output.start(&config.inputs())?;
     let mut record = bench::bench(&config, startup, reader)?;
     if sweep {

@@ -12,6 +12,7 @@ mod open;
 mod random_steps;
 mod record;
 mod rollouts;
+mod rows;
 mod step;
 mod sweep;
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::base::startup_times::Startup;
 use crate::device;
 use crate::device::run_models::RunModels;
 use crate::device::session::Session;
+use crate::inputs::data::Step;
 use crate::options::RunConfig;
 use crate::run::failure::Failure;
 
@@ -23,7 +24,7 @@ pub enum Reader {
     Program,
 }
 
-/// A run that steps on random tokens.
+/// A run that steps on random tokens, or on rows of data.
 pub(super) struct Bench<T> {
     pub(super) session: Session,
     pub(super) steps: Steps,
@@ -39,8 +40,21 @@ impl<T> Bench<T> {
         reader: Reader,
         extend: impl FnOnce(&mut Plan) -> T,
     ) -> Result<Self, Failure> {
+        Self::open_on((config, &[]), startup, reader, extend)
+    }
+
+    /// Like [`Self::open`], on steps of data, if there are any.
+    pub(super) fn open_on(
+        (config, data): (&RunConfig, &[Step]),
+        startup: &mut Startup,
+        reader: Reader,
+        extend: impl FnOnce(&mut Plan) -> T,
+    ) -> Result<Self, Failure> {
         let (mut session, vocab, of_plan) = session(config, startup, reader, extend)?;
-        let mut steps = Steps::new(&mut session, config.shape, config.division.grad_accum, vocab);
+        let mut steps = match data {
+            [] => Steps::new(&mut session, config.shape, config.division.grad_accum, vocab),
+            data => Steps::of(data),
+        };
         steps.one(&mut session)?;
         startup.end("first step");
         Ok(Self { session, steps, of_plan })

@@ -1,4 +1,4 @@
-//! Training steps on random tokens, of models that may be a bare `config.json`.
+//! Training steps on random tokens or rows of data, of models that may be a bare `config.json`.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use rand_pcg::Pcg64Mcg;
 use crate::base::roles::Models;
 use crate::device::DeviceError;
 use crate::device::session::{HiddenStates, Session};
-use crate::inputs::data::MicroBatch;
+use crate::inputs::data::{MicroBatch, Step};
 use crate::options::ShapeOptions;
 
 /// Seeds of models that are a bare `config.json`.
@@ -17,10 +17,10 @@ pub(crate) const RANDOM_SEEDS: Models<u64> = Models { teacher: Some(1), student:
 
 /// Steps that leave the weights as they are: their learning rate is 0.
 pub struct Steps {
-    micros: Vec<MicroBatch>,
-    /// In a step.
+    /// Micro-batches of each, which repeat.
+    steps: Vec<Vec<MicroBatch>>,
+    /// In a step of random tokens.
     sequences: usize,
-    loss_scale: f32,
     done: u64,
 }
 
@@ -41,9 +41,13 @@ impl Steps {
             MicroBatch::new(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>(), seq_len as usize)
         });
         let micros: Vec<MicroBatch> = micros.collect();
-        let counted: u64 = micros.iter().map(|micro| u64::from(micro.counted)).sum();
-        let sequences = (batch_size * accum) as usize;
-        Self { micros, sequences, loss_scale: (1.0 / counted as f64) as f32, done: 0 }
+        Self { steps: vec![micros], sequences: (batch_size * accum) as usize, done: 0 }
+    }
+
+    /// Lays steps of data out.
+    pub fn of(steps: &[Step]) -> Self {
+        let of_step = |step: &Step| (0..step.micros()).map(|number| step.micro_batch(number)).collect();
+        Self { steps: steps.iter().map(of_step).collect(), sequences: 0, done: 0 }
     }
 
     /// Asks for a step.
@@ -51,8 +55,10 @@ impl Steps {
         if let Some(hidden) = &session.hidden {
             hidden.read_ahead_in_turn(self.sequences);
         }
-        for (index, micro) in self.micros.iter().enumerate() {
-            session.micro(micro, self.loss_scale, index)?;
+        let micros = &self.steps[self.done as usize % self.steps.len()];
+        let counted: u64 = micros.iter().map(|micro| u64::from(micro.counted)).sum();
+        for (index, micro) in micros.iter().enumerate() {
+            session.micro(micro, (1.0 / counted as f64) as f32, index)?;
         }
         self.done += 1;
         Ok(session.update(self.done - 1, 0.0)?)

@@ -13,6 +13,7 @@ use super::groups;
 use super::kernel_record::KernelRecord;
 use super::open::{Bench, Reader, of_models, recorded};
 use super::record::{Measured, Record};
+use super::rows;
 use super::sweep::Sweep;
 use super::timing::{median, sample};
 use crate::base::startup_times::Startup;
@@ -45,6 +46,12 @@ pub struct StepTimes {
     pub tokens: u64,
     /// Tokens over time.
     pub tokens_per_s: f64,
+    /// Tokens of rows of data over the time of all steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row_tokens_per_s: Option<f64>,
+    /// Share of the places that no row of data takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub padding_share: Option<f64>,
     /// Arithmetic of its products, FLOP.
     pub flops: u64,
     /// The least time that arithmetic can take on this device.
@@ -83,9 +90,15 @@ fn timed(record: &Record<StepResult>) -> (f64, u64, &[KernelRecord]) {
 }
 
 fn measure(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result<Record<StepResult>, Failure> {
+    let (config, data) = &rows::steps(config)?;
     let Bench { mut session, mut steps, of_plan: groups } =
-        Bench::open(config, &mut startup, reader, |plan| groups::add(plan, &groups::STEP))?;
-    let step_s = median(steps.time(&mut session, config.steps())?);
+        Bench::open_on((config, data), &mut startup, reader, |plan| groups::add(plan, &groups::STEP))?;
+    let seconds = steps.time(&mut session, config.steps())?;
+    // The first step was the one before those that are timed.
+    let timed = data.iter().cycle().skip(1).take(if data.is_empty() { 0 } else { seconds.len() });
+    let (tokens, places) = timed.fold((0, 0), |sum, step| (sum.0 + step.predicting(), sum.1 + step.places()));
+    let of_rows = (places > 0).then(|| (tokens as f64, tokens as f64 / places as f64, seconds.iter().sum::<f64>()));
+    let step_s = median(seconds);
     let accum = u64::from(config.division.grad_accum);
     let times = |phase: &str| if phase == MICRO { accum } else { 1 };
     let step = (times, step_s, session.device().peak());
@@ -94,7 +107,11 @@ fn measure(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result<R
         config: recorded(config, &session),
         cublas: session.cublas().map(|cublas| cublas.version.to_string()),
         beside_bundle: None,
-        step: StepTimes::new(config, &session, step_s, &kernels),
+        step: StepTimes {
+            row_tokens_per_s: of_rows.map(|(tokens, _, all_s)| tokens / all_s),
+            padding_share: of_rows.map(|(_, fill, _)| 1.0 - fill),
+            ..StepTimes::new(config, &session, step_s, &kernels)
+        },
         sweep: None,
     };
     Ok(Record::new(measured, (&session.plan.plan, &session), kernels, &startup))
@@ -111,6 +128,8 @@ impl StepTimes {
             step_ms: step_s * 1e3,
             tokens,
             tokens_per_s: tokens as f64 / step_s,
+            row_tokens_per_s: None,
+            padding_share: None,
             flops: accum * flops(plan, MICRO) + flops(plan, UPDATE),
             floor_ms: floor_s.map(|floor_s| floor_s * 1e3),
             share_of_floor: floor_s.map(|floor_s| floor_s / step_s),
@@ -132,6 +151,9 @@ impl Measured for StepResult {
         rows.push(("step", format!("{step_ms:.2} ms, median of {}", config.steps())));
         let precision = config.arithmetic.precision;
         rows.push(("tokens", format!("{tokens} ({shape}, {precision}), {tokens_per_s:.0} a second")));
+        if let Some((rate, padding)) = self.step.row_tokens_per_s.zip(self.step.padding_share) {
+            rows.push(("in rows", format!("{rate:.0} tokens a second, {:.1} % padding", 100.0 * padding)));
+        }
         if let (Some(floor_ms), Some(share), Some(limit)) = (self.step.floor_ms, self.step.share_of_floor, limit) {
             let flops = self.step.flops as f64 / 1e12;
             let floor = format!("{:.1} % of floor: {flops:.2} TFLOP take {floor_ms:.2} ms", 100.0 * share);
