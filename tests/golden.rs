@@ -126,8 +126,8 @@ impl Golden {
         let adapter = self.adapter().map_or("", |_| "--adapter golden/adapter");
         let packing = if options.is_some() { String::new() } else { format!("--packing {packing}") };
         format!(
-            "{} {packing} --steps {steps} --batch-size {B} --seq-len {S} --grad-accum {accum} --lr {lr} --warmup {warmup} \
-             --schedule {sched} --weight-decay {wd} --clip {clip} --checkpoint-every 0 {adapter} {}",
+            "{} {packing} --steps {steps} --batch-size {B} --seq-len {S} --grad-accum {accum} --lr {lr} \
+             --warmup {warmup} --schedule {sched} --weight-decay {wd} --clip {clip} --checkpoint-every 0 {adapter} {}",
             given.collect::<String>(),
             options.as_deref().unwrap_or_default()
         )

@@ -1,5 +1,5 @@
-//! Rows end to end: each has the bits that it has alone, whatever fills a cache, whoever computes and however often a run
-//! is stopped.
+//! Rows end to end: each has the bits that it has alone, whatever fills a cache, whoever computes and however often a
+//! run is stopped.
 
 use crate::ranks::assert_same;
 use crate::support::prelude::*;

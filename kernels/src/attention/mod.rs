@@ -1,10 +1,10 @@
 //! Causal grouped-query attention, forward and backward, without an S x S buffer in device memory.
 //!
-//! Tokens are those of sequences that lie end to end, and see their own sequence alone: a tile is one of a sequence, and
-//! what lies behind it is neither multiplied nor written. So a sequence has the bits that it has alone.
+//! Tokens are those of sequences that lie end to end, and see their own sequence alone: a tile is one of a sequence,
+//! and what lies behind it is neither multiplied nor written. So a sequence has the bits that it has alone.
 //!
-//! With query head h reading key/value head `h / (heads / kv_heads)`, scores `s = scale * q k^T` over the keys up to the
-//! query's own position:
+//! With query head h reading key/value head `h / (heads / kv_heads)`, scores `s = scale * q k^T` over the keys up to
+//! the query's own position:
 //! forward `p = softmax(s)`, `o = p v`, `lse = log sum exp s`;
 //! backward `delta = rowsum(o * do)`, `dv = p^T do`, `ds = p * (do v^T - delta)`,
 //! `dq = scale * ds k`, `dk = scale * ds^T q`, keys and values summed over the query heads of their group.
