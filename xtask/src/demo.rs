@@ -23,7 +23,7 @@ const HELDOUT: &str = "target/demo-heldout.jsonl";
 const LAYERS: &str = "0,3,6,9,12,16,19,22,25,29";
 
 /// Options of the demo's run.
-const OPTIONS: &str = "--overwrite --steps 30 --batch-size 2 --seq-len 128 --lr 1e-3 --warmup 4 --schedule cosine \
+const OPTIONS: &str = "--overwrite --steps 30 --batch-size 2 --seq-len 128 --lr 1e-3 --warmup 8 --schedule cosine \
     --alpha 0.9 --temperature 2 --precision fp32 --shuffle true --checkpoint-every 0";
 
 /// Clock ticks a second of `/proc`, on every Linux that Precast runs on.
