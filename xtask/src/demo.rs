@@ -96,7 +96,7 @@ fn since_command() -> Result<f64> {
     let now = uptime.split(' ').next().and_then(|now| now.parse::<f64>().ok());
     // The 22nd field; the second is a name in parentheses.
     let ticks = stat.rsplit(')').next().and_then(|rest| rest.split(' ').nth(20)?.parse::<f64>().ok());
-    Ok(now.zip(ticks).map(|(now, ticks)| now - ticks / USER_HZ).context("/proc/self/stat")?)
+    now.zip(ticks).map(|(now, ticks)| now - ticks / USER_HZ).context("/proc/self/stat")
 }
 
 /// Returns the `--device` of the demo: the GPU if the doctor finds no fault, else `sim`. Prints the findings.
