@@ -177,7 +177,7 @@ fn computed_alone(models: [&ModelConfig; 2], shape: (u32, u32), decode: DecodeRe
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
     fn keys_requested_at_run_time_are_those_enumerated_at_build_time(

@@ -23,6 +23,15 @@ fn a_plan_for_the_simulated_gpu_lacks_no_kernels() {
 }
 
 #[test]
+fn a_plan_of_nothing_names_the_models_that_kernels_are_built_for() {
+    let case = Case::empty();
+    case.run("plan").prints(["share a tokenizer", "HuggingFaceTB/SmolLM2-135M"]);
+    let printed = case.run("plan --json").prints("");
+    assert_eq!(serde_json::from_str::<Value>(&printed).unwrap()["others"], serde_json::json!([]));
+    case.run("plan --card H200").fails(2, "--teacher is missing");
+}
+
+#[test]
 fn a_dry_run_fails_where_the_run_would() {
     let case = Case::new(17 * 4);
     case.student_with("garbage", "model.safetensors", &[0xFF; 8]);

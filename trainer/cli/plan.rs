@@ -11,9 +11,9 @@ use super::either::Either;
 use super::help;
 use super::output::print_as;
 use crate::options::groups::values::count;
-use crate::options::{DeviceOptions, FlagsAndFile, Purpose, card, size};
+use crate::options::{DeviceOptions, FlagsAndFile, ModelOptions, Purpose, card, size};
 use crate::programs::generate::DecodingOptions;
-use crate::programs::plan::{Detail, GenerationReport, Limit, Report, Target};
+use crate::programs::plan::{BuiltIn, Detail, GenerationReport, Limit, Report, Target};
 use crate::ranks::{MOST_RANKS, Place, Ranks};
 use crate::run::failure::Failure;
 
@@ -36,6 +36,16 @@ pub struct Planned {
     gpus: Option<u32>,
     #[command(flatten)]
     asked: Asked,
+}
+
+impl Planned {
+    /// Returns true if nothing says which run is meant.
+    fn is_bare(&self) -> bool {
+        let Self { options, gpus, asked: Asked { arch, memory, card, check, verbose, json: _ } } = self;
+        let ModelOptions { teacher, teacher_cache, student, model } = &options.options.models;
+        let names = [teacher, teacher_cache, student, model, &options.config].into_iter().any(Option::is_some);
+        !(names || gpus.is_some() || arch.is_some() || memory.is_some() || card.is_some() || *check || *verbose)
+    }
 }
 
 impl Arguments {
@@ -102,6 +112,11 @@ impl Asked {
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments {
+        Either::Itself(planned) if planned.is_bare() => {
+            let built_in = BuiltIn::find()?;
+            print_as(planned.asked.json, &built_in, &built_in);
+            Ok(())
+        }
         Either::Itself(Planned { options, gpus, asked }) => {
             let place = Place { ranks: gpus.unwrap_or(1), ..Place::default() };
             let config = options.options.resolve(Purpose::Plan, Ranks::of(&place).share(1), None)?;

@@ -10,7 +10,12 @@ use crate::run::failure::Failure;
 use crate::run::outcome::RunFault;
 
 #[derive(Args)]
-#[command(mut_arg("teacher_cache", |option| option.hide(true)))]
+#[command(
+    mut_arg("teacher_cache", |option| option.hide(true)),
+    // A batch that the simulated GPU trains on in seconds, and every model has room for.
+    mut_arg("batch_size", |option| option.default_value("2")),
+    mut_arg("seq_len", |option| option.default_value("256"))
+)]
 pub struct Arguments {
     #[command(flatten)]
     measured: Measurement,

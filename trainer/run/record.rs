@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use precast_core::shell::quoted;
@@ -434,8 +435,10 @@ impl MemoryRecord {
     }
 }
 
+/// Returns the digest of this program's file, which is read once.
 pub(crate) fn binary_digest() -> Option<Digest> {
-    files::digest(&std::env::current_exe().ok()?).ok()
+    static OWN: LazyLock<Option<Digest>> = LazyLock::new(|| files::digest(&std::env::current_exe().ok()?).ok());
+    *OWN
 }
 
 #[cfg(test)]

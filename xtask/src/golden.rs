@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::run::{FEATURES, cargo, step};
+use crate::run::{cargo, step};
 use crate::setup;
-use crate::test::MODELS;
+use crate::test::{ALL, MODELS};
 
 /// The tests that compare cases; `xtask/gpu/run.sh` names them, too.
 const TESTS: [&str; 3] = ["golden_steps::", "golden_int8::", "golden_rollouts::"];
@@ -19,8 +19,13 @@ const TESTS: [&str; 3] = ["golden_steps::", "golden_int8::", "golden_rollouts::"
 pub fn compare(directory: &Path) -> Result<()> {
     cases(directory)?;
     setup::compiler()?;
-    let mut tests = cargo(&["test", "--workspace", "--features", FEATURES, "--test", "programs", "--", "--nocapture"]);
-    tests.args(TESTS).envs(MODELS).env("PRECAST_TEST_GOLDEN", fs::canonicalize(directory)?);
+    let mut tests = cargo(&["test", "--test", "programs"]);
+    tests
+        .args(ALL)
+        .args(["--", "--nocapture"])
+        .args(TESTS)
+        .envs(MODELS)
+        .env("PRECAST_TEST_GOLDEN", fs::canonicalize(directory)?);
     step(&format!("golden cases of {}", directory.display()), &mut tests)
 }
 

@@ -20,6 +20,7 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// The trainer of [`build_trainer`].
 pub fn precast(arguments: &[&str]) -> Command {
     let mut command = Command::new("target/release/precast");
     command.args(arguments);

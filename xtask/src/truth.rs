@@ -20,7 +20,7 @@ pub fn truth() -> Result<()> {
     setup::compiler()?;
     let models = [setup::smollm2()?, qwen_coder()?];
     build_trainer()?;
-    let device = demo::device()?;
+    let device = demo::device("target/release/precast")?;
     for ((name, expected), model) in TRUTHS.into_iter().zip(models) {
         let model = model.display().to_string();
         for format in ["bf16", "stored"] {

@@ -1,6 +1,7 @@
 //! `precast plan`: what a run takes, of its device or of an architecture, without loading anything.
 
 mod answer;
+mod built_in;
 mod changes;
 mod data;
 mod forms;
@@ -14,6 +15,7 @@ mod target;
 mod tests;
 mod text;
 
+pub use built_in::BuiltIn;
 pub use generation::GenerationReport;
 pub use limit::Limit;
 pub use report::Report;

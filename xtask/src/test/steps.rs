@@ -7,15 +7,16 @@ use anyhow::{Result, ensure};
 
 use super::programs::{self, Program};
 use super::times::Times;
-use crate::run::{FEATURES, cargo, output};
+use crate::run::{cargo, output};
 use crate::{deny, examples, setup, simt, workflow};
 
-/// All packages and features, so that all steps share one build of common dependencies.
-const ALL: [&str; 3] = ["--workspace", "--features", FEATURES];
+/// All packages, and rows for Hopper's kernels and for portable ones, so that all steps and the demo share one build.
+/// sm_89 takes the keys of sm_121; `cargo xtask ci` compiles it.
+pub const ALL: [&str; 3] = ["--workspace", "--features", "sm_90,sm_121"];
 
-/// Built-in models whose kernels the tests' trainer embeds: compiling all takes minutes and shows no more than
-/// `locks::` of `aot/models/tests` shows of their sources. `cargo xtask ci` compiles all.
-pub const MODELS: [(&str, &str); 1] = [("PRECAST_BUILT_IN", "qwen2.5-0.5b")];
+/// Built-in models whose kernels the trainer of tests and demo embeds: compiling all takes minutes and shows no more
+/// than `locks::` of `aot/models/tests` shows of their sources. `cargo xtask ci` compiles all.
+pub const MODELS: [(&str, &str); 1] = [("PRECAST_BUILT_IN", "smollm2-135m")];
 
 /// Programs whose tests take seconds: properties of kernels and plans.
 const FIRST: [&str; 4] = ["--test", "kernels", "--test", "plans"];
@@ -102,7 +103,8 @@ fn run(times: &mut Times, what: &str, programs: &[Program], environment: &[(&str
 mod tests {
     use std::collections::BTreeSet;
 
-    use crate::run::{FEATURES, output, root};
+    use super::ALL;
+    use crate::run::{output, root};
 
     /// Returns packages with their versions and features, as cargo builds them for a command.
     fn packages(arguments: &[&str]) -> BTreeSet<String> {
@@ -116,10 +118,10 @@ mod tests {
     /// Two sets of features cause two builds of a package and of its dependents.
     #[test]
     fn xtask_and_documentation_share_one_build_with_the_tests() {
-        let tests = packages(&["--workspace", "--features", FEATURES]);
+        let tests = packages(&ALL);
         for (what, arguments) in [
             ("cargo xtask", &["--package", "xtask", "--edges", "normal,build"][..]),
-            ("cargo doc", &["--workspace", "--edges", "normal,build", "--features", FEATURES]),
+            ("cargo doc", &["--edges", "normal,build", ALL[0], ALL[1], ALL[2]]),
         ] {
             let own = packages(arguments);
             let other: Vec<&String> = own.difference(&tests).collect();
