@@ -45,6 +45,8 @@ impl Identity {
         let rounded = rounded.map(|format| ("rounding of the teacher".to_owned(), format.to_string()));
         let packing = config.packing.packing.filter(|packing| *packing != Packing::None);
         let packing = packing.map(|packing| (PACKING.to_owned(), packing.to_string()));
+        // Earlier ones had sequences of one length in a micro-batch, and another order of sums.
+        let rollouts = config.on_policy.map(|_| ("rollouts".to_owned(), "end to end".to_owned()));
         let stands_in = match config.target.device {
             DeviceChoice::As(arch, _) => Some(("launches".to_owned(), arch.to_string())),
             _ => None,
@@ -62,6 +64,7 @@ impl Identity {
         Self(
             values
                 .chain(packing)
+                .chain(rollouts)
                 .chain(stands_in)
                 .chain(rounded)
                 .chain(cache)

@@ -32,7 +32,7 @@ pub struct DecodeCheckBuffers {
     pub slots: Slots,
     /// Tokens of all sequences, `[slots, seq_len]`: in slots, as decoding has them.
     pub sequences: Tensor,
-    /// Where they lie, which the host sends once.
+    /// Their places, which the host sends once.
     pub whole: Sequences,
     /// Logits of all tokens, `[slots, seq_len, vocab]`.
     pub expected: Tensor,

@@ -42,7 +42,7 @@ pub struct HiddenBuffers {
     pub model: Resident,
     /// Token ids, `[batch, seq_len]`, sent before each run of the phase.
     pub ids: Tensor,
-    /// Where they lie: all are full.
+    /// Their places: all are full.
     pub sequences: Sequences,
     /// The head, if most likely tokens are asked for: a matrix of its own, also where the model has it as its
     /// embedding.

@@ -39,7 +39,7 @@ pub type SweepPlan = Lowered<SweepBuffers>;
 pub struct SweepBuffers {
     /// Token ids of each batch of a block, `[batch, seq_len]`, sent first.
     pub ids: Vec<Tensor>,
-    /// Where the sequences of a batch lie: all are full.
+    /// Places of the sequences of a batch: all are full.
     pub sequences: Sequences,
     /// Residual streams of a block in each place, one place or two. Blocks are embedded and normalized in the first.
     pub places: Vec<Tensor>,

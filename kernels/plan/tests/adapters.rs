@@ -94,7 +94,7 @@ impl<'a> Machine<'a> {
         for (tensor, words) in tensors.into_iter().zip([ids, targets, sorted_ids, sorted]) {
             self.write(tensor, bytemuck::cast_slice(&words));
         }
-        self.write(inputs.sequences.all, bytemuck::cast_slice(&inputs.sequences.words(&[TOKENS as u32])));
+        self.write(inputs.sequences.all, bytemuck::cast_slice(&inputs.sequences.words(&[SEQ_LEN; BATCH as usize])));
         let scalars = micro_scalars { loss_scale: 1.0 / TOKENS as f32, accumulate: u32::from(accumulate) };
         self.write(inputs.micro, bytemuck::bytes_of(&scalars));
         self.run(MICRO);

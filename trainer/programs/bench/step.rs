@@ -110,7 +110,7 @@ fn measure(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result<R
         step: StepTimes {
             row_tokens_per_s: of_rows.map(|(tokens, _, all_s)| tokens / all_s),
             padding_share: of_rows.map(|(_, fill, _)| 1.0 - fill),
-            ..StepTimes::new(config, &session, step_s, &kernels)
+            ..StepTimes::new(config, &session, step_s, of_rows.is_none(), &kernels)
         },
         sweep: None,
     };
@@ -118,11 +118,12 @@ fn measure(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result<R
 }
 
 impl StepTimes {
-    fn new(config: &RunConfig, session: &Session, step_s: f64, kernels: &[KernelRecord]) -> Self {
+    /// Adds up a step's kernels. That there is a floor takes full rows: attention of others is less.
+    fn new(config: &RunConfig, session: &Session, step_s: f64, is_full: bool, kernels: &[KernelRecord]) -> Self {
         let (plan, accum) = (&session.plan.plan, u64::from(config.division.grad_accum));
         let kernels_ms: f64 = kernels.iter().map(|kernel| kernel.step_ms).sum();
         let tokens = accum * u64::from(config.shape.batch_size) * u64::from(config.shape.seq_len);
-        let limit = session.device().peak();
+        let limit = session.device().peak().filter(|_| is_full);
         let floor_s = limit.map(|limit| floor_seconds(plan, config.division.grad_accum, &limit));
         Self {
             step_ms: step_s * 1e3,

@@ -149,7 +149,10 @@ fn held_out(
         }
         _ => of_documents(packing),
     };
-    let data = Dataset::of(&Corpus::new(files, request.shape.seq_len, chunking, reader.clone())?)?;
+    let ShapeOptions { batch_size, seq_len } = request.shape;
+    let packing = if matches!(chunking, Chunking::Prompts(_)) { Packing::None } else { packing };
+    let corpus = Corpus::new(files, seq_len, chunking, reader.clone())?;
+    let data = Dataset::of(&corpus.filling(Places::new(batch_size, seq_len, packing)))?;
     data.notes.iter().map(|one| format!("held out {one}")).for_each(note);
     Ok(Some(data))
 }

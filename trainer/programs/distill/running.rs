@@ -11,7 +11,7 @@ use super::resume::Resumed;
 use crate::base::notes;
 use crate::base::startup_times::Startup;
 use crate::base::stop::Stop;
-use crate::inputs::data::Summaries;
+use crate::inputs::data::{Packing, Summaries};
 use crate::options::RunConfig;
 use crate::ranks::Ranks;
 use crate::run::checkpoint;
@@ -101,7 +101,8 @@ impl<'a> Running<'a> {
         let (micros, _) = config.division.share.micros(config.division.grad_accum.into());
         let micros = (micros.end - micros.start) as u32;
         // Of a step that packs its sequences by their lengths none is known before.
-        let peak = session.device().peak().filter(|_| config.on_policy.is_none());
+        let is_full = config.on_policy.is_none() && config.places().packing == Packing::None;
+        let peak = session.device().peak().filter(|_| is_full);
         let floor_s = peak.map(|limit| floor_seconds(&session.plan.plan, micros, &limit));
         let progress = written.as_ref().map(|_| StepProgress::new(config, begin.step, floor_s));
         let waits = ExchangeWaits::default();

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::base::notes::note;
 use crate::device::run_models::RunModels;
-use crate::inputs::data::Summary;
+use crate::inputs::data::{Summary, path_of};
 use crate::options::{Length, RunConfig};
 use crate::programs::distill::read_data;
 use crate::run::failure::Failure;
@@ -36,7 +36,18 @@ impl PlannedData {
         if config.data.is_empty() || config.models().iter().any(|(_, path)| is_bare(path)) {
             return Ok((config.clone(), None));
         }
-        let streams = read_data(config, &RunModels::open(config)?)?.streams;
+        if let Some(absent) = config.data.iter().map(|named| path_of(named)).find(|path| !path.exists()) {
+            note(format_args!("{} is not there: how its rows fill the steps is not said", absent.display()));
+            return Ok((config.clone(), None));
+        }
+        let models = match RunModels::open(config) {
+            Ok(models) => models,
+            Err(error) => {
+                note(format_args!("--data is not read: {error}"));
+                return Ok((config.clone(), None));
+            }
+        };
+        let streams = read_data(config, &models)?.streams;
         let corpus = &streams.corpus;
         let summary = streams.count()?.total();
         summary.note(corpus.chunk).iter().for_each(note);

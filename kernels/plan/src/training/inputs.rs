@@ -21,7 +21,7 @@ pub struct MicroInputs {
     pub sorted_ids: Tensor,
     /// Original position of each sorted id.
     pub sorted_positions: Tensor,
-    /// Where sequences lie.
+    /// Places of the sequences.
     pub sequences: Sequences,
     /// `micro_scalars`.
     pub micro: Tensor,

@@ -81,7 +81,7 @@ impl Corpus {
         Some(format!(
             "left out: {tokens} at the end of {of}, for want of a whole chunk of seq_len + 1 = {}; join .bin files, \
             or give rows of \
-             input_ids, which are padded",
+             input_ids, of any length",
             self.chunk
         ))
     }
