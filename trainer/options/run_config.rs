@@ -118,7 +118,9 @@ impl RunConfig {
     /// # Errors
     /// [`UsageError`] of more steps than a run may have.
     pub fn over(self, packing: Packing, places: u64) -> Result<Self, UsageError> {
-        let length = self.length.counted(places, self.places_a_step())?;
+        // A step takes whole micro-batches.
+        let whole = if packing == Packing::None { 1 } else { self.places().count() as u64 };
+        let length = self.length.counted(places.next_multiple_of(whole), self.places_a_step())?;
         let packing = PackingOptions { packing: self.on_policy.is_none().then_some(packing) };
         Ok(Self { length, packing, ..self })
     }

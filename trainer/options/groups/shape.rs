@@ -10,7 +10,7 @@ use super::values::count;
 #[derive(Args, Clone, Copy, Debug, Serialize)]
 #[command(next_help_heading = "Shape")]
 pub struct ShapeOptions {
-    /// Full sequences in a micro-batch, which has this many times --seq-len places
+    /// Sequences in a micro-batch, if they are full
     #[arg(long, value_name = "B", default_value_t = 8, value_parser = count(Recipe::MOST_TOKENS))]
     pub batch_size: u32,
     /// Tokens in a sequence, at most

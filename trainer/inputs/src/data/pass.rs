@@ -68,10 +68,6 @@ impl Corpus {
                 nothing = Some(error);
             }
         }
-        if self.places.packing != Packing::None {
-            // A step takes whole micro-batches.
-            pass.summary.places += pass.filling.rest() as u64;
-        }
         match nothing {
             Some(error) if !learnt && pass.goes_on => Err(error),
             _ => Ok(pass.before.with(pass.summary)),

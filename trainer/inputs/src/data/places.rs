@@ -64,11 +64,6 @@ impl Filling {
         self.of.count() - self.taken
     }
 
-    /// Places that no row takes of the micro-batch that has been begun.
-    pub fn rest(&self) -> usize {
-        if self.rows > 0 { self.left() } else { 0 }
-    }
-
     /// True if no row fits any more.
     pub fn is_full(&self) -> bool {
         self.left() == 0 || self.rows >= Recipe::most_rows(self.of.batch, self.of.seq_len) as usize
