@@ -174,11 +174,6 @@ impl Recipe {
         let shape = if self.packed { Shape::packed } else { Shape::full };
         shape(self.batch, self.seq_len)
     }
-
-    /// Returns the rows that a micro-batch of so many places has at most: memory is planned for them.
-    pub fn most_rows(batch: u32, seq_len: u32) -> u32 {
-        batch.max((u64::from(batch) * u64::from(seq_len) / 16) as u32)
-    }
 }
 
 /// A run that cannot be planned.

@@ -4,7 +4,6 @@ use precast_core::plan::{Builder, Tensor};
 use precast_kernels::{Dtype, positions, sequences};
 
 use crate::category;
-use crate::recipe::Recipe;
 
 /// Shape of a micro-batch: places for tokens, and the sequences that may lie in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +23,14 @@ impl Shape {
     }
 
     /// Returns the shape of as many places, in which rows of any length lie end to end: at most
-    /// [`Recipe::most_rows`], and sequences of padding behind them.
+    /// [`Self::most_rows`], and sequences of padding behind them.
     pub fn packed(batch: u32, seq_len: u32) -> Self {
-        Self { sequences: Recipe::most_rows(batch, seq_len) + batch, ..Self::full(batch, seq_len) }
+        Self { sequences: Self::most_rows(batch, seq_len) + batch, ..Self::full(batch, seq_len) }
+    }
+
+    /// Returns the rows that a micro-batch of so many places has at most: memory is planned for them.
+    pub fn most_rows(batch: u32, seq_len: u32) -> u32 {
+        batch.max((u64::from(batch) * u64::from(seq_len) / 16) as u32)
     }
 }
 

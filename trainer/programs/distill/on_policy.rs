@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use itertools::Itertools;
 use precast_kernels::abi::MASKED_TOKEN;
-use precast_plan::Recipe;
+use precast_plan::Shape;
 use serde::{Deserialize, Serialize};
 
 use crate::device::decoding::DecodingDevice;
@@ -150,7 +150,7 @@ pub(super) fn completed(prompt: &[u32], completion: &[u32]) -> Chunk {
 /// Divides rows of so many positions among micro-batches: the longest first, each to the first micro-batch that has
 /// room for it (first fit decreasing). Returns the indices of each one's rows.
 pub(super) fn pack(positions: impl Iterator<Item = usize>, (batch, seq_len): (u32, u32)) -> Vec<Vec<usize>> {
-    let (places, most) = ((batch * seq_len) as usize, Recipe::most_rows(batch, seq_len) as usize);
+    let (places, most) = ((batch * seq_len) as usize, Shape::most_rows(batch, seq_len) as usize);
     let longest_first = positions.zip(0..).sorted_by_key(|(positions, _)| Reverse(*positions));
     let mut packed: Vec<(usize, Vec<usize>)> = Vec::new();
     for (positions, row) in longest_first {

@@ -3,7 +3,7 @@
 use std::mem;
 use std::ops::Range;
 
-use precast_plan::Recipe;
+use precast_plan::Shape;
 
 use super::{Chunk, Packing};
 
@@ -66,7 +66,7 @@ impl Filling {
 
     /// True if no row fits any more.
     pub fn is_full(&self) -> bool {
-        self.left() == 0 || self.rows >= Recipe::most_rows(self.of.batch, self.of.seq_len) as usize
+        self.left() == 0 || self.rows >= Shape::most_rows(self.of.batch, self.of.seq_len) as usize
     }
 
     /// Adds a row. Where it begins the next micro-batch, returns the places that are left of the one before.
@@ -150,14 +150,14 @@ mod tests {
             for (micro, laid_out) in laid_out(places, &rows) {
                 prop_assert_eq!(micro.start, next);
                 next = micro.end;
-                prop_assert!(micro.len() <= Recipe::most_rows(batch, seq_len) as usize);
+                prop_assert!(micro.len() <= Shape::most_rows(batch, seq_len) as usize);
                 let length = |length: &u32| *length as usize;
                 prop_assert_eq!(laid_out.lengths.iter().map(length).sum::<usize>(), places.count());
                 prop_assert!(laid_out.lengths.iter().all(|length| (1..=seq_len).contains(length)));
                 // Another row would not fit, or there is none.
                 let takes: usize = rows[micro.clone()].iter().map(|row| row.targets().len()).sum();
                 let fits = |row: &Chunk| takes + row.targets().len() <= places.count();
-                let is_bound = micro.len() == Recipe::most_rows(batch, seq_len) as usize;
+                let is_bound = micro.len() == Shape::most_rows(batch, seq_len) as usize;
                 prop_assert!(is_bound || !rows.get(micro.end).is_some_and(fits));
                 let mut start = 0;
                 for (row, length) in rows[micro].iter().zip(&laid_out.lengths) {
