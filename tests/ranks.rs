@@ -166,7 +166,7 @@ fn ranks_that_are_killed_together_do_not_end_in_silence() {
     assert_eq!(ends(parent, 1, ""), said);
 }
 
-/// Of the simulated GPU, whose ranks send bytes to each other themselves.
+/// A run on the simulated GPU, whose ranks send bytes to each other themselves.
 #[test]
 fn a_rank_that_is_stopped_is_not_waited_for_forever() {
     skip_if!(is_on_gpu());

@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: c4fc7bc317ec525cbc88efec0ec4246bc02c718c47ae741fa9dc4bf10ef9bfc0
-// Body: efbedcdc3b1af1a7b0f144ecb288d2cc0bc5b3e089c8aec378d3f7d4964cf057
+// Headers: fee5b247187780c556e9367ae4309856d7774631063527024a9d99ea0f217ebb
+// Body: 0bb668c63e2ea420306491ca15fb78c3439299b288ac3269cf3e9c7a9151f3b7
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -109,9 +109,9 @@ parameters! {
     /// Each token is one of a sequence, and sees no other. A launch of full sequences has so many operations; others
     /// have fewer.
     pub struct attention_fwd_params, AttentionFwdArgs {
-        /// `[tokens, heads + 2 * kv_heads, d]` x, read: in each row all query heads, then keys, then values
+        /// `[tokens, heads + 2 * kv_heads, d]` x, read: queries of a row, then keys, then values
         operand qkv(Read => self.x, tokens * (heads + 2 * kv_heads) * d);
-        /// `[count, 2]` u32, read, sequences(tokens, seq_len): place of the first token, and tokens; longest first
+        /// `[count, 2]` u32, read, sequences(tokens, seq_len): first place and length, longest first
         operand sequences(Read => Dtype::U32, count * 2, Content::Sequences(p.tokens, p.seq_len));
         /// `[tokens, heads, d]` x, write
         operand o(Write => self.x, tokens * heads * d);
@@ -161,7 +161,7 @@ parameters! {
     pub struct attention_bwd_params, AttentionBwdArgs {
         /// `[tokens, heads + 2 * kv_heads, d]` x, read
         operand qkv(Read => self.x, tokens * (heads + 2 * kv_heads) * d);
-        /// `[count, 2]` u32, read, sequences(tokens, seq_len): place of the first token, and tokens; longest first
+        /// `[count, 2]` u32, read, sequences(tokens, seq_len): first place and length, longest first
         operand sequences(Read => Dtype::U32, count * 2, Content::Sequences(p.tokens, p.seq_len));
         /// `[tokens, heads, d]` x, read
         operand d_o(Read => self.x, tokens * heads * d);

@@ -14,7 +14,7 @@ use crate::base::stop::end_at_signal;
 use crate::options::{FlagsAndFile, ModelOptions, Options, Purpose, RUN, is_of_teacher, missing};
 use crate::programs::distill::{self, Mode};
 use crate::programs::plan::{Detail, Limit, Report, Target};
-use crate::ranks::{self, Gpus, Ranks};
+use crate::ranks::{self, Gpus};
 use crate::run::failure::Failure;
 use crate::run::out::Start;
 
@@ -120,10 +120,8 @@ fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     let mode = Mode { start, config_file, placement, dry_run: arguments.dry_run, place };
     if arguments.dry_run {
         end_at_signal()?;
-        let config = options.resolve(Purpose::Run, Ranks::of(&mode.place).share(1), None)?;
         let target = Target::find(&config.target, arguments.arch, Limit::Device)?;
-        distill::check(&options, &mode, startup)?;
-        let report = Report::of(&config, &target)?;
+        let report = Report::of_read(&distill::check(&options, &mode, startup)?, &target)?;
         let detail = if arguments.verbose.verbose { Detail::Full } else { Detail::Brief };
         say!("{}", report.text(detail));
         return report.check();

@@ -82,7 +82,7 @@ impl Passes {
             let each = data.passes(steps as f64 * places_a_step as f64);
             let total = data.total();
             let each = each.map(|(portion, passes)| (portion.to_string(), passes)).collect();
-            Pass { places: total.places, rows: total.chunks, each, fill: total.fill().unwrap_or_default() }
+            Pass { places: total.places, rows: total.chunks, each, fill: data.fill() }
         };
         Self { steps, places_a_step, of_micro, of_data: data.map(pass) }
     }

@@ -78,9 +78,9 @@ pub fn rows(request: &RowsRequest, emit: &mut dyn FnMut(&Row)) -> Result<(), Fai
     let models = Models { student: &model, teacher: None };
     let reader = pair::reader(models, None, request.text.chat_date, files.has_chat())?;
     let prompts = PromptRule { of_stream: None, room: u32::MAX, completed: false };
-    let packing = if files.are_prompts(None)? { Chunking::Prompts(prompts) } else { Chunking::Stream };
+    let chunking = if files.are_prompts(None)? { Chunking::Prompts(prompts) } else { Chunking::Stream };
     let tokenizer = reader.tokenizer.clone();
-    let corpus = Corpus::new(files, request.seq_len, packing, reader)?;
+    let corpus = Corpus::new(files, request.seq_len, chunking, reader)?;
     corpus.notes().iter().for_each(note);
     let (mut all, mut refused) = (0, Vec::new());
     corpus.first_rows(request.rows as usize, &mut |row| {

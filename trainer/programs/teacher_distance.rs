@@ -19,7 +19,7 @@ use crate::device::session::{HiddenStates, read_columns};
 use crate::device::shapes::open_trusted;
 use crate::device::upload::Upload;
 use crate::inputs::checkpoint::Checkpoint;
-use crate::inputs::data::{Chunking, Corpus, Dataset, Files};
+use crate::inputs::data::{Chunking, Corpus, Dataset, Files, Packing, Places};
 use crate::inputs::pair;
 use crate::inputs::teacher_cache::{Made, TeacherCache};
 use crate::options::WeightFormat;
@@ -165,7 +165,8 @@ fn read(request: &Evaluation, models: Models<&Checkpoint>, seq_len: u32) -> Resu
     pair.iter().flat_map(|pair| &pair.notes).for_each(note);
     let files = Files::open(&request.data, request.text.data_field.as_deref())?;
     let reader = pair::reader(models, pair.as_ref(), request.text.chat_date, files.has_chat())?;
-    let dataset = Dataset::of(&Corpus::new(files, seq_len, Chunking::Stream, reader)?)?;
+    let places = Places::new(request.batch_size, seq_len, Packing::Rows);
+    let dataset = Dataset::of(&Corpus::new(files, seq_len, Chunking::Stream, reader)?.filling(places))?;
     dataset.notes.iter().for_each(note);
     Ok(dataset)
 }

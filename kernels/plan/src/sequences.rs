@@ -75,6 +75,11 @@ impl Sequences {
         (self.list.elems / 2) as u32
     }
 
+    /// Returns what is sent for full sequences.
+    pub fn full(&self) -> Vec<u32> {
+        self.words(&vec![self.seq_len; self.positions.elems as usize / self.seq_len as usize])
+    }
+
     /// Returns what is sent for sequences of these lengths, which take all places.
     ///
     /// # Panics

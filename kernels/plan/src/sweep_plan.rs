@@ -91,6 +91,35 @@ fn each(
     (all, (0..u64::from(count)).map(|index| all.slice(index * stride, elems)).collect())
 }
 
+/// Lowers the phases of both places of a layer: one for each matrix that arrives in blocks, and one for each place of
+/// streams.
+fn lower_layers(
+    ops: &mut Ops<'_>,
+    config: &ModelConfig,
+    (first, second): (&Resident, &Weights),
+    staged: &BTreeMap<(String, Block), Tensor>,
+    streams: &[Vec<Tensor>],
+) {
+    for (slot, weights) in [&first.weights, second].into_iter().enumerate() {
+        for ((name, block), w) in staged {
+            ops.phase(&dequant_phase(slot as u32, name, *block));
+            ops.scope("model");
+            let (_, dense) = weights.list().find(|(parameter, _)| parameter.name == *name).expect("its own");
+            ops.dequantize(&format!("{name}.dequant"), *w, dense.tensor);
+        }
+        let block =
+            TransformerBlock { weights: &weights.layers[0], heads: Heads::of(config), rope: first.rope, cache: None };
+        for (place, streams) in streams.iter().enumerate() {
+            ops.phase(&SweepPlan::layer_phase(slot as u32, place));
+            ops.beside();
+            for (index, stream) in streams.iter().enumerate() {
+                ops.scope(format!("model.layer.{index}"));
+                block.forward_to(ops, *stream, Some(*stream));
+            }
+        }
+    }
+}
+
 impl Lowered<SweepBuffers> {
     /// Name of the phase that gathers rows of the embedding table for all batches of a block.
     pub const EMBED: &str = "embed";
@@ -151,28 +180,7 @@ impl Lowered<SweepBuffers> {
         for (index, (ids, stream)) in ids.iter().zip(&streams[0]).enumerate() {
             ops.embed(&format!("{index}.embedding"), *ids, &table, *stream);
         }
-        for (slot, weights) in [&first.weights, &second].into_iter().enumerate() {
-            for ((name, block), w) in &staged {
-                ops.phase(&dequant_phase(slot as u32, name, *block));
-                ops.scope("model");
-                let (_, dense) = weights.list().find(|(parameter, _)| parameter.name == *name).expect("its own");
-                ops.dequantize(&format!("{name}.dequant"), *w, dense.tensor);
-            }
-            let block = TransformerBlock {
-                weights: &weights.layers[0],
-                heads: Heads::of(config),
-                rope: first.rope,
-                cache: None,
-            };
-            for (place, streams) in streams.iter().enumerate() {
-                ops.phase(&Self::layer_phase(slot as u32, place));
-                ops.beside();
-                for (index, stream) in streams.iter().enumerate() {
-                    ops.scope(format!("model.layer.{index}"));
-                    block.forward_to(ops, *stream, Some(*stream));
-                }
-            }
-        }
+        lower_layers(ops, config, (&first, &second), &staged, &streams);
         let normalize = |(index, stream): (usize, &Tensor)| {
             ops.phase(&Self::norm_phase(index));
             ops.scope("model");

@@ -5,10 +5,11 @@
 /// attention.fwd { d: u32, x: Dtype }: Attends, and keeps the log-sum-exp of the scores.
 /// flops: 4 * d * ((seq_len + 1) * tokens / 2) * heads
 ///
-/// Each token is one of a sequence, and sees no other. A launch of full sequences has so many operations; others have fewer.
+/// Each token is one of a sequence, and sees no other. A launch of full sequences has so many operations; others have
+/// fewer.
 typedef struct attention_fwd_params {
-    address qkv;       ///< [tokens, heads + 2 * kv_heads, d] x, read: in each row all query heads, then keys, then values
-    address sequences; ///< [count, 2] u32, read, sequences(tokens, seq_len): place of the first token, and tokens; longest first
+    address qkv;       ///< [tokens, heads + 2 * kv_heads, d] x, read: queries of a row, then keys, then values
+    address sequences; ///< [count, 2] u32, read, sequences(tokens, seq_len): first place and length, longest first
     address o;         ///< [tokens, heads, d] x, write
     address lse;       ///< [heads, tokens] f32, write: log-sum-exp of the scaled scores
     uint32_t tokens;
@@ -34,7 +35,7 @@ typedef struct attention_delta_params {
 /// Checks put `lse` above any score, so that probabilities stay below one as in a real backward pass.
 typedef struct attention_bwd_params {
     address qkv;       ///< [tokens, heads + 2 * kv_heads, d] x, read
-    address sequences; ///< [count, 2] u32, read, sequences(tokens, seq_len): place of the first token, and tokens; longest first
+    address sequences; ///< [count, 2] u32, read, sequences(tokens, seq_len): first place and length, longest first
     address d_o;       ///< [tokens, heads, d] x, read
     address lse;       ///< [heads, tokens] f32, read, uniform(4.0, 6.0)
     address delta;     ///< [heads, tokens] f32, read: row sums of `o * d_o`

@@ -187,18 +187,9 @@ mod tests {
         let cache = Arc::new(TeacherCache::open(dir.path()).unwrap());
         let mut states = HiddenStates::of(&cache);
         let mut read = |ids: [u32; 2]| {
-            let (sorted_ids, sorted_positions) = (Vec::new(), Vec::new());
-            let targets = vec![2, MASKED_TOKEN];
-            let batch = MicroBatch {
-                ids: ids.to_vec(),
-                targets,
-                sorted_ids,
-                sorted_positions,
-                lengths: vec![2],
-                ends: vec![0],
-                counted: 1,
-            };
-            states.of_batch(&batch).map(|parts| parts.concat())
+            states
+                .of_batch(&MicroBatch::of(&[Chunk { ids: ids.into(), labels: Some(vec![MASKED_TOKEN, 2]) }], (1, 2)))
+                .map(|parts| parts.concat())
         };
         assert_eq!(read([1, 2]).unwrap(), [7, 7, 0, 0]);
         let refused = read([3, 4]).unwrap_err();
@@ -220,19 +211,7 @@ mod tests {
         }
         filling.finish(Digest::of(b"head")).unwrap();
         let mut states = HiddenStates::of(&Arc::new(TeacherCache::open(dir.path()).unwrap()));
-        let mut read = |id| {
-            let (sorted_ids, sorted_positions, targets) = (Vec::new(), Vec::new(), vec![2, MASKED_TOKEN]);
-            let batch = MicroBatch {
-                ids: vec![id, 2],
-                targets,
-                sorted_ids,
-                sorted_positions,
-                lengths: vec![2],
-                ends: vec![0],
-                counted: 1,
-            };
-            states.of_batch(&batch).map(<[Vec<u8>]>::to_vec)
-        };
+        let mut read = |id| states.of_batch(&MicroBatch::of(&[Chunk::plain([id, 2])], (1, 2))).map(<[Vec<u8>]>::to_vec);
         let parts = read(1).unwrap();
         assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [16, 24]);
         assert_eq!(

@@ -22,7 +22,7 @@ pub struct TextOptions {
     pub chat_date: Option<NaiveDate>,
 }
 
-/// How rows of data become micro-batches.
+/// Packing of rows of data into micro-batches.
 #[derive(Args, Clone, Copy, Debug, Serialize)]
 #[command(next_help_heading = "Data")]
 pub struct PackingOptions {

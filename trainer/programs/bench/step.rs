@@ -94,8 +94,8 @@ fn measure(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result<R
     let Bench { mut session, mut steps, of_plan: groups } =
         Bench::open_on((config, data), &mut startup, reader, |plan| groups::add(plan, &groups::STEP))?;
     let seconds = steps.time(&mut session, config.steps())?;
-    // The first step was the one before those that are timed.
-    let timed = data.iter().cycle().skip(1).take(if data.is_empty() { 0 } else { seconds.len() });
+    // Two steps come before those that are timed: that of the start-up, and one that the first of them follows.
+    let timed = data.iter().cycle().skip(2).take(if data.is_empty() { 0 } else { seconds.len() });
     let (tokens, places) = timed.fold((0, 0), |sum, step| (sum.0 + step.predicting(), sum.1 + step.places()));
     let of_rows = (places > 0).then(|| (tokens as f64, tokens as f64 / places as f64, seconds.iter().sum::<f64>()));
     let step_s = median(seconds);
@@ -118,7 +118,7 @@ fn measure(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result<R
 }
 
 impl StepTimes {
-    /// Adds up a step's kernels. That there is a floor takes full rows: attention of others is less.
+    /// Adds up a step's kernels. A floor is known of full rows alone: attention of others is less.
     fn new(config: &RunConfig, session: &Session, step_s: f64, is_full: bool, kernels: &[KernelRecord]) -> Self {
         let (plan, accum) = (&session.plan.plan, u64::from(config.division.grad_accum));
         let kernels_ms: f64 = kernels.iter().map(|kernel| kernel.step_ms).sum();

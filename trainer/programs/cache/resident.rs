@@ -36,8 +36,7 @@ impl<'a> Resident<'a> {
             Ok(())
         };
         Upload::new(&mut sealed, teacher, progress).model(&plan.buffers.model, Staging::Quantize)?;
-        let full = plan.sequences.words(&vec![made.seq_len; request.shape.batch_size as usize]);
-        sealed.write(plan.sequences.all, bytemuck::cast_slice(&full))?;
+        sealed.write(plan.sequences.all, bytemuck::cast_slice(&plan.sequences.full()))?;
         if let Some(head) = &plan.head {
             Upload::new(&mut sealed, teacher, progress).parameters(&[(head.parameter.clone(), head.tensor())])?;
         }

@@ -161,9 +161,7 @@ impl<'a> Sweep<'a> {
             self.sealed.write(*ids, bytemuck::cast_slice(&laid_out(own, ids.elems)))?;
         }
         let sequences = self.plan.sequences;
-        let seq_len = self.plan.ids[0].elems as usize / self.batch;
-        let full = sequences.words(&vec![seq_len as u32; self.batch]);
-        self.sealed.write(sequences.all, bytemuck::cast_slice(&full))?;
+        self.sealed.write(sequences.all, bytemuck::cast_slice(&sequences.full()))?;
         Ok(self.sealed.run(SweepPlan::EMBED)?)
     }
 

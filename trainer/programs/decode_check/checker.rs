@@ -61,8 +61,7 @@ impl DecodeChecker {
         for counts in [counts.compared, counts.differing] {
             self.sealed.write(counts, bytemuck::cast_slice(&ids))?;
         }
-        let full = whole.words(&vec![slots.seq_len; slots.count as usize]);
-        self.sealed.write(whole.all, bytemuck::cast_slice(&full))?;
+        self.sealed.write(whole.all, bytemuck::cast_slice(&whole.full()))?;
         self.sealed.run(evaluation::SCORE)?;
         let row = self.sealed.read(expected.slice(0, expected.elems / tokens.elems))?;
         let is_finite = match expected.format == Dtype::F32 {

@@ -7,7 +7,7 @@ use super::running::Running;
 use crate::base::notes;
 use crate::base::startup_times::Startup;
 use crate::base::stop::Stop;
-use crate::options::Options;
+use crate::options::{Options, RunConfig};
 use crate::ranks::Ranks;
 use crate::run::failure::Failure;
 use crate::run::log;
@@ -41,11 +41,12 @@ fn run(asked: &Options, mode: &Mode, mut startup: Startup, stop: &Stop, ranks: &
 }
 
 /// Makes every check of a run that needs no device: of its output directory, its models, its data and, to resume, its
-/// checkpoint. Writes nothing.
+/// checkpoint. Writes nothing. Returns the configuration that the run would have.
 ///
 /// # Errors
 /// [`Failure`], as the run itself.
-pub fn check(asked: &Options, mode: &Mode, mut startup: Startup) -> Result<(), Failure> {
-    Checked::of(asked, mode, &mut startup, &Stop::default(), &Ranks::of(&mode.place))?.say();
-    Ok(())
+pub fn check(asked: &Options, mode: &Mode, mut startup: Startup) -> Result<RunConfig, Failure> {
+    let checked = Checked::of(asked, mode, &mut startup, &Stop::default(), &Ranks::of(&mode.place))?;
+    checked.say();
+    Ok(checked.config)
 }

@@ -42,7 +42,7 @@ const REPORT: Duration = Duration::from_secs(5);
 /// A run whose options, models, data and steps so far go together. An output directory that is there is locked, and one
 /// that is not is made, unless it is a dry run.
 pub(super) struct Checked {
-    config: RunConfig,
+    pub config: RunConfig,
     out: Option<Out>,
     resumed: Option<Resumed>,
     begin: Begin,

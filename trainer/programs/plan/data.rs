@@ -33,7 +33,9 @@ impl PlannedData {
     /// [`Failure`] of models or data that cannot be read.
     pub fn read(config: &RunConfig) -> Result<(RunConfig, Option<Self>), Failure> {
         let is_bare = |path: &Path| path.extension() == Some("json".as_ref());
-        if config.data.is_empty() || config.models().iter().any(|(_, path)| is_bare(path)) {
+        // What a student completes of its prompts is not known before.
+        let is_open = config.on_policy.is_some();
+        if config.data.is_empty() || is_open || config.models().iter().any(|(_, path)| is_bare(path)) {
             return Ok((config.clone(), None));
         }
         if let Some(absent) = config.data.iter().map(|named| path_of(named)).find(|path| !path.exists()) {
@@ -49,12 +51,12 @@ impl PlannedData {
         };
         let streams = read_data(config, &models)?.streams;
         let corpus = &streams.corpus;
-        let summary = streams.count()?.total();
+        let summaries = streams.count()?;
+        let (summary, fill) = (summaries.total(), summaries.fill());
         summary.note(corpus.chunk).iter().for_each(note);
         let config = config.clone().over(corpus.places.packing, summary.places)?;
         let epoch = RunConfig { length: Length::Epochs { epochs: 1.0 }, ..config.clone() };
         let epoch_steps = epoch.over(corpus.places.packing, summary.places)?.steps();
-        let fill = summary.fill().unwrap_or_default();
         Ok((config, Some(Self { what: corpus.what(), summary, fill, epoch_steps })))
     }
 }

@@ -158,14 +158,22 @@ impl Report {
     /// [`Failure`] where models and run do not go together. What does not fit is in the report: [`Self::check`] refuses
     /// it.
     pub fn of(config: &RunConfig, target: &Target) -> Result<Self, Failure> {
+        Shapes::read(config)?.check(config)?;
+        let (config, data) = PlannedData::read(config)?;
+        Ok(Self { data, ..Self::of_read(&config, target)? })
+    }
+
+    /// Like [`Self::of`], of a run whose data have been read.
+    ///
+    /// # Errors
+    /// Those of [`Self::of`].
+    pub fn of_read(config: &RunConfig, target: &Target) -> Result<Self, Failure> {
         let Rows { launches: arch, code } = target.rows;
         if config.arithmetic.gemm == Gemm::Cublas && arch == Arch::Sim {
             return Err(DriverError::NoCublas.into());
         }
         let shapes = &Shapes::read(config)?;
         shapes.check(config)?;
-        let (config, data) = PlannedData::read(config)?;
-        let config = &config;
         let run = Training { shapes, config, arch };
         let mut fit = fit(&run, target.memory.as_ref())?;
         let tuning = Tuning::read(&config.tuning)?;
@@ -204,7 +212,7 @@ impl Report {
             launches: groups::of(&plan.plan, &groups::STEP).iter().map(StepLaunches::of).collect(),
             cublas: Products::of(&plan.plan, by_bundle)?,
             step: Step::of(config, shapes.cache.as_ref(), &plan.plan, target.peak()),
-            data,
+            data: None,
         })
     }
 

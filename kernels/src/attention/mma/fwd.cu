@@ -28,7 +28,7 @@ KERNEL(attention_fwd_params) {
     const Head values = head_of(p.qkv, sequence, columns, p.heads + p.kv_heads + kv_head);
     const uint32_t q = shared_address(memory), stages = q + QUERIES * PITCH; // two stages of k and v
     const uint32_t own_q = q + warp * ROWS * PITCH;
-    const uint32_t end = first + QUERIES < sequence.length ? first + QUERIES : sequence.length; // end of the visible keys
+    const uint32_t end = first + QUERIES < sequence.length ? first + QUERIES : sequence.length; // of the visible keys
     const float scale_log2 = p.scale * LOG2_E;
 
     copy_rows<QUERIES>(q, head_of(p.qkv, sequence, columns, head), first, sequence.length);

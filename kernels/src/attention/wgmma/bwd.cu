@@ -51,7 +51,8 @@ template <bool own_keys>
 __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t shared, uint32_t kv_head,
                                          const SequenceTile& sequence) {
     const uint32_t lane = threadIdx.x % WARP, warpgroup = warpgroup_index();
-    const uint32_t group = p.heads / p.kv_heads, columns = p.heads + 2 * p.kv_heads, total_rows = sequence.length * group;
+    const uint32_t group = p.heads / p.kv_heads, columns = p.heads + 2 * p.kv_heads;
+    const uint32_t total_rows = sequence.length * group;
     const Rows<true> queries = rows_of<true>(p.qkv, sequence, columns, kv_head * group, group);
     const Rows<true> gradients = rows_of<true>(p.d_o, sequence, p.heads, kv_head * group, group);
     const Rows<false> keys = rows_of<false>(p.qkv, sequence, columns, p.heads + kv_head, 1);
@@ -70,7 +71,8 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
     const auto seen_by = [&](uint32_t end) { return queries.position((end < total_rows ? end : total_rows) - 1) + 1; };
     const uint32_t visible_end = own < total_rows ? seen_by(own + TILE) : 0; // end of the keys visible to own rows
     const uint32_t begin = own_keys ? own : 0, heads = own_keys ? group : 1;
-    const uint32_t end = own_keys ? (sequence.length + TILE - 1) / TILE * TILE : seen_by((tile + 1) * WARPGROUPS * TILE);
+    const uint32_t end =
+        own_keys ? (sequence.length + TILE - 1) / TILE * TILE : seen_by((tile + 1) * WARPGROUPS * TILE);
     uint32_t next = begin, next_head = 0;
     const auto advance = [&](uint32_t tiles) {
         next += tiles * TILE;
@@ -205,12 +207,14 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
         add_warpgroups(shared, acc_a, PAIR_BYTES);
         add_warpgroups(shared, acc_b, PAIR_BYTES + TILE * KEY_D * 4);
         if (warpgroup > 0) return;
-        store_rows(rows_of<false>(p.dqkv, sequence, columns, p.heads + kv_head, 1), own, own_end, own_a, acc_a, p.scale);
+        store_rows(rows_of<false>(p.dqkv, sequence, columns, p.heads + kv_head, 1), own, own_end, own_a, acc_a,
+                   p.scale);
         store_rows(rows_of<false>(p.dqkv, sequence, columns, p.heads + p.kv_heads + kv_head, 1), own, own_end, own_b,
                    acc_b, 1.0f);
     } else {
         sync_warpgroup(); // own rows have been read
-        store_rows(rows_of<true>(p.dqkv, sequence, columns, kv_head * group, group), own, own_end, own_a, acc_a, p.scale);
+        store_rows(rows_of<true>(p.dqkv, sequence, columns, kv_head * group, group), own, own_end, own_a, acc_a,
+                   p.scale);
     }
 }
 
@@ -218,7 +222,8 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
 KERNEL(attention_bwd_params) {
     DYNAMIC_SHARED(unsigned char, memory);
     const uint32_t shared = (shared_address(memory) + 1023) / 1024 * 1024;
-    const uint32_t kv_head = blockIdx.x % p.kv_heads, index = blockIdx.x / p.kv_heads, of_keys = p.tokens / TILE + p.count;
+    const uint32_t kv_head = blockIdx.x % p.kv_heads, index = blockIdx.x / p.kv_heads;
+    const uint32_t of_keys = p.tokens / TILE + p.count; // as variants.rs has it
     if (index < of_keys) {
         const SequenceTile sequence = sequence_tile<TILE>(p.sequences, p.count, 1, index);
         if (sequence.length > 0) mainloop<true>(p, shared, kv_head, sequence);

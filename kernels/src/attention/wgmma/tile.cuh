@@ -35,8 +35,8 @@ template <bool packed> struct Rows {
 
 // A head, or a group of heads, of a sequence from `column` on of a packed [tokens, columns * d] buffer.
 template <bool packed>
-__device__ __forceinline__ Rows<packed> rows_of(address data, const SequenceTile& own, uint32_t columns, uint32_t column,
-                                                uint32_t group) {
+__device__ __forceinline__ Rows<packed> rows_of(address data, const SequenceTile& own, uint32_t columns,
+                                                uint32_t column, uint32_t group) {
     unsigned char* start = (unsigned char*)data + (uint64_t(own.first) * columns + column) * (KEY_D * 2);
     return {start, group, 0x7fffffffu / group + 1, (columns - (packed ? group : 0)) * KEY_D * 2};
 }

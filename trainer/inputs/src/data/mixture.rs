@@ -69,9 +69,19 @@ impl Summaries {
     /// Returns the passes over each portion that so many places of micro-batches take: a portion's share is of tokens,
     /// and its rows fill places of their own.
     pub fn passes(&self, places: f64) -> impl Iterator<Item = (&Portion, f64)> {
-        let each = |(portion, summary): &(Portion, Summary)| portion.share / summary.tokens as f64;
-        let all: f64 = self.0.iter().map(|one| each(one) * one.1.places as f64).sum();
-        self.0.iter().map(move |one| (&one.0, places * each(one) / all))
+        let all: f64 = self.0.iter().map(|one| Self::weight(one) * one.1.places as f64).sum();
+        self.0.iter().map(move |one| (&one.0, places * Self::weight(one) / all))
+    }
+
+    /// Returns the share of the places of a run that hold a token which predicts.
+    pub fn fill(&self) -> f64 {
+        let sum = |of: fn(&Summary) -> f64| self.0.iter().map(|one| Self::weight(one) * of(&one.1)).sum::<f64>();
+        sum(Summary::predicting) / sum(|summary| summary.places as f64)
+    }
+
+    /// Passes over a portion for each token of the run.
+    fn weight((portion, summary): &(Portion, Summary)) -> f64 {
+        portion.share / summary.tokens as f64
     }
 }
 

@@ -11,14 +11,14 @@ use super::source::at_row;
 use super::{DataError, DataSource, Portion, csv, parquet};
 use crate::base::impostors::Disguise;
 
-/// How text and `.bin` files become chunks under [`Chunking::Stream`]: a run that was begun by another rule is another
-/// run.
+/// The rule by which text and `.bin` files become chunks under [`Chunking::Stream`]: a run that was begun by another rule
+/// is another run.
 pub(super) const STREAM_RULE: &str = "stream 1";
-/// The same of text under [`Chunking::PerDocument`].
+/// The rule of text under [`Chunking::PerDocument`].
 pub(super) const DOCUMENTS_RULE: &str = "documents 1";
-/// The same of rows of token ids.
+/// The rule of rows of token ids.
 const ROWS_RULE: &str = "rows 1";
-/// The same of messages, prompts and completions.
+/// The rule of messages, prompts and completions.
 pub(super) const CHAT_RULE: &str = "chat 1";
 
 /// Bytes of a file that say what it is instead.

@@ -1,4 +1,4 @@
-//! How rows become micro-batches.
+//! Packing of rows into micro-batches.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::opened::{Files, Holds, Opened};
 use super::rows::Kind;
 
-/// How rows become micro-batches.
+/// A way of packing rows into micro-batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Packing {

@@ -83,7 +83,7 @@ impl Corpus {
         Ok(ids)
     }
 
-    /// Reads a row as the packing has it.
+    /// Reads a row as the chunking has it.
     pub(super) fn row(&self, row: Row<'_>) -> Result<Tokens, DataError> {
         match self.chunking {
             Chunking::Prompts(rule) if row.place.columns.kind != Kind::Text => self.prompt_row(row, rule),

@@ -98,7 +98,12 @@ impl Summary {
 
     /// Share of the places that hold a token, which predicts the next; none where there are no places.
     pub fn fill(&self) -> Option<f64> {
-        (self.places > 0).then(|| self.tokens.saturating_sub(self.chunks) as f64 / self.places as f64)
+        (self.places > 0).then(|| self.predicting() / self.places as f64)
+    }
+
+    /// Tokens that predict the next.
+    pub(super) fn predicting(&self) -> f64 {
+        self.tokens.saturating_sub(self.chunks) as f64
     }
 
     /// True if there are rows and all of them are empty texts.

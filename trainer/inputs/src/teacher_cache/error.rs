@@ -102,7 +102,7 @@ pub enum CacheError {
     /// It lacks training data of a run.
     #[error(
         "{} lacks sequence {number} of the training data, counted from 1: they were made of other rows, or rows read \
-         otherwise (another --data-field, tokenizer or chat template). Make a cache of these: \
+         otherwise (another --data-field, tokenizer, chat template or --packing documents). Make a cache of these: \
          `precast cache --teacher TEACHER --data {} --out CACHE`",
         path.display(),
         data.join(" ")

@@ -48,3 +48,32 @@ impl fmt::Debug for Key {
         f.write_str(&Digest(self.0).short())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::data::MicroBatch;
+
+    proptest! {
+        /// A cache finds a row by the same key wherever it lies.
+        #[test]
+        fn a_packed_row_has_the_key_of_a_padded_one(
+            rows in prop::collection::vec(prop::collection::vec((1u32..50, any::<bool>()), 2..10), 1..5),
+        ) {
+            const SEQ_LEN: u32 = 8;
+            let chunk = |row: &Vec<(u32, bool)>| {
+                let (ids, labels) = row.iter().map(|(id, counts)| (*id, if *counts { *id } else { MASKED_TOKEN })).unzip();
+                Chunk { ids, labels: Some(labels) }
+            };
+            let chunks: Vec<Chunk> = rows.iter().map(chunk).collect();
+            let batch = MicroBatch::packed(&chunks, (5, SEQ_LEN as usize));
+            let [ids, targets] = [&batch.ids, &batch.targets].map(|tokens| batch.sequences(tokens));
+            for (index, chunk) in chunks.iter().enumerate() {
+                let found = Key::of_row(ids[index], targets[index], batch.ends[index], SEQ_LEN);
+                prop_assert_eq!(found, Key::of_chunk(chunk, SEQ_LEN).0);
+            }
+        }
+    }
+}
