@@ -164,8 +164,8 @@ fn a_sequence_has_the_bits_that_it_has_alone() {
     }
 }
 
-/// Each token is of one tile: two tiles that wrote it would race, and what none writes stays poison. Some lists have more
-/// sequences of several tiles than a warp has lanes.
+/// Each token is of one tile: two tiles that wrote it would race, and what none writes stays poison. Some lists have
+/// more sequences of several tiles than a warp has lanes.
 #[test]
 fn each_token_of_each_sequence_is_in_one_tile() {
     for op in ["attention.fwd", "attention.bwd"] {

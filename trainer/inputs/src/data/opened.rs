@@ -11,8 +11,8 @@ use super::source::at_row;
 use super::{DataError, DataSource, Portion, csv, parquet};
 use crate::base::impostors::Disguise;
 
-/// The rule by which text and `.bin` files become chunks under [`Chunking::Stream`]: a run that was begun by another rule
-/// is another run.
+/// The rule by which text and `.bin` files become chunks under [`Chunking::Stream`]: a run that was begun by another
+/// rule is another run.
 pub(super) const STREAM_RULE: &str = "stream 1";
 /// The rule of text under [`Chunking::PerDocument`].
 pub(super) const DOCUMENTS_RULE: &str = "documents 1";

@@ -64,7 +64,8 @@ mod tests {
         ) {
             const SEQ_LEN: u32 = 8;
             let chunk = |row: &Vec<(u32, bool)>| {
-                let (ids, labels) = row.iter().map(|(id, counts)| (*id, if *counts { *id } else { MASKED_TOKEN })).unzip();
+                let label = |(id, counts): &(u32, bool)| (*id, if *counts { *id } else { MASKED_TOKEN });
+                let (ids, labels) = row.iter().map(label).unzip();
                 Chunk { ids, labels: Some(labels) }
             };
             let chunks: Vec<Chunk> = rows.iter().map(chunk).collect();
