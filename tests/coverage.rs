@@ -96,7 +96,8 @@ fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -
     let mut sealed = loading.seal(&training.plan, Placement::Arena).unwrap();
     let sent = |model: &Resident| {
         let all = model.weights.all;
-        [all.trained().map_or(all.tensor, |trained| trained.master), model.rope.cos, model.rope.sin]
+        let weights = all.trained().map_or(all.tensor, |trained| trained.master);
+        model.ropes.iter().flat_map(|rope| [rope.cos, rope.sin]).chain([weights]).collect::<Vec<Tensor>>()
     };
     let zeros = |sealed: &mut Sealed, tensor: Tensor| {
         sealed.write(tensor, &vec![0; tensor.bytes() as usize]).unwrap();

@@ -86,7 +86,7 @@ pub fn write(dir: &Path, file: &str, config: &ModelConfig, formats: &Formats, se
     let mut metadata: Vec<Vec<u8>> =
         vec![[string("general.architecture"), 8u32.to_le_bytes().to_vec(), string(architecture)].concat()];
     let integers = [
-        ("block_count", config.layers),
+        ("block_count", config.depth()),
         ("context_length", config.max_positions),
         ("embedding_length", config.hidden),
         ("feed_forward_length", config.intermediate),
@@ -97,7 +97,7 @@ pub fn write(dir: &Path, file: &str, config: &ModelConfig, formats: &Formats, se
     ];
     let key = |rest: &str| string(&format!("{architecture}.{rest}"));
     metadata.extend(integers.map(|(rest, value)| [&key(rest)[..], &4u32.to_le_bytes(), &value.to_le_bytes()].concat()));
-    let floats = [("rope.freq_base", config.rope_theta), ("attention.layer_norm_rms_epsilon", config.rms_norm_eps)];
+    let floats = [("rope.freq_base", config.ropes[0].theta), ("attention.layer_norm_rms_epsilon", config.rms_norm_eps)];
     metadata.extend(floats.map(|(rest, value)| [&key(rest)[..], &6u32.to_le_bytes(), &value.to_le_bytes()].concat()));
 
     let mut random = Random(seed);

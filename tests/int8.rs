@@ -66,7 +66,7 @@ fn every_file_of_the_same_values_gives_the_same_bits() {
     let case = case();
     let config = shape(&model_config("blocks"));
     gguf::write(case.dir.path(), "model.gguf", &config, &Formats::uniform(&config, Block::Q4_K), 5);
-    let layers: Vec<String> = (0..config.layers).map(|layer| layer.to_string()).collect();
+    let layers: Vec<String> = (0..config.depth()).map(|layer| layer.to_string()).collect();
     let measured =
         |model: &str| certified(&case, &format!("--seq-len 32 --data data.bin --model {model}"))["measured"].clone();
     let stored = measured("model.gguf");

@@ -2,7 +2,7 @@
 //! read: the same bits.
 
 use precast_kernels::Block;
-use precast_plan::{Formats, ModelConfig, Parameters};
+use precast_plan::{Formats, LayerConfig, ModelConfig, Parameters};
 
 use crate::gguf;
 use crate::support::Texts;
@@ -223,7 +223,7 @@ fn init_writes_a_teacher_in_the_mix_of_q4_k_m() {
 #[test]
 fn a_sweep_of_blocks_gives_the_bytes_of_a_resident_teacher() {
     let case = Case::new(17 * 9);
-    let config = ModelConfig { layers: 6, ..model("llama", false) };
+    let config = ModelConfig { layers: vec![LayerConfig::FULL; 6], ..model("llama", false) };
     teacher(&case, "deep.gguf", &config, &mix(&config), 3);
     let cache = |out: &str, more: &str| {
         case.run(["cache --teacher deep.gguf --data data.bin --seq-len 16 --batch-size 2 --out", out, more])

@@ -88,10 +88,12 @@ pub fn logits_adapted(model: &Path, adapter: Option<&Path>, ids: &[u32]) -> Vec<
     let mut loading = Loading::new(driver);
     loading.load(&source.open().expect("a bundle"), &plan.plan).expect("kernels load");
     let mut sealed = loading.seal(&plan.plan, Placement::Arena).expect("memory");
-    let tables = rope::tables(&config.rope_frequencies(), seq_len);
     let mut write = |tensor, bytes: &[u8]| sealed.write(tensor, bytes).expect("a copy");
-    write(plan.model.rope.cos, bytemuck::cast_slice(&tables.cos));
-    write(plan.model.rope.sin, bytemuck::cast_slice(&tables.sin));
+    for (rope, frequencies) in plan.model.ropes.iter().zip(config.rope_frequencies()) {
+        let tables = rope::tables(&frequencies, seq_len);
+        write(rope.cos, bytemuck::cast_slice(&tables.cos));
+        write(rope.sin, bytemuck::cast_slice(&tables.sin));
+    }
     for (parameter, weight) in plan.model.weights.list() {
         let mut scratch = Scratch::default();
         let bytes = checkpoint.read(parameter, Dtype::F32.into(), &mut scratch).expect("weights");

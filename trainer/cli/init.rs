@@ -71,7 +71,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// the model whose tokenizer was copied.
 fn say_made(path: &Path, tokenizer_from: Option<&Path>) -> Result<(), Failure> {
     let made = Checkpoint::open(path)?;
-    let (parameters, layers) = (Parameters::new(made.config()).count(), count(made.config().layers as usize, "layer"));
+    let (parameters, layers) = (Parameters::new(made.config()).count(), count(made.config().layers.len(), "layer"));
     let tokenizer = match tokenizer_from.filter(|_| made.tokenizer_file().is_some()) {
         Some(from) => format!("the tokenizer of {}", from.display()),
         None => "no tokenizer".to_owned(),

@@ -66,13 +66,16 @@ impl<'a> Upload<'a> {
         Ok(())
     }
 
-    /// Sends the tables of a model's rotary embedding.
+    /// Sends the tables of a model's rotary embeddings.
     pub fn tables(&mut self, model: &Resident) -> Result<(), DriverError> {
         let config = self.weights.config();
-        let seq_len = (model.rope.cos.elems / u64::from(config.head_dim / 2)) as u32;
-        let tables = rope::tables(&config.rope_frequencies(), seq_len);
-        self.sealed.write(model.rope.cos, bytemuck::cast_slice(&tables.cos))?;
-        self.sealed.write(model.rope.sin, bytemuck::cast_slice(&tables.sin))
+        for (rope, frequencies) in model.ropes.iter().zip(config.rope_frequencies()) {
+            let seq_len = (rope.cos.elems / frequencies.len() as u64) as u32;
+            let tables = rope::tables(&frequencies, seq_len);
+            self.sealed.write(rope.cos, bytemuck::cast_slice(&tables.cos))?;
+            self.sealed.write(rope.sin, bytemuck::cast_slice(&tables.sin))?;
+        }
+        Ok(())
     }
 
     /// Sends the master weights that this rank keeps: of each parameter what of it lies in its pieces.

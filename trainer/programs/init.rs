@@ -51,7 +51,7 @@ pub fn random_gguf(config: &Path, seed: u64, out: &Path, existing: Existing) -> 
     let out = check_directory(out, existing, &[config])?;
     let unfit = |error| CheckpointError::of(config, error);
     let (weights, json) = Random::new(&config_json(config)?, seed).map_err(unfit)?;
-    if weights.config.rope_scaling.is_some() {
+    if weights.config.ropes.iter().any(|rope| rope.scaling.is_some()) {
         let message =
             format!("--format: {} scales its rotary embedding, which init does not write as GGUF", config.display());
         return Err(Failure::usage(message));
@@ -77,7 +77,7 @@ pub fn from_layers(
 ) -> Result<(), Failure> {
     let out = check_directory(out, existing, &[teacher])?;
     let teacher = Checkpoint::open(teacher)?;
-    let depth = teacher.config().layers;
+    let depth = teacher.config().depth();
     if layers.is_empty() {
         return Err(Failure::usage("--layers is empty: name at least one, as in --layers 0,3,6"));
     }
@@ -91,7 +91,8 @@ pub fn from_layers(
     if json.get("layer_types").is_some() {
         json["layer_types"] = vec!["full_attention"; layers.len()].into();
     }
-    let config = ModelConfig { layers: layers.len() as u32, ..teacher.config().clone() };
+    let picked = layers.iter().map(|layer| teacher.config().layers[*layer as usize]).collect();
+    let config = ModelConfig { layers: picked, ..teacher.config().clone() };
     let parameters = Parameters::new(&config).list;
     let dtype = precision.dtype();
     let student =

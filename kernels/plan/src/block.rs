@@ -13,7 +13,8 @@ use precast_core::plan::Tensor;
 pub(crate) struct TransformerBlock<'a> {
     pub weights: &'a Layer,
     pub heads: Heads,
-    pub rope: Rope,
+    /// Tables that rotate its heads, if anything does.
+    pub rope: Option<Rope>,
     /// Keys and values of the block's sequences, where it decodes.
     pub cache: Option<LayerCache>,
 }
@@ -140,10 +141,11 @@ impl TransformerBlock<'_> {
     /// Rotates the queries and keys of packed q, k and v. If the family normalizes them before and a backward pass
     /// follows, returns them unmodified.
     fn turn(&self, ops: &mut Ops<'_>, qkv: Tensor, pass: ForwardPass) -> Option<Tensor> {
+        let rope = self.rope?;
         match &self.weights.qk_norm {
-            Some(norm) => ops.qk_norm_rope("qk_norm", qkv, self.heads, self.rope, norm, pass),
+            Some(norm) => ops.qk_norm_rope("qk_norm", qkv, self.heads, rope, norm, pass),
             None => {
-                ops.rope("rope", qkv, self.heads, self.rope);
+                ops.rope("rope", qkv, self.heads, rope);
                 None
             }
         }
@@ -187,9 +189,12 @@ impl TransformerBlock<'_> {
         let given = Given { x: Some(attended.o), ranks: o_ranks };
         let d_o = linear_backward(ops, "o", dmiddle, given, &w.o, below_o)?;
         let dqkv = ops.attention_backward("attention", d_o, qkv.y, attended, self.heads);
-        match w.qk_norm.as_ref().zip(raw) {
-            Some((norm, raw)) => ops.qk_norm_rope_backward("qk_norm", dqkv, raw, self.heads, self.rope, norm),
-            None => ops.rope_backward("attention.rope", dqkv, self.heads, self.rope),
+        match (self.rope, w.qk_norm.as_ref().zip(raw)) {
+            (Some(rope), Some((norm, raw))) => {
+                ops.qk_norm_rope_backward("qk_norm", dqkv, raw, self.heads, rope, norm);
+            }
+            (Some(rope), None) => ops.rope_backward("attention.rope", dqkv, self.heads, rope),
+            (None, _) => {}
         }
         let input_norm = norms.map(|norms| norms.input);
         let input_norm =

@@ -43,5 +43,5 @@ fn parameters(c: &ModelConfig) -> u128 {
     let [hidden, intermediate, vocab] = [c.hidden, c.intermediate, c.vocab].map(u128::from);
     let attention = u128::from(c.qkv_width()) + u128::from(c.attention_width());
     let block = hidden * (attention + 3 * intermediate);
-    u128::from(c.layers) * block + vocab * hidden * if c.tied { 1 } else { 2 }
+    u128::from(c.depth()) * block + vocab * hidden * if c.tied { 1 } else { 2 }
 }

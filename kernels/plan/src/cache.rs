@@ -75,7 +75,7 @@ pub(crate) fn pool(
     (x, lifetime): (Dtype, Lifetime),
 ) -> Vec<LayerCache> {
     let elems = u64::from(slots) * u64::from(config.kv_heads) * u64::from(seq_len) * u64::from(config.head_dim);
-    let caches = (0..config.layers).map(|layer| {
+    let caches = (0..config.depth()).map(|layer| {
         let mut part =
             |name| b.lasting(format!("cache.layers.{layer}.{name}"), category::KEYS_AND_VALUES, x, elems, lifetime);
         LayerCache { keys: part("keys"), values: part("values"), slots, seq_len }

@@ -53,12 +53,9 @@ pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
 /// A step launches the kernels of its student and of its teacher's forward pass, so models are lowered as students, as
 /// teachers and alone, not in pairs: linear in models.
 ///
-/// Two blocks represent all of a model's: blocks are alike, so more add launches but no keys.
+/// Two blocks of each kind represent all of a model's: more add launches but no keys.
 fn lower(models: &[ModelConfig], arch: Arch, mut visit: impl FnMut(&Plan)) {
-    let models: Vec<ModelConfig> = models
-        .iter()
-        .map(|config| ModelConfig { layers: config.layers.min(2), max_positions: u32::MAX, ..config.clone() })
-        .collect();
+    let models: Vec<ModelConfig> = models.iter().map(ModelConfig::representative).collect();
     for model in &models {
         students(model, arch, &mut visit);
         evaluations(model, arch, &mut visit);

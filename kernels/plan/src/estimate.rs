@@ -85,7 +85,7 @@ mod tests {
         };
         let (config, plan) = of(true);
         let weights: u64 = plan.model.weights.list().map(|(_, weight)| weight.tensor.bytes()).sum();
-        let token = u64::from(2 * config.layers * config.kv_heads * config.head_dim) * 2;
+        let token = u64::from(2 * config.depth() * config.kv_heads * config.head_dim) * 2;
         assert_eq!(decode_bytes(&plan, 8, 0), weights);
         assert_eq!(decode_bytes(&plan, 100, 7), weights + 700 * token);
         // Of a table that is no head's, the rows that are looked up.

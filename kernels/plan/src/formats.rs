@@ -86,8 +86,8 @@ impl Formats {
     pub fn q4_k_m(config: &ModelConfig) -> Self {
         let modules = config.family.modules;
         let more = |layer: u32| {
-            let eighth = config.layers / 8;
-            layer < eighth || layer >= 7 * config.layers / 8 || (layer - eighth) % 3 == 2
+            let eighth = config.depth() / 8;
+            layer < eighth || layer >= 7 * config.depth() / 8 || (layer - eighth) % 3 == 2
         };
         let fitting = |block: Block, columns: u32| {
             let fallback = if block == Block::Q6_K { Block::Q8_0 } else { Block::Q5_0 };
@@ -100,7 +100,7 @@ impl Formats {
         };
         let ends = ends.into_iter().map(|(name, block)| (name, block, config.hidden));
         let stacks = stacks(config);
-        let layers = (0..config.layers).flat_map(|layer| {
+        let layers = (0..config.depth()).flat_map(|layer| {
             let parts = stacks.iter().flat_map(|stack| stack.parts.iter().map(|part| (part.module, stack.columns)));
             parts.map(move |(module, columns)| {
                 let larger = (module == &modules.v || module == &modules.down) && more(layer);
@@ -121,7 +121,7 @@ impl Formats {
         }
         let modules = config.family.modules;
         let stacks = stacks(config);
-        let layers = (0..config.layers).flat_map(|layer| {
+        let layers = (0..config.depth()).flat_map(|layer| {
             let names = |stack: &Stack| -> Vec<String> {
                 stack.parts.iter().map(|part| part.module.layer_parameter(layer, "weight")).collect()
             };

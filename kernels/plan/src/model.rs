@@ -18,7 +18,8 @@ use precast_core::plan::{Builder, Tensor};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resident {
     pub weights: Weights,
-    pub rope: Rope,
+    /// Tables of its rotary embeddings.
+    pub ropes: Vec<Rope>,
     /// Its matrices quantized at load.
     pub staged: Vec<Staged>,
     /// Keys and values by layer, of a model that decodes.
@@ -28,9 +29,13 @@ pub struct Resident {
 impl Resident {
     pub(crate) fn new(b: &mut Builder, name: &str, config: &ModelConfig, weights: Weights, seq_len: u32) -> Self {
         let elems = u64::from(seq_len) * u64::from(config.head_dim / 2);
-        let mut table = |part| b.persistent(format!("{name}.rope.{part}"), category::INPUTS, Dtype::F32, elems);
-        let rope = Rope { cos: table("cos"), sin: table("sin") };
-        Self { weights, rope, staged: Vec::new(), caches: Vec::new() }
+        let mut table = |name: String| b.persistent(name, category::INPUTS, Dtype::F32, elems);
+        let mut tables = |index: usize| {
+            let name = if index == 0 { format!("{name}.rope") } else { format!("{name}.rope.{index}") };
+            Rope { cos: table(format!("{name}.cos")), sin: table(format!("{name}.sin")) }
+        };
+        let ropes = (0..config.ropes.len()).map(&mut tables).collect();
+        Self { weights, ropes, staged: Vec::new(), caches: Vec::new() }
     }
 }
 
@@ -53,10 +58,15 @@ pub(crate) struct Activations {
 
 impl<'a> Model<'a> {
     pub fn blocks(&self) -> impl DoubleEndedIterator<Item = (String, TransformerBlock<'a>)> + ExactSizeIterator {
-        let (name, heads, resident) = (self.name, Heads::of(self.config), self.resident);
-        resident.weights.layers.iter().enumerate().map(move |(layer, weights)| {
-            let cache = resident.caches.get(layer).copied();
-            (format!("{name}.layers.{layer}"), TransformerBlock { weights, heads, rope: resident.rope, cache })
+        let Self { name, config, resident } = *self;
+        resident.weights.layers.iter().zip(&config.layers).enumerate().map(move |(layer, (weights, of_layer))| {
+            let block = TransformerBlock {
+                weights,
+                heads: Heads::of(config, of_layer),
+                rope: of_layer.rope.map(|index| resident.ropes[index]),
+                cache: resident.caches.get(layer).copied(),
+            };
+            (format!("{name}.layers.{layer}"), block)
         })
     }
 
@@ -74,7 +84,7 @@ impl<'a> Model<'a> {
     /// Lowers what keys and values of all layers follow from: the forward pass up to the last layer's.
     pub fn fill_cache(&self, ops: &mut Ops<'_>, ids: Tensor) {
         let mut stream = self.embedding(ops, ids);
-        let last = self.config.layers as usize - 1;
+        let last = self.config.depth() as usize - 1;
         for (layer, (scope, block)) in self.blocks().enumerate() {
             ops.scope(scope);
             if layer == last {

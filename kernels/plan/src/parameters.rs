@@ -112,7 +112,7 @@ impl Parameters {
         all.add(modules.embedding.parameter("weight"), &[vocab, hidden]);
         all.ends.push(vec![all.elems]);
         let layers =
-            (0..config.layers).map(|layer| [qkv, o, gate_up, down].map(|stack| all.add_matrices(layer, stack)));
+            (0..config.depth()).map(|layer| [qkv, o, gate_up, down].map(|stack| all.add_matrices(layer, stack)));
         all.layers = layers.collect();
         all.ends.push(all.layers.iter().map(|[.., down]| down.end).collect());
         if !config.tied {
@@ -120,7 +120,7 @@ impl Parameters {
             all.ends.push(vec![all.elems]);
         }
         all.decayed = all.elems;
-        for layer in 0..config.layers {
+        for layer in 0..config.depth() {
             all.add(modules.input_norm.layer_parameter(layer, "weight"), &[hidden]);
             all.add_biases(layer, qkv);
             if config.family.qk_norm {

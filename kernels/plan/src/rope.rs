@@ -32,6 +32,21 @@ pub struct Llama3 {
     pub original_max_position_embeddings: u32,
 }
 
+/// Scaling of frequencies, as `rope_type` of config.json names it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scaling {
+    Llama3(Llama3),
+}
+
+impl Scaling {
+    /// Scales a frequency, radians per position.
+    fn scale(self, frequency: f32) -> f32 {
+        match self {
+            Self::Llama3(llama3) => llama3.scale(frequency),
+        }
+    }
+}
+
 impl Llama3 {
     /// Scales a frequency, radians per position. Each operation is rounded to f32 in the order of transformers'
     /// `_compute_llama3_parameters`: PyTorch divides a number by a tensor as a multiplication by the reciprocal.
@@ -52,7 +67,7 @@ impl Llama3 {
 
 /// Returns the frequency of each pair of elements of a head, radians per position: `theta^(-2i/d)`, scaled if `scaling`
 /// is given, in f32 as Hugging Face computes them.
-pub fn frequencies(theta: f32, scaling: Option<Llama3>, head_dim: u32) -> Vec<f32> {
+pub fn frequencies(theta: f32, scaling: Option<Scaling>, head_dim: u32) -> Vec<f32> {
     let plain = (0..head_dim / 2).map(|i| 1.0 / theta.powf((2 * i) as f32 / head_dim as f32));
     plain.map(|frequency| scaling.map_or(frequency, |scaling| scaling.scale(frequency))).collect()
 }
@@ -86,7 +101,7 @@ mod tests {
     #[test]
     fn llama3_divides_low_frequencies_and_blends_into_high_ones() {
         let plain = frequencies(5e5, None, 64);
-        let scaled = frequencies(5e5, Some(LLAMA_3_2), 64);
+        let scaled = frequencies(5e5, Some(Scaling::Llama3(LLAMA_3_2)), 64);
         let mut blended = 0;
         for (i, (plain, scaled)) in plain.iter().zip(&scaled).enumerate() {
             let frequency = 5e5f64.powf(-2.0 * i as f64 / 64.0);

@@ -53,6 +53,8 @@ pub struct SweepBuffers {
     formats: Formats,
     /// Place in which a matrix in blocks arrives, by its name in the first layer and its format.
     staged: BTreeMap<(String, Block), Tensor>,
+    /// Kind of each layer, a number.
+    kinds: Vec<usize>,
     /// The head, if most likely tokens are asked for, sent before the first [`SweepPlan::norm_phase`].
     pub head: Option<HeadWeights>,
     /// Results of each batch of a block after its [`SweepPlan::norm_phase`], as of [`HiddenPlan`](crate::HiddenPlan).
@@ -91,8 +93,13 @@ fn each(
     (all, (0..u64::from(count)).map(|index| all.slice(index * stride, elems)).collect())
 }
 
-/// Lowers the phases of both places of a layer: one for each matrix that arrives in blocks, and one for each place of
-/// streams.
+/// Returns the phase that takes the block in a place through a layer of a kind.
+fn layer_phase(slot: u32, kind: usize, place: usize) -> String {
+    format!("layer.{slot}.{kind}.{place}")
+}
+
+/// Lowers the phases of both places of a layer: one for each matrix that arrives in blocks, and one for each kind of
+/// layer and place of streams.
 fn lower_layers(
     ops: &mut Ops<'_>,
     config: &ModelConfig,
@@ -107,14 +114,16 @@ fn lower_layers(
             let (_, dense) = weights.list().find(|(parameter, _)| parameter.name == *name).expect("its own");
             ops.dequantize(&format!("{name}.dequant"), *w, dense.tensor);
         }
-        let block =
-            TransformerBlock { weights: &weights.layers[0], heads: Heads::of(config), rope: first.rope, cache: None };
-        for (place, streams) in streams.iter().enumerate() {
-            ops.phase(&SweepPlan::layer_phase(slot as u32, place));
-            ops.beside();
-            for (index, stream) in streams.iter().enumerate() {
-                ops.scope(format!("model.layer.{index}"));
-                block.forward_to(ops, *stream, Some(*stream));
+        for (kind, layer) in config.kinds().iter().enumerate() {
+            let (heads, rope) = (Heads::of(config, layer), layer.rope.map(|index| first.ropes[index]));
+            let block = TransformerBlock { weights: &weights.layers[0], heads, rope, cache: None };
+            for (place, streams) in streams.iter().enumerate() {
+                ops.phase(&layer_phase(slot as u32, kind, place));
+                ops.beside();
+                for (index, stream) in streams.iter().enumerate() {
+                    ops.scope(format!("model.layer.{index}"));
+                    block.forward_to(ops, *stream, Some(*stream));
+                }
             }
         }
     }
@@ -126,8 +135,8 @@ impl Lowered<SweepBuffers> {
 
     /// Returns the phase that takes the block in a place through a layer. It runs on the side stream, beside copies of
     /// the next layer and of the other place.
-    pub fn layer_phase(layer: u32, place: usize) -> String {
-        format!("layer.{}.{place}", layer % 2)
+    pub fn layer_phase(&self, layer: u32, place: usize) -> String {
+        layer_phase(layer % 2, self.kinds[layer as usize], place)
     }
 
     /// Returns the phase that normalizes what a batch of the block in the first place has come to, and finds its most
@@ -151,8 +160,8 @@ impl Lowered<SweepBuffers> {
         top.map_or(Ok(()), |top| top.check(config))?;
         let dense = Formats::dense();
         // As many parameters as are on the device at a time.
-        let one = ModelConfig { layers: 1, vocab: 1, ..without_head(config) };
-        check((&ModelConfig { layers: 2, ..without_head(config) }, formats), (batch, seq_len), precision)?;
+        let one = ModelConfig { vocab: 1, ..without_head(config).cut(1) };
+        check((&without_head(config).cut(2), formats), (batch, seq_len), precision)?;
         let (dtype, hidden) = (precision.dtype(), u64::from(config.hidden));
         let tokens = u64::from(batch * seq_len);
         let mut b = Builder::new(&KERNELS, arch);
@@ -168,7 +177,7 @@ impl Lowered<SweepBuffers> {
             ["streams", "streams.second"][..places].iter().map(&mut place).unzip();
         let first = Resident::new(&mut b, "model", &one, first, seq_len);
         let head = top.map(|_| HeadWeights::declare(&mut b, "head", config, dtype));
-        let staged = staged(&mut b, &first.weights, (config.layers, formats));
+        let staged = staged(&mut b, &first.weights, (config.depth(), formats));
         let ops = &mut Ops::new(&mut b, batch * seq_len, dtype, None).of(sequences);
 
         ops.phase(Self::EMBED);
@@ -187,6 +196,9 @@ impl Lowered<SweepBuffers> {
             let hidden = ops.norm("norm", *stream, &first.weights.norm, Out::Dense).rows.dense();
             results(ops, hidden, head.as_ref().zip(top))
         };
+        let kinds = config.kinds();
+        let kind_of = |layer| kinds.iter().position(|kind| kind == layer).expect("its own kind");
+        let kinds = config.layers.iter().map(kind_of).collect();
         let results = streams[0].iter().enumerate().map(normalize).collect();
         let formats = formats.clone();
         Self::finish(
@@ -200,6 +212,7 @@ impl Lowered<SweepBuffers> {
                 second,
                 formats,
                 staged,
+                kinds,
                 head,
                 results,
             },

@@ -71,7 +71,7 @@ fn a_sweep_launches_of_each_batch_what_a_step_does() {
         // Two layers, and the norm before the head.
         let layers = &all[1..all.len() - 1];
         for (layer, place) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-            let layer = of(&SweepPlan::layer_phase(layer, place));
+            let layer = of(&sweep.layer_phase(layer, place));
             assert!(layer == vec![layers[..layers.len() / 2].to_vec(); 3].concat(), "{recipe:?}");
         }
         for batch in 0..3 {
@@ -89,7 +89,7 @@ fn a_sweep_has_a_place_for_every_parameter() {
             SweepPlan::new((&config, &Formats::dense()), ((1, 64), (2, 1)), (Precision::Bf16, None), Arch::Sm89)
                 .unwrap();
         let of_layer = |layer| sweep.layer(layer).map(|(parameter, tensor, _)| (parameter, tensor));
-        let layers = (0..config.layers).flat_map(|layer| of_layer(layer).collect::<Vec<_>>());
+        let layers = (0..config.depth()).flat_map(|layer| of_layer(layer).collect::<Vec<_>>());
         let placed: Vec<(Parameter, Tensor)> = layers.chain([sweep.embedding.clone(), sweep.norm()]).collect();
         let names: BTreeSet<&str> = placed.iter().map(|(parameter, _)| &*parameter.name).collect();
         let expected = Parameters::new(&ModelConfig { tied: true, ..config.clone() }).list;
@@ -130,7 +130,7 @@ fn a_sweep_of_blocks_dequantizes_each_matrix_once_a_layer() {
     let config = config("qwen2.5-1.5b");
     let formats = Formats::q4_k_m(&config);
     let sweep = SweepPlan::new((&config, &formats), ((1, 64), (2, 1)), (Precision::Bf16, None), Arch::Sm89).unwrap();
-    for layer in 0..config.layers {
+    for layer in 0..config.depth() {
         let mut matrices = 0;
         for (parameter, tensor, phase) in sweep.layer(layer) {
             let block = formats.of(&parameter.name);

@@ -12,7 +12,7 @@ fn models() -> Vec<ModelConfig> {
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let files = files.filter(|path| path.extension().is_some_and(|end| end == "json"));
     let texts = files.map(|path| std::fs::read_to_string(path).unwrap());
-    texts.map(|json| ModelConfig { layers: 2, ..ModelConfig::from_json(&json).unwrap() }).collect()
+    texts.map(|json| ModelConfig::from_json(&json).unwrap().cut(2)).collect()
 }
 
 /// Formats a build: `128x256x32s4/96`, the stages or the CTAs of a cluster after the tile, then the CTAs of the grid.

@@ -25,7 +25,7 @@ prop_compose! {
             family: &FAMILIES[family],
             hidden: hidden * 8,
             intermediate,
-            layers,
+            layers: vec![LayerConfig::FULL; layers as usize],
             heads: kv_heads * group,
             kv_heads,
             head_dim: head_dim * 16,
@@ -33,8 +33,7 @@ prop_compose! {
             padding: None,
             max_positions: 4096,
             rms_norm_eps: 1e-6,
-            rope_theta: 1e4,
-            rope_scaling: None,
+            ropes: vec![RopeConfig { theta: 1e4, scaling: None }],
             tied,
             qkv_bias: has(FAMILIES[family].qkv_bias, bias),
             o_bias: has(FAMILIES[family].o_bias, bias),
@@ -83,7 +82,7 @@ fn mix(config: &ModelConfig, seed: u64) -> Formats {
 /// Draws adapters of any ranks on any projections of any layers, from a seed; at least one.
 fn adapters(config: &ModelConfig, seed: u64) -> Adapters {
     let mut draw = draws(seed);
-    let all = (0..config.layers).flat_map(|layer| Target::ALL.map(|target| target.parameter(config.family, layer)));
+    let all = (0..config.depth()).flat_map(|layer| Target::ALL.map(|target| target.parameter(config.family, layer)));
     let all: Vec<String> = all.collect();
     let always = draw(all.len());
     let drawn = all.into_iter().enumerate().filter_map(|(index, name)| {
@@ -324,14 +323,14 @@ fn queries_and_keys_that_are_normalized_are_not_rotated_again() {
         let recipe = Recipe { recompute, ..recipe(8, 1024, Precision::Bf16) };
         taught(&teacher, &student, &recipe, Arch::Sm90a).plan
     });
-    for (plan, again) in plans.iter().zip([0, 0, student.layers]) {
+    for (plan, again) in plans.iter().zip([0, 0, student.depth()]) {
         let launches = || plan.phases.iter().filter(|phase| phase.name != TEACHER).flat_map(Phase::launches);
         let count = |op: &str| launches().filter(|launch| launch.key.text().starts_with(op)).count() as u32;
         assert_eq!(keys(plan), keys(&plans[0]));
         assert_eq!(count("rope."), 0);
-        assert_eq!(count("qk_norm.fwd{d=128,keep=false,"), teacher.layers, "the teacher keeps nothing");
-        assert_eq!(count("qk_norm.fwd{d=128,keep=true,"), student.layers + again);
-        assert_eq!(count("qk_norm.bwd{"), student.layers);
+        assert_eq!(count("qk_norm.fwd{d=128,keep=false,"), teacher.depth(), "the teacher keeps nothing");
+        assert_eq!(count("qk_norm.fwd{d=128,keep=true,"), student.depth() + again);
+        assert_eq!(count("qk_norm.bwd{"), student.depth());
     }
     assert!(plans[2].arena_bytes < plans[1].arena_bytes && plans[1].arena_bytes < plans[0].arena_bytes);
 }

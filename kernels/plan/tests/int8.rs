@@ -39,7 +39,7 @@ fn weights_are_a_byte_an_element_and_a_scale_a_row() {
             _ => heads + hidden + 2 * intermediate + hidden,
         }
     };
-    let layers = u64::from(model.layers);
+    let layers = u64::from(model.depth());
     let of = |plan: &EvaluationPlan| row(&plan.plan, category::STUDENT_WEIGHTS).unwrap();
     let saved = of(&dense) - of(&int8);
     let expected = layers * (of_layer(0) - 4 * of_layer(1));
@@ -51,7 +51,7 @@ fn weights_are_a_byte_an_element_and_a_scale_a_row() {
 fn the_gemms_of_the_teacher_are_of_8_bits() {
     let (teacher, student) = (config("qwen2.5-1.5b"), config("qwen2.5-0.5b"));
     let plan = lower(&teacher, &student, &recipe(1, 128, Recompute::None), Arch::Sm90a);
-    let of_layer = |key| count(&plan.plan, MICRO, "teacher.", key) / teacher.layers;
+    let of_layer = |key| count(&plan.plan, MICRO, "teacher.", key) / teacher.depth();
     assert_eq!(["gemm.", "gemm.swiglu", "w=i8,x=i8"].map(of_layer), [4, 1, 4]);
     // Norms quantize their own outputs; attention's and SwiGLU's take a pass of their own.
     assert_eq!(["rmsnorm.fwd{h=1536,out=i8", "int8.quantize"].map(of_layer), [2, 2]);
@@ -65,7 +65,7 @@ fn each_layer_is_sent_and_quantized_by_itself() {
     let (teacher, student) = (config("qwen3-1.7b"), config("qwen3-0.6b"));
     let plan = lower(&teacher, &student, &recipe(1, 128, Recompute::None), Arch::Sm90a);
     let resident = plan.teacher.as_ref().unwrap();
-    assert_eq!(resident.staged.len() as u32, teacher.layers);
+    assert_eq!(resident.staged.len() as u32, teacher.depth());
     let sent = resident.staged.iter().flat_map(|staged| &staged.parts).map(|(parameter, _)| parameter);
     let resting = resident.weights.list().map(|(parameter, _)| parameter);
     let mut all: Vec<_> = sent.chain(resting).map(|one| one.name.clone()).collect();
@@ -96,8 +96,7 @@ fn each_layer_is_sent_and_quantized_by_itself() {
 #[test]
 fn a_plan_does_not_grow_to_be_certified() {
     let large = config("qwen2.5-1.5b");
-    let tiny =
-        ModelConfig { hidden: 64, intermediate: 64, heads: 1, kv_heads: 1, head_dim: 16, layers: 1, ..large.clone() };
+    let tiny = ModelConfig { hidden: 64, intermediate: 64, heads: 1, kv_heads: 1, head_dim: 16, ..large.cut(1) };
     let tiny = ModelConfig { vocab: 128, ..tiny };
     let large = ModelConfig { vocab: 128, ..large };
     let recipe = recipe(1, 16, Recompute::None);

@@ -97,7 +97,7 @@ fn gradients_leave_complete_and_are_read_after_they_arrive() {
 
 #[test]
 fn earlier_layers_compute_while_gradients_of_later_ones_move() {
-    let config = ModelConfig { layers: 4, ..model() };
+    let config = first_layers(4, "smollm2-135m");
     let recipe = distillation();
     for training in plans(&config, &recipe, &Adapters::none(), (2, 2)) {
         let nodes = &training.plan.phase(LAST).nodes;
@@ -115,7 +115,7 @@ fn earlier_layers_compute_while_gradients_of_later_ones_move() {
 /// exchange, and then only theirs remain to be sent.
 #[test]
 fn the_lowest_layer_hides_the_exchange_of_the_embedding() {
-    let config = ModelConfig { layers: 4, ..model() };
+    let config = first_layers(4, "smollm2-135m");
     for training in plans(&config, &distillation(), &Adapters::none(), (2, 2)) {
         let nodes = &training.plan.phase(LAST).nodes;
         let waited = waited_for(nodes);

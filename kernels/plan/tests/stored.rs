@@ -76,7 +76,7 @@ fn a_matrix_may_be_dequantized_while_the_gemm_before_it_runs() {
         let label = format!("teacher.layers.{layer}.{name}");
         nodes.iter().position(|node| node.label == label).unwrap_or_else(|| panic!("{label}"))
     };
-    for layer in 1..teacher.layers {
+    for layer in 1..teacher.depth() {
         let order = [(layer - 1, "down"), (layer, "qkv"), (layer, "o"), (layer, "gate_up"), (layer, "down")];
         for pair in order.windows(2) {
             let ((before, before_name), (of, name)) = (pair[0], pair[1]);

@@ -26,7 +26,7 @@ pub(crate) fn config(name: &str) -> ModelConfig {
 
 /// Returns a built-in model with its first layers alone: blocks are alike.
 pub(crate) fn first_layers(layers: u32, name: &str) -> ModelConfig {
-    ModelConfig { layers, ..config(name) }
+    config(name).cut(layers)
 }
 
 /// Plans a step without a teacher.

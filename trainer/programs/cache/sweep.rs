@@ -76,7 +76,7 @@ impl<'a> Sweep<'a> {
     /// Takes the streams of all batches through the layers, block after block, and sends a part of the next layer
     /// beside each.
     fn layers(&mut self, sequences: usize, blocks: usize) -> Result<(), DeviceError> {
-        let layers = self.teacher.config().layers;
+        let layers = self.teacher.config().depth();
         let progress = Progress::start("sweep", Unit::Things("layers"));
         let of_layer = |plan: &SweepPlan, layer| -> Vec<(Parameter, Tensor)> {
             plan.layer(layer).map(|(parameter, place, _)| (parameter, place)).collect()
@@ -88,7 +88,7 @@ impl<'a> Sweep<'a> {
             let is_measured = std::mem::take(&mut self.is_first) && !next.is_empty();
             for block in 0..blocks {
                 let (number, begun) = (layer as usize * blocks + block, Instant::now());
-                self.sealed.run_beside(&SweepPlan::layer_phase(layer, number % self.plan.places.len()))?;
+                self.sealed.run_beside(&self.plan.layer_phase(layer, number % self.plan.places.len()))?;
                 if is_measured && block == 0 {
                     self.wait()?;
                     let computed = Instant::now();
@@ -135,7 +135,7 @@ impl<'a> Sweep<'a> {
     /// Says how long a layer of so many bytes takes to compute and to arrive, and which of them decides: without copies
     /// of spilled blocks.
     fn say_rates(&self, sequences: usize, bytes: u64, [compute_s, arrive_s]: [f64; 2]) {
-        let layers = f64::from(self.teacher.config().layers);
+        let layers = f64::from(self.teacher.config().depth());
         let tokens = sequences as f64 * f64::from(self.plan.ids[0].elems as u32) / self.batch as f64;
         let decides = match (compute_s < arrive_s, self.is_whole) {
             (false, _) => "arithmetic decides",
@@ -196,7 +196,7 @@ impl Engine for Sweep<'_> {
         self.layers(sequences.len(), blocks)?;
         if blocks > 1 {
             self.sealed.wait_beside()?;
-            let last = self.teacher.config().layers as usize * blocks - 1;
+            let last = self.teacher.config().layers.len() * blocks - 1;
             self.sealed.spill(self.plan.places[last % 2], start(blocks - 1))?;
         }
         for block in 0..blocks {

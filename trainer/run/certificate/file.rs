@@ -102,7 +102,7 @@ fn digest_of(text: &str, own: Digest) -> Digest {
 /// # Errors
 /// [`PlanError`] where nothing computes it.
 fn kernels_sha256(config: &ModelConfig, formats: &Formats) -> Result<Digest, PlanError> {
-    let two = &ModelConfig { layers: config.layers.min(2), max_positions: u32::MAX, ..config.clone() };
+    let two = &config.representative();
     let plan = EvaluationPlan::with_formats((two, formats), (1, 16), Precision::Bf16, Arch::Sim)?.plan;
     Ok(sources_sha256("precast.certificate", &plan))
 }
@@ -117,7 +117,7 @@ pub fn hidden_kernels_sha256(
     precision: Precision,
     top: Option<TopTokens>,
 ) -> Result<Digest, PlanError> {
-    let two = &ModelConfig { layers: config.layers.min(2), max_positions: u32::MAX, ..config.clone() };
+    let two = &config.representative();
     let plan = HiddenPlan::new((two, &Formats::dense()), (1, 16), (precision, top), Arch::Sim)?.plan;
     Ok(sources_sha256("precast.hidden", &plan))
 }

@@ -86,7 +86,7 @@ impl AdapterParameters {
             }
         }
         let mut all = Self { list: Vec::new(), elems: 0, stacks: Vec::new(), layers: Vec::new() };
-        for layer in 0..config.layers {
+        for layer in 0..config.depth() {
             let of_layer = stacks(config).map(|stack| all.add(adapters, layer, &stack));
             all.stacks.push(of_layer);
             all.layers.push(all.elems);

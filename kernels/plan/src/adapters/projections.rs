@@ -83,7 +83,7 @@ impl Adapters {
 
     /// Builds equal adapters of these projections in every layer.
     pub fn uniform(config: &ModelConfig, targets: &[Target], rank: u32, scale: f32) -> Self {
-        let layers = (0..config.layers).flat_map(|layer| targets.iter().map(move |target| (layer, *target)));
+        let layers = (0..config.depth()).flat_map(|layer| targets.iter().map(move |target| (layer, *target)));
         layers.map(|(layer, target)| (target.parameter(config.family, layer), Adapter { rank, scale })).collect()
     }
 }

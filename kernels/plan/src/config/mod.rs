@@ -2,10 +2,12 @@
 
 mod error;
 mod fields;
+mod layer;
 mod model;
 mod rope;
 mod unsupported;
 
 pub use error::ConfigError;
+pub use layer::{LayerConfig, RopeConfig};
 pub use model::ModelConfig;
 pub use unsupported::unread_fields;

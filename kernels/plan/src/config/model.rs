@@ -5,9 +5,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::error::ConfigError;
+use super::layer::{LayerConfig, RopeConfig};
 use super::{fields, rope, unsupported};
 use crate::family::{Bias, FAMILIES, Family, HeadDim};
-use crate::rope::{Llama3, frequencies};
+use crate::rope::frequencies;
 
 /// Every property of a model that determines its plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +18,8 @@ pub struct ModelConfig {
     pub hidden: u32,
     /// Width of the MLP.
     pub intermediate: u32,
-    pub layers: u32,
+    /// Its layers, from the lowest upward.
+    pub layers: Vec<LayerConfig>,
     pub heads: u32,
     /// Key/value heads.
     pub kv_heads: u32,
@@ -31,10 +33,8 @@ pub struct ModelConfig {
     pub max_positions: u32,
     /// Epsilon of the norms.
     pub rms_norm_eps: f32,
-    /// Base of the rotary embedding.
-    pub rope_theta: f32,
-    /// Scaling of its frequencies, if any.
-    pub rope_scaling: Option<Llama3>,
+    /// Rotary embeddings, of which each layer has one at most.
+    pub ropes: Vec<RopeConfig>,
     /// True if the head is the embedding table.
     pub tied: bool,
     /// Biases on q, k and v.
@@ -91,7 +91,7 @@ impl ModelConfig {
             family,
             hidden: raw.hidden_size,
             intermediate: raw.intermediate_size,
-            layers: raw.num_hidden_layers,
+            layers: vec![LayerConfig::FULL; raw.layers()? as usize],
             heads: raw.num_attention_heads,
             kv_heads: (raw.num_key_value_heads)
                 .or_else(|| fields::absent_kv_heads(&value, family))
@@ -105,8 +105,7 @@ impl ModelConfig {
             padding: raw.padding()?,
             max_positions: raw.max_position_embeddings.unwrap_or(u32::MAX),
             rms_norm_eps: raw.rms_norm_eps.unwrap_or(1e-6) as f32,
-            rope_theta: rope::theta(&value)? as f32,
-            rope_scaling: rope::scaling(&value)?,
+            ropes: vec![RopeConfig { theta: rope::theta(&value)? as f32, scaling: rope::scaling(&value)? }],
             tied: raw.tie_word_embeddings.unwrap_or(false),
             qkv_bias: bias(family.qkv_bias),
             o_bias: bias(family.o_bias),
@@ -126,9 +125,43 @@ impl ModelConfig {
         self.heads * self.head_dim
     }
 
-    /// Returns the frequency of each pair of elements of a head, radians per position.
-    pub fn rope_frequencies(&self) -> Vec<f32> {
-        frequencies(self.rope_theta, self.rope_scaling, self.head_dim)
+    /// Returns the number of layers.
+    pub fn depth(&self) -> u32 {
+        self.layers.len() as u32
+    }
+
+    /// Returns a model with so many of its lowest layers, or with as many as it has.
+    pub fn cut(&self, layers: u32) -> Self {
+        let layers = self.layers.iter().take(layers as usize).copied().collect();
+        Self { layers, ..self.clone() }
+    }
+
+    /// Returns what its layers do, each kind once.
+    pub fn kinds(&self) -> Vec<LayerConfig> {
+        let mut kinds: Vec<LayerConfig> = Vec::new();
+        for layer in &self.layers {
+            if !kinds.contains(layer) {
+                kinds.push(*layer);
+            }
+        }
+        kinds
+    }
+
+    /// Returns a model that launches what this one does: two layers of each kind, where it has them, and sequences of
+    /// any length.
+    pub fn representative(&self) -> Self {
+        let mut layers: Vec<LayerConfig> = Vec::new();
+        for layer in &self.layers {
+            if layers.iter().filter(|other| *other == layer).count() < 2 {
+                layers.push(*layer);
+            }
+        }
+        Self { layers, max_positions: u32::MAX, ..self.clone() }
+    }
+
+    /// Returns the frequencies of each rotary embedding, of each pair of elements of a head, radians per position.
+    pub fn rope_frequencies(&self) -> Vec<Vec<f32>> {
+        self.ropes.iter().map(|rope| frequencies(rope.theta, rope.scaling, self.head_dim)).collect()
     }
 
     fn check(&self) -> Result<(), ConfigError> {
@@ -136,7 +169,7 @@ impl ModelConfig {
         let sizes = [
             ("hidden_size", self.hidden),
             ("intermediate_size", self.intermediate),
-            ("num_hidden_layers", self.layers),
+            ("num_hidden_layers", self.depth()),
             ("num_attention_heads", self.heads),
             ("num_key_value_heads", self.kv_heads),
             ("vocab_size", self.vocab),
@@ -146,9 +179,6 @@ impl ModelConfig {
         }
         if let Some((name, size)) = sizes.into_iter().find(|(_, size)| *size > 1 << 20) {
             return inconsistent(format!("{name} is {size}, larger than any model this was made for (2^20)"));
-        }
-        if self.layers > MOST_LAYERS {
-            return inconsistent(format!("num_hidden_layers is {}, at most {MOST_LAYERS} are planned", self.layers));
         }
         if !self.heads.is_multiple_of(self.kv_heads) {
             return inconsistent(format!(
@@ -173,14 +203,24 @@ impl ModelConfig {
         if !(self.rms_norm_eps.is_finite() && self.rms_norm_eps > 0.0) {
             return inconsistent(format!("rms_norm_eps is {}", self.rms_norm_eps));
         }
-        if !(self.rope_theta.is_finite() && self.rope_theta > 1.0) {
-            return inconsistent(format!("rope_theta is {}", self.rope_theta));
+        if let Some(rope) = self.ropes.iter().find(|rope| !(rope.theta.is_finite() && rope.theta > 1.0)) {
+            return inconsistent(format!("rope_theta is {}", rope.theta));
         }
         Ok(())
     }
 }
 
 impl Raw {
+    /// Returns the number of layers, which a model can have.
+    fn layers(&self) -> Result<u32, ConfigError> {
+        match self.num_hidden_layers {
+            layers @ ..=MOST_LAYERS => Ok(layers),
+            layers => Err(ConfigError::Inconsistent(format!(
+                "num_hidden_layers is {layers}, at most {MOST_LAYERS} are planned"
+            ))),
+        }
+    }
+
     /// Returns the row that `pad_token_id` names; a negative one counts from the table's end, as torch has it.
     fn padding(&self) -> Result<Option<u32>, ConfigError> {
         let Some(id) = self.pad_token_id else { return Ok(None) };

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::error::ConfigError;
 use super::unsupported::{Neutral, UNSCALED, WHOLE, given, refuse_at};
 use crate::family::{Family, LLAMA3};
-use crate::rope::Llama3;
+use crate::rope::{Llama3, Scaling};
 
 /// Default rotary base.
 const THETA: f64 = 10_000.0;
@@ -100,12 +100,12 @@ pub(super) fn theta(config: &Value) -> Result<f64, ConfigError> {
 }
 
 /// Returns the scaling of frequencies; fails if two objects disagree. Expects settings that [`refuse`] has passed.
-pub(super) fn scaling(config: &Value) -> Result<Option<Llama3>, ConfigError> {
-    let mut found: Option<(&str, Option<Llama3>)> = None;
+pub(super) fn scaling(config: &Value) -> Result<Option<Scaling>, ConfigError> {
+    let mut found: Option<(&str, Option<Scaling>)> = None;
     for name in OBJECTS {
         let Some(object) = object(config, name)? else { continue };
         let Some(kind) = kind(object) else { continue };
-        let scaling = if kind == LLAMA3 { Some(llama3(name, object)?) } else { None };
+        let scaling = if kind == LLAMA3 { Some(Scaling::Llama3(llama3(name, object)?)) } else { None };
         match found {
             Some((first, other)) if other != scaling => {
                 return inconsistent(format!("{first} and {name} scale differently: remove the wrong one"));
@@ -154,7 +154,7 @@ mod tests {
     use super::super::unsupported;
     use super::*;
 
-    fn read(family: &str, config: &Value) -> Result<Option<Llama3>, String> {
+    fn read(family: &str, config: &Value) -> Result<Option<Scaling>, String> {
         let family = Family::of_model_type(family).expect("a family");
         let read =
             unsupported::refuse(config, family, 1).and_then(|()| refuse(config, family)).and_then(|()| theta(config));
@@ -234,12 +234,12 @@ mod tests {
             object.insert("type".to_owned(), kind);
             oldest
         };
-        let expected = Llama3 {
+        let expected = Scaling::Llama3(Llama3 {
             factor: 32.0,
             low_freq_factor: 1.0,
             high_freq_factor: 4.0,
             original_max_position_embeddings: 8192,
-        };
+        });
         let mut both = older.clone();
         both["rope_parameters"] = newer["rope_parameters"].clone();
         for config in [&newer, &older, &oldest, &both] {

@@ -4,7 +4,7 @@ use precast_kernels::abi::{AttentionBwdArgs, AttentionDeltaArgs, AttentionFwdArg
 use precast_kernels::attention::{AttentionBwd, AttentionDelta, AttentionFwd};
 
 use super::Ops;
-use crate::config::ModelConfig;
+use crate::config::{LayerConfig, ModelConfig};
 use precast_core::plan::Tensor;
 
 #[derive(Clone, Copy)]
@@ -17,7 +17,7 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
-    pub fn of(config: &ModelConfig) -> Self {
+    pub fn of(config: &ModelConfig, _layer: &LayerConfig) -> Self {
         Self { query: config.heads, key: config.kv_heads, head_dim: config.head_dim }
     }
 

@@ -139,12 +139,12 @@ fn check_bytes(
 ) -> Result<(), PlanError> {
     let bytes = recipe.precision.dtype().bytes();
     let parameter_bytes = if is_frozen { bytes } else { trained_bytes(recipe.precision) };
-    let kept_layers = if recipe.recompute == Recompute::Blocks { 1 } else { student.layers };
+    let kept_layers = if recipe.recompute == Recompute::Blocks { 1 } else { student.depth() };
     let head;
     let of_teacher = match teacher {
         Some(Teacher::Model { config, .. }) => Some((config, 1)),
         Some(Teacher::Cached(config)) => {
-            head = ModelConfig { layers: 0, tied: true, ..config.clone() };
+            head = ModelConfig { layers: Vec::new(), tied: true, ..config.clone() };
             Some((&head, 0))
         }
         Some(Teacher::Base | Teacher::Known { .. }) | None => None,

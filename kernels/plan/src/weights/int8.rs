@@ -103,13 +103,13 @@ impl Int8Matrices {
     pub fn new(b: &mut Builder, (name, category): (&str, Category), config: &ModelConfig, passes: Passes) -> Self {
         let stacks = stacks(config);
         let modules = stacks.iter().flat_map(|stack| &stack.parts).map(|part| part.module);
-        let names = modules.flat_map(|one| (0..config.layers).map(|layer| one.layer_parameter(layer, "weight")));
+        let names = modules.flat_map(|one| (0..config.depth()).map(|layer| one.layer_parameter(layer, "weight")));
         let names = names.collect();
         let (of_rows, of_columns) = (format!("{name}.weights"), format!("{name}.weights.columns"));
         let rows = stacks.each_ref().map(|stack| [stack.elems(), stack.rows().into()]);
         let columns = stacks.each_ref().map(|stack| [stack.elems(), stack.columns.into()]);
-        let rows = Side::new(b, (&of_rows, category), config.layers, rows);
-        let columns = (passes == Passes::Both).then(|| Side::new(b, (&of_columns, category), config.layers, columns));
+        let rows = Side::new(b, (&of_rows, category), config.depth(), rows);
+        let columns = (passes == Passes::Both).then(|| Side::new(b, (&of_columns, category), config.depth(), columns));
         Self { names, rows, columns }
     }
 

@@ -162,7 +162,7 @@ impl Weights {
             let [q, k] = QK_NORMS.map(|norm| weight(norm(modules).layer_parameter(layer, "weight")));
             Norm { gamma: q.join(k).expect("they lie next to each other"), eps: config.rms_norm_eps }
         };
-        let layers = (0..config.layers).map(|layer| {
+        let layers = (0..config.depth()).map(|layer| {
             let stacks = stacks(config);
             let mut linears = stacks.iter().enumerate().map(|stack| linear(layer, stack));
             let mut next = || linears.next().expect("four GEMMs");

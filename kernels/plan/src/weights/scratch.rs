@@ -34,7 +34,7 @@ impl Scratch {
         let mut slots = [0; 2];
         for (index, stack) in stacks(config).iter().enumerate() {
             let first = stack.parts[0].module;
-            let stored = (0..config.layers).any(|layer| formats.of(&first.layer_parameter(layer, "weight")).is_some());
+            let stored = (0..config.depth()).any(|layer| formats.of(&first.layer_parameter(layer, "weight")).is_some());
             if stored {
                 slots[index % 2] = slots[index % 2].max(stack.elems().next_multiple_of(ALIGN));
             }

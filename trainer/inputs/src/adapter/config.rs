@@ -239,8 +239,8 @@ impl File {
             if matches!(targets, Modules::Pattern(_)) {
                 return Err(wrong("layers_to_transform", "is given beside a pattern of target_modules"));
             }
-            if let Some(layer) = layers.iter().find(|layer| **layer >= model.layers) {
-                let last = model.layers - 1;
+            if let Some(layer) = layers.iter().find(|layer| **layer >= model.depth()) {
+                let last = model.depth() - 1;
                 return Err(format!(
                     "layers_to_transform {layer} is not there: the model has layers 0 to {last}. Name the model that \
                     the adapter was \

@@ -51,13 +51,13 @@ fn beyond(checkpoint: &Checkpoint, name: &str) -> Result<Option<String>, Checkpo
             )),
         });
     }
-    if is_inv_freq(name, config.layers) {
+    if is_inv_freq(name, config.depth()) {
         return inv_freq(checkpoint, name);
     }
     let why = match name.rsplit_once('.') {
         Some((_, "bias")) => bias(config, name),
-        _ if layer(name).is_some_and(|layer| layer >= config.layers) => {
-            format!("config.json has {} layers", config.layers)
+        _ if layer(name).is_some_and(|layer| layer >= config.depth()) => {
+            format!("config.json has {} layers", config.depth())
         }
         _ => "the configuration does not name it".to_owned(),
     };
@@ -119,7 +119,7 @@ fn inv_freq(checkpoint: &Checkpoint, name: &str) -> Result<Option<String>, Check
     let mut scratch = Scratch::default();
     let bytes = checkpoint.read(&whole(name, shape), Dtype::F32.into(), &mut scratch)?;
     let stored: Vec<f32> = bytemuck::pod_collect_to_vec(bytes);
-    let expected = config.rope_frequencies();
+    let expected = &config.rope_frequencies()[0];
     // Roundings of the computation in f32; else bf16 keeps 8 bits, and f16 no less than 2^-25 of one.
     let (relative, absolute) = match checkpoint.tensors().stored(name) {
         Some(Dtype::F32) => (1e-5, 0.0),
@@ -132,7 +132,7 @@ fn inv_freq(checkpoint: &Checkpoint, name: &str) -> Result<Option<String>, Check
     match stored.iter().enumerate().find(|pair| !near(*pair)) {
         None => Ok(None),
         Some((i, found)) => {
-            let theta = config.rope_theta;
+            let theta = config.ropes[0].theta;
             Ok(Some(format!("  {name}[{i}] is {found}, rope_theta {theta} gives {}", expected[i])))
         }
     }

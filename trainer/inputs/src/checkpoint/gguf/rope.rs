@@ -1,7 +1,7 @@
 //! Scaling of the rotary embedding: llama.cpp's files have no key for it, but what each frequency is divided by.
 
 use precast_plan::family::LLAMA3;
-use precast_plan::rope::{Llama3, frequencies};
+use precast_plan::rope::{Llama3, Scaling, frequencies};
 use precast_plan::{Family, ModelConfig};
 use serde_json::{Value, json};
 
@@ -27,7 +27,9 @@ const TOLERANCE: f32 = 1e-4;
 /// the reciprocal.
 pub(super) fn factors(config: &ModelConfig) -> Option<Vec<f32>> {
     let Llama3 { factor, low_freq_factor: low, high_freq_factor: high, original_max_position_embeddings } =
-        config.rope_scaling?;
+        match config.ropes[0].scaling? {
+            Scaling::Llama3(llama3) => llama3,
+        };
     let (original, factor) = (f64::from(original_max_position_embeddings), factor as f32);
     let divisor = |frequency: f32| {
         let wavelength = (1.0 / frequency) * std::f32::consts::TAU;
@@ -40,7 +42,7 @@ pub(super) fn factors(config: &ModelConfig) -> Option<Vec<f32>> {
             1.0 / ((1.0 - smooth) / factor + smooth)
         }
     };
-    Some(frequencies(config.rope_theta, None, config.head_dim).into_iter().map(divisor).collect())
+    Some(frequencies(config.ropes[0].theta, None, config.head_dim).into_iter().map(divisor).collect())
 }
 
 /// Whether a tensor of a family is that.
@@ -104,7 +106,7 @@ fn of_type_llama3(theta: f32, head_dim: u32, factors: &[f32], original: u32) -> 
         high_freq_factor: HIGH_FREQ_FACTOR,
         original_max_position_embeddings: original,
     };
-    let [plain, scaled] = [None, Some(scaling)].map(|scaling| frequencies(theta, scaling, head_dim));
+    let [plain, scaled] = [None, Some(Scaling::Llama3(scaling))].map(|scaling| frequencies(theta, scaling, head_dim));
     let near = |((plain, scaled), factor): ((&f32, &f32), &f32)| (factor * scaled / plain - 1.0).abs() <= TOLERANCE;
     (original > 0 && scaling.factor >= 1.0 && plain.iter().zip(&scaled).zip(factors).all(near)).then_some(scaling)
 }

@@ -36,19 +36,18 @@ pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, width: HeadWidth
         vocab,
         max_positions,
         rms_norm_eps,
-        rope_theta,
-        // A tensor says so.
-        rope_scaling: _,
+        // A tensor says how frequencies are scaled.
+        ropes,
         // The tensors that there are say so.
         tied: _,
         qkv_bias: _,
         o_bias: _,
         mlp_bias: _,
         padding: _,
-    } = *config;
+    } = config.clone();
     let key = |rest: &str| key_of(family, rest);
     let integers = [
-        ("block_count", layers),
+        ("block_count", layers.len() as u32),
         ("context_length", max_positions),
         ("embedding_length", hidden),
         ("feed_forward_length", intermediate),
@@ -56,7 +55,7 @@ pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, width: HeadWidth
         ("attention.head_count_kv", kv_heads),
     ];
     integers.iter().for_each(|(rest, value)| keys.integer(&key(rest), *value));
-    keys.float(&key("rope.freq_base"), rope_theta);
+    keys.float(&key("rope.freq_base"), ropes[0].theta);
     keys.float(&key("attention.layer_norm_rms_epsilon"), rms_norm_eps);
     // Readers divide where nothing is said.
     if width == HeadWidth::Said || head_dim * heads != hidden {

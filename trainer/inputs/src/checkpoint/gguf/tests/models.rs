@@ -1,6 +1,7 @@
 //! Whole models: shape, names, values, order of rows.
 
 use precast_kernels::{Block, Dtype};
+use precast_plan::rope::Scaling;
 use precast_plan::{ModelConfig, Parameters};
 use serde_json::json;
 
@@ -65,7 +66,8 @@ fn a_tensor_says_that_rotary_frequencies_are_scaled_as_llama3() {
         let config = gguf.config().unwrap();
         assert_eq!(config["rope_scaling"], expected);
         assert!(!gguf.tensors.names().any(|name| name.contains("rope")), "it is no weight");
-        let scaling = ModelConfig::from_json(&config.to_string()).unwrap().rope_scaling.unwrap();
+        let rope = ModelConfig::from_json(&config.to_string()).unwrap().ropes[0];
+        let Some(Scaling::Llama3(scaling)) = rope.scaling else { panic!("{rope:?}") };
         assert_eq!((scaling.factor, scaling.original_max_position_embeddings), (factor, original));
     }
     // Where no factor lies between, the original length is that of the key, or else Llama 3's.
