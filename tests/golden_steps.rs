@@ -80,8 +80,9 @@ fn first_gradients_are_those_of_pytorch() {
         for (precision, gate) in [(Precision::Fp32, 2e-5), (Precision::Bf16, 6e-2)] {
             let all = Recompute::ALL.map(|recompute| named_gradients(&mut golden.first_step(precision, recompute)));
             assert!(all.iter().all(|of_one| *of_one == all[0]), "{name}, {precision}: recomputing changes bits");
-            assert_eq!(all[0].len(), names, "{name}");
-            let distances = all[0].iter().map(|(tensor, found)| (expected.distance(tensor, found), tensor));
+            let kept = all[0].iter().filter(|(tensor, _)| expected.tensors().tensor(tensor).is_ok());
+            assert_eq!(kept.clone().count(), names, "{name}");
+            let distances = kept.map(|(tensor, found)| (expected.distance(tensor, found), tensor));
             let (worst, tensor) = distances.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
             assert!(worst <= gate, "{name}, {precision}, {tensor}: {worst:e} > {gate:e}");
             eprintln!("{name}, {precision}: {names} first gradients within {worst:.1e}");

@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: fee5b247187780c556e9367ae4309856d7774631063527024a9d99ea0f217ebb
-// Body: 0bb668c63e2ea420306491ca15fb78c3439299b288ac3269cf3e9c7a9151f3b7
+// Headers: a1b0c272bd969efd79476e0e854ddfd359ad845e5bc69d6b69b529fa9131e6d6
+// Body: 81bf2a8bc453270bd563b8f52bbfbb11949404f57f93d60377bd37c499841f16
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -1283,6 +1283,26 @@ parameters! {
 }
 
 parameters! {
+    /// Parameter block of `scale`.
+    pub struct scale_params, ScaleArgs {
+        /// `[n]` x, read
+        operand x(Read => self.x, n);
+        /// `[n]` x, read if residual
+        optional residual(Read if self.residual => self.x, n);
+        /// `[n]` x, write
+        operand y(Write => self.x, n);
+        /// elements
+        scalar n(u64);
+        /// of `x`
+        scalar factor(f32);
+        internal reserved(u32);
+    }
+    |self, p| [n = p.n] {}
+    /// Multiplies elements by a factor, and adds a residual stream if `residual`.
+    kernel Scale = "scale" { residual: bool, x: Dtype };
+}
+
+parameters! {
     /// Parameter block of `swiglu.fwd`.
     pub struct swiglu_fwd_params, SwigluFwdArgs {
         /// `[tokens, 2 * n]` x, read: gate, then up
@@ -1332,5 +1352,5 @@ operations! {
     GradDistancePartial, GradNormFinish, GradNormPartial, HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics,
     HeadNll, HeadTopk, Int8Columns, Int8Quantize, KvStore, LoraDgradA, LoraDgradB, LoraFwdA, LoraFwdB, LoraWgrad,
     QkNormBwd, QkNormDgrad, QkNormFwd, RmsnormBwd, RmsnormDgrad, RmsnormFwd, RopeBwd, RopeFwd, Sample, SampleAdvance,
-    SampleScore, SampleTop, SwigluBwd, SwigluFwd
+    SampleScore, SampleTop, Scale, SwigluBwd, SwigluFwd
 }

@@ -30,6 +30,7 @@ pub mod qk_norm;
 pub mod rmsnorm;
 pub mod rope;
 pub mod sample;
+pub mod scale;
 pub mod swiglu;
 
 pub use out::Out;

@@ -1,6 +1,6 @@
 """Writes kernels/plan/src/config/fields.txt: `python tests/config/make.py`, with transformers 5.17.
 
-A row a field: class (* for all three), field, default, whether the class takes null, another value, and how Precast treats that. The last
+A row a field: class (* for all), field, default, whether the class takes null, another value, and how Precast treats that. The last
 column is a person's, and is kept; a new field has a ? there, which the test refuses.
 """
 
@@ -10,17 +10,19 @@ import logging
 import pathlib
 
 import transformers
-from transformers import GenerationConfig, LlamaConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
+from transformers import (
+    GenerationConfig, GraniteConfig, LlamaConfig, MistralConfig, PreTrainedConfig, Qwen2Config, Qwen3Config, SmolLM3Config,
+)
 
 logging.disable(logging.WARNING)
 assert transformers.__version__.startswith("5.17."), transformers.__version__
 PATH = pathlib.Path(__file__).parents[2] / "kernels/plan/src/config/fields.txt"
-CLASSES = [LlamaConfig, Qwen2Config, Qwen3Config]
+CLASSES = [LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig, SmolLM3Config, GraniteConfig]
 HEAD = "# Fields of transformers 5.17's configurations, as tests/config/make.py writes them: class, field, default, null, another, treatment"
 
 # What PreTrainedConfig.__post_init__ and from_pretrained read without a field of the dataclass, each with another value than none.
 BESIDE = {
-    "model_type": "mistral", "torch_dtype": "float16", "num_labels": 3, "name_or_path": "a/b", "output_attentions": True,
+    "model_type": "mixtral", "torch_dtype": "float16", "num_labels": 3, "name_or_path": "a/b", "output_attentions": True,
     "attn_implementation": "eager", "experts_implementation": "eager", "rope_theta": 500000.0,
     "rope_scaling": {"rope_type": "yarn", "factor": 4.0}, "partial_rotary_factor": 0.5,
     "per_layer_config": {"1": {"intermediate_size": 64}}, "quantization_config": {"quant_method": "gptq"},
@@ -29,15 +31,15 @@ BESIDE = {
 }
 # Values that tell a field from its default where a rule does not.
 OTHERS = {
-    "architectures": ["MistralForCausalLM"], "dtype": "float16", "hidden_act": "gelu", "hidden_size": 2048, "num_attention_heads": 64, "head_dim": 64,
+    "architectures": ["MixtralForCausalLM"], "dtype": "float16", "hidden_act": "gelu", "hidden_size": 1024, "num_attention_heads": 64, "head_dim": 64,
     "num_key_value_heads": 8, "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0},
     "layer_types": ["sliding_attention"], "id2label": {"0": "A"}, "label2id": {"A": 0}, "problem_type": "regression",
-    "transformers_version": "4.0.0", "sliding_window": 16, "pretraining_tp": 2, "attention_dropout": 0.5,
+    "transformers_version": "4.0.0", "sliding_window": 16, "pretraining_tp": 2, "no_rope_layers": [1] * 36, "pad_token_id": 7, "attention_dropout": 0.5,
 }
 
 
 def other(field, default):
-    if field in OTHERS:
+    if OTHERS.get(field, default) != default:
         return OTHERS[field]
     if isinstance(default, bool):
         return not default

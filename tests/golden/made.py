@@ -48,6 +48,13 @@ MADE = {
     "made-llama3": dict(of=TRAINED, model="llama", rope=LLAMA3, teacher=dict(num_key_value_heads=2, vocab_size=256),
                         student=dict(num_attention_heads=3),
                         case=dict(T=1.0, alpha=0.9, lr=5e-4, wd=0.1, B=2, S=192, warmup=2, sched="cosine")),
+    # The second of three layers is not rotated: as a list, and by the interval.
+    "made-smollm3": dict(of=TRAINED, model="smollm3", teacher=dict(num_hidden_layers=3, no_rope_layers=[1, 0, 1], pad_token_id=None),
+                         student=dict(num_hidden_layers=3, no_rope_layer_interval=2, pad_token_id=None)),
+    # The vocabulary is no multiple of 8.
+    "made-granite": dict(of=TRAINED, model="granite", teacher=dict(attention_multiplier=0.2, embedding_multiplier=4.0,
+                         residual_multiplier=0.3, logits_scaling=0.5), student=dict(attention_multiplier=0.05,
+                         embedding_multiplier=6.0, residual_multiplier=0.4, logits_scaling=3.0, vocab_size=251)),
     "made-lora": dict(of=TRAINED, case=dict(lr=2e-3, lora=dict(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"]))),
     "rollouts-reverse": dict(of=WRITTEN, case=dict(beta=1.0, options="--on-policy --max-tokens 16")),
     "rollouts-jsd": dict(of=WRITTEN, model="qwen3", case=dict(
@@ -55,7 +62,7 @@ MADE = {
     "rollouts-forward": dict(of=WRITTEN, model="llama", case=dict(
         beta=0.0, clip=0.5, options="--on-policy --max-tokens 16 --group-size 2 --sampling-temperature 0.8 --top-k 40 --top-p 0.95")),
 }
-CLASSES = dict(llama="Llama", qwen2="Qwen2", qwen3="Qwen3")
+CLASSES = dict(granite="Granite", llama="Llama", mistral="Mistral", qwen2="Qwen2", qwen3="Qwen3", smollm3="SmolLM3")
 
 
 def make(case, program):

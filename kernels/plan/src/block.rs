@@ -15,6 +15,8 @@ pub(crate) struct TransformerBlock<'a> {
     pub heads: Heads,
     /// Tables that rotate its heads, if anything does.
     pub rope: Option<Rope>,
+    /// Factor of what attention and MLP add to the residual stream.
+    pub residual_scale: f32,
     /// Keys and values of the block's sequences, where it decodes.
     pub cache: Option<LayerCache>,
 }
@@ -75,7 +77,7 @@ impl TransformerBlock<'_> {
         let w = self.weights;
         let (Attention { middle, .. }, norms) = self.attention(ops, input, ForwardPass::Alone);
         let gated = ops.linear_swiglu("gate_up", norms.post.rows, &w.gate_up);
-        ops.linear_add("down", gated, &w.down, middle, output).y
+        self.add_mlp(ops, gated, middle, output).y
     }
 
     /// Lowers what the block's keys and values follow from.
@@ -94,13 +96,47 @@ impl TransformerBlock<'_> {
         let down = &self.weights.down;
         let keeps = down.trains() && recompute == Recompute::None || down.adapter.is_some();
         let gated = self.gated(ops, kept.gate_up.y, keeps);
-        let Projected { y, ranks } = ops.linear_add("down", gated, down, kept.attention.middle, None);
+        let Projected { y, ranks } = self.add_mlp(ops, gated, kept.attention.middle, None);
         let kept = match recompute {
             Recompute::None => Some(Kept { gated: keeps.then(|| gated.dense()), ..kept }),
             Recompute::Norms => Some(Kept { norms: None, ..kept }),
             Recompute::Blocks => None,
         };
         (y, Saved { input, kept, down_ranks: ranks })
+    }
+
+    /// Lowers the last GEMM, which adds to the residual stream; writes the sum to `output`, if that is given.
+    fn add_mlp(
+        &self,
+        ops: &mut Ops<'_>,
+        gated: impl Into<ActivationRows>,
+        middle: Tensor,
+        output: Option<Tensor>,
+    ) -> Projected {
+        let down = &self.weights.down;
+        if self.residual_scale == 1.0 {
+            return ops.linear_add("down", gated, down, middle, output);
+        }
+        let Projected { y, ranks } = ops.linear("down", gated, down);
+        Projected { y: ops.scale("down.scaled", y, self.residual_scale, Some(middle), output), ranks }
+    }
+
+    /// Adds what attention comes to, to the residual stream, and normalizes the sum; returns both.
+    fn add_attention(&self, ops: &mut Ops<'_>, input: Tensor, branch: Tensor) -> (Tensor, Normed) {
+        let w = self.weights;
+        if self.residual_scale == 1.0 {
+            return ops.add_norm("post_norm", input, branch, &w.post_norm, w.out());
+        }
+        let middle = ops.scale("o.scaled", branch, self.residual_scale, Some(input), None);
+        (middle, ops.norm("post_norm", middle, &w.post_norm, w.out()))
+    }
+
+    /// Returns the gradient of what a branch adds, of that of the residual stream.
+    fn of_branch(&self, ops: &mut Ops<'_>, name: &str, dstream: ActivationRows) -> ActivationRows {
+        if self.residual_scale == 1.0 {
+            return dstream;
+        }
+        ops.scale(&format!("{name}.dscaled"), dstream.dense(), self.residual_scale, None, None).into()
     }
 
     /// Lowers SwiGLU in the formats that the last GEMM reads, and if `kept` the backward pass too.
@@ -133,7 +169,7 @@ impl TransformerBlock<'_> {
         // The o projection sums over few elements, so its store is the bottleneck: the norm, which reads the row
         // anyway, adds the residual. The down projection sums over many: there the addition is free.
         let branch = ops.linear("o", attended.o, &w.o);
-        let (middle, post_norm) = ops.add_norm("post_norm", input, branch.y, &w.post_norm, out);
+        let (middle, post_norm) = self.add_attention(ops, input, branch.y);
         let attention = Attention { qkv, raw, attended, o_ranks: branch.ranks, middle };
         (attention, Norms { input: input_norm, post: post_norm })
     }
@@ -162,6 +198,8 @@ impl TransformerBlock<'_> {
     ) -> Option<ActivationRows> {
         let w = self.weights;
         let out = |is_read| if is_read { w.out() } else { Out::Dense };
+        // What the residual stream's gradient is scaled to is quantized then.
+        let is_plain = self.residual_scale == 1.0;
         let below_block = below == Some(Below::Block);
         let below = below.is_some();
         let Saved { input, kept, down_ranks } = saved;
@@ -176,7 +214,8 @@ impl TransformerBlock<'_> {
         let recomputed = |ops: &mut Ops<'_>| ops.recompute(|ops| self.gated(ops, gate_up.y, true).dense());
         let gated = w.down.trains().then(|| gated.unwrap_or_else(|| recomputed(ops)));
         let given = Given { x: gated, ranks: down_ranks };
-        let dgated = linear_backward(ops, "down", doutput, given, &w.down, below_down)?;
+        let dbranch = self.of_branch(ops, "down", doutput);
+        let dgated = linear_backward(ops, "down", dbranch, given, &w.down, below_down)?;
         let dgate_up = ops.swiglu_backward("swiglu", dgated, gate_up.y, out(below_gate_up));
         let post_norm = norms.map(|norms| norms.post);
         let post_norm =
@@ -184,10 +223,11 @@ impl TransformerBlock<'_> {
         let given = Given { x: Some(post_norm.rows.dense()), ranks: gate_up.ranks };
         let dnormed = linear_backward(ops, "gate_up", dgate_up, given, &w.gate_up, below_gate_up)?;
         let (dresidual, norm) = (Some(doutput.dense()), (middle, post_norm));
-        let dmiddle = ops.norm_backward("post_norm", dnormed, norm, &w.post_norm, dresidual, out(below_o));
+        let dmiddle = ops.norm_backward("post_norm", dnormed, norm, &w.post_norm, dresidual, out(below_o && is_plain));
 
         let given = Given { x: Some(attended.o), ranks: o_ranks };
-        let d_o = linear_backward(ops, "o", dmiddle, given, &w.o, below_o)?;
+        let dbranch = self.of_branch(ops, "o", dmiddle);
+        let d_o = linear_backward(ops, "o", dbranch, given, &w.o, below_o)?;
         let dqkv = ops.attention_backward("attention", d_o, qkv.y, attended, self.heads);
         match (self.rope, w.qk_norm.as_ref().zip(raw)) {
             (Some(rope), Some((norm, raw))) => {
@@ -202,7 +242,7 @@ impl TransformerBlock<'_> {
         let given = Given { x: Some(input_norm.rows.dense()), ranks: qkv.ranks };
         let dnormed = linear_backward(ops, "qkv", dqkv.into(), given, &w.qkv, below)?;
         let (dresidual, norm) = (Some(dmiddle.dense()), (input, input_norm));
-        Some(ops.norm_backward("input_norm", dnormed, norm, &w.input_norm, dresidual, out(below_block)))
+        Some(ops.norm_backward("input_norm", dnormed, norm, &w.input_norm, dresidual, out(below_block && is_plain)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-#[derive(Debug, PartialEq)]
+#[derive(PartialEq)]
 pub struct Family {
     /// Entry of `architectures` in config.json.
     pub class: &'static str,
@@ -16,12 +16,18 @@ pub struct Family {
     pub o_bias: Bias,
     /// Biases of gate, up and down.
     pub mlp_bias: Bias,
-    /// Width of a head if config.json has none.
-    pub head_dim: HeadDim,
     /// True if each head of q and k is normalized before it is rotated.
     pub qk_norm: bool,
     /// Supported kinds of rotary embedding, as in `rope_type` of config.json.
     pub rope: &'static [&'static str],
+    /// Base of the rotary embedding if config.json has none.
+    pub rope_theta: f64,
+    /// True if some layers may have no rotary embedding: `no_rope_layers`, or each of `no_rope_layer_interval`.
+    pub no_rope: bool,
+    /// Layers that a window of `sliding_window` keys bounds.
+    pub windows: Windows,
+    /// True if config.json scales scores, embedding, branches of the residual stream and logits.
+    pub multipliers: bool,
     /// True if GGUF files interleave the two halves of each query and key head.
     pub gguf_interleaves_heads: bool,
     pub modules: &'static Modules,
@@ -49,13 +55,13 @@ impl Bias {
     }
 }
 
-/// Width of a head if `head_dim` is missing.
+/// Layers whose queries see a window of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum HeadDim {
-    /// `hidden_size` over `num_attention_heads`.
-    Divided,
-    /// A constant.
-    Fixed(u32),
+pub enum Windows {
+    /// None.
+    Never,
+    /// All, if config.json has a window.
+    Every,
 }
 
 /// A module by its names in Hugging Face's files and in GGUF's; within a layer the names are relative to it.
@@ -121,7 +127,26 @@ static LLAMA_MODULES: Modules = Modules {
 /// Rotary embedding with divided low frequencies: see [`crate::rope::Llama3`].
 pub const LLAMA3: &str = "llama3";
 
-pub static FAMILIES: [Family; 3] = [
+/// Llama, of which other rows are variations.
+const LLAMA: Family = Family {
+    class: "LlamaForCausalLM",
+    model_type: "llama",
+    gguf: "llama",
+    qkv_bias: Bias::Configured("attention_bias"),
+    o_bias: Bias::Configured("attention_bias"),
+    mlp_bias: Bias::Configured("mlp_bias"),
+    qk_norm: false,
+    rope: &["default", LLAMA3],
+    rope_theta: 10_000.0,
+    no_rope: false,
+    windows: Windows::Never,
+    multipliers: false,
+    gguf_interleaves_heads: true,
+    modules: &LLAMA_MODULES,
+};
+
+/// The first family that GGUF files name is the one that they are read as.
+pub static FAMILIES: [Family; 5] = [
     Family {
         class: "Qwen2ForCausalLM",
         model_type: "qwen2",
@@ -129,37 +154,37 @@ pub static FAMILIES: [Family; 3] = [
         qkv_bias: Bias::Always,
         o_bias: Bias::Never,
         mlp_bias: Bias::Never,
-        head_dim: HeadDim::Divided,
-        qk_norm: false,
         rope: &["default"],
         gguf_interleaves_heads: false,
-        modules: &LLAMA_MODULES,
+        ..LLAMA
     },
     Family {
         class: "Qwen3ForCausalLM",
         model_type: "qwen3",
         gguf: "qwen3",
-        qkv_bias: Bias::Configured("attention_bias"),
-        o_bias: Bias::Configured("attention_bias"),
         mlp_bias: Bias::Never,
-        head_dim: HeadDim::Fixed(128),
         qk_norm: true,
         rope: &["default"],
         gguf_interleaves_heads: false,
-        modules: &LLAMA_MODULES,
+        ..LLAMA
+    },
+    LLAMA,
+    Family {
+        class: "SmolLM3ForCausalLM",
+        model_type: "smollm3",
+        gguf: "smollm3",
+        rope: &["default"],
+        rope_theta: 2_000_000.0,
+        no_rope: true,
+        ..LLAMA
     },
     Family {
-        class: "LlamaForCausalLM",
-        model_type: "llama",
-        gguf: "llama",
-        qkv_bias: Bias::Configured("attention_bias"),
-        o_bias: Bias::Configured("attention_bias"),
-        mlp_bias: Bias::Configured("mlp_bias"),
-        head_dim: HeadDim::Divided,
-        qk_norm: false,
-        rope: &["default", LLAMA3],
-        gguf_interleaves_heads: true,
-        modules: &LLAMA_MODULES,
+        class: "GraniteForCausalLM",
+        model_type: "granite",
+        gguf: "granite",
+        rope: &["default"],
+        multipliers: true,
+        ..LLAMA
     },
 ];
 
@@ -181,6 +206,12 @@ impl Family {
             Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
             _ => names.concat(),
         }
+    }
+}
+
+impl fmt::Debug for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.class)
     }
 }
 

@@ -85,16 +85,18 @@ impl Guarded<'_> {
             stream = output;
         }
         let normed = model.norm(ops, stream);
+        let hidden = model.hidden(ops, normed);
         let weights = &model.resident.weights;
         let head = Linear {
             weight: Matrix::Dense(Weight { tensor: weights.head.weight.dense(), role: Role::Frozen }),
             ..weights.head.clone()
         };
         ops.scope(format!("{}.head", model.name));
-        let last = Head { linear: &head, hidden: normed.rows.dense() };
+        let last = Head { linear: &head, hidden };
         let dhidden = head::losses(ops, self.objective, last, self.teacher, (self.targets, Outputs::default()));
         ops.scope(model.name);
         let norm = frozen_norm(&weights.norm);
+        let dhidden = ops.scaled("norm.dscaled", dhidden, model.config.multipliers.logits);
         let mut dstream = ops.norm_backward("norm", dhidden, (stream, normed), &norm, None, Out::Dense);
         for (index, ((scope, block), saved)) in model.blocks().zip(saved).enumerate().rev() {
             ops.scope(scope);

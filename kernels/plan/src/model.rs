@@ -64,6 +64,7 @@ impl<'a> Model<'a> {
                 weights,
                 heads: Heads::of(config, of_layer),
                 rope: of_layer.rope.map(|index| resident.ropes[index]),
+                residual_scale: config.multipliers.residual,
                 cache: resident.caches.get(layer).copied(),
             };
             (format!("{name}.layers.{layer}"), block)
@@ -78,7 +79,8 @@ impl<'a> Model<'a> {
             ops.scope(scope);
             stream = block.forward(ops, stream);
         }
-        self.head(self.norm(ops, stream))
+        let norm = self.norm(ops, stream);
+        self.head(ops, norm)
     }
 
     /// Lowers what keys and values of all layers follow from: the forward pass up to the last layer's.
@@ -109,7 +111,7 @@ impl<'a> Model<'a> {
             };
         }
         let norm = self.norm(ops, stream);
-        (self.head(norm), Activations { blocks: saved, last: stream, norm })
+        (self.head(ops, norm), Activations { blocks: saved, last: stream, norm })
     }
 
     /// Lowers the backward pass below the head: from the gradient of the last hidden states to the lowest weight that
@@ -118,7 +120,9 @@ impl<'a> Model<'a> {
         let weights = &self.resident.weights;
         ops.scope(self.name);
         let Activations { blocks, last, norm } = saved;
-        let out = weights.layers.last().map_or(Out::Dense, Layer::out);
+        let is_plain = self.config.multipliers.residual == 1.0;
+        let out = weights.layers.last().filter(|_| is_plain).map_or(Out::Dense, Layer::out);
+        let dhidden = ops.scaled("norm.dscaled", dhidden, self.config.multipliers.logits);
         let mut dstream = ops.norm_backward("norm", dhidden, (last, norm), &weights.norm, None, out);
         let embedding = weights.embedding.trained().map(|_| Below::Embedding);
         let lowest = weights.layers.len() - blocks.len();
@@ -130,12 +134,14 @@ impl<'a> Model<'a> {
             }
         }
         ops.scope(self.name);
-        ops.embedding_backward("embedding", dstream.dense(), sorted, weights, self.config.padding);
+        let dy = ops.scaled("embedding.dscaled", dstream.dense(), self.config.multipliers.embedding);
+        ops.embedding_backward("embedding", dy, sorted, weights, self.config.padding);
     }
 
     pub fn embedding(&self, ops: &mut Ops<'_>, ids: Tensor) -> Tensor {
         ops.scope(self.name);
-        ops.embedding("embedding", ids, &self.resident.weights.embedding, self.config.hidden)
+        let rows = ops.embedding("embedding", ids, &self.resident.weights.embedding, self.config.hidden);
+        ops.scaled("embedding.scaled", rows, self.config.multipliers.embedding)
     }
 
     pub fn norm(&self, ops: &mut Ops<'_>, stream: Tensor) -> Normed {
@@ -143,7 +149,12 @@ impl<'a> Model<'a> {
         ops.norm("norm", stream, &self.resident.weights.norm, Out::Dense)
     }
 
-    fn head(&self, norm: Normed) -> Head<'a> {
-        Head { linear: &self.resident.weights.head, hidden: norm.rows.dense() }
+    /// Lowers what the head reads: the last norm, scaled as logits are.
+    pub fn hidden(&self, ops: &mut Ops<'_>, norm: Normed) -> Tensor {
+        ops.scaled("norm.scaled", norm.rows.dense(), self.config.multipliers.logits)
+    }
+
+    fn head(&self, ops: &mut Ops<'_>, norm: Normed) -> Head<'a> {
+        Head { linear: &self.resident.weights.head, hidden: self.hidden(ops, norm) }
     }
 }

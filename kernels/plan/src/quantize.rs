@@ -52,7 +52,13 @@ impl Model<'_> {
             ops.scope(format!("{}.dense.layers.{index}", self.name));
             stream = Some(TransformerBlock { weights: &dense, ..block }.forward(ops, input));
         }
-        (staged, stream.map(|stream| self.norm(ops, stream).rows.dense()))
+        (
+            staged,
+            stream.map(|stream| {
+                let norm = self.norm(ops, stream);
+                self.hidden(ops, norm)
+            }),
+        )
     }
 }
 

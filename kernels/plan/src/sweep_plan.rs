@@ -116,7 +116,13 @@ fn lower_layers(
         }
         for (kind, layer) in config.kinds().iter().enumerate() {
             let (heads, rope) = (Heads::of(config, layer), layer.rope.map(|index| first.ropes[index]));
-            let block = TransformerBlock { weights: &weights.layers[0], heads, rope, cache: None };
+            let block = TransformerBlock {
+                weights: &weights.layers[0],
+                heads,
+                rope,
+                residual_scale: config.multipliers.residual,
+                cache: None,
+            };
             for (place, streams) in streams.iter().enumerate() {
                 ops.phase(&layer_phase(slot as u32, kind, place));
                 ops.beside();
@@ -187,13 +193,21 @@ impl Lowered<SweepBuffers> {
         let tensor = ops.sent_in("table", format, parameter.elems());
         let table = Weight { tensor, role: Role::Frozen };
         for (index, (ids, stream)) in ids.iter().zip(&streams[0]).enumerate() {
-            ops.embed(&format!("{index}.embedding"), *ids, &table, *stream);
+            let name = format!("{index}.embedding");
+            match config.multipliers.embedding {
+                1.0 => ops.embed(&name, *ids, &table, *stream),
+                factor => {
+                    let rows = ops.embedding(&name, *ids, &table, config.hidden);
+                    ops.scale(&format!("{name}.scaled"), rows, factor, None, Some(*stream));
+                }
+            }
         }
         lower_layers(ops, config, (&first, &second), &staged, &streams);
         let normalize = |(index, stream): (usize, &Tensor)| {
             ops.phase(&Self::norm_phase(index));
             ops.scope("model");
             let hidden = ops.norm("norm", *stream, &first.weights.norm, Out::Dense).rows.dense();
+            let hidden = ops.scaled("norm.scaled", hidden, config.multipliers.logits);
             results(ops, hidden, head.as_ref().zip(top))
         };
         let kinds = config.kinds();

@@ -35,6 +35,8 @@ prop_compose! {
             rms_norm_eps: 1e-6,
             ropes: vec![RopeConfig { theta: 1e4, scaling: None }],
             tied,
+            score_scale: 0.125,
+            multipliers: Multipliers::NONE,
             qkv_bias: has(FAMILIES[family].qkv_bias, bias),
             o_bias: has(FAMILIES[family].o_bias, bias),
             mlp_bias: has(FAMILIES[family].mlp_bias, mlp_bias),

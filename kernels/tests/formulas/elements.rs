@@ -1,6 +1,6 @@
 //! Formulas of one element at a time.
 
-use precast_kernels::abi::{adamw_params, fill_params};
+use precast_kernels::abi::{adamw_params, fill_params, scale_params};
 
 use super::calculus::sum;
 use super::launch::Launch;
@@ -41,6 +41,12 @@ pub fn cast(launch: &mut Launch) {
         let nearest = distance(bits + 0x1_0000).min(distance(bits - 0x1_0000));
         assert!(distance(bits) < nearest || distance(bits) == nearest && bits & 0x1_0000 == 0, "{x} became {y}");
     }
+}
+
+pub fn scale(launch: &mut Launch) {
+    let scale_params { factor, .. } = launch.params();
+    let scaled: Vec<f64> = launch.before("x").iter().map(|x| f64::from(factor) * x).collect();
+    launch.is("y", &if launch.flag("residual") { sum(&scaled, &launch.before("residual")) } else { scaled });
 }
 
 pub fn fill(launch: &mut Launch) {

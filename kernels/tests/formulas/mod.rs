@@ -75,6 +75,7 @@ const FORMULAS: &[Formula] = &[
     ("sample.advance", advance::advance),
     ("sample.score", sample::score),
     ("sample.top", sample::top),
+    ("scale", elements::scale),
     ("swiglu.bwd", swiglu::bwd),
     ("swiglu.fwd", swiglu::fwd),
 ];

@@ -31,12 +31,23 @@ pub(super) fn refuse_null(config: &Value, family: &Family) -> Result<(), ConfigE
     }
 }
 
-/// Returns the number of key/value heads of a configuration that says none: a class may have a default of its own.
-/// Null is none, of which transformers makes the number of heads.
-pub(super) fn absent_kv_heads(config: &Value, family: &Family) -> Option<u32> {
-    let name = "num_key_value_heads";
-    let [_, _, default, ..] = of(family).find(|row| row[1] == name).filter(|_| config.get(name).is_none())?;
-    default.parse().ok()
+/// Sizes without which a configuration is incomplete, whatever a class assumes.
+const REQUIRED: [&str; 6] = [
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "vocab_size",
+    "max_position_embeddings",
+];
+
+/// Adds the defaults of the family's class for fields that are absent.
+pub(super) fn fill(config: &mut Value, family: &Family) {
+    for [class, name, default, ..] in of(family) {
+        if class != "*" && config.get(name).is_none() && !REQUIRED.contains(&name) {
+            config[name] = serde_json::from_str(default).unwrap_or_default();
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,9 +5,11 @@ mod fields;
 mod layer;
 mod model;
 mod rope;
+mod scales;
 mod unsupported;
 
 pub use error::ConfigError;
 pub use layer::{LayerConfig, RopeConfig};
 pub use model::ModelConfig;
+pub use scales::Multipliers;
 pub use unsupported::unread_fields;

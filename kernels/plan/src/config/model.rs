@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::error::ConfigError;
 use super::layer::{LayerConfig, RopeConfig};
-use super::{fields, rope, unsupported};
-use crate::family::{Bias, FAMILIES, Family, HeadDim};
+use super::scales::{self, Multipliers};
+use super::{fields, layer, rope, unsupported};
+use crate::family::{Bias, FAMILIES, Family};
 use crate::rope::frequencies;
 
 /// Every property of a model that determines its plan.
@@ -37,6 +38,9 @@ pub struct ModelConfig {
     pub ropes: Vec<RopeConfig>,
     /// True if the head is the embedding table.
     pub tied: bool,
+    /// Factor of the scores of queries and keys.
+    pub score_scale: f32,
+    pub multipliers: Multipliers,
     /// Biases on q, k and v.
     pub qkv_bias: bool,
     /// Bias on the attention output.
@@ -80,33 +84,35 @@ impl ModelConfig {
     /// Llama 3's, sliding windows, dropout, another activation, quantized weights), or inconsistent numbers.
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
         let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
-        let raw: Raw = serde_json::from_str(text)?;
-        let value: Value = serde_json::from_str(text)?;
+        // A number where text should be is named by its line and column.
+        serde_json::from_str::<Raw>(text)?;
+        let mut value: Value = serde_json::from_str(text)?;
         let family = family(&value)?;
         fields::refuse_null(&value, family)?;
-        unsupported::refuse(&value, family, raw.num_hidden_layers)?;
+        fields::fill(&mut value, family);
+        let raw: Raw = Deserialize::deserialize(&value)?;
+        unsupported::refuse(&value, family)?;
         rope::refuse(&value, family)?;
         let bias = |bias: Bias| bias.is_on(|field| raw.flag(field));
+        let divided = || raw.hidden_size.checked_div(raw.num_attention_heads);
+        let head_dim = raw.head_dim.or_else(divided).unwrap_or(0);
         let config = Self {
             family,
             hidden: raw.hidden_size,
             intermediate: raw.intermediate_size,
-            layers: vec![LayerConfig::FULL; raw.layers()? as usize],
+            layers: layer::layers(&value, family, raw.layers()?)?,
             heads: raw.num_attention_heads,
-            kv_heads: (raw.num_key_value_heads)
-                .or_else(|| fields::absent_kv_heads(&value, family))
-                .unwrap_or(raw.num_attention_heads),
-            head_dim: match (raw.head_dim, family.head_dim) {
-                (Some(head_dim), _) => head_dim,
-                (None, HeadDim::Fixed(head_dim)) => head_dim,
-                (None, HeadDim::Divided) => raw.hidden_size.checked_div(raw.num_attention_heads).unwrap_or(0),
-            },
+            // Of null transformers makes the number of heads.
+            kv_heads: raw.num_key_value_heads.unwrap_or(raw.num_attention_heads),
+            head_dim,
             vocab: raw.vocab_size,
             padding: raw.padding()?,
             max_positions: raw.max_position_embeddings.unwrap_or(u32::MAX),
             rms_norm_eps: raw.rms_norm_eps.unwrap_or(1e-6) as f32,
-            ropes: vec![RopeConfig { theta: rope::theta(&value)? as f32, scaling: rope::scaling(&value)? }],
+            ropes: vec![RopeConfig { theta: rope::theta(&value, family)? as f32, scaling: rope::scaling(&value)? }],
             tied: raw.tie_word_embeddings.unwrap_or(false),
+            score_scale: scales::scores(&value, family, head_dim)?,
+            multipliers: scales::multipliers(&value, family)?,
             qkv_bias: bias(family.qkv_bias),
             o_bias: bias(family.o_bias),
             mlp_bias: bias(family.mlp_bias),
@@ -356,8 +362,8 @@ mod tests {
     fn the_model_type_alone_names_a_family() {
         let read = |name: &str| read(&[("architectures", Value::Null), ("model_type", name.into())]);
         assert_eq!(read("qwen2").unwrap().family.model_type, "qwen2");
-        let unknown = read("mistral").unwrap_err().to_string();
-        assert!(unknown.starts_with("unsupported architecture `mistral` of model_type mistral: "), "{unknown}");
+        let unknown = read("mixtral").unwrap_err().to_string();
+        assert!(unknown.starts_with("unsupported architecture `mixtral` of model_type mixtral: "), "{unknown}");
     }
 
     #[test]
@@ -370,7 +376,7 @@ mod tests {
             ("layer_types", serde_json::json!(["full_attention", "sliding_attention"])),
             ("architectures", serde_json::json!(["Qwen3MoeForCausalLM"])),
             ("architectures", serde_json::json!(["Qwen2ForCausalLM"])),
-            ("model_type", "mistral".into()),
+            ("model_type", "mixtral".into()),
             ("model_type", "qwen2".into()),
             ("model_type", serde_json::json!(null)),
             ("hidden_act", serde_json::json!(null)),

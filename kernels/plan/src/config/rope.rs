@@ -10,9 +10,6 @@ use super::unsupported::{Neutral, UNSCALED, WHOLE, given, refuse_at};
 use crate::family::{Family, LLAMA3};
 use crate::rope::{Llama3, Scaling};
 
-/// Default rotary base.
-const THETA: f64 = 10_000.0;
-
 /// Objects with the settings.
 const OBJECTS: [&str; 2] = ["rope_parameters", "rope_scaling"];
 
@@ -83,7 +80,7 @@ fn refuse_in(name: &'static str, object: &Map<String, Value>, family: &Family) -
 }
 
 /// Returns the base; fails if two places disagree.
-pub(super) fn theta(config: &Value) -> Result<f64, ConfigError> {
+pub(super) fn theta(config: &Value, family: &Family) -> Result<f64, ConfigError> {
     let mut found: Option<(String, f64)> = None;
     let nested = OBJECTS.map(|name| (format!("{name}.rope_theta"), config.get(name)));
     for (name, object) in [("rope_theta".to_owned(), Some(config))].into_iter().chain(nested) {
@@ -96,7 +93,7 @@ pub(super) fn theta(config: &Value) -> Result<f64, ConfigError> {
             _ => found = Some((name, theta)),
         }
     }
-    Ok(found.map_or(THETA, |(_, theta)| theta))
+    Ok(found.map_or(family.rope_theta, |(_, theta)| theta))
 }
 
 /// Returns the scaling of frequencies; fails if two objects disagree. Expects settings that [`refuse`] has passed.
@@ -153,11 +150,13 @@ mod tests {
 
     use super::super::unsupported;
     use super::*;
+    use crate::family::FAMILIES;
 
     fn read(family: &str, config: &Value) -> Result<Option<Scaling>, String> {
         let family = Family::of_model_type(family).expect("a family");
-        let read =
-            unsupported::refuse(config, family, 1).and_then(|()| refuse(config, family)).and_then(|()| theta(config));
+        let read = unsupported::refuse(config, family)
+            .and_then(|()| refuse(config, family))
+            .and_then(|()| theta(config, family));
         read.and_then(|_| scaling(config)).map_err(|error| error.to_string())
     }
 
@@ -244,7 +243,7 @@ mod tests {
         both["rope_parameters"] = newer["rope_parameters"].clone();
         for config in [&newer, &older, &oldest, &both] {
             assert_eq!(read("llama", config), Ok(Some(expected)), "{config}");
-            assert_eq!(theta(config).unwrap(), 5e5);
+            assert_eq!(theta(config, &FAMILIES[2]).unwrap(), 5e5);
         }
         both["rope_parameters"]["factor"] = 8.0.into();
         let differ = "rope_parameters and rope_scaling scale differently: remove the wrong one";
@@ -260,11 +259,12 @@ mod tests {
     #[test]
     fn two_different_rotary_bases_are_refused() {
         let both = |nested: f64| {
-            theta(&json!({"rope_theta": 1e6, "rope_parameters": {"rope_theta": nested}})).map_err(|e| e.to_string())
+            let config = json!({"rope_theta": 1e6, "rope_parameters": {"rope_theta": nested}});
+            theta(&config, &FAMILIES[2]).map_err(|e| e.to_string())
         };
         assert_eq!(both(1e6), Ok(1e6));
         let wrong = "rope_theta is 1000000 and rope_parameters.rope_theta is 10000: remove the wrong one";
         assert_eq!(both(1e4), Err(format!("inconsistent config.json: {wrong}")));
-        assert_eq!(theta(&json!({})).unwrap(), THETA);
+        assert_eq!(theta(&json!({}), &FAMILIES[2]).unwrap(), 10_000.0);
     }
 }

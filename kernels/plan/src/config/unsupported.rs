@@ -84,32 +84,21 @@ pub(super) fn refuse_at(field: impl Into<String>, value: &Value, reason: &'stati
     ConfigError::Unsupported { field: field.into(), value, reason }
 }
 
-/// Refuses every setting that would change the mathematics of a model with so many layers.
-pub(super) fn refuse(config: &Value, family: &Family, layers: u32) -> Result<(), ConfigError> {
-    for (field, neutral, reason) in SETTINGS {
+/// Settings that scale values, of families with [`multipliers`](Family::multipliers).
+pub(super) const MULTIPLIERS: [&str; 4] =
+    ["attention_multiplier", "embedding_multiplier", "residual_multiplier", "logits_scaling"];
+
+/// True if a family computes what a setting says.
+fn is_followed(family: &Family, field: &str) -> bool {
+    family.multipliers && MULTIPLIERS.contains(&field) || family.no_rope && field == "no_rope_layers"
+}
+
+/// Refuses every setting that would change the mathematics of a family.
+pub(super) fn refuse(config: &Value, family: &Family) -> Result<(), ConfigError> {
+    for (field, neutral, reason) in SETTINGS.into_iter().filter(|(field, ..)| !is_followed(family, field)) {
         if let Some(value) = config.get(field).filter(|value| !neutral.is(value)) {
             return Err(refuse_at(field, value, reason));
         }
-    }
-    let full = |kind: &&Value| kind.as_str() != Some("full_attention");
-    if let Some(kinds) = given(config, "layer_types") {
-        let kinds = kinds.as_array().ok_or_else(|| refuse_at("layer_types", kinds, "expected a list of kinds"))?;
-        if let Some(kind) = kinds.iter().find(full) {
-            return Err(refuse_at("layer_types", kind, "only full_attention layers are supported"));
-        }
-        if kinds.len() != layers as usize {
-            let length = kinds.len();
-            return Err(ConfigError::Inconsistent(format!(
-                "layer_types has a length of {length}, num_hidden_layers is {layers}"
-            )));
-        }
-    }
-    // A class without that switch drops keys beyond the window when it generates.
-    let positions = config.get("max_position_embeddings").and_then(Value::as_u64).unwrap_or(u64::MAX);
-    let is_short = |window: &&Value| window.as_u64().is_none_or(|window| window < positions);
-    let window = given(config, "sliding_window").filter(is_short);
-    if let Some(window) = window.filter(|_| !fields::is_known(family, "use_sliding_window")) {
-        return Err(refuse_at("sliding_window", window, FULL));
     }
     if let Some(quantization) = given(config, "quantization_config") {
         let method = quantization.get("quant_method").unwrap_or(quantization);
@@ -143,7 +132,7 @@ mod tests {
     fn refused(field: &str, value: Value) -> String {
         let mut config = json!({});
         config[field] = value;
-        refuse(&config, &FAMILIES[2], 1).err().map(|error| error.to_string()).unwrap_or_default()
+        refuse(&config, &FAMILIES[2]).err().map(|error| error.to_string()).unwrap_or_default()
     }
 
     #[test]
@@ -153,25 +142,12 @@ mod tests {
             ("attention_dropout", json!(0)),
             ("use_sliding_window", json!(false)),
             ("num_local_experts", json!(null)),
-            ("layer_types", json!(["full_attention"])),
-            ("sliding_window", json!(null)),
             ("quantization_config", json!(null)),
             ("something_else", json!("entirely")),
         ];
         for (field, value) in taken {
             assert_eq!(refused(field, value), "", "{field}");
         }
-    }
-
-    #[test]
-    fn kinds_of_layers_are_as_many_as_layers_and_windows_are_off() {
-        let kinds = refused("layer_types", json!(["full_attention", "full_attention"]));
-        assert_eq!(kinds, "inconsistent config.json: layer_types has a length of 2, num_hidden_layers is 1");
-        assert!(refused("sliding_window", json!(4)).starts_with("unsupported sliding_window = 4: "));
-        let wide = json!({"sliding_window": 64, "max_position_embeddings": 64});
-        assert!(refuse(&wide, &FAMILIES[2], 1).is_ok());
-        // In Qwen another field turns it on.
-        assert!(refuse(&json!({"sliding_window": 4}), &FAMILIES[0], 1).is_ok());
     }
 
     #[test]

@@ -14,19 +14,18 @@ pub(crate) struct Heads {
     pub key: u32,
     /// Width of a head.
     pub head_dim: u32,
+    /// Factor of the scores.
+    pub scale: f32,
 }
 
 impl Heads {
     pub fn of(config: &ModelConfig, _layer: &LayerConfig) -> Self {
-        Self { query: config.heads, key: config.kv_heads, head_dim: config.head_dim }
+        let ModelConfig { heads: query, kv_heads: key, head_dim, score_scale: scale, .. } = *config;
+        Self { query, key, head_dim, scale }
     }
 
     pub fn qkv_width(self) -> u32 {
         (self.query + 2 * self.key) * self.head_dim
-    }
-
-    pub(super) fn scale(self) -> f32 {
-        1.0 / (self.head_dim as f32).sqrt()
     }
 }
 
@@ -54,7 +53,7 @@ impl Ops<'_> {
             seq_len: sequences.seq_len,
             heads: heads.query,
             kv_heads: heads.key,
-            scale: heads.scale(),
+            scale: heads.scale,
         };
         self.launch(name, AttentionFwd { d: heads.head_dim, x: self.x }, args);
         Attended { o, lse: Some(lse) }
@@ -88,7 +87,7 @@ impl Ops<'_> {
             seq_len: sequences.seq_len,
             heads: heads.query,
             kv_heads: heads.key,
-            scale: heads.scale(),
+            scale: heads.scale,
         };
         self.launch(&format!("{name}.bwd"), AttentionBwd { d: heads.head_dim, x: self.x }, args);
         dqkv

@@ -44,7 +44,7 @@ impl Ops<'_> {
             seq_len: cache.seq_len,
             heads: heads.query,
             kv_heads: heads.key,
-            scale: heads.scale(),
+            scale: heads.scale,
         };
         self.launch(name, AttentionDecode { d: heads.head_dim, x: self.x }, args);
         Attended { o, lse: None }

@@ -22,6 +22,7 @@ mod ranks;
 mod replicas;
 mod rope;
 mod rows;
+mod scale;
 mod swiglu;
 
 pub(crate) use adding::{ForwardPass, Gradients, Ops, Semaphores};

@@ -286,15 +286,13 @@ pub fn write_gguf<E: From<CheckpointError>>(
     formats: &Formats,
     mut read: impl FnMut(&Parameter, Format, &mut Write<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let unnamed = |parameter: Parameter| {
-        let (path, family, tensor) = (directory.display(), config.family.gguf, parameter.name);
+    let wordless = |fault: Fault| {
+        let path = directory.display();
         CheckpointError::Wrong(format!(
-            "cannot write {path} as GGUF: files of architecture {family} have no tensor for {tensor}; leave out \
-            --format for a \
-             Hugging Face directory"
+            "cannot write {path} as GGUF: {fault}; leave out --format for a Hugging Face directory"
         ))
     };
-    let (header, tensors) = gguf::random_header(config, width, formats).map_err(unnamed)?;
+    let (header, tensors) = gguf::random_header(config, width, formats).map_err(wordless)?;
     let io = |error| CheckpointError::Io { what: "write", path: directory.join(gguf::FILE), error };
     let bytes = tensors.iter().map(gguf::WrittenTensor::padded).sum();
     check_space(directory, "the model", bytes)?;

@@ -7,6 +7,7 @@ use super::Gguf;
 use super::keys::{self, key_of};
 use super::metadata::{Metadata, required};
 use super::rope;
+use super::shape::KEYS_OF_SCALES;
 use crate::checkpoint::fault::Fault;
 use crate::checkpoint::single_file::SingleFile;
 
@@ -105,6 +106,12 @@ pub(super) fn config(gguf: &Gguf) -> Result<Value, Fault> {
     }
     if let Some(scaling) = rope::scaling(gguf, head_dim, &config)? {
         config["rope_scaling"] = scaling;
+    }
+    if family.multipliers {
+        for (rest, field) in KEYS_OF_SCALES {
+            let scale = metadata.decimal(&key_of(family, rest))?;
+            scale.into_iter().for_each(|scale| config[field] = scale.into());
+        }
     }
     if let Bias::Configured(field) = family.qkv_bias {
         config[field] = tensors.names().any(|name| name.ends_with(".bias")).into();

@@ -80,11 +80,7 @@ impl Export {
     /// [`Fault`] for a parameter or a tokenizer that GGUF has no words for.
     pub fn new<K: Ord>(about: &About<'_>, encoding: Encoding, place: impl Fn(&str) -> K) -> Result<Self, Fault> {
         let About { name, config, generation, tokenizer: files } = about;
-        let unnamed = |parameter: Parameter| {
-            let (family, tensor) = (config.family.gguf, parameter.name);
-            Fault::Wrong(format!("GGUF files of architecture {family} have no tensor for {tensor}"))
-        };
-        let mut tensors = tensors(config, |parameter| encoding.kind(parameter)).map_err(unnamed)?;
+        let mut tensors = tensors(config, |parameter| encoding.kind(parameter))?;
         tensors.sort_by_cached_key(|tensor| match &tensor.values {
             Values::Of(parameter) => Some((place(&parameter.name), parameter.name.clone())),
             Values::Given(_) => None,
@@ -110,7 +106,7 @@ impl Export {
         }
         keys.string("general.name", name);
         keys.string("general.size_label", &size_label(tensors.iter().map(Tensor::elements).sum()));
-        shape::write(&mut keys, config, HeadWidth::of(files.model), encoding.file_type());
+        shape::write(&mut keys, config, HeadWidth::of(files.model), encoding.file_type())?;
         tokenizer::write(&mut keys, files, config.family, config.vocab)?;
         Ok(Self { keys, tensors })
     }

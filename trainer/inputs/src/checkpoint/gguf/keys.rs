@@ -4,6 +4,7 @@
 use precast_plan::Family;
 
 use super::metadata::Metadata;
+use super::shape::KEYS_OF_SCALES;
 use crate::checkpoint::fault::Fault;
 
 /// What is done with a key.
@@ -95,7 +96,8 @@ fn another<T: PartialEq + ToString>(
 /// Refuses the first key of the family that would change what the model computes.
 pub(super) fn check(family: &Family, metadata: &Metadata) -> Result<(), Fault> {
     let prefix = key_of(family, "");
-    for key in metadata.keys_after(&prefix) {
+    let is_scale = |rest: &str| family.multipliers && KEYS_OF_SCALES.iter().any(|(scale, _)| *scale == rest);
+    for key in metadata.keys_after(&prefix).filter(|key| !is_scale(&key[prefix.len()..])) {
         let rule = RULES.iter().find(|(name, _)| *name == &key[prefix.len()..]).map(|(_, rule)| rule);
         let wrong = match rule {
             Some(Taken) => None,

@@ -1,9 +1,10 @@
 //! A model's shape as keys of its architecture, as llama.cpp's converter writes them.
 
-use precast_plan::ModelConfig;
+use precast_plan::{LayerConfig, ModelConfig, Multipliers};
 
 use super::key_values::KeyValues;
 use super::keys::key_of;
+use crate::checkpoint::fault::Fault;
 
 /// Whose converter writes more keys than those of all families.
 pub(super) const LLAMA: &str = "llama";
@@ -23,8 +24,40 @@ impl HeadWidth {
     }
 }
 
+/// Keys of factors, and the fields of config.json that they are.
+pub(super) const KEYS_OF_SCALES: [(&str, &str); 4] = [
+    ("attention.scale", "attention_multiplier"),
+    ("embedding_scale", "embedding_multiplier"),
+    ("residual_scale", "residual_multiplier"),
+    ("logit_scale", "logits_scaling"),
+];
+
+/// Layers of SmolLM3 from one without rotary embedding to the next, which llama.cpp assumes.
+pub(super) const NO_ROPE_INTERVAL: usize = 4;
+
+/// Refuses layers that readers would compute otherwise, as a file has no key for what they do.
+fn check_layers(config: &ModelConfig) -> Result<(), Fault> {
+    let rotates = |layer: usize| !(config.family.no_rope && (layer + 1).is_multiple_of(NO_ROPE_INTERVAL));
+    let implied = |layer: usize| LayerConfig { window: None, rope: rotates(layer).then_some(0) };
+    let Some((number, layer)) = config.layers.iter().enumerate().find(|(number, layer)| **layer != implied(*number))
+    else {
+        return Ok(());
+    };
+    let does = match layer {
+        LayerConfig { window: Some(window), .. } => format!("sees a window of {window} keys"),
+        LayerConfig { rope: Some(_), .. } => "has a rotary embedding".to_owned(),
+        LayerConfig { rope: None, .. } => "has no rotary embedding".to_owned(),
+    };
+    let of = config.family.gguf;
+    Err(Fault::Wrong(format!("layer {number} {does}, which GGUF files of architecture {of} cannot say")))
+}
+
 /// Adds the keys of a shape, and `general.file_type` in their midst.
-pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, width: HeadWidth, file_type: u32) {
+///
+/// # Errors
+/// [`Fault`] where readers would compute another model of them.
+pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, width: HeadWidth, file_type: u32) -> Result<(), Fault> {
+    check_layers(config)?;
     let ModelConfig {
         family,
         hidden,
@@ -44,6 +77,8 @@ pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, width: HeadWidth
         o_bias: _,
         mlp_bias: _,
         padding: _,
+        score_scale,
+        multipliers: Multipliers { embedding, residual, logits },
     } = config.clone();
     let key = |rest: &str| key_of(family, rest);
     let integers = [
@@ -67,5 +102,10 @@ pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, width: HeadWidth
         keys.integer(&key("vocab_size"), vocab);
         keys.integer(&key("rope.dimension_count"), head_dim);
     }
+    if family.multipliers {
+        let scales = [score_scale, embedding, residual, 1.0 / logits];
+        KEYS_OF_SCALES.iter().zip(scales).for_each(|((rest, _), scale)| keys.float(&key(rest), scale));
+    }
     keys.integer("general.quantization_version", 2);
+    Ok(())
 }

@@ -8,6 +8,7 @@ use precast_plan::{Formats, ModelConfig, Parameter, Parameters};
 use super::key_values::{KeyValues, string};
 use super::shape::HeadWidth;
 use super::{names, shape, types};
+use crate::checkpoint::fault::Fault;
 use crate::checkpoint::kind::Kind;
 
 /// The file of a model of random weights.
@@ -61,14 +62,21 @@ impl Tensor {
     }
 }
 
-/// A model's parameters, each in the kind of storage that `kind` gives it, or the first that has no name in GGUF files.
+/// A model's parameters, each in the kind of storage that `kind` gives it.
+///
+/// # Errors
+/// [`Fault`] where one has no name in GGUF files.
 pub(in crate::checkpoint) fn tensors(
     config: &ModelConfig,
     kind: impl Fn(&Parameter) -> Kind,
-) -> Result<Vec<Tensor>, Parameter> {
+) -> Result<Vec<Tensor>, Fault> {
+    let family = config.family;
     let parameters = Parameters::new(config).list.into_iter();
     let tensors = parameters.map(|parameter| {
-        let Some(name) = names::ggml(config.family, &parameter.name) else { return Err(parameter) };
+        let name = names::ggml(family, &parameter.name).ok_or_else(|| {
+            let (gguf, tensor) = (family.gguf, &parameter.name);
+            Fault::Wrong(format!("GGUF files of architecture {gguf} have no tensor for {tensor}"))
+        })?;
         Ok(Tensor { name, kind: kind(&parameter), values: Values::Of(parameter) })
     });
     tensors.collect()
@@ -79,13 +87,13 @@ pub(in crate::checkpoint) fn random_header(
     config: &ModelConfig,
     width: HeadWidth,
     formats: &Formats,
-) -> Result<(Vec<u8>, Vec<Tensor>), Parameter> {
+) -> Result<(Vec<u8>, Vec<Tensor>), Fault> {
     let kind = |parameter: &Parameter| formats.of(&parameter.name).map_or(Kind::F32, Kind::Block);
     let tensors = tensors(config, kind)?;
     let mut keys = KeyValues::default();
     keys.string("general.architecture", config.family.gguf);
     keys.string("general.name", "random weights");
-    shape::write(&mut keys, config, width, MOSTLY_Q4_K_M);
+    shape::write(&mut keys, config, width, MOSTLY_Q4_K_M)?;
     Ok((header(&keys, &tensors), tensors))
 }
 
