@@ -70,8 +70,20 @@ fn string(text: &str) -> Vec<u8> {
 fn name(config: &ModelConfig, hugging_face: &str) -> String {
     let (module, part) = hugging_face.rsplit_once('.').unwrap();
     let m = config.family.modules;
-    let modules =
-        [&m.embedding, &m.input_norm, &m.q, &m.k, &m.v, &m.o, &m.post_norm, &m.gate, &m.up, &m.down, &m.norm, &m.head];
+    let modules = [
+        &m.embedding,
+        m.input_norm.as_ref().unwrap(),
+        &m.q,
+        &m.k,
+        &m.v,
+        &m.o,
+        m.post_norm.as_ref().unwrap(),
+        &m.gate,
+        &m.up,
+        &m.down,
+        &m.norm,
+        &m.head,
+    ];
     let (layer, module) = match module.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.')) {
         Some((layer, module)) => (format!("blk.{layer}."), module),
         None => (String::new(), module),

@@ -6,7 +6,7 @@ use crate::cache::LayerCache;
 use crate::ops::{ActivationRows, Attended, ForwardPass, Given, Heads, Normed, Ops, Projected};
 use crate::recipe::Recompute;
 use crate::rope::Rope;
-use crate::weights::{Layer, Linear};
+use crate::weights::{Layer, Linear, Norm};
 use precast_core::plan::Tensor;
 
 /// A block: its weights and attention parameters.
@@ -36,6 +36,8 @@ pub(crate) struct Saved {
     kept: Option<Kept>,
     /// Ranks of the down projection's adapter.
     down_ranks: Option<Tensor>,
+    /// The down projection's output, if it is normalized.
+    down: Option<NormedBranch>,
 }
 
 /// Activations between a block's input and its last GEMM.
@@ -55,15 +57,24 @@ struct Attention {
     attended: Attended,
     /// Ranks of the output projection's adapter.
     o_ranks: Option<Tensor>,
+    /// The output projection's output, if it is normalized.
+    branch: Option<NormedBranch>,
     /// Residual stream between attention and MLP.
     middle: Tensor,
 }
 
-/// Outputs that one pass over memory recomputes, as it does SwiGLU's.
+/// Outputs that one pass over memory recomputes, as it does SwiGLU's; none where the family has no norm.
 #[derive(Clone, Copy)]
 struct Norms {
-    input: Normed,
-    post: Normed,
+    input: Option<Normed>,
+    post: Option<Normed>,
+}
+
+/// A branch of the residual stream before the norm behind it, and that norm's output.
+#[derive(Clone, Copy)]
+struct NormedBranch {
+    y: Tensor,
+    normed: Normed,
 }
 
 impl TransformerBlock<'_> {
@@ -74,16 +85,15 @@ impl TransformerBlock<'_> {
 
     /// Like [`Self::forward`]; writes the residual stream to `output`, if that is given, which may be `input`.
     pub fn forward_to(&self, ops: &mut Ops<'_>, input: Tensor, output: Option<Tensor>) -> Tensor {
-        let w = self.weights;
         let (Attention { middle, .. }, norms) = self.attention(ops, input, ForwardPass::Alone);
-        let gated = ops.linear_swiglu("gate_up", norms.post.rows, &w.gate_up);
-        self.add_mlp(ops, gated, middle, output).y
+        let gated = ops.linear_swiglu("gate_up", rows(norms.post, middle), &self.weights.gate_up);
+        self.add_mlp(ops, gated, middle, output).0.y
     }
 
     /// Lowers what the block's keys and values follow from.
     pub fn fill_cache(&self, ops: &mut Ops<'_>, input: Tensor) {
-        let input_norm = ops.norm("input_norm", input, &self.weights.input_norm, self.weights.out());
-        let qkv = ops.linear("qkv", input_norm.rows, &self.weights.qkv);
+        let input_norm = self.norm(ops, "input_norm", input, &self.weights.input_norm);
+        let qkv = ops.linear("qkv", rows(input_norm, input), &self.weights.qkv);
         self.turn(ops, qkv.y, ForwardPass::Alone);
         if let Some(cache) = self.cache {
             ops.store("store", qkv.y, self.heads, cache);
@@ -93,50 +103,61 @@ impl TransformerBlock<'_> {
     /// Like [`Self::forward`], saving activations for the backward pass as `recompute` allows.
     pub fn forward_saving(&self, ops: &mut Ops<'_>, input: Tensor, recompute: Recompute) -> (Tensor, Saved) {
         let kept = self.inner(ops, input);
-        let down = &self.weights.down;
-        let keeps = down.trains() && recompute == Recompute::None || down.adapter.is_some();
+        let w = &self.weights.down;
+        let keeps = w.trains() && recompute == Recompute::None || w.adapter.is_some();
         let gated = self.gated(ops, kept.gate_up.y, keeps);
-        let Projected { y, ranks } = self.add_mlp(ops, gated, kept.attention.middle, None);
+        let (Projected { y, ranks }, down) = self.add_mlp(ops, gated, kept.attention.middle, None);
         let kept = match recompute {
             Recompute::None => Some(Kept { gated: keeps.then(|| gated.dense()), ..kept }),
             Recompute::Norms => Some(Kept { norms: None, ..kept }),
             Recompute::Blocks => None,
         };
-        (y, Saved { input, kept, down_ranks: ranks })
+        (y, Saved { input, kept, down_ranks: ranks, down })
     }
 
-    /// Lowers the last GEMM, which adds to the residual stream; writes the sum to `output`, if that is given.
+    /// Lowers a norm of the residual stream in the formats that the next GEMM reads, if there is one.
+    fn norm(&self, ops: &mut Ops<'_>, name: &str, x: Tensor, norm: &Option<Norm>) -> Option<Normed> {
+        Some(ops.norm(name, x, norm.as_ref()?, self.weights.out()))
+    }
+
+    /// Adds a branch to the residual stream, normalized if there is a norm and scaled; writes the sum to `output`, if
+    /// that is given. Returns it, and what the norm's gradient needs.
+    fn add_branch(
+        &self,
+        ops: &mut Ops<'_>,
+        name: &str,
+        (stream, y): (Tensor, Tensor),
+        norm: &Option<Norm>,
+        output: Option<Tensor>,
+    ) -> (Tensor, Option<NormedBranch>) {
+        let branch = norm.as_ref().map(|norm| {
+            let normed = ops.norm(&format!("{name}_norm"), y, norm, Out::Dense);
+            NormedBranch { y, normed }
+        });
+        let added = branch.map_or(y, |branch| branch.normed.rows.dense());
+        (ops.scale(&format!("{name}.sum"), added, self.residual_scale, Some(stream), output), branch)
+    }
+
+    /// True if branches are added to the residual stream as they are: by a GEMM or by the next norm.
+    pub fn adds_plainly(&self) -> bool {
+        self.residual_scale == 1.0 && self.weights.o_norm.is_none() && self.weights.down_norm.is_none()
+    }
+
+    /// Lowers the last GEMM, and adds it to the residual stream; writes the sum to `output`, if that is given.
     fn add_mlp(
         &self,
         ops: &mut Ops<'_>,
         gated: impl Into<ActivationRows>,
         middle: Tensor,
         output: Option<Tensor>,
-    ) -> Projected {
-        let down = &self.weights.down;
-        if self.residual_scale == 1.0 {
-            return ops.linear_add("down", gated, down, middle, output);
-        }
-        let Projected { y, ranks } = ops.linear("down", gated, down);
-        Projected { y: ops.scale("down.scaled", y, self.residual_scale, Some(middle), output), ranks }
-    }
-
-    /// Adds what attention comes to, to the residual stream, and normalizes the sum; returns both.
-    fn add_attention(&self, ops: &mut Ops<'_>, input: Tensor, branch: Tensor) -> (Tensor, Normed) {
+    ) -> (Projected, Option<NormedBranch>) {
         let w = self.weights;
-        if self.residual_scale == 1.0 {
-            return ops.add_norm("post_norm", input, branch, &w.post_norm, w.out());
+        if self.adds_plainly() {
+            return (ops.linear_add("down", gated, &w.down, middle, output), None);
         }
-        let middle = ops.scale("o.scaled", branch, self.residual_scale, Some(input), None);
-        (middle, ops.norm("post_norm", middle, &w.post_norm, w.out()))
-    }
-
-    /// Returns the gradient of what a branch adds, of that of the residual stream.
-    fn of_branch(&self, ops: &mut Ops<'_>, name: &str, dstream: ActivationRows) -> ActivationRows {
-        if self.residual_scale == 1.0 {
-            return dstream;
-        }
-        ops.scale(&format!("{name}.dscaled"), dstream.dense(), self.residual_scale, None, None).into()
+        let Projected { y, ranks } = ops.linear("down", gated, &w.down);
+        let (y, branch) = self.add_branch(ops, "down", (middle, y), &w.down_norm, output);
+        (Projected { y, ranks }, branch)
     }
 
     /// Lowers SwiGLU in the formats that the last GEMM reads, and if `kept` the backward pass too.
@@ -148,16 +169,15 @@ impl TransformerBlock<'_> {
     /// Lowers everything before SwiGLU and the last GEMM.
     fn inner(&self, ops: &mut Ops<'_>, input: Tensor) -> Kept {
         let (attention, norms) = self.attention(ops, input, ForwardPass::Saving);
-        let gate_up = ops.linear("gate_up", norms.post.rows, &self.weights.gate_up);
+        let gate_up = ops.linear("gate_up", rows(norms.post, attention.middle), &self.weights.gate_up);
         Kept { attention, gate_up, norms: Some(norms), gated: None }
     }
 
     /// Lowers attention with both norms around it.
     fn attention(&self, ops: &mut Ops<'_>, input: Tensor, pass: ForwardPass) -> (Attention, Norms) {
         let w = self.weights;
-        let out = w.out();
-        let input_norm = ops.norm("input_norm", input, &w.input_norm, out);
-        let qkv = ops.linear("qkv", input_norm.rows, &w.qkv);
+        let input_norm = self.norm(ops, "input_norm", input, &w.input_norm);
+        let qkv = ops.linear("qkv", rows(input_norm, input), &w.qkv);
         let raw = self.turn(ops, qkv.y, pass);
         let attended = match self.cache {
             None => ops.attention("attention", qkv.y, self.heads),
@@ -166,12 +186,21 @@ impl TransformerBlock<'_> {
                 ops.attention_decode("attention", qkv.y, self.heads, cache)
             }
         };
-        // The o projection sums over few elements, so its store is the bottleneck: the norm, which reads the row
-        // anyway, adds the residual. The down projection sums over many: there the addition is free.
-        let branch = ops.linear("o", attended.o, &w.o);
-        let (middle, post_norm) = self.add_attention(ops, input, branch.y);
-        let attention = Attention { qkv, raw, attended, o_ranks: branch.ranks, middle };
-        (attention, Norms { input: input_norm, post: post_norm })
+        let Projected { y, ranks: o_ranks } = ops.linear("o", attended.o, &w.o);
+        let (middle, branch, post) = match &w.post_norm {
+            // The o projection sums over few elements, so its store is the bottleneck: the norm, which reads the row
+            // anyway, adds the residual. The down projection sums over many: there the addition is free.
+            Some(post_norm) if self.adds_plainly() => {
+                let (middle, post) = ops.add_norm("post_norm", input, y, post_norm, w.out());
+                (middle, None, Some(post))
+            }
+            post_norm => {
+                let (middle, branch) = self.add_branch(ops, "o", (input, y), &w.o_norm, None);
+                (middle, branch, self.norm(ops, "post_norm", middle, post_norm))
+            }
+        };
+        let attention = Attention { qkv, raw, attended, o_ranks, branch, middle };
+        (attention, Norms { input: input_norm, post })
     }
 
     /// Rotates the queries and keys of packed q, k and v. If the family normalizes them before and a backward pass
@@ -198,14 +227,13 @@ impl TransformerBlock<'_> {
     ) -> Option<ActivationRows> {
         let w = self.weights;
         let out = |is_read| if is_read { w.out() } else { Out::Dense };
-        // What the residual stream's gradient is scaled to is quantized then.
-        let is_plain = self.residual_scale == 1.0;
+        let is_plain = self.adds_plainly();
         let below_block = below == Some(Below::Block);
         let below = below.is_some();
-        let Saved { input, kept, down_ranks } = saved;
+        let Saved { input, kept, down_ranks, down } = saved;
         let Kept { attention, gate_up, norms, gated } =
             kept.unwrap_or_else(|| ops.recompute(|ops| self.inner(ops, input)));
-        let Attention { qkv, raw, attended, o_ranks, middle } = attention;
+        let Attention { qkv, raw, attended, o_ranks, branch, middle } = attention;
         let below_o = below || w.qkv.trains();
         let below_gate_up = below_o || w.o.trains();
         let below_down = below_gate_up || w.gate_up.trains();
@@ -214,19 +242,19 @@ impl TransformerBlock<'_> {
         let recomputed = |ops: &mut Ops<'_>| ops.recompute(|ops| self.gated(ops, gate_up.y, true).dense());
         let gated = w.down.trains().then(|| gated.unwrap_or_else(|| recomputed(ops)));
         let given = Given { x: gated, ranks: down_ranks };
-        let dbranch = self.of_branch(ops, "down", doutput);
+        let dbranch = self.of_branch(ops, "down", doutput, (down, &w.down_norm), out(below_down));
         let dgated = linear_backward(ops, "down", dbranch, given, &w.down, below_down)?;
         let dgate_up = ops.swiglu_backward("swiglu", dgated, gate_up.y, out(below_gate_up));
-        let post_norm = norms.map(|norms| norms.post);
-        let post_norm =
-            post_norm.unwrap_or_else(|| ops.recompute(|ops| ops.norm("post_norm", middle, &w.post_norm, w.out())));
-        let given = Given { x: Some(post_norm.rows.dense()), ranks: gate_up.ranks };
-        let dnormed = linear_backward(ops, "gate_up", dgate_up, given, &w.gate_up, below_gate_up)?;
-        let (dresidual, norm) = (Some(doutput.dense()), (middle, post_norm));
-        let dmiddle = ops.norm_backward("post_norm", dnormed, norm, &w.post_norm, dresidual, out(below_o && is_plain));
+        let again = |ops: &mut Ops<'_>, name: &str, x, norm| ops.recompute(|ops| self.norm(ops, name, x, norm));
+        let post = norms.map_or_else(|| again(ops, "post_norm", middle, &w.post_norm), |norms| norms.post);
+        let given = Given { x: Some(rows(post, middle).dense()), ranks: gate_up.ranks };
+        let dx = linear_backward(ops, "gate_up", dgate_up, given, &w.gate_up, below_gate_up)?;
+        let dresidual = doutput.dense();
+        let post = (middle, post, &w.post_norm);
+        let dmiddle = of_stream(ops, "post_norm", (dx, dresidual), post, out(below_o && is_plain));
 
         let given = Given { x: Some(attended.o), ranks: o_ranks };
-        let dbranch = self.of_branch(ops, "o", dmiddle);
+        let dbranch = self.of_branch(ops, "o", dmiddle, (branch, &w.o_norm), out(below_o));
         let d_o = linear_backward(ops, "o", dbranch, given, &w.o, below_o)?;
         let dqkv = ops.attention_backward("attention", d_o, qkv.y, attended, self.heads);
         match (self.rope, w.qk_norm.as_ref().zip(raw)) {
@@ -236,13 +264,51 @@ impl TransformerBlock<'_> {
             (Some(rope), None) => ops.rope_backward("attention.rope", dqkv, self.heads, rope),
             (None, _) => {}
         }
-        let input_norm = norms.map(|norms| norms.input);
-        let input_norm =
-            input_norm.unwrap_or_else(|| ops.recompute(|ops| ops.norm("input_norm", input, &w.input_norm, w.out())));
-        let given = Given { x: Some(input_norm.rows.dense()), ranks: qkv.ranks };
-        let dnormed = linear_backward(ops, "qkv", dqkv.into(), given, &w.qkv, below)?;
-        let (dresidual, norm) = (Some(dmiddle.dense()), (input, input_norm));
-        Some(ops.norm_backward("input_norm", dnormed, norm, &w.input_norm, dresidual, out(below_block && is_plain)))
+        let first = norms.map_or_else(|| again(ops, "input_norm", input, &w.input_norm), |norms| norms.input);
+        let given = Given { x: Some(rows(first, input).dense()), ranks: qkv.ranks };
+        let dx = linear_backward(ops, "qkv", dqkv.into(), given, &w.qkv, below)?;
+        let first = (input, first, &w.input_norm);
+        Some(of_stream(ops, "input_norm", (dx, dmiddle.dense()), first, out(below_block && is_plain)))
+    }
+
+    /// Returns the gradient of a branch of the residual stream, of that of the stream.
+    fn of_branch(
+        &self,
+        ops: &mut Ops<'_>,
+        name: &str,
+        dstream: ActivationRows,
+        (branch, norm): (Option<NormedBranch>, &Option<Norm>),
+        out: Out,
+    ) -> ActivationRows {
+        if self.adds_plainly() {
+            return dstream;
+        }
+        let dadded = ops.scaled(&format!("{name}.dsum"), dstream.dense(), self.residual_scale);
+        match branch.zip(norm.as_ref()) {
+            Some((NormedBranch { y, normed }, norm)) => {
+                ops.norm_backward(&format!("{name}_norm"), dadded, (y, normed), norm, None, out)
+            }
+            None => dadded.into(),
+        }
+    }
+}
+
+/// Returns what a GEMM reads: a norm's output, or the residual stream itself.
+fn rows(normed: Option<Normed>, stream: Tensor) -> ActivationRows {
+    normed.map_or(stream.into(), |normed| normed.rows)
+}
+
+/// Lowers the gradient of the residual stream, given that of what a GEMM reads, and of the stream behind the branch.
+fn of_stream(
+    ops: &mut Ops<'_>,
+    name: &str,
+    (dx, dresidual): (Tensor, Tensor),
+    (stream, normed, norm): (Tensor, Option<Normed>, &Option<Norm>),
+    out: Out,
+) -> ActivationRows {
+    match normed.zip(norm.as_ref()) {
+        Some((normed, norm)) => ops.norm_backward(name, dx, (stream, normed), norm, Some(dresidual), out),
+        None => ops.scale(&format!("{name}.dsum"), dx, 1.0, Some(dresidual), None).into(),
     }
 }
 

@@ -78,8 +78,8 @@ pub struct Module {
 pub struct Modules {
     /// Embedding table, one row per token.
     pub embedding: Module,
-    /// Norm before attention, in each layer.
-    pub input_norm: Module,
+    /// Norm before attention, in each layer of families that have one.
+    pub input_norm: Option<Module>,
     pub q: Module,
     pub k: Module,
     pub v: Module,
@@ -88,14 +88,18 @@ pub struct Modules {
     /// Norm of each key head, in families that have one.
     pub k_norm: Module,
     pub o: Module,
-    /// Norm before the MLP.
-    pub post_norm: Module,
+    /// Norm of what attention adds to the residual stream, in families that have one.
+    pub o_norm: Option<Module>,
+    /// Norm before the MLP, in families that have one.
+    pub post_norm: Option<Module>,
     /// Gate of the MLP.
     pub gate: Module,
     /// Up projection of the MLP, which the gate multiplies.
     pub up: Module,
     /// Down projection of the MLP.
     pub down: Module,
+    /// Norm of what the MLP adds to the residual stream, in families that have one.
+    pub down_norm: Option<Module>,
     /// Norm before the head.
     pub norm: Module,
     /// Head; a tied model uses the embedding.
@@ -107,19 +111,21 @@ const fn module(hugging_face: &'static str, gguf: &'static str) -> Module {
 }
 
 /// Names of Llama and later families.
-static LLAMA_MODULES: Modules = Modules {
+const LLAMA_MODULES: Modules = Modules {
     embedding: module("model.embed_tokens", "token_embd"),
-    input_norm: module("input_layernorm", "attn_norm"),
+    input_norm: Some(module("input_layernorm", "attn_norm")),
     q: module("self_attn.q_proj", "attn_q"),
     k: module("self_attn.k_proj", "attn_k"),
     v: module("self_attn.v_proj", "attn_v"),
     q_norm: module("self_attn.q_norm", "attn_q_norm"),
     k_norm: module("self_attn.k_norm", "attn_k_norm"),
     o: module("self_attn.o_proj", "attn_output"),
-    post_norm: module("post_attention_layernorm", "ffn_norm"),
+    o_norm: None,
+    post_norm: Some(module("post_attention_layernorm", "ffn_norm")),
     gate: module("mlp.gate_proj", "ffn_gate"),
     up: module("mlp.up_proj", "ffn_up"),
     down: module("mlp.down_proj", "ffn_down"),
+    down_norm: None,
     norm: module("model.norm", "output_norm"),
     head: module("lm_head", "output"),
 };

@@ -143,13 +143,15 @@ impl Guarded<'_> {
             Linear { weight, bias: linear.bias.map(frozen), ..linear.clone() }
         };
         Layer {
-            input_norm: frozen_norm(&layer.input_norm),
+            input_norm: layer.input_norm.as_ref().map(frozen_norm),
             qkv: linear(0, &layer.qkv),
             qk_norm: layer.qk_norm.as_ref().map(frozen_norm),
             o: linear(1, &layer.o),
-            post_norm: frozen_norm(&layer.post_norm),
+            o_norm: layer.o_norm.as_ref().map(frozen_norm),
+            post_norm: layer.post_norm.as_ref().map(frozen_norm),
             gate_up: linear(2, &layer.gate_up),
             down: linear(3, &layer.down),
+            down_norm: layer.down_norm.as_ref().map(frozen_norm),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::ops::{Heads, Normed, Ops, Sorted};
 use crate::recipe::Recompute;
 use crate::rope::Rope;
 use crate::staged::Staged;
-use crate::weights::{Layer, Weights};
+use crate::weights::Weights;
 use precast_core::plan::{Builder, Tensor};
 
 /// A model's weights and tables on the device.
@@ -120,8 +120,8 @@ impl<'a> Model<'a> {
         let weights = &self.resident.weights;
         ops.scope(self.name);
         let Activations { blocks, last, norm } = saved;
-        let is_plain = self.config.multipliers.residual == 1.0;
-        let out = weights.layers.last().filter(|_| is_plain).map_or(Out::Dense, Layer::out);
+        let top = self.blocks().next_back().filter(|(_, block)| block.adds_plainly());
+        let out = top.map_or(Out::Dense, |(_, block)| block.weights.out());
         let dhidden = ops.scaled("norm.dscaled", dhidden, self.config.multipliers.logits);
         let mut dstream = ops.norm_backward("norm", dhidden, (last, norm), &weights.norm, None, out);
         let embedding = weights.embedding.trained().map(|_| Below::Embedding);

@@ -121,15 +121,17 @@ impl Parameters {
         }
         all.decayed = all.elems;
         for layer in 0..config.depth() {
-            all.add(modules.input_norm.layer_parameter(layer, "weight"), &[hidden]);
+            all.add_norm(layer, &modules.input_norm, hidden);
             all.add_biases(layer, qkv);
             if config.family.qk_norm {
                 all.add_adjacent(layer, &QK_NORMS.map(|norm| norm(modules)), &[config.head_dim.into()]);
             }
             all.add_biases(layer, o);
-            all.add(modules.post_norm.layer_parameter(layer, "weight"), &[hidden]);
+            all.add_norm(layer, &modules.o_norm, hidden);
+            all.add_norm(layer, &modules.post_norm, hidden);
             all.add_biases(layer, gate_up);
             all.add_biases(layer, down);
+            all.add_norm(layer, &modules.down_norm, hidden);
         }
         all.add(modules.norm.parameter("weight"), &[hidden]);
         all.align();
@@ -166,6 +168,12 @@ impl Parameters {
     fn add(&mut self, name: String, shape: &[u64]) {
         self.align();
         self.push(name, shape.to_vec());
+    }
+
+    fn add_norm(&mut self, layer: u32, norm: &Option<Module>, hidden: u64) {
+        if let Some(norm) = norm {
+            self.add(norm.layer_parameter(layer, "weight"), &[hidden]);
+        }
     }
 
     fn push(&mut self, name: String, shape: Vec<u64>) {

@@ -112,18 +112,22 @@ impl LinearAdapter {
 /// The weights of a transformer block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
-    /// Norm before attention.
-    pub input_norm: Norm,
+    /// Norm before attention, if any.
+    pub input_norm: Option<Norm>,
     /// Queries, keys and values.
     pub qkv: Linear,
     /// Norms of each query head and each key head, if the family has them: both scales in one, [2, head_dim].
     pub qk_norm: Option<Norm>,
     pub o: Linear,
-    /// Norm before the MLP.
-    pub post_norm: Norm,
+    /// Norm of what attention adds to the residual stream, if any.
+    pub o_norm: Option<Norm>,
+    /// Norm before the MLP, if any.
+    pub post_norm: Option<Norm>,
     /// Gate and up projection.
     pub gate_up: Linear,
     pub down: Linear,
+    /// Norm of what the MLP adds to the residual stream, if any.
+    pub down_norm: Option<Norm>,
 }
 
 impl Layer {

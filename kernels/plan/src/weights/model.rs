@@ -12,6 +12,7 @@ use super::scratch::Scratch;
 use super::weight::{Kept, Role, Trained, Weight};
 use crate::category;
 use crate::config::ModelConfig;
+use crate::family::Module;
 use crate::formats::Formats;
 use crate::parameters::{ALIGN, Parameter, Parameters, QK_NORMS, Stack, stacks};
 use crate::recipe::Precision;
@@ -165,15 +166,18 @@ impl Weights {
         let layers = (0..config.depth()).map(|layer| {
             let stacks = stacks(config);
             let mut linears = stacks.iter().enumerate().map(|stack| linear(layer, stack));
+            let norm_of = |module: &Option<Module>| Some(norm(module.as_ref()?.layer_parameter(layer, "weight")));
             let mut next = || linears.next().expect("four GEMMs");
             Layer {
-                input_norm: norm(modules.input_norm.layer_parameter(layer, "weight")),
+                input_norm: norm_of(&modules.input_norm),
                 qkv: next(),
                 qk_norm: config.family.qk_norm.then(|| qk_norm(layer)),
                 o: next(),
-                post_norm: norm(modules.post_norm.layer_parameter(layer, "weight")),
+                o_norm: norm_of(&modules.o_norm),
+                post_norm: norm_of(&modules.post_norm),
                 gate_up: next(),
                 down: next(),
+                down_norm: norm_of(&modules.down_norm),
             }
         });
         let layers = layers.collect();

@@ -22,15 +22,15 @@ fn renamed(family: &Family, name: &str, [from, to]: [&str; 2], of: fn(&Module) -
     let (layer, module) = module.strip_prefix(from)?.split_once('.')?;
     // Only as `to_string` writes it, so that no two names of a file become one.
     let layer = layer.parse::<u32>().ok().filter(|number| number.to_string() == layer)?;
-    let norms = [&m.q_norm, &m.k_norm].into_iter().filter(|_| family.qk_norm).map(|norm| (norm, Bias::Never));
+    let norms = [&m.q_norm, &m.k_norm].into_iter().filter(|_| family.qk_norm);
+    let norms = norms.chain([&m.input_norm, &m.o_norm, &m.post_norm, &m.down_norm].into_iter().flatten());
+    let norms = norms.map(|norm| (norm, Bias::Never));
     // llama.cpp's files have no biases of the MLP.
     let modules = [
-        (&m.input_norm, Bias::Never),
         (&m.q, family.qkv_bias),
         (&m.k, family.qkv_bias),
         (&m.v, family.qkv_bias),
         (&m.o, family.o_bias),
-        (&m.post_norm, Bias::Never),
         (&m.gate, Bias::Never),
         (&m.up, Bias::Never),
         (&m.down, Bias::Never),
