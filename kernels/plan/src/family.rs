@@ -62,6 +62,8 @@ pub enum Windows {
     Never,
     /// All, if config.json has a window.
     Every,
+    /// All but each of so many, or those that `layer_types` names; they have a rotary embedding of their own.
+    Between { full: u32, theta: f64 },
 }
 
 /// A module by its names in Hugging Face's files and in GGUF's; within a layer the names are relative to it.
@@ -132,6 +134,8 @@ const LLAMA_MODULES: Modules = Modules {
 
 /// Rotary embedding with divided low frequencies: see [`crate::rope::Llama3`].
 pub const LLAMA3: &str = "llama3";
+/// Rotary embedding with all frequencies divided by a factor.
+pub const LINEAR: &str = "linear";
 
 /// Llama, of which other rows are variations.
 const LLAMA: Family = Family {

@@ -36,6 +36,8 @@ pub struct Llama3 {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scaling {
     Llama3(Llama3),
+    /// Division by a factor, at least 1.
+    Linear(f64),
 }
 
 impl Scaling {
@@ -43,6 +45,7 @@ impl Scaling {
     fn scale(self, frequency: f32) -> f32 {
         match self {
             Self::Llama3(llama3) => llama3.scale(frequency),
+            Self::Linear(factor) => frequency / factor as f32,
         }
     }
 }

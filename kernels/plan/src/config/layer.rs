@@ -31,9 +31,6 @@ pub struct RopeConfig {
     pub scaling: Option<Scaling>,
 }
 
-/// Names of layers without a window in `layer_types`, in the old and the new spelling of transformers.
-const FULL: [&str; 2] = ["full_attention", "attention"];
-
 /// Reads what so many layers do.
 ///
 /// # Errors
@@ -41,12 +38,17 @@ const FULL: [&str; 2] = ["full_attention", "attention"];
 /// each other.
 pub(super) fn layers(config: &Value, family: &Family, count: u32) -> Result<Vec<LayerConfig>, ConfigError> {
     let window = window(config, family)?;
-    check_types(config, window, count)?;
-    let ropes = ropes(config, family, count)?;
-    Ok(ropes.into_iter().map(|rotates| LayerConfig { window, rope: rotates.then_some(0) }).collect())
+    let sliding = sliding(config, family, window, count)?;
+    let rotates = rotates(config, family, count)?;
+    let of_own = matches!(family.windows, Windows::Between { .. });
+    let layer = |(slides, rotates): (bool, bool)| LayerConfig {
+        window: window.filter(|_| slides),
+        rope: rotates.then_some(usize::from(slides && of_own)),
+    };
+    Ok(sliding.into_iter().zip(rotates).map(layer).collect())
 }
 
-/// Returns the keys that a query sees in every layer, if a window bounds them.
+/// Returns the keys that a query sees in layers that slide, if that bounds any.
 fn window(config: &Value, family: &Family) -> Result<Option<u32>, ConfigError> {
     let positions = config.get("max_position_embeddings").and_then(Value::as_u64).unwrap_or(u64::MAX);
     let Some(window) = given(config, "sliding_window") else { return Ok(None) };
@@ -55,32 +57,57 @@ fn window(config: &Value, family: &Family) -> Result<Option<u32>, ConfigError> {
         return Ok(None);
     }
     match (family.windows, number.and_then(|window| u32::try_from(window).ok())) {
-        (Windows::Every, Some(window)) => Ok(Some(window)),
         // Another field turns it on, which is refused.
         (Windows::Never, _) if fields::is_known(family, "use_sliding_window") => Ok(None),
         (Windows::Never, _) => Err(refuse_at("sliding_window", window, "only full causal attention is supported")),
-        (Windows::Every, None) => Err(refuse_at("sliding_window", window, "expected a number of keys, or null")),
+        (_, Some(window)) => Ok(Some(window)),
+        (_, None) => Err(refuse_at("sliding_window", window, "expected a number of keys, or null")),
     }
 }
 
-/// Refuses `layer_types` of another length, of unknown kinds, and of others than the window says.
-fn check_types(config: &Value, window: Option<u32>, count: u32) -> Result<(), ConfigError> {
-    let Some(types) = given(config, "layer_types") else { return Ok(()) };
-    let types = types.as_array().ok_or_else(|| refuse_at("layer_types", types, "expected a list of kinds"))?;
-    let is_full = |kind: &Value| kind.as_str().is_some_and(|kind| FULL.contains(&kind));
-    let is_sliding = |kind: &Value| kind.as_str() == Some("sliding_attention");
-    let reason = match window {
-        Some(_) => "sliding_window bounds every layer; set it to null, or name sliding_attention",
-        None => "only full_attention layers are supported",
+/// Returns for each layer if it slides: as `layer_types` has it, in the old or the new spelling of transformers, else
+/// as its family does.
+fn sliding(config: &Value, family: &Family, window: Option<u32>, count: u32) -> Result<Vec<bool>, ConfigError> {
+    let pattern = "sliding_window_pattern";
+    let implied = match family.windows {
+        Windows::Never => vec![false; count as usize],
+        Windows::Every => vec![window.is_some(); count as usize],
+        Windows::Between { full, .. } => {
+            let full = match given(config, pattern) {
+                None => full,
+                Some(full) => (full.as_u64().and_then(|full| u32::try_from(full).ok()).filter(|full| *full > 0))
+                    .ok_or_else(|| refuse_at(pattern, full, "expected a number of layers"))?,
+            };
+            (1..=count).map(|layer| !layer.is_multiple_of(full)).collect()
+        }
     };
-    if let Some(kind) = types.iter().find(|kind| if window.is_some() { !is_sliding(kind) } else { !is_full(kind) }) {
-        return Err(refuse_at("layer_types", kind, reason));
+    let Some(types) = given(config, "layer_types") else { return Ok(implied) };
+    let types = types.as_array().ok_or_else(|| refuse_at("layer_types", types, "expected a list of kinds"))?;
+    let may_slide = family.windows != Windows::Never;
+    let slides = |kind: &Value| match kind.as_str() {
+        Some("full_attention" | "attention") => Ok(false),
+        Some("sliding_attention") if may_slide => Ok(true),
+        _ if may_slide => {
+            Err(refuse_at("layer_types", kind, "only full_attention and sliding_attention layers are supported"))
+        }
+        _ => Err(refuse_at("layer_types", kind, "only full_attention layers are supported")),
+    };
+    let types = types.iter().map(slides).collect::<Result<Vec<bool>, ConfigError>>()?;
+    same_length("layer_types", types.len(), count)?;
+    let rule = match family.windows {
+        Windows::Every => Some("sliding_window"),
+        _ => given(config, pattern).map(|_| pattern),
+    };
+    match rule.filter(|_| types != implied) {
+        Some(rule) => Err(ConfigError::Inconsistent(format!(
+            "layer_types and {rule} say otherwise which layers slide: remove the wrong one"
+        ))),
+        None => Ok(types),
     }
-    same_length("layer_types", types.len(), count)
 }
 
 /// Returns for each layer if its heads are rotated.
-fn ropes(config: &Value, family: &Family, count: u32) -> Result<Vec<bool>, ConfigError> {
+fn rotates(config: &Value, family: &Family, count: u32) -> Result<Vec<bool>, ConfigError> {
     if !family.no_rope {
         return Ok(vec![true; count as usize]);
     }

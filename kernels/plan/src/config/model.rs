@@ -92,7 +92,6 @@ impl ModelConfig {
         fields::fill(&mut value, family);
         let raw: Raw = Deserialize::deserialize(&value)?;
         unsupported::refuse(&value, family)?;
-        rope::refuse(&value, family)?;
         let bias = |bias: Bias| bias.is_on(|field| raw.flag(field));
         let divided = || raw.hidden_size.checked_div(raw.num_attention_heads);
         let head_dim = raw.head_dim.or_else(divided).unwrap_or(0);
@@ -109,7 +108,7 @@ impl ModelConfig {
             padding: raw.padding()?,
             max_positions: raw.max_position_embeddings.unwrap_or(u32::MAX),
             rms_norm_eps: raw.rms_norm_eps.unwrap_or(1e-6) as f32,
-            ropes: vec![RopeConfig { theta: rope::theta(&value, family)? as f32, scaling: rope::scaling(&value)? }],
+            ropes: rope::ropes(&value, family)?,
             tied: raw.tie_word_embeddings.unwrap_or(false),
             score_scale: scales::scores(&value, family, head_dim)?,
             multipliers: scales::multipliers(&value, family)?,

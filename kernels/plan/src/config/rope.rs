@@ -3,11 +3,12 @@
 //! Newer files have `rope_parameters`, older ones `rope_scaling` and `rope_theta` beside it. A file may have both, if
 //! they agree.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::error::ConfigError;
+use super::layer::RopeConfig;
 use super::unsupported::{Neutral, UNSCALED, WHOLE, given, refuse_at};
-use crate::family::{Family, LLAMA3};
+use crate::family::{Family, LINEAR, LLAMA3, Windows};
 use crate::rope::{Llama3, Scaling};
 
 /// Objects with the settings.
@@ -31,8 +32,40 @@ fn kind(object: &Map<String, Value>) -> Option<&str> {
     ["rope_type", "type"].into_iter().find_map(|field| object.get(field)?.as_str())
 }
 
+/// Reads the rotary embeddings: of all layers, or of full ones and then of those that slide.
+///
+/// # Errors
+/// [`ConfigError`] for settings that would change the mathematics beyond the family's, and for two that disagree.
+pub(super) fn ropes(config: &Value, family: &Family) -> Result<Vec<RopeConfig>, ConfigError> {
+    let Windows::Between { theta: sliding, .. } = family.windows else {
+        return Ok(vec![rope(config, family, family.rope_theta)?]);
+    };
+    // Newer files have an object for each kind of layer, older ones a field for the base of those that slide.
+    let of = |kind: &str, theta: Option<&Value>, scaling: Option<&Value>| {
+        let named = config["rope_parameters"].get(kind);
+        json!({"rope_theta": theta, "rope_scaling": scaling, "rope_parameters": named})
+    };
+    let flat = |field: &str| config.get(field);
+    let full = of("full_attention", flat("rope_theta"), flat("rope_scaling"));
+    let local = of("sliding_attention", flat("rope_local_base_freq"), None);
+    let names = |name: &&String| !["full_attention", "sliding_attention"].contains(&name.as_str());
+    match object(config, "rope_parameters")?.and_then(|object| object.keys().find(names)) {
+        Some(name) => Err(refuse_at(
+            format!("rope_parameters.{name}"),
+            &config["rope_parameters"][name],
+            "full_attention and sliding_attention have an object each",
+        )),
+        None => Ok(vec![rope(&full, family, family.rope_theta)?, rope(&local, family, sliding)?]),
+    }
+}
+
+fn rope(config: &Value, family: &Family, default: f64) -> Result<RopeConfig, ConfigError> {
+    refuse(config, family)?;
+    Ok(RopeConfig { theta: theta(config, default)? as f32, scaling: scaling(config)? })
+}
+
 /// Refuses settings that would change the mathematics beyond the family's.
-pub(super) fn refuse(config: &Value, family: &Family) -> Result<(), ConfigError> {
+fn refuse(config: &Value, family: &Family) -> Result<(), ConfigError> {
     for name in OBJECTS {
         if let Some(object) = object(config, name)? {
             refuse_in(name, object, family)?;
@@ -47,10 +80,10 @@ fn refuse_in(name: &'static str, object: &Map<String, Value>, family: &Family) -
     for field in ["rope_type", "type"] {
         let known = |value: &&Value| value.as_str().is_some_and(|kind| family.rope.contains(&kind));
         if let Some(found) = object.get(field).filter(|value| !known(value)) {
-            let reason = if family.rope.contains(&LLAMA3) {
-                "only rotary embeddings of type `default` and `llama3` are supported"
-            } else {
-                "only unscaled rotary embeddings (type `default`) are supported"
+            let reason = match family.rope {
+                [_, LLAMA3] => "only rotary embeddings of type `default` and `llama3` are supported",
+                [_, LINEAR] => "only rotary embeddings of type `default` and `linear` are supported",
+                _ => "only unscaled rotary embeddings (type `default`) are supported",
             };
             return Err(refuse_at(format!("{name}.{field}"), found, reason));
         }
@@ -62,11 +95,12 @@ fn refuse_in(name: &'static str, object: &Map<String, Value>, family: &Family) -
             ));
         }
     }
-    let is_llama3 = kind(object) == Some(LLAMA3);
+    let (is_llama3, is_linear) = (kind(object) == Some(LLAMA3), kind(object) == Some(LINEAR));
     for (key, value) in object {
         let (neutral, reason) = match key.as_str() {
             "rope_type" | "type" | "rope_theta" | "original_max_position_embeddings" => continue,
             key if is_llama3 && LLAMA3_FIELDS.contains(&key) => continue,
+            "factor" if is_linear => continue,
             "partial_rotary_factor" => (Neutral::Number(1.0), WHOLE),
             _ => (Neutral::Number(1.0), UNSCALED),
         };
@@ -80,7 +114,7 @@ fn refuse_in(name: &'static str, object: &Map<String, Value>, family: &Family) -
 }
 
 /// Returns the base; fails if two places disagree.
-pub(super) fn theta(config: &Value, family: &Family) -> Result<f64, ConfigError> {
+fn theta(config: &Value, default: f64) -> Result<f64, ConfigError> {
     let mut found: Option<(String, f64)> = None;
     let nested = OBJECTS.map(|name| (format!("{name}.rope_theta"), config.get(name)));
     for (name, object) in [("rope_theta".to_owned(), Some(config))].into_iter().chain(nested) {
@@ -93,16 +127,20 @@ pub(super) fn theta(config: &Value, family: &Family) -> Result<f64, ConfigError>
             _ => found = Some((name, theta)),
         }
     }
-    Ok(found.map_or(family.rope_theta, |(_, theta)| theta))
+    Ok(found.map_or(default, |(_, theta)| theta))
 }
 
 /// Returns the scaling of frequencies; fails if two objects disagree. Expects settings that [`refuse`] has passed.
-pub(super) fn scaling(config: &Value) -> Result<Option<Scaling>, ConfigError> {
+fn scaling(config: &Value) -> Result<Option<Scaling>, ConfigError> {
     let mut found: Option<(&str, Option<Scaling>)> = None;
     for name in OBJECTS {
         let Some(object) = object(config, name)? else { continue };
         let Some(kind) = kind(object) else { continue };
-        let scaling = if kind == LLAMA3 { Some(Scaling::Llama3(llama3(name, object)?)) } else { None };
+        let scaling = match kind {
+            LLAMA3 => Some(Scaling::Llama3(llama3(name, object)?)),
+            LINEAR => Some(Scaling::Linear(factor(name, LINEAR, object)?)),
+            _ => None,
+        };
         match found {
             Some((first, other)) if other != scaling => {
                 return inconsistent(format!("{first} and {name} scale differently: remove the wrong one"));
@@ -113,28 +151,37 @@ pub(super) fn scaling(config: &Value) -> Result<Option<Scaling>, ConfigError> {
     Ok(found.and_then(|(_, scaling)| scaling))
 }
 
-fn llama3(name: &str, object: &Map<String, Value>) -> Result<Llama3, ConfigError> {
-    let number = |field: &str| match object.get(field) {
-        None | Some(Value::Null) => inconsistent(format!("{name}.{field} is missing: type {LLAMA3} needs it")),
+/// Reads a number that a type of scaling needs.
+fn number((name, kind): (&str, &str), object: &Map<String, Value>, field: &str) -> Result<f64, ConfigError> {
+    match object.get(field) {
+        None | Some(Value::Null) => inconsistent(format!("{name}.{field} is missing: type {kind} needs it")),
         Some(value) => match value.as_f64() {
             Some(number) => Ok(number),
             None => inconsistent(format!("{name}.{field} is {value}")),
         },
-    };
-    let [factor, low, high, original] = LLAMA3_FIELDS;
+    }
+}
+
+fn factor(name: &str, kind: &str, object: &Map<String, Value>) -> Result<f64, ConfigError> {
+    match number((name, kind), object, "factor")? {
+        factor if factor >= 1.0 => Ok(factor),
+        factor => inconsistent(format!("{name}.factor is {factor}, at least 1 is expected")),
+    }
+}
+
+fn llama3(name: &str, object: &Map<String, Value>) -> Result<Llama3, ConfigError> {
+    let number = |field: &str| number((name, LLAMA3), object, field);
+    let [_, low, high, original] = LLAMA3_FIELDS;
     let positions = number(original)?;
     if !(positions >= 1.0 && positions <= f64::from(u32::MAX) && positions.fract() == 0.0) {
         return inconsistent(format!("{name}.{original} is {positions}"));
     }
     let scaling = Llama3 {
-        factor: number(factor)?,
+        factor: factor(name, LLAMA3, object)?,
         low_freq_factor: number(low)?,
         high_freq_factor: number(high)?,
         original_max_position_embeddings: positions as u32,
     };
-    if scaling.factor < 1.0 {
-        return inconsistent(format!("{name}.{factor} is {}, at least 1 is expected", scaling.factor));
-    }
     if !(scaling.low_freq_factor > 0.0 && scaling.low_freq_factor < scaling.high_freq_factor) {
         return inconsistent(format!(
             "{name}.{low} is {} and {name}.{high} is {}: the first is positive and less than the second",
@@ -150,13 +197,12 @@ mod tests {
 
     use super::super::unsupported;
     use super::*;
-    use crate::family::FAMILIES;
 
     fn read(family: &str, config: &Value) -> Result<Option<Scaling>, String> {
         let family = Family::of_model_type(family).expect("a family");
         let read = unsupported::refuse(config, family)
             .and_then(|()| refuse(config, family))
-            .and_then(|()| theta(config, family));
+            .and_then(|()| theta(config, family.rope_theta));
         read.and_then(|_| scaling(config)).map_err(|error| error.to_string())
     }
 
@@ -243,7 +289,7 @@ mod tests {
         both["rope_parameters"] = newer["rope_parameters"].clone();
         for config in [&newer, &older, &oldest, &both] {
             assert_eq!(read("llama", config), Ok(Some(expected)), "{config}");
-            assert_eq!(theta(config, &FAMILIES[2]).unwrap(), 5e5);
+            assert_eq!(theta(config, 1e4).unwrap(), 5e5);
         }
         both["rope_parameters"]["factor"] = 8.0.into();
         let differ = "rope_parameters and rope_scaling scale differently: remove the wrong one";
@@ -260,11 +306,11 @@ mod tests {
     fn two_different_rotary_bases_are_refused() {
         let both = |nested: f64| {
             let config = json!({"rope_theta": 1e6, "rope_parameters": {"rope_theta": nested}});
-            theta(&config, &FAMILIES[2]).map_err(|e| e.to_string())
+            theta(&config, 1e4).map_err(|e| e.to_string())
         };
         assert_eq!(both(1e6), Ok(1e6));
         let wrong = "rope_theta is 1000000 and rope_parameters.rope_theta is 10000: remove the wrong one";
         assert_eq!(both(1e4), Err(format!("inconsistent config.json: {wrong}")));
-        assert_eq!(theta(&json!({}), &FAMILIES[2]).unwrap(), 10_000.0);
+        assert_eq!(theta(&json!({}), 1e4).unwrap(), 10_000.0);
     }
 }

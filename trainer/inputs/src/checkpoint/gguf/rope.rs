@@ -26,7 +26,7 @@ const TOLERANCE: f32 = 1e-4;
 /// converter computes it, each operation rounded to f32: PyTorch divides a number by a tensor as a multiplication by
 /// the reciprocal.
 pub(super) fn factors(config: &ModelConfig) -> Option<Vec<f32>> {
-    let Scaling::Llama3(llama3) = config.ropes[0].scaling?;
+    let Some(Scaling::Llama3(llama3)) = config.ropes[0].scaling else { return None };
     let Llama3 { factor, low_freq_factor: low, high_freq_factor: high, original_max_position_embeddings } = llama3;
     let (original, factor) = (f64::from(original_max_position_embeddings), factor as f32);
     let divisor = |frequency: f32| {
