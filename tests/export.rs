@@ -52,6 +52,10 @@ fn golden(case: &Case, name: &str) {
     let text = fs::read_to_string(fixture("golden").join(name).join("student/config.json")).unwrap();
     let mut config: Value = serde_json::from_str(&text).unwrap();
     config["vocab_size"] = 300.into();
+    // The only pattern that a GGUF file can have.
+    if config["model_type"] == "smollm3" {
+        config["no_rope_layers"] = json!([1, 1, 1]);
+    }
     with_tokenizer(&random_model(case.dir.path(), name, 1, &config));
 }
 
@@ -63,7 +67,7 @@ fn values(model: &Checkpoint, parameter: &Parameter) -> Vec<f32> {
 #[test]
 fn an_exported_model_is_its_source_in_each_family() {
     let case = Case::empty();
-    for name in ["made-qwen2", "made-qwen3", "made-llama3"] {
+    for name in ["made-qwen2", "made-qwen3", "made-llama3", "made-granite", "made-smollm3"] {
         golden(&case, name);
         case.run(format!("export --model {name} --out {name}.gguf --format f32")).succeeds();
         let [source, file] = [name, &format!("{name}.gguf")].map(|model| Checkpoint::open(&case.path(model)).unwrap());
@@ -76,6 +80,17 @@ fn an_exported_model_is_its_source_in_each_family() {
         assert_eq!(ids(&file), ids(&source), "{name}");
         assert!(file.chat_template(None).unwrap().is_some());
     }
+}
+
+/// A reader of the file would compute another model.
+#[test]
+fn layers_that_gguf_cannot_say_are_not_exported() {
+    let case = Case::empty();
+    golden(&case, "made-smollm3");
+    case.change("made-smollm3/config.json", |config| config["no_rope_layers"] = json!([1, 0, 1]));
+    let said = case.run("export --model made-smollm3 --out model.gguf").fails(5, "layer 1 has no rotary embedding");
+    assert!(said.contains("GGUF files of architecture smollm3 cannot say"), "{said}");
+    assert!(!case.has("model.gguf"));
 }
 
 /// And a file of a file is that file.

@@ -20,3 +20,11 @@ fn init_says_what_it_has_made() {
     let parameters = |said: &str| said.split(' ').next().unwrap().parse::<u64>().unwrap();
     assert!(parameters(&layer) < parameters(&whole), "{layer}, {whole}");
 }
+
+/// Layers of a model that are not alike keep what they do.
+#[test]
+fn picked_layers_do_what_they_did() {
+    let case = Case::golden("made-smollm3");
+    case.run("init --from golden/teacher --layers 2,1 --out picked").succeeds();
+    assert_eq!(case.json("picked/config.json")["no_rope_layers"], json!([1, 0]));
+}

@@ -23,6 +23,32 @@ pub fn run(case: &Case, out: &str, arguments: impl Texts) -> Command {
     case.distill(out, [&[shape, "--checkpoint-every 0"], &arguments.each()[..]].concat())
 }
 
+/// Students whose layers differ, or whose values are scaled.
+#[test]
+fn every_family_scores_as_it_draws() {
+    for name in ["made-smollm3", "made-granite"] {
+        let golden = Case::golden(name);
+        let case = case();
+        let config = golden.json("golden/student/config.json");
+        let small = |config: &mut Value| config["vocab_size"] = 96.into();
+        let made = |role: &str, seed| {
+            let mut config = config.clone();
+            small(&mut config);
+            fs::remove_dir_all(case.path(role)).unwrap();
+            random_model(case.dir.path(), role, seed, &config)
+        };
+        made("teacher", 1);
+        made("student", 2);
+        for precision in ["bf16", "int8 --guard-every 0"] {
+            let out = precision.split(' ').next().unwrap();
+            run(&case, out, ["--precision", precision]).succeeds();
+            for record in &case.results(out).1 {
+                assert_eq!(record.rollouts.as_ref().expect("completions").mismatch, 0, "{name} {precision}");
+            }
+        }
+    }
+}
+
 /// Decoding has the bits of training, in every precision, with adapters and under recomputation, whatever the slots.
 #[test]
 fn every_token_is_scored_as_it_was_drawn_in_any_slots() {

@@ -24,7 +24,13 @@ pub fn least_memory(case: &Case, words: &str) -> u64 {
 
 #[test]
 fn a_sweep_gives_the_bytes_of_a_resident_teacher() {
-    for (name, precision) in [("made-qwen2", "fp32"), ("made-llama3", "bf16"), ("made-qwen3", "bf16")] {
+    for (name, precision) in [
+        ("made-qwen2", "fp32"),
+        ("made-llama3", "bf16"),
+        ("made-qwen3", "bf16"),
+        ("made-smollm3", "bf16"),
+        ("made-granite", "fp32"),
+    ] {
         let mut case = Case::golden(name);
         three_layers(&mut case);
         let words = &format!("--precision {precision}");

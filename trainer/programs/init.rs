@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use precast_plan::{ModelConfig, Parameter, Parameters, Precision};
+use precast_plan::family::Windows;
+use precast_plan::{LayerConfig, ModelConfig, Parameter, Parameters, Precision};
 use precast_system::files::Existing;
 
 use crate::inputs::checkpoint::{
@@ -87,11 +88,16 @@ pub fn from_layers(
     }
     let mut json = teacher.json.clone();
     json["num_hidden_layers"] = layers.len().into();
-    // Newer files list a kind for each layer.
-    if json.get("layer_types").is_some() {
-        json["layer_types"] = vec!["full_attention"; layers.len()].into();
+    let picked: Vec<LayerConfig> = layers.iter().map(|layer| teacher.config().layers[*layer as usize]).collect();
+    // Files list a kind for each layer, or say it by intervals.
+    if json.get("layer_types").is_some() || matches!(teacher.config().family.windows, Windows::Between { .. }) {
+        let kind = |layer: &LayerConfig| if layer.slides() { "sliding_attention" } else { "full_attention" };
+        json["layer_types"] = picked.iter().map(kind).collect();
+        json.as_object_mut().into_iter().for_each(|json| drop(json.remove("sliding_window_pattern")));
     }
-    let picked = layers.iter().map(|layer| teacher.config().layers[*layer as usize]).collect();
+    if teacher.config().family.no_rope {
+        json["no_rope_layers"] = picked.iter().map(|layer| u32::from(layer.rope.is_some())).collect();
+    }
     let config = ModelConfig { layers: picked, ..teacher.config().clone() };
     let parameters = Parameters::new(&config).list;
     let dtype = precision.dtype();

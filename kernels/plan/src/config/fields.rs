@@ -20,6 +20,11 @@ pub(super) fn is_known(family: &Family, field: &str) -> bool {
     of(family).any(|[_, name, ..]| name == field)
 }
 
+/// True if the family's class has a padding token where a configuration names none.
+pub fn pads_by_default(family: &Family) -> bool {
+    of(family).any(|[_, name, default, ..]| name == "pad_token_id" && *default != *"null")
+}
+
 /// Refuses null in a field of which transformers' class takes none: it is no default.
 pub(super) fn refuse_null(config: &Value, family: &Family) -> Result<(), ConfigError> {
     let is_null = |name: &str| config.get(name).is_some_and(Value::is_null);

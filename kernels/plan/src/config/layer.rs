@@ -20,6 +20,11 @@ pub struct LayerConfig {
 impl LayerConfig {
     /// A layer that attends to all keys before a query and rotates by the first table.
     pub const FULL: Self = Self { window: None, rope: Some(0) };
+
+    /// True if `layer_types` calls it `sliding_attention`: a window bounds it, or its rotary embedding is of such.
+    pub fn slides(&self) -> bool {
+        self.window.is_some() || self.rope == Some(1)
+    }
 }
 
 /// A rotary embedding.

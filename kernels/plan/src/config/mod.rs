@@ -9,6 +9,7 @@ mod scales;
 mod unsupported;
 
 pub use error::ConfigError;
+pub use fields::pads_by_default;
 pub use layer::{LayerConfig, RopeConfig};
 pub use model::ModelConfig;
 pub use scales::Multipliers;

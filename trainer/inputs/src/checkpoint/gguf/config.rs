@@ -1,6 +1,7 @@
 //! The model's shape, as a Hugging Face `config.json` says it.
 
 use precast_plan::family::{Bias, Family};
+use precast_plan::pads_by_default;
 use serde_json::{Value, json};
 
 use super::Gguf;
@@ -106,6 +107,9 @@ pub(super) fn config(gguf: &Gguf) -> Result<Value, Fault> {
     }
     if let Some(scaling) = rope::scaling(gguf, head_dim, &config)? {
         config["rope_scaling"] = scaling;
+    }
+    if pads_by_default(family) {
+        config["pad_token_id"] = Value::Null;
     }
     if family.multipliers {
         for (rest, field) in KEYS_OF_SCALES {
