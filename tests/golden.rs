@@ -184,7 +184,7 @@ impl Golden {
     /// The first sequence, without the token behind it.
     pub fn ids(&self) -> Vec<u32> {
         let first = &self.steps()[0][0].ids;
-        first[..first.len().min(self.settings.S as usize)].to_vec()
+        first[..first.len() - 1].to_vec()
     }
 
     /// A configuration of its models and objective, changed.
@@ -269,13 +269,16 @@ impl Kept {
         bytemuck::pod_collect_to_vec(self.tensors().tensor(name).unwrap_or_else(|_| panic!("no {name}")).data())
     }
 
-    /// The relative distance of a tensor from the one with its name.
+    /// The relative distance of a tensor from the one with its name, which may have its last rows alone.
     pub fn distance(&self, name: &str, found: &[f32]) -> f64 {
         let tensors = self.tensors();
         let kept = tensors.tensor(name).unwrap_or_else(|_| panic!("no {name}"));
         match kept.dtype() {
             Dtype::F64 => golden_weights::distance(name, found, &bytemuck::pod_collect_to_vec(kept.data())),
-            _ => distance(found, &floats(kept.data())),
+            _ => {
+                let kept = floats(kept.data());
+                distance(&found[found.len() - kept.len()..], &kept)
+            }
         }
     }
 }
