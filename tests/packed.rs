@@ -44,7 +44,6 @@ fn a_cache_serves_rows_in_any_place() {
         contents_of(case, out)
     };
     let cache = of(&case, "cache", "3");
-    // A batch of one row has places for no other that is not short.
     assert!(["1", "40"].iter().all(|batch| of(&case, batch, batch) == cache));
     let least = least_memory(&case, &format!("{words} 2"));
     let swept = format!("2 --memory {} --spill 1GiB", least + 2 * 64 * 2 * 128 + 4096);
