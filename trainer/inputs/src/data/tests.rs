@@ -510,7 +510,8 @@ fn a_document_may_be_a_row_in_pieces() {
     assert_eq!(corpus.chunking_rules(), "documents 1");
     let data = Dataset::of(&corpus).unwrap();
     assert_eq!(data.chunks, [&[1, 2, 3][..], &[4, 99], &[5, 99]].map(Chunk::plain));
-    assert_eq!(data.notes, ["data: 1 of 2 documents are longer than seq_len + 1 = 3: divided into pieces"]);
+    let divided = "data: 1 of 2 documents are longer than seq_len + 1 = 3: divided into pieces; 20 % of the places";
+    assert!(data.notes[0].starts_with(divided), "{:?}", data.notes);
     // So few places have one row at most.
     assert_eq!(data.summary.fill(), Some(0.8));
 }
