@@ -9,6 +9,7 @@ use precast_kernels::{Arch, Dtype, KERNELS, KeyVariant, host::Buffer, sequences}
 use precast_simt::{Program, execute};
 
 use crate::SIMT;
+use crate::rows::variants;
 
 /// Lengths in order of place: of one token, of several tiles, and more than a warp has lanes.
 const LENGTHS: [&[u32]; 2] = [
@@ -28,13 +29,16 @@ struct Launched {
 }
 
 impl Launched {
-    fn new(key: &str, arch: Arch) -> Self {
+    /// One of each variant that a row of a bundle has, and the host reference.
+    fn of_every_row(key: &str) -> Vec<Self> {
         let key = KERNELS.parse(key).unwrap();
-        let arch_of_variant = if arch == Arch::Sim { Arch::Sm89 } else { arch };
-        let variant = key.kernel().variants(arch_of_variant)[0];
-        let key = KeyVariant { key, variant };
-        let program = (arch != Arch::Sim).then(|| SIMT.compile(&key.source(), &key.defines(arch), arch).unwrap());
-        Self { key, arch, program }
+        let built = variants(&key);
+        let reference = Self { key: built[0].1.clone(), arch: Arch::Sim, program: None };
+        let compiled = built.into_iter().map(|(arch, key)| {
+            let program = Some(SIMT.compile(&key.source(), &key.defines(arch), arch).unwrap());
+            Self { key, arch, program }
+        });
+        compiled.chain([reference]).collect()
     }
 
     /// Parameters of so many tokens, in so many sequences at most of so many tokens at most.
@@ -154,12 +158,12 @@ impl Columns {
 
 #[test]
 fn a_sequence_has_the_bits_that_it_has_alone() {
-    let bf16 = [(64, Arch::Sm89), (64, Arch::Sm90a), (64, Arch::Sim), (128, Arch::Sm90a)].map(|one| (one, Dtype::Bf16));
-    let f32 = [(32, Arch::Sm89), (32, Arch::Sim)].map(|one| (one, Dtype::F32));
-    for ((d, arch), x) in bf16.into_iter().chain(f32) {
+    // Heads of 128 have tiles of their own, and find them as those of 64 do.
+    for (d, x, lists) in [(64, Dtype::Bf16, 2), (128, Dtype::Bf16, 1), (32, Dtype::F32, 2)] {
         for op in ["attention.fwd", "attention.bwd"] {
-            let launched = Launched::new(&format!("{op}{{d={d},x={x}}}"), arch);
-            LENGTHS.iter().for_each(|lengths| launched.compare(lengths));
+            for launched in Launched::of_every_row(&format!("{op}{{d={d},x={x}}}")) {
+                LENGTHS[..lists].iter().for_each(|lengths| launched.compare(lengths));
+            }
         }
     }
 }
@@ -169,7 +173,7 @@ fn a_sequence_has_the_bits_that_it_has_alone() {
 #[test]
 fn each_token_of_each_sequence_is_in_one_tile() {
     for op in ["attention.fwd", "attention.bwd"] {
-        let launched = Launched::new(&format!("{op}{{d=16,x=f32}}"), Arch::Sm89);
+        let launched = &Launched::of_every_row(&format!("{op}{{d=16,x=f32}}"))[0];
         for sizes in [[1220, 35, 35], [200, 90, 50], [150, 150, 9], [150, 3, 150]] {
             for seed in 0..DRAWN {
                 let case = Case::new(&launched.key.key, &launched.params(sizes), seed);
