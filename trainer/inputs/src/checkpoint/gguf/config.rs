@@ -5,10 +5,9 @@ use precast_plan::pads_by_default;
 use serde_json::{Value, json};
 
 use super::Gguf;
-use super::keys::{self, key_of};
+use super::keys::{self, KEYS_OF_SCALES, key_of};
 use super::metadata::{Metadata, required};
 use super::rope;
-use super::shape::KEYS_OF_SCALES;
 use crate::checkpoint::fault::Fault;
 use crate::checkpoint::single_file::SingleFile;
 

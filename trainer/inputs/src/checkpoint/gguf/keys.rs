@@ -4,7 +4,6 @@
 use precast_plan::Family;
 
 use super::metadata::Metadata;
-use super::shape::KEYS_OF_SCALES;
 use crate::checkpoint::fault::Fault;
 
 /// What is done with a key.
@@ -77,6 +76,14 @@ const RULES: [(&str, Rule); 45] = [
     ("interleave_moe_layer_step", Integer(0, EXPERTS)),
     ("leading_dense_block_count", Integer(0, EXPERTS)),
     ("nextn_predict_layers", Integer(0, "layers that predict further tokens are not supported")),
+];
+
+/// Keys of factors, and the fields of config.json that they are.
+pub(super) const KEYS_OF_SCALES: [(&str, &str); 4] = [
+    ("attention.scale", "attention_multiplier"),
+    ("embedding_scale", "embedding_multiplier"),
+    ("residual_scale", "residual_multiplier"),
+    ("logit_scale", "logits_scaling"),
 ];
 
 /// A key of the file that is the family's own.

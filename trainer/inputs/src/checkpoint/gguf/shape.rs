@@ -3,7 +3,7 @@
 use precast_plan::{LayerConfig, ModelConfig, Multipliers};
 
 use super::key_values::KeyValues;
-use super::keys::key_of;
+use super::keys::{KEYS_OF_SCALES, key_of};
 use crate::checkpoint::fault::Fault;
 
 /// Whose converter writes more keys than those of all families.
@@ -23,14 +23,6 @@ impl HeadWidth {
         if json.get("head_dim").is_some_and(serde_json::Value::is_number) { Self::Said } else { Self::Implied }
     }
 }
-
-/// Keys of factors, and the fields of config.json that they are.
-pub(super) const KEYS_OF_SCALES: [(&str, &str); 4] = [
-    ("attention.scale", "attention_multiplier"),
-    ("embedding_scale", "embedding_multiplier"),
-    ("residual_scale", "residual_multiplier"),
-    ("logit_scale", "logits_scaling"),
-];
 
 /// Layers of SmolLM3 from one without rotary embedding to the next, which llama.cpp assumes.
 pub(super) const NO_ROPE_INTERVAL: usize = 4;
