@@ -1,6 +1,7 @@
 //! The trainer as it is shipped: what it needs at run time, what it holds, what it cannot do.
 
-#![cfg(feature = "sm_121")]
+// Lints are of a build without kernels.
+#![cfg(any(clippy, feature = "sm_121"))]
 
 use crate::support::prelude::*;
 use precast_kernels::KERNELS;
