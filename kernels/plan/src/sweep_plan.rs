@@ -184,9 +184,10 @@ impl Lowered<SweepBuffers> {
             let (all, streams) = each(&mut b, (name, category::STREAMS), dtype, (batches, tokens * hidden));
             let (name, words) = (format!("{name}.sequences"), Sequences::words_of(shape));
             let (_, lists) = each(&mut b, (&name, category::INPUTS), Dtype::U32, (batches, words));
-            (all, (streams, lists.into_iter().map(|list| Sequences::within(list, shape)).collect()))
+            let lists = lists.into_iter().map(|list| Sequences::within(list, shape));
+            (all, (streams, lists.collect::<Vec<Sequences>>()))
         };
-        let (places, (streams, sequences)): (Vec<Tensor>, (Vec<Vec<Tensor>>, Vec<Vec<Sequences>>)) =
+        let (places, (streams, sequences)): (Vec<_>, (Vec<_>, Vec<_>)) =
             ["streams", "streams.second"][..places].iter().map(&mut place).unzip();
         let first = Resident::new(&mut b, "model", &one, first, seq_len);
         let head = top.map(|_| HeadWeights::declare(&mut b, "head", config, dtype));
