@@ -95,6 +95,21 @@ fn a_scaled_rotary_embedding_is_read_as_that_of_a_directory() {
     }
 }
 
+/// Factors that were left out would be silently 1.
+#[test]
+fn factors_of_values_are_read_as_those_of_a_directory() {
+    let scales = [("attention_multiplier", 0.05), ("embedding_multiplier", 6.0), ("residual_multiplier", 0.4)];
+    let scales = scales.into_iter().chain([("logits_scaling", 3.0)]);
+    let set: String = scales.clone().map(|(field, scale)| format!(" --set {field}={scale}")).collect();
+    let case = write(format!("--family llama --set architecture=\"granite\" --set model_type=\"granite\"{set}"));
+    case.change("expected/config.json", |config| {
+        (config["architectures"], config["model_type"]) = (json!(["GraniteForCausalLM"]), "granite".into());
+        scales.for_each(|(field, scale)| config[field] = scale.into());
+    });
+    let [apr, expected] = BOTH.map(|name| open(&case, name));
+    assert_eq!(apr.config(), expected.config());
+}
+
 /// What programs make of it is what they make of the directory that says the same.
 #[test]
 fn a_model_scores_and_teaches_as_its_directory_does() {

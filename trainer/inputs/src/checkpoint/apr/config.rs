@@ -60,6 +60,16 @@ pub(super) fn head_counts(metadata: &Metadata) -> Result<(u64, u64), Fault> {
     Ok((heads, kv_heads))
 }
 
+/// Fields that only some families read, spelled as in config.json.
+const OF_FAMILIES: [&str; 6] = [
+    "attention_multiplier",
+    "embedding_multiplier",
+    "residual_multiplier",
+    "logits_scaling",
+    "no_rope_layers",
+    "no_rope_layer_interval",
+];
+
 /// See [`Apr::config`].
 pub(super) fn config(apr: &Apr) -> Result<Value, Fault> {
     let config = of_metadata(apr)?;
@@ -104,6 +114,11 @@ fn of_metadata(apr: &Apr) -> Result<Value, Fault> {
     for (name, id) in ["bos_token_id", "eos_token_id"].into_iter().zip(apr.token_ids()?) {
         if let Some(id) = id {
             config[name] = id.into();
+        }
+    }
+    for field in OF_FAMILIES {
+        if let Some((key, value)) = metadata.given(&[field]) {
+            config[key] = value.clone();
         }
     }
     if let Some((key, scaling)) = metadata.given(&["rope_scaling", "rope_parameters"]) {

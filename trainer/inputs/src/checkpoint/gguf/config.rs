@@ -112,7 +112,10 @@ pub(super) fn config(gguf: &Gguf) -> Result<Value, Fault> {
     }
     if family.multipliers {
         for (rest, field) in KEYS_OF_SCALES {
-            let scale = metadata.decimal(&key_of(family, rest))?;
+            // Readers scale by 1 where a file is silent, but for scores, which config.json and llama.cpp differ in.
+            let (key, is_of_scores) = (key_of(family, rest), rest == "attention.scale");
+            let scale = metadata.decimal(&key)?;
+            let scale = if is_of_scores { Some(required(&key, scale)?) } else { scale };
             scale.into_iter().for_each(|scale| config[field] = scale.into());
         }
     }
