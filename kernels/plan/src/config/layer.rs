@@ -1,4 +1,4 @@
-//! What a layer does that another layer of its model may do otherwise.
+//! Values of a layer, in which another layer of its model may differ.
 
 use serde_json::Value;
 
@@ -142,4 +142,55 @@ fn same_length(field: &str, length: usize, layers: u32) -> Result<(), ConfigErro
     }
     let what = format!("{field} has a length of {length}, num_hidden_layers is {layers}");
     Err(ConfigError::Inconsistent(what))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(model_type: &str, config: &Value, count: u32) -> Result<Vec<LayerConfig>, String> {
+        let family = Family::of_model_type(model_type).expect("a family");
+        layers(config, family, count).map_err(|error| error.to_string())
+    }
+
+    fn rotates(layers: Result<Vec<LayerConfig>, String>) -> Vec<bool> {
+        layers.unwrap().iter().map(|layer| layer.rope.is_some()).collect()
+    }
+
+    #[test]
+    fn kinds_of_layers_are_as_many_as_layers_and_windows_are_off() {
+        for kind in ["full_attention", "attention"] {
+            assert_eq!(read("llama", &json!({"layer_types": [kind]}), 1), Ok(vec![LayerConfig::FULL]));
+        }
+        let kinds = read("llama", &json!({"layer_types": ["full_attention", "full_attention"]}), 1).unwrap_err();
+        assert_eq!(kinds, "inconsistent config.json: layer_types has a length of 2, num_hidden_layers is 1");
+        let sliding = read("llama", &json!({"layer_types": ["sliding_attention"]}), 1).unwrap_err();
+        assert!(sliding.starts_with("unsupported layer_types = sliding_attention: "), "{sliding}");
+        let window = read("llama", &json!({"sliding_window": 4}), 1).unwrap_err();
+        assert!(window.starts_with("unsupported sliding_window = 4: "), "{window}");
+        let wide = json!({"sliding_window": 64, "max_position_embeddings": 64});
+        assert_eq!(read("llama", &wide, 1), Ok(vec![LayerConfig::FULL]));
+        assert_eq!(read("llama", &json!({"sliding_window": null}), 1), Ok(vec![LayerConfig::FULL]));
+        // In Qwen another field turns it on.
+        assert_eq!(read("qwen2", &json!({"sliding_window": 4}), 1), Ok(vec![LayerConfig::FULL]));
+    }
+
+    #[test]
+    fn layers_without_rotary_embedding_are_listed_or_follow_from_an_interval() {
+        let listed = json!({"no_rope_layers": [1, 0, 1], "no_rope_layer_interval": 4});
+        assert_eq!(rotates(read("smollm3", &listed, 3)), [true, false, true]);
+        let interval = json!({"no_rope_layers": null, "no_rope_layer_interval": 2});
+        assert_eq!(rotates(read("smollm3", &interval, 5)), [true, false, true, false, true]);
+        for (config, reason) in [
+            (json!({"no_rope_layers": [1, 0]}), "no_rope_layers has a length of 2, num_hidden_layers is 3"),
+            (json!({"no_rope_layers": [1, 2, 1]}), "unsupported no_rope_layers = 2: "),
+            (json!({"no_rope_layers": 4}), "unsupported no_rope_layers = 4: "),
+            (json!({"no_rope_layer_interval": 0}), "unsupported no_rope_layer_interval = 0: "),
+        ] {
+            let error = read("smollm3", &config, 3).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
 }

@@ -19,7 +19,8 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
-    pub fn of(config: &ModelConfig, _layer: &LayerConfig) -> Self {
+    pub fn of(config: &ModelConfig, layer: &LayerConfig) -> Self {
+        assert!(layer.window.is_none(), "no family that attends to a window has kernels for it");
         let ModelConfig { heads: query, kv_heads: key, head_dim, score_scale: scale, .. } = *config;
         Self { query, key, head_dim, scale }
     }
