@@ -161,7 +161,7 @@ fn runs_killed_at_random_moments_continue() {
     kill_at_random_moments(&case(), kills(12));
 }
 
-/// Where a run continues, a row has begun the next micro-batch already.
+/// A run continues at a row that has begun the next micro-batch already.
 #[test]
 fn runs_of_packed_rows_killed_at_random_moments_continue() {
     let mut case = case();

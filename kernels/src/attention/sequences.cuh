@@ -12,8 +12,8 @@ struct SequenceTile {
     uint32_t tile, tiles;   // the tile's number in its sequence, and the sequence's tiles
 };
 
-// Returns tile `index` of those of `rows` rows of all sequences, of which each token has `heads`. Tiles with the largest
-// number come first, and of the same number those of the longest sequences.
+// Returns tile `index` of those of `rows` rows of all sequences, of which each token has `heads`. Tiles with the
+// largest number come first, and of the same number those of the longest sequences.
 //
 // So the tiles from number n up, which k + 1 sequences have, begin behind those of the same sequences with larger
 // numbers: lane k's start is the sum of tiles of sequences 0 .. k, less (k + 1) times those of sequence k.

@@ -16,7 +16,8 @@ KERNEL(scale_params) {
     const uint64_t stride = uint64_t(gridDim.x) * VARIANT_THREADS;
     const uint64_t thread = uint64_t(blockIdx.x) * VARIANT_THREADS + threadIdx.x;
     for (uint64_t i = thread; i < p.n / WIDTH; i += stride) {
-        const vector<KEY_X, WIDTH> xs = load_vector<WIDTH>(x + WIDTH * i, 0), rs = load_vector<WIDTH>(residual + WIDTH * i, 0);
+        const vector<KEY_X, WIDTH> xs = load_vector<WIDTH>(x + WIDTH * i, 0),
+                                   rs = load_vector<WIDTH>(residual + WIDTH * i, 0);
         float values[WIDTH];
 #pragma unroll
         for (uint32_t j = 0; j < WIDTH; j++) values[j] = scaled(p.factor, xs[j], rs[j]);
