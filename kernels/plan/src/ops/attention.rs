@@ -14,11 +14,13 @@ pub(crate) struct Heads {
     pub key: u32,
     /// Width of a head.
     pub head_dim: u32,
+    /// Keys that a query sees at most, its own among them.
+    pub window: Option<u32>,
 }
 
 impl Heads {
     pub fn of(config: &ModelConfig) -> Self {
-        Self { query: config.heads, key: config.kv_heads, head_dim: config.head_dim }
+        Self { query: config.heads, key: config.kv_heads, head_dim: config.head_dim, window: None }
     }
 
     pub fn qkv_width(self) -> u32 {
@@ -56,7 +58,7 @@ impl Ops<'_> {
             kv_heads: heads.key,
             scale: heads.scale(),
         };
-        self.launch(name, AttentionFwd { d: heads.head_dim, x: self.x }, args);
+        self.launch(name, AttentionFwd { d: heads.head_dim, window: heads.window, x: self.x }, args);
         Attended { o, lse: Some(lse) }
     }
 
@@ -90,7 +92,8 @@ impl Ops<'_> {
             kv_heads: heads.key,
             scale: heads.scale(),
         };
-        self.launch(&format!("{name}.bwd"), AttentionBwd { d: heads.head_dim, x: self.x }, args);
+        let key = AttentionBwd { d: heads.head_dim, window: heads.window, x: self.x };
+        self.launch(&format!("{name}.bwd"), key, args);
         dqkv
     }
 }
