@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: a1b0c272bd969efd79476e0e854ddfd359ad845e5bc69d6b69b529fa9131e6d6
-// Body: 81bf2a8bc453270bd563b8f52bbfbb11949404f57f93d60377bd37c499841f16
+// Headers: 1a8b19923695cc0bb836802aa49fa16928dde9929a543edb75a5cec3b31dcc65
+// Body: 06dcf346521a7f0db94e344a5cb361dbc7c337f5fbe21ab57963e414999dca81
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -106,8 +106,8 @@ parameters! {
 
 parameters! {
     /// Parameter block of `attention.fwd`.
-    /// Each token is one of a sequence, and sees no other. A launch of full sequences has so many operations; others
-    /// have fewer.
+    /// Each token is one of a sequence, and sees no other: its own key and those before it, `window` of them at most.
+    /// A launch of full sequences has so many operations; others have fewer.
     pub struct attention_fwd_params, AttentionFwdArgs {
         /// `[tokens, heads + 2 * kv_heads, d]` x, read: queries of a row, then keys, then values
         operand qkv(Read => self.x, tokens * (heads + 2 * kv_heads) * d);
@@ -129,12 +129,11 @@ parameters! {
         /// factor of the scores
         scalar scale(f32);
     }
-    |self, p| [tokens = p.tokens, heads = p.heads, kv_heads = p.kv_heads, d = self.d, count = p.count, seq_len =
-    p.seq_len] {
-        flops = 4 * d * ((seq_len + 1) * tokens / 2) * heads;
+    |self, p| [tokens = p.tokens, heads = p.heads, kv_heads = p.kv_heads, d = self.d, count = p.count] {
+        flops = 4 * d * (self.seen(p) * tokens / 2) * heads;
     }
     /// Attends, and keeps the log-sum-exp of the scores.
-    kernel AttentionFwd = "attention.fwd" { d: u32, x: Dtype };
+    kernel AttentionFwd = "attention.fwd" { d: u32, window: Option<u32>, x: Dtype };
 }
 
 parameters! {
@@ -183,12 +182,11 @@ parameters! {
         /// factor of the scores
         scalar scale(f32);
     }
-    |self, p| [tokens = p.tokens, heads = p.heads, kv_heads = p.kv_heads, d = self.d, count = p.count, seq_len =
-    p.seq_len] {
-        flops = 10 * d * ((seq_len + 1) * tokens / 2) * heads;
+    |self, p| [tokens = p.tokens, heads = p.heads, kv_heads = p.kv_heads, d = self.d, count = p.count] {
+        flops = 10 * d * (self.seen(p) * tokens / 2) * heads;
     }
     /// Computes the gradients of queries, keys and values.
-    kernel AttentionBwd = "attention.bwd" { d: u32, x: Dtype };
+    kernel AttentionBwd = "attention.bwd" { d: u32, window: Option<u32>, x: Dtype };
 }
 
 parameters! {
@@ -254,10 +252,10 @@ parameters! {
     }
     |self, p| [rows = p.rows, heads = p.heads, kv_heads = p.kv_heads, d = self.d, slots = p.slots, seq_len =
     p.seq_len] {
-        bytes = rows * (8 + (2 * heads + kv_heads * (seq_len + 1)) * d * self.x.bytes());
+        bytes = rows * (8 + (2 * heads + kv_heads * self.seen(p)) * d * self.x.bytes());
     }
     /// Attends from rows to the keys of their slots up to their positions.
-    kernel AttentionDecode = "attention.decode" { d: u32, x: Dtype };
+    kernel AttentionDecode = "attention.decode" { d: u32, window: Option<u32>, x: Dtype };
 }
 
 parameters! {

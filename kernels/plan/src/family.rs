@@ -156,7 +156,7 @@ const LLAMA: Family = Family {
 };
 
 /// The first family that GGUF files name is the one that they are read as.
-pub static FAMILIES: [Family; 5] = [
+pub static FAMILIES: [Family; 6] = [
     Family {
         class: "Qwen2ForCausalLM",
         model_type: "qwen2",
@@ -179,6 +179,16 @@ pub static FAMILIES: [Family; 5] = [
         ..LLAMA
     },
     LLAMA,
+    Family {
+        class: "MistralForCausalLM",
+        model_type: "mistral",
+        qkv_bias: Bias::Never,
+        o_bias: Bias::Never,
+        mlp_bias: Bias::Never,
+        rope: &["default"],
+        windows: Windows::Every,
+        ..LLAMA
+    },
     Family {
         class: "SmolLM3ForCausalLM",
         model_type: "smollm3",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use precast_kernels::abi::{attention_bwd_params, attention_fwd_params};
 use precast_kernels::check::Case;
-use precast_kernels::{Arch, Dtype, KERNELS, KeyVariant, host::Buffer, sequences};
+use precast_kernels::{Arch, KERNELS, KeyVariant, host::Buffer, sequences};
 use precast_simt::{Program, execute};
 
 use crate::SIMT;
@@ -154,11 +154,12 @@ impl Columns {
 
 #[test]
 fn a_sequence_has_the_bits_that_it_has_alone() {
-    let bf16 = [(64, Arch::Sm89), (64, Arch::Sm90a), (64, Arch::Sim), (128, Arch::Sm90a)].map(|one| (one, Dtype::Bf16));
-    let f32 = [(32, Arch::Sm89), (32, Arch::Sim)].map(|one| (one, Dtype::F32));
-    for ((d, arch), x) in bf16.into_iter().chain(f32) {
+    let bf16 = ["d=64,x=bf16", "d=64,window=50,x=bf16"];
+    let f32 = ["d=32,x=f32", "d=32,window=33,x=f32"];
+    let everywhere = bf16.into_iter().chain(f32).flat_map(|key| [Arch::Sm89, Arch::Sim].map(|arch| (key, arch)));
+    for (key, arch) in everywhere.chain(bf16.into_iter().chain(["d=128,x=bf16"]).map(|key| (key, Arch::Sm90a))) {
         for op in ["attention.fwd", "attention.bwd"] {
-            let launched = Launched::new(&format!("{op}{{d={d},x={x}}}"), arch);
+            let launched = Launched::new(&format!("{op}{{{key}}}"), arch);
             LENGTHS.iter().for_each(|lengths| launched.compare(lengths));
         }
     }

@@ -4,7 +4,7 @@
 //! and what lies behind it is neither multiplied nor written. So a sequence has the bits that it has alone.
 //!
 //! With query head h reading key/value head `h / (heads / kv_heads)`, scores `s = scale * q k^T` over the keys up to
-//! the query's own position:
+//! the query's own position, and of these the last `window` if the key has one:
 //! forward `p = softmax(s)`, `o = p v`, `lse = log sum exp s`;
 //! backward `delta = rowsum(o * do)`, `dv = p^T do`, `ds = p * (do v^T - delta)`,
 //! `dq = scale * ds k`, `dk = scale * ds^T q`, keys and values summed over the query heads of their group.
@@ -24,12 +24,20 @@ mod host;
 mod variants;
 
 pub use crate::abi::{AttentionBwd, AttentionDecode, AttentionDelta, AttentionFwd};
+use crate::abi::{attention_bwd_params, attention_fwd_params};
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Format, Geometry, Operand, Reference, Source, Threads, Tolerance, source};
 
 /// True if the kernels support this head dimension.
 pub fn supports(d: u32) -> bool {
     d > 0 && d <= 128 && d.is_multiple_of(16)
+}
+
+/// Returns the keys that two queries of a sequence of so many tokens see on average.
+fn seen(seq_len: u32, window: Option<u32>) -> u64 {
+    let seq_len = u64::from(seq_len);
+    let window = window.map_or(seq_len, |window| seq_len.min(window.into()));
+    window * (2 * seq_len + 1 - window) / seq_len.max(1)
 }
 
 /// Small and ragged (tokens, sequences at most, tokens of each at most, heads, kv_heads): a single token, grouped,
@@ -66,6 +74,13 @@ macro_rules! samples {
     }};
 }
 
+impl AttentionFwd {
+    /// Returns the keys that two queries see on average.
+    pub(crate) fn seen(&self, p: &attention_fwd_params) -> u64 {
+        seen(p.seq_len, self.window)
+    }
+}
+
 impl Build for AttentionFwd {
     type Variant = variants::Fwd;
 
@@ -84,8 +99,9 @@ impl Build for AttentionFwd {
 
 impl Reference for AttentionFwd {
     fn examples() -> Vec<Self> {
-        let keys = [(64, Dtype::Bf16), (128, Dtype::Bf16), (32, Dtype::F32)];
-        keys.map(|(d, x)| Self { d, x }).into()
+        let keys = [(64, None, Dtype::Bf16), (128, None, Dtype::Bf16), (32, None, Dtype::F32)];
+        let windows = [(64, Some(70), Dtype::Bf16), (32, Some(1), Dtype::F32), (32, Some(32), Dtype::F32)];
+        keys.into_iter().chain(windows).map(|(d, window, x)| Self { d, window, x }).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -147,6 +163,13 @@ impl Reference for AttentionDelta {
     }
 }
 
+impl AttentionBwd {
+    /// Returns the keys that two queries see on average.
+    pub(crate) fn seen(&self, p: &attention_bwd_params) -> u64 {
+        seen(p.seq_len, self.window)
+    }
+}
+
 impl Build for AttentionBwd {
     type Variant = variants::Bwd;
 
@@ -165,8 +188,9 @@ impl Build for AttentionBwd {
 
 impl Reference for AttentionBwd {
     fn examples() -> Vec<Self> {
-        let keys = [(64, Dtype::Bf16), (16, Dtype::F32), (48, Dtype::F32)];
-        keys.map(|(d, x)| Self { d, x }).into()
+        let keys = [(64, None, Dtype::Bf16), (16, None, Dtype::F32), (48, None, Dtype::F32)];
+        let windows = [(64, Some(70), Dtype::Bf16), (32, Some(1), Dtype::F32), (32, Some(32), Dtype::F32)];
+        keys.into_iter().chain(windows).map(|(d, window, x)| Self { d, window, x }).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

@@ -143,20 +143,42 @@ pub(super) fn bwd(key: AttentionBwd, arch: Arch) -> Bwd {
 pub(super) fn fwd_source(variant: Fwd) -> Source {
     match variant {
         Fwd::FwdWgmma(_) => {
-            source!("attention", "wgmma/fwd.cu", "sequences.cuh", "softmax.cuh", "wgmma/mainloop.cuh", "wgmma/tile.cuh")
+            source!(
+                "attention",
+                "wgmma/fwd.cu",
+                "sequences.cuh",
+                "softmax.cuh",
+                "wgmma/mainloop.cuh",
+                "wgmma/tile.cuh",
+                "window.cuh"
+            )
         }
         Fwd::FwdMma(_) => {
-            source!("attention", "mma/fwd.cu", "sequences.cuh", "softmax.cuh", "mma/mainloop.cuh", "mma/tile.cuh")
+            source!(
+                "attention",
+                "mma/fwd.cu",
+                "sequences.cuh",
+                "softmax.cuh",
+                "mma/mainloop.cuh",
+                "mma/tile.cuh",
+                "window.cuh"
+            )
         }
-        Fwd::Tiled(_) => source!("attention", "simt/fwd.cu", "sequences.cuh", "simt/mainloop.cuh", "simt/tile.cuh"),
+        Fwd::Tiled(_) => {
+            source!("attention", "simt/fwd.cu", "sequences.cuh", "simt/mainloop.cuh", "simt/tile.cuh", "window.cuh")
+        }
     }
 }
 
 pub(super) fn bwd_source(variant: Bwd) -> Source {
     match variant {
-        Bwd::BwdWgmma(_) => source!("attention", "wgmma/bwd.cu", "sequences.cuh", "softmax.cuh", "wgmma/tile.cuh"),
-        Bwd::BwdMma(_) => source!("attention", "mma/bwd.cu", "sequences.cuh", "softmax.cuh", "mma/tile.cuh"),
-        Bwd::Tiled(_) => source!("attention", "simt/bwd.cu", "sequences.cuh", "simt/tile.cuh"),
+        Bwd::BwdWgmma(_) => {
+            source!("attention", "wgmma/bwd.cu", "sequences.cuh", "softmax.cuh", "wgmma/tile.cuh", "window.cuh")
+        }
+        Bwd::BwdMma(_) => {
+            source!("attention", "mma/bwd.cu", "sequences.cuh", "softmax.cuh", "mma/tile.cuh", "window.cuh")
+        }
+        Bwd::Tiled(_) => source!("attention", "simt/bwd.cu", "sequences.cuh", "simt/tile.cuh", "window.cuh"),
     }
 }
 

@@ -53,8 +53,9 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
     const float scale_log2 = p.scale * LOG2_E;
 
     // The other rows: positions begin.. end of `repeat` heads.
-    const uint32_t begin = own_keys ? first / TILE * TILE : 0;
-    const uint32_t end = own_keys || first + OWN > sequence.length ? sequence.length : first + OWN;
+    const uint32_t begin = own_keys ? first / TILE * TILE : first_key(first) / TILE * TILE;
+    const uint32_t all = own_keys || first + OWN > sequence.length ? sequence.length : first + OWN;
+    const uint32_t end = own_keys && last_query(first + OWN - 1) < all ? last_query(first + OWN - 1) + 1 : all;
     uint32_t heads_left = own_keys ? group : 1;
 
     copy_rows<OWN>(shared, own_keys ? keys : queries, first, sequence.length);
@@ -102,6 +103,7 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
         for (uint32_t part = 0; part < TILE; part += PART) {
             const uint32_t other = t0 + part; // its first position
             if (own_keys ? other + PART <= own : other >= own + ROWS) continue; // nothing visible to this warp
+            if (own_keys ? other > last_query(own + ROWS - 1) : other + (PART - 1) < first_key(own)) continue;
             const uint32_t tile_a = stage + part * PITCH, tile_b = tile_a + TILE_BYTES;
             float s[M][N][4] = {}, dp[M][N][4] = {};
 #pragma unroll
@@ -129,6 +131,7 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
                 }
             }
             const bool diagonal = own_keys ? other < own + ROWS : other + PART > own + 1;
+            const bool edge = own_keys ? other + (PART - 1) > last_query(own) : other < first_key(own + ROWS - 1);
 #pragma unroll
             for (uint32_t n = 0; n < N; n++) {
                 float column_shift[2], column_delta[2];
@@ -144,10 +147,11 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
                     for (uint32_t e = 0; e < 4; e++) {
                         const float lse = own_keys ? column_shift[e % 2] : shift[i][e / 2];
                         float probability = exp2_ftz(fmaf(s[i][n][e], scale_log2, -lse));
-                        if (diagonal) {
+                        if (diagonal || edge) {
                             const uint32_t column = other + n * 8 + lane % 4 * 2 + e % 2;
                             const uint32_t row = own + i * 16 + lane / 4 + e / 2 * 8;
                             if (own_keys ? row > column : column > row) probability = 0.0f;
+                            if (own_keys ? column > last_query(row) : column < first_key(row)) probability = 0.0f;
                         }
                         s[i][n][e] = probability;
                         dp[i][n][e] = probability * (dp[i][n][e] - (own_keys ? column_delta[e % 2] : delta[i][e / 2]));

@@ -31,7 +31,8 @@ KERNEL(attention_decode_params) {
         return;
     }
     const Rows<false> keys = dense_rows(p.keys, row.pool), values = dense_rows(p.values, row.pool);
-    const uint32_t tiles = own / KEYS + 1, position[2] = {own, own}, first_position = own, last_position = own;
+    const uint32_t tiles = own / KEYS + 1, first_tile = first_key(own) / KEYS;
+    const uint32_t position[2] = {own, own}, first_position = own, last_position = own;
     const float scale_log2 = p.scale * LOG2_E;
 
     copy_rows<ROWS, WARPGROUP>(q, dense_rows(p.qkv, row.queries), first, row.group);
@@ -42,7 +43,7 @@ KERNEL(attention_decode_params) {
         }
         cp_async_commit();
     };
-    copy_stage(0, stages);
+    copy_stage(first_tile, stages);
 
 #include "attention/wgmma/mainloop.cuh"
 

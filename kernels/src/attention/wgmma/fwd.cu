@@ -26,7 +26,7 @@ KERNEL(attention_fwd_params) {
     const uint32_t q = (shared_address(memory) + 1023) / 1024 * 1024 + warpgroup * Q_BYTES;
     const uint32_t stages = (shared_address(memory) + 1023) / 1024 * 1024 + ROWS * KEY_D * 2;
     const uint32_t last = (first + ROWS < total_rows ? first + ROWS : total_rows) - 1; // last row of this CTA
-    const uint32_t tiles = queries.position(last) / KEYS + 1;
+    const uint32_t tiles = queries.position(last) / KEYS + 1, first_tile = first_key(queries.position(first)) / KEYS;
     const float scale_log2 = p.scale * LOG2_E;
 
     copy_rows<64, WARPGROUP>(q, queries, own, total_rows);
@@ -37,7 +37,7 @@ KERNEL(attention_fwd_params) {
         }
         cp_async_commit();
     };
-    copy_stage(0, stages);
+    copy_stage(first_tile, stages);
 
     // This thread's two rows.
     const uint32_t row = own + threadIdx.x % WARPGROUP / WARP * 16 + lane / 4;
