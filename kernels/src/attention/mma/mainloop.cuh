@@ -65,6 +65,7 @@
             for (uint32_t half = 0; half < 2; half++) {
                 softmax[i].update(s[i], half, scale_log2);
                 const float rescale = softmax[i].rescale[half];
+                if (KEY_D > 128 && !any_lane(rescale != 1.0f)) continue; // mostly, once the maximum has been seen
 #pragma unroll
                 for (uint32_t n = 0; n < CHUNKS; n++) o[i][n][2 * half] *= rescale, o[i][n][2 * half + 1] *= rescale;
             }

@@ -6,14 +6,19 @@
 // Of the kernel: `position`, those of this thread's two rows; `first_position` and `last_position` of the warpgroup's.
     float o[CHUNKS][4] = {};
     OnlineSoftmax softmax;
+    const auto slot_after = [&](uint32_t slot) {
+        return slot == stages + 2 * STAGES * TILE_BYTES ? stages : slot + TILE_BYTES;
+    };
     const auto after = [&](uint32_t stage) {
+        if (WIDE) return slot_after(slot_after(stage));
         return stage == stages + (STAGES - 1) * 2 * TILE_BYTES ? stages : stage + 2 * TILE_BYTES;
     };
+    const auto values_of = [&](uint32_t stage) { return WIDE ? slot_after(stage) : stage + TILE_BYTES; };
     for (uint32_t tile = first_tile, k = stages; tile < tiles; tile++, k = after(k)) {
         cp_async_wait<0>();
         fence_proxy_async();
         sync_block(); // this tile has arrived, and the one before the last has been read
-        const uint32_t k0 = tile * KEYS, v = k + TILE_BYTES;
+        const uint32_t k0 = tile * KEYS, v = values_of(k);
         // To this warpgroup. Behind its last visible tile none is, and before its first none has been multiplied.
         const bool visible = k0 <= last_position && k0 + (KEYS - 1) >= first_key(first_position);
 
@@ -25,7 +30,8 @@
                 wgmma<false, false>(s, k_major<64>(q, step), k_major<KEYS>(k, step), step > 0);
             wgmma_commit();
         }
-        copy_stage(tile + 1, after(k)); // while the wgmma are in flight
+        const uint32_t next = after(k);
+        copy_stage(tile + 1, next, values_of(next)); // while the wgmma are in flight
         if (!visible) continue;
         wgmma_wait<0>();
         wgmma_fence_operand(s);
