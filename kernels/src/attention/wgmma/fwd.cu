@@ -9,7 +9,7 @@ enum : uint32_t {
     KEYS = VARIANT_KEYS,                     // per tile
     N = KEYS / 8,
     STAGES = VARIANT_STAGES,
-    WIDE = KEY_D > 128, // stages and half of one, which the values before take: shared memory holds no more
+    WIDE = KEY_D > 128, // half a stage more
     Q_BYTES = 64 * KEY_D * 2, // per warpgroup
     TILE_BYTES = KEYS * KEY_D * 2,
 };
