@@ -127,7 +127,8 @@ fn decodes(d: u32, window: Option<u32>, x: Dtype, arch: Arch) {
 
 #[test]
 fn a_decoded_row_has_the_bits_of_the_forward_pass() {
-    let whole = [(64, Dtype::Bf16), (128, Dtype::Bf16), (32, Dtype::F32)].map(|(d, x)| (d, None, x));
+    let whole =
+        [(64, Dtype::Bf16), (128, Dtype::Bf16), (256, Dtype::Bf16), (32, Dtype::F32)].map(|(d, x)| (d, None, x));
     let windows = [(64, Some(1), Dtype::Bf16), (64, Some(50), Dtype::Bf16), (32, Some(20), Dtype::F32)];
     for (d, window, x) in whole.into_iter().chain(windows) {
         for arch in [Arch::Sm89, Arch::Sm90a, Arch::Sim] {

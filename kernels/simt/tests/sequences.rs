@@ -157,7 +157,8 @@ fn a_sequence_has_the_bits_that_it_has_alone() {
     let bf16 = ["d=64,x=bf16", "d=64,window=50,x=bf16"];
     let f32 = ["d=32,x=f32", "d=32,window=33,x=f32"];
     let everywhere = bf16.into_iter().chain(f32).flat_map(|key| [Arch::Sm89, Arch::Sim].map(|arch| (key, arch)));
-    for (key, arch) in everywhere.chain(bf16.into_iter().chain(["d=128,x=bf16"]).map(|key| (key, Arch::Sm90a))) {
+    let on_hopper = bf16.into_iter().chain(["d=128,x=bf16", "d=256,window=50,x=bf16"]);
+    for (key, arch) in everywhere.chain(on_hopper.map(|key| (key, Arch::Sm90a))) {
         for op in ["attention.fwd", "attention.bwd"] {
             let launched = Launched::new(&format!("{op}{{{key}}}"), arch);
             LENGTHS.iter().for_each(|lengths| launched.compare(lengths));

@@ -106,7 +106,7 @@ impl Build for AttentionDecode {
         let d = self.d;
         let (rows, threads, shared_bytes) = match variant {
             Decode::DecodeWgmma(DecodeWgmma { keys, stages, threads, .. }) => {
-                let tile_rows = WARPGROUP_ROWS + 2 * stages * keys;
+                let tile_rows = WARPGROUP_ROWS + variants::slots(d, stages) * keys;
                 (WARPGROUP_ROWS, threads, 2 * d * tile_rows)
             }
             Decode::DecodeMma(DecodeMma { keys, threads, .. }) => {
@@ -123,8 +123,9 @@ impl Build for AttentionDecode {
 impl Reference for AttentionDecode {
     fn examples() -> Vec<Self> {
         let keys = [(64, None, Dtype::Bf16), (80, None, Dtype::Bf16), (128, None, Dtype::Bf16), (32, None, Dtype::F32)];
-        let windows = [(64, Some(70), Dtype::Bf16), (32, Some(1), Dtype::F32), (32, Some(32), Dtype::F32)];
-        [&keys[..], &windows].concat().into_iter().map(|(d, window, x)| Self { d, window, x }).collect()
+        let windows = [(64, Some(70), Dtype::Bf16), (32, Some(2), Dtype::F32), (32, Some(32), Dtype::F32)];
+        let wide = [(256, None, Dtype::Bf16), (256, Some(64), Dtype::Bf16), (256, None, Dtype::F32)];
+        [&keys[..], &windows, &wide].concat().into_iter().map(|(d, window, x)| Self { d, window, x }).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

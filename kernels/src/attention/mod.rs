@@ -12,10 +12,10 @@
 //! `attention.decode` attends from single rows to keys and values in a pool ([`crate::kv`]), with the bits of the
 //! forward pass.
 //!
-//! d is a multiple of 16 up to 128. Roundings inside: `p` before `p v` and before `p^T do`, and `ds` before
+//! d is a multiple of 16 up to 128, or 256. Roundings inside: `p` before `p v` and before `p^T do`, and `ds` before
 //! both of its GEMMs, each to dtype x, as tensor cores need them.
 //!
-//! bf16 keys multiply on tensor cores: `mma` everywhere, warpgroup GEMMs (`wgmma`) on Hopper for d 64 and 128; f32
+//! bf16 keys multiply on tensor cores: `mma` everywhere, warpgroup GEMMs (`wgmma`) on Hopper for d 64, 128 and 256; f32
 //! keys on CUDA cores. Every element of every gradient is summed by one CTA in one order: no atomics, no workspace.
 //! Sources: Dao et al., "FlashAttention-2", 2023; Ainslie et al., "GQA", 2023.
 
@@ -30,7 +30,7 @@ use crate::{Arch, Batch, Build, Dtype, Format, Geometry, Operand, Reference, Sou
 
 /// True if the kernels support this head dimension.
 pub fn supports(d: u32) -> bool {
-    d > 0 && d <= 128 && d.is_multiple_of(16)
+    d == 256 || d > 0 && d <= 128 && d.is_multiple_of(16)
 }
 
 /// Returns the keys that two queries of a sequence of so many tokens see on average.
@@ -100,8 +100,9 @@ impl Build for AttentionFwd {
 impl Reference for AttentionFwd {
     fn examples() -> Vec<Self> {
         let keys = [(64, None, Dtype::Bf16), (128, None, Dtype::Bf16), (32, None, Dtype::F32)];
-        let windows = [(64, Some(70), Dtype::Bf16), (32, Some(1), Dtype::F32), (32, Some(32), Dtype::F32)];
-        keys.into_iter().chain(windows).map(|(d, window, x)| Self { d, window, x }).collect()
+        let windows = [(64, Some(70), Dtype::Bf16), (32, Some(2), Dtype::F32), (32, Some(32), Dtype::F32)];
+        let wide = [(256, None, Dtype::Bf16), (256, Some(64), Dtype::Bf16), (256, None, Dtype::F32)];
+        keys.into_iter().chain(windows).chain(wide).map(|(d, window, x)| Self { d, window, x }).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -143,7 +144,7 @@ impl Build for AttentionDelta {
 
 impl Reference for AttentionDelta {
     fn examples() -> Vec<Self> {
-        [(80, Dtype::Bf16), (16, Dtype::F32)].map(|(d, x)| Self { d, x }).into()
+        [(80, Dtype::Bf16), (256, Dtype::Bf16), (16, Dtype::F32)].map(|(d, x)| Self { d, x }).into()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -189,8 +190,9 @@ impl Build for AttentionBwd {
 impl Reference for AttentionBwd {
     fn examples() -> Vec<Self> {
         let keys = [(64, None, Dtype::Bf16), (16, None, Dtype::F32), (48, None, Dtype::F32)];
-        let windows = [(64, Some(70), Dtype::Bf16), (32, Some(1), Dtype::F32), (32, Some(32), Dtype::F32)];
-        keys.into_iter().chain(windows).map(|(d, window, x)| Self { d, window, x }).collect()
+        let windows = [(64, Some(70), Dtype::Bf16), (32, Some(2), Dtype::F32), (32, Some(32), Dtype::F32)];
+        let wide = [(256, None, Dtype::Bf16), (256, Some(64), Dtype::Bf16), (256, None, Dtype::F32)];
+        keys.into_iter().chain(windows).chain(wide).map(|(d, window, x)| Self { d, window, x }).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

@@ -56,7 +56,9 @@ impl Build for QkNormFwd {
 
 impl Reference for QkNormFwd {
     fn examples() -> Vec<Self> {
-        [(64, true, Dtype::Bf16), (80, false, Dtype::F32)].map(|(d, keep, x)| Self { d, keep, x }).into()
+        [(64, true, Dtype::Bf16), (80, false, Dtype::F32), (256, true, Dtype::F32)]
+            .map(|(d, keep, x)| Self { d, keep, x })
+            .into()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -98,7 +100,7 @@ impl Build for QkNormBwd {
 
 impl Reference for QkNormBwd {
     fn examples() -> Vec<Self> {
-        [(48, Dtype::Bf16), (128, Dtype::F32)].map(|(d, x)| Self { d, x }).into()
+        [(48, Dtype::Bf16), (128, Dtype::F32), (256, Dtype::F32)].map(|(d, x)| Self { d, x }).into()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -151,7 +153,7 @@ impl Build for QkNormDgrad {
 
 impl Reference for QkNormDgrad {
     fn examples() -> Vec<Self> {
-        [(48, Dtype::Bf16), (128, Dtype::F32)].map(|(d, x)| Self { d, x }).into()
+        [(48, Dtype::Bf16), (128, Dtype::F32), (256, Dtype::F32)].map(|(d, x)| Self { d, x }).into()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

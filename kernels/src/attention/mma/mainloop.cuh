@@ -1,7 +1,8 @@
 // The mainloop of attention on mma.sync, a part of a kernel's body: a function around it would be other machine code. The
-// 16 * M queries of a warp, at `own_q`, attend to tiles of `keys` and `values` from `begin` to `end`, which the CTA copies
-// one tile ahead into two `stages`; the copy of the first has started. Probabilities replace scores in registers, as operand a of
-// the second GEMM. Bits follow from KEYS, the keys of a tile, and from no other size: not from M, nor from warps.
+// 16 * M queries of a warp, at `own_q`, attend to tiles of `keys` and `values` from `begin` up to `end`, which the CTA
+// copies one tile ahead into two `stages`; the copy of the first has started. Probabilities replace scores in registers,
+// as operand a of the second GEMM. Bits follow from KEYS, the keys of a tile, and from no other size: not from M, nor from
+// warps.
 // Of the source that includes it: `own`, the position of the warp's first query; `QUERY(row)`, that of one of its rows;
 // `SEQ_LEN`, the positions that exist.
     float o[M][CHUNKS][4] = {};
@@ -65,6 +66,7 @@
             for (uint32_t half = 0; half < 2; half++) {
                 softmax[i].update(s[i], half, scale_log2);
                 const float rescale = softmax[i].rescale[half];
+                if (KEY_D > 128 && !any_lane(rescale != 1.0f)) continue; // mostly, once the maximum has been seen
 #pragma unroll
                 for (uint32_t n = 0; n < CHUNKS; n++) o[i][n][2 * half] *= rescale, o[i][n][2 * half + 1] *= rescale;
             }
