@@ -1,13 +1,14 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: a1b0c272bd969efd79476e0e854ddfd359ad845e5bc69d6b69b529fa9131e6d6
-// Body: 81bf2a8bc453270bd563b8f52bbfbb11949404f57f93d60377bd37c499841f16
+// Headers: 95aa9382222ef6c7fd3a8732bc1cadc14e634dc47d4e4f9d47d1f5503f499b83
+// Body: 4863dfa303301c85ba7c150461cb4e1130d5051bbde54d402e23300cf5b918d1
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
 pub use precast_core::abi::{address, tensor_map};
 use precast_core::{Block, Content, Dtype, Format, Scalar, operations, parameters};
+use super::Gamma;
 use super::Out;
 
 pub const MASKED_TOKEN: u32 = 4294967295;
@@ -982,7 +983,7 @@ parameters! {
     |self, p| [tokens = p.tokens, row_heads = p.row_heads, d = self.d, query_heads = p.query_heads, key_heads =
     p.key_heads, seq_len = p.seq_len] {}
     /// Normalizes and rotates query and key heads, after copying them if `keep`.
-    kernel QkNormFwd = "qk_norm.fwd" { d: u32, keep: bool, x: Dtype };
+    kernel QkNormFwd = "qk_norm.fwd" { d: u32, gamma: Gamma, keep: bool, x: Dtype };
 }
 
 parameters! {
@@ -1018,7 +1019,7 @@ parameters! {
     |self, p| [tokens = p.tokens, row_heads = p.row_heads, d = self.d, query_heads = p.query_heads, key_heads =
     p.key_heads, seq_len = p.seq_len, rows = p.rows] {}
     /// Computes the gradient of the heads as they were, and of both gammas.
-    kernel QkNormBwd = "qk_norm.bwd" { d: u32, x: Dtype };
+    kernel QkNormBwd = "qk_norm.bwd" { d: u32, gamma: Gamma, x: Dtype };
 }
 
 parameters! {
@@ -1049,7 +1050,7 @@ parameters! {
     |self, p| [tokens = p.tokens, row_heads = p.row_heads, d = self.d, query_heads = p.query_heads, key_heads =
     p.key_heads, seq_len = p.seq_len] {}
     /// Computes the gradient of the heads where the gammas do not train.
-    kernel QkNormDgrad = "qk_norm.dgrad" { d: u32, x: Dtype };
+    kernel QkNormDgrad = "qk_norm.dgrad" { d: u32, gamma: Gamma, x: Dtype };
 }
 
 parameters! {
@@ -1078,7 +1079,7 @@ parameters! {
         before q unless self.out.is_int8();
     }
     /// Normalizes rows, after adding a residual branch if `residual`.
-    kernel RmsnormFwd = "rmsnorm.fwd" { h: u32, out: Out, residual: bool, x: Dtype };
+    kernel RmsnormFwd = "rmsnorm.fwd" { gamma: Gamma, h: u32, out: Out, residual: bool, x: Dtype };
 }
 
 parameters! {
@@ -1110,7 +1111,7 @@ parameters! {
         before q unless self.out.is_int8();
     }
     /// Computes the gradient of the rows, added to the residual stream's if `residual`, and partial sums of gamma's.
-    kernel RmsnormBwd = "rmsnorm.bwd" { h: u32, out: Out, residual: bool, x: Dtype };
+    kernel RmsnormBwd = "rmsnorm.bwd" { gamma: Gamma, h: u32, out: Out, residual: bool, x: Dtype };
 }
 
 parameters! {
@@ -1139,7 +1140,7 @@ parameters! {
         before q unless self.out.is_int8();
     }
     /// Computes the gradient of the rows where gamma does not train.
-    kernel RmsnormDgrad = "rmsnorm.dgrad" { h: u32, out: Out, residual: bool, x: Dtype };
+    kernel RmsnormDgrad = "rmsnorm.dgrad" { gamma: Gamma, h: u32, out: Out, residual: bool, x: Dtype };
 }
 
 parameters! {
