@@ -1,13 +1,14 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 1a8b19923695cc0bb836802aa49fa16928dde9929a543edb75a5cec3b31dcc65
-// Body: 06dcf346521a7f0db94e344a5cb361dbc7c337f5fbe21ab57963e414999dca81
+// Headers: 35c1b596cf6dc16ad52faebd7ba4f6340d5c3d99f8cf5c88a3ca90e87f2b94b2
+// Body: 73b1f58ce0e24ca88ddd5eb98c87f3700937a1ba950b3e909c5963555ccfc38c
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
 pub use precast_core::abi::{address, tensor_map};
 use precast_core::{Block, Content, Dtype, Format, Scalar, operations, parameters};
+use super::Gamma;
 use super::Out;
 
 pub const MASKED_TOKEN: u32 = 4294967295;
@@ -980,7 +981,7 @@ parameters! {
     |self, p| [tokens = p.tokens, row_heads = p.row_heads, d = self.d, query_heads = p.query_heads, key_heads =
     p.key_heads, seq_len = p.seq_len] {}
     /// Normalizes and rotates query and key heads, after copying them if `keep`.
-    kernel QkNormFwd = "qk_norm.fwd" { d: u32, keep: bool, x: Dtype };
+    kernel QkNormFwd = "qk_norm.fwd" { d: u32, gamma: Gamma, keep: bool, x: Dtype };
 }
 
 parameters! {
@@ -1016,7 +1017,7 @@ parameters! {
     |self, p| [tokens = p.tokens, row_heads = p.row_heads, d = self.d, query_heads = p.query_heads, key_heads =
     p.key_heads, seq_len = p.seq_len, rows = p.rows] {}
     /// Computes the gradient of the heads as they were, and of both gammas.
-    kernel QkNormBwd = "qk_norm.bwd" { d: u32, x: Dtype };
+    kernel QkNormBwd = "qk_norm.bwd" { d: u32, gamma: Gamma, x: Dtype };
 }
 
 parameters! {
@@ -1047,7 +1048,7 @@ parameters! {
     |self, p| [tokens = p.tokens, row_heads = p.row_heads, d = self.d, query_heads = p.query_heads, key_heads =
     p.key_heads, seq_len = p.seq_len] {}
     /// Computes the gradient of the heads where the gammas do not train.
-    kernel QkNormDgrad = "qk_norm.dgrad" { d: u32, x: Dtype };
+    kernel QkNormDgrad = "qk_norm.dgrad" { d: u32, gamma: Gamma, x: Dtype };
 }
 
 parameters! {
@@ -1076,7 +1077,7 @@ parameters! {
         before q unless self.out.is_int8();
     }
     /// Normalizes rows, after adding a residual branch if `residual`.
-    kernel RmsnormFwd = "rmsnorm.fwd" { h: u32, out: Out, residual: bool, x: Dtype };
+    kernel RmsnormFwd = "rmsnorm.fwd" { gamma: Gamma, h: u32, out: Out, residual: bool, x: Dtype };
 }
 
 parameters! {
@@ -1108,7 +1109,7 @@ parameters! {
         before q unless self.out.is_int8();
     }
     /// Computes the gradient of the rows, added to the residual stream's if `residual`, and partial sums of gamma's.
-    kernel RmsnormBwd = "rmsnorm.bwd" { h: u32, out: Out, residual: bool, x: Dtype };
+    kernel RmsnormBwd = "rmsnorm.bwd" { gamma: Gamma, h: u32, out: Out, residual: bool, x: Dtype };
 }
 
 parameters! {
@@ -1137,7 +1138,7 @@ parameters! {
         before q unless self.out.is_int8();
     }
     /// Computes the gradient of the rows where gamma does not train.
-    kernel RmsnormDgrad = "rmsnorm.dgrad" { h: u32, out: Out, residual: bool, x: Dtype };
+    kernel RmsnormDgrad = "rmsnorm.dgrad" { gamma: Gamma, h: u32, out: Out, residual: bool, x: Dtype };
 }
 
 parameters! {

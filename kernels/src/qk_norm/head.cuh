@@ -1,6 +1,7 @@
 // Layout of a head of KEY_D elements over neighboring lanes: each has a vector of the head's first half and the vector
 // of the second half that it rotates with, so the norm reduces over lanes and the rotation stays within one.
 #pragma once
+#include "gamma.cuh"
 #include "qk_norm.h"
 #include "vector.cuh"
 
