@@ -15,7 +15,8 @@
         return stage == stages + (STAGES - 1) * 2 * TILE_BYTES ? stages : stage + 2 * TILE_BYTES;
     };
     const auto values_of = [&](uint32_t stage) { return WIDE ? slot_after(stage) : stage + TILE_BYTES; };
-    for (uint32_t tile = first_tile, k = stages; tile < tiles; tile++, k = after(k)) {
+    // That there is a first tile the compiler must know, or it serializes the wgmma.
+    for (uint32_t tile = first_tile, k = stages; tile == first_tile || tile < tiles; tile++, k = after(k)) {
         cp_async_wait<0>();
         fence_proxy_async();
         sync_block(); // this tile has arrived, and the one before the last has been read
