@@ -129,7 +129,7 @@ fn a_sweep_has_the_same_bytes_whichever_stream_is_late() {
     cache("whole", "--device sim").succeeds();
     for index in 0..3 {
         let [_, said] = swept(&format!("swept-{index}"), &memory).says();
-        assert!(said.contains("it is swept through") && said.contains(" 32 sequences at a time"), "{said}");
+        assert!(said.contains("it is swept through") && said.contains(" 2048 tokens at a time"), "{said}");
         assert!(host.case.read(format!("swept-{index}/hidden.bin")) == host.case.read("whole/hidden.bin"));
     }
     // Two blocks of a batch each.

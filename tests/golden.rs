@@ -184,7 +184,7 @@ impl Golden {
     /// The first sequence, without the token behind it.
     pub fn ids(&self) -> Vec<u32> {
         let first = &self.steps()[0][0].ids;
-        first[..first.len().min(self.settings.S as usize)].to_vec()
+        first[..first.len() - 1].to_vec()
     }
 
     /// A configuration of its models and objective, changed.

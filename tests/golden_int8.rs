@@ -8,13 +8,16 @@ use precast_kernels::abi::MASKED_TOKEN;
 use precast_plan::{Precision, Recompute};
 
 use crate::golden::{Golden, Kept, named_gradients, of_data};
-use crate::golden_steps::within_bf16;
+use crate::golden_steps::{recomputed, within_bf16};
 use crate::support::prelude::*;
 
 #[test]
 fn steps_are_those_of_int8() {
-    for golden in of_data().filter(|golden| golden.case.has("golden/int8/trajectory.jsonl")) {
-        within_bf16(&golden, &golden.run("--precision int8"), &golden.trajectory("int8/"));
+    for (golden, recompute) in recomputed().filter(|(golden, _)| golden.case.has("golden/int8/trajectory.jsonl")) {
+        for recompute in recompute {
+            let records = golden.run(format!("--precision int8 --recompute {recompute}"));
+            within_bf16(&golden, &records, &golden.trajectory("int8/"));
+        }
     }
 }
 

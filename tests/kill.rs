@@ -158,15 +158,29 @@ const STEPS: u32 = 8;
 
 #[test]
 fn runs_killed_at_random_moments_continue() {
-    let case = case();
-    let whole = undisturbed(&case, STEPS, "");
+    kill_at_random_moments(&case(), kills(12));
+}
+
+/// Where a run continues, a row has begun the next micro-batch already.
+#[test]
+fn runs_of_packed_rows_killed_at_random_moments_continue() {
+    let mut case = case();
+    let row = |number: u32| format!("{{\"input_ids\": {:?}}}\n", (0..2 + number * 7 % 16).collect::<Vec<u32>>());
+    case.data = case.write("rows.jsonl", (0..40).map(row).collect::<String>());
+    kill_at_random_moments(&case, kills(20));
+    let steps = case.metrics("out");
+    assert!(steps.iter().any(|step| step.padding_share > Some(0.0)) && steps.len() == STEPS as usize);
+}
+
+fn kill_at_random_moments(case: &Case, kills: u32) {
+    let whole = undisturbed(case, STEPS, "");
     // The time a run takes here says where the moments lie.
     let started = Instant::now();
-    run(&case, "timed", STEPS, 1, "").succeeds();
+    run(case, "timed", STEPS, 1, "").succeeds();
     let run_us = started.elapsed().as_micros() as u64;
     let sleep =
         |_: &mut Child, rng: &mut Pcg64Mcg| std::thread::sleep(Duration::from_micros(rng.random_range(0..run_us)));
-    kill_at_random(&case, kills(12), "", &whole, sleep);
+    kill_at_random(case, kills, "", &whole, sleep);
 }
 
 /// A student writes for most of a step: the moments lie in the steps, however long a run takes to start.

@@ -3,7 +3,8 @@
 
 use crate::ranks::assert_same;
 use crate::support::prelude::*;
-use crate::teacher_cache::fill;
+use crate::teacher_cache::{contents_of, fill};
+use crate::teacher_cache_filled::least_memory;
 
 /// The golden case of rows, of at most as many tokens as its sequences take.
 fn case() -> Case {
@@ -32,11 +33,21 @@ fn a_row_scores_the_same_beside_any_others() {
     }
 }
 
-/// A cache is of rows, wherever they were computed and are read.
+/// A cache is of rows, wherever they were computed and are read: end to end, alone, and by a sweep of two blocks, each
+/// of other sequences.
 #[test]
 fn a_cache_serves_rows_in_any_place() {
     let case = case();
-    fill(&case, "cache", ["--precision", "bf16", "--seq-len", "64"]).succeeds();
+    let words = "--precision bf16 --seq-len 64 --batch-size";
+    let of = |case: &Case, out: &str, more: &str| {
+        fill(case, out, [words, more]).succeeds();
+        contents_of(case, out)
+    };
+    let cache = of(&case, "cache", "3");
+    assert!(["1", "40"].iter().all(|batch| of(&case, batch, batch) == cache));
+    let least = least_memory(&case, &format!("{words} 2"));
+    let swept = format!("2 --memory {} --spill 1GiB", least + 2 * 64 * 2 * 128 + 4096);
+    assert!(of(&case, "swept", &swept) == cache);
     for packing in ["rows", "none"] {
         let words = format!("{SHAPE} --steps 3 --checkpoint-every 0 --packing {packing}");
         case.distill("online", [&*words, "--overwrite"]).succeeds();

@@ -40,6 +40,8 @@ MADE = {
     "made-mask": dict(of=TRAINED, alone=True, case=dict(B=3, accum=2)),
     # Rows of 2 to S + 1 tokens, end to end.
     "made-packed": dict(of=TRAINED, case=dict(B=2, accum=2, packing="rows")),
+    "made-packed-lora": dict(of=TRAINED, case=dict(B=2, accum=2, packing="rows", steps=6, lr=2e-3, lora=dict(
+        r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"]))),
     "made-reverse": dict(of=TRAINED, case=dict(beta=1.0)),
     "made-half": dict(of=TRAINED, case=dict(beta=0.5, T=1.0, alpha=1.0)),
     # Lookups of the most frequent token give its row no gradient; the head, which is tied, does.

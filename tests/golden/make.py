@@ -51,6 +51,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import made
+import micro_batches
 import weights
 
 # Heads of the teacher are 128 wide, of the student 64; the teacher knows more tokens and is not tied.
@@ -233,18 +234,6 @@ def rows_of(case, c):
     return ids[:, :-1], labels[:, 1:], lengths
 
 
-def micro_batches(c, lengths):
-    """The rows of each micro-batch, as a slice."""
-    if c.get("packing") != "rows":
-        return [slice(first, first + c["B"]) for first in range(0, len(lengths), c["B"])]
-    places, all, first = c["B"] * c["S"], [], 0
-    for end in range(1, len(lengths) + 1):
-        if sum(length - 1 for length in lengths[first:end]) > places or end - first > max(c["B"], places // 16):
-            all.append(slice(first, end - 1))
-            first = end - 1
-    return all
-
-
 def train(case, out, moved=None):
     """Writes trajectory.jsonl, step0.safetensors and final/ or final-adapter/ of a case into `out`; with `moved`, of a student
     whose weights that seed has moved by up to half a unit in the last place of bf16."""
@@ -264,7 +253,7 @@ def train(case, out, moved=None):
     teacher = model_of(case / "teacher", dtype).eval().requires_grad_(False) if has_teacher else None
     alpha = c["alpha"] if has_teacher else 0.0
     inputs, targets, lengths = rows_of(case, c)
-    batches = micro_batches(c, lengths)
+    batches = micro_batches.of(c, lengths)
     trained = {name: p for name, p in student.named_parameters() if p.requires_grad}
     matrices = [p for p in trained.values() if p.dim() > 1]
     vectors = [p for p in trained.values() if p.dim() == 1]
@@ -289,7 +278,7 @@ def train(case, out, moved=None):
             if is_drawn:
                 ratios.append(torch.stack(log_ratios(student_logits.detach(), teacher_logits, y)))
             if step == 0 and index == 0:
-                columns, length = student_logits.size(-1), lengths[0]
+                columns, length = student_logits.size(-1), lengths[0] - 1 if "packing" in c else c["S"]
                 first_logits = {"student_logits": student_logits[0, :length].detach().clone()}
                 if has_teacher:
                     first_logits["teacher_logits"] = teacher_logits[0, :length, :columns].clone()

@@ -33,6 +33,7 @@ import re
 import numpy as np
 from safetensors.numpy import save_file
 
+import micro_batches
 import weights
 
 GATES = dict(loss=1e-3, kd_loss=3e-3, ce_loss=1e-3, grad_norm=1e-2)
@@ -328,13 +329,16 @@ def rate(c, step):
 
 
 def rows_of(case, c):
+    """Inputs and targets, [rows, S] each, and the tokens of each row."""
     if (case / "rows.jsonl").exists():
         rows = [json.loads(line) for line in (case / "rows.jsonl").read_text().splitlines()]
         padded = lambda row, by: row + [by] * (c["S"] + 1 - len(row))
         ids, labels = (np.array([padded(row[name], by) for row in rows]) for name, by in (("input_ids", 0), ("labels", -100)))
+        lengths = [len(row["input_ids"]) for row in rows]
     else:
         ids = labels = np.fromfile(case / "tokens.bin", "<u4").astype(int).reshape(-1, c["S"] + 1)
-    return ids[:, :-1], labels[:, 1:]
+        lengths = [c["S"] + 1] * len(ids)
+    return ids[:, :-1], labels[:, 1:], lengths
 
 
 def student_of(case, rounding, trains=True, moved=0.0, seed=0):
@@ -354,12 +358,12 @@ def train(case, name, moved=0.0, seed=0, steps=None):
     plain = Rounding("exact" if name == "exact" else "bf16")
     teacher = Model(case / "teacher", plain, False) if (case / "teacher").exists() else None
     alpha = c["alpha"] if teacher else 0.0
-    inputs, targets = rows_of(case, c)
+    inputs, targets, lengths = rows_of(case, c)
+    batches = micro_batches.of(c, lengths)
     moments = {name: (0.0, 0.0) for name in student.trained}
     lines, first = [], None
     for step in range(steps or c["steps"]):
-        begin = step * c["accum"] * c["B"]
-        micro = [slice(begin + i * c["B"], begin + (i + 1) * c["B"]) for i in range(c["accum"])]
+        micro = batches[step * c["accum"] : (step + 1) * c["accum"]]
         tokens = sum((targets[rows] != -100).sum() for rows in micro)
         grads, kd, ce = {}, 0.0, 0.0
         for rows in micro:
@@ -449,7 +453,7 @@ def write(case):
 def divergence(case, name, moved=0.0, seed=0):
     """Mean KL of the student's predictions in bf16 to those under a rounding, nats a token, over the first micro-batch."""
     c = json.loads((case / "case.json").read_text())
-    inputs, targets = (rows[: c["B"]] for rows in rows_of(case, c))
+    inputs, targets = (rows[: c["B"]] for rows in rows_of(case, c)[:2])
     exact, other = (softmax_log(student_of(case, Rounding(of), False, moved, seed).forward(inputs)) for of in ("bf16", name))
     return (np.exp(exact) * (exact - other)).sum(-1)[targets.reshape(-1) != -100].mean()
 

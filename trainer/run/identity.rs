@@ -23,7 +23,8 @@ pub struct Identity(BTreeMap<String, String>);
 /// The name of the data's digest.
 const DATA: &str = "data";
 
-/// The name of how rows become micro-batches, where they are not padded: `packing` is how files become rows.
+/// The name of how rows become micro-batches, where they are not padded: in records `packing` has always been the
+/// rules by which files become rows.
 pub(super) const PACKING: &str = "--packing";
 
 impl Identity {
@@ -34,7 +35,7 @@ impl Identity {
         let values = [
             ("tokenizer", optional(data.tokenizer.map(|digest| digest.to_string()))),
             ("end of text", optional(data.eos.map(|id| id.to_string()))),
-            ("packing", data.streams.corpus.packing()),
+            ("packing", data.streams.corpus.chunking_rules()),
             ("betas", format!("{} {}", Recipe::BETA1, Recipe::BETA2)),
             ("eps", Recipe::EPS.to_string()),
         ];
@@ -155,10 +156,10 @@ pub struct Data {
 }
 
 impl Data {
-    /// Digest of everything that decides the training sequences: files, tokenizer, packing and sequence length.
+    /// Digest of everything that decides the training sequences: files, tokenizer, rules of chunking, sequence length.
     pub fn signature(&self, files: Digest) -> Digest {
         let corpus = &self.streams.corpus;
-        let rule = format!("{} {:?} {:?} {}", corpus.packing(), self.tokenizer, self.eos, corpus.chunk);
+        let rule = format!("{} {:?} {:?} {}", corpus.chunking_rules(), self.tokenizer, self.eos, corpus.chunk);
         Digest::of_parts("precast.sequences", [&files.0[..], rule.as_bytes()])
     }
 }

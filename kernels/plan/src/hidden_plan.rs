@@ -40,9 +40,9 @@ pub type HiddenPlan = Lowered<HiddenBuffers>;
 pub struct HiddenBuffers {
     /// The model, in the precision of the run.
     pub model: Resident,
-    /// Token ids, `[batch, seq_len]`, sent before each run of the phase.
+    /// Token ids, a place each, sent before each run of the phase.
     pub ids: Tensor,
-    /// Their places: all are full.
+    /// The sequences that lie in these places, sent with them.
     pub sequences: Sequences,
     /// The head, if most likely tokens are asked for: a matrix of its own, also where the model has it as its
     /// embedding.
@@ -57,7 +57,7 @@ impl Lowered<HiddenBuffers> {
     /// Name of its phase.
     pub const HIDDEN: &str = "hidden";
 
-    /// Lowers a model with matrices in the formats given.
+    /// Lowers a model with matrices in the formats given, for sequences end to end in `batch` times `seq_len` places.
     ///
     /// # Errors
     /// [`PlanError`] if the sequence is longer than the model supports, there are no tokens, no kernel reads a format,
@@ -77,7 +77,7 @@ impl Lowered<HiddenBuffers> {
         let category = category::TEACHER_WEIGHTS;
         let weights = Weights::frozen(&mut b, "model", category, config, (formats, dtype), Passes::Forward);
         let ids = b.persistent("ids", category::INPUTS, Dtype::U32, u64::from(batch * seq_len));
-        let sequences = Sequences::declare(&mut b, Shape::full(batch, seq_len));
+        let sequences = Sequences::declare(&mut b, Shape::packed(batch, seq_len));
         let model = Resident::new(&mut b, "model", config, weights, seq_len);
         let head = top.map(|_| HeadWeights::declare(&mut b, "head", whole, dtype));
         let ops = &mut Ops::new(&mut b, batch * seq_len, dtype, None).of(sequences);

@@ -37,10 +37,11 @@ pub type SweepPlan = Lowered<SweepBuffers>;
 /// Buffers of a [`SweepPlan`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweepBuffers {
-    /// Token ids of each batch of a block, `[batch, seq_len]`, sent first.
+    /// Token ids of each batch of a block, a place each, sent first.
     pub ids: Vec<Tensor>,
-    /// Places of the sequences of a batch: all are full.
-    pub sequences: Sequences,
+    /// Sequences that lie in these places, of each batch of the block in each place, sent before the block's first
+    /// layer.
+    pub sequences: Vec<Vec<Sequences>>,
     /// Residual streams of a block in each place, one place or two. Blocks are embedded and normalized in the first.
     pub places: Vec<Tensor>,
     /// Embedding table, `[vocab, hidden]`, sent before [`SweepPlan::EMBED`].
@@ -105,7 +106,7 @@ fn lower_layers(
     config: &ModelConfig,
     (first, second): (&Resident, &Weights),
     staged: &BTreeMap<(String, Block), Tensor>,
-    streams: &[Vec<Tensor>],
+    (streams, sequences): (&[Vec<Tensor>], &[Vec<Sequences>]),
 ) {
     for (slot, weights) in [&first.weights, second].into_iter().enumerate() {
         for ((name, block), w) in staged {
@@ -123,11 +124,12 @@ fn lower_layers(
                 residual_scale: config.multipliers.residual,
                 cache: None,
             };
-            for (place, streams) in streams.iter().enumerate() {
+            for (place, (streams, sequences)) in streams.iter().zip(sequences).enumerate() {
                 ops.phase(&layer_phase(slot as u32, kind, place));
                 ops.beside();
-                for (index, stream) in streams.iter().enumerate() {
+                for (index, (stream, sequences)) in streams.iter().zip(sequences).enumerate() {
                     ops.scope(format!("model.layer.{index}"));
+                    ops.set_sequences(*sequences);
                     block.forward_to(ops, *stream, Some(*stream));
                 }
             }
@@ -177,14 +179,19 @@ impl Lowered<SweepBuffers> {
         };
         let (first, second) = (place("model.first"), place("model.second"));
         let (_, ids) = each(&mut b, ("ids", category::INPUTS), Dtype::U32, (batches, tokens));
-        let sequences = Sequences::declare(&mut b, Shape::full(batch, seq_len));
-        let mut place = |name: &&str| each(&mut b, (name, category::STREAMS), dtype, (batches, tokens * hidden));
-        let (places, streams): (Vec<Tensor>, Vec<Vec<Tensor>>) =
+        let shape = Shape::packed(batch, seq_len);
+        let mut place = |name: &&str| {
+            let (all, streams) = each(&mut b, (name, category::STREAMS), dtype, (batches, tokens * hidden));
+            let (name, words) = (format!("{name}.sequences"), Sequences::words_of(shape));
+            let (_, lists) = each(&mut b, (&name, category::INPUTS), Dtype::U32, (batches, words));
+            (all, (streams, lists.into_iter().map(|list| Sequences::within(list, shape)).collect()))
+        };
+        let (places, (streams, sequences)): (Vec<Tensor>, (Vec<Vec<Tensor>>, Vec<Vec<Sequences>>)) =
             ["streams", "streams.second"][..places].iter().map(&mut place).unzip();
         let first = Resident::new(&mut b, "model", &one, first, seq_len);
         let head = top.map(|_| HeadWeights::declare(&mut b, "head", config, dtype));
         let staged = staged(&mut b, &first.weights, (config.depth(), formats));
-        let ops = &mut Ops::new(&mut b, batch * seq_len, dtype, None).of(sequences);
+        let ops = &mut Ops::new(&mut b, batch * seq_len, dtype, None);
 
         ops.phase(Self::EMBED);
         ops.scope("model");
@@ -202,7 +209,7 @@ impl Lowered<SweepBuffers> {
                 }
             }
         }
-        lower_layers(ops, config, (&first, &second), &staged, &streams);
+        lower_layers(ops, config, (&first, &second), &staged, (&streams, &sequences));
         let normalize = |(index, stream): (usize, &Tensor)| {
             ops.phase(&Self::norm_phase(index));
             ops.scope("model");

@@ -23,7 +23,7 @@ fn for_each_run(mut check: impl FnMut((&ModelConfig, &Formats), &ModelConfig, &R
         for (formats, precision) in
             [&Formats::dense(), &stored].into_iter().flat_map(|f| Precision::ALL.map(|p| (f, p)))
         {
-            let recipe = Recipe { batch: 2, seq_len: 128, precision, ..RECIPE };
+            let recipe = Recipe { batch: 2, seq_len: 128, packed: true, precision, ..RECIPE };
             for arch in Arch::GPUS.into_iter().chain([Arch::Sim]) {
                 let Ok(online) = TrainingPlan::new(
                     TrainingRequest::new(&student, &recipe, arch).taught_by(Some((&teacher, formats))),
@@ -107,7 +107,7 @@ fn a_sweep_has_a_place_for_every_parameter() {
     }
 }
 
-/// A block more takes its streams and nothing else, and each place is copied whole.
+/// A block more takes its streams and its sequences, and each place is copied whole.
 #[test]
 fn a_sweep_in_two_places_has_two_blocks_of_streams() {
     let config = config("qwen2.5-1.5b");
@@ -120,7 +120,8 @@ fn a_sweep_in_two_places_has_two_blocks_of_streams() {
     assert_eq!([one.places.len(), two.places.len()], [1, 2]);
     assert!(two.places.iter().all(|place| place.bytes() == streams) && two.places[0].buffer != two.places[1].buffer);
     assert_eq!(row(&two.plan, category::STREAMS), row(&one.plan, category::STREAMS).map(|bytes| bytes + streams));
-    assert_eq!(two.plan.arena_bytes, one.plan.arena_bytes + streams);
+    let [more, less] = [&two, &one].map(|it| row(&it.plan, category::INPUTS).unwrap());
+    assert_eq!(two.plan.arena_bytes, one.plan.arena_bytes + streams + more - less);
     assert_eq!([two.ids.len(), two.results.len()], [3, 3]);
 }
 

@@ -35,14 +35,13 @@ fn launched(program: &Program, pair: &KeyVariant, case: &Case) -> Vec<Buffer> {
     memory
 }
 
-/// The variants of a key by architecture, each once.
-fn variants(key: &Key) -> Vec<(Arch, KeyVariant)> {
+/// The variants of a key that the rows of a bundle have, each once: a row compiles its sources as any other does.
+pub fn variants(key: &Key) -> Vec<(Arch, KeyVariant)> {
     let mut seen = Vec::new();
-    for arch in [Arch::Sm89, Arch::Sm90a] {
-        for pair in key.built(arch) {
-            if !seen.iter().any(|(_, other): &(Arch, KeyVariant)| other.variant == pair.variant) {
-                seen.push((arch, pair));
-            }
+    for (arch, pair) in Arch::GPUS.into_iter().flat_map(|arch| key.built(arch).into_iter().map(move |it| (arch, it))) {
+        assert!(!pair.source().mentions("__CUDA_ARCH__"), "{pair}");
+        if !seen.iter().any(|(_, other): &(Arch, KeyVariant)| other.variant == pair.variant) {
+            seen.push((arch, pair));
         }
     }
     seen

@@ -105,7 +105,8 @@ impl Build for QkNormBwd {
 
 impl Reference for QkNormBwd {
     fn examples() -> Vec<Self> {
-        let plain = [(48, Dtype::Bf16), (128, Dtype::F32), (256, Dtype::F32)].map(|(d, x)| Self { d, gamma: Gamma::Weight, x });
+        let plain =
+            [(48, Dtype::Bf16), (128, Dtype::F32), (256, Dtype::F32)].map(|(d, x)| Self { d, gamma: Gamma::Weight, x });
         plain.into_iter().chain(ONE_PLUS.map(|(d, x)| Self { d, gamma: Gamma::OnePlus, x })).collect()
     }
 
@@ -159,7 +160,8 @@ impl Build for QkNormDgrad {
 
 impl Reference for QkNormDgrad {
     fn examples() -> Vec<Self> {
-        let plain = [(48, Dtype::Bf16), (128, Dtype::F32), (256, Dtype::F32)].map(|(d, x)| Self { d, gamma: Gamma::Weight, x });
+        let plain =
+            [(48, Dtype::Bf16), (128, Dtype::F32), (256, Dtype::F32)].map(|(d, x)| Self { d, gamma: Gamma::Weight, x });
         plain.into_iter().chain(ONE_PLUS.map(|(d, x)| Self { d, gamma: Gamma::OnePlus, x })).collect()
     }
 

@@ -1,14 +1,13 @@
 //! A teacher that computes the rows of sequences, and the device that it does that on.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use precast_plan::{Plan, Resident, Tensor, TopTokens};
 use precast_runtime::{Driver, DriverError, Placement};
 use precast_system::terminal::tell;
 
 use super::request::CacheRequest;
-use super::sequences::Sequence;
+use super::sequences::Micro;
 use crate::base::startup_times::Startup;
 use crate::device::fit::Fit;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
@@ -22,19 +21,19 @@ use crate::run::failure::Failure;
 /// Batches that are computed and wait for the disk.
 pub(super) const WAITING: usize = 2;
 
-/// Takes the number of sequences that come next, and their rows, one a token.
-pub type Emit<'e> = dyn FnMut(usize, Vec<u8>) -> Result<(), Failure> + 'e;
+/// Takes the rows of the micro-batch that comes next, one a place that is taken.
+pub type Emit<'e> = dyn FnMut(Vec<u8>) -> Result<(), Failure> + 'e;
 
 /// A teacher that computes.
 pub trait Engine {
-    /// Sequences that are computed together, at most.
-    fn sequences(&self) -> usize;
+    /// Micro-batches that are computed in a pass, at most.
+    fn micros(&self) -> usize;
 
-    /// Computes the rows of sequences, in their order.
+    /// Computes the rows of micro-batches, in their order.
     ///
     /// # Errors
     /// [`Failure`] of the device, of the teacher's files, and of `emit`.
-    fn rows(&mut self, sequences: &[Arc<Sequence>], emit: &mut Emit<'_>) -> Result<(), Failure>;
+    fn rows(&mut self, micros: &[Micro], emit: &mut Emit<'_>) -> Result<(), Failure>;
 }
 
 /// A device, and what is asked of it.
@@ -57,11 +56,11 @@ impl Opening<'_> {
     /// Estimates the host memory that a filling takes: rows of a batch that is read, of one that is written, and of
     /// those between, of each rank; and so many bytes of streams.
     pub fn host(&self, plan: &Plan, model: &Resident, spilled: u64, owner: DeviceMemory) -> HostMemory {
-        let (batch, seq_len) = self.request.batch();
+        let places = self.request.places().count() as u64;
         // Of each rank one is computed or received while others wait; one is written. Of a compact one parts and rows
         // are there.
         let batches = (WAITING as u64 + 1) * u64::from(self.ranks) + 1 + u64::from(self.made.compact.is_some());
-        let kept = ("rows of the cache", batches * u64::from(batch * seq_len) * self.made.row_bytes() + spilled);
+        let kept = ("rows of the cache", batches * places * self.made.row_bytes() + spilled);
         HostMemory::of_forward(plan, model, kept, &self.request.data, owner)
     }
 
@@ -88,17 +87,17 @@ impl Opening<'_> {
     }
 }
 
-/// Reads the rows of the first sequences of a batch: what results have of a token side by side.
+/// Reads the rows of the first places of so many: what results have of a token side by side.
 ///
 /// # Errors
 /// [`DriverError`].
 pub(super) fn read_rows(
     sealed: &mut SealedDevice,
     results: &[Tensor],
-    (count, batch): (usize, usize),
+    (taken, places): (usize, usize),
     made: &Made,
 ) -> Result<Vec<u8>, DriverError> {
-    let first = |tensor: &Tensor| tensor.slice(0, tensor.elems / batch as u64 * count as u64);
+    let first = |tensor: &Tensor| tensor.slice(0, tensor.elems / places as u64 * taken as u64);
     if let [only] = results {
         return sealed.read(first(only));
     }

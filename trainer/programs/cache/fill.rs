@@ -94,7 +94,7 @@ fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutco
     let there = if ranks.is_first() { check_out(request, &made, disk_bytes)? } else { 0 };
     let there = of_first(ranks, there)?;
     let opening = Opening { driver, request, teacher, made: &made, ranks: ranks.count() };
-    let planned = opening.plan(contents.sequences.saturating_sub(there))?;
+    let planned = opening.plan(contents.behind(there))?;
     planned.note().into_iter().for_each(note);
     if request.dry_run {
         let Contents { sequences, rows, .. } = contents;
@@ -110,7 +110,7 @@ fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutco
         }));
     }
     let mut engine = opening.open(planned)?;
-    let deal = &Deal { peers: &Peers::connect(ranks)?, batch: request.shape.batch_size };
+    let deal = &Deal { peers: &Peers::connect(ranks)?, places: request.places() };
     if !ranks.is_first() {
         let there = of_first(ranks, 0)?;
         filler::help(&mut *engine, &contents, &data, (deal, there))?;
@@ -131,7 +131,7 @@ fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutco
     let head_sha256 = checkpoint::digest(&[head(&request.out)])?;
     let manifest = filling.finish_signed(head_sha256, sign)?;
     ranks.barrier()?;
-    let computed = (manifest.sequences - continued) * u64::from(request.shape.seq_len);
+    let computed: usize = contents.behind(continued).iter().sum();
     let tokens_per_s = (computed > 0).then(|| computed as f64 / seconds);
     Ok(Some(filled(manifest, continued, tokens_per_s)))
 }

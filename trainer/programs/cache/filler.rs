@@ -13,7 +13,8 @@ use rayon::prelude::*;
 
 use super::engine::{Engine, WAITING};
 use super::peers::Peers;
-use super::sequences::{Contents, Sequence, each};
+use super::sequences::{Contents, Micro, Sequence, each, taken};
+use crate::inputs::data::{self, Places};
 use crate::inputs::teacher_cache::{CacheError, Entry, Filling, Key, Made, receive_entries, send_entries};
 use crate::ranks::RankError;
 use crate::run::failure::Failure;
@@ -24,9 +25,9 @@ const SYNC_BYTES: u64 = 256 << 20;
 /// Time between them, at most: what a kill loses.
 const SYNC_AFTER: Duration = Duration::from_secs(10);
 
-/// A batch of sequences: with their rows, one a token, or as another rank has sent them.
+/// A batch of sequences: with their rows, one a place, or as another rank has sent them.
 enum Batch {
-    Computed(Vec<Arc<Sequence>>, Vec<u8>),
+    Computed(Micro, Vec<u8>),
     Received(Vec<Entry<'static>>),
 }
 
@@ -34,21 +35,24 @@ impl Batch {
     /// Returns each sequence with its rows of tokens that count.
     fn entries(&self) -> Vec<Entry<'_>> {
         match self {
-            Self::Computed(sequences, hidden) => {
-                let rows = hidden.par_chunks_exact(hidden.len() / sequences.len());
-                let each = sequences.par_iter().zip(rows);
-                each.map(|(sequence, rows)| Entry::new(sequence.key, sequence.counted_rows(rows))).collect()
+            Self::Computed(micro, hidden) => {
+                let (mut hidden, row_bytes) = (&**hidden, hidden.len() / taken(micro));
+                let mut own =
+                    |sequence: &Sequence| hidden.split_off(..sequence.places() * row_bytes).expect("its rows");
+                let each: Vec<(&Sequence, &[u8])> = micro.iter().map(|sequence| (sequence, own(sequence))).collect();
+                let entry = |(sequence, rows): (&Sequence, _)| Entry::new(sequence.key, sequence.counted_rows(rows));
+                each.into_par_iter().map(entry).collect()
             }
             Self::Received(entries) => entries.iter().map(Entry::borrowed).collect(),
         }
     }
 }
 
-/// Sequences that a rank computes: of all that are missing, in their order, its batches.
+/// Sequences that a rank computes: of all that are missing, in their order, its micro-batches.
 pub struct Deal<'p> {
     pub peers: &'p Peers,
-    /// Sequences of a batch.
-    pub batch: u32,
+    /// Places of a micro-batch.
+    pub places: Places,
 }
 
 /// Fills a cache with what this rank computes, and what the others send.
@@ -146,8 +150,8 @@ fn receive_all(stream: &TcpStream, made: &Made, send: &SyncSender<Batch>) -> io:
     }
 }
 
-/// Computes this rank's share of the sequences that are missing behind the first `there`, as many at a time as the
-/// engine takes, until nobody takes them.
+/// Computes this rank's share of the sequences that are missing behind the first `there`, as many micro-batches at a
+/// time as the engine takes, until nobody takes them.
 fn compute(
     engine: &mut dyn Engine,
     seq_len: u32,
@@ -156,28 +160,37 @@ fn compute(
     (deal, there): (&Deal<'_>, u64),
     send: &SyncSender<Batch>,
 ) -> Result<(), Failure> {
-    let most = engine.sequences();
-    let (mut group, mut number): (Vec<Arc<Sequence>>, u64) = (Vec::new(), 0);
-    let mut launch = |group: Vec<Arc<Sequence>>| {
-        let (mut next, mut is_taken) = (group.iter(), true);
-        engine.rows(&group, &mut |count, hidden| {
-            let own: Vec<Arc<Sequence>> = next.by_ref().take(count).map(Arc::clone).collect();
-            is_taken = is_taken && send.send(Batch::Computed(own, hidden)).is_ok();
+    let most = engine.micros();
+    let mut launch = |micros: Vec<Micro>| {
+        let (mut next, mut is_taken) = (micros.iter(), true);
+        engine.rows(&micros, &mut |hidden| {
+            let micro = Arc::clone(next.next().expect("rows of each micro-batch"));
+            is_taken = is_taken && send.send(Batch::Computed(micro, hidden)).is_ok();
             Ok(())
         })?;
         Ok::<_, Failure>(is_taken)
     };
+    let (mut filling, mut begun, mut own) = (data::Filling::new(deal.places), Vec::new(), Vec::new());
+    let (mut left, mut number) = (there, 0);
     let goes_on = each(data, seq_len, |sequence| {
-        if missing.remove(&sequence.key) {
-            if number >= there && deal.peers.is_own((number - there) / u64::from(deal.batch)) {
-                group.push(Arc::new(sequence));
-            }
+        if !missing.remove(&sequence.key) {
+            return Ok(true);
+        }
+        if left > 0 {
+            left -= 1;
+            return Ok(true);
+        }
+        if filling.take(sequence.places()).is_some() {
+            let micro: Micro = std::mem::take(&mut begun).into();
+            own.extend(deal.peers.is_own(number).then_some(micro));
             number += 1;
         }
-        if group.len() == most { launch(std::mem::take(&mut group)) } else { Ok(true) }
+        begun.push(sequence);
+        if own.len() == most { launch(std::mem::take(&mut own)) } else { Ok(true) }
     })?;
-    if goes_on && !group.is_empty() {
-        launch(group)?;
+    own.extend((!begun.is_empty() && deal.peers.is_own(number)).then(|| begun.into()));
+    if goes_on && !own.is_empty() {
+        launch(own)?;
     }
     Ok(())
 }
@@ -220,7 +233,7 @@ mod tests {
     use super::super::engine::Emit;
     use super::*;
     use crate::device::tests::made;
-    use crate::inputs::data::{Chunking, Corpus, Files, Reader, Streams};
+    use crate::inputs::data::{Chunking, Corpus, Files, Packing, Reader, Streams};
     use crate::inputs::teacher_cache::Made;
     use crate::ranks::Ranks;
 
@@ -228,12 +241,12 @@ mod tests {
     struct Silent;
 
     impl Engine for Silent {
-        fn sequences(&self) -> usize {
-            2
+        fn micros(&self) -> usize {
+            1
         }
 
-        fn rows(&mut self, sequences: &[Arc<Sequence>], emit: &mut Emit<'_>) -> Result<(), Failure> {
-            emit(sequences.len(), vec![0; sequences.len() * 2 * 2])
+        fn rows(&mut self, micros: &[Micro], emit: &mut Emit<'_>) -> Result<(), Failure> {
+            micros.iter().try_for_each(|micro| emit(vec![0; taken(micro) * 2]))
         }
     }
 
@@ -258,7 +271,7 @@ mod tests {
         let after = data(&dir.path().join("after.bin"), &after);
         let mut filling = filling(dir.path());
         let peers = Peers::connect(&Ranks::default()).unwrap();
-        let deal = Deal { peers: &peers, batch: 2 };
+        let deal = Deal { peers: &peers, places: Places::new(2, 2, Packing::Rows) };
         let lost = fill(&mut Silent, &mut filling, &contents, &after, &deal).unwrap_err();
         assert!(matches!(lost, Failure::Cache(CacheError::DataChanged { lost: 2, .. })), "{lost}");
         assert_eq!(filling.sequences(), 1);
@@ -273,12 +286,12 @@ mod tests {
         let index = dir.path().join("cache/index.bin");
         let mut sequences = Vec::new();
         each(&data, 2, |sequence| {
-            sequences.push(Arc::new(sequence));
+            sequences.push(sequence);
             Ok(true)
         })
         .unwrap();
         let (send, receive) = sync_channel(1);
-        send.send(Batch::Computed(sequences, vec![0; 8])).unwrap();
+        send.send(Batch::Computed(sequences.into(), vec![0; 8])).unwrap();
         let records = || index.metadata().unwrap().len() / 64;
         let send = std::cell::RefCell::new(Some(send));
         write(&mut filling, &[receive], (Duration::ZERO, &|_| true), |_| {

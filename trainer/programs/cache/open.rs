@@ -13,6 +13,7 @@ use crate::device::memory::Memory;
 use crate::device::unfit::Remedy;
 use crate::device::{self, DeviceError};
 use crate::inputs::checkpoint::Weights;
+use crate::inputs::data::Places;
 use crate::options::WeightFormat;
 
 /// A plan, and a note on why it is so.
@@ -38,12 +39,12 @@ impl Planned {
 }
 
 impl<'a> Opening<'a> {
-    /// Plans for as many sequences as are to be computed: the teacher resident where it fits into the memory that there
-    /// is or may be taken, else swept.
+    /// Plans for sequences that are to be computed, and take so many places each: the teacher resident where it fits
+    /// into the memory that there is or may be taken, else swept.
     ///
     /// # Errors
     /// [`DeviceError`].
-    pub fn plan(&self, sequences: u64) -> Result<Planned, DeviceError> {
+    pub fn plan(&self, lengths: &[usize]) -> Result<Planned, DeviceError> {
         let (asked, stored) = (self.request.teacher_format, &self.teacher.formats());
         check_stored("--teacher-format", asked, stored)?;
         let arch = device::rows(self.driver.device())?.launches;
@@ -52,12 +53,12 @@ impl<'a> Opening<'a> {
             let note = note_form(&resident, "--teacher-format", asked, stored);
             return Ok(Planned::Resident(Box::new(resident), note));
         }
-        let pass = self.sweep(sequences, stored, arch)?;
+        let pass = self.sweep(lengths, stored, arch)?;
         let note = format!(
             "the teacher does not fit into {}: it is swept through {}, layer after layer, {}",
             human_bytes(self.room(0)),
             human_bytes(pass.plan.plan.arena_bytes),
-            pass.described(self.request.shape.batch_size)
+            pass.described()
         );
         Ok(Planned::Sweep(Box::new(pass), note))
     }
@@ -95,13 +96,15 @@ impl<'a> Opening<'a> {
     }
 
     /// Lowers a pass of a sweep.
-    fn sweep(&self, sequences: u64, stored: &Formats, arch: Arch) -> Result<Pass, DeviceError> {
+    fn sweep(&self, lengths: &[usize], stored: &Formats, arch: Arch) -> Result<Pass, DeviceError> {
         let formats = if self.request.teacher_format == WeightFormat::Bf16 { &Formats::dense() } else { stored };
+        let of_micro @ Places { batch, seq_len, .. } = self.request.places();
         let lower = |batches: u64, places: usize| -> Result<SweepPlan, PlanError> {
-            let shape = (self.request.batch(), (batches as u32, places));
+            let shape = ((batch, seq_len), (batches as u32, places));
             SweepPlan::new((self.teacher.config(), formats), shape, (self.request.precision, self.top()), arch)
         };
-        let all = sequences.div_ceil(u64::from(self.request.shape.batch_size)).div_ceil(self.ranks.into()).max(1);
+        let micros = of_micro.divide_places(lengths.iter().copied()).len() as u64;
+        let all = micros.div_ceil(self.ranks.into()).max(1);
         let mut one = self.fit_sweep(lower(1, 1)?, self.request.spill);
         let less = if self.request.spill > 0 { " or less --spill" } else { "" };
         let what = format!(
@@ -135,7 +138,8 @@ impl Lower for Whole<'_> {
         let Opening { teacher, request, .. } = self.opening;
         let results = (request.precision, self.opening.top());
         let formats = formats(choice.format, Some(self.stored));
-        HiddenPlan::new((teacher.config(), &formats), request.batch(), results, self.arch)
+        let Places { batch, seq_len, .. } = request.places();
+        HiddenPlan::new((teacher.config(), &formats), (batch, seq_len), results, self.arch)
     }
 
     fn host(&self, plan: &HiddenPlan, owner: DeviceMemory) -> HostMemory {

@@ -34,11 +34,12 @@ impl Pass {
         one: &SweepPlan,
         lower: impl Fn(u64, usize) -> Result<SweepPlan, PlanError>,
     ) -> Result<Self, PlanError> {
-        let (bytes, stream) = (one.plan.arena_bytes, one.places[0].bytes());
+        let (bytes, stream) = (one.plan.arena_bytes, lower(1, 2)?.plan.arena_bytes - one.plan.arena_bytes);
         let more = lower(2, 1)?.plan.arena_bytes - bytes;
         let most = (1 + (room.device - bytes) / more).min(all).min(MOST_BATCHES);
         let fits = |batches: u64| bytes + stream + (batches - 1) * (more + stream) <= room.device;
-        let (batches, blocks) = spilled(all, most, room.spill / stream, fits).unwrap_or((even(all, most), 1));
+        let (batches, blocks) =
+            spilled(all, most, room.spill / one.places[0].bytes(), fits).unwrap_or((even(all, most), 1));
         let places = if blocks > 1 { 2 } else { 1 };
         Ok(Self { plan: lower(batches, places)?, blocks: blocks as usize, is_whole: batches * blocks >= all })
     }
@@ -48,10 +49,8 @@ impl Pass {
         if self.blocks > 1 { self.plan.places[0].bytes() * self.blocks as u64 } else { 0 }
     }
 
-    /// Describes it for people, of batches of so many sequences: `8 sequences at a time: 512 tokens, all on the
-    /// device`.
-    pub fn described(&self, batch: u32) -> String {
-        let sequences = (self.plan.ids.len() * self.blocks) as u64 * u64::from(batch);
+    /// Describes it for people: `512 tokens at a time, all on the device`.
+    pub fn described(&self) -> String {
         let tokens = self.plan.ids[0].elems * (self.plan.ids.len() * self.blocks) as u64;
         let place = match self.spilled_bytes() {
             0 => "all on the device".to_owned(),
@@ -61,7 +60,7 @@ impl Pass {
                 human_bytes(bytes)
             ),
         };
-        format!("{sequences} sequences at a time: {tokens} tokens, {place}")
+        format!("{tokens} tokens at a time, {place}")
     }
 }
 

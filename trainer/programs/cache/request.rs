@@ -7,7 +7,7 @@ use precast_kernels::abi::MOST_KEPT;
 use precast_plan::Precision;
 
 use crate::inputs::checkpoint;
-use crate::inputs::data::path_of;
+use crate::inputs::data::{Packing, Places, path_of};
 use crate::inputs::teacher_cache::{CacheError, Compact, stored_bytes};
 use crate::options::groups::TEMPERATURES;
 use crate::options::groups::values::{exact_format, exact_precision, model, within};
@@ -89,9 +89,9 @@ pub struct CacheRequest {
 }
 
 impl CacheRequest {
-    /// Returns the shape of a batch: sequences, and tokens of each.
-    pub fn batch(&self) -> (u32, u32) {
-        (self.shape.batch_size, self.shape.seq_len)
+    /// Returns the places that sequences are computed in, end to end, however runs pack them.
+    pub fn places(&self) -> Places {
+        Places::new(self.shape.batch_size, self.shape.seq_len, Packing::Rows)
     }
 
     /// Returns the form of the cache for a student of a vocabulary; none of an exact one.

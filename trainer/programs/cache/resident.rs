@@ -2,14 +2,14 @@
 
 use precast_plan::HiddenPlan;
 use precast_system::progress::Wait;
-use std::sync::Arc;
 
 use super::engine::{Emit, Engine, Opening, read_rows};
-use super::sequences::{Sequence, laid_out};
+use super::sequences::{Micro, laid_out, taken};
 use crate::device::DeviceError;
 use crate::device::fit::Fit;
 use crate::device::seal::SealedDevice;
 use crate::device::upload::{Staging, Upload};
+use crate::inputs::data::Places;
 use crate::inputs::teacher_cache::Made;
 use crate::run::failure::Failure;
 
@@ -18,7 +18,7 @@ pub(super) struct Resident<'a> {
     plan: HiddenPlan,
     sealed: SealedDevice,
     made: &'a Made,
-    batch: usize,
+    places: Places,
 }
 
 impl<'a> Resident<'a> {
@@ -36,25 +36,26 @@ impl<'a> Resident<'a> {
             Ok(())
         };
         Upload::new(&mut sealed, teacher, progress).model(&plan.buffers.model, Staging::Quantize)?;
-        sealed.write(plan.sequences.all, bytemuck::cast_slice(&plan.sequences.full()))?;
         if let Some(head) = &plan.head {
             Upload::new(&mut sealed, teacher, progress).parameters(&[(head.parameter.clone(), head.tensor())])?;
         }
-        Ok(Self { plan, sealed, made, batch: request.shape.batch_size as usize })
+        Ok(Self { plan, sealed, made, places: request.places() })
     }
 }
 
 impl Engine for Resident<'_> {
-    fn sequences(&self) -> usize {
-        self.batch
+    fn micros(&self) -> usize {
+        1
     }
 
-    fn rows(&mut self, sequences: &[Arc<Sequence>], emit: &mut Emit<'_>) -> Result<(), Failure> {
-        let Self { plan, sealed, made, batch } = self;
-        for sequences in sequences.chunks(*batch) {
-            sealed.write(plan.ids, bytemuck::cast_slice(&laid_out(sequences, plan.ids.elems)))?;
+    fn rows(&mut self, micros: &[Micro], emit: &mut Emit<'_>) -> Result<(), Failure> {
+        let Self { plan, sealed, made, places } = self;
+        for micro in micros {
+            let batch = laid_out(micro, *places);
+            sealed.write(plan.ids, bytemuck::cast_slice(&batch.ids))?;
+            sealed.write(plan.sequences.all, bytemuck::cast_slice(&plan.sequences.words(&batch.lengths)))?;
             sealed.run(HiddenPlan::HIDDEN)?;
-            emit(sequences.len(), read_rows(sealed, &plan.results, (sequences.len(), *batch), made)?)?;
+            emit(read_rows(sealed, &plan.results, (taken(micro), places.count()), made)?)?;
         }
         Ok(())
     }

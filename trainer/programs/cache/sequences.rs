@@ -7,44 +7,50 @@ use std::sync::Arc;
 use precast_fatbins::Digest;
 use precast_kernels::abi::MASKED_TOKEN;
 
-use crate::inputs::data::{Chunk, DataError, Dataset};
+use crate::inputs::data::{Chunk, DataError, Dataset, MicroBatch, Places};
 use crate::inputs::teacher_cache::{Key, RECORD_BYTES};
 use crate::run::failure::Failure;
 use crate::run::identity::Data;
 
-/// A sequence as a device is sent it.
+/// A sequence, and its key.
 pub struct Sequence {
     pub key: Key,
-    pub ids: Vec<u32>,
-    targets: Vec<u32>,
+    chunk: Chunk,
 }
 
 impl Sequence {
     fn of(chunk: &Chunk, seq_len: u32) -> Self {
-        let (key, ids, targets) = Key::of_chunk(chunk, seq_len);
-        Self { key, ids, targets }
+        Self { key: Key::of_chunk(chunk, seq_len).0, chunk: chunk.clone() }
     }
 
-    fn counted(&self) -> u64 {
-        self.targets.iter().filter(|target| **target != MASKED_TOKEN).count() as u64
+    /// Places that it takes.
+    pub fn places(&self) -> usize {
+        self.chunk.targets().len()
     }
 
-    /// Returns those of its rows, one a token, that are of tokens that count.
+    /// Returns those of its rows, one a place, that are of tokens that count.
     pub fn counted_rows<'r>(&self, rows: &'r [u8]) -> Cow<'r, [u8]> {
-        if self.targets.iter().all(|target| *target != MASKED_TOKEN) {
+        let targets = self.chunk.targets();
+        if self.chunk.counted() == targets.len() {
             return Cow::Borrowed(rows);
         }
-        let each = rows.chunks_exact(rows.len() / self.ids.len());
-        let counted = self.targets.iter().zip(each).filter(|(target, _)| **target != MASKED_TOKEN);
+        let each = rows.chunks_exact(rows.len() / targets.len());
+        let counted = targets.iter().zip(each).filter(|(target, _)| **target != MASKED_TOKEN);
         Cow::Owned(counted.map(|(_, row)| row).collect::<Vec<_>>().concat())
     }
 }
 
-/// Lays the ids of sequences out for a tensor of so many elements, 0 behind them.
-pub fn laid_out(sequences: &[Arc<Sequence>], elems: u64) -> Vec<u32> {
-    let mut ids: Vec<u32> = sequences.iter().flat_map(|sequence| &sequence.ids).copied().collect();
-    ids.resize(elems as usize, 0);
-    ids
+/// Sequences that are computed together, end to end.
+pub type Micro = Arc<[Sequence]>;
+
+/// Returns the places that the sequences of a micro-batch take.
+pub fn taken(micro: &[Sequence]) -> usize {
+    micro.iter().map(Sequence::places).sum()
+}
+
+/// Lays a micro-batch out in so many places.
+pub fn laid_out(micro: &[Sequence], places: Places) -> MicroBatch {
+    MicroBatch::laid_out(micro.iter().map(|sequence| &sequence.chunk), places)
 }
 
 /// Calls `take` for each sequence of which a token counts, those that are held out last, until it returns false.
@@ -76,6 +82,8 @@ pub fn digest(data: &Dataset, seq_len: u32) -> Digest {
 /// Counts of the distinct sequences of data.
 pub struct Contents {
     keys: HashSet<Key>,
+    /// Places that each takes, in their order.
+    lengths: Vec<usize>,
     pub seq_len: u32,
     pub sequences: u64,
     /// Tokens of them that count.
@@ -88,14 +96,20 @@ impl Contents {
     /// # Errors
     /// [`Failure`] of data that cannot be read.
     pub fn of(data: &Data, seq_len: u32) -> Result<Self, Failure> {
-        let (mut keys, mut rows) = (HashSet::new(), 0);
+        let (mut keys, mut lengths, mut rows) = (HashSet::new(), Vec::new(), 0);
         each(data, seq_len, |sequence| {
             if keys.insert(sequence.key) {
-                rows += sequence.counted();
+                lengths.push(sequence.places());
+                rows += sequence.chunk.counted() as u64;
             }
             Ok(true)
         })?;
-        Ok(Self { sequences: keys.len() as u64, keys, seq_len, rows })
+        Ok(Self { sequences: keys.len() as u64, keys, lengths, seq_len, rows })
+    }
+
+    /// Places that those behind the first so many take.
+    pub fn behind(&self, there: u64) -> &[usize] {
+        &self.lengths[there as usize..]
     }
 
     /// Bytes of their rows, of so many each, and of the index.

@@ -1,7 +1,6 @@
 //! A teacher that does not fit: its layers pass through the device one after the other, each computing while the next
 //! arrives.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use precast_plan::{Parameter, SweepPlan, Tensor, human_bytes};
@@ -9,27 +8,31 @@ use precast_system::progress::{Progress, Unit};
 
 use super::engine::{Emit, Engine, Opening, read_rows};
 use super::pass::Pass;
-use super::sequences::{Sequence, laid_out};
+use super::sequences::{Micro, laid_out, taken};
 use crate::base::notes::note;
 use crate::device::DeviceError;
 use crate::device::seal::SealedDevice;
 use crate::device::upload::Upload;
 use crate::inputs::checkpoint::{Checkpoint, Scratch};
+use crate::inputs::data::Places;
 use crate::inputs::teacher_cache::Made;
 use crate::options::Patience;
 use crate::run::failure::Failure;
+
+/// Tokens of each sequence, of each batch of a block.
+type Lengths = Vec<Vec<u32>>;
 
 /// A teacher of which two layers are on the device.
 pub(super) struct Sweep<'a> {
     plan: SweepPlan,
     /// Blocks of streams of a pass: one stays on the device, more are spilled to host memory.
     blocks: usize,
-    /// True if all sequences are computed in one pass.
+    /// True if all micro-batches are computed in one pass.
     is_whole: bool,
     sealed: SealedDevice,
     teacher: &'a Checkpoint,
     made: &'a Made,
-    batch: usize,
+    of_micro: Places,
     /// Memory that weights are converted in.
     scratch: Option<Scratch>,
     /// True before the first pass, whose first layers are measured.
@@ -50,8 +53,8 @@ impl<'a> Sweep<'a> {
         let mut sealed = opening.seal(&mut fit, (Some(Patience::None), spilled))?;
         let plan = fit.plan;
         Upload::new(&mut sealed, teacher, &mut |_| Ok(())).tables(&plan.first)?;
-        let batch = request.shape.batch_size as usize;
-        let mut sweep = Self { plan, blocks, is_whole, sealed, teacher, made, batch, scratch: None, is_first: true };
+        let (of_micro, scratch) = (request.places(), None);
+        let mut sweep = Self { plan, blocks, is_whole, sealed, teacher, made, of_micro, scratch, is_first: true };
         let head = sweep.plan.head.as_ref().map(|head| (head.parameter.clone(), head.tensor()));
         let stays: Vec<(Parameter, Tensor)> = head.into_iter().chain([sweep.plan.norm()]).collect();
         sweep.send(&stays)?;
@@ -73,10 +76,10 @@ impl<'a> Sweep<'a> {
         Ok(phases.iter().try_for_each(|phase| self.sealed.run(phase))?)
     }
 
-    /// Takes the streams of all batches through the layers, block after block, and sends a part of the next layer
-    /// beside each.
-    fn layers(&mut self, sequences: usize, blocks: usize) -> Result<(), DeviceError> {
-        let layers = self.teacher.config().depth();
+    /// Takes the streams of all batches through the layers, block after block of these sequences, and sends a part of
+    /// the next layer beside each.
+    fn layers(&mut self, micros: usize, sequences: &[Lengths]) -> Result<(), DeviceError> {
+        let (layers, blocks) = (self.teacher.config().depth(), sequences.len());
         let progress = Progress::start("sweep", Unit::Things("layers"));
         let of_layer = |plan: &SweepPlan, layer| -> Vec<(Parameter, Tensor)> {
             plan.layer(layer).map(|(parameter, place, _)| (parameter, place)).collect()
@@ -96,9 +99,9 @@ impl<'a> Sweep<'a> {
                     self.dequantize(layer + 1)?;
                     self.wait()?;
                     let seconds = [(computed - begun) * blocks as u32, computed.elapsed()];
-                    progress.suspend(|| self.say_rates(sequences, bytes, seconds.map(|time| time.as_secs_f64())));
+                    progress.suspend(|| self.say_rates(micros, bytes, seconds.map(|time| time.as_secs_f64())));
                 }
-                self.copy_beside(number, layers as usize * blocks, blocks)?;
+                self.copy_beside(number, layers as usize * blocks, sequences)?;
                 if !is_measured {
                     self.send(&next[next.len() * block / blocks..next.len() * (block + 1) / blocks])?;
                 }
@@ -113,7 +116,8 @@ impl<'a> Sweep<'a> {
 
     /// Copies the block before to host memory while one computes, and then the next from there to the same place.
     /// Blocks are numbered over all layers, of which there are `end`; behind the last there is none.
-    fn copy_beside(&mut self, number: usize, end: usize, blocks: usize) -> Result<(), DeviceError> {
+    fn copy_beside(&mut self, number: usize, end: usize, sequences: &[Lengths]) -> Result<(), DeviceError> {
+        let blocks = sequences.len();
         if blocks > 1 {
             let other = self.plan.places[(number + 1) % 2];
             if number > 0 {
@@ -121,6 +125,7 @@ impl<'a> Sweep<'a> {
             }
             if number + 1 < end {
                 self.sealed.fetch(other, other.bytes() * ((number + 1) % blocks) as u64)?;
+                self.send_sequences((number + 1) % 2, &sequences[(number + 1) % blocks])?;
             }
         }
         Ok(())
@@ -134,9 +139,9 @@ impl<'a> Sweep<'a> {
 
     /// Says how long a layer of so many bytes takes to compute and to arrive, and which of them decides: without copies
     /// of spilled blocks.
-    fn say_rates(&self, sequences: usize, bytes: u64, [compute_s, arrive_s]: [f64; 2]) {
+    fn say_rates(&self, micros: usize, bytes: u64, [compute_s, arrive_s]: [f64; 2]) {
         let layers = f64::from(self.teacher.config().depth());
-        let tokens = sequences as f64 * f64::from(self.plan.ids[0].elems as u32) / self.batch as f64;
+        let tokens = (micros * self.of_micro.count()) as f64;
         let decides = match (compute_s < arrive_s, self.is_whole) {
             (false, _) => "arithmetic decides",
             (true, true) => "the disk decides",
@@ -152,40 +157,44 @@ impl<'a> Sweep<'a> {
         ));
     }
 
-    /// Sends the ids of a block, and embeds them in the first place.
-    fn embed(&mut self, sequences: &[Arc<Sequence>]) -> Result<(), DeviceError> {
-        let mut batches = sequences.chunks(self.batch);
-        for ids in &self.plan.ids {
+    /// Sends the ids of a block, and embeds them in the first place. Returns its sequences.
+    fn embed(&mut self, micros: &[Micro]) -> Result<Lengths, DeviceError> {
+        let mut lengths = Vec::new();
+        for (index, ids) in self.plan.ids.iter().enumerate() {
             // All are computed, those that lack sequences too.
-            let own = batches.next().unwrap_or_default();
-            self.sealed.write(*ids, bytemuck::cast_slice(&laid_out(own, ids.elems)))?;
+            let batch = laid_out(micros.get(index).map_or(&[], |micro| &**micro), self.of_micro);
+            self.sealed.write(*ids, bytemuck::cast_slice(&batch.ids))?;
+            lengths.push(batch.lengths);
         }
-        let sequences = self.plan.sequences;
-        self.sealed.write(sequences.all, bytemuck::cast_slice(&sequences.full()))?;
-        Ok(self.sealed.run(SweepPlan::EMBED)?)
+        self.sealed.run(SweepPlan::EMBED)?;
+        Ok(lengths)
     }
 
-    /// Sequences of a block.
-    fn of_block(&self) -> usize {
-        self.plan.ids.len() * self.batch
+    /// Sends the sequences of the block in a place.
+    fn send_sequences(&mut self, place: usize, lengths: &Lengths) -> Result<(), DeviceError> {
+        for (sequences, lengths) in self.plan.sequences[place].iter().zip(lengths) {
+            self.sealed.write(sequences.all, bytemuck::cast_slice(&sequences.words(lengths)))?;
+        }
+        Ok(())
     }
 }
 
 impl Engine for Sweep<'_> {
-    fn sequences(&self) -> usize {
-        self.blocks * self.of_block()
+    fn micros(&self) -> usize {
+        self.blocks * self.plan.ids.len()
     }
 
-    fn rows(&mut self, sequences: &[Arc<Sequence>], emit: &mut Emit<'_>) -> Result<(), Failure> {
-        let (of_block, first) = (self.of_block(), self.plan.places[0]);
+    fn rows(&mut self, micros: &[Micro], emit: &mut Emit<'_>) -> Result<(), Failure> {
+        let (of_block, first) = (self.plan.ids.len(), self.plan.places[0]);
         // While one of two computes the other is copied.
-        let blocks = sequences.len().div_ceil(of_block).max(self.plan.places.len());
-        let own = |block: usize| sequences.chunks(of_block).nth(block).unwrap_or_default();
+        let blocks = micros.len().div_ceil(of_block).max(self.plan.places.len());
+        let own = |block: usize| micros.chunks(of_block).nth(block).unwrap_or_default();
         let start = |block: usize| first.bytes() * block as u64;
         let embedding = [self.plan.embedding.clone()];
         self.send(&embedding)?;
+        let mut sequences = Vec::new();
         for block in 0..blocks {
-            self.embed(own(block))?;
+            sequences.push(self.embed(own(block))?);
             if blocks > 1 {
                 self.sealed.spill(first, start(block))?;
             }
@@ -193,7 +202,8 @@ impl Engine for Sweep<'_> {
         if blocks > 1 {
             self.sealed.fetch(first, 0)?;
         }
-        self.layers(sequences.len(), blocks)?;
+        self.send_sequences(0, &sequences[0])?;
+        self.layers(micros.len(), &sequences)?;
         if blocks > 1 {
             self.sealed.wait_beside()?;
             let last = self.teacher.config().layers.len() * blocks - 1;
@@ -203,10 +213,10 @@ impl Engine for Sweep<'_> {
             if blocks > 1 {
                 self.sealed.fetch(first, start(block))?;
             }
-            for (index, sequences) in own(block).chunks(self.batch).enumerate() {
+            for (index, micro) in own(block).iter().enumerate() {
                 self.sealed.run(&SweepPlan::norm_phase(index))?;
-                let count = (sequences.len(), self.batch);
-                emit(sequences.len(), read_rows(&mut self.sealed, &self.plan.results[index], count, self.made)?)?;
+                let places = (taken(micro), self.of_micro.count());
+                emit(read_rows(&mut self.sealed, &self.plan.results[index], places, self.made)?)?;
             }
         }
         Ok(())

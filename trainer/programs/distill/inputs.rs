@@ -129,6 +129,9 @@ fn held_out(
     trained_on: &Files,
 ) -> Result<Option<Dataset>, Failure> {
     let Some(files) = files else { return Ok(None) };
+    if packing == Packing::Documents {
+        files.packing(Some(packing)).map_err(Failure::usage)?;
+    }
     if let Some(shared) = files.shared(trained_on) {
         note(format_args!(
             "--eval-data {} is in --data too: its loss is that of rows that are trained on, and says nothing of \

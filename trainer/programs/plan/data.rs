@@ -20,12 +20,17 @@ pub(super) struct PlannedData {
     #[serde(flatten)]
     summary: Summary,
     /// Share of the places of micro-batches that tokens of rows take.
-    fill: f64,
+    pub fill: f64,
     /// Steps of a pass.
     epoch_steps: u64,
 }
 
 impl PlannedData {
+    /// Rows that lie in so many places, on the average.
+    pub fn rows_in(&self, places: u64) -> u64 {
+        (places as f64 * self.summary.chunks as f64 / self.summary.places as f64).round() as u64
+    }
+
     /// Reads all rows of a run's data, if it names any, by its models' tokenizer: a bare `config.json` has none.
     /// Returns them with the run's configuration, in which their packing is known.
     ///

@@ -22,6 +22,7 @@ use crate::device::host_memory::HostMemory;
 use crate::device::shapes::Shapes;
 use crate::device::training::Training;
 use crate::device::tuning::{self, Tuning};
+use crate::inputs::data::Packing;
 use crate::inputs::teacher_cache::CacheManifest;
 use crate::options::{Division, RunConfig, ShapeOptions, WeightFormat};
 use crate::programs::bench::groups::{self, Group};
@@ -131,8 +132,12 @@ pub(super) struct Replicas {
 #[derive(Debug, Serialize)]
 pub(super) struct Step {
     pub tokens: u64,
+    /// True if these are places, and rows lie in them end to end.
+    #[serde(skip)]
+    pub packed: bool,
     pub flops: u64,
-    /// Bytes that it reads of a cache, whose sequences are as those of the data on the average.
+    /// Bytes that it reads of a cache, whose sequences are as those of the data on the average; none of rows that have
+    /// not been read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden_bytes: Option<u64>,
     /// True if the step writes its sequences, which may be shorter.
@@ -149,6 +154,9 @@ pub(super) struct Estimate {
     pub device: &'static str,
     pub seconds: f64,
     pub tokens_per_s: f64,
+    /// Of rows that have been read, their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row_tokens_per_s: Option<f64>,
 }
 
 impl Report {
@@ -160,7 +168,7 @@ impl Report {
     pub fn of(config: &RunConfig, target: &Target) -> Result<Self, Failure> {
         Shapes::read(config)?.check(config)?;
         let (config, data) = PlannedData::read(config)?;
-        Ok(Self { data, ..Self::of_read(&config, target)? })
+        Self::over(&config, data, target)
     }
 
     /// Like [`Self::of`], of a run whose data have been read.
@@ -168,6 +176,10 @@ impl Report {
     /// # Errors
     /// Those of [`Self::of`].
     pub fn of_read(config: &RunConfig, target: &Target) -> Result<Self, Failure> {
+        Self::over(config, None, target)
+    }
+
+    fn over(config: &RunConfig, data: Option<PlannedData>, target: &Target) -> Result<Self, Failure> {
         let Rows { launches: arch, code } = target.rows;
         if config.arithmetic.gemm == Gemm::Cublas && arch == Arch::Sim {
             return Err(DriverError::NoCublas.into());
@@ -211,8 +223,8 @@ impl Report {
             kernels,
             launches: groups::of(&plan.plan, &groups::STEP).iter().map(StepLaunches::of).collect(),
             cublas: Products::of(&plan.plan, by_bundle)?,
-            step: Step::of(config, shapes.cache.as_ref(), &plan.plan, target.peak()),
-            data: None,
+            step: Step::of(config, (data.as_ref(), shapes.cache.as_ref()), &plan.plan, target.peak()),
+            data,
         })
     }
 
@@ -289,7 +301,12 @@ impl Replicas {
 }
 
 impl Step {
-    fn of(config: &RunConfig, cache: Option<&CacheManifest>, plan: &Plan, peak: Option<Peak>) -> Self {
+    fn of(
+        config: &RunConfig,
+        (data, cache): (Option<&PlannedData>, Option<&CacheManifest>),
+        plan: &Plan,
+        peak: Option<Peak>,
+    ) -> Self {
         let ShapeOptions { batch_size, seq_len } = config.shape;
         let Division { grad_accum, share } = config.division;
         let tokens = u64::from(batch_size) * u64::from(seq_len) * u64::from(grad_accum);
@@ -297,10 +314,14 @@ impl Step {
             // Ranks compute at the same time, each as many micro-batches.
             let own = f64::from(grad_accum / share.ranks);
             let seconds = own * seconds(plan, MICRO, &peak) + seconds(plan, UPDATE, &peak);
-            Estimate { device: peak.device, seconds, tokens_per_s: tokens as f64 / seconds }
+            let tokens_per_s = tokens as f64 / seconds;
+            let row_tokens_per_s = data.map(|data| data.fill * tokens_per_s);
+            Estimate { device: peak.device, seconds, tokens_per_s, row_tokens_per_s }
         });
         let flops = u64::from(grad_accum) * flops(plan, MICRO) + flops(plan, UPDATE);
-        let hidden_bytes = cache.map(|cache| cache.mean_bytes(config.sequences_a_step()));
-        Self { tokens, flops, hidden_bytes, writes: config.on_policy.is_some(), estimate }
+        let packed = config.places().packing != Packing::None;
+        let rows = if packed { data.map(|data| data.rows_in(tokens)) } else { Some(config.sequences_a_step()) };
+        let hidden_bytes = cache.zip(rows).map(|(cache, rows)| cache.mean_bytes(rows));
+        Self { tokens, packed, flops, hidden_bytes, writes: config.on_policy.is_some(), estimate }
     }
 }

@@ -143,9 +143,10 @@ impl Display for Products {
 
 impl Display for Step {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { tokens, flops, hidden_bytes, writes, estimate } = self;
+        let Self { tokens, packed, flops, hidden_bytes, writes, estimate } = self;
+        let what = if *packed { "places" } else { "tokens" };
         let of = if *writes { " where every sequence is whole, besides writing them" } else { "" };
-        writeln!(f, "step: {tokens} tokens, {:.3} TFLOP of GEMMs{of}", *flops as f64 / 1e12)?;
+        writeln!(f, "step: {tokens} {what}, {:.3} TFLOP of GEMMs{of}", *flops as f64 / 1e12)?;
         if let Some(bytes) = hidden_bytes {
             writeln!(
                 f,
@@ -153,14 +154,14 @@ impl Display for Step {
                 human_bytes(*bytes)
             )?;
         }
-        let Some(Estimate { device, seconds, tokens_per_s }) = estimate else {
+        let Some(Estimate { device, seconds, tokens_per_s, row_tokens_per_s }) = estimate else {
             return write!(f, "no estimate: no peak figures are known of this device");
         };
+        let rate = row_tokens_per_s.unwrap_or(*tokens_per_s);
         write!(
             f,
-            "estimate (roofline, not measured): at least {:.1} ms a step, at most {tokens_per_s:.0} tokens/s, by the \
-            peak figures of a \
-             {device}",
+            "estimate (roofline, not measured): at least {:.1} ms a step, at most {rate:.0} tokens/s, by the peak \
+            figures of a {device}",
             seconds * 1e3
         )
     }

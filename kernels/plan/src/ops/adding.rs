@@ -89,8 +89,13 @@ impl<'a> Ops<'a> {
 
     /// Has later operations compute the tokens of sequences.
     pub fn of(mut self, sequences: Sequences) -> Self {
-        self.places = Some(Places::Sequences(sequences));
+        self.set_sequences(sequences);
         self
+    }
+
+    /// Like [`Self::of`].
+    pub fn set_sequences(&mut self, sequences: Sequences) {
+        self.places = Some(Places::Sequences(sequences));
     }
 
     /// Has later operations compute a token for each of these rows.

@@ -125,7 +125,7 @@ impl Batches {
     fn micro(&mut self) -> Result<Vec<Arc<Chunk>>, DataError> {
         while !self.filling.is_full() {
             let row = self.row()?;
-            let is_next = self.filling.take(&row).is_some();
+            let is_next = self.filling.take(self.streams.corpus.places.of_row(&row)).is_some();
             let whole = is_next.then(|| mem::take(&mut self.begun));
             self.begun.push(row);
             if let Some(whole) = whole {

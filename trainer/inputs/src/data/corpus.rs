@@ -66,7 +66,7 @@ impl Corpus {
     }
 
     /// How files become chunks: a run that was begun by another rule is another run.
-    pub fn packing(&self) -> String {
+    pub fn chunking_rules(&self) -> String {
         let rule = |one: &Opened| match one.holds.rule() {
             STREAM_RULE if self.chunking == Chunking::PerDocument => DOCUMENTS_RULE,
             rule => rule,

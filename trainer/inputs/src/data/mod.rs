@@ -46,7 +46,7 @@ pub use first_rows::FirstRow;
 pub use mixture::{DataSource, Portion, Summaries, path_of};
 pub use opened::Files;
 pub use packing::Packing;
-pub use places::Places;
+pub use places::{Filling, Places};
 pub use prompts::{Prompt, beginning};
 pub use reader::Reader;
 pub use stream::MOST_BYTES;

@@ -119,7 +119,10 @@ impl Pass<'_> {
         let takes = self.corpus.places.of_row(&chunk);
         let is_padded = self.corpus.chunking == Chunking::Stream;
         self.summary.add(&chunk, if is_padded { takes - chunk.targets().len() } else { 0 });
-        self.summary.places += (self.filling.take(&chunk).unwrap_or(0) + takes) as u64;
+        let left = self.filling.take(takes).unwrap_or(0);
+        self.summary.places += (left + takes) as u64;
+        // It would have fitted.
+        self.summary.beyond_rows += if left >= takes { left as u64 } else { 0 };
         self.counted |= chunk.counted() > 0;
         self.goes_on = self.goes_on && (self.emit)(chunk);
     }

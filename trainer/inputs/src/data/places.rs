@@ -17,7 +17,7 @@ pub struct Places {
 
 /// Rows of a micro-batch that is being filled, in order.
 #[derive(Clone, Debug)]
-pub(super) struct Filling {
+pub struct Filling {
     of: Places,
     rows: usize,
     taken: usize,
@@ -42,9 +42,14 @@ impl Places {
 
     /// Divides rows into micro-batches, in order.
     pub fn divide<'c>(self, rows: impl IntoIterator<Item = &'c Chunk>) -> Vec<Range<usize>> {
+        self.divide_places(rows.into_iter().map(|row| self.of_row(row)))
+    }
+
+    /// Divides rows that take so many places into micro-batches, in order.
+    pub fn divide_places(self, rows: impl IntoIterator<Item = usize>) -> Vec<Range<usize>> {
         let (mut filling, mut micros) = (Filling::new(self), Vec::<Range<usize>>::new());
-        for (number, row) in rows.into_iter().enumerate() {
-            let is_next = filling.take(row).is_some();
+        for (number, takes) in rows.into_iter().enumerate() {
+            let is_next = filling.take(takes).is_some();
             match micros.last_mut().filter(|_| !is_next) {
                 Some(micro) => micro.end += 1,
                 None => micros.push(number..number + 1),
@@ -69,9 +74,9 @@ impl Filling {
         self.left() == 0 || self.rows >= Shape::most_rows(self.of.batch, self.of.seq_len) as usize
     }
 
-    /// Adds a row. Where it begins the next micro-batch, returns the places that are left of the one before.
-    pub fn take(&mut self, row: &Chunk) -> Option<usize> {
-        let takes = self.of.of_row(row);
+    /// Adds a row that takes so many places. Where it begins the next micro-batch, returns the places that are left of
+    /// the one before.
+    pub fn take(&mut self, takes: usize) -> Option<usize> {
         let before = (self.is_full() || takes > self.left()).then(|| mem::replace(self, Self::new(self.of)).left());
         self.rows += 1;
         self.taken += takes;

@@ -50,6 +50,9 @@ pub struct Summary {
     /// Places of micro-batches that the chunks fill in file order: of the last one those that are taken.
     #[serde(skip)]
     pub places: u64,
+    /// Places of them that stay empty because a micro-batch takes no more rows.
+    #[serde(skip)]
+    pub beyond_rows: u64,
     /// Tokens of the longest chunk.
     #[serde(skip)]
     pub longest: u64,
@@ -92,6 +95,7 @@ impl Summary {
             divided: self.divided + other.divided,
             padding: self.padding + other.padding,
             places: self.places + other.places,
+            beyond_rows: self.beyond_rows + other.beyond_rows,
             longest: self.longest.max(other.longest),
         }
     }
@@ -152,6 +156,13 @@ impl Summary {
             self.longest,
         );
         let mostly_padding = u64::from(self.padding > self.tokens);
+        let beyond_rows = format!(
+            "{:.0} % of the places stay empty: a micro-batch takes as many rows as a sixteenth of its places or \
+            --batch-size at most, and rows have {mean} tokens in the mean",
+            100.0 * self.beyond_rows as f64 / self.places.max(1) as f64
+        );
+        // Less is not worth a line.
+        let few_rows = u64::from(100 * self.beyond_rows > self.places);
         let all = [
             (self.rows_passed_over, over),
             (self.cut, cut),
@@ -160,6 +171,7 @@ impl Summary {
             (self.without_room, without_room),
             (self.without_nulls, nulls),
             (mostly_padding, padding),
+            (few_rows, beyond_rows),
         ];
         let said = all.into_iter().filter(|(number, _)| *number > 0);
         let said: Vec<String> = said.map(|(_, text)| text).collect();

@@ -507,12 +507,34 @@ fn a_document_may_be_a_row_in_pieces() {
     let files = Files::open(&[path], None).unwrap();
     let corpus = Corpus::new(files, 2, Chunking::PerDocument, words()).unwrap();
     let corpus = corpus.filling(Places::new(1, 2, Packing::Documents));
-    assert_eq!(corpus.packing(), "documents 1");
+    assert_eq!(corpus.chunking_rules(), "documents 1");
     let data = Dataset::of(&corpus).unwrap();
     assert_eq!(data.chunks, [&[1, 2, 3][..], &[4, 99], &[5, 99]].map(Chunk::plain));
-    assert_eq!(data.notes, ["data: 1 of 2 documents are longer than seq_len + 1 = 3: divided into pieces"]);
+    let divided = "data: 1 of 2 documents are longer than seq_len + 1 = 3: divided into pieces; 20 % of the places";
+    assert!(data.notes[0].starts_with(divided), "{:?}", data.notes);
     // So few places have one row at most.
     assert_eq!(data.summary.fill(), Some(0.8));
+}
+
+#[test]
+fn places_that_more_rows_could_take_are_noted() {
+    let scratch = Scratch::new();
+    let path = scratch.file("a.jsonl", "{\"input_ids\": [1, 2, 3]}\n".repeat(9));
+    let summary = |batch| {
+        let files = Files::open(std::slice::from_ref(&path), None).unwrap();
+        let corpus = Corpus::new(files, 16, Chunking::Stream, words()).unwrap();
+        Dataset::of(&corpus.filling(Places::new(batch, 16, Packing::Rows))).unwrap().summary
+    };
+    // Four rows of two places each, twice, and one more.
+    let few = summary(4);
+    assert_eq!((few.places, few.beyond_rows), (2 * 64 + 2, 2 * 56));
+    let note = few.note(17).unwrap();
+    assert!(note.starts_with("data: 86 % of the places stay empty: a micro-batch takes as many rows as"), "{note}");
+    // What a longer row leaves is no place of another.
+    let path = scratch.file("b.jsonl", "{\"input_ids\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 1]}\n".repeat(9));
+    let corpus = Corpus::new(Files::open(&[path], None).unwrap(), 16, Chunking::Stream, words()).unwrap();
+    let data = Dataset::of(&corpus.filling(Places::new(1, 16, Packing::Rows))).unwrap();
+    assert_eq!((data.summary.beyond_rows, data.notes.len()), (0, 0));
 }
 
 #[test]
