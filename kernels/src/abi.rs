@@ -1,14 +1,15 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 35c1b596cf6dc16ad52faebd7ba4f6340d5c3d99f8cf5c88a3ca90e87f2b94b2
-// Body: 73b1f58ce0e24ca88ddd5eb98c87f3700937a1ba950b3e909c5963555ccfc38c
+// Headers: 76c8bbd96df40a7a44900419b657dedb064553cf81fbe8db4fcbfda95f09750a
+// Body: 64ae0d74cc3d9c8fc76572185bc1e719ea9ac637134220d3374ca42343e9717f
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
 pub use precast_core::abi::{address, tensor_map};
 use precast_core::{Block, Content, Dtype, Format, Scalar, operations, parameters};
 use super::Gamma;
+use super::Gate;
 use super::Out;
 
 pub const MASKED_TOKEN: u32 = 4294967295;
@@ -485,7 +486,7 @@ parameters! {
         flops = 2 * m * 2 * n * k;
     }
     /// Multiplies inputs by the weights of gate and up, and gates.
-    kernel GemmSwiglu = "gemm.swiglu" { bias: bool, w: Format, x: Format };
+    kernel GemmSwiglu = "gemm.swiglu" { bias: bool, gate: Gate, w: Format, x: Format };
 }
 
 parameters! {
@@ -1319,7 +1320,7 @@ parameters! {
         before q unless self.out.is_int8();
     }
     /// Gates the up projection.
-    kernel SwigluFwd = "swiglu.fwd" { n: Option<u32>, out: Out, x: Dtype };
+    kernel SwigluFwd = "swiglu.fwd" { gate: Gate, n: Option<u32>, out: Out, x: Dtype };
 }
 
 parameters! {
@@ -1342,7 +1343,7 @@ parameters! {
         before q unless self.out.is_int8();
     }
     /// Computes the gradients of gate and up.
-    kernel SwigluBwd = "swiglu.bwd" { n: Option<u32>, out: Out, x: Dtype };
+    kernel SwigluBwd = "swiglu.bwd" { gate: Gate, n: Option<u32>, out: Out, x: Dtype };
 }
 
 operations! {

@@ -7,6 +7,7 @@
 
 pub mod abi;
 mod gamma;
+mod gate;
 pub mod host;
 mod out;
 pub mod rows;
@@ -35,6 +36,7 @@ pub mod scale;
 pub mod swiglu;
 
 pub use gamma::Gamma;
+pub use gate::Gate;
 pub use out::Out;
 use precast_core::shell::quoted;
 use precast_core::source::Common;
@@ -49,6 +51,7 @@ pub use precast_core::{
 static COMMON: Common = Common::new(&[
     ("blocks.cuh", include_str!("../cuda/blocks.cuh")),
     ("gamma.cuh", include_str!("../cuda/gamma.cuh")),
+    ("gate.cuh", include_str!("../cuda/gate.cuh")),
     ("kept.h", include_str!("kept.h")),
     ("quantize.cuh", include_str!("../cuda/quantize.cuh")),
     ("step.h", include_str!("step.h")),

@@ -111,7 +111,7 @@ impl ModelConfig {
             ropes: rope::ropes(&value, family)?,
             tied: raw.tie_word_embeddings.unwrap_or(false),
             score_scale: scales::scores(&value, family, head_dim)?,
-            multipliers: scales::multipliers(&value, family)?,
+            multipliers: scales::multipliers(&value, family, raw.hidden_size)?,
             qkv_bias: bias(family.qkv_bias),
             o_bias: bias(family.o_bias),
             mlp_bias: bias(family.mlp_bias),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use precast_core::plan::{Builder, Category, Tensor};
-use precast_kernels::{Dtype, Format, Gamma};
+use precast_kernels::{Dtype, Format};
 
 use super::int8::{Int8Matrices, Passes};
 use super::layer::{Layer, Linear, Matrix, Norm};
@@ -140,7 +140,7 @@ impl Weights {
             .filter_map(|(one, weight)| Some((one.name.as_str(), (*weight)?)))
             .collect();
         let weight = |name: String| named[name.as_str()];
-        let norm = |name| Norm { gamma: weight(name), gamma_form: Gamma::Weight, eps: config.rms_norm_eps };
+        let norm = |name| Norm { gamma: weight(name), gamma_form: config.family.gamma, eps: config.rms_norm_eps };
         let linear = |layer, (index, stack): (usize, &Stack)| {
             let parts = |part| stack.parts.iter().map(move |one| weight(one.module.layer_parameter(layer, part)));
             let joined = |part| {
@@ -162,7 +162,7 @@ impl Weights {
         let qk_norm = |layer| {
             let [q, k] = QK_NORMS.map(|norm| weight(norm(modules).layer_parameter(layer, "weight")));
             let gamma = q.join(k).expect("they lie next to each other");
-            Norm { gamma, gamma_form: Gamma::Weight, eps: config.rms_norm_eps }
+            Norm { gamma, gamma_form: config.family.gamma, eps: config.rms_norm_eps }
         };
         let layers = (0..config.depth()).map(|layer| {
             let stacks = stacks(config);
