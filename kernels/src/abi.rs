@@ -1,13 +1,15 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: a1b0c272bd969efd79476e0e854ddfd359ad845e5bc69d6b69b529fa9131e6d6
-// Body: 81bf2a8bc453270bd563b8f52bbfbb11949404f57f93d60377bd37c499841f16
+// Headers: 76c8bbd96df40a7a44900419b657dedb064553cf81fbe8db4fcbfda95f09750a
+// Body: 64ae0d74cc3d9c8fc76572185bc1e719ea9ac637134220d3374ca42343e9717f
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
 pub use precast_core::abi::{address, tensor_map};
 use precast_core::{Block, Content, Dtype, Format, Scalar, operations, parameters};
+use super::Gamma;
+use super::Gate;
 use super::Out;
 
 pub const MASKED_TOKEN: u32 = 4294967295;
@@ -106,8 +108,8 @@ parameters! {
 
 parameters! {
     /// Parameter block of `attention.fwd`.
-    /// Each token is one of a sequence, and sees no other. A launch of full sequences has so many operations; others
-    /// have fewer.
+    /// Each token is one of a sequence, and sees no other: its own key and those before it, `window` of them at most.
+    /// A launch of full sequences has so many operations; others have fewer.
     pub struct attention_fwd_params, AttentionFwdArgs {
         /// `[tokens, heads + 2 * kv_heads, d]` x, read: queries of a row, then keys, then values
         operand qkv(Read => self.x, tokens * (heads + 2 * kv_heads) * d);
@@ -129,12 +131,11 @@ parameters! {
         /// factor of the scores
         scalar scale(f32);
     }
-    |self, p| [tokens = p.tokens, heads = p.heads, kv_heads = p.kv_heads, d = self.d, count = p.count, seq_len =
-    p.seq_len] {
-        flops = 4 * d * ((seq_len + 1) * tokens / 2) * heads;
+    |self, p| [tokens = p.tokens, heads = p.heads, kv_heads = p.kv_heads, d = self.d, count = p.count] {
+        flops = 4 * d * (self.seen(p) * tokens / 2) * heads;
     }
     /// Attends, and keeps the log-sum-exp of the scores.
-    kernel AttentionFwd = "attention.fwd" { d: u32, x: Dtype };
+    kernel AttentionFwd = "attention.fwd" { d: u32, window: Option<u32>, x: Dtype };
 }
 
 parameters! {
@@ -183,12 +184,11 @@ parameters! {
         /// factor of the scores
         scalar scale(f32);
     }
-    |self, p| [tokens = p.tokens, heads = p.heads, kv_heads = p.kv_heads, d = self.d, count = p.count, seq_len =
-    p.seq_len] {
-        flops = 10 * d * ((seq_len + 1) * tokens / 2) * heads;
+    |self, p| [tokens = p.tokens, heads = p.heads, kv_heads = p.kv_heads, d = self.d, count = p.count] {
+        flops = 10 * d * (self.seen(p) * tokens / 2) * heads;
     }
     /// Computes the gradients of queries, keys and values.
-    kernel AttentionBwd = "attention.bwd" { d: u32, x: Dtype };
+    kernel AttentionBwd = "attention.bwd" { d: u32, window: Option<u32>, x: Dtype };
 }
 
 parameters! {
@@ -254,10 +254,10 @@ parameters! {
     }
     |self, p| [rows = p.rows, heads = p.heads, kv_heads = p.kv_heads, d = self.d, slots = p.slots, seq_len =
     p.seq_len] {
-        bytes = rows * (8 + (2 * heads + kv_heads * (seq_len + 1)) * d * self.x.bytes());
+        bytes = rows * (8 + (2 * heads + kv_heads * self.seen(p)) * d * self.x.bytes());
     }
     /// Attends from rows to the keys of their slots up to their positions.
-    kernel AttentionDecode = "attention.decode" { d: u32, x: Dtype };
+    kernel AttentionDecode = "attention.decode" { d: u32, window: Option<u32>, x: Dtype };
 }
 
 parameters! {
@@ -486,7 +486,7 @@ parameters! {
         flops = 2 * m * 2 * n * k;
     }
     /// Multiplies inputs by the weights of gate and up, and gates.
-    kernel GemmSwiglu = "gemm.swiglu" { bias: bool, w: Format, x: Format };
+    kernel GemmSwiglu = "gemm.swiglu" { bias: bool, gate: Gate, w: Format, x: Format };
 }
 
 parameters! {
@@ -982,7 +982,7 @@ parameters! {
     |self, p| [tokens = p.tokens, row_heads = p.row_heads, d = self.d, query_heads = p.query_heads, key_heads =
     p.key_heads, seq_len = p.seq_len] {}
     /// Normalizes and rotates query and key heads, after copying them if `keep`.
-    kernel QkNormFwd = "qk_norm.fwd" { d: u32, keep: bool, x: Dtype };
+    kernel QkNormFwd = "qk_norm.fwd" { d: u32, gamma: Gamma, keep: bool, x: Dtype };
 }
 
 parameters! {
@@ -1018,7 +1018,7 @@ parameters! {
     |self, p| [tokens = p.tokens, row_heads = p.row_heads, d = self.d, query_heads = p.query_heads, key_heads =
     p.key_heads, seq_len = p.seq_len, rows = p.rows] {}
     /// Computes the gradient of the heads as they were, and of both gammas.
-    kernel QkNormBwd = "qk_norm.bwd" { d: u32, x: Dtype };
+    kernel QkNormBwd = "qk_norm.bwd" { d: u32, gamma: Gamma, x: Dtype };
 }
 
 parameters! {
@@ -1049,7 +1049,7 @@ parameters! {
     |self, p| [tokens = p.tokens, row_heads = p.row_heads, d = self.d, query_heads = p.query_heads, key_heads =
     p.key_heads, seq_len = p.seq_len] {}
     /// Computes the gradient of the heads where the gammas do not train.
-    kernel QkNormDgrad = "qk_norm.dgrad" { d: u32, x: Dtype };
+    kernel QkNormDgrad = "qk_norm.dgrad" { d: u32, gamma: Gamma, x: Dtype };
 }
 
 parameters! {
@@ -1078,7 +1078,7 @@ parameters! {
         before q unless self.out.is_int8();
     }
     /// Normalizes rows, after adding a residual branch if `residual`.
-    kernel RmsnormFwd = "rmsnorm.fwd" { h: u32, out: Out, residual: bool, x: Dtype };
+    kernel RmsnormFwd = "rmsnorm.fwd" { gamma: Gamma, h: u32, out: Out, residual: bool, x: Dtype };
 }
 
 parameters! {
@@ -1110,7 +1110,7 @@ parameters! {
         before q unless self.out.is_int8();
     }
     /// Computes the gradient of the rows, added to the residual stream's if `residual`, and partial sums of gamma's.
-    kernel RmsnormBwd = "rmsnorm.bwd" { h: u32, out: Out, residual: bool, x: Dtype };
+    kernel RmsnormBwd = "rmsnorm.bwd" { gamma: Gamma, h: u32, out: Out, residual: bool, x: Dtype };
 }
 
 parameters! {
@@ -1139,7 +1139,7 @@ parameters! {
         before q unless self.out.is_int8();
     }
     /// Computes the gradient of the rows where gamma does not train.
-    kernel RmsnormDgrad = "rmsnorm.dgrad" { h: u32, out: Out, residual: bool, x: Dtype };
+    kernel RmsnormDgrad = "rmsnorm.dgrad" { gamma: Gamma, h: u32, out: Out, residual: bool, x: Dtype };
 }
 
 parameters! {
@@ -1320,7 +1320,7 @@ parameters! {
         before q unless self.out.is_int8();
     }
     /// Gates the up projection.
-    kernel SwigluFwd = "swiglu.fwd" { n: Option<u32>, out: Out, x: Dtype };
+    kernel SwigluFwd = "swiglu.fwd" { gate: Gate, n: Option<u32>, out: Out, x: Dtype };
 }
 
 parameters! {
@@ -1343,7 +1343,7 @@ parameters! {
         before q unless self.out.is_int8();
     }
     /// Computes the gradients of gate and up.
-    kernel SwigluBwd = "swiglu.bwd" { n: Option<u32>, out: Out, x: Dtype };
+    kernel SwigluBwd = "swiglu.bwd" { gate: Gate, n: Option<u32>, out: Out, x: Dtype };
 }
 
 operations! {

@@ -11,13 +11,13 @@ import pathlib
 
 import transformers
 from transformers import (
-    GenerationConfig, GraniteConfig, LlamaConfig, MistralConfig, PreTrainedConfig, Qwen2Config, Qwen3Config, SmolLM3Config,
+    Gemma3TextConfig, GenerationConfig, GraniteConfig, LlamaConfig, MistralConfig, PreTrainedConfig, Qwen2Config, Qwen3Config, SmolLM3Config,
 )
 
 logging.disable(logging.WARNING)
 assert transformers.__version__.startswith("5.17."), transformers.__version__
 PATH = pathlib.Path(__file__).parents[2] / "kernels/plan/src/config/fields.txt"
-CLASSES = [LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig, SmolLM3Config, GraniteConfig]
+CLASSES = [LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig, SmolLM3Config, GraniteConfig, Gemma3TextConfig]
 HEAD = "# Fields of transformers 5.17's configurations, as tests/config/make.py writes them: class, field, default, null, another, treatment"
 
 # What PreTrainedConfig.__post_init__ and from_pretrained read without a field of the dataclass, each with another value than none.
@@ -36,6 +36,13 @@ OTHERS = {
     "layer_types": ["sliding_attention"], "id2label": {"0": "A"}, "label2id": {"A": 0}, "problem_type": "regression",
     "transformers_version": "4.0.0", "sliding_window": 16, "pretraining_tp": 2, "no_rope_layers": [1] * 36, "pad_token_id": 7, "attention_dropout": 0.5,
 }
+
+
+# Of a class whose values have other forms.
+OTHERS_OF = {"gemma3_text": {
+    "rope_parameters": {"full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0}},
+    "layer_types": ["sliding_attention"] * 26, "hidden_activation": "gelu",
+}}
 
 
 def other(field, default):
@@ -68,7 +75,8 @@ def rows():
     for cls in CLASSES:
         for field in dataclasses.fields(cls):
             if field.name not in shared:
-                yield cls.model_type, field.name, field.default, takes_null(cls, field.name), other(field.name, field.default)
+                value = OTHERS_OF.get(cls.model_type, {}).get(field.name) or other(field.name, field.default)
+                yield cls.model_type, field.name, field.default, takes_null(cls, field.name), value
         if "head_dim" not in {field.name for field in dataclasses.fields(cls)}:
             # Qwen2Attention reads it all the same, and fails at null.
             yield cls.model_type, "head_dim", None, False, other("head_dim", None)

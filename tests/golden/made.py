@@ -57,6 +57,8 @@ MADE = {
     "made-granite": dict(of=TRAINED, model="granite", teacher=dict(attention_multiplier=0.2, embedding_multiplier=4.0,
                          residual_multiplier=0.3, logits_scaling=0.5), student=dict(attention_multiplier=0.05,
                          embedding_multiplier=6.0, residual_multiplier=0.4, logits_scaling=3.0, vocab_size=251)),
+    # A window of 20 in each of the student's layers.
+    "made-mistral": dict(of=TRAINED, model="mistral", teacher=dict(sliding_window=None), student=dict(sliding_window=20)),
     "made-lora": dict(of=TRAINED, case=dict(lr=2e-3, lora=dict(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"]))),
     "rollouts-reverse": dict(of=WRITTEN, case=dict(beta=1.0, options="--on-policy --max-tokens 16")),
     "rollouts-jsd": dict(of=WRITTEN, model="qwen3", case=dict(

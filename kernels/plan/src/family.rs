@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use precast_kernels::{Gamma, Gate};
+
 #[derive(PartialEq)]
 pub struct Family {
     /// Entry of `architectures` in config.json.
@@ -16,6 +18,10 @@ pub struct Family {
     pub o_bias: Bias,
     /// Biases of gate, up and down.
     pub mlp_bias: Bias,
+    /// Activation of the MLP's gate.
+    pub gate: Gate,
+    /// Form in which norms store what they multiply by.
+    pub gamma: Gamma,
     /// True if each head of q and k is normalized before it is rotated.
     pub qk_norm: bool,
     /// Supported kinds of rotary embedding, as in `rope_type` of config.json.
@@ -28,6 +34,9 @@ pub struct Family {
     pub windows: Windows,
     /// True if config.json scales scores, embedding, branches of the residual stream and logits.
     pub multipliers: bool,
+    /// True if rows of the embedding are multiplied by the root of their width, and scores by that of
+    /// `query_pre_attn_scalar`.
+    pub root_scales: bool,
     /// True if GGUF files interleave the two halves of each query and key head.
     pub gguf_interleaves_heads: bool,
     pub modules: &'static Modules,
@@ -132,6 +141,14 @@ const LLAMA_MODULES: Modules = Modules {
     head: module("lm_head", "output"),
 };
 
+/// Names of Gemma 3: norms before and behind attention and MLP.
+const GEMMA3_MODULES: Modules = Modules {
+    o_norm: Some(module("post_attention_layernorm", "post_attention_norm")),
+    post_norm: Some(module("pre_feedforward_layernorm", "ffn_norm")),
+    down_norm: Some(module("post_feedforward_layernorm", "post_ffw_norm")),
+    ..LLAMA_MODULES
+};
+
 /// Rotary embedding with divided low frequencies: see [`crate::rope::Llama3`].
 pub const LLAMA3: &str = "llama3";
 /// Rotary embedding with all frequencies divided by a factor.
@@ -145,18 +162,21 @@ const LLAMA: Family = Family {
     qkv_bias: Bias::Configured("attention_bias"),
     o_bias: Bias::Configured("attention_bias"),
     mlp_bias: Bias::Configured("mlp_bias"),
+    gate: Gate::Silu,
+    gamma: Gamma::Weight,
     qk_norm: false,
     rope: &["default", LLAMA3],
     rope_theta: 10_000.0,
     no_rope: false,
     windows: Windows::Never,
     multipliers: false,
+    root_scales: false,
     gguf_interleaves_heads: true,
     modules: &LLAMA_MODULES,
 };
 
 /// The first family that GGUF files name is the one that they are read as.
-pub static FAMILIES: [Family; 5] = [
+pub static FAMILIES: [Family; 7] = [
     Family {
         class: "Qwen2ForCausalLM",
         model_type: "qwen2",
@@ -180,6 +200,16 @@ pub static FAMILIES: [Family; 5] = [
     },
     LLAMA,
     Family {
+        class: "MistralForCausalLM",
+        model_type: "mistral",
+        qkv_bias: Bias::Never,
+        o_bias: Bias::Never,
+        mlp_bias: Bias::Never,
+        rope: &["default"],
+        windows: Windows::Every,
+        ..LLAMA
+    },
+    Family {
         class: "SmolLM3ForCausalLM",
         model_type: "smollm3",
         gguf: "smollm3",
@@ -194,6 +224,22 @@ pub static FAMILIES: [Family; 5] = [
         gguf: "granite",
         rope: &["default"],
         multipliers: true,
+        ..LLAMA
+    },
+    Family {
+        class: "Gemma3ForCausalLM",
+        model_type: "gemma3_text",
+        gguf: "gemma3",
+        mlp_bias: Bias::Never,
+        gate: Gate::Gelu,
+        gamma: Gamma::OnePlus,
+        qk_norm: true,
+        rope: &["default", LINEAR],
+        rope_theta: 1e6,
+        windows: Windows::Between { full: 6, theta: 1e4 },
+        root_scales: true,
+        gguf_interleaves_heads: false,
+        modules: &GEMMA3_MODULES,
         ..LLAMA
     },
 ];

@@ -1,5 +1,6 @@
 //! Lowers a model without its head, forward and backward.
 
+use precast_core::host::round_to;
 use precast_kernels::{Dtype, Out};
 
 use crate::block::{Below, Saved, TransformerBlock};
@@ -39,6 +40,12 @@ impl Resident {
     }
 }
 
+/// Returns the factor of rows of the embedding; a root is rounded to the dtype of weights, as transformers does.
+pub(crate) fn embedding_scale(config: &ModelConfig, dtype: Dtype) -> f32 {
+    let factor = config.multipliers.embedding;
+    if config.family.root_scales { round_to(dtype, factor) } else { factor }
+}
+
 /// A model in a plan.
 pub(crate) struct Model<'a> {
     /// First part of every name: `teacher`, `student` or `model`.
@@ -64,6 +71,7 @@ impl<'a> Model<'a> {
                 weights,
                 heads: Heads::of(config, of_layer),
                 rope: of_layer.rope.map(|index| resident.ropes[index]),
+                gate: config.family.gate,
                 residual_scale: config.multipliers.residual,
                 cache: resident.caches.get(layer).copied(),
             };
@@ -134,14 +142,14 @@ impl<'a> Model<'a> {
             }
         }
         ops.scope(self.name);
-        let dy = ops.scaled("embedding.dscaled", dstream.dense(), self.config.multipliers.embedding);
+        let dy = ops.scaled("embedding.dscaled", dstream.dense(), embedding_scale(self.config, ops.x));
         ops.embedding_backward("embedding", dy, sorted, weights, self.config.padding);
     }
 
     pub fn embedding(&self, ops: &mut Ops<'_>, ids: Tensor) -> Tensor {
         ops.scope(self.name);
         let rows = ops.embedding("embedding", ids, &self.resident.weights.embedding, self.config.hidden);
-        ops.scaled("embedding.scaled", rows, self.config.multipliers.embedding)
+        ops.scaled("embedding.scaled", rows, embedding_scale(self.config, ops.x))
     }
 
     pub fn norm(&self, ops: &mut Ops<'_>, stream: Tensor) -> Normed {

@@ -14,7 +14,7 @@ use crate::evaluation::check;
 use crate::formats::Formats;
 use crate::hidden_plan::{results, without_head};
 use crate::lowered::Lowered;
-use crate::model::Resident;
+use crate::model::{Resident, embedding_scale};
 use crate::ops::{Heads, Ops};
 use crate::parameters::{ALIGN, Parameter};
 use crate::predictions::TopTokens;
@@ -121,6 +121,7 @@ fn lower_layers(
                 weights: &weights.layers[0],
                 heads,
                 rope,
+                gate: config.family.gate,
                 residual_scale: config.multipliers.residual,
                 cache: None,
             };
@@ -202,7 +203,7 @@ impl Lowered<SweepBuffers> {
         let table = Weight { tensor, role: Role::Frozen };
         for (index, (ids, stream)) in ids.iter().zip(&streams[0]).enumerate() {
             let name = format!("{index}.embedding");
-            match config.multipliers.embedding {
+            match embedding_scale(config, dtype) {
                 1.0 => ops.embed(&name, *ids, &table, *stream),
                 factor => {
                     let rows = ops.embedding(&name, *ids, &table, config.hidden);

@@ -88,12 +88,13 @@ fn gathered(tokens: &[Option<u32>], from: &Buffer, columns: u32, heads: u32, byt
 }
 
 /// Compares rows of both sequences, in another order and with idle ones among them.
-fn decodes(d: u32, x: Dtype, arch: Arch) {
+fn decodes(d: u32, window: Option<u32>, x: Dtype, arch: Arch) {
+    let window = window.map_or(String::new(), |window| format!("window={window},"));
     let bytes = d as usize * x.bytes() as usize;
     let (heads, kv_heads, seq_len, scale) = (HEADS, KV_HEADS, SEQ_LEN, 0.8 / (d as f32).sqrt());
     let (tokens, count) = (BATCH * SEQ_LEN, BATCH);
     let forward = attention_fwd_params { tokens, count, seq_len, heads, kv_heads, scale, ..Default::default() };
-    let forward = launch(&format!("attention.fwd{{d={d},x={x}}}"), arch, &forward, &[], &["qkv", "o"]);
+    let forward = launch(&format!("attention.fwd{{d={d},{window}x={x}}}"), arch, &forward, &[], &["qkv", "o"]);
     let pools = stored(d, x, arch, &forward[0]);
 
     let tokens = (0..BATCH * SEQ_LEN).rev().step_by(5).filter(|token| token % SEQ_LEN < STORED);
@@ -115,20 +116,23 @@ fn decodes(d: u32, x: Dtype, arch: Arch) {
         ("keys", pools[0].clone()),
         ("values", pools[1].clone()),
     ];
-    let o = launch(&format!("attention.decode{{d={d},x={x}}}"), arch, &params, &operands, &["o"]).remove(0);
+    let o = launch(&format!("attention.decode{{d={d},{window}x={x}}}"), arch, &params, &operands, &["o"]).remove(0);
     let expected = gathered(&tokens, &forward[1], HEADS, HEADS, bytes);
     let rows = o.chunks(HEADS as usize * bytes).zip(expected.chunks(HEADS as usize * bytes));
     for ((row, expected), token) in rows.zip(&tokens) {
         let is_right = if token.is_some() { row == expected } else { row.iter().all(|byte| *byte == 0) };
-        assert!(is_right, "d={d}, x={x} on {arch}: token {token:?} has other bits");
+        assert!(is_right, "d={d},{window} x={x} on {arch}: token {token:?} has other bits");
     }
 }
 
 #[test]
 fn a_decoded_row_has_the_bits_of_the_forward_pass() {
-    for (d, x) in [(64, Dtype::Bf16), (128, Dtype::Bf16), (32, Dtype::F32)] {
+    let whole =
+        [(64, Dtype::Bf16), (128, Dtype::Bf16), (256, Dtype::Bf16), (32, Dtype::F32)].map(|(d, x)| (d, None, x));
+    let windows = [(64, Some(1), Dtype::Bf16), (64, Some(50), Dtype::Bf16), (32, Some(20), Dtype::F32)];
+    for (d, window, x) in whole.into_iter().chain(windows) {
         for arch in [Arch::Sm89, Arch::Sm90a, Arch::Sim] {
-            decodes(d, x, arch);
+            decodes(d, window, x, arch);
         }
     }
 }

@@ -47,14 +47,14 @@ pub fn variants(key: &Key) -> Vec<(Arch, KeyVariant)> {
     seen
 }
 
-/// The forward examples, one of those of an operation and a dtype that are built alike.
+/// The forward examples, one of those of an operation and a dtype that are built alike, with a window and without.
 fn keys() -> Vec<(Key, RowPair)> {
     let mut seen = BTreeSet::new();
     let keys = KERNELS.examples().into_iter().filter_map(|key| pair(&key).map(|pair| (key, pair)));
     let mut is_new = |(key, _): &(Key, RowPair)| {
         let built: Vec<String> = variants(key).iter().map(|(arch, pair)| format!("{arch} {}", pair.variant)).collect();
         let dtype = key.text().rsplit(',').next().map(str::to_owned);
-        seen.insert((key.op(), dtype, built))
+        seen.insert((key.op(), key.text().contains("window="), dtype, built))
     };
     keys.filter(|pair| is_new(pair)).collect()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use precast_kernels::abi::{attention_bwd_params, attention_fwd_params};
 use precast_kernels::check::Case;
-use precast_kernels::{Arch, Dtype, KERNELS, KeyVariant, host::Buffer, sequences};
+use precast_kernels::{Arch, KERNELS, KeyVariant, host::Buffer, sequences};
 use precast_simt::{Program, execute};
 
 use crate::SIMT;
@@ -158,10 +158,12 @@ impl Columns {
 
 #[test]
 fn a_sequence_has_the_bits_that_it_has_alone() {
-    // Heads of 128 have tiles of their own, and find them as those of 64 do.
-    for (d, x, lists) in [(64, Dtype::Bf16, 2), (128, Dtype::Bf16, 1), (32, Dtype::F32, 2)] {
+    // Heads of 128 and 256 have tiles of their own, and find them as those of 64 do.
+    let keys = [("d=64,x=bf16", 2), ("d=128,x=bf16", 1), ("d=32,x=f32", 2)];
+    let windowed = [("d=64,window=50,x=bf16", 1), ("d=256,window=50,x=bf16", 1), ("d=32,window=33,x=f32", 1)];
+    for (key, lists) in keys.into_iter().chain(windowed) {
         for op in ["attention.fwd", "attention.bwd"] {
-            for launched in Launched::of_every_row(&format!("{op}{{d={d},x={x}}}")) {
+            for launched in Launched::of_every_row(&format!("{op}{{{key}}}")) {
                 LENGTHS[..lists].iter().for_each(|lengths| launched.compare(lengths));
             }
         }

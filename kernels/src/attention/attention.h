@@ -2,11 +2,11 @@
 #define PRECAST_ATTENTION_H
 #include "types.h"
 
-/// attention.fwd { d: u32, x: Dtype }: Attends, and keeps the log-sum-exp of the scores.
-/// flops: 4 * d * ((seq_len + 1) * tokens / 2) * heads
+/// attention.fwd { d: u32, window: Option<u32>, x: Dtype }: Attends, and keeps the log-sum-exp of the scores.
+/// flops: 4 * d * (seen() * tokens / 2) * heads
 ///
-/// Each token is one of a sequence, and sees no other. A launch of full sequences has so many operations; others have
-/// fewer.
+/// Each token is one of a sequence, and sees no other: its own key and those before it, `window` of them at most.
+/// A launch of full sequences has so many operations; others have fewer.
 typedef struct attention_fwd_params {
     address qkv;       ///< [tokens, heads + 2 * kv_heads, d] x, read: queries of a row, then keys, then values
     address sequences; ///< [count, 2] u32, read, sequences(tokens, seq_len): first place and length, longest first
@@ -29,8 +29,8 @@ typedef struct attention_delta_params {
     uint32_t heads; ///< query heads
 } attention_delta_params;
 
-/// attention.bwd { d: u32, x: Dtype }: Computes the gradients of queries, keys and values.
-/// flops: 10 * d * ((seq_len + 1) * tokens / 2) * heads
+/// attention.bwd { d: u32, window: Option<u32>, x: Dtype }: Computes the gradients of queries, keys and values.
+/// flops: 10 * d * (seen() * tokens / 2) * heads
 ///
 /// Checks put `lse` above any score, so that probabilities stay below one as in a real backward pass.
 typedef struct attention_bwd_params {

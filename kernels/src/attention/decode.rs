@@ -6,8 +6,8 @@
 //! architecture, has its tile of keys and runs its mainloop.
 
 use super::variants::{self, Fwd, FwdMma, FwdWgmma, Tiled, WARPGROUP_ROWS, WARPGROUP_THREADS};
-use super::{AttentionFwd, host, kv_heads, tolerance};
-use crate::abi::AttentionDecode;
+use super::{AttentionFwd, host, kv_heads, seen, tolerance};
+use crate::abi::{AttentionDecode, attention_decode_params};
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Fixed, Geometry, Operand, Reference, Source, Tolerance, variant};
 
@@ -61,6 +61,7 @@ macro_rules! decode_source {
                 ("attention_decode.h", include_str!("attention_decode.h")),
                 ("attention/decode.cuh", include_str!("decode.cuh")),
                 ("attention/sequences.cuh", include_str!("sequences.cuh")),
+                ("attention/window.cuh", include_str!("window.cuh")),
                 ("kv.h", include_str!("../kv/kv.h")),
                 ("kv/pool.cuh", include_str!("../kv/pool.cuh")),
                 $((concat!("attention/", $header), include_str!($header)),)*
@@ -70,11 +71,18 @@ macro_rules! decode_source {
     };
 }
 
+impl AttentionDecode {
+    /// Returns the keys that two queries see on average.
+    pub(crate) fn seen(&self, p: &attention_decode_params) -> u64 {
+        seen(p.seq_len, self.window)
+    }
+}
+
 impl Build for AttentionDecode {
     type Variant = Decode;
 
     fn variants(&self, arch: Arch) -> Vec<Decode> {
-        vec![match variants::fwd(AttentionFwd { d: self.d, x: self.x }, arch) {
+        vec![match variants::fwd(AttentionFwd { d: self.d, window: self.window, x: self.x }, arch) {
             Fwd::FwdWgmma(FwdWgmma { keys, stages, .. }) => {
                 Decode::DecodeWgmma(DecodeWgmma { keys, stages, threads: WARPGROUP_THREADS, wgmma: Fixed })
             }
@@ -98,7 +106,7 @@ impl Build for AttentionDecode {
         let d = self.d;
         let (rows, threads, shared_bytes) = match variant {
             Decode::DecodeWgmma(DecodeWgmma { keys, stages, threads, .. }) => {
-                let tile_rows = WARPGROUP_ROWS + 2 * stages * keys;
+                let tile_rows = WARPGROUP_ROWS + variants::slots(d, stages) * keys;
                 (WARPGROUP_ROWS, threads, 2 * d * tile_rows)
             }
             Decode::DecodeMma(DecodeMma { keys, threads, .. }) => {
@@ -114,8 +122,10 @@ impl Build for AttentionDecode {
 
 impl Reference for AttentionDecode {
     fn examples() -> Vec<Self> {
-        let keys = [(64, Dtype::Bf16), (80, Dtype::Bf16), (128, Dtype::Bf16), (32, Dtype::F32)];
-        keys.map(|(d, x)| Self { d, x }).into()
+        let keys = [(64, None, Dtype::Bf16), (80, None, Dtype::Bf16), (128, None, Dtype::Bf16), (32, None, Dtype::F32)];
+        let windows = [(64, Some(70), Dtype::Bf16), (32, Some(2), Dtype::F32), (32, Some(32), Dtype::F32)];
+        let wide = [(256, None, Dtype::Bf16), (256, Some(64), Dtype::Bf16), (256, None, Dtype::F32)];
+        [&keys[..], &windows, &wide].concat().into_iter().map(|(d, window, x)| Self { d, window, x }).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

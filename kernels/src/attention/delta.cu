@@ -5,7 +5,7 @@
 #include "attention.h"
 
 enum : uint32_t {
-    ROW_LANES = KEY_D <= 16 ? 2 : KEY_D <= 32 ? 4 : KEY_D <= 64 ? 8 : 16, // lanes per row: KEY_D / 8, to a power of two
+    ROW_LANES = KEY_D <= 16 ? 2 : KEY_D <= 32 ? 4 : KEY_D <= 64 ? 8 : KEY_D <= 128 ? 16 : 32, // lanes per row
 };
 
 KERNEL(attention_delta_params) {

@@ -2,6 +2,7 @@
 //! `p^T do`, `ds` before both of its GEMMs. The row maximum is taken over the whole row at once.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -74,19 +75,26 @@ fn scatter<T>(sequences: &[Sequence], parts: usize, results: &[T], mut put: impl
     }
 }
 
-/// Computes `exp(scale * score - shift)` of the first keys of each row, as many as it sees, and 0 of the others.
+/// Returns the keys that a query sees.
+fn visible(query: usize, window: Option<u32>) -> Range<usize> {
+    let first = window.map_or(0, |window| (query + 1).saturating_sub(window as usize));
+    first..query + 1
+}
+
+/// Computes `exp(scale * score - shift)` of the keys that each row sees, and 0 of the others.
 fn probabilities(
     scores: &mut [f32],
     keys: usize,
-    visible: impl Fn(usize) -> usize,
+    visible: impl Fn(usize) -> Range<usize>,
     scale: f32,
     shift: impl Fn(usize) -> f32,
 ) {
     for (row, scores) in scores.chunks_mut(keys).enumerate() {
         let shift = shift(row);
-        let (visible, hidden) = scores.split_at_mut(visible(row));
-        vectorized(|| visible.iter_mut().for_each(|s| *s = exp(*s * scale - shift)));
-        hidden.fill(0.0);
+        let Range { start, end } = visible(row);
+        vectorized(|| scores[start..end].iter_mut().for_each(|s| *s = exp(*s * scale - shift)));
+        scores[..start].fill(0.0);
+        scores[end..].fill(0.0);
     }
 }
 
@@ -106,13 +114,13 @@ struct Tile {
 }
 
 impl Tile {
-    /// Attends from each row of `q` to the first `visible` rows of `k` and `v`, and hands its log-sum-exp to `keep`.
+    /// Attends from each row of `q` to the `visible` rows of `k` and `v`, and hands its log-sum-exp to `keep`.
     fn attend(
         &self,
         q: Matrix<'_>,
         k: Matrix<'_>,
         v: Matrix<'_>,
-        visible: impl Fn(usize) -> usize,
+        visible: impl Fn(usize) -> Range<usize>,
         out: &mut [f32],
         mut keep: impl FnMut(usize, f32),
     ) {
@@ -122,7 +130,7 @@ impl Tile {
         let largest: Vec<f32> = scores
             .chunks(keys)
             .enumerate()
-            .map(|(row, s)| scale * s[..visible(row)].iter().copied().fold(f32::NEG_INFINITY, f32::max))
+            .map(|(row, s)| scale * s[visible(row)].iter().copied().fold(f32::NEG_INFINITY, f32::max))
             .collect();
         probabilities(&mut scores, keys, visible, scale, |row| largest[row]);
         let sums: Vec<f32> = scores.chunks(keys).map(|s| s.iter().map(|s| f64::from(*s)).sum::<f64>() as f32).collect();
@@ -160,7 +168,8 @@ pub(super) fn fwd(key: AttentionFwd, p: &attention_fwd_params, views: &mut Views
                 let v = packed.rows(&qkv, heads + kv_heads + kv_head, 0, keys);
                 let tile = Tile { x: key.x, scale: p.scale, rows, keys, d };
                 let out = &mut out[first * d..][..rows * d];
-                tile.attend(q, k, v, |row| first + row + 1, out, |row, log_sum_exp| lse[first + row] = log_sum_exp);
+                let sees = |row| visible(first + row, key.window);
+                tile.attend(q, k, v, sees, out, |row, log_sum_exp| lse[first + row] = log_sum_exp);
             }
             (out, lse)
         })
@@ -185,18 +194,18 @@ pub(super) fn decode(key: AttentionDecode, p: &attention_decode_params, views: &
         if slots[row] == IDLE_SLOT {
             return o.fill(0.0);
         }
-        let visible = positions[row] as usize + 1;
-        let keys = visible.max(FEWEST);
+        let last = positions[row] as usize;
+        let keys = (last + 1).max(FEWEST);
         let at = pool.at(slots[row], kv_head as u32, 0);
         let [k, v] = [&pool_keys, &pool_values].map(|pool| {
-            let mut padded = pool[at..][..visible * d].to_vec();
+            let mut padded = pool[at..][..(last + 1) * d].to_vec();
             padded.resize(keys * d, 0.0);
             padded
         });
         let q = Matrix::rows(&qkv[(row * (heads + 2 * kv_heads) + kv_head * group) * d..], group, d, d);
         let [k, v] = [&k, &v].map(|rows| Matrix::rows(rows, keys, d, d));
         let tile = Tile { x: key.x, scale: p.scale, rows: group, keys, d };
-        tile.attend(q, k, v, |_| visible, o, |_, _| {});
+        tile.attend(q, k, v, |_| visible(last, key.window), o, |_, _| {});
     });
 }
 
@@ -249,7 +258,8 @@ pub(super) fn bwd(key: AttentionBwd, p: &attention_bwd_params, views: &mut Views
                     let d_o = outputs.rows(&d_o, head, first, rows);
                     let mut probability = vec![0.0; rows * keys];
                     matmul(&mut probability, keys, q, k.t(), Output::Overwrite, Threads::One);
-                    probabilities(&mut probability, keys, |row| first + row + 1, p.scale, |row| lse[row]);
+                    let sees = |row| visible(first + row, key.window);
+                    probabilities(&mut probability, keys, sees, p.scale, |row| lse[row]);
                     let mut dscore = vec![0.0; rows * keys];
                     matmul(&mut dscore, keys, d_o, v.t(), Output::Overwrite, Threads::One);
                     let by_row = dscore.chunks_mut(keys).zip(probability.chunks(keys)).zip(delta);

@@ -4,7 +4,7 @@
 //! and what lies behind it is neither multiplied nor written. So a sequence has the bits that it has alone.
 //!
 //! With query head h reading key/value head `h / (heads / kv_heads)`, scores `s = scale * q k^T` over the keys up to
-//! the query's own position:
+//! the query's own position, and of these the last `window` if the key has one:
 //! forward `p = softmax(s)`, `o = p v`, `lse = log sum exp s`;
 //! backward `delta = rowsum(o * do)`, `dv = p^T do`, `ds = p * (do v^T - delta)`,
 //! `dq = scale * ds k`, `dk = scale * ds^T q`, keys and values summed over the query heads of their group.
@@ -12,10 +12,10 @@
 //! `attention.decode` attends from single rows to keys and values in a pool ([`crate::kv`]), with the bits of the
 //! forward pass.
 //!
-//! d is a multiple of 16 up to 128. Roundings inside: `p` before `p v` and before `p^T do`, and `ds` before
+//! d is a multiple of 16 up to 128, or 256. Roundings inside: `p` before `p v` and before `p^T do`, and `ds` before
 //! both of its GEMMs, each to dtype x, as tensor cores need them.
 //!
-//! bf16 keys multiply on tensor cores: `mma` everywhere, warpgroup GEMMs (`wgmma`) on Hopper for d 64 and 128; f32
+//! bf16 keys multiply on tensor cores: `mma` everywhere, warpgroup GEMMs (`wgmma`) on Hopper for d 64, 128 and 256; f32
 //! keys on CUDA cores. Every element of every gradient is summed by one CTA in one order: no atomics, no workspace.
 //! Sources: Dao et al., "FlashAttention-2", 2023; Ainslie et al., "GQA", 2023.
 
@@ -24,12 +24,20 @@ mod host;
 mod variants;
 
 pub use crate::abi::{AttentionBwd, AttentionDecode, AttentionDelta, AttentionFwd};
+use crate::abi::{attention_bwd_params, attention_fwd_params};
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Format, Geometry, Operand, Reference, Source, Threads, Tolerance, source};
 
 /// True if the kernels support this head dimension.
 pub fn supports(d: u32) -> bool {
-    d > 0 && d <= 128 && d.is_multiple_of(16)
+    d == 256 || d > 0 && d <= 128 && d.is_multiple_of(16)
+}
+
+/// Returns the keys that two queries of a sequence of so many tokens see on average.
+fn seen(seq_len: u32, window: Option<u32>) -> u64 {
+    let seq_len = u64::from(seq_len);
+    let window = window.map_or(seq_len, |window| seq_len.min(window.into()));
+    window * (2 * seq_len + 1 - window) / seq_len.max(1)
 }
 
 /// Small and ragged (tokens, sequences at most, tokens of each at most, heads, kv_heads): a single token, grouped,
@@ -51,8 +59,10 @@ fn kv_heads(d: u32) -> u32 {
 /// Samples of forward and backward, whose parameter blocks share sizes and scale: one that does not follow from d, so
 /// that it shows if it is not read.
 macro_rules! samples {
-    ($d:expr) => {{
-        let scale = 0.8 / ($d as f32).sqrt();
+    ($key:expr) => {{
+        let scale = 0.8 / ($key.d as f32).sqrt();
+        // Wide heads in f32 have small tiles, and are slow to check.
+        let most = if $key.d > 128 && $key.x == Dtype::F32 { 4 } else { SAMPLES.len() };
         let sample = |(tokens, count, seq_len, heads, kv_heads)| Self::Params {
             tokens,
             count,
@@ -62,8 +72,15 @@ macro_rules! samples {
             scale,
             ..Default::default()
         };
-        SAMPLES.map(sample).into()
+        SAMPLES.into_iter().take(most).map(sample).collect()
     }};
+}
+
+impl AttentionFwd {
+    /// Returns the keys that two queries see on average.
+    pub(crate) fn seen(&self, p: &attention_fwd_params) -> u64 {
+        seen(p.seq_len, self.window)
+    }
 }
 
 impl Build for AttentionFwd {
@@ -84,8 +101,10 @@ impl Build for AttentionFwd {
 
 impl Reference for AttentionFwd {
     fn examples() -> Vec<Self> {
-        let keys = [(64, Dtype::Bf16), (128, Dtype::Bf16), (32, Dtype::F32)];
-        keys.map(|(d, x)| Self { d, x }).into()
+        let keys = [(64, None, Dtype::Bf16), (128, None, Dtype::Bf16), (32, None, Dtype::F32)];
+        let windows = [(64, Some(70), Dtype::Bf16), (32, Some(2), Dtype::F32), (32, Some(32), Dtype::F32)];
+        let wide = [(256, None, Dtype::Bf16), (256, Some(64), Dtype::Bf16), (256, None, Dtype::F32)];
+        keys.into_iter().chain(windows).chain(wide).map(|(d, window, x)| Self { d, window, x }).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -93,7 +112,7 @@ impl Reference for AttentionFwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        samples!(self.d)
+        samples!(self)
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
@@ -127,7 +146,7 @@ impl Build for AttentionDelta {
 
 impl Reference for AttentionDelta {
     fn examples() -> Vec<Self> {
-        [(80, Dtype::Bf16), (16, Dtype::F32)].map(|(d, x)| Self { d, x }).into()
+        [(80, Dtype::Bf16), (256, Dtype::Bf16), (16, Dtype::F32)].map(|(d, x)| Self { d, x }).into()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -144,6 +163,13 @@ impl Reference for AttentionDelta {
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         tolerance(operand)
+    }
+}
+
+impl AttentionBwd {
+    /// Returns the keys that two queries see on average.
+    pub(crate) fn seen(&self, p: &attention_bwd_params) -> u64 {
+        seen(p.seq_len, self.window)
     }
 }
 
@@ -165,8 +191,10 @@ impl Build for AttentionBwd {
 
 impl Reference for AttentionBwd {
     fn examples() -> Vec<Self> {
-        let keys = [(64, Dtype::Bf16), (16, Dtype::F32), (48, Dtype::F32)];
-        keys.map(|(d, x)| Self { d, x }).into()
+        let keys = [(64, None, Dtype::Bf16), (16, None, Dtype::F32), (48, None, Dtype::F32)];
+        let windows = [(64, Some(70), Dtype::Bf16), (32, Some(2), Dtype::F32), (32, Some(32), Dtype::F32)];
+        let wide = [(256, None, Dtype::Bf16), (256, Some(64), Dtype::Bf16), (256, None, Dtype::F32)];
+        keys.into_iter().chain(windows).chain(wide).map(|(d, window, x)| Self { d, window, x }).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -174,7 +202,7 @@ impl Reference for AttentionBwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        samples!(self.d)
+        samples!(self)
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {

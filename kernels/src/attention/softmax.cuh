@@ -4,6 +4,7 @@
 #pragma once
 #include "attention.h"
 #include "attention/sequences.cuh"
+#include "attention/window.cuh"
 #include "mma.cuh"
 #include "shared.cuh"
 #include "vector.cuh"
@@ -14,15 +15,22 @@ struct OnlineSoftmax {
     float row_max[2] = {NEGATIVE_INFINITY, NEGATIVE_INFINITY}, row_sum[2] = {}; // row_sum: this thread's quarter
     float rescale[2];
 
-    // Replaces a tile of scores by probabilities, relative to the running maximum. Key 0 is in the first tile and
-    // visible to every row, so the maximum is never -inf.
+    // Replaces a tile of scores by probabilities, relative to the running maximum. Without a window key 0 is in the first
+    // tile and visible to every row, so the maximum is never -inf; before the window of a row it is, and nothing changes.
     template <uint32_t n> __device__ __forceinline__ void update(float (&s)[n][4], uint32_t half, float scale_log2) {
         float tile_max = row_max[half];
 #pragma unroll
         for (uint32_t j = 0; j < n; j++) tile_max = fmaxf(tile_max, fmaxf(s[j][2 * half], s[j][2 * half + 1]));
         tile_max = group_max<4>(tile_max);
+#ifdef KEY_WINDOW
+        const float row_before = row_max[half];
+        row_max[half] = tile_max;
+        if (tile_max == NEGATIVE_INFINITY) tile_max = 0.0f;
+        rescale[half] = exp2_ftz((row_before - tile_max) * scale_log2);
+#else
         rescale[half] = exp2_ftz((row_max[half] - tile_max) * scale_log2);
         row_max[half] = tile_max;
+#endif
         const float shift = tile_max * scale_log2;
         float tile_sum = 0.0f;
 #pragma unroll

@@ -2,7 +2,7 @@
 //!
 //! | family | keys | source |
 //! | --- | --- | --- |
-//! | `wgmma` | bf16, d 64 or 128, sm_90a | `wgmma/` |
+//! | `wgmma` | bf16, d 64, 128 or 256, sm_90a | `wgmma/` |
 //! | `mma` | bf16 | `mma/` |
 //! | CUDA cores | f32 | `simt/` |
 
@@ -74,6 +74,15 @@ variant! {
 }
 
 variant! {
+    /// Backward, by `wgmma`, of wide heads.
+    pub struct BwdWide {
+        threads: u32,
+        /// Selects this kind in the source.
+        wgmma: Fixed<1>,
+    }
+}
+
+variant! {
     /// Variants of the forward kernel.
     pub enum Fwd {
         /// On CUDA cores.
@@ -94,16 +103,29 @@ variant! {
         BwdMma,
         /// On tensor cores of sm_90a.
         BwdWgmma,
+        /// On tensor cores of sm_90a, of wide heads.
+        BwdWide,
     }
 }
 
-const TILED: Tiled = Tiled { threads: 128, tile: 32 };
+/// Widest head whose tiles are those of all; registers and shared memory hold fewer rows of wider ones.
+const NARROW: u32 = 128;
+
+/// Returns the variant on CUDA cores.
+fn tiled(d: u32) -> Tiled {
+    Tiled { threads: 128, tile: if d > NARROW { 16 } else { 32 } }
+}
 
 /// Rows that a warpgroup multiplies, and its threads.
 pub(super) const WARPGROUP_ROWS: u32 = 64;
 pub(super) const WARPGROUP_THREADS: u32 = 128;
 /// Most bytes that aligning dynamic shared memory to the swizzle's period takes.
 const ALIGNMENT_BYTES: u32 = 1024;
+
+/// Returns the tiles of keys and of values of so many stages: half a stage more for wide heads.
+pub(super) fn slots(d: u32, stages: u32) -> u32 {
+    2 * stages + u32::from(d > NARROW)
+}
 
 /// Returns the bytes of a row of bf16 in shared memory, padded so that a column is conflict free.
 pub(super) fn padded_row(d: u32) -> u32 {
@@ -117,14 +139,16 @@ pub(super) fn tiled_bytes(tile: u32, d: u32, tiles: u32) -> u32 {
 }
 
 pub(super) fn fwd(key: AttentionFwd, arch: Arch) -> Fwd {
-    let wgmma = |blocks, threads| Fwd::FwdWgmma(FwdWgmma { blocks, keys: 64, stages: 3, threads, wgmma: Fixed });
-    let mma = |keys| Fwd::FwdMma(FwdMma { keys, mma: Fixed, queries: 128, threads: 128 });
+    let wgmma = |blocks, stages, threads| Fwd::FwdWgmma(FwdWgmma { blocks, keys: 64, stages, threads, wgmma: Fixed });
+    let mma = |keys, queries| Fwd::FwdMma(FwdMma { keys, mma: Fixed, queries, threads: 128 });
     match (key.x, arch, key.d) {
-        (Dtype::Bf16, Arch::Sm90a, 64) => wgmma(2, 256),
-        (Dtype::Bf16, Arch::Sm90a, 128) => wgmma(1, 384),
-        (Dtype::Bf16, _, ..=64) => mma(64),
-        (Dtype::Bf16, ..) => mma(32),
-        _ => Fwd::Tiled(TILED),
+        (Dtype::Bf16, Arch::Sm90a, 64) => wgmma(2, 3, 256),
+        (Dtype::Bf16, Arch::Sm90a, 128) => wgmma(1, 3, 384),
+        (Dtype::Bf16, Arch::Sm90a, 256) => wgmma(1, 2, 256),
+        (Dtype::Bf16, _, ..=64) => mma(64, 128),
+        (Dtype::Bf16, _, ..=NARROW) => mma(32, 128),
+        (Dtype::Bf16, ..) => mma(32, 64),
+        _ => Fwd::Tiled(tiled(key.d)),
     }
 }
 
@@ -134,29 +158,56 @@ pub(super) fn bwd(key: AttentionBwd, arch: Arch) -> Bwd {
     match (key.x, arch, key.d) {
         (Dtype::Bf16, Arch::Sm90a, 64) => wgmma(384),
         (Dtype::Bf16, Arch::Sm90a, 128) => wgmma(256),
+        (Dtype::Bf16, Arch::Sm90a, 256) => Bwd::BwdWide(BwdWide { threads: 256, wgmma: Fixed }),
         (Dtype::Bf16, _, ..=64) => mma(64),
-        (Dtype::Bf16, ..) => mma(32),
-        _ => Bwd::Tiled(TILED),
+        (Dtype::Bf16, _, ..=NARROW) => mma(32),
+        (Dtype::Bf16, ..) => mma(16),
+        _ => Bwd::Tiled(tiled(key.d)),
     }
 }
 
 pub(super) fn fwd_source(variant: Fwd) -> Source {
     match variant {
         Fwd::FwdWgmma(_) => {
-            source!("attention", "wgmma/fwd.cu", "sequences.cuh", "softmax.cuh", "wgmma/mainloop.cuh", "wgmma/tile.cuh")
+            source!(
+                "attention",
+                "wgmma/fwd.cu",
+                "sequences.cuh",
+                "softmax.cuh",
+                "wgmma/mainloop.cuh",
+                "wgmma/tile.cuh",
+                "window.cuh"
+            )
         }
         Fwd::FwdMma(_) => {
-            source!("attention", "mma/fwd.cu", "sequences.cuh", "softmax.cuh", "mma/mainloop.cuh", "mma/tile.cuh")
+            source!(
+                "attention",
+                "mma/fwd.cu",
+                "sequences.cuh",
+                "softmax.cuh",
+                "mma/mainloop.cuh",
+                "mma/tile.cuh",
+                "window.cuh"
+            )
         }
-        Fwd::Tiled(_) => source!("attention", "simt/fwd.cu", "sequences.cuh", "simt/mainloop.cuh", "simt/tile.cuh"),
+        Fwd::Tiled(_) => {
+            source!("attention", "simt/fwd.cu", "sequences.cuh", "simt/mainloop.cuh", "simt/tile.cuh", "window.cuh")
+        }
     }
 }
 
 pub(super) fn bwd_source(variant: Bwd) -> Source {
     match variant {
-        Bwd::BwdWgmma(_) => source!("attention", "wgmma/bwd.cu", "sequences.cuh", "softmax.cuh", "wgmma/tile.cuh"),
-        Bwd::BwdMma(_) => source!("attention", "mma/bwd.cu", "sequences.cuh", "softmax.cuh", "mma/tile.cuh"),
-        Bwd::Tiled(_) => source!("attention", "simt/bwd.cu", "sequences.cuh", "simt/tile.cuh"),
+        Bwd::BwdWgmma(_) => {
+            source!("attention", "wgmma/bwd.cu", "sequences.cuh", "softmax.cuh", "wgmma/tile.cuh", "window.cuh")
+        }
+        Bwd::BwdWide(_) => {
+            source!("attention", "wgmma/bwd_wide.cu", "sequences.cuh", "softmax.cuh", "wgmma/tile.cuh", "window.cuh")
+        }
+        Bwd::BwdMma(_) => {
+            source!("attention", "mma/bwd.cu", "sequences.cuh", "softmax.cuh", "mma/tile.cuh", "window.cuh")
+        }
+        Bwd::Tiled(_) => source!("attention", "simt/bwd.cu", "sequences.cuh", "simt/tile.cuh", "window.cuh"),
     }
 }
 
@@ -173,7 +224,7 @@ pub(super) fn fwd_geometry(d: u32, variant: Fwd, p: &attention_fwd_params) -> Ge
             // A CTA owns rows of a key/value head's group: (position, head of the group).
             let rows = threads / WARPGROUP_THREADS * WARPGROUP_ROWS;
             let tiles = tiles(p.tokens, p.count, p.heads / p.kv_heads, rows);
-            let tile_rows = rows + 2 * stages * keys;
+            let tile_rows = rows + slots(d, stages) * keys;
             ([tiles * p.kv_heads, 1, 1], threads, ALIGNMENT_BYTES + 2 * d * tile_rows)
         }
         Fwd::FwdMma(FwdMma { keys, queries, threads, .. }) => {
@@ -199,9 +250,20 @@ pub(super) fn bwd_geometry(d: u32, variant: Bwd, p: &attention_bwd_params) -> Ge
             let bytes = WARPGROUP_ROWS * ((1 + stages) * 2 * 2 * d + stages * 2 * 4);
             ([(of_keys + of_queries) * p.kv_heads, 1, 1], threads, ALIGNMENT_BYTES + warpgroups * bytes)
         }
+        Bwd::BwdWide(BwdWide { threads, .. }) => {
+            let warpgroups = threads / WARPGROUP_THREADS;
+            let rows = warpgroups * WARPGROUP_ROWS;
+            let of_keys = tiles(p.tokens, p.count, 1, rows); // as bwd_wide.cu has it, and as many of values
+            let of_queries = tiles(p.tokens, p.count, p.heads / p.kv_heads, rows);
+            // Own rows, each two tiles; one early and two late halves of tiles; two statistics per row of the late.
+            let bytes = WARPGROUP_ROWS * ((2 * warpgroups + 3) * 2 * d + 2 * 2 * 4);
+            ([(2 * of_keys + of_queries) * p.kv_heads, 1, 1], threads, ALIGNMENT_BYTES + bytes)
+        }
         Bwd::BwdMma(BwdMma { rows, threads, tile, .. }) => {
-            let blocks = tiles(p.tokens, p.count, 1, rows) * (p.heads + p.kv_heads);
-            ([blocks, 1, 1], threads, padded_row(d) * (2 * rows + 4 * tile) + 2 * 2 * tile * 4)
+            // Gradients of wide keys and values have CTAs of their own, and statistics lie in the padding of rows.
+            let (gradients, statistics) = if d > NARROW { (2, 0) } else { (1, 2 * 2 * tile * 4) };
+            let blocks = tiles(p.tokens, p.count, 1, rows) * (p.heads + gradients * p.kv_heads);
+            ([blocks, 1, 1], threads, padded_row(d) * (2 * rows + 4 * tile) + statistics)
         }
         Bwd::Tiled(Tiled { threads, tile }) => {
             let tiles = tiles(p.tokens, p.count, 1, tile);

@@ -42,7 +42,7 @@ use crate::blas::Matrix;
 use crate::card::Card;
 use crate::host::Views;
 use crate::{
-    Addend, Arch, Batch, BlasGemm, Build, Dtype, Format, Geometry, Operand, Reference, Source, TensorMap, Tolerance,
+    Addend, Arch, Batch, BlasGemm, Build, Dtype, Format, Gate, Geometry, Operand, Reference, Source, TensorMap, Tolerance,
     source,
 };
 
@@ -387,7 +387,7 @@ impl Build for GemmSwiglu {
 impl Reference for GemmSwiglu {
     fn examples() -> Vec<Self> {
         [(true, Dtype::F32), (true, Dtype::Bf16), (false, Dtype::Bf16), (false, Dtype::I8), (true, Dtype::I8)]
-            .map(|(bias, x)| Self { bias, w: x.into(), x: x.into() })
+            .map(|(bias, x)| Self { bias, gate: if bias { Gate::Silu } else { Gate::Gelu }, w: x.into(), x: x.into() })
             .into()
     }
 

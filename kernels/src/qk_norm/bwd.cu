@@ -33,7 +33,7 @@ KERNEL(qk_norm_bwd_params) {
         for (uint32_t i = 0; i < WIDTH; i++) {
             da[i] = turned.a[i] * turn.cos[i] + turned.b[i] * turn.sin[i];
             db[i] = turned.b[i] * turn.cos[i] - turned.a[i] * turn.sin[i];
-            dot += gamma.a[i] * da[i] * x.a[i] + gamma.b[i] * db[i] * x.b[i];
+            dot += gamma_of(gamma.a[i]) * da[i] * x.a[i] + gamma_of(gamma.b[i]) * db[i] * x.b[i];
         }
         const float rstd = rstd_of(group_sum<LANES>(x.square_sum()), p.eps);
         const float mean = group_sum<LANES>(dot) * rstd / KEY_D;
@@ -43,8 +43,8 @@ KERNEL(qk_norm_bwd_params) {
             const float na = x.a[i] * rstd, nb = x.b[i] * rstd;
             dgamma_a[i] += da[i] * na;
             dgamma_b[i] += db[i] * nb;
-            out_a[i] = rstd * (gamma.a[i] * da[i] - na * mean);
-            out_b[i] = rstd * (gamma.b[i] * db[i] - nb * mean);
+            out_a[i] = rstd * (gamma_of(gamma.a[i]) * da[i] - na * mean);
+            out_b[i] = rstd * (gamma_of(gamma.b[i]) * db[i] - nb * mean);
         }
         if (valid) {
             store_vector(dx, column, out_a);

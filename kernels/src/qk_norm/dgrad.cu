@@ -31,7 +31,7 @@ KERNEL(qk_norm_dgrad_params) {
             for (uint32_t i = 0; i < WIDTH; i++) {
                 da[i] = turned[h].a[i] * turn.cos[i] + turned[h].b[i] * turn.sin[i];
                 db[i] = turned[h].b[i] * turn.cos[i] - turned[h].a[i] * turn.sin[i];
-                dot += gamma.a[i] * da[i] * x[h].a[i] + gamma.b[i] * db[i] * x[h].b[i];
+                dot += gamma_of(gamma.a[i]) * da[i] * x[h].a[i] + gamma_of(gamma.b[i]) * db[i] * x[h].b[i];
             }
             const float rstd = rstd_of(group_sum<LANES>(x[h].square_sum()), p.eps);
             const float mean = group_sum<LANES>(dot) * rstd / KEY_D;
@@ -39,8 +39,8 @@ KERNEL(qk_norm_dgrad_params) {
                 float a[WIDTH], b[WIDTH];
 #pragma unroll
                 for (uint32_t i = 0; i < WIDTH; i++) {
-                    a[i] = rstd * (gamma.a[i] * da[i] - x[h].a[i] * rstd * mean);
-                    b[i] = rstd * (gamma.b[i] * db[i] - x[h].b[i] * rstd * mean);
+                    a[i] = rstd * (gamma_of(gamma.a[i]) * da[i] - x[h].a[i] * rstd * mean);
+                    b[i] = rstd * (gamma_of(gamma.b[i]) * db[i] - x[h].b[i] * rstd * mean);
                 }
                 store_vector(row + head * KEY_D, column, a);
                 store_vector(row + head * KEY_D + HALF, column, b);

@@ -26,7 +26,7 @@ KERNEL(qk_norm_fwd_params) {
                 float a[WIDTH], b[WIDTH];
 #pragma unroll
                 for (uint32_t i = 0; i < WIDTH; i++) {
-                    const float ya = gamma.a[i] * (x[h].a[i] * rstd), yb = gamma.b[i] * (x[h].b[i] * rstd);
+                    const float ya = gamma_of(gamma.a[i]) * (x[h].a[i] * rstd), yb = gamma_of(gamma.b[i]) * (x[h].b[i] * rstd);
                     a[i] = ya * turn.cos[i] - yb * turn.sin[i];
                     b[i] = yb * turn.cos[i] + ya * turn.sin[i];
                 }

@@ -1,6 +1,7 @@
 // Layout of a head of KEY_D elements over neighboring lanes: each has a vector of the head's first half and the vector
 // of the second half that it rotates with, so the norm reduces over lanes and the rotation stays within one.
 #pragma once
+#include "gamma.cuh"
 #include "qk_norm.h"
 #include "vector.cuh"
 
@@ -8,10 +9,10 @@ enum : uint32_t {
     WIDTH = WIDTH_OF(KEY_X),
     HALF = KEY_D / 2,       // a multiple of WIDTH: head_dim is one of 16
     COLUMNS = HALF / WIDTH, // vectors in half a head
-    LANES = COLUMNS <= 1 ? 1 : COLUMNS <= 2 ? 2 : COLUMNS <= 4 ? 4 : COLUMNS <= 8 ? 8 : 16,
+    LANES = COLUMNS <= 1 ? 1 : COLUMNS <= 2 ? 2 : COLUMNS <= 4 ? 4 : COLUMNS <= 8 ? 8 : COLUMNS <= 16 ? 16 : 32,
     GROUPS = VARIANT_THREADS / LANES, // heads per CTA at a time
 };
-static_assert(HALF % WIDTH == 0 && COLUMNS <= LANES, "head_dim is a multiple of 16 up to 128");
+static_assert(HALF % WIDTH == 0 && COLUMNS <= LANES, "head_dim is a multiple of 16 up to 128, or 256");
 typedef vector<KEY_X, WIDTH> Vector;
 
 // The lane's elements of a head; zeros if not `valid`.

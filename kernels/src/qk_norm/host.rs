@@ -47,7 +47,7 @@ pub(super) fn fwd(key: QkNormFwd, p: &qk_norm_fwd_params, views: &mut Views<'_>)
         let rows = x.par_chunks(row_width);
         raw.par_chunks_mut(all * d).zip(rows).for_each(|(raw, row)| raw.copy_from_slice(&row[..all * d]));
     }
-    let gamma = views.load("gamma");
+    let gamma = key.gamma.of(views.load("gamma"));
     let angles = Angles::read(views, half);
     x.par_chunks_mut(row_width).enumerate().for_each(|(token, row)| {
         let [cos, sin] = angles.of(token);
@@ -67,7 +67,7 @@ pub(super) fn bwd(key: QkNormBwd, p: &qk_norm_bwd_params, views: &mut Views<'_>)
     let (d, half) = (key.d as usize, key.d as usize / 2);
     let (query_heads, heads) = (p.query_heads as usize, (p.query_heads + p.key_heads) as usize);
     let (rows, row_width) = (p.rows as usize, p.row_heads as usize * d);
-    let gamma = views.load("gamma");
+    let gamma = key.gamma.of(views.load("gamma"));
     let raw = views.load("raw");
     let angles = Angles::read(views, half);
     let partial = views.write::<f32>("dgamma_partial");
@@ -99,7 +99,7 @@ pub(super) fn bwd(key: QkNormBwd, p: &qk_norm_bwd_params, views: &mut Views<'_>)
 pub(super) fn dgrad(key: QkNormDgrad, p: &qk_norm_dgrad_params, views: &mut Views<'_>) {
     let (d, half) = (key.d as usize, key.d as usize / 2);
     let (query_heads, heads) = (p.query_heads as usize, (p.query_heads + p.key_heads) as usize);
-    let gamma = views.load("gamma");
+    let gamma = key.gamma.of(views.load("gamma"));
     let raw = views.load("raw");
     let angles = Angles::read(views, half);
     let mut dx = views.store("dx");

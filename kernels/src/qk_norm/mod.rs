@@ -6,6 +6,7 @@
 //! gradient `dy` rotated back, `g = gamma * dy` and `n = x * rstd`: `dx = rstd * (g - n * mean(g * n))`,
 //! `dgamma = sum over tokens and heads of dy * n`, left as one partial sum of each gamma for each group of `rows`
 //! tokens; `column_sum.finish` adds them up. `qk_norm.dgrad` is `dx` alone, for frozen gammas.
+//! With `gamma=1+w` gammas are one plus the weights that are read; the gradients are the same.
 //!
 //! Source: "Qwen3 Technical Report", 2025, as Hugging Face's `Qwen3Attention` has it.
 
@@ -13,7 +14,7 @@ mod host;
 
 pub use crate::abi::{QkNormBwd, QkNormDgrad, QkNormFwd};
 use crate::host::Views;
-use crate::{Batch, Build, Dtype, Geometry, Reference, Source, Threads, one_variant, source, variant};
+use crate::{Batch, Build, Dtype, Gamma, Geometry, Reference, Source, Threads, one_variant, source, variant};
 
 variant! {
     /// A thread takes its elements of `heads` neighboring heads.
@@ -42,6 +43,9 @@ fn heads(d: u32) -> [u32; 3] {
     [4 * keys, keys, 6 * keys]
 }
 
+/// Examples where heads are multiplied by one plus the weight, with the widest heads.
+const ONE_PLUS: [(u32, Dtype); 2] = [(256, Dtype::Bf16), (256, Dtype::F32)];
+
 impl Build for QkNormFwd {
     one_variant!(Heads { heads: 4, threads: 128 });
 
@@ -56,7 +60,10 @@ impl Build for QkNormFwd {
 
 impl Reference for QkNormFwd {
     fn examples() -> Vec<Self> {
-        [(64, true, Dtype::Bf16), (80, false, Dtype::F32)].map(|(d, keep, x)| Self { d, keep, x }).into()
+        let plain = [(64, true, Dtype::Bf16), (80, false, Dtype::F32), (256, true, Dtype::F32)];
+        let plain = plain.map(|(d, keep, x)| Self { d, gamma: Gamma::Weight, keep, x });
+        let one_plus = ONE_PLUS.map(|(d, x)| Self { d, gamma: Gamma::OnePlus, keep: true, x });
+        plain.into_iter().chain(one_plus).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -98,7 +105,9 @@ impl Build for QkNormBwd {
 
 impl Reference for QkNormBwd {
     fn examples() -> Vec<Self> {
-        [(48, Dtype::Bf16), (128, Dtype::F32)].map(|(d, x)| Self { d, x }).into()
+        let plain =
+            [(48, Dtype::Bf16), (128, Dtype::F32), (256, Dtype::F32)].map(|(d, x)| Self { d, gamma: Gamma::Weight, x });
+        plain.into_iter().chain(ONE_PLUS.map(|(d, x)| Self { d, gamma: Gamma::OnePlus, x })).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -151,7 +160,9 @@ impl Build for QkNormDgrad {
 
 impl Reference for QkNormDgrad {
     fn examples() -> Vec<Self> {
-        [(48, Dtype::Bf16), (128, Dtype::F32)].map(|(d, x)| Self { d, x }).into()
+        let plain =
+            [(48, Dtype::Bf16), (128, Dtype::F32), (256, Dtype::F32)].map(|(d, x)| Self { d, gamma: Gamma::Weight, x });
+        plain.into_iter().chain(ONE_PLUS.map(|(d, x)| Self { d, gamma: Gamma::OnePlus, x })).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

@@ -2,7 +2,7 @@
 #define PRECAST_QK_NORM_H
 #include "types.h"
 
-/// qk_norm.fwd { d: u32, keep: bool, x: Dtype }: Normalizes and rotates query and key heads, after copying them if `keep`.
+/// qk_norm.fwd { d: u32, gamma: Gamma, keep: bool, x: Dtype }: Normalizes and rotates query and key heads, after copying them if `keep`.
 typedef struct qk_norm_fwd_params {
     address x;        ///< [tokens, row_heads, d] x, update: query and key heads, in place; the rest is untouched
     address raw;      ///< [tokens, query_heads + key_heads, d] x, write if keep: what they were
@@ -18,7 +18,7 @@ typedef struct qk_norm_fwd_params {
     uint32_t row_heads; ///< heads of a row, values' included
 } qk_norm_fwd_params;
 
-/// qk_norm.bwd { d: u32, x: Dtype }: Computes the gradient of the heads as they were, and of both gammas.
+/// qk_norm.bwd { d: u32, gamma: Gamma, x: Dtype }: Computes the gradient of the heads as they were, and of both gammas.
 typedef struct qk_norm_bwd_params {
     address dx;             ///< [tokens, row_heads, d] x, update: gradient of the rotated heads, replaced by that of `raw`
     address raw;            ///< [tokens, query_heads + key_heads, d] x, read: what the forward pass normalized

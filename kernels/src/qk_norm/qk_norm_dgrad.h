@@ -2,7 +2,7 @@
 #define PRECAST_QK_NORM_DGRAD_H
 #include "types.h"
 
-/// qk_norm.dgrad { d: u32, x: Dtype }: Computes the gradient of the heads where the gammas do not train.
+/// qk_norm.dgrad { d: u32, gamma: Gamma, x: Dtype }: Computes the gradient of the heads where the gammas do not train.
 typedef struct qk_norm_dgrad_params {
     address dx;       ///< [tokens, row_heads, d] x, update: gradient of the rotated heads, replaced by that of `raw`
     address raw;      ///< [tokens, query_heads + key_heads, d] x, read: what the forward pass normalized

@@ -2,6 +2,7 @@
 // rows of one partial sum; each of its row groups takes every ROWS-th of them with its share of dgamma in registers,
 // then the groups add them up in a fixed order: no atomics, no second pass.
 #pragma once
+#include "gamma.cuh"
 
 // A thread's share of a row of every operand.
 struct Loaded {
@@ -54,7 +55,7 @@ KERNEL(rmsnorm_bwd_params) {
             for (uint32_t i = 0; i < WIDTH; i++) {
                 const float dyn = row.dy[j][i] * (row.x[j][i] * rstd);
                 dgamma[j][i] += dyn;
-                dot += gamma[j][i] * dyn;
+                dot += gamma_of(gamma[j][i]) * dyn;
             }
         }
         const float mean = row_sum(dot, scratch[stage]) / KEY_H;
@@ -66,7 +67,7 @@ KERNEL(rmsnorm_bwd_params) {
             float out[WIDTH];
 #pragma unroll
             for (uint32_t i = 0; i < WIDTH; i++) {
-                out[i] = rstd * (gamma[j][i] * row.dy[j][i] - (row.x[j][i] * rstd) * mean);
+                out[i] = rstd * (gamma_of(gamma[j][i]) * row.dy[j][i] - (row.x[j][i] * rstd) * mean);
 #if KEY_RESIDUAL
                 out[i] += row.dresidual[j][i];
 #endif

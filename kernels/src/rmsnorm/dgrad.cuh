@@ -1,6 +1,7 @@
 // The loop of RMSNorm's backward pass over a row for a frozen gamma, for any layout and format of rows. A row stays in
 // registers, packed, between the sum over it and its gradient; the residual's is in flight meanwhile.
 #pragma once
+#include "gamma.cuh"
 
 KERNEL(rmsnorm_dgrad_params) {
     __shared__ float scratch[VARIANT_THREADS / WARP];
@@ -21,7 +22,7 @@ KERNEL(rmsnorm_dgrad_params) {
 #pragma unroll
     for (uint32_t j = 0; j < PER_THREAD; j++)
 #pragma unroll
-        for (uint32_t i = 0; i < WIDTH; i++) dot += gamma[j][i] * (dy[j][i] * (x[j][i] * rstd));
+        for (uint32_t i = 0; i < WIDTH; i++) dot += gamma_of(gamma[j][i]) * (dy[j][i] * (x[j][i] * rstd));
     const float mean = row_sum(dot, scratch) / KEY_H;
     if (!TOGETHER && !valid) return;
     RowOut dx((KEY_X*)p.dx + row, valid);
@@ -31,7 +32,7 @@ KERNEL(rmsnorm_dgrad_params) {
         float out[WIDTH];
 #pragma unroll
         for (uint32_t i = 0; i < WIDTH; i++) {
-            out[i] = rstd * (gamma[j][i] * dy[j][i] - (x[j][i] * rstd) * mean);
+            out[i] = rstd * (gamma_of(gamma[j][i]) * dy[j][i] - (x[j][i] * rstd) * mean);
 #if KEY_RESIDUAL
             out[i] += dresidual[j][i];
 #endif

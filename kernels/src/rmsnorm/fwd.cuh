@@ -2,6 +2,7 @@
 // between the sum of squares and the scaling; gamma is in flight meanwhile. The sum with the residual branch is rounded
 // before it is normalized: the stored values are normalized.
 #pragma once
+#include "gamma.cuh"
 
 KERNEL(rmsnorm_fwd_params) {
     __shared__ float scratch[VARIANT_THREADS / WARP];
@@ -38,7 +39,7 @@ KERNEL(rmsnorm_fwd_params) {
         keep_packed(x[j]);
         float out[WIDTH];
 #pragma unroll
-        for (uint32_t i = 0; i < WIDTH; i++) out[i] = gamma[j][i] * (x[j][i] * rstd);
+        for (uint32_t i = 0; i < WIDTH; i++) out[i] = gamma_of(gamma[j][i]) * (x[j][i] * rstd);
         y.store(j, out);
     }
     y.finish(p, token);

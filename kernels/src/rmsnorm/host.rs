@@ -29,7 +29,7 @@ fn add_residual<'a>(x: &[f32], dtype: Dtype, views: &mut Views<'a>) -> Store<'a>
 
 pub(super) fn fwd(key: RmsnormFwd, p: &rmsnorm_fwd_params, views: &mut Views<'_>) {
     let h = key.h as usize;
-    let gamma = views.load("gamma");
+    let gamma = key.gamma.of(views.load("gamma"));
     let mut y = RowStore::new(views, "y", key.out);
     let mut unread = vec![0.0; if key.out.is_dense() { 0 } else { p.tokens as usize }];
     let rstds = if key.out.is_dense() { views.write("rstd") } else { &mut unread[..] };
@@ -47,7 +47,7 @@ pub(super) fn fwd(key: RmsnormFwd, p: &rmsnorm_fwd_params, views: &mut Views<'_>
 
 pub(super) fn bwd(key: RmsnormBwd, p: &rmsnorm_bwd_params, views: &mut Views<'_>) {
     let (h, group) = (key.h as usize, p.rows as usize * key.h as usize);
-    let gamma = views.load("gamma");
+    let gamma = key.gamma.of(views.load("gamma"));
     let dy = views.load("dy");
     let x = views.load("x");
     let rstd = views.read::<f32>("rstd");
@@ -73,7 +73,7 @@ pub(super) fn bwd(key: RmsnormBwd, p: &rmsnorm_bwd_params, views: &mut Views<'_>
 
 pub(super) fn dgrad(key: RmsnormDgrad, views: &mut Views<'_>) {
     let h = key.h as usize;
-    let gamma = views.load("gamma");
+    let gamma = key.gamma.of(views.load("gamma"));
     let dy = views.load("dy");
     let x = views.load("x");
     let rstd = views.read::<f32>("rstd");

@@ -3,7 +3,8 @@
 //! Forward: `s = x (+ delta)`, `rstd = 1 / sqrt(mean(s^2) + eps)`, `y = gamma * s * rstd`. Backward, with
 //! `g = gamma * dy` and `n = x * rstd`: `dx = (dresidual +) rstd * (g - n * mean(g * n))`,
 //! `dgamma = sum over tokens of dy * n`, left as one partial sum for each group of `rows` tokens; `column_sum.finish`
-//! adds them up. `rmsnorm.dgrad` is `dx` alone, for a frozen gamma: one pass and no partial sums.
+//! adds them up. `rmsnorm.dgrad` is `dx` alone, for a frozen gamma: one pass and no partial sums. With `gamma=1+w` gamma is one
+//! plus the weight that is read; the gradients are the same.
 //!
 //! `sum` is rounded to its dtype before it is normalized, so the stored values are normalized. With `out=bf16+i8` y or
 //! dx are also written in rotated int8 ([`crate::int8`]), from the bf16 values. With `out=i8` y is written only in
@@ -18,7 +19,7 @@ pub use crate::abi::{RmsnormBwd, RmsnormDgrad, RmsnormFwd};
 
 use crate::host::Views;
 use crate::int8::{RotatedRows, int8_source, neighbors, rows};
-use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Out, Reference, Source, Tolerance, source, variant};
+use crate::{Arch, Batch, Build, Dtype, Gamma, Geometry, Operand, Out, Reference, Source, Tolerance, source, variant};
 
 variant! {
     /// Several rows at a time, or a CTA per row.
@@ -76,6 +77,11 @@ fn rotated(x: Dtype, h: u32, several: u32, threads: u32) -> Vec<Layout> {
     rows.into_iter().map(Layout::RotatedRows).collect()
 }
 
+/// Examples where rows are multiplied by one plus the weight, one in each layout and dtype.
+fn one_plus(int8: Out) -> [(u32, Out, bool, Dtype); 3] {
+    [(40, Out::Dense, true, Dtype::Bf16), (300, Out::Dense, false, Dtype::F32), (96, int8, true, Dtype::Bf16)]
+}
+
 impl Build for RmsnormFwd {
     type Variant = Layout;
 
@@ -102,10 +108,13 @@ impl Build for RmsnormFwd {
 impl Reference for RmsnormFwd {
     fn examples() -> Vec<Self> {
         let dense = [(33, true, Dtype::Bf16), (1100, false, Dtype::F32)];
-        let dense = dense.map(|(h, residual, x)| Self { h, out: Out::Dense, residual, x });
-        let int8 = [(48, true), (96, false), (272, true), (896, false), (3584, true)]
-            .map(|(h, residual)| [Out::DenseAndInt8, Out::Int8].map(|out| Self { h, out, residual, x: Dtype::Bf16 }));
-        dense.into_iter().chain(int8.into_iter().flatten()).collect()
+        let dense = dense.map(|(h, residual, x)| Self { gamma: Gamma::Weight, h, out: Out::Dense, residual, x });
+        let int8 = [(48, true), (96, false), (272, true), (896, false), (3584, true)].map(|(h, residual)| {
+            [Out::DenseAndInt8, Out::Int8].map(|out| Self { gamma: Gamma::Weight, h, out, residual, x: Dtype::Bf16 })
+        });
+        let one_plus =
+            one_plus(Out::Int8).map(|(h, out, residual, x)| Self { gamma: Gamma::OnePlus, h, out, residual, x });
+        dense.into_iter().chain(int8.into_iter().flatten()).chain(one_plus).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -161,10 +170,18 @@ impl Reference for RmsnormBwd {
     fn examples() -> Vec<Self> {
         let keys =
             [(40, false, Dtype::Bf16), (40, true, Dtype::Bf16), (300, false, Dtype::F32), (300, true, Dtype::F32)];
-        let dense = keys.map(|(h, residual, x)| Self { h, out: Out::Dense, residual, x });
+        let dense = keys.map(|(h, residual, x)| Self { gamma: Gamma::Weight, h, out: Out::Dense, residual, x });
         let int8 = [(48, true), (96, false), (272, true), (896, false), (1024, true), (5120, true)];
-        let int8 = int8.map(|(h, residual)| Self { h, out: Out::DenseAndInt8, residual, x: Dtype::Bf16 });
-        dense.into_iter().chain(int8).collect()
+        let int8 = int8.map(|(h, residual)| Self {
+            gamma: Gamma::Weight,
+            h,
+            out: Out::DenseAndInt8,
+            residual,
+            x: Dtype::Bf16,
+        });
+        let one_plus = one_plus(Out::DenseAndInt8);
+        let one_plus = one_plus.map(|(h, out, residual, x)| Self { gamma: Gamma::OnePlus, h, out, residual, x });
+        dense.into_iter().chain(int8).chain(one_plus).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -222,10 +239,18 @@ impl Reference for RmsnormDgrad {
     fn examples() -> Vec<Self> {
         let keys =
             [(40, false, Dtype::Bf16), (40, true, Dtype::Bf16), (300, false, Dtype::F32), (1100, true, Dtype::F32)];
-        let dense = keys.map(|(h, residual, x)| Self { h, out: Out::Dense, residual, x });
+        let dense = keys.map(|(h, residual, x)| Self { gamma: Gamma::Weight, h, out: Out::Dense, residual, x });
         let int8 = [(48, true), (96, false), (272, true), (896, false), (1024, true)];
-        let int8 = int8.map(|(h, residual)| Self { h, out: Out::DenseAndInt8, residual, x: Dtype::Bf16 });
-        dense.into_iter().chain(int8).collect()
+        let int8 = int8.map(|(h, residual)| Self {
+            gamma: Gamma::Weight,
+            h,
+            out: Out::DenseAndInt8,
+            residual,
+            x: Dtype::Bf16,
+        });
+        let one_plus = one_plus(Out::DenseAndInt8);
+        let one_plus = one_plus.map(|(h, out, residual, x)| Self { gamma: Gamma::OnePlus, h, out, residual, x });
+        dense.into_iter().chain(int8).chain(one_plus).collect()
     }
 
     fn host(&self, _p: &Self::Params, views: &mut Views<'_>) {

@@ -16,7 +16,7 @@ pub use crate::abi::{SwigluBwd, SwigluFwd};
 use crate::host::Views;
 use crate::int8::{RotatedRows, int8_source, neighbors, rows};
 use crate::{
-    Arch, Batch, Build, Dtype, Geometry, Operand, Out, Reference, Source, Threads, Tolerance, source, variant,
+    Arch, Batch, Build, Dtype, Gate, Geometry, Operand, Out, Reference, Source, Threads, Tolerance, source, variant,
 };
 
 variant! {
@@ -98,11 +98,12 @@ impl Build for SwigluFwd {
 
 impl Reference for SwigluFwd {
     fn examples() -> Vec<Self> {
-        let dense = [Dtype::Bf16, Dtype::F32].map(|x| Self { n: None, out: Out::Dense, x });
+        let dense = [Dtype::Bf16, Dtype::F32].map(|x| Self { gate: Gate::Silu, n: None, out: Out::Dense, x });
         let kept = [(48, true), (96, false), (272, true), (1536, false), (4864, true)];
         let out = |kept| if kept { Out::DenseAndInt8 } else { Out::Int8 };
-        let int8 = kept.map(|(n, kept)| Self { n: Some(n), out: out(kept), x: Dtype::Bf16 });
-        dense.into_iter().chain(int8).collect()
+        let int8 = kept.map(|(n, kept)| Self { gate: Gate::Silu, n: Some(n), out: out(kept), x: Dtype::Bf16 });
+        let gelu = [dense[0], dense[1], int8[2]].map(|key| Self { gate: Gate::Gelu, ..key });
+        dense.into_iter().chain(int8).chain(gelu).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -148,9 +149,11 @@ impl Build for SwigluBwd {
 
 impl Reference for SwigluBwd {
     fn examples() -> Vec<Self> {
-        let dense = [Dtype::Bf16, Dtype::F32].map(|x| Self { n: None, out: Out::Dense, x });
-        let int8 = [128, 1536, 4864].map(|n| Self { n: Some(n), out: Out::DenseAndInt8, x: Dtype::Bf16 });
-        dense.into_iter().chain(int8).collect()
+        let dense = [Dtype::Bf16, Dtype::F32].map(|x| Self { gate: Gate::Silu, n: None, out: Out::Dense, x });
+        let of = |n| Self { gate: Gate::Silu, n: Some(n), out: Out::DenseAndInt8, x: Dtype::Bf16 };
+        let int8 = [128, 1536, 4864].map(of);
+        let gelu = [dense[0], dense[1], int8[0]].map(|key| Self { gate: Gate::Gelu, ..key });
+        dense.into_iter().chain(int8).chain(gelu).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

@@ -3,8 +3,8 @@
 // written last are still in L2, and those written last are what the next GEMM reads first. Unaligned rows are read
 // element by element.
 #pragma once
+#include "gate.cuh"
 #include "swiglu.h"
-#include "vector.cuh"
 
 struct Segment {
     uint32_t token, first, stride;

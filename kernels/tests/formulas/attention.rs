@@ -13,7 +13,14 @@ struct Attention {
     heads: usize,
     kv_heads: usize,
     d: usize,
+    /// Keys that a query sees at most.
+    window: usize,
     scale: f64,
+}
+
+/// Keys that a query sees at most.
+fn window(launch: &Launch) -> usize {
+    launch.optional("window").map_or(usize::MAX, |window| window.parse().expect("a number"))
 }
 
 impl Attention {
@@ -21,7 +28,15 @@ impl Attention {
         let [tokens, heads, kv_heads] = sizes.map(|size| size as usize);
         let words = launch.before("sequences");
         let sequences = words.chunks(2).map(|pair| (pair[0] as usize, pair[1] as usize)).collect();
-        Self { tokens, sequences, heads, kv_heads, d: launch.size("d"), scale: f64::from(scale) }
+        Self {
+            tokens,
+            sequences,
+            heads,
+            kv_heads,
+            d: launch.size("d"),
+            window: window(launch),
+            scale: f64::from(scale),
+        }
     }
 
     fn head<'a>(&self, qkv: &'a [f64], token: usize, head: usize) -> &'a [f64] {
@@ -38,11 +53,12 @@ impl Attention {
             for query in 0..*tokens {
                 let token = |position: usize| first + position;
                 let q = self.head(qkv, token(query), head);
-                let keys = (0..=query).map(|key| self.head(qkv, token(key), self.heads + group));
+                let first = (query + 1).saturating_sub(self.window);
+                let keys = (first..=query).map(|key| self.head(qkv, token(key), self.heads + group));
                 let scores: Vec<f64> = keys.map(|key| self.scale * dot(q, key)).collect();
                 let total = log_sum_exp(&scores);
                 lse[head * self.tokens + token(query)] = total;
-                for (key, score) in scores.iter().enumerate() {
+                for (key, score) in (first..).zip(&scores) {
                     let value = self.head(qkv, token(key), self.heads + self.kv_heads + group);
                     let (weight, at) = ((score - total).exp(), (token(query) * self.heads + head) * self.d);
                     o[at..][..self.d].iter_mut().zip(value).for_each(|(out, value)| *out += weight * value);
@@ -71,6 +87,7 @@ pub fn fwd(launch: &mut Launch) {
 pub fn decode(launch: &mut Launch) {
     let (d, attention_decode_params { seq_len, heads, kv_heads, scale, .. }) = (launch.size("d"), launch.params());
     let [seq_len, heads, kv_heads] = [seq_len, heads, kv_heads].map(|size| size as usize);
+    let window = window(launch);
     let (slots, positions) = (launch.before("slot"), launch.before("position"));
     let (qkv, pools) = (launch.before("qkv"), ["keys", "values"].map(|name| launch.before(name)));
     let rows = qkv.chunks((heads + 2 * kv_heads) * d).zip(slots.iter().zip(&positions));
@@ -88,7 +105,7 @@ pub fn decode(launch: &mut Launch) {
         };
         let sequence: Vec<f64> = (0..=last).flat_map(of_key).collect();
         let (tokens, scale) = (last + 1, f64::from(scale));
-        let sizes = Attention { tokens, sequences: vec![(0, tokens)], heads, kv_heads, d, scale };
+        let sizes = Attention { tokens, sequences: vec![(0, tokens)], heads, kv_heads, d, window, scale };
         sizes.forward(&sequence).0[last * heads * d..].to_vec()
     };
     launch.is("o", &rows.flat_map(of_row).collect::<Vec<_>>());

@@ -69,10 +69,14 @@ impl Launch {
 
     /// A field of the key.
     pub fn field(&self, name: &str) -> &str {
-        let key = &self.case.key;
-        let fields = key.text().split_once('{').expect("a key has fields").1.trim_end_matches('}');
+        self.optional(name).unwrap_or_else(|| panic!("{} has no {name}", self.case.key))
+    }
+
+    /// A field that only some keys have.
+    pub fn optional(&self, name: &str) -> Option<&str> {
+        let fields = self.case.key.text().split_once('{').expect("a key has fields").1.trim_end_matches('}');
         let value = fields.split(',').find_map(|pair| pair.split_once('=').filter(|(own, _)| *own == name));
-        value.unwrap_or_else(|| panic!("{key} has no {name}")).1
+        value.map(|(_, value)| value)
     }
 
     pub fn size(&self, name: &str) -> usize {

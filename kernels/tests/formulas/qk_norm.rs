@@ -2,7 +2,7 @@ use precast_kernels::abi::{qk_norm_bwd_params, qk_norm_dgrad_params, qk_norm_fwd
 
 use super::calculus::{dot, dots};
 use super::launch::Launch;
-use super::rmsnorm::normalized;
+use super::rmsnorm::{gamma, normalized};
 
 /// Heads of a row: queries, keys behind them, and values that nothing touches.
 struct Heads {
@@ -54,13 +54,13 @@ impl Heads {
     }
 
     fn are_forward(&self, launch: &Launch, positions: &[usize]) {
-        launch.is("x", &self.forward(&launch.before("x"), &launch.before("gamma"), positions));
+        launch.is("x", &self.forward(&launch.before("x"), &gamma(launch), positions));
         self.keep_values(launch, "x");
     }
 
     /// Asserts the gradient of the heads, and returns the rows that they were in.
     fn have_gradient(&self, launch: &Launch, positions: &[usize]) -> Vec<f64> {
-        let (dy, gamma) = (launch.before("dx"), launch.before("gamma"));
+        let (dy, gamma) = (launch.before("dx"), gamma(launch));
         let mut x = dy.clone();
         let raw = launch.before("raw");
         let rows = x.chunks_mut(self.all * self.d).zip(raw.chunks(self.rotated * self.d));
@@ -94,7 +94,7 @@ pub fn bwd(launch: &mut Launch) {
     let qk_norm_bwd_params { eps, tokens, query_heads, key_heads, row_heads, rows, .. } = launch.params();
     let heads = Heads::new(launch, eps, [query_heads, key_heads, row_heads]);
     let positions = positions(launch);
-    let (x, gamma, dy) = (heads.have_gradient(launch, &positions), launch.before("gamma"), launch.before("dx"));
+    let (x, gamma, dy) = (heads.have_gradient(launch, &positions), gamma(launch), launch.before("dx"));
     let group = rows as usize * heads.all * heads.d;
     launch.is_gradient("dgamma_partial", &gamma.repeat(tokens.div_ceil(rows) as usize), |gammas| {
         let groups = x.chunks(group).zip(dy.chunks(group)).zip(positions.chunks(rows as usize));

@@ -11,6 +11,12 @@ pub fn normalized(x: &[f64], gamma: &[f64], eps: f64) -> (Vec<f64>, Vec<f64>) {
     (rows.flat_map(|(row, rstd)| row.iter().zip(gamma).map(move |(x, gamma)| gamma * x * rstd)).collect(), rstd)
 }
 
+/// What rows are multiplied by, of the weights.
+pub fn gamma(launch: &Launch) -> Vec<f64> {
+    let one_plus = launch.goes("gamma=1+w", launch.case.key.text().contains("gamma=1+w"));
+    launch.before("gamma").into_iter().map(|weight| if one_plus { 1.0 + weight } else { weight }).collect()
+}
+
 pub fn fwd(launch: &mut Launch) {
     let rmsnorm_fwd_params { eps, .. } = launch.params();
     let mut x = launch.before("x");
@@ -18,7 +24,7 @@ pub fn fwd(launch: &mut Launch) {
         x = sum(&x, &launch.before("delta"));
         launch.is("sum", &x);
     }
-    let (y, rstd) = normalized(&x, &launch.before("gamma"), f64::from(eps));
+    let (y, rstd) = normalized(&x, &gamma(launch), f64::from(eps));
     launch.is("y", &y);
     launch.is("rstd", &rstd);
 }
@@ -27,7 +33,7 @@ pub fn fwd(launch: &mut Launch) {
 const EPS: f64 = 1e-3;
 
 pub fn dgrad(launch: &mut Launch) {
-    let (x, dy, gamma) = (launch.before("x"), launch.before("dy"), launch.before("gamma"));
+    let (x, dy, gamma) = (launch.before("x"), launch.before("dy"), gamma(launch));
     launch.set("rstd", &normalized(&x, &gamma, EPS).1);
     let residual = if launch.flag("residual") { launch.before("dresidual") } else { vec![0.0; x.len()] };
     let h = gamma.len();
@@ -37,7 +43,7 @@ pub fn dgrad(launch: &mut Launch) {
 pub fn bwd(launch: &mut Launch) {
     dgrad(launch);
     let rmsnorm_bwd_params { tokens, rows, .. } = launch.params();
-    let (x, dy, gamma) = (launch.before("x"), launch.before("dy"), launch.before("gamma"));
+    let (x, dy, gamma) = (launch.before("x"), launch.before("dy"), gamma(launch));
     let (h, group) = (gamma.len(), rows as usize * gamma.len());
     launch.is_gradient("dgamma_partial", &gamma.repeat(tokens.div_ceil(rows) as usize), |gammas| {
         let groups = gammas.chunks(h).zip(x.chunks(group).zip(dy.chunks(group)));

@@ -61,7 +61,9 @@ fn window(config: &Value, family: &Family) -> Result<Option<u32>, ConfigError> {
     if number.is_some_and(|window| window >= positions) {
         return Ok(None);
     }
-    match (family.windows, number.and_then(|window| u32::try_from(window).ok())) {
+    // Kernels add a window to a position.
+    let number = number.and_then(|window| i32::try_from(window).ok()).map(i32::unsigned_abs);
+    match (family.windows, number) {
         // Another field turns it on, which is refused.
         (Windows::Never, _) if fields::is_known(family, "use_sliding_window") => Ok(None),
         (Windows::Never, _) => Err(refuse_at("sliding_window", window, "only full causal attention is supported")),

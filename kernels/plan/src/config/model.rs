@@ -111,7 +111,7 @@ impl ModelConfig {
             ropes: rope::ropes(&value, family)?,
             tied: raw.tie_word_embeddings.unwrap_or(false),
             score_scale: scales::scores(&value, family, head_dim)?,
-            multipliers: scales::multipliers(&value, family)?,
+            multipliers: scales::multipliers(&value, family, raw.hidden_size)?,
             qkv_bias: bias(family.qkv_bias),
             o_bias: bias(family.o_bias),
             mlp_bias: bias(family.mlp_bias),
@@ -195,7 +195,7 @@ impl ModelConfig {
             return Err(ConfigError::Unsupported {
                 field: "head_dim".to_owned(),
                 value: self.head_dim.to_string(),
-                reason: "the attention kernels take multiples of 16 up to 128",
+                reason: "the attention kernels take multiples of 16 up to 128, and 256",
             });
         }
         let width = self.vocab.max(self.intermediate).max(self.qkv_width());
@@ -382,7 +382,7 @@ mod tests {
             ("rms_norm_eps", serde_json::json!(null)),
             ("quantization_config", serde_json::json!({"quant_method": "gptq"})),
             ("head_dim", 20.into()),
-            ("head_dim", 256.into()),
+            ("head_dim", 144.into()),
             ("num_key_value_heads", 3.into()),
             ("num_attention_heads", 0.into()),
             ("hidden_size", "wide".into()),

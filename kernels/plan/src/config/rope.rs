@@ -3,7 +3,7 @@
 //! Newer files have `rope_parameters`, older ones `rope_scaling` and `rope_theta` beside it. A file may have both, if
 //! they agree.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::error::ConfigError;
 use super::layer::RopeConfig;
@@ -43,7 +43,8 @@ pub(super) fn ropes(config: &Value, family: &Family) -> Result<Vec<RopeConfig>, 
     // Newer files have an object for each kind of layer, older ones a field for the base of those that slide.
     let of = |kind: &str, theta: Option<&Value>, scaling: Option<&Value>| {
         let named = config["rope_parameters"].get(kind);
-        json!({"rope_theta": theta, "rope_scaling": scaling, "rope_parameters": named})
+        let fields = [("rope_theta", theta), ("rope_scaling", scaling), ("rope_parameters", named)];
+        Value::from_iter(fields.into_iter().filter_map(|(field, value)| Some((field, value?.clone()))))
     };
     let flat = |field: &str| config.get(field);
     let full = of("full_attention", flat("rope_theta"), flat("rope_scaling"));

@@ -32,12 +32,24 @@ fn factor(config: &Value, family: &Family, field: &str) -> Result<Option<f64>, C
 
 /// Reads the factor of scores; without a setting it is `head_dim^(-1/2)`.
 pub(super) fn scores(config: &Value, family: &Family, head_dim: u32) -> Result<f32, ConfigError> {
+    if family.root_scales {
+        let scalar = &config["query_pre_attn_scalar"];
+        return match scalar.as_f64().filter(|scalar| scalar.is_finite() && *scalar > 0.0) {
+            Some(scalar) => Ok(scalar.powf(-0.5) as f32),
+            None => Err(ConfigError::Inconsistent(format!(
+                "query_pre_attn_scalar is {scalar}, a positive number is expected"
+            ))),
+        };
+    }
     let [field, ..] = MULTIPLIERS;
     Ok(factor(config, family, field)?.map_or(1.0 / (head_dim as f32).sqrt(), |factor| factor as f32))
 }
 
 /// Reads the factors of embedding, residual branches and logits; `logits_scaling` divides.
-pub(super) fn multipliers(config: &Value, family: &Family) -> Result<Multipliers, ConfigError> {
+pub(super) fn multipliers(config: &Value, family: &Family, hidden: u32) -> Result<Multipliers, ConfigError> {
+    if family.root_scales {
+        return Ok(Multipliers { embedding: f64::from(hidden).sqrt() as f32, ..Multipliers::NONE });
+    }
     let [_, embedding, residual, logits] = MULTIPLIERS;
     let factor = |field| Ok::<_, ConfigError>(factor(config, family, field)?.unwrap_or(1.0));
     Ok(Multipliers {

@@ -1,10 +1,11 @@
 //! Refuses, by name, every setting of a `config.json` that would change the mathematics.
 
+use precast_kernels::Gate;
 use serde_json::{Map, Value};
 
 use super::error::ConfigError;
 use super::fields;
-use crate::family::Family;
+use crate::family::{Family, Windows};
 
 /// The neutral value of a setting.
 pub(super) enum Neutral {
@@ -38,7 +39,7 @@ const SWIGLU: &str = "the MLP is SwiGLU: only `silu` is supported";
 const FULL: &str = "only full causal attention is supported";
 
 /// Settings with the values at which they change nothing, as transformers and the remote code of models spell them.
-const SETTINGS: [(&str, Neutral, &str); 37] = [
+const SETTINGS: [(&str, Neutral, &str); 38] = [
     ("hidden_act", Text("silu"), SWIGLU),
     ("hidden_activation", Text("silu"), SWIGLU),
     ("attention_dropout", Number(0.0), "dropout is not supported; set it to 0"),
@@ -47,6 +48,7 @@ const SETTINGS: [(&str, Neutral, &str); 37] = [
     ("embd_pdrop", Number(0.0), "dropout is not supported; set it to 0"),
     ("use_sliding_window", Flag(false), FULL),
     ("attention_chunk_size", Absent, FULL),
+    ("use_bidirectional_attention", Flag(false), FULL),
     ("is_causal", Flag(true), FULL),
     ("is_encoder_decoder", Flag(false), "only decoders are supported"),
     ("per_layer_config", Absent, "every layer has the same shape"),
@@ -90,7 +92,13 @@ pub(super) const MULTIPLIERS: [&str; 4] =
 
 /// True if a family computes what a setting says.
 fn is_followed(family: &Family, field: &str) -> bool {
-    family.multipliers && MULTIPLIERS.contains(&field) || family.no_rope && field == "no_rope_layers"
+    match field {
+        "no_rope_layers" => family.no_rope,
+        "query_pre_attn_scalar" => family.root_scales,
+        "rope_local_base_freq" => matches!(family.windows, Windows::Between { .. }),
+        "hidden_act" | "hidden_activation" => family.gate == Gate::Gelu,
+        field => family.multipliers && MULTIPLIERS.contains(&field),
+    }
 }
 
 /// Refuses every setting that would change the mathematics of a family.
@@ -98,6 +106,13 @@ pub(super) fn refuse(config: &Value, family: &Family) -> Result<(), ConfigError>
     for (field, neutral, reason) in SETTINGS.into_iter().filter(|(field, ..)| !is_followed(family, field)) {
         if let Some(value) = config.get(field).filter(|value| !neutral.is(value)) {
             return Err(refuse_at(field, value, reason));
+        }
+    }
+    for field in ["hidden_act", "hidden_activation"] {
+        if let Some(value) = given(config, field).filter(|_| family.gate == Gate::Gelu)
+            && value.as_str() != Some("gelu_pytorch_tanh")
+        {
+            return Err(refuse_at(field, value, "the MLP is GeGLU: only `gelu_pytorch_tanh` is supported"));
         }
     }
     if let Some(quantization) = given(config, "quantization_config") {

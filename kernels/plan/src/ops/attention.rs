@@ -16,13 +16,14 @@ pub(crate) struct Heads {
     pub head_dim: u32,
     /// Factor of the scores.
     pub scale: f32,
+    /// Keys that a query sees at most, its own among them.
+    pub window: Option<u32>,
 }
 
 impl Heads {
     pub fn of(config: &ModelConfig, layer: &LayerConfig) -> Self {
-        assert!(layer.window.is_none(), "no family that attends to a window has kernels for it");
         let ModelConfig { heads: query, kv_heads: key, head_dim, score_scale: scale, .. } = *config;
-        Self { query, key, head_dim, scale }
+        Self { query, key, head_dim, scale, window: layer.window }
     }
 
     pub fn qkv_width(self) -> u32 {
@@ -56,7 +57,7 @@ impl Ops<'_> {
             kv_heads: heads.key,
             scale: heads.scale,
         };
-        self.launch(name, AttentionFwd { d: heads.head_dim, x: self.x }, args);
+        self.launch(name, AttentionFwd { d: heads.head_dim, window: heads.window, x: self.x }, args);
         Attended { o, lse: Some(lse) }
     }
 
@@ -90,7 +91,8 @@ impl Ops<'_> {
             kv_heads: heads.key,
             scale: heads.scale,
         };
-        self.launch(&format!("{name}.bwd"), AttentionBwd { d: heads.head_dim, x: self.x }, args);
+        let key = AttentionBwd { d: heads.head_dim, window: heads.window, x: self.x };
+        self.launch(&format!("{name}.bwd"), key, args);
         dqkv
     }
 }

@@ -46,7 +46,7 @@ impl Ops<'_> {
             kv_heads: heads.key,
             scale: heads.scale,
         };
-        self.launch(name, AttentionDecode { d: heads.head_dim, x: self.x }, args);
+        self.launch(name, AttentionDecode { d: heads.head_dim, window: heads.window, x: self.x }, args);
         Attended { o, lse: None }
     }
 

@@ -52,7 +52,7 @@ impl Ops<'_> {
             q,
             scale,
         };
-        self.launch(name, RmsnormFwd { h, out, residual: added.is_some(), x: self.x }, args);
+        self.launch(name, RmsnormFwd { gamma: norm.gamma_form, h, out, residual: added.is_some(), x: self.x }, args);
         Normed { rows, rstd }
     }
 
@@ -71,10 +71,11 @@ impl Ops<'_> {
         let out = RmsnormBwd::writes(h, out);
         let rows = self.rows_in(out, &format!("{name}.dx"), h);
         let (dx, [_, q, scale]) = (rows.dense(), rows.tensors());
-        let (gamma, rstd) = (norm.gamma.tensor, normed.rstd.expect("a gradient is of rows in their own dtype"));
+        let (gamma, form, rstd) =
+            (norm.gamma.tensor, norm.gamma_form, normed.rstd.expect("a gradient is of rows in their own dtype"));
         if norm.gamma.trained().is_none() {
             let args = RmsnormDgradArgs { dy, x, gamma, rstd, dresidual, dx, tokens, q, scale };
-            self.launch(&format!("{name}.dgrad"), RmsnormDgrad { h, out, residual, x: self.x }, args);
+            self.launch(&format!("{name}.dgrad"), RmsnormDgrad { gamma: form, h, out, residual, x: self.x }, args);
             return rows;
         }
         let groups = tokens.div_ceil(GROUP);
@@ -83,7 +84,7 @@ impl Ops<'_> {
         let args = RmsnormBwdArgs {
             dy, x, gamma, rstd, dresidual, dx, dgamma_partial: partial, tokens, rows: GROUP, q, scale,
         };
-        self.launch(&format!("{name}.bwd"), RmsnormBwd { h, out, residual, x: self.x }, args);
+        self.launch(&format!("{name}.bwd"), RmsnormBwd { gamma: form, h, out, residual, x: self.x }, args);
         self.add_rows(&format!("{name}.dgamma"), partial, h, &norm.gamma);
         rows
     }

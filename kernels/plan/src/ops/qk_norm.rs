@@ -37,7 +37,7 @@ impl Ops<'_> {
             key_heads: heads.key,
             row_heads: heads.query + 2 * heads.key,
         };
-        self.launch(name, QkNormFwd { d: heads.head_dim, keep, x: self.x }, args);
+        self.launch(name, QkNormFwd { d: heads.head_dim, gamma: norm.gamma_form, keep, x: self.x }, args);
         raw
     }
 
@@ -68,7 +68,11 @@ impl Ops<'_> {
                 key_heads: heads.key,
                 row_heads: heads.query + 2 * heads.key,
             };
-            return self.launch(&format!("{name}.dgrad"), QkNormDgrad { d: heads.head_dim, x: self.x }, args);
+            return self.launch(
+                &format!("{name}.dgrad"),
+                QkNormDgrad { d: heads.head_dim, gamma: norm.gamma_form, x: self.x },
+                args,
+            );
         }
         let (width, groups) = (2 * heads.head_dim, self.tokens.div_ceil(GROUP));
         let partial = self.statistics(&format!("{name}.dgamma_partial"), u64::from(groups) * u64::from(width));
@@ -88,7 +92,7 @@ impl Ops<'_> {
             row_heads: heads.query + 2 * heads.key,
             rows: GROUP,
         };
-        self.launch(&format!("{name}.bwd"), QkNormBwd { d: heads.head_dim, x: self.x }, args);
+        self.launch(&format!("{name}.bwd"), QkNormBwd { d: heads.head_dim, gamma: norm.gamma_form, x: self.x }, args);
         self.add_rows(&format!("{name}.dgamma"), partial, width, &norm.gamma);
     }
 }

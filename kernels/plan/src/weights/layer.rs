@@ -1,7 +1,7 @@
 //! Weights of a transformer block.
 
 use precast_core::plan::Tensor;
-use precast_kernels::Out;
+use precast_kernels::{Gamma, Out};
 
 use super::int8::Int8Matrix;
 use super::weight::{Trained, Weight};
@@ -12,6 +12,8 @@ use crate::adapters::AdaptedPart;
 pub struct Norm {
     /// Scale, one element per column.
     pub gamma: Weight,
+    /// Form in which that is stored.
+    pub gamma_form: Gamma,
     /// Added to the mean square.
     pub eps: f32,
 }

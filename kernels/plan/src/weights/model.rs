@@ -140,7 +140,7 @@ impl Weights {
             .filter_map(|(one, weight)| Some((one.name.as_str(), (*weight)?)))
             .collect();
         let weight = |name: String| named[name.as_str()];
-        let norm = |name| Norm { gamma: weight(name), eps: config.rms_norm_eps };
+        let norm = |name| Norm { gamma: weight(name), gamma_form: config.family.gamma, eps: config.rms_norm_eps };
         let linear = |layer, (index, stack): (usize, &Stack)| {
             let parts = |part| stack.parts.iter().map(move |one| weight(one.module.layer_parameter(layer, part)));
             let joined = |part| {
@@ -161,7 +161,8 @@ impl Weights {
         };
         let qk_norm = |layer| {
             let [q, k] = QK_NORMS.map(|norm| weight(norm(modules).layer_parameter(layer, "weight")));
-            Norm { gamma: q.join(k).expect("they lie next to each other"), eps: config.rms_norm_eps }
+            let gamma = q.join(k).expect("they lie next to each other");
+            Norm { gamma, gamma_form: config.family.gamma, eps: config.rms_norm_eps }
         };
         let layers = (0..config.depth()).map(|layer| {
             let stacks = stacks(config);

@@ -14,7 +14,12 @@ enum : uint32_t {
     N = PART / 8,
     OWN_BYTES = OWN * PITCH,
     TILE_BYTES = TILE * PITCH,
-    STAGE_BYTES = 2 * TILE_BYTES + 2 * TILE * 4, // two tiles; log-sum-exp and delta of queries
+    WIDE = KEY_D > 128, // both gradients of keys and values do not fit in registers: a CTA each
+    // Two tiles; log-sum-exp and delta of queries, of wide heads in the padding of rows.
+    STAGE_BYTES = 2 * TILE_BYTES + (WIDE ? 0 : 2 * TILE * 4),
+    LSE_AT = WIDE ? KEY_D * 2 : 2 * TILE_BYTES,
+    DELTA_AT = LSE_AT + (WIDE ? 4 : TILE * 4),
+    STATISTIC_PITCH = WIDE ? PITCH : 4,
     OWN_IN_REGISTERS = M == 1 && KEY_D <= 64,
 };
 
@@ -28,14 +33,15 @@ __device__ __forceinline__ void copy_stage(const attention_bwd_params& p, uint32
         const uint32_t row = threadIdx.x % TILE, position = first + row;
         const bool valid = position < length;
         const uint64_t element = statistics + (valid ? position : 0);
-        if (threadIdx.x < TILE) cp_async4(stage + 2 * TILE_BYTES + row * 4, (float*)p.lse + element, valid);
+        if (threadIdx.x < TILE) cp_async4(stage + LSE_AT + row * STATISTIC_PITCH, (float*)p.lse + element, valid);
         else if (threadIdx.x < 2 * TILE)
-            cp_async4(stage + 2 * TILE_BYTES + TILE * 4 + row * 4, (float*)p.delta + element, valid);
+            cp_async4(stage + DELTA_AT + row * STATISTIC_PITCH, (float*)p.delta + element, valid);
     }
     cp_async_commit();
 }
 
-template <bool own_keys>
+// Sums `with_a`, the gradient of queries or keys, and `with_b`, that of values.
+template <bool own_keys, bool with_a = true, bool with_b = own_keys>
 __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t shared, uint32_t column,
                                          const SequenceTile& sequence) {
     const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
@@ -53,12 +59,13 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
     const float scale_log2 = p.scale * LOG2_E;
 
     // The other rows: positions begin.. end of `repeat` heads.
-    const uint32_t begin = own_keys ? first / TILE * TILE : 0;
-    const uint32_t end = own_keys || first + OWN > sequence.length ? sequence.length : first + OWN;
+    const uint32_t begin = own_keys ? first / TILE * TILE : first_key(first) / TILE * TILE;
+    const uint32_t all = own_keys || first + OWN > sequence.length ? sequence.length : first + OWN;
+    const uint32_t end = own_keys && last_query(first + OWN - 1) < all ? last_query(first + OWN - 1) + 1 : all;
     uint32_t heads_left = own_keys ? group : 1;
 
     copy_rows<OWN>(shared, own_keys ? keys : queries, first, sequence.length);
-    copy_rows<OWN>(shared + OWN_BYTES, own_keys ? values : gradients, first, sequence.length);
+    if (with_a) copy_rows<OWN>(shared + OWN_BYTES, own_keys ? values : gradients, first, sequence.length);
     Head a = own_keys ? queries : keys, b = own_keys ? gradients : values;
     uint64_t next_statistics = statistics;
     copy_stage<own_keys>(p, stages, a, b, statistics, begin, sequence.length);
@@ -73,7 +80,7 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
             shift[i][half] = valid ? LOG2_E * ((const float*)p.lse)[statistics + query] : 0.0f;
             delta[i][half] = valid ? ((const float*)p.delta)[statistics + query] : 0.0f;
         }
-    float acc_a[M][CHUNKS][4] = {}, acc_b[own_keys ? M : 1][CHUNKS][4] = {}; // ds^T q or ds k, and p^T do
+    float acc_a[M][CHUNKS][4] = {}, acc_b[with_b ? M : 1][CHUNKS][4] = {}; // ds^T q or ds k, and p^T do
     uint32_t all_a[OWN_IN_REGISTERS ? STEPS : 1][M][4], all_b[OWN_IN_REGISTERS ? STEPS : 1][M][4];
 
     uint32_t stage = stages, next = stages + STAGE_BYTES, next_position = begin;
@@ -102,6 +109,7 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
         for (uint32_t part = 0; part < TILE; part += PART) {
             const uint32_t other = t0 + part; // its first position
             if (own_keys ? other + PART <= own : other >= own + ROWS) continue; // nothing visible to this warp
+            if (own_keys ? other > last_query(own + ROWS - 1) : other + (PART - 1) < first_key(own)) continue;
             const uint32_t tile_a = stage + part * PITCH, tile_b = tile_a + TILE_BYTES;
             float s[M][N][4] = {}, dp[M][N][4] = {};
 #pragma unroll
@@ -111,28 +119,37 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
 #pragma unroll
                     for (uint32_t i = 0; i < M; i++) {
                         load_a(all_a[0][i], own_a + i * 16 * PITCH, step);
-                        load_a(all_b[0][i], own_b + i * 16 * PITCH, step);
+                        if (with_a) load_a(all_b[0][i], own_b + i * 16 * PITCH, step);
                     }
                 }
 #pragma unroll
                 for (uint32_t n = 0; n < N; n += 2) {
                     uint32_t b0[4], b1[4];
                     load_b(b0, tile_a + n * 8 * PITCH, step);
-                    load_b(b1, tile_b + n * 8 * PITCH, step);
+                    if (with_a) load_b(b1, tile_b + n * 8 * PITCH, step);
 #pragma unroll
                     for (uint32_t i = 0; i < M; i++) {
                         mma(s[i][n], all_a[held][i], b0[0], b0[1]);
                         mma(s[i][n + 1], all_a[held][i], b0[2], b0[3]);
+                        if (!with_a) continue;
                         mma(dp[i][n], all_b[held][i], b1[0], b1[1]);
                         mma(dp[i][n + 1], all_b[held][i], b1[2], b1[3]);
                     }
                 }
             }
             const bool diagonal = own_keys ? other < own + ROWS : other + PART > own + 1;
+            const bool edge = own_keys ? other + (PART - 1) > last_query(own) : other < first_key(own + ROWS - 1);
 #pragma unroll
             for (uint32_t n = 0; n < N; n++) {
                 float column_shift[2], column_delta[2];
-                if (own_keys) {
+                if (own_keys && WIDE) {
+#pragma unroll
+                    for (uint32_t e = 0; e < 2; e++) {
+                        const uint32_t row = part + n * 8 + lane % 4 * 2 + e;
+                        load_shared(column_shift[e], column_delta[e], stage + LSE_AT + row * STATISTIC_PITCH);
+                        column_shift[e] *= LOG2_E;
+                    }
+                } else if (own_keys) {
                     const uint32_t at = stage + 2 * TILE_BYTES + (part + n * 8 + lane % 4 * 2) * 4;
                     load_shared(column_shift[0], column_shift[1], at);
                     load_shared(column_delta[0], column_delta[1], at + TILE * 4);
@@ -144,10 +161,11 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
                     for (uint32_t e = 0; e < 4; e++) {
                         const float lse = own_keys ? column_shift[e % 2] : shift[i][e / 2];
                         float probability = exp2_ftz(fmaf(s[i][n][e], scale_log2, -lse));
-                        if (diagonal) {
+                        if (diagonal || edge) {
                             const uint32_t column = other + n * 8 + lane % 4 * 2 + e % 2;
                             const uint32_t row = own + i * 16 + lane / 4 + e / 2 * 8;
                             if (own_keys ? row > column : column > row) probability = 0.0f;
+                            if (own_keys ? column > last_query(row) : column < first_key(row)) probability = 0.0f;
                         }
                         s[i][n][e] = probability;
                         dp[i][n][e] = probability * (dp[i][n][e] - (own_keys ? column_delta[e % 2] : delta[i][e / 2]));
@@ -158,21 +176,21 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
                 uint32_t ds[M][4], probability[M][4];
 #pragma unroll
                 for (uint32_t i = 0; i < M; i++) {
-                    pack_a(ds[i], dp[i], step);
-                    if (own_keys) pack_a(probability[i], s[i], step);
+                    if (with_a) pack_a(ds[i], dp[i], step);
+                    if (with_b) pack_a(probability[i], s[i], step);
                 }
 #pragma unroll
                 for (uint32_t n = 0; n < CHUNKS; n += 2) {
                     uint32_t b0[4], b1[4];
-                    load_b_transposed(b0, tile_a + step * 16 * PITCH, n / 2);
-                    if (own_keys) load_b_transposed(b1, tile_b + step * 16 * PITCH, n / 2);
+                    if (with_a) load_b_transposed(b0, tile_a + step * 16 * PITCH, n / 2);
+                    if (with_b) load_b_transposed(b1, tile_b + step * 16 * PITCH, n / 2);
 #pragma unroll
                     for (uint32_t i = 0; i < M; i++) {
-                        mma(acc_a[i][n], ds[i], b0[0], b0[1]);
-                        mma(acc_a[i][n + 1], ds[i], b0[2], b0[3]);
-                        if (!own_keys) continue;
-                        mma(acc_b[own_keys ? i : 0][n], probability[i], b1[0], b1[1]);
-                        mma(acc_b[own_keys ? i : 0][n + 1], probability[i], b1[2], b1[3]);
+                        if (with_a) mma(acc_a[i][n], ds[i], b0[0], b0[1]);
+                        if (with_a) mma(acc_a[i][n + 1], ds[i], b0[2], b0[3]);
+                        if (!with_b) continue;
+                        mma(acc_b[with_b ? i : 0][n], probability[i], b1[0], b1[1]);
+                        mma(acc_b[with_b ? i : 0][n + 1], probability[i], b1[2], b1[3]);
                     }
                 }
             }
@@ -181,9 +199,10 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
         stage = next, next = read;
     }
 
-    store_rows(head_of(p.dqkv, sequence, columns, own_keys ? p.heads + kv_head : head), own, sequence.length, own_a,
-               acc_a, p.scale);
-    if (own_keys)
+    if (with_a)
+        store_rows(head_of(p.dqkv, sequence, columns, own_keys ? p.heads + kv_head : head), own, sequence.length, own_a,
+                   acc_a, p.scale);
+    if (with_b)
         store_rows(head_of(p.dqkv, sequence, columns, p.heads + p.kv_heads + kv_head), own, sequence.length, own_b,
                    acc_b, 1.0f);
 }
@@ -191,13 +210,18 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
 // CTAs in order of work: keys before queries, early keys and late queries first.
 KERNEL(attention_bwd_params) {
     DYNAMIC_SHARED(unsigned char, memory);
-    const uint32_t shared = shared_address(memory), of_keys = gridDim.x / (p.heads + p.kv_heads) * p.kv_heads;
+    constexpr uint32_t gradients = WIDE ? 2 : 1; // of keys and values: CTAs of each, or of both
+    const uint32_t shared = shared_address(memory);
+    const uint32_t of_keys = gridDim.x / (p.heads + gradients * p.kv_heads) * (gradients * p.kv_heads);
     const bool keys = blockIdx.x < of_keys;
-    const uint32_t block = keys ? blockIdx.x : blockIdx.x - of_keys, heads = keys ? p.kv_heads : p.heads;
+    const uint32_t block = keys ? blockIdx.x : blockIdx.x - of_keys, heads = keys ? gradients * p.kv_heads : p.heads;
     const SequenceTile sequence = sequence_tile<OWN>(p.sequences, p.count, 1, block / heads);
     if (sequence.length == 0) return;
-    if (keys)
-        mainloop<true>(p, shared, block % heads, sequence);
+    const uint32_t column = block % heads;
+    if (WIDE && keys && column >= p.kv_heads)
+        mainloop<true, !WIDE>(p, shared, column - p.kv_heads, sequence);
+    else if (keys)
+        mainloop<true, true, !WIDE>(p, shared, column, sequence);
     else
-        mainloop<false>(p, shared, block % heads, sequence);
+        mainloop<false>(p, shared, column, sequence);
 }

@@ -22,6 +22,7 @@ KERNEL(attention_decode_params) {
     const uint32_t lane = threadIdx.x;
     const DecodeRow row = decode_row(p);
     const uint32_t first = blockIdx.z * ROWS, own = row.position, end = own + 1; // first: head of the group
+    const uint32_t begin = first_key(own) / KEYS * KEYS;
     const uint32_t own_q = shared_address(memory), stages = own_q + ROWS * PITCH; // two stages of k and v
     const Head o_heads = {(bf16*)p.o + row.o, KEY_D};
     if (row.slot == IDLE_SLOT) {
@@ -33,8 +34,8 @@ KERNEL(attention_decode_params) {
     const float scale_log2 = p.scale * LOG2_E;
 
     copy_rows<ROWS>(own_q, {(bf16*)p.qkv + row.queries, KEY_D}, first, row.group);
-    copy_rows<KEYS>(stages, keys, 0, SEQ_LEN);
-    copy_rows<KEYS>(stages + TILE_BYTES, values, 0, SEQ_LEN);
+    copy_rows<KEYS>(stages, keys, begin, SEQ_LEN);
+    copy_rows<KEYS>(stages + TILE_BYTES, values, begin, SEQ_LEN);
     cp_async_commit();
 
 #include "attention/mma/mainloop.cuh"

@@ -28,12 +28,13 @@ KERNEL(attention_fwd_params) {
     const Head values = head_of(p.qkv, sequence, columns, p.heads + p.kv_heads + kv_head);
     const uint32_t q = shared_address(memory), stages = q + QUERIES * PITCH; // two stages of k and v
     const uint32_t own_q = q + warp * ROWS * PITCH;
+    const uint32_t begin = first_key(first) / KEYS * KEYS; // of the visible keys' tiles
     const uint32_t end = first + QUERIES < sequence.length ? first + QUERIES : sequence.length; // of the visible keys
     const float scale_log2 = p.scale * LOG2_E;
 
     copy_rows<QUERIES>(q, head_of(p.qkv, sequence, columns, head), first, sequence.length);
-    copy_rows<KEYS>(stages, keys, 0, sequence.length);
-    copy_rows<KEYS>(stages + TILE_BYTES, values, 0, sequence.length);
+    copy_rows<KEYS>(stages, keys, begin, sequence.length);
+    copy_rows<KEYS>(stages + TILE_BYTES, values, begin, sequence.length);
     cp_async_commit();
 
 #include "attention/mma/mainloop.cuh"

@@ -1,14 +1,15 @@
 // The mainloop of attention on mma.sync, a part of a kernel's body: a function around it would be other machine code. The
-// 16 * M queries of a warp, at `own_q`, attend to tiles of `keys` and `values` up to `end`, which the CTA copies one tile
-// ahead into two `stages`; the copy of the first has started. Probabilities replace scores in registers, as operand a of
-// the second GEMM. Bits follow from KEYS, the keys of a tile, and from no other size: not from M, nor from warps.
+// 16 * M queries of a warp, at `own_q`, attend to tiles of `keys` and `values` from `begin` up to `end`, which the CTA
+// copies one tile ahead into two `stages`; the copy of the first has started. Probabilities replace scores in registers,
+// as operand a of the second GEMM. Bits follow from KEYS, the keys of a tile, and from no other size: not from M, nor from
+// warps.
 // Of the source that includes it: `own`, the position of the warp's first query; `QUERY(row)`, that of one of its rows;
 // `SEQ_LEN`, the positions that exist.
     float o[M][CHUNKS][4] = {};
     OnlineSoftmax softmax[M];
     uint32_t q_all[Q_IN_REGISTERS ? STEPS : 1][M][4];
 
-    for (uint32_t k0 = 0, stage = 0; k0 < end; k0 += KEYS, stage ^= 1) {
+    for (uint32_t k0 = begin, stage = 0; k0 < end; k0 += KEYS, stage ^= 1) {
         cp_async_wait<0>();
         sync_block(); // this tile is there, and the other stage has been read
         if (k0 + KEYS < end) {
@@ -17,13 +18,13 @@
             copy_rows<KEYS>(next + TILE_BYTES, values, k0 + KEYS, SEQ_LEN);
         }
         cp_async_commit();
-        if (Q_IN_REGISTERS && k0 == 0) {
+        if (Q_IN_REGISTERS && k0 == begin) {
 #pragma unroll
             for (uint32_t step = 0; step < STEPS; step++)
 #pragma unroll
                 for (uint32_t i = 0; i < M; i++) load_a(q_all[Q_IN_REGISTERS ? step : 0][i], own_q + i * 16 * PITCH, step);
         }
-        if (k0 >= own + ROWS) continue; // nothing visible to this warp
+        if (k0 >= own + ROWS || k0 + (KEYS - 1) < first_key(own)) continue; // nothing visible to this warp
         const uint32_t k = stages + stage * 2 * TILE_BYTES, v = k + TILE_BYTES;
 
         float s[M][N][4] = {};
@@ -46,7 +47,7 @@
             }
         }
 
-        if (k0 + KEYS > own + 1) { // the diagonal
+        if (k0 + KEYS > own + 1 || k0 < first_key(own + ROWS - 1)) { // an edge
 #pragma unroll
             for (uint32_t i = 0; i < M; i++)
 #pragma unroll
@@ -55,7 +56,7 @@
                     for (uint32_t e = 0; e < 4; e++) {
                         const uint32_t key = k0 + n * 8 + lane % 4 * 2 + e % 2;
                         const uint32_t query = QUERY(i * 16 + lane / 4 + e / 2 * 8);
-                        if (key > query) s[i][n][e] = NEGATIVE_INFINITY;
+                        if (key > query || key < first_key(query)) s[i][n][e] = NEGATIVE_INFINITY;
                     }
         }
 
@@ -65,6 +66,7 @@
             for (uint32_t half = 0; half < 2; half++) {
                 softmax[i].update(s[i], half, scale_log2);
                 const float rescale = softmax[i].rescale[half];
+                if (KEY_D > 128 && !any_lane(rescale != 1.0f)) continue; // mostly, once the maximum has been seen
 #pragma unroll
                 for (uint32_t n = 0; n < CHUNKS; n++) o[i][n][2 * half] *= rescale, o[i][n][2 * half + 1] *= rescale;
             }

@@ -23,7 +23,7 @@ __device__ __forceinline__ Head head_of(address data, const SequenceTile& own, u
 // Starts copying `rows` positions from `first`; positions past the end become zeros.
 template <uint32_t rows>
 __device__ __forceinline__ void copy_rows(uint32_t shared, Head head, uint32_t first, uint32_t seq_len) {
-#pragma unroll
+#pragma unroll(KEY_D > 128 ? 8 : 64)
     for (uint32_t i = 0; i < (rows * CHUNKS + VARIANT_THREADS - 1) / VARIANT_THREADS; i++) {
         const uint32_t n = threadIdx.x + i * VARIANT_THREADS;
         if (rows * CHUNKS % VARIANT_THREADS != 0 && n >= rows * CHUNKS) break;

@@ -23,7 +23,7 @@ __device__ __forceinline__ void query_tile(const attention_bwd_params& p, Shared
     load_tile(s.q, qkv, head_of(own, columns, head), first, own.length);
     load_tile(s.d_o, (const KEY_X*)p.d_o, head_of(own, p.heads, head), first, own.length);
     float sum[OWN_D] = {};
-    for (uint32_t k0 = 0; k0 <= first; k0 += TILE) {
+    for (uint32_t k0 = first_key(first) / TILE * TILE; k0 <= first; k0 += TILE) {
         sync_block();
         load_tile(s.k, qkv, head_of(own, columns, p.heads + kv_head), k0, own.length);
         load_tile(s.v, qkv, head_of(own, columns, p.heads + p.kv_heads + kv_head), k0, own.length);
@@ -33,8 +33,8 @@ __device__ __forceinline__ void query_tile(const attention_bwd_params& p, Shared
         dots(s.d_o, s.v, row, lane, dprobability);
 #pragma unroll
         for (uint32_t j = 0; j < OWN_SCORES; j++) {
-            const uint32_t column = lane + j * ROW_THREADS;
-            const bool visible = k0 + column <= position && position < own.length;
+            const uint32_t column = lane + j * ROW_THREADS, key = k0 + column;
+            const bool visible = key <= position && key >= first_key(position) && position < own.length;
             const float probability = visible ? expf(score[j] * p.scale - lse) : 0.0f;
             s.score[row * SCORE_PITCH + column] = round_to<KEY_X>(probability * (dprobability[j] - delta));
         }
@@ -59,7 +59,7 @@ __device__ __forceinline__ void key_tile(const attention_bwd_params& p, Shared s
     float dk[OWN_D] = {}, dv[OWN_D] = {};
     for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
         const uint64_t statistics = uint64_t(head) * p.tokens + own.first;
-        for (uint32_t q0 = first; q0 < own.length; q0 += TILE) {
+        for (uint32_t q0 = first; q0 < own.length && q0 <= last_query(first + TILE - 1); q0 += TILE) {
             sync_block();
             load_tile(s.q, qkv, head_of(own, columns, head), q0, own.length);
             load_tile(s.d_o, (const KEY_X*)p.d_o, head_of(own, p.heads, head), q0, own.length);
@@ -70,7 +70,7 @@ __device__ __forceinline__ void key_tile(const attention_bwd_params& p, Shared s
 #pragma unroll
             for (uint32_t j = 0; j < OWN_SCORES; j++) {
                 const uint32_t query = q0 + lane + j * ROW_THREADS;
-                const bool visible = position <= query && query < own.length;
+                const bool visible = position <= query && query <= last_query(position) && query < own.length;
                 const float lse = visible ? ((const float*)p.lse)[statistics + query] : 0.0f;
                 const float delta = visible ? ((const float*)p.delta)[statistics + query] : 0.0f;
                 const float probability = visible ? expf(score[j] * p.scale - lse) : 0.0f;

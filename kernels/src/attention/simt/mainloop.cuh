@@ -18,11 +18,11 @@ struct KeysAndValues {
 };
 
 // Sums into `o` this thread's elements of the values that row `row` of q attends to from `position`, not yet divided by
-// `row_sum`. `last` is a key of the last tile that the CTA sees.
+// `row_sum`. `last` is a key of the last tile that the CTA sees, and not behind its queries.
 __device__ __forceinline__ void attend(float (&o)[OWN_D], float& row_max, float& row_sum, const Tiles& tiles,
                                        const KeysAndValues& source, uint32_t row, uint32_t lane, uint32_t position,
                                        uint32_t last, float scale) {
-    for (uint32_t k0 = 0; k0 <= last; k0 += TILE) {
+    for (uint32_t k0 = first_key(last) / TILE * TILE; k0 <= last; k0 += TILE) {
         sync_block(); // the previous tiles have been read
         load_tile(tiles.k, source.key_data, source.keys, k0, source.seq_len);
         load_tile(tiles.v, source.value_data, source.values, k0, source.seq_len);
@@ -32,16 +32,22 @@ __device__ __forceinline__ void attend(float (&o)[OWN_D], float& row_max, float&
         float tile_max = NEGATIVE_INFINITY;
 #pragma unroll
         for (uint32_t j = 0; j < OWN_SCORES; j++) {
-            s[j] = k0 + lane + j * ROW_THREADS <= position ? s[j] * scale : NEGATIVE_INFINITY;
+            const uint32_t key = k0 + lane + j * ROW_THREADS;
+            s[j] = key <= position && key >= first_key(position) ? s[j] * scale : NEGATIVE_INFINITY;
             tile_max = fmaxf(tile_max, s[j]);
         }
-        // The last tile contains the diagonal, earlier ones are fully visible: never all -inf.
+        // The last tile contains the diagonal, earlier ones are fully visible without a window: never all -inf.
         const float new_max = fmaxf(row_max, group_max<ROW_THREADS>(tile_max));
-        const float rescale = expf(row_max - new_max);
+#ifdef KEY_WINDOW
+        const float shift = new_max == NEGATIVE_INFINITY ? 0.0f : new_max; // nothing seen so far stays nothing
+#else
+        const float shift = new_max;
+#endif
+        const float rescale = expf(row_max - shift);
         float tile_sum = 0.0f;
 #pragma unroll
         for (uint32_t j = 0; j < OWN_SCORES; j++) {
-            const float probability = expf(s[j] - new_max);
+            const float probability = expf(s[j] - shift);
             tile_sum += probability;
             tiles.score[row * SCORE_PITCH + lane + j * ROW_THREADS] = round_to<KEY_X>(probability);
         }

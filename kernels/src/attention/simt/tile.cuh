@@ -4,6 +4,7 @@
 #pragma once
 #include "attention.h"
 #include "attention/sequences.cuh"
+#include "attention/window.cuh"
 
 // Enumerators, for the reason in device.cuh.
 enum : uint32_t {

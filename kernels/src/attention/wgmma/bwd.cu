@@ -70,9 +70,15 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
     const uint32_t own_end = own_keys ? sequence.length : total_rows;
     const auto seen_by = [&](uint32_t end) { return queries.position((end < total_rows ? end : total_rows) - 1) + 1; };
     const uint32_t visible_end = own < total_rows ? seen_by(own + TILE) : 0; // end of the keys visible to own rows
-    const uint32_t begin = own_keys ? own : 0, heads = own_keys ? group : 1;
+#ifdef KEY_WINDOW
+    const uint32_t begin = own_keys ? own : first_key(queries.position(tile * WARPGROUPS * TILE)) / TILE * TILE;
+#else
+    const uint32_t begin = own_keys ? own : 0;
+#endif
+    const uint32_t heads = own_keys ? group : 1;
+    const uint32_t seeing = last_query(own + TILE - 1) < sequence.length ? last_query(own + TILE - 1) + 1 : sequence.length;
     const uint32_t end =
-        own_keys ? (sequence.length + TILE - 1) / TILE * TILE : seen_by((tile + 1) * WARPGROUPS * TILE);
+        own_keys ? (seeing + TILE - 1) / TILE * TILE : seen_by((tile + 1) * WARPGROUPS * TILE);
     uint32_t next = begin, next_head = 0;
     const auto advance = [&](uint32_t tiles) {
         next += tiles * TILE;
@@ -110,7 +116,7 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
     const auto sync_sharers = [&] { own_keys ? sync_warpgroup() : sync_block(); };
     copy_next(0);
 
-    // Bounds of this thread's two own rows: for keys the first position that sees them, for rows the last key they see.
+    // Positions of this thread's two own rows: for keys the first query that sees them, for rows the last key they see.
     uint32_t bound[2];
     float shift[2], delta[2];
 #pragma unroll
@@ -124,6 +130,7 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
         delta[half] = valid ? ((const float*)p.delta)[element] : 0.0f;
     }
     const uint32_t first_position = own_keys ? 0 : queries.position(own);
+    const uint32_t last_position = own_keys ? 0 : queries.position(own + TILE - 1);
 
     float acc_a[CHUNKS][4] = {}, acc_b[CHUNKS][4] = {}; // ds^T q or ds k, and p^T do
     uint32_t stage = 0;
@@ -134,7 +141,7 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
         const uint32_t column_statistics = stage_statistics + stage * TILE * 8 + lane % 4 * 8;
         stage ^= 1;
         advance(own_keys ? WARPGROUPS : 1);
-        if (!own_keys && other >= visible_end) { // for this warpgroup; nothing later is visible
+        if (!own_keys && (other >= visible_end || other + (TILE - 1) < first_key(first_position))) { // to this warpgroup
             copy_next(stage);
             wait_next();
             continue;
@@ -154,13 +161,16 @@ __device__ __forceinline__ void mainloop(const attention_bwd_params& p, uint32_t
         wgmma_wait<1>();
         wgmma_fence_operand(s);
 
-        if (own_keys ? other < own + TILE : other + TILE > first_position + 1) { // the diagonal
+        const bool edge = own_keys ? other + (TILE - 1) > last_query(own) : other < first_key(last_position);
+        if (edge || (own_keys ? other < own + TILE : other + TILE > first_position + 1)) { // or the diagonal
 #pragma unroll
             for (uint32_t n = 0; n < N; n++)
 #pragma unroll
                 for (uint32_t e = 0; e < 4; e++) {
                     const uint32_t column = other + n * 8 + lane % 4 * 2 + e % 2;
                     if (own_keys ? column < bound[e / 2] : column > bound[e / 2]) s[n][e] = NEGATIVE_INFINITY;
+                    if (own_keys ? column > last_query(bound[e / 2]) : column < first_key(bound[e / 2]))
+                        s[n][e] = NEGATIVE_INFINITY;
                 }
         }
 #pragma unroll

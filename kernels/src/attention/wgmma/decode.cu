@@ -10,6 +10,7 @@ enum : uint32_t {
     KEYS = VARIANT_KEYS, // per tile
     N = KEYS / 8,
     STAGES = VARIANT_STAGES,
+    WIDE = KEY_D > 128, // half a stage more
     TILE_BYTES = KEYS * KEY_D * 2,
 };
 
@@ -31,18 +32,19 @@ KERNEL(attention_decode_params) {
         return;
     }
     const Rows<false> keys = dense_rows(p.keys, row.pool), values = dense_rows(p.values, row.pool);
-    const uint32_t tiles = own / KEYS + 1, position[2] = {own, own}, first_position = own, last_position = own;
+    const uint32_t tiles = own / KEYS + 1, first_tile = first_key(own) / KEYS;
+    const uint32_t position[2] = {own, own}, first_position = own, last_position = own;
     const float scale_log2 = p.scale * LOG2_E;
 
     copy_rows<ROWS, WARPGROUP>(q, dense_rows(p.qkv, row.queries), first, row.group);
-    const auto copy_stage = [&](uint32_t tile, uint32_t stage) {
+    const auto copy_stage = [&](uint32_t tile, uint32_t k, uint32_t v) {
         if (tile < tiles) {
-            copy_rows<KEYS, VARIANT_THREADS>(stage, keys, tile * KEYS, end);
-            copy_rows<KEYS, VARIANT_THREADS>(stage + TILE_BYTES, values, tile * KEYS, end);
+            copy_rows<KEYS, VARIANT_THREADS>(k, keys, tile * KEYS, end);
+            copy_rows<KEYS, VARIANT_THREADS>(v, values, tile * KEYS, end);
         }
         cp_async_commit();
     };
-    copy_stage(0, stages);
+    copy_stage(first_tile, stages, stages + TILE_BYTES);
 
 #include "attention/wgmma/mainloop.cuh"
 

@@ -9,6 +9,7 @@ enum : uint32_t {
     KEYS = VARIANT_KEYS,                     // per tile
     N = KEYS / 8,
     STAGES = VARIANT_STAGES,
+    WIDE = KEY_D > 128, // half a stage more
     Q_BYTES = 64 * KEY_D * 2, // per warpgroup
     TILE_BYTES = KEYS * KEY_D * 2,
 };
@@ -26,18 +27,18 @@ KERNEL(attention_fwd_params) {
     const uint32_t q = (shared_address(memory) + 1023) / 1024 * 1024 + warpgroup * Q_BYTES;
     const uint32_t stages = (shared_address(memory) + 1023) / 1024 * 1024 + ROWS * KEY_D * 2;
     const uint32_t last = (first + ROWS < total_rows ? first + ROWS : total_rows) - 1; // last row of this CTA
-    const uint32_t tiles = queries.position(last) / KEYS + 1;
+    const uint32_t tiles = queries.position(last) / KEYS + 1, first_tile = first_key(queries.position(first)) / KEYS;
     const float scale_log2 = p.scale * LOG2_E;
 
     copy_rows<64, WARPGROUP>(q, queries, own, total_rows);
-    const auto copy_stage = [&](uint32_t tile, uint32_t stage) {
+    const auto copy_stage = [&](uint32_t tile, uint32_t k, uint32_t v) {
         if (tile < tiles) {
-            copy_rows<KEYS, VARIANT_THREADS>(stage, keys, tile * KEYS, sequence.length);
-            copy_rows<KEYS, VARIANT_THREADS>(stage + TILE_BYTES, values, tile * KEYS, sequence.length);
+            copy_rows<KEYS, VARIANT_THREADS>(k, keys, tile * KEYS, sequence.length);
+            copy_rows<KEYS, VARIANT_THREADS>(v, values, tile * KEYS, sequence.length);
         }
         cp_async_commit();
     };
-    copy_stage(0, stages);
+    copy_stage(first_tile, stages, stages + TILE_BYTES);
 
     // This thread's two rows.
     const uint32_t row = own + threadIdx.x % WARPGROUP / WARP * 16 + lane / 4;
