@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 76c8bbd96df40a7a44900419b657dedb064553cf81fbe8db4fcbfda95f09750a
-// Body: 64ae0d74cc3d9c8fc76572185bc1e719ea9ac637134220d3374ca42343e9717f
+// Headers: 669d6d06d43a297273cf3a5733107bfeb18f033250502423b9a3eb4462560165
+// Body: 0d29f0d990eb7eae6fc1667db8c4e5580ba5c589ca30bbefac347c11b0261701
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -1053,6 +1053,103 @@ parameters! {
 }
 
 parameters! {
+    /// Parameter block of `qk_norm.row_fwd`.
+    pub struct qk_norm_row_fwd_params, QkNormRowFwdArgs {
+        /// `[tokens, row_heads, d]` x, update: query and key heads, in place; the rest is untouched
+        operand x(ReadWrite => self.x, tokens * row_heads * d);
+        /// `[tokens, heads + key_heads, d]` x, write if keep: what they were
+        optional raw(Write if self.keep => self.x, tokens * (heads + key_heads) * d);
+        /// `[heads + key_heads, d]` x, read: of queries, of keys
+        operand gamma(Read => self.x, (heads + key_heads) * d);
+        /// `[tokens]` u32, read, ids(seq_len): of each token in its sequence
+        operand position(Read => Dtype::U32, tokens, Content::Ids(p.seq_len));
+        /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
+        operand cos(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
+        /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
+        operand sin(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
+        scalar eps(f32);
+        scalar tokens(u32);
+        /// positions that there are
+        scalar seq_len(u32);
+        /// behind the query heads of a row, and as many at most
+        scalar key_heads(u32);
+        /// heads of a row, values' included
+        scalar row_heads(u32);
+        internal reserved(u32);
+    }
+    |self, p| [tokens = p.tokens, row_heads = p.row_heads, d = self.d, heads = self.heads, key_heads = p.key_heads,
+    seq_len = p.seq_len] {}
+    /// Normalizes a token's queries and its keys, each over all heads, and rotates them, after copying them if
+    /// `keep`.
+    kernel QkNormRowFwd = "qk_norm.row_fwd" { d: u32, gamma: Gamma, heads: u32, keep: bool, x: Dtype };
+}
+
+parameters! {
+    /// Parameter block of `qk_norm.row_bwd`.
+    pub struct qk_norm_row_bwd_params, QkNormRowBwdArgs {
+        /// `[tokens, row_heads, d]` x, update: gradient of the rotated heads, replaced by that of `raw`
+        operand dx(ReadWrite => self.x, tokens * row_heads * d);
+        /// `[tokens, heads + key_heads, d]` x, read: what the forward pass normalized
+        operand raw(Read => self.x, tokens * (heads + key_heads) * d);
+        /// `[heads + key_heads, d]` x, read: of queries, of keys
+        operand gamma(Read => self.x, (heads + key_heads) * d);
+        /// `[tokens]` u32, read, ids(seq_len): of each token in its sequence
+        operand position(Read => Dtype::U32, tokens, Content::Ids(p.seq_len));
+        /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
+        operand cos(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
+        /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
+        operand sin(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
+        /// `[ceil(tokens / rows), heads + key_heads, d]` f32, write
+        operand dgamma_partial(Write => Dtype::F32, tokens.div_ceil(rows) * (heads + key_heads) * d);
+        scalar eps(f32);
+        scalar tokens(u32);
+        /// positions that there are
+        scalar seq_len(u32);
+        /// behind the query heads of a row, and as many at most
+        scalar key_heads(u32);
+        /// heads of a row, values' included
+        scalar row_heads(u32);
+        /// tokens that share one partial sum
+        scalar rows(u32);
+    }
+    |self, p| [tokens = p.tokens, row_heads = p.row_heads, d = self.d, heads = self.heads, key_heads = p.key_heads,
+    seq_len = p.seq_len, rows = p.rows] {}
+    /// Computes the gradient of the queries and keys as they were, and of both gammas.
+    kernel QkNormRowBwd = "qk_norm.row_bwd" { d: u32, gamma: Gamma, heads: u32, x: Dtype };
+}
+
+parameters! {
+    /// Parameter block of `qk_norm.row_dgrad`.
+    pub struct qk_norm_row_dgrad_params, QkNormRowDgradArgs {
+        /// `[tokens, row_heads, d]` x, update: gradient of the rotated heads, replaced by that of `raw`
+        operand dx(ReadWrite => self.x, tokens * row_heads * d);
+        /// `[tokens, heads + key_heads, d]` x, read: what the forward pass normalized
+        operand raw(Read => self.x, tokens * (heads + key_heads) * d);
+        /// `[heads + key_heads, d]` x, read: of queries, of keys
+        operand gamma(Read => self.x, (heads + key_heads) * d);
+        /// `[tokens]` u32, read, ids(seq_len): of each token in its sequence
+        operand position(Read => Dtype::U32, tokens, Content::Ids(p.seq_len));
+        /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
+        operand cos(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
+        /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
+        operand sin(Read => Dtype::F32, seq_len * (d / 2), Content::Uniform(-1.0, 1.0));
+        scalar eps(f32);
+        scalar tokens(u32);
+        /// positions that there are
+        scalar seq_len(u32);
+        /// behind the query heads of a row, and as many at most
+        scalar key_heads(u32);
+        /// heads of a row, values' included
+        scalar row_heads(u32);
+        internal reserved(u32);
+    }
+    |self, p| [tokens = p.tokens, row_heads = p.row_heads, d = self.d, heads = self.heads, key_heads = p.key_heads,
+    seq_len = p.seq_len] {}
+    /// Computes the gradient of the queries and keys where the gammas do not train.
+    kernel QkNormRowDgrad = "qk_norm.row_dgrad" { d: u32, gamma: Gamma, heads: u32, x: Dtype };
+}
+
+parameters! {
     /// Parameter block of `rmsnorm.fwd`.
     pub struct rmsnorm_fwd_params, RmsnormFwdArgs {
         /// `[tokens, h]` x, read
@@ -1351,6 +1448,6 @@ operations! {
     ColumnSumPartial, Dequant, EmbeddingBwd, EmbeddingFwd, Fill, GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad,
     GradDistancePartial, GradNormFinish, GradNormPartial, HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics,
     HeadNll, HeadTopk, Int8Columns, Int8Quantize, KvStore, LoraDgradA, LoraDgradB, LoraFwdA, LoraFwdB, LoraWgrad,
-    QkNormBwd, QkNormDgrad, QkNormFwd, RmsnormBwd, RmsnormDgrad, RmsnormFwd, RopeBwd, RopeFwd, Sample, SampleAdvance,
-    SampleScore, SampleTop, Scale, SwigluBwd, SwigluFwd
+    QkNormBwd, QkNormDgrad, QkNormFwd, QkNormRowBwd, QkNormRowDgrad, QkNormRowFwd, RmsnormBwd, RmsnormDgrad,
+    RmsnormFwd, RopeBwd, RopeFwd, Sample, SampleAdvance, SampleScore, SampleTop, Scale, SwigluBwd, SwigluFwd
 }

@@ -83,6 +83,7 @@ fn what_no_kernel_computes_has_no_variants() {
         "gemm.fwd{bias=false,residual=false,w=Q4_K,x=bf16}",
         "gemm.fwd{bias=false,residual=false,w=i8,x=bf16}",
         "gemm.fwd{bias=false,residual=false,w=Q4_K,x=Q4_K}",
+        "qk_norm.row_bwd{d=128,heads=65,x=bf16}",
         "rmsnorm.bwd{h=16384,out=bf16+i8,residual=false,x=bf16}",
         "rmsnorm.bwd{h=896,out=i8,residual=false,x=bf16}",
         "rmsnorm.fwd{h=896,out=i8,residual=false,x=f32}",
@@ -154,8 +155,10 @@ fn a_typical_launch_fills_a_gpu_and_is_in_no_cache() {
         let params = kernel.typical(Batch { sequences: 8, seq_len: 1024 });
         let bytes: u64 = kernel.operands(&params).iter().map(|operand| operand.bytes()).sum();
         // A key may say how long rows are.
-        let field = |pair: &str| pair.trim_end_matches('}').strip_prefix("h=").and_then(|h| h.parse().ok());
-        let width: u64 = key.text().split(['{', ',']).find_map(field).unwrap_or(Batch::WIDTH.into());
+        let number = |pair: &str, name: &str| -> Option<u64> { pair.strip_prefix(name)?.parse().ok() };
+        let field = |name: &str| key.text().split(['{', ',', '}']).find_map(|pair| number(pair, name));
+        let of_heads = || Some(field("d=")? * field("heads=")?);
+        let width = field("h=").or_else(of_heads).unwrap_or(Batch::WIDTH.into());
         let least = (50 << 20) * width / u64::from(Batch::WIDTH);
         assert!(bytes >= least || SMALL.contains(&key.op()), "{key}: its typical launch has {bytes} bytes");
         assert!(bytes < 4 << 30, "{key}: its typical launch has {bytes} bytes");

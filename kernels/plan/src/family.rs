@@ -22,8 +22,8 @@ pub struct Family {
     pub gate: Gate,
     /// Form in which norms store what they multiply by.
     pub gamma: Gamma,
-    /// True if each head of q and k is normalized before it is rotated.
-    pub qk_norm: bool,
+    /// Norms of q and k before they are rotated.
+    pub qk_norm: QkNorm,
     /// Supported kinds of rotary embedding, as in `rope_type` of config.json.
     pub rope: &'static [&'static str],
     /// Base of the rotary embedding if config.json has none.
@@ -64,6 +64,17 @@ impl Bias {
     }
 }
 
+/// Elements of queries, or of keys, that are normalized together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum QkNorm {
+    /// None: they are not normalized.
+    None,
+    /// A head's.
+    Head,
+    /// A token's.
+    Row,
+}
+
 /// Layers whose queries see a window of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Windows {
@@ -94,9 +105,9 @@ pub struct Modules {
     pub q: Module,
     pub k: Module,
     pub v: Module,
-    /// Norm of each query head, in families that have one.
+    /// Norm of queries, in families that have one.
     pub q_norm: Module,
-    /// Norm of each key head, in families that have one.
+    /// Norm of keys, in families that have one.
     pub k_norm: Module,
     pub o: Module,
     /// Norm of what attention adds to the residual stream, in families that have one.
@@ -164,7 +175,7 @@ const LLAMA: Family = Family {
     mlp_bias: Bias::Configured("mlp_bias"),
     gate: Gate::Silu,
     gamma: Gamma::Weight,
-    qk_norm: false,
+    qk_norm: QkNorm::None,
     rope: &["default", LLAMA3],
     rope_theta: 10_000.0,
     no_rope: false,
@@ -193,7 +204,7 @@ pub static FAMILIES: [Family; 7] = [
         model_type: "qwen3",
         gguf: "qwen3",
         mlp_bias: Bias::Never,
-        qk_norm: true,
+        qk_norm: QkNorm::Head,
         rope: &["default"],
         gguf_interleaves_heads: false,
         ..LLAMA
@@ -233,7 +244,7 @@ pub static FAMILIES: [Family; 7] = [
         mlp_bias: Bias::Never,
         gate: Gate::Gelu,
         gamma: Gamma::OnePlus,
-        qk_norm: true,
+        qk_norm: QkNorm::Head,
         rope: &["default", LINEAR],
         rope_theta: 1e6,
         windows: Windows::Between { full: 6, theta: 1e4 },

@@ -1,12 +1,12 @@
 //! A model's parameters, laid out in flat buffers.
 //!
 //! Matrices come before vectors, so that one index decides weight decay. Projections with one input are adjacent (q, k,
-//! v; gate, up), so that one GEMM computes them, and so are the norms of the heads of q and k.
+//! v; gate, up), so that one GEMM computes them, and so are the norms of q and k.
 
 use std::ops::Range;
 
 use crate::config::ModelConfig;
-use crate::family::{Module, Modules};
+use crate::family::{Module, Modules, QkNorm};
 use crate::sections::Sections;
 
 /// One parameter, by its Hugging Face name.
@@ -95,8 +95,17 @@ pub(crate) fn stacks(config: &ModelConfig) -> [Stack; 4] {
     ]
 }
 
-/// Norms of the heads of q and k, read by one launch.
+/// Norms of q and k, read by one launch.
 pub(crate) const QK_NORMS: [fn(&'static Modules) -> &'static Module; 2] = [|m| &m.q_norm, |m| &m.k_norm];
+
+/// Returns the widths of these norms, if the family has them.
+fn qk_norms(config: &ModelConfig) -> Option<[u32; 2]> {
+    match config.family.qk_norm {
+        QkNorm::None => None,
+        QkNorm::Head => Some([config.head_dim; 2]),
+        QkNorm::Row => Some([config.attention_width(), config.kv_heads * config.head_dim]),
+    }
+}
 
 /// Alignment of stacks and single parameters, elements: 128 bytes in bf16.
 pub(crate) const ALIGN: u64 = 64;
@@ -123,8 +132,11 @@ impl Parameters {
         for layer in 0..config.depth() {
             all.add_norm(layer, &modules.input_norm, hidden);
             all.add_biases(layer, qkv);
-            if config.family.qk_norm {
-                all.add_adjacent(layer, &QK_NORMS.map(|norm| norm(modules)), &[config.head_dim.into()]);
+            if let Some(widths) = qk_norms(config) {
+                all.align();
+                for (norm, width) in QK_NORMS.iter().zip(widths) {
+                    all.push(norm(modules).layer_parameter(layer, "weight"), vec![width.into()]);
+                }
             }
             all.add_biases(layer, o);
             all.add_norm(layer, &modules.o_norm, hidden);
@@ -181,14 +193,6 @@ impl Parameters {
         self.starts.push(self.elems);
         self.elems += parameter.elems();
         self.list.push(parameter);
-    }
-
-    /// Adds parameters without padding between them.
-    fn add_adjacent(&mut self, layer: u32, modules: &[&'static Module], shape: &[u64]) {
-        self.align();
-        for module in modules {
-            self.push(module.layer_parameter(layer, "weight"), shape.to_vec());
-        }
     }
 
     fn add_matrices(&mut self, layer: u32, stack: &Stack) -> Range<u64> {

@@ -3,6 +3,7 @@
 // then warps add theirs up in a fixed order. The norm's scale follows from the head, which is read anyway.
 // Bound: memory. Reads queries, keys and their gradients once and writes the gradients once.
 // Source: the gradient of fwd.cu; Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
+#include "qk_norm.h"
 #include "qk_norm/head.cuh"
 
 KERNEL(qk_norm_bwd_params) {

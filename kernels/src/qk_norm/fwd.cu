@@ -2,6 +2,7 @@
 // With KEY_KEEP the unmodified heads are written too: the backward pass normalizes them again.
 // Bound: memory. Reads and writes queries and keys once.
 // Source: Henry et al., "Query-Key Normalization for Transformers", 2020, as Qwen3 has it; rope/rotate.cuh.
+#include "qk_norm.h"
 #include "qk_norm/groups.cuh"
 
 KERNEL(qk_norm_fwd_params) {

@@ -2,7 +2,6 @@
 // of the second half that it rotates with, so the norm reduces over lanes and the rotation stays within one.
 #pragma once
 #include "gamma.cuh"
-#include "qk_norm.h"
 #include "vector.cuh"
 
 enum : uint32_t {

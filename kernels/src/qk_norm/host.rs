@@ -3,16 +3,10 @@ use rayon::prelude::*;
 use super::{QkNormBwd, QkNormDgrad, QkNormFwd};
 use crate::abi::{qk_norm_bwd_params, qk_norm_dgrad_params, qk_norm_fwd_params};
 use crate::host::Views;
-use crate::rmsnorm::mean;
-
-/// Returns one over the root of the mean square.
-fn rstd(head: &[f32], eps: f32) -> f32 {
-    let square: f64 = head.iter().map(|x| f64::from(x * x)).sum();
-    1.0 / ((square / head.len() as f64) as f32 + eps).sqrt()
-}
+use crate::rmsnorm::{mean, rstd};
 
 /// Returns the gradient of a head before its rotation, in place.
-fn rotate_back(dy: &mut [f32], cos: &[f32], sin: &[f32]) {
+pub(super) fn rotate_back(dy: &mut [f32], cos: &[f32], sin: &[f32]) {
     let (first, second) = dy.split_at_mut(cos.len());
     for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cos).zip(sin) {
         (*a, *b) = (*a * cos + *b * sin, *b * cos - *a * sin);
@@ -20,19 +14,19 @@ fn rotate_back(dy: &mut [f32], cos: &[f32], sin: &[f32]) {
 }
 
 /// Cosines and sines of positions, and the position of each token.
-struct Angles<'a> {
+pub(super) struct Angles<'a> {
     half: usize,
     positions: &'a [u32],
     tables: [&'a [f32]; 2],
 }
 
 impl<'a> Angles<'a> {
-    fn read(views: &mut Views<'a>, half: usize) -> Self {
+    pub fn read(views: &mut Views<'a>, half: usize) -> Self {
         let tables = ["cos", "sin"].map(|table| views.read::<f32>(table));
         Self { half, positions: views.read::<u32>("position"), tables }
     }
 
-    fn of(&self, token: usize) -> [&'a [f32]; 2] {
+    pub fn of(&self, token: usize) -> [&'a [f32]; 2] {
         self.tables.map(|table| &table[self.positions[token] as usize * self.half..][..self.half])
     }
 }

@@ -8,9 +8,12 @@
 //! tokens; `column_sum.finish` adds them up. `qk_norm.dgrad` is `dx` alone, for frozen gammas.
 //! With `gamma=1+w` gammas are one plus the weights that are read; the gradients are the same.
 //!
+//! [`row`] has the norm over all heads.
+//!
 //! Source: "Qwen3 Technical Report", 2025, as Hugging Face's `Qwen3Attention` has it.
 
 mod host;
+pub mod row;
 
 pub use crate::abi::{QkNormBwd, QkNormDgrad, QkNormFwd};
 use crate::host::Views;
@@ -146,7 +149,6 @@ impl Build for QkNormDgrad {
             headers: &[
                 ("qk_norm/groups.cuh", include_str!("groups.cuh")),
                 ("qk_norm_dgrad.h", include_str!("qk_norm_dgrad.h")),
-                ("qk_norm.h", include_str!("qk_norm.h")),
                 ("qk_norm/head.cuh", include_str!("head.cuh")),
             ],
             common: &crate::COMMON,

@@ -3,8 +3,8 @@
 //! Forward: `s = x (+ delta)`, `rstd = 1 / sqrt(mean(s^2) + eps)`, `y = gamma * s * rstd`. Backward, with
 //! `g = gamma * dy` and `n = x * rstd`: `dx = (dresidual +) rstd * (g - n * mean(g * n))`,
 //! `dgamma = sum over tokens of dy * n`, left as one partial sum for each group of `rows` tokens; `column_sum.finish`
-//! adds them up. `rmsnorm.dgrad` is `dx` alone, for a frozen gamma: one pass and no partial sums. With `gamma=1+w` gamma is one
-//! plus the weight that is read; the gradients are the same.
+//! adds them up. `rmsnorm.dgrad` is `dx` alone, for a frozen gamma: one pass and no partial sums. With `gamma=1+w`
+//! gamma is one plus the weight that is read; the gradients are the same.
 //!
 //! `sum` is rounded to its dtype before it is normalized, so the stored values are normalized. With `out=bf16+i8` y or
 //! dx are also written in rotated int8 ([`crate::int8`]), from the bf16 values. With `out=i8` y is written only in
@@ -13,7 +13,7 @@
 
 mod host;
 
-pub(crate) use host::mean;
+pub(crate) use host::{mean, rstd};
 
 pub use crate::abi::{RmsnormBwd, RmsnormDgrad, RmsnormFwd};
 

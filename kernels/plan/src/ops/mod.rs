@@ -17,6 +17,7 @@ mod norm;
 mod optimizer;
 mod postpone;
 mod qk_norm;
+mod qk_norm_row;
 mod quantize;
 mod ranks;
 mod replicas;

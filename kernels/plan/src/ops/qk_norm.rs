@@ -9,6 +9,12 @@ use crate::rope::Rope;
 use crate::weights::Norm;
 use precast_core::plan::Tensor;
 
+/// True if gammas have an element for each of all heads, which are normalized together. With one head of each it is
+/// the same.
+fn is_of_rows(norm: &Norm, heads: Heads) -> bool {
+    norm.gamma.tensor.elems != 2 * u64::from(heads.head_dim)
+}
+
 impl Ops<'_> {
     /// Normalizes and rotates the queries and keys of packed q, k and v; returns them unmodified if a backward pass
     /// follows.
@@ -23,6 +29,10 @@ impl Ops<'_> {
     ) -> Option<Tensor> {
         let (keep, (position, seq_len)) = (pass == ForwardPass::Saving, self.positions());
         let raw = keep.then(|| self.rows(&format!("{name}.raw"), (heads.query + heads.key) * heads.head_dim));
+        if is_of_rows(norm, heads) {
+            self.qk_norm_row_rope(name, (qkv, raw), heads, rope, norm);
+            return raw;
+        }
         let args = QkNormFwdArgs {
             x: qkv,
             raw,
@@ -52,6 +62,9 @@ impl Ops<'_> {
         rope: Rope,
         norm: &Norm,
     ) {
+        if is_of_rows(norm, heads) {
+            return self.qk_norm_row_rope_backward(name, (dqkv, raw), heads, rope, norm);
+        }
         let (position, seq_len) = self.positions();
         if norm.gamma.trained().is_none() {
             let args = QkNormDgradArgs {

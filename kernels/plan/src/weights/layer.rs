@@ -118,7 +118,7 @@ pub struct Layer {
     pub input_norm: Option<Norm>,
     /// Queries, keys and values.
     pub qkv: Linear,
-    /// Norms of each query head and each key head, if the family has them: both scales in one, [2, head_dim].
+    /// Norms of queries and keys, if the family has them: both scales in one, of a head each or of all heads.
     pub qk_norm: Option<Norm>,
     pub o: Linear,
     /// Norm of what attention adds to the residual stream, if any.

@@ -12,7 +12,7 @@ use super::scratch::Scratch;
 use super::weight::{Kept, Role, Trained, Weight};
 use crate::category;
 use crate::config::ModelConfig;
-use crate::family::Module;
+use crate::family::{Module, QkNorm};
 use crate::formats::Formats;
 use crate::parameters::{ALIGN, Parameter, Parameters, QK_NORMS, Stack, stacks};
 use crate::recipe::Precision;
@@ -172,7 +172,7 @@ impl Weights {
             Layer {
                 input_norm: norm_of(&modules.input_norm),
                 qkv: next(),
-                qk_norm: config.family.qk_norm.then(|| qk_norm(layer)),
+                qk_norm: (config.family.qk_norm != QkNorm::None).then(|| qk_norm(layer)),
                 o: next(),
                 o_norm: norm_of(&modules.o_norm),
                 post_norm: norm_of(&modules.post_norm),

@@ -1,7 +1,7 @@
 //! The model's shape, as a Hugging Face `config.json` says it.
 
 use precast_plan::ModelConfig;
-use precast_plan::family::{Bias, FAMILIES, Family};
+use precast_plan::family::{Bias, FAMILIES, Family, QkNorm};
 use serde_json::{Value, json};
 
 use super::Apr;
@@ -38,7 +38,7 @@ pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
 /// Whether the rows of query and key heads have the halves of a head interleaved.
 pub(super) fn interleaves_heads(metadata: &Metadata, family: &Family) -> Result<bool, Fault> {
     match (metadata.integer(&["rope_type"])?, family.gguf_interleaves_heads) {
-        (Some(0), _) if family.qk_norm => {
+        (Some(0), _) if family.qk_norm != QkNorm::None => {
             Err(refuse("rope_type", &0.into(), format!("{family} normalizes heads whose halves are apart (2)")))
         }
         (Some(0), _) => Ok(true),

@@ -1,6 +1,6 @@
 //! Names of tensors: ggml's and Hugging Face's.
 
-use precast_plan::family::{Bias, Family, Module};
+use precast_plan::family::{Bias, Family, Module, QkNorm};
 
 /// Returns the name in GGUF files of a parameter, by its Hugging Face name; none where they have no such tensor.
 pub(super) fn ggml(family: &Family, parameter: &str) -> Option<String> {
@@ -22,7 +22,7 @@ fn renamed(family: &Family, name: &str, [from, to]: [&str; 2], of: fn(&Module) -
     let (layer, module) = module.strip_prefix(from)?.split_once('.')?;
     // Only as `to_string` writes it, so that no two names of a file become one.
     let layer = layer.parse::<u32>().ok().filter(|number| number.to_string() == layer)?;
-    let norms = [&m.q_norm, &m.k_norm].into_iter().filter(|_| family.qk_norm);
+    let norms = [&m.q_norm, &m.k_norm].into_iter().filter(|_| family.qk_norm != QkNorm::None);
     let norms = norms.chain([&m.input_norm, &m.o_norm, &m.post_norm, &m.down_norm].into_iter().flatten());
     let norms = norms.map(|norm| (norm, Bias::Never));
     // llama.cpp's files have no biases of the MLP.
