@@ -1,13 +1,14 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: a1b0c272bd969efd79476e0e854ddfd359ad845e5bc69d6b69b529fa9131e6d6
-// Body: 81bf2a8bc453270bd563b8f52bbfbb11949404f57f93d60377bd37c499841f16
+// Headers: 621e36d5f883899525faecfca22572cf9aaef78d3e59c3f14c6017e77cf0463d
+// Body: 7b53fafdfd9611abd3f7826c8da5143a5ae96163bc521ee2cecbb2c9fcc3f445
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
 pub use precast_core::abi::{address, tensor_map};
 use precast_core::{Block, Content, Dtype, Format, Scalar, operations, parameters};
+use super::Gate;
 use super::Out;
 
 pub const MASKED_TOKEN: u32 = 4294967295;
@@ -486,7 +487,7 @@ parameters! {
         flops = 2 * m * 2 * n * k;
     }
     /// Multiplies inputs by the weights of gate and up, and gates.
-    kernel GemmSwiglu = "gemm.swiglu" { bias: bool, w: Format, x: Format };
+    kernel GemmSwiglu = "gemm.swiglu" { bias: bool, gate: Gate, w: Format, x: Format };
 }
 
 parameters! {
@@ -1320,7 +1321,7 @@ parameters! {
         before q unless self.out.is_int8();
     }
     /// Gates the up projection.
-    kernel SwigluFwd = "swiglu.fwd" { n: Option<u32>, out: Out, x: Dtype };
+    kernel SwigluFwd = "swiglu.fwd" { gate: Gate, n: Option<u32>, out: Out, x: Dtype };
 }
 
 parameters! {
@@ -1343,7 +1344,7 @@ parameters! {
         before q unless self.out.is_int8();
     }
     /// Computes the gradients of gate and up.
-    kernel SwigluBwd = "swiglu.bwd" { n: Option<u32>, out: Out, x: Dtype };
+    kernel SwigluBwd = "swiglu.bwd" { gate: Gate, n: Option<u32>, out: Out, x: Dtype };
 }
 
 operations! {

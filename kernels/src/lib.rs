@@ -6,6 +6,7 @@
 //! all use these, through [`KERNELS`]. This crate does no I/O and calls no driver.
 
 pub mod abi;
+mod gate;
 pub mod host;
 mod out;
 pub mod rows;
@@ -33,6 +34,7 @@ pub mod sample;
 pub mod scale;
 pub mod swiglu;
 
+pub use gate::Gate;
 pub use out::Out;
 use precast_core::shell::quoted;
 use precast_core::source::Common;
@@ -46,6 +48,7 @@ pub use precast_core::{
 /// Headers that kernels of these families share, beside those of `precast-core`.
 static COMMON: Common = Common::new(&[
     ("blocks.cuh", include_str!("../cuda/blocks.cuh")),
+    ("gate.cuh", include_str!("../cuda/gate.cuh")),
     ("kept.h", include_str!("kept.h")),
     ("quantize.cuh", include_str!("../cuda/quantize.cuh")),
     ("step.h", include_str!("step.h")),

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use precast_kernels::Gate;
+
 #[derive(PartialEq)]
 pub struct Family {
     /// Entry of `architectures` in config.json.
@@ -28,6 +30,8 @@ pub struct Family {
     pub windows: Windows,
     /// True if config.json scales scores, embedding, branches of the residual stream and logits.
     pub multipliers: bool,
+    /// Activation of the MLP's gate.
+    pub gate: Gate,
     /// True if GGUF files interleave the two halves of each query and key head.
     pub gguf_interleaves_heads: bool,
     pub modules: &'static Modules,
@@ -151,6 +155,7 @@ const LLAMA: Family = Family {
     no_rope: false,
     windows: Windows::Never,
     multipliers: false,
+    gate: Gate::Silu,
     gguf_interleaves_heads: true,
     modules: &LLAMA_MODULES,
 };

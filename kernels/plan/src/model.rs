@@ -65,6 +65,7 @@ impl<'a> Model<'a> {
                 heads: Heads::of(config, of_layer),
                 rope: of_layer.rope.map(|index| resident.ropes[index]),
                 residual_scale: config.multipliers.residual,
+                gate: config.family.gate,
                 cache: resident.caches.get(layer).copied(),
             };
             (format!("{name}.layers.{layer}"), block)

@@ -121,6 +121,7 @@ fn lower_layers(
                 heads,
                 rope,
                 residual_scale: config.multipliers.residual,
+                gate: config.family.gate,
                 cache: None,
             };
             for (place, streams) in streams.iter().enumerate() {

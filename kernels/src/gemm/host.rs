@@ -3,7 +3,7 @@ use rayon::prelude::*;
 use crate::abi::{
     GemmFwd, GemmSwiglu, gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params, micro_scalars,
 };
-use crate::host::{Matrix, Output, Threads, Views, matmul, round_to, sigmoid, vectorized};
+use crate::host::{Matrix, Output, Threads, Views, matmul, round_to, vectorized};
 use crate::{Dtype, Format};
 
 /// Depth up to which sums of products of 8-bit values are exact in f32, in any order: 1024 x 127^2 < 2^24.
@@ -65,7 +65,7 @@ pub(super) fn swiglu(key: GemmSwiglu, p: &gemm_swiglu_params, views: &mut Views<
         let (gate, up) = gate_up.split_at(n);
         vectorized(|| {
             for ((y, gate), up) in y.iter_mut().zip(gate).zip(up) {
-                *y = gate * sigmoid(*gate) * up;
+                *y = gate * key.gate.sigmoid(*gate) * up;
             }
         });
     });

@@ -2,7 +2,7 @@
 #define PRECAST_SWIGLU_H
 #include "types.h"
 
-/// swiglu.fwd { n: Option<u32>, out: Out, x: Dtype }: Gates the up projection.
+/// swiglu.fwd { gate: Gate, n: Option<u32>, out: Out, x: Dtype }: Gates the up projection.
 typedef struct swiglu_fwd_params {
     address gate_up; ///< [tokens, 2 * n] x, read: gate, then up
     address y;       ///< [tokens, n] x, write if out.is_dense()
@@ -14,7 +14,7 @@ typedef struct swiglu_fwd_params {
 #endif
 } swiglu_fwd_params;
 
-/// swiglu.bwd { n: Option<u32>, out: Out, x: Dtype }: Computes the gradients of gate and up.
+/// swiglu.bwd { gate: Gate, n: Option<u32>, out: Out, x: Dtype }: Computes the gradients of gate and up.
 typedef struct swiglu_bwd_params {
     address gate_up;  ///< [tokens, 2 * n] x, read: gate, then up
     address dy;       ///< [tokens, n] x, read

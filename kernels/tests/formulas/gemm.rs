@@ -2,7 +2,7 @@ use precast_kernels::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_param
 
 use super::calculus::{dots, matmul, sum, transposed};
 use super::launch::Launch;
-use super::swiglu::gated;
+use super::swiglu::{activation, gated};
 
 /// `x w^T (+ bias)`.
 fn projected(launch: &Launch, k: u32) -> Vec<f64> {
@@ -19,7 +19,7 @@ pub fn fwd(launch: &mut Launch) {
 
 pub fn swiglu(launch: &mut Launch) {
     let gemm_swiglu_params { n, k, .. } = launch.params();
-    launch.is("y", &projected(launch, k).chunks(2 * n as usize).flat_map(gated).collect::<Vec<_>>());
+    launch.is("y", &gated(&projected(launch, k), n, activation(launch)));
 }
 
 pub fn dgrad(launch: &mut Launch) {

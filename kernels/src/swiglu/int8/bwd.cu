@@ -5,6 +5,7 @@
 // Sources: Shazeer, "GLU Variants Improve Transformer", 2020; int8/quantize.cu.
 #define INT8
 enum : unsigned { ROW = KEY_N }; // columns of either
+#include "gate.cuh"
 #include "int8/row.cuh"
 #include "swiglu.h"
 
@@ -24,8 +25,8 @@ KERNEL(swiglu_bwd_params) {
         float dg[WIDTH], du[WIDTH];
 #pragma unroll
         for (uint32_t i = 0; i < WIDTH; i++) {
-            const float s = sigmoid(gate[j][i]), ds = dy[j][i] * s;
-            dg[i] = ds * up[j][i] * (1.0f + gate[j][i] * (1.0f - s));
+            const float s = gate_sigmoid(gate[j][i]), ds = dy[j][i] * s;
+            dg[i] = ds * up[j][i] * gate_slope(gate[j][i], s);
             du[i] = ds * gate[j][i];
         }
         dgate.store(j, dg);
