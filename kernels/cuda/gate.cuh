@@ -1,23 +1,27 @@
-// The activation of gates: x * gate_factor(x), whose derivative is gate_factor(x) * gate_slope(x, gate_factor(x)).
+// The activation of an MLP's gate: the gate times a sigmoid, of the gate itself (SiLU) or, with KEY_GATE, of
+// t = 2 sqrt(2 / pi) (gate + 0.044715 gate^3). That is GELU by tanh: 1 + tanh(t / 2) is 2 sigmoid(t).
+// Source: Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
 #pragma once
 #include "vector.cuh"
 
-#ifdef KEY_GATE
-// GELU by tanh: 0.5 x (1 + tanh(t)) = x sigmoid(2 t) with 2 t = x (LINEAR + CUBIC x^2). Beyond the bound sigmoid is 0 or 1.
-#define GELU_LINEAR 1.5957691216f
-#define GELU_CUBIC 0.0713548163f
-#define GELU_BOUND 12.0f
+#define GELU_LINEAR 1.5957691216057308f
+#define GELU_CUBIC 0.07135481627260025f
 
-__device__ __forceinline__ float gelu_bounded(float x) { return fminf(fmaxf(x, -GELU_BOUND), GELU_BOUND); }
-__device__ __forceinline__ float gate_factor(float x) {
-    const float c = gelu_bounded(x);
-    return sigmoid(c * (GELU_LINEAR + GELU_CUBIC * c * c));
-}
-__device__ __forceinline__ float gate_slope(float x, float s) {
-    const float c = gelu_bounded(x);
-    return 1.0f + c * (1.0f - s) * (GELU_LINEAR + 3.0f * GELU_CUBIC * c * c);
-}
+// Returns what the activation multiplies the gate by; 0 or 1 where the cube overflows.
+__device__ __forceinline__ float gate_sigmoid(float gate) {
+#ifdef KEY_GATE
+    return sigmoid(gate * (GELU_LINEAR + GELU_CUBIC * (gate * gate)));
 #else
-__device__ __forceinline__ float gate_factor(float x) { return sigmoid(x); }
-__device__ __forceinline__ float gate_slope(float x, float s) { return 1.0f + x * (1.0f - s); }
+    return sigmoid(gate);
 #endif
+}
+// Returns the activation's derivative over s, the gate's sigmoid.
+__device__ __forceinline__ float gate_slope(float gate, float s) {
+#ifdef KEY_GATE
+    // From 16 on, s is 0 or 1: t's derivative has no part in the product, and might overflow.
+    const float dt = fabsf(gate) < 16.0f ? GELU_LINEAR + 3.0f * GELU_CUBIC * (gate * gate) : 0.0f;
+    return 1.0f + gate * (1.0f - s) * dt;
+#else
+    return 1.0f + gate * (1.0f - s);
+#endif
+}

@@ -9,6 +9,7 @@ use precast_kernels::int8::rotation;
 
 use crate::formulas::calculus::transposed;
 use crate::formulas::launch::Launch;
+use crate::formulas::swiglu::{activation, gated};
 
 /// The row times the orthonormal Hadamard matrix of each block of r, by its definition: element (i, j) has the sign of
 /// the number of ones in i and j.
@@ -131,12 +132,17 @@ fn fused_kernels_write_the_bits_of_the_pairs_in_their_place() {
         let (fused, plain) = pair("rmsnorm.dgrad");
         is_the_pair(&fused, &plain, rmsnorm_dgrad_params { tokens, ..Default::default() }, "dx", 192);
     }
-    for out in ["i8", "bf16+i8"] {
-        let params = swiglu_fwd_params { tokens, n: 96, ..Default::default() };
-        is_the_pair(&format!("swiglu.fwd{{n=96,out={out},x=bf16}}"), "swiglu.fwd{x=bf16}", params, "y", 96);
+    for gate in ["", "gate=gelu_tanh,"] {
+        let plain = |op: &str| format!("{op}{{{gate}x=bf16}}");
+        for out in ["i8", "bf16+i8"] {
+            let params = swiglu_fwd_params { tokens, n: 96, ..Default::default() };
+            let fused = format!("swiglu.fwd{{{gate}n=96,out={out},x=bf16}}");
+            is_the_pair(&fused, &plain("swiglu.fwd"), params, "y", 96);
+        }
+        let params = swiglu_bwd_params { tokens, n: 384, ..Default::default() };
+        let fused = format!("swiglu.bwd{{{gate}n=384,out=bf16+i8,x=bf16}}");
+        is_the_pair(&fused, &plain("swiglu.bwd"), params, "dgate_up", 768);
     }
-    let params = swiglu_bwd_params { tokens, n: 384, ..Default::default() };
-    is_the_pair("swiglu.bwd{n=384,out=bf16+i8,x=bf16}", "swiglu.bwd{x=bf16}", params, "dgate_up", 768);
 }
 
 /// x w^T of dequantized matrices, with a bias.
@@ -174,14 +180,14 @@ fn gemms_are_those_of_the_matrices_that_were_quantized() {
 }
 
 #[test]
-fn gated_gemms_are_silu_of_one_half_times_the_other() {
+fn gated_gemms_are_an_activation_of_one_half_times_the_other() {
     let (m, n, k) = (5, 16, 48);
     let params = gemm_swiglu_params { m: m as u32, n: n as u32, k: k as u32, ..Default::default() };
-    let launch = Launch::of("gemm.swiglu{bias=true,w=i8,x=i8}", params, 7);
-    let gated = gemm(&launch, [m, 2 * n, k], true);
-    let silu = |gate: f64| gate / (1.0 + (-gate).exp());
-    let y = gated.chunks(2 * n).flat_map(|row| (0..n).map(|j| silu(row[j]) * row[n + j]).collect::<Vec<_>>());
-    close(&launch.after("y"), &y.collect::<Vec<_>>(), 6.0);
+    for key in ["gemm.swiglu{bias=true,w=i8,x=i8}", "gemm.swiglu{bias=true,gate=gelu_tanh,w=i8,x=i8}"] {
+        let launch = Launch::of(key, params, 7);
+        let gate_up = gemm(&launch, [m, 2 * n, k], true);
+        close(&launch.after("y"), &gated(&gate_up, n as u32, activation(&launch)), 6.0);
+    }
 }
 
 /// Sums at their largest: every term is 127 x 127, over a depth at which f32 would have lost the last bits long before.

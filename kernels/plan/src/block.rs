@@ -15,9 +15,10 @@ pub(crate) struct TransformerBlock<'a> {
     pub heads: Heads,
     /// Tables that rotate its heads, if anything does.
     pub rope: Option<Rope>,
-    pub gate: Gate,
     /// Factor of what attention and MLP add to the residual stream.
     pub residual_scale: f32,
+    /// Activation of the MLP's gate.
+    pub gate: Gate,
     /// Keys and values of the block's sequences, where it decodes.
     pub cache: Option<LayerCache>,
 }
@@ -87,7 +88,7 @@ impl TransformerBlock<'_> {
     /// Like [`Self::forward`]; writes the residual stream to `output`, if that is given, which may be `input`.
     pub fn forward_to(&self, ops: &mut Ops<'_>, input: Tensor, output: Option<Tensor>) -> Tensor {
         let (Attention { middle, .. }, norms) = self.attention(ops, input, ForwardPass::Alone);
-        let gated = ops.linear_swiglu("gate_up", rows(norms.post, middle), &self.weights.gate_up, self.gate);
+        let gated = ops.linear_swiglu("gate_up", self.gate, rows(norms.post, middle), &self.weights.gate_up);
         self.add_mlp(ops, gated, middle, output).0.y
     }
 
@@ -164,7 +165,7 @@ impl TransformerBlock<'_> {
     /// Lowers SwiGLU in the formats that the last GEMM reads, and if `kept` the backward pass too.
     fn gated(&self, ops: &mut Ops<'_>, gate_up: Tensor, kept: bool) -> ActivationRows {
         let out = self.weights.out();
-        ops.swiglu("swiglu", (gate_up, self.gate), if kept { out } else { out.next() })
+        ops.swiglu("swiglu", self.gate, gate_up, if kept { out } else { out.next() })
     }
 
     /// Lowers everything before SwiGLU and the last GEMM.
@@ -245,7 +246,7 @@ impl TransformerBlock<'_> {
         let given = Given { x: gated, ranks: down_ranks };
         let dbranch = self.of_branch(ops, "down", doutput, (down, &w.down_norm), out(below_down));
         let dgated = linear_backward(ops, "down", dbranch, given, &w.down, below_down)?;
-        let dgate_up = ops.swiglu_backward("swiglu", dgated, (gate_up.y, self.gate), out(below_gate_up));
+        let dgate_up = ops.swiglu_backward("swiglu", self.gate, dgated, gate_up.y, out(below_gate_up));
         let again = |ops: &mut Ops<'_>, name: &str, x, norm| ops.recompute(|ops| self.norm(ops, name, x, norm));
         let post = norms.map_or_else(|| again(ops, "post_norm", middle, &w.post_norm), |norms| norms.post);
         let given = Given { x: Some(rows(post, middle).dense()), ranks: gate_up.ranks };

@@ -242,7 +242,7 @@ pub static FAMILIES: [Family; 7] = [
         model_type: "gemma3_text",
         gguf: "gemma3",
         mlp_bias: Bias::Never,
-        gate: Gate::Gelu,
+        gate: Gate::GeluTanh,
         gamma: Gamma::OnePlus,
         qk_norm: QkNorm::Head,
         rope: &["default", LINEAR],

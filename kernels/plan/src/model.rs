@@ -71,8 +71,8 @@ impl<'a> Model<'a> {
                 weights,
                 heads: Heads::of(config, of_layer),
                 rope: of_layer.rope.map(|index| resident.ropes[index]),
-                gate: config.family.gate,
                 residual_scale: config.multipliers.residual,
+                gate: config.family.gate,
                 cache: resident.caches.get(layer).copied(),
             };
             (format!("{name}.layers.{layer}"), block)

@@ -121,8 +121,8 @@ fn lower_layers(
                 weights: &weights.layers[0],
                 heads,
                 rope,
-                gate: config.family.gate,
                 residual_scale: config.multipliers.residual,
+                gate: config.family.gate,
                 cache: None,
             };
             for (place, (streams, sequences)) in streams.iter().zip(sequences).enumerate() {

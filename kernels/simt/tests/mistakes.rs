@@ -59,7 +59,7 @@ const TAIL: &str = "i < n; i += stride) y[i]";
 const GRID: &str = "uint64_t(gridDim.x) * VARIANT_THREADS";
 const SCALE: &str = "mul_rn(x_scale, w_scale)";
 const ROUNDS: &str = "rounds ? packed[i] : values[i]";
-const GATE: &str = "g[j] * gate_factor(g[j]) * u[j]";
+const GATE: &str = "g[j] * gate_sigmoid(g[j]) * u[j]";
 const NORM: &str = "rmsnorm.fwd{h=3584,residual=true,x=bf16}";
 
 mistakes! {
@@ -127,7 +127,7 @@ mistakes! {
         "operand `y` differs from the host reference";
     a_tanh_rounded_to_bf16: softcap(Dtype::Bf16, "cap * tanhf(x / cap)", "cap * round_to<bf16>(tanhf(x / cap))") =>
         "operand `y` differs from the host reference";
-    a_gate_rounded_to_bf16: found("swiglu.fwd{x=bf16}", GATE, "round_to<bf16>(g[j] * gate_factor(g[j])) * u[j]") =>
+    a_gate_rounded_to_bf16: found("swiglu.fwd{x=bf16}", GATE, "round_to<bf16>(g[j] * gate_sigmoid(g[j])) * u[j]") =>
         "operand `y` differs from the host reference";
     a_norm_rounded_to_bf16: found(NORM, "gamma[j][i] * (x[j][i] * rstd)", "gamma[j][i] * round_to<bf16>(x[j][i] * \
         rstd)") =>

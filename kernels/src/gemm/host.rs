@@ -65,7 +65,7 @@ pub(super) fn swiglu(key: GemmSwiglu, p: &gemm_swiglu_params, views: &mut Views<
         let (gate, up) = gate_up.split_at(n);
         vectorized(|| {
             for ((y, gate), up) in y.iter_mut().zip(gate).zip(up) {
-                *y = gate * key.gate.factor(*gate) * up;
+                *y = gate * key.gate.sigmoid(*gate) * up;
             }
         });
     });

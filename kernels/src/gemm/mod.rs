@@ -1,7 +1,7 @@
 //! The three matrix multiplications of a linear layer with weights `w` [n, k] (out features x in features).
 //!
 //! - `gemm.fwd`: `y = x w^T (+ bias) (+ residual)`
-//! - `gemm.swiglu`: `y = silu(gate) up` with `(gate, up) = x w^T (+ bias)`
+//! - `gemm.swiglu`: `y = silu(gate) up` with `(gate, up) = x w^T (+ bias)`; GELU by tanh with `gate=gelu_tanh`
 //! - `gemm.dgrad`: `dx = dy w`
 //! - `gemm.wgrad`: `dw (+)= dy^T x`
 //!
@@ -42,8 +42,8 @@ use crate::blas::Matrix;
 use crate::card::Card;
 use crate::host::Views;
 use crate::{
-    Addend, Arch, Batch, BlasGemm, Build, Dtype, Format, Gate, Geometry, Operand, Reference, Source, TensorMap, Tolerance,
-    source,
+    Addend, Arch, Batch, BlasGemm, Build, Dtype, Format, Gate, Geometry, Operand, Reference, Source, TensorMap,
+    Tolerance, source,
 };
 
 use select::{GemmOp, ProblemSize};
@@ -386,9 +386,11 @@ impl Build for GemmSwiglu {
 
 impl Reference for GemmSwiglu {
     fn examples() -> Vec<Self> {
-        [(true, Dtype::F32), (true, Dtype::Bf16), (false, Dtype::Bf16), (false, Dtype::I8), (true, Dtype::I8)]
-            .map(|(bias, x)| Self { bias, gate: if bias { Gate::Silu } else { Gate::Gelu }, w: x.into(), x: x.into() })
-            .into()
+        let silu =
+            [(true, Dtype::F32), (true, Dtype::Bf16), (false, Dtype::Bf16), (false, Dtype::I8), (true, Dtype::I8)];
+        let gelu = [(false, Dtype::F32), (false, Dtype::Bf16), (false, Dtype::I8)];
+        let keys = silu.map(|key| (Gate::Silu, key)).into_iter().chain(gelu.map(|key| (Gate::GeluTanh, key)));
+        keys.map(|(gate, (bias, x))| Self { bias, gate, w: x.into(), x: x.into() }).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

@@ -4,5 +4,5 @@
 
 template <typename T> __device__ __forceinline__ float swiglu(float gate, float up) {
     gate = round_to<T>(gate);
-    return gate * gate_factor(gate) * round_to<T>(up);
+    return gate * gate_sigmoid(gate) * round_to<T>(up);
 }

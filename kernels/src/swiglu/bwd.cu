@@ -1,7 +1,8 @@
-// SwiGLU and GeGLU backward: dgate = dy * up * s * gate_slope(gate, s), dup = dy * gate * s, s = gate_factor(gate).
-// The factor is recomputed from the saved gate: cheaper than reading it back. A few CTAs per token.
+// SwiGLU backward: dgate = dy * up * s * (1 + gate * (1 - s)), dup = dy * gate * s, s = sigmoid(gate); or
+// GeGLU's (gate.cuh). The sigmoid is recomputed from the saved gate: cheaper than reading it back. A few CTAs per token.
 // Bound: memory, in 16-byte vectors where the row length allows it.
 // Source: Shazeer, "GLU Variants Improve Transformer", 2020.
+#include "gate.cuh"
 #include "swiglu/segment.cuh"
 
 template <uint32_t width> __device__ __forceinline__ void backward(const swiglu_bwd_params& p) {
@@ -18,7 +19,7 @@ template <uint32_t width> __device__ __forceinline__ void backward(const swiglu_
         float dg[width], du[width];
 #pragma unroll
         for (uint32_t j = 0; j < width; j++) {
-            const float s = gate_factor(g[j]), ds = d[j] * s;
+            const float s = gate_sigmoid(g[j]), ds = d[j] * s;
             dg[j] = ds * u[j] * gate_slope(g[j], s);
             du[j] = ds * g[j];
         }

@@ -1,7 +1,8 @@
-// SwiGLU and GeGLU forward: y = gate * gate_factor(gate) * up. Gate and up are the halves of one row of their joint projection. A few
-// CTAs per token, a vector per thread.
+// SwiGLU forward: y = gate * sigmoid(gate) * up, or GeGLU (gate.cuh). Gate and up are the halves of one row of their
+// joint projection. A few CTAs per token, a vector per thread.
 // Bound: memory, in 16-byte vectors where the row length allows it.
 // Source: Shazeer, "GLU Variants Improve Transformer", 2020.
+#include "gate.cuh"
 #include "swiglu/segment.cuh"
 
 template <uint32_t width> __device__ __forceinline__ void forward(const swiglu_fwd_params& p) {
@@ -13,7 +14,7 @@ template <uint32_t width> __device__ __forceinline__ void forward(const swiglu_f
         const vector<KEY_X, width> g = load_vector<width>(gate, i), u = load_vector<width>(up, i);
         float out[width];
 #pragma unroll
-        for (uint32_t j = 0; j < width; j++) out[j] = g[j] * gate_factor(g[j]) * u[j];
+        for (uint32_t j = 0; j < width; j++) out[j] = g[j] * gate_sigmoid(g[j]) * u[j];
         store_vector(y, i, out);
     }
 }

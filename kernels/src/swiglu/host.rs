@@ -14,7 +14,7 @@ pub(super) fn fwd(key: SwigluFwd, p: &swiglu_fwd_params, views: &mut Views<'_>) 
         vectorized(|| {
             for ((y, gate), up) in y.iter_mut().zip(gate).zip(up) {
                 // Rounded also if only quantized values are stored.
-                *y = round_to(key.x, gate * key.gate.factor(*gate) * up);
+                *y = round_to(key.x, gate * key.gate.sigmoid(*gate) * up);
             }
         });
     });
@@ -32,7 +32,7 @@ pub(super) fn bwd(key: SwigluBwd, p: &swiglu_bwd_params, views: &mut Views<'_>) 
             vectorized(|| {
                 let inputs = gate.iter().zip(up).zip(dy);
                 for ((dgate, dup), ((gate, up), dy)) in dgate.iter_mut().zip(dup).zip(inputs) {
-                    let s = key.gate.factor(*gate);
+                    let s = key.gate.sigmoid(*gate);
                     *dgate = dy * up * s * key.gate.slope(*gate, s);
                     *dup = dy * gate * s;
                 }

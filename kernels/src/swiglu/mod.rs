@@ -1,7 +1,8 @@
 //! SwiGLU: the gated activation of the MLP.
 //!
 //! Forward: `y = gate * sigmoid(gate) * up`. Backward, with `s = sigmoid(gate)`:
-//! `dgate = dy * up * s * (1 + gate * (1 - s))`, `dup = dy * gate * s`.
+//! `dgate = dy * up * s * (1 + gate * (1 - s))`, `dup = dy * gate * s`. With `gate=gelu_tanh` (GeGLU) s is the
+//! sigmoid of `2 sqrt(2 / pi) (gate + 0.044715 gate^3)`, so that `gate * s` is GELU by tanh.
 //!
 //! `swiglu.fwd` with `out=bf16+i8` also writes y in rotated int8 ([`crate::int8`]), with `out=i8` only that, both from
 //! y in bf16. `swiglu.bwd` with `out=bf16+i8` does so with `dgate_up`. Rows then have n elements, a field of their
@@ -51,6 +52,11 @@ impl Layout {
     }
 }
 
+/// Returns the gates and dtypes of examples that write their inputs' dtype.
+fn dense() -> impl Iterator<Item = (Gate, Dtype)> {
+    [Gate::Silu, Gate::GeluTanh].into_iter().flat_map(|gate| [Dtype::Bf16, Dtype::F32].map(|x| (gate, x)))
+}
+
 /// Returns small launches as (tokens, n): rows of the key's n, or of any.
 fn samples(n: Option<u32>) -> Vec<(u32, u32)> {
     match n {
@@ -98,12 +104,12 @@ impl Build for SwigluFwd {
 
 impl Reference for SwigluFwd {
     fn examples() -> Vec<Self> {
-        let dense = [Dtype::Bf16, Dtype::F32].map(|x| Self { gate: Gate::Silu, n: None, out: Out::Dense, x });
-        let kept = [(48, true), (96, false), (272, true), (1536, false), (4864, true)];
+        let dense = dense().map(|(gate, x)| Self { gate, n: None, out: Out::Dense, x });
+        let kept = [(48, true), (96, false), (272, true), (1536, false), (4864, true)].map(|row| (Gate::Silu, row));
+        let kept = kept.into_iter().chain([(Gate::GeluTanh, (96, true))]);
         let out = |kept| if kept { Out::DenseAndInt8 } else { Out::Int8 };
-        let int8 = kept.map(|(n, kept)| Self { gate: Gate::Silu, n: Some(n), out: out(kept), x: Dtype::Bf16 });
-        let gelu = [dense[0], dense[1], int8[2]].map(|key| Self { gate: Gate::Gelu, ..key });
-        dense.into_iter().chain(int8).chain(gelu).collect()
+        let int8 = kept.map(|(gate, (n, kept))| Self { gate, n: Some(n), out: out(kept), x: Dtype::Bf16 });
+        dense.chain(int8).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -149,11 +155,10 @@ impl Build for SwigluBwd {
 
 impl Reference for SwigluBwd {
     fn examples() -> Vec<Self> {
-        let dense = [Dtype::Bf16, Dtype::F32].map(|x| Self { gate: Gate::Silu, n: None, out: Out::Dense, x });
-        let of = |n| Self { gate: Gate::Silu, n: Some(n), out: Out::DenseAndInt8, x: Dtype::Bf16 };
-        let int8 = [128, 1536, 4864].map(of);
-        let gelu = [dense[0], dense[1], int8[0]].map(|key| Self { gate: Gate::Gelu, ..key });
-        dense.into_iter().chain(int8).chain(gelu).collect()
+        let dense = dense().map(|(gate, x)| Self { gate, n: None, out: Out::Dense, x });
+        let int8 = [(Gate::Silu, 128), (Gate::Silu, 1536), (Gate::Silu, 4864), (Gate::GeluTanh, 128)];
+        let int8 = int8.map(|(gate, n)| Self { gate, n: Some(n), out: Out::DenseAndInt8, x: Dtype::Bf16 });
+        dense.chain(int8).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

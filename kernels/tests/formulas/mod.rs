@@ -19,7 +19,7 @@ mod rmsnorm;
 mod rope;
 mod sample;
 mod sums;
-mod swiglu;
+pub mod swiglu;
 
 use std::collections::BTreeSet;
 

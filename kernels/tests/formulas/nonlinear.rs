@@ -15,7 +15,7 @@ fn is_linear(key: &Key) -> bool {
     LINEAR.split(' ').any(|op| op == key.op())
 }
 
-/// `x sigmoid(x)`, `tanh` and `exp` are told apart from a straight line only where inputs are large.
+/// `x sigmoid(x)`, GELU, `tanh` and `exp` are told apart from a straight line only where inputs are large.
 #[test]
 fn inputs_are_large_enough_to_show_what_is_not_linear() {
     for key in KERNELS.examples().into_iter().filter(|key| !is_linear(key) && !ELSEWHERE.contains(&key.op())) {

@@ -6,7 +6,7 @@ use precast_aot::cache::Cache;
 use precast_aot::{Arch, Built, build, home, toolchain};
 use precast_fatbins::{Digest, ModuleEntry};
 use precast_kernels::swiglu::SwigluFwd;
-use precast_kernels::{Dtype, Key, Out};
+use precast_kernels::{Dtype, Gate, Key, Out};
 use precast_models::{Model, Selection};
 
 use edited::{Edited, task};
@@ -31,7 +31,8 @@ pub fn built(model: &Path, arch: Arch) -> (Selection, [Built; 2]) {
     let today = || build(&request, &nvrtc, &cache, &|_, _| {}).unwrap_or_else(|error| panic!("{error}"));
     let [today, mut other] = [today(), today()];
     for x in [Dtype::Bf16, Dtype::F32] {
-        let task = task(Key::new(Edited::new(SwigluFwd { n: None, out: Out::Dense, x }, louder)), arch);
+        let task =
+            task(Key::new(Edited::new(SwigluFwd { gate: Gate::Silu, n: None, out: Out::Dense, x }, louder)), arch);
         let cubin = task.compile(&nvrtc).unwrap_or_else(|error| panic!("{error}"));
         let louder = ModuleEntry::compiled(&task.pair, task.arch, &cubin).expect("a cubin");
         let row = other.manifest.modules.iter_mut().find(|row| row.order() == louder.order());

@@ -36,12 +36,11 @@ const DENSE: &str = "mixtures of experts are not supported";
 const UNSCALED_VALUES: &str = "activations and logits are not scaled";
 const NOT_CAPPED: &str = "logits are not capped";
 const SWIGLU: &str = "the MLP is SwiGLU: only `silu` is supported";
+const GEGLU: &str = "the MLP is GeGLU: only `gelu_pytorch_tanh` is supported";
 const FULL: &str = "only full causal attention is supported";
 
 /// Settings with the values at which they change nothing, as transformers and the remote code of models spell them.
-const SETTINGS: [(&str, Neutral, &str); 38] = [
-    ("hidden_act", Text("silu"), SWIGLU),
-    ("hidden_activation", Text("silu"), SWIGLU),
+const SETTINGS: [(&str, Neutral, &str); 36] = [
     ("attention_dropout", Number(0.0), "dropout is not supported; set it to 0"),
     ("hidden_dropout", Number(0.0), "dropout is not supported; set it to 0"),
     ("resid_pdrop", Number(0.0), "dropout is not supported; set it to 0"),
@@ -80,6 +79,15 @@ const SETTINGS: [(&str, Neutral, &str); 38] = [
     ("n_routed_experts", Number(0.0), DENSE),
 ];
 
+/// Returns the settings of a family: its gate's activation, and those of all.
+fn settings(family: &Family) -> impl Iterator<Item = (&'static str, Neutral, &'static str)> {
+    let (activation, reason) = match family.gate {
+        Gate::Silu => ("silu", SWIGLU),
+        Gate::GeluTanh => ("gelu_pytorch_tanh", GEGLU),
+    };
+    ["hidden_act", "hidden_activation"].map(|field| (field, Text(activation), reason)).into_iter().chain(SETTINGS)
+}
+
 /// Returns the error for a field at a value.
 pub(super) fn refuse_at(field: impl Into<String>, value: &Value, reason: &'static str) -> ConfigError {
     let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -96,23 +104,15 @@ fn is_followed(family: &Family, field: &str) -> bool {
         "no_rope_layers" => family.no_rope,
         "query_pre_attn_scalar" => family.root_scales,
         "rope_local_base_freq" => matches!(family.windows, Windows::Between { .. }),
-        "hidden_act" | "hidden_activation" => family.gate == Gate::Gelu,
         field => family.multipliers && MULTIPLIERS.contains(&field),
     }
 }
 
 /// Refuses every setting that would change the mathematics of a family.
 pub(super) fn refuse(config: &Value, family: &Family) -> Result<(), ConfigError> {
-    for (field, neutral, reason) in SETTINGS.into_iter().filter(|(field, ..)| !is_followed(family, field)) {
+    for (field, neutral, reason) in settings(family).filter(|(field, ..)| !is_followed(family, field)) {
         if let Some(value) = config.get(field).filter(|value| !neutral.is(value)) {
             return Err(refuse_at(field, value, reason));
-        }
-    }
-    for field in ["hidden_act", "hidden_activation"] {
-        if let Some(value) = given(config, field).filter(|_| family.gate == Gate::Gelu)
-            && value.as_str() != Some("gelu_pytorch_tanh")
-        {
-            return Err(refuse_at(field, value, "the MLP is GeGLU: only `gelu_pytorch_tanh` is supported"));
         }
     }
     if let Some(quantization) = given(config, "quantization_config") {
@@ -132,7 +132,7 @@ pub(super) fn given<'a>(config: &'a Value, field: &str) -> Option<&'a Value> {
 /// them.
 pub fn unread_fields<'a>(config: &'a Value, family: &Family) -> Vec<&'a str> {
     let fields = config.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
-    let is_setting = |name: &str| SETTINGS.iter().any(|(setting, ..)| *setting == name);
+    let is_setting = |name: &str| settings(family).any(|(setting, ..)| setting == name);
     let names = fields.map(|(name, _)| name.as_str()).filter(|name| !name.starts_with('_'));
     names.filter(|name| !fields::is_known(family, name) && !is_setting(name)).collect()
 }
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_nobody_computes_is_refused_by_name() {
-        for (field, neutral, _) in SETTINGS {
+        for (field, neutral, _) in settings(&FAMILIES[2]) {
             let message = match neutral {
                 Number(number) => {
                     assert_eq!(refused(field, json!(number)), "");
@@ -188,6 +188,14 @@ mod tests {
             };
             assert!(message.starts_with(&format!("unsupported {field} = ")), "{field}: {message}");
         }
+    }
+
+    #[test]
+    fn the_activation_is_the_gate_s_of_the_family() {
+        let family = Family { class: "A", gate: Gate::GeluTanh, ..FAMILIES[2] };
+        let refused = |name: &str| refuse(&json!({"hidden_activation": name}), &family).err();
+        assert!(refused("gelu_pytorch_tanh").is_none());
+        assert!(refused("silu").unwrap().to_string().contains("only `gelu_pytorch_tanh` is supported"));
     }
 
     #[test]

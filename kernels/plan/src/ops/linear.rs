@@ -124,13 +124,13 @@ impl Ops<'_> {
         self.launch(name, key, args);
     }
 
-    /// Lowers SwiGLU of a stacked gate and up projection, keeping only its output; one launch of the bundle if they
+    /// Lowers the gated activation of a stacked gate and up projection, keeping only its output; one launch of the bundle if they
     /// have no adapters.
-    pub fn linear_swiglu(&mut self, name: &str, x: impl Into<ActivationRows>, gate_up: &Linear, gate: Gate) -> Tensor {
+    pub fn linear_swiglu(&mut self, name: &str, gate: Gate, x: impl Into<ActivationRows>, gate_up: &Linear) -> Tensor {
         let by_cublas = self.by_cublas() && !matches!(gate_up.weight, Matrix::Int8(_));
         if gate_up.adapter.is_some() || by_cublas {
             let Projected { y, .. } = self.linear(name, x, gate_up);
-            return self.swiglu("swiglu", (y, gate), Out::Dense).dense();
+            return self.swiglu("swiglu", gate, y, Out::Dense).dense();
         }
         let Linear { bias, n, k, .. } = *gate_up;
         let Factors { x, w, scales } = self.factors(name, x.into(), gate_up);

@@ -9,7 +9,7 @@ use precast_core::plan::Tensor;
 
 impl Ops<'_> {
     /// Lowers `activation(gate) up`: tokens x n from tokens x 2n.
-    pub fn swiglu(&mut self, name: &str, (gate_up, gate): (Tensor, Gate), out: Out) -> ActivationRows {
+    pub fn swiglu(&mut self, name: &str, gate: Gate, gate_up: Tensor, out: Out) -> ActivationRows {
         let (tokens, n) = (self.tokens, self.gated_width(gate_up));
         let rows = self.rows_in(out, name, n);
         let [y, q, scale] = rows.tensors();
@@ -19,7 +19,7 @@ impl Ops<'_> {
     }
 
     /// Lowers the gradient of gate and up. `out`: the requested formats, of which one launch may not give all.
-    pub fn swiglu_backward(&mut self, name: &str, dy: Tensor, (gate_up, gate): (Tensor, Gate), out: Out) -> ActivationRows {
+    pub fn swiglu_backward(&mut self, name: &str, gate: Gate, dy: Tensor, gate_up: Tensor, out: Out) -> ActivationRows {
         let (tokens, n) = (self.tokens, self.gated_width(gate_up));
         let out = SwigluBwd::writes(n, out);
         let rows = self.rows_in(out, &format!("{name}.dgate_up"), 2 * n);

@@ -25,7 +25,7 @@ KERNEL(swiglu_bwd_params) {
         float dg[WIDTH], du[WIDTH];
 #pragma unroll
         for (uint32_t i = 0; i < WIDTH; i++) {
-            const float s = gate_factor(gate[j][i]), ds = dy[j][i] * s;
+            const float s = gate_sigmoid(gate[j][i]), ds = dy[j][i] * s;
             dg[i] = ds * up[j][i] * gate_slope(gate[j][i], s);
             du[i] = ds * gate[j][i];
         }

@@ -21,7 +21,7 @@ KERNEL(swiglu_fwd_params) {
     for (uint32_t j = 0; j < PER_THREAD; j++) {
         float y[WIDTH];
 #pragma unroll
-        for (uint32_t i = 0; i < WIDTH; i++) y[i] = gate[j][i] * gate_factor(gate[j][i]) * up[j][i];
+        for (uint32_t i = 0; i < WIDTH; i++) y[i] = gate[j][i] * gate_sigmoid(gate[j][i]) * up[j][i];
         out.store<true>(j, y);
     }
     out.finish(p, token);
