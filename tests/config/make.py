@@ -11,13 +11,13 @@ import pathlib
 
 import transformers
 from transformers import (
-    Gemma3TextConfig, GenerationConfig, GraniteConfig, LlamaConfig, MistralConfig, PreTrainedConfig, Qwen2Config, Qwen3Config, SmolLM3Config,
+    Gemma3TextConfig, GenerationConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config, PreTrainedConfig, Qwen2Config, Qwen3Config, SmolLM3Config,
 )
 
 logging.disable(logging.WARNING)
 assert transformers.__version__.startswith("5.17."), transformers.__version__
 PATH = pathlib.Path(__file__).parents[2] / "kernels/plan/src/config/fields.txt"
-CLASSES = [LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig, SmolLM3Config, GraniteConfig, Gemma3TextConfig]
+CLASSES = [LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig, SmolLM3Config, GraniteConfig, Olmo2Config, Gemma3TextConfig]
 HEAD = "# Fields of transformers 5.17's configurations, as tests/config/make.py writes them: class, field, default, null, another, treatment"
 
 # What PreTrainedConfig.__post_init__ and from_pretrained read without a field of the dataclass, each with another value than none.

@@ -160,6 +160,9 @@ const GEMMA3_MODULES: Modules = Modules {
     ..LLAMA_MODULES
 };
 
+/// Names of OLMo 2: norms behind attention and MLP only.
+const OLMO2_MODULES: Modules = Modules { input_norm: None, post_norm: None, ..GEMMA3_MODULES };
+
 /// Rotary embedding with divided low frequencies: see [`crate::rope::Llama3`].
 pub const LLAMA3: &str = "llama3";
 /// Rotary embedding with all frequencies divided by a factor.
@@ -187,7 +190,7 @@ const LLAMA: Family = Family {
 };
 
 /// The first family that GGUF files name is the one that they are read as.
-pub static FAMILIES: [Family; 7] = [
+pub static FAMILIES: [Family; 8] = [
     Family {
         class: "Qwen2ForCausalLM",
         model_type: "qwen2",
@@ -235,6 +238,17 @@ pub static FAMILIES: [Family; 7] = [
         gguf: "granite",
         rope: &["default"],
         multipliers: true,
+        ..LLAMA
+    },
+    Family {
+        class: "Olmo2ForCausalLM",
+        model_type: "olmo2",
+        gguf: "olmo2",
+        mlp_bias: Bias::Never,
+        qk_norm: QkNorm::Row,
+        rope: &["default"],
+        gguf_interleaves_heads: false,
+        modules: &OLMO2_MODULES,
         ..LLAMA
     },
     Family {
