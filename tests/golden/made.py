@@ -29,6 +29,7 @@ MEDIUM = dict(
 # No position is so slow that it leaves a key's bias without a gradient, which rounding would then be.
 ROPE = dict(rope_type="default", rope_theta=1e2)
 # Positions beyond the original length, and frequencies that are low, high and between.
+SLIDING, FULL = "sliding_attention", "full_attention"
 LLAMA3 = dict(rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)
 TRAINED = dict(shapes=MEDIUM, case=dict(T=2.0, alpha=0.5, lr=1e-3, wd=0.01, clip=1.0, B=4, S=64, accum=1, steps=12, warmup=0, sched="constant"))
 # `options` are those of the run whose student writes what it learns from.
@@ -59,6 +60,15 @@ MADE = {
                          embedding_multiplier=6.0, residual_multiplier=0.4, logits_scaling=3.0, vocab_size=251)),
     # A window of 20 in each of the student's layers.
     "made-mistral": dict(of=TRAINED, model="mistral", teacher=dict(sliding_window=None), student=dict(sliding_window=20)),
+    # Norms behind attention and MLP only, and of the whole of q and of k; no biases.
+    "made-olmo2": dict(of=TRAINED, model="olmo2", teacher=dict(num_attention_heads=4, num_key_value_heads=2, pad_token_id=None),
+                       student=dict(num_attention_heads=4, num_key_value_heads=2, pad_token_id=None)),
+    # Heads of 256 and of 64, two rotary tables, one of them `linear` in the teacher; its third layer and the student's second are full.
+    "made-gemma3": dict(of=TRAINED, model="gemma3", teacher=dict(head_dim=256, num_hidden_layers=3, query_pre_attn_scalar=40,
+                        initializer_range=0.05, sliding_window=24, pad_token_id=None, layer_types=[SLIDING, SLIDING, FULL],
+                        rope_parameters={SLIDING: ROPE, FULL: dict(rope_type="linear", rope_theta=1e3, factor=8.0)}),
+                        student=dict(query_pre_attn_scalar=64, sliding_window=24, pad_token_id=None, layer_types=[SLIDING, FULL],
+                        rope_parameters={SLIDING: ROPE, FULL: dict(rope_type="default", rope_theta=1e3)})),
     "made-lora": dict(of=TRAINED, case=dict(lr=2e-3, lora=dict(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"]))),
     "rollouts-reverse": dict(of=WRITTEN, case=dict(beta=1.0, options="--on-policy --max-tokens 16")),
     "rollouts-jsd": dict(of=WRITTEN, model="qwen3", case=dict(
@@ -66,7 +76,7 @@ MADE = {
     "rollouts-forward": dict(of=WRITTEN, model="llama", case=dict(
         beta=0.0, clip=0.5, options="--on-policy --max-tokens 16 --group-size 2 --sampling-temperature 0.8 --top-k 40 --top-p 0.95")),
 }
-CLASSES = dict(granite="Granite", llama="Llama", mistral="Mistral", qwen2="Qwen2", qwen3="Qwen3", smollm3="SmolLM3")
+CLASSES = dict(gemma3="Gemma3", granite="Granite", llama="Llama", mistral="Mistral", olmo2="Olmo2", qwen2="Qwen2", qwen3="Qwen3", smollm3="SmolLM3")
 
 
 def make(case, program):
@@ -82,9 +92,11 @@ def make(case, program):
     c["weights"] = {}
     for role in ["student"] if entry.get("alone") else ["teacher", "student"]:
         name = CLASSES[entry.get("model", "qwen2")]
-        config = getattr(transformers, f"{name}Config")(
+        of_text = "Text" if name == "Gemma3" else ""
+        shape = dict(rope_parameters=dict(entry.get("rope", ROPE))) | entry["of"]["shapes"][role] | entry.get(role, {})
+        config = getattr(transformers, f"{name}{of_text}Config")(
             architectures=[f"{name}ForCausalLM"], rms_norm_eps=1e-6, max_position_embeddings=512, bos_token_id=None, eos_token_id=None,
-            use_cache=False, rope_parameters=dict(entry.get("rope", ROPE)), **entry["of"]["shapes"][role] | entry.get(role, {}))
+            use_cache=False, **shape)
         config.save_pretrained(case / role)
         c["weights"][role] = weights.digest(weights.of_model(case / role))
     if "lora" in c:

@@ -175,6 +175,8 @@ def adapted(student, case, c):
 
 def norm(self, x):
     """That of transformers is in float32, whatever the model; so is its eager attention."""
+    if type(self).__name__ == "Gemma3RMSNorm":
+        return (1 + self.weight) * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps))
     return self.weight * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.variance_epsilon))
 
 

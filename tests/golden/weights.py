@@ -4,7 +4,7 @@ Element i of tensor NAME of a model with role ROLE (teacher, student, adapter), 
 
     z = splitmix64's output number i of the state seed ^ FNV-1a("ROLE.NAME")
     u = (z >> 40) / 2^23 - 1                                    24 bits, from -1 to below 1: exact
-    weight = initializer_range u, and 1 + that of norms         rounded after the product and after the sum
+    weight = initializer_range u, and 1 + that of norms         rounded after the product and after the sum; Gemma's norms add the 1
 
 Of gradients and logits 24 sums of their elements are kept, each with signs of its own, and their norm: the squares of the differences
 of two tensors' sums are, on the average, the square of the distance between the tensors.
@@ -29,10 +29,16 @@ def words(seed, name, count):
     return (z ^ z >> np.uint64(31)) >> np.uint64(40)
 
 
-def tensor(seed, scale, name, shape):
+def tensor(seed, scale, name, shape, gamma=1):
     u = words(seed, name, int(np.prod(shape))).astype(np.float32) * np.float32(2.0**-23) - np.float32(1)
-    base = np.float32(1 if name.endswith("norm.weight") else 0)
+    base = np.float32(gamma if name.endswith("norm.weight") else 0)
     return (base + np.float32(scale) * u).reshape(shape)
+
+
+# Norms of layers: those of every family but these.
+NORMS = ("input_layernorm", "post_attention_layernorm")
+BEHIND = ("post_attention_layernorm", "post_feedforward_layernorm")
+NORMS_OF = dict(olmo2=BEHIND, gemma3_text=(*NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm"))
 
 
 def shapes(config):
@@ -45,14 +51,14 @@ def shapes(config):
         yield "lm_head.weight", (config["vocab_size"], hidden)
     for layer in range(config["num_hidden_layers"]):
         at = f"model.layers.{layer}."
-        for norm in ("input_layernorm", "post_attention_layernorm"):
+        for norm in NORMS_OF.get(config["model_type"], NORMS):
             yield f"{at}{norm}.weight", (hidden,)
         for projection, count in (("q", heads), ("k", kv), ("v", kv)):
             yield f"{at}self_attn.{projection}_proj.weight", (count * d, hidden)
             if config["model_type"] == "qwen2":
                 yield f"{at}self_attn.{projection}_proj.bias", (count * d,)
-            if config["model_type"] == "qwen3" and projection != "v":
-                yield f"{at}self_attn.{projection}_norm.weight", (d,)
+            if config["model_type"] in ("qwen3", "olmo2", "gemma3_text") and projection != "v":
+                yield f"{at}self_attn.{projection}_norm.weight", (count * d if config["model_type"] == "olmo2" else d,)
         yield f"{at}self_attn.o_proj.weight", (hidden, heads * d)
         for projection in ("gate", "up"):
             yield f"{at}mlp.{projection}_proj.weight", (mlp, hidden)
@@ -81,7 +87,8 @@ def of_adapter(case):
 
 def made(case, role, config, shapes):
     seed = json.loads((case / "case.json").read_text())["seed"]
-    return {name: tensor(seed, config["initializer_range"], f"{role}.{name}", shape) for name, shape in shapes}
+    gamma = 0 if config["model_type"] == "gemma3_text" else 1
+    return {name: tensor(seed, config["initializer_range"], f"{role}.{name}", shape, gamma) for name, shape in shapes}
 
 
 def sums(name, tensor):
