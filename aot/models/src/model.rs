@@ -8,9 +8,16 @@ use precast_plan::{ConfigError, ModelConfig};
 use precast_system::input;
 
 /// Built-in configurations, by name.
-const BUILT_IN: [(&str, &str); 11] = [
+const BUILT_IN: [(&str, &str); 20] = [
+    ("gemma-3-12b", include_str!("../gemma-3-12b.json")),
+    ("gemma-3-1b", include_str!("../gemma-3-1b.json")),
+    ("gemma-3-270m", include_str!("../gemma-3-270m.json")),
+    ("gemma-3-4b", include_str!("../gemma-3-4b.json")),
     ("llama-3.1-8b", include_str!("../llama-3.1-8b.json")),
     ("llama-3.2-1b", include_str!("../llama-3.2-1b.json")),
+    ("llama-3.2-3b", include_str!("../llama-3.2-3b.json")),
+    ("olmo-2-1b", include_str!("../olmo-2-1b.json")),
+    ("olmo-2-7b", include_str!("../olmo-2-7b.json")),
     ("qwen2.5-0.5b", include_str!("../qwen2.5-0.5b.json")),
     ("qwen2.5-1.5b", include_str!("../qwen2.5-1.5b.json")),
     ("qwen2.5-7b", include_str!("../qwen2.5-7b.json")),
@@ -18,8 +25,10 @@ const BUILT_IN: [(&str, &str); 11] = [
     ("qwen3-1.7b", include_str!("../qwen3-1.7b.json")),
     ("qwen3-4b", include_str!("../qwen3-4b.json")),
     ("qwen3-8b", include_str!("../qwen3-8b.json")),
+    ("smollm2-1.7b", include_str!("../smollm2-1.7b.json")),
     ("smollm2-135m", include_str!("../smollm2-135m.json")),
     ("smollm2-360m", include_str!("../smollm2-360m.json")),
+    ("smollm3-3b", include_str!("../smollm3-3b.json")),
 ];
 
 /// A model to build kernels for.
@@ -119,8 +128,15 @@ mod tests {
     fn built_in_models_have_the_parameters_they_are_named_after() {
         let count = |name: &str| precast_plan::Parameters::new(&Model::find(name).unwrap().config).count();
         let counts = [
+            ("gemma-3-12b", 11_766_034_176),
+            ("gemma-3-1b", 999_885_952),
+            ("gemma-3-270m", 268_098_176),
+            ("gemma-3-4b", 3_880_263_168),
             ("llama-3.1-8b", 8_030_261_248),
             ("llama-3.2-1b", 1_235_814_400),
+            ("llama-3.2-3b", 3_212_749_824),
+            ("olmo-2-1b", 1_484_916_736),
+            ("olmo-2-7b", 7_298_617_344),
             ("qwen2.5-0.5b", 494_032_768),
             ("qwen2.5-1.5b", 1_543_714_304),
             ("qwen2.5-7b", 7_615_616_512),
@@ -128,8 +144,10 @@ mod tests {
             ("qwen3-1.7b", 1_720_574_976),
             ("qwen3-4b", 4_022_468_096),
             ("qwen3-8b", 8_190_735_360),
+            ("smollm2-1.7b", 1_711_376_384),
             ("smollm2-135m", 134_515_008),
             ("smollm2-360m", 361_821_120),
+            ("smollm3-3b", 3_075_098_624),
         ];
         assert_eq!(counts.map(|(name, _)| name), BUILT_IN.map(|(name, _)| name));
         for (name, expected) in counts {

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use precast_kernels::{Arch, Block, Key, KeyVariant, Variant};
+use rayon::prelude::*;
 
 use crate::adapters::{Adapters, Target};
 use crate::cache::Slots;
@@ -35,10 +36,19 @@ const DECODE: DecodeRequest =
 /// whose vocabularies fit, also of adapters, and evaluation of each model in every precision, for any token count and
 /// any storage of frozen weights.
 pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
+    let models: Vec<ModelConfig> = models.iter().map(ModelConfig::representative).collect();
+    let each = models.par_iter().map(|model| launched(arch, |mut visit| alone(model, arch, &mut visit)));
+    let mut all: BTreeSet<KeyVariant> = each.flatten_iter().collect();
+    all.extend(launched(arch, |mut visit| together(&models, arch, &mut visit)));
+    all
+}
+
+/// Returns the kernels that lowered plans launch, in all variants that admit a launch: the selected one may depend on
+/// the token count.
+fn launched(arch: Arch, lower: impl FnOnce(&mut dyn FnMut(&Plan))) -> BTreeSet<KeyVariant> {
     let mut all = BTreeSet::new();
-    // All variants that admit a launch: the selected one may depend on the token count.
     let mut not_admitted: HashMap<Key, Vec<Variant>> = HashMap::new();
-    lower(models, arch, |plan| {
+    lower(&mut |plan| {
         for Launch { key, params, .. } in plan.launches() {
             let rest = not_admitted.entry(key.clone()).or_insert_with(|| key.kernel().variants(arch));
             let admitted = rest.extract_if(.., |variant| key.kernel().admits(*variant, params));
@@ -48,22 +58,21 @@ pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
     all
 }
 
-/// Lowers plans that together launch everything that any run over these models does.
+/// Lowers what a model launches as a student and by itself.
 ///
 /// A step launches the kernels of its student and of its teacher's forward pass, so models are lowered as students, as
 /// teachers and alone, not in pairs: linear in models.
-///
-/// Two blocks of each kind represent all of a model's: more add launches but no keys.
-fn lower(models: &[ModelConfig], arch: Arch, mut visit: impl FnMut(&Plan)) {
-    let models: Vec<ModelConfig> = models.iter().map(ModelConfig::representative).collect();
-    for model in &models {
-        students(model, arch, &mut visit);
-        evaluations(model, arch, &mut visit);
-        generations(model, arch, &mut visit);
-    }
-    teachers(&models, arch, &mut visit);
+fn alone(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
+    students(model, arch, visit);
+    evaluations(model, arch, visit);
+    generations(model, arch, visit);
+}
+
+/// Lowers what depends on all of the models, or on none.
+fn together(models: &[ModelConfig], arch: Arch, visit: &mut impl FnMut(&Plan)) {
+    teachers(models, arch, visit);
     if let Some(model) = models.first() {
-        ranks(model, arch, &mut visit);
+        ranks(model, arch, visit);
     }
 }
 
@@ -187,8 +196,10 @@ mod tests {
     #[test]
     fn each_model_more_is_lowered_as_often_as_the_one_before_it() {
         let lowered = |count| {
-            let mut plans = 0;
-            lower(&models(count), Arch::Sim, |_| plans += 1);
+            let (mut plans, models) = (0, models(count));
+            let mut visit = |_: &Plan| plans += 1;
+            models.iter().for_each(|model| alone(model, Arch::Sim, &mut visit));
+            together(&models, Arch::Sim, &mut visit);
             plans
         };
         let [few, more, most] = [2, 12, 22].map(lowered);

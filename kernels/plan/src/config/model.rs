@@ -152,12 +152,12 @@ impl ModelConfig {
         kinds
     }
 
-    /// Returns a model that launches what this one does: two layers of each kind, where it has them, and sequences of
-    /// any length.
+    /// Returns a model that launches what this one does: its first layer and the first of each kind behind it, and
+    /// sequences of any length. More add launches but no keys.
     pub fn representative(&self) -> Self {
-        let mut layers: Vec<LayerConfig> = Vec::new();
-        for layer in &self.layers {
-            if layers.iter().filter(|other| *other == layer).count() < 2 {
+        let mut layers = self.layers[..1].to_vec();
+        for layer in &self.layers[1..] {
+            if !layers[1..].contains(layer) {
                 layers.push(*layer);
             }
         }
