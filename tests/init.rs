@@ -27,4 +27,7 @@ fn picked_layers_do_what_they_did() {
     let case = Case::golden("made-smollm3");
     case.run("init --from golden/teacher --layers 2,1 --out picked").succeeds();
     assert_eq!(case.json("picked/config.json")["no_rope_layers"], json!([1, 0]));
+    let case = Case::golden("made-gemma3");
+    case.run("init --from golden/teacher --layers 2,0 --out picked").succeeds();
+    assert_eq!(case.json("picked/config.json")["layer_types"], json!(["full_attention", "sliding_attention"]));
 }

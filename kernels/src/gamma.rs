@@ -14,6 +14,14 @@ pub enum Gamma {
 }
 
 impl Gamma {
+    /// Returns the weight that multiplies by one.
+    pub fn neutral(self) -> f32 {
+        match self {
+            Self::Weight => 1.0,
+            Self::OnePlus => 0.0,
+        }
+    }
+
     /// Returns what rows are multiplied by.
     pub(crate) fn of(self, weight: Cow<'_, [f32]>) -> Cow<'_, [f32]> {
         match self {

@@ -13,7 +13,7 @@ use crate::inputs::random::Random;
 use crate::run::failure::Failure;
 use crate::run::out::check_directory;
 
-/// Writes a model of random weights: matrices normal with the configuration's `initializer_range`, norms one,
+/// Writes a model of random weights: matrices normal with the configuration's `initializer_range`, norms neutral,
 /// biases zero. The same seed gives the same bytes on any machine. [`Existing::Replace`] replaces a model that Precast
 /// wrote.
 ///

@@ -69,7 +69,7 @@ impl Weights for Random {
     fn read<'a>(&'a self, parameter: &Parameter, format: Format, scratch: &'a mut Scratch) -> Read<'a> {
         match format {
             Format::Dense(dtype) => {
-                initial(parameter, self.seed, self.range, scratch);
+                initial(parameter, self.config.family.gamma.neutral(), (self.seed, self.range), scratch);
                 Ok(scratch.encode(dtype))
             }
             Format::Block(block) => {
@@ -81,11 +81,11 @@ impl Weights for Random {
     }
 }
 
-fn initial(parameter: &Parameter, seed: u64, range: f32, scratch: &mut Scratch) {
+fn initial(parameter: &Parameter, norm: f32, (seed, range): (u64, f32), scratch: &mut Scratch) {
     let values = scratch.values(parameter.elems() as usize);
     match parameter.shape.len() {
         1 if parameter.name.ends_with("bias") => values.fill(0.0),
-        1 => values.fill(1.0),
+        1 => values.fill(norm),
         _ => {
             draw(values, seed ^ name_hash(&parameter.name), |rng| range * rng.sample::<f32, _>(StandardNormal));
         }
@@ -114,7 +114,7 @@ mod tests {
         let parameter = |name: &str| Parameter { name: name.into(), shape: vec![100, 1000] };
         let values = |name, seed| {
             let mut scratch = Scratch::default();
-            initial(&parameter(name), seed, 0.02, &mut scratch);
+            initial(&parameter(name), 1.0, (seed, 0.02), &mut scratch);
             scratch.encode(Dtype::F32).to_vec()
         };
         assert_eq!(values("a.weight", 1), values("a.weight", 1));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use itertools::Itertools;
-use precast_kernels::{Dtype, Format};
+use precast_kernels::{Dtype, Format, Gamma};
 use precast_plan::{Formats, ModelConfig, Parameter};
 use safetensors::tensor::Dtype as Stored;
 
@@ -73,7 +73,9 @@ impl Checkpoint {
     }
 
     fn check_zero(&self, parameter: &Parameter, is_zero: bool) -> Result<(), CheckpointError> {
-        if is_zero { self.zeros.found(&self.path, &parameter.name) } else { Ok(()) }
+        // Zero is what norms of form `1 + w` are without training.
+        let neutral = parameter.shape.len() == 1 && self.config().family.gamma == Gamma::OnePlus;
+        if is_zero && !neutral { self.zeros.found(&self.path, &parameter.name) } else { Ok(()) }
     }
 
     /// Whole units of elements of a parameter, none of which is NaN or infinite.
