@@ -43,7 +43,7 @@ fn a_sweep_gives_the_bytes_of_a_resident_teacher() {
         let least = least_memory(&case, words);
         fill(&case, "whole", words).succeeds();
         // One batch at a time, and several.
-        for memory in [least, least + least / 2] {
+        for memory in [least, least + least / 4] {
             let swept = format!("swept-{memory}");
             let [_, said] = fill(&case, &swept, format!("{words} --memory {memory}")).says();
             let sizes = said.lines().find(|line| line.contains("it is swept through")).expect("a note");
