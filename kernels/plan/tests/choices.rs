@@ -6,13 +6,13 @@ use crate::support::*;
 
 const ARCHS: [Arch; 5] = [Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable, Arch::Sm121, Arch::Sim];
 
-/// Returns every built-in model with two layers: blocks are alike.
+/// Returns every built-in model with a few layers: more are like them.
 fn models() -> Vec<ModelConfig> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../aot/models");
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let files = files.filter(|path| path.extension().is_some_and(|end| end == "json"));
     let texts = files.map(|path| std::fs::read_to_string(path).unwrap());
-    texts.map(|json| ModelConfig::from_json(&json).unwrap().cut(2)).collect()
+    texts.map(|json| ModelConfig::from_json(&json).unwrap().representative()).collect()
 }
 
 /// Formats a build: `128x256x32s4/96`, the stages or the CTAs of a cluster after the tile, then the CTAs of the grid.
@@ -54,7 +54,7 @@ fn choices(models: &[ModelConfig], (batch, seq_len): (u32, u32), arch: Arch) -> 
 #[test]
 fn every_launch_of_a_built_in_model_is_built_as_it_was() {
     let models = models();
-    assert_eq!(models.len(), 11);
+    assert_eq!(models.len(), 20);
     let mut text = format!("# {}\n", ARCHS.map(|arch| arch.to_string()).join(" "));
     for shape in [(1, 33), (8, 1024)] {
         let by_arch = ARCHS.map(|arch| choices(&models, shape, arch));
