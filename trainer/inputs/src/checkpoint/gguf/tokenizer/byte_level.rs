@@ -47,19 +47,21 @@ const QWEN2: Family = Family {
     ..PLAIN
 };
 
-const FAMILIES: [Family; 5] = [
+/// Of OLMo 2, too.
+const DBRX: Family = Family {
+    name: "dbrx",
+    splits: &[
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ],
+    ..PLAIN
+};
+
+const FAMILIES: [Family; 6] = [
     PLAIN,
     Family { name: "smollm", splits_digits: true, ..PLAIN },
     QWEN2,
-    Family {
-        name: "llama-bpe",
-        splits: &[
-            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        ignores_merges: true,
-        begins: true,
-        ..PLAIN
-    },
+    Family { name: "llama-bpe", ignores_merges: true, begins: true, ..DBRX },
+    DBRX,
     // What llama.cpp does for a model that it has no family for.
     Family {
         name: "default",
