@@ -2,7 +2,7 @@
 
 use precast_plan::family::{LINEAR, QkNorm, Windows};
 use precast_plan::rope::Scaling;
-use precast_plan::{LayerConfig, ModelConfig, Multipliers, RopeConfig};
+use precast_plan::{LayerConfig, ModelConfig, Multipliers};
 
 use super::config::query_scalar;
 use super::key_values::KeyValues;
@@ -139,7 +139,15 @@ pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, width: HeadWidth
         ("attention.head_count_kv", kv_heads),
     ];
     integers.iter().for_each(|(rest, value)| keys.integer(&key(rest), *value));
+    if let Some(Scaling::Linear(factor)) = ropes[0].scaling {
+        let [kind_key, factor_key] = SCALING_KEYS.map(key);
+        keys.string(&kind_key, LINEAR);
+        keys.float(&factor_key, factor as f32);
+    }
     keys.float(&key("rope.freq_base"), ropes[0].theta);
+    if let Some(local) = ropes.get(1) {
+        keys.float(&key(WINDOW_BASE_KEY), local.theta);
+    }
     keys.float(&key("attention.layer_norm_rms_epsilon"), rms_norm_eps);
     // Readers divide where nothing is said.
     if width == HeadWidth::Said || head_dim * heads != hidden {
@@ -147,6 +155,12 @@ pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, width: HeadWidth
         keys.integer(&key("attention.value_length"), head_dim);
     }
     keys.integer("general.file_type", file_type);
+    if let Some(Sliding { layer, interval, is_assumed }) = sliding {
+        keys.integer(&key(WINDOW_KEY), layer.window.unwrap_or(max_positions));
+        if !is_assumed {
+            keys.integer(&key(PATTERN_KEY), interval as u32);
+        }
+    }
     if family.gguf == LLAMA {
         keys.integer(&key("vocab_size"), vocab);
         keys.integer(&key("rope.dimension_count"), head_dim);
@@ -154,20 +168,6 @@ pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, width: HeadWidth
     if family.multipliers {
         let scales = [score_scale, embedding, residual, 1.0 / logits];
         KEYS_OF_SCALES.iter().zip(scales).for_each(|((rest, _), scale)| keys.float(&key(rest), scale));
-    }
-    if let [RopeConfig { scaling, .. }, local] = ropes[..] {
-        keys.float(&key(WINDOW_BASE_KEY), local.theta);
-        if let Some(Scaling::Linear(factor)) = scaling {
-            let [kind_key, factor_key] = SCALING_KEYS.map(key);
-            keys.string(&kind_key, LINEAR);
-            keys.float(&factor_key, factor as f32);
-        }
-    }
-    if let Some(Sliding { layer, interval, is_assumed }) = sliding {
-        keys.integer(&key(WINDOW_KEY), layer.window.unwrap_or(max_positions));
-        if !is_assumed {
-            keys.integer(&key(PATTERN_KEY), interval as u32);
-        }
     }
     keys.integer("general.quantization_version", 2);
     Ok(())
