@@ -124,6 +124,11 @@ fn values_that_gguf_cannot_say_are_not_exported() {
     };
     refused("made-mistral", &|config| config["sliding_window"] = 20.into(), "layer 0 sees a window of 20 keys");
     refused("made-olmo2", &|config| config["tie_word_embeddings"] = true.into(), "the head is the embedding");
+    refused(
+        "made-olmo2",
+        &|config| config["hidden_size"] = 96.into(),
+        "4 heads of 64 are not as wide as the model, 96",
+    );
     let scalar = "scores are scaled otherwise than by query_pre_attn_scalar = 64";
     refused("made-gemma3", &|config| config["query_pre_attn_scalar"] = 65.into(), scalar);
     let scaled = json!({"rope_type": "linear", "factor": 2.0, "rope_theta": 100.0});
