@@ -61,8 +61,8 @@ impl SingleFile for Gguf {
     /// `rope_theta`, `rms_norm_eps`, `max_position_embeddings`, `tie_word_embeddings` (there is no output
     /// projection), the activation, `torch_dtype` (`float32`: weights are dequantized), `bos_token_id` and
     /// `eos_token_id` where the file has them, for llama and qwen3 `attention_bias`, and `rope_scaling` of type
-    /// `llama3` where the file has the tensor `rope_freqs.weight` that scaling gives, or `linear` where Gemma's keys say
-    /// so; and Gemma's window, rotary base there and scale of scores.
+    /// `llama3` where the file has the tensor `rope_freqs.weight` that scaling gives, or `linear` where Gemma's keys
+    /// say so; and Gemma's window, rotary base there and scale of scores.
     ///
     /// # Errors
     /// [`Fault`] for keys that are missing or of the wrong type, and for what this program does not compute:
@@ -77,8 +77,8 @@ impl SingleFile for Gguf {
     ///
     /// Control tokens become special added tokens, user-defined ones plain added tokens. Padding of the vocabulary
     /// (tokens marked unused) is left out. The begin token is added to encodings where
-    /// `tokenizer.ggml.add_bos_token` says so, or says nothing and the model is `llama` or splits text as Llama 3 does;
-    /// and only if the caller asks for special tokens.
+    /// `tokenizer.ggml.add_bos_token` says so, or says nothing and the model is `llama` or splits text as Llama 3 or
+    /// Tekken; and only if the caller asks for special tokens.
     ///
     /// # Errors
     /// [`Fault`] for keys that are missing, lists that do not go together, and tokenizers that are not known.

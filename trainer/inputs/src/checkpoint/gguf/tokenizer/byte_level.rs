@@ -56,12 +56,22 @@ const DBRX: Family = Family {
     ..PLAIN
 };
 
-const FAMILIES: [Family; 6] = [
+const FAMILIES: [Family; 7] = [
     PLAIN,
     Family { name: "smollm", splits_digits: true, ..PLAIN },
     QWEN2,
     Family { name: "llama-bpe", ignores_merges: true, begins: true, ..DBRX },
     DBRX,
+    // Of Mistral's models since Nemo.
+    Family {
+        name: "tekken",
+        splits: &[
+            r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ],
+        ignores_merges: true,
+        begins: true,
+        ..PLAIN
+    },
     // What llama.cpp does for a model that it has no family for.
     Family {
         name: "default",
