@@ -110,6 +110,16 @@ fn factors_of_values_are_read_as_those_of_a_directory() {
     assert_eq!(apr.config(), expected.config());
 }
 
+/// Nor would it be said which layers see a window.
+#[test]
+fn families_with_windows_are_not_read() {
+    for (name, class) in [("mistral", "MistralForCausalLM"), ("gemma3_text", "Gemma3ForCausalLM")] {
+        let case = write(format!("--family llama --set architecture=\"{name}\" --set model_type=\"{name}\""));
+        let refused = Checkpoint::open(&case.path("model.apr")).err().unwrap().to_string();
+        assert!(refused.contains(&format!("files of {class} do not say which layers see a window")), "{refused}");
+    }
+}
+
 /// What programs make of it is what they make of the directory that says the same.
 #[test]
 fn a_model_scores_and_teaches_as_its_directory_does() {

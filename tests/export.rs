@@ -3,7 +3,7 @@
 use precast::inputs::checkpoint::{Checkpoint, Scratch, Weights};
 use precast::inputs::tokenizer::SpecialTokens;
 use precast_kernels::Dtype;
-use precast_plan::{Parameter, Parameters};
+use precast_plan::{ModelConfig, Parameter, Parameters};
 
 use crate::support::prelude::*;
 
@@ -49,13 +49,26 @@ fn with_tokenizer(model: &Path) {
 
 /// A model of a golden case's shape with a tokenizer, whose tokens need more rows than the case's has.
 fn golden(case: &Case, name: &str) {
+    golden_but(case, name, &|_| {});
+}
+
+/// The same with another configuration.
+fn golden_but(case: &Case, name: &str, change: &dyn Fn(&mut Value)) {
     let text = fs::read_to_string(fixture("golden").join(name).join("student/config.json")).unwrap();
     let mut config: Value = serde_json::from_str(&text).unwrap();
     config["vocab_size"] = 300.into();
-    // The only pattern that a GGUF file can have.
-    if config["model_type"] == "smollm3" {
-        config["no_rope_layers"] = json!([1, 1, 1]);
+    // What a GGUF file can say.
+    match config["model_type"].as_str().unwrap() {
+        "smollm3" => config["no_rope_layers"] = json!([1, 1, 1]),
+        "mistral" => config["sliding_window"] = Value::Null,
+        "olmo2" => (config["hidden_size"], config["tie_word_embeddings"]) = (256.into(), false.into()),
+        "gemma3_text" => {
+            config["rope_parameters"]["full_attention"] =
+                json!({"rope_type": "linear", "factor": 8.0, "rope_theta": 1000.0});
+        }
+        _ => {}
     }
+    change(&mut config);
     with_tokenizer(&random_model(case.dir.path(), name, 1, &config));
 }
 
@@ -67,11 +80,16 @@ fn values(model: &Checkpoint, parameter: &Parameter) -> Vec<f32> {
 #[test]
 fn an_exported_model_is_its_source_in_each_family() {
     let case = Case::empty();
-    for name in ["made-qwen2", "made-qwen3", "made-llama3", "made-granite", "made-smollm3"] {
+    let names =
+        ["made-qwen2", "made-qwen3", "made-llama3", "made-granite", "made-smollm3", "made-mistral", "made-olmo2"];
+    for name in names.into_iter().chain(["made-gemma3"]) {
         golden(&case, name);
         case.run(format!("export --model {name} --out {name}.gguf --format f32")).succeeds();
         let [source, file] = [name, &format!("{name}.gguf")].map(|model| Checkpoint::open(&case.path(model)).unwrap());
-        assert_eq!(file.config(), source.config(), "{name}");
+        // Files call a Mistral without a window a Llama.
+        let family = file.config().family;
+        assert!(family == source.config().family || name == "made-mistral" && family.model_type == "llama");
+        assert_eq!(*file.config(), ModelConfig { family, ..source.config().clone() }, "{name}");
         for parameter in Parameters::new(source.config()).list {
             assert!(values(&source, &parameter) == values(&file, &parameter), "{name} {}", parameter.name);
         }
@@ -91,6 +109,33 @@ fn layers_that_gguf_cannot_say_are_not_exported() {
     let said = case.run("export --model made-smollm3 --out model.gguf").fails(5, "layer 1 has no rotary embedding");
     assert!(said.contains("GGUF files of architecture smollm3 cannot say"), "{said}");
     assert!(!case.has("model.gguf"));
+}
+
+/// Nor a window in a file that is read as a Llama's, or another value than readers take for granted.
+#[test]
+fn values_that_gguf_cannot_say_are_not_exported() {
+    let case = Case::empty();
+    let refused = |model: &str, change: &dyn Fn(&mut Value), reason: &str| {
+        golden_but(&case, model, change);
+        let said = case.run(format!("export --model {model} --out model.gguf")).fails(5, reason);
+        assert!(said.contains("which GGUF files of architecture "), "{said}");
+        assert!(!case.has("model.gguf"));
+        fs::remove_dir_all(case.path(model)).unwrap();
+    };
+    refused("made-mistral", &|config| config["sliding_window"] = 20.into(), "layer 0 sees a window of 20 keys");
+    refused("made-olmo2", &|config| config["tie_word_embeddings"] = true.into(), "the head is the embedding");
+    refused(
+        "made-olmo2",
+        &|config| config["hidden_size"] = 96.into(),
+        "4 heads of 64 are not as wide as the model, 96",
+    );
+    let scalar = "scores are scaled otherwise than by query_pre_attn_scalar = 64";
+    refused("made-gemma3", &|config| config["query_pre_attn_scalar"] = 65.into(), scalar);
+    let scaled = json!({"rope_type": "linear", "factor": 2.0, "rope_theta": 100.0});
+    let local = &|config: &mut Value| config["rope_parameters"]["sliding_attention"] = scaled.clone();
+    refused("made-gemma3", local, "the rotary embedding of layers with a window is scaled");
+    let early = &|config: &mut Value| config["layer_types"] = json!(["full_attention", "sliding_attention"]);
+    refused("made-gemma3", early, "layer 1 sees a window of 24 keys");
 }
 
 /// And a file of a file is that file.

@@ -139,11 +139,13 @@ mod tests {
         let json = |family: &str, tied: bool| {
             serde_json::json!({
                 "model_type": family, "hidden_size": 288, "intermediate_size": 768, "num_hidden_layers": 9,
-                "num_attention_heads": 6, "num_key_value_heads": 2, "vocab_size": 70_000, "hidden_act": "silu",
+                "num_attention_heads": 6, "num_key_value_heads": 2, "vocab_size": 70_000, "pad_token_id": null,
                 "rms_norm_eps": 1e-6, "max_position_embeddings": 64, "rope_theta": 10000.0, "tie_word_embeddings": tied,
             })
         };
-        for (family, tied) in [("llama", false), ("qwen2", true), ("qwen3", false)] {
+        for (family, tied) in
+            [("llama", false), ("qwen2", true), ("qwen3", false), ("olmo2", false), ("gemma3_text", true)]
+        {
             let config = dir.path().join("config.json");
             std::fs::write(&config, json(family, tied).to_string()).unwrap();
             let path = random_gguf(&config, 7, &dir.path().join(family), Existing::Keep).unwrap();

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use itertools::Itertools;
+use precast_kernels::Gamma;
 use precast_plan::Parameter;
 use precast_system::files::{AsideFile, Existing};
 use precast_system::input;
@@ -10,6 +11,7 @@ use precast_system::input;
 use super::gguf::{self, Encoding};
 use super::heads::{Interleaved, interleave};
 use super::source::Source;
+use super::store::is_norm;
 use super::write::{SENTENCEPIECE, Writing};
 use super::{Checkpoint, CheckpointError, check_space, finite};
 use crate::added_tokens::AddedTokens;
@@ -19,6 +21,7 @@ use crate::tokenizer::{self, Tokenizer};
 pub struct GgufFile {
     export: gguf::Export,
     interleaved: Option<Interleaved>,
+    adds_one: bool,
 }
 
 impl GgufFile {
@@ -39,7 +42,8 @@ impl GgufFile {
         let (heads, kv_heads) = (config.heads.into(), config.kv_heads.into());
         let interleaved =
             config.family.gguf_interleaves_heads.then_some(Interleaved { family: config.family, heads, kv_heads });
-        Ok(Self { export: export.map_err(|fault| fault.at(model.path()))?, interleaved })
+        let adds_one = config.family.gamma == Gamma::OnePlus;
+        Ok(Self { export: export.map_err(|fault| fault.at(model.path()))?, interleaved, adds_one })
     }
 
     /// The tokenizer as readers of the file have it.
@@ -82,6 +86,10 @@ impl GgufFile {
             read(parameter, &mut values)?;
             if let Some(heads) = self.interleaved.as_ref().and_then(|heads| heads.of(&parameter.name)) {
                 interleave(&mut values, heads as usize, (parameter.shape[0] / heads) as usize);
+            }
+            // In f32, as llama.cpp's converter: what of a weight is finer than 2^-24 is lost.
+            if self.adds_one && is_norm(&parameter.name) {
+                values.iter_mut().for_each(|value| *value += 1.0);
             }
             let bytes = tensor.kind.encode(&values);
             let unwritten = |what| CheckpointError::WouldNotBeFinite { path: path.to_owned(), what };

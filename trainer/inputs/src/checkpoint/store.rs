@@ -16,6 +16,11 @@ use super::{CheckpointError, PART_ELEMENTS, Read, Scratch, finite};
 pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
 pub(super) const LM_HEAD: &str = "lm_head.weight";
 
+/// True for the weight of a norm, by its Hugging Face name.
+pub(super) fn is_norm(name: &str) -> bool {
+    name.ends_with("norm.weight")
+}
+
 /// A tensor in a file.
 pub(super) struct Tensor {
     /// The place of the file among those of the model.
@@ -44,6 +49,8 @@ pub(crate) struct Tensors {
     pub(super) list: BTreeMap<String, Tensor>,
     /// The heads whose rows files have in another order.
     pub(super) interleaved: Option<Interleaved>,
+    /// Files have norms with one added.
+    pub(super) adds_one: bool,
     /// They are loaded as f32, whatever the file holds.
     pub(super) wide: bool,
     /// That of the file itself, compared before the first weight is handed out.
@@ -77,12 +84,16 @@ impl Tensors {
 
     /// The dtype in which a tensor is in its file as a run computes in it.
     pub fn stored(&self, name: &str) -> Option<Dtype> {
-        let is_in_order = |_: &&Tensor| self.interleaved.as_ref().is_none_or(|heads| heads.of(name).is_none());
-        match self.list.get(name).filter(is_in_order)?.kind {
+        let is_in_order = self.interleaved.as_ref().is_none_or(|heads| heads.of(name).is_none());
+        match self.list.get(name).filter(|_| is_in_order && !self.has_one_added(name))?.kind {
             Ok(Kind::F32) => Some(Dtype::F32),
             Ok(Kind::Bf16) => Some(Dtype::Bf16),
             _ => None,
         }
+    }
+
+    fn has_one_added(&self, name: &str) -> bool {
+        self.adds_one && is_norm(name)
     }
 
     /// The dtype of every tensor, where all have the same and a run can compute in it.
@@ -96,7 +107,7 @@ impl Tensors {
     /// loaded, and named.
     pub fn blocks(&self) -> Formats {
         let in_blocks = self.list.iter().filter_map(|(name, tensor)| match tensor.kind {
-            Ok(Kind::Block(block)) => Some((name.clone(), block)),
+            Ok(Kind::Block(block)) if !self.has_one_added(name) => Some((name.clone(), block)),
             _ => None,
         });
         let of_apr = [(Kind::AprQ4, "AprQ4"), (Kind::AprQ8, "AprQ8")].into_iter();
@@ -150,6 +161,9 @@ impl Tensors {
         scratch.values.resize((elements.end - elements.start) as usize, 0.0);
         place.kind.dequantize(scale, bytes, &mut scratch.values);
         place.put_in_order(&elements, &mut scratch.values);
+        if self.has_one_added(name) {
+            scratch.values.iter_mut().for_each(|value| *value -= 1.0);
+        }
         Ok(scratch.encode(dtype))
     }
 

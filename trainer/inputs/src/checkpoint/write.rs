@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::Path;
 
-use precast_kernels::{Dtype, Format};
+use precast_kernels::{Dtype, Format, Gamma};
 use precast_plan::{Formats, ModelConfig, Parameter};
 use precast_system::files::{Aside, Existing, free_bytes};
 use precast_system::input;
@@ -15,6 +15,7 @@ use super::huggingface::GENERATION_CONFIG;
 use super::kind::Kind;
 use super::single_file::SingleFile;
 use super::source::Source;
+use super::store::is_norm;
 use super::{Checkpoint, CheckpointError, Fault, NotFinite, finite, gguf};
 use crate::chat::TOOL_USE;
 use crate::tokenizer;
@@ -300,6 +301,13 @@ pub fn write_gguf<E: From<CheckpointError>>(
     let mut aside = Aside::new(directory).map_err(io)?;
     let mut file = aside.create(gguf::FILE).map_err(io)?;
     gguf::write(&mut file, (&header, &tensors), io, |tensor, write| match &tensor.values {
+        gguf::Values::Of(parameter) if config.family.gamma == Gamma::OnePlus && is_norm(&parameter.name) => {
+            read(parameter, tensor.format(), &mut |bytes| {
+                let mut values: Vec<f32> = bytemuck::pod_collect_to_vec(bytes);
+                values.iter_mut().for_each(|value| *value += 1.0);
+                writing.through(write)(bytemuck::cast_slice(&values))
+            })
+        }
         gguf::Values::Of(parameter) => read(parameter, tensor.format(), &mut writing.through(write)),
         gguf::Values::Given(_) => unreachable!("a model of random weights has no scaled rotary embedding"),
     })?;

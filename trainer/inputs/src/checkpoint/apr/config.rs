@@ -1,7 +1,7 @@
 //! The model's shape, as a Hugging Face `config.json` says it.
 
-use precast_plan::ModelConfig;
-use precast_plan::family::{Bias, FAMILIES, Family, QkNorm};
+use precast_plan::family::{Bias, FAMILIES, Family, QkNorm, Windows};
+use precast_plan::{ModelConfig, pads_by_default};
 use serde_json::{Value, json};
 
 use super::Apr;
@@ -31,6 +31,11 @@ pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
     let other = |other: &Family| other != family;
     match metadata.given(&["model_type"]).filter(|(_, value)| spelled(value).is_some_and(other)) {
         Some((key, value)) => Err(refuse(key, value, format!("architecture names {family}. Convert the model again"))),
+        None if family.windows != Windows::Never => {
+            let unsaid =
+                format!("files of {family} do not say which layers see a window. Give its Hugging Face directory");
+            Err(refuse(key, value, unsaid))
+        }
         None => Ok(family),
     }
 }
@@ -120,6 +125,9 @@ fn of_metadata(apr: &Apr) -> Result<Value, Fault> {
         if let Some((key, value)) = metadata.given(&[field]) {
             config[key] = value.clone();
         }
+    }
+    if pads_by_default(family) {
+        config["pad_token_id"] = metadata.given(&["pad_token_id"]).map_or(Value::Null, |(_, id)| id.clone());
     }
     if let Some((key, scaling)) = metadata.given(&["rope_scaling", "rope_parameters"]) {
         config[key] = scaling.clone();

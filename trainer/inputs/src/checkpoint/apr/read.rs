@@ -34,6 +34,7 @@ impl Apr {
             files: vec![(path.to_owned(), file)],
             list: index.map(|named| (named.name, named.tensor)).collect(),
             interleaved: heads.map(|(heads, kv_heads)| Interleaved { family, heads, kv_heads }),
+            adds_one: false,
             wide: false,
             checksum: Some(Checksum::default()),
         };

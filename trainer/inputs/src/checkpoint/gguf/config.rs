@@ -1,11 +1,12 @@
 //! The model's shape, as a Hugging Face `config.json` says it.
 
-use precast_plan::family::{Bias, Family};
+use precast_kernels::Gate;
+use precast_plan::family::{Bias, Family, Windows};
 use precast_plan::pads_by_default;
 use serde_json::{Value, json};
 
 use super::Gguf;
-use super::keys::{self, KEYS_OF_SCALES, key_of};
+use super::keys::{self, KEYS_OF_SCALES, PATTERN_KEY, WINDOW_BASE_KEY, WINDOW_KEY, key_of};
 use super::metadata::{Metadata, required};
 use super::rope;
 use crate::checkpoint::fault::Fault;
@@ -60,6 +61,31 @@ fn check_supported(family: &Family, metadata: &Metadata, head_dim: u64) -> Resul
     Ok(())
 }
 
+/// What llama.cpp takes the rotary base for where no key says it, for layers that a window bounds too.
+const BASE: f64 = 10000.0;
+
+/// The number whose root llama.cpp divides scores of Gemma by, of which files say nothing: the width of a head, but in
+/// the model of 27B, which it knows by its layers.
+pub(super) fn query_scalar(layers: u64, hidden: u64, heads: u64, head_dim: u64) -> u64 {
+    if layers == 62 { hidden / heads } else { head_dim }
+}
+
+/// Adds what layers do in families with windows on some, as llama.cpp computes it.
+fn add_windows(gguf: &Gguf, full: u32, config: &mut Value) -> Result<(), Fault> {
+    let Gguf { metadata, family, .. } = gguf;
+    let window = metadata.integer(&key_of(family, WINDOW_KEY))?.filter(|window| *window > 0);
+    let pattern = metadata.integer(&key_of(family, PATTERN_KEY))?.unwrap_or(full.into());
+    config["sliding_window"] = window.into();
+    match window {
+        // Without a window llama.cpp takes each layer for one that sees all keys.
+        None => config["sliding_window_pattern"] = 1.into(),
+        Some(_) if pattern != u64::from(full) => config["sliding_window_pattern"] = pattern.into(),
+        Some(_) => {}
+    }
+    config["rope_local_base_freq"] = metadata.decimal(&key_of(family, WINDOW_BASE_KEY))?.unwrap_or(BASE).into();
+    Ok(())
+}
+
 /// See [`Gguf::config`].
 pub(super) fn config(gguf: &Gguf) -> Result<Value, Fault> {
     let Gguf { metadata, family, tensors, .. } = gguf;
@@ -92,13 +118,23 @@ pub(super) fn config(gguf: &Gguf) -> Result<Value, Fault> {
         "num_key_value_heads": kv_heads,
         "head_dim": head_dim,
         "vocab_size": vocab,
-        "rope_theta": metadata.decimal(&key_of(family, "rope.freq_base"))?.unwrap_or(10000.0),
+        "rope_theta": metadata.decimal(&key_of(family, "rope.freq_base"))?.unwrap_or(BASE),
         "rms_norm_eps": required(&epsilon_key, metadata.decimal(&epsilon_key)?)?,
         "max_position_embeddings": integer("context_length")?,
         "tie_word_embeddings": tensors.shape(&head).is_none(),
-        "hidden_act": "silu",
         "torch_dtype": "float32",
     });
+    let (field, activation) = match family.gate {
+        Gate::Silu => ("hidden_act", "silu"),
+        Gate::GeluTanh => ("hidden_activation", "gelu_pytorch_tanh"),
+    };
+    config[field] = activation.into();
+    if family.root_scales {
+        config["query_pre_attn_scalar"] = query_scalar(integer("block_count")?, hidden_size, heads, head_dim).into();
+    }
+    if let Windows::Between { full, .. } = family.windows {
+        add_windows(gguf, full, &mut config)?;
+    }
     for (name, id) in ["bos_token_id", "eos_token_id"].into_iter().zip(gguf.token_ids()?) {
         if let Some(id) = id {
             config[name] = id.into();

@@ -2,6 +2,7 @@
 //! key that is neither could change what the model computes.
 
 use precast_plan::Family;
+use precast_plan::family::{LINEAR, Windows};
 
 use super::metadata::Metadata;
 use crate::checkpoint::fault::Fault;
@@ -52,7 +53,7 @@ const RULES: [(&str, Rule); 45] = [
     ("rope.scaling.attn_factor", Decimal(1.0, SCALED)),
     ("rope.scale_linear", Decimal(1.0, SCALED)),
     ("rope.freq_scale", Decimal(1.0, SCALED)),
-    ("attention.sliding_window", Integer(0, WINDOW)),
+    (WINDOW_KEY, Integer(0, WINDOW)),
     ("attention.causal", Flag(true, "only causal attention is supported")),
     ("attention.scale", Decimal(0.0, "scores are scaled by the root of a head's length")),
     ("attention.clamp_kqv", Decimal(0.0, "clamped queries, keys and values are not supported")),
@@ -86,6 +87,23 @@ pub(super) const KEYS_OF_SCALES: [(&str, &str); 4] = [
     ("logit_scale", "logits_scaling"),
 ];
 
+pub(super) const WINDOW_KEY: &str = "attention.sliding_window";
+/// Layers from one that no window bounds to the next.
+pub(super) const PATTERN_KEY: &str = "attention.sliding_window_pattern";
+/// Base of the rotary embedding of layers that a window bounds.
+pub(super) const WINDOW_BASE_KEY: &str = "rope.freq_base_swa";
+/// Kind of the scaling of the rotary embedding, and its factor.
+pub(super) const SCALING_KEYS: [&str; 2] = ["rope.scaling.type", "rope.scaling.factor"];
+
+/// True if the family's configuration has what a key says.
+fn is_followed(family: &Family, rest: &str) -> bool {
+    match rest {
+        WINDOW_KEY | PATTERN_KEY | WINDOW_BASE_KEY => matches!(family.windows, Windows::Between { .. }),
+        rest if SCALING_KEYS.contains(&rest) => family.rope.contains(&LINEAR),
+        rest => family.multipliers && KEYS_OF_SCALES.iter().any(|(scale, _)| *scale == rest),
+    }
+}
+
 /// A key of the file that is the family's own.
 pub(super) fn key_of(family: &Family, rest: &str) -> String {
     format!("{}.{rest}", family.gguf)
@@ -103,8 +121,7 @@ fn another<T: PartialEq + ToString>(
 /// Refuses the first key of the family that would change what the model computes.
 pub(super) fn check(family: &Family, metadata: &Metadata) -> Result<(), Fault> {
     let prefix = key_of(family, "");
-    let is_scale = |rest: &str| family.multipliers && KEYS_OF_SCALES.iter().any(|(scale, _)| *scale == rest);
-    for key in metadata.keys_after(&prefix).filter(|key| !is_scale(&key[prefix.len()..])) {
+    for key in metadata.keys_after(&prefix).filter(|key| !is_followed(family, &key[prefix.len()..])) {
         let rule = RULES.iter().find(|(name, _)| *name == &key[prefix.len()..]).map(|(_, rule)| rule);
         let wrong = match rule {
             Some(Taken) => None,

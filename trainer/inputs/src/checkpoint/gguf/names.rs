@@ -25,12 +25,12 @@ fn renamed(family: &Family, name: &str, [from, to]: [&str; 2], of: fn(&Module) -
     let norms = [&m.q_norm, &m.k_norm].into_iter().filter(|_| family.qk_norm != QkNorm::None);
     let norms = norms.chain([&m.input_norm, &m.o_norm, &m.post_norm, &m.down_norm].into_iter().flatten());
     let norms = norms.map(|norm| (norm, Bias::Never));
-    // llama.cpp's files have no biases of the MLP.
+    // llama.cpp's files have no biases of the MLP, nor of attention's output where a norm follows.
     let modules = [
         (&m.q, family.qkv_bias),
         (&m.k, family.qkv_bias),
         (&m.v, family.qkv_bias),
-        (&m.o, family.o_bias),
+        (&m.o, if m.o_norm.is_some() { Bias::Never } else { family.o_bias }),
         (&m.gate, Bias::Never),
         (&m.up, Bias::Never),
         (&m.down, Bias::Never),

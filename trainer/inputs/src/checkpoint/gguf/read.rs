@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use precast_kernels::Gamma;
 use precast_plan::Family;
 use tokenizers::Tokenizer;
 
@@ -35,6 +36,7 @@ impl Gguf {
             files: vec![(path.to_owned(), file)],
             list: named.into_iter().map(|named| place(family, named)).collect::<Result<_, _>>()?,
             interleaved: heads.map(|(heads, kv_heads)| Interleaved { family, heads, kv_heads }),
+            adds_one: family.gamma == Gamma::OnePlus,
             wide: true,
             checksum: None,
         };
@@ -57,13 +59,15 @@ impl SingleFile for Gguf {
     /// Keys: `architectures`, `model_type`, `hidden_size`, `intermediate_size`, `num_hidden_layers`,
     /// `num_attention_heads`, `num_key_value_heads`, `head_dim`, `vocab_size` (rows of the embedding),
     /// `rope_theta`, `rms_norm_eps`, `max_position_embeddings`, `tie_word_embeddings` (there is no output
-    /// projection), `hidden_act`, `torch_dtype` (`float32`: weights are dequantized), `bos_token_id` and
+    /// projection), the activation, `torch_dtype` (`float32`: weights are dequantized), `bos_token_id` and
     /// `eos_token_id` where the file has them, for llama and qwen3 `attention_bias`, and `rope_scaling` of type
-    /// `llama3` where the file has the tensor `rope_freqs.weight` that scaling gives.
+    /// `llama3` where the file has the tensor `rope_freqs.weight` that scaling gives, or `linear` where Gemma's keys
+    /// say so; and Gemma's window, rotary base there and scale of scores.
     ///
     /// # Errors
     /// [`Fault`] for keys that are missing or of the wrong type, and for what this program does not compute:
-    /// rotary embeddings that are scaled otherwise or partial, sliding windows, values of another size than keys.
+    /// rotary embeddings that are scaled otherwise or partial, other families' windows, values of another size than
+    /// keys.
     fn config(&self) -> Result<serde_json::Value, Fault> {
         config::config(self)
     }
@@ -73,8 +77,8 @@ impl SingleFile for Gguf {
     ///
     /// Control tokens become special added tokens, user-defined ones plain added tokens. Padding of the vocabulary
     /// (tokens marked unused) is left out. The begin token is added to encodings where
-    /// `tokenizer.ggml.add_bos_token` says so, or says nothing and the model is `llama` or splits text as Llama 3 does;
-    /// and only if the caller asks for special tokens.
+    /// `tokenizer.ggml.add_bos_token` says so, or says nothing and the model is `llama` or splits text as Llama 3 or
+    /// Tekken; and only if the caller asks for special tokens.
     ///
     /// # Errors
     /// [`Fault`] for keys that are missing, lists that do not go together, and tokenizers that are not known.

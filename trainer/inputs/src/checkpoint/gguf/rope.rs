@@ -1,13 +1,13 @@
-//! Scaling of the rotary embedding: llama.cpp's files have no key for it, but what each frequency is divided by.
+//! Scaling of the rotary embedding: llama.cpp's files have no key for Llama 3's, but what each frequency is divided by.
 
-use precast_plan::family::LLAMA3;
+use precast_plan::family::{LINEAR, LLAMA3};
 use precast_plan::rope::{Llama3, Scaling, frequencies};
 use precast_plan::{Family, ModelConfig};
 use serde_json::{Value, json};
 
 use super::Gguf;
 use super::container::Named;
-use super::keys::key_of;
+use super::keys::{SCALING_KEYS, key_of};
 use crate::checkpoint::fault::Fault;
 use crate::checkpoint::file::{Access, Raw};
 
@@ -48,8 +48,24 @@ pub(super) fn is_factors(family: &Family, name: &str) -> bool {
     name == FACTORS && family.rope.contains(&LLAMA3)
 }
 
+/// The `rope_scaling` of keys that divide all frequencies, in families that may; llama.cpp does where no kind is said.
+fn linear(gguf: &Gguf) -> Result<Option<Value>, Fault> {
+    let [kind_key, factor_key] = SCALING_KEYS.map(|rest| key_of(gguf.family, rest));
+    match gguf.metadata.string(&kind_key)?.as_deref() {
+        None | Some(LINEAR) => {
+            let factor = gguf.metadata.decimal(&factor_key)?;
+            Ok(factor.map(|factor| json!({"rope_type": LINEAR, "factor": factor})))
+        }
+        Some("none") => Ok(None),
+        Some(other) => Err(gguf.metadata.refuse(&kind_key, other, "supported are none and linear")),
+    }
+}
+
 /// The `rope_scaling` that gives the file's factors; none where it has none, or where they divide by 1.
 pub(super) fn scaling(gguf: &Gguf, head_dim: u64, config: &Value) -> Result<Option<Value>, Fault> {
+    if gguf.family.rope.contains(&LINEAR) {
+        return linear(gguf);
+    }
     let Some(Named { name, offset, tensor }) = &gguf.rope_factors else { return Ok(None) };
     let shape = &tensor.shape;
     let refuse = |reason: String| {

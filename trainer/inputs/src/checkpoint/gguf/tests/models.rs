@@ -2,7 +2,7 @@
 
 use precast_kernels::{Block, Dtype};
 use precast_plan::rope::Scaling;
-use precast_plan::{ModelConfig, Parameters};
+use precast_plan::{LayerConfig, ModelConfig, Parameters};
 use serde_json::json;
 
 use super::samples::{model, shape, shape_of, with_biases, with_layer};
@@ -212,6 +212,73 @@ fn metadata_that_change_the_mathematics_are_refused_by_key() {
     config(&plain.flag("llama.attention.causal", true));
 }
 
+/// Keys of a Gemma 3 of so many layers, with heads of 16.
+fn gemma3(layers: u32) -> Writer {
+    shape_of("gemma3", layers, [64, 16, 8]).tensor("token_embd.weight", &[64, 6], Kind::F32)
+}
+
+fn model_config(writer: &Writer) -> ModelConfig {
+    ModelConfig::from_json(&config(writer).to_string()).unwrap()
+}
+
+#[test]
+fn windows_bases_and_scales_are_those_that_llama_cpp_takes() {
+    let window = |writer: Writer| writer.integer("gemma3.attention.sliding_window", 32);
+    let slides = |config: &ModelConfig| config.layers.iter().map(LayerConfig::slides).collect::<Vec<_>>();
+    let plain = model_config(&window(gemma3(7)));
+    assert_eq!(plain.family.class, "Gemma3ForCausalLM");
+    assert_eq!(slides(&plain), [true, true, true, true, true, false, true]);
+    assert_eq!((plain.layers[0].window, plain.layers[5].window), (Some(32), None));
+    assert_eq!((plain.ropes[0].theta, plain.ropes[1].theta), (1e6, 1e4));
+    assert_eq!((plain.score_scale, plain.tied, plain.padding), (0.25, true, None));
+    // A window that bounds nothing still makes layers of its kind; none makes none.
+    let wide = model_config(&gemma3(7).integer("gemma3.attention.sliding_window", 64));
+    assert_eq!((slides(&wide), wide.layers[0].window), (slides(&plain), None));
+    for none in [gemma3(7), gemma3(7).integer("gemma3.attention.sliding_window", 0)] {
+        assert_eq!(model_config(&none).layers, [LayerConfig::FULL; 7]);
+    }
+    let said = window(gemma3(4)).integer("gemma3.attention.sliding_window_pattern", 2);
+    let said = said.float("gemma3.rope.freq_base_swa", 500.0).float("gemma3.rope.scaling.factor", 8.0);
+    for said in [said.clone(), said.clone().string("gemma3.rope.scaling.type", "linear")] {
+        let config = model_config(&said);
+        assert_eq!(slides(&config), [true, false, true, false]);
+        assert_eq!((config.ropes[1].theta, config.ropes[0].scaling), (500.0, Some(Scaling::Linear(8.0))));
+        assert_eq!(config.ropes[1].scaling, None);
+    }
+    assert_eq!(model_config(&said.clone().string("gemma3.rope.scaling.type", "none")).ropes[0].scaling, None);
+    // That of 27B: by the width of the model for each head.
+    assert_eq!(model_config(&window(gemma3(62))).score_scale, 32f32.powf(-0.5));
+
+    has_no_config(&said.string("gemma3.rope.scaling.type", "yarn"), "is yarn: supported are none and linear");
+    let capped = window(gemma3(7)).float("gemma3.final_logit_softcapping", 30.0);
+    has_no_config(&capped, "capped logits are not supported");
+    let listed = window(gemma3(2)).integers("gemma3.attention.sliding_window_pattern", &[1, 0]);
+    has_no_config(&listed, "sliding_window_pattern at byte ");
+    let olmo2 = shape_of("olmo2", 2, [64, 16, 8]).tensor("token_embd.weight", &[64, 6], Kind::F32);
+    assert_eq!(model_config(&olmo2).padding, None);
+    let olmo3 = olmo2.integer("olmo2.attention.sliding_window", 4096);
+    has_no_config(&olmo3, "olmo2.attention.sliding_window at byte ");
+}
+
+/// Whatever they are stored in, and of Gemma alone.
+#[test]
+fn norms_are_read_without_the_one_that_files_add() {
+    let norm = |architecture: &str| {
+        shape_of(architecture, 1, [64, 16, 8])
+            .tensor_f32("output_norm.weight", &[4], &[1.0, 1.5, 0.25, 1.0 + f32::EPSILON])
+            .tensor("blk.0.attn_k_norm.weight", &[32], Kind::Block(Block::Q8_0))
+            .tensor_f32("blk.0.attn_q.weight", &[2, 2], &[1.0; 4])
+    };
+    let [gemma3, olmo2] = ["gemma3", "olmo2"].map(|architecture| open(&norm(architecture).bytes()).unwrap());
+    assert_eq!(read(&gemma3, "model.norm.weight"), [0.0, 0.5, -0.75, f32::EPSILON]);
+    assert_eq!(read(&olmo2, "model.norm.weight"), [1.0, 1.5, 0.25, 1.0 + f32::EPSILON]);
+    assert_eq!(read(&gemma3, QUERY), [1.0; 4]);
+    let [keys, plain] = [&gemma3, &olmo2].map(|gguf| read(gguf, "model.layers.0.self_attn.k_norm.weight"));
+    assert!(keys.iter().zip(&plain).all(|(key, plain)| *key == plain - 1.0));
+    assert!(gemma3.tensors.blocks().is_dense() && !olmo2.tensors.blocks().is_dense());
+    assert_eq!(gemma3.tensors.stored("model.norm.weight"), None);
+}
+
 #[test]
 fn a_tensor_that_no_model_of_the_family_has_is_refused() {
     for family in ["qwen2", "qwen3"] {
@@ -222,6 +289,10 @@ fn a_tensor_that_no_model_of_the_family_has_is_refused() {
         let fault = fault(&shape("llama").tensor(name, &[8], Kind::F32).bytes());
         assert!(fault.to_string().starts_with(&format!("tensor {name} at byte ")), "{fault}");
         assert!(fault.to_string().contains(" has no place in a llama model "), "{fault}");
+    }
+    for family in ["olmo2", "gemma3"] {
+        let fault = fault(&shape(family).tensor("blk.0.attn_output.bias", &[8], Kind::F32).bytes());
+        assert!(fault.to_string().contains(&format!(" has no place in a {family} model ")), "{fault}");
     }
 }
 

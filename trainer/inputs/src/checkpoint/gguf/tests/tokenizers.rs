@@ -65,7 +65,7 @@ fn saved(tokenizer: &Tokenizer) -> Value {
 
 #[test]
 fn text_survives_every_byte_level_tokenizer() {
-    for family in ["qwen2", "smollm", "llama-bpe", "gpt-2", "default"] {
+    for family in ["qwen2", "smollm", "llama-bpe", "dbrx", "tekken", "gpt-2", "default"] {
         let tokenizer = byte_level(family);
         saved(&tokenizer);
         for text in TEXTS {
@@ -96,13 +96,15 @@ fn merges_and_added_tokens_are_those_of_the_file() {
 fn words_that_are_tokens_need_no_merges() {
     let writer = |family| with_byte_level(shape("llama"), family).strings("tokenizer.ggml.merges", &["l l"]);
     assert_eq!(tokens(&build(writer("llama-bpe")), "hello"), ["hello"]);
-    assert_eq!(tokens(&build(writer("gpt-2")), "hello"), ["h", "e", "ll", "o"]);
+    for family in ["gpt-2", "dbrx"] {
+        assert_eq!(tokens(&build(writer(family)), "hello"), ["h", "e", "ll", "o"]);
+    }
 }
 
 #[test]
 fn each_family_splits_words_as_its_own_pattern_does() {
     let text = "I'M we're 12345 (x+=1)\n\n  y ";
-    let splits = ["gpt-2", "smollm", "qwen2", "llama3", "llama-bpe", "default"].map(|family| {
+    let splits = ["gpt-2", "smollm", "qwen2", "llama3", "llama-bpe", "dbrx", "tekken", "default"].map(|family| {
         let mut words = PreTokenizedString::from(text);
         byte_level(family).get_pre_tokenizer().unwrap().pre_tokenize(&mut words).unwrap();
         let splits = words.get_splits(OffsetReferential::Original, OffsetType::Byte);
@@ -223,7 +225,7 @@ fn a_text_begins_with_a_token_where_the_file_says_so() {
 
 /// As llama.cpp has it: Llama 3's texts begin with a token unless the file says otherwise, Qwen's do not.
 #[test]
-fn byte_level_texts_begin_with_a_token_in_llama_3_alone() {
+fn byte_level_texts_begin_with_a_token_in_llama_3_and_tekken_alone() {
     let begins = |family: &str| {
         let writer = with_byte_level(shape("llama"), family).integer("tokenizer.ggml.bos_token_id", 3);
         let first = tokens(&build(writer), "hello");
@@ -234,8 +236,8 @@ fn byte_level_texts_begin_with_a_token_in_llama_3_alone() {
         assert!(told(true) && !told(false), "{family}");
         first.len() == 2
     };
-    assert!(["llama-bpe", "llama3", "llama-v3"].into_iter().all(begins));
-    assert!(!["qwen2", "smollm", "gpt-2", "default"].into_iter().any(begins));
+    assert!(["llama-bpe", "llama3", "llama-v3", "tekken"].into_iter().all(begins));
+    assert!(!["qwen2", "smollm", "gpt-2", "dbrx", "default"].into_iter().any(begins));
 }
 
 #[test]
@@ -244,7 +246,10 @@ fn a_tokenizer_that_contradicts_itself_is_refused_by_place() {
     let llama = || with_sentencepiece(shape("llama"));
     refused(shape("llama"), "no metadata key tokenizer.ggml.model");
     refused(gpt2().string("tokenizer.ggml.model", "t5"), "is t5: known are gpt2 and llama");
-    refused(gpt2().string("tokenizer.ggml.pre", "x"), "is x: known are gpt-2, smollm, qwen2, llama-bpe, default");
+    refused(
+        gpt2().string("tokenizer.ggml.pre", "x"),
+        "is x: known are gpt-2, smollm, qwen2, llama-bpe, dbrx, tekken, default",
+    );
     refused(gpt2().without("tokenizer.ggml.pre"), "no metadata key tokenizer.ggml.pre");
     refused(gpt2().without("tokenizer.ggml.merges"), "no metadata key tokenizer.ggml.merges");
     refused(gpt2().integers("tokenizer.ggml.token_type", &[1]), "is 1 items long: tokenizer.ggml.tokens has ");

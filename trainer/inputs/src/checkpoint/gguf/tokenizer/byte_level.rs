@@ -47,14 +47,26 @@ const QWEN2: Family = Family {
     ..PLAIN
 };
 
-const FAMILIES: [Family; 5] = [
+/// Of OLMo 2, too.
+const DBRX: Family = Family {
+    name: "dbrx",
+    splits: &[
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ],
+    ..PLAIN
+};
+
+const FAMILIES: [Family; 7] = [
     PLAIN,
     Family { name: "smollm", splits_digits: true, ..PLAIN },
     QWEN2,
+    Family { name: "llama-bpe", ignores_merges: true, begins: true, ..DBRX },
+    DBRX,
+    // Of Mistral's models since Nemo.
     Family {
-        name: "llama-bpe",
+        name: "tekken",
         splits: &[
-            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+            r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         ],
         ignores_merges: true,
         begins: true,
