@@ -18,7 +18,7 @@ __device__ __forceinline__ float gate_sigmoid(float gate) {
 // Returns the activation's derivative over s, the gate's sigmoid.
 __device__ __forceinline__ float gate_slope(float gate, float s) {
 #ifdef KEY_GATE
-    // From 16 on, s is 0 or 1: t's derivative has no part in the product, and might overflow.
+    // From 16 on, s is 0 or 1: t's derivative is multiplied by 0, and might overflow.
     const float dt = fabsf(gate) < 16.0f ? GELU_LINEAR + 3.0f * GELU_CUBIC * (gate * gate) : 0.0f;
     return 1.0f + gate * (1.0f - s) * dt;
 #else

@@ -124,8 +124,8 @@ impl Ops<'_> {
         self.launch(name, key, args);
     }
 
-    /// Lowers the gated activation of a stacked gate and up projection, keeping only its output; one launch of the bundle if they
-    /// have no adapters.
+    /// Lowers the gated activation of a stacked gate and up projection, keeping only its output; one launch of the
+    /// bundle if they have no adapters.
     pub fn linear_swiglu(&mut self, name: &str, gate: Gate, x: impl Into<ActivationRows>, gate_up: &Linear) -> Tensor {
         let by_cublas = self.by_cublas() && !matches!(gate_up.weight, Matrix::Int8(_));
         if gate_up.adapter.is_some() || by_cublas {
