@@ -1,6 +1,8 @@
 //! Every golden case in fp32 and in bf16: each step's losses and norm, the first step's gradients and logits, and the
 //! result.
 
+use std::ops::RangeInclusive;
+
 use precast::inputs::data::{Chunk, Packing};
 use precast::run::step::StepRecord;
 use precast_plan::{Precision, Recompute};
@@ -48,10 +50,18 @@ fn steps_are_those_of_pytorch_in_bf16() {
     }
 }
 
-/// A step whose norm is ill-conditioned: the standard deviation that roundings of bf16's size give it, by `make.py
-/// spread`; by `rounded.py spread` it is 1.4e-2. That of every other step of the case is below 1e-3. Whatever is
-/// rounded where, one run in three is off by more than 1e-2 there.
-const SENSITIVE: (&str, usize, f64) = ("qwen3-tied", 15, 1.1e-2);
+/// Cases with steps whose norm is ill-conditioned: the largest standard deviation that roundings of bf16 give one, and
+/// the farthest first gradient, by `rounded.py spread`. Whatever is rounded where, one run in three or more is off by
+/// more than 1e-2 there; of `smollm3` every one.
+const SENSITIVE: [(&str, RangeInclusive<usize>, f64, f64); 3] = [
+    ("qwen3-tied", 15..=15, 1.1e-2, 0.0),
+    ("mistral-window", 1..=12, 6.0e-3, 7.6e-2),
+    ("smollm3", 1..=12, 1.4e-2, 9.1e-2),
+];
+
+fn sensitive(name: &str) -> Option<&'static (&'static str, RangeInclusive<usize>, f64, f64)> {
+    SENSITIVE.iter().find(|(case, ..)| *case == name)
+}
 
 pub fn within_bf16(golden: &Golden, records: &[StepRecord], reference: &[Reference]) {
     let name = &golden.name;
@@ -60,8 +70,8 @@ pub fn within_bf16(golden: &Golden, records: &[StepRecord], reference: &[Referen
     // to 9.6e-4 to 1.07e-3 by `rounded.py spread`.
     let of_loss = if golden.settings.alpha == Some(1.0) { 3e-3 } else { 1e-3 };
     for (index, (record, reference)) in records.iter().zip(reference).enumerate() {
-        let (of, step, spread) = SENSITIVE;
-        let norm = if (of, step) == (name, index + 1) { 3.0 * spread } else { 1e-2 };
+        let of_step = sensitive(name).filter(|(_, steps, ..)| steps.contains(&(index + 1)));
+        let norm = of_step.map_or(1e-2, |(_, _, spread, _)| 3.0 * spread);
         let Spread { loss, kd_loss, ce_loss, grad_norm } = reference.spread;
         let gates = [
             ("loss", of_loss, loss),
@@ -84,7 +94,8 @@ fn first_gradients_are_those_of_pytorch() {
     for golden in of_data() {
         let (name, Some(expected)) = (&golden.name, golden.kept("step0.safetensors")) else { continue };
         let names = expected.tensors().names().iter().filter(|name| name.starts_with("grad.")).count();
-        for (precision, gate) in [(Precision::Fp32, 2e-5), (Precision::Bf16, 6e-2)] {
+        let bf16 = sensitive(name).map_or(6e-2, |(.., farthest)| farthest.max(6e-2));
+        for (precision, gate) in [(Precision::Fp32, 2e-5), (Precision::Bf16, bf16)] {
             let all = Recompute::ALL.map(|recompute| named_gradients(&mut golden.first_step(precision, recompute)));
             assert!(all.iter().all(|of_one| *of_one == all[0]), "{name}, {precision}: recomputing changes bits");
             // A case of others may keep some of them.

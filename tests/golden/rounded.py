@@ -89,9 +89,11 @@ class Rounding:
         return self.quantized(dy) @ self.quantized(w.T).T if self.int8 and self.columns else dy @ w
 
 
-def silu(x):
-    s = 1 / (1 + np.exp(-x))
-    return x * s, s
+def activation(x, gelu):
+    """That of a gate, as a multiple of a sigmoid, and its derivative: SiLU, or GELU by tanh."""
+    linear, cubic = (math.sqrt(8 / math.pi), 0.044715 * math.sqrt(8 / math.pi)) if gelu else (1, 0)
+    s = 1 / (1 + np.exp(-x * (linear + cubic * x * x)))
+    return x * s, s * (1 + x * (1 - s) * (linear + 3 * cubic * x * x))
 
 
 def softmax_log(x):
@@ -99,11 +101,12 @@ def softmax_log(x):
     return x - np.log(np.exp(x).sum(-1, keepdims=True))
 
 
-def tables(config, positions):
+def tables(config, rope, positions):
     """Cosines and sines, [positions, head_dim / 2], in float32 as transformers has them."""
-    rope = config.get("rope_parameters") or dict(rope_theta=config.get("rope_theta", 1e4), rope_type="default")
     d, f = head_dim(config), np.float32
     frequency = f(1) / np.power(f(rope["rope_theta"]), np.arange(0, d, 2, dtype=f) / f(d))
+    if rope["rope_type"] == "linear":
+        frequency = frequency / f(rope["factor"])
     if rope["rope_type"] == "llama3":
         low, high, factor = rope["low_freq_factor"], rope["high_freq_factor"], f(rope["factor"])
         original = rope["original_max_position_embeddings"]
@@ -113,6 +116,18 @@ def tables(config, positions):
         frequency = np.where(length < original / high, frequency, np.where(length > original / low, frequency / factor, between))
     angle = (np.arange(positions, dtype=f)[:, None] * frequency.astype(f)).astype(f).astype(float)
     return np.cos(angle).astype(f).astype(float), np.sin(angle).astype(f).astype(float)
+
+
+def layers(config):
+    """Window and rotary parameters of each layer, or none."""
+    count, window = config["num_hidden_layers"], config.get("sliding_window")
+    types = config.get("layer_types") or ["full_attention" if config["model_type"] != "mistral" else "sliding_attention"] * count
+    rope = config.get("rope_parameters") or dict(rope_theta=config.get("rope_theta", 1e4), rope_type="default")
+    every = config.get("no_rope_layer_interval") or 4
+    turned = config.get("no_rope_layers") or [(layer + 1) % every for layer in range(count)]
+    for kind, is_turned in zip(types, turned):
+        slides, of_kind = kind == "sliding_attention", rope.get(kind, rope)
+        yield window if slides else None, None if config["model_type"] == "smollm3" and not is_turned else of_kind
 
 
 def head_dim(config):
@@ -128,6 +143,11 @@ class Model:
         self.masters, self.lora, self.rounding = masters, {}, rounding
         self.d, self.heads, self.kv = head_dim(self.config), self.config["num_attention_heads"], self.config["num_key_value_heads"]
         self.trained = list(masters) if trains else []
+        c, self.gemma, self.of_rows = self.config, self.config["model_type"] == "gemma3_text", self.config["model_type"] == "olmo2"
+        self.multipliers = [c.get(name, 1.0) for name in ("embedding_multiplier", "residual_multiplier")] + [1 / c.get("logits_scaling", 1.0)]
+        if self.gemma:
+            self.multipliers[0] = self.rounding.r(math.sqrt(c["hidden_size"]))
+        self.score = c.get("attention_multiplier", 1 / math.sqrt(c.get("query_pre_attn_scalar") or self.d))
         if adapter:
             settings = json.loads((adapter / "adapter_config.json").read_text())
             factors = weights.of_adapter(adapter.parent)
@@ -185,21 +205,31 @@ class Model:
         if name in self.trained:
             grads[name] = grads.get(name, 0) + value()
 
+    def gamma(self, name):
+        return self.w(f"{name}.weight") + self.gemma
+
     def norm(self, name, x):
+        """None changes nothing."""
+        if f"{name}.weight" not in self.masters:
+            return x, None
         scale = 1 / np.sqrt((x * x).mean(-1, keepdims=True) + self.config["rms_norm_eps"])
-        return self.rounding.r(self.w(f"{name}.weight") * (x * scale)), scale
+        return self.rounding.r(self.gamma(name) * (x * scale)), scale
 
     def norm_backward(self, name, dy, x, scale, residual, grads):
-        gamma, n = self.w(f"{name}.weight"), x * scale
+        if scale is None:
+            return self.rounding.r(residual + dy) if np.ndim(residual) else dy
+        gamma, n = self.gamma(name), x * scale
         self.add(grads, f"{name}.weight", lambda: (dy * n).sum(0))
         mean = (gamma * dy * n).mean(-1, keepdims=True)
         return self.rounding.r(residual + scale * (gamma * dy - n * mean))
 
-    def turned(self, x, direction=1):
+    def turned(self, x, table, direction=1):
         """Heads [.., d] rotated by their positions."""
+        if table is None:
+            return x
         half = self.d // 2
         a, b = x[..., :half], x[..., half:]
-        cos, sin = self.cos[:, None], direction * self.sin[:, None]
+        cos, sin = table[0][:, None], direction * table[1][:, None]
         return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
     # Tensors are [tokens, features]; within attention [batch, positions, heads, d].
@@ -207,38 +237,46 @@ class Model:
     def forward(self, ids):
         r, c = self.rounding.r, self.config
         batch, positions = ids.shape
-        self.cos, self.sin = tables(c, positions)
-        mask = np.tril(np.ones((positions, positions), bool))
-        stream, saved = self.w("model.embed_tokens.weight")[ids.reshape(-1)], []
-        for layer in range(c["num_hidden_layers"]):
+        causal = np.tril(np.ones((positions, positions), bool))
+        of_embedding, of_branch, of_logits = self.multipliers
+        behind = self.behind()
+        stream, saved = r(of_embedding * self.w("model.embed_tokens.weight")[ids.reshape(-1)]), []
+        for layer, (window, rope) in enumerate(layers(c)):
             at = f"model.layers.{layer}."
-            k = dict(input=stream)
+            mask = causal & ~np.tril(causal, -window) if window else causal
+            k = dict(input=stream, table=rope and tables(c, rope, positions))
             k["normed"], k["input_scale"] = self.norm(at + "input_layernorm", stream)
             qkv, k["qkv_ranks"] = self.linear([at + f"self_attn.{p}_proj" for p in "qkv"], k["normed"])
             qkv = qkv.reshape(batch, positions, -1, self.d)
             k["raw"] = raw = qkv[:, :, : self.heads + self.kv]
             if "qk_scale" in self.norms(at):
-                k["qk_scale"] = 1 / np.sqrt((raw * raw).mean(-1, keepdims=True) + c["rms_norm_eps"])
+                k["qk_scale"] = 1 / np.sqrt(self.mean(raw * raw) + c["rms_norm_eps"])
                 raw = self.qk_gamma(at) * (raw * k["qk_scale"])
-            qk, k["v"] = r(self.turned(raw)), qkv[:, :, self.heads + self.kv :]
+            qk, k["v"] = r(self.turned(raw, k["table"])), qkv[:, :, self.heads + self.kv :]
             k["q"], k["k"] = qk[:, :, : self.heads], qk[:, :, self.heads :]
             keys, values = (np.repeat(k[name], self.heads // self.kv, 2) for name in "kv")
-            scores = np.einsum("bihd,bjhd->bhij", k["q"], keys) / math.sqrt(self.d)
+            scores = np.einsum("bihd,bjhd->bhij", k["q"], keys) * self.score
             scores = np.where(mask, scores, -np.inf)
             p = np.exp(scores - scores.max(-1, keepdims=True))
             total = p.sum(-1, keepdims=True)
             k["p"] = p / total
             o = np.einsum("bhij,bjhd->bihd", r(p), values) / total.transpose(0, 2, 1, 3)
             k["o"] = r(o).reshape(batch * positions, -1)
-            branch, k["o_ranks"] = self.linear([at + "self_attn.o_proj"], k["o"])
-            k["middle"] = r(stream + branch)
-            k["post"], k["post_scale"] = self.norm(at + "post_attention_layernorm", k["middle"])
+            k["attended"], k["o_ranks"] = self.linear([at + "self_attn.o_proj"], k["o"])
+            branch, k["attended_scale"] = self.norm(at + behind[0], k["attended"])
+            k["middle"] = r(stream + of_branch * branch)
+            k["post"], k["post_scale"] = self.norm(at + behind[1], k["middle"])
             k["gate_up"], k["gate_up_ranks"] = self.linear([at + f"mlp.{p}_proj" for p in ("gate", "up")], k["post"])
             gate, up = np.split(k["gate_up"], 2, -1)
-            k["gated"] = r(silu(gate)[0] * up)
-            stream, k["down_ranks"] = self.linear([at + "mlp.down_proj"], k["gated"], k["middle"])
+            k["gated"] = r(activation(gate, self.gemma)[0] * up)
+            # A branch that nothing changes is added before it is rounded.
+            alone = f"{at}{behind[2]}.weight" not in self.masters and of_branch == 1
+            k["mlp"], k["down_ranks"] = self.linear([at + "mlp.down_proj"], k["gated"], k["middle"] if alone else 0)
+            branch, k["mlp_scale"] = self.norm(at + behind[2], k["mlp"])
+            stream = branch if alone else r(k["middle"] + of_branch * branch)
             saved.append(k)
         hidden, scale = self.norm("model.norm", stream)
+        hidden = r(of_logits * hidden)
         self.saved = dict(layers=saved, last=stream, scale=scale, hidden=hidden, ids=ids)
         return r(hidden @ self.w(self.head()).T)
 
@@ -248,24 +286,43 @@ class Model:
     def norms(self, at):
         return ["qk_scale"] if f"{at}self_attn.q_norm.weight" in self.masters else []
 
+    def behind(self):
+        """Norms behind attention, before the MLP and behind it: those that a family has not are in no file."""
+        return {"olmo2": ("post_attention_layernorm", "-", "post_feedforward_layernorm"),
+                "gemma3_text": ("post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")}.get(
+                    self.config["model_type"], ("-", "post_attention_layernorm", "-"))
+
+    def mean(self, x):
+        """Of what is normalized together: a head, or all of q, or of k."""
+        if not self.of_rows:
+            return x.mean(-1, keepdims=True)
+        parts = x[..., : self.heads, :], x[..., self.heads :, :]
+        return np.concatenate([np.broadcast_to(part.mean((-2, -1), keepdims=True), (*part.shape[:-1], 1)) for part in parts], -2)
+
     def qk_gamma(self, at):
-        return np.concatenate([np.tile(self.w(f"{at}self_attn.{p}_norm.weight"), (count, 1)) for p, count in (("q", self.heads), ("k", self.kv))])
+        parts = (("q", self.heads), ("k", self.kv))
+        if self.of_rows:
+            return np.concatenate([self.gamma(f"{at}self_attn.{p}_norm").reshape(count, -1) for p, count in parts])
+        return np.concatenate([np.tile(self.gamma(f"{at}self_attn.{p}_norm"), (count, 1)) for p, count in parts])
 
     def backward(self, dlogits, grads):
-        r, s = self.rounding.r, self.saved
+        r, s, behind = self.rounding.r, self.saved, self.behind()
+        of_embedding, of_branch, of_logits = self.multipliers
         batch, positions = s["ids"].shape
         self.add(grads, self.head(), lambda: dlogits.T @ s["hidden"])
-        dhidden = r(dlogits @ self.w(self.head()))
+        dhidden = r(of_logits * r(dlogits @ self.w(self.head())))
         dstream = self.norm_backward("model.norm", dhidden, s["last"], s["scale"], 0, grads)
         for layer in reversed(range(len(s["layers"]))):
             at, k = f"model.layers.{layer}.", s["layers"][layer]
-            dgated = self.linear_backward([at + "mlp.down_proj"], dstream, k["gated"], k["down_ranks"], grads)
+            dbranch = self.norm_backward(at + behind[2], r(of_branch * dstream), k["mlp"], k["mlp_scale"], 0, grads)
+            dgated = self.linear_backward([at + "mlp.down_proj"], dbranch, k["gated"], k["down_ranks"], grads)
             gate, up = np.split(k["gate_up"], 2, -1)
-            value, sigmoid = silu(gate)
-            dgate_up = r(np.concatenate([dgated * up * sigmoid * (1 + gate * (1 - sigmoid)), dgated * value], -1))
+            value, slope = activation(gate, self.gemma)
+            dgate_up = r(np.concatenate([dgated * up * slope, dgated * value], -1))
             dpost = self.linear_backward([at + f"mlp.{p}_proj" for p in ("gate", "up")], dgate_up, k["post"], k["gate_up_ranks"], grads)
-            dmiddle = self.norm_backward(at + "post_attention_layernorm", dpost, k["middle"], k["post_scale"], dstream, grads)
-            d_o = self.linear_backward([at + "self_attn.o_proj"], dmiddle, k["o"], k["o_ranks"], grads)
+            dmiddle = self.norm_backward(at + behind[1], dpost, k["middle"], k["post_scale"], dstream, grads)
+            dbranch = self.norm_backward(at + behind[0], r(of_branch * dmiddle), k["attended"], k["attended_scale"], 0, grads)
+            d_o = self.linear_backward([at + "self_attn.o_proj"], dbranch, k["o"], k["o_ranks"], grads)
             shape = (batch, positions, self.heads, self.d)
             d_o, o = d_o.reshape(shape), k["o"].reshape(shape)
             keys, values = (np.repeat(k[name], self.heads // self.kv, 2) for name in "kv")
@@ -274,23 +331,24 @@ class Model:
             ds, p = r(k["p"] * (dp - delta)), r(k["p"])
             grouped = lambda x: x.reshape(batch, positions, self.kv, -1, self.d).sum(3)
             dv = grouped(np.einsum("bhij,bihd->bjhd", p, d_o))
-            dk = grouped(np.einsum("bhij,bihd->bjhd", ds, k["q"])) / math.sqrt(self.d)
-            dq = np.einsum("bhij,bjhd->bihd", ds, keys) / math.sqrt(self.d)
+            dk = grouped(np.einsum("bhij,bihd->bjhd", ds, k["q"])) * self.score
+            dq = np.einsum("bhij,bjhd->bihd", ds, keys) * self.score
             dqk, dv = r(np.concatenate([dq, dk], 2)), r(dv)
-            dqk = self.turned(dqk, -1)
+            dqk = self.turned(dqk, k["table"], -1)
             if "qk_scale" in k:
                 gamma, n = self.qk_gamma(at), k["raw"] * k["qk_scale"]
                 of_gamma = (dqk * n).sum((0, 1))
-                self.add(grads, at + "self_attn.q_norm.weight", lambda: of_gamma[: self.heads].sum(0))
-                self.add(grads, at + "self_attn.k_norm.weight", lambda: of_gamma[self.heads :].sum(0))
-                dqk = k["qk_scale"] * (gamma * dqk - n * (gamma * dqk * n).mean(-1, keepdims=True))
+                summed = (lambda part: part.reshape(-1)) if self.of_rows else (lambda part: part.sum(0))
+                self.add(grads, at + "self_attn.q_norm.weight", lambda: summed(of_gamma[: self.heads]))
+                self.add(grads, at + "self_attn.k_norm.weight", lambda: summed(of_gamma[self.heads :]))
+                dqk = k["qk_scale"] * (gamma * dqk - n * self.mean(gamma * dqk * n))
             dqkv = np.concatenate([r(dqk), dv], 2).reshape(batch * positions, -1)
             dnormed = self.linear_backward([at + f"self_attn.{p}_proj" for p in "qkv"], dqkv, k["normed"], k["qkv_ranks"], grads)
             dstream = self.norm_backward(at + "input_layernorm", dnormed, k["input"], k["input_scale"], dmiddle, grads)
         table = "model.embed_tokens.weight"
         if table in self.trained:
             rows = np.zeros_like(self.masters[table])
-            np.add.at(rows, s["ids"].reshape(-1), dstream)
+            np.add.at(rows, s["ids"].reshape(-1), r(of_embedding * dstream))
             self.add(grads, table, lambda: rows)
 
 
@@ -496,10 +554,11 @@ def compare(case):
 
 def spread(case, runs=30):
     """Of runs under `bf16` whose weights have been moved by less than anything rounds: what the gates must allow."""
-    expected = read(case / "trajectory.jsonl")
-    off = {name: [] for name in GATES}
+    expected, (_, exact) = read(case / "trajectory.jsonl"), train(case, "exact", steps=1)
+    off, farthest = {name: [] for name in GATES}, []
     for seed in range(runs):
-        found, _ = train(case, "bf16", MOVED, seed)
+        found, first = train(case, "bf16", MOVED, seed)
+        farthest.append(max((np.linalg.norm(first[name] - exact[name]) / np.linalg.norm(exact[name]), name) for name in exact if "grad." in name))
         for name, values in off.items():
             values.append([a[name] / b[name] - 1 if b[name] else 0.0 for a, b in zip(found, expected)])
     for name, values in off.items():
@@ -508,6 +567,8 @@ def spread(case, runs=30):
         step = deviation.argmax()
         print(f"{case.name}, {name}: largest of a run {worst.min():.2e} to {worst.max():.2e}, in {(worst > GATES[name]).sum()} of "
               f"{runs} above {GATES[name]:.0e}; largest standard deviation {deviation[step]:.1e}, at step {step + 1}", flush=True)
+    (least, _), (most, name) = min(farthest), max(farthest)
+    print(f"{case.name}, first gradients: the farthest of a run {least:.1e} to {most:.1e}, {name}", flush=True)
 
 
 def main():
