@@ -2,30 +2,40 @@
 
 use precast_kernels::KERNELS;
 use precast_plan::decoding::PREFILL;
-use precast_plan::family::{Bias, FAMILIES};
+use precast_plan::family::{Bias, FAMILIES, QkNorm};
 use proptest::prelude::*;
 
 use crate::support::*;
+
+prop_compose! {
+    fn kind()(window in proptest::option::of(1u32..100), is_rotated in any::<bool>()) -> LayerConfig {
+        LayerConfig { window, rope: is_rotated.then_some(0) }
+    }
+}
 
 prop_compose! {
     fn model()(
         family in 0..FAMILIES.len(),
         hidden in prop_oneof![1u32..40, (1u32..10).prop_map(|n| 4 * n), (1u32..3).prop_map(|n| 32 * n)],
         intermediate in prop_oneof![1u32..300, (1u32..10).prop_map(|n| 32 * n), (1u32..3).prop_map(|n| 256 * n)],
-        layers in 1u32..5,
+        layers in proptest::collection::vec(kind(), 1..5),
         kv_heads in 1u32..4,
         group in 1u32..4,
-        head_dim in 1u32..9,
+        head_dim in prop_oneof![8 => 1u32..9, 1 => Just(16)],
         vocab in 2u32..3000,
         tied in any::<bool>(),
         bias in any::<bool>(),
         mlp_bias in any::<bool>(),
+        scaled in any::<bool>(),
     ) -> ModelConfig {
+        // No family normalizes heads and leaves a layer unrotated.
+        let rotates = FAMILIES[family].qk_norm != QkNorm::None;
+        let layers = layers.into_iter().map(|layer| LayerConfig { rope: layer.rope.or(rotates.then_some(0)), ..layer });
         ModelConfig {
             family: &FAMILIES[family],
             hidden: hidden * 8,
             intermediate,
-            layers: vec![LayerConfig::FULL; layers as usize],
+            layers: layers.collect(),
             heads: kv_heads * group,
             kv_heads,
             head_dim: head_dim * 16,
@@ -36,7 +46,10 @@ prop_compose! {
             ropes: vec![RopeConfig { theta: 1e4, scaling: None }],
             tied,
             score_scale: 0.125,
-            multipliers: Multipliers::NONE,
+            multipliers: match scaled {
+                true => Multipliers { embedding: 2.0, residual: 0.5, logits: 3.0 },
+                false => Multipliers::NONE,
+            },
             qkv_bias: has(FAMILIES[family].qkv_bias, bias),
             o_bias: has(FAMILIES[family].o_bias, bias),
             mlp_bias: has(FAMILIES[family].mlp_bias, mlp_bias),
