@@ -167,6 +167,8 @@ const OLMO2_MODULES: Modules = Modules { input_norm: None, post_norm: None, ..GE
 pub const LLAMA3: &str = "llama3";
 /// Rotary embedding with all frequencies divided by a factor.
 pub const LINEAR: &str = "linear";
+/// Rotary embedding with divided low frequencies and scaled scores: see [`crate::rope::Yarn`].
+pub const YARN: &str = "yarn";
 
 /// Llama, of which other rows are variations.
 const LLAMA: Family = Family {

@@ -9,7 +9,7 @@ use super::layer::{LayerConfig, RopeConfig};
 use super::scales::{self, Multipliers};
 use super::{fields, layer, rope, unsupported};
 use crate::family::{Bias, FAMILIES, Family};
-use crate::rope::frequencies;
+use crate::rope::{RopeTables, Scaling, frequencies, tables};
 
 /// Every property of a model that determines its plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -167,6 +167,13 @@ impl ModelConfig {
     /// Returns the frequencies of each rotary embedding, of each pair of elements of a head, radians per position.
     pub fn rope_frequencies(&self) -> Vec<Vec<f32>> {
         self.ropes.iter().map(|rope| frequencies(rope.theta, rope.scaling, self.head_dim)).collect()
+    }
+
+    /// Returns the tables of each rotary embedding, of so many positions.
+    pub fn rope_tables(&self, seq_len: u32) -> Vec<RopeTables> {
+        let factors = self.ropes.iter().map(|rope| rope.scaling.map_or(1.0, Scaling::attention_factor));
+        let tables = |(frequencies, factor): (Vec<f32>, f32)| tables(&frequencies, factor, seq_len);
+        self.rope_frequencies().into_iter().zip(factors).map(tables).collect()
     }
 
     fn check(&self) -> Result<(), ConfigError> {
