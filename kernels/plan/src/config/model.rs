@@ -95,6 +95,8 @@ impl ModelConfig {
         let bias = |bias: Bias| bias.is_on(|field| raw.flag(field));
         let divided = || raw.hidden_size.checked_div(raw.num_attention_heads);
         let head_dim = raw.head_dim.or_else(divided).unwrap_or(0);
+        let ropes = rope::ropes(&value, family)?;
+        let original = ropes[0].original().filter(|_| family.yarn.is_some());
         let config = Self {
             family,
             hidden: raw.hidden_size,
@@ -106,9 +108,9 @@ impl ModelConfig {
             head_dim,
             vocab: raw.vocab_size,
             padding: raw.padding()?,
-            max_positions: raw.max_position_embeddings.unwrap_or(u32::MAX),
+            max_positions: raw.max_position_embeddings.unwrap_or(u32::MAX).min(original.unwrap_or(u32::MAX)),
             rms_norm_eps: raw.rms_norm_eps.unwrap_or(1e-6) as f32,
-            ropes: rope::ropes(&value, family)?,
+            ropes,
             tied: raw.tie_word_embeddings.unwrap_or(false),
             score_scale: scales::scores(&value, family, head_dim)?,
             multipliers: scales::multipliers(&value, family, raw.hidden_size)?,
@@ -167,6 +169,14 @@ impl ModelConfig {
     /// Returns the frequencies of each rotary embedding, of each pair of elements of a head, radians per position.
     pub fn rope_frequencies(&self) -> Vec<Vec<f32>> {
         self.ropes.iter().map(|rope| frequencies(rope.theta, rope.scaling, self.head_dim)).collect()
+    }
+
+    /// Returns the field of config.json that bounds sequences.
+    pub(crate) fn bound(&self) -> &'static str {
+        match self.ropes[0].original() == Some(self.max_positions) && self.family.yarn.is_some() {
+            true => "original_max_position_embeddings",
+            false => "max_position_embeddings",
+        }
     }
 
     /// Returns the tables of each rotary embedding, of so many positions.
@@ -362,6 +372,24 @@ mod tests {
             "inconsistent config.json: pad_token_id is 100, and the embedding has 100 rows: name one of them, or null"
         );
         assert!(padding(-101).is_err());
+    }
+
+    #[test]
+    fn ministral_3_is_bounded_by_the_length_within_which_queries_are_not_scaled() {
+        let [model_type, class] = of("ministral3", "Ministral3ForCausalLM");
+        let bound = |positions: u32, rope: Value| {
+            let positions = ("max_position_embeddings", positions.into());
+            let config = read(&[model_type.clone(), class.clone(), positions, ("rope_parameters", rope)]);
+            config.map(|config| (config.max_positions, config.bound())).map_err(|error| error.to_string())
+        };
+        let original = "original_max_position_embeddings";
+        let mut said = serde_json::json!({"type": "yarn", "factor": 4.0, "llama_4_scaling_beta": 0.1});
+        said[original] = 4096.into();
+        assert_eq!(bound(262_144, Value::Null), Ok((16_384, original)));
+        assert_eq!(bound(262_144, said.clone()), Ok((4096, original)));
+        assert_eq!(bound(128, said.clone()), Ok((128, "max_position_embeddings")));
+        said.as_object_mut().unwrap().remove("type");
+        assert!(bound(128, said).unwrap_err().contains("rope_parameters.rope_type is missing"));
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub(super) fn ropes(config: &Value, family: &Family) -> Result<Vec<RopeConfig>, 
     };
     let flat = |field: &str| config.get(field);
     let full = of("full_attention", flat("rope_theta"), flat("rope_scaling"));
-    let local = of("sliding_attention", flat("rope_local_base_freq"), None);
+    let local = of("sliding_attention", given(config, "rope_local_base_freq"), None);
     let names = |name: &&String| !["full_attention", "sliding_attention"].contains(&name.as_str());
     match object(config, "rope_parameters")?.and_then(|object| object.keys().find(names)) {
         Some(name) => Err(refuse_at(
@@ -65,7 +65,8 @@ pub(super) fn ropes(config: &Value, family: &Family) -> Result<Vec<RopeConfig>, 
 
 fn rope(config: &Value, family: &Family, default: f64) -> Result<RopeConfig, ConfigError> {
     refuse(config, family)?;
-    Ok(RopeConfig { theta: theta(config, default)? as f32, scaling: scaling(config)? })
+    let scaling = scaling(config)?.or(family.yarn.map(Scaling::Yarn));
+    Ok(RopeConfig { theta: theta(config, default)? as f32, scaling })
 }
 
 /// Refuses settings that would change the mathematics beyond the family's.
@@ -88,6 +89,7 @@ fn refuse_in(name: &'static str, object: &Map<String, Value>, family: &Family) -
                 [_, LLAMA3] => "only rotary embeddings of type `default` and `llama3` are supported",
                 [_, LINEAR] => "only rotary embeddings of type `default` and `linear` are supported",
                 [_, YARN] => "only rotary embeddings of type `default` and `yarn` are supported",
+                [YARN] => "only rotary embeddings of type `yarn` are supported",
                 _ => "only unscaled rotary embeddings (type `default`) are supported",
             };
             return Err(refuse_at(format!("{name}.{field}"), found, reason));
@@ -100,6 +102,9 @@ fn refuse_in(name: &'static str, object: &Map<String, Value>, family: &Family) -
             ));
         }
     }
+    if kind(object).is_none() && !family.rope.contains(&"default") {
+        return inconsistent(format!("{name}.rope_type is missing: {family} has {}", family.rope.concat()));
+    }
     let [is_llama3, is_linear, is_yarn] = [LLAMA3, LINEAR, YARN].map(|name| kind(object) == Some(name));
     // Of an object for each kind of layer transformers does not see it.
     let truncates = !matches!(family.windows, Windows::Between { .. });
@@ -108,6 +113,8 @@ fn refuse_in(name: &'static str, object: &Map<String, Value>, family: &Family) -
             "rope_type" | "type" | "rope_theta" | "original_max_position_embeddings" => continue,
             key if is_llama3 && LLAMA3_FIELDS.contains(&key) => continue,
             "factor" if is_linear => continue,
+            // It tells how queries grow beyond the original length, and the length beyond that.
+            "llama_4_scaling_beta" | "max_position_embeddings" if family.yarn.is_some() => continue,
             key if is_yarn && (YARN_FIELDS.contains(&key) || key == "truncate" && truncates) => continue,
             "partial_rotary_factor" => (Neutral::Number(1.0), WHOLE),
             _ => (Neutral::Number(1.0), UNSCALED),

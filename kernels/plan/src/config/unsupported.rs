@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::error::ConfigError;
 use super::fields;
-use crate::family::{Family, Windows};
+use crate::family::Family;
 
 /// The neutral value of a setting.
 pub(super) enum Neutral {
@@ -103,7 +103,7 @@ fn is_followed(family: &Family, field: &str) -> bool {
     match field {
         "no_rope_layers" => family.no_rope,
         "query_pre_attn_scalar" => family.root_scales,
-        "rope_local_base_freq" => matches!(family.windows, Windows::Between { .. }),
+        "rope_local_base_freq" => fields::is_known(family, field),
         field => family.multipliers && MULTIPLIERS.contains(&field),
     }
 }
