@@ -11,15 +11,15 @@ import pathlib
 
 import transformers
 from transformers import (
-    Gemma3TextConfig, GenerationConfig, GraniteConfig, LlamaConfig, Ministral3Config, MinistralConfig, MistralConfig, Olmo2Config, PreTrainedConfig,
-    Qwen2Config, Qwen3Config, SmolLM3Config,
+    Gemma3TextConfig, GenerationConfig, GraniteConfig, LlamaConfig, Ministral3Config, MinistralConfig, MistralConfig, Olmo2Config, Olmo3Config,
+    PreTrainedConfig, Qwen2Config, Qwen3Config, SmolLM3Config,
 )
 
 logging.disable(logging.WARNING)
 assert transformers.__version__.startswith("5.17."), transformers.__version__
 PATH = pathlib.Path(__file__).parents[2] / "kernels/plan/src/config/fields.txt"
 CLASSES = [LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig, MinistralConfig, Ministral3Config, SmolLM3Config, GraniteConfig, Olmo2Config,
-           Gemma3TextConfig]
+           Olmo3Config, Gemma3TextConfig]
 HEAD = "# Fields of transformers 5.17's configurations, as tests/config/make.py writes them: class, field, default, null, another, treatment"
 
 # What PreTrainedConfig.__post_init__ and from_pretrained read without a field of the dataclass, each with another value than none.
@@ -46,7 +46,7 @@ YARN = {"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 8.0, "original_m
 # Of a class whose values have other forms.
 OTHERS_OF = {"ministral": {"layer_types": ["full_attention"] * 32}, "ministral3": {
     "rope_parameters": YARN, "max_position_embeddings": 4096,
-}, "gemma3_text": {
+}, "olmo3": {"layer_types": ["sliding_attention"] * 32, "rope_parameters": {"full_attention": YARN}}, "gemma3_text": {
     "rope_parameters": {"full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0}},
     "layer_types": ["sliding_attention"] * 26, "hidden_activation": "gelu",
 }}

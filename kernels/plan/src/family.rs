@@ -221,8 +221,21 @@ const MINISTRAL3_YARN: Yarn = Yarn {
     original_max_position_embeddings: 16_384,
 };
 
+/// OLMo 2, of which OLMo 3 is a variation.
+const OLMO2: Family = Family {
+    class: "Olmo2ForCausalLM",
+    model_type: "olmo2",
+    gguf: "olmo2",
+    mlp_bias: Bias::Never,
+    qk_norm: QkNorm::Row,
+    rope: &["default"],
+    gguf_interleaves_heads: false,
+    modules: &OLMO2_MODULES,
+    ..LLAMA
+};
+
 /// The first family that GGUF files name is the one that they are read as.
-pub static FAMILIES: [Family; 10] = [
+pub static FAMILIES: [Family; 11] = [
     Family {
         class: "Qwen2ForCausalLM",
         model_type: "qwen2",
@@ -273,16 +286,14 @@ pub static FAMILIES: [Family; 10] = [
         multipliers: true,
         ..LLAMA
     },
+    OLMO2,
     Family {
-        class: "Olmo2ForCausalLM",
-        model_type: "olmo2",
-        gguf: "olmo2",
-        mlp_bias: Bias::Never,
-        qk_norm: QkNorm::Row,
-        rope: &["default"],
-        gguf_interleaves_heads: false,
-        modules: &OLMO2_MODULES,
-        ..LLAMA
+        class: "Olmo3ForCausalLM",
+        model_type: "olmo3",
+        rope: &["default", YARN],
+        rope_theta: 5e5,
+        windows: Windows::Between { full: 4, theta: 5e5 },
+        ..OLMO2
     },
     Family {
         class: "Gemma3ForCausalLM",

@@ -43,7 +43,8 @@ pub(super) fn ropes(config: &Value, family: &Family) -> Result<Vec<RopeConfig>, 
     let Windows::Between { theta: sliding, .. } = family.windows else {
         return Ok(vec![rope(config, family, family.rope_theta)?]);
     };
-    // Newer files have an object for each kind of layer, older ones a field for the base of those that slide.
+    // Newer files have an object for each kind of layer, older ones fields: `rope_theta` and `rope_scaling` of full
+    // layers, and of Gemma 3 one for the base of those that slide.
     let of = |kind: &str, theta: Option<&Value>, scaling: Option<&Value>| {
         let named = config["rope_parameters"].get(kind);
         let fields = [("rope_theta", theta), ("rope_scaling", scaling), ("rope_parameters", named)];
