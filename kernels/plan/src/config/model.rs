@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::error::ConfigError;
 use super::layer::{LayerConfig, RopeConfig};
 use super::scales::{self, Multipliers};
+use super::tower::text_config;
 use super::{fields, layer, rope, unsupported};
 use crate::family::{Bias, FAMILIES, Family};
 use crate::rope::{RopeTables, Scaling, frequencies, tables};
@@ -84,12 +85,15 @@ impl ModelConfig {
     /// Llama 3's, sliding windows, dropout, another activation, quantized weights), or inconsistent numbers.
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
         let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
-        // A number where text should be is named by its line and column.
-        serde_json::from_str::<Raw>(text)?;
         let mut value: Value = serde_json::from_str(text)?;
+        match text_config(&value)? {
+            Some(text) => value = text,
+            // A number where text should be is named by its line and column.
+            None => drop(serde_json::from_str::<Raw>(text)?),
+        }
         let family = family(&value)?;
         fields::refuse_null(&value, family)?;
-        fields::fill(&mut value, family);
+        fields::fill(&mut value, family, &fields::REQUIRED);
         let raw: Raw = Deserialize::deserialize(&value)?;
         unsupported::refuse(&value, family)?;
         let bias = |bias: Bias| bias.is_on(|field| raw.flag(field));
