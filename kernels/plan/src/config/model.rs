@@ -86,6 +86,7 @@ impl ModelConfig {
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
         let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
         let mut value: Value = serde_json::from_str(text)?;
+        unsupported::refuse_model(&value["model_type"])?;
         match text_config(&value)? {
             Some(text) => value = text,
             // A number where text should be is named by its line and column.
@@ -415,6 +416,12 @@ mod tests {
             ("architectures", serde_json::json!(["Qwen3MoeForCausalLM"])),
             ("architectures", serde_json::json!(["Qwen2ForCausalLM"])),
             ("model_type", "mixtral".into()),
+            ("model_type", "gpt_oss".into()),
+            ("model_type", "gemma4".into()),
+            ("model_type", "olmo_hybrid".into()),
+            ("model_type", "lfm2".into()),
+            ("model_type", "phi3".into()),
+            ("model_type", "qwen3_next".into()),
             ("model_type", "qwen2".into()),
             ("model_type", serde_json::json!(null)),
             ("hidden_act", serde_json::json!(null)),
