@@ -100,6 +100,47 @@ fn an_exported_model_is_its_source_in_each_family() {
     }
 }
 
+/// A model beside a tower of vision, whose tensors have the names that `name` gives them.
+fn with_tower(case: &Case, text: &str, model: &str, name: impl Fn(&str) -> String) {
+    copy(&case.path(text), &case.path(model));
+    let bytes = case.read(format!("{text}/model.safetensors"));
+    let whole = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let tower = "vision_tower.embeddings.weight".to_owned();
+    let mut tensors: Vec<_> = whole.iter().map(|(of_text, tensor)| (name(of_text), tensor)).collect();
+    tensors.push((tower, tensors[0].1.clone()));
+    fs::write(case.path(model).join("model.safetensors"), safetensors::serialize(tensors, None).unwrap()).unwrap();
+    case.change(&format!("{model}/config.json"), |config| {
+        let class = "Gemma3ForConditionalGeneration";
+        *config = json!({"architectures": [class], "model_type": "gemma3", "vision_config": {}, "text_config": config});
+    });
+}
+
+/// Files of transformers 4 and of 5 have its tensors under different names.
+#[test]
+fn of_a_model_that_sees_images_the_text_model_is_read_and_written() {
+    let case = Case::empty();
+    golden_but(&case, "made-gemma3", &|config| config["tie_word_embeddings"] = false.into());
+    with_tower(&case, "made-gemma3", "older", |name| format!("language_model.{name}"));
+    with_tower(&case, "made-gemma3", "newer", |name| name.replacen("model.", "model.language_model.", 1));
+    let note = "images are left out: its text model is read, Gemma3ForCausalLM";
+    let weights = |model: &str| case.read(format!("{model}/model.safetensors"));
+    case.run("export --model made-gemma3 --out made-gemma3.gguf").succeeds();
+    for model in ["older", "newer"] {
+        let init = format!("init --from {model} --layers 0,1 --precision fp32 --out {model}-text");
+        let [_, said] = case.run(init).says();
+        assert_eq!(said.matches(note).count(), 1, "{said}");
+        assert_eq!(weights(&format!("{model}-text")), weights("made-gemma3"), "{model}");
+        let config = case.json(format!("{model}-text/config.json"));
+        assert_eq!(config["architectures"], json!(["Gemma3ForCausalLM"]));
+        case.run(format!("export --model {model} --out {model}.gguf")).succeeds();
+        let [file, text] =
+            [model, "made-gemma3"].map(|name| Checkpoint::open(&case.path(format!("{name}.gguf"))).unwrap());
+        assert_eq!(file.config(), text.config());
+    }
+    case.change("older/config.json", |config| config["text_config"]["model_type"] = "gemma2".into());
+    case.run("export --model older --out model.gguf").fails(5, "unsupported text_config.model_type = gemma2");
+}
+
 /// A reader of the file would compute another model.
 #[test]
 fn layers_that_gguf_cannot_say_are_not_exported() {
@@ -122,6 +163,9 @@ fn values_that_gguf_cannot_say_are_not_exported() {
         assert!(!case.has("model.gguf"));
         fs::remove_dir_all(case.path(model)).unwrap();
     };
+    golden(&case, "made-olmo3");
+    case.run("export --model made-olmo3 --out model.gguf")
+        .fails(5, "Olmo3ForCausalLM cannot be written as a GGUF file");
     refused("made-mistral", &|config| config["sliding_window"] = 20.into(), "layer 0 sees a window of 20 keys");
     refused("made-olmo2", &|config| config["tie_word_embeddings"] = true.into(), "the head is the embedding");
     refused(

@@ -147,5 +147,5 @@ fn weights_that_are_made_are_those_of_python() {
             made += 1;
         }
     }
-    assert_eq!(made, 37);
+    assert_eq!(made, 39);
 }

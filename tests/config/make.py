@@ -11,24 +11,28 @@ import pathlib
 
 import transformers
 from transformers import (
-    Gemma3TextConfig, GenerationConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config, PreTrainedConfig, Qwen2Config, Qwen3Config, SmolLM3Config,
+    Gemma3TextConfig, GenerationConfig, GraniteConfig, LlamaConfig, Ministral3Config, MinistralConfig, MistralConfig, Olmo2Config, Olmo3Config,
+    PreTrainedConfig, Qwen2Config, Qwen3Config, SmolLM3Config,
 )
 
 logging.disable(logging.WARNING)
 assert transformers.__version__.startswith("5.17."), transformers.__version__
 PATH = pathlib.Path(__file__).parents[2] / "kernels/plan/src/config/fields.txt"
-CLASSES = [LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig, SmolLM3Config, GraniteConfig, Olmo2Config, Gemma3TextConfig]
+CLASSES = [LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig, MinistralConfig, Ministral3Config, SmolLM3Config, GraniteConfig, Olmo2Config,
+           Olmo3Config, Gemma3TextConfig]
 HEAD = "# Fields of transformers 5.17's configurations, as tests/config/make.py writes them: class, field, default, null, another, treatment"
 
 # What PreTrainedConfig.__post_init__ and from_pretrained read without a field of the dataclass, each with another value than none.
 BESIDE = {
     "model_type": "mixtral", "torch_dtype": "float16", "num_labels": 3, "name_or_path": "a/b", "output_attentions": True,
-    "attn_implementation": "eager", "experts_implementation": "eager", "rope_theta": 500000.0,
-    "rope_scaling": {"rope_type": "yarn", "factor": 4.0}, "partial_rotary_factor": 0.5,
+    "attn_implementation": "eager", "experts_implementation": "eager", "rope_theta": 300000.0,
+    "rope_scaling": {"rope_type": "dynamic", "factor": 4.0}, "partial_rotary_factor": 0.5,
     "per_layer_config": {"1": {"intermediate_size": 64}}, "quantization_config": {"quant_method": "gptq"},
     "transformers_weights": "other.safetensors", "is_causal": False, "attention_chunk_size": 16, "gradient_checkpointing": True,
     "tokenizer_class": "LlamaTokenizer",
 }
+# The same of one class, which computes with null not at all.
+BESIDE_OF = {"gemma3_text": {"sliding_window_pattern": 3, "rope_local_base_freq": 5000.0}}
 # Values that tell a field from its default where a rule does not.
 OTHERS = {
     "architectures": ["MixtralForCausalLM"], "dtype": "float16", "hidden_act": "gelu", "hidden_size": 1024, "num_attention_heads": 64, "head_dim": 64,
@@ -38,8 +42,11 @@ OTHERS = {
 }
 
 
+YARN = {"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 8.0, "original_max_position_embeddings": 8192}
 # Of a class whose values have other forms.
-OTHERS_OF = {"gemma3_text": {
+OTHERS_OF = {"ministral": {"layer_types": ["full_attention"] * 32}, "ministral3": {
+    "rope_parameters": YARN, "max_position_embeddings": 4096,
+}, "olmo3": {"layer_types": ["sliding_attention"] * 32, "rope_parameters": {"full_attention": YARN}}, "gemma3_text": {
     "rope_parameters": {"full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0}},
     "layer_types": ["sliding_attention"] * 26, "hidden_activation": "gelu",
 }}
@@ -77,6 +84,8 @@ def rows():
             if field.name not in shared:
                 value = OTHERS_OF.get(cls.model_type, {}).get(field.name) or other(field.name, field.default)
                 yield cls.model_type, field.name, field.default, takes_null(cls, field.name), value
+        for field, value in BESIDE_OF.get(cls.model_type, {}).items():
+            yield cls.model_type, field, None, False, value
         if "head_dim" not in {field.name for field in dataclasses.fields(cls)}:
             # Qwen2Attention reads it all the same, and fails at null.
             yield cls.model_type, "head_dim", None, False, other("head_dim", None)

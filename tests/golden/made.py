@@ -31,6 +31,7 @@ ROPE = dict(rope_type="default", rope_theta=1e2)
 # Positions beyond the original length, and frequencies that are low, high and between.
 SLIDING, FULL = "sliding_attention", "full_attention"
 LLAMA3 = dict(rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)
+YARN = dict(rope_type="yarn", rope_theta=1e3, factor=8.0, original_max_position_embeddings=32)
 TRAINED = dict(shapes=MEDIUM, case=dict(T=2.0, alpha=0.5, lr=1e-3, wd=0.01, clip=1.0, B=4, S=64, accum=1, steps=12, warmup=0, sched="constant"))
 # `options` are those of the run whose student writes what it learns from.
 WRITTEN = dict(shapes=SMALL, case=dict(alpha=1.0, T=1.0, lr=2e-3, wd=0.01, clip=1.0, B=2, S=32, accum=4, steps=20, warmup=0, sched="constant"))
@@ -63,6 +64,12 @@ MADE = {
     # Norms behind attention and MLP only, and of the whole of q and of k; no biases.
     "made-olmo2": dict(of=TRAINED, model="olmo2", teacher=dict(num_attention_heads=4, num_key_value_heads=2, pad_token_id=None),
                        student=dict(num_attention_heads=4, num_key_value_heads=2, pad_token_id=None)),
+    # As OLMo 2's; two rotary tables, of the full layers' `yarn` in both: of the teacher's third layer and the student's second.
+    "made-olmo3": dict(of=TRAINED, model="olmo3", teacher=dict(num_attention_heads=4, num_key_value_heads=2, pad_token_id=None,
+                       num_hidden_layers=3, sliding_window=24, layer_types=[SLIDING, SLIDING, FULL],
+                       rope_parameters={SLIDING: ROPE, FULL: YARN}),
+                       student=dict(num_attention_heads=4, num_key_value_heads=2, pad_token_id=None, sliding_window=20,
+                       layer_types=[SLIDING, FULL], rope_parameters={SLIDING: ROPE, FULL: dict(YARN, attention_factor=0.8)})),
     # Heads of 256 and of 64, two rotary tables, one of them `linear` in the teacher; its third layer and the student's second are full.
     "made-gemma3": dict(of=TRAINED, model="gemma3", teacher=dict(head_dim=256, num_hidden_layers=3, query_pre_attn_scalar=40,
                         initializer_range=0.05, sliding_window=24, pad_token_id=None, layer_types=[SLIDING, SLIDING, FULL],
@@ -76,7 +83,7 @@ MADE = {
     "rollouts-forward": dict(of=WRITTEN, model="llama", case=dict(
         beta=0.0, clip=0.5, options="--on-policy --max-tokens 16 --group-size 2 --sampling-temperature 0.8 --top-k 40 --top-p 0.95")),
 }
-CLASSES = dict(gemma3="Gemma3", granite="Granite", llama="Llama", mistral="Mistral", olmo2="Olmo2", qwen2="Qwen2", qwen3="Qwen3", smollm3="SmolLM3")
+CLASSES = dict(gemma3="Gemma3", granite="Granite", llama="Llama", mistral="Mistral", olmo2="Olmo2", olmo3="Olmo3", qwen2="Qwen2", qwen3="Qwen3", smollm3="SmolLM3")
 
 
 def make(case, program):

@@ -38,7 +38,7 @@ def tensor(seed, scale, name, shape, gamma=1):
 # Norms of layers: those of every family but these.
 NORMS = ("input_layernorm", "post_attention_layernorm")
 BEHIND = ("post_attention_layernorm", "post_feedforward_layernorm")
-NORMS_OF = dict(olmo2=BEHIND, gemma3_text=(*NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm"))
+NORMS_OF = dict(olmo2=BEHIND, olmo3=BEHIND, gemma3_text=(*NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm"))
 
 
 def shapes(config):
@@ -57,8 +57,8 @@ def shapes(config):
             yield f"{at}self_attn.{projection}_proj.weight", (count * d, hidden)
             if config["model_type"] == "qwen2":
                 yield f"{at}self_attn.{projection}_proj.bias", (count * d,)
-            if config["model_type"] in ("qwen3", "olmo2", "gemma3_text") and projection != "v":
-                yield f"{at}self_attn.{projection}_norm.weight", (count * d if config["model_type"] == "olmo2" else d,)
+            if config["model_type"] in ("qwen3", "olmo2", "olmo3", "gemma3_text") and projection != "v":
+                yield f"{at}self_attn.{projection}_norm.weight", (count * d if "olmo" in config["model_type"] else d,)
         yield f"{at}self_attn.o_proj.weight", (hidden, heads * d)
         for projection in ("gate", "up"):
             yield f"{at}mlp.{projection}_proj.weight", (mlp, hidden)

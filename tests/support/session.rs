@@ -10,7 +10,7 @@ use precast::inputs::checkpoint::{Checkpoint, Scratch, Weights};
 use precast::options::Kernels;
 use precast::options::{ModelOptions, Options, RunConfig};
 use precast_kernels::Dtype;
-use precast_plan::{AdapterParameter, Adapters, EvaluationPlan, Formats, Precision, Student, evaluation, rope};
+use precast_plan::{AdapterParameter, Adapters, EvaluationPlan, Formats, Precision, Student, evaluation};
 use precast_runtime::{Driver, Loading, Placement};
 
 use super::{bundle, device, gemm};
@@ -89,8 +89,7 @@ pub fn logits_adapted(model: &Path, adapter: Option<&Path>, ids: &[u32]) -> Vec<
     loading.load(&source.open().expect("a bundle"), &plan.plan).expect("kernels load");
     let mut sealed = loading.seal(&plan.plan, Placement::Arena).expect("memory");
     let mut write = |tensor, bytes: &[u8]| sealed.write(tensor, bytes).expect("a copy");
-    for (rope, frequencies) in plan.model.ropes.iter().zip(config.rope_frequencies()) {
-        let tables = rope::tables(&frequencies, seq_len);
+    for (rope, tables) in plan.model.ropes.iter().zip(config.rope_tables(seq_len)) {
         write(rope.cos, bytemuck::cast_slice(&tables.cos));
         write(rope.sin, bytemuck::cast_slice(&tables.sin));
     }

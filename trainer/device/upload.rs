@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use precast_kernels::Format;
-use precast_plan::{Parameter, Resident, Staged, Tensor, TrainingPlan, rope};
+use precast_plan::rope::Rope;
+use precast_plan::{Parameter, Resident, Staged, Tensor, TrainingPlan};
 use precast_runtime::{DriverError, Sealed};
 
 use crate::base::stop::Stopped;
@@ -69,9 +70,9 @@ impl<'a> Upload<'a> {
     /// Sends the tables of a model's rotary embeddings.
     pub fn tables(&mut self, model: &Resident) -> Result<(), DriverError> {
         let config = self.weights.config();
-        for (rope, frequencies) in model.ropes.iter().zip(config.rope_frequencies()) {
-            let seq_len = (rope.cos.elems / frequencies.len() as u64) as u32;
-            let tables = rope::tables(&frequencies, seq_len);
+        let positions = |rope: &Rope| (rope.cos.elems / u64::from(config.head_dim / 2)) as u32;
+        let seq_len = model.ropes.first().map_or(0, positions);
+        for (rope, tables) in model.ropes.iter().zip(config.rope_tables(seq_len)) {
             self.sealed.write(rope.cos, bytemuck::cast_slice(&tables.cos))?;
             self.sealed.write(rope.sin, bytemuck::cast_slice(&tables.sin))?;
         }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use precast_kernels::{Gamma, Gate};
 
+use crate::rope::Yarn;
+
 #[derive(PartialEq)]
 pub struct Family {
     /// Entry of `architectures` in config.json.
@@ -28,6 +30,9 @@ pub struct Family {
     pub rope: &'static [&'static str],
     /// Base of the rotary embedding if config.json has none.
     pub rope_theta: f64,
+    /// Scaling of the rotary embedding if config.json has none, in the family that scales queries by position too: by 1
+    /// within the original length, to which sequences are bounded.
+    pub yarn: Option<Yarn>,
     /// True if some layers may have no rotary embedding: `no_rope_layers`, or each of `no_rope_layer_interval`.
     pub no_rope: bool,
     /// Layers that a window of `sliding_window` keys bounds.
@@ -82,6 +87,8 @@ pub enum Windows {
     Never,
     /// All, if config.json has a window.
     Every,
+    /// Those that `layer_types` names, else all, if config.json has a window.
+    Listed,
     /// All but each of so many, or those that `layer_types` names; they have a rotary embedding of their own.
     Between { full: u32, theta: f64 },
 }
@@ -167,6 +174,8 @@ const OLMO2_MODULES: Modules = Modules { input_norm: None, post_norm: None, ..GE
 pub const LLAMA3: &str = "llama3";
 /// Rotary embedding with all frequencies divided by a factor.
 pub const LINEAR: &str = "linear";
+/// Rotary embedding with divided low frequencies and scaled scores: see [`crate::rope::Yarn`].
+pub const YARN: &str = "yarn";
 
 /// Llama, of which other rows are variations.
 const LLAMA: Family = Family {
@@ -181,6 +190,7 @@ const LLAMA: Family = Family {
     qk_norm: QkNorm::None,
     rope: &["default", LLAMA3],
     rope_theta: 10_000.0,
+    yarn: None,
     no_rope: false,
     windows: Windows::Never,
     multipliers: false,
@@ -189,8 +199,43 @@ const LLAMA: Family = Family {
     modules: &LLAMA_MODULES,
 };
 
+/// Mistral, of which Ministral is a variation.
+const MISTRAL: Family = Family {
+    class: "MistralForCausalLM",
+    model_type: "mistral",
+    qkv_bias: Bias::Never,
+    o_bias: Bias::Never,
+    mlp_bias: Bias::Never,
+    rope: &["default"],
+    windows: Windows::Every,
+    ..LLAMA
+};
+
+/// Scaling of Ministral 3.
+const MINISTRAL3_YARN: Yarn = Yarn {
+    factor: 16.0,
+    attention_factor: 1.0,
+    beta_fast: 32.0,
+    beta_slow: 1.0,
+    truncate: true,
+    original_max_position_embeddings: 16_384,
+};
+
+/// OLMo 2, of which OLMo 3 is a variation.
+const OLMO2: Family = Family {
+    class: "Olmo2ForCausalLM",
+    model_type: "olmo2",
+    gguf: "olmo2",
+    mlp_bias: Bias::Never,
+    qk_norm: QkNorm::Row,
+    rope: &["default"],
+    gguf_interleaves_heads: false,
+    modules: &OLMO2_MODULES,
+    ..LLAMA
+};
+
 /// The first family that GGUF files name is the one that they are read as.
-pub static FAMILIES: [Family; 8] = [
+pub static FAMILIES: [Family; 11] = [
     Family {
         class: "Qwen2ForCausalLM",
         model_type: "qwen2",
@@ -213,15 +258,16 @@ pub static FAMILIES: [Family; 8] = [
         ..LLAMA
     },
     LLAMA,
+    MISTRAL,
+    Family { class: "MinistralForCausalLM", model_type: "ministral", windows: Windows::Listed, ..MISTRAL },
     Family {
-        class: "MistralForCausalLM",
-        model_type: "mistral",
-        qkv_bias: Bias::Never,
-        o_bias: Bias::Never,
-        mlp_bias: Bias::Never,
-        rope: &["default"],
-        windows: Windows::Every,
-        ..LLAMA
+        class: "Ministral3ForCausalLM",
+        model_type: "ministral3",
+        gguf: "mistral3",
+        rope: &[YARN],
+        rope_theta: 1e6,
+        yarn: Some(MINISTRAL3_YARN),
+        ..MISTRAL
     },
     Family {
         class: "SmolLM3ForCausalLM",
@@ -240,16 +286,14 @@ pub static FAMILIES: [Family; 8] = [
         multipliers: true,
         ..LLAMA
     },
+    OLMO2,
     Family {
-        class: "Olmo2ForCausalLM",
-        model_type: "olmo2",
-        gguf: "olmo2",
-        mlp_bias: Bias::Never,
-        qk_norm: QkNorm::Row,
-        rope: &["default"],
-        gguf_interleaves_heads: false,
-        modules: &OLMO2_MODULES,
-        ..LLAMA
+        class: "Olmo3ForCausalLM",
+        model_type: "olmo3",
+        rope: &["default", YARN],
+        rope_theta: 5e5,
+        windows: Windows::Between { full: 4, theta: 5e5 },
+        ..OLMO2
     },
     Family {
         class: "Gemma3ForCausalLM",
@@ -280,9 +324,15 @@ impl Family {
         FAMILIES.iter().find(|family| family.gguf == name)
     }
 
-    /// Lists every family for people, by one name each.
-    pub fn list(name: impl Fn(&Self) -> &'static str) -> String {
-        let names: Vec<&str> = FAMILIES.iter().map(name).collect();
+    /// True if GGUF files of it are read and written.
+    pub fn has_gguf(&self) -> bool {
+        !self.rope.contains(&YARN)
+    }
+
+    /// Lists families for people, by one name each.
+    pub fn list(is_listed: impl Fn(&Self) -> bool, name: impl Fn(&Self) -> &'static str) -> String {
+        let mut names: Vec<&str> = FAMILIES.iter().filter(|family| is_listed(family)).map(name).collect();
+        names.dedup();
         match names.split_last() {
             Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
             _ => names.concat(),

@@ -50,7 +50,9 @@ pub use cache::{BitCounts, Slots};
 pub use cached::{CachedTeacher, HeadWeights};
 pub use comparison::TokenComparison;
 pub use comparison_plan::{ComparisonBuffers, ComparisonPlan, Side};
-pub use config::{ConfigError, LayerConfig, ModelConfig, Multipliers, RopeConfig, pads_by_default, unread_fields};
+pub use config::{
+    ConfigError, LayerConfig, ModelConfig, Multipliers, RopeConfig, pads_by_default, text_config, unread_fields,
+};
 pub use decode_check::{DecodeCheckBuffers, DecodeCheckPlan};
 pub use decoding::{DecodeRequest, Decoding};
 pub use enumerate::build_keys;

@@ -180,11 +180,13 @@ impl Recipe {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// The sequence is longer than the model supports.
-    #[error("sequences of {seq_len} tokens are longer than the {role}'s max_position_embeddings {max_positions}")]
+    #[error("sequences of {seq_len} tokens are longer than the {role}'s {bound} {max_positions}")]
     SequenceTooLong {
         /// `teacher`, `student` or `model`.
         role: &'static str,
         seq_len: u32,
+        /// Field of config.json.
+        bound: &'static str,
         max_positions: u32,
     },
     /// The teacher has no logits for some of the student's tokens.
@@ -303,7 +305,8 @@ pub(crate) fn check_tokens(
     seq_len: u32,
 ) -> Result<(), PlanError> {
     if seq_len > config.max_positions {
-        return Err(PlanError::SequenceTooLong { role, seq_len, max_positions: config.max_positions });
+        let (bound, max_positions) = (config.bound(), config.max_positions);
+        return Err(PlanError::SequenceTooLong { role, seq_len, bound, max_positions });
     }
     match u64::from(batch) * u64::from(seq_len) {
         1..=Recipe::MOST_TOKENS => Ok(()),

@@ -75,7 +75,7 @@ impl<'a> Machine<'a> {
     fn loaded(plan: &'a TrainingPlan, config: &ModelConfig, write: impl Fn(&mut Self, &Parameter, &Weight)) -> Self {
         let mut machine = Self { plan: &plan.plan, arena: vec![0xFF; plan.plan.arena_bytes as usize] };
         machine.run(CLEAR);
-        let (tables, rope) = (rope::tables(&config.rope_frequencies()[0], SEQ_LEN), plan.student.ropes[0]);
+        let (tables, rope) = (&config.rope_tables(SEQ_LEN)[0], plan.student.ropes[0]);
         machine.write_floats(rope.cos, &tables.cos);
         machine.write_floats(rope.sin, &tables.sin);
         plan.student.weights.list().for_each(|(parameter, weight)| write(&mut machine, parameter, &weight));

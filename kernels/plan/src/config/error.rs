@@ -11,7 +11,7 @@ pub enum ConfigError {
     /// A model family without lowering.
     #[error(
         "unsupported architecture `{name}` of model_type {model_type}: supported are {supported}",
-        supported = Family::list(|family| family.class)
+        supported = Family::list(|_| true, |family| family.class)
     )]
     Architecture { name: String, model_type: String },
     /// A feature that would change the mathematics.

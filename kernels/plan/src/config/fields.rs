@@ -37,7 +37,7 @@ pub(super) fn refuse_null(config: &Value, family: &Family) -> Result<(), ConfigE
 }
 
 /// Sizes without which a configuration is incomplete, whatever a class assumes.
-const REQUIRED: [&str; 6] = [
+pub(super) const REQUIRED: [&str; 6] = [
     "hidden_size",
     "intermediate_size",
     "num_hidden_layers",
@@ -46,10 +46,10 @@ const REQUIRED: [&str; 6] = [
     "max_position_embeddings",
 ];
 
-/// Adds the defaults of the family's class for fields that are absent.
-pub(super) fn fill(config: &mut Value, family: &Family) {
-    for [class, name, default, ..] in of(family) {
-        if class != "*" && config.get(name).is_none() && !REQUIRED.contains(&name) {
+/// Adds the defaults of the family's class for fields that are absent, but for some.
+pub(super) fn fill(config: &mut Value, family: &Family, but: &[&str]) {
+    for [class, name, default, ..] in of(family).filter(|[_, _, default, ..]| *default != "null") {
+        if class != "*" && config.get(name).is_none() && !but.contains(&name) {
             config[name] = serde_json::from_str(default).unwrap_or_default();
         }
     }

@@ -36,6 +36,14 @@ pub struct RopeConfig {
     pub scaling: Option<Scaling>,
 }
 
+impl RopeConfig {
+    /// Returns the context length of the original training, where YaRN scales from that.
+    pub(super) fn original(&self) -> Option<u32> {
+        let Some(Scaling::Yarn(yarn)) = self.scaling else { return None };
+        Some(yarn.original_max_position_embeddings)
+    }
+}
+
 /// Reads what so many layers do.
 ///
 /// # Errors
@@ -78,9 +86,9 @@ fn sliding(config: &Value, family: &Family, window: Option<u32>, count: u32) -> 
     let pattern = "sliding_window_pattern";
     let implied = match family.windows {
         Windows::Never => vec![false; count as usize],
-        Windows::Every => vec![window.is_some(); count as usize],
+        Windows::Every | Windows::Listed => vec![window.is_some(); count as usize],
         Windows::Between { full, .. } => {
-            let full = match given(config, pattern) {
+            let full = match given(config, pattern).filter(|_| fields::is_known(family, pattern)) {
                 None => full,
                 Some(full) => (full.as_u64().and_then(|full| u32::try_from(full).ok()).filter(|full| *full > 0))
                     .ok_or_else(|| refuse_at(pattern, full, "expected a number of layers"))?,
@@ -103,6 +111,7 @@ fn sliding(config: &Value, family: &Family, window: Option<u32>, count: u32) -> 
     same_length("layer_types", types.len(), count)?;
     let rule = match family.windows {
         Windows::Every => Some("sliding_window"),
+        Windows::Listed => given(config, "sliding_window").map_or(Some("sliding_window"), |_| None),
         _ => given(config, pattern).map(|_| pattern),
     };
     match rule.filter(|_| types != implied) {
@@ -177,6 +186,18 @@ mod tests {
         assert_eq!(read("llama", &json!({"sliding_window": null}), 1), Ok(vec![LayerConfig::FULL]));
         // In Qwen another field turns it on.
         assert_eq!(read("qwen2", &json!({"sliding_window": 4}), 1), Ok(vec![LayerConfig::FULL]));
+    }
+
+    #[test]
+    fn layers_of_ministral_slide_where_they_are_listed_else_all() {
+        let windows =
+            |config: Value| read("ministral", &config, 2).map(|layers| [0, 1].map(|layer: usize| layers[layer].window));
+        let listed = json!(["sliding_attention", "full_attention"]);
+        assert_eq!(windows(json!({"sliding_window": 4, "layer_types": listed})), Ok([Some(4), None]));
+        assert_eq!(windows(json!({"sliding_window": 4})), Ok([Some(4), Some(4)]));
+        assert_eq!(windows(json!({"sliding_window": null})), Ok([None, None]));
+        let error = windows(json!({"sliding_window": null, "layer_types": listed})).unwrap_err();
+        assert!(error.contains("layer_types and sliding_window say otherwise which layers slide"), "{error}");
     }
 
     #[test]

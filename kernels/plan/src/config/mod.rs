@@ -6,6 +6,7 @@ mod layer;
 mod model;
 mod rope;
 mod scales;
+mod tower;
 mod unsupported;
 
 pub use error::ConfigError;
@@ -13,4 +14,5 @@ pub use fields::pads_by_default;
 pub use layer::{LayerConfig, RopeConfig};
 pub use model::ModelConfig;
 pub use scales::Multipliers;
+pub use tower::text_config;
 pub use unsupported::unread_fields;

@@ -7,9 +7,10 @@ use serde_json::Value;
 use super::error::ConfigError;
 use super::layer::{LayerConfig, RopeConfig};
 use super::scales::{self, Multipliers};
+use super::tower::text_config;
 use super::{fields, layer, rope, unsupported};
 use crate::family::{Bias, FAMILIES, Family};
-use crate::rope::frequencies;
+use crate::rope::{RopeTables, Scaling, frequencies, tables};
 
 /// Every property of a model that determines its plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,17 +85,23 @@ impl ModelConfig {
     /// Llama 3's, sliding windows, dropout, another activation, quantized weights), or inconsistent numbers.
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
         let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
-        // A number where text should be is named by its line and column.
-        serde_json::from_str::<Raw>(text)?;
         let mut value: Value = serde_json::from_str(text)?;
+        unsupported::refuse_model(&value["model_type"])?;
+        match text_config(&value)? {
+            Some(text) => value = text,
+            // A number where text should be is named by its line and column.
+            None => drop(serde_json::from_str::<Raw>(text)?),
+        }
         let family = family(&value)?;
         fields::refuse_null(&value, family)?;
-        fields::fill(&mut value, family);
+        fields::fill(&mut value, family, &fields::REQUIRED);
         let raw: Raw = Deserialize::deserialize(&value)?;
         unsupported::refuse(&value, family)?;
         let bias = |bias: Bias| bias.is_on(|field| raw.flag(field));
         let divided = || raw.hidden_size.checked_div(raw.num_attention_heads);
         let head_dim = raw.head_dim.or_else(divided).unwrap_or(0);
+        let ropes = rope::ropes(&value, family)?;
+        let original = ropes[0].original().filter(|_| family.yarn.is_some());
         let config = Self {
             family,
             hidden: raw.hidden_size,
@@ -106,9 +113,9 @@ impl ModelConfig {
             head_dim,
             vocab: raw.vocab_size,
             padding: raw.padding()?,
-            max_positions: raw.max_position_embeddings.unwrap_or(u32::MAX),
+            max_positions: raw.max_position_embeddings.unwrap_or(u32::MAX).min(original.unwrap_or(u32::MAX)),
             rms_norm_eps: raw.rms_norm_eps.unwrap_or(1e-6) as f32,
-            ropes: rope::ropes(&value, family)?,
+            ropes,
             tied: raw.tie_word_embeddings.unwrap_or(false),
             score_scale: scales::scores(&value, family, head_dim)?,
             multipliers: scales::multipliers(&value, family, raw.hidden_size)?,
@@ -167,6 +174,21 @@ impl ModelConfig {
     /// Returns the frequencies of each rotary embedding, of each pair of elements of a head, radians per position.
     pub fn rope_frequencies(&self) -> Vec<Vec<f32>> {
         self.ropes.iter().map(|rope| frequencies(rope.theta, rope.scaling, self.head_dim)).collect()
+    }
+
+    /// Returns the field of config.json that bounds sequences.
+    pub(crate) fn bound(&self) -> &'static str {
+        match self.ropes[0].original() == Some(self.max_positions) && self.family.yarn.is_some() {
+            true => "original_max_position_embeddings",
+            false => "max_position_embeddings",
+        }
+    }
+
+    /// Returns the tables of each rotary embedding, of so many positions.
+    pub fn rope_tables(&self, seq_len: u32) -> Vec<RopeTables> {
+        let factors = self.ropes.iter().map(|rope| rope.scaling.map_or(1.0, Scaling::attention_factor));
+        let tables = |(frequencies, factor): (Vec<f32>, f32)| tables(&frequencies, factor, seq_len);
+        self.rope_frequencies().into_iter().zip(factors).map(tables).collect()
     }
 
     fn check(&self) -> Result<(), ConfigError> {
@@ -358,6 +380,24 @@ mod tests {
     }
 
     #[test]
+    fn ministral_3_is_bounded_by_the_length_within_which_queries_are_not_scaled() {
+        let [model_type, class] = of("ministral3", "Ministral3ForCausalLM");
+        let bound = |positions: u32, rope: Value| {
+            let positions = ("max_position_embeddings", positions.into());
+            let config = read(&[model_type.clone(), class.clone(), positions, ("rope_parameters", rope)]);
+            config.map(|config| (config.max_positions, config.bound())).map_err(|error| error.to_string())
+        };
+        let original = "original_max_position_embeddings";
+        let mut said = serde_json::json!({"type": "yarn", "factor": 4.0, "llama_4_scaling_beta": 0.1});
+        said[original] = 4096.into();
+        assert_eq!(bound(262_144, Value::Null), Ok((16_384, original)));
+        assert_eq!(bound(262_144, said.clone()), Ok((4096, original)));
+        assert_eq!(bound(128, said.clone()), Ok((128, "max_position_embeddings")));
+        said.as_object_mut().unwrap().remove("type");
+        assert!(bound(128, said).unwrap_err().contains("rope_parameters.rope_type is missing"));
+    }
+
+    #[test]
     fn the_model_type_alone_names_a_family() {
         let read = |name: &str| read(&[("architectures", Value::Null), ("model_type", name.into())]);
         assert_eq!(read("qwen2").unwrap().family.model_type, "qwen2");
@@ -376,6 +416,12 @@ mod tests {
             ("architectures", serde_json::json!(["Qwen3MoeForCausalLM"])),
             ("architectures", serde_json::json!(["Qwen2ForCausalLM"])),
             ("model_type", "mixtral".into()),
+            ("model_type", "gpt_oss".into()),
+            ("model_type", "gemma4".into()),
+            ("model_type", "olmo_hybrid".into()),
+            ("model_type", "lfm2".into()),
+            ("model_type", "phi3".into()),
+            ("model_type", "qwen3_next".into()),
             ("model_type", "qwen2".into()),
             ("model_type", serde_json::json!(null)),
             ("hidden_act", serde_json::json!(null)),

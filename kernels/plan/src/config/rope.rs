@@ -8,14 +8,17 @@ use serde_json::{Map, Value};
 use super::error::ConfigError;
 use super::layer::RopeConfig;
 use super::unsupported::{Neutral, UNSCALED, WHOLE, given, refuse_at};
-use crate::family::{Family, LINEAR, LLAMA3, Windows};
-use crate::rope::{Llama3, Scaling};
+use crate::family::{Family, LINEAR, LLAMA3, Windows, YARN};
+use crate::rope::{Llama3, Scaling, Yarn};
 
 /// Objects with the settings.
 const OBJECTS: [&str; 2] = ["rope_parameters", "rope_scaling"];
 
 /// Fields of a [`LLAMA3`] object besides its type.
 const LLAMA3_FIELDS: [&str; 4] = ["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"];
+
+/// Fields of a [`YARN`] object besides its type.
+const YARN_FIELDS: [&str; 6] = ["factor", "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"];
 
 fn inconsistent<T>(what: String) -> Result<T, ConfigError> {
     Err(ConfigError::Inconsistent(what))
@@ -40,7 +43,8 @@ pub(super) fn ropes(config: &Value, family: &Family) -> Result<Vec<RopeConfig>, 
     let Windows::Between { theta: sliding, .. } = family.windows else {
         return Ok(vec![rope(config, family, family.rope_theta)?]);
     };
-    // Newer files have an object for each kind of layer, older ones a field for the base of those that slide.
+    // Newer files have an object for each kind of layer, older ones fields: `rope_theta` and `rope_scaling` of full
+    // layers, and of Gemma 3 one for the base of those that slide.
     let of = |kind: &str, theta: Option<&Value>, scaling: Option<&Value>| {
         let named = config["rope_parameters"].get(kind);
         let fields = [("rope_theta", theta), ("rope_scaling", scaling), ("rope_parameters", named)];
@@ -48,7 +52,7 @@ pub(super) fn ropes(config: &Value, family: &Family) -> Result<Vec<RopeConfig>, 
     };
     let flat = |field: &str| config.get(field);
     let full = of("full_attention", flat("rope_theta"), flat("rope_scaling"));
-    let local = of("sliding_attention", flat("rope_local_base_freq"), None);
+    let local = of("sliding_attention", given(config, "rope_local_base_freq"), None);
     let names = |name: &&String| !["full_attention", "sliding_attention"].contains(&name.as_str());
     match object(config, "rope_parameters")?.and_then(|object| object.keys().find(names)) {
         Some(name) => Err(refuse_at(
@@ -62,7 +66,8 @@ pub(super) fn ropes(config: &Value, family: &Family) -> Result<Vec<RopeConfig>, 
 
 fn rope(config: &Value, family: &Family, default: f64) -> Result<RopeConfig, ConfigError> {
     refuse(config, family)?;
-    Ok(RopeConfig { theta: theta(config, default)? as f32, scaling: scaling(config)? })
+    let scaling = scaling(config)?.or(family.yarn.map(Scaling::Yarn));
+    Ok(RopeConfig { theta: theta(config, default)? as f32, scaling })
 }
 
 /// Refuses settings that would change the mathematics beyond the family's.
@@ -84,6 +89,8 @@ fn refuse_in(name: &'static str, object: &Map<String, Value>, family: &Family) -
             let reason = match family.rope {
                 [_, LLAMA3] => "only rotary embeddings of type `default` and `llama3` are supported",
                 [_, LINEAR] => "only rotary embeddings of type `default` and `linear` are supported",
+                [_, YARN] => "only rotary embeddings of type `default` and `yarn` are supported",
+                [YARN] => "only rotary embeddings of type `yarn` are supported",
                 _ => "only unscaled rotary embeddings (type `default`) are supported",
             };
             return Err(refuse_at(format!("{name}.{field}"), found, reason));
@@ -96,12 +103,20 @@ fn refuse_in(name: &'static str, object: &Map<String, Value>, family: &Family) -
             ));
         }
     }
-    let (is_llama3, is_linear) = (kind(object) == Some(LLAMA3), kind(object) == Some(LINEAR));
+    if kind(object).is_none() && !family.rope.contains(&"default") {
+        return inconsistent(format!("{name}.rope_type is missing: {family} has {}", family.rope.concat()));
+    }
+    let [is_llama3, is_linear, is_yarn] = [LLAMA3, LINEAR, YARN].map(|name| kind(object) == Some(name));
+    // Of an object for each kind of layer transformers does not see it.
+    let truncates = !matches!(family.windows, Windows::Between { .. });
     for (key, value) in object {
         let (neutral, reason) = match key.as_str() {
             "rope_type" | "type" | "rope_theta" | "original_max_position_embeddings" => continue,
             key if is_llama3 && LLAMA3_FIELDS.contains(&key) => continue,
             "factor" if is_linear => continue,
+            // It tells how queries grow beyond the original length, and the length beyond that.
+            "llama_4_scaling_beta" | "max_position_embeddings" if family.yarn.is_some() => continue,
+            key if is_yarn && (YARN_FIELDS.contains(&key) || key == "truncate" && truncates) => continue,
             "partial_rotary_factor" => (Neutral::Number(1.0), WHOLE),
             _ => (Neutral::Number(1.0), UNSCALED),
         };
@@ -140,6 +155,7 @@ fn scaling(config: &Value) -> Result<Option<Scaling>, ConfigError> {
         let scaling = match kind {
             LLAMA3 => Some(Scaling::Llama3(llama3(name, object)?)),
             LINEAR => Some(Scaling::Linear(factor(name, LINEAR, object)?)),
+            YARN => Some(Scaling::Yarn(yarn(name, object)?)),
             _ => None,
         };
         match found {
@@ -170,18 +186,56 @@ fn factor(name: &str, kind: &str, object: &Map<String, Value>) -> Result<f64, Co
     }
 }
 
+/// Reads the context length of the original training.
+fn original(name: &str, kind: &str, object: &Map<String, Value>) -> Result<u32, ConfigError> {
+    let field = "original_max_position_embeddings";
+    let positions = number((name, kind), object, field)?;
+    if positions >= 1.0 && positions <= f64::from(u32::MAX) && positions.fract() == 0.0 {
+        return Ok(positions as u32);
+    }
+    inconsistent(format!("{name}.{field} is {positions}"))
+}
+
+/// Reads YaRN's scaling with transformers' defaults, which it also takes for zero.
+fn yarn(name: &str, object: &Map<String, Value>) -> Result<Yarn, ConfigError> {
+    let positive = |field: &str| match object.get(field).filter(|value| !value.is_null()) {
+        None => Ok(None),
+        Some(zero) if zero.as_f64() == Some(0.0) && field != "attention_factor" => Ok(None),
+        Some(_) => match number((name, YARN), object, field)? {
+            number if number > 0.0 => Ok(Some(number)),
+            number => inconsistent(format!("{name}.{field} is {number}, a positive number is expected")),
+        },
+    };
+    let truncate = match object.get("truncate") {
+        None => true,
+        Some(value) => {
+            value.as_bool().ok_or_else(|| ConfigError::Inconsistent(format!("{name}.truncate is {value}")))?
+        }
+    };
+    let factor = factor(name, YARN, object)?;
+    let implied = match (positive("mscale")?, positive("mscale_all_dim")?) {
+        (Some(one), Some(all)) => Yarn::mscale(factor, one) / Yarn::mscale(factor, all),
+        _ => Yarn::mscale(factor, 1.0),
+    };
+    Ok(Yarn {
+        factor,
+        attention_factor: positive("attention_factor")?.unwrap_or(implied),
+        beta_fast: positive("beta_fast")?.unwrap_or(32.0),
+        beta_slow: positive("beta_slow")?.unwrap_or(1.0),
+        truncate,
+        original_max_position_embeddings: original(name, YARN, object)?,
+    })
+}
+
 fn llama3(name: &str, object: &Map<String, Value>) -> Result<Llama3, ConfigError> {
     let number = |field: &str| number((name, LLAMA3), object, field);
-    let [_, low, high, original] = LLAMA3_FIELDS;
-    let positions = number(original)?;
-    if !(positions >= 1.0 && positions <= f64::from(u32::MAX) && positions.fract() == 0.0) {
-        return inconsistent(format!("{name}.{original} is {positions}"));
-    }
+    let [_, low, high, _] = LLAMA3_FIELDS;
+    let original_max_position_embeddings = original(name, LLAMA3, object)?;
     let scaling = Llama3 {
         factor: factor(name, LLAMA3, object)?,
         low_freq_factor: number(low)?,
         high_freq_factor: number(high)?,
-        original_max_position_embeddings: positions as u32,
+        original_max_position_embeddings,
     };
     if !(scaling.low_freq_factor > 0.0 && scaling.low_freq_factor < scaling.high_freq_factor) {
         return inconsistent(format!(
@@ -300,6 +354,35 @@ mod tests {
         for family in ["qwen2", "qwen3"] {
             let message = read(family, &older).unwrap_err();
             assert!(message.starts_with("unsupported rope_scaling.rope_type = llama3: "), "{family}: {message}");
+        }
+    }
+
+    /// Compares attention factors with transformers 5.17's.
+    #[test]
+    fn yarn_is_read_with_the_defaults_of_transformers() {
+        let read = |field: &str, value: Value| {
+            let mut object = json!({"factor": 8.0, "original_max_position_embeddings": 128, "beta_fast": 0});
+            object[field] = value;
+            yarn("rope_scaling", object.as_object().unwrap()).map_err(|error| error.to_string())
+        };
+        let plain = read("beta_slow", json!(null)).unwrap();
+        assert_eq!((plain.beta_fast, plain.beta_slow, plain.truncate), (32.0, 1.0, true));
+        assert_eq!((plain.attention_factor, plain.original_max_position_embeddings), (1.2079441541679836, 128));
+        assert_eq!(read("mscale", json!(2.0)), Ok(plain));
+        assert_eq!(read("attention_factor", json!(1.25)).unwrap().attention_factor, 1.25);
+        let both =
+            json!({"factor": 8.0, "original_max_position_embeddings": 128, "mscale": 0.707, "mscale_all_dim": 1.2});
+        let both = yarn("rope_scaling", both.as_object().unwrap()).unwrap();
+        assert!((both.attention_factor - 0.9179561730379721).abs() < 1e-15);
+        for (field, value, reason) in [
+            ("attention_factor", json!(0), "attention_factor is 0, a positive number is expected"),
+            ("beta_slow", json!(-1), "beta_slow is -1, a positive number is expected"),
+            ("truncate", json!(1), "truncate is 1"),
+            ("factor", json!(null), "factor is missing: type yarn needs it"),
+            ("original_max_position_embeddings", json!(null), "original_max_position_embeddings is missing"),
+        ] {
+            let error = read(field, value).unwrap_err();
+            assert!(error.contains(reason), "{error}");
         }
     }
 

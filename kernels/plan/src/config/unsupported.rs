@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::error::ConfigError;
 use super::fields;
-use crate::family::{Family, Windows};
+use crate::family::Family;
 
 /// The neutral value of a setting.
 pub(super) enum Neutral {
@@ -79,6 +79,32 @@ const SETTINGS: [(&str, Neutral, &str); 36] = [
     ("n_routed_experts", Number(0.0), DENSE),
 ];
 
+/// Known models that nobody computes here, by `model_type`.
+const MODELS: [(&str, &str); 12] = [
+    ("gpt_oss", "gpt-oss has attention sinks, clamped gates and experts in MXFP4"),
+    ("gemma4", GEMMA4),
+    ("gemma4_text", GEMMA4),
+    ("gemma4_unified", GEMMA4),
+    ("gemma4_unified_text", GEMMA4),
+    ("olmo_hybrid", "OLMo Hybrid has layers of linear attention"),
+    ("lfm2", LFM2),
+    ("lfm2_moe", LFM2),
+    ("lfm2_vl", LFM2),
+    ("phi3", "Phi-4-mini rotates a part of a head (partial_rotary_factor), Phi-3 scales it by longrope"),
+    ("phi4_multimodal", "Phi-4-multimodal rotates a part of a head (partial_rotary_factor)"),
+    ("qwen3_next", "Qwen3-Next has layers of linear attention and mixtures of experts"),
+];
+const GEMMA4: &str = "Gemma 4 has embeddings of each layer, and layers that share keys and values";
+const LFM2: &str = "LFM2 has layers of convolutions";
+
+/// Refuses a known model by its name.
+pub(super) fn refuse_model(model_type: &Value) -> Result<(), ConfigError> {
+    match MODELS.iter().find(|(name, _)| model_type == name) {
+        Some((_, reason)) => Err(refuse_at("model_type", model_type, reason)),
+        None => Ok(()),
+    }
+}
+
 /// Returns the settings of a family: its gate's activation, and those of all.
 fn settings(family: &Family) -> impl Iterator<Item = (&'static str, Neutral, &'static str)> {
     let (activation, reason) = match family.gate {
@@ -103,7 +129,7 @@ fn is_followed(family: &Family, field: &str) -> bool {
     match field {
         "no_rope_layers" => family.no_rope,
         "query_pre_attn_scalar" => family.root_scales,
-        "rope_local_base_freq" => matches!(family.windows, Windows::Between { .. }),
+        "rope_local_base_freq" => fields::is_known(family, field),
         field => family.multipliers && MULTIPLIERS.contains(&field),
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use precast_plan::text_config;
 use safetensors::SafeTensorError;
 use safetensors::tensor::Metadata;
 
@@ -12,6 +13,7 @@ use super::store::{Tensor, Tensors};
 use super::{CheckpointError, missing};
 use crate::base::impostors::{Disguise, read_text};
 use crate::base::lines::bounded;
+use crate::base::notes::note;
 
 /// Settings of completions, and the tokens that end them.
 pub(super) const GENERATION_CONFIG: &str = "generation_config.json";
@@ -36,16 +38,21 @@ impl Tensors {
         if !config.exists() {
             return Err(missing::model(directory));
         }
-        let json = read_json(&config)?;
+        let mut json = read_json(&config)?;
         let index = directory.join("model.safetensors.index.json");
         let single = directory.join("model.safetensors");
         // As transformers has it: an index counts only where the single file is not there.
-        let tensors = match (single.exists(), index.exists()) {
+        let mut tensors = match (single.exists(), index.exists()) {
             (true, _) => Self::of_file(single)?,
             (false, true) => Self::follow(directory, &index)?,
             (false, false) => return Err(missing::weights(directory)),
         };
         missing::refuse_adapter_in(directory)?;
+        if let Some(text) = text_config(&json).map_err(|error| CheckpointError::of(&config, error))? {
+            let (path, class) = (config.display(), &text["architectures"][0]);
+            note(format_args!("{path}: images are left out: its text model is read, {}", class.as_str().unwrap_or("")));
+            (json, tensors.list) = (text, text_tensors(tensors.list));
+        }
         Ok((tensors, json))
     }
 
@@ -96,6 +103,20 @@ impl Tensors {
         self.files.push((path, file));
         Ok(())
     }
+}
+
+/// Takes of a model that also sees images the tensors of its text model, by the names that they have without it: files
+/// of transformers 4 and 5 put them in different places.
+fn text_tensors(all: BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
+    let of_images = |name: &str| {
+        let name = name.strip_prefix("model.").unwrap_or(name);
+        ["vision_tower.", "multi_modal_projector."].iter().any(|prefix| name.starts_with(prefix))
+    };
+    let text_name = |name: String| match (name.strip_prefix("model.language_model."), &name) {
+        (Some(rest), _) => format!("model.{rest}"),
+        (None, name) => name.strip_prefix("language_model.").unwrap_or(name).to_owned(),
+    };
+    all.into_iter().filter(|(name, _)| !of_images(name)).map(|(name, tensor)| (text_name(name), tensor)).collect()
 }
 
 /// Length of the header and header, as far as they are there.

@@ -18,7 +18,8 @@ const MAX_POSITIONS: u64 = 32768;
 /// The family of a file, by its `architecture` or else its `model_type`, in any spelling; its `model_type` may be of no
 /// family, but not of another one.
 pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
-    let supported = || format!("supported are {}", Family::list(|family| family.model_type));
+    let says_windows = |family: &Family| family.windows == Windows::Never;
+    let supported = || format!("supported are {}", Family::list(says_windows, |family| family.model_type));
     let Some((key, value)) = metadata.given(&["architecture", "model_type"]) else {
         return Err(missing("architecture", supported()));
     };
@@ -31,7 +32,7 @@ pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
     let other = |other: &Family| other != family;
     match metadata.given(&["model_type"]).filter(|(_, value)| spelled(value).is_some_and(other)) {
         Some((key, value)) => Err(refuse(key, value, format!("architecture names {family}. Convert the model again"))),
-        None if family.windows != Windows::Never => {
+        None if !says_windows(family) => {
             let unsaid =
                 format!("files of {family} do not say which layers see a window. Give its Hugging Face directory");
             Err(refuse(key, value, unsaid))

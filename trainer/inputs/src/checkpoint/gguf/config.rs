@@ -26,11 +26,12 @@ pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
         return Err(metadata.refuse(TYPE_KEY, kind, "only files of whole models are read (type `model`)"));
     }
     let name = required(ARCHITECTURE_KEY, metadata.string(ARCHITECTURE_KEY)?)?;
-    let unsupported = || {
-        let supported = format!("supported are {}", Family::list(|family| family.gguf));
-        metadata.refuse(ARCHITECTURE_KEY, &name, supported)
+    let reason = match Family::of_gguf(&name) {
+        Some(family) if family.has_gguf() => return Ok(family),
+        Some(family) => format!("files of {family} are not read. Give its Hugging Face directory"),
+        None => format!("supported are {}", Family::list(Family::has_gguf, |family| family.gguf)),
     };
-    Family::of_gguf(&name).ok_or_else(unsupported)
+    Err(metadata.refuse(ARCHITECTURE_KEY, &name, reason))
 }
 
 /// Query heads, at least one, and key heads.

@@ -75,6 +75,9 @@ fn check_layers(config: &ModelConfig, sliding: Option<&Sliding>) -> Result<(), F
 /// Refuses what readers would compute otherwise, or not at all, whatever a file says.
 fn check(config: &ModelConfig) -> Result<(), Fault> {
     let ModelConfig { family, hidden, heads, head_dim, ropes, score_scale, .. } = config;
+    if !family.has_gguf() {
+        return Err(Fault::Wrong(format!("{family} cannot be written as a GGUF file: nothing here reads one of it")));
+    }
     let scalar = query_scalar(config.depth().into(), (*hidden).into(), (*heads).into(), (*head_dim).into());
     if family.root_scales && *score_scale != (scalar as f64).powf(-0.5) as f32 {
         return Err(unsaid(
@@ -105,8 +108,8 @@ fn unsaid(config: &ModelConfig, what: impl std::fmt::Display) -> Fault {
 /// [`Fault`] where readers would compute another model of them.
 pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, width: HeadWidth, file_type: u32) -> Result<(), Fault> {
     let sliding = Sliding::of(config);
-    check_layers(config, sliding.as_ref())?;
     check(config)?;
+    check_layers(config, sliding.as_ref())?;
     let ModelConfig {
         family,
         hidden,

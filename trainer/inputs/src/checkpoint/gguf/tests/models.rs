@@ -181,6 +181,8 @@ fn an_unsupported_block_type_is_refused_where_it_is_read() {
 fn metadata_that_change_the_mathematics_are_refused_by_key() {
     let refused = |writer: Writer, part: &str| has_no_config(&writer, part);
     let llama = || model("llama");
+    let ministral3 = "files of Ministral3ForCausalLM are not read. Give its Hugging Face directory";
+    refused(llama().string("general.architecture", "mistral3"), ministral3);
     refused(llama().string("general.architecture", "gemma"), "is gemma: supported are qwen2, qwen3, llama");
     // Without it config.json and llama.cpp mean different factors.
     refused(model("granite"), "granite.attention.scale");
