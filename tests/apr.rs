@@ -222,7 +222,7 @@ fn refused(case: &Case, model: &str, said: &str) {
 
 #[test]
 fn what_this_program_does_not_follow_is_refused_by_name() {
-    let gpt2 = "metadata key architecture is \"gpt2\": supported are qwen2, qwen3, llama";
+    let gpt2 = "metadata key architecture is \"gpt2\": supported are qwen2, qwen3, llama, smollm3, granite and olmo2";
     for (arguments, said) in [
         ("--flags 0x421", "flag LZ4 (0x1)"),
         ("--flags 0x422", "flag ZSTD (0x2)"),

@@ -161,13 +161,14 @@ mod tests {
             truncate: true,
             original_max_position_embeddings: 128,
         };
-        let near = |yarn: Yarn, theta: f32, expected: [f32; 8]| {
+        let near = |yarn: Yarn, theta: f32, expected: [f64; 8]| {
             let found = frequencies(theta, Some(Scaling::Yarn(yarn)), 16);
-            let is_near = found.iter().zip(expected).all(|(found, expected)| (found / expected - 1.0).abs() < 1e-6);
+            let is_near =
+                found.iter().zip(expected).all(|(found, expected)| (f64::from(*found) / expected - 1.0).abs() < 1e-6);
             assert!(is_near, "{found:?} is not {expected:?}");
         };
         let low = [0.0012499999720603228, 0.00039528473280370235, 0.0001250000059371814, 3.9528473280370235e-05];
-        let with = |high: [f32; 4]| std::array::from_fn(|i| if i < 4 { high[i] } else { low[i - 4] });
+        let with = |high: [f64; 4]| std::array::from_fn(|i| if i < 4 { high[i] } else { low[i - 4] });
         near(yarn, 1e4, with([1.0, 0.2239946573972702, 0.0416666641831398, 0.0039528473280370235]));
         let wide = Yarn { beta_fast: 16.0, beta_slow: 0.5, ..yarn };
         near(wide, 1e4, with([1.0, 0.24705293774604797, 0.05625000223517418, 0.010870330035686493]));

@@ -75,22 +75,24 @@ struct Raw {
 }
 
 impl ModelConfig {
-    /// Reads a Hugging Face `config.json`, with or without a byte order mark.
+    /// Reads a Hugging Face `config.json`, with or without a byte order mark; of a model that also sees images, its text
+    /// model.
     ///
     /// The rotary base is read from `rope_parameters.rope_theta` (newer files) or `rope_theta`, its scaling from
     /// `rope_parameters` or `rope_scaling` (older files).
     ///
     /// # Errors
-    /// [`ConfigError`] for another architecture, any feature that would change the mathematics (rope scaling other than
-    /// Llama 3's, sliding windows, dropout, another activation, quantized weights), or inconsistent numbers.
+    /// [`ConfigError`] for another architecture, any feature that would change the mathematics (rope scaling or windows
+    /// that the family has not, dropout, another activation, quantized weights), or inconsistent numbers.
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
         let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
         let mut value: Value = serde_json::from_str(text)?;
         unsupported::refuse_model(&value["model_type"])?;
-        match text_config(&value)? {
-            Some(text) => value = text,
+        if let Some(text) = text_config(&value)? {
+            value = text;
+        } else {
             // A number where text should be is named by its line and column.
-            None => drop(serde_json::from_str::<Raw>(text)?),
+            serde_json::from_str::<Raw>(text)?;
         }
         let family = family(&value)?;
         fields::refuse_null(&value, family)?;
