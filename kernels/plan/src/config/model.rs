@@ -75,8 +75,8 @@ struct Raw {
 }
 
 impl ModelConfig {
-    /// Reads a Hugging Face `config.json`, with or without a byte order mark; of a model that also sees images, its text
-    /// model.
+    /// Reads a Hugging Face `config.json`, with or without a byte order mark; of a model that also sees images,
+    /// that of its text model.
     ///
     /// The rotary base is read from `rope_parameters.rope_theta` (newer files) or `rope_theta`, its scaling from
     /// `rope_parameters` or `rope_scaling` (older files).
