@@ -3,7 +3,7 @@
 use precast_kernels::{Gate, Out};
 
 use crate::cache::LayerCache;
-use crate::ops::{ActivationRows, Attended, ForwardPass, Given, Heads, Normed, Ops, Projected};
+use crate::ops::{ActivationRows, Attended, ForwardPass, Given, Heads, Normed, NormedBranch, Ops, Projected};
 use crate::recipe::Recompute;
 use crate::rope::Rope;
 use crate::weights::{Layer, Linear, Norm};
@@ -72,13 +72,6 @@ struct Norms {
     post: Option<Normed>,
 }
 
-/// A branch of the residual stream before the norm behind it, and that norm's output.
-#[derive(Clone, Copy)]
-struct NormedBranch {
-    y: Tensor,
-    normed: Normed,
-}
-
 impl TransformerBlock<'_> {
     /// Lowers the forward pass; returns the residual stream after the block.
     pub fn forward(&self, ops: &mut Ops<'_>, input: Tensor) -> Tensor {
@@ -122,22 +115,26 @@ impl TransformerBlock<'_> {
         Some(ops.norm(name, x, norm.as_ref()?, self.weights.out()))
     }
 
-    /// Adds a branch to the residual stream, normalized if there is a norm and scaled; writes the sum to `output`, if
-    /// that is given. Returns it, and what the norm's gradient needs.
+    /// Adds a branch to the residual stream, normalized if there is a norm, else scaled; writes the sum to `output`, if
+    /// that is given. Normalizes the sum if there is a `next` norm, of this name. Returns both, and what the gradient of
+    /// the branch's norm needs.
     fn add_branch(
         &self,
         ops: &mut Ops<'_>,
         name: &str,
         (stream, y): (Tensor, Tensor),
         norm: &Option<Norm>,
+        (next_name, next): (&str, &Option<Norm>),
         output: Option<Tensor>,
-    ) -> (Tensor, Option<NormedBranch>) {
-        let branch = norm.as_ref().map(|norm| {
-            let normed = ops.norm(&format!("{name}_norm"), y, norm, Out::Dense);
-            NormedBranch { y, normed }
-        });
-        let added = branch.map_or(y, |branch| branch.normed.rows.dense());
-        (ops.scale(&format!("{name}.sum"), added, self.residual_scale, Some(stream), output), branch)
+    ) -> (Tensor, Option<NormedBranch>, Option<Normed>) {
+        let Some(norm) = norm else {
+            let sum = ops.scale(&format!("{name}.sum"), y, self.residual_scale, Some(stream), output);
+            return (sum, None, self.norm(ops, next_name, sum, next));
+        };
+        assert_eq!(self.residual_scale, 1.0, "no family scales what it normalizes");
+        let next = next.as_ref().map(|next| (next_name, next, self.weights.out()));
+        let (sum, branch, next) = ops.add_normed(name, (stream, y), norm, next, output);
+        (sum, Some(branch), next)
     }
 
     /// True if branches are added to the residual stream as they are: by a GEMM or by the next norm.
@@ -158,7 +155,7 @@ impl TransformerBlock<'_> {
             return (ops.linear_add("down", gated, &w.down, middle, output), None);
         }
         let Projected { y, ranks } = ops.linear("down", gated, &w.down);
-        let (y, branch) = self.add_branch(ops, "down", (middle, y), &w.down_norm, output);
+        let (y, branch, _) = self.add_branch(ops, "down", (middle, y), &w.down_norm, ("", &None), output);
         (Projected { y, ranks }, branch)
     }
 
@@ -196,10 +193,7 @@ impl TransformerBlock<'_> {
                 let (middle, post) = ops.add_norm("post_norm", input, y, post_norm, w.out());
                 (middle, None, Some(post))
             }
-            post_norm => {
-                let (middle, branch) = self.add_branch(ops, "o", (input, y), &w.o_norm, None);
-                (middle, branch, self.norm(ops, "post_norm", middle, post_norm))
-            }
+            next => self.add_branch(ops, "o", (input, y), &w.o_norm, ("post_norm", next), None),
         };
         let attention = Attention { qkv, raw, attended, o_ranks, branch, middle };
         (attention, Norms { input: input_norm, post })
@@ -285,12 +279,11 @@ impl TransformerBlock<'_> {
         if self.adds_plainly() {
             return dstream;
         }
-        let dadded = ops.scaled(&format!("{name}.dsum"), dstream.dense(), self.residual_scale);
         match branch.zip(norm.as_ref()) {
-            Some((NormedBranch { y, normed }, norm)) => {
-                ops.norm_backward(&format!("{name}_norm"), dadded, (y, normed), norm, None, out)
+            Some((NormedBranch { y, rstd }, norm)) => {
+                ops.norm_backward(&format!("{name}_norm"), dstream.dense(), (y, rstd), norm, None, out)
             }
-            None => dadded.into(),
+            None => ops.scaled(&format!("{name}.dsum"), dstream.dense(), self.residual_scale).into(),
         }
     }
 }
@@ -309,7 +302,7 @@ fn of_stream(
     out: Out,
 ) -> ActivationRows {
     match normed.zip(norm.as_ref()) {
-        Some((normed, norm)) => ops.norm_backward(name, dx, (stream, normed), norm, Some(dresidual), out),
+        Some((normed, norm)) => ops.norm_backward(name, dx, (stream, normed.rstd), norm, Some(dresidual), out),
         None => ops.scale(&format!("{name}.dsum"), dx, 1.0, Some(dresidual), None).into(),
     }
 }

@@ -97,7 +97,7 @@ impl Guarded<'_> {
         ops.scope(model.name);
         let norm = frozen_norm(&weights.norm);
         let dhidden = ops.scaled("norm.dscaled", dhidden, model.config.multipliers.logits);
-        let mut dstream = ops.norm_backward("norm", dhidden, (stream, normed), &norm, None, Out::Dense);
+        let mut dstream = ops.norm_backward("norm", dhidden, (stream, normed.rstd), &norm, None, Out::Dense);
         for (index, ((scope, block), saved)) in model.blocks().zip(saved).enumerate().rev() {
             ops.scope(scope);
             let Range { start, end } = weights.parameters.layer(index);

@@ -131,7 +131,7 @@ impl<'a> Model<'a> {
         let top = self.blocks().next_back().filter(|(_, block)| block.adds_plainly());
         let out = top.map_or(Out::Dense, |(_, block)| block.weights.out());
         let dhidden = ops.scaled("norm.dscaled", dhidden, self.config.multipliers.logits);
-        let mut dstream = ops.norm_backward("norm", dhidden, (last, norm), &weights.norm, None, out);
+        let mut dstream = ops.norm_backward("norm", dhidden, (last, norm.rstd), &weights.norm, None, out);
         let embedding = weights.embedding.trained().map(|_| Below::Embedding);
         let lowest = weights.layers.len() - blocks.len();
         for (index, ((scope, block), saved)) in self.blocks().skip(lowest).zip(blocks).enumerate().rev() {

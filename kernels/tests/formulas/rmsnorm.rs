@@ -1,4 +1,4 @@
-use precast_kernels::abi::{rmsnorm_bwd_params, rmsnorm_fwd_params};
+use precast_kernels::abi::{post_norm_fwd_params, rmsnorm_bwd_params, rmsnorm_fwd_params};
 
 use super::calculus::{dot, dots, sum};
 use super::launch::Launch;
@@ -13,8 +13,12 @@ pub fn normalized(x: &[f64], gamma: &[f64], eps: f64) -> (Vec<f64>, Vec<f64>) {
 
 /// What rows are multiplied by, of the weights.
 pub fn gamma(launch: &Launch) -> Vec<f64> {
+    gamma_of(launch, "gamma")
+}
+
+fn gamma_of(launch: &Launch, weight: &str) -> Vec<f64> {
     let one_plus = launch.goes("gamma=1+w", launch.case.key.text().contains("gamma=1+w"));
-    launch.before("gamma").into_iter().map(|weight| if one_plus { 1.0 + weight } else { weight }).collect()
+    launch.before(weight).into_iter().map(|weight| if one_plus { 1.0 + weight } else { weight }).collect()
 }
 
 pub fn fwd(launch: &mut Launch) {
@@ -27,6 +31,19 @@ pub fn fwd(launch: &mut Launch) {
     let (y, rstd) = normalized(&x, &gamma(launch), f64::from(eps));
     launch.is("y", &y);
     launch.is("rstd", &rstd);
+}
+
+pub fn post(launch: &mut Launch) {
+    let post_norm_fwd_params { eps, .. } = launch.params();
+    let (normed, rstd) = normalized(&launch.before("branch"), &gamma(launch), f64::from(eps));
+    let stream = sum(&launch.before("x"), &normed);
+    launch.is("rstd", &rstd);
+    launch.is("sum", &stream);
+    if launch.flag("next") {
+        let (y, rstd) = normalized(&stream, &gamma_of(launch, "next_gamma"), f64::from(eps));
+        launch.is("next_rstd", &rstd);
+        launch.is("y", &y);
+    }
 }
 
 /// The eps of the forward passes that backward passes follow.
