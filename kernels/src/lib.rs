@@ -28,6 +28,7 @@ pub mod head;
 pub mod int8;
 pub mod kv;
 pub mod lora;
+pub mod post_norm;
 pub mod qk_norm;
 pub mod rmsnorm;
 pub mod rope;

@@ -23,7 +23,7 @@ macro_rules! forward {
     };
 }
 
-const FORWARD: [Forward; 19] = [
+const FORWARD: [Forward; 20] = [
     forward!("attention.decode", attention_decode_params.rows, 3),
     forward!("embedding.fwd", embedding_fwd_params.tokens, 3),
     forward!("gemm.fwd", gemm_fwd_params.m, 133),
@@ -37,6 +37,7 @@ const FORWARD: [Forward; 19] = [
     forward!("int8.quantize", int8_quantize_params.rows, 3),
     forward!("lora.fwd_a", lora_fwd_a_params.m, 133),
     forward!("lora.fwd_b", lora_fwd_b_params.m, 133),
+    forward!("post_norm.fwd", post_norm_fwd_params.tokens, 3),
     forward!("qk_norm.fwd", qk_norm_fwd_params.tokens, 3),
     forward!("rmsnorm.fwd", rmsnorm_fwd_params.tokens, 3),
     forward!("rope.fwd", rope_params.tokens, 3),

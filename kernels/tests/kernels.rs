@@ -83,6 +83,7 @@ fn what_no_kernel_computes_has_no_variants() {
         "gemm.fwd{bias=false,residual=false,w=Q4_K,x=bf16}",
         "gemm.fwd{bias=false,residual=false,w=i8,x=bf16}",
         "gemm.fwd{bias=false,residual=false,w=Q4_K,x=Q4_K}",
+        "post_norm.fwd{h=896,next=false,out=i8,x=bf16}",
         "qk_norm.row_bwd{d=128,heads=65,x=bf16}",
         "rmsnorm.bwd{h=16384,out=bf16+i8,residual=false,x=bf16}",
         "rmsnorm.bwd{h=896,out=i8,residual=false,x=bf16}",

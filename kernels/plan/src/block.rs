@@ -3,7 +3,7 @@
 use precast_kernels::{Gate, Out};
 
 use crate::cache::LayerCache;
-use crate::ops::{ActivationRows, Attended, ForwardPass, Given, Heads, Normed, Ops, Projected};
+use crate::ops::{ActivationRows, Attended, ForwardPass, Given, Heads, Normed, NormedBranch, Ops, Projected};
 use crate::recipe::Recompute;
 use crate::rope::Rope;
 use crate::weights::{Layer, Linear, Norm};
@@ -21,6 +21,22 @@ pub(crate) struct TransformerBlock<'a> {
     pub gate: Gate,
     /// Keys and values of the block's sequences, where it decodes.
     pub cache: Option<LayerCache>,
+    /// Norm of the residual stream after the block and the formats that it is read in, if the pass that adds the last
+    /// branch computes it.
+    pub next: Option<(&'a Norm, Out)>,
+}
+
+/// A residual stream, and its norm where the block below has computed it.
+#[derive(Clone, Copy)]
+pub(crate) struct Stream {
+    pub x: Tensor,
+    pub normed: Option<Normed>,
+}
+
+impl From<Tensor> for Stream {
+    fn from(x: Tensor) -> Self {
+        Self { x, normed: None }
+    }
 }
 
 /// Trained part below a block.
@@ -72,30 +88,23 @@ struct Norms {
     post: Option<Normed>,
 }
 
-/// A branch of the residual stream before the norm behind it, and that norm's output.
-#[derive(Clone, Copy)]
-struct NormedBranch {
-    y: Tensor,
-    normed: Normed,
-}
-
 impl TransformerBlock<'_> {
     /// Lowers the forward pass; returns the residual stream after the block.
-    pub fn forward(&self, ops: &mut Ops<'_>, input: Tensor) -> Tensor {
+    pub fn forward(&self, ops: &mut Ops<'_>, input: Stream) -> Stream {
         self.forward_to(ops, input, None)
     }
 
     /// Like [`Self::forward`]; writes the residual stream to `output`, if that is given, which may be `input`.
-    pub fn forward_to(&self, ops: &mut Ops<'_>, input: Tensor, output: Option<Tensor>) -> Tensor {
+    pub fn forward_to(&self, ops: &mut Ops<'_>, input: Stream, output: Option<Tensor>) -> Stream {
         let (Attention { middle, .. }, norms) = self.attention(ops, input, ForwardPass::Alone);
         let gated = ops.linear_swiglu("gate_up", self.gate, rows(norms.post, middle), &self.weights.gate_up);
-        self.add_mlp(ops, gated, middle, output).0.y
+        self.add_mlp(ops, gated, middle, output).0
     }
 
     /// Lowers what the block's keys and values follow from.
-    pub fn fill_cache(&self, ops: &mut Ops<'_>, input: Tensor) {
-        let input_norm = self.norm(ops, "input_norm", input, &self.weights.input_norm);
-        let qkv = ops.linear("qkv", rows(input_norm, input), &self.weights.qkv);
+    pub fn fill_cache(&self, ops: &mut Ops<'_>, input: Stream) {
+        let input_norm = self.input_norm(ops, input);
+        let qkv = ops.linear("qkv", rows(input_norm, input.x), &self.weights.qkv);
         self.turn(ops, qkv.y, ForwardPass::Alone);
         if let Some(cache) = self.cache {
             ops.store("store", qkv.y, self.heads, cache);
@@ -103,18 +112,18 @@ impl TransformerBlock<'_> {
     }
 
     /// Like [`Self::forward`], saving activations for the backward pass as `recompute` allows.
-    pub fn forward_saving(&self, ops: &mut Ops<'_>, input: Tensor, recompute: Recompute) -> (Tensor, Saved) {
+    pub fn forward_saving(&self, ops: &mut Ops<'_>, input: Stream, recompute: Recompute) -> (Stream, Saved) {
         let kept = self.inner(ops, input);
         let w = &self.weights.down;
         let keeps = w.trains() && recompute == Recompute::None || w.adapter.is_some();
         let gated = self.gated(ops, kept.gate_up.y, keeps);
-        let (Projected { y, ranks }, down) = self.add_mlp(ops, gated, kept.attention.middle, None);
+        let (output, down_ranks, down) = self.add_mlp(ops, gated, kept.attention.middle, None);
         let kept = match recompute {
             Recompute::None => Some(Kept { gated: keeps.then(|| gated.dense()), ..kept }),
             Recompute::Norms => Some(Kept { norms: None, ..kept }),
             Recompute::Blocks => None,
         };
-        (y, Saved { input, kept, down_ranks: ranks, down })
+        (output, Saved { input: input.x, kept, down_ranks, down })
     }
 
     /// Lowers a norm of the residual stream in the formats that the next GEMM reads, if there is one.
@@ -122,22 +131,30 @@ impl TransformerBlock<'_> {
         Some(ops.norm(name, x, norm.as_ref()?, self.weights.out()))
     }
 
-    /// Adds a branch to the residual stream, normalized if there is a norm and scaled; writes the sum to `output`, if
-    /// that is given. Returns it, and what the norm's gradient needs.
+    /// Returns the norm before attention, if there is one.
+    fn input_norm(&self, ops: &mut Ops<'_>, input: Stream) -> Option<Normed> {
+        input.normed.or_else(|| self.norm(ops, "input_norm", input.x, &self.weights.input_norm))
+    }
+
+    /// Adds a branch to the residual stream, normalized if there is a norm, else scaled; writes the sum to `output`, if
+    /// that is given. Normalizes the sum if there is a `next` norm, of this name, to these formats. Returns both, and
+    /// what the gradient of the branch's norm needs.
     fn add_branch(
         &self,
         ops: &mut Ops<'_>,
         name: &str,
         (stream, y): (Tensor, Tensor),
         norm: &Option<Norm>,
+        next: Option<(&str, &Norm, Out)>,
         output: Option<Tensor>,
-    ) -> (Tensor, Option<NormedBranch>) {
-        let branch = norm.as_ref().map(|norm| {
-            let normed = ops.norm(&format!("{name}_norm"), y, norm, Out::Dense);
-            NormedBranch { y, normed }
-        });
-        let added = branch.map_or(y, |branch| branch.normed.rows.dense());
-        (ops.scale(&format!("{name}.sum"), added, self.residual_scale, Some(stream), output), branch)
+    ) -> (Tensor, Option<NormedBranch>, Option<Normed>) {
+        let Some(norm) = norm else {
+            let sum = ops.scale(&format!("{name}.sum"), y, self.residual_scale, Some(stream), output);
+            return (sum, None, next.map(|(name, norm, out)| ops.norm(name, sum, norm, out)));
+        };
+        assert_eq!(self.residual_scale, 1.0, "no family scales what it normalizes");
+        let (sum, branch, next) = ops.add_normed(name, (stream, y), norm, next, output);
+        (sum, Some(branch), next)
     }
 
     /// True if branches are added to the residual stream as they are: by a GEMM or by the next norm.
@@ -145,21 +162,24 @@ impl TransformerBlock<'_> {
         self.residual_scale == 1.0 && self.weights.o_norm.is_none() && self.weights.down_norm.is_none()
     }
 
-    /// Lowers the last GEMM, and adds it to the residual stream; writes the sum to `output`, if that is given.
+    /// Lowers the last GEMM, and adds it to the residual stream; writes the sum to `output`, if that is given. Returns
+    /// the stream, ranks of the GEMM's adapter, and what the gradient of the branch's norm needs.
     fn add_mlp(
         &self,
         ops: &mut Ops<'_>,
         gated: impl Into<ActivationRows>,
         middle: Tensor,
         output: Option<Tensor>,
-    ) -> (Projected, Option<NormedBranch>) {
+    ) -> (Stream, Option<Tensor>, Option<NormedBranch>) {
         let w = self.weights;
         if self.adds_plainly() {
-            return (ops.linear_add("down", gated, &w.down, middle, output), None);
+            let Projected { y, ranks } = ops.linear_add("down", gated, &w.down, middle, output);
+            return (y.into(), ranks, None);
         }
         let Projected { y, ranks } = ops.linear("down", gated, &w.down);
-        let (y, branch) = self.add_branch(ops, "down", (middle, y), &w.down_norm, output);
-        (Projected { y, ranks }, branch)
+        let next = self.next.map(|(norm, out)| ("next_norm", norm, out));
+        let (x, branch, normed) = self.add_branch(ops, "down", (middle, y), &w.down_norm, next, output);
+        (Stream { x, normed }, ranks, branch)
     }
 
     /// Lowers SwiGLU in the formats that the last GEMM reads, and if `kept` the backward pass too.
@@ -169,16 +189,17 @@ impl TransformerBlock<'_> {
     }
 
     /// Lowers everything before SwiGLU and the last GEMM.
-    fn inner(&self, ops: &mut Ops<'_>, input: Tensor) -> Kept {
+    fn inner(&self, ops: &mut Ops<'_>, input: Stream) -> Kept {
         let (attention, norms) = self.attention(ops, input, ForwardPass::Saving);
         let gate_up = ops.linear("gate_up", rows(norms.post, attention.middle), &self.weights.gate_up);
         Kept { attention, gate_up, norms: Some(norms), gated: None }
     }
 
     /// Lowers attention with both norms around it.
-    fn attention(&self, ops: &mut Ops<'_>, input: Tensor, pass: ForwardPass) -> (Attention, Norms) {
+    fn attention(&self, ops: &mut Ops<'_>, input: Stream, pass: ForwardPass) -> (Attention, Norms) {
         let w = self.weights;
-        let input_norm = self.norm(ops, "input_norm", input, &w.input_norm);
+        let input_norm = self.input_norm(ops, input);
+        let input = input.x;
         let qkv = ops.linear("qkv", rows(input_norm, input), &w.qkv);
         let raw = self.turn(ops, qkv.y, pass);
         let attended = match self.cache {
@@ -196,9 +217,9 @@ impl TransformerBlock<'_> {
                 let (middle, post) = ops.add_norm("post_norm", input, y, post_norm, w.out());
                 (middle, None, Some(post))
             }
-            post_norm => {
-                let (middle, branch) = self.add_branch(ops, "o", (input, y), &w.o_norm, None);
-                (middle, branch, self.norm(ops, "post_norm", middle, post_norm))
+            next => {
+                let next = next.as_ref().map(|next| ("post_norm", next, w.out()));
+                self.add_branch(ops, "o", (input, y), &w.o_norm, next, None)
             }
         };
         let attention = Attention { qkv, raw, attended, o_ranks, branch, middle };
@@ -234,7 +255,7 @@ impl TransformerBlock<'_> {
         let below = below.is_some();
         let Saved { input, kept, down_ranks, down } = saved;
         let Kept { attention, gate_up, norms, gated } =
-            kept.unwrap_or_else(|| ops.recompute(|ops| self.inner(ops, input)));
+            kept.unwrap_or_else(|| ops.recompute(|ops| self.inner(ops, input.into())));
         let Attention { qkv, raw, attended, o_ranks, branch, middle } = attention;
         let below_o = below || w.qkv.trains();
         let below_gate_up = below_o || w.o.trains();
@@ -251,12 +272,19 @@ impl TransformerBlock<'_> {
         let post = norms.map_or_else(|| again(ops, "post_norm", middle, &w.post_norm), |norms| norms.post);
         let given = Given { x: Some(rows(post, middle).dense()), ranks: gate_up.ranks };
         let dx = linear_backward(ops, "gate_up", dgate_up, given, &w.gate_up, below_gate_up)?;
-        let dresidual = doutput.dense();
-        let post = (middle, post, &w.post_norm);
-        let dmiddle = of_stream(ops, "post_norm", (dx, dresidual), post, out(below_o && is_plain));
+        let stream = (dx, doutput.dense());
+        let around = branch.zip(w.o_norm.as_ref()).zip(post.zip(w.post_norm.as_ref()));
+        let both = around.and_then(|(branch, (post, norm))| {
+            let post = ("post_norm", middle, post.rstd, norm);
+            ops.add_normed_backward("o", stream, branch, post, out(below_o))
+        });
+        let (dmiddle, dbranch) = both.unwrap_or_else(|| {
+            let post = (middle, post, &w.post_norm);
+            let dmiddle = of_stream(ops, "post_norm", stream, post, out(below_o && is_plain));
+            (dmiddle, self.of_branch(ops, "o", dmiddle, (branch, &w.o_norm), out(below_o)))
+        });
 
         let given = Given { x: Some(attended.o), ranks: o_ranks };
-        let dbranch = self.of_branch(ops, "o", dmiddle, (branch, &w.o_norm), out(below_o));
         let d_o = linear_backward(ops, "o", dbranch, given, &w.o, below_o)?;
         let dqkv = ops.attention_backward("attention", d_o, qkv.y, attended, self.heads);
         match (self.rope, w.qk_norm.as_ref().zip(raw)) {
@@ -285,12 +313,11 @@ impl TransformerBlock<'_> {
         if self.adds_plainly() {
             return dstream;
         }
-        let dadded = ops.scaled(&format!("{name}.dsum"), dstream.dense(), self.residual_scale);
         match branch.zip(norm.as_ref()) {
-            Some((NormedBranch { y, normed }, norm)) => {
-                ops.norm_backward(&format!("{name}_norm"), dadded, (y, normed), norm, None, out)
+            Some((NormedBranch { y, rstd }, norm)) => {
+                ops.norm_backward(&format!("{name}_norm"), dstream.dense(), (y, rstd), norm, None, out)
             }
-            None => dadded.into(),
+            None => ops.scaled(&format!("{name}.dsum"), dstream.dense(), self.residual_scale).into(),
         }
     }
 }
@@ -309,7 +336,7 @@ fn of_stream(
     out: Out,
 ) -> ActivationRows {
     match normed.zip(norm.as_ref()) {
-        Some((normed, norm)) => ops.norm_backward(name, dx, (stream, normed), norm, Some(dresidual), out),
+        Some((normed, norm)) => ops.norm_backward(name, dx, (stream, normed.rstd), norm, Some(dresidual), out),
         None => ops.scale(&format!("{name}.dsum"), dx, 1.0, Some(dresidual), None).into(),
     }
 }

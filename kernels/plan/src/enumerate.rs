@@ -21,6 +21,7 @@ use crate::predictions::TopTokens;
 use crate::recipe::{Precision, Recipe, Recompute};
 use crate::sampling::Sampling;
 use crate::share::Share;
+use crate::sweep_plan::SweepPlan;
 use crate::training::{Student, Teacher, TrainingPlan, TrainingRequest};
 use precast_core::Plan;
 use precast_core::plan::Launch;
@@ -155,6 +156,9 @@ fn evaluations(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
             let evaluation = EvaluationPlan::with_formats((model, &formats), (1, TOKENS), precision, arch);
             evaluation.into_iter().for_each(|evaluation| visit(&evaluation.plan));
         }
+        // A sweep has a layer at a time: no pass adds a branch and computes the next layer's norm.
+        let sweep = SweepPlan::new((model, &Formats::dense()), ((1, TOKENS), (1, 1)), (precision, None), arch);
+        sweep.into_iter().for_each(|sweep| visit(&sweep.plan));
         // A comparison reads two rows of logits, of any form; a teacher's head is launched where it teaches.
         let compared = ComparisonPlan::other(model.into(), (1, TOKENS), precision, arch);
         compared.into_iter().for_each(|compared| visit(&compared.plan));

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use precast_kernels::{Out, grad_distance};
 
-use crate::block::{Below, TransformerBlock};
+use crate::block::{Below, Stream, TransformerBlock};
 use crate::head::{self, Head, Outputs, Teaching};
 use crate::model::Model;
 use crate::objective::Objective;
@@ -74,13 +74,16 @@ impl Guarded<'_> {
     pub fn lower(&self, ops: &mut Ops<'_>) -> Guard {
         let Self { model, .. } = self;
         let partials = Guard::declare(ops, self);
-        let mut stream = model.embedding(ops, self.ids);
+        let mut stream = Stream::from(model.embedding(ops, self.ids));
         let mut saved = Vec::new();
         for (index, (scope, block)) in model.blocks().enumerate() {
             ops.scope(scope);
             let dense = self.dense(ops, index, None);
-            let (output, of_block) =
-                TransformerBlock { weights: &dense, ..block }.forward_saving(ops, stream, Recompute::Blocks);
+            let (output, of_block) = TransformerBlock { weights: &dense, next: None, ..block }.forward_saving(
+                ops,
+                stream,
+                Recompute::Blocks,
+            );
             saved.push(of_block);
             stream = output;
         }
@@ -97,7 +100,7 @@ impl Guarded<'_> {
         ops.scope(model.name);
         let norm = frozen_norm(&weights.norm);
         let dhidden = ops.scaled("norm.dscaled", dhidden, model.config.multipliers.logits);
-        let mut dstream = ops.norm_backward("norm", dhidden, (stream, normed), &norm, None, Out::Dense);
+        let mut dstream = ops.norm_backward("norm", dhidden, (stream.x, normed.rstd), &norm, None, Out::Dense);
         for (index, ((scope, block), saved)) in model.blocks().zip(saved).enumerate().rev() {
             ops.scope(scope);
             let Range { start, end } = weights.parameters.layer(index);

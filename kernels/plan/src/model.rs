@@ -3,7 +3,7 @@
 use precast_core::host::round_to;
 use precast_kernels::{Dtype, Out};
 
-use crate::block::{Below, Saved, TransformerBlock};
+use crate::block::{Below, Saved, Stream, TransformerBlock};
 use crate::cache::LayerCache;
 use crate::category;
 use crate::config::ModelConfig;
@@ -66,7 +66,12 @@ pub(crate) struct Activations {
 impl<'a> Model<'a> {
     pub fn blocks(&self) -> impl DoubleEndedIterator<Item = (String, TransformerBlock<'a>)> + ExactSizeIterator {
         let Self { name, config, resident } = *self;
-        resident.weights.layers.iter().zip(&config.layers).enumerate().map(move |(layer, (weights, of_layer))| {
+        let Weights { layers, norm, .. } = &resident.weights;
+        layers.iter().zip(&config.layers).enumerate().map(move |(layer, (weights, of_layer))| {
+            let next = match layers.get(layer + 1) {
+                Some(above) => above.input_norm.as_ref().map(|norm| (norm, above.out())),
+                None => Some((norm, Out::Dense)),
+            };
             let block = TransformerBlock {
                 weights,
                 heads: Heads::of(config, of_layer),
@@ -74,6 +79,7 @@ impl<'a> Model<'a> {
                 residual_scale: config.multipliers.residual,
                 gate: config.family.gate,
                 cache: resident.caches.get(layer).copied(),
+                next: weights.down_norm.as_ref().and(next),
             };
             (format!("{name}.layers.{layer}"), block)
         })
@@ -82,7 +88,7 @@ impl<'a> Model<'a> {
     /// Lowers the forward pass; returns the last hidden states, normalized. No buffer outlives the launches that read
     /// it.
     pub fn forward(&self, ops: &mut Ops<'_>, ids: Tensor) -> Head<'a> {
-        let mut stream = self.embedding(ops, ids);
+        let mut stream = Stream::from(self.embedding(ops, ids));
         for (scope, block) in self.blocks() {
             ops.scope(scope);
             stream = block.forward(ops, stream);
@@ -93,7 +99,7 @@ impl<'a> Model<'a> {
 
     /// Lowers what keys and values of all layers follow from: the forward pass up to the last layer's.
     pub fn fill_cache(&self, ops: &mut Ops<'_>, ids: Tensor) {
-        let mut stream = self.embedding(ops, ids);
+        let mut stream = Stream::from(self.embedding(ops, ids));
         let last = self.config.depth() as usize - 1;
         for (layer, (scope, block)) in self.blocks().enumerate() {
             ops.scope(scope);
@@ -106,7 +112,7 @@ impl<'a> Model<'a> {
 
     /// Like [`Self::forward`], for a model that trains; also returns the activations for the backward pass.
     pub fn forward_saving(&self, ops: &mut Ops<'_>, ids: Tensor, recompute: Recompute) -> (Head<'a>, Activations) {
-        let mut stream = self.embedding(ops, ids);
+        let mut stream = Stream::from(self.embedding(ops, ids));
         let mut saved = Vec::new();
         for (scope, block) in self.blocks() {
             ops.scope(scope);
@@ -119,7 +125,7 @@ impl<'a> Model<'a> {
             };
         }
         let norm = self.norm(ops, stream);
-        (self.head(ops, norm), Activations { blocks: saved, last: stream, norm })
+        (self.head(ops, norm), Activations { blocks: saved, last: stream.x, norm })
     }
 
     /// Lowers the backward pass below the head: from the gradient of the last hidden states to the lowest weight that
@@ -131,7 +137,7 @@ impl<'a> Model<'a> {
         let top = self.blocks().next_back().filter(|(_, block)| block.adds_plainly());
         let out = top.map_or(Out::Dense, |(_, block)| block.weights.out());
         let dhidden = ops.scaled("norm.dscaled", dhidden, self.config.multipliers.logits);
-        let mut dstream = ops.norm_backward("norm", dhidden, (last, norm), &weights.norm, None, out);
+        let mut dstream = ops.norm_backward("norm", dhidden, (last, norm.rstd), &weights.norm, None, out);
         let embedding = weights.embedding.trained().map(|_| Below::Embedding);
         let lowest = weights.layers.len() - blocks.len();
         for (index, ((scope, block), saved)) in self.blocks().skip(lowest).zip(blocks).enumerate().rev() {
@@ -152,9 +158,9 @@ impl<'a> Model<'a> {
         ops.scaled("embedding.scaled", rows, embedding_scale(self.config, ops.x))
     }
 
-    pub fn norm(&self, ops: &mut Ops<'_>, stream: Tensor) -> Normed {
+    pub fn norm(&self, ops: &mut Ops<'_>, stream: Stream) -> Normed {
         ops.scope(self.name);
-        ops.norm("norm", stream, &self.resident.weights.norm, Out::Dense)
+        stream.normed.unwrap_or_else(|| ops.norm("norm", stream.x, &self.resident.weights.norm, Out::Dense))
     }
 
     /// Lowers what the head reads: the last norm, scaled as logits are.

@@ -48,9 +48,9 @@ impl Model<'_> {
             staged.push(Staged { quantize, certify: certify.clone(), parts });
             let Some((ids, phase)) = ids.zip(certify) else { continue };
             ops.startup_phase(&phase);
-            let input = stream.unwrap_or_else(|| self.embedding(ops, ids));
+            let input = stream.unwrap_or_else(|| self.embedding(ops, ids).into());
             ops.scope(format!("{}.dense.layers.{index}", self.name));
-            stream = Some(TransformerBlock { weights: &dense, ..block }.forward(ops, input));
+            stream = Some(TransformerBlock { weights: &dense, next: None, ..block }.forward(ops, input));
         }
         (
             staged,

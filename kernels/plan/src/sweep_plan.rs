@@ -124,6 +124,7 @@ fn lower_layers(
                 residual_scale: config.multipliers.residual,
                 gate: config.family.gate,
                 cache: None,
+                next: None,
             };
             for (place, (streams, sequences)) in streams.iter().zip(sequences).enumerate() {
                 ops.phase(&layer_phase(slot as u32, kind, place));
@@ -131,7 +132,7 @@ fn lower_layers(
                 for (index, (stream, sequences)) in streams.iter().zip(sequences).enumerate() {
                     ops.scope(format!("model.layer.{index}"));
                     ops.set_sequences(*sequences);
-                    block.forward_to(ops, *stream, Some(*stream));
+                    block.forward_to(ops, (*stream).into(), Some(*stream));
                 }
             }
         }

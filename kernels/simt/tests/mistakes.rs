@@ -60,6 +60,7 @@ const GRID: &str = "uint64_t(gridDim.x) * VARIANT_THREADS";
 const SCALE: &str = "mul_rn(x_scale, w_scale)";
 const ROUNDS: &str = "rounds ? packed[i] : values[i]";
 const GATE: &str = "g[j] * gate_sigmoid(g[j]) * u[j]";
+const POST_NORM: &str = "post_norm.fwd{h=3840,next=true,x=bf16}";
 const NORM: &str = "rmsnorm.fwd{h=3584,residual=true,x=bf16}";
 
 mistakes! {
@@ -108,6 +109,8 @@ mistakes! {
         value;\n        sync_block();", "scratch[warp] = value;") =>
         "data race: 4 bytes at byte", "of shared `scratch`", "read at kernels/src/rmsnorm/row.cuh", "write at \
         kernels/src/rmsnorm/row.cuh";
+    sums_of_warps_of_two_norms: found(POST_NORM, "scratch[1]", "scratch[0]") =>
+        "data race: 4 bytes at byte", "of shared `scratch`", "rmsnorm/row.cuh";
     a_sum_of_a_warp_that_nobody_writes: found(NORM, "if (threadIdx.x % WARP == 0) scratch", "if (threadIdx.x == 0) \
         scratch") =>
         "read of uninitialized memory: 4 bytes at byte 4 of shared `scratch`";
@@ -132,6 +135,8 @@ mistakes! {
     a_norm_rounded_to_bf16: found(NORM, "(x[j][i] * rstd)", "round_to<bf16>(x[j][i] * \
         rstd)") =>
         "operand `y` differs from the host reference";
+    a_normalized_branch_added_before_it_is_rounded: found(POST_NORM, "x[j][i] + normed[i]", "x[j][i] + values[i]") =>
+        "operand `sum` differs from the host reference";
     squares_rounded_to_bf16: found(NORM, "square += x[j][i] * x[j][i]", "square += round_to<bf16>(x[j][i] * \
         x[j][i])") =>
         "operand `rstd` differs from the host reference";

@@ -40,7 +40,7 @@ variant! {
 
 impl Layout {
     /// A CTA takes as many rows as fit its threads.
-    fn geometry(self, rows: u32) -> Geometry {
+    pub(crate) fn geometry(self, rows: u32) -> Geometry {
         match self {
             Layout::PlainRows(PlainRows { row_threads, threads }) => {
                 Geometry::linear(rows.div_ceil(threads / row_threads), threads)

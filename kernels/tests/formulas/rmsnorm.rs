@@ -1,4 +1,4 @@
-use precast_kernels::abi::{rmsnorm_bwd_params, rmsnorm_fwd_params};
+use precast_kernels::abi::{post_norm_bwd_params, post_norm_fwd_params, rmsnorm_bwd_params, rmsnorm_fwd_params};
 
 use super::calculus::{dot, dots, sum};
 use super::launch::Launch;
@@ -13,8 +13,12 @@ pub fn normalized(x: &[f64], gamma: &[f64], eps: f64) -> (Vec<f64>, Vec<f64>) {
 
 /// What rows are multiplied by, of the weights.
 pub fn gamma(launch: &Launch) -> Vec<f64> {
+    gamma_of(launch, "gamma")
+}
+
+fn gamma_of(launch: &Launch, weight: &str) -> Vec<f64> {
     let one_plus = launch.goes("gamma=1+w", launch.case.key.text().contains("gamma=1+w"));
-    launch.before("gamma").into_iter().map(|weight| if one_plus { 1.0 + weight } else { weight }).collect()
+    launch.before(weight).into_iter().map(|weight| if one_plus { 1.0 + weight } else { weight }).collect()
 }
 
 pub fn fwd(launch: &mut Launch) {
@@ -27,6 +31,19 @@ pub fn fwd(launch: &mut Launch) {
     let (y, rstd) = normalized(&x, &gamma(launch), f64::from(eps));
     launch.is("y", &y);
     launch.is("rstd", &rstd);
+}
+
+pub fn post(launch: &mut Launch) {
+    let post_norm_fwd_params { eps, .. } = launch.params();
+    let (normed, rstd) = normalized(&launch.before("branch"), &gamma(launch), f64::from(eps));
+    let stream = sum(&launch.before("x"), &normed);
+    launch.is("rstd", &rstd);
+    launch.is("sum", &stream);
+    if launch.flag("next") {
+        let (y, rstd) = normalized(&stream, &gamma_of(launch, "next_gamma"), f64::from(eps));
+        launch.is("next_rstd", &rstd);
+        launch.is("y", &y);
+    }
 }
 
 /// The eps of the forward passes that backward passes follow.
@@ -49,4 +66,24 @@ pub fn bwd(launch: &mut Launch) {
         let groups = gammas.chunks(h).zip(x.chunks(group).zip(dy.chunks(group)));
         groups.map(|(gamma, (x, dy))| dot(&normalized(x, gamma, EPS).0, dy)).collect()
     });
+}
+
+pub fn post_bwd(launch: &mut Launch) {
+    let [gamma, next_gamma] = ["gamma", "next_gamma"].map(|name| gamma_of(launch, name));
+    let [x, branch, dy, residual] = ["sum", "branch", "dy", "dresidual"].map(|name| launch.before(name));
+    launch.set("rstd", &normalized(&branch, &gamma, EPS).1);
+    launch.set("next_rstd", &normalized(&x, &next_gamma, EPS).1);
+    let h = gamma.len();
+    launch.is_gradient("dx", &x, |x| sum(&dots(&normalized(x, &next_gamma, EPS).0, &dy, h), &dots(x, &residual, h)));
+    let dx = launch.after("dx");
+    launch.is_gradient("dbranch", &branch, |branch| dots(&normalized(branch, &gamma, EPS).0, &dx, h));
+    let post_norm_bwd_params { tokens, rows, .. } = launch.params();
+    let group = rows as usize * h;
+    let norms = [("dgamma_partial", &gamma, &branch, &dx), ("dnext_gamma_partial", &next_gamma, &x, &dy)];
+    for (name, gamma, x, dy) in norms {
+        launch.is_gradient(name, &gamma.repeat(tokens.div_ceil(rows) as usize), |gammas| {
+            let groups = gammas.chunks(h).zip(x.chunks(group).zip(dy.chunks(group)));
+            groups.map(|(gamma, (x, dy))| dot(&normalized(x, gamma, EPS).0, dy)).collect()
+        });
+    }
 }

@@ -30,7 +30,7 @@ pub(crate) use adding::{ForwardPass, Gradients, Ops, Semaphores};
 pub(crate) use attention::{Attended, Heads};
 pub(crate) use embedding::Sorted;
 pub(crate) use linear::{Adding, Given, Projected};
-pub(crate) use norm::Normed;
+pub(crate) use norm::{Normed, NormedBranch};
 pub(crate) use optimizer::{OptimizerState, StepTensors};
 pub(crate) use replicas::Sums;
 pub(crate) use rows::ActivationRows;

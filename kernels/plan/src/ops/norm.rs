@@ -1,7 +1,8 @@
-//! RMSNorm of the residual stream.
+//! RMSNorm of the residual stream, and of what is added to it.
 
 use precast_kernels::Out;
-use precast_kernels::abi::{RmsnormBwdArgs, RmsnormDgradArgs, RmsnormFwdArgs};
+use precast_kernels::abi::{PostNormBwdArgs, PostNormFwdArgs, RmsnormBwdArgs, RmsnormDgradArgs, RmsnormFwdArgs};
+use precast_kernels::post_norm::{PostNormBwd, PostNormFwd};
 use precast_kernels::rmsnorm::{RmsnormBwd, RmsnormDgrad, RmsnormFwd};
 
 use super::adding::{GROUP, Ops};
@@ -14,7 +15,15 @@ use precast_core::plan::Tensor;
 pub(crate) struct Normed {
     pub rows: ActivationRows,
     /// Reciprocal root mean square of each row, which the gradient needs; none if rows are in int8 alone.
-    rstd: Option<Tensor>,
+    pub rstd: Option<Tensor>,
+}
+
+/// A branch of the residual stream before the norm behind it.
+#[derive(Clone, Copy)]
+pub(crate) struct NormedBranch {
+    pub y: Tensor,
+    /// As that of [`Normed`].
+    pub rstd: Option<Tensor>,
 }
 
 impl Norm {
@@ -33,6 +42,42 @@ impl Ops<'_> {
     pub fn add_norm(&mut self, name: &str, x: Tensor, branch: Tensor, norm: &Norm, out: Out) -> (Tensor, Normed) {
         let sum = self.rows(&format!("{name}.sum"), norm.width());
         (sum, self.normalize(name, x, Some((branch, sum)), norm, out))
+    }
+
+    /// Adds a normalized branch to the residual stream, and normalizes the sum if there is a `next` norm, of this name,
+    /// to these formats; writes the sum to `output`, if that is given. Returns it, and what the gradients need.
+    pub fn add_normed(
+        &mut self,
+        name: &str,
+        (x, branch): (Tensor, Tensor),
+        norm: &Norm,
+        next: Option<(&str, &Norm, Out)>,
+        output: Option<Tensor>,
+    ) -> (Tensor, NormedBranch, Option<Normed>) {
+        let (h, out) = (norm.width(), next.map_or(Out::Dense, |(_, _, out)| out));
+        let mut kept =
+            |name: &str| out.is_dense().then(|| self.statistics(&format!("{name}.rstd"), self.tokens.into()));
+        let (rstd, next_rstd) = (kept(&format!("{name}_norm")), next.and_then(|(name, ..)| kept(name)));
+        let sum = output.unwrap_or_else(|| self.rows(&format!("{name}.sum"), h));
+        let rows = next.map(|(name, _, out)| self.rows_in(out, name, h));
+        let [y, q, scale] = rows.map_or([None; 3], ActivationRows::tensors);
+        let args = PostNormFwdArgs {
+            x,
+            branch,
+            gamma: norm.gamma.tensor,
+            next_gamma: next.map(|(_, next, _)| next.gamma.tensor),
+            rstd,
+            sum,
+            next_rstd,
+            y,
+            eps: norm.eps,
+            tokens: self.tokens,
+            q,
+            scale,
+        };
+        let key = PostNormFwd { gamma: norm.gamma_form, h, next: next.is_some(), out, x: self.x };
+        self.launch(&format!("{name}_norm"), key, args);
+        (sum, NormedBranch { y: branch, rstd }, rows.map(|rows| Normed { rows, rstd: next_rstd }))
     }
 
     fn normalize(&mut self, name: &str, x: Tensor, added: Option<(Tensor, Tensor)>, norm: &Norm, out: Out) -> Normed {
@@ -62,7 +107,7 @@ impl Ops<'_> {
         &mut self,
         name: &str,
         dy: Tensor,
-        (x, normed): (Tensor, Normed),
+        (x, rstd): (Tensor, Option<Tensor>),
         norm: &Norm,
         dresidual: Option<Tensor>,
         out: Out,
@@ -72,7 +117,7 @@ impl Ops<'_> {
         let rows = self.rows_in(out, &format!("{name}.dx"), h);
         let (dx, [_, q, scale]) = (rows.dense(), rows.tensors());
         let (gamma, form, rstd) =
-            (norm.gamma.tensor, norm.gamma_form, normed.rstd.expect("a gradient is of rows in their own dtype"));
+            (norm.gamma.tensor, norm.gamma_form, rstd.expect("a gradient is of rows in their own dtype"));
         if norm.gamma.trained().is_none() {
             let args = RmsnormDgradArgs { dy, x, gamma, rstd, dresidual, dx, tokens, q, scale };
             self.launch(&format!("{name}.dgrad"), RmsnormDgrad { gamma: form, h, out, residual, x: self.x }, args);
@@ -87,5 +132,51 @@ impl Ops<'_> {
         self.launch(&format!("{name}.bwd"), RmsnormBwd { gamma: form, h, out, residual, x: self.x }, args);
         self.add_rows(&format!("{name}.dgamma"), partial, h, &norm.gamma);
         rows
+    }
+
+    /// Lowers the gradients of the residual stream, in its dtype, and of the branch that [`Self::add_normed`] adds, where
+    /// one launch has both: where both gammas train and rows are not too wide. `next`: the sum, its norm's statistics
+    /// and that norm, of this name; `dresidual`: the gradient of the sum, past its norm.
+    pub fn add_normed_backward(
+        &mut self,
+        name: &str,
+        (dy, dresidual): (Tensor, Tensor),
+        (branch, norm): (NormedBranch, &Norm),
+        (next_name, sum, next_rstd, next): (&str, Tensor, Option<Tensor>, &Norm),
+        out: Out,
+    ) -> Option<(ActivationRows, ActivationRows)> {
+        let (h, tokens, NormedBranch { y: branch, rstd }) = (norm.width(), self.tokens, branch);
+        if !PostNormBwd::fits(h, self.x) || norm.gamma.trained().and(next.gamma.trained()).is_none() {
+            return None;
+        }
+        let name = format!("{name}_norm");
+        let groups = u64::from(tokens.div_ceil(GROUP));
+        let dx = self.rows(&format!("{next_name}.dx"), h);
+        let rows = self.rows_in(out, &format!("{name}.dx"), h);
+        let [_, q, scale] = rows.tensors();
+        let mut partial = |name: &str| self.statistics(&format!("{name}.dgamma_partial"), groups * u64::from(h));
+        let (dgamma_partial, dnext_gamma_partial) = (partial(&name), partial(next_name));
+        let args = PostNormBwdArgs {
+            dy,
+            dresidual,
+            sum,
+            branch,
+            gamma: norm.gamma.tensor,
+            next_gamma: next.gamma.tensor,
+            rstd: rstd?,
+            next_rstd: next_rstd?,
+            dx,
+            dbranch: rows.dense(),
+            dgamma_partial,
+            dnext_gamma_partial,
+            tokens,
+            rows: GROUP,
+            q,
+            scale,
+        };
+        self.launch(&format!("{name}.bwd"), PostNormBwd { gamma: norm.gamma_form, h, out, x: self.x }, args);
+        self.add_rows(&format!("{next_name}.dgamma"), dnext_gamma_partial, h, &next.gamma);
+        self.add_rows(&format!("{name}.dgamma"), dgamma_partial, h, &norm.gamma);
+        Some((dx.into(), rows))
     }
 }
