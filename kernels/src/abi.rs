@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 5e1badf951676b59f6ad279e8740d3138c9d70d252b240503eb8767828f2f2f8
-// Body: 27c739307b069cfb6868b6ce52f2f6a652e83188a4e4bba51dbd1e73ad843bd1
+// Headers: 5434272f98c58709ac7c0b54bbcf4f29ddf748b1b24ae8062ae500949140a6ed
+// Body: ff1151b6029cd612d35e76e87a6e2ff172241657471279fad31e67faf0aeeff1
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -988,49 +988,6 @@ parameters! {
 }
 
 parameters! {
-    /// Parameter block of `post_norm.bwd`.
-    pub struct post_norm_bwd_params, PostNormBwdArgs {
-        /// `[tokens, h]` x, read
-        operand dy(Read => self.x, tokens * h);
-        /// `[tokens, h]` x, read: of the sum, past its norm
-        operand dresidual(Read => self.x, tokens * h);
-        /// `[tokens, h]` x, read
-        operand sum(Read => self.x, tokens * h);
-        /// `[tokens, h]` x, read
-        operand branch(Read => self.x, tokens * h);
-        /// `[h]` x, read: of the branch's norm
-        operand gamma(Read => self.x, h);
-        /// `[h]` x, read: of the sum's norm
-        operand next_gamma(Read => self.x, h);
-        /// `[tokens]` f32, read, uniform(0.5, 1.5): of `branch`
-        operand rstd(Read => Dtype::F32, tokens, Content::Uniform(0.5, 1.5));
-        /// `[tokens]` f32, read, uniform(0.5, 1.5): of `sum`
-        operand next_rstd(Read => Dtype::F32, tokens, Content::Uniform(0.5, 1.5));
-        /// `[tokens, h]` x, write
-        operand dx(Write => self.x, tokens * h);
-        /// `[tokens, h]` x, write
-        operand dbranch(Write => self.x, tokens * h);
-        /// `[ceil(tokens / rows), h]` f32, write
-        operand dgamma_partial(Write => Dtype::F32, tokens.div_ceil(rows) * h);
-        /// `[ceil(tokens / rows), h]` f32, write
-        operand dnext_gamma_partial(Write => Dtype::F32, tokens.div_ceil(rows) * h);
-        scalar tokens(u32);
-        /// rows of `dx` that share one partial sum
-        scalar rows(u32);
-        /// `[tokens, h]` i8, write if out.is_int8(): of `dbranch`
-        optional q(Write if self.out.is_int8() => Dtype::I8, tokens * h);
-        /// `[tokens]` f32, write if out.is_int8()
-        optional scale(Write if self.out.is_int8() => Dtype::F32, tokens);
-    }
-    |self, p| [tokens = p.tokens, h = self.h, rows = p.rows] {
-        before q unless self.out.is_int8();
-    }
-    /// Computes the gradients of the residual stream and of the branch where the sum is normalized, and partial sums
-    /// of both gammas'.
-    kernel PostNormBwd = "post_norm.bwd" { gamma: Gamma, h: u32, out: Out, x: Dtype };
-}
-
-parameters! {
     /// Parameter block of `qk_norm.fwd`.
     pub struct qk_norm_fwd_params, QkNormFwdArgs {
         /// `[tokens, row_heads, d]` x, update: query and key heads, in place; the rest is untouched
@@ -1524,7 +1481,7 @@ operations! {
     ColumnSumPartial, Dequant, EmbeddingBwd, EmbeddingFwd, Fill, GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad,
     GradDistancePartial, GradNormFinish, GradNormPartial, HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics,
     HeadNll, HeadTopk, Int8Columns, Int8Quantize, KvStore, LoraDgradA, LoraDgradB, LoraFwdA, LoraFwdB, LoraWgrad,
-    PostNormBwd, PostNormFwd, QkNormBwd, QkNormDgrad, QkNormFwd, QkNormRowBwd, QkNormRowDgrad, QkNormRowFwd,
-    RmsnormBwd, RmsnormDgrad, RmsnormFwd, RopeBwd, RopeFwd, Sample, SampleAdvance, SampleScore, SampleTop, Scale,
-    SwigluBwd, SwigluFwd
+    PostNormFwd, QkNormBwd, QkNormDgrad, QkNormFwd, QkNormRowBwd, QkNormRowDgrad, QkNormRowFwd, RmsnormBwd,
+    RmsnormDgrad, RmsnormFwd, RopeBwd, RopeFwd, Sample, SampleAdvance, SampleScore, SampleTop, Scale, SwigluBwd,
+    SwigluFwd
 }

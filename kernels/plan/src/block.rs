@@ -272,19 +272,12 @@ impl TransformerBlock<'_> {
         let post = norms.map_or_else(|| again(ops, "post_norm", middle, &w.post_norm), |norms| norms.post);
         let given = Given { x: Some(rows(post, middle).dense()), ranks: gate_up.ranks };
         let dx = linear_backward(ops, "gate_up", dgate_up, given, &w.gate_up, below_gate_up)?;
-        let stream = (dx, doutput.dense());
-        let around = branch.zip(w.o_norm.as_ref()).zip(post.zip(w.post_norm.as_ref()));
-        let both = around.and_then(|(branch, (post, norm))| {
-            let post = ("post_norm", middle, post.rstd, norm);
-            ops.add_normed_backward("o", stream, branch, post, out(below_o))
-        });
-        let (dmiddle, dbranch) = both.unwrap_or_else(|| {
-            let post = (middle, post, &w.post_norm);
-            let dmiddle = of_stream(ops, "post_norm", stream, post, out(below_o && is_plain));
-            (dmiddle, self.of_branch(ops, "o", dmiddle, (branch, &w.o_norm), out(below_o)))
-        });
+        let dresidual = doutput.dense();
+        let post = (middle, post, &w.post_norm);
+        let dmiddle = of_stream(ops, "post_norm", (dx, dresidual), post, out(below_o && is_plain));
 
         let given = Given { x: Some(attended.o), ranks: o_ranks };
+        let dbranch = self.of_branch(ops, "o", dmiddle, (branch, &w.o_norm), out(below_o));
         let d_o = linear_backward(ops, "o", dbranch, given, &w.o, below_o)?;
         let dqkv = ops.attention_backward("attention", d_o, qkv.y, attended, self.heads);
         match (self.rope, w.qk_norm.as_ref().zip(raw)) {

@@ -1,10 +1,10 @@
 use rayon::prelude::*;
 
-use super::{PostNormBwd, PostNormFwd};
-use crate::abi::{post_norm_bwd_params, post_norm_fwd_params};
+use super::PostNormFwd;
+use crate::abi::post_norm_fwd_params;
 use crate::host::{Views, round_to};
 use crate::int8::RowStore;
-use crate::rmsnorm::{mean, rstd};
+use crate::rmsnorm::rstd;
 
 pub(super) fn fwd(key: PostNormFwd, p: &post_norm_fwd_params, views: &mut Views<'_>) {
     let (h, is_kept) = (key.h as usize, key.out.is_dense());
@@ -31,40 +31,4 @@ pub(super) fn fwd(key: PostNormFwd, p: &post_norm_fwd_params, views: &mut Views<
             (0..h).for_each(|i| y[i] = gamma[i] * (sum[i] * *stored));
         });
     }
-}
-
-/// Returns the gradient of a row through its norm, and adds that of gamma to `dgamma`.
-fn through(gamma: &[f32], dy: &[f32], x: &[f32], rstd: f32, dgamma: &mut [f32]) -> Vec<f32> {
-    let mean = mean(gamma, dy, x, rstd);
-    let of = |i: usize| {
-        let n = x[i] * rstd;
-        dgamma[i] += dy[i] * n;
-        rstd * (gamma[i] * dy[i] - n * mean)
-    };
-    (0..x.len()).map(of).collect()
-}
-
-pub(super) fn bwd(key: PostNormBwd, p: &post_norm_bwd_params, views: &mut Views<'_>) {
-    let (h, group) = (key.h as usize, p.rows as usize);
-    let [gamma, next_gamma] = ["gamma", "next_gamma"].map(|name| key.gamma.of(views.load(name)));
-    let [dy, dresidual, sum, branch] = ["dy", "dresidual", "sum", "branch"].map(|name| views.load(name));
-    let [rstd, next_rstd] = ["rstd", "next_rstd"].map(|name| views.read::<f32>(name));
-    let mut dx = views.store("dx");
-    let mut dbranch = RowStore::new(views, "dbranch", key.out);
-    let [own, next] = ["dgamma_partial", "dnext_gamma_partial"].map(|name| views.write::<f32>(name).par_chunks_mut(h));
-    let outputs = dx.par_chunks_mut(group * h).zip(dbranch.par_chunks_mut(group * h)).zip(own.zip(next));
-    outputs.enumerate().for_each(|(index, ((dx, dbranch), (own, next)))| {
-        own.fill(0.0);
-        next.fill(0.0);
-        for (row, (dx, dbranch)) in dx.chunks_mut(h).zip(dbranch.chunks_mut(h)).enumerate() {
-            let token = index * group + row;
-            let of = |operand: &'_ [f32]| operand[token * h..][..h].to_vec();
-            let through_next = through(&next_gamma, &of(&dy), &of(&sum), next_rstd[token], next);
-            for ((dx, dresidual), own) in dx.iter_mut().zip(of(&dresidual)).zip(through_next) {
-                // Rounded before it goes on to the branch, as if it were stored.
-                *dx = round_to(key.x, dresidual + own);
-            }
-            dbranch.copy_from_slice(&through(&gamma, dx, &of(&branch), rstd[token], own));
-        }
-    });
 }

@@ -63,7 +63,6 @@ const FORMULAS: &[Formula] = &[
     ("lora.fwd_a", lora::fwd_a),
     ("lora.fwd_b", lora::fwd_b),
     ("lora.wgrad", lora::wgrad),
-    ("post_norm.bwd", rmsnorm::post_bwd),
     ("post_norm.fwd", rmsnorm::post),
     ("qk_norm.bwd", qk_norm::bwd),
     ("qk_norm.dgrad", qk_norm::dgrad),

@@ -1,4 +1,4 @@
-use precast_kernels::abi::{post_norm_bwd_params, post_norm_fwd_params, rmsnorm_bwd_params, rmsnorm_fwd_params};
+use precast_kernels::abi::{post_norm_fwd_params, rmsnorm_bwd_params, rmsnorm_fwd_params};
 
 use super::calculus::{dot, dots, sum};
 use super::launch::Launch;
@@ -66,24 +66,4 @@ pub fn bwd(launch: &mut Launch) {
         let groups = gammas.chunks(h).zip(x.chunks(group).zip(dy.chunks(group)));
         groups.map(|(gamma, (x, dy))| dot(&normalized(x, gamma, EPS).0, dy)).collect()
     });
-}
-
-pub fn post_bwd(launch: &mut Launch) {
-    let [gamma, next_gamma] = ["gamma", "next_gamma"].map(|name| gamma_of(launch, name));
-    let [x, branch, dy, residual] = ["sum", "branch", "dy", "dresidual"].map(|name| launch.before(name));
-    launch.set("rstd", &normalized(&branch, &gamma, EPS).1);
-    launch.set("next_rstd", &normalized(&x, &next_gamma, EPS).1);
-    let h = gamma.len();
-    launch.is_gradient("dx", &x, |x| sum(&dots(&normalized(x, &next_gamma, EPS).0, &dy, h), &dots(x, &residual, h)));
-    let dx = launch.after("dx");
-    launch.is_gradient("dbranch", &branch, |branch| dots(&normalized(branch, &gamma, EPS).0, &dx, h));
-    let post_norm_bwd_params { tokens, rows, .. } = launch.params();
-    let group = rows as usize * h;
-    let norms = [("dgamma_partial", &gamma, &branch, &dx), ("dnext_gamma_partial", &next_gamma, &x, &dy)];
-    for (name, gamma, x, dy) in norms {
-        launch.is_gradient(name, &gamma.repeat(tokens.div_ceil(rows) as usize), |gammas| {
-            let groups = gammas.chunks(h).zip(x.chunks(group).zip(dy.chunks(group)));
-            groups.map(|(gamma, (x, dy))| dot(&normalized(x, gamma, EPS).0, dy)).collect()
-        });
-    }
 }

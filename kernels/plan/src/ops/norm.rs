@@ -1,8 +1,8 @@
 //! RMSNorm of the residual stream, and of what is added to it.
 
 use precast_kernels::Out;
-use precast_kernels::abi::{PostNormBwdArgs, PostNormFwdArgs, RmsnormBwdArgs, RmsnormDgradArgs, RmsnormFwdArgs};
-use precast_kernels::post_norm::{PostNormBwd, PostNormFwd};
+use precast_kernels::abi::{PostNormFwdArgs, RmsnormBwdArgs, RmsnormDgradArgs, RmsnormFwdArgs};
+use precast_kernels::post_norm::PostNormFwd;
 use precast_kernels::rmsnorm::{RmsnormBwd, RmsnormDgrad, RmsnormFwd};
 
 use super::adding::{GROUP, Ops};
@@ -132,51 +132,5 @@ impl Ops<'_> {
         self.launch(&format!("{name}.bwd"), RmsnormBwd { gamma: form, h, out, residual, x: self.x }, args);
         self.add_rows(&format!("{name}.dgamma"), partial, h, &norm.gamma);
         rows
-    }
-
-    /// Lowers the gradients of the residual stream, in its dtype, and of the branch that [`Self::add_normed`] adds, where
-    /// one launch has both: where both gammas train and rows are not too wide. `next`: the sum, its norm's statistics
-    /// and that norm, of this name; `dresidual`: the gradient of the sum, past its norm.
-    pub fn add_normed_backward(
-        &mut self,
-        name: &str,
-        (dy, dresidual): (Tensor, Tensor),
-        (branch, norm): (NormedBranch, &Norm),
-        (next_name, sum, next_rstd, next): (&str, Tensor, Option<Tensor>, &Norm),
-        out: Out,
-    ) -> Option<(ActivationRows, ActivationRows)> {
-        let (h, tokens, NormedBranch { y: branch, rstd }) = (norm.width(), self.tokens, branch);
-        if !PostNormBwd::fits(h, self.x) || norm.gamma.trained().and(next.gamma.trained()).is_none() {
-            return None;
-        }
-        let name = format!("{name}_norm");
-        let groups = u64::from(tokens.div_ceil(GROUP));
-        let dx = self.rows(&format!("{next_name}.dx"), h);
-        let rows = self.rows_in(out, &format!("{name}.dx"), h);
-        let [_, q, scale] = rows.tensors();
-        let mut partial = |name: &str| self.statistics(&format!("{name}.dgamma_partial"), groups * u64::from(h));
-        let (dgamma_partial, dnext_gamma_partial) = (partial(&name), partial(next_name));
-        let args = PostNormBwdArgs {
-            dy,
-            dresidual,
-            sum,
-            branch,
-            gamma: norm.gamma.tensor,
-            next_gamma: next.gamma.tensor,
-            rstd: rstd?,
-            next_rstd: next_rstd?,
-            dx,
-            dbranch: rows.dense(),
-            dgamma_partial,
-            dnext_gamma_partial,
-            tokens,
-            rows: GROUP,
-            q,
-            scale,
-        };
-        self.launch(&format!("{name}.bwd"), PostNormBwd { gamma: norm.gamma_form, h, out, x: self.x }, args);
-        self.add_rows(&format!("{next_name}.dgamma"), dnext_gamma_partial, h, &next.gamma);
-        self.add_rows(&format!("{name}.dgamma"), dgamma_partial, h, &norm.gamma);
-        Some((dx.into(), rows))
     }
 }
