@@ -254,7 +254,7 @@ fn what_is_no_evidence_is_refused() {
 }
 
 /// Most bytes of a file that is committed.
-const MOST_BYTES: usize = 150_000;
+const MOST_BYTES: usize = 200_000;
 
 /// Lists the faults of a directory of evidence: its page has a row for each file, of which the first is compared with
 /// all.
