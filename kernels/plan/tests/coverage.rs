@@ -30,6 +30,8 @@ prop_compose! {
     ) -> ModelConfig {
         // No family normalizes heads and leaves a layer unrotated.
         let rotates = FAMILIES[family].qk_norm != QkNorm::None;
+        // Nor scales the branches that it normalizes.
+        let residual = if FAMILIES[family].modules.o_norm.is_some() { 1.0 } else { 0.5 };
         let layers = layers.into_iter().map(|layer| LayerConfig { rope: layer.rope.or(rotates.then_some(0)), ..layer });
         ModelConfig {
             family: &FAMILIES[family],
@@ -47,7 +49,7 @@ prop_compose! {
             tied,
             score_scale: 0.125,
             multipliers: match scaled {
-                true => Multipliers { embedding: 2.0, residual: 0.5, logits: 3.0 },
+                true => Multipliers { embedding: 2.0, residual, logits: 3.0 },
                 false => Multipliers::NONE,
             },
             qkv_bias: has(FAMILIES[family].qkv_bias, bias),
