@@ -9,11 +9,14 @@ use crate::device::bundle::embedded;
 
 /// Models at Hugging Face that kernels are built for by default. No configuration names a tokenizer, so they stand in
 /// a row of those that share one.
-const TOKENIZERS: [(&str, &[&str]); 4] = [
-    ("Llama 3", &["meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.1-8B"]),
+const TOKENIZERS: [(&str, &[&str]); 7] = [
+    ("Gemma 3", &["google/gemma-3-270m", "google/gemma-3-1b-pt", "google/gemma-3-4b-pt", "google/gemma-3-12b-pt"]),
+    ("Llama 3", &["meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-3B", "meta-llama/Llama-3.1-8B"]),
+    ("OLMo 2", &["allenai/OLMo-2-0425-1B", "allenai/OLMo-2-1124-7B"]),
     ("Qwen2.5", &["Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-1.5B", "Qwen/Qwen2.5-7B"]),
     ("Qwen3", &["Qwen/Qwen3-0.6B", "Qwen/Qwen3-1.7B", "Qwen/Qwen3-4B", "Qwen/Qwen3-8B"]),
-    ("SmolLM2", &["HuggingFaceTB/SmolLM2-135M", "HuggingFaceTB/SmolLM2-360M"]),
+    ("SmolLM2", &["HuggingFaceTB/SmolLM2-135M", "HuggingFaceTB/SmolLM2-360M", "HuggingFaceTB/SmolLM2-1.7B"]),
+    ("SmolLM3", &["HuggingFaceTB/SmolLM3-3B"]),
 ];
 
 /// The models that this program has kernels for.
@@ -56,9 +59,11 @@ impl BuiltIn {
     }
 }
 
-/// Returns the name of a model at Hugging Face as bundles have it.
+/// Returns the name of a model at Hugging Face as bundles have it, without month or `pt`.
 fn name_of(model: &str) -> String {
-    model.rsplit('/').next().unwrap_or(model).to_lowercase()
+    let name = model.rsplit('/').next().unwrap_or(model).to_lowercase();
+    let is_date = |part: &str| part.len() == 4 && part.bytes().all(|byte| byte.is_ascii_digit());
+    name.split('-').filter(|part| *part != "pt" && !is_date(part)).collect::<Vec<_>>().join("-")
 }
 
 impl fmt::Display for BuiltIn {
