@@ -1,6 +1,6 @@
 //! Shape of a model.
 
-use precast_kernels::attention;
+use precast_kernels::{attention, qk_norm};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::layer::{LayerConfig, RopeConfig};
 use super::scales::{self, Multipliers};
 use super::tower::text_config;
 use super::{fields, layer, rope, unsupported};
-use crate::family::{Bias, FAMILIES, Family};
+use crate::family::{Bias, FAMILIES, Family, QkNorm};
 use crate::rope::{RopeTables, Scaling, frequencies, tables};
 
 /// Every property of a model that determines its plan.
@@ -222,6 +222,13 @@ impl ModelConfig {
                 reason: "the attention kernels take multiples of 16 up to 128, and 256",
             });
         }
+        if self.family.qk_norm == QkNorm::Row && !qk_norm::row::supports(self.attention_width()) {
+            return Err(ConfigError::Unsupported {
+                field: "num_attention_heads".to_owned(),
+                value: self.heads.to_string(),
+                reason: "norms of all heads of a query take heads times head_dim up to 8192",
+            });
+        }
         let width = self.vocab.max(self.intermediate).max(self.qkv_width());
         if u64::from(self.hidden) * u64::from(width) > MOST_MATRIX {
             return inconsistent(format!(
@@ -397,6 +404,18 @@ mod tests {
         assert_eq!(bound(128, said.clone()), Ok((128, "max_position_embeddings")));
         said.as_object_mut().unwrap().remove("type");
         assert!(bound(128, said).unwrap_err().contains("rope_parameters.rope_type is missing"));
+    }
+
+    #[test]
+    fn queries_too_wide_for_a_norm_of_all_heads_are_refused_by_name() {
+        let [model_type, class] = of("olmo2", "Olmo2ForCausalLM");
+        let read = |heads: u32| {
+            let (heads, width) = (("num_attention_heads", heads.into()), ("head_dim", 128.into()));
+            read(&[model_type.clone(), class.clone(), heads, width]).map(|config| config.heads)
+        };
+        assert_eq!(read(64).unwrap(), 64);
+        let error = read(72).unwrap_err().to_string();
+        assert!(error.starts_with("unsupported num_attention_heads = 72: norms of all heads"), "{error}");
     }
 
     #[test]
