@@ -52,7 +52,7 @@ fn golden(case: &Case, name: &str) {
     golden_but(case, name, &|_| {});
 }
 
-/// The same with another configuration.
+/// Makes a model as [`golden`] does, with a changed configuration.
 fn golden_but(case: &Case, name: &str, change: &dyn Fn(&mut Value)) {
     let text = fs::read_to_string(fixture("golden").join(name).join("student/config.json")).unwrap();
     let mut config: Value = serde_json::from_str(&text).unwrap();

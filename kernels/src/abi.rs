@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 5434272f98c58709ac7c0b54bbcf4f29ddf748b1b24ae8062ae500949140a6ed
-// Body: ff1151b6029cd612d35e76e87a6e2ff172241657471279fad31e67faf0aeeff1
+// Headers: 956c57b69e4f845577ad86dae73dfadcae50fd9ad36eaf354bdbcdcf81e193c7
+// Body: 63482cf7727d921e95a2625035a60c537057f929580380ae4d93e1a956c0867a
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -1120,7 +1120,7 @@ parameters! {
 parameters! {
     /// Parameter block of `qk_norm.row_bwd`.
     pub struct qk_norm_row_bwd_params, QkNormRowBwdArgs {
-        /// `[tokens, row_heads, d]` x, update: gradient of the rotated heads, replaced by that of `raw`
+        /// `[tokens, row_heads, d]` x, update: gradient of rotated heads, replaced by `raw`'s
         operand dx(ReadWrite => self.x, tokens * row_heads * d);
         /// `[tokens, heads + key_heads, d]` x, read: what the forward pass normalized
         operand raw(Read => self.x, tokens * (heads + key_heads) * d);

@@ -2,7 +2,8 @@
 #define PRECAST_ATTENTION_DECODE_H
 #include "kv.h"
 
-/// attention.decode { d: u32, window: Option<u32>, x: Dtype }: Attends from rows to the keys of their slots up to their positions.
+/// attention.decode { d: u32, window: Option<u32>, x: Dtype }: Attends from rows to the keys of their slots up to their
+/// positions.
 /// bytes: rows * (8 + (2 * heads + kv_heads * seen()) * d * x.bytes())
 ///
 /// The row at a position has the bits of that row of `attention.fwd`. Its own key and value are in the pool.

@@ -15,8 +15,9 @@ struct OnlineSoftmax {
     float row_max[2] = {NEGATIVE_INFINITY, NEGATIVE_INFINITY}, row_sum[2] = {}; // row_sum: this thread's quarter
     float rescale[2];
 
-    // Replaces a tile of scores by probabilities, relative to the running maximum. Without a window key 0 is in the first
-    // tile and visible to every row, so the maximum is never -inf; before the window of a row it is, and nothing changes.
+    // Replaces a tile of scores by probabilities, relative to the running maximum. Without a window key 0 is in the
+    // first tile and visible to every row, so the maximum is never -inf; before the window of a row it is, and nothing
+    // changes.
     template <uint32_t n> __device__ __forceinline__ void update(float (&s)[n][4], uint32_t half, float scale_log2) {
         float tile_max = row_max[half];
 #pragma unroll

@@ -24,7 +24,8 @@ typedef struct gemm_fwd_params {
 #endif
 } gemm_fwd_params;
 
-/// gemm.swiglu { bias: bool, gate: Gate, w: Format, x: Format }: Multiplies inputs by the weights of gate and up, and gates.
+/// gemm.swiglu { bias: bool, gate: Gate, w: Format, x: Format }: Multiplies inputs by the weights of gate and up, and
+/// gates.
 /// flops: 2 * m * 2 * n * k
 typedef struct gemm_swiglu_params {
     address x;    ///< [m, k] x, read

@@ -2,7 +2,8 @@
 #define PRECAST_POST_NORM_H
 #include "types.h"
 
-/// post_norm.fwd { gamma: Gamma, h: u32, next: bool, out: Out, x: Dtype }: Adds normalized rows of a branch to the residual stream; normalizes the sum if `next`.
+/// post_norm.fwd { gamma: Gamma, h: u32, next: bool, out: Out, x: Dtype }: Adds normalized rows of a branch to the
+/// residual stream; normalizes the sum if `next`.
 typedef struct post_norm_fwd_params {
     address x;          ///< [tokens, h] x, read: the residual stream
     address branch;     ///< [tokens, h] x, read

@@ -2,7 +2,8 @@
 #define PRECAST_QK_NORM_H
 #include "types.h"
 
-/// qk_norm.fwd { d: u32, gamma: Gamma, keep: bool, x: Dtype }: Normalizes and rotates query and key heads, after copying them if `keep`.
+/// qk_norm.fwd { d: u32, gamma: Gamma, keep: bool, x: Dtype }: Normalizes and rotates query and key heads, after
+/// copying them if `keep`.
 typedef struct qk_norm_fwd_params {
     address x;        ///< [tokens, row_heads, d] x, update: query and key heads, in place; the rest is untouched
     address raw;      ///< [tokens, query_heads + key_heads, d] x, write if keep: what they were

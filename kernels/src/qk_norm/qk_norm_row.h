@@ -2,7 +2,8 @@
 #define PRECAST_QK_NORM_ROW_H
 #include "types.h"
 
-/// qk_norm.row_fwd { d: u32, gamma: Gamma, heads: u32, keep: bool, x: Dtype }: Normalizes a token's queries and its keys, each over all heads, and rotates them, after copying them if `keep`.
+/// qk_norm.row_fwd { d: u32, gamma: Gamma, heads: u32, keep: bool, x: Dtype }: Normalizes a token's queries and its
+/// keys, each over all heads, and rotates them, after copying them if `keep`.
 typedef struct qk_norm_row_fwd_params {
     address x;        ///< [tokens, row_heads, d] x, update: query and key heads, in place; the rest is untouched
     address raw;      ///< [tokens, heads + key_heads, d] x, write if keep: what they were
@@ -18,9 +19,10 @@ typedef struct qk_norm_row_fwd_params {
     uint32_t reserved;
 } qk_norm_row_fwd_params;
 
-/// qk_norm.row_bwd { d: u32, gamma: Gamma, heads: u32, x: Dtype }: Computes the gradient of the queries and keys as they were, and of both gammas.
+/// qk_norm.row_bwd { d: u32, gamma: Gamma, heads: u32, x: Dtype }: Computes the gradient of the queries and keys as
+/// they were, and of both gammas.
 typedef struct qk_norm_row_bwd_params {
-    address dx;             ///< [tokens, row_heads, d] x, update: gradient of the rotated heads, replaced by that of `raw`
+    address dx;             ///< [tokens, row_heads, d] x, update: gradient of rotated heads, replaced by `raw`'s
     address raw;            ///< [tokens, heads + key_heads, d] x, read: what the forward pass normalized
     address gamma;          ///< [heads + key_heads, d] x, read: of queries, of keys
     address position;       ///< [tokens] u32, read, ids(seq_len): of each token in its sequence
@@ -35,7 +37,8 @@ typedef struct qk_norm_row_bwd_params {
     uint32_t rows;      ///< tokens that share one partial sum
 } qk_norm_row_bwd_params;
 
-/// qk_norm.row_dgrad { d: u32, gamma: Gamma, heads: u32, x: Dtype }: Computes the gradient of the queries and keys where the gammas do not train.
+/// qk_norm.row_dgrad { d: u32, gamma: Gamma, heads: u32, x: Dtype }: Computes the gradient of the queries and keys
+/// where the gammas do not train.
 typedef struct qk_norm_row_dgrad_params {
     address dx;       ///< [tokens, row_heads, d] x, update: gradient of the rotated heads, replaced by that of `raw`
     address raw;      ///< [tokens, heads + key_heads, d] x, read: what the forward pass normalized

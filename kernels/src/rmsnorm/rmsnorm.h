@@ -2,7 +2,8 @@
 #define PRECAST_RMSNORM_H
 #include "types.h"
 
-/// rmsnorm.fwd { gamma: Gamma, h: u32, out: Out, residual: bool, x: Dtype }: Normalizes rows, after adding a residual branch if `residual`.
+/// rmsnorm.fwd { gamma: Gamma, h: u32, out: Out, residual: bool, x: Dtype }: Normalizes rows, after adding a residual
+/// branch if `residual`.
 typedef struct rmsnorm_fwd_params {
     address x;     ///< [tokens, h] x, read
     address delta; ///< [tokens, h] x, read if residual: the branch
@@ -18,8 +19,8 @@ typedef struct rmsnorm_fwd_params {
 #endif
 } rmsnorm_fwd_params;
 
-/// rmsnorm.bwd { gamma: Gamma, h: u32, out: Out, residual: bool, x: Dtype }: Computes the gradient of the rows, added to the residual stream's if
-/// `residual`, and partial sums of gamma's.
+/// rmsnorm.bwd { gamma: Gamma, h: u32, out: Out, residual: bool, x: Dtype }: Computes the gradient of the rows, added
+/// to the residual stream's if `residual`, and partial sums of gamma's.
 typedef struct rmsnorm_bwd_params {
     address dy;             ///< [tokens, h] x, read
     address x;              ///< [tokens, h] x, read: what the forward pass normalized

@@ -2,7 +2,8 @@
 #define PRECAST_RMSNORM_DGRAD_H
 #include "types.h"
 
-/// rmsnorm.dgrad { gamma: Gamma, h: u32, out: Out, residual: bool, x: Dtype }: Computes the gradient of the rows where gamma does not train.
+/// rmsnorm.dgrad { gamma: Gamma, h: u32, out: Out, residual: bool, x: Dtype }: Computes the gradient of the rows where
+/// gamma does not train.
 typedef struct rmsnorm_dgrad_params {
     address dy;        ///< [tokens, h] x, read
     address x;         ///< [tokens, h] x, read: what the forward pass normalized

@@ -1,5 +1,5 @@
-// SwiGLU backward: dgate = dy * up * s * (1 + gate * (1 - s)), dup = dy * gate * s, s = sigmoid(gate); or
-// GeGLU's (gate.cuh). The sigmoid is recomputed from the saved gate: cheaper than reading it back. A few CTAs per token.
+// SwiGLU backward: dgate = dy * up * s * (1 + gate * (1 - s)), dup = dy * gate * s, s = sigmoid(gate); or GeGLU's
+// (gate.cuh). The sigmoid is recomputed from the saved gate: cheaper than reading it back. A few CTAs per token.
 // Bound: memory, in 16-byte vectors where the row length allows it.
 // Source: Shazeer, "GLU Variants Improve Transformer", 2020.
 #include "gate.cuh"

@@ -11,7 +11,7 @@ pub fn normalized(x: &[f64], gamma: &[f64], eps: f64) -> (Vec<f64>, Vec<f64>) {
     (rows.flat_map(|(row, rstd)| row.iter().zip(gamma).map(move |(x, gamma)| gamma * x * rstd)).collect(), rstd)
 }
 
-/// What rows are multiplied by, of the weights.
+/// Returns the factors of rows from the weights of a norm.
 pub fn gamma(launch: &Launch) -> Vec<f64> {
     gamma_of(launch, "gamma")
 }

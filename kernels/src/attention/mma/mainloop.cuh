@@ -1,8 +1,8 @@
-// The mainloop of attention on mma.sync, a part of a kernel's body: a function around it would be other machine code. The
-// 16 * M queries of a warp, at `own_q`, attend to tiles of `keys` and `values` from `begin` up to `end`, which the CTA
-// copies one tile ahead into two `stages`; the copy of the first has started. Probabilities replace scores in registers,
-// as operand a of the second GEMM. Bits follow from KEYS, the keys of a tile, and from no other size: not from M, nor from
-// warps.
+// The mainloop of attention on mma.sync, a part of a kernel's body: a function around it would be other machine code.
+// The 16 * M queries of a warp, at `own_q`, attend to tiles of `keys` and `values` from `begin` up to `end`, which the
+// CTA copies one tile ahead into two `stages`; the copy of the first has started. Probabilities replace scores in
+// registers, as operand a of the second GEMM. Bits follow from KEYS, the keys of a tile, and from no other size: not
+// from M, nor from warps.
 // Of the source that includes it: `own`, the position of the warp's first query; `QUERY(row)`, that of one of its rows;
 // `SEQ_LEN`, the positions that exist.
     float o[M][CHUNKS][4] = {};

@@ -1,7 +1,7 @@
-// Causal grouped-query attention backward on wgmma for wide heads, of which a warpgroup's registers hold one gradient: a
-// CTA owns rows of queries, of keys or of values, 64 per warpgroup, and loops over tiles of the other side. All warpgroups
-// share a tile, of which one half is read early, for scores or their gradients, and one late, for the result: the next
-// late half arrives meanwhile, and the next early half when the scores are there.
+// Causal grouped-query attention backward on wgmma for wide heads, of which a warpgroup's registers hold one gradient:
+// a CTA owns rows of queries, of keys or of values, 64 per warpgroup, and loops over tiles of the other side. All
+// warpgroups share a tile, of which one half is read early, for scores or their gradients, and one late, for the
+// result: the next late half arrives meanwhile, and the next early half when the scores are there.
 // Bound: tensor cores. Recomputing the scores for each gradient costs eight GEMMs where five and atomics would do.
 // Source: Dao, "FlashAttention-2", 2023; Shah et al., "FlashAttention-3", 2024.
 #include "attention/wgmma/tile.cuh"

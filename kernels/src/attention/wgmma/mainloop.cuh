@@ -1,9 +1,9 @@
-// The mainloop of attention on wgmma, a part of a kernel's body: a function around it would be other machine code. The 64
-// rows of a warpgroup, at `q`, attend to the tiles of keys and values from `first_tile` up to `tiles`, which `copy_stage`
-// copies one tile ahead into `stages`; the copy of the first has started. p v of one tile overlaps q k^T of the next, and
-// other warpgroups issue wgmma while one takes exponentials. Bits follow from KEYS, the keys of a tile, and from no other
-// size: not from warpgroups, nor from stages. Wide heads have half a stage beside two, which goes round: the values of the
-// tile before are still read when the next tile arrives, its keys are not.
+// The mainloop of attention on wgmma, a part of a kernel's body: a function around it would be other machine code. The
+// 64 rows of a warpgroup, at `q`, attend to the tiles of keys and values from `first_tile` up to `tiles`, which
+// `copy_stage` copies one tile ahead into `stages`; the copy of the first has started. p v of one tile overlaps q k^T
+// of the next, and other warpgroups issue wgmma while one takes exponentials. Bits follow from KEYS, the keys of a
+// tile, and from no other size: not from warpgroups, nor from stages. Wide heads have half a stage beside two, which
+// goes round: the values of the tile before are still read when the next tile arrives, its keys are not.
 // Of the kernel: `position`, those of this thread's two rows; `first_position` and `last_position` of the warpgroup's.
     float o[CHUNKS][4] = {};
     OnlineSoftmax softmax;

@@ -1,5 +1,5 @@
-// Layout of a token's queries, or of its keys, over a CTA: a thread has pairs of vectors that rotate with each other, as
-// in head.cuh, of any heads, kept packed in registers from the one load to the last use.
+// Layout of a token's queries, or of its keys, over a CTA: a thread has pairs of vectors that rotate with each other,
+// as in head.cuh, of any heads, kept packed in registers from the one load to the last use.
 #pragma once
 #include "qk_norm/head.cuh"
 #include "qk_norm_row.h"

@@ -62,10 +62,10 @@ fn check_supported(family: &Family, metadata: &Metadata, head_dim: u64) -> Resul
     Ok(())
 }
 
-/// What llama.cpp takes the rotary base for where no key says it, for layers that a window bounds too.
+/// Rotary base that llama.cpp assumes where no key says one, of layers with a window too.
 const BASE: f64 = 10000.0;
 
-/// The number whose root llama.cpp divides scores of Gemma by, of which files say nothing: the width of a head, but in
+/// Returns the number whose root llama.cpp divides scores of Gemma by, which no key holds: the width of a head, but in
 /// the model of 27B, which it knows by its layers.
 pub(super) fn query_scalar(layers: u64, hidden: u64, heads: u64, head_dim: u64) -> u64 {
     if layers == 62 { hidden / heads } else { head_dim }

@@ -32,7 +32,7 @@ pub(super) const NO_ROPE_INTERVAL: usize = 4;
 
 /// Layers that a window bounds between those that see all keys.
 struct Sliding {
-    /// What they do.
+    /// Values of each of them.
     layer: LayerConfig,
     /// Number of layers from one that sees all keys to the next.
     interval: usize,

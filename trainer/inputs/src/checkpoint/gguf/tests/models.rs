@@ -262,7 +262,7 @@ fn windows_bases_and_scales_are_those_that_llama_cpp_takes() {
     has_no_config(&olmo3, "olmo2.attention.sliding_window at byte ");
 }
 
-/// Whatever they are stored in, and of Gemma alone.
+/// Reads norms in f32 and in blocks; other families keep the stored values.
 #[test]
 fn norms_are_read_without_the_one_that_files_add() {
     let norm = |architecture: &str| {
