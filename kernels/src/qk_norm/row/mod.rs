@@ -43,7 +43,10 @@ fn samples(heads: u32) -> [(u32, u32, u32, u32, f32); 3] {
 
 /// Implements an operation: its rows of CTAs, a key of an example, and the tokens of a partial sum, few and many.
 macro_rules! operation {
-    ($kernel:ident, $host:ident, $file:literal, $rows_of_ctas:expr, $key:expr $(, rows: [$few:literal, $many:literal])?) => {
+    (
+        $kernel:ident, $host:ident, $file:literal, $rows_of_ctas:expr, $key:expr
+        $(, rows: [$few:literal, $many:literal])?
+    ) => {
         impl Build for $kernel {
             type Variant = Threads;
 
@@ -88,7 +91,8 @@ macro_rules! operation {
             }
 
             fn typical(&self, batch: Batch) -> Self::Params {
-                let (tokens, seq_len, key_heads, row_heads) = (batch.tokens(), batch.seq_len, self.heads, 3 * self.heads);
+                let (tokens, seq_len) = (batch.tokens(), batch.seq_len);
+                let (key_heads, row_heads) = (self.heads, 3 * self.heads);
                 Self::Params { tokens, seq_len, key_heads, row_heads, eps: 1e-6, $(rows: $many,)? ..Default::default() }
             }
         }
