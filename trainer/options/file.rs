@@ -95,14 +95,19 @@ fn known(text: &str) -> Result<&'static str, String> {
     NAMES.iter().find(|known| **known == name).copied().ok_or_else(|| unknown(text))
 }
 
+/// Most bytes of a name that options are compared with.
+const MOST_ALIKE: usize = 100;
+
 /// The error for a name that no option has, with the one that is most like it, as clap finds it.
 fn unknown(text: &str) -> String {
     let name = text.replace('-', "_");
     if OF_COMMAND_LINE.split(' ').any(|other| other == name) {
         return format!("{text} is an option of the command line only: leave it out here, and give {}", flag(&name));
     }
-    let asked = OPTIONS.clone().try_get_matches_from([argument(text, "")]);
-    let remedy = match asked.as_ref().err().and_then(|error| error.get(ContextKind::SuggestedArg)) {
+    // The time that the search takes is the square of the length.
+    let asked = (text.len() <= MOST_ALIKE).then(|| OPTIONS.clone().try_get_matches_from([argument(text, "")]));
+    let error = asked.and_then(Result::err);
+    let remedy = match error.as_ref().and_then(|error| error.get(ContextKind::SuggestedArg)) {
         Some(ContextValue::String(flag)) => {
             format!("did you mean {}?", flag.trim_start_matches('-').replace('-', "_"))
         }

@@ -37,7 +37,7 @@ fn spilling(arch: Arch) -> Vec<(Task, Vec<u8>)> {
 
 #[test]
 fn every_build_of_any_model_is_checked_for_spills() {
-    let request = Selection::of_models(vec![tiny_model()], vec![Arch::Sm89]).request();
+    let request = Selection::of_models(vec![tiny_model()], vec![Arch::Sm121]).request();
     let (nvrtc, home) = (nvrtc(), tempfile::tempdir().unwrap());
     let cache = Cache::at(home.path().join("cache"));
     let within = build(&request, &nvrtc, &Cache::at(home::directory().join("cache")), &|_, _| {}).unwrap();
@@ -47,7 +47,7 @@ fn every_build_of_any_model_is_checked_for_spills() {
         cache.put(&task.cache_key(nvrtc.identity()), &within.cubins[&row.code.as_ref().unwrap().digest]);
     }
     let spilling: Vec<_> =
-        spilling(Arch::Sm89).into_iter().filter(|(task, _)| request.tasks().contains(task)).collect();
+        spilling(Arch::Sm121).into_iter().filter(|(task, _)| request.tasks().contains(task)).collect();
     assert!(!spilling.is_empty());
     for (task, cubin) in &spilling {
         cache.put(&task.cache_key(nvrtc.identity()), cubin);
@@ -61,7 +61,7 @@ fn every_build_of_any_model_is_checked_for_spills() {
     // The program exits with 3 and writes nothing.
     std::os::unix::fs::symlink(home::directory().join("toolchain"), home.path().join("toolchain")).unwrap();
     let out = home.path().join("out.bundle");
-    let mut program = aot("build --arch sm_89 --model");
+    let mut program = aot("build --arch sm_121 --model");
     program.env("PRECAST_HOME", home.path()).arg(tiny_json()).arg("--out").arg(&out);
     let (code, _, message) = ends(&mut program);
     assert_eq!(code, Some(3));
@@ -84,7 +84,7 @@ fn every_build_of_any_model_is_checked_for_spills() {
 fn compiler_threads_are_as_many_as_asked_for_up_to_the_cores() {
     let build = |jobs: &str| {
         let dir = tempfile::tempdir().unwrap();
-        let mut program = aot(&format!("build --arch sm_89 --jobs {jobs} --model"));
+        let mut program = aot(&format!("build --arch sm_121 --jobs {jobs} --model"));
         let (code, _, said) = ends(program.arg(tiny_json()).arg("--out").arg(dir.path().join("out")));
         (code, said)
     };

@@ -111,22 +111,22 @@ fn a_changed_compiler_of_the_same_version_shares_no_cubin() {
 #[test]
 fn the_program_builds_verifies_and_inspects() {
     let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("tiny.bundle");
+    let out = dir.path().join("out.bundle");
     let run = |command: &mut Command| {
         let (code, printed, message) = ends(command);
         assert_eq!(code, Some(0), "{message}");
         printed
     };
-    let mut build = aot("build --arch sm_90,sm_121 --out");
-    build.arg(&out).arg("--model").arg(tiny_json());
+    let mut build = aot("build --arch sm_90,sm_121 --model smollm2-135m --out");
+    build.arg(&out);
     // Here a line of progress is due at once, and else after 30 seconds.
     let (code, printed, said) = ends(build.env("PRECAST_PROGRESS_S", "0"));
     assert!(code == Some(0) && said.contains("compiling: 1 of "), "{said}");
     assert_eq!(ends(build.env_remove("PRECAST_PROGRESS_S")).2, "");
-    assert!(printed.contains("sm_90a") && printed.contains("for tiny"), "{printed}");
+    assert!(printed.contains("sm_90a") && printed.contains("for smollm2-135m"), "{printed}");
     assert!(run(aot("verify").arg(&out)).contains("modules verified"));
     let json: serde_json::Value = serde_json::from_str(&run(aot("inspect --json").arg(&out))).unwrap();
-    let keys = run(aot("keys --arch sm_90,sm_121 --model").arg(tiny_json()));
+    let keys = run(&mut aot("keys --arch sm_90,sm_121 --model smollm2-135m"));
     let with_code = json["modules"].as_array().unwrap().iter().filter(|module| !module["code"].is_null()).count();
     assert_eq!(with_code, keys.lines().count());
     // A damaged file exits with 3 and names its fault.

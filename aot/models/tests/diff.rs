@@ -7,7 +7,7 @@ use precast_aot::{Arch, Built};
 
 use crate::support::program::{aot, ends, tiny_json};
 
-const ARCH: Arch = Arch::Sm89;
+const ARCH: Arch = Arch::Sm121;
 
 /// Returns the program's output, and true for exit code 0; any other code must be 1.
 fn diff(before: &Path, after: &Path, more: &[&str]) -> (String, bool) {
@@ -72,7 +72,7 @@ fn machine_code_is_compared_apart_from_names() {
     assert_eq!(json["same"], count - 2);
     let modules: Vec<&str> =
         json["changed"].as_array().unwrap().iter().map(|row| row["module"].as_str().unwrap()).collect();
-    assert_eq!(modules, ["sm_89 swiglu.fwd{x=bf16}[threads=128]", "sm_89 swiglu.fwd{x=f32}[threads=128]"]);
+    assert_eq!(modules, ["sm_121 swiglu.fwd{x=bf16}[threads=128]", "sm_121 swiglu.fwd{x=f32}[threads=128]"]);
 }
 
 #[test]

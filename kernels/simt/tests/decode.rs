@@ -7,6 +7,7 @@ use precast_kernels::abi::{IDLE_SLOT, attention_decode_params, attention_fwd_par
 use precast_kernels::check::{Case, POISON};
 use precast_kernels::{Arch, Dtype, KERNELS, KeyVariant, host::Buffer};
 use precast_simt::execute;
+use rayon::prelude::*;
 
 use crate::SIMT;
 
@@ -130,9 +131,8 @@ fn a_decoded_row_has_the_bits_of_the_forward_pass() {
     let whole =
         [(64, Dtype::Bf16), (128, Dtype::Bf16), (256, Dtype::Bf16), (32, Dtype::F32)].map(|(d, x)| (d, None, x));
     let windows = [(64, Some(1), Dtype::Bf16), (64, Some(50), Dtype::Bf16), (32, Some(20), Dtype::F32)];
-    for (d, window, x) in whole.into_iter().chain(windows) {
-        for arch in [Arch::Sm89, Arch::Sm90a, Arch::Sim] {
-            decodes(d, window, x, arch);
-        }
-    }
+    let archs = [Arch::Sm89, Arch::Sm90a, Arch::Sim];
+    let cases = whole.into_iter().chain(windows).flat_map(|of_heads| archs.map(|arch| (of_heads, arch)));
+    let cases: Vec<_> = cases.collect();
+    cases.par_iter().with_max_len(1).for_each(|((d, window, x), arch)| decodes(*d, *window, *x, *arch));
 }

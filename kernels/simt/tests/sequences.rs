@@ -7,6 +7,7 @@ use precast_kernels::abi::{attention_bwd_params, attention_fwd_params};
 use precast_kernels::check::Case;
 use precast_kernels::{Arch, KERNELS, KeyVariant, host::Buffer, sequences};
 use precast_simt::{Program, execute};
+use rayon::prelude::*;
 
 use crate::SIMT;
 use crate::rows::variants;
@@ -161,13 +162,13 @@ fn a_sequence_has_the_bits_that_it_has_alone() {
     // Heads of 128 and 256 have tiles of their own, and find them as those of 64 do.
     let keys = [("d=64,x=bf16", 2), ("d=128,x=bf16", 1), ("d=32,x=f32", 2)];
     let windowed = [("d=64,window=50,x=bf16", 1), ("d=256,window=50,x=bf16", 1), ("d=32,window=33,x=f32", 1)];
-    for (key, lists) in keys.into_iter().chain(windowed) {
-        for op in ["attention.fwd", "attention.bwd"] {
-            for launched in Launched::of_every_row(&format!("{op}{{{key}}}")) {
-                LENGTHS[..lists].iter().for_each(|lengths| launched.compare(lengths));
-            }
+    let keys = keys.into_iter().chain(windowed);
+    let keys: Vec<_> = keys.flat_map(|(key, lists)| ["bwd", "fwd"].map(|pass| (pass, key, lists))).collect();
+    keys.par_iter().with_max_len(1).for_each(|(pass, key, lists)| {
+        for launched in Launched::of_every_row(&format!("attention.{pass}{{{key}}}")) {
+            LENGTHS[..*lists].iter().for_each(|lengths| launched.compare(lengths));
         }
-    }
+    });
 }
 
 /// Each token is of one tile: two tiles that wrote it would race, and what none writes stays poison. Some lists have
@@ -176,14 +177,14 @@ fn a_sequence_has_the_bits_that_it_has_alone() {
 fn each_token_of_each_sequence_is_in_one_tile() {
     for op in ["attention.fwd", "attention.bwd"] {
         let launched = &Launched::of_every_row(&format!("{op}{{d=16,x=f32}}"))[0];
-        for sizes in [[1220, 35, 35], [200, 90, 50], [150, 150, 9], [150, 3, 150]] {
+        [[1220, 35, 35], [200, 90, 50], [150, 150, 9], [150, 3, 150]].par_iter().with_max_len(1).for_each(|sizes| {
             for seed in 0..DRAWN {
-                let case = Case::new(&launched.key.key, &launched.params(sizes), seed);
+                let case = Case::new(&launched.key.key, &launched.params(*sizes), seed);
                 let (found, expected) = (launched.run(&case), case.reference());
                 for (operand, (found, expected)) in case.operands.iter().zip(found.iter().zip(&expected)) {
                     case.compare(operand, found, expected).unwrap_or_else(|error| panic!("{sizes:?}, {seed}: {error}"));
                 }
             }
-        }
+        });
     }
 }
