@@ -309,8 +309,8 @@ fn no_byte_whose_checksums_hold_brings_a_panic() {
     seal(&mut sealed);
     assert!(sealed == whole);
     let data = u64::from_le_bytes(whole[32..40].try_into().unwrap()) as usize;
-    // Either is right: a byte of a weight damages nothing that can be told, and one weight is as another. What is before
-    // them says the rest, too.
+    // Either is right: a byte of a weight damages nothing that can be told, and one weight is as another. What is
+    // before them says the rest, too.
     let weights = (data..whole.len()).step_by(29);
     for at in (0..data).chain(weights) {
         for byte in [0xFF, whole[at] ^ 1] {

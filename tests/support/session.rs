@@ -95,8 +95,9 @@ pub fn logits_adapted(model: &Path, adapter: Option<&Path>, ids: &[u32]) -> Vec<
     }
     for (parameter, weight) in plan.model.weights.list() {
         let mut scratch = Scratch::default();
-        let bytes = checkpoint.read(parameter, Dtype::F32.into(), &mut scratch).expect("weights");
-        write(weight.tensor, bytes);
+        let mut bytes = checkpoint.read(parameter, Dtype::F32.into(), &mut scratch).expect("weights").to_vec();
+        bytes.resize(weight.tensor.bytes() as usize, 0);
+        write(weight.tensor, &bytes);
     }
     if let Some((adapter, weights)) = adapter.as_ref().zip(plan.adapters.as_ref()) {
         let placed = adapter.all_placed(&weights.parameters).expect("its matrices");
@@ -106,7 +107,9 @@ pub fn logits_adapted(model: &Path, adapter: Option<&Path>, ids: &[u32]) -> Vec<
     write(plan.targets, bytemuck::cast_slice(ids));
     write(plan.sequences.all, bytemuck::cast_slice(&plan.sequences.words(&[seq_len])));
     sealed.run(evaluation::SCORE).expect("a forward pass");
-    floats(&sealed.read(plan.plan.tensor("head.logits").expect("a buffer")).expect("a copy"))
+    let all = floats(&sealed.read(plan.plan.tensor("head.logits").expect("a buffer")).expect("a copy"));
+    let rows = all.chunks(config.logit_columns() as usize);
+    rows.flat_map(|row| &row[..config.vocab as usize]).copied().collect()
 }
 
 /// f32 values of little-endian bytes.

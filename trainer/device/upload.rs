@@ -110,7 +110,8 @@ impl<'a> Upload<'a> {
                 sent += part.len() as u64;
                 Ok(())
             })?;
-            assert_eq!(sent, tensor.bytes(), "bytes of {}", parameter.name);
+            assert_eq!(sent, tensor.format.bytes(parameter.elems()), "bytes of {}", parameter.name);
+            self.sealed.write_part(*tensor, sent, &vec![0; (tensor.bytes() - sent) as usize])?;
         }
         Ok(())
     }

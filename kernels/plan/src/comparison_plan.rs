@@ -135,7 +135,7 @@ impl Lowered<ComparisonBuffers> {
             }
             Some(reference) => {
                 let linear = head.as_ref().map_or(last.linear, |head| &head.linear);
-                let of_reference = Head { linear, hidden: reference };
+                let of_reference = Head { linear, hidden: reference, ..last };
                 let compared = head::compare(ops, [of_reference, last], config.vocab, targets);
                 Side::Other { reference, head, compared }
             }

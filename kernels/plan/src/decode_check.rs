@@ -34,7 +34,7 @@ pub struct DecodeCheckBuffers {
     pub sequences: Tensor,
     /// Their places, which the host sends once.
     pub whole: Sequences,
-    /// Logits of all tokens, `[slots, seq_len, vocab]`.
+    /// Logits of all tokens, `[slots, seq_len, columns]`.
     pub expected: Tensor,
     /// Token of each row.
     pub ids: Tensor,
@@ -53,7 +53,7 @@ impl Lowered<DecodeCheckBuffers> {
         let (most_rows, dtype) = (bucket(slots.count), precision.dtype());
         evaluation::check((config, formats), (slots.count, slots.seq_len), precision)?;
         let tokens = u64::from(slots.count) * u64::from(slots.seq_len);
-        let logits = tokens * u64::from(config.vocab);
+        let logits = tokens * u64::from(config.logit_columns());
         bounds::refuse(u128::from(logits) * u128::from(dtype.bytes()))?;
         let mut b = Builder::new(&KERNELS, arch);
         let (weights, adapters) = evaluation::frozen(&mut b, model, dtype)?;

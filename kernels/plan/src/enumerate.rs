@@ -109,16 +109,16 @@ fn students(student: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
     }
 }
 
-/// Lowers each model as a teacher. It depends on the student only by the number of logits per row, in one launch, and
-/// there only on being whole vectors: the narrowest student of each kind represents all.
+/// Lowers each model as a teacher. It depends on the student only by the columns of the logits, in one launch, and
+/// there only on whether some are masked: the narrowest student of each kind represents all.
 fn teachers(models: &[ModelConfig], arch: Arch, visit: &mut impl FnMut(&Plan)) {
     let mut students: Vec<&ModelConfig> = models.iter().collect();
     students.sort_by_key(|student| Reverse(student.vocab));
     // A teacher's format alone decides whether it computes in int8.
     let recipes = for_blocks().filter(|it| it.recompute == Recompute::None && it.precision != Precision::Int8);
     for recipe in recipes {
-        let width = |student: &ModelConfig| recipe.precision.dtype().vector_width(student.vocab);
-        let narrowest: BTreeMap<u32, &ModelConfig> = students.iter().map(|it| (width(it), *it)).collect();
+        let is_masked = |student: &ModelConfig| student.logit_columns() > student.vocab;
+        let narrowest: BTreeMap<bool, &ModelConfig> = students.iter().map(|it| (is_masked(it), *it)).collect();
         for (teacher, student) in models.iter().flat_map(|teacher| narrowest.values().map(move |it| (teacher, *it))) {
             // A narrower teacher cannot train this student: no run, no keys.
             let request = TrainingRequest::new(student, &recipe, arch).taught_by(Some(teacher));

@@ -95,7 +95,7 @@ impl Guarded<'_> {
             ..weights.head.clone()
         };
         ops.scope(format!("{}.head", model.name));
-        let last = Head { linear: &head, hidden };
+        let last = Head { linear: &head, vocab: model.config.vocab, hidden };
         let dhidden = head::losses(ops, self.objective, last, self.teacher, (self.targets, Outputs::default()));
         ops.scope(model.name);
         let norm = frozen_norm(&weights.norm);

@@ -1,6 +1,7 @@
 //! The head in chunks of tokens: the whole tokens x vocabulary matrix never exists.
 
 use precast_kernels::Dtype;
+use precast_kernels::head::MASKED_LOGIT;
 
 use crate::category;
 use crate::comparison::TokenComparison;
@@ -10,10 +11,45 @@ use crate::predictions::{KnownTokens, Predictions, TopTokens};
 use crate::weights::Linear;
 use precast_core::plan::{Builder, Tensor};
 
+/// Columns of logits are a multiple of this: rows of them are then whole vectors in any dtype, as tensor cores read
+/// and write them. Columns behind a vocabulary are masked, and rows of the head there are zero.
+const COLUMNS: u32 = 8;
+
+/// Returns the columns of the logits of a vocabulary.
+pub(crate) fn logit_columns(vocab: u32) -> u32 {
+    vocab.next_multiple_of(COLUMNS)
+}
+
+/// Columns of the logits of a vocabulary.
+#[derive(Clone, Copy)]
+pub(crate) struct Columns {
+    pub count: u32,
+    /// Added to each row of logits, `[count]` in their dtype; none if all columns are tokens.
+    pub mask: Option<Tensor>,
+}
+
+impl Columns {
+    /// Lowers the mask of a vocabulary, where it needs one.
+    fn of(ops: &mut Ops<'_>, vocab: u32) -> Self {
+        let count = logit_columns(vocab);
+        let mask = (count > vocab).then(|| {
+            let mask = ops.statistics("mask", count.into());
+            // The tokens' part is overwritten: it alone begins at a whole vector.
+            ops.fill("mask.columns", mask, MASKED_LOGIT);
+            ops.fill("mask.tokens", mask.slice(0, vocab.into()), 0.0);
+            ops.in_dtype("mask.cast", mask)
+        });
+        Self { count, mask }
+    }
+}
+
 /// A head and the hidden states that it reads.
 #[derive(Clone, Copy)]
 pub(crate) struct Head<'a> {
+    /// Its matrix has a row for each column of the logits.
     pub linear: &'a Linear,
+    /// Tokens of its vocabulary.
+    pub vocab: u32,
     /// `[tokens, hidden]`, in the dtype of activations.
     pub hidden: Tensor,
 }
@@ -74,41 +110,41 @@ pub(crate) fn losses(
     teacher: Option<Teaching<'_>>,
     (targets, out): (Tensor, Outputs),
 ) -> Tensor {
-    let (vocab, tokens) = (student.linear.n, ops.tokens);
-    let chunk = chunk_tokens(tokens, vocab, ops.x);
-    let student_logits = ops.logits_buffer("student_logits", chunk, vocab);
+    let (columns, tokens) = (Columns::of(ops, student.vocab), ops.tokens);
+    let chunk = chunk_tokens(tokens, columns.count, ops.x);
+    let student_logits = ops.logits_buffer("student_logits", chunk, columns);
     let teacher = objective.has_teacher().then(|| teacher.expect("a run that learns from a teacher has one"));
     let head = teacher.and_then(|teacher| match teacher {
-        Teaching::Head(head) => Some((head, ops.logits_buffer("teacher_logits", chunk, vocab))),
+        Teaching::Head(head) => Some((head, ops.logits_buffer("teacher_logits", chunk, columns))),
         Teaching::Known(_) => None,
     });
     let kd = teacher.map(|_| ops.statistics("kd", tokens.into()));
     let ce = ops.statistics("ce", tokens.into());
     let dhidden = ops.rows("dhidden", student.linear.k);
-    let head = head.map(|(head, logits)| (head, ops.dense("teacher", head.linear, vocab), logits));
+    let head = head.map(|(head, logits)| (head, ops.dense("teacher", head.linear, columns.count), logits));
     let trains = student.linear.trains();
     let linear = match &head {
         _ if trains => student.linear.clone(),
         // The student's own base teaches: one matrix.
         Some((head, linear, ..)) if head.linear == student.linear => linear.clone(),
-        _ => ops.dense("student", student.linear, vocab),
+        _ => ops.dense("student", student.linear, columns.count),
     };
     for (index, first, count) in chunks(tokens, chunk) {
         let at = |part: &str| format!("{index}.{part}");
         let hidden = rows(student.hidden, student.linear.k, first, count);
-        let s = rows(student_logits, vocab, 0, count);
+        let s = rows(student_logits, columns.count, 0, count);
         let of_chunk = |column| rows(column, 1, first, count);
         let predictions = match (&head, teacher) {
             (Some((head, linear, logits)), _) => {
-                let t = rows(*logits, vocab, 0, count);
-                ops.logits(&at("teacher"), rows(head.hidden, linear.k, first, count), linear, t, vocab);
+                let t = rows(*logits, columns.count, 0, count);
+                ops.logits(&at("teacher"), rows(head.hidden, linear.k, first, count), linear, t, columns);
                 Some(Predictions::Logits(t))
             }
             (None, Some(Teaching::Known(known))) => Some(Predictions::Known(known.rows(first, count))),
             (None, _) => None,
         };
         let teaching = predictions.zip(kd.map(of_chunk));
-        ops.logits(&at("student"), hidden, &linear, s, vocab);
+        ops.logits(&at("student"), hidden, &linear, s, columns);
         if let Some(Scores { log_prob, lse, .. }) = out.scores {
             ops.score(&at("score"), s, of_chunk(targets), [log_prob, lse].map(of_chunk));
         }
@@ -136,18 +172,18 @@ pub(crate) fn teacher_losses(
     vocab: u32,
     (targets, metrics): (Tensor, Tensor),
 ) {
-    let tokens = ops.tokens;
-    let chunk = chunk_tokens(tokens, vocab, ops.x);
-    let [first_logits, second_logits] = ["logits", "logits_again"].map(|name| ops.logits_buffer(name, chunk, vocab));
+    let (columns, tokens) = (Columns::of(ops, vocab), ops.tokens);
+    let chunk = chunk_tokens(tokens, columns.count, ops.x);
+    let [first_logits, second_logits] = ["logits", "logits_again"].map(|name| ops.logits_buffer(name, chunk, columns));
     let [kd, ce] = ["kd", "ce"].map(|name| ops.statistics(name, tokens.into()));
-    let linear = ops.dense("teacher", teacher.linear, vocab);
+    let linear = ops.dense("teacher", teacher.linear, columns.count);
     for (index, first, count) in chunks(tokens, chunk) {
         let at = |part: &str| format!("{index}.{part}");
         let of_chunk = |column| rows(column, 1, first, count);
         let hidden = rows(teacher.hidden, linear.k, first, count);
         let [t, s] = [("teacher", first_logits), ("again", second_logits)].map(|(name, buffer)| {
-            let logits = rows(buffer, vocab, 0, count);
-            ops.logits(&at(name), hidden, &linear, logits, vocab);
+            let logits = rows(buffer, columns.count, 0, count);
+            ops.logits(&at(name), hidden, &linear, logits, columns);
             logits
         });
         let teaching = Some((Predictions::Logits(t), of_chunk(kd)));
@@ -159,17 +195,17 @@ pub(crate) fn teacher_losses(
 /// Lowers the most likely tokens of hidden states: their ids, `[tokens, keep]`, and their log-probabilities, `[tokens,
 /// keep + 1]`.
 pub(crate) fn top(ops: &mut Ops<'_>, head: Head<'_>, top: TopTokens) -> [Tensor; 2] {
-    let (tokens, TopTokens { vocab, keep, .. }) = (ops.tokens, top);
-    let chunk = chunk_tokens(tokens, vocab, ops.x);
+    let (tokens, keep, columns) = (ops.tokens, top.keep, Columns::of(ops, top.vocab));
+    let chunk = chunk_tokens(tokens, columns.count, ops.x);
     let of_rows = |width: u32| u64::from(tokens) * u64::from(width);
     let (ids, log_probs) = (ops.words("ids", of_rows(keep)), ops.statistics("log_probs", of_rows(keep + 1)));
-    let buffer = ops.logits_buffer("logits", chunk, vocab);
+    let buffer = ops.logits_buffer("logits", chunk, columns);
     for (index, first, count) in chunks(tokens, chunk) {
-        let logits = rows(buffer, vocab, 0, count);
+        let logits = rows(buffer, columns.count, 0, count);
         let hidden = rows(head.hidden, head.linear.k, first, count);
-        ops.logits(&format!("{index}.logits"), hidden, head.linear, logits, vocab);
+        ops.logits(&format!("{index}.logits"), hidden, head.linear, logits, columns);
         let to = [rows(ids, keep, first, count), rows(log_probs, keep + 1, first, count)];
-        ops.top(&format!("{index}.top"), logits, to, top);
+        ops.top(&format!("{index}.top"), logits, to, TopTokens { vocab: columns.count, ..top });
     }
     [ids, log_probs]
 }
@@ -182,15 +218,15 @@ pub(crate) fn compare(
     vocab: u32,
     targets: Tensor,
 ) -> TokenComparison<Tensor> {
-    let tokens = ops.tokens;
-    let chunk = chunk_tokens(tokens, vocab, ops.x);
+    let (columns, tokens) = (Columns::of(ops, vocab), ops.tokens);
+    let chunk = chunk_tokens(tokens, columns.count, ops.x);
     let to = TokenComparison::NAMES.map(|name| ops.column(name));
-    let [reference_logits, logits] = ["reference_logits", "logits"].map(|name| ops.logits_buffer(name, chunk, vocab));
-    let linear = ops.dense("logits", other.linear, vocab);
+    let [reference_logits, logits] = ["reference_logits", "logits"].map(|name| ops.logits_buffer(name, chunk, columns));
+    let linear = ops.dense("logits", other.linear, columns.count);
     let of_reference = match reference.linear == other.linear {
         // Two forms of a model have one head.
         true => linear.clone(),
-        false => ops.dense("reference", reference.linear, vocab),
+        false => ops.dense("reference", reference.linear, columns.count),
     };
     for (index, first, count) in chunks(tokens, chunk) {
         let at = |part: &str| format!("{index}.{part}");
@@ -200,8 +236,8 @@ pub(crate) fn compare(
             ("logits", other.hidden, &linear, logits),
         ];
         let [r, s] = sides.map(|(name, hidden, linear, logits)| {
-            let logits = rows(logits, vocab, 0, count);
-            ops.logits(&at(name), rows(hidden, linear.k, first, count), linear, logits, vocab);
+            let logits = rows(logits, columns.count, 0, count);
+            ops.logits(&at(name), rows(hidden, linear.k, first, count), linear, logits, columns);
             logits
         });
         ops.compare(&at("compare"), r, s, of_chunk(targets), to.map(of_chunk));
@@ -209,36 +245,37 @@ pub(crate) fn compare(
     to
 }
 
-/// Lowers the logits of all tokens, `[tokens, vocab]`.
+/// Lowers the logits of all tokens, `[tokens, columns]`.
 pub(crate) fn logits(ops: &mut Ops<'_>, head: Head<'_>) -> Tensor {
-    let (tokens, vocab) = (ops.tokens, head.linear.n);
-    let logits = ops.logits_buffer("logits", tokens, vocab);
-    let linear = ops.dense("logits", head.linear, vocab);
-    ops.logits("logits", head.hidden, &linear, logits, vocab);
+    let (columns, tokens) = (Columns::of(ops, head.vocab), ops.tokens);
+    let logits = ops.logits_buffer("logits", tokens, columns);
+    let linear = ops.dense("logits", head.linear, columns.count);
+    ops.logits("logits", head.hidden, &linear, logits, columns);
     logits
 }
 
 /// Lowers the logits of all tokens into a buffer that keeps them.
 pub(crate) fn keep_logits(ops: &mut Ops<'_>, head: Head<'_>, kept: Tensor) {
-    let (tokens, vocab) = (ops.tokens, head.linear.n);
-    let linear = ops.dense("logits", head.linear, vocab);
-    for (index, first, count) in chunks(tokens, chunk_tokens(tokens, vocab, ops.x)) {
+    let (columns, tokens) = (Columns::of(ops, head.vocab), ops.tokens);
+    let linear = ops.dense("logits", head.linear, columns.count);
+    for (index, first, count) in chunks(tokens, chunk_tokens(tokens, columns.count, ops.x)) {
         let hidden = rows(head.hidden, linear.k, first, count);
-        ops.logits(&format!("{index}.logits"), hidden, &linear, rows(kept, vocab, first, count), vocab);
+        let kept = rows(kept, columns.count, first, count);
+        ops.logits(&format!("{index}.logits"), hidden, &linear, kept, columns);
     }
 }
 
 /// Lowers negative log likelihoods of the targets into `nll`.
 pub(crate) fn score(ops: &mut Ops<'_>, head: Head<'_>, targets: Tensor, nll: Tensor) {
-    let (tokens, vocab) = (ops.tokens, head.linear.n);
-    let chunk = chunk_tokens(tokens, vocab, ops.x);
-    let buffer = ops.logits_buffer("logits", chunk, vocab);
-    let linear = ops.dense("logits", head.linear, vocab);
+    let (columns, tokens) = (Columns::of(ops, head.vocab), ops.tokens);
+    let chunk = chunk_tokens(tokens, columns.count, ops.x);
+    let buffer = ops.logits_buffer("logits", chunk, columns);
+    let linear = ops.dense("logits", head.linear, columns.count);
     for (index, first, count) in chunks(tokens, chunk) {
-        let logits = rows(buffer, vocab, 0, count);
+        let logits = rows(buffer, columns.count, 0, count);
         let hidden = rows(head.hidden, linear.k, first, count);
         let [targets, nll] = [targets, nll].map(|column| rows(column, 1, first, count));
-        ops.logits(&format!("{index}.logits"), hidden, &linear, logits, vocab);
+        ops.logits(&format!("{index}.logits"), hidden, &linear, logits, columns);
         ops.nll(&format!("{index}.nll"), logits, targets, nll);
     }
 }
@@ -249,9 +286,9 @@ const LOGITS_BYTES: u64 = 640 << 20;
 
 /// Returns the tokens per chunk: as few chunks as [`LOGITS_BYTES`] allows, about equally large, in whole tiles of 128
 /// if that fits and aligned to 8 in any case.
-fn chunk_tokens(tokens: u32, vocab: u32, dtype: Dtype) -> u32 {
+fn chunk_tokens(tokens: u32, columns: u32, dtype: Dtype) -> u32 {
     // No vocabulary exceeds 2^20, so at least 64 tokens fit.
-    let most = LOGITS_BYTES / (u64::from(vocab) * dtype.bytes());
+    let most = LOGITS_BYTES / (u64::from(columns) * dtype.bytes());
     let unit = if most >= 128 { 128 } else { 8 };
     let chunks = u64::from(tokens).div_ceil(most / unit * unit);
     let chunk = u64::from(tokens).div_ceil(chunks).next_multiple_of(unit);
@@ -260,7 +297,7 @@ fn chunk_tokens(tokens: u32, vocab: u32, dtype: Dtype) -> u32 {
 
 /// Returns the first token of the last chunk, whose logits stay in the buffer.
 pub(crate) fn last_chunk(tokens: u32, vocab: u32, dtype: Dtype) -> u32 {
-    let chunk = chunk_tokens(tokens, vocab, dtype);
+    let chunk = chunk_tokens(tokens, logit_columns(vocab), dtype);
     (tokens - 1) / chunk * chunk
 }
 

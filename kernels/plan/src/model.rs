@@ -169,6 +169,7 @@ impl<'a> Model<'a> {
     }
 
     fn head(&self, ops: &mut Ops<'_>, norm: Normed) -> Head<'a> {
-        Head { linear: &self.resident.weights.head, hidden: self.hidden(ops, norm) }
+        let hidden = self.hidden(ops, norm);
+        Head { linear: &self.resident.weights.head, vocab: self.config.vocab, hidden }
     }
 }

@@ -44,6 +44,9 @@ pub struct Parameters {
     pub list: Vec<Parameter>,
     /// Offset of each, elements.
     pub(crate) starts: Vec<u64>,
+    /// Length of the place of each, elements: its own, but of the head's matrix, which has a row for each column of the
+    /// logits, and zeros in those that are no tokens.
+    pub(crate) extents: Vec<u64>,
     /// Elements of the buffer, padding included.
     pub elems: u64,
     /// Number of leading elements that are matrices: weight decay applies to them.
@@ -116,9 +119,13 @@ impl Parameters {
         let modules = config.family.modules;
         let (vocab, hidden) = (u64::from(config.vocab), u64::from(config.hidden));
         let [qkv, o, gate_up, down] = &stacks(config);
-        let (list, starts, layers, ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut all = Self { list, starts, elems: 0, decayed: 0, layers, ends };
+        let (list, starts, extents) = (Vec::new(), Vec::new(), Vec::new());
+        let mut all = Self { list, starts, extents, elems: 0, decayed: 0, layers: Vec::new(), ends: Vec::new() };
         all.add(modules.embedding.parameter("weight"), &[vocab, hidden]);
+        let masked = u64::from(config.logit_columns() - config.vocab) * hidden;
+        if config.tied {
+            all.extend(masked);
+        }
         all.ends.push(vec![all.elems]);
         let layers =
             (0..config.depth()).map(|layer| [qkv, o, gate_up, down].map(|stack| all.add_matrices(layer, stack)));
@@ -126,6 +133,7 @@ impl Parameters {
         all.ends.push(all.layers.iter().map(|[.., down]| down.end).collect());
         if !config.tied {
             all.add(modules.head.parameter("weight"), &[vocab, hidden]);
+            all.extend(masked);
             all.ends.push(vec![all.elems]);
         }
         all.decayed = all.elems;
@@ -182,6 +190,12 @@ impl Parameters {
         self.push(name, shape.to_vec());
     }
 
+    /// Lengthens the place of the last one.
+    fn extend(&mut self, elems: u64) {
+        *self.extents.last_mut().expect("one") += elems;
+        self.elems += elems;
+    }
+
     fn add_norm(&mut self, layer: u32, norm: &Option<Module>, hidden: u64) {
         if let Some(norm) = norm {
             self.add(norm.layer_parameter(layer, "weight"), &[hidden]);
@@ -191,6 +205,7 @@ impl Parameters {
     fn push(&mut self, name: String, shape: Vec<u64>) {
         let parameter = Parameter { name, shape };
         self.starts.push(self.elems);
+        self.extents.push(parameter.elems());
         self.elems += parameter.elems();
         self.list.push(parameter);
     }

@@ -13,3 +13,4 @@ mod ranks;
 mod stored;
 mod support;
 mod teacher;
+mod vocabulary;

@@ -15,6 +15,7 @@ mod counters;
 mod decode;
 mod hopper;
 mod kernels;
+mod masked;
 mod mistakes;
 mod planted;
 mod program;

@@ -32,6 +32,10 @@ use crate::{
     source, variant,
 };
 
+/// Logit of a column that is no token: its softmax and its gradient are exactly 0 at any temperature, and differences
+/// of such logits are finite. A number of bf16.
+pub const MASKED_LOGIT: f32 = -((1u128 << 80) as f32);
+
 variant! {
     /// A CTA reads the rows of a token in each pass.
     pub struct SingleCta {

@@ -63,7 +63,8 @@ impl Session {
     /// The weights that launches read, of a parameter.
     pub fn working(&self, parameter: &Parameter) -> Tensor {
         let weight = self.plan.student.weights.of(parameter);
-        weight.unwrap_or_else(|| panic!("{} is no parameter of the student", parameter.name)).tensor
+        let weight = weight.unwrap_or_else(|| panic!("{} is no parameter of the student", parameter.name));
+        weight.tensor.slice(0, parameter.elems())
     }
 
     /// A parameter's fp32 master weights.

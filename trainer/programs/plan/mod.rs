@@ -3,6 +3,7 @@
 mod answer;
 mod built_in;
 mod changes;
+mod cuda_cores;
 mod data;
 mod forms;
 mod generation;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::Target;
 use super::answer::Answer;
+use super::cuda_cores::OnCudaCores;
 use super::data::PlannedData;
 use super::forms::Forms;
 use super::kernels::{Kernels, Missing, Products};
@@ -65,6 +66,9 @@ pub struct Report {
     pub(super) missing_kernels: Option<Missing>,
     /// Those of a step, as `bench` lists them.
     pub(super) launches: Vec<StepLaunches>,
+    /// None where tensor cores compute all products.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) on_cuda_cores: Option<OnCudaCores>,
     /// None where cuBLASLt computes nothing.
     pub(super) cublas: Option<Products>,
     pub(super) step: Step,
@@ -202,6 +206,7 @@ impl Report {
         });
         let choices = choices.collect::<Result<Vec<Choice>, Failure>>()?;
         let kernels = Kernels::of(&config.target.kernels, code, &plan.plan)?;
+        let groups = groups::of(&plan.plan, &groups::STEP);
         let by_bundle = || Ok(lower(Recipe { gemm: Gemm::Bundle, ..recipe })?);
         Ok(Self {
             arch,
@@ -221,7 +226,8 @@ impl Report {
             replicas: Replicas::of(config.division.share, plan),
             missing_kernels: Missing::of(&config.target.kernels, config.model_names(), code, &kernels),
             kernels,
-            launches: groups::of(&plan.plan, &groups::STEP).iter().map(StepLaunches::of).collect(),
+            launches: groups.iter().map(StepLaunches::of).collect(),
+            on_cuda_cores: OnCudaCores::of(&groups, arch),
             cublas: Products::of(&plan.plan, by_bundle)?,
             step: Step::of(config, (data.as_ref(), shapes.cache.as_ref()), &plan.plan, target.peak()),
             data,

@@ -10,6 +10,7 @@ use super::scales::{self, Multipliers};
 use super::tower::text_config;
 use super::{fields, layer, rope, unsupported};
 use crate::family::{Bias, FAMILIES, Family, QkNorm};
+use crate::head::logit_columns;
 use crate::rope::{RopeTables, Scaling, frequencies, tables};
 
 /// Every property of a model that determines its plan.
@@ -171,6 +172,11 @@ impl ModelConfig {
             }
         }
         Self { layers, max_positions: u32::MAX, ..self.clone() }
+    }
+
+    /// Returns the columns of this model's logits.
+    pub fn logit_columns(&self) -> u32 {
+        logit_columns(self.vocab)
     }
 
     /// Returns the frequencies of each rotary embedding, of each pair of elements of a head, radians per position.

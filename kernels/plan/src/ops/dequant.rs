@@ -35,6 +35,11 @@ impl Ops<'_> {
                 start += count;
             }
         }
+        if start < elems {
+            // What is behind the vocabulary is masked: any rows of numbers do.
+            let rest = elems - start;
+            self.dequantize(&format!("{name}.dequant.masked"), parts[0].slice(0, rest), scratch.slice(start, rest));
+        }
         scratch.slice(0, elems)
     }
 

@@ -10,20 +10,23 @@ use precast_kernels::sample::{SampleScore, SampleTop};
 use super::Ops;
 use super::linear::Factors;
 use crate::comparison::TokenComparison;
+use crate::head::Columns;
 use crate::objective::{Divergence, Objective};
 use crate::predictions::{KnownTokens, Predictions, TopTokens};
-use crate::weights::Linear;
+use crate::weights::{Linear, Role, Weight};
 use precast_core::plan::Tensor;
 
 impl Ops<'_> {
     /// Declares a transient buffer for the logits of a chunk.
-    pub fn logits_buffer(&mut self, name: &str, tokens: u32, vocab: u32) -> Tensor {
-        self.b.transient(self.name(name), self.x, u64::from(tokens) * u64::from(vocab))
+    pub fn logits_buffer(&mut self, name: &str, tokens: u32, columns: Columns) -> Tensor {
+        self.b.transient(self.name(name), self.x, u64::from(tokens) * u64::from(columns.count))
     }
 
-    /// Lowers `logits = hidden head^T`, the first `vocab` columns only: a wider teacher is cut before the softmax.
-    pub fn logits(&mut self, name: &str, hidden: Tensor, head: &Linear, logits: Tensor, vocab: u32) {
-        self.multiply(name, Factors::dense(hidden, head.weight.dense()), [vocab, head.k], (None, None), logits);
+    /// Lowers `logits = hidden head^T`, these columns only: a wider teacher is cut before the softmax.
+    pub fn logits(&mut self, name: &str, hidden: Tensor, head: &Linear, logits: Tensor, columns: Columns) {
+        let mask = columns.mask.map(|tensor| Weight { tensor, role: Role::Frozen });
+        let factors = Factors::dense(hidden, head.weight.dense());
+        self.multiply(name, factors, [columns.count, head.k], (mask, None), logits);
     }
 
     /// Lowers the loss of each token, and replaces the student's logits by their gradient. `teaching`: the teacher's

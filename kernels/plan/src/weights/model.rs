@@ -61,7 +61,7 @@ impl Weights {
         let mut ends: BTreeMap<Format, u64> = BTreeMap::new();
         let mut places = Vec::new();
         let int8 = formats.is_int8().then(|| Int8Matrices::new(b, (name, category), config, passes));
-        for (parameter, flat) in parameters.list.iter().zip(&parameters.starts) {
+        for ((parameter, flat), extent) in parameters.list.iter().zip(&parameters.starts).zip(&parameters.extents) {
             if int8.as_ref().is_some_and(|int8| int8.has(&parameter.name)) {
                 places.push(None);
                 continue;
@@ -75,8 +75,10 @@ impl Weights {
             };
             let end = ends.entry(format).or_default();
             let start = end.next_multiple_of(align);
-            *end = start + parameter.elems();
-            places.push(Some((format, start, parameter.elems())));
+            // Rows in blocks are dequantized: the rest is dense alone.
+            let elems = if format.dtype().is_some() { *extent } else { parameter.elems() };
+            *end = start + elems;
+            places.push(Some((format, start, elems)));
         }
         let mut buffers = HashMap::new();
         for (format, end) in ends {
@@ -115,14 +117,12 @@ impl Weights {
         let left_out_elems = left_out.end - left_out.start;
         let kept = Kept { weights: parameters.elems - left_out_elems, masters: own, moments: own };
         let all = Weight::declare_trained(b, (name, category), parameters.elems, dtype, kept);
-        let weight = |(parameter, start): (&Parameter, &u64)| {
+        let weight = |(extent, start): (&u64, &u64)| {
             let place = if *start < left_out.end { *start } else { start - left_out_elems };
-            (!left_out.contains(start)).then(|| Weight {
-                tensor: all.tensor.slice(place, parameter.elems()),
-                role: all.role.slice(*start, parameter.elems()),
-            })
+            (!left_out.contains(start))
+                .then(|| Weight { tensor: all.tensor.slice(place, *extent), role: all.role.slice(*start, *extent) })
         };
-        let each = parameters.list.iter().zip(&parameters.starts).map(weight).collect();
+        let each = parameters.extents.iter().zip(&parameters.starts).map(weight).collect();
         Self::new(config, parameters, (all, each), (None, int8))
     }
 
@@ -188,7 +188,7 @@ impl Weights {
             Some(scratch) if head.tensor.format.dtype().is_none() => scratch.head(head, config),
             _ => Matrix::Dense(head),
         };
-        let head = Linear { weight: head, bias: None, n: config.vocab, k: config.hidden, adapter: None };
+        let head = Linear { weight: head, bias: None, n: config.logit_columns(), k: config.hidden, adapter: None };
         let norm = norm(modules.norm.parameter("weight"));
         Self { all, embedding, layers, norm, head, parameters, each }
     }
@@ -199,7 +199,8 @@ impl Weights {
         places.filter_map(|(one, start)| Some((one, *start, self.all.trained()?.slice(*start, one.elems()))))
     }
 
-    /// Returns every parameter that lies on the device as sent, with its weight.
+    /// Returns every parameter that lies on the device as sent, with its weight: behind a parameter that is shorter its
+    /// tensor is zero.
     pub fn list(&self) -> impl Iterator<Item = (&Parameter, Weight)> {
         self.parameters.list.iter().zip(&self.each).filter_map(|(parameter, weight)| Some((parameter, (*weight)?)))
     }
