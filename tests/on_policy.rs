@@ -31,7 +31,8 @@ fn every_family_scores_as_it_draws() {
         let case = case();
         let config = golden.json("golden/student/config.json");
         let small = |config: &mut Value| {
-            config["vocab_size"] = 96.into();
+            // Logits of the second are wider than the vocabulary.
+            config["vocab_size"] = if name == "made-smollm3" { 99 } else { 96 }.into();
             // Shorter than what is written.
             config.get_mut("sliding_window").into_iter().for_each(|window| *window = 9.into());
         };

@@ -21,7 +21,8 @@ pub fn assert_same(found: &Path, expected: &Path, what: &str) {
 #[test]
 fn the_same_bits_on_one_two_and_four() {
     skip_if!(is_on_gpu());
-    let case = Case::golden("made-qwen2");
+    // Its head has rows that are no tokens.
+    let case = Case::golden("made-granite");
     for precision in ["bf16", "fp32"] {
         for (replicas, counts) in [("4", &["2", "4"][..]), ("3", &["3"])] {
             let whole = format!("{precision}-{replicas}");

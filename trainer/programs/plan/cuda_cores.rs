@@ -1,4 +1,4 @@
-//! Products in 16 or 8 bits that run on CUDA cores, which takes several times as long as on tensor cores.
+//! GEMMs in 16 or 8 bits that run on CUDA cores, which takes several times as long as on tensor cores.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -8,17 +8,17 @@ use serde::Serialize;
 
 use crate::programs::bench::groups::Group;
 
-/// Purposes of the products of a step that no tensor core computes.
+/// Purposes of the GEMMs of a step that no tensor core computes.
 #[derive(Debug, Serialize)]
 pub(super) struct OnCudaCores(Vec<String>);
 
 impl OnCudaCores {
-    /// None where there are no such products, and on simulated GPUs, which have no cores.
+    /// None where there are none, and for simulated GPUs, which have no cores.
     pub fn of(groups: &[Group], arch: Arch) -> Option<Self> {
-        let is_product = |code: &str| ["gemm.", "lora."].iter().any(|family| code.starts_with(family));
+        let is_gemm = |code: &str| ["gemm.", "lora."].iter().any(|family| code.starts_with(family));
         // Variants of both instructions say so: mma=1, wgmma=1.
         let fast = |code: &str| ["x=f32", "mma=1", "[cublas]"].iter().any(|part| code.contains(part));
-        let slow = |code: &str| is_product(code) && !fast(code);
+        let slow = |code: &str| is_gemm(code) && !fast(code);
         let all: Vec<String> = groups.iter().filter(|group| slow(&group.code())).map(Group::purpose).collect();
         (arch != Arch::Sim && !all.is_empty()).then_some(Self(all))
     }
@@ -26,11 +26,8 @@ impl OnCudaCores {
 
 impl Display for OnCudaCores {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let products = count(self.0.len(), "product");
-        write!(
-            f,
-            "{products} on CUDA cores, as rows are no multiples of 8: several times slower than on tensor cores"
-        )?;
+        let gemms = count(self.0.len(), "GEMM");
+        write!(f, "{gemms} on CUDA cores, as rows are no multiples of 8: several times slower than on tensor cores")?;
         self.0.iter().try_for_each(|purpose| write!(f, "\n  {purpose}"))
     }
 }

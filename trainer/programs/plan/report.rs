@@ -66,7 +66,7 @@ pub struct Report {
     pub(super) missing_kernels: Option<Missing>,
     /// Those of a step, as `bench` lists them.
     pub(super) launches: Vec<StepLaunches>,
-    /// None where tensor cores compute all products.
+    /// None where tensor cores compute all GEMMs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) on_cuda_cores: Option<OnCudaCores>,
     /// None where cuBLASLt computes nothing.

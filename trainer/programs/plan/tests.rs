@@ -53,6 +53,28 @@ fn of_memory(bytes: u64) -> Target {
     Target::find(&Options::default().target, Some(Arch::Sm89), Limit::Memory(bytes)).unwrap()
 }
 
+/// A vocabulary of any size is computed by tensor cores; other widths are said.
+#[test]
+fn gemms_on_cuda_cores_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = |field: &str, value: u32| {
+        let text = std::fs::read_to_string(built_in("smollm2-135m").unwrap()).unwrap();
+        let mut json: Value = serde_json::from_str(&text).unwrap();
+        json[field] = value.into();
+        let path = dir.path().join("config.json");
+        std::fs::write(&path, json.to_string()).unwrap();
+        let report = on_ada(|options| options.models = pair(Some(path)));
+        (brief(&report), report.to_json()["on_cuda_cores"].clone())
+    };
+    let (text, json) = said("intermediate_size", 1530);
+    assert!(text.contains("GEMMs on CUDA cores, as rows are no multiples of 8"), "{text}");
+    assert!(json.to_string().contains("student.layers.*.down.dgrad") && !json.to_string().contains("qkv"), "{json}");
+    for (field, value) in [("intermediate_size", 1536), ("vocab_size", 49_155)] {
+        let (text, json) = said(field, value);
+        assert!(!text.contains("CUDA cores") && json.is_null(), "{field}: {text}");
+    }
+}
+
 #[test]
 fn a_plan_for_the_simulated_gpu_in_text_and_in_json() {
     let report = report(Target::of(Arch::Sim), |options| options.arithmetic.precision = Precision::Fp32);

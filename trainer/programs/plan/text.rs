@@ -29,7 +29,7 @@ impl Report {
                 Detail::Brief => writeln!(f, "{}, which --verbose lists", count(self.kernels.list.len(), "kernel"))?,
                 Detail::Full => self.launches_text(f)?,
             }
-            self.on_cuda_cores.iter().try_for_each(|products| writeln!(f, "{products}"))?;
+            self.on_cuda_cores.iter().try_for_each(|gemms| writeln!(f, "{gemms}"))?;
             write!(f, "{}", self.step)?;
             self.data.iter().try_for_each(|data| write!(f, "\n{data}"))?;
             self.missing_kernels.iter().try_for_each(|missing| write!(f, "\n\n{missing}"))
