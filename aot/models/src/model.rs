@@ -8,14 +8,18 @@ use precast_plan::{ConfigError, ModelConfig};
 use precast_system::input;
 
 /// Built-in configurations, by name.
-const BUILT_IN: [(&str, &str); 20] = [
+const BUILT_IN: [(&str, &str); 24] = [
     ("gemma-3-12b", include_str!("../gemma-3-12b.json")),
     ("gemma-3-1b", include_str!("../gemma-3-1b.json")),
     ("gemma-3-270m", include_str!("../gemma-3-270m.json")),
     ("gemma-3-4b", include_str!("../gemma-3-4b.json")),
+    ("granite-4.1-3b", include_str!("../granite-4.1-3b.json")),
+    ("granite-4.1-8b", include_str!("../granite-4.1-8b.json")),
     ("llama-3.1-8b", include_str!("../llama-3.1-8b.json")),
     ("llama-3.2-1b", include_str!("../llama-3.2-1b.json")),
     ("llama-3.2-3b", include_str!("../llama-3.2-3b.json")),
+    ("ministral-3-3b", include_str!("../ministral-3-3b.json")),
+    ("ministral-3-8b", include_str!("../ministral-3-8b.json")),
     ("olmo-2-1b", include_str!("../olmo-2-1b.json")),
     ("olmo-2-7b", include_str!("../olmo-2-7b.json")),
     ("qwen2.5-0.5b", include_str!("../qwen2.5-0.5b.json")),
@@ -132,9 +136,13 @@ mod tests {
             ("gemma-3-1b", 999_885_952),
             ("gemma-3-270m", 268_098_176),
             ("gemma-3-4b", 3_880_263_168),
+            ("granite-4.1-3b", 3_402_836_480),
+            ("granite-4.1-8b", 8_380_551_168),
             ("llama-3.1-8b", 8_030_261_248),
             ("llama-3.2-1b", 1_235_814_400),
             ("llama-3.2-3b", 3_212_749_824),
+            ("ministral-3-3b", 3_429_006_336),
+            ("ministral-3-8b", 8_489_553_920),
             ("olmo-2-1b", 1_484_916_736),
             ("olmo-2-7b", 7_298_617_344),
             ("qwen2.5-0.5b", 494_032_768),

@@ -46,3 +46,13 @@ fn a_wider_teacher_is_masked_where_the_student_is() {
         plan.launches().map(Launch::code).filter(|code| code.starts_with("gemm.fwd{bias=true")).collect();
     assert!(heads.len() >= 2 && heads.len().is_multiple_of(2), "{heads:?}");
 }
+
+/// Masked columns of a stored head are of its own rows, however few these are.
+#[test]
+fn a_stored_head_of_few_tokens_has_rows_for_all_columns() {
+    let config = ModelConfig { vocab: 3, ..config("smollm2-135m") };
+    let stored = taught((&config, &Formats::uniform(&config, Block::Q8_0)), &config, &RECIPE, Arch::Sim).plan;
+    let labels = stored.phase(MICRO).nodes.iter().map(|node| &node.label);
+    let parts = labels.filter(|label| label.starts_with("head.teacher.dequant")).count();
+    assert_eq!(parts, 3, "of 3, 3 and 2 rows");
+}

@@ -9,9 +9,11 @@ use crate::device::bundle::embedded;
 
 /// Models at Hugging Face that kernels are built for by default. No configuration names a tokenizer, so they stand in
 /// a row of those that share one.
-const TOKENIZERS: [(&str, &[&str]); 7] = [
+const TOKENIZERS: [(&str, &[&str]); 9] = [
     ("Gemma 3", &["google/gemma-3-270m", "google/gemma-3-1b-pt", "google/gemma-3-4b-pt", "google/gemma-3-12b-pt"]),
+    ("Granite 4.1", &["ibm-granite/granite-4.1-3b", "ibm-granite/granite-4.1-8b"]),
     ("Llama 3", &["meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-3B", "meta-llama/Llama-3.1-8B"]),
+    ("Ministral 3", &["mistralai/Ministral-3-3B-Base-2512", "mistralai/Ministral-3-8B-Base-2512"]),
     ("OLMo 2", &["allenai/OLMo-2-0425-1B", "allenai/OLMo-2-1124-7B"]),
     ("Qwen2.5", &["Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-1.5B", "Qwen/Qwen2.5-7B"]),
     ("Qwen3", &["Qwen/Qwen3-0.6B", "Qwen/Qwen3-1.7B", "Qwen/Qwen3-4B", "Qwen/Qwen3-8B"]),
@@ -59,11 +61,11 @@ impl BuiltIn {
     }
 }
 
-/// Returns the name of a model at Hugging Face as bundles have it, without month or `pt`.
+/// Returns the name of a model at Hugging Face as bundles have it, without month, `base` or `pt`.
 fn name_of(model: &str) -> String {
     let name = model.rsplit('/').next().unwrap_or(model).to_lowercase();
     let is_date = |part: &str| part.len() == 4 && part.bytes().all(|byte| byte.is_ascii_digit());
-    name.split('-').filter(|part| *part != "pt" && !is_date(part)).collect::<Vec<_>>().join("-")
+    name.split('-').filter(|part| !["base", "pt"].contains(part) && !is_date(part)).collect::<Vec<_>>().join("-")
 }
 
 impl fmt::Display for BuiltIn {
@@ -76,7 +78,7 @@ impl fmt::Display for BuiltIn {
         })?;
         writeln!(f, "\nModels of one row share a tokenizer, so each can teach the others of its row.\n")?;
         for Sharing { tokenizer, models } in &self.tokenizers {
-            writeln!(f, "  {tokenizer:<8} {}", models.join("  "))?;
+            writeln!(f, "  {tokenizer:<11} {}", models.join("  "))?;
         }
         if !self.others.is_empty() {
             writeln!(f, "\nOthers, of unknown tokenizers: {}", self.others.join("  "))?;

@@ -27,18 +27,15 @@ impl Ops<'_> {
             Matrix::Int8(_) => panic!("{name}: weights in int8 are rotated, and never dense"),
         };
         let mut start = 0;
-        for (index, part) in parts.iter().enumerate() {
+        // Rows behind the last are the first again: logits of what is no token are masked, and any numbers do.
+        for (index, part) in parts.iter().cycle().enumerate() {
             let count = part.elems.min(elems - start);
-            if count > 0 {
-                let name = format!("{name}.dequant.{index}");
-                self.dequantize(&name, part.slice(0, count), scratch.slice(start, count));
-                start += count;
+            if count == 0 {
+                break;
             }
-        }
-        if start < elems {
-            // What is behind the vocabulary is masked: any rows of numbers do.
-            let rest = elems - start;
-            self.dequantize(&format!("{name}.dequant.masked"), parts[0].slice(0, rest), scratch.slice(start, rest));
+            let name = format!("{name}.dequant.{index}");
+            self.dequantize(&name, part.slice(0, count), scratch.slice(start, count));
+            start += count;
         }
         scratch.slice(0, elems)
     }
