@@ -21,12 +21,6 @@ use precast_core::plan::{Builder, Tensor};
 /// The only phase of an evaluation.
 pub const SCORE: &str = "score";
 
-/// Returns the index of the first of `tokens` tokens whose logits stay in the buffer `head.logits`, `[tokens, vocab]`,
-/// as do those after it.
-pub fn first_logits(tokens: u32, config: &ModelConfig, precision: Precision) -> u32 {
-    head::last_chunk(tokens, config.vocab, precision.dtype())
-}
-
 /// A plan for scoring, and the buffers that its host side writes and reads.
 /// It has the phase [`SCORE`].
 pub type EvaluationPlan = Lowered<EvaluationBuffers>;

@@ -1,7 +1,6 @@
 //! The head in chunks of tokens: the whole tokens x vocabulary matrix never exists.
 
 use precast_kernels::Dtype;
-use precast_kernels::head::MASKED_LOGIT;
 
 use crate::category;
 use crate::comparison::TokenComparison;
@@ -10,38 +9,6 @@ use crate::ops::{Adding, Ops};
 use crate::predictions::{KnownTokens, Predictions, TopTokens};
 use crate::weights::Linear;
 use precast_core::plan::{Builder, Tensor};
-
-/// Columns of logits are a multiple of this: rows of them are then whole vectors in any dtype, as tensor cores read
-/// and write them. Columns behind a vocabulary are masked, and rows of the head there are zero.
-const COLUMNS: u32 = 8;
-
-/// Returns the columns of the logits of a vocabulary.
-pub(crate) fn logit_columns(vocab: u32) -> u32 {
-    vocab.next_multiple_of(COLUMNS)
-}
-
-/// Columns of the logits of a vocabulary.
-#[derive(Clone, Copy)]
-pub(crate) struct Columns {
-    pub count: u32,
-    /// Added to each row of logits, `[count]` in their dtype; none if all columns are tokens.
-    pub mask: Option<Tensor>,
-}
-
-impl Columns {
-    /// Lowers the mask of a vocabulary, where it needs one.
-    fn of(ops: &mut Ops<'_>, vocab: u32) -> Self {
-        let count = logit_columns(vocab);
-        let mask = (count > vocab).then(|| {
-            let mask = ops.statistics("mask", count.into());
-            // The tokens' part is overwritten: it alone begins at a whole vector.
-            ops.fill("mask.columns", mask, MASKED_LOGIT);
-            ops.fill("mask.tokens", mask.slice(0, vocab.into()), 0.0);
-            ops.in_dtype("mask.cast", mask)
-        });
-        Self { count, mask }
-    }
-}
 
 /// A head and the hidden states that it reads.
 #[derive(Clone, Copy)]
@@ -110,7 +77,7 @@ pub(crate) fn losses(
     teacher: Option<Teaching<'_>>,
     (targets, out): (Tensor, Outputs),
 ) -> Tensor {
-    let (columns, tokens) = (Columns::of(ops, student.vocab), ops.tokens);
+    let (columns, tokens) = (ops.columns(student.vocab), ops.tokens);
     let chunk = chunk_tokens(tokens, columns.count, ops.x);
     let student_logits = ops.logits_buffer("student_logits", chunk, columns);
     let teacher = objective.has_teacher().then(|| teacher.expect("a run that learns from a teacher has one"));
@@ -172,7 +139,7 @@ pub(crate) fn teacher_losses(
     vocab: u32,
     (targets, metrics): (Tensor, Tensor),
 ) {
-    let (columns, tokens) = (Columns::of(ops, vocab), ops.tokens);
+    let (columns, tokens) = (ops.columns(vocab), ops.tokens);
     let chunk = chunk_tokens(tokens, columns.count, ops.x);
     let [first_logits, second_logits] = ["logits", "logits_again"].map(|name| ops.logits_buffer(name, chunk, columns));
     let [kd, ce] = ["kd", "ce"].map(|name| ops.statistics(name, tokens.into()));
@@ -195,7 +162,7 @@ pub(crate) fn teacher_losses(
 /// Lowers the most likely tokens of hidden states: their ids, `[tokens, keep]`, and their log-probabilities, `[tokens,
 /// keep + 1]`.
 pub(crate) fn top(ops: &mut Ops<'_>, head: Head<'_>, top: TopTokens) -> [Tensor; 2] {
-    let (tokens, keep, columns) = (ops.tokens, top.keep, Columns::of(ops, top.vocab));
+    let (tokens, keep, columns) = (ops.tokens, top.keep, ops.columns(top.vocab));
     let chunk = chunk_tokens(tokens, columns.count, ops.x);
     let of_rows = |width: u32| u64::from(tokens) * u64::from(width);
     let (ids, log_probs) = (ops.words("ids", of_rows(keep)), ops.statistics("log_probs", of_rows(keep + 1)));
@@ -218,7 +185,7 @@ pub(crate) fn compare(
     vocab: u32,
     targets: Tensor,
 ) -> TokenComparison<Tensor> {
-    let (columns, tokens) = (Columns::of(ops, vocab), ops.tokens);
+    let (columns, tokens) = (ops.columns(vocab), ops.tokens);
     let chunk = chunk_tokens(tokens, columns.count, ops.x);
     let to = TokenComparison::NAMES.map(|name| ops.column(name));
     let [reference_logits, logits] = ["reference_logits", "logits"].map(|name| ops.logits_buffer(name, chunk, columns));
@@ -247,7 +214,7 @@ pub(crate) fn compare(
 
 /// Lowers the logits of all tokens, `[tokens, columns]`.
 pub(crate) fn logits(ops: &mut Ops<'_>, head: Head<'_>) -> Tensor {
-    let (columns, tokens) = (Columns::of(ops, head.vocab), ops.tokens);
+    let (columns, tokens) = (ops.columns(head.vocab), ops.tokens);
     let logits = ops.logits_buffer("logits", tokens, columns);
     let linear = ops.dense("logits", head.linear, columns.count);
     ops.logits("logits", head.hidden, &linear, logits, columns);
@@ -256,7 +223,7 @@ pub(crate) fn logits(ops: &mut Ops<'_>, head: Head<'_>) -> Tensor {
 
 /// Lowers the logits of all tokens into a buffer that keeps them.
 pub(crate) fn keep_logits(ops: &mut Ops<'_>, head: Head<'_>, kept: Tensor) {
-    let (columns, tokens) = (Columns::of(ops, head.vocab), ops.tokens);
+    let (columns, tokens) = (ops.columns(head.vocab), ops.tokens);
     let linear = ops.dense("logits", head.linear, columns.count);
     for (index, first, count) in chunks(tokens, chunk_tokens(tokens, columns.count, ops.x)) {
         let hidden = rows(head.hidden, linear.k, first, count);
@@ -267,7 +234,7 @@ pub(crate) fn keep_logits(ops: &mut Ops<'_>, head: Head<'_>, kept: Tensor) {
 
 /// Lowers negative log likelihoods of the targets into `nll`.
 pub(crate) fn score(ops: &mut Ops<'_>, head: Head<'_>, targets: Tensor, nll: Tensor) {
-    let (columns, tokens) = (Columns::of(ops, head.vocab), ops.tokens);
+    let (columns, tokens) = (ops.columns(head.vocab), ops.tokens);
     let chunk = chunk_tokens(tokens, columns.count, ops.x);
     let buffer = ops.logits_buffer("logits", chunk, columns);
     let linear = ops.dense("logits", head.linear, columns.count);
@@ -293,12 +260,6 @@ fn chunk_tokens(tokens: u32, columns: u32, dtype: Dtype) -> u32 {
     let chunks = u64::from(tokens).div_ceil(most / unit * unit);
     let chunk = u64::from(tokens).div_ceil(chunks).next_multiple_of(unit);
     chunk.min(u64::from(tokens)) as u32
-}
-
-/// Returns the first token of the last chunk, whose logits stay in the buffer.
-pub(crate) fn last_chunk(tokens: u32, vocab: u32, dtype: Dtype) -> u32 {
-    let chunk = chunk_tokens(tokens, logit_columns(vocab), dtype);
-    (tokens - 1) / chunk * chunk
 }
 
 /// Returns each chunk's number, first token and length.

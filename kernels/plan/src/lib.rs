@@ -11,6 +11,7 @@ mod bounds;
 pub mod cache;
 mod cached;
 pub mod category;
+mod columns;
 pub mod comparison;
 mod comparison_plan;
 pub mod config;

@@ -9,8 +9,8 @@ use super::layer::{LayerConfig, RopeConfig};
 use super::scales::{self, Multipliers};
 use super::tower::text_config;
 use super::{fields, layer, rope, unsupported};
+use crate::columns::logit_columns;
 use crate::family::{Bias, FAMILIES, Family, QkNorm};
-use crate::head::logit_columns;
 use crate::rope::{RopeTables, Scaling, frequencies, tables};
 
 /// Every property of a model that determines its plan.

@@ -4,19 +4,33 @@ use precast_kernels::abi::{
     HeadCeArgs, HeadCompareArgs, HeadDistillArgs, HeadJsdArgs, HeadMetricsArgs, HeadNllArgs, HeadTopkArgs,
     SampleScoreArgs, SampleTopArgs,
 };
+use precast_kernels::head::MASKED_LOGIT;
 use precast_kernels::head::{HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics, HeadNll, HeadTopk};
 use precast_kernels::sample::{SampleScore, SampleTop};
 
 use super::Ops;
 use super::linear::Factors;
+use crate::columns::{Columns, logit_columns};
 use crate::comparison::TokenComparison;
-use crate::head::Columns;
 use crate::objective::{Divergence, Objective};
 use crate::predictions::{KnownTokens, Predictions, TopTokens};
 use crate::weights::{Linear, Role, Weight};
 use precast_core::plan::Tensor;
 
 impl Ops<'_> {
+    /// Lowers the columns of the logits of a vocabulary: their mask, where some are no tokens.
+    pub fn columns(&mut self, vocab: u32) -> Columns {
+        let count = logit_columns(vocab);
+        let mask = (count > vocab).then(|| {
+            let mask = self.statistics("mask", count.into());
+            // The tokens' part is overwritten: it alone begins at a whole vector.
+            self.fill("mask.columns", mask, MASKED_LOGIT);
+            self.fill("mask.tokens", mask.slice(0, vocab.into()), 0.0);
+            self.in_dtype("mask.cast", mask)
+        });
+        Columns { count, mask }
+    }
+
     /// Declares a transient buffer for the logits of a chunk.
     pub fn logits_buffer(&mut self, name: &str, tokens: u32, columns: Columns) -> Tensor {
         self.b.transient(self.name(name), self.x, u64::from(tokens) * u64::from(columns.count))
