@@ -67,8 +67,8 @@ fn completions_are_scored_alike_in_any_slots_parts_and_ranks() {
     assert!(stderr.contains(said), "{stderr}");
 }
 
-/// A run says of completions what it says of the same tokens as data, and trains the same. They lie in other places, so
-/// that their losses are added in another order.
+/// A run says of completions what it says of the same tokens as data, to the last bit, and trains the same. Losses are
+/// added in another order: of these models and tokens the sums have the same bits, of other vocabularies not all have.
 #[test]
 fn the_loss_of_completions_is_that_of_the_same_tokens() {
     let case = case();
@@ -87,11 +87,7 @@ fn the_loss_of_completions_is_that_of_the_same_tokens() {
         let tokens = if name == "own" { "--max-tokens 9" } else { "" };
         run(&case, (&again, "written.jsonl"), [how, tokens]).succeeds();
         let [completed, read] = [name, &again].map(|out| scores(&case, out).pop().unwrap());
-        let all = |score: &HeldOutRecord| [score.eval_loss, score.eval_kd_loss, score.eval_ce_loss];
-        let pairs = all(&completed).into_iter().zip(all(&read));
-        let apart = pairs.map(|(one, other)| (one.unwrap() - other.unwrap()).abs() / other.unwrap());
-        assert!(apart.fold(0.0, f64::max) < 5e-7, "{name}: {completed:?}, {read:?}");
-        assert_eq!(completed.eval_tokens, read.eval_tokens, "{name}");
+        assert_eq!(completed, read, "{name}");
         assert!(case.weights(name) == case.weights(&again), "{name}: an evaluation changes steps");
     }
 }

@@ -14,7 +14,7 @@ fn every_format_compiles_for_every_architecture_without_spills() {
     for (block, x) in Block::ALL.into_iter().flat_map(|block| [(block, "bf16"), (block, "f32")]) {
         for text in [format!("dequant{{w={block},x={x}}}"), format!("embedding.fwd{{h=1536,w={block},x={x}}}")] {
             let key = KERNELS.parse(&text).unwrap();
-            for arch in [Arch::Sm89, Arch::Sm90a, Arch::Sm121] {
+            for arch in [Arch::Sm89, Arch::Sm90Portable, Arch::Sm90a, Arch::Sm121] {
                 for variant in key.kernel().variants(arch) {
                     let task = Task { pair: KeyVariant { key: key.clone(), variant }, arch };
                     let cubin = task.compile(&nvrtc).unwrap_or_else(|error| panic!("{error}"));
