@@ -17,22 +17,20 @@ pub struct HeadWeights {
     /// Its matrix, `[vocab, hidden]`.
     pub parameter: Parameter,
     pub(crate) linear: Linear,
-    vocab: u32,
 }
 
 impl HeadWeights {
     pub(crate) fn declare(b: &mut Builder, name: &str, config: &ModelConfig, dtype: Dtype) -> Self {
         let parameter = Parameter::head(config);
-        let columns = config.logit_columns();
-        let elems = u64::from(columns) * u64::from(config.hidden);
-        let tensor = b.persistent(name, category::TEACHER_WEIGHTS, dtype, elems);
+        let tensor = b.persistent(name, category::TEACHER_WEIGHTS, dtype, config.head_elems());
         let weight = Matrix::Dense(Weight { tensor, role: Role::Frozen });
-        let linear = Linear { weight, bias: None, n: columns, k: config.hidden, adapter: None };
-        Self { parameter, linear, vocab: config.vocab }
+        let linear = Linear { weight, bias: None, n: config.logit_columns(), k: config.hidden, adapter: None };
+        Self { parameter, linear }
     }
 
-    pub(crate) fn reading(&self, hidden: Tensor) -> Head<'_> {
-        Head { linear: &self.linear, vocab: self.vocab, hidden }
+    /// Returns the head that reads these hidden states.
+    pub(crate) fn of(&self, hidden: Tensor) -> Head<'_> {
+        Head { linear: &self.linear, vocab: self.parameter.shape[0] as u32, hidden }
     }
 
     /// Returns the tensor that the matrix is sent to, dense; behind the vocabulary it is zero.
@@ -43,7 +41,7 @@ impl HeadWeights {
     /// Lowers the most likely tokens of hidden states, which the host reads: their ids, `[tokens, keep]` u32, and their
     /// log-probabilities, `[tokens, keep + 1]` f32.
     pub(crate) fn top(&self, ops: &mut Ops<'_>, hidden: Tensor, top: TopTokens) -> Vec<Tensor> {
-        let results = head::top(ops, self.reading(hidden), top);
+        let results = head::top(ops, self.of(hidden), top);
         results.into_iter().for_each(|tensor| ops.read_back(tensor));
         results.to_vec()
     }
@@ -99,7 +97,7 @@ impl CachedTeacher {
 
     pub(crate) fn teaching(&self) -> Teaching<'_> {
         match self {
-            Self::Exact { hidden, head } => Teaching::Head(head.reading(*hidden)),
+            Self::Exact { hidden, head } => Teaching::Head(head.of(*hidden)),
             Self::Compact(known) => Teaching::Known(*known),
         }
     }

@@ -122,7 +122,7 @@ impl Parameters {
         let (list, starts, extents) = (Vec::new(), Vec::new(), Vec::new());
         let mut all = Self { list, starts, extents, elems: 0, decayed: 0, layers: Vec::new(), ends: Vec::new() };
         all.add(modules.embedding.parameter("weight"), &[vocab, hidden]);
-        let masked = u64::from(config.logit_columns() - config.vocab) * hidden;
+        let masked = config.head_elems() - vocab * hidden;
         if config.tied {
             all.extend(masked);
         }

@@ -1,6 +1,7 @@
 //! Vocabularies of any size: the head has a row for each of a multiple of 8 columns, so that tensor cores compute it.
 
 use crate::support::*;
+use precast_kernels::gemm::on_tensor_cores;
 
 /// Granite 3's, and one of Llama 3's with a token added; wider by the columns that they are rounded up to.
 const SIZES: [[u32; 2]; 2] = [[49_155, 49_160], [128_257, 128_264]];
@@ -23,8 +24,7 @@ fn a_vocabulary_of_any_size_runs_on_tensor_cores() {
                 let lower = |vocab| taught((&of(vocab), &formats), &of(vocab), &RECIPE, arch);
                 let [odd, even] = [vocab, rounded].map(lower);
                 let on_cuda_cores = |launch: &&Launch| {
-                    let code = launch.code();
-                    code.starts_with("gemm.") && !code.contains("mma=1")
+                    launch.key.op().starts_with("gemm.") && !on_tensor_cores(launch.pair().unwrap().variant)
                 };
                 let slow = odd.plan.launches().find(on_cuda_cores).map(Launch::code);
                 assert_eq!(slow, None, "{vocab} on {arch}");

@@ -9,11 +9,10 @@ use precast_kernels::abi::{
 use precast_kernels::check::{Case, floats};
 use precast_kernels::head::MASKED_LOGIT;
 use precast_kernels::{Dtype, KERNELS, Operand, host::Buffer};
-use precast_simt::execute;
 use rayon::prelude::*;
 
 use crate::SIMT;
-use crate::rows::variants;
+use crate::rows::{launched, variants};
 
 const ROWS: u32 = 5;
 /// Tokens of a vocabulary, and columns of its logits: in f32 the last vector has no token.
@@ -74,11 +73,9 @@ fn differs((op, params): &Launch, x: Dtype, [vocab, columns]: [u32; 2]) -> Vec<S
     let mut found = vec![("host reference".to_owned(), case.reference())];
     for (arch, pair) in variants(&key).into_iter().filter(|(_, pair)| key.kernel().admits(pair.variant, &case.params)) {
         let program = SIMT.compile(&pair.source(), &pair.defines(arch), arch).unwrap();
-        let (geometry, mut memory) = (key.kernel().geometry(pair.variant, &case.params), case.before.clone());
-        let done = execute(&program, &geometry, &case.params, &case.operands, &[], &mut memory, 1);
-        done.unwrap_or_else(|report| panic!("{key}: {report}"));
-        found.push((format!("{} on {arch}", pair.variant), memory));
+        found.push((format!("{} on {arch}", pair.variant), launched(&program, &pair, &case)));
     }
+    assert!(found.len() > 1, "{key}: no variant was executed");
     let mut wrong = Vec::new();
     for (by, after) in found {
         let outputs = alone.operands.iter().zip(after.iter().zip(&expected));

@@ -26,7 +26,8 @@ fn admits(built: &KeyVariant, pair: &RowPair) -> bool {
     [&pair.few, &pair.many].iter().all(|case| built.key.kernel().admits(built.variant, &case.params))
 }
 
-fn launched(program: &Program, pair: &KeyVariant, case: &Case) -> Vec<Buffer> {
+/// Launches a variant, which must break no rule; returns the memory afterwards.
+pub fn launched(program: &Program, pair: &KeyVariant, case: &Case) -> Vec<Buffer> {
     let (kernel, mut memory) = (pair.key.kernel(), case.before.clone());
     let (geometry, maps) =
         (kernel.geometry(pair.variant, &case.params), kernel.tensor_maps(pair.variant, &case.params));

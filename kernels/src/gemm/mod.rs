@@ -52,6 +52,7 @@ use variants::{FewRows, Mma, Tiling};
 pub(crate) use variants::CudaCores;
 
 pub use select::splits_k;
+pub use variants::on_tensor_cores;
 
 /// Small, ragged and tile-crossing shapes (m, n, k): for CUDA cores, then for whole vectors; the last two are deep
 /// enough to be divided by depth, in dgrad and wgrad.

@@ -1,6 +1,6 @@
 //! Variants of a GEMM: on CUDA cores, or on tensor cores by one of two instructions.
 
-use crate::{Fixed, variant};
+use crate::{Fixed, Variant, variant};
 
 variant! {
     /// CUDA cores, any shape: a square of threads, each with an equal square of the tile's accumulators.
@@ -85,6 +85,11 @@ variant! {
         /// Tensor cores of sm_90a.
         Wgmma,
     }
+}
+
+/// True if a variant of a GEMM, of a layer or of an adapter, is of tensor cores: it selects one of their instructions.
+pub fn on_tensor_cores(variant: Variant) -> bool {
+    variant.numbers().any(|(name, _)| ["mma", "wgmma"].contains(&name))
 }
 
 impl Tiling {

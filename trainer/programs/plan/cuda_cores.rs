@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use precast_kernels::Arch;
+use precast_kernels::gemm::on_tensor_cores;
+use precast_kernels::{Arch, KeyVariant};
 use precast_system::count;
 use serde::Serialize;
 
@@ -15,11 +16,13 @@ pub(super) struct OnCudaCores(Vec<String>);
 impl OnCudaCores {
     /// None where there are none, and for simulated GPUs, which have no cores.
     pub fn of(groups: &[Group], arch: Arch) -> Option<Self> {
-        let is_gemm = |code: &str| ["gemm.", "lora."].iter().any(|family| code.starts_with(family));
-        // Variants of both instructions say so: mma=1, wgmma=1.
-        let fast = |code: &str| ["x=f32", "mma=1", "[cublas]"].iter().any(|part| code.contains(part));
-        let slow = |code: &str| is_gemm(code) && !fast(code);
-        let all: Vec<String> = groups.iter().filter(|group| slow(&group.code())).map(Group::purpose).collect();
+        let is_slow = |group: &&Group| {
+            group.launches[0].pair().is_some_and(|KeyVariant { key, variant }| {
+                let is_gemm = ["gemm.", "lora."].iter().any(|family| key.op().starts_with(family));
+                is_gemm && !key.text().contains("x=f32") && !on_tensor_cores(variant)
+            })
+        };
+        let all: Vec<String> = groups.iter().filter(is_slow).map(Group::purpose).collect();
         (arch != Arch::Sim && !all.is_empty()).then_some(Self(all))
     }
 }

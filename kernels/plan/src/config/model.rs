@@ -179,6 +179,11 @@ impl ModelConfig {
         logit_columns(self.vocab)
     }
 
+    /// Returns the elements of the head's matrix on a device: a row for each column of the logits.
+    pub(crate) fn head_elems(&self) -> u64 {
+        u64::from(self.logit_columns()) * u64::from(self.hidden)
+    }
+
     /// Returns the frequencies of each rotary embedding, of each pair of elements of a head, radians per position.
     pub fn rope_frequencies(&self) -> Vec<Vec<f32>> {
         self.ropes.iter().map(|rope| frequencies(rope.theta, rope.scaling, self.head_dim)).collect()

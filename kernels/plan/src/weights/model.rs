@@ -75,7 +75,7 @@ impl Weights {
             };
             let end = ends.entry(format).or_default();
             let start = end.next_multiple_of(align);
-            // Rows in blocks are dequantized: the rest is dense alone.
+            // Blocks lie as in their file: dequantization makes the rows that it lacks.
             let elems = if format.dtype().is_some() { *extent } else { parameter.elems() };
             *end = start + elems;
             places.push(Some((format, start, elems)));

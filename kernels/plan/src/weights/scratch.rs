@@ -40,7 +40,7 @@ impl Scratch {
             }
         }
         let head = Parameter::head(config);
-        let of_head = formats.of(&head.name).map(|_| u64::from(config.logit_columns()) * u64::from(config.hidden));
+        let of_head = formats.of(&head.name).map(|_| config.head_elems());
         let elems = of_head.unwrap_or(0).max(slots[0] + slots[1]);
         (elems > 0).then(|| {
             let all = b.persistent(format!("{name}.scratch"), category, dtype, elems);
@@ -71,6 +71,6 @@ impl Scratch {
         let starts = [0, ends[0], ends[1]];
         let rows = starts.into_iter().zip(ends).filter(|(start, end)| start < end);
         let parts = rows.map(|(start, end)| weight.tensor.slice(start * hidden, (end - start) * hidden)).collect();
-        Matrix::Blocks(Blocks { parts, scratch: self.all.slice(0, u64::from(config.logit_columns()) * hidden) })
+        Matrix::Blocks(Blocks { parts, scratch: self.all.slice(0, config.head_elems()) })
     }
 }
