@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 956c57b69e4f845577ad86dae73dfadcae50fd9ad36eaf354bdbcdcf81e193c7
-// Body: 63482cf7727d921e95a2625035a60c537057f929580380ae4d93e1a956c0867a
+// Headers: 43f8331a2c6f2e1df0abce6e7533b5f2eddf94d352bd2ee97ebc251bcc227a93
+// Body: 4f6e29bd8d1b6a3b4d1c4415bd7d08aae65ba5d7a0275dab465f5d1915310650
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -15,6 +15,10 @@ use super::Out;
 pub const MASKED_TOKEN: u32 = 4294967295;
 
 pub const IDLE_SLOT: u32 = 4294967295;
+
+pub const DELTA_CHUNK: u32 = 64;
+
+pub const DELTA_HEAD: u32 = 128;
 
 pub const MOST_KEPT: u32 = 1024;
 
@@ -341,6 +345,271 @@ parameters! {
 }
 
 parameters! {
+    /// Parameter block of `conv.fwd`.
+    pub struct conv_fwd_params, ConvFwdArgs {
+        /// `[tokens, row_columns]` x, read: channels, and what else there is in a row
+        operand x(Read => self.x, tokens * row_columns);
+        /// `[channels, 4]` x, read: of the third token before, up to the token itself
+        operand weight(Read => self.x, channels * 4);
+        /// `[tokens]` u32, read, ids(seq_len): of each token in its sequence
+        operand position(Read => Dtype::U32, tokens, Content::Ids(p.seq_len));
+        /// `[tokens, channels]` x, write
+        operand y(Write => self.x, tokens * channels);
+        scalar tokens(u32);
+        /// positions that there are
+        scalar seq_len(u32);
+        scalar channels(u32);
+        scalar row_columns(u32);
+    }
+    |self, p| [tokens = p.tokens, row_columns = p.row_columns, channels = p.channels] {}
+    /// Convolves each channel causally within its sequence, over 4 tokens, and applies SiLU.
+    kernel ConvFwd = "conv.fwd" { x: Dtype };
+}
+
+parameters! {
+    /// Parameter block of `conv.bwd`.
+    pub struct conv_bwd_params, ConvBwdArgs {
+        /// `[tokens, row_columns]` x, read: channels, and what else there is in a row
+        operand x(Read => self.x, tokens * row_columns);
+        /// `[channels, 4]` x, read: of the third token before, up to the token itself
+        operand weight(Read => self.x, channels * 4);
+        /// `[tokens]` u32, read, ids(seq_len): of each token in its sequence
+        operand position(Read => Dtype::U32, tokens, Content::Ids(p.seq_len));
+        /// `[tokens, channels]` x, read
+        operand dy(Read => self.x, tokens * channels);
+        /// `[tokens, row_columns]` x, update: gradient of the channels; the rest is untouched
+        operand dx(ReadWrite => self.x, tokens * row_columns);
+        /// `[ceil(tokens / rows), channels, 4]` f32, write
+        operand dweight_partial(Write => Dtype::F32, tokens.div_ceil(rows) * channels * 4);
+        scalar tokens(u32);
+        /// positions that there are
+        scalar seq_len(u32);
+        scalar channels(u32);
+        scalar row_columns(u32);
+        /// tokens that share one partial sum
+        scalar rows(u32);
+        internal reserved(u32);
+    }
+    |self, p| [tokens = p.tokens, row_columns = p.row_columns, channels = p.channels, rows = p.rows] {}
+    /// Computes the gradient of the channels, and sums that of the weight over `rows` tokens.
+    kernel ConvBwd = "conv.bwd" { x: Dtype };
+}
+
+parameters! {
+    /// Parameter block of `conv.dgrad`.
+    pub struct conv_dgrad_params, ConvDgradArgs {
+        /// `[tokens, row_columns]` x, read: channels, and what else there is in a row
+        operand x(Read => self.x, tokens * row_columns);
+        /// `[channels, 4]` x, read: of the third token before, up to the token itself
+        operand weight(Read => self.x, channels * 4);
+        /// `[tokens]` u32, read, ids(seq_len): of each token in its sequence
+        operand position(Read => Dtype::U32, tokens, Content::Ids(p.seq_len));
+        /// `[tokens, channels]` x, read
+        operand dy(Read => self.x, tokens * channels);
+        /// `[tokens, row_columns]` x, update: gradient of the channels; the rest is untouched
+        operand dx(ReadWrite => self.x, tokens * row_columns);
+        scalar tokens(u32);
+        /// positions that there are
+        scalar seq_len(u32);
+        scalar channels(u32);
+        scalar row_columns(u32);
+    }
+    |self, p| [tokens = p.tokens, row_columns = p.row_columns, channels = p.channels] {}
+    /// Computes the gradient of the channels where the weight does not train.
+    kernel ConvDgrad = "conv.dgrad" { x: Dtype };
+}
+
+parameters! {
+    /// Parameter block of `delta_rule.solve`.
+    pub struct delta_rule_solve_params, DeltaRuleSolveArgs {
+        /// `[tokens, 2 * key_heads + value_heads, 128]` x, read: queries of a row, then keys, then values
+        operand qkv(Read => self.x, tokens * (2 * key_heads + value_heads) * 128);
+        /// `[tokens, gate_columns]` x, read: `b` of value heads from column `b_column`, then `a`
+        operand gates(Read => self.x, tokens * gate_columns);
+        /// `[value_heads]` f32, read
+        operand a_log(Read => Dtype::F32, value_heads);
+        /// `[value_heads]` f32, read
+        operand dt_bias(Read => Dtype::F32, value_heads);
+        /// `[count, 2]` u32, read, sequences(tokens, seq_len): first place and length, longest first
+        operand sequences(Read => Dtype::U32, count * 2, Content::Sequences(p.tokens, p.seq_len));
+        /// `[tokens, value_heads]` f32, write: log of all decays in the chunk up to the token's own
+        operand decay(Write => Dtype::F32, tokens * value_heads);
+        /// `[tokens, value_heads]` f32, write: step size
+        operand beta(Write => Dtype::F32, tokens * value_heads);
+        /// `[tokens, 2, key_heads]` f32, write: factors that normalize queries and keys
+        operand scale(Write => Dtype::F32, tokens * 2 * key_heads);
+        /// `[tokens, value_heads, 64]` x, write: rows of (I + A)^-1, zeros behind the diagonal
+        operand inverse(Write => self.x, tokens * value_heads * 64);
+        /// `[tokens, value_heads, 64]` x, write: rows of decayed scores, zeros behind the diagonal
+        operand scores(Write => self.x, tokens * value_heads * 64);
+        scalar tokens(u32);
+        /// sequences at most; those behind the last have no tokens
+        scalar count(u32);
+        /// tokens of a sequence at most
+        scalar seq_len(u32);
+        /// query and key heads
+        scalar key_heads(u32);
+        /// a multiple of them
+        scalar value_heads(u32);
+        /// elements of a row of `gates`
+        scalar gate_columns(u32);
+        scalar b_column(u32);
+        internal reserved(u32);
+    }
+    |self, p| [tokens = p.tokens, key_heads = p.key_heads, value_heads = p.value_heads, gate_columns = p.gate_columns,
+    count = p.count] {
+        flops = 4 * 64 * 128 * tokens * value_heads;
+    }
+    /// Computes what a chunk of 64 tokens takes of itself alone: its decays, step sizes, scales of queries and keys,
+    /// the inverse of its triangular system, and its scores.
+    kernel DeltaRuleSolve = "delta_rule.solve" { x: Dtype };
+}
+
+parameters! {
+    /// Parameter block of `delta_rule.fwd`.
+    pub struct delta_rule_fwd_params, DeltaRuleFwdArgs {
+        /// `[tokens, 2 * key_heads + value_heads, 128]` x, read: queries of a row, then keys, then values
+        operand qkv(Read => self.x, tokens * (2 * key_heads + value_heads) * 128);
+        /// `[count, 2]` u32, read, sequences(tokens, seq_len): first place and length, longest first
+        operand sequences(Read => Dtype::U32, count * 2, Content::Sequences(p.tokens, p.seq_len));
+        /// `[tokens, value_heads]` f32, read, uniform(-2.0, 0.0)
+        operand decay(Read => Dtype::F32, tokens * value_heads, Content::Uniform(-2.0, 0.0));
+        /// `[tokens, value_heads]` f32, read, uniform(0.0, 1.0)
+        operand beta(Read => Dtype::F32, tokens * value_heads, Content::Uniform(0.0, 1.0));
+        /// `[tokens, 2, key_heads]` f32, read, uniform(0.05, 0.1)
+        operand scale(Read => Dtype::F32, tokens * 2 * key_heads, Content::Uniform(0.05, 0.1));
+        /// `[tokens, value_heads, 64]` x, read, normal(0.1)
+        operand inverse(Read => self.x, tokens * value_heads * 64, Content::Normal(0.1));
+        /// `[tokens, value_heads, 64]` x, read, normal(0.1)
+        operand scores(Read => self.x, tokens * value_heads * 64, Content::Normal(0.1));
+        /// `[tokens, value_heads, 128]` x, write
+        operand o(Write => self.x, tokens * value_heads * 128);
+        /// `[tokens, value_heads, 128]` x, write if keep: what is written to the state
+        optional v_new(Write if self.keep => self.x, tokens * value_heads * 128);
+        /// `[ceil(tokens / 64), value_heads, 128, 128]` x, write if keep: behind full chunks that are not a
+        /// sequence's last
+        optional states(Write if self.keep => self.x, tokens.div_ceil(64) * value_heads * 128 * 128);
+        scalar tokens(u32);
+        /// sequences at most; those behind the last have no tokens
+        scalar count(u32);
+        /// tokens of a sequence at most
+        scalar seq_len(u32);
+        /// query and key heads
+        scalar key_heads(u32);
+        /// a multiple of them
+        scalar value_heads(u32);
+        internal reserved(u32);
+    }
+    |self, p| [tokens = p.tokens, key_heads = p.key_heads, value_heads = p.value_heads, count = p.count] {
+        flops = (6 * 128 + 4 * 64) * 128 * tokens * value_heads;
+    }
+    /// Applies the states before each chunk and its own tokens, and moves the state from chunk to chunk.
+    kernel DeltaRuleFwd = "delta_rule.fwd" { keep: bool, x: Dtype };
+}
+
+parameters! {
+    /// Parameter block of `delta_rule.state_bwd`.
+    pub struct delta_rule_state_bwd_params, DeltaRuleStateBwdArgs {
+        /// `[tokens, 2 * key_heads + value_heads, 128]` x, read: queries of a row, then keys, then values
+        operand qkv(Read => self.x, tokens * (2 * key_heads + value_heads) * 128);
+        /// `[count, 2]` u32, read, sequences(tokens, seq_len): first place and length, longest first
+        operand sequences(Read => Dtype::U32, count * 2, Content::Sequences(p.tokens, p.seq_len));
+        /// `[tokens, value_heads]` f32, read, uniform(-2.0, 0.0)
+        operand decay(Read => Dtype::F32, tokens * value_heads, Content::Uniform(-2.0, 0.0));
+        /// `[tokens, value_heads]` f32, read, uniform(0.0, 1.0)
+        operand beta(Read => Dtype::F32, tokens * value_heads, Content::Uniform(0.0, 1.0));
+        /// `[tokens, 2, key_heads]` f32, read, uniform(0.05, 0.1)
+        operand scale(Read => Dtype::F32, tokens * 2 * key_heads, Content::Uniform(0.05, 0.1));
+        /// `[tokens, value_heads, 64]` x, read, normal(0.1)
+        operand inverse(Read => self.x, tokens * value_heads * 64, Content::Normal(0.1));
+        /// `[tokens, value_heads, 64]` x, read, normal(0.1)
+        operand scores(Read => self.x, tokens * value_heads * 64, Content::Normal(0.1));
+        /// `[tokens, value_heads, 128]` x, read
+        operand d_o(Read => self.x, tokens * value_heads * 128);
+        /// `[tokens, value_heads, 128]` x, write: gradient of beta * v
+        operand dvb(Write => self.x, tokens * value_heads * 128);
+        /// `[ceil(tokens / 64), value_heads, 128, 128]` x, write: of `states` of the forward pass
+        operand dstates(Write => self.x, tokens.div_ceil(64) * value_heads * 128 * 128);
+        scalar tokens(u32);
+        /// sequences at most; those behind the last have no tokens
+        scalar count(u32);
+        /// tokens of a sequence at most
+        scalar seq_len(u32);
+        /// query and key heads
+        scalar key_heads(u32);
+        /// a multiple of them
+        scalar value_heads(u32);
+        internal reserved(u32);
+    }
+    |self, p| [tokens = p.tokens, key_heads = p.key_heads, value_heads = p.value_heads, count = p.count] {
+        flops = (6 * 128 + 4 * 64) * 128 * tokens * value_heads;
+    }
+    /// Computes the gradients of the states, and of what is written to them.
+    kernel DeltaRuleStateBwd = "delta_rule.state_bwd" { x: Dtype };
+}
+
+parameters! {
+    /// Parameter block of `delta_rule.bwd`.
+    pub struct delta_rule_bwd_params, DeltaRuleBwdArgs {
+        /// `[tokens, 2 * key_heads + value_heads, 128]` x, read: queries of a row, then keys, then values
+        operand qkv(Read => self.x, tokens * (2 * key_heads + value_heads) * 128);
+        /// `[tokens, gate_columns]` x, read: `b` of value heads from column `b_column`, then `a`
+        operand gates(Read => self.x, tokens * gate_columns);
+        /// `[value_heads]` f32, read
+        operand a_log(Read => Dtype::F32, value_heads);
+        /// `[value_heads]` f32, read
+        operand dt_bias(Read => Dtype::F32, value_heads);
+        /// `[count, 2]` u32, read, sequences(tokens, seq_len): first place and length, longest first
+        operand sequences(Read => Dtype::U32, count * 2, Content::Sequences(p.tokens, p.seq_len));
+        /// `[tokens, value_heads]` f32, read, uniform(-2.0, 0.0)
+        operand decay(Read => Dtype::F32, tokens * value_heads, Content::Uniform(-2.0, 0.0));
+        /// `[tokens, value_heads]` f32, read, uniform(0.1, 1.0)
+        operand beta(Read => Dtype::F32, tokens * value_heads, Content::Uniform(0.1, 1.0));
+        /// `[tokens, 2, key_heads]` f32, read, uniform(0.05, 0.1)
+        operand scale(Read => Dtype::F32, tokens * 2 * key_heads, Content::Uniform(0.05, 0.1));
+        /// `[tokens, value_heads, 64]` x, read, normal(0.1)
+        operand scores(Read => self.x, tokens * value_heads * 64, Content::Normal(0.1));
+        /// `[tokens, value_heads, 128]` x, read
+        operand v_new(Read => self.x, tokens * value_heads * 128);
+        /// `[ceil(tokens / 64), value_heads, 128, 128]` x, read
+        operand states(Read => self.x, tokens.div_ceil(64) * value_heads * 128 * 128);
+        /// `[tokens, value_heads, 128]` x, read
+        operand d_o(Read => self.x, tokens * value_heads * 128);
+        /// `[tokens, value_heads, 128]` x, read: gradient of beta * v
+        operand dvb(Read => self.x, tokens * value_heads * 128);
+        /// `[ceil(tokens / 64), value_heads, 128, 128]` x, read
+        operand dstates(Read => self.x, tokens.div_ceil(64) * value_heads * 128 * 128);
+        /// `[tokens, 2 * key_heads + value_heads, 128]` x, write: laid out as `qkv`
+        operand dqkv(Write => self.x, tokens * (2 * key_heads + value_heads) * 128);
+        /// `[tokens, gate_columns]` x, update: gradients of `b` and `a`; the rest is untouched
+        operand dgates(ReadWrite => self.x, tokens * gate_columns);
+        /// `[chunks, 2, value_heads]` f32, write: gradients of `a_log` and `dt_bias`, zeros behind the last chunk
+        operand partial(Write => Dtype::F32, chunks * 2 * value_heads);
+        scalar tokens(u32);
+        /// sequences at most; those behind the last have no tokens
+        scalar count(u32);
+        /// tokens of a sequence at most
+        scalar seq_len(u32);
+        /// query and key heads
+        scalar key_heads(u32);
+        /// a multiple of them
+        scalar value_heads(u32);
+        /// elements of a row of `gates`
+        scalar gate_columns(u32);
+        scalar b_column(u32);
+        /// of all sequences at most: tokens / 64 + count
+        scalar chunks(u32);
+    }
+    |self, p| [tokens = p.tokens, key_heads = p.key_heads, value_heads = p.value_heads, gate_columns = p.gate_columns,
+    count = p.count, chunks = p.chunks] {
+        flops = (6 * 128 + 12 * 64) * 128 * tokens * value_heads;
+    }
+    /// Computes the gradients of queries, keys, values and gates, and sums those of the decay's parameters over each
+    /// chunk.
+    kernel DeltaRuleBwd = "delta_rule.bwd" { x: Dtype };
+}
+
+parameters! {
     /// Parameter block of `dequant`.
     pub struct dequant_params, DequantArgs {
         /// `[n]` w, read
@@ -415,6 +684,89 @@ parameters! {
     |self, p| [n = p.n] {}
     /// Sets elements; with `first`, in the first micro-batch only.
     kernel Fill = "fill" { first: bool };
+}
+
+parameters! {
+    /// Parameter block of `gated_norm.fwd`.
+    pub struct gated_norm_fwd_params, GatedNormFwdArgs {
+        /// `[tokens, heads, d]` x, read
+        operand x(Read => self.x, tokens * heads * d);
+        /// `[tokens, gate_columns]` x, read: gates of heads from column `column`
+        operand gates(Read => self.x, tokens * gate_columns);
+        /// `[d]` x, read
+        operand gamma(Read => self.x, d);
+        /// `[tokens, heads, d]` x, write
+        operand y(Write => self.x, tokens * heads * d);
+        scalar eps(f32);
+        scalar tokens(u32);
+        scalar heads(u32);
+        /// elements of a row of `gates`
+        scalar gate_columns(u32);
+        scalar column(u32);
+        internal reserved(u32);
+    }
+    |self, p| [tokens = p.tokens, heads = p.heads, d = self.d, gate_columns = p.gate_columns] {}
+    /// Normalizes each head, and multiplies by the weight and the gate's SiLU.
+    kernel GatedNormFwd = "gated_norm.fwd" { d: u32, x: Dtype };
+}
+
+parameters! {
+    /// Parameter block of `gated_norm.bwd`.
+    pub struct gated_norm_bwd_params, GatedNormBwdArgs {
+        /// `[tokens, heads, d]` x, read
+        operand x(Read => self.x, tokens * heads * d);
+        /// `[tokens, gate_columns]` x, read: gates of heads from column `column`
+        operand gates(Read => self.x, tokens * gate_columns);
+        /// `[d]` x, read
+        operand gamma(Read => self.x, d);
+        /// `[tokens, heads, d]` x, read
+        operand dy(Read => self.x, tokens * heads * d);
+        /// `[tokens, heads, d]` x, write
+        operand dx(Write => self.x, tokens * heads * d);
+        /// `[tokens, gate_columns]` x, update: gradients of the gates; the rest is untouched
+        operand dgates(ReadWrite => self.x, tokens * gate_columns);
+        /// `[ceil(tokens / rows), d]` f32, write
+        operand dgamma_partial(Write => Dtype::F32, tokens.div_ceil(rows) * d);
+        scalar eps(f32);
+        scalar tokens(u32);
+        scalar heads(u32);
+        /// elements of a row of `gates`
+        scalar gate_columns(u32);
+        scalar column(u32);
+        /// tokens that share one partial sum
+        scalar rows(u32);
+    }
+    |self, p| [tokens = p.tokens, heads = p.heads, d = self.d, gate_columns = p.gate_columns, rows = p.rows] {}
+    /// Computes the gradients of heads and gates, and sums that of gamma over `rows` tokens.
+    kernel GatedNormBwd = "gated_norm.bwd" { d: u32, x: Dtype };
+}
+
+parameters! {
+    /// Parameter block of `gated_norm.dgrad`.
+    pub struct gated_norm_dgrad_params, GatedNormDgradArgs {
+        /// `[tokens, heads, d]` x, read
+        operand x(Read => self.x, tokens * heads * d);
+        /// `[tokens, gate_columns]` x, read: gates of heads from column `column`
+        operand gates(Read => self.x, tokens * gate_columns);
+        /// `[d]` x, read
+        operand gamma(Read => self.x, d);
+        /// `[tokens, heads, d]` x, read
+        operand dy(Read => self.x, tokens * heads * d);
+        /// `[tokens, heads, d]` x, write
+        operand dx(Write => self.x, tokens * heads * d);
+        /// `[tokens, gate_columns]` x, update: gradients of the gates; the rest is untouched
+        operand dgates(ReadWrite => self.x, tokens * gate_columns);
+        scalar eps(f32);
+        scalar tokens(u32);
+        scalar heads(u32);
+        /// elements of a row of `gates`
+        scalar gate_columns(u32);
+        scalar column(u32);
+        internal reserved(u32);
+    }
+    |self, p| [tokens = p.tokens, heads = p.heads, d = self.d, gate_columns = p.gate_columns] {}
+    /// Computes the gradients of heads and gates where gamma does not train.
+    kernel GatedNormDgrad = "gated_norm.dgrad" { d: u32, x: Dtype };
 }
 
 parameters! {
@@ -955,6 +1307,50 @@ parameters! {
 }
 
 parameters! {
+    /// Parameter block of `output_gate.fwd`.
+    pub struct output_gate_fwd_params, OutputGateFwdArgs {
+        /// `[tokens, heads, d]` x, read
+        operand o(Read => self.x, tokens * heads * d);
+        /// `[tokens, row_heads, d]` x, read: query and gate of each head first
+        operand packed(Read => self.x, tokens * row_heads * d);
+        /// `[tokens, heads, d]` x, write
+        operand y(Write => self.x, tokens * heads * d);
+        scalar tokens(u32);
+        scalar heads(u32);
+        /// heads of a row of `packed`
+        scalar row_heads(u32);
+        internal reserved(u32);
+    }
+    |self, p| [tokens = p.tokens, heads = p.heads, d = self.d, row_heads = p.row_heads] {}
+    /// Multiplies the output of each attention head by its gate's sigmoid.
+    kernel OutputGateFwd = "output_gate.fwd" { d: u32, x: Dtype };
+}
+
+parameters! {
+    /// Parameter block of `output_gate.bwd`.
+    pub struct output_gate_bwd_params, OutputGateBwdArgs {
+        /// `[tokens, heads, d]` x, read
+        operand o(Read => self.x, tokens * heads * d);
+        /// `[tokens, row_heads, d]` x, read: query and gate of each head first
+        operand packed(Read => self.x, tokens * row_heads * d);
+        /// `[tokens, heads, d]` x, read
+        operand dy(Read => self.x, tokens * heads * d);
+        /// `[tokens, heads, d]` x, write
+        operand d_o(Write => self.x, tokens * heads * d);
+        /// `[tokens, row_heads, d]` x, update: gradients of the gates; the rest is untouched
+        operand dpacked(ReadWrite => self.x, tokens * row_heads * d);
+        scalar tokens(u32);
+        scalar heads(u32);
+        /// heads of a row of `packed`
+        scalar row_heads(u32);
+        internal reserved(u32);
+    }
+    |self, p| [tokens = p.tokens, heads = p.heads, d = self.d, row_heads = p.row_heads] {}
+    /// Computes the gradients of outputs and gates.
+    kernel OutputGateBwd = "output_gate.bwd" { d: u32, x: Dtype };
+}
+
+parameters! {
     /// Parameter block of `post_norm.fwd`.
     pub struct post_norm_fwd_params, PostNormFwdArgs {
         /// `[tokens, h]` x, read: the residual stream
@@ -1083,6 +1479,106 @@ parameters! {
     p.key_heads, seq_len = p.seq_len] {}
     /// Computes the gradient of the heads where the gammas do not train.
     kernel QkNormDgrad = "qk_norm.dgrad" { d: u32, gamma: Gamma, x: Dtype };
+}
+
+parameters! {
+    /// Parameter block of `qk_norm.gated_fwd`.
+    pub struct qk_norm_gated_fwd_params, QkNormGatedFwdArgs {
+        /// `[tokens, 2 * query_heads + 2 * key_heads, d]` x, read: query and gate of each head, then keys, then
+        /// values
+        operand packed(Read => self.x, tokens * (2 * query_heads + 2 * key_heads) * d);
+        /// `[2, d]` x, read: of queries, of keys
+        operand gamma(Read => self.x, 2 * d);
+        /// `[tokens]` u32, read, ids(seq_len): of each token in its sequence
+        operand position(Read => Dtype::U32, tokens, Content::Ids(p.seq_len));
+        /// `[seq_len, rotary / 2]` f32, read, uniform(-1.0, 1.0)
+        operand cos(Read => Dtype::F32, seq_len * (rotary / 2), Content::Uniform(-1.0, 1.0));
+        /// `[seq_len, rotary / 2]` f32, read, uniform(-1.0, 1.0)
+        operand sin(Read => Dtype::F32, seq_len * (rotary / 2), Content::Uniform(-1.0, 1.0));
+        /// `[tokens, query_heads + 2 * key_heads, d]` x, write
+        operand qkv(Write => self.x, tokens * (query_heads + 2 * key_heads) * d);
+        scalar eps(f32);
+        scalar tokens(u32);
+        /// positions that there are
+        scalar seq_len(u32);
+        scalar query_heads(u32);
+        /// and as many value heads
+        scalar key_heads(u32);
+        internal reserved(u32);
+    }
+    |self, p| [tokens = p.tokens, query_heads = p.query_heads, key_heads = p.key_heads, d = self.d, seq_len =
+    p.seq_len, rotary = self.rotary] {}
+    /// Takes query, key and value heads out of rows in which a gate follows each query; normalizes queries and keys,
+    /// and rotates their first `rotary` elements.
+    kernel QkNormGatedFwd = "qk_norm.gated_fwd" { d: u32, gamma: Gamma, rotary: u32, x: Dtype };
+}
+
+parameters! {
+    /// Parameter block of `qk_norm.gated_bwd`.
+    pub struct qk_norm_gated_bwd_params, QkNormGatedBwdArgs {
+        /// `[tokens, 2 * query_heads + 2 * key_heads, d]` x, read: what the forward pass took
+        operand packed(Read => self.x, tokens * (2 * query_heads + 2 * key_heads) * d);
+        /// `[2, d]` x, read: of queries, of keys
+        operand gamma(Read => self.x, 2 * d);
+        /// `[tokens]` u32, read, ids(seq_len): of each token in its sequence
+        operand position(Read => Dtype::U32, tokens, Content::Ids(p.seq_len));
+        /// `[seq_len, rotary / 2]` f32, read, uniform(-1.0, 1.0)
+        operand cos(Read => Dtype::F32, seq_len * (rotary / 2), Content::Uniform(-1.0, 1.0));
+        /// `[seq_len, rotary / 2]` f32, read, uniform(-1.0, 1.0)
+        operand sin(Read => Dtype::F32, seq_len * (rotary / 2), Content::Uniform(-1.0, 1.0));
+        /// `[tokens, query_heads + 2 * key_heads, d]` x, read
+        operand dqkv(Read => self.x, tokens * (query_heads + 2 * key_heads) * d);
+        /// `[tokens, 2 * query_heads + 2 * key_heads, d]` x, update: the gates' gradients are untouched
+        operand dpacked(ReadWrite => self.x, tokens * (2 * query_heads + 2 * key_heads) * d);
+        /// `[ceil(tokens / rows), 2, d]` f32, write
+        operand dgamma_partial(Write => Dtype::F32, tokens.div_ceil(rows) * 2 * d);
+        scalar eps(f32);
+        scalar tokens(u32);
+        /// positions that there are
+        scalar seq_len(u32);
+        scalar query_heads(u32);
+        /// and as many value heads
+        scalar key_heads(u32);
+        /// tokens that share one partial sum
+        scalar rows(u32);
+    }
+    |self, p| [tokens = p.tokens, query_heads = p.query_heads, key_heads = p.key_heads, d = self.d, seq_len =
+    p.seq_len, rotary = self.rotary, rows = p.rows] {}
+    /// Computes the gradient of queries, keys and values as they were, and sums that of both gammas over `rows`
+    /// tokens.
+    kernel QkNormGatedBwd = "qk_norm.gated_bwd" { d: u32, gamma: Gamma, rotary: u32, x: Dtype };
+}
+
+parameters! {
+    /// Parameter block of `qk_norm.gated_dgrad`.
+    pub struct qk_norm_gated_dgrad_params, QkNormGatedDgradArgs {
+        /// `[tokens, 2 * query_heads + 2 * key_heads, d]` x, read: what the forward pass took
+        operand packed(Read => self.x, tokens * (2 * query_heads + 2 * key_heads) * d);
+        /// `[2, d]` x, read: of queries, of keys
+        operand gamma(Read => self.x, 2 * d);
+        /// `[tokens]` u32, read, ids(seq_len): of each token in its sequence
+        operand position(Read => Dtype::U32, tokens, Content::Ids(p.seq_len));
+        /// `[seq_len, rotary / 2]` f32, read, uniform(-1.0, 1.0)
+        operand cos(Read => Dtype::F32, seq_len * (rotary / 2), Content::Uniform(-1.0, 1.0));
+        /// `[seq_len, rotary / 2]` f32, read, uniform(-1.0, 1.0)
+        operand sin(Read => Dtype::F32, seq_len * (rotary / 2), Content::Uniform(-1.0, 1.0));
+        /// `[tokens, query_heads + 2 * key_heads, d]` x, read
+        operand dqkv(Read => self.x, tokens * (query_heads + 2 * key_heads) * d);
+        /// `[tokens, 2 * query_heads + 2 * key_heads, d]` x, update: the gates' gradients are untouched
+        operand dpacked(ReadWrite => self.x, tokens * (2 * query_heads + 2 * key_heads) * d);
+        scalar eps(f32);
+        scalar tokens(u32);
+        /// positions that there are
+        scalar seq_len(u32);
+        scalar query_heads(u32);
+        /// and as many value heads
+        scalar key_heads(u32);
+        internal reserved(u32);
+    }
+    |self, p| [tokens = p.tokens, query_heads = p.query_heads, key_heads = p.key_heads, d = self.d, seq_len =
+    p.seq_len, rotary = self.rotary] {}
+    /// Computes the gradient of queries, keys and values as they were, where the gammas do not train.
+    kernel QkNormGatedDgrad = "qk_norm.gated_dgrad" { d: u32, gamma: Gamma, rotary: u32, x: Dtype };
 }
 
 parameters! {
@@ -1478,10 +1974,11 @@ parameters! {
 
 operations! {
     AdamwUpdate, Add, AttentionBwd, AttentionDecode, AttentionDelta, AttentionFwd, BitsCompare, Cast, ColumnSumFinish,
-    ColumnSumPartial, Dequant, EmbeddingBwd, EmbeddingFwd, Fill, GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad,
-    GradDistancePartial, GradNormFinish, GradNormPartial, HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics,
-    HeadNll, HeadTopk, Int8Columns, Int8Quantize, KvStore, LoraDgradA, LoraDgradB, LoraFwdA, LoraFwdB, LoraWgrad,
-    PostNormFwd, QkNormBwd, QkNormDgrad, QkNormFwd, QkNormRowBwd, QkNormRowDgrad, QkNormRowFwd, RmsnormBwd,
-    RmsnormDgrad, RmsnormFwd, RopeBwd, RopeFwd, Sample, SampleAdvance, SampleScore, SampleTop, Scale, SwigluBwd,
-    SwigluFwd
+    ColumnSumPartial, ConvBwd, ConvDgrad, ConvFwd, DeltaRuleBwd, DeltaRuleFwd, DeltaRuleSolve, DeltaRuleStateBwd,
+    Dequant, EmbeddingBwd, EmbeddingFwd, Fill, GatedNormBwd, GatedNormDgrad, GatedNormFwd, GemmDgrad, GemmFwd,
+    GemmSwiglu, GemmWgrad, GradDistancePartial, GradNormFinish, GradNormPartial, HeadCe, HeadCompare, HeadDistill,
+    HeadJsd, HeadMetrics, HeadNll, HeadTopk, Int8Columns, Int8Quantize, KvStore, LoraDgradA, LoraDgradB, LoraFwdA,
+    LoraFwdB, LoraWgrad, OutputGateBwd, OutputGateFwd, PostNormFwd, QkNormBwd, QkNormDgrad, QkNormFwd, QkNormGatedBwd,
+    QkNormGatedDgrad, QkNormGatedFwd, QkNormRowBwd, QkNormRowDgrad, QkNormRowFwd, RmsnormBwd, RmsnormDgrad,
+    RmsnormFwd, RopeBwd, RopeFwd, Sample, SampleAdvance, SampleScore, SampleTop, Scale, SwigluBwd, SwigluFwd
 }

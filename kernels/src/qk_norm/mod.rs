@@ -12,6 +12,7 @@
 //!
 //! Source: "Qwen3 Technical Report", 2025, as Hugging Face's `Qwen3Attention` has it.
 
+pub mod gated;
 mod host;
 pub mod row;
 

@@ -1,0 +1,4 @@
+#include "conv.h"
+#include "device.cuh"
+
+KERNEL(conv_dgrad_params) {}

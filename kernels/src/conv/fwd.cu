@@ -1,0 +1,4 @@
+#include "conv.h"
+#include "device.cuh"
+
+KERNEL(conv_fwd_params) {}
