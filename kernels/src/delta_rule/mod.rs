@@ -61,7 +61,7 @@ macro_rules! operation {
             one_variant!(Threads { threads: 128 });
 
             fn source(&self, _variant: Threads) -> Source {
-                source!("delta_rule", $file)
+                source!("delta_rule", $file, "chunk.cuh")
             }
 
             fn geometry(&self, variant: Threads, $p: &Self::Params) -> Geometry {
@@ -98,21 +98,21 @@ macro_rules! operation {
 
 const DTYPES: [Dtype; 2] = [Dtype::Bf16, Dtype::F32];
 
-operation!(DeltaRuleSolve(delta_rule_solve_params), solve, "solve.cu", DTYPES.map(|x| Self { x }),
+operation!(DeltaRuleSolve(delta_rule_solve_params), solve, "simt/solve.cu", DTYPES.map(|x| Self { x }),
     |p| chunks(p.tokens, p.count) * p.value_heads, gate_columns: 2 * p.value_heads + 8, b_column: 8);
 operation!(
     DeltaRuleFwd(delta_rule_fwd_params),
     fwd,
-    "fwd.cu",
+    "simt/fwd.cu",
     DTYPES.map(|x| Self { keep: x == Dtype::Bf16, x }),
     |p| p.count * p.value_heads
 );
 operation!(
     DeltaRuleStateBwd(delta_rule_state_bwd_params),
     state_bwd,
-    "state_bwd.cu",
+    "simt/state_bwd.cu",
     DTYPES.map(|x| Self { x }),
     |p| p.count * p.value_heads
 );
-operation!(DeltaRuleBwd(delta_rule_bwd_params), bwd, "bwd.cu", DTYPES.map(|x| Self { x }),
+operation!(DeltaRuleBwd(delta_rule_bwd_params), bwd, "simt/bwd.cu", DTYPES.map(|x| Self { x }),
     |p| p.chunks * p.key_heads, gate_columns: 2 * p.value_heads + 8, b_column: 8, chunks: chunks(p.tokens, p.count));

@@ -1,0 +1,81 @@
+// Matrices of bf16 in shared memory and their fragments, for mma.sync. A row has 64 or 128 elements; its chunks of 16
+// bytes are permuted by the row's number, so that ldmatrix of eight rows is free of bank conflicts.
+#pragma once
+#include "delta_rule/chunk.cuh"
+#include "mma.cuh"
+#include "shared.cuh"
+
+template <uint32_t columns> struct Tile {
+    uint32_t base; // shared memory
+
+    static constexpr uint32_t bytes(uint32_t rows) { return rows * columns * 2; }
+
+    // Returns the address of 8 elements from column 8 * `chunk`.
+    __device__ __forceinline__ uint32_t at(uint32_t row, uint32_t chunk) const {
+        return base + row * (columns * 2) + (chunk ^ row % 8) * 16;
+    }
+
+    // Starts copying a chunk's rows, `stride` elements apart; rows behind the last become zeros.
+    __device__ __forceinline__ void copy(const bf16* data, uint32_t stride, uint32_t rows, uint32_t all) const {
+        for (uint32_t n = threadIdx.x; n < all * (columns / 8); n += VARIANT_THREADS) {
+            const uint32_t row = n / (columns / 8), chunk = n % (columns / 8);
+            const bool valid = row < rows;
+            cp_async(at(row, chunk), data + uint64_t(valid ? row : 0) * stride + chunk * 8, valid);
+        }
+    }
+
+    // Operand a: rows from `row`, depth from column 16 * `step`.
+    __device__ __forceinline__ void load_a(uint32_t (&a)[4], uint32_t row, uint32_t step) const {
+        const uint32_t lane = threadIdx.x % WARP;
+        ldmatrix_x4(a, at(row + lane % 16, 2 * step + lane / 16));
+    }
+    // Operand a of the transpose: its rows are columns from 8 * `chunk`, depth is rows from `row`.
+    __device__ __forceinline__ void load_a_transposed(uint32_t (&a)[4], uint32_t row, uint32_t chunk) const {
+        const uint32_t lane = threadIdx.x % WARP;
+        ldmatrix_x4_trans(a, at(row + lane % 8 + lane / 16 * 8, chunk + lane / 8 % 2));
+    }
+    // Operand b of the transpose: 16 columns are rows from `row` ({b[0], b[1]} the first 8), depth from column 16 * `step`.
+    __device__ __forceinline__ void load_b_transposed(uint32_t (&b)[4], uint32_t row, uint32_t step) const {
+        const uint32_t lane = threadIdx.x % WARP;
+        ldmatrix_x4(b, at(row + lane % 8 + lane / 16 * 8, 2 * step + lane / 8 % 2));
+    }
+    // Operand b: depth is rows from `row`, 16 columns from 8 * `chunk` ({b[0], b[1]} the first 8).
+    __device__ __forceinline__ void load_b(uint32_t (&b)[4], uint32_t row, uint32_t chunk) const {
+        const uint32_t lane = threadIdx.x % WARP;
+        ldmatrix_x4_trans(b, at(row + lane % 16, chunk + lane / 16));
+    }
+
+    // Stores two neighboring elements of a row.
+    __device__ __forceinline__ void store(uint32_t row, uint32_t column, float first, float second) const {
+        store_shared(at(row, column / 8) + column % 8 * 2, pack_bf16x2(first, second));
+    }
+
+    // Copies rows to memory, `stride` elements apart; all threads of the CTA do, behind a sync_block.
+    __device__ __forceinline__ void write(bf16* data, uint32_t stride, uint32_t rows) const {
+        for (uint32_t n = threadIdx.x; n < rows * (columns / 8); n += VARIANT_THREADS) {
+            const uint32_t row = n / (columns / 8), chunk = n % (columns / 8);
+            *(uint4_t*)(data + uint64_t(row) * stride + chunk * 8) = load_shared(at(row, chunk));
+        }
+    }
+};
+
+// The 16 x (8 * N) accumulators of a warp: element `i` of {n} is of row row_of(i) and column 8 * n + column_of(i).
+__device__ __forceinline__ uint32_t row_of(uint32_t i) { return threadIdx.x % WARP / 4 + i / 2 * 8; }
+__device__ __forceinline__ uint32_t column_of(uint32_t i) { return threadIdx.x % WARP % 4 * 2 + i % 2; }
+
+// acc += a b, of `steps` steps of depth 16: `load_a(fragment, step)`, and `load_b(fragment, step, pair)` of 16 columns.
+template <uint32_t N, typename LoadA, typename LoadB>
+__device__ __forceinline__ void multiply(float (&acc)[N][4], uint32_t steps, const LoadA& load_a, const LoadB& load_b) {
+#pragma unroll
+    for (uint32_t step = 0; step < steps; step++) {
+        uint32_t a[4];
+        load_a(a, step);
+#pragma unroll
+        for (uint32_t pair = 0; pair < N / 2; pair++) {
+            uint32_t b[4];
+            load_b(b, step, pair);
+            mma(acc[2 * pair], a, b[0], b[1]);
+            mma(acc[2 * pair + 1], a, b[2], b[3]);
+        }
+    }
+}
