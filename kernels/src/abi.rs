@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 43f8331a2c6f2e1df0abce6e7533b5f2eddf94d352bd2ee97ebc251bcc227a93
-// Body: 4f6e29bd8d1b6a3b4d1c4415bd7d08aae65ba5d7a0275dab465f5d1915310650
+// Headers: 2b38c538e695c36544e1397272affed2b8085e7db217ad208ade02beb28843be
+// Body: dd2c64fea04eed0bb25cea9a173e4a3a00a5b0783be484a1443f5d1d60b0f192
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -426,10 +426,8 @@ parameters! {
         operand qkv(Read => self.x, tokens * (2 * key_heads + value_heads) * 128);
         /// `[tokens, gate_columns]` x, read: `b` of value heads from column `b_column`, then `a`
         operand gates(Read => self.x, tokens * gate_columns);
-        /// `[value_heads]` f32, read
-        operand a_log(Read => Dtype::F32, value_heads);
-        /// `[value_heads]` f32, read
-        operand dt_bias(Read => Dtype::F32, value_heads);
+        /// `[2, value_heads]` f32, read: `a_log`, then `dt_bias`
+        operand rates(Read => Dtype::F32, 2 * value_heads);
         /// `[count, 2]` u32, read, sequences(tokens, seq_len): first place and length, longest first
         operand sequences(Read => Dtype::U32, count * 2, Content::Sequences(p.tokens, p.seq_len));
         /// `[tokens, value_heads]` f32, write: log of all decays in the chunk up to the token's own
@@ -555,10 +553,8 @@ parameters! {
         operand qkv(Read => self.x, tokens * (2 * key_heads + value_heads) * 128);
         /// `[tokens, gate_columns]` x, read: `b` of value heads from column `b_column`, then `a`
         operand gates(Read => self.x, tokens * gate_columns);
-        /// `[value_heads]` f32, read
-        operand a_log(Read => Dtype::F32, value_heads);
-        /// `[value_heads]` f32, read
-        operand dt_bias(Read => Dtype::F32, value_heads);
+        /// `[2, value_heads]` f32, read: `a_log`, then `dt_bias`
+        operand rates(Read => Dtype::F32, 2 * value_heads);
         /// `[count, 2]` u32, read, sequences(tokens, seq_len): first place and length, longest first
         operand sequences(Read => Dtype::U32, count * 2, Content::Sequences(p.tokens, p.seq_len));
         /// `[tokens, value_heads]` f32, read, uniform(-2.0, 0.0)
@@ -723,8 +719,8 @@ parameters! {
         operand dy(Read => self.x, tokens * heads * d);
         /// `[tokens, heads, d]` x, write
         operand dx(Write => self.x, tokens * heads * d);
-        /// `[tokens, gate_columns]` x, update: gradients of the gates; the rest is untouched
-        operand dgates(ReadWrite => self.x, tokens * gate_columns);
+        /// `[tokens, gate_columns]` x, write: gradients of the gates; the rest is untouched
+        operand dgates(Write => self.x, tokens * gate_columns);
         /// `[ceil(tokens / rows), d]` f32, write
         operand dgamma_partial(Write => Dtype::F32, tokens.div_ceil(rows) * d);
         scalar eps(f32);
@@ -754,8 +750,8 @@ parameters! {
         operand dy(Read => self.x, tokens * heads * d);
         /// `[tokens, heads, d]` x, write
         operand dx(Write => self.x, tokens * heads * d);
-        /// `[tokens, gate_columns]` x, update: gradients of the gates; the rest is untouched
-        operand dgates(ReadWrite => self.x, tokens * gate_columns);
+        /// `[tokens, gate_columns]` x, write: gradients of the gates; the rest is untouched
+        operand dgates(Write => self.x, tokens * gate_columns);
         scalar eps(f32);
         scalar tokens(u32);
         scalar heads(u32);
@@ -1337,8 +1333,8 @@ parameters! {
         operand dy(Read => self.x, tokens * heads * d);
         /// `[tokens, heads, d]` x, write
         operand d_o(Write => self.x, tokens * heads * d);
-        /// `[tokens, row_heads, d]` x, update: gradients of the gates; the rest is untouched
-        operand dpacked(ReadWrite => self.x, tokens * row_heads * d);
+        /// `[tokens, row_heads, d]` x, write: gradients of the gates; the rest is untouched
+        operand dpacked(Write => self.x, tokens * row_heads * d);
         scalar tokens(u32);
         scalar heads(u32);
         /// heads of a row of `packed`

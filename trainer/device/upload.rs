@@ -70,7 +70,7 @@ impl<'a> Upload<'a> {
     /// Sends the tables of a model's rotary embeddings.
     pub fn tables(&mut self, model: &Resident) -> Result<(), DriverError> {
         let config = self.weights.config();
-        let positions = |rope: &Rope| (rope.cos.elems / u64::from(config.head_dim / 2)) as u32;
+        let positions = |rope: &Rope| (rope.cos.elems / u64::from(config.rotary / 2)) as u32;
         let seq_len = model.ropes.first().map_or(0, positions);
         for (rope, tables) in model.ropes.iter().zip(config.rope_tables(seq_len)) {
             self.sealed.write(rope.cos, bytemuck::cast_slice(&tables.cos))?;

@@ -2,25 +2,20 @@
 
 use precast_kernels::{Gate, Out};
 
-use crate::cache::LayerCache;
-use crate::ops::{ActivationRows, Attended, ForwardPass, Given, Heads, Normed, NormedBranch, Ops, Projected};
+use crate::mixer::{self, Mixer};
+use crate::ops::{ActivationRows, ForwardPass, Given, Normed, NormedBranch, Ops, Projected};
 use crate::recipe::Recompute;
-use crate::rope::Rope;
 use crate::weights::{Layer, Linear, Norm};
 use precast_core::plan::Tensor;
 
-/// A block: its weights and attention parameters.
+/// A block: its weights, and what it does with them.
 pub(crate) struct TransformerBlock<'a> {
     pub weights: &'a Layer,
-    pub heads: Heads,
-    /// Tables that rotate its heads, if anything does.
-    pub rope: Option<Rope>,
-    /// Factor of what attention and MLP add to the residual stream.
+    pub mixer: Mixer<'a>,
+    /// Factor of what mixer and MLP add to the residual stream.
     pub residual_scale: f32,
     /// Activation of the MLP's gate.
     pub gate: Gate,
-    /// Keys and values of the block's sequences, where it decodes.
-    pub cache: Option<LayerCache>,
     /// Norm of the residual stream after the block and the formats that it is read in, if the pass that adds the last
     /// branch computes it.
     pub next: Option<(&'a Norm, Out)>,
@@ -60,24 +55,24 @@ pub(crate) struct Saved {
 
 /// Activations between a block's input and its last GEMM.
 struct Kept {
-    attention: Attention,
+    mixed: Mixed,
     gate_up: Projected,
     norms: Option<Norms>,
     gated: Option<Tensor>,
 }
 
-/// Activations of attention.
-struct Attention {
-    /// Rotated queries and keys, normalized before if the family does that.
-    qkv: Projected,
-    /// Queries and keys before the norm, if they are normalized and trained.
-    raw: Option<Tensor>,
-    attended: Attended,
-    /// Ranks of the output projection's adapter.
+/// Activations of a mixer and the GEMMs around it.
+struct Mixed {
+    /// Output of the GEMM in front.
+    projected: Projected,
+    saved: mixer::Saved,
+    /// What the GEMM behind reads.
+    y: Tensor,
+    /// Ranks of that GEMM's adapter.
     o_ranks: Option<Tensor>,
-    /// The output projection's output, if it is normalized.
+    /// That GEMM's output, if it is normalized.
     branch: Option<NormedBranch>,
-    /// Residual stream between attention and MLP.
+    /// Residual stream between mixer and MLP.
     middle: Tensor,
 }
 
@@ -96,7 +91,7 @@ impl TransformerBlock<'_> {
 
     /// Like [`Self::forward`]; writes the residual stream to `output`, if that is given, which may be `input`.
     pub fn forward_to(&self, ops: &mut Ops<'_>, input: Stream, output: Option<Tensor>) -> Stream {
-        let (Attention { middle, .. }, norms) = self.attention(ops, input, ForwardPass::Alone);
+        let (Mixed { middle, .. }, norms) = self.mixed(ops, input, ForwardPass::Alone);
         let gated = ops.linear_swiglu("gate_up", self.gate, rows(norms.post, middle), &self.weights.gate_up);
         self.add_mlp(ops, gated, middle, output).0
     }
@@ -105,10 +100,7 @@ impl TransformerBlock<'_> {
     pub fn fill_cache(&self, ops: &mut Ops<'_>, input: Stream) {
         let input_norm = self.input_norm(ops, input);
         let qkv = ops.linear("qkv", rows(input_norm, input.x), &self.weights.qkv);
-        self.turn(ops, qkv.y, ForwardPass::Alone);
-        if let Some(cache) = self.cache {
-            ops.store("store", qkv.y, self.heads, cache);
-        }
+        self.mixer.fill_cache(ops, qkv.y);
     }
 
     /// Like [`Self::forward`], saving activations for the backward pass as `recompute` allows.
@@ -117,7 +109,7 @@ impl TransformerBlock<'_> {
         let w = &self.weights.down;
         let keeps = w.trains() && recompute == Recompute::None || w.adapter.is_some();
         let gated = self.gated(ops, kept.gate_up.y, keeps);
-        let (output, down_ranks, down) = self.add_mlp(ops, gated, kept.attention.middle, None);
+        let (output, down_ranks, down) = self.add_mlp(ops, gated, kept.mixed.middle, None);
         let kept = match recompute {
             Recompute::None => Some(Kept { gated: keeps.then(|| gated.dense()), ..kept }),
             Recompute::Norms => Some(Kept { norms: None, ..kept }),
@@ -190,26 +182,19 @@ impl TransformerBlock<'_> {
 
     /// Lowers everything before SwiGLU and the last GEMM.
     fn inner(&self, ops: &mut Ops<'_>, input: Stream) -> Kept {
-        let (attention, norms) = self.attention(ops, input, ForwardPass::Saving);
-        let gate_up = ops.linear("gate_up", rows(norms.post, attention.middle), &self.weights.gate_up);
-        Kept { attention, gate_up, norms: Some(norms), gated: None }
+        let (mixed, norms) = self.mixed(ops, input, ForwardPass::Saving);
+        let gate_up = ops.linear("gate_up", rows(norms.post, mixed.middle), &self.weights.gate_up);
+        Kept { mixed, gate_up, norms: Some(norms), gated: None }
     }
 
-    /// Lowers attention with both norms around it.
-    fn attention(&self, ops: &mut Ops<'_>, input: Stream, pass: ForwardPass) -> (Attention, Norms) {
-        let w = self.weights;
+    /// Lowers the mixer, the GEMMs around it and both norms.
+    fn mixed(&self, ops: &mut Ops<'_>, input: Stream, pass: ForwardPass) -> (Mixed, Norms) {
+        let (w, [first, second]) = (self.weights, self.mixer.names());
         let input_norm = self.input_norm(ops, input);
         let input = input.x;
-        let qkv = ops.linear("qkv", rows(input_norm, input), &w.qkv);
-        let raw = self.turn(ops, qkv.y, pass);
-        let attended = match self.cache {
-            None => ops.attention("attention", qkv.y, self.heads),
-            Some(cache) => {
-                ops.store("store", qkv.y, self.heads, cache);
-                ops.attention_decode("attention", qkv.y, self.heads, cache)
-            }
-        };
-        let Projected { y, ranks: o_ranks } = ops.linear("o", attended.o, &w.o);
+        let projected = ops.linear(first, rows(input_norm, input), &w.qkv);
+        let (mixed, saved) = self.mixer.forward(ops, projected.y, pass);
+        let Projected { y, ranks: o_ranks } = ops.linear(second, mixed, &w.o);
         let (middle, branch, post) = match &w.post_norm {
             // The o projection sums over few elements, so its store is the bottleneck: the norm, which reads the row
             // anyway, adds the residual. The down projection sums over many: there the addition is free.
@@ -219,24 +204,11 @@ impl TransformerBlock<'_> {
             }
             next => {
                 let next = next.as_ref().map(|next| ("post_norm", next, w.out()));
-                self.add_branch(ops, "o", (input, y), &w.o_norm, next, None)
+                self.add_branch(ops, second, (input, y), &w.o_norm, next, None)
             }
         };
-        let attention = Attention { qkv, raw, attended, o_ranks, branch, middle };
-        (attention, Norms { input: input_norm, post })
-    }
-
-    /// Rotates the queries and keys of packed q, k and v. If the family normalizes them before and a backward pass
-    /// follows, returns them unmodified.
-    fn turn(&self, ops: &mut Ops<'_>, qkv: Tensor, pass: ForwardPass) -> Option<Tensor> {
-        let rope = self.rope?;
-        match &self.weights.qk_norm {
-            Some(norm) => ops.qk_norm_rope("qk_norm", qkv, self.heads, rope, norm, pass),
-            None => {
-                ops.rope("rope", qkv, self.heads, rope);
-                None
-            }
-        }
+        let mixed = Mixed { projected, saved, y: mixed, o_ranks, branch, middle };
+        (mixed, Norms { input: input_norm, post })
     }
 
     /// Propagates the gradient of the block's output to its input if anything `below` trains: a block, or the embedding
@@ -248,15 +220,15 @@ impl TransformerBlock<'_> {
         doutput: ActivationRows,
         below: Option<Below>,
     ) -> Option<ActivationRows> {
-        let w = self.weights;
+        let (w, [first_name, second_name]) = (self.weights, self.mixer.names());
         let out = |is_read| if is_read { w.out() } else { Out::Dense };
         let is_plain = self.adds_plainly();
         let below_block = below == Some(Below::Block);
         let below = below.is_some();
         let Saved { input, kept, down_ranks, down } = saved;
-        let Kept { attention, gate_up, norms, gated } =
+        let Kept { mixed, gate_up, norms, gated } =
             kept.unwrap_or_else(|| ops.recompute(|ops| self.inner(ops, input.into())));
-        let Attention { qkv, raw, attended, o_ranks, branch, middle } = attention;
+        let Mixed { projected, saved, y, o_ranks, branch, middle } = mixed;
         let below_o = below || w.qkv.trains();
         let below_gate_up = below_o || w.o.trains();
         let below_down = below_gate_up || w.gate_up.trains();
@@ -276,20 +248,13 @@ impl TransformerBlock<'_> {
         let post = (middle, post, &w.post_norm);
         let dmiddle = of_stream(ops, "post_norm", (dx, dresidual), post, out(below_o && is_plain));
 
-        let given = Given { x: Some(attended.o), ranks: o_ranks };
-        let dbranch = self.of_branch(ops, "o", dmiddle, (branch, &w.o_norm), out(below_o));
-        let d_o = linear_backward(ops, "o", dbranch, given, &w.o, below_o)?;
-        let dqkv = ops.attention_backward("attention", d_o, qkv.y, attended, self.heads);
-        match (self.rope, w.qk_norm.as_ref().zip(raw)) {
-            (Some(rope), Some((norm, raw))) => {
-                ops.qk_norm_rope_backward("qk_norm", dqkv, raw, self.heads, rope, norm);
-            }
-            (Some(rope), None) => ops.rope_backward("attention.rope", dqkv, self.heads, rope),
-            (None, _) => {}
-        }
+        let given = Given { x: Some(y), ranks: o_ranks };
+        let dbranch = self.of_branch(ops, second_name, dmiddle, (branch, &w.o_norm), out(below_o));
+        let dy = linear_backward(ops, second_name, dbranch, given, &w.o, below_o)?;
+        let dprojected = self.mixer.backward(ops, dy, projected.y, saved);
         let first = norms.map_or_else(|| again(ops, "input_norm", input, &w.input_norm), |norms| norms.input);
-        let given = Given { x: Some(rows(first, input).dense()), ranks: qkv.ranks };
-        let dx = linear_backward(ops, "qkv", dqkv.into(), given, &w.qkv, below)?;
+        let given = Given { x: Some(rows(first, input).dense()), ranks: projected.ranks };
+        let dx = linear_backward(ops, first_name, dprojected.into(), given, &w.qkv, below)?;
         let first = (input, first, &w.input_norm);
         Some(of_stream(ops, "input_norm", (dx, dmiddle.dense()), first, out(below_block && is_plain)))
     }

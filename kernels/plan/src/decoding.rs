@@ -57,9 +57,9 @@ impl DecodeRequest {
     /// Largest vocabulary that `sample` draws from.
     pub const MOST_VOCAB: u32 = 1 << 18;
 
-    /// True if a model's vocabulary is not too large.
+    /// True if a model decodes and its vocabulary is not too large.
     pub fn draws(config: &ModelConfig) -> bool {
-        config.vocab <= Self::MOST_VOCAB
+        config.vocab <= Self::MOST_VOCAB && config.delta_heads.is_none()
     }
 
     /// Refuses a model that cannot draw, and slots that are longer than the sequences that it has rotations for.
@@ -68,6 +68,9 @@ impl DecodeRequest {
     /// If they are longer.
     pub(crate) fn check(&self, config: &ModelConfig, seq_len: u32) -> Result<(), PlanError> {
         assert!(self.slots.seq_len <= seq_len, "slots of {} tokens in a plan of {seq_len}", self.slots.seq_len);
+        if config.delta_heads.is_some() {
+            return Err(PlanError::DeltaRule { reason: "do not decode: generate by transformers or llama.cpp" });
+        }
         let refused = PlanError::Vocabulary { vocab: config.vocab, most: Self::MOST_VOCAB };
         if Self::draws(config) { Ok(()) } else { Err(refused) }
     }

@@ -42,6 +42,9 @@ pub struct Family {
     /// True if rows of the embedding are multiplied by the root of their width, and scores by that of
     /// `query_pre_attn_scalar`.
     pub root_scales: bool,
+    /// True if some layers have the gated delta rule in place of attention, whose output a gate multiplies, and a part
+    /// of a head is rotated.
+    pub delta_rule: bool,
     /// True if GGUF files interleave the two halves of each query and key head.
     pub gguf_interleaves_heads: bool,
     pub modules: &'static Modules,
@@ -119,6 +122,8 @@ pub struct Modules {
     pub o: Module,
     /// Norm of what attention adds to the residual stream, in families that have one.
     pub o_norm: Option<Module>,
+    /// Layers of the gated delta rule, in families that have some.
+    pub delta_rule: DeltaRuleModules,
     /// Norm before the MLP, in families that have one.
     pub post_norm: Option<Module>,
     /// Gate of the MLP.
@@ -133,6 +138,26 @@ pub struct Modules {
     pub norm: Module,
     /// Head; a tied model uses the embedding.
     pub head: Module,
+}
+
+/// Modules of a layer of the gated delta rule.
+#[derive(Debug, PartialEq)]
+pub struct DeltaRuleModules {
+    /// Queries, keys and values, before their convolution.
+    pub qkv: Module,
+    /// Gates of the output.
+    pub z: Module,
+    /// Step sizes.
+    pub b: Module,
+    /// Decays.
+    pub a: Module,
+    /// Convolution of queries, keys and values.
+    pub conv: Module,
+    /// Parameters of the decays, `A_log` and `dt_bias`.
+    pub decay: Module,
+    /// Norm of each head of the output.
+    pub norm: Module,
+    pub out: Module,
 }
 
 const fn module(hugging_face: &'static str, gguf: &'static str) -> Module {
@@ -150,6 +175,16 @@ const LLAMA_MODULES: Modules = Modules {
     k_norm: module("self_attn.k_norm", "attn_k_norm"),
     o: module("self_attn.o_proj", "attn_output"),
     o_norm: None,
+    delta_rule: DeltaRuleModules {
+        qkv: module("linear_attn.in_proj_qkv", "attn_qkv"),
+        z: module("linear_attn.in_proj_z", "attn_gate"),
+        b: module("linear_attn.in_proj_b", "ssm_beta"),
+        a: module("linear_attn.in_proj_a", "ssm_alpha"),
+        conv: module("linear_attn.conv1d", "ssm_conv1d"),
+        decay: module("linear_attn", "ssm_a"),
+        norm: module("linear_attn.norm", "ssm_norm"),
+        out: module("linear_attn.out_proj", "ssm_out"),
+    },
     post_norm: Some(module("post_attention_layernorm", "ffn_norm")),
     gate: module("mlp.gate_proj", "ffn_gate"),
     up: module("mlp.up_proj", "ffn_up"),
@@ -195,6 +230,7 @@ const LLAMA: Family = Family {
     windows: Windows::Never,
     multipliers: false,
     root_scales: false,
+    delta_rule: false,
     gguf_interleaves_heads: true,
     modules: &LLAMA_MODULES,
 };
@@ -235,7 +271,7 @@ const OLMO2: Family = Family {
 };
 
 /// The first family that GGUF files name is the one that they are read as.
-pub static FAMILIES: [Family; 11] = [
+pub static FAMILIES: [Family; 12] = [
     Family {
         class: "Qwen2ForCausalLM",
         model_type: "qwen2",
@@ -311,6 +347,18 @@ pub static FAMILIES: [Family; 11] = [
         modules: &GEMMA3_MODULES,
         ..LLAMA
     },
+    Family {
+        class: "Qwen3_5ForCausalLM",
+        model_type: "qwen3_5_text",
+        gguf: "qwen35",
+        mlp_bias: Bias::Never,
+        gamma: Gamma::OnePlus,
+        qk_norm: QkNorm::Head,
+        rope: &["default"],
+        delta_rule: true,
+        gguf_interleaves_heads: false,
+        ..LLAMA
+    },
 ];
 
 impl Family {
@@ -326,7 +374,7 @@ impl Family {
 
     /// True if GGUF files of it are read and written.
     pub fn has_gguf(&self) -> bool {
-        !self.rope.contains(&YARN)
+        !self.rope.contains(&YARN) && !self.delta_rule
     }
 
     /// Lists families for people, by one name each.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use precast_kernels::{Block, Dtype, int8};
 
 use crate::config::ModelConfig;
-use crate::parameters::{Parameters, Stack, stacks};
+use crate::parameters::{Parameters, Stack, all_stacks};
 use crate::recipe::PlanError;
 
 /// The block format of each matrix in blocks, by Hugging Face name, or 8-bit GEMMs of layers. All else is dense, in
@@ -42,6 +42,7 @@ impl Formats {
         if x != Dtype::Bf16 {
             return Err(PlanError::Int8Precision);
         }
+        check_kinds(config)?;
         check_depths(config, |stack| stack.columns)?;
         let rough = unrotated(config, |stack| stack.columns);
         rough.map_or(Ok(()), |(module, depth, block)| Err(PlanError::Rotation { module, depth, block }))
@@ -99,10 +100,9 @@ impl Formats {
             false => vec![(embedding, Block::Q4_K), (modules.head.parameter("weight"), Block::Q6_K)],
         };
         let ends = ends.into_iter().map(|(name, block)| (name, block, config.hidden));
-        let stacks = stacks(config);
-        let layers = (0..config.depth()).flat_map(|layer| {
-            let parts = stacks.iter().flat_map(|stack| stack.parts.iter().map(|part| (part.module, stack.columns)));
-            parts.map(move |(module, columns)| {
+        let layers = (0..).zip(all_stacks(config)).flat_map(|(layer, stacks)| {
+            let of = |stack: Stack| stack.parts.into_iter().map(move |part| (part.module, stack.columns));
+            stacks.into_iter().flat_map(of).map(move |(module, columns)| {
                 let larger = (module == &modules.v || module == &modules.down) && more(layer);
                 let block = if larger { Block::Q6_K } else { Block::Q4_K };
                 (module.layer_parameter(layer, "weight"), block, columns)
@@ -120,8 +120,7 @@ impl Formats {
             return self.clone();
         }
         let modules = config.family.modules;
-        let stacks = stacks(config);
-        let layers = (0..config.depth()).flat_map(|layer| {
+        let layers = (0..).zip(all_stacks(config)).flat_map(|(layer, stacks)| {
             let names = |stack: &Stack| -> Vec<String> {
                 stack.parts.iter().map(|part| part.module.layer_parameter(layer, "weight")).collect()
             };
@@ -136,22 +135,33 @@ impl Formats {
 /// Finds the first GEMM of a layer whose depth has no rotation: its first matrix, the depth, and the largest power
 /// of two that divides it.
 fn unrotated(config: &ModelConfig, depth: impl Fn(&Stack) -> u32) -> Option<(String, u32, u32)> {
-    let rough = stacks(config).into_iter().find(|stack| int8::rotation(depth(stack)).is_none())?;
-    let (module, depth) = (rough.parts[0].module.layer_parameter(0, "weight"), depth(&rough));
+    let (module, depth) = find(config, |stack| int8::rotation(depth(stack)).is_none(), &depth)?;
     Some((module, depth, 1 << depth.trailing_zeros()))
 }
 
 /// Refuses GEMMs whose rows are too wide to quantize.
 fn check_depths(config: &ModelConfig, depth: impl Fn(&Stack) -> u32) -> Result<(), PlanError> {
-    let deep = stacks(config).into_iter().find(|stack| depth(stack) > int8::MOST_DEPTH);
-    deep.map_or(Ok(()), |stack| {
-        let module = stack.parts[0].module.layer_parameter(0, "weight");
-        Err(PlanError::Int8Depth { module, depth: depth(&stack) })
-    })
+    let deep = find(config, |stack| depth(stack) > int8::MOST_DEPTH, &depth);
+    deep.map_or(Ok(()), |(module, depth)| Err(PlanError::Int8Depth { module, depth }))
+}
+
+/// Finds the first GEMM of which something holds: its first matrix and its depth.
+fn find(config: &ModelConfig, holds: impl Fn(&Stack) -> bool, depth: impl Fn(&Stack) -> u32) -> Option<(String, u32)> {
+    let of_layer = |(layer, stacks): (u32, [Stack; 4])| {
+        let found = stacks.into_iter().find(&holds)?;
+        Some((found.parts[0].module.layer_parameter(layer, "weight"), depth(&found)))
+    };
+    (0..).zip(all_stacks(config)).find_map(of_layer)
+}
+
+/// Refuses 8-bit GEMMs of a model with layers of the gated delta rule.
+fn check_kinds(config: &ModelConfig) -> Result<(), PlanError> {
+    config.delta_heads.map_or(Ok(()), |_| Err(PlanError::DeltaRule { reason: "are not computed in int8: use bf16" }))
 }
 
 /// Refuses a student whose GEMMs no kernel computes in 8 bits, forward and backward.
 pub(crate) fn check_student(config: &ModelConfig) -> Result<(), PlanError> {
+    check_kinds(config)?;
     check_depths(config, |stack| stack.columns.max(stack.rows()))?;
     let forward = unrotated(config, |stack| stack.columns).map(|found| ("the output", found));
     let backward = || Some(("the gradient of the input", unrotated(config, Stack::rows)?));

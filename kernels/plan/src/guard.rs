@@ -146,6 +146,7 @@ impl Guarded<'_> {
             Linear { weight, bias: linear.bias.map(frozen), ..linear.clone() }
         };
         Layer {
+            delta_rule: layer.delta_rule,
             input_norm: layer.input_norm.as_ref().map(frozen_norm),
             qkv: linear(0, &layer.qkv),
             qk_norm: layer.qk_norm.as_ref().map(frozen_norm),

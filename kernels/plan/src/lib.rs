@@ -28,6 +28,7 @@ pub mod guard;
 mod head;
 mod hidden_plan;
 mod lowered;
+mod mixer;
 mod model;
 pub mod objective;
 mod ops;
@@ -52,7 +53,8 @@ pub use cached::{CachedTeacher, HeadWeights};
 pub use comparison::TokenComparison;
 pub use comparison_plan::{ComparisonBuffers, ComparisonPlan, Side};
 pub use config::{
-    ConfigError, LayerConfig, ModelConfig, Multipliers, RopeConfig, pads_by_default, text_config, unread_fields,
+    ConfigError, DeltaHeads, LayerConfig, LayerKind, ModelConfig, Multipliers, RopeConfig, pads_by_default,
+    text_config, unread_fields,
 };
 pub use decode_check::{DecodeCheckBuffers, DecodeCheckPlan};
 pub use decoding::{DecodeRequest, Decoding};

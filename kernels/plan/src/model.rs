@@ -8,7 +8,8 @@ use crate::cache::LayerCache;
 use crate::category;
 use crate::config::ModelConfig;
 use crate::head::Head;
-use crate::ops::{Heads, Normed, Ops, Sorted};
+use crate::mixer::Mixer;
+use crate::ops::{Normed, Ops, Sorted};
 use crate::recipe::Recompute;
 use crate::rope::Rope;
 use crate::staged::Staged;
@@ -29,7 +30,7 @@ pub struct Resident {
 
 impl Resident {
     pub(crate) fn new(b: &mut Builder, name: &str, config: &ModelConfig, weights: Weights, seq_len: u32) -> Self {
-        let elems = u64::from(seq_len) * u64::from(config.head_dim / 2);
+        let elems = u64::from(seq_len) * u64::from(config.rotary / 2);
         let mut table = |name: String| b.persistent(name, category::INPUTS, Dtype::F32, elems);
         let mut tables = |index: usize| {
             let name = if index == 0 { format!("{name}.rope") } else { format!("{name}.rope.{index}") };
@@ -74,11 +75,9 @@ impl<'a> Model<'a> {
             };
             let block = TransformerBlock {
                 weights,
-                heads: Heads::of(config, of_layer),
-                rope: of_layer.rope.map(|index| resident.ropes[index]),
+                mixer: Mixer::of(config, of_layer, weights, (&resident.ropes, resident.caches.get(layer).copied())),
                 residual_scale: config.multipliers.residual,
                 gate: config.family.gate,
-                cache: resident.caches.get(layer).copied(),
                 next: weights.down_norm.as_ref().and(next),
             };
             (format!("{name}.layers.{layer}"), block)

@@ -3,10 +3,13 @@
 //! Matrices come before vectors, so that one index decides weight decay. Projections with one input are adjacent (q, k,
 //! v; gate, up), so that one GEMM computes them, and so are the norms of q and k.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::config::ModelConfig;
-use crate::family::{Module, Modules, QkNorm};
+use precast_kernels::{conv, delta_rule};
+
+use crate::config::{DeltaHeads, LayerKind, ModelConfig};
+use crate::family::{DeltaRuleModules, Module, Modules, QkNorm};
 use crate::sections::Sections;
 
 /// One parameter, by its Hugging Face name.
@@ -38,7 +41,7 @@ impl Parameter {
 }
 
 /// The parameters of a model, laid out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
     /// Every parameter, in buffer order.
     pub list: Vec<Parameter>,
@@ -51,6 +54,8 @@ pub struct Parameters {
     pub elems: u64,
     /// Number of leading elements that are matrices: weight decay applies to them.
     pub decayed: u64,
+    /// Indices in the list of those that are read in f32, whatever the precision.
+    pub(crate) in_f32: BTreeSet<usize>,
     /// Ranges of each layer's GEMMs, elements.
     pub(crate) layers: Vec<[Range<u64>; 4]>,
     /// Ends of the embedding, the layers, an untied head and the vectors.
@@ -80,23 +85,47 @@ impl Stack {
     }
 }
 
-/// Returns the GEMMs of a layer: q, k and v; o; gate and up; down.
-pub(crate) fn stacks(config: &ModelConfig) -> [Stack; 4] {
+/// Returns the GEMMs of each layer.
+pub(crate) fn all_stacks(config: &ModelConfig) -> impl Iterator<Item = [Stack; 4]> + '_ {
+    config.layers.iter().map(|layer| stacks(config, layer.kind))
+}
+
+/// Returns the GEMMs of a layer: q, k and v, each q with its gate where there are gates; o; gate and up; down. In place
+/// of the first two, those of the gated delta rule.
+pub(crate) fn stacks(config: &ModelConfig, kind: LayerKind) -> [Stack; 4] {
     let m = config.family.modules;
     let (hidden, intermediate) = (config.hidden, config.intermediate);
     let (attention, kv) = (config.attention_width(), config.kv_heads * config.head_dim);
+    let q = config.projected_width() - 2 * kv;
     let stack = |parts: &[(&'static Module, u32)], columns, bias| Stack {
         parts: parts.iter().map(|(module, rows)| Projection { module, rows: *rows }).collect(),
         columns,
         bias,
     };
+    let [first, second] = match (kind, config.delta_heads) {
+        (LayerKind::DeltaRule, Some(heads)) => {
+            let d = &m.delta_rule;
+            let parts = [(&d.qkv, heads.channels()), (&d.z, heads.width()), (&d.b, heads.values), (&d.a, heads.values)];
+            [stack(&parts, hidden, false), stack(&[(&d.out, hidden)], heads.width(), false)]
+        }
+        _ => [
+            stack(&[(&m.q, q), (&m.k, kv), (&m.v, kv)], hidden, config.qkv_bias),
+            stack(&[(&m.o, hidden)], attention, config.o_bias),
+        ],
+    };
     [
-        stack(&[(&m.q, attention), (&m.k, kv), (&m.v, kv)], hidden, config.qkv_bias),
-        stack(&[(&m.o, hidden)], attention, config.o_bias),
+        first,
+        second,
         stack(&[(&m.gate, intermediate), (&m.up, intermediate)], hidden, config.mlp_bias),
         stack(&[(&m.down, hidden)], intermediate, config.mlp_bias),
     ]
 }
+
+/// Parameters of the decays of the gated delta rule, read by one launch.
+pub(crate) const DECAYS: [&str; 2] = ["A_log", "dt_bias"];
+
+/// Columns of a convolution's kernel.
+const TAPS: u64 = conv::TAPS as u64;
 
 /// Norms of q and k, read by one launch.
 pub(crate) const QK_NORMS: [fn(&'static Modules) -> &'static Module; 2] = [|m| &m.q_norm, |m| &m.k_norm];
@@ -118,17 +147,19 @@ impl Parameters {
     pub fn new(config: &ModelConfig) -> Self {
         let modules = config.family.modules;
         let (vocab, hidden) = (u64::from(config.vocab), u64::from(config.hidden));
-        let [qkv, o, gate_up, down] = &stacks(config);
-        let (list, starts, extents) = (Vec::new(), Vec::new(), Vec::new());
-        let mut all = Self { list, starts, extents, elems: 0, decayed: 0, layers: Vec::new(), ends: Vec::new() };
+        let mut all = Self::default();
         all.add(modules.embedding.parameter("weight"), &[vocab, hidden]);
         let masked = config.head_elems() - vocab * hidden;
         if config.tied {
             all.extend(masked);
         }
+        // Kernels of convolutions decay as matrices do, and no GEMM reads them.
+        for (layer, heads) in (0..).zip(&config.layers).filter_map(|(layer, kind)| Some((layer, kind.heads(config)?))) {
+            all.add(modules.delta_rule.conv.layer_parameter(layer, "weight"), &[heads.channels().into(), 1, TAPS]);
+        }
         all.ends.push(vec![all.elems]);
         let layers =
-            (0..config.depth()).map(|layer| [qkv, o, gate_up, down].map(|stack| all.add_matrices(layer, stack)));
+            all_stacks(config).zip(0..).map(|(stacks, layer)| stacks.map(|stack| all.add_matrices(layer, &stack)));
         all.layers = layers.collect();
         all.ends.push(all.layers.iter().map(|[.., down]| down.end).collect());
         if !config.tied {
@@ -137,14 +168,19 @@ impl Parameters {
             all.ends.push(vec![all.elems]);
         }
         all.decayed = all.elems;
-        for layer in 0..config.depth() {
+        for (layer, [qkv, o, gate_up, down]) in (0..).zip(all_stacks(config)) {
+            let [qkv, o, gate_up, down] = [&qkv, &o, &gate_up, &down];
             all.add_norm(layer, &modules.input_norm, hidden);
             all.add_biases(layer, qkv);
-            if let Some(widths) = qk_norms(config) {
-                all.align();
-                for (norm, width) in QK_NORMS.iter().zip(widths) {
-                    all.push(norm(modules).layer_parameter(layer, "weight"), vec![width.into()]);
+            match (config.layers[layer as usize].heads(config), qk_norms(config)) {
+                (Some(heads), _) => all.add_delta_rule(layer, &modules.delta_rule, heads),
+                (None, Some(widths)) => {
+                    all.align();
+                    for (norm, width) in QK_NORMS.iter().zip(widths) {
+                        all.push(norm(modules).layer_parameter(layer, "weight"), vec![width.into()]);
+                    }
                 }
+                (None, None) => {}
             }
             all.add_biases(layer, o);
             all.add_norm(layer, &modules.o_norm, hidden);
@@ -200,6 +236,16 @@ impl Parameters {
         if let Some(norm) = norm {
             self.add(norm.layer_parameter(layer, "weight"), &[hidden]);
         }
+    }
+
+    /// Adds vectors of the gated delta rule.
+    fn add_delta_rule(&mut self, layer: u32, modules: &DeltaRuleModules, heads: DeltaHeads) {
+        self.align();
+        for part in DECAYS {
+            self.in_f32.insert(self.list.len());
+            self.push(modules.decay.layer_parameter(layer, part), vec![heads.values.into()]);
+        }
+        self.add(modules.norm.layer_parameter(layer, "weight"), &[delta_rule::HEAD.into()]);
     }
 
     fn push(&mut self, name: String, shape: Vec<u64>) {

@@ -64,7 +64,7 @@ impl Model<'_> {
 
 /// Declares a layer with dense matrices, adjacent in a buffer that is sent, and each parameter's place in it.
 fn stage(ops: &mut Ops<'_>, config: &ModelConfig, layer: u32, weights: &Layer) -> (Vec<(Parameter, Tensor)>, Layer) {
-    let stacks = stacks(config);
+    let stacks = stacks(config, config.layers[layer as usize].kind);
     let all = ops.sent("staged", stacks.iter().map(|stack| stack.elems()).sum());
     let (mut start, mut parts) = (0, Vec::new());
     let mut dense = stacks.iter().zip(weights.linears()).map(|(stack, linear)| {

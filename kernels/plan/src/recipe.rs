@@ -286,6 +286,12 @@ pub enum PlanError {
         vocab: u32,
         most: u32,
     },
+    /// Layers of the gated delta rule in a plan that has none.
+    #[error("layers of the gated delta rule {reason}")]
+    DeltaRule {
+        /// `are not computed in int8: use bf16`
+        reason: &'static str,
+    },
     /// The replicas' tree cannot be divided among the ranks.
     #[error(transparent)]
     Replicas(#[from] ShareError),

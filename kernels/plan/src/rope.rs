@@ -5,7 +5,7 @@ use std::f64::consts::TAU as TAU64;
 
 use precast_core::plan::Tensor;
 
-/// A model's tables in a plan, each [seq_len, head_dim / 2], f32.
+/// A model's tables in a plan, each [seq_len, rotary / 2], f32.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope {
     pub cos: Tensor,

@@ -14,8 +14,9 @@ use crate::evaluation::check;
 use crate::formats::Formats;
 use crate::hidden_plan::{results, without_head};
 use crate::lowered::Lowered;
+use crate::mixer::Mixer;
 use crate::model::{Resident, embedding_scale};
-use crate::ops::{Heads, Ops};
+use crate::ops::Ops;
 use crate::parameters::{ALIGN, Parameter};
 use crate::predictions::TopTokens;
 use crate::recipe::{PlanError, Precision};
@@ -116,14 +117,12 @@ fn lower_layers(
             ops.dequantize(&format!("{name}.dequant"), *w, dense.tensor);
         }
         for (kind, layer) in config.kinds().iter().enumerate() {
-            let (heads, rope) = (Heads::of(config, layer), layer.rope.map(|index| first.ropes[index]));
+            let weights = &weights.layers[0];
             let block = TransformerBlock {
-                weights: &weights.layers[0],
-                heads,
-                rope,
+                weights,
+                mixer: Mixer::of(config, layer, weights, (&first.ropes, None)),
                 residual_scale: config.multipliers.residual,
                 gate: config.family.gate,
-                cache: None,
                 next: None,
             };
             for (place, (streams, sequences)) in streams.iter().zip(sequences).enumerate() {
@@ -168,6 +167,10 @@ impl Lowered<SweepBuffers> {
         arch: Arch,
     ) -> Result<Self, PlanError> {
         top.map_or(Ok(()), |top| top.check(config))?;
+        if config.delta_heads.is_some() {
+            let reason = "are not computed a layer at a time: the model has to fit the device";
+            return Err(PlanError::DeltaRule { reason });
+        }
         let dense = Formats::dense();
         // As many parameters as are on the device at a time.
         let one = ModelConfig { vocab: 1, ..without_head(config).cut(1) };

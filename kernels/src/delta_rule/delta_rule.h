@@ -12,8 +12,7 @@
 typedef struct delta_rule_solve_params {
     address qkv;       ///< [tokens, 2 * key_heads + value_heads, 128] x, read: queries of a row, then keys, then values
     address gates;     ///< [tokens, gate_columns] x, read: `b` of value heads from column `b_column`, then `a`
-    address a_log;     ///< [value_heads] f32, read
-    address dt_bias;   ///< [value_heads] f32, read
+    address rates;     ///< [2, value_heads] f32, read: `a_log`, then `dt_bias`
     address sequences; ///< [count, 2] u32, read, sequences(tokens, seq_len): first place and length, longest first
     address decay;     ///< [tokens, value_heads] f32, write: log of all decays in the chunk up to the token's own
     address beta;      ///< [tokens, value_heads] f32, write: step size
@@ -79,8 +78,7 @@ typedef struct delta_rule_state_bwd_params {
 typedef struct delta_rule_bwd_params {
     address qkv;       ///< [tokens, 2 * key_heads + value_heads, 128] x, read: queries of a row, then keys, then values
     address gates;     ///< [tokens, gate_columns] x, read: `b` of value heads from column `b_column`, then `a`
-    address a_log;     ///< [value_heads] f32, read
-    address dt_bias;   ///< [value_heads] f32, read
+    address rates;     ///< [2, value_heads] f32, read: `a_log`, then `dt_bias`
     address sequences; ///< [count, 2] u32, read, sequences(tokens, seq_len): first place and length, longest first
     address decay;     ///< [tokens, value_heads] f32, read, uniform(-2.0, 0.0)
     address beta;      ///< [tokens, value_heads] f32, read, uniform(0.1, 1.0)

@@ -185,7 +185,7 @@ pub(super) fn solve(key: DeltaRuleSolve, p: &delta_rule_solve_params, views: &mu
     let (key_heads, value_heads) = (p.key_heads as usize, p.value_heads as usize);
     let (gate_columns, b_column) = (p.gate_columns as usize, p.b_column as usize);
     let (qkv, gates) = (views.load("qkv"), views.load("gates"));
-    let [a_log, dt_bias] = ["a_log", "dt_bias"].map(|name| views.read::<f32>(name));
+    let (a_log, dt_bias) = views.read::<f32>("rates").split_at(value_heads);
     let [decay, beta, scale] = ["decay", "beta", "scale"].map(|name| views.write::<f32>(name));
     let inputs = Inputs { key_heads, value_heads, qkv: &qkv, decay: &[], beta: &[], scale: &[] };
     for chunk in &chunks {
@@ -491,7 +491,7 @@ pub(super) fn bwd(key: DeltaRuleBwd, p: &delta_rule_bwd_params, views: &mut View
     let (key_heads, value_heads) = (p.key_heads as usize, p.value_heads as usize);
     let (gate_columns, b_column) = (p.gate_columns as usize, p.b_column as usize);
     let (qkv, gates) = (views.load("qkv"), views.load("gates"));
-    let [a_log, dt_bias] = ["a_log", "dt_bias"].map(|name| views.read::<f32>(name));
+    let (a_log, dt_bias) = views.read::<f32>("rates").split_at(value_heads);
     let [decay, beta, scale] = ["decay", "beta", "scale"].map(|name| views.read::<f32>(name));
     let loaded = ["scores", "v_new", "states", "d_o", "dvb", "dstates"].map(|name| views.load(name));
     let [scores, v_new, states, d_o, dvb, dstates] = &loaded;

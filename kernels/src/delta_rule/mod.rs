@@ -37,6 +37,9 @@ use crate::{Batch, Build, Dtype, Geometry, Reference, Source, Threads, one_varia
 /// Elements of a head.
 pub const HEAD: u32 = DELTA_HEAD;
 
+/// Tokens of a chunk.
+pub const CHUNK: u32 = DELTA_CHUNK;
+
 /// Returns the chunks of sequences of so many tokens in all, at most.
 pub fn chunks(tokens: u32, count: u32) -> u32 {
     tokens / DELTA_CHUNK + count

@@ -23,7 +23,9 @@ impl Session {
     /// stored, it is sent as it is, which halves the bytes.
     pub fn sent_wide(&self, student: &dyn Weights) -> bool {
         let weights = self.plan.student.weights.all;
-        weights.trained().is_some() && student.dtype().map(Format::Dense) != Some(weights.tensor.format)
+        let reads_masters = student.config().delta_heads.is_some();
+        weights.trained().is_some()
+            && (reads_masters || student.dtype().map(Format::Dense) != Some(weights.tensor.format))
     }
 
     /// Returns the tensor that each parameter of the models is sent to.

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use super::projections::{Adapter, Adapters};
 use crate::config::ModelConfig;
-use crate::parameters::{ALIGN, Stack, stacks};
+use crate::parameters::{ALIGN, Stack, all_stacks};
 use crate::recipe::PlanError;
 use crate::sections::Sections;
 
@@ -86,8 +86,8 @@ impl AdapterParameters {
             }
         }
         let mut all = Self { list: Vec::new(), elems: 0, stacks: Vec::new(), layers: Vec::new() };
-        for layer in 0..config.depth() {
-            let of_layer = stacks(config).map(|stack| all.add(adapters, layer, &stack));
+        for (layer, stacks) in (0..).zip(all_stacks(config)) {
+            let of_layer = stacks.map(|stack| all.add(adapters, layer, &stack));
             all.stacks.push(of_layer);
             all.layers.push(all.elems);
         }

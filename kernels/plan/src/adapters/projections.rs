@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::config::ModelConfig;
 use crate::family::{Family, Module};
+use crate::parameters::{Stack, all_stacks};
 
 /// A projection of each layer that may be adapted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,10 +16,33 @@ pub enum Target {
     Gate,
     Up,
     Down,
+    /// Queries, keys and values of the gated delta rule.
+    InQkv,
+    /// Gates of its output.
+    InZ,
+    /// Its step sizes.
+    InB,
+    /// Its decays.
+    InA,
+    /// Its output.
+    Out,
 }
 
 impl Target {
-    pub const ALL: [Target; 7] = [Target::Q, Target::K, Target::V, Target::O, Target::Gate, Target::Up, Target::Down];
+    pub const ALL: [Target; 12] = [
+        Target::Q,
+        Target::K,
+        Target::V,
+        Target::O,
+        Target::Gate,
+        Target::Up,
+        Target::Down,
+        Target::InQkv,
+        Target::InZ,
+        Target::InB,
+        Target::InA,
+        Target::Out,
+    ];
 
     fn module(self, family: &Family) -> &'static Module {
         let modules = family.modules;
@@ -30,6 +54,11 @@ impl Target {
             Target::Gate => &modules.gate,
             Target::Up => &modules.up,
             Target::Down => &modules.down,
+            Target::InQkv => &modules.delta_rule.qkv,
+            Target::InZ => &modules.delta_rule.z,
+            Target::InB => &modules.delta_rule.b,
+            Target::InA => &modules.delta_rule.a,
+            Target::Out => &modules.delta_rule.out,
         }
     }
 
@@ -81,10 +110,15 @@ impl Adapters {
         self.0.iter().map(|(name, adapter)| (name.as_str(), *adapter))
     }
 
-    /// Builds equal adapters of these projections in every layer.
+    /// Builds equal adapters of these projections in every layer that has them.
     pub fn uniform(config: &ModelConfig, targets: &[Target], rank: u32, scale: f32) -> Self {
-        let layers = (0..config.depth()).flat_map(|layer| targets.iter().map(move |target| (layer, *target)));
-        layers.map(|(layer, target)| (target.parameter(config.family, layer), Adapter { rank, scale })).collect()
+        let of_layer = |(layer, stacks): (u32, [Stack; 4])| {
+            let modules = stacks.into_iter().flat_map(|stack| stack.parts).map(|part| part.module);
+            let adapted = modules.filter(|module| targets.iter().any(|target| target.module(config.family) == *module));
+            adapted.map(|module| module.layer_parameter(layer, "weight")).collect::<Vec<_>>()
+        };
+        let names = (0..).zip(all_stacks(config)).flat_map(of_layer);
+        names.map(|name| (name, Adapter { rank, scale })).collect()
     }
 }
 

@@ -12,7 +12,12 @@ const TABLE: &str = include_str!("fields.txt");
 fn of(family: &Family) -> impl Iterator<Item = [&'static str; 6]> {
     let rows = TABLE.lines().filter(|line| !line.starts_with('#'));
     let columns = rows.filter_map(|row| row.splitn(6, ' ').collect::<Vec<_>>().try_into().ok());
-    columns.filter(|[class, ..]: &[_; 6]| ["*", family.model_type].contains(class))
+    columns.filter(|[class, name, ..]: &[_; 6]| *class == family.model_type || *class == "*" && !replaces(family, name))
+}
+
+/// True if the family's class has a field of all classes in its own way.
+fn replaces(family: &Family, field: &str) -> bool {
+    family.delta_rule && field == "partial_rotary_factor"
 }
 
 /// True if a family's class has a field.

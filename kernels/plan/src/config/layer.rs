@@ -2,15 +2,26 @@
 
 use serde_json::Value;
 
+use super::delta::DeltaHeads;
 use super::error::ConfigError;
 use super::fields;
+use super::model::ModelConfig;
 use super::unsupported::{given, refuse_at};
 use crate::family::{Family, Windows};
 use crate::rope::Scaling;
 
+/// Kind of a layer: what mixes its tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayerKind {
+    Attention,
+    /// The gated delta rule, which `layer_types` calls `linear_attention`.
+    DeltaRule,
+}
+
 /// Values of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerConfig {
+    pub kind: LayerKind,
     /// Keys that a query sees, its own and those just before it; none: all before it.
     pub window: Option<u32>,
     /// Index in [`ropes`](super::ModelConfig::ropes) of what rotates its heads; none: nothing does.
@@ -19,7 +30,15 @@ pub struct LayerConfig {
 
 impl LayerConfig {
     /// A layer that attends to all keys before a query and rotates by the first table.
-    pub const FULL: Self = Self { window: None, rope: Some(0) };
+    pub const FULL: Self = Self { kind: LayerKind::Attention, window: None, rope: Some(0) };
+
+    /// A layer of the gated delta rule.
+    pub const DELTA_RULE: Self = Self { kind: LayerKind::DeltaRule, window: None, rope: None };
+
+    /// Returns the heads of the gated delta rule, if it is a layer of that.
+    pub fn heads(&self, config: &ModelConfig) -> Option<DeltaHeads> {
+        config.delta_heads.filter(|_| self.kind == LayerKind::DeltaRule)
+    }
 
     /// True if `layer_types` calls it `sliding_attention`: a window bounds it, or its rotary embedding is of such.
     pub fn slides(&self) -> bool {
@@ -50,15 +69,40 @@ impl RopeConfig {
 /// [`ConfigError`] for a kind of layer that the family has not, and for lists that contradict the number of layers or
 /// each other.
 pub(super) fn layers(config: &Value, family: &Family, count: u32) -> Result<Vec<LayerConfig>, ConfigError> {
+    if family.delta_rule {
+        return kinds(config, count);
+    }
     let window = window(config, family)?;
     let sliding = sliding(config, family, window, count)?;
     let rotates = rotates(config, family, count)?;
     let of_own = matches!(family.windows, Windows::Between { .. });
     let layer = |(slides, rotates): (bool, bool)| LayerConfig {
+        kind: LayerKind::Attention,
         window: window.filter(|_| slides),
         rope: rotates.then_some(usize::from(slides && of_own)),
     };
     Ok(sliding.into_iter().zip(rotates).map(layer).collect())
+}
+
+/// Returns what each layer of a family with the gated delta rule does: as `layer_types` has it, else each of
+/// `full_attention_interval` attends. A list tells more than an interval: models of which layers were taken out keep it.
+fn kinds(config: &Value, count: u32) -> Result<Vec<LayerConfig>, ConfigError> {
+    let kind = |attends: bool| if attends { LayerConfig::FULL } else { LayerConfig::DELTA_RULE };
+    let Some(types) = given(config, "layer_types") else {
+        let interval = given(config, "full_attention_interval").map_or(Some(4), Value::as_u64);
+        let interval = interval.filter(|interval| *interval > 0).ok_or_else(|| {
+            refuse_at("full_attention_interval", &config["full_attention_interval"], "expected a number of layers")
+        })?;
+        return Ok((1..=u64::from(count)).map(|layer| kind(layer.is_multiple_of(interval))).collect());
+    };
+    let types = types.as_array().ok_or_else(|| refuse_at("layer_types", types, "expected a list of kinds"))?;
+    let of = |name: &Value| match name.as_str() {
+        Some("full_attention" | "attention") => Ok(kind(true)),
+        Some("linear_attention" | "mamba") => Ok(kind(false)),
+        _ => Err(refuse_at("layer_types", name, "only full_attention and linear_attention layers are supported")),
+    };
+    let kinds = types.iter().map(of).collect::<Result<Vec<LayerConfig>, ConfigError>>()?;
+    same_length("layer_types", kinds.len(), count).map(|()| kinds)
 }
 
 /// Returns the keys that a query sees in layers that slide, if that bounds any.

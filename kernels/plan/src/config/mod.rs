@@ -1,5 +1,6 @@
 //! Reads a model's shape from a Hugging Face `config.json`.
 
+mod delta;
 mod error;
 mod fields;
 mod layer;
@@ -9,9 +10,10 @@ mod scales;
 mod tower;
 mod unsupported;
 
+pub use delta::DeltaHeads;
 pub use error::ConfigError;
 pub use fields::pads_by_default;
-pub use layer::{LayerConfig, RopeConfig};
+pub use layer::{LayerConfig, LayerKind, RopeConfig};
 pub use model::ModelConfig;
 pub use scales::Multipliers;
 pub use tower::text_config;

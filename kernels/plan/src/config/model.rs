@@ -4,11 +4,12 @@ use precast_kernels::{attention, qk_norm};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::delta::DeltaHeads;
 use super::error::ConfigError;
 use super::layer::{LayerConfig, RopeConfig};
 use super::scales::{self, Multipliers};
 use super::tower::text_config;
-use super::{fields, layer, rope, unsupported};
+use super::{delta, fields, layer, rope, unsupported};
 use crate::columns::logit_columns;
 use crate::family::{Bias, FAMILIES, Family, QkNorm};
 use crate::rope::{RopeTables, Scaling, frequencies, tables};
@@ -28,6 +29,10 @@ pub struct ModelConfig {
     pub kv_heads: u32,
     /// Width of a head.
     pub head_dim: u32,
+    /// Elements of a head that are rotated, from its first on.
+    pub rotary: u32,
+    /// Heads of the gated delta rule, in families that have it.
+    pub delta_heads: Option<DeltaHeads>,
     /// Rows of the embedding table.
     pub vocab: u32,
     /// Id whose row of the embedding table gets no gradient from lookups: `padding_idx` of torch.nn.Embedding.
@@ -114,6 +119,8 @@ impl ModelConfig {
             // Of null transformers makes the number of heads.
             kv_heads: raw.num_key_value_heads.unwrap_or(raw.num_attention_heads),
             head_dim,
+            rotary: rope::rotary(&value, family, head_dim)?,
+            delta_heads: delta::heads(&value, family)?,
             vocab: raw.vocab_size,
             padding: raw.padding()?,
             max_positions: raw.max_position_embeddings.unwrap_or(u32::MAX).min(original.unwrap_or(u32::MAX)),
@@ -133,6 +140,11 @@ impl ModelConfig {
     /// Returns the width of one row of the packed queries, keys and values.
     pub fn qkv_width(&self) -> u32 {
         (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+
+    /// Returns the width of what attention's first GEMM computes: queries, keys and values, and the gates of the output.
+    pub fn projected_width(&self) -> u32 {
+        self.qkv_width() + if self.family.delta_rule { self.attention_width() } else { 0 }
     }
 
     /// Returns the width of the attention output before its projection.
@@ -184,9 +196,9 @@ impl ModelConfig {
         u64::from(self.logit_columns()) * u64::from(self.hidden)
     }
 
-    /// Returns the frequencies of each rotary embedding, of each pair of elements of a head, radians per position.
+    /// Returns the frequencies of each rotary embedding, of each pair of rotated elements, radians per position.
     pub fn rope_frequencies(&self) -> Vec<Vec<f32>> {
-        self.ropes.iter().map(|rope| frequencies(rope.theta, rope.scaling, self.head_dim)).collect()
+        self.ropes.iter().map(|rope| frequencies(rope.theta, rope.scaling, self.rotary)).collect()
     }
 
     /// Returns the field of config.json that bounds sequences.
@@ -240,7 +252,8 @@ impl ModelConfig {
                 reason: "norms of all heads of a query take heads times head_dim up to 8192",
             });
         }
-        let width = self.vocab.max(self.intermediate).max(self.qkv_width());
+        let delta = self.delta_heads.map_or(0, DeltaHeads::projected);
+        let width = self.vocab.max(self.intermediate).max(self.projected_width()).max(delta);
         if u64::from(self.hidden) * u64::from(width) > MOST_MATRIX {
             return inconsistent(format!(
                 "a matrix of {} x {width} is larger than any model's this was made for (2^33 elements)",

@@ -64,6 +64,40 @@ pub(super) fn ropes(config: &Value, family: &Family) -> Result<Vec<RopeConfig>, 
     }
 }
 
+/// Returns the elements of a head that are rotated: a share of it where the family has `partial_rotary_factor`, which
+/// config.json has at its top or among the settings of the rotary embedding.
+pub(super) fn rotary(config: &Value, family: &Family, head_dim: u32) -> Result<u32, ConfigError> {
+    if !family.delta_rule {
+        return Ok(head_dim);
+    }
+    let field = "partial_rotary_factor";
+    let places = [None, Some(OBJECTS[0]), Some(OBJECTS[1])];
+    let found = places.iter().filter_map(|place| given(place.map_or(Some(config), |place| config.get(place))?, field));
+    let found: Vec<&Value> = found.collect();
+    if let Some(other) = found.iter().find(|other| other.as_f64() != found[0].as_f64()) {
+        return inconsistent(format!("{field} is {} and {other}: remove the wrong one", found[0]));
+    }
+    let factor = found.first().map_or(Some(0.25), |factor| factor.as_f64());
+    let rotated = factor.map(|factor| (f64::from(head_dim) * factor) as u32);
+    match rotated.filter(|rotated| (2..=head_dim).contains(rotated) && rotated.is_multiple_of(2)) {
+        Some(rotated) => Ok(rotated),
+        None => Err(refuse_at(field, found[0], "an even number of elements of a head is rotated")),
+    }
+}
+
+/// Checks the sections of multimodal positions: of text all three are one position, which rotates as usual.
+fn refuse_sections(name: &str, object: &Map<String, Value>) -> Result<(), ConfigError> {
+    for field in ["mrope_section", "mrope_interleaved"] {
+        let Some(value) = object.get(field).filter(|value| !value.is_null()) else { continue };
+        let is_known = value.is_boolean()
+            || value.as_array().is_some_and(|parts| parts.len() == 3 && parts.iter().all(Value::is_u64));
+        if !is_known {
+            return Err(refuse_at(format!("{name}.{field}"), value, "expected three numbers of pairs"));
+        }
+    }
+    Ok(())
+}
+
 fn rope(config: &Value, family: &Family, default: f64) -> Result<RopeConfig, ConfigError> {
     refuse(config, family)?;
     let scaling = scaling(config)?.or(family.yarn.map(Scaling::Yarn));
@@ -74,6 +108,9 @@ fn rope(config: &Value, family: &Family, default: f64) -> Result<RopeConfig, Con
 fn refuse(config: &Value, family: &Family) -> Result<(), ConfigError> {
     for name in OBJECTS {
         if let Some(object) = object(config, name)? {
+            if family.delta_rule {
+                refuse_sections(name, object)?;
+            }
             refuse_in(name, object, family)?;
         }
     }
@@ -116,6 +153,7 @@ fn refuse_in(name: &'static str, object: &Map<String, Value>, family: &Family) -
             "factor" if is_linear => continue,
             // It tells how queries grow beyond the original length, and the length beyond that.
             "llama_4_scaling_beta" | "max_position_embeddings" if family.yarn.is_some() => continue,
+            "partial_rotary_factor" | "mrope_section" | "mrope_interleaved" if family.delta_rule => continue,
             key if is_yarn && (YARN_FIELDS.contains(&key) || key == "truncate" && truncates) => continue,
             "partial_rotary_factor" => (Neutral::Number(1.0), WHOLE),
             _ => (Neutral::Number(1.0), UNSCALED),

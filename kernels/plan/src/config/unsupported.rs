@@ -37,10 +37,11 @@ const UNSCALED_VALUES: &str = "activations and logits are not scaled";
 const NOT_CAPPED: &str = "logits are not capped";
 const SWIGLU: &str = "the MLP is SwiGLU: only `silu` is supported";
 const GEGLU: &str = "the MLP is GeGLU: only `gelu_pytorch_tanh` is supported";
+const GATED: &str = "a gate, the sigmoid of a part of the query projection, multiplies attention's output";
 const FULL: &str = "only full causal attention is supported";
 
 /// Settings with the values at which they change nothing, as transformers and the remote code of models spell them.
-const SETTINGS: [(&str, Neutral, &str); 36] = [
+const SETTINGS: [(&str, Neutral, &str); 38] = [
     ("attention_dropout", Number(0.0), "dropout is not supported; set it to 0"),
     ("hidden_dropout", Number(0.0), "dropout is not supported; set it to 0"),
     ("resid_pdrop", Number(0.0), "dropout is not supported; set it to 0"),
@@ -74,13 +75,15 @@ const SETTINGS: [(&str, Neutral, &str); 36] = [
     ("residual_multiplier", Number(1.0), UNSCALED_VALUES),
     ("logits_scaling", Number(1.0), UNSCALED_VALUES),
     ("logit_scale", Number(1.0), UNSCALED_VALUES),
+    ("output_gate_type", Text("swish"), "the gate of the delta rule's output is SiLU, which `swish` names"),
+    ("mamba_ssm_dtype", Text("float32"), "states and decays are computed in fp32"),
     ("num_experts", Number(0.0), DENSE),
     ("num_local_experts", Number(0.0), DENSE),
     ("n_routed_experts", Number(0.0), DENSE),
 ];
 
 /// Known models that nobody computes here, by `model_type`.
-const MODELS: [(&str, &str); 12] = [
+const MODELS: [(&str, &str); 16] = [
     ("gpt_oss", "gpt-oss has attention sinks, clamped gates and experts in MXFP4"),
     ("gemma4", GEMMA4),
     ("gemma4_text", GEMMA4),
@@ -92,9 +95,14 @@ const MODELS: [(&str, &str); 12] = [
     ("lfm2_vl", LFM2),
     ("phi3", "Phi-4-mini rotates a part of a head (partial_rotary_factor), Phi-3 scales it by longrope"),
     ("phi4_multimodal", "Phi-4-multimodal rotates a part of a head (partial_rotary_factor)"),
+    ("qwen3_5_moe", QWEN35_MOE),
+    ("qwen3_5_moe_text", QWEN35_MOE),
+    ("kimi_linear", "Kimi Linear has layers of Kimi Delta Attention, whose decays are a channel's"),
+    ("granitemoehybrid", "Granite 4.0 has layers of Mamba, experts, or gate and up in one tensor"),
     ("qwen3_next", "Qwen3-Next has layers of linear attention and mixtures of experts"),
 ];
 const GEMMA4: &str = "Gemma 4 has embeddings of each layer, and layers that share keys and values";
+const QWEN35_MOE: &str = "this Qwen3.5 has mixtures of experts";
 const LFM2: &str = "LFM2 has layers of convolutions";
 
 /// Refuses a known model by its name.
@@ -111,7 +119,9 @@ fn settings(family: &Family) -> impl Iterator<Item = (&'static str, Neutral, &'s
         Gate::Silu => ("silu", SWIGLU),
         Gate::GeluTanh => ("gelu_pytorch_tanh", GEGLU),
     };
-    ["hidden_act", "hidden_activation"].map(|field| (field, Text(activation), reason)).into_iter().chain(SETTINGS)
+    let activations = ["hidden_act", "hidden_activation"].map(|field| (field, Text(activation), reason));
+    let gate = if family.delta_rule { GATED } else { "attention's output has no gate" };
+    activations.into_iter().chain([("attn_output_gate", Flag(family.delta_rule), gate)]).chain(SETTINGS)
 }
 
 /// Returns the error for a field at a value.
@@ -128,6 +138,7 @@ pub(super) const MULTIPLIERS: [&str; 4] =
 fn is_followed(family: &Family, field: &str) -> bool {
     match field {
         "no_rope_layers" => family.no_rope,
+        "partial_rotary_factor" => family.delta_rule,
         "query_pre_attn_scalar" => family.root_scales,
         "rope_local_base_freq" => fields::is_known(family, field),
         field => family.multipliers && MULTIPLIERS.contains(&field),

@@ -6,6 +6,7 @@
 mod adding;
 mod attention;
 mod decode;
+mod delta_rule;
 mod dequant;
 mod embedding;
 mod fill;
@@ -17,6 +18,7 @@ mod norm;
 mod optimizer;
 mod postpone;
 mod qk_norm;
+mod qk_norm_gated;
 mod qk_norm_row;
 mod quantize;
 mod ranks;
@@ -28,6 +30,7 @@ mod swiglu;
 
 pub(crate) use adding::{ForwardPass, Gradients, Ops, Semaphores};
 pub(crate) use attention::{Attended, Heads};
+pub(crate) use delta_rule::{DeltaRuleHeads, DeltaRuleSaved};
 pub(crate) use embedding::Sorted;
 pub(crate) use linear::{Adding, Given, Projected};
 pub(crate) use norm::{Normed, NormedBranch};

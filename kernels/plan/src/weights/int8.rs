@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use precast_kernels::Dtype;
 
 use super::weight::Role;
-use crate::config::ModelConfig;
+use crate::config::{LayerKind, ModelConfig};
 use crate::parameters::{ALIGN, stacks};
 use precast_core::plan::{Builder, Category, Tensor};
 
@@ -101,7 +101,8 @@ impl Side {
 impl Int8Matrices {
     /// Declares the rows, and the columns where gradients of inputs are computed.
     pub fn new(b: &mut Builder, (name, category): (&str, Category), config: &ModelConfig, passes: Passes) -> Self {
-        let stacks = stacks(config);
+        // Layers of the gated delta rule are refused before: all have the same GEMMs.
+        let stacks = stacks(config, LayerKind::Attention);
         let modules = stacks.iter().flat_map(|stack| &stack.parts).map(|part| part.module);
         let names = modules.flat_map(|one| (0..config.depth()).map(|layer| one.layer_parameter(layer, "weight")));
         let names = names.collect();

@@ -111,13 +111,26 @@ impl LinearAdapter {
     }
 }
 
+/// The weights of the gated delta rule besides its GEMMs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeltaRuleWeights {
+    /// `[channels, 1, 4]`
+    pub conv: Weight,
+    /// `A_log` and `dt_bias` of value heads; read in f32, see [`Weight::in_f32`].
+    pub decay: Weight,
+    /// Norm of each head of the output.
+    pub norm: Norm,
+}
+
 /// The weights of a transformer block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     /// Norm before attention, if any.
     pub input_norm: Option<Norm>,
-    /// Queries, keys and values.
+    /// Queries, keys and values, with what else is computed of the same input.
     pub qkv: Linear,
+    /// Weights of the gated delta rule, which the layer has in place of attention.
+    pub delta_rule: Option<DeltaRuleWeights>,
     /// Norms of queries and keys, if the family has them: both scales in one, of a head each or of all heads.
     pub qk_norm: Option<Norm>,
     pub o: Linear,

@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use precast_core::plan::{Builder, Category, Tensor};
-use precast_kernels::{Dtype, Format};
+use precast_kernels::{Dtype, Format, Gamma};
 
 use super::int8::{Int8Matrices, Passes};
-use super::layer::{Layer, Linear, Matrix, Norm};
+use super::layer::{DeltaRuleWeights, Layer, Linear, Matrix, Norm};
 use super::scratch::Scratch;
 use super::weight::{Kept, Role, Trained, Weight};
 use crate::category;
-use crate::config::ModelConfig;
-use crate::family::{Module, QkNorm};
+use crate::config::{LayerKind, ModelConfig};
+use crate::family::{DeltaRuleModules, Module, QkNorm};
 use crate::formats::Formats;
-use crate::parameters::{ALIGN, Parameter, Parameters, QK_NORMS, Stack, stacks};
+use crate::parameters::{ALIGN, DECAYS, Parameter, Parameters, QK_NORMS, Stack, stacks};
 use crate::recipe::Precision;
 use crate::share::{Shards, Share};
 
@@ -61,11 +61,13 @@ impl Weights {
         let mut ends: BTreeMap<Format, u64> = BTreeMap::new();
         let mut places = Vec::new();
         let int8 = formats.is_int8().then(|| Int8Matrices::new(b, (name, category), config, passes));
-        for ((parameter, flat), extent) in parameters.list.iter().zip(&parameters.starts).zip(&parameters.extents) {
+        let of_each = parameters.list.iter().zip(&parameters.starts).zip(&parameters.extents).enumerate();
+        for (index, ((parameter, flat), extent)) in of_each {
             if int8.as_ref().is_some_and(|int8| int8.has(&parameter.name)) {
                 places.push(None);
                 continue;
             }
+            let dtype = if parameters.in_f32.contains(&index) { Dtype::F32 } else { dtype };
             let format = formats.of(&parameter.name).map_or(Format::Dense(dtype), Format::Block);
             let align = match format {
                 Format::Block(block) => ALIGN_BLOCKS * block.elems(),
@@ -83,6 +85,7 @@ impl Weights {
         let mut buffers = HashMap::new();
         for (format, end) in ends {
             let (name, elems) = match format {
+                Format::Dense(own) if own != dtype => (format!("{name}.weights.{own}"), end.next_multiple_of(ALIGN)),
                 Format::Dense(_) => (format!("{name}.weights"), end.next_multiple_of(ALIGN)),
                 Format::Block(block) => (format!("{name}.weights.{block}"), end),
             };
@@ -164,15 +167,26 @@ impl Weights {
             let gamma = q.join(k).expect("they lie next to each other");
             Norm { gamma, gamma_form: config.family.gamma, eps: config.rms_norm_eps }
         };
-        let layers = (0..config.depth()).map(|layer| {
-            let stacks = stacks(config);
+        let delta_rule = |layer, d: &DeltaRuleModules| {
+            let [a_log, dt_bias] = DECAYS.map(|part| weight(d.decay.layer_parameter(layer, part)));
+            let norm = norm(d.norm.layer_parameter(layer, "weight"));
+            DeltaRuleWeights {
+                conv: weight(d.conv.layer_parameter(layer, "weight")),
+                decay: a_log.join(dt_bias).expect("they lie next to each other"),
+                norm: Norm { gamma_form: Gamma::Weight, ..norm },
+            }
+        };
+        let layers = (0..).zip(&config.layers).map(|(layer, of_layer)| {
+            let stacks = stacks(config, of_layer.kind);
+            let attends = of_layer.kind == LayerKind::Attention;
             let mut linears = stacks.iter().enumerate().map(|stack| linear(layer, stack));
             let norm_of = |module: &Option<Module>| Some(norm(module.as_ref()?.layer_parameter(layer, "weight")));
             let mut next = || linears.next().expect("four GEMMs");
             Layer {
                 input_norm: norm_of(&modules.input_norm),
                 qkv: next(),
-                qk_norm: (config.family.qk_norm != QkNorm::None).then(|| qk_norm(layer)),
+                delta_rule: (!attends).then(|| delta_rule(layer, &modules.delta_rule)),
+                qk_norm: (attends && config.family.qk_norm != QkNorm::None).then(|| qk_norm(layer)),
                 o: next(),
                 o_norm: norm_of(&modules.o_norm),
                 post_norm: norm_of(&modules.post_norm),

@@ -7,7 +7,7 @@ use super::layer::{Blocks, Matrix};
 use super::weight::Weight;
 use crate::config::ModelConfig;
 use crate::formats::Formats;
-use crate::parameters::{ALIGN, Parameter, stacks};
+use crate::parameters::{ALIGN, Parameter, all_stacks};
 
 /// Alignment of the head's parts, rows.
 const ALIGN_ROWS: u64 = 64;
@@ -32,11 +32,11 @@ impl Scratch {
         dtype: Dtype,
     ) -> Option<Self> {
         let mut slots = [0; 2];
-        for (index, stack) in stacks(config).iter().enumerate() {
-            let first = stack.parts[0].module;
-            let stored = (0..config.depth()).any(|layer| formats.of(&first.layer_parameter(layer, "weight")).is_some());
-            if stored {
-                slots[index % 2] = slots[index % 2].max(stack.elems().next_multiple_of(ALIGN));
+        for (layer, stacks) in (0..).zip(all_stacks(config)) {
+            for (index, stack) in stacks.iter().enumerate() {
+                if formats.of(&stack.parts[0].module.layer_parameter(layer, "weight")).is_some() {
+                    slots[index % 2] = slots[index % 2].max(stack.elems().next_multiple_of(ALIGN));
+                }
             }
         }
         let head = Parameter::head(config);

@@ -102,6 +102,12 @@ impl Weight {
         self.role.trained()
     }
 
+    /// Returns what launches read of a weight that they need in f32, whatever the precision: the master weights of one
+    /// that trains.
+    pub(crate) fn in_f32(self) -> Tensor {
+        self.trained().map_or(self.tensor, |trained| trained.master)
+    }
+
     /// Returns a range of its elements.
     pub(super) fn slice(self, start: u64, elems: u64) -> Self {
         Self { tensor: self.tensor.slice(start, elems), role: self.role.slice(start, elems) }

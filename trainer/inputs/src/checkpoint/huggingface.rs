@@ -105,12 +105,12 @@ impl Tensors {
     }
 }
 
-/// Takes of a model that also sees images the tensors of its text model, by the names that they have without it: files
+/// Takes of a model that also sees images the tensors of its text model, without its heads of several tokens, by the names that they have without it: files
 /// of transformers 4 and 5 put them in different places.
 fn text_tensors(all: BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
     let of_images = |name: &str| {
         let name = name.strip_prefix("model.").unwrap_or(name);
-        ["vision_tower.", "multi_modal_projector."].iter().any(|prefix| name.starts_with(prefix))
+        ["vision_tower.", "multi_modal_projector.", "visual.", "mtp."].iter().any(|prefix| name.starts_with(prefix))
     };
     let text_name = |name: String| match (name.strip_prefix("model.language_model."), &name) {
         (Some(rest), _) => format!("model.{rest}"),

@@ -57,7 +57,7 @@ fn check_layers(config: &ModelConfig, sliding: Option<&Sliding>) -> Result<(), F
     let rotates = |layer: usize| !(config.family.no_rope && (layer + 1).is_multiple_of(NO_ROPE_INTERVAL));
     let implied = |layer: usize| match sliding {
         Some(Sliding { layer: slides, interval, .. }) if !(layer + 1).is_multiple_of(*interval) => *slides,
-        _ => LayerConfig { window: None, rope: rotates(layer).then_some(0) },
+        _ => LayerConfig { rope: rotates(layer).then_some(0), ..LayerConfig::FULL },
     };
     let Some((number, layer)) = config.layers.iter().enumerate().find(|(number, layer)| **layer != implied(*number))
     else {
@@ -118,6 +118,9 @@ pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, width: HeadWidth
         heads,
         kv_heads,
         head_dim,
+        // No family with files has a part of a head rotated, or the gated delta rule.
+        rotary: _,
+        delta_heads: _,
         vocab,
         max_positions,
         rms_norm_eps,
