@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 2b38c538e695c36544e1397272affed2b8085e7db217ad208ade02beb28843be
-// Body: dd2c64fea04eed0bb25cea9a173e4a3a00a5b0783be484a1443f5d1d60b0f192
+// Headers: 0a8fd30690b35c45ba61f44beac53d8acb881ef356e454a87988b77d5c36596f
+// Body: 6d874745fac2d096d4aaf26d4b2a4a3e0624df406c870aeb8ed8187cb020b41b
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -21,6 +21,8 @@ pub const DELTA_CHUNK: u32 = 64;
 pub const DELTA_HEAD: u32 = 128;
 
 pub const MOST_KEPT: u32 = 1024;
+
+pub const LORA_PARTS: u32 = 4;
 
 pub const NO_TOKEN: u32 = 4294967295;
 
@@ -1192,7 +1194,7 @@ parameters! {
         /// of each part
         scalar rank(u32);
         scalar parts(u32);
-        scalar part([lora_part; 3]);
+        scalar part([lora_part; 4]);
     }
     |self, p| [m = p.m, k = p.k, parts = p.parts, rank = p.rank] {
         flops = 2 * m * k * parts * rank;
@@ -1215,7 +1217,7 @@ parameters! {
         /// of each part
         scalar rank(u32);
         scalar parts(u32);
-        scalar part([lora_part; 3]);
+        scalar part([lora_part; 4]);
     }
     |self, p| [m = p.m, parts = p.parts, rank = p.rank, n = p.n] {
         flops = 2 * m * self.width(p) * rank;
@@ -1239,7 +1241,7 @@ parameters! {
         /// of each part
         scalar rank(u32);
         scalar parts(u32);
-        scalar part([lora_part; 3]);
+        scalar part([lora_part; 4]);
     }
     |self, p| [m = p.m, n = p.n, rank = p.rank, parts = p.parts] {
         flops = 2 * m * self.width(p) * rank;
@@ -1292,7 +1294,7 @@ parameters! {
         scalar splits(u32);
         scalar parts(u32);
         internal reserved(u32);
-        scalar part([lora_part; 3]);
+        scalar part([lora_part; 4]);
     }
     |self, p| [m = p.m, n = p.n, parts = p.parts, columns = p.columns, splits = p.splits] {
         flops = 2 * m * self.width(p) * columns;

@@ -38,7 +38,7 @@ pub fn random(
     let student = ModelSource { config: &json, parameters: &parameters, dtype: stored(dtype), tokenizer_from: &from };
     let mut scratch = Scratch::default();
     write_model(&out, existing, &student, |parameter, write| {
-        Ok::<_, Failure>(write(weights.read(parameter, dtype.into(), &mut scratch)?)?)
+        Ok::<_, Failure>(write(weights.read(parameter, parameter.dtype(dtype).into(), &mut scratch)?)?)
     })
 }
 
@@ -90,10 +90,12 @@ pub fn from_layers(
     json["num_hidden_layers"] = layers.len().into();
     let picked: Vec<LayerConfig> = layers.iter().map(|layer| teacher.config().layers[*layer as usize]).collect();
     // Files list a kind for each layer, or say it by intervals.
-    if json.get("layer_types").is_some() || matches!(teacher.config().family.windows, Windows::Between { .. }) {
-        let kind = |layer: &LayerConfig| if layer.slides() { "sliding_attention" } else { "full_attention" };
-        json["layer_types"] = picked.iter().map(kind).collect();
-        json.as_object_mut().into_iter().for_each(|json| drop(json.remove("sliding_window_pattern")));
+    let family = teacher.config().family;
+    if json.get("layer_types").is_some() || matches!(family.windows, Windows::Between { .. }) || family.delta_rule {
+        json["layer_types"] = picked.iter().map(LayerConfig::name).collect();
+        for interval in ["sliding_window_pattern", "full_attention_interval"] {
+            json.as_object_mut().into_iter().for_each(|json| drop(json.remove(interval)));
+        }
     }
     if teacher.config().family.no_rope {
         json["no_rope_layers"] = picked.iter().map(|layer| u32::from(layer.rope.is_some())).collect();
@@ -106,7 +108,7 @@ pub fn from_layers(
     let mut scratch = Scratch::default();
     write_model(&out, existing, &student, |parameter, write| {
         let source = Parameter { name: source_name(&parameter.name, layers), ..parameter.clone() };
-        Ok::<_, Failure>(write(teacher.read(&source, dtype.into(), &mut scratch)?)?)
+        Ok::<_, Failure>(write(teacher.read(&source, source.dtype(dtype).into(), &mut scratch)?)?)
     })
 }
 

@@ -33,7 +33,7 @@ pub fn merge(base: &Path, adapter: &Path, out: &Path, existing: Existing) -> Res
     write_model(&out, existing, &model, |parameter, write| {
         values.resize(parameter.elems() as usize, 0.0);
         merged.read(parameter, &mut values, &mut scratch)?;
-        Ok::<_, Failure>(write(&stored_as(&values, dtype))?)
+        Ok::<_, Failure>(write(&stored_as(&values, model.dtype_of(parameter)))?)
     })?;
     Ok(merged.to_string())
 }
@@ -70,6 +70,7 @@ impl Merged {
             add_product(values, &a, &b, adapter.layout.scale(adapted), adapted.rank);
         }
         match dtype {
+            _ if parameter.dtype(Dtype::Bf16) == Dtype::F32 => {}
             Stored::F16 => values.par_iter_mut().for_each(|value| *value = f16::from_f32(*value).to_f32()),
             Stored::BF16 => values.par_iter_mut().for_each(|value| *value = bf16::from_f32(*value).to_f32()),
             _ => {}

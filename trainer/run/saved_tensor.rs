@@ -15,7 +15,7 @@ const PART_BYTES: u64 = 16 << 20;
 
 /// The header of a file of so many values.
 pub(super) fn header(name: &str, elems: u64) -> Vec<u8> {
-    safetensors_header([(name.to_owned(), vec![elems as usize])], Stored::F32, None)
+    safetensors_header([(name.to_owned(), vec![elems as usize], Stored::F32)], None)
 }
 
 /// The file of a tensor, or of what a rank of several has of it.

@@ -68,12 +68,16 @@ impl DecodeRequest {
     /// If they are longer.
     pub(crate) fn check(&self, config: &ModelConfig, seq_len: u32) -> Result<(), PlanError> {
         assert!(self.slots.seq_len <= seq_len, "slots of {} tokens in a plan of {seq_len}", self.slots.seq_len);
-        if config.delta_heads.is_some() {
-            return Err(PlanError::DeltaRule { reason: "do not decode: generate by transformers or llama.cpp" });
-        }
+        check_kinds(config)?;
         let refused = PlanError::Vocabulary { vocab: config.vocab, most: Self::MOST_VOCAB };
         if Self::draws(config) { Ok(()) } else { Err(refused) }
     }
+}
+
+/// Refuses a model with layers that do not decode.
+pub(crate) fn check_kinds(config: &ModelConfig) -> Result<(), PlanError> {
+    let reason = "do not decode yet: generate by transformers";
+    config.delta_heads.map_or(Ok(()), |_| Err(PlanError::DeltaRule { reason }))
 }
 
 impl Decoding {

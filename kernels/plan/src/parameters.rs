@@ -3,10 +3,9 @@
 //! Matrices come before vectors, so that one index decides weight decay. Projections with one input are adjacent (q, k,
 //! v; gate, up), so that one GEMM computes them, and so are the norms of q and k.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
-use precast_kernels::{conv, delta_rule};
+use precast_kernels::{Dtype, conv, delta_rule};
 
 use crate::config::{DeltaHeads, LayerKind, ModelConfig};
 use crate::family::{DeltaRuleModules, Module, Modules, QkNorm};
@@ -35,6 +34,12 @@ impl Parameter {
         Some(Self { name: format!("{before}.layers.{layer}.{after}"), shape: self.shape.clone() })
     }
 
+    /// Returns the dtype that it is kept in, of a model in this one: f32 for decays, which grow with a chunk's tokens.
+    pub fn dtype(&self, of_model: Dtype) -> Dtype {
+        let is_decay = DECAYS.iter().any(|part| self.name.strip_suffix(part).is_some_and(|rest| rest.ends_with('.')));
+        if is_decay { Dtype::F32 } else { of_model }
+    }
+
     pub fn elems(&self) -> u64 {
         self.shape.iter().product()
     }
@@ -54,8 +59,6 @@ pub struct Parameters {
     pub elems: u64,
     /// Number of leading elements that are matrices: weight decay applies to them.
     pub decayed: u64,
-    /// Indices in the list of those that are read in f32, whatever the precision.
-    pub(crate) in_f32: BTreeSet<usize>,
     /// Ranges of each layer's GEMMs, elements.
     pub(crate) layers: Vec<[Range<u64>; 4]>,
     /// Ends of the embedding, the layers, an untied head and the vectors.
@@ -242,7 +245,6 @@ impl Parameters {
     fn add_delta_rule(&mut self, layer: u32, modules: &DeltaRuleModules, heads: DeltaHeads) {
         self.align();
         for part in DECAYS {
-            self.in_f32.insert(self.list.len());
             self.push(modules.decay.layer_parameter(layer, part), vec![heads.values.into()]);
         }
         self.add(modules.norm.layer_parameter(layer, "weight"), &[delta_rule::HEAD.into()]);

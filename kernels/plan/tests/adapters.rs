@@ -158,7 +158,7 @@ fn cases(config: &ModelConfig) -> Vec<Adapters> {
     ];
     let [all, pair] = [(&Target::ALL[..], 3, 2.0), (&[Target::Q, Target::V], 8, 0.5)]
         .map(|(targets, rank, scale)| Adapters::uniform(config, targets, rank, scale));
-    let alone = Target::ALL.map(|target| [one(target, 1, 4, 1.5)].into_iter().collect());
+    let alone = Target::of(config).into_iter().map(|target| [one(target, 1, 4, 1.5)].into_iter().collect());
     [all, pair, some.into_iter().collect()].into_iter().chain(alone).collect()
 }
 

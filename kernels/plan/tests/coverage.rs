@@ -9,7 +9,7 @@ use crate::support::*;
 
 prop_compose! {
     fn kind()(window in proptest::option::of(1u32..100), is_rotated in any::<bool>()) -> LayerConfig {
-        LayerConfig { window, rope: is_rotated.then_some(0) }
+        LayerConfig { window, rope: is_rotated.then_some(0), ..LayerConfig::FULL }
     }
 }
 
@@ -27,12 +27,20 @@ prop_compose! {
         bias in any::<bool>(),
         mlp_bias in any::<bool>(),
         scaled in any::<bool>(),
+        delta_heads in (1u32..3, 1u32..4),
     ) -> ModelConfig {
         // No family normalizes heads and leaves a layer unrotated.
         let rotates = FAMILIES[family].qk_norm != QkNorm::None;
         // Nor scales the branches that it normalizes.
         let residual = if FAMILIES[family].modules.o_norm.is_some() { 1.0 } else { 0.5 };
-        let layers = layers.into_iter().map(|layer| LayerConfig { rope: layer.rope.or(rotates.then_some(0)), ..layer });
+        // Nor bounds a window where there is the gated delta rule.
+        let mixes = FAMILIES[family].delta_rule;
+        let kind = |layer: LayerConfig| match layer.window {
+            Some(_) if mixes => LayerConfig::DELTA_RULE,
+            _ => LayerConfig { rope: layer.rope.or(rotates.then_some(0)), ..layer },
+        };
+        let layers = layers.into_iter().map(kind);
+        let (keys, share) = delta_heads;
         ModelConfig {
             family: &FAMILIES[family],
             hidden: hidden * 8,
@@ -41,6 +49,8 @@ prop_compose! {
             heads: kv_heads * group,
             kv_heads,
             head_dim: head_dim * 16,
+            rotary: head_dim * if mixes { 4 } else { 16 },
+            delta_heads: mixes.then_some(DeltaHeads { keys, values: keys * share }),
             vocab,
             padding: None,
             max_positions: 4096,
@@ -99,8 +109,8 @@ fn mix(config: &ModelConfig, seed: u64) -> Formats {
 /// Draws adapters of any ranks on any projections of any layers, from a seed; at least one.
 fn adapters(config: &ModelConfig, seed: u64) -> Adapters {
     let mut draw = draws(seed);
-    let all = (0..config.depth()).flat_map(|layer| Target::ALL.map(|target| target.parameter(config.family, layer)));
-    let all: Vec<String> = all.collect();
+    let all = Adapters::uniform(config, &Target::ALL, 1, 1.0);
+    let all: Vec<String> = all.iter().map(|(name, _)| name.to_owned()).collect();
     let always = draw(all.len());
     let drawn = all.into_iter().enumerate().filter_map(|(index, name)| {
         let rank = 1 + if draw(2) == 0 { draw(16) } else { draw(Adapter::MOST_RANK as usize) } as u32;
@@ -141,7 +151,8 @@ proptest! {
         for formats in &of_teacher {
             let model = (&teacher, formats);
             match EvaluationPlan::with_formats(model, shape, recipe.precision, arch) {
-                Err(PlanError::Int8Precision | PlanError::Rotation { .. }) if formats.is_int8() => continue,
+                Err(PlanError::Int8Precision | PlanError::Rotation { .. } | PlanError::DeltaRule { .. })
+                    if formats.is_int8() => continue,
                 evaluation => assert_covered(&built, &evaluation.unwrap().plan),
             }
             for lower in [ComparisonPlan::other, ComparisonPlan::reference] {
@@ -151,7 +162,10 @@ proptest! {
                 let top = TopTokens { vocab: student.vocab, keep: 1, temperature: 2.0 };
                 for results in [None, Some(top)].map(|top| (recipe.precision, top)) {
                     assert_covered(&built, &HiddenPlan::new(model, shape, results, arch).unwrap().plan);
-                    assert_covered(&built, &SweepPlan::new(model, (shape, (2, 2)), results, arch).unwrap().plan);
+                    match SweepPlan::new(model, (shape, (2, 2)), results, arch) {
+                        Err(PlanError::DeltaRule { .. }) if teacher.delta_heads.is_some() => {}
+                        sweep => assert_covered(&built, &sweep.unwrap().plan),
+                    }
                 }
             }
             teachers.push(model.into());
@@ -163,10 +177,11 @@ proptest! {
             let student = Student { config: &student, formats, adapters };
             let base = (adapters.iter().count() > 0).then_some(Teacher::Base);
             for teacher in teachers.iter().copied().chain(base) {
-                let request = on_policy(TrainingRequest::new(student, &recipe, arch), formats.is_dense(), seed);
+                let may_decode = formats.is_dense() && student.config.delta_heads.is_none();
+                let request = on_policy(TrainingRequest::new(student, &recipe, arch), may_decode, seed);
                 match TrainingPlan::new(request.taught_by(Some(teacher))) {
-                    Err(PlanError::StudentRotation { .. } |
-                        PlanError::StoredInt8) if recipe.precision == Precision::Int8 => {}
+                    Err(PlanError::StudentRotation { .. } | PlanError::StoredInt8 |
+                        PlanError::DeltaRule { .. }) if recipe.precision == Precision::Int8 => {}
                     training => assert_covered(&built, &training.unwrap().plan),
                 }
             }
@@ -199,20 +214,22 @@ proptest! {
         teacher.vocab = teacher.vocab.max(student.vocab);
         let is_int8 = recipe.precision == Precision::Int8;
         let planned = |plan: Result<TrainingPlan, PlanError>| match plan {
-            Err(PlanError::StudentRotation { .. }) if is_int8 => None,
+            Err(PlanError::StudentRotation { .. } | PlanError::DeltaRule { .. }) if is_int8 => None,
             plan => Some(plan.unwrap().plan),
         };
         let formats = mix(&teacher, seed);
         let slots = Slots { count: 1 + seed as u32 % 600, seq_len: recipe.seq_len };
         let decode = DecodeRequest { slots, sampling: Sampling::LIKELIEST };
-        let whole = TrainingRequest::new(&student, &recipe, Arch::Sim).decoding(decode).on_policy();
+        let decode = Some(decode).filter(|_| DecodeRequest::draws(&student));
+        let on_policy = decode.is_some();
+        let whole = TrainingRequest { decode, on_policy, ..TrainingRequest::new(&student, &recipe, Arch::Sim) };
         let int8 = TrainingPlan::new(whole.taught_by(Some((&teacher, &Formats::int8()))));
         let whole = TrainingPlan::new(whole.taught_by(Some((&teacher, &formats))));
         let (formats, adapters) = (if is_int8 { Formats::dense() } else { mix(&student, seed) }, adapters(&student,
             seed));
         let adapted = Student { config: &student, formats: &formats, adapters: &adapters };
-        let adapted = TrainingRequest::new(adapted, &recipe,
-            Arch::Sim).decoding(decode).on_policy().taught_by(Some(Teacher::Base));
+        let adapted = TrainingRequest { decode, on_policy, ..TrainingRequest::new(adapted, &recipe, Arch::Sim) };
+        let adapted = adapted.taught_by(Some(Teacher::Base));
         let adapted = TrainingPlan::new(adapted);
         let int8 = int8.ok().map(|training| training.plan);
         // Replays the plan, each byte range owned by its last writer: every read must find its own buffer.

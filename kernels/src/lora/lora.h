@@ -2,6 +2,9 @@
 #define PRECAST_LORA_H
 #include "step.h"
 
+/* Parts of a stack, at most. */
+#define LORA_PARTS 4
+
 /// An adapted part of a stack: one of the projections that one matrix multiplication computes.
 typedef struct lora_part {
     float scale;
@@ -22,7 +25,7 @@ typedef struct lora_fwd_a_params {
     uint32_t k;
     uint32_t rank; ///< of each part
     uint32_t parts;
-    lora_part part[3];
+    lora_part part[LORA_PARTS];
 } lora_fwd_a_params;
 
 /// lora.fwd_b { x: Dtype }: Multiplies ranks by `b`, and adds to the outputs.
@@ -36,7 +39,7 @@ typedef struct lora_fwd_b_params {
     uint32_t n;
     uint32_t rank; ///< of each part
     uint32_t parts;
-    lora_part part[3];
+    lora_part part[LORA_PARTS];
 } lora_fwd_b_params;
 
 /// lora.dgrad_b { x: Dtype }: Computes the gradient of the ranks.
@@ -50,7 +53,7 @@ typedef struct lora_dgrad_b_params {
     uint32_t n;
     uint32_t rank; ///< of each part
     uint32_t parts;
-    lora_part part[3];
+    lora_part part[LORA_PARTS];
 } lora_dgrad_b_params;
 
 /// lora.dgrad_a { x: Dtype }: Computes the gradient of the inputs, and adds it to them.
@@ -80,7 +83,7 @@ typedef struct lora_wgrad_params {
     uint32_t splits;  ///< ranges of the m rows, whole slices of 32, each summed apart
     uint32_t parts;
     uint32_t reserved;
-    lora_part part[3];
+    lora_part part[LORA_PARTS];
 } lora_wgrad_params;
 
 #endif

@@ -2,7 +2,9 @@
 //! kind.
 
 use crate::Batch;
-use crate::abi::{lora_dgrad_a_params, lora_dgrad_b_params, lora_fwd_a_params, lora_fwd_b_params, lora_part};
+use crate::abi::{
+    LORA_PARTS, lora_dgrad_a_params, lora_dgrad_b_params, lora_fwd_a_params, lora_fwd_b_params, lora_part,
+};
 
 /// A stack and its adapters.
 #[derive(Clone, Copy)]
@@ -19,11 +21,11 @@ pub(super) struct Sample {
 pub(super) const SAMPLES: [Sample; 8] = [
     Sample { m: 1, n: 1, k: 1, rank: 1, parts: &[(0, 1)] },
     Sample { m: 33, n: 65, k: 17, rank: 3, parts: &[(0, 20), (31, 34)] },
-    Sample { m: 130, n: 170, k: 140, rank: 5, parts: &[(3, 10), (20, 107), (140, 30)] },
+    Sample { m: 130, n: 170, k: 140, rank: 5, parts: &[(3, 10), (20, 107), (140, 19), (160, 10)] },
     Sample { m: 1, n: 8, k: 8, rank: 8, parts: &[(0, 8)] },
     Sample { m: 33, n: 72, k: 24, rank: 8, parts: &[(0, 24), (40, 32)] },
     Sample { m: 70, n: 600, k: 520, rank: 16, parts: &[(40, 520)] },
-    Sample { m: 130, n: 264, k: 264, rank: 24, parts: &[(0, 136), (136, 64), (200, 64)] },
+    Sample { m: 130, n: 264, k: 264, rank: 24, parts: &[(0, 136), (136, 64), (200, 32), (232, 32)] },
     Sample { m: 520, n: 168, k: 136, rank: 72, parts: &[(8, 96), (104, 56)] },
 ];
 
@@ -39,10 +41,10 @@ impl Sample {
         self.parts.len() as u32
     }
 
-    pub fn part(&self) -> [lora_part; 3] {
+    pub fn part(&self) -> [lora_part; LORA_PARTS as usize] {
         let mut row = 0;
-        let mut all = [lora_part::default(); 3];
-        for ((part, (start, width)), scale) in all.iter_mut().zip(self.parts).zip([0.5, 2.0, 1.25]) {
+        let mut all = [lora_part::default(); LORA_PARTS as usize];
+        for ((part, (start, width)), scale) in all.iter_mut().zip(self.parts).zip([0.5, 2.0, 1.25, 0.75]) {
             *part = lora_part { scale, start: *start, width: *width, row };
             row += width;
         }

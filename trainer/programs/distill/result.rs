@@ -66,11 +66,12 @@ fn fill_with_student(
 ) -> Result<(), RunError> {
     let parameters = session.plan.student.weights.parameters.list.clone();
     let tokenizer_from: Vec<&Checkpoint> = models.student_first().collect();
-    let (dtype, mut scratch) = (config.arithmetic.precision.dtype(), Scratch::default());
+    let (of_model, mut scratch) = (config.arithmetic.precision.dtype(), Scratch::default());
     let json = &models.student.json;
     let model =
-        ModelSource { config: json, parameters: &parameters, dtype: stored(dtype), tokenizer_from: &tokenizer_from };
+        ModelSource { config: json, parameters: &parameters, dtype: stored(of_model), tokenizer_from: &tokenizer_from };
     fill_model(aside, &model, |parameter, write| {
+        let dtype = parameter.dtype(of_model);
         let mut round = |part: &[u8]| {
             if dtype == Dtype::F32 {
                 return Ok::<_, RunError>(write(part)?);

@@ -44,6 +44,14 @@ impl Target {
         Target::Out,
     ];
 
+    /// Returns the projections that layers of a model have.
+    pub fn of(config: &ModelConfig) -> Vec<Self> {
+        let stacks: Vec<Stack> = all_stacks(config).flatten().collect();
+        let parts = || stacks.iter().flat_map(|stack| &stack.parts);
+        let has = |target: &Self| parts().any(|part| part.module == target.module(config.family));
+        Self::ALL.into_iter().filter(has).collect()
+    }
+
     fn module(self, family: &Family) -> &'static Module {
         let modules = family.modules;
         match self {

@@ -40,6 +40,15 @@ impl LayerConfig {
         config.delta_heads.filter(|_| self.kind == LayerKind::DeltaRule)
     }
 
+    /// Returns its name in `layer_types`.
+    pub fn name(&self) -> &'static str {
+        match self.kind {
+            LayerKind::DeltaRule => "linear_attention",
+            LayerKind::Attention if self.slides() => "sliding_attention",
+            LayerKind::Attention => "full_attention",
+        }
+    }
+
     /// True if `layer_types` calls it `sliding_attention`: a window bounds it, or its rotary embedding is of such.
     pub fn slides(&self) -> bool {
         self.window.is_some() || self.rope == Some(1)

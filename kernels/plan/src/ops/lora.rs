@@ -1,7 +1,8 @@
 //! Adapters of a linear layer: forward, and the gradients of their matrices and of their input.
 
 use precast_kernels::abi::{
-    ColumnSumFinishArgs, LoraDgradAArgs, LoraDgradBArgs, LoraFwdAArgs, LoraFwdBArgs, LoraWgradArgs, lora_part,
+    ColumnSumFinishArgs, LORA_PARTS, LoraDgradAArgs, LoraDgradBArgs, LoraFwdAArgs, LoraFwdBArgs, LoraWgradArgs,
+    lora_part,
 };
 use precast_kernels::column_sum::ColumnSumFinish;
 use precast_kernels::lora::{LoraDgradA, LoraDgradB, LoraFwdA, LoraFwdB, LoraWgrad};
@@ -12,9 +13,9 @@ use precast_core::plan::Tensor;
 
 impl LinearAdapter {
     /// Returns the parts for parameter blocks.
-    fn parts(&self) -> (u32, [lora_part; 3]) {
+    fn parts(&self) -> (u32, [lora_part; LORA_PARTS as usize]) {
         let mut row = 0;
-        let mut all = [lora_part::default(); 3];
+        let mut all = [lora_part::default(); LORA_PARTS as usize];
         for (all, part) in all.iter_mut().zip(&self.parts) {
             *all = lora_part { scale: part.scale, start: part.start, width: part.width, row };
             row += part.width;
@@ -80,7 +81,7 @@ impl Ops<'_> {
             micro: None,
         };
         self.adapter_gradient(&format!("{name}.lora_b"), of_b, linear, &adapter.b);
-        let mut whole = [lora_part::default(); 3];
+        let mut whole = [lora_part::default(); LORA_PARTS as usize];
         whole[0].width = columns;
         let of_a = LoraWgradArgs { dy: dt, x, n: columns, columns: linear.k, parts: 1, part: whole, ..of_b };
         self.adapter_gradient(&format!("{name}.lora_a"), of_a, linear, &adapter.a);

@@ -61,14 +61,12 @@ impl Weights {
         let mut ends: BTreeMap<Format, u64> = BTreeMap::new();
         let mut places = Vec::new();
         let int8 = formats.is_int8().then(|| Int8Matrices::new(b, (name, category), config, passes));
-        let of_each = parameters.list.iter().zip(&parameters.starts).zip(&parameters.extents).enumerate();
-        for (index, ((parameter, flat), extent)) in of_each {
+        for ((parameter, flat), extent) in parameters.list.iter().zip(&parameters.starts).zip(&parameters.extents) {
             if int8.as_ref().is_some_and(|int8| int8.has(&parameter.name)) {
                 places.push(None);
                 continue;
             }
-            let dtype = if parameters.in_f32.contains(&index) { Dtype::F32 } else { dtype };
-            let format = formats.of(&parameter.name).map_or(Format::Dense(dtype), Format::Block);
+            let format = formats.of(&parameter.name).map_or(Format::Dense(parameter.dtype(dtype)), Format::Block);
             let align = match format {
                 Format::Block(block) => ALIGN_BLOCKS * block.elems(),
                 // Only parts of a stack may start elsewhere, adjacent to the previous part.

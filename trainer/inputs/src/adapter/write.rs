@@ -30,9 +30,7 @@ pub fn fill_adapter<E: From<CheckpointError>>(
     aside.write(CONFIG, format!("{json:#}\n").as_bytes()).map_err(io)?;
     let tensors = layout.tensors().map(|one @ (adapted, factor)| {
         let shape = adapted.shape(factor).to_vec();
-        (adapted.tensor(factor), shape, one)
+        (adapted.tensor(factor), shape, Stored::F32, one)
     });
-    write_safetensors(aside, TENSORS, Stored::F32, tensors.collect(), |(adapted, factor), write| {
-        read(adapted, factor, write)
-    })
+    write_safetensors(aside, TENSORS, tensors.collect(), |(adapted, factor), write| read(adapted, factor, write))
 }

@@ -18,6 +18,7 @@ impl Checkpoint {
         let [mut one, mut other] = [(); 2].map(|()| Scratch::of(access));
         let mut largest = 0f32;
         for parameter in Parameters::new(self.config()).list {
+            let dtype = parameter.dtype(dtype);
             for range in self.tensors().parts(&parameter.name, access)? {
                 let began = self.tensors().read(&parameter.name, range.clone(), dtype.into(), &mut one)?;
                 let ended = written.read(&parameter.name, range, dtype.into(), &mut other)?;

@@ -54,7 +54,12 @@ pub struct ModelSource<'a> {
 impl ModelSource<'_> {
     /// Bytes of its weights.
     pub fn bytes(&self) -> u64 {
-        self.parameters.iter().map(|parameter| parameter.elems()).sum::<u64>() * bytes_of(self.dtype) as u64
+        self.parameters.iter().map(|one| one.elems() * bytes_of(self.dtype_of(one)) as u64).sum()
+    }
+
+    /// The dtype of a parameter.
+    pub fn dtype_of(&self, parameter: &Parameter) -> Stored {
+        if parameter.dtype(Dtype::Bf16) == Dtype::F32 { Stored::F32 } else { self.dtype }
     }
 }
 
@@ -104,8 +109,8 @@ pub fn write_model<E: From<CheckpointError>>(
     Ok(aside.publish(existing).map_err(io)?)
 }
 
-/// Writes `config.json`, `model.safetensors` and the tokenizer of a model. `read` gives a parameter's bytes in the
-/// model's dtype, in parts: no more of the model than a part is in memory.
+/// Writes `config.json`, `model.safetensors` and the tokenizer of a model. `read` gives a parameter's bytes in
+/// [its dtype](ModelSource::dtype_of), in parts: no more of the model than a part is in memory.
 ///
 /// # Errors
 /// [`CheckpointError`] of the disk or of `read`, and where a weight is not finite.
@@ -117,33 +122,32 @@ pub fn fill_model<E: From<CheckpointError>>(
     let config = serde_json::to_string_pretty(&config(model)).expect("a JSON value serializes") + "\n";
     let io = CheckpointError::io("write", aside.target().join("config.json"));
     aside.write("config.json", config.as_bytes()).map_err(io)?;
-    let tensors = model.parameters.iter().map(|one| (one.name.clone(), one.shape.clone(), one));
-    write_safetensors(aside, MODEL, model.dtype, tensors.collect(), read)?;
+    let tensors = model.parameters.iter().map(|one| (one.name.clone(), one.shape.clone(), model.dtype_of(one), one));
+    write_safetensors(aside, MODEL, tensors.collect(), read)?;
     Ok(write_tokenizer(aside, model.tokenizer_from)?)
 }
 
-/// Writes a file of tensors of one dtype, each with its name and shape, in the order of their names. `read` gives the
-/// bytes of one, in parts.
+/// Writes a file of tensors, each with its name, shape and dtype, in the order of their names. `read` gives the bytes
+/// of one, in parts.
 ///
 /// # Errors
 /// [`CheckpointError`] of the disk or of `read`, and where a value is not finite.
 pub(crate) fn write_safetensors<T, E: From<CheckpointError>>(
     aside: &mut Aside,
     file: &'static str,
-    dtype: Stored,
-    mut tensors: Vec<(String, Vec<u64>, T)>,
+    mut tensors: Vec<(String, Vec<u64>, Stored, T)>,
     mut read: impl FnMut(T, &mut Write<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let target = aside.target().to_owned();
     let io = |error| CheckpointError::Io { what: "write", path: target.join(file), error };
     tensors.sort_by(|(one, ..), (other, ..)| one.cmp(other));
     let shape = |shape: &[u64]| shape.iter().map(|dim| *dim as usize).collect();
-    let shapes = tensors.iter().map(|(name, dims, _)| (name.clone(), shape(dims)));
+    let shapes = tensors.iter().map(|(name, dims, dtype, _)| (name.clone(), shape(dims), *dtype));
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    let header = safetensors_header(shapes, dtype, Some(metadata));
+    let header = safetensors_header(shapes, Some(metadata));
     let mut file = aside.create(file).map_err(io)?;
     file.write_all(&header).map_err(io)?;
-    for (name, shape, tensor) in tensors {
+    for (name, shape, dtype, tensor) in tensors {
         let mut done = 0;
         read(tensor, &mut |part| {
             check_written(&target, &name, done, part, dtype)?;
@@ -156,14 +160,13 @@ pub(crate) fn write_safetensors<T, E: From<CheckpointError>>(
     Ok(())
 }
 
-/// The length of the header and the header, for tensors of one dtype that follow it in the order given.
+/// The length of the header and the header, for tensors that follow it in the order given.
 pub fn safetensors_header(
-    tensors: impl IntoIterator<Item = (String, Vec<usize>)>,
-    dtype: Stored,
+    tensors: impl IntoIterator<Item = (String, Vec<usize>, Stored)>,
     metadata: Option<HashMap<String, String>>,
 ) -> Vec<u8> {
     let mut end = 0;
-    let placed = tensors.into_iter().map(|(name, shape)| {
+    let placed = tensors.into_iter().map(|(name, shape, dtype)| {
         let start = end;
         end += shape.iter().product::<usize>() * dtype.bitsize() / 8;
         (name, TensorInfo { dtype, shape, data_offsets: (start, end) })
@@ -343,12 +346,14 @@ mod tests {
 
     #[test]
     fn a_file_written_in_parts_is_that_of_the_library() {
-        let (a, b) = (vec![1u8; 2 * 6], vec![2u8; 2 * 4]);
-        let view = |shape: &[usize], bytes| TensorView::new(Stored::BF16, shape.to_vec(), bytes).unwrap();
+        let (a, b) = (vec![1u8; 4 * 6], vec![2u8; 2 * 4]);
+        let view = |dtype, shape: &[usize], bytes| TensorView::new(dtype, shape.to_vec(), bytes).unwrap();
+        let (wide, narrow) = (Stored::F32, Stored::BF16);
         let metadata = Some(HashMap::from([("format".to_owned(), "pt".to_owned())]));
-        let whole = safetensors::serialize([("a", view(&[2, 3], &a)), ("b", view(&[4], &b))], metadata.clone());
-        let shapes = [("a".to_owned(), vec![2, 3]), ("b".to_owned(), vec![4])];
-        let header = safetensors_header(shapes, Stored::BF16, metadata);
+        let views = [("a", view(wide, &[2, 3], &a)), ("b", view(narrow, &[4], &b))];
+        let whole = safetensors::serialize(views, metadata.clone());
+        let shapes = [("a".to_owned(), vec![2, 3], wide), ("b".to_owned(), vec![4], narrow)];
+        let header = safetensors_header(shapes, metadata);
         assert_eq!([&header[..], &a, &b].concat(), whole.unwrap());
     }
 }
