@@ -12,19 +12,21 @@ use crate::host::Views;
 use crate::{Batch, Build, Dtype, Geometry, Reference, Source, Threads, one_variant, source};
 
 /// (tokens, heads, heads of a row of `packed`)
-const SAMPLES: [(u32, u32, u32); 3] = [(1, 1, 2), (7, 3, 8), (19, 2, 6)];
+const SAMPLES: [(u32, u32, u32); 4] = [(1, 1, 2), (7, 3, 8), (19, 2, 6), (2, 9, 20)];
 
 macro_rules! operation {
     ($kernel:ident, $host:ident, $file:literal) => {
         impl Build for $kernel {
-            one_variant!(Threads { threads: 128 });
+            one_variant!(Threads { threads: 256 });
 
             fn source(&self, _variant: Threads) -> Source {
-                source!("output_gate", $file)
+                source!("output_gate", $file, "place.cuh")
             }
 
+            /// A few CTAs per token: a thread for each vector of its heads.
             fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
-                Geometry::linear(p.tokens, variant.threads)
+                let vectors = p.heads * (self.d / self.x.vector_width(self.d));
+                Geometry::linear(p.tokens * vectors.div_ceil(variant.threads), variant.threads)
             }
         }
 
