@@ -13,19 +13,28 @@ use crate::host::Views;
 use crate::{Batch, Build, Dtype, Geometry, Reference, Source, Threads, one_variant, source};
 
 /// (tokens, heads, elements of a row of gates behind and before those of heads, eps)
-const SAMPLES: [(u32, u32, u32, u32, f32); 3] = [(1, 1, 0, 0, 1e-6), (19, 3, 8, 16, 1e-2), (33, 4, 0, 32, 1e-5)];
+const SAMPLES: [(u32, u32, u32, u32, f32); 4] =
+    [(1, 1, 0, 0, 1e-6), (19, 3, 8, 16, 1e-2), (33, 4, 0, 32, 1e-5), (11, 17, 3, 5, 1e-6)];
 
+/// Implements an operation: its threads, its CTAs for parameters and heads that a CTA takes at a time, and the tokens
+/// of a partial sum, few and many.
 macro_rules! operation {
-    ($kernel:ident, $host:ident, $file:literal $(, rows: [$few:literal, $many:literal])?) => {
+    (
+        $kernel:ident, $host:ident, $file:literal $(, $header:literal)?; $threads:literal, $ctas:expr
+        $(, rows: [$few:literal, $many:literal])?
+    ) => {
         impl Build for $kernel {
-            one_variant!(Threads { threads: 128 });
+            one_variant!(Threads { threads: $threads });
 
             fn source(&self, _variant: Threads) -> Source {
-                source!("gated_norm", $file)
+                source!("gated_norm", $file, "head.cuh" $(, $header)?)
             }
 
+            /// A lane for each vector of a head, rounded up to a power of two.
             fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
-                Geometry::linear(p.tokens, variant.threads)
+                let lanes = (self.d / self.x.vector_width(self.d)).next_power_of_two();
+                let ctas: fn(&Self::Params, u32) -> u32 = $ctas;
+                Geometry::linear(ctas(p, variant.threads / lanes), variant.threads)
             }
         }
 
@@ -55,6 +64,6 @@ macro_rules! operation {
     };
 }
 
-operation!(GatedNormFwd, fwd, "fwd.cu");
-operation!(GatedNormBwd, bwd, "bwd.cu", rows: [8, 32]);
-operation!(GatedNormDgrad, dgrad, "dgrad.cu");
+operation!(GatedNormFwd, fwd, "fwd.cu"; 256, |p, heads| (p.tokens * p.heads).div_ceil(heads));
+operation!(GatedNormBwd, bwd, "bwd.cu", "gradient.cuh"; 256, |p, _| p.tokens.div_ceil(p.rows), rows: [8, 32]);
+operation!(GatedNormDgrad, dgrad, "dgrad.cu", "gradient.cuh"; 256, |p, heads| (p.tokens * p.heads).div_ceil(heads));
