@@ -23,9 +23,10 @@ macro_rules! forward {
     };
 }
 
-const FORWARD: [Forward; 20] = [
+const FORWARD: [Forward; 23] = [
     forward!("attention.decode", attention_decode_params.rows, 3),
     forward!("embedding.fwd", embedding_fwd_params.tokens, 3),
+    forward!("gated_norm.fwd", gated_norm_fwd_params.tokens, 3),
     forward!("gemm.fwd", gemm_fwd_params.m, 133),
     forward!("gemm.swiglu", gemm_swiglu_params.m, 133),
     forward!("head.ce", head_ce_params.tokens, 3),
@@ -37,8 +38,10 @@ const FORWARD: [Forward; 20] = [
     forward!("int8.quantize", int8_quantize_params.rows, 3),
     forward!("lora.fwd_a", lora_fwd_a_params.m, 133),
     forward!("lora.fwd_b", lora_fwd_b_params.m, 133),
+    forward!("output_gate.fwd", output_gate_fwd_params.tokens, 3),
     forward!("post_norm.fwd", post_norm_fwd_params.tokens, 3),
     forward!("qk_norm.fwd", qk_norm_fwd_params.tokens, 3),
+    forward!("qk_norm.gated_fwd", qk_norm_gated_fwd_params.tokens, 3),
     forward!("rmsnorm.fwd", rmsnorm_fwd_params.tokens, 3),
     forward!("rope.fwd", rope_params.tokens, 3),
     forward!("sample", sample_params.rows, 3),

@@ -1,4 +1,5 @@
-//! Dot products, transposes, log-sum-exp, and slopes by central differences: what the formulas are written with.
+//! Dot products, transposes, sigmoids, log-sum-exp, and slopes by central differences: what the formulas are written
+//! with.
 
 /// The slopes of functions along a direction, by central differences.
 pub fn slopes(at: &[f64], along: &[f64], functions: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
@@ -27,6 +28,10 @@ pub fn dots(a: &[f64], b: &[f64], columns: usize) -> Vec<f64> {
 pub fn sum(a: &[f64], b: &[f64]) -> Vec<f64> {
     assert_eq!(a.len(), b.len());
     a.iter().zip(b).map(|(a, b)| a + b).collect()
+}
+
+pub fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
 }
 
 pub fn log_sum_exp(values: &[f64]) -> f64 {

@@ -6,8 +6,10 @@ mod advance;
 mod attention;
 mod bits;
 pub mod calculus;
+mod conv;
 mod elements;
 mod embedding;
+mod gated;
 mod gemm;
 mod head;
 mod kv;
@@ -15,6 +17,7 @@ pub mod launch;
 mod lora;
 mod nonlinear;
 mod qk_norm;
+mod qk_norm_gated;
 mod rmsnorm;
 mod rope;
 mod sample;
@@ -40,9 +43,15 @@ const FORMULAS: &[Formula] = &[
     ("cast", elements::cast),
     ("column_sum.finish", sums::column_sum_finish),
     ("column_sum.partial", sums::column_sum_partial),
+    ("conv.bwd", conv::bwd),
+    ("conv.dgrad", conv::dgrad),
+    ("conv.fwd", conv::fwd),
     ("embedding.bwd", embedding::bwd),
     ("embedding.fwd", embedding::fwd),
     ("fill", elements::fill),
+    ("gated_norm.bwd", gated::norm_bwd),
+    ("gated_norm.dgrad", gated::norm_dgrad),
+    ("gated_norm.fwd", gated::norm_fwd),
     ("gemm.dgrad", gemm::dgrad),
     ("gemm.fwd", gemm::fwd),
     ("gemm.swiglu", gemm::swiglu),
@@ -63,10 +72,15 @@ const FORMULAS: &[Formula] = &[
     ("lora.fwd_a", lora::fwd_a),
     ("lora.fwd_b", lora::fwd_b),
     ("lora.wgrad", lora::wgrad),
+    ("output_gate.bwd", gated::output_bwd),
+    ("output_gate.fwd", gated::output_fwd),
     ("post_norm.fwd", rmsnorm::post),
     ("qk_norm.bwd", qk_norm::bwd),
     ("qk_norm.dgrad", qk_norm::dgrad),
     ("qk_norm.fwd", qk_norm::fwd),
+    ("qk_norm.gated_bwd", qk_norm_gated::bwd),
+    ("qk_norm.gated_dgrad", qk_norm_gated::dgrad),
+    ("qk_norm.gated_fwd", qk_norm_gated::fwd),
     ("qk_norm.row_bwd", qk_norm::row_bwd),
     ("qk_norm.row_dgrad", qk_norm::row_dgrad),
     ("qk_norm.row_fwd", qk_norm::row_fwd),
