@@ -8,7 +8,7 @@ use precast_plan::{ConfigError, ModelConfig};
 use precast_system::input;
 
 /// Built-in configurations, by name.
-const BUILT_IN: [(&str, &str); 24] = [
+const BUILT_IN: [(&str, &str); 28] = [
     ("gemma-3-12b", include_str!("../gemma-3-12b.json")),
     ("gemma-3-1b", include_str!("../gemma-3-1b.json")),
     ("gemma-3-270m", include_str!("../gemma-3-270m.json")),
@@ -29,6 +29,10 @@ const BUILT_IN: [(&str, &str); 24] = [
     ("qwen3-1.7b", include_str!("../qwen3-1.7b.json")),
     ("qwen3-4b", include_str!("../qwen3-4b.json")),
     ("qwen3-8b", include_str!("../qwen3-8b.json")),
+    ("qwen3.5-0.8b", include_str!("../qwen3.5-0.8b.json")),
+    ("qwen3.5-2b", include_str!("../qwen3.5-2b.json")),
+    ("qwen3.5-4b", include_str!("../qwen3.5-4b.json")),
+    ("qwen3.5-9b", include_str!("../qwen3.5-9b.json")),
     ("smollm2-1.7b", include_str!("../smollm2-1.7b.json")),
     ("smollm2-135m", include_str!("../smollm2-135m.json")),
     ("smollm2-360m", include_str!("../smollm2-360m.json")),
@@ -152,6 +156,10 @@ mod tests {
             ("qwen3-1.7b", 1_720_574_976),
             ("qwen3-4b", 4_022_468_096),
             ("qwen3-8b", 8_190_735_360),
+            ("qwen3.5-0.8b", 752_393_024),
+            ("qwen3.5-2b", 1_881_825_088),
+            ("qwen3.5-4b", 4_205_751_296),
+            ("qwen3.5-9b", 8_953_803_264),
             ("smollm2-1.7b", 1_711_376_384),
             ("smollm2-135m", 134_515_008),
             ("smollm2-360m", 361_821_120),

@@ -9,7 +9,7 @@ use crate::device::bundle::embedded;
 
 /// Models at Hugging Face that kernels are built for by default. No configuration names a tokenizer, so they stand in
 /// a row of those that share one.
-const TOKENIZERS: [(&str, &[&str]); 9] = [
+const TOKENIZERS: [(&str, &[&str]); 10] = [
     ("Gemma 3", &["google/gemma-3-270m", "google/gemma-3-1b-pt", "google/gemma-3-4b-pt", "google/gemma-3-12b-pt"]),
     ("Granite 4.1", &["ibm-granite/granite-4.1-3b", "ibm-granite/granite-4.1-8b"]),
     ("Llama 3", &["meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-3B", "meta-llama/Llama-3.1-8B"]),
@@ -17,6 +17,7 @@ const TOKENIZERS: [(&str, &[&str]); 9] = [
     ("OLMo 2", &["allenai/OLMo-2-0425-1B", "allenai/OLMo-2-1124-7B"]),
     ("Qwen2.5", &["Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-1.5B", "Qwen/Qwen2.5-7B"]),
     ("Qwen3", &["Qwen/Qwen3-0.6B", "Qwen/Qwen3-1.7B", "Qwen/Qwen3-4B", "Qwen/Qwen3-8B"]),
+    ("Qwen3.5", &["Qwen/Qwen3.5-0.8B", "Qwen/Qwen3.5-2B", "Qwen/Qwen3.5-4B", "Qwen/Qwen3.5-9B"]),
     ("SmolLM2", &["HuggingFaceTB/SmolLM2-135M", "HuggingFaceTB/SmolLM2-360M", "HuggingFaceTB/SmolLM2-1.7B"]),
     ("SmolLM3", &["HuggingFaceTB/SmolLM3-3B"]),
 ];

@@ -12,7 +12,7 @@ pub(super) enum Neutral {
     Number(f64),
     Flag(bool),
     Text(&'static str),
-    /// Missing, null or an empty object.
+    /// Missing, null, an empty object or an empty list.
     Absent,
 }
 
@@ -23,7 +23,7 @@ impl Neutral {
                 Self::Number(neutral) => value.as_f64() == Some(*neutral),
                 Self::Flag(neutral) => value.as_bool() == Some(*neutral),
                 Self::Text(neutral) => value.as_str() == Some(*neutral),
-                Self::Absent => value.as_object().is_some_and(Map::is_empty),
+                Self::Absent => value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty),
             }
     }
 }
@@ -41,7 +41,7 @@ const GATED: &str = "a gate, the sigmoid of a part of the query projection, mult
 const FULL: &str = "only full causal attention is supported";
 
 /// Settings with the values at which they change nothing, as transformers and the remote code of models spell them.
-const SETTINGS: [(&str, Neutral, &str); 38] = [
+const SETTINGS: [(&str, Neutral, &str); 39] = [
     ("attention_dropout", Number(0.0), "dropout is not supported; set it to 0"),
     ("hidden_dropout", Number(0.0), "dropout is not supported; set it to 0"),
     ("resid_pdrop", Number(0.0), "dropout is not supported; set it to 0"),
@@ -77,6 +77,7 @@ const SETTINGS: [(&str, Neutral, &str); 38] = [
     ("logit_scale", Number(1.0), UNSCALED_VALUES),
     ("output_gate_type", Text("swish"), "the gate of the delta rule's output is SiLU, which `swish` names"),
     ("mamba_ssm_dtype", Text("float32"), "states and decays are computed in fp32"),
+    ("mlp_only_layers", Absent, DENSE),
     ("num_experts", Number(0.0), DENSE),
     ("num_local_experts", Number(0.0), DENSE),
     ("n_routed_experts", Number(0.0), DENSE),
