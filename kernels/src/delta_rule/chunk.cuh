@@ -18,6 +18,12 @@ struct Chunk {
     // between the same multiples of their length.
     __device__ __forceinline__ uint32_t before() const { return (first - CHUNK) / CHUNK; }
     __device__ __forceinline__ uint32_t behind() const { return first / CHUNK; }
+
+    // Tokens of the 16 rows that are the calling warp's.
+    __device__ __forceinline__ uint32_t rows_of_warp() const {
+        const uint32_t before = threadIdx.x / WARP * 16;
+        return rows < before ? 0 : rows - before < 16 ? rows - before : 16;
+    }
 };
 
 // Returns chunk `index` of a sequence.

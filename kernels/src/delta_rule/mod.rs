@@ -25,6 +25,7 @@
 //! rule", 2024.
 
 mod host;
+mod variants;
 
 use crate::abi::{
     DELTA_CHUNK, DELTA_HEAD, delta_rule_bwd_params, delta_rule_fwd_params, delta_rule_solve_params,
@@ -56,22 +57,7 @@ fn typical(batch: Batch) -> (u32, u32, u32, u32, u32) {
 }
 
 macro_rules! operation {
-    (
-        $kernel:ident($params:ident), $host:ident, $file:literal, $examples:expr, |$p:ident| $grid:expr
-        $(, $field:ident: $value:expr)*
-    ) => {
-        impl Build for $kernel {
-            one_variant!(Threads { threads: 128 });
-
-            fn source(&self, _variant: Threads) -> Source {
-                source!("delta_rule", $file, "chunk.cuh")
-            }
-
-            fn geometry(&self, variant: Threads, $p: &Self::Params) -> Geometry {
-                Geometry::linear($grid, variant.threads)
-            }
-        }
-
+    ($kernel:ident($params:ident), $host:ident, $examples:expr, |$p:ident| { $($field:ident: $value:expr),* }) => {
         impl Reference for $kernel {
             fn examples() -> Vec<Self> {
                 $examples.into()
@@ -99,23 +85,31 @@ macro_rules! operation {
     };
 }
 
+/// A kernel that is not written yet.
+macro_rules! placeholder {
+    ($kernel:ident, $file:literal, |$p:ident| $grid:expr) => {
+        impl Build for $kernel {
+            one_variant!(Threads { threads: 128 });
+
+            fn source(&self, _variant: Threads) -> Source {
+                source!("delta_rule", $file, "chunk.cuh")
+            }
+
+            fn geometry(&self, variant: Threads, $p: &Self::Params) -> Geometry {
+                Geometry::linear($grid, variant.threads)
+            }
+        }
+    };
+}
+
+placeholder!(DeltaRuleStateBwd, "simt/state_bwd.cu", |p| p.count * p.value_heads);
+placeholder!(DeltaRuleBwd, "simt/bwd.cu", |p| p.chunks * p.key_heads);
+
 const DTYPES: [Dtype; 2] = [Dtype::Bf16, Dtype::F32];
 
-operation!(DeltaRuleSolve(delta_rule_solve_params), solve, "simt/solve.cu", DTYPES.map(|x| Self { x }),
-    |p| chunks(p.tokens, p.count) * p.value_heads, gate_columns: 2 * p.value_heads + 8, b_column: 8);
-operation!(
-    DeltaRuleFwd(delta_rule_fwd_params),
-    fwd,
-    "simt/fwd.cu",
-    DTYPES.map(|x| Self { keep: x == Dtype::Bf16, x }),
-    |p| p.count * p.value_heads
-);
-operation!(
-    DeltaRuleStateBwd(delta_rule_state_bwd_params),
-    state_bwd,
-    "simt/state_bwd.cu",
-    DTYPES.map(|x| Self { x }),
-    |p| p.count * p.value_heads
-);
-operation!(DeltaRuleBwd(delta_rule_bwd_params), bwd, "simt/bwd.cu", DTYPES.map(|x| Self { x }),
-    |p| p.chunks * p.key_heads, gate_columns: 2 * p.value_heads + 8, b_column: 8, chunks: chunks(p.tokens, p.count));
+operation!(DeltaRuleSolve(delta_rule_solve_params), solve, DTYPES.map(|x| Self { x }),
+    |p| { gate_columns: 2 * p.value_heads + 8, b_column: 8 });
+operation!(DeltaRuleFwd(delta_rule_fwd_params), fwd, DTYPES.map(|x| Self { keep: x == Dtype::Bf16, x }), |p| {});
+operation!(DeltaRuleStateBwd(delta_rule_state_bwd_params), state_bwd, DTYPES.map(|x| Self { x }), |p| {});
+operation!(DeltaRuleBwd(delta_rule_bwd_params), bwd, DTYPES.map(|x| Self { x }),
+    |p| { gate_columns: 2 * p.value_heads + 8, b_column: 8, chunks: chunks(p.tokens, p.count) });

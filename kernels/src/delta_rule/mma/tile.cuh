@@ -57,6 +57,23 @@ template <uint32_t columns> struct Tile {
             *(uint4_t*)(data + uint64_t(row) * stride + chunk * 8) = load_shared(at(row, chunk));
         }
     }
+
+    // What a warp does alone, of its rows from `first`: starts copying `rows` of them, and zeros up to `all`.
+    __device__ __forceinline__ void copy_rows(uint32_t first, const bf16* data, uint32_t stride, uint32_t rows,
+                                              uint32_t all) const {
+        for (uint32_t n = threadIdx.x % WARP; n < all * (columns / 8); n += WARP) {
+            const uint32_t row = n / (columns / 8), chunk = n % (columns / 8);
+            const bool valid = row < rows;
+            cp_async(at(first + row, chunk), data + uint64_t(valid ? row : 0) * stride + chunk * 8, valid);
+        }
+    }
+    // Writes `rows` of them, behind a sync_warp.
+    __device__ __forceinline__ void write_rows(uint32_t first, bf16* data, uint32_t stride, uint32_t rows) const {
+        for (uint32_t n = threadIdx.x % WARP; n < rows * (columns / 8); n += WARP) {
+            const uint32_t row = n / (columns / 8), chunk = n % (columns / 8);
+            *(uint4_t*)(data + uint64_t(row) * stride + chunk * 8) = load_shared(at(first + row, chunk));
+        }
+    }
 };
 
 // The 16 x (8 * N) accumulators of a warp: element `i` of {n} is of row row_of(i) and column 8 * n + column_of(i).
