@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 0a8fd30690b35c45ba61f44beac53d8acb881ef356e454a87988b77d5c36596f
-// Body: 6d874745fac2d096d4aaf26d4b2a4a3e0624df406c870aeb8ed8187cb020b41b
+// Headers: f2a5017f7b8396222637b33aced404ee2931e5b7acf629a4539fddc7154d52ef
+// Body: 1a30f2c585fa57824c3e889af4d7f5c89e506aa7808230e26f5c6ed71d6dd1e8
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -486,9 +486,9 @@ parameters! {
         operand o(Write => self.x, tokens * value_heads * 128);
         /// `[tokens, value_heads, 128]` x, write if keep: what is written to the state
         optional v_new(Write if self.keep => self.x, tokens * value_heads * 128);
-        /// `[ceil(tokens / 64), value_heads, 128, 128]` x, write if keep: behind full chunks that are not a
-        /// sequence's last
-        optional states(Write if self.keep => self.x, tokens.div_ceil(64) * value_heads * 128 * 128);
+        /// `[ceil(tokens / 64), value_heads, 128, 128]` x, update if keep: behind full chunks that are not a
+        /// sequence's last; others are untouched
+        optional states(ReadWrite if self.keep => self.x, tokens.div_ceil(64) * value_heads * 128 * 128);
         scalar tokens(u32);
         /// sequences at most; those behind the last have no tokens
         scalar count(u32);

@@ -42,7 +42,7 @@ typedef struct delta_rule_fwd_params {
     address scores;    ///< [tokens, value_heads, 64] x, read, normal(0.1)
     address o;         ///< [tokens, value_heads, 128] x, write
     address v_new;     ///< [tokens, value_heads, 128] x, write if keep: what is written to the state
-    address states;    ///< [ceil(tokens / 64), value_heads, 128, 128] x, write if keep: behind full chunks that are not a sequence's last
+    address states;    ///< [ceil(tokens / 64), value_heads, 128, 128] x, update if keep: behind full chunks that are not a sequence's last; others are untouched
     uint32_t tokens;
     uint32_t count;       ///< sequences at most; those behind the last have no tokens
     uint32_t seq_len;     ///< tokens of a sequence at most

@@ -8,7 +8,7 @@
 template <uint32_t columns> struct Tile {
     uint32_t base; // shared memory
 
-    static constexpr uint32_t bytes(uint32_t rows) { return rows * columns * 2; }
+    static __device__ constexpr uint32_t bytes(uint32_t rows) { return rows * columns * 2; }
 
     // Returns the address of 8 elements from column 8 * `chunk`.
     __device__ __forceinline__ uint32_t at(uint32_t row, uint32_t chunk) const {
@@ -93,6 +93,27 @@ __device__ __forceinline__ void multiply(float (&acc)[N][4], uint32_t steps, con
             load_b(b, step, pair);
             mma(acc[2 * pair], a, b[0], b[1]);
             mma(acc[2 * pair + 1], a, b[2], b[3]);
+        }
+    }
+}
+
+// Of M times 16 rows, {m} of which `load_a(fragment, step, m)` takes: each operand b is loaded once.
+template <uint32_t M, uint32_t N, typename LoadA, typename LoadB>
+__device__ __forceinline__ void multiply(float (&acc)[M][N][4], uint32_t steps, const LoadA& load_a, const LoadB& load_b) {
+#pragma unroll
+    for (uint32_t step = 0; step < steps; step++) {
+        uint32_t a[M][4];
+#pragma unroll
+        for (uint32_t m = 0; m < M; m++) load_a(a[m], step, m);
+#pragma unroll
+        for (uint32_t pair = 0; pair < N / 2; pair++) {
+            uint32_t b[4];
+            load_b(b, step, pair);
+#pragma unroll
+            for (uint32_t m = 0; m < M; m++) {
+                mma(acc[m][2 * pair], a[m], b[0], b[1]);
+                mma(acc[m][2 * pair + 1], a[m], b[2], b[3]);
+            }
         }
     }
 }
