@@ -3,6 +3,7 @@
 mod blas;
 mod blocks;
 mod check;
+mod delta_rule;
 mod draws;
 mod formulas;
 mod headers;

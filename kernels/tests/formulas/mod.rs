@@ -7,6 +7,7 @@ mod attention;
 mod bits;
 pub mod calculus;
 mod conv;
+pub mod delta_rule;
 mod elements;
 mod embedding;
 mod gated;
@@ -46,6 +47,8 @@ const FORMULAS: &[Formula] = &[
     ("conv.bwd", conv::bwd),
     ("conv.dgrad", conv::dgrad),
     ("conv.fwd", conv::fwd),
+    ("delta_rule.fwd", delta_rule::fwd),
+    ("delta_rule.solve", delta_rule::solve),
     ("embedding.bwd", embedding::bwd),
     ("embedding.fwd", embedding::fwd),
     ("fill", elements::fill),
