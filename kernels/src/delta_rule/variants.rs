@@ -5,8 +5,10 @@ use crate::abi::{DELTA_CHUNK, DeltaRuleFwd, DeltaRuleSolve, delta_rule_fwd_param
 use crate::{Arch, Build, Dtype, Fixed, Geometry, Source, Threads, source, variant};
 
 variant! {
-    /// By `mma.sync`.
-    pub struct Mma {
+    /// `solve` by `mma.sync`.
+    pub struct SolveMma {
+        /// CTAs per multiprocessor, which share its registers.
+        blocks: u32,
         /// Selects this kind in the source.
         mma: Fixed<1>,
         threads: u32,
@@ -19,13 +21,13 @@ variant! {
         /// On CUDA cores.
         Threads,
         /// On tensor cores of every architecture.
-        Mma,
+        SolveMma,
     }
 }
 
 variant! {
-    /// On CUDA cores, columns of the state.
-    pub struct Columns {
+    /// `fwd` on CUDA cores.
+    pub struct FwdColumns {
         /// Columns of the state per CTA.
         columns: u32,
         threads: u32,
@@ -33,8 +35,8 @@ variant! {
 }
 
 variant! {
-    /// By `mma.sync`, columns of the state.
-    pub struct MmaColumns {
+    /// `fwd` by `mma.sync`.
+    pub struct FwdMma {
         /// Columns of the state per CTA.
         columns: u32,
         /// Selects this kind in the source.
@@ -47,9 +49,9 @@ variant! {
     /// Variants of `fwd`.
     pub enum Fwd {
         /// On CUDA cores.
-        Columns,
+        FwdColumns,
         /// On tensor cores of every architecture.
-        MmaColumns,
+        FwdMma,
     }
 }
 
@@ -65,14 +67,14 @@ impl Build for DeltaRuleSolve {
 
     fn source(&self, variant: Solve) -> Source {
         match variant {
-            Solve::Mma(_) => source!("delta_rule", "mma/solve.cu", "chunk.cuh", "gates.cuh", "mma/tile.cuh"),
+            Solve::SolveMma(_) => source!("delta_rule", "mma/solve.cu", "chunk.cuh", "gates.cuh", "mma/tile.cuh"),
             Solve::Threads(_) => source!("delta_rule", "simt/solve.cu", "chunk.cuh", "gates.cuh"),
         }
     }
 
     fn variants(&self, _arch: Arch) -> Vec<Solve> {
         vec![match self.x {
-            Dtype::Bf16 => Solve::Mma(Mma { mma: Fixed, threads: THREADS }),
+            Dtype::Bf16 => Solve::SolveMma(SolveMma { blocks: 5, mma: Fixed, threads: THREADS }),
             _ => Solve::Threads(Threads { threads: THREADS }),
         }]
     }
@@ -80,7 +82,7 @@ impl Build for DeltaRuleSolve {
     fn geometry(&self, variant: Solve, p: &delta_rule_solve_params) -> Geometry {
         let (threads, bytes) = match variant {
             // Queries, of which the inverse takes the place, and keys, of which the system does.
-            Solve::Mma(Mma { threads, .. }) => (threads, DELTA_CHUNK * (2 * HEAD + 4 * PITCH) + GATES_BYTES),
+            Solve::SolveMma(SolveMma { threads, .. }) => (threads, DELTA_CHUNK * (2 * HEAD + 4 * PITCH) + GATES_BYTES),
             Solve::Threads(Threads { threads }) => (threads, 2 * DELTA_CHUNK * DELTA_CHUNK * 4 + GATES_BYTES),
         };
         Geometry {
@@ -96,27 +98,29 @@ impl Build for DeltaRuleFwd {
 
     fn source(&self, variant: Fwd) -> Source {
         match variant {
-            Fwd::MmaColumns(_) => source!("delta_rule", "mma/fwd.cu", "chunk.cuh", "gates.cuh", "mma/tile.cuh"),
-            Fwd::Columns(_) => source!("delta_rule", "simt/fwd.cu", "chunk.cuh", "gates.cuh"),
+            Fwd::FwdMma(_) => source!("delta_rule", "mma/fwd.cu", "chunk.cuh", "gates.cuh", "mma/tile.cuh"),
+            Fwd::FwdColumns(_) => source!("delta_rule", "simt/fwd.cu", "chunk.cuh", "gates.cuh"),
         }
     }
 
     fn variants(&self, _arch: Arch) -> Vec<Fwd> {
         vec![match self.x {
-            Dtype::Bf16 => Fwd::MmaColumns(MmaColumns { columns: 64, mma: Fixed, threads: THREADS }),
-            _ => Fwd::Columns(Columns { columns: 64, threads: THREADS }),
+            Dtype::Bf16 => Fwd::FwdMma(FwdMma { columns: 64, mma: Fixed, threads: THREADS }),
+            _ => Fwd::FwdColumns(FwdColumns { columns: 64, threads: THREADS }),
         }]
     }
 
     fn geometry(&self, variant: Fwd, p: &delta_rule_fwd_params) -> Geometry {
         let (columns, threads, shared_bytes) = match variant {
-            // In bf16: two stages of keys; queries; inverse, scores, values and what is written to the state; the state.
-            Fwd::MmaColumns(MmaColumns { columns, threads, .. }) => {
+            // Two stages of keys, queries, inverse, scores, values, what is written to the state, and the state.
+            Fwd::FwdMma(FwdMma { columns, threads, .. }) => {
                 let of_chunk = 3 * HEAD + 2 * DELTA_CHUNK + 2 * columns;
                 (columns, threads, 2 * (DELTA_CHUNK * of_chunk + HEAD * columns))
             }
-            // In f32: the state, the change of it, and what is written to it.
-            Fwd::Columns(Columns { columns, threads }) => (columns, threads, 4 * (HEAD + 2 * DELTA_CHUNK) * columns),
+            // The state, the change of it, and what is written to it.
+            Fwd::FwdColumns(FwdColumns { columns, threads }) => {
+                (columns, threads, 4 * (HEAD + 2 * DELTA_CHUNK) * columns)
+            }
         };
         let grid = [p.count * p.value_heads * (HEAD / columns), 1, 1];
         Geometry { grid, block: [threads, 1, 1], shared_bytes }

@@ -1,8 +1,9 @@
-// States from chunk to chunk: a CTA takes 64 columns of a sequence's state of a value head, which depend on no others, from
-// the first chunk to the last. The state is in accumulators, 32 rows a warp, and rounded in shared memory as operand b.
-// A warp takes 16 of the chunk's rows and copies these rows of each tile itself; its v_new and o take the place of its rows
-// of the inverse and of the scores. So the only barriers are before the GEMMs that read other warps' rows. Tiles of the next
-// chunk are copied as soon as those of this one have been read; keys, which are read to the end, have two stages.
+// States from chunk to chunk: a CTA takes columns of a sequence's state of a value head, which depend on no others, from the
+// first chunk to the last. The state is in accumulators, 32 rows a warp, and rounded in shared memory as operand b.
+// A warp takes 16 of the chunk's rows and copies these rows of each tile itself. Its v_new and o take the place of its rows
+// of the inverse and of the scores, and beta (v - predicted) that of values; so the only barriers are those before GEMMs that
+// read other warps' rows. Tiles of the next chunk are copied as soon as those of this one have been read, and keys, which
+// are read to the end, have two stages. Multiplying the zeros behind the diagonals costs no time: the last warp has none.
 // Bound: memory where sequences fill the device, elsewhere latency from chunk to chunk.
 // Source: Yang et al., "Gated Delta Networks", 2024.
 #include "delta_rule/gates.cuh"
@@ -11,7 +12,7 @@
 enum : uint32_t {
     COLUMNS = VARIANT_COLUMNS,
     N = COLUMNS / 8,
-    OWN = 16,                                     // rows of a warp
+    OWN = 16,                                    // rows of a warp
     OWN_STATE = HEAD / (VARIANT_THREADS / WARP), // rows of its state
 };
 
@@ -19,7 +20,7 @@ struct Tiles {
     Tile<HEAD> keys, queries; // keys: the first of two stages
     Tile<CHUNK> inverse, scores;
     Tile<COLUMNS> values, written, state;
-    Tile<COLUMNS> v_new, o, change; // in place of the inverse, of scores and of values
+    Tile<COLUMNS> v_new, o; // in place of the inverse and of scores
 
     __device__ __forceinline__ explicit Tiles(uint32_t base) {
         const auto take = [&](uint32_t bytes) { return (base += bytes) - bytes; };
@@ -27,7 +28,7 @@ struct Tiles {
         queries.base = take(Tile<HEAD>::bytes(CHUNK));
         inverse.base = v_new.base = take(Tile<CHUNK>::bytes(CHUNK));
         scores.base = o.base = take(Tile<CHUNK>::bytes(CHUNK));
-        values.base = change.base = take(Tile<COLUMNS>::bytes(CHUNK));
+        values.base = take(Tile<COLUMNS>::bytes(CHUNK));
         written.base = take(Tile<COLUMNS>::bytes(CHUNK));
         state.base = take(Tile<COLUMNS>::bytes(HEAD));
     }
@@ -51,8 +52,23 @@ struct Rows {
     }
 };
 
-// What the two rows of a lane's accumulators are multiplied by; zeros behind the last.
-struct Factors {
+struct Operands {
+    Rows queries, keys, values, inverse, scores, o, v_new;
+
+    __device__ __forceinline__ Operands(const delta_rule_fwd_params& p, uint32_t head, uint32_t key_head, uint32_t column) {
+        const uint32_t stride = (2 * p.key_heads + p.value_heads) * HEAD;
+        const bf16* qkv = (const bf16*)p.qkv;
+        queries = {qkv + key_head * HEAD, stride}, keys = {queries.data + p.key_heads * HEAD, stride};
+        values = {qkv + (2 * p.key_heads + head) * HEAD + column, stride};
+        inverse = {(const bf16*)p.inverse + head * CHUNK, p.value_heads * CHUNK};
+        scores = {(const bf16*)p.scores + head * CHUNK, p.value_heads * CHUNK};
+        o = {(const bf16*)p.o + head * HEAD + column, p.value_heads * HEAD};
+        v_new = {(const bf16*)p.v_new + head * HEAD + column, p.value_heads * HEAD};
+    }
+};
+
+// What is known of the two rows of a lane's accumulators; zeros behind the last.
+struct Tokens {
     float decay[2], beta[2], of_query[2], of_key[2];
     float last; // decay of the whole chunk
 
@@ -73,134 +89,110 @@ struct Factors {
     }
 };
 
+template <uint32_t N> __device__ __forceinline__ void scale_rows(float (&acc)[N][4], const float (&factors)[2]) {
+#pragma unroll
+    for (uint32_t i = 0; i < 4 * N; i++) acc[i / 4][i % 4] *= factors[i % 4 / 2];
+}
+
+// Replaces the warp's rows of values by beta (v - predicted), what keys read of the state times factors.
+__device__ __forceinline__ void replace_values(const Tile<COLUMNS>& values, uint32_t row, const float (&read)[N][4],
+                                               const float (&factors)[2], const float (&beta)[2]) {
+    float change[N][4];
+#pragma unroll
+    for (uint32_t pair = 0; pair < N / 2; pair++) {
+        uint32_t value[4]; // laid out as the accumulators are
+        values.load_a(value, row, pair);
+#pragma unroll
+        for (uint32_t i = 0; i < 8; i++) {
+            const uint32_t n = 2 * pair + i / 4, e = i % 4, half = e / 2;
+            change[n][e] = unpack_bf16x2(value[i / 2], e) - factors[half] * read[n][e];
+        }
+    }
+    sync_warp();
+    values.store_rows(row, change, beta);
+}
+
 KERNEL(delta_rule_fwd_params) {
     DYNAMIC_SHARED(unsigned char, memory);
     const Tiles tiles(shared_address(memory));
     const uint32_t slice = blockIdx.x % (HEAD / COLUMNS) * COLUMNS, unit = blockIdx.x / (HEAD / COLUMNS);
     const uint32_t head = unit % p.value_heads, key_head = head / (p.value_heads / p.key_heads);
-    const Sequence own = ((const Sequence*)p.sequences)[unit / p.value_heads];
-    if (own.length == 0) return;
+    const Sequence sequence = ((const Sequence*)p.sequences)[unit / p.value_heads];
+    if (sequence.length == 0) return;
     const uint32_t row = threadIdx.x / WARP * OWN, state_row = threadIdx.x / WARP * OWN_STATE;
-    const uint32_t stride = (2 * p.key_heads + p.value_heads) * HEAD;
-    const bf16* qkv = (const bf16*)p.qkv;
-    const Rows queries = {qkv + key_head * HEAD, stride}, keys = {queries.data + p.key_heads * HEAD, stride};
-    const Rows values = {qkv + (2 * p.key_heads + head) * HEAD + slice, stride};
-    const Rows inverse = {(const bf16*)p.inverse + head * CHUNK, p.value_heads * CHUNK};
-    const Rows scores = {(const bf16*)p.scores + head * CHUNK, p.value_heads * CHUNK};
-    const Rows o = {(const bf16*)p.o + head * HEAD + slice, p.value_heads * HEAD};
-    const Rows v_new = {(const bf16*)p.v_new + head * HEAD + slice, p.value_heads * HEAD};
+    const Operands all(p, head, key_head, slice);
 
-    Chunk chunk = chunk_of(own, 0);
-    keys.copy(tiles.keys, chunk);
-    queries.copy(tiles.queries, chunk);
+    Chunk chunk = chunk_of(sequence, 0);
+    all.keys.copy(tiles.keys_of(0), chunk);
+    all.queries.copy(tiles.queries, chunk);
     cp_async_commit();
-    values.copy(tiles.values, chunk);
+    all.values.copy(tiles.values, chunk);
     cp_async_commit();
-    Factors factors;
-    factors.load(p, chunk, head, key_head);
+    Tokens tokens;
+    tokens.load(p, chunk, head, key_head);
     float state[OWN_STATE / 16][N][4] = {};
     for (uint32_t index = 0;; index++) {
-        const Chunk next = chunk_of(own, index + 1); // if the sequence has it
-        const Tile<HEAD> own_keys = tiles.keys_of(index);
-        sync_block(); // the state is there, and v_new and the other keys have been read
-        inverse.copy(tiles.inverse, chunk);
-        scores.copy(tiles.scores, chunk);
+        const Chunk next = chunk_of(sequence, index + 1); // if there is one
+        const Tile<HEAD> keys = tiles.keys_of(index);
+        sync_block(); // the state is there, and the last chunk's keys and v_new have been read
+        all.inverse.copy(tiles.inverse, chunk);
+        all.scores.copy(tiles.scores, chunk);
         cp_async_commit();
-        if (chunk.has_behind) keys.copy(tiles.keys_of(index + 1), next);
+        if (chunk.has_behind) all.keys.copy(tiles.keys_of(index + 1), next);
         cp_async_commit();
-        float grown[2], behind[2]; // what has become of the state, and what will become of a token
+        float by_query[2], by_key[2], behind[2];
 #pragma unroll
         for (uint32_t half = 0; half < 2; half++) {
-            grown[half] = decayed(factors.decay[half]);
-            behind[half] = decayed(factors.last - factors.decay[half]) * factors.of_key[half];
+            const float grown = decayed(tokens.decay[half]);
+            by_query[half] = grown * tokens.of_query[half], by_key[half] = grown * tokens.of_key[half];
+            behind[half] = decayed(tokens.last - tokens.decay[half]) * tokens.of_key[half];
         }
-        const float whole = decayed(factors.last);
-        cp_async_wait<2>();
+        const float whole = decayed(tokens.last);
+        cp_async_wait<2>(); // all but the two above
         sync_warp();
 
-        float read[2][N][4] = {}; // of the state: by queries, and by keys
-        float(&sums)[N][4] = read[0];
+        float read[2][N][4] = {}; // of the state, by queries and by keys
         if (chunk.has_before)
             multiply(
                 read, HEAD / 16,
-                [&](uint32_t(&a)[4], uint32_t step, uint32_t m) { (m == 0 ? tiles.queries : own_keys).load_a(a, row, step); },
+                [&](uint32_t(&a)[4], uint32_t step, uint32_t m) { (m == 0 ? tiles.queries : keys).load_a(a, row, step); },
                 [&](uint32_t(&b)[4], uint32_t step, uint32_t pair) { tiles.state.load_b(b, step * 16, 2 * pair); });
-#pragma unroll
-        for (uint32_t pair = 0; pair < N / 2; pair++) {
-            uint32_t value[4]; // laid out as the accumulators are
-            tiles.values.load_a(value, row, pair);
-            sync_warp();
-#pragma unroll
-            for (uint32_t i = 0; i < 4; i++) {
-                const uint32_t n = 2 * pair + i / 2, half = i % 2;
-                const float factor = grown[half] * factors.of_key[half], beta = factors.beta[half];
-                tiles.change.store(row + row_of(2 * half), n * 8 + column_of(0),
-                                   beta * (unpack_bf16x2(value[i], 0) - factor * read[1][n][2 * half]),
-                                   beta * (unpack_bf16x2(value[i], 1) - factor * read[1][n][2 * half + 1]));
-            }
-        }
-        cp_async_wait<1>();
-        sync_block(); // the change is there, and queries and the state have been read
-        if (chunk.has_behind) queries.copy(tiles.queries, next);
+        replace_values(tiles.values, row, read[1], by_key, tokens.beta);
+        cp_async_wait<1>(); // all but the next keys
+        sync_block();       // the change is there, and queries and the state have been read
+        if (chunk.has_behind) all.queries.copy(tiles.queries, next);
         cp_async_commit();
 
-        float change[N][4] = {};
-        multiply(
-            change, CHUNK / 16, [&](uint32_t(&a)[4], uint32_t step) { tiles.inverse.load_a(a, row, step); },
-            [&](uint32_t(&b)[4], uint32_t step, uint32_t pair) { tiles.change.load_b(b, step * 16, 2 * pair); });
+        float v_new[N][4] = {};
+        multiply(v_new, tiles.inverse, row, tiles.values);
         sync_warp();
-#pragma unroll
-        for (uint32_t n = 0; n < N; n++)
-#pragma unroll
-            for (uint32_t half = 0; half < 2; half++) {
-                const uint32_t to = row + row_of(2 * half), column = n * 8 + column_of(0);
-                const float first = change[n][2 * half], second = change[n][2 * half + 1];
-                tiles.v_new.store(to, column, first, second);
-                tiles.written.store(to, column, behind[half] * first, behind[half] * second);
-                const float factor = grown[half] * factors.of_query[half];
-                sums[n][2 * half] *= factor, sums[n][2 * half + 1] *= factor;
-            }
+        tiles.v_new.store_rows(row, v_new);
+        tiles.written.store_rows(row, v_new, behind);
         sync_block(); // v_new is there, and the change has been read
         if (chunk.has_behind) {
-            values.copy(tiles.values, next);
-            factors.load(p, next, head, key_head);
+            all.values.copy(tiles.values, next);
+            tokens.load(p, next, head, key_head);
         }
         cp_async_commit();
-        if (KEY_KEEP) v_new.write(tiles.v_new, chunk);
+        if (KEY_KEEP) all.v_new.write(tiles.v_new, chunk);
 
-        multiply(
-            sums, CHUNK / 16, [&](uint32_t(&a)[4], uint32_t step) { tiles.scores.load_a(a, row, step); },
-            [&](uint32_t(&b)[4], uint32_t step, uint32_t pair) { tiles.v_new.load_b(b, step * 16, 2 * pair); });
+        float(&o)[N][4] = read[0];
+        scale_rows(o, by_query);
+        multiply(o, tiles.scores, row, tiles.v_new);
         sync_warp();
-#pragma unroll
-        for (uint32_t n = 0; n < N; n++)
-#pragma unroll
-            for (uint32_t half = 0; half < 2; half++)
-                tiles.o.store(row + row_of(2 * half), n * 8 + column_of(0), sums[n][2 * half], sums[n][2 * half + 1]);
+        tiles.o.store_rows(row, o);
         sync_warp();
-        o.write(tiles.o, chunk);
+        all.o.write(tiles.o, chunk);
         if (!chunk.has_behind) break;
 
 #pragma unroll
-        for (uint32_t m = 0; m < OWN_STATE / 16; m++)
-#pragma unroll
-            for (uint32_t n = 0; n < N; n++)
-#pragma unroll
-                for (uint32_t e = 0; e < 4; e++) state[m][n][e] *= whole;
+        for (auto& rows : state) scale_rows(rows, {whole, whole});
         multiply(
             state, CHUNK / 16,
-            [&](uint32_t(&a)[4], uint32_t step, uint32_t m) {
-                own_keys.load_a_transposed(a, step * 16, state_row / 8 + 2 * m);
-            },
+            [&](uint32_t(&a)[4], uint32_t step, uint32_t m) { keys.load_a_transposed(a, step * 16, state_row / 8 + 2 * m); },
             [&](uint32_t(&b)[4], uint32_t step, uint32_t pair) { tiles.written.load_b(b, step * 16, 2 * pair); });
 #pragma unroll
-        for (uint32_t m = 0; m < OWN_STATE / 16; m++)
-#pragma unroll
-            for (uint32_t n = 0; n < N; n++)
-#pragma unroll
-                for (uint32_t half = 0; half < 2; half++)
-                    tiles.state.store(state_row + m * 16 + row_of(2 * half), n * 8 + column_of(0), state[m][n][2 * half],
-                                      state[m][n][2 * half + 1]);
+        for (uint32_t m = 0; m < OWN_STATE / 16; m++) tiles.state.store_rows(state_row + m * 16, state[m]);
         if (KEY_KEEP) {
             sync_warp();
             const uint64_t slot = uint64_t(chunk.behind()) * p.value_heads + head;

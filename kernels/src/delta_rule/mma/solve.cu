@@ -126,10 +126,8 @@ KERNEL(delta_rule_solve_params) {
                 system[column * PITCH + row] = -(gates.beta[row] * gates.of_key[row] * factor) * products[n][e];
             }
         }
-#pragma unroll
-        for (uint32_t half = 0; half < 2; half++)
-            staged.store(row_of(2 * half), n * 8 + column_of(0), scores[n][2 * half], scores[n][2 * half + 1]);
     }
+    staged.store_rows(0, scores);
     sync_warp();
     const uint64_t out = (uint64_t(chunk.first) * p.value_heads + head) * CHUNK, out_stride = p.value_heads * CHUNK;
     staged.write_rows(0, (bf16*)p.scores + out + warp * BLOCK * out_stride, out_stride, chunk.rows_of_warp());

@@ -58,6 +58,18 @@ template <uint32_t columns> struct Tile {
         }
     }
 
+    // Stores a warp's accumulators as 16 rows from `row`, times factors of their halves.
+    template <uint32_t N>
+    __device__ __forceinline__ void store_rows(uint32_t row, const float (&acc)[N][4],
+                                               const float (&factors)[2] = {1.0f, 1.0f}) const {
+#pragma unroll
+        for (uint32_t i = 0; i < 2 * N; i++) {
+            const uint32_t n = i / 2, half = i % 2, lane = threadIdx.x % WARP;
+            store(row + lane / 4 + half * 8, n * 8 + lane % 4 * 2, factors[half] * acc[n][2 * half],
+                  factors[half] * acc[n][2 * half + 1]);
+        }
+    }
+
     // What a warp does alone, of its rows from `first`: starts copying `rows` of them, and zeros up to `all`.
     __device__ __forceinline__ void copy_rows(uint32_t first, const bf16* data, uint32_t stride, uint32_t rows,
                                               uint32_t all) const {
@@ -116,4 +128,12 @@ __device__ __forceinline__ void multiply(float (&acc)[M][N][4], uint32_t steps, 
             }
         }
     }
+}
+
+// acc += a b, of 16 rows of `a` from `row`.
+template <uint32_t depth, uint32_t columns, uint32_t N>
+__device__ __forceinline__ void multiply(float (&acc)[N][4], const Tile<depth>& a, uint32_t row, const Tile<columns>& b) {
+    multiply(
+        acc, depth / 16, [&](uint32_t(&fragment)[4], uint32_t step) { a.load_a(fragment, row, step); },
+        [&](uint32_t(&fragment)[4], uint32_t step, uint32_t pair) { b.load_b(fragment, step * 16, 2 * pair); });
 }

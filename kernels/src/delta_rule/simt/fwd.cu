@@ -56,6 +56,7 @@ KERNEL(delta_rule_fwd_params) {
             const float o = of_state + mix(p.scores, row, v_new, column);
             ((float*)p.o)[(first + row * p.value_heads) * HEAD + slice + column] = o;
         });
+        if (!chunk.has_behind) break;
         const float last = decay(chunk.rows - 1);
         each(chunk.rows, [&](uint32_t n, uint32_t row, uint32_t) {
             v_new[n] *= decayed(last - decay(row)) * factor(1, row); // as it is written to the state
@@ -64,7 +65,7 @@ KERNEL(delta_rule_fwd_params) {
             float sum = decayed(last) * state[n];
             for (uint32_t j = 0; j < chunk.rows; j++) sum = fmaf(keys[j * stride + row], v_new[j * COLUMNS + column], sum);
             state[n] = sum;
-            if (KEY_KEEP && chunk.has_behind) {
+            if (KEY_KEEP) {
                 const uint64_t slot = uint64_t(chunk.behind()) * p.value_heads + head;
                 ((float*)p.states)[(slot * HEAD + row) * HEAD + slice + column] = sum;
             }
