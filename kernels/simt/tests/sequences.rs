@@ -2,8 +2,11 @@
 //! instruction, and by host references, which are the simulated GPU. Its neighbors are NaN.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use precast_kernels::abi::{attention_bwd_params, attention_fwd_params};
+use precast_kernels::abi::{
+    attention_bwd_params, attention_fwd_params, delta_rule_fwd_params, delta_rule_solve_params,
+};
 use precast_kernels::check::Case;
 use precast_kernels::{Arch, KERNELS, KeyVariant, host::Buffer, sequences};
 use precast_simt::{Program, execute};
@@ -22,7 +25,7 @@ const DRAWN: u64 = 2;
 const HEADS: u32 = 3;
 const KV_HEADS: u32 = 1;
 
-/// A launch of attention of sequences, of which each has a number of its own.
+/// A launch of sequences, of which each has a number of its own.
 struct Launched {
     key: KeyVariant,
     arch: Arch,
@@ -45,15 +48,18 @@ impl Launched {
     /// Parameters of so many tokens, in so many sequences at most of so many tokens at most.
     fn params(&self, [tokens, count, seq_len]: [u32; 3]) -> Vec<u8> {
         macro_rules! params {
-            ($params:ident) => {{
-                let (heads, kv_heads, scale) = (HEADS, KV_HEADS, 0.11);
-                let params = $params { tokens, count, seq_len, heads, kv_heads, scale, ..Default::default() };
+            ($params:ident { $($field:ident: $value:expr),* }) => {{
+                let params = $params { tokens, count, seq_len, $($field: $value,)* ..Default::default() };
                 bytemuck::bytes_of(&params).to_vec()
             }};
         }
         match self.key.key.op() {
-            "attention.fwd" => params!(attention_fwd_params),
-            _ => params!(attention_bwd_params),
+            "attention.fwd" => params!(attention_fwd_params { heads: HEADS, kv_heads: KV_HEADS, scale: 0.11 }),
+            "attention.bwd" => params!(attention_bwd_params { heads: HEADS, kv_heads: KV_HEADS, scale: 0.11 }),
+            "delta_rule.solve" => {
+                params!(delta_rule_solve_params { value_heads: HEADS, key_heads: KV_HEADS, gate_columns: 2 * HEADS })
+            }
+            _ => params!(delta_rule_fwd_params { value_heads: HEADS, key_heads: KV_HEADS }),
         }
     }
 
@@ -89,10 +95,10 @@ impl Launched {
         for shown in 0..2 {
             let (mut among, shown) = (self.case(lengths), places.iter().skip(shown).step_by(2));
             for operand in &inputs {
-                let rows = Columns::of(&whole, *operand, tokens);
+                let layout = Layout::of(&whole, *operand, tokens);
                 let mut hidden = [0xff, 0x7f].repeat(whole.before[*operand].len() / 2); // NaN, of both dtypes
                 for (first, length) in shown.clone() {
-                    rows.put(&mut hidden, *first, *length, &rows.take(&whole.before[*operand], *first, *length));
+                    layout.put(&mut hidden, *first, *length, &layout.take(&whole.before[*operand], *first, *length));
                 }
                 among.before[*operand] = Buffer::from(&hidden[..]);
             }
@@ -106,14 +112,20 @@ impl Launched {
                 }
                 let mut alone = self.case(&[*length]);
                 for operand in &inputs {
-                    let kept = Columns::of(&whole, *operand, tokens).take(&whole.before[*operand], *first, *length);
+                    let kept = Layout::of(&whole, *operand, tokens).take(&whole.before[*operand], *first, *length);
                     alone.before[*operand] = Buffer::from(&kept[..]);
                 }
                 let alone_after = self.run(&alone);
                 for operand in &outputs {
-                    let found = Columns::of(&whole, *operand, tokens).take(&among_after[*operand], *first, *length);
-                    let (name, same) = (whole.operands[*operand].name, found[..] == alone_after[*operand][..]);
-                    assert!(same, "{} on {}: {name} of {length} tokens from {first}", self.key.key, self.arch);
+                    let found = Layout::of(&whole, *operand, tokens).take(&among_after[*operand], *first, *length);
+                    let expected = Layout::of(&alone, *operand, *length).take(&alone_after[*operand], 0, *length);
+                    let name = whole.operands[*operand].name;
+                    assert!(
+                        found == expected,
+                        "{} on {}: {name} of {length} tokens from {first}",
+                        self.key.key,
+                        self.arch
+                    );
                 }
             }
         }
@@ -125,35 +137,53 @@ fn starts(lengths: &[u32]) -> impl Iterator<Item = u32> + '_ {
     lengths.iter().scan(0, |end, length| Some(std::mem::replace(end, *end + length)))
 }
 
-/// Layout of an operand: [tokens, ..], or [heads, tokens] of statistics.
-struct Columns {
-    /// Runs of tokens in the operand, and bytes of a token in each.
-    runs: usize,
-    token_bytes: usize,
-    tokens: usize,
+/// What of an operand is a sequence's.
+enum Layout {
+    /// [tokens, ..], or [heads, tokens] of statistics: runs of tokens in the operand, and bytes of a token in each.
+    Tokens { runs: usize, token_bytes: usize, tokens: usize },
+    /// States behind chunks of 64 tokens that are not the last, each in a slot of so many bytes.
+    States { bytes: usize },
+    /// Parameters, so many bytes.
+    All { bytes: usize },
 }
 
-impl Columns {
+impl Layout {
     fn of(case: &Case, operand: usize, tokens: u32) -> Self {
-        let is_statistic = ["lse", "delta"].contains(&case.operands[operand].name);
-        let runs = if is_statistic { HEADS as usize } else { 1 };
-        let tokens = tokens as usize;
-        Self { runs, token_bytes: case.before[operand].len() / runs / tokens, tokens }
+        let (bytes, tokens) = (case.before[operand].len(), tokens as usize);
+        match case.operands[operand].name {
+            "a_log" | "dt_bias" => Self::All { bytes },
+            "states" => Self::States { bytes: bytes / tokens.div_ceil(64) },
+            name => {
+                let runs = if ["lse", "delta"].contains(&name) { HEADS as usize } else { 1 };
+                Self::Tokens { runs, token_bytes: bytes / runs / tokens, tokens }
+            }
+        }
     }
 
-    fn ranges(&self, first: u32, length: u32) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
-        let (bytes, tokens) = (self.token_bytes, self.tokens);
-        let (first, length) = (first as usize, length as usize);
-        (0..self.runs).map(move |run| (run * tokens + first) * bytes..(run * tokens + first + length) * bytes)
+    fn ranges(&self, first: u32, length: u32) -> Vec<Range<usize>> {
+        let (first, end) = (first as usize, (first + length) as usize);
+        match *self {
+            Self::Tokens { runs, token_bytes: bytes, tokens } => {
+                (0..runs).map(|run| (run * tokens + first) * bytes..(run * tokens + end) * bytes).collect()
+            }
+            Self::States { bytes } => {
+                let slots = (first..end).step_by(64).filter(|start| start + 64 < end).map(|start| start / 64);
+                slots.map(|slot| slot * bytes..(slot + 1) * bytes).collect()
+            }
+            Self::All { bytes } => vec![0..bytes],
+        }
     }
 
     fn take(&self, all: &[u8], first: u32, length: u32) -> Vec<u8> {
-        self.ranges(first, length).flat_map(|range| all[range].to_vec()).collect()
+        self.ranges(first, length).into_iter().flat_map(|range| all[range].to_vec()).collect()
     }
 
-    fn put(&self, all: &mut [u8], first: u32, length: u32, kept: &[u8]) {
-        let parts = kept.chunks(length as usize * self.token_bytes);
-        self.ranges(first, length).zip(parts).for_each(|(range, part)| all[range].copy_from_slice(part));
+    fn put(&self, all: &mut [u8], first: u32, length: u32, mut kept: &[u8]) {
+        for range in self.ranges(first, length) {
+            let (part, rest) = kept.split_at(range.len());
+            all[range].copy_from_slice(part);
+            kept = rest;
+        }
     }
 }
 
@@ -163,9 +193,13 @@ fn a_sequence_has_the_bits_that_it_has_alone() {
     let keys = [("d=64,x=bf16", 2), ("d=128,x=bf16", 1), ("d=32,x=f32", 2)];
     let windowed = [("d=64,window=50,x=bf16", 1), ("d=256,window=50,x=bf16", 1), ("d=32,window=33,x=f32", 1)];
     let keys = keys.into_iter().chain(windowed);
-    let keys: Vec<_> = keys.flat_map(|(key, lists)| ["bwd", "fwd"].map(|pass| (pass, key, lists))).collect();
-    keys.par_iter().with_max_len(1).for_each(|(pass, key, lists)| {
-        for launched in Launched::of_every_row(&format!("attention.{pass}{{{key}}}")) {
+    let keys = keys.flat_map(|(key, lists)| ["bwd", "fwd"].map(|pass| (format!("attention.{pass}{{{key}}}"), lists)));
+    let solved = ["bf16", "f32"].map(|x| (format!("delta_rule.solve{{x={x}}}"), 2));
+    let moved = [(true, "bf16", 2), (false, "f32", 1)];
+    let moved = moved.map(|(keep, x, lists)| (format!("delta_rule.fwd{{keep={keep},x={x}}}"), lists));
+    let keys: Vec<(String, usize)> = keys.chain(solved).chain(moved).collect();
+    keys.par_iter().with_max_len(1).for_each(|(key, lists)| {
+        for launched in Launched::of_every_row(key) {
             LENGTHS[..*lists].iter().for_each(|lengths| launched.compare(lengths));
         }
     });
@@ -175,9 +209,12 @@ fn a_sequence_has_the_bits_that_it_has_alone() {
 /// more sequences of several tiles than a warp has lanes.
 #[test]
 fn each_token_of_each_sequence_is_in_one_tile() {
-    for op in ["attention.fwd", "attention.bwd"] {
-        let launched = &Launched::of_every_row(&format!("{op}{{d=16,x=f32}}"))[0];
-        [[1220, 35, 35], [200, 90, 50], [150, 150, 9], [150, 3, 150]].par_iter().with_max_len(1).for_each(|sizes| {
+    let tiles = &[[1220, 35, 35], [200, 90, 50], [150, 150, 9], [150, 3, 150]][..];
+    let chunks = &[[2300, 36, 66], [150, 90, 50]][..];
+    let keys = [("attention.fwd{d=16,x=f32}", tiles), ("attention.bwd{d=16,x=f32}", tiles)];
+    for (key, sizes) in keys.into_iter().chain([("delta_rule.solve{x=bf16}", chunks)]) {
+        let launched = &Launched::of_every_row(key)[0];
+        sizes.par_iter().with_max_len(1).for_each(|sizes| {
             for seed in 0..DRAWN {
                 let case = Case::new(&launched.key.key, &launched.params(*sizes), seed);
                 let (found, expected) = (launched.run(&case), case.reference());
