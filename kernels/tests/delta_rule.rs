@@ -34,8 +34,7 @@ fn solved(key_heads: u32, value_heads: u32, [least, most]: Decays, seed: u64) ->
     };
     let mut launch = Launch::of("delta_rule.solve{x=f32}", params, seed);
     list(&mut launch);
-    let zeros = vec![0.0; value_heads as usize];
-    ["a_log", "dt_bias"].into_iter().for_each(|name| launch.set(name, &zeros));
+    launch.set("rates", &vec![0.0; 2 * value_heads as usize]);
     let (mut rng, mut gates) = (Pcg64Mcg::seed_from_u64(seed), launch.before("gates"));
     for row in gates.chunks_mut(2 * value_heads as usize) {
         for a in &mut row[value_heads as usize..] {

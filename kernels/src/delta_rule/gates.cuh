@@ -45,7 +45,8 @@ __device__ __forceinline__ void solve_gates(const delta_rule_solve_params& p, Ga
     const uint64_t token = chunk.first + row, index = token * p.value_heads + head;
     const KEY_X* b = (const KEY_X*)p.gates + token * p.gate_columns + p.b_column + head;
     if (threadIdx.x < CHUNK) {
-        const float a_log = ((const float*)p.a_log)[head], dt_bias = ((const float*)p.dt_bias)[head];
+        const float* rates = (const float*)p.rates;
+        const float a_log = rates[head], dt_bias = rates[p.value_heads + head];
         gates.log[row] = valid ? log_decay(to_float(b[p.value_heads]), a_log, dt_bias) : 0.0f;
     } else {
         const float beta = valid ? round_to<KEY_X>(sigmoid(to_float(*b))) : 0.0f;

@@ -65,7 +65,8 @@ pub fn factor(head: &[f64]) -> f64 {
 pub fn solve(launch: &mut Launch) {
     let p: delta_rule_solve_params = launch.params();
     let heads = Heads::new(launch, p.key_heads, p.value_heads);
-    let [qkv, gates, a_log, dt_bias] = ["qkv", "gates", "a_log", "dt_bias"].map(|name| launch.before(name));
+    let [qkv, gates, rates] = ["qkv", "gates", "rates"].map(|name| launch.before(name));
+    let (a_log, dt_bias) = rates.split_at(heads.values);
     let names = ["decay", "beta", "scale", "inverse", "scores"];
     let [mut decay, mut beta, mut scale, mut inverse, mut scores] = names.map(|name| launch.before(name));
     let gate = |token: usize, column: usize| gates[token * p.gate_columns as usize + p.b_column as usize + column];
