@@ -89,14 +89,30 @@ struct Tokens {
     }
 };
 
+// Of what queries and keys read of the state, of the change, of what is written to the state, and of the state.
+struct Factors {
+    float by_query[2], by_key[2], beta[2], written[2], state[2];
+
+    __device__ __forceinline__ explicit Factors(const Tokens& tokens) {
+#pragma unroll
+        for (uint32_t half = 0; half < 2; half++) {
+            const float grown = decayed(tokens.decay[half]);
+            by_query[half] = grown * tokens.of_query[half], by_key[half] = grown * tokens.of_key[half];
+            beta[half] = tokens.beta[half];
+            written[half] = decayed(tokens.last - tokens.decay[half]) * tokens.of_key[half];
+            state[half] = decayed(tokens.last);
+        }
+    }
+};
+
 template <uint32_t N> __device__ __forceinline__ void scale_rows(float (&acc)[N][4], const float (&factors)[2]) {
 #pragma unroll
     for (uint32_t i = 0; i < 4 * N; i++) acc[i / 4][i % 4] *= factors[i % 4 / 2];
 }
 
-// Replaces the warp's rows of values by beta (v - predicted), what keys read of the state times factors.
+// Replaces the warp's rows of values by beta (v - predicted), of what keys read of the state.
 __device__ __forceinline__ void replace_values(const Tile<COLUMNS>& values, uint32_t row, const float (&read)[N][4],
-                                               const float (&factors)[2], const float (&beta)[2]) {
+                                               const Factors& factors) {
     float change[N][4];
 #pragma unroll
     for (uint32_t pair = 0; pair < N / 2; pair++) {
@@ -105,11 +121,11 @@ __device__ __forceinline__ void replace_values(const Tile<COLUMNS>& values, uint
 #pragma unroll
         for (uint32_t i = 0; i < 8; i++) {
             const uint32_t n = 2 * pair + i / 4, e = i % 4, half = e / 2;
-            change[n][e] = unpack_bf16x2(value[i / 2], e) - factors[half] * read[n][e];
+            change[n][e] = unpack_bf16x2(value[i / 2], e) - factors.by_key[half] * read[n][e];
         }
     }
     sync_warp();
-    values.store_rows(row, change, beta);
+    values.store_rows(row, change, factors.beta);
 }
 
 KERNEL(delta_rule_fwd_params) {
@@ -140,34 +156,25 @@ KERNEL(delta_rule_fwd_params) {
         cp_async_commit();
         if (chunk.has_behind) all.keys.copy(tiles.keys_of(index + 1), next);
         cp_async_commit();
-        float by_query[2], by_key[2], behind[2];
-#pragma unroll
-        for (uint32_t half = 0; half < 2; half++) {
-            const float grown = decayed(tokens.decay[half]);
-            by_query[half] = grown * tokens.of_query[half], by_key[half] = grown * tokens.of_key[half];
-            behind[half] = decayed(tokens.last - tokens.decay[half]) * tokens.of_key[half];
-        }
-        const float whole = decayed(tokens.last);
+        const Factors factors(tokens);
         cp_async_wait<2>(); // all but the two above
         sync_warp();
-
         float read[2][N][4] = {}; // of the state, by queries and by keys
         if (chunk.has_before)
             multiply(
                 read, HEAD / 16,
                 [&](uint32_t(&a)[4], uint32_t step, uint32_t m) { (m == 0 ? tiles.queries : keys).load_a(a, row, step); },
                 [&](uint32_t(&b)[4], uint32_t step, uint32_t pair) { tiles.state.load_b(b, step * 16, 2 * pair); });
-        replace_values(tiles.values, row, read[1], by_key, tokens.beta);
+        replace_values(tiles.values, row, read[1], factors);
         cp_async_wait<1>(); // all but the next keys
         sync_block();       // the change is there, and queries and the state have been read
         if (chunk.has_behind) all.queries.copy(tiles.queries, next);
         cp_async_commit();
-
         float v_new[N][4] = {};
         multiply(v_new, tiles.inverse, row, tiles.values);
         sync_warp();
         tiles.v_new.store_rows(row, v_new);
-        tiles.written.store_rows(row, v_new, behind);
+        tiles.written.store_rows(row, v_new, factors.written);
         sync_block(); // v_new is there, and the change has been read
         if (chunk.has_behind) {
             all.values.copy(tiles.values, next);
@@ -175,9 +182,8 @@ KERNEL(delta_rule_fwd_params) {
         }
         cp_async_commit();
         if (KEY_KEEP) all.v_new.write(tiles.v_new, chunk);
-
         float(&o)[N][4] = read[0];
-        scale_rows(o, by_query);
+        scale_rows(o, factors.by_query);
         multiply(o, tiles.scores, row, tiles.v_new);
         sync_warp();
         tiles.o.store_rows(row, o);
@@ -186,7 +192,7 @@ KERNEL(delta_rule_fwd_params) {
         if (!chunk.has_behind) break;
 
 #pragma unroll
-        for (auto& rows : state) scale_rows(rows, {whole, whole});
+        for (auto& rows : state) scale_rows(rows, factors.state);
         multiply(
             state, CHUNK / 16,
             [&](uint32_t(&a)[4], uint32_t step, uint32_t m) { keys.load_a_transposed(a, step * 16, state_row / 8 + 2 * m); },
