@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use precast::inputs::data::MicroBatch;
 use precast::options::DeviceChoice;
-use precast_kernels::{Access, Addend, KERNELS, abi::micro_scalars, check::Case};
+use precast_kernels::{Addend, KERNELS, abi::micro_scalars, check::Case};
 use precast_plan::Gemm;
 use precast_runtime::Launches;
 use precast_runtime::cublas::Cublas;
@@ -315,7 +315,7 @@ fn check_gemms() {
             let reference = case.reference();
             for (index, operand) in case.operands.iter().enumerate() {
                 let scratch = ["workspace", "semaphores"].contains(&operand.name);
-                if scratch || !matches!(operand.access, Access::Write | Access::ReadWrite) {
+                if scratch || !operand.access.is_output() {
                     continue;
                 }
                 let ticket = driver.read(at(index), operand.bytes()).unwrap();

@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: f2a5017f7b8396222637b33aced404ee2931e5b7acf629a4539fddc7154d52ef
-// Body: 1a30f2c585fa57824c3e889af4d7f5c89e506aa7808230e26f5c6ed71d6dd1e8
+// Headers: 5a7574ce4b1402283de79475ec668aa0f5d613d7d7a74fe8ff7d2409a808cece
+// Body: 9ebe95094062ff158abf7bcb5f6c348b81b9e62f5e64af0dbb56aef71b466781
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -486,9 +486,9 @@ parameters! {
         operand o(Write => self.x, tokens * value_heads * 128);
         /// `[tokens, value_heads, 128]` x, write if keep: what is written to the state
         optional v_new(Write if self.keep => self.x, tokens * value_heads * 128);
-        /// `[ceil(tokens / 64), value_heads, 128, 128]` x, update if keep: behind full chunks that are not a
-        /// sequence's last; others are untouched
-        optional states(ReadWrite if self.keep => self.x, tokens.div_ceil(64) * value_heads * 128 * 128);
+        /// `[ceil(tokens / 64), value_heads, 128, 128]` x, part if keep: behind full chunks that are not a sequence's
+        /// last; others are untouched
+        optional states(WritePart if self.keep => self.x, tokens.div_ceil(64) * value_heads * 128 * 128);
         scalar tokens(u32);
         /// sequences at most; those behind the last have no tokens
         scalar count(u32);
@@ -528,8 +528,8 @@ parameters! {
         operand d_o(Read => self.x, tokens * value_heads * 128);
         /// `[tokens, value_heads, 128]` x, write: gradient of beta * v
         operand dvb(Write => self.x, tokens * value_heads * 128);
-        /// `[ceil(tokens / 64), value_heads, 128, 128]` x, write: of `states` of the forward pass
-        operand dstates(Write => self.x, tokens.div_ceil(64) * value_heads * 128 * 128);
+        /// `[ceil(tokens / 64), value_heads, 128, 128]` x, part: of `states` of the forward pass
+        operand dstates(WritePart => self.x, tokens.div_ceil(64) * value_heads * 128 * 128);
         scalar tokens(u32);
         /// sequences at most; those behind the last have no tokens
         scalar count(u32);
@@ -721,8 +721,8 @@ parameters! {
         operand dy(Read => self.x, tokens * heads * d);
         /// `[tokens, heads, d]` x, write
         operand dx(Write => self.x, tokens * heads * d);
-        /// `[tokens, gate_columns]` x, write: gradients of the gates; the rest is untouched
-        operand dgates(Write => self.x, tokens * gate_columns);
+        /// `[tokens, gate_columns]` x, part: gradients of the gates; the rest is untouched
+        operand dgates(WritePart => self.x, tokens * gate_columns);
         /// `[ceil(tokens / rows), d]` f32, write
         operand dgamma_partial(Write => Dtype::F32, tokens.div_ceil(rows) * d);
         scalar eps(f32);
@@ -752,8 +752,8 @@ parameters! {
         operand dy(Read => self.x, tokens * heads * d);
         /// `[tokens, heads, d]` x, write
         operand dx(Write => self.x, tokens * heads * d);
-        /// `[tokens, gate_columns]` x, write: gradients of the gates; the rest is untouched
-        operand dgates(Write => self.x, tokens * gate_columns);
+        /// `[tokens, gate_columns]` x, part: gradients of the gates; the rest is untouched
+        operand dgates(WritePart => self.x, tokens * gate_columns);
         scalar eps(f32);
         scalar tokens(u32);
         scalar heads(u32);
@@ -1335,8 +1335,8 @@ parameters! {
         operand dy(Read => self.x, tokens * heads * d);
         /// `[tokens, heads, d]` x, write
         operand d_o(Write => self.x, tokens * heads * d);
-        /// `[tokens, row_heads, d]` x, write: gradients of the gates; the rest is untouched
-        operand dpacked(Write => self.x, tokens * row_heads * d);
+        /// `[tokens, row_heads, d]` x, part: gradients of the gates; the rest is untouched
+        operand dpacked(WritePart => self.x, tokens * row_heads * d);
         scalar tokens(u32);
         scalar heads(u32);
         /// heads of a row of `packed`

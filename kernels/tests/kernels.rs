@@ -247,7 +247,7 @@ proptest! {
                     match operand.access {
                         Access::Read | Access::Scratch => prop_assert!(before[..] == after[..], "{}: {} changed", key,
                             operand.name),
-                        Access::Write | Access::ReadWrite => {
+                        Access::Write | Access::WritePart | Access::ReadWrite => {
                             prop_assert!(!poisoned(operand.format, after), "{}: {} is not whole", key, operand.name);
                         }
                     }

@@ -235,6 +235,7 @@ impl Operand {
             let access = match word {
                 "read" => "Read",
                 "write" => "Write",
+                "part" => "WritePart",
                 "update" => "ReadWrite",
                 "scratch" => "Scratch",
                 _ => {
@@ -248,7 +249,7 @@ impl Operand {
             };
             uses.push(Use { access, condition });
         }
-        ensure!(!uses.is_empty(), "an operand is `[shape] dtype, access`: read, write, update or scratch");
+        ensure!(!uses.is_empty(), "an operand is `[shape] dtype, access`: read, write, part, update or scratch");
         // Two accesses are the two ways of one condition, so that each launch has one of them.
         let conditions: Vec<Option<&str>> = uses.iter().map(|usage: &Use| usage.condition.as_deref()).collect();
         let is_either = |[a, b]: [&str; 2]| a.strip_prefix('!') == Some(b) || b.strip_prefix('!') == Some(a);
@@ -293,7 +294,7 @@ fn content(part: &str) -> Result<String> {
     let (name, rest) = part.split_once('(').unwrap_or((part, ")"));
     let Some((_, arguments)) = CONTENTS.iter().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = CONTENTS.iter().map(|(name, _)| *name).collect();
-        bail!("`{part}` is no access (read, write, update, scratch), and no content ({})", known.join(", "));
+        bail!("`{part}` is no access (read, write, part, update, scratch), and no content ({})", known.join(", "));
     };
     let rest = rest.strip_suffix(')').with_context(|| format!("`{part}`: a bracket is open"))?;
     let given: Vec<&str> = top_level(rest, ", ").filter(|argument| !argument.is_empty()).collect();

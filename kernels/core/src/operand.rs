@@ -10,7 +10,9 @@ pub enum Access {
     Read,
     /// Writes every element and reads none.
     Write,
-    /// Reads and writes, or writes only some elements.
+    /// Writes some elements and reads none; the others stay as they are.
+    WritePart,
+    /// Reads and writes; the elements that it does not write stay as they are.
     ReadWrite,
     /// Uses it as scratch: neither its earlier nor its later content matters to others.
     Scratch,
@@ -29,7 +31,7 @@ impl Access {
 
     /// True if the new content is a result.
     pub fn is_output(self) -> bool {
-        matches!(self, Access::Write | Access::ReadWrite)
+        matches!(self, Access::Write | Access::WritePart | Access::ReadWrite)
     }
 }
 

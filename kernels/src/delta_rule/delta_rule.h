@@ -42,7 +42,7 @@ typedef struct delta_rule_fwd_params {
     address scores;    ///< [tokens, value_heads, 64] x, read, normal(0.1)
     address o;         ///< [tokens, value_heads, 128] x, write
     address v_new;     ///< [tokens, value_heads, 128] x, write if keep: what is written to the state
-    address states;    ///< [ceil(tokens / 64), value_heads, 128, 128] x, update if keep: behind full chunks that are not a sequence's last; others are untouched
+    address states;    ///< [ceil(tokens / 64), value_heads, 128, 128] x, part if keep: behind full chunks that are not a sequence's last; others are untouched
     uint32_t tokens;
     uint32_t count;       ///< sequences at most; those behind the last have no tokens
     uint32_t seq_len;     ///< tokens of a sequence at most
@@ -63,7 +63,7 @@ typedef struct delta_rule_state_bwd_params {
     address scores;    ///< [tokens, value_heads, 64] x, read, normal(0.1)
     address d_o;       ///< [tokens, value_heads, 128] x, read
     address dvb;       ///< [tokens, value_heads, 128] x, write: gradient of beta * v
-    address dstates;   ///< [ceil(tokens / 64), value_heads, 128, 128] x, write: of `states` of the forward pass
+    address dstates;   ///< [ceil(tokens / 64), value_heads, 128, 128] x, part: of `states` of the forward pass
     uint32_t tokens;
     uint32_t count;       ///< sequences at most; those behind the last have no tokens
     uint32_t seq_len;     ///< tokens of a sequence at most

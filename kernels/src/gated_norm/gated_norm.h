@@ -24,7 +24,7 @@ typedef struct gated_norm_bwd_params {
     address gamma;          ///< [d] x, read
     address dy;             ///< [tokens, heads, d] x, read
     address dx;             ///< [tokens, heads, d] x, write
-    address dgates;         ///< [tokens, gate_columns] x, write: gradients of the gates; the rest is untouched
+    address dgates;         ///< [tokens, gate_columns] x, part: gradients of the gates; the rest is untouched
     address dgamma_partial; ///< [ceil(tokens / rows), d] f32, write
     float eps;
     uint32_t tokens;
@@ -41,7 +41,7 @@ typedef struct gated_norm_dgrad_params {
     address gamma;  ///< [d] x, read
     address dy;     ///< [tokens, heads, d] x, read
     address dx;     ///< [tokens, heads, d] x, write
-    address dgates; ///< [tokens, gate_columns] x, write: gradients of the gates; the rest is untouched
+    address dgates; ///< [tokens, gate_columns] x, part: gradients of the gates; the rest is untouched
     float eps;
     uint32_t tokens;
     uint32_t heads;

@@ -19,7 +19,7 @@ typedef struct output_gate_bwd_params {
     address packed;  ///< [tokens, row_heads, d] x, read: query and gate of each head first
     address dy;      ///< [tokens, heads, d] x, read
     address d_o;     ///< [tokens, heads, d] x, write
-    address dpacked; ///< [tokens, row_heads, d] x, write: gradients of the gates; the rest is untouched
+    address dpacked; ///< [tokens, row_heads, d] x, part: gradients of the gates; the rest is untouched
     uint32_t tokens;
     uint32_t heads;
     uint32_t row_heads; ///< heads of a row of `packed`
