@@ -23,6 +23,11 @@ __device__ __forceinline__ void store_shared(uint32_t shared, const float (&valu
                  : "memory");
 }
 
+__device__ __forceinline__ uint32_t load_shared_word(uint32_t shared) {
+    uint32_t value;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(shared) : "memory");
+    return value;
+}
 __device__ __forceinline__ void load_shared(float& first, float& second, uint32_t shared) {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(first), "=f"(second) : "r"(shared) : "memory");
 }

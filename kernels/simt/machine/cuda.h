@@ -40,6 +40,7 @@ float fmaf(float, float, float);
 float fmaxf(float, float);
 float fminf(float, float);
 float expf(float);
+float log1pf(float);
 float logf(float);
 float log2f(float);
 float sqrtf(float);

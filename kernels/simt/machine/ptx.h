@@ -93,6 +93,7 @@ SIMT_INLINE void st_shared_v4_f32(uint32_t shared, float a, float b, float c, fl
     const uint32_t words[4] = {__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), __float_as_uint(d)};
     simt_store_shared(words, 4, shared);
 }
+SIMT_INLINE void ld_shared_b32(uint32_t& a, uint32_t shared) { simt_load_shared(&a, 1, shared); }
 SIMT_INLINE void ld_shared_v2_f32(float& a, float& b, uint32_t shared) {
     uint32_t words[2];
     simt_load_shared(words, 2, shared);

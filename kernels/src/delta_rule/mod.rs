@@ -26,6 +26,7 @@
 
 mod host;
 mod variants;
+mod variants_bwd;
 
 use crate::abi::{
     DELTA_CHUNK, DELTA_HEAD, delta_rule_bwd_params, delta_rule_fwd_params, delta_rule_solve_params,
@@ -33,7 +34,7 @@ use crate::abi::{
 };
 pub use crate::abi::{DeltaRuleBwd, DeltaRuleFwd, DeltaRuleSolve, DeltaRuleStateBwd};
 use crate::host::Views;
-use crate::{Batch, Build, Dtype, Geometry, Reference, Source, Threads, one_variant, source};
+use crate::{Batch, Dtype, Reference};
 
 /// Elements of a head.
 pub const HEAD: u32 = DELTA_HEAD;
@@ -84,26 +85,6 @@ macro_rules! operation {
         }
     };
 }
-
-/// A kernel that is not written yet.
-macro_rules! placeholder {
-    ($kernel:ident, $file:literal, |$p:ident| $grid:expr) => {
-        impl Build for $kernel {
-            one_variant!(Threads { threads: 128 });
-
-            fn source(&self, _variant: Threads) -> Source {
-                source!("delta_rule", $file, "chunk.cuh")
-            }
-
-            fn geometry(&self, variant: Threads, $p: &Self::Params) -> Geometry {
-                Geometry::linear($grid, variant.threads)
-            }
-        }
-    };
-}
-
-placeholder!(DeltaRuleStateBwd, "simt/state_bwd.cu", |p| p.count * p.value_heads);
-placeholder!(DeltaRuleBwd, "simt/bwd.cu", |p| p.chunks * p.key_heads);
 
 const DTYPES: [Dtype; 2] = [Dtype::Bf16, Dtype::F32];
 

@@ -50,6 +50,11 @@ template <uint32_t columns> struct Tile {
         store_shared(at(row, column / 8) + column % 8 * 2, pack_bf16x2(first, second));
     }
 
+    // Returns two neighboring elements of a row, packed.
+    __device__ __forceinline__ uint32_t load(uint32_t row, uint32_t column) const {
+        return load_shared_word(at(row, column / 8) + column % 8 * 2);
+    }
+
     // Copies rows to memory, `stride` elements apart; all threads of the CTA do, behind a sync_block.
     __device__ __forceinline__ void write(bf16* data, uint32_t stride, uint32_t rows) const {
         for (uint32_t n = threadIdx.x; n < rows * (columns / 8); n += VARIANT_THREADS) {
