@@ -70,8 +70,9 @@ impl Build for DeltaRuleStateBwd {
 impl Build for DeltaRuleBwd {
     type Variant = Bwd;
 
-    fn variants(&self, _arch: Arch) -> Vec<Bwd> {
-        variants(self.x, 1, 256)
+    fn variants(&self, arch: Arch) -> Vec<Bwd> {
+        // Shared memory of others has space for one.
+        variants(self.x, if arch == Arch::Sm90a { 2 } else { 1 }, 256)
     }
 
     fn source(&self, variant: Bwd) -> Source {

@@ -17,9 +17,15 @@ enum : uint32_t {
     VALUES_AT = 6 * WIDE,
 };
 
-// A warp's 16 rows, and its columns: from 8 * `chunk` of a square, and of each half of a head.
+// A warp's 16 rows, and its columns: from 8 * `chunk` of a square, and of each half of a head. Each phase makes its own, and
+// addresses from it: registers do not hold those of all phases.
 struct Place {
     uint32_t row, chunk;
+
+    __device__ __forceinline__ Place() {
+        const uint32_t warp = opaque(threadIdx.x / WARP);
+        row = 16 * (warp % ROW_WARPS), chunk = N * (warp / ROW_WARPS);
+    }
 
     // Columns of {n} of both halves.
     __device__ __forceinline__ uint32_t column(uint32_t n) const { return n / N * CHUNK + 8 * (chunk + n % N); }
@@ -53,110 +59,135 @@ struct Shared {
     __device__ __forceinline__ float between(uint32_t i, uint32_t j) const { return exp2_ftz(LOG2_E * (decay[i] - decay[j])); }
 };
 
-// A thread's share of the gradients of decays' logs and of step sizes: of its rows `row_of(0)` and `row_of(2)`, of its columns
-// of the square, and of the chunk's last token.
+// A thread's share of the gradients of decays' logs and of step sizes: of its rows `row_of(0)` and `row_of(2)`, and of the
+// chunk's last token.
 struct Sums {
-    float dlog[2], dbeta[2], columns[N][2], last;
+    float dlog[2], dbeta[2], last;
 };
 
 // Operands of a value head, from the chunk's first token on.
 struct Head {
     const bf16 *values, *scores, *v_new, *d_o, *dvb, *state, *dstate;
-    uint32_t square_stride, row_stride;
 };
 
+// Each phase computes them again, likewise.
 __device__ __forceinline__ Head head_of(const delta_rule_bwd_params& p, Chunk chunk, uint32_t head) {
+    head = opaque(head), chunk.first = opaque(chunk.first);
     const uint64_t token = chunk.first, row = token * p.value_heads + head;
     const uint64_t before = chunk.has_before ? chunk.before() : 0, behind = chunk.has_behind ? chunk.behind() : 0;
     const bf16* qkv = (const bf16*)p.qkv + token * (2 * p.key_heads + p.value_heads) * HEAD;
     return {qkv + (2 * p.key_heads + head) * HEAD, (const bf16*)p.scores + row * CHUNK, (const bf16*)p.v_new + row * HEAD,
             (const bf16*)p.d_o + row * HEAD, (const bf16*)p.dvb + row * HEAD,
             (const bf16*)p.states + (before * p.value_heads + head) * HEAD * HEAD,
-            (const bf16*)p.dstates + (behind * p.value_heads + head) * HEAD * HEAD, p.value_heads * CHUNK, p.value_heads * HEAD};
+            (const bf16*)p.dstates + (behind * p.value_heads + head) * HEAD * HEAD};
+}
+
+// Places of a key head's queries and keys from the chunk's first token on.
+struct Rows {
+    uint64_t queries, keys;
+    uint32_t stride;
+};
+
+__device__ __forceinline__ Rows rows_of(const delta_rule_bwd_params& p, Chunk chunk) {
+    const uint32_t stride = (2 * p.key_heads + p.value_heads) * HEAD;
+    const uint64_t queries = uint64_t(chunk.first) * stride + opaque(blockIdx.x) % p.key_heads * HEAD;
+    return {queries, queries + p.key_heads * HEAD, stride};
 }
 
 // Copies half a state, once the place has been read.
 __device__ __forceinline__ void copy_half(const Shared& s, const bf16* state, uint32_t half) {
     sync_block();
-    s.state.copy(state + half * CHUNK * HEAD, HEAD, CHUNK, CHUNK);
+    s.state.copy<CHUNK>(state + half * CHUNK * HEAD, HEAD, CHUNK);
     cp_async_commit();
 }
 
 // acc += a b^T, of a warp's rows and columns.
-__device__ __forceinline__ void multiply_rows(float (&acc)[N][4], Tile<HEAD> a, Tile<HEAD> b, Place own) {
-    multiply(acc, HEAD / 16, [&](uint32_t(&r)[4], uint32_t step) { a.load_a(r, own.row, step); },
-             [&](uint32_t(&r)[4], uint32_t step, uint32_t pair) { b.load_b_transposed(r, 8 * own.chunk + 16 * pair, step); });
+template <uint32_t n>
+__device__ __forceinline__ void multiply_rows(float (&acc)[n][4], Tile<HEAD> a, Tile<HEAD> b, Place own) {
+#pragma unroll 2
+    for (uint32_t i = 0; i < HEAD / 16; i++)
+        multiply(acc, 1, [&](uint32_t(&r)[4], uint32_t) { a.load_a(r, own.row, i); },
+                 [&](uint32_t(&r)[4], uint32_t, uint32_t pair) { b.load_b_transposed(r, 8 * own.chunk + 16 * pair, i); });
 }
 
 // Gradients of values, and what they give to step sizes. Sixteen threads share a row.
 __device__ __forceinline__ void values(const delta_rule_bwd_params& p, const Shared& s, const Head& own, uint32_t rows) {
     const uint32_t stride = (2 * p.key_heads + p.value_heads) * HEAD;
     bf16* out = (bf16*)p.dqkv + (own.values - (const bf16*)p.qkv);
+    const uint32_t first = opaque(threadIdx.x) / 16, chunk = threadIdx.x % 16;
+    const auto place = [&](uint32_t row) { return uint64_t(row < rows ? row : 0) * stride; };
+    vector<bf16, 8> value[VECTORS]; // all before the first store, which the compiler moves no load across
+#pragma unroll
+    for (uint32_t i = 0; i < VECTORS; i++)
+        value[i] = load_vector<8>(own.values + place(first + i * (VARIANT_THREADS / 16)), chunk);
 #pragma unroll
     for (uint32_t i = 0; i < VECTORS; i++) {
-        const uint32_t n = threadIdx.x + i * VARIANT_THREADS, row = n / 16, chunk = n % 16;
-        const uint64_t at = uint64_t(row < rows ? row : 0) * stride;
-        const vector<bf16, 8> value = load_vector<8>(own.values + at, chunk);
+        const uint32_t row = first + i * (VARIANT_THREADS / 16);
         const uint4_t pairs = load_shared(s.dvb.at(row, chunk));
         float sum = 0.0f, dv[8];
 #pragma unroll
         for (uint32_t j = 0; j < 8; j++) {
             const float dvb = unpack_bf16x2(pairs.v[j / 2], j);
-            sum = fmaf(dvb, value[j], sum);
+            sum = fmaf(dvb, value[i][j], sum);
             dv[j] = s.beta[row] * dvb;
         }
         sum = group_sum<16>(sum);
-        if (row < rows) store_vector(out + at, chunk, dv);
+        if (row < rows) store_vector(out + place(row), chunk, dv);
         if (chunk == 0) s.values[row] = sum;
     }
 }
 
-// Adds what half the state before the chunk gives.
+// Adds what half the state before the chunk gives: to 16 columns at a time, as registers are few.
 __device__ __forceinline__ void add_before(float (&dq)[2 * N][4], float (&dk)[2 * N][4], Sums& sums, const Shared& s,
-                                           Place own, uint32_t half) {
-    float read[N][4] = {}, taken[N][4] = {};
+                                           uint32_t half) {
+    float of_query[2] = {}, of_key[2] = {};
 #pragma unroll
-    for (uint32_t step = 0; step < HEAD / 16; step++) {
-        uint32_t a[2][4];
-        s.d_o.load_a(a[0], own.row, step);
-        s.dvb.load_a(a[1], own.row, step);
-#pragma unroll
-        for (uint32_t pair = 0; pair < N / 2; pair++) {
-            uint32_t b[4];
+    for (uint32_t pair = 0; pair < N / 2; pair++) {
+        const Place own;
+        float read[2][4] = {}, taken[2][4] = {};
+#pragma unroll 2
+        for (uint32_t step = 0; step < HEAD / 16; step++) {
+            uint32_t a[2][4], b[4];
+            s.d_o.load_a(a[0], own.row, step);
+            s.dvb.load_a(a[1], own.row, step);
             s.state.load_b_transposed(b, 8 * own.chunk + 16 * pair, step);
-            mma(read[2 * pair], a[0], b[0], b[1]);
-            mma(read[2 * pair + 1], a[0], b[2], b[3]);
-            mma(taken[2 * pair], a[1], b[0], b[1]);
-            mma(taken[2 * pair + 1], a[1], b[2], b[3]);
+            mma(read[0], a[0], b[0], b[1]);
+            mma(read[1], a[0], b[2], b[3]);
+            mma(taken[0], a[1], b[0], b[1]);
+            mma(taken[1], a[1], b[2], b[3]);
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < 2; j++) {
+            const uint32_t row = own.row + row_of(2 * j);
+            const float grown = exp2_ftz(LOG2_E * s.decay[row]), shrunk = -s.beta[row] * grown;
+#pragma unroll
+            for (uint32_t n = 0; n < 2; n++) {
+                const uint32_t all = half * N + 2 * pair + n, column = own.column(all) + column_of(0);
+                const uint32_t queries = s.queries.load(row, column), keys = s.keys.load(row, column);
+#pragma unroll
+                for (uint32_t i = 2 * j; i < 2 * j + 2; i++) {
+                    of_query[j] = fmaf(read[n][i], unpack_bf16x2(queries, i), of_query[j]);
+                    of_key[j] = fmaf(-taken[n][i], unpack_bf16x2(keys, i), of_key[j]);
+                    dq[all][i] = fmaf(grown, read[n][i], dq[all][i]);
+                    dk[all][i] = fmaf(shrunk, taken[n][i], dk[all][i]);
+                }
+            }
         }
     }
+    const Place own;
 #pragma unroll
     for (uint32_t j = 0; j < 2; j++) {
         const uint32_t row = own.row + row_of(2 * j);
-        const float grown = exp2_ftz(LOG2_E * s.decay[row]), beta = s.beta[row];
-        float of_query = 0.0f, of_key = 0.0f;
-#pragma unroll
-        for (uint32_t n = 0; n < N; n++) {
-            const uint32_t all = half * N + n, column = own.column(all) + column_of(0);
-            const uint32_t queries = s.queries.load(row, column), keys = s.keys.load(row, column);
-#pragma unroll
-            for (uint32_t e = 0; e < 2; e++) {
-                const uint32_t i = 2 * j + e;
-                of_query = fmaf(read[n][i], unpack_bf16x2(queries, e), of_query);
-                of_key = fmaf(-taken[n][i], unpack_bf16x2(keys, e), of_key);
-                dq[all][i] = fmaf(grown, read[n][i], dq[all][i]);
-                dk[all][i] = fmaf(-beta * grown, taken[n][i], dk[all][i]);
-            }
-        }
-        of_key *= grown * s.key[row];
-        sums.dlog[j] += grown * s.query[row] * of_query + beta * of_key;
-        sums.dbeta[j] += of_key;
+        const float grown = exp2_ftz(LOG2_E * s.decay[row]), product = grown * s.key[row] * of_key[j];
+        sums.dlog[j] += grown * s.query[row] * of_query[j] + s.beta[row] * product;
+        sums.dbeta[j] += product;
     }
 }
 
 // Adds what half the state behind the chunk gives.
-__device__ __forceinline__ void add_behind(float (&dk)[2 * N][4], Sums& sums, const Shared& s, Place own, uint32_t half,
+__device__ __forceinline__ void add_behind(float (&dk)[2 * N][4], Sums& sums, const Shared& s, uint32_t half,
                                            float last) {
+    const Place own;
     float written[N][4] = {};
     multiply_rows(written, s.v_new, s.state, own);
 #pragma unroll
@@ -181,18 +212,19 @@ __device__ __forceinline__ void add_behind(float (&dk)[2 * N][4], Sums& sums, co
 
 // Adds what both states give, and writes the gradients of values while a half is copied.
 __device__ __forceinline__ void add_states(const delta_rule_bwd_params& p, float (&dq)[2 * N][4], float (&dk)[2 * N][4],
-                                           Sums& sums, const Shared& s, const Head& of_head, Chunk chunk, Place own) {
+                                           Sums& sums, const Shared& s, Chunk chunk, uint32_t head) {
     if (chunk.has_before) {
-        add_before(dq, dk, sums, s, own, 0);
-        copy_half(s, of_head.state, 1);
+        add_before(dq, dk, sums, s, 0);
+        copy_half(s, head_of(p, chunk, head).state, 1);
     }
-    values(p, s, of_head, chunk.rows);
+    values(p, s, head_of(p, chunk, head), chunk.rows);
     if (chunk.has_before) {
         cp_async_wait<0>();
         sync_block();
-        add_before(dq, dk, sums, s, own, 1);
+        add_before(dq, dk, sums, s, 1);
     }
     if (!chunk.has_behind) return;
+    const Head of_head = head_of(p, chunk, head);
     const float last = s.decay[chunk.rows - 1], whole = exp2_ftz(LOG2_E * last);
 #pragma unroll
     for (uint32_t half = 0; half < 2; half++) {
@@ -214,12 +246,15 @@ __device__ __forceinline__ void add_states(const delta_rule_bwd_params& p, float
             for (uint32_t j = 0; j < 8; j++) product = fmaf(before[i][j], unpack_bf16x2(pairs.v[j / 2], j), product);
         }
         sums.last += whole * product;
-        add_behind(dk, sums, s, own, half, last);
+        add_behind(dk, sums, s, half, last);
     }
 }
 
 // Leaves the gradient of the scores, times their decays.
-__device__ __forceinline__ void scores(Sums& sums, const Shared& s, const Head& of_head, uint32_t rows, Place own) {
+__device__ __forceinline__ void scores(const delta_rule_bwd_params& p, Sums& sums, float (&columns)[N][2], const Shared& s,
+                                       Chunk chunk, uint32_t head) {
+    const bf16* scores = head_of(p, chunk, head).scores;
+    const Place own;
     const bool above = 8 * own.chunk > own.row; // the diagonal: nothing reads it
     float dscores[N][4] = {};
     if (!above) multiply_rows(dscores, s.d_o, s.v_new, own);
@@ -231,14 +266,14 @@ __device__ __forceinline__ void scores(Sums& sums, const Shared& s, const Head& 
         for (uint32_t j = 0; j < 2; j++) {
             const uint32_t row = own.row + row_of(2 * j), column = 8 * (own.chunk + n) + column_of(0);
             float decayed[2] = {};
-            if (column <= row && row < rows) {
-                const uint32_t pair = *(const uint32_t*)(of_head.scores + uint64_t(row) * of_head.square_stride + column);
+            if (column <= row && row < chunk.rows) {
+                const uint32_t pair = *(const uint32_t*)(scores + uint64_t(row) * (p.value_heads * CHUNK) + column);
 #pragma unroll
                 for (uint32_t e = 0; e < 2; e++) {
                     if (column + e > row) continue;
                     const float term = dscores[n][2 * j + e] * unpack_bf16x2(pair, e);
                     sums.dlog[j] += term;
-                    sums.columns[n][e] -= term;
+                    columns[n][e] -= term;
                     decayed[e] = dscores[n][2 * j + e] * s.between(row, column + e);
                 }
             }
@@ -247,40 +282,43 @@ __device__ __forceinline__ void scores(Sums& sums, const Shared& s, const Head& 
         }
 }
 
-// Leaves the gradient of the system's keys, times decays and step sizes.
-__device__ __forceinline__ void system(Sums& sums, const Shared& s, uint32_t rows, Place own) {
-    const bool above = 8 * own.chunk > own.row;
-    float dsystem[N][4] = {}, keys[N][4] = {};
-    if (!above) {
+// Leaves the gradient of the system's keys, times decays and step sizes: of 16 columns at a time, as registers are few.
+__device__ __forceinline__ void system(Sums& sums, float (&columns)[N][2], const Shared& s, uint32_t rows) {
+    sync_block(); // the other triangles have been read
+#pragma unroll
+    for (uint32_t pair = 0; pair < N / 2; pair++) {
+        Place own;
+        own.chunk += 2 * pair;
+        if (8 * own.chunk > own.row) return;
+        float dsystem[2][4] = {}, keys[2][4] = {};
         multiply_rows(dsystem, s.dvb, s.v_new, own);
         multiply_rows(keys, s.keys, s.keys, own);
-    }
-    sync_block(); // the other triangles have been read
-    if (above) return;
 #pragma unroll
-    for (uint32_t n = 0; n < N; n++)
+        for (uint32_t n = 0; n < 2; n++)
 #pragma unroll
-        for (uint32_t j = 0; j < 2; j++) {
-            const uint32_t row = own.row + row_of(2 * j), column = 8 * (own.chunk + n) + column_of(0);
-            const float beta = s.beta[row], of_row = s.key[row];
-            float decayed[2] = {};
+            for (uint32_t j = 0; j < 2; j++) {
+                const uint32_t row = own.row + row_of(2 * j), column = 8 * (own.chunk + n) + column_of(0);
+                const float beta = s.beta[row], of_row = s.key[row];
+                float decayed[2] = {};
 #pragma unroll
-            for (uint32_t e = 0; e < 2; e++) {
-                if (column + e >= row || row >= rows) continue;
-                const float d = -dsystem[n][2 * j + e] * s.between(row, column + e);
-                const float product = d * of_row * s.key[column + e] * keys[n][2 * j + e];
-                sums.dbeta[j] += product;
-                sums.dlog[j] += beta * product;
-                sums.columns[n][e] -= beta * product;
-                decayed[e] = beta * d;
+                for (uint32_t e = 0; e < 2; e++) {
+                    if (column + e >= row || row >= rows) continue;
+                    const float d = -dsystem[n][2 * j + e] * s.between(row, column + e);
+                    const float product = d * of_row * s.key[column + e] * keys[n][2 * j + e];
+                    sums.dbeta[j] += product;
+                    sums.dlog[j] += beta * product;
+                    columns[2 * pair + n][e] -= beta * product;
+                    decayed[e] = beta * d;
+                }
+                s.of_columns.store(row, column, decayed[0] * s.key[column], decayed[1] * s.key[column + 1]);
+                s.of_rows.store(row, column, decayed[0] * of_row, decayed[1] * of_row);
             }
-            s.of_columns.store(row, column, decayed[0] * s.key[column], decayed[1] * s.key[column + 1]);
-            s.of_rows.store(row, column, decayed[0] * of_row, decayed[1] * of_row);
-        }
+    }
 }
 
 // Adds a triangle's product with keys to `dq`, and its transpose's with queries to `dk`.
-__device__ __forceinline__ void add_scores(float (&dq)[2 * N][4], float (&dk)[2 * N][4], const Shared& s, Place own) {
+__device__ __forceinline__ void add_scores(float (&dq)[2 * N][4], float (&dk)[2 * N][4], const Shared& s) {
+    const Place own;
     const uint32_t diagonal = own.row / 16;
 #pragma unroll 1
     for (uint32_t i = 0; i <= diagonal; i++)
@@ -293,7 +331,8 @@ __device__ __forceinline__ void add_scores(float (&dq)[2 * N][4], float (&dk)[2 
 }
 
 // Adds the product of keys with a triangle and its transpose. They do not overlap: their sum has the bits of either.
-__device__ __forceinline__ void add_system(float (&dk)[2 * N][4], const Shared& s, Place own) {
+__device__ __forceinline__ void add_system(float (&dk)[2 * N][4], const Shared& s) {
+    const Place own;
     const uint32_t diagonal = own.row / 16;
     const auto load_a = [&](uint32_t(&a)[4], uint32_t i) {
         uint32_t transposed[4] = {};
@@ -309,7 +348,8 @@ __device__ __forceinline__ void add_system(float (&dk)[2 * N][4], const Shared& 
 }
 
 // Stores the sums of each warp.
-__device__ __forceinline__ void store_sums(const Sums& sums, const Shared& s, Place own) {
+__device__ __forceinline__ void store_sums(const Sums& sums, const float (&columns)[N][2], const Shared& s) {
+    const Place own;
     const uint32_t lane = threadIdx.x % WARP, part = own.chunk / N;
 #pragma unroll
     for (uint32_t j = 0; j < 2; j++) {
@@ -322,7 +362,7 @@ __device__ __forceinline__ void store_sums(const Sums& sums, const Shared& s, Pl
     for (uint32_t n = 0; n < N; n++)
 #pragma unroll
         for (uint32_t e = 0; e < 2; e++) {
-            float sum = sums.columns[n][e];
+            float sum = columns[n][e];
 #pragma unroll
             for (uint32_t lanes = 4; lanes < WARP; lanes *= 2) sum += shuffle_xor(sum, lanes);
             if (lane < 4) s.columns[own.row / 16][8 * (own.chunk + n) + column_of(e)] = sum;
@@ -344,7 +384,8 @@ __device__ __forceinline__ void add_sums(const Shared& s, uint32_t rows) {
 }
 
 // Sums each row of a tile times its gradient, over a warp's columns.
-__device__ __forceinline__ void store_dots(float (*dots)[CHUNK], Tile<HEAD> tile, const float (&gradient)[2 * N][4], Place own) {
+__device__ __forceinline__ void store_dots(float (*dots)[CHUNK], Tile<HEAD> tile, const float (&gradient)[2 * N][4]) {
+    const Place own;
 #pragma unroll
     for (uint32_t j = 0; j < 2; j++) {
         const uint32_t row = own.row + row_of(2 * j);
@@ -363,7 +404,8 @@ __device__ __forceinline__ void store_dots(float (*dots)[CHUNK], Tile<HEAD> tile
 // Replaces the rows of a tile by their gradients, of those of the rows when normalized: `along` is 128 or 1, as the norm is
 // divided by.
 __device__ __forceinline__ void unnormalize(Tile<HEAD> tile, const float (&gradient)[2 * N][4], const float* factors,
-                                            const float (*dots)[CHUNK], float along, Place own) {
+                                            const float (*dots)[CHUNK], float along) {
+    const Place own;
 #pragma unroll
     for (uint32_t j = 0; j < 2; j++) {
         const uint32_t row = own.row + row_of(2 * j);
@@ -380,12 +422,13 @@ __device__ __forceinline__ void unnormalize(Tile<HEAD> tile, const float (&gradi
 }
 
 // Starts copying a value head's operands, and loads its gates.
-__device__ __forceinline__ void begin_head(const delta_rule_bwd_params& p, const Shared& s, const Head& of_head, Chunk chunk,
-                                           uint32_t key_head, uint32_t head) {
-    s.d_o.copy(of_head.d_o, of_head.row_stride, chunk.rows, CHUNK);
-    s.v_new.copy(of_head.v_new, of_head.row_stride, chunk.rows, CHUNK);
-    s.dvb.copy(of_head.dvb, of_head.row_stride, chunk.rows, CHUNK);
-    if (chunk.has_before) s.state.copy(of_head.state, HEAD, CHUNK, CHUNK);
+__device__ __forceinline__ void begin_head(const delta_rule_bwd_params& p, const Shared& s, Chunk chunk, uint32_t head) {
+    const Head of_head = head_of(p, chunk, head);
+    const uint32_t row_stride = p.value_heads * HEAD, key_head = head / (p.value_heads / p.key_heads);
+    s.d_o.copy<CHUNK>(of_head.d_o, row_stride, chunk.rows);
+    s.v_new.copy<CHUNK>(of_head.v_new, row_stride, chunk.rows);
+    s.dvb.copy<CHUNK>(of_head.dvb, row_stride, chunk.rows);
+    if (chunk.has_before) s.state.copy<CHUNK>(of_head.state, HEAD, CHUNK);
     cp_async_commit();
     const uint32_t row = threadIdx.x;
     if (row >= CHUNK) return;
@@ -401,44 +444,42 @@ __device__ __forceinline__ void begin_head(const delta_rule_bwd_params& p, const
 KERNEL(delta_rule_bwd_params) {
     DYNAMIC_SHARED(unsigned char, memory);
     const Shared s(memory);
-    const uint32_t index = blockIdx.x / p.key_heads, key_head = blockIdx.x % p.key_heads, warp = threadIdx.x / WARP;
-    const uint32_t group = p.value_heads / p.key_heads, first_head = key_head * group;
-    const Chunk chunk = chunk_of(p.sequences, p.count, index);
-    if (chunk.rows == 0) return store_no_gates(p, index, first_head, group);
+    const uint32_t group = p.value_heads / p.key_heads, first_head = blockIdx.x % p.key_heads * group;
+    const Chunk chunk = chunk_of(p.sequences, p.count, blockIdx.x / p.key_heads);
+    if (chunk.rows == 0) return store_no_gates(p, blockIdx.x / p.key_heads, first_head, group);
 
-    const Place own = {16 * (warp % ROW_WARPS), N * (warp / ROW_WARPS)};
-    const uint32_t stride = (2 * p.key_heads + p.value_heads) * HEAD, keys = p.key_heads * HEAD;
-    const uint64_t first = uint64_t(chunk.first) * stride + key_head * HEAD;
-    s.queries.copy((const bf16*)p.qkv + first, stride, chunk.rows, CHUNK);
-    s.keys.copy((const bf16*)p.qkv + first + keys, stride, chunk.rows, CHUNK);
+    const Rows rows = rows_of(p, chunk);
+    s.queries.copy<CHUNK>((const bf16*)p.qkv + rows.queries, rows.stride, chunk.rows);
+    s.keys.copy<CHUNK>((const bf16*)p.qkv + rows.keys, rows.stride, chunk.rows);
     float dq[2 * N][4] = {}, dk[2 * N][4] = {};
     for (uint32_t head = first_head; head < first_head + group; head++) {
-        const Head of_head = head_of(p, chunk, head);
         if (head > first_head) sync_block(); // the last head's operands and sums have been read
-        begin_head(p, s, of_head, chunk, key_head, head);
+        begin_head(p, s, chunk, head);
         cp_async_wait<0>();
         sync_block();
         Sums sums = {};
-        add_states(p, dq, dk, sums, s, of_head, chunk, own);
-        scores(sums, s, of_head, chunk.rows, own);
+        add_states(p, dq, dk, sums, s, chunk, head);
+        float columns[N][2] = {};
+        scores(p, sums, columns, s, chunk, head);
         sync_block();
-        add_scores(dq, dk, s, own);
-        system(sums, s, chunk.rows, own);
+        add_scores(dq, dk, s);
+        system(sums, columns, s, chunk.rows);
         sync_block(); // v_new has been read
-        store_sums(sums, s, own);
-        add_system(dk, s, own);
+        store_sums(sums, columns, s);
+        add_system(dk, s);
         sync_block();
-        if (warp > 0) continue;
+        if (threadIdx.x >= WARP) continue;
         add_sums(s, chunk.rows);
-        store_gates(p, chunk, index, head, s.dlog, s.dbeta);
+        store_gates(p, chunk, opaque(blockIdx.x) / p.key_heads, head, s.dlog, s.dbeta);
     }
 
-    store_dots(s.query_dots, s.queries, dq, own);
-    store_dots(s.key_dots, s.keys, dk, own);
+    store_dots(s.query_dots, s.queries, dq);
+    store_dots(s.key_dots, s.keys, dk);
     sync_block();
-    unnormalize(s.queries, dq, s.query, s.query_dots, HEAD, own);
-    unnormalize(s.keys, dk, s.key, s.key_dots, 1.0f, own);
+    unnormalize(s.queries, dq, s.query, s.query_dots, HEAD);
+    unnormalize(s.keys, dk, s.key, s.key_dots, 1.0f);
     sync_block();
-    s.queries.write((bf16*)p.dqkv + first, stride, chunk.rows);
-    s.keys.write((bf16*)p.dqkv + first + keys, stride, chunk.rows);
+    const Rows own = rows_of(p, chunk);
+    s.queries.write((bf16*)p.dqkv + own.queries, own.stride, chunk.rows);
+    s.keys.write((bf16*)p.dqkv + own.keys, own.stride, chunk.rows);
 }

@@ -32,8 +32,8 @@ __device__ __forceinline__ void copy_early(const delta_rule_state_bwd_params& p,
     const uint32_t stride = (2 * p.key_heads + p.value_heads) * HEAD;
     const bf16* keys = (const bf16*)p.qkv + uint64_t(chunk.first) * stride + (p.key_heads + own.key_head) * HEAD;
     const bf16* d_o = (const bf16*)p.d_o + (uint64_t(chunk.first) * p.value_heads + own.head) * HEAD + own.column;
-    Tile<HEAD>{shared + KEYS_AT + stage * WIDE}.copy(keys, stride, chunk.rows, CHUNK);
-    Tile<COLUMNS>{shared + GRADIENTS_AT + stage * NARROW}.copy(d_o, p.value_heads * HEAD, chunk.rows, CHUNK);
+    Tile<HEAD>{shared + KEYS_AT + stage * WIDE}.copy<CHUNK>(keys, stride, chunk.rows);
+    Tile<COLUMNS>{shared + GRADIENTS_AT + stage * NARROW}.copy<CHUNK>(d_o, p.value_heads * HEAD, chunk.rows);
 }
 
 // Starts copying its other operands.
@@ -41,9 +41,9 @@ __device__ __forceinline__ void copy_late(const delta_rule_state_bwd_params& p, 
     const uint32_t stride = (2 * p.key_heads + p.value_heads) * HEAD, square_stride = p.value_heads * CHUNK;
     const bf16* queries = (const bf16*)p.qkv + uint64_t(chunk.first) * stride + own.key_head * HEAD;
     const uint64_t square = uint64_t(chunk.first) * square_stride + own.head * CHUNK;
-    Tile<CHUNK>{shared + SCORES_AT}.copy((const bf16*)p.scores + square, square_stride, chunk.rows, CHUNK);
-    Tile<CHUNK>{shared + INVERSE_AT}.copy((const bf16*)p.inverse + square, square_stride, chunk.rows, CHUNK);
-    Tile<HEAD>{shared + QUERIES_AT}.copy(queries, stride, chunk.rows, CHUNK);
+    Tile<CHUNK>{shared + SCORES_AT}.copy<CHUNK>((const bf16*)p.scores + square, square_stride, chunk.rows);
+    Tile<CHUNK>{shared + INVERSE_AT}.copy<CHUNK>((const bf16*)p.inverse + square, square_stride, chunk.rows);
+    Tile<HEAD>{shared + QUERIES_AT}.copy<CHUNK>(queries, stride, chunk.rows);
 }
 
 // Factors of a token's accumulators: of what its key takes from the state behind the chunk, of what its query and its key

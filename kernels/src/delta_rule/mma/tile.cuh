@@ -24,6 +24,18 @@ template <uint32_t columns> struct Tile {
         }
     }
 
+    // Likewise of `all` rows, each thread as many: a loop without a tail. No copy keeps its addresses for the next.
+    template <uint32_t all> __device__ __forceinline__ void copy(const bf16* data, uint32_t stride, uint32_t rows) const {
+        static_assert(all * (columns / 8) % VARIANT_THREADS == 0, "threads copy as many vectors");
+        const uint32_t thread = opaque(threadIdx.x);
+#pragma unroll
+        for (uint32_t i = 0; i < all * (columns / 8) / VARIANT_THREADS; i++) {
+            const uint32_t n = thread + i * VARIANT_THREADS, row = n / (columns / 8), chunk = n % (columns / 8);
+            const bool valid = row < rows;
+            cp_async(at(row, chunk), data + uint64_t(valid ? row : 0) * stride + chunk * 8, valid);
+        }
+    }
+
     // Operand a: rows from `row`, depth from column 16 * `step`.
     __device__ __forceinline__ void load_a(uint32_t (&a)[4], uint32_t row, uint32_t step) const {
         const uint32_t lane = threadIdx.x % WARP;
