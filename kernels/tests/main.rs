@@ -4,6 +4,7 @@ mod blas;
 mod blocks;
 mod check;
 mod delta_rule;
+mod delta_rule_bwd;
 mod draws;
 mod formulas;
 mod headers;

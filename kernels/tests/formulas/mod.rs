@@ -8,6 +8,7 @@ mod bits;
 pub mod calculus;
 mod conv;
 pub mod delta_rule;
+mod delta_rule_bwd;
 mod elements;
 mod embedding;
 mod gated;
@@ -49,6 +50,8 @@ const FORMULAS: &[Formula] = &[
     ("conv.fwd", conv::fwd),
     ("delta_rule.fwd", delta_rule::fwd),
     ("delta_rule.solve", delta_rule::solve),
+    ("delta_rule.bwd", delta_rule_bwd::bwd),
+    ("delta_rule.state_bwd", delta_rule_bwd::state_bwd),
     ("embedding.bwd", embedding::bwd),
     ("embedding.fwd", embedding::fwd),
     ("fill", elements::fill),
