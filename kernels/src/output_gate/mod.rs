@@ -45,7 +45,8 @@ macro_rules! operation {
             }
 
             fn typical(&self, batch: Batch) -> Self::Params {
-                Self::Params { tokens: batch.tokens(), heads: 8, row_heads: 20, ..Default::default() }
+                let heads = (Batch::WIDTH / self.d).max(1);
+                Self::Params { tokens: batch.tokens(), heads, row_heads: 5 * heads / 2, ..Default::default() }
             }
         }
     };

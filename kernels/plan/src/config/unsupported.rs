@@ -23,7 +23,9 @@ impl Neutral {
                 Self::Number(neutral) => value.as_f64() == Some(*neutral),
                 Self::Flag(neutral) => value.as_bool() == Some(*neutral),
                 Self::Text(neutral) => value.as_str() == Some(*neutral),
-                Self::Absent => value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty),
+                Self::Absent => {
+                    value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
+                }
             }
     }
 }

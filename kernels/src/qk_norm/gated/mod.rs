@@ -86,7 +86,8 @@ macro_rules! operation {
             }
 
             fn typical(&self, batch: Batch) -> Self::Params {
-                let (tokens, seq_len, query_heads, key_heads) = (batch.tokens(), batch.seq_len, 8, 2);
+                let key_heads = (Batch::WIDTH / 4 / self.d).max(1);
+                let (tokens, seq_len, query_heads) = (batch.tokens(), batch.seq_len, 4 * key_heads);
                 Self::Params {
                     tokens, seq_len, query_heads, key_heads, eps: 1e-6, $(rows: $many,)? ..Default::default()
                 }
