@@ -52,11 +52,13 @@ fn steps_are_those_of_pytorch_in_bf16() {
 
 /// Cases with steps whose norm is ill-conditioned: the largest standard deviation that roundings of bf16 give one, and
 /// the farthest first gradient, by `rounded.py spread`. Whatever is rounded where, one run in three or more is off by
-/// more than 1e-2 there; of `smollm3` every one.
-const SENSITIVE: [(&str, RangeInclusive<usize>, f64, f64); 3] = [
+/// more than 1e-2 there; of `smollm3` every one. Of `qwen35` the gradient of a decay is the farthest that it is from
+/// itself in fp32 in transformers, of 12 runs whose weights are moved by half a unit in the last place of bf16.
+const SENSITIVE: [(&str, RangeInclusive<usize>, f64, f64); 4] = [
     ("qwen3-tied", 15..=15, 1.1e-2, 0.0),
     ("mistral-window", 1..=12, 6.0e-3, 7.6e-2),
     ("smollm3", 1..=12, 1.4e-2, 9.1e-2),
+    ("qwen35", 1..=12, 0.0, 8.9e-2),
 ];
 
 fn sensitive(name: &str) -> Option<&'static (&'static str, RangeInclusive<usize>, f64, f64)> {
@@ -71,7 +73,7 @@ pub fn within_bf16(golden: &Golden, records: &[StepRecord], reference: &[Referen
     let of_loss = if golden.settings.alpha == Some(1.0) { 3e-3 } else { 1e-3 };
     for (index, (record, reference)) in records.iter().zip(reference).enumerate() {
         let of_step = sensitive(name).filter(|(_, steps, ..)| steps.contains(&(index + 1)));
-        let norm = of_step.map_or(1e-2, |(_, _, spread, _)| 3.0 * spread);
+        let norm = of_step.map_or(1e-2, |(_, _, spread, _)| f64::max(1e-2, 3.0 * spread));
         let Spread { loss, kd_loss, ce_loss, grad_norm } = reference.spread;
         let gates = [
             ("loss", of_loss, loss),

@@ -29,7 +29,8 @@ MEDIUM = dict(
 # No position is so slow that it leaves a key's bias without a gradient, which rounding would then be.
 ROPE = dict(rope_type="default", rope_theta=1e2)
 # Positions beyond the original length, and frequencies that are low, high and between.
-SLIDING, FULL = "sliding_attention", "full_attention"
+SLIDING, FULL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
+GATED_ROPE = dict(ROPE, partial_rotary_factor=0.25)
 LLAMA3 = dict(rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)
 YARN = dict(rope_type="yarn", rope_theta=1e3, factor=8.0, original_max_position_embeddings=32)
 TRAINED = dict(shapes=MEDIUM, case=dict(T=2.0, alpha=0.5, lr=1e-3, wd=0.01, clip=1.0, B=4, S=64, accum=1, steps=12, warmup=0, sched="constant"))
@@ -76,6 +77,10 @@ MADE = {
                         rope_parameters={SLIDING: ROPE, FULL: dict(rope_type="linear", rope_theta=1e3, factor=8.0)}),
                         student=dict(query_pre_attn_scalar=64, sliding_window=24, pad_token_id=None, layer_types=[SLIDING, FULL],
                         rope_parameters={SLIDING: ROPE, FULL: dict(rope_type="default", rope_theta=1e3)})),
+    # Two chunks of the gated delta rule and a part, two value heads a key head; the last layer attends, of the student's by the interval.
+    "made-qwen35": dict(of=TRAINED, model="qwen3_5", rope=GATED_ROPE, case=dict(B=2, S=150, steps=6),
+                        teacher=dict(layer_types=[LINEAR, FULL], linear_num_key_heads=1, linear_num_value_heads=2),
+                        student=dict(num_hidden_layers=3, full_attention_interval=3, linear_num_key_heads=2, linear_num_value_heads=4)),
     "made-lora": dict(of=TRAINED, case=dict(lr=2e-3, lora=dict(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"]))),
     "rollouts-reverse": dict(of=WRITTEN, case=dict(beta=1.0, options="--on-policy --max-tokens 16")),
     "rollouts-jsd": dict(of=WRITTEN, model="qwen3", case=dict(
@@ -83,7 +88,7 @@ MADE = {
     "rollouts-forward": dict(of=WRITTEN, model="llama", case=dict(
         beta=0.0, clip=0.5, options="--on-policy --max-tokens 16 --group-size 2 --sampling-temperature 0.8 --top-k 40 --top-p 0.95")),
 }
-CLASSES = dict(gemma3="Gemma3", granite="Granite", llama="Llama", mistral="Mistral", olmo2="Olmo2", olmo3="Olmo3", qwen2="Qwen2", qwen3="Qwen3", smollm3="SmolLM3")
+CLASSES = dict(gemma3="Gemma3", granite="Granite", llama="Llama", mistral="Mistral", olmo2="Olmo2", olmo3="Olmo3", qwen2="Qwen2", qwen3="Qwen3", qwen3_5="Qwen3_5", smollm3="SmolLM3")
 
 
 def make(case, program):
@@ -99,7 +104,7 @@ def make(case, program):
     c["weights"] = {}
     for role in ["student"] if entry.get("alone") else ["teacher", "student"]:
         name = CLASSES[entry.get("model", "qwen2")]
-        of_text = "Text" if name == "Gemma3" else ""
+        of_text = "Text" if name in ("Gemma3", "Qwen3_5") else ""
         shape = dict(rope_parameters=dict(entry.get("rope", ROPE))) | entry["of"]["shapes"][role] | entry.get(role, {})
         config = getattr(transformers, f"{name}{of_text}Config")(
             architectures=[f"{name}ForCausalLM"], rms_norm_eps=1e-6, max_position_embeddings=512, bos_token_id=None, eos_token_id=None,

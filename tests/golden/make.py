@@ -50,6 +50,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
+import delta_rule  # noqa: F401: replaces what transformers computes in float32
 import made
 import micro_batches
 import weights
@@ -175,7 +176,7 @@ def adapted(student, case, c):
 
 def norm(self, x):
     """That of transformers is in float32, whatever the model; so is its eager attention."""
-    if type(self).__name__ == "Gemma3RMSNorm":
+    if type(self).__name__ in ("Gemma3RMSNorm", "Qwen3_5RMSNorm"):
         return (1 + self.weight) * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps))
     return self.weight * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.variance_epsilon))
 

@@ -4,7 +4,8 @@ Element i of tensor NAME of a model with role ROLE (teacher, student, adapter), 
 
     z = splitmix64's output number i of the state seed ^ FNV-1a("ROLE.NAME")
     u = (z >> 40) / 2^23 - 1                                    24 bits, from -1 to below 1: exact
-    weight = initializer_range u, and 1 + that of norms         rounded after the product and after the sum; Gemma's norms add the 1
+    weight = initializer_range u, and 1 + that of norms         rounded after the product and after the sum; Gemma's norms add the 1,
+                                                                as Qwen3.5's do but for the gated one
 
 Of gradients and logits 24 sums of their elements are kept, each with signs of its own, and their norm: the squares of the differences
 of two tensors' sums are, on the average, the square of the distance between the tensors.
@@ -31,7 +32,8 @@ def words(seed, name, count):
 
 def tensor(seed, scale, name, shape, gamma=1):
     u = words(seed, name, int(np.prod(shape))).astype(np.float32) * np.float32(2.0**-23) - np.float32(1)
-    base = np.float32(gamma if name.endswith("norm.weight") else 0)
+    is_gated = name.endswith("linear_attn.norm.weight")
+    base = np.float32(1 if is_gated else gamma if name.endswith("norm.weight") else 0)
     return (base + np.float32(scale) * u).reshape(shape)
 
 
@@ -39,6 +41,19 @@ def tensor(seed, scale, name, shape, gamma=1):
 NORMS = ("input_layernorm", "post_attention_layernorm")
 BEHIND = ("post_attention_layernorm", "post_feedforward_layernorm")
 NORMS_OF = dict(olmo2=BEHIND, olmo3=BEHIND, gemma3_text=(*NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm"))
+
+
+def delta_rule(at, config):
+    """Those of a layer of the gated delta rule."""
+    hidden, keys, values = (config[name] for name in ("hidden_size", "linear_num_key_heads", "linear_num_value_heads"))
+    channels, width = (2 * keys + values) * 128, values * 128
+    for part, rows in (("qkv", channels), ("z", width), ("b", values), ("a", values)):
+        yield f"{at}in_proj_{part}.weight", (rows, hidden)
+    yield f"{at}conv1d.weight", (channels, 1, 4)
+    yield f"{at}A_log", (values,)
+    yield f"{at}dt_bias", (values,)
+    yield f"{at}norm.weight", (128,)
+    yield f"{at}out_proj.weight", (hidden, width)
 
 
 def shapes(config):
@@ -53,16 +68,20 @@ def shapes(config):
         at = f"model.layers.{layer}."
         for norm in NORMS_OF.get(config["model_type"], NORMS):
             yield f"{at}{norm}.weight", (hidden,)
-        for projection, count in (("q", heads), ("k", kv), ("v", kv)):
-            yield f"{at}self_attn.{projection}_proj.weight", (count * d, hidden)
-            if config["model_type"] == "qwen2":
-                yield f"{at}self_attn.{projection}_proj.bias", (count * d,)
-            if config["model_type"] in ("qwen3", "olmo2", "olmo3", "gemma3_text") and projection != "v":
-                yield f"{at}self_attn.{projection}_norm.weight", (count * d if "olmo" in config["model_type"] else d,)
-        yield f"{at}self_attn.o_proj.weight", (hidden, heads * d)
         for projection in ("gate", "up"):
             yield f"{at}mlp.{projection}_proj.weight", (mlp, hidden)
         yield f"{at}mlp.down_proj.weight", (hidden, mlp)
+        if config.get("layer_types", [])[layer : layer + 1] == ["linear_attention"]:
+            yield from delta_rule(f"{at}linear_attn.", config)
+            continue
+        is_gated = config["model_type"] == "qwen3_5_text"
+        for projection, count in (("q", heads * (2 if is_gated else 1)), ("k", kv), ("v", kv)):
+            yield f"{at}self_attn.{projection}_proj.weight", (count * d, hidden)
+            if config["model_type"] == "qwen2":
+                yield f"{at}self_attn.{projection}_proj.bias", (count * d,)
+            if config["model_type"] in ("qwen3", "olmo2", "olmo3", "gemma3_text", "qwen3_5_text") and projection != "v":
+                yield f"{at}self_attn.{projection}_norm.weight", (count * d if "olmo" in config["model_type"] else d,)
+        yield f"{at}self_attn.o_proj.weight", (hidden, heads * d)
 
 
 def of_model(directory):
@@ -87,7 +106,7 @@ def of_adapter(case):
 
 def made(case, role, config, shapes):
     seed = json.loads((case / "case.json").read_text())["seed"]
-    gamma = 0 if config["model_type"] == "gemma3_text" else 1
+    gamma = 0 if config["model_type"] in ("gemma3_text", "qwen3_5_text") else 1
     return {name: tensor(seed, config["initializer_range"], f"{role}.{name}", shape, gamma) for name, shape in shapes}
 
 
