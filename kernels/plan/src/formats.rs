@@ -42,7 +42,6 @@ impl Formats {
         if x != Dtype::Bf16 {
             return Err(PlanError::Int8Precision);
         }
-        check_kinds(config)?;
         check_depths(config, |stack| stack.columns)?;
         let rough = unrotated(config, |stack| stack.columns);
         rough.map_or(Ok(()), |(module, depth, block)| Err(PlanError::Rotation { module, depth, block }))
@@ -154,14 +153,8 @@ fn find(config: &ModelConfig, holds: impl Fn(&Stack) -> bool, depth: impl Fn(&St
     (0..).zip(all_stacks(config)).find_map(of_layer)
 }
 
-/// Refuses 8-bit GEMMs of a model with layers of the gated delta rule.
-fn check_kinds(config: &ModelConfig) -> Result<(), PlanError> {
-    config.delta_heads.map_or(Ok(()), |_| Err(PlanError::DeltaRule { reason: "are not computed in int8: use bf16" }))
-}
-
 /// Refuses a student whose GEMMs no kernel computes in 8 bits, forward and backward.
 pub(crate) fn check_student(config: &ModelConfig) -> Result<(), PlanError> {
-    check_kinds(config)?;
     check_depths(config, |stack| stack.columns.max(stack.rows()))?;
     let forward = unrotated(config, |stack| stack.columns).map(|found| ("the output", found));
     let backward = || Some(("the gradient of the input", unrotated(config, Stack::rows)?));

@@ -11,7 +11,7 @@ use crate::model::Model;
 use crate::objective::Objective;
 use crate::ops::Ops;
 use crate::recipe::Recompute;
-use crate::weights::{Layer, Linear, Matrix, Norm, Role, Trained, Weight};
+use crate::weights::{DeltaRuleWeights, Layer, Linear, Matrix, Norm, Role, Trained, Weight};
 use precast_core::plan::Tensor;
 
 /// The comparing phase: runs right after the first micro-batch of a step, whose inputs and gradients it reads.
@@ -146,7 +146,7 @@ impl Guarded<'_> {
             Linear { weight, bias: linear.bias.map(frozen), ..linear.clone() }
         };
         Layer {
-            delta_rule: layer.delta_rule,
+            delta_rule: layer.delta_rule.as_ref().map(frozen_delta_rule),
             input_norm: layer.input_norm.as_ref().map(frozen_norm),
             qkv: linear(0, &layer.qkv),
             qk_norm: layer.qk_norm.as_ref().map(frozen_norm),
@@ -185,6 +185,12 @@ impl Guard {
 
 fn frozen(weight: Weight) -> Weight {
     Weight { role: Role::Frozen, ..weight }
+}
+
+fn frozen_delta_rule(weights: &DeltaRuleWeights) -> DeltaRuleWeights {
+    let DeltaRuleWeights { conv, decay, norm } = weights;
+    let decay = Weight { tensor: decay.in_f32(), role: Role::Frozen };
+    DeltaRuleWeights { conv: frozen(*conv), decay, norm: frozen_norm(norm) }
 }
 
 fn frozen_norm(norm: &Norm) -> Norm {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use precast_kernels::Dtype;
 
 use super::weight::Role;
-use crate::config::{LayerKind, ModelConfig};
-use crate::parameters::{ALIGN, stacks};
+use crate::config::ModelConfig;
+use crate::parameters::{ALIGN, Stack, all_stacks};
 use precast_core::plan::{Builder, Category, Tensor};
 
 /// Passes that read frozen weights.
@@ -66,51 +66,53 @@ pub(super) struct Int8Matrices {
 struct Side {
     values: Tensor,
     scales: Tensor,
-    /// Elements of values and scales of a layer.
-    layer: [u64; 2],
-    /// By GEMM of a layer: start and number of its values and of its scales.
-    stacks: [[(u64, u64); 2]; 4],
+    /// By layer and GEMM: start and number of its values and of its scales.
+    layers: Vec<[[(u64, u64); 2]; 4]>,
 }
 
 impl Side {
-    /// Declares the values and scales of each layer.
-    fn new(b: &mut Builder, (name, category): (&str, Category), layers: u32, stacks: [[u64; 2]; 4]) -> Self {
-        let mut layer = [0; 2];
+    /// Declares the values and scales of each layer's GEMMs.
+    fn new(
+        b: &mut Builder,
+        (name, category): (&str, Category),
+        config: &ModelConfig,
+        elems: impl Fn(&Stack) -> [u64; 2],
+    ) -> Self {
+        let mut ends = [0; 2];
         let mut place = |kind: usize, elems: u64| {
-            let start = layer[kind];
-            layer[kind] += elems.next_multiple_of(ALIGN);
+            let start = ends[kind];
+            ends[kind] += elems.next_multiple_of(ALIGN);
             (start, elems)
         };
-        let stacks = stacks.map(|[values, scales]| [place(0, values), place(1, scales)]);
-        let layers = u64::from(layers);
-        let values = b.persistent(format!("{name}.int8"), category, Dtype::I8, layers * layer[0]);
-        let scales = b.persistent(format!("{name}.scales"), category, Dtype::F32, layers * layer[1]);
-        Self { values, scales, layer, stacks }
+        let mut places = |stack: &Stack| {
+            let [values, scales] = elems(stack);
+            [place(0, values), place(1, scales)]
+        };
+        let layers = all_stacks(config).map(|stacks| stacks.each_ref().map(&mut places)).collect();
+        let values = b.persistent(format!("{name}.int8"), category, Dtype::I8, ends[0]);
+        let scales = b.persistent(format!("{name}.scales"), category, Dtype::F32, ends[1]);
+        Self { values, scales, layers }
     }
 
     fn stack(&self, layer: u32, index: usize) -> Int8Rows {
-        let slice = |of: Tensor, layer_elems, (start, elems)| of.slice(u64::from(layer) * layer_elems + start, elems);
-        let [values, scales] = self.stacks[index];
-        Int8Rows {
-            values: slice(self.values, self.layer[0], values),
-            scales: slice(self.scales, self.layer[1], scales),
-        }
+        let slice = |of: Tensor, (start, elems)| of.slice(start, elems);
+        let [values, scales] = self.layers[layer as usize][index];
+        Int8Rows { values: slice(self.values, values), scales: slice(self.scales, scales) }
     }
 }
 
 impl Int8Matrices {
     /// Declares the rows, and the columns where gradients of inputs are computed.
     pub fn new(b: &mut Builder, (name, category): (&str, Category), config: &ModelConfig, passes: Passes) -> Self {
-        // Layers of the gated delta rule are refused before: all have the same GEMMs.
-        let stacks = stacks(config, LayerKind::Attention);
-        let modules = stacks.iter().flat_map(|stack| &stack.parts).map(|part| part.module);
-        let names = modules.flat_map(|one| (0..config.depth()).map(|layer| one.layer_parameter(layer, "weight")));
-        let names = names.collect();
+        let of_layer = |(layer, stacks): (u32, [Stack; 4])| {
+            let parts = stacks.into_iter().flat_map(|stack| stack.parts);
+            parts.map(move |part| part.module.layer_parameter(layer, "weight"))
+        };
+        let names = (0..).zip(all_stacks(config)).flat_map(of_layer).collect();
         let (of_rows, of_columns) = (format!("{name}.weights"), format!("{name}.weights.columns"));
-        let rows = stacks.each_ref().map(|stack| [stack.elems(), stack.rows().into()]);
-        let columns = stacks.each_ref().map(|stack| [stack.elems(), stack.columns.into()]);
-        let rows = Side::new(b, (&of_rows, category), config.depth(), rows);
-        let columns = (passes == Passes::Both).then(|| Side::new(b, (&of_columns, category), config.depth(), columns));
+        let rows = Side::new(b, (&of_rows, category), config, |stack| [stack.elems(), stack.rows().into()]);
+        let of_both = |stack: &Stack| [stack.elems(), stack.columns.into()];
+        let columns = (passes == Passes::Both).then(|| Side::new(b, (&of_columns, category), config, of_both));
         Self { names, rows, columns }
     }
 
