@@ -42,6 +42,7 @@ impl Formats {
         if x != Dtype::Bf16 {
             return Err(PlanError::Int8Precision);
         }
+        check_rows(config)?;
         check_depths(config, |stack| stack.columns)?;
         let rough = unrotated(config, |stack| stack.columns);
         rough.map_or(Ok(()), |(module, depth, block)| Err(PlanError::Rotation { module, depth, block }))
@@ -153,8 +154,19 @@ fn find(config: &ModelConfig, holds: impl Fn(&Stack) -> bool, depth: impl Fn(&St
     (0..).zip(all_stacks(config)).find_map(of_layer)
 }
 
+/// Refuses rows that are no whole vectors of the output: only those of the gated delta rule may be.
+fn check_rows(config: &ModelConfig) -> Result<(), PlanError> {
+    match config.delta_heads.filter(|heads| !heads.projected().is_multiple_of(8)) {
+        None => Ok(()),
+        Some(_) => Err(PlanError::DeltaRule {
+            reason: "whose value heads are no multiple of 4 are not computed in int8: use bf16",
+        }),
+    }
+}
+
 /// Refuses a student whose GEMMs no kernel computes in 8 bits, forward and backward.
 pub(crate) fn check_student(config: &ModelConfig) -> Result<(), PlanError> {
+    check_rows(config)?;
     check_depths(config, |stack| stack.columns.max(stack.rows()))?;
     let forward = unrotated(config, |stack| stack.columns).map(|found| ("the output", found));
     let backward = || Some(("the gradient of the input", unrotated(config, Stack::rows)?));

@@ -1,6 +1,6 @@
 //! The one list holds: the build enumerates every launch of every run.
 
-use precast_kernels::KERNELS;
+use precast_kernels::{KERNELS, qk_norm};
 use precast_plan::decoding::PREFILL;
 use precast_plan::family::{Bias, FAMILIES, QkNorm};
 use proptest::prelude::*;
@@ -49,7 +49,10 @@ prop_compose! {
             heads: kv_heads * group,
             kv_heads,
             head_dim: head_dim * 16,
-            rotary: head_dim * if mixes { 4 } else { 16 },
+            rotary: match head_dim * 4 {
+                rotary if mixes && qk_norm::gated::supports(head_dim * 16, rotary) => rotary,
+                _ => head_dim * 16,
+            },
             delta_heads: mixes.then_some(DeltaHeads { keys, values: keys * share }),
             vocab,
             padding: None,

@@ -245,6 +245,13 @@ impl ModelConfig {
                 reason: "the attention kernels take multiples of 16 up to 128, and 256",
             });
         }
+        if self.family.delta_rule && !qk_norm::gated::supports(self.head_dim, self.rotary) {
+            return Err(ConfigError::Unsupported {
+                field: "partial_rotary_factor".to_owned(),
+                value: format!("{} of head_dim {}", self.rotary, self.head_dim),
+                reason: "a multiple of 16 is rotated of heads wider than 64",
+            });
+        }
         if self.family.qk_norm == QkNorm::Row && !qk_norm::row::supports(self.attention_width()) {
             return Err(ConfigError::Unsupported {
                 field: "num_attention_heads".to_owned(),

@@ -34,6 +34,11 @@ fn lanes(d: u32, rotary: u32, x: Dtype) -> u32 {
     (d / 2 / width).next_power_of_two()
 }
 
+/// True if the operations have variants for heads of d elements of which `rotary` are rotated, in either dtype.
+pub fn supports(d: u32, rotary: u32) -> bool {
+    [Dtype::Bf16, Dtype::F32].into_iter().all(|x| lanes(d, rotary, x) <= WARP)
+}
+
 /// Implements an operation: its threads, its CTAs along x and y for parameters and heads that a CTA takes at a time,
 /// and the tokens of a partial sum, few and many.
 macro_rules! operation {
