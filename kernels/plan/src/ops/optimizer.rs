@@ -9,7 +9,7 @@ use precast_kernels::{Dtype, Format, adamw::AdamwUpdate};
 use super::Ops;
 use crate::recipe::Recipe;
 use crate::share::{Piece, Shards};
-use crate::weights::{AdapterWeights, Trained, Weight, Weights};
+use crate::weights::{Trained, Weight, Weights};
 use precast_core::plan::{Exchange, Tensor};
 
 /// Operands of an update besides the weights.
@@ -47,12 +47,12 @@ impl<'s> OptimizerState<'s> {
         range: Weight,
         quantized: Option<&'s Weights>,
         shards: &'s Shards,
-        adapters: Option<&AdapterWeights>,
+        has_whole_masters: bool,
     ) -> Self {
         let trained = range.trained().expect("a range that trains");
         let Format::Dense(dtype) = range.tensor.format else { panic!("weights in blocks do not train") };
         let copy = (range.tensor != trained.master).then_some(range.tensor);
-        let whole = shards.share().ranks == 1 || adapters.is_some() || copy.is_none();
+        let whole = shards.share().ranks == 1 || has_whole_masters || copy.is_none();
         Self { trained, copy, dtype, quantized, shards, whole }
     }
 

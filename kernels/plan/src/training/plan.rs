@@ -120,7 +120,7 @@ impl Lowered<TrainingBuffers> {
             tensors: StepTensors { update, metrics },
             shards: &shards,
             sums: Sums::new(&mut b, [grad, metrics.slice(0, LOSSES)], run.share),
-            state: OptimizerState::new(trained, quantized, &shards, models.adapters.as_ref()),
+            state: OptimizerState::new(trained, quantized, &shards, models.has_whole_masters()),
             scores,
             decayed,
             quantized,
@@ -161,7 +161,8 @@ impl Lowered<TrainingBuffers> {
     pub fn has_whole_masters(&self) -> bool {
         let all = self.trained();
         let master = all.trained().expect("something trains").master;
-        self.shards.share().ranks == 1 || self.adapters.is_some() || all.tensor == master
+        let is_alone = self.shards.share().ranks == 1;
+        is_alone || self.adapters.is_some() || all.tensor == master || self.student.weights.reads_masters()
     }
 
     /// Returns the weights that the optimizer updates: the adapters, or all of the student.

@@ -54,11 +54,6 @@ impl<'a> Run<'a> {
             return Err(PlanError::StoredWithoutAdapters);
         }
         check_models(teacher, (student, formats), &recipe)?;
-        // Decays are read from master weights, of which a rank keeps its own share.
-        let is_shared = share.ranks > 1 && adapters.is_empty() && recipe.precision != Precision::Fp32;
-        if student.delta_heads.is_some() && is_shared {
-            return Err(PlanError::DeltaRule { reason: "train in bf16 on one GPU only: use --gpus 1, or adapters" });
-        }
         decode.map_or(Ok(()), |request| request.check(student, recipe.seq_len))?;
         check_bytes(teacher, (student, !adapters.is_empty()), &recipe)?;
         let adapters = if adapters.is_empty() { None } else { Some(AdapterParameters::new(student, adapters)?) };

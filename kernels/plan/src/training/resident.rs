@@ -77,6 +77,11 @@ impl Residents {
         Self { teacher, cached, base, student, adapters }
     }
 
+    /// True if each rank has all master weights of what trains.
+    pub fn has_whole_masters(&self) -> bool {
+        self.adapters.is_some() || self.base.weights.reads_masters()
+    }
+
     /// Returns the weights that the optimizer updates, the number of their decayed elements, and their sections.
     pub fn trained(&self) -> (Weight, u64, Sections) {
         match &self.adapters {

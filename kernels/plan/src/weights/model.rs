@@ -40,6 +40,11 @@ pub struct Weights {
 const ALIGN_BLOCKS: u64 = 8;
 
 impl Weights {
+    /// True if launches read master weights besides what follows from them, so that each rank has all.
+    pub fn reads_masters(&self) -> bool {
+        self.layers.iter().any(|layer| layer.delta_rule.is_some())
+    }
+
     /// Returns the ranges of the matrices of neighboring layers in int8; none for no layers.
     pub(crate) fn int8_layers(&self, layers: Range<usize>) -> Vec<Tensor> {
         let layers = &self.layers[layers];
@@ -116,7 +121,9 @@ impl Weights {
         // Quantized weights have no other form, unless ranks exchange them: then rounded to bf16.
         let left_out = if int8.is_some() && share.ranks == 1 { parameters.matrices() } else { 0..0 };
         let left_out_elems = left_out.end - left_out.start;
-        let kept = Kept { weights: parameters.elems - left_out_elems, masters: own, moments: own };
+        // Launches read decays in f32.
+        let masters = if config.delta_heads.is_some() { parameters.elems } else { own };
+        let kept = Kept { weights: parameters.elems - left_out_elems, masters, moments: own };
         let all = Weight::declare_trained(b, (name, category), parameters.elems, dtype, kept);
         let weight = |(extent, start): (&u64, &u64)| {
             let place = if *start < left_out.end { *start } else { start - left_out_elems };
