@@ -20,6 +20,7 @@ mod coverage;
 mod cublas;
 mod data;
 mod decode;
+mod delta_rule;
 mod determinism;
 mod driver;
 mod dry_run;

@@ -24,7 +24,7 @@ pub struct AdapterOptions {
     /// Scale the adapter's output by alpha / rank [default: twice the rank]
     #[arg(long, value_name = "A", value_parser = above_zero)]
     pub lora_alpha: Option<f64>,
-    /// Projections with an adapter: all seven, or names, as in q_proj,v_proj [default: all]
+    /// Projections with an adapter: all, or names, as in q_proj,v_proj [default: all]
     #[arg(long, value_name = "all|LIST", value_delimiter = ',')]
     pub lora_targets: Option<Vec<Target>>,
     /// Scale by alpha / sqrt(rank) instead: rank-stabilized LoRA

@@ -43,12 +43,7 @@ pub(crate) struct OptimizerState<'s> {
 impl<'s> OptimizerState<'s> {
     /// # Panics
     /// If the range does not train, or the update cannot write its format.
-    pub fn new(
-        range: Weight,
-        quantized: Option<&'s Weights>,
-        shards: &'s Shards,
-        has_whole_masters: bool,
-    ) -> Self {
+    pub fn new(range: Weight, quantized: Option<&'s Weights>, shards: &'s Shards, has_whole_masters: bool) -> Self {
         let trained = range.trained().expect("a range that trains");
         let Format::Dense(dtype) = range.tensor.format else { panic!("weights in blocks do not train") };
         let copy = (range.tensor != trained.master).then_some(range.tensor);

@@ -33,7 +33,7 @@ impl AdapterChoice {
     /// [`CheckpointError`] where it cannot be read.
     pub fn open(&self, model: (&Path, &ModelConfig), seed: u64) -> Result<Adapter, CheckpointError> {
         match self {
-            Self::New(lora) => Ok(Adapter::new(model.1, lora, seed)),
+            Self::New(lora) => Adapter::new(model.1, lora, seed),
             Self::From { directory } => Adapter::open(directory, model),
         }
     }

@@ -159,8 +159,21 @@ pub struct Target(&'static str);
 /// Every one of them.
 const ALL: &str = "all";
 
-/// Every projection that an adapter can be on. All families name them so.
-const TARGETS: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+/// Every projection that an adapter can be on. All families name them so; the last five are of the gated delta rule.
+const TARGETS: [&str; 12] = [
+    "q_proj",
+    "k_proj",
+    "v_proj",
+    "o_proj",
+    "gate_proj",
+    "up_proj",
+    "down_proj",
+    "in_proj_qkv",
+    "in_proj_z",
+    "in_proj_b",
+    "in_proj_a",
+    "out_proj",
+];
 
 impl Target {
     pub const ALL: Self = Self(ALL);
@@ -184,6 +197,15 @@ impl FromStr for Target {
 /// The projections that an adapter is on, in one order, however they were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Targets(Vec<&'static str>);
+
+impl Targets {
+    /// Returns a target that was named and that no layer of a model has.
+    pub(super) fn absent(&self, model: &ModelConfig) -> Option<&'static str> {
+        let all = Projection::all(model);
+        let mut named = self.0.iter().filter(|_| self.0.len() < TARGETS.len());
+        named.find(|target| all.iter().all(|projection| projection.short() != **target)).copied()
+    }
+}
 
 impl FromIterator<Target> for Targets {
     fn from_iter<I: IntoIterator<Item = Target>>(targets: I) -> Self {

@@ -37,8 +37,17 @@ pub(super) struct File {
 
 impl Adapter {
     /// A new one, with initial values by a seed.
-    pub fn new(model: &ModelConfig, lora: &Lora, seed: u64) -> Self {
-        Self { layout: Layout::new(model, lora), seed, file: None }
+    ///
+    /// # Errors
+    /// [`CheckpointError`] for a target that no layer of the model has.
+    pub fn new(model: &ModelConfig, lora: &Lora, seed: u64) -> Result<Self, CheckpointError> {
+        match lora.targets.absent(model) {
+            Some(target) => Err(CheckpointError::Wrong(format!(
+                "--lora-targets: no layer of {} has {target}: leave it out, or name all",
+                model.family
+            ))),
+            None => Ok(Self { layout: Layout::new(model, lora), seed, file: None }),
+        }
     }
 
     /// Opens a PEFT directory and checks that it holds every tensor of its configuration, for a model that is at a

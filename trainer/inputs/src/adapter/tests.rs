@@ -278,7 +278,7 @@ fn what_stands_in_the_place_of_an_adapter_is_named() {
 
 #[test]
 fn a_new_adapter_adds_nothing() {
-    let adapter = Adapter::new(&model(), &lora(5, "all"), 3);
+    let adapter = Adapter::new(&model(), &lora(5, "all"), 3).unwrap();
     assert!(adapter.adds_nothing().unwrap() && adapter.digest().is_none());
     assert_eq!(adapter.layout.each.len(), 21);
 }
