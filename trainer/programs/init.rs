@@ -58,7 +58,7 @@ pub fn random_gguf(config: &Path, seed: u64, out: &Path, existing: Existing) -> 
         return Err(Failure::usage(message));
     }
     let mut scratch = Scratch::default();
-    let shape = (&weights.config, gguf::HeadWidth::of(&json));
+    let shape = (&weights.config, gguf::Said::of(&json));
     write_gguf(&out, existing, shape, &weights.formats(), |parameter, format, write| {
         Ok::<_, Failure>(write(weights.read(parameter, format, &mut scratch)?)?)
     })?;

@@ -153,7 +153,7 @@ pub struct DeltaRuleModules {
     pub a: Module,
     /// Convolution of queries, keys and values.
     pub conv: Module,
-    /// Parameters of the decays, `A_log` and `dt_bias`.
+    /// Parameters of the decays, `A_log` and `dt_bias`; in GGUF files `ssm_a` and `ssm_dt.bias`.
     pub decay: Module,
     /// Norm of each head of the output.
     pub norm: Module,
@@ -201,6 +201,10 @@ const GEMMA3_MODULES: Modules = Modules {
     down_norm: Some(module("post_feedforward_layernorm", "post_ffw_norm")),
     ..LLAMA_MODULES
 };
+
+/// Names of Qwen3.5.
+const QWEN3_5_MODULES: Modules =
+    Modules { post_norm: Some(module("post_attention_layernorm", "post_attention_norm")), ..LLAMA_MODULES };
 
 /// Names of OLMo 2: norms behind attention and MLP only.
 const OLMO2_MODULES: Modules = Modules { input_norm: None, post_norm: None, ..GEMMA3_MODULES };
@@ -357,6 +361,7 @@ pub static FAMILIES: [Family; 12] = [
         rope: &["default"],
         delta_rule: true,
         gguf_interleaves_heads: false,
+        modules: &QWEN3_5_MODULES,
         ..LLAMA
     },
 ];
@@ -374,7 +379,7 @@ impl Family {
 
     /// True if GGUF files of it are read and written.
     pub fn has_gguf(&self) -> bool {
-        !self.rope.contains(&YARN) && !self.delta_rule
+        !self.rope.contains(&YARN)
     }
 
     /// Lists families for people, by one name each.

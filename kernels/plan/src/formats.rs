@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use precast_kernels::{Block, Dtype, int8};
 
-use crate::config::ModelConfig;
+use crate::config::{DeltaHeads, ModelConfig};
+use crate::family::Module;
 use crate::parameters::{Parameters, Stack, all_stacks};
 use crate::recipe::PlanError;
 
@@ -83,7 +84,7 @@ impl Formats {
 
     /// Returns the mix that llama.cpp's `llama-quantize` calls Q4_K_M: Q4_K, and Q6_K for the head and, in half of the
     /// layers, for values and down projections. Rows that are not whole blocks of 256 take the next larger format of 32
-    /// (`llama_tensor_get_type`).
+    /// (`llama_tensor_get_type`). What readers dequantize is dense: in columns of tiled heads halves of blocks move.
     pub fn q4_k_m(config: &ModelConfig) -> Self {
         let modules = config.family.modules;
         let more = |layer: u32| {
@@ -102,7 +103,9 @@ impl Formats {
         let ends = ends.into_iter().map(|(name, block)| (name, block, config.hidden));
         let layers = (0..).zip(all_stacks(config)).flat_map(|(layer, stacks)| {
             let of = |stack: Stack| stack.parts.into_iter().map(move |part| (part.module, stack.columns));
-            stacks.into_iter().flat_map(of).map(move |(module, columns)| {
+            let is_tiled = config.delta_heads.is_some_and(DeltaHeads::are_tiled);
+            let moves = move |(module, _): &(&Module, u32)| is_tiled && *module == &modules.delta_rule.out;
+            stacks.into_iter().flat_map(of).filter(move |one| !moves(one)).map(move |(module, columns)| {
                 let larger = (module == &modules.v || module == &modules.down) && more(layer);
                 let block = if larger { Block::Q6_K } else { Block::Q4_K };
                 (module.layer_parameter(layer, "weight"), block, columns)

@@ -27,6 +27,11 @@ impl DeltaHeads {
         self.values * delta_rule::HEAD
     }
 
+    /// True if GGUF files have value heads in another order: tiled over key heads, not those of each one after another.
+    pub fn are_tiled(self) -> bool {
+        self.values != self.keys
+    }
+
     /// Returns the width of a row of the first GEMM: channels, gates, step sizes and decays.
     pub fn projected(self) -> u32 {
         self.channels() + self.width() + 2 * self.values

@@ -3,15 +3,13 @@
 use std::path::Path;
 
 use itertools::Itertools;
-use precast_kernels::Gamma;
 use precast_plan::Parameter;
 use precast_system::files::{AsideFile, Existing};
 use precast_system::input;
 
+use super::form::Form;
 use super::gguf::{self, Encoding};
-use super::heads::{Interleaved, interleave};
 use super::source::Source;
-use super::store::is_norm;
 use super::write::{SENTENCEPIECE, Writing};
 use super::{Checkpoint, CheckpointError, check_space, finite};
 use crate::added_tokens::AddedTokens;
@@ -20,8 +18,7 @@ use crate::tokenizer::{self, Tokenizer};
 /// A model as llama.cpp's converter would write it, but for its weights.
 pub struct GgufFile {
     export: gguf::Export,
-    interleaved: Option<Interleaved>,
-    adds_one: bool,
+    form: Form,
 }
 
 impl GgufFile {
@@ -39,11 +36,7 @@ impl GgufFile {
         };
         let files = &model.tensors().list;
         let export = gguf::Export::new(&about, encoding, |name| files.get(name).map(|tensor| tensor.file));
-        let (heads, kv_heads) = (config.heads.into(), config.kv_heads.into());
-        let interleaved =
-            config.family.gguf_interleaves_heads.then_some(Interleaved { family: config.family, heads, kv_heads });
-        let adds_one = config.family.gamma == Gamma::OnePlus;
-        Ok(Self { export: export.map_err(|fault| fault.at(model.path()))?, interleaved, adds_one })
+        Ok(Self { export: export.map_err(|fault| fault.at(model.path()))?, form: Form::of_gguf(config) })
     }
 
     /// The tokenizer as readers of the file have it.
@@ -84,13 +77,9 @@ impl GgufFile {
             };
             values.resize(parameter.elems() as usize, 0.0);
             read(parameter, &mut values)?;
-            if let Some(heads) = self.interleaved.as_ref().and_then(|heads| heads.of(&parameter.name)) {
-                interleave(&mut values, heads as usize, (parameter.shape[0] / heads) as usize);
-            }
-            // In f32, as llama.cpp's converter: what of a weight is finer than 2^-24 is lost.
-            if self.adds_one && is_norm(&parameter.name) {
-                values.iter_mut().for_each(|value| *value += 1.0);
-            }
+            let order = self.form.order(&parameter.name, &parameter.shape);
+            order.expect("the shape of a parameter is that of its heads").write(&mut values);
+            self.form.write_values(&parameter.name, &mut values);
             let bytes = tensor.kind.encode(&values);
             let unwritten = |what| CheckpointError::WouldNotBeFinite { path: path.to_owned(), what };
             finite::check_stored(&parameter.name, &bytes, tensor.kind).map_err(unwritten)?;

@@ -9,17 +9,12 @@ use precast_plan::Formats;
 
 use super::checksum::Checksum;
 use super::file::{Access, Raw, WeightFile};
-use super::heads::{Interleaved, deinterleave};
+use super::form::{Form, Order};
 use super::kind::Kind;
 use super::{CheckpointError, PART_ELEMENTS, Read, Scratch, finite};
 
 pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
 pub(super) const LM_HEAD: &str = "lm_head.weight";
-
-/// True for the weight of a norm, by its Hugging Face name.
-pub(super) fn is_norm(name: &str) -> bool {
-    name.ends_with("norm.weight")
-}
 
 /// A tensor in a file.
 pub(super) struct Tensor {
@@ -47,10 +42,8 @@ impl Tensor {
 pub(crate) struct Tensors {
     pub(super) files: Vec<(PathBuf, WeightFile)>,
     pub(super) list: BTreeMap<String, Tensor>,
-    /// The heads whose rows files have in another order.
-    pub(super) interleaved: Option<Interleaved>,
-    /// Files have norms with one added.
-    pub(super) adds_one: bool,
+    /// What files do to parameters.
+    pub(super) form: Form,
     /// They are loaded as f32, whatever the file holds.
     pub(super) wide: bool,
     /// That of the file itself, compared before the first weight is handed out.
@@ -84,16 +77,14 @@ impl Tensors {
 
     /// The dtype in which a tensor is in its file as a run computes in it.
     pub fn stored(&self, name: &str) -> Option<Dtype> {
-        let is_in_order = self.interleaved.as_ref().is_none_or(|heads| heads.of(name).is_none());
-        match self.list.get(name).filter(|_| is_in_order && !self.has_one_added(name))?.kind {
+        let tensor = self.list.get(name)?;
+        let is_in_order = self.form.order(name, &tensor.shape).is_ok_and(|order| order.is_same());
+        match tensor.kind {
+            _ if !is_in_order || self.form.has_other_values(name) => None,
             Ok(Kind::F32) => Some(Dtype::F32),
             Ok(Kind::Bf16) => Some(Dtype::Bf16),
             _ => None,
         }
-    }
-
-    fn has_one_added(&self, name: &str) -> bool {
-        self.adds_one && is_norm(name)
     }
 
     /// The dtype of every tensor, where all have the same and a run can compute in it.
@@ -103,11 +94,14 @@ impl Tensors {
         dtypes.into_iter().find(|(kind, _)| all(*kind)).map(|(_, dtype)| dtype)
     }
 
-    /// The format of each tensor that is in blocks which kernels read; AprQ4 and AprQ8 are dequantized while they are
-    /// loaded, and named.
+    /// The format of each tensor that is in blocks which kernels read. AprQ4 and AprQ8 are dequantized while they are
+    /// loaded, and named; so are blocks whose parts move, or whose values are others in a model.
     pub fn blocks(&self) -> Formats {
         let in_blocks = self.list.iter().filter_map(|(name, tensor)| match tensor.kind {
-            Ok(Kind::Block(block)) if !self.has_one_added(name) => Some((name.clone(), block)),
+            Ok(kind @ Kind::Block(block)) if !self.form.has_other_values(name) => {
+                let order = self.form.order(name, &tensor.shape).unwrap_or(Order::Same);
+                order.moves_whole(kind).then(|| (name.clone(), block))
+            }
             _ => None,
         });
         let of_apr = [(Kind::AprQ4, "AprQ4"), (Kind::AprQ8, "AprQ8")].into_iter();
@@ -116,24 +110,24 @@ impl Tensors {
     }
 
     /// Divides a tensor into parts of about [`PART_ELEMENTS`]: whole units of elements that have to be read together,
-    /// those of a head whose rows are to be put in order, or of a block.
+    /// those that are to be put in order, or of a block.
     ///
     /// # Errors
     /// As [`Self::read`].
     pub fn parts(&self, name: &str, access: Access) -> Result<impl Iterator<Item = Range<u64>>, CheckpointError> {
         let place = self.find(name, access)?;
         let elements = place.tensor.elements();
-        let unit = place.heads.map_or(place.kind.elems(), |heads| elements / heads);
+        let unit = place.order.unit(elements, place.kind);
         let part = (PART_ELEMENTS / unit).max(1) * unit;
         Ok((0..elements).step_by(part as usize).map(move |start| start..(start + part).min(elements)))
     }
 
-    /// Elements of a tensor, whole units of them, in a dtype, or in its blocks as the file holds them; rows of query
-    /// and key heads are in Hugging Face's order. From the file where it has just that, else in `scratch`.
+    /// Elements of a tensor, whole units of them, in a dtype, or in its blocks as the file holds them, in Hugging
+    /// Face's order. From the file where it has just that, else in `scratch`.
     ///
     /// # Errors
-    /// [`CheckpointError`] if a file cannot be read or is damaged, the tensor is of a kind that is not read, or its
-    /// rows do not divide into heads.
+    /// [`CheckpointError`] if a file cannot be read or is damaged, the tensor is of a kind that is not read, its
+    /// rows do not divide into heads, or a decay is not below zero.
     ///
     /// # Panics
     /// If [`Self::blocks`] says another format of blocks.
@@ -144,7 +138,7 @@ impl Tensors {
             Format::Block(block) => {
                 assert_eq!(place.kind, Kind::Block(block), "the format of {name}");
                 let bytes = place.bytes(&elements, &mut scratch.raw)?;
-                if place.heads.is_none() {
+                if place.order.is_same() {
                     return Ok(bytes);
                 }
                 scratch.blocks.clear();
@@ -161,9 +155,11 @@ impl Tensors {
         scratch.values.resize((elements.end - elements.start) as usize, 0.0);
         place.kind.dequantize(scale, bytes, &mut scratch.values);
         place.put_in_order(&elements, &mut scratch.values);
-        if self.has_one_added(name) {
-            scratch.values.iter_mut().for_each(|value| *value -= 1.0);
-        }
+        self.form.read_values(name, &mut scratch.values).map_err(|(index, value)| {
+            let index = elements.start + index as u64;
+            let reason = format_args!("is {value} at element {index}, and decays are -exp(A_log), below 0");
+            CheckpointError::of(place.path, format_args!("tensor {name} {reason}: convert the model again"))
+        })?;
         Ok(scratch.encode(dtype))
     }
 
@@ -188,12 +184,8 @@ impl Tensors {
         }
         let unread = |reason: &String| CheckpointError::of(path, reason);
         let kind = *tensor.kind.as_ref().map_err(unread)?;
-        let heads = self.interleaved.as_ref().and_then(|heads| heads.of(name));
-        let rows = tensor.shape.first().copied().unwrap_or(0);
-        match heads.filter(|heads| rows == 0 || !rows.is_multiple_of(2 * heads)) {
-            None => Ok(Place { tensor, kind, heads, path, file }),
-            Some(heads) => Err(unread(&format!("the {rows} rows of tensor {name} are not those of {heads} heads"))),
-        }
+        let order = self.form.order(name, &tensor.shape).map_err(|reason| unread(&reason))?;
+        Ok(Place { tensor, kind, order, path, file })
     }
 }
 
@@ -201,8 +193,7 @@ impl Tensors {
 struct Place<'a> {
     tensor: &'a Tensor,
     kind: Kind,
-    /// Number of heads that its rows are of, where the file has their halves interleaved.
-    heads: Option<u64>,
+    order: Order,
     path: &'a Path,
     file: &'a WeightFile,
 }
@@ -221,10 +212,8 @@ impl<'a> Place<'a> {
         Ok(f32::from_le_bytes(bytes.try_into().expect("four bytes")))
     }
 
-    /// Puts the rows of whole heads, elements or blocks of them, into Hugging Face's order.
+    /// Puts whole units, elements or blocks of them, into Hugging Face's order.
     fn put_in_order<T: Copy + Send + Sync>(&self, elements: &Range<u64>, out: &mut [T]) {
-        let Some(heads) = self.heads else { return };
-        let count = (elements.end - elements.start) / (self.tensor.elements() / heads);
-        deinterleave(out, count as usize, (self.tensor.shape[0] / heads) as usize);
+        self.order.read(out, elements.end - elements.start, self.tensor.elements());
     }
 }

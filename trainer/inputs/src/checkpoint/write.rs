@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::Path;
 
-use precast_kernels::{Dtype, Format, Gamma};
+use precast_kernels::{Dtype, Format};
 use precast_plan::{Formats, ModelConfig, Parameter};
 use precast_system::files::{Aside, Existing, free_bytes};
 use precast_system::input;
 use precast_system::progress::{Progress, Unit};
 use safetensors::tensor::{Dtype as Stored, Metadata, TensorInfo};
 
+use super::form::Form;
 use super::huggingface::GENERATION_CONFIG;
 use super::kind::Kind;
 use super::single_file::SingleFile;
 use super::source::Source;
-use super::store::is_norm;
 use super::{Checkpoint, CheckpointError, Fault, NotFinite, finite, gguf};
 use crate::chat::TOOL_USE;
 use crate::tokenizer;
@@ -286,7 +286,7 @@ fn write_built(aside: &mut Aside, checkpoint: &Checkpoint, file: &dyn SingleFile
 pub fn write_gguf<E: From<CheckpointError>>(
     directory: &Path,
     existing: Existing,
-    (config, width): (&ModelConfig, gguf::HeadWidth),
+    (config, said): (&ModelConfig, gguf::Said),
     formats: &Formats,
     mut read: impl FnMut(&Parameter, Format, &mut Write<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -296,18 +296,19 @@ pub fn write_gguf<E: From<CheckpointError>>(
             "cannot write {path} as GGUF: {fault}; leave out --format for a Hugging Face directory"
         ))
     };
-    let (header, tensors) = gguf::random_header(config, width, formats).map_err(wordless)?;
+    let (header, tensors) = gguf::random_header(config, &said, formats).map_err(wordless)?;
     let io = |error| CheckpointError::Io { what: "write", path: directory.join(gguf::FILE), error };
     let bytes = tensors.iter().map(gguf::WrittenTensor::padded).sum();
     check_space(directory, "the model", bytes)?;
     let writing = Writing::start(bytes);
     let mut aside = Aside::new(directory).map_err(io)?;
     let mut file = aside.create(gguf::FILE).map_err(io)?;
+    let form = Form::of_gguf(config);
     gguf::write(&mut file, (&header, &tensors), io, |tensor, write| match &tensor.values {
-        gguf::Values::Of(parameter) if config.family.gamma == Gamma::OnePlus && is_norm(&parameter.name) => {
+        gguf::Values::Of(parameter) if form.has_other_values(&parameter.name) => {
             read(parameter, tensor.format(), &mut |bytes| {
                 let mut values: Vec<f32> = bytemuck::pod_collect_to_vec(bytes);
-                values.iter_mut().for_each(|value| *value += 1.0);
+                form.write_values(&parameter.name, &mut values);
                 writing.through(write)(bytemuck::cast_slice(&values))
             })
         }

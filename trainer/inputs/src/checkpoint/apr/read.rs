@@ -10,6 +10,7 @@ use super::{Apr, config, tokenizer};
 use crate::checkpoint::checksum::Checksum;
 use crate::checkpoint::fault::Fault;
 use crate::checkpoint::file::WeightFile;
+use crate::checkpoint::form::Form;
 use crate::checkpoint::heads::Interleaved;
 use crate::checkpoint::single_file::SingleFile;
 use crate::checkpoint::store::{LM_HEAD, Tensors};
@@ -33,8 +34,10 @@ impl Apr {
         let mut tensors = Tensors {
             files: vec![(path.to_owned(), file)],
             list: index.map(|named| (named.name, named.tensor)).collect(),
-            interleaved: heads.map(|(heads, kv_heads)| Interleaved { family, heads, kv_heads }),
-            adds_one: false,
+            form: Form {
+                interleaved: heads.map(|(heads, kv_heads)| Interleaved { family, heads, kv_heads }),
+                ..Form::default()
+            },
             wide: false,
             checksum: Some(Checksum::default()),
         };

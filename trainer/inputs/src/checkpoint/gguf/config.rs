@@ -5,10 +5,10 @@ use precast_plan::family::{Bias, Family, Windows};
 use precast_plan::pads_by_default;
 use serde_json::{Value, json};
 
-use super::Gguf;
 use super::keys::{self, KEYS_OF_SCALES, PATTERN_KEY, WINDOW_BASE_KEY, WINDOW_KEY, key_of};
 use super::metadata::{Metadata, required};
 use super::rope;
+use super::{Gguf, delta_rule};
 use crate::checkpoint::fault::Fault;
 use crate::checkpoint::single_file::SingleFile;
 
@@ -51,7 +51,7 @@ pub(super) fn head_counts(family: &Family, metadata: &Metadata) -> Result<(u64, 
 fn check_supported(family: &Family, metadata: &Metadata, head_dim: u64) -> Result<(), Fault> {
     keys::check(family, metadata)?;
     let key = key_of(family, "rope.dimension_count");
-    if let Some(count) = metadata.integer(&key)?.filter(|count| *count != head_dim) {
+    if let Some(count) = metadata.integer(&key)?.filter(|count| *count != head_dim && !family.delta_rule) {
         let expected = format!("rotary embeddings of less than a head ({head_dim}) are not supported");
         return Err(metadata.refuse(&key, count, expected));
     }
@@ -114,7 +114,7 @@ pub(super) fn config(gguf: &Gguf) -> Result<Value, Fault> {
         "model_type": family.model_type,
         "hidden_size": hidden_size,
         "intermediate_size": integer("feed_forward_length")?,
-        "num_hidden_layers": integer("block_count")?,
+        "num_hidden_layers": delta_rule::depth(family, metadata)?,
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
         "head_dim": head_dim,
@@ -136,6 +136,7 @@ pub(super) fn config(gguf: &Gguf) -> Result<Value, Fault> {
     if let Windows::Between { full, .. } = family.windows {
         add_windows(gguf, full, &mut config)?;
     }
+    delta_rule::add(gguf, head_dim, &mut config)?;
     for (name, id) in ["bos_token_id", "eos_token_id"].into_iter().zip(gguf.token_ids()?) {
         if let Some(id) = id {
             config[name] = id.into();

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokenizers::Tokenizer;
 
 use super::key_values::KeyValues;
-use super::shape::HeadWidth;
+use super::shape::Said;
 use super::tokenizer::{self, Files};
 use super::write::{Tensor, Values, header, tensors};
 use super::{rope, shape};
@@ -106,7 +106,7 @@ impl Export {
         }
         keys.string("general.name", name);
         keys.string("general.size_label", &size_label(tensors.iter().map(Tensor::elements).sum()));
-        shape::write(&mut keys, config, HeadWidth::of(files.model), encoding.file_type())?;
+        shape::write(&mut keys, config, &Said::of(files.model), encoding.file_type())?;
         tokenizer::write(&mut keys, files, config.family, config.vocab)?;
         Ok(Self { keys, tensors })
     }

@@ -54,6 +54,10 @@ impl KeyValues {
         self.array(key, code::F32, values.len(), values.flat_map(f32::to_le_bytes).collect());
     }
 
+    pub(super) fn flags(&mut self, key: &str, values: impl ExactSizeIterator<Item = bool>) {
+        self.array(key, code::BOOL, values.len(), values.map(u8::from).collect());
+    }
+
     /// What a reader of the file finds in it.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 use precast_plan::Family;
 use precast_plan::family::{LINEAR, Windows};
 
+use super::delta_rule;
 use super::metadata::Metadata;
 use crate::checkpoint::fault::Fault;
 
@@ -100,6 +101,7 @@ fn is_followed(family: &Family, rest: &str) -> bool {
     match rest {
         WINDOW_KEY | PATTERN_KEY | WINDOW_BASE_KEY => matches!(family.windows, Windows::Between { .. }),
         rest if SCALING_KEYS.contains(&rest) => family.rope.contains(&LINEAR),
+        rest if delta_rule::KEYS.contains(&rest) => family.delta_rule,
         rest => family.multipliers && KEYS_OF_SCALES.iter().any(|(scale, _)| *scale == rest),
     }
 }

@@ -186,6 +186,16 @@ impl Metadata {
         Ok(Some(texts.collect::<Result<_, _>>()?))
     }
 
+    /// An array of booleans, if the key is there. `file` is the whole file.
+    pub(super) fn flags(&self, file: &[u8], key: &str) -> Result<Option<Vec<bool>>, Fault> {
+        self.get(key, "an array of booleans", |value| match value {
+            Value::Array { item: code::BOOL, bytes, .. } => {
+                Some(file[bytes.clone()].iter().map(|flag| *flag != 0).collect())
+            }
+            _ => None,
+        })
+    }
+
     /// An array of numbers of 32 bits (item type `item`), if the key is there. `file` is the whole file.
     fn words(&self, file: &[u8], key: &str, item: u32, expected: &'static str) -> Result<Option<Vec<[u8; 4]>>, Fault> {
         self.get(key, expected, |value| match value {

@@ -6,6 +6,7 @@
 
 mod config;
 mod container;
+mod delta_rule;
 mod export;
 mod file;
 mod key_values;
@@ -25,7 +26,7 @@ pub(super) use container::MAGIC;
 pub use export::Encoding;
 pub(super) use export::{About, Export};
 pub use file::Gguf;
-pub use shape::HeadWidth;
+pub use shape::Said;
 pub(super) use tokenizer::{Files as TokenizerFiles, splits_as_qwen2};
 pub use write::FILE;
 pub(super) use write::{Tensor as WrittenTensor, Values, random_header, write};

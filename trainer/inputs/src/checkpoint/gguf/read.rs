@@ -7,12 +7,14 @@ use precast_plan::Family;
 use tokenizers::Tokenizer;
 
 use super::container::{self, Header, Named};
-use super::{Gguf, config, names, rope, tokenizer};
+use super::{Gguf, config, delta_rule, names, rope, tokenizer};
 use crate::checkpoint::fault::Fault;
 use crate::checkpoint::file::WeightFile;
+use crate::checkpoint::form::Form;
 use crate::checkpoint::heads::Interleaved;
 use crate::checkpoint::single_file::SingleFile;
 use crate::checkpoint::store::{Tensor, Tensors};
+use crate::checkpoint::tiles::Tiled;
 
 /// Bytes that most headers without a vocabulary fit into.
 const FIRST_HEAD_BYTES: u64 = 1 << 20;
@@ -32,11 +34,17 @@ impl Gguf {
             tensors.into_iter().partition(|tensor| rope::is_factors(family, &tensor.name));
         // Where they are not right, the configuration says so.
         let heads = config::head_counts(family, &metadata).ok().filter(|_| family.gguf_interleaves_heads);
+        let delta_heads = delta_rule::heads(family, &metadata).ok().flatten();
+        let depth = delta_rule::depth(family, &metadata).ok().filter(|_| family.delta_rule);
+        let named = named.into_iter().filter(|named| !depth.is_some_and(|depth| is_behind(&named.name, depth)));
         let tensors = Tensors {
             files: vec![(path.to_owned(), file)],
-            list: named.into_iter().map(|named| place(family, named)).collect::<Result<_, _>>()?,
-            interleaved: heads.map(|(heads, kv_heads)| Interleaved { family, heads, kv_heads }),
-            adds_one: family.gamma == Gamma::OnePlus,
+            list: named.map(|named| place(family, named)).collect::<Result<_, _>>()?,
+            form: Form {
+                interleaved: heads.map(|(heads, kv_heads)| Interleaved { family, heads, kv_heads }),
+                tiled: delta_heads.map(|heads| Tiled { family, heads }),
+                adds_one: family.gamma == Gamma::OnePlus,
+            },
             wide: true,
             checksum: None,
         };
@@ -129,9 +137,18 @@ fn read_head(file: &WeightFile) -> Result<(Vec<u8>, Header), Fault> {
     }
 }
 
-/// Finds a tensor's Hugging Face name.
-fn place(family: &Family, Named { name, offset, tensor }: Named) -> Result<(String, Tensor), Fault> {
+/// True for a tensor of a layer behind so many.
+fn is_behind(name: &str, layers: u64) -> bool {
+    let layer = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')?.0.parse().ok());
+    layer.is_some_and(|layer: u64| layer >= layers)
+}
+
+/// Finds a tensor's Hugging Face name, and brings the kernel of a convolution into its shape there.
+fn place(family: &Family, Named { name, offset, mut tensor }: Named) -> Result<(String, Tensor), Fault> {
     if let Some(name) = names::hugging_face(family, &name) {
+        if name.ends_with(".conv1d.weight") && tensor.shape.len() == 2 {
+            tensor.shape.insert(1, 1);
+        }
         return Ok((name, tensor));
     }
     let reason = match &name[..] {

@@ -5,6 +5,7 @@ use precast_plan::rope::Scaling;
 use precast_plan::{LayerConfig, ModelConfig, Multipliers};
 
 use super::config::query_scalar;
+use super::delta_rule;
 use super::key_values::KeyValues;
 use super::keys::{KEYS_OF_SCALES, PATTERN_KEY, SCALING_KEYS, WINDOW_BASE_KEY, WINDOW_KEY, key_of};
 use crate::checkpoint::fault::Fault;
@@ -12,18 +13,27 @@ use crate::checkpoint::fault::Fault;
 /// Whose converter writes more keys than those of all families.
 pub(super) const LLAMA: &str = "llama";
 
-/// How the configuration gives the width of a head.
+/// What config.json says in so many words, and files then too, though it follows from other fields or changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeadWidth {
-    /// By a number of its own.
-    Said,
-    /// It follows from other numbers.
-    Implied,
+pub struct Said {
+    /// True if the width of a head has a field of its own.
+    head_dim: bool,
+    /// Pairs that turn with each of three positions, `mrope_section`.
+    pub(super) sections: Option<[u32; 3]>,
 }
 
-impl HeadWidth {
+impl Said {
     pub fn of(json: &serde_json::Value) -> Self {
-        if json.get("head_dim").is_some_and(serde_json::Value::is_number) { Self::Said } else { Self::Implied }
+        let rope = ["rope_parameters", "rope_scaling"].into_iter().filter_map(|object| json.get(object));
+        let section = |value: &serde_json::Value| value.as_u64().and_then(|pairs| u32::try_from(pairs).ok());
+        let sections = |object: &serde_json::Value| {
+            let list = object.get("mrope_section")?.as_array()?;
+            list.iter().filter_map(section).collect::<Vec<_>>().try_into().ok()
+        };
+        Self {
+            head_dim: json.get("head_dim").is_some_and(serde_json::Value::is_number),
+            sections: rope.filter_map(sections).next(),
+        }
     }
 }
 
@@ -53,7 +63,10 @@ impl Sliding {
 }
 
 /// Refuses layers that readers would compute otherwise, as a file has no key for what they do.
-fn check_layers(config: &ModelConfig, sliding: Option<&Sliding>) -> Result<(), Fault> {
+fn check_layers(config: &ModelConfig, sliding: Option<&Sliding>, said: &Said) -> Result<(), Fault> {
+    if config.family.delta_rule {
+        return delta_rule::check(config, said);
+    }
     let rotates = |layer: usize| !(config.family.no_rope && (layer + 1).is_multiple_of(NO_ROPE_INTERVAL));
     let implied = |layer: usize| match sliding {
         Some(Sliding { layer: slides, interval, .. }) if !(layer + 1).is_multiple_of(*interval) => *slides,
@@ -106,10 +119,10 @@ fn unsaid(config: &ModelConfig, what: impl std::fmt::Display) -> Fault {
 ///
 /// # Errors
 /// [`Fault`] where readers would compute another model of them.
-pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, width: HeadWidth, file_type: u32) -> Result<(), Fault> {
+pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, said: &Said, file_type: u32) -> Result<(), Fault> {
     let sliding = Sliding::of(config);
     check(config)?;
-    check_layers(config, sliding.as_ref())?;
+    check_layers(config, sliding.as_ref(), said)?;
     let ModelConfig {
         family,
         hidden,
@@ -118,7 +131,7 @@ pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, width: HeadWidth
         heads,
         kv_heads,
         head_dim,
-        // No family with files has a part of a head rotated, or the gated delta rule.
+        // Of the gated delta rule.
         rotary: _,
         delta_heads: _,
         vocab,
@@ -150,13 +163,14 @@ pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, width: HeadWidth
         keys.string(&kind_key, LINEAR);
         keys.float(&factor_key, factor as f32);
     }
+    delta_rule::write_said_sections(keys, config, said);
     keys.float(&key("rope.freq_base"), ropes[0].theta);
     if let Some(local) = ropes.get(1) {
         keys.float(&key(WINDOW_BASE_KEY), local.theta);
     }
     keys.float(&key("attention.layer_norm_rms_epsilon"), rms_norm_eps);
     // Readers divide where nothing is said.
-    if width == HeadWidth::Said || head_dim * heads != hidden {
+    if said.head_dim || head_dim * heads != hidden {
         keys.integer(&key("attention.key_length"), head_dim);
         keys.integer(&key("attention.value_length"), head_dim);
     }
@@ -175,6 +189,7 @@ pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, width: HeadWidth
         let scales = [score_scale, embedding, residual, 1.0 / logits];
         KEYS_OF_SCALES.iter().zip(scales).for_each(|((rest, _), scale)| keys.float(&key(rest), scale));
     }
+    delta_rule::write(keys, config, said);
     keys.integer("general.quantization_version", 2);
     Ok(())
 }

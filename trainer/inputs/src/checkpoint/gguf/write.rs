@@ -6,7 +6,7 @@ use precast_kernels::{Dtype, Format};
 use precast_plan::{Formats, ModelConfig, Parameter, Parameters};
 
 use super::key_values::{KeyValues, string};
-use super::shape::HeadWidth;
+use super::shape::Said;
 use super::{names, shape, types};
 use crate::checkpoint::fault::Fault;
 use crate::checkpoint::kind::Kind;
@@ -35,10 +35,13 @@ pub enum Values {
 }
 
 impl Tensor {
-    /// Rows first.
+    /// Rows first, and no dimension of 1 between: a convolution's kernel is a matrix in files.
     fn dimensions(&self) -> Vec<u64> {
         match &self.values {
-            Values::Of(parameter) => parameter.shape.clone(),
+            Values::Of(Parameter { shape, .. }) => match shape[..] {
+                [rows, 1, columns] => vec![rows, columns],
+                _ => shape.clone(),
+            },
             Values::Given(values) => vec![values.len() as u64],
         }
     }
@@ -85,7 +88,7 @@ pub(in crate::checkpoint) fn tensors(
 /// Everything before the first tensor's values of a model of random weights in formats.
 pub(in crate::checkpoint) fn random_header(
     config: &ModelConfig,
-    width: HeadWidth,
+    said: &Said,
     formats: &Formats,
 ) -> Result<(Vec<u8>, Vec<Tensor>), Fault> {
     let kind = |parameter: &Parameter| formats.of(&parameter.name).map_or(Kind::F32, Kind::Block);
@@ -93,7 +96,7 @@ pub(in crate::checkpoint) fn random_header(
     let mut keys = KeyValues::default();
     keys.string("general.architecture", config.family.gguf);
     keys.string("general.name", "random weights");
-    shape::write(&mut keys, config, width, MOSTLY_Q4_K_M)?;
+    shape::write(&mut keys, config, said, MOSTLY_Q4_K_M)?;
     Ok((header(&keys, &tensors), tensors))
 }
 

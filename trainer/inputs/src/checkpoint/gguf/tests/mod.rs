@@ -4,6 +4,7 @@ mod blocks;
 mod container;
 mod hostile;
 mod models;
+mod qwen35;
 mod samples;
 mod tokenizers;
 mod writer;

@@ -86,6 +86,102 @@ pub(super) fn model(architecture: &str) -> Writer {
     writer
 }
 
+/// How files have a tensor of Qwen3.5.
+#[derive(Clone, Copy)]
+pub(super) enum Stored {
+    Same,
+    /// With one added.
+    Norm,
+    /// `-exp(A_log)`, a value for each value head.
+    Decay,
+    /// Rows in the order of value heads, so many of each, behind rows of no value head.
+    Rows {
+        skipped: usize,
+        of_head: usize,
+    },
+    /// 128 columns of each value head.
+    Columns,
+}
+
+/// The values of a tensor of so many rows in the order and the form that files have: value head `order[i]` is their
+/// i-th.
+pub(super) fn as_stored(values: &[f32], rows: usize, stored: Stored, order: &[usize]) -> Vec<f32> {
+    let columns = values.len() / rows;
+    let ordered = |heads: &[f32], len: usize| -> Vec<f32> {
+        order.iter().flat_map(|head| heads[head * len..][..len].to_vec()).collect()
+    };
+    match stored {
+        Stored::Same => values.to_vec(),
+        Stored::Norm => values.iter().map(|value| value + 1.0).collect(),
+        Stored::Decay => ordered(values, 1).iter().map(|value| -f64::from(*value).exp() as f32).collect(),
+        Stored::Rows { skipped, of_head } => {
+            let (first, heads) = values.split_at(skipped * columns);
+            [first.to_vec(), ordered(heads, of_head * columns)].concat()
+        }
+        Stored::Columns => values.chunks(columns).flat_map(|row| ordered(row, 128)).collect(),
+    }
+}
+
+/// Keys of a Qwen3.5 of two layers, of which the second attends: hidden size 32, two query heads and one key head of
+/// 32, of which 8 elements are rotated, intermediate size 48, two key heads and so many value heads of the delta rule.
+pub(super) fn qwen35_shape(values: u32) -> Writer {
+    shape_of("qwen35", 2, [32, 32, 48])
+        .integer("qwen35.rope.dimension_count", 8)
+        .integers("qwen35.rope.dimension_sections", &[2, 1, 1, 0])
+        .integer("qwen35.ssm.conv_kernel", 4)
+        .integer("qwen35.ssm.state_size", 128)
+        .integer("qwen35.ssm.group_count", 2)
+        .integer("qwen35.ssm.time_step_rank", values)
+        .integer("qwen35.ssm.inner_size", 128 * values)
+        .integer("qwen35.full_attention_interval", 2)
+}
+
+/// The tensors of such a model, with so many tokens: names in files and in Hugging Face's, dimensions as files have
+/// them, columns first, and form.
+pub(super) fn qwen35_tensors(values: u64, tokens: u64) -> Vec<(String, String, Vec<u64>, Stored)> {
+    let (width, channels) = (128 * values, 512 + 128 * values);
+    let rows = |skipped, of_head| Stored::Rows { skipped, of_head };
+    let delta_rule: [(&str, &str, &[u64], Stored); 9] = [
+        ("attn_qkv.weight", "linear_attn.in_proj_qkv.weight", &[32, channels], rows(512, 128)),
+        ("attn_gate.weight", "linear_attn.in_proj_z.weight", &[32, width], rows(0, 128)),
+        ("ssm_beta.weight", "linear_attn.in_proj_b.weight", &[32, values], rows(0, 1)),
+        ("ssm_alpha.weight", "linear_attn.in_proj_a.weight", &[32, values], rows(0, 1)),
+        ("ssm_conv1d.weight", "linear_attn.conv1d.weight", &[4, channels], rows(512, 128)),
+        ("ssm_a", "linear_attn.A_log", &[values], Stored::Decay),
+        ("ssm_dt.bias", "linear_attn.dt_bias", &[values], rows(0, 1)),
+        ("ssm_norm.weight", "linear_attn.norm.weight", &[128], Stored::Same),
+        ("ssm_out.weight", "linear_attn.out_proj.weight", &[width, 32], Stored::Columns),
+    ];
+    // Each query with its gate.
+    let attention: [(&str, &str, &[u64], Stored); 6] = [
+        ("attn_q.weight", "self_attn.q_proj.weight", &[32, 128], Stored::Same),
+        ("attn_k.weight", "self_attn.k_proj.weight", &[32, 32], Stored::Same),
+        ("attn_v.weight", "self_attn.v_proj.weight", &[32, 32], Stored::Same),
+        ("attn_q_norm.weight", "self_attn.q_norm.weight", &[32], Stored::Norm),
+        ("attn_k_norm.weight", "self_attn.k_norm.weight", &[32], Stored::Norm),
+        ("attn_output.weight", "self_attn.o_proj.weight", &[64, 32], Stored::Same),
+    ];
+    let both: [(&str, &str, &[u64], Stored); 5] = [
+        ("attn_norm.weight", "input_layernorm.weight", &[32], Stored::Norm),
+        ("post_attention_norm.weight", "post_attention_layernorm.weight", &[32], Stored::Norm),
+        ("ffn_gate.weight", "mlp.gate_proj.weight", &[32, 48], Stored::Same),
+        ("ffn_up.weight", "mlp.up_proj.weight", &[32, 48], Stored::Same),
+        ("ffn_down.weight", "mlp.down_proj.weight", &[48, 32], Stored::Same),
+    ];
+    let ends: [(&str, &str, &[u64], Stored); 2] = [
+        ("token_embd.weight", "model.embed_tokens.weight", &[32, tokens], Stored::Same),
+        ("output_norm.weight", "model.norm.weight", &[32], Stored::Norm),
+    ];
+    let layer = |number: usize, rows: &[(&str, &str, &[u64], Stored)]| {
+        let name = |(file, model, shape, stored): &(&str, &str, &[u64], Stored)| {
+            (format!("blk.{number}.{file}"), format!("model.layers.{number}.{model}"), shape.to_vec(), *stored)
+        };
+        rows.iter().map(name).collect::<Vec<_>>()
+    };
+    let ends = ends.map(|(file, model, shape, stored)| (file.to_owned(), model.to_owned(), shape.to_vec(), stored));
+    [ends.to_vec(), layer(0, &delta_rule), layer(0, &both), layer(1, &attention), layer(1, &both)].concat()
+}
+
 /// Texts, types and merges of a byte-level vocabulary: all bytes, a few merges, then tokens of every other kind.
 pub(super) struct ByteLevelVocabulary {
     pub(super) tokens: Vec<String>,

@@ -65,7 +65,7 @@ fn saved(tokenizer: &Tokenizer) -> Value {
 
 #[test]
 fn text_survives_every_byte_level_tokenizer() {
-    for family in ["qwen2", "smollm", "llama-bpe", "dbrx", "tekken", "gpt-2", "default"] {
+    for family in ["qwen2", "qwen35", "smollm", "llama-bpe", "dbrx", "tekken", "gpt-2", "default"] {
         let tokenizer = byte_level(family);
         saved(&tokenizer);
         for text in TEXTS {
@@ -248,7 +248,7 @@ fn a_tokenizer_that_contradicts_itself_is_refused_by_place() {
     refused(gpt2().string("tokenizer.ggml.model", "t5"), "is t5: known are gpt2 and llama");
     refused(
         gpt2().string("tokenizer.ggml.pre", "x"),
-        "is x: known are gpt-2, smollm, qwen2, llama-bpe, dbrx, tekken, default",
+        "is x: known are gpt-2, smollm, qwen2, qwen35, llama-bpe, dbrx, tekken, default",
     );
     refused(gpt2().without("tokenizer.ggml.pre"), "no metadata key tokenizer.ggml.pre");
     refused(gpt2().without("tokenizer.ggml.merges"), "no metadata key tokenizer.ggml.merges");

@@ -72,6 +72,10 @@ impl Writer {
         self.raw(key, 9, &[&item.to_le_bytes()[..], &(count as u64).to_le_bytes(), &items].concat())
     }
 
+    pub(super) fn flags(self, key: &str, values: &[bool]) -> Self {
+        self.array(key, 7, values.len(), values.iter().map(|value| u8::from(*value)).collect())
+    }
+
     pub(super) fn strings<S: AsRef<str>>(self, key: &str, values: &[S]) -> Self {
         self.array(key, 8, values.len(), values.iter().flat_map(|text| string(text.as_ref())).collect())
     }

@@ -47,6 +47,15 @@ const QWEN2: Family = Family {
     ..PLAIN
 };
 
+/// Words may have marks, which combine with the letter before.
+const QWEN35: Family = Family {
+    name: "qwen35",
+    splits: &[
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ],
+    ..QWEN2
+};
+
 /// Of OLMo 2, too.
 const DBRX: Family = Family {
     name: "dbrx",
@@ -56,10 +65,11 @@ const DBRX: Family = Family {
     ..PLAIN
 };
 
-const FAMILIES: [Family; 7] = [
+const FAMILIES: [Family; 8] = [
     PLAIN,
     Family { name: "smollm", splits_digits: true, ..PLAIN },
     QWEN2,
+    QWEN35,
     Family { name: "llama-bpe", ignores_merges: true, begins: true, ..DBRX },
     DBRX,
     // Of Mistral's models since Nemo.
