@@ -200,6 +200,18 @@ mod tests {
         counts
     }
 
+    /// Files tile value heads where key heads are fewer: half a block of 256 columns moves.
+    #[test]
+    fn what_moves_by_halves_of_blocks_is_dense_in_the_mix() {
+        let formats = |json: &str| {
+            let formats = Formats::q4_k_m(&config(json));
+            ["in_proj_qkv", "out_proj"].map(|name| formats.of(&format!("model.layers.0.linear_attn.{name}.weight")))
+        };
+        let block = Some(Block::Q4_K);
+        assert_eq!(formats(include_str!("../../../aot/models/qwen3.5-0.8b.json")), [block, block]);
+        assert_eq!(formats(include_str!("../../../aot/models/qwen3.5-4b.json")), [block, None]);
+    }
+
     /// Qwen publishes a file of 4,683,073,536 bytes, tokenizer and norms included.
     #[test]
     fn the_mix_of_a_7b_is_that_of_the_published_file() {

@@ -70,11 +70,12 @@ impl SingleFile for Gguf {
     /// projection), the activation, `torch_dtype` (`float32`: weights are dequantized), `bos_token_id` and
     /// `eos_token_id` where the file has them, for llama and qwen3 `attention_bias`, and `rope_scaling` of type
     /// `llama3` where the file has the tensor `rope_freqs.weight` that scaling gives, or `linear` where Gemma's keys
-    /// say so; and Gemma's window, rotary base there and scale of scores.
+    /// say so; Gemma's window, rotary base there and scale of scores; and of Qwen3.5 the heads of the gated delta rule
+    /// (`linear_*`), which layers attend, and in `rope_parameters` the share of a head that is rotated.
     ///
     /// # Errors
     /// [`Fault`] for keys that are missing or of the wrong type, and for what this program does not compute:
-    /// rotary embeddings that are scaled otherwise or partial, other families' windows, values of another size than
+    /// rotary embeddings that are scaled otherwise or, in other families, partial, other families' windows, values of another size than
     /// keys.
     fn config(&self) -> Result<serde_json::Value, Fault> {
         config::config(self)

@@ -114,6 +114,17 @@ fn each_family_splits_words_as_its_own_pattern_does() {
     insta::assert_snapshot!(splits.join("\n"));
 }
 
+/// Vowel signs of Devanagari are marks, and have no composed form.
+#[test]
+fn words_of_qwen35_have_their_marks() {
+    let words = |family: &str| {
+        let mut words = PreTokenizedString::from("हिन्दी x");
+        byte_level(family).get_pre_tokenizer().unwrap().pre_tokenize(&mut words).unwrap();
+        words.get_splits(OffsetReferential::Original, OffsetType::Byte).len()
+    };
+    assert_eq!((words("qwen35"), words("qwen2")), (2, 5));
+}
+
 #[test]
 fn sentencepiece_merges_pieces_and_falls_back_to_bytes() {
     let tokenizer = build(with_sentencepiece(shape("llama")).flag("tokenizer.ggml.add_bos_token", false));
