@@ -6,32 +6,12 @@ use serde_json::{Value, json};
 
 use super::Gguf;
 use super::key_values::KeyValues;
-use super::keys::key_of;
+use super::keys::{
+    CONV_KEY, GROUPS_KEY, INNER_KEY, INTERVAL_KEY, MTP_KEY, RANK_KEY, RECURRENT_KEY, ROTARY_KEY, SECTIONS_KEY,
+    STATE_KEY, key_of,
+};
 use super::metadata::{Metadata, required};
-use super::shape::Said;
 use crate::checkpoint::fault::Fault;
-
-const CONV_KEY: &str = "ssm.conv_kernel";
-/// Width of a head.
-const STATE_KEY: &str = "ssm.state_size";
-/// Key heads.
-const GROUPS_KEY: &str = "ssm.group_count";
-/// Value heads.
-const RANK_KEY: &str = "ssm.time_step_rank";
-/// Width of all value heads.
-const INNER_KEY: &str = "ssm.inner_size";
-const INTERVAL_KEY: &str = "full_attention_interval";
-/// For each layer if it has the gated delta rule, in place of the interval; older llama.cpp goes by that alone.
-const RECURRENT_KEY: &str = "attention.recurrent_layers";
-/// Number of rotated elements of a head.
-const ROTARY_KEY: &str = "rope.dimension_count";
-const SECTIONS_KEY: &str = "rope.dimension_sections";
-/// Layers behind the last that predict further tokens; they are not read.
-const MTP_KEY: &str = "nextn_predict_layers";
-
-/// Those that a configuration has.
-pub(super) const KEYS: [&str; 9] =
-    [CONV_KEY, STATE_KEY, GROUPS_KEY, RANK_KEY, INNER_KEY, INTERVAL_KEY, RECURRENT_KEY, SECTIONS_KEY, MTP_KEY];
 
 /// The interval where nothing says one, to llama.cpp too.
 const INTERVAL: usize = 4;
@@ -186,7 +166,7 @@ fn interval(layers: &[LayerConfig]) -> usize {
 ///
 /// # Errors
 /// [`Fault`] that names them.
-pub(super) fn check(config: &ModelConfig, said: &Said) -> Result<(), Fault> {
+pub(super) fn check(config: &ModelConfig, said: Option<[u32; 3]>) -> Result<(), Fault> {
     let ModelConfig { family, layers, rotary, .. } = config;
     if !family.delta_rule {
         return Ok(());
@@ -204,7 +184,7 @@ pub(super) fn check(config: &ModelConfig, said: &Said) -> Result<(), Fault> {
             implied(number).name()
         )));
     }
-    match said.sections.filter(|sections| !turns(*sections, (*rotary).into())) {
+    match said.filter(|sections| !turns(*sections, (*rotary).into())) {
         None => Ok(()),
         Some(sections) => Err(Fault::Wrong(format!(
             "rope_parameters.mrope_section is {sections:?}: {UNTURNED}; remove the line for the default"
@@ -213,9 +193,9 @@ pub(super) fn check(config: &ModelConfig, said: &Said) -> Result<(), Fault> {
 }
 
 /// Adds the sections where config.json has some.
-pub(super) fn write_said_sections(keys: &mut KeyValues, config: &ModelConfig, said: &Said) {
+pub(super) fn write_said_sections(keys: &mut KeyValues, config: &ModelConfig, said: Option<[u32; 3]>) {
     if config.family.delta_rule
-        && let Some(sections) = said.sections
+        && let Some(sections) = said
     {
         write_sections(keys, config.family, sections);
     }
@@ -227,7 +207,7 @@ fn write_sections(keys: &mut KeyValues, family: &Family, [time, height, width]: 
 }
 
 /// Adds the keys of heads and kinds of layers.
-pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, said: &Said) {
+pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, said: Option<[u32; 3]>) {
     let ModelConfig { family, layers, rotary, delta_heads, .. } = config;
     let Some(heads) = delta_heads else { return };
     let integers = [
@@ -242,7 +222,7 @@ pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, said: &Said) {
     keys.flags(&key_of(family, RECURRENT_KEY), recurrent);
     keys.integer(&key_of(family, INTERVAL_KEY), interval(layers) as u32);
     keys.integer(&key_of(family, ROTARY_KEY), *rotary);
-    if said.sections.is_none() {
+    if said.is_none() {
         write_sections(keys, family, SECTIONS);
     }
 }

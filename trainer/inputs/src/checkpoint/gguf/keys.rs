@@ -4,7 +4,6 @@
 use precast_plan::Family;
 use precast_plan::family::{LINEAR, Windows};
 
-use super::delta_rule;
 use super::metadata::Metadata;
 use crate::checkpoint::fault::Fault;
 
@@ -96,12 +95,34 @@ pub(super) const WINDOW_BASE_KEY: &str = "rope.freq_base_swa";
 /// Kind of the scaling of the rotary embedding, and its factor.
 pub(super) const SCALING_KEYS: [&str; 2] = ["rope.scaling.type", "rope.scaling.factor"];
 
+pub(super) const CONV_KEY: &str = "ssm.conv_kernel";
+/// Width of a head.
+pub(super) const STATE_KEY: &str = "ssm.state_size";
+/// Key heads.
+pub(super) const GROUPS_KEY: &str = "ssm.group_count";
+/// Value heads.
+pub(super) const RANK_KEY: &str = "ssm.time_step_rank";
+/// Width of all value heads.
+pub(super) const INNER_KEY: &str = "ssm.inner_size";
+pub(super) const INTERVAL_KEY: &str = "full_attention_interval";
+/// For each layer if it has the gated delta rule, in place of the interval; older llama.cpp goes by that alone.
+pub(super) const RECURRENT_KEY: &str = "attention.recurrent_layers";
+/// Number of rotated elements of a head.
+pub(super) const ROTARY_KEY: &str = "rope.dimension_count";
+pub(super) const SECTIONS_KEY: &str = "rope.dimension_sections";
+/// Layers behind the last that predict further tokens; they are not read.
+pub(super) const MTP_KEY: &str = "nextn_predict_layers";
+
+/// Keys that the configuration of a model with the gated delta rule has.
+const DELTA_RULE_KEYS: [&str; 9] =
+    [CONV_KEY, STATE_KEY, GROUPS_KEY, RANK_KEY, INNER_KEY, INTERVAL_KEY, RECURRENT_KEY, SECTIONS_KEY, MTP_KEY];
+
 /// True if the family's configuration has what a key says.
 fn is_followed(family: &Family, rest: &str) -> bool {
     match rest {
         WINDOW_KEY | PATTERN_KEY | WINDOW_BASE_KEY => matches!(family.windows, Windows::Between { .. }),
         rest if SCALING_KEYS.contains(&rest) => family.rope.contains(&LINEAR),
-        rest if delta_rule::KEYS.contains(&rest) => family.delta_rule,
+        rest if DELTA_RULE_KEYS.contains(&rest) => family.delta_rule,
         rest => family.multipliers && KEYS_OF_SCALES.iter().any(|(scale, _)| *scale == rest),
     }
 }

@@ -19,7 +19,7 @@ pub struct Said {
     /// True if the width of a head has a field of its own.
     head_dim: bool,
     /// Pairs that turn with each of three positions, `mrope_section`.
-    pub(super) sections: Option<[u32; 3]>,
+    sections: Option<[u32; 3]>,
 }
 
 impl Said {
@@ -65,7 +65,7 @@ impl Sliding {
 /// Refuses layers that readers would compute otherwise, as a file has no key for what they do.
 fn check_layers(config: &ModelConfig, sliding: Option<&Sliding>, said: &Said) -> Result<(), Fault> {
     if config.family.delta_rule {
-        return delta_rule::check(config, said);
+        return delta_rule::check(config, said.sections);
     }
     let rotates = |layer: usize| !(config.family.no_rope && (layer + 1).is_multiple_of(NO_ROPE_INTERVAL));
     let implied = |layer: usize| match sliding {
@@ -163,7 +163,7 @@ pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, said: &Said, fil
         keys.string(&kind_key, LINEAR);
         keys.float(&factor_key, factor as f32);
     }
-    delta_rule::write_said_sections(keys, config, said);
+    delta_rule::write_said_sections(keys, config, said.sections);
     keys.float(&key("rope.freq_base"), ropes[0].theta);
     if let Some(local) = ropes.get(1) {
         keys.float(&key(WINDOW_BASE_KEY), local.theta);
@@ -189,7 +189,7 @@ pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, said: &Said, fil
         let scales = [score_scale, embedding, residual, 1.0 / logits];
         KEYS_OF_SCALES.iter().zip(scales).for_each(|((rest, _), scale)| keys.float(&key(rest), scale));
     }
-    delta_rule::write(keys, config, said);
+    delta_rule::write(keys, config, said.sections);
     keys.integer("general.quantization_version", 2);
     Ok(())
 }
