@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 5a7574ce4b1402283de79475ec668aa0f5d613d7d7a74fe8ff7d2409a808cece
-// Body: 9ebe95094062ff158abf7bcb5f6c348b81b9e62f5e64af0dbb56aef71b466781
+// Headers: 04f12123dbd9116bf2612667bac9d2b87682952c93b21a66df6328c932c59242
+// Body: 3c7d227afa82ce2e69f97f4f7d765bb07925b085b16b578a8c448f7cb41a8efe
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -15,6 +15,8 @@ use super::Out;
 pub const MASKED_TOKEN: u32 = 4294967295;
 
 pub const IDLE_SLOT: u32 = 4294967295;
+
+pub const CONV_TAPS: u32 = 4;
 
 pub const DELTA_CHUNK: u32 = 64;
 

@@ -48,7 +48,7 @@ impl<'a> Mixer<'a> {
         weights: &'a Layer,
         (ropes, cache): (&[Rope], Option<LayerCache>),
     ) -> Self {
-        match layer.heads(config).zip(weights.delta_rule.as_ref()) {
+        match config.heads_of(layer).zip(weights.delta_rule.as_ref()) {
             Some((heads, weights)) => Self::DeltaRule { heads: DeltaRuleHeads::of(heads), weights },
             None => Self::Attention(Attention {
                 heads: Heads::of(config, layer),

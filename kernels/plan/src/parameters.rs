@@ -157,7 +157,9 @@ impl Parameters {
             all.extend(masked);
         }
         // Kernels of convolutions decay as matrices do, and no GEMM reads them.
-        for (layer, heads) in (0..).zip(&config.layers).filter_map(|(layer, kind)| Some((layer, kind.heads(config)?))) {
+        for (layer, heads) in
+            (0..).zip(&config.layers).filter_map(|(layer, kind)| Some((layer, config.heads_of(kind)?)))
+        {
             all.add(modules.delta_rule.conv.layer_parameter(layer, "weight"), &[heads.channels().into(), 1, TAPS]);
         }
         all.ends.push(vec![all.elems]);
@@ -175,7 +177,7 @@ impl Parameters {
             let [qkv, o, gate_up, down] = [&qkv, &o, &gate_up, &down];
             all.add_norm(layer, &modules.input_norm, hidden);
             all.add_biases(layer, qkv);
-            match (config.layers[layer as usize].heads(config), qk_norms(config)) {
+            match (config.heads_of(&config.layers[layer as usize]), qk_norms(config)) {
                 (Some(heads), _) => all.add_delta_rule(layer, &modules.delta_rule, heads),
                 (None, Some(widths)) => {
                     all.align();

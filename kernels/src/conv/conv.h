@@ -2,6 +2,9 @@
 #define PRECAST_CONV_H
 #include "types.h"
 
+/* Tokens that a convolution reads. */
+#define CONV_TAPS 4
+
 /// conv.fwd { x: Dtype }: Convolves each channel causally within its sequence, over 4 tokens, and applies SiLU.
 typedef struct conv_fwd_params {
     address x;        ///< [tokens, row_columns] x, read: channels, and what else there is in a row

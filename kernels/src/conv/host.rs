@@ -1,8 +1,10 @@
 use rayon::prelude::*;
 
-use super::{ConvBwd, ConvDgrad, ConvFwd, TAPS};
-use crate::abi::{conv_bwd_params, conv_dgrad_params, conv_fwd_params};
+use super::{ConvBwd, ConvDgrad, ConvFwd};
+use crate::abi::{CONV_TAPS, conv_bwd_params, conv_dgrad_params, conv_fwd_params};
 use crate::host::{Views, round_to, sigmoid};
+
+const TAPS: usize = CONV_TAPS as usize;
 
 /// Rows of channels of a launch.
 struct Rows<'a> {

@@ -8,12 +8,13 @@
 
 mod host;
 
+use crate::abi::CONV_TAPS;
 pub use crate::abi::{ConvBwd, ConvDgrad, ConvFwd};
 use crate::host::Views;
 use crate::{Batch, Build, Dtype, Geometry, Reference, Source, one_variant, source, variant};
 
 /// Tokens that a convolution reads.
-pub const TAPS: usize = 4;
+pub const TAPS: u32 = CONV_TAPS;
 
 /// (tokens, positions, channels, elements of a row)
 const SAMPLES: [(u32, u32, u32, u32); 4] = [(1, 1, 1, 1), (9, 5, 72, 80), (37, 37, 16, 16), (70, 9, 259, 261)];

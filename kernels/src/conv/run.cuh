@@ -5,7 +5,7 @@
 #include "gate.cuh"
 
 enum : uint32_t {
-    TAPS = 4,
+    TAPS = CONV_TAPS,
     BEFORE = TAPS - 1, // tokens that a convolution reads before its own
     STEP = 4,          // tokens whose loads are in flight together
 };

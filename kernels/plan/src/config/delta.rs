@@ -48,7 +48,7 @@ pub(super) fn heads(config: &Value, family: &Family) -> Result<Option<DeltaHeads
         return Ok(None);
     }
     let fixed = [
-        ("linear_conv_kernel_dim", conv::TAPS as u64, "convolutions have 4 taps"),
+        ("linear_conv_kernel_dim", conv::TAPS.into(), "convolutions have 4 taps"),
         ("linear_key_head_dim", delta_rule::HEAD.into(), "heads of the delta rule have 128 elements"),
         ("linear_value_head_dim", delta_rule::HEAD.into(), "heads of the delta rule have 128 elements"),
     ];

@@ -2,10 +2,8 @@
 
 use serde_json::Value;
 
-use super::delta::DeltaHeads;
 use super::error::ConfigError;
 use super::fields;
-use super::model::ModelConfig;
 use super::unsupported::{given, refuse_at};
 use crate::family::{Family, Windows};
 use crate::rope::Scaling;
@@ -34,11 +32,6 @@ impl LayerConfig {
 
     /// A layer of the gated delta rule.
     pub const DELTA_RULE: Self = Self { kind: LayerKind::DeltaRule, window: None, rope: None };
-
-    /// Returns the heads of the gated delta rule, if it is a layer of that.
-    pub fn heads(&self, config: &ModelConfig) -> Option<DeltaHeads> {
-        config.delta_heads.filter(|_| self.kind == LayerKind::DeltaRule)
-    }
 
     /// Returns its name in `layer_types`.
     pub fn name(&self) -> &'static str {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::delta::DeltaHeads;
 use super::error::ConfigError;
-use super::layer::{LayerConfig, RopeConfig};
+use super::layer::{LayerConfig, LayerKind, RopeConfig};
 use super::scales::{self, Multipliers};
 use super::tower::text_config;
 use super::{delta, fields, layer, rope, unsupported};
@@ -150,6 +150,11 @@ impl ModelConfig {
     /// Returns the width of the attention output before its projection.
     pub fn attention_width(&self) -> u32 {
         self.heads * self.head_dim
+    }
+
+    /// Returns the heads of a layer of the gated delta rule; none of another.
+    pub fn heads_of(&self, layer: &LayerConfig) -> Option<DeltaHeads> {
+        self.delta_heads.filter(|_| layer.kind == LayerKind::DeltaRule)
     }
 
     /// Returns the number of layers.

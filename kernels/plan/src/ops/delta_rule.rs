@@ -302,7 +302,7 @@ impl Ops<'_> {
             let args = ConvDgradArgs { x, weight, position, dy, dx, tokens, seq_len, channels, row_columns };
             return self.launch(&format!("{name}.dgrad"), ConvDgrad { x: self.x }, args);
         }
-        let (width, groups) = (channels * conv::TAPS as u32, u64::from(tokens.div_ceil(GROUP)));
+        let (width, groups) = (channels * conv::TAPS, u64::from(tokens.div_ceil(GROUP)));
         let partial = self.statistics(&format!("{name}.dweight_partial"), groups * u64::from(width));
         #[rustfmt::skip]
         let args = ConvBwdArgs {

@@ -211,7 +211,7 @@ pub(super) fn write(keys: &mut KeyValues, config: &ModelConfig, said: Option<[u3
     let ModelConfig { family, layers, rotary, delta_heads, .. } = config;
     let Some(heads) = delta_heads else { return };
     let integers = [
-        (CONV_KEY, conv::TAPS as u32),
+        (CONV_KEY, conv::TAPS),
         (STATE_KEY, delta_rule::HEAD),
         (GROUPS_KEY, heads.keys),
         (RANK_KEY, heads.values),
