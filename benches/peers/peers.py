@@ -26,6 +26,8 @@ def model(config):
     """Random bf16 weights of a shape."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
+    if config["model_type"] == "qwen3_5_text":
+        import fla_layers  # noqa: F401: replaces what transformers computes by chunks in PyTorch
     config = AutoConfig.for_model(**{**config, "use_cache": False})
     torch.set_default_dtype(torch.bfloat16)
     with torch.device("cuda"):
