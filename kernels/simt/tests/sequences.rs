@@ -151,7 +151,7 @@ impl Layout {
     fn of(case: &Case, operand: usize, tokens: u32) -> Self {
         let (bytes, tokens) = (case.before[operand].len(), tokens as usize);
         match case.operands[operand].name {
-            "a_log" | "dt_bias" => Self::All { bytes },
+            "rates" => Self::All { bytes },
             "states" => Self::States { bytes: bytes / tokens.div_ceil(64) },
             name => {
                 let runs = if ["lse", "delta"].contains(&name) { HEADS as usize } else { 1 };
@@ -170,7 +170,7 @@ impl Layout {
                 let slots = (first..end).step_by(64).filter(|start| start + 64 < end).map(|start| start / 64);
                 slots.map(|slot| slot * bytes..(slot + 1) * bytes).collect()
             }
-            Self::All { bytes } => vec![0..bytes],
+            Self::All { bytes } => std::iter::once(0..bytes).collect(),
         }
     }
 
