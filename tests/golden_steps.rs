@@ -52,8 +52,9 @@ fn steps_are_those_of_pytorch_in_bf16() {
 
 /// Cases with steps whose norm is ill-conditioned: the largest standard deviation that roundings of bf16 give one, and
 /// the farthest first gradient, by `rounded.py spread`. Whatever is rounded where, one run in three or more is off by
-/// more than 1e-2 there; of `smollm3` every one. Of `qwen35` and its adapter the gradient of a decay is the
-/// farthest that it is from itself in fp32 in transformers, of 12 runs whose weights are moved by half a unit in the last place of bf16.
+/// more than 1e-2 there; of `smollm3` every one. Of `qwen35` and its adapter the gradient
+/// of a decay is the farthest that it is from itself in fp32 in transformers, of 12 runs whose weights are moved by
+/// half a unit in the last place of bf16.
 const SENSITIVE: [(&str, RangeInclusive<usize>, f64, f64); 5] = [
     ("qwen3-tied", 15..=15, 1.1e-2, 0.0),
     ("mistral-window", 1..=12, 6.0e-3, 7.6e-2),

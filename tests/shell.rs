@@ -45,7 +45,11 @@ fn bash_completes_commands_options_and_their_values() {
         ("--schedule", "constant cosine"),
         ("--teacher-format", "auto bf16 stored int8"),
         ("--device", "auto cuda:0 portable:0 sim"),
-        ("--lora-targets", "all q_proj k_proj v_proj o_proj gate_proj up_proj down_proj"),
+        (
+            "--lora-targets",
+            "all q_proj k_proj v_proj o_proj gate_proj up_proj down_proj in_proj_qkv in_proj_z in_proj_b in_proj_a \
+             out_proj",
+        ),
         ("--gpus", "all"),
         ("--steps", ""),
         // Directories, which bash adds by itself.

@@ -2,7 +2,8 @@
 //!
 //! `c_t = sum_j w_j x_{t - 3 + j}`, with zeros before the sequence, rounded to dtype x; `y = silu(c)`. Backward
 //! `dc = dy silu'(c)`, `dx_t = sum_j w_j dc_{t + 3 - j}` over the tokens of the sequence,
-//! `dw_j = sum_t dc_t x_{t - 3 + j}`. The channels are the first elements of a row; what is behind them belongs to others.
+//! `dw_j = sum_t dc_t x_{t - 3 + j}`. The channels are the first elements of a row; those behind them belong to
+//! others.
 //!
 //! Source: `causal_conv1d` of Gu and Dao, "Mamba", 2023.
 

@@ -219,8 +219,8 @@ pub(super) fn solve(key: DeltaRuleSolve, p: &delta_rule_solve_params, views: &mu
             let [of_queries, of_keys] = inputs.scales(chunk, head);
             let between = |i: usize, j: usize| (decays[i] - decays[j]).exp();
             let system = multiply(keys.view(), keys.view().t(), CHUNK, CHUNK);
-            let system = system.mapped(|i, j, product| match j < i && i < chunk.rows {
-                true => betas[i] * of_keys[i] * of_keys[j] * product * between(i, j),
+            let system = system.mapped(|i, j, sum| match j < i && i < chunk.rows {
+                true => betas[i] * of_keys[i] * of_keys[j] * sum * between(i, j),
                 false => 0.0,
             });
             let mut inverse = Rows::zeros(CHUNK, CHUNK);
@@ -232,8 +232,8 @@ pub(super) fn solve(key: DeltaRuleSolve, p: &delta_rule_solve_params, views: &mu
                 inverse.data[i * CHUNK + i] = 1.0;
             }
             let scores = multiply(queries.view(), keys.view().t(), CHUNK, CHUNK);
-            let scores = scores.mapped(|i, j, product| match j <= i && i < chunk.rows {
-                true => of_queries[i] * of_keys[j] * product * between(i, j),
+            let scores = scores.mapped(|i, j, sum| match j <= i && i < chunk.rows {
+                true => of_queries[i] * of_keys[j] * sum * between(i, j),
                 false => 0.0,
             });
             [inverse, scores]
@@ -414,9 +414,8 @@ fn gradients(
     let dsystem = dsystem.mapped(|i, j, value| if in_chunk(i, j) && j < i { -value } else { 0.0 });
     let dscores = dscores.mapped(|i, j, value| if in_chunk(i, j) { value } else { 0.0 });
     // The system without its step sizes.
-    let system = multiply(keys.view(), keys.view().t(), CHUNK, CHUNK).mapped(|i, j, product| {
-        if in_chunk(i, j) && j < i { of_keys[i] * of_keys[j] * product * between(i, j) } else { 0.0 }
-    });
+    let system = multiply(keys.view(), keys.view().t(), CHUNK, CHUNK)
+        .mapped(|i, j, sum| if in_chunk(i, j) && j < i { of_keys[i] * of_keys[j] * sum * between(i, j) } else { 0.0 });
     let decayed = |i: usize, j: usize, value: f32| if in_chunk(i, j) { value * between(i, j) } else { 0.0 };
     let m = dscores.clone().mapped(decayed);
     let b = dsystem.clone().mapped(|i, j, value| betas[i] * decayed(i, j, value));
@@ -436,11 +435,11 @@ fn gradients(
     let mut dbeta = [0.0f64; CHUNK];
     for i in 0..chunk.rows {
         for j in 0..=i {
-            let product = f64::from(dsystem.row(i)[j] * system.row(i)[j]);
-            let term = f64::from(dscores.row(i)[j] * scores.row(i)[j]) + f64::from(betas[i]) * product;
+            let share = f64::from(dsystem.row(i)[j] * system.row(i)[j]);
+            let term = f64::from(dscores.row(i)[j] * scores.row(i)[j]) + f64::from(betas[i]) * share;
             dlog[i] += term;
             dlog[j] -= term;
-            dbeta[i] += product;
+            dbeta[i] += share;
         }
         let (grown, behind) = (f64::from(decays[i].exp()), f64::from((last - decays[i]).exp()));
         let of_key = f64::from(of_keys[i]) * dot(dkb.row(i), keys.row(i));

@@ -6,8 +6,8 @@
 //! `S <- exp(g) S; S <- S + k (beta (v - S^T k))^T; o = S^T q`.
 //!
 //! Chunks of 64 tokens from a sequence's start are computed together. With G the sum of g within a chunk, and
-//! `D_ij = exp(G_i - G_j)` for `j <= i`: `A_ij = beta_i (k_i . k_j) D_ij` for `j < i`, `T = (I + A)^-1`, `P = (q k^T) o D`,
-//! and S the state before it, `v_new = T (beta (v - exp(G) k S))`, `o = exp(G) q S + P v_new` and
+//! `D_ij = exp(G_i - G_j)` for `j <= i`: `A_ij = beta_i (k_i . k_j) D_ij` for `j < i`, `T = (I + A)^-1`,
+//! `P = (q k^T) o D`, and S the state before it, `v_new = T (beta (v - exp(G) k S))`, `o = exp(G) q S + P v_new` and
 //! `S' = exp(G_64) S + (exp(G_64 - G) k)^T v_new`. `solve` computes G, T and P by chunk, `fwd` the rest from chunk to
 //! chunk.
 //!

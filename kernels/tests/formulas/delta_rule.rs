@@ -87,7 +87,7 @@ pub fn solve(launch: &mut Launch) {
         }
         // Products of tokens at or before another, by what the later one is.
         let n = chunk.tokens.len();
-        let product = |row: usize, column: usize, part: usize| {
+        let sum = |row: usize, column: usize, part: usize| {
             let [row, column] = [row, column].map(|row| chunk.tokens.start + row);
             let ([earlier, later], at) = ([column, row], |token: usize| token * heads.values + head);
             let ([_, key, _], other) = (heads.parts(&qkv, earlier, head), heads.parts(&qkv, later, head)[part]);
@@ -95,9 +95,9 @@ pub fn solve(launch: &mut Launch) {
         };
         let matrix =
             |element: &dyn Fn(usize, usize) -> f64| (0..n * n).map(|at| element(at / n, at % n)).collect::<Vec<f64>>();
-        let own_scores = matrix(&|i, j| if j <= i { product(i, j, 0) / (D as f64).sqrt() } else { 0.0 });
+        let own_scores = matrix(&|i, j| if j <= i { sum(i, j, 0) / (D as f64).sqrt() } else { 0.0 });
         let step_size = |i: usize| beta[(chunk.tokens.start + i) * heads.values + head];
-        let system = matrix(&|i, j| if j < i { step_size(i) * product(i, j, 1) } else { 0.0 });
+        let system = matrix(&|i, j| if j < i { step_size(i) * sum(i, j, 1) } else { 0.0 });
         let own_inverse = inverse_of(&system, n);
         for (row, token) in chunk.tokens.clone().enumerate() {
             for (all, own) in [(&mut inverse, &own_inverse), (&mut scores, &own_scores)] {

@@ -80,7 +80,8 @@ mod tests {
     fn read(change: impl Fn(&mut serde_json::Value)) -> Result<ModelConfig, String> {
         let mut whole = json!({
             "architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5", "tie_word_embeddings": true,
-            "text_config": {"attn_output_gate": true, "full_attention_interval": 4, "head_dim": 256, "hidden_size": 1024,
+            "text_config": {"attn_output_gate": true, "full_attention_interval": 4, "head_dim": 256,
+                "hidden_size": 1024,
                 "intermediate_size": 3584, "layer_types": ["linear_attention", "full_attention"],
                 "linear_num_key_heads": 16, "linear_num_value_heads": 16, "mamba_ssm_dtype": "float32",
                 "max_position_embeddings": 262_144, "mlp_only_layers": [], "model_type": "qwen3_5_text",

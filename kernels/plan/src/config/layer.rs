@@ -87,7 +87,8 @@ pub(super) fn layers(config: &Value, family: &Family, count: u32) -> Result<Vec<
 }
 
 /// Returns what each layer of a family with the gated delta rule does: as `layer_types` has it, else each of
-/// `full_attention_interval` attends. A list tells more than an interval: models of which layers were taken out keep it.
+/// `full_attention_interval` attends. A list tells more than an interval, which models keep of which layers were
+/// taken out.
 fn kinds(config: &Value, count: u32) -> Result<Vec<LayerConfig>, ConfigError> {
     let kind = |attends: bool| if attends { LayerConfig::FULL } else { LayerConfig::DELTA_RULE };
     let Some(types) = given(config, "layer_types") else {

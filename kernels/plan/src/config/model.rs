@@ -142,7 +142,7 @@ impl ModelConfig {
         (self.heads + 2 * self.kv_heads) * self.head_dim
     }
 
-    /// Returns the width of what attention's first GEMM computes: queries, keys and values, and the gates of the output.
+    /// Returns the width of what attention's first GEMM computes: queries, keys, values, and gates of the output.
     pub fn projected_width(&self) -> u32 {
         self.qkv_width() + if self.family.delta_rule { self.attention_width() } else { 0 }
     }

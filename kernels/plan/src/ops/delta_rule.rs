@@ -280,7 +280,8 @@ impl Ops<'_> {
         let partial = self.statistics(&format!("{name}.dgamma_partial"), groups * u64::from(HEAD));
         #[rustfmt::skip]
         let args = GatedNormBwdArgs {
-            x, gates, gamma, dy, dx, dgates, dgamma_partial: partial, eps, tokens, heads, gate_columns, column, rows: GROUP,
+            x, gates, gamma, dy, dx, dgates, dgamma_partial: partial, eps, tokens, heads, gate_columns, column,
+            rows: GROUP,
         };
         self.launch(&format!("{name}.bwd"), GatedNormBwd { d: HEAD, x: self.x }, args);
         self.add_rows(&format!("{name}.dgamma"), partial, HEAD, &norm.gamma);

@@ -178,9 +178,9 @@ __device__ __forceinline__ void add_before(float (&dq)[2 * N][4], float (&dk)[2 
 #pragma unroll
     for (uint32_t j = 0; j < 2; j++) {
         const uint32_t row = own.row + row_of(2 * j);
-        const float grown = exp2_ftz(LOG2_E * s.decay[row]), product = grown * s.key[row] * of_key[j];
-        sums.dlog[j] += grown * s.query[row] * of_query[j] + s.beta[row] * product;
-        sums.dbeta[j] += product;
+        const float grown = exp2_ftz(LOG2_E * s.decay[row]), share = grown * s.key[row] * of_key[j];
+        sums.dlog[j] += grown * s.query[row] * of_query[j] + s.beta[row] * share;
+        sums.dbeta[j] += share;
     }
 }
 
@@ -237,15 +237,15 @@ __device__ __forceinline__ void add_states(const delta_rule_bwd_params& p, float
         }
         cp_async_wait<0>();
         sync_block();
-        float product = 0.0f;
+        float share = 0.0f;
 #pragma unroll
         for (uint32_t i = 0; i < VECTORS; i++) {
             const uint32_t n = threadIdx.x + i * VARIANT_THREADS;
             const uint4_t pairs = load_shared(s.state.at(n / 16, n % 16));
 #pragma unroll
-            for (uint32_t j = 0; j < 8; j++) product = fmaf(before[i][j], unpack_bf16x2(pairs.v[j / 2], j), product);
+            for (uint32_t j = 0; j < 8; j++) share = fmaf(before[i][j], unpack_bf16x2(pairs.v[j / 2], j), share);
         }
-        sums.last += whole * product;
+        sums.last += whole * share;
         add_behind(dk, sums, s, half, last);
     }
 }
@@ -304,10 +304,10 @@ __device__ __forceinline__ void system(Sums& sums, float (&columns)[N][2], const
                 for (uint32_t e = 0; e < 2; e++) {
                     if (column + e >= row || row >= rows) continue;
                     const float d = -dsystem[n][2 * j + e] * s.between(row, column + e);
-                    const float product = d * of_row * s.key[column + e] * keys[n][2 * j + e];
-                    sums.dbeta[j] += product;
-                    sums.dlog[j] += beta * product;
-                    columns[2 * pair + n][e] -= beta * product;
+                    const float share = d * of_row * s.key[column + e] * keys[n][2 * j + e];
+                    sums.dbeta[j] += share;
+                    sums.dlog[j] += beta * share;
+                    columns[2 * pair + n][e] -= beta * share;
                     decayed[e] = beta * d;
                 }
                 s.of_columns.store(row, column, decayed[0] * s.key[column], decayed[1] * s.key[column + 1]);
@@ -316,7 +316,7 @@ __device__ __forceinline__ void system(Sums& sums, float (&columns)[N][2], const
     }
 }
 
-// Adds a triangle's product with keys to `dq`, and its transpose's with queries to `dk`.
+// Adds a triangle times keys to `dq`, and its transpose times queries to `dk`.
 __device__ __forceinline__ void add_scores(float (&dq)[2 * N][4], float (&dk)[2 * N][4], const Shared& s) {
     const Place own;
     const uint32_t diagonal = own.row / 16;
@@ -330,7 +330,7 @@ __device__ __forceinline__ void add_scores(float (&dq)[2 * N][4], float (&dk)[2 
                  [&](uint32_t(&b)[4], uint32_t, uint32_t pair) { s.queries.load_b(b, 16 * i, own.chunk_of(pair)); });
 }
 
-// Adds the product of keys with a triangle and its transpose. They do not overlap: their sum has the bits of either.
+// Adds a triangle and its transpose, times keys. They do not overlap: their sum has the bits of either.
 __device__ __forceinline__ void add_system(float (&dk)[2 * N][4], const Shared& s) {
     const Place own;
     const uint32_t diagonal = own.row / 16;

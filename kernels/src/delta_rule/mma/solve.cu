@@ -12,7 +12,7 @@ enum : uint32_t {
     PITCH = CHUNK + 4, // floats from column to column of the system: stores of a warp meet no bank twice
 };
 
-// An element of the system is at [column][row], negated: sums of products are the inverse's elements.
+// An element of the system is at [column][row], negated: its elements are summed with those of the inverse.
 __device__ __forceinline__ void substitute(const float* system, float* inverse) {
     const uint32_t lane = threadIdx.x % WARP, half = lane / BLOCK;
     const uint32_t diagonal = threadIdx.x / WARP * BLOCK, column = diagonal + lane % BLOCK;
@@ -93,7 +93,7 @@ KERNEL(delta_rule_solve_params) {
     });
 
     // Two neighboring blocks of eight columns a pair; those behind the warp's rows are 0.
-    float scores[CHUNK / 8][4] = {}, products[CHUNK / 8][4] = {};
+    float scores[CHUNK / 8][4] = {}, of_keys[CHUNK / 8][4] = {};
 #pragma unroll
     for (uint32_t step = 0; step < HEAD / 16; step++) {
         uint32_t query[4], key[4];
@@ -106,8 +106,8 @@ KERNEL(delta_rule_solve_params) {
             keys.load_b_transposed(b, pair * 16, step);
             mma(scores[2 * pair], query, b[0], b[1]);
             mma(scores[2 * pair + 1], query, b[2], b[3]);
-            mma(products[2 * pair], key, b[0], b[1]);
-            mma(products[2 * pair + 1], key, b[2], b[3]);
+            mma(of_keys[2 * pair], key, b[0], b[1]);
+            mma(of_keys[2 * pair + 1], key, b[2], b[3]);
         }
     }
     sync_block(); // tiles have been read, and factors are there
@@ -123,7 +123,7 @@ KERNEL(delta_rule_solve_params) {
                 const float decay = column <= row ? decayed(gates.decay[row] - gates.decay[column]) : 0.0f;
                 const float factor = decay * gates.of_key[column];
                 scores[n][e] *= gates.of_query[row] * factor;
-                system[column * PITCH + row] = -(gates.beta[row] * gates.of_key[row] * factor) * products[n][e];
+                system[column * PITCH + row] = -(gates.beta[row] * gates.of_key[row] * factor) * of_keys[n][e];
             }
         }
     }

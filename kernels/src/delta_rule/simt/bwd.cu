@@ -54,14 +54,14 @@ __device__ __forceinline__ Element element_of(const Head& own, uint32_t i, uint3
 __device__ __forceinline__ void triangles(const Shared& s, const Head& own, uint32_t rows) {
     for (uint32_t n = threadIdx.x; n < CHUNK * CHUNK; n += VARIANT_THREADS) {
         const uint32_t i = n / CHUNK, j = n % CHUNK;
-        float product = 0.0f, term = 0.0f;
+        float share = 0.0f, term = 0.0f;
         if (j <= i && i < rows) {
             const Element own_of = element_of(own, i, j);
             const float keys = dot(own.keys + i * own.stride, own.keys + j * own.stride);
-            product = own_of.dsystem * s.key[i] * s.key[j] * keys * expf(s.decay[i] - s.decay[j]);
-            term = fmaf(own_of.dscore, own.scores[i * own.square_stride + j], s.beta[i] * product);
+            share = own_of.dsystem * s.key[i] * s.key[j] * keys * expf(s.decay[i] - s.decay[j]);
+            term = fmaf(own_of.dscore, own.scores[i * own.square_stride + j], s.beta[i] * share);
         }
-        s.scores[i][j] = term, s.system[i][j] = product;
+        s.scores[i][j] = term, s.system[i][j] = share;
     }
     sync_block();
     if (threadIdx.x < CHUNK) {
@@ -111,7 +111,7 @@ __device__ __forceinline__ void add_states(const Shared& s, const Head& own, Chu
 }
 
 // Adds what queries and keys of the chunk give each other.
-__device__ __forceinline__ void add_products(const Shared& s, const Head& own, uint32_t rows) {
+__device__ __forceinline__ void add_gradients(const Shared& s, const Head& own, uint32_t rows) {
     const uint32_t column = threadIdx.x;
     for (uint32_t i = 0; i < rows; i++) {
         float dq = 0.0f, dk = 0.0f, of_system = 0.0f;
@@ -162,7 +162,7 @@ KERNEL(delta_rule_bwd_params) {
         sync_block();
         triangles(s, own, chunk.rows);
         add_states(s, own, chunk);
-        add_products(s, own, chunk.rows);
+        add_gradients(s, own, chunk.rows);
         float* dv = (float*)p.dqkv + (own.values - (const float*)p.qkv) + column;
         for (uint32_t i = 0; i < chunk.rows; i++) dv[i * own.stride] = s.beta[i] * own.dvb[i * own.row_stride + column];
         sync_block();

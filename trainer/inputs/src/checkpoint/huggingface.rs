@@ -105,8 +105,8 @@ impl Tensors {
     }
 }
 
-/// Takes of a model that also sees images the tensors of its text model, without its heads of several tokens, by the names that they have without it: files
-/// of transformers 4 and 5 put them in different places.
+/// Takes of a model that also sees images the tensors of its text model, without its heads of several tokens, by the
+/// names that they have without it: files of transformers 4 and 5 put them in different places.
 fn text_tensors(all: BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
     let of_images = |name: &str| {
         let name = name.strip_prefix("model.").unwrap_or(name);

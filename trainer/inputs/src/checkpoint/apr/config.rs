@@ -18,7 +18,7 @@ const MAX_POSITIONS: u64 = 32768;
 /// The family of a file, by its `architecture` or else its `model_type`, in any spelling; its `model_type` may be of no
 /// family, but not of another one.
 pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
-    let says_windows = |family: &Family| family.windows == Windows::Never;
+    let says_windows = |family: &Family| family.windows == Windows::Never && !family.delta_rule;
     let supported = || format!("supported are {}", Family::list(says_windows, |family| family.model_type));
     let Some((key, value)) = metadata.given(&["architecture", "model_type"]) else {
         return Err(missing("architecture", supported()));
@@ -33,8 +33,8 @@ pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
     match metadata.given(&["model_type"]).filter(|(_, value)| spelled(value).is_some_and(other)) {
         Some((key, value)) => Err(refuse(key, value, format!("architecture names {family}. Convert the model again"))),
         None if !says_windows(family) => {
-            let unsaid =
-                format!("files of {family} do not say which layers see a window. Give its Hugging Face directory");
+            let does = if family.delta_rule { "attend" } else { "see a window" };
+            let unsaid = format!("files of {family} do not say which layers {does}. Give its Hugging Face directory");
             Err(refuse(key, value, unsaid))
         }
         None => Ok(family),

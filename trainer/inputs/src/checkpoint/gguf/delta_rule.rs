@@ -118,7 +118,7 @@ pub(super) fn add(gguf: &Gguf, head_dim: u64, config: &mut Value) -> Result<(), 
     config["linear_num_value_heads"] = heads.values.into();
     let rotary = rotary(family, metadata, head_dim)?;
     let share = rotary as f64 / head_dim as f64;
-    // Readers cut off what is behind the point.
+    // Readers truncate it to an integer.
     let is_less = ((head_dim as f64 * share) as u64) < rotary;
     let factor = if is_less { share.next_up() } else { share };
     let theta = &config["rope_theta"];

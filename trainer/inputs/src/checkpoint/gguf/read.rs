@@ -75,8 +75,8 @@ impl SingleFile for Gguf {
     ///
     /// # Errors
     /// [`Fault`] for keys that are missing or of the wrong type, and for what this program does not compute:
-    /// rotary embeddings that are scaled otherwise or, in other families, partial, other families' windows, values of another size than
-    /// keys.
+    /// rotary embeddings that are scaled otherwise or, in other families, partial, other families' windows, values of
+    /// another size than keys.
     fn config(&self) -> Result<serde_json::Value, Fault> {
         config::config(self)
     }
