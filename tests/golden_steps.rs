@@ -106,8 +106,16 @@ fn first_gradients_are_those_of_pytorch() {
             let kept: Vec<_> = all[0].iter().filter(|(tensor, _)| expected.has(tensor)).collect();
             assert_eq!(kept.len(), names, "{name}");
             let distances = kept.iter().map(|(tensor, found)| (expected.distance(tensor, found), tensor));
-            let (worst, tensor) = distances.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
-            assert!(worst <= gate, "{name}, {precision}, {tensor}: {worst:e} > {gate:e}");
+            // Of the gated delta rule those of step sizes and decays, which are sums that cancel, are far alone.
+            let of_gates =
+                |tensor: &str| ["A_log", "dt_bias", "in_proj_a", "in_proj_b"].iter().any(|part| tensor.contains(part));
+            let gate_of =
+                |tensor: &str| if name.starts_with("qwen35") && !of_gates(tensor) { gate.min(6e-2) } else { gate };
+            for (distance, tensor) in distances.clone() {
+                let gate = gate_of(tensor);
+                assert!(distance <= gate, "{name}, {precision}, {tensor}: {distance:e} > {gate:e}");
+            }
+            let worst = distances.map(|(distance, _)| distance).fold(0.0, f64::max);
             eprintln!("{name}, {precision}: {names} first gradients within {worst:.1e}");
         }
     }

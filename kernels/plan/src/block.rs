@@ -84,6 +84,12 @@ struct Norms {
 }
 
 impl TransformerBlock<'_> {
+    /// Returns it with other weights, alone: no pass computes the next block's norm.
+    pub fn with<'b>(&self, weights: &'b Layer) -> TransformerBlock<'b> {
+        let Self { residual_scale, gate, .. } = *self;
+        TransformerBlock { weights, mixer: self.mixer.with(weights), residual_scale, gate, next: None }
+    }
+
     /// Lowers the forward pass; returns the residual stream after the block.
     pub fn forward(&self, ops: &mut Ops<'_>, input: Stream) -> Stream {
         self.forward_to(ops, input, None)

@@ -1,6 +1,8 @@
 //! Bounds on the size of a plan, checked before anything is lowered.
 
-use crate::config::ModelConfig;
+use precast_kernels::delta_rule;
+
+use crate::config::{DeltaHeads, ModelConfig};
 use crate::recipe::PlanError;
 
 /// Most bytes of a plan: an offset in a buffer has 40 bits, and no GPU has a tenth of it.
@@ -33,15 +35,22 @@ pub(crate) fn refuse(bytes: u128) -> Result<(), PlanError> {
     if bytes < u128::from(MOST_BYTES) { Ok(()) } else { Err(PlanError::TooLarge { gib: (bytes >> 30) as u64 }) }
 }
 
-/// Returns a lower bound on the elements that a block keeps per token: queries, keys, values, gate and up.
+/// Returns a lower bound on the elements that the widest block keeps per token: queries, keys, values, gate and up; of
+/// the gated delta rule what its first GEMM and its convolution compute, and its states.
 fn block_width(c: &ModelConfig) -> u128 {
-    u128::from(c.qkv_width()) + 2 * u128::from(c.intermediate)
+    let of_delta = |heads: DeltaHeads| {
+        let states = u128::from(heads.width()) * u128::from(delta_rule::HEAD / delta_rule::CHUNK);
+        u128::from(heads.projected()) + u128::from(heads.channels()) + states
+    };
+    let mixed = c.delta_heads.map_or(0, of_delta).max(c.projected_width().into());
+    mixed + 2 * u128::from(c.intermediate)
 }
 
 /// Returns the number of elements of all matrices.
 fn parameters(c: &ModelConfig) -> u128 {
     let [hidden, intermediate, vocab] = [c.hidden, c.intermediate, c.vocab].map(u128::from);
-    let attention = u128::from(c.qkv_width()) + u128::from(c.attention_width());
+    let of_delta = c.delta_heads.map_or(0, |heads| u128::from(heads.projected()) + u128::from(heads.width()));
+    let attention = (u128::from(c.projected_width()) + u128::from(c.attention_width())).max(of_delta);
     let block = hidden * (attention + 3 * intermediate);
     u128::from(c.depth()) * block + vocab * hidden * if c.tied { 1 } else { 2 }
 }

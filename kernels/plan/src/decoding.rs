@@ -59,7 +59,7 @@ impl DecodeRequest {
 
     /// True if a model decodes and its vocabulary is not too large.
     pub fn draws(config: &ModelConfig) -> bool {
-        config.vocab <= Self::MOST_VOCAB && config.delta_heads.is_none()
+        config.vocab <= Self::MOST_VOCAB && !config.has_delta_rule()
     }
 
     /// Refuses a model that cannot draw, and slots that are longer than the sequences that it has rotations for.
@@ -77,7 +77,7 @@ impl DecodeRequest {
 /// Refuses a model with layers that do not decode.
 pub(crate) fn check_kinds(config: &ModelConfig) -> Result<(), PlanError> {
     let reason = "do not decode yet: generate by transformers";
-    config.delta_heads.map_or(Ok(()), |_| Err(PlanError::DeltaRule { reason }))
+    if config.has_delta_rule() { Err(PlanError::DeltaRule { reason }) } else { Ok(()) }
 }
 
 impl Decoding {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use precast_kernels::{Out, grad_distance};
 
-use crate::block::{Below, Stream, TransformerBlock};
+use crate::block::{Below, Stream};
 use crate::head::{self, Head, Outputs, Teaching};
 use crate::model::Model;
 use crate::objective::Objective;
@@ -79,11 +79,7 @@ impl Guarded<'_> {
         for (index, (scope, block)) in model.blocks().enumerate() {
             ops.scope(scope);
             let dense = self.dense(ops, index, None);
-            let (output, of_block) = TransformerBlock { weights: &dense, next: None, ..block }.forward_saving(
-                ops,
-                stream,
-                Recompute::Blocks,
-            );
+            let (output, of_block) = block.with(&dense).forward_saving(ops, stream, Recompute::Blocks);
             saved.push(of_block);
             stream = output;
         }
@@ -108,7 +104,7 @@ impl Guarded<'_> {
             ops.clear("grad", grad);
             let dense = self.dense(ops, index, Some(grad));
             let below = (index > 0).then_some(Below::Block);
-            let dinput = TransformerBlock { weights: &dense, ..block }.backward(ops, saved, dstream, below);
+            let dinput = block.with(&dense).backward(ops, saved, dstream, below);
             let linears = block.weights.linears().into_iter().zip(dense.linears());
             for (at, (int8, bf16)) in linears.enumerate() {
                 let [a, b] = [int8, bf16].map(|linear| linear.weight.trained().expect("it trains").grad);

@@ -60,6 +60,20 @@ impl<'a> Mixer<'a> {
         }
     }
 
+    /// Returns it with other weights of the layer.
+    pub fn with<'b>(&self, weights: &'b Layer) -> Mixer<'b> {
+        match *self {
+            Self::Attention(attention) => {
+                let Attention { heads, rope, is_gated, cache, .. } = attention;
+                Mixer::Attention(Attention { heads, rope, norm: weights.qk_norm.as_ref(), is_gated, cache })
+            }
+            Self::DeltaRule { heads, .. } => {
+                let weights = weights.delta_rule.as_ref().expect("a layer of the same kind");
+                Mixer::DeltaRule { heads, weights }
+            }
+        }
+    }
+
     /// Names of the GEMMs in front and behind.
     pub fn names(&self) -> [&'static str; 2] {
         match self {

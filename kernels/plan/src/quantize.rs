@@ -1,6 +1,5 @@
 //! Lowers start-up phases that quantize a model at load, and can also compute a batch by the dense matrices.
 
-use crate::block::TransformerBlock;
 use crate::config::ModelConfig;
 use crate::model::Model;
 use crate::ops::Ops;
@@ -50,7 +49,7 @@ impl Model<'_> {
             ops.startup_phase(&phase);
             let input = stream.unwrap_or_else(|| self.embedding(ops, ids).into());
             ops.scope(format!("{}.dense.layers.{index}", self.name));
-            stream = Some(TransformerBlock { weights: &dense, next: None, ..block }.forward(ops, input));
+            stream = Some(block.with(&dense).forward(ops, input));
         }
         (
             staged,

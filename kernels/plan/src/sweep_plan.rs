@@ -167,7 +167,7 @@ impl Lowered<SweepBuffers> {
         arch: Arch,
     ) -> Result<Self, PlanError> {
         top.map_or(Ok(()), |top| top.check(config))?;
-        if config.delta_heads.is_some() {
+        if config.has_delta_rule() {
             let reason = "are not computed a layer at a time: the model has to fit the device";
             return Err(PlanError::DeltaRule { reason });
         }

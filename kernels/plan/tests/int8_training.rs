@@ -142,6 +142,23 @@ fn a_guard_writes_nothing_of_training_and_takes_no_memory() {
     }
 }
 
+/// Norms of heads, convolutions and decays train too, and have no int8 form to compare.
+#[test]
+fn a_guard_writes_no_gradient_of_what_is_no_matrix() {
+    for name in ["qwen3-0.6b", "qwen3.5-0.8b", "gemma-3-270m"] {
+        let model = config(name).representative();
+        let recipe = recipe(Precision::Int8, Recompute::None);
+        let training = taught(&model, &model, &recipe, Arch::Sim);
+        let plan = &training.plan;
+        let semaphores = plan.tensor("student.semaphores").map(|tensor| tensor.buffer);
+        let writes = plan.phase(GUARD).nodes.iter().flat_map(Node::touches).filter(|touch| touch.access.writes());
+        for touch in writes.filter(|touch| Some(touch.buffer) != semaphores) {
+            let buffer = plan.buffer(touch.buffer);
+            assert!(!buffer.is_persistent(), "{name}: {} writes {}", touch.name, buffer.name);
+        }
+    }
+}
+
 /// Only a student that trains itself has gradients of matrices to compare.
 #[test]
 fn a_frozen_base_of_8_bits_has_no_guard() {

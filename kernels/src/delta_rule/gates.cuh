@@ -9,7 +9,7 @@ __device__ __forceinline__ float decayed(float x) { return exp2_ftz(LOG2_E * x);
 // The log of a token's decay, -e^a_log log(1 + e^x) with x = a + dt_bias.
 __device__ __forceinline__ float log_decay(float a, float a_log, float dt_bias) {
     const float x = a + dt_bias, e = exp2_ftz(LOG2_E * fminf(x, 20.0f)), sum = 1.0f + e;
-    // The logarithm is that of the rounded sum: the quotient makes good what rounding lost of a small e.
+    // The logarithm is that of the rounded sum: the quotient corrects what rounding lost of a small e.
     const float softplus = sum == 1.0f ? e : logf(sum) * e * reciprocal_ftz(sum - 1.0f);
     return -exp2_ftz(LOG2_E * a_log) * (x > 20.0f ? x : softplus);
 }

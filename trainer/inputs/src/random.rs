@@ -84,6 +84,12 @@ impl Weights for Random {
 fn initial(parameter: &Parameter, norm: f32, (seed, range): (u64, f32), scratch: &mut Scratch) {
     let values = scratch.values(parameter.elems() as usize);
     match parameter.shape.len() {
+        // As transformers begins: the gated norm multiplies by its weight in any family, and decays are of all lengths.
+        1 if parameter.name.ends_with("linear_attn.norm.weight") => values.fill(1.0),
+        1 if parameter.name.ends_with(".dt_bias") => values.fill(1.0),
+        1 if parameter.name.ends_with(".A_log") => {
+            draw(values, seed ^ name_hash(&parameter.name), |rng| rng.random_range(0.01f32..16.0).ln());
+        }
         1 if parameter.name.ends_with("bias") => values.fill(0.0),
         1 => values.fill(norm),
         _ => {
@@ -108,6 +114,20 @@ pub(crate) fn name_hash(name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn layers_of_the_gated_delta_rule_begin_with_gates_that_are_open_and_decays_that_differ() {
+        let values = |name: &str| {
+            let (parameter, mut scratch) = (Parameter { name: name.into(), shape: vec![64] }, Scratch::default());
+            initial(&parameter, 0.0, (1, 0.02), &mut scratch);
+            bytemuck::pod_collect_to_vec::<u8, f32>(scratch.encode(Dtype::F32))
+        };
+        let [norm, dt_bias, a_log] =
+            ["norm.weight", "dt_bias", "A_log"].map(|part| values(&format!("model.layers.0.linear_attn.{part}")));
+        assert!(norm.iter().chain(&dt_bias).all(|value| *value == 1.0));
+        assert!(a_log.iter().all(|value| (0.01f32.ln()..16f32.ln()).contains(value)) && a_log[0] != a_log[1]);
+        assert!(values("model.layers.0.input_layernorm.weight").iter().all(|value| *value == 0.0));
+    }
 
     #[test]
     fn weights_depend_on_seed_and_name_alone() {

@@ -152,6 +152,11 @@ impl ModelConfig {
         self.heads * self.head_dim
     }
 
+    /// True if a layer has the gated delta rule.
+    pub fn has_delta_rule(&self) -> bool {
+        self.layers.iter().any(|layer| layer.kind == LayerKind::DeltaRule)
+    }
+
     /// Returns the heads of a layer of the gated delta rule; none of another.
     pub fn heads_of(&self, layer: &LayerConfig) -> Option<DeltaHeads> {
         self.delta_heads.filter(|_| layer.kind == LayerKind::DeltaRule)

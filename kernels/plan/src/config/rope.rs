@@ -81,7 +81,10 @@ pub(super) fn rotary(config: &Value, family: &Family, head_dim: u32) -> Result<u
     let rotated = factor.map(|factor| (f64::from(head_dim) * factor) as u32);
     match rotated.filter(|rotated| (2..=head_dim).contains(rotated) && rotated.is_multiple_of(2)) {
         Some(rotated) => Ok(rotated),
-        None => Err(refuse_at(field, found[0], "an even number of elements of a head is rotated")),
+        None => {
+            let said = found.first().copied().unwrap_or(&Value::Null);
+            Err(refuse_at(field, said, "an even number of elements of a head is rotated"))
+        }
     }
 }
 

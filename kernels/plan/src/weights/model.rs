@@ -122,7 +122,7 @@ impl Weights {
         let left_out = if int8.is_some() && share.ranks == 1 { parameters.matrices() } else { 0..0 };
         let left_out_elems = left_out.end - left_out.start;
         // Launches read decays in f32.
-        let masters = if config.delta_heads.is_some() { parameters.elems } else { own };
+        let masters = if config.has_delta_rule() { parameters.elems } else { own };
         let kept = Kept { weights: parameters.elems - left_out_elems, masters, moments: own };
         let all = Weight::declare_trained(b, (name, category), parameters.elems, dtype, kept);
         let weight = |(extent, start): (&u64, &u64)| {
