@@ -85,7 +85,7 @@ pub fn solve(launch: &mut Launch) {
             decay[token * heads.values + head] = sum;
             beta[token * heads.values + head] = sigmoid(gate(token, head));
         }
-        // Products of tokens at or before another, by what the later one is.
+        // Dot products of tokens at or before another, by what the later one is.
         let n = chunk.tokens.len();
         let sum = |row: usize, column: usize, part: usize| {
             let [row, column] = [row, column].map(|row| chunk.tokens.start + row);
