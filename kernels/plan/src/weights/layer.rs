@@ -116,7 +116,7 @@ impl LinearAdapter {
 pub struct DeltaRuleWeights {
     /// `[channels, 1, 4]`
     pub conv: Weight,
-    /// `A_log` and `dt_bias` of value heads; read in f32, see [`Weight::in_f32`].
+    /// `A_log` and `dt_bias` of value heads; read in f32, whatever the precision.
     pub decay: Weight,
     /// Norm of each head of the output.
     pub norm: Norm,
