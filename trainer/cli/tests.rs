@@ -13,7 +13,7 @@ use crate::options::{Change, change};
 const OF_OTHERS: &str = "--args --build --code --dev --env --example --features --file --from --generate --golden \
     --gpus-per-node --gpus-per-task --help --ignore-missing --ignored --kernel-name --key --launch-count --lib \
     --list-elf --locked --manifest-path --merge --metrics --models --new-key --nnodes --no-deps \
-    --no-index --no-python --nodes --nproc-per-node --ntasks-per-node --offline --open --outfile --output \
+    --no-index --no-mtp --no-python --nodes --nproc-per-node --ntasks-per-node --offline --open --outfile --output \
     --outtype --path --query-gpu --release --report --reproduce --revision --rm --section --security-opt --signal \
     --stop-timeout --tag --target --test --tests --to --tune --upgrade --user --userns --volume --workspace";
 
