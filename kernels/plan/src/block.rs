@@ -66,11 +66,11 @@ struct Mixed {
     /// Output of the GEMM in front.
     projected: Projected,
     saved: mixer::Saved,
-    /// What the GEMM behind reads.
+    /// Rows that the next GEMM reads.
     y: Tensor,
     /// Ranks of that GEMM's adapter.
     o_ranks: Option<Tensor>,
-    /// That GEMM's output, if it is normalized.
+    /// Output of that GEMM, if it is normalized.
     branch: Option<NormedBranch>,
     /// Residual stream between mixer and MLP.
     middle: Tensor,

@@ -7,7 +7,7 @@ use super::heads::{Interleaved, deinterleave, interleave};
 use super::kind::Kind;
 use super::tiles::{Tiled, Tiling};
 
-/// What files of a model do to parameters; by default nothing.
+/// Changes that files of a model make to parameters; none by default.
 #[derive(Default)]
 pub(super) struct Form {
     /// The heads whose rows files have in another order.
@@ -24,7 +24,7 @@ fn is_norm(name: &str) -> bool {
 }
 
 impl Form {
-    /// That of GGUF files.
+    /// Form of GGUF files.
     pub fn of_gguf(config: &ModelConfig) -> Self {
         let ModelConfig { family, heads, kv_heads, delta_heads, .. } = *config;
         let (heads, kv_heads) = (heads.into(), kv_heads.into());
@@ -38,7 +38,7 @@ impl Form {
     /// The order of a tensor's elements, by its Hugging Face name and its shape, rows first.
     ///
     /// # Errors
-    /// What is wrong with a shape that is not that of the heads.
+    /// Error of a shape that is not that of the heads.
     pub fn order(&self, name: &str, shape: &[u64]) -> Result<Order, String> {
         if let Some(heads) = self.interleaved.as_ref().and_then(|heads| heads.of(name)) {
             let rows = shape.first().copied().unwrap_or(0);

@@ -42,7 +42,7 @@ impl Tensor {
 pub(crate) struct Tensors {
     pub(super) files: Vec<(PathBuf, WeightFile)>,
     pub(super) list: BTreeMap<String, Tensor>,
-    /// What files do to parameters.
+    /// Changes that files make to parameters.
     pub(super) form: Form,
     /// They are loaded as f32, whatever the file holds.
     pub(super) wide: bool,

@@ -17,7 +17,7 @@ impl Tiled {
     /// Where value heads lie in a tensor, by its Hugging Face name; none where it has none, or all are in order.
     ///
     /// # Errors
-    /// What is wrong with a shape that is not that of so many heads.
+    /// Error of a shape that is not that of so many heads.
     pub fn of(&self, name: &str, shape: &[u64]) -> Result<Option<Tiling>, String> {
         let DeltaHeads { keys, values } = self.heads;
         let (head, values) = (u64::from(HEAD), u64::from(values));

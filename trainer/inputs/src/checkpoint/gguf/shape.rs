@@ -13,7 +13,7 @@ use crate::checkpoint::fault::Fault;
 /// Whose converter writes more keys than those of all families.
 pub(super) const LLAMA: &str = "llama";
 
-/// What config.json says in so many words, and files then too, though it follows from other fields or changes nothing.
+/// Fields that config.json has, and files then too, though they follow from others or change nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Said {
     /// True if the width of a head has a field of its own.
