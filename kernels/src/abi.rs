@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 04f12123dbd9116bf2612667bac9d2b87682952c93b21a66df6328c932c59242
-// Body: 3c7d227afa82ce2e69f97f4f7d765bb07925b085b16b578a8c448f7cb41a8efe
+// Headers: 9e7c277296001aa16fefec0cb3d2cd11d85919841a3467f82043ec66485c031b
+// Body: c0e469d5839b162e5d171aa1a316473c783a2517a6da36b7df1a0f27ac7b9844
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -424,6 +424,38 @@ parameters! {
 }
 
 parameters! {
+    /// Parameter block of `conv.decode`.
+    /// A row has the bits of that row of `conv.fwd`.
+    pub struct conv_decode_params, ConvDecodeArgs {
+        /// `[rows, row_columns]` x, read: channels, and what else there is in a row
+        operand x(Read => self.x, rows * row_columns);
+        /// `[channels, 4]` x, read: of the third token before, up to the token itself
+        operand weight(Read => self.x, channels * 4);
+        /// `[rows]` u32, read, runs(slots, seq_len): the row's sequence in the pool, or IDLE_SLOT
+        operand slot(Read => Dtype::U32, rows, Content::Runs(p.slots, p.seq_len));
+        /// `[rows]` u32, read, steps(slot, seq_len, 64): the row's, in its sequence
+        operand position(Read => Dtype::U32, rows, Content::Steps("slot", p.seq_len, 64));
+        /// `[slots, 3, channels]` x, update: the last tokens of a sequence; other slots are untouched
+        operand history(ReadWrite => self.x, slots * 3 * channels);
+        /// `[rows, channels]` x, write: zeros for an idle slot
+        operand y(Write => self.x, rows * channels);
+        scalar rows(u32);
+        /// sequences that the pool has room for
+        scalar slots(u32);
+        /// positions of each
+        scalar seq_len(u32);
+        scalar channels(u32);
+        scalar row_columns(u32);
+        internal reserved(u32);
+    }
+    |self, p| [rows = p.rows, row_columns = p.row_columns, channels = p.channels, slots = p.slots] {
+        bytes = rows * (8 + (2 * 3 + 2) * channels * self.x.bytes());
+    }
+    /// Convolves rows with the tokens before them in their slots, and applies SiLU.
+    kernel ConvDecode = "conv.decode" { x: Dtype };
+}
+
+parameters! {
     /// Parameter block of `delta_rule.solve`.
     pub struct delta_rule_solve_params, DeltaRuleSolveArgs {
         /// `[tokens, 2 * key_heads + value_heads, 128]` x, read: queries of a row, then keys, then values
@@ -488,8 +520,7 @@ parameters! {
         operand o(Write => self.x, tokens * value_heads * 128);
         /// `[tokens, value_heads, 128]` x, write if keep: what is written to the state
         optional v_new(Write if self.keep => self.x, tokens * value_heads * 128);
-        /// `[ceil(tokens / 64), value_heads, 128, 128]` x, part if keep: behind full chunks that are not a sequence's
-        /// last; others are untouched
+        /// `[ceil(tokens / 64), value_heads, 128, 128]` x, part if keep: behind full chunks but the last
         optional states(WritePart if self.keep => self.x, tokens.div_ceil(64) * value_heads * 128 * 128);
         scalar tokens(u32);
         /// sequences at most; those behind the last have no tokens
@@ -583,7 +614,7 @@ parameters! {
         operand dqkv(Write => self.x, tokens * (2 * key_heads + value_heads) * 128);
         /// `[tokens, gate_columns]` x, update: gradients of `b` and `a`; the rest is untouched
         operand dgates(ReadWrite => self.x, tokens * gate_columns);
-        /// `[chunks, 2, value_heads]` f32, write: gradients of `a_log` and `dt_bias`, zeros behind the last chunk
+        /// `[chunks, 2, value_heads]` f32, write: of `a_log` and `dt_bias`, zeros behind the last chunk
         operand partial(Write => Dtype::F32, chunks * 2 * value_heads);
         scalar tokens(u32);
         /// sequences at most; those behind the last have no tokens
@@ -607,6 +638,58 @@ parameters! {
     /// Computes the gradients of queries, keys, values and gates, and sums those of the decay's parameters over each
     /// chunk.
     kernel DeltaRuleBwd = "delta_rule.bwd" { x: Dtype };
+}
+
+parameters! {
+    /// Parameter block of `delta_rule.decode`.
+    /// The row at a position has the bits of that row of `delta_rule.fwd`. A run that begins within a chunk ends
+    /// there at the latest.
+    pub struct delta_rule_decode_params, DeltaRuleDecodeArgs {
+        /// `[rows, 2 * key_heads + value_heads, 128]` x, read: queries of a row, then keys, then values
+        operand qkv(Read => self.x, rows * (2 * key_heads + value_heads) * 128);
+        /// `[rows, gate_columns]` x, read: `b` of value heads from column `b_column`, then `a`
+        operand gates(Read => self.x, rows * gate_columns);
+        /// `[2, value_heads]` f32, read: `a_log`, then `dt_bias`
+        operand rates(Read => Dtype::F32, 2 * value_heads);
+        /// `[rows]` u32, read, runs(slots, seq_len): the row's sequence in the pool, or IDLE_SLOT
+        operand slot(Read => Dtype::U32, rows, Content::Runs(p.slots, p.seq_len));
+        /// `[rows]` u32, read, steps(slot, seq_len, 64): the row's, in its sequence
+        operand position(Read => Dtype::U32, rows, Content::Steps("slot", p.seq_len, 64));
+        /// `[slots, value_heads, 128, 128]` f32, update: before the chunk; none before the first
+        operand states(ReadWrite => Dtype::F32, slots * value_heads * 128 * 128);
+        /// `[slots, key_heads, 64, 128]` x, update: of the chunk so far, as all that follows
+        operand keys(ReadWrite => self.x, slots * key_heads * 64 * 128);
+        /// `[slots, key_heads, 64]` f32, update, uniform(0.05, 0.1): factors that normalize keys
+        operand scale(ReadWrite => Dtype::F32, slots * key_heads * 64, Content::Uniform(0.05, 0.1));
+        /// `[slots, value_heads, 64]` f32, update, uniform(-2.0, 0.0): log of all decays in the chunk
+        operand decay(ReadWrite => Dtype::F32, slots * value_heads * 64, Content::Uniform(-2.0, 0.0));
+        /// `[slots, value_heads, 64, 64]` f32, update, uniform(-0.1, 0.1): rows of (I + A)^-1
+        operand inverse(ReadWrite => Dtype::F32, slots * value_heads * 64 * 64, Content::Uniform(-0.1, 0.1));
+        /// `[slots, value_heads, 64, 128]` x, update: beta (v - what keys read of the state)
+        operand change(ReadWrite => self.x, slots * value_heads * 64 * 128);
+        /// `[rows, value_heads, 128]` x, write: zeros for an idle slot
+        operand o(Write => self.x, rows * value_heads * 128);
+        scalar rows(u32);
+        /// sequences that the pool has room for
+        scalar slots(u32);
+        /// positions of each
+        scalar seq_len(u32);
+        /// query and key heads
+        scalar key_heads(u32);
+        /// a multiple of them
+        scalar value_heads(u32);
+        /// elements of a row of `gates`
+        scalar gate_columns(u32);
+        scalar b_column(u32);
+        internal reserved(u32);
+    }
+    |self, p| [rows = p.rows, key_heads = p.key_heads, value_heads = p.value_heads, gate_columns = p.gate_columns,
+    slots = p.slots] {
+        bytes = rows * value_heads * (4 * 128 * 128 + 32 * (2 * 128 * self.x.bytes() + 4 * 64));
+    }
+    /// Computes rows from the states and the chunks of their slots, and moves the state of a slot whose chunk is
+    /// full.
+    kernel DeltaRuleDecode = "delta_rule.decode" { x: Dtype };
 }
 
 parameters! {
@@ -1484,8 +1567,7 @@ parameters! {
 parameters! {
     /// Parameter block of `qk_norm.gated_fwd`.
     pub struct qk_norm_gated_fwd_params, QkNormGatedFwdArgs {
-        /// `[tokens, 2 * query_heads + 2 * key_heads, d]` x, read: query and gate of each head, then keys, then
-        /// values
+        /// `[tokens, 2 * query_heads + 2 * key_heads, d]` x, read: query and gate a head, keys, values
         operand packed(Read => self.x, tokens * (2 * query_heads + 2 * key_heads) * d);
         /// `[2, d]` x, read: of queries, of keys
         operand gamma(Read => self.x, 2 * d);
@@ -1528,7 +1610,7 @@ parameters! {
         operand sin(Read => Dtype::F32, seq_len * (rotary / 2), Content::Uniform(-1.0, 1.0));
         /// `[tokens, query_heads + 2 * key_heads, d]` x, read
         operand dqkv(Read => self.x, tokens * (query_heads + 2 * key_heads) * d);
-        /// `[tokens, 2 * query_heads + 2 * key_heads, d]` x, update: the gates' gradients are untouched
+        /// `[tokens, 2 * query_heads + 2 * key_heads, d]` x, update: gates are untouched
         operand dpacked(ReadWrite => self.x, tokens * (2 * query_heads + 2 * key_heads) * d);
         /// `[ceil(tokens / rows), 2, d]` f32, write
         operand dgamma_partial(Write => Dtype::F32, tokens.div_ceil(rows) * 2 * d);
@@ -1564,7 +1646,7 @@ parameters! {
         operand sin(Read => Dtype::F32, seq_len * (rotary / 2), Content::Uniform(-1.0, 1.0));
         /// `[tokens, query_heads + 2 * key_heads, d]` x, read
         operand dqkv(Read => self.x, tokens * (query_heads + 2 * key_heads) * d);
-        /// `[tokens, 2 * query_heads + 2 * key_heads, d]` x, update: the gates' gradients are untouched
+        /// `[tokens, 2 * query_heads + 2 * key_heads, d]` x, update: gates are untouched
         operand dpacked(ReadWrite => self.x, tokens * (2 * query_heads + 2 * key_heads) * d);
         scalar eps(f32);
         scalar tokens(u32);
@@ -1974,11 +2056,12 @@ parameters! {
 
 operations! {
     AdamwUpdate, Add, AttentionBwd, AttentionDecode, AttentionDelta, AttentionFwd, BitsCompare, Cast, ColumnSumFinish,
-    ColumnSumPartial, ConvBwd, ConvDgrad, ConvFwd, DeltaRuleBwd, DeltaRuleFwd, DeltaRuleSolve, DeltaRuleStateBwd,
-    Dequant, EmbeddingBwd, EmbeddingFwd, Fill, GatedNormBwd, GatedNormDgrad, GatedNormFwd, GemmDgrad, GemmFwd,
-    GemmSwiglu, GemmWgrad, GradDistancePartial, GradNormFinish, GradNormPartial, HeadCe, HeadCompare, HeadDistill,
-    HeadJsd, HeadMetrics, HeadNll, HeadTopk, Int8Columns, Int8Quantize, KvStore, LoraDgradA, LoraDgradB, LoraFwdA,
-    LoraFwdB, LoraWgrad, OutputGateBwd, OutputGateFwd, PostNormFwd, QkNormBwd, QkNormDgrad, QkNormFwd, QkNormGatedBwd,
-    QkNormGatedDgrad, QkNormGatedFwd, QkNormRowBwd, QkNormRowDgrad, QkNormRowFwd, RmsnormBwd, RmsnormDgrad,
-    RmsnormFwd, RopeBwd, RopeFwd, Sample, SampleAdvance, SampleScore, SampleTop, Scale, SwigluBwd, SwigluFwd
+    ColumnSumPartial, ConvBwd, ConvDecode, ConvDgrad, ConvFwd, DeltaRuleBwd, DeltaRuleDecode, DeltaRuleFwd,
+    DeltaRuleSolve, DeltaRuleStateBwd, Dequant, EmbeddingBwd, EmbeddingFwd, Fill, GatedNormBwd, GatedNormDgrad,
+    GatedNormFwd, GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad, GradDistancePartial, GradNormFinish, GradNormPartial,
+    HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics, HeadNll, HeadTopk, Int8Columns, Int8Quantize, KvStore,
+    LoraDgradA, LoraDgradB, LoraFwdA, LoraFwdB, LoraWgrad, OutputGateBwd, OutputGateFwd, PostNormFwd, QkNormBwd,
+    QkNormDgrad, QkNormFwd, QkNormGatedBwd, QkNormGatedDgrad, QkNormGatedFwd, QkNormRowBwd, QkNormRowDgrad,
+    QkNormRowFwd, RmsnormBwd, RmsnormDgrad, RmsnormFwd, RopeBwd, RopeFwd, Sample, SampleAdvance, SampleScore,
+    SampleTop, Scale, SwigluBwd, SwigluFwd
 }

@@ -58,7 +58,9 @@ static COMMON: Common = Common::new(&[
     ("gamma.cuh", include_str!("../cuda/gamma.cuh")),
     ("gate.cuh", include_str!("../cuda/gate.cuh")),
     ("kept.h", include_str!("kept.h")),
+    ("lanes.cuh", include_str!("../cuda/lanes.cuh")),
     ("quantize.cuh", include_str!("../cuda/quantize.cuh")),
+    ("sequence.cuh", include_str!("../cuda/sequence.cuh")),
     ("step.h", include_str!("step.h")),
 ])
 .in_folder("kernels/src");

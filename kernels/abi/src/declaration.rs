@@ -264,7 +264,7 @@ impl Operand {
 }
 
 /// Contents of checked launches, each with its arguments.
-const CONTENTS: [(&str, &[Argument]); 15] = [
+const CONTENTS: [(&str, &[Argument]); 17] = [
     ("zeros", &[]),
     ("few", &[]),
     ("normal", &[Argument::Float]),
@@ -273,6 +273,8 @@ const CONTENTS: [(&str, &[Argument]); 15] = [
     ("targets", &[Argument::Other]),
     ("sequences", &[Argument::Other, Argument::Other]),
     ("slots", &[Argument::Other]),
+    ("runs", &[Argument::Other, Argument::Other]),
+    ("steps", &[Argument::Other, Argument::Other, Argument::Other]),
     ("sorted_ids", &[Argument::Other]),
     ("positions_of", &[Argument::Other]),
     ("rows", &[Argument::Other]),

@@ -50,6 +50,12 @@ pub enum Content {
     Targets(u32),
     /// Slots below a bound, each once, about one in four of them `u32::MAX`, which is none.
     Slots(u32),
+    /// Runs of rows of a slot, of at most so many rows; slots below a bound, each in one run, and about one run in four
+    /// of `u32::MAX`, which is no slot.
+    Runs(u32, u32),
+    /// Positions below a bound, consecutive in each run of the operand named. A run that begins between multiples of
+    /// the last number ends between the same two.
+    Steps(&'static str, u32, u32),
     /// Sequences that take so many places end to end, of at most so many tokens: [`sequences`](crate::sequences()).
     Sequences(u32, u32),
     /// Token ids below a bound, ascending, with runs.

@@ -209,6 +209,7 @@ SIMT_INLINE void mbarrier_try_wait_parity_shared__cta_b64(bool& over, uint32_t b
 SIMT_INLINE void bar_sync(uint32_t number, uint32_t threads) { simt_hopper_barrier_sync(number, threads); }
 SIMT_INLINE void fence_proxy_async_shared__cta() { simt_hopper_fence_proxy(); }
 SIMT_INLINE void prefetch_tensormap(const void*) {}
+SIMT_INLINE void prefetch_global_L2(const void*) {}
 SIMT_INLINE void cp_async_bulk_tensor_2d_shared__cluster_global_mbarrier__complete_tx__bytes(
     uint32_t shared, const void* map, uint32_t x, uint32_t y, uint32_t barrier) {
     simt_hopper_copy_box(shared, map, x, y, barrier, 0);

@@ -1,11 +1,14 @@
 //! A row that is decoded has the bits of the forward pass: what `kv.store` put into a pool, `attention.decode` reads as
-//! `attention.fwd` reads a sequence, and sums in its order. By each instruction, and by host references, which are the
-//! simulated GPU.
+//! `attention.fwd` reads a sequence, and sums in its order; so do convolutions and the gated delta rule of runs of rows
+//! with what their slots keep. By each instruction, and by host references, which are the simulated GPU.
 
 use bytemuck::Pod;
-use precast_kernels::abi::{IDLE_SLOT, attention_decode_params, attention_fwd_params, kv_store_params};
+use precast_kernels::abi::{
+    IDLE_SLOT, attention_decode_params, attention_fwd_params, conv_decode_params, conv_fwd_params,
+    delta_rule_decode_params, delta_rule_fwd_params, delta_rule_solve_params, kv_store_params,
+};
 use precast_kernels::check::{Case, POISON};
-use precast_kernels::{Arch, Dtype, KERNELS, KeyVariant, host::Buffer};
+use precast_kernels::{Arch, Dtype, KERNELS, KeyVariant, host::Buffer, sequences};
 use precast_simt::execute;
 use rayon::prelude::*;
 
@@ -135,4 +138,123 @@ fn a_decoded_row_has_the_bits_of_the_forward_pass() {
     let cases = whole.into_iter().chain(windows).flat_map(|of_heads| archs.map(|arch| (of_heads, arch)));
     let cases: Vec<_> = cases.collect();
     cases.par_iter().with_max_len(1).for_each(|((d, window, x), arch)| decodes(*d, *window, *x, *arch));
+}
+
+/// Tokens of two sequences that lie end to end.
+const LENGTHS: [u32; 2] = [134, 70];
+
+/// Rows of launches, as first tokens and numbers of them, of each sequence: whole chunks, a prompt that ends within
+/// one, runs within chunks, single rows up to the end of a chunk and behind.
+fn launches() -> Vec<[(u32, u32); 2]> {
+    let steps = (0..6).map(|step| [(128 + step, 1), (61 + step, 1)]);
+    [[(0, 128), (0, 10)], [(0, 0), (10, 51)]].into_iter().chain(steps).collect()
+}
+
+/// Slots and positions of the rows of a launch, with an idle one in front and behind, and their tokens.
+fn runs(launch: [(u32, u32); 2]) -> ([Buffer; 2], Vec<Option<u32>>) {
+    let (mut slots, mut positions, mut tokens) = (vec![IDLE_SLOT], vec![0], vec![None]);
+    for (sequence, (first, count)) in launch.into_iter().enumerate() {
+        for position in first..first + count {
+            slots.push(SLOT_OF[sequence]);
+            positions.push(position);
+            tokens.push(Some(LENGTHS[..sequence].iter().sum::<u32>() + position));
+        }
+    }
+    slots.push(IDLE_SLOT);
+    positions.push(0);
+    tokens.push(None);
+    ([slots, positions].map(|all| Buffer::from(bytemuck::cast_slice(&all))), tokens)
+}
+
+/// Launches rows of sequences until each is at its end, and compares them with those of the forward pass. `inputs` have
+/// a row a token, `kept` is what slots keep, `same` what all launches read.
+fn follows<P: Pod>(
+    (key, arch): (&str, Arch),
+    params: impl Fn(u32) -> P,
+    [inputs, same]: [&[(&str, &Buffer)]; 2],
+    kept: &[&str],
+    (out, expected): (&str, &Buffer),
+) {
+    let tokens = LENGTHS.iter().sum::<u32>() as usize;
+    let mut pool: Option<Vec<Buffer>> = None;
+    for rows in launches() {
+        let ([slot, position], rows) = runs(rows);
+        let mut operands = vec![("slot", slot), ("position", position)];
+        operands.extend(same.iter().map(|(name, of)| (*name, (*of).clone())));
+        operands.extend(inputs.iter().map(|(name, of)| (*name, gathered(&rows, of, 1, 1, of.len() / tokens))));
+        let params = params(rows.len() as u32);
+        let pooled = pool.unwrap_or_else(|| {
+            let case = Case::new(&KERNELS.parse(key).unwrap(), bytemuck::bytes_of(&params), 1);
+            let bytes = |name: &&str| case.operands.iter().find(|operand| operand.name == *name).unwrap().bytes();
+            kept.iter().map(|name| Buffer::filled(bytes(name) as usize, POISON)).collect()
+        });
+        operands.extend(kept.iter().copied().zip(pooled));
+        let mut after = launch(key, arch, &params, &operands, &[kept, &[out]].concat());
+        let found = after.pop().unwrap();
+        pool = Some(after);
+        let bytes = expected.len() / tokens;
+        for (row, token) in found.chunks(bytes).zip(&rows) {
+            let is_right = match token {
+                Some(token) => *row == expected[*token as usize * bytes..][..bytes],
+                None => row.iter().all(|byte| *byte == 0),
+            };
+            assert!(is_right, "{key} on {arch}: token {token:?} has other bits");
+        }
+    }
+}
+
+/// Compares a convolution, and the gated delta rule of what it gives, by rows of slots.
+fn follows_delta_rule(x: Dtype, arch: Arch) {
+    let (tokens, count, seq_len) = (LENGTHS.iter().sum::<u32>(), LENGTHS.len() as u32, LENGTHS[0]);
+    let (key_heads, value_heads, slots) = (1, 2, SLOTS);
+    let (channels, gate_columns) = ((2 * key_heads + value_heads) * 128, 2 * value_heads);
+    let list = Buffer::from(bytemuck::cast_slice(&sequences(&LENGTHS, count as usize)));
+    let position: Vec<u32> = LENGTHS.iter().flat_map(|length| 0..*length).collect();
+    let position = Buffer::from(bytemuck::cast_slice(&position));
+
+    let params = conv_fwd_params { tokens, seq_len, channels, row_columns: channels + 1, ..Default::default() };
+    let [given, weight, convolved] =
+        launch(&format!("conv.fwd{{x={x}}}"), arch, &params, &[("position", position)], &["x", "weight", "y"])
+            .try_into()
+            .unwrap();
+    let row_columns = channels + 1;
+    follows(
+        (&format!("conv.decode{{x={x}}}"), arch),
+        |rows| conv_decode_params { rows, slots, seq_len, channels, row_columns, ..Default::default() },
+        [&[("x", &given)], &[("weight", &weight)]],
+        &["history"],
+        ("y", &convolved),
+    );
+
+    let params =
+        delta_rule_solve_params { tokens, count, seq_len, key_heads, value_heads, gate_columns, ..Default::default() };
+    let names = ["gates", "rates", "decay", "beta", "scale", "inverse", "scores"];
+    let operands = [("qkv", convolved.clone()), ("sequences", list.clone())];
+    let solved = launch(&format!("delta_rule.solve{{x={x}}}"), arch, &params, &operands, &names);
+    let params = delta_rule_fwd_params { tokens, count, seq_len, key_heads, value_heads, ..Default::default() };
+    let operands: Vec<(&str, Buffer)> =
+        operands.into_iter().chain(names.into_iter().zip(solved.clone()).skip(2)).collect();
+    let o = launch(&format!("delta_rule.fwd{{keep=false,x={x}}}"), arch, &params, &operands, &["o"]).remove(0);
+    follows(
+        (&format!("delta_rule.decode{{x={x}}}"), arch),
+        |rows| delta_rule_decode_params {
+            rows,
+            slots,
+            seq_len,
+            key_heads,
+            value_heads,
+            gate_columns,
+            ..Default::default()
+        },
+        [&[("qkv", &convolved), ("gates", &solved[0])], &[("rates", &solved[1])]],
+        &["states", "keys", "scale", "decay", "inverse", "change"],
+        ("o", &o),
+    );
+}
+
+#[test]
+fn rows_of_the_gated_delta_rule_have_the_bits_of_the_forward_pass() {
+    let cases = [Dtype::Bf16, Dtype::F32].into_iter().flat_map(|x| [Arch::Sm90a, Arch::Sim].map(|arch| (x, arch)));
+    let cases: Vec<_> = cases.collect();
+    cases.par_iter().with_max_len(1).for_each(|(x, arch)| follows_delta_rule(*x, *arch));
 }

@@ -137,7 +137,7 @@ fn starts(lengths: &[u32]) -> impl Iterator<Item = u32> + '_ {
     lengths.iter().scan(0, |end, length| Some(std::mem::replace(end, *end + length)))
 }
 
-/// What of an operand is a sequence's.
+/// The part of an operand that belongs to a sequence.
 enum Layout {
     /// [tokens, ..], or [heads, tokens] of statistics: runs of tokens in the operand, and bytes of a token in each.
     Tokens { runs: usize, token_bytes: usize, tokens: usize },

@@ -1,11 +1,7 @@
 // The tiles of sequences that lie end to end, in order of work: no list of them is in memory, as each CTA finds its own
 // from the sequences, longest first.
 #pragma once
-#include "device.cuh"
-
-struct alignas(8) Sequence {
-    uint32_t first, length; // place of its first token, and tokens
-};
+#include "sequence.cuh"
 
 struct SequenceTile {
     uint32_t first, length; // of the sequence; no tokens behind the last tile
@@ -27,13 +23,7 @@ __device__ __forceinline__ SequenceTile sequence_tile(address sequences, uint32_
     uint32_t most = 0, start = 0, sharing = 1;
     for (uint32_t base = 0, before = 0; base < count; base += WARP) {
         const uint32_t tiles = base + lane < count ? tiles_of(all[base + lane].length) : 0;
-        uint32_t sum = tiles;
-#pragma unroll
-        for (uint32_t distance = 1; distance < WARP; distance *= 2) {
-            const uint32_t other = shuffle(sum, lane - distance);
-            if (lane >= distance) sum += other;
-        }
-        sum += before;
+        const uint32_t sum = before + inclusive_sum(tiles);
         const uint32_t own_start = sum - (base + lane + 1) * tiles, started = count_lanes(own_start <= index);
         if (started == 0) break;
         most = shuffle(tiles, started - 1);

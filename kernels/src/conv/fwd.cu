@@ -1,5 +1,5 @@
-// Causal depthwise convolution over 4 tokens of a sequence, then SiLU. A thread owns a vector of channels and slides over
-// a run of tokens, see run.cuh.
+// Causal depthwise convolution over 4 tokens of a sequence, then SiLU. A thread owns a vector of channels and slides
+// over a run of tokens, see run.cuh.
 // Bound: memory, in 16-byte vectors where the row length allows it. Reads x once, writes y once.
 // Source: `causal_conv1d` of Gu and Dao, "Mamba", 2023.
 #include "conv/run.cuh"

@@ -1,6 +1,6 @@
 // Gradient of a run of tokens. A thread slides over the run and the BEFORE tokens behind it, which read the run's last:
-// at each it recomputes the convolution and adds to the gradients of the tokens that this reads; one that no later token
-// reads is complete.
+// at each it recomputes the convolution and adds to the gradients of the tokens that this reads; one that no later
+// token reads is complete.
 #pragma once
 #include "conv/run.cuh"
 
@@ -10,7 +10,8 @@ template <uint32_t width> struct TapSums {
 };
 
 template <bool weights, uint32_t width, typename Params>
-__device__ __forceinline__ void gradient(const Params& p, uint32_t column, uint32_t first, uint32_t end, TapSums<width>& sums) {
+__device__ __forceinline__ void gradient(const Params& p, uint32_t column, uint32_t first, uint32_t end,
+                                         TapSums<width>& sums) {
     const KEY_X* dy = (const KEY_X*)p.dy + column * width;
     KEY_X* dx = (KEY_X*)p.dx + column * width;
     const uint32_t last = min(end + BEFORE, p.tokens);
@@ -53,7 +54,8 @@ __device__ __forceinline__ void gradient(const Params& p, uint32_t column, uint3
 #pragma unroll
                 for (uint32_t j = 0; j < width; j++) {
                     pending[back][j] += taps(j, back) * dsum[j];
-                    if (weights && token < end) sums.of[j][BEFORE - back] += dsum[j] * window.tokens[BEFORE + i - back][j];
+                    if (weights && token < end)
+                        sums.of[j][BEFORE - back] += dsum[j] * window.tokens[BEFORE + i - back][j];
                 }
             }
             if (token >= first + BEFORE && token < end + BEFORE)

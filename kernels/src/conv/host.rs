@@ -1,7 +1,7 @@
 use rayon::prelude::*;
 
-use super::{ConvBwd, ConvDgrad, ConvFwd};
-use crate::abi::{CONV_TAPS, conv_bwd_params, conv_dgrad_params, conv_fwd_params};
+use super::{ConvBwd, ConvDecode, ConvDgrad, ConvFwd};
+use crate::abi::{CONV_TAPS, IDLE_SLOT, conv_bwd_params, conv_decode_params, conv_dgrad_params, conv_fwd_params};
 use crate::host::{Views, round_to, sigmoid};
 
 const TAPS: usize = CONV_TAPS as usize;
@@ -44,6 +44,30 @@ pub(super) fn fwd(key: ConvFwd, p: &conv_fwd_params, views: &mut Views<'_>) {
             *y = sum * sigmoid(sum);
         }
     });
+}
+
+pub(super) fn decode(key: ConvDecode, p: &conv_decode_params, views: &mut Views<'_>) {
+    let (x, weight) = (views.load("x"), views.load("weight"));
+    let (slots, positions) = (views.read::<u32>("slot"), views.read::<u32>("position"));
+    let [mut history, mut y] = ["history", "y"].map(|name| views.store(name));
+    let (channels, before) = (p.channels as usize, TAPS - 1);
+    let rows = x.chunks(p.row_columns as usize).zip(y.chunks_mut(channels));
+    for ((x, y), (slot, position)) in rows.zip(slots.iter().zip(positions)) {
+        y.fill(0.0);
+        if *slot == IDLE_SLOT {
+            continue;
+        }
+        let history = &mut history[*slot as usize * before * channels..][..before * channels];
+        for (channel, (y, x)) in y.iter_mut().zip(x).enumerate() {
+            let token = |back: usize| if back == 0 { *x } else { history[(before - back) * channels + channel] };
+            let taps = &weight[channel * TAPS..][..TAPS];
+            let terms = (0..=before.min(*position as usize)).rev().map(|back| taps[before - back] * token(back));
+            let sum = round_to(key.x, terms.sum());
+            *y = sum * sigmoid(sum);
+        }
+        history.rotate_left(channels);
+        history[(before - 1) * channels..].copy_from_slice(&x[..channels]);
+    }
 }
 
 /// Writes the gradient of the channels; returns that of each convolution.

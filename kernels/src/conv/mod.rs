@@ -7,10 +7,11 @@
 //!
 //! Source: `causal_conv1d` of Gu and Dao, "Mamba", 2023.
 
+mod decode;
 mod host;
 
 use crate::abi::CONV_TAPS;
-pub use crate::abi::{ConvBwd, ConvDgrad, ConvFwd};
+pub use crate::abi::{ConvBwd, ConvDecode, ConvDgrad, ConvFwd};
 use crate::host::Views;
 use crate::{Batch, Build, Dtype, Geometry, Reference, Source, one_variant, source, variant};
 

@@ -1,5 +1,5 @@
-// Runs of tokens in a vector of channels: a thread slides over a run with the taps and the tokens before in registers, so
-// that x is read once but for the few tokens in front of a run, which another CTA has just brought into L2.
+// Runs of tokens in a vector of channels: a thread slides over a run with the taps and the tokens before in registers,
+// so that x is read once but for the few tokens in front of a run, which another CTA has just brought into L2.
 #pragma once
 #include "conv.h"
 #include "gate.cuh"
@@ -55,7 +55,8 @@ template <uint32_t width> struct Window {
         for (uint32_t i = 0; i < BEFORE; i++) tokens[i] = tokens[STEP + i];
     }
     // The convolution at token `i` of the step, rounded; `before` is equal for a warp.
-    __device__ __forceinline__ void convolve(const Taps<width>& taps, uint32_t i, uint32_t before, float (&sum)[width]) const {
+    __device__ __forceinline__ void convolve(const Taps<width>& taps, uint32_t i, uint32_t before,
+                                             float (&sum)[width]) const {
 #pragma unroll
         for (uint32_t j = 0; j < width; j++) sum[j] = 0.0f;
 #pragma unroll

@@ -1,13 +1,9 @@
 // The chunks of sequences that lie end to end: no list of them is in memory, as each CTA finds its own.
 #pragma once
 #include "delta_rule.h"
-#include "device.cuh"
+#include "sequence.cuh"
 
 enum : uint32_t { CHUNK = DELTA_CHUNK, HEAD = DELTA_HEAD };
-
-struct alignas(8) Sequence {
-    uint32_t first, length; // place of its first token, and tokens
-};
 
 // Tokens of a sequence that are computed together; no rows behind the last chunk of all.
 struct Chunk {
@@ -38,13 +34,7 @@ __device__ __forceinline__ Chunk chunk_of(address sequences, uint32_t count, uin
     const uint32_t lane = threadIdx.x % WARP;
     for (uint32_t base = 0, before = 0; base < count; base += WARP) {
         const uint32_t chunks = base + lane < count ? (all[base + lane].length + CHUNK - 1) / CHUNK : 0;
-        uint32_t sum = chunks;
-#pragma unroll
-        for (uint32_t distance = 1; distance < WARP; distance *= 2) {
-            const uint32_t other = shuffle(sum, lane - distance);
-            if (lane >= distance) sum += other;
-        }
-        sum += before;
+        const uint32_t sum = before + inclusive_sum(chunks);
         const uint32_t done = count_lanes(sum <= index); // sequences whose chunks all come before
         if (done < WARP) {
             if (base + done >= count) break;

@@ -29,8 +29,8 @@ typedef struct delta_rule_solve_params {
     uint32_t reserved;
 } delta_rule_solve_params;
 
-/// delta_rule.fwd { keep: bool, x: Dtype }: Applies the states before each chunk and its own tokens, and moves the state
-/// from chunk to chunk.
+/// delta_rule.fwd { keep: bool, x: Dtype }: Applies the states before each chunk and its own tokens, and moves the
+/// state from chunk to chunk.
 /// flops: (6 * 128 + 4 * 64) * 128 * tokens * value_heads
 typedef struct delta_rule_fwd_params {
     address qkv;       ///< [tokens, 2 * key_heads + value_heads, 128] x, read: queries of a row, then keys, then values
@@ -42,7 +42,7 @@ typedef struct delta_rule_fwd_params {
     address scores;    ///< [tokens, value_heads, 64] x, read, normal(0.1)
     address o;         ///< [tokens, value_heads, 128] x, write
     address v_new;     ///< [tokens, value_heads, 128] x, write if keep: what is written to the state
-    address states;    ///< [ceil(tokens / 64), value_heads, 128, 128] x, part if keep: behind full chunks that are not a sequence's last; others are untouched
+    address states;    ///< [ceil(tokens / 64), value_heads, 128, 128] x, part if keep: behind full chunks but the last
     uint32_t tokens;
     uint32_t count;       ///< sequences at most; those behind the last have no tokens
     uint32_t seq_len;     ///< tokens of a sequence at most
@@ -72,8 +72,8 @@ typedef struct delta_rule_state_bwd_params {
     uint32_t reserved;
 } delta_rule_state_bwd_params;
 
-/// delta_rule.bwd { x: Dtype }: Computes the gradients of queries, keys, values and gates, and sums those of the decay's
-/// parameters over each chunk.
+/// delta_rule.bwd { x: Dtype }: Computes the gradients of queries, keys, values and gates, and sums those of the
+/// decay's parameters over each chunk.
 /// flops: (6 * 128 + 12 * 64) * 128 * tokens * value_heads
 typedef struct delta_rule_bwd_params {
     address qkv;       ///< [tokens, 2 * key_heads + value_heads, 128] x, read: queries of a row, then keys, then values
@@ -91,7 +91,7 @@ typedef struct delta_rule_bwd_params {
     address dstates;   ///< [ceil(tokens / 64), value_heads, 128, 128] x, read
     address dqkv;      ///< [tokens, 2 * key_heads + value_heads, 128] x, write: laid out as `qkv`
     address dgates;    ///< [tokens, gate_columns] x, update: gradients of `b` and `a`; the rest is untouched
-    address partial;   ///< [chunks, 2, value_heads] f32, write: gradients of `a_log` and `dt_bias`, zeros behind the last chunk
+    address partial;   ///< [chunks, 2, value_heads] f32, write: of `a_log` and `dt_bias`, zeros behind the last chunk
     uint32_t tokens;
     uint32_t count;        ///< sequences at most; those behind the last have no tokens
     uint32_t seq_len;      ///< tokens of a sequence at most

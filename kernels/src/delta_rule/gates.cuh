@@ -39,7 +39,8 @@ struct Gates {
 };
 
 // Computes decays and step sizes, and writes them; threads find them behind a sync_block.
-__device__ __forceinline__ void solve_gates(const delta_rule_solve_params& p, Gates& gates, Chunk chunk, uint32_t head) {
+__device__ __forceinline__ void solve_gates(const delta_rule_solve_params& p, Gates& gates, Chunk chunk,
+                                            uint32_t head) {
     const uint32_t row = threadIdx.x % CHUNK;
     const bool valid = row < chunk.rows;
     const uint64_t token = chunk.first + row, index = token * p.value_heads + head;

@@ -3,8 +3,8 @@
 #include "delta_rule/chunk.cuh"
 #include "vector.cuh"
 
-// Writes those of a chunk's tokens, and the sums for the decay's parameters: one warp, two tokens a lane. `dlog` and `dbeta`
-// are zeros behind the last token.
+// Writes those of a chunk's tokens, and the sums for the decay's parameters: one warp, two tokens a lane. `dlog` and
+// `dbeta` are zeros behind the last token.
 __device__ __forceinline__ void store_gates(const delta_rule_bwd_params& p, Chunk chunk, uint32_t index, uint32_t head,
                                             const float* dlog, const float* dbeta) {
     const uint32_t lane = threadIdx.x % WARP;
@@ -42,7 +42,8 @@ __device__ __forceinline__ void store_gates(const delta_rule_bwd_params& p, Chun
 }
 
 // Writes the sums of a CTA that has no chunk.
-__device__ __forceinline__ void store_no_gates(const delta_rule_bwd_params& p, uint32_t index, uint32_t first, uint32_t heads) {
+__device__ __forceinline__ void store_no_gates(const delta_rule_bwd_params& p, uint32_t index, uint32_t first,
+                                               uint32_t heads) {
     float* partial = (float*)p.partial + uint64_t(index) * 2 * p.value_heads + first;
     for (uint32_t head = threadIdx.x; head < heads; head += VARIANT_THREADS)
         partial[head] = 0.0f, partial[p.value_heads + head] = 0.0f;

@@ -7,8 +7,8 @@ use crate::abi::{
 };
 use crate::host::{Matrix, Output, Threads, Views, matmul, round_to};
 
-const CHUNK: usize = DELTA_CHUNK as usize;
-const D: usize = DELTA_HEAD as usize;
+pub(super) const CHUNK: usize = DELTA_CHUNK as usize;
+pub(super) const D: usize = DELTA_HEAD as usize;
 /// Added to the sum of squares of a query or a key.
 const EPS: f64 = 1e-6;
 
@@ -43,13 +43,13 @@ fn chunks(views: &mut Views<'_>) -> Vec<Vec<Chunk>> {
 
 /// A matrix of rows of equal width.
 #[derive(Clone)]
-struct Rows {
-    columns: usize,
-    data: Vec<f32>,
+pub(super) struct Rows {
+    pub columns: usize,
+    pub data: Vec<f32>,
 }
 
 impl Rows {
-    fn zeros(rows: usize, columns: usize) -> Self {
+    pub fn zeros(rows: usize, columns: usize) -> Self {
         Self { columns, data: vec![0.0; rows * columns] }
     }
 
@@ -66,12 +66,12 @@ impl Rows {
         self.data.len() / self.columns
     }
 
-    fn row(&self, row: usize) -> &[f32] {
+    pub fn row(&self, row: usize) -> &[f32] {
         &self.data[row * self.columns..][..self.columns]
     }
 
     /// Multiplies each row by a factor.
-    fn scaled(mut self, factor: impl Fn(usize) -> f32) -> Self {
+    pub fn scaled(mut self, factor: impl Fn(usize) -> f32) -> Self {
         for (row, values) in self.data.chunks_mut(self.columns).enumerate() {
             values.iter_mut().for_each(|value| *value *= factor(row));
         }
@@ -79,38 +79,38 @@ impl Rows {
     }
 
     /// Replaces each element, of its row and column.
-    fn mapped(mut self, value: impl Fn(usize, usize, f32) -> f32) -> Self {
+    pub fn mapped(mut self, value: impl Fn(usize, usize, f32) -> f32) -> Self {
         for (row, values) in self.data.chunks_mut(self.columns).enumerate() {
             values.iter_mut().enumerate().for_each(|(column, it)| *it = value(row, column, *it));
         }
         self
     }
 
-    fn rounded(self, x: crate::Dtype) -> Self {
+    pub fn rounded(self, x: crate::Dtype) -> Self {
         self.mapped(|_, _, value| round_to(x, value))
     }
 
-    fn plus(mut self, other: &Self) -> Self {
+    pub fn plus(mut self, other: &Self) -> Self {
         self.data.iter_mut().zip(&other.data).for_each(|(sum, value)| *sum += value);
         self
     }
 
-    fn view(&self) -> Matrix<'_> {
+    pub fn view(&self) -> Matrix<'_> {
         Matrix::rows(&self.data, self.count(), self.columns, self.columns)
     }
 }
 
-fn multiply(a: Matrix<'_>, b: Matrix<'_>, rows: usize, columns: usize) -> Rows {
+pub(super) fn multiply(a: Matrix<'_>, b: Matrix<'_>, rows: usize, columns: usize) -> Rows {
     let mut out = Rows::zeros(rows, columns);
     matmul(&mut out.data, columns, a, b, Output::Overwrite, Threads::One);
     out
 }
 
-fn dot(a: &[f32], b: &[f32]) -> f64 {
+pub(super) fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
 }
 
-/// What is read of a chunk and a value head.
+/// Operands of which a chunk and a value head read a part.
 struct Inputs<'a> {
     key_heads: usize,
     value_heads: usize,
@@ -170,13 +170,24 @@ fn put(all: &mut [f32], chunk: Chunk, stride: usize, head: usize, rows: &Rows) {
     }
 }
 
+/// Returns the factors that normalize a head as a query and as a key.
+pub(super) fn factors_of(head: &[f32]) -> [f32; 2] {
+    let root = (dot(head, head) + EPS).sqrt();
+    [1.0 / (root * (D as f64).sqrt()), 1.0 / root].map(|factor| factor as f32)
+}
+
 /// `-exp(a_log) softplus(a + dt_bias)`.
-fn log_decay(a: f32, a_log: f32, dt_bias: f32) -> f64 {
+pub(super) fn log_decay(a: f32, a_log: f32, dt_bias: f32) -> f64 {
     let x = f64::from(a + dt_bias);
     -f64::from(a_log).exp() * if x > 20.0 { x } else { x.exp().ln_1p() }
 }
 
-fn sigmoid(x: f32) -> f64 {
+/// Adds a token's to the log of all decays before it, in f32 as decoding keeps it.
+pub(super) fn decayed_by(before: f32, log_decay: f64) -> f32 {
+    (f64::from(before) + log_decay) as f32
+}
+
+pub(super) fn sigmoid(x: f32) -> f64 {
     1.0 / (1.0 + (-f64::from(x)).exp())
 }
 
@@ -191,9 +202,7 @@ pub(super) fn solve(key: DeltaRuleSolve, p: &delta_rule_solve_params, views: &mu
     for chunk in &chunks {
         for row in chunk.first..chunk.first + chunk.rows {
             for (index, factor) in scale[row * 2 * key_heads..][..2 * key_heads].iter_mut().enumerate() {
-                let head = &qkv[row * inputs.stride() + index * D..][..D];
-                let root = (dot(head, head) + EPS).sqrt();
-                *factor = (1.0 / if index < key_heads { root * (D as f64).sqrt() } else { root }) as f32;
+                *factor = factors_of(&qkv[row * inputs.stride() + index * D..][..D])[index / key_heads];
             }
             for head in 0..value_heads {
                 beta[row * value_heads + head] =
@@ -204,8 +213,8 @@ pub(super) fn solve(key: DeltaRuleSolve, p: &delta_rule_solve_params, views: &mu
             let mut sum = 0.0;
             for row in chunk.first..chunk.first + chunk.rows {
                 let a = gates[row * gate_columns + b_column + value_heads + head];
-                sum += log_decay(a, a_log[head], dt_bias[head]);
-                decay[row * value_heads + head] = sum as f32;
+                sum = decayed_by(sum, log_decay(a, a_log[head], dt_bias[head]));
+                decay[row * value_heads + head] = sum;
             }
         }
     }
@@ -356,11 +365,16 @@ pub(super) fn state_bwd(key: DeltaRuleStateBwd, p: &delta_rule_state_bwd_params,
     }
 }
 
-/// Gradients of a chunk and a value head: of normalized queries and keys, of values, `b`, `a`, `a_log` and `dt_bias`.
+/// Gradients of a chunk and a value head: of normalized queries and keys, of values, and of gates.
 struct Gradients {
     dq: Rows,
     dk: Rows,
     dv: Rows,
+    gates: GateGradients,
+}
+
+/// Gradients of `b` and `a` of each token, of `a_log` and `dt_bias`.
+struct GateGradients {
     db: Vec<f32>,
     da: Vec<f32>,
     da_log: f32,
@@ -452,27 +466,26 @@ fn gradients(
     }
     dlog[chunk.rows - 1] += f64::from(last.exp()) * dot(&dbehind.data, &before.data);
 
-    let mut gradients = Gradients {
-        dq,
-        dk,
-        dv: dvb.scaled(|i| betas[i]),
-        db: vec![0.0; CHUNK],
-        da: vec![0.0; CHUNK],
-        da_log: 0.0,
-        ddt_bias: 0.0,
-    };
+    let dv = dvb.scaled(|i| betas[i]);
+    let (dlog, dbeta) = (&dlog[..chunk.rows], &dbeta[..chunk.rows]);
+    Gradients { dq, dk, dv, gates: gate_gradients(gates, (&betas, dlog, dbeta)) }
+}
+
+/// Returns the gradients of gates, from those of step sizes, and of the logs of all decays up to each token.
+fn gate_gradients(gates: &Decays<'_>, (betas, dlog, dbeta): (&[f32], &[f64], &[f64])) -> GateGradients {
+    let mut done = GateGradients { db: vec![0.0; CHUNK], da: vec![0.0; CHUNK], da_log: 0.0, ddt_bias: 0.0 };
     let (mut dg, mut da_log, mut ddt_bias) = (0.0, 0.0, 0.0);
-    for i in (0..chunk.rows).rev() {
+    for i in (0..dlog.len()).rev() {
         dg += dlog[i];
         let da = -dg * f64::from(gates.a_log).exp() * sigmoid(gates.a[i] + gates.dt_bias);
-        gradients.da[i] = da as f32;
+        done.da[i] = da as f32;
         ddt_bias += da;
         da_log += dg * log_decay(gates.a[i], gates.a_log, gates.dt_bias);
         let beta = f64::from(betas[i]);
-        gradients.db[i] = (dbeta[i] * beta * (1.0 - beta)) as f32;
+        done.db[i] = (dbeta[i] * beta * (1.0 - beta)) as f32;
     }
-    (gradients.da_log, gradients.ddt_bias) = (da_log as f32, ddt_bias as f32);
-    gradients
+    (done.da_log, done.ddt_bias) = (da_log as f32, ddt_bias as f32);
+    done
 }
 
 /// Returns the gradient of rows, of that of what they are when normalized by these factors, which contain `inside`.
@@ -515,10 +528,10 @@ pub(super) fn bwd(key: DeltaRuleBwd, p: &delta_rule_bwd_params, views: &mut View
             put(&mut dqkv, *chunk, inputs.stride(), 2 * key_heads + head, &of_head.dv);
             for row in 0..chunk.rows {
                 let gates = &mut dgates[(chunk.first + row) * gate_columns + b_column..];
-                (gates[head], gates[value_heads + head]) = (of_head.db[row], of_head.da[row]);
+                (gates[head], gates[value_heads + head]) = (of_head.gates.db[row], of_head.gates.da[row]);
             }
-            partial[2 * index * value_heads + head] = of_head.da_log;
-            partial[(2 * index + 1) * value_heads + head] = of_head.ddt_bias;
+            partial[2 * index * value_heads + head] = of_head.gates.da_log;
+            partial[(2 * index + 1) * value_heads + head] = of_head.gates.ddt_bias;
         }
         for key_head in 0..key_heads {
             let of_group = &done[key_head * group..][..group];

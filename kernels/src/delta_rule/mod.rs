@@ -24,6 +24,8 @@
 //! Sources: Yang et al., "Gated Delta Networks", 2024; Yang et al., "Parallelizing linear transformers with the delta
 //! rule", 2024.
 
+mod decode;
+mod decode_host;
 mod host;
 mod variants;
 mod variants_bwd;
@@ -32,7 +34,7 @@ use crate::abi::{
     DELTA_CHUNK, DELTA_HEAD, delta_rule_bwd_params, delta_rule_fwd_params, delta_rule_solve_params,
     delta_rule_state_bwd_params,
 };
-pub use crate::abi::{DeltaRuleBwd, DeltaRuleFwd, DeltaRuleSolve, DeltaRuleStateBwd};
+pub use crate::abi::{DeltaRuleBwd, DeltaRuleDecode, DeltaRuleFwd, DeltaRuleSolve, DeltaRuleStateBwd};
 use crate::host::Views;
 use crate::{Batch, Dtype, Reference};
 

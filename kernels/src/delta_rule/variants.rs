@@ -58,7 +58,7 @@ variant! {
 /// Threads of a CTA: two for each token of a chunk.
 const THREADS: u32 = 2 * DELTA_CHUNK;
 /// Bytes of what is known of each token.
-const GATES_BYTES: u32 = 5 * DELTA_CHUNK * 4;
+pub(super) const GATES_BYTES: u32 = 5 * DELTA_CHUNK * 4;
 /// Floats from row to row of a triangular system in shared memory, as solve.cu has it.
 const PITCH: u32 = DELTA_CHUNK + 4;
 
@@ -68,7 +68,7 @@ impl Build for DeltaRuleSolve {
     fn source(&self, variant: Solve) -> Source {
         match variant {
             Solve::SolveMma(_) => source!("delta_rule", "mma/solve.cu", "chunk.cuh", "gates.cuh", "mma/tile.cuh"),
-            Solve::Threads(_) => source!("delta_rule", "simt/solve.cu", "chunk.cuh", "gates.cuh"),
+            Solve::Threads(_) => source!("delta_rule", "simt/solve.cu", "chunk.cuh", "gates.cuh", "simt/row.cuh"),
         }
     }
 

@@ -1,5 +1,6 @@
-// Gradients of heads and gates, see gradient.cuh, and partial sums of dgamma. A CTA takes the heads of the `rows` tokens
-// of one partial, its dgamma in registers, the next heads in flight; lanes and then warps add theirs up in a fixed order.
+// Gradients of heads and gates, see gradient.cuh, and partial sums of dgamma. A CTA takes the heads of the `rows`
+// tokens of one partial, its dgamma in registers, the next heads in flight; lanes and then warps add theirs up in a
+// fixed order.
 // Bound: memory. Reads heads, gates and dy once, writes both gradients once.
 // Source: the gradient of fwd.cu; Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 #include "gated_norm/gradient.cuh"

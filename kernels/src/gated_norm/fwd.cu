@@ -18,6 +18,7 @@ KERNEL(gated_norm_fwd_params) {
     if (!valid) return;
     float y[WIDTH];
 #pragma unroll
-    for (uint32_t i = 0; i < WIDTH; i++) y[i] = gamma[i] * round_to<KEY_X>(x[i] * rstd) * (gates[i] * gate_sigmoid(gates[i]));
+    for (uint32_t i = 0; i < WIDTH; i++)
+        y[i] = gamma[i] * round_to<KEY_X>(x[i] * rstd) * (gates[i] * gate_sigmoid(gates[i]));
     store_vector((KEY_X*)p.y + at.head, 0, y);
 }

@@ -27,7 +27,8 @@ struct Gradient {
         float dn[WIDTH], dot = 0.0f;
 #pragma unroll
         for (uint32_t i = 0; i < WIDTH; i++) {
-            const float gate = head.gates[i], s = gate_sigmoid(gate), n = head.x[i] * rstd, rounded = round_to<KEY_X>(n);
+            const float gate = head.gates[i], s = gate_sigmoid(gate);
+            const float n = head.x[i] * rstd, rounded = round_to<KEY_X>(n);
             dgates[i] = head.dy[i] * gamma[i] * rounded * (s * gate_slope(gate, s));
             dn[i] = head.dy[i] * (gate * s);
             dgamma[i] = dn[i] * rounded;

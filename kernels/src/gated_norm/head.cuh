@@ -1,14 +1,15 @@
-// Layout of a head of KEY_D elements over neighboring lanes, a vector each, so the norm reduces over lanes. The heads of
-// all tokens are items in a row; their gates lie in rows of other widths, and where those are no whole vectors a lane
-// moves its gates one by one.
+// Layout of a head of KEY_D elements over neighboring lanes, a vector each, so the norm reduces over lanes. The heads
+// of all tokens are items in a row; their gates lie in rows of other widths, and where those are no whole vectors a
+// lane moves its gates one by one.
 #pragma once
 #include "gate.cuh"
 #include "gated_norm.h"
+#include "lanes.cuh"
 
 enum : uint32_t {
     WIDTH = KEY_D % WIDTH_OF(KEY_X) == 0 ? WIDTH_OF(KEY_X) : 1,
     COLUMNS = KEY_D / WIDTH, // vectors of a head
-    LANES = COLUMNS <= 1 ? 1 : COLUMNS <= 2 ? 2 : COLUMNS <= 4 ? 4 : COLUMNS <= 8 ? 8 : COLUMNS <= 16 ? 16 : 32,
+    LANES = LANES_OF(COLUMNS),
     GROUPS = VARIANT_THREADS / LANES, // heads per CTA at a time
 };
 static_assert(COLUMNS <= LANES, "a head has 32 vectors at most");

@@ -1,5 +1,6 @@
 // Output gate backward: do = dy * s and dgate = dy * o * s * (1 - s), s = sigmoid(gate). The sigmoid is recomputed from
-// the gate; only do is multiplied by the rounded one, as the forward pass was. A few CTAs per token, a vector per thread.
+// the gate; only do is multiplied by the rounded one, as the forward pass was. A few CTAs per token, a vector per
+// thread.
 // Bound: memory. Reads outputs, gates and dy once, writes both gradients once.
 // Source: Qiu et al., "Gated Attention for Large Language Models", 2025.
 #include "output_gate/place.cuh"

@@ -1,5 +1,5 @@
-// Assigns vectors of heads to threads: a few CTAs per token, enough to give each thread one 16-byte vector, so that many
-// loads are in flight and no loop waits for them.
+// Assigns vectors of heads to threads: a few CTAs per token, enough to give each thread one 16-byte vector, so that
+// many loads are in flight and no loop waits for them.
 #pragma once
 #include "output_gate.h"
 #include "vector.cuh"
@@ -10,7 +10,8 @@ enum : uint32_t {
 };
 typedef vector<KEY_X, WIDTH> Vector;
 
-// First elements of the thread's vector among outputs, and of its gate among packed rows; not `valid` behind a token's end.
+// First elements of the thread's vector among outputs, and of its gate among packed rows; not `valid` behind a token's
+// end.
 struct Place {
     uint64_t o, gate;
     bool valid;

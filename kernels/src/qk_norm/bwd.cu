@@ -1,6 +1,6 @@
 // Gradient through the rotary embedding and the norm of each query and key head, in place, and partial sums of dgamma.
-// A block takes the query heads or the key heads of the `rows` tokens of one partial, its dgamma in registers; lanes and
-// then warps add theirs up in a fixed order. The norm's scale follows from the head, which is read anyway.
+// A block takes the query heads or the key heads of the `rows` tokens of one partial, its dgamma in registers; lanes
+// and then warps add theirs up in a fixed order. The norm's scale follows from the head, which is read anyway.
 // Bound: memory. Reads queries, keys and their gradients once and writes the gradients once.
 // Source: the gradient of fwd.cu; Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 #include "qk_norm.h"

@@ -2,13 +2,14 @@
 // of the second half that it rotates with, so the norm reduces over lanes and the rotation stays within one.
 #pragma once
 #include "gamma.cuh"
+#include "lanes.cuh"
 #include "vector.cuh"
 
 enum : uint32_t {
     WIDTH = WIDTH_OF(KEY_X),
     HALF = KEY_D / 2,       // a multiple of WIDTH: head_dim is one of 16
     COLUMNS = HALF / WIDTH, // vectors in half a head
-    LANES = COLUMNS <= 1 ? 1 : COLUMNS <= 2 ? 2 : COLUMNS <= 4 ? 4 : COLUMNS <= 8 ? 8 : COLUMNS <= 16 ? 16 : 32,
+    LANES = LANES_OF(COLUMNS),
     GROUPS = VARIANT_THREADS / LANES, // heads per CTA at a time
 };
 static_assert(HALF % WIDTH == 0 && COLUMNS <= LANES, "head_dim is a multiple of 16 up to 128, or 256");
@@ -38,7 +39,8 @@ struct Pair {
 struct Angles {
     float cos[WIDTH], sin[WIDTH];
 
-    __device__ __forceinline__ void load(address cosines, address sines, uint32_t position, uint32_t column, bool valid) {
+    __device__ __forceinline__ void load(address cosines, address sines, uint32_t position, uint32_t column,
+                                         bool valid) {
         const uint64_t start = uint64_t(position) * HALF + column * WIDTH;
 #pragma unroll
         for (uint32_t i = 0; i < WIDTH; i += 4) {

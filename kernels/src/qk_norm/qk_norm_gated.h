@@ -5,7 +5,7 @@
 /// qk_norm.gated_fwd { d: u32, gamma: Gamma, rotary: u32, x: Dtype }: Takes query, key and value heads out of rows in
 /// which a gate follows each query; normalizes queries and keys, and rotates their first `rotary` elements.
 typedef struct qk_norm_gated_fwd_params {
-    address packed;   ///< [tokens, 2 * query_heads + 2 * key_heads, d] x, read: query and gate of each head, then keys, then values
+    address packed;   ///< [tokens, 2 * query_heads + 2 * key_heads, d] x, read: query and gate a head, keys, values
     address gamma;    ///< [2, d] x, read: of queries, of keys
     address position; ///< [tokens] u32, read, ids(seq_len): of each token in its sequence
     address cos;      ///< [seq_len, rotary / 2] f32, read, uniform(-1.0, 1.0)
@@ -28,7 +28,7 @@ typedef struct qk_norm_gated_bwd_params {
     address cos;            ///< [seq_len, rotary / 2] f32, read, uniform(-1.0, 1.0)
     address sin;            ///< [seq_len, rotary / 2] f32, read, uniform(-1.0, 1.0)
     address dqkv;           ///< [tokens, query_heads + 2 * key_heads, d] x, read
-    address dpacked;        ///< [tokens, 2 * query_heads + 2 * key_heads, d] x, update: the gates' gradients are untouched
+    address dpacked;        ///< [tokens, 2 * query_heads + 2 * key_heads, d] x, update: gates are untouched
     address dgamma_partial; ///< [ceil(tokens / rows), 2, d] f32, write
     float eps;
     uint32_t tokens;
@@ -38,8 +38,8 @@ typedef struct qk_norm_gated_bwd_params {
     uint32_t rows;      ///< tokens that share one partial sum
 } qk_norm_gated_bwd_params;
 
-/// qk_norm.gated_dgrad { d: u32, gamma: Gamma, rotary: u32, x: Dtype }: Computes the gradient of queries, keys and values
-/// as they were, where the gammas do not train.
+/// qk_norm.gated_dgrad { d: u32, gamma: Gamma, rotary: u32, x: Dtype }: Computes the gradient of queries, keys and
+/// values as they were, where the gammas do not train.
 typedef struct qk_norm_gated_dgrad_params {
     address packed;   ///< [tokens, 2 * query_heads + 2 * key_heads, d] x, read: what the forward pass took
     address gamma;    ///< [2, d] x, read: of queries, of keys
@@ -47,7 +47,7 @@ typedef struct qk_norm_gated_dgrad_params {
     address cos;      ///< [seq_len, rotary / 2] f32, read, uniform(-1.0, 1.0)
     address sin;      ///< [seq_len, rotary / 2] f32, read, uniform(-1.0, 1.0)
     address dqkv;     ///< [tokens, query_heads + 2 * key_heads, d] x, read
-    address dpacked;  ///< [tokens, 2 * query_heads + 2 * key_heads, d] x, update: the gates' gradients are untouched
+    address dpacked;  ///< [tokens, 2 * query_heads + 2 * key_heads, d] x, update: gates are untouched
     float eps;
     uint32_t tokens;
     uint32_t seq_len; ///< positions that there are

@@ -1,4 +1,4 @@
-use precast_kernels::abi::{conv_bwd_params, conv_dgrad_params, conv_fwd_params};
+use precast_kernels::abi::{IDLE_SLOT, conv_bwd_params, conv_decode_params, conv_dgrad_params, conv_fwd_params};
 
 use super::calculus::{dot, dots, sigmoid};
 use super::launch::Launch;
@@ -49,6 +49,31 @@ pub fn fwd(launch: &mut Launch) {
     let rows = Rows::new(launch, channels, row_columns);
     launch.goes("wide rows", row_columns > channels);
     launch.is("y", &rows.forward(&launch.before("x"), &launch.before("weight")));
+}
+
+/// The last row of the slot's tokens, of which it keeps three.
+pub fn decode(launch: &mut Launch) {
+    let conv_decode_params { channels, row_columns, .. } = launch.params();
+    let (channels, kept) = (channels as usize, TAPS - 1);
+    let [x, weight, slots, positions] = ["x", "weight", "slot", "position"].map(|name| launch.before(name));
+    let (mut history, mut y) = (launch.before("history"), Vec::new());
+    for (row, (slot, position)) in x.chunks(row_columns as usize).zip(slots.iter().zip(&positions)) {
+        if launch.goes("idle", *slot == f64::from(IDLE_SLOT)) {
+            y.extend(vec![0.0; channels]);
+            continue;
+        }
+        let history = &mut history[*slot as usize * kept * channels..][..kept * channels];
+        let tokens = [&*history, &row[..channels]].concat();
+        let there = kept - kept.min(*position as usize);
+        y.extend((0..channels).map(|channel| {
+            let taps = (there..TAPS).map(|tap| weight[channel * TAPS + tap] * tokens[tap * channels + channel]);
+            let sum: f64 = taps.sum();
+            sum * sigmoid(sum)
+        }));
+        history.copy_from_slice(&tokens[channels..]);
+    }
+    launch.is("y", &y);
+    launch.is("history", &history);
 }
 
 pub fn dgrad(launch: &mut Launch) {

@@ -57,7 +57,7 @@ pub fn softplus(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
-/// What a query or a key is multiplied by.
+/// The factor that normalizes a query or a key.
 pub fn factor(head: &[f64]) -> f64 {
     (dot(head, head) + 1e-6).sqrt().recip()
 }

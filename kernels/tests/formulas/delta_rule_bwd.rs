@@ -128,7 +128,7 @@ fn normal(row: &[f64], inside: f64) -> Vec<f64> {
     scaled(row, inside / (dot(row, row) + 1e-6).sqrt())
 }
 
-/// What a chunk and a value head have that does not depend on queries, keys, values and gates.
+/// Constants of a chunk and a value head: queries, keys, values and gates do not change them.
 struct Fixed {
     decay: Vec<f64>,
     /// `do S^T`, `X S^T` and `v_new dS'^T`.

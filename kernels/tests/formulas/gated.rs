@@ -1,4 +1,4 @@
-//! What a gate multiplies: normalized heads, and outputs of attention.
+//! Gates: of normalized heads, and of outputs of attention.
 
 use precast_kernels::abi::{
     gated_norm_bwd_params, gated_norm_dgrad_params, gated_norm_fwd_params, output_gate_bwd_params,

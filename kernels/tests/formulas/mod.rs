@@ -9,6 +9,7 @@ pub mod calculus;
 mod conv;
 pub mod delta_rule;
 mod delta_rule_bwd;
+mod delta_rule_decode;
 mod elements;
 mod embedding;
 mod gated;
@@ -46,8 +47,10 @@ const FORMULAS: &[Formula] = &[
     ("column_sum.finish", sums::column_sum_finish),
     ("column_sum.partial", sums::column_sum_partial),
     ("conv.bwd", conv::bwd),
+    ("conv.decode", conv::decode),
     ("conv.dgrad", conv::dgrad),
     ("conv.fwd", conv::fwd),
+    ("delta_rule.decode", delta_rule_decode::decode),
     ("delta_rule.fwd", delta_rule::fwd),
     ("delta_rule.solve", delta_rule::solve),
     ("delta_rule.bwd", delta_rule_bwd::bwd),

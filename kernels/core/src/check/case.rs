@@ -4,7 +4,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 use super::distance::{Distance, Mismatch, OutputFault, POISON, distance, integers, unequal, unwritten};
-use super::draw::{positions, random};
+use super::draw::{positions, random, steps};
 use crate::host::{Buffer, Views};
 use crate::key::Key;
 use crate::operand::{Access, Content, Operand};
@@ -22,6 +22,15 @@ pub struct Case {
     pub before: Vec<Buffer>,
 }
 
+/// Returns the content of an operand.
+///
+/// # Panics
+/// If it does not come before the one that depends on it.
+fn content_of<'a>(operands: &[Operand], before: &'a [Buffer], name: &str) -> &'a [u8] {
+    let index = operands.iter().position(|other| other.name == name);
+    &before[index.filter(|index| *index < before.len()).expect("it comes before")]
+}
+
 impl Case {
     /// Fills every operand that is read with random content, every other one with poison.
     pub fn new(key: &Key, params: &[u8], seed: u64) -> Self {
@@ -31,10 +40,9 @@ impl Case {
         for operand in &operands {
             let content = match (operand.access, operand.content) {
                 (Access::Write | Access::Scratch, _) => vec![POISON; operand.bytes() as usize],
-                (_, Content::PositionsOf(name)) => {
-                    let ids = operands.iter().position(|other| other.name == name);
-                    let ids = ids.expect("positions come after the ids they belong to");
-                    positions(&before[ids], &mut rng)
+                (_, Content::PositionsOf(name)) => positions(content_of(&operands, &before, name), &mut rng),
+                (_, Content::Steps(name, bound, chunk)) => {
+                    steps(content_of(&operands, &before, name), (bound, chunk), &mut rng)
                 }
                 (_, content) => random(operand, content, &mut rng),
             };

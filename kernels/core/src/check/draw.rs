@@ -41,13 +41,14 @@ pub(super) fn random(operand: &Operand, content: Content, rng: &mut Pcg64Mcg) ->
             words((0..count).map(|_| target()).collect())
         }
         Content::Slots(bound) => words(slots(bound, count, rng)),
+        Content::Runs(bound, most) => words(runs((bound, most), count, rng)),
         Content::Sequences(places, most) => words(sequences(&lengths(places, (count / 2, most), rng), count / 2)),
         Content::SortedIds(bound) => {
             let mut ids: Vec<u32> = (0..count).map(|_| rng.random_range(0..bound)).collect();
             ids.sort_unstable();
             words(ids)
         }
-        Content::PositionsOf(_) => unreachable!("handled where the ids are at hand"),
+        Content::PositionsOf(_) | Content::Steps(..) => unreachable!("handled where the ids are at hand"),
         Content::Scalars(fields) => fields.iter().flat_map(|field| scalar(*field, rng)).collect(),
     }
 }
@@ -221,6 +222,34 @@ fn shuffled(count: u32, rng: &mut Pcg64Mcg) -> Vec<u32> {
 fn slots(bound: u32, count: usize, rng: &mut Pcg64Mcg) -> Vec<u32> {
     let slots = shuffled(bound, rng).into_iter().chain(std::iter::repeat(ABSENT)).take(count);
     slots.map(|slot| if rng.random_range(0..4) == 0 { ABSENT } else { slot }).collect()
+}
+
+/// Draws [`Content::Runs`]; half of the runs have one row.
+fn runs((bound, most): (u32, u32), count: usize, rng: &mut Pcg64Mcg) -> Vec<u32> {
+    let mut slots = shuffled(bound, rng).into_iter();
+    let mut rows = Vec::with_capacity(count);
+    while rows.len() < count {
+        let left = (count - rows.len()).min(most as usize);
+        let length = if rng.random() { 1 } else { rng.random_range(1..=left) };
+        let slot = if rng.random_range(0..4) == 0 { None } else { slots.next() };
+        rows.extend(std::iter::repeat_n(slot.unwrap_or(ABSENT), length));
+    }
+    rows
+}
+
+/// Draws [`Content::Steps`] for the rows of these slots; about half of the runs end at a multiple of `chunk`.
+pub(super) fn steps(slots: &[u8], (bound, chunk): (u32, u32), rng: &mut Pcg64Mcg) -> Vec<u8> {
+    let slots: Vec<u32> = elements(slots).collect();
+    let mut positions: Vec<u32> = Vec::with_capacity(slots.len());
+    for run in slots.chunk_by(|a, b| a == b && *a != ABSENT) {
+        let length = run.len() as u32;
+        let start = rng.random_range(0..=bound - length);
+        let whole = ((start + length) / chunk * chunk).checked_sub(length).filter(|_| rng.random());
+        let start = whole.unwrap_or(start);
+        let start = if start % chunk + length > chunk { start / chunk * chunk } else { start };
+        positions.extend(start..start + length);
+    }
+    bytemuck::cast_slice(&positions).to_vec()
 }
 
 /// Draws [`Content::Sequences`]: at most `count`, of at most `most` tokens, which are many of a few.

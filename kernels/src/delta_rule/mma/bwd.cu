@@ -1,7 +1,7 @@
-// Gradients of queries, keys, values and gates of the gated delta rule on tensor cores. A CTA owns a chunk of a key head,
-// whose gradients stay in registers as f32 over its value heads, in order. States pass through shared memory in halves of 64
-// rows, whose space the triangles take afterwards: raw queries and keys are operands, and their factors, decays and step
-// sizes are applied to accumulators.
+// Gradients of queries, keys, values and gates of the gated delta rule on tensor cores. A CTA owns a chunk of a key
+// head, whose gradients stay in registers as f32 over its value heads, in order. States pass through shared memory in
+// halves of 64 rows, whose space the triangles take afterwards: raw queries and keys are operands, and their factors,
+// decays and step sizes are applied to accumulators.
 // Bound: latency of copies. Two CTAs share a multiprocessor, where registers and shared memory hold them.
 // Source: Yang et al., "Gated Delta Networks", 2024.
 #include "delta_rule/gates_bwd.cuh"
@@ -17,8 +17,8 @@ enum : uint32_t {
     VALUES_AT = 6 * WIDE,
 };
 
-// A warp's 16 rows, and its columns: from 8 * `chunk` of a square, and of each half of a head. Each phase makes its own, and
-// addresses from it: registers do not hold those of all phases.
+// A warp's 16 rows, and its columns: from 8 * `chunk` of a square, and of each half of a head. Each phase makes its
+// own, and addresses from it: registers do not hold those of all phases.
 struct Place {
     uint32_t row, chunk;
 
@@ -56,11 +56,13 @@ struct Shared {
     }
 
     // e^(G_i - G_j).
-    __device__ __forceinline__ float between(uint32_t i, uint32_t j) const { return exp2_ftz(LOG2_E * (decay[i] - decay[j])); }
+    __device__ __forceinline__ float between(uint32_t i, uint32_t j) const {
+        return exp2_ftz(LOG2_E * (decay[i] - decay[j]));
+    }
 };
 
-// A thread's share of the gradients of decays' logs and of step sizes: of its rows `row_of(0)` and `row_of(2)`, and of the
-// chunk's last token.
+// A thread's share of the gradients of decays' logs and of step sizes: of its rows `row_of(0)` and `row_of(2)`, and of
+// the chunk's last token.
 struct Sums {
     float dlog[2], dbeta[2], last;
 };
@@ -76,7 +78,8 @@ __device__ __forceinline__ Head head_of(const delta_rule_bwd_params& p, Chunk ch
     const uint64_t token = chunk.first, row = token * p.value_heads + head;
     const uint64_t before = chunk.has_before ? chunk.before() : 0, behind = chunk.has_behind ? chunk.behind() : 0;
     const bf16* qkv = (const bf16*)p.qkv + token * (2 * p.key_heads + p.value_heads) * HEAD;
-    return {qkv + (2 * p.key_heads + head) * HEAD, (const bf16*)p.scores + row * CHUNK, (const bf16*)p.v_new + row * HEAD,
+    return {qkv + (2 * p.key_heads + head) * HEAD, (const bf16*)p.scores + row * CHUNK,
+            (const bf16*)p.v_new + row * HEAD,
             (const bf16*)p.d_o + row * HEAD, (const bf16*)p.dvb + row * HEAD,
             (const bf16*)p.states + (before * p.value_heads + head) * HEAD * HEAD,
             (const bf16*)p.dstates + (behind * p.value_heads + head) * HEAD * HEAD};
@@ -107,11 +110,14 @@ __device__ __forceinline__ void multiply_rows(float (&acc)[n][4], Tile<HEAD> a, 
 #pragma unroll 2
     for (uint32_t i = 0; i < HEAD / 16; i++)
         multiply(acc, 1, [&](uint32_t(&r)[4], uint32_t) { a.load_a(r, own.row, i); },
-                 [&](uint32_t(&r)[4], uint32_t, uint32_t pair) { b.load_b_transposed(r, 8 * own.chunk + 16 * pair, i); });
+                 [&](uint32_t(&r)[4], uint32_t, uint32_t pair) {
+                     b.load_b_transposed(r, 8 * own.chunk + 16 * pair, i);
+                 });
 }
 
 // Gradients of values, and what they give to step sizes. Sixteen threads share a row.
-__device__ __forceinline__ void values(const delta_rule_bwd_params& p, const Shared& s, const Head& own, uint32_t rows) {
+__device__ __forceinline__ void values(const delta_rule_bwd_params& p, const Shared& s, const Head& own,
+                                       uint32_t rows) {
     const uint32_t stride = (2 * p.key_heads + p.value_heads) * HEAD;
     bf16* out = (bf16*)p.dqkv + (own.values - (const bf16*)p.qkv);
     const uint32_t first = opaque(threadIdx.x) / 16, chunk = threadIdx.x % 16;
@@ -251,7 +257,8 @@ __device__ __forceinline__ void add_states(const delta_rule_bwd_params& p, float
 }
 
 // Leaves the gradient of the scores, times their decays.
-__device__ __forceinline__ void scores(const delta_rule_bwd_params& p, Sums& sums, float (&columns)[N][2], const Shared& s,
+__device__ __forceinline__ void scores(const delta_rule_bwd_params& p, Sums& sums, float (&columns)[N][2],
+                                       const Shared& s,
                                        Chunk chunk, uint32_t head) {
     const bf16* scores = head_of(p, chunk, head).scores;
     const Place own;
@@ -401,8 +408,8 @@ __device__ __forceinline__ void store_dots(float (*dots)[CHUNK], Tile<HEAD> tile
     }
 }
 
-// Replaces the rows of a tile by their gradients, of those of the rows when normalized: `along` is 128 or 1, as the norm is
-// divided by.
+// Replaces the rows of a tile by their gradients, of those of the rows when normalized: `along` is 128 or 1, as the
+// norm is divided by.
 __device__ __forceinline__ void unnormalize(Tile<HEAD> tile, const float (&gradient)[2 * N][4], const float* factors,
                                             const float (*dots)[CHUNK], float along) {
     const Place own;
@@ -422,7 +429,8 @@ __device__ __forceinline__ void unnormalize(Tile<HEAD> tile, const float (&gradi
 }
 
 // Starts copying a value head's operands, and loads its gates.
-__device__ __forceinline__ void begin_head(const delta_rule_bwd_params& p, const Shared& s, Chunk chunk, uint32_t head) {
+__device__ __forceinline__ void begin_head(const delta_rule_bwd_params& p, const Shared& s, Chunk chunk,
+                                           uint32_t head) {
     const Head of_head = head_of(p, chunk, head);
     const uint32_t row_stride = p.value_heads * HEAD, key_head = head / (p.value_heads / p.key_heads);
     s.d_o.copy<CHUNK>(of_head.d_o, row_stride, chunk.rows);

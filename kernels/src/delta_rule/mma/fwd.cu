@@ -1,9 +1,10 @@
-// States from chunk to chunk: a CTA takes columns of a sequence's state of a value head, which depend on no others, from the
-// first chunk to the last. The state is in accumulators, 32 rows a warp, and rounded in shared memory as operand b.
-// A warp takes 16 of the chunk's rows and copies these rows of each tile itself. Its v_new and o take the place of its rows
-// of the inverse and of the scores, and beta (v - predicted) that of values; so the only barriers are those before GEMMs that
-// read other warps' rows. Tiles of the next chunk are copied as soon as those of this one have been read, and keys, which
-// are read to the end, have two stages. Multiplying the zeros behind the diagonals costs no time: the last warp has none.
+// States from chunk to chunk: a CTA takes columns of a sequence's state of a value head, which depend on no others,
+// from the first chunk to the last. The state is in accumulators, 32 rows a warp, and rounded in shared memory as
+// operand b. A warp takes 16 of the chunk's rows and copies these rows of each tile itself. Its v_new and o take the
+// place of its rows of the inverse and of the scores, and beta (v - predicted) that of values; so the only barriers are
+// those before GEMMs that read other warps' rows. Tiles of the next chunk are copied as soon as those of this one have
+// been read, and keys, which are read to the end, have two stages. Multiplying the zeros behind the diagonals costs no
+// time: the last warp has none.
 // Bound: memory where sequences fill the device, elsewhere latency from chunk to chunk.
 // Source: Yang et al., "Gated Delta Networks", 2024.
 #include "delta_rule/gates.cuh"
@@ -15,6 +16,8 @@ enum : uint32_t {
     OWN = 16,                                    // rows of a warp
     OWN_STATE = HEAD / (VARIANT_THREADS / WARP), // rows of its state
 };
+static_assert(COLUMNS <= CHUNK, "v_new and o take the place of the inverse and of the scores");
+static_assert(CHUNK == OWN * (VARIANT_THREADS / WARP), "each warp has 16 rows of a chunk");
 
 struct Tiles {
     Tile<HEAD> keys, queries; // keys: the first of two stages
@@ -55,7 +58,8 @@ struct Rows {
 struct Operands {
     Rows queries, keys, values, inverse, scores, o, v_new;
 
-    __device__ __forceinline__ Operands(const delta_rule_fwd_params& p, uint32_t head, uint32_t key_head, uint32_t column) {
+    __device__ __forceinline__ Operands(const delta_rule_fwd_params& p, uint32_t head, uint32_t key_head,
+                                        uint32_t column) {
         const uint32_t stride = (2 * p.key_heads + p.value_heads) * HEAD;
         const bf16* qkv = (const bf16*)p.qkv;
         queries = {qkv + key_head * HEAD, stride}, keys = {queries.data + p.key_heads * HEAD, stride};
@@ -67,12 +71,13 @@ struct Operands {
     }
 };
 
-// What is known of the two rows of a lane's accumulators; zeros behind the last.
+// Factors of the two rows of a lane's accumulators; zeros behind the last.
 struct Tokens {
     float decay[2], beta[2], of_query[2], of_key[2];
     float last; // decay of the whole chunk
 
-    __device__ __forceinline__ void load(const delta_rule_fwd_params& p, Chunk chunk, uint32_t head, uint32_t key_head) {
+    __device__ __forceinline__ void load(const delta_rule_fwd_params& p, Chunk chunk, uint32_t head,
+                                         uint32_t key_head) {
         const float* decays = (const float*)p.decay + uint64_t(chunk.first) * p.value_heads + head;
         const float* betas = (const float*)p.beta + uint64_t(chunk.first) * p.value_heads + head;
         const float* scales = (const float*)p.scale + uint64_t(chunk.first) * 2 * p.key_heads + key_head;
@@ -163,7 +168,9 @@ KERNEL(delta_rule_fwd_params) {
         if (chunk.has_before)
             multiply(
                 read, HEAD / 16,
-                [&](uint32_t(&a)[4], uint32_t step, uint32_t m) { (m == 0 ? tiles.queries : keys).load_a(a, row, step); },
+                [&](uint32_t(&a)[4], uint32_t step, uint32_t m) {
+                    (m == 0 ? tiles.queries : keys).load_a(a, row, step);
+                },
                 [&](uint32_t(&b)[4], uint32_t step, uint32_t pair) { tiles.state.load_b(b, step * 16, 2 * pair); });
         replace_values(tiles.values, row, read[1], factors);
         cp_async_wait<1>(); // all but the next keys
@@ -195,14 +202,17 @@ KERNEL(delta_rule_fwd_params) {
         for (auto& rows : state) scale_rows(rows, factors.state);
         multiply(
             state, CHUNK / 16,
-            [&](uint32_t(&a)[4], uint32_t step, uint32_t m) { keys.load_a_transposed(a, step * 16, state_row / 8 + 2 * m); },
+            [&](uint32_t(&a)[4], uint32_t step, uint32_t m) {
+                keys.load_a_transposed(a, step * 16, state_row / 8 + 2 * m);
+            },
             [&](uint32_t(&b)[4], uint32_t step, uint32_t pair) { tiles.written.load_b(b, step * 16, 2 * pair); });
 #pragma unroll
         for (uint32_t m = 0; m < OWN_STATE / 16; m++) tiles.state.store_rows(state_row + m * 16, state[m]);
         if (KEY_KEEP) {
             sync_warp();
             const uint64_t slot = uint64_t(chunk.behind()) * p.value_heads + head;
-            tiles.state.write_rows(state_row, (bf16*)p.states + (slot * HEAD + state_row) * HEAD + slice, HEAD, OWN_STATE);
+            bf16* states = (bf16*)p.states + (slot * HEAD + state_row) * HEAD + slice;
+            tiles.state.write_rows(state_row, states, HEAD, OWN_STATE);
         }
         chunk = next;
     }

@@ -1,7 +1,7 @@
-// What a chunk takes of itself alone: a CTA for each chunk and value head. Tensor cores multiply raw queries and keys, whose
-// factors come to the sums. (I + A)^-1 by forward substitution in f32: a column depends on no other, so each warp takes 16
-// of them from their diagonal down, without barriers. Two lanes share a column: of each block of 16 rows they sum what the
-// rows before it give, half of the rows each, and then both go through the block.
+// Inverse and scores of a chunk, which depend on no other: a CTA for each chunk and value head. Tensor cores multiply
+// raw queries and keys, whose factors come to the sums. (I + A)^-1 by forward substitution in f32: a column depends on
+// no other, so each warp takes 16 of them from their diagonal down, without barriers. Two lanes share a column: of each
+// block of 16 rows they sum what the rows before it give, half of the rows each, and then both go through the block.
 // Bound: memory, next to it the latency of the substitution, which other CTAs of the multiprocessor hide.
 // Source: Yang et al., "Gated Delta Networks", 2024.
 #include "delta_rule/gates.cuh"

@@ -1,7 +1,7 @@
-// Gradients of the states of the gated delta rule on tensor cores, from a sequence's last chunk to its first. Columns of a
-// state do not depend on each other: a CTA owns 64 of a value head's, whose gradients stay in registers as f32.
-// Bound: latency, as each chunk waits for the one behind it. Keys and gradients of the next chunk are copied while one is
-// multiplied, its other operands as soon as their space is free, and two CTAs share a multiprocessor.
+// Gradients of the states of the gated delta rule on tensor cores, from a sequence's last chunk to its first. Columns
+// of a state do not depend on each other: a CTA owns 64 of a value head's, whose gradients stay in registers as f32.
+// Bound: latency, as each chunk waits for the one behind it. Keys and gradients of the next chunk are copied while one
+// is multiplied, its other operands as soon as their space is free, and two CTAs share a multiprocessor.
 // Source: Yang et al., "Gated Delta Networks", 2024.
 #include "delta_rule/mma/tile.cuh"
 #include "vector.cuh"
@@ -37,7 +37,8 @@ __device__ __forceinline__ void copy_early(const delta_rule_state_bwd_params& p,
 }
 
 // Starts copying its other operands.
-__device__ __forceinline__ void copy_late(const delta_rule_state_bwd_params& p, uint32_t shared, Slice own, Chunk chunk) {
+__device__ __forceinline__ void copy_late(const delta_rule_state_bwd_params& p, uint32_t shared, Slice own,
+                                          Chunk chunk) {
     const uint32_t stride = (2 * p.key_heads + p.value_heads) * HEAD, square_stride = p.value_heads * CHUNK;
     const bf16* queries = (const bf16*)p.qkv + uint64_t(chunk.first) * stride + own.key_head * HEAD;
     const uint64_t square = uint64_t(chunk.first) * square_stride + own.head * CHUNK;
@@ -46,8 +47,8 @@ __device__ __forceinline__ void copy_late(const delta_rule_state_bwd_params& p, 
     Tile<HEAD>{shared + QUERIES_AT}.copy<CHUNK>(queries, stride, chunk.rows);
 }
 
-// Factors of a token's accumulators: of what its key takes from the state behind the chunk, of what its query and its key
-// add to the gradient of the state before it.
+// Factors of a token's accumulators: of what its key takes from the state behind the chunk, of what its query and its
+// key add to the gradient of the state before it.
 struct Factors {
     float behind, query, key;
 };
@@ -71,13 +72,15 @@ __device__ __forceinline__ void scale_rows(Tile<COLUMNS> tile, const float* fact
         uint4_t pairs = load_shared(at);
 #pragma unroll
         for (uint32_t j = 0; j < 4; j++)
-            pairs.v[j] = pack_bf16x2(unpack_bf16x2(pairs.v[j], 0) * factors[row], unpack_bf16x2(pairs.v[j], 1) * factors[row]);
+            pairs.v[j] =
+                pack_bf16x2(unpack_bf16x2(pairs.v[j], 0) * factors[row], unpack_bf16x2(pairs.v[j], 1) * factors[row]);
         store_shared(at, pairs);
     }
 }
 
 // Stores a warp's 16 rows, times factors of rows `row_of(0)` and `row_of(2)`.
-__device__ __forceinline__ void store_rows(Tile<COLUMNS> tile, uint32_t row, const float (&acc)[N][4], float low, float high) {
+__device__ __forceinline__ void store_rows(Tile<COLUMNS> tile, uint32_t row, const float (&acc)[N][4], float low,
+                                           float high) {
 #pragma unroll
     for (uint32_t n = 0; n < N; n++) {
         tile.store(row + row_of(0), 8 * n + column_of(0), acc[n][0] * low, acc[n][1] * low);
@@ -137,7 +140,8 @@ KERNEL(delta_rule_state_bwd_params) {
         for (uint32_t n = 0; n < N; n++)
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++) acc[n][i] *= factors[0][row + row_of(i)];
-        multiply(acc, CHUNK / 16, [&](uint32_t(&a)[4], uint32_t step) { scores.load_a_transposed(a, 16 * step, 2 * warp); },
+        multiply(acc, CHUNK / 16,
+                 [&](uint32_t(&a)[4], uint32_t step) { scores.load_a_transposed(a, 16 * step, 2 * warp); },
                  [&](uint32_t(&b)[4], uint32_t step, uint32_t pair) { d_o.load_b(b, 16 * step, 2 * pair); });
         sync_block(); // scores have been read
         store_rows(dv_new, row, acc, 1.0f, 1.0f);
@@ -145,7 +149,8 @@ KERNEL(delta_rule_state_bwd_params) {
         sync_block();
 
         float x[N][4] = {};
-        multiply(x, CHUNK / 16, [&](uint32_t(&a)[4], uint32_t step) { inverse.load_a_transposed(a, 16 * step, 2 * warp); },
+        multiply(x, CHUNK / 16,
+                 [&](uint32_t(&a)[4], uint32_t step) { inverse.load_a_transposed(a, 16 * step, 2 * warp); },
                  [&](uint32_t(&b)[4], uint32_t step, uint32_t pair) { dv_new.load_b(b, 16 * step, 2 * pair); });
         sync_block(); // so have the inverse and dv_new
         store_rows(dvb, row, x, 1.0f, 1.0f);
@@ -164,10 +169,14 @@ KERNEL(delta_rule_state_bwd_params) {
                 for (uint32_t i = 0; i < 4; i++) dstate[m][n][i] *= whole;
         const uint32_t chunks = 4 * warp; // of the warp's first row
         multiply(dstate, CHUNK / 16,
-                 [&](uint32_t(&a)[4], uint32_t step, uint32_t m) { queries.load_a_transposed(a, 16 * step, chunks + 2 * m); },
+                 [&](uint32_t(&a)[4], uint32_t step, uint32_t m) {
+                     queries.load_a_transposed(a, 16 * step, chunks + 2 * m);
+                 },
                  [&](uint32_t(&b)[4], uint32_t step, uint32_t pair) { d_o.load_b(b, 16 * step, 2 * pair); });
         multiply(dstate, CHUNK / 16,
-                 [&](uint32_t(&a)[4], uint32_t step, uint32_t m) { keys.load_a_transposed(a, 16 * step, chunks + 2 * m); },
+                 [&](uint32_t(&a)[4], uint32_t step, uint32_t m) {
+                     keys.load_a_transposed(a, 16 * step, chunks + 2 * m);
+                 },
                  [&](uint32_t(&b)[4], uint32_t step, uint32_t pair) { taken.load_b(b, 16 * step, 2 * pair); });
         sync_block(); // all operands have been read
         copy_late(p, shared, own, chunk_of(sequence, left - 1));

@@ -25,7 +25,8 @@ template <uint32_t columns> struct Tile {
     }
 
     // Likewise of `all` rows, each thread as many: a loop without a tail. No copy keeps its addresses for the next.
-    template <uint32_t all> __device__ __forceinline__ void copy(const bf16* data, uint32_t stride, uint32_t rows) const {
+    template <uint32_t all>
+    __device__ __forceinline__ void copy(const bf16* data, uint32_t stride, uint32_t rows) const {
         static_assert(all * (columns / 8) % VARIANT_THREADS == 0, "threads copy as many vectors");
         const uint32_t thread = opaque(threadIdx.x);
 #pragma unroll
@@ -46,7 +47,8 @@ template <uint32_t columns> struct Tile {
         const uint32_t lane = threadIdx.x % WARP;
         ldmatrix_x4_trans(a, at(row + lane % 8 + lane / 16 * 8, chunk + lane / 8 % 2));
     }
-    // Operand b of the transpose: 16 columns are rows from `row` ({b[0], b[1]} the first 8), depth from column 16 * `step`.
+    // Operand b of the transpose: 16 columns are rows from `row` ({b[0], b[1]} the first 8), depth from column
+    // 16 * `step`.
     __device__ __forceinline__ void load_b_transposed(uint32_t (&b)[4], uint32_t row, uint32_t step) const {
         const uint32_t lane = threadIdx.x % WARP;
         ldmatrix_x4(b, at(row + lane % 8 + lane / 16 * 8, 2 * step + lane / 8 % 2));
@@ -87,7 +89,7 @@ template <uint32_t columns> struct Tile {
         }
     }
 
-    // What a warp does alone, of its rows from `first`: starts copying `rows` of them, and zeros up to `all`.
+    // Copies `rows` rows from `first`, and zeros up to `all`: the calling warp alone does, for itself.
     __device__ __forceinline__ void copy_rows(uint32_t first, const bf16* data, uint32_t stride, uint32_t rows,
                                               uint32_t all) const {
         for (uint32_t n = threadIdx.x % WARP; n < all * (columns / 8); n += WARP) {
@@ -128,7 +130,8 @@ __device__ __forceinline__ void multiply(float (&acc)[N][4], uint32_t steps, con
 
 // Of M times 16 rows, {m} of which `load_a(fragment, step, m)` takes: each operand b is loaded once.
 template <uint32_t M, uint32_t N, typename LoadA, typename LoadB>
-__device__ __forceinline__ void multiply(float (&acc)[M][N][4], uint32_t steps, const LoadA& load_a, const LoadB& load_b) {
+__device__ __forceinline__ void multiply(float (&acc)[M][N][4], uint32_t steps, const LoadA& load_a,
+                                         const LoadB& load_b) {
 #pragma unroll
     for (uint32_t step = 0; step < steps; step++) {
         uint32_t a[M][4];
@@ -149,7 +152,8 @@ __device__ __forceinline__ void multiply(float (&acc)[M][N][4], uint32_t steps, 
 
 // acc += a b, of 16 rows of `a` from `row`.
 template <uint32_t depth, uint32_t columns, uint32_t N>
-__device__ __forceinline__ void multiply(float (&acc)[N][4], const Tile<depth>& a, uint32_t row, const Tile<columns>& b) {
+__device__ __forceinline__ void multiply(float (&acc)[N][4], const Tile<depth>& a, uint32_t row,
+                                         const Tile<columns>& b) {
     multiply(
         acc, depth / 16, [&](uint32_t(&fragment)[4], uint32_t step) { a.load_a(fragment, row, step); },
         [&](uint32_t(&fragment)[4], uint32_t step, uint32_t pair) { b.load_b(fragment, step * 16, 2 * pair); });

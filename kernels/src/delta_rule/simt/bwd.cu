@@ -1,5 +1,5 @@
-// Gradients of queries, keys, values and gates of the gated delta rule in f32. A CTA owns a chunk of a key head, whose value
-// heads it takes in order; a thread owns a column of queries and keys.
+// Gradients of queries, keys, values and gates of the gated delta rule in f32. A CTA owns a chunk of a key head, whose
+// value heads it takes in order; a thread owns a column of queries and keys.
 // Bound: latency of operands, which are read from memory wherever they are multiplied.
 // Source: Yang et al., "Gated Delta Networks", 2024.
 #include "delta_rule/gates_bwd.cuh"
@@ -88,7 +88,8 @@ __device__ __forceinline__ void add_states(const Shared& s, const Head& own, Chu
     const float *state = own.state + column * HEAD, *dstate = own.dstate + column * HEAD;
     const float last = s.decay[chunk.rows - 1];
     float of_last = 0.0f; // what the whole chunk's decay gets
-    if (chunk.has_before && chunk.has_behind) of_last = expf(last) * block_sum<VARIANT_THREADS>(dot(state, dstate), s.scratch);
+    if (chunk.has_before && chunk.has_behind)
+        of_last = expf(last) * block_sum<VARIANT_THREADS>(dot(state, dstate), s.scratch);
     for (uint32_t i = 0; i < chunk.rows; i++) {
         const float grown = expf(s.decay[i]), behind = expf(last - s.decay[i]) * s.key[i];
         const float query = own.queries[i * own.stride + column], key = own.keys[i * own.stride + column];
@@ -100,9 +101,11 @@ __device__ __forceinline__ void add_states(const Shared& s, const Head& own, Chu
         s.dk[i][column] += s.beta[i] * taken + expf(last - s.decay[i]) * written;
         const float of_key = s.key[i] * taken * key, moved = behind * written * key;
         sync_block(); // sums have been read
-        const float dlog = block_sum<VARIANT_THREADS>(s.query[i] * read * query + s.beta[i] * of_key - moved, s.scratch);
+        const float dlog =
+            block_sum<VARIANT_THREADS>(s.query[i] * read * query + s.beta[i] * of_key - moved, s.scratch);
         sync_block();
-        const float dbeta = block_sum<VARIANT_THREADS>(fmaf(dvb[column], own.values[i * own.stride + column], of_key), s.scratch);
+        const float dbeta =
+            block_sum<VARIANT_THREADS>(fmaf(dvb[column], own.values[i * own.stride + column], of_key), s.scratch);
         sync_block();
         of_last += block_sum<VARIANT_THREADS>(moved, s.scratch);
         if (column == 0) s.dlog[i] += dlog, s.dbeta[i] += dbeta;

@@ -63,7 +63,8 @@ KERNEL(delta_rule_fwd_params) {
         });
         each(HEAD, [&](uint32_t n, uint32_t row, uint32_t column) {
             float sum = decayed(last) * state[n];
-            for (uint32_t j = 0; j < chunk.rows; j++) sum = fmaf(keys[j * stride + row], v_new[j * COLUMNS + column], sum);
+            for (uint32_t j = 0; j < chunk.rows; j++)
+                sum = fmaf(keys[j * stride + row], v_new[j * COLUMNS + column], sum);
             state[n] = sum;
             if (KEY_KEEP) {
                 const uint64_t slot = uint64_t(chunk.behind()) * p.value_heads + head;

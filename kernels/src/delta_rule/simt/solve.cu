@@ -1,22 +1,7 @@
 // What a chunk takes of itself alone, in f32 on CUDA cores: a CTA for each chunk and value head.
 // Bound: operations. Source: Yang et al., "Gated Delta Networks", 2024.
 #include "delta_rule/gates.cuh"
-
-// A row in vectors of eight.
-struct Row {
-    const float* data;
-    struct Eight {
-        float4_t v[2];
-        __device__ __forceinline__ float operator[](uint32_t i) const { return v[i / 4].v[i % 4]; }
-    };
-    __device__ __forceinline__ Eight operator()(uint32_t i) const { return {load4(data + 8 * i), load4(data + 8 * i + 4)}; }
-};
-
-__device__ __forceinline__ float dot(const float* a, const float* b) {
-    float sum = 0.0f;
-    for (uint32_t i = 0; i < HEAD; i++) sum = fmaf(a[i], b[i], sum);
-    return sum;
-}
+#include "delta_rule/simt/row.cuh"
 
 KERNEL(delta_rule_solve_params) {
     DYNAMIC_SHARED(float, system); // negated

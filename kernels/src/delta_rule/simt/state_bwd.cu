@@ -1,5 +1,5 @@
-// Gradients of the states of the gated delta rule in f32. Columns of a state do not depend on each other: a thread owns one
-// of a value head's, and no thread waits for another.
+// Gradients of the states of the gated delta rule in f32. Columns of a state do not depend on each other: a thread owns
+// one of a value head's, and no thread waits for another.
 // Bound: latency: a CTA a sequence and head, and operands that all of its threads read alike.
 // Source: Yang et al., "Gated Delta Networks", 2024.
 #include "delta_rule/chunk.cuh"
@@ -21,13 +21,15 @@ KERNEL(delta_rule_state_bwd_params) {
         const float* decays = (const float*)p.decay + gates;
         const float* betas = (const float*)p.beta + gates;
         const float* scales = (const float*)p.scale + first * 2 * p.key_heads + key_head;
-        const float* scores = (const float*)p.scores + gates * CHUNK; // a row after the other: value_heads * CHUNK apart
+        // Rows are value_heads * CHUNK apart.
+        const float* scores = (const float*)p.scores + gates * CHUNK;
         const float* inverse = (const float*)p.inverse + gates * CHUNK;
         const float* d_o = (const float*)p.d_o + gates * HEAD + column;
         float* dvb = (float*)p.dvb + gates * HEAD + column;
         const float last = decays[(chunk.rows - 1) * p.value_heads];
         if (chunk.has_behind) {
-            float* behind = (float*)p.dstates + (uint64_t(chunk.behind()) * p.value_heads + head) * HEAD * HEAD + column;
+            float* behind =
+                (float*)p.dstates + (uint64_t(chunk.behind()) * p.value_heads + head) * HEAD * HEAD + column;
             for (uint32_t row = 0; row < HEAD; row++) behind[row * HEAD] = dstate[row * HEAD];
         }
         for (uint32_t i = 0; i < chunk.rows; i++) {

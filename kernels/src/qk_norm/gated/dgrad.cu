@@ -1,5 +1,5 @@
-// Gradient of queries and keys as they were, see gradient.cuh, and of values, for frozen gammas. A few lanes take a head,
-// two vectors each.
+// Gradient of queries and keys as they were, see gradient.cuh, and of values, for frozen gammas. A few lanes take a
+// head, two vectors each.
 // Bound: memory. Reads queries and keys and all gradients once, writes gradients once; gates' gradients are skipped.
 // Source: the gradient of fwd.cu; Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 #include "qk_norm/gated/gradient.cuh"

@@ -1,5 +1,5 @@
-// Gradient through the rotary embedding and the norm of a head, in the lanes that share it. The norm's scale follows from
-// the head, which is read anyway.
+// Gradient through the rotary embedding and the norm of a head, in the lanes that share it. The norm's scale follows
+// from the head, which is read anyway.
 #pragma once
 #include "qk_norm/gated/head.cuh"
 
@@ -7,7 +7,8 @@ struct Gradient {
     float a[WIDTH], b[WIDTH], dgamma_a[WIDTH], dgamma_b[WIDTH];
 
     // All lanes of a warp call it.
-    __device__ __forceinline__ Gradient(const Pair& x, const Pair& dy, const Angles& turn, const Pair& gamma, float eps) {
+    __device__ __forceinline__ Gradient(const Pair& x, const Pair& dy, const Angles& turn, const Pair& gamma,
+                                        float eps) {
         float da[WIDTH], db[WIDTH], dot = 0.0f;
 #pragma unroll
         for (uint32_t i = 0; i < WIDTH; i++) {

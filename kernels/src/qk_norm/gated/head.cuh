@@ -1,7 +1,8 @@
-// Layout of a head of KEY_D elements over neighboring lanes, two vectors each: a lane has either vectors that rotate with
-// each other, or two of those behind `rotary`, so the norm reduces over lanes and the rotation stays within one.
+// Layout of a head of KEY_D elements over neighboring lanes, two vectors each: a lane has either vectors that rotate
+// with each other, or two of those behind `rotary`, so the norm reduces over lanes and the rotation stays within one.
 #pragma once
 #include "gamma.cuh"
+#include "lanes.cuh"
 #include "qk_norm_gated.h"
 #include "vector.cuh"
 
@@ -10,7 +11,7 @@ enum : uint32_t {
     WIDTH = HALF % WIDTH_OF(KEY_X) == 0 && KEY_D % (2 * WIDTH_OF(KEY_X)) == 0 ? WIDTH_OF(KEY_X) : 1,
     COLUMNS = KEY_D / 2 / WIDTH, // pairs of vectors of a head
     TURNED = HALF / WIDTH,       // pairs that rotate
-    LANES = COLUMNS <= 1 ? 1 : COLUMNS <= 2 ? 2 : COLUMNS <= 4 ? 4 : COLUMNS <= 8 ? 8 : COLUMNS <= 16 ? 16 : 32,
+    LANES = LANES_OF(COLUMNS),
     GROUPS = VARIANT_THREADS / LANES, // heads per CTA at a time
 };
 static_assert(COLUMNS <= LANES, "a head has 32 pairs of vectors at most");
