@@ -27,10 +27,9 @@ impl Parameter {
         Self { name: module.parameter("weight"), shape: vec![config.vocab.into(), config.hidden.into()] }
     }
 
-    /// Returns the parameter of another layer that is what this one is of the first; none of what is outside of the
-    /// layers.
-    pub(crate) fn of_layer(&self, layer: u32) -> Option<Self> {
-        let (before, after) = self.name.split_once(".layers.0.")?;
+    /// Returns the parameter of a layer that is what this one is of layer `own`; none of what that layer does not have.
+    pub(crate) fn of_layer(&self, own: u32, layer: u32) -> Option<Self> {
+        let (before, after) = self.name.split_once(&format!(".layers.{own}."))?;
         Some(Self { name: format!("{before}.layers.{layer}.{after}"), shape: self.shape.clone() })
     }
 

@@ -9,7 +9,7 @@ use precast_kernels::{Arch, Block, Dtype, Format, KERNELS, Out};
 use crate::block::TransformerBlock;
 use crate::cached::HeadWeights;
 use crate::category;
-use crate::config::ModelConfig;
+use crate::config::{LayerConfig, ModelConfig};
 use crate::evaluation::check;
 use crate::formats::Formats;
 use crate::hidden_plan::{results, without_head};
@@ -47,10 +47,12 @@ pub struct SweepBuffers {
     pub places: Vec<Tensor>,
     /// Embedding table, `[vocab, hidden]`, sent before [`SweepPlan::EMBED`].
     pub embedding: (Parameter, Tensor),
-    /// A model of one layer: the first place of a layer, and the norm before the head.
+    /// A model of one layer for each kind of mixer: the first place of a layer, and the norm before the head.
     pub first: Resident,
     /// The second place of a layer.
     second: Weights,
+    /// The layer of a place that a layer is sent to.
+    own: Vec<u32>,
     /// Formats of the matrices as they are sent.
     formats: Formats,
     /// Place in which a matrix in blocks arrives, by its name in the first layer and its format.
@@ -69,11 +71,11 @@ fn dequant_phase(slot: u32, name: &str, block: Block) -> String {
 }
 
 /// Declares a place for each matrix of a layer in each format of blocks that any layer has it in.
-fn staged(b: &mut Builder, weights: &Weights, (layers, formats): (u32, &Formats)) -> BTreeMap<(String, Block), Tensor> {
+fn staged(b: &mut Builder, weights: &Weights, (own, formats): (&[u32], &Formats)) -> BTreeMap<(String, Block), Tensor> {
     let mut staged = BTreeMap::new();
     for (parameter, _) in weights.list() {
-        let of_layer = |layer| formats.of(&parameter.of_layer(layer)?.name);
-        for block in (0..layers).filter_map(of_layer) {
+        let of_layer = |(layer, own): (u32, &u32)| formats.of(&parameter.of_layer(*own, layer)?.name);
+        for block in (0..).zip(own).filter_map(of_layer) {
             staged.entry((parameter.name.clone(), block)).or_insert_with(|| {
                 let name = format!("staged.{}.{block}", parameter.name);
                 b.persistent(name, category::TEACHER_WEIGHTS, block, parameter.elems())
@@ -100,11 +102,51 @@ fn layer_phase(slot: u32, kind: usize, place: usize) -> String {
     format!("layer.{slot}.{kind}.{place}")
 }
 
+/// Lowers the rows of the embedding table of each batch, to streams; returns the table as it is sent.
+fn embed(
+    ops: &mut Ops<'_>,
+    (config, formats): (&ModelConfig, &Formats),
+    ids: &[Tensor],
+    streams: &[Tensor],
+) -> (Parameter, Tensor) {
+    ops.scope("model");
+    let (parameter, dtype) = (Parameter::head(&without_head(config)), ops.x);
+    let format = formats.of(&parameter.name).map_or(Format::Dense(dtype), Format::Block);
+    let tensor = ops.sent_in("table", format, parameter.elems());
+    let table = Weight { tensor, role: Role::Frozen };
+    for (index, (ids, stream)) in ids.iter().zip(streams).enumerate() {
+        let name = format!("{index}.embedding");
+        match embedding_scale(config, dtype) {
+            1.0 => ops.embed(&name, *ids, &table, *stream),
+            factor => {
+                let rows = ops.embedding(&name, *ids, &table, config.hidden);
+                ops.scale(&format!("{name}.scaled"), rows, factor, None, Some(*stream));
+            }
+        }
+    }
+    (parameter, tensor)
+}
+
+/// Returns a model with a layer of each kind of mixer, whose weights are of one shape, and for each layer the one that
+/// has its.
+fn of_each_mixer(config: &ModelConfig) -> (ModelConfig, Vec<u32>) {
+    let mut layers: Vec<LayerConfig> = Vec::new();
+    let mut own = |layer: &LayerConfig| {
+        let known = layers.iter().position(|other| other.kind == layer.kind);
+        known.unwrap_or_else(|| {
+            layers.push(*layer);
+            layers.len() - 1
+        }) as u32
+    };
+    let own = config.layers.iter().map(&mut own).collect();
+    (ModelConfig { layers, ..config.clone() }, own)
+}
+
 /// Lowers the phases of both places of a layer: one for each matrix that arrives in blocks, and one for each kind of
 /// layer and place of streams.
 fn lower_layers(
     ops: &mut Ops<'_>,
-    config: &ModelConfig,
+    (config, own): (&ModelConfig, &[u32]),
     (first, second): (&Resident, &Weights),
     staged: &BTreeMap<(String, Block), Tensor>,
     (streams, sequences): (&[Vec<Tensor>], &[Vec<Sequences>]),
@@ -117,7 +159,8 @@ fn lower_layers(
             ops.dequantize(&format!("{name}.dequant"), *w, dense.tensor);
         }
         for (kind, layer) in config.kinds().iter().enumerate() {
-            let weights = &weights.layers[0];
+            let own = config.layers.iter().zip(own).find(|(other, _)| *other == layer).expect("a layer of its kind").1;
+            let weights = &weights.layers[*own as usize];
             let block = TransformerBlock {
                 weights,
                 mixer: Mixer::of(config, layer, weights, (&first.ropes, None)),
@@ -167,13 +210,10 @@ impl Lowered<SweepBuffers> {
         arch: Arch,
     ) -> Result<Self, PlanError> {
         top.map_or(Ok(()), |top| top.check(config))?;
-        if config.has_delta_rule() {
-            let reason = "are not computed a layer at a time: the model has to fit the device";
-            return Err(PlanError::DeltaRule { reason });
-        }
         let dense = Formats::dense();
         // As many parameters as are on the device at a time.
-        let one = ModelConfig { vocab: 1, ..without_head(config).cut(1) };
+        let (one, own) = of_each_mixer(config);
+        let one = ModelConfig { vocab: 1, ..without_head(&one) };
         check((&without_head(config).cut(2), formats), (batch, seq_len), precision)?;
         let (dtype, hidden) = (precision.dtype(), u64::from(config.hidden));
         let tokens = u64::from(batch * seq_len);
@@ -196,26 +236,12 @@ impl Lowered<SweepBuffers> {
             ["streams", "streams.second"][..places].iter().map(&mut place).unzip();
         let first = Resident::new(&mut b, "model", &one, first, seq_len);
         let head = top.map(|_| HeadWeights::declare(&mut b, "head", config, dtype));
-        let staged = staged(&mut b, &first.weights, (config.depth(), formats));
+        let staged = staged(&mut b, &first.weights, (&own, formats));
         let ops = &mut Ops::new(&mut b, batch * seq_len, dtype, None);
 
         ops.phase(Self::EMBED);
-        ops.scope("model");
-        let parameter = Parameter::head(&without_head(config));
-        let format = formats.of(&parameter.name).map_or(Format::Dense(dtype), Format::Block);
-        let tensor = ops.sent_in("table", format, parameter.elems());
-        let table = Weight { tensor, role: Role::Frozen };
-        for (index, (ids, stream)) in ids.iter().zip(&streams[0]).enumerate() {
-            let name = format!("{index}.embedding");
-            match embedding_scale(config, dtype) {
-                1.0 => ops.embed(&name, *ids, &table, *stream),
-                factor => {
-                    let rows = ops.embedding(&name, *ids, &table, config.hidden);
-                    ops.scale(&format!("{name}.scaled"), rows, factor, None, Some(*stream));
-                }
-            }
-        }
-        lower_layers(ops, config, (&first, &second), &staged, (&streams, &sequences));
+        let embedding = embed(ops, (config, formats), &ids, &streams[0]);
+        lower_layers(ops, (config, &own), (&first, &second), &staged, (&streams, &sequences));
         let normalize = |(index, stream): (usize, &Tensor)| {
             ops.phase(&Self::norm_phase(index));
             ops.scope("model");
@@ -234,9 +260,10 @@ impl Lowered<SweepBuffers> {
                 ids,
                 sequences,
                 places,
-                embedding: (parameter, tensor),
+                embedding,
                 first,
                 second,
+                own,
                 formats,
                 staged,
                 kinds,
@@ -251,7 +278,7 @@ impl Lowered<SweepBuffers> {
     pub fn layer(&self, layer: u32) -> impl Iterator<Item = (Parameter, Tensor, Option<String>)> {
         let weights = if layer.is_multiple_of(2) { &self.first.weights } else { &self.second };
         weights.list().filter_map(move |(parameter, weight)| {
-            let own = parameter.of_layer(layer)?;
+            let own = parameter.of_layer(self.own[layer as usize], layer)?;
             let Some(block) = self.formats.of(&own.name) else { return Some((own, weight.tensor, None)) };
             let phase = dequant_phase(layer % 2, &parameter.name, block);
             Some((own, self.staged[&(parameter.name.clone(), block)], Some(phase)))
