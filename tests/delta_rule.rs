@@ -129,14 +129,29 @@ fn both_models_compute_in_int8() {
     assert!(case.bits("blocks") == case.bits("int8"));
 }
 
+/// Completions that end in a later chunk than they begin in, in two numbers of slots.
 #[test]
-fn what_does_not_decode_or_has_no_such_projection_is_refused_by_name() {
+fn a_student_scores_what_it_has_drawn_and_draws_the_same_in_any_slots() {
     let case = case();
-    let words = "--batch-size 1 --seq-len 32 --steps 1 --untrained";
-    case.write("prompts.jsonl", "{\"input_ids\": [1, 2, 3]}\n");
-    let drawn =
-        case.distill("out", [words, "--on-policy --max-tokens 16 --data prompts.jsonl"]).fails(2, "do not decode yet");
-    assert!(drawn.contains("layers of the gated delta rule"), "{drawn}");
+    let prompt = |index: u32| (0..50 + 9 * index).map(|at| (11 * index + 7 * at) % 256).collect::<Vec<_>>();
+    case.write(
+        "prompts.jsonl",
+        (0..4).map(|index| json!({"input_ids": prompt(index)}).to_string() + "\n").collect::<String>(),
+    );
+    let run = |out: &str, slots: &str| {
+        let words = "--batch-size 1 --seq-len 150 --grad-accum 2 --steps 1 --untrained --precision bf16";
+        let drawn = "--on-policy --max-tokens 60 --data prompts.jsonl --rollout-slots";
+        case.distill(out, [words, drawn, slots]).succeeds();
+        let record = &case.results(out).1[0];
+        assert_eq!(record.rollouts.as_ref().expect("completions").mismatch, 0, "{slots}");
+    };
+    run("one", "1");
+    run("four", "4");
+    assert!(case.bits("one") == case.bits("four"));
+}
+
+#[test]
+fn a_projection_that_no_layer_has_is_refused_by_name() {
     let other = Case::new(400);
     other
         .train("out", "--steps 1 --lora-rank 4 --lora-targets q_proj,in_proj_z")

@@ -1,6 +1,8 @@
-//! The pool of keys and values, the rows that decoding computes, and what becomes of them.
+//! The pool of what layers keep of sequences, the rows that decoding computes, and what becomes of them.
 
 use precast_kernels::Dtype;
+use precast_kernels::conv::TAPS;
+use precast_kernels::delta_rule::{CHUNK, HEAD};
 
 use crate::category;
 use crate::config::ModelConfig;
@@ -13,15 +15,57 @@ pub struct Slots {
     pub seq_len: u32,
 }
 
-/// Keys and values of a layer: `[slots, kv_heads, seq_len, head_dim]` each, in the dtype of activations. A slot holds
-/// one sequence.
+/// Buffers in which a layer keeps the sequences of slots, a sequence a slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LayerCache {
+pub enum LayerCache {
+    Attention(KeyValueCache),
+    DeltaRule(DeltaRuleCache),
+}
+
+/// Keys and values of a layer: `[slots, kv_heads, seq_len, head_dim]` each, in the dtype of activations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KeyValueCache {
     pub keys: Tensor,
     pub values: Tensor,
     pub slots: u32,
     /// Tokens that a slot has room for.
     pub seq_len: u32,
+}
+
+/// States of a layer of the gated delta rule, and chunks that are not full, as `conv.decode` and `delta_rule.decode`
+/// have them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeltaRuleCache {
+    /// Tokens that the next convolution reads, `[slots, 3, channels]`.
+    pub history: Tensor,
+    /// States before the chunk, `[slots, value_heads, 128, 128]` f32.
+    pub states: Tensor,
+    /// Keys of the chunk, `[slots, key_heads, 64, 128]`.
+    pub keys: Tensor,
+    /// Factors that normalize them, `[slots, key_heads, 64]` f32.
+    pub scale: Tensor,
+    /// Logs of decays within the chunk, `[slots, value_heads, 64]` f32.
+    pub decay: Tensor,
+    /// Rows of the chunk's inverse, `[slots, value_heads, 64, 64]` f32.
+    pub inverse: Tensor,
+    /// Changes of the state that the chunk's tokens ask for, `[slots, value_heads, 64, 128]`.
+    pub change: Tensor,
+    pub slots: u32,
+}
+
+impl LayerCache {
+    /// Returns the bytes that a token at a position reads on average, of a sequence of so many.
+    pub(crate) fn bytes_read(&self, length: u32) -> u64 {
+        match self {
+            Self::Attention(KeyValueCache { keys, values, slots, seq_len }) => {
+                (keys.bytes() + values.bytes()) / (u64::from(*slots) * u64::from(*seq_len)) * u64::from(length)
+            }
+            Self::DeltaRule(DeltaRuleCache { history, states, keys, scale, decay, inverse, change, slots }) => {
+                let chunk: u64 = [keys, scale, decay, inverse, change].map(|tensor| tensor.bytes()).iter().sum();
+                (history.bytes() + states.bytes() + chunk / 2) / u64::from(*slots)
+            }
+        }
+    }
 }
 
 /// Tokens that are computed together, a row each, wherever they are in their sequences.
@@ -74,11 +118,27 @@ pub(crate) fn pool(
     Slots { count: slots, seq_len }: Slots,
     (x, lifetime): (Dtype, Lifetime),
 ) -> Vec<LayerCache> {
-    let elems = u64::from(slots) * u64::from(config.kv_heads) * u64::from(seq_len) * u64::from(config.head_dim);
-    let caches = (0..config.depth()).map(|layer| {
-        let mut part =
-            |name| b.lasting(format!("cache.layers.{layer}.{name}"), category::KEYS_AND_VALUES, x, elems, lifetime);
-        LayerCache { keys: part("keys"), values: part("values"), slots, seq_len }
-    });
-    caches.collect()
+    let mut cache = |(index, layer)| {
+        let mut part = |name, category, dtype, shape: [u32; 3]| {
+            let elems = shape.into_iter().map(u64::from).product::<u64>() * u64::from(slots);
+            b.lasting(format!("cache.layers.{index}.{name}"), category, dtype, elems, lifetime)
+        };
+        let Some(heads) = config.heads_of(layer) else {
+            let shape = [config.kv_heads, seq_len, config.head_dim];
+            let [keys, values] = ["keys", "values"].map(|name| part(name, category::KEYS_AND_VALUES, x, shape));
+            return LayerCache::Attention(KeyValueCache { keys, values, slots, seq_len });
+        };
+        let mut part = |name, dtype, shape| part(name, category::STATES, dtype, shape);
+        LayerCache::DeltaRule(DeltaRuleCache {
+            history: part("history", x, [1, TAPS - 1, heads.channels()]),
+            states: part("states", Dtype::F32, [heads.values, HEAD, HEAD]),
+            keys: part("keys", x, [heads.keys, CHUNK, HEAD]),
+            scale: part("scale", Dtype::F32, [1, heads.keys, CHUNK]),
+            decay: part("decay", Dtype::F32, [1, heads.values, CHUNK]),
+            inverse: part("inverse", Dtype::F32, [heads.values, CHUNK, CHUNK]),
+            change: part("change", x, [heads.values, CHUNK, HEAD]),
+            slots,
+        })
+    };
+    config.layers.iter().enumerate().map(&mut cache).collect()
 }

@@ -21,6 +21,8 @@ pub const GRADIENTS: Category = row(7, "gradients", "gradients");
 pub const CUBLAS_WORKSPACES: Category = row(8, "cublas_workspaces", "cublas workspaces");
 /// The pool of keys and values that decoding attends to.
 pub const KEYS_AND_VALUES: Category = row(101, "keys_and_values", "keys and values");
+/// The pool of states that decoding by the delta rule reads, and of chunks that are not full.
+pub const STATES: Category = row(104, "states", "states of sequences");
 /// Residual streams of sequences that a sweep takes through the layers.
 pub const STREAMS: Category = row(103, "streams", "residual streams");
 /// Rotary tables, inputs, scalars and metrics.

@@ -6,7 +6,7 @@ use precast_kernels::{Arch, Dtype, KERNELS};
 use crate::bounds;
 use crate::cache::{self, BitCounts, DecodeRows, Slots};
 use crate::category;
-use crate::decoding::{self, bucket, phases};
+use crate::decoding::{bucket, phases};
 use crate::evaluation::{self, SCORE};
 use crate::head;
 use crate::lowered::Lowered;
@@ -50,7 +50,6 @@ impl Lowered<DecodeCheckBuffers> {
     /// [`PlanError`] if a slot is longer than the model supports, or adapters do not fit the model.
     pub fn new(model: Student<'_>, slots: Slots, precision: Precision, arch: Arch) -> Result<Self, PlanError> {
         let Student { config, formats, .. } = model;
-        decoding::check_kinds(config)?;
         let (most_rows, dtype) = (bucket(slots.count), precision.dtype());
         evaluation::check((config, formats), (slots.count, slots.seq_len), precision)?;
         let tokens = u64::from(slots.count) * u64::from(slots.seq_len);

@@ -1,6 +1,7 @@
 //! Phases that compute one token of each row under a model, and what host and device say to each other in them.
 
 use precast_kernels::Dtype;
+use precast_kernels::delta_rule::CHUNK;
 
 use crate::cache::{DecodeRows, RowState, Slots};
 use crate::category;
@@ -34,6 +35,24 @@ pub fn bucket(rows: u32) -> u32 {
     BUCKETS.into_iter().find(|bucket| rows <= *bucket).unwrap_or(MOST_SLOTS)
 }
 
+/// Divides the rows of prompts, one behind the other, into launches of [`PREFILL`] of at most so many; `position` is a
+/// row's in its prompt. A prompt is divided at whole chunks of the gated delta rule, whose kernel demands that.
+///
+/// # Panics
+/// If `most` is less than a chunk.
+pub fn prefills<T>(rows: &[T], most: u32, position: impl Fn(&T) -> u32) -> Vec<&[T]> {
+    assert!(most >= CHUNK, "a launch of {most} rows has no room for a chunk");
+    let (mut launches, mut rest) = (Vec::new(), rows);
+    while !rest.is_empty() {
+        let most = rest.len().min(most as usize);
+        let cut = (1..=most).rev().find(|end| rest.get(*end).is_none_or(|row| position(row).is_multiple_of(CHUNK)));
+        let (launch, behind) = rest.split_at(cut.expect("prompts begin at position 0"));
+        launches.push(launch);
+        rest = behind;
+    }
+    launches
+}
+
 /// A request for phases that decode under a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DecodeRequest {
@@ -57,9 +76,9 @@ impl DecodeRequest {
     /// Largest vocabulary that `sample` draws from.
     pub const MOST_VOCAB: u32 = 1 << 18;
 
-    /// True if a model decodes and its vocabulary is not too large.
+    /// True if a model's vocabulary is not too large.
     pub fn draws(config: &ModelConfig) -> bool {
-        config.vocab <= Self::MOST_VOCAB && !config.has_delta_rule()
+        config.vocab <= Self::MOST_VOCAB
     }
 
     /// Refuses a model that cannot draw, and slots that are longer than the sequences that it has rotations for.
@@ -68,16 +87,9 @@ impl DecodeRequest {
     /// If they are longer.
     pub(crate) fn check(&self, config: &ModelConfig, seq_len: u32) -> Result<(), PlanError> {
         assert!(self.slots.seq_len <= seq_len, "slots of {} tokens in a plan of {seq_len}", self.slots.seq_len);
-        check_kinds(config)?;
         let refused = PlanError::Vocabulary { vocab: config.vocab, most: Self::MOST_VOCAB };
         if Self::draws(config) { Ok(()) } else { Err(refused) }
     }
-}
-
-/// Refuses a model with layers that do not decode.
-pub(crate) fn check_kinds(config: &ModelConfig) -> Result<(), PlanError> {
-    let reason = "do not decode yet: generate by transformers";
-    if config.has_delta_rule() { Err(PlanError::DeltaRule { reason }) } else { Ok(()) }
 }
 
 impl Decoding {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use precast_kernels::Access;
 
-use crate::cache::LayerCache;
 use crate::category;
 use crate::decoding::{bucket, decode_phase};
 use crate::generation::GenerationPlan;
@@ -29,9 +28,8 @@ pub fn seconds(plan: &Plan, phase: &str, peak: &Peak) -> f64 {
     plan.phase(phase).launches().map(|launch| peak.seconds(launch)).sum()
 }
 
-/// Returns the bytes that a step of decoding must read: weights once, however many launches read them, and keys and
-/// values of
-/// `rows` rows, each of a sequence of `length` tokens.
+/// Returns the bytes that a step of decoding must read: weights once, however many launches read them, and what layers
+/// keep of `rows` rows, each of a sequence of `length` tokens.
 pub fn decode_bytes(generation: &GenerationPlan, rows: u32, length: u32) -> u64 {
     let plan = &generation.plan;
     let mut weights: BTreeMap<(BufferId, u64), u64> = BTreeMap::new();
@@ -45,12 +43,8 @@ pub fn decode_bytes(generation: &GenerationPlan, rows: u32, length: u32) -> u64 
             }
         }
     }
-    let of_token = |cache: &LayerCache| {
-        let tokens = u64::from(cache.slots) * u64::from(cache.seq_len);
-        (cache.keys.bytes() + cache.values.bytes()) / tokens
-    };
-    let cached: u64 = generation.model.caches.iter().map(of_token).sum();
-    weights.values().sum::<u64>() + u64::from(rows) * u64::from(length) * cached
+    let cached: u64 = generation.model.caches.iter().map(|cache| cache.bytes_read(length)).sum();
+    weights.values().sum::<u64>() + u64::from(rows) * cached
 }
 
 /// Returns a lower bound on the time of such a step, seconds: its bytes at the peak bandwidth or its arithmetic at the

@@ -3,17 +3,22 @@
 
 use precast_core::plan::Tensor;
 
-use crate::cache::LayerCache;
+use crate::cache::{DeltaRuleCache, KeyValueCache, LayerCache};
 use crate::config::{LayerConfig, ModelConfig};
 use crate::ops::{Attended, DeltaRuleHeads, DeltaRuleSaved, ForwardPass, Heads, Ops};
 use crate::rope::Rope;
 use crate::weights::{DeltaRuleWeights, Layer, Norm};
 
-/// What mixes the tokens of a layer.
+/// An operator that mixes the tokens of a layer.
 #[derive(Clone, Copy)]
 pub(crate) enum Mixer<'a> {
     Attention(Attention<'a>),
-    DeltaRule { heads: DeltaRuleHeads, weights: &'a DeltaRuleWeights },
+    DeltaRule {
+        heads: DeltaRuleHeads,
+        weights: &'a DeltaRuleWeights,
+        /// States of the layer's sequences, where it decodes.
+        cache: Option<DeltaRuleCache>,
+    },
 }
 
 #[derive(Clone, Copy)]
@@ -26,10 +31,10 @@ pub(crate) struct Attention<'a> {
     /// True if the first GEMM computes a gate of each query head's output too.
     is_gated: bool,
     /// Keys and values of the layer's sequences, where it decodes.
-    cache: Option<LayerCache>,
+    cache: Option<KeyValueCache>,
 }
 
-/// What the gradient needs besides the first GEMM's output.
+/// Tensors that the gradient needs besides the first GEMM's output.
 pub(crate) enum Saved {
     Attention {
         /// Rotated queries and keys, normalized before if the family does that, and values.
@@ -39,6 +44,8 @@ pub(crate) enum Saved {
         attended: Attended,
     },
     DeltaRule(DeltaRuleSaved),
+    /// Of rows in slots, which have no gradient.
+    Nothing,
 }
 
 impl<'a> Mixer<'a> {
@@ -49,13 +56,22 @@ impl<'a> Mixer<'a> {
         (ropes, cache): (&[Rope], Option<LayerCache>),
     ) -> Self {
         match config.heads_of(layer).zip(weights.delta_rule.as_ref()) {
-            Some((heads, weights)) => Self::DeltaRule { heads: DeltaRuleHeads::of(heads), weights },
+            Some((heads, weights)) => {
+                let cache = cache.map(|cache| match cache {
+                    LayerCache::DeltaRule(cache) => cache,
+                    LayerCache::Attention(_) => panic!("a cache of the layer's kind"),
+                });
+                Self::DeltaRule { heads: DeltaRuleHeads::of(heads), weights, cache }
+            }
             None => Self::Attention(Attention {
                 heads: Heads::of(config, layer),
                 rope: layer.rope.map(|index| (ropes[index], config.rotary)),
                 norm: weights.qk_norm.as_ref(),
                 is_gated: config.projected_width() > config.qkv_width(),
-                cache,
+                cache: cache.map(|cache| match cache {
+                    LayerCache::Attention(cache) => cache,
+                    LayerCache::DeltaRule(_) => panic!("a cache of the layer's kind"),
+                }),
             }),
         }
     }
@@ -67,9 +83,9 @@ impl<'a> Mixer<'a> {
                 let Attention { heads, rope, is_gated, cache, .. } = attention;
                 Mixer::Attention(Attention { heads, rope, norm: weights.qk_norm.as_ref(), is_gated, cache })
             }
-            Self::DeltaRule { heads, .. } => {
+            Self::DeltaRule { heads, cache, .. } => {
                 let weights = weights.delta_rule.as_ref().expect("a layer of the same kind");
-                Mixer::DeltaRule { heads, weights }
+                Mixer::DeltaRule { heads, weights, cache }
             }
         }
     }
@@ -86,8 +102,11 @@ impl<'a> Mixer<'a> {
     pub fn forward(&self, ops: &mut Ops<'_>, projected: Tensor, pass: ForwardPass) -> (Tensor, Saved) {
         match self {
             Self::Attention(attention) => attention.forward(ops, projected, pass),
-            Self::DeltaRule { heads, weights } => {
-                let (y, saved) = ops.delta_rule("delta_rule", projected, *heads, weights, pass);
+            Self::DeltaRule { heads, weights, cache: Some(cache) } => {
+                (ops.delta_rule_decode("delta_rule", projected, (*heads, weights), *cache), Saved::Nothing)
+            }
+            Self::DeltaRule { heads, weights, cache: None } => {
+                let (y, saved) = ops.delta_rule("delta_rule", projected, (*heads, weights), pass);
                 (y, Saved::DeltaRule(saved))
             }
         }
@@ -99,19 +118,27 @@ impl<'a> Mixer<'a> {
             (Self::Attention(attention), Saved::Attention { qkv, raw, attended }) => {
                 attention.backward(ops, dy, projected, (qkv, raw, attended))
             }
-            (Self::DeltaRule { heads, weights }, Saved::DeltaRule(saved)) => {
+            (Self::DeltaRule { heads, weights, .. }, Saved::DeltaRule(saved)) => {
                 ops.delta_rule_backward("delta_rule", dy, projected, (*heads, weights), saved)
             }
             _ => panic!("a mixer's gradient is of what it has saved"),
         }
     }
 
-    /// Lowers what the keys and values of sequences follow from.
+    /// Lowers what the caches of sequences follow from.
     pub fn fill_cache(&self, ops: &mut Ops<'_>, projected: Tensor) {
-        let Self::Attention(attention) = self else { panic!("the gated delta rule does not decode") };
-        let (qkv, _) = attention.turned(ops, projected, ForwardPass::Alone);
-        if let Some(cache) = attention.cache {
-            ops.store("store", qkv, attention.heads, cache);
+        match *self {
+            Self::Attention(attention) => {
+                let (qkv, _) = attention.turned(ops, projected, ForwardPass::Alone);
+                if let Some(cache) = attention.cache {
+                    ops.store("store", qkv, attention.heads, cache);
+                }
+            }
+            Self::DeltaRule { heads, weights, cache } => {
+                if let Some(cache) = cache {
+                    ops.delta_rule_decode("delta_rule", projected, (heads, weights), cache);
+                }
+            }
         }
     }
 }

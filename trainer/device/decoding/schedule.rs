@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use precast_kernels::abi::IDLE_SLOT;
+use precast_plan::decoding::prefills;
 
 /// Steps between looks at the device.
 pub(crate) const STEPS: u32 = 32;
@@ -123,7 +124,7 @@ pub(crate) fn run<D: Decoder, E: From<D::Error>>(
             prompts.extend(sequence.prompt_rows(slot));
             active.push(Active { sequence, slot, length, last });
         }
-        for rows in prompts.chunks(most_rows as usize) {
+        for rows in prefills(&prompts, most_rows, |row| row.position) {
             decoder.prefill(rows)?;
         }
         let Some(left) = active.iter().map(|one| one.sequence.most - one.length).max() else { return Ok(()) };

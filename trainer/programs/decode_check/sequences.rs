@@ -1,6 +1,7 @@
 //! Random sequences, and the rows that decode them.
 
 use precast_plan::Slots;
+use precast_plan::decoding::prefills;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
@@ -48,14 +49,28 @@ pub fn sequences(slots: Slots, vocab: u32, rng: &mut Pcg64Mcg) -> Vec<CheckedSeq
     all.collect()
 }
 
-/// Returns the rows of all prompts in launches of at most so many, those of each launch in random order: a row needs
-/// the keys of its own launch and of those before.
-pub fn prompts(sequences: &[CheckedSequence], most: u32, rng: &mut Pcg64Mcg) -> Vec<Vec<CheckedRow>> {
+/// Order of the rows of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowOrder {
+    /// Random: attention needs the keys of its own launch and of those before.
+    Any,
+    /// Random sequences, those of each in the order of their positions, as the gated delta rule needs them.
+    Runs,
+}
+
+/// Returns the rows of all prompts in launches of at most so many.
+pub fn prompts(sequences: &[CheckedSequence], most: u32, order: RowOrder, rng: &mut Pcg64Mcg) -> Vec<Vec<CheckedRow>> {
     let rows: Vec<CheckedRow> =
         sequences.iter().flat_map(|one| (0..one.prompt).map(|position| one.row(position))).collect();
-    let mut launches: Vec<Vec<CheckedRow>> = rows.chunks(most as usize).map(<[_]>::to_vec).collect();
-    launches.iter_mut().for_each(|rows| rows.shuffle(rng));
-    launches
+    let shuffled = |launch: &[CheckedRow]| {
+        let mut runs: Vec<&[CheckedRow]> = match order {
+            RowOrder::Any => launch.chunks(1).collect(),
+            RowOrder::Runs => launch.chunk_by(|a, b| a.slot == b.slot).collect(),
+        };
+        runs.shuffle(rng);
+        runs.concat()
+    };
+    prefills(&rows, most, |row| row.position).into_iter().map(shuffled).collect()
 }
 
 /// Returns the rows of each step of decoding: the next token of each sequence that has one.
@@ -78,12 +93,19 @@ mod tests {
     #[test]
     fn every_token_is_a_row_once_and_after_those_before_it() {
         let rng = &mut Pcg64Mcg::seed_from_u64(1);
-        for (count, seq_len) in [(1, 1), (1, 9), (5, 16), (70, 40)] {
+        for (count, seq_len, order) in [
+            (1, 1, RowOrder::Any),
+            (1, 9, RowOrder::Runs),
+            (5, 16, RowOrder::Any),
+            (5, 300, RowOrder::Runs),
+            (70, 40, RowOrder::Any),
+            (70, 150, RowOrder::Runs),
+        ] {
             let all = sequences(Slots { count, seq_len }, 96, rng);
             let slots: HashSet<u32> = all.iter().map(|one| one.slot).collect();
             assert_eq!(slots, (0..count).collect());
             let (mut stored, mut rows) = (HashSet::new(), 0);
-            let launches = prompts(&all, 64, rng);
+            let launches = prompts(&all, 64, order, rng);
             for launch in launches.into_iter().chain(decoded(&all)) {
                 assert!(launch.len() <= count.max(64) as usize);
                 stored.extend(launch.iter().map(|row| (row.slot, row.position)));
@@ -91,6 +113,12 @@ mod tests {
                 let before =
                     |row: &CheckedRow| (0..row.position).all(|position| stored.contains(&(row.slot, position)));
                 assert!(launch.iter().all(before));
+                for run in launch.chunk_by(|a, b| a.slot == b.slot) {
+                    let (first, last) = (run[0].position, run[run.len() - 1].position);
+                    let in_order = run.iter().zip(first..).all(|(row, position)| row.position == position);
+                    let is_run = in_order && (first % 64 == 0 || first / 64 == last / 64);
+                    assert!(is_run || order == RowOrder::Any, "a run from {first} to {last}");
+                }
             }
             assert_eq!((stored.len(), rows), (rows, all.iter().map(|one| one.ids.len()).sum()));
         }

@@ -5,13 +5,13 @@ use precast_kernels::sample::{Sample, SampleAdvance};
 use precast_kernels::{attention::AttentionDecode, bits::BitsCompare, kv::KvStore};
 
 use super::{Attended, Heads, Ops};
-use crate::cache::{BitCounts, DecodeRows, LayerCache, RowState};
+use crate::cache::{BitCounts, DecodeRows, KeyValueCache, RowState};
 use crate::sampling::Sampling;
 use precast_core::plan::Tensor;
 
 impl Ops<'_> {
     /// Stores the rotated keys and the values of packed q, k and v.
-    pub fn store(&mut self, name: &str, qkv: Tensor, heads: Heads, cache: LayerCache) {
+    pub fn store(&mut self, name: &str, qkv: Tensor, heads: Heads, cache: KeyValueCache) {
         let DecodeRows { slots, positions, .. } = self.decode_rows();
         let args = KvStoreArgs {
             qkv,
@@ -29,7 +29,7 @@ impl Ops<'_> {
     }
 
     /// Lowers attention of each row to its own and all earlier keys of its slot.
-    pub fn attention_decode(&mut self, name: &str, qkv: Tensor, heads: Heads, cache: LayerCache) -> Attended {
+    pub fn attention_decode(&mut self, name: &str, qkv: Tensor, heads: Heads, cache: KeyValueCache) -> Attended {
         let DecodeRows { slots, positions, .. } = self.decode_rows();
         let o = self.rows(name, heads.query * heads.head_dim);
         let args = AttentionDecodeArgs {

@@ -1,14 +1,17 @@
 //! The gated delta rule: convolution, rule and gated norm of rows that one GEMM computes.
 
 use precast_kernels::abi::{
-    ConvBwdArgs, ConvDgradArgs, ConvFwdArgs, DeltaRuleBwdArgs, DeltaRuleFwdArgs, DeltaRuleSolveArgs,
-    DeltaRuleStateBwdArgs, GatedNormBwdArgs, GatedNormDgradArgs, GatedNormFwdArgs,
+    ConvBwdArgs, ConvDecodeArgs, ConvDgradArgs, ConvFwdArgs, DeltaRuleBwdArgs, DeltaRuleDecodeArgs, DeltaRuleFwdArgs,
+    DeltaRuleSolveArgs, DeltaRuleStateBwdArgs, GatedNormBwdArgs, GatedNormDgradArgs, GatedNormFwdArgs,
 };
-use precast_kernels::conv::{self, ConvBwd, ConvDgrad, ConvFwd};
-use precast_kernels::delta_rule::{self, CHUNK, DeltaRuleBwd, DeltaRuleFwd, DeltaRuleSolve, DeltaRuleStateBwd, HEAD};
+use precast_kernels::conv::{self, ConvBwd, ConvDecode, ConvDgrad, ConvFwd};
+use precast_kernels::delta_rule::{
+    self, CHUNK, DeltaRuleBwd, DeltaRuleDecode, DeltaRuleFwd, DeltaRuleSolve, DeltaRuleStateBwd, HEAD,
+};
 use precast_kernels::gated_norm::{GatedNormBwd, GatedNormDgrad, GatedNormFwd};
 
 use super::adding::{ForwardPass, GROUP, Ops};
+use crate::cache::{DecodeRows, DeltaRuleCache};
 use crate::config::DeltaHeads;
 use crate::weights::DeltaRuleWeights;
 use precast_core::plan::Tensor;
@@ -40,18 +43,18 @@ impl DeltaRuleHeads {
     }
 }
 
-/// What gradients need besides the rows of the first GEMM.
+/// Tensors that gradients need besides the rows of the first GEMM.
 pub(crate) struct DeltaRuleSaved {
     /// Queries, keys and values behind their convolution.
     qkv: Tensor,
     solved: Solved,
     /// Outputs before the norm.
     o: Tensor,
-    /// What is written to states, and the states, of a forward pass that saves them.
+    /// `v_new` and the states, of a forward pass that saves them.
     written: Option<[Tensor; 2]>,
 }
 
-/// What chunks take of themselves alone.
+/// Results of `delta_rule.solve`.
 #[derive(Clone, Copy)]
 struct Solved {
     decay: Tensor,
@@ -67,8 +70,7 @@ impl Ops<'_> {
         &mut self,
         name: &str,
         projected: Tensor,
-        heads: DeltaRuleHeads,
-        weights: &DeltaRuleWeights,
+        (heads, weights): (DeltaRuleHeads, &DeltaRuleWeights),
         pass: ForwardPass,
     ) -> (Tensor, DeltaRuleSaved) {
         let qkv = self.convolve("conv", projected, heads, weights);
@@ -99,10 +101,73 @@ impl Ops<'_> {
             value_heads: heads.values,
         };
         self.launch(name, DeltaRuleFwd { keep, x: self.x }, args);
-        let y = self.rows("gated_norm", heads.width());
-        let args = GatedNormFwdArgs {
-            x: o,
+        let y = self.gated_norm("gated_norm", o, projected, (heads, weights));
+        (y, DeltaRuleSaved { qkv, solved, o, written })
+    }
+
+    /// Like [`Self::delta_rule`], of rows in slots, which it moves on.
+    pub fn delta_rule_decode(
+        &mut self,
+        name: &str,
+        projected: Tensor,
+        (heads, weights): (DeltaRuleHeads, &DeltaRuleWeights),
+        cache: DeltaRuleCache,
+    ) -> Tensor {
+        let DecodeRows { slots: slot, positions: position, seq_len } = self.decode_rows();
+        let DeltaRuleCache { history, states, keys, scale, decay, inverse, change, slots } = cache;
+        let (rows, qkv) = (self.tokens, self.rows("conv", heads.channels));
+        let args = ConvDecodeArgs {
+            x: projected,
+            weight: weights.conv.tensor,
+            slot,
+            position,
+            history,
+            y: qkv,
+            rows,
+            slots,
+            seq_len,
+            channels: heads.channels,
+            row_columns: heads.columns,
+        };
+        self.launch("conv", ConvDecode { x: self.x }, args);
+        let o = self.rows(name, heads.width());
+        let args = DeltaRuleDecodeArgs {
+            qkv,
             gates: projected,
+            rates: weights.decay.in_f32(),
+            slot,
+            position,
+            states,
+            keys,
+            scale,
+            decay,
+            inverse,
+            change,
+            o,
+            rows,
+            slots,
+            seq_len,
+            key_heads: heads.keys,
+            value_heads: heads.values,
+            gate_columns: heads.columns,
+            b_column: heads.b_column(),
+        };
+        self.launch(name, DeltaRuleDecode { x: self.x }, args);
+        self.gated_norm("gated_norm", o, projected, (heads, weights))
+    }
+
+    /// Lowers the norm of heads, each times its gate.
+    fn gated_norm(
+        &mut self,
+        name: &str,
+        x: Tensor,
+        gates: Tensor,
+        (heads, weights): (DeltaRuleHeads, &DeltaRuleWeights),
+    ) -> Tensor {
+        let y = self.rows(name, heads.width());
+        let args = GatedNormFwdArgs {
+            x,
+            gates,
             gamma: weights.norm.gamma.tensor,
             y,
             eps: weights.norm.eps,
@@ -111,8 +176,8 @@ impl Ops<'_> {
             gate_columns: heads.columns,
             column: heads.channels,
         };
-        self.launch("gated_norm", GatedNormFwd { d: HEAD, x: self.x }, args);
-        (y, DeltaRuleSaved { qkv, solved, o, written })
+        self.launch(name, GatedNormFwd { d: HEAD, x: self.x }, args);
+        y
     }
 
     fn convolve(&mut self, name: &str, x: Tensor, heads: DeltaRuleHeads, weights: &DeltaRuleWeights) -> Tensor {
