@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use precast_kernels::abi::{
-    attention_bwd_params, attention_fwd_params, delta_rule_fwd_params, delta_rule_solve_params,
+    attention_bwd_params, attention_fwd_params, delta_rule_bwd_params, delta_rule_fwd_params, delta_rule_solve_params,
+    delta_rule_state_bwd_params,
 };
 use precast_kernels::check::Case;
+use precast_kernels::delta_rule::chunks;
 use precast_kernels::{Arch, KERNELS, KeyVariant, host::Buffer, sequences};
 use precast_simt::{Program, execute};
 use rayon::prelude::*;
@@ -59,6 +61,15 @@ impl Launched {
             "delta_rule.solve" => {
                 params!(delta_rule_solve_params { value_heads: HEADS, key_heads: KV_HEADS, gate_columns: 2 * HEADS })
             }
+            "delta_rule.bwd" => params!(delta_rule_bwd_params {
+                value_heads: HEADS,
+                key_heads: KV_HEADS,
+                gate_columns: 2 * HEADS,
+                chunks: chunks(tokens, count)
+            }),
+            "delta_rule.state_bwd" => {
+                params!(delta_rule_state_bwd_params { value_heads: HEADS, key_heads: KV_HEADS })
+            }
             _ => params!(delta_rule_fwd_params { value_heads: HEADS, key_heads: KV_HEADS }),
         }
     }
@@ -90,7 +101,8 @@ impl Launched {
         let (whole, tokens) = (self.case(lengths), lengths.iter().sum());
         let places: Vec<(u32, u32)> = starts(lengths).zip(lengths.iter().copied()).collect();
         let (outputs, inputs): (Vec<usize>, Vec<usize>) = (0..whole.operands.len())
-            .filter(|operand| whole.operands[*operand].name != "sequences")
+            // Sums of chunks are in the order of sequences.
+            .filter(|operand| !["sequences", "partial"].contains(&whole.operands[*operand].name))
             .partition(|operand| whole.operands[*operand].access.is_output());
         for shown in 0..2 {
             let (mut among, shown) = (self.case(lengths), places.iter().skip(shown).step_by(2));
@@ -113,7 +125,9 @@ impl Launched {
                 let mut alone = self.case(&[*length]);
                 for operand in &inputs {
                     let kept = Layout::of(&whole, *operand, tokens).take(&whole.before[*operand], *first, *length);
-                    alone.before[*operand] = Buffer::from(&kept[..]);
+                    let (layout, mut own) = (Layout::of(&alone, *operand, *length), alone.before[*operand].to_vec());
+                    layout.put(&mut own, 0, *length, &kept);
+                    alone.before[*operand] = Buffer::from(&own[..]);
                 }
                 let alone_after = self.run(&alone);
                 for operand in &outputs {
@@ -152,7 +166,7 @@ impl Layout {
         let (bytes, tokens) = (case.before[operand].len(), tokens as usize);
         match case.operands[operand].name {
             "rates" => Self::All { bytes },
-            "states" => Self::States { bytes: bytes / tokens.div_ceil(64) },
+            "states" | "dstates" => Self::States { bytes: bytes / tokens.div_ceil(64) },
             name => {
                 let runs = if ["lse", "delta"].contains(&name) { HEADS as usize } else { 1 };
                 Self::Tokens { runs, token_bytes: bytes / runs / tokens, tokens }
@@ -197,7 +211,9 @@ fn a_sequence_has_the_bits_that_it_has_alone() {
     let solved = ["bf16", "f32"].map(|x| (format!("delta_rule.solve{{x={x}}}"), 2));
     let moved = [(true, "bf16", 2), (false, "f32", 1)];
     let moved = moved.map(|(keep, x, lists)| (format!("delta_rule.fwd{{keep={keep},x={x}}}"), lists));
-    let keys: Vec<(String, usize)> = keys.chain(solved).chain(moved).collect();
+    let back = ["bf16", "f32"].into_iter().flat_map(|x| ["state_bwd", "bwd"].map(|pass| (pass, x)));
+    let back = back.map(|(pass, x)| (format!("delta_rule.{pass}{{x={x}}}"), 1));
+    let keys: Vec<(String, usize)> = keys.chain(solved).chain(moved).chain(back).collect();
     keys.par_iter().with_max_len(1).for_each(|(key, lists)| {
         for launched in Launched::of_every_row(key) {
             LENGTHS[..*lists].iter().for_each(|lengths| launched.compare(lengths));
