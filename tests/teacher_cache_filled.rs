@@ -13,6 +13,11 @@ fn three_layers(case: &mut Case) {
     if config_fields.get("layer_types").and_then(Value::as_array).is_some_and(|layers| layers.len() != 3) {
         config_fields.remove("layer_types");
     }
+    if config_fields["model_type"] == "qwen3_5_text" {
+        // Of both kinds, and more of them than a sweep has places for.
+        config_fields.insert("full_attention_interval".to_owned(), 2.into());
+        config_fields["num_hidden_layers"] = 7.into();
+    }
     // Shorter than sequences.
     config_fields.get_mut("sliding_window").into_iter().for_each(|window| *window = 9.into());
     case.data = token_file(case.dir.path(), "data.bin", 17 * 8, 96);

@@ -26,7 +26,7 @@ use crate::weights::{Passes, Role, Weight, Weights};
 /// A plan for the last hidden states of batches of sequences, which pass through a layer before the next layer's
 /// weights are there.
 ///
-/// Weights of two layers are on the device: one layer computes while the next arrives. Keys, variants and blocks are
+/// Weights of two layers of each kind of mixer are on the device: one layer computes while the next arrives. Keys, variants and blocks are
 /// those of [`HiddenPlan`](crate::HiddenPlan), so the bits are too.
 ///
 /// Residual streams of a pass are all in one place, or in blocks of which two are on the device, each in a place: one
@@ -55,7 +55,7 @@ pub struct SweepBuffers {
     own: Vec<u32>,
     /// Formats of the matrices as they are sent.
     formats: Formats,
-    /// Place in which a matrix in blocks arrives, by its name in the first layer and its format.
+    /// Place in which a matrix in blocks arrives, by its name in a place and its format.
     staged: BTreeMap<(String, Block), Tensor>,
     /// Kind of each layer, a number.
     kinds: Vec<usize>,
