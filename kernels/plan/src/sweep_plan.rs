@@ -26,8 +26,8 @@ use crate::weights::{Passes, Role, Weight, Weights};
 /// A plan for the last hidden states of batches of sequences, which pass through a layer before the next layer's
 /// weights are there.
 ///
-/// Weights of two layers of each kind of mixer are on the device: one layer computes while the next arrives. Keys, variants and blocks are
-/// those of [`HiddenPlan`](crate::HiddenPlan), so the bits are too.
+/// Weights of two layers of each kind of mixer are on the device: one layer computes while the next arrives. Keys,
+/// variants and blocks are those of [`HiddenPlan`](crate::HiddenPlan), so the bits are too.
 ///
 /// Residual streams of a pass are all in one place, or in blocks of which two are on the device, each in a place: one
 /// computes while the other is copied to host memory, and the next from there.
