@@ -117,12 +117,11 @@ fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -
     sent(&training.student).into_iter().for_each(|tensor| zeros(&mut sealed, tensor));
     sealed.run(CAST).unwrap();
     sealed.run(WIDEN).unwrap();
-    if let Some(Decoding { ids, rows, state, most_rows, .. }) = training.decoding.filter(|_| training.scores.is_some())
-    {
+    if let Some(Decoding { ids, rows, state, prefill, .. }) = training.decoding.filter(|_| training.scores.is_some()) {
         let written = [ids, rows.slots, rows.positions, state.sequences, state.ends, state.stops];
         written.into_iter().for_each(|rows| zeros(&mut sealed, rows));
         sealed.run(PREFILL).unwrap();
-        let buckets = BUCKETS.into_iter().filter(|rows| *rows <= most_rows);
+        let buckets = BUCKETS.into_iter().filter(|rows| *rows <= prefill.most_rows);
         buckets.for_each(|rows| sealed.run(&decode_phase(rows)).unwrap());
     }
     for _ in 0..accum {

@@ -3,8 +3,7 @@
 use precast::device::frozen::Forward;
 use precast::options::{DeviceOptions, Kernels, WeightFormat};
 use precast::programs::decode_check::{
-    CheckedRow, CheckedSequence, Compared, DecodeCheck, DecodeChecker, RowOrder, check_decoding, decoded, prompts,
-    sequences,
+    CheckedRow, CheckedSequence, Compared, DecodeCheck, DecodeChecker, check_decoding, decoded, prompts, sequences,
 };
 use precast_kernels::Block;
 use precast_plan::{Formats, Gemm, Precision};
@@ -114,7 +113,7 @@ impl Tampered {
     /// Decodes by rows that a fault changes.
     fn decode(mut self, prompt: fn(&mut [CheckedRow]), step: fn(&mut [CheckedRow], usize)) -> Result<Compared, String> {
         let rng = &mut Pcg64Mcg::seed_from_u64(5);
-        for mut rows in prompts(&self.round, self.checker.most_rows(), RowOrder::Any, rng) {
+        for mut rows in prompts(&self.round, self.checker.plan.prefill, rng) {
             prompt(&mut rows);
             self.checker.prefill(&rows).unwrap();
         }

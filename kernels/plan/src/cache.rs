@@ -54,7 +54,25 @@ pub struct DeltaRuleCache {
 }
 
 impl LayerCache {
-    /// Returns the bytes that a token at a position reads on average, of a sequence of so many.
+    /// Returns the cache of a layer that attends.
+    ///
+    /// # Panics
+    /// If it is of another kind.
+    pub(crate) fn attention(self) -> KeyValueCache {
+        let Self::Attention(cache) = self else { panic!("a layer that attends has keys and values") };
+        cache
+    }
+
+    /// Returns the cache of a layer of the gated delta rule.
+    ///
+    /// # Panics
+    /// If it is of another kind.
+    pub(crate) fn delta_rule(self) -> DeltaRuleCache {
+        let Self::DeltaRule(cache) = self else { panic!("a layer of the gated delta rule has states") };
+        cache
+    }
+
+    /// Returns the bytes that the next token of a sequence of `length` tokens reads, on average over a chunk.
     pub(crate) fn bytes_read(&self, length: u32) -> u64 {
         match self {
             Self::Attention(KeyValueCache { keys, values, slots, seq_len }) => {
@@ -62,7 +80,9 @@ impl LayerCache {
             }
             Self::DeltaRule(DeltaRuleCache { history, states, keys, scale, decay, inverse, change, slots }) => {
                 let chunk: u64 = [keys, scale, decay, inverse, change].map(|tensor| tensor.bytes()).iter().sum();
-                (history.bytes() + states.bytes() + chunk / 2) / u64::from(*slots)
+                // The first chunk has no state before it.
+                let states = if length > CHUNK { states.bytes() } else { 0 };
+                (history.bytes() + states + chunk / 2) / u64::from(*slots)
             }
         }
     }

@@ -22,11 +22,11 @@ pub const CUBLAS_WORKSPACES: Category = row(8, "cublas_workspaces", "cublas work
 /// The pool of keys and values that decoding attends to.
 pub const KEYS_AND_VALUES: Category = row(101, "keys_and_values", "keys and values");
 /// The pool of states that decoding by the delta rule reads, and of chunks that are not full.
-pub const STATES: Category = row(104, "states", "states of sequences");
-/// Residual streams of sequences that a sweep takes through the layers.
-pub const STREAMS: Category = row(103, "streams", "residual streams");
+pub const STATES: Category = row(102, "states", "states of sequences");
 /// Rotary tables, inputs, scalars and metrics.
-pub const INPUTS: Category = row(102, "inputs", "inputs and tables");
+pub const INPUTS: Category = row(103, "inputs", "inputs and tables");
+/// Residual streams of sequences that a sweep takes through the layers.
+pub const STREAMS: Category = row(104, "streams", "residual streams");
 
 const fn row(rank: u8, key: &'static str, name: &'static str) -> Category {
     Category { rank, key, name }

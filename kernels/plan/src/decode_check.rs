@@ -6,7 +6,7 @@ use precast_kernels::{Arch, Dtype, KERNELS};
 use crate::bounds;
 use crate::cache::{self, BitCounts, DecodeRows, Slots};
 use crate::category;
-use crate::decoding::{bucket, phases};
+use crate::decoding::{Prefill, bucket, phases};
 use crate::evaluation::{self, SCORE};
 use crate::head;
 use crate::lowered::Lowered;
@@ -30,6 +30,7 @@ pub struct DecodeCheckBuffers {
     /// Its adapters, if any.
     pub adapters: Option<AdapterWeights>,
     pub slots: Slots,
+    pub prefill: Prefill,
     /// Tokens of all sequences, `[slots, seq_len]`: in slots, as decoding has them.
     pub sequences: Tensor,
     /// Their places, which the host sends once.
@@ -78,9 +79,21 @@ impl Lowered<DecodeCheckBuffers> {
         let ops = &mut Ops::new(&mut b, most_rows, dtype, None);
         let model = Model { name: "model", config, resident: &resident };
         phases(ops, &model, (ids, rows), |ops, logits, _| ops.compare_bits("compare", logits, expected, counts));
+        let prefill = Prefill::of(config, most_rows);
         Self::finish(
             b,
-            DecodeCheckBuffers { model: resident, adapters, slots, sequences, whole, expected, ids, rows, counts },
+            DecodeCheckBuffers {
+                model: resident,
+                adapters,
+                slots,
+                prefill,
+                sequences,
+                whole,
+                expected,
+                ids,
+                rows,
+                counts,
+            },
         )
     }
 }

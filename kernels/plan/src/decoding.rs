@@ -35,22 +35,38 @@ pub fn bucket(rows: u32) -> u32 {
     BUCKETS.into_iter().find(|bucket| rows <= *bucket).unwrap_or(MOST_SLOTS)
 }
 
-/// Divides the rows of prompts, one behind the other, into launches of [`PREFILL`] of at most so many; `position` is a
-/// row's in its prompt. A prompt is divided at whole chunks of the gated delta rule, whose kernel demands that.
-///
-/// # Panics
-/// If `most` is less than a chunk.
-pub fn prefills<T>(rows: &[T], most: u32, position: impl Fn(&T) -> u32) -> Vec<&[T]> {
-    assert!(most >= CHUNK, "a launch of {most} rows has no room for a chunk");
-    let (mut launches, mut rest) = (Vec::new(), rows);
-    while !rest.is_empty() {
-        let most = rest.len().min(most as usize);
-        let cut = (1..=most).rev().find(|end| rest.get(*end).is_none_or(|row| position(row).is_multiple_of(CHUNK)));
-        let (launch, behind) = rest.split_at(cut.expect("prompts begin at position 0"));
-        launches.push(launch);
-        rest = behind;
+/// Launches of [`PREFILL`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefill {
+    /// Rows of a launch at most.
+    pub most_rows: u32,
+    /// Tokens at whose multiples a prompt may be divided: a chunk of the gated delta rule, whose kernel demands that; 1
+    /// for a model without.
+    pub chunk: u32,
+}
+
+impl Prefill {
+    pub(crate) fn of(config: &ModelConfig, most_rows: u32) -> Self {
+        Self { most_rows, chunk: if config.has_delta_rule() { CHUNK } else { 1 } }
     }
-    launches
+
+    /// Divides the rows of prompts, one behind the other, into launches; `position` is a row's in its prompt.
+    ///
+    /// # Panics
+    /// If a launch has no room for a chunk.
+    pub fn launches<'a, T>(&self, rows: &'a [T], position: impl Fn(&T) -> u32) -> Vec<&'a [T]> {
+        assert!(self.most_rows >= self.chunk, "{self:?} has no room for a chunk");
+        let (mut launches, mut rest) = (Vec::new(), rows);
+        while !rest.is_empty() {
+            let most = rest.len().min(self.most_rows as usize);
+            let may_end = |end: &usize| rest.get(*end).is_none_or(|row| position(row).is_multiple_of(self.chunk));
+            let end = (1..=most).rev().find(may_end).expect("prompts begin at position 0");
+            let (launch, behind) = rest.split_at(end);
+            launches.push(launch);
+            rest = behind;
+        }
+        launches
+    }
 }
 
 /// A request for phases that decode under a model.
@@ -64,8 +80,7 @@ pub struct DecodeRequest {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decoding {
     pub slots: Slots,
-    /// Rows at most.
-    pub most_rows: u32,
+    pub prefill: Prefill,
     /// Token of each row.
     pub ids: Tensor,
     pub rows: DecodeRows,
@@ -94,7 +109,12 @@ impl DecodeRequest {
 
 impl Decoding {
     /// Declares the buffers.
-    pub(crate) fn declare(b: &mut Builder, DecodeRequest { slots, .. }: DecodeRequest, lifetime: Lifetime) -> Self {
+    pub(crate) fn declare(
+        b: &mut Builder,
+        config: &ModelConfig,
+        DecodeRequest { slots, .. }: DecodeRequest,
+        lifetime: Lifetime,
+    ) -> Self {
         let most_rows = bucket(slots.count);
         let mut words = |name: &str, elems: u32| {
             b.lasting(format!("decode.{name}"), category::INPUTS, Dtype::U32, elems.into(), lifetime)
@@ -109,7 +129,8 @@ impl Decoding {
         let (stops, tokens) = (words("stops", MOST_STOPS), words("tokens", slots.count * slots.seq_len));
         let [log_probs, lses] = ["decode.log_probs", "decode.lses"]
             .map(|name| b.lasting(name, category::INPUTS, Dtype::F32, tokens.elems, lifetime));
-        Self { slots, most_rows, ids, rows, state: RowState { sequences, ends, stops, tokens, log_probs, lses } }
+        let prefill = Prefill::of(config, most_rows);
+        Self { slots, prefill, ids, rows, state: RowState { sequences, ends, stops, tokens, log_probs, lses } }
     }
 
     /// Lowers the phases, by a model that has a pool of keys and values.

@@ -51,10 +51,10 @@ impl Lowered<GenerationBuffers> {
         let mut b = Builder::new(&KERNELS, arch);
         let (weights, adapters) = evaluation::frozen(&mut b, model, dtype)?;
         // No other stage shares their memory.
-        let decoding = Decoding::declare(&mut b, request, Lifetime::Persistent);
+        let decoding = Decoding::declare(&mut b, config, request, Lifetime::Persistent);
         let mut resident = Resident::new(&mut b, "model", config, weights, slots.seq_len);
         resident.caches = cache::pool(&mut b, config, slots, (dtype, Lifetime::Persistent));
-        let ops = &mut Ops::new(&mut b, decoding.most_rows, dtype, None);
+        let ops = &mut Ops::new(&mut b, decoding.prefill.most_rows, dtype, None);
         if formats.is_int8() {
             resident.staged = Model { name: "model", config, resident: &resident }.quantize(ops, None).0;
         }

@@ -57,21 +57,14 @@ impl<'a> Mixer<'a> {
     ) -> Self {
         match config.heads_of(layer).zip(weights.delta_rule.as_ref()) {
             Some((heads, weights)) => {
-                let cache = cache.map(|cache| match cache {
-                    LayerCache::DeltaRule(cache) => cache,
-                    LayerCache::Attention(_) => panic!("a cache of the layer's kind"),
-                });
-                Self::DeltaRule { heads: DeltaRuleHeads::of(heads), weights, cache }
+                Self::DeltaRule { heads: DeltaRuleHeads::of(heads), weights, cache: cache.map(LayerCache::delta_rule) }
             }
             None => Self::Attention(Attention {
                 heads: Heads::of(config, layer),
                 rope: layer.rope.map(|index| (ropes[index], config.rotary)),
                 norm: weights.qk_norm.as_ref(),
                 is_gated: config.projected_width() > config.qkv_width(),
-                cache: cache.map(|cache| match cache {
-                    LayerCache::Attention(cache) => cache,
-                    LayerCache::DeltaRule(_) => panic!("a cache of the layer's kind"),
-                }),
+                cache: cache.map(LayerCache::attention),
             }),
         }
     }

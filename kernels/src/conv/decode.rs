@@ -23,7 +23,7 @@ impl Build for ConvDecode {
         }
     }
 
-    /// CTAs for each row, with a thread for each vector of channels; those of a run's first row take the run.
+    /// Launches CTAs for each row, with a thread for each vector of channels; those of a run's first row compute it.
     fn geometry(&self, run: Run, p: &conv_decode_params) -> Geometry {
         let width = self.x.vector_width(p.channels).min(self.x.vector_width(p.row_columns));
         Geometry::linear((p.channels / width).div_ceil(run.threads) * p.rows, run.threads)

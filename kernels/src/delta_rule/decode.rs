@@ -70,7 +70,7 @@ impl Build for DeltaRuleDecode {
         }]
     }
 
-    /// A CTA for each row and value head; that of a run's first row takes the run.
+    /// Launches a CTA for each row and value head; the CTA of a run's first row computes the run.
     fn geometry(&self, variant: Decode, p: &delta_rule_decode_params) -> Geometry {
         let (threads, bytes) = match variant {
             // Keys, queries, values and v_new; inverse and scores; the inverse in f32.

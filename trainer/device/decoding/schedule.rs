@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use precast_kernels::abi::IDLE_SLOT;
-use precast_plan::decoding::prefills;
+use precast_plan::decoding::Prefill;
 
 /// Steps between looks at the device.
 pub(crate) const STEPS: u32 = 32;
@@ -104,7 +104,7 @@ impl Active {
 /// Those of the decoder, and of `done`.
 pub(crate) fn run<D: Decoder, E: From<D::Error>>(
     decoder: &mut D,
-    (slots, most_rows): (u32, u32),
+    (slots, prefill): (u32, Prefill),
     sequences: impl IntoIterator<Item = Sequence>,
     mut done: impl FnMut(Sequence, Drawn) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -124,7 +124,7 @@ pub(crate) fn run<D: Decoder, E: From<D::Error>>(
             prompts.extend(sequence.prompt_rows(slot));
             active.push(Active { sequence, slot, length, last });
         }
-        for rows in prefills(&prompts, most_rows, |row| row.position) {
+        for rows in prefill.launches(&prompts, |row| row.position) {
             decoder.prefill(rows)?;
         }
         let Some(left) = active.iter().map(|one| one.sequence.most - one.length).max() else { return Ok(()) };

@@ -39,7 +39,7 @@ impl<'a> DecodingDevice<'a> {
         sequences: impl IntoIterator<Item = Sequence>,
         done: impl FnMut(Sequence, Drawn) -> Result<(), E>,
     ) -> Result<(), E> {
-        let shape = (self.decoding.slots.count, self.decoding.most_rows);
+        let shape = (self.decoding.slots.count, self.decoding.prefill);
         schedule::run(self, shape, sequences, done)
     }
 
@@ -71,7 +71,7 @@ impl Decoder for DecodingDevice<'_> {
     type Error = DecodeError;
 
     fn prefill(&mut self, rows: &[Row]) -> Result<(), DecodeError> {
-        self.write(rows, self.decoding.most_rows)?;
+        self.write(rows, self.decoding.prefill.most_rows)?;
         Ok(self.sealed.run(PREFILL)?)
     }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use clap::{Args, value_parser};
 use precast_plan::chips::Peak;
-use precast_plan::decoding::{BUCKETS, MOST_SLOTS, bucket, decode_phase, prefills};
+use precast_plan::decoding::{BUCKETS, MOST_SLOTS, bucket, decode_phase};
 use precast_plan::estimate::decode_seconds;
 use precast_plan::{GenerationPlan, Precision, Sampling, Slots};
 use precast_system::say;
@@ -188,10 +188,10 @@ fn generation(decoder: &mut DeviceDecoder, all: &[Sequence]) -> Result<f64, Fail
 
 /// Times the prompts of all slots; seconds.
 fn prompts(decoder: &mut DeviceDecoder, all: &[Sequence]) -> Result<f64, Failure> {
-    let (started, most_rows) = (Instant::now(), decoder.plan.decoding.most_rows);
+    let (started, prefill) = (Instant::now(), decoder.plan.decoding.prefill);
     let rows: Vec<Row> = all.iter().zip(0..).flat_map(|(one, slot)| one.prompt_rows(slot)).collect();
     let mut slots = decoder.slots()?;
-    prefills(&rows, most_rows, |row| row.position).into_iter().try_for_each(|rows| slots.prefill(rows))?;
+    prefill.launches(&rows, |row| row.position).into_iter().try_for_each(|rows| slots.prefill(rows))?;
     // Waits for them.
     slots.read(0, 0, 1)?;
     Ok(started.elapsed().as_secs_f64())

@@ -5,7 +5,7 @@ use precast_system::progress::{Progress, Unit};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-use super::{Compared, DecodeCheck, DecodeChecker, RowOrder, decoded, prompts, sequences};
+use super::{Compared, DecodeCheck, DecodeChecker, decoded, prompts, sequences};
 use crate::base::notes::note;
 use crate::options::UsageError;
 use crate::run::failure::Failure;
@@ -26,7 +26,6 @@ pub fn check_decoding(request: &DecodeCheck) -> Result<Compared, Failure> {
     }
     let opened = request.forward.read()?;
     let vocab = opened.model.config().vocab;
-    let order = if opened.model.config().has_delta_rule() { RowOrder::Runs } else { RowOrder::Any };
     let mut checker = DecodeChecker::open(request, &opened)?;
     let slots = checker.plan.slots;
     if request.forward.heading && checker.sealed.device().compute_capability.is_none() {
@@ -39,7 +38,7 @@ pub fn check_decoding(request: &DecodeCheck) -> Result<Compared, Failure> {
     while all.tokens < request.tokens && all.first.is_none() {
         let round = sequences(slots, vocab, &mut rng);
         checker.score(&round)?;
-        for rows in prompts(&round, checker.most_rows(), order, &mut rng) {
+        for rows in prompts(&round, checker.plan.prefill, &mut rng) {
             checker.prefill(&rows)?;
         }
         let mut done = all.tokens;

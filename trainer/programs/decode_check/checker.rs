@@ -41,11 +41,6 @@ impl DecodeChecker {
         Ok(Self { sealed, plan })
     }
 
-    /// Rows of a phase at most.
-    pub fn most_rows(&self) -> u32 {
-        self.plan.ids.elems as u32
-    }
-
     /// Computes sequences whole, and forgets earlier counts.
     ///
     /// # Errors
@@ -95,7 +90,7 @@ impl DecodeChecker {
     /// # Errors
     /// [`Failure`].
     pub fn prefill(&mut self, rows: &[CheckedRow]) -> Result<(), Failure> {
-        self.write(rows, self.most_rows())?;
+        self.write(rows, self.plan.prefill.most_rows)?;
         Ok(self.sealed.run(PREFILL)?)
     }
 

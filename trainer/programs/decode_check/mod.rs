@@ -14,4 +14,4 @@ pub use check::check_decoding;
 pub use checker::DecodeChecker;
 pub use compared::{Compared, DifferingToken};
 pub use request::DecodeCheck;
-pub use sequences::{CheckedRow, CheckedSequence, RowOrder, decoded, prompts, sequences};
+pub use sequences::{CheckedRow, CheckedSequence, decoded, prompts, sequences};

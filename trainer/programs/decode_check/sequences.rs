@@ -1,7 +1,7 @@
 //! Random sequences, and the rows that decode them.
 
 use precast_plan::Slots;
-use precast_plan::decoding::prefills;
+use precast_plan::decoding::Prefill;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
@@ -49,28 +49,18 @@ pub fn sequences(slots: Slots, vocab: u32, rng: &mut Pcg64Mcg) -> Vec<CheckedSeq
     all.collect()
 }
 
-/// Order of the rows of a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RowOrder {
-    /// Random: attention needs the keys of its own launch and of those before.
-    Any,
-    /// Random sequences, those of each in the order of their positions, as the gated delta rule needs them.
-    Runs,
-}
-
-/// Returns the rows of all prompts in launches of at most so many.
-pub fn prompts(sequences: &[CheckedSequence], most: u32, order: RowOrder, rng: &mut Pcg64Mcg) -> Vec<Vec<CheckedRow>> {
+/// Returns the rows of all prompts in launches, in random order: attention needs the keys of its own launch and of
+/// those before. Where prompts are divided at chunks, the rows of each stay in the order of their positions.
+pub fn prompts(sequences: &[CheckedSequence], prefill: Prefill, rng: &mut Pcg64Mcg) -> Vec<Vec<CheckedRow>> {
     let rows: Vec<CheckedRow> =
         sequences.iter().flat_map(|one| (0..one.prompt).map(|position| one.row(position))).collect();
     let shuffled = |launch: &[CheckedRow]| {
-        let mut runs: Vec<&[CheckedRow]> = match order {
-            RowOrder::Any => launch.chunks(1).collect(),
-            RowOrder::Runs => launch.chunk_by(|a, b| a.slot == b.slot).collect(),
-        };
+        let is_run = |a: &CheckedRow, b: &CheckedRow| prefill.chunk > 1 && a.slot == b.slot;
+        let mut runs: Vec<&[CheckedRow]> = launch.chunk_by(is_run).collect();
         runs.shuffle(rng);
         runs.concat()
     };
-    prefills(&rows, most, |row| row.position).into_iter().map(shuffled).collect()
+    prefill.launches(&rows, |row| row.position).into_iter().map(shuffled).collect()
 }
 
 /// Returns the rows of each step of decoding: the next token of each sequence that has one.
@@ -93,19 +83,15 @@ mod tests {
     #[test]
     fn every_token_is_a_row_once_and_after_those_before_it() {
         let rng = &mut Pcg64Mcg::seed_from_u64(1);
-        for (count, seq_len, order) in [
-            (1, 1, RowOrder::Any),
-            (1, 9, RowOrder::Runs),
-            (5, 16, RowOrder::Any),
-            (5, 300, RowOrder::Runs),
-            (70, 40, RowOrder::Any),
-            (70, 150, RowOrder::Runs),
-        ] {
+        let sizes = [(1, 1, 1), (1, 9, 64), (5, 16, 1), (5, 300, 64), (70, 40, 1), (70, 150, 64)];
+        for (count, seq_len, chunk) in sizes {
             let all = sequences(Slots { count, seq_len }, 96, rng);
             let slots: HashSet<u32> = all.iter().map(|one| one.slot).collect();
             assert_eq!(slots, (0..count).collect());
             let (mut stored, mut rows) = (HashSet::new(), 0);
-            let launches = prompts(&all, 64, order, rng);
+            let launches = prompts(&all, Prefill { most_rows: 64, chunk }, rng);
+            let of_prompts = all.iter().map(|one| one.prompt as usize).sum::<usize>();
+            assert!(chunk > 1 || launches.len() == of_prompts.div_ceil(64), "launches that are not full");
             for launch in launches.into_iter().chain(decoded(&all)) {
                 assert!(launch.len() <= count.max(64) as usize);
                 stored.extend(launch.iter().map(|row| (row.slot, row.position)));
@@ -117,7 +103,7 @@ mod tests {
                     let (first, last) = (run[0].position, run[run.len() - 1].position);
                     let in_order = run.iter().zip(first..).all(|(row, position)| row.position == position);
                     let is_run = in_order && (first % 64 == 0 || first / 64 == last / 64);
-                    assert!(is_run || order == RowOrder::Any, "a run from {first} to {last}");
+                    assert!(is_run || chunk == 1, "a run from {first} to {last}");
                 }
             }
             assert_eq!((stored.len(), rows), (rows, all.iter().map(|one| one.ids.len()).sum()));

@@ -267,7 +267,7 @@ mod tests {
         let mut session = Session::of(&models, &config).unwrap();
         let rows = [[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]].map(|prompt| Arc::new(completed(&prompt, &[])));
         let decoding = session.plan.decoding.unwrap();
-        let shape = (decoding.slots.count, decoding.most_rows);
+        let shape = (decoding.slots.count, decoding.prefill);
         let complete = |sequences, done: &mut Done<'_>| {
             let mut altered = Altered { device: DecodingDevice::new(&mut session, decoding, &[]).unwrap(), alter };
             schedule::run(&mut altered, shape, sequences, done)

@@ -13,10 +13,10 @@ impl Step<'_> {
     pub fn decode(&self, b: &mut Builder) -> Option<Decoding> {
         let (request, config, x) = (self.run.decode?, self.run.student, self.run.dtype());
         b.start_stage();
-        let decoding = Decoding::declare(b, request, Lifetime::Stage);
+        let decoding = Decoding::declare(b, config, request, Lifetime::Stage);
         let caches = cache::pool(b, config, request.slots, (x, Lifetime::Stage));
         let resident = Resident { caches, ..self.models.student.clone() };
-        let ops = &mut Ops::new(b, decoding.most_rows, x, None);
+        let ops = &mut Ops::new(b, decoding.prefill.most_rows, x, None);
         decoding.lower(ops, &Model { name: "decode", config, resident: &resident }, request.sampling);
         b.end_stage();
         Some(decoding)
