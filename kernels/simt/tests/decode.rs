@@ -141,13 +141,17 @@ fn a_decoded_row_has_the_bits_of_the_forward_pass() {
 }
 
 /// Tokens of two sequences that lie end to end.
-const LENGTHS: [u32; 2] = [134, 70];
+const LENGTHS: [u32; 2] = [196, 70];
 
 /// Rows of launches, as first tokens and numbers of them, of each sequence: whole chunks, a prompt that ends within
-/// one, runs within chunks, single rows up to the end of a chunk and behind.
+/// one, runs within chunks and to the end of one, single rows up to the end of a chunk and behind.
 fn launches() -> Vec<[(u32, u32); 2]> {
-    let steps = (0..6).map(|step| [(128 + step, 1), (61 + step, 1)]);
-    [[(0, 128), (0, 10)], [(0, 0), (10, 51)]].into_iter().chain(steps).collect()
+    let steps = (0..9).map(|step| [(192 + step.min(4), u32::from(step < 4)), (61 + step, 1)]);
+    let runs = [[(0, 128), (0, 10)], [(128, 10), (10, 51)], [(138, 54), (61, 0)]];
+    let all: Vec<_> = runs.into_iter().chain(steps).collect();
+    let tokens = [0, 1].map(|sequence| all.iter().map(|launch| launch[sequence].1).sum::<u32>());
+    assert_eq!(tokens, LENGTHS);
+    all
 }
 
 /// Slots and positions of the rows of a launch, with an idle one in front and behind, and their tokens.
