@@ -1,8 +1,8 @@
 //! Parameter blocks and kernels, of the C headers of `kernels/src`.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it.
-// Headers: 9e7c277296001aa16fefec0cb3d2cd11d85919841a3467f82043ec66485c031b
-// Body: c0e469d5839b162e5d171aa1a316473c783a2517a6da36b7df1a0f27ac7b9844
+// Headers: bd00219738eb4846fc5febe61365dbea3caf433c76af467c0b0e89e5dffc06b2
+// Body: 6ba7de32e9f6591d6a05425f34fe427daa11fbbef8bef50e5cdd20ec15fe8d29
 #![cfg_attr(rustfmt, rustfmt_skip)]
 #![allow(dead_code, missing_docs, non_camel_case_types, unused_imports)]
 
@@ -750,6 +750,21 @@ parameters! {
     }
     /// Adds gradients into the rows they came from.
     kernel EmbeddingBwd = "embedding.bwd" { h: u32, x: Dtype };
+}
+
+parameters! {
+    /// Parameter block of `fake_quant`.
+    pub struct fake_quant_params, FakeQuantArgs {
+        /// `[n]` f32, read
+        operand master(Read => Dtype::F32, n);
+        /// `[n]` x, write
+        operand x(Write => self.x, n);
+        /// elements, whole blocks
+        scalar n(u64);
+    }
+    |self, p| [n = p.n] {}
+    /// Rounds a dense matrix to the values that it has in blocks.
+    kernel FakeQuant = "fake_quant" { w: Block, x: Dtype };
 }
 
 parameters! {
@@ -2057,11 +2072,11 @@ parameters! {
 operations! {
     AdamwUpdate, Add, AttentionBwd, AttentionDecode, AttentionDelta, AttentionFwd, BitsCompare, Cast, ColumnSumFinish,
     ColumnSumPartial, ConvBwd, ConvDecode, ConvDgrad, ConvFwd, DeltaRuleBwd, DeltaRuleDecode, DeltaRuleFwd,
-    DeltaRuleSolve, DeltaRuleStateBwd, Dequant, EmbeddingBwd, EmbeddingFwd, Fill, GatedNormBwd, GatedNormDgrad,
-    GatedNormFwd, GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad, GradDistancePartial, GradNormFinish, GradNormPartial,
-    HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics, HeadNll, HeadTopk, Int8Columns, Int8Quantize, KvStore,
-    LoraDgradA, LoraDgradB, LoraFwdA, LoraFwdB, LoraWgrad, OutputGateBwd, OutputGateFwd, PostNormFwd, QkNormBwd,
-    QkNormDgrad, QkNormFwd, QkNormGatedBwd, QkNormGatedDgrad, QkNormGatedFwd, QkNormRowBwd, QkNormRowDgrad,
-    QkNormRowFwd, RmsnormBwd, RmsnormDgrad, RmsnormFwd, RopeBwd, RopeFwd, Sample, SampleAdvance, SampleScore,
-    SampleTop, Scale, SwigluBwd, SwigluFwd
+    DeltaRuleSolve, DeltaRuleStateBwd, Dequant, EmbeddingBwd, EmbeddingFwd, FakeQuant, Fill, GatedNormBwd,
+    GatedNormDgrad, GatedNormFwd, GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad, GradDistancePartial, GradNormFinish,
+    GradNormPartial, HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics, HeadNll, HeadTopk, Int8Columns,
+    Int8Quantize, KvStore, LoraDgradA, LoraDgradB, LoraFwdA, LoraFwdB, LoraWgrad, OutputGateBwd, OutputGateFwd,
+    PostNormFwd, QkNormBwd, QkNormDgrad, QkNormFwd, QkNormGatedBwd, QkNormGatedDgrad, QkNormGatedFwd, QkNormRowBwd,
+    QkNormRowDgrad, QkNormRowFwd, RmsnormBwd, RmsnormDgrad, RmsnormFwd, RopeBwd, RopeFwd, Sample, SampleAdvance,
+    SampleScore, SampleTop, Scale, SwigluBwd, SwigluFwd
 }

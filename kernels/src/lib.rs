@@ -22,6 +22,7 @@ pub mod conv;
 pub mod delta_rule;
 pub mod dequant;
 pub mod embedding;
+pub mod fake_quant;
 pub mod fill;
 pub mod gated_norm;
 pub mod gemm;

@@ -8,7 +8,7 @@ use half::f16;
 use precast_kernels::{Block, KERNELS, check::Case, dequant::dequantize};
 use proptest::prelude::*;
 
-fn half(block: &[u8], at: usize) -> f64 {
+pub fn half(block: &[u8], at: usize) -> f64 {
     f16::from_le_bytes([block[at], block[at + 1]]).to_f64()
 }
 
@@ -28,7 +28,7 @@ fn bit(bytes: &[u8], i: usize) -> f64 {
 }
 
 /// Scale and minimum of group `j`: `get_scale_min_k4` of ggml.
-fn scale_min_k4(q: &[u8], j: usize) -> (f64, f64) {
+pub fn scale_min_k4(q: &[u8], j: usize) -> (f64, f64) {
     if j < 4 {
         (bits(q[j], 0, 6), bits(q[j + 4], 0, 6))
     } else {
@@ -37,7 +37,7 @@ fn scale_min_k4(q: &[u8], j: usize) -> (f64, f64) {
 }
 
 /// Value `i` of a block.
-fn formula(format: Block, b: &[u8], i: usize) -> f64 {
+pub fn formula(format: Block, b: &[u8], i: usize) -> f64 {
     match format {
         Block::Q4_0 => (nibble(&b[2..], i) - 8.0) * half(b, 0),
         Block::Q4_1 => nibble(&b[4..], i) * half(b, 0) + half(b, 2),

@@ -10,5 +10,6 @@ mod formulas;
 mod headers;
 mod int8;
 mod kernels;
+mod quantize;
 mod sources;
 mod tuned;

@@ -51,6 +51,13 @@ __device__ __forceinline__ float reciprocal(float value) {
 __device__ __forceinline__ uint32_t bits_of(float value) { return __float_as_uint(value); }
 __device__ __forceinline__ float float_of(uint32_t bits) { return __uint_as_float(bits); }
 
+// The bits of the nearest f16, ties to even.
+__device__ __forceinline__ uint16_t float_to_half(float value) {
+    uint16_t bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+
 // a * b, rounded before anything is added to it: the compiler may not contract it into a fused multiply-add. Only then is
 // `a * b - c * d` 0 for equal factors; contracted, it is the rounding error of one multiplication.
 __device__ __forceinline__ float mul_rn(float a, float b) { return __fmul_rn(a, b); }

@@ -61,6 +61,7 @@ SIMT_INLINE void cvt_rn_bf16_f32(uint16_t& d, float a) { d = rounded_to_bf16(a);
 SIMT_INLINE void cvt_rn_bf16x2_f32(uint32_t& d, float high, float low) {
     d = rounded_to_bf16(high) << 16 | rounded_to_bf16(low);
 }
+SIMT_INLINE void cvt_rn_f16_f32(uint16_t& d, float a) { d = __builtin_bit_cast(uint16_t, _Float16(a)); }
 SIMT_INLINE void cvt_f32_f16(float& d, uint16_t a) {
     // The exponent's bias is 112 more; what is subnormal in 16 bits is normal afterwards.
     const float magnitude = __uint_as_float(uint32_t(a & 0x7fff) << 13) * 0x1p112f;

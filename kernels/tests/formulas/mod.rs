@@ -107,9 +107,9 @@ const FORMULAS: &[Formula] = &[
     ("swiglu.fwd", swiglu::fwd),
 ];
 
-/// Operations with a test of their own: `tests/blocks.rs` has ggml's values, and `tests/int8.rs` the formula of what is
-/// in int8, also by other operations.
-const ELSEWHERE: [&str; 3] = ["dequant", "int8.columns", "int8.quantize"];
+/// Operations with a test of their own: `tests/blocks.rs` has ggml's values, `tests/quantize.rs` what makes them, and
+/// `tests/int8.rs` the formula of what is in int8, also by other operations.
+const ELSEWHERE: [&str; 4] = ["dequant", "fake_quant", "int8.columns", "int8.quantize"];
 
 #[test]
 fn every_reference_is_its_formula() {
