@@ -65,6 +65,7 @@ fn launched(arch: Arch, lower: impl FnOnce(&mut dyn FnMut(&Plan))) -> BTreeSet<K
 /// teachers and alone, not in pairs: linear in models.
 fn alone(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
     students(model, arch, visit);
+    rounded(model, arch, visit);
     evaluations(model, arch, visit);
     generations(model, arch, visit);
 }
@@ -95,18 +96,48 @@ fn for_the_head() -> impl Iterator<Item = Recipe> {
 /// arguments.
 fn students(student: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
     let mut lower = |request| TrainingPlan::new(request).into_iter().for_each(|training| visit(&training.plan));
-    for recipe in for_blocks().chain(for_the_head()) {
+    let request = |recipe: &Recipe| {
         let teacher = recipe.objective.has_teacher().then_some(student);
-        let request = TrainingRequest::new(student, &recipe, arch).taught_by(teacher);
+        TrainingRequest::new(student, recipe, arch).taught_by(teacher)
+    };
+    for recipe in for_blocks() {
+        // Decoding depends on the precision alone.
         let decodes = recipe.recompute == Recompute::None && DecodeRequest::draws(student);
-        lower(if decodes { request.decoding(DECODE).on_policy() } else { request });
+        lower(if decodes { request(&recipe).decoding(DECODE).on_policy() } else { request(&recipe) });
     }
+    for_the_head().for_each(|recipe| lower(request(&recipe)));
     let (formats, adapters) = (Formats::dense(), Adapters::uniform(student, &Target::ALL, 8, 1.0));
     let adapted = Student { config: student, formats: &formats, adapters: &adapters };
     for recipe in for_blocks() {
         // Other teachers of adapters launch what they launch for the whole model.
         lower(TrainingRequest::new(adapted, &recipe, arch).taught_by(Some(Teacher::Base)));
     }
+}
+
+/// Lowers a model that trains for blocks: what rounding adds depends on nothing else of a recipe.
+fn rounded(student: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
+    let formats = every_rounding(student);
+    for precision in [Precision::Fp32, Precision::Bf16] {
+        let recipe = Recipe { precision, ..Recipe::PLAIN };
+        let request = TrainingRequest::new((student, &formats), &recipe, arch);
+        TrainingPlan::new(request).into_iter().for_each(|training| visit(&training.plan));
+    }
+}
+
+/// Returns formats that round to every block to which a file of any formats does: each matrix to that of one of the
+/// files, and of these to one that is not used yet.
+fn every_rounding(student: &ModelConfig) -> Formats {
+    let files = [(Block::Q8_0, Block::Q8_0), (Block::Q4_0, Block::Q6_K), (Block::Q4_K, Block::Q6_K)];
+    let files = files.map(|(layers, ends)| Formats::rounded(student, layers, ends));
+    let mut used = BTreeSet::new();
+    let choose = |name: &str| {
+        let blocks = || files.iter().filter_map(|formats| formats.of(name));
+        let block = blocks().find(|block| used.insert(*block)).or_else(|| blocks().next())?;
+        Some((name.to_owned(), block))
+    };
+    // Embedding and head come last: only they have the formats of ends.
+    let names: Vec<&str> = files[0].iter().map(|(name, _)| name).collect();
+    names.into_iter().rev().filter_map(choose).collect()
 }
 
 /// Lowers each model as a teacher. It depends on the student only by the columns of the logits, in one launch, and

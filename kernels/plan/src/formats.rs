@@ -82,6 +82,33 @@ impl Formats {
         whole.map(|matrix| (matrix.name, block)).collect()
     }
 
+    /// Returns the format of embedding and head in a file whose layers have one: llama.cpp keeps them in Q6_K, unless
+    /// layers are finer.
+    pub fn usual_ends(layers: Block) -> Block {
+        if layers == Block::Q8_0 { Block::Q8_0 } else { Block::Q6_K }
+    }
+
+    /// Stores the matrices of layers in one format, and embedding and head in another. Rows that are not whole blocks of
+    /// 256 take the next larger format of 32, as `llama_tensor_get_type` has it, and so do columns of tiled heads,
+    /// which a file holds in another order; what is in no whole blocks of 32 either is left out.
+    pub fn rounded(config: &ModelConfig, layers: Block, ends: Block) -> Self {
+        let modules = config.family.modules;
+        let embedding = modules.embedding.parameter("weight");
+        let head = (!config.tied).then(|| modules.head.parameter("weight"));
+        let of_ends = [Some(embedding), head].into_iter().flatten().map(|name| (name, ends, config.hidden));
+        let is_tiled = config.delta_heads.is_some_and(DeltaHeads::are_tiled);
+        let of_layers = (0..).zip(all_stacks(config)).flat_map(|(layer, stacks)| {
+            let of = |stack: Stack| stack.parts.into_iter().map(move |part| (part.module, stack.columns));
+            stacks.into_iter().flat_map(of).map(move |(module, columns)| {
+                let moves = is_tiled && module == &modules.delta_rule.out;
+                // Halves of blocks of 256 move, and whole ones of 32.
+                let block = if moves { smaller(layers) } else { layers };
+                (module.layer_parameter(layer, "weight"), block, columns)
+            })
+        });
+        of_ends.chain(of_layers).filter_map(|(name, block, columns)| Some((name, fitting(block, columns)?))).collect()
+    }
+
     /// Returns the mix that llama.cpp's `llama-quantize` calls Q4_K_M: Q4_K, and Q6_K for the head and, in half of the
     /// layers, for values and down projections. Rows that are not whole blocks of 256 take the next larger format of 32
     /// (`llama_tensor_get_type`). What readers dequantize is dense: in columns of tiled heads halves of blocks move.
@@ -90,10 +117,6 @@ impl Formats {
         let more = |layer: u32| {
             let eighth = config.depth() / 8;
             layer < eighth || layer >= 7 * config.depth() / 8 || (layer - eighth) % 3 == 2
-        };
-        let fitting = |block: Block, columns: u32| {
-            let fallback = if block == Block::Q6_K { Block::Q8_0 } else { Block::Q5_0 };
-            [block, fallback].into_iter().find(|block| u64::from(columns).is_multiple_of(block.elems()))
         };
         let embedding = modules.embedding.parameter("weight");
         let ends = match config.tied {
@@ -133,6 +156,21 @@ impl Formats {
         let ends = [&modules.embedding, &modules.head].map(|module| module.parameter("weight"));
         ends.into_iter().chain(layers).filter_map(|name| Some((name.clone(), self.of(&name)?))).collect()
     }
+}
+
+/// Returns the format of 32 that stands for one of 256 where rows are no whole blocks.
+fn smaller(block: Block) -> Block {
+    match block {
+        Block::Q6_K => Block::Q8_0,
+        Block::Q4_K => Block::Q5_0,
+        Block::Q5_K => Block::Q5_1,
+        of_32 => of_32,
+    }
+}
+
+/// Returns the format, or the smaller one, of which rows are whole blocks.
+fn fitting(block: Block, columns: u32) -> Option<Block> {
+    [block, smaller(block)].into_iter().find(|block| u64::from(columns).is_multiple_of(block.elems()))
 }
 
 /// Finds the first GEMM of a layer whose depth has no rotation: its first matrix, the depth, and the largest power

@@ -126,6 +126,7 @@ impl Guarded<'_> {
                 let master = weights.all.trained().expect("it trains").master;
                 let rounded = ops.elements("weights", end - start);
                 ops.cast("weights", master.slice(start, end - start), rounded);
+                ops.round("weights", &weights.rounded, (master, &(start..end)), rounded);
                 rounded
             }
         };

@@ -216,6 +216,12 @@ pub enum PlanError {
     /// The student is stored in blocks and has no adapters to train.
     #[error("weights that train cannot stay in the blocks of their file, and this student has no adapters")]
     StoredWithoutAdapters,
+    /// A matrix of a student that trains for blocks is in none.
+    #[error(
+        "{name} has rows of {columns} elements, which are no whole blocks of 32: this model cannot train for a file in \
+         blocks"
+    )]
+    Rounded { name: String, columns: u64 },
     /// Int8 GEMMs in a run that computes in fp32.
     #[error("int8 GEMMs give bf16, and cannot be combined with fp32")]
     Int8Precision,

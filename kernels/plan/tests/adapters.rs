@@ -343,7 +343,7 @@ fn no_adapters_are_no_change() {
 fn what_does_not_fit_is_refused_by_name() {
     let config = tiny("qwen2", 2);
     let (dense, none) = (Formats::dense(), Adapters::none());
-    let stored = Formats::uniform(&config, Block::Q8_0);
+    let int8 = Formats::int8();
     let of = |name: &str, rank| [(name.to_owned(), Adapter { rank, scale: 1.0 })].into_iter().collect::<Adapters>();
     let with = |teacher, formats, adapters: &Adapters, objective| {
         let student = Student { config: &config, formats, adapters };
@@ -358,7 +358,7 @@ fn what_does_not_fit_is_refused_by_name() {
     for name in ["model.layers.2.mlp.up_proj.weight", "model.embed_tokens.weight", "model.norm.weight"] {
         assert_eq!(with(None, &dense, &of(name, 8), ce), PlanError::UnknownProjection { name: name.to_owned() });
     }
-    assert_eq!(with(None, &stored, &none, ce), PlanError::StoredWithoutAdapters);
+    assert_eq!(with(None, &int8, &none, ce), PlanError::StoredWithoutAdapters);
     let distill = Objective::Distill { alpha: 0.5, temperature: 1.0, beta: 0.0 };
     assert_eq!(with(Some(Teacher::Base), &dense, &none, distill), PlanError::BaseWithoutAdapters);
 }

@@ -10,6 +10,7 @@ mod decoding;
 mod int8;
 mod int8_training;
 mod ranks;
+mod rounded;
 mod stored;
 mod support;
 mod teacher;

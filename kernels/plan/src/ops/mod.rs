@@ -9,6 +9,7 @@ mod decode;
 mod delta_rule;
 mod dequant;
 mod embedding;
+mod fake_quant;
 mod fill;
 mod grad_distance;
 mod head;

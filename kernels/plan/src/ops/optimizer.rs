@@ -9,7 +9,7 @@ use precast_kernels::{Dtype, Format, adamw::AdamwUpdate};
 use super::Ops;
 use crate::recipe::Recipe;
 use crate::share::{Piece, Shards};
-use crate::weights::{Trained, Weight, Weights};
+use crate::weights::{Rounded, Trained, Weight, Weights};
 use precast_core::plan::{Exchange, Tensor};
 
 /// Operands of an update besides the weights.
@@ -35,6 +35,8 @@ pub(crate) struct OptimizerState<'s> {
     /// Weights whose layers' matrices launches read quantized: from the copy, or, if that lacks them, from a temporary
     /// copy, one layer at a time.
     quantized: Option<&'s Weights>,
+    /// Matrices whose copy has the values of blocks.
+    rounded: &'s [Rounded],
     shards: &'s Shards,
     /// True if the rank holds all master weights, at their places in the range.
     whole: bool,
@@ -43,12 +45,17 @@ pub(crate) struct OptimizerState<'s> {
 impl<'s> OptimizerState<'s> {
     /// # Panics
     /// If the range does not train, or the update cannot write its format.
-    pub fn new(range: Weight, quantized: Option<&'s Weights>, shards: &'s Shards, has_whole_masters: bool) -> Self {
+    pub fn new(
+        range: Weight,
+        (quantized, rounded): (Option<&'s Weights>, &'s [Rounded]),
+        shards: &'s Shards,
+        has_whole_masters: bool,
+    ) -> Self {
         let trained = range.trained().expect("a range that trains");
         let Format::Dense(dtype) = range.tensor.format else { panic!("weights in blocks do not train") };
         let copy = (range.tensor != trained.master).then_some(range.tensor);
         let whole = shards.share().ranks == 1 || has_whole_masters || copy.is_none();
-        Self { trained, copy, dtype, quantized, shards, whole }
+        Self { trained, copy, dtype, quantized, rounded, shards, whole }
     }
 
     /// Returns the state to clear before the weights arrive, with names.
@@ -78,15 +85,23 @@ impl<'s> OptimizerState<'s> {
     }
 
     /// Returns the copied ranges of master weights, each with its copy: all, or those before and after the layers.
-    fn copies(&self) -> Vec<(&'static str, Tensor, Tensor)> {
-        let (Some(copy), Trained { master, .. }) = (self.copy, self.trained) else { return Vec::new() };
-        let Some(weights) = self.lacked() else { return vec![("", master, copy)] };
-        let (Range { start, end }, behind) = (weights.parameters.matrices(), copy.elems);
-        let behind = behind - start;
-        vec![
-            (".before", master.slice(0, start), copy.slice(0, start)),
-            (".behind", master.slice(end, behind), copy.slice(start, behind)),
-        ]
+    fn copies(&self) -> Vec<(&'static str, Range<u64>, Tensor)> {
+        let Some(copy) = self.copy else { return Vec::new() };
+        let Some(weights) = self.lacked() else { return vec![("", 0..copy.elems, copy)] };
+        let Range { start, end } = weights.parameters.matrices();
+        let behind = copy.elems - start;
+        vec![(".before", 0..start, copy.slice(0, start)), (".behind", end..end + behind, copy.slice(start, behind))]
+    }
+
+    /// Returns a range of the master weights, of a rank that has all.
+    fn masters(&self, range: &Range<u64>) -> Tensor {
+        self.trained.master.slice(range.start, range.end - range.start)
+    }
+
+    /// Returns the copy that the update writes. One of rounded masters alone, and a temporary one, as a skipped step
+    /// writes none, are made after it.
+    fn updated_copy(&self) -> Option<Tensor> {
+        self.copy.filter(|_| self.lacked().is_none() && self.dtype != Dtype::F32)
     }
 }
 
@@ -95,8 +110,9 @@ impl Ops<'_> {
     pub fn narrow(&mut self, state: &OptimizerState<'_>) {
         let Some(weights) = state.copy else { return };
         if state.whole {
-            for (name, master, copy) in state.copies() {
-                self.cast(&format!("weights{name}"), master, copy);
+            for (name, range, copy) in state.copies() {
+                self.cast(&format!("weights{name}"), state.masters(&range), copy);
+                self.round(&format!("weights{name}"), state.rounded, (state.trained.master, &range), copy);
             }
         } else {
             for (index, piece) in state.pieces() {
@@ -117,10 +133,12 @@ impl Ops<'_> {
         let largest = layers.iter().map(|range| range.end - range.start).max().unwrap_or(1);
         let count = (PLACES_BYTES / state.dtype.bytes() / largest).clamp(2, MOST_PLACES).min(layers.len() as u64);
         let places: Vec<Tensor> = (0..count).map(|place| self.elements(&format!("layers.{place}"), largest)).collect();
-        for (layer, Range { start, end }) in layers.into_iter().enumerate() {
-            let rounded = places[layer % places.len()].slice(0, end - start);
-            self.cast(&format!("layers.{layer}.weights"), state.trained.master.slice(start, end - start), rounded);
-            self.quantize_layer(weights, layer, rounded);
+        for (layer, range) in layers.into_iter().enumerate() {
+            let copy = places[layer % places.len()].slice(0, range.end - range.start);
+            let name = format!("layers.{layer}.weights");
+            self.cast(&name, state.masters(&range), copy);
+            self.round(&name, state.rounded, (state.trained.master, &range), copy);
+            self.quantize_layer(weights, layer, copy);
         }
     }
 
@@ -136,8 +154,8 @@ impl Ops<'_> {
     pub fn widen(&mut self, state: &OptimizerState<'_>) {
         let Some(weights) = state.copy else { return };
         if state.whole {
-            for (name, master, copy) in state.copies() {
-                self.cast(&format!("master{name}"), copy, master);
+            for (name, range, copy) in state.copies() {
+                self.cast(&format!("master{name}"), copy, state.masters(&range));
             }
             return;
         }
@@ -155,8 +173,7 @@ impl Ops<'_> {
         let partial = self.partial_sums(state, groups);
         let args = GradNormFinishArgs { partial, metrics: step.metrics, count: groups as u32, clip: recipe.clip };
         self.b.launch("grad_norm.finish", GradNormFinish {}, args);
-        // A skipped step writes no copy, so a temporary one is made after the update.
-        let copy = state.copy.filter(|_| state.lacked().is_none());
+        let copy = state.updated_copy();
         let w = if copy.is_some() { state.dtype } else { Dtype::F32 };
         for (index, piece) in state.pieces() {
             let slice = |of: Tensor, start| of.slice(start, piece.elems);
@@ -177,8 +194,12 @@ impl Ops<'_> {
             };
             self.b.launch(format!("adamw{index}"), AdamwUpdate { w }, args);
         }
-        if state.lacked().is_some() {
-            self.narrow(state);
+        match state.copy {
+            // Of several ranks, each rounds all once it has all masters.
+            Some(_) if state.shards.share().ranks > 1 => {}
+            Some(_) if copy.is_none() => self.narrow(state),
+            Some(all) => self.round("weights", state.rounded, (trained.master, &(0..all.elems)), all),
+            None => {}
         }
     }
 

@@ -113,6 +113,7 @@ impl Lowered<TrainingBuffers> {
         let grad = trained.trained().expect("the student trains").grad;
         let shards = Shards::new(run.share, &sections);
         let quantized = (run.is_int8() && models.adapters.is_none()).then_some(&models.base.weights);
+        let rounded = if models.adapters.is_none() { &models.base.weights.rounded[..] } else { &[] };
         let step = Step {
             run,
             models: &models,
@@ -120,7 +121,7 @@ impl Lowered<TrainingBuffers> {
             tensors: StepTensors { update, metrics },
             shards: &shards,
             sums: Sums::new(&mut b, [grad, metrics.slice(0, LOSSES)], run.share),
-            state: OptimizerState::new(trained, quantized, &shards, models.has_whole_masters()),
+            state: OptimizerState::new(trained, (quantized, rounded), &shards, models.has_whole_masters()),
             scores,
             decayed,
             quantized,

@@ -1,6 +1,6 @@
 //! Refuses models, recipes and shares that do not fit together.
 
-use precast_kernels::{Arch, Dtype};
+use precast_kernels::{Arch, Dtype, fake_quant};
 
 use super::request::{Student, Teacher, TrainingRequest};
 use crate::adapters::AdapterParameters;
@@ -10,6 +10,7 @@ use crate::decoding::DecodeRequest;
 use crate::formats::{Formats, check_student};
 use crate::gemm::Workspaces;
 use crate::ops::Ops;
+use crate::parameters::Parameters;
 use crate::predictions::check_keep;
 use crate::recipe::{PlanError, Precision, Recipe, Recompute, check_tokens};
 use crate::share::Share;
@@ -50,10 +51,10 @@ impl<'a> Run<'a> {
         if adapters.is_empty() && matches!(teacher, Some(Teacher::Base)) {
             return Err(PlanError::BaseWithoutAdapters);
         }
-        if adapters.is_empty() && !formats.is_dense() {
-            return Err(PlanError::StoredWithoutAdapters);
+        if adapters.is_empty() {
+            check_rounded(student, formats)?;
         }
-        check_models(teacher, (student, formats), &recipe)?;
+        check_models(teacher, (student, formats, adapters.is_empty()), &recipe)?;
         decode.map_or(Ok(()), |request| request.check(student, recipe.seq_len))?;
         check_bytes(teacher, (student, !adapters.is_empty()), &recipe)?;
         let adapters = if adapters.is_empty() { None } else { Some(AdapterParameters::new(student, adapters)?) };
@@ -100,7 +101,7 @@ fn teacher<'a>(request: &TrainingRequest<'a>) -> Result<Option<Teacher<'a>>, Pla
 /// Refuses models that do not fit the recipe or each other.
 fn check_models(
     teacher: Option<Teacher<'_>>,
-    (student, formats): (&ModelConfig, &Formats),
+    (student, formats, trains_whole): (&ModelConfig, &Formats, bool),
     recipe: &Recipe,
 ) -> Result<(), PlanError> {
     let other = teacher.and_then(|teacher| match teacher {
@@ -119,10 +120,25 @@ fn check_models(
         _ => {}
     }
     match recipe.precision {
-        Precision::Int8 if !formats.is_dense() => Err(PlanError::StoredInt8),
+        Precision::Int8 if !formats.is_dense() && !trains_whole => Err(PlanError::StoredInt8),
         Precision::Int8 => check_student(student),
         Precision::Fp32 | Precision::Bf16 => Ok(()),
     }
+}
+
+/// Refuses to round a student that trains to blocks unless every matrix is in some to which weights are quantized.
+fn check_rounded(student: &ModelConfig, formats: &Formats) -> Result<(), PlanError> {
+    if formats.is_int8() {
+        return Err(PlanError::StoredWithoutAdapters);
+    }
+    if formats.is_dense() {
+        return Ok(());
+    }
+    let is_rounded = |name: &str| formats.of(name).is_some_and(|block| fake_quant::FORMATS.contains(&block));
+    let mut matrices = Parameters::new(student).list.into_iter().filter(|one| one.shape.len() == 2);
+    matrices
+        .find(|one| !is_rounded(&one.name))
+        .map_or(Ok(()), |one| Err(PlanError::Rounded { columns: one.shape[1], name: one.name }))
 }
 
 /// Returns the bytes per trained parameter: weight, master weight if distinct, gradient and two moments.

@@ -16,7 +16,8 @@ static NO_ADAPTERS: Adapters = Adapters::none();
 #[derive(Clone, Copy, Debug)]
 pub struct Student<'a> {
     pub config: &'a ModelConfig,
-    /// Formats of its matrices: all dense, if all of it trains.
+    /// Formats of its matrices. Where all of it trains, launches read the values that blocks of the master weights
+    /// have: weights are quantized behind each update, and gradients go to the masters as if they were not.
     pub formats: &'a Formats,
     /// If there are any, only they train, and the model is their frozen base.
     pub adapters: &'a Adapters,

@@ -63,7 +63,10 @@ impl Residents {
                 let formats = (run.formats, dtype);
                 Some(Weights::frozen(b, "student", category::STUDENT_WEIGHTS, config, formats, Passes::Forward))
             }
-            (None, None) => Some(Weights::trained(b, "student", config, run.recipe.precision, run.share)),
+            (None, None) => {
+                let precision = (run.formats, run.recipe.precision);
+                Some(Weights::trained(b, "student", config, precision, run.share))
+            }
         };
         let parameters = run.adapters.clone();
         let adapters =

@@ -32,7 +32,8 @@ impl AdapterWeights {
     ) -> Self {
         let moments = Shards::new(share, &parameters.sections()).own_elems();
         // The adapter written at the end is its master weights.
-        let kept = Kept { weights: parameters.elems, masters: parameters.elems, moments };
+        let kept =
+            Kept { weights: (dtype != Dtype::F32).then_some(parameters.elems), masters: parameters.elems, moments };
         let all = Weight::declare_trained(b, (name, category::ADAPTERS), parameters.elems, dtype, kept);
         Self::new(all, parameters)
     }

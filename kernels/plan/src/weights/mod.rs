@@ -4,6 +4,7 @@ mod adapters;
 mod int8;
 mod layer;
 mod model;
+mod rounded;
 mod scratch;
 mod weight;
 
@@ -12,4 +13,5 @@ pub(crate) use int8::Passes;
 pub use int8::{Int8Matrix, Int8Rows};
 pub use layer::{Blocks, DeltaRuleWeights, Layer, Linear, LinearAdapter, Matrix, Norm};
 pub use model::Weights;
+pub(crate) use rounded::Rounded;
 pub use weight::{Role, Trained, Weight};

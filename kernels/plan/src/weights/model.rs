@@ -8,6 +8,7 @@ use precast_kernels::{Dtype, Format, Gamma};
 
 use super::int8::{Int8Matrices, Passes};
 use super::layer::{DeltaRuleWeights, Layer, Linear, Matrix, Norm};
+use super::rounded::Rounded;
 use super::scratch::Scratch;
 use super::weight::{Kept, Role, Trained, Weight};
 use crate::category;
@@ -34,6 +35,8 @@ pub struct Weights {
     pub norm: Norm,
     /// Head; its weight is the embedding table itself when tied.
     pub head: Linear,
+    /// Matrices that launches read as the values that blocks of the master weights have.
+    pub(crate) rounded: Vec<Rounded>,
 }
 
 /// Alignment of tensors in blocks: 16 bytes in any format.
@@ -42,7 +45,7 @@ const ALIGN_BLOCKS: u64 = 8;
 impl Weights {
     /// True if launches read master weights besides what follows from them, so that each rank has all.
     pub fn reads_masters(&self) -> bool {
-        self.layers.iter().any(|layer| layer.delta_rule.is_some())
+        !self.rounded.is_empty() || self.layers.iter().any(|layer| layer.delta_rule.is_some())
     }
 
     /// Returns the ranges of the matrices of neighboring layers in int8; none for no layers.
@@ -107,23 +110,28 @@ impl Weights {
     }
 
     /// Declares weights that train. In fp32 launches read the master weights; in int8 matrices of layers are quantized.
+    /// Those with a block format train as the values that its blocks have.
     pub(crate) fn trained(
         b: &mut Builder,
         name: &str,
         config: &ModelConfig,
-        precision: Precision,
+        (formats, precision): (&Formats, Precision),
         share: Share,
     ) -> Self {
         let parameters = Parameters::new(config);
+        let rounded = Rounded::of(&parameters, formats);
         let own = Shards::new(share, &parameters.sections()).own_elems();
         let (dtype, category) = (precision.dtype(), category::STUDENT_WEIGHTS);
         let int8 = (precision == Precision::Int8).then(|| Int8Matrices::new(b, (name, category), config, Passes::Both));
         // Quantized weights have no other form, unless ranks exchange them: then rounded to bf16.
         let left_out = if int8.is_some() && share.ranks == 1 { parameters.matrices() } else { 0..0 };
         let left_out_elems = left_out.end - left_out.start;
-        // Launches read decays in f32.
-        let masters = if config.has_delta_rule() { parameters.elems } else { own };
-        let kept = Kept { weights: parameters.elems - left_out_elems, masters, moments: own };
+        // Launches read decays in f32, and whole blocks.
+        let has_whole_masters = config.has_delta_rule() || !rounded.is_empty();
+        let masters = if has_whole_masters { parameters.elems } else { own };
+        let has_copy = dtype != Dtype::F32 || !rounded.is_empty();
+        let weights = has_copy.then_some(parameters.elems - left_out_elems);
+        let kept = Kept { weights, masters, moments: own };
         let all = Weight::declare_trained(b, (name, category), parameters.elems, dtype, kept);
         let weight = |(extent, start): (&u64, &u64)| {
             let place = if *start < left_out.end { *start } else { start - left_out_elems };
@@ -131,7 +139,7 @@ impl Weights {
                 .then(|| Weight { tensor: all.tensor.slice(place, *extent), role: all.role.slice(*start, *extent) })
         };
         let each = parameters.extents.iter().zip(&parameters.starts).map(weight).collect();
-        Self::new(config, parameters, (all, each), (None, int8))
+        Self { rounded, ..Self::new(config, parameters, (all, each), (None, int8)) }
     }
 
     fn new(
@@ -209,7 +217,7 @@ impl Weights {
         };
         let head = Linear { weight: head, bias: None, n: config.logit_columns(), k: config.hidden, adapter: None };
         let norm = norm(modules.norm.parameter("weight"));
-        Self { all, embedding, layers, norm, head, parameters, each }
+        Self { all, embedding, layers, norm, head, parameters, each, rounded: Vec::new() }
     }
 
     /// Returns every parameter of weights that train, with its first element in flat buffers and its optimizer state.

@@ -26,7 +26,7 @@ pub enum Role {
 /// ([`crate::Shards::own`]), one after the other; `grad` is complete.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trained {
-    /// Master weights, which launches read in fp32.
+    /// Master weights, which launches read in fp32, unless they read the values of blocks.
     pub master: Tensor,
     pub grad: Tensor,
     /// AdamW's first moments, fp32.
@@ -64,14 +64,14 @@ impl Trained {
 /// Elements that a rank keeps of a trained range.
 #[derive(Clone, Copy)]
 pub(super) struct Kept {
-    /// Elements of the copy that launches read.
-    pub weights: u64,
+    /// Elements of the copy that launches read; none where they read the master weights.
+    pub weights: Option<u64>,
     pub masters: u64,
     pub moments: u64,
 }
 
 impl Weight {
-    /// Declares a trained buffer and its optimizer state. In fp32 launches read the master weights.
+    /// Declares a trained buffer and its optimizer state.
     pub(super) fn declare_trained(
         b: &mut Builder,
         (name, category): (&str, Category),
@@ -84,12 +84,15 @@ impl Weight {
             let buffer = b.persistent(format!("{name}.{part}"), category, dtype, kept.max(1));
             Tensor { elems, ..buffer }
         };
-        let (master, tensor) = if dtype == Dtype::F32 {
-            let master = flat("master", category, Dtype::F32, elems);
-            (master, master)
-        } else {
-            let master = flat("master", category::MASTER_WEIGHTS, Dtype::F32, masters);
-            (master, Tensor { elems: weights, ..flat("weights", category, dtype, weights) })
+        let (master, tensor) = match weights {
+            None => {
+                let master = flat("master", category, Dtype::F32, elems);
+                (master, master)
+            }
+            Some(weights) => {
+                let master = flat("master", category::MASTER_WEIGHTS, Dtype::F32, masters);
+                (master, Tensor { elems: weights, ..flat("weights", category, dtype, weights) })
+            }
         };
         let grad = flat("grad", category::GRADIENTS, Dtype::F32, elems);
         let (m, v) =
