@@ -40,7 +40,7 @@ fn tokenizer() -> Value {
 }
 
 /// Puts a tokenizer beside a model.
-fn with_tokenizer(model: &Path) {
+pub(crate) fn with_tokenizer(model: &Path) {
     fs::write(model.join("tokenizer.json"), tokenizer().to_string()).unwrap();
     let config =
         json!({"eos_token": "<|end|>", "pad_token": "<|end|>", "chat_template": "{{ messages[0]['content'] }}"});

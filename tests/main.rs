@@ -78,6 +78,7 @@ mod rooms;
 mod rows;
 mod sampling;
 mod shell;
+mod ship;
 mod simt;
 mod smoke;
 mod stop;

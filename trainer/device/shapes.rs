@@ -16,6 +16,7 @@ use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
 use crate::inputs::pair::same_path;
 use crate::inputs::teacher_cache::{CacheManifest, TeacherCache};
+use crate::options::ship;
 use crate::options::{Advised, Completions, Kernels, RunConfig, UsageError, WeightFormat};
 
 /// Completions of held-out prompts in a report.
@@ -160,7 +161,9 @@ impl Shapes {
             },
         });
         let (of_student, stored) = &self.student;
-        let formats = if self.student_format(config) == WeightFormat::Stored { stored } else { &dense };
+        let shipped = config.arithmetic.ship.map(|ship| ship::formats(of_student, (ship, config.arithmetic.ship_head)));
+        let is_stored = self.student_format(config) == WeightFormat::Stored;
+        let formats = shipped.as_ref().unwrap_or(if is_stored { stored } else { &dense });
         let student = Student { config: of_student, formats, adapters: &self.adapters };
         let (share, on_policy) = (config.division.share, config.on_policy.is_some());
         let decode = completions(config, recipe).or_else(|| self.samples(config, recipe));

@@ -65,6 +65,7 @@ impl Advised for PlanError {
             Self::StoredInt8 => ". Leave --student-format out, or use --precision bf16",
             Self::BaseWithoutAdapters => ": give --lora-rank or --adapter",
             Self::NoTeacher => ": give --teacher",
+            Self::Rounded { .. } => ": leave --ship out",
             Self::Tokens { .. } => ": change --batch-size or --seq-len",
             Self::TooLarge { .. } => ", or use a smaller --batch-size or --seq-len",
             _ => "",

@@ -18,6 +18,7 @@ mod print;
 mod resolve;
 mod run_config;
 pub mod schedule;
+pub mod ship;
 pub(crate) mod size;
 mod slot_choice;
 mod sources;

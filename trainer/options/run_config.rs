@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use precast_kernels::Dtype;
 use precast_kernels::abi::step_metrics;
 use precast_plan::decoding::MOST_SLOTS;
 use precast_plan::{ModelConfig, Objective, Recipe};
@@ -245,6 +246,12 @@ impl RunConfig {
         if self.adapter.is_some() { "adapter" } else { self.name_of(Role::Student) }
     }
 
+    /// Element type of the model that a run writes: that of its arithmetic, or f32, where blocks of the weights are
+    /// trained.
+    pub fn result_dtype(&self) -> Dtype {
+        if self.arithmetic.ship.is_some() { Dtype::F32 } else { self.arithmetic.precision.dtype() }
+    }
+
     /// The directory of the best step's weights, where those of the last have the other.
     pub fn best_result(&self) -> String {
         format!("{}.best", self.result())
@@ -274,7 +281,7 @@ impl RunConfig {
     /// Returns the choices that the plan follows from.
     pub fn recipe(&self) -> Recipe {
         let ShapeOptions { batch_size: batch, seq_len } = self.shape;
-        let ArithmeticOptions { recompute, precision, gemm } = self.arithmetic;
+        let ArithmeticOptions { recompute, precision, gemm, .. } = self.arithmetic;
         let OptimizerOptions { weight_decay, clip, .. } = self.optimizer;
         let objective = self.objective;
         let packed = self.on_policy.is_some() || self.places().packing != Packing::None;

@@ -88,8 +88,8 @@ impl Formats {
         if layers == Block::Q8_0 { Block::Q8_0 } else { Block::Q6_K }
     }
 
-    /// Stores the matrices of layers in one format, and embedding and head in another. Rows that are not whole blocks of
-    /// 256 take the next larger format of 32, as `llama_tensor_get_type` has it, and so do columns of tiled heads,
+    /// Stores the matrices of layers in one format, and embedding and head in another. Rows that are not whole blocks
+    /// of 256 take the next larger format of 32, as `llama_tensor_get_type` has it, and so do columns of tiled heads,
     /// which a file holds in another order; what is in no whole blocks of 32 either is left out.
     pub fn rounded(config: &ModelConfig, layers: Block, ends: Block) -> Self {
         let modules = config.family.modules;

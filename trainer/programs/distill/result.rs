@@ -41,7 +41,7 @@ pub(super) fn write_result(
         }
         None => {
             fill_with_student(&mut aside, config, (session, masters.as_mut()), models)?;
-            let (dtype, access) = (config.arithmetic.precision.dtype(), DeviceMemory::access(session.device()));
+            let (dtype, access) = (config.result_dtype(), DeviceMemory::access(session.device()));
             models.student.largest_update(&aside.path().join(MODEL), dtype, access)?
         }
     };
@@ -66,7 +66,7 @@ fn fill_with_student(
 ) -> Result<(), RunError> {
     let parameters = session.plan.student.weights.parameters.list.clone();
     let tokenizer_from: Vec<&Checkpoint> = models.student_first().collect();
-    let (of_model, mut scratch) = (config.arithmetic.precision.dtype(), Scratch::default());
+    let (of_model, mut scratch) = (config.result_dtype(), Scratch::default());
     let json = &models.student.json;
     let model =
         ModelSource { config: json, parameters: &parameters, dtype: stored(of_model), tokenizer_from: &tokenizer_from };

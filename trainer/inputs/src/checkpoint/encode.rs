@@ -1,17 +1,13 @@
 //! Values as files store them: the inverse of what [`Kind::dequantize`] reads.
 
 use half::{bf16, f16};
-use precast_kernels::Block;
+use precast_kernels::fake_quant::quantize;
 use rayon::prelude::*;
 
 use super::kind::Kind;
 
-/// Values of a block of Q8_0, and its bytes: a scale in f16, then numbers of 8 bits.
-const Q8_0: (usize, usize) = (32, 34);
-
 impl Kind {
-    /// The values in this kind of storage, rounded to nearest even; blocks of Q8_0 as `quantize_row_q8_0_ref` of
-    /// ggml-quants.c makes them.
+    /// The values in this kind of storage, rounded to nearest even, or as [`quantize`] makes blocks.
     ///
     /// # Panics
     /// For a kind that no file is written in.
@@ -20,13 +16,12 @@ impl Kind {
             Self::F32 => bytemuck::cast_slice(values).to_vec(),
             Self::F16 => narrow(values, |value| f16::from_f32(value).to_le_bytes()),
             Self::Bf16 => narrow(values, |value| bf16::from_f32(value).to_le_bytes()),
-            Self::Block(Block::Q8_0) => {
-                let mut bytes = vec![0; values.len() / Q8_0.0 * Q8_0.1];
-                let blocks = values.as_chunks().0.par_iter().zip(bytes.as_chunks_mut().0);
-                blocks.for_each(|(values, block)| q8_0(values, block));
+            Self::Block(block) => {
+                let mut bytes = vec![0; values.len() / block.elems() as usize * block.bytes() as usize];
+                quantize(block, values, &mut bytes);
                 bytes
             }
-            other => panic!("no file is written in {other}"),
+            Self::AprQ4 | Self::AprQ8 => panic!("no file is written in {self}"),
         }
     }
 }
@@ -37,18 +32,11 @@ fn narrow<const N: usize>(values: &[f32], narrow: impl Fn(f32) -> [u8; N] + Sync
     bytes
 }
 
-/// The largest value becomes 127 or -127; halves are rounded away from zero.
-fn q8_0(values: &[f32; Q8_0.0], block: &mut [u8; Q8_0.1]) {
-    let largest = values.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
-    let scale = largest / 127.0;
-    let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
-    block[..2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
-    block[2..].iter_mut().zip(values).for_each(|(byte, value)| *byte = (value * inverse).round() as i8 as u8);
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use precast_kernels::Block;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! A model with its tokenizer as one file, as llama.cpp's `convert_hf_to_gguf.py` writes it.
 
 use precast_kernels::Block;
-use precast_plan::{ModelConfig, Parameter};
+use precast_plan::{Formats, ModelConfig, Parameter};
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
@@ -33,7 +33,11 @@ enum Number {
 pub enum Encoding {
     F32,
     Bf16,
-    Q8_0,
+    Blocks {
+        layers: Block,
+        /// Format of embedding and head.
+        ends: Block,
+    },
 }
 
 impl Encoding {
@@ -41,18 +45,23 @@ impl Encoding {
     fn file_type(self) -> u32 {
         match self {
             Self::F32 => 0,
-            Self::Q8_0 => 7,
+            Self::Blocks { layers: Block::Q4_0, .. } => 2,
+            Self::Blocks { layers: Block::Q4_K, .. } => 14,
+            Self::Blocks { .. } => 7,
             Self::Bf16 => 32,
         }
     }
 
-    /// Vectors, norms among them, are F32 in every file, and rows that are no whole blocks of Q8_0 are F16.
-    fn kind(self, parameter: &Parameter) -> Kind {
-        let q8_0 = Kind::Block(Block::Q8_0);
-        match (self, &parameter.shape[..]) {
+    /// Returns the kind of each parameter of a model. Vectors, norms among them, are F32 in every file, and matrices
+    /// whose rows are no whole blocks are F16.
+    fn kinds(self, config: &ModelConfig) -> impl Fn(&Parameter) -> Kind {
+        let formats = match self {
+            Self::Blocks { layers, ends } => Formats::rounded(config, layers, ends),
+            Self::F32 | Self::Bf16 => Formats::dense(),
+        };
+        move |parameter| match (self, &parameter.shape[..]) {
             (Self::Bf16, [_, _]) => Kind::Bf16,
-            (Self::Q8_0, [_, columns]) if columns.is_multiple_of(q8_0.elems()) => q8_0,
-            (Self::Q8_0, [_, _]) => Kind::F16,
+            (Self::Blocks { .. }, [_, _]) => formats.of(&parameter.name).map_or(Kind::F16, Kind::Block),
             _ => Kind::F32,
         }
     }
@@ -80,7 +89,7 @@ impl Export {
     /// [`Fault`] for a parameter or a tokenizer that GGUF has no words for.
     pub fn new<K: Ord>(about: &About<'_>, encoding: Encoding, place: impl Fn(&str) -> K) -> Result<Self, Fault> {
         let About { name, config, generation, tokenizer: files } = about;
-        let mut tensors = tensors(config, |parameter| encoding.kind(parameter))?;
+        let mut tensors = tensors(config, encoding.kinds(config))?;
         tensors.sort_by_cached_key(|tensor| match &tensor.values {
             Values::Of(parameter) => Some((place(&parameter.name), parameter.name.clone())),
             Values::Given(_) => None,
