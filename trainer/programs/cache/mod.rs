@@ -1,6 +1,7 @@
 //! `precast cache`: the last hidden states of a teacher on data, or its most likely tokens, computed once for all runs
 //! that learn from it.
 
+mod directory;
 mod engine;
 mod fill;
 mod filler;
