@@ -94,6 +94,11 @@ impl Made {
         rest == 0 && (1..=u64::from(self.seq_len)).contains(&rows)
     }
 
+    /// Returns the options of `precast cache` that name what such a cache is made of, but for the paths of data.
+    pub fn source(&self) -> &'static str {
+        if self.filled_by.is_some() { "--teacher TEACHER --data" } else { "--from" }
+    }
+
     /// Returns the differences that decide bits, by name.
     pub fn differences(&self, was: &Self) -> Vec<Difference> {
         let both = was.values().into_iter().zip(self.values());
