@@ -10,6 +10,7 @@ use precast_system::count;
 use super::directory::{check_out, filled, write_head};
 use super::engine::Opening;
 use super::filler::{self, Deal};
+use super::outcome::DeviceForecast;
 use super::peers::Peers;
 use super::sequences::{self, Contents};
 use super::{CacheOutcome, CacheRequest, Forecast};
@@ -79,8 +80,8 @@ fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutco
     refuse_within(&request.out, &inputs)?;
     let key = request.key.clone().filter(|_| ranks.is_first()).map(SigningKey::open).transpose()?;
     let sign = |bytes: &[u8]| key.as_ref().map(|key| key.sign(bytes)).transpose();
-    let teacher = &Checkpoint::open(&request.teacher)?;
-    let student = &Checkpoint::open(request.student.as_ref().unwrap_or(&request.teacher))?;
+    let teacher = &Checkpoint::open(request.teacher())?;
+    let student = &Checkpoint::open(request.student())?;
     let models = Models { teacher: Some(teacher), student };
     let data = read(&asked, models, Some(&pair::check(teacher, student)?), None)?;
     let contents = Contents::of(&data, request.shape.seq_len)?;
@@ -97,8 +98,8 @@ fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutco
     planned.note().into_iter().for_each(note);
     if request.dry_run {
         let Contents { sequences, rows, .. } = contents;
-        let (gpus, memory) = (ranks.count(), MemoryTable::of(planned.plan()));
-        return Ok(Some(CacheOutcome::Forecast(Box::new(Forecast { sequences, rows, disk_bytes, gpus, memory }))));
+        let device = Some(DeviceForecast { gpus: ranks.count(), memory: MemoryTable::of(planned.plan()) });
+        return Ok(Some(CacheOutcome::Forecast(Box::new(Forecast { sequences, rows, disk_bytes, device }))));
     }
     let settled = if ranks.is_first() { Filling::settle(&request.out, &made, sign)? } else { None };
     if of_first(ranks, settled.is_some().into())? == 1 {
