@@ -130,6 +130,9 @@ fn sandbox() -> Case {
     let text = "the cat sat on the mat and again ".repeat(40);
     case.write("corpus.jsonl", format!("{}\n", json!({"text": text})));
     case.write("held-out.txt", &text);
+    let log_probs = json!([null, [-0.1, -2.5], [-0.02, -4.5]]);
+    let likely = json!({"input_ids": [9, 4, 7], "top_ids": [null, [4, 2], [7, 4]], "top_logprobs": log_probs});
+    case.write("likely.jsonl", likely.to_string());
     case.write("prompts.jsonl", "{\"prompt\": \"the cat\"}\n{\"prompt\": \"on the mat\"}\n");
     case
 }
@@ -140,6 +143,7 @@ fn run(dir: &Path, arguments: &[String]) -> Result<String, String> {
     command.current_dir(dir).args(&arguments[1..]);
     match arguments[1].as_str() {
         "data" | "plan" | "init" | "merge" => &mut command,
+        "cache" if arguments.iter().any(|word| word == "--from") => &mut command,
         "cache" => command.args(device_and_bundle()),
         _ => command.args(on_device()),
     };

@@ -87,6 +87,7 @@ mod success;
 mod teacher_cache;
 mod teacher_cache_compact;
 mod teacher_cache_filled;
+mod teacher_cache_from;
 mod teacher_cache_ranks;
 mod teacher_cache_signed;
 mod teacher_distance;

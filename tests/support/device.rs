@@ -34,6 +34,7 @@ pub fn device_for(words: &[&str]) -> Vec<OsString> {
     let computes = ["bench", "distill", "eval", "generate", "selftest", "train"].contains(&words[0]);
     match words[0] {
         _ if is_named => Vec::new(),
+        "cache" if words.contains(&"--from") => Vec::new(),
         "cache" => device_and_bundle(),
         _ if computes => on_device(),
         _ => Vec::new(),

@@ -3,7 +3,7 @@
 use precast_fatbins::Digest;
 use precast_plan::Precision;
 
-use crate::inputs::teacher_cache::{FORMAT, Made};
+use crate::inputs::teacher_cache::{FORMAT, FilledBy, Made};
 
 /// A cache of a teacher whose rows have four bytes.
 pub(crate) fn made() -> Made {
@@ -17,8 +17,7 @@ pub(crate) fn made() -> Made {
         vocab: 16,
         compact: None,
         seq_len: 8,
-        kernels_sha256: Digest::of(b"kernels"),
-        arch: "sim".to_owned(),
+        filled_by: Some(FilledBy { kernels_sha256: Digest::of(b"kernels"), arch: "sim".to_owned() }),
         data_sha256: Digest::of(b"data"),
         held_out_sha256: None,
     }

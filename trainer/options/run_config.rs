@@ -142,6 +142,7 @@ impl RunConfig {
             text: &self.text,
             shape: self.shape,
             packing: self.packing.packing,
+            has_likely: false,
             on_policy: self.on_policy,
             completions: self.completions,
         })

@@ -18,6 +18,8 @@ pub struct DataRequest<'a> {
     pub shape: ShapeOptions,
     /// That which is asked for.
     pub packing: Option<Packing>,
+    /// True if likely tokens beside rows are read, too: then positions without any do not count.
+    pub has_likely: bool,
     /// Training on completions of prompts; none where sequences are trained on as they are.
     pub on_policy: Option<OnPolicy>,
     /// How the student completes prompts, where it does.

@@ -6,7 +6,7 @@ use precast_plan::{Plan, Precision};
 use crate::base::notes::note;
 use crate::inputs::checkpoint::{self, Checkpoint};
 use crate::inputs::data::Chunk;
-use crate::inputs::teacher_cache::{Compact, Key, TeacherCache};
+use crate::inputs::teacher_cache::{Compact, FilledBy, Key, TeacherCache};
 use crate::options::RunConfig;
 use crate::run::certificate::hidden_kernels_sha256;
 use crate::run::failure::Failure;
@@ -59,8 +59,10 @@ fn lacks(cache: &TeacherCache, chunk: &Chunk) -> bool {
 
 /// Notes an architecture whose kernels may give other bits than those that filled a cache.
 pub fn note_arch(cache: &TeacherCache, plan: &Plan) {
-    let (was, is) = (&cache.manifest().made.arch, plan.arch.argument());
-    if was != is {
+    let is = plan.arch.argument();
+    if let Some(FilledBy { arch: was, .. }) = &cache.manifest().made.filled_by
+        && was != is
+    {
         note_other_bits(cache, &format!("kernels of {was}, and this run launches those of {is}"));
     }
 }
@@ -71,9 +73,10 @@ pub fn note_arch(cache: &TeacherCache, plan: &Plan) {
 /// [`Failure`] where the teacher's configuration cannot be read, or nothing computes it.
 pub fn check_kernels(cache: &TeacherCache, precision: Precision) -> Result<(), Failure> {
     let made = &cache.manifest().made;
+    let Some(FilledBy { kernels_sha256, .. }) = &made.filled_by else { return Ok(()) };
     let teacher = Checkpoint::open_without_layers(&cache.teacher(), made.compact.is_none())?;
     let own = hidden_kernels_sha256(teacher.config(), precision.exact(), made.compact.map(Compact::top))?;
-    if own != made.kernels_sha256 {
+    if own != *kernels_sha256 {
         note_other_bits(cache, "other kernels than this program's");
     }
     Ok(())

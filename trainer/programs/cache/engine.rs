@@ -1,7 +1,5 @@
 //! A teacher that computes the rows of sequences, and the device that it does that on.
 
-use std::path::Path;
-
 use precast_plan::{Plan, Resident, Tensor, TopTokens};
 use precast_runtime::{Driver, DriverError, Placement};
 use precast_system::terminal::tell;
@@ -76,7 +74,7 @@ impl Opening<'_> {
         if spilled > 0 {
             self.driver.pin(spilled)?;
         }
-        let path: &Path = &self.request.teacher;
+        let path = self.request.teacher();
         let (models, startup) = ([path.display().to_string()], &mut Startup::default());
         let kernels = &self.request.target.kernels;
         let sealed = seal(self.driver, fit, kernels, &models, (Placement::Arena, patience), startup)?;

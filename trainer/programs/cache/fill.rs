@@ -4,23 +4,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use precast_fatbins::Digest;
-use precast_kernels::Format;
 use precast_plan::{MemoryTable, Parameter, Precision};
 use precast_system::count;
-use precast_system::files::Existing;
 
+use super::directory::{check_out, filled, write_head};
 use super::engine::Opening;
 use super::filler::{self, Deal};
+use super::outcome::DeviceForecast;
 use super::peers::Peers;
 use super::sequences::{self, Contents};
-use super::{CacheOutcome, CacheRequest, Filled, Forecast};
+use super::{CacheOutcome, CacheRequest, Forecast};
 use crate::base::notes::{self, note};
 use crate::base::roles::Models;
 use crate::base::stop::{Stop, end_at_signal_after};
 use crate::device;
-use crate::inputs::checkpoint::{self, Checkpoint, ModelSource, Scratch, Weights, write_model};
+use crate::inputs::checkpoint::{self, Checkpoint, Weights};
 use crate::inputs::pair;
-use crate::inputs::teacher_cache::{CacheManifest, Compact, FORMAT, Filling, Made, head};
+use crate::inputs::teacher_cache::{Compact, FORMAT, FilledBy, Filling, Made, head};
 use crate::programs::distill::read;
 use crate::ranks::{Place, RankError, Ranks};
 use crate::run::certificate;
@@ -80,8 +80,8 @@ fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutco
     refuse_within(&request.out, &inputs)?;
     let key = request.key.clone().filter(|_| ranks.is_first()).map(SigningKey::open).transpose()?;
     let sign = |bytes: &[u8]| key.as_ref().map(|key| key.sign(bytes)).transpose();
-    let teacher = &Checkpoint::open(&request.teacher)?;
-    let student = &Checkpoint::open(request.student.as_ref().unwrap_or(&request.teacher))?;
+    let teacher = &Checkpoint::open(request.teacher())?;
+    let student = &Checkpoint::open(request.student())?;
     let models = Models { teacher: Some(teacher), student };
     let data = read(&asked, models, Some(&pair::check(teacher, student)?), None)?;
     let contents = Contents::of(&data, request.shape.seq_len)?;
@@ -98,8 +98,8 @@ fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutco
     planned.note().into_iter().for_each(note);
     if request.dry_run {
         let Contents { sequences, rows, .. } = contents;
-        let (gpus, memory) = (ranks.count(), MemoryTable::of(planned.plan()));
-        return Ok(Some(CacheOutcome::Forecast(Box::new(Forecast { sequences, rows, disk_bytes, gpus, memory }))));
+        let device = Some(DeviceForecast { gpus: ranks.count(), memory: MemoryTable::of(planned.plan()) });
+        return Ok(Some(CacheOutcome::Forecast(Box::new(Forecast { sequences, rows, disk_bytes, device }))));
     }
     let settled = if ranks.is_first() { Filling::settle(&request.out, &made, sign)? } else { None };
     if of_first(ranks, settled.is_some().into())? == 1 {
@@ -136,17 +136,6 @@ fn fill_share(request: &CacheRequest, ranks: &Ranks) -> Result<Option<CacheOutco
     Ok(Some(filled(manifest, continued, tokens_per_s)))
 }
 
-/// Refuses a directory that cannot be filled, and a disk without room for the cache. Returns the sequences that are
-/// there.
-fn check_out(request: &CacheRequest, made: &Made, disk_bytes: u64) -> Result<u64, Failure> {
-    request.check_space(disk_bytes)?;
-    Ok(Filling::check(&request.out, made)?)
-}
-
-fn filled(manifest: CacheManifest, continued: u64, tokens_per_s: Option<f64>) -> CacheOutcome {
-    CacheOutcome::Filled(Box::new(Filled { sha256: manifest.sha256(), manifest, continued, tokens_per_s }))
-}
-
 /// Describes what the cache is made from.
 fn made(
     request: &CacheRequest,
@@ -165,8 +154,10 @@ fn made(
         vocab: config.vocab,
         compact,
         seq_len: request.shape.seq_len,
-        kernels_sha256: certificate::hidden_kernels_sha256(config, request.precision, compact.map(Compact::top))?,
-        arch,
+        filled_by: Some(FilledBy {
+            kernels_sha256: certificate::hidden_kernels_sha256(config, request.precision, compact.map(Compact::top))?,
+            arch,
+        }),
         data_sha256: data.signature(data.streams.corpus.digest()?),
         held_out_sha256: data.held_out.as_ref().map(|held_out| sequences::digest(held_out, request.shape.seq_len)),
     })
@@ -180,25 +171,4 @@ fn head_of(teacher: &Checkpoint, compact: Option<Compact>) -> Vec<Parameter> {
 
 fn head_bytes(head: &[Parameter], precision: Precision) -> u64 {
     head.iter().map(|parameter| parameter.elems() * precision.dtype().bytes()).sum()
-}
-
-/// Writes the teacher's head, configuration and tokenizer, whatever a stopped filling has written of them.
-fn write_head(
-    filling: &Filling,
-    teacher: &Checkpoint,
-    head: &[Parameter],
-    precision: Precision,
-) -> Result<(), Failure> {
-    let directory = filling.new_teacher()?;
-    let dtype = precision.dtype();
-    let written = ModelSource {
-        config: &teacher.json,
-        parameters: head,
-        dtype: checkpoint::stored(dtype),
-        tokenizer_from: &[teacher],
-    };
-    let mut scratch = Scratch::default();
-    Ok(write_model(&directory, Existing::Keep, &written, |parameter, write| {
-        write(teacher.read(parameter, Format::Dense(dtype), &mut scratch)?)
-    })?)
 }

@@ -21,7 +21,7 @@ use crate::run::failure::Failure;
 use crate::run::identity::Data;
 
 /// Bytes of rows between two points that a filling continues from.
-const SYNC_BYTES: u64 = 256 << 20;
+pub const SYNC_BYTES: u64 = 256 << 20;
 /// Time between them, at most: what a kill loses.
 const SYNC_AFTER: Duration = Duration::from_secs(10);
 

@@ -1,9 +1,11 @@
 //! `precast cache`: the last hidden states of a teacher on data, or its most likely tokens, computed once for all runs
-//! that learn from it.
+//! that learn from it; or from what others have computed.
 
+mod directory;
 mod engine;
 mod fill;
 mod filler;
+mod from;
 mod open;
 mod outcome;
 mod pass;
@@ -14,5 +16,6 @@ mod sequences;
 mod sweep;
 
 pub use fill::fill;
+pub use from::convert;
 pub use outcome::{CacheOutcome, Filled, Forecast};
 pub use request::CacheRequest;

@@ -27,6 +27,14 @@ pub struct Forecast {
     pub rows: u64,
     /// Bytes of the cache on disk.
     pub disk_bytes: u64,
+    /// None where nothing is computed.
+    #[serde(flatten)]
+    pub device: Option<DeviceForecast>,
+}
+
+/// Devices that a filling takes.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeviceForecast {
     /// GPUs that divide the sequences.
     pub gpus: u32,
     /// Device memory of each.
@@ -64,14 +72,14 @@ impl fmt::Display for CacheOutcome {
 
 impl fmt::Display for Forecast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sequences, rows, disk_bytes, gpus, memory } = self;
+        let Self { sequences, rows, disk_bytes, device } = self;
         let (sequences, tokens) = (count(*sequences as usize, "sequence"), count(*rows as usize, "token"));
-        write!(
-            f,
-            "{sequences}, {tokens} that count, {} ({disk_bytes} bytes) on disk\n{}{memory}",
-            human_bytes(*disk_bytes),
-            if *gpus > 1 { format!("each of {gpus} GPUs:\n") } else { String::new() }
-        )
+        write!(f, "{sequences}, {tokens} that count, {} ({disk_bytes} bytes) on disk", human_bytes(*disk_bytes))?;
+        match device {
+            None => Ok(()),
+            Some(DeviceForecast { gpus: gpus @ 2.., memory }) => write!(f, "\neach of {gpus} GPUs:\n{memory}"),
+            Some(DeviceForecast { memory, .. }) => write!(f, "\n{memory}"),
+        }
     }
 }
 

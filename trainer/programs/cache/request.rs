@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, value_parser};
+use clap::builder::ArgPredicate;
+use clap::{ArgGroup, Args, value_parser};
 use precast_kernels::abi::MOST_KEPT;
 use precast_plan::Precision;
 
 use crate::inputs::checkpoint;
-use crate::inputs::data::{Packing, Places, path_of};
+use crate::inputs::data::{DataSource, Packing, Places, path_of};
 use crate::inputs::teacher_cache::{CacheError, Compact, stored_bytes};
 use crate::options::groups::TEMPERATURES;
 use crate::options::groups::values::{exact_format, exact_precision, model, within};
@@ -16,20 +17,49 @@ use crate::options::{
     DataRequest, DeviceOptions, PackingOptions, ShapeOptions, TextOptions, UsageError, WeightFormat, sources,
 };
 
+/// Options of computing, which --from does without.
+const NOT_FROM: [&str; 12] = [
+    "teacher",
+    "data",
+    "eval_data",
+    "packing",
+    "batch_size",
+    "precision",
+    "teacher_format",
+    "device",
+    "bundle",
+    "trusted_key",
+    "memory",
+    "spill",
+];
+
 /// A teacher, the data that it reads, and where the cache goes.
 #[derive(Args, Clone, Debug)]
+#[command(group = ArgGroup::new("compact").multiple(true))]
 pub struct CacheRequest {
     /// Model to compute: a directory, .gguf or .apr
-    #[arg(long, value_name = "PATH", value_parser = model())]
-    pub teacher: PathBuf,
+    #[arg(long, value_name = "PATH", value_parser = model(), required_unless_present = "from")]
+    pub teacher: Option<PathBuf>,
     /// Student that reads the data [default: --teacher]
     ///
     /// Its tokenizer, chat template and vocabulary make tokens of text, as they do in its runs.
     #[arg(long, value_name = "PATH", value_parser = model())]
     pub student: Option<PathBuf>,
     /// Training data, as of distill; repeatable
-    #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
+    #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "from")]
     pub data: Vec<PathBuf>,
+    /// Rows with the likeliest tokens that others have computed, in place of --teacher and --data: .jsonl or .parquet;
+    /// repeatable
+    ///
+    /// Beside input_ids, messages, or prompt and completion they have `top_ids` and `top_logprobs`, or vLLM's
+    /// `prompt_logprobs`: for each token what was likely there, given those before it, or null. A position without
+    /// does not count.
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "student", group = "compact",
+        conflicts_with_all = NOT_FROM)]
+    pub from: Vec<PathBuf>,
+    /// Directory of the tokenizer that --from was computed with: refused unless its ids are the student's
+    #[arg(long, value_name = "DIR", requires = "from")]
+    pub tokenizer: Option<PathBuf>,
     /// Held-out data of the runs; repeatable
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub eval_data: Vec<PathBuf>,
@@ -37,11 +67,12 @@ pub struct CacheRequest {
     /// of hidden states: a coarser divergence in less space
     ///
     /// Such a cache is of one --temperature and of the vocabulary of --student.
-    #[arg(long, value_name = "K", requires = "student", value_parser =
+    #[arg(long, value_name = "K", requires = "student", group = "compact", value_parser =
         value_parser!(u32).range(1..=i64::from(MOST_KEPT)))]
     pub keep_logits: Option<u32>,
-    /// Temperature of the runs, with --keep-logits
-    #[arg(long, value_name = "X", default_value = "2", requires = "keep_logits", value_parser = within(TEMPERATURES))]
+    /// Temperature of the runs, with --keep-logits; with --from that of its log-probabilities, 1 unless given
+    #[arg(long, value_name = "X", default_value = "2", default_value_if("from", ArgPredicate::IsPresent, "1"),
+        requires = "compact", value_parser = within(TEMPERATURES))]
     pub temperature: f32,
     #[command(flatten)]
     pub text: TextOptions,
@@ -94,6 +125,19 @@ impl CacheRequest {
         Places::new(self.shape.batch_size, self.shape.seq_len, Packing::Rows)
     }
 
+    /// Returns the teacher.
+    ///
+    /// # Panics
+    /// If others have computed it.
+    pub fn teacher(&self) -> &Path {
+        self.teacher.as_deref().expect("--teacher is required without --from")
+    }
+
+    /// Returns the model that reads the data.
+    pub fn student(&self) -> &Path {
+        self.student.as_deref().unwrap_or_else(|| self.teacher())
+    }
+
     /// Returns the form of the cache for a student of a vocabulary; none of an exact one.
     pub fn compact(&self, student_vocab: u32) -> Option<Compact> {
         self.keep_logits.map(|keep_logits| Compact { keep_logits, temperature: self.temperature, student_vocab })
@@ -101,8 +145,8 @@ impl CacheRequest {
 
     /// Returns the files and directories that are read.
     pub fn inputs(&self) -> Vec<&Path> {
-        let models = [&self.teacher].into_iter().chain(&self.student).chain(&self.key);
-        let files = models.chain(&self.eval_data).map(PathBuf::as_path);
+        let models = self.teacher.iter().chain(&self.student).chain(&self.tokenizer).chain(&self.key);
+        let files = models.chain(&self.eval_data).chain(&self.from).map(PathBuf::as_path);
         files.chain(self.data.iter().map(|named| path_of(named))).chain(self.target.kernels.inputs()).collect()
     }
 
@@ -112,9 +156,11 @@ impl CacheRequest {
     /// [`UsageError`] of shares that do not go together.
     pub fn data_request(&self) -> Result<DataRequest<'_>, UsageError> {
         let Self { eval_data: held_out, text, shape, packing: PackingOptions { packing }, .. } = self;
-        let sources = sources(&self.data, false)?;
+        let whole = |path: &PathBuf| DataSource { path: path.clone(), share: None };
+        let has_likely = !self.from.is_empty();
+        let sources = if has_likely { self.from.iter().map(whole).collect() } else { sources(&self.data, false)? };
         let (shape, packing) = (*shape, *packing);
-        Ok(DataRequest { sources, held_out, text, shape, packing, on_policy: None, completions: None })
+        Ok(DataRequest { sources, held_out, text, shape, packing, has_likely, on_policy: None, completions: None })
     }
 
     /// Refuses a disk on which a cache of so many bytes does not fit, beside what is there of it.

@@ -25,7 +25,7 @@ use crate::run::identity::Data;
 /// student, or of the teacher where the student has none; the chat template is that of the same model, or of a teacher
 /// with the same tokenizer.
 pub fn read_data(config: &RunConfig, run_models: &RunModels<Checkpoint>) -> Result<Data, Failure> {
-    let RunModels { models, adapter, .. } = run_models;
+    let RunModels { models, adapter, cache, .. } = run_models;
     let (student, adapter) = (&models.student, adapter.as_ref());
     let pair = match &models.teacher {
         Some(teacher) => {
@@ -38,7 +38,10 @@ pub fn read_data(config: &RunConfig, run_models: &RunModels<Checkpoint>) -> Resu
         }
         None => None,
     };
-    read(&config.data_request()?, models.as_ref(), pair.as_ref(), adapter)
+    // As the cache was made of them.
+    let has_likely = cache.as_ref().is_some_and(|cache| cache.manifest().made.filled_by.is_none());
+    let request = DataRequest { has_likely, ..config.data_request()? };
+    read(&request, models.as_ref(), pair.as_ref(), adapter)
 }
 
 /// Reads what is held out, and begins to read the training data of models, of which the student has such an adapter.
@@ -49,8 +52,12 @@ pub fn read(
     adapter: Option<&Adapter>,
 ) -> Result<Data, Failure> {
     let field = request.text.data_field.as_deref();
-    let files = Files::mixed(&request.sources, field)?;
-    let held_out_files = if request.held_out.is_empty() { None } else { Some(Files::open(request.held_out, field)?) };
+    let with_likely = |files: Files| if request.has_likely { files.with_likely() } else { files };
+    let files = with_likely(Files::mixed(&request.sources, field)?);
+    let held_out_files = match request.held_out {
+        [] => None,
+        held_out => Some(with_likely(Files::open(held_out, field)?)),
+    };
     let has_chat = files.has_chat() || held_out_files.as_ref().is_some_and(Files::has_chat);
     let reader = pair::reader(models, pair, request.text.chat_date, has_chat)?;
     // Of prompts each is by itself.

@@ -42,6 +42,7 @@ pub use model::Checkpoint;
 pub use scratch::Scratch;
 pub use shape::{config_json, shape};
 pub(crate) use store::Tensors;
+pub(crate) use text::read_tokenizer;
 pub(crate) use update::farthest;
 pub use weight_files::{digest, forget};
 pub use weights::{PART_ELEMENTS, Read, Weights};

@@ -1,6 +1,6 @@
 //! How a model reads text: its tokenizer and its chat template.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chrono::NaiveDate;
@@ -12,6 +12,24 @@ use crate::added_tokens::AddedTokens;
 use crate::base::impostors::{Disguise, without_mark};
 use crate::chat::{self, ChatSource, ChatTemplate};
 use crate::tokenizer::{self, Tokenizer};
+
+/// Reads the tokenizer of a directory, with what files beside it add.
+///
+/// # Errors
+/// [`CheckpointError`] where there is none, or one does not read.
+pub fn read_tokenizer(directory: &Path) -> Result<Tokenizer, CheckpointError> {
+    let path = directory.join("tokenizer.json");
+    let bytes = input::read(&path, tokenizer::MOST_BYTES).map_err(CheckpointError::io("read", &path))?;
+    if let Some(what) = Disguise::of_text(&bytes) {
+        return Err(CheckpointError::disguised(&path, what));
+    }
+    let read = Tokenizer::parse(&path, without_mark(&bytes), &added_tokens(directory)?);
+    read.map_err(|reason| CheckpointError::of(&path, reason))
+}
+
+fn added_tokens(directory: &Path) -> Result<AddedTokens, CheckpointError> {
+    AddedTokens::of_directory(directory).map_err(|(path, reason)| CheckpointError::of(&path, reason))
+}
 
 impl Checkpoint {
     /// The model's own tokenizer, if it has one.
@@ -32,14 +50,7 @@ impl Checkpoint {
             (Source::SingleFile(file), _) if file.has_tokenizer() => {
                 (self.path.clone(), Tokenizer::new(&self.path, || file.tokenizer(), &AddedTokens::default()))
             }
-            (Source::HuggingFace(_), Some(path)) => {
-                let bytes = input::read(&path, tokenizer::MOST_BYTES).map_err(CheckpointError::io("read", &path))?;
-                if let Some(what) = Disguise::of_text(&bytes) {
-                    return Err(CheckpointError::disguised(&path, what));
-                }
-                let read = Tokenizer::parse(&path, without_mark(&bytes), &self.added_tokens()?);
-                (path, read)
-            }
+            (Source::HuggingFace(_), Some(_)) => return read_tokenizer(&self.path).map(Some),
             _ => return Ok(None),
         };
         read.map(Some).map_err(|reason| CheckpointError::of(&path, reason))
@@ -53,7 +64,7 @@ impl Checkpoint {
         if self.tokenizer_file().is_none() {
             return Ok(AddedTokens::default());
         }
-        AddedTokens::of_directory(&self.path).map_err(|(path, reason)| CheckpointError::of(&path, reason))
+        added_tokens(&self.path)
     }
 
     /// Its `tokenizer.json`, if it has one.

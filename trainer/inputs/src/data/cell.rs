@@ -48,6 +48,36 @@ impl Cell<'_> {
         list.elements().iter().map(id).collect()
     }
 
+    /// Ids for each token, or null.
+    pub fn id_lists(&self) -> Result<Vec<Option<Vec<i64>>>, String> {
+        self.lists("a list that has for each token a list of ids, or null", |one| {
+            one.is_integer().then(|| i64::try_from(one.clone()).unwrap_or(i64::MAX))
+        })
+    }
+
+    /// Numbers for each token, or null.
+    pub fn number_lists(&self) -> Result<Vec<Option<Vec<f64>>>, String> {
+        self.lists("a list that has for each token a list of numbers, or null", |one| f64::try_from(one.clone()).ok())
+    }
+
+    /// Lists in a list, each of which may be null.
+    fn lists<T>(&self, expected: &str, read: impl Fn(&Value) -> Option<T>) -> Result<Vec<Option<Vec<T>>>, String> {
+        let wrong = |field: &Field| match value(field, &Json::None, 0, &mut false) {
+            Ok(found) => self.wrong(&found, expected),
+            Err(why) => format!("{}: {why}", self.column),
+        };
+        let one = |field: &Field| plain(field).ok().and_then(|one| read(&one)).ok_or_else(|| wrong(field));
+        let list = |field: &Field| match field {
+            Field::Null => Ok(None),
+            Field::ListInternal(list) => list.elements().iter().map(one).collect::<Result<_, _>>().map(Some),
+            other => Err(wrong(other)),
+        };
+        match &self.field {
+            Field::ListInternal(all) => all.elements().iter().map(list).collect(),
+            other => Err(wrong(other)),
+        }
+    }
+
     /// The values of a mask, if there is one.
     pub fn mask(&self) -> Result<Option<Vec<bool>>, String> {
         let list = match &self.field {

@@ -9,7 +9,7 @@ use precast_system::{count, files};
 use rayon::prelude::*;
 
 use super::files::DataFile;
-use super::opened::{CHAT_RULE, DOCUMENTS_RULE, Files, Holds, Opened, STREAM_RULE};
+use super::opened::{CHAT_RULE, DOCUMENTS_RULE, Files, Holds, LIKELY_RULE, Opened, STREAM_RULE};
 use super::rows::{Kind, PROMPTS};
 use super::{Chunking, DataError, Packing, Places, Portion, PromptRule, Reader, Summary};
 use crate::chat::Chat;
@@ -77,6 +77,9 @@ impl Corpus {
         }
         let fields = self.files.iter().filter_map(|one| one.holds.columns()?.field.as_ref());
         rules.extend(fields.map(|field| format!("column {field}")));
+        if self.files.iter().any(|one| one.holds.columns().is_some_and(|columns| columns.likely.is_some())) {
+            rules.insert(LIKELY_RULE.to_owned());
+        }
         // Which files are whose decides what comes when.
         let shared = self.portions.iter().filter(|portion| portion.name.is_some());
         let shares = shared.map(|Portion { share, files: (first, end), .. }| {

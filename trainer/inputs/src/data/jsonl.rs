@@ -3,21 +3,26 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
+use std::marker::PhantomData;
 use std::path::Path;
 
 use minijinja::Value;
 use precast_core::shell::quoted;
-use serde::de::{DeserializeOwned, Error, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::files::{DataFile, Form, MOST_DOCUMENT_BYTES};
+use super::likely::{LikelyForm, Listed, Ranked};
 use super::rows::{Columns, Content, Ids, Kind, MASK_HOLDS, Part, long, no_column, no_field, wrong};
 use super::{DataError, dialects};
 use crate::base::impostors::without_mark;
 
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
+
+/// What vLLM's likely tokens are, for messages.
+const RANKED: &str = r#"a list that has for each token an object, {"ID": {"logprob": ..., "rank": ...}, ...}, or null"#;
 
 /// The lines of a file that are not empty, with their numbers from 1.
 pub(super) struct Lines {
@@ -156,6 +161,51 @@ pub(super) fn row(line: &str, columns: &Columns) -> Result<Content, String> {
     })
 }
 
+/// The likely tokens of a row.
+pub(super) fn likely(line: &str, form: LikelyForm) -> Result<Listed, String> {
+    let row = Row::parse(line)?;
+    if let Some(name) = form.columns().iter().find(|name| row.get(name).is_none()) {
+        return Err(format!(
+            "no column `{name}`, which the first row has: put rows without it into a file of their own"
+        ));
+    }
+    Ok(match form {
+        LikelyForm::Lists => {
+            let ids = row.read("top_ids", "a list that has for each token a list of ids, or null")?;
+            Listed::Lists {
+                ids,
+                log_probs: row.read("top_logprobs", "a list that has for each token a list of numbers, or null")?,
+            }
+        }
+        LikelyForm::Vllm => Listed::Vllm(ranked(row.read("prompt_logprobs", RANKED)?)?),
+    })
+}
+
+/// The likely tokens of a row whose column of them is text.
+pub(super) fn likely_of_text(text: &str) -> Result<Listed, String> {
+    let read = serde_json::from_str(text).map_err(|error| wrong("prompt_logprobs", fault_of(&error, 0), RANKED))?;
+    Ok(Listed::Vllm(ranked(read)?))
+}
+
+/// Positions of `prompt_logprobs`.
+type PromptLogprobs<'a> = Vec<Option<Object<'a, PromptLogprob>>>;
+
+/// What vLLM says of a token.
+#[derive(Deserialize)]
+struct PromptLogprob {
+    logprob: f64,
+    rank: u64,
+}
+
+fn ranked(positions: PromptLogprobs<'_>) -> Result<Vec<Option<Vec<Ranked>>>, String> {
+    let one = |(id, PromptLogprob { logprob: log_prob, rank }): (Cow<'_, str>, _)| {
+        let id = id.parse().map_err(|_| wrong("prompt_logprobs", format_args!("`{id}` is no token id"), RANKED))?;
+        Ok(Ranked { id, log_prob, rank })
+    };
+    let of_position = |Object(tokens): Object<'_, _>| tokens.into_iter().map(one).collect();
+    positions.into_iter().map(|position| position.map(of_position).transpose()).collect()
+}
+
 /// The columns of a line, each as it stands there. One that is null is not there.
 struct Row<'a> {
     line: &'a str,
@@ -166,7 +216,7 @@ impl<'a> Row<'a> {
     fn parse(line: &'a str) -> Result<Self, String> {
         let what = r#"one JSON object a line, with "input_ids" (and "labels"), "messages", "conversations", "prompt" and "completion", "instruction" and "output", or "text""#;
         let wrong = |error| format!("{}: expected {what}", fault_of(&error, 0));
-        serde_json::from_str(line).map(|Object(columns)| Self { line, columns }).map_err(wrong)
+        serde_json::from_str(line).map(|Object(columns): Object<'a, _>| Self { line, columns }).map_err(wrong)
     }
 
     fn kind(&self) -> Result<Kind, String> {
@@ -188,14 +238,14 @@ impl<'a> Row<'a> {
     }
 
     /// A column as something, or why it is none, with the column of the line where that shows.
-    fn value<T: DeserializeOwned>(&self, name: &str) -> Result<T, String> {
+    fn value<T: Deserialize<'a>>(&self, name: &str) -> Result<T, String> {
         let text = self.get(name).map_or("null", RawValue::get);
         let before = (text.as_ptr() as usize).wrapping_sub(self.line.as_ptr() as usize);
         let before = if before < self.line.len() { before } else { 0 };
         serde_json::from_str(text).map_err(|error| fault_of(&error, before))
     }
 
-    fn read<T: DeserializeOwned>(&self, name: &str, expected: &str) -> Result<T, String> {
+    fn read<T: Deserialize<'a>>(&self, name: &str, expected: &str) -> Result<T, String> {
         self.value(name).map_err(|reason| wrong(name, reason, expected))
     }
 
@@ -251,21 +301,21 @@ fn fault_of(error: &serde_json::Error, before: usize) -> String {
 }
 
 /// The columns of an object, no name twice.
-struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+struct Object<'a, V>(Vec<(Cow<'a, str>, V)>);
 
-impl<'de> Deserialize<'de> for Object<'de> {
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for Object<'de, V> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Columns;
+        struct Columns<V>(PhantomData<V>);
 
-        impl<'de> Visitor<'de> for Columns {
-            type Value = Object<'de>;
+        impl<'de, V: Deserialize<'de>> Visitor<'de> for Columns<V> {
+            type Value = Object<'de, V>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
-                let mut columns: Vec<(Cow<'de, str>, &'de RawValue)> = Vec::new();
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de, V>, A::Error> {
+                let mut columns: Vec<(Cow<'de, str>, V)> = Vec::new();
                 while let Some(Name(name)) = map.next_key()? {
                     if columns.iter().any(|(column, _)| *column == name) {
                         return Err(A::Error::custom(format!("duplicate field `{name}`")));
@@ -276,12 +326,12 @@ impl<'de> Deserialize<'de> for Object<'de> {
             }
 
             // Names what stands there in place of an object.
-            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<Object<'de>, A::Error> {
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<Object<'de, V>, A::Error> {
                 while seq.next_element::<IgnoredAny>()?.is_some() {}
                 Err(A::Error::custom("a list, expected an object"))
             }
         }
-        from.deserialize_map(Columns)
+        from.deserialize_map(Columns(PhantomData))
     }
 }
 

@@ -18,6 +18,8 @@ pub(super) const STREAM_RULE: &str = "stream 1";
 pub(super) const DOCUMENTS_RULE: &str = "documents 1";
 /// The rule of rows of token ids.
 const ROWS_RULE: &str = "rows 1";
+/// The rule by which positions count of which others have computed likely tokens.
+pub(super) const LIKELY_RULE: &str = "likely tokens 1";
 /// The rule of messages, prompts and completions.
 pub(super) const CHAT_RULE: &str = "chat 1";
 

@@ -17,8 +17,9 @@ use precast_system::bug;
 use super::cell::Cell;
 use super::files::MOST_DOCUMENT_BYTES;
 use super::json::Json;
+use super::likely::{LikelyForm, Listed};
 use super::rows::{Columns, Content, Ids, Kind, Part, long, no_column, no_field};
-use super::{DataError, dialects, levels, pages};
+use super::{DataError, dialects, jsonl, levels, pages};
 
 /// Metadata in which the library datasets describes columns.
 const FEATURES: &str = "huggingface";
@@ -222,9 +223,24 @@ pub(super) fn row(row: Row, columns: &Columns) -> Result<(Content, bool), String
     Ok((content, nulls))
 }
 
+/// The likely tokens of a row.
+pub(super) fn likely(row: &Row, form: LikelyForm) -> Result<Listed, String> {
+    check(row, MOST_DOCUMENT_BYTES)?;
+    let cell = |name: &str| {
+        let found = row.get_column_iter().find(|(column, _)| *column == name);
+        let field = found.map_or(Field::Null, |(_, field)| field.clone());
+        Cell { column: name.to_owned(), field, json: &Json::None }
+    };
+    Ok(match form {
+        LikelyForm::Lists => {
+            Listed::Lists { ids: cell("top_ids").id_lists()?, log_probs: cell("top_logprobs").number_lists()? }
+        }
+        LikelyForm::Vllm => jsonl::likely_of_text(&cell("prompt_logprobs").text()?)?,
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::jsonl;
     use super::*;
 
     #[test]

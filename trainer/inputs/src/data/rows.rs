@@ -8,6 +8,7 @@ use precast_kernels::abi::MASKED_TOKEN;
 
 use super::Chunk;
 use super::json::Json;
+use super::likely::LikelyForm;
 
 /// A label that does not count.
 const IGNORED: i64 = -100;
@@ -97,20 +98,33 @@ pub(super) struct Columns {
     pub header: Vec<String>,
     /// Texts of a `.parquet` file that are JSON.
     pub json: Json,
+    /// Those of likely tokens, where they are read, too.
+    pub likely: Option<LikelyForm>,
 }
 
 impl Columns {
     /// Of a file whose rows have these columns.
     pub fn new(kind: Kind, field: Option<&str>, names: Vec<String>) -> Self {
         let field = field.map(ToOwned::to_owned);
-        let mut columns = Self { kind, field, unread: Vec::new(), header: Vec::new(), json: Json::default() };
+        let (unread, header, json) = (Vec::new(), Vec::new(), Json::default());
+        let mut columns = Self { kind, field, unread, header, json, likely: None };
         columns.unread = names.into_iter().filter(|name| !columns.reads(name)).collect();
         columns
+    }
+
+    /// Reads likely tokens, too, where there are columns of them beside rows that are sequences of their own.
+    pub fn with_likely(&mut self) {
+        let has = |form: &LikelyForm| form.columns().iter().all(|name| self.unread.iter().any(|other| other == name));
+        let is_sequence = !matches!(self.kind, Kind::Text | Kind::Prompt);
+        self.likely = [LikelyForm::Lists, LikelyForm::Vllm].into_iter().find(|form| is_sequence && has(form));
+        let read = self.likely.map_or(&[][..], LikelyForm::columns);
+        self.unread.retain(|name| !read.contains(&name.as_str()));
     }
 
     /// True if a column of this name is read.
     pub fn reads(&self, name: &str) -> bool {
         name == self.main()
+            || self.likely.is_some_and(|form| form.columns().contains(&name))
             || match self.kind {
                 Kind::Labeled => name == "labels" || name == MASK || COUNTED.contains(&name),
                 Kind::Ids => name == MASK || COUNTED.contains(&name),

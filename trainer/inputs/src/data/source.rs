@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::files::{DataFile, Form};
 use super::jsonl::{self, Lines};
+use super::likely::Listed;
 use super::parquet::{self, Table};
 use super::rows::{Columns, Content};
 use super::{DataError, csv};
@@ -14,6 +15,8 @@ use super::{DataError, csv};
 /// Rows that are read and tokenized together, and their bytes.
 const GROUP_ROWS: usize = 512;
 const GROUP_BYTES: usize = 1 << 20;
+/// Bytes of rows with likely tokens, of which one may have a megabyte.
+const LIKELY_GROUP_BYTES: usize = 16 << 20;
 
 /// Rows of a file from the first on.
 pub(super) struct Source<'f> {
@@ -69,6 +72,16 @@ impl Row<'_> {
         content.map_err(|reason| self.place.fault(reason))
     }
 
+    /// Returns its likely tokens, where they are read, too.
+    pub fn likely(&self) -> Result<Option<Listed>, DataError> {
+        let Some(form) = self.place.columns.likely else { return Ok(None) };
+        let listed = match &self.raw {
+            Raw::Line(line) => jsonl::text(line).and_then(|line| jsonl::likely(line, form)),
+            Raw::Row(row) => parquet::likely(row, form),
+        };
+        listed.map(Some).map_err(|reason| self.place.fault(reason))
+    }
+
     fn bytes(&self) -> usize {
         match &self.raw {
             Raw::Line(line) => line.len(),
@@ -97,11 +110,12 @@ impl<'f> Source<'f> {
         read: impl Fn(Row<'f>) -> Result<T, DataError> + Sync,
     ) -> Vec<Result<T, DataError>> {
         let (mut rows, mut bytes) = (Vec::new(), 0);
+        let most_bytes = if self.columns.likely.is_some() { LIKELY_GROUP_BYTES } else { GROUP_BYTES };
         while rows.len() < GROUP_ROWS
-            && bytes < GROUP_BYTES
+            && bytes < most_bytes
             && let Some(row) = self.next()
         {
-            bytes += row.as_ref().map_or(GROUP_BYTES, Row::bytes);
+            bytes += row.as_ref().map_or(most_bytes, Row::bytes);
             rows.push(row);
         }
         rows.into_par_iter().map(|row| row.and_then(&read)).collect()

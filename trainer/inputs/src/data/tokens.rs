@@ -6,6 +6,7 @@ use std::path::Path;
 use precast_kernels::abi::MASKED_TOKEN;
 
 use super::corpus::{Corpus, no_template};
+use super::likely::LikelyTokens;
 use super::rows::{Content, PROMPTS, Part, check_ids, sequence};
 use super::source::{Row, RowPlace};
 use super::{Chunk, DataError};
@@ -26,11 +27,35 @@ pub(super) struct Tokens {
     pub lacks_assistant: bool,
     /// Fields of it that are null are left out.
     pub lacks_nulls: bool,
+    /// Likely tokens of each position, where they are read, too.
+    pub likely: Vec<LikelyTokens>,
+}
+
+impl Tokens {
+    /// Has the positions count of which something is known.
+    pub fn know(&mut self, likely: Vec<LikelyTokens>) {
+        if likely.iter().skip(1).any(Option::is_none) {
+            let labels = self.chunk.labels.get_or_insert_with(|| self.chunk.ids.clone());
+            let unknown = labels.iter_mut().zip(&likely).skip(1).filter(|(_, known)| known.is_none());
+            unknown.for_each(|(label, _)| *label = MASKED_TOKEN);
+        }
+        self.likely = likely;
+    }
 }
 
 impl Corpus {
-    /// Returns the tokens of a row.
+    /// Returns the tokens of a row, with those that are likely where they are read, too.
     pub(super) fn read(&self, row: Row<'_>) -> Result<Tokens, DataError> {
+        let (place, listed) = (row.place, row.likely()?);
+        let mut tokens = self.tokens(row)?;
+        if let Some(listed) = listed {
+            let likely = listed.positions(tokens.chunk.ids.len(), self.reader.vocab);
+            tokens.know(likely.map_err(|error| place.fault(error))?);
+        }
+        Ok(tokens)
+    }
+
+    fn tokens(&self, row: Row<'_>) -> Result<Tokens, DataError> {
         let (place, (content, lacks_nulls)) = (row.place, row.content()?);
         let sequence_of = |chunk, is_empty| Tokens { chunk, is_empty, lacks_nulls, ..Tokens::default() };
         let (messages, tools, prompt) = match content {

@@ -7,7 +7,8 @@ use precast_system::input;
 
 use super::tokenizers::{TokenizerComparison, compare};
 use crate::base::lines::bounded;
-use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::base::notes::note;
+use crate::checkpoint::{Checkpoint, CheckpointError, read_tokenizer};
 use crate::tokenizer::{self, Tokenizer};
 
 /// Differences that are listed.
@@ -109,6 +110,30 @@ pub fn check_written(model: &Path, own: &Tokenizer, written: &Tokenizer) -> Resu
     let reason =
         format!("its tokenizer cannot be written as GGUF: the file's would make other tokens of text.\n{differences}");
     Err(CheckpointError::of(model, reason))
+}
+
+/// Refuses the tokenizer of a directory whose ids are not a student's.
+///
+/// # Errors
+/// [`CheckpointError`] with what differs, and where there are not two to compare.
+pub fn check_tokenizer(directory: &Path, student: &Checkpoint) -> Result<(), CheckpointError> {
+    let theirs = read_tokenizer(directory)?;
+    let Some(own) = student.tokenizer()? else {
+        let reason = "has no tokenizer that --tokenizer compares: put its tokenizer.json beside config.json";
+        return Err(CheckpointError::of(student.path(), reason));
+    };
+    let TokenizerComparison { differences, only } = compare(["file", "student"], &theirs, own);
+    only.iter().for_each(note);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let (directory, student) = (directory.display(), student.path().display());
+    let differences = bounded(differences, LISTED).join("\n");
+    Err(CheckpointError::Wrong(format!(
+        "{directory} and {student} have different tokenizers: log-probabilities are of other tokens than the \
+         student's.\n{differences}\n\
+         Have log-probabilities computed by a model of the student's family, or name such a --student"
+    )))
 }
 
 fn same_bytes(one: &Path, other: &Path) -> bool {

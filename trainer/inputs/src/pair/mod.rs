@@ -6,6 +6,6 @@ mod identical;
 mod reader;
 mod tokenizers;
 
-pub use check::{Pair, Tokenizers, check, check_written};
+pub use check::{Pair, Tokenizers, check, check_tokenizer, check_written};
 pub use identical::{identical, nothing_to_learn, same_path};
 pub use reader::reader;

@@ -109,9 +109,12 @@ impl TeacherCache {
     /// [`CacheError::OtherVocabulary`].
     pub fn check_student(&self, vocab: u32) -> Result<(), CacheError> {
         match self.manifest.made.compact {
-            Some(compact) if compact.student_vocab != vocab => {
-                Err(CacheError::OtherVocabulary { path: self.dir.clone(), was: compact, is: vocab })
-            }
+            Some(compact) if compact.student_vocab != vocab => Err(CacheError::OtherVocabulary {
+                path: self.dir.clone(),
+                from: self.manifest.made.source(),
+                was: compact,
+                is: vocab,
+            }),
             _ => Ok(()),
         }
     }

@@ -76,25 +76,23 @@ pub enum CacheError {
     /// It is of runs with another value of an option: this one's value is `run`, which reads a cache of `is`.
     #[error(
         "{} was made with {option} {was}, and this run uses {run}: give {option} {was}, or make a cache for it: \
-         `precast cache --teacher TEACHER --data DATA {option} {is} --out CACHE`",
+         `precast cache {from} DATA {option} {is} --out CACHE`",
         path.display()
     )]
-    OtherOption { path: PathBuf, option: &'static str, was: String, is: String, run: String },
+    OtherOption { path: PathBuf, from: &'static str, option: &'static str, was: String, is: String, run: String },
     /// It knows the tokens of another vocabulary than a student's.
     #[error(
         "{} keeps probabilities of {} tokens, and the student chooses among {is}: make a cache for it: \
-         `precast cache --teacher TEACHER --student STUDENT --keep-logits {} --temperature {} --data DATA --out CACHE`",
+         `precast cache {from} DATA{} --out CACHE`",
         path.display(),
         was.student_vocab,
-        was.keep_logits,
-        was.temperature
+        was.options()
     )]
-    OtherVocabulary { path: PathBuf, was: Compact, is: u32 },
+    OtherVocabulary { path: PathBuf, from: &'static str, was: Compact, is: u32 },
     /// It is of another teacher than the one that is named.
     #[error(
-        "{} was made from weights with the digest {was}, and those of {} have {is}: leave --teacher out, or make a \
-        cache of that \
-         one, with `precast cache`",
+        "{} was made of a teacher with the digest {was}, and {} has {is}: leave --teacher out, or make a cache of \
+        that one, with `precast cache`",
         path.display(),
         teacher.display()
     )]
@@ -103,19 +101,19 @@ pub enum CacheError {
     #[error(
         "{} lacks sequence {number} of the training data, counted from 1: they were made of other rows, or rows read \
          otherwise (another --data-field, tokenizer, chat template or --packing documents). Make a cache of these: \
-         `precast cache --teacher TEACHER --data {} --out CACHE`",
+         `precast cache {from} {} --out CACHE`",
         path.display(),
         data.join(" ")
     )]
-    LacksData { path: PathBuf, number: u64, data: Vec<String> },
+    LacksData { path: PathBuf, from: &'static str, number: u64, data: Vec<String> },
     /// It lacks held-out data of a run.
     #[error(
         "{} lacks sequence {number} of the held-out data, counted from 1. Make a cache of both, with \
-         `precast cache --teacher TEACHER --data DATA --eval-data {} --out CACHE`, or leave --eval-data out",
+         `precast cache {from} {} --out CACHE`, or leave --eval-data out",
         path.display(),
         data.join(" ")
     )]
-    LacksHeldOut { path: PathBuf, number: u64, data: Vec<String> },
+    LacksHeldOut { path: PathBuf, from: String, number: u64, data: Vec<String> },
     /// It lacks data that a model is measured on.
     #[error(
         "{} lacks sequence {number} of the data, counted from 1. Make a cache of them: `precast cache --teacher \

@@ -38,14 +38,22 @@ pub struct Made {
     pub compact: Option<Compact>,
     /// Tokens of a sequence.
     pub seq_len: u32,
-    /// Digest of the sources of the kernels that compute the teacher.
-    pub kernels_sha256: Digest,
-    /// The architecture that they are built for.
-    pub arch: String,
+    /// The kernels that compute the teacher; none where others have computed it.
+    #[serde(flatten)]
+    pub filled_by: Option<FilledBy>,
     /// Digest of the training data and of how they become sequences: a run of the same need not look for each of them.
     pub data_sha256: Digest,
     /// Digest of the sequences of held-out data.
     pub held_out_sha256: Option<Digest>,
+}
+
+/// Kernels that a cache's bits follow from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FilledBy {
+    /// Digest of their sources.
+    pub kernels_sha256: Digest,
+    /// The architecture that they are built for.
+    pub arch: String,
 }
 
 fn precision<'de, D: Deserializer<'de>>(from: D) -> Result<Precision, D::Error> {
@@ -86,6 +94,11 @@ impl Made {
         rest == 0 && (1..=u64::from(self.seq_len)).contains(&rows)
     }
 
+    /// Returns the options of `precast cache` that name what such a cache is made of, but for the paths of data.
+    pub fn source(&self) -> &'static str {
+        if self.filled_by.is_some() { "--teacher TEACHER --data" } else { "--from" }
+    }
+
     /// Returns the differences that decide bits, by name.
     pub fn differences(&self, was: &Self) -> Vec<Difference> {
         let both = was.values().into_iter().zip(self.values());
@@ -106,11 +119,11 @@ impl Made {
             vocab,
             compact,
             seq_len,
-            kernels_sha256,
-            arch,
+            filled_by,
             data_sha256,
             held_out_sha256,
         } = self;
+        let of_kernels = |value: fn(&FilledBy) -> String| filled_by.as_ref().map_or("none".to_owned(), value);
         [
             ("the format of the cache", format.to_string()),
             ("the digest of the teacher's weights", teacher_sha256.to_string()),
@@ -121,8 +134,8 @@ impl Made {
             ("the teacher's vocabulary", vocab.to_string()),
             ("the form", compact.map_or("exact".to_owned(), |compact| compact.to_string())),
             ("seq-len", seq_len.to_string()),
-            ("the digest of the kernels' sources", kernels_sha256.to_string()),
-            ("the architecture", arch.clone()),
+            ("the digest of the kernels' sources", of_kernels(|by| by.kernels_sha256.to_string())),
+            ("the architecture", of_kernels(|by| by.arch.clone())),
             ("the training data", data_sha256.to_string()),
             ("the held-out data", held_out_sha256.map_or("none".to_owned(), |digest| digest.to_string())),
         ]

@@ -27,5 +27,5 @@ pub use filling::{Entry, Filling};
 pub use index::RECORD_BYTES;
 pub use key::Key;
 pub use layout::{FORMAT, head, model, stored_bytes};
-pub use manifest::{CacheManifest, CacheRecord, Made};
+pub use manifest::{CacheManifest, CacheRecord, FilledBy, Made};
 pub use wire::{receive_entries, send_entries};

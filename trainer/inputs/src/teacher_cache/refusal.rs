@@ -20,12 +20,14 @@ impl TeacherCache {
     /// # Errors
     /// [`CacheError::OtherOption`].
     pub fn check_shape(&self, precision: Precision, seq_len: u32) -> Result<(), CacheError> {
-        let Made { precision: of_cache, seq_len: length, compact, .. } = &self.manifest().made;
+        let Made { precision: of_cache, seq_len: length, compact, filled_by, .. } = &self.manifest().made;
         let options = [
             ("--precision", [*of_cache, precision.exact(), precision].map(|value| value.to_string())),
             ("--seq-len", [*length, seq_len, seq_len].map(|value| value.to_string())),
         ];
-        match options.into_iter().find(|(_, [was, is, _])| was != is) {
+        // Log-probabilities of others are f32 in every run.
+        let compared = options.into_iter().skip(filled_by.is_none().into());
+        match compared.into_iter().find(|(_, [was, is, _])| was != is) {
             None => Ok(()),
             Some((option, [was, is, run])) => {
                 let form = compact.map_or(String::new(), Compact::options);
@@ -36,7 +38,14 @@ impl TeacherCache {
 
     /// Refuses it for a run with another value of an option, which reads a cache of `is`.
     pub fn of_another_run(&self, option: &'static str, [was, is, run]: [String; 3]) -> CacheError {
-        CacheError::OtherOption { path: self.path().to_owned(), option, was, is, run }
+        CacheError::OtherOption {
+            path: self.path().to_owned(),
+            from: self.manifest().made.source(),
+            option,
+            was,
+            is,
+            run,
+        }
     }
 
     /// Refuses it beside a teacher whose weights have the digest `is`.
@@ -60,12 +69,20 @@ impl TeacherCache {
 
     /// Refuses it for training data that have a sequence which it lacks, counted from 1.
     pub fn lacks_sequence(&self, number: u64, data: &[PathBuf]) -> CacheError {
-        CacheError::LacksData { path: self.path().to_owned(), number, data: named(data) }
+        CacheError::LacksData {
+            path: self.path().to_owned(),
+            from: self.manifest().made.source(),
+            number,
+            data: named(data),
+        }
     }
 
     /// Refuses it for held-out data that have a sequence which it lacks, counted from 1.
     pub fn lacks_held_out(&self, number: u64, data: &[PathBuf]) -> CacheError {
-        CacheError::LacksHeldOut { path: self.path().to_owned(), number, data: named(data) }
+        let made = &self.manifest().made;
+        let held_out = if made.filled_by.is_some() { " --eval-data" } else { "" };
+        let from = format!("{} DATA{held_out}", made.source());
+        CacheError::LacksHeldOut { path: self.path().to_owned(), from, number, data: named(data) }
     }
 
     /// Refuses it for data to measure a model on that have a sequence which it lacks, counted from 1.

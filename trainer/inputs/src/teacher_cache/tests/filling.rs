@@ -279,7 +279,7 @@ fn what_is_left_in_a_complete_cache_is_removed_by_its_own_alone() {
         left.iter().for_each(|name| fs::write(dir.join(name), &filling).unwrap());
         let before = contents(dir);
         assert!(TeacherCache::open(dir).is_ok());
-        let other = Made { arch: "sm_90a".to_owned(), ..made() };
+        let other = Made { teacher_stored: "Q4_K, 12 tensors".to_owned(), ..made() };
         for refused in [Filling::check(dir, &other).map(drop), Filling::settle(dir, &other, unsigned).map(drop)] {
             assert!(matches!(refused, Err(CacheError::Complete(_))));
         }

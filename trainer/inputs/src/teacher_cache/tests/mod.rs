@@ -16,7 +16,7 @@ use precast_system::files::Claim;
 
 use super::filling::unsigned;
 use super::layout::LOCK;
-use super::{CacheError, Compact, Entry, FORMAT, Filling, Key, Made, TeacherCache, index};
+use super::{CacheError, Compact, Entry, FORMAT, FilledBy, Filling, Key, Made, TeacherCache, index};
 
 const SEQ_LEN: u32 = 8;
 
@@ -33,8 +33,7 @@ fn made() -> Made {
         vocab: 16,
         compact: None,
         seq_len: SEQ_LEN,
-        kernels_sha256: Digest::of(b"kernels"),
-        arch: "sim".to_owned(),
+        filled_by: Some(FilledBy { kernels_sha256: Digest::of(b"kernels"), arch: "sim".to_owned() }),
         data_sha256: Digest::of(b"data"),
         held_out_sha256: None,
     }
@@ -131,8 +130,7 @@ fn every_difference_of_what_it_is_made_from_is_named() {
         vocab: 17,
         compact: Some(COMPACT),
         seq_len: 9,
-        kernels_sha256: Digest::of(b"others"),
-        arch: "sm_90a".to_owned(),
+        filled_by: Some(FilledBy { kernels_sha256: Digest::of(b"others"), arch: "sm_90a".to_owned() }),
         data_sha256: Digest::of(b"others"),
         held_out_sha256: Some(Digest::of(b"held-out")),
     };
