@@ -51,26 +51,43 @@ fn a_step_computes_with_the_values_that_the_file_holds() {
     }
 }
 
-/// The last held-out loss of a run is that of its file, which `eval` sums in another order, and not that of its
-/// weights.
+/// The last held-out loss of a run is that of the file for which it names the command, which `eval` sums in another
+/// order, and not that of its weights.
 #[test]
 fn the_file_of_a_run_is_what_it_trained() {
     let case = case();
-    for (format, precision) in [("q8_0", "fp32"), ("q4_0", "bf16"), ("q4_k", "fp32"), ("q4_k", "bf16")] {
+    let of_head = ["q4_k --ship-head q8_0", "q4_k --ship-head q6_k"];
+    for (ship, precision) in FILES.into_iter().chain(of_head).zip(["fp32", "bf16", "fp32", "bf16", "fp32"]) {
         let data = case.data.to_str().unwrap();
-        let held_out = ["--steps 3 --overwrite --eval-data", data, "--precision", precision, "--ship", format];
-        train(&case, "out", &held_out).succeeds();
+        let held_out = ["--steps 3 --overwrite --eval-data", data, "--precision", precision, "--ship", ship];
+        let [said, _] = train(&case, "out", &held_out).says();
         let trained = case.metrics("out").pop().unwrap().held_out.unwrap().eval_ce_loss.unwrap();
-        let file = export(&case, "out/student", format);
-        let [of_file, of_weights] = [&*file, "out/student"].map(|model| {
+        let command = said.lines().find_map(|line| line.strip_prefix("file:    precast ")).expect("a command");
+        let _ = fs::remove_file(case.path("out.gguf"));
+        case.run(command.replace("MODEL.gguf", "out.gguf")).succeeds();
+        let [of_file, of_weights] = ["out.gguf", "out/student"].map(|model| {
             let eval =
                 ["eval --untrained --json --seq-len 16 --format stored --precision", precision, "--model", model];
             let said = case.run(eval).with(["--data", data]).args(on_device()).says()[0].clone();
             serde_json::from_str::<Value>(&said).unwrap()["nll"].as_f64().unwrap()
         });
-        assert!((of_file - trained).abs() < 1e-6, "{format} {precision}: {of_file}, {trained}");
-        assert!((of_weights - trained).abs() > 1e-5, "{format} {precision}: {of_weights}, {trained}");
+        assert!((of_file - trained).abs() < 1e-6, "{ship} {precision}: {of_file}, {trained}");
+        assert!((of_weights - trained).abs() > 1e-5, "{ship} {precision}: {of_weights}, {trained}");
+        let recorded = &case.record("out")["config"];
+        assert_eq!(recorded["ship"], ship[..4]);
+        assert_eq!(recorded["ship_head"].as_str(), ship.split(' ').nth(2));
     }
+}
+
+/// Of a model that teaches itself, the difference is its quantization: it has something to learn.
+#[test]
+fn a_model_learns_from_itself_what_a_file_takes_from_it() {
+    let case = case();
+    let own = ["--steps 1 --overwrite --ship q4_0 --teacher", "student"];
+    let [said, _] = case.distill("out", ["--lr 1e-3", &own.join(" ")]).says();
+    assert!(case.metrics("out")[0].kd_loss > Some(1e-6));
+    assert!(said.contains("ship     matrices train as a file has them: 14 x Q4_0, 1 x Q6_K"), "{said}");
+    case.distill("out", "--steps 1 --overwrite --teacher student").fails(5, "hold the same weights");
 }
 
 #[test]
@@ -99,7 +116,7 @@ fn what_cannot_be_trained_for_a_file_is_refused_by_name() {
     let case = case();
     train(&case, "out", &["--steps 1 --ship q4_0 --lora-rank 4"]).fails(2, "--ship trains all of a model for its file");
     train(&case, "out", &["--steps 1 --ship-head q6_k"]).fails(2, "--ship-head requires --ship");
-    train(&case, "out", &["--steps 1 --ship q5_0"]).fails(2, "q8_0, q4_0, q4_k");
+    train(&case, "out", &["--steps 1 --ship q5_0"]).fails(2, "q8_0, q4_0 or q4_k");
     case.model("narrow", 2, &[("intermediate_size", 72.into())]);
     let narrow = ["--steps 1 --ship q4_0 --model", "narrow"];
     let said = train(&case, "out", &narrow).fails(2, "which are no whole blocks of 32");

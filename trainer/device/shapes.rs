@@ -16,7 +16,6 @@ use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
 use crate::inputs::pair::same_path;
 use crate::inputs::teacher_cache::{CacheManifest, TeacherCache};
-use crate::options::ship;
 use crate::options::{Advised, Completions, Kernels, RunConfig, UsageError, WeightFormat};
 
 /// Completions of held-out prompts in a report.
@@ -161,7 +160,7 @@ impl Shapes {
             },
         });
         let (of_student, stored) = &self.student;
-        let shipped = config.arithmetic.ship.map(|ship| ship::formats(of_student, (ship, config.arithmetic.ship_head)));
+        let shipped = config.file().map(|file| file.formats(of_student));
         let is_stored = self.student_format(config) == WeightFormat::Stored;
         let formats = shipped.as_ref().unwrap_or(if is_stored { stored } else { &dense });
         let student = Student { config: of_student, formats, adapters: &self.adapters };

@@ -9,6 +9,7 @@ use precast_plan::{ModelConfig, Objective, Recipe};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::ship::File;
 use super::{
     ArithmeticOptions, Completions, DataRequest, DeviceOptions, Division, Final, Length, MostKl, OnPolicy,
     OptimizerOptions, OrderOptions, OutputOptions, PackingOptions, Passes, ShapeOptions, SlotChoice, TextOptions,
@@ -245,6 +246,11 @@ impl RunConfig {
     /// What messages call that which trains: the adapter, or its model.
     pub fn trained(&self) -> &'static str {
         if self.adapter.is_some() { "adapter" } else { self.name_of(Role::Student) }
+    }
+
+    /// The file in blocks that the run trains for, if any.
+    pub fn file(&self) -> Option<File> {
+        self.arithmetic.ship.map(|layers| File::new(layers, self.arithmetic.ship_head))
     }
 
     /// Element type of the model that a run writes: that of its arithmetic, or f32, where blocks of the weights are

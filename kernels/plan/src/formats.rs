@@ -82,8 +82,8 @@ impl Formats {
         whole.map(|matrix| (matrix.name, block)).collect()
     }
 
-    /// Returns the format of embedding and head in a file whose layers have one: llama.cpp keeps them in Q6_K, unless
-    /// layers are finer.
+    /// Returns the format of embedding and head in a file whose layers have one: Q6_K, as llama.cpp keeps the head,
+    /// unless layers are finer.
     pub fn usual_ends(layers: Block) -> Block {
         if layers == Block::Q8_0 { Block::Q8_0 } else { Block::Q6_K }
     }
@@ -163,7 +163,6 @@ fn smaller(block: Block) -> Block {
     match block {
         Block::Q6_K => Block::Q8_0,
         Block::Q4_K => Block::Q5_0,
-        Block::Q5_K => Block::Q5_1,
         of_32 => of_32,
     }
 }

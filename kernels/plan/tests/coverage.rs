@@ -192,7 +192,9 @@ proptest! {
                 let request = on_policy(TrainingRequest::new(student, &recipe, arch), may_decode, seed);
                 match TrainingPlan::new(request.taught_by(Some(teacher))) {
                     Err(PlanError::DeltaRule { .. }) if has_odd_rows(student.config) => {}
-                    Err(PlanError::Rounded { .. }) if std::ptr::eq(formats, &rounded) => {}
+                    Err(PlanError::Rounded { columns, .. }) if std::ptr::eq(formats, &rounded) => {
+                        prop_assert!(columns % 32 != 0);
+                    }
                     Err(PlanError::StudentRotation { .. } | PlanError::StoredInt8)
                         if recipe.precision == Precision::Int8 => {}
                     training => assert_covered(&built, &training.unwrap().plan),

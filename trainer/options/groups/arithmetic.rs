@@ -27,16 +27,16 @@ pub struct ArithmeticOptions {
     #[arg(long, value_name = "WHAT", default_value_t, num_args = 0..=1, default_missing_value = "norms",
           help_heading = "Memory", add = Change::AtResume)]
     pub recompute: Recompute,
-    /// Train for a GGUF file in this format: behind each update the student's matrices are quantized to its blocks, and
-    /// steps compute with the values that these have
+    /// Train for a GGUF file in this format, q8_0, q4_0 or q4_k: behind each update the student's matrices are
+    /// quantized to its blocks, and steps compute with the values that these have
     ///
     /// Gradients go to the fp32 weights, which the result holds: precast export --format of it writes the blocks that
     /// were trained. Rows that are no whole blocks of 256 take q5_0 in place of q4_k.
     #[arg(long, value_name = "F", help_heading = "Precision")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ship: Option<LayerBlocks>,
-    /// Format of embedding and head in that file [default: q8_0 of q8_0, else q6_k]; rows that are no whole blocks of 256
-    /// take q8_0
+    /// Format of embedding and head in that file, q8_0 or q6_k, for which q8_0 stands where rows are no whole blocks of
+    /// 256 [default: q8_0 with --ship q8_0, else q6_k]
     #[arg(long, value_name = "F", help_heading = "Precision")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ship_head: Option<HeadBlocks>,

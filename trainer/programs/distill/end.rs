@@ -1,5 +1,6 @@
 //! The end of a run: whether it worked, and what its files say of that.
 
+use precast_core::shell::quoted;
 use precast_system::say;
 
 use super::fault::in_step;
@@ -137,6 +138,10 @@ fn say_where(config: &RunConfig, results: &[(String, u64)], waited_ms: Option<f6
     for (name, step) in results {
         let label = name.replacen(config.result(), config.trained(), 1);
         say!("{:<8} {} (step {step})", format!("{label}:"), path(name).display());
+    }
+    if let Some((file, (name, _))) = config.file().zip(results.first()) {
+        let model = quoted(&path(name).to_string_lossy());
+        say!("file:    precast export --model {model} {} --out MODEL.gguf", file.arguments());
     }
     say!("report:  {}", path(REPORT).display());
 }

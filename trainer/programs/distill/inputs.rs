@@ -30,8 +30,9 @@ pub fn read_data(config: &RunConfig, run_models: &RunModels<Checkpoint>) -> Resu
     let pair = match &models.teacher {
         Some(teacher) => {
             check_gradients(config, run_models)?;
-            // An adapter learns what its base does not know of the data.
-            if !config.allow_identical && adapter.is_none() && are_identical(run_models)? {
+            // An adapter learns what its base does not know of the data, and blocks are not what they are made of.
+            let learns = config.allow_identical || adapter.is_some() || config.file().is_some();
+            if !learns && are_identical(run_models)? {
                 return Err(pair::nothing_to_learn(teacher, student).into());
             }
             Some(pair::check(teacher, student)?)

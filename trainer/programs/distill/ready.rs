@@ -91,11 +91,12 @@ pub(super) fn ready(
     let heading = heading
         .models(config, models)
         .data(corpus, summaries.as_ref().map(Summaries::total))
+        .with("ship", config.file().map(|file| file.described(models.models.student.config())))
         .with("loss", config.objective.formula());
     let heading = heading.with("steps", Some(config.passes(summaries.as_ref()).to_string()));
     if let Some(out) = out {
         say!("{heading}\n\n{}", MemoryTable::of(&session.plan.plan));
-        let dense = || config.arithmetic.precision.dtype().bytes() * session.plan.student.weights.parameters.count();
+        let dense = || config.result_dtype().bytes() * session.plan.student.weights.parameters.count();
         let result_bytes = models.adapter.as_ref().map_or_else(dense, |adapter| 4 * adapter.layout.count());
         // Better refused now than after hours.
         let needed = disk_space(config, &session, result_bytes, out, begin.step)?.needed();

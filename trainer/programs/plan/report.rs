@@ -49,6 +49,9 @@ pub struct Report {
     /// Flags that ask for blocks of a file that has none.
     #[serde(skip)]
     pub(super) stored_dense: Vec<&'static str>,
+    /// Formats in which matrices train, if not as the weights are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ship: Option<String>,
     /// True if the teacher's weights are the student's.
     pub(super) teacher_is_base: bool,
     /// Parameters of the adapter that trains.
@@ -218,6 +221,7 @@ impl Report {
             teacher_format: run.own_teacher().map(|_| Forms::of(&run, &fit)).transpose()?,
             student_format: config.adapter.as_ref().map(|_| shapes.student_format(config)),
             stored_dense: shapes.stored_dense(config),
+            ship: config.file().map(|file| file.described(&shapes.student.0)),
             teacher_is_base: shapes.shares_weights(config),
             trained_parameters: trained(plan),
             recompute: Recomputes { chosen: recipe.recompute, choices },

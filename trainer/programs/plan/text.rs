@@ -64,6 +64,7 @@ impl Report {
         if let Some(forms) = self.teacher_format.as_ref().filter(|forms| forms.choices.len() > 1) {
             write!(f, "\n{}", forms.table(self.room.as_ref().map(|answer| &answer.memory)))?;
         }
+        self.ship.iter().try_for_each(|ship| writeln!(f, "{ship}"))?;
         self.stored_dense.iter().try_for_each(|flag| writeln!(f, "{flag} stored: {DENSE}"))?;
         writeln!(f, "\n{}", self.recompute)?;
         self.rollouts.iter().try_for_each(|rollouts| writeln!(f, "{rollouts}"))?;

@@ -56,10 +56,10 @@ impl<'a> Run<'a> {
         }
         check_models(teacher, (student, formats, adapters.is_empty()), &recipe)?;
         decode.map_or(Ok(()), |request| request.check(student, recipe.seq_len))?;
-        check_bytes(teacher, (student, !adapters.is_empty()), &recipe)?;
+        check_bytes(teacher, (student, !adapters.is_empty(), !formats.is_dense()), &recipe)?;
         let adapters = if adapters.is_empty() { None } else { Some(AdapterParameters::new(student, adapters)?) };
         let adapter_elems = adapters.as_ref().map_or(0, |adapters| adapters.elems);
-        bounds::refuse(u128::from(adapter_elems) * u128::from(trained_bytes(recipe.precision)))?;
+        bounds::refuse(u128::from(adapter_elems) * u128::from(trained_bytes(recipe.precision, false)))?;
         Ok(Self { teacher, student, formats, adapters, recipe, share, decode, on_policy, arch })
     }
 
@@ -142,19 +142,19 @@ fn check_rounded(student: &ModelConfig, formats: &Formats) -> Result<(), PlanErr
 }
 
 /// Returns the bytes per trained parameter: weight, master weight if distinct, gradient and two moments.
-fn trained_bytes(precision: Precision) -> u64 {
+fn trained_bytes(precision: Precision, is_rounded: bool) -> u64 {
     let dtype = precision.dtype();
-    dtype.bytes() + if dtype == Dtype::F32 { 12 } else { 16 }
+    dtype.bytes() + if dtype == Dtype::F32 && !is_rounded { 12 } else { 16 }
 }
 
 /// Refuses models whose largest parts alone are too large.
 fn check_bytes(
     teacher: Option<Teacher<'_>>,
-    (student, is_frozen): (&ModelConfig, bool),
+    (student, is_frozen, is_rounded): (&ModelConfig, bool, bool),
     recipe: &Recipe,
 ) -> Result<(), PlanError> {
     let bytes = recipe.precision.dtype().bytes();
-    let parameter_bytes = if is_frozen { bytes } else { trained_bytes(recipe.precision) };
+    let parameter_bytes = if is_frozen { bytes } else { trained_bytes(recipe.precision, is_rounded) };
     let kept_layers = if recipe.recompute == Recompute::Blocks { 1 } else { student.depth() };
     let head;
     let of_teacher = match teacher {
